@@ -1,4 +1,4 @@
-//! Names the library as programs look for it.
+//! Gives the library the name that programs look for.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -30,7 +30,12 @@ pub fn mutants(root: &Path, since: Option<&str>, out: &mut dyn Write) -> io::Res
     let folder = cargo::target_folder(root).join("mutants");
     fs::create_dir_all(&folder)?;
     let change = folder.join("change.diff");
-    fs::write(&change, git(root, &["diff", &since, "--", "crates"])?)?;
+    let diff = git(root, &["diff", &since, "--", "crates"])?;
+    if diff.is_empty() {
+        writeln!(out, "mutants: no crate has changed since {since}")?;
+        return Ok(true);
+    }
+    fs::write(&change, diff)?;
 
     let program = installed(root, out)?;
     let run = |more: &[&str]| {

@@ -1,22 +1,22 @@
-//! The command line above an output, when somebody pasted it with its shell prompt.
+//! The command line above an output, from a paste with its shell prompt.
 //!
-//! It says where an output begins, and of CSV without a header line which fields it has.
+//! It shows where an output starts, and the fields of CSV without a header line.
 
 use crate::document::Kind;
 
 /// A command whose output this crate reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Command {
-    /// What it prints, where that is one of the kinds.
+    /// The kind of its output, if it is one of the known kinds.
     pub(crate) kind: Option<Kind>,
-    /// The fields that a query asks for.
+    /// The fields of a query.
     pub(crate) fields: Option<Vec<String>>,
 }
 
-/// How many fields of a query are read.
+/// The most fields of a query.
 const MAX_FIELDS: usize = 1024;
 
-/// Reads a command line, with the prompt before it or without.
+/// Parses a command line, with or without a prompt before it.
 pub(crate) fn read(line: &str) -> Option<Command> {
     let line = line.trim();
     if line.len() > 8192 || line.starts_with('|') {
@@ -29,7 +29,7 @@ pub(crate) fn read(line: &str) -> Option<Command> {
     let program = program.rsplit(['/', '\\']).next().unwrap_or(program);
     let arguments: Vec<&str> =
         words.take_while(|word| !matches!(*word, "|" | ">" | "&&" | ";")).collect();
-    // Without a prompt, a sentence can begin with the name of a tool.
+    // Without a prompt, a sentence can start with the name of a tool.
     let is_option = |word: &&&str| word.starts_with(['-', '/']) && word.len() > 1;
     let is_typed = prompted || arguments.iter().any(|word| is_option(&word));
     match program {
@@ -44,7 +44,7 @@ pub(crate) fn read(line: &str) -> Option<Command> {
     }
 }
 
-/// Returns whether a line stands between outputs: a command, a prompt, a fence of Markdown.
+/// Returns whether a line separates outputs: a command, a prompt, a Markdown fence.
 pub(crate) fn is_between(line: &str) -> bool {
     let line = line.trim();
     line.starts_with("```") || after_prompt(line).0 || read(line).is_some()
@@ -68,7 +68,7 @@ fn after_prompt(line: &str) -> (bool, &str) {
     (false, line)
 }
 
-/// Returns whether `before` is what a prompt says of the place, with its `sign` and the rest.
+/// Returns whether `before` is a prompt's location, given its `sign` and the rest.
 fn is_prompt_of(before: &str, sign: char, after: &str) -> bool {
     if before.contains(',') || before.contains("  ") || before.contains('<') {
         return false;
@@ -77,7 +77,7 @@ fn is_prompt_of(before: &str, sign: char, after: &str) -> bool {
         let drive = before.strip_prefix("PS ").unwrap_or(before).get(1..3);
         return drive == Some(":\\");
     }
-    // Alone, the other signs begin a comment or a heading as often as a command.
+    // Alone, the other signs start a comment or a heading as often as a command.
     let is_place = (before.is_empty() && !matches!(sign, '#' | '%'))
         || before.contains(['@', '~'])
         || before.contains(":/")
@@ -87,7 +87,7 @@ fn is_prompt_of(before: &str, sign: char, after: &str) -> bool {
     is_place && (after.is_empty() || after.starts_with(' '))
 }
 
-/// Returns whether a word stands before a command without changing what it prints.
+/// Returns whether a word can precede a command without changing its output.
 fn is_wrapper(word: &str) -> bool {
     matches!(word, "sudo" | "watch" | "time" | "exec" | "-d" | "-n" | "-n1" | "-n0.5" | "-E")
         || word.contains('=') && !word.starts_with('-')

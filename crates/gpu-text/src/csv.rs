@@ -1,8 +1,8 @@
 //! `--query-gpu=… --format=csv` and `--query-compute-apps=… --format=csv`.
 //!
-//! The columns come from the header line, `memory.used [MiB]`, or from the caller where the
-//! output was asked for without one. nvidia-smi does not quote: a comma in a name gives a cell
-//! too many, which belongs to the one column of free text.
+//! The columns come from the header line, `memory.used [MiB]`, or from the caller if the output has
+//! none. nvidia-smi does not quote: a comma in a name produces an extra cell, which belongs to the
+//! one column of free text.
 
 use crate::document::{Document, ErrorCode, Gpu, Kind, Process};
 use crate::failure;
@@ -13,7 +13,7 @@ use gpu_core::Reading;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// How many columns are read, and how long their names may be.
+/// The most columns, and the maximum length of their names.
 const MAX_COLUMNS: usize = 1024;
 const MAX_NAME: usize = 128;
 
@@ -52,7 +52,7 @@ const BARE_FIELDS: &[&str] = &[
     "edpp_multiplier",
 ];
 
-/// What the names with a dot begin with.
+/// The prefixes of names with a dot.
 const FIELD_GROUPS: &[&str] = &[
     "accounting.",
     "bbx.",
@@ -83,7 +83,7 @@ const FIELD_GROUPS: &[&str] = &[
     "vgpu_",
 ];
 
-/// Reads the output; `told` are the fields, for a text without its header.
+/// Parses the output; `told` are the fields, for a text without its header.
 pub(crate) fn parse(text: &Text, kind: Kind, told: Option<&[String]>) -> Document {
     let mut document = Document::new(kind);
     document.columns = told
@@ -111,7 +111,7 @@ pub(crate) fn parse(text: &Text, kind: Kind, told: Option<&[String]>) -> Documen
         let mut cells: Vec<&str> = line.split(separator).take(MAX_COLUMNS).collect();
         let is_alone = cells.len() == 1;
         if open_line == Some(number) && (2..document.columns.len()).contains(&cells.len()) {
-            // Cut in the middle of a number, a cell would tell another one.
+            // Cut in the middle of a number, a cell would show another one.
             cells.pop();
         }
         if is_alone && document.columns.len() != 1 {
@@ -135,7 +135,7 @@ pub(crate) fn parse(text: &Text, kind: Kind, told: Option<&[String]>) -> Documen
             failure::note(&mut document, line);
             continue;
         }
-        // Of rows that disagree the last is the latest.
+        // Among rows that disagree the last is the latest.
         let driver = row.text(&["kmd_version"]).or_else(|| row.text(&["driver_version"]));
         document.driver_version = driver.or(document.driver_version.take());
         match &mut document.processes {
@@ -146,12 +146,12 @@ pub(crate) fn parse(text: &Text, kind: Kind, told: Option<&[String]>) -> Documen
     document
 }
 
-/// Returns the kind of query whose header `line` is.
+/// Returns the kind of query with the header `line`.
 pub(crate) fn kind_of_header(line: &str) -> Option<Kind> {
     header(line.trim()).map(|names| kind_of_fields(&names))
 }
 
-/// Returns the kind of query that has these fields.
+/// Returns the kind of query with these fields.
 pub(crate) fn kind_of_fields(names: &[String]) -> Kind {
     const OF_PROCESSES: [&str; 5] =
         ["pid", "process_name", "used_memory", "used_gpu_memory", "max_memory_usage"];
@@ -159,12 +159,12 @@ pub(crate) fn kind_of_fields(names: &[String]) -> Kind {
     if of_process { Kind::QueryApps } else { Kind::QueryGpu }
 }
 
-/// Takes the unit off a field's name: `memory.used [MiB]`.
+/// Removes the unit from a field's name: `memory.used [MiB]`.
 fn field_name(name: &str) -> &str {
     name.split('[').next().unwrap_or(name).trim()
 }
 
-/// Reads a header line: nothing but names, one of them a known field.
+/// Parses a header line: only names, one of them a known field.
 fn header(line: &str) -> Option<Vec<String>> {
     let mut names = Vec::new();
     let mut known = false;
@@ -183,8 +183,8 @@ fn header(line: &str) -> Option<Vec<String>> {
     known.then_some(names)
 }
 
-/// Returns what stands between the cells: nvidia-smi's comma and blank, which leaves bare commas
-/// to the names, or a bare comma where that gives too few cells.
+/// Returns the separator of cells: nvidia-smi's comma and blank, which leaves bare commas to the
+/// names, or a bare comma if that produces too few cells.
 fn separator(line: &str, columns: usize) -> &'static str {
     if line.matches(", ").count() + 1 >= columns { ", " } else { "," }
 }
@@ -200,10 +200,11 @@ fn is_field(name: &str) -> bool {
         })
 }
 
-/// Where the columns stand, by their names in small letters; of two of one name the first counts.
+/// The positions of the columns, by their names in lowercase; of two with one name the first
+/// counts.
 struct Places {
     by_name: BTreeMap<String, usize>,
-    /// How many columns there are.
+    /// The number of columns.
     count: usize,
 }
 
@@ -223,15 +224,15 @@ impl Places {
     }
 }
 
-/// A row: its cells by the columns' names.
+/// A row: its cells by column name.
 struct Row<'a> {
     columns: &'a Places,
     cells: Vec<Cow<'a, str>>,
 }
 
 impl<'a> Row<'a> {
-    /// Puts cells under columns; surplus ones are commas of the free text. `None` when there is
-    /// no such column.
+    /// Assigns cells to columns; extra ones are commas of the free text. `None` when there is no
+    /// such column.
     fn new(columns: &'a Places, cells: &[&'a str], separator: &str) -> Option<Self> {
         let surplus = cells.len().saturating_sub(columns.count);
         let free = if surplus == 0 {
@@ -289,7 +290,8 @@ impl<'a> Row<'a> {
     }
 
     fn process(&self) -> Process {
-        // A placeholder such as `[Not Found]` is kept as the name: it says more than nothing.
+        // A placeholder such as `[Not Found]` is kept as the name: it is more informative than
+        // nothing.
         let name = self.cell(&["process_name", "name"]);
         Process {
             gpu_uuid: self.text(&["gpu_uuid", "uuid"]),

@@ -1,24 +1,24 @@
-//! Which kind a text is.
+//! Detects the kind of a text.
 //!
-//! Every kind has lines that no other kind has: a header, a row with a shape of its own. The
-//! first such line decides. CSV without a header has none; it is known only by the command line
-//! above it or from the caller. A text of none of them is a failure text if it complains.
+//! Every kind has lines that no other kind has: a header, a row with its own shape. The first such
+//! line decides. CSV without a header has none; only the command line above it or the caller
+//! identifies it. A text of no other kind is a failure text if it complains.
 
 use crate::command::{self, Command};
 use crate::document::Kind;
 use crate::text::Text;
 use crate::{csv, failure, fuser, list, lsof, monitor, tensorflow, topology};
 
-/// What a text was recognised as.
+/// The detected kind of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Recognized {
     /// Its kind.
     pub(crate) kind: Kind,
-    /// The fields that the command line above names.
+    /// The fields in the command line above.
     pub(crate) fields: Option<Vec<String>>,
 }
 
-/// Recognises a text.
+/// Detects the kind of a text.
 pub(crate) fn recognize(text: &Text) -> Option<Recognized> {
     let mut command = None;
     let mut lines = text.lines();
@@ -33,7 +33,7 @@ pub(crate) fn recognize(text: &Text) -> Option<Recognized> {
     })
 }
 
-/// Recognises CSV without a header by the command above it: some line has a cell per field.
+/// Detects CSV without a header by the command above it: some line has a cell per field.
 fn by_command(text: &Text, command: Option<&Command>) -> Option<Recognized> {
     let fields = command?.fields.as_ref()?;
     let has_cells = |line: &str| {
@@ -48,8 +48,8 @@ fn by_command(text: &Text, command: Option<&Command>) -> Option<Recognized> {
         .then(|| Recognized { kind, fields: Some(fields.clone()) })
 }
 
-/// Returns the kind that has lines like this one and no other kind has; `following` are the
-/// lines after it.
+/// Returns the kind that has lines like this one and no other kind has; `following` are the lines
+/// after it.
 pub(crate) fn of_line<'a>(line: &str, following: impl Iterator<Item = &'a str>) -> Option<Kind> {
     let line = line.trim();
     if line.is_empty() {
@@ -83,7 +83,7 @@ fn is_xml(line: &str) -> bool {
     {
         return true;
     }
-    // In the middle of a cut one: `<name>value</name>`.
+    // In the middle of a truncated one: `<name>value</name>`.
     let Some((name, rest)) = rest.split_once('>') else { return false };
     rest.strip_suffix('>')
         .and_then(|rest| rest.rsplit_once("</"))
@@ -91,8 +91,8 @@ fn is_xml(line: &str) -> bool {
         && name.contains('_')
 }
 
-/// Returns whether a line is one of nvidia-smi's table: its title, its borders, or a row between
-/// bars with a word that its rows have.
+/// Returns whether a line belongs to nvidia-smi's table: its title, its borders, or a row between
+/// bars with a typical word.
 fn is_table(line: &str) -> bool {
     const WORDS: [&str; 15] = [
         "MiB",
@@ -132,7 +132,7 @@ pub(crate) fn is_q_title(line: &str) -> bool {
     line.contains("NVSMI LOG") && line.contains("==")
 }
 
-/// Returns whether a line is of `-q`: its title, or a key that it has and nothing else.
+/// Returns whether a line belongs to `-q`: its title, or a key that only it has.
 fn is_q(line: &str) -> bool {
     const KEYS: [&str; 30] = [
         "Attached GPUs",
@@ -171,7 +171,7 @@ fn is_q(line: &str) -> bool {
     if is_q_title(line) || SECTIONS.contains(&line) {
         return true;
     }
-    // The colon stands apart: `Minor Number                          : 0`.
+    // The colon is separate: `Minor Number                          : 0`.
     line.split_once(" : ")
         .or_else(|| line.split_once(" :"))
         .is_some_and(|(key, _)| KEYS.contains(&key.trim()))

@@ -1,13 +1,13 @@
-//! What every parser gives: one plain object, with the units that the other tool printed.
+//! The output of every parser: one plain object, with the units that the other tool printed.
 //!
-//! Serialized, it is the answer of `gpuws parse`: an absent value is `null`, never zero, and the
+//! Serialized, it is the output of `gpuws parse`: a missing value is `null`, never zero, and the
 //! field names are a stable contract.
 
 use gpu_core::Reading;
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What kind of text a document is.
+/// The kind of text of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -77,12 +77,12 @@ impl Kind {
     }
 }
 
-/// Everything read from one text.
+/// Everything parsed from one text.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Document {
-    /// Version of this object's form: 1.
+    /// Version of this object's format: 1.
     pub schema: u32,
-    /// What kind of text it was.
+    /// The kind of the text.
     pub kind: Kind,
     /// Version of the driver (`Driver Version` or `KMD Version`), not of nvidia-smi.
     pub driver_version: Option<String>,
@@ -90,7 +90,7 @@ pub struct Document {
     pub cuda_version: Option<String>,
     /// The devices, in the order of the text.
     pub gpus: Vec<Gpu>,
-    /// The processes; `None` when the text has no table of them or says that it is not supported,
+    /// The processes; `None` when the text has no process table or says that it is not supported,
     /// empty when it says that there are none.
     pub processes: Option<Vec<Process>>,
     /// MIG devices.
@@ -103,9 +103,9 @@ pub struct Document {
     pub topology: Option<Topology>,
     /// Rows of `fuser -v` and `lsof`.
     pub holders: Vec<Holder>,
-    /// Processes into which `fuser` or `lsof` could not look, as they say.
+    /// Processes that `fuser` or `lsof` could not read, by their own messages.
     pub unreadable_pids: BTreeSet<u32>,
-    /// What the whole tool failed with.
+    /// The failure of the whole tool.
     pub errors: Vec<ErrorCode>,
     /// Lines that could not be read, at most [`Document::MAX_UNREAD`] of them.
     pub unread: Vec<Unread>,
@@ -114,7 +114,7 @@ pub struct Document {
 impl Document {
     /// How many unread lines are kept.
     pub const MAX_UNREAD: usize = 1000;
-    /// How many devices, processes, rows or holders are kept of each.
+    /// The most devices, processes, rows or holders that are kept of each.
     pub const MAX_ROWS: usize = 100_000;
 
     /// Returns an empty document.
@@ -137,7 +137,7 @@ impl Document {
         }
     }
 
-    /// Notes a line that could not be read; `line` counts from 1.
+    /// Records a line that could not be read; `line` counts from 1.
     pub fn note_unread(&mut self, line: usize, text: &str, why: &'static str) {
         if self.unread.len() < Self::MAX_UNREAD {
             let text = text.chars().take(200).collect();
@@ -153,16 +153,17 @@ pub struct Unread {
     pub line: usize,
     /// Its first 200 characters.
     pub text: String,
-    /// Why.
+    /// The reason.
     pub why: &'static str,
 }
 
 /// A device, as printed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Gpu {
-    /// The index printed; in `-q` and XML the order in the file; `None` in CSV without the column.
+    /// The printed index; in `-q` and XML the position in the file; `None` in CSV without the
+    /// column.
     pub index: Option<u32>,
-    /// Product name, with its `...` where it was cut.
+    /// Product name, with its `...` if it was truncated.
     pub name: Option<String>,
     /// PCI address as printed.
     pub bus_id: Option<String>,
@@ -173,10 +174,10 @@ pub struct Gpu {
     /// Memory used, MiB.
     #[serde(serialize_with = "value_or_null")]
     pub memory_used_mib: Reading<u64>,
-    /// All memory, MiB.
+    /// Total memory, MiB.
     #[serde(serialize_with = "value_or_null")]
     pub memory_total_mib: Reading<u64>,
-    /// Memory that driver and firmware keep, MiB.
+    /// Memory reserved by driver and firmware, MiB.
     #[serde(serialize_with = "value_or_null")]
     pub memory_reserved_mib: Reading<u64>,
     /// GPU utilisation, percent.
@@ -185,7 +186,7 @@ pub struct Gpu {
     /// Temperature, degrees Celsius.
     #[serde(serialize_with = "value_or_null")]
     pub temperature_c: Reading<i64>,
-    /// Power drawn, watts.
+    /// Power draw, watts.
     #[serde(serialize_with = "value_or_null")]
     pub power_draw_w: Reading<f64>,
     /// Power limit, watts.
@@ -234,7 +235,7 @@ pub struct Process {
     pub gpu_uuid: Option<String>,
     /// PCI address of its device.
     pub gpu_bus_id: Option<String>,
-    /// Number.
+    /// PID.
     pub pid: Option<u32>,
     /// `C`, `G`, `C+G`, `M+C`.
     #[serde(rename = "type")]
@@ -275,12 +276,12 @@ pub struct MigDevice {
     pub gpu_instance_id: Option<u32>,
     /// Compute instance.
     pub compute_instance_id: Option<u32>,
-    /// Number among the device's MIG devices.
+    /// Its index among the device's MIG devices.
     pub mig_index: Option<u32>,
     /// Memory used, MiB.
     #[serde(serialize_with = "value_or_null")]
     pub memory_used_mib: Reading<u64>,
-    /// All memory, MiB.
+    /// Total memory, MiB.
     #[serde(serialize_with = "value_or_null")]
     pub memory_total_mib: Reading<u64>,
     /// UUID.
@@ -308,15 +309,15 @@ impl Default for MigDevice {
 /// A row of `fuser -v` or `lsof`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Holder {
-    /// The file asked about (`fuser`), or the device numbers column (`lsof`).
+    /// The file searched for (`fuser`), or the device numbers column (`lsof`).
     pub device: Option<String>,
-    /// User name, perhaps cut.
+    /// User name, possibly truncated.
     pub user: Option<String>,
-    /// Number; `None` for a `kernel mount` row.
+    /// PID; `None` for a `kernel mount` row.
     pub pid: Option<u32>,
     /// fuser's access letters, or `mount`.
     pub access: Option<String>,
-    /// Command name, perhaps cut.
+    /// Command name, possibly truncated.
     pub command: Option<String>,
     /// lsof's FD column.
     pub fd: Option<String>,
@@ -324,7 +325,7 @@ pub struct Holder {
     pub name: Option<String>,
 }
 
-/// The matrix of `topo`, by the names that it prints.
+/// The matrix of `topo`, by its printed names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Topology {
     /// Names of the columns: GPUs, then NICs.
@@ -351,7 +352,7 @@ pub enum Value {
     Text(String),
 }
 
-/// What a whole tool failed with.
+/// The failure of a whole tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ErrorCode {
@@ -361,7 +362,7 @@ pub enum ErrorCode {
     NvmlMismatch,
     /// No devices were found.
     NoDevices,
-    /// A device's handle could not be had.
+    /// A device's handle could not be obtained.
     DeviceHandle,
     /// A reset was refused.
     ResetRefused,
@@ -375,7 +376,7 @@ pub enum ErrorCode {
     Other,
 }
 
-/// Keeps a row while there is room for it; tells whether there was.
+/// Keeps a row if there is room; returns whether there was.
 pub(crate) fn keep<T>(rows: &mut Vec<T>, row: T) -> bool {
     let room = rows.len() < Document::MAX_ROWS;
     if room {

@@ -1,8 +1,8 @@
-//! The texts with which a whole tool fails.
+//! The failure texts of whole tools.
 //!
-//! nvidia-smi has no numbers in its messages, so they are known by the phrases that stayed the
-//! same over its versions. A passage that only sounds like a failure and speaks of the subject
-//! is [`ErrorCode::Other`].
+//! nvidia-smi's messages have no numbers, so they are recognised by phrases that are the same in
+//! all its versions. A passage that only sounds like a failure and mentions the subject is
+//! [`ErrorCode::Other`].
 
 use crate::command;
 use crate::document::{Document, ErrorCode, Kind};
@@ -11,7 +11,7 @@ use crate::work_meter;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// Phrases that stand together in a passage, and what they say.
+/// Phrases that occur together in a passage, and their meaning.
 const PHRASES: &[(&[&str], ErrorCode)] = &[
     (&["communicate with the nvidia driver"], ErrorCode::DriverNotRunning),
     (&["driver not loaded"], ErrorCode::DriverNotRunning),
@@ -63,7 +63,7 @@ const PHRASES: &[(&[&str], ErrorCode)] = &[
     (&["sh: ", "nvidia-smi"], ErrorCode::Other),
 ];
 
-/// Words by which a passage sounds like a failure.
+/// Words that make a passage sound like a failure.
 const COMPLAINTS: &[&str] = &[
     "fail",
     "unable to",
@@ -98,16 +98,15 @@ const COMPLAINTS: &[&str] = &[
     "core dumped",
 ];
 
-/// Words by which a passage speaks of what this crate reads.
+/// Words that show that a passage is about GPUs or the driver.
 const SUBJECTS: &[&str] = &[
     "nvidia", "nvml", "gpu", "cuda", "mig ", "mig-", "nvlink", "nvrm", "fuser", "lsof", "inforom",
 ];
 
-/// How much of a passage is looked at, in bytes.
+/// How much of a passage is read, in bytes.
 const MAX_PASSAGE: usize = 4096;
 
-/// Returns what a line or a passage says that a whole tool failed with; nothing when it is no
-/// failure text.
+/// Returns the failure of a whole tool in a line or a passage; nothing when it is no failure text.
 pub(crate) fn codes(passage: &str) -> Vec<ErrorCode> {
     let mut end = passage.len().min(MAX_PASSAGE);
     while !passage.is_char_boundary(end) {
@@ -133,13 +132,13 @@ pub(crate) fn codes(passage: &str) -> Vec<ErrorCode> {
     codes
 }
 
-/// No passage that is shorter says anything: a complaint has four letters, a subject three.
+/// No shorter passage has a meaning: a complaint has four letters, a subject three.
 const SHORTEST: usize = 7;
 
-/// All that is searched for, so that a passage is walked through once. A set of it is a number
-/// with a bit for each text.
+/// All search phrases, so that a passage is scanned once. A set of them is a number with a bit for
+/// each phrase.
 struct Vocabulary {
-    /// The texts with their places in a set, by their first byte.
+    /// The phrases with their positions in a set, by first byte.
     by_first: [Vec<(&'static [u8], u32)>; 128],
     phrases: Vec<(u128, ErrorCode)>,
     complaints: u128,
@@ -165,7 +164,7 @@ static VOCABULARY: LazyLock<Vocabulary> = LazyLock::new(|| {
 });
 
 impl Vocabulary {
-    /// Returns the set of the texts that a passage in small letters contains.
+    /// Returns the set of phrases in a lowercase passage.
     fn said(&self, passage: &[u8]) -> u128 {
         work_meter::add(passage.len());
         let mut said = 0;
@@ -180,7 +179,7 @@ impl Vocabulary {
     }
 }
 
-/// Notes in `document` what `line` says that the tool failed with; tells whether it does.
+/// Records in `document` the failure that `line` reports; returns whether it reports one.
 pub(crate) fn note(document: &mut Document, line: &str) -> bool {
     let codes = codes(line);
     let found = !codes.is_empty();
@@ -211,7 +210,7 @@ pub(crate) fn is_failure(text: &Text) -> bool {
     complaining > 0 && complaining * if known { 4 } else { 2 } >= all
 }
 
-/// Reads a failure text.
+/// Parses a failure text.
 pub(crate) fn parse(text: &Text) -> Document {
     let mut document = Document::new(Kind::Error);
     for passage in passages(text) {
@@ -224,8 +223,8 @@ pub(crate) fn parse(text: &Text) -> Document {
     document
 }
 
-/// Lines without a blank one between them, and what they say together: terminals and mailers
-/// wrap messages in the middle of a phrase.
+/// Lines without a blank one between them, and their joint meaning: terminals and mailers wrap
+/// messages in the middle of a phrase.
 struct Passage<'a> {
     joined: String,
     lines: Vec<(usize, &'a str)>,
@@ -237,7 +236,7 @@ fn passages(text: &Text) -> impl Iterator<Item = Passage<'_>> {
         let mut passage = Passage { joined: String::new(), lines: Vec::new() };
         let mut rest = lines.by_ref().skip_while(|(_, line)| line.trim().is_empty());
         passage.lines.push(rest.next()?);
-        // A passage that is too long goes on as the next one.
+        // A passage that is too long continues as the next one.
         while passage.joined.len() < MAX_PASSAGE {
             let (_, line) = passage.lines.last()?;
             let words = line.split_whitespace();

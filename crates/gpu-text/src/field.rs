@@ -1,15 +1,15 @@
-//! A cell that a tool printed, as a value or the reason that there is none.
+//! A printed cell, as a value or the reason why it has none.
 //!
-//! One place knows the many ways in which nvidia-smi says that it has no answer (`N/A`, `ERR!`,
-//! `[Not Supported]`, the texts of NVML's return codes in brackets) and the units it glues to its
+//! One place knows the many ways in which nvidia-smi reports a missing value (`N/A`, `ERR!`, `[Not
+//! Supported]`, the texts of NVML's return codes in brackets) and the units that it appends to
 //! numbers.
 
 use gpu_core::{Absent, Reading};
 
-/// What a cell says instead of a value, in lowercase, brackets taken off.
+/// The texts of missing values, in lowercase, without brackets.
 ///
-/// The longer texts are those of NVML's return codes, which nvidia-smi puts into a cell whose
-/// query failed.
+/// The longer texts are those of NVML's return codes, which nvidia-smi prints in a cell whose query
+/// failed.
 const REASONS: [(&str, Absent); 41] = [
     ("n/a", Absent::NotSupported),
     ("-", Absent::NotSupported),
@@ -54,10 +54,10 @@ const REASONS: [(&str, Absent); 41] = [
     ("in use by another client", Absent::Failed),
 ];
 
-/// Tells why a cell has no value; `None` when it has one.
+/// Returns why a cell has no value; `None` when it has one.
 ///
-/// Brackets around a text that is not known are an error text all the same: nvidia-smi puts
-/// nothing else into brackets where a value belongs.
+/// An unknown text in brackets is an error text too: nvidia-smi uses brackets for nothing else in
+/// place of a value.
 pub(crate) fn absent(cell: &str) -> Option<Absent> {
     let cell = cell.trim();
     if cell.is_empty() {
@@ -72,7 +72,7 @@ pub(crate) fn absent(cell: &str) -> Option<Absent> {
         .or(bracketed.map(|_| Absent::Failed))
 }
 
-/// Reads a cell of plain text; `None` where it is empty or says why there is none.
+/// Parses a cell of plain text; `None` if it is empty or has the reason for a missing value.
 pub(crate) fn text(cell: &str) -> Option<String> {
     absent(cell).is_none().then(|| cell.trim().to_owned())
 }
@@ -81,14 +81,14 @@ pub(crate) fn text(cell: &str) -> Option<String> {
 /// bytes.
 const MAX_IDENTIFIER: usize = 96;
 
-/// Reads a cell that names a device, as [`text`]; every process that follows gets a copy, so a text
-/// that is longer than any such name is none.
+/// Parses a cell that names a device, as [`text`]; every process that follows gets a copy, so a
+/// text longer than any such name is rejected.
 pub(crate) fn identifier(cell: &str) -> Option<String> {
     text(cell).filter(|name| name.len() <= MAX_IDENTIFIER)
 }
 
-/// Returns a line without the remark that somebody wrote behind it, set off by blanks:
-/// `… 117.40 W    # busy`, `… ← this one`, `… <-- here`.
+/// Returns a line without a remark that somebody added behind it, after blanks: `… 117.40 W    #
+/// busy`, `… ← this one`, `… <-- here`.
 pub(crate) fn without_remark(line: &str) -> &str {
     let remark = ["  #", "\t#", " \u{2190}", " <-", " <=", "  //"];
     let end = remark.iter().filter_map(|mark| line.find(mark)).min();
@@ -98,7 +98,8 @@ pub(crate) fn without_remark(line: &str) -> &str {
     }
 }
 
-/// Reads a number and the unit behind it, glued or apart; an empty unit where there is none.
+/// Parses a number and the unit after it, with or without a blank; the unit is empty if there is
+/// none.
 fn quantity(cell: &str) -> Reading<(f64, &str)> {
     if let Some(reason) = absent(cell) {
         return Err(reason);
@@ -113,7 +114,7 @@ fn quantity(cell: &str) -> Reading<(f64, &str)> {
 }
 
 fn whole(value: f64) -> Reading<u64> {
-    // Above 2^53 a float no longer tells whole numbers apart.
+    // Above 2^53 a float no longer distinguishes whole numbers.
     if (0.0..=9_007_199_254_740_992.0).contains(&value) {
         Ok(value.round() as u64)
     } else {
@@ -121,7 +122,7 @@ fn whole(value: f64) -> Reading<u64> {
     }
 }
 
-/// Reads a number with one of `units` or none, letters of either case.
+/// Parses a number with one of `units` or none, in either case.
 fn number_in(cell: &str, units: &[&str]) -> Reading<f64> {
     let (number, unit) = quantity(cell)?;
     if unit.is_empty() || units.iter().any(|known| known.eq_ignore_ascii_case(unit)) {
@@ -131,8 +132,8 @@ fn number_in(cell: &str, units: &[&str]) -> Reading<f64> {
     }
 }
 
-/// Reads memory in MiB, rounded; without a unit it is MiB. `MB` is taken as MiB: drivers before
-/// 331 mean that by it.
+/// Parses memory in MiB, rounded; without a unit it is MiB. `MB` counts as MiB: drivers before 331
+/// mean that by it.
 pub(crate) fn mib(cell: &str) -> Reading<u64> {
     let (number, unit) = quantity(cell)?;
     let factor = match unit.to_ascii_lowercase().as_str() {
@@ -146,18 +147,18 @@ pub(crate) fn mib(cell: &str) -> Reading<u64> {
     whole(number * factor)
 }
 
-/// Reads a percentage, as printed: more than 100 is kept.
+/// Parses a percentage, as printed: more than 100 is kept.
 pub(crate) fn percent(cell: &str) -> Reading<u64> {
     whole(number_in(cell, &["%"])?)
 }
 
-/// Reads degrees Celsius.
+/// Parses degrees Celsius.
 pub(crate) fn celsius(cell: &str) -> Reading<i64> {
     let degrees = number_in(cell, &["C", "°C", "degC"])?;
     if degrees.abs() < 10_000.0 { Ok(degrees.round() as i64) } else { Err(Absent::Implausible) }
 }
 
-/// Reads watts; milliwatts are turned into watts.
+/// Parses watts; milliwatts are converted to watts.
 pub(crate) fn watts(cell: &str) -> Reading<f64> {
     let (number, unit) = quantity(cell)?;
     match unit.to_ascii_lowercase().as_str() {
@@ -167,7 +168,7 @@ pub(crate) fn watts(cell: &str) -> Reading<f64> {
     }
 }
 
-/// Reads a whole number that counts or names something, such as an index or a PID.
+/// Parses a whole number, such as an index or a PID.
 pub(crate) fn number(cell: &str) -> Reading<u32> {
     match absent(cell) {
         Some(reason) => Err(reason),
@@ -175,7 +176,7 @@ pub(crate) fn number(cell: &str) -> Reading<u32> {
     }
 }
 
-/// Reads a switch: `Enabled`, `Disabled`, `On`, `Off`, `Yes`, `No`, `Active`.
+/// Parses a switch: `Enabled`, `Disabled`, `On`, `Off`, `Yes`, `No`, `Active`.
 pub(crate) fn switch(cell: &str) -> Reading<bool> {
     if let Some(reason) = absent(cell) {
         return Err(reason);

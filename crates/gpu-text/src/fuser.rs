@@ -1,17 +1,17 @@
 //! psmisc's `fuser`: the table of `-v`, and the plain form `/dev/nvidia0:  123m 456`.
 //!
-//! Nothing depends on the columns' places, which pastes move: in a row of the table the process
-//! number stands before five access letters, the user before it, the command behind.
+//! Nothing depends on the column positions, which pastes shift: in a row of the table the PID is
+//! before five access letters, the user before it, the command after.
 
 use crate::document::{Document, Holder, Kind};
 use crate::failure;
 use crate::text::Text;
 use gpu_core::Access;
 
-/// How long the name of a file may be.
+/// The maximum length of a file name.
 const MAX_NAME: usize = 512;
 
-/// Reads the output.
+/// Parses the output.
 pub(crate) fn parse(text: &Text) -> Document {
     let mut document = Document::new(Kind::Fuser);
     let mut file: Option<String> = None;
@@ -30,7 +30,8 @@ pub(crate) fn parse(text: &Text) -> Document {
             None if is_new_file => read_plain(rest),
             None => Vec::new(),
         };
-        // A file alone has its rows below; one with text behind that is no row is something else.
+        // A file alone has its rows below; a file followed by text that is no row is something
+        // else.
         let read = !holders.is_empty() || (is_new_file && rest.is_empty());
         if document.holders.len() + holders.len() > Document::MAX_ROWS {
             document.note_unread(number, line, "more rows than are kept");
@@ -60,7 +61,7 @@ pub(crate) fn is_row(line: &str) -> bool {
     read_row(rest).is_some() || (name.is_some() && !read_plain(rest).is_empty())
 }
 
-/// Splits `/dev/nvidia0:   rest`; the name is absent in the further rows of a file.
+/// Splits `/dev/nvidia0:   rest`; further rows of a file lack the name.
 fn split_file(line: &str) -> (Option<&str>, &str) {
     let is_name = |name: &str| {
         !name.is_empty()
@@ -79,7 +80,7 @@ fn split_file(line: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// Reads `USER PID ACCESS COMMAND` or `USER kernel mount PATH`; the user may be cut off.
+/// Parses `USER PID ACCESS COMMAND` or `USER kernel mount PATH`; the user may be cut off.
 fn read_row(row: &str) -> Option<Holder> {
     let words: Vec<&str> = row.split_whitespace().take(64).collect();
     let at = words.windows(2).position(|pair| {
@@ -90,7 +91,7 @@ fn read_row(row: &str) -> Option<Holder> {
     let (pid, access) = (rest.first()?, rest.get(1)?);
     let user = user.join(" ");
     let command = rest.get(2..).unwrap_or_default().join(" ");
-    // Asked for users with `-u`, it repeats the one of the row before the command.
+    // With `-u`, it repeats the user of the row before the command.
     let repeated = command.strip_prefix('(').and_then(|rest| rest.strip_prefix(user.as_str()));
     let bare = repeated.and_then(|rest| rest.strip_prefix(')')).filter(|_| !user.is_empty());
     let command = bare.map(str::to_owned).unwrap_or(command);
@@ -111,8 +112,8 @@ fn is_access(word: &str) -> bool {
     word.len() == 5 && Access::from_letters(word).is_some()
 }
 
-/// Reads the plain form, `123m 456 789ce(user)`: numbers with the letters that apply, of which
-/// an open file has none. Nothing when a word is anything else.
+/// Parses the plain form, `123m 456 789ce(user)`: PIDs with the letters that apply, none for an
+/// open file. Returns nothing when a word is anything else.
 fn read_plain(rest: &str) -> Vec<Holder> {
     let read = |word: &str| {
         let (word, user) = match word.strip_suffix(')').and_then(|word| word.split_once('(')) {
@@ -129,8 +130,8 @@ fn read_plain(rest: &str) -> Vec<Holder> {
     holders.unwrap_or_default()
 }
 
-/// Returns the process that fuser says it could not look into, as in
-/// `Cannot stat file /proc/1234/fd/5: Permission denied`.
+/// Returns the process that fuser reports as unreadable, as in `Cannot stat file /proc/1234/fd/5:
+/// Permission denied`.
 fn unreadable(line: &str) -> Option<u32> {
     let rest = line.strip_prefix("Cannot ")?.split_once("/proc/")?.1;
     let (pid, rest) = rest.split_once('/')?;
@@ -138,7 +139,7 @@ fn unreadable(line: &str) -> Option<u32> {
     rest.contains("Permission denied").then_some(pid)
 }
 
-/// Returns whether a line is what `fuser -k` asks and answers.
+/// Returns whether a line is a question or an answer of `fuser -k`.
 fn is_chatter(line: &str) -> bool {
     let is = |start: &str| line.strip_prefix(start).is_some_and(|rest| rest.contains("(y/N)"));
     is("Kill process ")

@@ -1,9 +1,9 @@
-//! Parsers from what other tools print to plain data.
+//! Parses the output of other tools into plain data.
 //!
 //! The main decision is that every parser is total: it never fails and never panics, whatever the
-//! bytes. What it cannot read it says in [`Document::unread`] and goes on with the rest, since the
-//! text that people paste is cut, wrapped, coloured and mangled, and what is left of it still
-//! answers the question. Units stay those printed; [`snapshot()`] turns documents into the typed
+//! bytes. It lists what it cannot parse in [`Document::unread`] and continues with the rest,
+//! because pasted text is truncated, wrapped, coloured and garbled, and the rest still answers the
+//! question. Units stay those printed; [`snapshot()`] turns documents into the typed
 //! [`gpu_core::Snapshot`].
 //!
 //! ```

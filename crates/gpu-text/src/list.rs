@@ -1,4 +1,4 @@
-//! `nvidia-smi -L`: a line per device, and one per MIG device below it.
+//! `nvidia-smi -L`: one line per device, and one per MIG device below it.
 
 use crate::document::{Document, Gpu, Kind, MigDevice};
 use crate::failure;
@@ -11,7 +11,7 @@ enum Line<'a> {
     Mig { profile: &'a str, index: u32, uuid: &'a str },
 }
 
-/// Reads the listing.
+/// Parses the listing.
 pub(crate) fn parse(text: &Text) -> Document {
     let mut document = Document::new(Kind::List);
     for (number, line) in text.lines() {
@@ -54,13 +54,13 @@ pub(crate) fn is_row(line: &str) -> bool {
     read(line).is_some()
 }
 
-/// Reads `GPU 0: NAME (UUID: …)`, with `(S/N: …)` before driver 304, or
-/// `MIG PROFILE Device 0: (UUID: …)`.
+/// Parses `GPU 0: NAME (UUID: …)`, with `(S/N: …)` before driver 304, or `MIG PROFILE Device 0:
+/// (UUID: …)`.
 fn read(line: &str) -> Option<Line<'_>> {
     let line = line.trim();
     let (head, id) = line.rsplit_once('(')?;
     let (key, id) = id.split_once(':')?;
-    // A cut line keeps what it has of the identifier, which names nothing.
+    // A truncated line keeps the rest of the identifier, which names nothing.
     let id = id.split_once(')').map(|(id, _)| id.trim());
     let uuid = match key.trim() {
         "UUID" => id.and_then(|id| field::absent(id).is_none().then_some(id)),
@@ -84,7 +84,7 @@ fn read(line: &str) -> Option<Line<'_>> {
     }
 }
 
-/// Returns the GPU and compute instance that drivers before 470 wrote into the identifier,
+/// Returns the GPU and compute instance that drivers before 470 put into the identifier,
 /// `MIG-GPU-…/3/0`.
 fn instances(uuid: &str) -> (Option<u32>, Option<u32>) {
     let mut parts = uuid.rsplit('/');

@@ -1,16 +1,16 @@
 //! `lsof` of device files, or of whole processes, of which only the GPU device files are kept.
 //!
-//! Rows are found by their FD and TYPE words, which lie side by side and have a small vocabulary,
-//! so that the optional columns (TID, TASKCMD, PPID, PGID) and a lost header do no harm.
+//! Rows are recognised by their adjacent FD and TYPE words, which have a small vocabulary, so
+//! optional columns (TID, TASKCMD, PPID, PGID) and a missing header do no harm.
 
 use crate::document::{Document, Holder, Kind};
 use crate::text::Text;
 use gpu_core::DeviceFileKind;
 
-/// Reads the output.
+/// Parses the output.
 ///
 /// A row of a file that is no GPU device is unread, unless the whole text has no other rows: then
-/// somebody asked about other files, and all are kept.
+/// the query was about other files, and all are kept.
 pub(crate) fn parse(text: &Text) -> Document {
     let narrow = text.lines().filter_map(|(_, line)| read(line)).any(|holder| is_gpu(&holder));
     let mut document = Document::new(Kind::Lsof);
@@ -74,8 +74,8 @@ fn read(line: &str) -> Option<Holder> {
     })
 }
 
-/// Returns whether a word is of the FD column: a number with its mode and perhaps a lock, or one
-/// of lsof's names for what is no descriptor.
+/// Returns whether a word belongs to the FD column: a number with its mode and possibly a lock, or
+/// one of lsof's names for other entries.
 fn is_fd(word: &str) -> bool {
     const NAMES: [&str; 12] =
         ["cwd", "rtd", "txt", "mem", "mmap", "DEL", "ltx", "pd", "tr", "jld", "err", "NOFD"];
@@ -90,7 +90,7 @@ fn is_fd(word: &str) -> bool {
     (1..=10).contains(&digits) && is_mode && is_lock && letters.next().is_none()
 }
 
-/// Returns whether a word is of the TYPE column.
+/// Returns whether a word belongs to the TYPE column.
 fn is_type(word: &str) -> bool {
     const TYPES: [&str; 30] = [
         "CHR", "BLK", "REG", "DIR", "FIFO", "LINK", "unix", "sock", "IPv4", "IPv6", "inet", "raw",
@@ -100,12 +100,12 @@ fn is_type(word: &str) -> bool {
     TYPES.contains(&word)
 }
 
-/// Returns whether a word is of the DEVICE column: `195,255`, `0,12`, `0xffff…`.
+/// Returns whether a word belongs to the DEVICE column: `195,255`, `0,12`, `0xffff…`.
 fn is_device(word: &str) -> bool {
     device_numbers(word).is_some() || (word.starts_with("0x") && is_number(word))
 }
 
-/// Reads the device numbers `195,255`.
+/// Parses the device numbers `195,255`.
 pub(crate) fn device_numbers(word: &str) -> Option<(u32, u32)> {
     let (major, minor) = word.split_once(',')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
@@ -116,7 +116,7 @@ fn is_number(word: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
-/// Returns whether lsof says of a process that it may not look into it.
+/// Returns whether lsof reports a process as unreadable.
 fn is_denied(holder: &Holder) -> bool {
     holder
         .name
@@ -124,12 +124,12 @@ fn is_denied(holder: &Holder) -> bool {
         .is_some_and(|name| name.starts_with("/proc/") && name.contains("Permission denied"))
 }
 
-/// Returns whether a row is of a GPU's device file.
+/// Returns whether a row is about a GPU's device file.
 fn is_gpu(holder: &Holder) -> bool {
-    // A name may carry a remark of lsof's, such as `(deleted)`.
+    // A name may have a remark of lsof, such as `(deleted)`.
     let name = holder.name.as_deref().unwrap_or_default();
     let path = name.split(' ').next().unwrap_or_default();
-    // A containerised driver has its nodes below a directory of its own.
+    // A containerised driver has its nodes in a separate directory.
     path.starts_with('/')
         && path.contains("/dev/")
         && DeviceFileKind::of_path(path) != DeviceFileKind::Other

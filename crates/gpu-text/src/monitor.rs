@@ -1,27 +1,27 @@
 //! `nvidia-smi pmon` and `dmon`: a `#` line of names, a `#` line of units, rows of cells.
 //!
-//! Cells are split at blanks, not at the columns of the header: nvidia-smi's own widths do not
-//! always agree. Only the last column, a process name, may contain blanks.
+//! Cells are split at blanks, not at the columns of the header, because nvidia-smi's own widths do
+//! not always agree. Only the last column, a process name, may contain blanks.
 
 use crate::document::{Document, Kind, Value};
 use crate::failure;
 use crate::field;
 use crate::text::Text;
 
-/// How many columns are read, and how long their names may be; the widest known has 60 columns.
+/// The most columns, and the maximum length of their names; the widest known output has 60 columns.
 const MAX_COLUMNS: usize = 128;
 const MAX_NAME: usize = 64;
 
-/// Columns, of which every output has at least one.
+/// Columns, at least one of which every output has.
 const COLUMNS: [&str; 19] = [
     "pid", "type", "sm", "mem", "enc", "dec", "fb", "bar1", "ccpm", "pwr", "temp", "gtemp",
     "mtemp", "mclk", "pclk", "pviol", "sbecc", "rxpci", "command",
 ];
 
-/// How many cells are kept.
+/// The most cells that are kept.
 const MAX_CELLS: usize = 1_000_000;
 
-/// Reads the output; `told` are the column names, for a text without its header.
+/// Parses the output; `told` are the column names, for a text without its header.
 pub(crate) fn parse(text: &Text, kind: Kind, told: Option<&[String]>) -> Document {
     let mut document = Document::new(kind);
     let mut columns: Vec<String> = told.unwrap_or_default().to_vec();
@@ -47,7 +47,7 @@ pub(crate) fn parse(text: &Text, kind: Kind, told: Option<&[String]>) -> Documen
         }
         let mut row = line;
         if open_line == Some(number) && line.split_whitespace().count() < columns.len() {
-            // Cut in the middle of a number, a cell would tell another one.
+            // Cut in the middle of a number, a cell would show another one.
             row = line.rsplit_once(char::is_whitespace).map_or(line, |(whole, _)| whole.trim_end());
         }
         let row = read(row, &columns);
@@ -63,13 +63,13 @@ pub(crate) fn parse(text: &Text, kind: Kind, told: Option<&[String]>) -> Documen
     document
 }
 
-/// Returns the kind whose header `line` is.
+/// Returns the kind with the header `line`.
 pub(crate) fn kind_of_header(line: &str) -> Option<Kind> {
     let names = header(line.trim())?;
     Some(if names.iter().any(|name| name == "pid") { Kind::Pmon } else { Kind::Dmon })
 }
 
-/// Reads the line of names, `# gpu pwr …`, with `Date` and `Time` before on request.
+/// Parses the line of names, `# gpu pwr …`, with optional `Date` and `Time` before.
 fn header(line: &str) -> Option<Vec<String>> {
     let names: Vec<&str> = line.strip_prefix('#')?.split_whitespace().take(MAX_COLUMNS).collect();
     let gpu = names.iter().take(3).position(|name| *name == "gpu")?;
@@ -77,7 +77,7 @@ fn header(line: &str) -> Option<Vec<String>> {
         name.len() <= MAX_NAME
             && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-/".contains(c))
     };
-    // A heading of prose can begin like one: another column must be known.
+    // A heading of prose can start like one: another column must be known.
     let known = names.get(gpu + 1..)?.iter().any(|name| COLUMNS.contains(name));
     (known && names.iter().all(is_name)).then(|| names.into_iter().map(str::to_owned).collect())
 }
@@ -87,7 +87,8 @@ fn is_units(line: &str) -> bool {
     line.starts_with('#') && line.split_whitespace().take(4).any(|word| word == "Idx")
 }
 
-/// Reads a row; what a cut row lacks is `Null`. Empty when the line is no row of `columns`.
+/// Parses a row; missing cells of a truncated row are `Null`. Empty when the line is no row of
+/// `columns`.
 fn read(line: &str, columns: &[String]) -> Vec<(String, Value)> {
     let mut row = Vec::new();
     let mut rest = line;
@@ -104,7 +105,7 @@ fn read(line: &str, columns: &[String]) -> Vec<(String, Value)> {
         row.push((column.clone(), value));
         rest = after;
     }
-    // Surplus cells are no name: such a row belongs to other columns.
+    // Extra cells are no name: such a row belongs to other columns.
     let surplus = columns.last().is_some_and(|last| !is_name(last))
         && line.split_whitespace().nth(columns.len()).is_some();
     if surplus { Vec::new() } else { row }

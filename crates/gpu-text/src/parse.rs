@@ -1,4 +1,4 @@
-//! The entry: bytes to a document.
+//! The entry point: bytes to a document.
 
 use crate::command;
 use crate::detect::{self, Recognized};
@@ -6,16 +6,16 @@ use crate::document::{Document, Kind};
 use crate::text::{self, Text};
 use crate::{csv, failure, fuser, list, lsof, monitor, q, table, tensorflow, topology, xml};
 
-/// What the caller knows of a text.
+/// What the caller knows about a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hint {
-    /// Its kind; without it, the text tells.
+    /// Its kind; without it, the kind is detected.
     pub kind: Option<Kind>,
-    /// The fields of CSV without a header line, as `--query-gpu` was given them.
+    /// The fields of CSV without a header line, as passed to `--query-gpu`.
     pub fields: Option<Vec<String>>,
 }
 
-/// The text is of no kind that this crate knows.
+/// The text is of no known kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{what} is not recognised ({}); set --kind, and --fields for CSV without a header",
@@ -30,10 +30,10 @@ fn known() -> String {
     names.join(", ")
 }
 
-/// Reads a text of one kind.
+/// Parses a text of one kind.
 ///
 /// # Errors
-/// [`Unrecognized`] when the hint names no kind and the text has no line that tells it.
+/// [`Unrecognized`] when the hint has no kind and no line of the text identifies it.
 pub fn parse(bytes: &[u8], hint: &Hint) -> Result<Document, Unrecognized> {
     if hint.kind.is_none() && is_binary(bytes) {
         return Err(Unrecognized { what: "a binary file" });
@@ -42,7 +42,7 @@ pub fn parse(bytes: &[u8], hint: &Hint) -> Result<Document, Unrecognized> {
     if let Some(kind) = hint.kind {
         return Ok(of_kind(&text, kind, hint.fields.as_deref()));
     }
-    // Rows of CSV can look like a failure: whoever tells the fields says that they are rows.
+    // Rows of CSV can look like a failure: a caller that passes the fields says that they are rows.
     let recognized = detect::recognize(&text)
         .filter(|recognized| hint.fields.is_none() || recognized.kind != Kind::Error);
     match (recognized, &hint.fields) {
@@ -54,9 +54,9 @@ pub fn parse(bytes: &[u8], hint: &Hint) -> Result<Document, Unrecognized> {
     }
 }
 
-/// Returns whether a file is a program, an archive or the like, in which a text that this crate knows
-/// is a string among others: more than a twentieth of its beginning is zero. A crash leaves runs of
-/// zeros in a log too, but a log is longer than they are.
+/// Returns whether a file is a binary, such as a program or an archive, in which a known text is
+/// just one string among others: more than a twentieth of its start is zero. A crash leaves runs of
+/// zeros in a log too, but the log is longer than they are.
 fn is_binary(bytes: &[u8]) -> bool {
     let beginning = &bytes[..bytes.len().min(64 << 10)];
     let is_utf16 = beginning.starts_with(&[0xff, 0xfe]) || beginning.starts_with(&[0xfe, 0xff]);
@@ -64,7 +64,7 @@ fn is_binary(bytes: &[u8]) -> bool {
     !is_utf16 && zeros > beginning.len() / 20
 }
 
-/// Says in a word what an unknown text is.
+/// Describes an unknown text in a word.
 fn describe(bytes: &[u8], text: &Text) -> &'static str {
     if text.lines().all(|(_, line)| line.trim().is_empty()) {
         "an empty text"
@@ -75,7 +75,7 @@ fn describe(bytes: &[u8], text: &Text) -> &'static str {
     }
 }
 
-/// Reads a text of a known kind; `fields` are the columns where it has no header.
+/// Parses a text of a known kind; `fields` are the columns if it has no header.
 pub(crate) fn of_kind(text: &Text, kind: Kind, fields: Option<&[String]>) -> Document {
     let mut document = match kind {
         Kind::Table => table::parse(text),
@@ -92,7 +92,7 @@ pub(crate) fn of_kind(text: &Text, kind: Kind, fields: Option<&[String]>) -> Doc
         Kind::Lsof => lsof::parse(text),
         Kind::Error => failure::parse(text),
     };
-    // What the shell printed around an output is no part of it.
+    // Shell output around the text is not part of it.
     document.unread.retain(|unread| !command::is_between(&unread.text));
     if text.is_cut() {
         let last = text.lines().map(|(number, _)| number).last().unwrap_or(0);
@@ -106,7 +106,7 @@ pub(crate) fn of_kind(text: &Text, kind: Kind, fields: Option<&[String]>) -> Doc
     document
 }
 
-/// Returns whether a parser found nothing at all of its kind, and did not say so.
+/// Returns whether a parser found nothing of its kind, and no statement that there is none.
 fn says_nothing(document: &Document) -> bool {
     let Document { gpus, processes, mig_devices, columns, rows, topology, holders, .. } = document;
     let found = gpus.is_empty() && processes.is_none() && mig_devices.is_empty();

@@ -6,7 +6,7 @@ use crate::report::Report;
 use crate::text::Text;
 use gpu_core::PciBusId;
 
-/// Reads the log, whole or in parts as `-d` selects them.
+/// Parses the log, complete or in parts as `-d` selects them.
 pub(crate) fn parse(text: &Text) -> Document {
     let mut reader = Reader {
         report: Report::new(Kind::Q),
@@ -25,8 +25,7 @@ pub(crate) fn parse(text: &Text) -> Document {
     reader.report.finish()
 }
 
-/// Returns how many characters stand before the log in each line: the prefix of another log, the
-/// mark of a comment.
+/// Returns the length of the prefix of each line: that of another log, or a comment mark.
 fn margin(text: &Text) -> usize {
     const TOP: [&str; 4] =
         ["======NVSMI LOG", "Timestamp  ", "Driver Version  ", "Attached GPUs  "];
@@ -43,15 +42,15 @@ fn margin(text: &Text) -> usize {
 struct Reader {
     report: Report,
     margin: usize,
-    /// How far each open section is indented.
+    /// The indentation of each open section.
     indents: Vec<usize>,
     /// The names of the open sections.
     path: Vec<String>,
-    /// How far the device is indented.
+    /// The indentation of the device.
     device: usize,
-    /// How far the line above is indented, if it began a section.
+    /// The indentation of the previous line, if it started a section.
     above: Option<usize>,
-    /// The text lost its indentation: a line below the name of a section is not indented farther.
+    /// The text lost its indentation: a line below a section name is not indented further.
     flat: bool,
 }
 
@@ -84,7 +83,7 @@ impl Reader {
             // An empty value is none: `Processes :` is not `Processes : None`.
             Some((_, "")) => {}
             Some((key, value)) => {
-                // Without indentation, leaves belong to the section named last.
+                // Without indentation, leaves belong to the last named section.
                 self.close(if self.flat { self.device + 2 } else { indent });
                 self.report.leaf(&self.path, &name(key), value);
             }
@@ -103,7 +102,7 @@ impl Reader {
         self.path.push(name);
     }
 
-    /// Closes the sections that are indented as far as `indent` or farther.
+    /// Closes the sections that are indented by `indent` or more.
     fn close(&mut self, indent: usize) {
         let kept = self.indents.iter().take_while(|open| **open < indent).count();
         self.indents.truncate(kept);
@@ -111,7 +110,7 @@ impl Reader {
     }
 }
 
-/// Reads the line that begins a device: `GPU 00000000:01:00.0`, in the oldest logs `GPU 0:1:0`, in
+/// Parses the line that starts a device: `GPU 00000000:01:00.0`, in the oldest logs `GPU 0:1:0`, in
 /// some posts `GPU 0000:xx:00.0`.
 fn device(text: &str) -> Option<&str> {
     let bus_id = text.strip_prefix("GPU ")?.trim();
@@ -120,7 +119,7 @@ fn device(text: &str) -> Option<&str> {
 }
 
 /// Splits `Key : Value` at the first colon with blanks around it; a line without one names a
-/// section. A colon without a blank before it counts where somebody closed the gap.
+/// section. A colon without a blank before it counts if the gap was removed.
 fn leaf(text: &str) -> Option<(&str, &str)> {
     let blank = |c: Option<char>| c.is_none_or(char::is_whitespace);
     let colon = text
@@ -131,14 +130,14 @@ fn leaf(text: &str) -> Option<(&str, &str)> {
     Some((key.trim(), rest.get(1..)?.trim()))
 }
 
-/// Brings a key into the form of XML's element names.
+/// Converts a key into the form of XML's element names.
 fn name(key: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
     key.chars().take(100).map(letter).collect()
 }
 
-/// Returns whether a value is complete although the text ends right behind it: a number is only
-/// with its unit, and a name may go on.
+/// Returns whether a value is complete although the text ends right after it: a number is complete
+/// only with its unit, and a name may continue.
 fn is_whole(value: &str) -> bool {
     let unit = [" MiB", " MB", " W", " %", " C"].iter().any(|unit| {
         let number = value.strip_suffix(unit);

@@ -1,20 +1,20 @@
-//! What `-q` and `-q -x` say, whichever way it was written.
+//! The content of `-q` and `-q -x`, in either form.
 //!
-//! Both print one tree: `-q` as indented keys, `-q -x` as elements. Their front ends hand over
-//! leaves with the names of the sections around them, in the form that XML uses (`fb_memory_usage`
-//! for `FB Memory Usage`), and all knowledge of names is here.
+//! Both print one tree: `-q` as indented keys, `-q -x` as elements. Their front ends pass leaves
+//! with the names of the enclosing sections, in the form of XML (`fb_memory_usage` for `FB Memory
+//! Usage`), and all knowledge of names is here.
 
 use crate::document::{Document, Gpu, Kind, MigDevice, Process, keep};
 use crate::field;
 use crate::work_meter;
 use gpu_core::{Absent, Reading};
 
-/// A document as it is filled from leaves.
+/// A document that is being filled from leaves.
 pub(crate) struct Report {
     document: Document,
-    /// MIG instances of the process that comes next: they stand above its number.
+    /// MIG instances of the next process: they are above its PID.
     instances: [Option<u32>; 2],
-    /// The last process or MIG device was beyond what is kept, and so are its leaves.
+    /// The last process or MIG device was beyond the limit, and so are its leaves.
     full: bool,
 }
 
@@ -23,7 +23,7 @@ impl Report {
         Report { document: Document::new(kind), instances: [None; 2], full: false }
     }
 
-    /// Begins a device; its index is its place in the text.
+    /// Starts a device; its index is its position in the text.
     pub(crate) fn device(&mut self, bus_id: &str) {
         let gpu = Gpu {
             index: u32::try_from(self.document.gpus.len()).ok(),
@@ -34,7 +34,7 @@ impl Report {
         self.instances = [None; 2];
     }
 
-    /// Begins a section; the section of a MIG device begins that device.
+    /// Starts a section; the section of a MIG device starts that device.
     pub(crate) fn section(&mut self, name: &str) {
         if name == "mig_device" {
             let mig = MigDevice { gpu_index: self.gpu_index(), ..MigDevice::default() };
@@ -42,13 +42,13 @@ impl Report {
         }
     }
 
-    /// Takes a leaf that stands within the sections `path`, the innermost last.
+    /// Takes a leaf within the sections `path`, the innermost last.
     pub(crate) fn leaf(&mut self, path: &[String], key: &str, value: &str) {
         let inside = |name: &str| path.iter().any(|section| section == name);
         let section = path.last().map_or("", String::as_str);
         if self.full {
         } else if matches!(key, "processes" | "compute_processes") {
-            // Rows, if any, come as leaves of their own; what else is no reason is the prefix of
+            // Rows, if any, are separate leaves; anything else except a reason is the prefix of
             // another log.
             if value.eq_ignore_ascii_case("none") || !refuses(value) {
                 self.document.processes.get_or_insert_default();
@@ -58,14 +58,14 @@ impl Report {
         } else if inside("mig_device") || section == "shared_fb_memory_usage" {
             self.mig_leaf(section, key, value);
         } else {
-            // Drivers from 610 put the limits into a section of their own.
+            // Drivers from 610 on have a separate section for the limits.
             let power = ["power_readings", "gpu_power_readings", "gpu_ceiling_power_limit"];
             let power = power.into_iter().any(inside);
             self.device_leaf(section, power, key, value);
         }
     }
 
-    /// Notes what could not be read.
+    /// Records what could not be read.
     pub(crate) fn unread(&mut self, line: usize, text: &str, why: &'static str) {
         self.document.note_unread(line, text, why);
     }
@@ -89,7 +89,7 @@ impl Report {
             _ => {}
         }
         if self.document.gpus.is_empty() && matches!(key, "product_name" | "uuid" | "gpu_uuid") {
-            // The beginning of the text is cut off.
+            // The start of the text is cut off.
             self.device("");
         }
         let Some(gpu) = self.document.gpus.last_mut() else { return };
@@ -209,12 +209,12 @@ impl Report {
     }
 }
 
-/// Returns whether a value says why there is none.
+/// Returns whether a value is a reason for a missing value.
 fn refuses(value: &str) -> bool {
     !matches!(field::absent(value), None | Some(Absent::NotRecorded))
 }
 
-/// Keeps the first version; behind it a remark may stand.
+/// Keeps the first version; a remark may follow it.
 fn set_version(slot: &mut Option<String>, value: &str) {
     let end = value.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(value.len());
     let version = value.get(..end).filter(|version| {
@@ -223,8 +223,8 @@ fn set_version(slot: &mut Option<String>, value: &str) {
     *slot = slot.take().or(version.map(str::to_owned));
 }
 
-/// Keeps the first value: of several power readings the average comes before the instant, and
-/// the limit asked for before the one enforced.
+/// Keeps the first value: of several power readings the average comes before the instantaneous one,
+/// and the requested limit before the enforced one.
 fn prefer_first(slot: &mut Reading<f64>, value: Reading<f64>) {
     if matches!(slot, Err(Absent::NotRecorded | Absent::NotSupported))
         || (slot.is_err() && value.is_ok())
@@ -237,7 +237,7 @@ fn mib(value: &str) -> Reading<u64> {
     unit(value, field::mib)
 }
 
-/// Reads a quantity; a bare number lost its unit in a cut and may have lost digits too.
+/// Parses a quantity; a bare number lost its unit in a cut and may have lost digits too.
 fn unit<T>(value: &str, read: fn(&str) -> Reading<T>) -> Reading<T> {
     if value.ends_with(|c: char| c.is_ascii_digit() || c == '.') {
         return Err(Absent::NotRecorded);

@@ -1,4 +1,4 @@
-//! A paste of several outputs, taken apart.
+//! Splits a paste of several outputs.
 
 use crate::detect::{self, Recognized};
 use crate::document::{Document, ErrorCode, Kind};
@@ -6,11 +6,11 @@ use crate::parse::of_kind;
 use crate::text::{self, Text};
 use crate::{command, failure};
 
-/// How many parts a paste is split into; the last one keeps the rest.
+/// The most parts of a paste; the last one keeps the rest.
 const MAX_SECTIONS: usize = 1000;
 
-/// Reads a paste of several outputs one after another, perhaps with shell prompts between, into
-/// a document each, in their order. What is none of the known kinds is left out.
+/// Parses a paste of several consecutive outputs, possibly with shell prompts between, into a
+/// document each, in order. Text of no known kind is left out.
 pub fn sections(bytes: &[u8]) -> Vec<Document> {
     let text = text::clean(bytes);
     let parts = text::split(&text, &starts(&text));
@@ -22,17 +22,17 @@ fn read(part: &Text) -> Option<Document> {
     Some(of_kind(part, kind, fields.as_deref()))
 }
 
-/// The part that is being read.
+/// The part that is being parsed.
 #[derive(Default)]
 struct Part {
-    /// Its kind, as soon as a line tells it, and where that line stands.
+    /// Its kind, once a line identifies it, and the position of that line.
     kind: Option<(Kind, usize)>,
-    /// Its end was seen: whatever comes is another part.
+    /// Its end was seen: the next line belongs to another part.
     ended: bool,
 }
 
-/// Returns the positions of the lines with which a part begins: a shell prompt, a line of another
-/// kind, another output of the same kind.
+/// Returns the positions of the lines that start a part: a shell prompt, a line of another kind,
+/// another output of the same kind.
 fn starts(text: &Text) -> Vec<usize> {
     let mut starts = Vec::new();
     let mut part = Part::default();
@@ -44,18 +44,18 @@ fn starts(text: &Text) -> Vec<usize> {
         }
         let line = line.trim();
         if line.is_empty() {
-            // It begins nothing, and changes only what comes before the next line.
+            // It starts nothing, and changes only what comes before the next line.
             before = line;
             continue;
         }
         let kind = detect::of_line(line, lines.clone().map(|(_, (_, line))| line)).or_else(|| {
-            // A complaint behind a row is of the same tool, after a blank line of another.
+            // A complaint after a row belongs to the same tool, and after a blank line to another.
             let complains = part.kind.is_none() || before.is_empty();
             (complains && is_failure(line)).then_some(Kind::Error)
         });
         let start = match (part.kind, kind) {
             _ if part.ended => Some(at),
-            // Everything up to its end is XML.
+            // Everything until its end is XML.
             (Some((Kind::Xml, _)), _) => None,
             (_, None) => command::is_between(line).then_some(at),
             (None, Some(_)) => None,
@@ -75,11 +75,11 @@ fn starts(text: &Text) -> Vec<usize> {
     starts
 }
 
-/// Returns where the output begins whose title is `line` at position `at`; `None` when it is no
+/// Returns the start of the output with the title `line` at position `at`; `None` when it is no
 /// title.
 fn title(line: &str, before: &str, kind: Kind, at: usize) -> Option<usize> {
     match kind {
-        // The upper border stands before the title.
+        // The upper border is above the title.
         Kind::Table if line.contains("NVIDIA-SMI") => {
             Some(at.saturating_sub(usize::from(before.starts_with('+'))))
         }

@@ -1,24 +1,24 @@
-//! What TensorFlow logs of the devices when it starts.
+//! TensorFlow's log of the devices at start-up.
 //!
 //! Version 1 prints `Found device 0 with properties`, lines of `key: value` pairs, and a matrix
-//! `DMA: 0 1 2 …` of `Y` and `N`; later versions print `edge matrix` without the word. The
-//! properties of one device stay together, so they fill the device that was named last.
+//! `DMA: 0 1 2 …` of `Y` and `N`; later versions print `edge matrix` without that word. The
+//! properties of one device are consecutive, so they belong to the last named device.
 
 use crate::document::{Document, Gpu, Kind, Topology};
 use crate::field;
 use crate::text::Text;
 use std::collections::BTreeMap;
 
-/// How many devices are read.
+/// The most devices.
 const MAX_DEVICES: usize = 256;
 
-/// Returns whether a line is of such a log.
+/// Returns whether a line belongs to such a log.
 pub(crate) fn is_row(line: &str) -> bool {
     let line = message(line);
     found(line).is_some() || created(line).is_some() || is_matrix(line)
 }
 
-/// Reads the log.
+/// Parses the log.
 pub(crate) fn parse(text: &Text) -> Document {
     let mut document = Document::new(Kind::Topo);
     let mut gpus: BTreeMap<u32, Gpu> = BTreeMap::new();
@@ -41,7 +41,7 @@ pub(crate) fn parse(text: &Text) -> Document {
             (current, in_matrix) = (None, false);
         } else if is_matrix(line) {
             (current, in_matrix) = (None, true);
-            // Printed again, it says the same.
+            // A repetition has the same content.
             let matrix = topology.get_or_insert_default();
             matrix.columns.clear();
             if line.starts_with("DMA:") {
@@ -65,7 +65,7 @@ pub(crate) fn parse(text: &Text) -> Document {
     document
 }
 
-/// Takes the time and the place in the source off a line of the log.
+/// Removes the time and the source location from a log line.
 fn message(line: &str) -> &str {
     let line = line.trim();
     match line.split_once(".cc:") {
@@ -74,14 +74,14 @@ fn message(line: &str) -> &str {
     }
 }
 
-/// Reads `Found device 0 with properties:`.
+/// Parses `Found device 0 with properties:`.
 fn found(line: &str) -> Option<u32> {
     let rest = line.strip_prefix("Found device ")?;
     let (index, rest) = rest.split_once(' ')?;
     rest.starts_with("with properties").then(|| index.parse().ok())?
 }
 
-/// Reads `… (device: 0, name: …, pci bus id: …, compute capability: …)`.
+/// Parses `… (device: 0, name: …, pci bus id: …, compute capability: …)`.
 fn created(line: &str) -> Option<(u32, &str, &str)> {
     let rest = line.split_once("(device: ").filter(|_| line.contains("TensorFlow device"))?.1;
     let (index, rest) = rest.split_once(", name: ")?;
@@ -94,7 +94,7 @@ fn is_matrix(line: &str) -> bool {
     line.starts_with("DMA:") || (line.starts_with("Device interconnect") && line.contains("matrix"))
 }
 
-/// Reads the numbers of the matrix's columns, behind `DMA:` or in a line of their own.
+/// Parses the column numbers of the matrix, after `DMA:` or in a separate line.
 fn columns(line: &str) -> impl Iterator<Item = String> {
     let numbers = line.strip_prefix("DMA:").unwrap_or(line).split_whitespace();
     numbers.filter_map(|word| word.parse().ok()).map(device_name).take(MAX_DEVICES)
@@ -104,7 +104,7 @@ fn device_name(index: u32) -> String {
     format!("GPU{index}")
 }
 
-/// Reads a row `0:   Y Y N N`, or the line of column numbers; tells whether it was one.
+/// Parses a row `0:   Y Y N N`, or the line of column numbers; returns whether it was one.
 fn read_matrix(line: &str, topology: &mut Topology) -> bool {
     let Some((row, cells)) = line.split_once(':') else {
         let numbers: Option<Vec<u32>> = line.split_whitespace().map(|n| n.parse().ok()).collect();
@@ -126,7 +126,7 @@ fn read_matrix(line: &str, topology: &mut Topology) -> bool {
     fits
 }
 
-/// What begins a property, over the versions.
+/// The prefixes of a property, in all versions.
 const KEYS: &[&str] = &[
     "name:",
     "major:",
@@ -144,7 +144,7 @@ const KEYS: &[&str] = &[
     "deviceMemoryBandwidth:",
 ];
 
-/// Reads `key: value key: value`; tells whether there was one.
+/// Parses `key: value key: value`; returns whether there was one.
 fn read_properties(line: &str, gpu: &mut Gpu) -> bool {
     let mut starts: Vec<(usize, &str)> =
         KEYS.iter().filter_map(|key| Some((line.find(key)?, *key))).collect();

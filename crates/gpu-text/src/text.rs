@@ -1,19 +1,19 @@
-//! Pasted or redirected bytes made into lines that a parser can trust.
+//! Turns pasted or redirected bytes into lines that a parser can rely on.
 //!
-//! Everything a terminal, a mailer, a web page or Windows adds is taken away here, once, so that
-//! no parser knows of it: byte order marks and UTF-16, escape sequences (the cursor movements that
-//! `watch` saves blanks with are carried out), carriage returns, `<br>` and `<p>`, quote marks,
-//! control characters. XML stays XML: no other tag and no entity but `&nbsp;` is touched.
+//! Everything that a terminal, a mailer, a web page or Windows adds is removed here, once, so that
+//! no parser handles it: byte order marks and UTF-16, escape sequences (the cursor movements that
+//! `watch` uses instead of blanks are executed), carriage returns, `<br>` and `<p>`, quote marks,
+//! control characters. XML stays XML: no other tag and no entity except `&nbsp;` is changed.
 
 use crate::work_meter;
 use std::borrow::Cow;
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// How many bytes of a text are read, and how long the cleaned text may get.
+/// The most bytes of a text that are read, and the maximum length of the cleaned text.
 pub(crate) const MAX_BYTES: usize = 64 << 20;
 
-/// How many cells one escape sequence may stand for.
+/// The most cells of one escape sequence.
 const MAX_MOVE: usize = 500;
 
 /// A cleaned text: lines end with `\n` where the original's did, and with `\r` where a carriage
@@ -25,7 +25,7 @@ pub(crate) struct Text {
     first_line: usize,
 }
 
-/// Cleans `bytes`; what lies beyond [`MAX_BYTES`] is left out and [`Text::is_cut`] says so.
+/// Cleans `bytes`; the rest after [`MAX_BYTES`] is dropped and [`Text::is_cut`] reports it.
 pub(crate) fn clean(bytes: &[u8]) -> Text {
     clean_within(bytes, MAX_BYTES)
 }
@@ -55,8 +55,8 @@ impl Text {
         self.cut
     }
 
-    /// Returns the number of the last line when nothing ends it: somebody may have cut the text in
-    /// the middle of a word.
+    /// Returns the number of the last line when nothing ends it: the text may be cut in the middle
+    /// of a word.
     pub(crate) fn open_line(&self) -> Option<usize> {
         if self.clean.ends_with(['\n', '\r']) {
             return None;
@@ -64,8 +64,8 @@ impl Text {
         self.lines().last().map(|(number, _)| number)
     }
 
-    /// Iterates over the lines with their number in the original, from 1; the parts of a line
-    /// that was broken in the cleaning share its number.
+    /// Iterates over the lines with their number in the original, from 1; the parts of a line that
+    /// was split share its number.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (usize, &str)> + Clone {
         let mut number = self.first_line;
         self.clean.split_inclusive(['\n', '\r']).map(move |line| {
@@ -111,7 +111,7 @@ fn decode(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Leaves out the last character where the text ends within it.
+/// Drops the last character if the text ends within it.
 fn without_cut_character(bytes: &[u8]) -> &[u8] {
     (1..=3)
         .filter_map(|length| bytes.split_at_checked(bytes.len().checked_sub(length)?))
@@ -119,10 +119,10 @@ fn without_cut_character(bytes: &[u8]) -> &[u8] {
         .map_or(bytes, |(whole, _)| whole)
 }
 
-/// Leaves out the sign that makes a comment of every line, as in notes and scripts.
+/// Removes the sign that makes every line a comment, as in notes and scripts.
 ///
-/// The monitors of nvidia-smi begin their headings with the same sign; a text of nothing but such
-/// headings keeps it.
+/// The monitors of nvidia-smi start their headings with the same sign; a text of only such headings
+/// keeps it.
 fn without_comment_sign(text: &str) -> Cow<'_, str> {
     const HEADINGS: [&str; 6] = ["gpu", "Idx", "Date", "Time", "YYYYMMDD", "HH:MM:SS"];
     let lines = || text.lines().filter(|line| !line.trim().is_empty());
@@ -142,9 +142,9 @@ fn without_comment_sign(text: &str) -> Cow<'_, str> {
 
 struct Cleaner {
     out: String,
-    /// Where the last line begins.
+    /// The start of the last line.
     line: usize,
-    /// Up to where the characters of a line were counted, and how many there were.
+    /// Up to where the characters of a line were counted, and their number.
     counted: (usize, usize),
     bound: usize,
     cut: bool,
@@ -181,7 +181,7 @@ impl Cleaner {
         self.line = self.out.len();
     }
 
-    /// Takes the line breaks of a web page; any other tag is left to the caller.
+    /// Handles the line breaks of a web page; any other tag is left to the caller.
     fn tag(&mut self, chars: &mut Peekable<Chars<'_>>) -> bool {
         const BREAKS: [&str; 5] = ["br>", "br/>", "br />", "BR>", "BR/>"];
         const NOTHING: [&str; 8] = ["p>", "/p>", "P>", "/P>", "pre>", "/pre>", "code>", "/code>"];
@@ -192,7 +192,7 @@ impl Cleaner {
         NOTHING.iter().any(|tag| skip(chars, tag))
     }
 
-    /// Takes what follows an escape character.
+    /// Handles the text after an escape character.
     fn escape(&mut self, chars: &mut Peekable<Chars<'_>>) {
         match chars.peek() {
             Some('[') => {
@@ -214,8 +214,8 @@ impl Cleaner {
         }
     }
 
-    /// Takes a control sequence after its introducer; carries out the movements to the right,
-    /// the repetitions, and those to another line as a line break.
+    /// Handles a control sequence after its introducer; executes movements to the right,
+    /// repetitions, and movements to another line as a line break.
     fn control_sequence(&mut self, chars: &mut Peekable<Chars<'_>>) {
         let mut parameters = [None::<usize>; 2];
         let mut at = 0;
@@ -253,7 +253,7 @@ impl Cleaner {
         }
     }
 
-    /// Fills the line up to before `column`, from 1.
+    /// Fills the line up to the cell before `column`, from 1.
     fn pad_to(&mut self, column: usize) {
         let (to, before) = match self.counted {
             (to, count) if to >= self.line => (to, count),

@@ -1,8 +1,8 @@
-//! `nvidia-smi topo -m` and `topo -p2p`: a matrix of device names, then columns about affinity.
+//! `nvidia-smi topo -m` and `topo -p2p`: a matrix of device names, then affinity columns.
 //!
-//! Tabs get lost in pastes, so nothing here depends on them: the header says how many cells a row
-//! has, a cell is one of few words, glued words (`SYSSYS`) are taken apart, and what follows the
-//! cells is affinity.
+//! Tabs get lost in pastes, so nothing here depends on them: the header gives the number of cells
+//! in a row, a cell is one of few words, joined words (`SYSSYS`) are split, and affinity follows
+//! the cells.
 
 use crate::document::{Document, Kind, Topology};
 use crate::failure;
@@ -11,14 +11,14 @@ use crate::text::Text;
 use gpu_core::Link;
 use std::collections::BTreeMap;
 
-/// How many devices a matrix may have, and how long their names may be.
+/// The most devices of a matrix, and the maximum length of their names.
 const MAX_DEVICES: usize = 256;
 const MAX_NAME: usize = 64;
 
-/// How many columns may follow the matrix: each row gets a value of each.
+/// The most columns after the matrix: each row gets a value of each.
 const MAX_AFFINITIES: usize = 4;
 
-/// The columns after the matrix, as the header names them.
+/// The columns after the matrix, as named in the header.
 const CPU_AFFINITY: &str = "CPU Affinity";
 const NUMA_AFFINITY: &str = "NUMA Affinity";
 const GPU_NUMA_ID: &str = "GPU NUMA ID";
@@ -35,7 +35,7 @@ struct Header {
     affinities: Vec<&'static str>,
 }
 
-/// Reads the matrix.
+/// Parses the matrix.
 pub(crate) fn parse(text: &Text, kind: Kind) -> Document {
     let mut document = Document::new(kind);
     let words = if kind == Kind::P2p { STATES } else { PATHS };
@@ -77,8 +77,8 @@ pub(crate) fn parse(text: &Text, kind: Kind) -> Document {
     document
 }
 
-/// Returns the kind of matrix whose header `line` is; `following` tells the cells where the
-/// header does not say.
+/// Returns the kind of matrix with the header `line`; `following` shows the cells if the header
+/// does not decide.
 pub(crate) fn kind_of_header<'a>(
     line: &str,
     following: impl Iterator<Item = &'a str>,
@@ -105,7 +105,7 @@ pub(crate) fn kind_of_header<'a>(
     (rows > 0).then_some(Kind::P2p)
 }
 
-/// Reads the header: names of devices, the first of them a GPU, and of affinities.
+/// Parses the header: names of devices, the first of them a GPU, and of affinities.
 fn read_header(line: &str) -> Option<Header> {
     let mut words = line.split_whitespace().take(2 * MAX_DEVICES).peekable();
     let mut header = Header { devices: Vec::new(), affinities: Vec::new() };
@@ -123,7 +123,7 @@ fn read_header(line: &str) -> Option<Header> {
             if affinity == GPU_NUMA_ID {
                 words.next_if_eq(&"ID");
             }
-            // There are three; a header of more is none.
+            // There are three; a header with more is invalid.
             if header.affinities.len() == MAX_AFFINITIES {
                 return None;
             }
@@ -149,8 +149,8 @@ fn gpu_number(name: &str) -> Option<u32> {
     digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-/// Returns whether a word can name a device: letters, then a number somewhere, as `GPU0`, `NIC12`,
-/// `mlx5_bond_0`, `hfi1_0`.
+/// Returns whether a word can name a device: letters, then a number somewhere, such as `GPU0`,
+/// `NIC12`, `mlx5_bond_0`, `hfi1_0`.
 fn is_device(word: &str) -> bool {
     word.len() <= MAX_NAME
         && word.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -167,7 +167,7 @@ struct Row {
 }
 
 impl Row {
-    /// Reads a row whose cells are `words`.
+    /// Parses a row with the cells `words`.
     fn read(line: &str, header: &Header, words: &[&'static str]) -> Option<Self> {
         let mut parts = line.split_whitespace().peekable();
         let name = parts.next().filter(|name| is_device(name))?.to_owned();
@@ -181,7 +181,7 @@ impl Row {
         if cells.is_empty() || (cells.len() < header.devices.len() && parts.peek().is_some()) {
             return None;
         }
-        // A network card has no affinity; a GPU whose affinity is not printed has an absent one.
+        // A network card has no affinity; a GPU without printed affinity has an absent one.
         let is_gpu = is_gpu(&name);
         let affinities = header
             .affinities
@@ -208,7 +208,7 @@ impl Row {
     }
 }
 
-/// Takes glued cells apart; `None` when something in `part` is no cell.
+/// Splits joined cells; `None` when something in `part` is no cell.
 fn split(part: &str, words: &[&'static str]) -> Option<Vec<String>> {
     if field::absent(part).is_some() {
         return Some(vec![part.to_owned()]);
@@ -245,18 +245,17 @@ fn is_legend(line: &str) -> bool {
     }
 }
 
-/// Returns the links between the devices of a `topo` document; `None` where it has no matrix, or
-/// only that of peer access, which does not tell the path.
+/// Returns the links between the devices of a `topo` document; `None` if it has no matrix, or only
+/// that of peer access, which does not show the path.
 ///
-/// TensorFlow's matrix says whether two devices reach each other's memory, which over PCIe they
-/// do below one host bridge and not across sockets: `Y` is taken as [`Link::Phb`], `N` as
-/// [`Link::Sys`].
+/// TensorFlow's matrix shows whether two devices have peer access, which over PCIe they have below
+/// one host bridge and not across sockets: `Y` becomes [`Link::Phb`], `N` becomes [`Link::Sys`].
 pub(crate) fn links(document: &Document) -> Option<gpu_core::Topology> {
     let topology = document.topology.as_ref().filter(|_| document.kind == Kind::Topo)?;
     let numbered = |name: &String| gpu_number(name).map(|number| (number, name.clone()));
     let mut gpus: BTreeMap<u32, String> = topology.columns.iter().filter_map(numbered).collect();
     gpus.extend(topology.matrix.keys().filter_map(numbered));
-    // Links are found by index, so a matrix that leaves one out tells nothing.
+    // Links are found by index, so a matrix that leaves one out is ignored.
     if gpus.is_empty() || !gpus.keys().copied().eq(0..gpus.len() as u32) {
         return None;
     }
@@ -265,7 +264,7 @@ pub(crate) fn links(document: &Document) -> Option<gpu_core::Topology> {
         if row == column {
             return Link::Itself;
         }
-        // A matrix is symmetric: what a cut row lacks, the other one tells.
+        // A matrix is symmetric: missing cells of a truncated row are in the other one.
         cell(row, column).or_else(|| cell(column, row)).map_or(Link::Unknown, link_of)
     };
     let links =

@@ -1,16 +1,15 @@
-//! How much the parsers look at, counted in tests.
+//! Counts the work of the parsers in tests.
 //!
-//! A text of a paste is hostile: each parser must look at no more than a fixed multiple of its
-//! length. Time says that badly, so every loop that looks at text or at what was read before
-//! reports how many bytes or items it looked at, and the tests below hold the sum to a bound.
-//! Outside of tests nothing is counted.
+//! Pasted text is hostile: each parser must read no more than a fixed multiple of its length. Time
+//! is a poor measure of that, so every loop over text or earlier results reports how many bytes or
+//! items it read, and the tests below bound the sum. Outside of tests nothing is counted.
 
 #[cfg(test)]
 thread_local! {
     static LOOKED_AT: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// Reports that so many bytes or items were looked at.
+/// Reports that this many bytes or items were read.
 #[inline]
 pub(crate) fn add(amount: usize) {
     #[cfg(test)]
@@ -19,7 +18,7 @@ pub(crate) fn add(amount: usize) {
     let _ = amount;
 }
 
-/// Returns how much `work` looked at.
+/// Returns how much `work` read.
 #[cfg(test)]
 fn of(work: impl FnOnce()) -> u64 {
     let before = LOOKED_AT.get();

@@ -1,8 +1,8 @@
 //! `nvidia-smi -q -x`.
 //!
-//! Events are read one by one, so that whatever stands before a cut or a mistake still counts; a
-//! leaf counts once its end is there. The document type is not followed and no entity is expanded
-//! but the predefined ones.
+//! Events are read one by one, so that everything before a cut or an error still counts; a leaf
+//! counts once its end is there. The document type is ignored and only the predefined entities are
+//! expanded.
 
 use crate::document::{Document, Kind};
 use crate::report::Report;
@@ -10,13 +10,13 @@ use crate::text::Text;
 use quick_xml::Reader;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 
-/// How many sections within each other are told apart; NVIDIA's documents have eight.
+/// How many nested sections are distinguished; NVIDIA's documents have eight.
 const MAX_DEPTH: usize = 64;
 
-/// How many mistakes are passed over before the rest is left unread.
+/// How many errors are skipped before the rest is left unread.
 const MAX_MISTAKES: usize = 20;
 
-/// Reads the document, or what is left of it.
+/// Parses the document, or the rest of it.
 pub(crate) fn parse(text: &Text) -> Document {
     let source = text.as_str();
     let first_line = text.lines().next().map_or(1, |(number, _)| number);
@@ -26,7 +26,7 @@ pub(crate) fn parse(text: &Text) -> Document {
     for mistake in 0..=MAX_MISTAKES {
         let rest = source.get(start..).unwrap_or_default();
         let Some((at, why)) = tree.read(rest) else { break };
-        // Go on behind the mistake, at the next tag.
+        // Continue after the error, at the next tag.
         let after = start + at + 1;
         let next = source.get(after..).and_then(|rest| rest.find('<')).map(|at| after + at);
         let before = source.get(..start + at).unwrap_or_default();
@@ -52,7 +52,7 @@ struct Tree {
 }
 
 impl Tree {
-    /// Reads to the end; `Some` with the place and the reason when there is a mistake before it.
+    /// Parses to the end; `Some` with the position and the reason of an error before it.
     fn read(&mut self, source: &str) -> Option<(usize, &'static str)> {
         let mut reader = Reader::from_str(source);
         let config = reader.config_mut();
@@ -97,7 +97,7 @@ impl Tree {
         self.value = Some(String::new());
     }
 
-    /// Closes the element of that name, with those within it that lack their ends.
+    /// Closes the element of that name, and those within it that lack their ends.
     fn close(&mut self, name: &str) {
         if self.deeper > 0 {
             self.deeper -= 1;
@@ -118,7 +118,7 @@ impl Tree {
         }
     }
 
-    /// Adds what `&lt;` or `&#60;` stands for; what stands for nothing is kept as it is.
+    /// Adds the character of `&lt;` or `&#60;`; an unknown entity is kept unchanged.
     fn add_reference(&mut self, reference: &BytesRef<'_>) {
         let resolved = quick_xml::escape::resolve_predefined_entity(reference);
         match (resolved, reference.resolve_char_ref()) {

@@ -1,4 +1,5 @@
-//! What nvidia-smi prints of a machine is read back, whole, cut, decorated or damaged.
+//! The output of nvidia-smi for a machine is parsed back: complete, truncated, decorated or
+//! damaged.
 
 mod machine;
 
@@ -16,7 +17,7 @@ fn read(text: impl AsRef<[u8]>, kind: Kind) -> Document {
     parse(text.as_ref(), &hint).expect("a told kind is never unknown")
 }
 
-/// All the ways to print one machine.
+/// All forms of one machine's output.
 fn texts(machine: &Machine) -> Vec<(Kind, String)> {
     let mut texts: Vec<_> =
         FORMS.into_iter().map(|form| (Kind::Table, table(machine, form))).collect();
@@ -24,7 +25,7 @@ fn texts(machine: &Machine) -> Vec<(Kind, String)> {
     texts
 }
 
-/// Compares what every form tells.
+/// Compares the results of all forms.
 fn assert_is(document: &Document, machine: &Machine, form: Option<Form>, what: &str) {
     let old = form == Some(Form::Old);
     assert_eq!(document.gpus.len(), machine.cards.len(), "{what}");
@@ -69,7 +70,7 @@ fn assert_is(document: &Document, machine: &Machine, form: Option<Form>, what: &
     }
 }
 
-/// Tells where a part of a text says something that the whole does not.
+/// Returns where a part of a text yields something that the whole does not.
 fn disagreement(part: &Value, whole: &Value, at: &str) -> Option<String> {
     match (part, whole) {
         (Value::Null, _) => None,
@@ -82,7 +83,7 @@ fn disagreement(part: &Value, whole: &Value, at: &str) -> Option<String> {
             .iter()
             .filter(|(key, _)| *key != "unread")
             .find_map(|(key, part)| disagreement(part, &whole[key], &format!("{at}.{key}"))),
-        // The name of a process may be cut: nothing is counted by it.
+        // The name of a process may be truncated: it identifies nothing.
         (Value::String(part), Value::String(whole)) if at.starts_with(".processes") => {
             (!(whole.starts_with(part) && at.ends_with(".name")) && part != whole)
                 .then(|| format!("{at}: {part} instead of {whole}"))
@@ -95,7 +96,7 @@ fn json(document: &Document) -> Value {
     serde_json::to_value(document).expect("a document is plain data")
 }
 
-/// Says the same machine as a terminal, a mailer or a log would have it.
+/// Renders the output of a machine as a terminal, a mailer or a log would.
 fn decorated(text: &str) -> Vec<(&'static str, String)> {
     let each = |f: &dyn Fn(&str) -> String| -> String {
         text.lines().map(|line| f(line) + "\n").collect()
@@ -211,7 +212,7 @@ proptest! {
 }
 
 proptest! {
-    // These read each text many times over.
+    // These parse each text many times.
     #![proptest_config(ProptestConfig::with_cases(8))]
 
     #[test]

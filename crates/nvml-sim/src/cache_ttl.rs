@@ -1,25 +1,26 @@
-//! For how long what `/proc` said of real processes is believed.
+//! The lifetime of cached `/proc` data about real processes.
 
 use std::time::Duration;
 
-/// So long, at least.
+/// The minimum lifetime.
 const MIN_TTL: Duration = Duration::from_millis(20);
-/// How many times as long as it took to find out: with thousands of them it takes its time.
+/// The lifetime as a multiple of the time to read the data: with thousands of processes, reading
+/// takes a while.
 const TIMES: u32 = 10;
 
-/// Until when it is believed.
+/// When the cache expires.
 #[derive(Default)]
 pub(crate) struct CacheTtl {
     until: Option<Duration>,
 }
 
 impl CacheTtl {
-    /// Returns whether what was found out is still believed.
+    /// Returns whether the cached data is still valid.
     pub(crate) fn holds(&self, now: Duration) -> bool {
         self.until.is_some_and(|until| now < until)
     }
 
-    /// Believes what was found out between two moments.
+    /// Starts the lifetime of data that was read between two moments.
     pub(crate) fn renew(&mut self, begin: Duration, end: Duration) {
         let took = end.saturating_sub(begin).saturating_mul(TIMES);
         self.until = Some(end.saturating_add(took.max(MIN_TTL)));

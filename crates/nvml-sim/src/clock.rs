@@ -12,8 +12,8 @@ pub(crate) fn since_boot() -> Duration {
 
 /// Returns the wall clock, in microseconds since 1970 (`CLOCK_REALTIME`).
 ///
-/// It is that of the real machine, whatever the date of the simulated one: callers ask for what
-/// happened in the last second of their own time.
+/// It is that of the real machine, whatever the date of the simulated one: callers query the last
+/// second of their own time.
 pub(crate) fn wall_micros() -> u64 {
     let now = clock_gettime(ClockId::Realtime);
     let (seconds, nanos) = (now.tv_sec.try_into(), now.tv_nsec.try_into());
@@ -32,7 +32,7 @@ pub(crate) fn sleep(duration: Duration) {
     }
 }
 
-/// Waits for ever; a signal that ends the process still does.
+/// Waits forever; a signal that ends the process still does.
 pub(crate) fn hang() -> ! {
     loop {
         sleep(Duration::from_secs(3600));

@@ -1,4 +1,4 @@
-//! NVML's return codes, and which of them stands for what a machine does not tell.
+//! NVML's return codes, and the code for each missing value.
 
 use gpu_core::{Absent, DeviceFault, ErrorKind, Fault, MachineFault, ProcessFault};
 use std::ffi::CStr;
@@ -7,7 +7,7 @@ use std::ffi::CStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code(pub(crate) u32);
 
-/// What a function has to say: done, or the code that it returns.
+/// The result of a function: success, or the code that it returns.
 pub(crate) type Answer<T = ()> = Result<T, Code>;
 
 pub(crate) const SUCCESS: u32 = 0;
@@ -54,8 +54,8 @@ impl From<Absent> for Code {
 impl From<ErrorKind> for Code {
     fn from(kind: ErrorKind) -> Self {
         match kind {
-            // A library that is there cannot show that there is none; this code makes its callers
-            // say so all the same.
+            // A library that is loaded cannot show that there is none; this code makes its callers
+            // report that anyway.
             ErrorKind::Machine(MachineFault::NoLibrary) => Code::LIBRARY_NOT_FOUND,
             ErrorKind::Machine(MachineFault::DriverNotLoaded) => Code::DRIVER_NOT_LOADED,
             ErrorKind::Machine(MachineFault::VersionMismatch) => Code::LIB_RM_VERSION_MISMATCH,
@@ -89,13 +89,13 @@ impl From<&Fault> for Code {
 }
 
 impl Code {
-    /// Returns a code that was recorded; a failure is never success.
+    /// Returns a recorded code; a failure is never success.
     fn kept(code: u32) -> Self {
         if code == SUCCESS { Code::UNKNOWN } else { Code(code) }
     }
 }
 
-/// Returns what a code means.
+/// Returns the meaning of a code.
 pub(crate) fn text(code: u32) -> &'static CStr {
     match code {
         0 => c"Success",

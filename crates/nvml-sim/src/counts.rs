@@ -1,4 +1,4 @@
-//! How often each function was called.
+//! Call counts by function.
 
 use gpu_sim::Session;
 use std::collections::BTreeMap;
@@ -9,17 +9,17 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 unsafe extern "C" {
-    /// Calls a function when the process exits or this library is unloaded.
+    /// Registers a function to run when the process exits or this library is unloaded.
     safe fn atexit(function: extern "C" fn()) -> c_int;
 }
 
-/// How often each function was called, and where that is written down: after the last shutdown,
-/// since not every program ends in a way that lets it, and what came after at the end.
+/// Call counts by function, and the file for them. They are written after the last shutdown,
+/// because not every program exits normally, and once more at the end.
 pub(crate) struct Counts {
     calls: BTreeMap<&'static str, u64>,
     unwritten: BTreeMap<&'static str, u64>,
     folder: Option<PathBuf>,
-    /// The process that will write them down. A fork of it must not do so a second time.
+    /// The process that writes them. A fork of it must not do so again.
     registered: Option<u32>,
 }
 
@@ -44,7 +44,7 @@ impl Counts {
         self.folder = None;
     }
 
-    /// Returns how often a function was called; all of them together where none is named.
+    /// Returns how often a function was called; all functions together if none is named.
     pub(crate) fn get(&self, function: Option<&str>) -> u64 {
         match function {
             Some(function) => self.calls.get(function).copied().unwrap_or(0),
@@ -52,7 +52,7 @@ impl Counts {
         }
     }
 
-    /// Has the counts written into this folder.
+    /// Sets the directory for the counts.
     pub(crate) fn append_to(&mut self, folder: &Path) {
         self.folder = Some(folder.to_owned());
         if self.registered.is_none() && atexit(write_down) == 0 {
@@ -60,7 +60,8 @@ impl Counts {
         }
     }
 
-    /// Returns the line of what is not written down yet. Names of functions need no escape in JSON.
+    /// Returns the line of counts that are not yet written. Function names need no escaping in
+    /// JSON.
     fn line(&self, pid: u32) -> String {
         let mut line = format!("{{\"pid\":{pid},\"calls\":{{");
         for (number, (function, calls)) in self.unwritten.iter().enumerate() {
@@ -79,8 +80,8 @@ impl Counts {
         let Some(folder) = self.folder.as_ref().filter(|_| wanted) else { return };
         let file = OpenOptions::new().append(true).create(true).open(folder.join(Session::CALLS));
         if let Ok(mut file) = file {
-            // In one piece, so that lines of several processes do not mix. The session may be over
-            // and its folder gone; nobody is left then who would read it.
+            // In one write, so that lines of several processes do not mix. The session may be over
+            // and its directory gone; there is no reader left then.
             let _ = file.write_all(self.line(pid).as_bytes());
         }
         self.unwritten.clear();

@@ -1,5 +1,5 @@
-//! The way into every exported function: counted, delayed and spoiled as the session says, and
-//! answered from plain data.
+//! The entry of every exported function: counts the call, applies the session's delays and faults,
+//! and answers from plain data.
 
 use crate::code::{Answer, Code, SUCCESS};
 use crate::library;
@@ -7,7 +7,7 @@ use crate::pointer::Handle;
 use crate::view::{Subject, View};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Returns a call's code; a panic must not cross into the caller's C.
+/// Returns a call's code; a panic must not unwind into the caller's C code.
 pub(crate) fn guard(call: impl FnOnce() -> Answer) -> u32 {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => SUCCESS,
@@ -21,7 +21,7 @@ pub(crate) fn machine(function: &'static str, body: impl FnOnce(&View) -> Answer
     guard(|| body(&*library::enter(function, None)?))
 }
 
-/// Answers a call that names a device by its index.
+/// Answers a call that identifies a device by index.
 pub(crate) fn indexed(
     function: &'static str,
     index: u32,
@@ -30,7 +30,7 @@ pub(crate) fn indexed(
     guard(|| body(&*library::enter(function, Some(index))?))
 }
 
-/// Answers a call about a device or a MIG instance that may be made of one that does not answer.
+/// Answers a call about a device or a MIG instance, even if it does not respond.
 pub(crate) fn named(
     function: &'static str,
     handle: Handle,
@@ -68,9 +68,9 @@ pub(crate) fn gpu(
 
 /// Defines exported functions, each under one or several names.
 ///
-/// The first word tells what a function is about, and with that which argument comes first and
-/// what the body gets: `machine` nothing and the [`View`]; `indexed` the index of a device and the
-/// view; `named`, `device` and `gpu` a handle and its [`Subject`].
+/// The first word selects the subject of a function, and so its first argument and the arguments of
+/// the body: `machine` has none and gets the [`View`]; `indexed` gets the index of a device and the
+/// view; `named`, `device` and `gpu` get a handle and its [`Subject`].
 macro_rules! exports {
     ($( $kind:ident [$($name:ident),+ $(,)?] $arguments:tt |$subject:pat_param| $body:block )*) => {
         $( exports!(@each $kind [$($name),+] $arguments |$subject| $body); )*

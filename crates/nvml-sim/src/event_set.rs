@@ -13,10 +13,10 @@ pub(crate) mod kind {
     pub(crate) const ALL: u64 = SINGLE_BIT_ECC | DOUBLE_BIT_ECC | XID;
 }
 
-/// How many events a set keeps that nobody fetches.
+/// How many unfetched events a set keeps.
 const LONGEST: usize = 256;
 
-/// All sets, by what their callers know them by.
+/// All sets, by the handles of their callers.
 pub(crate) struct EventSets {
     sets: BTreeMap<usize, EventSet>,
     next: usize,
@@ -24,7 +24,7 @@ pub(crate) struct EventSets {
 
 #[derive(Default)]
 struct EventSet {
-    /// Which kinds of which device.
+    /// The kinds of each device.
     registered: BTreeMap<u32, u64>,
     waiting: VecDeque<Report>,
 }
@@ -49,7 +49,7 @@ impl Report {
 }
 
 impl EventSets {
-    /// What sets are known by begins here: never null, and no handle of a device.
+    /// The first handle of a set: never null, and no handle of a device.
     const FIRST: usize = 0x6770_7e73_0000;
 
     pub(crate) const fn new() -> Self {
@@ -77,7 +77,7 @@ impl EventSets {
         Ok(())
     }
 
-    /// Puts what devices have reported into the sets that want to know it.
+    /// Adds reported events to the sets that request them.
     pub(crate) fn deliver(&mut self, events: &[DeviceEvent]) {
         for report in events.iter().filter_map(Report::of) {
             let wants = |set: &EventSet| {

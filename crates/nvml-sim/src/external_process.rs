@@ -8,25 +8,25 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Names one of them: its number, and when it started.
+/// Identifies one of them: its PID and start time.
 type Key = (u32, u64);
 
-/// Those that are there.
+/// Those that are present.
 pub(crate) struct ExternalProcesses {
-    /// The session's folder; `None` where none can come.
+    /// The session's directory; `None` if no external processes are permitted.
     folder: Option<PathBuf>,
-    /// The numbers of those who are there otherwise.
+    /// The PIDs of all other processes.
     placeholders: BTreeSet<u32>,
     present: BTreeSet<Key>,
     belief: CacheTtl,
 }
 
-/// Who has come and who is gone.
+/// Arrivals and departures.
 #[derive(Default)]
 pub(crate) struct Changes {
-    /// The numbers of those who are gone.
+    /// The PIDs of departed processes.
     pub(crate) gone: Vec<Pid>,
-    /// Those who have come.
+    /// Arrived processes.
     pub(crate) come: Vec<ExternalProcess>,
 }
 
@@ -40,13 +40,13 @@ impl ExternalProcesses {
         }
     }
 
-    /// Returns what has changed since the last call.
+    /// Returns the changes since the last call.
     pub(crate) fn changes(&mut self, clock: impl Fn() -> Duration) -> Changes {
         let begin = clock();
         let Some(folder) = self.folder.as_ref().filter(|_| !self.belief.holds(begin)) else {
             return Changes::default();
         };
-        // In a session that was not made by `gpuws sim` there may be no such folder.
+        // A session that was not created by `gpuws sim` may lack this directory.
         let mut named = ExternalProcess::named(folder).unwrap_or_default();
         named.retain(|walk_on| !self.placeholders.contains(&walk_on.pid) && runs(walk_on));
         let present: BTreeSet<Key> = named.iter().map(key).collect();

@@ -1,12 +1,12 @@
-//! The structs of NVML's C interface that are written to and read from, field by field as the
-//! public `nvml.h` declares them.
+//! The structs of NVML's C interface that are written to and read from, field by field as declared
+//! in the public `nvml.h`.
 
 use crate::pointer::Handle;
 use std::ffi::{c_char, c_int, c_longlong, c_uchar, c_uint, c_ulonglong, c_ushort};
 
-/// A struct whose first field tells its size and version (`NVML_STRUCT_VERSION`).
+/// A struct whose first field contains its size and version (`NVML_STRUCT_VERSION`).
 pub(crate) trait Versioned: Copy {
-    /// What callers put into that field.
+    /// The value that callers put into that field.
     const VERSION: c_uint;
 }
 
@@ -25,7 +25,7 @@ macro_rules! structs {
 }
 
 structs! {
-    /// `nvmlPciInfo_t` of `nvmlDeviceGetPciInfo`, as far as all its versions agree.
+    /// `nvmlPciInfo_t` of `nvmlDeviceGetPciInfo`: the part that all its versions share.
     PciInfo1 { bus_id: [c_char; 16], domain: c_uint, bus: c_uint, device: c_uint, pci_device_id: c_uint }
 
     /// `nvmlPciInfo_t` of `nvmlDeviceGetPciInfo_v2`.
@@ -114,7 +114,7 @@ pub(crate) union Value {
     pub(crate) unsigned_short: c_ushort,
 }
 
-/// Returns a text in a field of fixed size, cut where it does not fit.
+/// Returns a text in a field of fixed size, truncated if it does not fit.
 pub(crate) fn field_text<const N: usize>(text: &str) -> [c_char; N] {
     let mut field = [0; N];
     for (place, byte) in field.iter_mut().zip(text.bytes()).take(N - 1) {

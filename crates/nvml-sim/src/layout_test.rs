@@ -1,4 +1,4 @@
-//! The structs and numbers against those that bindgen makes of the public header.
+//! Compares the structs and numbers with those that bindgen generates from the public header.
 
 use crate::calls::fields::id;
 use crate::code::Code;
@@ -7,7 +7,7 @@ use crate::layout::*;
 use nvml_wrapper_sys::bindings as c;
 use std::mem::offset_of;
 
-/// Compares size, alignment and the place of each field.
+/// Compares size, alignment and field offsets.
 macro_rules! same {
     ($ours:ident, $theirs:ident { $($our:ident: $their:ident),* $(,)? }) => {
         let what = stringify!($theirs);
@@ -143,8 +143,8 @@ fn struct_layouts_match_c() {
             unsigned_short: usVal,
         }
     );
-    // Not in today's header: an old struct is the new one without what came last, in 16 bytes
-    // less of the second bus id.
+    // Not in the current header: an old struct is the new one without the last field, in 16 bytes
+    // less of the second bus ID.
     assert_eq!(size_of::<PciInfo1>(), 32);
     assert_eq!(size_of::<PciInfo2>(), 52);
     assert_eq!(offset_of!(PciInfo2, reserved), offset_of!(PciInfo3, bus_id));

@@ -1,8 +1,7 @@
-//! The one library of a process: which session it serves, how often it was initialised, what was
-//! called.
+//! The library state of a process: its session, its initialisation count, its call counts.
 //!
-//! One lock guards it all and is held for no longer than the work takes: who waits, because the
-//! session says that a call is late or never returns, waits without it.
+//! One lock guards it all and is held no longer than the work takes: a caller that waits, because
+//! the session delays a call or never returns from it, waits without the lock.
 
 use crate::code::{Answer, Code};
 use crate::counts::Counts;
@@ -19,16 +18,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The library.
 static LIBRARY: Mutex<Library> = Mutex::new(Library::new());
 
-/// What one process knows.
+/// The state of one process.
 pub(crate) struct Library {
-    /// The session's folder, where a caller named it.
+    /// The session's directory, if a caller set it.
     named: Option<PathBuf>,
-    /// How often it was initialised more than shut down.
+    /// Initialisations minus shutdowns.
     initialised: u32,
     running: Option<Running>,
     pub(crate) counts: Counts,
     pub(crate) event_sets: EventSets,
-    /// Texts that were given out and stay for the life of the process.
+    /// Texts that were handed out and stay for the lifetime of the process.
     texts: Vec<&'static CStr>,
 }
 
@@ -49,10 +48,11 @@ impl Library {
         }
     }
 
-    /// Names the folder of the session for the next initialisation, or none, and forgets what was.
+    /// Sets the directory of the session for the next initialisation, or none, and resets the
+    /// state.
     ///
     /// # Errors
-    /// `ALREADY_INITIALIZED` while somebody uses the present one.
+    /// `ALREADY_INITIALIZED` while the present one is in use.
     pub(crate) fn name_session(&mut self, folder: Option<PathBuf>) -> Answer {
         if self.initialised > 0 {
             return Err(Code::ALREADY_INITIALIZED);
@@ -63,13 +63,13 @@ impl Library {
         Ok(())
     }
 
-    /// Returns the folder of the session.
+    /// Returns the directory of the session.
     pub(crate) fn folder(&self) -> Option<PathBuf> {
         let variable = || std::env::var_os(Session::VARIABLE).filter(|value| !value.is_empty());
         self.named.clone().or_else(|| variable().map(PathBuf::from))
     }
 
-    /// Reads the session anew, and keeps the machine as it is where the session is the same.
+    /// Reads the session again, and keeps the machine if the session is the same.
     ///
     /// # Errors
     /// Why there is no machine to serve.
@@ -93,7 +93,7 @@ impl Library {
         Ok(self.running.insert(same.unwrap_or_else(|| Running::new(folder, session))))
     }
 
-    /// Returns the name of the simulated machine, where a session names one.
+    /// Returns the name of the simulated machine, if a session names one.
     pub(crate) fn machine(&mut self) -> Option<String> {
         if self.initialised == 0 {
             self.read_session().ok()?;
@@ -101,7 +101,7 @@ impl Library {
         self.running.as_ref()?.machine_name()
     }
 
-    /// Returns a text that stays for the life of the process.
+    /// Returns a text that stays for the lifetime of the process.
     pub(crate) fn keep_text(&mut self, text: CString) -> &'static CStr {
         if let Some(known) = self.texts.iter().find(|known| **known == text.as_c_str()) {
             return known;
@@ -111,7 +111,7 @@ impl Library {
         kept
     }
 
-    /// Counts a call and returns what the session lets happen at it.
+    /// Counts a call and returns the session's faults for it.
     fn enter(&mut self, function: &'static str, gpu: Option<u32>) -> Answer<Effects> {
         self.counts.add(function);
         if self.initialised == 0 {
@@ -120,7 +120,7 @@ impl Library {
         self.running.as_mut().ok_or(Code::UNINITIALIZED)?.enter(function, gpu)
     }
 
-    /// Returns the machine as it is now.
+    /// Returns the current machine.
     fn look(&mut self) -> Answer<Arc<View>> {
         if self.initialised == 0 {
             return Err(Code::UNINITIALIZED);
@@ -128,16 +128,16 @@ impl Library {
         self.running.as_mut().ok_or(Code::UNINITIALIZED)?.look()
     }
 
-    /// Returns the machine that is served.
+    /// Returns the served machine.
     pub(crate) fn running(&mut self) -> Answer<&mut Running> {
         self.running.as_mut().ok_or(Code::UNINITIALIZED)
     }
 }
 
-/// Counts a call, lets happen what the session wants to happen at it, and returns the machine.
+/// Counts a call, applies the session's faults, and returns the machine.
 ///
 /// # Errors
-/// `UNINITIALIZED`, or the code that the session wants to be returned.
+/// `UNINITIALIZED`, or the code of a fault.
 pub(crate) fn enter(function: &'static str, gpu: Option<u32>) -> Answer<Arc<View>> {
     let mut library = lock();
     let effects = library.enter(function, gpu)?;
@@ -153,8 +153,8 @@ pub(crate) fn enter(function: &'static str, gpu: Option<u32>) -> Answer<Arc<View
 /// Initialises the library once more.
 ///
 /// # Errors
-/// `DRIVER_NOT_LOADED` where there is no session, or none that can be read, after a line on
-/// standard error that says why; the machine's own code when its driver does not answer.
+/// `DRIVER_NOT_LOADED` if there is no readable session, after a line on standard error with the
+/// reason; the machine's own code when its driver does not answer.
 pub(crate) fn initialise(function: &'static str) -> Answer {
     let mut library = lock();
     library.counts.add(function);
@@ -179,10 +179,10 @@ pub(crate) fn initialise(function: &'static str) -> Answer {
     Ok(())
 }
 
-/// Takes back one initialisation.
+/// Reverts one initialisation.
 ///
 /// # Errors
-/// `UNINITIALIZED` when there is none to take back.
+/// `UNINITIALIZED` when there is none to revert.
 pub(crate) fn shut_down(function: &'static str) -> Answer {
     let mut library = lock();
     let effects = library.enter(function, None)?;
@@ -200,10 +200,10 @@ pub(crate) fn shut_down(function: &'static str) -> Answer {
     Ok(())
 }
 
-/// Says on standard error why there is no machine: NVML has no code for it.
+/// Prints on standard error why there is no machine: NVML has no code for it.
 fn complain(error: &gpu_core::Error) -> Code {
     let text: String = error.fault().text.chars().map(clean).collect();
-    // Nothing to be done where standard error is closed.
+    // Nothing can be done if standard error is closed.
     let _ = writeln!(std::io::stderr(), "libnvidia-ml (simulated): failed to {text}");
     Code::DRIVER_NOT_LOADED
 }

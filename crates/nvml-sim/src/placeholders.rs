@@ -31,7 +31,7 @@ impl Placeholders {
     }
 }
 
-/// Returns whether a process still runs: it has not ended, and nobody else has its number.
+/// Returns whether a process still runs: it has not ended, and its PID was not reused.
 fn runs(placeholder: &Placeholder) -> bool {
     start_of(placeholder.pid) == Some(placeholder.start_ticks)
 }

@@ -1,22 +1,22 @@
-//! What C callers hand over: pointers to write to and to read from, and device handles.
+//! Arguments from C callers: pointers to write to and to read from, and device handles.
 //!
-//! None of these types can be made in Rust: they come in as arguments of exported functions, and
-//! whoever calls one promises what NVML's documentation demands of its pointers. All access to a
+//! None of these types can be constructed in Rust: they are arguments of exported functions, and
+//! the caller guarantees what NVML's documentation requires of its pointers. All access to a
 //! caller's memory is in this file.
 
 use crate::code::{Answer, Code};
 use crate::layout::Versioned;
 use std::ffi::{c_char, c_uint};
 
-/// The longest text that is read from a caller.
+/// The maximum length of a text from a caller.
 const MAX_TEXT: usize = 256;
 
-/// A pointer to a place, or to the first of several, that is written to; may be null.
+/// A pointer to a value to write, or to the first of several; may be null.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Out<T>(*mut T);
 
-/// A pointer to something that is read; may be null.
+/// A pointer to a value to read; may be null.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct In<T>(*const T);
@@ -34,12 +34,12 @@ impl<T: Copy> Out<T> {
         if self.0.is_null() {
             return Err(Code::INVALID_ARGUMENT);
         }
-        // SAFETY: a caller's pointer that is not null points to a `T` that may be written to.
+        // SAFETY: a caller's pointer that is not null points to a writable `T`.
         unsafe { self.0.write_unaligned(value) };
         Ok(())
     }
 
-    /// Reads what the caller put there.
+    /// Reads the caller's value.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` when the pointer is null.
@@ -52,22 +52,22 @@ impl<T: Copy> Out<T> {
         Ok(unsafe { self.0.read_unaligned() })
     }
 
-    /// Writes one of several values; the caller has said that there is room for more than `index`.
+    /// Writes one of several values; the caller guarantees room for more than `index`.
     pub(crate) fn put_at(self, index: usize, value: T) -> Answer {
         Out(self.0.wrapping_add(if self.0.is_null() { 0 } else { index })).put(value)
     }
 
-    /// Reads one of several values; the caller has said that there are more than `index`.
+    /// Reads one of several values; the caller guarantees that there are more than `index`.
     pub(crate) fn get_at(self, index: usize) -> Answer<T> {
         Out(self.0.wrapping_add(if self.0.is_null() { 0 } else { index })).get()
     }
 
-    /// Writes a list by NVML's protocol: the caller says in `count` how much room there is and
-    /// learns how many there are.
+    /// Writes a list by NVML's protocol: the caller passes its capacity in `count` and gets the
+    /// number of items there.
     ///
     /// # Errors
-    /// `INSUFFICIENT_SIZE` when there are more, with the number in `count`; `INVALID_ARGUMENT`
-    /// when a pointer is null that is needed.
+    /// `INSUFFICIENT_SIZE` when there are more, with the number in `count`; `INVALID_ARGUMENT` when
+    /// a required pointer is null.
     pub(crate) fn put_list(self, count: Out<c_uint>, items: &[T]) -> Answer {
         let room = count.get()?;
         let number = c_uint::try_from(items.len()).map_err(|_| Code::UNKNOWN)?;
@@ -83,7 +83,7 @@ impl<T: Copy> Out<T> {
 }
 
 impl<T: Versioned> Out<T> {
-    /// Checks that the caller knows this version of a struct.
+    /// Checks that the caller uses this version of a struct.
     ///
     /// # Errors
     /// `ARGUMENT_VERSION_MISMATCH` when it is another; `INVALID_ARGUMENT` when the pointer is null.
@@ -96,7 +96,7 @@ impl<T: Versioned> Out<T> {
 }
 
 impl Out<c_char> {
-    /// Writes a text with its end mark into a buffer of this length.
+    /// Writes a NUL-terminated text into a buffer of this length.
     ///
     /// # Errors
     /// `INSUFFICIENT_SIZE` when it does not fit; `INVALID_ARGUMENT` when the pointer is null.
@@ -104,7 +104,7 @@ impl Out<c_char> {
         if self.is_null() {
             return Err(Code::INVALID_ARGUMENT);
         }
-        // A text with an end mark inside would be read as a shorter one.
+        // A text with an inner NUL would be read as a shorter one.
         let text = text.split('\0').next().unwrap_or_default();
         if text.len() >= length as usize {
             return Err(Code::INSUFFICIENT_SIZE);
@@ -115,7 +115,7 @@ impl Out<c_char> {
 }
 
 impl In<c_char> {
-    /// Returns whether nothing was handed over.
+    /// Returns whether the pointer is null.
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
     }
@@ -148,14 +148,14 @@ impl In<c_char> {
     }
 }
 
-/// A device as callers know it (`nvmlDevice_t`): a number that is never followed as a pointer, so
-/// that garbage is found out.
+/// A device handle (`nvmlDevice_t`): a number that is never dereferenced, so that garbage is
+/// detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct Handle(usize);
 
 impl Handle {
-    /// What all handles of devices have in common.
+    /// The bits that all device handles share.
     const MARK: usize = 0x6770_7573_0000;
     const INDEX_SHIFT: u32 = 6;
     const MIG_MASK: usize = (1 << Self::INDEX_SHIFT) - 1;
@@ -165,7 +165,7 @@ impl Handle {
         Handle(Self::MARK | (index as usize & 0x3ff) << Self::INDEX_SHIFT)
     }
 
-    /// Returns the handle of a MIG instance, by its number among the device's.
+    /// Returns the handle of a MIG instance, by its number in the device.
     pub(crate) fn of_mig(index: u32, mig: u32) -> Self {
         Handle(Self::of_gpu(index).0 | (mig as usize + 1) & Self::MIG_MASK)
     }

@@ -1,4 +1,4 @@
-//! A session that is served: its machine, the time, and what goes wrong at which call.
+//! A served session: its machine, the time, and the pending faults.
 
 use crate::clock;
 use crate::code::{Answer, Code};
@@ -11,23 +11,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A look at the machine serves for this long.
+/// How long a snapshot of the machine is valid.
 const FRESH: Duration = Duration::from_millis(20);
-/// The number of the first process that appears out of nowhere.
+/// The PID of the first process that a fault adds.
 const FIRST_NEW_PID: u32 = 900_001;
-/// What such a process has.
+/// The memory of such a process.
 const NEW_PROCESS_MEMORY: Bytes = Bytes::from_mib(64);
 
-/// A session that is served.
+/// A served session.
 pub(crate) struct Running {
     folder: PathBuf,
     session: Session,
-    /// How many calls each of the session's faults has seen.
+    /// How many calls each of the session's faults has matched.
     seen: Vec<u64>,
     machine: Option<Machine>,
 }
 
-/// Its machine, once somebody needs it.
+/// Its machine, once it is needed.
 struct Machine {
     simulation: Simulation,
     stand_ins: Placeholders,
@@ -36,7 +36,7 @@ struct Machine {
     next_pid: u32,
 }
 
-/// What the session lets happen at one call.
+/// The session's faults for one call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Effects {
     late: Duration,
@@ -50,7 +50,7 @@ impl Effects {
         self.hangs || self.late > Duration::ZERO
     }
 
-    /// Lets the caller wait, for ever where the call hangs.
+    /// Makes the caller wait, forever if the call hangs.
     pub(crate) fn wait(self) {
         clock::sleep(self.late);
         if self.hangs {
@@ -59,7 +59,7 @@ impl Effects {
     }
 
     /// # Errors
-    /// The code that the session wants to be returned.
+    /// The code of a fault.
     pub(crate) fn code(self) -> Answer {
         match self.returns {
             None => Ok(()),
@@ -106,7 +106,7 @@ impl Running {
         self.session.elapsed(now.try_into().unwrap_or(u64::MAX))
     }
 
-    /// Lets happen what the session wants to happen at a call, but for what the caller waits for.
+    /// Applies the session's faults for a call, except for delays.
     pub(crate) fn enter(&mut self, function: &str, gpu: Option<u32>) -> Answer<Effects> {
         let late = Duration::from_micros(self.session.latency_us);
         let mut effects = Effects { late, ..Effects::default() };
@@ -144,14 +144,14 @@ impl Running {
         Ok(())
     }
 
-    /// Returns the machine as it is now, or was a moment ago.
+    /// Returns the machine, at most a moment old.
     pub(crate) fn look(&mut self) -> Answer<Arc<View>> {
         let elapsed = self.elapsed();
         let machine = self.machine().map_err(|_| Code::DRIVER_NOT_LOADED)?;
         Ok(machine.look(elapsed))
     }
 
-    /// Returns what devices have reported since the last call.
+    /// Returns the events of devices since the last call.
     pub(crate) fn reports(&mut self) -> Answer<Vec<DeviceEvent>> {
         let elapsed = self.elapsed();
         let machine = self.machine().map_err(|_| Code::DRIVER_NOT_LOADED)?;
@@ -160,7 +160,7 @@ impl Running {
     }
 }
 
-/// Returns whether a fault is about a call.
+/// Returns whether a fault applies to a call.
 fn concerns(fault: &CallFault, function: &str, gpu: Option<u32>) -> bool {
     let function = fault.function == function || fault.function == "*";
     function && fault.gpu.is_none_or(|index| gpu == Some(index))
@@ -175,7 +175,7 @@ impl Machine {
     fn open(folder: &Path, session: &Session) -> gpu_core::Result<Self> {
         let simulation = session.open()?;
         let mut stand_ins = Placeholders::new(&session.placeholders);
-        // Who has ended before anybody looked ended long ago: the memory is back.
+        // A process that ended before the first snapshot ended long ago: its memory is free.
         for pid in stand_ins.ended(clock::since_boot) {
             simulation.happen(Event::Exit(pid));
         }
@@ -183,13 +183,13 @@ impl Machine {
         Ok(Machine { simulation, stand_ins, walk_ons, view: None, next_pid: FIRST_NEW_PID })
     }
 
-    /// Lets time pass, and real processes come and go.
+    /// Advances time, with arrivals and departures of real processes.
     fn reach(&mut self, elapsed: Duration) {
         self.simulation.advance_to(elapsed);
         self.follow(elapsed);
     }
 
-    /// Lets those end whose real processes have, and those appear that have come.
+    /// Ends processes whose real processes have ended, and adds those that have arrived.
     fn follow(&mut self, elapsed: Duration) {
         let mut gone = self.stand_ins.ended(clock::since_boot);
         let mut changes = self.walk_ons.changes(clock::since_boot);
@@ -225,7 +225,7 @@ impl Machine {
         }
     }
 
-    /// Returns the start of a process on a device that was not there.
+    /// Returns the start of a process on a device by a fault.
     fn newcomer(&mut self, gpu: u32) -> Event {
         let info = ProcessInfo::from_name(Pid(self.next_pid), "newcomer");
         self.next_pid += 1;

@@ -1,4 +1,4 @@
-//! What `/proc/PID/stat` says of a process.
+//! Reads `/proc/PID/stat` of a process.
 
 use std::fs::File;
 use std::io::Read;
@@ -6,7 +6,7 @@ use std::io::Read;
 /// The most that is read of it, in bytes.
 const MAX_STAT: u64 = 4096;
 
-/// Returns when the process that has this number now started, in clock ticks since boot; `None`
+/// Returns the start time of the process that has this PID now, in clock ticks since boot; `None`
 /// when it has ended or cannot be read.
 pub fn start_of(pid: u32) -> Option<u64> {
     let mut stat = Vec::new();
@@ -15,15 +15,15 @@ pub fn start_of(pid: u32) -> Option<u64> {
     alive_since(&stat)
 }
 
-/// Returns when the process of a `stat` started; `None` when only its entry is left. Fields are
-/// counted from the end of the name, which may hold anything.
+/// Returns the start time of the process in a `stat`; `None` when only its entry is left. Fields
+/// are counted from the end of the name, which may contain anything.
 fn alive_since(stat: &[u8]) -> Option<u64> {
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
     let rest = std::str::from_utf8(stat.get(name_end + 1..)?).ok()?;
     // The third field is the first after the name.
     let field = |number: usize| rest.split_ascii_whitespace().nth(number - 3);
     let zombie = matches!(field(3)?, "Z" | "X");
-    // A zombie whose other threads live has not ended: it still has what it had.
+    // A zombie with live threads has not ended: it still has its resources.
     let threads: u64 = field(20)?.parse().ok()?;
     if zombie && threads <= 1 { None } else { field(22)?.parse().ok() }
 }

@@ -1,5 +1,5 @@
-//! What a machine shows at one moment: every call is answered from it, so that what calls cost
-//! does not depend on how large the machine is.
+//! The state of a machine at one moment: every call is answered from it, so the cost of a call does
+//! not depend on the size of the machine.
 
 use crate::code::{Answer, Code};
 use crate::pointer::Handle;
@@ -16,12 +16,12 @@ use gpu_sim::Simulation;
 pub(crate) struct View {
     /// The driver, or why it does not answer.
     pub(crate) driver: Result<Driver, Fault>,
-    /// How the devices are connected.
+    /// The topology.
     pub(crate) topology: Reading<Topology>,
     devices: Vec<DeviceState>,
 }
 
-/// A device that somebody asks about, or a MIG instance of it.
+/// A device, or a MIG instance of it.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) view: &'a View,
@@ -30,10 +30,10 @@ pub(crate) struct Subject<'a> {
 }
 
 impl View {
-    /// Looks at a machine.
+    /// Takes a snapshot of a machine.
     ///
-    /// Question by question, and not by `GpuBackend::look`: what a caller should think of the
-    /// answers is up to the caller.
+    /// Query by query, and not with `GpuBackend::look`: the interpretation of the answers is up to
+    /// the caller.
     pub(crate) fn take(simulation: &Simulation) -> Self {
         let driver = simulation.driver().map_err(|error| error.fault());
         let infos = simulation.devices().unwrap_or_default();
@@ -51,7 +51,7 @@ impl View {
         }
     }
 
-    /// Returns how many devices there are.
+    /// Returns the number of devices.
     pub(crate) fn count(&self) -> u32 {
         self.devices.len() as u32
     }
@@ -70,10 +70,10 @@ impl View {
         subjects.find(|subject| subject.index() == index).ok_or(Code::INVALID_ARGUMENT)
     }
 
-    /// Returns what a handle stands for.
+    /// Returns the subject of a handle.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` when it stands for nothing.
+    /// `INVALID_ARGUMENT` when it has none.
     pub(crate) fn subject(&self, handle: Handle) -> Answer<Subject<'_>> {
         let (index, mig) = handle.parts()?;
         let gpu = self.subject_at(index)?;
@@ -87,12 +87,12 @@ impl View {
     }
 }
 
-/// Returns a group of details; a machine that does not have it does not support it.
+/// Returns a group of details; a machine without it does not support it.
 fn group<T>(group: &Option<T>) -> Answer<&T> {
     group.as_ref().ok_or(Code::NOT_SUPPORTED)
 }
 
-/// Defines one access to each group of details.
+/// Defines one accessor for each group of details.
 macro_rules! groups {
     ($($name:ident: $type:ty),* $(,)?) => { $(
         pub(crate) fn $name(self) -> Answer<&'a $type> {
@@ -138,7 +138,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Returns the device and the MIG instances that it has.
+    /// Returns the device and its MIG instances.
     pub(crate) fn with_instances(self) -> impl Iterator<Item = Subject<'a>> {
         let instances = self.instances().unwrap_or_default().iter();
         [self].into_iter().chain(instances.map(move |mig| Subject { mig: Some(mig), ..self }))
@@ -147,12 +147,12 @@ impl<'a> Subject<'a> {
     /// Checks that the device answers.
     ///
     /// # Errors
-    /// What it says instead, such as `GPU_IS_LOST`.
+    /// Its failure, such as `GPU_IS_LOST`.
     pub(crate) fn check(self) -> Answer {
         self.sample().map(|_| ())
     }
 
-    /// Returns how the device is.
+    /// Returns the state of the device.
     pub(crate) fn sample(self) -> Answer<&'a DeviceSample> {
         Ok(self.state.sample.as_ref()?)
     }

@@ -1,4 +1,5 @@
-//! What every fuzz target holds: the same answer twice, bounded output, no claim from silence.
+//! The invariants of every fuzz target: the same answer twice, bounded output, no claim from
+//! silence.
 
 use gpu_core::Timestamp;
 use gpu_text::{Document, Hint, Kind, parse, sections, snapshot, topology};
@@ -17,7 +18,7 @@ pub fn of_kind(bytes: &[u8], kind: Kind) {
     check(&parse(bytes, &Hint { kind: Some(kind), fields: Some(fields) }).expect("told"));
 }
 
-/// Reads bytes as a text that tells its kind itself.
+/// Reads bytes as a text whose kind is detected.
 ///
 /// # Panics
 /// When an invariant is broken.
@@ -27,7 +28,7 @@ pub fn any(bytes: &[u8]) {
     assert_eq!(parse(bytes, &Hint::default()), first);
 }
 
-/// Reads bytes as a log of a program whose memory ran out.
+/// Reads bytes as the log of a program that ran out of memory.
 ///
 /// # Panics
 /// When an invariant is broken.

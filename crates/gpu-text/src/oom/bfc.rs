@@ -1,4 +1,4 @@
-//! The report of TensorFlow's and XLA's allocator, and the errors that speak of it.
+//! The report of TensorFlow's and XLA's allocator, and the errors that mention it.
 
 use super::MAX_ROWS;
 use super::event::{Bin, Block, ChunkSum, Event, Framework, Pool, Region, Tensor, Wording};
@@ -35,20 +35,20 @@ const STATISTICS: [&str; 8] = [
     "LargestFreeBlock",
 ];
 
-/// How many other words may stand between two statistics: what a log puts before a line.
+/// How many other words may be between two statistics: the log's prefix of a line.
 const MAX_WORDS_BETWEEN: usize = 12;
 
 const RAN_OUT: &str = "an out of memory trying to allocate ";
 const DUMP_FOR: &str = "BFCAllocator dump for ";
 const TENSOR: &str = "OOM when allocating tensor with shape[";
 
-/// So many events after what an allocator said the error of the operation is still found to be its.
+/// The error of an operation is matched with its allocator's report within this many events.
 const MAX_EVENTS_APART: usize = 16;
 
-/// How many dimensions of a tensor are read.
+/// The most dimensions of a tensor.
 const MAX_DIMENSIONS: usize = 64;
 
-/// Returns the mark that a word is.
+/// Returns the mark of a word.
 pub(super) fn mark(word: &str, rest: &str) -> Option<Mark> {
     let begins = |start: &str| rest.starts_with(start);
     let (mark, is_one) = match word {
@@ -69,7 +69,7 @@ pub(super) fn mark(word: &str, rest: &str) -> Option<Mark> {
     is_one.then_some(mark)
 }
 
-/// Reads what stands at a mark; tells whether it is of an event.
+/// Parses the text at a mark; returns whether it belongs to an event.
 pub(super) fn read(reader: &mut Reader, mark: Mark, passage: Passage<'_>) -> bool {
     match mark {
         Mark::Request => request(reader, passage),
@@ -139,8 +139,8 @@ fn device_of(allocator: &str) -> Option<u32> {
     u32::try_from(index).ok()
 }
 
-/// Returns the event that a line of the dump belongs to; `is_new` tells from what it has already
-/// that the line begins another.
+/// Returns the event that a line of the dump belongs to; `is_new` decides from its present content
+/// whether the line starts another.
 fn open<'a>(
     reader: &'a mut Reader,
     passage: Passage<'_>,
@@ -150,7 +150,7 @@ fn open<'a>(
     let known = reader.open_dump.filter(|index| !list.get(*index).is_none_or(is_new));
     let index = match known {
         Some(index) => index,
-        // Not through `add`: it is empty still, and no repetition of another.
+        // Not through `add`: it is still empty, and no repetition of another.
         None if reader.events.has_room() => reader.events.push(new_event(passage)),
         None => {
             (reader.is_cut, reader.is_full) = (true, true);
@@ -246,7 +246,7 @@ fn pool(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     Some(())
 }
 
-/// `Limit: 7 InUse: 7 MaxInUse: 7 …`, a line each.
+/// `Limit: 7 InUse: 7 MaxInUse: 7 …`, one line each.
 fn statistics(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     let mut stats: Vec<(String, u64)> = Vec::new();
     let mut words = passage.text.split(' ');
@@ -264,7 +264,7 @@ fn statistics(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
         stats.push((name.to_owned(), value));
         between = 0;
     }
-    // `Limit:` alone is a word of many texts.
+    // `Limit:` alone is a word in many texts.
     if stats.len() < 2 {
         return None;
     }
@@ -274,7 +274,7 @@ fn statistics(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
 }
 
 /// `OOM when allocating tensor with shape[32,64,250,250] and type float on …/device:GPU:0 by
-/// allocator GPU_0_bfc`: the error of the operation that asked, printed after the dump and again
+/// allocator GPU_0_bfc`: the error of the requesting operation, printed after the dump and again
 /// with the exception.
 fn tensor(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     let (shape, rest) = passage.after(TENSOR)?.split_once(']')?;
@@ -306,7 +306,7 @@ fn tensor(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     let index =
         known.unwrap_or_else(|| reader.add(Event::new(Framework::TensorFlow, passage.line)));
     let event = reader.events.get_mut(index)?;
-    // Only TensorFlow speaks so, wherever its allocator was built.
+    // Only TensorFlow uses these words, wherever its allocator was built.
     event.framework = Framework::TensorFlow;
     let kind = tensor.kind;
     let known = event.tensor.get_or_insert(Tensor { shape: tensor.shape, kind: None });
@@ -317,7 +317,7 @@ fn tensor(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
 }
 
 impl Event {
-    /// Returns whether the allocator spoke in this event.
+    /// Returns whether the allocator reported this event.
     fn dump_or_request(&self) -> bool {
         self.tried.is_some() || !self.dump.is_empty()
     }

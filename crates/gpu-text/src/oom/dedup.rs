@@ -1,9 +1,9 @@
-//! The events so far, with a way to find the one that a message repeats.
+//! The events so far, and the search for the one that a message repeats.
 //!
 //! A log of hundreds of thousands of messages has at most [`MAX_EVENTS`] events, but comparing each
-//! message with each event costs minutes. So every event has a short mark, equal for equal events
-//! and made without looking into its dump, and only events of equal marks are compared. A mark is
-//! made again when its event has changed.
+//! message with each event costs minutes. So every event has a short hash, equal for equal events
+//! and computed without its dump, and only events with equal hashes are compared. The hash is
+//! recomputed when its event has changed.
 
 use super::MAX_EVENTS;
 use super::event::Event;
@@ -15,9 +15,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 #[derive(Debug, Default)]
 pub(super) struct Events {
     list: Vec<Event>,
-    /// The mark of each.
+    /// The hash of each.
     marks: Vec<u64>,
-    /// The events that may have changed since their mark was made.
+    /// The events that may have changed since their hash was computed.
     changed: Vec<usize>,
 }
 
@@ -31,14 +31,14 @@ impl Events {
         self.list.len() < MAX_EVENTS
     }
 
-    /// Adds an event and returns where it is.
+    /// Adds an event and returns its position.
     pub(super) fn push(&mut self, event: Event) -> usize {
         self.marks.push(mark(&event));
         self.list.push(event);
         self.list.len() - 1
     }
 
-    /// Returns an event that is about to change.
+    /// Returns an event for modification.
     pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Event> {
         let event = self.list.get_mut(index)?;
         if self.changed.last() != Some(&index) {
@@ -47,13 +47,13 @@ impl Events {
         Some(event)
     }
 
-    /// Returns the last event, which is about to change.
+    /// Returns the last event, for modification.
     pub(super) fn last_mut(&mut self) -> Option<&mut Event> {
         self.get_mut(self.list.len().checked_sub(1)?)
     }
 
-    /// Returns the latest event that a message repeats, as `repeats` tells of those that look alike
-    /// but for what a compiler said.
+    /// Returns the latest event that a message repeats; `repeats` decides among those that are
+    /// equal except for a compiler's message.
     pub(super) fn find(
         &mut self,
         message: &Event,
@@ -68,8 +68,8 @@ impl Events {
         alike.map(|(index, _)| index).find(|index| repeats(&self.list[*index]))
     }
 
-    /// Returns the events in the order of the log, with those made one that turned out to be the
-    /// same message when all of it was read.
+    /// Returns the events in the order of the log, merging those that turned out to be the same
+    /// message once all of it was read.
     pub(super) fn finish(mut self) -> Vec<Event> {
         self.list.sort_by_key(|event| event.line);
         let mut kept: Vec<Event> = Vec::with_capacity(self.list.len());
@@ -88,7 +88,7 @@ impl Events {
     }
 }
 
-/// Returns what events that repeat each other have in common, without the parts that may be long.
+/// Returns the hash key of events that repeat each other, without the parts that may be long.
 fn mark(event: &Event) -> u64 {
     let mut hasher = DefaultHasher::new();
     let Event { framework, wording, backend, gpu, tried, total, free, allocated, .. } = event;
@@ -100,13 +100,13 @@ fn mark(event: &Event) -> u64 {
     let Event { dump, ladder, rematerialization, .. } = event;
     let rows = [dump.bins.len(), dump.sums.len(), dump.regions.len(), dump.blocks.len()];
     (rows, ladder.len(), &dump.sum_in_use, &dump.stats, &dump.pool).hash(&mut hasher);
-    // An error of XLA's repeats one that a complaint of its compiler was added to; what has no
-    // request is the compiler's word alone.
+    // An error of XLA's repeats one that got a complaint of its compiler; an event without a
+    // request is the compiler's message alone.
     rematerialization.as_ref().filter(|_| tried.is_none()).hash(&mut hasher);
     hasher.finish()
 }
 
-/// Returns what all of an event comes to, but for its line and how often it was printed.
+/// Returns the content of an event except for its line and its count.
 fn content(event: &Event) -> u64 {
     work_meter::add(event.dump.blocks.len() + event.dump.bins.len() + event.dump.sums.len());
     let mut hasher = DefaultHasher::new();

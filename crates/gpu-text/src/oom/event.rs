@@ -3,16 +3,16 @@
 use super::figure::Figure;
 use gpu_core::Bytes;
 
-/// All that a log says about memory that ran out.
+/// All out-of-memory messages of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// The events, in the order of the log.
     pub events: Vec<Event>,
-    /// The log has more than was read: more events, rows or bytes than are kept.
+    /// The log has more events, rows or bytes than are kept.
     pub is_cut: bool,
 }
 
-/// Whose message it is.
+/// The source of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Framework {
     /// PyTorch.
@@ -21,15 +21,15 @@ pub enum Framework {
     TensorFlow,
     /// The allocator of XLA outside of TensorFlow.
     Xla,
-    /// An error that XLA's runtime returns, as JAX shows it.
+    /// An error returned by XLA's runtime, as JAX shows it.
     Jax,
     /// CuPy.
     CuPy,
     /// RAPIDS Memory Manager.
     Rmm,
-    /// llama.cpp and what is built on ggml.
+    /// llama.cpp and programs built on ggml.
     LlamaCpp,
-    /// vLLM's own check at its start.
+    /// vLLM's own check at start-up.
     Vllm,
     /// PaddlePaddle.
     Paddle,
@@ -39,8 +39,8 @@ pub enum Framework {
     TensorRt,
     /// CUDA.jl, for Julia.
     CudaJl,
-    /// The runtime of the GPU (CUDA, HIP, Level Zero) or one of its libraries; whose program it is,
-    /// the text does not say.
+    /// The runtime of the GPU (CUDA, HIP, Level Zero) or one of its libraries; the text does not
+    /// name the program.
     Cuda,
 }
 
@@ -65,82 +65,82 @@ impl Framework {
     }
 }
 
-/// What the wording tells of the version that printed it.
+/// What the wording reveals about the version that printed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wording {
-    /// PyTorch up to 1.3 says `cached`.
+    /// PyTorch up to 1.3 prints `cached`.
     Torch13,
-    /// PyTorch 1.4 to about 1.9 says `reserved in total by PyTorch`.
+    /// PyTorch 1.4 to about 1.9 prints `reserved in total by PyTorch`.
     Torch14,
-    /// PyTorch 1.10 to 2.0 says that and recommends `max_split_size_mb`.
+    /// PyTorch 1.10 to 2.0 prints that and recommends `max_split_size_mb`.
     Torch110,
-    /// PyTorch 2.1 says `total capacty`.
+    /// PyTorch 2.1 prints `total capacty`.
     Torch21,
-    /// PyTorch 2.2 and later say `total capacity`.
+    /// PyTorch 2.2 and later print `total capacity`.
     Torch22,
-    /// PyTorch 2.9 and later say that and recommend `PYTORCH_ALLOC_CONF`.
+    /// PyTorch 2.9 and later print that and recommend `PYTORCH_ALLOC_CONF`.
     Torch29,
-    /// XLA's client for the processor of the host, whose memory it is that ran out.
+    /// XLA's host client: the memory that ran out is the host's.
     XlaHost,
-    /// TensorFlow or XLA tried, went on without, and says that it is no failure.
+    /// TensorFlow or XLA tried, continued without, and says that it is no failure.
     NoFailure,
 }
 
 /// One failed request for memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The line that it begins on, from 1.
+    /// Its first line, from 1.
     pub line: usize,
-    /// Whose message it is.
+    /// Its source.
     pub framework: Framework,
-    /// What the wording tells of the version.
+    /// What the wording reveals about the version.
     pub wording: Option<Wording>,
-    /// `cuda`, `hip`, `xpu`, `mps`, …, in small letters.
+    /// `cuda`, `hip`, `xpu`, `mps`, …, in lowercase.
     pub backend: Option<String>,
-    /// Index of the device, as the program counts.
+    /// Index of the device, in the program's numbering.
     pub gpu: Option<u32>,
-    /// What was asked for.
+    /// The requested size.
     pub tried: Option<Figure>,
-    /// All memory of the device.
+    /// Total memory of the device.
     pub total: Option<Figure>,
     /// Free memory of the device.
     pub free: Option<Figure>,
-    /// What the program's tensors hold.
+    /// Memory allocated by the program's tensors.
     pub allocated: Option<Figure>,
-    /// What of that is in private pools, such as those of CUDA graphs.
+    /// The part of it in private pools, such as those of CUDA graphs.
     pub private_pools: Option<Figure>,
-    /// What the framework holds of the device and nothing uses.
+    /// Memory that the framework has reserved and nothing uses.
     pub reserved_unallocated: Option<Figure>,
-    /// What the framework holds of the device in all.
+    /// All memory that the framework has reserved.
     pub reserved_total: Option<Figure>,
     /// What PyTorch up to 1.3 called cached: as `reserved_unallocated`.
     pub cached: Option<Figure>,
-    /// What the process holds of the device in all.
+    /// All device memory of the process.
     pub this_process: Option<Figure>,
-    /// What others than this allocator hold, where the text counts them in one figure.
+    /// Memory outside this allocator, if the text has one figure for it.
     pub other: Option<Figure>,
-    /// The most that the process or its allocator may take.
+    /// The limit of the process or its allocator.
     pub limit: Option<Figure>,
-    /// What all of it would have come to with the request, where the text has one figure for it.
+    /// The total with the request, if the text has one figure for it.
     pub needed: Option<Figure>,
     /// Other processes on the device.
     pub processes: Vec<(u32, Figure)>,
     /// The allocator's name.
     pub allocator: Option<String>,
-    /// The tensor that was to be made.
+    /// The tensor to be created.
     pub tensor: Option<Tensor>,
-    /// The state of the allocator, where it was printed.
+    /// The state of the allocator, if it was printed.
     pub dump: Dump,
-    /// The sizes that were tried one after the other, each nine tenths of the one before.
+    /// The sizes that were tried in turn, each nine tenths of the one before.
     pub ladder: Vec<Figure>,
-    /// What the compiler said about the least memory that the program can do with.
+    /// The compiler's message about the least memory that the program needs.
     pub rematerialization: Option<Rematerialization>,
     /// How often the message was printed.
     pub times: usize,
 }
 
 impl Event {
-    /// Returns an event of which nothing is known yet.
+    /// Returns an event without any data.
     pub(super) fn new(framework: Framework, line: usize) -> Self {
         Event {
             line,
@@ -172,7 +172,7 @@ impl Event {
 
     /// Returns whether two events are the same message.
     pub(super) fn repeats(&self, earlier: &Event) -> bool {
-        // Nothing is copied for it: a dump may be long.
+        // Nothing is copied: a dump may be long.
         let Event { line: _, times: _, framework, wording, backend, gpu, tried, .. } = self;
         let Event { total, free, allocated, private_pools, reserved_unallocated, .. } = self;
         let Event { reserved_total, cached, this_process, other, limit, needed, .. } = self;
@@ -204,7 +204,7 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// Returns the bytes of its elements, where the type is known and they can be counted.
+    /// Returns the size of its elements in bytes, if the type is known and the number fits.
     pub fn bytes(&self) -> Option<Bytes> {
         let element = match self.kind.as_deref()? {
             "bool" | "int8" | "uint8" | "qint8" | "quint8" => 1,
@@ -218,18 +218,18 @@ impl Tensor {
     }
 }
 
-/// What an allocator printed of its state.
+/// The state that an allocator printed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Dump {
     /// Its bins.
     pub bins: Vec<Bin>,
     /// Its blocks in use, by size.
     pub sums: Vec<ChunkSum>,
-    /// All blocks in use together.
+    /// The total of all blocks in use.
     pub sum_in_use: Option<Figure>,
-    /// Its statistics by the names printed.
+    /// Its statistics by their printed names.
     pub stats: Vec<(String, u64)>,
-    /// Its regions: each is followed by the blocks in it.
+    /// Its regions: each is followed by its blocks.
     pub regions: Vec<Region>,
     /// Its blocks, by region and address.
     pub blocks: Vec<Block>,
@@ -243,7 +243,7 @@ impl Dump {
         *self == Dump::default()
     }
 
-    /// Returns a figure of the statistics.
+    /// Returns a value of the statistics.
     pub fn stat(&self, name: &str) -> Option<Bytes> {
         self.stats.iter().find(|(known, _)| known == name).map(|(_, value)| Bytes(*value))
     }
@@ -252,26 +252,26 @@ impl Dump {
 /// A bin: blocks of at least a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bin {
-    /// The least size.
+    /// The minimum size.
     pub size: Bytes,
-    /// How many blocks.
+    /// The number of blocks.
     pub blocks: u64,
-    /// How many of them are in use.
+    /// The number of them in use.
     pub in_use: u64,
 }
 
-/// The blocks of one size that are in use.
+/// The blocks in use of one size.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ChunkSum {
-    /// How many.
+    /// The number.
     pub count: u64,
     /// Their size.
     pub size: Bytes,
-    /// All together.
+    /// The total.
     pub total: Figure,
 }
 
-/// A region of the device that an allocator took.
+/// A region of the device that an allocator reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Region {
     /// Its size.
@@ -291,22 +291,22 @@ pub struct Block {
     pub in_use: bool,
 }
 
-/// What a pool holds of the device and may still take.
+/// The size of a pool and its limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Pool {
-    /// What it holds.
+    /// Its size.
     pub held: Option<Bytes>,
-    /// The most that it may hold.
+    /// Its limit.
     pub limit: Option<Bytes>,
-    /// What it may still take.
+    /// The remainder.
     pub available: Option<Bytes>,
 }
 
-/// What a compiler could not do without.
+/// The minimum that a compiler reached.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rematerialization {
-    /// What it was to stay within.
+    /// The limit.
     pub limit: Figure,
-    /// What it came down to.
+    /// The size that it reached.
     pub reduced: Option<Figure>,
 }

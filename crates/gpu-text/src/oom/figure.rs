@@ -2,18 +2,18 @@
 
 use gpu_core::Bytes;
 
-/// An amount as printed, with what it is in bytes.
+/// A printed amount, with its size in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Figure {
     /// The text with its unit, as printed.
     pub text: String,
-    /// The bytes; `None` where there are more than an address can count.
+    /// The bytes; `None` if there are more than an address can count.
     pub bytes: Option<Bytes>,
-    /// How far the printed figure may be from the real one: half of its last digit.
+    /// The largest error of the printed figure: half of its last digit.
     pub slack: Bytes,
 }
 
-/// The longest number that is taken for one.
+/// The maximum length of a number.
 const MAX_DIGITS: usize = 40;
 
 /// The largest power of ten by which a last digit is scaled.
@@ -25,7 +25,7 @@ impl Figure {
         Figure { text: text.into(), bytes: Some(Bytes(bytes)), slack: Bytes(0) }
     }
 
-    /// Reads the amount that a text begins with, `6.37 GiB` or `957.03MiB`, and returns the rest.
+    /// Parses the amount at the start of a text, `6.37 GiB` or `957.03MiB`, and returns the rest.
     pub(super) fn at_start(text: &str) -> Option<(Figure, &str)> {
         let bare = text.trim_start();
         let digits = number_length(bare)?;
@@ -41,7 +41,7 @@ impl Figure {
         Some((Figure { text: shown, bytes, slack }, &glued[unit_length..]))
     }
 
-    /// Reads the amount that a text begins with, or a bare number of bytes.
+    /// Parses the amount at the start of a text, or a bare number of bytes.
     pub(super) fn or_count(text: &str) -> Option<(Figure, &str)> {
         // A single letter after a blank is the next word of a log: `7 E tensorflow/…`.
         let has_unit = |(figure, _): &(Figure, &str)| {
@@ -53,7 +53,7 @@ impl Figure {
         })
     }
 
-    /// Reads the amount that a text ends with.
+    /// Parses the amount at the end of a text.
     pub(super) fn at_end(text: &str) -> Option<Figure> {
         let text = text.trim_end();
         let last = text.rfind(' ').map_or(0, |at| at + 1);
@@ -67,7 +67,7 @@ impl Figure {
     }
 }
 
-/// Reads the whole number that a text begins with; commas between its digits are passed over.
+/// Parses the whole number at the start of a text, ignoring commas between its digits.
 pub(super) fn integer(text: &str) -> Option<(u64, &str)> {
     let bare = text.trim_start();
     let digits = number_length(bare)?;
@@ -76,7 +76,7 @@ pub(super) fn integer(text: &str) -> Option<(u64, &str)> {
     Some((number.parse().ok()?, rest))
 }
 
-/// Returns how long the number is that a text begins with: digits, with a point and commas.
+/// Returns the length of the number at the start of a text: digits, with a point and commas.
 fn number_length(text: &str) -> Option<usize> {
     if !text.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
@@ -86,8 +86,7 @@ fn number_length(text: &str) -> Option<usize> {
     (end <= MAX_DIGITS).then_some(end)
 }
 
-/// Returns how many bytes a unit is. All the programs count in powers of two, also where they
-/// write `GB` or a bare `G`.
+/// Returns a unit in bytes. All the programs count in powers of two, even with `GB` or a bare `G`.
 fn scale(unit: &str) -> Option<u64> {
     Some(match unit {
         "B" | "b" | "byte" | "bytes" | "Bytes" => 1,
@@ -101,7 +100,7 @@ fn scale(unit: &str) -> Option<u64> {
     })
 }
 
-/// Returns the bytes and the half of the last digit.
+/// Returns the bytes and half of the last digit.
 fn value(number: &str, scale: u64) -> (Option<Bytes>, Bytes) {
     let plain: String = number.chars().filter(|c| *c != ',').collect();
     if scale == 1

@@ -1,4 +1,4 @@
-//! A log as one run of words.
+//! A log as one sequence of words.
 
 use super::wrap;
 use crate::text::Text;
@@ -8,7 +8,7 @@ use crate::work_meter;
 #[derive(Debug)]
 pub(super) struct Flat {
     text: String,
-    /// Where the lines begin in the text, with their numbers in the original.
+    /// The starts of the lines in the text, with their numbers in the original.
     lines: Vec<(usize, usize)>,
 }
 
@@ -18,12 +18,12 @@ impl Flat {
         &self.text
     }
 
-    /// Returns the number of the line in which a place of the text was.
+    /// Returns the line number of a position in the text.
     pub(super) fn line(&self, at: usize) -> usize {
         self.line_of(at).1
     }
 
-    /// Returns where the line of a place begins; a quoted line break begins one too.
+    /// Returns the start of the line of a position; a quoted line break also starts one.
     pub(super) fn line_start(&self, at: usize) -> usize {
         self.line_of(at).0
     }
@@ -34,12 +34,12 @@ impl Flat {
     }
 }
 
-/// Flattens a cleaned text: what stands before every line of a log, marks of emphasis, and the
-/// escapes of line breaks in quoted text are left out.
+/// Flattens a cleaned text: removes line prefixes of logs, emphasis marks, and escaped line breaks
+/// in quoted text.
 pub(super) fn flatten(text: &Text) -> Flat {
     let mut flat = Flat { text: String::with_capacity(text.as_str().len()), lines: Vec::new() };
     let mut lines: Vec<Line<'_>> = text.lines().filter_map(Line::of).collect();
-    // Processes that write at once write a line each in turn.
+    // Processes that write at the same time alternate by line.
     for together in lines.chunk_by_mut(|a, b| a.label.is_some() && b.label.is_some()) {
         together.sort_by_key(|line| line.label);
     }
@@ -59,23 +59,23 @@ pub(super) fn flatten(text: &Text) -> Flat {
 /// A line of a log.
 struct Line<'a> {
     number: usize,
-    /// How many characters it has in the log.
+    /// Its length in the log, in characters.
     width: usize,
-    /// Which of several processes wrote it, where a launcher says so.
+    /// The process that wrote it, if a launcher labels the lines.
     label: Option<&'a str>,
-    /// What is left of it without what stands before every line.
+    /// Its text without the prefix.
     line: &'a str,
 }
 
 impl<'a> Line<'a> {
-    /// Reads a line; an empty one is none.
+    /// Parses a line; an empty one is none.
     fn of((number, raw): (usize, &'a str)) -> Option<Self> {
         let (label, line) = without_prefix(raw);
         (!line.is_empty()).then(|| Line { number, width: raw.chars().count(), label, line })
     }
 }
 
-/// Leaves out what quotes, comments, tables and launchers put before a line, and returns the
+/// Removes the prefixes of quotes, comments, tables and launchers from a line, and returns the
 /// launcher's label.
 fn without_prefix(line: &str) -> (Option<&str>, &str) {
     const BARS: [char; 3] = ['|', '\u{2502}', '\u{2503}'];
@@ -102,21 +102,21 @@ fn without_prefix(line: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// Takes off `[rank0]:`, as torchrun puts it before every line.
+/// Removes `[rank0]:`, which torchrun puts before every line.
 fn without_rank(line: &str) -> Option<(&str, &str)> {
     let (inside, rest) = line.strip_prefix('[')?.split_once("]:")?;
     let is_rank = inside.strip_prefix("rank").or_else(|| inside.strip_prefix("default"))?;
     is_rank.bytes().all(|byte| byte.is_ascii_digit()).then_some((inside, rest))
 }
 
-/// Takes off `0: `, as `srun --label` puts the task before every line.
+/// Removes `0: `, the task number that `srun --label` puts before every line.
 fn without_task(line: &str) -> Option<(&str, &str)> {
     let (task, rest) = line.split_once(": ")?;
     let is_task = (1..=5).contains(&task.len()) && task.bytes().all(|byte| byte.is_ascii_digit());
     is_task.then_some((task, rest))
 }
 
-/// Takes off `2024-01-31T12:00:00.000000000Z stderr F `, as containers put it before every line.
+/// Removes `2024-01-31T12:00:00.000000000Z stderr F `, which containers put before every line.
 fn without_stamp(line: &str) -> Option<&str> {
     let (stamp, rest) = line.split_once(' ')?;
     let bytes = stamp.as_bytes();
@@ -152,7 +152,7 @@ fn push(flat: &mut Flat, line: &str, number: usize) {
                         blank(out);
                         lines.push((out.len(), number));
                     }
-                    // The whole run at once: each of its signs would find the same behind it.
+                    // The whole run at once: each of its characters would find the same after it.
                     _ => {
                         out.extend(std::iter::repeat_n(c, run + 1));
                         rest = after;
@@ -169,7 +169,7 @@ fn push(flat: &mut Flat, line: &str, number: usize) {
     }
 }
 
-/// Returns what follows a tag of emphasis after its `<`.
+/// Returns the text after an emphasis tag, given after its `<`.
 fn emphasis(rest: &str) -> Option<&str> {
     const TAGS: [&str; 6] = ["b>", "i>", "u>", "em>", "strong>", "mark>"];
     let inside = rest.strip_prefix('/').unwrap_or(rest);

@@ -6,7 +6,7 @@ use super::figure::{Figure, integer};
 use super::reader::{Passage, Reader};
 use super::short_messages;
 
-/// A place of a message with figures.
+/// The position of a message with figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     CuPy,
@@ -18,24 +18,24 @@ pub(super) enum Mark {
     XgBoost,
 }
 
-/// A place of a message without figures.
+/// The position of a message without figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bare {
-    /// A code that means nothing else.
+    /// A code without another meaning.
     Code(Framework, Option<&'static str>),
-    /// `out of memory`, in whatever context.
+    /// `out of memory`, in any context.
     Words,
-    /// wgpu's words for it, which others use of the host.
+    /// wgpu's wording, which others use for the host.
     Wgpu,
 }
 
 const CUPY_OLD: &str = "ut of memory to allocate ";
-/// Within so many bytes after an error TensorFlow adds how much the device has.
+/// Within this many bytes after an error, TensorFlow adds the memory of the device.
 const MAX_BETWEEN: usize = 60;
 
 const ON_DEVICE: &str = " on device ";
 
-/// Returns the mark that a word is.
+/// Returns the mark of a word.
 pub(super) fn mark(word: &str, rest: &str) -> Option<Mark> {
     let begins = |start: &str| rest.starts_with(start);
     let (mark, is_one) = match word {
@@ -58,7 +58,7 @@ fn is_llama(rest: &str) -> bool {
         .is_some_and(|(_, rest)| rest.starts_with(ON_DEVICE))
 }
 
-/// Returns the mark without figures that a word is.
+/// Returns the mark without figures of a word.
 pub(super) fn bare_mark(word: &str, rest: &str) -> Option<Bare> {
     const CUDA: Bare = Bare::Code(Framework::Cuda, Some("cuda"));
     const HIP: Bare = Bare::Code(Framework::Cuda, Some("hip"));
@@ -85,7 +85,7 @@ pub(super) fn bare_mark(word: &str, rest: &str) -> Option<Bare> {
         {
             Some(Bare::Code(Framework::Cuda, Some("nvenc")))
         }
-        // Blender and hashcat, whichever way they talk to the device.
+        // Blender and hashcat, with any backend.
         "System" if rest.starts_with("System is out of GPU") => {
             Some(Bare::Code(Framework::Cuda, None))
         }
@@ -114,13 +114,13 @@ pub(super) fn bare_mark(word: &str, rest: &str) -> Option<Bare> {
     }
 }
 
-/// Returns whether a call of NVENC failed with its code for it: `failed: out of memory (10)` in FFmpeg,
-/// `: 10 (NVENC indicates …` elsewhere.
+/// Returns whether a call of NVENC failed with its out-of-memory code: `failed: out of memory (10)`
+/// in FFmpeg, `: 10 (NVENC indicates …` elsewhere.
 fn is_encoder(after: &str) -> bool {
     after.starts_with(" failed: out of memory (10)") || after.starts_with(": 10 (")
 }
 
-/// Reads what stands at a mark; tells whether it is of an event.
+/// Parses the text at a mark; returns whether it belongs to an event.
 pub(super) fn read(reader: &mut Reader, mark: Mark, passage: Passage<'_>) -> bool {
     match mark {
         Mark::CuPy => cupy(reader, passage, CUPY_OLD),
@@ -159,7 +159,7 @@ pub(super) fn cupy(reader: &mut Reader, passage: Passage<'_>, phrase: &str) -> O
     Some(())
 }
 
-/// Returns what was held before the request that a total includes.
+/// Returns the memory held before the request, from a total that includes it.
 fn less(total: Figure, event: &Event) -> Figure {
     let tried = event.tried.as_ref().and_then(|tried| tried.bytes);
     match (total.bytes, tried) {
@@ -190,7 +190,7 @@ fn rmm_pool(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     if passage.before.starts_with("bad_alloc: out_of_memory: ")
         && let Some(event) = reader.events.last_mut()
     {
-        // It is the end of the message whose beginning was just read.
+        // It is the end of the message whose start was just parsed.
         event.allocator = Some("pool".to_owned());
         event.tried = event.tried.take().or(tried);
         return Some(());
@@ -269,7 +269,7 @@ fn xgboost(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     Some(())
 }
 
-/// Reads a message without figures; prose that only speaks of memory is none.
+/// Parses a message without figures; prose that only mentions memory is none.
 pub(super) fn bare(what: Bare, passage: Passage<'_>) -> Option<Event> {
     let near = last(passage.before, 160);
     let (framework, backend) = match what {
@@ -292,8 +292,8 @@ pub(super) fn bare(what: Bare, passage: Passage<'_>) -> Option<Event> {
     Some(event)
 }
 
-/// Returns whether the words are a line of a program, as a traceback shows it, or of a hint where to
-/// read about them, from what stands before them on the line and after.
+/// Returns whether the words are a source line, as in a traceback, or part of a hint to
+/// documentation, by their context on the line.
 pub(super) fn is_source(before: &str, after: &str) -> bool {
     const STATEMENTS: [&str; 6] = ["raise ", "if ", "elif ", "assert ", "return ", "throw "];
     let is_tested = ["out of memory\" in ", "out of memory' in "];
@@ -302,7 +302,7 @@ pub(super) fn is_source(before: &str, after: &str) -> bool {
         || before.trim_end_matches(['\'', '"']).ends_with("Search for ")
 }
 
-/// Returns the end of a text, at most so many bytes.
+/// Returns the end of a text, at most this many bytes.
 fn last(text: &str, most: usize) -> &str {
     let mut at = text.len().saturating_sub(most);
     while !text.is_char_boundary(at) {
@@ -311,8 +311,8 @@ fn last(text: &str, most: usize) -> &str {
     &text[at..]
 }
 
-/// Returns the backend of `out of memory in cuMemAlloc_v2(…`, as Cycles names the call or the queue
-/// after it.
+/// Returns the backend of `out of memory in cuMemAlloc_v2(…`, where Cycles names the call or the
+/// queue.
 fn backend_of_call(text: &str) -> Option<&'static str> {
     let call = text.get(1..)?.strip_prefix("ut of memory in ")?;
     let is_call = |prefix| {
@@ -325,7 +325,7 @@ fn backend_of_call(text: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns the backend where the words before `out of memory` are those of its failure.
+/// Returns the backend if the words before `out of memory` are those of its failure.
 fn backend_of_failure(before: &str) -> Option<&'static str> {
     if before.ends_with("(error code ") {
         // As NVIDIA's samples end their messages.
@@ -344,7 +344,7 @@ fn backend_of_failure(before: &str) -> Option<&'static str> {
     fails.then_some(backend)
 }
 
-/// Returns whose program it is, as far as the words before tell.
+/// Returns the program, if the preceding words reveal it.
 fn owner(before: &str) -> Framework {
     let names = [
         ("torch.", Framework::PyTorch),

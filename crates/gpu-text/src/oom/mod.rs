@@ -1,9 +1,9 @@
-//! What programs print when the memory of a GPU is not enough, as events with figures.
+//! Out-of-memory messages of GPU programs, as events with figures.
 //!
-//! A log is read whole and not line by line, since the messages come wrapped, indented, quoted and
-//! between the lines of a progress bar. It is flattened to one run of words; the few places that a
-//! message of this kind has are marked; and what stands between one mark and the next is read for
-//! the figures that this wording gives. Figures are kept as printed, also where they make no sense.
+//! A log is parsed as a whole and not line by line, because the messages are wrapped, indented,
+//! quoted and mixed with progress bars. It is flattened to one sequence of words; the few typical
+//! positions of such messages are marked; and the text between one mark and the next is parsed for
+//! the figures of this wording. Figures are kept as printed, even if they make no sense.
 
 mod bfc;
 mod dedup;
@@ -25,17 +25,17 @@ pub use figure::Figure;
 
 use crate::text;
 
-/// How many events are kept.
+/// The most events that are kept.
 const MAX_EVENTS: usize = 1000;
 
-/// How many rows of a dump (bins, sums, blocks, statistics) are kept of each.
+/// The most rows of a dump (bins, sums, blocks, statistics) that are kept of each.
 const MAX_ROWS: usize = 1 << 20;
 
-/// Reads every message about memory that ran out in a log.
+/// Parses every out-of-memory message in a log.
 ///
-/// Total: whatever the bytes, it gives what there is to be understood, and no event where there
-/// is none. The same message printed again is one event with a higher [`Event::times`]. Of a log
-/// above 64 MiB the end is read, where such a message stands.
+/// Total: whatever the bytes, it returns what it recognises, and no event if there is none. A
+/// repeated message is one event with a higher [`Event::times`]. Of a log above 64 MiB it parses
+/// the end, where such a message is.
 pub fn read(bytes: &[u8]) -> Report {
     read_within(bytes, text::MAX_BYTES)
 }
@@ -52,8 +52,8 @@ fn read_within(bytes: &[u8], most: usize) -> Report {
     report
 }
 
-/// Splits a log before the first whole line of its last bytes. UTF-16 is not split: its beginning
-/// tells what it is.
+/// Splits a log before the first whole line of its last bytes. UTF-16 is not split, because its
+/// start identifies it.
 fn end_of(bytes: &[u8], most: usize) -> (&[u8], &[u8]) {
     let over = bytes.len().saturating_sub(most);
     if over == 0 || bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {

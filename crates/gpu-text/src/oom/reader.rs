@@ -1,4 +1,4 @@
-//! The walk over a log: its marks, and what is open between them.
+//! The scan of a log: its marks, and the open events between them.
 
 use super::dedup::Events;
 use super::event::{Event, Framework, Report};
@@ -8,16 +8,16 @@ use super::{bfc, libraries, short_messages, torch, xla};
 use crate::work_meter;
 use std::ops::Range;
 
-/// How much of the text after a mark is read for it, in bytes.
+/// How much of the text after a mark belongs to it, in bytes.
 const MAX_PASSAGE: usize = 4096;
 
-/// How much of the text before a mark is read for it, in bytes.
+/// How much of the text before a mark belongs to it, in bytes.
 const MAX_BEFORE: usize = 300;
 
-/// Within so many bytes of a message with figures, one without them is part of it.
+/// Within this many bytes of a message with figures, one without them is part of it.
 const NEAR: usize = 600;
 
-/// A place that messages of one kind have.
+/// A typical position of messages of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
     Torch,
@@ -29,19 +29,19 @@ enum Mark {
     Brief(short_messages::Mark),
 }
 
-/// What stands around a mark.
+/// The context of a mark.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passage<'a> {
-    /// From the mark up to the next one.
+    /// From the mark to the next one.
     pub(super) text: &'a str,
-    /// From the mark before up to this one.
+    /// From the previous mark to this one.
     pub(super) before: &'a str,
     /// The line of the mark.
     pub(super) line: usize,
 }
 
 impl<'a> Passage<'a> {
-    /// Returns the passage of the mark at a place, between the marks before and behind it.
+    /// Returns the passage of the mark at a position, between the marks before and after it.
     fn of(flat: &'a Flat, before: usize, at: usize, end: usize) -> Self {
         let text = flat.text();
         Passage {
@@ -51,29 +51,29 @@ impl<'a> Passage<'a> {
         }
     }
 
-    /// Returns what follows a phrase.
+    /// Returns the text after a phrase.
     pub(super) fn after(&self, phrase: &str) -> Option<&'a str> {
         self.text.split_once(phrase).map(|(_, rest)| rest)
     }
 }
 
-/// The events so far, and what is open.
+/// The events so far, and the open ones.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     pub(super) events: Events,
-    /// The event whose dump is being read.
+    /// The event whose dump is being parsed.
     pub(super) open_dump: Option<usize>,
-    /// The event whose ladder is being read.
+    /// The event whose retry sizes are being parsed.
     pub(super) open_ladder: Option<usize>,
-    /// A complaint of the compiler that no message has followed yet.
+    /// A complaint of the compiler without a following message yet.
     pub(super) complaint: Option<Event>,
     pub(super) is_cut: bool,
-    /// There is no room for another event: nothing more is read.
+    /// There is no room for another event: parsing stops.
     pub(super) is_full: bool,
 }
 
 impl Reader {
-    /// Adds an event and returns where it is; the last one takes what is beyond the bound.
+    /// Adds an event and returns its position; the last one absorbs the rest.
     pub(super) fn add(&mut self, event: Event) -> usize {
         if let Some(index) = self.events.find(&event, |known| event.repeats(known)) {
             self.count(index);
@@ -94,7 +94,7 @@ impl Reader {
     }
 }
 
-/// Reads a flattened log.
+/// Parses a flattened log.
 pub(super) fn read(flat: &Flat) -> Report {
     let (marks, bare_marks) = marks(flat.text());
     let mut reader = Reader::default();
@@ -106,7 +106,7 @@ pub(super) fn read(flat: &Flat) -> Report {
     Report { events: reader.events.finish(), is_cut: reader.is_cut }
 }
 
-/// Reads the messages with figures, and returns their places.
+/// Parses the messages with figures, and returns their positions.
 fn read_marks(reader: &mut Reader, flat: &Flat, marks: &Marks<Mark>) -> Vec<usize> {
     let mut with_figures = Vec::new();
     for (index, (at, mark)) in marks.iter().enumerate() {
@@ -132,7 +132,7 @@ fn read_marks(reader: &mut Reader, flat: &Flat, marks: &Marks<Mark>) -> Vec<usiz
     with_figures
 }
 
-/// Reads the messages without figures that are not part of one with figures.
+/// Parses the messages without figures that are not part of one with figures.
 fn read_bare_marks(reader: &mut Reader, flat: &Flat, marks: Marks<Bare>, with_figures: &[usize]) {
     let text = flat.text();
     let is_part = |at: usize| {
@@ -140,7 +140,7 @@ fn read_bare_marks(reader: &mut Reader, flat: &Flat, marks: Marks<Bare>, with_fi
         let mut around = with_figures[next.saturating_sub(1)..].iter().take(2);
         around.any(|known| known.abs_diff(at) <= NEAR)
     };
-    // The last place that made an event: a library's code and its words are one message.
+    // The last position that created an event: a library's code and its text are one message.
     let mut told: Option<Told> = None;
     for (at, what) in marks {
         if reader.is_full {
@@ -159,16 +159,16 @@ fn read_bare_marks(reader: &mut Reader, flat: &Flat, marks: Marks<Bare>, with_fi
     }
 }
 
-/// The place of a message without figures.
+/// The position of a message without figures.
 struct Told {
     at: usize,
-    /// Where the first letter behind its first word is, once it was looked for.
+    /// The position of the first letter after its first word, once it was searched for.
     next_letter: Option<usize>,
 }
 
 impl Told {
-    /// Returns whether a later place is of the same message: on one line and near, or with nothing
-    /// but signs and numbers between.
+    /// Returns whether a later position belongs to the same message: near on the same line, or with
+    /// only punctuation and numbers between.
     fn is_one_message(&mut self, flat: &Flat, second: usize) -> bool {
         let is_near = second.saturating_sub(self.at) <= MAX_BEFORE;
         if is_near && flat.line_start(self.at) == flat.line_start(second) {
@@ -177,7 +177,7 @@ impl Told {
         self.next_letter(flat.text()) >= second
     }
 
-    /// Looked for once, however many places follow: they may follow far behind.
+    /// Searched for once, however many positions follow: they may follow much later.
     fn next_letter(&mut self, text: &str) -> usize {
         let (first, text) = (self.at, text.get(self.at..).unwrap_or_default());
         *self.next_letter.get_or_insert_with(|| {
@@ -191,7 +191,7 @@ impl Told {
     }
 }
 
-/// Moves the ends of a range outward to where characters begin.
+/// Extends a range to character boundaries.
 fn bounded(text: &str, range: Range<usize>) -> Range<usize> {
     let down = |mut at: usize| {
         while !text.is_char_boundary(at) {
@@ -202,11 +202,11 @@ fn bounded(text: &str, range: Range<usize>) -> Range<usize> {
     down(range.start)..down(range.end)
 }
 
-/// Marks with their places, in order.
+/// Marks with their positions, in order.
 type Marks<M> = Vec<(usize, M)>;
 
-/// Returns the marks of a text, and those of messages without figures, which do not end the
-/// passage of another.
+/// Returns the marks of a text, and those of messages without figures, which do not end the passage
+/// of another.
 fn marks(text: &str) -> (Marks<Mark>, Marks<Bare>) {
     let (mut marks, mut bare) = (Vec::new(), Vec::new());
     for at in runs(text) {
@@ -220,7 +220,7 @@ fn marks(text: &str) -> (Marks<Mark>, Marks<Bare>) {
     (marks, bare)
 }
 
-/// Returns the mark that a word with what follows it is.
+/// Returns the mark of a word and its following text.
 fn mark(word: &str, rest: &str) -> Option<Mark> {
     match word {
         "Tried" if rest.starts_with("Tried to allocate ") => Some(Mark::Torch),
@@ -234,7 +234,7 @@ fn mark(word: &str, rest: &str) -> Option<Mark> {
     .or_else(|| short_messages::mark(word, rest).map(Mark::Brief))
 }
 
-/// Iterates over the words of letters, digits and `_` that may begin a mark.
+/// Iterates over the words of letters, digits and `_` that may start a mark.
 fn runs(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
     let bytes = text.as_bytes();
     let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
@@ -250,7 +250,7 @@ fn runs(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
 
 /// Returns the framework whose source file a log line names before a mark.
 pub(super) fn framework_of_path(before: &str) -> Option<Framework> {
-    // The one nearest to the mark counts: the line before may be another program's.
+    // The nearest one to the mark counts: the previous line may come from another program.
     const PATHS: [(&str, Framework); 6] = [
         ("external/xla/", Framework::Xla),
         ("external/tsl/", Framework::Xla),

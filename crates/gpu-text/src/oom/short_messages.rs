@@ -1,13 +1,13 @@
-//! Messages that give a size or two in a sentence of their own: ONNX Runtime, TensorFlow on the
-//! driver's pool, vLLM's cache, TensorRT, CUDA.jl, the buffers of llama.cpp, XLA's constants and on
-//! TPUs, HAMi, Habana.
+//! Messages with one or two sizes in a sentence: ONNX Runtime, TensorFlow on the driver's pool,
+//! vLLM's cache, TensorRT, CUDA.jl, the buffers of llama.cpp, XLA's constants and on TPUs, HAMi,
+//! Habana.
 
 use super::event::{Event, Framework, Pool, Rematerialization};
 use super::figure::{Figure, integer};
 use super::reader::{Passage, Reader};
 use gpu_core::Bytes;
 
-/// A place of one of these messages.
+/// The position of one of these messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     Onnx,
@@ -38,7 +38,7 @@ const CONSTANT: &str = "Failed to allocate ";
 const CONSTANT_END: &str = " for new constant";
 const TPU: &str = "Ran out of memory in memory space ";
 
-/// Returns the mark that a word is.
+/// Returns the mark of a word.
 pub(super) fn mark(word: &str, rest: &str) -> Option<Mark> {
     let begins = |start: &str| rest.starts_with(start);
     let (mark, is_one) = match word {
@@ -58,7 +58,7 @@ pub(super) fn mark(word: &str, rest: &str) -> Option<Mark> {
     is_one.then_some(mark)
 }
 
-/// Reads what stands at a mark; tells whether it is of an event.
+/// Parses the text at a mark; returns whether it belongs to an event.
 pub(super) fn read(reader: &mut Reader, mark: Mark, passage: Passage<'_>) -> bool {
     let event = match mark {
         Mark::Onnx => onnx(passage),
@@ -89,7 +89,7 @@ fn onnx(passage: Passage<'_>) -> Option<Event> {
     Some(Event { tried: Some(tried), ..new(Framework::OnnxRuntime, passage) })
 }
 
-/// `Available memory of 7 is smaller than requested bytes of 8`: of what its limit leaves.
+/// `Available memory of 7 is smaller than requested bytes of 8`: what its limit leaves.
 fn onnx_limit(passage: Passage<'_>) -> Option<Event> {
     let (left, tried) = left(passage.text)?;
     let mut event = new(Framework::OnnxRuntime, passage);
@@ -168,7 +168,7 @@ fn julia(passage: Passage<'_>) -> Option<Event> {
     Some(event)
 }
 
-/// Returns what is left of a total, as wide as both were rounded.
+/// Returns the rest of a total, with the rounding errors of both.
 fn free(used: &Figure, total: &Figure) -> Option<Figure> {
     let free = total.bytes?.saturating_sub(used.bytes?);
     let text = format!("{:.2} MiB", free.0 as f64 / f64::from(1 << 20));
@@ -182,7 +182,7 @@ pub(super) struct Buffer {
     gpu: u32,
 }
 
-/// Reads the `CUDA0 buffer` that a text begins with.
+/// Parses the `CUDA0 buffer` at the start of a text.
 pub(super) fn buffer(text: &str) -> Option<Buffer> {
     const BACKENDS: [(&str, Option<&str>); 4] = [
         ("CUDA", Some("cuda")),
@@ -205,7 +205,7 @@ fn sized_buffer(text: &str) -> Option<(Buffer, u64)> {
 }
 
 /// `failed to allocate CUDA0 buffer of size 8589934592`: alone, or after the device's own message
-/// with the size rounded.
+/// with the rounded size.
 fn buffer_of_size(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     let (buffer, size) = sized_buffer(passage.text)?;
     let is_it = |tried: &Figure| {
@@ -227,7 +227,7 @@ fn buffer_of_size(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     Some(())
 }
 
-/// `Ran out of memory in memory space hbm. Used 20.00G of 15.48G hbm.`: the compiler counts what
+/// `Ran out of memory in memory space hbm. Used 20.00G of 15.48G hbm.`: the compiler computes what
 /// the program will need.
 fn tpu(passage: Passage<'_>) -> Option<Event> {
     let (used, rest) = Figure::at_start(passage.after(" Used ")?)?;
@@ -239,7 +239,7 @@ fn tpu(passage: Passage<'_>) -> Option<Event> {
     Some(event)
 }
 
-/// `Device 0 OOM 8643411968 / 8589934592`: what all would come to, and the limit.
+/// `Device 0 OOM 8643411968 / 8589934592`: the total with the request, and the limit.
 fn of_limit(passage: Passage<'_>) -> Option<Event> {
     let (gpu, needed, limit) = hami(passage.text)?;
     let mut event = new(Framework::Cuda, passage);

@@ -6,15 +6,15 @@ use super::reader::{Passage, Reader};
 
 const ON_DEVICE: &str = "Allocation on device ";
 
-/// So many lines after a message in full its beginning is of the same failure.
+/// Within this many lines after a complete message, its start belongs to the same failure.
 const MAX_LINES_APART: usize = 100;
 
-/// Returns whether a message on the driver's own pool begins here.
+/// Returns whether a message about the driver's own pool starts here.
 pub(super) fn is_driver_pool(rest: &str) -> bool {
     rest.starts_with(ON_DEVICE) || rest.trim_end() == ON_DEVICE.trim_end()
 }
 
-/// Reads a message from its `Tried to allocate`.
+/// Parses a message from its `Tried to allocate`.
 pub(super) fn read(reader: &mut Reader, passage: Passage<'_>) -> bool {
     let Some(tried) = passage.after("Tried to allocate ").and_then(tried) else { return false };
     let text = passage.text;
@@ -37,7 +37,7 @@ pub(super) fn read(reader: &mut Reader, passage: Passage<'_>) -> bool {
     event.processes = processes(text);
     event.wording = wording(text, &event);
     if event.backend.as_deref() == Some("mps") {
-        // Metal's figures stand before the request.
+        // Metal's figures are before the request.
         event.allocated = after(passage.before, "MPS allocated: ").or(event.allocated);
         event.other = after(passage.before, "other allocations: ");
         event.limit = after(passage.before, "max allowed: ").or(event.limit);
@@ -47,8 +47,8 @@ pub(super) fn read(reader: &mut Reader, passage: Passage<'_>) -> bool {
     true
 }
 
-/// Reads the message of PyTorch on the driver's own pool (`backend:cudaMallocAsync`) from its
-/// `Allocation on device`; ComfyUI prints no more than its beginning.
+/// Parses PyTorch's message about the driver's own pool (`backend:cudaMallocAsync`) from its
+/// `Allocation on device`; ComfyUI prints only its start.
 pub(super) fn read_driver_pool(reader: &mut Reader, passage: Passage<'_>) -> bool {
     let text = passage.text;
     let is_long = text.contains("would exceed allowed memory");
@@ -71,20 +71,20 @@ pub(super) fn read_driver_pool(reader: &mut Reader, passage: Passage<'_>) -> boo
         event.tried = labelled("Requested");
         event.total = labelled("Device limit");
         event.free = labelled("Free (according to CUDA)");
-        // Beyond what can be counted there is no limit.
+        // A number that is too large means no limit.
         event.limit = labelled("memory fraction)").filter(|limit| limit.bytes.is_some());
     } else if let Some(known) = reader.events.last_mut()
         && known.allocator == event.allocator
         && passage.line.abs_diff(known.line) <= MAX_LINES_APART
     {
-        // The same failure, told in full before.
+        // The same failure, reported completely before.
         return true;
     }
     reader.add(event);
     true
 }
 
-/// Reads the message of PyTorch's allocator for the memory of the host.
+/// Parses the message of PyTorch's allocator for host memory.
 pub(super) fn read_host(reader: &mut Reader, passage: Passage<'_>) -> bool {
     let Some(tried) = after(passage.text, "tried to allocate ") else { return false };
     let mut event = Event::new(Framework::PyTorch, passage.line);
@@ -94,7 +94,7 @@ pub(super) fn read_host(reader: &mut Reader, passage: Passage<'_>) -> bool {
     true
 }
 
-/// Reads what was asked for; beyond an exabyte PyTorch does not say how much.
+/// Parses the requested size; beyond an exabyte PyTorch does not print it.
 fn tried(rest: &str) -> Option<Figure> {
     match rest.strip_prefix("more than ") {
         Some(rest) => Figure::at_start(rest).map(|(figure, _)| Figure {
@@ -146,7 +146,7 @@ fn device(text: &str) -> Option<u32> {
     })
 }
 
-/// Returns the word before `out of memory`, else what the recommended variable is for.
+/// Returns the word before `out of memory`, or the backend of the recommended variable.
 fn backend(passage: Passage<'_>) -> Option<String> {
     let named = passage.before.rfind("out of memory").and_then(|at| {
         let words = passage.before[..at].trim_end();

@@ -1,21 +1,21 @@
-//! Words that a terminal broke at its edge.
+//! Words that a terminal wrapped at its edge.
 //!
-//! Such a break leaves no sign: it is known by what it broke. Two pieces are put together where
-//! they make a word of the messages that neither piece is, or the number before a unit.
+//! Such a break leaves no mark and is recognised by its pieces. Two pieces are joined if they form
+//! a word of the messages that neither piece is, or the number before a unit.
 
 use super::figure::Figure;
 
-/// No terminal is narrower: a shorter line ends by itself.
+/// No terminal is narrower: a shorter line ends normally.
 pub(super) const LEAST_WIDTH: usize = 40;
 
-/// Words of the messages that stand beside figures.
+/// Words of the messages beside figures.
 const WORDS: &str = "memory Tried tried allocate allocated allocating total capacity capacty which free \
     Process process Including non-PyTorch PyTorch has use this This out CUDA HIP GPU reserved already \
     cached unallocated private pools allowed Allocator BFCAllocator Chunks chunks totalling size region \
     InUse Total Limit MaxInUse bytes pool GiB MiB KiB rounded device \
     in is of by with and available";
 
-/// Returns whether a line goes on within the word that the text before it ends with.
+/// Returns whether a line continues the word at the end of the text before it.
 pub(super) fn is_within_word(before: &str, line: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_alphabetic() || c == '-';
     let head = &before[before.trim_end_matches(is_letter).len()..];
@@ -28,8 +28,8 @@ pub(super) fn is_within_word(before: &str, line: &str) -> bool {
     is_within_number(before, line)
 }
 
-/// A number goes on where a unit follows it and only both pieces have its point, or where it is the
-/// number of a process.
+/// A number continues if a unit follows it and only both pieces together have its point, or if it
+/// is a PID.
 fn is_within_number(before: &str, line: &str) -> bool {
     let is_digit = |c: char| c.is_ascii_digit() || c == '.';
     let head = &before[before.trim_end_matches(is_digit).len()..];

@@ -1,5 +1,5 @@
-//! Errors of XLA's runtime, the complaint of its compiler, and the ladder of sizes with which
-//! TensorFlow and XLA ask the driver for memory.
+//! Errors of XLA's runtime, the complaint of its compiler, and the decreasing sizes with which
+//! TensorFlow and XLA request memory from the driver.
 
 use super::event::{Event, Framework, Rematerialization, Wording};
 use super::figure::{Figure, integer};
@@ -7,7 +7,7 @@ use super::reader::{Passage, Reader, framework_of_path};
 use crate::work_meter;
 use gpu_core::Bytes;
 
-/// A place of one of these messages.
+/// The position of one of these messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     Exhausted,
@@ -24,13 +24,13 @@ const BELOW: &str = "reduce memory use below ";
 const REDUCED: &str = "only reduced to ";
 const FAILED: &str = "failed to allocate ";
 
-/// How many characters `Can't` has at most, whichever way its apostrophe came through.
+/// The maximum length of `Can't`, with any encoding of its apostrophe.
 const MAX_CAN_NOT: usize = 16;
 
-/// How many steps of a ladder are kept.
+/// The most retry sizes that are kept.
 const MAX_RUNGS: usize = 1000;
 
-/// Returns the mark that a word is.
+/// Returns the mark of a word.
 pub(super) fn mark(word: &str, rest: &str) -> Option<Mark> {
     let (mark, is_one) = match word {
         "Out" | "out" if rest[1..].starts_with(ALLOCATING) => (Mark::HostRequest, true),
@@ -61,7 +61,7 @@ fn rung(rest: &str) -> Option<u64> {
     Some(bytes)
 }
 
-/// Reads what stands at a mark; tells whether it is of an event.
+/// Parses the text at a mark; returns whether it belongs to an event.
 pub(super) fn read(reader: &mut Reader, mark: Mark, passage: Passage<'_>) -> bool {
     match mark {
         Mark::Exhausted => exhausted(reader, passage, TRYING, None),
@@ -89,7 +89,7 @@ fn exhausted(
 }
 
 fn finish(reader: &mut Reader, mut event: Event) {
-    // The same error is printed again as it climbs; the complaint was about its first.
+    // The same error is printed again as it propagates; the complaint was about its first.
     let is_known = |known: &Event| {
         let rematerialization = known.rematerialization.clone();
         Event { rematerialization, ..event.clone() }.repeats(known)
@@ -103,8 +103,8 @@ fn finish(reader: &mut Reader, mut event: Event) {
     reader.add(event);
 }
 
-/// `Out of memory allocating 7 bytes`: of XLA's client for the host where an error says so before
-/// it, else of CuPy.
+/// `Out of memory allocating 7 bytes`: from XLA's host client if an error says so before it,
+/// otherwise from CuPy.
 fn host(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     let is_xla = ["RESOURCE_EXHAUSTED", "Resource exhausted", "XlaRuntimeError", "JaxRuntimeError"]
         .iter()
@@ -127,7 +127,7 @@ fn request(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     Some(())
 }
 
-/// A step of the ladder: a new event where the size does not fall.
+/// A retry size: a new event if the size does not decrease.
 fn climb(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     let (figure, rest) = Figure::at_start(passage.after(FAILED)?)?;
     let figure = Figure { bytes: Some(Bytes(rung(rest)?)), slack: Bytes(0), ..figure };

@@ -1,4 +1,4 @@
-//! The devices and the processes listed on them, from everything that nvidia-smi prints.
+//! The devices and their listed processes, from all output of nvidia-smi.
 
 use super::listed::{self, Key, Listed, unsigned};
 use super::take_later;
@@ -11,26 +11,26 @@ use gpu_core::{
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many devices a machine may have.
+/// The most devices of a machine.
 const MAX_DEVICES: usize = 256;
 
-/// How many MIG devices a device may have; today's have seven (`nvmlDeviceGetMaxMigDeviceCount`).
+/// The most MIG devices of a device; current ones have seven (`nvmlDeviceGetMaxMigDeviceCount`).
 const MAX_MIGS: usize = 64;
 
 /// The devices of the machine.
 pub(super) struct Devices {
     list: Vec<Device>,
-    /// Of which device the MIG devices are part, by UUID and index.
+    /// The device of each MIG device, by UUID and index.
     migs: BTreeMap<String, u32>,
 }
 
-/// A device, with what the texts so far say.
+/// A device, with the data of the texts so far.
 #[derive(Default)]
 struct Device {
     gpu: Gpu,
-    /// Its PCI address, read.
+    /// Its parsed PCI address.
     bus: Option<PciBusId>,
-    /// `None` while no text has told.
+    /// `None` until a text has it.
     processes: Option<BTreeMap<Key, DeviceProcess>>,
     mig: Vec<MigInstance>,
 }
@@ -40,8 +40,8 @@ impl Devices {
         let migs = documents.iter().flat_map(|document| &document.mig_devices);
         let migs = migs.filter_map(|mig| Some((mig.uuid.clone()?, mig.gpu_index?))).collect();
         let mut devices = Devices { list: Vec::new(), migs };
-        // Names first, from the texts that have most of them, so that a text with one name
-        // finds its device whatever the order of the paste.
+        // Identifiers first, from the texts that have most of them, so that a text with one
+        // identifier finds its device whatever the order of the paste.
         let mut by_names: Vec<&Document> = documents.iter().collect();
         by_names.sort_by_cached_key(|document| Reverse(names_of(document)));
         for document in by_names {
@@ -65,11 +65,11 @@ impl Devices {
         devices
     }
 
-    /// Notes the names of a device; the first `others` are known from other texts.
+    /// Records the identifiers of a device; the first `others` are known from other texts.
     fn name(&mut self, gpu: &Gpu, position: usize, others: usize) {
         let nameless = is_nameless(gpu);
         let found = self.find(gpu).or_else(|| {
-            // A row without an index stands where its device does in the order of the indices.
+            // A row without an index takes its device's position in the order of the indexes.
             let index = u32::try_from(position).ok()?;
             let at = self.list.iter().position(|device| device.gpu.index == Some(index))?;
             let unclaimed = gpu.index.is_none() && (at < others || nameless);
@@ -90,7 +90,7 @@ impl Devices {
         }
     }
 
-    /// Gives an index to the devices that no text numbers: in the order of their PCI addresses,
+    /// Assigns an index to the devices that no text numbers: in the order of their PCI addresses,
     /// which is the driver's, or of their appearance.
     fn number(&mut self) {
         if self.list.iter().all(|device| device.gpu.index.is_none() && device.bus.is_some()) {
@@ -104,13 +104,13 @@ impl Devices {
         self.list.sort_by_key(|device| device.gpu.index);
     }
 
-    /// Returns the device with these names: by UUID, then PCI address, then index.
+    /// Returns the device with these identifiers: by UUID, then PCI address, then index.
     fn find(&self, gpu: &Gpu) -> Option<usize> {
         let names = Names::of(gpu);
         self.list.iter().position(|device| same(device.names(), names) == Some(true))
     }
 
-    /// Returns the device that a row without any name stands for.
+    /// Returns the device of a row without any identifier.
     fn at_position(&self, gpu: &Gpu, position: usize) -> Option<usize> {
         let index = u32::try_from(position).ok().filter(|_| is_nameless(gpu))?;
         self.list.iter().position(|device| device.gpu.index == Some(index))
@@ -153,7 +153,7 @@ impl Devices {
         let Some(list) = listed::read(document) else { return };
         let placed: Vec<Option<usize>> =
             list.processes.iter().map(|process| self.device_of(process)).collect();
-        // A list with a process of an unknown device says of no device that nothing else is there.
+        // A list with a process of an unknown device does not show that a device has no others.
         let complete = placed.iter().all(Option::is_some);
         let named: BTreeSet<usize> = placed.iter().copied().flatten().collect();
         let told: Vec<Names<'_>> = document.gpus.iter().map(Names::of).collect();
@@ -177,7 +177,7 @@ impl Devices {
         }
     }
 
-    /// Returns the device that a process is listed on.
+    /// Returns the device that lists a process.
     fn device_of(&self, listed: &Listed) -> Option<usize> {
         let mut gpu = listed.place.clone();
         if let Some(uuid) = gpu.uuid.take_if(|uuid| uuid.starts_with("MIG-")) {
@@ -212,7 +212,7 @@ impl Device {
         }
     }
 
-    /// Returns whether a list of processes speaks of the device; `told` are the devices of its text.
+    /// Returns whether a process list covers the device; `told` are the devices of its text.
     fn is_covered(&self, list: &listed::List, told: &[Names<'_>]) -> bool {
         match &list.devices {
             Some(devices) => self.gpu.index.is_some_and(|index| devices.contains(&index)),
@@ -270,7 +270,7 @@ fn parse_bus(text: &str) -> Option<PciBusId> {
     text.parse().ok()
 }
 
-/// The names of a device, each read once: a row is compared with every device.
+/// The identifiers of a device, each parsed once: a row is compared with every device.
 #[derive(Clone, Copy)]
 struct Names<'a> {
     uuid: Option<&'a str>,
@@ -289,7 +289,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Returns whether two names are of one device; `None` when they have none in common.
+/// Returns whether two sets of identifiers are of one device; `None` when they have none in common.
 fn same(a: Names<'_>, b: Names<'_>) -> Option<bool> {
     work_meter::add(1);
     if let (Some(a), Some(b)) = (a.uuid, b.uuid) {
@@ -315,7 +315,7 @@ impl Gpu {
 
     fn take(&mut self, later: &Gpu) {
         self.take_names(later);
-        // The table cuts names, with `...` behind; a whole one is better.
+        // The table truncates names, with `...` at the end; a whole one is better.
         let cut = |name: &Option<String>| name.as_ref().is_none_or(|name| name.ends_with("..."));
         if later.name.is_some() && (cut(&self.name) || !cut(&later.name)) {
             self.name.clone_from(&later.name);
@@ -333,9 +333,9 @@ impl Gpu {
     }
 }
 
-/// How many kinds of names a text has for its devices.
+/// How many kinds of identifiers a text has for its devices.
 fn names_of(document: &Document) -> usize {
-    // TensorFlow numbers devices in an order of its own.
+    // TensorFlow numbers devices in its own order.
     if document.kind == Kind::Topo {
         return 0;
     }
@@ -347,7 +347,7 @@ fn names_of(document: &Document) -> usize {
     named(document).iter().map(count).max().unwrap_or(0)
 }
 
-/// The devices of a text, those that only its processes name included.
+/// The devices of a text, including those that only its processes name.
 fn named(document: &Document) -> Vec<Gpu> {
     let mut gpus = gpus(document);
     let mut buses: Vec<Option<PciBusId>> =
@@ -367,7 +367,7 @@ fn named(document: &Document) -> Vec<Gpu> {
     gpus
 }
 
-/// The devices of a text; those of `dmon` and `pmon` are in its rows.
+/// The devices of a text; for `dmon` and `pmon` they are in its rows.
 fn gpus(document: &Document) -> Vec<Gpu> {
     let of_row = |row: &BTreeMap<String, Value>| {
         let mut gpu = Gpu { index: Some(unsigned(row, "gpu")?), ..Gpu::default() };

@@ -1,4 +1,4 @@
-//! Who holds which file, from `fuser` and `lsof`.
+//! The holders of files, from `fuser` and `lsof`.
 
 use crate::document::{Document, Holder as Row, Kind};
 use crate::lsof::device_numbers;
@@ -8,16 +8,16 @@ use gpu_core::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How many descriptors of one file are kept.
+/// The most descriptors of one file that are kept.
 const MAX_DESCRIPTORS: usize = 64;
 
-/// The number that the kernel gives to the character devices of the NVIDIA driver, and the minor
-/// numbers of its two special ones.
+/// The major number of the NVIDIA driver's character devices, and the minor numbers of its two
+/// special ones.
 const MAJOR: u32 = 195;
 const CONTROL: u32 = 255;
 const MODESET: u32 = 254;
 
-/// Returns the files that the texts name and the processes that have them.
+/// Returns the files that the texts name and their holders.
 pub(super) fn read(documents: &[Document]) -> (Vec<DeviceFile>, Result<Vec<Holder>, Fault>) {
     let mut asked = false;
     let mut files: BTreeMap<Arc<str>, DeviceFile> = BTreeMap::new();
@@ -88,7 +88,7 @@ fn file(tool: Kind, row: &Row) -> Option<DeviceFile> {
         return Some(DeviceFile { path, kind, id: Err(Absent::NotRecorded) });
     }
     let numbers = row.device.as_deref().and_then(device_numbers);
-    // A name may carry a remark, such as `(deleted)`; a container's may be any.
+    // A name may have a remark, such as `(deleted)`; a container's may be anything.
     let name = row.name.as_deref().unwrap_or_default();
     let name = name.strip_suffix(" (deleted)").unwrap_or(name);
     let path: Arc<str> = match numbers {
@@ -99,7 +99,7 @@ fn file(tool: Kind, row: &Row) -> Option<DeviceFile> {
         _ => return None,
     };
     let kind = DeviceFileKind::of_path(&path);
-    // Of a file that is no device the numbers are those of its file system.
+    // For a file that is no device, the numbers are those of its file system.
     let id = match numbers.filter(|_| kind != DeviceFileKind::Other) {
         Some((major, minor)) => Ok(FileId::Device { major, minor }),
         None => Err(Absent::NotRecorded),
@@ -107,10 +107,10 @@ fn file(tool: Kind, row: &Row) -> Option<DeviceFile> {
     Some(DeviceFile { path, kind, id })
 }
 
-/// Returns the ways in which a row has its file, and the descriptor.
+/// Returns the access of a row to its file, and the descriptor.
 fn access(tool: Kind, row: &Row) -> (Access, Option<u32>) {
     if tool == Kind::Fuser {
-        // The plain form has no letter for a file that is open and nothing else.
+        // The plain form has no letter for a file that is only open.
         let letters = row.access.as_deref().unwrap_or("f");
         return (Access::from_letters(letters).unwrap_or_default(), None);
     }

@@ -1,4 +1,4 @@
-//! The processes that a text lists, and for which devices it lists them.
+//! The processes that a text lists, and the devices it covers.
 
 use super::take_later;
 use crate::document::{Document, Gpu, Kind, Process, Value};
@@ -6,12 +6,12 @@ use crate::field;
 use gpu_core::{Absent, Bytes, DeviceProcess, DeviceProcessKind, Pid, Reading, plausible};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A process by its number and the MIG instance it runs in.
+/// A process by its PID and MIG instance.
 pub(super) type Key = (Pid, Option<u32>, Option<u32>);
 
 /// A process in a list.
 pub(super) struct Listed {
-    /// The names of its device.
+    /// The identifiers of its device.
     pub(super) place: Gpu,
     pub(super) process: DeviceProcess,
 }
@@ -23,17 +23,17 @@ impl Listed {
     }
 }
 
-/// The list of processes in a text.
+/// The process list of a text.
 pub(super) struct List {
     pub(super) processes: Vec<Listed>,
-    /// The devices it is about, by index; `None` when it is about all devices of the text.
+    /// The devices it covers, by index; `None` when it covers all devices of the text.
     pub(super) devices: Option<BTreeSet<u32>>,
-    /// Whether it lists processes of every kind, so that others are known to be gone.
+    /// Whether it lists processes of every kind, so that all others are gone.
     pub(super) is_full: bool,
 }
 
-/// Returns the list of a text; `None` when it has none, or one with a number that no process can
-/// have: without that row the memory of whoever is meant would look like nobody's.
+/// Returns the list of a text; `None` when it has none, or one with an impossible PID: without that
+/// row its memory would look like nobody's.
 pub(super) fn read(document: &Document) -> Option<List> {
     let list = list(document)?;
     list.processes.iter().all(|listed| plausible::is_pid(listed.process.pid)).then_some(list)
@@ -56,7 +56,7 @@ fn list(document: &Document) -> Option<List> {
     })
 }
 
-/// Takes what a later text says of the same process.
+/// Merges the data of a later text about the same process.
 pub(super) fn take(known: &mut DeviceProcess, later: &DeviceProcess) {
     use DeviceProcessKind::{Compute, ComputeAndGraphics, Graphics, Unknown};
     known.kind = match (known.kind, later.kind) {
@@ -66,7 +66,7 @@ pub(super) fn take(known: &mut DeviceProcess, later: &DeviceProcess) {
     };
     take_later(&mut known.memory, later.memory);
     take_later(&mut known.utilization, later.utilization);
-    // A path says more than the short name of `pmon`.
+    // A path is more informative than the short name of `pmon`.
     if known.name.is_err() {
         known.name.clone_from(&later.name);
     }
@@ -92,7 +92,7 @@ fn of_process(process: &Process) -> Option<Listed> {
     Some(Listed { place, process })
 }
 
-/// Reads a row of `pmon`.
+/// Parses a row of `pmon`.
 fn of_row(row: &BTreeMap<String, Value>) -> Option<Listed> {
     let text = |column| match row.get(column)? {
         Value::Text(text) => Some(text.as_str()),
@@ -116,7 +116,7 @@ fn of_row(row: &BTreeMap<String, Value>) -> Option<Listed> {
     Some(Listed { place: Gpu { index: unsigned(row, "gpu"), ..Gpu::default() }, process })
 }
 
-/// Reads a whole number of a row, such as an index.
+/// Parses a whole number of a row, such as an index.
 pub(super) fn unsigned(row: &BTreeMap<String, Value>, column: &str) -> Option<u32> {
     match row.get(column)? {
         Value::Integer(value) => u32::try_from(*value).ok(),

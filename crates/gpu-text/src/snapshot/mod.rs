@@ -1,8 +1,8 @@
-//! What several texts say of one machine, joined.
+//! Joins several texts about one machine.
 //!
-//! Devices are matched by the strongest name that two texts share, values of a later text go
-//! before those of an earlier one, and what no text says stays absent: without a `fuser` or
-//! `lsof` among the texts the holders are a fault, never an empty list.
+//! Devices are matched by the strongest identifier that two texts share, values of a later text
+//! take precedence over those of an earlier one, and what no text has stays absent: without a
+//! `fuser` or `lsof` among the texts the holders are a fault, never an empty list.
 
 mod devices;
 mod holders;
@@ -17,7 +17,7 @@ use gpu_core::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Joins documents about one machine, in the order in which they were pasted.
+/// Joins documents about one machine, in the order of the paste.
 pub fn snapshot(documents: &[Document], taken_at: Timestamp) -> Snapshot {
     let devices = Devices::read(documents).into_states();
     let (files, holders) = holders::read(documents);
@@ -34,12 +34,11 @@ pub fn snapshot(documents: &[Document], taken_at: Timestamp) -> Snapshot {
     }
 }
 
-/// Returns how the devices of a `topo` document are connected, by index; `None` where it has no
-/// matrix of paths.
+/// Returns the topology of a `topo` document, by index; `None` if it has no matrix of paths.
 ///
-/// TensorFlow's matrix says only whether two devices reach each other's memory, which over PCIe
-/// they do below one host bridge and not across sockets: `Y` is taken as [`gpu_core::Link::Phb`],
-/// `N` as [`gpu_core::Link::Sys`].
+/// TensorFlow's matrix shows only whether two devices have peer access, which over PCIe they have
+/// below one host bridge and not across sockets: `Y` becomes [`gpu_core::Link::Phb`], `N` becomes
+/// [`gpu_core::Link::Sys`].
 pub fn topology(document: &Document) -> Option<gpu_core::Topology> {
     matrix::links(document)
 }
@@ -65,7 +64,7 @@ fn driver(documents: &[Document], no_devices: bool) -> Result<Driver, Fault> {
     }
 }
 
-/// Returns what a failure says of the whole machine, and the fragment that completes 'failed
+/// Returns the meaning of a failure for the whole machine, and the fragment that completes 'failed
 /// to …'.
 fn machine_fault(code: ErrorCode) -> Option<(MachineFault, &'static str)> {
     Some(match code {
@@ -94,13 +93,13 @@ fn unreadable(documents: &[Document]) -> Unreadable {
     unreadable
 }
 
-/// Returns what the texts tell of every process that a device lists or that holds a file.
+/// Returns the data of every process that a device lists or that holds a file.
 fn processes(
     documents: &[Document],
     devices: &[DeviceState],
     holders: &[Holder],
 ) -> BTreeMap<Pid, Process> {
-    // Tools that read /proc print the short name; nvidia-smi prints a path, often cut.
+    // Tools that read /proc print the short name; nvidia-smi prints a path, often truncated.
     let (short, users) = (holders::commands(documents), holders::users(documents));
     let commands = short.into_iter().chain(monitored(documents)).rev();
     let commands: BTreeMap<Pid, String> = commands.collect();
@@ -136,14 +135,14 @@ fn monitored(documents: &[Document]) -> Vec<(Pid, String)> {
     rows.flat_map(|document| document.rows.iter().filter_map(name)).collect()
 }
 
-/// Returns the program's name in a path, which on Linux may have arguments behind it.
+/// Returns the program's name in a path, which on Linux may be followed by arguments.
 fn program(path: &str) -> &str {
     let path =
         if path.starts_with(['/', '.']) { path.split(' ').next() } else { None }.unwrap_or(path);
     path.rsplit(['/', '\\']).next().filter(|name| !name.is_empty()).unwrap_or(path)
 }
 
-/// Takes a later reading: a value, or a reason that says more than silence does.
+/// Takes a later reading: a value, or a reason that is more informative than silence.
 fn take_later<T>(earlier: &mut Reading<T>, later: Reading<T>) {
     let takes = match &later {
         Ok(_) | Err(Absent::DeviceLost | Absent::Failed) => true,

@@ -3,10 +3,10 @@
 use crate::field;
 use gpu_core::{Absent, Reading};
 
-/// How many words of a cell are looked at; the fullest has seven.
+/// The most words of a cell; the fullest has seven.
 const MAX_WORDS: usize = 24;
 
-/// Texts of several words that stand where one value belongs.
+/// Texts of several words in the place of one value.
 const PHRASES: [&str; 9] = [
     "N/A",
     "Not Supported",
@@ -21,8 +21,8 @@ const PHRASES: [&str; 9] = [
 
 const UNITS: [&str; 7] = ["W", "C", "%", "MiB", "MB", "GiB", "GB"];
 
-/// Splits a cell into words; a number keeps its unit and a phrase is one word, `/` is its own.
-/// Asterisks and backticks, as Markdown leaves them, are blanks.
+/// Splits a cell into words; a number keeps its unit and a phrase is one word, `/` is separate.
+/// Asterisks and backticks, which Markdown leaves, count as blanks.
 pub(super) fn words(cell: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = cell;
@@ -70,7 +70,7 @@ fn starts_with(text: &str, phrase: &str) -> bool {
     text.get(..phrase.len()).is_some_and(|head| head.eq_ignore_ascii_case(phrase))
 }
 
-/// Splits the words at a `/`: what is before the pair, and its two sides.
+/// Splits the words at a `/`: the words before the pair, and its two sides.
 pub(super) fn pair<'w, 'a>(words: &'w [&'a str]) -> Option<(&'w [&'a str], [Option<&'a str>; 2])> {
     let slash = words.iter().position(|word| *word == "/")?;
     let (before, after) = words.split_at(slash);
@@ -78,8 +78,8 @@ pub(super) fn pair<'w, 'a>(words: &'w [&'a str]) -> Option<(&'w [&'a str], [Opti
     Some((before, [first, after.get(1).copied()]))
 }
 
-/// Reads a word with `read`, where it carries one of `units` (`nvidia-smi` always prints them, so
-/// that a number without one was cut) or says why there is no value.
+/// Parses a word with `read`, if it has one of `units` (`nvidia-smi` always prints them, so a
+/// number without one was truncated) or is the reason for a missing value.
 pub(super) fn value<T>(
     word: Option<&str>,
     units: &[&str],
@@ -93,12 +93,12 @@ pub(super) fn value<T>(
     }
 }
 
-/// Reads memory.
+/// Parses memory.
 pub(super) fn memory(word: Option<&str>) -> Reading<u64> {
     value(word, &["MiB", "MB", "GiB", "GB"], field::mib)
 }
 
-/// Reads `used / total`; a text instead of the pair (`Not Supported`) holds for both.
+/// Parses `used / total`; a text instead of the pair (`Not Supported`) applies to both.
 pub(super) fn memory_pair(cell: &str) -> [Reading<u64>; 2] {
     let words = words(cell);
     match pair(&words) {

@@ -6,20 +6,20 @@ use crate::document::Gpu;
 use crate::field;
 use gpu_core::{Absent, PciBusId, Reading};
 
-/// What stands behind a name: persistence mode, or on Windows the driver model.
+/// The word after a name: persistence mode, or on Windows the driver model.
 const MODES: [&str; 10] =
     ["On", "Off", "Enabled", "Disabled", "N/A", "[N/A]", "ERR!", "WDDM", "TCC", "MCDM"];
 
-/// Reads `|   0  Tesla K80           Off  | 0000:05:00.0     Off |                    0 |`.
+/// Parses `|   0  Tesla K80           Off  | 0000:05:00.0     Off |                    0 |`.
 ///
-/// A row is a device when it has an index and a whole PCI address. Where `ruled` says that rows of
-/// devices stand here, `N/A` or `ERR!` may stand for the address, as on Jetson boards.
+/// A row is a device when it has an index and a complete PCI address. If `ruled` shows that device
+/// rows are expected here, `N/A` or `ERR!` may replace the address, as on Jetson boards.
 pub(super) fn first(row: Row<'_>, ruled: bool) -> Option<Gpu> {
     let text = row.text.trim_start();
     let (index, rest) =
         text.split_at_checked(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))?;
     let index = index.parse().ok()?;
-    // The oldest drivers number with a point, which Markdown escapes.
+    // The oldest drivers number with a dot, which Markdown escapes.
     let rest = rest.trim_start_matches(['\\', '.']);
     if !rest.starts_with([' ', '\t']) || rest.trim_start().starts_with('%') {
         return None;
@@ -52,7 +52,8 @@ fn split_at_address(text: &str) -> Option<(&str, &str, &str)> {
     None
 }
 
-/// Splits a row whose second cell tells why there is no address; both cells must be whole.
+/// Splits a row whose second cell has the reason for a missing address; both cells must be
+/// complete.
 fn split_without_address(text: &str) -> Option<(&str, Option<&str>, &str)> {
     let (name, rest) = text.split_once('|')?;
     let (second, _) = rest.split_once('|')?;
@@ -70,7 +71,7 @@ fn name_and_mode(cell: &str) -> (&str, Reading<bool>) {
     }
 }
 
-/// Reads On or Off; a word that is neither was cut or says something else.
+/// Parses On or Off; any other word was truncated or means something else.
 fn switch(word: Option<&str>) -> Reading<bool> {
     match field::switch(word.unwrap_or_default()) {
         Err(Absent::Implausible) => Err(Absent::NotRecorded),
@@ -78,8 +79,8 @@ fn switch(word: Option<&str>) -> Reading<bool> {
     }
 }
 
-/// Reads `| N/A   41C    P0    63W / 149W |      0MiB / 11441MiB |      0%      Default |` into
-/// `gpu`; tells whether the row could be that.
+/// Parses `| N/A   41C    P0    63W / 149W |      0MiB / 11441MiB |      0%      Default |` into
+/// `gpu`; returns whether the row could be that.
 pub(super) fn second(row: Row<'_>, gpu: &mut Gpu) -> bool {
     let cells: Vec<&str> = row.cells().take(4).collect();
     let [state, memory, utilization] = match cells.as_slice() {
@@ -119,7 +120,7 @@ fn split_unbarred(text: &str) -> Option<[&str; 3]> {
     Some([state, memory, utilization])
 }
 
-/// Reads `|                               |                      |              Enabled |`.
+/// Parses `|                               |                      |              Enabled |`.
 pub(super) fn third(row: Row<'_>, gpu: &mut Gpu) {
     if let Some((mode, _)) = row.cell(2) {
         gpu.mig_enabled = switch(cell::words(mode).first().copied());

@@ -3,14 +3,14 @@
 use super::line::Row;
 use crate::document::Document;
 
-/// Returns whether a row begins a table: `NVIDIA-SMI 535.54 …`.
+/// Returns whether a row starts a table: `NVIDIA-SMI 535.54 …`.
 pub(super) fn begins(row: Row<'_>) -> bool {
     let rest = row.text.trim_start().strip_prefix("NVIDIA-SMI");
     rest.is_some_and(|rest| rest.trim_start().starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Reads the versions that a row shows, each once; drivers from 610 name the kernel's and the
-/// user's part apart.
+/// Parses the versions in a row, each once; drivers from 610 on name the kernel's and the user's
+/// part separately.
 pub(super) fn read(row: Row<'_>, document: &mut Document) {
     let driver = version(row, "Driver").or_else(|| version(row, "KMD"));
     let cuda = version(row, "CUDA").or_else(|| version(row, "CUDA UMD"));
@@ -18,7 +18,7 @@ pub(super) fn read(row: Row<'_>, document: &mut Document) {
     document.cuda_version = document.cuda_version.take().or(cuda);
 }
 
-/// Reads `Driver Version: 535.54`, or `Driver Ver:535.54` in a table narrowed by hand.
+/// Parses `Driver Version: 535.54`, or `Driver Ver:535.54` in a table narrowed by hand.
 fn version(row: Row<'_>, of: &str) -> Option<String> {
     let (_, rest) = row.text.split_once(of)?;
     let rest = rest.trim_start().strip_prefix("Ver")?;

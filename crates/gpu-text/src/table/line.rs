@@ -1,16 +1,16 @@
-//! Lines of a table: rules, rows, and what is neither.
+//! Lines of a table: rules, rows, and other text.
 //!
-//! Rules (`+----+`, `|====|`) tell where the borders stand, so that rows are found behind a log's
-//! prefix and before somebody's remark. A table that a terminal wrapped is joined first.
+//! Rules (`+----+`, `|====|`) show the positions of the borders, so rows are found after a log's
+//! prefix and before a remark. A table that a terminal wrapped is joined first.
 
 use crate::field;
 use crate::text::Text;
 use crate::work_meter;
 
-/// How many characters of a dash make a rule.
+/// The number of dashes that make a rule.
 const RULE_RUN: usize = 8;
 
-/// Into how many lines a terminal may have wrapped one.
+/// The most lines into which a terminal wraps one.
 const MAX_PIECES: usize = 16;
 
 /// A line, by its shape.
@@ -18,27 +18,27 @@ const MAX_PIECES: usize = 16;
 pub(super) enum Line<'a> {
     /// `+----+` or `|----|`
     Rule,
-    /// `|====|`: what follows are rows of values.
+    /// `|====|`: rows of values follow.
     DoubleRule,
     /// Anything else.
     Row(Row<'a>),
 }
 
-/// A line of a table without its borders.
+/// A table line without its borders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row<'a> {
-    /// What stands between the borders.
+    /// The text between the borders.
     pub(super) text: &'a str,
     /// The left border is there.
     pub(super) opened: bool,
-    /// The right border is there: nothing of the row is missing.
+    /// The right border is there: the row is complete.
     pub(super) closed: bool,
     /// The text ends within this line.
     pub(super) last: bool,
 }
 
 impl<'a> Row<'a> {
-    /// Iterates over the cells, with their blanks.
+    /// Iterates over the cells, including their blanks.
     pub(super) fn cells(self) -> impl Iterator<Item = &'a str> {
         self.text.split('|')
     }
@@ -56,17 +56,17 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Where the borders stand, in characters, as the last rule showed.
+/// The positions of the borders, in characters, from the last rule.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Frame {
     left: Option<usize>,
-    /// Something stands before the left border in every line.
+    /// Every line has text before the left border.
     prefixed: bool,
     right: Option<usize>,
 }
 
 impl Frame {
-    /// Tells what a line is; a rule moves the frame.
+    /// Classifies a line; a rule updates the frame.
     pub(super) fn read<'a>(&mut self, line: &'a str, last: bool) -> Line<'a> {
         if let Some(rule) = self.rule(line) {
             return rule;
@@ -109,15 +109,15 @@ impl Frame {
     }
 }
 
-/// Returns where a row begins, perhaps behind the mark of a comment or a list, or, where lines are
-/// known to be `prefixed`, behind a prefix of another length.
+/// Returns the start of a row, possibly after a comment or list mark, or, if lines are known to be
+/// `prefixed`, after a prefix of another length.
 fn first_border(line: &str, prefixed: bool) -> Option<usize> {
     let (mark, _) = line.split_once('|')?;
     let is_mark = mark.trim().len() <= 4 && !mark.contains(char::is_alphanumeric);
     (is_mark || prefixed).then_some(mark.len())
 }
 
-/// Returns what stands before the border that ends a row, perhaps before marks or a remark.
+/// Returns the text before the border that ends a row, possibly before marks or a remark.
 fn last_border(body: &str) -> Option<&str> {
     let marks = |c: char| c.is_whitespace() || matches!(c, '`' | '*' | '\\');
     [body, field::without_remark(body)]
@@ -125,7 +125,7 @@ fn last_border(body: &str) -> Option<&str> {
         .find_map(|body| body.trim_end_matches(marks).strip_suffix('|'))
 }
 
-/// A dash, also as word processors and fonts make it.
+/// A dash, including those of word processors and fonts.
 fn is_dash(c: char) -> bool {
     matches!(c, '-' | '=' | '–' | '—' | '―' | '−' | '─' | '━' | '═')
 }
@@ -164,19 +164,19 @@ pub(super) fn for_each_line(text: &Text, mut each: impl FnMut(usize, &str, bool)
     }
 }
 
-/// No terminal that wraps a table is wider: the tables themselves are less than half of this.
+/// No terminal that wraps a table is wider: the tables themselves are less than half as wide.
 const MAX_WIDTH: usize = 256;
 
 /// How a terminal wrapped the table.
 struct Wrap {
     /// Characters of a full line.
     width: usize,
-    /// Lines that a row is broken into.
+    /// Lines per row.
     pieces: usize,
 }
 
 impl Wrap {
-    /// Finds a rule that goes on in the next lines.
+    /// Finds a rule that continues in the next lines.
     fn find(text: &Text) -> Option<Wrap> {
         let mut lines = text.lines().map(|(_, line)| line.trim_end()).peekable();
         while let Some(line) = lines.next() {
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(rows(&mut frame, "a | 0 |"), Some(("a | 0 ", true)));
         assert_eq!(rows(&mut frame, "9: +--------+---+"), None);
         assert_eq!(rows(&mut frame, "10: | 0 | 1 |"), Some((" 0 | 1 ", true)));
-        // A rule without its end does not tell where rows end.
+        // A rule without its end does not show where rows end.
         assert_eq!(rows(&mut frame, "+--------+------"), None);
         assert_eq!(rows(&mut frame, "| 0      | 1"), Some((" 0      | 1", false)));
     }

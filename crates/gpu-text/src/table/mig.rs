@@ -5,8 +5,8 @@ use super::line::Row;
 use crate::document::MigDevice;
 use crate::field;
 
-/// Reads `|  0   7   0   0  |   13MiB /  9728MiB | …`; `None` for any other row, the second one of
-/// a MIG device (its BAR1 memory) among them.
+/// Parses `|  0   7   0   0  |   13MiB /  9728MiB | …`; `None` for any other row, including the
+/// second one of a MIG device (its BAR1 memory).
 pub(super) fn row(row: Row<'_>) -> Option<MigDevice> {
     let (ids, true) = row.cell(0)? else { return None };
     let mut words = ids.split_whitespace();

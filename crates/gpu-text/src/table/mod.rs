@@ -1,10 +1,10 @@
 //! The table that bare `nvidia-smi` prints.
 //!
-//! It is read by its structure, whatever the driver: rules tell where rows begin and end, headings
-//! tell which of the three tables (devices, MIG devices, processes) a row belongs to, and a row is
-//! what its first words are. So a table that lost its beginning, its end or some of its borders
-//! still gives what is left of it. Tables that follow each other in one text, as `watch` leaves
-//! them, all count, in their order.
+//! It is parsed by its structure, whatever the driver: rules show where rows start and end,
+//! headings show which of the three tables (devices, MIG devices, processes) a row belongs to, and
+//! the first words of a row identify it. So a table without its start, its end or some of its
+//! borders still yields the rest. All consecutive tables in one text count, as `watch` produces
+//! them, in order.
 
 mod cell;
 mod device;
@@ -18,7 +18,7 @@ use crate::text::Text;
 use line::{Frame, Line, Row};
 use process::{Entry, Layout};
 
-/// Reads a text with tables.
+/// Parses a text with tables.
 pub(crate) fn parse(text: &Text) -> Document {
     let mut reader = Reader {
         document: Document::new(Kind::Table),
@@ -48,7 +48,7 @@ enum Section {
     Processes { layout: Option<Layout>, rows: bool },
 }
 
-/// The row of a device that comes next.
+/// The next row of a device.
 #[derive(Clone, Copy)]
 enum DeviceRow {
     First,
@@ -114,7 +114,7 @@ impl Reader {
             return kept;
         }
         if matches!(process::row(row, None), Entry::Process(_)) {
-            // Rules and headings between devices and processes are lost.
+            // Rules and headings between devices and processes are missing.
             self.expected = DeviceRow::First;
             return self.process_row(row, None);
         }
@@ -134,7 +134,7 @@ impl Reader {
             _ if !row.is_bordered() => true,
             _ => {
                 header::read(row, &mut self.document);
-                // Where the headings are cut off, rows of the other tables stand here.
+                // If the headings are cut off, rows of the other tables are here.
                 let mig = mig::row(row).filter(|mig| mig.memory_total_mib.is_ok());
                 if let Some(mig) = mig {
                     return keep(&mut self.document.mig_devices, mig);
@@ -174,7 +174,7 @@ impl Reader {
     }
 }
 
-/// Tells which table a heading begins.
+/// Returns the table that a heading starts.
 fn heading(row: Row<'_>) -> Option<Section> {
     let mut words = row.text.split([' ', '\t', ':']).filter(|word| !word.is_empty());
     match [words.next()?, words.next().unwrap_or_default()] {
@@ -267,7 +267,7 @@ Mon Jan  1 00:00:00 2024
         let migs: Vec<_> =
             document.mig_devices.iter().map(|m| (m.gpu_instance_id, m.memory_used_mib)).collect();
         assert_eq!(migs, [(Some(7), Ok(6)), (Some(13), Ok(16))]);
-        // A process that calls itself a device is none.
+        // A process with a device-like name is no device.
         let [process] = document.processes.as_deref().unwrap() else { panic!("one process") };
         assert_eq!(process.name.as_deref(), Some("...bin/a | 00000000:0C:00.0 Off"));
         assert_eq!((process.pid, process.gpu_instance_id), (Some(16_798), Some(13)));

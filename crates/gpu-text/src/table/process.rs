@@ -5,7 +5,7 @@ use crate::document::Process;
 use crate::field;
 use gpu_core::{Absent, Reading};
 
-/// Which columns the table has.
+/// The columns of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
     /// GPU, PID, name, memory: until driver 340.
@@ -16,22 +16,22 @@ pub(super) enum Layout {
     Instances,
 }
 
-/// What a row of the table is.
+/// The kind of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Entry {
     /// A process.
     Process(Process),
-    /// The device does not tell its processes, for whatever reason.
+    /// The device does not report its processes, for any reason.
     NotSupported,
     /// There are none.
     NoneFound,
-    /// A row that begins as a process and is not whole enough to be one.
+    /// A row that starts like a process and is incomplete.
     Unreadable,
     /// A heading or nothing.
     Other,
 }
 
-/// Reads the line that names the columns.
+/// Parses the line that names the columns.
 pub(super) fn layout(row: Row<'_>) -> Option<Layout> {
     let has = |name: &str| row.text.split_whitespace().any(|word| word == name);
     if !has("GPU") || !has("PID") {
@@ -44,8 +44,8 @@ pub(super) fn layout(row: Row<'_>) -> Option<Layout> {
     })
 }
 
-/// Reads a row; without a layout, as where the headings are cut off, only one that shows by its
-/// type and its memory that it is a process.
+/// Parses a row; without a layout, for example because the headings are cut off, only one whose
+/// type and memory show that it is a process.
 pub(super) fn row(row: Row<'_>, layout: Option<Layout>) -> Entry {
     let mut rest = Rest(row.text.trim_start());
     let lower = rest.0.get(..80).unwrap_or(rest.0).to_ascii_lowercase();
@@ -72,7 +72,7 @@ pub(super) fn row(row: Row<'_>, layout: Option<Layout>) -> Entry {
             return Entry::NotSupported;
         }
     }
-    // Where nothing follows the number, and no border either, it may be cut.
+    // If nothing follows the number, not even a border, it may be truncated.
     let pid = rest.word().and_then(|word| field::number(word).ok());
     process.pid = pid.filter(|_| !rest.0.is_empty() || row.closed);
     if process.pid.is_none() {
@@ -93,12 +93,12 @@ pub(super) fn row(row: Row<'_>, layout: Option<Layout>) -> Entry {
     if certain { Entry::Process(process) } else { Entry::Other }
 }
 
-/// What is left of a row, without leading blanks.
+/// The rest of a row, without leading blanks.
 struct Rest<'a>(&'a str);
 
 impl<'a> Rest<'a> {
-    /// Takes a word with the blanks behind it; of those one stays at the very end, so that an
-    /// empty rest means that the row ends within the word.
+    /// Takes a word with the blanks after it; one of them stays at the very end, so that an empty
+    /// rest means that the row ends within the word.
     fn word(&mut self) -> Option<&'a str> {
         let trimmed = self.0.trim_start();
         let end = trimmed.find(char::is_whitespace).unwrap_or(trimmed.len());
@@ -108,7 +108,7 @@ impl<'a> Rest<'a> {
         (!word.is_empty()).then_some(word)
     }
 
-    /// Returns whether nothing is left but why there are no processes: `Not Supported`.
+    /// Returns whether only the reason for missing processes is left: `Not Supported`.
     fn is_reason(&self) -> bool {
         let rest = self.0.trim();
         let rest = rest.strip_prefix("ERROR: ").unwrap_or(rest);
@@ -122,7 +122,7 @@ impl<'a> Rest<'a> {
         id() && id() && words.next().is_some_and(|word| field::number(word).is_ok())
     }
 
-    /// Returns whether a type comes next: `C`, `G`, `C+G`, `M+C`, or why there is none.
+    /// Returns whether a type comes next: `C`, `G`, `C+G`, `M+C`, or the reason why there is none.
     fn begins_with_type(&self) -> bool {
         let Some(word) = self.0.split_whitespace().next() else { return false };
         let letter = |part: &str| matches!(part.as_bytes(), [b'A'..=b'Z']);
@@ -132,7 +132,7 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// Splits the memory from the end; in a row that is not whole it may be missing.
+/// Splits the memory from the end; an incomplete row may lack it.
 fn name_and_memory(text: &str, closed: bool) -> (Option<&str>, Reading<u64>) {
     let text = text.trim();
     let (name, memory) = split_memory(text).unwrap_or_else(|| {
@@ -144,8 +144,7 @@ fn name_and_memory(text: &str, closed: bool) -> (Option<&str>, Reading<u64>) {
     ((!none).then_some(name), memory)
 }
 
-/// Returns the name of a row that is cut: what stands far behind it, or is a number, is the
-/// beginning of the memory.
+/// Returns the name of a truncated row: a distant word, or a number, is the start of the memory.
 fn without_cut_memory(text: &str) -> &str {
     let name = text.split("  ").next().unwrap_or(text);
     let is_cut = |last: &str| {

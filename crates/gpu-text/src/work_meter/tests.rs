@@ -1,4 +1,4 @@
-//! Hostile texts of growing length, through every parser: what is looked at must grow as they do.
+//! Hostile texts of growing length, through every parser: the work must grow as they do.
 
 use crate::{Document, Hint, Kind, oom, parse, sections, snapshot};
 use gpu_core::Timestamp;
@@ -6,16 +6,16 @@ use gpu_core::Timestamp;
 /// The length of the shortest text.
 const LENGTH: usize = 1 << 11;
 
-/// So much may be looked at for each byte, whatever the text: the most is for a row that has one
-/// character and is compared with each of 256 devices.
+/// The most work per byte, for any text: the maximum is for a row that has one character and is
+/// compared with each of 256 devices.
 const PER_BYTE: u64 = 400;
 
-/// A text of `length` bytes that begins with `head` and goes on with `unit` over and over.
+/// A text of `length` bytes that starts with `head` and repeats `unit`.
 fn filled(head: &str, unit: &str, length: usize) -> Vec<u8> {
     head.bytes().chain(unit.bytes().cycle()).take(length.max(head.len())).collect()
 }
 
-/// A text of `length` bytes that begins with `head` and goes on with lines that differ.
+/// A text of `length` bytes that starts with `head` and continues with different lines.
 fn numbered(head: &str, line: impl Fn(usize) -> String, length: usize) -> Vec<u8> {
     let mut text = head.as_bytes().to_vec();
     for number in 0.. {
@@ -27,7 +27,7 @@ fn numbered(head: &str, line: impl Fn(usize) -> String, length: usize) -> Vec<u8
     text
 }
 
-/// What is repeated to make a text of one kind of line or of one giant line.
+/// The repeated unit of a text with one kind of line or with one giant line.
 const UNITS: &[&str] = &[
     "\n",
     " ",
@@ -222,10 +222,10 @@ fn texts(length: usize) -> Vec<(String, Vec<u8>)> {
         .collect()
 }
 
-/// A way to read a text.
+/// A parser of a text.
 type Reader = Box<dyn Fn(&[u8])>;
 
-/// Every way, with its name.
+/// Every parser, with its name.
 fn readers() -> Vec<(String, Reader)> {
     let of_kind = |kind: Kind| -> (String, Reader) {
         let read = move |text: &[u8]| {
@@ -253,7 +253,7 @@ fn every_parser_is_linear_on_hostile_text() {
         for (reader, read) in &readers {
             let [first, last] = [&short.1, &long.1].map(|text| super::of(|| read(text)));
             let times = long.1.len() as f64 / short.1.len() as f64;
-            // The square of the length would be four times as much; a pass more or less is none.
+            // The square of the length would be four times as much; one pass more or less is not.
             let grows = last as f64 > 2.0 * times * first as f64 + 4096.0;
             if grows || last > PER_BYTE * long.1.len() as u64 {
                 broken.push(format!("{reader}, {}: {first}, then {last}", short.0));

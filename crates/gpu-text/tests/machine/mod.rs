@@ -1,9 +1,9 @@
-//! Machines made up at random, printed in the ways of nvidia-smi through the years.
+//! Random machines, printed in the forms of nvidia-smi through the years.
 
 use proptest::prelude::*;
 use std::fmt::Write as _;
 
-/// A made-up machine.
+/// A random machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Machine {
     pub(crate) cards: Vec<Card>,
@@ -36,7 +36,7 @@ pub(crate) struct Process {
 /// The forms of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Driver 304: megabytes with a share, no persistence mode, no types.
+    /// Driver 304: megabytes with a percentage, no persistence mode, no types.
     Old,
     /// Driver 375: types, no CUDA version.
     Typed,

@@ -1,4 +1,4 @@
-//! What processes used over their life.
+//! Resource use of processes over their lifetime.
 
 use crate::code::{Answer, Code};
 use crate::entry::exports;
@@ -8,7 +8,7 @@ use crate::view::Subject;
 use gpu_core::AccountedProcess;
 use std::ffi::{c_uint, c_ulonglong};
 
-/// What stands for a value that is not told.
+/// The marker for a missing value.
 const NOT_AVAILABLE_32: c_uint = c_uint::MAX;
 const NOT_AVAILABLE_64: c_ulonglong = c_ulonglong::MAX;
 
@@ -38,7 +38,7 @@ exports! {
             gpu_utilization: process.utilization.map_or(NOT_AVAILABLE_32, |share| share.get().into()),
             memory_utilization: NOT_AVAILABLE_32,
             max_memory_usage: process.memory_max.map_or(NOT_AVAILABLE_64, |memory| memory.0),
-            // The driver says zero while the process runs.
+            // The driver returns zero while the process runs.
             time: process.time.unwrap_or(0),
             start_time: 0,
             is_running: process.running.unwrap_or(false).into(),

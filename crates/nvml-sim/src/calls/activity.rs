@@ -1,4 +1,4 @@
-//! How busy a device is, and how fast it runs.
+//! How busy a device is, and its clocks.
 
 use crate::code::{Answer, Code};
 use crate::entry::exports;
@@ -8,7 +8,7 @@ use crate::view::Subject;
 use gpu_core::{Percent, Reading};
 use std::ffi::{c_uint, c_ulonglong};
 
-/// How long the driver looks at the video engines, in microseconds.
+/// The driver's sample window for the video engines, in microseconds.
 const SAMPLING_PERIOD: c_uint = 167_000;
 
 /// Kinds of clocks (`nvmlClockType_t`).
@@ -46,7 +46,7 @@ fn highest_clock(gpu: Subject<'_>, kind: c_uint) -> Answer<c_uint> {
     })
 }
 
-/// Returns the clock that was chosen for applications.
+/// Returns the current application clock.
 fn application_clock(gpu: Subject<'_>, kind: c_uint) -> Answer<c_uint> {
     let clocks = gpu.application_clocks()?;
     Ok(match kind {
@@ -57,7 +57,7 @@ fn application_clock(gpu: Subject<'_>, kind: c_uint) -> Answer<c_uint> {
     })
 }
 
-/// Returns the clock of applications where nobody chose one.
+/// Returns the default application clock.
 fn default_clock(gpu: Subject<'_>, kind: c_uint) -> Answer<c_uint> {
     let clocks = gpu.application_clocks()?;
     Ok(match kind {
@@ -80,7 +80,7 @@ fn engine(share: Reading<Percent>, out: Out<c_uint>, period: Out<c_uint>) -> Ans
 exports! {
     gpu [nvmlDeviceGetUtilizationRates](rates: Out<Utilization>) |gpu| {
         let share = gpu.sample()?.utilization?.get();
-        // Both are one struct: what is not told of memory cannot be left out of it.
+        // Both are in one struct: a missing memory value cannot be left out of it.
         let memory = gpu.activity().ok().and_then(|activity| activity.memory.ok());
         let memory = memory.map_or(0, Percent::get);
         rates.put(Utilization { gpu: share.into(), memory: memory.into() })

@@ -1,4 +1,4 @@
-//! What devices report by themselves.
+//! Events that devices report.
 
 use crate::clock;
 use crate::code::{Answer, Code};
@@ -10,12 +10,12 @@ use crate::pointer::{Handle, Out};
 use std::ffi::{c_uint, c_ulonglong};
 use std::time::Duration;
 
-/// How long a waiting caller sleeps between two looks.
+/// How long a waiting caller sleeps between two checks.
 const STEP: Duration = Duration::from_millis(10);
-/// What stands for no MIG instance.
+/// The marker for no MIG instance.
 const NO_INSTANCE: c_uint = c_uint::MAX;
 
-/// Puts what was reported so far into the sets.
+/// Adds the events reported so far to the sets.
 fn deliver() -> Answer {
     let mut library = library::lock();
     let reports = library.running()?.reports()?;
@@ -73,7 +73,7 @@ exports! {
         if kinds & !kind::ALL != 0 {
             return Err(Code::NOT_SUPPORTED);
         }
-        // What happened before belongs to those who were there before.
+        // Earlier events belong to the callers that existed then.
         deliver()?;
         library::lock().event_sets.register(set, gpu.index(), kinds)
     }

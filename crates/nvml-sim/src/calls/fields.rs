@@ -1,4 +1,4 @@
-//! Values by their numbers (`NVML_FI_*`).
+//! Values by field ID (`NVML_FI_*`).
 
 use super::{nvlink, power};
 use crate::clock;
@@ -9,7 +9,7 @@ use crate::pointer::Out;
 use crate::view::Subject;
 use std::ffi::{c_int, c_longlong, c_uint};
 
-/// The numbers that are answered.
+/// The supported IDs.
 pub(crate) mod id {
     pub(crate) const ECC_CURRENT: u32 = 1;
     pub(crate) const ECC_PENDING: u32 = 2;
@@ -45,11 +45,11 @@ pub(crate) mod id {
     pub(crate) const POWER_REQUESTED_LIMIT: u32 = 192;
     pub(crate) const RESET_STATUS: u32 = 226;
     pub(crate) const DRAIN_AND_RESET_STATUS: u32 = 227;
-    /// Every number is below.
+    /// Every ID is below this.
     pub(crate) const END: u32 = 274;
 }
 
-/// Whose power is asked for: of the GPU, and not of its module or memory.
+/// The scope of a power query: the GPU, and not its module or memory.
 const SCOPE_GPU: u32 = 0;
 
 /// The types of values (`nvmlValueType_t`).
@@ -104,7 +104,7 @@ fn read(gpu: Subject<'_>, field: u32, scope: u32) -> Answer<Typed> {
     })
 }
 
-/// Reads what is told of NVLinks; the scope is the number of the link.
+/// Returns NVLink values; the scope is the link number.
 fn read_link(gpu: Subject<'_>, field: u32, scope: u32) -> Answer<Typed> {
     use Typed::{Int, Long};
     let total = |of: fn(&gpu_core::NvLink) -> gpu_core::Reading<u64>| -> Answer<Typed> {
@@ -133,13 +133,13 @@ fn read_link(gpu: Subject<'_>, field: u32, scope: u32) -> Answer<Typed> {
     }
 }
 
-/// Fills in the answer to one question.
+/// Answers one field query.
 fn filled(gpu: Subject<'_>, asked: FieldValue) -> FieldValue {
     let timestamp = c_longlong::try_from(clock::wall_micros()).unwrap_or(c_longlong::MAX);
     let answer = FieldValue { timestamp, latency_usec: 0, ..asked };
     let none = Value { unsigned_long_long: 0 };
     let (value_type, nvml_return, value) = match read(gpu, asked.field_id, asked.scope_id) {
-        // A number fills the whole union, so that no byte of it is left as it was.
+        // A number fills the whole union, so that none of its bytes stays unset.
         Ok(Typed::Int(number)) => {
             (UNSIGNED_INT, SUCCESS, Value { unsigned_long_long: number.into() })
         }

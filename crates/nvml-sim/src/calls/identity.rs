@@ -1,4 +1,4 @@
-//! What a device is.
+//! The identity of a device.
 
 use crate::code::Code;
 use crate::entry::exports;
@@ -38,7 +38,7 @@ const ARCHITECTURES: &[(&str, c_uint)] = &[
 ];
 const ARCHITECTURE_UNKNOWN: c_uint = c_uint::MAX;
 
-/// Returns the number of a name, compared by its letters.
+/// Returns the number of a name, ignoring case.
 fn number(names: &[(&str, c_uint)], name: &str) -> Option<c_uint> {
     let found = names.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
     found.map(|(_, number)| *number)
@@ -53,15 +53,15 @@ fn bus(subject: Subject<'_>) -> Result<PciBusId, Absent> {
     subject.state.info.id.bus
 }
 
-/// Returns the numbers of device and board; zero where the machine does not tell, as for a device
-/// that cannot be asked.
+/// Returns the IDs of device and board; zero if the machine does not report them, as for a device
+/// that cannot be queried.
 fn pci_ids(subject: Subject<'_>) -> (c_uint, c_uint) {
     let pcie = subject.pcie().ok();
     let id = |of: fn(&gpu_core::Pcie) -> Reading<u32>| pcie.and_then(|pcie| of(pcie).ok());
     (id(|pcie| pcie.device_id).unwrap_or(0), id(|pcie| pcie.subsystem_id).unwrap_or(0))
 }
 
-/// Returns an address with four digits of domain, as the first versions wrote it.
+/// Returns an address with a four-digit domain, as the first versions wrote it.
 fn legacy(bus: PciBusId) -> String {
     format!("{:04X}:{:02X}:{:02X}.{:X}", bus.domain & 0xffff, bus.bus, bus.device, bus.function)
 }
@@ -169,7 +169,7 @@ exports! {
 
     device [nvmlDeviceGetArchitecture](architecture: Out<c_uint>) |subject| {
         let name = text(&subject.product()?.architecture)?;
-        // nvidia-smi writes 'Ada Lovelace', others 'Ada'.
+        // nvidia-smi prints 'Ada Lovelace', others 'Ada'.
         let first = name.split_whitespace().next().unwrap_or_default();
         architecture.put(number(ARCHITECTURES, first).unwrap_or(ARCHITECTURE_UNKNOWN))
     }

@@ -1,4 +1,4 @@
-//! Initialisation, shutdown, and what needs none.
+//! Initialisation, shutdown, and functions that need neither.
 
 use crate::entry::guard;
 use crate::{code, library};
@@ -14,7 +14,7 @@ extern "C" fn nvmlInit() -> u32 {
     guard(|| library::initialise("nvmlInit"))
 }
 
-/// The flags ask not to fail without devices, which this library never does, and not to attach
+/// The flags request not to fail without devices, which this library never does, and not to attach
 /// to devices, which it always does.
 #[unsafe(no_mangle)]
 extern "C" fn nvmlInitWithFlags(_flags: c_uint) -> u32 {

@@ -1,4 +1,4 @@
-//! What tells a caller that this is a simulation. None of these needs an initialised library, and
+//! Functions that reveal the simulation to a caller. None of them needs an initialised library, and
 //! none is counted.
 
 use crate::entry::guard;
@@ -10,24 +10,24 @@ use std::panic::catch_unwind;
 use std::path::PathBuf;
 use std::ptr::null;
 
-/// The longest path that is taken.
+/// The maximum length of a path.
 const MAX_PATH: usize = 4096;
 
-/// Returns the name of the simulated machine, null where no session can be read. That this
-/// function is there says that whatever this library tells is simulated.
+/// Returns the name of the simulated machine, null if no session can be read. The presence of this
+/// function shows that everything this library reports is simulated.
 #[unsafe(no_mangle)]
 extern "C" fn gpuwsSimulatedMachine() -> *const c_char {
     text(|library| library.machine().and_then(|name| CString::new(name).ok()))
 }
 
-/// Returns the folder of the session, null where none is named.
+/// Returns the directory of the session, null if none is set.
 #[unsafe(no_mangle)]
 extern "C" fn gpuwsSimulatedSession() -> *const c_char {
     text(|library| CString::new(library.folder()?.as_os_str().as_bytes()).ok())
 }
 
-/// Names the folder of the session for the next initialisation, in place of the variable of the
-/// environment; null for the variable again. Counts of calls begin anew.
+/// Sets the directory of the session for the next initialisation, instead of the environment
+/// variable; null restores the variable. Resets the call counts.
 #[unsafe(no_mangle)]
 extern "C" fn gpuwsSimulatedOpen(folder: In<c_char>) -> u32 {
     guard(|| {
@@ -39,7 +39,7 @@ extern "C" fn gpuwsSimulatedOpen(folder: In<c_char>) -> u32 {
     })
 }
 
-/// Returns how often a function was called by this process; all of them where null is given.
+/// Returns how often this process called a function; null means all functions together.
 #[unsafe(no_mangle)]
 extern "C" fn gpuwsSimulatedCalls(function: In<c_char>) -> u64 {
     let count = || {

@@ -1,4 +1,4 @@
-//! How much memory there is.
+//! Device memory.
 
 use crate::code::{Answer, Code};
 use crate::entry::exports;
@@ -8,11 +8,11 @@ use crate::view::Subject;
 use gpu_core::{Absent, Bytes};
 use std::ffi::c_ulonglong;
 
-/// What stands for a field that is not told, in a struct whose other fields are
+/// The marker for a missing field in a struct whose other fields are present
 /// (`NVML_VALUE_NOT_AVAILABLE`).
 const NOT_AVAILABLE: c_ulonglong = c_ulonglong::MAX;
 
-/// Returns all memory and what is used of it.
+/// Returns total and used memory.
 fn total_and_used(subject: Subject<'_>) -> Answer<(Bytes, Bytes)> {
     let memory = subject.memory()?;
     Ok((memory.total?, memory.used?))
@@ -21,7 +21,7 @@ fn total_and_used(subject: Subject<'_>) -> Answer<(Bytes, Bytes)> {
 exports! {
     device [nvmlDeviceGetMemoryInfo](memory: Out<Memory1>) |subject| {
         let (total, used) = total_and_used(subject)?;
-        // The first version knows no reserve of the driver: it is used like any other.
+        // The first version has no reserved memory: it counts as used.
         let used = used + subject.memory()?.reserved.unwrap_or_default();
         let free = total.saturating_sub(used);
         memory.put(Memory1 { total: total.0, free: free.0, used: used.0 })
@@ -33,8 +33,8 @@ exports! {
         let reserved = match subject.memory()?.reserved {
             Ok(reserved) => Some(reserved),
             Err(Absent::TooOld) => return Err(Code::FUNCTION_NOT_FOUND),
-            // Then it is used like any other. The function is there for callers that found it and
-            // would not ask for the first version any more.
+            // Then it counts as used. The function exists for callers that found it and no longer
+            // fall back to the first version.
             Err(_) => None,
         };
         let free = total.saturating_sub(used + reserved.unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Errors of device memory and what was done about them.
+//! Errors of device memory and the reactions to them.
 
 use crate::code::{Answer, Code};
 use crate::entry::exports;
@@ -9,13 +9,13 @@ use std::ffi::{c_uint, c_ulonglong};
 /// Kinds of errors (`nvmlMemoryErrorType_t`).
 const CORRECTED: c_uint = 0;
 const UNCORRECTED: c_uint = 1;
-/// Since when errors are counted (`nvmlEccCounterType_t`).
+/// The counting periods (`nvmlEccCounterType_t`).
 const VOLATILE: c_uint = 0;
 const AGGREGATE: c_uint = 1;
-/// Why pages were retired (`nvmlPageRetirementCause_t`).
+/// The causes of page retirement (`nvmlPageRetirementCause_t`).
 const SINGLE_BIT: c_uint = 0;
 const DOUBLE_BIT: c_uint = 1;
-/// The locations that can be named (`nvmlMemoryLocation_t`).
+/// The memory locations (`nvmlMemoryLocation_t`).
 const L1_CACHE: c_uint = 0;
 const L2_CACHE: c_uint = 1;
 const DEVICE_MEMORY: c_uint = 2;
@@ -58,8 +58,8 @@ fn errors_at(gpu: Subject<'_>, which: (c_uint, c_uint), location: c_uint) -> Ans
     })
 }
 
-/// Returns the addresses of pages that were retired: NVML tells how many there are by them, so
-/// that they are made up, one page after the other from the end of the first GiB.
+/// Returns the addresses of retired pages: NVML reports their number through them, so they are
+/// generated, one page after the other from the end of the first GiB.
 fn pages(gpu: Subject<'_>, cause: c_uint) -> Answer<Vec<c_ulonglong>> {
     let health = gpu.memory_health()?;
     let (number, first) = match cause {

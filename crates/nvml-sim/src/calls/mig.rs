@@ -22,7 +22,7 @@ exports! {
     }
 
     gpu [nvmlDeviceGetMaxMigDeviceCount](count: Out<c_uint>) |gpu| {
-        // As many as there are: nobody tells how many there could be.
+        // As many as there are: the possible maximum is unknown.
         let numbers = gpu.instances()?.iter().map(|mig| mig.index + 1);
         count.put(numbers.max().unwrap_or(0))
     }

@@ -1,4 +1,4 @@
-//! How a device is set up.
+//! The configuration of a device.
 
 use crate::code::{Answer, Code};
 use crate::entry::exports;
@@ -7,12 +7,12 @@ use crate::pointer::Out;
 use gpu_core::{AddressingMode, ComputeMode, OperationMode, Reading};
 use std::ffi::c_uint;
 
-/// Returns a switch as NVML shows it (`nvmlEnableState_t`).
+/// Returns a switch in NVML's encoding (`nvmlEnableState_t`).
 fn switch(on: Reading<bool>) -> Answer<c_uint> {
     Ok(on?.into())
 }
 
-/// Returns what a device is good at as NVML numbers it (`nvmlGpuOperationMode_t`).
+/// Returns the GPU operation mode in NVML's encoding (`nvmlGpuOperationMode_t`).
 fn operation_mode(mode: Reading<OperationMode>) -> Answer<c_uint> {
     Ok(match mode? {
         OperationMode::AllOn => 0,
@@ -50,7 +50,7 @@ exports! {
         if current.is_null() && pending.is_null() {
             return Err(Code::INVALID_ARGUMENT);
         }
-        // nvidia-smi asks for one of the two at a time and has no place for the other.
+        // nvidia-smi queries one of the two at a time and has no place for the other.
         for (place, mode) in [(current, now), (pending, next)] {
             if !place.is_null() {
                 place.put(mode)?;

@@ -13,16 +13,16 @@ pub(super) const REPLAY: c_uint = 0;
 pub(super) const RECOVERY: c_uint = 1;
 pub(super) const CRC_FLIT: c_uint = 2;
 const COUNTERS: c_uint = 5;
-/// What the other end can be (`nvmlIntNvLinkDeviceType_t`).
+/// The kinds of remote ends (`nvmlIntNvLinkDeviceType_t`).
 const TYPE_GPU: c_uint = 0;
 const TYPE_SWITCH: c_uint = 2;
-/// What can be asked about a link (`nvmlNvLinkCapability_t`).
+/// The capabilities of a link (`nvmlNvLinkCapability_t`).
 const CAPABILITIES: c_uint = 6;
 
 /// Returns a link of a device.
 ///
 /// # Errors
-/// `NOT_SUPPORTED` for a device that has none; `INVALID_ARGUMENT` for one that has others.
+/// `NOT_SUPPORTED` for a device without links; `INVALID_ARGUMENT` if it has only others.
 pub(super) fn link(gpu: Subject<'_>, number: c_uint) -> Answer<&NvLink> {
     let links = gpu.nvlinks()?;
     if links.is_empty() {
@@ -89,7 +89,7 @@ exports! {
         let told = gpu.fabric()?;
         fabric.put(FabricInfo {
             cluster_uuid: [0; 16],
-            // Without meaning until the state is complete.
+            // Undefined until the state is complete.
             status: told.status.unwrap_or(0),
             clique_id: 0,
             state: match told.state? {

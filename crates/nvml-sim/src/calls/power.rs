@@ -8,19 +8,19 @@ use crate::view::Subject;
 use gpu_core::{Celsius, Milliwatts, Reading};
 use std::ffi::{c_int, c_uint, c_ulonglong};
 
-/// The one sensor that can be named: the chip.
+/// The only sensor: the GPU.
 const SENSOR_GPU: c_uint = 0;
 /// Kinds of thresholds (`nvmlTemperatureThresholds_t`).
 const SHUTDOWN: c_uint = 0;
 const SLOWDOWN: c_uint = 1;
 const THRESHOLDS: c_uint = 9;
 
-/// Returns a power as NVML counts it, in milliwatts.
+/// Returns a power in NVML's unit, milliwatts.
 pub(super) fn milliwatts(power: Reading<Milliwatts>) -> Answer<c_uint> {
     c_uint::try_from(power?.0).map_err(|_| Code::UNKNOWN)
 }
 
-/// Returns a temperature; NVML has none below zero.
+/// Returns a temperature; NVML has no negative ones.
 pub(super) fn degrees(temperature: Reading<Celsius>) -> Answer<c_uint> {
     Ok(c_uint::try_from(temperature?.0).unwrap_or(0))
 }
@@ -100,7 +100,7 @@ exports! {
     }
 
     gpu [nvmlDeviceGetFanSpeed_v2](fan: c_uint, speed: Out<c_uint>) |gpu| {
-        // Only the first fan is told of.
+        // Only the first fan is described.
         if fan > 0 {
             return Err(Code::INVALID_ARGUMENT);
         }

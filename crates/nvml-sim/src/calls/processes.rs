@@ -1,4 +1,4 @@
-//! Who is on a device.
+//! The processes on a device.
 
 use crate::clock;
 use crate::code::{Answer, Code};
@@ -9,9 +9,9 @@ use crate::view::Subject;
 use gpu_core::{DeviceProcess, DeviceProcessKind};
 use std::ffi::{c_uint, c_ulonglong};
 
-/// What stands for an amount that is not told.
+/// The marker for a missing amount.
 const NOT_AVAILABLE: c_ulonglong = c_ulonglong::MAX;
-/// What stands for no MIG instance.
+/// The marker for no MIG instance.
 const NO_INSTANCE: c_uint = c_uint::MAX;
 
 /// The three lists of a device.
@@ -23,7 +23,7 @@ enum List {
 }
 
 impl List {
-    /// Returns whether a process is in the list; one that does both is in two.
+    /// Returns whether a process is in the list; one with both kinds of context is in two.
     fn has(self, process: &DeviceProcess) -> bool {
         use DeviceProcessKind::{Compute, ComputeAndGraphics, Graphics, Mps, Unknown};
         match self {
@@ -67,7 +67,7 @@ fn list<T: Copy + for<'p> From<&'p DeviceProcess>>(
 /// Returns a sample of each process that was busy after `since`, in microseconds.
 ///
 /// # Errors
-/// `NOT_FOUND` when none was; the machine's reason when it does not tell of any.
+/// `NOT_FOUND` when there was none; the machine's reason when it reports no samples.
 fn samples(subject: Subject<'_>, since: c_ulonglong) -> Answer<Vec<ProcessUtilizationSample>> {
     let now = clock::wall_micros();
     let mut samples: Vec<ProcessUtilizationSample> = Vec::new();

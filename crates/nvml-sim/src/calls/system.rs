@@ -11,7 +11,7 @@ fn driver(view: &View) -> Answer<&Driver> {
     Ok(view.driver.as_ref()?)
 }
 
-/// Returns a CUDA version as NVML writes it: 12020 for 12.2.
+/// Returns a CUDA version in NVML's encoding: 12020 for 12.2.
 fn cuda_number(view: &View) -> Answer<c_int> {
     let text = driver(view)?.cuda.as_ref().map_err(|absent| *absent)?;
     let (major, minor) = text.split_once('.').unwrap_or((text, "0"));
@@ -42,7 +42,7 @@ exports! {
         let found = listed.find_map(|list| list.iter().find(|process| process.pid.0 == pid));
         let found = found.ok_or(Code::NOT_FOUND)?;
         let text = found.name.as_ref().map_err(|absent| *absent)?;
-        // The one text that is cut where it does not fit.
+        // The only text that is truncated if it does not fit.
         let mut end = text.len().min((length as usize).saturating_sub(1));
         while !text.is_char_boundary(end) {
             end -= 1;
@@ -51,7 +51,7 @@ exports! {
     }
 
     machine [nvmlUnitGetCount](count: Out<c_uint>) |_| {
-        // S-class systems of old had units.
+        // Old S-class systems had units.
         count.put(0)
     }
 

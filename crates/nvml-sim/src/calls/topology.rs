@@ -1,4 +1,4 @@
-//! How devices are connected.
+//! The topology.
 
 use crate::code::{Answer, Code};
 use crate::entry::{exports, guard};
@@ -15,7 +15,7 @@ const MULTIPLE: c_uint = 20;
 const HOST_BRIDGE: c_uint = 30;
 const NODE: c_uint = 40;
 const SYSTEM: c_uint = 50;
-/// What can be asked about two devices (`nvmlGpuP2PCapsIndex_t`).
+/// The kinds of peer access (`nvmlGpuP2PCapsIndex_t`).
 const READ: c_uint = 0;
 const WRITE: c_uint = 1;
 const NVLINK: c_uint = 2;
@@ -48,7 +48,7 @@ fn level(from: Subject<'_>, to: Subject<'_>) -> Answer<c_uint> {
     })
 }
 
-/// Returns what can be said about access to memory (`nvmlGpuP2PStatus_t`).
+/// Returns the peer access status (`nvmlGpuP2PStatus_t`).
 fn status(access: PeerAccess) -> c_uint {
     match access {
         PeerAccess::Itself | PeerAccess::Ok => 0,

@@ -1,12 +1,12 @@
-//! Functions that callers need to find, of whose subject no simulated machine tells anything.
+//! Functions that callers require, about subjects that no simulated machine describes.
 
 use crate::code::Code;
 use crate::entry::exports;
 use crate::pointer::{In, Out};
 use std::ffi::c_void;
 
-/// A table of functions that are in no public header. It begins with its own size in bytes, by
-/// which callers tell whether a function is in it; in this one there is none.
+/// A table of functions that are in no public header. It starts with its own size in bytes, by
+/// which callers check whether a function is in it; this one has none.
 static NO_FUNCTIONS: usize = size_of::<usize>();
 
 exports! {
@@ -15,8 +15,8 @@ exports! {
         table.put(&NO_FUNCTIONS)
     }
 
-    // nvidia-smi and nvitop take a missing function for a fault of the installation and say so in
-    // the place of a value. What their other arguments are does not matter: none is written to.
+    // nvidia-smi and nvitop take a missing function for a broken installation and print so in the
+    // place of a value. The other arguments do not matter: none is written to.
     device [
         nvmlDeviceGetAttributes_v2,
         nvmlDeviceGetAutoBoostedClocksEnabled,

@@ -6,17 +6,17 @@ use crate::pointer::Out;
 use crate::view::View;
 use std::ffi::c_uint;
 
-/// The capabilities of a driver that can be named (`nvmlVgpuDriverCapability_t`).
+/// The capabilities of a driver (`nvmlVgpuDriverCapability_t`).
 const HETEROGENEOUS: c_uint = 0;
 const WARM_UPDATE: c_uint = 1;
-/// The capabilities of a device that can be named (`nvmlDeviceVgpuCapability_t`).
+/// The capabilities of a device (`nvmlDeviceVgpuCapability_t`).
 const FRACTIONAL: c_uint = 0;
 const TIMESLICE_PROFILES: c_uint = 1;
 const TIMESLICE_SIZES: c_uint = 2;
 const CAPABILITIES: c_uint = 12;
 
-/// Returns whether the driver makes several profiles of virtual GPUs beside each other: what it
-/// says at the first device that tells.
+/// Returns whether the driver supports several vGPU profiles side by side: the value of the first
+/// device that reports it.
 fn heterogeneous(view: &View) -> Answer<c_uint> {
     let mut told = view.subjects().filter_map(|gpu| gpu.virtual_gpus().ok()?.heterogeneous.ok());
     told.next().ok_or(Code::NOT_SUPPORTED)

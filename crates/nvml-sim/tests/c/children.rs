@@ -1,5 +1,4 @@
-//! What only a process of its own can show: the environment, standard error, and what is written
-//! at the end.
+//! Cases that need a separate process: the environment, standard error, and output at exit.
 
 use crate::fixture::{library_path, session};
 use gpu_sim::Session;
@@ -8,14 +7,14 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Runs the test `child_process_entry` of this program on a session of the environment.
+/// Runs the test `child_process_entry` of this program with a session from the environment.
 fn run(folder: &Path) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "children::child_process_entry", "--ignored", "--nocapture"]);
     command.env(Session::VARIABLE, folder).output().unwrap()
 }
 
-/// Initialises the library as a program does that knows nothing of simulations.
+/// Initialises the library like a program that knows nothing about simulations.
 #[test]
 #[ignore = "run by the others"]
 fn child_process_entry() {

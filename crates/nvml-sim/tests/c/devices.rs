@@ -9,7 +9,7 @@ use std::ffi::{CStr, CString};
 use std::ptr::{null, null_mut};
 
 fn all_zero<T>() -> T {
-    // SAFETY: used for structs of NVML only, which are numbers, texts and pointers.
+    // SAFETY: used only for NVML structs, which consist of numbers, texts and pointers.
     unsafe { std::mem::zeroed() }
 }
 
@@ -33,7 +33,7 @@ fn handle_is_found_by_index_uuid_serial_and_bus_id() {
             let mut pci: nvmlPciInfo_t = all_zero();
             // SAFETY: as above.
             assert_eq!(unsafe { nvml.nvmlDeviceGetPciInfo_v3(device, &mut pci) }, 0);
-            // SAFETY: the text in the struct has an end mark.
+            // SAFETY: the text in the struct is NUL-terminated.
             let bus = unsafe { CStr::from_ptr(pci.busId.as_ptr()) };
             assert_eq!(bus.to_str().unwrap(), info.id.bus.unwrap().to_string());
             let mut found = null_mut();
@@ -47,7 +47,7 @@ fn handle_is_found_by_index_uuid_serial_and_bus_id() {
                 let code = unsafe { nvml.nvmlDeviceGetHandleByUUID(uuid.as_ptr(), &mut found) };
                 assert_eq!((code, found), (0, device));
             }
-            // SAFETY: the buffer is as long as it is said to be.
+            // SAFETY: the buffer has the stated length.
             let name = text(|buffer, size| unsafe { nvml.nvmlDeviceGetName(device, buffer, size) });
             assert_eq!(name.is_ok(), info.name.is_ok(), "{}: {name:?}", machine.name);
             assert_eq!(name.ok(), info.name.ok());
@@ -123,7 +123,7 @@ fn short_buffer_is_not_written() {
     let (nvml, device) = (stage.nvml, stage.device(0));
     let name = "NVIDIA A100-SXM4-80GB";
     let mut buffer = [0x7f; 64];
-    // SAFETY: the buffer is longer than it is said to be.
+    // SAFETY: the buffer is longer than stated.
     unsafe {
         let length = name.len() as u32;
         assert_eq!(nvml.nvmlDeviceGetName(device, buffer.as_mut_ptr(), length), 7);
@@ -135,7 +135,7 @@ fn short_buffer_is_not_written() {
         assert_eq!(nvml.nvmlSystemGetDriverVersion(buffer.as_mut_ptr(), 3), 7);
         assert_eq!(nvml.nvmlDeviceGetUUID(device, buffer.as_mut_ptr(), 10), 7);
     }
-    // SAFETY: the buffer is as long as it is said to be.
+    // SAFETY: the buffer has the stated length.
     let version = text(|buffer, size| unsafe { nvml.nvmlSystemGetNVMLVersion(buffer, size) });
     assert_eq!(version.as_deref(), Ok("12.535.261.03"));
 }
@@ -144,7 +144,7 @@ fn short_buffer_is_not_written() {
 fn null_pointer_is_invalid_argument() {
     let stage = Stage::begun(session("labbox"));
     let (nvml, device) = (stage.nvml, stage.device(0));
-    // SAFETY: null is what is tested.
+    // SAFETY: this tests null.
     let codes = unsafe {
         [
             nvml.nvmlSystemGetDriverVersion(null_mut(), 80),
@@ -218,7 +218,7 @@ fn field_values_have_individual_codes() {
     assert_eq!(code, 0);
     let [energy, memory, unknown, spare] = values;
     let power = details.power.unwrap();
-    // SAFETY: the type that the answer names is the one that is read.
+    // SAFETY: the answer names the type that is read.
     let told = (energy.nvmlReturn == 0).then_some(unsafe { energy.value.ullVal });
     assert_eq!(told, power.energy.ok());
     // SAFETY: as above.
@@ -239,7 +239,7 @@ fn power_field_scope_is_gpu_only() {
             let asked =
                 unsafe { stage.nvml.nvmlDeviceGetFieldValues(stage.device(0), 1, &mut value) };
             assert_eq!((asked, value.nvmlReturn), (0, code), "{field} of {scope}");
-            // SAFETY: every pattern of bits is a number.
+            // SAFETY: every bit pattern is a number.
             assert_eq!(unsafe { value.value.uiVal }, if code == 0 { 71_000 } else { 0 });
         }
     }
@@ -274,7 +274,7 @@ fn lost_device_fails_everything_but_location() {
         let answers = simulation.sample(&info.id).is_ok();
         let device = stage.device(info.id.index);
         let (code, _) = stage.temperature(device);
-        // SAFETY: the buffer is as long as it is said to be.
+        // SAFETY: the buffer has the stated length.
         let name =
             text(|buffer, size| unsafe { stage.nvml.nvmlDeviceGetName(device, buffer, size) });
         if answers {

@@ -59,7 +59,7 @@ fn event_wait_returns_device_event() {
     fs::write(machine.path().join("machine.toml"), MACHINE).unwrap();
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let now = Duration::new(now.tv_sec as u64, now.tv_nsec as u32);
-    // Its time goes on, and is just before the event.
+    // Its time advances, and is just before the event.
     let began = now.saturating_sub(Duration::from_millis(900));
     let session = Session {
         machine: machine.path().to_owned(),
@@ -85,7 +85,7 @@ fn invalid_event_set_is_rejected() {
     let one = set(&stage, &[0]);
     assert_eq!(wait(&stage, one, 20).0, 10);
     assert_eq!(wait(&stage, null_mut(), 20).0, 2);
-    // SAFETY: null and a freed set are what is tested; neither is followed.
+    // SAFETY: this tests null and a freed set; neither is dereferenced.
     unsafe {
         assert_eq!(nvml.nvmlDeviceRegisterEvents(stage.device(0), XID, null_mut()), 2);
         assert_eq!(nvml.nvmlDeviceRegisterEvents(stage.device(0), 1 << 40, one), 3);

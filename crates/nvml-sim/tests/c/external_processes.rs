@@ -10,7 +10,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-/// A machine with free devices, whose time passes.
+/// A machine with free devices and advancing time.
 fn live() -> Session {
     let uptime = fs::read_to_string("/proc/uptime").unwrap();
     let seconds: f64 = uptime.split(' ').next().unwrap().parse().unwrap();
@@ -18,7 +18,7 @@ fn live() -> Session {
     Session { live: true, frozen_at_ms: None, began_ns, ..session("labbox") }
 }
 
-/// Serves a session that walk-ons may join.
+/// Serves a session that permits external processes.
 fn stage(session: Session) -> Stage {
     let stage = Stage::begun(session);
     ExternalProcess::admit(stage.folder.path()).unwrap();
@@ -39,7 +39,7 @@ fn named(stage: &Stage) -> PathBuf {
     stage.folder.path().join(ExternalProcess::FOLDER)
 }
 
-/// The program that walks on.
+/// The program that appears.
 fn program(stage: &Stage, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nvml-sim-process"));
     command.args(words).env(Session::VARIABLE, stage.folder.path()).stdin(Stdio::null());
@@ -47,7 +47,7 @@ fn program(stage: &Stage, words: &[&str]) -> Command {
     command
 }
 
-/// A program that is ended at the latest when the test is.
+/// A program that ends with the test at the latest.
 struct Running(Child);
 
 impl Running {
@@ -110,7 +110,7 @@ fn memory_is_capped_and_oldest_process_is_served_first() {
 
 #[test]
 fn simulated_pid_yields_to_real_process() {
-    // Of this number the machine has a process on each device, ended or not.
+    // The machine has a process with this PID on each device, ended or not.
     let idle = Idle::new();
     let folder = tempfile::tempdir().unwrap();
     let machine = folder.path().join("machine.toml");
@@ -138,7 +138,7 @@ fn registration_without_live_process_is_ignored() {
     gone.kill();
     was.enter(folder).unwrap();
     let good = walk_on(&idle, 1, 100);
-    // The number was given again: another process started with it.
+    // The PID was reused: another process started with it.
     ExternalProcess { start_ticks: good.start_ticks - 1, ..good.clone() }.enter(folder).unwrap();
     let twice = ExternalProcess { uses: vec![good.uses[0], good.uses[0]], ..good.clone() };
     let none = ExternalProcess { uses: Vec::new(), ..good.clone() };

@@ -6,7 +6,7 @@ fn with(machine: &str, faults: Vec<CallFault>) -> Session {
     Session { faults, ..session(machine) }
 }
 
-/// Every code of NVML but success and 'initialise first'.
+/// Every code of NVML except success and 'uninitialised'.
 fn codes() -> impl Iterator<Item = u32> {
     (2..=30).chain([999])
 }
@@ -99,7 +99,7 @@ fn hanging_call_does_not_block_others() {
     let stuck = stage.device(3) as usize;
     let nvml = stage.nvml;
     let (entered, enters) = std::sync::mpsc::channel();
-    // It ends with the process: nothing else can end it.
+    // It ends with the process, and in no other way.
     let hanging = std::thread::spawn(move || {
         entered.send(()).unwrap();
         let mut degrees = 0;

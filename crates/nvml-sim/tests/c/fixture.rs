@@ -13,14 +13,14 @@ use tempfile::TempDir;
 /// The library serves one session at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// One test's session: a machine at its start, whose time stands still.
+/// A test's session: a machine at its start, whose time stands still.
 pub(crate) struct Stage {
     pub(crate) nvml: &'static NvmlLib,
     pub(crate) folder: TempDir,
     _turn: MutexGuard<'static, ()>,
 }
 
-/// Returns where cargo puts the library: beside the test.
+/// Returns the directory of the library: beside the test.
 pub(crate) fn library_path() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().unwrap().join("libnvml_sim.so")
@@ -29,7 +29,7 @@ pub(crate) fn library_path() -> PathBuf {
 /// Returns the library, loaded once.
 pub(crate) fn library() -> &'static Library {
     static LOADED: OnceLock<Library> = OnceLock::new();
-    // SAFETY: loading it runs nothing but Rust's own start of a library.
+    // SAFETY: loading it runs only Rust's own library initialisation.
     LOADED.get_or_init(|| unsafe { Library::new(library_path()) }.unwrap())
 }
 
@@ -72,12 +72,11 @@ impl Stage {
         Self::at(folder)
     }
 
-    /// Serves what a folder holds, whatever that is.
+    /// Serves the content of a directory, whatever it is.
     pub(crate) fn at(folder: TempDir) -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let nvml = nvml();
-        // A test that failed has left it initialised.
-        // SAFETY: these functions take no arguments.
+        // A failed test has left it initialised. SAFETY: these functions take no arguments.
         while unsafe { nvml.nvmlShutdown() } == 0 {}
         let stage = Stage { nvml, folder, _turn: turn };
         assert_eq!(open(Some(stage.folder.path())), 0);
@@ -110,7 +109,7 @@ impl Stage {
         device
     }
 
-    /// Asks for the temperature of a device.
+    /// Queries the temperature of a device.
     pub(crate) fn temperature(&self, device: nvmlDevice_t) -> (u32, u32) {
         let mut degrees = 0;
         // SAFETY: the place for the value lives during the call.
@@ -119,10 +118,10 @@ impl Stage {
     }
 }
 
-/// Names the folder of the session.
+/// Sets the directory of the session.
 pub(crate) fn open(folder: Option<&Path>) -> u32 {
     let folder = folder.map(|folder| CString::new(folder.as_os_str().as_bytes()).unwrap());
-    // SAFETY: this is how the library declares it.
+    // SAFETY: this matches the library's declaration.
     let function = unsafe {
         library().get::<extern "C" fn(*const c_char) -> u32>(b"gpuwsSimulatedOpen\0").unwrap()
     };
@@ -131,21 +130,21 @@ pub(crate) fn open(folder: Option<&Path>) -> u32 {
 
 /// Returns how often a function was called.
 pub(crate) fn calls(function: Option<&CStr>) -> u64 {
-    // SAFETY: this is how the library declares it.
+    // SAFETY: this matches the library's declaration.
     let count = unsafe {
         library().get::<extern "C" fn(*const c_char) -> u64>(b"gpuwsSimulatedCalls\0").unwrap()
     };
     count(function.map_or(null(), CStr::as_ptr))
 }
 
-/// Returns what a marker says.
+/// Returns the text of a marker function.
 pub(crate) fn marker(name: &CStr) -> Option<String> {
-    // SAFETY: both markers are declared like this.
+    // SAFETY: both marker functions have this declaration.
     let marker = unsafe {
         library().get::<extern "C" fn() -> *const c_char>(name.to_bytes_with_nul()).unwrap()
     };
     let text = marker();
-    // SAFETY: a marker's text stays for the life of the process.
+    // SAFETY: a marker's text stays for the lifetime of the process.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_str().unwrap().to_owned())
 }
 
@@ -153,7 +152,7 @@ pub(crate) fn marker(name: &CStr) -> Option<String> {
 pub(crate) fn text(of: impl FnOnce(*mut c_char, u32) -> u32) -> Result<String, u32> {
     let mut buffer = [0x7f as c_char; 96];
     match of(buffer.as_mut_ptr(), buffer.len() as u32) {
-        // SAFETY: the buffer lives here, and a successful call has put an end mark into it.
+        // SAFETY: the buffer lives here, and a successful call has NUL-terminated it.
         0 => Ok(unsafe { CStr::from_ptr(buffer.as_ptr()) }.to_str().unwrap().to_owned()),
         code => Err(code),
     }

@@ -119,7 +119,7 @@ fn calls_are_counted_by_name() {
 fn every_code_has_its_own_error_string() {
     let stage = Stage::of("labbox");
     let text = |code| {
-        // SAFETY: it answers any number with a text that stays.
+        // SAFETY: it answers any number with a static text.
         let text = unsafe { std::ffi::CStr::from_ptr(stage.nvml.nvmlErrorString(code)) };
         text.to_str().unwrap().to_owned()
     };

@@ -6,7 +6,7 @@ use nvml_wrapper_sys::bindings::{
 use std::ptr::null_mut;
 
 impl Stage {
-    /// Asks for the compute processes of a device by version 3, with room for so many.
+    /// Queries the compute processes of a device with version 3, with this capacity.
     fn compute(&self, device: nvmlDevice_t, room: u32) -> (u32, u32, Vec<nvmlProcessInfo_t>) {
         let empty =
             nvmlProcessInfo_t { pid: 0, usedGpuMemory: 0, gpuInstanceId: 0, computeInstanceId: 0 };
@@ -98,7 +98,7 @@ fn v1_process_list_matches_in_sixteen_bytes() {
 fn null_count_is_invalid_argument() {
     let stage = Stage::begun(session("labbox"));
     let (device, mut count) = (stage.device(0), 3);
-    // SAFETY: null is what is tested.
+    // SAFETY: this tests null.
     unsafe {
         let nvml = stage.nvml;
         let compute = |count: *mut u32| {

@@ -1,5 +1,5 @@
-//! The library as C programs use it: loaded by its file, called through the declarations that
-//! bindgen makes of the public header.
+//! The library as C programs use it: loaded from its file, called through the declarations that
+//! bindgen generates from the public header.
 
 mod children;
 mod devices;

@@ -54,7 +54,7 @@ fn mig_device_is_found_by_uuid_and_lists_its_processes() {
     let nvml = stage.nvml;
     for (index, listed) in [(0, 1), (1, 0), (2, 0)] {
         let mig = instance(&stage, index).unwrap();
-        // SAFETY: the buffer is as long as it is said to be.
+        // SAFETY: the buffer has the stated length.
         let uuid = text(|buffer, length| unsafe { nvml.nvmlDeviceGetUUID(mig, buffer, length) });
         let uuid = uuid.unwrap();
         assert!(uuid.starts_with("MIG-") && uuid.len() == 40, "{uuid}");

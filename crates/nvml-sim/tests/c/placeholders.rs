@@ -4,7 +4,7 @@ use nvml_sim::start_of;
 use nvml_wrapper_sys::bindings::{nvmlMemory_t, nvmlProcessInfo_v1_t};
 use std::process::{Child, Command};
 
-/// A real process that does nothing until it is killed.
+/// A real process that sleeps until it is killed.
 pub(crate) struct Idle(Child);
 
 impl Idle {
@@ -37,7 +37,7 @@ fn placeholder(idle: &Idle) -> Placeholder {
     Placeholder { simulated: 21044, pid: idle.pid(), start_ticks: idle.start_ticks() }
 }
 
-/// Asks until the answer is as wanted: real processes are looked for at most every 20 ms.
+/// Queries until the answer matches: real processes are checked at most every 20 ms.
 pub(crate) fn soon(what: &str, is_so: impl Fn() -> bool) {
     let pause = rustix::time::Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
     let waited = (0..2000).any(|_| {
@@ -47,7 +47,7 @@ pub(crate) fn soon(what: &str, is_so: impl Fn() -> bool) {
     assert!(waited, "{what}");
 }
 
-/// Returns the processes that are listed on a GPU, and the memory that is used in MiB.
+/// Returns the listed processes of a GPU, and its used memory in MiB.
 pub(crate) fn shown(stage: &Stage, gpu: u32) -> (Vec<u32>, u64) {
     let device = stage.device(gpu);
     let mut infos = [nvmlProcessInfo_v1_t { pid: 0, usedGpuMemory: 0 }; 8];
@@ -77,7 +77,7 @@ fn simulated_process_ends_with_its_placeholder() {
     idle.kill();
     soon("a process that has ended is still listed", || shown(&stage, 0).0.is_empty());
     drop(stage);
-    // Who opens the session later finds the memory free.
+    // A process that opens the session later finds the memory free.
     let stage = Stage::begun(stands);
     assert_eq!(shown(&stage, 0), (vec![], 4));
 }

@@ -1,4 +1,4 @@
-//! What holds for any text.
+//! Properties of any text.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! What a log does to a message: wraps, marks, repeats, mixes and cuts it.
+//! Changes that a log makes to a message: wrapping, prefixes, repetition, mixing and truncation.
 
 use super::*;
 

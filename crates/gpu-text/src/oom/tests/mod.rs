@@ -1,4 +1,4 @@
-//! Made messages in every wording, by what prints them.
+//! Synthetic messages in every wording, by source.
 
 mod any_text;
 mod library;

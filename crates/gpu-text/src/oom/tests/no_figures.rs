@@ -1,4 +1,4 @@
-//! Errors without figures, and prose that is none.
+//! Errors without figures, and prose without an error.
 
 use super::*;
 

@@ -52,10 +52,10 @@ fn consecutive_dumps_are_events_and_exception_belongs_to_first() {
     let shapes: Vec<u64> =
         all(&log).iter().map(|event| event.tensor.as_ref().unwrap().shape[0]).collect();
     assert_eq!(shapes, [64, 128]);
-    // A dump whose beginning is cut off is an event all the same.
+    // A dump without its start is still an event.
     let tail = &DUMP[DUMP.find("Bin (268435456)").unwrap()..];
     assert_eq!(one(tail).dump.bins.len(), 1);
-    // TensorFlow's own errors tell that it is TensorFlow, wherever its allocator was built.
+    // TensorFlow's own errors identify TensorFlow, wherever its allocator was built.
     let of_xla = DUMP.replace("tensorflow/tsl", "external/xla/xla/tsl");
     assert_eq!(one(&of_xla).framework, Framework::TensorFlow);
     let end = of_xla.find("OP_REQUIRES").unwrap();
@@ -113,7 +113,7 @@ fn decreasing_retries_are_one_event() {
     let event = one(&ladder);
     assert_eq!((event.ladder.len(), count(&event.tried)), (3, Some(10_737_418_240)));
     assert_eq!(event.framework, Framework::TensorFlow);
-    // A larger one begins the next: another device, or another try.
+    // A larger size starts the next event: another device, or another attempt.
     assert_eq!(all(&format!("{ladder}{}", rung("11.00G", 11_811_160_064))).len(), 2);
     let xla = one(
         "E external/xla/xla/stream_executor/cuda/cuda_driver.cc:1] failed to allocate 2.00GiB \

@@ -1,13 +1,13 @@
-//! What the command line asks a walk-on to be.
+//! The command line of an external process.
 
 use std::ffi::OsString;
 use std::str::FromStr;
 
-/// The words that it takes.
+/// The accepted options.
 pub(crate) const USAGE: &str = "nvml-sim-process --use GPU:MIB[,GPU:MIB…] [--load PERCENT] \
                                 [--name NAME] [--seconds N | -- COMMAND…]";
 
-/// What a walk-on is to be.
+/// The configuration of an external process.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Part {
     /// Which devices, and how much memory of each in MiB.
@@ -18,7 +18,7 @@ pub(crate) struct Part {
     pub(crate) name: Option<String>,
     /// How long it stays.
     pub(crate) seconds: Option<u32>,
-    /// As long as which command it stays.
+    /// The command whose lifetime it has.
     pub(crate) command: Vec<OsString>,
 }
 
@@ -27,15 +27,15 @@ pub(crate) struct Part {
 pub(crate) enum Which {
     /// The one with this index.
     Index(u32),
-    /// Each one that a CUDA program would see.
+    /// Each one that is visible to a CUDA program.
     Visible,
 }
 
 impl Part {
-    /// Reads the words after the program's name.
+    /// Parses the arguments after the program's name.
     ///
     /// # Errors
-    /// What is wrong with them, in words that complete 'failed to …'.
+    /// The problem, as text that completes 'failed to …'.
     pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
         let mut words = words.into_iter();
         let mut part = Part::default();

@@ -14,13 +14,13 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// What failed is told in words that complete 'failed to …'.
+/// Error messages complete 'failed to …'.
 type Told<T> = Result<T, String>;
 
-/// How often it is looked whether the session is still there, in seconds.
+/// How often to check that the session still exists, in seconds.
 const PAUSE: i64 = 1;
 
-/// Appears, stays and leaves; returns the code of the command where there is one.
+/// Appears, stays and leaves; returns the exit code of the command if there is one.
 ///
 /// # Errors
 /// What kept it from appearing, or its command from starting.
@@ -55,7 +55,7 @@ fn text(error: gpu_core::Error) -> String {
     error.fault().text
 }
 
-/// Returns the session's folder, as the environment names it.
+/// Returns the session's directory, from the environment.
 fn folder() -> Told<PathBuf> {
     let named = std::env::var_os(Session::VARIABLE).map(PathBuf::from);
     named
@@ -63,7 +63,7 @@ fn folder() -> Told<PathBuf> {
         .ok_or_else(|| "find the session: run inside gpuws sim MACHINE --live".to_owned())
 }
 
-/// Returns what is used of which device.
+/// Returns the use of each device.
 fn uses(part: &Part, devices: &[DeviceState]) -> Told<Vec<Use>> {
     let shown = visible(devices)?;
     let mut uses: Vec<Use> = Vec::new();
@@ -88,7 +88,7 @@ fn uses(part: &Part, devices: &[DeviceState]) -> Told<Vec<Use>> {
     }
 }
 
-/// Returns the indexes of the devices that a CUDA program would see, counted in PCI order, of a MIG
+/// Returns the indexes of the devices that are visible to a CUDA program, in PCI order; for a MIG
 /// device with its number there.
 fn visible(devices: &[DeviceState]) -> Told<Vec<(u32, Option<u32>)>> {
     let value = std::env::var_os(VISIBLE);
@@ -118,7 +118,7 @@ fn hold(uses: &[Use], devices: &[DeviceState], folder: &Path) -> Told<Vec<File>>
     held.collect()
 }
 
-/// Removes what names processes that have ended, as those do that were killed.
+/// Removes the files of processes that have ended, for example by SIGKILL.
 fn sweep(folder: &Path) -> Told<()> {
     for walk_on in ExternalProcess::named(folder).map_err(text)? {
         if start_of(walk_on.pid) != Some(walk_on.start_ticks) {
@@ -128,7 +128,7 @@ fn sweep(folder: &Path) -> Told<()> {
     Ok(())
 }
 
-/// Runs a command and returns the code with which a shell would end in its place.
+/// Runs a command and returns the exit code that a shell would report for it.
 fn run(program: &OsString, arguments: &[OsString]) -> Told<ExitCode> {
     let status = Command::new(program).args(arguments).status();
     let status =
@@ -137,7 +137,7 @@ fn run(program: &OsString, arguments: &[OsString]) -> Told<ExitCode> {
     Ok(ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)))
 }
 
-/// Waits so many seconds, or until the session is over.
+/// Waits this many seconds, or until the session ends.
 fn stay(folder: &Path, seconds: Option<u32>) -> Told<()> {
     let mut left = seconds;
     while left != Some(0) && folder.join(Session::FILE).exists() {

@@ -1,10 +1,10 @@
-//! Stands for a process of a simulated machine: a real process with its name and command line
-//! that has stand-ins of the device files open and mapped, and takes SIGTERM as that one does.
+//! Stands for a process of a simulated machine: a real process with its name and command line that
+//! has stand-ins for the device files open and mapped, and reacts to SIGTERM in the same way.
 //!
-//! Who starts it says on its standard input what it is, a line each, and `start` last:
-//! `name NAME`, `file PATH`, `map PATH`, `term ignored`, `term MILLISECONDS`, `state stopped`. It
-//! answers with a line on standard output once it is all that. When its standard input ends, the
-//! simulation is over, and so is the process.
+//! Its starter writes the configuration to its standard input, one setting per line, and `start`
+//! last: `name NAME`, `file PATH`, `map PATH`, `term ignored`, `term MILLISECONDS`, `state
+//! stopped`. It answers with a line on standard output once it is set up. When its standard input
+//! ends, the simulation is over, and the process exits.
 
 use crate::device_file::{map, open};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,23 +18,23 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What the process is to be.
+/// The configuration of the process.
 #[derive(Default)]
 struct Part {
     name: String,
     files: Vec<File>,
-    /// How long after SIGTERM it ends; `None` where it ignores that.
+    /// The time from SIGTERM to its end; `None` if it ignores SIGTERM.
     ends_after: Option<Duration>,
     stopped: bool,
 }
 
-/// Plays the part until the simulation or the part is over.
+/// Runs until the simulation or the process ends.
 ///
 /// # Errors
 /// What kept it from starting.
 pub(crate) fn play() -> io::Result<ExitCode> {
     let part = read_part(&mut io::stdin().lock())?;
-    // Not while reading: the name is what tells that it is ready.
+    // Not while reading: the name signals that it is ready.
     let name = CString::new(part.name).map_err(io::Error::other)?;
     rustix::thread::set_name(&name)?;
     let (mut asked, asks) = UnixStream::pair()?;
