@@ -6,7 +6,7 @@ use xtask::{Tree, workspace_root};
 
 const POLICIES: &[&str] =
     &["gpu-reaper", "gpu-placement", "gpu-claim", "gpu-allocator-policy", "gpu-memory-advice"];
-const ADAPTERS: &[&str] = &["gpu-nvidia", "gpu-host", "gpu-sim", "gpu-text"];
+const ADAPTERS: &[&str] = &["gpu-nvidia", "gpu-cuda", "gpu-host", "gpu-sim", "gpu-text"];
 
 fn packages() -> Vec<Package> {
     layering::read(workspace_root()).expect("cargo tree runs")

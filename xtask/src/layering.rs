@@ -28,7 +28,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         "gpu-core" => &[],
         // Adapters know the ports and not each other; the simulated machine reads recordings with
         // the parsers, and the NVML interface stands in front of the simulated machine.
-        "gpu-nvidia" | "gpu-host" | "gpu-text" => &["gpu-core"],
+        "gpu-nvidia" | "gpu-cuda" | "gpu-host" | "gpu-text" => &["gpu-core"],
         "gpu-sim" => &["gpu-core", "gpu-text"],
         "gpu-nvml-sim" => &["gpu-core", "gpu-sim"],
         // Policies know the ports, no adapter and not each other.
@@ -55,6 +55,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
 const LIBRARIES_AND_XTASK: &[&str] = &[
     "gpu-core",
     "gpu-nvidia",
+    "gpu-cuda",
     "gpu-host",
     "gpu-text",
     "gpu-sim",

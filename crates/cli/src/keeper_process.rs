@@ -7,9 +7,9 @@ use crate::failure::Failure;
 use crate::source::roots;
 use gpu_core::visible::VISIBLE;
 use gpu_core::{Clock, DeviceUuid, Host, Launch, Pid, ProcessInfo, ProcessKey};
+use gpu_cuda::CudaContexts;
 use gpu_host::supervise::parse_words;
 use gpu_host::{LinuxHost, SystemClock, renew_inherited};
-use gpu_nvidia::CudaContexts;
 use gpu_steward::Grant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
@@ -173,7 +173,7 @@ pub(crate) fn serve_where_asked() -> Option<Exit> {
     let devices: Vec<DeviceUuid> = devices.collect();
     let contexts = match devices.is_empty() {
         true => Ok(None),
-        false => CudaContexts::hold(None, &devices).map(Some),
+        false => CudaContexts::hold(&devices).map(Some),
     };
     let said = match &contexts {
         Ok(_) => HOLDS.to_owned(),

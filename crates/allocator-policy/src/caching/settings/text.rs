@@ -6,6 +6,9 @@ use gpu_core::Bytes;
 /// The longest name or value that is kept.
 const LONGEST: usize = 1 << 10;
 
+/// No more of an unknown name is compared, in characters.
+const COMPARED: usize = 64;
+
 /// Divides a text at the commas that are not within brackets, and each part at its first colon.
 pub(super) fn pairs(text: &str) -> Result<Vec<(&str, &str)>, SettingError> {
     let mut depth = 0u32;
@@ -91,22 +94,8 @@ pub(super) fn plain(text: &str) -> String {
 
 /// Returns the known name that was perhaps meant.
 pub(crate) fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let known = known.map(|name| (distance(unknown, name), name));
+    let unknown: String = unknown.chars().take(COMPARED).collect();
+    let known = known.map(|name| (strsim::levenshtein(&unknown, name), name));
     let near = known.filter(|(distance, name)| *distance <= name.len() / 3);
     near.min().map(|(_, name)| name)
-}
-
-/// Counts the letters to insert, drop or replace to get from `a` to `b`.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().collect());
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }

@@ -1,7 +1,9 @@
-/* A driver of one device with 64 MiB, as strict as the CUDA Driver API says that one may be: memory
- * is taken only with the context current, freed as it was taken, unmapped as it was mapped, and a
- * range goes only when nothing is behind it. Built with NO_PAGING it is too old for virtual memory.
- * STAND_IN_FAIL names a function whose nth call fails, as in "cuMemMap 3 700": function, n, code. */
+/* A driver of two devices, the first with 64 MiB, as strict as the CUDA Driver API says that one may
+ * be: memory is taken only with the context current, freed as it was taken, unmapped as it was
+ * mapped, and a range goes only when nothing is behind it. Built with OLD it is one of before CUDA
+ * 10.2: without virtual memory, pools, and the second versions of functions. Built with NO_POOLS the
+ * device has no pools. STAND_IN_FAIL names a function whose nth call fails, as in "cuMemMap 3 700":
+ * function, n, code. STAND_IN_LOG names a file to which contexts, streams and events are added. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,11 +12,17 @@
 #define TOTAL ((size_t)64 << 20)
 #define PAGE ((size_t)2 << 20)
 #define MANY 4096
+/* The attribute that says whether there are pools. */
+#ifdef NO_POOLS
+#define POOLS -1
+#else
+#define POOLS 115
+#endif
 enum { OK = 0, INVALID = 1, OUT_OF_MEMORY = 2, NO_CONTEXT = 201 };
 
 static size_t used;
 static uint64_t next_address = 0x700000000000;
-static int retained, depth;
+static int retained[2], current[16], depth;
 static struct { uint64_t at; size_t size; int live; } regions[MANY];
 
 static int fails(const char *function)
@@ -27,40 +35,61 @@ static int fails(const char *function)
         return 0;
     return ++calls == nth ? code : 0;
 }
-#define ENTER(function) do { int code = fails(#function); if (code) return code; \
-                             if (!depth) return NO_CONTEXT; } while (0)
+#define CALL(function) do { int code = fails(#function); if (code) return code; } while (0)
+#define ENTER(function) do { CALL(function); if (!depth) return NO_CONTEXT; } while (0)
 
-int cuInit(unsigned flags) { return flags ? INVALID : OK; }
-int cuDeviceGetCount(int *count) { *count = 1; return OK; }
-int cuDeviceGet(int *device, int ordinal) { *device = 7; return ordinal ? INVALID : OK; }
+static void say(const char *word, int number)
+{
+    const char *path = getenv("STAND_IN_LOG");
+    FILE *file = path ? fopen(path, "a") : NULL;
+    if (!file) return;
+    fprintf(file, "%s %d\n", word, number);
+    fclose(file);
+}
+
+/* The devices are 7 and 8, and the last byte of their UUIDs is 15 and 16. */
+#define KNOWN(device) ((device) == 7 || (device) == 8)
+int cuInit(unsigned flags) { CALL(cuInit); return flags ? INVALID : OK; }
+int cuDeviceGetCount(int *count) { *count = 2; return OK; }
+int cuDeviceGet(int *device, int ordinal) { *device = 7 + ordinal; return ordinal > 1 ? INVALID : OK; }
 int cuDeviceGetUuid(unsigned char *uuid, int device)
 {
-    for (int i = 0; i < 16; i++) uuid[i] = i;
-    return device == 7 ? OK : INVALID;
+    for (int i = 0; i < 16; i++) uuid[i] = i < 15 ? i : device + 8;
+    return KNOWN(device) ? OK : INVALID;
 }
 int cuDevicePrimaryCtxRetain(void **context, int device)
 {
-    *context = &retained;
-    retained++;
-    return device == 7 ? OK : INVALID;
+    if (device == 8) CALL(cuDevicePrimaryCtxRetain);
+    if (!KNOWN(device)) return INVALID;
+    *context = &retained[device - 7];
+    say("retain", device);
+    retained[device - 7]++;
+    return OK;
 }
 int cuDevicePrimaryCtxRelease(int device)
 {
-    if (device != 7 || !retained) return INVALID;
+    if (!KNOWN(device) || !retained[device - 7]) return INVALID;
+    say("release", device);
     /* What was not given back is a leak that nobody else would see. */
-    if (--retained == 0 && used) abort();
+    if (--retained[device - 7] == 0 && device == 7 && used) abort();
     return OK;
+}
+static int place(void *context)
+{
+    int device = context == &retained[0] ? 0 : context == &retained[1] ? 1 : -1;
+    return device >= 0 && retained[device] ? device : -1;
 }
 int cuCtxPushCurrent_v2(void *context)
 {
-    if (context != &retained || !retained) return INVALID;
-    depth++;
+    if (place(context) < 0 || depth == 16) return INVALID;
+    current[depth++] = place(context);
     return OK;
 }
 int cuCtxPopCurrent_v2(void **context)
 {
-    *context = &retained;
-    return depth-- ? OK : NO_CONTEXT;
+    if (!depth) return NO_CONTEXT;
+    *context = &retained[current[--depth]];
+    return OK;
 }
 int cuMemGetInfo_v2(size_t *free, size_t *total)
 {
@@ -97,7 +126,7 @@ int cuMemFree_v2(uint64_t address)
     return INVALID;
 }
 
-#ifndef NO_PAGING
+#ifndef OLD
 static struct { uint64_t at; size_t size; int live; } ranges[MANY];
 static struct { uint64_t at; uint64_t handle; } pages[MANY];
 static struct { uint64_t handle; int named, mapped; } memory[MANY];
@@ -145,9 +174,11 @@ static void settle(int m)
 
 int cuDeviceGetAttribute(int *value, int attribute, int device)
 {
-    *value = attribute == 102;
-    return device == 7 ? OK : INVALID;
+    *value = attribute == 102 || attribute == POOLS;
+    return KNOWN(device) ? OK : INVALID;
 }
+int cuDeviceGetUuid_v2(unsigned char *uuid, int device) { return cuDeviceGetUuid(uuid, device); }
+int cuDevicePrimaryCtxRelease_v2(int device) { return cuDevicePrimaryCtxRelease(device); }
 int cuMemGetAllocationGranularity(size_t *size, const struct properties *p, int option)
 {
     *size = PAGE;
@@ -238,5 +269,72 @@ int cuMemUnmap(uint64_t at, size_t size)
         settle(m);
     }
     return OK;
+}
+
+/* Streams and events do at once what they are told, and memory in stream order is as any other. */
+static int streams, events;
+int cuCtxGetCurrent(void **context)
+{
+    *context = depth ? &retained[current[depth - 1]] : NULL;
+    return OK;
+}
+int cuCtxSetCurrent(void *context)
+{
+    if (place(context) < 0) return INVALID;
+    if (!depth) depth = 1;
+    current[depth - 1] = place(context);
+    return OK;
+}
+int cuCtxSynchronize(void) { return depth ? OK : NO_CONTEXT; }
+int cuStreamCreate(void **stream, unsigned flags)
+{
+    ENTER(cuStreamCreate);
+    *stream = &streams;
+    say("stream", ++streams);
+    return flags <= 1 ? OK : INVALID;
+}
+int cuStreamDestroy_v2(void *stream)
+{
+    if (stream != &streams || !streams) return INVALID;
+    say("no stream", streams--);
+    return OK;
+}
+int cuStreamSynchronize(void *stream) { CALL(cuStreamSynchronize); return stream == &streams ? OK : INVALID; }
+int cuStreamWaitEvent(void *stream, void *event, unsigned flags)
+{
+    return stream == &streams && event == &events && !flags ? OK : INVALID;
+}
+int cuEventCreate(void **event, unsigned flags)
+{
+    *event = &events;
+    say("event", ++events);
+    return flags <= 3 ? OK : INVALID;
+}
+int cuEventDestroy_v2(void *event)
+{
+    if (event != &events || !events) return INVALID;
+    say("no event", events--);
+    return OK;
+}
+int cuEventRecord(void *event, void *stream)
+{
+    return event == &events && stream == &streams ? OK : INVALID;
+}
+int cuEventQuery(void *event) { return event == &events ? OK : INVALID; }
+int cuEventSynchronize(void *event) { return event == &events ? OK : INVALID; }
+int cuEventElapsedTime(float *milliseconds, void *start, void *end)
+{
+    *milliseconds = 0.5;
+    return start == &events && end == &events ? OK : INVALID;
+}
+int cuMemAllocAsync(uint64_t *address, size_t size, void *stream)
+{
+    ENTER(cuMemAllocAsync);
+    return stream == &streams ? cuMemAlloc_v2(address, size) : INVALID;
+}
+int cuMemFreeAsync(uint64_t address, void *stream)
+{
+    ENTER(cuMemFreeAsync);
+    return stream == &streams ? cuMemFree_v2(address) : INVALID;
 }
 #endif
