@@ -48,6 +48,9 @@ fn forbidden_dependency_is_detected() {
         ("gpu-reaper", "gpu-claim"),
         ("gpu-reaper", "rustix"),
         ("gpu-reaper", "gpuws"),
+        ("gpu-sim", "gpuws-examples"),
+        ("gpuws-examples", "gpuws"),
+        ("gpuws-examples", "rustix"),
         ("gpu-steward", "gpu-allocator-policy"),
         ("gpu-allocator-policy", "gpu-memory-trace"),
         ("gpu-memory-trace", "gpu-memory-advice"),
@@ -90,12 +93,12 @@ fn steward_depends_on_policies_of_jobs_but_no_adapter() {
 }
 
 #[test]
-fn only_machine_program_tests_and_benches_choose_adapters() {
+fn only_machine_program_tests_benches_and_examples_choose_adapters() {
     for package in packages() {
         let chosen = ADAPTERS.iter().filter(|adapter| package.depends_on.contains(**adapter));
         let chooses = matches!(
             package.name.as_str(),
-            "gpu-machine" | "gpuws" | "gpuws-tests" | "gpuws-benches"
+            "gpu-machine" | "gpuws" | "gpuws-tests" | "gpuws-benches" | "gpuws-examples"
         );
         // It serves what another one runs.
         let exception = package.name == "gpu-nvml-sim";

@@ -63,8 +63,8 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
             "gpu-reaper",
             "gpu-steward",
         ],
-        // Beside it only the program on top, the tests and the benches choose adapters.
-        "gpuws" | "gpuws-benches" => &LIBRARIES_AND_XTASK[..LIBRARIES],
+        // Beside it only the program on top, the tests, the benches and the examples choose adapters.
+        "gpuws" | "gpuws-benches" | "gpuws-examples" => &LIBRARIES_AND_XTASK[..LIBRARIES],
         "gpuws-tests" => LIBRARIES_AND_XTASK,
         "xtask" => &[],
         _ => return None,
@@ -260,5 +260,6 @@ mod tests {
         assert_eq!(check(&[package("reaper", "crates/reaper", &[])], &tree).len(), 2);
         assert_eq!(check(&[package("gpu-extra", "crates/gpu-extra", &[])], &tree).len(), 1);
         assert_eq!(check(&[package("gpuws", "crates/cli", &["gpu-host"])], &tree).len(), 0);
+        assert_eq!(check(&[package("gpuws-examples", "examples", &["gpu-host"])], &tree).len(), 0);
     }
 }

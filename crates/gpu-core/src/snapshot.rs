@@ -4,7 +4,7 @@ use crate::absent::{Absent, Reading};
 use crate::clock::Timestamp;
 use crate::details::DeviceDetails;
 use crate::device::{DeviceInfo, DeviceProcess, DeviceSample, Driver, MemoryInfo, MigInstance};
-use crate::error::Fault;
+use crate::error::{ErrorKind, Fault};
 use crate::file::DeviceFile;
 use crate::holder::{Holder, Unreadable};
 use crate::id::{DeviceId, Pid};
@@ -168,6 +168,27 @@ impl From<Reading<ProcessInfo>> for Process {
 }
 
 impl Snapshot {
+    /// Returns a snapshot that knows nothing yet but its origin and time, to be filled in.
+    pub fn empty(origin: Origin, taken_at: Timestamp) -> Self {
+        let not_requested = |what: &str| Fault {
+            kind: ErrorKind::Unsupported,
+            text: format!("{what}: not requested"),
+        };
+        Snapshot {
+            taken_at,
+            origin,
+            hostname: Err(Absent::NotRecorded),
+            driver: Err(not_requested("query the driver")),
+            devices: Vec::new(),
+            unasked: Vec::new(),
+            files: Vec::new(),
+            holders: Err(not_requested("list device file holders")),
+            unreadable: Unreadable::default(),
+            processes: BTreeMap::new(),
+            sees_host_pids: Err(Absent::NotRecorded),
+        }
+    }
+
     /// Returns the data of a process.
     ///
     /// # Errors

@@ -9,6 +9,30 @@
 //! Looking and choosing are functions over plain data, as in the policies below; everything that
 //! touches the machine goes through [`Ports`] and a [`Launcher`](gpu_core::Launcher), and nothing
 //! here knows which adapter stands behind them.
+//!
+//! ```
+//! use gpu_core::{Origin, Pid, Process, ProcessInfo, ProcessKey, Snapshot, StartTime, Timestamp};
+//! use gpu_steward::descends;
+//!
+//! // A shell (10) started a job (20), which started a worker (21); 30 is another user's process.
+//! let process = |pid, parent| {
+//!     let mut info = ProcessInfo::from_name(Pid(pid), "python");
+//!     info.key.start = Some(StartTime(100 + u64::from(pid)));
+//!     info.parent = Ok(Pid(parent));
+//!     (info.key.pid, Process::from(Ok(info)))
+//! };
+//! let mut snapshot = Snapshot::empty(Origin::Live, Timestamp(0));
+//! snapshot.processes = [process(10, 1), process(20, 10), process(21, 20), process(30, 1)].into();
+//!
+//! // The devices are leased to the job.
+//! let root = ProcessKey { pid: Pid(20), start: Some(StartTime(120)) };
+//! assert!(descends(&snapshot, Pid(21), &root));
+//! assert!(!descends(&snapshot, Pid(10), &root));
+//! assert!(!descends(&snapshot, Pid(30), &root));
+//! // A later process with the same PID is another one.
+//! let reused = ProcessKey { start: Some(StartTime(500)), ..root };
+//! assert!(!descends(&snapshot, Pid(21), &reused));
+//! ```
 
 mod ancestry;
 mod claim_context;
@@ -55,3 +79,8 @@ pub use offers::{ClaimSurroundings, offers};
 pub use ports::{Ports, Request};
 pub use release::{ReleaseError, release};
 pub use run::{DeviceUse, Event, HandOff, NotRun, OnDeath, RunOrder, RunReport, isolate, run};
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
