@@ -1,24 +1,24 @@
-//! The pieces of regions, each linked with its neighbours by address.
+//! The blocks of regions, each linked with its neighbours by address.
 
 use crate::policy::BlockState;
 
-/// Names a block within its [`Blocks`]; a number is used again after its block is gone.
+/// Identifies a block within its [`Blocks`]; an ID is reused after its block is gone.
 pub(crate) type BlockId = u32;
 
-/// Stands for 'no block'. A block has this number all the same, which is of no region: as a
-/// neighbour it is one that is handed out, in the order of best fit it comes behind all others, so
-/// that neither needs a branch of its own.
+/// Stands for "no block". It is nevertheless the ID of a block, which belongs to no region. As a
+/// neighbour it counts as in use, and in the order of best fit it comes after all others, so
+/// neither case needs a branch.
 pub(crate) const NONE: BlockId = 0;
 
-/// A piece of a region; a line of the processor's cache, so that a look at one is a look at memory.
+/// A block of a region. It fills one cache line, so an access to it is a single memory access.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(crate) struct Block {
-    /// Where it begins.
+    /// Its start address.
     pub(crate) address: u64,
-    /// How long it is.
+    /// Its size.
     pub(crate) size: u64,
-    /// What the program asked for; 0 while nobody has it.
+    /// The requested size; 0 while it is free.
     pub(crate) requested: u64,
     /// The neighbour below, in the same region.
     pub(crate) previous: BlockId,
@@ -26,43 +26,44 @@ pub(crate) struct Block {
     pub(crate) next: BlockId,
     /// Its place in a [`FreeSet`](crate::free_set::FreeSet) while it is in one.
     pub(crate) place: Place,
-    /// Which of the policy's lists of free blocks it belongs to.
+    /// The policy's free list that it belongs to.
     pub(crate) list: u32,
-    /// Whether it is handed out.
+    /// Its state.
     pub(crate) state: BlockState,
 }
 
-/// The place of a block in a heap: each comes before its children in the order of best fit.
+/// The position of a block in a heap; a parent comes before its children in the order of best fit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
-    /// The first of its children.
+    /// Its first child.
     pub(crate) child: BlockId,
-    /// What is left of it among the children of its parent; for the first, the parent.
+    /// Its previous sibling; for the first child, the parent.
     pub(crate) left: BlockId,
-    /// What is right of it.
+    /// Its next sibling.
     pub(crate) right: BlockId,
 }
 
 impl Block {
-    /// Makes the one free block of a new region.
+    /// Creates the single free block of a new region.
     pub(crate) fn whole(address: u64, size: u64, list: u32) -> Self {
         let (previous, next, state) = (NONE, NONE, BlockState::Free);
         let place = Place::default();
         Block { address, size, requested: 0, previous, next, place, list, state }
     }
 
-    /// Tells whether the block is only a part of its region.
+    /// Returns whether the block is only a part of its region.
     pub(crate) fn is_part(&self) -> bool {
         self.previous | self.next != NONE
     }
 
-    /// Returns its place in the order of best fit, as one number, which is compared without a branch.
+    /// Returns its rank in the order of best fit, as one number, so that a comparison needs no
+    /// branch.
     #[inline]
     pub(crate) fn key(&self) -> u128 {
         u128::from(self.size) << 64 | u128::from(self.address)
     }
 
-    /// Returns where it ends.
+    /// Returns its end address.
     pub(crate) fn end(&self) -> u64 {
         self.address + self.size
     }
@@ -82,15 +83,15 @@ impl Default for Blocks {
     }
 }
 
-// What is always inlined would else be handed a block by its address, and read it again as it is
-// written, for which the processor waits.
+// `inline(always)` because a function that is not inlined gets the block by reference, and reads it
+// right after it is written. The processor would stall on that read.
 impl Blocks {
-    /// Returns the block, if the number is of this table; a vacant place counts as free.
+    /// Returns the block if the ID belongs to this table; an unused entry counts as free.
     pub(crate) fn get(&self, id: BlockId) -> Option<&Block> {
         self.blocks.get(id as usize)
     }
 
-    /// Adds a block that has no neighbours.
+    /// Adds a block without neighbours.
     #[inline(always)]
     pub(crate) fn add(&mut self, block: Block) -> BlockId {
         match self.vacant.pop() {
@@ -105,7 +106,7 @@ impl Blocks {
         }
     }
 
-    /// Shortens a block to `size` bytes and returns the new free block of what remains above.
+    /// Shortens a block to `size` bytes and returns the new free block above it.
     #[inline(always)]
     pub(crate) fn split(&mut self, id: BlockId, size: u64) -> BlockId {
         let lower = self[id];
@@ -126,7 +127,7 @@ impl Blocks {
         upper
     }
 
-    /// Lengthens a block by its neighbour above, which is gone then.
+    /// Extends a block by its neighbour above, and removes that neighbour.
     #[inline(always)]
     pub(crate) fn join_next(&mut self, id: BlockId) {
         let upper_id = self[id].next;
@@ -138,7 +139,7 @@ impl Blocks {
         self.vacate(upper_id);
     }
 
-    /// Removes a block; its neighbours, if any, no longer know of it.
+    /// Removes a block and unlinks it from its neighbours.
     pub(crate) fn remove(&mut self, id: BlockId) -> Block {
         let block = self[id];
         self[block.previous].next = NONE;

@@ -10,7 +10,7 @@ use crate::stream_ordered::{self, StreamOrdered};
 use gpu_core::{Bytes, DeviceMemory, MemoryInfo, Region, Result};
 use std::sync::Arc;
 
-/// Which policy a job is run under.
+/// The policy of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Choice {
     /// PyTorch's caching allocator.
@@ -23,10 +23,10 @@ pub enum Choice {
     Direct,
 }
 
-/// Why a policy cannot be had.
+/// Why a policy cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
-    /// There is none of that name.
+    /// No such policy exists.
     #[error("find the policy '{0}': {meant}", meant = meant(.0))]
     Unknown(String),
     /// PyTorch's allocator has no such setting.
@@ -40,17 +40,17 @@ pub enum ChoiceError {
         "set '{key}' to '{value}': the stream-ordered pool only has release_threshold, in bytes"
     )]
     Pool {
-        /// What was to be set.
+        /// The setting.
         key: String,
-        /// What to.
+        /// The value.
         value: String,
     },
-    /// There is nothing to set.
+    /// It has no settings.
     #[error("set '{0}': the direct policy has no settings")]
     Nothing(String),
 }
 
-/// Returns what to name in place of a name that there is not.
+/// Returns a suggestion for an unknown name.
 fn meant(unknown: &str) -> String {
     match caching::nearest(unknown, Choice::NAMES.into_iter()) {
         Some(name) => format!("did you mean '{name}'?"),
@@ -59,14 +59,14 @@ fn meant(unknown: &str) -> String {
 }
 
 impl Choice {
-    /// The names that [`named`](Choice::named) takes.
+    /// The names that [`named`](Choice::named) accepts.
     pub const NAMES: [&'static str; 6] =
         ["caching", "expandable", "bfc", "bfc-all-at-once", "stream-ordered", "direct"];
 
-    /// More memory than any device has: a [`model`](Choice::model) of it never refuses.
+    /// More memory than any device has: a [`model`](Choice::model) of this size never refuses.
     pub const ENDLESS: Bytes = Bytes(1 << 50);
 
-    /// Returns the policy of a name, with its framework's defaults.
+    /// Returns the policy with this name, with its framework's defaults.
     ///
     /// # Errors
     /// [`ChoiceError::Unknown`] for any other name.
@@ -88,10 +88,10 @@ impl Choice {
         })
     }
 
-    /// Changes a setting of the policy, by its framework's name for it.
+    /// Changes a setting of the policy, with its framework's name.
     ///
     /// # Errors
-    /// [`ChoiceError`] where the policy has no such setting or does not take the value.
+    /// [`ChoiceError`] if the policy has no such setting or does not accept the value.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), ChoiceError> {
         match self {
             Choice::Caching(settings) => settings.set(key, value)?,
@@ -107,7 +107,7 @@ impl Choice {
         Ok(())
     }
 
-    /// Returns what people call it.
+    /// Returns its usual name.
     pub fn title(&self) -> &'static str {
         match self {
             Choice::Caching(settings) if settings.expandable_segments() => "caching, expandable",
@@ -119,10 +119,10 @@ impl Choice {
         }
     }
 
-    /// Makes the policy over a device.
+    /// Creates the policy over a device.
     ///
     /// # Errors
-    /// When the policy must know how much memory the device has and the device does not say.
+    /// If the policy needs the device's total memory and the device does not report it.
     pub fn build<M: DeviceMemory + 'static>(&self, memory: M) -> Result<Box<dyn Policy>, Failure> {
         Ok(match self {
             Choice::Caching(settings) => Box::new(Caching::new(memory, settings.clone())?),
@@ -132,8 +132,8 @@ impl Choice {
         })
     }
 
-    /// Returns the policy with a limit on what it takes of the device; the policies without a limit
-    /// of their own are bounded by their device.
+    /// Returns the policy with a limit; a policy without a limit of its own is bounded by its
+    /// device.
     pub fn limited(&self, limit: Bytes) -> Self {
         let mut limited = self.clone();
         match &mut limited {
@@ -145,12 +145,12 @@ impl Choice {
         limited
     }
 
-    /// Tells whether the policy takes all that it may take at its first request.
+    /// Returns whether the policy takes its whole limit at its first request.
     pub fn takes_all(&self) -> bool {
         matches!(self, Choice::Bfc(settings) if !settings.allow_growth)
     }
 
-    /// Tells whether the policy sees nothing of its device but what that grants and refuses.
+    /// Returns whether the policy observes only the grants and refusals of its device.
     pub fn sees_only_grants(&self) -> bool {
         match self {
             Choice::Caching(settings) => {
@@ -162,11 +162,11 @@ impl Choice {
         }
     }
 
-    /// Returns the policy as it is on a device of so much memory that is all its own.
+    /// Returns the policy for a device of this size that it has to itself.
     pub fn on(&self, total: Bytes) -> Self {
         match self {
             Choice::Caching(_) | Choice::StreamOrdered(_) | Choice::Direct => self.clone(),
-            // What TensorFlow takes is its limit, not what the device refuses.
+            // TensorFlow's allocator is bounded by its limit, not by the refusals of the device.
             Choice::Bfc(settings) => {
                 let least = settings.limit.map_or(total, |limit| limit.min(total));
                 Choice::Bfc(bfc::Settings { limit: Some(least), ..*settings })
@@ -174,10 +174,10 @@ impl Choice {
         }
     }
 
-    /// Makes the policy over a modelled device of so much memory; returns the device beside it.
+    /// Creates the policy over a modelled device of this size; returns both.
     ///
     /// # Errors
-    /// When the policy cannot be had.
+    /// If the policy cannot be created.
     pub fn model(&self, total: Bytes) -> Result<(Arc<ModelMemory>, Box<dyn Policy>), Failure> {
         let memory = Arc::new(ModelMemory::new(total));
         let policy = match self.sees_only_grants() {
@@ -188,7 +188,7 @@ impl Choice {
     }
 }
 
-/// A modelled device that does not tell how large it is, so that what a policy lays out by that
+/// A modelled device that does not report its size, so that whatever a policy derives from the size
 /// (the ranges of expandable segments) is the same for every size.
 struct Unsized(Arc<ModelMemory>);
 

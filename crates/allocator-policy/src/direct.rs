@@ -1,4 +1,4 @@
-//! Memory straight from the device, as a program has that calls `cudaMalloc` each time.
+//! Memory directly from the device, as in a program that calls `cudaMalloc` for each request.
 
 use crate::blocks::{Block, BlockId};
 use crate::failure::{Failure, unless_refused};
@@ -8,12 +8,12 @@ use crate::policy::{Allocation, BlockState, Policy, Retired, SegmentMap, Stream,
 use gpu_core::{Bytes, DeviceMemory, Region};
 use std::collections::BTreeMap;
 
-/// Asks the device for each allocation and gives each back at once.
+/// Asks the device for each allocation and frees it at once.
 ///
-/// An allocation is charged what a driver takes for it: 512-byte steps below 1 MiB, whole pages of
-/// 2 MiB from there on. The driver packs small ones into pages, which is not modelled. Nothing is
-/// cached, so nothing is freed and held, but what the device did not take back; that goes at
-/// [`empty_cache`](Policy::empty_cache) or when this is dropped.
+/// An allocation is charged the size that a driver takes for it: 512-byte steps below 1 MiB, whole
+/// pages of 2 MiB from there on. A driver packs small ones into pages, which is not modelled.
+/// Nothing is cached, except memory that the device did not accept back;
+/// [`empty_cache`](Policy::empty_cache) and drop try again.
 #[derive(Debug)]
 pub struct Direct<M: DeviceMemory> {
     memory: M,
@@ -22,7 +22,7 @@ pub struct Direct<M: DeviceMemory> {
 }
 
 impl<M: DeviceMemory> Direct<M> {
-    /// Makes a policy that holds nothing yet.
+    /// Creates a policy that holds no memory yet.
     pub fn new(memory: M) -> Self {
         Direct { memory, ledger: Ledger::new(), held: BTreeMap::new() }
     }

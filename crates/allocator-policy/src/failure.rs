@@ -1,20 +1,20 @@
-//! Why memory could not be handed out or taken back.
+//! Why memory could not be allocated or freed.
 
 use gpu_core::{Bytes, DeviceFault, Error, ErrorKind};
 
-/// Why a policy could not do what it was asked.
+/// Why a policy could not serve a call.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// Neither what the policy holds nor what it may still take suffices.
+    /// Neither the held memory nor the memory that the policy may still take suffices.
     #[error("allocate {} bytes: out of memory", .0.asked.0)]
     OutOfMemory(Box<Shortage>),
-    /// The device refused for another reason than a lack of memory.
+    /// The device failed for a reason other than a lack of memory.
     #[error(transparent)]
     Device(#[from] Error),
-    /// The allocation is not one that this policy handed out and still counts as taken.
+    /// The allocation does not belong to this policy, or is no longer in use.
     #[error("free the allocation at {address:#x}: it belongs to another policy")]
     Foreign {
-        /// Where the allocation begins.
+        /// Its start address.
         address: u64,
     },
 }
@@ -28,7 +28,7 @@ impl From<Failure> for Error {
     }
 }
 
-/// Makes a device's lack of memory an answer.
+/// Turns a device's lack of memory into `None`.
 pub(crate) fn unless_refused<T>(given: Result<T, Error>) -> Result<Option<T>, Error> {
     match given {
         Ok(given) => Ok(Some(given)),
@@ -37,48 +37,48 @@ pub(crate) fn unless_refused<T>(given: Result<T, Error>) -> Result<Option<T>, Er
     }
 }
 
-/// What there was when memory did not suffice, all in bytes.
+/// The state in which memory did not suffice, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Shortage {
-    /// What the program asked for.
+    /// The requested size.
     #[cfg_attr(feature = "serde", serde(rename = "asked_bytes"))]
     pub asked: Bytes,
-    /// What the policy asked of the device for it, the smallest of its tries.
+    /// The smallest size that the policy asked the device for.
     #[cfg_attr(feature = "serde", serde(rename = "segment_bytes"))]
     pub segment: Bytes,
-    /// The limit of the policy, where it has one.
+    /// The limit of the policy, if it has one.
     #[cfg_attr(feature = "serde", serde(rename = "limit_bytes"))]
     pub limit: Option<Bytes>,
-    /// What the device said that it has left, where it could say.
+    /// The device's free memory, if it reports it.
     #[cfg_attr(feature = "serde", serde(rename = "device_free_bytes"))]
     pub device_free: Option<Bytes>,
-    /// What the policy holds of the device.
+    /// The memory that the policy holds of the device.
     #[cfg_attr(feature = "serde", serde(rename = "reserved_bytes"))]
     pub reserved: Bytes,
-    /// What of that is handed out.
+    /// The part of it in use.
     #[cfg_attr(feature = "serde", serde(rename = "in_use_bytes"))]
     pub in_use: Bytes,
-    /// The largest piece that is held and not handed out.
+    /// The largest free block.
     #[cfg_attr(feature = "serde", serde(rename = "largest_free_bytes"))]
     pub largest_free: Bytes,
 }
 
 impl Shortage {
-    /// Returns what the policy holds and has not handed out.
+    /// Returns the held memory that is not in use.
     pub fn cached(&self) -> Bytes {
         self.reserved.saturating_sub(self.in_use)
     }
 
-    /// Returns what is cached, and what the policy may still take of the device as far as that is
-    /// told.
+    /// Returns the cached memory plus the memory that the policy may still take from the device, as
+    /// far as known.
     pub fn free(&self) -> Bytes {
         let within = self.limit.map(|limit| limit.saturating_sub(self.reserved));
         let left = within.into_iter().chain(self.device_free).min().unwrap_or_default();
         self.cached() + left
     }
 
-    /// Tells whether enough was free, but not in one piece.
+    /// Returns whether enough memory was free, but not contiguous.
     pub fn is_fragmented(&self) -> bool {
         self.free() >= self.asked
     }

@@ -2,35 +2,35 @@
 //!
 //! Both PyTorch's allocator and TensorFlow's take the smallest block that suffices and, among
 //! equals, the one at the lowest address; TensorFlow's bins divide that order and do not change it.
-//! The blocks lie in classes of size, sixteen to each power of two, and a bitmap names the classes
-//! that hold any. The blocks of a class are a pairing heap (Fredman, Sedgewick, Sleator and Tarjan,
-//! 1986), whose links are in the blocks themselves: what is asked for is nearly always the first of
-//! a class, and what comes back is put before it or below it in a few steps, wherever it belongs,
-//! where a sorted row would have to be searched and moved. That matters since a caching allocator
-//! does not join its regions: of one size hundreds lie free.
+//! The blocks are divided into size classes, sixteen for each power of two, and a bitmap shows the
+//! classes that are not empty. The blocks of a class form a pairing heap (Fredman, Sedgewick,
+//! Sleator and Tarjan, 1986), whose links are in the blocks themselves. A request nearly always
+//! takes the first block of a class. A freed block is inserted in a few steps at any position,
+//! where a sorted array would need a search and a move. This matters because a caching allocator
+//! does not merge its regions: hundreds of free blocks have the same size.
 //!
-//! To add a block takes constant time, to remove one the logarithm of what is free, over many
-//! operations. A class may hold blocks that are too short for a request, which are passed over one
-//! by one; they are shorter by less than a sixteenth.
+//! Adding a block takes constant time; removing one takes time logarithmic in the number of free
+//! blocks, amortised over many operations. A class may contain blocks that are too short for a
+//! request, by less than a sixteenth. They are skipped one by one.
 
 use crate::blocks::{Block, BlockId, Blocks, NONE};
 
-/// Classes to each power of two, as a power of two itself.
+/// Classes for each power of two, as a base-2 logarithm.
 const STEPS: u32 = 4;
-/// How many classes there are at least; a power of two, so that a number is kept below it by a mask.
+/// The minimum number of classes; a power of two, so that a mask keeps an index below it.
 const CLASSES: usize = ((64 - STEPS as usize) << STEPS).next_power_of_two();
 
-/// Free blocks, ordered by size and address. A block is in one set at most, and as long as it is,
-/// its size and address stay.
+/// Free blocks, ordered by size and address. A block is in at most one set, and does not change its
+/// size or address while it is in the set.
 #[derive(Debug, Default)]
 pub(crate) struct FreeSet {
-    /// Which classes hold any.
+    /// A bitmap of the classes that are not empty.
     filled: [u64; CLASSES / 64],
-    /// The first block of each class, up to the largest class that ever held any.
+    /// The first block of each class, up to the largest class that was ever used.
     firsts: Vec<BlockId>,
 }
 
-/// Returns the class of a size; the order of classes is that of their sizes.
+/// Returns the class of a size; classes are in the order of their sizes.
 #[inline]
 fn class_of(size: u64) -> usize {
     let size = size.max(1 << STEPS);
@@ -39,7 +39,7 @@ fn class_of(size: u64) -> usize {
     class as usize & (CLASSES - 1)
 }
 
-// What is always inlined here is so for its two or three callers, each of which is part of every
+// `inline(always)` here is for two or three callers, each of which is part of every operation.
 // operation.
 impl FreeSet {
     /// Adds a block.
@@ -60,7 +60,7 @@ impl FreeSet {
         self.firsts.resize(class + 1, NONE);
     }
 
-    /// Removes a block that it holds.
+    /// Removes a block.
     #[inline(always)]
     pub(crate) fn remove(&mut self, blocks: &mut Blocks, id: BlockId) {
         let class = class_of(blocks[id].size);
@@ -71,12 +71,12 @@ impl FreeSet {
         }
     }
 
-    /// Removes the first block of a class that holds any.
+    /// Removes the first block of a class that is not empty.
     #[inline(always)]
     fn pop(&mut self, blocks: &mut Blocks, class: usize) {
         let first = join(blocks, blocks[self.firsts[class]].place.child);
         self.firsts[class] = first;
-        // Without a branch: whether there are others cannot be foreseen.
+        // Branchless, because the processor cannot predict whether others follow.
         self.filled[class / 64] ^= u64::from(first == NONE) << (class % 64);
     }
 
@@ -91,8 +91,8 @@ impl FreeSet {
         self.best_behind(blocks, class, size)
     }
 
-    /// Removes the first block in order of at least `size` bytes, if it is fit; returns it, or the
-    /// one that is not fit as the error.
+    /// Removes the first block in order of at least `size` bytes, if `fit` accepts it. Returns it,
+    /// or as the error the block that was not accepted.
     #[inline(always)]
     pub(crate) fn take_best_fit(
         &mut self,
@@ -128,7 +128,8 @@ impl FreeSet {
         Ok(Some(best))
     }
 
-    /// Returns the first block of at least `size` bytes from a class on whose first is shorter.
+    /// Returns the first block of at least `size` bytes, starting at a class whose first block is
+    /// shorter.
     #[inline(never)]
     fn best_behind(&self, blocks: &mut Blocks, class: usize, size: u64) -> Option<BlockId> {
         let mut id = self.firsts[class];
@@ -138,8 +139,8 @@ impl FreeSet {
         if id != NONE { Some(id) } else { self.first_from(class + 1) }
     }
 
-    /// Returns the block that follows the one in order that this or [`best_fit`](Self::best_fit)
-    /// returned last.
+    /// Returns the block that follows in order the one that this method or
+    /// [`best_fit`](Self::best_fit) returned last.
     pub(crate) fn after(&self, blocks: &mut Blocks, id: BlockId) -> Option<BlockId> {
         match next_in_heap(blocks, id) {
             NONE => self.first_from(class_of(blocks[id].size) + 1),
@@ -165,7 +166,7 @@ impl FreeSet {
         Some(self.firsts[self.next_filled(class)?])
     }
 
-    /// Returns the first class from one on that holds any.
+    /// Returns the first class from this one on that is not empty.
     #[inline(always)]
     fn next_filled(&self, from: usize) -> Option<usize> {
         let mut word = from / 64;
@@ -178,7 +179,7 @@ impl FreeSet {
     }
 }
 
-/// Makes one heap of two, and returns its first block.
+/// Merges two heaps, and returns the first block.
 #[inline(always)]
 fn meld(blocks: &mut Blocks, one: BlockId, other: BlockId) -> BlockId {
     let (first, second) =
@@ -190,14 +191,14 @@ fn meld(blocks: &mut Blocks, one: BlockId, other: BlockId) -> BlockId {
     first
 }
 
-/// Makes one heap of siblings, of which the first is named, and returns its first block.
+/// Merges a list of siblings into one heap, and returns the first block.
 #[inline(always)]
 fn join(blocks: &mut Blocks, siblings: BlockId) -> BlockId {
     if blocks[siblings].place.right == NONE { siblings } else { join_many(blocks, siblings) }
 }
 
-/// Joins siblings two by two, and then these pairs to one, so that the first has half as many
-/// children as there were siblings, and the next join less to do.
+/// Merges siblings pairwise, and then the pairs into one heap. The result has half as many children
+/// as there were siblings, so the next merge has less to do.
 #[inline(never)]
 fn join_many(blocks: &mut Blocks, siblings: BlockId) -> BlockId {
     let (mut pairs, mut rest) = (NONE, siblings);
@@ -219,7 +220,7 @@ fn join_many(blocks: &mut Blocks, siblings: BlockId) -> BlockId {
     all
 }
 
-/// Removes a block from a heap of which it is not the first.
+/// Removes a block that is not the first from its heap.
 #[inline(never)]
 fn detach(blocks: &mut Blocks, first: BlockId, id: BlockId) {
     let place = blocks[id].place;
@@ -236,8 +237,8 @@ fn detach(blocks: &mut Blocks, first: BlockId, id: BlockId) {
     }
 }
 
-/// Leaves a block one child, with all others below, and returns it, or none. If that was done with
-/// all before the block, from the first of the heap on, the child is the next in order.
+/// Merges the children of a block into one child, and returns that child, if any. If this was done
+/// for all blocks before it, from the first of the heap on, the child is the next in order.
 fn next_in_heap(blocks: &mut Blocks, id: BlockId) -> BlockId {
     let next = join(blocks, blocks[id].place.child);
     blocks[id].place.child = next;
@@ -245,7 +246,7 @@ fn next_in_heap(blocks: &mut Blocks, id: BlockId) -> BlockId {
     next
 }
 
-/// Returns all blocks of a heap, in no order.
+/// Returns all blocks of a heap, in no particular order.
 fn heap(blocks: &Blocks, first: BlockId) -> Vec<BlockId> {
     let mut all = Vec::from_iter((first != NONE).then_some(first));
     let mut seen = 0;
@@ -266,7 +267,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// A set beside what it is to be.
+    /// A set and its reference model.
     #[derive(Default)]
     struct Both {
         blocks: Blocks,
@@ -316,7 +317,7 @@ mod tests {
         ) {
             let mut both = Both::default();
             for (kind, small, address, shift) in steps {
-                // Most sizes are few and alike, so that a class holds several sizes and many blocks.
+                // Few different sizes, so that a class holds several sizes and many blocks.
                 let size = 1000 + if shift < 50 { small / 8 } else { small << (shift % 32) };
                 match kind {
                     0..=2 => both.insert(size, address),

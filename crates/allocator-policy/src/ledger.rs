@@ -1,5 +1,4 @@
-//! What the policies without statistics of their own keep of their pieces: who has which, and the
-//! sums.
+//! The bookkeeping of policies without their own statistics: the owners of blocks, and the sums.
 
 use crate::blocks::{Block, BlockId, Blocks};
 use crate::failure::{Failure, Shortage};
@@ -8,7 +7,7 @@ use crate::policy::{Allocation, BlockMap, BlockState, Usage};
 use crate::totals::left;
 use gpu_core::{Bytes, DeviceMemory};
 
-/// The pieces of a policy and their sums.
+/// The blocks of a policy and their sums.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     owner: u32,
@@ -17,12 +16,12 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Makes one without pieces, whose allocations every other refuses.
+    /// Creates an empty ledger; all other ledgers refuse its allocations.
     pub(crate) fn new() -> Self {
         Ledger { owner: owner::next(), blocks: Blocks::default(), usage: Usage::default() }
     }
 
-    /// Hands a piece out.
+    /// Allocates a block.
     pub(crate) fn hand_out(&mut self, id: BlockId, requested: u64) -> Allocation {
         let block = &mut self.blocks[id];
         (block.state, block.requested) = (BlockState::Active, requested);
@@ -31,7 +30,7 @@ impl Ledger {
         Allocation { address, size, block: id, owner: self.owner }
     }
 
-    /// Returns the piece of an allocation that is in this state.
+    /// Returns the block of an allocation, which must be in this state.
     pub(crate) fn own(
         &self,
         allocation: &Allocation,
@@ -45,7 +44,7 @@ impl Ledger {
         }
     }
 
-    /// Takes back what was handed out; it is in this state then.
+    /// Takes back an allocated block and puts it into this state.
     pub(crate) fn take_back(
         &mut self,
         allocation: &Allocation,
@@ -58,8 +57,7 @@ impl Ledger {
         Ok(id)
     }
 
-    /// Counts that memory did not suffice, and says for what and with how much there was: `usage`
-    /// with the largest free piece.
+    /// Counts an out-of-memory error and describes the state: `usage` with the largest free block.
     pub(crate) fn shortage(
         &mut self,
         memory: &impl DeviceMemory,
@@ -81,7 +79,7 @@ impl Ledger {
     }
 }
 
-/// Returns a piece as it is shown.
+/// Returns a block as `segments` shows it.
 pub(crate) fn shown(block: &Block) -> BlockMap {
     let Block { address, size, requested, state, .. } = *block;
     BlockMap { address, size: Bytes(size), requested: Bytes(requested), state }

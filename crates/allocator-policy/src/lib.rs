@@ -1,15 +1,14 @@
 //! GPU memory allocators as policies over a port.
 //!
-//! The main decision is that the allocators on which nearly all GPU jobs run are implemented
-//! exactly, as sub-allocators over [`gpu_core::DeviceMemory`], and not approximated by a formula.
-//! What a job takes of a device follows from the order of its requests and from every rule of its
-//! allocator: one block that is split otherwise moves all that come after it. A formula for that
-//! cannot be checked, and exact rules can: a recorded job must get each block at the address that
-//! it had. And since a policy sees nothing of a device but the port, the code that serves a Rust
-//! program on a real GPU is the code under which gpu-memory-trace replays a job on a
-//! [`ModelMemory`]: what the job would take is computed, not estimated. The price is that a
-//! framework's next rule must be followed here; a comparison with a recording names the first
-//! decision that differs.
+//! The allocators of nearly all GPU jobs are implemented exactly, as sub-allocators over
+//! [`gpu_core::DeviceMemory`], and not approximated by a formula. The memory that a job takes from
+//! a device depends on the order of its requests and on every rule of its allocator: a single
+//! different split moves all later blocks. A formula for this cannot be verified, but exact rules
+//! can: every block of a recorded job must get its recorded address. A policy sees only the port,
+//! never the device. The same code therefore serves a Rust program on a real GPU and replays a job
+//! on a [`ModelMemory`] (gpu-memory-trace), so the memory that the job would take is computed, not
+//! estimated. The price is that every new rule of a framework must be implemented here; a
+//! comparison with a recording shows the first decision that differs.
 //!
 //! ```
 //! use gpu_allocator_policy::{Caching, ModelMemory, Policy, Stream};
@@ -24,8 +23,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `docs/memory.md` tells the rules of each policy with worked examples, and what each statistic
-//! means.
+//! `docs/memory.md` describes the rules of each policy with worked examples, and the meaning of
+//! each statistic.
 
 pub mod bfc;
 mod blocks;

@@ -1,4 +1,4 @@
-//! One device as several, each with a limit of its own.
+//! One device divided into several, each with its own limit.
 
 use crate::totals;
 use gpu_core::{
@@ -7,11 +7,11 @@ use gpu_core::{
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A part of a device's memory, as TensorFlow's `LogicalDeviceConfiguration` makes them: a device
-/// for whoever allocates of it, which refuses what is beyond its limit.
+/// A part of a device's memory, as TensorFlow's `LogicalDeviceConfiguration` creates it. It behaves
+/// like a device, and refuses requests beyond its limit.
 ///
-/// What is counted is what is taken through it; a CUDA context and what others take are not, so the
-/// device may refuse before the limit is reached. The parts of one device count apart.
+/// Only memory that is taken through it counts. A CUDA context and the memory of others do not, so
+/// the device may refuse before the limit is reached. Each part of a device is counted separately.
 #[derive(Debug)]
 pub struct Logical<M: DeviceMemory> {
     memory: Arc<M>,
@@ -22,18 +22,18 @@ pub struct Logical<M: DeviceMemory> {
 #[derive(Debug, Default)]
 struct Taken {
     bytes: u64,
-    /// Regions by where they begin.
+    /// Regions by start address.
     regions: BTreeMap<u64, u64>,
-    /// Ranges of addresses by where they begin, with how much memory is behind them.
+    /// Address ranges by start address, with the size of their mapped memory.
     ranges: BTreeMap<u64, (u64, u64)>,
 }
 
 impl<M: DeviceMemory> Logical<M> {
-    /// Splits a device into parts of these limits.
+    /// Splits a device into parts with these limits.
     ///
     /// # Errors
-    /// `Invalid` when the device tells how much memory it has and that is less than all limits
-    /// together, and as [`DeviceMemory::info`].
+    /// `Invalid` if the sum of the limits exceeds the total memory that the device reports, and as
+    /// [`DeviceMemory::info`].
     pub fn split(memory: M, limits: &[Bytes]) -> Result<Vec<Self>> {
         let sum: Bytes = limits.iter().copied().sum();
         if let Ok(total) = memory.info()?.total
@@ -52,12 +52,12 @@ impl<M: DeviceMemory> Logical<M> {
         Ok(limits.iter().map(part).collect())
     }
 
-    /// Returns the most that can be taken of this part.
+    /// Returns the limit of this part.
     pub fn limit(&self) -> Bytes {
         Bytes(self.limit)
     }
 
-    /// Returns how much is taken of this part.
+    /// Returns the memory taken from this part.
     pub fn taken(&self) -> Bytes {
         Bytes(self.lock().bytes)
     }
@@ -66,7 +66,7 @@ impl<M: DeviceMemory> Logical<M> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Refuses what is beyond the limit.
+    /// Refuses a request beyond the limit.
     fn admit(&self, taken: &Taken, size: Bytes, what: impl Fn() -> String) -> Result<()> {
         if size.0 <= self.limit.saturating_sub(taken.bytes) {
             return Ok(());
@@ -78,7 +78,7 @@ impl<M: DeviceMemory> Logical<M> {
 }
 
 impl Taken {
-    /// Returns the range that a part is of.
+    /// Returns the address range that contains a mapped part.
     fn range(&mut self, part: Region) -> Option<&mut (u64, u64)> {
         let (start, range) = self.ranges.range_mut(..=part.address).next_back()?;
         let end = part.address.checked_add(part.size.0)?;
@@ -91,8 +91,8 @@ fn foreign(what: String) -> Error {
 }
 
 impl<M: DeviceMemory> DeviceMemory for Logical<M> {
-    /// All of the part, and as used what is not left of it: less may be left than its limit says,
-    /// where the device has less.
+    /// The total is that of the part; everything that is not free counts as used. Less than the
+    /// rest of the limit may be free, if the device has less.
     fn info(&self) -> Result<MemoryInfo> {
         let left = self.limit.saturating_sub(self.lock().bytes);
         let device = totals::left(self.memory.info()?);
@@ -106,7 +106,7 @@ impl<M: DeviceMemory> DeviceMemory for Logical<M> {
         let what = || format!("reserve {} bytes", size.0);
         self.admit(&taken, size, what)?;
         let region = self.memory.reserve(size)?;
-        // A device may give more than was asked for.
+        // A device may return more than requested.
         if let Err(refusal) = self.admit(&taken, region.size, what) {
             self.memory.release(region)?;
             return Err(refusal);

@@ -1,4 +1,4 @@
-//! A device of plain data, on which a job is replayed.
+//! A device of numbers only, for replays.
 
 mod addresses;
 mod mapped;
@@ -13,18 +13,18 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What the driver rounds a `cudaMalloc` of 1 MiB and more up to, and the size of a page.
+/// The unit of a `cudaMalloc` of at least 1 MiB, and the page size.
 const PAGE: u64 = 2 << 20;
-/// What it rounds anything up to.
+/// The unit of smaller ones.
 const UNIT: u64 = 512;
 
-/// The memory of a device that exists as numbers only: so many bytes, each region in the smallest
-/// gap of addresses that suffices and, among equal ones, in the lowest.
+/// The memory of a device that exists only as numbers. Each region takes the smallest address gap
+/// that suffices and, among equals, the lowest.
 ///
-/// A driver maps scattered pages behind adjacent addresses, so a region is granted whenever enough
-/// bytes are left, in one piece or not; and 1 MiB or more takes whole pages of 2 MiB, which is why
-/// many regions can take more than the sum of their sizes. Regions below 1 MiB are counted by their
-/// own size, where a driver packs them into pages.
+/// A driver maps scattered pages at adjacent addresses, so a region is granted whenever enough
+/// bytes are left, contiguous or not. A region of at least 1 MiB takes whole pages of 2 MiB, so
+/// many regions can take more than the sum of their sizes. Regions below 1 MiB count with their own
+/// size; a driver packs them into pages.
 #[derive(Debug)]
 pub struct ModelMemory {
     total: u64,
@@ -37,7 +37,7 @@ struct State {
     peak: u64,
     least_refused: Option<u64>,
     given_back: u64,
-    /// Regions and ranges of addresses, by where they begin.
+    /// Regions and address ranges, by start address.
     taken: BTreeMap<u64, Taken>,
     addresses: Addresses,
 }
@@ -46,41 +46,41 @@ struct State {
 struct Taken {
     size: u64,
     block: BlockId,
-    /// What has memory, for a range of addresses.
+    /// The mapped parts of an address range.
     mapped: Option<Mapped>,
 }
 
 impl ModelMemory {
-    /// Makes a device of `total` bytes, all of them free.
+    /// Creates a device with `total` bytes, all free.
     pub fn new(total: Bytes) -> Self {
         ModelMemory { total: total.0, state: Mutex::new(State::default()) }
     }
 
-    /// Makes a device that never refuses.
+    /// Creates a device that never refuses.
     pub fn endless() -> Self {
         ModelMemory::new(Bytes(1 << 56))
     }
 
-    /// Returns how much is taken.
+    /// Returns the memory in use.
     pub fn used(&self) -> Bytes {
         Bytes(self.lock().used)
     }
 
-    /// Returns the most that was taken at once.
+    /// Returns the maximum memory in use.
     pub fn peak(&self) -> Bytes {
         Bytes(self.lock().peak)
     }
 
-    /// Returns the least that a device must have to grant more than this one did, at the first
-    /// point where that would differ; `None` where nothing was refused.
+    /// Returns the least total with which the device would grant more than this one did, at the
+    /// first point where that would differ; `None` if nothing was refused.
     ///
-    /// A policy that sees nothing of the device but what it grants acts alike on every device of at
-    /// least [`peak`](ModelMemory::peak) and less than this.
+    /// A policy that observes only grants and refusals behaves the same on every device of at least
+    /// [`peak`](ModelMemory::peak) and less than this.
     pub fn least_refused(&self) -> Option<Bytes> {
         self.lock().least_refused.map(Bytes)
     }
 
-    /// Returns how many bytes were given back so far.
+    /// Returns the bytes freed so far.
     pub fn given_back(&self) -> Bytes {
         Bytes(self.lock().given_back)
     }
@@ -90,8 +90,7 @@ impl ModelMemory {
     }
 }
 
-/// Returns what a driver takes for a `cudaMalloc` of `size` bytes; `None` where there is no such
-/// number.
+/// Returns the memory that a driver takes for a `cudaMalloc` of `size` bytes; `None` on overflow.
 pub(crate) fn driver_rounded(size: u64) -> Option<u64> {
     let size = size.checked_next_multiple_of(UNIT)?;
     if size < PAGE / 2 { Some(size) } else { size.checked_next_multiple_of(PAGE) }

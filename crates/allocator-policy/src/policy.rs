@@ -1,18 +1,18 @@
-//! What all policies have in common.
+//! The interface of all policies.
 
 use crate::failure::Failure;
 use gpu_core::Bytes;
 
-/// A queue of work on the device; memory that one stream freed is at once fit for that stream only.
+/// A stream on the device. Memory that one stream freed is at first available to that stream only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(transparent))]
 pub struct Stream(pub u64);
 
-/// Memory that a policy handed out; it goes back by [`Policy::free`] or [`Policy::retire`].
+/// Memory that a policy allocated. [`Policy::free`] or [`Policy::retire`] returns it.
 ///
-/// It cannot be copied, so it cannot be given back twice. One that is dropped stays taken until its
-/// policy ends; [`Shared`](crate::Shared) hands out buffers that go back by themselves.
+/// It cannot be copied, so it cannot be freed twice. A dropped allocation stays in use until its
+/// policy is dropped; [`Shared`](crate::Shared) returns buffers that are freed when dropped.
 #[derive(Debug, PartialEq, Eq, Hash)]
 #[must_use = "memory that is dropped stays taken until its policy ends"]
 pub struct Allocation {
@@ -23,97 +23,97 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// Returns where it begins, in the device's address space.
+    /// Returns its start address, in the device's address space.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// Returns how long it is: what was asked for, rounded as the policy does.
+    /// Returns its size: the requested size, rounded as the policy does.
     pub fn size(&self) -> Bytes {
         Bytes(self.size)
     }
 }
 
-/// Memory that the program has given back and that work on the device may still use.
+/// Memory that the program has freed and that work on the device may still use.
 #[derive(Debug, PartialEq, Eq, Hash)]
 #[must_use = "memory that is never completed stays taken until its policy ends"]
 pub struct Retired(pub(crate) Allocation);
 
 impl Retired {
-    /// Returns where it begins, in the device's address space.
+    /// Returns its start address, in the device's address space.
     pub fn address(&self) -> u64 {
         self.0.address
     }
 
-    /// Returns the memory as it was handed out.
+    /// Returns the original allocation.
     pub fn allocation(&self) -> &Allocation {
         &self.0
     }
 }
 
-/// Hands out memory of one device.
+/// Allocates memory of one device.
 ///
-/// A policy owns what it took of the device and gives all of it back when it is dropped.
+/// A policy owns the memory that it took from the device and frees all of it when dropped.
 pub trait Policy: Send {
-    /// Returns its name, as the command line spells it.
+    /// Returns its name on the command line.
     fn name(&self) -> &'static str;
 
-    /// Hands out at least `size` bytes for work on a stream; no bytes are handed out as the
-    /// smallest piece of the policy.
+    /// Allocates at least `size` bytes for work on a stream; a request of 0 bytes gets the smallest
+    /// block of the policy.
     ///
     /// # Errors
-    /// [`Failure::OutOfMemory`] when neither what is held nor what may still be taken suffices,
-    /// [`Failure::Device`] when the device fails otherwise. Nothing is taken then.
+    /// [`Failure::OutOfMemory`] if neither the held memory nor the memory that it may still take
+    /// suffices, [`Failure::Device`] if the device fails otherwise. In both cases nothing is
+    /// allocated.
     fn allocate(&mut self, size: Bytes, stream: Stream) -> Result<Allocation, Failure>;
 
-    /// Takes memory back that nothing uses any more.
+    /// Frees memory that no work uses any more.
     ///
     /// # Errors
-    /// [`Failure::Foreign`] for an allocation of another policy, [`Failure::Device`] when the
-    /// device does not take it: the policy then keeps it and tries again when it is dropped.
+    /// [`Failure::Foreign`] for an allocation of another policy, [`Failure::Device`] if the device
+    /// does not accept it: the policy then keeps it and tries again when dropped.
     fn free(&mut self, allocation: Allocation) -> Result<(), Failure>;
 
-    /// Takes memory back that work on the device may still use: it is not handed out again before
-    /// [`complete`](Policy::complete) or before the policy waited for all work.
+    /// Frees memory that work on the device may still use. It is not reused before
+    /// [`complete`](Policy::complete), or before the policy has waited for all work.
     ///
     /// # Errors
     /// As [`free`](Policy::free).
     fn retire(&mut self, allocation: Allocation) -> Result<Retired, Failure>;
 
-    /// Says that the work that used retired memory has ended. Where the policy found that out
-    /// before, nothing happens.
+    /// Notes that the work that used retired memory has ended. Has no effect if the policy already
+    /// detected this.
     ///
     /// # Errors
     /// As [`free`](Policy::free).
     fn complete(&mut self, retired: Retired) -> Result<(), Failure>;
 
-    /// Says from which private pool, as of a CUDA graph, is taken what is asked for from now on;
-    /// (0, 0) is the common one, which is the only one of most policies.
+    /// Selects the private pool, for example of a CUDA graph, that serves later requests; (0, 0) is
+    /// the common pool, and the only pool of most policies.
     fn draw_from(&mut self, _pool: (u64, u64)) {}
 
-    /// Gives back to the device what is held and not in use, as far as the policy can; returns how
-    /// much that was.
+    /// Returns unused memory to the device, as far as the policy can. Returns its size.
     ///
     /// # Errors
-    /// [`Failure::Device`] when the device does not take a region; the others are given back.
+    /// [`Failure::Device`] if the device does not accept a region; the others are freed.
     fn empty_cache(&mut self) -> Result<Bytes, Failure>;
 
     /// Returns the sums that every policy keeps.
     fn usage(&self) -> Usage;
 
-    /// Returns how much is handed out, at no more cost than a look at a number.
+    /// Returns the memory in use, in constant time.
     fn in_use(&self) -> Bytes;
 
-    /// Returns how much is held of the device, at no more cost than a look at a number.
+    /// Returns the memory held of the device, in constant time.
     fn reserved(&self) -> Bytes;
 
-    /// Starts the peaks of [`usage`](Policy::usage) anew from what is so now.
+    /// Resets the peaks of [`usage`](Policy::usage) to the current values.
     fn reset_peaks(&mut self);
 
-    /// Returns what is held of the device and how it is divided, by address.
+    /// Returns the held regions and their blocks, by address.
     fn segments(&self) -> Vec<SegmentMap>;
 
-    /// Returns what the policy's framework prints of its memory, line by line.
+    /// Returns the memory summary that the policy's framework prints.
     fn summary(&self) -> String;
 }
 
@@ -175,46 +175,46 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Usage {
-    /// Handed out, rounded as the policy does (PyTorch's `memory_allocated`, BFC's `InUse`).
+    /// Memory in use, rounded as the policy does (PyTorch's `memory_allocated`, BFC's `InUse`).
     #[cfg_attr(feature = "serde", serde(rename = "in_use_bytes"))]
     pub in_use: Bytes,
-    /// Handed out, as it was asked for.
+    /// Memory in use, as requested.
     #[cfg_attr(feature = "serde", serde(rename = "requested_bytes"))]
     pub requested: Bytes,
-    /// Held of the device (PyTorch's `memory_reserved`).
+    /// Memory held of the device (PyTorch's `memory_reserved`).
     #[cfg_attr(feature = "serde", serde(rename = "reserved_bytes"))]
     pub reserved: Bytes,
-    /// The most that was handed out at once.
+    /// The maximum of `in_use`.
     #[cfg_attr(feature = "serde", serde(rename = "peak_in_use_bytes"))]
     pub peak_in_use: Bytes,
-    /// The most that was held at once.
+    /// The maximum of `reserved`.
     #[cfg_attr(feature = "serde", serde(rename = "peak_reserved_bytes"))]
     pub peak_reserved: Bytes,
-    /// Pieces handed out now.
+    /// The number of blocks in use.
     pub allocations: u64,
-    /// Regions held of the device now.
+    /// The number of regions held of the device.
     pub segments: u64,
-    /// The largest piece that is held and not handed out.
+    /// The largest free block.
     #[cfg_attr(feature = "serde", serde(rename = "largest_free_bytes"))]
     pub largest_free: Bytes,
     /// How often the policy emptied its cache because the device refused.
     pub retries: u64,
-    /// How often memory did not suffice.
+    /// The number of out-of-memory errors.
     pub out_of_memory: u64,
-    /// How often the device was asked for memory (`cudaMalloc`, or pages mapped).
+    /// The number of device allocations (`cudaMalloc`, or pages mapped).
     pub device_allocations: u64,
-    /// How often memory was given back to the device.
+    /// The number of device frees.
     pub device_frees: u64,
 }
 
 impl Usage {
-    /// Returns what is held and not handed out.
+    /// Returns the held memory that is not in use.
     pub fn cached(&self) -> Bytes {
         self.reserved.saturating_sub(self.in_use)
     }
 
-    /// Returns the share of what is cached that is not in its largest piece, from 0 to 1
-    /// (TensorFlow's `fragmentation`); 0 where nothing is cached.
+    /// Returns the fraction of the cached memory that is outside its largest block, from 0 to 1
+    /// (TensorFlow's `fragmentation`); 0 if nothing is cached.
     pub fn fragmentation(&self) -> f64 {
         let cached = self.cached().0;
         if cached == 0 {
@@ -224,47 +224,47 @@ impl Usage {
     }
 }
 
-/// A region that is held of the device, and how it is divided.
+/// A region held of the device, and its blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SegmentMap {
-    /// Where it begins.
+    /// Its start address.
     pub address: u64,
-    /// How long it is; of an expandable segment, how much of it is mapped.
+    /// Its size; for an expandable segment, its mapped size.
     #[cfg_attr(feature = "serde", serde(rename = "size_bytes"))]
     pub size: Bytes,
-    /// Whose stream may use it, where it is bound to one.
+    /// The stream that may use it, if it is bound to one.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub stream: Option<Stream>,
-    /// Its pieces, by address.
+    /// Its blocks, by address.
     pub blocks: Vec<BlockMap>,
 }
 
-/// A piece of a segment.
+/// A block of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct BlockMap {
-    /// Where it begins.
+    /// Its start address.
     pub address: u64,
-    /// How long it is.
+    /// Its size.
     #[cfg_attr(feature = "serde", serde(rename = "size_bytes"))]
     pub size: Bytes,
-    /// What was asked for; nothing for a free piece.
+    /// The requested size; `None` for a free block.
     #[cfg_attr(feature = "serde", serde(rename = "requested_bytes"))]
     pub requested: Bytes,
-    /// Whether it is handed out.
+    /// Its state.
     pub state: BlockState,
 }
 
-/// Whether a piece of a segment is handed out.
+/// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum BlockState {
-    /// The program has it.
+    /// In use by the program.
     Active,
-    /// The program gave it back; work on the device may still use it.
+    /// Freed by the program; work on the device may still use it.
     AwaitingFree,
-    /// Nobody has it.
+    /// Free.
     Free,
 }

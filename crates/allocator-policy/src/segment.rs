@@ -1,27 +1,27 @@
-//! A region that an allocator held, as a recording tells of it: what a policy can take over.
+//! A recorded region of an allocator, which a policy can adopt.
 
 use crate::policy::BlockState;
 
 /// A region that the allocator held.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
-    /// Where it begins.
+    /// Its start address.
     pub address: u64,
-    /// How long it is; of an expandable segment, its mapped part.
+    /// Its size; for an expandable segment, the size of its mapped part.
     pub size: u64,
-    /// Whose stream may use it.
+    /// The stream that may use it.
     pub stream: u64,
-    /// Which pool it is of.
+    /// Its pool.
     pub kind: SegmentKind,
-    /// The private pool (of a CUDA graph) it is of; (0, 0) is the common one.
+    /// Its private pool (of a CUDA graph); (0, 0) is the common pool.
     pub pool: (u64, u64),
     /// Whether it grows by mapped pages.
     pub expandable: bool,
-    /// Its pieces, by address.
+    /// Its blocks, by address.
     pub blocks: Vec<RecordedBlock>,
 }
 
-/// Which of PyTorch's two pools a segment is of.
+/// One of PyTorch's two pools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -33,15 +33,15 @@ pub enum SegmentKind {
     Large,
 }
 
-/// A piece of a segment as recorded.
+/// A recorded block of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordedBlock {
-    /// Where it begins.
+    /// Its start address.
     pub address: u64,
-    /// How long it is.
+    /// Its size.
     pub size: u64,
-    /// What was asked for, where the recording tells it (PyTorch 2.0 and later).
+    /// The requested size, if recorded (PyTorch 2.0 and later).
     pub requested: Option<u64>,
-    /// Whether it was handed out.
+    /// Its state.
     pub state: BlockState,
 }

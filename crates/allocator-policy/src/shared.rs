@@ -1,4 +1,4 @@
-//! A policy for several threads, whose memory goes back by itself.
+//! A policy for several threads, whose buffers are freed when dropped.
 
 use crate::failure::Failure;
 use crate::policy::{Allocation, Policy, Retired, Stream};
@@ -6,31 +6,31 @@ use gpu_core::{Bytes, Error, ErrorKind};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// A policy that several threads use; clones are handles on the same one.
+/// A policy that several threads use; clones are handles to the same policy.
 ///
-/// The policy ends, and gives everything back to the device, when the last handle and the last
-/// [`Buffer`] are gone, in whatever order that is. A panic while the policy works leaves its books
-/// unknown: from then on it hands out nothing and takes nothing back, and all of it goes back to
+/// The policy is dropped, and returns everything to the device, after the last handle and the last
+/// [`Buffer`] are gone, in any order. A panic in the policy may leave its state inconsistent: after
+/// that, it neither allocates nor frees, and all memory returns to the device at the end.
 /// the device in the end.
 pub struct Shared<P: Policy> {
     policy: Arc<Mutex<P>>,
 }
 
-/// Memory that goes back to its policy when it is dropped.
+/// Memory that is freed when dropped.
 #[must_use = "memory that is dropped goes back at once"]
 pub struct Buffer<P: Policy> {
     policy: Arc<Mutex<P>>,
-    /// There until it is given back.
+    /// `Some` until it is freed.
     allocation: Option<Allocation>,
     address: u64,
     size: Bytes,
 }
 
-/// Memory that was given back while work may still use it: the work has ended when this is dropped.
+/// Memory that was freed while work may still use it; dropping this marks the work as ended.
 #[must_use = "memory that is dropped counts as no longer used"]
 pub struct Aside<P: Policy> {
     policy: Arc<Mutex<P>>,
-    /// There until it is completed.
+    /// `Some` until it is completed.
     retired: Option<Retired>,
     address: u64,
 }
@@ -41,7 +41,7 @@ impl<P: Policy> Shared<P> {
         Shared { policy: Arc::new(Mutex::new(policy)) }
     }
 
-    /// Hands out memory that goes back by itself.
+    /// Allocates memory that is freed when dropped.
     ///
     /// # Errors
     /// As [`Policy::allocate`], and `Invalid` after a panic in the policy.
@@ -52,7 +52,7 @@ impl<P: Policy> Shared<P> {
         Ok(Buffer { policy, allocation: Some(allocation), address, size })
     }
 
-    /// Says that the work that used retired memory has ended.
+    /// Notes that the work that used retired memory has ended.
     ///
     /// # Errors
     /// As [`Policy::complete`], and `Invalid` after a panic in the policy.
@@ -60,11 +60,11 @@ impl<P: Policy> Shared<P> {
         lock(&self.policy)?.complete(retired)
     }
 
-    /// Does something with the policy while nobody else does. Whoever uses a buffer of this policy
-    /// meanwhile waits, so the work must not drop one.
+    /// Calls `work` with exclusive access to the policy. Other users of its buffers wait meanwhile,
+    /// so the closure must not drop a buffer.
     ///
     /// # Errors
-    /// `Invalid` after a panic in the policy or in such work.
+    /// `Invalid` after a panic in the policy or in such a closure.
     pub fn with<T>(&self, work: impl FnOnce(&mut P) -> T) -> Result<T, Failure> {
         Ok(work(&mut *lock(&self.policy)?))
     }
@@ -77,29 +77,29 @@ impl<P: Policy> Clone for Shared<P> {
 }
 
 impl<P: Policy> Buffer<P> {
-    /// Returns where it begins, in the device's address space.
+    /// Returns its start address, in the device's address space.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// Returns how long it is: what was asked for, rounded as the policy does.
+    /// Returns its size: the requested size, rounded as the policy does.
     pub fn size(&self) -> Bytes {
         self.size
     }
 
-    /// Does something with the policy and this memory of it while nobody else uses the policy, as
-    /// [`record_stream`](crate::Caching::record_stream). As with [`Shared::with`], the work must
+    /// Calls `work` with exclusive access to the policy and this allocation, for example for
+    /// [`record_stream`](crate::Caching::record_stream). As with [`Shared::with`], the closure must
     /// not drop a buffer.
     ///
     /// # Errors
-    /// `Invalid` after a panic in the policy or in such work.
+    /// `Invalid` after a panic in the policy or in such a closure.
     pub fn with<T>(&self, work: impl FnOnce(&mut P, &Allocation) -> T) -> Result<T, Failure> {
         let allocation = self.allocation.as_ref();
         let allocation = allocation.ok_or(Failure::Foreign { address: self.address })?;
         Ok(work(&mut *lock(&self.policy)?, allocation))
     }
 
-    /// Gives it back, and says whether that went well, as dropping it cannot.
+    /// Frees it and reports errors, which dropping cannot do.
     ///
     /// # Errors
     /// As [`Policy::free`], and `Invalid` after a panic in the policy.
@@ -110,7 +110,7 @@ impl<P: Policy> Buffer<P> {
         }
     }
 
-    /// Gives it back while work on the device may still use it.
+    /// Frees it while work on the device may still use it.
     ///
     /// # Errors
     /// As [`Policy::retire`], and `Invalid` after a panic in the policy.
@@ -120,8 +120,8 @@ impl<P: Policy> Buffer<P> {
         lock(&self.policy)?.retire(allocation)
     }
 
-    /// Gives it back while work on the device may still use it, until what is returned is dropped:
-    /// it can go to whatever is called when the work has ended.
+    /// Frees it while work on the device may still use it, until the returned guard is dropped. The
+    /// guard can be passed to a callback that runs when the work has ended.
     ///
     /// # Errors
     /// As [`retire`](Buffer::retire).
@@ -132,7 +132,7 @@ impl<P: Policy> Buffer<P> {
 }
 
 impl<P: Policy> Aside<P> {
-    /// Returns where it begins, in the device's address space.
+    /// Returns its start address, in the device's address space.
     pub fn address(&self) -> u64 {
         self.address
     }
@@ -143,7 +143,8 @@ impl<P: Policy> Drop for Aside<P> {
         if let Some(retired) = self.retired.take()
             && let Ok(mut policy) = lock(&self.policy)
         {
-            // What the device does not take now the policy keeps and gives back at its end.
+            // The policy keeps memory that the device does not accept now, and frees it when
+            // dropped.
             let _ = policy.complete(retired);
         }
     }
@@ -154,7 +155,8 @@ impl<P: Policy> Drop for Buffer<P> {
         if let Some(allocation) = self.allocation.take()
             && let Ok(mut policy) = lock(&self.policy)
         {
-            // What the device does not take now the policy keeps and gives back at its end.
+            // The policy keeps memory that the device does not accept now, and frees it when
+            // dropped.
             let _ = policy.free(allocation);
         }
     }

@@ -1,17 +1,17 @@
 //! The pool of `cudaMallocAsync`.
 //!
-//! Published, in the chapter on the stream-ordered memory allocator of NVIDIA's CUDA programming
-//! guide: memory that a stream freed is at once fit for that stream, and for others when the work
-//! ahead of the free has ended; the pool may also make a stream wait for another one's free rather
-//! than fail (`cudaMemPoolReuseAllowInternalDependencies`); freed memory stays in the pool, and at
-//! a synchronisation the pool gives back what it holds beyond its release threshold, which is 0
-//! unless it is set; `cudaMemPoolTrimTo` gives back down to an amount; a pool may have a largest
-//! size.
+//! Documented, in the chapter on the stream-ordered memory allocator of NVIDIA's CUDA programming
+//! guide: memory that a stream freed is available to that stream at once, and to others when the
+//! work before the free has ended. The pool may also make a stream wait for another stream's free
+//! rather than fail (`cudaMemPoolReuseAllowInternalDependencies`). Freed memory stays in the pool;
+//! at a synchronisation the pool releases memory beyond its release threshold, which is 0 by
+//! default. `cudaMemPoolTrimTo` releases memory down to an amount. A pool may have a maximum size.
 //!
-//! Modelled, since the driver does not say: regions of whole 32 MiB (what a pool is seen to grow
-//! by), pieces of 512 bytes, best fit with coalescing among what is fit for the stream, and that
-//! wholly free regions go back before an allocation fails, those at the highest addresses first. A
-//! driver can also put scattered pages together behind new addresses; the model cannot, so where it
+//! Modelled, because undocumented: regions in multiples of 32 MiB (the observed growth of a pool),
+//! blocks in multiples of 512 bytes, best fit with coalescing among the blocks available to the
+//! stream, and the release of completely free regions, highest addresses first, before an
+//! allocation fails. A driver can also map scattered pages at new addresses. The model cannot, so
+//! it may fail due to fragmentation where a driver does not.
 //! fails for fragmentation a driver may not.
 
 use crate::blocks::{Block, BlockId, NONE};
@@ -22,27 +22,27 @@ use crate::policy::{Allocation, BlockState, Policy, Retired, SegmentMap, Stream,
 use gpu_core::{Bytes, DeviceMemory, Region};
 use std::collections::BTreeMap;
 
-/// Pieces are of whole multiples of this.
+/// Block sizes are multiples of this.
 const UNIT: u64 = 512;
-/// Regions are of whole multiples of this.
+/// Region sizes are multiples of this.
 const REGION: u64 = 32 << 20;
-/// The list of what is fit for every stream.
+/// The list of blocks available to every stream.
 const READY: u32 = 0;
-/// The list of what was retired. The others are of one stream each.
+/// The list of retired blocks. Each further list belongs to one stream.
 const RETIRED: u32 = 1;
 
-/// What can be set of a pool; the default is a driver's.
+/// The settings of a pool; the default is the driver's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Settings {
-    /// How much the pool may hold after a synchronisation (`cudaMemPoolAttrReleaseThreshold`).
+    /// The most memory to keep at a synchronisation (`cudaMemPoolAttrReleaseThreshold`).
     #[cfg_attr(feature = "serde", serde(rename = "release_threshold_bytes"))]
     pub release_threshold: Bytes,
-    /// The most that it may hold at all (`cudaMemPoolProps::maxSize`).
+    /// The maximum size of the pool (`cudaMemPoolProps::maxSize`).
     #[cfg_attr(feature = "serde", serde(rename = "largest_bytes"))]
     pub largest: Option<Bytes>,
-    /// Makes a stream wait for another one's free rather than fail
+    /// Makes a stream wait for another stream's free rather than fail
     /// (`cudaMemPoolReuseAllowInternalDependencies`).
     pub internal_dependencies: bool,
 }
@@ -56,23 +56,23 @@ impl Default for Settings {
 /// A stream-ordered pool over the memory of one device.
 ///
 /// [`free`](Policy::free) is `cudaFreeAsync` on the stream of the allocation;
-/// [`retire`](Policy::retire) is for memory that other streams still use, which is fit for nobody
-/// before it is complete.
+/// [`retire`](Policy::retire) is for memory that other streams still use, which no stream may reuse
+/// before it is completed.
 #[derive(Debug)]
 pub struct StreamOrdered<M: DeviceMemory> {
     memory: M,
     settings: Settings,
     ledger: Ledger,
-    /// What is not handed out: [`READY`], [`RETIRED`], then what each of `streams` freed. `list` of
-    /// a block is its list here, or will be once it is free.
+    /// The free blocks: [`READY`], [`RETIRED`], then those that each of `streams` freed. `list` of
+    /// a block is its list here, or the list it will join once it is free.
     free: Vec<FreeSet>,
     streams: Vec<Stream>,
-    /// The regions by address: how long they are, and their lowest block.
+    /// The regions by address: their size, and their lowest block.
     held: BTreeMap<u64, (u64, BlockId)>,
 }
 
 impl<M: DeviceMemory> StreamOrdered<M> {
-    /// Makes a pool that holds nothing yet.
+    /// Creates a pool that holds no memory yet.
     pub fn new(memory: M, settings: Settings) -> Self {
         StreamOrdered {
             memory,
@@ -94,11 +94,12 @@ impl<M: DeviceMemory> StreamOrdered<M> {
         &self.memory
     }
 
-    /// Says that the work of one stream has ended, or of all: what it freed is fit for every
-    /// stream, and what the pool holds beyond its threshold goes back. Retired memory still waits.
+    /// Notes that the work of one stream, or of all, has ended: the memory that it freed becomes
+    /// available to every stream, and memory beyond the threshold is released. Retired memory still
+    /// waits.
     ///
     /// # Errors
-    /// [`Failure::Device`] when the device does not take a region; the others are given back.
+    /// [`Failure::Device`] if the device does not accept a region; the others are freed.
     pub fn synchronize(&mut self, stream: Option<Stream>) -> Result<Bytes, Failure> {
         for (place, own) in self.streams.clone().into_iter().enumerate() {
             if stream.is_none_or(|stream| own == stream) {
@@ -108,8 +109,8 @@ impl<M: DeviceMemory> StreamOrdered<M> {
         self.trim(self.settings.release_threshold)
     }
 
-    /// Gives wholly free regions back as long as at least `keep` bytes are held
-    /// (`cudaMemPoolTrimTo`); returns how much that was.
+    /// Releases completely free regions while at least `keep` bytes remain held
+    /// (`cudaMemPoolTrimTo`); returns the released size.
     ///
     /// # Errors
     /// As [`synchronize`](Self::synchronize).
@@ -139,11 +140,11 @@ impl<M: DeviceMemory> StreamOrdered<M> {
         size
     }
 
-    /// Makes everything that is on a stream's list fit for all streams.
+    /// Makes all blocks on a stream's list available to all streams.
     fn settle(&mut self, list: usize) {
         let freed = std::mem::take(&mut self.free[list]).in_order(&self.ledger.blocks);
         for &id in &freed {
-            // Until its turn comes, no neighbour may be joined with it.
+            // Neighbours must not merge with it before it is processed itself.
             self.ledger.blocks[id].state = BlockState::Active;
         }
         for id in freed {
@@ -151,7 +152,7 @@ impl<M: DeviceMemory> StreamOrdered<M> {
         }
     }
 
-    /// Returns the list of what a stream freed.
+    /// Returns the list of blocks that a stream freed.
     fn list_of(&mut self, stream: Stream) -> u32 {
         let place = self.streams.iter().position(|own| *own == stream).unwrap_or_else(|| {
             self.streams.push(stream);
@@ -161,7 +162,7 @@ impl<M: DeviceMemory> StreamOrdered<M> {
         place as u32 + RETIRED + 1
     }
 
-    /// Finds a piece that is fit for the stream of a list.
+    /// Finds a block available to the stream of a list.
     fn fitting(&mut self, list: u32, rounded: u64) -> Option<BlockId> {
         let blocks = &mut self.ledger.blocks;
         let fit = [READY, list].map(|list| self.free[list as usize].best_fit(blocks, rounded));
@@ -191,7 +192,7 @@ impl<M: DeviceMemory> StreamOrdered<M> {
         Err(self.shortage(asked, region_for(rounded)))
     }
 
-    /// Takes a region of the device; returns it as the piece that it is.
+    /// Takes a region from the device; returns its block.
     fn extend(&mut self, rounded: u64) -> Result<Option<BlockId>, Failure> {
         let Some(size) = region_for(rounded) else { return Ok(None) };
         let most = self.settings.largest.unwrap_or(Bytes(u64::MAX));
@@ -228,7 +229,7 @@ impl<M: DeviceMemory> StreamOrdered<M> {
         self.free[list].remove(&mut self.ledger.blocks, id);
     }
 
-    /// Puts a block on a list, joined with its neighbours on that list.
+    /// Adds a block to a list, merged with its neighbours on that list.
     fn make_free(&mut self, mut id: BlockId, list: u32) {
         self.ledger.blocks[id].state = BlockState::Free;
         self.ledger.blocks[id].list = list;
@@ -254,7 +255,7 @@ impl<M: DeviceMemory> StreamOrdered<M> {
         self.ledger.shortage(&self.memory, asked, segment.unwrap_or(asked), largest, usage)
     }
 
-    /// Visits the blocks of a region by address.
+    /// Iterates over the blocks of a region by address.
     fn chain(&self, first: BlockId) -> impl Iterator<Item = &Block> {
         let next = |block: &&Block| {
             Some(block.next).filter(|next| *next != NONE).map(|next| &self.ledger.blocks[next])
@@ -346,7 +347,7 @@ impl<M: DeviceMemory> Drop for StreamOrdered<M> {
     }
 }
 
-/// Returns how long the region is that a piece is cut from; `None` where there is no such number.
+/// Returns the region size for a block; `None` on overflow.
 fn region_for(rounded: u64) -> Option<u64> {
     rounded.checked_next_multiple_of(REGION)
 }

@@ -1,12 +1,12 @@
-//! How the plain policies keep the sums that every policy has.
+//! The sums of the policies without their own statistics.
 
 use crate::policy::Usage;
 use gpu_core::{Bytes, MemoryInfo};
 use std::fmt::Write;
 
-/// Returns what a device has left, where it tells.
+/// Returns the device's free memory, if it reports it.
 pub(crate) fn left(memory: MemoryInfo) -> Option<Bytes> {
-    // Where it is not told apart, what the driver holds back is part of what is used.
+    // If not reported separately, the driver's reserve is part of the used memory.
     let taken = memory.used.ok()? + memory.reserved.unwrap_or_default();
     Some(memory.total.ok()?.saturating_sub(taken))
 }
@@ -43,7 +43,7 @@ impl Usage {
         self.peak_reserved = self.reserved;
     }
 
-    /// Returns the sums as text, a line each.
+    /// Returns the sums as text, one per line.
     pub(crate) fn lines(&self, name: &str) -> String {
         let mut text =
             format!("{name}: {} allocations in {} regions\n", self.allocations, self.segments);
@@ -54,7 +54,7 @@ impl Usage {
             ("cached", self.cached(), None),
             ("largest free block", self.largest_free, None),
         ] {
-            // A text takes all that is written.
+            // Writing to a string does not fail.
             let _ = write!(text, "  {what:<20}{:>20} B", now.0);
             let _ = match peak {
                 Some(peak) => writeln!(text, "   peak {:>20} B", peak.0),

@@ -1,11 +1,11 @@
-//! Advice on the memory of GPUs: why a request failed, and what keeps a program within a limit.
+//! Advice on GPU memory: why a request failed, and how to keep a program within a limit.
 //!
-//! The main decision is that advice is a function of plain figures. The caller takes them from a
-//! message, from a look at a machine or from a user; nothing here reads a log, asks a device or
-//! reads the environment. So the same rules serve a command, a supervisor that starts a job and a
-//! service that collects failures, and each rule is tested on figures alone. [`explain`] finds the
-//! cause of an out-of-memory error and computes what to set against it; [`environment`] knows what
-//! each framework obeys.
+//! Advice is a function of plain figures. The caller takes them from a message, from a snapshot of
+//! a machine or from a user; nothing here reads a log, queries a device or reads the environment.
+//! The same rules therefore serve a command, a supervisor that starts a job and a service that
+//! collects failures, and each rule is tested on figures alone. [`explain`] finds the cause of an
+//! out-of-memory error and computes the remedies; [`environment`] contains the settings that each
+//! framework honours.
 //!
 //! ```
 //! use gpu_core::Bytes;
@@ -42,7 +42,7 @@
 //! assert_eq!(advice.variables[0].value, "per_process_memory_fraction:0.2291");
 //! ```
 //!
-//! `docs/memory.md` lists the causes, and what is set for which framework.
+//! `docs/memory.md` lists the causes, and the settings for each framework.
 
 pub mod environment;
 pub mod explain;

@@ -1,6 +1,6 @@
-//! A program that takes device memory through PyTorch's allocator, records what it does, and then
-//! asks how much memory of a device it would have needed under each allocator. Where a file is
-//! named, the recording is kept there, for `gpuws mem replay` and `gpuws mem fit`.
+//! A program that allocates device memory through PyTorch's allocator, records it, and then
+//! computes how much device memory it would have needed under each allocator. With a file name as
+//! argument, it keeps the recording there, for `gpuws mem replay` and `gpuws mem fit`.
 
 use gpu_allocator_policy::{Buffer, Caching, Choice, Failure, ModelMemory, Policy, Shared, Stream};
 use gpu_core::Bytes;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::{self, Write};
 
-/// A policy whose requests are written down.
+/// A policy that records its requests.
 struct Recorder<P: Policy> {
     policy: Shared<P>,
     trace: Writer<Vec<u8>>,
@@ -39,7 +39,7 @@ impl<P: Policy> Recorder<P> {
     }
 }
 
-/// Trains a little: weights that stay, and in each step activations that come and go.
+/// A short training: weights that stay, and activations that each step allocates and frees.
 fn job<P: Policy>(memory: &mut Recorder<P>) -> Result<(), Box<dyn Error>> {
     let weights = memory.allocate(Bytes::from_mib(96))?;
     for step in 1..=4 {
@@ -56,8 +56,8 @@ fn job<P: Policy>(memory: &mut Recorder<P>) -> Result<(), Box<dyn Error>> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut out = io::stdout().lock();
-    // On a GPU this is `gpu_cuda::CudaMemory::open(&uuid)?`, on a simulated machine
-    // `simulation.device_memory(&device)?`: every `DeviceMemory` does.
+    // On a GPU, use `gpu_nvidia::CudaMemory::open(None, &uuid)?`; on a simulated machine,
+    // `simulation.device_memory(&device)?`. Any `DeviceMemory` works.
     let memory = ModelMemory::new(Bytes::from_mib(1024));
     let policy = Shared::new(Caching::new(memory, "max_split_size_mb:64".parse()?)?);
 

@@ -1,4 +1,4 @@
-//! A recorded job run under the policy that recorded it, decision by decision.
+//! A recorded job, replayed under the policy that recorded it and compared decision by decision.
 
 use crate::pages::{kind_of_pages, page_of};
 use crate::recorded::{Divergence, RecordedMemory, Tally, incomparable};
@@ -11,30 +11,30 @@ use gpu_core::{Bytes, Error, Region};
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// How long a range of addresses is taken to be of which a recording tells only the mapped parts.
+/// The assumed size of an address range, because a recording contains only its mapped parts.
 const RANGE: u64 = 1 << 40;
 
-/// How far PyTorch's policy decides as a recording of PyTorch says.
+/// How many of PyTorch's recorded decisions the policy predicts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Agreement {
-    /// Addresses of memory that was handed out.
+    /// Addresses of allocations.
     pub addresses: Tally,
-    /// Regions, and pages of expandable segments, that were taken of the device.
+    /// Regions, and pages of expandable segments, taken from the device.
     pub segments: Tally,
-    /// Those that were given back to it.
+    /// Regions and pages freed.
     pub segments_freed: Tally,
-    /// What the policy took or gave back of which the recording says nothing.
+    /// Regions and pages that the policy took or freed without a recorded event.
     pub unrecorded: usize,
-    /// The first disagreement; what comes after it may follow from it.
+    /// The first divergence; later ones may follow from it.
     pub first: Option<Divergence>,
-    /// How the replay went.
+    /// The result of the replay.
     pub outcome: Outcome,
     /// How often the device refused and the cache was emptied.
     pub retries: u64,
 }
 
 impl Agreement {
-    /// Returns whether every decision was foretold.
+    /// Returns whether every decision was predicted.
     pub fn is_complete(&self) -> bool {
         let tallies = [self.addresses, self.segments, self.segments_freed];
         self.first.is_none()
@@ -48,19 +48,19 @@ impl Agreement {
 /// Why a recording cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
-    /// What was held at the start is not in order.
+    /// The regions held at the start are inconsistent.
     #[error(transparent)]
     AdoptError(#[from] AdoptError),
-    /// It does not tell enough, or the policy failed otherwise than for lack of memory.
+    /// The recording is incomplete, or the policy failed for a reason other than a lack of memory.
     #[error(transparent)]
     Failed(#[from] Error),
 }
 
-/// Runs a job that PyTorch recorded under PyTorch's policy, on a device that gives the regions of
-/// the recording, and compares each decision.
+/// Replays a job that PyTorch recorded under PyTorch's policy, on a device that returns the
+/// recorded regions, and compares each decision.
 ///
 /// # Errors
-/// [`CompareError`] where the recording does not tell what was held, or that is not in order.
+/// [`CompareError`] if the recording does not contain the held regions, or they are inconsistent.
 pub fn compare(
     trace: &DeviceTrace,
     workload: &Workload,
@@ -98,7 +98,7 @@ pub fn compare(
     })
 }
 
-/// Lets the policy and the job begin with what they had when the recording began.
+/// Starts the policy and the job with the memory that they held when the recording began.
 fn adopt(
     policy: &mut Caching<RecordedMemory>,
     trace: &DeviceTrace,
@@ -129,10 +129,10 @@ fn adopt(
     Ok(())
 }
 
-/// Returns the ranges of addresses of expandable segments, of which a recording tells only the
-/// mapped parts: each from the lowest pages that are mapped in it up to what lies above.
+/// Returns the address ranges of expandable segments. A recording contains only their mapped parts:
+/// each range extends from its lowest mapped pages to the next range above.
 fn ranges(held: &[Segment], trace: &DeviceTrace) -> Vec<(Region, Vec<Segment>)> {
-    // Parts that follow one another belong to one range.
+    // Consecutive parts belong to one range.
     let alike = |a: &Segment, b: &Segment| {
         let key = |segment: &Segment| (segment.stream, segment.kind, segment.pool);
         a.expandable && b.expandable && key(a) == key(b)
@@ -141,7 +141,7 @@ fn ranges(held: &[Segment], trace: &DeviceTrace) -> Vec<(Region, Vec<Segment>)> 
     let end =
         |group: &[Segment]| group.last().map_or(0, |last| last.address.saturating_add(last.size));
     let maps = || trace.events.iter().filter(|event| event.action == Action::SegmentMap);
-    // Pages are told apart by their stream and by their length.
+    // Pages are distinguished by their stream and their size.
     let is_alike = |event: &Event, segment: &Segment| {
         (event.stream, kind_of_pages(event.size)) == (segment.stream, segment.kind)
     };

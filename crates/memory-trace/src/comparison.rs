@@ -1,4 +1,4 @@
-//! A job under another policy, and what would have saved it.
+//! A job under other policies and settings.
 
 use crate::replay::{Outcome, Replay, Witness};
 use crate::workload::Workload;
@@ -6,20 +6,20 @@ use gpu_allocator_policy::{Choice, Failure, Usage};
 use gpu_core::Bytes;
 use serde::Serialize;
 
-/// How a job fared on a modelled device.
+/// A job on a modelled device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Trial {
-    /// How the replay went.
+    /// The result of the replay.
     pub outcome: Outcome,
-    /// What the policy had at the end of the replay.
+    /// The policy's usage at the end of the replay.
     pub end: Usage,
 }
 
-/// Runs a job under a policy on a modelled device of so much memory; `None` is a device that never
-/// refuses.
+/// Runs a job under a policy on a modelled device with this much memory; `None` is a device that
+/// never refuses.
 ///
 /// # Errors
-/// When the policy cannot be had.
+/// If the policy cannot be created.
 pub fn trial(
     workload: &Workload,
     choice: &Choice,
@@ -31,11 +31,11 @@ pub fn trial(
     Ok(Trial { outcome, end: policy.usage() })
 }
 
-/// Returns the settings, one change each, with which a job comes to its end where it did not: what
-/// is changed, and how the job fares then.
+/// Returns the single changes of a setting with which a job completes that otherwise fails: the
+/// changed setting, and the trial with it.
 ///
 /// # Errors
-/// When the policy cannot be had.
+/// If the policy cannot be created.
 pub fn helpful_settings(
     workload: &Workload,
     choice: &Choice,
@@ -55,7 +55,7 @@ pub fn helpful_settings(
     Ok(helpful_settings)
 }
 
-/// Returns the changes of a policy that people make against fragmentation.
+/// Returns the usual changes of settings against fragmentation.
 fn changes(choice: &Choice) -> &'static [(&'static str, &'static str)] {
     match choice {
         Choice::Caching(_) => &[

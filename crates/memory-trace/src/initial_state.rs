@@ -1,47 +1,46 @@
-//! What an allocator held when its recording began.
+//! The memory that an allocator held when its recording began.
 //!
-//! A recording tells what was held at its end. Walking its events backward undoes them one by one:
-//! memory that was freed is live again, memory that was handed out is not there yet, and regions
-//! come and go the other way round.
+//! A recording contains the state at its end. Walking its events backward undoes them one by one:
+//! freed memory is live again, an allocation disappears, and regions are taken and freed in
+//! reverse.
 
 use crate::pages::kind_of_pages;
 use crate::trace::{Action, DeviceTrace, RecordedBlock, Segment, SegmentKind};
 use gpu_allocator_policy::BlockState;
 use std::collections::{BTreeMap, HashMap};
 
-/// How long a PyTorch segment of the small pool is.
+/// The size of a PyTorch segment of the small pool.
 const SMALL_SEGMENT: u64 = 2 << 20;
-/// How much longer than its request a block of PyTorch's large pool can be and stay whole: 1 MiB,
-/// and what the request was rounded up by.
+/// By how much a block of PyTorch's large pool can exceed its request without a split: 1 MiB, plus
+/// the rounding of the request.
 const UNSPLIT: u64 = (1 << 20) + 511;
 
-/// What a recording contradicts itself in.
+/// A contradiction within a recording.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("reconstruct the initial state: event {event}: {what} at {address:#x}")]
 pub struct Contradiction {
     /// The event, counted from 0.
     pub event: usize,
-    /// What does not fit.
+    /// The contradiction.
     pub what: &'static str,
-    /// Where the memory begins.
+    /// The start address of the memory.
     pub address: u64,
 }
 
-/// What was held when a recording began.
+/// The memory held when a recording began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Start {
-    /// The regions by address, each with the pieces that were not free. How long a piece is where
-    /// only its request is known, is what was asked for.
+    /// The regions by address, each with the blocks that were not free. If only the request is
+    /// known, it is used as the size of the block.
     pub segments: Vec<Segment>,
-    /// Pieces of which no region is known, by address: all of them, where a file tells of no
-    /// regions.
+    /// Blocks outside any known region, by address: all blocks, if the file contains no regions.
     pub loose: Vec<RecordedBlock>,
 }
 
-/// Returns what was held when the recording began.
+/// Returns the memory held when the recording began.
 ///
 /// # Errors
-/// A [`Contradiction`] where what the recording says at its end does not follow from its events.
+/// A [`Contradiction`] if the recorded end does not follow from the events.
 pub fn start(trace: &DeviceTrace) -> Result<Start, Contradiction> {
     let mut back = Backward::from(trace);
     for (number, event) in trace.events.iter().enumerate().rev() {
@@ -63,18 +62,17 @@ pub fn start(trace: &DeviceTrace) -> Result<Start, Contradiction> {
     Ok(start)
 }
 
-/// Finds how long blocks are that are longer than what was asked for and were freed before the end.
+/// Finds the sizes of blocks that exceed their request and were freed before the end.
 ///
-/// What remains of a block of the large pool is split off only if it is more than 1 MiB, so no
-/// block of that pool is shorter: memory that is handed out at most so much above the end of a
-/// request begins where the block of that request ends.
+/// The large pool splits off a remainder only above 1 MiB. So if a live allocation starts at most
+/// this far above the end of a request, the block of that request ends where the allocation starts.
 fn find_lengths(start: &mut Start, trace: &DeviceTrace) {
     let unknown = |segment: &Segment, block: &RecordedBlock| {
         segment.kind == SegmentKind::Large
             && !segment.expandable
             && block.requested == Some(block.size)
     };
-    // Live memory, and where its block is if how long that is must be found.
+    // Live memory, and the index of its block if its size is to be found.
     let mut live: BTreeMap<u64, Option<(usize, usize)>> = BTreeMap::new();
     for (place, segment) in start.segments.iter().enumerate() {
         let blocks = segment.blocks.iter().enumerate();
@@ -112,9 +110,9 @@ fn find_lengths(start: &mut Start, trace: &DeviceTrace) {
     }
 }
 
-/// The state of an allocator, while it is walked back.
+/// The state of an allocator during the backward walk.
 struct Backward {
-    /// Whether the file tells of regions at all.
+    /// Whether the file contains any regions.
     knows_segments: bool,
     segments: BTreeMap<u64, Segment>,
     live: HashMap<u64, RecordedBlock>,
@@ -138,7 +136,7 @@ impl Backward {
     fn vanish(&mut self, address: u64) -> Result<(), &'static str> {
         match self.live.remove(&address) {
             Some(_) => Ok(()),
-            // Without the regions of the end, nothing says what outlived the recording.
+            // Without the regions at the end, it is unknown which ones outlived the recording.
             None if !self.knows_segments => Ok(()),
             None => Err("allocated memory was neither freed nor live at the end"),
         }
@@ -156,7 +154,7 @@ impl Backward {
     fn activate(&mut self, address: u64, size: u64) -> Result<(), &'static str> {
         let active =
             RecordedBlock { address, size, requested: Some(size), state: BlockState::Active };
-        // Formats without a second event free at once.
+        // In formats without a second event, a free is complete at once.
         self.live.entry(address).or_insert(active).state = BlockState::Active;
         Ok(())
     }
@@ -179,7 +177,7 @@ impl Backward {
         }
     }
 
-    /// Takes pages off an expandable segment, which may fall apart.
+    /// Unmaps pages of an expandable segment, which may split it.
     fn unmap(&mut self, address: u64, size: u64) -> Result<(), &'static str> {
         let end = address.checked_add(size).ok_or("pages exceed the address space")?;
         let Some((&start, segment)) = self.segments.range(..=address).next_back() else {
@@ -202,7 +200,7 @@ impl Backward {
         Ok(())
     }
 
-    /// Puts pages back behind an expandable segment, which may grow together with its neighbours.
+    /// Maps pages of an expandable segment again, which may merge it with its neighbours.
     fn map(&mut self, stream: u64, address: u64, size: u64) -> Result<(), &'static str> {
         let end = address.checked_add(size).ok_or("pages exceed the address space")?;
         let kind = kind_of_pages(size);

@@ -1,13 +1,13 @@
-//! Recordings of what jobs did with GPU memory, replayed under any allocator.
+//! Recordings of jobs' GPU memory, replayed under any allocator.
 //!
-//! The main decision is that a recording is run again, not measured. The sums of a job's requests
-//! do not tell how it would fare under another allocator, setting or limit: one block that is split
-//! otherwise moves all that come after it. So a [`Recording`](trace::Recording) of any format becomes
-//! a [`Workload`], the requests of the job without the decisions of its allocator, which a
-//! [`Replay`] gives to a [`Policy`](gpu_allocator_policy::Policy) one by one. The peak of a job
-//! ([`trial`]), the least memory that it needs ([`need`]) and the settings that would have saved it
-//! ([`helpful_settings`]) are computed that way, not estimated; and under the policy that recorded,
-//! each block must get the address that it had ([`compare`]), which checks the rules themselves.
+//! A recording is replayed, not summed up. The sums of a job's requests do not show how it would
+//! run under another allocator, setting or limit: a single different split moves all later blocks.
+//! A [`Recording`](trace::Recording) of any format is therefore converted to a [`Workload`], the
+//! requests of the job without the decisions of its allocator. A [`Replay`] passes them to a
+//! [`Policy`](gpu_allocator_policy::Policy) one by one. This computes, rather than estimates, the
+//! peak of a job ([`trial`]), the least memory that it needs ([`need`]) and the settings that would
+//! have prevented its failure ([`helpful_settings`]). Under the policy that recorded it, every
+//! block must get its recorded address ([`compare`]), which verifies the rules themselves.
 //! [`Timeline`] draws a replay.
 //!
 //! ```
@@ -34,9 +34,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Files are hostile: reading takes time and memory in proportion to their size, and a pickle is
-//! read as data. `docs/memory-trace.md` describes the formats, `docs/memory.md` what the results mean;
-//! `examples/embed.rs` is a program that records what it takes and asks what it needs.
+//! Files are untrusted: reading takes time and memory in proportion to their size, and a pickle is
+//! parsed as data. `docs/memory-trace.md` describes the formats, and `docs/memory.md` the meaning
+//! of the results. `examples/embed.rs` is a program that records its allocations and computes the
+//! memory that it needs.
 
 mod agreement;
 mod comparison;

@@ -1,11 +1,11 @@
-//! How much memory of a device a job needs.
+//! The least device memory that a job needs.
 //!
-//! More memory is not always better: an allocator that had to empty its cache may come off better
-//! afterwards than one that had not. So what a job needs is not bisected where it can be found by
-//! going upward. An allocator that sees nothing of a device but what it grants acts alike on all
-//! devices between two sizes, and each replay tells both: what it took at most, and the least that
-//! it was refused. From the most that the job has live at once, each replay that fails therefore
-//! names the next size that could do, and the first that does not fail is the least of all.
+//! More memory can make a job fail: an allocator that had to empty its cache may have less
+//! fragmentation afterwards than one that did not. The minimum is therefore not bisected if it can
+//! be searched from below. An allocator that observes only grants and refusals behaves the same on
+//! all devices between two sizes, and each replay finds both: its peak, and the least total with
+//! which it would have got more. The search starts at the peak of the live memory. Each failed
+//! replay yields the next size that could suffice, and the first that does not fail is the minimum.
 
 use crate::replay::{Outcome, Replay};
 use crate::workload::Workload;
@@ -13,33 +13,33 @@ use gpu_allocator_policy::{Choice, Failure};
 use gpu_core::Bytes;
 use serde::Serialize;
 
-/// What sizes are tried where an allocator sees how large its device is.
+/// The step between the tried sizes, for an allocator that reads the size of its device.
 const STEP: u64 = 2 << 20;
-/// How many sizes below the one that was bisected are tried.
+/// How many sizes below the result of the bisection are tried.
 const BELOW: u64 = 16;
-/// How many steps of a job are replayed before the search settles for a bisection.
+/// How many steps are replayed before the search falls back to a bisection.
 const MAX_STEPS: u64 = 100_000_000;
 
-/// How much memory of a device a job needs under a policy.
+/// The device memory that a job needs under a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Need {
-    /// The least memory with which the job comes to its end, without a CUDA context.
+    /// The least memory with which the job completes, without a CUDA context.
     #[serde(rename = "least_bytes")]
     pub least: Bytes,
-    /// Whether no smaller device does; else smaller ones were tried only here and there.
+    /// Whether no smaller device suffices; otherwise only some smaller sizes were tried.
     pub exact: bool,
-    /// How many times the job was replayed.
+    /// The number of replays.
     pub replays: usize,
-    /// How it fares with as much memory as it takes.
+    /// The replay with unlimited memory.
     pub unlimited: Outcome,
-    /// How it fares with the least.
+    /// The replay with the least memory.
     pub tight: Outcome,
 }
 
-/// Returns how much memory of a device a job needs under a policy.
+/// Returns the device memory that a job needs under a policy.
 ///
 /// # Errors
-/// When the policy cannot be had, or the job does not come to its end with any memory.
+/// If the policy cannot be created, or the job does not complete with any amount of memory.
 pub fn need(workload: &Workload, choice: &Choice) -> Result<Need, Failure> {
     let mut search = Search { workload, choice, replays: 0, steps: 0 };
     let endless = search.attempt(Choice::ENDLESS)?;
@@ -81,7 +81,7 @@ impl Search<'_> {
         Ok(Attempt { outcome, peak: memory.peak(), least_refused: memory.least_refused() })
     }
 
-    /// Goes from size to size that could do, the smallest first.
+    /// Tries the sizes that could suffice, smallest first.
     fn upward(&mut self, live: Bytes, endless: Attempt) -> Result<(Bytes, Outcome, bool), Failure> {
         let mut total = live;
         loop {
@@ -91,7 +91,7 @@ impl Search<'_> {
             }
             match attempt.least_refused.filter(|next| *next > total) {
                 Some(next) => total = next,
-                // Only what no device has was refused.
+                // Only requests larger than any device were refused.
                 None => return Ok((endless.peak, endless.outcome, false)),
             }
             if self.steps > MAX_STEPS {
@@ -101,7 +101,7 @@ impl Search<'_> {
         }
     }
 
-    /// Halves the sizes between one that is too small or just enough and one that suffices.
+    /// Bisects between a size that is too small or just enough and one that suffices.
     fn bisect(
         &mut self,
         low: Bytes,
@@ -123,7 +123,7 @@ impl Search<'_> {
                 low = middle + 1;
             }
         }
-        // More is not always better, so some smaller ones may do as well.
+        // More memory can make a job fail, so some smaller sizes may suffice too.
         for below in (high.saturating_sub(BELOW)..high).filter(|below| *below > 0) {
             let attempt = self.attempt(Bytes(below * STEP))?;
             if attempt.outcome.survived() {
@@ -150,10 +150,10 @@ impl Search<'_> {
     }
 }
 
-/// Returns every set of jobs that fit on a device together and to which none of the others can be
-/// added, by their numbers; of many jobs, the first sets that are found.
+/// Returns the maximal sets of jobs that fit on a device together, by index; with many jobs, the
+/// first sets found.
 ///
-/// Jobs are taken to have their peaks at the same time.
+/// Assumes that all peaks coincide.
 pub fn together(needs: &[Bytes], total: Bytes) -> Vec<Vec<usize>> {
     let mut sets = Sets { needs, set: Vec::new(), found: Vec::new(), looks: 0 };
     sets.extend(total.0, 0, u64::MAX);
@@ -168,17 +168,16 @@ struct Sets<'a> {
 }
 
 impl Sets<'_> {
-    /// How many sets are returned at most, and how many are looked at.
+    /// The maximum numbers of returned and of examined sets.
     const MAX: usize = 64;
     const LOOKS: usize = 1_000_000;
 
-    /// Adds jobs from a number on; `skipped` is the least that a job before it needs that was left
-    /// out.
+    /// Adds jobs from this index on; `skipped` is the least need of the jobs skipped so far.
     fn extend(&mut self, left: u64, from: usize, mut skipped: u64) {
         self.looks += 1;
         let mut rest = self.needs[from..].iter().map(|need| need.0).fold(0, u64::saturating_add);
         for job in from..self.needs.len() {
-            // Even with all the others, there would be room for one that was left out.
+            // Even with all the others, a skipped job would fit.
             if skipped <= left.saturating_sub(rest)
                 || self.found.len() >= Self::MAX
                 || self.looks > Self::LOOKS

@@ -1,8 +1,8 @@
-//! The pages of which expandable segments are made.
+//! The pages of expandable segments.
 
 use crate::trace::SegmentKind;
 
-/// Returns of which kind pages are by their length, which is told of no page.
+/// Returns the kind of pages of this size; a recording contains no kind for pages.
 pub(crate) fn kind_of_pages(size: u64) -> SegmentKind {
     match size.is_multiple_of(page_of(SegmentKind::Large)) {
         true => SegmentKind::Large,
@@ -10,7 +10,7 @@ pub(crate) fn kind_of_pages(size: u64) -> SegmentKind {
     }
 }
 
-/// Returns the pages of which the expandable segments of a kind are made.
+/// Returns the page size of expandable segments of a kind.
 pub(crate) fn page_of(kind: SegmentKind) -> u64 {
     match kind {
         SegmentKind::Small => 2 << 20,

@@ -1,10 +1,10 @@
-//! Which memory of a recording is of private pools, as those of CUDA graphs.
+//! The private pools, such as those of CUDA graphs, of recorded memory.
 
 use crate::trace::{Action, DeviceTrace};
 use std::collections::BTreeMap;
 
-/// The regions of private pools that were held when a recording ended. What went back to the device
-/// before is not told to have been private, and counts as common.
+/// The regions of private pools that were held when a recording ended. A recording does not show
+/// whether a region freed before was private, so it counts as common.
 #[derive(Debug, Default)]
 pub(crate) struct Private {
     regions: BTreeMap<u64, Region>,
@@ -14,7 +14,7 @@ pub(crate) struct Private {
 struct Region {
     end: u64,
     pool: (u64, u64),
-    /// The event that took it; before, its addresses may have been of another.
+    /// The event that took it; before, another region may have used its addresses.
     since: usize,
 }
 
@@ -37,7 +37,7 @@ impl Private {
         Private { regions }
     }
 
-    /// Returns the pool from which memory at an address was taken at an event.
+    /// Returns the pool of memory at an address at an event.
     pub(crate) fn pool(&self, address: u64, event: usize) -> (u64, u64) {
         match self.regions.range(..=address).next_back() {
             Some((_, region)) if address < region.end && event >= region.since => region.pool,

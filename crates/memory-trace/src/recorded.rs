@@ -1,4 +1,4 @@
-//! A device that answers as a recording says.
+//! A device that responds as recorded.
 
 use crate::pages::kind_of_pages;
 use crate::trace::{Action, DeviceTrace, Event, SegmentKind};
@@ -10,20 +10,20 @@ use serde::Serialize;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Where regions lie of which a recording says nothing.
+/// The address of the first region without a recorded event.
 const ELSEWHERE: u64 = 1 << 60;
 
-/// How many of the recorded decisions of one kind were foretold.
+/// How many recorded decisions of one kind were predicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
-    /// Those that were.
+    /// The predicted ones.
     pub predicted: usize,
     /// All of them.
     pub of: usize,
 }
 
 impl Tally {
-    /// Returns whether all were foretold.
+    /// Returns whether all were predicted.
     pub fn is_complete(self) -> bool {
         self.predicted == self.of
     }
@@ -34,16 +34,16 @@ impl Tally {
     }
 }
 
-/// Where a policy first decided otherwise than the recording says.
+/// The first decision of a policy that differs from the recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Divergence {
     /// The event of the recording, counted from 0.
     pub event: usize,
-    /// What was decided, and what the recording says.
+    /// The decision, and the recorded one.
     pub what: String,
 }
 
-/// The memory of a device as a recording tells of it; a copy is the same device.
+/// The memory of a recorded device; a clone is the same device.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordedMemory {
     total: Bytes,
@@ -52,36 +52,36 @@ pub(crate) struct RecordedMemory {
 
 #[derive(Debug)]
 struct Tape {
-    /// What the recording says of regions and pages, in order.
+    /// The recorded events of regions and pages, in order.
     events: Vec<(usize, Event)>,
-    /// Which of them belong to each step.
+    /// The range of these events for each step.
     windows: Vec<Range<usize>>,
-    /// Those of the present step that were not yet decided.
+    /// The events of the current step that the policy has not matched yet.
     left: Vec<(usize, Event)>,
-    /// The event of the present step, and whether it failed.
+    /// The event of the current step, and whether it failed.
     step: usize,
     fails: bool,
-    /// For which stream and kind the present step asks.
+    /// The stream and kind of the current request.
     asks: (u64, SegmentKind),
-    /// Where the events of later steps begin.
+    /// The start of the events of later steps.
     window_end: usize,
-    /// The ranges of addresses that are held.
+    /// The address ranges that are held.
     ranges: Vec<Region>,
-    /// Where the next region lies of which the recording says nothing.
+    /// The address of the next region without a recorded event.
     elsewhere: u64,
     found: Found,
 }
 
-/// What came of all comparisons.
+/// The results of all comparisons.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Found {
     /// Regions and pages taken.
     pub(crate) taken: Tally,
-    /// Regions and pages given back.
+    /// Regions and pages freed.
     pub(crate) given_back: Tally,
-    /// Decisions of the policy of which the recording says nothing.
+    /// Decisions of the policy without a recorded event.
     pub(crate) unrecorded: usize,
-    /// The first of all disagreements.
+    /// The first divergence.
     pub(crate) first: Option<Divergence>,
 }
 
@@ -128,12 +128,12 @@ impl RecordedMemory {
         }
     }
 
-    /// Notes a range of addresses that was held when the recording began.
+    /// Adds an address range that was held when the recording began.
     pub(crate) fn hold_range(&self, range: Region) {
         self.lock().ranges.push(range);
     }
 
-    /// Turns to what the recording says of a step.
+    /// Moves on to the recorded events of a step.
     pub(crate) fn turn_to(&self, workload: &Workload, number: usize) {
         let mut tape = self.lock();
         tape.step = workload.events[number] as usize;
@@ -150,7 +150,7 @@ impl RecordedMemory {
         left.extend(events[window].iter().rev().copied());
     }
 
-    /// Counts what the recording says of a step and the policy did not decide.
+    /// Counts the recorded events of a step that the policy did not match.
     pub(crate) fn leave(&self) {
         let mut tape = self.lock();
         while let Some((number, event)) = tape.left.pop() {
@@ -173,7 +173,7 @@ impl RecordedMemory {
         self.lock().found.clone()
     }
 
-    /// Notes a disagreement that is not about regions.
+    /// Records a divergence that does not concern regions.
     pub(crate) fn differ(&self, event: usize, what: impl FnOnce() -> String) {
         self.lock().differ(event, what);
     }
@@ -192,8 +192,8 @@ fn gives_back(action: Action) -> bool {
 }
 
 impl Tape {
-    /// Returns the range of addresses in which the recording first maps pages, from the present step
-    /// on, that are of no range that is held: up to where it maps pages of another kind.
+    /// Returns the address range in which the recording first maps pages, from the current step on,
+    /// that belong to no held range. It ends where the recording maps pages of another kind.
     fn next_range(&self) -> Option<Region> {
         let later = &self.events[self.window_end.min(self.events.len())..];
         let is_held = |address: u64| {
@@ -234,14 +234,14 @@ impl Tape {
         self.differ(step, || format!("{}, which is not in the recording", what()));
     }
 
-    /// Takes what is asked if the recording goes on with it, of pages only where they are asked
-    /// for; `None` where it says something else.
+    /// Takes the requested region if it is the next recorded event; of pages, only the requested
+    /// ones. `None` if the next event differs.
     fn take(&mut self, action: Action, size: u64, at: Option<u64>) -> Result<Option<u64>> {
         let same = |event: &Event| {
             event.action == action && event.size == size && at.is_none_or(|at| event.address == at)
         };
         match self.left.last().copied() {
-            // The device refuses where the recording goes on with regions given back.
+            // The device refuses if the recording continues with freed regions.
             Some((_, event)) if gives_back(event.action) => Err(refused(size)),
             None if self.fails => Err(refused(size)),
             Some((_, event)) if same(&event) => {
@@ -259,7 +259,7 @@ impl Tape {
         }
     }
 
-    /// Takes a part off the beginning of a recorded event, where that is of several pages.
+    /// Removes a part from the beginning of a recorded event of several pages.
     fn take_off(&mut self, action: Action, part: Region) -> bool {
         let begins = |(_, event): &&mut (usize, Event)| {
             event.action == action && event.address == part.address && event.size > part.size.0
@@ -346,7 +346,7 @@ impl DeviceMemory for RecordedMemory {
     }
 }
 
-/// Returns that a recording cannot be compared at all.
+/// Returns the error that a recording cannot be compared at all.
 pub(crate) fn incomparable(what: &str) -> Error {
     Error::new(ErrorKind::Invalid, format!("compare the replay with the recording: {what}"))
 }

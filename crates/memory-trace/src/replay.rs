@@ -5,73 +5,72 @@ use gpu_allocator_policy::{Allocation, Failure, Policy, Retired, Shortage};
 use gpu_core::{Bytes, Error, ErrorKind};
 use serde::Serialize;
 
-/// Watches a replay.
+/// Observes a replay.
 pub trait Witness {
-    /// Is told of memory that the job has at its start, before the first step.
+    /// Called for each allocation that the job has at its start, before the first step.
     fn begun(&mut self, _place: usize, _held: Held, _given: &Allocation) {}
 
-    /// Is told of a step before it is done.
+    /// Called before a step.
     fn before(&mut self, _number: usize, _step: Step) {}
 
-    /// Is told of a step that was done, with the memory that it gave and what the policy now has
-    /// handed out and holds.
+    /// Called after a step, with its allocation and the policy's memory in use and held.
     fn after(&mut self, _number: usize, _step: Step, _given: Option<&Allocation>, _now: Level) {}
 }
 
-/// Watches nothing.
+/// Observes nothing.
 impl Witness for () {}
 
-/// How much memory a policy has handed out and holds.
+/// A policy's memory in use and held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Level {
-    /// Handed out, rounded as the policy does.
+    /// Memory in use, rounded as the policy does.
     #[serde(rename = "in_use_bytes")]
     pub in_use: Bytes,
-    /// Held of the device.
+    /// Memory held of the device.
     #[serde(rename = "reserved_bytes")]
     pub reserved: Bytes,
 }
 
-/// How a job fared under a policy.
+/// The result of a job under a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Outcome {
-    /// The most that was handed out, and the most that was held, at any time.
+    /// The maximum memory in use and the maximum held, each at any time.
     pub peak: Level,
-    /// The step at which what was held first was most; `None` where that was at the start.
+    /// The step at which the held memory first reached its maximum; `None` for the start.
     pub peak_step: Option<usize>,
-    /// What was handed out when what was held first was most.
+    /// The memory in use when the held memory first reached its maximum.
     #[serde(rename = "in_use_at_peak_bytes")]
     pub in_use_at_peak: Bytes,
-    /// Where memory did not suffice and the job ended.
+    /// Where the job ran out of memory.
     pub stop: Option<Stop>,
-    /// How many steps were done.
+    /// The number of steps done.
     pub steps: usize,
-    /// How many requests that failed in the recording were granted.
+    /// The number of requests that failed in the recording and were granted.
     pub failures_avoided: usize,
 }
 
 impl Outcome {
-    /// Returns whether the job came to the end of its recording.
+    /// Returns whether the job reached the end of its recording.
     pub fn survived(&self) -> bool {
         self.stop.is_none()
     }
 
-    /// Returns what was held at most beyond what was handed out at most.
+    /// Returns the maximum held memory minus the maximum memory in use.
     pub fn wasted(&self) -> Bytes {
         self.peak.reserved.saturating_sub(self.peak.in_use)
     }
 }
 
-/// Where a job ended for lack of memory.
+/// Where a job ran out of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Stop {
-    /// The step, counted from 0; `None` where not even what the job had at its start found room.
+    /// The step, counted from 0; `None` if not even the initial memory fitted.
     pub step: Option<usize>,
-    /// What there was then.
+    /// The state at that point.
     pub shortage: Shortage,
 }
 
-/// What the memory of a slot is at present.
+/// The current memory of a slot.
 #[derive(Debug, Default)]
 enum Slot {
     #[default]
@@ -80,46 +79,45 @@ enum Slot {
     Retired(Retired),
 }
 
-/// A job that is run under a policy.
+/// A replay of a job under a policy.
 #[derive(Debug)]
 pub struct Replay<'a> {
     workload: &'a Workload,
     slots: Vec<Slot>,
-    /// The private pool from which the policy takes what is asked for.
+    /// The private pool that currently serves the requests.
     pool: (u64, u64),
-    /// How many steps are done at most.
+    /// The maximum number of steps to do.
     until: usize,
 }
 
 impl<'a> Replay<'a> {
-    /// Makes a replay at whose start the job has nothing yet.
+    /// Creates a replay in which the job has no memory at its start.
     pub fn new(workload: &'a Workload) -> Self {
         let mut slots = Vec::new();
         slots.resize_with(workload.slots as usize, Slot::default);
         Replay { workload, slots, pool: (0, 0), until: workload.steps.len() }
     }
 
-    /// Makes a replay that ends after so many steps.
+    /// Creates a replay that ends after so many steps.
     pub(crate) fn until(workload: &'a Workload, until: usize) -> Self {
         Replay { until, ..Replay::new(workload) }
     }
 
-    /// Gives the job memory that it had at its start.
+    /// Provides memory that the job had at its start.
     pub fn hold(&mut self, slot: u32, allocation: Allocation) {
         self.slots[slot as usize] = Slot::Live(allocation);
     }
 
-    /// Gives the job memory that it had given back before its start and that work still uses.
+    /// Provides memory that the job had freed before its start and that work still uses.
     pub fn hold_retired(&mut self, slot: u32, retired: Retired) {
         self.slots[slot as usize] = Slot::Retired(retired);
     }
 
-    /// Runs the job from its start to the end of its recording, or to where memory does not
-    /// suffice. What the job had at its start and was not [given](Replay::hold) is asked of the
-    /// policy first, by address.
+    /// Runs the job until the end of its recording, or until it runs out of memory. Initial memory
+    /// that was not [provided](Replay::hold) is first allocated from the policy, by address.
     ///
     /// # Errors
-    /// When the device fails otherwise than for lack of memory.
+    /// If the device fails for a reason other than a lack of memory.
     pub fn run<P: Policy + ?Sized>(
         mut self,
         policy: &mut P,
@@ -182,7 +180,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Does a step; tells whether it granted what failed in the recording.
+    /// Does a step; returns whether it granted a request that failed in the recording.
     fn step<P: Policy + ?Sized>(&mut self, policy: &mut P, step: Step) -> Result<bool, Failure> {
         let slot = step.slot as usize;
         match step.kind {
@@ -207,7 +205,7 @@ impl<'a> Replay<'a> {
                 }
             }
             StepKind::EmptyCache => {
-                // No capture was under way, or the cache would not have been emptied.
+                // No capture was in progress, or the cache would not have been emptied.
                 switch(policy, &mut self.pool, (0, 0));
                 policy.empty_cache()?;
             }
@@ -215,7 +213,7 @@ impl<'a> Replay<'a> {
                 let stream = self.workload.streams[usize::from(step.stream)];
                 draw_from(policy, &mut self.pool, self.workload, step.stream);
                 match policy.allocate(Bytes(step.size), stream) {
-                    // What the program did not get, it did not use.
+                    // The program did not get this memory, so it did not use it.
                     Ok(allocation) => {
                         policy.free(allocation)?;
                         return Ok(true);
@@ -229,7 +227,7 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Has a policy take what is asked for next from the pool that it was taken from.
+/// Switches the policy to the recorded pool of the next request.
 fn draw_from<P: Policy + ?Sized>(
     policy: &mut P,
     now: &mut (u64, u64),

@@ -1,4 +1,4 @@
-//! What a job asks of an allocator, whichever that is.
+//! A job's requests, independent of the allocator.
 
 use crate::initial_state::{Contradiction, Start, start};
 use crate::private_pools::Private;
@@ -7,107 +7,107 @@ use gpu_allocator_policy::{BlockState, Stream};
 use gpu_core::Bytes;
 use std::collections::HashMap;
 
-/// How many streams a job may use, each pool counted apart: an allocator keeps free blocks for each,
-/// and PyTorch's own pools of streams have 96.
+/// The maximum number of streams of a job, counted for each pool: an allocator keeps free blocks
+/// for each, and PyTorch's own pools of streams have 96.
 const MAX_STREAMS: usize = 1 << 10;
 
-/// Something that a job does, or that its recording shows of its allocator.
+/// An action of a job, or one that its recording shows of its allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// How much memory it is about; of an allocation, what was asked for.
+    /// The size; for an allocation, the requested size.
     pub size: u64,
-    /// The slot of the memory; 0 where it is about none.
+    /// The slot of the memory; 0 if there is none.
     pub slot: u32,
-    /// Which of [`Workload::streams`] an allocation is for.
+    /// The index of an allocation's stream in [`Workload::streams`].
     pub stream: u16,
-    /// What is done.
+    /// The action.
     pub kind: StepKind,
 }
 
-/// What a job does.
+/// An action of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StepKind {
-    /// Asks for memory.
+    /// Allocates memory.
     Allocate,
-    /// Gives memory back that nothing uses any more.
+    /// Frees memory that no work uses any more.
     Free,
-    /// Gives memory back that work on the device still uses.
+    /// Frees memory that work on the device still uses.
     Retire,
-    /// That work has ended.
+    /// The work that used freed memory has ended.
     Complete,
-    /// Has the allocator give back to the device what it can.
+    /// Empties the allocator's cache.
     EmptyCache,
-    /// Asks for memory that it did not get when it was recorded.
+    /// Requests memory that it did not get when it was recorded.
     Fail,
 }
 
-/// Memory that a job had when its recording began.
+/// An allocation that a job had when its recording began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
     /// Its slot.
     pub slot: u32,
-    /// What was asked for.
+    /// Its requested size.
     pub size: u64,
-    /// Where it was.
+    /// Its address.
     pub address: u64,
-    /// Which of [`Workload::streams`] it is for.
+    /// The index of its stream in [`Workload::streams`].
     pub stream: u16,
-    /// Whether only work on the device still uses it.
+    /// Whether the program has freed it and only work on the device still uses it.
     pub retired: bool,
 }
 
-/// A job as the requests that it makes of an allocator.
+/// A job as a sequence of requests to an allocator.
 ///
-/// Every piece of memory has a number, its slot, so that a replay looks nothing up; a slot is used
-/// again after its memory was freed, so that there are as many as pieces live at once.
+/// Every allocation has an index, its slot, so that a replay needs no lookups. A slot is reused
+/// after its memory was freed, so there are as many slots as allocations are live at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workload {
-    /// The streams for which memory is asked, by number.
+    /// The streams of the requests, by index.
     pub streams: Vec<Stream>,
-    /// The private pool of each of them, as of a CUDA graph; (0, 0) is the common one. A stream
-    /// that takes from several pools is there for each.
+    /// The private pool of each of them, as of a CUDA graph; (0, 0) is the common pool. A stream
+    /// that uses several pools has an entry for each.
     pub pools: Vec<(u64, u64)>,
-    /// What the job had when the recording began, by address.
+    /// The allocations that the job had when the recording began, by address.
     pub held: Vec<Held>,
-    /// What it then did.
+    /// Its steps after that.
     pub steps: Vec<Step>,
-    /// For each step, the event of the recording that it follows from.
+    /// The event of the recording for each step.
     pub events: Vec<u32>,
-    /// How many slots there are.
+    /// The number of slots.
     pub slots: u32,
-    /// What the allocator held when the recording began.
+    /// The memory that the allocator held when the recording began.
     pub start: Start,
 }
 
-/// Why a recording is not a job that can be replayed.
+/// Why a recording cannot be replayed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkloadError {
-    /// The end of the recording does not follow from its events.
+    /// The end of the recording contradicts its events.
     #[error(transparent)]
     Contradiction(#[from] Contradiction),
-    /// There is more than a replay can number.
+    /// The recording exceeds a limit of the replay.
     #[error("read the recording: more than {most} {what}")]
     TooMany {
-        /// Of what there are too many.
+        /// The limited quantity.
         what: &'static str,
-        /// How many there may be.
+        /// The limit.
         most: u64,
     },
-    /// Memory is given back that the job does not have.
+    /// The job frees memory that it does not have.
     #[error("replay event {event}: memory at {address:#x} is freed but not allocated")]
     NotHeld {
         /// The event, counted from 0.
         event: usize,
-        /// Where the memory begins.
+        /// The start address of the memory.
         address: u64,
     },
 }
 
 impl Workload {
-    /// Reads a trace as the requests of its job; the stacks are those of its recording.
+    /// Converts a trace to the requests of its job; the stacks are those of its recording.
     ///
     /// # Errors
-    /// A [`WorkloadError`] where the recording contradicts itself or is too long.
+    /// A [`WorkloadError`] if the recording contradicts itself or is too long.
     pub fn of(trace: &DeviceTrace, stacks: &Stacks) -> Result<Self, WorkloadError> {
         let mut reading = Reading { private: Private::of(trace), ..Reading::default() };
         let start = start(trace)?;
@@ -134,9 +134,9 @@ impl Workload {
         Ok(reading.workload)
     }
 
-    /// Returns the most that the program had at once, as it asked for it: no allocator can do with
-    /// less. What it gave back and work on the device still uses does not count, since an allocator
-    /// may wait for that work.
+    /// Returns the maximum memory in use, as requested: no allocator can serve the job with less.
+    /// Memory that was freed while work on the device still uses it does not count, because an
+    /// allocator may wait for that work.
     pub fn peak_requested(&self) -> u64 {
         let mut sizes = vec![0; self.slots as usize];
         let mut now = 0u64;
@@ -164,11 +164,11 @@ impl Workload {
 }
 
 impl Workload {
-    /// Returns the job as it is where memory suffices, and what the request asked for with which it
-    /// ended when it was recorded.
+    /// Returns the job as it would run with sufficient memory, and the size of the failed request
+    /// with which the recording ended.
     ///
-    /// A request that failed and without which the program went on is left out; one after which it
-    /// asked for nothing more is where it ended, so that is granted.
+    /// Omits a failed request if the program continued without it. A failed request that was the
+    /// last one is where the program ended, so it is granted.
     pub fn granted(&self) -> (Self, Option<Bytes>) {
         let mut granted = Workload { steps: Vec::new(), events: Vec::new(), ..self.clone() };
         let last = self
@@ -195,15 +195,16 @@ impl Workload {
 struct Reading {
     workload: Workload,
     vacant: Vec<u32>,
-    /// The slots of memory that was found free while the present request waited for all work.
+    /// The slots of memory that became free while the current request waited for all work.
     found_waiting: Vec<u32>,
-    /// Where the present row of ended uses ends, and whether it was found while waiting.
+    /// The end of the current sequence of completions, and whether the allocator found them while
+    /// waiting.
     ended: (usize, bool),
     streams: HashMap<(u64, (u64, u64)), u16>,
     private: Private,
-    /// Which slot memory at an address has now.
+    /// The current slot of the memory at an address.
     slots: HashMap<u64, u32>,
-    /// The slots of memory that was given back and that work on the device still uses.
+    /// The slots of freed memory that work on the device still uses.
     retired: HashMap<u64, u32>,
 }
 
@@ -269,7 +270,7 @@ impl Reading {
             }
             Action::FreeRequested => {
                 let slot = self.slots.remove(&address).ok_or(not_held)?;
-                // Nearly always both happen at once.
+                // Nearly always, both follow each other directly.
                 if is_completed_next(trace, number) {
                     self.retired.insert(address, u32::MAX);
                     (StepKind::Free, slot)
@@ -290,7 +291,7 @@ impl Reading {
                     }
                     (StepKind::Complete, slot)
                 }
-                // Formats without a first event free at once.
+                // In formats without a first event, a free is complete at once.
                 None => (StepKind::Free, self.slots.remove(&address).ok_or(not_held)?),
             },
             Action::OutOfMemory => (StepKind::Fail, 0),
@@ -327,9 +328,9 @@ fn is_completed_next(trace: &DeviceTrace, number: usize) -> bool {
     })
 }
 
-/// Returns where a row of ended uses ends, and whether they were found when the allocator waited for
-/// all work, because the device had refused a request: what was found then does not serve that
-/// request any more, so it counts as found after it.
+/// Returns the end of a sequence of completions, and whether the allocator found them when it
+/// waited for all work because the device had refused a request. Memory found free then cannot
+/// serve that request any more, so it counts as found after it.
 fn row_of_ended_uses(trace: &DeviceTrace, stacks: &Stacks, number: usize) -> (usize, bool) {
     let row = trace.events[number..].iter();
     let after = number + row.take_while(|event| event.action == Action::FreeCompleted).count();
@@ -341,11 +342,11 @@ fn row_of_ended_uses(trace: &DeviceTrace, stacks: &Stacks, number: usize) -> (us
     (after, found_waiting)
 }
 
-/// Returns whether the event is the first of a row in which the program had the cache emptied.
+/// Returns whether the event is the first of a sequence in which the program emptied the cache.
 ///
-/// The stack of the event tells it. Where none was recorded: an allocator that gives regions back
-/// because the device refuses then asks the device again, and gets memory or fails; a row of which
-/// nothing is asked is the program's own wish.
+/// The stack of the event shows this. If no stack was recorded: an allocator that frees regions
+/// because the device refuses then asks the device again, and gets memory or fails. A sequence
+/// without such a request was started by the program.
 fn is_emptied_by_hand(trace: &DeviceTrace, stacks: &Stacks, number: usize) -> bool {
     let gives_back = |action| matches!(action, Action::SegmentFree | Action::SegmentUnmap);
     let before = number.checked_sub(1).map(|before| trace.events[before].action);

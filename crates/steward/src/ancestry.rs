@@ -1,23 +1,23 @@
-//! Whom a process belongs to: it is of a lease when it descends from the lease's root.
+//! Ownership by descent: a process belongs to a lease if it descends from the lease's root.
 //!
-//! No environment variable and no open file is believed, since both can be copied. The root itself
-//! is believed when it is a process of the user who owns the lease's file, so that nobody makes a
-//! stranger's processes his own by naming one of their ancestors.
+//! Environment variables and open files do not count, because both can be copied. The root counts
+//! only if it is a process of the user who owns the lease file. Otherwise a user could claim
+//! another user's processes by naming one of their ancestors.
 //!
-//! In a PID namespace of its own a caller does not see its ancestors outside, and there one open file
-//! is believed: the one that keeps the lease, which a job inherits. It can be handed on, but only by
-//! somebody of the job, and only those of the lease's own user gain by it, who could write the same
-//! into an entry. Not to believe it is to let a job wait for its own devices for ever.
+//! In its own PID namespace a caller does not see its ancestors outside. There, one open file
+//! counts: the file that keeps the lease, which a job inherits. Only a process of the job can pass
+//! it on, and only processes of the lease's own user benefit, who could write the same into a lease
+//! file anyway. Without this exception a job would wait for its own devices forever.
 
 use gpu_core::{DeviceUuid, Entry, Host, Pid, ProcessInfo, ProcessKey, Result, Snapshot, line_of};
 
-/// Returns a process and its ancestors, nearest first, as far as the look tells of them.
+/// Returns a process and its ancestors, nearest first, as far as the snapshot contains them.
 pub(crate) fn line(snapshot: &Snapshot, pid: Pid) -> impl Iterator<Item = &ProcessInfo> {
     let info = |pid: Pid| snapshot.process(pid).ok().filter(|_| sees_all(snapshot));
     line_of(info(pid), info)
 }
 
-/// Returns whether the driver's numbers name processes here.
+/// Returns whether the driver's PIDs are valid in this PID namespace.
 fn sees_all(snapshot: &Snapshot) -> bool {
     snapshot.sees_host_pids != Ok(false)
 }
@@ -27,14 +27,14 @@ pub fn descends(snapshot: &Snapshot, pid: Pid, root: &ProcessKey) -> bool {
     line(snapshot, pid).any(|info| info.key.definitely_same(root))
 }
 
-/// Returns whether a process is the root of an entry, and rightly so.
+/// Returns whether a process is the root of an entry and belongs to its user.
 pub(crate) fn is_root_of(info: &ProcessInfo, entry: &Entry) -> bool {
-    // From the first process everybody descends.
+    // Every process descends from PID 1.
     let is_first = info.key.pid.0 == 1;
     !is_first && info.key.definitely_same(&entry.root) && info.uid == Ok(entry.owner)
 }
 
-/// Returns the lease that a process uses a device under: the nearest above it that has the device.
+/// Returns the lease under which a process uses a device: the nearest above it that has the device.
 pub(crate) fn lease_of<'e>(
     snapshot: &Snapshot,
     pid: Pid,
@@ -48,11 +48,11 @@ pub(crate) fn lease_of<'e>(
     })
 }
 
-/// Returns the lease that the caller is within: the nearest of its ancestors that is the root of
-/// one, and of several with that root the youngest.
+/// Returns the lease that the caller is within: the lease of its nearest ancestor that is a root,
+/// and the youngest if there are several with this root.
 ///
 /// # Errors
-/// When the own line cannot be read.
+/// If the caller's own ancestors cannot be read.
 pub fn own_lease(
     host: &dyn Host,
     leases: &[Entry],
@@ -66,7 +66,7 @@ pub fn own_lease(
             continue;
         }
         let root = host.process(key.pid)?;
-        // Two leases of one process lie beside each other.
+        // Two leases of one process are independent of each other.
         let beside =
             |entry: &&Entry| asking_for.is_some_and(|key| key.definitely_same(&entry.root));
         let rooted = leases.iter().filter(|entry| is_root_of(&root, entry) && !beside(entry));
@@ -77,8 +77,8 @@ pub fn own_lease(
     Ok(given_lease(host, leases, asking_for))
 }
 
-/// Returns the youngest of the leases that the caller was given the file of: within a lease that was
-/// taken out of another it has both.
+/// Returns the youngest lease whose file the caller inherited: within a lease that was taken out of
+/// another, it has both.
 fn given_lease(
     host: &dyn Host,
     leases: &[Entry],

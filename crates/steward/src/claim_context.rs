@@ -1,4 +1,4 @@
-//! What a claim looks at before it decides.
+//! The snapshot for a claim, and what else the choice depends on.
 
 use crate::ports::Ports;
 use gpu_core::{
@@ -8,38 +8,38 @@ use gpu_core::{
 use gpu_reaper::Usage;
 use std::collections::BTreeMap;
 
-/// A look at the machine, with what a choice of devices needs beside it.
+/// A snapshot of the machine, with the other data that a choice of devices needs.
 ///
-/// It is a light look: the driver is asked once, and the operating system only for the processes
-/// that the driver lists and their ancestors. So it does not tell who merely has a device open.
+/// The snapshot is cheap: it queries the driver once, and the operating system only for the
+/// processes that the driver lists and their ancestors. It does not contain processes that merely
+/// have a device open.
 #[derive(Clone, Debug)]
 pub struct Scene {
-    /// Devices, those who use them, and their ancestors.
+    /// The devices, the processes that use them, and the ancestors of these.
     pub snapshot: Snapshot,
-    /// The MIG devices, as devices of their own; those that have a name.
+    /// The MIG devices with a UUID, as separate devices.
     pub mig: Vec<DeviceState>,
-    /// Who uses each device.
+    /// The users of each device.
     pub usage: Usage,
-    /// How the devices are connected; `None` where it does not matter, was not asked for, or is
-    /// not told.
+    /// The topology; `None` if it does not matter, was not queried, or is not reported.
     pub topology: Option<Topology>,
-    /// When each device was last leased, as far as is known.
+    /// When each device was last leased, as far as known.
     pub last_leased: BTreeMap<DeviceUuid, Timestamp>,
-    /// What was asked for beside who uses what.
+    /// The optional data that was queried.
     pub told: Wants,
 }
 
-/// What a look is to tell beside who uses what.
+/// The optional data to query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
-    /// How the devices are connected.
+    /// The topology.
     pub topology: bool,
-    /// What each device is capable of.
+    /// The compute capability of each device.
     pub capability: bool,
 }
 
 impl Scene {
-    /// Looks once. It never fails: what could not be learned is told in the snapshot.
+    /// Takes the snapshot. This never fails: the snapshot contains the faults.
     pub fn look(ports: &Ports<'_>, wants: Wants) -> Self {
         let groups = match wants.capability {
             true => Groups::from_iter([Group::Product]),
@@ -60,7 +60,7 @@ impl Scene {
         Scene { snapshot, mig, usage, topology, last_leased, told: wants }
     }
 
-    /// Returns why nothing can be claimed: the driver does not answer, or there is no device.
+    /// Returns why nothing can be claimed: the driver does not respond, or there is no device.
     pub fn silence(&self) -> Option<&Fault> {
         self.snapshot.driver.as_ref().err().filter(|_| self.snapshot.devices.is_empty())
     }

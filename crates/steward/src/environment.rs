@@ -1,16 +1,16 @@
-//! What a job is told of its devices.
+//! The environment variables that show a job its devices.
 
 use gpu_core::visible::{self, Form, ORDER, PCI_ORDER, VISIBLE};
 use gpu_core::{DeviceState, DeviceUuid, Entry, Result};
 use std::ffi::OsString;
 
-/// Names the lease to whoever wants to know it. Nothing rests on it: a variable can be copied.
+/// The ID of the lease, for information only: a variable can be copied, so nothing relies on it.
 pub const LEASE: &str = "GPUWS_LEASE";
 
-/// Returns the variables that let a program see the devices of a lease and no others.
+/// Returns the variables that make the devices of a lease, and no others, visible to a program.
 ///
-/// CUDA's order is set to that of PCI addresses even where devices are named by UUID, so that the
-/// numbers which a program counts up from 0 are in the order in which nvidia-smi shows them.
+/// Sets CUDA's device order to that of PCI addresses even if devices are named by UUID, so that the
+/// program's device indexes are in the order of nvidia-smi.
 ///
 /// # Errors
 /// As [`visible::write`].
@@ -24,7 +24,7 @@ pub fn environment(
     Ok(pairs.map(|(name, value)| (name.into(), value.into())).into())
 }
 
-/// Returns the variables that let a placeholder see its device and no other.
+/// Returns the variables that make only its device visible to a placeholder.
 pub(crate) fn placeholder_environment(device: &DeviceUuid) -> [(OsString, OsString); 2] {
     [(VISIBLE, device.0.as_str()), (ORDER, PCI_ORDER)]
         .map(|(name, value)| (name.into(), value.into()))

@@ -1,4 +1,4 @@
-//! Takes devices: look, choose, lease; or tells why not.
+//! Takes devices: observes, chooses and leases, or reports why not.
 
 use crate::ancestry;
 use crate::claim_context::{Scene, Wants};
@@ -16,23 +16,23 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::ControlFlow;
 
-/// Devices that were granted. Dropping it lets go of them.
+/// Granted devices. Dropping this releases them.
 pub struct Grant {
     /// The lease.
     pub entry: Entry,
     /// Its devices, by index.
     pub devices: Vec<DeviceId>,
-    /// Why these.
+    /// Why these devices were chosen.
     pub decision: Option<Decision>,
-    /// Those of them that others use without a lease, where the claim accepted that.
+    /// The devices that others use without a lease, if the claim accepts this.
     pub accepted: Vec<(DeviceId, Bar)>,
     /// The lease that they were taken out of.
     pub parent: Option<Entry>,
-    /// What was seen right before.
+    /// The snapshot on which the choice is based.
     pub scene: Scene,
     /// Keeps the lease alive.
     pub held: Box<dyn Held>,
-    /// Every safe-gpu held back, or why it could not be done; `None` within a lease.
+    /// The held locks of safe-gpu, or why they could not be taken; `None` within a lease.
     pub held_back: Option<Result<Box<dyn HeldBack>>>,
 }
 
@@ -42,12 +42,12 @@ impl fmt::Debug for Grant {
     }
 }
 
-/// A choice of devices, by their names.
+/// A choice of devices, with their names.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// The choice; it names devices by their place in `offered`.
+    /// The choice; it refers to devices by their index in `offered`.
     pub choice: Choice,
-    /// The devices that there were to choose from.
+    /// The devices to choose from.
     pub offered: Vec<DeviceId>,
 }
 
@@ -57,25 +57,25 @@ impl Decision {
         self.choice.devices.iter().filter_map(|place| self.offered.get(*place)).cloned().collect()
     }
 
-    /// Returns every other device with the reason that it was passed over.
+    /// Returns the rejected devices, each with the reason.
     pub fn passed(&self) -> impl Iterator<Item = (&DeviceId, &Passed)> {
         named(&self.choice.passed, &self.offered)
     }
 }
 
-/// A refusal, with the names of the devices that it speaks of.
+/// A refusal, with the names of its devices.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refused {
-    /// Why there is no choice; it names devices by their place in `offered`.
+    /// Why there is no choice; it refers to devices by their index in `offered`.
     pub refusal: Refusal,
-    /// The devices that there were to choose from.
+    /// The devices to choose from.
     pub offered: Box<[DeviceId]>,
-    /// The lease that there were no others in.
+    /// The lease that the devices had to come from.
     pub within: Option<Box<LeaseId>>,
 }
 
 impl Refused {
-    /// Returns every device that cannot be had, with the reason.
+    /// Returns the rejected devices, each with the reason.
     pub fn passed(&self) -> impl Iterator<Item = (&DeviceId, &Passed)> {
         let passed = match &self.refusal {
             Refusal::NotNow { passed, .. } | Refusal::Never { passed, .. } => &passed[..],
@@ -84,7 +84,7 @@ impl Refused {
         named(passed, &self.offered)
     }
 
-    /// Returns every device that the claim could have if all others gave theirs back.
+    /// Returns the devices that the claim could get if all others were released.
     fn could(&self) -> Vec<DeviceUuid> {
         let never: Vec<&DeviceId> =
             self.passed().filter_map(|(id, why)| why.is_lasting().then_some(id)).collect();
@@ -95,7 +95,7 @@ impl Refused {
 /// Chooses devices for a claim.
 ///
 /// # Errors
-/// When it can have none now.
+/// If it can get none now.
 pub(crate) fn decide(
     scene: &Scene,
     claim: &Claim,
@@ -119,26 +119,27 @@ fn named<'a>(
     passed.iter().filter_map(|(place, why)| Some((offered.get(*place)?, why)))
 }
 
-/// Why nothing was granted. Nothing is left of the claim.
+/// Why nothing was granted. The claim is withdrawn.
 #[derive(Debug)]
 pub enum NotGranted {
-    /// Not at once, or not within the time that it was to wait.
+    /// Not at once, or not within its time limit.
     NotNow {
-        /// It waited, and the time was up.
+        /// It waited until its time limit.
         waited: bool,
-        /// Who came earlier, who has leases, and who else made it wait at the end.
+        /// Earlier claims, leases, and other reasons for the wait at the end.
         standing: Box<Standing>,
-        /// What the last choice found; `None` where the driver was not asked for it again.
+        /// The result of the last choice; `None` if the driver was not queried again.
         refused: Option<Refused>,
     },
     /// Never on this machine, or never within the lease that it is within.
     Never(Option<Refused>),
-    /// It is within this lease, which belongs to another user: nobody would believe that what this
-    /// caller publishes belongs within it. To look past it would be to wait for the own devices.
+    /// It is within this lease, which belongs to another user. Other users would not accept a lease
+    /// of this caller as part of that one. If the claim ignored that lease, it would wait for its
+    /// own devices.
     Foreign(Box<Entry>),
-    /// The driver does not answer, or has no device.
+    /// The driver does not respond, or has no device.
     Silent(Fault),
-    /// The one who watched asked to stop.
+    /// The observer asked to stop.
     Stopped,
     /// A port failed.
     Failed(Error),
@@ -168,9 +169,9 @@ impl From<Error> for NotGranted {
     }
 }
 
-/// Takes what is asked for, waiting for it as the request says.
+/// Takes the requested devices, and waits as the request specifies.
 ///
-/// A caller that itself is under a lease gets devices of that lease and of no other.
+/// A caller that is itself within a lease gets only devices of that lease.
 ///
 /// # Errors
 /// [`NotGranted`].
@@ -224,8 +225,8 @@ pub fn take(
     }
 }
 
-/// Returns the whole devices of the MIG devices that a claim names, so that a lease on one tells
-/// whose part it was where it is not seen any more; none where not each is seen.
+/// Returns the GPUs of the MIG devices that a claim names, so that a lease on a MIG device still
+/// shows its GPU when the MIG device is no longer visible; empty unless all are visible.
 fn wholes(claim: &Claim, ports: &Ports<'_>) -> Vec<DeviceUuid> {
     let named: Vec<&DeviceUuid> =
         claim.among.iter().chain(&claim.required).filter(|uuid| uuid.is_mig()).collect();
@@ -242,20 +243,20 @@ fn wholes(claim: &Claim, ports: &Ports<'_>) -> Vec<DeviceUuid> {
     wholes.unwrap_or_default().into_iter().collect()
 }
 
-/// What a request would get now.
+/// The devices that a request would get now.
 #[derive(Debug)]
 pub struct Preview {
     /// The choice, or why there is none.
     pub decision: Result<Decision, Refused>,
-    /// Who waits, and so comes first.
+    /// The waiting claims that come first.
     pub ahead: Vec<Entry>,
-    /// The lease that the devices would be taken out of.
+    /// The lease that the devices would come from.
     pub parent: Option<Entry>,
-    /// What was seen.
+    /// The snapshot.
     pub scene: Scene,
 }
 
-/// Returns what would be granted now, and takes nothing.
+/// Returns what would be granted now, without taking it.
 ///
 /// # Errors
 /// [`NotGranted::Silent`], [`NotGranted::Foreign`] and [`NotGranted::Failed`].
@@ -294,7 +295,7 @@ pub fn preview(request: &Request, ports: &Ports<'_>) -> Result<Preview, NotGrant
 /// Returns the lease that the caller is within.
 ///
 /// # Errors
-/// [`NotGranted::Foreign`] for that of another user, unless root asks.
+/// [`NotGranted::Foreign`] for a lease of another user, unless the caller is root.
 fn parent(request: &Request, ports: &Ports<'_>) -> Result<Option<Entry>, NotGranted> {
     let leases = ports.locks.entries(EntryKind::Lease)?;
     let caller = ports.locks.owner();
@@ -306,13 +307,13 @@ fn parent(request: &Request, ports: &Ports<'_>) -> Result<Option<Entry>, NotGran
     }
 }
 
-/// Chooses for one request, and remembers what it found for it.
+/// Chooses for one request, and remembers the results.
 struct Chooser<'a> {
     claim: &'a Claim,
     parent: Option<&'a Entry>,
-    /// Who waited when it was looked last.
+    /// The waiting claims at the last snapshot.
     waiting: RefCell<Vec<LeaseId>>,
-    /// A claim that came earlier depends on what devices are capable of.
+    /// An earlier claim depends on compute capabilities.
     needs_capability: Cell<bool>,
     seen: RefCell<Seen>,
 }
@@ -335,7 +336,7 @@ impl<'a> Chooser<'a> {
         }
     }
 
-    /// Looks for what this claim, and those who came earlier, depend on.
+    /// Takes a snapshot with the data that this claim and the earlier ones need.
     fn look(&self, request: &Request, ports: &Ports<'_>) -> Scene {
         let places = ports.locks.queue().unwrap_or_default();
         self.waiting.replace(places.into_iter().map(|place| place.id).collect());
@@ -344,8 +345,8 @@ impl<'a> Chooser<'a> {
     }
 
     fn choose(&self, scene: &Scene, claim: &Claim, leases: &[Entry]) -> Chosen {
-        // What devices are capable of is asked for from the next look on, once a claim that came
-        // earlier depends on it. Until then more is kept for that claim than it could use.
+        // Compute capabilities are queried from the next snapshot on, once an earlier claim depends
+        // on them. Until then, more devices are kept for that claim than it could use.
         if claim.compute_capability.is_some() {
             self.needs_capability.set(true);
         }

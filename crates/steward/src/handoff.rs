@@ -1,11 +1,11 @@
-//! Hands safe-gpu's locks over to those who wait for them, so that no leased device looks unused to
-//! anybody but the job.
+//! Hands safe-gpu's locks over to the processes that wait for them, so that no leased device looks
+//! unused to anyone but the job.
 //!
-//! A safe-gpu takes every device on which it sees no compute process, and the kernel serves those
-//! who wait for a lock in their order, whoever they are. So before the locks are released while the
-//! job does not use all of its devices yet, a placeholder (a process with a CUDA context) is
-//! started on each of the others, and a look has to list it there. A placeholder ends when the job
-//! shows on its device. Nothing here waits: every step is taken at a look of the run.
+//! safe-gpu takes any device on which it sees no compute process, and the kernel serves the waiters
+//! of a lock in their order, whichever processes they are. If the locks have to be released before
+//! the job uses all of its devices, a placeholder (a process with a CUDA context) is therefore
+//! started on each of the others, and a snapshot must list it there first. A placeholder ends when
+//! the job appears on its device. Nothing here blocks: each step is taken at a snapshot of the run.
 
 use crate::environment::placeholder_environment;
 use crate::grant::Grant;
@@ -19,23 +19,23 @@ use gpu_core::{
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// How long a placeholder may take to show on its device. A driver without persistence mode takes
+/// How long a placeholder may take to appear on its device. A driver without persistence mode takes
 /// some seconds for each device.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// So long after the locks were released the job is expected on its devices at any moment.
+/// For this long after the release of the locks, the job may appear on its devices at any moment.
 const RECENT: Duration = Duration::from_secs(60);
 
-/// The memory of a placeholder that was killed may be nobody's for this long.
+/// For this long, memory of a killed placeholder may be attributed to no process.
 const SETTLE_TIME: Duration = Duration::from_secs(10);
 
-/// A placeholder that was killed has ended after this time, unless the driver keeps it.
+/// A killed placeholder has ended after this time, unless the driver blocks it.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 
 type Watch<'w> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'w;
 
-/// The locks of safe-gpu during a run, and the placeholders that stand for the job.
+/// The locks of safe-gpu during a run, and the placeholders.
 pub(crate) struct Handoff<'a> {
     order: &'a RunOrder,
     ports: &'a Ports<'a>,
@@ -46,35 +46,35 @@ pub(crate) struct Handoff<'a> {
     cover: Cover,
     /// Placeholders that were killed and have not ended yet.
     leaving: Vec<Box<dyn Companion>>,
-    /// Until when memory that nobody is listed with may have been a placeholder's.
+    /// Until this time, memory without a listed process may have been a placeholder's.
     settles: Option<Duration>,
     /// When the locks were released.
     released: Option<Duration>,
-    /// Since when the job waits for a lock that cannot be released to it alone.
+    /// Since when the job has waited for a lock that cannot be released to it alone.
     contended: Option<Duration>,
 }
 
-/// A device of the job.
+/// A leased device.
 struct Device {
     id: DeviceId,
     placeholder: Option<Box<dyn Companion>>,
 }
 
-/// How far the placeholders are.
+/// The state of the placeholders.
 enum Cover {
-    /// None was needed yet.
+    /// Not needed so far.
     Unasked,
-    /// Not each of them shows yet; the last one was started at this time.
+    /// Not all have appeared yet; the last one was started at this time.
     Opening(Duration),
-    /// Each shows on its device.
+    /// All have appeared on their devices.
     Open,
-    /// There is none, or not on each device.
+    /// There are none, or not on every device.
     Failed,
 }
 
-/// Who waits for the locks.
+/// The processes that wait for the locks.
 struct Queues {
-    /// For each lock: whether processes of the job wait for it, and who else does.
+    /// For each lock: whether processes of the job wait for it, and which others do.
     locks: Vec<(bool, Vec<Pid>)>,
 }
 
@@ -89,7 +89,7 @@ impl Queues {
 }
 
 impl<'a> Handoff<'a> {
-    /// Begins with the locks held, where they could be had.
+    /// Starts with the locks held, if they could be taken.
     pub(crate) fn new(
         order: &'a RunOrder,
         ports: &'a Ports<'a>,
@@ -112,8 +112,8 @@ impl<'a> Handoff<'a> {
         }
     }
 
-    /// Returns whether the next look should come soon: somebody waits for it, or the job is about to
-    /// use a device beside a placeholder.
+    /// Returns whether the next snapshot should be taken soon: a process waits for it, or the job
+    /// is about to use a device with a placeholder.
     pub(crate) fn is_urgent(&self) -> bool {
         let covers = self.devices.iter().any(|device| device.placeholder.is_some());
         let now = self.ports.clock.monotonic();
@@ -121,7 +121,7 @@ impl<'a> Handoff<'a> {
         self.contended.is_some() || (covers && is_recent)
     }
 
-    /// Returns the processes that descend from the run's root and are not the job's.
+    /// Returns the processes that descend from the run's root and do not belong to the job.
     pub(crate) fn others(&self) -> Others {
         let placeholders = self.devices.iter().filter_map(|device| device.placeholder.as_ref());
         let pids: Vec<Pid> =
@@ -131,7 +131,7 @@ impl<'a> Handoff<'a> {
         Others { blurs_unlisted: settling || !pids.is_empty(), pids }
     }
 
-    /// Takes the next step by what a look shows. `tallies` are those of the devices, in order.
+    /// Takes the next step, based on a snapshot. `tallies` are those of the devices, in order.
     pub(crate) fn step(&mut self, look: &Snapshot, tallies: &[Tally], watch: &mut Watch<'_>) {
         let others = self.others();
         let root = self.order.request.root;
@@ -148,7 +148,7 @@ impl<'a> Handoff<'a> {
         }
         let queues = self.queues();
         let job_waits = queues.as_ref().is_ok_and(Queues::has_job);
-        // Where it cannot be seen who waits, somebody may.
+        // If the waiting processes are unknown, assume that some wait.
         let is_over = now.saturating_sub(self.start) >= self.order.handoff
             && queues.as_ref().map_or(true, Queues::has_outsiders);
         if !job_waits {
@@ -171,8 +171,8 @@ impl<'a> Handoff<'a> {
         }
     }
 
-    /// Ends every placeholder, and waits for that for a short time: whoever is left of the run is
-    /// looked for next. One that the driver does not let go of is left to the job's tree.
+    /// Ends all placeholders and waits briefly, because the processes left of the run are
+    /// determined next. A placeholder that the driver blocks is left to the job's tree.
     pub(crate) fn end(&mut self) {
         self.held_back = None;
         let all = vec![true; self.devices.len()];
@@ -193,12 +193,12 @@ impl<'a> Handoff<'a> {
         self.held_back = None;
         self.contended = None;
         self.released = Some(self.ports.clock.monotonic());
-        // A program that runs goes on, whatever whoever watches says.
+        // The program continues, whatever the observer returns.
         let _ = watch(Event::HandedOff(why));
     }
 
-    /// Releases the locks for which nobody but the job waits. Where others wait too, the job may
-    /// be behind them: that lock is held for as long as a job has from its start to show.
+    /// Releases the locks for which only the job waits. If others wait too, the job may be behind
+    /// them: such a lock is held for as long as a job may take from its start to appear.
     fn release_to_the_job(&mut self, queues: &Queues, now: Duration, watch: &mut Watch<'_>) {
         let Some(held_back) = &mut self.held_back else { return };
         let mut contenders: Option<&[Pid]> = None;
@@ -232,7 +232,7 @@ impl<'a> Handoff<'a> {
         Ok(Queues { locks: queues.into_iter().map(split).collect() })
     }
 
-    /// Sees to it that a placeholder shows on each device that the job does not use.
+    /// Ensures that a placeholder has appeared on each device that the job does not use.
     fn cover(
         &mut self,
         look: &Snapshot,
@@ -253,8 +253,8 @@ impl<'a> Handoff<'a> {
         });
     }
 
-    /// Kills placeholders that nobody needs any more. Whoever waits next gets new ones, with their
-    /// own time to show.
+    /// Kills placeholders that are no longer needed. Later waiters get new ones, with a new time
+    /// limit.
     fn uncover(&mut self) {
         if matches!(self.cover, Cover::Opening(_) | Cover::Open) {
             self.dismiss(&vec![true; self.devices.len()]);
@@ -262,7 +262,7 @@ impl<'a> Handoff<'a> {
         }
     }
 
-    /// Starts the placeholders that are missing.
+    /// Starts the missing placeholders.
     fn open(&mut self, look: &Snapshot, used: &[bool], now: Duration) -> Result<()> {
         let refused = |what: &str| Error::new(ErrorKind::Unsupported, what);
         let uncovered = |(device, used): &(&Device, &bool)| !**used && device.placeholder.is_none();
@@ -296,10 +296,10 @@ impl<'a> Handoff<'a> {
         Ok(())
     }
 
-    /// Returns whether each placeholder shows on its device.
+    /// Returns whether every placeholder has appeared on its device.
     ///
     /// # Errors
-    /// When one has ended, or does not show for too long.
+    /// If one has ended, or has not appeared in time.
     fn opened(&mut self, look: &Snapshot, tallies: &[Tally], now: Duration) -> Result<Cover> {
         let since = match self.cover {
             Cover::Opening(since) => since,
@@ -323,7 +323,7 @@ impl<'a> Handoff<'a> {
         Ok(Cover::Open)
     }
 
-    /// Tells of placeholders that somebody else has ended.
+    /// Reports placeholders that another process has ended.
     fn miss(&mut self, watch: &mut Watch<'_>) {
         for device in &mut self.devices {
             let Some(Ok(Some(why))) = device.placeholder.as_mut().map(|one| one.ended()) else {
@@ -336,7 +336,7 @@ impl<'a> Handoff<'a> {
         }
     }
 
-    /// Makes sure that a placeholder keeps nobody else from a device.
+    /// Checks that a placeholder does not exclude others from a device.
     fn admits_two(&self, device: &DeviceId) -> Result<()> {
         let refused = |why: &str| {
             Err(Error::new(
@@ -367,7 +367,7 @@ impl<'a> Handoff<'a> {
         }
     }
 
-    /// Forgets the placeholders that have ended.
+    /// Removes the placeholders that have ended.
     fn reap(&mut self, now: Duration) {
         let before = self.leaving.len();
         self.leaving.retain_mut(|placeholder| !matches!(placeholder.ended(), Ok(Some(_))));
@@ -377,12 +377,12 @@ impl<'a> Handoff<'a> {
     }
 }
 
-/// Says why a placeholder ended, by what it wrote.
+/// Describes why a placeholder ended, from its output.
 fn ended(said: String) -> String {
     if said.is_empty() { "it ended".to_owned() } else { said }
 }
 
-/// Returns whether a process is `root` or descends from it, as the kernel tells it now.
+/// Returns whether a process is `root` or currently descends from it.
 fn descends(host: &dyn Host, pid: Pid, root: &ProcessKey) -> bool {
     current_ancestry(host, host.process(pid).ok()).any(|info| info.key.definitely_same(root))
 }

@@ -1,9 +1,9 @@
-//! The end of those that a job leaves behind on its devices.
+//! Ends the processes that a job leaves behind on its devices.
 //!
-//! One look is not enough. A process can hand the device over to a fork of itself between two
-//! looks, and a loop can start the next holder after the last one was ended. So it is looked again
-//! until nothing happens for a while; what appears during a look is stopped before it is inspected;
-//! and where holders keep coming back, their parents are ended, too.
+//! One scan is not enough. A process can pass the device to a fork of itself between two scans, and
+//! a loop can start the next holder after the last one was ended. The scan is therefore repeated
+//! until nothing changes for a while. Processes that appear during a scan are stopped before they
+//! are inspected. If holders keep coming back, their parents are ended, too.
 
 use crate::leftover_scan::LeftoverScan;
 use crate::leftovers::{Cleaned, SIGTERM_ROUNDS, Tree};
@@ -12,26 +12,26 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// Holders that still appear after so many rounds are not ended by one more.
+/// If holders still appear after this many rounds, one more round does not help.
 const ROUNDS: usize = 10;
 
-/// So many looks in a row must find nothing, ...
+/// This many consecutive scans must find nothing, ...
 const EMPTY_SCANS: usize = 3;
-/// ... over so long, where somebody of the job lives who could start a holder: a shell's loop waits
-/// a second or so.
+/// ... over this time, while a process of the job lives that could start a holder: a shell's loop
+/// typically waits a second.
 const EMPTY_SCAN_PERIOD: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How long new processes are stopped at most.
+/// The maximum time for which new processes are stopped.
 const MAX_SUSPEND_TIME: Duration = Duration::from_secs(5);
 
 const WHY: &str = "left behind by a job, on its device";
 
 impl Tree<'_> {
-    /// Ends all holders, and tells why perhaps not.
+    /// Ends all holders; returns why it may be incomplete.
     ///
     /// # Errors
-    /// When processes cannot be listed, or this one's own ancestors cannot be read.
+    /// If processes cannot be listed, or this process's own ancestors cannot be read.
     pub(crate) fn end_holders(
         &self,
         job: &mut dyn Job,
@@ -102,9 +102,9 @@ impl Tree<'_> {
         }
     }
 
-    /// Stops those that appeared since the look began and inspects them; returns who was stopped.
-    /// A look that finds nobody proves little without it: what forks and exits every millisecond can
-    /// be between two of its processes whenever it is looked at.
+    /// Stops and inspects the processes that appeared during the scan; returns those that were
+    /// stopped. Without this, a scan that finds no holder proves little: a process that forks and
+    /// exits every millisecond can always escape it.
     fn arrest(&self, job: &dyn Job, sight: &mut LeftoverScan) -> Vec<ProcessKey> {
         let helpers = self.ports.backend.helpers();
         let Ok(arrested) = job.arrest(&sight.steady, &helpers, MAX_SUSPEND_TIME, self.token) else {
@@ -124,9 +124,10 @@ impl Tree<'_> {
         }
     }
 
-    /// Returns whom to end in a round. Those that were stopped come first, and alone: they are not
-    /// left stopped for the time that others are given. After the polite rounds the parents of
-    /// holders are ended, one generation more each round: they start the next ones.
+    /// Returns the processes to end in a round. Stopped processes are ended first, and alone, so
+    /// that they do not stay stopped during the grace period of others. After the rounds with
+    /// SIGTERM, the parents of holders are ended, one more generation each round, because they
+    /// start the next holders.
     fn targets(
         &self,
         sight: &LeftoverScan,

@@ -1,7 +1,8 @@
-//! What others have given already: a list of visible devices, or a job of a scheduler.
+//! Existing restrictions: a list of visible devices, or a job of a scheduler.
 //!
-//! A claim inside of such a job stays within what was given. Where several say something, what was
-//! set last and nearest counts: `CUDA_VISIBLE_DEVICES` before the variables of a scheduler.
+//! A claim inside such a job stays within its devices. If several variables restrict it, the one
+//! that was set last and closest takes precedence: `CUDA_VISIBLE_DEVICES` before the variables of a
+//! scheduler.
 
 use gpu_core::visible::{Numbering, VisibleList};
 use gpu_core::visible::{ORDER, VISIBLE, narrow};
@@ -9,7 +10,7 @@ use gpu_core::{Claim, DeviceState, DeviceUuid, Result};
 use std::ffi::OsString;
 use std::fmt;
 
-/// Who starts programs and gives them devices, or leaves that to them.
+/// A scheduler or launcher that starts programs and may assign devices to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Convention {
     /// Slurm.
@@ -18,7 +19,7 @@ pub enum Convention {
     GridEngine,
     /// Ray.
     Ray,
-    /// torchrun, and DeepSpeed, which sets the same.
+    /// torchrun, and DeepSpeed, which sets the same variables.
     Torchrun,
     /// Horovod.
     Horovod,
@@ -39,48 +40,47 @@ impl fmt::Display for Convention {
     }
 }
 
-/// Something that whoever started the job should know.
+/// A note for the user who started the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// An entry of the list names no device here, and those behind it do not count.
+    /// An entry of the list names no device here; CUDA ignores it and all later ones.
     ListEnds {
         /// The variable.
         variable: &'static str,
-        /// The entry, as it stands there.
+        /// The entry, verbatim.
         at: String,
     },
-    /// The scheduler counts devices and names none: the number asked for should be the one that it
-    /// was told.
+    /// The scheduler counts devices but names none: the claim should ask for the number that the
+    /// scheduler assigned.
     NothingNamed(Convention),
-    /// The numbers of the visible list are in an order that is not known here; those of the
-    /// scheduler were taken.
+    /// The device order of the visible list is unknown here; the scheduler's list was used.
     NumbersUnclear(Convention),
-    /// The program is one of several on this machine, by this number: each claims for itself.
+    /// The program is one of several on this machine, with this rank: each claims its own devices.
     OneOfMany(Convention, u32),
 }
 
-/// What others have given.
+/// The existing restrictions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inherited {
-    /// The devices; `None` where none was named.
+    /// The devices; `None` if none are named.
     pub given: Option<Vec<DeviceUuid>>,
-    /// The variable that named them.
+    /// The variable that names them.
     pub by: Option<&'static str>,
-    /// Who started this.
+    /// The schedulers and launchers that started this.
     pub conventions: Vec<Convention>,
-    /// What is to be known besides.
+    /// Notes for the user.
     pub notes: Vec<Note>,
 }
 
 impl Inherited {
-    /// Returns the claim on what it asks for and was given too; `None` where nothing is left.
+    /// Returns the claim, restricted to the assigned devices; `None` if none remain.
     pub fn narrow(&self, claim: &Claim) -> Option<Claim> {
         let Some(given) = &self.given else { return Some(claim.clone()) };
         Some(Claim { among: narrow(&claim.among, given)?, ..claim.clone() })
     }
 }
 
-/// The variables by which each is known: all of one list must be set.
+/// The variables that identify each one: all of a list must be set.
 const CONVENTION_VARIABLES: [(Convention, &[&str]); 7] = [
     (Convention::Slurm, &["SLURM_JOB_ID"]),
     (Convention::GridEngine, &["SGE_ROOT", "JOB_ID"]),
@@ -91,31 +91,31 @@ const CONVENTION_VARIABLES: [(Convention, &[&str]); 7] = [
     (Convention::OpenMpi, &["OMPI_COMM_WORLD_LOCAL_RANK"]),
 ];
 
-/// The variables that number the programs of one job on one machine.
+/// The variables with the rank of a program on its machine.
 const RANKS: [(Convention, &str); 3] = [
     (Convention::Torchrun, "LOCAL_RANK"),
     (Convention::Horovod, "HOROVOD_LOCAL_RANK"),
     (Convention::OpenMpi, "OMPI_COMM_WORLD_LOCAL_RANK"),
 ];
 
-/// The variables in which a scheduler names devices, the nearest first.
+/// The variables in which a scheduler names devices, closest first.
 const LISTS: [(Convention, &str); 3] = [
     (Convention::Slurm, "SLURM_STEP_GPUS"),
     (Convention::Slurm, "SLURM_JOB_GPUS"),
     (Convention::GridEngine, "SGE_HGR_gpu"),
 ];
 
-/// Returns what the variables of the environment say; `machine` is asked for the devices only
-/// where a list is to be read.
+/// Returns the restrictions from environment variables; calls `machine` for the devices only if it
+/// has to parse a list.
 ///
 /// # Errors
-/// `Invalid` where the visible list counts in an order that is not known here, and no scheduler
-/// says what it means: whatever was guessed could be somebody else's device.
+/// `Invalid` if the device order of the visible list is unknown here, and no scheduler explains it:
+/// a guess could select the device of another user.
 pub fn inherited(
     variable: &dyn Fn(&str) -> Option<OsString>,
     machine: &dyn Fn() -> Vec<DeviceState>,
 ) -> Result<Inherited> {
-    // What is no text names nothing.
+    // A value that is not valid text names nothing.
     let text = |name: &str| variable(name).map(|value| value.to_string_lossy().into_owned());
     let is_set = |name: &&str| variable(name).is_some();
     let mut conventions: Vec<Convention> = Vec::new();
@@ -170,8 +170,8 @@ pub fn inherited(
 }
 
 impl Inherited {
-    /// Reads a scheduler's list. What it names and is not seen here is left out: it may be behind
-    /// a fence. The first entry that is no number ends it.
+    /// Parses a scheduler's list. Omits devices that are not visible here, because a cgroup may
+    /// hide them. The list ends at the first entry that is not a number.
     fn read_list(
         &mut self,
         convention: Convention,
@@ -203,12 +203,12 @@ impl Inherited {
 
 /// More than any machine has.
 const ENTRIES: usize = 1024;
-/// So much of an entry that is none is shown.
+/// How much of an invalid entry is shown.
 const LONGEST: usize = 40;
 
-/// The number by which a scheduler knows a device. Slurm counts device files, whatever of them a
-/// job may see (`SLURM_JOB_GPUS` in the manual of `srun`); for Grid Engine whoever set it up
-/// counts, as nvidia-smi does.
+/// The index by which a scheduler identifies a device. Slurm counts device files, whatever subset a
+/// job may see (`SLURM_JOB_GPUS` in the manual of `srun`). For Grid Engine, the administrator's
+/// numbering counts, as nvidia-smi's does.
 fn number(convention: Convention, device: &DeviceState) -> u32 {
     let id = device.id();
     match convention {
@@ -217,7 +217,7 @@ fn number(convention: Convention, device: &DeviceState) -> u32 {
     }
 }
 
-/// Reads `3` or `0-3`; a word before the number is passed over, as in Grid Engine's `gpu0`.
+/// Parses `3` or `0-3`; ignores a word before the number, as in Grid Engine's `gpu0`.
 fn range(entry: &str) -> Option<(u32, u32)> {
     let entry = entry.trim_start_matches(|c: char| c.is_ascii_alphabetic() || c == '_');
     let (first, last) = entry.split_once('-').unwrap_or((entry, entry));
@@ -244,7 +244,7 @@ mod tests {
         }
     }
 
-    /// Devices of one name, or of two, where the files count the other way round.
+    /// Devices with one name, or with two, whose device files are in reverse order.
     fn machine(alike: bool) -> Vec<DeviceState> {
         let fault = Fault { kind: ErrorKind::TimedOut, text: String::new() };
         let device = |index: u32| {
@@ -294,7 +294,7 @@ mod tests {
             (vec![slurm, ("SLURM_STEP_GPUS", "1"), ("SLURM_JOB_GPUS", "0,1")], Some(vec!["GPU-2"])),
             (vec![slurm, ("SLURM_JOB_GPUS", "9")], Some(vec![])),
             (vec![slurm], None),
-            // Whoever merely has the variable in his shell is in no job.
+            // A shell that merely has this variable set is not in a job.
             (vec![("SLURM_JOB_GPUS", "0")], None),
             (
                 vec![engine[0], engine[1], ("SGE_HGR_gpu", "gpu0 gpu2")],

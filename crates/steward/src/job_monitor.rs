@@ -1,4 +1,4 @@
-//! Follows a program from its start to its end.
+//! Monitors a program from its start to its end.
 
 use crate::grant::Grant;
 use crate::handoff::Handoff;
@@ -10,12 +10,13 @@ use gpu_core::{Error, Groups, Job, JobEvent, JobExit, ProcessFault, observe_user
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// A program shows on its devices, and safe-gpu is let go, within its first seconds.
+/// A program usually appears on its devices, and safe-gpu's locks are released, in its first
+/// seconds.
 const STARTUP_PERIOD: Duration = Duration::from_secs(5);
 const STARTUP_POLL_INTERVAL: Duration = Duration::from_millis(250);
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Of two that are killed together the second has ended after so long, however busy the machine is.
+/// If two processes are killed together, the second has ended after this time, even under load.
 const SIMULTANEOUS_EXIT_WINDOW: Duration = Duration::from_secs(1);
 
 /// The number of SIGTERM.
@@ -26,7 +27,7 @@ pub(crate) const KILL: i32 = 9;
 
 pub(crate) type Watch<'w> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'w;
 
-/// A program on its way.
+/// A running program.
 pub(crate) struct JobMonitor<'a> {
     order: &'a RunOrder,
     leaves: Leaves,
@@ -37,11 +38,11 @@ pub(crate) struct JobMonitor<'a> {
     start: Duration,
     next_look: Duration,
     renewal: Renewal,
-    /// When it is ended whether it wants or not, once it was asked to end.
+    /// When it is killed, once it was asked to end.
     last_call: Option<Duration>,
     pub(crate) limit_hit: bool,
     pub(crate) abandoned: bool,
-    /// It was asked to end and did not in its time.
+    /// It was asked to end and did not end in time.
     pub(crate) overstayed: bool,
 }
 
@@ -72,10 +73,10 @@ impl<'a> JobMonitor<'a> {
         }
     }
 
-    /// Returns how the program ended; `None` when it was to end and did not in its time.
+    /// Returns how the program ended; `None` if it was asked to end and did not end in time.
     ///
     /// # Errors
-    /// When it cannot be followed any more.
+    /// If it can no longer be monitored.
     pub(crate) fn follow(
         &mut self,
         job: &mut dyn Job,
@@ -101,7 +102,7 @@ impl<'a> JobMonitor<'a> {
                 Some(JobEvent::Asked(signal)) => pass(job, signal, watch),
                 Some(JobEvent::Abandoned) => {
                     self.abandoned = true;
-                    // Nobody is left who could be asked to go on.
+                    // No caller is left that could object.
                     let _ = watch(Event::Abandoned);
                     if self.order.on_death == OnDeath::End {
                         self.call(job, watch);
@@ -126,8 +127,8 @@ impl<'a> JobMonitor<'a> {
         }
     }
 
-    /// Learns whether nobody waits for it any more either: who looks for a command line kills the
-    /// one who waits and the program together, and which of them ends first is chance.
+    /// Determines whether the waiting process is gone, too. A `pkill -f` kills both the waiting
+    /// process and the program, in either order.
     fn take_abandonment(&mut self, job: &mut dyn Job, ending: JobExit, watch: &mut Watch<'_>) {
         let patience =
             if ending == JobExit::Signal(KILL) { SIMULTANEOUS_EXIT_WINDOW } else { Duration::ZERO };
@@ -152,7 +153,7 @@ impl<'a> JobMonitor<'a> {
         limit.is_some_and(|limit| now.saturating_sub(self.start) >= limit)
     }
 
-    /// Until something is to be done by itself.
+    /// The time until the next scheduled action.
     fn pause(&self) -> Duration {
         let limit = self.order.time_limit.filter(|_| !self.limit_hit);
         let limit = limit.and_then(|limit| self.start.checked_add(limit));
@@ -175,13 +176,13 @@ impl<'a> JobMonitor<'a> {
     }
 }
 
-/// Passes a signal on; a group that has ended already gets none. One that may not be told, since
-/// it became another user's, goes on.
+/// Forwards a signal, but not to a group that has already ended. A process that may not be
+/// signalled, because it changed its user, continues.
 fn pass(job: &dyn Job, signal: i32, watch: &mut Watch<'_>) {
     if let Err(error) = job.pass(signal)
         && error.kind() != ProcessFault::Gone.into()
     {
-        // Nothing is waited for that could be given up.
+        // There is no wait that the observer could end.
         let _ = watch(Event::NotPassed(signal, &error));
     }
 }

@@ -1,8 +1,9 @@
 //! Keeps a lease for processes that could not be ended.
 //!
-//! A process that SIGKILL does not end still has the device open, and need not have inherited the
-//! lease: it may have closed every descriptor but the device's. So the supervisor itself holds the
-//! lease until the last of them is gone, after whoever waited for the run has been told of them.
+//! A process that SIGKILL does not end still has the device open. It may not have inherited the
+//! lease, because it may have closed every descriptor but the device's. The supervisor itself
+//! therefore holds the lease until the last such process is gone, after it has reported these
+//! processes to the caller.
 
 use crate::grant::Grant;
 use crate::job_monitor::{TERM, Watch};
@@ -12,14 +13,14 @@ use gpu_core::{Job, JobEvent, Locks, ProcessInfo, ProcessKey};
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// It looks often at first, for those that need a second to end, and seldom later.
+/// The interval at first, for processes that need a second to end; it grows later.
 const INITIAL_POLL_INTERVAL: Duration = Duration::from_millis(250);
 const FINAL_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// While processes of the job live, so many looks in a row must find no holder.
+/// While processes of the job live, this many consecutive scans must find no holder.
 const EMPTY_SCANS: usize = 3;
 
-/// A lease that stays for some processes of a job.
+/// A lease that is kept for some processes of a job.
 pub(crate) struct LeaseKeeper<'a> {
     pub(crate) tree: &'a Tree<'a>,
     pub(crate) reach: Reach,
@@ -27,8 +28,8 @@ pub(crate) struct LeaseKeeper<'a> {
 }
 
 impl LeaseKeeper<'_> {
-    /// Returns true once all are gone, and false when a signal asked to give it up before. SIGHUP
-    /// does not: the terminal at which the run was started may go before its processes.
+    /// Returns true once all are gone, and false if a signal asked to give up before. SIGHUP does
+    /// not: the terminal of the run may close before its processes end.
     pub(crate) fn outlast(
         &self,
         remaining: &[ProcessInfo],
@@ -55,7 +56,7 @@ impl LeaseKeeper<'_> {
             }
             pace = (pace * 2).min(FINAL_POLL_INTERVAL);
             renewal.renew_if_due(clock.monotonic(), grant, self.locks, watch);
-            // Where it cannot be seen who is there, they may all be.
+            // If the members cannot be read, assume that all still exist.
             let Ok(members) = self.tree.members(job) else { continue };
             if members.is_empty() {
                 return true;
@@ -69,7 +70,7 @@ impl LeaseKeeper<'_> {
             if is_settled {
                 continue;
             }
-            // Those who hold a device may have closed it, or started others before they ended.
+            // Holders may have closed their device, or started others before they ended.
             let Ok(left) = self.tree.remaining(job, self.reach) else { continue };
             remaining = left.iter().map(|info| info.key).collect();
             if !remaining.is_empty() {

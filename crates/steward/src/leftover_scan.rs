@@ -1,4 +1,4 @@
-//! One look at what is left of a job: who holds a device, and of whom that cannot be seen.
+//! One scan of the processes left of a job: which hold a device, and for which this is unknown.
 
 use crate::leftovers::Tree;
 use gpu_core::{
@@ -8,30 +8,30 @@ use gpu_core::{
 use gpu_reaper::is_stuck;
 use std::collections::HashSet;
 
-/// The name of an MPS server, as far as the kernel keeps it.
+/// The name of an MPS server, truncated as the kernel does.
 const MPS: &str = "nvidia-cuda-mps";
 
-/// What one look saw.
+/// The result of one scan.
 #[derive(Default)]
 pub(crate) struct LeftoverScan {
-    /// All processes that were there at the end of the look.
+    /// All processes at the end of the scan.
     pub(crate) members: Vec<ProcessInfo>,
-    /// Those that were there from its beginning to its end.
+    /// The processes that existed from its start to its end.
     pub(crate) steady: Vec<ProcessKey>,
-    /// Those that have a device open, or are listed on it.
+    /// The processes that have a device open, or are listed on it.
     pub(crate) holders: Vec<ProcessInfo>,
-    /// Those of which it cannot be seen.
+    /// The processes for which this is unknown.
     pub(crate) hidden: Vec<ProcessInfo>,
-    /// Those whose descriptors may not be read, and which the driver lists on no device.
+    /// The processes with unreadable descriptors that the driver lists on no device.
     pub(crate) unlisted: Vec<ProcessInfo>,
-    /// Why it cannot be seen of the first of them.
+    /// Why it is unknown for the first of them.
     pub(crate) unseen: Option<Fault>,
-    /// Processes appeared while it looked, which it did not inspect.
+    /// Processes appeared during the scan and were not inspected.
     pub(crate) restless: bool,
 }
 
 impl LeftoverScan {
-    /// Returns those for whom the lease must stay.
+    /// Returns the processes for which the lease must be kept.
     pub(crate) fn remaining(&self) -> Vec<ProcessInfo> {
         match self.restless {
             true => self.members.clone(),
@@ -41,11 +41,11 @@ impl LeftoverScan {
 }
 
 impl Tree<'_> {
-    /// Looks who is there and what they hold. A process that hands over to a fork of itself while
-    /// the look goes on makes it restless: then nobody can say what the new one holds.
+    /// Finds all processes and what they hold. A process that passes its device to a fork of itself
+    /// during the scan makes the result restless: what the fork holds is unknown.
     ///
     /// # Errors
-    /// When the processes cannot be listed.
+    /// If the processes cannot be listed.
     pub(crate) fn sight(&self, job: &dyn Job) -> Result<LeftoverScan> {
         let before = self.members(job)?;
         let mut sight = LeftoverScan::default();
@@ -64,7 +64,7 @@ impl Tree<'_> {
         Ok(sight)
     }
 
-    /// Looks what each of these holds.
+    /// Inspects what each of these processes holds.
     pub(crate) fn inspect(&self, members: &[ProcessInfo], sight: &mut LeftoverScan) {
         let gpu_reaper::Ports { backend, host, clock, .. } = self.ports;
         let look = observe_users(backend, host, clock, Groups::NONE);
@@ -91,7 +91,7 @@ impl Tree<'_> {
         }
     }
 
-    /// Returns whether a process has one of the devices open. One that has ended has none.
+    /// Returns whether a process has one of the devices open. A process that has ended has none.
     fn has_open(&self, member: &ProcessInfo, files: &[DeviceFile]) -> Result<bool> {
         if files.is_empty() {
             return Ok(false);
@@ -123,8 +123,8 @@ impl Tree<'_> {
         look.sees_host_pids != Ok(false) && self.devices.iter().any(lists)
     }
 
-    /// Returns whether the driver's lists name everybody who uses one of the devices. In another PID
-    /// namespace its numbers name nobody, and it may list an MPS server in place of the clients.
+    /// Returns whether the driver's lists name every user of the devices. In another PID namespace
+    /// its PIDs are meaningless, and it may list an MPS server instead of the clients.
     fn lists_users(&self, look: &Snapshot) -> bool {
         let is_server = |pid| {
             let name = look.process(pid).map(|info| kernel_name(&info.name));
@@ -142,11 +142,11 @@ impl Tree<'_> {
         keys.iter().any(|key| self.are_stuck([key]))
     }
 
-    /// Returns whether those of these processes that live are all in a state that SIGKILL does not
-    /// end, and there are any.
+    /// Returns whether any of these processes lives, and all that live are in a state that SIGKILL
+    /// does not end.
     pub(crate) fn are_stuck<'k>(&self, keys: impl IntoIterator<Item = &'k ProcessKey>) -> bool {
         let state = |key: &ProcessKey| {
-            // Without its command line: that may be in memory which nobody can read now.
+            // Without the command line: it may be in memory that cannot be read now.
             let info = self.ports.host.open(key.pid).and_then(|opened| opened.look()).ok()?;
             info.key.definitely_same(key).then(|| is_stuck(&info))
         };

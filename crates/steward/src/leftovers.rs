@@ -1,4 +1,4 @@
-//! What a job leaves behind, and its end.
+//! The processes that a job leaves behind, and how they are ended.
 
 use gpu_core::{
     ActToken, DeviceId, Error, ErrorKind, Fault, Job, JobEvent, JobExit, KilledTree, ProcessInfo,
@@ -9,11 +9,11 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// So many are asked to end; who comes later is killed.
+/// The number of rounds with SIGTERM; processes that appear later are killed.
 pub(crate) const SIGTERM_ROUNDS: usize = 2;
 
-/// A killed process that has not ended after so long, and is in a state that SIGKILL does not end,
-/// is not waited for.
+/// A killed process that has not ended after this time, and is in a state that SIGKILL does not
+/// end, is not waited for.
 const STUCK: Duration = Duration::from_secs(1);
 
 const WHY: &str = "of a job that is to end whole";
@@ -22,38 +22,38 @@ const WHY: &str = "of a job that is to end whole";
 pub(crate) const INT: i32 = 2;
 pub(crate) const QUIT: i32 = 3;
 
-/// Who is to be ended.
+/// The processes to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// Those who hold a leased device.
+    /// The processes that hold a leased device.
     Holders,
-    /// Everybody.
+    /// All processes.
     Tree,
 }
 
-/// What became of those who were left.
+/// The result of the clean-up.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cleaned {
-    /// Those who were ended, or were to be.
+    /// The processes that were ended, or were to be.
     pub(crate) actions: Vec<Action>,
-    /// Those who are there at the end.
+    /// The processes that exist at the end.
     pub(crate) still_there: Vec<ProcessInfo>,
-    /// Those of them who were to be ended, as far as they are known.
+    /// Those of them that were to be ended, as far as known.
     pub(crate) remaining: Vec<ProcessInfo>,
-    /// Those whose descriptors may not be read, and which the driver lists on no device.
+    /// The processes with unreadable descriptors that the driver lists on no device.
     pub(crate) unlisted: Vec<ProcessInfo>,
-    /// Why it was not carried through.
+    /// Why it is incomplete.
     pub(crate) stopped: Option<Fault>,
-    /// Why the audit log has not all of it.
+    /// Why the audit log is incomplete.
     pub(crate) unwritten: Option<Fault>,
-    /// Somebody may be there who was to be ended.
+    /// A process that was to be ended may still exist.
     pub(crate) remains: bool,
-    /// How the program itself ended, where it ended only now.
+    /// How the program itself ended, if it ended only now.
     pub(crate) ending: Option<JobExit>,
 }
 
 impl Cleaned {
-    /// Takes what happened meanwhile, and tells whether somebody pressed Ctrl-C.
+    /// Processes the events so far, and returns whether Ctrl-C was pressed.
     pub(crate) fn take_events(&mut self, job: &mut dyn Job) -> bool {
         let mut interrupted = false;
         while let Ok(Some(event)) = job.next(Duration::ZERO) {
@@ -67,25 +67,25 @@ impl Cleaned {
     }
 }
 
-/// What became of the tree of a job whose supervisor was killed.
+/// The result of ending the tree of a job whose supervisor was killed.
 #[derive(Clone, Debug, Default)]
 pub struct TakenOver {
-    /// Those who were ended, or were to be.
+    /// The processes that were ended, or were to be.
     pub actions: Vec<Action>,
-    /// Those who are still there.
+    /// The processes that still exist.
     pub still_there: Vec<ProcessInfo>,
-    /// Why it was not carried through.
+    /// Why it is incomplete.
     pub stopped: Option<Fault>,
-    /// Why the audit log has not all of it.
+    /// Why the audit log is incomplete.
     pub unwritten: Option<Fault>,
-    /// Somebody of them may be there, and with it their lease.
+    /// A process of the tree may still exist, and with it the lease.
     pub remains: bool,
 }
 
-/// Ends everybody of a job whose supervisor was killed, in the place of that one; `root` is the
-/// calling process, to which the job's tree has come. With the last of them goes their lease.
+/// Ends all processes of a job whose supervisor was killed, in its place. `root` is the calling
+/// process, which has adopted the job's tree. Their lease ends with the last of them.
 ///
-/// Ctrl-C stops it, as `watch` does by [`ControlFlow::Break`].
+/// Ctrl-C stops this, as `watch` does with [`ControlFlow::Break`].
 pub fn take_over(
     job: &mut dyn Job,
     root: ProcessKey,
@@ -109,10 +109,11 @@ pub(crate) struct Tree<'a> {
 }
 
 impl Tree<'_> {
-    /// Ends those whom `reach` names, in rounds, since who is asked to end may start others.
+    /// Ends the processes of `reach`, in rounds, because a process that is asked to end may start
+    /// others.
     ///
-    /// Ctrl-C stops it, as `watch` does by [`ControlFlow::Break`]. Other signals that ask this
-    /// program to end do not: to leave nothing behind is how it ends.
+    /// Ctrl-C stops this, as `watch` does with [`ControlFlow::Break`]. Other signals that ask this
+    /// program to end do not, because it must leave nothing behind before it ends.
     pub(crate) fn end(
         &self,
         job: &mut dyn Job,
@@ -121,7 +122,7 @@ impl Tree<'_> {
         watch: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Cleaned {
         let mut cleaned = Cleaned::default();
-        // What came before was meant for the program.
+        // Earlier events were meant for the program.
         cleaned.take_events(job);
         let stopped = match reach {
             Reach::Holders => self.end_holders(job, grace, watch, &mut cleaned),
@@ -144,10 +145,10 @@ impl Tree<'_> {
         cleaned
     }
 
-    /// Returns those who were to be ended and are there.
+    /// Returns the processes that were to be ended and still exist.
     ///
     /// # Errors
-    /// When the processes cannot be listed.
+    /// If the processes cannot be listed.
     pub(crate) fn remaining(&self, job: &dyn Job, reach: Reach) -> Result<Vec<ProcessInfo>> {
         match reach {
             Reach::Tree => self.members(job),
@@ -155,7 +156,7 @@ impl Tree<'_> {
         }
     }
 
-    /// Ends everybody.
+    /// Ends all processes.
     fn end_all(
         &self,
         job: &mut dyn Job,
@@ -187,11 +188,10 @@ impl Tree<'_> {
         Ok(swept.stopped)
     }
 
-    /// Sends these up the ladder. Where only those are left that SIGKILL does not end, it does not
-    /// wait for them.
+    /// Escalates signals to these processes. Does not wait for processes that SIGKILL does not end.
     ///
     /// # Errors
-    /// When this process's own ancestors cannot be read.
+    /// If this process's own ancestors cannot be read.
     pub(crate) fn climb(
         &self,
         job: &mut dyn Job,
@@ -230,7 +230,7 @@ impl Tree<'_> {
         Ok(EscalationResult { stopped, progress, stuck })
     }
 
-    /// Says which of these cannot be ended; `None` where all are gone.
+    /// Returns which of these cannot be ended; `None` if all are gone.
     pub(crate) fn stuck_fault(&self, stuck: &HashSet<ProcessKey>) -> Option<Fault> {
         let look = |key: &ProcessKey| {
             let info = self.ports.host.open(key.pid).and_then(|opened| opened.look()).ok()?;
@@ -240,7 +240,7 @@ impl Tree<'_> {
         Some(Error::new(ErrorKind::TimedOut, gpu_reaper::cannot_end(&info)).fault())
     }
 
-    /// Everybody but those who work for this program.
+    /// All processes except the helpers of this program.
     pub(crate) fn members(&self, job: &dyn Job) -> Result<Vec<ProcessInfo>> {
         let mut members = job.members()?;
         let helpers = self.ports.backend.helpers();
@@ -252,17 +252,17 @@ impl Tree<'_> {
     }
 }
 
-/// How a ladder went.
+/// The result of an escalation.
 pub(crate) struct EscalationResult {
-    /// Why it was not climbed to its end.
+    /// Why it stopped early.
     pub(crate) stopped: Option<Fault>,
-    /// Somebody ended.
+    /// At least one process ended.
     pub(crate) progress: bool,
-    /// Those who are left got SIGKILL and are in a state that it does not end.
+    /// The remaining processes got SIGKILL and are in a state that it does not end.
     pub(crate) stuck: bool,
 }
 
-/// All of a tree, but those who work for this program.
+/// All processes of a tree except the helpers of this program.
 struct Whole<'a> {
     tree: &'a Tree<'a>,
     job: &'a dyn Job,

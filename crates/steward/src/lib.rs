@@ -1,38 +1,13 @@
-//! Composes the policies: who gets which devices, and what becomes of a job on them.
+//! Composes the policies: assigns devices to claims, and cleans up after jobs.
 //!
-//! The main decision is that a lease is a matter of descent. Devices are leased to a process, and
-//! whoever descends from it uses them by right; anybody else on them is an outsider, whatever
-//! variables or open files he has. From this one rule follow whose memory is whose ([`offers`]),
-//! what a claim inside of a job may take ([`take`]), and who is to be gone when a job is over
-//! ([`run`]).
+//! Ownership follows descent. Devices are leased to a process, and every process that descends from
+//! it may use them; any other process on them is an outsider, whatever variables or open files it
+//! has. This one rule determines which memory belongs to which lease ([`offers`]), what a claim
+//! inside a job may take ([`take`]), and which processes must be gone when a job is over ([`run`]).
 //!
-//! Looking and choosing are functions over plain data, as in the policies below; everything that
+//! Observing and choosing are functions over plain data, as in the policies below. Everything that
 //! touches the machine goes through [`Ports`] and a [`Launcher`](gpu_core::Launcher), and nothing
-//! here knows which adapter stands behind them.
-//!
-//! ```
-//! use gpu_core::{Origin, Pid, Process, ProcessInfo, ProcessKey, Snapshot, StartTime, Timestamp};
-//! use gpu_steward::descends;
-//!
-//! // A shell (10) started a job (20), which started a worker (21); 30 is another user's process.
-//! let process = |pid, parent| {
-//!     let mut info = ProcessInfo::from_name(Pid(pid), "python");
-//!     info.key.start = Some(StartTime(100 + u64::from(pid)));
-//!     info.parent = Ok(Pid(parent));
-//!     (info.key.pid, Process::from(Ok(info)))
-//! };
-//! let mut snapshot = Snapshot::empty(Origin::Live, Timestamp(0));
-//! snapshot.processes = [process(10, 1), process(20, 10), process(21, 20), process(30, 1)].into();
-//!
-//! // The devices are leased to the job.
-//! let root = ProcessKey { pid: Pid(20), start: Some(StartTime(120)) };
-//! assert!(descends(&snapshot, Pid(21), &root));
-//! assert!(!descends(&snapshot, Pid(10), &root));
-//! assert!(!descends(&snapshot, Pid(30), &root));
-//! // A later process with the same PID is another one.
-//! let reused = ProcessKey { start: Some(StartTime(500)), ..root };
-//! assert!(!descends(&snapshot, Pid(21), &reused));
-//! ```
+//! here knows which adapter implements them.
 
 mod ancestry;
 mod claim_context;

@@ -1,4 +1,4 @@
-//! Who has devices, and who waits for them.
+//! The leases and the queue.
 
 use crate::ancestry;
 use crate::claim_context::{Scene, Wants};
@@ -11,28 +11,28 @@ use gpu_core::{
 };
 use std::collections::BTreeMap;
 
-/// All leases and everybody who waits.
+/// All leases and all waiting claims.
 #[derive(Clone, Debug)]
 pub struct Listing {
-    /// The leases, in the order in which they were asked for.
+    /// The leases, in the order of their claims.
     pub leases: Vec<Listed>,
-    /// Those who wait, the next first.
+    /// The waiting claims, the next one first.
     pub queue: Vec<Queued>,
-    /// What was seen of the machine.
+    /// The snapshot of the machine.
     pub scene: Scene,
 }
 
-/// A lease, and what it is used for.
+/// A lease and its use.
 #[derive(Clone, Debug)]
 pub struct Listed {
     /// The lease.
     pub entry: Entry,
     /// The lease that it was taken out of.
     pub within: Option<Entry>,
-    /// Its devices; no names but the UUID for one that is not seen here.
+    /// Its devices; without the `DeviceId` for one that is not visible here.
     pub devices: Vec<(DeviceUuid, Option<DeviceId>)>,
-    /// The process whose descendants it is for. One that does not belong to the lease's user is
-    /// none: anybody can write any number.
+    /// The process whose descendants may use it; `None` if it does not belong to the lease's user,
+    /// because a lease file can contain any PID.
     pub root: Option<Box<ProcessInfo>>,
     /// The processes that use its devices under it, as the driver lists them.
     pub users: Vec<LeaseUser>,
@@ -45,34 +45,33 @@ pub struct LeaseUser {
     pub device: DeviceUuid,
     /// The process.
     pub pid: Pid,
-    /// Its name, where it is known; hostile text.
+    /// Its name, if known; untrusted text.
     pub name: Option<String>,
     /// Device memory.
     pub memory: Reading<Bytes>,
 }
 
-/// One who waits.
+/// A waiting claim.
 #[derive(Clone, Debug)]
 pub struct Queued {
-    /// Its place in the queue.
+    /// Its entry in the queue.
     pub entry: Entry,
     /// The lease that devices are to be taken out of.
     pub within: Option<Entry>,
-    /// How many of those who wait for the same devices came earlier.
+    /// The number of earlier waiting claims for the same devices.
     pub ahead: usize,
-    /// It does not run, and later claims pass it until it does.
+    /// It is stopped, and later claims pass it until it continues.
     pub is_stopped: bool,
-    /// The process that waits, as for a lease.
+    /// The waiting process, as for a lease.
     pub root: Option<Box<ProcessInfo>>,
-    /// What it lacks at this moment, those ahead left out; `None` when it is only behind them.
+    /// What is missing now, apart from the claims ahead; `None` if only these block it.
     pub lacks: Option<Refused>,
 }
 
-/// Lists who has devices and who waits.
+/// Lists the leases and the waiting claims.
 ///
 /// # Errors
-/// `Io` when the place where leases are kept cannot be read. A driver that does not answer is no
-/// failure here.
+/// `Io` if the directory of the leases cannot be read. An unresponsive driver is not an error here.
 pub fn listing(ports: &Ports<'_>) -> Result<Listing> {
     let ledger = Ledger::read(ports.locks)?;
     let capability =
@@ -119,8 +118,8 @@ pub fn listing(ports: &Ports<'_>) -> Result<Listing> {
     Ok(Listing { leases, queue, scene })
 }
 
-/// The processes that use devices under leases, by the lease and its owner. What is used under a
-/// lease that was taken out of another is used under that one.
+/// The processes that use devices under leases, by lease and owner. Use under a lease that was
+/// taken out of another counts only for the inner one.
 fn users<'e>(scene: &Scene, leases: &'e [Entry]) -> BTreeMap<(&'e LeaseId, u32), Vec<LeaseUser>> {
     let mut users: BTreeMap<_, Vec<LeaseUser>> = BTreeMap::new();
     for device in scene.devices() {

@@ -1,4 +1,4 @@
-//! What a job uses of its devices, and whether that came back.
+//! The memory that a job uses on its devices, and whether it was freed.
 
 use crate::ancestry;
 use crate::claim_context::Scene;
@@ -9,29 +9,29 @@ use gpu_core::{
 use gpu_reaper::driver_reserve;
 use std::borrow::Cow;
 
-/// Processes that descend from a job's root and are not the job's.
+/// Processes that descend from a job's root and do not belong to the job.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Others {
-    /// Those that live.
+    /// The living ones.
     pub(crate) pids: Vec<Pid>,
-    /// Memory that nobody is listed with may be theirs.
+    /// Memory without a listed process may be theirs.
     pub(crate) blurs_unlisted: bool,
 }
 
-/// A device of a job, with its memory before the job began.
+/// A device of a job, with its memory before the job started.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
     uuid: DeviceUuid,
-    /// Nobody else has a lease on it.
+    /// No other lease shares it.
     whole: bool,
     used: Reading<Bytes>,
     unlisted: Reading<Bytes>,
-    /// The most that the job was seen to use.
+    /// The peak of the job's memory.
     pub(crate) peak: Reading<Bytes>,
 }
 
 impl Tally {
-    /// Begins the tally of a device, by the last look before the job.
+    /// Starts the tally of a device, from the last snapshot before the job.
     pub(crate) fn begin(scene: &Scene, uuid: &DeviceUuid, whole: bool) -> Self {
         let device = find(&scene.snapshot, uuid);
         let device = device.as_deref().map_err(|absent| *absent);
@@ -44,7 +44,7 @@ impl Tally {
         }
     }
 
-    /// Notes what the tree of `root` uses now.
+    /// Records the current use by the tree of `root`.
     pub(crate) fn note(&mut self, look: &Snapshot, root: &ProcessKey, others: &Others) {
         let now = self.use_now(look, root, others);
         self.peak = match (self.peak, now) {
@@ -54,8 +54,8 @@ impl Tally {
         };
     }
 
-    /// What the processes of the tree are listed with. On a device of its own the job has what
-    /// came since and nobody is listed with, too: some drivers list nobody.
+    /// The memory listed for the processes of the tree. On a device that the job has to itself,
+    /// this includes new memory without a listed process, because some drivers list no processes.
     fn use_now(&self, look: &Snapshot, root: &ProcessKey, others: &Others) -> Reading<Bytes> {
         let device = &*find(look, &self.uuid)?;
         let growth = || {
@@ -73,7 +73,7 @@ impl Tally {
             of_tree.map(|process| process.memory).sum::<Reading<Bytes>>()
         });
         match (listed, self.whole) {
-            // Not both: for a moment the memory of one that has ended is nobody's.
+            // Not the sum: for a moment, the memory of an ended process is attributed to none.
             (Ok(listed), true) => Ok(listed.max(growth().unwrap_or_default())),
             (Err(_), true) => growth(),
             (Ok(_), false) if look.sees_host_pids == Ok(false) => Err(Absent::NotSupported),
@@ -81,14 +81,14 @@ impl Tally {
         }
     }
 
-    /// Returns whether a process of the job computes on the device, where safe-gpu sees it.
+    /// Returns whether a process of the job computes on the device, visibly for safe-gpu.
     pub(crate) fn shows(&self, look: &Snapshot, root: &ProcessKey, others: &Others) -> bool {
         self.computes(look, |pid| {
             !others.pids.contains(&pid) && ancestry::descends(look, pid, root)
         })
     }
 
-    /// Returns whether a process computes on the device, where safe-gpu sees it.
+    /// Returns whether a process computes on the device, visibly for safe-gpu.
     pub(crate) fn lists(&self, look: &Snapshot, pid: Pid) -> bool {
         self.computes(look, |listed| listed == pid)
     }
@@ -96,14 +96,14 @@ impl Tally {
     fn computes(&self, look: &Snapshot, is_one: impl Fn(Pid) -> bool) -> bool {
         let Ok(device) = find(look, &self.uuid) else { return false };
         let listed = listed(&device).unwrap_or_default();
-        // `nvidia-smi --query-compute-apps` leaves out who only draws.
+        // `nvidia-smi --query-compute-apps` omits processes that only draw.
         let mut computing =
             listed.iter().filter(|process| process.kind != DeviceProcessKind::Graphics);
         computing.any(|process| is_one(process.pid))
     }
 
-    /// Returns whether nobody of the tree is listed any more, and no more memory than before is
-    /// used that nobody is listed with, the driver's own share aside.
+    /// Returns whether no process of the tree is listed any more, and the memory without a listed
+    /// process is no more than before, apart from the driver's own share.
     pub(crate) fn is_back(&self, look: &Snapshot, root: &ProcessKey) -> Reading<bool> {
         let device = &*find(look, &self.uuid)?;
         if listed(device)?.iter().any(|process| ancestry::descends(look, process.pid, root)) {
@@ -115,14 +115,14 @@ impl Tally {
                 Ok(now <= before + tolerance)
             }
             (_, _, true) => Ok(device.memory_used()? <= self.used? + tolerance),
-            // Whose memory it is that others have not named cannot be told.
+            // It is unknown which processes the unattributed memory belongs to.
             (Err(absent), _, false) => Err(absent),
             _ => Err(Absent::NotSupported),
         }
     }
 }
 
-/// Finds a device, or a MIG device as one of its own.
+/// Finds a device, or a MIG device as a separate one.
 fn find<'a>(look: &'a Snapshot, uuid: &DeviceUuid) -> Reading<Cow<'a, DeviceState>> {
     let is_it = |device: &DeviceState| device.id().uuid.as_ref() == Ok(uuid);
     let found = match uuid.is_mig() {
@@ -142,7 +142,7 @@ fn listed(device: &DeviceState) -> Reading<&[DeviceProcess]> {
     device.processes.as_deref().map_err(|fault| fault.kind.absent())
 }
 
-/// The memory in use that no process is listed with.
+/// The memory in use without a listed process.
 fn unlisted(look: &Snapshot, device: &DeviceState) -> Reading<Bytes> {
     let used = device.memory_used()?;
     if look.sees_host_pids == Ok(false) {

@@ -1,6 +1,7 @@
-//! What makes a job keep its share of each device's memory.
+//! Settings that keep a job within its share of each device's memory.
 //!
-//! How large a device is, and so what part of it a share is, is known once devices are granted.
+//! The size of a device, and so the fraction of it that a share is, is known only once devices are
+//! granted.
 
 use crate::grant::Grant;
 use gpu_core::{Bytes, DeviceState, Share, Snapshot};
@@ -8,31 +9,31 @@ use gpu_memory_advice::environment::{Advice, Bound, MPS_PIPES, Used};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-/// The beginning of the names of MPS's programs, as far as the kernel keeps it.
+/// The prefix of the names of MPS's programs, truncated as the kernel does.
 const MPS: &str = "nvidia-cuda-mps";
 
-/// What is known of a program that is to keep a share.
+/// What is known of a program with a share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryLimit {
-    /// What of the share is left to the CUDA context and to libraries.
+    /// The part of the share that is reserved for the CUDA context and libraries.
     pub context: Bytes,
-    /// The frameworks that the program uses.
+    /// The frameworks of the program.
     pub used: Vec<Used>,
-    /// What the program's environment has of
-    /// [`READ`](gpu_memory_advice::environment::READ).
+    /// The variables of [`READ`](gpu_memory_advice::environment::READ) in the program's
+    /// environment.
     pub inherited: BTreeMap<String, String>,
 }
 
 impl MemoryLimit {
-    /// Returns what is to be done for the program to keep its share; `None` where it has whole
-    /// devices, or a share that is no less.
+    /// Returns the settings that keep the program within its share; `None` if it has whole devices,
+    /// or if the share is the whole device.
     pub fn advice(&self, grant: &Grant) -> Option<Advice> {
         let Share::Memory(limit) = grant.entry.claim.share else { return None };
         let devices: Vec<Option<&DeviceState>> =
             grant.entry.devices.iter().map(|uuid| grant.scene.find(uuid)).collect();
         let total = |device: &Option<&DeviceState>| device.as_ref()?.memory_total().ok();
         let totals: Option<Vec<Bytes>> = devices.iter().map(total).collect();
-        // Its server starts with its first client, so who is told where to find one has one.
+        // The server starts with its first client, so the variable alone means that there is one.
         let is_served = self.inherited.contains_key(MPS_PIPES)
             || devices.iter().flatten().any(|device| serves(&grant.scene.snapshot, device));
         let inherited = |name: &str| self.inherited.get(name).cloned();
@@ -47,14 +48,14 @@ impl MemoryLimit {
     }
 }
 
-/// Returns whether an MPS server is among those that are listed with the device.
+/// Returns whether an MPS server is listed with the device.
 pub fn serves(look: &Snapshot, device: &DeviceState) -> bool {
     let listed = device.processes.iter().flatten();
     let mut listed = listed.filter_map(|process| look.process(process.pid).ok());
     listed.any(|process| process.name.starts_with(MPS))
 }
 
-/// Returns the variables of an advice as a program is given them.
+/// Returns the variables of an advice in the form for a program.
 pub fn variables(advice: &Advice) -> impl Iterator<Item = (OsString, OsString)> {
     advice.variables.iter().map(|variable| (variable.name.into(), variable.value.as_str().into()))
 }

@@ -1,4 +1,4 @@
-//! From what is seen and what is leased to what one claim finds.
+//! Turns a snapshot and the leases into the devices that a claim can choose from.
 
 use crate::ancestry;
 use crate::claim_context::Scene;
@@ -9,25 +9,25 @@ use gpu_core::{
 use gpu_placement::{Bar, Offer};
 use gpu_reaper::{driver_reserve, silence};
 
-/// What stands beside a claim when it is decided.
+/// The leases and claims around a claim.
 #[derive(Clone, Copy, Debug)]
 pub struct ClaimSurroundings<'a> {
     /// The lease that the claim is within.
     pub parent: Option<&'a Entry>,
-    /// The leases that compete with it ([`gpu_claim::Ledger::pool`]), and those who came earlier
-    /// and wait, each with the devices that are kept for it.
+    /// The leases that compete with it ([`gpu_claim::Ledger::pool`]), and the earlier waiting
+    /// claims, each with the devices that are kept for it.
     pub leases: &'a [Entry],
-    /// Who among them waits.
+    /// The waiting ones among them.
     pub waiting: &'a [LeaseId],
 }
 
-/// Returns every device as a claim finds it, by index; within a lease only the devices of that. A
-/// MIG device is offered to a claim that names it, and to no other: jobs that can have a whole
-/// device are not to end up on a part of one.
+/// Returns every device as offered to a claim, by index; within a lease, only its devices. A MIG
+/// device is offered only to a claim that names it, so that a job that can have a whole device does
+/// not get a part of one.
 ///
-/// What others use bars a device unless the claim accepts that. Within a lease it does not: whom
-/// the devices belong to was settled when the lease was made, and whoever waited there could wait
-/// for himself.
+/// Use by others excludes a device unless the claim accepts it. Within a lease it does not: the
+/// ownership of its devices was settled when the lease was made, and a claim that waited there
+/// might wait for itself.
 pub fn offers(scene: &Scene, claim: &Claim, beside: ClaimSurroundings<'_>) -> Vec<Offer> {
     let is_named = |uuid: &DeviceUuid| claim.among.contains(uuid) || claim.required.contains(uuid);
     let ours = |device: &&DeviceState| match (beside.parent, &device.id().uuid) {
@@ -65,7 +65,7 @@ fn offer(
     }
 }
 
-/// Why a device cannot be had: first what lasts, then those who have it by right, then the others.
+/// Why a device is not available: first permanent reasons, then leases, then other use.
 fn bar(
     scene: &Scene,
     device: &DeviceState,
@@ -86,7 +86,7 @@ fn bar(
         return Some(Bar::MigAlone);
     }
     let whole = |claim: &Claim| claim.share == Share::Whole;
-    // A lease on all of a device from before it was divided.
+    // A lease on the whole device from before it was divided.
     let divided = uuid.is_mig().then(|| scene.snapshot.device(device.id())).flatten();
     let divided = divided.and_then(|device| device.id().uuid.as_ref().ok());
     let excludes = |entry: &&Entry| {
@@ -111,7 +111,7 @@ fn bar(
 /// Returns whether MIG divides a device.
 ///
 /// # Errors
-/// Where the device does not say: then it does not say either who has its parts.
+/// If the device does not report it: then it does not report the users of its parts either.
 fn is_divided(device: &DeviceState) -> Result<bool, Fault> {
     let has_parts = device.mig.iter().flatten().next().is_some();
     match device.info.mig_enabled {
@@ -125,20 +125,20 @@ fn is_divided(device: &DeviceState) -> Result<bool, Fault> {
     }
 }
 
-/// Returns whether a device can be divided by MIG: a driver that does not know it divides nothing.
+/// Returns whether MIG can divide a device: a driver that does not support MIG divides none.
 fn may_have_mig(device: &DeviceState) -> bool {
     !matches!(device.info.mig_enabled, Err(Absent::NotSupported | Absent::TooOld))
 }
 
-/// Returns whether a lease may be on a part of a whole device that is not seen: the driver did not
-/// tell of it, or MIG was switched off meanwhile.
+/// Returns whether a lease may be on an invisible part of a whole device: the driver did not report
+/// the part, or MIG was disabled since.
 fn has_hidden_part(scene: &Scene, device: &DeviceState, uuid: &DeviceUuid, entry: &Entry) -> bool {
     let is_hidden = |part: &DeviceUuid| part.is_mig() && scene.find(part).is_none();
     let may_be_its = entry.parts_of.is_empty() || entry.parts_of.contains(uuid);
     !uuid.is_mig() && may_be_its && may_have_mig(device) && entry.devices.iter().any(is_hidden)
 }
 
-/// Returns those of the devices that are used without a lease on them, and by what.
+/// Returns those of the devices that are in use without a lease, with the user.
 pub(crate) fn outsiders(
     scene: &Scene,
     devices: &[DeviceId],
@@ -151,7 +151,7 @@ pub(crate) fn outsiders(
     used.collect()
 }
 
-/// Returns what uses a device without a lease on it.
+/// Returns the user of a device without a lease.
 fn others(scene: &Scene, device: &DeviceState, uuid: &DeviceUuid, leases: &[Entry]) -> Option<Bar> {
     let listed = match &device.processes {
         Ok(listed) => listed,
@@ -169,15 +169,16 @@ fn others(scene: &Scene, device: &DeviceState, uuid: &DeviceUuid, leases: &[Entr
     scene.usage.unexplained(device.id()).map(Bar::Unexplained)
 }
 
-/// Returns whether a listed process uses the device for itself: displays, monitors and daemons serve
-/// others, unless one that a user may have forged has more memory than a servant needs. In a PID namespace of our own nothing can be told of it, and it does.
+/// Returns whether a listed process uses the device for itself. Display servers, monitors and
+/// daemons serve others, unless a user may have forged one and it has more memory than such a
+/// service needs. In a PID namespace of its own, gpuws cannot tell, and assumes that it does.
 fn is_user(scene: &Scene, device: &DeviceState, process: &DeviceProcess) -> bool {
     let users = scene.usage.on(device.id());
     let user = users.iter().find(|user| user.pid == process.pid);
     user.is_none_or(|user| user.occupies)
 }
 
-/// The memory of a device, as a claim finds it.
+/// The memory of a device, as offered to a claim.
 struct Account {
     capacity: Reading<Bytes>,
     free: Reading<Bytes>,
@@ -198,7 +199,7 @@ impl Account {
         let free = total.saturating_sub(used.max(reserve));
         let Some(parent) = beside.parent else {
             let taken = taken(scene, device, uuid, beside.leases);
-            // What no lease accounts for is somebody's all the same.
+            // Memory that no lease accounts for is in use nevertheless.
             let of_leases = used_under(scene, device, uuid, beside.leases);
             let of_others = used.saturating_sub(of_leases).saturating_sub(reserve);
             let room = capacity.saturating_sub(taken + of_others);
@@ -208,7 +209,7 @@ impl Account {
             Share::Whole => capacity,
             Share::Memory(share) => capacity.min(share),
         };
-        // What the lease uses beside those that were taken out of it.
+        // The memory that the lease uses beside the leases that were taken out of it.
         let all = used_under(scene, device, uuid, std::slice::from_ref(parent));
         let direct = all.saturating_sub(used_under(scene, device, uuid, beside.leases));
         let room = own.saturating_sub(taken(scene, device, uuid, beside.leases) + direct);
@@ -216,8 +217,8 @@ impl Account {
     }
 }
 
-/// What driver and firmware keep of a device: what they say, and at least what an idle device was
-/// seen to show.
+/// The reserve of driver and firmware on a device: as reported, and at least the memory in use on
+/// an idle device.
 fn reserve(device: &DeviceState, total: Bytes) -> Bytes {
     let reserved = device.sample.as_ref().ok().and_then(|sample| sample.memory.reserved.ok());
     let draws = device.processes.iter().flatten().any(|process| {
@@ -227,24 +228,24 @@ fn reserve(device: &DeviceState, total: Bytes) -> Bytes {
     driver_reserve(total, display).max(reserved.unwrap_or_default())
 }
 
-/// What leases and earlier claims take of a device: each its share, or what it uses where that is
+/// The memory of leases and earlier claims on a device: for each its share, or its use if that is
 /// more.
 fn taken(scene: &Scene, device: &DeviceState, uuid: &DeviceUuid, leases: &[Entry]) -> Bytes {
     let share = |entry: &Entry| match entry.claim.share {
         Share::Memory(share) => share,
-        // The device is barred by it, or the claim takes the whole of what is left.
+        // It excludes the device, or the claim takes all that is left.
         Share::Whole => Bytes(0),
     };
     let on_device = leases.iter().filter(|entry| entry.devices.contains(uuid));
     on_device.map(|entry| share(entry).max(used_by(scene, device, uuid, leases, entry))).sum()
 }
 
-/// The memory that processes under any of these leases are listed with.
+/// The memory listed for processes under any of these leases.
 fn used_under(scene: &Scene, device: &DeviceState, uuid: &DeviceUuid, leases: &[Entry]) -> Bytes {
     leases.iter().map(|entry| used_by(scene, device, uuid, leases, entry)).sum()
 }
 
-/// The memory that processes under one of these leases are listed with.
+/// The memory listed for processes under one of these leases.
 fn used_by(
     scene: &Scene,
     device: &DeviceState,

@@ -1,10 +1,10 @@
-//! What a claim goes through, and what it asks for.
+//! The ports and the request of a claim.
 
 use gpu_claim::Wait;
 use gpu_core::{Claim, Clock, GpuBackend, Host, Journal, Locks, ProcessKey};
 use std::time::Duration;
 
-/// The ports that everything here goes through.
+/// The ports of this crate.
 #[derive(Clone, Copy)]
 pub struct Ports<'a> {
     /// The devices.
@@ -13,25 +13,25 @@ pub struct Ports<'a> {
     pub host: &'a dyn Host,
     /// Time.
     pub clock: &'a dyn Clock,
-    /// The audit log of what is ended.
+    /// The audit log.
     pub journal: &'a dyn Journal,
-    /// Where the leases are kept.
+    /// The store of the leases.
     pub locks: &'a dyn Locks,
 }
 
-/// What is asked for, as the command line or a program says it.
+/// A request, from the command line or a program.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The devices.
     pub claim: Claim,
-    /// How long to wait for them.
+    /// How long to wait.
     pub wait: Wait,
-    /// How long a wait may go on before whoever watches is asked again.
+    /// The interval at which a wait calls the observer.
     pub pace: Duration,
-    /// How the devices are connected matters; without it that is not asked for.
+    /// Whether the topology matters; otherwise it is not queried.
     pub needs_topology: bool,
-    /// What it is for, in words that `gpuws leases` shows to everybody.
+    /// A description that `gpuws leases` shows to all users.
     pub command: String,
-    /// The process whose descendants the devices are for, itself included.
+    /// The process that the devices are for, together with its descendants.
     pub root: ProcessKey,
 }

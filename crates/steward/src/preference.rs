@@ -1,15 +1,15 @@
-//! Devices that nobody uses before those that somebody uses, where a claim accepts both.
+//! Prefers unused devices over used ones, if a claim accepts both.
 
 use crate::claim_context::Scene;
 use crate::offers::{ClaimSurroundings, offers};
 use gpu_core::{Claim, DeviceUuid};
 use gpu_placement::{Bar, Choice, Offer, Passed, Refusal};
 
-/// Chooses for a claim, and returns what there was to choose from.
+/// Chooses for a claim, and returns the devices to choose from.
 ///
-/// A claim that accepts used devices gets as many of the others as there are: how devices are
-/// connected, and all rules after that, come second. Within a lease nothing is told apart: whom its
-/// devices belong to was settled when it was made.
+/// A claim that accepts used devices gets as many unused ones as there are; the topology and all
+/// later rules come second. Within a lease there is no such distinction, because the ownership of
+/// its devices was settled when the lease was made.
 pub(crate) fn choose(
     scene: &Scene,
     claim: &Claim,
@@ -35,7 +35,7 @@ pub(crate) fn choose(
         }
     }
     let chosen = match plain(claim, &unused) {
-        // All that are free belong to it, and some that are not.
+        // The choice contains all free devices, and some used ones.
         Err(Refusal::NotNow { passed, .. } | Refusal::Never { passed, .. }) => {
             let mut wider = claim.clone();
             wider.required.extend(others(&all, &passed).filter(|u| !claim.required.contains(u)));
@@ -54,7 +54,7 @@ pub(crate) fn choose(
     (all, chosen)
 }
 
-/// Returns for each device what would bar it if the claim did not accept that.
+/// Returns for each device why it would be excluded if the claim did not accept use by others.
 fn used(
     scene: &Scene,
     claim: &Claim,
@@ -66,7 +66,7 @@ fn used(
     strict.zip(all).map(|(strict, offer)| strict.bar.filter(|_| offer.bar.is_none())).collect()
 }
 
-/// Returns the devices that were not passed over.
+/// Returns the devices that were not rejected.
 fn others<'a>(
     offers: &'a [Offer],
     passed: &'a [(usize, Passed)],

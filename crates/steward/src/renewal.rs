@@ -1,4 +1,4 @@
-//! Keeps the files of a lease from being cleared away.
+//! Protects the files of a lease from clean-up.
 
 use crate::grant::Grant;
 use crate::job_monitor::Watch;
@@ -6,27 +6,27 @@ use crate::run::Event;
 use gpu_core::{EntryKind, Locks};
 use std::time::Duration;
 
-/// The kernel's files of a lease are shown to be in use this often: what clears `/tmp` of old files
-/// counts in days.
+/// How often the files of a lease are marked as used: programs that remove old files from `/tmp`
+/// count in days.
 const RENEWAL: Duration = Duration::from_secs(3600);
 
-/// The same after one that failed.
+/// The interval after a failed renewal.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// When a lease is to be renewed.
+/// The schedule of a lease's renewals.
 pub(crate) struct Renewal {
     next: Duration,
-    /// Whether the last renewal said that others see the lease.
+    /// Whether the last renewal found the lease visible to others.
     is_seen: bool,
 }
 
 impl Renewal {
-    /// Returns that of a lease which was published now.
+    /// Creates the schedule of a lease that was just published.
     pub(crate) fn new(now: Duration) -> Self {
         Renewal { next: now + RENEWAL, is_seen: true }
     }
 
-    /// Renews a lease if it is time to, and publishes it again where it was cleared away.
+    /// Renews a lease if it is due, and publishes it again if its file was removed.
     pub(crate) fn renew_if_due(
         &mut self,
         now: Duration,
@@ -39,7 +39,7 @@ impl Renewal {
         }
         let Grant { entry, held, .. } = grant;
         let renewed = held.renew().and_then(|is_seen| {
-            // Somebody cleared the file away: others do not see the lease any more.
+            // The file was removed: the lease is no longer visible to others.
             if !is_seen {
                 *held = locks.publish(EntryKind::Lease, entry)?;
             }

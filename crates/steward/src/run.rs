@@ -1,4 +1,4 @@
-//! Claims devices, runs a program on them, and sees to it that nothing is left.
+//! Claims devices, runs a program on them, and verifies that nothing is left.
 
 use crate::environment::environment;
 use crate::grant::{self, Grant, NotGranted};
@@ -21,175 +21,176 @@ use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// How long memory is waited for. Drivers give it back within about half a second; a context torn
-/// down with much mapped memory may take several.
+/// How long to wait for memory to be freed. Drivers usually take half a second; tearing down a
+/// context with much mapped memory may take several seconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What becomes of a job when nobody waits for it any more.
+/// What happens to a job when its caller is gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDeath {
     /// It ends, with everything that it started.
     #[default]
     End,
-    /// It goes on, with its lease.
+    /// It keeps running, with its lease.
     Keep,
 }
 
 /// A program to run on claimed devices.
 #[derive(Clone, Debug)]
 pub struct RunOrder {
-    /// The devices. Its root is the calling process, which the program's tree cannot leave.
+    /// The devices. The root is the calling process, which the program's tree cannot leave.
     pub request: Request,
-    /// The program; the variables that name the devices come on top.
+    /// The program; the variables that name the devices are added.
     pub launch: Launch,
-    /// How the devices are named to it.
+    /// How the devices are named in its environment.
     pub visible: Form,
-    /// What is known of the program, where it is to be made to keep its share.
+    /// What is known of the program, if it must be kept within its share.
     pub bounding: Option<MemoryLimit>,
-    /// How long it may run.
+    /// Its time limit.
     pub time_limit: Option<Duration>,
     /// The time from SIGTERM to SIGKILL.
     pub grace: Duration,
-    /// What becomes of it when nobody waits for it any more.
+    /// What happens to it when its caller is gone.
     pub on_death: OnDeath,
-    /// How long a safe-gpu that waits is held back for a program that does not show on its devices.
+    /// How long safe-gpu's locks are held for a program that has not appeared on its devices.
     pub handoff: Duration,
-    /// A program that uses the device which `CUDA_VISIBLE_DEVICES` names until it is killed: it
-    /// stands for the job on a device that looks unused when safe-gpu is to be let go. Without one,
+    /// A program that uses the device in `CUDA_VISIBLE_DEVICES` until it is killed. It stands for
+    /// the job on a device that looks unused when safe-gpu's locks are released. Without it,
     /// safe-gpu may take such a device.
     pub placeholder: Option<Launch>,
 }
 
-/// What happens during a run, for whoever watches.
+/// Events of a run, for the observer.
 ///
-/// [`ControlFlow::Break`] gives a wait up, and stops the end of what was left behind; a program
-/// that runs goes on.
+/// [`ControlFlow::Break`] ends a wait, and stops the clean-up; it does not stop a running program.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// Devices are waited for.
+    /// The claim waits for devices.
     Waiting(&'a Waiting<'a>),
-    /// They were granted; the program starts next.
+    /// Devices were granted; the program starts next.
     Granted(&'a Grant),
-    /// This is what makes the program keep its share; its variables are set.
+    /// The settings that keep the program within its share; its variables are set.
     Bounded(&'a Advice),
-    /// safe-gpu is not held back any more.
+    /// safe-gpu's locks were released.
     HandedOff(HandOff),
-    /// No placeholder can be kept on each device that the program does not use yet.
+    /// Placeholders cannot be kept on all devices that the program does not use yet.
     NotCovered(&'a Error),
-    /// The program waits for a lock of safe-gpu and so do these processes, some of which may come
-    /// before it; safe-gpu is held back until they do not wait any more, or the time is over.
+    /// The program and these other processes wait for a lock of safe-gpu, and some of the others
+    /// may come first. The locks are held until the others no longer wait, or until the time limit.
     Contended(&'a [Pid]),
-    /// Others may not see the lease any more; it is tried again from minute to minute.
+    /// The lease may be invisible to others; publishing is retried every minute.
     Unseen(&'a Error),
-    /// This signal could not be passed on to the program, which goes on.
+    /// This signal could not be forwarded to the program, which continues.
     NotPassed(i32, &'a Error),
-    /// The time limit is over: the program was asked to end.
+    /// The time limit was reached, and the program was asked to end.
     LimitReached,
-    /// Nobody waits for the program any more.
+    /// The caller is gone.
     Abandoned,
-    /// What it left behind is ended.
+    /// The processes that it left behind are being ended.
     CleaningUp(gpu_reaper::Event<'a>),
-    /// Its memory is waited for.
+    /// The run waits for its memory to be freed.
     WaitingForMemory(Duration),
-    /// The run is over, as far as it can be: the report, or why the program was lost. Processes of
-    /// it could not be ended, and the lease is kept until they are gone. That may take for ever, and
-    /// whoever waits for the run is not to wait for it. By [`ControlFlow::Break`] the lease is left
-    /// to those who inherited it instead.
+    /// The run is over, except for processes that could not be ended: the report, or why the
+    /// program was lost. The lease is kept until these processes are gone. That may take forever,
+    /// and the caller should not wait for it. With [`ControlFlow::Break`] the lease is left to the
+    /// processes that inherited it instead.
     Keeping(Result<&'a RunReport, &'a Error>),
 }
 
-/// Why safe-gpu is not held back any more.
+/// Why safe-gpu's locks were released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandOff {
-    /// The program shows on each of its devices, where safe-gpu sees it too.
+    /// The program has appeared on all of its devices, visibly for safe-gpu.
     Seen,
-    /// The program itself waits for safe-gpu's lock. Placeholders keep its devices in use for
-    /// everybody else until it shows there.
+    /// The program itself waits for safe-gpu's lock. Placeholders keep its devices in use until it
+    /// appears there.
     Wanted,
-    /// The time is over and somebody waits. Placeholders keep its devices in use until it shows.
+    /// The time limit was reached and another process waits. Placeholders keep the devices in use
+    /// until the program appears.
     Covered,
-    /// The time is over, somebody waits, and there are no placeholders. Until the program shows, a
-    /// safe-gpu may take its devices for free.
+    /// The time limit was reached, another process waits, and there are no placeholders. Until the
+    /// program appears, safe-gpu may take its devices as unused.
     TimedOut,
 }
 
-/// Why nothing was run. No device is kept in any of these cases, but by who is [`Lost`](Self::Lost)
-/// and lives.
+/// Why nothing was run. No device stays leased, except for living processes of a
+/// [`Lost`](Self::Lost) program.
 #[derive(Debug)]
 pub enum NotRun {
     /// No device was granted.
     NotGranted(NotGranted),
-    /// The one who watched asked to stop before the program was started.
+    /// The observer asked to stop before the program was started.
     Stopped,
-    /// The program could not be started: by its kind `Process(Gone)` there is none,
-    /// `Process(NotPermitted)` it may not be run, anything else is a failure of this program.
+    /// The program could not be started. The kind `Process(Gone)` means that it does not exist, and
+    /// `Process(NotPermitted)` that it may not be executed; any other kind is an error of this
+    /// program.
     NotStarted(Error),
-    /// The program was started and could not be followed; its tree was ended, as the actions say.
+    /// The program was started and could not be monitored; its tree was ended, as the actions show.
     Lost(Error, Vec<Action>),
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct RunReport {
-    /// The lease that it had.
+    /// Its lease.
     pub lease: LeaseId,
     /// How the program ended.
     pub ending: JobExit,
-    /// It was ended because its time was over.
+    /// It was ended because it reached its time limit.
     pub limit_hit: bool,
-    /// Nobody waited for it any more.
+    /// Its caller was gone.
     pub abandoned: bool,
-    /// Its devices, and what it used of them.
+    /// Its devices, and their use.
     pub devices: Vec<DeviceUse>,
     /// The time from its start to its end.
     pub elapsed: Duration,
-    /// Those of its tree that were ended after it, or could not be.
+    /// The processes of its tree that were ended after it, or could not be.
     pub left_behind: Vec<Action>,
-    /// Those of its tree that are still there.
+    /// The processes of its tree that still exist.
     pub still_there: Vec<ProcessInfo>,
-    /// Those of them who were to be ended and could not be, or of whom it cannot be seen whether
-    /// they hold a device, as far as they are known.
+    /// Those of them that could not be ended, or for which it is unknown whether they hold a
+    /// device, as far as known.
     pub remaining: Vec<ProcessInfo>,
-    /// Those who are still there, whose descriptors may not be read, and whom the driver lists on
-    /// none of the devices. The lease does not stay for them.
+    /// The processes that still exist, have unreadable descriptors, and are listed by the driver on
+    /// none of the devices. The lease is not kept for them.
     pub unlisted: Vec<ProcessInfo>,
-    /// The lease stays for them.
+    /// The lease is kept for them.
     pub lease_stays: bool,
-    /// Its memory was seen to be free again, on all of its devices.
+    /// Its memory was verified as freed, on all of its devices.
     pub memory_back: Reading<bool>,
-    /// Why what it left behind was not ended, or not all of it.
+    /// Why the clean-up is incomplete.
     pub stopped: Option<Fault>,
-    /// Why the audit log has not all of that.
+    /// Why the audit log is incomplete.
     pub unwritten: Option<Fault>,
 }
 
-/// What a job used of a device.
+/// The use of a device by a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceUse {
     /// The device.
     pub device: DeviceId,
-    /// The most memory that was seen, by a look each second; absent where none could see it.
+    /// The peak of its memory, sampled each second; absent if it could not be read.
     pub peak: Reading<Bytes>,
     /// How long it was leased.
     pub held_for: Duration,
 }
 
 impl RunReport {
-    /// Returns the time that all devices together were leased.
+    /// Returns the total lease time of all devices.
     pub fn device_time(&self) -> Duration {
         self.devices.iter().map(|used| used.held_for).sum()
     }
 }
 
-/// Claims devices, runs a program on them and waits for its end; then ends what the program left
-/// behind on the devices, and sees that their memory is back.
+/// Claims devices, runs a program on them and waits for its end. Then ends the processes that the
+/// program left behind on the devices, and verifies that their memory is freed.
 ///
-/// After the time limit, or when nobody waits for it any more, everything that the program started
-/// is ended, whether it holds a device or not.
+/// After the time limit, or when the caller is gone, this ends everything that the program started,
+/// whether it holds a device or not.
 ///
-/// The lease is let go of at the end, but not while somebody lives who was to be ended and could
-/// not be: then it is kept until they are gone; see [`Event::Keeping`].
+/// The lease is released at the end. If processes could not be ended, it is kept until they are
+/// gone; see [`Event::Keeping`].
 ///
 /// # Errors
 /// [`NotRun`].
@@ -203,8 +204,8 @@ pub fn run(
     carry_out(order, Leaves::Others, ports, launcher, token, watch)
 }
 
-/// Does what [`run`] does, and leaves nothing: however the program ends, everything that it started
-/// is ended after it, and a signal that asks the caller to end ends all of it.
+/// Like [`run`], but leaves nothing: however the program ends, everything that it started is ended
+/// after it, and a signal that asks the caller to end ends all of it.
 ///
 /// # Errors
 /// [`NotRun`].
@@ -221,9 +222,9 @@ pub fn isolate(
 /// What may be left of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaves {
-    /// Those who hold no device.
+    /// Processes that hold no device.
     Others,
-    /// Nobody.
+    /// No process.
     Nothing,
 }
 
@@ -269,7 +270,7 @@ fn carry_out(
         cleaned;
     let keeping = LeaseKeeper { tree: &tree, reach, locks: ports.locks };
     let ending = match followed {
-        // One that is still there has not ended; SIGKILL was the last word to it.
+        // If it still exists, it has not ended; SIGKILL was the last signal.
         Ok(ended) => ended.or(ending).unwrap_or(JobExit::Signal(KILL)),
         Err(error) => {
             if remains {
@@ -283,7 +284,7 @@ fn carry_out(
         }
     };
     let elapsed = ports.clock.monotonic().saturating_sub(started);
-    // Nobody gives it back who is still there.
+    // A process that still exists does not free its memory.
     let patience = if remains { PAUSE } else { PATIENCE };
     let memory_back = memory_back(&tallies, ports, order, patience, watch);
     let held_for = ports.clock.monotonic().saturating_sub(granted);
@@ -319,8 +320,8 @@ fn carry_out(
     Ok(report)
 }
 
-/// Starts the program, which keeps the lease alive too: for as long as one of its processes lives,
-/// the lease does, even when this program is killed.
+/// Starts the program, which also keeps the lease alive: the lease lives as long as any of its
+/// processes, even if this program is killed.
 fn start(
     order: &RunOrder,
     grant: &Grant,
@@ -333,8 +334,8 @@ fn start(
     launch.set.extend(environment(&grant.entry, order.visible, machine)?);
     grant.held.inherit(true)?;
     let job = launcher.launch(&launch);
-    // The kernel has no reason to refuse this; and what else might keep the lease alive does so no
-    // longer than it lives, while the lease is let go of in so many words.
+    // The kernel has no reason to refuse this. If it did, another process that inherits the
+    // descriptor would keep the lease only while it lives, and the run releases it explicitly.
     let _ = grant.held.inherit(false);
     job
 }
@@ -345,7 +346,7 @@ fn tallies(grant: &Grant) -> Vec<Tally> {
     lease.devices.iter().map(|uuid| Tally::begin(&grant.scene, uuid, whole)).collect()
 }
 
-/// Looks until the memory of all devices is back, or patience ends.
+/// Waits until the memory of all devices is freed, or a timeout.
 fn memory_back(
     tallies: &[Tally],
     ports: &Ports<'_>,
@@ -357,7 +358,7 @@ fn memory_back(
     loop {
         let look = observe_users(ports.backend, ports.host, ports.clock, Groups::NONE);
         let back = tallies.iter().map(|tally| tally.is_back(&look, &order.request.root));
-        // One device that is not back settles it; that another could not say comes second.
+        // One device whose memory is not freed decides, even if another is unknown.
         let back: Vec<Reading<bool>> = back.collect();
         let absent = back.iter().find_map(|back| back.err());
         let all = match (back.contains(&Ok(false)), absent) {

@@ -1,4 +1,4 @@
-//! An allocator that goes on from where a dump left another one.
+//! Continues with the regions and chunks of another allocator, as a dump shows them.
 
 use super::{Bfc, Settings, UNIT};
 use crate::blocks::{Block, NONE};
@@ -8,17 +8,18 @@ use crate::segment::{RecordedBlock, Segment};
 use gpu_core::{DeviceMemory, Error, ErrorKind, Region};
 
 impl<M: DeviceMemory> Bfc<M> {
-    /// Makes an allocator whose regions are divided as those of a dump; returns its chunks that are
-    /// not free, in the order of the dump's addresses, those that wait for work as handed out.
+    /// Creates an allocator whose regions are divided as those of a dump. Returns its chunks that
+    /// are not free, in the order of the dump's addresses; those that wait for work count as
+    /// allocated.
     ///
-    /// The regions are asked of this device, in the order of the dump's addresses, so they lie
-    /// where it puts them. A dump does not tell how long the next region would have been: it is
-    /// taken to be twice the longest.
+    /// The regions are taken from this device, in the order of the dump's addresses, and lie
+    /// wherever it places them. A dump does not contain the size of the next region, so it is
+    /// assumed to be twice the longest.
     ///
     /// # Errors
-    /// [`Failure::OutOfMemory`] when the device has not that much or the limit is less,
-    /// [`Failure::Device`] with `Invalid` for chunks that overlap, lie outside of their region or
-    /// are not of 256-byte steps, and as [`Bfc::new`]. Everything is given back then.
+    /// [`Failure::OutOfMemory`] if the device does not have that much or the limit is lower,
+    /// [`Failure::Device`] with `Invalid` for chunks that overlap, lie outside their region or are
+    /// not multiples of 256 bytes, and as [`Bfc::new`]. On an error, everything is freed.
     pub fn adopt(
         memory: M,
         settings: Settings,
@@ -44,7 +45,7 @@ impl<M: DeviceMemory> Bfc<M> {
         Ok((bfc, taken))
     }
 
-    /// Makes a region's chunks.
+    /// Creates a region's chunks.
     fn divide(
         &mut self,
         region: Region,

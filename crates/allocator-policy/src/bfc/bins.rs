@@ -4,37 +4,37 @@ use super::{Bfc, UNIT};
 use crate::policy::BlockState;
 use gpu_core::{Bytes, DeviceMemory};
 
-/// How many bins there are.
+/// The number of bins.
 pub(super) const BINS: usize = 21;
 
-/// The chunks of one bin: from its size up to twice that, and of the last one all above.
+/// The chunks of one bin: from its size up to twice that; the last bin has no upper bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Bin {
-    /// How long its shortest chunks are.
+    /// The size of its shortest chunks.
     #[cfg_attr(feature = "serde", serde(rename = "size_bytes"))]
     pub size: Bytes,
-    /// How many chunks are of it, free or not.
+    /// Its number of chunks, free or not.
     pub chunks: u64,
-    /// How many of them are handed out.
+    /// The number of chunks in use.
     pub chunks_in_use: u64,
-    /// How long all are.
+    /// The total size of its chunks.
     #[cfg_attr(feature = "serde", serde(rename = "total_bytes"))]
     pub total: Bytes,
-    /// How long those are that are handed out.
+    /// The total size of the chunks in use.
     #[cfg_attr(feature = "serde", serde(rename = "in_use_bytes"))]
     pub in_use: Bytes,
-    /// What was asked for of those.
+    /// The total requested size of the chunks in use.
     #[cfg_attr(feature = "serde", serde(rename = "requested_bytes"))]
     pub requested: Bytes,
 }
 
-/// Returns the number of the bin of a size.
+/// Returns the index of the bin for a size.
 pub(super) fn bin_of(size: u64) -> usize {
     ((size.max(UNIT) / UNIT).ilog2() as usize).min(BINS - 1)
 }
 
-/// Returns how long the shortest chunks of a bin are.
+/// Returns the size of the shortest chunks of a bin.
 pub(super) fn size_of(bin: usize) -> u64 {
     UNIT << bin
 }

@@ -1,4 +1,4 @@
-//! What happens when no free chunk suffices.
+//! Handling of a request that no free chunk satisfies.
 
 use super::regions::{Held, Regions};
 use super::settings::BackOff;
@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::policy::BlockState;
 use gpu_core::{DeviceMemory, Region};
 
-/// By how much the length of a region that the device refuses is multiplied.
+/// The factor by which a refused region is shortened.
 const BACK_OFF: f32 = 0.9;
 
 impl<M: DeviceMemory> Bfc<M> {
@@ -43,8 +43,8 @@ impl<M: DeviceMemory> Bfc<M> {
         Err(self.shortage(asked, tried))
     }
 
-    /// Takes a region of the device that satisfies a request; `tried` becomes the shortest that the
-    /// device was asked for.
+    /// Takes a region from the device that satisfies a request. `tried` becomes the smallest size
+    /// that the device was asked for.
     fn extend(&mut self, rounded: u64, tried: &mut Option<u64>) -> Result<bool, Failure> {
         let available = self.limit.saturating_sub(self.counts.pool) / UNIT * UNIT;
         if rounded > available {
@@ -101,8 +101,8 @@ impl<M: DeviceMemory> Bfc<M> {
         self.insert(id);
     }
 
-    /// Gives all wholly free regions back, if that could satisfy the request; tells whether any
-    /// went.
+    /// Frees all completely free regions, if that could satisfy the request. Returns whether any
+    /// was freed.
     fn collect_garbage(&mut self, rounded: u64) -> Result<bool, Failure> {
         let free: u64 = self.free_regions().iter().map(|held| held.region.size.0).sum();
         let available = self.limit.saturating_sub(self.counts.pool).saturating_add(free);
@@ -137,9 +137,9 @@ impl<M: DeviceMemory> Bfc<M> {
     }
 }
 
-/// Returns how long a region to ask for is after one of this length was refused.
+/// Returns the size to try after the device refused a region of this size.
 fn shorter(size: u64) -> u64 {
-    // In 32 bits, as TensorFlow computes it.
+    // In 32-bit floating point, as TensorFlow computes it.
     let shorter = round((size as f32 * BACK_OFF) as u64).unwrap_or(size);
     shorter.min(size.saturating_sub(UNIT))
 }

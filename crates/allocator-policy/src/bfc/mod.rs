@@ -1,20 +1,20 @@
 //! TensorFlow's and XLA's allocator: best fit with coalescing.
 //!
-//! It divides regions of the device into chunks of 256-byte steps, hands out the smallest free
-//! chunk that suffices, and joins a chunk that comes back with its free neighbours. The rules are
-//! those of `bfc_allocator.cc` in TensorFlow and XLA. The original sorts free chunks into 21 bins by
-//! size, orders each bin by size and address, and searches upward from the request's bin; since
-//! bins divide the sizes in ascending order, the chunk it finds is the first in the order of all
-//! sizes and addresses, and bins are only a way to print ([`Bfc::bins`]).
+//! It divides regions of the device into chunks of 256-byte steps, uses the smallest free chunk
+//! that suffices, and merges a freed chunk with its free neighbours. The rules are those of
+//! `bfc_allocator.cc` in TensorFlow and XLA. The original sorts free chunks into 21 bins by size,
+//! orders each bin by size and address, and searches upward from the request's bin. Because bins
+//! divide the sizes in ascending order, the chunk it finds is the first in the order of all sizes
+//! and addresses. Bins are therefore only a way to print ([`Bfc::bins`]).
 //!
-//! On a miss it asks, in this order: the device for a region, chunks that wait for work to end
-//! (only [`Bfc::allocate_behind`]), the regions that are wholly free to go back, and the device
-//! again. TensorFlow then waits up to ten seconds for another thread to free memory; a policy has
-//! no threads and no clock, so its caller waits, frees and asks again.
+//! On a miss, it asks the device for a region, merges chunks that still wait for work (only
+//! [`Bfc::allocate_behind`]), frees completely free regions, and asks the device again, in this
+//! order. TensorFlow then waits up to ten seconds for another thread to free memory; a policy has
+//! no threads and no clock, so its caller waits, frees and retries.
 //!
-//! Three things are stricter than in the original. No bytes are handed out as 256, where it
-//! answers with a null pointer. A region in which a chunk still waits for work is not given back to
-//! the device. And a back-off goes down by 256 bytes at least, where some versions never end.
+//! Three things are stricter than in the original. A request of 0 bytes gets 256 bytes instead of a
+//! null pointer. A region in which a chunk still waits for work is not freed. Each back-off step
+//! shortens the region by at least 256 bytes; in some versions the original never ends.
 
 mod adopt;
 mod bins;
@@ -40,20 +40,19 @@ use regions::{Held, Regions};
 use retired::Waiting;
 use statistics::Counts;
 
-/// Chunks are of whole multiples of this.
+/// Chunk sizes are multiples of this.
 const UNIT: u64 = 256;
 
 /// TensorFlow's best-fit allocator with coalescing, over the memory of one device.
 ///
-/// It serves one stream, as TensorFlow's allocator does: which stream a request is for changes
-/// nothing.
+/// It serves one stream, as TensorFlow's allocator does, and ignores the stream of a request.
 #[derive(Debug)]
 pub struct Bfc<M: DeviceMemory> {
     memory: M,
     settings: Settings,
     limit: u64,
     most_slack: u64,
-    /// How long the next region is, unless the request is longer.
+    /// The size of the next region, unless the request is larger.
     next_region: u64,
     backed_off: bool,
     owner: u32,
@@ -65,10 +64,10 @@ pub struct Bfc<M: DeviceMemory> {
 }
 
 impl<M: DeviceMemory> Bfc<M> {
-    /// Makes an allocator that holds nothing yet.
+    /// Creates an allocator that holds no memory yet.
     ///
     /// # Errors
-    /// [`Failure::Device`] when no limit is set and the device does not answer.
+    /// [`Failure::Device`] if no limit is set and the device does not answer.
     pub fn new(memory: M, settings: Settings) -> Result<Self, Failure> {
         let limit = match settings.limit {
             Some(limit) => limit.0,
@@ -95,7 +94,7 @@ impl<M: DeviceMemory> Bfc<M> {
         &self.settings
     }
 
-    /// Returns the most that it takes of the device.
+    /// Returns the most memory that it takes from the device.
     pub fn limit(&self) -> Bytes {
         Bytes(self.limit)
     }
@@ -105,9 +104,9 @@ impl<M: DeviceMemory> Bfc<M> {
         &self.memory
     }
 
-    /// Hands out at least `size` bytes for work that runs behind all work that may still use
-    /// retired memory, as all work on TensorFlow's one compute stream does: memory that was retired
-    /// and not completed is fit for it.
+    /// Allocates at least `size` bytes for work that runs after all work that may still use retired
+    /// memory, as all work on TensorFlow's one compute stream does. It may therefore reuse memory
+    /// that was retired and not yet completed.
     ///
     /// # Errors
     /// As [`Policy::allocate`].
@@ -151,7 +150,8 @@ impl<M: DeviceMemory> Bfc<M> {
         self.activate(found, requested)
     }
 
-    /// Shortens a chunk to what is needed, unless what remains is too little; returns the rest.
+    /// Shortens a chunk to the needed size, unless the remainder is too short. Returns the
+    /// remainder.
     #[inline]
     fn split(&mut self, found: BlockId, rounded: u64) -> Option<BlockId> {
         let rest = self.blocks[found].size - rounded;
@@ -175,8 +175,8 @@ impl<M: DeviceMemory> Bfc<M> {
         self.free.insert(&mut self.blocks, id);
     }
 
-    /// Joins a chunk with its free neighbours: the next, then the previous. Returns what became of
-    /// it; it is not in the set of free chunks.
+    /// Merges a chunk with its free neighbours: the next, then the previous. Returns the merged
+    /// chunk, which is not in the set of free chunks.
     #[inline]
     fn coalesce(&mut self, id: BlockId) -> BlockId {
         let Block { next, previous, .. } = self.blocks[id];
@@ -197,7 +197,7 @@ impl<M: DeviceMemory> Bfc<M> {
         self.free.remove(&mut self.blocks, id);
     }
 
-    /// Visits the chunks of a region by address.
+    /// Iterates over the chunks of a region by address.
     fn chunks(&self, first: BlockId) -> impl Iterator<Item = BlockId> + '_ {
         let next = |id: &BlockId| Some(self.blocks[*id].next).filter(|next| *next != NONE);
         std::iter::successors(Some(first), next)
@@ -221,7 +221,7 @@ impl<M: DeviceMemory> Bfc<M> {
         }))
     }
 
-    /// Returns the block of an allocation that is handed out.
+    /// Returns the block of an allocation in use.
     #[inline]
     fn handed_out(&self, allocation: &Allocation) -> Result<BlockId, Failure> {
         let id = allocation.block;
@@ -277,7 +277,7 @@ impl<M: DeviceMemory> Policy for Bfc<M> {
         let id = self.handed_out(&allocation)?;
         self.take_back(id);
         self.blocks[id].state = BlockState::AwaitingFree;
-        // Of retired memory nobody asks the length: its stamp is kept there.
+        // Nothing reads the size of a retired block, so this field holds its timestamp.
         let size = self.waiting.add(&mut self.blocks, id);
         Ok(Retired(Allocation { size, ..allocation }))
     }
@@ -352,7 +352,7 @@ impl<M: DeviceMemory> Drop for Bfc<M> {
     }
 }
 
-/// Rounds up to whole units; `None` where there is no such number.
+/// Rounds up to a multiple of the unit; `None` on overflow.
 fn round(size: u64) -> Option<u64> {
     size.checked_next_multiple_of(UNIT)
 }

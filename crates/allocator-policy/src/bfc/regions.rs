@@ -1,14 +1,14 @@
-//! What is held of the device.
+//! The regions held of the device.
 
 use crate::blocks::BlockId;
 use crate::failure::unless_refused;
 use gpu_core::{Bytes, DeviceMemory, Error, ErrorKind, Region, Result};
 
-/// A region that is held of the device.
+/// A region held of the device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     pub(super) region: Region,
-    /// Its lowest chunk, which stays the lowest: chunks are joined to the one below.
+    /// Its lowest chunk. This never changes, because a chunk merges into the one below.
     pub(super) first: BlockId,
 }
 
@@ -18,20 +18,20 @@ impl Held {
     }
 }
 
-/// Everything that is held of the device, by address.
+/// All held regions, by address.
 #[derive(Debug, Default)]
 pub(super) struct Regions {
     held: Vec<Held>,
-    /// Where regions lie that are to be adjacent, once there are any.
+    /// The address range of adjacent regions, once one exists.
     range: Option<Range>,
 }
 
-/// Addresses of which a part has memory.
+/// An address range that is partly mapped.
 #[derive(Debug)]
 struct Range {
     addresses: Region,
     page: u64,
-    /// Where the next region begins.
+    /// The start of the next region.
     next: u64,
 }
 
@@ -44,13 +44,13 @@ impl Regions {
         self.held.len()
     }
 
-    /// Asks the device for a region of its own; `None` when it has not that much.
+    /// Asks the device for a separate region; `None` if it does not have that much.
     pub(super) fn take(memory: &impl DeviceMemory, size: u64) -> Result<Option<Region>> {
         unless_refused(memory.reserve(Bytes(size)))
     }
 
-    /// Asks the device for pages behind all that it gave before, within `limit` bytes of addresses;
-    /// `None` when it has not that much.
+    /// Maps pages directly above the previous ones, within `limit` bytes of addresses; `None` if
+    /// the device does not have that much.
     pub(super) fn take_adjacent(
         &mut self,
         memory: &impl DeviceMemory,
@@ -61,7 +61,7 @@ impl Regions {
             Some(range) => range,
             None => {
                 let page = page_of(memory)?;
-                // Whole pages of addresses, as far as there are any.
+                // A multiple of the page size, if it does not overflow.
                 let size = limit.checked_next_multiple_of(page).unwrap_or(limit / page * page);
                 let Some(addresses) = unless_refused(memory.reserve_addresses(Bytes(size)))? else {
                     return Ok(None);
@@ -80,8 +80,8 @@ impl Regions {
         Ok(Some(region))
     }
 
-    /// Lengthens the region that ends where this one begins, if there is one and regions are
-    /// adjacent; returns its lowest chunk.
+    /// If regions are adjacent, extends the region that ends where this one begins, and returns its
+    /// lowest chunk.
     pub(super) fn lengthen(&mut self, region: Region) -> Option<BlockId> {
         self.range.as_ref()?;
         let below = self.held.iter_mut().find(|held| held.end() == region.address)?;
@@ -94,7 +94,7 @@ impl Regions {
         self.held.insert(place, Held { region, first });
     }
 
-    /// Gives a region back to the device.
+    /// Frees a region.
     pub(super) fn give_back(&mut self, memory: &impl DeviceMemory, region: Region) -> Result<()> {
         match &mut self.range {
             None => memory.release(region)?,
@@ -109,7 +109,7 @@ impl Regions {
         Ok(())
     }
 
-    /// Gives everything back, as far as the device takes it.
+    /// Frees everything, as far as the device permits.
     pub(super) fn give_all_back(&mut self, memory: &impl DeviceMemory) {
         for held in std::mem::take(&mut self.held) {
             let _ = self.give_back(memory, held.region);
@@ -120,7 +120,7 @@ impl Regions {
     }
 }
 
-/// Returns how long the pages of a device are.
+/// Returns the page size of a device.
 fn page_of(memory: &impl DeviceMemory) -> Result<u64> {
     match memory.page()?.0 {
         0 => {

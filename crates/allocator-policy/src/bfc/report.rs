@@ -1,4 +1,4 @@
-//! The memory report that TensorFlow's users know.
+//! TensorFlow's memory report.
 
 use super::bins::{bin_of, size_of};
 use super::{Bfc, round};
@@ -8,20 +8,20 @@ use gpu_core::{Bytes, DeviceMemory};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-/// What TensorFlow calls the allocator of the first device.
+/// TensorFlow's name for the allocator of the first device.
 const NAME: &str = "GPU_0_bfc";
-/// How many characters the map of the memory has.
+/// The width of the memory map in characters.
 const MAP: u64 = 100;
 
 impl<M: DeviceMemory> Bfc<M> {
-    /// Returns TensorFlow's memory report, as it is logged when memory does not suffice: the bins,
-    /// the free chunks of the bin that a request of `asked` would have been served from, every
-    /// chunk, the sums, and a map (`*` in use, `x` handed out beyond the request, `_` free).
+    /// Returns TensorFlow's memory report, as it logs it on an out-of-memory error: the bins, the
+    /// free chunks of the bin for a request of `asked`, every chunk, the sums, and a map (`*` in
+    /// use, `x` allocated beyond the request, `_` free).
     ///
-    /// A free chunk is shown with no request, where TensorFlow shows its last owner's.
+    /// A free chunk has no requested size here; TensorFlow prints that of its last owner.
     pub fn report(&self, asked: Option<Bytes>) -> String {
         let mut text = String::new();
-        // A text takes all that is written.
+        // Writing to a string does not fail.
         let _ = self.write_report(&mut text, asked);
         text
     }
@@ -54,7 +54,7 @@ impl<M: DeviceMemory> Bfc<M> {
                     *by_size.entry(chunk.size).or_default() += 1;
                 }
                 let state = if in_use { "InUse" } else { "Free " };
-                // TensorFlow counts chunks from 0, and none is the largest number.
+                // TensorFlow counts chunks from 0 and represents "none" by the largest number.
                 let next = u64::from(chunk.next).wrapping_sub(1);
                 let (address, size) = (chunk.address, chunk.size);
                 writeln!(text, "{state} at {address:x} of size {size} next {next}")?;
@@ -133,7 +133,7 @@ impl<M: DeviceMemory> Bfc<M> {
         writeln!(text)
     }
 
-    /// Draws the pool, each character a hundredth.
+    /// Draws the pool; each character is a hundredth of it.
     fn map(&self) -> String {
         let pool: u64 = self.regions.iter().map(|held| held.region.size.0).sum();
         if pool == 0 {
@@ -162,7 +162,7 @@ impl<M: DeviceMemory> Bfc<M> {
     }
 }
 
-/// Bytes as TensorFlow writes them: `12B`, `1.5KiB`, `2.79GiB`.
+/// Bytes in TensorFlow's notation: `12B`, `1.5KiB`, `2.79GiB`.
 struct Human(Bytes);
 
 impl fmt::Display for Human {

@@ -1,8 +1,8 @@
-//! Chunks that were given back before the work that uses them has ended.
+//! Chunks that were freed before the work that uses them has ended.
 //!
-//! TensorFlow stamps them with a counter of its work and lets them be handed out again at once to
-//! work that runs behind the stamp. Such a chunk is kept apart from its neighbours until nothing
-//! uses it any more, or until nothing else is left to satisfy a request.
+//! TensorFlow stamps them with a counter of its work. Work that runs after the timestamp may reuse
+//! them at once. Such a chunk does not merge with its neighbours until no work uses it, or until
+//! nothing else can satisfy a request.
 
 use super::Bfc;
 use crate::blocks::{BlockId, Blocks};
@@ -11,23 +11,23 @@ use crate::policy::BlockState;
 use gpu_core::DeviceMemory;
 use std::collections::BTreeMap;
 
-/// The chunks that wait. `list` of each says for how many stamps.
+/// The waiting chunks. `list` of each is its number of timestamps.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     set: FreeSet,
-    /// Which group each stamp is of, oldest first; a group is named by its first stamp.
+    /// The group of each timestamp, oldest first; a group is named by its first timestamp.
     stamps: BTreeMap<u64, u64>,
     groups: BTreeMap<u64, Group>,
-    /// Which group each chunk waits for.
+    /// The group that each chunk waits for.
     of: BTreeMap<BlockId, u64>,
     last: u64,
 }
 
-/// The stamps that a chunk waits for.
+/// The timestamps that a chunk waits for.
 #[derive(Debug)]
 struct Group {
     chunk: BlockId,
-    /// Those that are complete may be among them.
+    /// May contain completed ones.
     stamps: Vec<u64>,
 }
 
@@ -47,13 +47,13 @@ impl Waiting {
         self.set.in_order(blocks)
     }
 
-    /// Returns the chunks in the order in which they were given back; one that was merged may come
-    /// several times.
+    /// Returns the chunks in the order in which they were freed; a merged chunk may appear several
+    /// times.
     pub(super) fn in_order(&self) -> Vec<BlockId> {
         self.stamps.values().map(|group| self.groups[group].chunk).collect()
     }
 
-    /// Adds a chunk and returns its stamp.
+    /// Adds a chunk and returns its timestamp.
     pub(super) fn add(&mut self, blocks: &mut Blocks, id: BlockId) -> u64 {
         self.last += 1;
         self.stamps.insert(self.last, self.last);
@@ -64,7 +64,7 @@ impl Waiting {
         self.last
     }
 
-    /// Forgets a stamp; returns the chunk, removed, if it waits for no other.
+    /// Removes a timestamp. If the chunk waits for no other, removes and returns the chunk.
     pub(super) fn complete(&mut self, blocks: &mut Blocks, stamp: u64) -> Option<BlockId> {
         let group = self.stamps.remove(&stamp)?;
         let id = self.groups.get(&group)?.chunk;
@@ -77,17 +77,17 @@ impl Waiting {
         })
     }
 
-    /// Removes a chunk that keeps its stamps.
+    /// Removes a chunk and keeps its timestamps.
     pub(super) fn remove(&mut self, blocks: &mut Blocks, id: BlockId) {
         self.set.remove(blocks, id);
     }
 
-    /// Adds a chunk that has its stamps.
+    /// Adds a chunk that already has timestamps.
     pub(super) fn insert(&mut self, blocks: &mut Blocks, id: BlockId) {
         self.set.insert(blocks, id);
     }
 
-    /// Says that the stamps of one chunk lie in another from now on, or nowhere.
+    /// Moves the timestamps of one chunk to another, or removes them.
     pub(super) fn restamp(&mut self, from: BlockId, to: Option<BlockId>) {
         let Some(group) = self.of.remove(&from) else { return };
         let Some(to) = to else {
@@ -107,7 +107,7 @@ impl Waiting {
         }
     }
 
-    /// Joins two groups, the smaller one to the larger, and returns which that was.
+    /// Merges the smaller of two groups into the larger, and returns the larger.
     fn join(&mut self, one: u64, other: u64) -> u64 {
         let count = |group| self.groups.get(&group).map_or(0, |group| group.stamps.len());
         let (small, large) = if count(one) < count(other) { (one, other) } else { (other, one) };
@@ -125,11 +125,11 @@ impl Waiting {
 }
 
 impl<M: DeviceMemory> Bfc<M> {
-    /// Joins chunks that wait with their neighbours, oldest first, until one is long enough.
+    /// Merges waiting chunks with their neighbours, oldest first, until one is long enough.
     pub(super) fn merge_waiting(&mut self, rounded: u64) -> bool {
         for id in self.waiting.in_order() {
             if self.blocks[id].state != BlockState::AwaitingFree {
-                continue; // It was joined to another one.
+                continue; // It was merged into another one.
             }
             self.waiting.remove(&mut self.blocks, id);
             let merged = self.absorb_next(id);
@@ -170,7 +170,7 @@ impl<M: DeviceMemory> Bfc<M> {
         }
     }
 
-    /// Joins a chunk with the next one; it waits for all that either waited for.
+    /// Merges a chunk with the next one; the result waits for all work of both.
     fn join_waiting(&mut self, id: BlockId) {
         let next = self.blocks[id].next;
         self.blocks[id].list += self.blocks[next].list;

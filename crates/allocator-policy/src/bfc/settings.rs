@@ -1,50 +1,50 @@
-//! What can be set of TensorFlow's allocator.
+//! The settings of TensorFlow's allocator.
 
 use super::round;
 use crate::totals::left;
 use gpu_core::{Bytes, MemoryInfo};
 
-/// How much longer than its request a chunk may be and stay whole, where no fraction is set.
+/// The largest unused remainder of a chunk that is not split, if no fraction is set.
 const MAX_SLACK: u64 = 128 << 20;
-/// How long the first region is, where regions grow.
+/// The size of the first region with growth.
 const FIRST_REGION: u64 = 2 << 20;
 
-/// What can be set of TensorFlow's allocator; the default is TensorFlow's own.
+/// The settings of TensorFlow's allocator; the default is TensorFlow's own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Settings {
-    /// The most that is taken of the device (`LogicalDeviceConfiguration(memory_limit=…)`); where
-    /// nothing is set, what [`default_limit`] says of the memory that is free at the start.
+    /// The most memory to take from the device (`LogicalDeviceConfiguration(memory_limit=…)`); if
+    /// not set, [`default_limit`] of the memory that is free at startup.
     #[cfg_attr(feature = "serde", serde(rename = "limit_bytes"))]
     pub limit: Option<Bytes>,
-    /// Takes regions as they are needed, each twice as long as the one before
-    /// (`TF_FORCE_GPU_ALLOW_GROWTH`), in place of all at once.
+    /// Takes regions as needed, each twice as long as the previous one, instead of one region at
+    /// once (`TF_FORCE_GPU_ALLOW_GROWTH`).
     pub allow_growth: bool,
-    /// Gives wholly free regions back before it fails (`TF_ENABLE_GPU_GARBAGE_COLLECTION`, which is
-    /// on in TensorFlow and off in JAX).
+    /// Frees completely free regions before a request fails (`TF_ENABLE_GPU_GARBAGE_COLLECTION`; on
+    /// in TensorFlow, off in JAX).
     pub garbage_collection: bool,
-    /// The share of the limit by which a chunk may be longer than its request and stay whole; 128
-    /// MiB where it is 0 (`experimental.internal_fragmentation_fraction`).
+    /// The largest unused remainder of a chunk that is not split, as a fraction of the limit; 0
+    /// means 128 MiB (`experimental.internal_fragmentation_fraction`).
     pub fragmentation_fraction: f64,
-    /// How often it asks for less when the device refuses.
+    /// When it asks for less after the device refuses a region.
     pub back_off: BackOff,
-    /// Takes pages at adjacent addresses, so that its regions merge; for devices with virtual
-    /// memory (TensorFlow's virtual memory sub-allocator).
+    /// Maps pages at adjacent addresses, so that regions merge; for devices with virtual memory
+    /// (TensorFlow's virtual memory sub-allocator).
     pub adjacent_regions: bool,
     /// The major compute capability of the device, for [`default_limit`].
     pub compute_capability: u32,
 }
 
-/// How often an allocator asks for less when the device refuses a region.
+/// When an allocator asks for less after the device refuses a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum BackOff {
-    /// Once in its life, as TensorFlow's versions do.
+    /// Once in its lifetime, as TensorFlow does.
     #[default]
     Once,
-    /// At every region, as XLA does since 2025.
+    /// For every region, as XLA has done since 2025.
     Always,
 }
 
@@ -65,26 +65,26 @@ impl Default for Settings {
 /// Why a setting was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
-    /// There is no such setting.
+    /// No such setting exists.
     #[error("set '{key}': BFC has {}", Settings::KEYS.join(", "))]
     Unknown {
-        /// What was to be set.
+        /// The setting.
         key: String,
     },
-    /// The setting does not take such a value.
+    /// The setting does not accept this value.
     #[error("set '{key}' to '{value}': expected {takes}")]
     Value {
-        /// What was to be set.
+        /// The setting.
         key: String,
-        /// What to.
+        /// The value.
         value: String,
-        /// What it takes.
+        /// The accepted values.
         takes: &'static str,
     },
 }
 
 impl Settings {
-    /// The names that [`set`](Settings::set) takes.
+    /// The names that [`set`](Settings::set) accepts.
     pub const KEYS: [&'static str; 7] = [
         "limit",
         "allow_growth",
@@ -95,10 +95,10 @@ impl Settings {
         "compute_capability",
     ];
 
-    /// Changes the setting of this name to what a text says.
+    /// Parses a value and assigns it to the setting with this name.
     ///
     /// # Errors
-    /// A [`SettingError`] for a name or a value that there is not; nothing is changed then.
+    /// A [`SettingError`] for an unknown name or an invalid value; the settings are then unchanged.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), SettingError> {
         let refuse = |takes| SettingError::Value { key: key.into(), value: value.into(), takes };
         let boolean = || match value {
@@ -134,21 +134,20 @@ impl Settings {
         Ok(())
     }
 
-    /// Returns the most that is taken of a device whose memory is this; all there is where the
-    /// device does not tell.
+    /// Returns the limit on a device with this memory; all memory if the device does not report it.
     pub(super) fn limit_on(&self, memory: MemoryInfo) -> u64 {
         let free = || left(memory);
         let limit = self.limit.or_else(|| Some(default_limit(free()?, self.compute_capability)));
         limit.map_or(u64::MAX, |limit| limit.0)
     }
 
-    /// Returns how long the first region is.
+    /// Returns the size of the first region.
     pub(super) fn first_region(&self, limit: u64) -> u64 {
         let first = if self.allow_growth { limit.min(FIRST_REGION) } else { limit };
         round(first).unwrap_or(first)
     }
 
-    /// Returns how much longer than its request a chunk may be and stay whole.
+    /// Returns the largest unused remainder of a chunk that is not split.
     pub(super) fn most_slack(&self, limit: u64) -> u64 {
         if self.fragmentation_fraction > 0.0 {
             (self.fragmentation_fraction * limit as f64) as u64
@@ -158,8 +157,8 @@ impl Settings {
     }
 }
 
-/// Returns what TensorFlow takes of a device that has this much free and is of this major compute
-/// capability: it leaves some for the libraries (`MinSystemMemory` in `gpu_device.cc`).
+/// Returns TensorFlow's default limit for a device with this much free memory and this major
+/// compute capability. It leaves a reserve for libraries (`MinSystemMemory` in `gpu_device.cc`).
 pub fn default_limit(free: Bytes, compute_capability: u32) -> Bytes {
     let left = match compute_capability {
         _ if free < Bytes::from_mib(2048) => 225,
@@ -172,7 +171,7 @@ pub fn default_limit(free: Bytes, compute_capability: u32) -> Bytes {
     if left < free { free.saturating_sub(left) } else { free }
 }
 
-/// Reads bytes, with a binary unit or without.
+/// Parses bytes, with or without a binary unit.
 fn bytes(text: &str) -> Option<Bytes> {
     let units = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40), ("B", 0)];
     let unit = units.into_iter().find(|(name, _)| text.ends_with(name));

@@ -1,36 +1,36 @@
-//! What TensorFlow counts.
+//! TensorFlow's statistics.
 
 use super::Bfc;
 use gpu_core::{Bytes, DeviceMemory};
 
-/// TensorFlow's statistics of an allocator, by its names (`AllocatorStats`).
+/// TensorFlow's statistics of an allocator, with its names (`AllocatorStats`).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Statistics {
-    /// How many chunks were handed out since the start.
+    /// The number of chunks allocated since startup.
     pub num_allocs: u64,
-    /// How long all chunks are that are handed out: what was charged, not what was asked for.
+    /// The total size of the chunks in use, including rounding.
     pub bytes_in_use: Bytes,
-    /// The most of it at once.
+    /// The maximum of `bytes_in_use`.
     pub peak_bytes_in_use: Bytes,
-    /// The longest chunk that was handed out.
+    /// The longest allocated chunk.
     pub largest_alloc_size: Bytes,
     /// The limit.
     pub bytes_limit: Bytes,
-    /// What was set aside by others on the allocator's behalf: nothing, in this allocator.
+    /// Memory set aside by others on the allocator's behalf; always 0 in this allocator.
     pub bytes_reserved: Bytes,
-    /// Held of the device.
+    /// Memory held of the device.
     pub pool_bytes: Bytes,
-    /// The most that was held since the start; [`reset_peaks`](crate::Policy::reset_peaks) leaves it,
-    /// as TensorFlow's `ClearStats` does.
+    /// The maximum of `pool_bytes` since startup. [`reset_peaks`](crate::Policy::reset_peaks) does
+    /// not reset it, and neither does TensorFlow's `ClearStats`.
     pub peak_pool_bytes: Bytes,
-    /// The longest chunk that is not handed out.
+    /// The longest free chunk.
     pub largest_free_block_bytes: Bytes,
-    /// Which share of what is not handed out lies outside its longest chunk, from 0 to 1.
+    /// The fraction of the free memory outside its longest chunk, from 0 to 1.
     pub fragmentation: f64,
 }
 
-/// What is counted at each step.
+/// The counters that change at each step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) handed_out: u64,
@@ -41,13 +41,13 @@ pub(super) struct Counts {
     pub(super) largest: u64,
     pub(super) pool: u64,
     pub(super) peak_pool: u64,
-    /// The most that was held since the figures were last cleared.
+    /// The most memory held since the last reset.
     pub(super) recent_peak_pool: u64,
     pub(super) retries: u64,
     pub(super) out_of_memory: u64,
     pub(super) device_allocations: u64,
     pub(super) device_frees: u64,
-    /// Pieces handed out before the figures were last cleared.
+    /// Allocations before the last reset.
     pub(super) before: u64,
 }
 

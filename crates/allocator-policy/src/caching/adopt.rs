@@ -1,4 +1,4 @@
-//! Beginning in the middle of a job: regions that an allocator held are taken over as they were.
+//! Starting in the middle of a job: takes over the regions of another allocator.
 
 use super::counters::Metric;
 use super::free_lists::{EXPANDABLE, FreeListId, UNMAPPED, kind_of, list_of};
@@ -9,35 +9,35 @@ use crate::policy::{Allocation, BlockState, Retired, Stream};
 use crate::segment::Segment;
 use gpu_core::{DeviceMemory, Region};
 
-/// The memory of a region that was taken over which is not free.
+/// The memory of an adopted region that is not free.
 #[derive(Debug, Default)]
 pub struct Adopted {
-    /// What the program has, by address.
+    /// The blocks in use by the program, by address.
     pub allocations: Vec<Allocation>,
-    /// What work on the device may still use, by address.
+    /// The blocks that work on the device may still use, by address.
     pub retired: Vec<Retired>,
 }
 
-/// Why a region could not be taken over; nothing of it was.
+/// Why a region could not be adopted; nothing of it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdoptError {
-    /// A region or a block has no bytes, or ends beyond all addresses.
+    /// A region or a block is empty, or exceeds the address space.
     #[error("adopt segment at {0:#x}: empty or beyond the address space")]
     Extent(u64),
-    /// Two regions or two blocks are not one above the other.
+    /// Regions or blocks overlap or are not in ascending order.
     #[error("adopt block at {0:#x}: overlaps the previous one")]
     Overlap(u64),
-    /// A block or a segment is not within what it is a part of.
+    /// A block or a segment extends beyond its parent.
     #[error("adopt block at {0:#x}: outside its segment")]
     Outside(u64),
-    /// More was asked for than the block is long.
+    /// The requested size exceeds the block.
     #[error("adopt block at {0:#x}: requested size exceeds its length")]
     Requested(u64),
-    /// An expandable segment without its range, or with one an ordinary segment, or one of another
-    /// stream, kind or pool.
+    /// An expandable segment without its address range, or a range with an ordinary segment, or
+    /// with a segment of another stream, kind or pool.
     #[error("adopt segment at {0:#x}: incompatible segment kinds")]
     Mixed(u64),
-    /// A part of an expandable segment is not of whole pages.
+    /// A part of an expandable segment is not a multiple of the page size.
     #[error("adopt segment at {0:#x}: not page-aligned")]
     Pages(u64),
 }
@@ -50,13 +50,13 @@ struct Piece {
 }
 
 impl<M: DeviceMemory, E: Events> Caching<M, E> {
-    /// Takes over a region that the device gave by [`DeviceMemory::reserve`], with its blocks.
+    /// Adopts a region that [`DeviceMemory::reserve`] returned, with its blocks.
     ///
-    /// A block whose size is what was asked for is rounded up, and gets what follows it up to the
-    /// next block where the allocator would not have split that off. Limits do not count here.
+    /// If a block's size is the requested size, it is rounded up. It also gets the memory up to the
+    /// next block if the allocator would not have split that off. Limits do not apply here.
     ///
     /// # Errors
-    /// A [`AdoptError`] where the region or its blocks are not in order.
+    /// An [`AdoptError`] if the region or its blocks are inconsistent.
     pub fn adopt(&mut self, segment: &Segment) -> Result<Adopted, AdoptError> {
         if segment.expandable {
             return Err(AdoptError::Mixed(segment.address));
@@ -73,12 +73,12 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Ok(adopted)
     }
 
-    /// Takes over a range that the device gave by [`DeviceMemory::reserve_addresses`], with the
-    /// parts of it that have memory, as a recording tells them: one segment each.
+    /// Adopts an address range that [`DeviceMemory::reserve_addresses`] returned, with its mapped
+    /// parts as recorded: one segment each.
     ///
     /// # Errors
-    /// A [`AdoptError`] where the range, its segments or their blocks are not in order, where there are
-    /// no segments or where they are not of one stream, kind and pool.
+    /// An [`AdoptError`] if the range, its segments or their blocks are inconsistent, if there are
+    /// no segments, or if these differ in stream, kind or pool.
     pub fn adopt_range(&mut self, range: Region, parts: &[Segment]) -> Result<Adopted, AdoptError> {
         self.check_place(range.address, range.size.0)?;
         let first = parts.first().ok_or(AdoptError::Extent(range.address))?;
@@ -130,7 +130,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         let pool = match PoolId(segment.pool.0, segment.pool.1) {
             common if common == PoolId::default() => 0,
             id => {
-                // A pool that still holds memory is one that a graph uses.
+                // A graph uses a pool that still holds memory.
                 let pool = self.shelves.pool_or_new(id);
                 let users = &mut self.shelves.pools[pool as usize].users;
                 *users = (*users).max(1);
@@ -140,7 +140,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         self.shelves.find(pool, Stream(segment.stream), segment.kind)
     }
 
-    /// Checks that addresses are not held already.
+    /// Checks that the addresses are not held already.
     fn check_place(&self, address: u64, size: u64) -> Result<(), AdoptError> {
         let end =
             address.checked_add(size).filter(|_| size > 0).ok_or(AdoptError::Extent(address))?;
@@ -150,7 +150,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }
     }
 
-    /// Divides a free block that is on no shelf.
+    /// Splits a free block that is in no free list.
     fn divide(&mut self, id: BlockId, shelf: FreeListId, pieces: &[Piece], adopted: &mut Adopted) {
         let kind = kind_of(shelf);
         let mut rest = id;
@@ -188,7 +188,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     }
 }
 
-/// Returns the parts of a segment without gaps, its free ones joined.
+/// Returns the blocks of a segment without gaps, with free neighbours merged.
 fn pieces(segment: &Segment, rules: &Rules) -> Result<Vec<Piece>, AdoptError> {
     let end =
         segment.address.checked_add(segment.size).ok_or(AdoptError::Extent(segment.address))?;

@@ -1,5 +1,5 @@
-//! What is done when no free block suffices, in PyTorch's order: callbacks, garbage collection, the
-//! device, oversize blocks back to the device, all unsplit blocks back to the device.
+//! Handling of a request that no free block satisfies, in PyTorch's order: callbacks, garbage
+//! collection, the device, freeing oversize blocks, freeing all unsplit blocks.
 
 use super::counters::Metric;
 use super::free_lists::{EXPANDABLE, FreeListId, kind_of, list_of};
@@ -11,7 +11,7 @@ use crate::totals::left;
 use gpu_core::{Bytes, DeviceMemory, Region};
 
 impl<M: DeviceMemory, E: Events> Caching<M, E> {
-    /// Returns a block for a request of `size` bytes that is on no shelf.
+    /// Returns a block for a request of `size` bytes, not in any free list.
     #[cold]
     pub(super) fn miss(
         &mut self,
@@ -47,7 +47,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Err(self.shortage(asked, segment))
     }
 
-    /// Says what there is, where that does not suffice.
+    /// Describes the state in which memory did not suffice.
     #[cold]
     pub(super) fn shortage(&self, asked: u64, segment: u64) -> Failure {
         Failure::OutOfMemory(Box::new(Shortage {
@@ -61,7 +61,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }))
     }
 
-    /// Calls everybody who may have something to give back; tells whether anybody had.
+    /// Calls all callbacks; returns whether any freed memory.
     fn call_back(&mut self, size: u64) -> Result<bool, Failure> {
         let mut callbacks = std::mem::take(&mut self.callbacks);
         let given: Vec<_> = callbacks.iter_mut().flat_map(|call| call(Bytes(size))).collect();
@@ -73,7 +73,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Ok(any)
     }
 
-    /// Takes a new block of the device; `None` when the limit or the device does not allow it.
+    /// Takes a new block from the device; `None` if the limit or the device does not permit it.
     fn take_more(
         &mut self,
         shelf: FreeListId,
@@ -88,7 +88,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             return self.expand(shelf, size);
         }
         let given = unless_refused(self.memory.reserve(Bytes(segment)))?;
-        // A device may give more than was asked for.
+        // A device may return more than requested.
         let Some(Region { address, size: Bytes(size) }) = given else { return Ok(None) };
         let id = self.blocks.add(Block::whole(address, size, list_of(shelf)));
         self.segments.insert(address, Held { size, first: id, page: None });
@@ -108,7 +108,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }
     }
 
-    /// Notes when a block became free, in searches.
+    /// Records when a block became free, in searches.
     #[cold]
     pub(super) fn note_age(&mut self, id: BlockId, shelf: FreeListId) {
         let now = self.shelves.pool_of(shelf).searches[kind_of(shelf) as usize];
@@ -121,8 +121,8 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }
     }
 
-    /// Gives unsplit large blocks of the common pool back that have been free for at least as many
-    /// searches as such blocks have on average, and again until enough is back.
+    /// Frees unsplit large blocks of the common pool that have been free for at least as many
+    /// searches as the average, and repeats until enough is freed.
     fn collect_garbage(&mut self, threshold: u64) -> Result<(), Failure> {
         let reserved = self.counters.now(Metric::ReservedBytes);
         if reserved <= threshold {
@@ -161,13 +161,13 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Ok(())
     }
 
-    /// Tells whether a free block is a region of the device as it was taken.
+    /// Returns whether a free block is a complete region.
     pub(super) fn is_whole(&self, id: BlockId) -> bool {
         let block = &self.blocks[id];
         !block.is_part() && block.list & EXPANDABLE == 0
     }
 
-    /// Gives as many oversize blocks back as it takes for a request; tells whether that was enough.
+    /// Frees as many oversize blocks as a request needs; returns whether that sufficed.
     fn release_oversize(&mut self, shelf: FreeListId, size: u64) -> Result<bool, Failure> {
         if self.rules.max_split == u64::MAX {
             return Ok(false);

@@ -1,13 +1,14 @@
-//! What the allocator counts while it works.
+//! The allocator's counters.
 //!
-//! Each number is kept for both kinds of pool and for their sum. What was freed is not kept: it is
-//! what was ever added less what there is. Nor is what is active, which is what the program has and
-//! what awaits its end; as nothing does most of the time, the peak of what is active is that of what
-//! the program has, but for the moments when something did.
+//! Each counter exists for both kinds of pool and for their sum. Freed amounts are not stored: they
+//! are the cumulative increase minus the current level. Active amounts are not stored either: they
+//! are the memory in use by the program plus the memory that waits for its work to end. Usually
+//! nothing waits, so the peak of the active memory is that of the memory in use, except while
+//! something waits.
 
 use crate::segment::SegmentKind;
 
-/// What is counted; the first three change with each allocation.
+/// A counted quantity; the first three change with each allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Metric {
     Allocation,
@@ -19,15 +20,15 @@ pub(super) enum Metric {
     InactiveSplitBytes,
 }
 
-/// How many numbers there are for each kind of pool.
+/// The number of counters for each kind of pool.
 const METRICS: usize = 7;
 
 const KINDS: [SegmentKind; 2] = [SegmentKind::Small, SegmentKind::Large];
 
-/// How much there is of something, and the most that there was at once.
+/// The current level of a quantity and its peak.
 ///
-/// What is kept is how much is missing to the most: that is one subtraction where there is more,
-/// which also tells whether there never was as much, and one addition where there is less.
+/// Stored as the difference to the peak: an increase is one subtraction, which also detects a new
+/// peak, and a decrease is one addition.
 #[derive(Clone, Copy, Debug, Default)]
 struct Level {
     peak: u64,
@@ -48,7 +49,7 @@ impl Level {
         }
     }
 
-    /// Moves the peak to where the level is beyond it.
+    /// Raises the peak to a higher level.
     #[cold]
     fn move_peak(&mut self) {
         self.peak = self.peak.wrapping_sub(self.missing);
@@ -65,29 +66,29 @@ impl Level {
     }
 }
 
-/// One of the numbers.
+/// One counter.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     sum: Level,
-    /// By kind of pool, as all that follows.
+    /// By kind of pool, as all following fields.
     level: [Level; 2],
-    /// Everything that was ever added; it may pass 2^64 and begin anew.
+    /// The cumulative increase; it may wrap around at 2^64.
     added: [u64; 2],
-    /// What there was when `added` was last set to zero.
+    /// The level when `added` was last reset.
     before: [u64; 2],
 }
 
-/// Blocks that were given back and are still in use.
+/// Blocks that were freed and are still in use.
 #[derive(Clone, Copy, Debug, Default)]
 struct Waiting {
-    /// How many, and how many bytes.
+    /// The number of blocks, and their bytes.
     current: [u64; 2],
-    /// The most that was active while there were any.
+    /// The peak of the active memory while any block waited.
     peak: [u64; 2],
     before: [u64; 2],
 }
 
-/// One number over time, as it is told.
+/// The reported values of one quantity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Course {
     pub(super) current: u64,
@@ -104,7 +105,7 @@ impl Course {
         self.peak = self.peak.max(self.current);
     }
 
-    /// Takes one off, if there is one: what is oversize changes with the settings.
+    /// Decrements, but not below zero: a change of settings also changes which blocks are oversize.
     pub(super) fn take(&mut self) {
         if self.current > 0 {
             self.current -= 1;
@@ -122,7 +123,7 @@ impl Course {
     }
 }
 
-/// A number of both kinds of pool and of their sum.
+/// A quantity of both kinds of pool and of their sum.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Courses {
     pub(super) all: Course,
@@ -130,16 +131,16 @@ pub(super) struct Courses {
     pub(super) small: Course,
 }
 
-/// Everything that is counted.
+/// All counters.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counters {
     /// By metric.
     counts: [Count; METRICS],
     /// By kind of pool.
     waiting: [Waiting; 2],
-    /// How many blocks wait.
+    /// The number of waiting blocks.
     all_waiting: u64,
-    /// The most that was active in sum while anything waited.
+    /// The peak of the total active memory while any block waited.
     peak_waiting: [u64; 2],
     pub(super) oversize_allocations: Course,
     pub(super) oversize_segments: Course,
@@ -174,24 +175,24 @@ impl Count {
 }
 
 impl Counters {
-    /// Returns what there is now of something.
+    /// Returns the current level.
     pub(super) fn now(&self, metric: Metric) -> u64 {
         self.counts[metric as usize].sum.now()
     }
 
-    /// Returns the most that there was of something at once.
+    /// Returns the peak.
     pub(super) fn peak(&self, metric: Metric) -> u64 {
         self.counts[metric as usize].sum.peak
     }
 
-    /// Returns how something went.
+    /// Returns the values of a quantity over time.
     pub(super) fn courses(&self, metric: Metric) -> Courses {
         let count = &self.counts[metric as usize];
         let [small, large] = KINDS.map(|kind| count.course(kind));
         Courses { all: Course::sum(small, large, count.sum.peak), small, large }
     }
 
-    /// Returns how many blocks were active, or how many bytes of them.
+    /// Returns the number or the bytes of active blocks.
     pub(super) fn active(&self, metric: Metric) -> Courses {
         let place = metric as usize;
         let [small, large] = KINDS.map(|kind| {
@@ -208,19 +209,19 @@ impl Counters {
         Courses { all: Course::sum(small, large, peak), small, large }
     }
 
-    /// Counts more of something.
+    /// Increases a quantity.
     #[inline]
     pub(super) fn add(&mut self, kind: SegmentKind, metric: Metric, amount: u64) {
         self.counts[metric as usize].add(kind, amount);
     }
 
-    /// Counts less of something.
+    /// Decreases a quantity.
     #[inline]
     pub(super) fn take(&mut self, kind: SegmentKind, metric: Metric, amount: u64) {
         self.counts[metric as usize].take(kind, amount);
     }
 
-    /// Counts memory that is handed out.
+    /// Counts an allocation.
     #[inline]
     pub(super) fn hand_out(&mut self, kind: SegmentKind, size: u64, requested: u64) {
         self.add(kind, Metric::Allocation, 1);
@@ -231,7 +232,7 @@ impl Counters {
         }
     }
 
-    /// Returns what is active of a kind of pool: how many blocks, or how many bytes.
+    /// Returns the current number or bytes of active blocks of a kind of pool.
     fn active_now(&self, kind: SegmentKind, place: usize) -> u64 {
         self.counts[place].level[kind as usize].now() + self.waiting[kind as usize].current[place]
     }
@@ -247,7 +248,7 @@ impl Counters {
         }
     }
 
-    /// Counts memory that the program gave back and that is still in use.
+    /// Counts memory that the program freed and that is still in use.
     pub(super) fn await_end(&mut self, kind: SegmentKind, size: u64) {
         self.all_waiting += 1;
         for (place, amount) in [1, size].into_iter().enumerate() {
@@ -256,7 +257,7 @@ impl Counters {
         }
     }
 
-    /// Counts memory that was still in use and is so no more.
+    /// Counts the end of such use.
     pub(super) fn end(&mut self, kind: SegmentKind, size: u64, requested: u64) {
         self.all_waiting -= 1;
         for (place, amount) in [1, size].into_iter().enumerate() {
@@ -265,7 +266,7 @@ impl Counters {
         self.take(kind, Metric::RequestedBytes, requested);
     }
 
-    /// Counts memory that the program gave back and that nothing uses.
+    /// Counts memory that the program freed and that no work uses.
     #[inline]
     pub(super) fn give_back(&mut self, kind: SegmentKind, size: u64, requested: u64) {
         self.take(kind, Metric::Allocation, 1);

@@ -1,41 +1,41 @@
-//! The port to events, by which memory that several streams use is known to be free.
+//! The port to events, which show when memory that several streams use is free.
 
 use crate::policy::Stream;
 use gpu_core::Result;
 
-/// A mark in the work of a stream.
+/// A marker in the work of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Event(pub u64);
 
-/// Marks places in the work of streams and tells when the work has come there.
+/// Records events in streams and queries their completion.
 pub trait Events: Send {
-    /// Marks the end of the work that a stream has now.
+    /// Records an event after the current work of a stream.
     ///
     /// # Errors
-    /// `Device` when the device is lost, `Invalid` for a stream that is not there.
+    /// `Device` if the device is lost, `Invalid` if the stream does not exist.
     fn record(&mut self, stream: Stream) -> Result<Event>;
 
-    /// Tells whether the work has come to an event; one that it has come to is not asked for again.
+    /// Returns whether an event has completed; a completed event is not queried again.
     ///
     /// # Errors
-    /// `Device` when the device is lost.
+    /// `Device` if the device is lost.
     fn is_done(&mut self, event: Event) -> Result<bool>;
 
-    /// Waits until the work has come to an event, which is not asked for again.
+    /// Waits until an event has completed; the event is not queried again.
     ///
     /// # Errors
-    /// `Device` when the device is lost.
+    /// `Device` if the device is lost.
     fn wait(&mut self, event: Event) -> Result<()>;
 
-    /// Waits until the device has no work.
+    /// Waits until the device is idle.
     ///
     /// # Errors
-    /// `Device` when the device is lost.
+    /// `Device` if the device is lost.
     fn wait_all(&mut self) -> Result<()>;
 }
 
-/// Streams on which no work runs: those of a modelled device, or of a program that waits for its
-/// work itself before it gives memory back.
+/// Streams without work: those of a modelled device, or of a program that itself waits for its work
+/// before it frees memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoWork;
 

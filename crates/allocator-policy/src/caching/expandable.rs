@@ -1,5 +1,5 @@
-//! Expandable segments: a range of addresses for each stream and kind, longer than the memory of
-//! the device, behind whose lowest free addresses pages are put when they are needed.
+//! Expandable segments: one address range for each stream and kind, larger than the memory of the
+//! device. Pages are mapped at its lowest free addresses as needed.
 
 use super::counters::Metric;
 use super::free_lists::{EXPANDABLE, FreeListId, UNMAPPED, free_list_of, kind_of, list_of};
@@ -11,10 +11,11 @@ use crate::policy::BlockState;
 use gpu_core::{Bytes, DeviceMemory, Error, Region};
 
 impl<M: DeviceMemory, E: Events> Caching<M, E> {
-    /// Goes on from the best free block, which is of an expandable segment, to the one to take.
+    /// Continues from the best free block, which belongs to an expandable segment, to the block to
+    /// use.
     ///
-    /// A block that can grow counts as long as it can become. Where expandable segments were
-    /// switched off after some were made, theirs are passed over.
+    /// A block that can grow counts with the size to which it can grow. If expandable segments were
+    /// disabled after some were created, their blocks are skipped.
     pub(super) fn best_with_expandable(
         &mut self,
         shelf: FreeListId,
@@ -36,7 +37,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Some(best)
     }
 
-    /// Returns how long a free block can become.
+    /// Returns the size to which a free block can grow.
     fn may_become(&self, id: BlockId) -> u64 {
         let block = &self.blocks[id];
         let above = block.next;
@@ -44,8 +45,8 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         block.size + if unmapped { self.blocks[above].size } else { 0 }
     }
 
-    /// Puts pages behind the lowest addresses where a request fits; `None` when the device has not
-    /// enough memory. Pages that it had are kept free then.
+    /// Maps pages at the lowest addresses where a request fits; `None` if the device does not have
+    /// enough memory. Pages that were mapped stay mapped and free.
     pub(super) fn expand(
         &mut self,
         shelf: FreeListId,
@@ -75,7 +76,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Ok(Some(id))
     }
 
-    /// Finds the lowest block from which on enough addresses are free, with memory or without.
+    /// Finds the lowest block that is followed by enough free addresses, mapped or unmapped.
     fn lowest_room(&self, shelf: FreeListId, size: u64) -> Option<BlockId> {
         let is_free = |id: BlockId| id != NONE && self.blocks[id].state == BlockState::Free;
         let starts = self.shelves[shelf].unmapped.values().map(|&unmapped| {
@@ -92,7 +93,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         })
     }
 
-    /// Takes a new range of addresses, of nine eighths of the device's memory.
+    /// Reserves a new address range of nine eighths of the device's memory.
     fn take_addresses(&mut self, shelf: FreeListId, size: u64) -> Result<Option<BlockId>, Failure> {
         let total = total(&self.memory)?;
         let page = self.rules.page_of(kind_of(shelf));
@@ -102,7 +103,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Ok(range.map(|range| self.add_addresses(shelf, range, page)))
     }
 
-    /// Adds a range of addresses without memory; what it has beyond whole pages is not used.
+    /// Adds an unmapped address range; addresses beyond the last full page are not used.
     pub(super) fn add_addresses(&mut self, shelf: FreeListId, range: Region, page: u64) -> BlockId {
         let Region { address, size: Bytes(size) } = range;
         let list = list_of(shelf) | EXPANDABLE | UNMAPPED;
@@ -112,16 +113,14 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         id
     }
 
-    /// Returns the range of addresses that a block is of: where it begins, how long it is, and how
-    /// long its pages are.
+    /// Returns the address range of a block, and its page size.
     fn range_of(&self, address: u64) -> Option<(Region, u64)> {
         let (&base, held) = self.segments.range(..=address).next_back()?;
         Some((Region { address: base, size: Bytes(held.size) }, held.page?))
     }
 
-    /// Puts pages behind the lower part of an unmapped block, for at least `size` bytes or all of
-    /// it, and returns the free block that it becomes part of; `None` when the device has not
-    /// enough memory.
+    /// Maps pages at the lower end of an unmapped block, for at least `size` bytes or all of it.
+    /// Returns the free block that contains them; `None` if the device does not have enough memory.
     fn map_pages(&mut self, id: BlockId, size: u64) -> Result<Option<BlockId>, Failure> {
         let block = self.blocks[id];
         let Some((_, page)) = self.range_of(block.address) else { return Ok(None) };
@@ -135,7 +134,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             mapped += u64::from(result.is_ok());
         }
         if result.is_err() {
-            // As much as can be is undone; what cannot stays, as free memory.
+            // Undoes as much as possible; the rest stays mapped, as free memory.
             while mapped > 0 && self.memory.unmap(part(mapped - 1)).is_ok() {
                 mapped -= 1;
             }
@@ -148,8 +147,8 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Ok(unless_refused(result)?.map(|()| grown))
     }
 
-    /// Notes that the lower part of an unmapped block has memory, and returns the free block that
-    /// it is part of.
+    /// Marks the lower part of an unmapped block as mapped, and returns the free block that
+    /// contains it.
     pub(super) fn note_mapped(&mut self, id: BlockId, size: u64) -> BlockId {
         let block = self.blocks[id];
         let shelf = free_list_of(block.list);
@@ -176,7 +175,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         whole
     }
 
-    /// Gives the whole pages of a free block back, and the range if nothing of it is left.
+    /// Unmaps the full pages of a free block, and releases the range if nothing of it is left.
     pub(super) fn shrink(&mut self, id: BlockId) -> Result<(), Error> {
         let block = self.blocks[id];
         let shelf = free_list_of(block.list);
@@ -209,8 +208,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         result
     }
 
-    /// Notes that a part of a free block has no memory any more, and returns the unmapped block
-    /// that it is part of.
+    /// Marks a part of a free block as unmapped, and returns the unmapped block that contains it.
     fn note_unmapped(&mut self, id: BlockId, start: u64, size: u64) -> BlockId {
         let shelf = free_list_of(self.blocks[id].list);
         self.unshelve(id);

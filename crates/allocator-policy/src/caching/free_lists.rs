@@ -1,8 +1,8 @@
 //! The free blocks, by private pool, stream and kind.
 //!
-//! PyTorch keeps one ordered set for each pool and kind, in which the stream is the first part of
-//! the order. A set for each stream gives the same answers, and the one that is needed is nearly
-//! always the one that was needed last.
+//! PyTorch keeps one ordered set for each pool and kind, with the stream as the first sort key. A
+//! set for each stream gives the same results, and the set that is needed is usually the one that
+//! was needed last.
 
 use crate::blocks::{BlockId, Blocks};
 use crate::free_set::FreeSet;
@@ -10,34 +10,34 @@ use crate::policy::Stream;
 use crate::segment::SegmentKind;
 use std::collections::BTreeMap;
 
-/// Names a private pool, as PyTorch's `MempoolId_t`; (0, 0) is the common one.
+/// Identifies a private pool, as PyTorch's `MempoolId_t`; (0, 0) is the common pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PoolId(pub u64, pub u64);
 
-/// Names a shelf; the small blocks of a stream and its large ones are on neighbouring shelves.
+/// Identifies a free list; the lists of a stream's small and large blocks have adjacent IDs.
 pub(super) type FreeListId = u32;
 
-/// A block's list is the number of its shelf, shifted by this, and what follows.
+/// The list field of a block is the ID of its free list, shifted by this, plus these flags.
 const FREE_LIST: u32 = 3;
-/// The block is of an expandable segment.
+/// The block belongs to an expandable segment.
 pub(super) const EXPANDABLE: u32 = 1;
-/// There is no memory behind the block's addresses.
+/// The block's addresses are unmapped.
 pub(super) const UNMAPPED: u32 = 2;
-/// Other streams than its own use the block.
+/// Streams other than its own use the block.
 pub(super) const SHARED: u32 = 4;
 
-/// Returns the list of ordinary blocks of a shelf.
+/// Returns the list field for ordinary blocks of a free list.
 pub(super) fn list_of(shelf: FreeListId) -> u32 {
     shelf << FREE_LIST
 }
 
-/// Returns the shelf that a list is of.
+/// Returns the free list of a list field.
 pub(super) fn free_list_of(list: u32) -> FreeListId {
     list >> FREE_LIST
 }
 
-/// Returns the kind of blocks on a shelf.
+/// Returns the kind of blocks in a free list.
 pub(super) fn kind_of(shelf: FreeListId) -> SegmentKind {
     if shelf & 1 == 0 { SegmentKind::Small } else { SegmentKind::Large }
 }
@@ -45,29 +45,29 @@ pub(super) fn kind_of(shelf: FreeListId) -> SegmentKind {
 /// Free blocks of one pool, stream and kind.
 #[derive(Debug)]
 pub(super) struct FreeList {
-    /// Blocks with memory.
+    /// Mapped blocks.
     pub(super) free: FreeSet,
-    /// Blocks without, by where they begin.
+    /// Unmapped blocks, by address.
     pub(super) unmapped: BTreeMap<u64, BlockId>,
-    /// Whose stream may use them.
+    /// The stream that may use them.
     pub(super) stream: Stream,
-    /// Which of [`FreeLists::pools`] they are of.
+    /// Their index in [`FreeLists::pools`].
     pub(super) pool: u32,
 }
 
-/// A pool of blocks: the common one, or one of a CUDA graph.
+/// A pool of blocks: the common pool, or that of a CUDA graph.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pool {
     pub(super) id: PoolId,
-    /// How many captures and graphs use it.
+    /// The number of captures and graphs that use it.
     pub(super) users: u32,
-    /// How many bytes of the device it holds.
+    /// The bytes that it holds of the device.
     pub(super) reserved: u64,
-    /// How often a block was looked for while garbage was collected, by kind.
+    /// The number of searches while garbage collection was on, by kind.
     pub(super) searches: [u64; 2],
 }
 
-/// All shelves.
+/// All free lists.
 #[derive(Debug)]
 pub(super) struct FreeLists {
     shelves: Vec<FreeList>,
@@ -89,7 +89,7 @@ impl Default for FreeLists {
 }
 
 impl FreeLists {
-    /// Returns the shelf for a stream's blocks of a kind.
+    /// Returns the free list for a stream's blocks of a kind.
     #[inline]
     pub(super) fn find(&mut self, pool: u32, stream: Stream, kind: SegmentKind) -> FreeListId {
         let first = match self.recent {
@@ -113,7 +113,7 @@ impl FreeLists {
         first
     }
 
-    /// Returns the shelves of a pool and kind in the order of their streams.
+    /// Returns the free lists of a pool and kind in the order of their streams.
     pub(super) fn of_pool(
         &self,
         pool: u32,
@@ -123,12 +123,12 @@ impl FreeLists {
         self.by_pool_and_stream.range(every).map(move |(_, first)| first + (kind as FreeListId))
     }
 
-    /// Returns the number of a private pool.
+    /// Returns the index of a private pool.
     pub(super) fn pool(&self, id: PoolId) -> Option<u32> {
         self.pools.iter().position(|pool| pool.id == id).map(|place| place as u32)
     }
 
-    /// Returns the number of a private pool, which is new if there is none with its name.
+    /// Returns the index of a private pool, and creates the pool if it does not exist.
     pub(super) fn pool_or_new(&mut self, id: PoolId) -> u32 {
         self.pool(id).unwrap_or_else(|| {
             self.pools.push(Pool { id, users: 0, reserved: 0, searches: [0; 2] });
@@ -136,7 +136,7 @@ impl FreeLists {
         })
     }
 
-    /// Returns the largest free block's size.
+    /// Returns the size of the largest free block.
     pub(super) fn largest(&self, blocks: &Blocks) -> u64 {
         self.shelves
             .iter()
@@ -146,7 +146,7 @@ impl FreeLists {
             .unwrap_or(0)
     }
 
-    /// Returns the pool that a shelf is of.
+    /// Returns the pool of a free list.
     pub(super) fn pool_of(&mut self, shelf: FreeListId) -> &mut Pool {
         &mut self.pools[self.shelves[shelf as usize].pool as usize]
     }

@@ -1,10 +1,9 @@
 //! PyTorch's caching allocator for CUDA.
 //!
-//! The rules are those of `c10/cuda/CUDACachingAllocator.cpp` of PyTorch 2: a recorded job that is
-//! replayed on them gets every block at the address that PyTorch gave it. What is different is how
-//! they are kept: blocks have numbers, the free ones of a stream lie apart from those of other
-//! streams, and what other streams still use is found by one bit, so that handing memory out or
-//! taking it back hashes nothing and takes nothing from the heap.
+//! The rules are those of `c10/cuda/CUDACachingAllocator.cpp` of PyTorch 2: when a recorded job is
+//! replayed, every block gets the address that PyTorch gave it. The data structures differ: blocks
+//! have IDs, each stream has its own free lists, and one bit shows whether other streams still use
+//! a block. Allocating and freeing therefore compute no hash and need no heap memory.
 
 mod adopt;
 mod cache_miss;
@@ -43,8 +42,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use stream_use::Sharing;
 
-/// What is called when no free block suffices: it gets the size of the block that is missing, and
-/// what it returns is freed.
+/// A callback for requests that no free block satisfies. It gets the size of the missing block, and
+/// the allocations that it returns are freed.
 pub type Callback = Box<dyn FnMut(Bytes) -> Vec<Allocation> + Send>;
 
 /// PyTorch's caching allocator over the memory of one device.
@@ -55,11 +54,11 @@ pub struct Caching<M: DeviceMemory, E: Events = NoWork> {
     rules: Rules,
     blocks: Blocks,
     shelves: FreeLists,
-    /// Regions and ranges of addresses, by where they begin.
+    /// Regions and address ranges, by start address.
     segments: BTreeMap<u64, Held>,
     counters: Counters,
-    /// For each block the number of searches when it became free; kept from when garbage was first
-    /// collected.
+    /// For each block the number of searches when it became free; kept from the first garbage
+    /// collection on.
     ages: Option<Vec<u64>>,
     sharing: Sharing,
     captures: Vec<Capture>,
@@ -69,31 +68,32 @@ pub struct Caching<M: DeviceMemory, E: Events = NoWork> {
     owner: u32,
 }
 
-/// A region or a range of addresses that is held.
+/// A region or an address range that is held.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     size: u64,
-    /// Its lowest block, which is the same as long as it is held.
+    /// Its lowest block, which never changes.
     first: BlockId,
-    /// How long its pages are, where it is a range of addresses.
+    /// The page size, for an address range.
     page: Option<u64>,
 }
 
 impl<M: DeviceMemory> Caching<M> {
-    /// Makes an allocator that holds nothing yet, for a program whose streams do not share memory.
+    /// Creates an allocator that holds no memory yet, for a program whose streams do not share
+    /// memory.
     ///
     /// # Errors
-    /// Those of [`DeviceMemory::info`] where the settings limit a share of the device.
+    /// As [`DeviceMemory::info`], if the settings limit a fraction of the device.
     pub fn new(memory: M, settings: Settings) -> Result<Self, Error> {
         Caching::with_events(memory, settings, NoWork)
     }
 }
 
 impl<M: DeviceMemory, E: Events> Caching<M, E> {
-    /// Makes an allocator that holds nothing yet.
+    /// Creates an allocator that holds no memory yet.
     ///
     /// # Errors
-    /// Those of [`DeviceMemory::info`] where the settings limit a share of the device.
+    /// As [`DeviceMemory::info`], if the settings limit a fraction of the device.
     pub fn with_events(memory: M, settings: Settings, events: E) -> Result<Self, Error> {
         let rules = Rules::of(&settings, &memory)?;
         Ok(Caching {
@@ -119,11 +119,11 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         &self.settings
     }
 
-    /// Changes the settings for what is asked from now on.
+    /// Changes the settings for later requests.
     ///
     /// # Errors
-    /// Those of [`DeviceMemory::info`] where the settings limit a share of the device; nothing is
-    /// changed then.
+    /// As [`DeviceMemory::info`], if the settings limit a fraction of the device; the settings are
+    /// then unchanged.
     pub fn set_settings(&mut self, settings: Settings) -> Result<(), Error> {
         self.rules = Rules::of(&settings, &self.memory)?;
         self.settings = settings;
@@ -138,12 +138,13 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         &self.memory
     }
 
-    /// Adds something to call when no free block suffices, before more is taken of the device.
+    /// Adds a callback for requests that no free block satisfies; it runs before the device is
+    /// asked.
     pub fn on_shortage(&mut self, callback: Callback) {
         self.callbacks.push(callback);
     }
 
-    /// Finds the best free block for a request and takes it off its shelf.
+    /// Finds the best free block for a request and removes it from its free list.
     #[inline(always)]
     fn find(&mut self, shelf: FreeListId, size: u64) -> Option<BlockId> {
         if self.rules.garbage.is_some() {
@@ -157,7 +158,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }
     }
 
-    /// Goes on from the best block where it is of an expandable segment.
+    /// Continues from the best block if it belongs to an expandable segment.
     #[cold]
     fn find_further(&mut self, shelf: FreeListId, size: u64, mut best: BlockId) -> Option<BlockId> {
         if self.blocks[best].list & EXPANDABLE != 0 {
@@ -170,7 +171,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Some(best)
     }
 
-    /// Hands out a block that is on no shelf, or its lower part.
+    /// Allocates a block that is in no free list, or its lower part.
     #[inline(always)]
     fn hand_out(&mut self, id: BlockId, shelf: FreeListId, size: u64, asked: u64) -> Allocation {
         let kind = kind_of(shelf);
@@ -202,7 +203,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Allocation { address: block.address, size: given, block: id, owner: self.owner }
     }
 
-    /// Puts a free block with memory on its shelf.
+    /// Adds a mapped free block to its free list.
     #[inline(always)]
     fn shelve(&mut self, id: BlockId) {
         let shelf = free_list_of(self.blocks[id].list);
@@ -212,14 +213,14 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }
     }
 
-    /// Takes a free block with memory off its shelf.
+    /// Removes a mapped free block from its free list.
     #[inline(always)]
     fn unshelve(&mut self, id: BlockId) {
         let shelf = free_list_of(self.blocks[id].list);
         self.shelves[shelf].free.remove(&mut self.blocks, id);
     }
 
-    /// Checks that an allocation is a block's that is handed out.
+    /// Checks that an allocation belongs to a block in use.
     #[inline]
     fn check(&self, allocation: &Allocation) -> Result<BlockId, Failure> {
         let Allocation { address, block, owner, .. } = *allocation;
@@ -235,7 +236,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }
     }
 
-    /// Counts a block that the program gives back and that is still in use.
+    /// Counts a block that the program frees and that is still in use.
     fn await_end(&mut self, id: BlockId) {
         let block = &mut self.blocks[id];
         block.state = BlockState::AwaitingFree;
@@ -250,14 +251,14 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }
     }
 
-    /// Ends the use of a block that the program gave back before.
+    /// Ends the use of a block that the program freed before.
     fn end(&mut self, id: BlockId) {
         let block = &self.blocks[id];
         self.counters.end(kind_of(free_list_of(block.list)), block.size, block.requested);
         self.put_back(id);
     }
 
-    /// Makes a block free that nothing uses any more, together with its free neighbours.
+    /// Frees a block that no work uses, and merges it with its free neighbours.
     #[inline(always)]
     fn put_back(&mut self, id: BlockId) {
         let block = self.blocks[id];
@@ -288,8 +289,8 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         self.shelve(whole);
     }
 
-    /// Counts a block that became free, of so many bytes, and was joined with free neighbours; what
-    /// became of them is a part of its region or all of it.
+    /// Counts a freed block of this size that was merged with its free neighbours; the merged block
+    /// is a part of its region or all of it.
     #[inline(always)]
     fn count_split(
         &mut self,
@@ -302,7 +303,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         let counters = &mut self.counters;
         if is_part {
             counters.add(kind, Metric::InactiveSplitBytes, size);
-            // Numbers in place of branches, which would not be foreseen.
+            // Arithmetic instead of branches that the processor could not predict.
             counters.add(kind, Metric::InactiveSplit, u64::from(absorbed == 0));
             counters.take(kind, Metric::InactiveSplit, u64::from(absorbed == 2));
         } else {
@@ -311,7 +312,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }
     }
 
-    /// Tells whether a neighbour becomes one with a free block of a list.
+    /// Returns whether a neighbour merges with a free block of a list.
     #[inline]
     fn joins(&self, neighbour: BlockId, list: u32) -> bool {
         let neighbour = &self.blocks[neighbour];
@@ -367,7 +368,7 @@ impl<M: DeviceMemory, E: Events> Policy for Caching<M, E> {
     }
 
     fn empty_cache(&mut self) -> Result<Bytes, Failure> {
-        // Giving back waits for work, which nobody can do in a capture.
+        // Emptying the cache waits for work, which is impossible during a capture.
         if !self.captures.is_empty() {
             return Ok(Bytes(0));
         }
@@ -416,9 +417,9 @@ impl<M: DeviceMemory, E: Events> Policy for Caching<M, E> {
 }
 
 impl<M: DeviceMemory, E: Events> Drop for Caching<M, E> {
-    /// Gives everything back. What the device does not take is left to it.
+    /// Frees everything. Memory that the device does not accept back is left to it.
     fn drop(&mut self) {
-        // A device waits before it takes a region back, but not before it takes pages.
+        // A device waits for its work before it frees a region, but not before it unmaps pages.
         if self.segments.values().any(|held| held.page.is_some()) {
             let _ = self.events.wait_all();
         }

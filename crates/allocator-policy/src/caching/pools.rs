@@ -1,35 +1,35 @@
-//! Private pools, from which the memory of CUDA graphs is taken.
+//! Private pools, which hold the memory of CUDA graphs.
 
 use super::{Caching, Events, PoolId};
 use crate::policy::Stream;
 use gpu_core::{Bytes, DeviceMemory};
 
-/// A capture that is under way.
+/// A capture in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capture {
     pool: u32,
-    /// The stream that is captured; all of them where there is none.
+    /// The captured stream; `None` stands for all.
     stream: Option<Stream>,
 }
 
-/// Why a private pool could not be used or given up.
+/// Why a private pool could not be used or released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
     /// (0, 0) is the common pool.
     #[error("use the default pool as a private pool")]
     Common,
-    /// A capture into it is under way already.
+    /// A capture into it is already in progress.
     #[error("begin capture into pool ({}, {}): already capturing", .0.0, .0.1)]
     Busy(PoolId),
-    /// No capture into it is under way, or nobody uses it.
+    /// No capture into it is in progress, or nothing uses it.
     #[error("release pool ({}, {}): not in use", .0.0, .0.1)]
     Unused(PoolId),
 }
 
 impl<M: DeviceMemory, E: Events> Caching<M, E> {
-    /// Takes what is asked for on a stream, or on any, from a private pool until
-    /// [`end_capture`](Caching::end_capture). While a capture is under way no work can be waited
-    /// for, so blocks in use by other streams stay taken and the cache is not emptied.
+    /// Serves requests on a stream, or on all streams, from a private pool until
+    /// [`end_capture`](Caching::end_capture). During a capture the allocator cannot wait for work,
+    /// so blocks in use by other streams stay in use and the cache is not emptied.
     ///
     /// # Errors
     /// [`PoolError::Common`] and [`PoolError::Busy`].
@@ -46,7 +46,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Ok(())
     }
 
-    /// Ends a capture; the graph that it made goes on using the pool.
+    /// Ends a capture; its graph continues to use the pool.
     ///
     /// # Errors
     /// [`PoolError::Unused`].
@@ -57,15 +57,15 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Ok(())
     }
 
-    /// Takes all that is asked for from a pool, in place of all captures that are under way.
+    /// Serves all requests from a pool, instead of all captures in progress.
     pub(super) fn capture_all(&mut self, id: PoolId) {
         self.captures.clear();
-        // It fails for the common pool alone, which nothing has to be captured for.
+        // It fails only for the common pool, which needs no capture.
         let _ = self.begin_capture(id, None);
     }
 
-    /// Says that a graph that used a pool is gone. What a pool without graphs holds and nobody uses
-    /// goes back to the device when the cache is emptied.
+    /// Notes that a graph that used a pool is gone. Once no graph uses the pool, its free memory
+    /// returns to the device when the cache is emptied.
     ///
     /// # Errors
     /// [`PoolError::Common`] and [`PoolError::Unused`].
@@ -80,12 +80,12 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }
     }
 
-    /// Returns the private pools and what each holds of the device.
+    /// Returns the private pools and the memory that each holds of the device.
     pub fn private_pools(&self) -> impl Iterator<Item = (PoolId, Bytes)> + '_ {
         self.shelves.pools.iter().skip(1).map(|pool| (pool.id, Bytes(pool.reserved)))
     }
 
-    /// Returns the number of the pool that serves a stream now.
+    /// Returns the index of the pool that currently serves a stream.
     #[inline]
     pub(super) fn pool_for(&self, stream: Stream) -> u32 {
         if self.captures.is_empty() {

@@ -1,4 +1,4 @@
-//! What goes back to the device.
+//! Returning memory to the device.
 
 use super::counters::Metric;
 use super::free_lists::{EXPANDABLE, free_list_of, kind_of};
@@ -9,11 +9,11 @@ use crate::segment::SegmentKind;
 use gpu_core::{Bytes, DeviceMemory, Error, Region};
 
 impl<M: DeviceMemory, E: Events> Caching<M, E> {
-    /// Waits for all work and gives everything back that can be: the large blocks and then the
-    /// small ones, by stream, size and address, and what private pools hold that no graph uses.
+    /// Waits for all work and frees as much as possible: the large blocks and then the small ones,
+    /// by stream, size and address, and the free memory of private pools that no graph uses.
     ///
     /// # Errors
-    /// The first failure of the device; what it takes is given back all the same.
+    /// The first failure of the device; the other blocks are freed nevertheless.
     pub(super) fn release_cached(&mut self) -> Result<(), Failure> {
         self.wait_for_all_work()?;
         let mut result = self.release_free(0, SegmentKind::Large);
@@ -28,7 +28,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Ok(result?)
     }
 
-    /// Gives the unsplit blocks of a pool back, and the free pages of its expandable segments.
+    /// Frees the unsplit blocks of a pool, and unmaps the free pages of its expandable segments.
     fn release_free(&mut self, pool: u32, kind: SegmentKind) -> Result<(), Error> {
         let shelves = self.shelves.of_pool(pool, kind);
         let free = shelves.flat_map(|shelf| self.shelves[shelf].free.in_order(&self.blocks));
@@ -46,7 +46,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         result
     }
 
-    /// Gives an unsplit free block back.
+    /// Frees an unsplit free block.
     pub(super) fn release_block(&mut self, id: BlockId) -> Result<(), Error> {
         let block = self.blocks[id];
         self.memory.release(Region { address: block.address, size: Bytes(block.size) })?;
@@ -62,7 +62,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Ok(())
     }
 
-    /// Counts memory that went back.
+    /// Updates the counters for freed memory.
     pub(super) fn uncount(&mut self, shelf: FreeListId, size: u64) {
         self.counters.take(kind_of(shelf), Metric::ReservedBytes, size);
         self.shelves.pool_of(shelf).reserved -= size;

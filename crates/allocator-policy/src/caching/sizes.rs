@@ -1,39 +1,40 @@
-//! The sizes by which the allocator decides.
+//! The sizes that determine the allocator's decisions.
 
 use super::settings::Settings;
 use crate::segment::SegmentKind;
 use gpu_core::{DeviceMemory, Error, ErrorKind};
 
-/// What every size is rounded up to.
+/// Every size is rounded up to a multiple of this.
 pub(super) const MIN_BLOCK: u64 = 512;
 /// The largest request that the small pool serves.
 pub(super) const SMALL: u64 = 1 << 20;
-/// The segments of the small pool.
+/// The segment size of the small pool.
 pub(super) const SMALL_SEGMENT: u64 = 2 << 20;
-/// From here on a request gets a segment of its own size.
+/// From this size on, a request gets a segment of its own size.
 const MIN_LARGE: u64 = 10 << 20;
-/// What such a segment's size is rounded up to.
+/// The size of such a segment is rounded up to a multiple of this.
 const SEGMENT_STEP: u64 = 2 << 20;
-/// From here on PyTorch refuses a request without a look at the device: 1 EiB.
+/// From this size on, PyTorch refuses a request without asking the device: 1 EiB.
 pub(super) const TOO_LARGE: u64 = 1 << 60;
 
 /// The settings as plain numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    /// Blocks of this size and more are not split; `u64::MAX` where there is no such size.
+    /// Blocks of at least this size are not split; `u64::MAX` if not set.
     pub(super) max_split: u64,
-    /// How much longer than an oversize request its block may be.
+    /// By how much a block may exceed an oversize request.
     pub(super) max_rounding: u64,
-    /// Whether new memory comes by mapped pages.
+    /// Whether new memory comes from mapped pages.
     pub(super) expandable: bool,
-    /// The segments for requests of the large pool below [`MIN_LARGE`], and the large pool's pages.
+    /// The segment size for requests of the large pool below [`MIN_LARGE`], and the page size of
+    /// the large pool.
     large_segment: u64,
-    /// How much may be held of the device; `u64::MAX` where there is no limit.
+    /// The most memory that may be held of the device; `u64::MAX` if not set.
     pub(super) limit: u64,
-    /// From where on garbage is collected, where it is.
+    /// The held bytes from which on garbage is collected, if enabled.
     pub(super) garbage: Option<u64>,
-    /// By kind: from which size on a request gets a whole block, and from which length on what
-    /// remains of another is split off.
+    /// By kind: the request size from which on a block is not split, and the least remainder that
+    /// is split off a block otherwise.
     splits: [(u64, u64); 2],
     rounds_up: bool,
     divisions: [u64; 16],
@@ -71,12 +72,12 @@ impl Rules {
         if self.rounds_up {
             return self.round_up(size);
         }
-        // Without the branch that `next_multiple_of` has: below TOO_LARGE nothing overflows.
+        // Branchless, unlike `next_multiple_of`: below TOO_LARGE nothing overflows.
         (size.max(1) + MIN_BLOCK - 1) & !(MIN_BLOCK - 1)
     }
 
-    /// Rounds to a division of a power of two, unless that is below 512 bytes: with 4 divisions 5000
-    /// becomes 5120 and 1200 becomes 1536.
+    /// Rounds to a division of a power of two, unless the step is below 512 bytes: with 4 divisions
+    /// 5000 becomes 5120 and 1200 becomes 1536.
     #[cold]
     fn round_up(&self, size: u64) -> u64 {
         let size = size.max(MIN_BLOCK);
@@ -87,14 +88,14 @@ impl Rules {
         size.next_multiple_of(1 << (size.ilog2() - divisions.ilog2()))
     }
 
-    /// Tells whether what remains of a block is split off.
+    /// Returns whether the remainder of a block is split off.
     #[inline]
     pub(super) fn splits(&self, kind: SegmentKind, size: u64, rest: u64) -> bool {
         let (below, least) = self.splits[kind as usize];
         size < below && rest >= least
     }
 
-    /// Returns what is asked of the device for a request of a rounded size.
+    /// Returns the size to take from the device for a rounded request.
     pub(super) fn segment_for(&self, size: u64) -> u64 {
         if size <= SMALL {
             SMALL_SEGMENT
@@ -105,7 +106,7 @@ impl Rules {
         }
     }
 
-    /// Returns the pages of which new expandable segments of a kind are made.
+    /// Returns the page size for new expandable segments of a kind.
     pub(super) fn page_of(&self, kind: SegmentKind) -> u64 {
         match kind {
             SegmentKind::Small => SMALL_SEGMENT,
@@ -113,7 +114,7 @@ impl Rules {
         }
     }
 
-    /// Tells whether the best block for a request may serve it.
+    /// Returns whether the best block for a request may serve it.
     #[inline]
     pub(super) fn may_serve(&self, block: u64, size: u64) -> bool {
         if size < self.max_split {
@@ -124,13 +125,13 @@ impl Rules {
     }
 }
 
-/// Returns the pool that serves requests of a rounded size.
+/// Returns the pool for requests of a rounded size.
 #[inline]
 pub(super) fn kind_for(size: u64) -> SegmentKind {
     if size <= SMALL { SegmentKind::Small } else { SegmentKind::Large }
 }
 
-/// Returns how much memory the device has.
+/// Returns the total memory of the device.
 pub(super) fn total(memory: &impl DeviceMemory) -> Result<u64, Error> {
     let absent = |absent| Error::new(ErrorKind::Field(absent), "query the device memory");
     memory.info()?.total.map(|total| total.0).map_err(absent)

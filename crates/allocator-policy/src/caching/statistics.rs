@@ -5,21 +5,21 @@ use super::{Caching, Events};
 use gpu_core::{Bytes, DeviceMemory};
 use std::collections::BTreeMap;
 
-/// One number over time.
+/// The values of one statistic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Stat {
-    /// What there is now.
+    /// The current value.
     pub current: u64,
-    /// The most that there was at once.
+    /// The maximum.
     pub peak: u64,
-    /// All that was ever added.
+    /// The cumulative increase.
     pub allocated: u64,
-    /// All that was ever taken off.
+    /// The cumulative decrease.
     pub freed: u64,
 }
 
-/// A number for each kind of pool.
+/// A statistic for each kind of pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Pools {
@@ -31,48 +31,48 @@ pub struct Pools {
     pub small_pool: Stat,
 }
 
-/// What PyTorch counts of its allocator, by its names.
+/// PyTorch's statistics of its allocator, with its names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Statistics {
-    /// Blocks that the program has.
+    /// Blocks in use by the program.
     pub allocation: Pools,
-    /// Regions taken by `cudaMalloc`; expandable segments are not among them.
+    /// Regions from `cudaMalloc`; expandable segments do not count.
     pub segment: Pools,
-    /// Blocks that the program has, or that work on the device may still use.
+    /// Blocks that the program uses, or that work on the device may still use.
     pub active: Pools,
-    /// Free blocks that are a part of a region; those of expandable segments are not among them.
+    /// Free blocks that are part of a region; those of expandable segments do not count.
     pub inactive_split: Pools,
-    /// Bytes of the blocks that the program has.
+    /// Bytes of the blocks in use by the program.
     pub allocated_bytes: Pools,
     /// Bytes held of the device.
     pub reserved_bytes: Pools,
     /// Bytes of active blocks.
     pub active_bytes: Pools,
-    /// Bytes of the free blocks that are a part of a region.
+    /// Bytes of the free blocks that are part of a region.
     pub inactive_split_bytes: Pools,
-    /// Bytes that the program asked for, of active blocks.
+    /// Requested bytes of active blocks.
     pub requested_bytes: Pools,
-    /// Blocks of at least `max_split_size` that the program has.
+    /// Blocks of at least `max_split_size` in use by the program.
     pub oversize_allocations: Stat,
     /// Regions of at least `max_split_size`.
     pub oversize_segments: Stat,
     /// How often the cache was emptied because the device refused.
     pub num_alloc_retries: u64,
-    /// How often memory did not suffice.
+    /// The number of out-of-memory errors.
     pub num_ooms: u64,
-    /// How often all streams were waited for.
+    /// How often the allocator waited for all streams.
     pub num_sync_all_streams: u64,
-    /// How often memory was taken of the device.
+    /// The number of device allocations.
     pub num_device_alloc: u64,
-    /// How often memory went back to the device.
+    /// The number of device frees.
     pub num_device_free: u64,
-    /// From which size on blocks are not split; -1 where all are.
+    /// The size from which on blocks are not split; -1 if not set.
     pub max_split_size: i64,
 }
 
 impl Statistics {
-    /// Returns the numbers that are kept for each kind of pool, by PyTorch's names.
+    /// Returns the statistics that exist for each kind of pool, with PyTorch's names.
     pub(super) fn by_pool(&self) -> [(&'static str, &Pools); 9] {
         [
             ("allocation", &self.allocation),
@@ -87,7 +87,7 @@ impl Statistics {
         ]
     }
 
-    /// Returns all numbers by PyTorch's keys, such as `allocated_bytes.all.peak`.
+    /// Returns all values by PyTorch's keys, such as `allocated_bytes.all.peak`.
     pub fn flat(&self) -> BTreeMap<String, i64> {
         let mut flat = BTreeMap::new();
         let mut put = |prefix: String, stat: &Stat| {
@@ -134,7 +134,7 @@ impl From<Courses> for Pools {
 }
 
 impl<M: DeviceMemory, E: Events> Caching<M, E> {
-    /// Returns everything that is counted.
+    /// Returns all statistics.
     pub fn statistics(&self) -> Statistics {
         let counters = &self.counters;
         let of = |metric| Pools::from(counters.courses(metric));
@@ -159,32 +159,32 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }
     }
 
-    /// Returns all numbers by PyTorch's keys, as `torch.cuda.memory_stats` does.
+    /// Returns all values by PyTorch's keys, as `torch.cuda.memory_stats` does.
     pub fn memory_stats(&self) -> BTreeMap<String, i64> {
         self.statistics().flat()
     }
 
-    /// Returns what the program has, as `torch.cuda.memory_allocated` does.
+    /// Returns the memory in use by the program, as `torch.cuda.memory_allocated` does.
     pub fn memory_allocated(&self) -> Bytes {
         Bytes(self.counters.now(Metric::AllocatedBytes))
     }
 
-    /// Returns the most that the program had, as `torch.cuda.max_memory_allocated` does.
+    /// Returns its maximum, as `torch.cuda.max_memory_allocated` does.
     pub fn max_memory_allocated(&self) -> Bytes {
         Bytes(self.counters.peak(Metric::AllocatedBytes))
     }
 
-    /// Returns what is held of the device, as `torch.cuda.memory_reserved` does.
+    /// Returns the memory held of the device, as `torch.cuda.memory_reserved` does.
     pub fn memory_reserved(&self) -> Bytes {
         Bytes(self.counters.now(Metric::ReservedBytes))
     }
 
-    /// Returns the most that was held, as `torch.cuda.max_memory_reserved` does.
+    /// Returns its maximum, as `torch.cuda.max_memory_reserved` does.
     pub fn max_memory_reserved(&self) -> Bytes {
         Bytes(self.counters.peak(Metric::ReservedBytes))
     }
 
-    /// Starts the sums of what was added and taken off anew, and the counts of events, as
+    /// Resets the cumulative values and the event counts, as
     /// `torch.cuda.reset_accumulated_memory_stats` does.
     pub fn reset_accumulated(&mut self) {
         self.counters.reset_accumulated();

@@ -1,5 +1,4 @@
-//! Blocks that other streams than their own use, and blocks of which the caller says when their use
-//! has ended.
+//! Blocks that streams other than their own use, and blocks that the caller completes.
 
 use super::events::Event;
 use super::free_lists::{SHARED, free_list_of};
@@ -10,40 +9,40 @@ use crate::policy::{Allocation, BlockState, Retired, Stream};
 use gpu_core::{DeviceMemory, Error};
 use std::collections::{BTreeMap, VecDeque};
 
-/// What is known of the use of blocks by other streams.
+/// The use of blocks by other streams.
 #[derive(Debug, Default)]
 pub(super) struct Sharing {
-    /// The streams that use a block that is handed out or deferred.
+    /// The other streams that use a block that is in use or deferred.
     users: BTreeMap<BlockId, Users>,
-    /// Blocks that were given back in a capture and whose events are still to be recorded.
+    /// Blocks that were freed during a capture and whose events are not recorded yet.
     deferred: Vec<BlockId>,
-    /// Whether events could not be recorded, so that blocks wait until the device has no work.
+    /// Whether an event could not be recorded, so that blocks wait until the device is idle.
     stuck: bool,
-    /// Recorded events and the blocks that wait for them, by stream.
+    /// Recorded events by stream, with the blocks that wait for them.
     events: BTreeMap<Stream, VecDeque<(Event, BlockId)>>,
-    /// How many events a block waits for, those that could not be recorded among them.
+    /// The number of events that a block waits for, including those that could not be recorded.
     waiting: BTreeMap<BlockId, usize>,
-    /// How many blocks wait for their caller.
+    /// The number of blocks that wait for their caller.
     retired: usize,
 }
 
 #[derive(Debug, Default)]
 struct Users {
     streams: Vec<Stream>,
-    /// Those of them that a graph captured: their work is not on the stream.
+    /// Streams that a graph captured: their work is not on the stream.
     captured: Vec<Stream>,
 }
 
 impl Sharing {
-    /// Tells whether no block waits for events.
+    /// Returns whether no block waits for events.
     pub(super) fn is_empty(&self) -> bool {
         self.events.is_empty() && self.deferred.is_empty()
     }
 }
 
 impl<M: DeviceMemory, E: Events> Caching<M, E> {
-    /// Says that work on another stream uses memory: when it is given back, it is not handed out
-    /// again before the work that the stream has then has ended.
+    /// Notes that work on another stream uses the memory. After it is freed, it is not reused
+    /// before the work that this stream has at that time has ended.
     ///
     /// # Errors
     /// [`Failure::Foreign`] for an allocation of another policy.
@@ -68,10 +67,10 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Ok(())
     }
 
-    /// Lets a block that was given back wait for the streams that use it.
+    /// Makes a freed block wait for the streams that use it.
     ///
     /// # Errors
-    /// When an event cannot be recorded: the block then waits until the device has no work.
+    /// If an event cannot be recorded: the block then waits until the device is idle.
     #[cold]
     pub(super) fn await_other_streams(&mut self, id: BlockId) -> Result<(), Failure> {
         self.await_end(id);
@@ -86,7 +85,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Ok(())
     }
 
-    /// Records the events that a block waits for from now on.
+    /// Records the events that a block then waits for.
     fn record_events(&mut self, id: BlockId) -> Result<(), Error> {
         let users = self.sharing.users.remove(&id).unwrap_or_default();
         self.blocks[id].list &= !SHARED;
@@ -112,15 +111,15 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         result
     }
 
-    /// Records the events of blocks that were given back in captures. One that cannot be recorded
-    /// keeps its block from use, and nobody else's.
+    /// Records the events of blocks that were freed during captures. If one cannot be recorded,
+    /// only its block stays in use.
     fn record_deferred(&mut self) {
         for id in std::mem::take(&mut self.sharing.deferred) {
             let _ = self.record_events(id);
         }
     }
 
-    /// Frees the blocks whose events the work has come to.
+    /// Frees the blocks whose events have completed.
     #[cold]
     pub(super) fn free_what_is_done(&mut self) -> Result<(), Failure> {
         self.record_deferred();
@@ -168,7 +167,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         self.sharing.events.get(&stream)?.front()
     }
 
-    /// Notes that the work has come to the first event of a stream.
+    /// Processes the completion of the first event of a stream.
     fn note_done(&mut self, stream: Stream) {
         let Some(queue) = self.sharing.events.get_mut(&stream) else { return };
         let done = queue.pop_front();
@@ -184,7 +183,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }
     }
 
-    /// Lets a block wait for its caller, who knows who uses it.
+    /// Makes a block wait for its caller, which knows what uses it.
     pub(super) fn retire_block(&mut self, id: BlockId, allocation: Allocation) -> Retired {
         self.await_end(id);
         let block = &mut self.blocks[id];
@@ -193,11 +192,11 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             self.sharing.users.remove(&id);
         }
         self.sharing.retired += 1;
-        // What all work was waited for after it was retired, is free already.
+        // If the allocator has waited for all work since, the block is already free.
         Retired(Allocation { size: self.waits, ..allocation })
     }
 
-    /// Frees a block whose use has ended, unless that was found out before.
+    /// Frees a block whose use has ended, unless it is already free.
     pub(super) fn complete_block(&mut self, retired: Retired) -> Result<(), Failure> {
         let Retired(Allocation { address, size: waits, block: id, owner }) = retired;
         if owner != self.owner {

@@ -5,10 +5,10 @@ use super::{Caching, Events};
 use gpu_core::DeviceMemory;
 use std::fmt::Write;
 
-/// How wide the table is between its outer lines.
+/// The width of the table between its outer lines.
 const WIDTH: usize = 75;
 
-/// How numbers are written: those of a row in the unit that its first number calls for.
+/// Formats the numbers of a row, in the unit that suits its first number.
 type Writer = fn(u64, u64) -> String;
 
 fn size(value: u64, measure: u64) -> String {
@@ -22,7 +22,7 @@ fn count(value: u64, measure: u64) -> String {
     format!("{value:7} {unit} ")
 }
 
-/// Divides a number by `step` as often as the measure stays at or above `from`.
+/// Divides a number by `step` while the measure is at least `from`.
 fn scaled(
     mut value: u64,
     measure: u64,
@@ -100,8 +100,8 @@ fn table(statistics: &Statistics, device: Option<u32>, abbreviated: bool) -> Str
 }
 
 impl<M: DeviceMemory, E: Events> Caching<M, E> {
-    /// Returns the table that `torch.cuda.memory_summary` prints; the abbreviated one does not tell
-    /// the pools apart.
+    /// Returns the table of `torch.cuda.memory_summary`; the abbreviated one does not list the
+    /// pools separately.
     pub fn memory_summary(&self, device: Option<u32>, abbreviated: bool) -> String {
         table(&self.statistics(), device, abbreviated)
     }

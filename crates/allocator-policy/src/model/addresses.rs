@@ -1,18 +1,18 @@
-//! Which addresses of a modelled device are taken.
+//! The addresses in use on a modelled device.
 
 use crate::blocks::{Block, BlockId, Blocks, NONE};
 use crate::free_set::FreeSet;
 use crate::policy::BlockState;
 
-/// Where addresses begin.
+/// The lowest address.
 const BASE: u64 = 0x7f00_0000_0000;
 
-/// The addresses up to the last that is taken, as a chain of what is taken and the gaps between.
+/// The addresses up to the highest in use, as a linked list of used blocks and gaps.
 #[derive(Debug)]
 pub(super) struct Addresses {
     blocks: Blocks,
     gaps: FreeSet,
-    /// The highest block, which is taken.
+    /// The highest block, which is in use.
     last: BlockId,
     end: u64,
 }
@@ -25,8 +25,7 @@ impl Default for Addresses {
 }
 
 impl Addresses {
-    /// Takes `size` bytes, and returns their number and where they begin; `None` where no addresses
-    /// are left.
+    /// Takes `size` bytes, and returns their ID and start address; `None` if no addresses are left.
     pub(super) fn take(&mut self, size: u64) -> Option<(BlockId, u64)> {
         let Some(gap) = self.gaps.best_fit(&mut self.blocks, size) else {
             return self.append(size);
@@ -50,7 +49,7 @@ impl Addresses {
         Some((id, address))
     }
 
-    /// Makes a gap of what was taken, and returns how long that was.
+    /// Turns a used block into a gap, and returns its size.
     pub(super) fn vacate(&mut self, id: BlockId) -> u64 {
         let Block { size, previous, next, .. } = self.blocks[id];
         self.blocks[id].state = BlockState::Free;

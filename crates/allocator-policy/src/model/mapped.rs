@@ -1,18 +1,18 @@
-//! Which parts of a range of addresses have memory.
+//! The mapped parts of an address range.
 
 use std::collections::BTreeMap;
 
-/// Parts that do not touch: where each begins, where it ends.
+/// Disjoint parts: their start and end addresses.
 #[derive(Debug, Default)]
 pub(super) struct Mapped(BTreeMap<u64, u64>);
 
 impl Mapped {
-    /// Tells whether nothing from an address up to another has memory.
+    /// Returns whether no address in the interval is mapped.
     pub(super) fn is_vacant(&self, start: u64, end: u64) -> bool {
         self.0.range(..end).next_back().is_none_or(|(_, its)| *its <= start)
     }
 
-    /// Adds what was vacant.
+    /// Adds an unmapped interval.
     pub(super) fn add(&mut self, start: u64, end: u64) {
         let below = self.0.range(..start).next_back();
         let start = below.filter(|(_, its)| **its == start).map_or(start, |(below, _)| *below);
@@ -20,7 +20,7 @@ impl Mapped {
         self.0.insert(start, end);
     }
 
-    /// Removes what has memory; tells whether all of it had.
+    /// Removes an interval; returns whether all of it was mapped.
     pub(super) fn remove(&mut self, start: u64, end: u64) -> bool {
         let part = self.0.range(..=start).next_back().filter(|(_, its)| **its >= end);
         let Some((&first, &last)) = part else { return false };
@@ -33,7 +33,7 @@ impl Mapped {
         true
     }
 
-    /// Returns how many bytes have memory.
+    /// Returns the number of mapped bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.0.iter().map(|(start, end)| end - start).sum()
     }

@@ -1,4 +1,4 @@
-//! A device that fails when it is told to, and a naive model of what any policy has handed out.
+//! A device that fails on demand, and a naive model of the allocations of any policy.
 
 use gpu_allocator_policy::{Allocation, BlockState, Failure, ModelMemory, Policy, Retired, Stream};
 use gpu_core::{Bytes, DeviceMemory, Error, ErrorKind, MemoryInfo, Region, Result};
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A modelled device whose `n`th call fails, and which keeps what it was asked for.
+/// A modelled device whose `n`th call fails, and which records the requests.
 #[derive(Debug)]
 pub(crate) struct Faulty {
     pub(crate) model: ModelMemory,
@@ -28,7 +28,7 @@ impl Faulty {
         })
     }
 
-    /// Lets the `nth` call from now on fail, once.
+    /// Makes the `nth` call from now on fail, once.
     pub(crate) fn fail(&self, nth: u64, kind: impl Into<ErrorKind>) {
         *self.kind.lock().unwrap() = kind.into();
         self.failing.store(self.calls.load(Ordering::SeqCst) + nth, Ordering::SeqCst);
@@ -86,11 +86,11 @@ impl DeviceMemory for Faulty {
     }
 }
 
-/// What is done to a policy.
+/// An operation on a policy.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Allocate(u64, u64),
-    /// The nth of what is live, counted round.
+    /// The nth live allocation, modulo their number.
     Free(usize),
     Retire(usize),
     Complete(usize),
@@ -113,7 +113,7 @@ pub(crate) fn steps(largest: u64) -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..120)
 }
 
-/// Runs a policy beside a list of what it has handed out, and compares them at each step.
+/// Runs a policy beside a list of its allocations, and compares them at each step.
 pub(crate) struct Model<P> {
     pub(crate) policy: P,
     pub(crate) live: Vec<(Allocation, u64)>,
@@ -168,7 +168,7 @@ impl<P: Policy> Model<P> {
         self.compare();
     }
 
-    /// Compares what the policy says with what was done, and its sums with its own segments.
+    /// Compares the policy's state with the operations, and its sums with its segments.
     pub(crate) fn compare(&mut self) {
         let usage = self.policy.usage();
         let (mut reserved, mut in_use, mut requested) = (0, 0, 0);
@@ -222,7 +222,7 @@ impl<P: Policy> Model<P> {
         self.peak_reserved = usage.peak_reserved.0;
     }
 
-    /// Gives back all that is live, in an order that a number chooses.
+    /// Frees all live allocations, in an order that depends on a number.
     pub(crate) fn free_all(&mut self, mut order: u64) {
         while !self.retired.is_empty() {
             self.step(&Step::Complete(order as usize));
@@ -234,7 +234,7 @@ impl<P: Policy> Model<P> {
     }
 }
 
-/// Returns where what is free lies, of each segment.
+/// Returns the free intervals of each segment.
 pub(crate) fn free_space(policy: &impl Policy) -> Vec<(u64, u64)> {
     let segments = policy.segments();
     let blocks = segments.iter().flat_map(|segment| &segment.blocks);

@@ -1,4 +1,4 @@
-//! JAX: a share of the device for XLA's allocator.
+//! JAX: a fraction of the device for XLA's allocator.
 
 use super::{Advice, Bound, Keeper, UNKNOWN_TOTAL};
 
@@ -12,7 +12,7 @@ impl Bound<'_> {
         let Some(fraction) = self.fraction() else {
             advice.note(format!("{UNKNOWN_TOTAL}, and so not JAX's share of it"));
             if (self.inherited)(PREALLOCATE).is_none() {
-                // Else it takes three quarters of the device at its start.
+                // Otherwise it takes three quarters of the device at startup.
                 advice.set(PREALLOCATE, "false", Keeper::Nobody);
             }
             return;

@@ -1,10 +1,10 @@
-//! What makes an unmodified program stay within a limit.
+//! Settings that keep an unmodified program within a limit.
 //!
-//! The main decision is that variables are set only where the framework is known to obey them:
-//! PyTorch refuses to start for a key that its version does not know, and JAX for two names of one
-//! thing. For the others there are lines of code. The driver enforces none of this: each variable
-//! asks a framework's allocator, so a program is bounded as far as it takes memory through that
-//! allocator. Only an MPS server refuses more by itself, and a MIG device has no more.
+//! Variables are set only if the framework is known to honour them: PyTorch exits at startup if its
+//! version does not support a key, and JAX if two names of one setting are present. For the others,
+//! the advice contains lines of code. The driver enforces none of this. Each variable configures a
+//! framework's allocator, and bounds only the memory that the program takes through that allocator.
+//! Only an MPS server enforces a limit from outside; a MIG device is limited by its own size.
 
 mod jax;
 mod mps;
@@ -19,7 +19,7 @@ pub use mps::PIPES as MPS_PIPES;
 use gpu_core::Bytes;
 use serde::Serialize;
 
-/// The variables of a program's environment that advice depends on.
+/// The environment variables that the advice depends on.
 pub const READ: [&str; 10] = [
     torch::ALLOC_CONF,
     torch::CUDA_ALLOC_CONF,
@@ -33,14 +33,14 @@ pub const READ: [&str; 10] = [
     MPS_PIPES,
 ];
 
-/// What holds for every limit that a framework keeps.
+/// Applies to every limit that a framework enforces.
 const COOPERATIVE: &str = "cooperative: each process keeps the limit by itself, through its \
                            framework's allocator; what it takes otherwise, only MPS or MIG bounds";
 
-/// What a framework's own allocator holds that is not known.
+/// Applies if the total memory of the device is unknown.
 const UNKNOWN_TOTAL: &str = "how much memory the device has is not known";
 
-/// A framework whose allocator can be bounded.
+/// A framework whose allocator can be limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Framework {
@@ -48,12 +48,12 @@ pub enum Framework {
     Torch,
     /// TensorFlow.
     TensorFlow,
-    /// JAX, and what else runs on XLA through its Python client.
+    /// JAX, and other users of XLA through its Python client.
     Jax,
 }
 
 impl Framework {
-    /// Returns the name that people use.
+    /// Returns its usual name.
     pub fn name(self) -> &'static str {
         match self {
             Framework::Torch => "PyTorch",
@@ -63,17 +63,17 @@ impl Framework {
     }
 }
 
-/// A version as far as rules depend on it.
+/// A version, as far as the rules depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Version {
-    /// The first number.
+    /// The major version.
     pub major: u32,
-    /// The second number.
+    /// The minor version.
     pub minor: u32,
 }
 
 impl Version {
-    /// Reads `2.10`, `2.10.0`, `2.10.0+cu128`; `None` for anything without two numbers.
+    /// Parses `2.10`, `2.10.0`, `2.10.0+cu128`; `None` for anything without two numbers.
     pub fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.trim().split(['.', '+', '-']);
         let major = numbers.next()?.parse().ok()?;
@@ -85,40 +85,41 @@ impl Version {
 /// A framework that a program uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Used {
-    /// Which it is.
+    /// The framework.
     pub framework: Framework,
-    /// Which version of it, where that is known.
+    /// Its version, if known.
     pub version: Option<Version>,
 }
 
-/// A limit that a program should keep.
+/// A limit for a program.
 #[derive(Clone, Copy)]
 pub struct Bound<'a> {
-    /// What each process may take of each device, all in all.
+    /// The most memory of each device for each process, in total.
     pub limit: Bytes,
-    /// What of that is left to the CUDA context and to libraries, which no allocator counts.
+    /// The part of it that is reserved for the CUDA context and libraries, which no allocator
+    /// counts.
     pub context: Bytes,
-    /// All memory of each device that the program sees; empty where that is not known of all.
+    /// The total memory of each device that the program sees; empty unless known for all.
     pub totals: &'a [Bytes],
-    /// How many devices the program sees through an MPS server; `None` where there is none.
+    /// The number of devices that the program sees through an MPS server; `None` without a server.
     pub mps: Option<usize>,
-    /// The environment that the program would have, of which [`READ`] is asked for.
+    /// The environment that the program would have, queried for the variables of [`READ`].
     pub inherited: &'a dyn Fn(&str) -> Option<String>,
 }
 
-/// What is to be done for a limit to be kept.
+/// The settings that enforce a limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Advice {
-    /// Variables to set, by name.
+    /// The variables to set, by name.
     pub variables: Vec<Variable>,
-    /// Lines to add to the program, for what no variable bounds.
+    /// Lines to add to the program where no variable sets a limit.
     pub code: Vec<Snippet>,
-    /// What a reader must know: what is not bounded, and what was left as it is.
+    /// Notes for the user: what is not limited, and what was left unchanged.
     pub notes: Vec<String>,
 }
 
 impl Advice {
-    /// Returns the names of the variables that make somebody keep the limit.
+    /// Returns the names of the variables that enforce the limit.
     pub fn bounding(&self) -> impl Iterator<Item = &'static str> {
         let keeps = |variable: &&Variable| variable.kept_by != Keeper::Nobody;
         self.variables.iter().filter(keeps).map(|variable| variable.name)
@@ -138,37 +139,37 @@ impl Advice {
 pub struct Variable {
     /// Its name.
     pub name: &'static str,
-    /// Its value, with what the program's environment had for it.
+    /// Its value, which extends the one in the program's environment.
     pub value: String,
-    /// Who then keeps the limit.
+    /// What then enforces the limit.
     pub kept_by: Keeper,
 }
 
-/// Who keeps a limit.
+/// What enforces a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Keeper {
-    /// The MPS server, whatever the program does.
+    /// The MPS server, independently of the program.
     Server,
-    /// The framework's allocator, as far as memory is taken through it.
+    /// The framework's allocator, for memory that is taken through it.
     Allocator,
-    /// Nobody: the program takes memory as it needs it, and leaves the rest to others so long.
+    /// Nothing: the program takes memory as it needs it, and leaves the rest to others until then.
     Nobody,
 }
 
 /// Lines to add to a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Snippet {
-    /// The framework that they speak to.
+    /// The framework whose API they use.
     pub framework: Framework,
     /// The lines, in Python.
     pub lines: Vec<String>,
 }
 
 impl Bound<'_> {
-    /// Returns what is to be done for programs that use some of the frameworks.
+    /// Returns the settings for programs that use these frameworks.
     ///
-    /// What the environment has already is extended, and a limit in it is never widened.
+    /// Existing settings in the environment are extended, and an existing limit is never widened.
     pub fn advice(&self, used: &[Used]) -> Advice {
         let mut advice = Advice::default();
         if self.leaves_nothing() {
@@ -204,27 +205,27 @@ impl Bound<'_> {
         advice
     }
 
-    /// Returns whether no allocator could take anything.
+    /// Returns whether the limit leaves nothing to the allocators.
     pub fn leaves_nothing(&self) -> bool {
         self.limit <= self.context || self.share() == Some(0)
     }
 
-    /// Returns whether it is no limit: the whole of each device.
+    /// Returns whether the limit is the whole of each device.
     pub fn is_whole(&self) -> bool {
         self.total().is_some_and(|total| self.limit >= total)
     }
 
-    /// Returns the memory of the largest device: a share of that is no more of any other.
+    /// Returns the memory of the largest device: a fraction of it is at most as much of any other.
     fn total(&self) -> Option<Bytes> {
         self.totals.iter().max().copied().filter(|total| total.0 > 0)
     }
 
-    /// Returns what allocators may take: the limit without the context.
+    /// Returns the memory for allocators: the limit minus the context.
     fn allocators(&self) -> Bytes {
         self.limit.saturating_sub(self.context)
     }
 
-    /// Returns the share of the device that allocators may take in 1/10,000, rounded down.
+    /// Returns the fraction of the device for allocators in 1/10,000, rounded down.
     fn share(&self) -> Option<u128> {
         Some(u128::from(self.allocators().0) * 10_000 / u128::from(self.total()?.0))
     }
@@ -233,7 +234,7 @@ impl Bound<'_> {
         Some(format!("0.{:04}", self.share().filter(|share| *share < 10_000)?))
     }
 
-    /// Returns the text of a share that was set already, where that is the smaller one.
+    /// Returns the existing fraction, if it is the smaller one.
     fn smaller<'a>(&self, had: &'a str, fraction: &str) -> Option<&'a str> {
         let (had, fraction) = (had.trim(), fraction.parse::<f64>().ok()?);
         had.parse::<f64>().is_ok_and(|had| had >= 0.0 && had < fraction).then_some(had)
@@ -250,7 +251,7 @@ impl Bound<'_> {
         }
     }
 
-    /// Returns what the environment has, where that is not empty.
+    /// Returns the value in the environment, if it is not empty.
     fn had(&self, name: &str) -> Option<String> {
         (self.inherited)(name).filter(|value| !value.trim().is_empty())
     }

@@ -1,17 +1,17 @@
-//! MPS: a limit that the server keeps, whatever the program does.
+//! MPS: a limit that the server enforces, independently of the program.
 
 use super::{Advice, Bound, Keeper};
 use gpu_core::Bytes;
 
 pub(super) const LIMIT: &str = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT";
-/// The variable by which a program finds the server, where it is not in the usual folder.
+/// The variable with the server's directory, if it is not the default one.
 pub const PIPES: &str = "CUDA_MPS_PIPE_DIRECTORY";
 
-/// More devices than a program sees are not named: each of them would drop the limits of all.
+/// Only devices that the program sees are named: an entry for any other drops the limits of all.
 const MAX_DEVICES: usize = 64;
 
 impl Bound<'_> {
-    /// Sets the limit of the MPS server, where there is one. It counts the context too.
+    /// Sets the limit of the MPS server, if there is one. The limit includes the context.
     pub(super) fn served(&self, advice: &mut Advice) {
         let Some(count) = self.mps.filter(|count| (1..=MAX_DEVICES).contains(count)) else {
             return;
@@ -24,7 +24,7 @@ impl Bound<'_> {
             Some(Some(had)) => had,
             None => Vec::new(),
         };
-        // By the program's own numbers: limits by UUID are not applied by every driver.
+        // By the program's own indexes, because not every driver applies limits by UUID.
         let entry = |device: usize| {
             let had = had.iter().filter(|(of, _)| *of == device).map(|(_, limit)| *limit);
             let limit = had.fold(self.limit, Bytes::min);
@@ -43,7 +43,7 @@ impl Bound<'_> {
     }
 }
 
-/// Reads `0=4G,1=512M`; `None` for anything else.
+/// Parses `0=4G,1=512M`; `None` for anything else.
 fn limits(text: &str) -> Option<Vec<(usize, Bytes)>> {
     let entry = |entry: &str| {
         let (device, limit) = entry.trim().split_once('=')?;

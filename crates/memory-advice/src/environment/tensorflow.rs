@@ -1,16 +1,16 @@
-//! TensorFlow: growth by a variable, a limit by lines of code alone.
+//! TensorFlow: growth by a variable, a limit only by lines of code.
 
 use super::{Advice, Bound, Framework, Keeper, Snippet, UNKNOWN_TOTAL, Version};
 
 pub(super) const GROWTH: &str = "TF_FORCE_GPU_ALLOW_GROWTH";
 pub(super) const ALLOCATOR: &str = "TF_GPU_ALLOCATOR";
 
-/// The first version that has a limit under the name of today.
+/// The first version with the current name of the limit.
 const WITH_LOGICAL_DEVICES: Version = Version { major: 2, minor: 4 };
 
 impl Bound<'_> {
     pub(super) fn tensorflow(&self, version: Option<Version>, advice: &mut Advice) {
-        // It knows these two words and goes on as if nothing was set for any other.
+        // TensorFlow honours only these two values, and ignores any other.
         match self.had(GROWTH).as_deref() {
             Some("true") => {}
             Some("false") => advice.note(format!(
@@ -39,7 +39,7 @@ impl Bound<'_> {
         }
     }
 
-    /// Returns what the program is to say; `None` where that is a share which is not known.
+    /// Returns the lines for the program; `None` if they need a fraction that is unknown.
     fn tensorflow_lines(&self, version: Option<Version>) -> Option<Vec<String>> {
         let [configuration, set] = match version {
             Some(Version { major: 0 | 1, .. }) => {

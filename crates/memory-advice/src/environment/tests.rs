@@ -7,7 +7,7 @@ const JAX_OLD: &str = "XLA_PYTHON_CLIENT_MEM_FRACTION";
 const GROWTH: &str = "TF_FORCE_GPU_ALLOW_GROWTH";
 const MPS: &str = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT";
 
-/// 6 GiB of these devices, 512 MiB of it for the context.
+/// A limit of 6 GiB on these devices, 512 MiB of it for the context.
 fn on(totals: &[u64], mps: Option<usize>, used: &[Used], inherited: &[(&str, &str)]) -> Advice {
     let find = |name: &str| {
         assert!(READ.contains(&name), "{name} is read");
@@ -88,7 +88,7 @@ fn user_settings_are_extended_but_limit_is_never_raised() {
     }
 }
 
-/// PyTorch 2.10 reads the older name first, and the newer one only where that is not set.
+/// PyTorch 2.10 reads the older name first, and the newer one only if the older is not set.
 #[test]
 fn both_pytorch_variables_keep_existing_settings() {
     let found = advice(&[torch("2.10")], &[(NEW, "a:1"), (OLD, "b:2")]);

@@ -1,4 +1,4 @@
-//! PyTorch: a share of the device, from 2.10 on by a key of its settings.
+//! PyTorch: a fraction of the device, from 2.10 on through a key of its settings.
 
 use super::{Advice, Bound, Framework, Keeper, Snippet, UNKNOWN_TOTAL, Version};
 
@@ -7,20 +7,20 @@ pub(super) const CUDA_ALLOC_CONF: &str = "PYTORCH_CUDA_ALLOC_CONF";
 
 const FRACTION_KEY: &str = "per_process_memory_fraction";
 
-/// The first version whose allocator takes a limit from its environment.
+/// The first version whose allocator reads a limit from the environment.
 const WITH_LIMIT: Version = Version { major: 2, minor: 10 };
 
-/// The first version that takes a limit from the program.
+/// The first version with a function that sets a limit.
 const WITH_CALL: Version = Version { major: 1, minor: 8 };
 
 impl Bound<'_> {
     pub(super) fn torch(&self, version: Option<Version>, advice: &mut Advice) {
         let obeys = version.is_some_and(|version| version >= WITH_LIMIT);
-        // The other backend takes memory from a pool of the driver's, and reads no such key.
+        // The other backend uses a pool of the driver, and reads no such key.
         let (new, old) = ((self.inherited)(ALLOC_CONF), (self.inherited)(CUDA_ALLOC_CONF));
         let is_native = [&new, &old].into_iter().flatten().all(|had| !has_other_backend(had));
         if let Some(fraction) = self.fraction().filter(|_| obeys && is_native) {
-            // Where both are set the older name counts, so each keeps what it has.
+            // If both are set, the older name takes precedence, so each keeps its own value.
             let value = |had: Option<&str>| self.with_fraction(had.unwrap_or_default(), &fraction);
             advice.set(ALLOC_CONF, value(new.as_deref().or(old.as_deref())), Keeper::Allocator);
             if let Some(old) = old {
@@ -61,7 +61,8 @@ impl Bound<'_> {
         });
     }
 
-    /// Returns settings with a share of the device, or with the smaller one that they had.
+    /// Returns the settings with a fraction of the device, or with the existing one if it is
+    /// smaller.
     fn with_fraction(&self, had: &str, fraction: &str) -> String {
         let entries = || had.split(',').filter(|entry| !entry.trim().is_empty());
         let ours = |entry| value_of(entry, FRACTION_KEY);

@@ -1,42 +1,42 @@
-//! The figures of a message added up.
+//! Sums of the figures of a message.
 
 use super::evidence::{OomFigures, Other};
 use gpu_core::{Bytes, amount};
 use serde::Serialize;
 
-/// What follows from the figures; `None` where they do not suffice.
+/// Derived figures; `None` if the printed ones do not suffice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Account {
-    /// What the allocator holds of the device.
+    /// The memory that the allocator holds of the device.
     #[serde(rename = "held_bytes")]
     pub held: Option<Bytes>,
-    /// What the process holds outside of its allocator: the context, and libraries.
+    /// The memory of the process outside its allocator: the context, and libraries.
     #[serde(rename = "context_bytes")]
     pub context: Option<Bytes>,
-    /// What the processes hold that are named besides this one.
+    /// The memory of the other named processes.
     #[serde(rename = "others_bytes")]
     pub others: Option<Bytes>,
-    /// What is held of the device and by nobody that the message names. The context is in it where
-    /// the message does not tell what the process holds.
+    /// Used memory of the device that the message attributes to no process. Includes the context if
+    /// the message does not give the memory of this process.
     #[serde(rename = "unnamed_bytes")]
     pub unnamed: Option<Bytes>,
-    /// What lacks on the device for the request.
+    /// The missing device memory for the request.
     #[serde(rename = "lacking_bytes")]
     pub lacking: Option<Bytes>,
-    /// What still lacks if all that the allocator holds unused could serve.
+    /// The memory that would still be missing if the whole cache could serve the request.
     #[serde(rename = "lacking_without_cache_bytes")]
     pub lacking_after_cache: Option<Bytes>,
-    /// What the program needs with this request: in use, asked, and the context.
+    /// The program's need with this request: in use, asked, and the context.
     #[serde(rename = "needed_bytes")]
     pub needed: Option<Bytes>,
-    /// The process that the message lists as another and that must be this one, by its number
-    /// outside of the container.
+    /// The process that the message lists as another and that must be this one, by its PID outside
+    /// the container.
     #[serde(skip)]
     pub itself: Option<Other>,
 }
 
 impl Account {
-    /// Adds up.
+    /// Computes the sums.
     pub(super) fn of(shown: &OomFigures) -> Self {
         let held = shown.in_use.map(|in_use| in_use + shown.unused.unwrap_or_default());
         let itself = itself(shown, held);
@@ -68,13 +68,13 @@ impl Account {
     }
 }
 
-/// Returns what the process holds where that can be true.
+/// Returns the memory of the process, if it is plausible.
 fn process(shown: &OomFigures, held: Option<Bytes>) -> Option<Bytes> {
     shown.process.filter(|process| !held.is_some_and(|held| shown.surely_more(held, *process)))
 }
 
-/// Returns the process that is listed as another and is this one: what PyTorch holds would not
-/// fit on the device beside it.
+/// Returns the process that is listed as another and is this one: the memory that PyTorch holds
+/// would not fit on the device beside it.
 fn itself(shown: &OomFigures, held: Option<Bytes>) -> Option<Other> {
     if shown.process.is_some() {
         return None;
@@ -90,7 +90,7 @@ fn itself(shown: &OomFigures, held: Option<Bytes>) -> Option<Other> {
     found.next().is_none().then_some(*one)
 }
 
-/// Returns what cannot all be true.
+/// Returns the figures that cannot all be true.
 pub(super) fn contradictions(shown: &OomFigures) -> Vec<String> {
     let mut said = Vec::new();
     let held = shown.in_use.map(|in_use| in_use + shown.unused.unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Which cause the figures point to.
+//! The cause that the figures indicate.
 
 use super::account::Account;
 use super::evidence::{MessageSource, OomFigures};
@@ -9,38 +9,38 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// More was asked than the device has.
+    /// One request is larger than the device.
     LargerThanDevice,
-    /// What is in use and what is asked are together more than there is.
+    /// The memory in use and the request together exceed the device.
     TooBig,
-    /// There is enough in sum, and not in one piece.
+    /// The sum of the free memory suffices, but it is not contiguous.
     Fragmented,
-    /// Other processes hold what lacks.
+    /// Other processes hold the missing memory.
     OtherProcesses,
-    /// Many processes hold little each, as contexts do, and together what lacks.
+    /// Many processes hold it, each with little, as contexts do.
     ManyContexts,
-    /// Somebody whom the message does not name holds what lacks.
+    /// A process that the message does not name holds it.
     Unnamed,
-    /// The allocator's limit, not the device.
+    /// The allocator reached its limit, not the device's.
     Limit,
     /// The memory was taken before the program began.
     TakenBefore,
-    /// It is the memory of the host.
+    /// Host memory ran out.
     HostMemory,
-    /// The program went on without.
+    /// The program continued without the memory.
     NoFailure,
     /// Enough was free when the message was written.
     FreeEnough,
-    /// The figures do not tell.
+    /// The figures do not suffice.
     NotTold,
 }
 
-/// From so many processes on, with at most so much each, they are contexts.
+/// At least this many processes with at most this much each count as contexts.
 const MANY: usize = 3;
 const CONTEXT: Bytes = Bytes::from_mib(1024);
 
 impl Cause {
-    /// Chooses.
+    /// Determines the cause.
     pub(super) fn of(shown: &OomFigures, account: &Account) -> Self {
         if shown.went_on {
             return Cause::NoFailure;
@@ -73,7 +73,7 @@ impl Cause {
         if lacking == Bytes(0) {
             return Cause::FreeEnough;
         }
-        // Only these figures are in the sum: the total is printed more coarsely.
+        // Sums only these figures: the total is printed with less precision.
         let unused = shown.unused.unwrap_or_default();
         if unused > Bytes(0) && asked <= free + unused + shown.room_slack {
             return Cause::Fragmented;
@@ -82,14 +82,14 @@ impl Cause {
     }
 }
 
-/// The cause within an allocator that has a limit.
+/// The cause within an allocator with a limit.
 fn of_pool(shown: &OomFigures, account: &Account, asked: Bytes) -> Option<Cause> {
     let limit = shown.limit?;
     let in_use = shown.in_use?;
     let is_pool = matches!(shown.speaker, MessageSource::TensorFlow | MessageSource::Xla);
     let held = account.held? + shown.outside.unwrap_or_default();
     if shown.surely_more(in_use + shown.outside.unwrap_or_default() + asked, limit) {
-        // Such a pool is all that the program has; another limit was set by somebody.
+        // Such a pool is all that the program has; any other limit was configured.
         return Some(if is_pool { Cause::TooBig } else { Cause::Limit });
     }
     let unused = shown.unused.unwrap_or_default();
@@ -98,7 +98,7 @@ fn of_pool(shown: &OomFigures, account: &Account, asked: Bytes) -> Option<Cause>
         let may_grow = limit.saturating_sub(held);
         return match () {
             () if unused >= asked && in_pieces => Some(Cause::Fragmented),
-            // It might still have grown, and the device gave nothing more.
+            // It was still below its limit, but the device refused.
             () if unused + may_grow >= asked && may_grow > shown.slack => Some(Cause::Unnamed),
             () => Some(Cause::Fragmented),
         };
@@ -107,7 +107,7 @@ fn of_pool(shown: &OomFigures, account: &Account, asked: Bytes) -> Option<Cause>
     (fits_free && shown.surely_more(held + asked, limit)).then_some(Cause::Limit)
 }
 
-/// The cause on the device, where neither a free block nor the cache suffices.
+/// The cause on the device, if neither a free block nor the cache suffices.
 fn of_device(shown: &OomFigures, account: &Account) -> Cause {
     let lacking = account.lacking_after_cache.unwrap_or_default();
     let suffices = |there: Bytes| !shown.surely_more(lacking, there);
@@ -127,7 +127,7 @@ fn of_device(shown: &OomFigures, account: &Account) -> Cause {
     } else if (unnamed > Bytes(0) && suffices(others + unnamed))
         || shown.speaker == MessageSource::Vllm
     {
-        // vLLM looks before it takes anything: whatever is held is somebody else's.
+        // vLLM checks before it takes memory: all held memory belongs to other processes.
         Cause::Unnamed
     } else if account.needed.is_some() {
         Cause::TooBig
@@ -136,7 +136,7 @@ fn of_device(shown: &OomFigures, account: &Account) -> Cause {
     }
 }
 
-/// Says what a cause is in a case, and with which figures.
+/// Describes a cause with the figures of the case.
 pub(super) fn reasons(cause: Cause, shown: &OomFigures, account: &Account) -> Vec<String> {
     let mut said = Vec::new();
     let asked = shown.asked.unwrap_or_default();

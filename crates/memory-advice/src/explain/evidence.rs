@@ -1,26 +1,26 @@
-//! What a message shows, and what a machine shows now.
+//! The figures of a message, and the current state of a machine.
 
 use super::account::Account;
 use gpu_core::{Bytes, Pid, amount};
 
-/// Whose message it is, as far as advice depends on it.
+/// The program that printed a message, as far as the advice depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageSource {
-    /// PyTorch up to 1.3, or of 1.4 to 1.9: its allocator takes no settings.
+    /// PyTorch up to 1.3, or 1.4 to 1.9: its allocator has no settings.
     TorchWithoutSettings,
-    /// PyTorch 1.10 to 2.0: takes `max_split_size_mb`.
+    /// PyTorch 1.10 to 2.0: supports `max_split_size_mb`.
     TorchWithSplit,
-    /// PyTorch 2.1 and later: takes `expandable_segments`.
+    /// PyTorch 2.1 and later: supports `expandable_segments`.
     TorchExpandable,
     /// PyTorch on Apple's Metal.
     TorchMetal,
-    /// PyTorch or XLA, about the memory of the host.
+    /// PyTorch or XLA, about host memory.
     Host,
-    /// PyTorch of a version that the message does not tell, or on another backend.
+    /// PyTorch of an unknown version, or on another backend.
     Torch,
     /// TensorFlow's allocator.
     TensorFlow,
-    /// XLA's allocator outside of TensorFlow, or its runtime.
+    /// XLA's allocator outside TensorFlow, or its runtime.
     Xla,
     /// CuPy.
     CuPy,
@@ -28,7 +28,7 @@ pub enum MessageSource {
     Rmm,
     /// llama.cpp.
     LlamaCpp,
-    /// vLLM's check at its start.
+    /// vLLM's check at startup.
     Vllm,
     /// Any other program that uses CUDA.
     Other,
@@ -47,61 +47,61 @@ impl MessageSource {
     }
 }
 
-/// The figures of a message; `None` where it does not tell.
+/// The figures of a message; `None` if it does not contain them.
 #[derive(Clone, Debug)]
 pub struct OomFigures {
-    /// Whose message it is.
+    /// The program that printed it.
     pub speaker: MessageSource,
-    /// `cuda`, `hip`, `xpu`, `vulkan`, `nvenc`, …, where it is told.
+    /// `cuda`, `hip`, `xpu`, `vulkan`, `nvenc`, …, if known.
     pub backend: Option<String>,
-    /// What was asked for.
+    /// The requested size.
     pub asked: Option<Bytes>,
-    /// All memory of the device.
+    /// Total memory of the device.
     pub total: Option<Bytes>,
     /// Free memory of the device.
     pub free: Option<Bytes>,
-    /// What the program uses of its allocator.
+    /// The allocator's memory in use by the program.
     pub in_use: Option<Bytes>,
-    /// What the allocator holds and the program does not use.
+    /// The allocator's cached memory.
     pub unused: Option<Bytes>,
-    /// What of `in_use` is in private pools, which serve nobody else.
+    /// The part of `in_use` in private pools, which serve no other requests.
     pub private_pools: Option<Bytes>,
-    /// What the process holds of the device in all, as the driver says.
+    /// The total memory of the process on the device, as the driver reports it.
     pub process: Option<Bytes>,
-    /// What others hold, where the message has one figure for all.
+    /// The memory of other processes, if the message has one figure for all.
     pub outside: Option<Bytes>,
     /// Other processes on the device.
     pub others: Vec<Other>,
-    /// The most that the allocator may hold.
+    /// The limit of the allocator.
     pub limit: Option<Bytes>,
-    /// The largest free block that the allocator holds.
+    /// The largest free block of the allocator.
     pub largest_free: Option<Bytes>,
-    /// The first and the last size of a ladder, and how many were tried.
+    /// The first and the last size of a ladder, and the number of attempts.
     pub ladder: Option<(Bytes, Bytes, usize)>,
-    /// What the compiler could not do with less than.
+    /// The least memory that the compiler could achieve.
     pub needs_at_least: Option<Bytes>,
-    /// The program says itself that it went on without.
+    /// The program reports that it continued without the memory.
     pub went_on: bool,
-    /// What its limit leaves, where the message tells this and not the limit.
+    /// The rest of the limit, if the message contains this and not the limit.
     pub left: Option<Bytes>,
-    /// What all of it would come to with the request, where the message has one figure for it.
+    /// The total need including the request, if the message has one figure for it.
     pub needs: Option<Bytes>,
-    /// The variable with the settings of its allocator, where the message names it.
+    /// The variable with the settings of its allocator, if the message names it.
     pub variable: Option<&'static str>,
-    /// How far a printed figure may be from the real one.
+    /// The maximum rounding error of a printed figure.
     pub slack: Bytes,
-    /// How far what is free and what is held unused, less what was asked for, may be from it.
+    /// The maximum rounding error of free + cached − asked.
     pub room_slack: Bytes,
 }
 
 impl OomFigures {
-    /// Returns whether the device may be NVIDIA's; of others, nothing but the message tells anything.
+    /// Returns whether the device may be NVIDIA's; only the message describes other devices.
     pub fn may_be_nvidia(&self) -> bool {
         const OTHERS: [&str; 8] = ["hip", "xpu", "mps", "npu", "mlu", "musa", "hpu", "tpu"];
         self.backend.as_deref().is_none_or(|backend| !OTHERS.contains(&backend))
     }
 
-    /// Returns a message of which nothing is known but its speaker.
+    /// Returns a message without any figures.
     pub fn by(speaker: MessageSource) -> Self {
         OomFigures {
             speaker,
@@ -128,9 +128,9 @@ impl OomFigures {
         }
     }
 
-    /// Returns whether `more` is more than `less`, whatever was rounded away of them.
+    /// Returns whether `more` exceeds `less`, beyond rounding errors.
     pub(super) fn surely_more(&self, more: Bytes, less: Bytes) -> bool {
-        // A sum of a few printed figures is off by at most so many halves of a last digit.
+        // The sum of a few printed figures is off by at most this many halves of a last digit.
         more > less + Bytes(self.slack.0.saturating_mul(3))
     }
 }
@@ -138,49 +138,49 @@ impl OomFigures {
 /// Another process that a message names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Other {
-    /// Its number, in the driver's namespace.
+    /// Its PID, in the driver's namespace.
     pub pid: Pid,
-    /// What it holds; `None` where the figure is absurd.
+    /// Its memory; `None` if the figure is implausible.
     pub memory: Option<Bytes>,
 }
 
-/// What a machine shows now.
+/// The current state of a machine.
 #[derive(Clone, Debug, Default)]
 pub struct Now {
     /// Its devices.
     pub devices: Vec<Device>,
-    /// Who holds memory of them.
+    /// The processes that hold memory on them.
     pub residents: Vec<Resident>,
 }
 
-/// A device as it is now.
+/// The current state of a device.
 #[derive(Clone, Debug)]
 pub struct Device {
     /// Its index.
     pub index: u32,
-    /// All its memory.
+    /// Its total memory.
     pub total: Bytes,
     /// Its free memory.
     pub free: Bytes,
-    /// Memory that no process accounts for, as a look at the whole machine found.
+    /// Memory that no process accounts for, from a snapshot of the whole machine.
     pub ghost: Option<Bytes>,
 }
 
-/// A process that holds memory now.
+/// A process that currently holds device memory.
 #[derive(Clone, Debug)]
 pub struct Resident {
-    /// Its number.
+    /// Its PID.
     pub pid: Pid,
-    /// What it is, in words.
+    /// A description of the process.
     pub name: String,
     /// The device.
     pub device: u32,
-    /// What it holds there.
+    /// Its memory there.
     pub memory: Option<Bytes>,
 }
 
 impl Now {
-    /// Tells what of the machine bears on a message.
+    /// Describes the parts of the machine's state that concern a message.
     pub(super) fn told(&self, shown: &OomFigures, account: &Account) -> Vec<String> {
         let mut told = Vec::new();
         for other in &shown.others {

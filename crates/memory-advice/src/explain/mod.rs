@@ -1,10 +1,10 @@
 //! Why a request for device memory failed, from the figures of its message.
 //!
-//! The main decision is that nothing is said that the figures do not say. They are added up as the
-//! allocator and the driver count them, each sum within the rounding of what was printed; what
-//! contradicts another figure is named and not used; and where several causes would fit, the one
-//! is given whose remedy suffices for the request. A look at the machine adds who is there now; it
-//! changes no finding, since the log may be of another machine and another day.
+//! The explanation states only what follows from the figures. It adds them up as the allocator and
+//! the driver count them, each sum within the rounding of the printed figures. It names figures
+//! that contradict others, and does not use them. If several causes would fit, it gives the one
+//! whose remedy suffices for the request. A snapshot of the machine adds the current state but
+//! changes no cause, because the log may come from another machine or another day.
 
 mod account;
 mod cause;
@@ -18,26 +18,26 @@ pub use remedy::{Remedy, RemedyKind};
 
 use serde::Serialize;
 
-/// Why a request failed, and what to do about it.
+/// Why a request failed, and the remedies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnosis {
-    /// Why.
+    /// The cause.
     pub cause: Cause,
-    /// The figures added up.
+    /// The sums of the figures.
     pub account: Account,
-    /// What that is in this case, a sentence each, the most telling first.
+    /// The cause in this case, one sentence each, the most relevant first.
     pub reasons: Vec<String>,
-    /// Figures that cannot all be true, a sentence each.
+    /// Figures that cannot all be true, one sentence each.
     pub contradictions: Vec<String>,
-    /// What the machine shows now, a sentence each; empty without a look.
+    /// The current state of the machine, one sentence each; empty without a snapshot.
     pub now: Vec<String>,
-    /// What to do, best first.
+    /// The remedies, best first.
     pub remedies: Vec<Remedy>,
 }
 
-/// Finds out why a request failed.
+/// Determines why a request failed.
 pub fn explain(shown: &OomFigures, now: Option<&Now>) -> Diagnosis {
-    // A look shows NVIDIA's devices, by numbers that others have too.
+    // A snapshot contains NVIDIA's devices, whose indexes devices of other vendors also have.
     let now = now.filter(|_| shown.may_be_nvidia());
     let account = Account::of(shown);
     let cause = Cause::of(shown, &account);

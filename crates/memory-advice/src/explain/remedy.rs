@@ -1,4 +1,4 @@
-//! What to do about a cause, with values computed from the figures.
+//! Remedies for a cause, with values computed from the figures.
 
 use super::account::Account;
 use super::cause::Cause;
@@ -6,51 +6,51 @@ use super::evidence::{MessageSource, Now, OomFigures};
 use gpu_core::{Bytes, amount};
 use serde::Serialize;
 
-/// The least `max_split_size_mb` that PyTorch takes is above its large segments of 20 MiB.
+/// PyTorch's minimum of `max_split_size_mb`, which is above its large segments of 20 MiB.
 const LEAST_SPLIT_MIB: u64 = 21;
 
-/// Above this, `max_split_size_mb` protects little.
+/// Above this, `max_split_size_mb` has little effect.
 const MAX_SPLIT_MIB: u64 = 512;
 
-/// The share of the device that JAX takes unless told otherwise, in percent.
+/// JAX's default fraction of the device, in percent.
 const JAX_DEFAULT_PERCENT: u64 = 75;
 
-/// The most that is sensible to give to JAX: the context needs some.
+/// The highest sensible fraction for JAX, since the context needs some memory.
 const JAX_MOST_PERCENT: u64 = 95;
 
-/// What a limit leaves to the CUDA context and to libraries where nobody says how much.
+/// The default reserve within a limit for the CUDA context and libraries.
 const CONTEXT: Bytes = Bytes::from_mib(512);
 
-/// A share of a device is written in parts of so many.
+/// Fractions of a device are multiples of one in this many.
 const SHARES: u64 = 10_000;
 
-/// The part that is rounded away, of the largest device that there may be.
+/// The rounding error of such a fraction, on the largest plausible device.
 const ROUNDED: Bytes = Bytes::from_mib(32);
 
-/// Something to do.
+/// A remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Remedy {
-    /// What kind of thing it is.
+    /// Its kind.
     pub kind: RemedyKind,
-    /// What to type or set, to the letter; `None` where it is for the program's author to find.
+    /// The exact text to type or set; `None` if the author of the program must find it.
     pub set: Option<String>,
-    /// What that does.
+    /// Its effect.
     pub why: String,
 }
 
-/// What kind of thing a remedy is.
+/// The kind of a remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RemedyKind {
-    /// A variable of the environment in which the program starts.
+    /// An environment variable of the program.
     Environment,
     /// A command to type.
     Command,
     /// An option of the program.
     Option,
-    /// A line of the program.
+    /// A line in the program.
     Code,
-    /// Something about the work itself.
+    /// A change of the workload.
     Work,
 }
 
@@ -66,7 +66,7 @@ impl List {
     }
 }
 
-/// Returns what to do.
+/// Returns the remedies.
 pub(super) fn remedies(
     cause: Cause,
     shown: &OomFigures,
@@ -150,7 +150,7 @@ fn doctor(list: &mut List, why: &str) {
     list.add(RemedyKind::Command, "gpuws doctor", why);
 }
 
-/// Less work at once, in the words of the program.
+/// A smaller workload, in the terms of the program.
 fn smaller(list: &mut List, shown: &OomFigures) {
     match shown.speaker {
         MessageSource::LlamaCpp => {
@@ -177,7 +177,7 @@ fn smaller(list: &mut List, shown: &OomFigures) {
     }
 }
 
-/// What makes pieces of memory whole again.
+/// Remedies against fragmentation.
 fn fragmented(list: &mut List, shown: &OomFigures) {
     let variable = shown.variable.unwrap_or(match shown.backend.as_deref() {
         Some("hip") => "PYTORCH_HIP_ALLOC_CONF",
@@ -217,7 +217,7 @@ fn fragmented(list: &mut List, shown: &OomFigures) {
     }
 }
 
-/// More of the device for a pool that has only a share of it.
+/// More of the device for a pool that is limited to a fraction of it.
 fn pool_limit(list: &mut List, shown: &OomFigures, account: &Account, now: Option<&Now>) {
     let (MessageSource::Xla, Some(limit), Some(needed)) =
         (shown.speaker, shown.limit, account.needed)
@@ -241,7 +241,7 @@ fn pool_limit(list: &mut List, shown: &OomFigures, account: &Account, now: Optio
     }
 }
 
-/// A higher limit, computed.
+/// A higher limit, computed from the figures.
 fn limit(list: &mut List, shown: &OomFigures, account: &Account) {
     let held = account.held.unwrap_or_default() + shown.outside.unwrap_or_default();
     let need = held + shown.asked.unwrap_or_default();
@@ -280,7 +280,7 @@ fn limit(list: &mut List, shown: &OomFigures, account: &Account) {
     smaller(list, shown);
 }
 
-/// The share that vLLM may take of what is free.
+/// The fraction for vLLM of the free memory.
 fn utilization(list: &mut List, shown: &OomFigures) {
     let (Some(free), Some(total)) = (shown.free, shown.total) else { return };
     let Some(hundredths) = (u128::from(free.0) * 100).checked_div(u128::from(total.0)) else {
@@ -310,7 +310,7 @@ fn preallocate(list: &mut List) {
     );
 }
 
-/// A GPU with room, by name where a look shows one.
+/// A GPU with room, by name if a snapshot shows one.
 fn elsewhere(list: &mut List, shown: &OomFigures, account: &Account, now: Option<&Now>) {
     let is_cuda = shown.backend.as_deref().is_none_or(|backend| backend == "cuda");
     let Some(needed) = account.needed.filter(|needed| is_cuda && *needed > Bytes(0)) else {
@@ -333,8 +333,8 @@ fn elsewhere(list: &mut List, shown: &OomFigures, account: &Account, now: Option
     list.add(RemedyKind::Command, format!("gpuws run --mem {}MiB -- COMMAND", needed.mib()), why);
 }
 
-/// Returns the limit within which all of it fits, in whole MiB: what an allocator may take of a
-/// limit is less by the context, and its share of the device is rounded down.
+/// Returns the limit that suffices for everything, in whole MiB: an allocator gets the limit minus
+/// the context, and its fraction of the device is rounded down.
 fn limit_for(needed: Bytes, account: &Account, shown: &OomFigures) -> Bytes {
     let told = account.context.unwrap_or_default();
     let context = if shown.needs.is_some() { CONTEXT } else { told.max(CONTEXT) };

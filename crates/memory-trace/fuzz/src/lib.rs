@@ -1,15 +1,15 @@
-//! What every fuzz target holds: the same answer twice, what is read fits together, and it is the
-//! same after it was written and read again.
+//! The invariants of every fuzz target: reading is deterministic, its result is consistent, and
+//! survives a round trip.
 
 use gpu_memory_trace::trace::{Limits, Recording};
 
-/// So little that a file which expands is found at once.
+/// Small limits, so that a file that expands is found at once.
 const LIMITS: Limits = Limits { bytes: 1 << 20, memory: Some(8 << 20) };
 
-/// Reads bytes as a recording.
+/// Parses bytes as a recording.
 ///
 /// # Panics
-/// When an invariant is broken.
+/// If an invariant is violated.
 pub fn read(bytes: &[u8]) {
     let recording = match Recording::read_within(bytes, LIMITS) {
         Ok(recording) => recording,
@@ -22,7 +22,7 @@ pub fn read(bytes: &[u8]) {
         }
     };
     recording.check().expect("what is read fits together");
-    // Four, since each reference of a pickle takes a byte or more, and may be met twice.
+    // Four, because each reference of a pickle takes at least a byte and may be visited twice.
     let most = 4 * bytes.len() + 1_000;
     for trace in &recording.devices {
         let blocks = trace.segments.iter().flatten().map(|segment| segment.blocks.len());

@@ -1,36 +1,36 @@
-//! The largest allocations, each as a band upon those that were there before it.
+//! The largest allocations as stacked bands.
 
 use super::history::Life;
 use super::scale::Scale;
 
-/// How many bands there are at most.
+/// The maximum number of bands.
 const MAX: usize = 800;
-/// How many corners they have at most, so that the picture does not grow without bound.
+/// The maximum number of their corners, so that the picture does not grow without bound.
 const MAX_CORNERS: usize = 40_000;
 
 /// An allocation over time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Band {
-    /// Its place among the lives.
+    /// Its index among the lives.
     pub(super) life: usize,
-    /// From which place on, in tenths, it lies on how many bytes.
+    /// From which position on, in tenths, it lies on how many bytes.
     pub(super) steps: Vec<(i64, u64)>,
-    /// Where it ends.
+    /// Its end.
     pub(super) end: i64,
-    /// Whether it is drawn dark; the one on which it first lay is drawn otherwise.
+    /// Whether it is drawn in the dark tone; the band below it has the other one.
     pub(super) is_dark: bool,
 }
 
 /// Returns the bands of the largest allocations.
 ///
-/// `place` tells where on the axis a time is, `end` where the job ended.
+/// `place` maps a time to the axis; `end` is the end of the job.
 pub(super) fn stack(
     lives: &[Life],
     scale: &Scale,
     place: impl Fn(usize) -> i64,
     end: i64,
 ) -> Vec<Band> {
-    // What is less than half a unit high cannot be seen.
+    // A band less than half a unit high would be invisible.
     let mut largest: Vec<usize> =
         (0..lives.len()).filter(|life| scale.height(lives[*life].size) >= 5).collect();
     largest.sort_by_key(|life| (std::cmp::Reverse(lives[*life].size), *life));
@@ -56,7 +56,7 @@ fn stacked(chosen: &[usize], lives: &[Life], place: &impl Fn(usize) -> i64, end:
         }
         bands.push(Band { life, steps: Vec::new(), end: to.map_or(end, place), is_dark: false });
     }
-    // Of what was there at the start, what stays longest lies lowest.
+    // Of the initial memory, the longest-lived is at the bottom.
     let stays = |band: usize| lives[chosen[band]].to.unwrap_or(usize::MAX);
     changes.sort_by_key(|&(time, begins, band)| {
         let order = if begins { usize::MAX - stays(band) } else { 0 };
@@ -80,7 +80,7 @@ fn stacked(chosen: &[usize], lives: &[Life], place: &impl Fn(usize) -> i64, end:
         for &above in &pile[at..] {
             let steps = &mut bands[above].steps;
             let Some(&(since, under)) = steps.last() else { continue };
-            // What moves twice at one place moves once.
+            // Two moves at one position are merged.
             if since == x {
                 steps.pop();
             }
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn corner_count_is_bounded() {
-        // Each of the lowest frees lets all others fall.
+        // Each free of the lowest band moves all others down.
         let lives: Vec<_> = (0..500).map(|n| life(1000, n, Some(1000 + n))).collect();
         let scale = Scale { events: 2000, top: 500_000, base: 400 };
         let bands = stack(&lives, &scale, |time| time as i64, 2000);

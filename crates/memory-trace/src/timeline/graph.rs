@@ -1,4 +1,4 @@
-//! The picture, from its title to the last row of the segments.
+//! The complete picture, from its title to the last row of the segments.
 
 use super::bands::{self, Band};
 use super::history::{Mark, MarkKind};
@@ -10,19 +10,19 @@ use gpu_core::{Bytes, amount};
 use std::fmt::Write;
 
 pub(super) const STYLE: &str = include_str!("picture.css");
-/// How many hues the bands have, each in two tones.
+/// The number of hues of the bands, each in two tones.
 const HUES: u64 = 4;
-/// Where the legend stands, how high a row of spans is, and how far above the plot they stand, in
+/// The position of the legend, the height of a row of spans, and their distance above the plot, in
 /// units.
 const LEGEND: i64 = 82;
 const SPAN: i64 = 16;
 const LABEL: i64 = 44;
 
-/// What is drawn, and where.
+/// The picture and its layout.
 struct Graph<'a, 'b> {
     timeline: &'b Timeline<'a>,
     scale: Scale,
-    /// Where the replay ended, in tenths.
+    /// The end of the replay, in tenths.
     end: i64,
     svg: String,
 }
@@ -30,10 +30,10 @@ struct Graph<'a, 'b> {
 pub(super) fn draw(timeline: &Timeline<'_>) -> String {
     let spans = spans::rows(timeline.trace);
     let peak = timeline.outcome.peak.reserved.0.max(1);
-    // A limit far above would leave nothing to see beneath.
+    // A limit far above would compress the rest too much.
     let limit = timeline.limit.map(|limit| limit.0).filter(|limit| *limit <= peak / 2 * 3 + 1);
     let top = peak.max(limit.unwrap_or(0));
-    // What the last event did is to be seen, too.
+    // The effect of the last event must be visible, too.
     let events = timeline.trace.events.len() as u64;
     let events = events + events / 100 + 1;
     let top = top.saturating_add(top / 25);
@@ -140,7 +140,8 @@ impl Graph<'_, '_> {
         }
     }
 
-    /// Draws all that is in use; the bands hide all of it but what is too small for one.
+    /// Draws all memory in use; the bands cover all of it except allocations that are too small for
+    /// one.
     fn rest(&mut self) {
         let mut path = Path::default();
         let base = self.scale.base * 10;
@@ -159,7 +160,7 @@ impl Graph<'_, '_> {
         ));
     }
 
-    /// Goes along values over time, at each place to the highest and the lowest that it has.
+    /// Draws values over time, at each position the highest and the lowest.
     fn follow(&self, path: &mut Path, values: &[u64]) {
         let mut time = 1;
         while time < values.len() {
@@ -196,10 +197,11 @@ impl Graph<'_, '_> {
             path.across(if place == 0 { first } else { x });
         }
         path.close();
-        // Equal sizes have one hue, in turn light and dark so that neighbours are told apart.
+        // Equal sizes have the same hue, alternately light and dark so that neighbours can be
+        // distinguished.
         let hue = ((life.size / 512).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) % HUES;
         let tone = 2 * hue + u64::from(band.is_dark);
-        // The outline of a thin one would hide it.
+        // The outline of a thin band would hide it.
         let thin = if self.scale.height(life.size) < 30 { " thin" } else { "" };
         let words = self.timeline.life_words(&life);
         self.put(format_args!(
@@ -218,7 +220,7 @@ impl Graph<'_, '_> {
         self.put(format_args!("<path class=\"reserved\" d=\"{}\"/>", path.text()));
     }
 
-    /// Shades what the job did not come to.
+    /// Shades the part that the job did not reach.
     fn beyond(&mut self) {
         if self.timeline.outcome.survived() {
             return;
@@ -280,7 +282,7 @@ impl Graph<'_, '_> {
     }
 
     fn marks(&mut self) {
-        /// How close marks of a kind stand before they are one, in tenths.
+        /// The distance in tenths below which marks of a kind are merged.
         const CLOSE: i64 = 60;
         let marks = self.all_marks();
         for kind in [MarkKind::MadeRoom, MarkKind::Emptied, MarkKind::Failed, MarkKind::Ended] {
@@ -330,7 +332,7 @@ impl Graph<'_, '_> {
         self.keys(&entries, LEGEND)
     }
 
-    /// Draws keys with what they stand for, in as many rows as they need; returns the last row.
+    /// Draws a legend in as many rows as it needs; returns the last row.
     fn keys(&mut self, entries: &[(String, String)], from: i64) -> i64 {
         let (mut x, mut y) = (LEFT, from);
         for (key, words) in entries {
@@ -346,7 +348,7 @@ impl Graph<'_, '_> {
         y
     }
 
-    /// Draws the segments; returns where they end.
+    /// Draws the segments; returns their lower end.
     fn map(&mut self, top: i64) -> i64 {
         let timeline = self.timeline;
         let sums = Totals::of(&timeline.segments);

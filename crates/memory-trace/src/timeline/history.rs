@@ -1,61 +1,61 @@
-//! What happened in a replay, kept for a picture.
+//! The history of a replay, from which the picture is drawn.
 
 use crate::replay::{Level, Witness};
 use crate::workload::{Held, Step, StepKind, Workload};
 use gpu_allocator_policy::{Allocation, ModelMemory};
 use std::sync::Arc;
 
-/// Memory from when the job got it until nothing used it any more. A time is a number of steps done.
+/// The lifetime of an allocation, until no work uses it any more. A time is a number of steps done.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Life {
     pub(super) size: u64,
     pub(super) from: usize,
-    /// `None` where it outlived the replay.
+    /// `None` if it outlived the replay.
     pub(super) to: Option<usize>,
     pub(super) origin: Origin,
 }
 
-/// Where a piece of memory comes from.
+/// The origin of an allocation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Origin {
-    /// The job had it when the recording began; its place in [`Workload::held`].
+    /// The job had it when the recording began; its index in [`Workload::held`].
     Start(usize),
-    /// This step asked for it.
+    /// This step requested it.
     Step(usize),
 }
 
-/// Something that is marked in the picture.
+/// A marked event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) time: usize,
     pub(super) kind: MarkKind,
-    /// What was given back, or asked for in vain.
+    /// The freed or refused size.
     pub(super) size: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum MarkKind {
-    /// The allocator gave back what it had cached, to have room for a request.
+    /// The allocator freed cached memory for a request.
     MadeRoom,
-    /// The program had the cache emptied.
+    /// The program emptied the cache.
     Emptied,
     /// A request failed in the recording.
     Failed,
-    /// The job ended here for lack of memory.
+    /// The job ran out of memory here.
     Ended,
 }
 
-/// What a picture is drawn from.
+/// The data of a picture.
 #[derive(Clone, Debug)]
 pub(super) struct History {
     memory: Arc<ModelMemory>,
     pub(super) lives: Vec<Life>,
-    /// Handed out and not yet free, after each time.
+    /// Memory in use, after each time.
     pub(super) used: Vec<u64>,
-    /// Held of the device, after each time.
+    /// Memory held of the device, after each time.
     pub(super) reserved: Vec<u64>,
     pub(super) marks: Vec<Mark>,
-    /// The life of what each slot has.
+    /// The index of the life in each slot.
     slots: Vec<usize>,
     now: u64,
     given_back: u64,
@@ -90,7 +90,7 @@ impl History {
         }
     }
 
-    /// Notes what was handed out and held before the first step.
+    /// Records the memory in use and held before the first step.
     pub(super) fn note_start(&mut self) {
         if self.used.is_empty() {
             self.used.push(self.now);

@@ -1,4 +1,4 @@
-//! The segments and how they are divided, read like a text: row under row, each as much memory.
+//! The segments and their blocks in rows, read like text; each row is the same amount of memory.
 
 use super::scale::{LEFT, PLOT};
 use super::svg::Path;
@@ -6,15 +6,15 @@ use gpu_allocator_policy::{BlockState, SegmentMap};
 use gpu_core::{Bytes, amount};
 use std::fmt::Write;
 
-/// How many rows there are, and how high each is with the gap beneath it, in units.
+/// The number of rows, and the height of each with the gap below it, in units.
 const ROWS: u64 = 16;
 const ROW: (i64, i64) = (16, 6);
-/// How many parts of a row are told apart.
+/// The number of cells in a row.
 const CELLS: u64 = PLOT.0 as u64 * 2;
-/// How many segments are outlined and explained; all are drawn.
+/// The maximum number of segments with an outline and a tooltip; all are drawn.
 const MAX_OUTLINED: usize = 900;
 
-/// What the segments sum up to.
+/// The sums over the segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub(super) held: u64,
@@ -23,7 +23,7 @@ pub(super) struct Totals {
     pub(super) free: u64,
     pub(super) free_pieces: usize,
     pub(super) largest_free: u64,
-    /// What is handed out beyond what was asked for.
+    /// Memory in use beyond the requested size.
     pub(super) rounding: u64,
 }
 
@@ -52,11 +52,11 @@ impl Totals {
     }
 }
 
-/// Where the bytes of all segments, laid end to end, are in the rows.
+/// Maps the bytes of all segments, laid end to end, to the rows.
 struct Rows {
-    /// How much memory a row is.
+    /// The bytes of a row.
     per_row: u64,
-    /// Where the first row begins, in units.
+    /// The top of the first row, in units.
     base: i64,
 }
 
@@ -81,7 +81,7 @@ impl Rows {
     }
 }
 
-/// Draws the segments beneath `base`, and what could not be granted; returns where that ends.
+/// Draws the segments below `base`, and the refused request; returns the lower end.
 pub(super) fn draw(
     svg: &mut String,
     segments: &[SegmentMap],
@@ -125,7 +125,7 @@ pub(super) fn draw(
     y + asked.div_ceil(rows.per_row) as i64 * (ROW.0 + ROW.1)
 }
 
-/// Draws a frame around each segment that can be seen, which says what it is.
+/// Draws a frame with a tooltip around each visible segment.
 fn outline(svg: &mut String, segments: &[SegmentMap], rows: &Rows) {
     let least = rows.per_row / (CELLS / 4);
     let mut seen: Vec<_> =
@@ -165,9 +165,9 @@ fn outline(svg: &mut String, segments: &[SegmentMap], rows: &Rows) {
     }
 }
 
-/// What the most of each part of a row is.
+/// The prevailing state of each cell.
 struct Cells {
-    /// Bytes in use, awaiting their end and free.
+    /// Bytes in use, awaiting their free, and free.
     parts: Vec<[u64; 3]>,
     per_row: u64,
 }
@@ -218,7 +218,7 @@ impl Cells {
         }
     }
 
-    /// Tells of each row of cells that are mostly of a kind, in bytes.
+    /// Calls `tell` for each run of cells that are mostly in this state, in bytes.
     fn runs(&self, state: BlockState, mut tell: impl FnMut(u64, u64)) {
         let kind = match state {
             BlockState::Active => 0,
@@ -286,7 +286,7 @@ mod tests {
         for (state, expected) in [(Active, 23 * mib), (Free, 9 * mib), (AwaitingFree, 0)] {
             let mut sum = 0;
             cells.runs(state, |from, to| sum += to - from);
-            // A cell is of one kind only.
+            // Each cell has a single state.
             assert!(sum.abs_diff(expected) <= 2 * (2 * mib / CELLS + 1), "{state:?}: {sum}");
         }
         let bytes: u64 = cells.parts.iter().flatten().sum();

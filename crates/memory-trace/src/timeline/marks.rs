@@ -1,4 +1,4 @@
-//! What happened, in words and in shapes.
+//! The texts and shapes of the marked events.
 
 use super::Timeline;
 use super::history::{Life, Mark, MarkKind, Origin};
@@ -7,12 +7,12 @@ use super::svg::escape;
 use crate::trace::{Frame, StackId};
 use gpu_core::{Bytes, amount};
 
-/// How many calls of a stack are shown, and how many characters of each.
+/// The maximum number of frames in a stack, and of characters in each.
 const MAX_CALLS: usize = 8;
 const LONGEST_CALL: usize = 110;
 
 impl MarkKind {
-    /// Returns the shape that stands for it, about a place, in units.
+    /// Returns its shape around a position, in units.
     pub(super) fn shape(self) -> &'static str {
         match self {
             MarkKind::MadeRoom => "m-5 10h10l-5-9z",
@@ -40,7 +40,7 @@ impl MarkKind {
 }
 
 impl Timeline<'_> {
-    /// Says what a mark means, and where it is; of many at one place, how many there are.
+    /// Describes a mark and its position; for several at one position, their number.
     pub(super) fn mark_words(&self, marks: &[Mark]) -> String {
         let [first, ..] = marks else { return String::new() };
         let event = thousands(self.place(first.time) as u64);
@@ -52,14 +52,15 @@ impl Timeline<'_> {
         }
     }
 
-    /// Returns the calls that asked for memory, the innermost first.
+    /// Returns the stack that requested the memory.
     fn stack(&self, life: &Life) -> Option<StackId> {
         match life.origin {
             Origin::Step(step) => {
                 let event = *self.workload.events.get(step)? as usize;
                 self.trace.event_stacks.get(event).copied().flatten()
             }
-            // An address tells only of what was never freed: else it is of somebody else by now.
+            // An address identifies only memory that was never freed; otherwise it may have been
+            // reused.
             Origin::Start(place) if life.to.is_none() => {
                 let address = self.workload.held.get(place)?.address;
                 self.trace.block_stacks.get(&address).copied()
@@ -68,8 +69,8 @@ impl Timeline<'_> {
         }
     }
 
-    /// Returns the calls of the program itself where its files are known, else all but those at the
-    /// top that any allocation has.
+    /// Returns the frames of the program itself if its files are known; otherwise all except the
+    /// topmost ones that every allocation has.
     fn calls(&self, life: &Life) -> Vec<&Frame> {
         let Some(stack) = self.stack(life) else { return Vec::new() };
         let of_program: Vec<_> = self.stacks.frames(stack).filter(|frame| frame.line > 0).collect();
@@ -80,8 +81,8 @@ impl Timeline<'_> {
         if telling.is_empty() { self.stacks.frames(stack).collect() } else { telling }
     }
 
-    /// Returns where the program asked for memory, in a few words: the innermost call that is not
-    /// of a library, or of C++ alone the step of the backward pass.
+    /// Returns the call site of an allocation: the innermost frame outside libraries, or, if there
+    /// are only C++ frames, the step of the backward pass.
     pub(super) fn asked_by(&self, life: &Life) -> Option<String> {
         let calls = self.calls(life);
         let is_own = |call: &&&Frame| call.line > 0 && !call.file.contains("-packages/");
@@ -90,7 +91,7 @@ impl Timeline<'_> {
         own.or(calls.first()).map(|frame| call(frame))
     }
 
-    /// Says what is known of an allocation, a line for each thing.
+    /// Describes an allocation, a fact per line.
     pub(super) fn life_words(&self, life: &Life) -> String {
         let mut lines = vec![self.life_line(life)];
         let calls = self.calls(life);
@@ -114,7 +115,7 @@ impl Timeline<'_> {
     }
 }
 
-/// Writes a call as `function, folder/file.py:17`, escaped.
+/// Formats a frame as `function, folder/file.py:17`, escaped.
 fn call(frame: &Frame) -> String {
     let mut parts = frame.file.rsplit(['/', '\\']);
     let file = match (parts.next(), parts.next()) {
@@ -134,7 +135,7 @@ fn call(frame: &Frame) -> String {
     escape(&format!("{function}{place}"), LONGEST_CALL)
 }
 
-/// Returns whether a call is of PyTorch's recorder, of its allocator, or of what makes a tensor.
+/// Returns whether a frame belongs to PyTorch's recorder, to its allocator, or to tensor creation.
 fn is_usual(call: &Frame) -> bool {
     const USUAL: [&str; 5] = [
         "torch::unwind::",
@@ -146,7 +147,7 @@ fn is_usual(call: &Frame) -> bool {
     USUAL.iter().any(|name| call.function.contains(name))
 }
 
-/// Returns a function of C++ without the types of what it takes.
+/// Returns the name of a C++ function without its parameter types.
 fn without_arguments(function: &str) -> &str {
     let is_part = |rest: &str| rest.starts_with("(anonymous namespace)") || rest.starts_with("()");
     let end = function.match_indices('(').find(|(at, _)| *at > 0 && !is_part(&function[*at..]));

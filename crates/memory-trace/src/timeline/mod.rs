@@ -1,9 +1,8 @@
-//! A job's memory as a picture: every large allocation as a band over time, what is held of the
-//! device above them, and how the segments were divided at the peak.
+//! A job's memory as a picture: every large allocation as a band over time, the reserved memory
+//! above them, and the blocks of the segments at the peak.
 //!
-//! The picture is one SVG without scripts, and is readable without colour; the page is that SVG with
-//! a script of its own, and loads nothing. All text of a recording is escaped on its one way into
-//! them, [`svg::escape`].
+//! The picture is one SVG without scripts, readable without colour. The page is that SVG with its
+//! own script, and loads nothing. All text from a recording goes through [`svg::escape`].
 
 mod bands;
 mod graph;
@@ -24,32 +23,32 @@ use gpu_allocator_policy::{Choice, Failure, SegmentMap};
 use gpu_core::Bytes;
 use history::History;
 
-/// What a picture of a job's memory shows.
+/// A picture of a job's memory.
 #[derive(Debug)]
 pub struct Timeline<'a> {
-    /// What the job is called, such as the name of its file; text from outside.
+    /// The name of the job, such as that of its file; untrusted text.
     pub name: String,
-    /// What the allocator is called.
+    /// The name of the allocator.
     pub allocator: String,
     trace: &'a DeviceTrace,
     stacks: &'a Stacks,
     workload: &'a Workload,
     history: History,
     outcome: Outcome,
-    /// The most that the allocator may take.
+    /// The limit of the allocator.
     limit: Option<Bytes>,
-    /// What is held after [`Timeline::map_time`].
+    /// The segments after [`Timeline::map_time`].
     segments: Vec<SegmentMap>,
 }
 
 impl<'a> Timeline<'a> {
-    /// Runs a job under a policy on a modelled device of so much memory, and notes what a picture
-    /// shows; `None` is a device that never refuses.
+    /// Runs a job under a policy on a modelled device with this much memory, and records the data
+    /// of the picture; `None` is a device that never refuses.
     ///
-    /// The job is run twice: how the segments are divided at the peak can be asked only then.
+    /// The job runs twice, because the peak is known only after the first run.
     ///
     /// # Errors
-    /// When the policy cannot be had.
+    /// If the policy cannot be created.
     pub fn new(
         trace: &'a DeviceTrace,
         stacks: &'a Stacks,
@@ -85,7 +84,7 @@ impl<'a> Timeline<'a> {
         graph::draw(self)
     }
 
-    /// After how many steps the segments are shown: where memory ran out, else at the peak.
+    /// The step whose segments are shown: where memory ran out, otherwise the peak.
     fn map_time(&self) -> usize {
         match self.outcome.stop {
             Some(stop) => stop.step.map_or(0, |step| step + 1),
@@ -93,7 +92,7 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    /// After how many steps what is held first was most.
+    /// The step at which the held memory first reached its maximum.
     fn peak_time(&self) -> usize {
         self.outcome.peak_step.map_or(0, |step| step + 1)
     }

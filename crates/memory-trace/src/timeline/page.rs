@@ -1,4 +1,4 @@
-//! The pictures of a job as one page, which tells more of what is pointed at.
+//! The pictures of a job as one HTML page with tooltips.
 
 use super::Timeline;
 use super::history::{Life, Origin};
@@ -11,18 +11,18 @@ use std::fmt::Write;
 
 const SCRIPT: &str = include_str!("page.js");
 const STYLE: &str = include_str!("page.css");
-/// The digests that the page allows: of [`SCRIPT`], and of the two styles. Whatever a recording
-/// might bring into the page besides does not run.
+/// The digests that the page permits: of [`SCRIPT`], and of the two styles. Nothing else that a
+/// recording might inject runs.
 const SCRIPT_DIGEST: &str = "Vu0P5BosVtgsx7ztnGkPsF1SmRjsa4lcPpz/W6ykFxw=";
 const STYLE_DIGESTS: [&str; 2] = [
     "8D9qMX21b23WW8AfCgCcRfz6vGVYv5H7y/NttWjlV6M=",
     "uLIODvKiWppgbwV3qjFNdzzoPiPwi0b9afBiJY7Ohq0=",
 ];
-/// How many rows the list of what was largest at the peak has.
+/// The number of rows in the list of the largest allocations at the peak.
 const LISTED: usize = 25;
 
-/// Returns a page with the picture of each timeline and a list of what was largest at its peak. It
-/// loads nothing, and runs no script but its own.
+/// Returns a page with the picture of each timeline and a list of the largest allocations at its
+/// peak. It loads nothing, and runs no script but its own.
 pub fn page(timelines: &[Timeline<'_>]) -> String {
     let name = timelines.first().map_or("", |timeline| timeline.name.as_str());
     let styles = STYLE_DIGESTS.map(|digest| format!("'sha256-{digest}'")).join(" ");
@@ -43,16 +43,16 @@ pub fn page(timelines: &[Timeline<'_>]) -> String {
     page
 }
 
-/// Allocations of one size that one place in the program asked for.
+/// Allocations of one size from one call site.
 #[derive(Default)]
 struct Group {
     count: u64,
-    /// The first and the last event of theirs.
+    /// Their first and last event.
     events: Option<(usize, usize)>,
 }
 
 impl Timeline<'_> {
-    /// Adds what was live at the peak, by size and by who asked for it.
+    /// Adds the list of live allocations at the peak, by size and call site.
     fn list(&self, page: &mut String) {
         let at = self.map_time().min(self.history.used.len().saturating_sub(1));
         let is_live = |life: &&Life| life.from <= at && life.to.is_none_or(|to| to > at);
@@ -97,7 +97,7 @@ impl Timeline<'_> {
     }
 }
 
-/// Returns what stands in the page as script and styles, each with its digest.
+/// Returns the script and the styles of the page, each with its digest.
 #[cfg(test)]
 pub(super) fn allowed() -> [(String, &'static str); 3] {
     [

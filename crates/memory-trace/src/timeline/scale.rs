@@ -1,4 +1,4 @@
-//! Where things are in the picture.
+//! The layout of the picture.
 
 use gpu_core::{Bytes, amount};
 
@@ -7,19 +7,19 @@ pub(super) const WIDTH: i64 = 1200;
 pub(super) const LEFT: i64 = 84;
 pub(super) const RIGHT: i64 = 36;
 pub(super) const PLOT: (i64, i64) = (WIDTH - LEFT - RIGHT, 400);
-/// How fine places on the time axis are told apart, in tenths.
+/// The resolution of the time axis, in tenths.
 const GRAIN: i64 = 5;
-/// How many lines of the memory axis there are at most.
+/// The maximum number of lines on the memory axis.
 const MAX_LINES: u64 = 9;
 
 /// The axes of the upper part, in tenths of a unit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
-    /// How many events the time axis is long.
+    /// The length of the time axis in events.
     pub(super) events: u64,
-    /// How much memory the other axis reaches up to.
+    /// The upper end of the memory axis.
     pub(super) top: u64,
-    /// Where the other axis begins, in units.
+    /// The lower end of the memory axis, in units.
     pub(super) base: i64,
 }
 
@@ -40,14 +40,14 @@ impl Scale {
         self.base * 10 - self.height(bytes)
     }
 
-    /// Returns the amounts at which there is a line, and what stands beside it.
+    /// Returns the amounts with a line, and their labels.
     pub(super) fn memory_lines(&self) -> Vec<(u64, String)> {
         let step = (self.top / MAX_LINES).max(1).next_power_of_two();
         let lines = (0..=self.top / step).map(|line| line * step);
         lines.map(|bytes| (bytes, amount(Bytes(bytes)))).collect()
     }
 
-    /// Returns the events at which there is a line.
+    /// Returns the events with a line.
     pub(super) fn event_lines(&self) -> Vec<usize> {
         let step = round_step(self.events);
         (0..=self.events / step).map(|line| (line * step) as usize).collect()
@@ -67,7 +67,7 @@ fn round_step(length: u64) -> u64 {
     }
 }
 
-/// Writes a number with a thin space between thousands.
+/// Formats a number with a thin space between thousands.
 pub(super) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -80,7 +80,7 @@ pub(super) fn thousands(number: u64) -> String {
     text
 }
 
-/// Writes a number of microseconds with the unit that suits it.
+/// Formats a number of microseconds with a suitable unit.
 pub(super) fn duration(us: u64) -> String {
     match us {
         0 => "0 s".to_owned(),

@@ -4,7 +4,7 @@ use crate::trace::DeviceTrace;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How many rows of spans there are, and how many spans at most.
+/// The maximum number of rows, and of spans.
 const ROWS: usize = 3;
 const MAX: usize = 90;
 
@@ -16,7 +16,7 @@ pub(super) struct Span {
     pub(super) to: usize,
 }
 
-/// Returns the longest spans, each in the first row that has room for it; those without an end last
+/// Returns the longest spans, each in the first row with room for it; a span without an end extends
 /// to the end of the recording.
 pub(super) fn rows(trace: &DeviceTrace) -> Vec<Vec<Span>> {
     let mut open: HashMap<Arc<str>, Vec<usize>> = HashMap::new();

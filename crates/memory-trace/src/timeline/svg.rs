@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-/// Returns text from outside as it may stand in an element or an attribute: at most `most`
-/// characters, none of which acts as markup, is not allowed in XML, or changes how others are shown.
+/// Escapes external text for an element or an attribute: at most `most` characters, without markup,
+/// characters that XML forbids, and characters that change how others are displayed.
 pub(super) fn escape(text: &str, most: usize) -> String {
     let mut safe = String::with_capacity(text.len().min(4 * most) + 8);
     for (count, character) in text.chars().enumerate() {
@@ -26,14 +26,15 @@ pub(super) fn escape(text: &str, most: usize) -> String {
     safe
 }
 
-/// Returns whether a character must not be in a picture: it acts instead of being shown, or is none.
+/// Returns whether a character must not appear in a picture: a control or formatting character, or
+/// a noncharacter.
 fn is_harmful(character: char) -> bool {
     gpu_core::acts(character)
         || matches!(character, '\u{fdd0}'..='\u{fdef}' | '\u{fff9}'..='\u{ffff}')
         || u32::from(character) & 0xfffe == 0xfffe
 }
 
-/// The lines of a path, whose coordinates are tenths of a unit of the picture.
+/// A path whose coordinates are tenths of a unit of the picture.
 #[derive(Debug, Default)]
 pub(super) struct Path {
     text: String,
@@ -46,7 +47,7 @@ impl Path {
         self.at = (x, y);
     }
 
-    /// Goes right or left to `x`.
+    /// Draws a horizontal line to `x`.
     pub(super) fn across(&mut self, x: i64) {
         if x != self.at.0 {
             let _ = write!(self.text, "h{}", Tenths(x - self.at.0));
@@ -54,7 +55,7 @@ impl Path {
         }
     }
 
-    /// Goes up or down to `y`.
+    /// Draws a vertical line to `y`.
     pub(super) fn upright(&mut self, y: i64) {
         if y != self.at.1 {
             let _ = write!(self.text, "v{}", Tenths(y - self.at.1));
@@ -79,13 +80,13 @@ impl Path {
         self.text.is_empty()
     }
 
-    /// Returns it as the `d` of an element.
+    /// Returns it as the `d` attribute of an element.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 }
 
-/// A number of tenths, written as units.
+/// A number of tenths, formatted in units.
 pub(super) struct Tenths(pub(super) i64);
 
 impl std::fmt::Display for Tenths {

@@ -1,4 +1,4 @@
-//! Pictures of made jobs: what they show, and what hostile text does not do to them.
+//! Pictures of synthetic jobs: their content, and their resistance to hostile text.
 
 use super::page::allowed;
 use super::*;
@@ -6,8 +6,8 @@ use crate::trace::{Annotation, Recording};
 
 const MIB: u64 = 1 << 20;
 
-/// Makes a recording without regions: memory by number that is asked for (`+`) and freed (`-`), a
-/// request that failed (`!`), and a cache that the program empties (`x`).
+/// Creates a recording without regions: numbered memory that is allocated (`+`) and freed (`-`), a
+/// failed request (`!`), and a cache that the program empties (`x`).
 fn recording(steps: &[(char, u64, u64)], function: &str) -> Recording {
     let mut lines = "{\"schema\":1,\"kind\":\"memory-trace\"}\n".to_owned();
     let frame = serde_json::json!({"frame": {"function": function, "file": "a/b.py", "line": 7}});
@@ -25,7 +25,7 @@ fn recording(steps: &[(char, u64, u64)], function: &str) -> Recording {
         }});
         let event = match kind {
             '!' => event.to_string().replace(&format!("\"address\":{},", number << 36), ""),
-            // The stack tells who gave regions back; without one it was the program.
+            // The stack shows what freed the regions; without one it was the program.
             'x' => event.to_string().replace("\"stack\":0,", ""),
             _ => event.to_string(),
         };
@@ -49,7 +49,7 @@ fn drawn<T>(
     take(&Timeline { name: "job.pickle".to_owned(), ..timeline })
 }
 
-/// Reads a picture as XML; returns the texts of its elements by name.
+/// Parses a picture as XML; returns the texts of its elements by name.
 fn texts(svg: &str) -> Vec<(String, String)> {
     let mut open: Vec<(&str, String)> = Vec::new();
     let mut found = Vec::new();
@@ -249,11 +249,11 @@ fn svg_size_is_bounded_for_long_job() {
     texts(&svg);
 }
 
-/// The digest of FIPS 180-4, from which a page's policy is checked.
+/// The hash of FIPS 180-4, to verify a page's content security policy.
 fn sha256(bytes: &[u8]) -> Vec<u8> {
     let primes = (2u64..).filter(|n| (2..*n).take_while(|d| d * d <= *n).all(|d| n % d != 0));
     let primes: Vec<u64> = primes.take(64).collect();
-    // The first 32 bits of the fractions of the roots, found in whole numbers.
+    // The first 32 bits of the fractional parts of the roots, by integer arithmetic.
     let root = |prime: u64, power: u32| {
         let wanted = u128::from(prime) << (32 * power);
         let (mut low, mut high) = (0u128, 1u128 << 40);

@@ -1,20 +1,19 @@
-//! How much memory reading a recording may take.
+//! The memory budget of reading a recording.
 
 use super::Limits;
 use super::error::{Place, Problem, TraceError};
 use std::cell::Cell;
 
-/// What reading takes at least, however small the file is.
+/// The minimum budget, however small the file is.
 const BASE: u64 = 16 << 20;
 
-/// How many bytes reading takes for one of the file at most. Recordings of real jobs take between
-/// two and three.
+/// The budget per byte of the file. Recordings of real jobs take two to three bytes.
 const MULTIPLE: u64 = 7;
 
-/// What reading takes at most, however large the file is.
+/// The maximum budget, however large the file is.
 const MAX: u64 = 4 << 30;
 
-/// How much memory of a limit is left. Tables charge what they reserve before they reserve it.
+/// The remaining memory of a limit. Tables charge their memory before they reserve it.
 #[derive(Debug)]
 pub(super) struct Budget {
     left: Cell<u64>,
@@ -29,7 +28,7 @@ impl Budget {
         Budget { left: Cell::new(limit), limit }
     }
 
-    /// Takes memory.
+    /// Charges memory.
     #[inline]
     pub(super) fn take(&self, bytes: usize) -> Result<(), Exceeded> {
         let left = self.left.get().checked_sub(bytes as u64);
@@ -37,12 +36,12 @@ impl Budget {
         Ok(())
     }
 
-    /// Takes back the memory of a table that is dropped.
+    /// Returns the memory of a table, and drops the table.
     pub(super) fn dropped<T>(&self, table: Vec<T>) {
         self.left.set(self.left.get() + (table.capacity() * size_of::<T>()) as u64);
     }
 
-    /// Makes room in a table, which grows to twice its size or more.
+    /// Reserves room in a table, which at least doubles when it grows.
     #[inline]
     pub(super) fn room<T>(&self, table: &mut Vec<T>, more: usize) -> Result<(), Exceeded> {
         match table.capacity() - table.len() < more {
@@ -59,7 +58,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Adds to a table.
+    /// Appends to a table.
     #[inline]
     pub(super) fn push<T>(&self, table: &mut Vec<T>, value: T) -> Result<(), Exceeded> {
         self.room(table, 1)?;
@@ -68,17 +67,17 @@ impl Budget {
     }
 }
 
-/// Reading needs more memory than this limit.
+/// Reading would exceed this memory limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Exceeded(u64);
 
 impl Exceeded {
-    /// Returns the problem that `what` needs it.
+    /// Returns the problem that `what` exceeds it.
     pub(super) fn by(self, what: impl Into<String>) -> Problem {
         Problem::Memory { what: what.into(), limit: self.0 }
     }
 
-    /// Returns the error that `what`, at this place, needs it.
+    /// Returns the error that `what`, at this place, exceeds it.
     pub(super) fn at(self, place: Place, what: impl Into<String>) -> TraceError {
         TraceError::new(place, self.by(what))
     }

@@ -1,15 +1,15 @@
-//! What holds in every recording, whichever program wrote it.
+//! The invariants of every recording, of whichever program.
 
 use super::error::{Place, TraceError};
 use super::{DeviceTrace, Segment};
 
-/// The largest size that is taken for one: a PiB, more than any device has.
+/// The largest valid size: a PiB, more than any device has.
 pub(crate) const LARGEST: u64 = 1 << 50;
 
-/// What every address is below, so that no sum of an address and a size overflows.
+/// The upper bound of addresses, so that no sum of an address and a size overflows.
 pub(crate) const ADDRESSES: u64 = 1 << 63;
 
-/// Makes sure that what a device held fits together.
+/// Checks that a device's segments are consistent.
 pub(crate) fn device(trace: &DeviceTrace) -> Result<(), TraceError> {
     let place = |what: String| Place::Entry(format!("{what} of device {}", trace.device));
     for segment in trace.segments.iter().flatten() {
@@ -29,7 +29,7 @@ pub(crate) fn device(trace: &DeviceTrace) -> Result<(), TraceError> {
     })
 }
 
-/// Makes sure that the blocks of a segment follow each other from its begin to its end.
+/// Checks that the blocks of a segment are contiguous from its start to its end.
 pub(crate) fn blocks_of(segment: &Segment) -> Result<(), Inconsistent> {
     let mut end = segment.address;
     for (index, block) in segment.blocks.iter().enumerate() {
@@ -56,17 +56,17 @@ pub(crate) fn blocks_of(segment: &Segment) -> Result<(), Inconsistent> {
     Ok(())
 }
 
-/// Orders segments by address and makes sure that none overlaps the next; returns the addresses of
-/// two that do.
+/// Sorts segments by address and checks that none overlaps the next; otherwise returns the
+/// addresses of two that do.
 pub(crate) fn order(segments: &mut [Segment]) -> Result<(), (u64, u64)> {
     segments.sort_by_key(|segment| segment.address);
     let overlap = segments.windows(2).find(|pair| pair[0].address + pair[0].size > pair[1].address);
     overlap.map_or(Ok(()), |pair| Err((pair[0].address, pair[1].address)))
 }
 
-/// What does not fit in a segment.
+/// An inconsistency in a segment.
 pub(crate) struct Inconsistent {
-    /// The block; the segment itself where it is `None`.
+    /// The block; `None` for the segment itself.
     pub(crate) block: Option<usize>,
     pub(crate) what: String,
 }

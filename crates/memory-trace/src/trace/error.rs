@@ -1,4 +1,4 @@
-//! Why a recording could not be read: where, what was wrong, and what to do about it.
+//! Why a recording could not be read: the place, the problem, and the remedy.
 
 use gpu_core::{Bytes, amount};
 use std::fmt;
@@ -11,7 +11,7 @@ pub struct TraceError {
     problem: Problem,
 }
 
-/// Where in a file something is wrong.
+/// A place in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The file as a whole.
@@ -24,41 +24,41 @@ pub enum Place {
     Entry(String),
 }
 
-/// What is wrong with a file.
+/// A problem of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
-    /// Its content is of none of the formats.
+    /// It has none of the known formats.
     UnknownFormat,
-    /// It ends in the middle.
+    /// It is truncated.
     Truncated {
-        /// What the end of the file cuts, and how much of it is missing.
+        /// The truncated item, and how much of it is missing.
         what: String,
     },
-    /// A pickle asks for code: something to import, to build or to call.
+    /// A pickle requires code execution: an import, a construction or a call.
     Code {
-        /// The opcode that asks.
+        /// The opcode that requires it.
         opcode: &'static str,
-        /// What it wants, escaped and shortened; empty where the opcode does not name it.
+        /// The code, escaped and shortened; empty if the opcode does not name it.
         wanted: String,
     },
-    /// It says something that no recording says.
+    /// It contains something that no recording contains.
     Malformed {
-        /// What it says.
+        /// The content.
         what: String,
     },
-    /// It is larger, or expands to more, than it may.
+    /// It is larger, or expands to more, than the limit.
     TooMuch {
-        /// What there is too much of.
+        /// The limited quantity.
         what: &'static str,
-        /// How much there may be.
+        /// The limit.
         limit: u64,
     },
-    /// Reading it takes more memory than it may.
+    /// Reading it would exceed the memory limit.
     Memory {
-        /// What needs more: an opcode, or an entry of the data.
+        /// The opcode or entry that exceeds it.
         what: String,
-        /// How many bytes reading may take.
+        /// The limit in bytes.
         limit: u64,
     },
 }
@@ -72,17 +72,17 @@ impl TraceError {
         TraceError::new(place, Problem::Malformed { what: what.into() })
     }
 
-    /// Returns where something is wrong.
+    /// Returns the place of the problem.
     pub fn place(&self) -> &Place {
         &self.place
     }
 
-    /// Returns what is wrong.
+    /// Returns the problem.
     pub fn problem(&self) -> &Problem {
         &self.problem
     }
 
-    /// Returns what to do about it.
+    /// Returns the remedy.
     pub fn remedy(&self) -> &'static str {
         match &self.problem {
             Problem::UnknownFormat => {
@@ -138,7 +138,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Returns text of a file as an error shows it: escaped, and not longer than a line.
+/// Returns text of a file for an error message: escaped, and not longer than a line.
 pub(crate) fn shown(text: &[u8]) -> String {
     const LONGEST: usize = 80;
     let cut = &text[..text.len().min(LONGEST)];

@@ -1,4 +1,4 @@
-//! What a job did with device memory, as recorded.
+//! Recordings of a job's device memory.
 
 mod budget;
 mod check;
@@ -21,57 +21,57 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Everything that a file tells about the memory of a job.
+/// The content of a recording.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recording {
-    /// Which program recorded, also where the file was converted since.
+    /// The program that recorded, even if the file was converted since.
     pub format: Format,
-    /// The settings of the allocator, by the names of its framework
-    /// (`max_split_size` → `-1`, `roundup_power2_divisions` → `1:0,2:0,…`), where the file has them.
+    /// The settings of the allocator, with the names of its framework (`max_split_size` → `-1`,
+    /// `roundup_power2_divisions` → `1:0,2:0,…`), if the file contains them.
     pub settings: BTreeMap<String, String>,
-    /// A trace for each device of which the file tells anything, by device.
+    /// A trace for each device in the file, by device.
     pub devices: Vec<DeviceTrace>,
-    /// Where in the program memory was asked for, as far as the file tells it.
+    /// The stacks of requests, as far as the file contains them.
     pub stacks: Stacks,
 }
 
-/// How much reading a file may take.
+/// The limits of reading a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of the file; of a pickle never more than 2 GiB.
+    /// Bytes of the file; for a pickle never more than 2 GiB.
     pub bytes: u64,
-    /// Bytes of memory beside those of the file. Where it is `None`, seven times the file and
-    /// 16 MiB, and not more than 4 GiB; the recording of a real job takes two to three times the file.
+    /// Bytes of memory beside those of the file. `None` means seven times the file plus 16 MiB, at
+    /// most 4 GiB; the recording of a real job takes two to three times the file.
     pub memory: Option<u64>,
 }
 
 impl Default for Limits {
-    /// Returns limits that no recording of a real job reaches: 2 GiB, and memory as is usual.
+    /// Returns limits that no recording of a real job reaches: 2 GiB, and the default memory.
     fn default() -> Self {
         Limits { bytes: 1 << 31, memory: None }
     }
 }
 
 impl Recording {
-    /// Reads a file of any format; which one it is, is told from its content.
+    /// Reads a file of any format, which it recognises by the content.
     ///
     /// # Errors
-    /// [`TraceError`] with the place in the file, where it is of no known format, cut off or
-    /// inconsistent, or beyond the default [`Limits`].
+    /// [`TraceError`] with the place in the file, if the format is unknown, the file is truncated
+    /// or inconsistent, or it exceeds the default [`Limits`].
     pub fn read(bytes: &[u8]) -> Result<Self, TraceError> {
         Recording::read_within(bytes, Limits::default())
     }
 
-    /// Makes sure that what the devices held fits together: blocks without gaps in their segments,
-    /// segments that do not overlap. What [`Recording::read`] returns does.
+    /// Checks that the devices' segments are consistent: blocks without gaps, and segments that do
+    /// not overlap. The result of [`Recording::read`] always is.
     ///
     /// # Errors
-    /// [`TraceError`] that names the first segment that does not.
+    /// [`TraceError`] that names the first inconsistent segment.
     pub fn check(&self) -> Result<(), TraceError> {
         self.devices.iter().try_for_each(check::device)
     }
 
-    /// Reads a file of any format that holds no more than it may.
+    /// Reads a file of any format within these limits.
     ///
     /// # Errors
     /// As [`Recording::read`].
@@ -85,18 +85,18 @@ impl Recording {
                 let what = "it is empty".to_owned();
                 Err(TraceError::new(Place::Whole, Problem::Truncated { what }))
             }
-            // Protocol 2 and later say so; PyTorch writes no other.
+            // Protocol 2 and later start with this byte; PyTorch writes no other.
             [0x80, ..] => torch::read(bytes, limits),
             [b'{', ..] => native::read(bytes, limits),
             _ if rmm::is_log(bytes) => rmm::read(bytes, limits),
-            // The first two protocols begin with any opcode, and all end with STOP.
+            // The first two protocols start with any opcode, and all end with STOP.
             [b'(' | b']' | b'}' | b'c', ..] | [.., b'.'] => torch::read(bytes, limits),
             _ => Err(TraceError::new(Place::Whole, Problem::UnknownFormat)),
         }
     }
 }
 
-/// Which program recorded.
+/// The program that recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
@@ -111,86 +111,85 @@ pub enum Format {
     BfcDump,
 }
 
-/// What was recorded of one device.
+/// The recording of one device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceTrace {
-    /// The number that the program gave the device.
+    /// The program's number for the device.
     pub device: u32,
-    /// All memory of the device, where the file tells it.
+    /// Total memory of the device, if the file contains it.
     pub total: Option<Bytes>,
-    /// What the allocator held when the recording ended; `None` where the file does not tell.
+    /// The segments held when the recording ended; `None` if the file does not contain them.
     pub segments: Option<Vec<Segment>>,
-    /// What happened, in order. It may begin in the middle of a job.
+    /// The events, in order. They may start in the middle of a job.
     pub events: Vec<Event>,
-    /// Where in the program each of the events happened; empty where the file tells it of none.
+    /// The stack of each event; empty if the file contains none.
     pub event_stacks: Vec<Option<StackId>>,
-    /// Where in the program the blocks of the segments that are handed out were asked for, by
-    /// address, as far as the file tells it.
+    /// The stacks that requested the blocks in use, by address, as far as the file contains them.
     pub block_stacks: BTreeMap<u64, StackId>,
     /// Spans that the program or its framework marked, in order.
     pub annotations: Vec<Annotation>,
 }
 
-/// The begin or the end of a span that a program marked, such as a step of an optimizer.
+/// The begin or the end of a span that a program marked, such as an optimizer step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Annotation {
-    /// What the span is called.
+    /// The name of the span.
     pub name: Arc<str>,
-    /// Whether it begins; else it ends.
+    /// Whether this is its begin; otherwise it is its end.
     pub begins: bool,
-    /// When, in microseconds since 1970.
+    /// The time, in microseconds since 1970.
     pub time_us: u64,
 }
 
-/// Something that happened to the memory of a device.
+/// An event in the memory of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What happened.
+    /// The action.
     pub action: Action,
-    /// Where the memory begins; for [`Action::OutOfMemory`], what the device had left, or
+    /// The start address; for [`Action::OutOfMemory`], the device's free memory, or
     /// [`Event::NOT_TOLD`].
     pub address: u64,
-    /// How much memory; of an allocation, what was asked for.
+    /// The size; for an allocation, the requested size.
     pub size: u64,
-    /// On which stream.
+    /// The stream.
     pub stream: u64,
-    /// When, in microseconds since 1970, in RMM's log since the midnight before it began; 0 where
+    /// The time, in microseconds since 1970, in RMM's log since the midnight before its start; 0 if
     /// the recording has no clock.
     pub time_us: u64,
 }
 
 impl Event {
-    /// What is in [`address`](Event::address) where memory did not suffice and the recording does
-    /// not tell what the device had left.
+    /// The value of [`address`](Event::address) if memory ran out and the recording does not
+    /// contain the device's free memory.
     pub const NOT_TOLD: u64 = u64::MAX;
 
-    /// Returns what the device had left, of an event that memory did not suffice; `None` for
-    /// others and where the recording does not tell it.
+    /// Returns the device's free memory when memory ran out; `None` for other actions, and if the
+    /// recording does not contain it.
     pub fn device_free(&self) -> Option<u64> {
         let told = self.action == Action::OutOfMemory && self.address != Event::NOT_TOLD;
         told.then_some(self.address)
     }
 }
 
-/// What happened, by PyTorch's names.
+/// An action, with PyTorch's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// The program got memory.
+    /// An allocation.
     Alloc,
-    /// The program gave memory back; work on the device may still use it.
+    /// The program freed memory; work on the device may still use it.
     FreeRequested,
-    /// Memory that was given back is free.
+    /// No work uses the freed memory any more.
     FreeCompleted,
-    /// The device gave a region.
+    /// A region was taken from the device.
     SegmentAlloc,
-    /// A region went back to the device.
+    /// A region was returned to the device.
     SegmentFree,
-    /// Pages were put behind addresses of an expandable segment.
+    /// Pages of an expandable segment were mapped.
     SegmentMap,
-    /// Pages of an expandable segment went back.
+    /// Pages of an expandable segment were unmapped.
     SegmentUnmap,
-    /// Memory did not suffice.
+    /// Memory ran out.
     #[serde(rename = "oom")]
     OutOfMemory,
     /// The recording was written.

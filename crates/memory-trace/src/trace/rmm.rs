@@ -1,8 +1,8 @@
 //! The log of RMM, the RAPIDS memory manager.
 //!
 //! Its `logging_resource_adaptor` writes lines of `Thread,Time,Action,Pointer,Size,Stream`. The
-//! clock has no date, and some versions write pointers without `0x`; a program that crashed leaves
-//! half a line at the end, which is passed over.
+//! times have no date, and some versions write pointers without `0x`. A crashed program leaves an
+//! incomplete last line, which is ignored.
 //!
 //! Source: `logging_resource_adaptor.hpp` of RMM 0.15 to 25.12, and RMM's guide on logging.
 
@@ -38,7 +38,7 @@ pub(super) fn read(input: &[u8], limits: Limits) -> Result<Recording, TraceError
             Err(_) if !whole && !events.is_empty() => continue,
             Err(what) => return Err(TraceError::malformed(Place::Line(index as u64 + 1), what)),
         };
-        // Threads write a little out of order; a clock that falls by half a day began a new one.
+        // Threads write slightly out of order; a time that falls by half a day starts a new day.
         if row.time_us + DAY_US / 2 < last {
             days += 1;
         }
@@ -67,7 +67,7 @@ struct Row {
     stream: u64,
 }
 
-/// Reads a line; `None` for one about no memory at all.
+/// Parses a line; `None` if it does not concern memory.
 fn row(line: &[u8]) -> Result<Option<Row>, String> {
     let mut fields = line.split(|&byte| byte == b',');
     let mut field = |name: &str| fields.next().ok_or_else(|| format!("the {name} is missing"));
@@ -78,7 +78,7 @@ fn row(line: &[u8]) -> Result<Option<Row>, String> {
     let action = field("action")?;
     let actions: &[Action] = match action {
         b"allocate" => &[Action::Alloc],
-        // Memory is free for its stream at once, and other streams wait for that one.
+        // Memory is free for its stream at once; other streams wait for that one.
         b"free" | b"deallocate" => &[Action::FreeRequested, Action::FreeCompleted],
         b"allocate failure" => &[Action::OutOfMemory],
         other => return Err(format!("the action '{}' is unknown", shown(other))),
@@ -104,7 +104,7 @@ fn row(line: &[u8]) -> Result<Option<Row>, String> {
     Ok(Some(Row { time_us, actions, address, size, stream }))
 }
 
-/// Reads `14:21:19.998533`, in some versions `14:21:19:998533`, or seconds with a fraction.
+/// Parses `14:21:19.998533`, in some versions `14:21:19:998533`, or fractional seconds.
 fn clock(text: &[u8]) -> Option<u64> {
     let parts: Vec<&[u8]> = text.splitn(5, |&byte| byte == b':' || byte == b'.').collect();
     let part = |index: usize, most: u64| number(parts[index], 10).filter(|&part| part <= most);
@@ -120,7 +120,7 @@ fn clock(text: &[u8]) -> Option<u64> {
     Some(seconds * 1_000_000 + number(fraction, 10)?)
 }
 
-/// Reads a pointer, which is hexadecimal with or without saying so.
+/// Parses a hexadecimal pointer, with or without a prefix.
 fn address(text: &[u8]) -> Option<u64> {
     match text {
         b"(nil)" => Some(0),

@@ -1,11 +1,11 @@
-//! Where in a program memory was asked for.
+//! Call stacks of events.
 
 use super::budget::{Budget, Exceeded};
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-/// The calls that led to an event, in [`Recording::stacks`](super::Recording::stacks).
+/// A call stack in [`Recording::stacks`](super::Recording::stacks).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StackId(NonZeroU32);
 
@@ -14,24 +14,24 @@ impl StackId {
         NonZeroU32::new(u32::try_from(index).ok()?.checked_add(1)?).map(StackId)
     }
 
-    /// Returns its place among the stacks, from 0.
+    /// Returns its index among the stacks.
     pub fn index(self) -> usize {
         self.0.get() as usize - 1
     }
 }
 
-/// One call of a stack.
+/// One frame of a stack.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Frame {
-    /// The function, as the program calls it; text from outside.
+    /// The name of the function; untrusted text.
     pub function: Arc<str>,
-    /// The file of its source; text from outside.
+    /// The source file; untrusted text.
     pub file: Arc<str>,
-    /// The line in it; 0 where it is not known.
+    /// The line in it; 0 if unknown.
     pub line: u64,
 }
 
-/// All stacks of a recording; each is kept once.
+/// All stacks of a recording, deduplicated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stacks {
     frames: Vec<Frame>,
@@ -39,7 +39,7 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// Returns how many different stacks there are.
+    /// Returns the number of different stacks.
     pub fn len(&self) -> usize {
         self.stacks.len()
     }
@@ -57,7 +57,7 @@ impl Stacks {
         self.stacks.iter().map(|stack| &**stack)
     }
 
-    /// Returns the calls of a stack, the innermost first; none for a stack of another recording.
+    /// Returns the frames of a stack, innermost first; none for a stack of another recording.
     pub fn frames(
         &self,
         stack: StackId,
@@ -67,15 +67,15 @@ impl Stacks {
     }
 }
 
-/// What keeping a text, a frame or a stack takes at most beside its content: an entry of a list and
-/// one of a map, both of which may have grown to twice their size.
+/// The most memory that storing a string, a frame or a stack takes beside its content: an entry of
+/// a list and one of a map, both of which may have grown to twice their size.
 const KEPT: usize = 160;
 
-/// What noting by which stack a block was asked for takes: an entry of a map that may be half
-/// empty, and one of the list before it.
+/// The memory that storing the stack of a block takes: an entry of a map that may be half empty,
+/// and one of the list before it.
 pub(super) const BLOCK_STACK: usize = 64;
 
-/// Stacks while they are collected.
+/// A collection of stacks under construction.
 #[derive(Debug)]
 pub(super) struct Collector<'b> {
     budget: &'b Budget,
@@ -98,7 +98,7 @@ impl<'b> Collector<'b> {
         }
     }
 
-    /// Returns the number of a text: equal texts have one.
+    /// Returns the index of a string; equal strings have the same one.
     pub(super) fn text(&mut self, text: &str) -> Result<u32, Exceeded> {
         if let Some(&known) = self.known_texts.get(text) {
             return Ok(known);
@@ -110,12 +110,12 @@ impl<'b> Collector<'b> {
         Ok(number)
     }
 
-    /// Returns the text of a number.
+    /// Returns the string with this index.
     pub(super) fn text_of(&self, number: u32) -> Arc<str> {
         self.texts[number as usize].clone()
     }
 
-    /// Returns the number of a frame: the function and the file by the numbers of their texts.
+    /// Returns the index of a frame; `function` and `file` are indexes of strings.
     pub(super) fn frame(&mut self, function: u32, file: u32, line: u64) -> Result<u32, Exceeded> {
         if let Some(&known) = self.known_frames.get(&(function, file, line)) {
             return Ok(known);
@@ -128,7 +128,7 @@ impl<'b> Collector<'b> {
         Ok(number)
     }
 
-    /// Returns the stack of the frames of these numbers; `None` where there are none.
+    /// Returns the stack of these frames; `None` if there are none.
     pub(super) fn stack(&mut self, frames: &[u32]) -> Result<Option<StackId>, Exceeded> {
         if frames.is_empty() {
             return Ok(None);

@@ -1,25 +1,25 @@
-//! The job's part, where the job is an entry point of the calling program.
+//! The job's part, if the job is an entry point of the calling program.
 
 use gpu_core::Result;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Write};
 
-/// The word that makes a program run one of its entry points.
+/// The argument that makes a program run one of its entry points.
 pub(super) const ENTRY: &str = "gpuws-entry";
 
-/// What an entry point's result begins with.
+/// The first byte of an entry point's result.
 pub(super) const VALUE: u8 = 0;
 pub(super) const FAILURE: u8 = 1;
 pub(super) const PANIC: u8 = 2;
 
-/// An entry point: from its input to its result, or to why there is none.
+/// An entry point: returns its result for an input, or why there is none.
 pub type EntryPoint = fn(&mut dyn Read) -> Result<Vec<u8>, String>;
 
-/// Runs the entry point that the calling program was started for, and returns the code to end
-/// with; `None` when it was started for something else, and is to go on.
+/// Runs the entry point that this process was started for, and returns the exit code; `None` if the
+/// process was not started for an entry point and should continue.
 ///
-/// To be called first in `main`, with the program's arguments but its name, what it finds at
+/// Call this first in `main`, with the program's arguments without its name, the value of
 /// [`RESULT`](crate::RESULT) in its environment, and its standard input.
 pub fn serve_entry(
     arguments: impl IntoIterator<Item = OsString>,

@@ -1,10 +1,11 @@
-//! A program, or an entry point of this one, in a process tree of its own on claimed devices.
+//! Runs a program, or an entry point of this one, in its own process tree on claimed devices.
 //!
-//! Three processes take part. The *caller* embeds this crate; it starts itself once more as the
-//! *supervisor* ([`Supervisors`]), which claims devices, starts the *job* and ends all that comes
-//! of it ([`isolate`](crate::isolate)). So the caller becomes no subreaper and loses none of its
-//! signals, and when it is killed the supervisor still ends the job. What the job has to say comes
-//! back through a pipe; how it went, and the proof that nothing is left, in the supervisor's report.
+//! Three processes take part. The *caller* embeds this crate. It starts itself again as the
+//! *supervisor* ([`Supervisors`]), which claims devices, starts the *job* and ends everything that
+//! descends from it ([`isolate`](crate::isolate)). The caller therefore does not become a subreaper
+//! and loses none of its signals, and if it is killed, the supervisor still ends the job. The job
+//! returns its result through a pipe. The supervisor's report contains the outcome and the
+//! verification that nothing is left.
 
 mod entry;
 mod report;
@@ -24,7 +25,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::time::Duration;
 
-/// The variable that names the file to which a job writes its result.
+/// The variable with the name of the file to which a job writes its result.
 pub const RESULT: &str = "GPUWS_RESULT";
 
 /// A job to run in isolation.
@@ -50,11 +51,11 @@ pub struct Isolated {
     input: Vec<u8>,
 }
 
-/// What the supervisor is told.
+/// The supervisor's order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Order {
     claim: Claim,
-    /// `None` to wait for ever, 0 not to wait.
+    /// `None` to wait forever, 0 not to wait.
     wait_ms: Option<u64>,
     needs_topology: bool,
     command: String,
@@ -70,8 +71,8 @@ struct Order {
 }
 
 impl Isolated {
-    /// Returns a job that runs a program; its result is what it writes to the file that the
-    /// variable [`RESULT`] names.
+    /// Creates a job that runs a program; its result is what the program writes to the file in the
+    /// variable [`RESULT`].
     pub fn program(launch: Launch) -> Self {
         let Launch { program, arguments, set, unset } = launch;
         let order = Order {
@@ -92,8 +93,8 @@ impl Isolated {
         Isolated { order, input: Vec::new() }
     }
 
-    /// Returns a job that runs an entry point of `program`, which calls [`serve_entry`]; its result
-    /// is what the entry point returns.
+    /// Creates a job that runs an entry point of `program`, which must call [`serve_entry`]; its
+    /// result is what the entry point returns.
     pub fn entry(program: impl Into<OsString>, name: &str) -> Self {
         let arguments = vec![ENTRY.into(), name.into()];
         let launch = Launch { program: program.into(), arguments, ..Launch::default() };
@@ -103,7 +104,7 @@ impl Isolated {
         isolated
     }
 
-    /// Sets what it claims; one whole device unless set.
+    /// Sets its claim; default: one whole device.
     #[must_use]
     pub fn claim(mut self, claim: Claim) -> Self {
         self.order.needs_topology = claim.count > 1;
@@ -111,7 +112,7 @@ impl Isolated {
         self
     }
 
-    /// Sets how long it waits for its devices; for ever unless set.
+    /// Sets how long it waits for its devices; default: forever.
     #[must_use]
     pub fn wait(mut self, wait: Wait) -> Self {
         self.order.wait_ms = match wait {
@@ -122,28 +123,28 @@ impl Isolated {
         self
     }
 
-    /// Sets how long it may run; as long as it likes unless set.
+    /// Sets its time limit; default: none.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.order.time_limit_ms = Some(millis(limit));
         self
     }
 
-    /// Sets the time from SIGTERM to SIGKILL; ten seconds unless set.
+    /// Sets the time from SIGTERM to SIGKILL; default: ten seconds.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.order.grace_ms = millis(grace);
         self
     }
 
-    /// Sets how devices are named to it; by UUID unless set.
+    /// Sets how devices are named in its environment; default: by UUID.
     #[must_use]
     pub fn visible(mut self, form: Form) -> Self {
         self.order.by_index = form == Form::Index;
         self
     }
 
-    /// Sets its standard input; empty unless set.
+    /// Sets its standard input; default: empty.
     #[must_use]
     pub fn input(mut self, input: Vec<u8>) -> Self {
         self.input = input;
@@ -153,7 +154,7 @@ impl Isolated {
     /// Starts it.
     ///
     /// # Errors
-    /// `Io` when the supervisor cannot be started.
+    /// `Io` if the supervisor cannot be started.
     pub fn start(&self, supervisors: &dyn Supervisors) -> Result<Isolation> {
         let order = serde_json::to_vec(&self.order)
             .map_err(|error| Error::new(ErrorKind::Invalid, "word an order").with_source(error))?;
@@ -170,7 +171,7 @@ impl Isolated {
     }
 }
 
-/// A job that runs in isolation. Dropping it ends the job, with all that the job started, and
+/// A job that runs in isolation. Dropping this ends the job and everything that it started, and
 /// waits for that.
 pub struct Isolation {
     supervisor: Option<Box<dyn Supervised>>,
@@ -186,19 +187,19 @@ impl fmt::Debug for Isolation {
 impl Drop for Isolation {
     fn drop(&mut self) {
         if let Some(supervisor) = &mut self.supervisor {
-            // One that has ended already needs no word, and then the wait is short.
+            // If the supervisor has already ended, there is nothing to end, and the wait is short.
             let _ = supervisor.end();
             let _ = supervisor.wait();
         }
     }
 }
 
-/// What an isolated job came to.
+/// The outcome of an isolated job.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Its result.
     pub value: Vec<u8>,
-    /// How it went.
+    /// The report.
     pub report: IsolatedReport,
 }
 

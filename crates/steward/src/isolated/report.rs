@@ -1,4 +1,4 @@
-//! What a supervisor says of a job.
+//! The supervisor's report on a job.
 
 use super::millis;
 use crate::run::{DeviceUse, RunReport};
@@ -6,40 +6,40 @@ use gpu_core::{Bytes, Error, Fault, Pid, Reading};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How an isolated job went, as its supervisor saw it.
+/// The supervisor's view of an isolated job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IsolatedReport {
-    /// The code with which it ended, 128 and the signal's number where a signal ended it.
+    /// The exit code; 128 plus the signal number if a signal ended it.
     pub code: i32,
-    /// It was ended because its time was over.
+    /// It was ended because it reached its time limit.
     pub limit_hit: bool,
-    /// From its start to its end, in milliseconds.
+    /// The time from its start to its end, in milliseconds.
     pub elapsed_ms: u64,
-    /// Its devices by index, with the most memory that was seen of it.
+    /// Its devices by index, with the peak of its memory.
     pub devices: Vec<IsolatedUse>,
-    /// Those of its tree that were ended after it.
+    /// The processes of its tree that were ended after it.
     pub ended_pids: Vec<Pid>,
-    /// Those of its tree that are still there.
+    /// The processes of its tree that still exist.
     pub left_pids: Vec<Pid>,
-    /// Its memory was seen to be free again.
+    /// Its memory was verified as freed.
     #[serde(with = "gpu_core::reading")]
     pub memory_back: Reading<bool>,
-    /// Why the end of its tree was not carried through.
+    /// Why the clean-up is incomplete.
     pub stopped: Option<Fault>,
 }
 
-/// What an isolated job used of a device.
+/// The use of a device by an isolated job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IsolatedUse {
     /// NVML's index.
     pub index: u32,
-    /// The most memory that was seen.
+    /// The peak of its memory.
     #[serde(rename = "peak_bytes", with = "gpu_core::reading")]
     pub peak: Reading<Bytes>,
 }
 
 impl IsolatedReport {
-    /// Returns whether nobody of the tree is left and all its memory was seen to be free again.
+    /// Returns whether no process of the tree is left and all its memory was verified as freed.
     pub fn is_clean(&self) -> bool {
         self.left_pids.is_empty() && self.stopped.is_none() && self.memory_back == Ok(true)
     }
@@ -67,17 +67,17 @@ impl From<&RunReport> for IsolatedReport {
 pub enum IsolatedError {
     /// It got no devices, for this reason.
     NotGranted(String),
-    /// It could not be started, or not be followed and was ended at once.
+    /// It could not be started, or not be monitored and was ended at once.
     NotStarted(Fault),
-    /// Its time was over.
+    /// It reached its time limit.
     TimedOut(Box<IsolatedReport>),
-    /// It failed: its own words, where it had any.
+    /// It failed, with its own message, if any.
     Failed(String, Box<IsolatedReport>),
-    /// Its entry point panicked, with these words.
+    /// Its entry point panicked, with this message.
     Panicked(String, Box<IsolatedReport>),
-    /// It sent more than is kept.
+    /// Its result exceeds the maximum length.
     TooLong(Box<IsolatedReport>),
-    /// The supervisor was lost: what became of the job is not known.
+    /// The supervisor was lost: the state of the job is unknown.
     Lost(Error),
 }
 
@@ -109,7 +109,7 @@ impl std::error::Error for IsolatedError {
     }
 }
 
-/// What the supervisor reports.
+/// The supervisor's message.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Said {

@@ -11,15 +11,15 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-/// How soon a wait notices that its caller is gone.
+/// The interval at which a wait checks whether its caller still exists.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Does the supervisor's part: claims, runs, cleans up; returns the report to send. `result` is
-/// the file to which the job writes its result; `asks_to_stop` tells, before the job runs, that
-/// somebody wants it to end (while it runs, the job's own events do).
+/// Runs the supervisor: claims, runs the job, cleans up; returns the report to send. `result` is
+/// the file to which the job writes its result. `asks_to_stop` returns, before the job runs,
+/// whether the job is to end; while it runs, its own events do.
 ///
 /// # Errors
-/// `Invalid` for an order that is none; `Process` when this very process cannot be seen.
+/// `Invalid` for a malformed order; `Process` if this process itself cannot be read.
 pub fn supervise(
     order: &[u8],
     result: &Path,
@@ -63,7 +63,7 @@ pub fn supervise(
     };
     let mut watch = |event: Event<'_>| match event {
         Event::Waiting(_) | Event::Granted(_) if asks_to_stop() => ControlFlow::Break(()),
-        // The caller waits for the report, and that for this process.
+        // The caller waits for the report, and the report for this process.
         Event::Keeping(_) => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     };

@@ -1,4 +1,4 @@
-//! Isolation without processes: what is told to a supervisor, what it reports, and how that reads.
+//! Isolation without processes: the order to a supervisor, its report, and how that is read.
 
 use crate::fake::*;
 use gpu_core::*;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A supervisor that is played by the machine of these tests, whose job sends `result`.
+/// A fake supervisor on the fake machine, whose job sends `result`.
 struct Played {
     world: World,
     result: Vec<u8>,
@@ -26,7 +26,7 @@ impl Supervisors for Played {
     }
 }
 
-/// One that has ended, and who asked it what.
+/// One that has ended, and the calls to it.
 struct Ended(Option<Sent>, Arc<Mutex<Vec<&'static str>>>);
 
 impl Supervised for Ended {
@@ -84,7 +84,7 @@ fn entry_point_outcomes_are_distinguished() {
     assert!(
         matches!(tried(b"\x02oh", 1, None), Err(IsolatedError::Panicked(why, _)) if why == "oh")
     );
-    // One that was killed sent nothing, or not all.
+    // One that was killed sent nothing, or only a part.
     assert!(matches!(tried(b"", 0, None), Err(IsolatedError::Failed(..))));
     assert!(matches!(tried(b"\0ye", 1, None), Err(IsolatedError::Failed(..))));
     assert!(matches!(tried(b"\0yes", 0, Some(5)), Err(IsolatedError::TimedOut(_))));

@@ -1,4 +1,4 @@
-//! What a claim finds: who bars a device, and how much memory is left on it.
+//! The offers to a claim: why a device is excluded, and how much memory is left on it.
 
 use crate::fake::*;
 use gpu_core::*;
@@ -13,7 +13,7 @@ fn offered(world: &World, claim: &Claim, parent: Option<&Entry>, leases: &[Entry
     offers(&scene(world), claim, ClaimSurroundings { parent, leases, waiting: &[] })
 }
 
-/// Why the first device cannot be had, and how many MiB a share may have of it.
+/// Why the first device is not available, and how many MiB a share may have of it.
 fn first(world: &World, claim: &Claim, leases: &[Entry]) -> (Option<Bar>, u64) {
     let offers = offered(world, claim, None, leases);
     (offers[0].bar.clone(), offers[0].room.unwrap().mib())
@@ -27,7 +27,7 @@ fn some(mib: u64) -> Claim {
     share(lease("x", 0, 1, &[0]), mib).claim
 }
 
-/// All that a job can have of a device: 16,000 MiB less what the driver keeps.
+/// The most memory that a job can have of a device: 16,000 MiB minus the driver's reserve.
 const CAPACITY: u64 = 16_000 - 64 - 80;
 
 fn outsider(pid: u32, name: &str) -> Option<Bar> {
@@ -127,7 +127,7 @@ fn mig_enabled_device_is_not_offered_whole() {
     assert!(Bar::MigMode.is_lasting(), "nobody waits for it");
 }
 
-/// A machine whose first device is divided into two, and whose second is whole.
+/// A machine whose first device is divided into two MIG devices, and whose second is whole.
 fn divided() -> World {
     let world = World::new(2);
     world.state().devices[0].mig_enabled = Ok(true);
@@ -135,7 +135,7 @@ fn divided() -> World {
     world
 }
 
-/// What a claim on the two MIG devices finds of each.
+/// The offers of the two MIG devices to a claim.
 fn of_mig(world: &World, claim: Claim, leases: &[Entry]) -> Vec<Option<Bar>> {
     let claim = Claim { among: vec![mig_uuid(1), mig_uuid(2)], ..claim };
     let offers = offered(world, &claim, None, leases);
@@ -184,7 +184,7 @@ fn lease_on_mig_device_covers_only_that_instance() {
     let inner = offered(&world, &whole(), Some(&on_part), &[]);
     assert_eq!(inner.len(), 1);
     assert_eq!(inner[0].id.uuid, Ok(mig_uuid(1)), "within it there is it alone");
-    // One that was made before the device was divided.
+    // A lease from before the device was divided.
     let before = lease("a", 1, 100, &[0]);
     assert_eq!(of_mig(&world, whole(), &[before]), [leased(), leased()]);
 }
@@ -210,7 +210,7 @@ fn device_with_unknown_mig_mode_is_ineligible() {
             assert_eq!(fault, barred.then_some(expected), "{absent:?}");
             assert_eq!(offers[1].bar, None);
         }
-        // Its parts are seen although the mode is not.
+        // Its MIG devices are visible, but the mode is unknown.
         world.state().devices[0].mig = vec![(1, 8_000, vec![])];
         assert_eq!(first(&world, &whole(), &[]).0, Some(Bar::MigMode));
     }
@@ -283,17 +283,17 @@ fn descendant_of_lease_root_may_use_device() {
     world.state().uses(102, 0, 7_000);
     assert_eq!(first(&world, &some(100), leases), (None, CAPACITY - 7_000), "beyond its share");
 
-    // The same process is an outsider where the lease has another device,
+    // The same process is an outsider if the lease has another device,
     let other = Entry { devices: vec![uuid(1)], ..lease.clone() };
     assert_eq!(first(&world, &some(100), &[other]).0, outsider(102, "python"));
-    // where the root is another process by now,
+    // if the PID of the root was reused,
     let reused =
         Entry { root: ProcessKey { start: Some(StartTime(1)), ..key(100) }, ..lease.clone() };
     assert_eq!(first(&world, &some(100), &[reused]).0, outsider(102, "python"));
-    // where the root belongs to another user: anybody can write any number,
+    // if the root belongs to another user, because a lease file can contain any PID,
     let forged = Entry { owner: 1001, ..lease.clone() };
     assert_eq!(first(&world, &some(100), &[forged]).0, outsider(102, "python"));
-    // and where numbers mean nothing here.
+    // and if PIDs are meaningless here.
     world.state().sees_host_pids = false;
     let (bar, _) = first(&world, &some(100), leases);
     assert!(matches!(bar, Some(Bar::Outsider { pid: Pid(102), .. })), "{bar:?}");

@@ -1,4 +1,4 @@
-//! Taking devices, from the look to the lease.
+//! Taking devices, from the snapshot to the lease.
 
 use crate::fake::*;
 use gpu_core::*;
@@ -140,7 +140,7 @@ fn unused_devices_are_preferred_over_accepted_used_ones() {
         let grant = taken(&world, claim, Wait::No).unwrap();
         assert_eq!(indexes(&grant.devices), expected);
     }
-    // What is leased is not to be had, used or not.
+    // A leased device is not available, used or not.
     world.state().leases.push(lease("other", 1, 200, &[3]));
     let grant = taken(&world, accepting(1), Wait::No).unwrap();
     assert_eq!(indexes(&grant.devices), [2]);
@@ -247,7 +247,7 @@ fn listing_has_owners_processes_and_waiting_reasons() {
 #[test]
 fn inheritor_of_lease_file_claims_within_it() {
     let world = World::new(2);
-    // The lease's root is no ancestor that this caller sees, as in a PID namespace of its own.
+    // The lease's root is not a visible ancestor of the caller, as in its own PID namespace.
     world.state().leases = vec![lease("outer", 1, 7000, &[0, 1])];
     let outer = LeaseId::parse("outer").unwrap();
     for (owner, expected) in [(1000, Some("outer")), (1001, None)] {
@@ -256,7 +256,7 @@ fn inheritor_of_lease_file_claims_within_it() {
         let own = own_lease(&world, &leases, None).unwrap();
         assert_eq!(own.as_ref().map(|entry| entry.id.as_str()), expected, "file of {owner}");
     }
-    // Two leases of one process lie beside each other.
+    // Two leases of one process are independent of each other.
     world.state().inherited = vec![(outer, 1000)];
     let leases = world.state().leases.clone();
     assert_eq!(own_lease(&world, &leases, Some(&key(7000))).unwrap(), None);

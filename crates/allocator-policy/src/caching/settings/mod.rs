@@ -1,4 +1,4 @@
-//! PyTorch's settings of its allocator.
+//! The settings of PyTorch's allocator.
 
 #[cfg(feature = "serde")]
 mod stored;
@@ -11,13 +11,13 @@ use std::str::FromStr;
 pub(crate) use text::nearest;
 use text::{divisions, in_force, mebibytes, number, pairs, plain, truth};
 
-/// How many sizes have divisions of their own: from 1 MiB to 32 GiB and more.
+/// The number of sizes with their own divisions: from 1 MiB to 32 GiB and above.
 const INTERVALS: usize = 16;
 /// The default of `large_segment_size_mb`.
 const LARGE_SEGMENT_MIB: u64 = 20;
-/// From here on a request gets a segment of its own size; large segments are longer.
+/// From this size on, a request gets a segment of its own size; below it, segments are larger.
 const ABOVE_MIB: u64 = 10;
-/// The variables that PyTorch reads its settings from; the later one counts.
+/// The variables that PyTorch reads its settings from; the later one takes precedence.
 const VARIABLES: [&str; 2] = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
 
 const MEBIBYTES: &str = "a number of MiB, of at least large_segment_size_mb (20 by default)";
@@ -26,10 +26,10 @@ const SEGMENT_MEBIBYTES: &str =
 const BYTES: &str = "a number of bytes, of at least a large segment (20 MiB), or -1 for none";
 const DIVISIONS: &str = "a power of two, or a list such as [256:1,512:2,>:4] of powers of two";
 
-/// What PyTorch reads before all other settings, since it bounds them.
+/// PyTorch parses this before all other settings, because it bounds them.
 const LARGE_SEGMENT: &str = "large_segment_size_mb";
 
-/// The settings that this allocator obeys.
+/// The settings that this allocator honours.
 const OBEYED: [&str; 7] = [
     "max_split_size_mb",
     "max_non_split_rounding_mb",
@@ -39,7 +39,7 @@ const OBEYED: [&str; 7] = [
     "roundup_power2_divisions",
     "per_process_memory_fraction",
 ];
-/// Settings that PyTorch knows too and that do not change which memory of the device is taken.
+/// PyTorch's settings that do not change which memory is taken from the device.
 const PASSED_ON: [&str; 9] = [
     "backend",
     "release_lock_on_cudamalloc",
@@ -52,16 +52,16 @@ const PASSED_ON: [&str; 9] = [
     "graph_capture_record_stream_reuse",
 ];
 
-/// PyTorch's settings of its allocator, as in `PYTORCH_CUDA_ALLOC_CONF`, and a limit in bytes.
+/// The settings of PyTorch's allocator, as in `PYTORCH_CUDA_ALLOC_CONF`, and a limit in bytes.
 ///
-/// They are read by [`str::parse`] and written by `to_string` in PyTorch's own form. Keys and
-/// ranges are those of PyTorch's `AllocatorConfig` and `CUDAAllocatorConfig`.
+/// [`str::parse`] and `to_string` use PyTorch's own form. Keys and ranges are those of PyTorch's
+/// `AllocatorConfig` and `CUDAAllocatorConfig`.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "stored::Written", into = "stored::Written"))]
 pub struct Settings {
     max_split_size: Option<Bytes>,
-    /// As long as a large segment, unless it is given.
+    /// The size of a large segment, if not set.
     max_non_split_rounding: Option<Bytes>,
     large_segment_size: Bytes,
     garbage_collection_threshold: Option<f64>,
@@ -72,31 +72,31 @@ pub struct Settings {
     others: BTreeMap<String, String>,
 }
 
-/// A setting that PyTorch would not take.
+/// A setting that PyTorch would not accept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
-    /// There is no such setting.
+    /// No such setting exists.
     #[error("parse the allocator setting '{key}': unknown setting; {}", hint(.nearest.as_deref()))]
     Unknown {
-        /// What it was called.
+        /// The unknown name.
         key: String,
-        /// The known one that was perhaps meant.
+        /// A similar known name.
         nearest: Option<String>,
     },
-    /// The value is not one that the setting can have.
+    /// The value is not valid for the setting.
     #[error("parse the allocator setting '{key}': '{value}' is not {expected}")]
     Value {
-        /// What it is called.
+        /// The setting.
         key: String,
-        /// What it was to be.
+        /// The value.
         value: String,
-        /// What it can be.
+        /// The accepted values.
         expected: &'static str,
     },
     /// The text is not of the form `key:value,key:value`.
     #[error("parse the allocator settings: expected key:value, found '{rest}'")]
     Form {
-        /// What was there instead.
+        /// The text found instead.
         rest: String,
     },
 }
@@ -118,17 +118,17 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Returns the names of all settings that are known.
+    /// Returns the names of all known settings.
     pub fn known() -> impl Iterator<Item = &'static str> {
         OBEYED.into_iter().chain(PASSED_ON)
     }
 
-    /// Reads the settings of a recording: PyTorch's text under its variable's name, and each
-    /// setting as it was in force, by the names of a snapshot. What is unknown is kept among
-    /// [`others`](Settings::others), since a newer version may have written it.
+    /// Reads the settings of a recording: PyTorch's text under the name of its variable, and each
+    /// effective setting under the name that a snapshot uses. Unknown settings go to
+    /// [`others`](Settings::others), because a newer version may have written them.
     ///
     /// # Errors
-    /// [`SettingError`] for a text of another form, or a value that PyTorch would not have.
+    /// [`SettingError`] for a malformed text, or a value that PyTorch would not accept.
     pub fn from_recording(recorded: &BTreeMap<String, String>) -> Result<Self, SettingError> {
         let mut settings = Settings::default();
         for name in VARIABLES {
@@ -179,11 +179,11 @@ impl Settings {
         }
     }
 
-    /// Changes one setting, by PyTorch's name for it.
+    /// Changes one setting, with PyTorch's name.
     ///
     /// # Errors
-    /// [`SettingError`] where PyTorch has no such setting or would not take the value; nothing is
-    /// changed then.
+    /// [`SettingError`] if PyTorch has no such setting or would not accept the value; the settings
+    /// are then unchanged.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), SettingError> {
         let wrong =
             |expected| SettingError::Value { key: plain(key), value: plain(value), expected };
@@ -230,54 +230,54 @@ impl Settings {
         Ok(())
     }
 
-    /// Returns the size from which on blocks are not split, where there is one.
+    /// Returns the size from which on blocks are not split, if set.
     pub fn max_split_size(&self) -> Option<Bytes> {
         self.max_split_size
     }
 
-    /// Returns how much longer than a request that is not split its block may be.
+    /// Returns by how much a block may exceed a request that is not split.
     pub fn max_non_split_rounding(&self) -> Bytes {
         self.max_non_split_rounding.unwrap_or(self.large_segment_size)
     }
 
-    /// Returns how long the segments for large requests below 10 MiB are, and the pages of
+    /// Returns the size of the segments for large requests below 10 MiB, and of the pages of
     /// expandable segments for large requests.
     pub fn large_segment_size(&self) -> Bytes {
         self.large_segment_size
     }
 
-    /// Returns the share of the limit from which on garbage is collected, where it is.
+    /// Returns the fraction of the limit from which on garbage is collected, if set.
     pub fn garbage_collection_threshold(&self) -> Option<f64> {
         self.garbage_collection_threshold
     }
 
-    /// Tells whether new memory comes by mapped pages.
+    /// Returns whether new memory comes from mapped pages.
     pub fn expandable_segments(&self) -> bool {
         self.expandable_segments
     }
 
-    /// Returns into how many parts the step from a power of two to the next is divided, for sizes
-    /// from 1 MiB, 2 MiB, … 32 GiB on; at 0 and 1 sizes are rounded to 512 bytes.
+    /// Returns the number of steps between two powers of two, for sizes from 1 MiB, 2 MiB, … 32 GiB
+    /// on; at 0 and 1, sizes are rounded to 512 bytes.
     pub fn roundup_power2_divisions(&self) -> &[u64; INTERVALS] {
         &self.roundup_power2_divisions
     }
 
-    /// Returns the share of the device's memory that may be held, where there is such a limit.
+    /// Returns the limit as a fraction of the device's memory, if set.
     pub fn per_process_memory_fraction(&self) -> Option<f64> {
         self.per_process_memory_fraction
     }
 
-    /// Returns how much may be held, where there is such a limit.
+    /// Returns the limit in bytes, if set.
     pub fn limit(&self) -> Option<Bytes> {
         self.limit
     }
 
-    /// Says how much may be held; PyTorch itself has no such setting, only a share.
+    /// Sets the limit in bytes. PyTorch itself has no such setting, only a fraction.
     pub fn set_limit(&mut self, limit: Option<Bytes>) {
         self.limit = limit;
     }
 
-    /// Returns the settings that were given and do not change which memory of the device is taken.
+    /// Returns the given settings that do not change which memory is taken from the device.
     pub fn others(&self) -> &BTreeMap<String, String> {
         &self.others
     }
@@ -296,8 +296,8 @@ impl FromStr for Settings {
 }
 
 impl fmt::Display for Settings {
-    /// Writes what differs from the defaults, as PyTorch reads it. The limit in bytes is left out,
-    /// since PyTorch would not take it.
+    /// Writes the settings that differ from the defaults, in PyTorch's form. Omits the limit in
+    /// bytes, because PyTorch would not accept it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let default = Settings::default();
         let mut pairs: Vec<(&str, String)> = Vec::new();
@@ -333,7 +333,7 @@ impl fmt::Display for Settings {
     }
 }
 
-/// Divides a text into settings, in the order in which PyTorch reads them.
+/// Splits a text into settings, in the order in which PyTorch parses them.
 fn in_order(text: &str) -> Result<Vec<(&str, &str)>, SettingError> {
     let mut pairs = pairs(text)?;
     pairs.sort_by_key(|(key, _)| *key != LARGE_SEGMENT);

@@ -1,10 +1,10 @@
-//! The settings as serde reads and writes them.
+//! The serialized form of the settings.
 
 use super::{SettingError, Settings, in_order};
 use gpu_core::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// The settings as they are stored.
+/// The serialized settings.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Written {

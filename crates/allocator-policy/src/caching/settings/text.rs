@@ -1,15 +1,15 @@
-//! The text of settings, piece by piece.
+//! Parsing the text of settings.
 
 use super::{INTERVALS, SettingError};
 use gpu_core::Bytes;
 
-/// The longest name or value that is kept.
+/// The most characters of a name or value that an error shows.
 const LONGEST: usize = 1 << 10;
 
-/// No more of an unknown name is compared, in characters.
+/// Maximum length of an unknown name that is compared, in characters.
 const COMPARED: usize = 64;
 
-/// Divides a text at the commas that are not within brackets, and each part at its first colon.
+/// Splits a text at the commas outside brackets, and each part at its first colon.
 pub(super) fn pairs(text: &str) -> Result<Vec<(&str, &str)>, SettingError> {
     let mut depth = 0u32;
     let parts = text.split(|letter| {
@@ -46,7 +46,7 @@ pub(super) fn mebibytes(value: &str) -> Option<Bytes> {
     value.parse().ok().map(Bytes::from_mib)
 }
 
-/// Reads a size in force of at least so much; the inner `None` stands for none.
+/// Parses an effective size of at least `least`; the inner `None` means that no size is set.
 pub(super) fn in_force(value: &str, least: Bytes) -> Option<Option<Bytes>> {
     match value.parse::<i128>().ok()? {
         -1 => Some(None),
@@ -57,8 +57,8 @@ pub(super) fn in_force(value: &str, least: Bytes) -> Option<Option<Bytes>> {
     }
 }
 
-/// Reads the divisions: one for all sizes, or a list. The first interval of a list counts for all
-/// sizes below it too, and `>` for all above the last.
+/// Parses the divisions: one number for all sizes, or a list. The first interval of a list also
+/// applies to all smaller sizes, and `>` to all above the last.
 pub(super) fn divisions(value: &str) -> Option<[u64; INTERVALS]> {
     let mut all = [0; INTERVALS];
     let Some(list) = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
@@ -87,12 +87,12 @@ pub(super) fn divisions(value: &str) -> Option<[u64; INTERVALS]> {
     Some(all)
 }
 
-/// Makes a text from outside short, and free of control characters.
+/// Shortens an external text and removes its control characters.
 pub(super) fn plain(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_control()).take(LONGEST).collect()
 }
 
-/// Returns the known name that was perhaps meant.
+/// Returns a similar known name.
 pub(crate) fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let unknown: String = unknown.chars().take(COMPARED).collect();
     let known = known.map(|name| (strsim::levenshtein(&unknown, name), name));

@@ -1,4 +1,4 @@
-//! An allocator that goes on from a dump.
+//! An allocator that continues from a dump.
 
 use crate::fixture::{Faulty, Model};
 use gpu_allocator_policy::bfc::Settings;
@@ -27,7 +27,7 @@ fn adopted_chunks_match_dump() {
         block(0x1000, 512, Free),
         block(0x1200, 256, Active),
         block(0x1300, 1024, AwaitingFree),
-        // The rest is not told of: it is free.
+        // The dump omits the rest: it is free.
     ];
     let high = vec![block(0x9_0000, 4 << 20, Active)];
     let dump = [segment(0x9_0000, 4 << 20, high), segment(0x1000, 2 << 20, low)];

@@ -1,4 +1,4 @@
-//! The cases of TensorFlow's own tests, and figures that its users published.
+//! The cases of TensorFlow's own tests, and figures from its users' logs.
 
 use crate::fixture::Faulty;
 use gpu_allocator_policy::bfc::{BackOff, Settings};
@@ -19,7 +19,7 @@ fn take(bfc: &mut impl Policy, size: u64) -> Allocation {
     bfc.allocate(Bytes(size), Stream(0)).expect("memory suffices")
 }
 
-/// Returns what TensorFlow's tests look at: allocations, in use, most in use, longest.
+/// Returns the figures that TensorFlow's tests check: allocations, in use, peak, longest.
 fn figures(bfc: &Bfc<ModelMemory>) -> (u64, u64, u64, u64) {
     let statistics = bfc.statistics();
     let Bytes(in_use) = statistics.bytes_in_use;
@@ -98,7 +98,7 @@ fn whole_chunk_is_charged() {
     let small = take(&mut bfc, 4);
     assert_eq!((small.size(), bfc.usage().requested), (Bytes(256), Bytes(4)));
     assert_eq!(take(&mut bfc, 0).size(), Bytes(256));
-    // What remains of a chunk is cut off only if it is as long as the request.
+    // The remainder of a chunk is split off only if it is at least as long as the request.
     let (hole, wall) = (take(&mut bfc, 2048), take(&mut bfc, 256));
     let at = hole.address();
     bfc.free(hole).expect("it is of this allocator");
@@ -136,7 +136,8 @@ fn regions_double_on_growth() {
     for size in [1, 2 << 20, 3 << 20, 20 << 20, 32 << 20, 20 << 20] {
         let _ = take(&mut bfc, size);
     }
-    // 2, 4 and 8 as they come; 20 MiB make it 32, for the next time too; then what the limit leaves.
+    // First 2, 4 and 8; the 20 MiB raise it to 32, also for the next one; then the rest of the
+    // limit.
     let mib = |sizes: &[u64]| sizes.iter().map(|size| size << 20).collect::<Vec<_>>();
     assert_eq!(*memory.asked.lock().unwrap(), mib(&[2, 4, 8, 32, 32, 22]));
     assert_eq!(bfc.statistics().pool_bytes, Bytes(100 << 20));
@@ -152,7 +153,7 @@ fn without_growth_first_region_is_limit() {
     assert!(bfc.summary().contains("curr_region_allocation_bytes_: 209715712"));
 }
 
-/// The log of a user whose GPU was taken: 15.10 GiB asked for, then each time a tenth less.
+/// From a user's log, on a GPU in use: 15.10 GiB asked for, then a tenth less each time.
 #[test]
 fn backoff_shrinks_15_10_gib_to_185_12_mib() {
     let start = 16_213_501_696; // 15.10 GiB, rounded up to 256 bytes
@@ -271,7 +272,7 @@ fn default_limit_matches_tensorflow() {
     assert_eq!(bfc.limit(), Bytes::from_mib(16_000 - 1536));
 }
 
-/// As TensorFlow's `ClearStats`, which knows nothing of the pool.
+/// As TensorFlow's `ClearStats`, which does not reset the pool.
 #[test]
 fn pool_peak_survives_reset_peaks() {
     let settings = Settings { allow_growth: true, ..limited(64 << 20) };

@@ -54,7 +54,7 @@ fn failed_region_release_keeps_only_that_region() {
 
 #[test]
 fn adjacent_regions_require_virtual_memory() {
-    /// A device as plain as the port allows.
+    /// A device with only the required methods of the port.
     struct Plain(Arc<Faulty>);
     impl gpu_core::DeviceMemory for Plain {
         fn info(&self) -> gpu_core::Result<gpu_core::MemoryInfo> {
@@ -75,7 +75,7 @@ fn adjacent_regions_require_virtual_memory() {
 
 #[test]
 fn zero_page_size_is_rejected() {
-    /// A device that divides nothing.
+    /// A device without virtual memory.
     struct Pageless(Arc<Faulty>);
     impl gpu_core::DeviceMemory for Pageless {
         fn info(&self) -> gpu_core::Result<gpu_core::MemoryInfo> {

@@ -1,4 +1,4 @@
-//! Against a naive model.
+//! Comparison with a naive model.
 
 use crate::fixture::{Faulty, Model, Step, free_space, steps};
 use gpu_allocator_policy::bfc::{BackOff, Settings};
@@ -24,7 +24,7 @@ fn settings() -> impl Strategy<Value = Settings> {
     })
 }
 
-/// Returns what the modelled device takes for what is held.
+/// Returns the memory that the modelled device charges for the held regions.
 fn charged(policy: &impl Policy) -> u64 {
     let sizes = policy.segments().into_iter().map(|segment| segment.size.0);
     let sizes = sizes.map(|size| size.next_multiple_of(512));

@@ -4,7 +4,7 @@ use gpu_allocator_policy::bfc::Settings;
 use gpu_allocator_policy::{Bfc, ModelMemory, Policy, Stream};
 use gpu_core::Bytes;
 
-/// The case of a log of XLA: four chunks of 4 GB in a pool of 18.99, a fifth asked for.
+/// From a log of XLA: four chunks of 4 GB in a pool of 18.99, and a request for a fifth.
 #[test]
 fn report_matches_real_xla_log() {
     let limit = Bytes(18_995_773_440);

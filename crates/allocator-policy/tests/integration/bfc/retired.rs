@@ -1,4 +1,4 @@
-//! Memory that is given back before the work that uses it has ended.
+//! Memory that is freed before the work that uses it has ended.
 
 use gpu_allocator_policy::bfc::Settings;
 use gpu_allocator_policy::{Allocation, Bfc, BlockState, ModelMemory, Policy, Stream};
@@ -83,7 +83,7 @@ fn allocate_behind_merges_retired_chunks_until_large_enough() {
     let mut bfc = bfc(128 * KIB);
     let mut all = fill(&mut bfc, 16 * KIB);
     assert_eq!(all.len(), 8);
-    // 1, 2, 3 and 5, 6: the oldest first, so 5 and 6 are joined before 1 to 3.
+    // 1, 2, 3 and 5, 6: oldest first, so 5 and 6 are merged before 1 to 3.
     let mut retired = Vec::new();
     for (nth, left) in [(6, 7), (5, 6), (3, 5), (2, 4), (1, 3)] {
         retired.push(bfc.retire(all.remove(nth)).expect("it is of this allocator"));
@@ -94,7 +94,7 @@ fn allocate_behind_merges_retired_chunks_until_large_enough() {
     let five = [(Active, 16), (AwaitingFree, 16), (AwaitingFree, 16), (AwaitingFree, 16)];
     assert_eq!(states(&bfc)[..4], five);
     assert_eq!(states(&bfc)[4..], [(Active, 16), (Active, 32), (Active, 16)]);
-    // What is merged waits for all that it was merged of.
+    // A merged chunk waits for the work of all its parts.
     bfc.allocate_behind(Bytes(64 * KIB)).expect_err("48 KiB wait");
     assert_eq!(states(&bfc)[1], (AwaitingFree, 48));
     bfc.free(pair).expect("it is of this allocator");
@@ -121,7 +121,7 @@ fn region_with_retired_memory_is_kept() {
     assert!(bfc.allocate(Bytes(8 << 20), Stream(0)).is_ok());
 }
 
-/// With a look at every stamp for each chunk that is merged, this would not end in reasonable time.
+/// If each merge visited every timestamp, this would not end in reasonable time.
 #[test]
 fn merging_many_retired_chunks_is_not_quadratic() {
     const CHUNKS: u64 = 1 << 16;

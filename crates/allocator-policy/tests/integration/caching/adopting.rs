@@ -1,4 +1,4 @@
-//! Beginning in the middle of a job.
+//! Starting in the middle of a job.
 
 use crate::caching::device::{Device, MIB, caching};
 use crate::caching::invariants::check;
@@ -157,7 +157,7 @@ fn invalid_segment_is_rejected_without_side_effects() {
 }
 
 proptest! {
-    /// Whatever a recording says: it is refused, or the state is sound.
+    /// Any recording is either refused or results in a consistent state.
     #[test]
     fn arbitrary_segment_is_adopted_soundly_or_rejected(
         start in 0u64..64,

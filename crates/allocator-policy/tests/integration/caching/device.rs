@@ -1,4 +1,4 @@
-//! A modelled device that notes what is asked of it and fails when it is told to.
+//! A modelled device that records its calls and fails on demand.
 
 use gpu_allocator_policy::caching::{Caching, Event, Events, Settings};
 use gpu_allocator_policy::{Failure, ModelMemory, Stream};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// Something that was asked of the device; sizes in bytes.
+/// A call to the device; sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     Reserve(u64),
@@ -28,7 +28,7 @@ pub(crate) struct Device {
 #[derive(Debug, Default)]
 struct State {
     calls: Vec<Call>,
-    /// The number of calls until one fails, and how.
+    /// The number of calls until one fails, and its error.
     failing: Option<(usize, ErrorKind)>,
 }
 
@@ -38,12 +38,12 @@ impl Device {
         Arc::new(Device { model, state: Mutex::default() })
     }
 
-    /// Lets the call after `calls` more fail.
+    /// Makes the call after `calls` more fail.
     pub(crate) fn fail_after(&self, calls: usize, kind: impl Into<ErrorKind>) {
         self.lock().failing = Some((calls, kind.into()));
     }
 
-    /// Returns what was asked since it was last asked for this.
+    /// Returns the calls since the last query.
     pub(crate) fn calls(&self) -> Vec<Call> {
         std::mem::take(&mut self.lock().calls)
     }
@@ -110,7 +110,7 @@ impl DeviceMemory for Device {
     }
 }
 
-/// Streams whose work ends when the test says so.
+/// Streams whose work ends when the test ends it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Work(Arc<Mutex<WorkState>>);
 
@@ -128,22 +128,22 @@ impl Work {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the work that a stream has now.
+    /// Ends the current work of a stream.
     pub(crate) fn end(&self, stream: Stream) {
         self.lock().recorded.retain(|_, its| *its != stream);
     }
 
-    /// Returns how often somebody waited.
+    /// Returns the number of waits.
     pub(crate) fn waits(&self) -> usize {
         self.lock().waits
     }
 
-    /// Says whether events can be recorded.
+    /// Sets whether recording events fails.
     pub(crate) fn refuse(&self, refuse: bool) {
         self.lock().refuse = refuse;
     }
 
-    /// Says that a stream is gone.
+    /// Destroys a stream.
     pub(crate) fn destroy(&self, stream: Stream) {
         self.lock().destroyed = Some(stream);
     }
@@ -183,7 +183,7 @@ impl Events for Work {
     }
 }
 
-/// Makes an allocator with settings in PyTorch's form.
+/// Creates an allocator with settings in PyTorch's form.
 pub(crate) fn caching(device: &Arc<Device>, settings: &str) -> Caching<Arc<Device>> {
     let settings = settings.parse::<Settings>().expect("the settings are valid");
     Caching::new(device.clone(), settings).expect("the device tells its memory")
@@ -195,7 +195,7 @@ pub(crate) fn set(caching: &mut Caching<Arc<Device>>, settings: &str) {
     caching.set_settings(settings).expect("the device tells its memory");
 }
 
-/// Tells whether memory did not suffice.
+/// Returns whether memory did not suffice.
 pub(crate) fn out_of_memory<T>(result: std::result::Result<T, Failure>) -> bool {
     matches!(result, Err(Failure::OutOfMemory(_)))
 }

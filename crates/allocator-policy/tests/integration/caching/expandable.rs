@@ -64,7 +64,7 @@ fn free_pages_are_unmapped_and_refilled_first() {
     let start = a.address();
     caching.free(b).expect("it is its own");
     device.calls();
-    // Of 10 to 80 MiB the whole pages are those from 20 to 80.
+    // The full pages between 10 and 80 MiB are those from 20 to 80.
     assert_eq!(caching.empty_cache().ok(), Some(Bytes(60 * MIB)));
     assert_eq!(device.calls(), [Call::Unmap(20 * MIB); 3]);
     assert_eq!(caching.segments().len(), 2);
@@ -125,7 +125,7 @@ fn pages_that_fail_to_unmap_stay_free() {
     let device = Device::new(100 * MIB);
     let mut caching = caching(&device, EXPANDABLE);
     let a = caching.allocate(Bytes(20 * MIB), STREAM).expect("100 MiB are free");
-    // 4 pages are left of 5: the fifth of these fails, and so does the first undoing.
+    // 4 of 5 pages are left: the fifth call fails, and so does the first undo.
     device.fail_after(5, DeviceFault::Lost);
     let failed = caching.allocate(Bytes(100 * MIB), STREAM);
     assert!(failed.is_err());
@@ -136,7 +136,7 @@ fn pages_that_fail_to_unmap_stay_free() {
     assert_eq!(device.model.used(), Bytes(0));
 }
 
-/// The block that can grow counts as long as it can become.
+/// A block that can grow counts with the size to which it can grow.
 #[test]
 fn growable_end_block_is_used_last() {
     let device = Device::new(800 * MIB);
@@ -145,7 +145,7 @@ fn growable_end_block_is_used_last() {
     let (a, b, c) = (take(15), take(10), take(5));
     let first = a.address();
     caching.free(a).expect("it is its own");
-    // Free are 15 MiB at the bottom and 10 MiB at the end, which is the smaller block.
+    // 15 MiB are free at the bottom and 10 MiB at the end, which is the smaller block.
     let d = caching.allocate(Bytes(10 * MIB), STREAM).expect("it is cached");
     assert_eq!(d.address(), first);
     check(&caching, false);

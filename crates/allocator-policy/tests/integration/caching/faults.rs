@@ -1,11 +1,11 @@
-//! A device that fails at any call: nothing leaks, and the state stays sound.
+//! A device that fails at any call: nothing leaks, and the state stays consistent.
 
 use crate::caching::device::{Device, MIB, caching};
 use crate::caching::invariants::check;
 use gpu_allocator_policy::{Policy, Stream};
 use gpu_core::{Bytes, DeviceFault, ErrorKind};
 
-/// Does a job that comes to every call of the device, and returns how many there were.
+/// Runs a job that exercises every call of the device, and returns the number of calls.
 fn job(settings: &str, failing: Option<(usize, ErrorKind)>) -> usize {
     let ordinary = !settings.contains("expandable");
     let device = Device::new(256 * MIB);
@@ -43,7 +43,7 @@ fn job(settings: &str, failing: Option<(usize, ErrorKind)>) -> usize {
         caching.empty_cache().expect("the fault is over");
         assert_eq!((caching.reserved(), device.model.used()), (Bytes(0), Bytes(0)));
         calls += device.calls().len();
-        // Something is left, to be given back at the end.
+        // Left for the drop at the end.
         let _left = caching.allocate(Bytes(512), Stream(0));
     }
     assert_eq!(device.model.used(), Bytes(0));

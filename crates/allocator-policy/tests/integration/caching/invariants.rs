@@ -1,11 +1,11 @@
-//! What holds at every moment.
+//! Invariants of the allocator.
 
 use gpu_allocator_policy::caching::{Caching, Events, Stat};
 use gpu_allocator_policy::{BlockState, Policy};
 use gpu_core::DeviceMemory;
 
-/// Checks that blocks lie edge to edge, that free neighbours are one, and that what is counted is
-/// what there is. Of ordinary segments alone can split blocks be recounted.
+/// Checks that blocks are contiguous, that free neighbours are merged, and that the counters match
+/// the blocks. Split blocks can be recounted only for ordinary segments.
 pub(crate) fn check<M: DeviceMemory, E: Events>(caching: &Caching<M, E>, ordinary: bool) {
     let mut end_of_last = 0;
     let (mut reserved, mut requested) = (0, 0);

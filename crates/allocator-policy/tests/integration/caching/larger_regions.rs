@@ -1,4 +1,4 @@
-//! A device that gives more than it is asked for, and holds some back.
+//! A device that returns more than requested, and keeps a reserve.
 
 use crate::caching::invariants::check;
 use gpu_allocator_policy::caching::{Caching, Settings};

@@ -1,4 +1,4 @@
-//! The allocator against a model of it that searches lists.
+//! The allocator compared with a model of it that searches lists.
 
 use crate::caching::device::{MIB, out_of_memory};
 use crate::caching::invariants::check;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 const TOTAL: u64 = 256 * MIB;
 const MAX_SPLIT: u64 = 40 * MIB;
 
-/// A piece of a segment.
+/// A block of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Piece {
     address: u64,
@@ -26,7 +26,7 @@ struct Segment {
     pieces: Vec<Piece>,
 }
 
-/// The rules without any haste, over a device of its own that gives the same addresses.
+/// The rules without any optimisation, over its own device that returns the same addresses.
 struct Naive {
     device: ModelMemory,
     max_split: u64,
@@ -276,7 +276,7 @@ proptest! {
             let mut random = order;
             while held.len() > sizes.len() / 3 {
                 random = random.wrapping_mul(6364136223846793005).wrapping_add(order | 1);
-                // What stays is the same in every order.
+                // The blocks that stay are the same in every order.
                 let place = sizes.len() / 3 + (random >> 33) as usize % (held.len() - sizes.len() / 3);
                 caching.free(held.remove(place)).expect("it is its own");
                 check(&caching, !expandable);

@@ -1,4 +1,4 @@
-//! What is counted, and how it is printed.
+//! The statistics and their text.
 
 use crate::caching::device::{Device, MIB, caching, set};
 use gpu_allocator_policy::caching::Stat;

@@ -1,8 +1,8 @@
-//! Bytes as the document writes them.
+//! Bytes in the notation of the document.
 
 const UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// Writes bytes exactly, as in `2 MiB + 512 B`.
+/// Formats bytes exactly, as in `2 MiB + 512 B`.
 pub(crate) fn amount(bytes: u64) -> String {
     let mut left = bytes;
     let mut parts = Vec::new();
@@ -15,7 +15,7 @@ pub(crate) fn amount(bytes: u64) -> String {
     if parts.is_empty() { "0".to_owned() } else { parts.join(" + ") }
 }
 
-/// Reads bytes, as in `2.5 MiB`.
+/// Parses bytes, as in `2.5 MiB`.
 pub(crate) fn bytes(text: &str) -> u64 {
     let (number, unit) = text.split_once(' ').expect("a number and a unit");
     let size = UNITS.iter().find(|(name, _)| *name == unit).expect("a unit").1;

@@ -1,8 +1,8 @@
 //! The worked examples of docs/memory.md, run line by line.
 //!
-//! A table there follows a comment that names the policy, its settings and the device. Its first
-//! column says what a program does; where the memory lies, how long it is and what is held of the
-//! device afterwards must be what the policy decides.
+//! Each table follows a comment that names the policy, its settings and the device. The first
+//! column is a step of a program; the address, the length and the held memory after it must match
+//! the policy's decisions.
 
 mod amount;
 mod subject;
@@ -14,7 +14,7 @@ use subject::Subject;
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/memory.md");
 
-/// A worked example: what it runs on, and its rows.
+/// A worked example: its configuration and its rows.
 struct Example {
     on: String,
     rows: Vec<[String; 4]>,
@@ -41,12 +41,12 @@ fn examples(text: &str) -> Vec<Example> {
     examples
 }
 
-/// A program that does what the first column says.
+/// A program that executes the first column.
 struct Program {
     subject: Subject,
-    /// What it has, by name, and in which part of the device.
+    /// Its allocations, by name, with the part of the device.
     live: BTreeMap<String, (usize, Allocation)>,
-    /// What it gave back while work may still use it.
+    /// Memory that it freed while work may still use it.
     retired: BTreeMap<String, (usize, Retired)>,
 }
 
@@ -56,7 +56,7 @@ impl Program {
         Program { subject, live: BTreeMap::new(), retired: BTreeMap::new() }
     }
 
-    /// Does what a row says; returns the columns that follow.
+    /// Executes a row; returns the columns that follow.
     fn step(&mut self, step: &str) -> [String; 3] {
         let words: Vec<&str> = step.split(' ').collect();
         let part = match words[..] {

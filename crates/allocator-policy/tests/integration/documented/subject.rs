@@ -1,4 +1,4 @@
-//! What an example runs on.
+//! The policy and the device of an example.
 
 use crate::documented::amount::bytes;
 use gpu_allocator_policy::caching::{self, Caching, Event, Events};
@@ -9,7 +9,7 @@ use gpu_allocator_policy::{
 use gpu_core::Bytes;
 use std::sync::{Arc, Mutex};
 
-/// Where the addresses of the modelled device begin.
+/// The lowest address of the modelled device.
 pub(crate) const BASE: u64 = 0x7f00_0000_0000;
 
 /// Streams with work that ends when the example says so.
@@ -50,13 +50,13 @@ pub(crate) enum Subject {
     Caching(Box<Caching<ModelMemory, Work>>, Work),
     Bfc(Box<Bfc<ModelMemory>>),
     StreamOrdered(Box<StreamOrdered<ModelMemory>>),
-    /// A policy on each part of a device, or on the whole.
+    /// A policy for each part of a device, or for the whole device.
     Direct(Vec<Box<dyn Policy>>),
 }
 
 impl Subject {
-    /// Makes what a comment names: a policy, its settings, the device, as in
-    /// `bfc; limit=16MiB, allow_growth=true; 32 MiB`.
+    /// Creates the subject of a comment: a policy, its settings, the device, as in `bfc;
+    /// limit=16MiB, allow_growth=true; 32 MiB`.
     pub(crate) fn named(on: &str) -> Self {
         let [policy, settings, device]: [&str; 3] =
             on.split("; ").collect::<Vec<_>>().try_into().expect("policy; settings; device");
@@ -99,12 +99,12 @@ impl Subject {
         }
     }
 
-    /// Asks for memory; `None` where there is none.
+    /// Allocates memory; `None` if it does not suffice.
     pub(crate) fn allocate(&mut self, part: usize, size: u64, stream: u64) -> Option<Allocation> {
         granted(self.policy(part).allocate(Bytes(size), Stream(stream)))
     }
 
-    /// Asks for memory for work that runs behind all that may use retired memory.
+    /// Allocates memory for work that runs after all work that may use retired memory.
     pub(crate) fn allocate_behind(&mut self, size: u64) -> Option<Allocation> {
         let Subject::Bfc(bfc) = self else { panic!("it has timestamps") };
         granted(bfc.allocate_behind(Bytes(size)))

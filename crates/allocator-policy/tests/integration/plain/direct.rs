@@ -1,4 +1,4 @@
-//! Memory straight from the device.
+//! Memory directly from the device.
 
 use crate::fixture::Faulty;
 use gpu_allocator_policy::{Allocation, Direct, Failure, ModelMemory, Policy, Stream};

@@ -1,4 +1,4 @@
-//! One device as several.
+//! One device divided into several.
 
 use crate::fixture::Faulty;
 use gpu_allocator_policy::bfc::Settings;

@@ -1,4 +1,4 @@
-//! The plain policies, a device in parts, and a policy for several threads.
+//! The plain policies, a divided device, and a policy for several threads.
 
 mod direct;
 mod logical;

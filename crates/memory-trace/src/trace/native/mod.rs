@@ -1,4 +1,4 @@
-//! The project's own format: lines of JSON, as docs/memory-trace.md describes them.
+//! The project's own format: lines of JSON, described in docs/memory-trace.md.
 
 mod reader;
 mod writer;
@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// The version of the format that is written, and the newest that is read.
+/// The version that is written, and the newest that is read.
 const SCHEMA: u64 = 1;
 
-/// What the first line says that the file is.
+/// The kind of file in the first line.
 const KIND: &str = "memory-trace";
 
 /// The first line.
@@ -35,7 +35,7 @@ struct Header {
 enum Line<'a> {
     #[serde(borrow)]
     Frame(FrameLine<'a>),
-    /// The numbers of frames, the innermost call first.
+    /// The indexes of frames, innermost first.
     Stack(Vec<u32>),
     Device(DeviceLine),
     Segment(SegmentLine),
@@ -59,10 +59,10 @@ struct DeviceLine {
     device: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     total_bytes: Option<u64>,
-    /// How many segments are listed; absent where it is not known what was held.
+    /// The number of segments; absent if the segments are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     segments: Option<u64>,
-    /// How many events are listed, where that was known when the line was written.
+    /// The number of events, if known when the line was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     events: Option<u64>,
 }
@@ -84,7 +84,7 @@ struct SegmentLine {
     blocks: Vec<BlockLine>,
 }
 
-/// A block; each begins where the one before ends.
+/// A block; it starts where the previous one ends.
 #[derive(Debug, Serialize, Deserialize)]
 struct BlockLine {
     size_bytes: u64,
@@ -103,7 +103,7 @@ enum StateName {
     Free,
 }
 
-/// A state of a block, by the name that it has in other JSON too.
+/// The state of a block, with the same names as in other JSON.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 struct State(#[serde(with = "StateName")] BlockState);
@@ -130,7 +130,7 @@ struct EventLine {
     stream: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
     time_us: u64,
-    /// What the device had left when memory did not suffice.
+    /// The device's free memory when memory ran out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     device_free_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -15,7 +15,7 @@ use gpu_core::Bytes;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// How long the first line may be, of which all settings are kept.
+/// The maximum length of the first line, which contains all settings.
 const LONGEST_HEADER: usize = 1 << 20;
 
 /// Reads a file of the project's own format.
@@ -63,14 +63,14 @@ pub(in crate::trace) fn read(input: &[u8], limits: Limits) -> Result<Recording, 
     })
 }
 
-/// What is wrong with a line.
+/// A problem of a line.
 enum Wrong {
     Malformed(String),
     Memory(Exceeded),
 }
 
 impl Wrong {
-    /// Returns the error; a line that does not end is one that was cut off.
+    /// Returns the error; a line without an end is truncated.
     fn at(self, number: u64, line: &[u8]) -> TraceError {
         let problem = match self {
             Wrong::Memory(exceeded) => exceeded.by("what the line says"),
@@ -97,7 +97,7 @@ impl From<Exceeded> for Wrong {
 
 fn parsed<'a, T: serde::Deserialize<'a>>(line: &'a [u8]) -> Result<T, Wrong> {
     serde_json::from_slice(line).map_err(|error| {
-        // It counts lines of its own.
+        // The parser counts its own lines.
         let said = error.to_string();
         let said = said.rsplit_once(" at line ").map_or(&*said, |(what, _)| what);
         Wrong::Malformed(format!("{} in column {}", shown(said.as_bytes()), error.column()))
@@ -107,7 +107,7 @@ fn parsed<'a, T: serde::Deserialize<'a>>(line: &'a [u8]) -> Result<T, Wrong> {
 struct Reader<'b> {
     budget: &'b Budget,
     collector: Collector<'b>,
-    /// The frames and stacks of the file by its own numbers.
+    /// The frames and stacks of the file by their numbers in it.
     frames: Vec<u32>,
     stacks: Vec<Option<StackId>>,
     devices: BTreeMap<u32, Device>,
@@ -221,7 +221,7 @@ impl Reader<'_> {
         let trace = &mut self.device(line.device)?.trace;
         budget.push(&mut trace.events, Event { action, address, size, stream, time_us })?;
         if stack.is_some() || !trace.event_stacks.is_empty() {
-            // Empty until the first event that has one.
+            // Empty until the first event with a stack.
             let missing = trace.events.len() - trace.event_stacks.len();
             budget.room(&mut trace.event_stacks, missing)?;
             trace.event_stacks.resize(trace.events.len() - 1, None);
@@ -230,7 +230,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Returns the traces, once they hold what the lines of their devices said.
+    /// Returns the traces, after checking the counts of their `device` lines.
     fn finish(&mut self) -> Result<Vec<DeviceTrace>, Problem> {
         let devices = std::mem::take(&mut self.devices).into_values();
         let finished = devices.map(|Device { mut trace, said }| {

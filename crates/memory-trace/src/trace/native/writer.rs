@@ -10,19 +10,19 @@ use serde_json::ser::{Formatter, Serializer};
 use std::collections::BTreeMap;
 use std::io;
 
-/// Writes a recording line by line, while the program runs whose memory it is about.
+/// Writes a recording line by line, while the recorded program runs.
 ///
-/// What is written is read by [`Recording::read`], also where the program ended in between.
+/// [`Recording::read`] can read the output even if the program ended in between.
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
 }
 
 impl<W: io::Write> Writer<W> {
-    /// Writes the first line: which allocator recorded, and under which settings.
+    /// Writes the first line: the allocator that recorded, and its settings.
     ///
     /// # Errors
-    /// Those of the output.
+    /// As the output.
     pub fn new(out: W, format: Format, settings: &BTreeMap<String, String>) -> io::Result<Self> {
         let settings = settings.clone();
         let header = Header { schema: SCHEMA, kind: KIND.into(), recorded_by: format, settings };
@@ -31,23 +31,23 @@ impl<W: io::Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Writes what happened on a device.
+    /// Writes an event of a device.
     ///
     /// # Errors
-    /// Those of the output.
+    /// As the output.
     pub fn event(&mut self, device: u32, event: &Event) -> io::Result<()> {
         self.line(&Line::Event(EventLine::of(device, event, None)))
     }
 
-    /// Writes what an allocator holds of a device when the recording ends.
+    /// Writes a segment that an allocator holds when the recording ends.
     ///
     /// # Errors
-    /// Those of the output.
+    /// As the output.
     pub fn segment(&mut self, device: u32, segment: &Segment) -> io::Result<()> {
         self.line(&Line::Segment(segment_line(device, segment, &BTreeMap::new())))
     }
 
-    /// Gives the output back.
+    /// Returns the output.
     pub fn into_inner(self) -> W {
         self.out
     }
@@ -88,7 +88,7 @@ impl<W: io::Write> Writer<W> {
     }
 }
 
-/// Writes strings in printable ASCII, so that no text of a recording acts on a terminal.
+/// Writes strings in printable ASCII, so that no text of a recording controls a terminal.
 struct Ascii;
 
 impl Formatter for Ascii {
@@ -115,10 +115,10 @@ impl Formatter for Ascii {
 }
 
 impl Recording {
-    /// Writes it as lines of JSON; [`Recording::read`] makes the same of them.
+    /// Writes it as lines of JSON, which [`Recording::read`] converts back to the same recording.
     ///
     /// # Errors
-    /// Those of the output.
+    /// As the output.
     pub fn write(&self, out: impl io::Write) -> io::Result<()> {
         let mut writer = Writer::new(out, self.format, &self.settings)?;
         for frame in self.stacks.all_frames() {

@@ -1,14 +1,14 @@
-//! The input of a pickle, taken piece by piece.
+//! The input of a pickle, read piece by piece.
 
 use super::super::budget::Exceeded;
 use super::super::error::{Place, Problem, TraceError};
 use super::opcode::name;
 
-/// Where a reader is in its input.
+/// The position of a reader in its input.
 pub(super) struct Cursor<'a> {
     pub(super) input: &'a [u8],
     pub(super) at: usize,
-    /// Where the opcode is whose argument is read, and what it is.
+    /// The offset and the value of the current opcode.
     pub(super) opcode: (usize, u8),
 }
 
@@ -17,7 +17,7 @@ impl<'a> Cursor<'a> {
         Cursor { input, at: 0, opcode: (0, b'.') }
     }
 
-    /// Goes to an opcode and returns it; `None` where the input ends.
+    /// Reads the next opcode; `None` at the end of the input.
     #[inline]
     pub(super) fn opcode(&mut self, at: usize) -> Option<u8> {
         let opcode = *self.input.get(at)?;
@@ -25,20 +25,20 @@ impl<'a> Cursor<'a> {
         Some(opcode)
     }
 
-    /// Returns the error that the current opcode needs more memory than there may be.
+    /// Returns the error that the current opcode exceeds the memory limit.
     #[cold]
     pub(super) fn full(&self, exceeded: Exceeded) -> TraceError {
         let (at, opcode) = self.opcode;
         exceeded.at(Place::Byte(at as u64), name(opcode))
     }
 
-    /// Returns the error that the current opcode is wrong.
+    /// Returns the error that the current opcode is malformed.
     pub(super) fn wrong(&self, what: impl std::fmt::Display) -> TraceError {
         let (at, opcode) = self.opcode;
         TraceError::malformed(Place::Byte(at as u64), format!("{} {what}", name(opcode)))
     }
 
-    /// Returns the error that the current opcode asks for code.
+    /// Returns the error that the current opcode requires code execution.
     pub(super) fn code(&self, wanted: String) -> TraceError {
         let (at, opcode) = self.opcode;
         let opcode = name(opcode);
@@ -52,7 +52,7 @@ impl<'a> Cursor<'a> {
         TraceError::new(Place::Byte(at as u64), Problem::Truncated { what })
     }
 
-    /// Takes `length` bytes, which are checked against what is left before anything is done.
+    /// Reads `length` bytes; the length is checked against the rest of the input first.
     #[inline]
     pub(super) fn take(&mut self, length: u64) -> Result<&'a [u8], TraceError> {
         let left = &self.input[self.at..];
@@ -93,13 +93,13 @@ impl<'a> Cursor<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// Reads a length that the format has with a sign.
+    /// Reads a length that the format stores as a signed number.
     pub(super) fn signed_length(&mut self) -> Result<u64, TraceError> {
         let length = self.array().map(i32::from_le_bytes)?;
         u64::try_from(length).map_err(|_| self.wrong(format!("has the length {length}")))
     }
 
-    /// Takes a line, without its end.
+    /// Reads a line, without its end.
     pub(super) fn line(&mut self) -> Result<&'a [u8], TraceError> {
         let left = &self.input[self.at..];
         let Some(end) = left.iter().position(|&byte| byte == b'\n') else {

@@ -1,12 +1,12 @@
-//! Pickles as data: nothing in one is ever imported, built or called.
+//! Pickles as data: nothing in one is ever imported, constructed or called.
 //!
-//! A snapshot refers a hundred thousand times to the same few frames, so what is read is a table of
-//! lists and dictionaries that refer to each other by number, and to numbers and texts by where in
-//! the file they are. However often a value is referred to, it is kept once, and nothing here or in
-//! its readers follows a reference to unknown depth: values that contain themselves, or that would
-//! be enormous when written out, are harmless. As two bytes can refer to megabytes, a
-//! [word](Pickle::word) or a number is read no further than one can be. Each table charges a
-//! [`Budget`] before it grows.
+//! A snapshot refers to the same few frames a hundred thousand times. The result of reading is
+//! therefore a table of lists and dictionaries that refer to each other by index, and to numbers
+//! and strings by their offset in the file. A value is stored once, however often it is referenced,
+//! and nothing here or in its readers follows references to an unknown depth. Values that contain
+//! themselves, or whose expansion would be enormous, are harmless. Because two bytes can refer to
+//! megabytes, a [word](Pickle::word) or a number is read no further than its maximum length. Each
+//! table charges a [`Budget`] before it grows.
 //!
 //! Source: the opcodes as CPython's `pickletools` documents them, protocols 0 to 5.
 
@@ -20,21 +20,21 @@ use super::budget::Budget;
 use super::error::{Place, Problem, TraceError};
 use std::borrow::Cow;
 
-/// How many bytes a number, or a text that is a name of the format, takes in the file at most. The
-/// longest name has 20 characters, each of which protocol 0 may write in ten.
+/// The most bytes that a number, or a name of the format, takes in the file. The longest name has
+/// 20 characters, each of which protocol 0 may write in ten.
 const LONGEST_WORD: usize = 256;
 
-/// A value of a pickle: where its opcode is in the input, or which container it is.
+/// A value of a pickle: the offset of its opcode in the input, or the index of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ref(u32);
 
 impl Ref {
-    /// Marks a container; without it, the rest is an offset.
+    /// Set for a container; otherwise, the rest is an offset.
     const CONTAINER: u32 = 1 << 31;
-    /// Marks a container that is a dictionary; without it, it is a list, tuple or set.
+    /// Set for a dictionary; otherwise, a container is a list, tuple or set.
     const DICT: u32 = 1 << 30;
 
-    /// Returns the number of a container, below [`Pickle::containers`]; `None` of anything else.
+    /// Returns the index of a container, below [`Pickle::containers`]; `None` for anything else.
     #[inline]
     pub(crate) fn container(self) -> Option<usize> {
         let number = self.0 & !(Ref::CONTAINER | Ref::DICT);
@@ -47,23 +47,24 @@ impl Ref {
     }
 }
 
-/// A value, as its opcode says it.
+/// A value, as its opcode represents it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value<'a> {
     None,
     Bool(bool),
     Int(i64),
-    /// A number from 2^63: an unsigned −1, as some lines of frames are, and never a size.
+    /// A number from 2^63 on: an unsigned −1, as in the line numbers of some frames, and never a
+    /// size.
     Huge(u64),
     Float(f64),
-    /// Text in UTF-8, or bytes; owned only where it was written with escapes.
+    /// UTF-8 text, or bytes; owned only if written with escapes.
     Text(Cow<'a, [u8]>),
     /// A list, tuple or set.
     Sequence,
     Dict,
 }
 
-/// What a pickle says.
+/// The content of a pickle.
 #[derive(Debug)]
 pub(crate) struct Pickle<'a> {
     input: &'a [u8],
@@ -72,11 +73,11 @@ pub(crate) struct Pickle<'a> {
 }
 
 impl<'a> Pickle<'a> {
-    /// Reads a pickle that is all of `input`.
+    /// Parses a pickle that is all of `input`.
     ///
     /// # Errors
-    /// At the first opcode that is cut off, unknown, out of place, that asks for code, or that
-    /// needs more memory than there may be.
+    /// At the first opcode that is truncated, unknown, misplaced, that requires code execution, or
+    /// that exceeds the memory limit.
     pub(crate) fn read(input: &'a [u8], budget: &Budget) -> Result<Self, TraceError> {
         let limit = u64::from(Ref::CONTAINER);
         if input.len() as u64 > limit {
@@ -85,30 +86,30 @@ impl<'a> Pickle<'a> {
         reader::Reader::new(input, budget).read()
     }
 
-    /// Returns the value that the pickle is of.
+    /// Returns the top-level value.
     pub(crate) fn root(&self) -> Ref {
         self.root
     }
 
-    /// Returns how many lists and dictionaries there are.
+    /// Returns the number of lists and dictionaries.
     pub(crate) fn containers(&self) -> usize {
         self.contents.len()
     }
 
-    /// Returns how many references lists and dictionaries hold together: as many as a walk meets
-    /// that enters each of them once.
+    /// Returns the total number of references in lists and dictionaries: as many as a walk follows
+    /// that enters each container once.
     pub(crate) fn references(&self) -> u64 {
         self.contents.iter().map(|contents| contents.len() as u64).sum()
     }
 
-    /// Returns a value, in time that grows with its length. Whoever asks for one again and again
-    /// remembers it, or asks for a [brief](Pickle::brief) one.
+    /// Returns a value, in time proportional to its length. A caller that needs one repeatedly
+    /// caches it, or uses [brief](Pickle::brief).
     pub(crate) fn value(&self, at: Ref) -> Value<'a> {
         self.brief(at, self.input.len()).expect("it was read before")
     }
 
-    /// Returns a value that takes no more than `most` bytes in the file, its opcode among them;
-    /// `None` for a longer one, of which no more is looked at. A list and a dictionary are brief.
+    /// Returns a value that takes at most `most` bytes in the file, including its opcode; `None`
+    /// for a longer one, which is read no further. Lists and dictionaries are always brief.
     #[inline]
     pub(crate) fn brief(&self, at: Ref, most: usize) -> Option<Value<'a>> {
         if at.container().is_some() {
@@ -138,8 +139,8 @@ impl<'a> Pickle<'a> {
         Some(pairs.map(|pair| (pair[0], pair[1])))
     }
 
-    /// Returns the bytes of a text that is no longer than a name of the format; `None` for anything
-    /// else.
+    /// Returns the bytes of a string that is no longer than a name of the format; `None` for
+    /// anything else.
     #[inline]
     pub(crate) fn word(&self, at: Ref) -> Option<Cow<'a, [u8]>> {
         match self.brief(at, LONGEST_WORD) {
@@ -148,8 +149,8 @@ impl<'a> Pickle<'a> {
         }
     }
 
-    /// Returns a text, its bytes that are no UTF-8 replaced, in time that grows with its length;
-    /// `None` for anything else.
+    /// Returns a string, with invalid UTF-8 replaced, in time proportional to its length; `None`
+    /// for anything else.
     pub(crate) fn text(&self, at: Ref) -> Option<Cow<'a, str>> {
         Some(match self.value(at) {
             Value::Text(Cow::Borrowed(bytes)) => String::from_utf8_lossy(bytes),
@@ -160,7 +161,7 @@ impl<'a> Pickle<'a> {
         })
     }
 
-    /// Returns a whole number below 2^63; `None` for anything else.
+    /// Returns an integer below 2^63; `None` for anything else.
     #[inline]
     pub(crate) fn int(&self, at: Ref) -> Option<i64> {
         match self.brief(at, LONGEST_WORD) {
@@ -170,7 +171,7 @@ impl<'a> Pickle<'a> {
         }
     }
 
-    /// Returns a value as an error shows it.
+    /// Returns a value for an error message.
     pub(crate) fn shown(&self, at: Ref) -> String {
         match self.value(at) {
             Value::None => "None".to_owned(),

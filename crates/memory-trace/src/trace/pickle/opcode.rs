@@ -1,4 +1,4 @@
-//! What opcodes are called.
+//! The names of opcodes.
 
 /// Returns the name of an opcode.
 pub(super) fn name(opcode: u8) -> &'static str {

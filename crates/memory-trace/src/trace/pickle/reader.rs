@@ -1,37 +1,37 @@
-//! The machine that a pickle is a program for, without its means to run code.
+//! The pickle machine, without the ability to execute code.
 
 use super::super::budget::Budget;
 use super::super::error::{Place, Problem, TraceError, shown};
 use super::cursor::Cursor;
 use super::{Pickle, Ref, Value, scalar, text};
 
-/// A place of the memo where nothing was put.
+/// An unused entry of the memo.
 const EMPTY: Ref = Ref(u32::MAX);
 
-/// How many lists and dictionaries there may be, which leaves [`EMPTY`] to be none of them.
+/// The maximum number of lists and dictionaries; it keeps [`EMPTY`] distinct from all of them.
 const MAX_CONTAINERS: u32 = Ref::DICT - 1;
 
-/// What the allocator of the process takes for a table beside its entries.
+/// The overhead of the process's allocator for a table.
 const ALLOCATION: usize = 28;
 
-/// Which kind a container is.
+/// The kind of a container.
 const SEQUENCE: u32 = Ref::CONTAINER;
 const DICT: u32 = Ref::CONTAINER | Ref::DICT;
 
-/// The state of reading: a stack of values, of which some are marked, and the memo.
+/// The state of the machine: a stack of values with marks, and the memo.
 pub(super) struct Reader<'a, 'b> {
     cursor: Cursor<'a>,
     budget: &'b Budget,
     contents: Vec<Vec<Ref>>,
     stack: Vec<Ref>,
-    /// How much of the stack is below each mark.
+    /// The stack height at each mark.
     marks: Vec<u32>,
     memo: Vec<Ref>,
     memoized: usize,
 }
 
 impl<'a, 'b> Reader<'a, 'b> {
-    /// Returns a reader that takes no more memory than the budget has.
+    /// Returns a reader with this memory budget.
     pub(super) fn new(input: &'a [u8], budget: &'b Budget) -> Self {
         Reader {
             cursor: Cursor::new(input),
@@ -118,8 +118,8 @@ impl<'a, 'b> Reader<'a, 'b> {
             }
             0x95 => {
                 let length = self.cursor.u64()?;
-                // A frame is only a hint of how much to read at once; one that is cut off tells
-                // where the file ends.
+                // A frame is only a hint of how much to read at once; a truncated one shows where
+                // the file ends.
                 let at = self.cursor.at;
                 self.cursor.take(length)?;
                 self.cursor.at = at;
@@ -139,7 +139,7 @@ impl<'a, 'b> Reader<'a, 'b> {
             _ => {
                 let at = self.cursor.opcode.0;
                 match scalar::read(&mut self.cursor, opcode) {
-                    // Where it is says what it is; it is read again when it is asked for.
+                    // Its offset identifies it; the value is read again when needed.
                     Some(value) => value.and_then(|_| self.refer(Ref(at as u32))),
                     None => Err(self.refused(opcode)),
                 }
@@ -147,7 +147,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         }
     }
 
-    /// Carries out an opcode of the memo whose argument is a line of text.
+    /// Executes an opcode of the memo whose argument is a line of text.
     #[cold]
     fn written(&mut self, opcode: u8) -> Result<(), TraceError> {
         let line = self.cursor.line()?;
@@ -159,7 +159,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         if opcode == b'g' { self.recall(index) } else { self.memoize(index) }
     }
 
-    /// Returns the error of an opcode that is not carried out.
+    /// Returns the error for an opcode that is not executed.
     #[cold]
     fn refused(&mut self, opcode: u8) -> TraceError {
         let named = |cursor: &mut Cursor<'a>| -> Result<String, TraceError> {
@@ -201,13 +201,13 @@ impl<'a, 'b> Reader<'a, 'b> {
         self.cursor.code(wanted)
     }
 
-    /// Pushes a value that there is.
+    /// Pushes an existing value.
     #[inline]
     fn refer(&mut self, value: Ref) -> Result<(), TraceError> {
         self.budget.push(&mut self.stack, value).map_err(|full| self.cursor.full(full))
     }
 
-    /// Makes a container and pushes it.
+    /// Creates a container and pushes it.
     fn close(&mut self, items: Vec<Ref>, kind: u32) -> Result<(), TraceError> {
         let number = self.contents.len() as u32;
         if number >= MAX_CONTAINERS {
@@ -219,7 +219,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         self.refer(Ref(number | kind))
     }
 
-    /// Returns where what is above the last mark begins.
+    /// Returns the start of the values above the last mark.
     #[inline]
     fn floor(&self) -> usize {
         self.marks.last().map_or(0, |&below| below as usize)
@@ -238,7 +238,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         Ok(top)
     }
 
-    /// Removes the top value, or the mark that is there.
+    /// Removes the top value, or the mark there.
     fn discard(&mut self) -> Result<(), TraceError> {
         if !self.marks.is_empty() && self.floor() == self.stack.len() {
             self.marks.pop();
@@ -247,19 +247,19 @@ impl<'a, 'b> Reader<'a, 'b> {
         self.pop().map(drop)
     }
 
-    /// Removes the last mark and returns where the values above it begin.
+    /// Removes the last mark and returns the start of the values above it.
     fn mark(&mut self) -> Result<usize, TraceError> {
         let mark = self.marks.pop().ok_or_else(|| self.cursor.wrong("finds no MARK"))?;
         Ok(mark as usize)
     }
 
-    /// Takes the values above the last mark.
+    /// Removes the values above the last mark.
     fn marked(&mut self) -> Result<Vec<Ref>, TraceError> {
         let mark = self.mark()?;
         self.above(mark)
     }
 
-    /// Takes the values of the stack from a place on.
+    /// Removes the values of the stack from a position on.
     fn above(&mut self, from: usize) -> Result<Vec<Ref>, TraceError> {
         let mut items = Vec::new();
         let taken = &self.stack[from..];
@@ -290,7 +290,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         }
     }
 
-    /// Moves what is above the last mark into the container below it.
+    /// Moves the values above the last mark into the container below it.
     fn extend(&mut self, kind: u32) -> Result<(), TraceError> {
         let mark = self.mark()?;
         if kind == DICT {
@@ -308,7 +308,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         self.give(self.stack.len() - count, kind)
     }
 
-    /// Moves the values of the stack from a place on into the container below them.
+    /// Moves the values of the stack from a position on into the container below them.
     fn give(&mut self, from: usize, kind: u32) -> Result<(), TraceError> {
         let below = self.stack[self.floor()..from].last().copied();
         let into = below.filter(|below| below.0 & DICT == kind).and_then(Ref::container);
@@ -335,8 +335,8 @@ impl<'a, 'b> Reader<'a, 'b> {
         }
     }
 
-    /// Puts the value on top into the memo. Picklers count from 0 or from 1, so an index that is
-    /// further ahead would only make the memo large.
+    /// Stores the top value in the memo. Picklers count from 0 or from 1, so an index further ahead
+    /// would only enlarge the memo.
     #[inline]
     fn memoize(&mut self, index: usize) -> Result<(), TraceError> {
         let top = self.top()?;

@@ -1,18 +1,18 @@
-//! Values that consist of no others: numbers and texts.
+//! Scalar values: numbers and strings.
 
 use super::super::error::{TraceError, shown};
 use super::cursor::Cursor;
 use super::{Value, text};
 use std::borrow::Cow;
 
-/// How long a line may be that is a number, in bytes: Python writes 21 for a whole number of 64 bits
-/// and 24 for one with a fraction.
+/// The maximum length of a line with a number, in bytes: Python writes 21 for a 64-bit integer and
+/// 24 for a float.
 const LONGEST_NUMBER: usize = 64;
 
-/// Reads the argument of an opcode that pushes a number or a text; `None` for any other opcode.
+/// Reads the argument of an opcode that pushes a number or a string; `None` for any other opcode.
 ///
 /// # Errors
-/// Where the argument is cut off, or none of the opcode's.
+/// If the argument is truncated or invalid.
 #[inline]
 pub(super) fn read<'a>(
     cursor: &mut Cursor<'a>,
@@ -37,8 +37,8 @@ pub(super) fn read<'a>(
     })
 }
 
-/// Returns a number or a text whose opcode is at an offset, where it was read before; `None` where
-/// the input now ends within it.
+/// Returns the number or string whose opcode is at an offset that was read before; `None` if the
+/// input now ends within it.
 #[inline]
 pub(super) fn at(input: &[u8], offset: usize) -> Option<Value<'_>> {
     let mut cursor = Cursor::new(input);
@@ -50,7 +50,7 @@ fn plain<'a>(cursor: &mut Cursor<'a>, length: u64) -> Result<Value<'a>, TraceErr
     cursor.take(length).map(|text| Value::Text(Cow::Borrowed(text)))
 }
 
-/// Reads a whole number of `length` bytes, the lowest first, in two's complement.
+/// Reads a little-endian two's complement integer of `length` bytes.
 fn long<'a>(cursor: &mut Cursor<'a>, length: u64) -> Result<Value<'a>, TraceError> {
     let bytes = cursor.take(length)?;
     if let [low @ .., 0] = bytes
@@ -89,7 +89,7 @@ fn written<'a>(cursor: &mut Cursor<'a>, opcode: u8) -> Result<Value<'a>, TraceEr
     value.ok_or_else(|| unreadable(cursor, line))
 }
 
-/// Returns the error that the current opcode has an argument that is none of its own.
+/// Returns the error that the current opcode has an invalid argument.
 pub(super) fn unreadable(cursor: &Cursor<'_>, argument: &[u8]) -> TraceError {
     cursor.wrong(format!("has the argument '{}'", shown(argument)))
 }

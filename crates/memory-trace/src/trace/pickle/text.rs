@@ -1,22 +1,22 @@
-//! Arguments that protocol 0 writes as text.
+//! Arguments in the text form of protocol 0.
 
 use super::Value;
 use std::borrow::Cow;
 
-/// Reads a decimal number of at most 64 bits; Python 2 wrote some with an `L`.
+/// Parses a decimal integer of at most 64 bits; Python 2 appended `L` to some.
 pub(super) fn number(line: &[u8]) -> Option<Value<'static>> {
     let digits = std::str::from_utf8(line.strip_suffix(b"L").unwrap_or(line)).ok()?.trim_ascii();
     let int = digits.parse().map(Value::Int);
     int.or_else(|_| digits.parse().map(Value::Huge)).ok()
 }
 
-/// Reads a number with a fraction.
+/// Parses a float.
 pub(super) fn float(line: &[u8]) -> Option<f64> {
     std::str::from_utf8(line).ok()?.trim_ascii().parse().ok()
 }
 
-/// Undoes the escapes of a text as `UNICODE` has it: Latin-1 with `\u` and four, `\U` and eight
-/// hexadecimal digits. Half a surrogate pair, which is no character, becomes U+FFFD.
+/// Decodes the argument of `UNICODE`: Latin-1 with escapes of `\u` and four, `\U` and eight
+/// hexadecimal digits. A lone surrogate becomes U+FFFD.
 pub(super) fn raw_unicode(line: &[u8]) -> Option<Cow<'_, [u8]>> {
     if line.iter().all(|&byte| byte.is_ascii() && byte != b'\\') {
         return Some(Cow::Borrowed(line));
@@ -39,7 +39,7 @@ pub(super) fn raw_unicode(line: &[u8]) -> Option<Cow<'_, [u8]>> {
     Some(Cow::Owned(text.into_bytes()))
 }
 
-/// Undoes the quotes and escapes of a text as `STRING` has it: a literal of Python 2.
+/// Decodes the argument of `STRING`: a string literal of Python 2.
 pub(super) fn quoted(line: &[u8]) -> Option<Cow<'_, [u8]>> {
     let line = line.trim_ascii();
     let (&quote, rest) = line.split_first()?;

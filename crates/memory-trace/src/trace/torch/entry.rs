@@ -1,4 +1,4 @@
-//! Entries of a snapshot, and how an error names them.
+//! Entries of a snapshot, and their names in errors.
 
 use super::super::budget::Exceeded;
 use super::super::check::LARGEST;
@@ -24,7 +24,7 @@ pub(super) enum Spot {
 }
 
 impl Spot {
-    /// Returns the error that something is wrong here.
+    /// Returns the error that this entry is malformed.
     pub(super) fn wrong(self, what: impl Into<String>) -> TraceError {
         let place = match self {
             Spot::Root => Place::Whole,
@@ -33,13 +33,13 @@ impl Spot {
         TraceError::malformed(place, what)
     }
 
-    /// Returns the error that this entry needs more memory than there may be.
+    /// Returns the error that this entry exceeds the memory limit.
     #[cold]
     pub(super) fn full(self, exceeded: Exceeded) -> TraceError {
         exceeded.at(Place::Entry(self.to_string()), "what is listed there")
     }
 
-    /// Returns the error that a key is missing here.
+    /// Returns the error that this entry lacks a key.
     pub(super) fn without(self, key: &str) -> TraceError {
         self.wrong(format!("'{key}' is missing"))
     }
@@ -62,12 +62,12 @@ impl fmt::Display for Spot {
     }
 }
 
-/// Walks the entries of a pickle, and not much more often than the pickle has them.
+/// Walks the entries of a pickle, in a bounded number of steps.
 ///
-/// A file may refer to one list from many places and so have a walk meet it many times; no snapshot
+/// A file may refer to one list from many places, so that a walk visits it many times; no snapshot
 /// does. A key or a number is read for each reference, but no further than a [word](Pickle::word);
-/// a longer text is read once for each time that the file has it. Together that bounds the time and
-/// the memory of a walk in proportion to the size of the file.
+/// a longer string is read once for each time that the file contains it. Together, this bounds the
+/// time and the memory of a walk in proportion to the size of the file.
 pub(super) struct Entries<'p> {
     pub(super) pickle: &'p Pickle<'p>,
     left: Cell<u64>,
@@ -81,7 +81,7 @@ impl<'p> Entries<'p> {
     }
 
     fn spend(&self, count: usize, spot: Spot) -> Result<(), TraceError> {
-        // Even what is empty takes a step.
+        // Even an empty container takes a step.
         let Some(left) = self.left.get().checked_sub(count as u64 + 1) else {
             let what = "entries, because it refers to the same ones again and again";
             let problem = Problem::TooMuch { what, limit: self.most };
@@ -116,14 +116,14 @@ impl<'p> Entries<'p> {
         Ok(pairs)
     }
 
-    /// Returns what a key is called; nothing for a key that is no text, or a longer one than any that
-    /// is known.
+    /// Returns the name of a key; empty for a key that is not a string, or that is longer than any
+    /// known key.
     #[inline]
     pub(super) fn key(&self, at: Ref) -> Cow<'p, [u8]> {
         self.pickle.word(at).unwrap_or_default()
     }
 
-    /// Returns a number that is not negative.
+    /// Returns a nonnegative number.
     #[inline]
     pub(super) fn number(&self, at: Ref, spot: Spot, key: &str) -> Result<u64, TraceError> {
         let number = self.pickle.int(at).and_then(|number| u64::try_from(number).ok());
@@ -147,7 +147,7 @@ impl<'p> Entries<'p> {
     }
 }
 
-/// Makes sure that a device can have a size.
+/// Checks that a device can have a size.
 pub(super) fn fits(size: u64, spot: Spot, key: &str) -> Result<(), TraceError> {
     if size > LARGEST {
         return Err(spot.wrong(format!("'{key}' is {size} bytes, more than any device has")));

@@ -1,4 +1,4 @@
-//! What happened on each device.
+//! The events of each device.
 
 use super::super::error::TraceError;
 use super::super::pickle::Ref;
@@ -40,9 +40,9 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    /// Reads an event, where in the program it happened, and whether it stands for both the request
-    /// to free and the completion, as in the first version that had traces; `None` for the begin or
-    /// the end of a span, which is noted.
+    /// Reads an event, its stack, and whether it stands for both the request to free and the
+    /// completion, as in the first version with traces. Returns `None` for the begin or the end of
+    /// a span, which it records.
     fn event(
         &mut self,
         entry: Ref,
@@ -88,7 +88,7 @@ impl Reader<'_, '_> {
         };
         let address = address.ok_or_else(|| spot.without("addr"))?;
         let size = size.ok_or_else(|| spot.without("size"))?;
-        // A program may ask for any size; what it got, a device had.
+        // A program may request any size, but an allocation fits in a device.
         if action != Action::OutOfMemory {
             fits(size, spot, "size")?;
         }
@@ -100,9 +100,8 @@ impl Reader<'_, '_> {
         Ok(Some((event, stack, *named == *b"free")))
     }
 
-    /// Notes the begin or the end of a span that a program marked, as versions before
-    /// `external_annotations` tell it: a frame whose function is the span and whose file is the
-    /// stage.
+    /// Records the begin or the end of a span, in the form of versions before
+    /// `external_annotations`: a frame whose function is the span and whose file is the stage.
     fn span(
         &mut self,
         frames: Option<Ref>,

@@ -1,4 +1,4 @@
-//! Where in the program: the same few frames and stacks, met again and again.
+//! Deduplicates frames and stacks.
 
 use super::super::budget::{Budget, Exceeded};
 use super::super::error::TraceError;
@@ -8,17 +8,17 @@ use super::entry::{Entries, Spot};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A value that was not met yet.
+/// A value that was not visited yet.
 const UNMET: u32 = u32::MAX;
 
-/// What remembering a stack or a text by its value takes at most.
+/// The most memory that caching a stack or a string takes.
 const REMEMBERED: usize = 40;
 
-/// The frames, stacks and texts that were met, by the values that they are.
+/// The frames, stacks and strings visited so far, by value.
 pub(super) struct Frames<'b> {
     budget: &'b Budget,
     collector: Collector<'b>,
-    /// The frame that each list or dictionary is, [`UNMET`] where it is none.
+    /// The frame of each list or dictionary; [`UNMET`] if it was not read as one.
     frames: Vec<u32>,
     stacks: HashMap<Ref, Option<StackId>>,
     texts: HashMap<Ref, u32>,
@@ -26,10 +26,10 @@ pub(super) struct Frames<'b> {
 }
 
 impl<'b> Frames<'b> {
-    /// Returns what remembers the frames of a pickle.
+    /// Returns an empty cache for a pickle.
     ///
     /// # Errors
-    /// When that needs more memory than the budget has.
+    /// If that exceeds the memory budget.
     pub(super) fn new(pickle: &Pickle<'_>, budget: &'b Budget) -> Result<Self, Exceeded> {
         let mut frames = Vec::new();
         budget.room(&mut frames, pickle.containers())?;
@@ -48,7 +48,7 @@ impl<'b> Frames<'b> {
         self.collector.finish()
     }
 
-    /// Returns a text; `None` for anything else.
+    /// Returns a string; `None` for anything else.
     pub(super) fn text(
         &mut self,
         pickle: &Pickle<'_>,
@@ -70,7 +70,7 @@ impl<'b> Frames<'b> {
         Ok(Some(number))
     }
 
-    /// Returns the stack that a list of frames is; `None` for an empty one.
+    /// Returns the stack of a list of frames; `None` for an empty one.
     pub(super) fn stack(
         &mut self,
         entries: &Entries<'_>,
@@ -106,7 +106,7 @@ impl<'b> Frames<'b> {
             match &*entries.key(key) {
                 b"name" => function = text(value)?,
                 b"filename" => file = text(value)?,
-                // Functions of C++ have line 0, code that was made at run time has -1 or 2^64 - 1.
+                // C++ functions have line 0; generated code has -1 or 2^64 - 1.
                 b"line" => line = entries.pickle.int(value).map_or(0, |line| line.max(0) as u64),
                 _ => {}
             }

@@ -2,8 +2,8 @@
 //!
 //! `torch.cuda.memory._dump_snapshot` writes a dictionary of `segments` and `device_traces`, since
 //! 2.1 also of `allocator_settings`, since 2.5 also of `external_annotations`;
-//! `torch.cuda.memory_snapshot` returns the list of segments alone. A key that is not known is
-//! passed over. None of the versions writes anything but plain data into the pickle.
+//! `torch.cuda.memory_snapshot` returns only the list of segments. Unknown keys are ignored. No
+//! version writes anything but plain data into the pickle.
 
 mod entry;
 mod events;
@@ -49,7 +49,7 @@ pub(super) fn read(input: &[u8], limits: Limits) -> Result<Recording, TraceError
             }
             traces.map(|traces| reader.traces(traces)).transpose()?;
             spans.map(|spans| reader.annotations(spans)).transpose()?;
-            // Last, when all devices are known: where nothing is listed, nothing was held.
+            // Last, when all devices are known: a device without listed segments held none.
             segments.map(|segments| reader.segments(segments)).transpose()?;
             if let Some(chosen) = chosen {
                 settings = reader.settings(chosen)?;
@@ -68,7 +68,7 @@ pub(super) fn read(input: &[u8], limits: Limits) -> Result<Recording, TraceError
     })
 }
 
-/// What is collected of a snapshot.
+/// The data collected from a snapshot.
 struct Reader<'p, 'b> {
     budget: &'b Budget,
     entries: Entries<'p>,
@@ -76,7 +76,7 @@ struct Reader<'p, 'b> {
     devices: BTreeMap<u32, DeviceTrace>,
 }
 
-/// What a device takes before anything is known of it.
+/// The memory that an empty device takes.
 const DEVICE: usize = 2 * size_of::<DeviceTrace>();
 
 impl Reader<'_, '_> {
@@ -90,7 +90,7 @@ impl Reader<'_, '_> {
         })
     }
 
-    /// Makes room in a table for what an entry lists.
+    /// Reserves room in a table for the entries of a list.
     fn room<T>(&self, table: &mut Vec<T>, more: usize, spot: Spot) -> Result<(), TraceError> {
         self.budget.room(table, more).map_err(|full| spot.full(full))
     }
@@ -135,8 +135,8 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    /// Reads settings as text, as `PYTORCH_CUDA_ALLOC_CONF` would have them; a dictionary in them
-    /// becomes `1:0,2:0`. What is neither a number nor text is passed over.
+    /// Reads settings as text, in the form of `PYTORCH_CUDA_ALLOC_CONF`; a dictionary in them
+    /// becomes `1:0,2:0`. Values that are neither numbers nor strings are ignored.
     fn settings(&mut self, dict: Ref) -> Result<BTreeMap<String, String>, TraceError> {
         let pickle = self.entries.pickle;
         let mut settings = BTreeMap::new();
@@ -158,14 +158,14 @@ impl Reader<'_, '_> {
     }
 }
 
-/// How many settings there may be, and how many pairs one that is a dictionary; PyTorch 2.6 has
+/// The maximum number of settings, and of pairs in a setting that is a dictionary; PyTorch 2.6 has
 /// eight settings.
 const MAX_SETTINGS: usize = 256;
 
-/// How many bytes a setting may take, in the file and as text, that is not passed over.
+/// The maximum size of a setting in bytes, in the file and as text; longer ones are ignored.
 const LONGEST_SETTING: usize = 4096;
 
-/// Returns pairs as one text, where they are numbers and texts and not too many.
+/// Joins pairs of numbers and strings to one text, if there are not too many.
 fn joined(pickle: &Pickle<'_>, pairs: impl ExactSizeIterator<Item = (Ref, Ref)>) -> Option<String> {
     if pairs.len() > MAX_SETTINGS {
         return None;
@@ -185,7 +185,7 @@ fn joined(pickle: &Pickle<'_>, pairs: impl ExactSizeIterator<Item = (Ref, Ref)>)
     Some(text)
 }
 
-/// Returns a number or a text that is no longer than a setting is.
+/// Returns a number or a string, if it is no longer than a setting.
 fn short(pickle: &Pickle<'_>, at: Ref) -> Option<String> {
     match pickle.brief(at, LONGEST_SETTING)? {
         Value::Bool(_) | Value::Int(_) | Value::Float(_) => Some(pickle.shown(at)),

@@ -1,4 +1,4 @@
-//! What the allocator held when the snapshot was taken.
+//! The segments held when the snapshot was taken.
 
 use super::super::check;
 use super::super::error::TraceError;
@@ -9,11 +9,11 @@ use super::Reader;
 use super::entry::Spot;
 use gpu_allocator_policy::BlockState;
 
-/// A segment as it was listed.
+/// A segment as listed.
 struct Held {
     device: u32,
     segment: Segment,
-    /// Where in the program its blocks were asked for, by address.
+    /// The stacks that requested its blocks, by address.
     stacks: Vec<(u64, StackId)>,
 }
 
@@ -84,9 +84,9 @@ impl Reader<'_, '_> {
         Ok(Held { device, segment, stacks })
     }
 
-    /// Reads a block, and where in the program it was asked for. Before 2.1 blocks had no address,
-    /// and follow the one before; who asked, and before 2.0 for how much, was in the newest entry
-    /// of their history, the first.
+    /// Reads a block, and the stack that requested it. Before 2.1, blocks had no address and are
+    /// contiguous; the stack, and before 2.0 the requested size, is in the newest entry of their
+    /// history, which is the first.
     fn block(
         &mut self,
         entry: Ref,
@@ -132,7 +132,7 @@ impl Reader<'_, '_> {
             Some(frames) => self.frames.stack(&self.entries, frames, spot)?,
             None => None,
         };
-        // A free block keeps what its last owner asked for and where.
+        // A free block keeps the requested size and the stack of its last allocation.
         let requested = requested.or(real_size).filter(|_| state != BlockState::Free);
         let stack = stack.filter(|_| state != BlockState::Free);
         Ok((RecordedBlock { address, size, requested, state }, stack))

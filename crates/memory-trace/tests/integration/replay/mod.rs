@@ -1,4 +1,4 @@
-//! Jobs replayed: recorded ones against their recordings, made ones against brute force.
+//! Replays: recorded jobs against their recordings, synthetic ones against brute force.
 
 mod needs;
 mod recorded;

@@ -1,4 +1,4 @@
-//! What jobs need, against brute force.
+//! The memory that jobs need, against brute force.
 
 use crate::replay::recorder::Recorder;
 use gpu_allocator_policy::Choice;
@@ -13,8 +13,8 @@ fn survives(workload: &Workload, choice: &Choice, total: u64) -> bool {
     trial.outcome.survived()
 }
 
-/// Returns the job that asks for memory (a positive number of 64 KiB) or gives it back, at once or
-/// in two steps.
+/// Returns a job that allocates memory (a positive number of 64 KiB) or frees it, at once or in two
+/// steps.
 fn job(steps: &[(i32, u8)]) -> Workload {
     let mut recorder = Recorder::new(&Settings::default(), Bytes(1 << 40));
     for &(step, kind) in steps {
@@ -44,7 +44,7 @@ proptest! {
             let Need { least, exact, .. } = need(&workload, &choice).expect("memory is endless");
             prop_assert!(exact);
             prop_assert!(survives(&workload, &choice, least.0), "{name}: {least:?}");
-            // Nearly all that is taken of a device is of whole pages of 2 MiB.
+            // Nearly all regions are multiples of 2 MiB.
             for total in (0..least.0).step_by(2 << 20).chain(least.0.checked_sub(512)) {
                 prop_assert!(!survives(&workload, &choice, total), "{name}: {total} of {least:?}");
             }
@@ -77,7 +77,7 @@ proptest! {
                 prop_assert!(sum(set) + needs[job].0 > total);
             }
         }
-        // No set is missing: each of those that could be is looked at.
+        // No set is missing: checks every possible one.
         for wanted in 1u32..1 << needs.len() {
             let set: Vec<_> = (0..needs.len()).filter(|job| wanted >> job & 1 == 1).collect();
             let is_full = sum(&set) <= total
@@ -112,7 +112,7 @@ fn fitting_sets_of_many_jobs_are_bounded() {
 
 #[test]
 fn need_may_assume_waiting_for_pending_work() {
-    // 20 MiB are given back while work still uses them, then 20 MiB are asked for again.
+    // 20 MiB are freed while work still uses them, then 20 MiB are requested again.
     let mut recorder = Recorder::new(&Settings::default(), Bytes(1 << 40));
     recorder.allocate(20 << 20, 0);
     recorder.free(0, false);

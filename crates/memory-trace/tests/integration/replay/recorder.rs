@@ -1,4 +1,4 @@
-//! Recordings made by running PyTorch's policy on a modelled device.
+//! Recordings of PyTorch's policy on a modelled device.
 
 use gpu_allocator_policy::caching::{Caching, Settings};
 use gpu_allocator_policy::{
@@ -10,18 +10,18 @@ use gpu_memory_trace::trace::{Action, DeviceTrace, Event};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
-/// How long the pages of the small pool are; those of the large one are ten times as long.
+/// The page size of the small pool; pages of the large one are ten times as long.
 const PAGE: usize = 2 << 20;
 
-/// A device that notes what it gives and takes back.
+/// A device that records its allocations and frees.
 #[derive(Clone)]
 pub(crate) struct Noting {
     memory: Arc<ModelMemory>,
     events: Arc<Mutex<Vec<Event>>>,
     stream: Arc<Mutex<u64>>,
-    /// For which stream each region was taken.
+    /// The stream of each region.
     owners: Arc<Mutex<HashMap<u64, u64>>>,
-    /// Which pages were mapped as those of the small pool are.
+    /// The pages that were mapped with the size of the small pool.
     small: Arc<Mutex<HashSet<u64>>>,
 }
 
@@ -85,7 +85,8 @@ impl DeviceMemory for Noting {
 
     fn unmap(&self, part: Region) -> Result<()> {
         self.memory.unmap(part)?;
-        // What was mapped in vain, since not all pages were granted, PyTorch never tells.
+        // PyTorch does not record pages that were mapped in vain because not all of them were
+        // granted.
         let mut events = self.events.lock().expect("nobody panicked");
         let mut mapped = events.iter().rev().take_while(|event| event.action == Action::SegmentMap);
         let back = mapped.position(|event| event.address == part.address);
@@ -108,7 +109,7 @@ impl DeviceMemory for Noting {
     }
 }
 
-/// A job under PyTorch's policy that is being recorded.
+/// A recorded job under PyTorch's policy.
 pub(crate) struct Recorder {
     device: Noting,
     policy: Caching<Noting>,
@@ -154,7 +155,8 @@ impl Recorder {
         self.policy.statistics().num_sync_all_streams
     }
 
-    /// Notes what the policy found free when it waited for all work, before what it then did.
+    /// Inserts the completions that the policy found when it waited for all work, before its later
+    /// events.
     fn note_found_waiting(&mut self, from: usize) {
         let found = self.retired.drain(..).map(|(retired, size)| {
             let address = retired.address();
@@ -175,7 +177,8 @@ impl Recorder {
             self.device.note(Action::FreeCompleted, allocation.address(), size);
             self.policy.free(allocation).expect("it is its own");
         } else {
-            // What was given back and found free in two adjacent events was never in use elsewhere.
+            // Memory that was freed and completed in two adjacent events was never in use
+            // elsewhere.
             self.device.note(Action::Snapshot, 0, 0);
             self.retired.push((self.policy.retire(allocation).expect("it is its own"), size));
         }
@@ -192,11 +195,11 @@ impl Recorder {
 
     pub(crate) fn empty_cache(&mut self) {
         self.policy.empty_cache().expect("the device takes it");
-        // What follows tells PyTorch's own recordings apart; these have no stacks.
+        // These recordings have no stacks, so the following request has to distinguish this case.
         self.allocate(1, 0);
     }
 
-    /// Takes what follows from a private pool, or from the common one.
+    /// Serves later requests from a private pool, or from the common one.
     pub(crate) fn draw_from(&mut self, pool: (u64, u64)) {
         self.policy.draw_from(pool);
     }
@@ -205,16 +208,16 @@ impl Recorder {
         self.policy.statistics().num_alloc_retries
     }
 
-    /// Forgets what happened so far: the recording begins here.
+    /// Drops the events so far: the recording begins here.
     pub(crate) fn begin(&mut self) {
         self.device.events.lock().expect("nobody panicked").clear();
     }
 
-    /// Returns what a snapshot would tell now.
+    /// Returns the current snapshot.
     pub(crate) fn snapshot(&self, expandable: bool) -> DeviceTrace {
         let mut segments = Vec::new();
         for segment in self.policy.segments() {
-            // An expandable segment is told by its mapped parts.
+            // A snapshot contains only the mapped parts of an expandable segment.
             let touch = |a: &BlockMap, b: &BlockMap| a.address + a.size.0 == b.address;
             for blocks in segment.blocks.chunk_by(touch) {
                 let size = blocks.iter().map(|block| block.size.0).sum();

@@ -1,4 +1,4 @@
-//! Recordings that PyTorch's policy made itself: with streams, retries and failures.
+//! Recordings of PyTorch's policy itself: with streams, retries and failures.
 
 use crate::replay::recorder::Recorder;
 use gpu_allocator_policy::caching::Settings;
@@ -29,12 +29,12 @@ proptest! {
         setting in proptest::sample::select(SETTINGS.to_vec()),
     ) {
         let settings: Settings = setting.parse().expect("PyTorch takes it");
-        // Pages that went back for a request which was then served without new ones look like a
-        // cache emptied by hand where a recording has no stacks.
+        // Pages that are unmapped for a request that is then served without new ones look like an
+        // emptied cache if a recording has no stacks.
         let total = if settings.expandable_segments() { 1 << 40 } else { 240 << 20 };
         let mut recorder = Recorder::new(&settings, Bytes(total));
-        // With oversize blocks it matters whether the end of a use was found before a request or
-        // when the device had refused it, and a recording does not tell these apart.
+        // With oversize blocks it matters whether a completion was found before a request or after
+        // the device had refused it, and a recording does not distinguish these cases.
         let retires = !setting.starts_with("max_split");
         let run = |recorder: &mut Recorder, steps: &[(u8, u64, usize, u64)]| {
             for &(kind, size, place, stream) in steps {
@@ -110,7 +110,7 @@ fn captured_allocations_replay_from_private_pool() {
     recorder.draw_from((0, 1));
     recorder.allocate(12 << 20, 0);
     recorder.begin();
-    // The common pool has 30 MiB in its cache, of which a capture takes nothing.
+    // The common pool has 30 MiB in its cache, which a capture may not use.
     recorder.allocate(14 << 20, 0);
     recorder.draw_from((0, 0));
     recorder.allocate(16 << 20, 0);

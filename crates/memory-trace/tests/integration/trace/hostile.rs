@@ -1,5 +1,4 @@
-//! Files that were made to do harm: each is refused, or read in time and memory that its size
-//! bounds.
+//! Hostile files: each is refused, or read in time and memory bounded by its size.
 
 use crate::trace::pickler::{Py, dict, pickle};
 use crate::trace::real;
@@ -9,7 +8,7 @@ fn refused(bytes: &[u8]) -> TraceError {
     Recording::read(bytes).expect_err("it is refused")
 }
 
-/// Returns the offset, the opcode and what it wants of code that a file asks for.
+/// Returns the offset, the opcode and the name of the code that a file requires.
 fn code(bytes: &[u8]) -> (u64, &'static str, String) {
     let error = refused(bytes);
     assert!(error.remedy().contains("do not unpickle this file with Python"));
@@ -19,7 +18,7 @@ fn code(bytes: &[u8]) -> (u64, &'static str, String) {
     }
 }
 
-/// A pickle of protocol 4 whose value is what `program` leaves on the stack.
+/// A pickle of protocol 4 whose value is the result of `program` on the stack.
 fn program(parts: &[&[u8]]) -> Vec<u8> {
     let mut bytes = vec![0x80, 4];
     parts.iter().for_each(|part| bytes.extend_from_slice(part));
@@ -27,7 +26,7 @@ fn program(parts: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// The key of a dictionary that no version has, so that whatever is below it is passed over.
+/// The key of a dictionary that no version has, so that the value below it is ignored.
 const KEY: &[u8] = b"}\x8c\x08segments]s\x8c\x05other";
 
 #[test]
@@ -68,12 +67,12 @@ fn pickled_code_is_rejected_by_name_and_never_run() {
 #[test]
 fn deep_nesting_uses_no_stack() {
     let depth = 200_000;
-    // Lists in lists, under a key that is passed over and where the segments are.
+    // Nested lists, under an ignored key and in place of the segments.
     let nested = [vec![b']'; depth], vec![b'a'; depth - 1]].concat();
     assert!(Recording::read(&program(&[KEY, &nested, b"s"])).unwrap().devices.is_empty());
     let said = refused(&program(&[&nested])).to_string();
     assert!(said.contains("segments[0]: a list where a dictionary must be"), "{said}");
-    // Tuples in tuples, marks that nothing closes, dictionaries in dictionaries.
+    // Nested tuples, unclosed marks, nested dictionaries.
     let tuples = [&b")"[..], &vec![0x85; depth]].concat();
     assert!(refused(&program(&[&tuples])).to_string().contains("a list where a dictionary"));
     assert!(refused(&vec![b'('; depth]).to_string().contains("there is no STOP"));
@@ -81,7 +80,7 @@ fn deep_nesting_uses_no_stack() {
     assert!(refused(&program(&[&dicts])).to_string().contains("no 'segments'"));
 }
 
-/// Lists of ten times the list before, `levels` deep: 10^levels items when written out.
+/// Lists of ten times the previous list, `levels` deep: 10^levels items when expanded.
 fn laughs(levels: usize) -> Vec<u8> {
     let mut bytes = b"]\x94".to_vec();
     for level in 0..levels as u8 {
@@ -114,7 +113,7 @@ fn referred(outer: usize, inner: usize, open: &[u8], close: &[u8], leaf: &[u8]) 
 
 #[test]
 fn shared_entries_are_bounded() {
-    // 10^10 events or blocks of a file of 400 kB. Its references are counted, not its time.
+    // 10^10 events or blocks in a file of 400 kB. The test counts references, not time.
     let event =
         &pickle(&dict([("action", "alloc".into()), ("addr", 0.into()), ("size", 8.into())]), 1);
     let event = event.strip_suffix(b".").unwrap();
@@ -136,7 +135,7 @@ fn shared_entries_are_bounded() {
         "{error}"
     );
 
-    // One event with 10^5 keys that nobody knows, referred to 10^5 times.
+    // One event with 10^5 unknown keys, referenced 10^5 times.
     let mut wide = event.to_vec();
     (0..100_000).for_each(|_| wide.extend(b"NNs"));
     let mut bytes = [&[0x80, 4][..], &wide, b"\x940}\x8c\x0ddevice_traces]](" as &[u8]].concat();
@@ -145,8 +144,8 @@ fn shared_entries_are_bounded() {
     assert!(matches!(refused(&bytes).problem(), Problem::TooMuch { .. }));
 }
 
-/// Lines and texts of 4 MB: how protocol 0 has a text plain, quoted and in escapes, and how all the
-/// others do.
+/// Lines and strings of 4 MB: the plain, quoted and escaped forms of protocol 0, and the form of
+/// all others.
 fn long_texts() -> [Vec<u8>; 4] {
     const LONG: usize = 4 << 20;
     let text = vec![b't'; LONG];
@@ -158,14 +157,14 @@ fn long_texts() -> [Vec<u8>; 4] {
     ]
 }
 
-/// Two bytes refer to a text of 4 MB, a million times in all: 4 TB when it is read for each, which
-/// no run of the tests would see the end of.
+/// Two bytes refer to a string of 4 MB, a million times in all: 4 TB if it is read for each, which
+/// would not end within a test run.
 #[test]
 fn long_shared_string_is_read_once() {
     let times = |pair: &[u8]| pair.repeat(150_000);
     for text in long_texts() {
         let bytes = program(&[
-            // What is referred to: the text as 0, names of a frame as 1 to 3.
+            // The referenced values: the string as 0, names of a frame as 1 to 3.
             &text,
             b"\x940\x8c\x04name\x940\x8c\x08filename\x940\x8c\x04line\x940",
             // Keys of the snapshot, of an event and of a frame; the values of a frame.
@@ -179,7 +178,7 @@ fn long_shared_string_is_read_once() {
             &times(b"h\x02h\0"),
             &times(b"h\x03h\0"),
             b"ueu",
-            // A span, of which the text is the stage.
+            // A span whose stage is the string.
             b"}(\x8c\x06action\x8c\x0cuser_defined\x8c\x06frames](}(h\x01h\0",
             &times(b"h\x02h\0"),
             b"ueueeu",
@@ -219,7 +218,7 @@ fn long_string_in_place_of_name_or_number_is_rejected_and_truncated() {
 fn overlong_number_is_rejected_at_its_position() {
     for (opcode, name) in [(b'I', "INT"), (b'L', "LONG"), (b'F', "FLOAT")] {
         let number = |digits: usize| [&[opcode][..], &vec![b'0'; digits], b"\n"].concat();
-        // The size of an event, said a million times.
+        // The size of an event, repeated a million times.
         let many = b"h\x01h\0".repeat(1_000_000);
         let head = b"\x940\x8c\x04size\x940}\x8c\x0ddevice_traces]](}(";
         let file = |digits| program(&[&number(digits), head, &many, b"\x8c\x06actionNueas"]);
@@ -227,7 +226,7 @@ fn overlong_number_is_rejected_at_its_position() {
         assert_eq!(error.place(), &Place::Byte(2), "{error}");
         let said = format!("{name} is a number on a line of 4194304 bytes; no number needs");
         assert!(error.to_string().contains(&said), "{error}");
-        // One of the longest there may be is read each time.
+        // One of the maximum length is read each time.
         let said = refused(&file(64)).to_string();
         let wanted = if opcode == b'F' { "'size' is 0.0" } else { "the action None is unknown" };
         assert!(said.contains(wanted), "{said}");
@@ -262,7 +261,7 @@ fn settings_sharing_long_string_are_bounded() {
 
 #[test]
 fn frames_share_long_strings_in_memory() {
-    // 10^4 frames of a name of 10^6 characters, each frame different: 10 GB when copied.
+    // 10^4 different frames with a name of 10^6 characters: 10 GB when copied.
     let mut bytes = vec![0x80, 4, b'X'];
     bytes.extend(1_000_000_u32.to_le_bytes());
     bytes.extend(vec![b'n'; 1_000_000]);
@@ -286,7 +285,7 @@ fn frames_share_long_strings_in_memory() {
 fn self_referential_values_are_harmless() {
     assert!(refused(&program(&[b"]\x94h\x00a"])).to_string().contains("segments[0]: a list"));
     assert!(Recording::read(&program(&[KEY, b"]\x94h\x00as"])).is_ok());
-    // A snapshot that is its own trace, a block that is its own segment.
+    // A snapshot that is its own trace, and a block that is its own segment.
     let said = refused(&program(&[b"}\x94\x8c\x0ddevice_traces](h\x00es"])).to_string();
     assert!(said.contains("device_traces[0]: a dictionary where a list must be"), "{said}");
     let segment: &[u8] =
@@ -389,8 +388,8 @@ fn limits_are_enforced() {
     assert!(error.remedy().contains("--read-limit"));
 }
 
-/// Files of which each byte makes as much as a byte can: each is refused where its size would be
-/// taken many times over, by the opcode or the entry at which that is, and is read where it may.
+/// Files in which each byte expands as much as a byte can: each is refused if it would take many
+/// times its size, at the opcode or entry that exceeds the limit, and read otherwise.
 #[test]
 fn memory_is_bounded_by_file_size() {
     const SIZE: usize = 1 << 18;
@@ -418,7 +417,7 @@ fn memory_is_bounded_by_file_size() {
     let events = {
         let event =
             b"}(X\x06\0\0\0actionX\x04\0\0\0freeX\x04\0\0\0addrK\0X\x04\0\0\0sizeK\x08u\x94";
-        // Items that nothing reads let the walk go on for longer.
+        // Unused items extend the bound of the walk.
         let idle = [b"X\x04\0\0\0idle(", &vec![b'N'; 2 * SIZE][..], b"l"].concat();
         let again = b"h\0".repeat(SIZE / 2);
         program(&[b"}(", &idle, b"X\x0d\0\0\0device_traces](](", event, &again, b"eeu"])

@@ -1,4 +1,4 @@
-//! The formats that are lines: RMM's log and the project's own.
+//! The line formats: RMM's log and the project's own.
 
 use crate::trace::real;
 use gpu_allocator_policy::BlockState;

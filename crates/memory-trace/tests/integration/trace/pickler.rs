@@ -1,4 +1,4 @@
-//! Pickles, as Python writes them and as it never would.
+//! Pickles as Python writes them, and as it never would.
 
 /// A value to write.
 #[derive(Clone)]
@@ -42,7 +42,7 @@ pub(crate) fn dict<const N: usize>(pairs: [(&'static str, Py); N]) -> Py {
     Py::Dict(pairs.into())
 }
 
-/// Returns a value as a pickle of a protocol, 0 to 5.
+/// Serializes a value as a pickle of a protocol, 0 to 5.
 pub(crate) fn pickle(value: &Py, protocol: u8) -> Vec<u8> {
     let mut bytes = Vec::new();
     if protocol >= 2 {

@@ -1,11 +1,11 @@
-//! Real snapshots, where they are at hand, against the table of what is in them.
+//! Real snapshots, if available, compared with the table of their content.
 
 use gpu_memory_trace::trace::{Action, DeviceTrace, Format, Recording};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Returns the folder of real snapshots; without one, says so past the test harness, which shows
-/// nothing of a test that passes.
+/// Returns the directory of real snapshots. Without one, prints this past the test harness, which
+/// hides the output of a passing test.
 pub(crate) fn folder() -> Option<PathBuf> {
     let folder = std::env::var_os("GPUWS_TRACES").map(PathBuf::from);
     if folder.is_none() {
@@ -70,7 +70,7 @@ fn real_snapshots_match_table() {
     }
 }
 
-/// Returns the most that was held at once, by walking back from what was held at the end.
+/// Returns the maximum held memory, by walking back from the segments at the end.
 fn peak_reserved(trace: &DeviceTrace) -> u64 {
     let segments = trace.segments.as_ref().expect("the file tells the segments");
     let mut reserved: u64 = segments.iter().map(|segment| segment.size).sum();

@@ -24,7 +24,7 @@ fn frames(function: &'static str) -> Py {
     Py::List(vec![frame(function, 7), frame("main", 42)])
 }
 
-/// A block as 2.1 and later write it.
+/// A block in the form of 2.1 and later.
 fn block(address: i64, size: i64, state: &'static str) -> Py {
     dict([
         ("address", address.into()),
@@ -63,7 +63,7 @@ fn event(action: &'static str, key: &'static str, address: i64, size: i64) -> Py
     ])
 }
 
-/// A snapshot as 2.5 and later write it.
+/// A snapshot in the form of 2.5 and later.
 fn newest() -> Py {
     let blocks = vec![
         block(BASE, MIB, "active_allocated"),
@@ -168,7 +168,8 @@ fn equal_stacks_are_deduplicated() {
     assert_eq!(called, [&frame("forward", 7), &frame("main", 42)]);
 }
 
-/// A block of 1.13 and 2.0: no address; what was asked for, and where, in its history.
+/// A block of 1.13 and 2.0: without an address; its history contains the requested size and the
+/// stack.
 fn block_with_history(size: i64, state: &'static str) -> Py {
     let entry = dict([
         ("addr", BASE.into()),

@@ -1,9 +1,9 @@
-//! Programs beside a job, each of which uses the device that it sees.
+//! Companion programs of a job, each of which uses the device that it sees.
 
 use super::{Happening, SELF, World, process, uuid};
 use gpu_core::*;
 
-/// Starts one; it shows on its device after a time.
+/// Starts one; it appears on its device after a time.
 pub(super) fn start(world: &World, launch: &Launch) -> Result<Box<dyn Companion>> {
     let mut state = world.state();
     if let Some(kind) = state.accompany_fault {

@@ -1,4 +1,4 @@
-//! Its devices, as the driver shows them.
+//! The devices of the fake machine, as the driver reports them.
 
 use super::{State, World};
 use gpu_core::*;
@@ -7,16 +7,16 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(crate) struct Device {
     pub(crate) total: u64,
-    /// Used by nobody who is listed, in MiB.
+    /// Memory without a listed process, in MiB.
     pub(crate) unlisted: u64,
-    /// Process and MiB.
+    /// PID and MiB.
     pub(crate) listed: Vec<(u32, u64)>,
-    /// Who has the device open and is not listed.
+    /// PIDs that have the device open and are not listed.
     pub(crate) open: Vec<u32>,
     pub(crate) fault: Option<ErrorKind>,
     pub(crate) capability: (u32, u32),
     pub(crate) uuid: Option<DeviceUuid>,
-    /// GPU instance, MiB of it, and those of its processes.
+    /// GPU instance, its memory in MiB, and the PIDs of its processes.
     pub(crate) mig: Vec<(u32, u64, Vec<u32>)>,
     pub(crate) mig_enabled: Reading<bool>,
 }
@@ -30,7 +30,7 @@ pub(crate) fn mig_uuid(gpu_instance: u32) -> DeviceUuid {
 }
 
 impl State {
-    /// Uses so much memory of a device.
+    /// Adds a listed process with this much memory on a device.
     pub(crate) fn uses(&mut self, pid: u32, device: usize, mib: u64) {
         self.devices[device].listed.retain(|(other, _)| *other != pid);
         self.devices[device].listed.push((pid, mib));

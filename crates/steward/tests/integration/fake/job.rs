@@ -1,4 +1,4 @@
-//! The job, and how it is watched.
+//! The job and its observer.
 
 use super::{JOB, SELF, World, companion, process};
 use gpu_core::*;
@@ -84,7 +84,7 @@ impl Job for Started {
         state.stopped.retain(|pid| !stopped.iter().any(|key| key.pid.0 == *pid));
     }
 
-    /// Kills nobody: who is there is for the looks to find.
+    /// Kills no process, so that the scans have to find them.
     fn fell(&self, _: &[Pid], _: Duration, _: &ActToken) -> Result<KilledTree> {
         let none_left = self.0.state().members().is_empty();
         Ok(KilledTree { none_left, ..KilledTree::default() })

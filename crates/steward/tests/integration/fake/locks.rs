@@ -1,4 +1,4 @@
-//! The leases of the machine.
+//! The leases of the fake machine.
 
 use super::World;
 use gpu_core::*;
@@ -92,7 +92,7 @@ impl Locks for World {
     }
 }
 
-/// An entry; and whether somebody took its file away.
+/// A held entry; the flag shows whether its file was removed.
 struct Kept(World, (EntryKind, LeaseId), Cell<bool>);
 
 impl Held for Kept {
@@ -124,7 +124,7 @@ impl Held for Kept {
     }
 
     fn leave(self: Box<Self>) {
-        // Whoever lives of the program has it still; here that is for ever.
+        // Living processes of the program keep it; here, forever.
         self.2.set(true);
         self.0.state().left_to_others = true;
     }

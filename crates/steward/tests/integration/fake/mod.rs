@@ -1,5 +1,5 @@
-//! A small machine of which every part can be seen and moved, behind the ports: time stands still
-//! unless somebody waits.
+//! A small fake machine behind the ports, every part of which can be read and changed. Its time
+//! advances only while a caller waits.
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 mod companion;
@@ -16,14 +16,14 @@ use std::time::Duration;
 pub(crate) use devices::{Device, mig_uuid, uuid};
 pub(crate) use processes::{key, process};
 
-/// The process that asks: parent 2, user 1000.
+/// The calling process: parent 2, user 1000.
 pub(crate) const SELF: u32 = 50;
 /// The program that it starts.
 pub(crate) const JOB: u32 = 60;
 
 type Happening = Box<dyn FnOnce(&mut State) + Send>;
 
-/// A handle on the machine; clones are handles on the same one.
+/// A handle to the machine; clones are handles to the same one.
 #[derive(Clone)]
 pub(crate) struct World(Arc<Mutex<State>>);
 
@@ -35,17 +35,17 @@ pub(crate) struct State {
     pub(crate) leases: Vec<Entry>,
     pub(crate) waiters: Vec<Entry>,
     pub(crate) sees_host_pids: bool,
-    /// Whose files of leases the one who asks has open.
+    /// The lease files that the caller has open.
     pub(crate) inherited: Vec<(LeaseId, u32)>,
-    /// Who holds the device files cannot be seen.
+    /// The holders of the device files are unreadable.
     pub(crate) hides_holders: bool,
-    /// Processes whose files cannot be seen.
+    /// Processes whose files are unreadable.
     pub(crate) hidden: Vec<u32>,
     /// Processes that start the second one when a signal ends them.
     pub(crate) successors: Vec<(u32, u32)>,
-    /// A process that starts another one, which uses device 0, so long after the last one ended.
+    /// A process that starts another one, which uses device 0, this long after the last one ended.
     pub(crate) restarts: Option<(u32, Duration)>,
-    /// The process that hands device 0 over to a fork of itself at each look.
+    /// The process that passes device 0 to a fork of itself at each scan.
     pub(crate) chain: Option<u32>,
     /// Whether that one has the device.
     pub(crate) chain_uses_device: bool,
@@ -54,45 +54,45 @@ pub(crate) struct State {
     /// New processes cannot be stopped.
     pub(crate) no_arrest: bool,
     pub(crate) driver_fault: Option<ErrorKind>,
-    /// Who works for the driver's answers.
+    /// The helper processes of the backend.
     pub(crate) helpers: Vec<u32>,
     pub(crate) topology: Topology,
-    /// What is to happen, and when.
+    /// The scheduled changes.
     script: Vec<(Duration, Happening)>,
     pub(crate) events: Vec<JobEvent>,
-    /// Who was sent what, in order; the job's group as its leader.
+    /// The signals sent, in order; for the job's group, its leader.
     pub(crate) signals: Vec<(u32, i32)>,
-    /// Who does not mind these signals.
+    /// Processes that ignore these signals.
     pub(crate) deaf_to: BTreeMap<u32, Vec<i32>>,
     pub(crate) journal: Vec<String>,
-    /// The disk under the journal is full.
+    /// The disk of the audit log is full.
     pub(crate) journal_full: bool,
     /// No lease can be published.
     pub(crate) leases_full: bool,
     pub(crate) launched: Vec<Launch>,
     pub(crate) launch_fault: Option<ErrorKind>,
-    /// What was done to the lease's descriptor.
+    /// The changes to the lease's descriptor.
     pub(crate) inherit: Vec<bool>,
-    /// The lease was not let go of: who inherited it keeps it.
+    /// The lease was not released: the processes that inherited it keep it.
     pub(crate) left_to_others: bool,
-    /// What the kernel answers when a signal is to be passed on to the program.
+    /// The kernel's error when a signal is to be forwarded to the program.
     pub(crate) pass_fault: Option<ErrorKind>,
-    /// Nobody can be told any more how the program fares.
+    /// The program can no longer be monitored.
     pub(crate) watch_fault: Option<ErrorKind>,
     pub(crate) holds_back: bool,
     pub(crate) is_safe_gpu_at_work: bool,
     pub(crate) waits_for_safe_gpu: Vec<u32>,
-    /// Who waits for the lock of its other version.
+    /// The processes that wait for the lock of safe-gpu's other version.
     pub(crate) waits_for_other_safe_gpu: Vec<u32>,
-    /// Which of the locks were released by themselves.
+    /// The locks that were released one by one.
     pub(crate) released: Vec<usize>,
-    /// Every program that was started beside a job, and its process.
+    /// Every companion program that was started, with its PID.
     pub(crate) accompanied: Vec<(u32, Launch)>,
     pub(crate) accompany_fault: Option<ErrorKind>,
-    /// How long a program beside a job takes to show on its device; it never does without.
+    /// How long a companion program takes to appear on its device; `None` if it never does.
     pub(crate) shows_after: Option<Duration>,
     pub(crate) compute_mode: ComputeMode,
-    /// How long memory is still used after its process has ended.
+    /// How long memory stays in use after its process has ended.
     pub(crate) lag: Duration,
     ids: u32,
 }
@@ -119,7 +119,7 @@ pub(crate) fn share(entry: Entry, mib: u64) -> Entry {
 }
 
 impl World {
-    /// A machine with so many idle devices of 16,000 MiB, and nobody but the one who asks.
+    /// A machine with this many idle devices of 16,000 MiB, and no process but the caller.
     pub(crate) fn new(devices: u32) -> Self {
         let device = |index| Device {
             total: 16_000,
@@ -185,7 +185,7 @@ impl World {
         self.0.lock().unwrap()
     }
 
-    /// Lets something happen so long from now.
+    /// Schedules a change after this time.
     pub(crate) fn after(&self, wait: Duration, what: impl FnOnce(&mut State) + Send + 'static) {
         let mut state = self.state();
         let at = state.now + wait;
@@ -198,7 +198,7 @@ impl World {
 }
 
 impl State {
-    /// Lets time pass up to `until`, or up to the next thing that happens.
+    /// Advances the time to `until`, or to the next scheduled change.
     fn step(&mut self, until: Duration) {
         let first = (0..self.script.len()).min_by_key(|place| self.script[*place].0);
         match first.filter(|place| self.script[*place].0 <= until) {

@@ -1,4 +1,4 @@
-//! Its processes: what they are, what they hold, and how they end.
+//! The processes of the fake machine: what they are, what they hold, and how they end.
 
 use super::{Device, JOB, SELF, State, World};
 use gpu_core::*;
@@ -22,8 +22,8 @@ impl State {
         self.processes.insert(info.key.pid.0, info);
     }
 
-    /// Ends a process: its children are taken in by the one who asks, as a subreaper does, and its
-    /// memory comes back a little later.
+    /// Ends a process: the caller adopts its children, as a subreaper does, and its memory is freed
+    /// a little later.
     pub(crate) fn ends(&mut self, pid: u32, ending: JobExit) {
         if self.processes.remove(&pid).is_none() {
             return;
@@ -66,7 +66,7 @@ impl State {
         ));
     }
 
-    /// Lets the process that does so hand its device over.
+    /// Makes the process of `chain` pass its device on.
     pub(super) fn hand_over(&mut self) {
         let Some(pid) = self.chain.filter(|pid| !self.stopped.contains(pid)) else { return };
         self.add(process(pid + 1, SELF, "chain"));
@@ -109,7 +109,7 @@ impl State {
         self.accompanied.iter().any(|(companion, _)| *companion == pid)
     }
 
-    /// Returns the programs beside the job that run.
+    /// Returns the running companion programs.
     pub(crate) fn companions(&self) -> Vec<u32> {
         self.processes.keys().copied().filter(|pid| self.is_companion(*pid)).collect()
     }

@@ -1,8 +1,8 @@
-//! How a run lets go of safe-gpu: never so that a device of its lease looks unused to others.
+//! The release of safe-gpu's locks: no leased device may look unused to others.
 
 use super::*;
 
-/// An outsider who uses safe-gpu, and one within the job.
+/// An outsider that uses safe-gpu, and one within the job.
 const OUTSIDE: u32 = 100;
 const INSIDE: u32 = 61;
 
@@ -11,7 +11,7 @@ fn with_placeholder(count: u32) -> RunOrder {
     RunOrder { placeholder, ..order(Claim::whole(count)) }
 }
 
-/// Lets these wait for one of safe-gpu's locks after so long.
+/// Makes these processes wait for one of safe-gpu's locks after this time.
 fn wait_after(world: &World, time: Duration, pids: &'static [u32]) {
     world.after(time, move |state| {
         for pid in pids {
@@ -22,7 +22,7 @@ fn wait_after(world: &World, time: Duration, pids: &'static [u32]) {
     });
 }
 
-/// Runs it, and returns what happened to the locks.
+/// Runs it, and returns the events of the locks.
 fn told(world: &World, order: &RunOrder) -> Vec<String> {
     let (report, events) = outcome(world, order);
     let report = report.unwrap();
@@ -118,7 +118,7 @@ fn timeout_has_no_effect_without_waiters() {
     assert_eq!(told(&world, &with_placeholder(1)), ["HandedOff(Covered)"]);
 }
 
-/// What keeps a run from having placeholders, what is told then, and how many were started.
+/// An obstacle to placeholders, the message about it, and how many were started.
 type Obstacle = (fn(&mut State), &'static str, usize);
 
 fn obstacles() -> [Obstacle; 5] {
@@ -256,7 +256,7 @@ fn placeholder_timeout_restarts_when_device_is_unused_again() {
         assert_eq!(state.companions(), [1000]);
         state.devices[0].listed.clear();
     });
-    // The second one, started later, has not shown yet 30 seconds after the first was started.
+    // The second one, started later, has not appeared 30 seconds after the first was started.
     world.after(50 * SECOND, |state| {
         assert_eq!((state.companions(), state.holds_back), (vec![1000, 1001], false));
         state.ends(INSIDE, JobExit::Code(0));

@@ -1,8 +1,8 @@
-//! What a job leaves behind that does not end, hides, or comes back.
+//! Processes left behind that do not end, hide, or come back.
 
 use super::*;
 
-/// Runs it to the end of what it keeps the lease for.
+/// Runs it until the lease is no longer kept.
 fn kept(world: &World, order: &RunOrder) -> (RunReport, Option<Duration>) {
     let token = ActToken::user_confirmed();
     let mut since = None;
@@ -16,7 +16,7 @@ fn kept(world: &World, order: &RunOrder) -> (RunReport, Option<Duration>) {
     (report.unwrap(), since)
 }
 
-/// Lets the program be one that no signal ends.
+/// Makes the program ignore all signals.
 fn freeze(world: &World) {
     world.after(SECOND, |state| {
         state.deaf_to.insert(JOB, vec![15, 9]);
@@ -195,7 +195,7 @@ fn new_processes_without_device_are_not_signalled() {
         state.add(process(100, JOB, "busy"));
         state.chain = Some(100);
     });
-    // Whoever it hands over to has closed the device.
+    // The fork that it passes the device to has closed it.
     world.after(2 * SECOND, |state| state.devices.iter_mut().for_each(|it| it.open.clear()));
     ends_after(&world, 5 * SECOND, 0);
     world.state().chain_uses_device = false;
@@ -221,7 +221,7 @@ fn loop_respawning_holders_is_ended() {
     assert!(world.state().signals.contains(&(61, 15)));
 }
 
-/// What keeps the driver from telling whether a hidden process uses the device.
+/// The conditions under which the driver cannot report whether a hidden process uses the device.
 fn silences() -> [fn(&mut State); 3] {
     [
         |state| state.sees_host_pids = false,

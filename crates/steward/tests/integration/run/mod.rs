@@ -1,4 +1,4 @@
-//! A run from the claim to the proof, on a machine whose time moves only when somebody waits.
+//! A run from the claim to the verification, on a machine whose time advances only during a wait.
 
 mod handoff;
 mod leftovers;
@@ -51,7 +51,7 @@ fn ran(world: &World, order: &RunOrder) -> RunReport {
     ran_leaving(world, order, false)
 }
 
-/// Runs it; its lease may be left to those who inherited it.
+/// Runs it; its lease may be left to the processes that inherited it.
 fn ran_leaving(world: &World, order: &RunOrder, leaves: bool) -> RunReport {
     let report = outcome(world, order).0.unwrap();
     let state = world.state();
@@ -61,7 +61,7 @@ fn ran_leaving(world: &World, order: &RunOrder, leaves: bool) -> RunReport {
     report
 }
 
-/// Lets the program end by itself after so long.
+/// Makes the program end by itself after this time.
 fn ends_after(world: &World, time: Duration, code: i32) {
     world.after(time, move |state| state.ends(JOB, JobExit::Code(code)));
 }
@@ -105,7 +105,7 @@ fn run_sees_its_devices_and_reports_usage() {
     assert!(!report.limit_hit && !report.abandoned && report.stopped.is_none());
 }
 
-/// A share of 4,000 MiB, of a program that uses these frameworks.
+/// A share of 4,000 MiB, for a program that uses these frameworks.
 fn bounded(used: Vec<Used>, inherited: &[(&str, &str)]) -> RunOrder {
     let share = Share::Memory(Bytes::from_mib(4_000));
     let inherited = inherited.iter().map(|(name, value)| (name.to_string(), value.to_string()));
@@ -210,7 +210,7 @@ fn leftovers_on_device_are_ended_and_others_reported() {
     assert_eq!((report.memory_back, report.ending), (Ok(true), JobExit::Code(0)));
     let journal = world.state().journal.clone();
     assert!(journal.iter().all(|line| line.contains(r#""membership":{"descends""#)), "{journal:?}");
-    // Somebody lives who could start a holder: that is watched for two seconds.
+    // A process lives that could start a holder: the clean-up watches for two seconds.
     assert_eq!(report.elapsed, 17 * SECOND);
 }
 
@@ -298,7 +298,7 @@ fn run_without_frontend_ends_or_continues_as_ordered() {
     }
 }
 
-/// As who looks for a command line kills them (`pkill -9 -f`).
+/// As `pkill -9 -f` kills them.
 #[test]
 fn run_with_killed_frontend_and_program_ends_or_continues_as_ordered() {
     for (on_death, signals) in [(OnDeath::End, vec![(61, 15)]), (OnDeath::Keep, vec![])] {
@@ -382,7 +382,8 @@ fn ctrl_c_stops_cleanup_and_reports_leftovers() {
             state.uses(61, 0, 3_000);
             state.deaf_to.insert(61, vec![15]);
         });
-        // One that came with the end was the program's; one that comes later is for us.
+        // A signal that came with the end was meant for the program; a later one is for the
+        // supervisor.
         world.after(5 * SECOND, |state| {
             state.ends(JOB, JobExit::Code(0));
             state.events.push(JobEvent::Asked(2));
@@ -493,8 +494,8 @@ fn isolated_job_leaves_no_processes_and_ends_on_request() {
 #[test]
 fn own_helpers_are_not_part_of_job() {
     let world = World::new(1);
-    // One was started anew while the job ran; the other one of the job has a number like that
-    // of one, but another parent.
+    // The helper was restarted while the job ran. A process of the job has a similar PID, but
+    // another parent.
     world.after(SECOND, |state| {
         state.add(process(70, SELF, "nvml-helper"));
         state.add(process(71, JOB, "nvml-helper"));
