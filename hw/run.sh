@@ -116,6 +116,7 @@ if [[ -n "$PERMITTED" ]]; then
         step ghosts "$(($(left) - 10))" python3 ghosts.py "$RAW" "$seconds"
         ghosts="$(cat "$RAW/rows.md" 2>/dev/null || echo '**ghosts.py wrote no table**: see raw/ghosts.txt.')"
         step status-after 30 gpuws status
+        step cuda 60 bin/cuda-bench --bench --warm-up-time 0.5 --measurement-time 2
     fi
 fi
 

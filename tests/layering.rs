@@ -6,7 +6,9 @@ use xtask::{Tree, workspace_root};
 
 const POLICIES: &[&str] =
     &["gpu-reaper", "gpu-placement", "gpu-claim", "gpu-allocator-policy", "gpu-memory-advice"];
-const ADAPTERS: &[&str] = &["gpu-nvidia", "gpu-host", "gpu-sim", "gpu-text"];
+const ADAPTERS: &[&str] = &["gpu-nvidia", "gpu-cuda", "gpu-host", "gpu-sim"];
+/// Parsers without I/O: whoever reads the text of other tools may use them.
+const FORMATS: &[&str] = &["gpu-text"];
 
 fn packages() -> Vec<Package> {
     layering::read(workspace_root()).expect("cargo tree runs")
@@ -46,6 +48,9 @@ fn forbidden_dependency_is_detected() {
         ("gpu-reaper", "gpu-claim"),
         ("gpu-reaper", "rustix"),
         ("gpu-reaper", "gpuws"),
+        ("gpu-sim", "gpuws-examples"),
+        ("gpuws-examples", "gpuws"),
+        ("gpuws-examples", "rustix"),
         ("gpu-steward", "gpu-allocator-policy"),
         ("gpu-allocator-policy", "gpu-memory-trace"),
         ("gpu-memory-trace", "gpu-memory-advice"),
@@ -60,15 +65,17 @@ fn forbidden_dependency_is_detected() {
 
 #[test]
 fn policies_and_adapters_depend_only_on_core() {
-    for from in POLICIES.iter().chain(ADAPTERS) {
+    let all = || POLICIES.iter().chain(ADAPTERS).chain(FORMATS);
+    for from in all() {
         assert!(allowed(from, "gpu-core"), "{from}");
-        for to in POLICIES.iter().chain(ADAPTERS) {
-            let exception = (*from, *to) == ("gpu-sim", "gpu-text");
-            assert_eq!(allowed(from, to), exception, "{from} -> {to}");
+        for to in all() {
+            let reads_text = ["gpu-sim", "gpu-memory-advice"].contains(from) && *to == "gpu-text";
+            assert_eq!(allowed(from, to), reads_text, "{from} -> {to}");
         }
     }
     assert_eq!(may_depend_on("gpu-core"), Some(&[][..]));
-    assert_eq!(may_depend_on("gpu-memory-trace"), Some(&["gpu-core", "gpu-allocator-policy"][..]));
+    let of_trace = ["gpu-core", "gpu-text", "gpu-allocator-policy"];
+    assert_eq!(may_depend_on("gpu-memory-trace"), Some(&of_trace[..]));
     assert_eq!(may_depend_on("gpu-nvml-sim"), Some(&["gpu-core", "gpu-sim"][..]));
 }
 
@@ -80,18 +87,21 @@ fn steward_depends_on_policies_of_jobs_but_no_adapter() {
         assert_eq!(allowed("gpu-steward", policy), is_of_jobs, "{policy}");
     }
     assert!(!allowed("gpu-steward", "gpu-memory-trace"));
-    for adapter in ADAPTERS {
+    for adapter in ADAPTERS.iter().chain(FORMATS) {
         assert!(!allowed("gpu-steward", adapter), "{adapter}");
     }
 }
 
 #[test]
-fn only_program_tests_and_benches_choose_adapters() {
+fn only_machine_program_tests_benches_and_examples_choose_adapters() {
     for package in packages() {
         let chosen = ADAPTERS.iter().filter(|adapter| package.depends_on.contains(**adapter));
-        let chooses = matches!(package.name.as_str(), "gpuws" | "gpuws-tests" | "gpuws-benches");
-        // Two packages serve what another one reads or runs.
-        let exception = matches!(package.name.as_str(), "gpu-sim" | "gpu-nvml-sim");
+        let chooses = matches!(
+            package.name.as_str(),
+            "gpu-machine" | "gpuws" | "gpuws-tests" | "gpuws-benches" | "gpuws-examples"
+        );
+        // It serves what another one runs.
+        let exception = package.name == "gpu-nvml-sim";
         assert!(chooses || exception || chosen.count() == 0, "{} chooses an adapter", package.name);
     }
 }

@@ -1,10 +1,11 @@
 //! The contract of every adapter.
 
-use crate::driver::{Driver, real_gpu};
+use crate::driver::real_gpu;
+use crate::stand_in::{StandIn, device, on};
 use gpu_allocator_policy::bfc::Settings;
 use gpu_allocator_policy::{Bfc, Logical, ModelMemory, Policy, Stream};
 use gpu_core::{Bytes, DeviceFault, DeviceId, DeviceMemory, ErrorKind, Region};
-use gpu_nvidia::CudaMemory;
+use gpu_cuda::{CudaMemory, CudaPool};
 use gpu_sim::Simulation;
 
 /// The reliability of a device's figures.
@@ -195,20 +196,32 @@ fn logical_device_meets_contract() {
 
 #[test]
 fn cuda_memory_meets_contract() {
-    let driver = Driver::built(&[]);
-    let memory = CudaMemory::open(Some(driver.path()), &Driver::device()).unwrap();
-    assert_eq!(memory.page().unwrap(), Bytes::from_mib(2));
-    keeps_the_contract(&memory, "the stand-in driver", Figures::Exact);
-    serves_an_allocator(std::sync::Arc::new(memory), Figures::Exact);
+    on(StandIn::default(), "contract::cuda_memory_meets_contract", || {
+        let memory = CudaMemory::open(&device(0)).unwrap();
+        assert_eq!(memory.page().unwrap(), Bytes::from_mib(2));
+        keeps_the_contract(&memory, "the stand-in driver", Figures::Exact);
+        serves_an_allocator(std::sync::Arc::new(memory), Figures::Exact);
+    });
 }
 
 #[test]
 fn cuda_memory_without_vmm_meets_contract() {
-    let driver = Driver::built(&["-DNO_PAGING"]);
-    let memory = CudaMemory::open(Some(driver.path()), &Driver::device()).unwrap();
-    assert!(memory.page().is_err());
-    keeps_the_contract(&memory, "the old stand-in driver", Figures::Exact);
-    serves_an_allocator(std::sync::Arc::new(memory), Figures::Exact);
+    let old = StandIn { defines: &["OLD"], ..StandIn::default() };
+    on(old, "contract::cuda_memory_without_vmm_meets_contract", || {
+        let memory = CudaMemory::open(&device(0)).unwrap();
+        assert!(memory.page().is_err());
+        keeps_the_contract(&memory, "the old stand-in driver", Figures::Exact);
+        serves_an_allocator(std::sync::Arc::new(memory), Figures::Exact);
+    });
+}
+
+#[test]
+fn cuda_pool_meets_contract() {
+    on(StandIn::default(), "contract::cuda_pool_meets_contract", || {
+        let pool = CudaPool::open(&device(0)).unwrap();
+        keeps_the_contract(&pool, "the stand-in driver's pool", Figures::Exact);
+        serves_an_allocator(std::sync::Arc::new(pool), Figures::Exact);
+    });
 }
 
 #[test]

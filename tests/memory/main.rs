@@ -4,3 +4,5 @@
 
 mod contract;
 mod driver;
+#[path = "../../crates/gpu-cuda/tests/driver/stand_in/mod.rs"]
+mod stand_in;

@@ -26,12 +26,26 @@ const BUILDS: &[&[&str]] = &[
         "--features=gpuws-tests/hw",
         "--test=nvml",
     ],
-    &["bench", "--profile=dist", "--no-run", "--package=gpuws-benches", "--bench=status"],
+    &[
+        "bench",
+        "--profile=dist",
+        "--no-run",
+        "--package=gpuws-benches",
+        "--bench=status",
+        "--bench=cuda",
+    ],
 ];
 
-/// The required build output.
-const NEEDED: &[&str] =
-    &["gpuws", "libnvml_sim.so", "nvml-test", "nvml-helper", "status-bench", "plain-loop"];
+/// What must be among what was built.
+const NEEDED: &[&str] = &[
+    "gpuws",
+    "libnvml_sim.so",
+    "nvml-test",
+    "nvml-helper",
+    "status-bench",
+    "cuda-bench",
+    "plain-loop",
+];
 
 /// The scripts, from the directory `hw`.
 const SCRIPTS: &[&str] = &["run.sh", "ghosts.py", "ghost.py"];
@@ -135,6 +149,7 @@ mod tests {
             built(folder.path(), "nvml", "test"),
             built(folder.path(), "nvml-helper", "bin"),
             built(folder.path(), "status", "bench"),
+            built(folder.path(), "cuda", "bench"),
         ];
         let missing = fill(&pack, &all, &scripts).unwrap();
         assert_eq!(missing, ["cargo built no 'plain-loop'"]);

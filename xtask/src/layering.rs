@@ -28,23 +28,43 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         "gpu-core" => &[],
         // Adapters know the ports and not each other; the simulated machine reads recordings with
         // the parsers, and the NVML interface stands in front of the simulated machine.
-        "gpu-nvidia" | "gpu-host" | "gpu-text" => &["gpu-core"],
+        "gpu-nvidia" | "gpu-cuda" | "gpu-host" | "gpu-text" => &["gpu-core"],
         "gpu-sim" => &["gpu-core", "gpu-text"],
         "gpu-nvml-sim" => &["gpu-core", "gpu-sim"],
         // Policies know the ports, no adapter and not each other.
-        "gpu-reaper"
-        | "gpu-placement"
-        | "gpu-claim"
-        | "gpu-allocator-policy"
-        | "gpu-memory-advice" => &["gpu-core"],
-        // Recordings are replayed under the allocators.
-        "gpu-memory-trace" => &["gpu-core", "gpu-allocator-policy"],
+        "gpu-reaper" | "gpu-placement" | "gpu-claim" | "gpu-allocator-policy" => &["gpu-core"],
+        // Formats are plain data: advice is given on messages that the parsers have read.
+        "gpu-memory-advice" => &["gpu-core", "gpu-text"],
+        // Recordings are replayed under the allocators; some are printed text.
+        "gpu-memory-trace" => &["gpu-core", "gpu-text", "gpu-allocator-policy"],
         // The steward combines the policies that a job needs and knows no adapter.
         "gpu-steward" => {
             &["gpu-core", "gpu-reaper", "gpu-placement", "gpu-claim", "gpu-memory-advice"]
         }
-        // Only the program on top, the tests and the benches choose adapters.
-        "gpuws" | "gpuws-benches" => &LIBRARIES_AND_XTASK[..LIBRARIES],
+        // What is printed is made of what the libraries know, and of no adapter.
+        "gpu-report" => &[
+            "gpu-core",
+            "gpu-text",
+            "gpu-reaper",
+            "gpu-placement",
+            "gpu-claim",
+            "gpu-allocator-policy",
+            "gpu-memory-advice",
+            "gpu-memory-trace",
+            "gpu-steward",
+        ],
+        // One library opens machines: it chooses adapters for all that stand above.
+        "gpu-machine" => &[
+            "gpu-core",
+            "gpu-host",
+            "gpu-nvidia",
+            "gpu-cuda",
+            "gpu-sim",
+            "gpu-reaper",
+            "gpu-steward",
+        ],
+        // Beside it only the program on top, the tests, the benches and the examples choose adapters.
+        "gpuws" | "gpuws-benches" | "gpuws-examples" => &LIBRARIES_AND_XTASK[..LIBRARIES],
         "gpuws-tests" => LIBRARIES_AND_XTASK,
         "xtask" => &[],
         _ => return None,
@@ -55,6 +75,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
 const LIBRARIES_AND_XTASK: &[&str] = &[
     "gpu-core",
     "gpu-nvidia",
+    "gpu-cuda",
     "gpu-host",
     "gpu-text",
     "gpu-sim",
@@ -66,6 +87,8 @@ const LIBRARIES_AND_XTASK: &[&str] = &[
     "gpu-memory-advice",
     "gpu-memory-trace",
     "gpu-steward",
+    "gpu-machine",
+    "gpu-report",
     "xtask",
 ];
 const LIBRARIES: usize = LIBRARIES_AND_XTASK.len() - 1;
@@ -82,6 +105,7 @@ const SYSTEM_USERS: &[&str] = &[
     "gpu-nvml-sim",
     // It reads a session's folder only if its owner is trusted.
     "gpu-sim",
+    "gpu-machine",
     "gpuws",
     "gpuws-tests",
     "gpuws-benches",
@@ -236,5 +260,6 @@ mod tests {
         assert_eq!(check(&[package("reaper", "crates/reaper", &[])], &tree).len(), 2);
         assert_eq!(check(&[package("gpu-extra", "crates/gpu-extra", &[])], &tree).len(), 1);
         assert_eq!(check(&[package("gpuws", "crates/cli", &["gpu-host"])], &tree).len(), 0);
+        assert_eq!(check(&[package("gpuws-examples", "examples", &["gpu-host"])], &tree).len(), 0);
     }
 }

@@ -10,6 +10,43 @@
 //!
 //! This crate does not know what a device is or whether it is free: the caller gives [`take`] a
 //! look and a chooser.
+//!
+//! ```
+//! use gpu_claim::{Chosen, Ledger, Turn, turn};
+//! use gpu_core::{Claim, DeviceUuid, Entry, LeaseId, Pid, ProcessKey, Timestamp};
+//!
+//! let devices = ["GPU-a", "GPU-b"].map(|name| DeviceUuid(name.to_owned()));
+//! let entry = |id: &str, minute: u64, count, devices: &[DeviceUuid]| Entry {
+//!     id: LeaseId::parse(id).expect("a valid ID"),
+//!     ticket: minute * 60_000_000_000,
+//!     owner: 1000,
+//!     root: ProcessKey { pid: Pid(4711), start: None },
+//!     within: Vec::new(),
+//!     claim: Claim::whole(count),
+//!     devices: devices.to_vec(),
+//!     parts_of: Vec::new(),
+//!     command: id.to_owned(),
+//!     since: Timestamp(0),
+//! };
+//! let choose = |claim: &Claim, beside: &[Entry]| {
+//!     let is_leased = |uuid: &DeviceUuid| beside.iter().any(|lease| lease.devices.contains(uuid));
+//!     let free = devices.iter().filter(|uuid| !is_leased(uuid));
+//!     let chosen: Vec<DeviceUuid> = free.take(claim.count as usize).cloned().collect();
+//!     match chosen.len() == claim.count as usize {
+//!         true => Chosen::Devices(chosen),
+//!         false => Chosen::NotNow { could: devices.to_vec() },
+//!     }
+//! };
+//!
+//! // One of two devices is leased. A claim on both came first, a claim on one two minutes later.
+//! let lease = entry("lease", 0, 1, &devices[..1]);
+//! let (wide, narrow) = (entry("wide", 1, 2, &[]), entry("narrow", 3, 1, &[]));
+//! let pool = Ledger::new(vec![lease.clone()], vec![wide, narrow.clone()]);
+//! // The free device is set aside for the claim that came first.
+//! assert_eq!(turn(&narrow, &pool, &choose), Turn::Wait);
+//! let pool = Ledger::new(vec![lease], vec![narrow.clone()]);
+//! assert_eq!(turn(&narrow, &pool, &choose), Turn::Take(devices[1..].to_vec()));
+//! ```
 
 mod admission;
 mod ledger;
@@ -21,3 +58,8 @@ pub use admission::{Turn, turn};
 pub use ledger::Ledger;
 pub use request::{Ahead, Ask, Chosen, HeldUp, Standing, TakeError, Taken, Wait, Waiting};
 pub use take::take;
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -19,10 +19,10 @@ pub(crate) use sim::SimArgs;
 pub(crate) use views::{Fields, Format, QueryArgs, Repeat, ResetArgs, StatusArgs, usual_spelling};
 
 use crate::exit::Exit;
-use crate::selector::Selector;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gpu_core::Pid;
+use gpu_core::Selector;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -186,6 +186,13 @@ pub(crate) struct Looks {
     pub(crate) every: u64,
 }
 
+impl Looks {
+    /// Returns the time between samples.
+    pub(crate) fn pause(&self) -> Duration {
+        Duration::from_secs(self.every)
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct TopoArgs {
     /// Print the matrix (default).
@@ -231,15 +238,6 @@ pub(crate) struct CompletionsArgs {
 pub(crate) struct ManArgs {
     /// The command to document; default: gpuws itself.
     pub(crate) command: Option<String>,
-}
-
-/// Quotes a word for a shell where it needs that.
-pub(crate) fn shell_word(word: &str) -> String {
-    let harmless = |c: char| c.is_alphanumeric() || "/._:,-".contains(c);
-    if !word.is_empty() && word.chars().all(harmless) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 fn pid(text: &str) -> Result<Pid, std::num::ParseIntError> {

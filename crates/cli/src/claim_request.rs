@@ -3,17 +3,17 @@
 use crate::args::{Global, Wanted};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::queue_status::{holding_up, owner};
-use crate::selector::Selector;
+use crate::queue_status::{owner, user};
 use crate::source::Source;
 use crate::wording;
 use gpu_core::{
-    Bytes, Claim, DeviceId, DeviceState, DeviceUuid, Entry, ErrorKind, Groups, Inventory, Journal,
-    Link, ProcessKey, Share,
+    Claim, DeviceId, DeviceUuid, Entry, ErrorKind, Groups, Inventory, NoJournal, ProcessKey, Share,
 };
-use gpu_host::user_name;
-use gpu_placement::{Bar, Passed, Refusal, Why};
-use gpu_steward::{Decision, NotGranted, Note, Refused, Request, Standing, Wait, inherited};
+use gpu_placement::{Bar, Passed, Refusal};
+use gpu_report::wording::claims::{self, holding_up};
+use gpu_steward::{
+    NamedDevices, NarrowError, NotGranted, Refused, Request, Standing, Wait, narrowed,
+};
 use std::cell::OnceCell;
 
 /// What is asked for, and by whose word no more than that can be had.
@@ -37,7 +37,7 @@ pub(crate) fn request(
     command: String,
     quiet: bool,
 ) -> Result<Asked, Failure> {
-    let mut claim = Claim {
+    let claim = Claim {
         count: wanted.count,
         share: wanted.mem.map_or(Share::Whole, Share::Memory),
         free_memory: wanted.min_free,
@@ -51,34 +51,20 @@ pub(crate) fn request(
             gpu_core::look_at_devices(&*source.backend, &*source.host, Groups::NONE)
         })
     };
-    let named = [&wanted.gpu, &wanted.except, &wanted.required];
-    if wanted.mig || named.iter().any(|selectors| !selectors.is_empty()) {
-        let Inventory { driver, devices } = machine();
-        if let (Err(fault), true) = (driver, devices.is_empty()) {
-            return Err(gpu_core::Error::new(fault.kind, fault.text.clone()).into());
-        }
-        let [among, except, required] =
-            named.map(|selectors| uuids(devices, selectors, wanted.mig));
-        (claim.among, claim.except, claim.required) = (among?, except?, required?);
-        if wanted.mig {
-            claim.among = mig_among(devices, claim.among)?;
-        }
-    }
+    let named = NamedDevices {
+        among: &wanted.gpu,
+        except: &wanted.except,
+        required: &wanted.required,
+        mig: wanted.mig,
+    };
     let variable = |name: &str| std::env::var_os(name);
-    let given = inherited(&variable, &|| machine().devices.clone())
-        .map_err(|error| Failure::from(error).ending(Exit::Usage))?;
-    let claim = given.narrow(&claim).ok_or_else(|| {
-        let by = given.by.unwrap_or("the scheduler");
-        Failure::new(Exit::Usage, format!("find a GPU among those of {by}")).with_hint(
-            "gpuws uses only GPUs in the inherited list; unset the variable with env -u to lift this",
-        )
-    })?;
+    let (claim, given) = narrowed(claim, &named, &machine, &variable)?;
     if wanted.topology {
         source.backend.topology().map_err(|error| {
             Failure::from(error).ending(Exit::CannotObserve).with_hint("omit --topology")
         })?;
     }
-    let notes = given.notes.iter().map(noted).collect();
+    let notes = given.notes.iter().map(claims::note).collect();
     let request = Request {
         claim,
         wait: match (wanted.no_wait, wanted.timeout) {
@@ -94,204 +80,37 @@ pub(crate) fn request(
     Ok(Asked { request, notes, by: given.by.filter(|_| given.given.is_some()) })
 }
 
-/// Says what the variables of a scheduler tell besides devices.
-fn noted(note: &Note) -> String {
-    match note {
-        Note::ListEnds { variable, at } => {
-            format!("{variable} is cut at '{at}': no such device here")
+impl From<NarrowError> for Failure {
+    fn from(error: NarrowError) -> Self {
+        let what = error.to_string();
+        match error {
+            NarrowError::NoDriver(fault) => gpu_core::Error::new(fault.kind, fault.text).into(),
+            NarrowError::Select(error) => error.into(),
+            NarrowError::Inherited(error) => Failure::from(error).ending(Exit::Usage),
+            NarrowError::NoMig => Failure::new(Exit::Usage, what).with_hint(
+                "create MIG instances as root with nvidia-smi mig -cgi …; gpuws status \
+                    lists them",
+            ),
+            NarrowError::NoUuid { why, .. } => {
+                Failure::new(Exit::CannotObserve, what).with_source(why.to_string())
+            }
+            NarrowError::NothingLeft(_) => Failure::new(Exit::Usage, what).with_hint(
+                "gpuws uses only GPUs in the inherited list; unset the variable with env -u to lift this",
+            ),
         }
-        Note::NothingNamed(convention) => {
-            format!("{convention} sets no device list; pass the allocated count with -n")
-        }
-        Note::NumbersUnclear(convention) => format!(
-            "the index order of CUDA_VISIBLE_DEVICES is unknown (CUDA_DEVICE_ORDER); using \
-                {convention}'s list"
-        ),
-        Note::OneOfMany(convention, rank) => {
-            format!("{convention} local rank {rank} claims its own GPUs")
-        }
-    }
-}
-
-/// Returns the MIG devices that a claim is for, which are all where it names none.
-///
-/// # Errors
-/// Where there is none.
-fn mig_among(devices: &[DeviceState], among: Vec<DeviceUuid>) -> Result<Vec<DeviceUuid>, Failure> {
-    let mig: Vec<DeviceUuid> = match among.is_empty() {
-        true => devices.iter().flat_map(mig_uuids).collect(),
-        false => among.into_iter().filter(DeviceUuid::is_mig).collect(),
-    };
-    match mig.is_empty() {
-        true => Err(Failure::new(Exit::Usage, "find a MIG device among the GPUs").with_hint(
-            "create MIG instances as root with nvidia-smi mig -cgi …; gpuws status \
-                lists them",
-        )),
-        false => Ok(mig),
-    }
-}
-
-fn mig_uuids(device: &DeviceState) -> impl Iterator<Item = DeviceUuid> {
-    device.mig.iter().flatten().filter_map(|mig| mig.uuid.clone().ok())
-}
-
-/// Returns the UUIDs of the devices that are named; with `mig` those of their parts too, where they
-/// are divided.
-fn uuids(
-    devices: &[DeviceState],
-    named: &[Selector],
-    mig: bool,
-) -> Result<Vec<DeviceUuid>, Failure> {
-    if named.is_empty() {
-        return Ok(Vec::new());
-    }
-    let (mut found, mut whole) = (Vec::new(), Vec::new());
-    for selector in named {
-        match crate::selector::part(devices, selector)? {
-            Some(uuid) => found.push(uuid),
-            None => whole.push(selector.clone()),
-        }
-    }
-    if !whole.is_empty() {
-        let devices = crate::selector::select(devices.to_vec(), &whole)?;
-        if mig {
-            found.extend(devices.iter().flat_map(mig_uuids));
-        }
-        found.extend(whole_uuids(devices)?);
-    }
-    Ok(found)
-}
-
-fn whole_uuids(devices: Vec<DeviceState>) -> Result<Vec<DeviceUuid>, Failure> {
-    let uuid = |device: DeviceState| {
-        let index = device.id().index;
-        device.info.id.uuid.map_err(|absent| {
-            Failure::new(Exit::CannotObserve, format!("read the UUID of GPU {index}"))
-                .with_source(absent.to_string())
-        })
-    };
-    devices.into_iter().map(uuid).collect()
-}
-
-/// `GPUs 4 and 5 (NVLink ×2; 0 and 3 would have been SYS)`.
-pub(crate) fn chosen(decision: &Decision) -> String {
-    let devices = decision.devices();
-    let text = named(&devices.iter().collect::<Vec<_>>());
-    match &decision.choice.why {
-        Why::Linked { weakest: Some(weakest), instead, instead_weakest, .. } => {
-            let instead: Vec<u32> = instead
-                .iter()
-                .filter_map(|at| decision.offered.get(*at))
-                .map(|id| id.index)
-                .collect();
-            let other = instead_weakest.map_or(String::new(), |other| {
-                format!("; {} would have been {}", list(&instead), link(other))
-            });
-            format!("{text} ({}{other})", link(*weakest))
-        }
-        Why::Fits => format!("{text} (tightest fit)"),
-        Why::KeepsBlocks => format!("{text} (keeps NVLink groups intact)"),
-        Why::Coolest => format!("{text} (coolest)"),
-        Why::LeastRecent => format!("{text} (least recently used)"),
-        Why::Linked { .. } | Why::OnlyOne | Why::First => text,
-    }
-}
-
-/// `GPU 0`, `GPUs 0 and 3`.
-pub(crate) fn gpus(indexes: &[u32]) -> String {
-    let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
-    format!("{word} {}", list(indexes))
-}
-
-/// `GPUs 0 and 3`, `MIG-41a7… of GPU 0`, or both.
-pub(crate) fn named(devices: &[&DeviceId]) -> String {
-    let (mig, whole): (Vec<&DeviceId>, Vec<&DeviceId>) =
-        devices.iter().partition(|id| id.uuid.as_ref().is_ok_and(DeviceUuid::is_mig));
-    let indexes: Vec<u32> = whole.iter().map(|id| id.index).collect();
-    let mut names: Vec<String> = mig
-        .iter()
-        .filter_map(|id| Some(format!("{} of GPU {}", id.uuid.as_ref().ok()?, id.index)))
-        .collect();
-    if !indexes.is_empty() {
-        names.insert(0, gpus(&indexes));
-    }
-    names.join(", ")
-}
-
-/// `0`, `0 and 3`; as ranges from three on.
-fn list(indexes: &[u32]) -> String {
-    match indexes {
-        [one, other] => format!("{one} and {other}"),
-        indexes => wording::ranges(indexes),
-    }
-}
-
-fn link(link: Link) -> String {
-    match link {
-        Link::NvLink(lanes) => format!("NVLink ×{lanes}"),
-        Link::Pix => "one PCIe switch".to_owned(),
-        Link::Pxb => "several PCIe switches".to_owned(),
-        Link::Phb => "one host bridge".to_owned(),
-        Link::Node => "one NUMA node".to_owned(),
-        Link::Sys => "across sockets".to_owned(),
-        other => other.to_string(),
-    }
-}
-
-/// Says why a device was passed over.
-pub(crate) fn passed(why: &Passed) -> String {
-    match why {
-        Passed::Barred(bar) => barred(bar),
-        Passed::NotAmong => "not in the requested set".to_owned(),
-        Passed::Excluded => "excluded".to_owned(),
-        Passed::LacksMemory { has, needs } => format!("has only {has} in total; {needs} requested"),
-        Passed::LacksRoom { has, needs } => format!("has only {has} free; {needs} requested"),
-        Passed::MemoryUnknown(absent) => format!("memory unknown: {absent}"),
-        Passed::LowCapability { has, needs } => {
-            format!("has compute capability {}.{}; {}.{} requested", has.0, has.1, needs.0, needs.1)
-        }
-        Passed::CapabilityUnknown(absent) => {
-            format!("compute capability unknown: {absent}")
-        }
-        Passed::DrivesDisplay => "drives a display".to_owned(),
-        Passed::OtherSetBetter => "free".to_owned(),
     }
 }
 
 /// Says why a device cannot be had now.
 pub(crate) fn barred(bar: &Bar) -> String {
-    let name = |uid: &u32| user_name(*uid).unwrap_or_else(|_| format!("user {uid}"));
-    match bar {
-        Bar::Leased { owner, .. } => format!("leased by {}", name(owner)),
-        Bar::Reserved { owner, .. } => {
-            format!("reserved for {}, who is ahead in the queue", name(owner))
-        }
-        Bar::Outsider { pid, name } => format!("in use without a lease by {pid} {name}"),
-        Bar::Unexplained(bytes) => format!("{bytes} in use that no process accounts for"),
-        Bar::Faulty(fault) => format!("faulty: failed to {fault}"),
-        Bar::UsersUnknown(absent) => format!("users unknown: {absent}"),
-        Bar::NameUnknown => "has no unique UUID".to_owned(),
-        Bar::MigMode => "has MIG enabled; claim a MIG device with --mig".to_owned(),
-        Bar::MigAlone => "CUDA exposes one MIG device and no other GPU to a program".to_owned(),
-    }
+    claims::barred(bar, &user)
 }
 
-/// Says each reason once, with the devices that it is about: `GPU 0 leased by bob; GPUs 1 and 2
-/// drives a display`.
+/// Says each reason once, with the devices that it is about.
 pub(crate) fn reasons<'a>(
     passed_over: impl Iterator<Item = (&'a DeviceId, &'a Passed)>,
 ) -> Vec<String> {
-    let mut by_reason: Vec<(String, Vec<&DeviceId>)> = Vec::new();
-    for (device, why) in passed_over {
-        let reason = passed(why);
-        match by_reason.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, devices)) => devices.push(device),
-            None => by_reason.push((reason, vec![device])),
-        }
-    }
-    let word =
-        |(reason, devices): (String, Vec<&DeviceId>)| format!("{}: {reason}", named(&devices));
-    by_reason.into_iter().map(word).collect()
+    claims::reasons(passed_over, &user)
 }
 
 /// Says why nothing was granted, and what to do about it. `leases` is the next command to type.
@@ -431,34 +250,20 @@ pub(crate) fn real_processes(global: &Global) -> Result<(), Failure> {
 /// runs something.
 pub(crate) fn within(global: &Global) -> String {
     global.sim.as_ref().map_or(String::new(), |machine| {
-        let machine = crate::args::shell_word(&machine.to_string_lossy());
+        let machine = crate::wording::shell_word(&machine.to_string_lossy());
         format!("gpuws sim {machine} --live -- ")
     })
 }
 
 /// Refuses a machine on which no process is real.
 pub(crate) fn only_simulated(machine: &str) -> Failure {
-    let machine = crate::args::shell_word(machine);
+    let machine = crate::wording::shell_word(machine);
     Failure::new(Exit::Usage, "run jobs on a simulated machine without real processes")
         .with_hint(format!("use a live simulation: gpuws sim {machine} --live -- gpuws run …"))
 }
 
-/// Returns the memory that a claim asks for of each device; `None` for whole devices.
-pub(crate) fn asked_memory(claim: &Claim) -> Option<Bytes> {
-    match claim.share {
-        Share::Whole => None,
-        Share::Memory(bytes) => Some(bytes),
-    }
-}
-
-/// The audit log of a command that ends nobody.
-pub(crate) struct NoJournal;
-
-impl Journal for NoJournal {
-    fn append(&self, _: &str) -> gpu_core::Result<()> {
-        Err(gpu_core::Error::new(
-            ErrorKind::Unsupported,
-            "write an audit log: this command ends nobody",
-        ))
-    }
+/// Returns the audit log of a command that ends nobody.
+pub(crate) fn no_journal() -> NoJournal {
+    let what = "write an audit log: this command ends nobody";
+    NoJournal::new(gpu_core::Error::new(ErrorKind::Unsupported, what))
 }

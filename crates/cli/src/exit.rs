@@ -1,112 +1,13 @@
-//! The exit codes, as `docs/exit-codes.md` promises them.
+//! How the program ends.
 
-use std::process::ExitCode;
+use gpu_machine::Served;
+pub(crate) use gpu_report::Exit;
 
-/// How a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
-    /// What was asked for is done.
-    Done,
-    /// Something remains: `doctor` has findings, `reap` did not bring all memory back, somebody is
-    /// in the way of `reset`.
-    Remains,
-    /// The command line or an input is not what it should be.
-    Usage,
-    /// The machine, or a file, cannot be looked at.
-    CannotObserve,
-    /// The caller may not do that.
-    NotPermitted,
-    /// No answer within the time allowed.
-    Deadline,
-    /// What was to be said could not be written.
-    NotWritten,
-    /// The same command may succeed after a while.
-    TryLater,
-    /// The command was ended at its time limit.
-    LimitHit,
-    /// gpuws itself failed, where it runs another command.
-    Own,
-    /// The command to run cannot be run.
-    CommandNotRun,
-    /// The command to run does not exist.
-    CommandNotFound,
-    /// As the command that was run.
-    Passed(u8),
-}
-
-impl Exit {
-    /// Every way to end of gpuws itself, in the order of the codes.
-    pub(crate) const ALL: [Exit; 12] = [
-        Exit::Done,
-        Exit::Remains,
-        Exit::Usage,
-        Exit::CannotObserve,
-        Exit::NotPermitted,
-        Exit::Deadline,
-        Exit::NotWritten,
-        Exit::TryLater,
-        Exit::LimitHit,
-        Exit::Own,
-        Exit::CommandNotRun,
-        Exit::CommandNotFound,
-    ];
-
-    /// Returns the code.
-    pub(crate) const fn code(self) -> u8 {
-        match self {
-            Exit::Done => 0,
-            Exit::Remains => 1,
-            Exit::Usage => 2,
-            Exit::CannotObserve => 3,
-            Exit::NotPermitted => 4,
-            Exit::Deadline => 5,
-            Exit::NotWritten => 74,
-            Exit::TryLater => 75,
-            Exit::LimitHit => 124,
-            Exit::Own => 125,
-            Exit::CommandNotRun => 126,
-            Exit::CommandNotFound => 127,
-            Exit::Passed(code) => code,
-        }
-    }
-
-    /// Returns what the code means, in a few words for help texts.
-    pub(crate) const fn meaning(self) -> &'static str {
-        match self {
-            Exit::Done => "done",
-            Exit::Remains => "doctor: findings; reap: not all memory freed; reset: blocked",
-            Exit::Usage => "usage error or invalid input",
-            Exit::CannotObserve => "cannot observe",
-            Exit::NotPermitted => "not permitted",
-            Exit::Deadline => "no answer in time",
-            Exit::NotWritten => "cannot write to standard output",
-            Exit::TryLater => "try later",
-            Exit::LimitHit => "run: time limit reached",
-            Exit::Own => "run, sim: gpuws itself failed",
-            Exit::CommandNotRun => "run, sim: command not executable",
-            Exit::CommandNotFound => "run, sim: command not found",
-            Exit::Passed(_) => "run, sim: as the command",
-        }
-    }
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(exit.code())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Exit;
-
-    #[test]
-    fn documented_exit_codes_match_enum() {
-        let document = include_str!("../../../docs/exit-codes.md");
-        let documented: Vec<u8> = document
-            .lines()
-            .filter_map(|line| line.strip_prefix("| ")?.split(' ').next()?.parse().ok())
-            .collect();
-        assert_eq!(documented, Exit::ALL.map(Exit::code));
+/// Returns how the program ends that kept something for another one.
+pub(crate) fn served(served: Served) -> Exit {
+    match served {
+        Served::Done => Exit::Done,
+        Served::Misused => Exit::Usage,
+        Served::Failed => Exit::Own,
     }
 }

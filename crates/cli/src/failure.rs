@@ -3,7 +3,12 @@
 use crate::exit::Exit;
 use crate::source::roots;
 use crate::terminal::clean;
-use gpu_core::{Absent, DeviceFault, ErrorKind, MachineFault, ProcessFault};
+use gpu_core::{ErrorKind, ProcessFault};
+use gpu_host::output::{OutputError, Why};
+use gpu_machine::{Cause, MachineError};
+use gpu_report::fault::meaning;
+pub(crate) use gpu_report::fault::{account, brief, remedy};
+use gpu_sim::live::LiveError;
 use rustix::io::Errno;
 use std::error::Error;
 use std::fmt;
@@ -99,6 +104,40 @@ impl From<gpu_core::Error> for Failure {
     }
 }
 
+impl From<MachineError> for Failure {
+    fn from(error: MachineError) -> Self {
+        let (cause, hint) = (error.cause(), error.hint().map(str::to_owned));
+        let failure = hint.into_iter().fold(error.into_error().into(), Failure::with_hint);
+        match cause {
+            Cause::Failed => failure,
+            Cause::NoAuditLog => failure.ending(Exit::NotPermitted),
+            Cause::NotKept => failure.ending(Exit::Own),
+        }
+    }
+}
+
+impl From<LiveError> for Failure {
+    fn from(error: LiveError) -> Self {
+        let hint = error.hint();
+        let failure = Failure::from(gpu_core::Error::from(error));
+        hint.into_iter().fold(failure, Failure::with_hint)
+    }
+}
+
+impl From<OutputError> for Failure {
+    fn from(error: OutputError) -> Self {
+        let what = error.to_string();
+        let (why, hint) = match error.into_why() {
+            Why::Io(source) => return Failure::io(what, source),
+            why @ Why::NoName => return Failure::new(Exit::Usage, what).with_source(why),
+            why @ Why::Untrusted(_) => (why, "use a file in a directory that you own"),
+            why @ Why::Refused(_) => (why, "use a regular file or a new name"),
+            why @ Why::Exists => (why, "use a new file name; nothing was written"),
+        };
+        Failure::new(Exit::Usage, what).with_source(why).with_hint(hint)
+    }
+}
+
 /// Says why a process may not be there to be seen; `None` where `/proc` hides none.
 fn hidden(kind: ErrorKind) -> Option<&'static str> {
     let of_process =
@@ -116,85 +155,7 @@ fn exit_of(kind: ErrorKind, source: Option<&(dyn Error + 'static)>) -> Exit {
         by_io == Some(io::ErrorKind::PermissionDenied)
             || by_number.is_some_and(|errno| [Errno::ACCESS, Errno::PERM].contains(errno))
     });
-    match kind {
-        ErrorKind::Machine(MachineFault::NotPermitted | MachineFault::Blocked)
-        | ErrorKind::Process(ProcessFault::NotPermitted)
-        | ErrorKind::Field(Absent::NotPermitted) => Exit::NotPermitted,
-        ErrorKind::Io if denied => Exit::NotPermitted,
-        ErrorKind::Invalid => Exit::Usage,
-        ErrorKind::TimedOut => Exit::Deadline,
-        ErrorKind::Again | ErrorKind::Device(DeviceFault::InUse) => Exit::TryLater,
-        _ => Exit::CannotObserve,
-    }
-}
-
-/// Returns what a failure of a machine or a device means; `None` for one that tells itself.
-pub(crate) fn meaning(kind: ErrorKind) -> Option<&'static str> {
-    Some(match kind {
-        ErrorKind::Machine(MachineFault::NoLibrary) => "no NVIDIA driver is installed",
-        ErrorKind::Machine(MachineFault::DriverNotLoaded) => {
-            "the NVIDIA kernel module is not loaded"
-        }
-        ErrorKind::Machine(MachineFault::VersionMismatch) => {
-            "driver library and kernel module versions differ"
-        }
-        ErrorKind::Machine(MachineFault::Blocked) => {
-            "this container or job has no access to the devices"
-        }
-        ErrorKind::Machine(MachineFault::NotPermitted) => "no permission to open the device files",
-        ErrorKind::Machine(MachineFault::NoDevices) => "the driver finds no device",
-        ErrorKind::Device(DeviceFault::Lost) => "lost: it has fallen off the bus",
-        ErrorKind::Device(DeviceFault::ResetRequired) => "it requires a reset",
-        ErrorKind::Device(DeviceFault::InsufficientPower) => "its power cables are not connected",
-        ErrorKind::Device(DeviceFault::Interrupt) => "the kernel cannot service its interrupts",
-        ErrorKind::TimedOut => "no answer in time",
-        _ => return None,
-    })
-}
-
-/// Says in a few words what a fault is: its meaning, else what failed.
-pub(crate) fn brief(fault: &gpu_core::Fault) -> String {
-    meaning(fault.kind).map_or_else(|| format!("failed to {}", fault.text), str::to_owned)
-}
-
-/// Says what a fault is, and of a driver that does not answer which call it is that hangs.
-pub(crate) fn account(fault: &gpu_core::Fault) -> String {
-    match fault.kind {
-        ErrorKind::TimedOut => format!("failed to {}", fault.text),
-        _ => brief(fault),
-    }
-}
-
-/// Returns what a person can do about a failure of this kind; `None` where nothing general helps.
-pub(crate) fn remedy(kind: ErrorKind) -> Option<&'static str> {
-    Some(match kind {
-        ErrorKind::Machine(MachineFault::NoLibrary) => {
-            "install the driver, or try a simulated machine: gpuws demo"
-        }
-        ErrorKind::Machine(MachineFault::DriverNotLoaded) => {
-            "sudo modprobe nvidia; if that fails, see sudo dmesg"
-        }
-        ErrorKind::Machine(MachineFault::VersionMismatch) => {
-            "the driver was upgraded without a reboot: reboot or reload the kernel module"
-        }
-        ErrorKind::Machine(MachineFault::Blocked) => {
-            "pass the GPU to the container (--gpus) or run outside it"
-        }
-        ErrorKind::Machine(MachineFault::NotPermitted)
-        | ErrorKind::Process(ProcessFault::NotPermitted)
-        | ErrorKind::Field(Absent::NotPermitted) => "run the same command with sudo",
-        ErrorKind::Machine(MachineFault::NoDevices) => {
-            "check lspci for the card and sudo dmesg for driver messages"
-        }
-        ErrorKind::Device(DeviceFault::Lost) => {
-            "reboot; if it recurs, check power, seating and cooling of the card"
-        }
-        ErrorKind::Device(DeviceFault::ResetRequired) => {
-            "reset it as root while unused (nvidia-smi --gpu-reset), or reboot"
-        }
-        ErrorKind::Device(DeviceFault::InsufficientPower) => "connect the power cables of the card",
-        _ => return None,
-    })
+    Exit::of(kind, denied)
 }
 
 #[cfg(test)]
@@ -219,20 +180,5 @@ mod tests {
         let failure = Failure::from(error);
         assert_eq!(failure.to_string(), "gpuws: failed to append to the log: permission denied");
         assert_eq!(failure.exit(), Exit::NotPermitted);
-    }
-
-    #[test]
-    fn error_kinds_map_to_exit_codes() {
-        for (kind, exit) in [
-            (MachineFault::NoLibrary.into(), Exit::CannotObserve),
-            (MachineFault::Blocked.into(), Exit::NotPermitted),
-            (ProcessFault::NotPermitted.into(), Exit::NotPermitted),
-            (DeviceFault::InUse.into(), Exit::TryLater),
-            (ErrorKind::TimedOut, Exit::Deadline),
-            (ErrorKind::Invalid, Exit::Usage),
-            (ErrorKind::Io, Exit::CannotObserve),
-        ] {
-            assert_eq!(exit_of(kind, None), exit, "{kind:?}");
-        }
     }
 }

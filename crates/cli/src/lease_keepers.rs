@@ -1,118 +1,35 @@
-//! Who keeps a lease alive: the processes that have its file open.
+//! Who keeps a lease alive, asked of this machine: leases are real in a session too.
 
-use crate::failure::Failure;
 use crate::source::roots;
-use gpu_core::{Access, DeviceFile, Entry, Holder, Host, Pid, ProcessHandle, ProcessInfo};
+use gpu_core::{DeviceFile, Entry, ProcessInfo, Result};
 use gpu_host::{FileLocks, LinuxHost, resolve};
+use gpu_steward::LeaseKeepers;
 use rustix::process::geteuid;
-use std::collections::BTreeSet;
 
-/// Those who keep a lease alive.
-pub(crate) enum LeaseKeepers {
-    /// Programs of gpuws that are there for nothing else.
-    Holders(Vec<Box<dyn ProcessHandle>>),
-    /// The supervisor of a run, which lives, and those that it started.
-    Run(Pid),
-    /// Programs of which it is not known what they are there for: what is left of a run, another
-    /// gpuws, or whoever has a file of the lease open for writing.
-    Others(Vec<ProcessInfo>),
-    /// They cannot be seen.
-    Unseen,
+/// Finds those of each of these leases that are the caller's.
+///
+/// # Errors
+/// When the leases or the processes cannot be listed.
+pub(crate) fn of(leases: &[Entry], locks: &FileLocks) -> Result<Vec<LeaseKeepers>> {
+    let caller = geteuid().as_raw();
+    let files = leases.iter().zip(locks.files(leases)?).map(|(entry, paths)| {
+        // One that is gone by now is kept by nobody.
+        let is_there =
+            |path: &&std::path::PathBuf| entry.owner == caller && path.try_exists().unwrap_or(true);
+        let files = paths.iter().filter(is_there).map(resolve).collect::<Result<_>>()?;
+        Ok((entry, files))
+    });
+    let files = files.collect::<Result<Vec<_>>>()?;
+    LeaseKeepers::of(&files, program().as_ref(), caller, &LinuxHost::new(roots()))
 }
 
-impl LeaseKeepers {
-    /// Finds those of each of these leases; nobody of another user's is seen.
-    ///
-    /// They are believed by what the kernel says of them: each is the caller's, runs this very
-    /// program, and has a file of the lease's own open. It was opened before it was asked, so that
-    /// nobody else with its number is meant.
-    ///
-    /// # Errors
-    /// When the leases or the processes cannot be listed.
-    pub(crate) fn of(leases: &[Entry], locks: &FileLocks) -> Result<Vec<LeaseKeepers>, Failure> {
-        let caller = geteuid().as_raw();
-        let kept = leases.iter().zip(locks.files(leases)?).map(|(entry, paths)| {
-            // One that is gone by now is kept by nobody.
-            let own = paths
-                .iter()
-                .filter(|path| entry.owner == caller && path.try_exists().unwrap_or(true));
-            let files = own.map(resolve).collect::<gpu_core::Result<_>>()?;
-            Ok(Kept { entry, files, run: None, holders: Vec::new(), others: Vec::new() })
-        });
-        let mut kept = kept.collect::<gpu_core::Result<Vec<Kept<'_>>>>()?;
-        // All at once: to look through all processes costs as much for one file as for many.
-        let files: Vec<DeviceFile> = kept.iter().flat_map(|kept| kept.files.clone()).collect();
-        if !files.is_empty() {
-            let host = LinuxHost::new(roots());
-            for holder in host.holders(&files)?.holders {
-                note(&holder, &host, caller, &mut kept);
-            }
-        }
-        Ok(kept.into_iter().map(LeaseKeepers::from).collect())
-    }
-}
-
-/// A lease, its files, and who was found to keep them.
-struct Kept<'a> {
-    entry: &'a Entry,
-    files: Vec<DeviceFile>,
-    run: Option<Pid>,
-    holders: Vec<Box<dyn ProcessHandle>>,
-    others: Vec<ProcessInfo>,
-}
-
-impl From<Kept<'_>> for LeaseKeepers {
-    fn from(Kept { run, holders, others, .. }: Kept<'_>) -> Self {
-        match (run, others.is_empty(), holders.is_empty()) {
-            (Some(supervisor), ..) => LeaseKeepers::Run(supervisor),
-            (None, false, _) => LeaseKeepers::Others(others),
-            (None, true, false) => LeaseKeepers::Holders(holders),
-            (None, true, true) => LeaseKeepers::Unseen,
-        }
-    }
-}
-
-/// Notes with which leases a process is to be named; whoever has ended meanwhile keeps nothing.
-fn note(holder: &Holder, host: &LinuxHost, caller: u32, kept: &mut [Kept<'_>]) {
-    let paths: BTreeSet<&str> = holder.held.iter().map(|held| &*held.path).collect();
-    let has = |kept: &&mut Kept<'_>| kept.files.iter().any(|file| paths.contains(&*file.path));
-    for kept in kept.iter_mut().filter(has) {
-        let Ok(opened) = host.open(holder.process.pid) else { continue };
-        let (Ok(info), Ok(held)) = (opened.look(), opened.held(&kept.files)) else { continue };
-        // Whoever looks for leases has each of them open for a moment, to read.
-        if !held.iter().any(|held| held.access.contains(Access::OPEN_FOR_WRITING)) {
-            continue;
-        }
-        if info.uid != Ok(caller) || !is_gpuws(&*opened) {
-            kept.others.push(info);
-        } else if info.key.definitely_same(&kept.entry.root) && !is_claim(host, &info) {
-            // The root of a run's lease keeps that itself.
-            kept.run = Some(info.key.pid);
-        } else {
-            kept.holders.push(opened);
-        }
-    }
-}
-
-/// Tells whether a process is the supervisor of a run: the program that a lease is for is gpuws.
+/// Tells whether a process is the supervisor of a run.
 pub(crate) fn is_supervisor(process: &ProcessInfo, leases: &[Entry]) -> bool {
-    let has_lease = leases.iter().any(|lease| lease.root.definitely_same(&process.key));
-    let opened = || LinuxHost::new(roots()).open(process.key.pid);
-    has_lease && opened().is_ok_and(|opened| is_gpuws(&*opened))
+    let host = LinuxHost::new(roots());
+    gpu_steward::is_supervisor(process, leases, program().as_ref(), &host)
 }
 
-/// Tells whether a process runs this very program.
-fn is_gpuws(process: &dyn ProcessHandle) -> bool {
-    // A link of /proc, followed: the file itself, also where its name is another's by now.
-    let Ok(program) = resolve("/proc/self/exe") else { return false };
-    let held = process.held(std::slice::from_ref(&program)).unwrap_or_default();
-    held.iter().any(|held| held.access.contains(Access::EXECUTABLE))
-}
-
-/// Tells whether a process was started as `gpuws claim`.
-fn is_claim(host: &LinuxHost, process: &ProcessInfo) -> bool {
-    let words = host.process(process.key.pid).ok().and_then(|known| known.command_line.ok());
-    let mut words = words.iter().flat_map(|words| words.iter());
-    let command = words.find(|word| ["claim", "run"].contains(&word.as_str()));
-    command.is_some_and(|word| word == "claim")
+/// A link of /proc, followed: the file itself, also where its name is another's by now.
+fn program() -> Option<DeviceFile> {
+    resolve("/proc/self/exe").ok()
 }

@@ -1,46 +1,8 @@
-//! The wall clock in the time zone of this machine, as the tools print it whose output scripts
-//! read.
+//! The time zone of this machine.
 
-use gpu_core::Timestamp;
-use jiff::tz::TimeZone;
-use jiff::{Timestamp as Instant, Zoned};
-
-/// Writes `2026/11/21 04:35:24.123`, as nvidia-smi does.
-pub(crate) fn as_nvidia_smi(at: Timestamp) -> String {
-    format(at, &zone(), "%Y/%m/%d %H:%M:%S.%3f")
-}
-
-/// Writes `2026-11-21T04:35:24.123000`, as Python's `datetime.isoformat` does, with the fraction
-/// even where it is zero.
-pub(crate) fn as_python(at: Timestamp) -> String {
-    format(at, &zone(), "%Y-%m-%dT%H:%M:%S.%6f")
-}
+use gpu_report::TimeZone;
 
 /// The time zone that `TZ` or else `/etc/localtime` names, UTC where neither does.
-fn zone() -> TimeZone {
+pub(crate) fn zone() -> TimeZone {
     TimeZone::try_system().unwrap_or(TimeZone::UTC)
-}
-
-fn format(at: Timestamp, zone: &TimeZone, form: &str) -> String {
-    let instant = i64::try_from(at.0).ok().and_then(|at| Instant::from_millisecond(at).ok());
-    let instant = instant.unwrap_or(Instant::MAX);
-    Zoned::new(instant, zone.clone()).strftime(form).to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn local_times_include_fraction() {
-        let at = Timestamp(1_795_235_724_007);
-        let nvidia_smi = "%Y/%m/%d %H:%M:%S.%3f";
-        assert_eq!(format(at, &TimeZone::UTC, nvidia_smi), "2026/11/21 04:35:24.007");
-        let berlin = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
-        assert_eq!(format(at, &berlin, nvidia_smi), "2026/11/21 05:35:24.007");
-        let python = "%Y-%m-%dT%H:%M:%S.%6f";
-        let whole = Timestamp(1_795_235_724_000);
-        assert_eq!(format(whole, &TimeZone::UTC, python), "2026-11-21T04:35:24.000000");
-        assert!(format(Timestamp(u64::MAX), &TimeZone::UTC, python).starts_with("9999"));
-    }
 }

@@ -6,26 +6,17 @@
 //! alone asks for the token to act.
 
 mod args;
-mod atomic_file;
-mod blockers;
 mod claim_request;
 mod commands;
 mod details;
-mod device_leases;
 mod exit;
 mod failure;
-mod formats;
-mod json;
-mod keeper_process;
 mod lease_keepers;
 mod local_time;
-mod output;
 mod queue_status;
 mod selector;
-mod session;
 mod source;
 mod terminal;
-mod unavailable;
 mod wording;
 
 use args::{Cli, Command, StatusArgs};
@@ -38,8 +29,8 @@ use std::process::ExitCode;
 use terminal::Screen;
 
 fn main() -> ExitCode {
-    source::serve_where_asked();
-    let other = keeper_process::serve_where_asked().or_else(commands::shim::run_where_called);
+    let served = gpu_machine::serve_where_asked().map(exit::served);
+    let other = served.or_else(commands::shim::run_where_called);
     if let Some(exit) = other {
         return exit.into();
     }

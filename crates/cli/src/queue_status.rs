@@ -1,10 +1,10 @@
 //! What a claim that waits tells the one who waits for it.
 
 use crate::terminal::Line;
-use crate::wording;
-use gpu_claim::{Ahead, HeldUp, Waiting};
-use gpu_core::{Claim, Entry, Pid, Share};
+use gpu_claim::Waiting;
+use gpu_core::{Claim, Entry, Pid};
 use gpu_host::user_name;
+use gpu_report::wording::claims::{asked, waiting_for};
 use rustix::termios::tcgetpgrp;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -60,7 +60,7 @@ impl Teller {
 
     /// Tells how it stands.
     pub(crate) fn tell(&mut self, waiting: &Waiting<'_>) {
-        let how = how(&self.claim, waiting);
+        let how = waiting_for(&self.claim, waiting, &user);
         // In the background it would write over what is typed.
         let front = tcgetpgrp(std::io::stderr());
         let front = front.ok().map(|front| Pid(front.as_raw_nonzero().get().unsigned_abs()));
@@ -104,83 +104,14 @@ impl Drop for Teller {
     }
 }
 
-/// `waiting for 2 GPUs; 2nd in the queue behind bob (1 GPU); leased by alice (4 GPUs)`.
-fn how(claim: &str, waiting: &Waiting<'_>) -> String {
-    let mut text = format!("waiting for {claim}");
-    let Ahead { count, nearest, stalled } = waiting.ahead;
-    if *count > 0 {
-        text.push_str(&format!("; {} in the queue", ordinal(count + 1)));
-    }
-    if let Some(nearest) = nearest {
-        text.push_str(&format!(" behind {} ({})", owner(nearest), asked(&nearest.claim)));
-    }
-    if let Some(first) = stalled.first() {
-        let more = match stalled.len() {
-            1 => String::new(),
-            count => format!(" and {} more", count - 1),
-        };
-        let pid = first.root.pid;
-        text.push_str(&format!("; skipping stalled PID {pid} of {}{more}", owner(first)));
-    }
-    let mut leases = waiting.leases.iter().map(held);
-    let first: Vec<String> = leases.by_ref().take(2).collect();
-    if !first.is_empty() {
-        let more = match leases.count() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        text.push_str(&format!("; leased by {}{more}", first.join(", ")));
-    }
-    if *count == 0 && waiting.leases.is_empty() && waiting.held_up.is_none() {
-        text.push_str("; too few are eligible although none is leased; for reasons: gpuws claim");
-    }
-    if let Some(held_up) = waiting.held_up {
-        text.push_str(&format!("; {}", holding_up(held_up)));
-    }
-    text
-}
-
-/// Says what keeps a claim from being served, other than claims and leases.
-pub(crate) fn holding_up(held_up: &HeldUp) -> String {
-    match held_up {
-        HeldUp::SafeGpu(fault) => format!("waiting to {}", fault.text),
-        HeldUp::Driver(fault) => format!("driver not responding: failed to {}", fault.text),
-    }
-}
-
-/// `alice (4 GPUs)`.
-fn held(lease: &Entry) -> String {
-    let count = wording::count(lease.devices.len(), "GPU", "GPUs");
-    match lease.claim.share {
-        Share::Whole => format!("{} ({count})", owner(lease)),
-        Share::Memory(bytes) => format!("{} ({bytes} of {count})", owner(lease)),
-    }
-}
-
 /// The name of whose an entry is.
 pub(crate) fn owner(entry: &Entry) -> String {
-    user_name(entry.owner).unwrap_or_else(|_| format!("user {}", entry.owner))
+    user(entry.owner)
 }
 
-/// `2 GPUs`, `6,144 MiB of 1 GPU`.
-pub(crate) fn asked(claim: &Claim) -> String {
-    let count = wording::count(claim.count as usize, "GPU", "GPUs");
-    match claim.share {
-        Share::Whole => count,
-        Share::Memory(bytes) => format!("{bytes} of {count}"),
-    }
-}
-
-/// `1st`, `2nd`, `11th`.
-pub(crate) fn ordinal(number: usize) -> String {
-    let ending = match (number % 100, number % 10) {
-        (11..=13, _) => "th",
-        (_, 1) => "st",
-        (_, 2) => "nd",
-        (_, 3) => "rd",
-        _ => "th",
-    };
-    format!("{number}{ending}")
+/// The name of a user of this machine.
+pub(crate) fn user(uid: u32) -> String {
+    user_name(uid).unwrap_or_else(|_| format!("user {uid}"))
 }
 
 /// `0:42`, `1:02:03`.
@@ -196,58 +127,9 @@ fn clock(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_core::{Bytes, DeviceUuid, LeaseId, Pid, ProcessKey, Timestamp};
-
-    fn entry(owner: u32, devices: usize, claim: Claim) -> Entry {
-        let uuid = |n| DeviceUuid(format!("GPU-{n}"));
-        Entry {
-            id: LeaseId::parse("1-a").unwrap(),
-            ticket: 1,
-            owner,
-            root: ProcessKey { pid: Pid(1), start: None },
-            within: Vec::new(),
-            claim,
-            devices: (0..devices).map(uuid).collect(),
-            parts_of: Vec::new(),
-            command: String::new(),
-            since: Timestamp(0),
-        }
-    }
 
     #[test]
-    fn waiting_line_shows_position_and_holders() {
-        let nearest = Some(entry(0, 0, Claim::whole(1)));
-        let ahead = Ahead { count: 1, nearest, stalled: Vec::new() };
-        let share = Claim { share: Share::Memory(Bytes::from_mib(6144)), ..Claim::whole(2) };
-        let leases = [entry(0, 4, Claim::whole(4)), entry(4_000_000_007, 2, share)];
-        let waited = Duration::from_secs(42);
-        let waiting = Waiting { ahead: &ahead, leases: &leases, waited, held_up: None };
-        assert_eq!(
-            how("2 GPUs", &waiting),
-            "waiting for 2 GPUs; 2nd in the queue behind root (1 GPU); leased by root (4 GPUs), \
-             user 4000000007 (6,144 MiB of 2 GPUs)"
-        );
-    }
-
-    #[test]
-    fn waiting_line_names_stalled_claim() {
-        let stalled = vec![entry(0, 0, Claim::whole(1)), entry(0, 0, Claim::whole(1))];
-        let ahead = Ahead { count: 0, nearest: None, stalled };
-        let leases = [entry(0, 1, Claim::whole(1))];
-        let waited = Duration::from_secs(42);
-        let waiting = Waiting { ahead: &ahead, leases: &leases, waited, held_up: None };
-        assert_eq!(
-            how("1 GPU", &waiting),
-            "waiting for 1 GPU; skipping stalled PID 1 of root and 1 more; leased by root (1 GPU)"
-        );
-    }
-
-    #[test]
-    fn ordinals_and_durations_are_formatted() {
-        let places = [1, 2, 3, 4, 11, 12, 13, 21, 102, 111].map(ordinal);
-        let written =
-            ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "102nd", "111th"];
-        assert_eq!(places, written);
+    fn waiting_time_is_shown_as_clock() {
         assert_eq!(clock(Duration::from_secs(42)), "0:42");
         assert_eq!(clock(Duration::from_secs(3723)), "1:02:03");
     }

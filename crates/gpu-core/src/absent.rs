@@ -53,6 +53,8 @@ impl fmt::Display for Absent {
     }
 }
 
+impl std::error::Error for Absent {}
+
 /// Writes a [`Reading`] as the bare value or as `{"absent": "not-supported"}`; for
 /// `#[serde(with = "gpu_core::reading")]`.
 #[cfg(feature = "serde")]

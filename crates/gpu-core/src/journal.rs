@@ -1,6 +1,6 @@
 //! The port to the audit log.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Keeps lines permanently: the audit log of actions.
 #[cfg_attr(feature = "mock", mockall::automock)]
@@ -10,4 +10,21 @@ pub trait Journal: Send + Sync {
     /// # Errors
     /// `Io` when it cannot be written. The caller must then not act.
     fn append(&self, line: &str) -> Result<()>;
+}
+
+/// An audit log that takes no line: one that cannot be opened, or that is not to be written to.
+#[derive(Clone, Debug)]
+pub struct NoJournal(Error);
+
+impl NoJournal {
+    /// Returns one that fails with this error.
+    pub fn new(why: Error) -> Self {
+        NoJournal(why)
+    }
+}
+
+impl Journal for NoJournal {
+    fn append(&self, _: &str) -> Result<()> {
+        Err(self.0.clone())
+    }
 }

@@ -60,6 +60,14 @@ impl Claim {
             accept_used: false,
         }
     }
+
+    /// Returns the memory that it asks for of each device; `None` for whole devices.
+    pub fn memory(&self) -> Option<Bytes> {
+        match self.share {
+            Share::Whole => None,
+            Share::Memory(bytes) => Some(bytes),
+        }
+    }
 }
 
 /// Identifies a lease or a place in the queue: it is the name of its file.

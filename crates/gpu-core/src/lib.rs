@@ -9,6 +9,36 @@
 //!
 //! A missing value is never zero: a [`Reading`] is a value or the reason why it is [`Absent`]. A
 //! failure is an [`Error`] whose [`ErrorKind`] says how far it reaches.
+//!
+//! ```
+//! use gpu_core::{
+//!     Absent, Bytes, DeviceFault, DeviceId, DeviceInfo, DeviceSample, DeviceState, Error, Groups,
+//!     Reading,
+//! };
+//!
+//! /// A decision is a function of plain data. Devices that do not report memory are passed over.
+//! fn most_free(devices: &[DeviceState]) -> Option<&DeviceId> {
+//!     let free = |device: &DeviceState| -> Reading<Bytes> {
+//!         Ok(device.memory_total()?.saturating_sub(device.memory_used()?))
+//!     };
+//!     let known = devices.iter().filter_map(|device| Some((free(device).ok()?, device.id())));
+//!     known.max_by_key(|(free, _)| *free).map(|(_, id)| id)
+//! }
+//!
+//! // Two devices as an adapter reports them; the second has fallen off the bus.
+//! let lost = Error::new(DeviceFault::Lost, "sample GPU 1").fault();
+//! let device = |index| {
+//!     let info = DeviceInfo::unknown(DeviceId::from_index(index));
+//!     DeviceState::unanswered(info, Groups::NONE, &lost)
+//! };
+//! let mut sample = DeviceSample::absent(Absent::NotSupported);
+//! sample.memory.total = Ok(Bytes::from_mib(16_384));
+//! sample.memory.used = Ok(Bytes::from_mib(400));
+//! let devices = [DeviceState { sample: Ok(sample), ..device(0) }, device(1)];
+//!
+//! assert_eq!(devices[1].memory_used(), Err(Absent::DeviceLost));
+//! assert_eq!(most_free(&devices).map(|id| id.index), Some(0));
+//! ```
 
 mod absent;
 mod access;
@@ -32,6 +62,7 @@ mod memory;
 mod observe;
 pub mod plausible;
 mod process;
+pub mod selector;
 mod service;
 mod snapshot;
 mod text;
@@ -62,7 +93,7 @@ pub use holder::{HeldFile, Holder, HolderScan, Unreadable};
 pub use host::{Host, ProcessHandle, ProcessList, Signal};
 pub use id::{DeviceId, DeviceUuid, PciBusId, Pid, ProcessKey, StartTime};
 pub use inventory::{Inventory, ask};
-pub use journal::Journal;
+pub use journal::{Journal, NoJournal};
 pub use launch::{
     Companion, Job, JobEvent, JobExit, KilledTree, Launch, Launcher, Sent, Supervised, Supervisors,
     SuspendedProcesses,
@@ -75,9 +106,10 @@ pub use locks::{
 pub use memory::{DeviceMemory, Region};
 pub use observe::{look_at_devices, look_up_processes, observe, observe_in_detail, observe_users};
 pub use process::{ProcessInfo, ProcessState, Workload, WorkloadKind};
+pub use selector::{SelectError, Selector};
 pub use service::{SystemService, is_login_program, kernel_name};
 pub use snapshot::{DeviceState, Origin, Process, Snapshot};
-pub use text::acts;
+pub use text::{acts, clean};
 pub use token::ActToken;
 pub use topology::{Link, PeerAccess, Topology};
 pub use units::{Bytes, Celsius, Milliwatts, Percent, amount};
@@ -91,3 +123,8 @@ pub use {
 
 #[cfg(feature = "serde")]
 pub use absent::reading;
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -5,8 +5,6 @@ use crate::backend::GpuBackend;
 use crate::clock::Clock;
 use crate::details::Groups;
 use crate::device::DeviceInfo;
-use crate::error::{ErrorKind, Fault};
-use crate::holder::Unreadable;
 use crate::host::Host;
 use crate::id::{DeviceId, Pid, ProcessKey};
 use crate::inventory::{Inventory, ask};
@@ -70,22 +68,12 @@ pub fn observe_users(
 fn look(backend: &dyn GpuBackend, host: &dyn Host, clock: &dyn Clock, groups: Groups) -> Snapshot {
     let taken_at = clock.wall();
     let Inventory { driver, devices } = look_at_devices(backend, host, groups);
-    let not_asked = Fault {
-        kind: ErrorKind::Unsupported,
-        text: "list device file holders: not requested".to_owned(),
-    };
     Snapshot {
-        taken_at,
-        origin: backend.origin(),
         hostname: host.hostname(),
         driver,
         devices,
-        unasked: Vec::new(),
-        files: Vec::new(),
-        holders: Err(not_asked),
-        unreadable: Unreadable::default(),
-        processes: BTreeMap::new(),
         sees_host_pids: host.sees_host_pids(),
+        ..Snapshot::empty(backend.origin(), taken_at)
     }
 }
 
@@ -192,6 +180,7 @@ fn parents(snapshot: &Snapshot) -> BTreeSet<Pid> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::{ErrorKind, Fault};
     use crate::id::PciBusId;
 
     fn info(index: u32, bus: u8) -> DeviceInfo {

@@ -4,7 +4,7 @@ use crate::absent::{Absent, Reading};
 use crate::clock::Timestamp;
 use crate::details::DeviceDetails;
 use crate::device::{DeviceInfo, DeviceProcess, DeviceSample, Driver, MemoryInfo, MigInstance};
-use crate::error::Fault;
+use crate::error::{ErrorKind, Fault};
 use crate::file::DeviceFile;
 use crate::holder::{Holder, Unreadable};
 use crate::id::{DeviceId, Pid};
@@ -168,6 +168,27 @@ impl From<Reading<ProcessInfo>> for Process {
 }
 
 impl Snapshot {
+    /// Returns a snapshot that knows nothing yet but its origin and time, to be filled in.
+    pub fn empty(origin: Origin, taken_at: Timestamp) -> Self {
+        let not_requested = |what: &str| Fault {
+            kind: ErrorKind::Unsupported,
+            text: format!("{what}: not requested"),
+        };
+        Snapshot {
+            taken_at,
+            origin,
+            hostname: Err(Absent::NotRecorded),
+            driver: Err(not_requested("query the driver")),
+            devices: Vec::new(),
+            unasked: Vec::new(),
+            files: Vec::new(),
+            holders: Err(not_requested("list device file holders")),
+            unreadable: Unreadable::default(),
+            processes: BTreeMap::new(),
+            sees_host_pids: Err(Absent::NotRecorded),
+        }
+    }
+
     /// Returns the data of a process.
     ///
     /// # Errors
@@ -176,6 +197,17 @@ impl Snapshot {
     pub fn process(&self, pid: Pid) -> Reading<&ProcessInfo> {
         let process = self.processes.get(&pid).ok_or(Absent::NotRecorded)?;
         process.0.as_deref().map_err(|absent| *absent)
+    }
+
+    /// Returns the nearest NUMA node of the first `count` devices by index; `None` where it is
+    /// unknown.
+    pub fn numa_nodes(&self, count: usize) -> Vec<Option<u32>> {
+        let node = |index: usize| {
+            let named = |device: &&DeviceState| device.id().index as usize == index;
+            let details = self.devices.iter().find(named)?.details.as_ref().ok()?;
+            details.product.as_ref()?.numa_node.ok()
+        };
+        (0..count).map(node).collect()
     }
 
     /// Returns the holders, none if they are unknown.

@@ -9,6 +9,25 @@
 //! The roots of `/proc`, `/dev` and `/sys` are arguments ([`Roots`]), so that tests build machines
 //! from directories; the rest of the workspace sees only the ports of [`gpu_core`].
 //!
+//! ```
+//! use gpu_core::{Access, Host, Pid};
+//! use gpu_host::{LinuxHost, Roots, resolve};
+//!
+//! let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
+//! let host = LinuxHost::new(roots);
+//!
+//! // Who has this program's file? A device file is asked for in the same way.
+//! let scan = host.holders(&[resolve(std::env::current_exe()?)?])?;
+//! let own = Pid(std::process::id());
+//! let holder = scan.holders.iter().find(|holder| holder.process.pid == own).ok_or("not found")?;
+//! assert!(holder.held[0].access.contains(Access::EXECUTABLE));
+//!
+//! // An opened process stays the same one, even if its PID is reused.
+//! let process = host.open(own)?;
+//! assert!(process.look()?.key.definitely_same(&holder.process));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Limits: it contacts no file server (a dead one must not stop a walk), so it identifies a file
 //! there by what the kernel has cached; it checks the current and root directory of the first
 //! thread only; before Linux 6.2 it misses a thread with its own descriptor table; and reading the
@@ -31,9 +50,11 @@ mod journal;
 mod limits;
 mod locks;
 mod maps;
+pub mod output;
 mod parallel;
 mod proc_dir;
 mod process;
+pub mod python;
 pub mod supervise;
 mod timer;
 mod trusted_folder;
@@ -51,3 +72,8 @@ pub use limits::{ignore_file_size_signal, raise_open_file_limit};
 pub use locks::{FileLocks, Place, SafeGpuFiles};
 pub use trusted_folder::{PathTrust, TrustedFolder, is_own};
 pub use users::{has_account, user_name};
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

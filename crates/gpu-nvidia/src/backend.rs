@@ -2,7 +2,7 @@
 
 use crate::call::{Caller, CurrentCall};
 use crate::code::Code;
-use crate::library::{SimulatedNvml, load, simulated};
+use crate::library::{Loaded, SimulatedNvml, load, simulated};
 use crate::reset::Resetter;
 use crate::sample::sample;
 use crate::session::{Opened, Session};
@@ -21,6 +21,8 @@ use std::time::Duration;
 /// NVML allows; closing it waits until all of them are answered.
 pub struct Nvml {
     caller: Caller,
+    /// Keeps the library loaded from one initialisation to the next.
+    library: Loaded,
     simulated: Option<SimulatedNvml>,
     session: RwLock<Option<Session>>,
 }
@@ -34,8 +36,8 @@ impl Nvml {
     /// not.
     pub fn open(path: Option<&Path>) -> Result<Nvml> {
         let library = load(path)?;
-        let simulated = simulated(&library);
-        Ok(Nvml { caller: Caller::new(library), simulated, session: RwLock::default() })
+        let simulated = simulated(&library.library);
+        Ok(Nvml { caller: Caller::default(), library, simulated, session: RwLock::default() })
     }
 
     /// Returns the simulated machine that the library says it serves; `None` for NVIDIA's own.
@@ -49,7 +51,8 @@ impl Nvml {
         self.caller.current()
     }
 
-    /// Returns how many NVML calls were made.
+    /// Returns how many NVML calls were made. The initialisation, by which nvml-wrapper asks for
+    /// the driver's version too, counts as one.
     pub fn calls(&self) -> u64 {
         self.caller.made()
     }
@@ -90,7 +93,7 @@ impl Nvml {
             drop(reading);
             let mut writing = self.writing();
             if writing.is_none() {
-                *writing = Some(Session::open(&self.caller)?);
+                *writing = Some(Session::open(&self.caller, &self.library.name)?);
             }
             reading = RwLockWriteGuard::downgrade(writing);
         }

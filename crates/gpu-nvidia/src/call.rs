@@ -4,10 +4,9 @@
 //! can tell what the driver is waiting for; it is counted; and what it returned becomes a
 //! [`Failure`] that knows the question. Nothing is locked while the driver works.
 
-use crate::code::Code;
-use crate::functions::{Function, Functions};
+use crate::code::{Cause, Code};
 use gpu_core::{Error, ErrorKind, Reach, Reading, Result};
-use libloading::Library;
+use nvml_wrapper::error::NvmlError;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -28,25 +27,16 @@ impl fmt::Display for CurrentCall {
     }
 }
 
-/// Makes the calls of one library.
+/// Names and counts the calls of one library.
+#[derive(Default)]
 pub(crate) struct Caller {
-    pub(crate) functions: Functions,
     made: AtomicU64,
+    serial: AtomicU64,
     /// The calls that have not returned, the oldest first.
     running: Mutex<Vec<(u64, CurrentCall)>>,
-    library: Library,
 }
 
 impl Caller {
-    pub(crate) fn new(library: Library) -> Self {
-        Caller {
-            functions: Functions::new(),
-            made: AtomicU64::new(0),
-            running: Mutex::default(),
-            library,
-        }
-    }
-
     /// Returns how many calls were made.
     pub(crate) fn made(&self) -> u64 {
         self.made.load(Ordering::Relaxed)
@@ -58,34 +48,29 @@ impl Caller {
         running.first().map(|(_, call)| *call)
     }
 
-    /// Tells whether the library has a function.
-    pub(crate) fn has<F: Copy>(&self, function: &Function<F>) -> bool {
-        function.find(&self.library).is_some()
-    }
-
-    /// Calls a function about a device, or about the machine as a whole; `run` does nothing but to
-    /// call what it is given.
+    /// Calls a function about a device, or about the machine as a whole; `run` calls it and does
+    /// nothing else. `wish` is what it is called for; it completes 'failed to ask GPU 0 …'.
     ///
     /// # Errors
     /// `FUNCTION_NOT_FOUND` where the library does not have it, which then is no call; else the
     /// code that it returned.
-    pub(crate) fn call<F: Copy>(
+    pub(crate) fn call<T>(
         &self,
-        function: &Function<F>,
+        function: &'static str,
+        wish: &'static str,
         device: Option<u32>,
-        run: impl FnOnce(F) -> u32,
-    ) -> Answer<()> {
-        let question = CurrentCall { function: function.name(), device };
-        let failure = |code| Failure { code, question, wish: function.wish };
-        let Some(address) = function.find(&self.library) else {
-            return Err(failure(Code::FUNCTION_NOT_FOUND));
-        };
-        let serial = self.made.fetch_add(1, Ordering::Relaxed);
+        run: impl FnOnce() -> Result<T, NvmlError>,
+    ) -> Answer<T> {
+        let question = CurrentCall { function, device };
+        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
         let running = || self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running().push((serial, question));
-        let code = run(address);
+        let answer = run();
         running().retain(|(other, _)| *other != serial);
-        if code == 0 { Ok(()) } else { Err(failure(Code(code))) }
+        if !matches!(answer, Err(NvmlError::FailedToLoadSymbol(_))) {
+            self.made.fetch_add(1, Ordering::Relaxed);
+        }
+        answer.map_err(|error| Failure { cause: error.into(), question, wish })
     }
 }
 
@@ -95,7 +80,7 @@ pub(crate) type Answer<T> = std::result::Result<T, Failure>;
 /// A call that did not succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    pub(crate) code: Code,
+    pub(crate) cause: Cause,
     question: CurrentCall,
     wish: &'static str,
 }
@@ -104,7 +89,8 @@ impl Failure {
     /// Returns the failure of a question that nobody put.
     #[cfg(test)]
     pub(crate) fn of(code: Code) -> Self {
-        Failure { code, question: CurrentCall { function: "f", device: None }, wish: "for it" }
+        let question = CurrentCall { function: "f", device: None };
+        Failure { cause: code.into(), question, wish: "for it" }
     }
 
     /// Returns the failure as an error of the kind that the question gives to its code.
@@ -113,12 +99,28 @@ impl Failure {
         let whom = device.map_or_else(|| "NVML".to_owned(), |index| format!("GPU {index}"));
         let verb = if self.wish.starts_with("for ") { "query" } else { "ask" };
         let what = format!("{verb} {whom} {} ({function})", self.wish);
-        Error::new(kind(self.code), what).with_source(format!("NVML says: {}", self.code))
+        Error::new(self.cause.kind(kind), what).with_source(format!("NVML says: {}", self.cause))
+    }
+
+    /// Returns the failure as that of this function, of several that a call may make.
+    pub(crate) fn of_function(mut self, function: &'static str) -> Self {
+        self.question.function = function;
+        self
+    }
+
+    /// Tells whether this is the code that was returned.
+    pub(crate) fn is(self, code: Code) -> bool {
+        self.cause == code.into()
     }
 
     /// Tells whether the driver does not know the function, or not in this version.
     pub(crate) fn is_too_old(self) -> bool {
-        matches!(self.code, Code::FUNCTION_NOT_FOUND | Code::ARGUMENT_VERSION_MISMATCH)
+        self.is(Code::FUNCTION_NOT_FOUND) || self.is(Code::ARGUMENT_VERSION_MISMATCH)
+    }
+
+    /// Tells whether the driver answered with a value that nvml-wrapper has no name for.
+    pub(crate) fn is_unknown_value(self) -> bool {
+        matches!(self.cause, Cause::UnknownValue(_))
     }
 }
 
@@ -141,7 +143,7 @@ pub(crate) fn reading_by<T>(
     match answer {
         Ok(value) => Ok(Ok(value)),
         Err(failure) => {
-            let kind = kind(failure.code);
+            let kind = failure.cause.kind(kind);
             match kind.reach() {
                 Reach::Field => Ok(Err(kind.absent())),
                 _ => Err(failure.error(|_| kind)),
@@ -153,33 +155,34 @@ pub(crate) fn reading_by<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::functions::tests::{MISSING, PRESENT};
+    use nvml_wrapper::error::nvml_try;
     use std::sync::mpsc::channel;
 
-    fn caller() -> Caller {
-        Caller::new(libloading::os::unix::Library::this().into())
+    /// Makes a call that returns a code.
+    fn call(caller: &Caller, device: Option<u32>, code: u32) -> Answer<()> {
+        caller.call("nvmlOfToday", "to be there", device, || nvml_try(code))
     }
 
     #[test]
     fn current_call_is_oldest_running_call() {
-        let caller = caller();
+        let caller = Caller::default();
         let (entered, enters) = channel();
         let (let_go, gate) = channel::<()>();
         std::thread::scope(|scope| {
             let hanging = &caller;
             scope.spawn(move || {
-                let answer = hanging.call(&PRESENT, Some(3), |_| {
+                let answer = hanging.call("nvmlOfToday", "to be there", Some(3), || {
                     entered.send(()).unwrap();
                     gate.recv().unwrap();
-                    0
+                    Ok(())
                 });
                 assert_eq!(answer, Ok(()));
             });
             enters.recv().unwrap();
-            assert_eq!(caller.call(&PRESENT, None, |_| 0), Ok(()));
+            assert_eq!(call(&caller, None, 0), Ok(()));
             let current = caller.current().unwrap();
-            assert_eq!(current, CurrentCall { function: "getpid", device: Some(3) });
-            assert_eq!(current.to_string(), "getpid of GPU 3");
+            assert_eq!(current, CurrentCall { function: "nvmlOfToday", device: Some(3) });
+            assert_eq!(current.to_string(), "nvmlOfToday of GPU 3");
             let_go.send(()).unwrap();
         });
         assert_eq!((caller.current(), caller.made()), (None, 2));
@@ -187,23 +190,24 @@ mod tests {
 
     #[test]
     fn missing_function_is_not_counted_as_call() {
-        let caller = caller();
-        let answer = caller.call(&MISSING, None, |_| unreachable!());
+        let caller = Caller::default();
+        let missing = || Err::<(), _>(NvmlError::FailedToLoadSymbol("undefined symbol".into()));
+        let answer = caller.call("nvmlOfTomorrow", "to be there", None, missing);
         assert!(answer.unwrap_err().is_too_old());
         assert_eq!(caller.made(), 0);
     }
 
     #[test]
     fn failed_call_names_its_operation() {
-        let failed = caller().call(&PRESENT, Some(3), |_| 15).unwrap_err();
+        let failed = call(&Caller::default(), Some(3), 15).unwrap_err();
         assert_eq!(
             failed.error(Code::of_device).fault().text,
-            "ask GPU 3 to be there (getpid): NVML says: the GPU is lost (code 15)"
+            "ask GPU 3 to be there (nvmlOfToday): NVML says: the GPU is lost (code 15)"
         );
         let lacking = Failure::of(Code(15)).error(Code::of_device).fault().text;
         assert_eq!(lacking, "query NVML for it (f): NVML says: the GPU is lost (code 15)");
         assert_eq!(reading::<()>(Err(failed)).unwrap_err().kind(), Code(15).of_device());
-        let absent = caller().call(&PRESENT, Some(3), |_| 3);
+        let absent = call(&Caller::default(), Some(3), 3);
         assert_eq!(reading(absent).unwrap(), Err(gpu_core::Absent::NotSupported));
     }
 }

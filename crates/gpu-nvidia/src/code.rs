@@ -5,7 +5,67 @@
 //! it answers a question for one value.
 
 use gpu_core::{Absent, DeviceFault, ErrorKind, MachineFault};
+use nvml_wrapper::error::NvmlError;
 use std::fmt;
+
+/// Why a call did not succeed: nvml-wrapper's error, read in this one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The function returned this code, or the library does not have it.
+    Code(Code),
+    /// It answered with a value for which nvml-wrapper has no name.
+    UnknownValue(u32),
+    /// It answered with a text that is not UTF-8.
+    UnreadableText,
+}
+
+impl From<Code> for Cause {
+    fn from(code: Code) -> Self {
+        Cause::Code(code)
+    }
+}
+
+impl From<NvmlError> for Cause {
+    /// nvml-wrapper has one error for a code without a name and for a value without one. A number
+    /// that is a code with a name must then be a value: a brand of the number 18 is not a driver
+    /// of another version.
+    fn from(error: NvmlError) -> Self {
+        match error {
+            NvmlError::FailedToLoadSymbol(_) => Code::FUNCTION_NOT_FOUND.into(),
+            NvmlError::LibloadingError(_) => Code::LIBRARY_NOT_FOUND.into(),
+            NvmlError::Utf8Error(_) => Cause::UnreadableText,
+            NvmlError::UnexpectedVariant(value @ (0 | u32::MAX)) => Cause::UnknownValue(value),
+            NvmlError::UnexpectedVariant(number) => match NvmlError::from(number) {
+                NvmlError::UnexpectedVariant(code) => Code(code).into(),
+                _ => Cause::UnknownValue(number),
+            },
+            error => Code(error.into()).into(),
+        }
+    }
+}
+
+impl Cause {
+    /// Returns the kind of the failure, by what `kind` says that a code means. An answer that
+    /// cannot be read takes away that value and nothing else.
+    pub(crate) fn kind(self, kind: impl FnOnce(Code) -> ErrorKind) -> ErrorKind {
+        match self {
+            Cause::Code(code) => kind(code),
+            // All ones stand for the absence of a value.
+            Cause::UnknownValue(u32::MAX) => Absent::NotSupported.into(),
+            Cause::UnknownValue(_) | Cause::UnreadableText => Absent::Implausible.into(),
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::Code(code) => code.fmt(f),
+            Cause::UnknownValue(value) => write!(f, "unknown value {value}"),
+            Cause::UnreadableText => f.write_str("text that is not UTF-8"),
+        }
+    }
+}
 
 /// A return code other than success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +76,6 @@ impl Code {
     pub(crate) const INVALID_ARGUMENT: Code = Code(2);
     pub(crate) const NOT_SUPPORTED: Code = Code(3);
     pub(crate) const NO_PERMISSION: Code = Code(4);
-    pub(crate) const ALREADY_INITIALIZED: Code = Code(5);
     pub(crate) const NOT_FOUND: Code = Code(6);
     pub(crate) const INSUFFICIENT_SIZE: Code = Code(7);
     pub(crate) const INSUFFICIENT_POWER: Code = Code(8);
@@ -234,6 +293,30 @@ mod tests {
         assert_eq!(Code(15).of_handle(), DeviceFault::Lost.into());
         assert_eq!(Code(7).of_device(), ErrorKind::Again);
         assert_eq!(Code(2).of_value(), Absent::NotSupported.into());
+    }
+
+    #[test]
+    fn every_code_survives_nvml_wrapper() {
+        for code in (1..=40).chain([999, 4242]) {
+            assert_eq!(Cause::from(NvmlError::from(code)), Code(code).into(), "{code}");
+        }
+        let missing = NvmlError::FailedToLoadSymbol("undefined symbol".into());
+        assert_eq!(Cause::from(missing), Code::FUNCTION_NOT_FOUND.into());
+    }
+
+    #[test]
+    fn unknown_value_is_not_read_as_code() {
+        // A brand, an architecture or a mode that is newer than nvml-wrapper.
+        for value in [0, 9, 11, 15, 18, 999, u32::MAX] {
+            let cause = Cause::from(NvmlError::UnexpectedVariant(value));
+            assert_eq!(cause, Cause::UnknownValue(value));
+            assert_eq!(cause.kind(Code::of_value).reach(), gpu_core::Reach::Field);
+        }
+        let untold = Cause::UnknownValue(u32::MAX).kind(Code::of_machine);
+        assert_eq!(untold, Absent::NotSupported.into());
+        let text = String::from_utf8(vec![0xff]).unwrap_err().utf8_error();
+        let text = Cause::from(NvmlError::Utf8Error(text)).kind(Code::of_driver);
+        assert_eq!(text, Absent::Implausible.into());
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! What devices report by themselves.
 
-use crate::call::{Caller, Failure};
-use crate::code::Code;
-use crate::device::{Data, Device};
+use crate::call::{Answer, Failure};
+use crate::code::{Cause, Code};
+use crate::device::Device;
+use crate::raw::EventSet;
 use crate::session::{Opened, spoils_all};
 use gpu_core::{DeviceEvent, DeviceEventKind, Error, ErrorKind, Result};
 use nvml_wrapper_sys::bindings::{
-    nvmlEventData_t, nvmlEventSet_t, nvmlEventTypeDoubleBitEccError,
-    nvmlEventTypeSingleBitEccError, nvmlEventTypeXidCriticalError,
+    nvmlEventData_t, nvmlEventTypeDoubleBitEccError, nvmlEventTypeSingleBitEccError,
+    nvmlEventTypeXidCriticalError,
 };
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -22,34 +23,12 @@ const MAX_AT_ONCE: usize = 256;
 
 const WHAT: &str = "wait for events";
 
-/// A set of events that devices are registered with. It stays from one wait to the next, so that
-/// nothing between them is lost.
-pub(crate) struct EventSet(nvmlEventSet_t);
-
-// SAFETY: it is a token that only NVML looks into, and NVML may be called from any thread.
-unsafe impl Send for EventSet {}
-
-impl EventSet {
-    pub(crate) fn free(self, caller: &Caller) {
-        // SAFETY: the set is of this initialisation, and this is the last use of it.
-        let _ = caller.call(&caller.functions.nvmlEventSetFree, None, |f| unsafe { f(self.0) });
-    }
-
-    /// Waits for one event; `None` after a quiet wait.
-    fn wait(&self, caller: &Caller, millis: u32) -> Result<Option<nvmlEventData_t>, Failure> {
-        let newer = &caller.functions.nvmlEventSetWait_v2;
-        let function = match caller.has(newer) {
-            true => newer,
-            // It fills in the same struct but for the instances at its end.
-            false => &caller.functions.nvmlEventSetWait,
-        };
-        let mut data = nvmlEventData_t::zeroed();
-        // SAFETY: the set is of this initialisation, and `data` is what the function fills in.
-        match caller.call(function, None, |f| unsafe { f(self.0, &mut data, millis) }) {
-            Ok(()) => Ok(Some(data)),
-            Err(failure) if failure.code == Code::TIMEOUT => Ok(None),
-            Err(failure) => Err(failure),
-        }
+/// Waits for one event; `None` after a quiet wait.
+fn next_event(set: &EventSet, nvml: Opened<'_>, millis: u32) -> Answer<Option<nvmlEventData_t>> {
+    match set.wait(nvml.caller, &nvml.session.nvml, millis) {
+        Ok(data) => Ok(Some(data)),
+        Err(failure) if failure.is(Code::TIMEOUT) => Ok(None),
+        Err(failure) => Err(failure),
     }
 }
 
@@ -67,7 +46,7 @@ impl Opened<'_> {
         let millis = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX - 1);
         let failed = |failure: Failure| failure.error(Code::of_device);
         let mut events = Vec::new();
-        let mut next = set.wait(self.caller, millis).map_err(failed)?;
+        let mut next = next_event(set, self, millis).map_err(failed)?;
         while let Some(data) = next {
             events.extend(
                 kind(data.eventType, data.eventData)
@@ -77,20 +56,16 @@ impl Opened<'_> {
                 break;
             }
             // What has been reported is not lost to a failure after it.
-            next = set.wait(self.caller, 0).unwrap_or(None);
+            next = next_event(set, self, 0).unwrap_or(None);
         }
         Ok(events)
     }
 
     /// Registers all devices that report anything with a new set.
     fn register(self) -> Result<EventSet> {
-        let functions = &self.caller.functions;
-        let mut set = EventSet(std::ptr::null_mut());
-        // SAFETY: NVML is initialised, and the set is what the function fills in.
-        let made =
-            self.caller.call(&functions.nvmlEventSetCreate, None, |f| unsafe { f(&mut set.0) });
-        made.map_err(|failure| match failure.code {
-            Code::NOT_SUPPORTED | Code::FUNCTION_NOT_FOUND => {
+        let made = EventSet::new(self.caller, &self.session.nvml);
+        let set = made.map_err(|failure| match failure.cause {
+            Cause::Code(Code::NOT_SUPPORTED | Code::FUNCTION_NOT_FOUND) => {
                 failure.error(|_| ErrorKind::Unsupported)
             }
             _ => failure.error(Code::of_machine),
@@ -100,7 +75,7 @@ impl Opened<'_> {
             match self.device(index).and_then(|device| register_with(&set, device)) {
                 Ok(()) => registered += 1,
                 Err(error) if spoils_all(&error) => {
-                    set.free(self.caller);
+                    set.free(self.caller, &self.session.nvml);
                     return Err(error);
                 }
                 // It reports nothing, or is lost.
@@ -108,7 +83,7 @@ impl Opened<'_> {
             }
         }
         if registered == 0 {
-            set.free(self.caller);
+            set.free(self.caller, &self.session.nvml);
             return Err(
                 Error::new(ErrorKind::Unsupported, WHAT).with_source("no GPU supports events")
             );
@@ -123,15 +98,15 @@ impl Opened<'_> {
 }
 
 fn register_with(set: &EventSet, device: Device<'_>) -> Result<()> {
-    let functions = &device.caller.functions;
     let failed = |failure: Failure| failure.error(Code::of_value);
-    let types: u64 = device.get(&functions.nvmlDeviceGetSupportedEventTypes).map_err(failed)?;
-    if types & WANTED == 0 {
+    let wish = "which events it reports";
+    let types = device
+        .ask("nvmlDeviceGetSupportedEventTypes", wish, |device| device.supported_event_types());
+    let types = types.map_err(failed)?.bits() & WANTED;
+    if types == 0 {
         return Err(Error::new(ErrorKind::Unsupported, WHAT));
     }
-    let register = &functions.nvmlDeviceRegisterEvents;
-    // SAFETY: handle and set are of this initialisation.
-    device.call(register, |f, handle| unsafe { f(handle, types & WANTED, set.0) }).map_err(failed)
+    set.register(&device, types).map_err(failed)
 }
 
 fn kind(event: u64, data: u64) -> Option<DeviceEventKind> {

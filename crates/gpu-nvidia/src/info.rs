@@ -1,8 +1,6 @@
 //! What a device is.
 
-use crate::call::reading;
 use crate::session::{Opened, spoils_all};
-use crate::value::switch;
 use gpu_core::{Absent, DeviceId, DeviceInfo, Error, MachineFault, Reading, Result};
 
 impl Opened<'_> {
@@ -39,19 +37,25 @@ impl Opened<'_> {
 
     fn answering(self, index: u32) -> Result<DeviceInfo> {
         let device = self.device(index)?;
-        let functions = &self.caller.functions;
         let bus = self.bus(device)?;
         let minor = self.minor(device)?;
         let uuid = self.uuid(device)?;
         let name = self.name(device)?;
-        let persistence = reading(device.get(&functions.nvmlDeviceGetPersistenceMode))?;
-        let display_active = reading(device.get(&functions.nvmlDeviceGetDisplayActive))?;
+        let persistence =
+            device.value("nvmlDeviceGetPersistenceMode", "for its persistence mode", |device| {
+                device.is_in_persistent_mode()
+            })?;
+        let display_active = device.value(
+            "nvmlDeviceGetDisplayActive",
+            "whether a display is active",
+            |device| device.is_display_active(),
+        )?;
         let mig = self.mig_mode(device)?;
         Ok(DeviceInfo {
             id: DeviceId { uuid, index, minor, bus },
             name,
-            persistence: persistence.and_then(switch),
-            display_active: display_active.and_then(switch),
+            persistence,
+            display_active,
             mig_enabled: mig.map(|(now, _)| now),
         })
     }

@@ -1,31 +1,50 @@
 //! NVML behind the ports of gpu-core.
 //!
-//! The main decision is that every call of the C interface goes through one place. A driver may
-//! keep any call waiting for ever, be too old for any function, and answer any question with any
-//! of thirty codes: so that place alone looks the function up, which may be missing; says what is
-//! being asked while the driver works ([`Nvml::current_call`]), counts it, and keeps the code with
-//! the question; and each question then says how far a code reaches: one value, one device, the
-//! machine. A safe wrapper of the whole interface would take that place away. nvml-wrapper asks
-//! only for the newest version of each function, has no retry where a list grows, and nobody can
-//! tell which of its calls is under way. Of nvml-wrapper-sys the structs are taken, and not its
-//! table of functions, which looks up four hundred names before the first question; the few that
-//! are called are declared here and looked up when first needed.
+//! The main decision is that every NVML call goes through one place. A driver may never return
+//! from a call, may lack any function, and may return any of thirty codes. That place names the
+//! call while it runs ([`Nvml::current_call`]), counts it, and keeps the code with the question.
+//! Each question then decides how far a code reaches: one value, one device, or the machine.
+//! Inside that place nvml-wrapper makes the call, and one function converts its error. The module
+//! `raw` lists the calls that nvml-wrapper does not cover, each with its reason; nvml-wrapper-sys
+//! makes them.
+//!
+//! NVML is closed between looks. Each initialisation looks up all 400 functions of the library and
+//! queries the driver version once more, which costs about 6 % of the shortest look.
+//!
+//! ```
+//! use gpu_core::{ErrorKind, GpuBackend, MachineFault};
+//! use gpu_nvidia::Nvml;
+//!
+//! match Nvml::open(None) {
+//!     Ok(nvml) => {
+//!         for device in nvml.devices().unwrap_or_default() {
+//!             let memory = nvml.sample(&device.id)?.memory;
+//!             println!("{}: {:?} of {:?} in use", device.id, memory.used, memory.total);
+//!         }
+//!     }
+//!     // A machine without NVIDIA's driver.
+//!     Err(error) => assert_eq!(error.kind(), ErrorKind::Machine(MachineFault::NoLibrary)),
+//! }
+//! # Ok::<(), gpu_core::Error>(())
+//! ```
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 mod backend;
 mod call;
 mod child;
 mod code;
-mod cuda;
 mod details;
 mod device;
 mod event;
-mod functions;
 mod info;
 mod library;
-mod memory;
 mod mig;
 mod process;
 mod process_utilization;
+mod raw;
 mod reset;
 mod sample;
 mod session;
@@ -36,6 +55,4 @@ mod value;
 pub use backend::Nvml;
 pub use call::CurrentCall;
 pub use child::{Helper, NvmlChild, Waiting, serve};
-pub use cuda::CudaContexts;
 pub use library::SimulatedNvml;
-pub use memory::CudaMemory;

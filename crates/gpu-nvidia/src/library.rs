@@ -26,12 +26,19 @@ pub struct SimulatedNvml {
     pub session: PathBuf,
 }
 
+/// A library that is loaded, and by which name, for nvml-wrapper to load it by.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) library: Library,
+    pub(crate) name: OsString,
+}
+
 /// Loads the library at `path`, or the first of the known names that loads.
 ///
 /// # Errors
 /// `Machine(NoLibrary)` when none loads, `Invalid` when the one at `path` does not; with what the
 /// loader says.
-pub(crate) fn load(path: Option<&Path>) -> Result<Library> {
+pub(crate) fn load(path: Option<&Path>) -> Result<Loaded> {
     if let Some(path) = path {
         // A bare name would be searched for elsewhere, and one with a slash is found here.
         let path = if path.is_absolute() { path.into() } else { Path::new(".").join(path) };
@@ -53,10 +60,11 @@ pub(crate) fn load(path: Option<&Path>) -> Result<Library> {
     Err(if said.is_empty() { error } else { error.with_source(said.join("; ")) })
 }
 
-fn open(name: &OsStr) -> Result<Library, String> {
+fn open(name: &OsStr) -> Result<Loaded, String> {
     // SAFETY: loading runs the library's constructors. It is the driver's own library, from where
     // the system's loader finds it, or one that the caller names to be trusted as such.
-    unsafe { Library::new(name) }.map_err(|error| error.to_string())
+    let library = unsafe { Library::new(name) }.map_err(|error| error.to_string())?;
+    Ok(Loaded { library, name: name.to_owned() })
 }
 
 /// Returns what the library says if it is a simulated one.

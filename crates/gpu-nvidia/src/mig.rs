@@ -4,7 +4,7 @@ use crate::call::reading;
 use crate::code::Code;
 use crate::device::{Device, Handle};
 use crate::sample::memory;
-use crate::session::{Opened, UUID_SIZE, told};
+use crate::session::{Opened, told};
 use gpu_core::{DeviceUuid, MigInstance, Reading, Result};
 
 /// No device can be split into more; a driver that says so is not believed.
@@ -20,18 +20,24 @@ impl Opened<'_> {
         if !self.mig_mode(device)?.is_ok_and(|(now, _)| now) {
             return Ok(Vec::new());
         }
-        let functions = &self.caller.functions;
-        let most = device.get(&functions.nvmlDeviceGetMaxMigDeviceCount);
-        let most: u32 = most.map_err(|failure| failure.error(Code::of_value))?;
+        let wish = "how many MIG instances it can have";
+        let most =
+            device.ask("nvmlDeviceGetMaxMigDeviceCount", wish, |device| device.mig_device_count());
+        let most = most.map_err(|failure| failure.error(Code::of_value))?;
         let mut instances = Vec::new();
         for index in 0..most.min(MAX_INSTANCES) {
-            match device.pick(&functions.nvmlDeviceGetMigDeviceHandleByIndex, index) {
+            let wish = "for a MIG instance";
+            let handle = device.ask("nvmlDeviceGetMigDeviceHandleByIndex", wish, |device| {
+                let instance = device.mig_device_by_index(index)?;
+                // SAFETY: the handle is used while NVML is initialised, and not to free anything.
+                Ok(Handle(unsafe { instance.handle() }))
+            });
+            match handle {
                 Ok(handle) => {
-                    let handle = Handle(handle);
                     instances.push(instance(Device { handle, ..device }, index)?);
                 }
                 // The number of an instance stays free when it goes.
-                Err(failure) if failure.code == Code::NOT_FOUND => {}
+                Err(failure) if failure.is(Code::NOT_FOUND) => {}
                 Err(failure) => return Err(failure.error(Code::of_value)),
             }
         }
@@ -40,10 +46,9 @@ impl Opened<'_> {
 }
 
 fn instance(device: Device<'_>, index: u32) -> Result<MigInstance> {
-    let functions = &device.caller.functions;
-    let uuid = reading(device.text::<UUID_SIZE>(&functions.nvmlDeviceGetUUID))?;
-    let gpu = reading(device.get(&functions.nvmlDeviceGetGpuInstanceId))?;
-    let compute = reading(device.get(&functions.nvmlDeviceGetComputeInstanceId))?;
+    let uuid = device.value("nvmlDeviceGetUUID", "for its UUID", |device| device.uuid())?;
+    let gpu = reading(device.gpu_instance())?;
+    let compute = reading(device.compute_instance())?;
     Ok(MigInstance {
         index,
         uuid: uuid.and_then(told).map(DeviceUuid),

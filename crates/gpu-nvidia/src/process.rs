@@ -7,7 +7,6 @@
 use crate::call::{Answer, Failure};
 use crate::code::Code;
 use crate::device::Device;
-use crate::functions::{Function, List};
 use crate::mig::instance_id;
 use crate::process_utilization::shares;
 use crate::session::Opened;
@@ -18,9 +17,6 @@ use gpu_core::{
 };
 use nvml_wrapper_sys::bindings::{nvmlProcessInfo_v1_t, nvmlProcessInfo_v2_t};
 use std::collections::BTreeMap;
-
-/// Room for so many processes at first; a longer list costs a second call.
-pub(crate) const ROOM: usize = 64;
 
 /// What an entry of a list says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +50,9 @@ impl From<nvmlProcessInfo_v2_t> for Listed {
     }
 }
 
+/// Asks a device for a list in one of its versions.
+type List<'a, T> = fn(&Device<'a>) -> Answer<Vec<T>>;
+
 impl Opened<'_> {
     /// Returns the processes on a device, by number and instance, each once.
     ///
@@ -62,31 +61,11 @@ impl Opened<'_> {
     /// `Machine` when one of the answers tells that; `Again` when a list grew faster than it could
     /// be read.
     pub(crate) fn processes(self, device: Device<'_>) -> Result<Vec<DeviceProcess>> {
-        let functions = &self.caller.functions;
-        let compute = self.list(
-            device,
-            [
-                &functions.nvmlDeviceGetComputeRunningProcesses_v3,
-                &functions.nvmlDeviceGetComputeRunningProcesses_v2,
-            ],
-            &functions.nvmlDeviceGetComputeRunningProcesses,
-        )?;
-        let graphics = self.list(
-            device,
-            [
-                &functions.nvmlDeviceGetGraphicsRunningProcesses_v3,
-                &functions.nvmlDeviceGetGraphicsRunningProcesses_v2,
-            ],
-            &functions.nvmlDeviceGetGraphicsRunningProcesses,
-        )?;
-        let mps = self.list(
-            device,
-            [
-                &functions.nvmlDeviceGetMPSComputeRunningProcesses_v3,
-                &functions.nvmlDeviceGetMPSComputeRunningProcesses_v2,
-            ],
-            &functions.nvmlDeviceGetMPSComputeRunningProcesses,
-        )?;
+        let compute =
+            self.list(device, [Device::compute_v3, Device::compute_v2], Device::compute_v1)?;
+        let graphics =
+            self.list(device, [Device::graphics_v3, Device::graphics_v2], Device::graphics_v1)?;
+        let mps = self.list(device, [Device::mps_v3, Device::mps_v2], Device::mps_v1)?;
         let mut processes = joined([
             (DeviceProcessKind::Compute, compute),
             (DeviceProcessKind::Graphics, graphics),
@@ -115,23 +94,23 @@ impl Opened<'_> {
     ///
     /// # Errors
     /// `Device`, `Machine` and `Again`; what is about this list alone is in the answer.
-    fn list(
+    fn list<'a>(
         self,
-        device: Device<'_>,
-        [third, second]: [&Function<List<nvmlProcessInfo_v2_t>>; 2],
-        first: &Function<List<nvmlProcessInfo_v1_t>>,
+        device: Device<'a>,
+        [third, second]: [List<'a, nvmlProcessInfo_v2_t>; 2],
+        first: List<'a, nvmlProcessInfo_v1_t>,
     ) -> Result<Answer<Vec<Listed>>> {
         let with_instances = [third, second].into_iter().skip(match self.third_is_larger()? {
             true => 1,
             false => 0,
         });
-        for function in with_instances {
-            match device.list(function, ROOM) {
+        for list in with_instances {
+            match list(&device) {
                 Err(failure) if failure.is_too_old() => {}
                 answer => return answer_of(answer),
             }
         }
-        answer_of(device.list(first, ROOM))
+        answer_of(first(&device))
     }
 
     /// Tells whether entries of the third version may be larger than they were before and after:
@@ -149,7 +128,7 @@ fn of_list(code: Code) -> ErrorKind {
 fn answer_of<T: Into<Listed>>(answer: Answer<Vec<T>>) -> Result<Answer<Vec<Listed>>> {
     match answer {
         Ok(list) => Ok(Ok(list.into_iter().map(Into::into).collect())),
-        Err(failure) if of_list(failure.code).reach() == Reach::Field => Ok(Err(failure)),
+        Err(failure) if failure.cause.kind(of_list).reach() == Reach::Field => Ok(Err(failure)),
         Err(failure) => Err(failure.error(of_list)),
     }
 }
@@ -173,7 +152,7 @@ fn has_larger_entries(version: &str) -> bool {
 /// What the first of the lists says that could not be read.
 fn joined(lists: [(DeviceProcessKind, Answer<Vec<Listed>>); 3]) -> Answer<Vec<DeviceProcess>> {
     let missing = |kind, failure: &Failure| {
-        let absent = of_list(failure.code).absent();
+        let absent = failure.cause.kind(of_list).absent();
         kind != DeviceProcessKind::Compute
             && matches!(absent, Absent::NotSupported | Absent::TooOld)
     };
@@ -301,14 +280,14 @@ mod tests {
             assert_eq!(some.unwrap().len(), 1);
             assert_eq!(lists(Ok(vec![]), failure(code), failure(code)).unwrap(), []);
             let untold = lists(failure(code), Ok(vec![entry(7, 1, NONE)]), Ok(vec![]));
-            assert_eq!(untold.unwrap_err().code, code);
+            assert_eq!(untold.unwrap_err(), Failure::of(code));
         }
     }
 
     #[test]
     fn unpermitted_list_is_an_error() {
         let denied = lists(Ok(vec![entry(7, 1, NONE)]), Ok(vec![]), failure(Code::NO_PERMISSION));
-        assert_eq!(denied.unwrap_err().code, Code::NO_PERMISSION);
+        assert_eq!(denied.unwrap_err(), Failure::of(Code::NO_PERMISSION));
     }
 
     #[test]

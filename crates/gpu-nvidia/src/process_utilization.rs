@@ -6,10 +6,9 @@
 //! not on the device, samples of long ago. A sample older than 10 s says nothing of now; a
 //! share above 100 % makes no sense and is told so. A process without a sample did not work.
 
-use crate::call::{Answer, reading};
+use crate::call::reading;
 use crate::code::Code;
-use crate::device::{Device, grow};
-use crate::process::ROOM;
+use crate::device::Device;
 use crate::value::percent;
 use gpu_core::{Absent, Percent, Pid, Reading, Result};
 use nvml_wrapper_sys::bindings::nvmlProcessUtilizationSample_t;
@@ -36,8 +35,8 @@ impl Shares {
 /// # Errors
 /// `Device` or `Machine` when the answer tells that.
 pub(crate) fn shares(device: Device<'_>, simulated: bool) -> Result<Reading<Shares>> {
-    let samples = match fetch(device) {
-        Err(failure) if failure.code == Code::NOT_FOUND => Vec::new(),
+    let samples = match device.process_utilization() {
+        Err(failure) if failure.is(Code::NOT_FOUND) => Vec::new(),
         answer => match reading(answer)? {
             Ok(samples) => samples,
             Err(reason) => return Ok(Err(reason)),
@@ -46,14 +45,6 @@ pub(crate) fn shares(device: Device<'_>, simulated: bool) -> Result<Reading<Shar
     // A simulated machine has a clock of its own.
     let now = (!simulated).then(wall_us);
     Ok(Ok(current(&samples, now)))
-}
-
-fn fetch(device: Device<'_>) -> Answer<Vec<nvmlProcessUtilizationSample_t>> {
-    let function = &device.caller.functions.nvmlDeviceGetProcessUtilization;
-    grow(ROOM, |buffer: &mut [nvmlProcessUtilizationSample_t], length| {
-        // SAFETY: the buffer has room for as many samples as `length` says.
-        device.call(function, |f, device| unsafe { f(device, buffer.as_mut_ptr(), length, 0) })
-    })
 }
 
 fn wall_us() -> u64 {

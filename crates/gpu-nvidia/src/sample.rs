@@ -1,28 +1,35 @@
 //! How a device is at this moment.
 
 use crate::call::reading;
-use crate::device::{Data, Device};
-use crate::value::{bytes, celsius, milliwatts, percent};
+use crate::device::Device;
+use crate::value::{bytes, celsius, milliwatts, part, percent};
 use gpu_core::{Absent, DeviceSample, MemoryInfo, Result, plausible};
-use nvml_wrapper_sys::bindings::{nvmlMemory_v2_t, nvmlUtilization_t};
-
-/// `NVML_TEMPERATURE_GPU`
-const CHIP: u32 = 0;
+use nvml_wrapper::enum_wrappers::device::TemperatureSensor;
 
 /// Returns how a device is.
 ///
 /// # Errors
 /// `Device` or `Machine` when one of the answers tells that.
 pub(crate) fn sample(device: Device<'_>) -> Result<DeviceSample> {
-    let functions = &device.caller.functions;
     let memory = memory(device)?;
-    let rates = reading(device.get(&functions.nvmlDeviceGetUtilizationRates))?;
-    let temperature = reading(device.pick(&functions.nvmlDeviceGetTemperature, CHIP))?;
-    let draw = reading(device.get(&functions.nvmlDeviceGetPowerUsage))?;
-    let limit = reading(device.get(&functions.nvmlDeviceGetEnforcedPowerLimit))?;
+    let rates = device.value("nvmlDeviceGetUtilizationRates", "for its utilisation", |device| {
+        device.utilization_rates()
+    })?;
+    let temperature =
+        device.value("nvmlDeviceGetTemperature", "for its temperature", |device| {
+            device.temperature(TemperatureSensor::Gpu)
+        })?;
+    let draw = device.value("nvmlDeviceGetPowerUsage", "for the power it draws", |device| {
+        device.power_usage()
+    })?;
+    let limit = device.value(
+        "nvmlDeviceGetEnforcedPowerLimit",
+        "for its power limit in force",
+        |device| device.enforced_power_limit(),
+    )?;
     Ok(DeviceSample {
         memory,
-        utilization: rates.and_then(|rates: nvmlUtilization_t| percent(rates.gpu)),
+        utilization: rates.and_then(|rates| percent(rates.gpu)),
         temperature: temperature.and_then(celsius),
         power_draw: draw.and_then(milliwatts),
         power_limit: limit.and_then(milliwatts),
@@ -37,12 +44,9 @@ pub(crate) fn sample(device: Device<'_>) -> Result<DeviceSample> {
 /// # Errors
 /// As [`sample`].
 pub(crate) fn memory(device: Device<'_>) -> Result<MemoryInfo> {
-    let functions = &device.caller.functions;
-    let version = size_of::<nvmlMemory_v2_t>() as u32 | 2 << 24;
-    let asked = nvmlMemory_v2_t { version, ..Data::zeroed() };
-    match device.fill(&functions.nvmlDeviceGetMemoryInfo_v2, asked) {
+    match device.ask("nvmlDeviceGetMemoryInfo_v2", "for its memory", |d| d.memory_info()) {
         Err(failure) if failure.is_too_old() => {
-            let told = reading(device.get(&functions.nvmlDeviceGetMemoryInfo))?;
+            let told = reading(device.memory_v1())?;
             Ok(plausible::memory_of(MemoryInfo {
                 total: told.and_then(|memory| bytes(memory.total)),
                 used: told.and_then(|memory| bytes(memory.used)),
@@ -52,9 +56,9 @@ pub(crate) fn memory(device: Device<'_>) -> Result<MemoryInfo> {
         answer => {
             let told = reading(answer)?;
             Ok(plausible::memory_of(MemoryInfo {
-                total: told.and_then(|memory| bytes(memory.total)),
-                used: told.and_then(|memory| bytes(memory.used)),
-                reserved: told.and_then(|memory| bytes(memory.reserved)),
+                total: part(&told, |memory| bytes(memory.total)),
+                used: part(&told, |memory| bytes(memory.used)),
+                reserved: part(&told, |memory| bytes(memory.reserved)),
             }))
         }
     }

@@ -1,31 +1,27 @@
 //! One initialisation of NVML, and what does not change in it.
 
-use crate::call::{Answer, Caller, reading, reading_by};
+use crate::call::{Caller, Failure, reading, reading_by};
 use crate::code::Code;
-use crate::device::{Data, Device, Handle, text_in};
-use crate::event::EventSet;
-use crate::functions::{Function, Tell};
+use crate::device::{Device, Handle};
+use crate::raw::{EventSet, cuda_version_v1};
 use crate::value::switch;
 use gpu_core::{
     Absent, DeviceId, DeviceUuid, Driver, Error, ErrorKind, PciBusId, Reach, Reading, Result,
 };
-use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlPciInfo_t};
-use std::ffi::c_uint;
+use nvml_wrapper::Nvml;
+use nvml_wrapper_sys::bindings::nvmlPciInfo_t;
+use std::ffi::OsStr;
 use std::sync::{Mutex, OnceLock};
 
 /// No machine has more devices; a driver that says so is not believed.
 const MAX_DEVICES: u32 = 4096;
-
-/// `NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE`
-const VERSION_SIZE: usize = 80;
-/// `NVML_DEVICE_UUID_V2_BUFFER_SIZE`
-pub(crate) const UUID_SIZE: usize = 96;
 
 /// What is known from one initialisation to the next shutdown.
 pub(crate) struct Session {
     version: OnceLock<Reading<String>>,
     entries: Vec<Entry>,
     pub(crate) events: Mutex<Option<EventSet>>,
+    pub(crate) nvml: Nvml,
 }
 
 /// What does not change of a device. Only what the driver told for good is kept: a lost device is
@@ -42,34 +38,32 @@ struct Entry {
 }
 
 impl Session {
-    /// Initialises NVML.
+    /// Initialises NVML by the library with this name, which looks up all of its functions.
     ///
     /// # Errors
     /// `Machine` when it does not; it is then not initialised.
-    pub(crate) fn open(caller: &Caller) -> Result<Self> {
-        let init = match caller.has(&caller.functions.nvmlInit_v2) {
-            true => &caller.functions.nvmlInit_v2,
-            false => &caller.functions.nvmlInit,
-        };
-        // SAFETY: it takes nothing.
-        match caller.call(init, None, |f| unsafe { f() }) {
-            Err(failure) if failure.code != Code::ALREADY_INITIALIZED => {
+    pub(crate) fn open(caller: &Caller, library: &OsStr) -> Result<Self> {
+        // What hangs in it is one of the two: nvml-wrapper asks for the version as well.
+        const INIT: &str = "nvmlInit_v2 or nvmlSystemGetDriverVersion";
+        let init = || Nvml::builder().lib_path(library).init();
+        let nvml = caller.call(INIT, "to initialise", None, init);
+        // Where it cannot be told the version, it goes on without.
+        let failed = |failure: Failure| failure.of_function("nvmlInit_v2").error(Code::of_machine);
+        let nvml = nvml.map_err(failed)?;
+        let count = caller
+            .call("nvmlDeviceGetCount_v2", "how many GPUs there are", None, || nvml.device_count());
+        let count = match count {
+            Ok(count) => count.min(MAX_DEVICES),
+            Err(failure) => {
+                shut_down(caller, nvml);
                 return Err(failure.error(Code::of_machine));
             }
-            _ => {}
-        }
-        let functions = &caller.functions;
-        let count = tell(caller, &functions.nvmlDeviceGetCount_v2)
-            .or_else(|newer| match newer.is_too_old() {
-                true => tell(caller, &functions.nvmlDeviceGetCount),
-                false => Err(newer),
-            })
-            .map_err(|failure| failure.error(Code::of_machine));
-        let count = count.inspect_err(|_| shut_down(caller))?.min(MAX_DEVICES);
+        };
         Ok(Session {
             version: OnceLock::new(),
             entries: (0..count).map(|_| Entry::default()).collect(),
             events: Mutex::default(),
+            nvml,
         })
     }
 
@@ -77,24 +71,19 @@ impl Session {
     pub(crate) fn close(self, caller: &Caller) {
         let events = self.events.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(events) = events {
-            events.free(caller);
+            events.free(caller, &self.nvml);
         }
-        shut_down(caller);
+        shut_down(caller, self.nvml);
     }
 }
 
-fn shut_down(caller: &Caller) {
-    // A failure has nobody to help: the next question says what is wrong.
-    // SAFETY: it takes nothing, and nobody uses a handle of this initialisation any more.
-    let _ = caller.call(&caller.functions.nvmlShutdown, None, |f| unsafe { f() });
-}
-
-/// Asks for something of the machine.
-fn tell<T: Data>(caller: &Caller, function: &Function<Tell<T>>) -> Answer<T> {
-    let mut value = T::zeroed();
-    // SAFETY: NVML is initialised, and `value` is what the function fills in.
-    caller.call(function, None, |f| unsafe { f(&mut value) })?;
-    Ok(value)
+fn shut_down(caller: &Caller, nvml: Nvml) {
+    // A failure has nobody to help: the next question says what is wrong. By nvml-wrapper's own
+    // function for it, a failure would be followed by a second call.
+    let _ = caller.call("nvmlShutdown", "to shut down", None, || {
+        drop(nvml);
+        Ok(())
+    });
 }
 
 /// NVML while it is initialised.
@@ -117,10 +106,13 @@ impl<'a> Opened<'a> {
     /// # Errors
     /// `Machine` when it does not answer.
     pub(crate) fn driver(self) -> Result<Driver> {
-        let functions = &self.caller.functions;
-        let cuda = tell(self.caller, &functions.nvmlSystemGetCudaDriverVersion_v2);
+        let (caller, nvml) = (self.caller, &self.session.nvml);
+        let wish = "for the version of CUDA";
+        let cuda = caller.call("nvmlSystemGetCudaDriverVersion_v2", wish, None, || {
+            nvml.sys_cuda_driver_version()
+        });
         let cuda = cuda.or_else(|newer| match newer.is_too_old() {
-            true => tell(self.caller, &functions.nvmlSystemGetCudaDriverVersion),
+            true => cuda_version_v1(caller, nvml),
             false => Err(newer),
         });
         let cuda = reading_by(cuda, Code::of_driver)?.and_then(cuda_version);
@@ -133,13 +125,11 @@ impl<'a> Opened<'a> {
     /// `Machine` when it does not answer.
     pub(crate) fn driver_version(self) -> Result<Reading<String>> {
         once(&self.session.version, || {
-            let function = &self.caller.functions.nvmlSystemGetDriverVersion;
-            let mut buffer = [0u8; VERSION_SIZE];
-            // SAFETY: the buffer has the length that is told.
-            let answer = self.caller.call(function, None, |f| unsafe {
-                f(buffer.as_mut_ptr().cast(), VERSION_SIZE as c_uint)
+            let wish = "for the driver's version";
+            let answer = self.caller.call("nvmlSystemGetDriverVersion", wish, None, || {
+                self.session.nvml.sys_driver_version()
             });
-            Ok(reading_by(answer, Code::of_driver)?.and_then(|()| told(text_in(&buffer))))
+            Ok(reading_by(answer, Code::of_driver)?.and_then(told))
         })
     }
 
@@ -148,22 +138,21 @@ impl<'a> Opened<'a> {
     /// # Errors
     /// Why NVML gives no handle of it.
     pub(crate) fn device(self, index: u32) -> Result<Device<'a>> {
-        let caller = self.caller;
+        let (caller, nvml) = (self.caller, &self.session.nvml);
         let entry = self.entry(index)?;
         if let Some(handle) = entry.handle.get() {
-            return Ok(Device { caller, handle: *handle, index });
+            return Ok(Device { caller, nvml, handle: *handle, index });
         }
-        let newer = &caller.functions.nvmlDeviceGetHandleByIndex_v2;
-        let function = match caller.has(newer) {
-            true => newer,
-            false => &caller.functions.nvmlDeviceGetHandleByIndex,
-        };
-        let mut handle = nvmlDevice_t::zeroed();
-        // SAFETY: NVML is initialised, and `handle` is what the function fills in.
-        let answer = caller.call(function, Some(index), |f| unsafe { f(index, &mut handle) });
-        answer.map_err(|failure| failure.error(Code::of_handle))?;
-        let handle = *entry.handle.get_or_init(|| Handle(handle));
-        Ok(Device { caller, handle, index })
+        let answer = caller.call(
+            "nvmlDeviceGetHandleByIndex_v2",
+            "for a handle",
+            Some(index),
+            // SAFETY: the handle is used while NVML is initialised, and not to free anything.
+            || nvml.device_by_index(index).map(|device| Handle(unsafe { device.handle() })),
+        );
+        let handle = answer.map_err(|failure| failure.error(Code::of_handle))?;
+        let handle = *entry.handle.get_or_init(|| handle);
+        Ok(Device { caller, nvml, handle, index })
     }
 
     fn entry(self, index: u32) -> Result<&'a Entry> {
@@ -199,39 +188,37 @@ impl<'a> Opened<'a> {
     /// `Device` or `Machine`, as for every value that follows.
     pub(crate) fn uuid(self, device: Device<'_>) -> Result<Reading<DeviceUuid>> {
         let uuid = once(&self.entry(device.index)?.uuid, || {
-            let function = &self.caller.functions.nvmlDeviceGetUUID;
-            Ok(reading(device.text::<UUID_SIZE>(function))?.and_then(told))
+            let uuid = device.ask("nvmlDeviceGetUUID", "for its UUID", |device| device.uuid());
+            Ok(reading(uuid)?.and_then(told))
         })?;
         Ok(uuid.map(DeviceUuid))
     }
 
     /// Returns a device's product name.
     pub(crate) fn name(self, device: Device<'_>) -> Result<Reading<String>> {
-        /// `NVML_DEVICE_NAME_V2_BUFFER_SIZE`
-        const NAME_SIZE: usize = 96;
         once(&self.entry(device.index)?.name, || {
-            let function = &self.caller.functions.nvmlDeviceGetName;
-            Ok(reading(device.text::<NAME_SIZE>(function))?.and_then(told))
+            let name = device.ask("nvmlDeviceGetName", "for its name", |device| device.name());
+            Ok(reading(name)?.and_then(told))
         })
     }
 
     /// Returns a device's minor number.
     pub(crate) fn minor(self, device: Device<'_>) -> Result<Reading<u32>> {
         once(&self.entry(device.index)?.minor, || {
-            reading(device.get(&self.caller.functions.nvmlDeviceGetMinorNumber))
+            device.value("nvmlDeviceGetMinorNumber", "for its minor number", |device| {
+                device.minor_number()
+            })
         })
     }
 
     /// Returns a device's PCI address and the numbers of its maker.
     pub(crate) fn pci(self, device: Device<'_>) -> Result<Reading<nvmlPciInfo_t>> {
         once(&self.entry(device.index)?.pci, || {
-            let functions = &self.caller.functions;
-            let mut answer = device.get(&functions.nvmlDeviceGetPciInfo_v3);
-            for older in [&functions.nvmlDeviceGetPciInfo_v2, &functions.nvmlDeviceGetPciInfo] {
-                if answer.as_ref().is_err_and(|failure| failure.is_too_old()) {
-                    answer = device.get(older);
-                }
-            }
+            let older = [Device::pci_v2, Device::pci_v1];
+            let answer = older.iter().fold(device.pci_v3(), |answer, older| match answer {
+                Err(failure) if failure.is_too_old() => older(&device),
+                answer => answer,
+            });
             reading(answer)
         })
     }
@@ -247,12 +234,12 @@ impl<'a> Opened<'a> {
         if let Some(reason) = entry.no_mig.get() {
             return Ok(Err(*reason));
         }
-        let mode = reading(device.get_two(&self.caller.functions.nvmlDeviceGetMigMode))?;
+        let mode = device.value("nvmlDeviceGetMigMode", "for its MIG mode", |d| d.mig_mode())?;
         if let Err(reason @ (Absent::NotSupported | Absent::TooOld)) = mode {
             // What another thread has put there is the same.
             let _ = entry.no_mig.set(reason);
         }
-        Ok(mode.and_then(|(now, pending): (u32, u32)| Ok((switch(now)?, switch(pending)))))
+        Ok(mode.and_then(|mode| Ok((switch(mode.current)?, switch(mode.pending)))))
     }
 }
 
@@ -279,7 +266,10 @@ fn once<T: Clone>(
 
 /// An empty text is no answer.
 pub(crate) fn told(text: String) -> Reading<String> {
-    if text.is_empty() { Err(Absent::NotFound) } else { Ok(text) }
+    match text.trim() {
+        "" => Err(Absent::NotFound),
+        text => Ok(text.to_owned()),
+    }
 }
 
 /// Returns the address in `pci`: by its text, which alone has the function, else by its numbers.
@@ -294,7 +284,8 @@ pub(crate) fn bus_id(pci: &nvmlPciInfo_t) -> Reading<PciBusId> {
     };
     let by_text = |text: &[std::ffi::c_char]| {
         let bytes: Vec<u8> = text.iter().map(|byte| *byte as u8).collect();
-        text_in(&bytes).parse().ok()
+        let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+        String::from_utf8_lossy(text).trim().parse().ok()
     };
     let found = by_text(&pci.busId).or_else(|| by_text(&pci.busIdLegacy)).or_else(by_numbers);
     found.ok_or(Absent::Implausible)
@@ -318,7 +309,7 @@ mod tests {
     use super::*;
 
     fn pci(text: &str, legacy: &str, numbers: (u32, u32, u32)) -> nvmlPciInfo_t {
-        let mut pci = nvmlPciInfo_t::zeroed();
+        let mut pci = <nvmlPciInfo_t as crate::raw::Data>::zeroed();
         for (slot, byte) in pci.busId.iter_mut().zip(text.bytes()) {
             *slot = byte as _;
         }

@@ -2,14 +2,12 @@
 //!
 //! Asked for each pair, which is n² questions for n devices: nothing of this is part of a look.
 
-use crate::call::{Answer, reading};
+use crate::call::{Answer, Failure, reading};
 use crate::details::{Remote, remotes};
 use crate::device::Device;
 use crate::session::{Opened, spoils_all};
 use gpu_core::{Absent, Error, Link, PciBusId, PeerAccess, Reading, Result, Topology};
-
-/// `NVML_P2P_CAPS_INDEX_READ`
-const READ: u32 = 0;
+use nvml_wrapper::enum_wrappers::device::P2pCapabilitiesIndex;
 
 const WHAT: &str = "ask for the topology";
 
@@ -41,18 +39,20 @@ impl Opened<'_> {
             ends.push(lenient(found)?);
         }
         let places = pairs(&devices, Link::Itself, |from, to| {
-            let function = &self.caller.functions.nvmlDeviceGetTopologyCommonAncestor;
-            let mut level = 0;
-            // SAFETY: both handles are of this initialisation; the level is filled in.
-            from.call(function, |f, handle| unsafe { f(handle, to.handle.0, &mut level) })?;
-            Ok(link(level))
+            let name = "nvmlDeviceGetTopologyCommonAncestor";
+            let level = from.ask(name, "how it is connected", |device| {
+                device.topology_common_ancestor(to.wrapped())
+            });
+            // A place without a name is a place all the same.
+            level.map(|level| link(level.as_c())).or_else(unknown(Link::Unknown))
         })?;
         let peers = pairs(&devices, PeerAccess::Itself, |from, to| {
-            let mut status = 0;
-            let function = &self.caller.functions.nvmlDeviceGetP2PStatus;
-            // SAFETY: as above, with the status.
-            from.call(function, |f, handle| unsafe { f(handle, to.handle.0, READ, &mut status) })?;
-            Ok(peer_access(status))
+            let name = "nvmlDeviceGetP2PStatus";
+            let status = from.ask(name, "whether it reaches other GPUs", |device| {
+                device.p2p_status(&to.wrapped(), P2pCapabilitiesIndex::Read)
+            });
+            let access = status.map(|status| peer_access(status.as_c()));
+            access.or_else(unknown(PeerAccess::Unknown))
         })?;
         let mut paths = known(&places, Link::Itself, Link::Unknown);
         for (number, row) in paths.iter_mut().enumerate() {
@@ -74,6 +74,14 @@ fn known<T: Copy + PartialEq>(told: &[Vec<Reading<T>>], itself: T, unknown: T) -
     }
     let row = |row: &Vec<Reading<T>>| row.iter().map(|cell| cell.unwrap_or(unknown)).collect();
     told.iter().map(row).collect()
+}
+
+/// Makes an answer that nvml-wrapper has no name for a value.
+fn unknown<T>(value: T) -> impl FnOnce(Failure) -> Answer<T> {
+    |failure| match failure.is_unknown_value() {
+        true => Ok(value),
+        false => Err(failure),
+    }
 }
 
 /// Makes a failure of one device a value that it does not tell.

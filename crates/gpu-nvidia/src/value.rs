@@ -24,6 +24,11 @@ pub(crate) fn number<T: Number>(value: T) -> Reading<T> {
     if value == T::UNTOLD { Err(Absent::NotSupported) } else { Ok(value) }
 }
 
+/// Reads a part of what was told.
+pub(crate) fn part<T, U>(told: &Reading<T>, read: impl FnOnce(&T) -> Reading<U>) -> Reading<U> {
+    told.as_ref().map_err(|reason| *reason).and_then(read)
+}
+
 /// Reads a switch (`nvmlEnableState_t`).
 pub(crate) fn switch(value: u32) -> Reading<bool> {
     number(value).map(|state| state != 0)

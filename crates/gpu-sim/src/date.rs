@@ -1,32 +1,32 @@
 //! Dates of `machine.toml` on the wall clock.
 
 use gpu_core::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz;
 use toml::value::{Datetime, Offset};
 
 /// Returns the point in time of a date with a time of day, in UTC if it has no offset; `None` for a
-/// lone date or time, a leap second or a year before 1970.
+/// lone date or time, an invalid date, a leap second or a year before 1970.
 pub(crate) fn timestamp(datetime: &Datetime) -> Option<Timestamp> {
     let (date, time) = (datetime.date?, datetime.time?);
-    let offset = match datetime.offset {
-        Some(Offset::Custom { minutes }) => i64::from(minutes),
+    let minutes = match datetime.offset {
+        Some(Offset::Custom { minutes }) => minutes,
         Some(Offset::Z) | None => 0,
     };
-    let days = days_since_1970(i64::from(date.year), i64::from(date.month), i64::from(date.day));
-    let minutes = days * 1440 + i64::from(time.hour) * 60 + i64::from(time.minute) - offset;
-    let second = time.second.unwrap_or(0);
-    let millis = i64::from(time.nanosecond.unwrap_or(0) / 1_000_000);
-    let total = minutes * 60_000 + i64::from(second) * 1000 + millis;
-    u64::try_from(total).ok().filter(|_| second < 60).map(Timestamp)
-}
-
-/// Counts days of the Gregorian calendar, years beginning in March so that the leap day is last.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month < 3 { year - 1 } else { year };
-    let month_from_march = (month + 9) % 12;
-    let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
-    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    // 719,468 days lie between 1 March of the year 0 and 1 January 1970.
-    365 * year + leap_days + day_of_year - 719_468
+    let small = |part: u8| i8::try_from(part).ok();
+    let nanosecond = i32::try_from(time.nanosecond.unwrap_or(0)).ok()?;
+    let local = DateTime::new(
+        i16::try_from(date.year).ok()?,
+        small(date.month)?,
+        small(date.day)?,
+        small(time.hour)?,
+        small(time.minute)?,
+        small(time.second.unwrap_or(0))?,
+        nanosecond,
+    );
+    let offset = tz::Offset::from_seconds(i32::from(minutes) * 60).ok()?;
+    let instant = offset.to_timestamp(local.ok()?).ok()?;
+    u64::try_from(instant.as_millisecond()).ok().map(Timestamp)
 }
 
 #[cfg(test)]

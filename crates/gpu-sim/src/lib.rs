@@ -11,6 +11,28 @@
 //! Its driver answers as a driver does: a value that is not described is not supported, never "not
 //! recorded". Its state is a function of machine, seed and time, drifting values included, so a
 //! [`Session`] needs no server: several processes that open one directory see one machine.
+//!
+//! ```
+//! use gpu_core::{ActToken, Bytes, Clock, Host, Pid, Signal, observe};
+//! use gpu_sim::Simulation;
+//! use std::time::Duration;
+//!
+//! let machine = Simulation::embedded("p100-ghost")?;
+//! let used = || observe(&machine, &machine, &machine).devices[0].memory_used();
+//! assert_eq!(used(), Ok(Bytes::from_mib(15_849)));
+//!
+//! // The holder ignores SIGTERM. SIGKILL ends it, and its memory comes back a little later.
+//! let holder = machine.open(Pid(100_562))?;
+//! let token = ActToken::user_confirmed();
+//! holder.signal(Signal::Term, &token)?;
+//! machine.sleep(Duration::from_secs(10));
+//! assert!(!holder.has_exited()?);
+//! holder.signal(Signal::Kill, &token)?;
+//! machine.sleep(Duration::from_secs(1));
+//! assert!(holder.has_exited()?);
+//! assert_eq!(used(), Ok(Bytes::from_mib(25)));
+//! # Ok::<(), gpu_core::Error>(())
+//! ```
 
 mod anonymize;
 mod assemble;
@@ -30,6 +52,8 @@ mod file;
 mod host;
 mod import;
 mod journal;
+#[cfg(feature = "live")]
+pub mod live;
 mod load;
 mod machine;
 mod memory;
@@ -67,3 +91,8 @@ pub use session::{CallEffect, CallFault, Placeholder, Session};
 pub use simulation::Simulation;
 pub use state::SentSignal;
 pub use trusted::trusted;
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

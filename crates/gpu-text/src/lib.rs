@@ -5,6 +5,26 @@
 //! because pasted text is truncated, wrapped, coloured and garbled, and the rest still answers the
 //! question. Units stay those printed; [`snapshot()`] turns documents into the typed
 //! [`gpu_core::Snapshot`].
+//!
+//! ```
+//! use gpu_core::{Absent, Bytes, Timestamp};
+//! use gpu_text::{Hint, Kind, parse, snapshot};
+//!
+//! // A paste with a line that is of no tool.
+//! let text = b"index, name, memory.used [MiB], memory.total [MiB]\n\
+//!              0, Tesla P100-PCIE-16GB, 15849 MiB, 16280 MiB\n\
+//!              1, Tesla P100-PCIE-16GB, [N/A], 16280 MiB\n\
+//!              Connection to labbox closed.\n";
+//! let document = parse(text, &Hint::default())?;
+//! assert_eq!(document.kind, Kind::QueryGpu);
+//! assert_eq!(document.gpus[0].memory_used_mib, Ok(15_849));
+//! assert_eq!(document.unread[0].line, 4);
+//!
+//! let snapshot = snapshot(&[document], Timestamp(0));
+//! assert_eq!(snapshot.devices[0].memory_used(), Ok(Bytes::from_mib(15_849)));
+//! assert_eq!(snapshot.devices[1].memory_used(), Err(Absent::NotSupported));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod command;
 mod csv;
@@ -35,3 +55,8 @@ pub use document::{
 pub use parse::{Hint, Unrecognized, parse};
 pub use sections::sections;
 pub use snapshot::{snapshot, topology};
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -46,6 +46,8 @@
 
 pub mod environment;
 pub mod explain;
+#[cfg(feature = "text")]
+pub mod text;
 
 /// The example of the README.
 #[cfg(doctest)]

@@ -42,11 +42,14 @@
 mod agreement;
 mod comparison;
 mod initial_state;
+mod job;
 mod need;
 mod pages;
 mod private_pools;
 mod recorded;
 mod replay;
+mod results;
+mod sparkline;
 mod timeline;
 pub mod trace;
 mod workload;
@@ -54,9 +57,12 @@ mod workload;
 pub use agreement::{Agreement, CompareError, compare};
 pub use comparison::{Trial, helpful_settings, trial};
 pub use initial_state::{Contradiction, Start, start};
+pub use job::{Job, JobError, OnDevice};
 pub use need::{Need, need, together};
 pub use recorded::{Divergence, Tally};
 pub use replay::{Level, Outcome, Replay, Stop, Witness};
+pub use results::{Needs, Replays, Run, whole_mib};
+pub use sparkline::Sparkline;
 pub use timeline::{Timeline, page};
 pub use workload::{Held, Step, StepKind, Workload, WorkloadError};
 

@@ -80,7 +80,7 @@ fn machine(ports: Ports<'_>) -> String {
 
 /// Escapes non-ASCII characters, so that a process's name cannot control the terminal of a reader
 /// of the log; a JSON parser returns the same text.
-fn ascii(json: &str) -> String {
+pub(crate) fn ascii(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for character in json.chars() {
         if matches!(character, ' '..='~') {

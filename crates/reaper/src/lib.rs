@@ -11,6 +11,46 @@
 //! additions: an opened process instead of a PID, a check before each signal that it is the same
 //! process and still holds the device, an audit line before each signal, and a verification
 //! afterwards.
+//!
+//! ```
+//! use gpu_core::{
+//!     Absent, Access, Bytes, DeviceDetails, DeviceFileKind, DeviceId, DeviceInfo, DeviceSample,
+//!     DeviceState, HeldFile, Holder, Origin, Pid, Process, ProcessInfo, ProcessKey, Snapshot,
+//!     StartTime, Timestamp,
+//! };
+//! use gpu_reaper::{FindingKind, diagnose};
+//!
+//! // GPU 0 has 9,000 MiB in use, and the driver lists no process on it.
+//! let id = DeviceId { minor: Ok(0), ..DeviceId::from_index(0) };
+//! let mut sample = DeviceSample::absent(Absent::NotSupported);
+//! sample.memory.used = Ok(Bytes::from_mib(9_000));
+//! sample.memory.total = Ok(Bytes::from_mib(16_280));
+//! let device = DeviceState {
+//!     info: DeviceInfo::unknown(id),
+//!     sample: Ok(sample),
+//!     processes: Ok(Vec::new()),
+//!     mig: Ok(Vec::new()),
+//!     details: Ok(DeviceDetails::default()),
+//! };
+//! // Process 4711 has the device open and mapped.
+//! let key = ProcessKey { pid: Pid(4711), start: Some(StartTime(100)) };
+//! let held = ["/dev/nvidia0", "/dev/nvidia-uvm"].map(|path| HeldFile {
+//!     path: path.into(),
+//!     kind: DeviceFileKind::of_path(path),
+//!     access: Access::OPEN_FOR_WRITING | Access::MAPPED,
+//!     descriptors: Vec::new(),
+//! });
+//! let holder = Holder { process: key, held: held.into(), through_thread: None };
+//! let process = ProcessInfo { key, uid: Ok(1000), ..ProcessInfo::from_name(key.pid, "python") };
+//!
+//! let mut snapshot = Snapshot::empty(Origin::Live, Timestamp(0));
+//! snapshot.devices = vec![device];
+//! snapshot.holders = Ok(vec![holder]);
+//! snapshot.processes = [(key.pid, Process::from(Ok(process)))].into();
+//! let ghost = &diagnose(&[snapshot]).findings[0];
+//! assert_eq!(ghost.kind, FindingKind::Ghost);
+//! assert_eq!(ghost.suspects[0].process, key);
+//! ```
 
 mod act;
 mod audit;
@@ -22,6 +62,7 @@ mod login;
 mod non_targets;
 mod plan;
 mod report;
+pub mod reset;
 mod role;
 mod sweep;
 mod tree;
@@ -38,3 +79,8 @@ pub use role::Role;
 pub use sweep::{ProcessTree, Swept, cannot_end, is_stuck, sweep};
 pub use tree::plan_tree;
 pub use usage::{Usage, User};
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -161,6 +161,8 @@ impl fmt::Display for NotGranted {
     }
 }
 
+impl std::error::Error for NotGranted {}
+
 impl From<Error> for NotGranted {
     fn from(error: Error) -> Self {
         NotGranted::Failed(error)

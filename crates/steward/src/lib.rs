@@ -11,6 +11,7 @@
 
 mod ancestry;
 mod claim_context;
+mod device_leases;
 mod environment;
 mod grant;
 mod handoff;
@@ -18,20 +19,24 @@ mod holder_cleanup;
 mod inherited;
 mod isolated;
 mod job_monitor;
+mod lease_holders;
 mod lease_keeper;
 mod leftover_scan;
 mod leftovers;
 mod listing;
 mod memory;
 mod memory_limit;
+mod narrowed;
 mod offers;
 mod ports;
 mod preference;
+mod release;
 mod renewal;
 mod run;
 
 pub use ancestry::{descends, own_lease};
 pub use claim_context::{Scene, Wants};
+pub use device_leases::DeviceLeases;
 pub use environment::{LEASE, environment};
 pub use gpu_claim::{Ahead, HeldUp, Standing, Wait, Waiting};
 pub use grant::{Decision, Grant, NotGranted, Preview, Refused, preview, take};
@@ -40,9 +45,17 @@ pub use isolated::{
     EntryPoint, Isolated, IsolatedError, IsolatedReport, IsolatedUse, Isolation, Outcome, RESULT,
     serve_entry, supervise,
 };
+pub use lease_holders::{LeaseKeepers, is_supervisor};
 pub use leftovers::{TakenOver, take_over};
 pub use listing::{LeaseUser, Listed, Listing, Queued, listing};
 pub use memory_limit::{MemoryLimit, serves, variables};
+pub use narrowed::{NamedDevices, NarrowError, narrowed};
 pub use offers::{ClaimSurroundings, offers};
 pub use ports::{Ports, Request};
+pub use release::{ReleaseError, release};
 pub use run::{DeviceUse, Event, HandOff, NotRun, OnDeath, RunOrder, RunReport, isolate, run};
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -27,7 +27,8 @@ pub(super) fn long_files(tree: &Tree) -> Vec<String> {
         .collect()
 }
 
-fn lengths(tree: &Tree) -> impl Iterator<Item = (&File, usize)> {
+/// Returns the files of code with their lines, tests beside the code not counted.
+pub(super) fn lengths(tree: &Tree) -> impl Iterator<Item = (&File, usize)> {
     tree.files().iter().filter(|file| file.is_rust()).map(|file| {
         let of_tests: usize = test_ranges(&mask(&file.text))
             .into_iter()

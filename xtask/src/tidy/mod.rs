@@ -6,6 +6,7 @@ mod length;
 mod links;
 mod machines;
 mod names;
+mod sizes;
 mod unsafety;
 mod words;
 
@@ -35,6 +36,7 @@ const CHECKS: &[Check] = &[
     links::check,
     machines::check,
     names::check,
+    sizes::check,
     unsafety::check,
     words::check,
 ];

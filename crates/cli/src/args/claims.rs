@@ -1,8 +1,9 @@
 //! Arguments of the commands that claim devices.
 
-use super::{KeepArgs, shell_word};
-use crate::selector::Selector;
+use super::KeepArgs;
+use crate::wording::shell_word;
 use clap::{Args, ValueEnum};
+use gpu_core::Selector;
 use gpu_core::{Bytes, LeaseId};
 use gpu_steward::OnDeath;
 use std::ffi::OsString;

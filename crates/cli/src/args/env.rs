@@ -1,8 +1,8 @@
 //! Arguments of what makes a program keep a limit of a device's memory.
 
-use crate::selector::Selector;
 use clap::{Args, ValueEnum};
 use gpu_core::Bytes;
+use gpu_core::Selector;
 use gpu_memory_advice::environment::{Framework, Version};
 
 #[derive(Debug, Args)]

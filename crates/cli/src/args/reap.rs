@@ -1,10 +1,11 @@
 //! What frees memory.
 
-use super::{named, pid, shell_word};
-use crate::selector::Selector;
+use super::{named, pid};
+use crate::wording::shell_word;
 use clap::builder::TypedValueParser;
 use clap::{ArgAction, Args};
 use gpu_core::Pid;
+use gpu_core::Selector;
 use gpu_reaper::{Protect, Request};
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Arguments of the commands that show devices, some in the words of other tools.
 
-use crate::formats::csv;
-use crate::selector::Selector;
 use clap::{ArgGroup, Args};
+use gpu_core::Selector;
+use gpu_report::csv;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,15 +1,13 @@
 //! The lines of a device, its MIG instances and its users, fitted to the terminal.
 
-use crate::claim_request::asked_memory;
+mod users;
+
+pub(super) use users::claims;
+
 use crate::failure::brief;
-use crate::queue_status::owner;
 use crate::terminal::{Line, Tone, bar, packed, wrapped};
 use crate::wording;
-use gpu_core::{
-    Access, DeviceFileKind, DeviceState, Entry, HeldFile, MemoryInfo, MigInstance, Snapshot,
-    Timestamp,
-};
-use gpu_reaper::{FindingKind, User};
+use gpu_core::{DeviceState, MemoryInfo, MigInstance, Snapshot};
 
 /// Where the columns are.
 #[derive(Clone, Copy, Debug)]
@@ -117,121 +115,6 @@ impl Layout {
             }
         }
     }
-
-    /// `    alice      21044 python train.py      71.0 GiB   98 %  3 h  hoarder`.
-    pub(super) fn user(
-        &self,
-        snapshot: &Snapshot,
-        user: &User,
-        finding: Option<FindingKind>,
-    ) -> Vec<Line> {
-        let process = snapshot.process(user.pid);
-        let name = wording::command(process, user.name.as_deref());
-        let what = format_args!("{} {name}", user.pid);
-        let line = Line::new().plain(INDENT).fitted(wording::user(process), 10).padded_to(15);
-        let memory = user.memory.ok().map(|bytes| format!("{:.1} GiB", bytes.gib()));
-        let room = self.process();
-        let mut line = cell(line.fitted(what, room).padded_to(self.amount()), memory, 10);
-        let finding = finding.map(wording::short).filter(|word| !word.is_empty());
-        let finding = finding.map(|word| Line::new().accent(word));
-        if !self.is_wide {
-            return packed(Line::new(), [line].into_iter().chain(finding), "  ", 15, self.columns);
-        }
-        if let Ok(utilization) = user.utilization {
-            line = line.plain(format_args!("{:>6}", utilization.to_string()));
-        }
-        if let Some(at) = process.ok().and_then(|info| info.started_at.ok()) {
-            line = line.padded_to(68).dim(wording::age(snapshot.taken_at.since(at)));
-        }
-        vec![match finding {
-            Some(finding) => line.plain("  ").line(finding),
-            None => line,
-        }]
-    }
-
-    /// Returns the column where an amount of memory begins that somebody uses.
-    fn amount(&self) -> usize {
-        if self.is_wide { 50 } else { 15 + self.process() }
-    }
-
-    /// `    nobody listed       15.4 GiB   ← unexplained`.
-    pub(super) fn unexplained(&self, gib: f64) -> Vec<Line> {
-        let line = Line::new().plain(INDENT).accent("no listed process");
-        let line = line.padded_to(self.amount()).plain(format!("{gib:>6.1} GiB"));
-        let mark = Line::new().accent("← unexplained");
-        match self.is_wide {
-            true => vec![line.padded_to(67).line(mark)],
-            false => packed(Line::new(), [line, mark], "   ", 4, self.columns),
-        }
-    }
-
-    /// Says under a user whom NVML does not list, or may not list, by which files it was found, of
-    /// those that the device is used through.
-    pub(super) fn unlisted(
-        &self,
-        snapshot: &Snapshot,
-        device: &DeviceState,
-        user: &User,
-    ) -> Vec<Line> {
-        let text = found_by(snapshot, device, user);
-        let lines =
-            text.map(|text| wrapped(Line::new().padded_to(15), Tone::Dim, &text, self.columns));
-        lines.unwrap_or_default()
-    }
-}
-
-/// So many claims on one device are shown.
-const CLAIMS: usize = 4;
-
-/// `    claimed by bob · 12 min · 6.0 GiB · python train.py`, a line for each of the first claims on
-/// a device.
-pub(super) fn claims(leases: &[&Entry], now: Timestamp) -> Vec<Line> {
-    let line = |lease: &&Entry| {
-        let age = wording::age(now.since(lease.since));
-        let share = asked_memory(&lease.claim);
-        let share = share.map_or(String::new(), |bytes| format!(" · {:.1} GiB", bytes.gib()));
-        let line = Line::new().plain(INDENT).plain("claimed by ").fitted(owner(lease), 20);
-        let line = line.dim(format_args!(" · {age}{share}"));
-        if lease.command.is_empty() {
-            return line;
-        }
-        let line = line.dim(" · ");
-        let room = USUAL.saturating_sub(line.width());
-        line.fitted(&lease.command, room)
-    };
-    let mut lines: Vec<Line> = leases.iter().take(CLAIMS).map(line).collect();
-    let more = leases.len().saturating_sub(CLAIMS);
-    if more > 0 {
-        let text = wording::count(more, "more claim", "more claims");
-        let line = Line::new().plain(INDENT).dim(format_args!("and {text}: "));
-        lines.push(line.plain("gpuws leases"));
-    }
-    lines
-}
-
-/// `not listed; nvidia0 nvidiactl nvidia-uvm mapped`; `None` for a user whom NVML lists.
-fn found_by(snapshot: &Snapshot, device: &DeviceState, user: &User) -> Option<String> {
-    let list = match user.listed {
-        Ok(true) => return None,
-        Ok(false) => "not listed; ",
-        Err(_) => "",
-    };
-    let holder = snapshot.holders().iter().find(|holder| holder.process.pid == user.pid)?;
-    let gpu = snapshot.minor_of(device).map(DeviceFileKind::Gpu);
-    let used = |held: &&HeldFile| {
-        [DeviceFileKind::Control, DeviceFileKind::Uvm].contains(&held.kind)
-            || Some(held.kind) == gpu
-    };
-    let (mapped, open): (Vec<&HeldFile>, Vec<_>) =
-        holder.held.iter().filter(used).partition(|held| held.access.contains(Access::MAPPED));
-    let names = |files: &[&HeldFile], how: &str| {
-        let names = files.iter().map(|held| held.path.rsplit('/').next().unwrap_or_default());
-        let names: Vec<&str> = names.collect();
-        (!names.is_empty()).then(|| format!("{} {how}", names.join(" ")))
-    };
-    let ways: Vec<String> =
-        [names(&mapped, "mapped"), names(&open, "open")].into_iter().flatten().collect();
-    Some(format!("{list}{}", ways.join(", ")))
 }
 
 fn name(device: &DeviceState) -> &str {

@@ -12,11 +12,10 @@ use crate::args::{Global, RunArgs};
 use crate::claim_request;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::source::{Source, roots};
+use crate::source::{self, Source, roots};
 use crate::terminal::Line;
-use crate::unavailable::NoJournal;
 use crate::wording;
-use gpu_core::{ActToken, Job, JobExit, Journal, ProcessKey};
+use gpu_core::{ActToken, ErrorKind, Job, JobExit, Journal, NoJournal, ProcessKey};
 use gpu_host::supervise::{DetachPipe, Front, Relation, parse_words};
 use gpu_reaper::Outcome;
 use gpu_steward::{OnDeath, TakenOver, take_over};
@@ -108,6 +107,11 @@ pub(crate) fn run(
     Ok(Exit::Passed(u8::try_from(front.end_as(ending)).unwrap_or(u8::MAX)))
 }
 
+/// Returns what stands for an audit log that cannot be opened.
+fn no_journal(why: impl Into<Failure>) -> Box<dyn Journal> {
+    Box::new(NoJournal::new(gpu_core::Error::new(ErrorKind::Io, why.into().reason())))
+}
+
 /// Ends what a killed supervisor has left.
 fn end(orphans: &mut dyn Job, grace: Duration, global: &Global) -> Result<(), Failure> {
     if orphans.members()?.is_empty() {
@@ -116,12 +120,12 @@ fn end(orphans: &mut dyn Job, grace: Duration, global: &Global) -> Result<(), Fa
     }
     tell(global, "supervisor was killed; ending the job");
     // Who started a job ends it, whatever can be asked of its devices and written about that.
-    let (source, journal) = match Source::open(global) {
+    let (source, journal) = match source::open(global) {
         Ok(source) => {
-            let journal = source.journal().unwrap_or_else(|why| Box::new(NoJournal::new(&why)));
+            let journal = source.journal().unwrap_or_else(|why| no_journal(why));
             (source, journal)
         }
-        Err(why) => (Source::bare(), Box::new(NoJournal::new(&why)) as Box<dyn Journal>),
+        Err(why) => (Source::bare(), no_journal(why)),
     };
     let ports = source.ports(&*journal);
     let root = source.host.own_ancestry()?.first().copied();

@@ -1,18 +1,20 @@
 //! `gpuws leases`: who has devices, and who waits for them.
 
-use crate::args::{Global, LeasesArgs, shell_word};
+use crate::args::{Global, LeasesArgs};
 use crate::claim_request::{self, reasons};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::json;
-use crate::lease_keepers::LeaseKeepers;
-use crate::queue_status::{asked, ordinal, owner};
-use crate::source::Source;
+use crate::lease_keepers;
+use crate::queue_status::{owner, user};
+use crate::source;
 use crate::terminal::{Align, Line, Screen, Table};
 use crate::wording;
+use crate::wording::shell_word;
 use gpu_core::{DeviceId, DeviceUuid, Entry, Origin, Timestamp};
 use gpu_host::FileLocks;
-use gpu_steward::{Listed, Listing, Ports, Queued, listing};
+use gpu_report::json;
+use gpu_report::wording::claims::{self, asked, ordinal};
+use gpu_steward::{LeaseKeepers, Listed, Listing, Ports, Queued, listing};
 
 /// The columns of the table, of which a narrow terminal leaves some to `--json`.
 const COLUMNS: [(&str, Align); 6] = [
@@ -31,18 +33,18 @@ pub(crate) fn run(
     global: &Global,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
-    let source = Source::open(global)?;
+    let source = source::open(global)?;
     let locks = source.locks(args.claims.as_deref())?;
     let ports = Ports {
         backend: &*source.backend,
         host: &*source.host,
         clock: &*source.clock,
-        journal: &claim_request::NoJournal,
+        journal: &claim_request::no_journal(),
         locks: &locks,
     };
     let listing = listing(&ports)?;
     match global.json {
-        true => screen.json(&json::Leases::of(&listing))?,
+        true => screen.json(&json::Leases::of(&listing, &user))?,
         false => {
             // The next command is for the same folder.
             let folder = args.claims.as_ref().map_or(String::new(), |folder| {
@@ -66,7 +68,7 @@ fn to_release(
 ) -> Result<(), Failure> {
     let leases: Vec<Entry> = listing.leases.iter().map(|leased| leased.entry.clone()).collect();
     // Whom it cannot find is not told of here: this is advice.
-    let keepers = LeaseKeepers::of(&leases, locks).unwrap_or_default();
+    let keepers = lease_keepers::of(&leases, locks).unwrap_or_default();
     let mut is_first = true;
     for (Listed { entry, devices, .. }, keepers) in listing.leases.iter().zip(keepers) {
         if !matches!(keepers, LeaseKeepers::Holders(_)) {
@@ -87,7 +89,7 @@ fn named(devices: &[(DeviceUuid, Option<DeviceId>)]) -> String {
     seen.sort_unstable_by_key(|id| id.index);
     match seen.is_empty() {
         true => wording::count(devices.len(), "GPU not visible here", "GPUs not visible here"),
-        false => claim_request::named(&seen),
+        false => claims::named(&seen),
     }
 }
 
@@ -148,7 +150,7 @@ fn row(leased: &Listed, now: Timestamp) -> [Line; 6] {
         let and = if devices.is_empty() { "" } else { " and " };
         devices.push_str(&format!("{and}{unseen} not visible here"));
     }
-    let share = match claim_request::asked_memory(&entry.claim) {
+    let share = match entry.claim.memory() {
         Some(bytes) => Line::new().plain(bytes),
         None => Line::new().dim("whole"),
     };

@@ -4,12 +4,12 @@ use crate::args::{Fields, Global, QueryArgs, Repeat};
 use crate::commands::repeat;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::formats::csv::{Query, Seen, Style, Subject};
-use crate::selector::Selector;
-use crate::source::Source;
+use crate::source::{self, Source};
 use crate::terminal::{Line, Screen};
 use crate::wording;
+use gpu_core::Selector;
 use gpu_core::{Absent, ErrorKind, Fault, Inventory, Pid};
+use gpu_report::csv::{Query, Seen, Style, Subject};
 use std::io::Write;
 
 pub(crate) fn run(args: &QueryArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
@@ -57,7 +57,7 @@ pub(super) fn rows(
         Ok(query) => query,
         Err(name) => return no_such_field(screen, subject, &name),
     };
-    let source = Source::open_to_look(global, query.groups(), repeat.is_once())?;
+    let source = source::open_to_look(global, query.groups(), repeat.is_once())?;
     repeat::name_origin(&source);
     let mut is_first = true;
     repeat::show(repeat, &source, screen, |screen| {
@@ -71,12 +71,14 @@ pub(super) fn rows(
             devices => devices,
         };
         if std::mem::take(&mut is_first) && !style.noheader {
-            screen.print(&query.head())?;
+            screen.print(&Line::new().plain(query.head()))?;
         }
         let process = |pid| look_up(&source, pid);
-        let seen = Seen { machine: &machine, devices: &devices, at, process: &process };
+        let zone = crate::local_time::zone();
+        let seen =
+            Seen { machine: &machine, devices: &devices, zone: &zone, at, process: &process };
         for row in query.rows(&seen, style) {
-            screen.print(&row)?;
+            screen.print(&Line::new().plain(row))?;
         }
         Ok(unanswered(&devices, subject).unwrap_or(Exit::Done))
     })

@@ -1,39 +1,29 @@
 //! `gpuws reset`: who is in the way of a reset, and with nobody left and --yes the reset itself.
 
-use crate::args::{Global, ResetArgs, shell_word};
-use crate::blockers::{Blocker, Blockers, Linked};
+use crate::args::{Global, ResetArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::json;
-use crate::selector::select;
-use crate::source::{Source, sim_option};
-use crate::terminal::{Line, Screen, one_line};
+use crate::source::{self, Source, sim_option};
+use crate::terminal::{Line, Screen};
 use crate::wording;
-use gpu_core::{
-    Absent, ActToken, DeviceFault, DeviceState, ErrorKind, Fault, Groups, Journal, Origin, Pid,
-    Snapshot,
-};
-use serde::Serialize;
+use crate::wording::shell_word;
+use gpu_core::selector::select;
+use gpu_core::{Absent, ActToken, DeviceFault, DeviceState, ErrorKind, Groups, Pid};
+use gpu_reaper::reset::{Blocker, Blockers, Check, Linked, Outcome};
+use gpu_report::json;
+use gpu_report::wording::reset as reset_wording;
 
 /// What was found out, and what became of it.
 pub(crate) struct Reset<'a> {
-    pub(crate) now: &'a Snapshot,
-    pub(crate) device: &'a DeviceState,
-    /// The devices that are reset with it.
-    pub(crate) linked: Linked,
-    pub(crate) blockers: &'a Blockers,
+    pub(crate) check: Check<'a>,
+    /// The option that names a simulated machine in the commands that are told.
+    pub(crate) sim: String,
     /// What the driver answered and how the device is after it; `None` where it was not asked.
     pub(crate) outcome: Option<Outcome>,
 }
 
-/// What the driver answered to a reset, and how the device is after it.
-pub(crate) struct Outcome {
-    pub(crate) answer: Result<(), Fault>,
-    pub(crate) after: Option<DeviceState>,
-}
-
 pub(crate) fn run(args: &ResetArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
-    let source = Source::open_to_look(global, Groups::NONE, false)?;
+    let source = source::open_to_look(global, Groups::NONE, false)?;
     let now = source.look();
     if let (Err(fault), true) = (&now.driver, now.devices.is_empty()) {
         return Err(Failure::from(gpu_core::Error::new(fault.kind, fault.text.clone())));
@@ -44,85 +34,26 @@ pub(crate) fn run(args: &ResetArgs, global: &Global, screen: &mut Screen) -> Res
     let linked = Linked::of(&topology, &now.devices, device.id().index);
     let sim = sim_option(&now.origin, global);
     let own = Pid(rustix::process::getpid().as_raw_nonzero().get() as u32);
-    let blockers = Blockers::of(&now, device, &linked, own, &sim);
-    let mut reset = Reset { now: &now, device, linked, blockers: &blockers, outcome: None };
-    if args.yes && may_ask(&source, &reset) {
-        reset.outcome = Some(carry_out(&source, &reset)?);
-    }
+    let blockers = Blockers::of(&now, device, &linked, own);
+    let check = Check { now: &now, device, linked, blockers };
+    let outcome = match args.yes && check.may_ask(source.is_simulated()) {
+        true => Some(carry_out(&source, &check)?),
+        false => None,
+    };
+    let reset = Reset { check, sim, outcome };
     if global.json {
-        screen.json(&json::Reset::of(&reset))?;
+        screen.json(&json::Reset::of(&reset.check, reset.outcome.as_ref(), &reset.sim))?;
     } else {
-        show(screen, args, global, &reset)?;
+        show(screen, args, &reset)?;
     }
     Ok(exit(&reset))
 }
 
-/// Tells whether the driver may be asked for the reset: surely nobody is in the way.
-///
-/// A simulated machine that is asked directly may be when somebody has the very file of the device
-/// open, too: it then surely refuses, with the words that were recorded. Behind its NVML there is
-/// nothing that would say them.
-fn may_ask(source: &Source, reset: &Reset<'_>) -> bool {
-    let gpu = reset.now.minor_of(reset.device).map(gpu_core::DeviceFileKind::Gpu);
-    let mut files = reset.blockers.users.iter().flat_map(|blocker| &blocker.files);
-    reset.blockers.is_clear() || (source.is_simulated() && files.any(|file| Some(file.kind) == gpu))
-}
-
-fn carry_out(source: &Source, reset: &Reset<'_>) -> Result<Outcome, Failure> {
+fn carry_out(source: &Source, check: &Check<'_>) -> Result<Outcome, Failure> {
     let journal = source.journal()?;
-    let id = reset.device.id();
-    note(&*journal, source, reset, "reset", None)?;
     let token = ActToken::user_confirmed();
-    let answer = source.backend.reset(id, &token).map_err(|error| error.fault());
-    let after = source.look().device(id).cloned();
-    note(
-        &*journal,
-        source,
-        reset,
-        "outcome",
-        Some(if answer.is_ok() { "reset" } else { "failed" }),
-    )?;
-    Ok(Outcome { answer, after })
-}
-
-/// A line of the audit log. Field names are a stable contract (docs/safety.md).
-#[derive(Serialize)]
-struct AuditLine<'a> {
-    schema: u32,
-    time: String,
-    machine: String,
-    event: &'a str,
-    gpu_index: u32,
-    gpu_uuid: Option<&'a str>,
-    gpu_bus_id: Option<String>,
-    outcome: Option<&'a str>,
-}
-
-fn note(
-    journal: &dyn Journal,
-    source: &Source,
-    reset: &Reset<'_>,
-    event: &str,
-    outcome: Option<&str>,
-) -> Result<(), Failure> {
-    let id = reset.device.id();
-    let line = AuditLine {
-        schema: 1,
-        time: source.clock.wall().to_string(),
-        machine: match &reset.now.origin {
-            Origin::Live => reset.now.hostname.clone().unwrap_or_else(|_| Origin::Live.to_string()),
-            origin => origin.to_string(),
-        },
-        event,
-        gpu_index: id.index,
-        gpu_uuid: id.uuid.as_ref().ok().map(|uuid| uuid.0.as_str()),
-        gpu_bus_id: id.bus.ok().map(|bus| bus.to_string()),
-        outcome,
-    };
-    let line = one_line(&line).map_err(|error| {
-        Failure::new(Exit::CannotObserve, "write an audit record").with_source(error)
-    })?;
-    journal.append(&line).map_err(|error| Failure::from(error).ending(Exit::NotPermitted))
+    gpu_reaper::reset::reset(check, source.ports(&*journal), &token)
+        .map_err(|error| Failure::from(error).ending(Exit::NotPermitted))
 }
 
 fn exit(reset: &Reset<'_>) -> Exit {
@@ -134,25 +65,21 @@ fn exit(reset: &Reset<'_>) -> Exit {
             ErrorKind::TimedOut => Exit::Deadline,
             _ => Exit::CannotObserve,
         },
-        None if !reset.blockers.users.is_empty() => Exit::Remains,
-        None if reset.blockers.unknown.is_some() => Exit::NotPermitted,
+        None if !reset.check.blockers.users.is_empty() => Exit::Remains,
+        None if reset.check.blockers.unknown.is_some() => Exit::NotPermitted,
         None => Exit::Done,
     }
 }
 
-fn show(
-    screen: &mut Screen,
-    args: &ResetArgs,
-    global: &Global,
-    reset: &Reset<'_>,
-) -> Result<(), Failure> {
-    if let Some(line) = super::doctor::origin(reset.now) {
+fn show(screen: &mut Screen, args: &ResetArgs, reset: &Reset<'_>) -> Result<(), Failure> {
+    if let Some(line) = super::doctor::origin(reset.check.now) {
         screen.print(&line)?;
     }
-    let devices = wording::devices(reset.now, std::slice::from_ref(reset.device.id()));
-    let Linked { peers, whole } = &reset.linked;
+    let devices = wording::devices(reset.check.now, std::slice::from_ref(reset.check.device.id()));
+    let Linked { peers, whole } = &reset.check.linked;
     if !peers.is_empty() {
-        let all: Vec<u32> = std::iter::once(reset.device.id().index).chain(peers.clone()).collect();
+        let all: Vec<u32> =
+            std::iter::once(reset.check.device.id().index).chain(peers.clone()).collect();
         let all = all.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let what = format!(
             "{devices} is connected by NVLink to {}; they are reset together.",
@@ -164,21 +91,21 @@ fn show(
             screen.print(&Line::new().padded_to(6).accent(command))?;
         }
     }
-    for blocker in &reset.blockers.users {
-        show_blocker(screen, reset.now, blocker)?;
+    for blocker in &reset.check.blockers.users {
+        show_blocker(screen, reset, blocker)?;
     }
-    if let Some(unknown) = reset.blockers.unknown {
-        let what = format!("{}; another process may be affected", unknown.why());
+    if let Some(unknown) = reset.check.blockers.unknown {
+        let what = format!("{}; another process may be affected", reset_wording::why(unknown));
         wording::flow(screen, Line::new().accent("unknown: "), &what)?;
-        screen.print(&Line::new().padded_to(11).accent(unknown.remedy()))?;
+        screen.print(&Line::new().padded_to(11).accent(reset_wording::remedy(unknown)))?;
     }
     match &reset.outcome {
         Some(outcome) => show_outcome(screen, &devices, reset, outcome),
-        None if reset.blockers.is_clear() => {
+        None if reset.check.blockers.is_clear() => {
             screen.print(
                 &Line::new().plain(format!("no process has {devices} open; it can be reset")),
             )?;
-            let sim = sim_option(&reset.now.origin, global);
+            let sim = &reset.sim;
             let gpu = shell_word(&args.gpu.to_string());
             let line = Line::new().plain("nothing was done.   ");
             screen.print(&line.accent(format!("gpuws {sim}reset {gpu} --yes")))
@@ -192,8 +119,8 @@ fn ranges(indexes: &[u32]) -> String {
     format!("{word} {}", wording::ranges(indexes))
 }
 
-fn show_blocker(screen: &mut Screen, now: &Snapshot, blocker: &Blocker) -> Result<(), Failure> {
-    let process = now.process(blocker.pid);
+fn show_blocker(screen: &mut Screen, reset: &Reset<'_>, blocker: &Blocker) -> Result<(), Failure> {
+    let process = reset.check.now.process(blocker.pid);
     let name = process.map_or("?", |info| info.name.as_str());
     let files = blocker.files.iter().map(|held| held.path.rsplit('/').next().unwrap_or_default());
     let files = files.collect::<Vec<_>>().join(" ");
@@ -207,7 +134,7 @@ fn show_blocker(screen: &mut Screen, now: &Snapshot, blocker: &Blocker) -> Resul
     let head = Line::new().accent("blocked by ").plain(wording::process(blocker.pid, name));
     let head = head.plain(format!("  {}  ", wording::user(process)));
     wording::print_wrapped(screen, head, &what)?;
-    let (command, about) = &blocker.way;
+    let (command, about) = reset_wording::way(&blocker.way, &reset.sim);
     wording::print_wrapped(screen, Line::new().padded_to(11).accent(command).plain("   "), about)
 }
 
@@ -229,9 +156,9 @@ fn show_outcome(
         Some(Err(absent)) => format!("({absent})"),
         None => "(no longer visible)".to_owned(),
     };
-    let before = memory(Some(reset.device));
+    let before = memory(Some(reset.check.device));
     let after = memory(outcome.after.as_ref());
-    let line = format!("GPU {}: {before} → {after}", reset.device.id().index);
+    let line = format!("GPU {}: {before} → {after}", reset.check.device.id().index);
     screen.print(&Line::new().plain(line))
 }
 

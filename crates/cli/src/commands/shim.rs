@@ -8,13 +8,13 @@
 use crate::args::Cli;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::keeper_process::is_placeholder;
-use crate::source::Source;
+use crate::source;
 use crate::terminal::Screen;
 use clap::Parser;
 use gpu_core::{DeviceState, Entry, EntryKind, Groups, Locks, observe_users};
 use gpu_host::supervise::find_program;
 use gpu_host::{PathTrust, TrustedFolder};
+use gpu_machine::is_placeholder;
 use gpu_steward::{descends, own_lease};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::process::geteuid;
@@ -137,7 +137,7 @@ fn answer(words: &[OsString]) -> Result<Option<Exit>, Failure> {
         return Ok(None);
     }
     let Ok(usual) = Cli::try_parse_from(["gpuws"]) else { return Ok(None) };
-    let source = Source::open(&usual.global)?;
+    let source = source::open(&usual.global)?;
     let leases = source.locks(None)?.entries(EntryKind::Lease)?;
     let Some(lease) = own_lease(&*source.host, &leases, None)? else { return Ok(None) };
     let look = observe_users(&*source.backend, &*source.host, &*source.clock, Groups::NONE);

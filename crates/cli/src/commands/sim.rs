@@ -3,8 +3,10 @@
 use crate::args::{Global, SimArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::session::{Folder, PlaceholderProcesses};
+use crate::source::roots;
 use crate::terminal::progress;
+use gpu_host::LinuxHost;
+use gpu_sim::live::{Folder, PlaceholderProcesses};
 use gpu_sim::{Machine, Session};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -25,10 +27,19 @@ pub(crate) fn run(args: &SimArgs, global: &Global) -> Result<Exit, Failure> {
         _ => failure.ending(Exit::Own),
     };
     let machine = Machine::named(&args.machine).map_err(|error| own(error.into()))?;
-    let kept = args.count_calls.as_deref().map(crate::output::append).transpose().map_err(own)?;
-    let folder = Folder::make(args.library.as_deref()).map_err(own)?;
+    let kept = args
+        .count_calls
+        .as_deref()
+        .map(gpu_host::output::append)
+        .transpose()
+        .map_err(|error| own(error.into()))?;
+    let folder = Folder::make(args.library.as_deref()).map_err(|error| own(error.into()))?;
     let crew = match args.live {
-        true => Some(PlaceholderProcesses::start(&machine, &folder).map_err(own)?),
+        true => {
+            let host = LinuxHost::new(roots());
+            let started = PlaceholderProcesses::start(&machine, &folder, &host);
+            Some(started.map_err(|error| own(error.into()))?)
+        }
         false => None,
     };
     let session = Session {

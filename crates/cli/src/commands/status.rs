@@ -1,20 +1,28 @@
 //! `gpuws status`: the devices and who uses them.
 
+mod gpustat;
+mod no_driver;
+mod notes;
+
+pub(crate) use no_driver::without_driver;
+
 use crate::args::{Format, Global, StatusArgs};
 use crate::commands::device_lines::{Layout, claims};
 use crate::commands::{query, repeat};
 use crate::details;
-use crate::device_leases::DeviceLeases;
 use crate::exit::Exit;
-use crate::failure::{Failure, account, remedy};
-use crate::formats::gpustat;
-use crate::json;
-use crate::selector::{Selector, select};
-use crate::source::{Source, sim_option};
+use crate::failure::Failure;
+use crate::queue_status::user;
+use crate::source;
 use crate::terminal::{Line, Screen, Tone, packed, wrapped};
 use crate::wording;
-use gpu_core::{DeviceInfo, Driver, Groups, Holder, Origin, Snapshot};
-use gpu_reaper::{Diagnosis, FindingKind, Usage, silence};
+use gpu_core::Selector;
+use gpu_core::selector::select;
+use gpu_core::{Driver, Groups, Origin, Snapshot};
+use gpu_reaper::{Diagnosis, FindingKind, Usage};
+use gpu_report::json;
+use gpu_steward::DeviceLeases;
+use notes::{bystanders, next_commands, unseen_by, untold};
 use rustix::process::geteuid;
 use std::borrow::Cow;
 
@@ -27,19 +35,19 @@ pub(crate) fn run(
         Some(Format::Csv(style)) => {
             return query::rows(&args.fields, style, &args.devices, &args.repeat, global, screen);
         }
-        Some(Format::GpustatJson) => return as_gpustat(args, global, screen),
+        Some(Format::GpustatJson) => return gpustat::run(args, global, screen),
         None => {}
     }
     let groups = if args.details { Groups::all() } else { Groups::NONE };
-    let source = Source::open_to_look(global, groups, args.repeat.is_once())?;
+    let source = source::open_to_look(global, groups, args.repeat.is_once())?;
     let exit = repeat::show(&args.repeat, &source, screen, |screen| {
         // The driver is asked meanwhile.
-        let leased = DeviceLeases::read(&source);
+        let leased = source.leases();
         let whole = source.look_in_detail(groups);
         let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&whole));
         let snapshot = only(&whole, &args.devices)?;
         match (args.details, global.json) {
-            (_, true) => screen.json(&json::Status::of(&snapshot, &diagnosis, &leased))?,
+            (_, true) => screen.json(&json::Status::of(&snapshot, &diagnosis, &leased, &user))?,
             (true, false) => details::show(screen, &snapshot)?,
             (false, false) => screen.together(|screen| {
                 show_some(screen, global, &whole, &snapshot, &diagnosis, &leased)
@@ -62,30 +70,6 @@ fn only<'a>(whole: &'a Snapshot, asked: &[Selector]) -> Result<Cow<'a, Snapshot>
     }
     let devices = select(whole.devices.clone(), asked)?;
     Ok(Cow::Owned(Snapshot { devices, ..whole.clone() }))
-}
-
-fn as_gpustat(args: &StatusArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
-    let source = Source::open_to_look(global, gpustat::groups(), args.repeat.is_once())?;
-    repeat::name_origin(&source);
-    repeat::show(&args.repeat, &source, screen, |screen| {
-        let at = source.clock.wall();
-        let machine = gpu_core::look_at_devices(&*source.backend, &*source.host, gpustat::groups());
-        let devices = match query::shown(&machine, &args.devices)? {
-            devices if devices.is_empty() && !args.devices.is_empty() => {
-                select(machine.devices.clone(), &args.devices)?
-            }
-            devices => devices,
-        };
-        let processes = gpustat::Processes::look_up(
-            &devices,
-            |pid| query::look_up(&source, pid),
-            || source.clock.sleep(gpustat::CPU_WINDOW),
-        );
-        let hostname = source.host.hostname();
-        let view = gpustat::Machine::of(hostname, &machine, &devices, &processes, at);
-        screen.json_as_python(&view)?;
-        Ok(Exit::Done)
-    })
 }
 
 /// Prints the whole view of a machine without leases.
@@ -157,56 +141,6 @@ fn print_all(screen: &mut Screen, lines: Vec<Line>) -> Result<(), Failure> {
     lines.iter().try_for_each(|line| screen.print(line))
 }
 
-/// Says why devices did not answer, the first that the driver stopped at for all of them, and of
-/// which others it is not known who uses them.
-fn untold(screen: &mut Screen, snapshot: &Snapshot) -> Result<(), Failure> {
-    let silent = snapshot.devices.iter().find_map(silence);
-    let asked = snapshot.devices.iter().filter(|d| d.sample.is_ok() && silence(d).is_none());
-    let mut unknown = wording::unknown_users(asked).peekable();
-    if silent.is_some() || unknown.peek().is_some() {
-        screen.print(&Line::new())?;
-    }
-    if let Some(fault) = silent {
-        wording::flow(screen, Line::new().accent("no answer: "), &format!("failed to {fault}"))?;
-    }
-    unknown.try_for_each(|line| wording::flow(screen, Line::new(), &line))
-}
-
-/// Says who would see the processes that could not be looked into.
-fn unseen_by(origin: &Origin, is_root: bool) -> &'static str {
-    match (origin, is_root) {
-        // It lacks a capability there.
-        (Origin::Live, true) => ", not even by root: is this a container?",
-        // Who looks at a simulated machine is not whoever runs this program.
-        _ => "; root can inspect all",
-    }
-}
-
-/// Says who has a device open and uses no memory of it: displays, monitors, daemons.
-fn bystanders(
-    screen: &mut Screen,
-    snapshot: &Snapshot,
-    usage: &Usage,
-    diagnosis: &Diagnosis,
-) -> Result<(), Failure> {
-    let who = diagnosis.cleared.iter().filter_map(|cleared| {
-        let pid = cleared.process.pid;
-        let is_told = |id| usage.on(id).iter().any(|user| user.pid == pid);
-        let open = cleared.devices.iter().filter(|id| snapshot.device(id).is_some());
-        let indexes: Vec<u32> = open.filter(|id| !is_told(id)).map(|id| id.index).collect();
-        let name = snapshot.process(pid).map_or("?", |info| info.name.as_str());
-        let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
-        let role = wording::role(cleared.role);
-        (!indexes.is_empty())
-            .then(|| format!("{pid} {name} ({role}, {word} {})", wording::ranges(&indexes)))
-    });
-    let who: Vec<String> = who.collect();
-    match who.is_empty() {
-        true => Ok(()),
-        false => wording::flow(screen, Line::new().dim("also open in: "), &who.join(", ")),
-    }
-}
-
 fn suspected(diagnosis: &Diagnosis, pid: gpu_core::Pid) -> Option<FindingKind> {
     let mut findings = diagnosis.findings.iter();
     let found = findings.find(|finding| finding.suspects.iter().any(|s| s.process.pid == pid));
@@ -238,115 +172,4 @@ fn headline(
         pieces.push(last.accent(findings));
     }
     pieces
-}
-
-/// What can be told where no device can be asked: which case it is, the remedy, and what /proc
-/// shows all the same.
-pub(crate) fn without_driver(
-    screen: &mut Screen,
-    snapshot: &Snapshot,
-    fault: &gpu_core::Fault,
-) -> Result<(), Failure> {
-    wording::flow(screen, Line::new().accent("cannot query any GPU: "), &account(fault))?;
-    if let Some(remedy) = remedy(fault.kind) {
-        // In one line, so that a command in it can be copied.
-        wording::flow(screen, Line::new().dim("remedy: "), remedy)?;
-    }
-    for device in &snapshot.unasked {
-        let (head, indent) = (Line::new().dim("module: "), 8);
-        let lines = packed(head, unasked(device), "  ", indent, screen.room(0));
-        print_all(screen, lines)?;
-    }
-    match &snapshot.holders {
-        Err(fault) => {
-            let what = format!("failed to {}", fault.text);
-            wording::flow(screen, Line::new().dim("/proc:  "), &what)
-        }
-        Ok(_) if snapshot.files.is_empty() => {
-            screen.print(&Line::new().dim("/proc:  ").plain("no GPU device files found"))
-        }
-        Ok(holders) => {
-            let head = wording::count(holders.len(), "process has", "processes have");
-            screen
-                .print(&Line::new().dim("/proc:  ").plain(format!("{head} a GPU device file")))?;
-            holders.iter().try_for_each(|holder| print_holder(screen, snapshot, holder))
-        }
-    }
-}
-
-/// `GPU 0 Tesla P100-PCIE-16GB  00000000:04:00.0  /dev/nvidia0`, in pieces.
-fn unasked(device: &DeviceInfo) -> Vec<Line> {
-    let name = device.name.as_deref().map_or("?", wording::product);
-    let mut pieces = vec![Line::new().plain(format!("GPU {} {name}", device.id.index))];
-    pieces.extend(device.id.bus.map(|bus| Line::new().plain(bus)));
-    pieces.extend(device.id.minor.map(|minor| Line::new().plain(format!("/dev/nvidia{minor}"))));
-    pieces
-}
-
-fn print_holder(screen: &mut Screen, snapshot: &Snapshot, holder: &Holder) -> Result<(), Failure> {
-    let process = snapshot.process(holder.process.pid);
-    let files: Vec<String> = holder
-        .held
-        .iter()
-        .map(|held| format!("{} {}", held.path.rsplit('/').next().unwrap_or_default(), held.access))
-        .collect();
-    let head = Line::new().plain("    ").plain(wording::user(process)).padded_to(15).plain(
-        wording::process(holder.process.pid, process.map_or("?", |info| info.name.as_str())),
-    );
-    wording::flow(screen, head.plain("  "), &files.join("  "))
-}
-
-/// A line per device with findings: what they are, and the command that explains them.
-fn next_commands(
-    screen: &mut Screen,
-    global: &Global,
-    snapshot: &Snapshot,
-    diagnosis: &Diagnosis,
-) -> Result<(), Failure> {
-    let sim = sim_option(&snapshot.origin, global);
-    let room = screen.room(0);
-    let mut lines: Vec<(Vec<u32>, Vec<String>)> = Vec::new();
-    for finding in &diagnosis.findings {
-        let memory =
-            finding.memory.map_or(String::new(), |bytes| format!(" {:.1} GiB", bytes.gib()));
-        let what = format!("{}{memory}", wording::kind(finding.kind).to_lowercase());
-        let shown = finding.devices.iter().filter(|id| snapshot.device(id).is_some());
-        let indexes: Vec<u32> = shown.map(|id| id.index).collect();
-        if indexes.is_empty() && !finding.devices.is_empty() {
-            continue;
-        }
-        match lines.iter_mut().find(|(known, _)| *known == indexes) {
-            Some((_, whats)) => whats.push(what),
-            None => lines.push((indexes, vec![what])),
-        }
-    }
-    if !lines.is_empty() {
-        screen.print(&Line::new())?;
-    }
-    for (indexes, whats) in lines {
-        let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
-        let head = format!("{word} {}: ", wording::ranges(&indexes));
-        let what = format!("{}.", whats.join(", "));
-        let mut lines = wrapped(Line::new().plain(head), Tone::Plain, &what, room);
-        let gpu = indexes.first().map_or(String::new(), |index| format!(" --gpu {index}"));
-        let command = Line::new().accent(format!("gpuws {sim}doctor{gpu}"));
-        // In one line, so that it can be copied.
-        let last = lines.pop().unwrap_or_default();
-        lines.extend(packed(Line::new(), [last, command], "   ", 4, room));
-        print_all(screen, lines)?;
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn root_gets_no_root_hint() {
-        assert!(unseen_by(&Origin::Live, true).starts_with(", not even by root"));
-        assert_eq!(unseen_by(&Origin::Live, false), "; root can inspect all");
-        let simulated = Origin::Simulated("other-user".into());
-        assert_eq!(unseen_by(&simulated, true), "; root can inspect all");
-    }
 }

@@ -3,11 +3,11 @@
 use crate::args::{Global, TopoArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::json;
-use crate::source::Source;
+use crate::source;
 use crate::terminal::{Line, Screen};
 use gpu_core::{Absent, Error, ErrorKind, Group, Groups, Origin, Snapshot, Topology};
 use gpu_placement::{Matrix, picture};
+use gpu_report::json;
 use std::path::Path;
 
 /// A machine and how its devices are connected.
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &TopoArgs, global: &Global, screen: &mut Screen) -> Resu
     let connected = look(global)?;
     match &args.svg {
         Some(path) => draw(&connected, path, screen)?,
-        None if global.json => screen.json(&json::Topo::of(&connected))?,
+        None if global.json => screen.json(&json::Topo::of(&connected.now, &connected.topology))?,
         None => screen.together(|screen| show(&connected, global, screen))?,
     }
     Ok(Exit::Done)
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &TopoArgs, global: &Global, screen: &mut Screen) -> Resu
 
 fn look(global: &Global) -> Result<Connected, Failure> {
     let groups: Groups = [Group::Product].into_iter().collect();
-    let source = Source::open_to_look(global, groups, false)?;
+    let source = source::open_to_look(global, groups, false)?;
     let now = gpu_core::observe_users(&*source.backend, &*source.host, &*source.clock, groups);
     if let (Err(fault), true) = (&now.driver, now.devices.is_empty()) {
         return Err(Error::new(fault.kind, fault.text.clone()).into());
@@ -43,12 +43,7 @@ fn look(global: &Global) -> Result<Connected, Failure> {
     if topology.links.is_empty() {
         return Err(untold(Error::new(Absent::NotFound, "ask for the topology"), &now.origin));
     }
-    let node = |index: usize| {
-        let named = |device: &&gpu_core::DeviceState| device.id().index as usize == index;
-        let details = now.devices.iter().find(named)?.details.as_ref().ok()?;
-        details.product.as_ref()?.numa_node.ok()
-    };
-    let nodes = (0..topology.links.len()).map(node).collect();
+    let nodes = now.numa_nodes(topology.links.len());
     Ok(Connected { now, topology, nodes })
 }
 
@@ -87,7 +82,7 @@ fn draw(connected: &Connected, path: &Path, screen: &mut Screen) -> Result<(), F
     if path.as_os_str() == "-" {
         return screen.raw(svg.as_bytes());
     }
-    crate::output::replace(path, svg.as_bytes())
+    Ok(gpu_host::output::replace(path, svg.as_bytes())?)
 }
 
 fn show(connected: &Connected, global: &Global, screen: &mut Screen) -> Result<(), Failure> {

@@ -1,6 +1,6 @@
 //! A line of text with tones, and its width on the terminal.
 
-use super::escape::clean;
+use super::clean;
 use anstyle::{AnsiColor, Style};
 use std::borrow::Cow;
 use std::fmt::{self, Write};

@@ -4,15 +4,13 @@
 //! harmless, so no name that a process chose for itself can move the cursor.
 
 mod bar;
-mod escape;
-mod json;
 mod line;
 mod table;
 mod wrap;
 
 pub(crate) use bar::bar;
-pub(crate) use escape::clean;
-pub(crate) use json::one_line;
+pub(crate) use gpu_core::clean;
+pub(crate) use gpu_report::write::one_line;
 pub(crate) use line::{Line, Tone};
 pub(crate) use table::{Align, Table};
 pub(crate) use wrap::{packed, wrapped};
@@ -76,7 +74,7 @@ impl Screen {
     /// # Errors
     /// When it cannot be opened for writing.
     pub(crate) fn file(path: &Path) -> Result<Self, Failure> {
-        Ok(Screen::without_terminal(BufWriter::new(crate::output::create(path)?)))
+        Ok(Screen::without_terminal(BufWriter::new(gpu_host::output::create(path)?)))
     }
 
     fn without_terminal(out: impl Write + 'static) -> Self {
@@ -136,7 +134,7 @@ impl Screen {
     /// # Errors
     /// As [`print`](Screen::print).
     pub(crate) fn json(&mut self, object: &impl Serialize) -> Result<(), Failure> {
-        self.write(|out| json::write(out, object))
+        self.write(|out| gpu_report::write::write(out, object))
     }
 
     /// Prints an object as JSON in the way of Python's `json.dump` with an indent of 4.
@@ -144,7 +142,7 @@ impl Screen {
     /// # Errors
     /// As [`print`](Screen::print).
     pub(crate) fn json_as_python(&mut self, object: &impl Serialize) -> Result<(), Failure> {
-        self.write(|out| json::write_as_python(out, object))
+        self.write(|out| gpu_report::write::write_as_python(out, object))
     }
 
     /// Prints bytes of our own making: a completion script, a manual page.

@@ -27,7 +27,7 @@ fn driver() -> TempDir {
         "-shared",
         "-fPIC",
     ]);
-    let built = compiler.arg("-o").arg(folder.path().join("libcuda.so.1")).arg(source).status();
+    let built = compiler.arg("-o").arg(folder.path().join("libcuda.so")).arg(source).status();
     assert!(built.unwrap().success(), "{compiler:?}");
     folder
 }

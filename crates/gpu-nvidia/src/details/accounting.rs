@@ -3,17 +3,22 @@
 use crate::call::reading;
 use crate::code::Code;
 use crate::device::Device;
-use crate::process::ROOM;
-use crate::value::{bytes, number, percent, switch};
+use crate::value::{bytes, number, percent};
 use gpu_core::{Absent, AccountedProcess, Accounting, Pid, Reading, Result};
-use nvml_wrapper_sys::bindings::nvmlAccountingStats_t;
+use nvml_wrapper::struct_wrappers::device::AccountingStats;
 
 pub(super) fn accounting(device: Device<'_>) -> Result<Accounting> {
-    let functions = &device.caller.functions;
-    let mode = reading(device.get(&functions.nvmlDeviceGetAccountingMode))?;
+    let mode =
+        device.value("nvmlDeviceGetAccountingMode", "for its accounting mode", |device| {
+            device.is_accounting_enabled()
+        })?;
+    let wish = "for the size of its accounting";
+    let buffer_size = device.value("nvmlDeviceGetAccountingBufferSize", wish, |device| {
+        device.accounting_buffer_size()
+    })?;
     Ok(Accounting {
-        buffer_size: reading(device.get(&functions.nvmlDeviceGetAccountingBufferSize))?,
-        processes: match mode.and_then(switch) {
+        buffer_size,
+        processes: match mode {
             Ok(true) => processes(device)?,
             Ok(false) => Ok(Vec::new()),
             Err(reason) => Err(reason),
@@ -22,9 +27,8 @@ pub(super) fn accounting(device: Device<'_>) -> Result<Accounting> {
 }
 
 fn processes(device: Device<'_>) -> Result<Reading<Vec<AccountedProcess>>> {
-    let functions = &device.caller.functions;
-    let listed = match device.list(&functions.nvmlDeviceGetAccountingPids, ROOM) {
-        Err(failure) if failure.code == Code::NOT_FOUND => Vec::new(),
+    let listed = match device.accounting_pids() {
+        Err(failure) if failure.is(Code::NOT_FOUND) => Vec::new(),
         answer => match reading(answer)? {
             Ok(listed) => listed,
             Err(reason) => return Ok(Err(reason)),
@@ -32,9 +36,12 @@ fn processes(device: Device<'_>) -> Result<Reading<Vec<AccountedProcess>>> {
     };
     let mut processes = Vec::new();
     for pid in listed {
-        match device.pick(&functions.nvmlDeviceGetAccountingStats, pid) {
+        let wish = "for a process in its accounting";
+        let stats = device
+            .ask("nvmlDeviceGetAccountingStats", wish, |device| device.accounting_stats_for(pid));
+        match stats {
             // It was overwritten meanwhile.
-            Err(failure) if failure.code == Code::NOT_FOUND => {}
+            Err(failure) if failure.is(Code::NOT_FOUND) => {}
             answer => processes.push(match reading(answer)? {
                 Ok(stats) => process(pid, &stats),
                 Err(reason) => {
@@ -48,13 +55,13 @@ fn processes(device: Device<'_>) -> Result<Reading<Vec<AccountedProcess>>> {
 }
 
 /// The driver says zero for the time of a process that still runs.
-fn process(pid: u32, stats: &nvmlAccountingStats_t) -> AccountedProcess {
-    let running = stats.isRunning != 0;
+fn process(pid: u32, stats: &AccountingStats) -> AccountedProcess {
+    let (running, untold) = (stats.is_running, Err(Absent::NotSupported));
     AccountedProcess {
         pid: Ok(Pid(pid)),
         running: Ok(running),
-        memory_max: bytes(stats.maxMemoryUsage),
-        utilization: percent(stats.gpuUtilization),
+        memory_max: stats.max_memory_usage.map_or(untold, bytes),
+        utilization: stats.gpu_utilization.map_or(Err(Absent::NotSupported), percent),
         time: match stats.time {
             0 if running => Err(Absent::NotSupported),
             millis => number(millis),
@@ -65,23 +72,32 @@ fn process(pid: u32, stats: &nvmlAccountingStats_t) -> AccountedProcess {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Data;
     use gpu_core::{Bytes, Percent};
+
+    fn ended() -> AccountingStats {
+        AccountingStats {
+            gpu_utilization: Some(12),
+            is_running: false,
+            max_memory_usage: Some(0),
+            memory_utilization: None,
+            start_time: 0,
+            time: 0,
+        }
+    }
 
     #[test]
     fn unreported_values_are_absent_not_zero() {
-        let untold = nvmlAccountingStats_t {
-            gpuUtilization: u32::MAX,
-            maxMemoryUsage: u64::MAX,
-            isRunning: 1,
-            ..Data::zeroed()
+        let untold = AccountingStats {
+            gpu_utilization: None,
+            max_memory_usage: None,
+            is_running: true,
+            ..ended()
         };
         let untold = process(7, &untold);
         assert_eq!(untold.memory_max, Err(Absent::NotSupported));
         assert_eq!(untold.utilization, Err(Absent::NotSupported));
         assert_eq!(untold.time, Err(Absent::NotSupported));
-        let ended = nvmlAccountingStats_t { gpuUtilization: 12, time: 0, ..Data::zeroed() };
-        let ended = process(7, &ended);
+        let ended = process(7, &ended());
         assert_eq!(ended.time, Ok(0));
         assert_eq!(ended.memory_max, Ok(Bytes(0)));
         assert_eq!(ended.utilization, Ok(Percent::new(12).unwrap()));

@@ -1,87 +1,71 @@
 //! How busy the parts of a device are, and how fast they run.
 
-use crate::call::reading;
+use crate::call::{Answer, reading};
 use crate::device::Device;
-use crate::functions::{Function, Get};
-use crate::value::{megahertz, number, percent};
+use crate::value::{megahertz, number, part, percent};
 use gpu_core::{
     Absent, Activity, ApplicationClocks, Clocks, Engines, Percent, Reading, Result, ThrottleReasons,
 };
-use nvml_wrapper_sys::bindings::nvmlUtilization_t;
-use std::ffi::c_ulonglong;
-
-/// Kinds of clocks (`nvmlClockType_t`).
-const GRAPHICS: u32 = 0;
-const SM: u32 = 1;
-const MEMORY: u32 = 2;
-const VIDEO: u32 = 3;
+use nvml_wrapper::enum_wrappers::device::Clock;
+use nvml_wrapper::structs::device::UtilizationInfo;
 
 /// The slowest performance state; beyond it is `NVML_PSTATE_UNKNOWN`.
 const SLOWEST: u8 = 15;
 
 pub(super) fn activity(device: Device<'_>) -> Result<Activity> {
-    let functions = &device.caller.functions;
-    let rates = reading(device.get(&functions.nvmlDeviceGetUtilizationRates))?;
-    let encoder = reading(device.get_two(&functions.nvmlDeviceGetEncoderUtilization))?;
-    let decoder = reading(device.get_two(&functions.nvmlDeviceGetDecoderUtilization))?;
-    let state = reading(device.get(&functions.nvmlDeviceGetPerformanceState))?;
-    let throttle = reasons(
-        device,
-        &functions.nvmlDeviceGetCurrentClocksEventReasons,
-        &functions.nvmlDeviceGetCurrentClocksThrottleReasons,
-    )?;
-    let throttle_supported = reasons(
-        device,
-        &functions.nvmlDeviceGetSupportedClocksEventReasons,
-        &functions.nvmlDeviceGetSupportedClocksThrottleReasons,
-    )?;
-    let sessions = encoder_sessions(device)?;
+    let rates = device.value("nvmlDeviceGetUtilizationRates", "for its utilisation", |device| {
+        device.utilization_rates()
+    })?;
+    let wish = "for the use of its encoder";
+    let encoder = device
+        .value("nvmlDeviceGetEncoderUtilization", wish, |device| device.encoder_utilization())?;
+    let wish = "for the use of its decoder";
+    let decoder = device
+        .value("nvmlDeviceGetDecoderUtilization", wish, |device| device.decoder_utilization())?;
+    let state =
+        device.value("nvmlDeviceGetPerformanceState", "for its performance state", |device| {
+            device.performance_state()
+        })?;
+    let throttle = reasons(device.clock_reasons(), || device.clock_reasons_v1())?;
+    let throttle_supported =
+        reasons(device.supported_clock_reasons(), || device.supported_clock_reasons_v1())?;
+    let wish = "for its encoder sessions";
+    let sessions =
+        device.value("nvmlDeviceGetEncoderStats", wish, |device| device.encoder_stats())?;
     Ok(Activity {
-        memory: rates.and_then(|rates: nvmlUtilization_t| percent(rates.memory)),
+        memory: rates.and_then(|rates| percent(rates.memory)),
         encoder: encoder.and_then(share),
         decoder: decoder.and_then(share),
-        performance_state: state.and_then(performance_state),
+        performance_state: state.and_then(|state| performance_state(state.as_c())),
         throttle,
         throttle_supported,
-        encoder_sessions: sessions.and_then(|(sessions, _, _)| number(sessions)),
-        encoder_fps: sessions.and_then(|(_, fps, _)| number(fps)),
-        encoder_latency: sessions.and_then(|(_, _, latency)| number(latency)),
+        encoder_sessions: part(&sessions, |sessions| number(sessions.session_count)),
+        encoder_fps: part(&sessions, |sessions| number(sessions.average_fps)),
+        encoder_latency: part(&sessions, |sessions| number(sessions.average_latency)),
     })
 }
 
 /// Returns reasons for low clocks, by the function's name or by its older one.
 fn reasons(
-    device: Device<'_>,
-    now: &Function<Get<c_ulonglong>>,
-    before: &Function<Get<c_ulonglong>>,
+    newer: Answer<u64>,
+    older: impl FnOnce() -> Answer<u64>,
 ) -> Result<Reading<ThrottleReasons>> {
-    let answer = match device.get(now) {
-        Err(failure) if failure.is_too_old() => device.get(before),
+    let answer = match newer {
+        Err(failure) if failure.is_too_old() => older(),
         answer => answer,
     };
     Ok(reading(answer)?.map(ThrottleReasons))
 }
 
 /// Reads the share of time that an engine worked; beside it stands how long it was looked at.
-fn share((share, _period): (u32, u32)) -> Reading<Percent> {
-    percent(share)
+fn share(told: UtilizationInfo) -> Reading<Percent> {
+    percent(told.utilization)
 }
 
 pub(super) fn engines(device: Device<'_>) -> Result<Engines> {
-    let functions = &device.caller.functions;
-    let jpeg = reading(device.get_two(&functions.nvmlDeviceGetJpgUtilization))?;
-    let ofa = reading(device.get_two(&functions.nvmlDeviceGetOfaUtilization))?;
-    Ok(Engines { jpeg: jpeg.and_then(share), ofa: ofa.and_then(share) })
-}
-
-/// Returns the number of sessions, their frames per second and their latency.
-fn encoder_sessions(device: Device<'_>) -> Result<Reading<(u32, u32, u32)>> {
-    let function = &device.caller.functions.nvmlDeviceGetEncoderStats;
-    let (mut sessions, mut fps, mut latency) = (0, 0, 0);
-    // SAFETY: the three numbers are what the function fills in.
-    let answer = device
-        .call(function, |f, handle| unsafe { f(handle, &mut sessions, &mut fps, &mut latency) });
-    Ok(reading(answer)?.map(|()| (sessions, fps, latency)))
+    let jpeg = reading(device.jpeg())?;
+    let ofa = reading(device.optical_flow())?;
+    Ok(Engines { jpeg: jpeg.and_then(percent), ofa: ofa.and_then(percent) })
 }
 
 fn performance_state(number: u32) -> Reading<u8> {
@@ -92,37 +76,51 @@ fn performance_state(number: u32) -> Reading<u8> {
 }
 
 pub(super) fn clocks(device: Device<'_>) -> Result<Clocks> {
-    let functions = &device.caller.functions;
-    let clock = |function, kind| -> Result<Reading<u32>> {
-        Ok(reading(device.pick(function, kind))?.and_then(megahertz))
+    let now = |kind| {
+        let clock = device.ask("nvmlDeviceGetClockInfo", "for a clock", |d| d.clock_info(kind));
+        megahertz_of(clock)
     };
-    let now = |kind| clock(&functions.nvmlDeviceGetClockInfo, kind);
-    let highest = |kind| clock(&functions.nvmlDeviceGetMaxClockInfo, kind);
+    let highest = |kind| {
+        let wish = "for the highest value of a clock";
+        megahertz_of(device.ask("nvmlDeviceGetMaxClockInfo", wish, |d| d.max_clock_info(kind)))
+    };
     Ok(Clocks {
-        graphics: now(GRAPHICS)?,
-        sm: now(SM)?,
-        memory: now(MEMORY)?,
-        video: now(VIDEO)?,
-        graphics_max: highest(GRAPHICS)?,
-        sm_max: highest(SM)?,
-        memory_max: highest(MEMORY)?,
-        video_max: highest(VIDEO)?,
+        graphics: now(Clock::Graphics)?,
+        sm: now(Clock::SM)?,
+        memory: now(Clock::Memory)?,
+        video: now(Clock::Video)?,
+        graphics_max: highest(Clock::Graphics)?,
+        sm_max: highest(Clock::SM)?,
+        memory_max: highest(Clock::Memory)?,
+        video_max: highest(Clock::Video)?,
     })
 }
 
 pub(super) fn application_clocks(device: Device<'_>) -> Result<ApplicationClocks> {
-    let functions = &device.caller.functions;
-    let clock = |function, kind| -> Result<Reading<u32>> {
-        Ok(reading(device.pick(function, kind))?.and_then(megahertz))
+    let chosen = |kind| {
+        megahertz_of(device.ask(
+            "nvmlDeviceGetApplicationsClock",
+            "for a clock of applications",
+            |device| device.applications_clock(kind),
+        ))
     };
-    let chosen = |kind| clock(&functions.nvmlDeviceGetApplicationsClock, kind);
-    let default = |kind| clock(&functions.nvmlDeviceGetDefaultApplicationsClock, kind);
+    let default = |kind| {
+        megahertz_of(device.ask(
+            "nvmlDeviceGetDefaultApplicationsClock",
+            "for a default clock of applications",
+            |device| device.default_applications_clock(kind),
+        ))
+    };
     Ok(ApplicationClocks {
-        graphics: chosen(GRAPHICS)?,
-        memory: chosen(MEMORY)?,
-        default_graphics: default(GRAPHICS)?,
-        default_memory: default(MEMORY)?,
+        graphics: chosen(Clock::Graphics)?,
+        memory: chosen(Clock::Memory)?,
+        default_graphics: default(Clock::Graphics)?,
+        default_memory: default(Clock::Memory)?,
     })
+}
+
+fn megahertz_of(clock: Answer<u32>) -> Result<Reading<u32>> {
+    Ok(reading(clock)?.and_then(megahertz))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::device::Device;
 use gpu_core::{Absent, Fabric, FabricState, Reading, Result};
 
 pub(super) fn fabric(device: Device<'_>) -> Result<Fabric> {
-    let told = reading(device.get(&device.caller.functions.nvmlDeviceGetGpuFabricInfo))?;
+    let told = reading(device.fabric())?;
     let state = told.and_then(|fabric| state(fabric.state));
     Ok(Fabric {
         state,

@@ -2,10 +2,10 @@
 
 use crate::call::reading;
 use crate::code::Code;
-use crate::device::{Data, Device};
-use gpu_core::{Absent, Reach, Reading, Result};
+use crate::device::Device;
+use crate::raw::Data;
+use gpu_core::{Absent, Error, Reach, Reading, Result};
 use nvml_wrapper_sys::bindings::nvmlFieldValue_t;
-use std::ffi::c_int;
 
 /// Returns the values with these numbers, asked for in one call: whole numbers of the device
 /// itself, not of its module or memory.
@@ -17,23 +17,19 @@ pub(super) fn values<const N: usize>(
     numbers: [u32; N],
 ) -> Result<[Reading<u64>; N]> {
     let mut fields = numbers.map(|number| nvmlFieldValue_t { fieldId: number, ..Data::zeroed() });
-    let function = &device.caller.functions.nvmlDeviceGetFieldValues;
-    let asked = device.call(function, |f, handle| {
-        // SAFETY: there are as many fields as is told.
-        match unsafe { f(handle, N as c_int, fields.as_mut_ptr()) } {
-            0 => spoils(&fields),
-            code => code,
-        }
-    });
-    let answered = reading(asked)?;
+    let answered = reading(device.field_values(&mut fields))?;
+    if let (Ok(()), Some(code)) = (answered, spoils(&fields)) {
+        let what = format!("query GPU {} for a value by its number", device.index);
+        let said = format!("NVML says: {code}");
+        return Err(Error::new(code.of_value(), what).with_source(said));
+    }
     Ok(fields.map(|field| answered.and_then(|()| value(&field))))
 }
 
-/// Returns the first code of a field that reaches beyond it, or 0.
-fn spoils(fields: &[nvmlFieldValue_t]) -> u32 {
-    let codes = fields.iter().map(|field| field.nvmlReturn).filter(|code| *code != 0);
-    let mut far = codes.filter(|code| Code(*code).of_value().reach() != Reach::Field);
-    far.next().unwrap_or(0)
+/// Returns the first code of a field that reaches beyond it.
+fn spoils(fields: &[nvmlFieldValue_t]) -> Option<Code> {
+    let codes = fields.iter().map(|field| Code(field.nvmlReturn));
+    codes.filter(|code| code.0 != 0).find(|code| code.of_value().reach() != Reach::Field)
 }
 
 fn value(field: &nvmlFieldValue_t) -> Reading<u64> {
@@ -86,9 +82,9 @@ mod tests {
 
     #[test]
     fn device_code_in_field_value_fails_whole_call() {
-        assert_eq!(spoils(&[answered(0), answered(3), answered(999)]), 0);
-        assert_eq!(spoils(&[answered(3), answered(15), answered(16)]), 15);
-        assert_eq!(spoils(&[answered(18)]), 18);
+        assert_eq!(spoils(&[answered(0), answered(3), answered(999)]), None);
+        assert_eq!(spoils(&[answered(3), answered(15), answered(16)]), Some(Code(15)));
+        assert_eq!(spoils(&[answered(18)]), Some(Code(18)));
     }
 
     #[test]

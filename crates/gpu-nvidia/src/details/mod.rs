@@ -35,7 +35,7 @@ impl Opened<'_> {
                 Group::Inforom => details.inforom = Some(product::inforom(device)?),
                 Group::GspFirmware => details.gsp_firmware = Some(product::gsp_firmware(device)?),
                 Group::VirtualGpus => {
-                    details.virtual_gpus = Some(virtualization::virtual_gpus(device)?)
+                    details.virtual_gpus = Some(virtualization::virtual_gpus(self, device)?)
                 }
                 Group::ResetStatus => {
                     details.reset_status = Some(memory_health::reset_status(device)?);

@@ -1,38 +1,40 @@
 //! How a device is set up.
 
 use crate::call::reading;
-use crate::device::{Data, Device};
+use crate::device::Device;
 use crate::session::Opened;
-use crate::value::switch;
+use crate::value::part;
 use gpu_core::{
     Absent, AddressingMode, ComputeMode, Modes, OperationMode, OperationModes, Reading, Result,
 };
-use nvml_wrapper_sys::bindings::nvmlDeviceAddressingMode_t;
 
 impl Opened<'_> {
     pub(super) fn modes(self, device: Device<'_>) -> Result<Modes> {
-        let functions = &self.caller.functions;
-        let ecc = reading(device.get_two(&functions.nvmlDeviceGetEccMode))?;
-        let compute = reading(device.get(&functions.nvmlDeviceGetComputeMode))?;
-        let display = reading(device.get(&functions.nvmlDeviceGetDisplayMode))?;
-        let accounting = reading(device.get(&functions.nvmlDeviceGetAccountingMode))?;
+        let ecc =
+            device.value("nvmlDeviceGetEccMode", "for its ECC mode", |d| d.is_ecc_enabled())?;
+        let compute = device
+            .value("nvmlDeviceGetComputeMode", "for its compute mode", |d| d.compute_mode())?;
+        let wish = "whether a display can be connected";
+        let display = device
+            .value("nvmlDeviceGetDisplayMode", wish, |device| device.is_display_connected())?;
+        let accounting =
+            device.value("nvmlDeviceGetAccountingMode", "for its accounting mode", |device| {
+                device.is_accounting_enabled()
+            })?;
         Ok(Modes {
-            compute_mode: compute.and_then(compute_mode),
-            display_attached: display.and_then(switch),
-            ecc: ecc.and_then(|(now, _): (u32, u32)| switch(now)),
-            ecc_pending: ecc.and_then(|(_, pending)| switch(pending)),
+            compute_mode: compute.and_then(|mode| compute_mode(mode.as_c())),
+            display_attached: display,
+            ecc: part(&ecc, |ecc| Ok(ecc.currently_enabled)),
+            ecc_pending: ecc.map(|ecc| ecc.pending_enabled),
             mig_pending: self.mig_mode(device)?.and_then(|(_, pending)| pending),
-            accounting: accounting.and_then(switch),
+            accounting,
             addressing: addressing_mode(device)?,
         })
     }
 }
 
 fn addressing_mode(device: Device<'_>) -> Result<Reading<AddressingMode>> {
-    let version = size_of::<nvmlDeviceAddressingMode_t>() as u32 | 1 << 24;
-    let asked = nvmlDeviceAddressingMode_t { version, ..Data::zeroed() };
-    let answer = device.fill(&device.caller.functions.nvmlDeviceGetAddressingMode, asked);
-    Ok(reading(answer)?.and_then(|mode| match mode.value {
+    Ok(reading(device.addressing_mode())?.and_then(|mode| match mode.value {
         0 => Ok(AddressingMode::None),
         1 => Ok(AddressingMode::Hmm),
         2 => Ok(AddressingMode::Ats),
@@ -41,11 +43,13 @@ fn addressing_mode(device: Device<'_>) -> Result<Reading<AddressingMode>> {
 }
 
 pub(super) fn operation_modes(device: Device<'_>) -> Result<OperationModes> {
-    let function = &device.caller.functions.nvmlDeviceGetGpuOperationMode;
-    let modes = reading(device.get_two(function))?;
+    let modes =
+        device.value("nvmlDeviceGetGpuOperationMode", "for its operation mode", |device| {
+            device.gpu_operation_mode()
+        })?;
     Ok(OperationModes {
-        current: modes.and_then(|(now, _): (u32, u32)| operation_mode(now)),
-        pending: modes.and_then(|(_, pending)| operation_mode(pending)),
+        current: part(&modes, |modes| operation_mode(modes.current.as_c())),
+        pending: part(&modes, |modes| operation_mode(modes.pending.as_c())),
     })
 }
 

@@ -1,17 +1,13 @@
 //! The NVLinks of a device.
 
-use crate::call::{Answer, reading};
+use crate::call::reading;
 use crate::code::Code;
 use crate::device::Device;
 use crate::session::bus_id;
-use crate::value::{number, switch};
+use crate::value::number;
 use gpu_core::{Absent, NvLink, PciBusId, Reading, Result};
-use nvml_wrapper_sys::bindings::{NVML_NVLINK_MAX_LINKS, nvmlPciInfo_t};
-
-/// Counters of errors (`nvmlNvLinkErrorCounter_t`).
-const REPLAY: u32 = 0;
-const RECOVERY: u32 = 1;
-const CRC_FLIT: u32 = 2;
+use nvml_wrapper::enum_wrappers::nv_link::ErrorCounter;
+use nvml_wrapper_sys::bindings::NVML_NVLINK_MAX_LINKS;
 
 /// `NVML_NVLINK_DEVICE_TYPE_SWITCH`
 const SWITCH: u32 = 2;
@@ -19,21 +15,26 @@ const SWITCH: u32 = 2;
 /// Returns the links that the device has, those that are down too; none where the driver is too old
 /// to tell.
 pub(super) fn nvlinks(device: Device<'_>) -> Result<Vec<NvLink>> {
-    let functions = &device.caller.functions;
     let mut links = Vec::new();
     for (link, active) in states(device)?.unwrap_or_default() {
         let errors = |counter| -> Result<Reading<u64>> {
-            let which = (link, counter);
-            let counted = device.pick_two(&functions.nvmlDeviceGetNvLinkErrorCounter, which);
+            let wish = "for the errors of an NVLink";
+            let counted = device.ask("nvmlDeviceGetNvLinkErrorCounter", wish, |device| {
+                device.link_wrapper_for(link).error_counter(counter)
+            });
             Ok(reading(counted)?.and_then(number))
         };
+        let wish = "for the version of an NVLink";
+        let version = device.ask("nvmlDeviceGetNvLinkVersion", wish, |device| {
+            device.link_wrapper_for(link).version()
+        });
         links.push(NvLink {
             active,
-            version: reading(device.pick(&functions.nvmlDeviceGetNvLinkVersion, link))?,
+            version: reading(version)?,
             remote: remote(device, link)?,
-            replays: errors(REPLAY)?,
-            recoveries: errors(RECOVERY)?,
-            crc_errors: errors(CRC_FLIT)?,
+            replays: errors(ErrorCounter::DlReplay)?,
+            recoveries: errors(ErrorCounter::DlRecovery)?,
+            crc_errors: errors(ErrorCounter::DlCrcFlit)?,
         });
     }
     Ok(links)
@@ -44,16 +45,19 @@ type States = Vec<(u32, Reading<bool>)>;
 
 /// Returns which links there are; `TooOld` where the driver does not know the question.
 fn states(device: Device<'_>) -> Result<Reading<States>> {
-    let function = &device.caller.functions.nvmlDeviceGetNvLinkState;
     let mut states = Vec::new();
     for link in 0..NVML_NVLINK_MAX_LINKS {
-        match device.pick(function, link) {
+        let wish = "for the state of an NVLink";
+        let active = device.ask("nvmlDeviceGetNvLinkState", wish, |device| {
+            device.link_wrapper_for(link).is_active()
+        });
+        match active {
             // There is none with this number, nor with a higher one.
-            Err(failure) if failure.code == Code::INVALID_ARGUMENT => break,
+            Err(failure) if failure.is(Code::INVALID_ARGUMENT) => break,
             Err(failure) if failure.is_too_old() => return Ok(Err(Absent::TooOld)),
             // This one is not wired, or none is.
-            Err(failure) if failure.code == Code::NOT_SUPPORTED => {}
-            answer => states.push((link, reading(answer)?.and_then(switch))),
+            Err(failure) if failure.is(Code::NOT_SUPPORTED) => {}
+            answer => states.push((link, reading(answer)?)),
         }
     }
     Ok(Ok(states))
@@ -61,13 +65,7 @@ fn states(device: Device<'_>) -> Result<Reading<States>> {
 
 /// Returns what is at the other end of a link.
 fn remote(device: Device<'_>, link: u32) -> Result<Reading<PciBusId>> {
-    let functions = &device.caller.functions;
-    let mut answer: Answer<nvmlPciInfo_t> =
-        device.pick(&functions.nvmlDeviceGetNvLinkRemotePciInfo_v2, link);
-    if answer.as_ref().is_err_and(|failure| failure.is_too_old()) {
-        answer = device.pick(&functions.nvmlDeviceGetNvLinkRemotePciInfo, link);
-    }
-    Ok(reading(answer)?.and_then(|pci| bus_id(&pci)))
+    Ok(reading(device.nvlink_remote(link))?.and_then(|pci| bus_id(&pci)))
 }
 
 /// What a working link leads to.
@@ -112,8 +110,7 @@ fn end(device: Device<'_>, link: u32, devices: &[PciBusId]) -> Result<Reading<Re
     if let Some(address) = address.ok().filter(|address| devices.contains(address)) {
         return Ok(Ok(Remote::At(address)));
     }
-    let kind = &device.caller.functions.nvmlDeviceGetNvLinkRemoteDeviceType;
-    Ok(match reading(device.pick(kind, link))? {
+    Ok(match reading(device.nvlink_remote_kind(link))? {
         Ok(SWITCH) => Ok(Remote::Switch),
         Ok(_) => address.map(Remote::At),
         Err(reason) => Err(reason),

@@ -3,32 +3,53 @@
 use crate::call::reading;
 use crate::device::Device;
 use crate::session::Opened;
-use crate::value::{bytes, number};
+use crate::value::{bytes, number, part};
 use gpu_core::{Absent, Pcie, PcieThroughput, Reading, Result};
-
-/// Directions (`nvmlPcieUtilCounter_t`).
-const SENT: u32 = 0;
-const RECEIVED: u32 = 1;
+use nvml_wrapper::enum_wrappers::device::PcieUtilCounter;
 
 impl Opened<'_> {
     pub(super) fn pcie(self, device: Device<'_>) -> Result<Pcie> {
-        let functions = &self.caller.functions;
-        let told = |function| -> Result<Reading<u32>> {
-            Ok(reading(device.get(function))?.and_then(number))
-        };
         let pci = self.pci(device)?;
-        let bar1 = reading(device.get(&functions.nvmlDeviceGetBAR1MemoryInfo))?;
+        let bar1 = device.value("nvmlDeviceGetBAR1MemoryInfo", "for its BAR1 memory", |d| {
+            d.bar1_memory_info()
+        })?;
+        let generation = device.value(
+            "nvmlDeviceGetCurrPcieLinkGeneration",
+            "for the generation of its PCIe link",
+            |device| device.current_pcie_link_gen(),
+        )?;
+        let generation_max = device.value(
+            "nvmlDeviceGetMaxPcieLinkGeneration",
+            "for the highest generation of its PCIe link",
+            |device| device.max_pcie_link_gen(),
+        )?;
+        let own_generation_max = reading(device.own_pcie_generation())?;
+        let width = device.value(
+            "nvmlDeviceGetCurrPcieLinkWidth",
+            "for the width of its PCIe link",
+            |device| device.current_pcie_link_width(),
+        )?;
+        let width_max = device.value(
+            "nvmlDeviceGetMaxPcieLinkWidth",
+            "for the highest width of its PCIe link",
+            |device| device.max_pcie_link_width(),
+        )?;
+        let replays = device.value(
+            "nvmlDeviceGetPcieReplayCounter",
+            "for the replays on its PCIe link",
+            |device| device.pcie_replay_counter(),
+        )?;
         Ok(Pcie {
-            generation: told(&functions.nvmlDeviceGetCurrPcieLinkGeneration)?,
-            generation_max: told(&functions.nvmlDeviceGetMaxPcieLinkGeneration)?,
-            device_generation_max: told(&functions.nvmlDeviceGetGpuMaxPcieLinkGeneration)?,
-            width: told(&functions.nvmlDeviceGetCurrPcieLinkWidth)?,
-            width_max: told(&functions.nvmlDeviceGetMaxPcieLinkWidth)?,
-            replays: told(&functions.nvmlDeviceGetPcieReplayCounter)?,
+            generation: generation.and_then(number),
+            generation_max: generation_max.and_then(number),
+            device_generation_max: own_generation_max.and_then(number),
+            width: width.and_then(number),
+            width_max: width_max.and_then(number),
+            replays: replays.and_then(number),
             device_id: pci.and_then(|pci| nonzero_pci_id(pci.pciDeviceId)),
             subsystem_id: pci.and_then(|pci| nonzero_pci_id(pci.pciSubSystemId)),
-            bar1_total: bar1.and_then(|memory| bytes(memory.bar1Total)),
-            bar1_used: bar1.and_then(|memory| bytes(memory.bar1Used)),
+            bar1_total: part(&bar1, |memory| bytes(memory.total)),
+            bar1_used: part(&bar1, |memory| bytes(memory.used)),
         })
     }
 }
@@ -40,9 +61,14 @@ fn nonzero_pci_id(value: u32) -> Reading<u32> {
 
 /// Returns the traffic; the driver measures it for 20 ms in each direction.
 pub(super) fn throughput(device: Device<'_>) -> Result<PcieThroughput> {
-    let function = &device.caller.functions.nvmlDeviceGetPcieThroughput;
     let measured = |which| -> Result<Reading<u32>> {
-        Ok(reading(device.pick(function, which))?.and_then(number))
+        let wish = "for the traffic on its PCIe link";
+        let traffic =
+            device.ask("nvmlDeviceGetPcieThroughput", wish, |device| device.pcie_throughput(which));
+        Ok(reading(traffic)?.and_then(number))
     };
-    Ok(PcieThroughput { sent: measured(SENT)?, received: measured(RECEIVED)? })
+    Ok(PcieThroughput {
+        sent: measured(PcieUtilCounter::Send)?,
+        received: measured(PcieUtilCounter::Receive)?,
+    })
 }

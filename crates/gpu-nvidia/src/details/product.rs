@@ -3,22 +3,11 @@
 use crate::call::{Answer, reading};
 use crate::device::Device;
 use crate::session::told;
-use crate::value::{number, switch};
+use crate::value::{number, part};
 use gpu_core::{Absent, GspFirmware, Inforom, Product, Reading, Result};
+use nvml_wrapper::enum_wrappers::device::InfoRom;
 use std::ffi::{c_uint, c_ulong};
 
-/// `NVML_DEVICE_SERIAL_BUFFER_SIZE`
-const SERIAL_SIZE: usize = 30;
-/// `NVML_DEVICE_PART_NUMBER_BUFFER_SIZE`
-const PART_NUMBER_SIZE: usize = 80;
-/// `NVML_DEVICE_VBIOS_VERSION_BUFFER_SIZE`
-const VBIOS_SIZE: usize = 32;
-/// `NVML_DEVICE_INFOROM_VERSION_BUFFER_SIZE`
-const INFOROM_SIZE: usize = 16;
-/// Parts of the infoROM (`nvmlInforomObject_t`).
-const OEM: u32 = 0;
-const ECC: u32 = 1;
-const POWER: u32 = 2;
 /// `NVML_AFFINITY_SCOPE_NODE`
 const SCOPE_NODE: c_uint = 0;
 /// Room for as many NUMA nodes as Linux can have (`MAX_NUMNODES`).
@@ -59,74 +48,97 @@ const ARCHITECTURES: [&str; 9] = [
 ];
 
 pub(super) fn product(device: Device<'_>) -> Result<Product> {
-    let functions = &device.caller.functions;
-    let text = |answer: Answer<String>| Ok(reading(answer)?.and_then(told));
-    let brand = reading(device.get(&functions.nvmlDeviceGetBrand))?;
-    let architecture = reading(device.get(&functions.nvmlDeviceGetArchitecture))?;
-    let capability = reading(device.get_two(&functions.nvmlDeviceGetCudaComputeCapability))?;
+    let brand = device.ask("nvmlDeviceGetBrand", "for its brand", |device| device.brand());
+    let brand = named(&BRANDS, brand.map(|brand| brand.as_c()), 0)?;
+    let architecture = device
+        .ask("nvmlDeviceGetArchitecture", "for its architecture", |device| device.architecture());
+    let architecture = architecture.map(|architecture| architecture.as_c());
+    let architecture = named(&ARCHITECTURES, architecture, 2)?;
+    let serial = device.value("nvmlDeviceGetSerial", "for its serial number", |d| d.serial())?;
+    let wish = "for its part number";
+    let part_number =
+        device.value("nvmlDeviceGetBoardPartNumber", wish, |device| device.board_part_number())?;
+    let vbios =
+        device.value("nvmlDeviceGetVbiosVersion", "for its VBIOS", |d| d.vbios_version())?;
+    let wish = "for its compute capability";
+    let capability = device.value("nvmlDeviceGetCudaComputeCapability", wish, |device| {
+        device.cuda_compute_capability()
+    })?;
+    let cores =
+        device.value("nvmlDeviceGetNumGpuCores", "for its number of cores", |d| d.num_cores())?;
+    let wish = "for the width of its memory bus";
+    let width = device.value("nvmlDeviceGetMemoryBusWidth", wish, |d| d.memory_bus_width())?;
     Ok(Product {
-        brand: brand.and_then(|number| named(&BRANDS, number)),
-        architecture: architecture.and_then(|number| named(&ARCHITECTURES, number.wrapping_sub(2))),
-        serial: text(device.text::<SERIAL_SIZE>(&functions.nvmlDeviceGetSerial))?,
-        part_number: text(
-            device.text::<PART_NUMBER_SIZE>(&functions.nvmlDeviceGetBoardPartNumber),
-        )?,
-        vbios: text(device.text::<VBIOS_SIZE>(&functions.nvmlDeviceGetVbiosVersion))?,
-        compute_capability: capability.and_then(|(major, minor): (i32, i32)| {
+        brand,
+        architecture,
+        serial: serial.and_then(told),
+        part_number: part_number.and_then(told),
+        vbios: vbios.and_then(told),
+        compute_capability: capability.and_then(|capability| {
             let number = |part| u32::try_from(part).map_err(|_| Absent::Implausible);
-            Ok((number(major)?, number(minor)?))
+            Ok((number(capability.major)?, number(capability.minor)?))
         }),
-        cores: reading(device.get(&functions.nvmlDeviceGetNumGpuCores))?.and_then(number),
-        memory_bus_width: reading(device.get(&functions.nvmlDeviceGetMemoryBusWidth))?
-            .and_then(number),
+        cores: cores.and_then(number),
+        memory_bus_width: width.and_then(number),
         numa_node: numa_node(device)?,
     })
 }
 
 pub(super) fn inforom(device: Device<'_>) -> Result<Inforom> {
-    let functions = &device.caller.functions;
-    let image = device.text::<INFOROM_SIZE>(&functions.nvmlDeviceGetInforomImageVersion);
+    let wish = "for the version of its infoROM";
+    let image = device.value("nvmlDeviceGetInforomImageVersion", wish, |device| {
+        device.info_rom_image_version()
+    })?;
     let object = |which| -> Result<Reading<String>> {
-        let function = &functions.nvmlDeviceGetInforomVersion;
-        Ok(reading(device.pick_text::<INFOROM_SIZE>(function, which))?.and_then(told))
+        let wish = "for the version of a part of its infoROM";
+        let version = device
+            .ask("nvmlDeviceGetInforomVersion", wish, |device| device.info_rom_version(which));
+        Ok(reading(version)?.and_then(told))
     };
     Ok(Inforom {
-        image: reading(image)?.and_then(told),
-        oem: object(OEM)?,
-        ecc: object(ECC)?,
-        power: object(POWER)?,
+        image: image.and_then(told),
+        oem: object(InfoRom::OEM)?,
+        ecc: object(InfoRom::ECC)?,
+        power: object(InfoRom::Power)?,
     })
 }
 
 pub(super) fn gsp_firmware(device: Device<'_>) -> Result<GspFirmware> {
-    let modes = reading(device.get_two(&device.caller.functions.nvmlDeviceGetGspFirmwareMode))?;
+    let wish = "whether it runs firmware of the driver";
+    let modes =
+        device.value("nvmlDeviceGetGspFirmwareMode", wish, |device| device.gsp_firmware_mode())?;
     Ok(GspFirmware {
-        enabled: modes.and_then(|(enabled, _): (u32, u32)| switch(enabled)),
-        enabled_by_default: modes.and_then(|(_, by_default)| switch(by_default)),
+        enabled: part(&modes, |modes| Ok(modes.enabled)),
+        enabled_by_default: modes.map(|modes| modes.default),
     })
 }
 
-/// Returns the name with a number. The driver has none for a number of 0, and this program none for
-/// one of a later time.
-fn named(names: &[&str], number: u32) -> Reading<String> {
-    let name = names.get(number as usize).filter(|name| !name.is_empty());
-    name.map(|name| (*name).to_owned()).ok_or(Absent::NotFound)
+/// Returns the name with a number, of which the first has `first`. The driver has none for a number
+/// of 0, and nvml-wrapper and this program none for one of a later time.
+fn named(names: &[&str], answer: Answer<u32>, first: u32) -> Result<Reading<String>> {
+    let number = match answer {
+        Err(failure) if failure.is_unknown_value() => return Ok(Err(Absent::NotFound)),
+        answer => reading(answer)?,
+    };
+    Ok(number.and_then(|number| {
+        let name = names.get(number.wrapping_sub(first) as usize).filter(|name| !name.is_empty());
+        name.map(|name| (*name).to_owned()).ok_or(Absent::NotFound)
+    }))
 }
 
 /// Returns the nearest node: the first whose memory the driver says to be near. Where it does not
 /// tell that, it may tell of which node the device is.
 fn numa_node(device: Device<'_>) -> Result<Reading<u32>> {
-    let functions = &device.caller.functions;
-    let mut nodes: [c_ulong; NODE_WORDS] = [0; NODE_WORDS];
-    // SAFETY: the set has as many words as is told.
-    let answer = device.call(&functions.nvmlDeviceGetMemoryAffinity, |f, handle| unsafe {
-        f(handle, NODE_WORDS as c_uint, nodes.as_mut_ptr(), SCOPE_NODE)
+    let near = device.ask("nvmlDeviceGetMemoryAffinity", "for its NUMA node", |device| {
+        device.memory_affinity(NODE_WORDS, SCOPE_NODE)
     });
-    match reading(answer)?.and_then(|()| first_bit(&nodes).ok_or(Absent::NotFound)) {
+    match reading(near)?.and_then(|nodes| first_bit(&nodes).ok_or(Absent::NotFound)) {
         Ok(node) => Ok(Ok(node)),
         Err(reason) => {
-            let own = reading(device.get(&functions.nvmlDeviceGetNumaNodeId))?;
-            Ok(own.and_then(number).map_err(|_| reason))
+            let own = device.ask("nvmlDeviceGetNumaNodeId", "for its NUMA node", |device| {
+                device.numa_node_id()
+            });
+            Ok(reading(own)?.and_then(number).map_err(|_| reason))
         }
     }
 }
@@ -142,12 +154,21 @@ mod tests {
 
     #[test]
     fn unknown_brand_numbers_have_no_name() {
-        assert_eq!(named(&BRANDS, 2).unwrap(), "Tesla");
-        assert_eq!(named(&BRANDS, 16).unwrap(), "Titan RTX");
-        assert_eq!(named(&ARCHITECTURES, 10 - 2).unwrap(), "Blackwell");
+        let read = |names, number, first| named(names, Ok(number), first).unwrap();
+        assert_eq!(read(&BRANDS, 2, 0).unwrap(), "Tesla");
+        assert_eq!(read(&BRANDS, 16, 0).unwrap(), "Titan RTX");
+        assert_eq!(read(&ARCHITECTURES, 10, 2).unwrap(), "Blackwell");
         for number in [0, 17, u32::MAX] {
-            assert_eq!(named(&BRANDS, number), Err(Absent::NotFound));
+            assert_eq!(read(&BRANDS, number, 0), Err(Absent::NotFound));
         }
+        // Of 18 nvml-wrapper knows no brand, and the code is that of another driver version.
+        let newer = crate::call::Caller::default().call(
+            "nvmlDeviceGetBrand",
+            "for its brand",
+            Some(0),
+            || Err(nvml_wrapper::error::NvmlError::UnexpectedVariant(18)),
+        );
+        assert_eq!(named(&BRANDS, newer, 0).unwrap(), Err(Absent::NotFound));
     }
 
     #[test]

@@ -3,33 +3,30 @@
 use crate::call::{reading, reading_by};
 use crate::code::Code;
 use crate::device::Device;
+use crate::session::Opened;
 use crate::value::{bytes, number};
 use gpu_core::{Absent, ErrorKind, ProtectedMemory, Reading, Result, VirtualGpus};
-use nvml_wrapper_sys::bindings::nvmlMemory_t;
+use nvml_wrapper::enum_wrappers::device::VgpuCapability;
 
 /// What a driver may be able to do (`nvmlVgpuDriverCapability_t`).
 const HETEROGENEOUS: u32 = 0;
-/// What a device may be able to do (`nvmlDeviceVgpuCapability_t`).
-const FRACTIONAL: u32 = 0;
-const TIMESLICE_PROFILES: u32 = 1;
-const TIMESLICE_SIZES: u32 = 2;
 
-pub(super) fn virtual_gpus(device: Device<'_>) -> Result<VirtualGpus> {
-    let functions = &device.caller.functions;
+pub(super) fn virtual_gpus(nvml: Opened<'_>, device: Device<'_>) -> Result<VirtualGpus> {
     let can = |which| -> Result<Reading<u32>> {
-        let answer = device.pick(&functions.nvmlDeviceGetVgpuCapabilities, which);
+        let wish = "which virtual GPUs it can be";
+        let answer = device
+            .ask("nvmlDeviceGetVgpuCapabilities", wish, |device| device.vgpu_capabilities(which));
         Ok(reading(answer)?.and_then(number))
     };
-    let mut of_driver = 0;
-    // SAFETY: the number is what the function fills in.
-    let answer = device.caller.call(&functions.nvmlGetVgpuDriverCapabilities, None, |f| unsafe {
-        f(HETEROGENEOUS, &mut of_driver)
+    let wish = "which virtual GPUs it can make";
+    let of_driver = nvml.caller.call("nvmlGetVgpuDriverCapabilities", wish, None, || {
+        nvml.session.nvml.vgpu_driver_capabilities(HETEROGENEOUS)
     });
     Ok(VirtualGpus {
-        heterogeneous: reading_by(answer, of_driver_alone)?.and_then(|()| number(of_driver)),
-        fractional: can(FRACTIONAL)?,
-        timeslice_profiles: can(TIMESLICE_PROFILES)?,
-        timeslice_sizes: can(TIMESLICE_SIZES)?,
+        heterogeneous: reading_by(of_driver, of_driver_alone)?.and_then(number),
+        fractional: can(VgpuCapability::FractionalMultiVgpu)?,
+        timeslice_profiles: can(VgpuCapability::HeterogeneousTimesliceProfiles)?,
+        timeslice_sizes: can(VgpuCapability::HeterogeneousTimesliceSizes)?,
     })
 }
 
@@ -42,10 +39,9 @@ fn of_driver_alone(code: Code) -> ErrorKind {
 }
 
 pub(super) fn protected_memory(device: Device<'_>) -> Result<ProtectedMemory> {
-    let function = &device.caller.functions.nvmlDeviceGetConfComputeProtectedMemoryUsage;
-    let told = reading(device.get(function))?;
+    let told = reading(device.protected_memory())?;
     Ok(ProtectedMemory {
-        total: told.and_then(|memory: nvmlMemory_t| bytes(memory.total)),
+        total: told.and_then(|memory| bytes(memory.total)),
         used: told.and_then(|memory| bytes(memory.used)),
     })
 }

@@ -24,17 +24,13 @@ pub fn snapshot(documents: &[Document], taken_at: Timestamp) -> Snapshot {
     let driver = driver(documents, devices.is_empty());
     let processes = processes(documents, &devices, holders.as_deref().unwrap_or_default());
     Snapshot {
-        taken_at,
-        origin: Origin::Pasted,
-        hostname: Err(Absent::NotRecorded),
         driver,
         devices,
-        unasked: Vec::new(),
         files,
         holders,
         unreadable: unreadable(documents),
         processes,
-        sees_host_pids: Err(Absent::NotRecorded),
+        ..Snapshot::empty(Origin::Pasted, taken_at)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod budget;
 mod check;
+mod dump;
 mod error;
 mod native;
 mod pickle;
@@ -9,6 +10,7 @@ mod rmm;
 mod stacks;
 mod torch;
 
+pub use dump::dumped;
 pub use error::{Place, Problem, TraceError};
 pub use gpu_allocator_policy::{RecordedBlock, Segment, SegmentKind};
 pub use native::Writer;

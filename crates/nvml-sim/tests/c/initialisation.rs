@@ -1,6 +1,6 @@
 use crate::fixture::{Stage, calls, marker, open, session};
 use gpu_core::{ErrorKind, GpuBackend, MachineFault};
-use gpu_sim::Simulation;
+use gpu_sim::{Session, Simulation};
 use std::fs;
 use std::ptr::null_mut;
 
@@ -43,6 +43,17 @@ fn session_is_reread_after_last_shutdown() {
     assert_eq!(stage.init(), 0);
     assert_eq!(stage.temperature(first).0, 2, "the new machine has one GPU");
     assert_eq!(open(None), 5, "not while somebody uses it");
+}
+
+#[test]
+fn session_of_readme_is_served() {
+    let readme = include_str!("../../README.md");
+    let text = readme.lines().find(|line| line.starts_with("{\"machine\"")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join(Session::FILE), text).unwrap();
+    let stage = Stage::at(folder);
+    assert_eq!(stage.init(), 0);
+    assert_eq!(stage.temperature(stage.device(3)), (0, 32));
 }
 
 #[test]

@@ -6,6 +6,9 @@ use gpu_core::Bytes;
 /// The most characters of a name or value that an error shows.
 const LONGEST: usize = 1 << 10;
 
+/// Maximum length of an unknown name that is compared, in characters.
+const COMPARED: usize = 64;
+
 /// Splits a text at the commas outside brackets, and each part at its first colon.
 pub(super) fn pairs(text: &str) -> Result<Vec<(&str, &str)>, SettingError> {
     let mut depth = 0u32;
@@ -91,22 +94,8 @@ pub(super) fn plain(text: &str) -> String {
 
 /// Returns a similar known name.
 pub(crate) fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let known = known.map(|name| (distance(unknown, name), name));
+    let unknown: String = unknown.chars().take(COMPARED).collect();
+    let known = known.map(|name| (strsim::levenshtein(&unknown, name), name));
     let near = known.filter(|(distance, name)| *distance <= name.len() / 3);
     near.min().map(|(_, name)| name)
-}
-
-/// Returns the edit distance between `a` and `b`.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().collect());
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }

@@ -2,9 +2,9 @@
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::keeper_process::{RENEWAL, opened, until};
 use gpu_core::{EntryKind, JobExit, ProcessKey};
 use gpu_host::supervise::end_as;
+use gpu_machine::{RENEWAL, opened, until};
 use gpu_steward::{Grant, Ports};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FileType, fstat};

@@ -1,27 +1,27 @@
 //! `gpuws claim`: devices for a script or a shell.
 
+mod asker;
 mod hold;
 mod preview;
 mod release;
 
 use super::mem;
 use crate::args::{ClaimArgs, Global};
-use crate::claim_request::{self, NoJournal, failure};
+use crate::claim_request::{self, failure, no_journal};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::json;
-use crate::keeper_process::{Holder, Keeps};
-use crate::lease_keepers::is_supervisor;
-use crate::queue_status::Teller;
-use crate::source::Source;
+use crate::queue_status::{Teller, user};
+use crate::source::{self, Source};
 use crate::terminal::{Line, Screen, progress};
-use gpu_core::{EntryKind, Locks, Origin, ProcessInfo};
-use gpu_host::FileLocks;
+use asker::{asker, described, owned};
+use gpu_core::Origin;
 use gpu_host::supervise::process_group;
+use gpu_machine::{Holder, Keeps};
 use gpu_memory_advice::environment::Advice;
+use gpu_report::json;
+use gpu_report::wording::limit;
 use gpu_steward::{Grant, NotGranted, Ports, environment, take};
 use hold::{Signals, hold};
-use rustix::process::geteuid;
 use std::ffi::OsString;
 
 pub(crate) fn run(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
@@ -38,7 +38,7 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
     if args.hold || args.export || args.release.is_some() {
         claim_request::real_processes(global)?;
     }
-    let source = Source::open(global)?;
+    let source = source::open(global)?;
     if let Origin::Simulated(machine) = source.host.origin()
         && (args.hold || args.export)
         && !source.can_end_processes
@@ -66,7 +66,7 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
         backend: &*source.backend,
         host: &*source.host,
         clock: &*source.clock,
-        journal: &NoJournal,
+        journal: &no_journal(),
         locks: &locks,
     };
     if !args.hold && !args.export {
@@ -88,7 +88,7 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
     let form = args.wanted.visible.into();
     let mut variables = environment(&grant.entry, form, &grant.scene.snapshot.devices)?;
     if let Some(advice) = bounds(args, &grant) {
-        progress(&mem::told(&advice, args.wanted.mem.unwrap_or_default()));
+        progress(&limit::told(&advice, args.wanted.mem.unwrap_or_default()));
         variables.extend(gpu_steward::variables(&advice));
     }
     let keeps = Keeps { lease: args.export, contexts: args.placeholder };
@@ -105,7 +105,7 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
         progress(&format!("warning: GPU {}: {}", device.index, claim_request::barred(bar)));
     }
     match global.json {
-        true => screen.json(&json::Claimed::of(&grant))?,
+        true => screen.json(&json::Claimed::of(&grant, &user))?,
         false => told(screen, args, &variables)?,
     }
     match (args.export, holder) {
@@ -134,7 +134,7 @@ fn told(
 ) -> Result<(), Failure> {
     for (name, value) in variables {
         let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
-        let value = crate::args::shell_word(&value);
+        let value = crate::wording::shell_word(&value);
         let export = if args.export { "export " } else { "" };
         screen.print(&Line::new().plain(format_args!("{export}{name}={value}")))?;
     }
@@ -154,64 +154,4 @@ fn placeholder_makes_sense(args: &ClaimArgs, source: &Source) -> Result<(), Fail
         return refused("simulated machines have no CUDA; use nvml-sim-process --use instead");
     }
     Ok(())
-}
-
-/// Finds for whom the devices are: the process that started this one. A shell that was copied only
-/// to run a part of a line, as for `$(…)` with more than one command, ends at once: there it is
-/// the shell itself.
-///
-/// Where that is the first process of the machine, or of a user's session, everybody descends from
-/// it; and the supervisor of a run has a lease of its own, which this one is within. What is held is
-/// then for this program alone.
-fn asker(source: &Source, locks: &FileLocks, args: &ClaimArgs) -> Result<ProcessInfo, Failure> {
-    let line = source.host.own_ancestry()?;
-    let gone = || Failure::new(Exit::Own, "find the process that started gpuws");
-    let mut line = line.iter();
-    let own = source.host.process(line.next().ok_or_else(gone)?.pid)?;
-    let first = line.next().ok_or_else(gone)?;
-    let mut asker = source.host.process(first.pid)?;
-    let is_everybodys = first.pid.0 == 1 || asker.name == "systemd";
-    if is_everybodys || is_supervisor(&asker, &locks.entries(EntryKind::Lease)?) {
-        return match args.export {
-            false => Ok(own),
-            true => Err(Failure::new(Exit::Usage, "claim for the process that started gpuws")
-                .with_source(match is_everybodys {
-                    true => "every process descends from it",
-                    false => "that is gpuws itself, waiting for this program",
-                })
-                .with_hint("name the process: --for PID")),
-        };
-    }
-    for next in line {
-        let next = source.host.process(next.pid)?;
-        let is_copy = next.command_line.is_ok()
-            && next.command_line == asker.command_line
-            && next.group.is_ok()
-            && next.group == asker.group;
-        if !is_copy {
-            break;
-        }
-        asker = next;
-    }
-    Ok(asker)
-}
-
-/// Refuses a process whose descendants are not the caller's to claim for: nobody would believe such
-/// a lease, or, for the ancestor of everybody, everybody would be within it.
-fn owned(root: ProcessInfo) -> Result<ProcessInfo, Failure> {
-    let own = root.uid == Ok(geteuid().as_raw());
-    match own && root.key.pid.0 > 1 {
-        true => Ok(root),
-        false => Err(Failure::new(Exit::Usage, format!("claim for process {}", root.key.pid))
-            .with_source("it does not belong to you")
-            .with_hint("pass --for a process of your own, e.g. $$")),
-    }
-}
-
-fn described(root: &ProcessInfo) -> String {
-    let words: Vec<OsString> = match &root.command_line {
-        Ok(words) if !words.is_empty() => words.iter().map(OsString::from).collect(),
-        _ => vec![OsString::from(&root.name)],
-    };
-    claim_request::described(&words)
 }

@@ -1,15 +1,16 @@
 //! What a claim would get now.
 
 use crate::args::{ClaimArgs, Global};
-use crate::claim_request::{Asked, chosen, failure, reasons, whose, within};
+use crate::claim_request::{Asked, failure, reasons, whose, within};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::json;
-use crate::queue_status::{asked, ordinal};
+use crate::queue_status::user;
 use crate::terminal::{Line, Screen};
 use crate::wording;
 use gpu_core::Origin;
 use gpu_placement::Refusal;
+use gpu_report::json;
+use gpu_report::wording::claims::{asked, chosen, ordinal};
 use gpu_steward::{NotGranted, Ports, Preview, Refused, preview};
 
 /// Shows it, and takes nothing.
@@ -25,7 +26,7 @@ pub(super) fn show(
 ) -> Result<Exit, Failure> {
     let seen = preview(&wanted.request, ports).map_err(|why| failure(wanted, why))?;
     match global.json {
-        true => screen.json(&json::Wanted::of(&seen))?,
+        true => screen.json(&json::Wanted::of(&seen, &user))?,
         false => print(args, global, screen, wanted, &seen)?,
     }
     match seen.decision {

@@ -1,18 +1,16 @@
 //! `gpuws holders`: what `fuser -v` and `lsof` tell of a file, in one table.
 
-mod json;
-mod lookup;
 mod table;
 
-use crate::args::{Global, HoldersArgs, shell_word};
+use crate::args::{Global, HoldersArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::source::Source;
+use crate::source;
 use crate::terminal::{Line, Screen};
 use crate::wording;
+use crate::wording::shell_word;
 use gpu_core::{Absent, DeviceFile, HolderScan, Host, Origin, Unreadable};
-use json::Answer;
-use lookup::Found;
+use gpu_report::json::{FoundHolder, Holders};
 use table::table;
 
 /// Shows who has `files`; with none named, the GPU device files of the machine.
@@ -24,9 +22,12 @@ pub(crate) fn run(
     global: &Global,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
-    let source = Source::open(global)?;
-    let (named, missing): (Vec<_>, Vec<_>) =
-        args.files.iter().map(|path| source.file(path)).partition(Result::is_ok);
+    let source = source::open(global)?;
+    let (named, missing): (Vec<_>, Vec<_>) = args
+        .files
+        .iter()
+        .map(|path| source.file(path).map_err(Failure::from))
+        .partition(Result::is_ok);
     // As with fuser and lsof, one file that is not there does not hide the others.
     let mut missing = missing.into_iter().filter_map(Result::err);
     let named: Vec<DeviceFile> = named.into_iter().flatten().collect();
@@ -56,12 +57,12 @@ fn show(
         ));
     }
     let HolderScan { holders, unreadable } = host.holders(&files)?;
-    let found: Vec<Found> = holders
+    let found: Vec<FoundHolder> = holders
         .into_iter()
-        .map(|holder| Found { info: host.process(holder.process.pid), holder })
+        .map(|holder| FoundHolder { info: host.process(holder.process.pid), holder })
         .collect();
     if global.json {
-        screen.json(&Answer::new(origin, &files, &found, &unreadable))?;
+        screen.json(&Holders::of(origin, &files, &found, &unreadable))?;
     } else {
         if *origin != Origin::Live {
             screen.print(&Line::new().plain(origin.to_string()))?;
@@ -83,7 +84,7 @@ fn is_root(host: &dyn Host) -> bool {
 fn print_legend(
     args: &HoldersArgs,
     host: &dyn Host,
-    found: &[Found],
+    found: &[FoundHolder],
     unreadable: &Unreadable,
     screen: &mut Screen,
 ) -> Result<(), Failure> {

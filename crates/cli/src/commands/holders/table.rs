@@ -1,13 +1,13 @@
 //! The table: a row for each file and holder.
 
-use super::lookup::Found;
 use crate::terminal::{Align, Line, Table};
 use gpu_core::{DeviceFile, HeldFile};
+use gpu_report::json::FoundHolder;
 
 /// How many descriptors a row of the table names.
 const DESCRIPTORS: usize = 6;
 
-pub(super) fn table(files: &[DeviceFile], found: &[Found]) -> Table {
+pub(super) fn table(files: &[DeviceFile], found: &[FoundHolder]) -> Table {
     let mut table = Table::new(&[
         ("FILE", Align::Left),
         ("USER", Align::Left),

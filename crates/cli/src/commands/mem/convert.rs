@@ -2,13 +2,12 @@
 
 use super::recording;
 use crate::args::{ConvertArgs, Global};
-use crate::atomic_file::Part;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Line, Screen};
 use crate::wording;
-use gpu_memory_trace::trace::{Format, Recording};
-use serde::Serialize;
+use gpu_host::output::Part;
+use gpu_report::json::Converted;
 use std::io::BufWriter;
 
 pub(crate) fn run(
@@ -28,16 +27,16 @@ pub(crate) fn run(
     let written = recording.write(BufWriter::new(&part.file));
     written.map_err(|error| Failure::io(format!("write '{}'", output.display()), error))?;
     part.finish(output)?;
-    let devices = devices(&recording);
     let file = output.display().to_string();
+    let converted = Converted::of(&file, &recording);
     if global.json {
-        screen.json(&Converted { schema: 1, file, recorded_by: recording.format, devices })?;
+        screen.json(&converted)?;
         return Ok(Exit::Done);
     }
     if global.quiet {
         return Ok(Exit::Done);
     }
-    for device in devices {
+    for device in converted.devices {
         let events = wording::count(device.event_count, "event", "events");
         let held = match device.segment_count {
             Some(segments) => wording::count(segments, "segment", "segments"),
@@ -47,31 +46,4 @@ pub(crate) fn run(
     }
     screen.print(&Line::new().plain(format!("written to {file}")))?;
     Ok(Exit::Done)
-}
-
-/// What is printed with `--json`.
-#[derive(Serialize)]
-struct Converted {
-    schema: u32,
-    file: String,
-    recorded_by: Format,
-    devices: Vec<Counts>,
-}
-
-#[derive(Serialize)]
-struct Counts {
-    index: u32,
-    event_count: usize,
-    /// Absent where the recording does not tell what was held.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    segment_count: Option<usize>,
-}
-
-fn devices(recording: &Recording) -> Vec<Counts> {
-    let counts = recording.devices.iter().map(|trace| Counts {
-        index: trace.device,
-        event_count: trace.events.len(),
-        segment_count: trace.segments.as_ref().map(Vec::len),
-    });
-    counts.collect()
 }

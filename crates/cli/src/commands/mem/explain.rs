@@ -1,6 +1,5 @@
 //! `gpuws mem explain`: what a message about memory that ran out says, why it came, what to set.
 
-mod figures;
 mod log;
 pub(super) mod machine;
 mod render;
@@ -8,10 +7,11 @@ mod render;
 use crate::args::{ExplainArgs, Global};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::json;
 use crate::terminal::{Line, Screen};
 use crate::wording;
 use gpu_memory_advice::explain::{Diagnosis, explain};
+use gpu_memory_advice::text;
+use gpu_report::json;
 use gpu_text::oom;
 
 /// So many events are shown; JSON has all.
@@ -31,7 +31,7 @@ pub(crate) fn run(
     let none = report.events.is_empty();
     let look = if none || args.no_live { None } else { machine::look(global)? };
     let now = look.as_ref().map(machine::now);
-    let diagnose = |event| explain(&figures::shown(event), now.as_ref());
+    let diagnose = |event| explain(&text::shown(event), now.as_ref());
     let diagnoses: Vec<Diagnosis> = report.events.iter().map(diagnose).collect();
     if global.json {
         screen.json(&json::Explained::of(&report, &diagnoses, look.as_ref()))?;

@@ -1,17 +1,17 @@
 //! `gpuws mem fit`: the least memory that recorded jobs need.
 
-use super::jobs::{Job, choices, file_name, show_head, without_settings};
+use super::jobs::{self, choices, file_name, show_head, without_settings};
 use super::replay::show_refused;
-use super::sparkline::Sparkline;
 use crate::args::{FitArgs, Global};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::json::{Fit, Fitted};
 use crate::terminal::{Align, Line, Screen, Table, progress};
 use crate::wording;
 use gpu_allocator_policy::Choice;
 use gpu_core::{Bytes, amount};
-use gpu_memory_trace::{Need, need, together, trial};
+use gpu_memory_trace::{Need, Needs, Sparkline, need, together, trial};
+use gpu_report::json::{Fit, Fitted};
+use std::path::Path;
 
 /// The sizes of memory, in GiB, that devices are sold with.
 const SIZES: [u64; 14] = [4, 6, 8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180, 288];
@@ -22,46 +22,12 @@ const MANY: usize = 5_000;
 /// More than any job takes, in GiB: an allocator that takes all at once took it.
 const MAX_GIB: f64 = 1_000_000.0;
 
-/// What a job needs on one device.
-pub(crate) struct Needs {
-    pub(crate) file: String,
-    /// The file without its folders.
-    name: String,
-    pub(crate) device: u32,
-    pub(crate) events: usize,
-    /// What it had live at once, as it asked for it.
-    pub(crate) live: Bytes,
-    /// What each allocator needs, by its title.
-    pub(crate) by_policy: Vec<(String, Need, Sparkline)>,
-    /// What the request asked for with which the recorded job ended; it is counted.
-    pub(crate) refused: Option<Bytes>,
-}
-
-/// By how much a share of a device may be rounded down, where its size is not known: 1/10,000 of
-/// the largest.
-const ROUNDED: Bytes = Bytes(32 << 20);
-
-impl Needs {
-    /// Returns what it needs under the first allocator, with its CUDA context and with what a share
-    /// of the device is rounded down by, in whole MiB.
-    pub(crate) fn with_context(&self, args: &FitArgs) -> Bytes {
-        let least = self.by_policy.first().map_or(self.live, |(_, need, _)| need.least);
-        let rounded = args.device_memory.map_or(ROUNDED, |total| Bytes(total.0 / 10_000));
-        whole_mib(least + args.context + rounded)
-    }
-}
-
-/// Rounds up to a MiB, as `--mem` takes it.
-pub(crate) fn whole_mib(bytes: Bytes) -> Bytes {
-    Bytes(bytes.0.saturating_add(Bytes::MIB - 1) / Bytes::MIB * Bytes::MIB)
-}
-
 pub(crate) fn run(args: &FitArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     let mut all = Vec::new();
     for path in &args.files {
-        let job = Job::read(path, &args.reading)?;
+        let job = jobs::read(path, &args.reading)?;
         let choices = choices(&args.policies, &job)?;
-        for on_device in job.devices(path, None)? {
+        for on_device in jobs::devices(&job, path, None)? {
             if on_device.trace.events.len() > MANY {
                 progress(&format!("finding the minimum memory for {}", file_name(path)));
             }
@@ -71,7 +37,6 @@ pub(crate) fn run(args: &FitArgs, global: &Global, screen: &mut Screen) -> Resul
                 .collect::<Result<_, _>>()?;
             all.push(Needs {
                 file: path.display().to_string(),
-                name: file_name(path),
                 device: on_device.trace.device,
                 events: on_device.trace.events.len(),
                 live: Bytes(on_device.granted.peak_requested()),
@@ -80,11 +45,13 @@ pub(crate) fn run(args: &FitArgs, global: &Global, screen: &mut Screen) -> Resul
             });
         }
     }
-    let needs: Vec<_> = all.iter().map(|needs| needs.with_context(args)).collect();
+    let needs: Vec<_> =
+        all.iter().map(|needs| needs.with_context(args.context, args.device_memory)).collect();
     let sets = args.device_memory.map(|total| together(&needs, total));
     if global.json {
-        let jobs = all.iter().map(|needs| Fit::of(needs, args)).collect();
-        screen.json(&Fitted::of(args, jobs, sets))?;
+        let jobs =
+            all.iter().map(|needs| Fit::of(needs, args.context, args.device_memory)).collect();
+        screen.json(&Fitted::of(args.context, args.device_memory, jobs, sets))?;
         return Ok(Exit::Done);
     }
     screen.together(|screen| {
@@ -123,7 +90,12 @@ fn show(
     args: &FitArgs,
     needs: &Needs,
 ) -> Result<(), Failure> {
-    show_head(screen, &needs.name, (needs.events, needs.device), needs.live)?;
+    show_head(
+        screen,
+        &file_name(Path::new(&needs.file)),
+        (needs.events, needs.device),
+        needs.live,
+    )?;
     let mut table = Table::new(&[
         ("  allocator", Align::Left),
         ("needs", Align::Right),
@@ -150,7 +122,7 @@ fn show(
     }
     table.print(screen)?;
     show_refused(screen, needs.refused)?;
-    let mem = needs.with_context(args);
+    let mem = needs.with_context(args.context, args.device_memory);
     let verdict = match args.device_memory {
         Some(total) if mem <= total => format!("fits {}", amount(total)),
         Some(total) => format!("does not fit {}", amount(total)),
@@ -168,7 +140,7 @@ fn show(
 
 /// Says which devices suffice under the first allocator, and which under none.
 fn devices_that_fit(needs: &Needs, args: &FitArgs) -> String {
-    let mem = needs.with_context(args);
+    let mem = needs.with_context(args.context, args.device_memory);
     let best = needs.by_policy.iter().map(|(_, need, _)| need.least).min().unwrap_or(needs.live);
     let gib = |size: u64| Bytes(size << 30);
     let suffices = SIZES.iter().find(|size| mem <= gib(**size));
@@ -199,7 +171,7 @@ fn show_sets(
     }
     screen.print(&Line::new().plain(format!("Together in {}:", amount(total))))?;
     for set in sets {
-        let names: Vec<_> = set.iter().map(|job| all[*job].name.as_str()).collect();
+        let names: Vec<_> = set.iter().map(|job| file_name(Path::new(&all[*job].file))).collect();
         let sum = set.iter().map(|job| needs[*job]).sum();
         let head = Line::new().accent(format!("  {:>10}  ", amount(sum)));
         wording::flow(screen, head, &names.join(" + "))?;

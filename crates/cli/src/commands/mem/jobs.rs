@@ -6,107 +6,53 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Line, Screen};
 use crate::wording;
-use gpu_allocator_policy::caching::Settings;
 use gpu_allocator_policy::{Choice, ChoiceError};
 use gpu_core::{Bytes, amount};
-use gpu_memory_trace::Workload;
-use gpu_memory_trace::trace::{Action, DeviceTrace, Event, Format, Recording};
+use gpu_memory_trace::trace::Format;
+use gpu_memory_trace::{Job, JobError, OnDevice};
 use std::path::Path;
 
-/// The recording of a job.
-pub(crate) struct Job {
-    pub(crate) recording: Recording,
-    /// What PyTorch's allocator was set to; `None` where another one recorded.
-    pub(crate) settings: Option<Settings>,
+/// Reads the recording of a job.
+///
+/// # Errors
+/// When it is none, or its allocator's settings are not PyTorch's.
+pub(crate) fn read(path: &Path, args: &ReadingArgs) -> Result<Job, Failure> {
+    Job::of(recording::read(path, args)?).map_err(|error| {
+        let what = format!("read the allocator's settings in '{}'", path.display());
+        Failure::new(Exit::Usage, what).with_source(error)
+    })
 }
 
-/// What a job did on one device.
-pub(crate) struct OnDevice<'a> {
-    pub(crate) trace: &'a DeviceTrace,
-    /// The job as it was recorded.
-    pub(crate) workload: Workload,
-    /// The job with memory enough.
-    pub(crate) granted: Workload,
-    /// What the request asked for with which the recorded job ended.
-    pub(crate) refused: Option<Bytes>,
-}
-
-impl Job {
-    /// Reads the recording of a job.
-    ///
-    /// # Errors
-    /// When it is none, or its allocator's settings are not PyTorch's.
-    pub(crate) fn read(path: &Path, args: &ReadingArgs) -> Result<Self, Failure> {
-        let recording = recording::read(path, args)?;
-        let is_torch = recording.format == Format::TorchSnapshot || !recording.settings.is_empty();
-        let settings = match is_torch && recording.format != Format::BfcDump {
-            true => Some(Settings::from_recording(&recording.settings).map_err(|error| {
-                let what = format!("read the allocator's settings in '{}'", path.display());
-                Failure::new(Exit::Usage, what).with_source(error)
-            })?),
-            false => None,
-        };
-        Ok(Job { recording, settings })
-    }
-
-    /// Returns what the job did on each device, or on one, of which anything was recorded.
-    ///
-    /// # Errors
-    /// When nothing was, or what was contradicts itself.
-    pub(crate) fn devices(
-        &self,
-        path: &Path,
-        only: Option<u32>,
-    ) -> Result<Vec<OnDevice<'_>>, Failure> {
-        let is_job = |trace: &&DeviceTrace| trace.events.iter().any(is_of_job);
-        let jobs: Vec<_> = self.recording.devices.iter().filter(is_job).collect();
-        let traces: Vec<_> = match only {
-            Some(device) => jobs.iter().copied().filter(|job| job.device == device).collect(),
-            None => jobs.clone(),
-        };
-        if traces.is_empty() {
-            return Err(self.without_job(path, only, &jobs));
-        }
-        traces
-            .into_iter()
-            .map(|trace| {
-                let workload = Workload::of(trace, &self.recording.stacks).map_err(|error| {
-                    let what = format!("replay '{}'", path.display());
-                    Failure::new(Exit::Usage, what).with_source(error)
-                })?;
-                let (granted, refused) = workload.granted();
-                Ok(OnDevice { trace, workload, granted, refused })
-            })
-            .collect()
-    }
-
-    /// Says why there is nothing to replay, and what to do.
-    fn without_job(&self, path: &Path, only: Option<u32>, jobs: &[&DeviceTrace]) -> Failure {
-        let failure = Failure::new(Exit::Usage, format!("find a job in '{}'", path.display()));
-        if let (Some(device), false) = (only, jobs.is_empty()) {
-            let devices: Vec<_> = jobs.iter().map(|job| job.device).collect();
-            let has = wording::ranges(&devices);
-            return failure.with_source(format!("it has none on device {device}, but on {has}"));
-        }
-        let failure = failure.with_source("it contains the final state but no allocation history");
-        failure.with_hint(match self.recording.format {
-            Format::BfcDump => "for the cause of the failure: gpuws mem explain",
-            _ => {
-                "call torch.cuda.memory._record_memory_history() before the job and \
-                    _dump_snapshot() after it"
+/// Returns what the job did on each device, or on one, of which anything was recorded.
+///
+/// # Errors
+/// When nothing was, or what was contradicts itself.
+pub(crate) fn devices<'a>(
+    job: &'a Job,
+    path: &Path,
+    only: Option<u32>,
+) -> Result<Vec<OnDevice<'a>>, Failure> {
+    job.devices(only).map_err(|error| {
+        let find = || Failure::new(Exit::Usage, format!("find a job in '{}'", path.display()));
+        match error {
+            JobError::Contradiction(error) => {
+                Failure::new(Exit::Usage, format!("replay '{}'", path.display())).with_source(error)
             }
-        })
-    }
-
-    /// Returns the allocator that recorded the job, as it was set.
-    pub(crate) fn recorded_choice(&self) -> Choice {
-        Choice::Caching(self.settings.clone().unwrap_or_default())
-    }
-}
-
-/// Tells whether an event is something that a job does, not its allocator.
-fn is_of_job(event: &Event) -> bool {
-    matches!(event.action, Action::Alloc | Action::FreeRequested | Action::FreeCompleted)
+            JobError::NotOnDevice { device, has } => {
+                let has = wording::ranges(&has);
+                find().with_source(format!("it has none on device {device}, but on {has}"))
+            }
+            JobError::NoHistory => {
+                find().with_source(error).with_hint(match job.recording.format {
+                    Format::BfcDump => "for the cause of the failure: gpuws mem explain",
+                    _ => {
+                        "call torch.cuda.memory._record_memory_history() before the job and \
+                        _dump_snapshot() after it"
+                    }
+                })
+            }
+        }
+    })
 }
 
 /// Returns what an allocator is called, without the settings that were changed by hand.

@@ -7,12 +7,9 @@ mod fit;
 mod jobs;
 mod recording;
 mod replay;
-mod sparkline;
 mod timeline_file;
 
-pub(crate) use env::{Known, bounding, told};
-pub(crate) use fit::Needs;
-pub(crate) use replay::{Replays, Run};
+pub(crate) use env::bounding;
 
 use crate::args::{Global, MemArgs, MemCommand};
 use crate::exit::Exit;

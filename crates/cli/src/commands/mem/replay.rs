@@ -1,34 +1,22 @@
 //! `gpuws mem replay`: a recorded job run again.
 
-use super::jobs::{Job, OnDevice, choices, file_name, show_head, without_settings};
-use super::sparkline::Sparkline;
+mod show;
+
+pub(super) use show::show_refused;
+
+use super::jobs::{self, choices, file_name};
 use super::timeline_file::Drawing;
 use crate::args::{Global, ReplayArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::json::{Recorded, Replayed};
-use crate::terminal::{Align, Line, Screen, Table, progress};
-use crate::wording;
+use crate::terminal::{Line, Screen, progress};
 use gpu_allocator_policy::Choice;
-use gpu_core::{Bytes, amount};
-use gpu_memory_trace::{Agreement, Tally, Trial, compare, helpful_settings, trial};
-
-/// What became of a job under one allocator.
-pub(crate) struct Run {
-    pub(crate) title: String,
-    pub(crate) trial: Trial,
-    pub(crate) spark: Sparkline,
-    /// The settings that would have saved it, and how it fares then.
-    pub(crate) helpful_settings: Vec<(String, Trial)>,
-}
-
-/// What became of the job on one device.
-pub(crate) struct Replays<'a> {
-    pub(crate) job: OnDevice<'a>,
-    /// How far the decisions of the allocator that recorded it were foretold.
-    pub(crate) agreement: Option<Agreement>,
-    pub(crate) runs: Vec<Run>,
-}
+use gpu_core::Bytes;
+use gpu_memory_trace::{
+    Agreement, Job, OnDevice, Replays, Run, Sparkline, compare, helpful_settings, trial,
+};
+use gpu_report::json::{Recorded, Replayed};
+use show::show;
 
 /// How many events take long enough that somebody who waits is told.
 const MANY: usize = 500_000;
@@ -39,10 +27,10 @@ pub(crate) fn run(
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
     let drawing = args.timeline.as_deref().map(Drawing::begin).transpose()?;
-    let job = Job::read(&args.file, &args.reading)?;
+    let job = jobs::read(&args.file, &args.reading)?;
     let choices = choices(&args.policies, &job)?;
     let mut all = Vec::new();
-    for on_device in job.devices(&args.file, args.device)? {
+    for on_device in jobs::devices(&job, &args.file, args.device)? {
         if on_device.trace.events.len() > MANY {
             let events = on_device.trace.events.len();
             progress(&format!("replaying {events} events of {}", file_name(&args.file)));
@@ -119,135 +107,4 @@ fn replay(
         false => helpful_settings(&job.granted, &limited, device).map_err(failed)?,
     };
     Ok(Run { title: title.to_owned(), trial, spark, helpful_settings })
-}
-
-fn show(
-    screen: &mut Screen,
-    global: &Global,
-    args: &ReplayArgs,
-    replays: &Replays<'_>,
-) -> Result<(), Failure> {
-    let trace = replays.job.trace;
-    let live = Bytes(replays.job.granted.peak_requested());
-    show_head(screen, &file_name(&args.file), (trace.events.len(), trace.device), live)?;
-    match &replays.agreement {
-        Some(agreement) => show_agreement(screen, agreement)?,
-        None => {
-            let why = "the recording has no PyTorch allocator segments.";
-            let head = Line::new().dim("  Not compared decision by decision: ");
-            wording::flow(screen, head, why)?;
-        }
-    }
-    show_refused(screen, replays.job.refused)?;
-    screen.print(&Line::new())?;
-    let room = args.limit.into_iter().chain(args.device_memory).min().map(amount);
-    let given: Vec<_> = room.into_iter().chain(args.policies.set.iter().cloned()).collect();
-    if !given.is_empty() {
-        wording::flow(screen, Line::new().plain("With "), &format!("{}:", given.join(", ")))?;
-    }
-    let mut table = Table::new(&[
-        ("  allocator", Align::Left),
-        ("reserved", Align::Right),
-        ("allocated", Align::Right),
-        ("wasted", Align::Right),
-        ("retries", Align::Right),
-        ("over time", Align::Left),
-    ]);
-    for run in &replays.runs {
-        let outcome = &run.trial.outcome;
-        // Of what could not even begin there is no peak.
-        let began = outcome.stop.is_none_or(|stop| stop.step.is_some());
-        let size = |bytes| if began { amount(bytes) } else { "–".to_owned() };
-        table.row([
-            Line::new().plain(format!("  {}", without_settings(&run.title))),
-            Line::new().accent(size(outcome.peak.reserved)),
-            Line::new().plain(size(outcome.peak.in_use)),
-            Line::new().plain(size(outcome.wasted())),
-            Line::new().plain(run.trial.end.retries),
-            Line::new().dim(run.spark.draw()),
-        ]);
-    }
-    table.print(screen)?;
-    for run in &replays.runs {
-        show_stop(screen, global, replays, run)?;
-    }
-    Ok(())
-}
-
-/// Says that the recorded job ended for lack of memory.
-pub(super) fn show_refused(screen: &mut Screen, refused: Option<Bytes>) -> Result<(), Failure> {
-    let Some(size) = refused else { return Ok(()) };
-    let text =
-        format!("the job ended with a failed allocation of {}; the replay grants it", amount(size));
-    wording::flow(screen, Line::new().plain("  "), &text)
-}
-
-fn show_agreement(screen: &mut Screen, agreement: &Agreement) -> Result<(), Failure> {
-    let of = |tally: Tally, what: &str| format!("{} of {} {what}", tally.predicted, tally.of);
-    let parts = [
-        of(agreement.addresses, "addresses"),
-        of(agreement.segments, "segments"),
-        of(agreement.segments_freed, "freed"),
-    ];
-    let head = match agreement.is_complete() {
-        true => Line::new().plain("  as recorded: "),
-        false => Line::new().plain("  ").accent("as recorded: "),
-    };
-    wording::flow(screen, head, &format!("{} predicted", parts.join(", ")))?;
-    let peak = agreement.outcome.peak;
-    let (reserved, allocated) = (amount(peak.reserved), amount(peak.in_use));
-    let refused = wording::count(agreement.retries as usize, "time", "times");
-    let text =
-        format!("peak reserved {reserved}, allocated {allocated}; failed cudaMalloc: {refused}");
-    wording::flow(screen, Line::new().plain("  "), &text)?;
-    if let Some(first) = &agreement.first {
-        let head = Line::new().plain(format!("  differs first at event {}: ", first.event));
-        wording::flow(screen, head, &first.what)?;
-    }
-    Ok(())
-}
-
-/// Says where a job ended for lack of memory, and what would have saved it.
-fn show_stop(
-    screen: &mut Screen,
-    global: &Global,
-    replays: &Replays<'_>,
-    run: &Run,
-) -> Result<(), Failure> {
-    let Some(stop) = run.trial.outcome.stop else { return Ok(()) };
-    screen.print(&Line::new())?;
-    let at = match stop.step.and_then(|step| replays.job.granted.events.get(step)) {
-        Some(event) => format!("at event {event} of {}", replays.job.trace.events.len()),
-        None => "with its initial allocations".to_owned(),
-    };
-    screen.print(&Line::new().accent(&run.title).plain(format!(": out of memory {at}")))?;
-    let shortage = stop.shortage;
-    let text = format!(
-        "requested {}; {} reserved ({} allocated, {} cached, largest free block {})",
-        amount(shortage.asked),
-        amount(shortage.reserved),
-        amount(shortage.in_use),
-        amount(shortage.cached()),
-        amount(shortage.largest_free),
-    );
-    wording::flow(screen, Line::new().plain("  "), &text)?;
-    let free = amount(shortage.free());
-    let verdict = match shortage.is_fragmented() {
-        true => format!("Fragmentation: {free} free, but not contiguous."),
-        false => format!("Insufficient memory: only {free} free."),
-    };
-    wording::flow(screen, Line::new().plain("  "), &verdict)?;
-    if global.quiet {
-        return Ok(());
-    }
-    for (setting, trial) in &run.helpful_settings {
-        let head = Line::new().plain("  Fits with ").accent(setting);
-        let reserved = amount(trial.outcome.peak.reserved);
-        screen.print(&head.plain(format!(": peak reserved {reserved}")))?;
-    }
-    if run.helpful_settings.is_empty() {
-        let next = "  No setting of this allocator helps; for the required memory: gpuws mem fit";
-        screen.print(&Line::new().dim(next))?;
-    }
-    Ok(())
 }

@@ -1,13 +1,12 @@
 //! A replayed job as a picture in a file.
 
-use super::jobs::Job;
-use super::replay::{Replays, bounded};
+use super::replay::bounded;
 use crate::args::ReplayArgs;
-use crate::atomic_file::Part;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use gpu_allocator_policy::Choice;
-use gpu_memory_trace::{Timeline, page};
+use gpu_host::output::Part;
+use gpu_memory_trace::{Job, Replays, Timeline, page};
 use std::io::Write;
 use std::path::Path;
 
@@ -85,6 +84,6 @@ impl<'a> Drawing<'a> {
             .file
             .write_all(text.as_bytes())
             .map_err(|error| Failure::io(format!("write '{}'", self.path.display()), error))?;
-        self.part.finish(self.path)
+        Ok(self.part.finish(self.path)?)
     }
 }

@@ -9,18 +9,18 @@ pub(crate) use render::{show_plan, show_report};
 use crate::args::{Global, Reach, ReapArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::json;
-use crate::selector::indexes;
-use crate::source::{Source, sim_option};
+use crate::source::{self, Source, sim_option};
 use crate::terminal::{Line, Screen};
+use gpu_core::selector::indexes;
 use gpu_core::{
     DeviceId, ErrorKind, Groups, Origin, ProcessFault, ProcessInfo, Snapshot, look_up_processes,
 };
 use gpu_host::has_account;
 use gpu_reaper::{Guard, Outcome, Plan, Protect, Report, Request, Scope};
+use gpu_report::json;
 
 pub(crate) fn run(args: &ReapArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
-    let source = Source::open_to_look(global, Groups::NONE, false)?;
+    let source = source::open_to_look(global, Groups::NONE, false)?;
     let mut looks = source.two_looks();
     if let Some(last) = looks.last_mut() {
         look_up_processes(&*source.host, last, &args.pid);

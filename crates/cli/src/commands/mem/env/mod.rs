@@ -2,20 +2,22 @@
 //!
 //! Standard output is for `eval`: each line is a comment or sets one variable.
 
-mod installed;
 mod share;
 
-pub(crate) use share::{Known, bounding, told};
+use share::Known;
+pub(crate) use share::bounding;
 
 use super::explain::machine;
-use crate::args::{EnvArgs, Global, shell_word};
+use crate::args::{EnvArgs, Global};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::json::{Bounded, Seen};
-use crate::selector::{Selector, select};
 use crate::terminal::{Line, Screen};
+use crate::wording::shell_word;
+use gpu_core::Selector;
+use gpu_core::selector::select;
 use gpu_core::{Bytes, DeviceState, Origin, Snapshot, amount};
 use gpu_memory_advice::environment::{Advice, Bound, MPS_PIPES};
+use gpu_report::json::{Bounded, Seen};
 use gpu_steward::{inherited as given, serves};
 use share::inherited;
 
@@ -74,7 +76,12 @@ fn advise(args: &EnvArgs, global: &Global, screen: &mut Screen) -> Result<Exit, 
     let advice = bound.advice(&known.used);
     if global.json {
         let seen = Seen { look: look.as_ref(), totals: &totals, is_served };
-        screen.json(&Bounded::of(args, &known, &seen, &advice))?;
+        screen.json(&Bounded::of(
+            (args.limit, args.keep.context),
+            &known.view(),
+            &seen,
+            &advice,
+        ))?;
         return Ok(Exit::Done);
     }
     screen.together(|screen| show(screen, global, args, (&known, look.as_ref()), &advice))?;

@@ -1,9 +1,9 @@
 //! What is known of a command that is to keep a share of a device.
 
-use super::installed::{Installed, Python, Variables};
 use crate::args::KeepArgs;
-use gpu_core::{Bytes, amount};
-use gpu_memory_advice::environment::{Advice, Framework, Keeper, READ, Used, Version};
+use gpu_host::python::{Installed, Python, Variables};
+use gpu_memory_advice::environment::{Framework, READ, Used, Version};
+use gpu_report::json;
 use gpu_steward::MemoryLimit;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -29,7 +29,8 @@ impl Known {
         let python = of_command.or_else(|| Python::of_environment(variable));
         let installed = python.as_ref().map_or(Vec::new(), |python| python.installed(variable));
         let version_of = |used: Used| Used { version: used.version.filter(|_| is_its_own), ..used };
-        let found: Vec<Used> = installed.iter().map(|one| version_of(one.used())).collect();
+        let mut found: Vec<Used> = installed.iter().map(|one| version_of(used(one))).collect();
+        found.sort_by_key(|used| used.framework);
         let mut used: Vec<Used> = Vec::new();
         for named in &keep.framework {
             let frameworks = match named.framework() {
@@ -53,7 +54,13 @@ impl Known {
 
     /// Returns the version of a framework as its folder has it.
     pub(crate) fn installed_version(&self, framework: Framework) -> Option<&str> {
-        self.installed.iter().find(|one| one.framework == framework)?.version.as_deref()
+        self.installed.iter().find(|one| self::framework(one) == framework)?.version.as_deref()
+    }
+
+    /// Returns what is printed of it with `--json`.
+    pub(super) fn view(&self) -> json::Known<'_> {
+        let used = self.used.iter().map(|used| (*used, self.installed_version(used.framework)));
+        json::Known { used: used.collect(), python: self.python.as_deref() }
     }
 
     /// Names a framework that is used, its version, and who has it.
@@ -67,6 +74,19 @@ impl Known {
             (_, None, _) => name.to_owned(),
         }
     }
+}
+
+fn framework(installed: &Installed) -> Framework {
+    match installed.module {
+        "torch" => Framework::Torch,
+        "tensorflow" => Framework::TensorFlow,
+        _ => Framework::Jax,
+    }
+}
+
+fn used(installed: &Installed) -> Used {
+    let version = installed.version.as_deref().and_then(Version::parse);
+    Used { framework: framework(installed), version }
 }
 
 /// Returns what of this program's environment bears on a limit.
@@ -87,29 +107,15 @@ pub(crate) fn bounding(keep: &KeepArgs, command: Option<&OsStr>) -> MemoryLimit 
     }
 }
 
-/// Says in a line what makes a job keep its share, and what that is worth.
-pub(crate) fn told(advice: &Advice, share: Bytes) -> String {
-    let share = amount(share);
-    let by = |keeper: Keeper| {
-        let kept = advice.variables.iter().filter(|variable| variable.kept_by == keeper);
-        kept.map(|variable| variable.name).collect::<Vec<_>>().join(" and ")
-    };
-    let (server, allocator) = (by(Keeper::Server), by(Keeper::Allocator));
-    let more = "for details: gpuws mem env";
-    match (server.is_empty(), allocator.is_empty()) {
-        (false, _) => format!(
-            "limited to {share} by {server} if the program uses the MPS \
-            server; {more}"
-        ),
-        (true, false) => format!("limited to {share} by {allocator} (cooperative); {more}"),
-        (true, true) if advice.code.is_empty() => {
-            let why = advice.notes.first().map_or("", String::as_str);
-            format!("warning: nothing limits the command to {share}: {why}")
-        }
-        (true, true) => {
-            let names: Vec<&str> = advice.code.iter().map(|code| code.framework.name()).collect();
-            let names = names.join(" and ");
-            format!("warning: set the limit of {share} for {names} in the program itself; {more}")
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn malformed_installed_version_is_unknown() {
+        let of =
+            |version: &str| used(&Installed { module: "torch", version: Some(version.into()) });
+        assert_eq!(of("$(reboot)").version, None);
+        assert_eq!(of("2.10.0+cu128").version, Some(Version { major: 2, minor: 10 }));
     }
 }

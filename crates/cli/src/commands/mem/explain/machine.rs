@@ -2,7 +2,7 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::source::Source;
+use crate::source;
 use crate::wording;
 use gpu_core::{Groups, Snapshot};
 use gpu_memory_advice::explain::{Device, Now, Resident};
@@ -24,9 +24,9 @@ pub(in crate::commands::mem) fn look(global: &Global) -> Result<Option<Snapshot>
         deadline: global.deadline.min(PATIENCE),
         ..Global::default()
     };
-    let source = match Source::open_to_look(&patient, Groups::NONE, true) {
+    let source = match source::open_to_look(&patient, Groups::NONE, true) {
         Ok(source) => source,
-        Err(failure) if is_named => return Err(failure),
+        Err(failure) if is_named => return Err(failure.into()),
         Err(_) => return Ok(None),
     };
     let snapshot = source.look();

@@ -1,0 +1,159 @@
+//! What happens around the program of a run, told as it happens.
+
+use super::super::frontend::FrontendArgs;
+use super::report::ReportFile;
+use crate::args::Global;
+use crate::claim_request;
+use crate::exit::Exit;
+use crate::queue_status::Teller;
+use crate::terminal::Line;
+use crate::wording;
+use gpu_core::{Bytes, JobExit, Origin};
+use gpu_host::supervise::{LinuxLauncher, end_as};
+use gpu_report::wording::claims::{chosen, gpus};
+use gpu_report::wording::limit::told as bounded;
+use gpu_steward::{Event, Grant, HandOff, OnDeath};
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+/// Tells on standard error what happens around the program; standard output is the program's.
+pub(super) struct Watch<'a> {
+    pub(super) global: &'a Global,
+    pub(super) front: &'a FrontendArgs,
+    pub(super) file: Option<ReportFile>,
+    /// How to end, once the front was told what it came to.
+    pub(super) told: Option<Exit>,
+    pub(super) quiet: bool,
+    pub(super) queue: Teller,
+    pub(super) launcher: &'a LinuxLauncher,
+    pub(super) origin: Origin,
+    pub(super) on_death: OnDeath,
+    /// The memory that it has of each device; `None` for whole ones.
+    pub(super) share: Option<Bytes>,
+    /// All of it is to end, the program itself too.
+    pub(super) is_over: bool,
+    /// The signal by which somebody asked to end before the program ran.
+    pub(super) asked: Option<i32>,
+    pub(super) has_waited: bool,
+    pub(super) told_waiting: bool,
+}
+
+impl Watch<'_> {
+    pub(super) fn see(&mut self, event: Event<'_>) -> ControlFlow<()> {
+        match event {
+            Event::Waiting(waiting) => {
+                self.has_waited = true;
+                self.queue.tell(waiting);
+                return self.go_on();
+            }
+            Event::Granted(grant) => {
+                self.queue.clear();
+                self.granted(grant);
+                return self.go_on();
+            }
+            Event::Bounded(advice) => {
+                self.tell(&bounded(advice, self.share.unwrap_or_default()));
+                return self.go_on();
+            }
+            Event::HandedOff(HandOff::TimedOut) => {
+                self.tell("the job is not using its GPUs yet; safe-gpu may consider them free")
+            }
+            Event::HandedOff(HandOff::Seen | HandOff::Wanted | HandOff::Covered) => {}
+            Event::NotCovered(error) => {
+                let fault = error.fault();
+                self.tell(&format!("warning: no placeholder for the job: failed to {fault}"));
+            }
+            Event::Contended(others) => {
+                let who = match others.first() {
+                    Some(pid) if pid.0 > 0 => format!("process {pid}"),
+                    _ => "another process".to_owned(),
+                };
+                self.tell(&format!(
+                    "the job waits for safe-gpu's lock, and so does {who}, which might take the \
+                        job's GPUs; holding the lock until only the job waits"
+                ));
+            }
+            Event::Unseen(error) => {
+                let fault = error.fault();
+                self.tell(&format!(
+                    "warning: the lease may be invisible to others: failed to {fault}"
+                ));
+            }
+            Event::NotPassed(_, error) => {
+                self.tell(&format!("could not forward the signal: failed to {}", error.fault()));
+            }
+            Event::LimitReached => {
+                self.is_over = true;
+                self.tell("time limit reached; ending the job");
+            }
+            Event::Abandoned if self.on_death == OnDeath::End => {
+                self.is_over = true;
+                self.tell("front end was killed; ending the job");
+            }
+            Event::Abandoned => {}
+            Event::CleaningUp(event) => self.cleaning_up(&event),
+            Event::WaitingForMemory(waited) if waited >= Duration::from_secs(1) => {
+                if !std::mem::replace(&mut self.told_waiting, true) {
+                    self.tell("waiting for GPU memory to be freed …");
+                }
+            }
+            Event::WaitingForMemory(_) => {}
+            Event::Keeping(ran) => return self.keep(ran),
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Before the program runs, who asks gpuws to end asks for no more than that.
+    fn go_on(&mut self) -> ControlFlow<()> {
+        let abandoned =
+            self.on_death == OnDeath::End && self.launcher.is_abandoned().unwrap_or(false);
+        self.asked = self.asked.or_else(|| self.launcher.asked());
+        match self.asked.is_some() || abandoned {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    pub(super) fn stopped(&mut self) -> Exit {
+        self.queue.clear();
+        self.tell("interrupted; nothing was claimed");
+        let signal = JobExit::Signal(self.asked.unwrap_or(signal_hook::consts::SIGTERM));
+        Exit::Passed(u8::try_from(end_as(signal)).unwrap_or(u8::MAX))
+    }
+
+    fn granted(&self, grant: &Grant) {
+        let indexes: Vec<u32> = grant.devices.iter().map(|id| id.index).collect();
+        let tells_more = grant.decision.as_ref().map(chosen).filter(|text| *text != gpus(&indexes));
+        // Who got what there was need not read it; who waited, or had a choice, does.
+        if self.has_waited || tells_more.is_some() || indexes.len() > 1 {
+            self.tell(&tells_more.unwrap_or_else(|| gpus(&indexes)));
+        }
+        for (device, bar) in &grant.accepted {
+            let bar = claim_request::barred(bar);
+            self.tell(&format!("warning: GPU {}: {bar}", device.index));
+        }
+        if let Some(Err(error)) = &grant.held_back {
+            let fault = error.fault();
+            self.tell(&format!(
+                "warning: safe-gpu users will not see the lease: failed to {fault}"
+            ));
+        }
+    }
+
+    fn cleaning_up(&self, event: &gpu_reaper::Event<'_>) {
+        if let gpu_reaper::Event::Signalled(target, signal) = event {
+            let who = wording::process(target.key.pid, &target.process.name);
+            let why = if self.is_over { "" } else { " (left behind)" };
+            self.tell(&format!("{signal} to {who}{why}"));
+        }
+    }
+
+    /// Says something in a line of its own; nobody is helped by a failure to say it.
+    pub(super) fn tell(&self, text: &str) {
+        if !self.quiet {
+            let line = Line::new().plain("gpuws: ").plain(text);
+            let _ = writeln!(std::io::stderr(), "{}", line.text());
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! `gpuws status --format gpustat-json`.
+
+use crate::args::{Global, StatusArgs};
+use crate::commands::{query, repeat};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::source;
+use crate::terminal::Screen;
+use gpu_core::selector::select;
+use gpu_report::gpustat;
+
+pub(super) fn run(
+    args: &StatusArgs,
+    global: &Global,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
+    let source = source::open_to_look(global, gpustat::groups(), args.repeat.is_once())?;
+    repeat::name_origin(&source);
+    repeat::show(&args.repeat, &source, screen, |screen| {
+        let at = source.clock.wall();
+        let machine = gpu_core::look_at_devices(&*source.backend, &*source.host, gpustat::groups());
+        let devices = match query::shown(&machine, &args.devices)? {
+            devices if devices.is_empty() && !args.devices.is_empty() => {
+                select(machine.devices.clone(), &args.devices)?
+            }
+            devices => devices,
+        };
+        let processes = gpustat::Processes::look_up(
+            &devices,
+            |pid| query::look_up(&source, pid),
+            || source.clock.sleep(gpustat::CPU_WINDOW),
+        );
+        let hostname = source.host.hostname();
+        let view = gpustat::Machine::of(
+            hostname,
+            &machine,
+            &devices,
+            &processes,
+            at,
+            &crate::local_time::zone(),
+        );
+        screen.json_as_python(&view)?;
+        Ok(Exit::Done)
+    })
+}

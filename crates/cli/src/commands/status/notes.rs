@@ -1,0 +1,115 @@
+//! What stands under the devices: what is not known, what to type next, who else is there.
+
+use super::print_all;
+use crate::args::Global;
+use crate::failure::Failure;
+use crate::source::sim_option;
+use crate::terminal::{Line, Screen, Tone, packed, wrapped};
+use crate::wording;
+use gpu_core::{Origin, Snapshot};
+use gpu_reaper::{Diagnosis, Usage, silence};
+
+/// Says why devices did not answer, the first that the driver stopped at for all of them, and of
+/// which others it is not known who uses them.
+pub(super) fn untold(screen: &mut Screen, snapshot: &Snapshot) -> Result<(), Failure> {
+    let silent = snapshot.devices.iter().find_map(silence);
+    let asked = snapshot.devices.iter().filter(|d| d.sample.is_ok() && silence(d).is_none());
+    let mut unknown = wording::unknown_users(asked).peekable();
+    if silent.is_some() || unknown.peek().is_some() {
+        screen.print(&Line::new())?;
+    }
+    if let Some(fault) = silent {
+        wording::flow(screen, Line::new().accent("no answer: "), &format!("failed to {fault}"))?;
+    }
+    unknown.try_for_each(|line| wording::flow(screen, Line::new(), &line))
+}
+
+/// Says who would see the processes that could not be looked into.
+pub(super) fn unseen_by(origin: &Origin, is_root: bool) -> &'static str {
+    match (origin, is_root) {
+        // It lacks a capability there.
+        (Origin::Live, true) => ", not even by root: is this a container?",
+        // Who looks at a simulated machine is not whoever runs this program.
+        _ => "; root can inspect all",
+    }
+}
+
+/// Says who has a device open and uses no memory of it: displays, monitors, daemons.
+pub(super) fn bystanders(
+    screen: &mut Screen,
+    snapshot: &Snapshot,
+    usage: &Usage,
+    diagnosis: &Diagnosis,
+) -> Result<(), Failure> {
+    let who = diagnosis.cleared.iter().filter_map(|cleared| {
+        let pid = cleared.process.pid;
+        let is_told = |id| usage.on(id).iter().any(|user| user.pid == pid);
+        let open = cleared.devices.iter().filter(|id| snapshot.device(id).is_some());
+        let indexes: Vec<u32> = open.filter(|id| !is_told(id)).map(|id| id.index).collect();
+        let name = snapshot.process(pid).map_or("?", |info| info.name.as_str());
+        let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
+        let role = wording::role(cleared.role);
+        (!indexes.is_empty())
+            .then(|| format!("{pid} {name} ({role}, {word} {})", wording::ranges(&indexes)))
+    });
+    let who: Vec<String> = who.collect();
+    match who.is_empty() {
+        true => Ok(()),
+        false => wording::flow(screen, Line::new().dim("also open in: "), &who.join(", ")),
+    }
+}
+
+/// A line per device with findings: what they are, and the command that explains them.
+pub(super) fn next_commands(
+    screen: &mut Screen,
+    global: &Global,
+    snapshot: &Snapshot,
+    diagnosis: &Diagnosis,
+) -> Result<(), Failure> {
+    let sim = sim_option(&snapshot.origin, global);
+    let room = screen.room(0);
+    let mut lines: Vec<(Vec<u32>, Vec<String>)> = Vec::new();
+    for finding in &diagnosis.findings {
+        let memory =
+            finding.memory.map_or(String::new(), |bytes| format!(" {:.1} GiB", bytes.gib()));
+        let what = format!("{}{memory}", wording::kind(finding.kind).to_lowercase());
+        let shown = finding.devices.iter().filter(|id| snapshot.device(id).is_some());
+        let indexes: Vec<u32> = shown.map(|id| id.index).collect();
+        if indexes.is_empty() && !finding.devices.is_empty() {
+            continue;
+        }
+        match lines.iter_mut().find(|(known, _)| *known == indexes) {
+            Some((_, whats)) => whats.push(what),
+            None => lines.push((indexes, vec![what])),
+        }
+    }
+    if !lines.is_empty() {
+        screen.print(&Line::new())?;
+    }
+    for (indexes, whats) in lines {
+        let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
+        let head = format!("{word} {}: ", wording::ranges(&indexes));
+        let what = format!("{}.", whats.join(", "));
+        let mut lines = wrapped(Line::new().plain(head), Tone::Plain, &what, room);
+        let gpu = indexes.first().map_or(String::new(), |index| format!(" --gpu {index}"));
+        let command = Line::new().accent(format!("gpuws {sim}doctor{gpu}"));
+        // In one line, so that it can be copied.
+        let last = lines.pop().unwrap_or_default();
+        lines.extend(packed(Line::new(), [last, command], "   ", 4, room));
+        print_all(screen, lines)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_gets_no_root_hint() {
+        assert!(unseen_by(&Origin::Live, true).starts_with(", not even by root"));
+        assert_eq!(unseen_by(&Origin::Live, false), "; root can inspect all");
+        let simulated = Origin::Simulated("other-user".into());
+        assert_eq!(unseen_by(&simulated, true), "; root can inspect all");
+    }
+}

@@ -1,0 +1,55 @@
+//! Everything that is known of a device, as text.
+
+use crate::failure::{Failure, brief, remedy};
+use crate::terminal::{Line, Screen};
+use gpu_core::{Origin, Snapshot};
+use gpu_report::details::{self, Entry, Value};
+
+/// The column of the colon behind a name.
+const COLON: usize = 38;
+
+/// Prints the head of the machine and each device of a snapshot.
+///
+/// # Errors
+/// When the output cannot take it.
+pub(crate) fn show(screen: &mut Screen, snapshot: &Snapshot) -> Result<(), Failure> {
+    if snapshot.origin != Origin::Live {
+        screen.print(&Line::new().accent(snapshot.origin.to_string()))?;
+    }
+    let head = details::head(snapshot, &crate::local_time::zone());
+    head.iter().try_for_each(|entry| print(screen, entry, 0))?;
+    if let Err(fault) = &snapshot.driver {
+        screen.print(&Line::new().accent(format!("cannot query any GPU: {}", brief(fault))))?;
+        if let Some(remedy) = remedy(fault.kind) {
+            screen.print(&Line::new().dim("remedy: ").plain(remedy))?;
+        }
+    }
+    for device in &snapshot.devices {
+        screen.print(&Line::new())?;
+        let name = match device.id().bus {
+            Ok(bus) => format!("GPU {bus}"),
+            Err(_) => format!("GPU {}", device.id().index),
+        };
+        screen.print(&Line::new().accent(name))?;
+        if let Err(fault) = &device.sample {
+            screen.print(&Line::new().plain("    ").accent(brief(fault)))?;
+        }
+        let entries = details::entries(snapshot, device);
+        entries.iter().try_for_each(|entry| print(screen, entry, 1))?;
+    }
+    Ok(())
+}
+
+fn print(screen: &mut Screen, entry: &Entry, depth: usize) -> Result<(), Failure> {
+    let head = Line::new().plain("    ".repeat(depth)).plain(&entry.name);
+    let colon = |head: Line| head.padded_to(COLON).plain(": ");
+    match &entry.value {
+        Value::Known(text) => screen.print(&colon(head).plain(text)),
+        Value::Absent(absent) => screen.print(&colon(head).dim(format!("N/A ({absent})"))),
+        Value::Group(entries) if entries.is_empty() => screen.print(&colon(head).plain("None")),
+        Value::Group(entries) => {
+            screen.print(&head)?;
+            entries.iter().try_for_each(|entry| print(screen, entry, depth + 1))
+        }
+    }
+}

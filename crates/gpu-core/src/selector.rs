@@ -1,0 +1,212 @@
+//! A device as people name it.
+
+use crate::id::{DeviceId, DeviceUuid, PciBusId};
+use crate::snapshot::DeviceState;
+use crate::visible::{Numbering, VisibleList};
+use std::fmt;
+use std::str::FromStr;
+
+/// A device named by index, UUID or PCI address, as `nvidia-smi -i` takes it. A MIG device has a
+/// UUID alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selector {
+    /// NVML's index.
+    Index(u32),
+    /// The UUID, or a beginning of it that no other device has.
+    Uuid(String),
+    /// The PCI address.
+    Bus(PciBusId),
+}
+
+impl FromStr for Selector {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        if let Ok(index) = text.parse() {
+            return Ok(Selector::Index(index));
+        }
+        if text.starts_with("GPU-") || text.starts_with("MIG-") {
+            return Ok(Selector::Uuid(text.to_owned()));
+        }
+        let bus = text.parse().map(Selector::Bus);
+        bus.map_err(|_| "expected an index, a UUID (GPU-…) or a PCI bus ID (04:00.0)".into())
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Selector::Index(index) => write!(f, "{index}"),
+            Selector::Uuid(uuid) => f.write_str(uuid),
+            Selector::Bus(bus) => write!(f, "{bus}"),
+        }
+    }
+}
+
+impl Selector {
+    /// Returns whether this is a beginning of the device's UUID.
+    fn begins(&self, id: &DeviceId) -> bool {
+        match (self, &id.uuid) {
+            (Selector::Uuid(part), Ok(known)) => known.0.starts_with(part.as_str()),
+            _ => false,
+        }
+    }
+
+    /// Returns whether this names the device.
+    pub fn names(&self, id: &DeviceId) -> bool {
+        match self {
+            Selector::Index(index) => id.index == *index,
+            Selector::Uuid(uuid) => id.uuid.as_ref().is_ok_and(|known| known.0 == *uuid),
+            Selector::Bus(bus) => id.bus == Ok(*bus),
+        }
+    }
+}
+
+/// Why the devices that are named cannot be told.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SelectError {
+    /// No device has this name.
+    #[error("find GPU {name} on this machine")]
+    NotFound {
+        /// As it was named.
+        name: Selector,
+        /// The indexes of those that exist.
+        known: Vec<u32>,
+    },
+    /// Several devices have a UUID that begins so.
+    #[error("find GPU {name} on this machine")]
+    Ambiguous {
+        /// As it was named.
+        name: Selector,
+        /// Their indexes.
+        matches: Vec<u32>,
+    },
+    /// Several MIG devices have a UUID that begins so.
+    #[error("find MIG device {name} on this machine")]
+    AmbiguousPart {
+        /// As it was named.
+        name: Selector,
+        /// How many they are.
+        matches: usize,
+    },
+}
+
+/// Returns the devices that are named, in the machine's order; all of them where none is named.
+///
+/// # Errors
+/// When one that is named does not exist, with those that do, or several have a UUID that begins so.
+pub fn select(
+    devices: Vec<DeviceState>,
+    asked: &[Selector],
+) -> Result<Vec<DeviceState>, SelectError> {
+    let indexes = indexes(&devices, asked)?;
+    let is_asked = |device: &DeviceState| asked.is_empty() || indexes.contains(&device.id().index);
+    Ok(devices.into_iter().filter(is_asked).collect())
+}
+
+/// Returns the indexes of the devices that are named.
+///
+/// # Errors
+/// As [`select`].
+pub fn indexes(devices: &[DeviceState], asked: &[Selector]) -> Result<Vec<u32>, SelectError> {
+    let all = || devices.iter().map(DeviceState::id);
+    let find = |one: &Selector| {
+        if let Some(id) = all().find(|id| one.names(id)) {
+            return Ok(id.index);
+        }
+        let matches: Vec<u32> = all().filter(|id| one.begins(id)).map(|id| id.index).collect();
+        let (name, known) = (one.clone(), || all().map(|id| id.index).collect());
+        match matches[..] {
+            [index] => Ok(index),
+            [] => Err(SelectError::NotFound { name, known: known() }),
+            _ => Err(SelectError::Ambiguous { name, matches }),
+        }
+    };
+    asked.iter().map(find).collect()
+}
+
+/// Returns the MIG device that is named: by its UUID, by a beginning of it that no other MIG device
+/// has, or by its parts, as drivers up to R460 name it (`MIG-GPU-…/6/0`).
+///
+/// # Errors
+/// When several have a UUID that begins so.
+pub fn part(devices: &[DeviceState], asked: &Selector) -> Result<Option<DeviceUuid>, SelectError> {
+    let Selector::Uuid(name) = asked else { return Ok(None) };
+    if !name.starts_with("MIG-") {
+        return Ok(None);
+    }
+    let listed = VisibleList::parse(Some(name)).resolve(devices, Numbering::ByAddress);
+    if let Some(uuid) = listed.ok().and_then(|listed| listed.uuids().into_iter().next()) {
+        return Ok(Some(uuid));
+    }
+    let parts = devices.iter().flat_map(|device| device.mig.iter().flatten());
+    let uuids = parts.filter_map(|part| part.uuid.as_ref().ok());
+    let begun: Vec<&DeviceUuid> = uuids.filter(|uuid| uuid.0.starts_with(name)).collect();
+    match begun[..] {
+        [] => Ok(None),
+        [uuid] => Ok(Some(uuid.clone())),
+        _ => Err(SelectError::AmbiguousPart { name: asked.clone(), matches: begun.len() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_is_selected_by_index_uuid_or_bus_id() {
+        let mut id = DeviceId::from_index(3);
+        id.uuid = Ok(DeviceUuid("GPU-8ae3".into()));
+        id.bus = "00000000:3B:00.0".parse().map_err(|_| crate::Absent::Failed);
+        for name in ["3", " 3 ", "GPU-8ae3", "3b:00.0", "0000:3B:00.0", "00000000:3b:00.0"] {
+            assert!(name.parse::<Selector>().unwrap().names(&id), "{name}");
+        }
+        assert!(!"MIG-8ae3".parse::<Selector>().unwrap().names(&id));
+        for name in ["2", "GPU-8ae", "GPU-8AE3", "3c:00.0"] {
+            assert!(!name.parse::<Selector>().unwrap().names(&id), "{name}");
+        }
+        for (part, begins) in [("GPU-8", true), ("GPU-8ae3", true), ("GPU-9", false), ("3", false)]
+        {
+            assert_eq!(part.parse::<Selector>().unwrap().begins(&id), begins, "{part}");
+        }
+        for wrong in ["", "x", "-1", "gpu-8ae3", "4294967296"] {
+            assert!(wrong.parse::<Selector>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn mig_device_is_selected_by_uuid_prefix_or_legacy_name() {
+        let mut info = crate::DeviceInfo::unknown(DeviceId::from_index(0));
+        info.id.uuid = Ok(DeviceUuid("GPU-8ae3".into()));
+        let fault = crate::Fault { kind: crate::ErrorKind::TimedOut, text: String::new() };
+        let mut device = DeviceState::unanswered(info, crate::Groups::NONE, &fault);
+        let absent = Err(crate::Absent::NotRecorded);
+        let mig = |uuid: &str, gpu_instance| crate::MigInstance {
+            index: gpu_instance,
+            uuid: Ok(DeviceUuid(uuid.into())),
+            gpu_instance: Some(gpu_instance),
+            compute_instance: Some(0),
+            memory: crate::MemoryInfo { total: absent, used: absent, reserved: absent },
+        };
+        device.mig = Ok(vec![mig("MIG-41a7-b2", 6), mig("MIG-41a7", 7), mig("MIG-41b8", 8)]);
+        let part = |name: &str| {
+            let found = super::part(std::slice::from_ref(&device), &name.parse().unwrap());
+            found.map(|found| found.map(|uuid| uuid.0))
+        };
+        for (name, uuid) in [
+            ("MIG-41a7-b2", Some("MIG-41a7-b2")),
+            ("MIG-41a7", Some("MIG-41a7")),
+            ("MIG-41a7-", Some("MIG-41a7-b2")),
+            ("MIG-41b", Some("MIG-41b8")),
+            ("MIG-GPU-8ae3/8/0", Some("MIG-41b8")),
+            ("MIG-GPU-8ae3/8/1", None),
+            ("MIG-5", None),
+            ("GPU-8ae3", None),
+            ("0", None),
+        ] {
+            assert_eq!(part(name).unwrap().as_deref(), uuid, "{name}");
+        }
+        assert!(part("MIG-41a").unwrap_err().to_string().contains("MIG-41a"));
+    }
+}

@@ -1,0 +1,80 @@
+//! Memory on a driver of which one call fails.
+
+use crate::stand_in::{StandIn, device, failing, failing_code, on, on_each};
+use gpu_core::{Bytes, DeviceFault, DeviceMemory, ErrorKind, Region};
+use gpu_cuda::CudaMemory;
+
+/// The driver ends the process when its context goes and anything is still taken.
+#[test]
+fn drop_releases_remaining_memory() {
+    on(StandIn::default(), "failures::drop_releases_remaining_memory", || {
+        let memory = CudaMemory::open(&device(0)).unwrap();
+        memory.reserve(Bytes(1000)).unwrap();
+        let range = memory.reserve_addresses(Bytes(8 << 20)).unwrap();
+        memory.map(Region { size: Bytes(4 << 20), ..range }).unwrap();
+        memory.unmap(Region { size: Bytes(2 << 20), ..range }).unwrap();
+        drop(memory);
+        let again = CudaMemory::open(&device(0)).unwrap();
+        assert_eq!(again.info().unwrap().used, Ok(Bytes(0)));
+    });
+}
+
+/// Each function fails in turn, in a process of its own.
+#[test]
+fn failed_driver_call_has_no_effect_and_is_reported() {
+    let name = "failures::failed_driver_call_has_no_effect_and_is_reported";
+    let calls = [
+        "cuMemAlloc_v2 1 700",
+        "cuMemAlloc_v2 1 2",
+        "cuMemFree_v2 1 700",
+        "cuMemGetInfo_v2 2 700",
+        "cuMemAddressReserve 1 2",
+        "cuMemCreate 2 2",
+        "cuMemCreate 1 801",
+        "cuMemRelease 1 700",
+        "cuMemRelease 3 2",
+        "cuMemMap 2 700",
+        "cuMemMap 1 1",
+        "cuMemSetAccess 1 700",
+        "cuMemUnmap 1 700",
+        "cuMemAddressFree 1 700",
+    ];
+    on_each(&failing(calls), name, fail_once);
+}
+
+fn fail_once() {
+    let memory = CudaMemory::open(&device(0)).unwrap();
+    let used = |memory: &CudaMemory| memory.info().map(|info| info.used.unwrap());
+    assert_eq!(used(&memory).unwrap(), Bytes(0));
+    let mut failures = Vec::new();
+    let region = again(&mut failures, || memory.reserve(Bytes(1 << 20)));
+    again(&mut failures, || used(&memory));
+    let range = again(&mut failures, || memory.reserve_addresses(Bytes(8 << 20)));
+    let part = Region { size: Bytes(6 << 20), ..range };
+    let before = used(&memory).unwrap();
+    again(&mut failures, || {
+        memory.map(part).inspect_err(|_| assert_eq!(used(&memory).unwrap(), before))
+    });
+    again(&mut failures, || memory.unmap(Region { size: Bytes(2 << 20), ..part }));
+    again(&mut failures, || memory.release_addresses(range));
+    again(&mut failures, || memory.release(region));
+    assert_eq!(used(&memory).unwrap(), Bytes(0));
+
+    let kind = match failing_code() {
+        1 => ErrorKind::Invalid,
+        2 => DeviceFault::OutOfMemory.into(),
+        801 => ErrorKind::Unsupported,
+        code => DeviceFault::Unknown(code).into(),
+    };
+    let [failure] = &failures[..] else { panic!("{failures:?}") };
+    assert_eq!(failure.kind(), kind);
+    assert!(failure.fault().text.ends_with(&format!("CUDA error {}", failing_code())));
+}
+
+/// Does something until it goes well, which it does the second time.
+fn again<T>(failures: &mut Vec<gpu_core::Error>, work: impl Fn() -> gpu_core::Result<T>) -> T {
+    work().unwrap_or_else(|error| {
+        failures.push(error);
+        work().unwrap()
+    })
+}

@@ -1,0 +1,366 @@
+//! Files that somebody names to be written.
+//!
+//! The main decision is that what lies at the name already is never written through, where a name
+//! beside it can be made: a new file takes its place. So a link, a second name or a pipe that
+//! somebody else has put there leads nothing astray and makes nobody wait. Only a link of the
+//! user's own, or of root's, is followed.
+
+mod part;
+
+pub use part::Part;
+
+use crate::{PathTrust, TrustedFolder, is_own as is_own_user};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use std::error::Error;
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// More links than on any honest path, as the kernel has it (path_resolution(7)).
+const LINKS: usize = 40;
+
+/// More temporary names than this are not tried.
+const NAMES: u32 = 100;
+
+/// `f_type` of `/proc` (`PROC_SUPER_MAGIC` of linux/magic.h).
+const PROC: u64 = 0x9fa0;
+
+/// What a person reads and writes, and a group and others only read, where the umask lets them.
+const USUAL: Mode = Mode::from_raw_mode(0o666);
+
+/// Why a file that was named cannot be written.
+#[derive(Debug)]
+pub struct OutputError {
+    path: PathBuf,
+    why: Why,
+}
+
+/// What is wrong with a file that is to be written.
+#[derive(Debug)]
+pub enum Why {
+    /// The system refused it.
+    Io(io::Error),
+    /// The path has no file name.
+    NoName,
+    /// Somebody else can exchange the folder, or a link on the way to it.
+    Untrusted(String),
+    /// What lies at the name is not written through.
+    Refused(String),
+    /// Something has the name already.
+    Exists,
+}
+
+impl OutputError {
+    fn new(path: &Path, why: Why) -> Self {
+        OutputError { path: path.to_owned(), why }
+    }
+
+    /// Returns what is wrong.
+    pub fn into_why(self) -> Why {
+        self.why
+    }
+}
+
+impl fmt::Display for OutputError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "write '{}'", self.path.display())
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::Io(error) => error.fmt(f),
+            Why::NoName => f.write_str("the path has no file name"),
+            Why::Untrusted(why) | Why::Refused(why) => f.write_str(why),
+            Why::Exists => f.write_str("it already exists"),
+        }
+    }
+}
+
+impl Error for OutputError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(match &self.why {
+            Why::Io(error) => error,
+            why => why,
+        })
+    }
+}
+
+impl Error for Why {}
+
+/// Makes a file, or puts a new one in the place of that of this name, and opens it for writing.
+///
+/// What is no regular file stays: a character device and a descriptor (`/dev/null`, `/dev/fd/3`)
+/// are written to as they are.
+///
+/// # Errors
+/// When it is a pipe, a folder or another user's link, or cannot be made.
+pub fn create(path: &Path) -> Result<File, OutputError> {
+    let place = Place::find(path)?;
+    match place.opened(OFlags::TRUNC)? {
+        Some(file) => Ok(file),
+        None => match place.temporary() {
+            Ok((name, file)) => place.put(&name).map(|()| file.into()),
+            Err(errno) => place.emptied(errno).map(Into::into),
+        },
+    }
+}
+
+/// Puts a file with this content in the place of that of this name, all of it or nothing.
+///
+/// # Errors
+/// As [`create`].
+pub fn replace(path: &Path, content: &[u8]) -> Result<(), OutputError> {
+    let place = Place::find(path)?;
+    let mut file = match place.opened(OFlags::TRUNC)? {
+        Some(file) => file,
+        None => match place.temporary() {
+            Ok((name, file)) => {
+                let mut file = File::from(file);
+                if let Err(error) = file.write_all(content) {
+                    place.folder.remove(&name);
+                    return Err(place.failed(error));
+                }
+                return place.put(&name);
+            }
+            Err(errno) => place.emptied(errno)?.into(),
+        },
+    };
+    file.write_all(content).map_err(|error| place.failed(error))
+}
+
+/// Opens a file of the user's own to add to its end, and makes it where there is none.
+///
+/// # Errors
+/// As [`create`]; and when it belongs to another user.
+pub fn append(path: &Path) -> Result<File, OutputError> {
+    let place = Place::find(path)?;
+    if let Some(file) = place.opened(OFlags::APPEND)? {
+        return Ok(file);
+    }
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+    let file = place.folder.open(&place.name, flags).map_err(|errno| place.failed(errno))?;
+    place.own(&file)?;
+    Ok(file.into())
+}
+
+/// A folder that a file is to be written in, held open.
+#[derive(Debug)]
+struct Folder(TrustedFolder);
+
+impl Folder {
+    /// Opens the folder of a file.
+    ///
+    /// # Errors
+    /// When there is none, or another user's link is on the way.
+    fn of(path: &Path) -> Result<(Self, OsString), OutputError> {
+        let name = path.file_name().ok_or_else(|| OutputError::new(path, Why::NoName))?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = TrustedFolder::open(folder.unwrap_or(Path::new(".")), PathTrust::AsGiven);
+        let folder = folder.map_err(|error| {
+            let errno = error.source().and_then(|source| source.downcast_ref::<Errno>());
+            OutputError::new(
+                path,
+                match errno.copied() {
+                    Some(errno) => Why::Io(errno.into()),
+                    None => Why::Untrusted(error.to_string()),
+                },
+            )
+        })?;
+        Ok((Folder(folder), name.to_owned()))
+    }
+
+    /// Tells what is there, without following a link.
+    fn stat(&self, name: &OsString) -> rustix::io::Result<Option<Stat>> {
+        match rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => Ok(None),
+            stat => stat.map(Some),
+        }
+    }
+
+    /// Makes a file under a name that nobody has.
+    fn temporary(&self) -> rustix::io::Result<(OsString, OwnedFd)> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        for number in 0..NAMES {
+            let name = OsString::from(format!(".gpuws-{}-{number}.part", std::process::id()));
+            match self.open(&name, flags) {
+                Err(Errno::EXIST) => {}
+                file => return Ok((name, file?)),
+            }
+        }
+        Err(Errno::EXIST)
+    }
+
+    /// Gives a file another name, and takes that from whatever has it.
+    fn rename(&self, old: &OsString, new: &OsString) -> rustix::io::Result<()> {
+        rustix::fs::renameat(&self.0, old, &self.0, new)
+    }
+
+    /// Gives a file a second name, which nothing may have yet.
+    fn link(&self, old: &OsString, new: &OsString) -> rustix::io::Result<()> {
+        rustix::fs::linkat(&self.0, old, &self.0, new, AtFlags::empty())
+    }
+
+    /// Removes a file that is of no use any more.
+    fn remove(&self, name: &OsString) {
+        // Whoever removed it first did what was wanted.
+        let _ = rustix::fs::unlinkat(&self.0, name, AtFlags::empty());
+    }
+
+    /// Opens what is there: no link is followed, and no pipe waited for.
+    fn open(&self, name: &OsString, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.0, name, flags, USUAL)
+    }
+
+    /// Returns whether its files are descriptors of a process.
+    fn has_descriptors(&self) -> bool {
+        let is_proc = rustix::fs::fstatfs(&self.0).is_ok_and(|system| system.f_type as u64 == PROC);
+        is_proc && self.0.path().ends_with("fd")
+    }
+}
+
+/// Where a file is to be: all links to it are followed.
+struct Place<'a> {
+    folder: Folder,
+    name: OsString,
+    found: Option<Stat>,
+    /// As it was typed.
+    path: &'a Path,
+}
+
+impl<'a> Place<'a> {
+    fn find(path: &'a Path) -> Result<Self, OutputError> {
+        let mut next = path.to_owned();
+        for _ in 0..LINKS {
+            let (folder, name) = Folder::of(&next)?;
+            let found = folder.stat(&name);
+            let place = Place { folder, name, found: None, path };
+            let found = found.map_err(|errno| place.failed(errno))?;
+            let is_link = found.as_ref().is_some_and(|stat| kind(stat) == FileType::Symlink);
+            if !is_link || place.folder.has_descriptors() {
+                return Ok(Place { found, ..place });
+            }
+            next = place.target()?;
+        }
+        Err(OutputError::new(path, Why::Io(Errno::LOOP.into())))
+    }
+
+    /// Returns where a link leads that is followed.
+    fn target(&self) -> Result<PathBuf, OutputError> {
+        let link =
+            self.folder.open(&self.name, OFlags::PATH).map_err(|errno| self.failed(errno))?;
+        let stat = rustix::fs::fstat(&link).map_err(|errno| self.failed(errno))?;
+        if !is_own(&stat) || stat.st_nlink != 1 {
+            return Err(self.refused("it is a symbolic link of another user"));
+        }
+        // Of what was opened: its name may be another's by now.
+        let target = rustix::fs::readlinkat(&link, "", Vec::new());
+        let target = target.map_err(|errno| self.failed(errno))?;
+        Ok(self.folder.0.path().join(OsString::from_vec(target.into_bytes())))
+    }
+
+    /// Opens what is written to as it is; `None` for a regular file, or none.
+    fn opened(&self, flags: OFlags) -> Result<Option<File>, OutputError> {
+        let Some(found) = &self.found else { return Ok(None) };
+        let opened = match kind(found) {
+            FileType::RegularFile => return Ok(None),
+            FileType::CharacterDevice => self.device(),
+            // A descriptor of this process; nobody waits for a pipe that nobody reads.
+            FileType::Symlink => {
+                let flags = flags | OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+                let flags = flags | OFlags::CLOEXEC;
+                rustix::fs::openat(&self.folder.0, &self.name, flags, Mode::empty())
+            }
+            FileType::Fifo => return Err(self.refused("it is a pipe")),
+            FileType::Directory => return Err(self.refused("it is a directory")),
+            _ => return Err(self.refused("it is not a regular file")),
+        };
+        // Once it is open, a reader may be slow.
+        let opened = opened.and_then(|file| {
+            rustix::fs::fcntl_setfl(&file, flags & OFlags::APPEND)?;
+            Ok(file)
+        });
+        opened.map(|file| Some(file.into())).map_err(|errno| self.failed(errno))
+    }
+
+    /// Opens a character device, and nothing that has come in its place since.
+    fn device(&self) -> rustix::io::Result<OwnedFd> {
+        let file = self.folder.open(&self.name, OFlags::WRONLY)?;
+        match kind(&rustix::fs::fstat(&file)?) {
+            FileType::CharacterDevice => Ok(file),
+            _ => Err(Errno::NXIO),
+        }
+    }
+
+    /// Makes the file that takes the place of the one that is there, with the same permissions.
+    fn temporary(&self) -> rustix::io::Result<(OsString, OwnedFd)> {
+        let (name, file) = self.folder.temporary()?;
+        if let Some(found) = self.found.as_ref().filter(|found| is_own(found)) {
+            let mode = Mode::from_raw_mode(found.st_mode) & (Mode::RWXU | Mode::RWXG | Mode::RWXO);
+            if let Err(errno) = rustix::fs::fchmod(&file, mode) {
+                self.folder.remove(&name);
+                return Err(errno);
+            }
+        }
+        Ok((name, file))
+    }
+
+    /// Gives a temporary file its name.
+    fn put(&self, temporary: &OsString) -> Result<(), OutputError> {
+        self.folder.rename(temporary, &self.name).map_err(|errno| {
+            self.folder.remove(temporary);
+            self.failed(errno)
+        })
+    }
+
+    /// Opens and empties the user's own file in a folder that takes no other.
+    fn emptied(&self, why: Errno) -> Result<OwnedFd, OutputError> {
+        let closed = [Errno::ACCESS, Errno::PERM, Errno::ROFS].contains(&why);
+        if !closed || self.found.is_none() {
+            return Err(self.failed(why));
+        }
+        let file = self.folder.open(&self.name, OFlags::WRONLY);
+        let file = file.map_err(|errno| self.failed(errno))?;
+        self.own(&file)?;
+        rustix::fs::ftruncate(&file, 0).map_err(|errno| self.failed(errno))?;
+        Ok(file)
+    }
+
+    /// Makes sure that what was opened is a regular file of the user's own, under one name.
+    fn own(&self, file: &OwnedFd) -> Result<(), OutputError> {
+        let stat = rustix::fs::fstat(file).map_err(|errno| self.failed(errno))?;
+        match kind(&stat) {
+            FileType::RegularFile if !is_own(&stat) => {
+                Err(self.refused(&format!("it belongs to user {}", stat.st_uid)))
+            }
+            FileType::RegularFile if stat.st_nlink != 1 => {
+                Err(self.refused("it has several hard links"))
+            }
+            FileType::RegularFile => Ok(()),
+            _ => Err(self.refused("it is not a regular file")),
+        }
+    }
+
+    fn failed(&self, error: impl Into<io::Error>) -> OutputError {
+        OutputError::new(self.path, Why::Io(error.into()))
+    }
+
+    fn refused(&self, why: &str) -> OutputError {
+        OutputError::new(self.path, Why::Refused(why.to_owned()))
+    }
+}
+
+fn kind(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+fn is_own(stat: &Stat) -> bool {
+    is_own_user(stat.st_uid)
+}

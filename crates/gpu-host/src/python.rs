@@ -1,0 +1,405 @@
+//! Which frameworks a Python has installed, by the names of folders alone: nothing is run.
+
+use crate::supervise::find_program;
+use rustix::fs::{Mode, OFlags};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// So many folders are looked through at most.
+const MAX_FOLDERS: usize = 32;
+
+/// So many names of a folder are read at most.
+const MAX_NAMES: usize = 20_000;
+
+/// The longest version that is read.
+const LONGEST_VERSION: usize = 64;
+
+/// So much of a program and of `pyvenv.cfg` is read at most.
+const MAX_READ: u64 = 4096;
+
+/// An environment, by the names of its variables.
+pub type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+/// A Python interpreter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Python {
+    /// Where it is, by the name that it is started by: its environment hangs on that.
+    pub path: PathBuf,
+}
+
+/// A framework that is installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Installed {
+    /// The module that it is imported as: `torch`, `tensorflow` or `jax`.
+    pub module: &'static str,
+    /// As its folder has it; `None` where several versions have one.
+    pub version: Option<String>,
+}
+
+impl Python {
+    /// Returns the interpreter of an environment: that of the virtual environment which is active,
+    /// else the first in `PATH`.
+    pub fn of_environment(variable: Variables<'_>) -> Option<Self> {
+        let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(variable);
+        let active = active.filter(|folder| !folder.is_empty()).map(PathBuf::from);
+        let mut active = active.map(|folder| folder.join("bin/python"));
+        if let Some(path) = active.find(|path| is_python(path)) {
+            return Some(Python { path });
+        }
+        let found = |name: &str| find_program(name.as_ref(), variable("PATH").as_deref()).ok();
+        let path = found("python3").or_else(|| found("python"))?;
+        is_python(&path).then_some(Python { path })
+    }
+
+    /// Returns the interpreter that runs a program: the program itself, or who its first line
+    /// names. `None` where that is not Python.
+    pub fn of_program(program: &OsStr, variable: Variables<'_>) -> Option<Self> {
+        let find = |name: &OsStr| find_program(name, variable("PATH").as_deref()).ok();
+        let path = find(program)?;
+        if is_python(&path) {
+            return Some(Python { path });
+        }
+        let start = start_of(&path)?;
+        let mut words = start.strip_prefix("#!")?.lines().next()?.split_whitespace();
+        let first = Path::new(words.next()?);
+        let path = match first.file_name()? == "env" {
+            true => {
+                find(words.find(|word| !word.starts_with('-') && !word.contains('='))?.as_ref())?
+            }
+            false => first.to_owned(),
+        };
+        is_python(&path).then_some(Python { path })
+    }
+
+    /// Returns the frameworks that it finds, the first of each kind in the order in which it looks.
+    pub fn installed(&self, variable: Variables<'_>) -> Vec<Installed> {
+        let mut found: Vec<Installed> = Vec::new();
+        for folder in self.folders(variable).iter().take(MAX_FOLDERS) {
+            let here = installed_in(folder);
+            let is_new = |one: &Installed| found.iter().all(|had| had.module != one.module);
+            let new: Vec<_> = here.into_iter().filter(is_new).collect();
+            found.extend(new);
+        }
+        found.sort_by_key(|installed| installed.module);
+        found
+    }
+
+    /// Returns the folders in which it looks for packages, in its order.
+    fn folders(&self, variable: Variables<'_>) -> Vec<PathBuf> {
+        let listed = variable("PYTHONPATH").unwrap_or_default();
+        let mut folders: Vec<PathBuf> =
+            std::env::split_paths(&listed).filter(|folder| folder.is_absolute()).collect();
+        let prefix = self.path.parent().and_then(Path::parent);
+        if let Some(prefix) = prefix
+            && let Some(config) = start_of(&prefix.join("pyvenv.cfg"))
+        {
+            let version = setting(&config, "version").or(setting(&config, "version_info"));
+            let version = version.and_then(version_of);
+            folders.extend(packages(prefix, version));
+            if setting(&config, "include-system-site-packages") == Some("true")
+                && let Some(base) =
+                    setting(&config, "home").and_then(|home| Path::new(home).parent())
+            {
+                folders.extend(own(variable, version));
+                folders.extend(packages(base, version));
+            }
+            return folders;
+        }
+        if let Ok(real) = std::fs::canonicalize(&self.path)
+            && let Some(prefix) = real.parent().and_then(Path::parent)
+        {
+            let name = real.file_name().and_then(OsStr::to_str).unwrap_or_default();
+            let version = name.strip_prefix("python").and_then(version_of);
+            folders.extend(own(variable, version));
+            folders.extend(packages(prefix, version));
+        }
+        folders
+    }
+}
+
+/// Returns whether a file is an interpreter by its name. A script of that name, as pyenv has, starts
+/// one that is not known here.
+fn is_python(path: &Path) -> bool {
+    let name = path.file_name().and_then(OsStr::to_str);
+    name.is_some_and(|name| name.starts_with("python"))
+        && start_of(path).is_some_and(|start| !start.starts_with("#!"))
+}
+
+/// Returns the folders of a user's own packages.
+fn own(variable: Variables<'_>, version: Option<(u32, u32)>) -> Vec<PathBuf> {
+    let home = variable("HOME").filter(|home| !home.is_empty());
+    match (home, variable("PYTHONNOUSERSITE")) {
+        (Some(home), None) => packages(&Path::new(&home).join(".local"), version),
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the folders of packages below a prefix, where Python's own makers and Debian's put them.
+fn packages(prefix: &Path, version: Option<(u32, u32)>) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for library in ["local/lib", "lib", "lib64"].map(|library| prefix.join(library)) {
+        let names = names(&library).into_iter().filter(|name| match (name.as_str(), version) {
+            ("python3", _) => true,
+            (name, None) => name.starts_with("python3."),
+            (name, Some((major, minor))) => name == format!("python{major}.{minor}"),
+        });
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        for folder in names.iter().map(|name| library.join(name)) {
+            let kinds = ["site-packages", "dist-packages"].map(|kind| folder.join(kind));
+            found.extend(kinds.into_iter().filter(|folder| folder.is_dir()));
+        }
+    }
+    found
+}
+
+/// Returns the frameworks that have a folder with their name and version here.
+fn installed_in(folder: &Path) -> Vec<Installed> {
+    let mut found: Vec<Installed> = Vec::new();
+    let mut libraries = Vec::new();
+    for name in names(folder) {
+        let Some((package, version)) = package(&name) else { continue };
+        let module = match package.as_str() {
+            "torch" => "torch",
+            "tensorflow" | "tensorflow_gpu" | "tf_nightly" => "tensorflow",
+            "jax" => "jax",
+            "jaxlib" => {
+                let version = Some(version.to_owned());
+                libraries.push(Installed { module: "jax", version });
+                continue;
+            }
+            _ => continue,
+        };
+        match found.iter_mut().find(|had| had.module == module) {
+            // What an update left behind: which of them runs is not told by the names.
+            Some(had) if had.version.as_deref() != Some(version) => had.version = None,
+            Some(_) => {}
+            None => found.push(Installed { module, version: Some(version.to_owned()) }),
+        }
+    }
+    if found.iter().all(|had| had.module != "jax") {
+        found.extend(libraries.into_iter().next());
+    }
+    found
+}
+
+/// Reads `torch-2.10.0+cu128.dist-info`.
+fn package(name: &str) -> Option<(String, &str)> {
+    let stem = name.strip_suffix(".dist-info").or_else(|| name.strip_suffix(".egg-info"))?;
+    let (package, version) = stem.split_once('-')?;
+    let version = version.split('-').next().unwrap_or(version);
+    let package = package.to_ascii_lowercase().replace('.', "_");
+    (version.len() <= LONGEST_VERSION).then_some((package, version))
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().take(MAX_NAMES);
+    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
+}
+
+/// Returns the first bytes of a file as text; `None` where it cannot be read, or waits for somebody.
+fn start_of(path: &Path) -> Option<String> {
+    // What was opened is looked at: a pipe could have come in the place of a file.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_READ).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Reads the first two numbers of a version.
+fn version_of(text: &str) -> Option<(u32, u32)> {
+    let (major, rest) = text.trim().split_once('.')?;
+    let minor: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+fn setting<'a>(config: &'a str, key: &str) -> Option<&'a str> {
+    let pairs = config.lines().filter_map(|line| line.split_once('='));
+    let mut values = pairs.filter(|(name, _)| name.trim() == key);
+    values.next().map(|(_, value)| value.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use tempfile::TempDir;
+
+    struct Tree(TempDir);
+
+    impl Tree {
+        fn new() -> Self {
+            Tree(tempfile::tempdir().unwrap())
+        }
+
+        fn path(&self, path: &str) -> PathBuf {
+            self.0.path().join(path)
+        }
+
+        fn folders(&self, folder: &str, names: &[&str]) {
+            for name in names {
+                std::fs::create_dir_all(self.path(folder).join(name)).unwrap();
+            }
+        }
+
+        fn file(&self, path: &str, text: &str) -> PathBuf {
+            let path = self.path(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            path
+        }
+
+        /// An environment with these variables; `/…` in a value is within the tree.
+        fn variables(&self, set: &[(&str, &str)]) -> impl Fn(&str) -> Option<OsString> + use<> {
+            let within = |value: &str| match value.strip_prefix('/') {
+                Some(path) => self.path(path).into_os_string(),
+                None => value.into(),
+            };
+            let set: Vec<(String, OsString)> =
+                set.iter().map(|(name, value)| (name.to_string(), within(value))).collect();
+            move |name| set.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone())
+        }
+    }
+
+    fn found(
+        python: Option<Python>,
+        variable: Variables<'_>,
+    ) -> Vec<(&'static str, Option<String>)> {
+        let installed = python.expect("there is a Python").installed(variable);
+        installed.into_iter().map(|one| (one.module, one.version)).collect()
+    }
+
+    fn version(text: &str) -> Option<String> {
+        Some(text.to_owned())
+    }
+
+    #[test]
+    fn virtual_environment_takes_precedence_over_path() {
+        let tree = Tree::new();
+        tree.file("v/bin/python", "");
+        tree.file("usr/bin/python3", "");
+        tree.file("v/pyvenv.cfg", "home = /usr/bin\nversion = 3.11.4\n");
+        tree.folders(
+            "v/lib/python3.11/site-packages",
+            &["torch-2.10.0+cu128.dist-info", "torchvision-0.25.0.dist-info", "torch"],
+        );
+        tree.folders("v/lib/python3.9/site-packages", &["jax-0.4.1.dist-info"]);
+        tree.folders("usr/lib/python3/dist-packages", &["tensorflow-2.17.0.dist-info"]);
+        let active = tree.variables(&[("VIRTUAL_ENV", "/v"), ("PATH", "/usr/bin")]);
+        let torch = [("torch", version("2.10.0+cu128"))];
+        assert_eq!(found(Python::of_environment(&active), &active), torch);
+        let other = tree.variables(&[("VIRTUAL_ENV", "/gone"), ("PATH", "/usr/bin")]);
+        let tensorflow = [("tensorflow", version("2.17.0"))];
+        assert_eq!(found(Python::of_environment(&other), &other), tensorflow);
+        tree.file("shims/python3", "#!/bin/sh\nexec pyenv exec\n");
+        let shim = tree.variables(&[("PATH", "/shims")]);
+        assert_eq!(Python::of_environment(&shim), None, "it may be any");
+        let none = tree.variables(&[("PATH", "/nowhere")]);
+        assert_eq!(Python::of_environment(&none), None);
+    }
+
+    #[test]
+    fn virtual_environment_may_include_system_packages() {
+        let tree = Tree::new();
+        let home = tree.path("usr/bin");
+        tree.file("v/bin/python", "");
+        tree.folders("v/lib/python3.12/site-packages", &["jaxlib-0.5.0.dist-info"]);
+        tree.folders(
+            "usr/lib/python3.12/site-packages",
+            &["torch-2.9.1-py3.12.egg-info", "jax-0.4.0.dist-info"],
+        );
+        let variables = tree.variables(&[]);
+        let python = || Some(Python { path: tree.path("v/bin/python") });
+        for (sees, frameworks) in [
+            ("false", vec![("jax", version("0.5.0"))]),
+            ("true", vec![("jax", version("0.5.0")), ("torch", version("2.9.1"))]),
+        ] {
+            let config = format!(
+                "home = {}\ninclude-system-site-packages = {sees}\nversion = 3.12.1\n",
+                home.display()
+            );
+            tree.file("v/pyvenv.cfg", &config);
+            assert_eq!(found(python(), &variables), frameworks, "{sees}");
+        }
+    }
+
+    #[test]
+    fn packages_are_found_beside_symlink_target() {
+        let tree = Tree::new();
+        tree.file("opt/py/bin/python3.10", "");
+        std::fs::create_dir_all(tree.path("bin")).unwrap();
+        symlink(tree.path("opt/py/bin/python3.10"), tree.path("bin/python3")).unwrap();
+        tree.folders("opt/py/lib/python3.10/site-packages", &["jax-0.6.0.dist-info"]);
+        tree.folders("opt/py/lib/python3.11/site-packages", &["torch-2.10.0.dist-info"]);
+        tree.folders("home/.local/lib/python3.10/site-packages", &["jax-0.7.0.dist-info"]);
+        let path = ("PATH", "/bin");
+        let alone = tree.variables(&[path]);
+        assert_eq!(found(Python::of_environment(&alone), &alone), [("jax", version("0.6.0"))]);
+        let own = tree.variables(&[path, ("HOME", "/home")]);
+        let first = [("jax", version("0.7.0"))];
+        assert_eq!(found(Python::of_environment(&own), &own), first, "a user's own come first");
+        let listed =
+            tree.variables(&[path, ("PYTHONPATH", "/opt/py/lib/python3.11/site-packages")]);
+        assert_eq!(found(Python::of_environment(&listed), &listed).len(), 2);
+    }
+
+    #[test]
+    fn conflicting_versions_are_unknown() {
+        let tree = Tree::new();
+        let names =
+            ["torch-2.9.0.dist-info", "torch-2.10.0.dist-info", "Tensorflow_GPU-2.4.dist-info"];
+        tree.file("bin/python3", "");
+        tree.folders("lib/python3.11/site-packages", &names);
+        let variables = tree.variables(&[("PATH", "/bin")]);
+        assert_eq!(
+            found(Python::of_environment(&variables), &variables),
+            [("tensorflow", version("2.4")), ("torch", None)]
+        );
+    }
+
+    #[test]
+    fn invalid_package_names_are_skipped() {
+        for name in [
+            "torch",
+            "torch.dist-info",
+            "torch-.egg",
+            ".dist-info",
+            "-.dist-info",
+            "torch\u{1b}[2J-2.10.dist-info",
+            "torch-\n2.10",
+            &format!("torch-{}.dist-info", "9".repeat(100)),
+        ] {
+            let read = package(name).map(|(package, _)| package);
+            assert_ne!(read.as_deref(), Some("torch"), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn python_of_command_is_itself_or_its_shebang() {
+        let tree = Tree::new();
+        let python = tree.file("v/bin/python3.11", "");
+        tree.file("bin/python3", "");
+        tree.file("bin/torchrun", &format!("#!{}\nimport torch\n", python.display()));
+        tree.file("bin/tool", "#!/usr/bin/env -S python3 -u\n");
+        tree.file("bin/script", "#!/bin/sh\npython3 train.py\n");
+        tree.file("bin/empty", "");
+        tree.file("bin/binary", "\u{7f}ELF\0\0");
+        let variables = tree.variables(&[("PATH", "/bin")]);
+        let of = |program: &str| {
+            Python::of_program(program.as_ref(), &variables).map(|python| python.path)
+        };
+        assert_eq!(of("python3"), Some(tree.path("bin/python3")));
+        assert_eq!(of("torchrun"), Some(python));
+        assert_eq!(of("tool"), Some(tree.path("bin/python3")));
+        for other in ["script", "empty", "binary", "gone", "", "/dev/zero"] {
+            assert_eq!(of(other), None, "{other}");
+        }
+    }
+}

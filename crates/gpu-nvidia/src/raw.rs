@@ -1,0 +1,463 @@
+//! All calls that nvml-wrapper does not cover, through nvml-wrapper-sys, each with its reason.
+//!
+//! nvml-wrapper lacks the function; or it has only the newest version, which older drivers lack; or
+//! it queries the length of a list first and fails if the list grows before the second call; or it
+//! loses part of the answer.
+
+use crate::call::{Answer, Caller};
+use crate::code::Code;
+use crate::device::Device;
+use nvml_wrapper::Nvml;
+use nvml_wrapper::error::{nvml_sym, nvml_try};
+use nvml_wrapper_sys::bindings::{
+    nvmlDevice_t, nvmlDeviceAddressingMode_t, nvmlEventData_t, nvmlEventSet_t, nvmlFieldValue_t,
+    nvmlGpuFabricInfo_t, nvmlMarginTemperature_t, nvmlMemory_t, nvmlPciInfo_t,
+    nvmlProcessInfo_v1_t, nvmlProcessInfo_v2_t, nvmlProcessUtilizationSample_t,
+};
+use std::ffi::{c_int, c_uint};
+use std::ptr::null_mut;
+
+/// Initial capacity of a list; a longer list needs a second call.
+const ROOM: usize = 64;
+
+/// Maximum number of attempts to read a growing list.
+const TRIES: usize = 6;
+
+/// Maximum length of a list.
+const LONGEST_LIST: usize = 1 << 16;
+
+/// Numbers and structs of them.
+///
+/// # Safety
+/// Every pattern of bits is a value, zeros among them.
+pub(crate) unsafe trait Data: Copy {
+    fn zeroed() -> Self {
+        // SAFETY: the trait promises it.
+        unsafe { std::mem::zeroed() }
+    }
+}
+
+macro_rules! data {
+    ($($name:ty)*) => { $(
+        // SAFETY: integers, pointers that are never followed here, and structs and unions of them.
+        unsafe impl Data for $name {}
+    )* };
+}
+
+data! {
+    c_int c_uint u64 nvmlDevice_t nvmlDeviceAddressingMode_t nvmlEventData_t
+    nvmlFieldValue_t nvmlGpuFabricInfo_t nvmlMarginTemperature_t nvmlMemory_t nvmlPciInfo_t
+    nvmlProcessInfo_v1_t nvmlProcessInfo_v2_t nvmlProcessUtilizationSample_t
+}
+
+/// Calls a function about the machine.
+macro_rules! call {
+    ($caller:expr, $nvml:expr, $function:ident, $wish:literal, $device:expr $(, $argument:expr)*) => {
+        $caller.call(stringify!($function), $wish, $device, || {
+            let function = nvml_sym($nvml.lib().$function.as_ref())?;
+            // SAFETY: handles and sets belong to this initialisation. Each pointer has the type that
+            // the function fills in, and each buffer has the length passed with it.
+            nvml_try(unsafe { function($($argument),*) })
+        })
+    };
+}
+
+/// Calls a function about a device.
+macro_rules! ask {
+    ($device:expr, $function:ident, $wish:literal $(, $argument:expr)*) => {{
+        let Device { caller, nvml, handle, index } = *$device;
+        call!(caller, nvml, $function, $wish, Some(index), handle.0 $(, $argument)*)
+    }};
+}
+
+/// Defines queries that fill in one value.
+macro_rules! fills {
+    ($( $(#[doc = $reason:literal])+ $name:ident: $type:ty = $function:ident, $wish:literal; )*) => {
+        impl Device<'_> { $(
+            $(#[doc = $reason])+
+            pub(crate) fn $name(&self) -> Answer<$type> {
+                let mut value = <$type>::zeroed();
+                ask!(self, $function, $wish, &mut value)?;
+                Ok(value)
+            }
+        )* }
+    };
+}
+
+fills! {
+    /// nvml-wrapper lacks it.
+    gpu_instance: c_uint = nvmlDeviceGetGpuInstanceId, "for a GPU instance";
+    /// nvml-wrapper lacks it.
+    compute_instance: c_uint = nvmlDeviceGetComputeInstanceId, "for a compute instance";
+    /// nvml-wrapper lacks it.
+    own_pcie_generation: c_uint = nvmlDeviceGetGpuMaxPcieLinkGeneration, "for the highest generation of its own PCIe";
+    /// nvml-wrapper lacks it.
+    protected_memory: nvmlMemory_t = nvmlDeviceGetConfComputeProtectedMemoryUsage, "for its protected memory";
+    /// nvml-wrapper lacks it.
+    fabric: nvmlGpuFabricInfo_t = nvmlDeviceGetGpuFabricInfo, "for its place in a fabric";
+    /// nvml-wrapper has only the second version, which older drivers lack.
+    memory_v1: nvmlMemory_t = nvmlDeviceGetMemoryInfo, "for its memory";
+    /// nvml-wrapper has only the second version, which older drivers lack.
+    fan_speed_v1: c_uint = nvmlDeviceGetFanSpeed, "for its fan speed";
+    /// nvml-wrapper has only the third version, which older drivers lack, and loses the legacy form
+    /// of the address. The older structs are prefixes of the newest.
+    pci_v3: nvmlPciInfo_t = nvmlDeviceGetPciInfo_v3, "for its PCI address";
+    /// As the third version.
+    pci_v2: nvmlPciInfo_t = nvmlDeviceGetPciInfo_v2, "for its PCI address";
+    /// As the third version.
+    pci_v1: nvmlPciInfo_t = nvmlDeviceGetPciInfo, "for its PCI address";
+    /// nvml-wrapper lacks the newer name, and drops unknown reasons.
+    clock_reasons: u64 = nvmlDeviceGetCurrentClocksEventReasons, "why its clocks are low";
+    /// nvml-wrapper drops unknown reasons.
+    clock_reasons_v1: u64 = nvmlDeviceGetCurrentClocksThrottleReasons, "why its clocks are low";
+    /// nvml-wrapper lacks the newer name, and drops unknown reasons.
+    supported_clock_reasons: u64 = nvmlDeviceGetSupportedClocksEventReasons, "which reasons for low clocks it tells";
+    /// nvml-wrapper drops unknown reasons.
+    supported_clock_reasons_v1: u64 = nvmlDeviceGetSupportedClocksThrottleReasons, "which reasons for low clocks it tells";
+}
+
+impl Device<'_> {
+    /// nvml-wrapper lacks it: the use of the JPEG decoder.
+    pub(crate) fn jpeg(&self) -> Answer<c_uint> {
+        let (mut share, mut period) = (0, 0);
+        ask!(
+            self,
+            nvmlDeviceGetJpgUtilization,
+            "for the use of its JPEG decoder",
+            &mut share,
+            &mut period
+        )?;
+        Ok(share)
+    }
+
+    /// nvml-wrapper lacks it: the use of the optical flow accelerator.
+    pub(crate) fn optical_flow(&self) -> Answer<c_uint> {
+        let (mut share, mut period) = (0, 0);
+        ask!(
+            self,
+            nvmlDeviceGetOfaUtilization,
+            "for the use of its optical flow accelerator",
+            &mut share,
+            &mut period
+        )?;
+        Ok(share)
+    }
+
+    /// nvml-wrapper lacks it.
+    pub(crate) fn addressing_mode(&self) -> Answer<nvmlDeviceAddressingMode_t> {
+        let version = size_of::<nvmlDeviceAddressingMode_t>() as u32 | 1 << 24;
+        let mut mode = nvmlDeviceAddressingMode_t { version, ..Data::zeroed() };
+        ask!(self, nvmlDeviceGetAddressingMode, "for its addressing mode", &mut mode)?;
+        Ok(mode)
+    }
+
+    /// nvml-wrapper lacks it: how far the chip is from the temperature at which its clocks fall.
+    pub(crate) fn margin(&self) -> Answer<c_int> {
+        let version = size_of::<nvmlMarginTemperature_t>() as u32 | 1 << 24;
+        let mut margin = nvmlMarginTemperature_t { version, ..Data::zeroed() };
+        let answer = ask!(
+            self,
+            nvmlDeviceGetMarginTemperature,
+            "how far it is from being too hot",
+            &mut margin
+        );
+        answer.map(|()| margin.marginTemperature)
+    }
+
+    /// nvml-wrapper lacks it: the rows remapped after corrected and uncorrected errors, and
+    /// whether one waits for that or could not be.
+    pub(crate) fn remapped_rows(&self) -> Answer<[c_uint; 4]> {
+        let (mut corrected, mut uncorrected, mut pending, mut failure) = (0, 0, 0, 0);
+        ask!(
+            self,
+            nvmlDeviceGetRemappedRows,
+            "for its remapped rows",
+            &mut corrected,
+            &mut uncorrected,
+            &mut pending,
+            &mut failure
+        )?;
+        Ok([corrected, uncorrected, pending, failure])
+    }
+
+    /// nvml-wrapper reads the addresses of all pages, with a second version that older drivers
+    /// lack. Only the number is needed: without a buffer the driver returns it, with
+    /// `INSUFFICIENT_SIZE` if it is not zero.
+    pub(crate) fn retired_pages(&self, cause: c_uint) -> (c_uint, Answer<()>) {
+        let mut count = 0;
+        let answer = ask!(
+            self,
+            nvmlDeviceGetRetiredPages,
+            "for its retired pages",
+            cause,
+            &mut count,
+            null_mut()
+        );
+        (count, answer)
+    }
+
+    /// nvml-wrapper truncates an unsigned long, lacks signed int and unsigned short, and reports an
+    /// unknown type like an error code.
+    pub(crate) fn field_values(&self, fields: &mut [nvmlFieldValue_t]) -> Answer<()> {
+        let count = fields.len() as c_int;
+        ask!(
+            self,
+            nvmlDeviceGetFieldValues,
+            "for a value by its number",
+            count,
+            fields.as_mut_ptr()
+        )
+    }
+
+    /// nvml-wrapper has only the second version, and loses the legacy form of the address.
+    pub(crate) fn nvlink_remote(&self, link: u32) -> Answer<nvmlPciInfo_t> {
+        let mut pci = nvmlPciInfo_t::zeroed();
+        let newer = ask!(
+            self,
+            nvmlDeviceGetNvLinkRemotePciInfo_v2,
+            "for the remote end of an NVLink",
+            link,
+            &mut pci
+        );
+        match newer {
+            Err(failure) if failure.is_too_old() => ask!(
+                self,
+                nvmlDeviceGetNvLinkRemotePciInfo,
+                "for the remote end of an NVLink",
+                link,
+                &mut pci
+            ),
+            answer => answer,
+        }?;
+        Ok(pci)
+    }
+
+    /// nvml-wrapper 0.13.0 always returns an unknown type.
+    pub(crate) fn nvlink_remote_kind(&self, link: u32) -> Answer<c_uint> {
+        let mut kind = 0;
+        ask!(
+            self,
+            nvmlDeviceGetNvLinkRemoteDeviceType,
+            "for the remote end of an NVLink",
+            link,
+            &mut kind
+        )?;
+        Ok(kind)
+    }
+
+    /// nvml-wrapper does not retry when the list grows, and leaves zeros in it when it shrinks.
+    pub(crate) fn accounting_pids(&self) -> Answer<Vec<c_uint>> {
+        grow(|buffer: &mut [c_uint], length| {
+            ask!(
+                self,
+                nvmlDeviceGetAccountingPids,
+                "for the processes in its accounting",
+                length,
+                buffer.as_mut_ptr()
+            )
+        })
+    }
+
+    /// nvml-wrapper queries the length first and does not retry when the list grows.
+    pub(crate) fn process_utilization(&self) -> Answer<Vec<nvmlProcessUtilizationSample_t>> {
+        grow(|buffer: &mut [nvmlProcessUtilizationSample_t], length| {
+            ask!(
+                self,
+                nvmlDeviceGetProcessUtilization,
+                "for the utilisation of its processes",
+                buffer.as_mut_ptr(),
+                length,
+                0
+            )
+        })
+    }
+}
+
+/// Defines queries for lists of processes.
+macro_rules! processes {
+    ($( $name:ident: $type:ty = $function:ident, $wish:literal; )*) => {
+        /// nvml-wrapper queries the length first and does not retry when the list grows. It lacks
+        /// the first versions, and the second version for MPS.
+        impl Device<'_> { $(
+            pub(crate) fn $name(&self) -> Answer<Vec<$type>> {
+                grow(|buffer: &mut [$type], length| {
+                    ask!(self, $function, $wish, length, buffer.as_mut_ptr())
+                })
+            }
+        )* }
+    };
+}
+
+processes! {
+    compute_v3: nvmlProcessInfo_v2_t = nvmlDeviceGetComputeRunningProcesses_v3, "for its compute processes";
+    compute_v2: nvmlProcessInfo_v2_t = nvmlDeviceGetComputeRunningProcesses_v2, "for its compute processes";
+    compute_v1: nvmlProcessInfo_v1_t = nvmlDeviceGetComputeRunningProcesses, "for its compute processes";
+    graphics_v3: nvmlProcessInfo_v2_t = nvmlDeviceGetGraphicsRunningProcesses_v3, "for its graphics processes";
+    graphics_v2: nvmlProcessInfo_v2_t = nvmlDeviceGetGraphicsRunningProcesses_v2, "for its graphics processes";
+    graphics_v1: nvmlProcessInfo_v1_t = nvmlDeviceGetGraphicsRunningProcesses, "for its graphics processes";
+    mps_v3: nvmlProcessInfo_v2_t = nvmlDeviceGetMPSComputeRunningProcesses_v3, "for its MPS processes";
+    mps_v2: nvmlProcessInfo_v2_t = nvmlDeviceGetMPSComputeRunningProcesses_v2, "for its MPS processes";
+    mps_v1: nvmlProcessInfo_v1_t = nvmlDeviceGetMPSComputeRunningProcesses, "for its MPS processes";
+}
+
+/// nvml-wrapper has only the second version, which older drivers lack.
+pub(crate) fn cuda_version_v1(caller: &Caller, nvml: &Nvml) -> Answer<c_int> {
+    let mut version = 0;
+    let answer = call!(
+        caller,
+        nvml,
+        nvmlSystemGetCudaDriverVersion,
+        "for the version of CUDA",
+        None,
+        &mut version
+    );
+    answer.map(|()| version)
+}
+
+/// A set of events that devices are registered with.
+///
+/// nvml-wrapper's event set borrows from its `Nvml`, so a struct cannot own both. A failed
+/// registration frees the set for all devices. Its wait has only the second version, which older
+/// drivers lack.
+pub(crate) struct EventSet(nvmlEventSet_t);
+
+// SAFETY: it is a token that only NVML looks into, and NVML may be called from any thread.
+unsafe impl Send for EventSet {}
+
+impl EventSet {
+    pub(crate) fn new(caller: &Caller, nvml: &Nvml) -> Answer<Self> {
+        let mut set = null_mut();
+        call!(caller, nvml, nvmlEventSetCreate, "for a set of events", None, &mut set)?;
+        Ok(EventSet(set))
+    }
+
+    pub(crate) fn register(&self, device: &Device<'_>, types: u64) -> Answer<()> {
+        ask!(device, nvmlDeviceRegisterEvents, "to report events", types, self.0)
+    }
+
+    /// Waits for one event; the first version fills in the same struct but for the instances at
+    /// its end.
+    pub(crate) fn wait(
+        &self,
+        caller: &Caller,
+        nvml: &Nvml,
+        millis: u32,
+    ) -> Answer<nvmlEventData_t> {
+        let mut data = nvmlEventData_t::zeroed();
+        let answer = match nvml.lib().nvmlEventSetWait_v2.is_ok() {
+            true => call!(
+                caller,
+                nvml,
+                nvmlEventSetWait_v2,
+                "for an event",
+                None,
+                self.0,
+                &mut data,
+                millis
+            ),
+            false => {
+                call!(
+                    caller,
+                    nvml,
+                    nvmlEventSetWait,
+                    "for an event",
+                    None,
+                    self.0,
+                    &mut data,
+                    millis
+                )
+            }
+        };
+        answer.map(|()| data)
+    }
+
+    pub(crate) fn free(self, caller: &Caller, nvml: &Nvml) {
+        // An error has no consequence: the set ends with the initialisation.
+        let _ = call!(caller, nvml, nvmlEventSetFree, "to drop a set of events", None, self.0);
+    }
+}
+
+/// Fetches a list whose length is not known before: `fetch` gets a buffer and how many entries it
+/// has room for, and makes that number the length of the list.
+///
+/// One call is enough where the list fits, with no question for its length before.
+///
+/// # Errors
+/// What `fetch` returned; `INSUFFICIENT_SIZE` when the list outgrew the buffer every time.
+fn grow<T: Data>(mut fetch: impl FnMut(&mut [T], &mut c_uint) -> Answer<()>) -> Answer<Vec<T>> {
+    let (mut tries, mut room) = (0, ROOM);
+    loop {
+        tries += 1;
+        // Half as much again stands behind, for an entry that is larger than this crate believes.
+        let mut buffer = vec![T::zeroed(); room + room / 2];
+        let mut length = room as c_uint;
+        let answer = fetch(&mut buffer, &mut length);
+        let told = length as usize;
+        match answer {
+            Ok(()) => {
+                buffer.truncate(told.min(room));
+                return Ok(buffer);
+            }
+            Err(failure) if failure.is(Code::INSUFFICIENT_SIZE) && tries < TRIES => {
+                // It may grow again before the next call.
+                room = told.saturating_add(told / 4).max(room * 2).min(LONGEST_LIST);
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Failure;
+
+    /// A list that is one longer at every call, `growing` times.
+    fn fetched(length: usize, growing: usize) -> (Answer<Vec<u32>>, usize) {
+        let mut calls = 0;
+        let list = grow(|buffer: &mut [u32], told| {
+            let now = length + growing.min(calls) * buffer.len();
+            calls += 1;
+            let fits = now <= *told as usize;
+            *told = now as u32;
+            if fits {
+                buffer[..now].fill(7);
+                return Ok(());
+            }
+            Err(Failure::of(Code::INSUFFICIENT_SIZE))
+        });
+        (list, calls)
+    }
+
+    #[test]
+    fn fitting_list_needs_one_call() {
+        for length in [0, 1, ROOM] {
+            let (list, calls) = fetched(length, 0);
+            assert_eq!(list.unwrap(), vec![7; length]);
+            assert_eq!(calls, 1);
+        }
+    }
+
+    #[test]
+    fn longer_list_is_retried_with_larger_buffer() {
+        let (list, calls) = fetched(100, 0);
+        assert_eq!(list.unwrap().len(), 100);
+        assert_eq!(calls, 2);
+    }
+
+    #[test]
+    fn endlessly_growing_list_fails() {
+        let (list, calls) = fetched(ROOM + 1, usize::MAX);
+        assert_eq!(list.unwrap_err(), Failure::of(Code::INSUFFICIENT_SIZE));
+        assert_eq!(calls, TRIES);
+    }
+
+    #[test]
+    fn length_beyond_buffer_is_clamped() {
+        let list = grow(|_: &mut [u32], told| {
+            *told = u32::MAX;
+            Ok(())
+        });
+        assert_eq!(list.unwrap(), [0; ROOM]);
+    }
+}

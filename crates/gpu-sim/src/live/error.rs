@@ -1,0 +1,97 @@
+//! Why a session cannot be made or opened.
+
+use super::LIBRARY;
+use gpu_core::{Error, ErrorKind};
+use std::fmt;
+use std::path::PathBuf;
+
+/// Why a session cannot be made or opened.
+#[derive(Debug)]
+pub enum LiveError {
+    /// Something failed.
+    Failed(Error),
+    /// The library that is named is no simulated NVML: programs would run on the real machine.
+    NotSimulated(PathBuf),
+    /// The session's folder is not named from the root on.
+    Relative(PathBuf),
+    /// Somebody else can write into each folder that the session's could be made in.
+    NoPlace(Error),
+    /// What is built together with the program is not there.
+    NotBeside {
+        /// What it is called.
+        name: String,
+        /// The program.
+        program: PathBuf,
+    },
+}
+
+impl LiveError {
+    /// Returns what to do about it; `None` where nothing is known that helps.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            LiveError::Failed(_) => return None,
+            LiveError::NotSimulated(_) => format!("use the {LIBRARY} built with gpuws"),
+            LiveError::Relative(_) => "start it with 'gpuws sim'".to_owned(),
+            LiveError::NoPlace(_) => "set TMPDIR to a directory that you own".to_owned(),
+            LiveError::NotBeside { .. } => format!(
+                "build it with the same profile (cargo build -p gpu-nvml-sim), or name the \
+                 library: --library {LIBRARY}"
+            ),
+        })
+    }
+}
+
+impl From<Error> for LiveError {
+    fn from(error: Error) -> Self {
+        LiveError::Failed(error)
+    }
+}
+
+impl From<LiveError> for Error {
+    fn from(error: LiveError) -> Self {
+        let what = error.to_string();
+        match error {
+            LiveError::Failed(error) | LiveError::NoPlace(error) => error,
+            LiveError::NotSimulated(_) => {
+                Error::new(ErrorKind::Invalid, what).with_source("it is not a simulated NVML")
+            }
+            LiveError::Relative(_) => Error::new(ErrorKind::Invalid, what)
+                .with_source("the session path must be absolute"),
+            LiveError::NotBeside { .. } => Error::new(ErrorKind::Unsupported, what),
+        }
+    }
+}
+
+impl fmt::Display for LiveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LiveError::Failed(error) | LiveError::NoPlace(error) => error.fmt(f),
+            LiveError::NotSimulated(path) => write!(f, "simulate with '{}'", path.display()),
+            LiveError::Relative(folder) => {
+                write!(f, "find session '{}' of the simulated NVML", folder.display())
+            }
+            LiveError::NotBeside { name, program } => {
+                write!(f, "find {name} beside {}", program.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for LiveError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            LiveError::Failed(error) | LiveError::NoPlace(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
+/// Returns a failure to do `what` with a file, from what the system said.
+pub(super) fn io(what: impl Into<String>, source: std::io::Error) -> LiveError {
+    let kind = match source.kind() {
+        // A name was given where a file's was wanted.
+        std::io::ErrorKind::IsADirectory => ErrorKind::Invalid,
+        _ => ErrorKind::Io,
+    };
+    LiveError::Failed(Error::new(kind, what).with_source(source))
+}

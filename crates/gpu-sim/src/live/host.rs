@@ -1,0 +1,228 @@
+//! The processes of a session, as a program that was started in it sees them.
+
+use super::{LiveError, members, placeholders};
+use crate::{Session, Simulation};
+use gpu_core::{
+    Absent, ActToken, Clock, DeviceFile, DeviceInfo, Error, ErrorKind, HeldFile, HolderScan, Host,
+    LeaseId, Origin, Pid, ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList,
+    Reading, Result, Signal, Timestamp,
+};
+use rustix::time::{ClockId, clock_gettime};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The host of a session: simulated processes, or real ones that stand for them and that appear by
+/// themselves.
+pub struct SessionHost {
+    /// Where it was read, without links.
+    folder: PathBuf,
+    session: Session,
+    processes: Processes,
+    clock: Arc<dyn Clock>,
+}
+
+enum Processes {
+    Simulated(Moving),
+    /// This machine's, with the session's device files.
+    Real(Box<dyn Host>),
+}
+
+/// A simulation that moves with the session.
+#[derive(Clone)]
+struct Moving {
+    simulation: Simulation,
+    session: Session,
+}
+
+impl Moving {
+    /// Returns the simulation where it is by now.
+    fn now(&self) -> &Simulation {
+        let now = clock_gettime(ClockId::Boottime);
+        let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
+        let nanos = u64::try_from(now.tv_nsec).unwrap_or_default();
+        let since_boot = seconds.saturating_mul(1_000_000_000) + nanos;
+        self.simulation.advance_to(self.session.elapsed(since_boot));
+        &self.simulation
+    }
+}
+
+impl SessionHost {
+    /// Opens the session in a folder. `real` returns this machine's processes with the device
+    /// files below the first folder and the driver's entries below the second; `clock` is this
+    /// machine's.
+    ///
+    /// # Errors
+    /// When the folder is not a session's, or not named from the root on: another folder would
+    /// be meant wherever else a program runs.
+    pub fn open(
+        folder: &Path,
+        real: impl FnOnce(PathBuf, PathBuf) -> Box<dyn Host>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, LiveError> {
+        if !folder.is_absolute() {
+            return Err(LiveError::Relative(folder.to_owned()));
+        }
+        // A link that leads elsewhere by the next moment is of no account.
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        let session = Session::read(&folder)?;
+        let processes = if session.is_live() {
+            let dev = folder.join(Session::DEVICE_FILES);
+            Processes::Real(real(dev, folder.join("sys")))
+        } else {
+            Processes::Simulated(Moving { simulation: session.open()?, session: session.clone() })
+        };
+        Ok(SessionHost { folder, session, processes, clock })
+    }
+
+    /// Returns the folder that the session was read from.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Returns whether its processes are real ones: only those can be ended.
+    pub fn has_real_processes(&self) -> bool {
+        matches!(self.processes, Processes::Real(_))
+    }
+
+    /// Returns the host that is asked at this moment.
+    fn now(&self) -> &dyn Host {
+        match &self.processes {
+            Processes::Simulated(moving) => moving.now(),
+            Processes::Real(real) => &**real,
+        }
+    }
+
+    /// Returns the session's clock.
+    pub fn clock(&self) -> SessionClock {
+        // The times of real processes are on the real wall clock.
+        let wall = match &self.processes {
+            Processes::Simulated(moving) => Some(moving.clone()),
+            Processes::Real(_) => None,
+        };
+        SessionClock { wall, real: Arc::clone(&self.clock) }
+    }
+}
+
+impl Host for SessionHost {
+    fn origin(&self) -> Origin {
+        Origin::Simulated(self.session.machine_name().unwrap_or_else(|| "?".to_owned()))
+    }
+
+    fn hostname(&self) -> Reading<String> {
+        self.now().hostname()
+    }
+
+    /// The numbers that the simulated driver tells are those of the placeholders here.
+    fn sees_host_pids(&self) -> Reading<bool> {
+        match &self.processes {
+            Processes::Simulated(moving) => moving.simulation.sees_host_pids(),
+            Processes::Real(_) => Ok(true),
+        }
+    }
+
+    /// The module's devices are those of the machine: this one's own must not show through.
+    fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
+        match &self.processes {
+            Processes::Simulated(moving) => moving.simulation.driver_devices(),
+            Processes::Real(_) => self.session.open()?.driver_devices(),
+        }
+    }
+
+    fn device_files(&self) -> Result<Vec<DeviceFile>> {
+        self.now().device_files()
+    }
+
+    fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {
+        self.now().holders(files)
+    }
+
+    fn process(&self, pid: Pid) -> Result<ProcessInfo> {
+        self.now().process(pid).map(in_its_part)
+    }
+
+    fn processes(&self) -> Result<ProcessList> {
+        let mut list = self.now().processes()?;
+        list.processes = list.processes.into_iter().map(in_its_part).collect();
+        Ok(list)
+    }
+
+    fn own_ancestry(&self) -> Result<Vec<ProcessKey>> {
+        self.now().own_ancestry()
+    }
+
+    fn inherited_leases(&self) -> Vec<(LeaseId, u32)> {
+        self.now().inherited_leases()
+    }
+
+    /// Opens a process of this very session. Any other real process has nothing to do with the
+    /// simulation, and a process that is only simulated cannot be ended from here, since other
+    /// programs have simulations of their own.
+    fn open(&self, pid: Pid) -> Result<Box<dyn ProcessHandle>> {
+        let what = || format!("open process {pid}");
+        let Processes::Real(real) = &self.processes else {
+            return Err(Error::new(ErrorKind::Unsupported, what()).with_source(
+                "it is simulated; use 'gpuws --sim MACHINE reap' or 'gpuws sim --live'",
+            ));
+        };
+        let handle = real.open(pid)?;
+        match members::belongs(&*handle, &**real, &self.session, &self.folder)? {
+            true => Ok(Box::new(Actor(handle))),
+            false => Err(Error::new(ProcessFault::NotPermitted, what())
+                .with_source("it is not part of the simulation")),
+        }
+    }
+}
+
+/// Returns a process as what it stands for: which program a placeholder runs says nothing of the
+/// simulated process.
+fn in_its_part(mut info: ProcessInfo) -> ProcessInfo {
+    if info.executable.as_ref().is_ok_and(|program| program.name() == placeholders::ACTOR) {
+        info.executable = Err(Absent::NotRecorded);
+    }
+    info
+}
+
+/// A process of the session, told as what it stands for.
+struct Actor(Box<dyn ProcessHandle>);
+
+impl ProcessHandle for Actor {
+    fn look(&self) -> Result<ProcessInfo> {
+        self.0.look().map(in_its_part)
+    }
+
+    fn held(&self, files: &[DeviceFile]) -> Result<Vec<HeldFile>> {
+        self.0.held(files)
+    }
+
+    fn has_exited(&self) -> Result<bool> {
+        self.0.has_exited()
+    }
+
+    fn signal(&self, signal: Signal, token: &ActToken) -> Result<()> {
+        self.0.signal(signal, token)
+    }
+}
+
+/// The clock of a session: it passes as fast as the real one, which all its programs share.
+pub struct SessionClock {
+    wall: Option<Moving>,
+    real: Arc<dyn Clock>,
+}
+
+impl Clock for SessionClock {
+    fn wall(&self) -> Timestamp {
+        match &self.wall {
+            Some(moving) => moving.now().wall(),
+            None => self.real.wall(),
+        }
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.real.monotonic()
+    }
+
+    fn sleep(&self, duration: Duration) {
+        self.real.sleep(duration);
+    }
+}

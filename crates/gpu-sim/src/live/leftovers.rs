@@ -1,0 +1,243 @@
+//! Folders of sessions that nobody could clear away any more.
+//!
+//! A session is alive while somebody has its file open that was locked when it began: the `gpuws
+//! sim` that made it, or whoever it started. The kernel lets go of the lock with the last of them.
+//! The file says which one it is: a copy of a session is somebody's own, and no session.
+
+use super::LiveError;
+use super::error::io;
+use rustix::fd::OwnedFd;
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, Stat,
+    flock, fstat, open, openat, openat2, renameat_with, statat, unlinkat,
+};
+use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use rustix::process::geteuid;
+use std::ffi::CStr;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// What the names of sessions' folders begin with.
+pub(super) const PREFIX: &str = "gpuws-sim-";
+
+const ALIVE: &str = "alive";
+
+/// Far from the numbers that scripts use, or as far as the limit of the caller lets be.
+const NUMBERS: [i32; 4] = [100, 50, 20, 10];
+
+/// So many are looked at, that a folder with very many does not keep anybody waiting.
+const MAX: usize = 256;
+
+/// No session has folders so deep.
+const DEPTH: usize = 64;
+
+/// The longest name of a file: two numbers.
+const NAME: usize = 64;
+
+/// Says that the session in a new folder is alive, for as long as this or a program started from
+/// here on lives.
+///
+/// # Errors
+/// When the file cannot be made or locked.
+pub(super) fn begin(folder: &Path) -> Result<OwnedFd, LiveError> {
+    let made = || -> rustix::io::Result<OwnedFd> {
+        let new = folder.join("new-alive");
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = open(&new, flags, Mode::RUSR | Mode::WUSR)?;
+        let far = NUMBERS.iter().find_map(|number| fcntl_dupfd_cloexec(&file, *number).ok());
+        let file = far.unwrap_or(file);
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        rustix::io::write(&file, name(&fstat(&file)?).as_bytes())?;
+        // Whoever finds it by its name finds it locked.
+        renameat_with(CWD, &new, CWD, folder.join(ALIVE), RenameFlags::NOREPLACE)?;
+        fcntl_setfd(&file, FdFlags::empty())?;
+        Ok(file)
+    };
+    made().map_err(|errno| io("lock the session's folder", errno.into()))
+}
+
+/// Removes the folders of the caller's sessions that are over. What cannot be removed is left to
+/// the next one; a folder that says nothing of being alive may be about to.
+pub(super) fn clear(place: &Path) {
+    let own = |entry: &std::fs::DirEntry| {
+        let is_named = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        is_named
+            && entry
+                .metadata()
+                .is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw())
+    };
+    let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
+    for entry in entries.filter(own).take(MAX) {
+        let folder = entry.path();
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let Ok(file) = open(folder.join(ALIVE), flags, Mode::empty()) else { continue };
+        let is_over = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        if is_over && is_itself(&file).unwrap_or(false) {
+            remove(&folder);
+        }
+    }
+}
+
+/// Removes the folder of a session with all that is in it, but for what is mounted there. What
+/// cannot be removed is left, and the file that tells of its end with it.
+pub(super) fn remove(folder: &Path) {
+    let removed = || -> rustix::io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = open(folder, flags, Mode::empty())?;
+        empty(&opened, &|name| name.to_bytes() == ALIVE.as_bytes(), 0)?;
+        empty(&opened, &|_| false, 0)?;
+        rustix::fs::rmdir(folder)
+    };
+    // Whoever clears up next tries it again.
+    let _ = removed();
+}
+
+/// Removes what is in a folder, but for what is to stay.
+fn empty(folder: &OwnedFd, stays: &dyn Fn(&CStr) -> bool, depth: usize) -> rustix::io::Result<()> {
+    if depth > DEPTH {
+        return Err(Errno::LOOP);
+    }
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") || stays(name) {
+            continue;
+        }
+        let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
+            // What is mounted over a file keeps it from being removed.
+            unlinkat(folder, name, AtFlags::empty())?;
+            continue;
+        }
+        empty(&inner(folder, name)?, &|_| false, depth + 1)?;
+        unlinkat(folder, name, AtFlags::REMOVEDIR)?;
+    }
+    Ok(())
+}
+
+/// Opens a folder in another one, where nothing is mounted on it.
+fn inner(folder: &OwnedFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    match openat2(folder, name, flags, Mode::empty(), resolve) {
+        // Linux before 5.6, or a container whose filter does not know the call.
+        Err(Errno::NOSYS | Errno::PERM) => {
+            let opened = openat(folder, name, flags, Mode::empty())?;
+            match fstat(&opened)?.st_dev == fstat(folder)?.st_dev {
+                true => Ok(opened),
+                false => Err(Errno::XDEV),
+            }
+        }
+        opened => opened,
+    }
+}
+
+/// What a file is called by the system: device and inode.
+fn name(file: &Stat) -> String {
+    format!("{} {}\n", file.st_dev, file.st_ino)
+}
+
+/// Returns whether a file has its own name in it, and is not a copy.
+fn is_itself(file: &OwnedFd) -> rustix::io::Result<bool> {
+    let mut text = [0; NAME];
+    let filled = rustix::io::pread(file, &mut text, 0)?;
+    Ok(text[..filled] == *name(&fstat(file)?).as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::fs::symlink;
+
+    /// Ends the session in a folder. A program that another test is just starting may have its
+    /// lock for a moment longer.
+    fn end(held: OwnedFd, folder: &Path) {
+        drop(held);
+        let pause = rustix::time::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+        let is_over = || {
+            let file = open(folder.join(ALIVE), OFlags::RDONLY, Mode::empty()).unwrap();
+            flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+        };
+        while !is_over() {
+            let _ = rustix::thread::nanosleep(&pause);
+        }
+    }
+
+    /// Begins a session in a folder, and ends it.
+    fn begin_and_end(folder: &Path) {
+        end(begin(folder).unwrap(), folder);
+    }
+
+    #[test]
+    fn live_sessions_and_other_folders_are_kept() {
+        let place = tempfile::tempdir().unwrap();
+        let make = |name: &str| {
+            let folder = place.path().join(name);
+            std::fs::create_dir(&folder).unwrap();
+            folder
+        };
+        let alive = make("gpuws-sim-alive");
+        let held = begin(&alive).unwrap();
+        let copy = held.try_clone().unwrap();
+        begin_and_end(&make("gpuws-sim-over"));
+        begin_and_end(&make("other-over"));
+        make("gpuws-sim-beginning");
+        std::fs::write(place.path().join("gpuws-sim-file"), "x").unwrap();
+        symlink(place.path().join("other-over"), place.path().join("gpuws-sim-link")).unwrap();
+        let left = || {
+            clear(place.path());
+            let names = std::fs::read_dir(place.path()).unwrap();
+            let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        let others = ["gpuws-sim-beginning", "gpuws-sim-file", "gpuws-sim-link", "other-over"];
+        assert_eq!(left(), [&["gpuws-sim-alive"][..], &others].concat());
+        drop(held);
+        assert_eq!(left().len(), 5, "somebody else has it open");
+        end(copy, &alive);
+        assert_eq!(left(), others);
+        assert!(place.path().join("other-over/alive").exists(), "no link is followed");
+    }
+    #[test]
+    fn copied_session_folder_is_not_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let [over, copy] = ["gpuws-sim-over", "gpuws-sim-copy"].map(|name| place.path().join(name));
+        std::fs::create_dir(&over).unwrap();
+        std::fs::create_dir(&copy).unwrap();
+        begin_and_end(&over);
+        std::fs::copy(over.join(ALIVE), copy.join(ALIVE)).unwrap();
+        std::fs::write(over.join("session.json"), "{}").unwrap();
+        std::fs::create_dir_all(over.join("dev/deep")).unwrap();
+        symlink(&copy, over.join("dev/link")).unwrap();
+        clear(place.path());
+        assert!(!over.exists() && copy.join(ALIVE).exists());
+    }
+
+    #[test]
+    fn mounted_contents_are_kept() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("gpuws-sim-over");
+        let (mounted, elsewhere) = (folder.join("dev/data"), place.path().join("elsewhere"));
+        std::fs::create_dir_all(&mounted).unwrap();
+        std::fs::create_dir(&elsewhere).unwrap();
+        std::fs::write(elsewhere.join("file"), "kept").unwrap();
+        begin_and_end(&folder);
+        let run = |program: &str, arguments: &[&std::ffi::OsStr]| {
+            let status = std::process::Command::new(program).args(arguments).status();
+            status.is_ok_and(|status| status.success())
+        };
+        // Of the same file system, so that its device tells nothing.
+        if !run("mount", &["--bind".as_ref(), elsewhere.as_ref(), mounted.as_ref()]) {
+            let why = "needs root to mount";
+            return writeln!(std::io::stderr(), "skipped: what_is_mounted_stays: {why}").unwrap();
+        }
+        clear(place.path());
+        let left = elsewhere.join("file").exists() && folder.join(ALIVE).exists();
+        let unmounted = run("umount", &[mounted.as_ref()]);
+        assert!(left && unmounted);
+        clear(place.path());
+        assert!(!folder.exists() && elsewhere.join("file").exists());
+    }
+}

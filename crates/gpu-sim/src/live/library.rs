@@ -1,0 +1,69 @@
+//! Which file is a simulated NVML.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// The function that says so, as the table of an ELF file's symbols names it.
+const MARKER: &[u8] = b"\0gpuwsSimulatedMachine\0";
+
+/// What an ELF file begins with.
+const ELF: &[u8] = b"\x7fELF";
+
+/// So much is read at once, in bytes.
+const PIECE: u64 = 1 << 16;
+
+/// Returns whether a library has the function by which a simulated NVML is known. The file is only
+/// read: loading it would run it.
+///
+/// # Errors
+/// When the file cannot be read to its end.
+pub(super) fn is_simulated(path: &Path) -> io::Result<bool> {
+    // A pipe that nobody writes to would not even open.
+    if !path.metadata()?.is_file() {
+        return Ok(false);
+    }
+    is_marked(File::open(path)?)
+}
+
+fn is_marked(mut file: impl Read) -> io::Result<bool> {
+    let mut head = Vec::new();
+    file.by_ref().take(ELF.len() as u64).read_to_end(&mut head)?;
+    if head != ELF {
+        return Ok(false);
+    }
+    let mut piece = Vec::new();
+    loop {
+        // A name that goes on in the next piece is found there.
+        piece.drain(..piece.len().saturating_sub(MARKER.len() - 1));
+        if file.by_ref().take(PIECE).read_to_end(&mut piece)? == 0 {
+            return Ok(false);
+        }
+        if piece.windows(MARKER.len()).any(|window| window == MARKER) {
+            return Ok(true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(parts: &[&[u8]]) -> bool {
+        is_marked(parts.concat().as_slice()).unwrap()
+    }
+
+    #[test]
+    fn marker_is_found_at_any_offset() {
+        let piece = PIECE as usize;
+        for before in [0, 1, piece - 30, piece - 20, piece - 10, piece - 1, piece, 3 * piece + 7] {
+            let filled = vec![b'x'; before];
+            assert!(told(&[ELF, &filled, MARKER]), "{before}");
+            assert!(told(&[ELF, &filled, MARKER, &filled]), "{before}");
+            assert!(!told(&[ELF, &filled, &MARKER[..MARKER.len() - 1]]), "{before}");
+            assert!(!told(&[&filled, MARKER]), "{before}");
+        }
+        assert!(!told(&[]));
+        assert!(!told(&[ELF]));
+    }
+}

@@ -1,0 +1,103 @@
+//! What such a process does.
+
+use super::{HOLDER, HOLDS, PLACEHOLDER, RENEWAL};
+use crate::source::roots;
+use gpu_core::visible::VISIBLE;
+use gpu_core::{Clock, DeviceUuid, Host, ProcessKey};
+use gpu_cuda::CudaContexts;
+use gpu_host::supervise::parse_words;
+use gpu_host::{LinuxHost, SystemClock, renew_inherited};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::process::{PidfdFlags, pidfd_open};
+use std::io::Write;
+use std::time::Duration;
+
+/// How a process that kept something ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// What it was for has ended.
+    Done,
+    /// It was not started as this library starts it.
+    Misused,
+    /// It could not take what it was to keep.
+    Failed,
+}
+
+/// Keeps what was inherited until a process ends, where this program was started for that.
+pub(crate) fn serve_where_asked() -> Option<Served> {
+    let mut words = std::env::args_os().skip(1);
+    let word = words.next()?;
+    let is_placeholder = word == *PLACEHOLDER;
+    if word != *HOLDER && !is_placeholder {
+        return None;
+    }
+    let (Some(pid), Some(start)) = (words.next(), words.next()) else {
+        return Some(Served::Misused);
+    };
+    let Ok(root) = parse_words(&pid, &start) else { return Some(Served::Misused) };
+    let visible = std::env::var_os(VISIBLE).filter(|_| is_placeholder);
+    if is_placeholder {
+        // Before it shows: whoever leaves it out knows it by that. That it has no other name is no
+        // reason to leave the device uncovered.
+        let _ = rustix::thread::set_name(c"run-placeholder");
+    }
+    let devices = words.chain(visible);
+    let devices = devices.map(|word| DeviceUuid(word.to_string_lossy().into_owned()));
+    let devices: Vec<DeviceUuid> = devices.collect();
+    let contexts = match devices.is_empty() {
+        true => Ok(None),
+        false => CudaContexts::hold(&devices).map(Some),
+    };
+    let said = match &contexts {
+        Ok(_) => HOLDS.to_owned(),
+        Err(error) => error.fault().text,
+    };
+    // Whoever waits hears that this is all by the end of the pipe.
+    let mut stdout = std::io::stdout();
+    let told = stdout.write_all(said.as_bytes()).and_then(|()| stdout.flush());
+    let nowhere = std::fs::OpenOptions::new().write(true).open("/dev/null");
+    let hung_up = nowhere.and_then(|nowhere| Ok(rustix::stdio::dup2_stdout(nowhere)?));
+    if contexts.is_err() || told.is_err() || hung_up.is_err() {
+        return Some(Served::Failed);
+    }
+    if let Ok(Some(root)) = opened(root) {
+        let clock = SystemClock::new();
+        let mut due = clock.monotonic() + RENEWAL;
+        loop {
+            match poll(&mut [PollFd::new(&root, PollFlags::IN)], Some(&until(due, &clock))) {
+                Ok(0) => {
+                    renew_inherited(&roots());
+                    due = clock.monotonic() + RENEWAL;
+                }
+                Err(Errno::INTR) => {}
+                Ok(_) | Err(_) => break,
+            }
+        }
+    }
+    Some(Served::Done)
+}
+
+/// Returns the time until something is due, for `poll`.
+pub fn until(due: Duration, clock: &dyn Clock) -> Timespec {
+    let left = due.saturating_sub(clock.monotonic());
+    Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() }
+}
+
+/// Opens a process; `None` when it has ended, or its number is another's by now.
+///
+/// # Errors
+/// The kernel's.
+pub fn opened(key: ProcessKey) -> Result<Option<OwnedFd>, Errno> {
+    let number = i32::try_from(key.pid.0).ok().and_then(rustix::process::Pid::from_raw);
+    let pidfd = match number.map(|number| pidfd_open(number, PidfdFlags::empty())) {
+        Some(Ok(pidfd)) => pidfd,
+        None | Some(Err(Errno::SRCH)) => return Ok(None),
+        Some(Err(errno)) => return Err(errno),
+    };
+    // The number was somebody's when it was opened; whose it is, is asked next.
+    let host = LinuxHost::new(roots());
+    let same = host.process(key.pid).is_ok_and(|info| info.key.definitely_same(&key));
+    Ok(same.then_some(pidfd))
+}

@@ -1,0 +1,229 @@
+//! The devices of a session, as a program that was started in it sees them.
+
+use crate::MachineError;
+use gpu_core::{
+    ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,
+    Driver, Error, ErrorKind, GpuBackend, Groups, Inventory, MigInstance, Origin, Pid, Result,
+    Topology,
+};
+use gpu_nvidia::NvmlChild;
+use gpu_sim::Session;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// NVML within a session. Whether or not a child could say what its library is, it is of the
+/// session's machine; and what another library tells is told to nobody.
+pub(crate) struct SessionDevices {
+    child: NvmlChild,
+    folder: PathBuf,
+    origin: Origin,
+}
+
+impl SessionDevices {
+    /// Takes the devices of the session in a folder, as the library names it.
+    ///
+    /// # Errors
+    /// When a child says that its library is a real one, or one of another session.
+    pub(crate) fn new(
+        child: NvmlChild,
+        folder: &Path,
+        origin: Origin,
+    ) -> Result<Self, MachineError> {
+        let devices = SessionDevices { child, folder: folder.to_owned(), origin };
+        match devices.child.simulated().is_some() || devices.child.is_real() {
+            true if !devices.are_known() => Err(devices.refusal()),
+            _ => Ok(devices),
+        }
+    }
+
+    /// Returns whether a child has said that its library is of this session.
+    fn are_known(&self) -> bool {
+        self.child.simulated().is_some_and(|simulated| simulated.session == self.folder)
+    }
+
+    fn refusal(&self) -> MachineError {
+        let what = match self.child.simulated() {
+            Some(other) => {
+                format!("the loaded NVML belongs to session '{}'", other.session.display())
+            }
+            None => "the loaded NVML is not simulated".to_owned(),
+        };
+        let query = format!("query session '{}'", self.folder.display());
+        MachineError::new(Error::new(ErrorKind::Invalid, query).with_source(what))
+            .with_hint(format!("start it with 'gpuws sim', or unset {}", Session::VARIABLE))
+    }
+
+    /// Passes on what only the session's library may have told.
+    fn checked<T>(&self, answer: Result<T>) -> Result<T> {
+        match answer {
+            Ok(_) if !self.are_known() => Err(self.other()),
+            answer => answer,
+        }
+    }
+
+    fn other(&self) -> Error {
+        Error::new(ErrorKind::Invalid, format!("query session '{}'", self.folder.display()))
+            .with_source("the responding NVML does not belong to the session")
+    }
+}
+
+impl GpuBackend for SessionDevices {
+    fn origin(&self) -> Origin {
+        self.origin.clone()
+    }
+
+    fn driver(&self) -> Result<Driver> {
+        self.checked(self.child.driver())
+    }
+
+    fn devices(&self) -> Result<Vec<DeviceInfo>> {
+        self.checked(self.child.devices())
+    }
+
+    fn sample(&self, device: &DeviceId) -> Result<DeviceSample> {
+        self.checked(self.child.sample(device))
+    }
+
+    fn processes(&self, device: &DeviceId) -> Result<Vec<DeviceProcess>> {
+        self.checked(self.child.processes(device))
+    }
+
+    fn mig_instances(&self, device: &DeviceId) -> Result<Vec<MigInstance>> {
+        self.checked(self.child.mig_instances(device))
+    }
+
+    fn details(&self, device: &DeviceId, groups: Groups) -> Result<DeviceDetails> {
+        self.checked(self.child.details(device, groups))
+    }
+
+    fn topology(&self) -> Result<Topology> {
+        self.checked(self.child.topology())
+    }
+
+    fn events(&self, wait: Duration) -> Result<Vec<DeviceEvent>> {
+        self.checked(self.child.events(wait))
+    }
+
+    /// Never resets anything: there is no device.
+    fn reset(&self, device: &DeviceId, _: &ActToken) -> Result<()> {
+        let error = Error::new(ErrorKind::Unsupported, format!("reset {device}"));
+        Err(error.with_source("the machine is simulated"))
+    }
+
+    fn look(&self, groups: Groups) -> Inventory {
+        let inventory = self.child.look(groups);
+        let is_told = inventory.driver.is_ok() || !inventory.devices.is_empty();
+        match is_told && !self.are_known() {
+            true => Inventory { driver: Err(self.other().fault()), devices: Vec::new() },
+            false => inventory,
+        }
+    }
+
+    fn helpers(&self) -> Vec<Pid> {
+        self.child.helpers()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::Absent;
+    use gpu_nvidia::Helper;
+    use nix::fcntl::{FcntlArg, fcntl};
+    use nix::libc::{F_RDLCK, SEEK_SET, flock};
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    const OWN: &str = "/run/own";
+
+    /// Devices behind a child that greets in this way, or does not, and then answers questions for
+    /// the driver; `proc` stands for `/proc`.
+    fn devices(greeting: &str, proc: &Path) -> Result<SessionDevices, MachineError> {
+        let driver = Driver { version: Ok("1.2".to_owned()), cuda: Err(Absent::TooOld) };
+        let driver = serde_json::json!({ "driver": { "Ok": driver } });
+        let script = format!("{greeting}; while read _; do echo '{driver}'; echo '\"done\"'; done");
+        let helper = Helper {
+            arguments: vec!["-c".into(), script.into()],
+            proc: proc.to_owned(),
+            ..Helper::new("/bin/sh")
+        };
+        let child = NvmlChild::new(helper, Duration::from_secs(60), Box::new(|_| {}));
+        SessionDevices::new(child, Path::new(OWN), Origin::Simulated("labbox".into()))
+    }
+
+    fn greeting(simulated: &str) -> String {
+        format!(r#"echo '{{"greeting":{{"protocol":3,"simulated":{simulated}}}}}'"#)
+    }
+
+    #[test]
+    fn library_of_session_is_used() {
+        let nobody = tempfile::tempdir().unwrap();
+        let devices =
+            devices(&greeting(r#"{"machine":"labbox","session":"/run/own"}"#), nobody.path())
+                .unwrap();
+        assert_eq!(devices.driver().unwrap().version, Ok("1.2".to_owned()));
+        assert_eq!(devices.origin(), Origin::Simulated("labbox".to_owned()));
+    }
+
+    #[test]
+    fn real_or_foreign_session_library_is_rejected() {
+        let nobody = tempfile::tempdir().unwrap();
+        for (simulated, why) in [
+            ("null", "the loaded NVML is not simulated"),
+            (r#"{"machine":"labbox","session":"/run/b"}"#, "belongs to session '/run/b'"),
+            (r#"{"machine":"labbox","session":""}"#, "belongs to session ''"),
+        ] {
+            let Err(failure) = devices(&greeting(simulated), nobody.path()) else {
+                panic!("{simulated}")
+            };
+            let error = failure.into_error();
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            assert!(error.fault().text.contains(why), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn failed_child_keeps_simulated_origin_without_data() {
+        let nobody = tempfile::tempdir().unwrap();
+        let devices = devices("exit 1", nobody.path()).unwrap();
+        assert_eq!(devices.origin(), Origin::Simulated("labbox".to_owned()));
+        assert!(devices.driver().is_err());
+        assert!(devices.look(Groups::NONE).devices.is_empty());
+    }
+
+    #[test]
+    fn late_real_library_is_not_used() {
+        // A process of an earlier look hangs, so that no child is started, and is then gone.
+        let proc = tempfile::tempdir().unwrap();
+        let process = proc.path().join("4711");
+        let user = rustix::process::getuid().as_raw();
+        fs::create_dir(&process).unwrap();
+        for (name, text) in [
+            ("comm", "gpuws-stuck\n".to_owned()),
+            ("status", format!("State:\tD (disk sleep)\nUid:\t{user}\t{user}\t{user}\n")),
+            ("stat", format!("4711 (gpuws-stuck) D {}\n", "0 ".repeat(40))),
+        ] {
+            fs::write(process.join(name), text).unwrap();
+        }
+        symlink(std::env::current_exe().unwrap(), process.join("exe")).unwrap();
+        for whose in ["self", "4711"] {
+            let namespaces = proc.path().join(whose).join("ns");
+            fs::create_dir_all(&namespaces).unwrap();
+            for kind in ["pid", "user"] {
+                symlink(format!("{kind}:[4026531836]"), namespaces.join(kind)).unwrap();
+            }
+        }
+        // It locks a byte of its program, without which no process is looked at.
+        let program = fs::File::open("/proc/self/exe").unwrap();
+        let (l_type, l_whence) = (F_RDLCK as i16, SEEK_SET as i16);
+        let mark = flock { l_type, l_whence, l_start: user.into(), l_len: 1, l_pid: 0 };
+        fcntl(&program, FcntlArg::F_OFD_SETLK(&mark)).unwrap();
+
+        let devices = devices(&greeting("null"), proc.path()).unwrap();
+        assert_eq!(devices.driver().unwrap_err().kind(), ErrorKind::TimedOut);
+        fs::remove_dir_all(&process).unwrap();
+        let error = devices.driver().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert_eq!(devices.origin(), Origin::Simulated("labbox".to_owned()));
+    }
+}

@@ -1,0 +1,61 @@
+//! A job's memory over time in a few characters.
+
+use crate::replay::{Level, Witness};
+use crate::workload::Step;
+use gpu_allocator_policy::Allocation;
+
+/// How many characters there are.
+const COLUMNS: usize = 12;
+const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// The most that was held in each part of a replay.
+#[derive(Clone, Debug, Default)]
+pub struct Sparkline {
+    steps: usize,
+    most: [u64; COLUMNS],
+}
+
+impl Sparkline {
+    /// Returns one for a replay of so many steps.
+    pub fn new(steps: usize) -> Self {
+        Sparkline { steps: steps.max(1), most: [0; COLUMNS] }
+    }
+
+    /// Returns the parts as bars; a part that was not reached is blank.
+    pub fn draw(&self) -> String {
+        let highest = self.most.iter().copied().max().unwrap_or(0).max(1);
+        let reached = self.most.iter().rposition(|most| *most > 0).map_or(0, |last| last + 1);
+        let mut held = 0;
+        let bar = |most: &u64| {
+            // Where there are fewer steps than parts, a part is as the one before it.
+            held = if *most > 0 { *most } else { held };
+            HEIGHTS[(u128::from(held) * 7 / u128::from(highest)) as usize]
+        };
+        self.most[..reached].iter().map(bar).collect()
+    }
+}
+
+impl Witness for Sparkline {
+    fn after(&mut self, number: usize, _step: Step, _given: Option<&Allocation>, now: Level) {
+        let column = &mut self.most[number.min(self.steps - 1) * COLUMNS / self.steps];
+        *column = (*column).max(now.reserved.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::StepKind;
+    use gpu_core::Bytes;
+
+    #[test]
+    fn sparkline_bar_height_is_maximum_of_bucket() {
+        let mut spark = Sparkline::new(24);
+        let step = Step { size: 0, slot: 0, stream: 0, kind: StepKind::Free };
+        for number in 0..12 {
+            let reserved = Bytes(if number == 3 { 800 } else { 100 + number as u64 * 50 });
+            spark.after(number, step, None, Level { in_use: Bytes(0), reserved });
+        }
+        assert_eq!(spark.draw(), "▂█▄▄▅▆");
+    }
+}

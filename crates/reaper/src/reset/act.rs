@@ -1,0 +1,63 @@
+//! The reset itself, and the lines of the audit log around it.
+
+use super::Check;
+use crate::act::Ports;
+use crate::audit::ascii;
+use gpu_core::{ActToken, DeviceState, Error, ErrorKind, Fault, Origin, Result};
+use serde::Serialize;
+
+/// What the driver answered to a reset, and how the device is after it.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The answer.
+    pub answer: Result<(), Fault>,
+    /// The device; `None` where it is not seen any more.
+    pub after: Option<DeviceState>,
+}
+
+/// Asks the driver for the reset, and looks again. The audit line is written before.
+///
+/// # Errors
+/// The journal's; where the first line could not be written, the driver was not asked.
+pub fn reset(check: &Check<'_>, ports: Ports<'_>, token: &ActToken) -> Result<Outcome> {
+    let id = check.device.id();
+    note(check, ports, "reset", None)?;
+    let answer = ports.backend.reset(id, token).map_err(|error| error.fault());
+    let after = gpu_core::observe(ports.backend, ports.host, ports.clock).device(id).cloned();
+    note(check, ports, "outcome", Some(if answer.is_ok() { "reset" } else { "failed" }))?;
+    Ok(Outcome { answer, after })
+}
+
+/// A line of the audit log. Field names are a stable contract (docs/safety.md).
+#[derive(Serialize)]
+struct AuditLine<'a> {
+    schema: u32,
+    time: String,
+    machine: String,
+    event: &'a str,
+    gpu_index: u32,
+    gpu_uuid: Option<&'a str>,
+    gpu_bus_id: Option<String>,
+    outcome: Option<&'a str>,
+}
+
+fn note(check: &Check<'_>, ports: Ports<'_>, event: &str, outcome: Option<&str>) -> Result<()> {
+    let id = check.device.id();
+    let line = AuditLine {
+        schema: 1,
+        time: ports.clock.wall().to_string(),
+        machine: match &check.now.origin {
+            Origin::Live => check.now.hostname.clone().unwrap_or_else(|_| Origin::Live.to_string()),
+            origin => origin.to_string(),
+        },
+        event,
+        gpu_index: id.index,
+        gpu_uuid: id.uuid.as_ref().ok().map(|uuid| uuid.0.as_str()),
+        gpu_bus_id: id.bus.ok().map(|bus| bus.to_string()),
+        outcome,
+    };
+    let line = serde_json::to_string(&line).map_err(|error| {
+        Error::new(ErrorKind::Invalid, "write an audit record").with_source(error)
+    })?;
+    ports.journal.append(&ascii(&line))
+}

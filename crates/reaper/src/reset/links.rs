@@ -1,0 +1,49 @@
+//! Which devices are reset together.
+
+use gpu_core::{Absent, DeviceState, Link, Reading, Topology};
+use std::collections::BTreeSet;
+
+/// The devices that are reset together with one: those that have NVLinks to it, directly or through
+/// others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Linked {
+    /// Those that are known, by index.
+    pub peers: Vec<u32>,
+    /// Surely there are no others.
+    pub whole: bool,
+}
+
+impl Linked {
+    /// Returns what is reset together with the device `index` of all `devices`.
+    ///
+    /// Only a machine that does not support the question has no links, where all of its devices
+    /// answer. Whatever else keeps the answer away leaves it open.
+    pub fn of(topology: &Reading<Topology>, devices: &[DeviceState], index: u32) -> Self {
+        let seen: BTreeSet<u32> = devices.iter().map(|device| device.id().index).collect();
+        let links = match topology {
+            Ok(topology) => &topology.links,
+            Err(reason) => {
+                let alone = seen.iter().all(|other| *other == index);
+                let answer = devices.iter().all(|device| device.sample.is_ok());
+                let whole = alone || (*reason == Absent::NotSupported && answer);
+                return Linked { peers: Vec::new(), whole };
+            }
+        };
+        let all: BTreeSet<u32> =
+            (0u32..).zip(links).map(|(row, _)| row).chain(seen.clone()).collect();
+        let (mut reached, mut open, mut whole) = (BTreeSet::from([index]), vec![index], true);
+        while let Some(from) = open.pop() {
+            for to in all.iter().copied().filter(|to| *to != from) {
+                let cell = links.get(from as usize).and_then(|row| row.get(to as usize));
+                match cell {
+                    Some(Link::NvLink(_)) if reached.insert(to) => open.push(to),
+                    Some(Link::Unknown) | None => whole = false,
+                    Some(_) => {}
+                }
+            }
+        }
+        whole &= reached.is_subset(&seen);
+        reached.remove(&index);
+        Linked { peers: reached.into_iter().collect(), whole }
+    }
+}

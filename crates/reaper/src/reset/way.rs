@@ -1,0 +1,135 @@
+//! How each process is got out of the way.
+
+use crate::role::Role;
+use gpu_core::{Pid, ProcessInfo, ProcessState, kernel_name};
+
+/// How a process is got out of the way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// The driver lists it and no such process is seen: look closer at the device of this index.
+    Diagnose(u32),
+    /// It waits in the kernel, and nothing ends it before that is over: see the kernel's log.
+    ReadKernelLog,
+    /// It uses the memory of the device of this index: reap it.
+    Reap(u32, Pid),
+    /// It is MPS: ask its control daemon to quit, that of a user where it is not root's.
+    QuitMps(Option<u32>),
+    /// It draws: end the graphical session.
+    EndGraphicalSession,
+    /// It is a service of this name: stop that.
+    StopService(String),
+    /// It only watches: end it.
+    EndMonitor(Pid),
+    /// It is a daemon whose service is not known: find that.
+    FindService(Pid),
+}
+
+/// Returns how a process is got out of the way, as its role allows: a name alone, which anybody can
+/// take, has nobody stop a service.
+pub(super) fn way(
+    process: Option<&ProcessInfo>,
+    parent: Option<&ProcessInfo>,
+    role: Role,
+    gpu: u32,
+) -> Way {
+    let Some(process) = process else { return Way::Diagnose(gpu) };
+    let pid = process.key.pid;
+    if process.state == Ok(ProcessState::Uninterruptible) {
+        return Way::ReadKernelLog;
+    }
+    let unit = process.cgroup.as_deref().ok().and_then(system_unit);
+    let usual = || usual_unit(&process.name).filter(|_| role == Role::Daemon).map(str::to_owned);
+    match role {
+        Role::MemoryUser => Way::Reap(gpu, pid),
+        Role::Daemon if is_mps(process) => Way::QuitMps(mps_user(process, parent)),
+        Role::Display => Way::EndGraphicalSession,
+        _ => match unit.or_else(usual) {
+            Some(unit) => Way::StopService(unit),
+            None if role == Role::Monitor => Way::EndMonitor(pid),
+            None => Way::FindService(pid),
+        },
+    }
+}
+
+/// MPS's control daemon or a server of it, by the name.
+fn is_mps(process: &ProcessInfo) -> bool {
+    kernel_name(&process.name) == kernel_name("nvidia-cuda-mps-server")
+}
+
+/// Returns whose MPS a server is; `None` for root's. Root's daemon runs a server as the user whom it
+/// serves, so that such a server is told from a program of that user's by its parent; whatever else
+/// calls itself so is left to what that user may do.
+fn mps_user(process: &ProcessInfo, parent: Option<&ProcessInfo>) -> Option<u32> {
+    let of_root = |parent: &ProcessInfo| is_mps(parent) && parent.uid == Ok(0);
+    let uid = process.uid.ok().filter(|uid| *uid != 0)?;
+    (!parent.is_some_and(of_root)).then_some(uid)
+}
+
+/// Returns the service of the system that a cgroup path belongs to.
+fn system_unit(cgroup: &str) -> Option<String> {
+    let mut parts = cgroup.trim_start_matches('/').split('/');
+    let unit = (parts.next() == Some("system.slice")).then(|| parts.next())??;
+    unit.ends_with(".service").then(|| unit.to_owned())
+}
+
+/// The services under which NVIDIA's packages install their daemons.
+fn usual_unit(name: &str) -> Option<&'static str> {
+    [
+        ("nvidia-persistenced", "nvidia-persistenced.service"),
+        ("nv-hostengine", "nvidia-dcgm.service"),
+        ("nv-fabricmanager", "nvidia-fabricmanager.service"),
+        ("nvidia-powerd", "nvidia-powerd.service"),
+        ("nvidia-imex", "nvidia-imex.service"),
+    ]
+    .into_iter()
+    .find(|(daemon, _)| kernel_name(daemon) == kernel_name(name))
+    .map(|(_, unit)| unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_role_has_way() {
+        let mut process = ProcessInfo::from_name(Pid(7), "python");
+        let of = |process: &ProcessInfo, role| way(Some(process), None, role, 2);
+        assert_eq!(of(&process, Role::MemoryUser), Way::Reap(2, Pid(7)));
+        assert_eq!(of(&process, Role::Monitor), Way::EndMonitor(Pid(7)));
+        assert_eq!(of(&process, Role::Daemon), Way::FindService(Pid(7)));
+        assert_eq!(of(&process, Role::Display), Way::EndGraphicalSession);
+        process.name = "nv-hostengine".into();
+        let dcgm = Way::StopService("nvidia-dcgm.service".into());
+        assert_eq!(of(&process, Role::Daemon), dcgm);
+        process.cgroup = Ok("/system.slice/my dcgm.service".into());
+        assert_eq!(of(&process, Role::Monitor), Way::StopService("my dcgm.service".into()));
+        process.cgroup = Ok("/user.slice/user-1000.slice/app.service".into());
+        process.name = "nvtop".into();
+        assert_eq!(of(&process, Role::Monitor), Way::EndMonitor(Pid(7)));
+        assert_eq!(way(None, None, Role::MemoryUser, 2), Way::Diagnose(2));
+    }
+
+    #[test]
+    fn mps_server_running_as_user_belongs_to_mps() {
+        let of =
+            |name: &str, uid| ProcessInfo { uid: Ok(uid), ..ProcessInfo::from_name(Pid(8), name) };
+        let server = of("nvidia-cuda-mps", 1001);
+        assert_eq!(mps_user(&server, Some(&of("nvidia-cuda-mps", 0))), None);
+        for parent in [of("nvidia-cuda-mps", 1001), of("systemd", 0)] {
+            assert_eq!(mps_user(&server, Some(&parent)), Some(1001), "{parent:?}");
+        }
+    }
+
+    #[test]
+    fn uninterruptible_process_gets_no_kill_advice() {
+        let mut process = ProcessInfo::from_name(Pid(7), "python");
+        for state in [ProcessState::Uninterruptible, ProcessState::Sleeping] {
+            process.state = Ok(state);
+            let stuck = state == ProcessState::Uninterruptible;
+            for role in [Role::MemoryUser, Role::Monitor, Role::Daemon, Role::Display] {
+                let way = way(Some(&process), None, role, 2);
+                assert_eq!(way == Way::ReadKernelLog, stuck, "{role:?}");
+            }
+        }
+    }
+}

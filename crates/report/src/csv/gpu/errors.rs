@@ -1,0 +1,107 @@
+//! Errors of the device's memories and what was done about them.
+
+use crate::csv::field::{Field, detail, enabled, plain, yes};
+use gpu_core::Absent;
+
+/// Makes the column of the errors at one place.
+macro_rules! at {
+    ($kind:literal, $since:literal, $errors:ident, $name:literal, $place:ident, $words:literal) => {
+        Field::new(
+            concat!("ecc.errors.", $kind, ".", $name),
+            concat!("errors in ", $words, ", ", $since),
+            |row| {
+                let errors = row.details()?.memory_errors.as_ref().ok_or(Absent::NotRecorded)?;
+                errors.$errors.$place.as_ref().map(plain).map_err(|absent| *absent)
+            },
+        )
+        .from(gpu_core::Group::MemoryErrors)
+    };
+}
+
+/// Makes the columns of one kind of errors, by place and in all.
+macro_rules! errors {
+    ($kind:literal, $about:literal, $since:literal, $errors:ident) => {
+        &[
+            at!($kind, $since, $errors, "device_memory", device_memory, "device memory"),
+            at!($kind, $since, $errors, "dram", device_memory, "device memory"),
+            at!($kind, $since, $errors, "register_file", register_file, "the register file"),
+            at!($kind, $since, $errors, "l1_cache", l1_cache, "L1 cache"),
+            at!($kind, $since, $errors, "l2_cache", l2_cache, "L2 cache"),
+            at!($kind, $since, $errors, "texture_memory", texture_memory, "texture memory"),
+            at!($kind, $since, $errors, "cbu", cbu, "CBU (convergence barrier unit)"),
+            at!($kind, $since, $errors, "sram", sram, "SRAM"),
+            detail!(
+                concat!("ecc.errors.", $kind, ".total"), $about,
+                MemoryHealth: memory_health.$errors, plain
+            ),
+        ]
+    };
+}
+
+/// The columns of the modes.
+pub(super) const MODES: &[Field] = &[
+    detail!("ecc.mode.current", "ECC mode", Modes: modes.ecc, enabled),
+    detail!("ecc.mode.pending", "… from the next reset on", Modes: modes.ecc_pending, enabled),
+];
+
+pub(super) const CORRECTED: &[Field] = errors!(
+    "corrected.volatile",
+    "volatile corrected errors (since driver load)",
+    "corrected since the driver was loaded",
+    corrected
+);
+
+pub(super) const CORRECTED_LIFETIME: &[Field] = errors!(
+    "corrected.aggregate",
+    "corrected errors over the GPU lifetime",
+    "corrected in the device's life",
+    corrected_lifetime
+);
+
+pub(super) const UNCORRECTED: &[Field] = errors!(
+    "uncorrected.volatile",
+    "uncorrected errors since the driver was loaded",
+    "uncorrected since the driver was loaded",
+    uncorrected
+);
+
+pub(super) const UNCORRECTED_LIFETIME: &[Field] = errors!(
+    "uncorrected.aggregate",
+    "uncorrected errors in the device's life",
+    "uncorrected in the device's life",
+    uncorrected_lifetime
+);
+
+/// The columns of what was done.
+pub(super) const XID_REMEDIES: &[Field] = &[
+    detail!(
+        "retired_pages.single_bit_ecc.count", "pages retired after single-bit errors",
+        MemoryHealth: memory_health.retired_single_bit, plain
+    )
+    .or(&["retired_pages.sbe"]),
+    detail!(
+        "retired_pages.double_bit.count", "pages retired after a double-bit error",
+        MemoryHealth: memory_health.retired_double_bit, plain
+    )
+    .or(&["retired_pages.dbe"]),
+    detail!(
+        "retired_pages.pending", "whether a page retirement is pending",
+        MemoryHealth: memory_health.retired_pending, yes
+    ),
+    detail!(
+        "remapped_rows.correctable", "rows remapped after corrected errors",
+        MemoryHealth: memory_health.remapped_corrected, plain
+    ),
+    detail!(
+        "remapped_rows.uncorrectable", "rows remapped after uncorrected errors",
+        MemoryHealth: memory_health.remapped_uncorrected, plain
+    ),
+    detail!(
+        "remapped_rows.pending", "whether a row remapping is pending",
+        MemoryHealth: memory_health.remapped_pending, yes
+    ),
+    detail!(
+        "remapped_rows.failure", "whether a row remapping failed",
+        MemoryHealth: memory_health.remapped_failure, yes
+    ),
+];

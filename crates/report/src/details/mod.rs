@@ -1,0 +1,109 @@
+//! Everything that is known of a device, as text, in the groups and under the names that people
+//! know from `nvidia-smi -q`; last who uses it and who merely holds it, which that does not tell.
+
+mod device;
+mod link;
+mod state;
+mod users;
+
+use gpu_core::{Absent, DeviceState, Reading, Snapshot};
+use jiff::tz::TimeZone;
+
+/// A name with a value, or with a group of further names.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The name.
+    pub name: String,
+    /// The value.
+    pub value: Value,
+}
+
+/// What stands behind a name.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// A value with its unit.
+    Known(String),
+    /// None, and why.
+    Absent(Absent),
+    /// Further names; none of them is a value too.
+    Group(Vec<Entry>),
+}
+
+/// Returns a value under its name.
+pub(super) fn value(name: impl Into<String>, reading: Reading<impl ToString>) -> Entry {
+    let value = match reading {
+        Ok(value) => Value::Known(value.to_string()),
+        Err(absent) => Value::Absent(absent),
+    };
+    Entry { name: name.into(), value }
+}
+
+/// Returns a value that is surely there.
+pub(super) fn known(name: impl Into<String>, value: impl ToString) -> Entry {
+    Entry { name: name.into(), value: Value::Known(value.to_string()) }
+}
+
+/// Returns a group of entries.
+pub(super) fn group(name: impl Into<String>, entries: impl Into<Vec<Entry>>) -> Entry {
+    Entry { name: name.into(), value: Value::Group(entries.into()) }
+}
+
+/// Returns what is known of the machine itself.
+pub fn head(snapshot: &Snapshot, zone: &TimeZone) -> Vec<Entry> {
+    let driver = |pick: fn(&gpu_core::Driver) -> &Reading<String>| {
+        let driver = snapshot.driver.as_ref().map_err(|fault| fault.kind.absent());
+        driver.and_then(|driver| pick(driver).clone())
+    };
+    vec![
+        value("Host Name", snapshot.hostname.clone()),
+        known("Timestamp", crate::local_time::as_nvidia_smi(snapshot.taken_at, zone)),
+        value("Driver Version", driver(|driver| &driver.version)),
+        value("CUDA Version", driver(|driver| &driver.cuda)),
+    ]
+}
+
+/// Returns what is known of a device.
+pub fn entries(snapshot: &Snapshot, device: &DeviceState) -> Vec<Entry> {
+    let mut entries = device::entries(device);
+    entries.extend(link::entries(device));
+    entries.extend(state::entries(device));
+    entries.extend(users::entries(snapshot, device));
+    entries
+}
+
+/// `Enabled` or `Disabled`.
+pub(super) fn enabled(reading: Reading<bool>) -> Reading<&'static str> {
+    reading.map(|on| if on { "Enabled" } else { "Disabled" })
+}
+
+/// `Yes` or `No`.
+pub(super) fn yes(reading: Reading<bool>) -> Reading<&'static str> {
+    reading.map(|is| if is { "Yes" } else { "No" })
+}
+
+/// A number with its unit.
+pub(super) fn unit(reading: Reading<impl ToString>, unit: &str) -> Reading<String> {
+    reading.map(|number| format!("{} {unit}", number.to_string()))
+}
+
+/// Watts with two digits behind the point.
+pub(super) fn watts(reading: Reading<gpu_core::Milliwatts>) -> Reading<String> {
+    reading.map(|power| format!("{:.2} W", power.0 as f64 / 1000.0))
+}
+
+/// Whole mebibytes.
+pub(super) fn mib(reading: Reading<gpu_core::Bytes>) -> Reading<String> {
+    reading.map(|bytes| format!("{} MiB", bytes.mib()))
+}
+
+/// Returns a group of details, or one whose values are absent as the whole is.
+pub(super) fn group_of<T: Clone>(
+    device: &gpu_core::DeviceState,
+    pick: fn(&gpu_core::DeviceDetails) -> Option<&T>,
+    absent: fn(Absent) -> T,
+) -> T {
+    match &device.details {
+        Ok(details) => pick(details).cloned().unwrap_or_else(|| absent(Absent::NotRecorded)),
+        Err(fault) => absent(fault.kind.absent()),
+    }
+}

@@ -1,0 +1,72 @@
+//! What a fault means, and what a person can do about it.
+
+use gpu_core::{Absent, DeviceFault, ErrorKind, MachineFault, ProcessFault};
+
+/// Returns what a failure of a machine or a device means; `None` for one that tells itself.
+pub fn meaning(kind: ErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        ErrorKind::Machine(MachineFault::NoLibrary) => "no NVIDIA driver is installed",
+        ErrorKind::Machine(MachineFault::DriverNotLoaded) => {
+            "the NVIDIA kernel module is not loaded"
+        }
+        ErrorKind::Machine(MachineFault::VersionMismatch) => {
+            "driver library and kernel module versions differ"
+        }
+        ErrorKind::Machine(MachineFault::Blocked) => {
+            "this container or job has no access to the devices"
+        }
+        ErrorKind::Machine(MachineFault::NotPermitted) => "no permission to open the device files",
+        ErrorKind::Machine(MachineFault::NoDevices) => "the driver finds no device",
+        ErrorKind::Device(DeviceFault::Lost) => "lost: it has fallen off the bus",
+        ErrorKind::Device(DeviceFault::ResetRequired) => "it requires a reset",
+        ErrorKind::Device(DeviceFault::InsufficientPower) => "its power cables are not connected",
+        ErrorKind::Device(DeviceFault::Interrupt) => "the kernel cannot service its interrupts",
+        ErrorKind::TimedOut => "no answer in time",
+        _ => return None,
+    })
+}
+
+/// Says in a few words what a fault is: its meaning, else what failed.
+pub fn brief(fault: &gpu_core::Fault) -> String {
+    meaning(fault.kind).map_or_else(|| format!("failed to {}", fault.text), str::to_owned)
+}
+
+/// Says what a fault is, and of a driver that does not answer which call it is that hangs.
+pub fn account(fault: &gpu_core::Fault) -> String {
+    match fault.kind {
+        ErrorKind::TimedOut => format!("failed to {}", fault.text),
+        _ => brief(fault),
+    }
+}
+
+/// Returns what a person can do about a failure of this kind; `None` where nothing general helps.
+pub fn remedy(kind: ErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        ErrorKind::Machine(MachineFault::NoLibrary) => {
+            "install the driver, or try a simulated machine: gpuws demo"
+        }
+        ErrorKind::Machine(MachineFault::DriverNotLoaded) => {
+            "sudo modprobe nvidia; if that fails, see sudo dmesg"
+        }
+        ErrorKind::Machine(MachineFault::VersionMismatch) => {
+            "the driver was upgraded without a reboot: reboot or reload the kernel module"
+        }
+        ErrorKind::Machine(MachineFault::Blocked) => {
+            "pass the GPU to the container (--gpus) or run outside it"
+        }
+        ErrorKind::Machine(MachineFault::NotPermitted)
+        | ErrorKind::Process(ProcessFault::NotPermitted)
+        | ErrorKind::Field(Absent::NotPermitted) => "run the same command with sudo",
+        ErrorKind::Machine(MachineFault::NoDevices) => {
+            "check lspci for the card and sudo dmesg for driver messages"
+        }
+        ErrorKind::Device(DeviceFault::Lost) => {
+            "reboot; if it recurs, check power, seating and cooling of the card"
+        }
+        ErrorKind::Device(DeviceFault::ResetRequired) => {
+            "reset it as root while unused (nvidia-smi --gpu-reset), or reboot"
+        }
+        ErrorKind::Device(DeviceFault::InsufficientPower) => "connect the power cables of the card",
+        _ => return None,
+    })
+}

@@ -1,0 +1,286 @@
+//! What is said of claims: what was chosen, and why other devices were not.
+
+use gpu_claim::{Ahead, HeldUp, Waiting};
+use gpu_core::{Claim, DeviceId, DeviceUuid, Entry, Link, Share};
+use gpu_placement::{Bar, Passed, Why};
+use gpu_steward::{Decision, Note};
+
+/// Names a user by number.
+pub type User<'a> = &'a dyn Fn(u32) -> String;
+
+/// `GPUs 4 and 5 (NVLink ×2; 0 and 3 would have been SYS)`.
+pub fn chosen(decision: &Decision) -> String {
+    let devices = decision.devices();
+    let text = named(&devices.iter().collect::<Vec<_>>());
+    match &decision.choice.why {
+        Why::Linked { weakest: Some(weakest), instead, instead_weakest, .. } => {
+            let instead: Vec<u32> = instead
+                .iter()
+                .filter_map(|at| decision.offered.get(*at))
+                .map(|id| id.index)
+                .collect();
+            let other = instead_weakest.map_or(String::new(), |other| {
+                format!("; {} would have been {}", list(&instead), link(other))
+            });
+            format!("{text} ({}{other})", link(*weakest))
+        }
+        Why::Fits => format!("{text} (tightest fit)"),
+        Why::KeepsBlocks => format!("{text} (keeps NVLink groups intact)"),
+        Why::Coolest => format!("{text} (coolest)"),
+        Why::LeastRecent => format!("{text} (least recently used)"),
+        Why::Linked { .. } | Why::OnlyOne | Why::First => text,
+    }
+}
+
+/// `GPU 0`, `GPUs 0 and 3`.
+pub fn gpus(indexes: &[u32]) -> String {
+    let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
+    format!("{word} {}", list(indexes))
+}
+
+/// `GPUs 0 and 3`, `MIG-41a7… of GPU 0`, or both.
+pub fn named(devices: &[&DeviceId]) -> String {
+    let (mig, whole): (Vec<&DeviceId>, Vec<&DeviceId>) =
+        devices.iter().partition(|id| id.uuid.as_ref().is_ok_and(DeviceUuid::is_mig));
+    let indexes: Vec<u32> = whole.iter().map(|id| id.index).collect();
+    let mut names: Vec<String> = mig
+        .iter()
+        .filter_map(|id| Some(format!("{} of GPU {}", id.uuid.as_ref().ok()?, id.index)))
+        .collect();
+    if !indexes.is_empty() {
+        names.insert(0, gpus(&indexes));
+    }
+    names.join(", ")
+}
+
+/// `0`, `0 and 3`; as ranges from three on.
+fn list(indexes: &[u32]) -> String {
+    match indexes {
+        [one, other] => format!("{one} and {other}"),
+        indexes => super::ranges(indexes),
+    }
+}
+
+fn link(link: Link) -> String {
+    match link {
+        Link::NvLink(lanes) => format!("NVLink ×{lanes}"),
+        Link::Pix => "one PCIe switch".to_owned(),
+        Link::Pxb => "several PCIe switches".to_owned(),
+        Link::Phb => "one host bridge".to_owned(),
+        Link::Node => "one NUMA node".to_owned(),
+        Link::Sys => "across sockets".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// Says why a device was passed over.
+pub fn passed(why: &Passed, user: User<'_>) -> String {
+    match why {
+        Passed::Barred(bar) => barred(bar, user),
+        Passed::NotAmong => "not in the requested set".to_owned(),
+        Passed::Excluded => "excluded".to_owned(),
+        Passed::LacksMemory { has, needs } => format!("has only {has} in total; {needs} requested"),
+        Passed::LacksRoom { has, needs } => format!("has only {has} free; {needs} requested"),
+        Passed::MemoryUnknown(absent) => format!("memory unknown: {absent}"),
+        Passed::LowCapability { has, needs } => {
+            format!("has compute capability {}.{}; {}.{} requested", has.0, has.1, needs.0, needs.1)
+        }
+        Passed::CapabilityUnknown(absent) => {
+            format!("compute capability unknown: {absent}")
+        }
+        Passed::DrivesDisplay => "drives a display".to_owned(),
+        Passed::OtherSetBetter => "free".to_owned(),
+    }
+}
+
+/// Says why a device cannot be had now.
+pub fn barred(bar: &Bar, user: User<'_>) -> String {
+    match bar {
+        Bar::Leased { owner, .. } => format!("leased by {}", user(*owner)),
+        Bar::Reserved { owner, .. } => {
+            format!("reserved for {}, who is ahead in the queue", user(*owner))
+        }
+        Bar::Outsider { pid, name } => format!("in use without a lease by {pid} {name}"),
+        Bar::Unexplained(bytes) => format!("{bytes} in use that no process accounts for"),
+        Bar::Faulty(fault) => format!("faulty: failed to {fault}"),
+        Bar::UsersUnknown(absent) => format!("users unknown: {absent}"),
+        Bar::NameUnknown => "has no unique UUID".to_owned(),
+        Bar::MigMode => "has MIG enabled; claim a MIG device with --mig".to_owned(),
+        Bar::MigAlone => "CUDA exposes one MIG device and no other GPU to a program".to_owned(),
+    }
+}
+
+/// Says each reason once, with the devices that it is about: `GPU 0 leased by bob; GPUs 1 and 2
+/// drives a display`.
+pub fn reasons<'a>(
+    passed_over: impl Iterator<Item = (&'a DeviceId, &'a Passed)>,
+    user: User<'_>,
+) -> Vec<String> {
+    let mut by_reason: Vec<(String, Vec<&DeviceId>)> = Vec::new();
+    for (device, why) in passed_over {
+        let reason = passed(why, user);
+        match by_reason.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, devices)) => devices.push(device),
+            None => by_reason.push((reason, vec![device])),
+        }
+    }
+    let word =
+        |(reason, devices): (String, Vec<&DeviceId>)| format!("{}: {reason}", named(&devices));
+    by_reason.into_iter().map(word).collect()
+}
+
+/// Says what keeps a claim from being served, other than claims and leases.
+pub fn holding_up(held_up: &HeldUp) -> String {
+    match held_up {
+        HeldUp::SafeGpu(fault) => format!("waiting to {}", fault.text),
+        HeldUp::Driver(fault) => format!("driver not responding: failed to {}", fault.text),
+    }
+}
+
+/// `2 GPUs`, `6,144 MiB of 1 GPU`.
+pub fn asked(claim: &Claim) -> String {
+    let count = super::count(claim.count as usize, "GPU", "GPUs");
+    match claim.share {
+        Share::Whole => count,
+        Share::Memory(bytes) => format!("{bytes} of {count}"),
+    }
+}
+
+/// `1st`, `2nd`, `11th`.
+pub fn ordinal(number: usize) -> String {
+    let ending = match (number % 100, number % 10) {
+        (11..=13, _) => "th",
+        (_, 1) => "st",
+        (_, 2) => "nd",
+        (_, 3) => "rd",
+        _ => "th",
+    };
+    format!("{number}{ending}")
+}
+
+/// `waiting for 2 GPUs; 2nd in the queue behind bob (1 GPU); leased by alice (4 GPUs)`.
+pub fn waiting_for(claim: &str, waiting: &Waiting<'_>, user: User<'_>) -> String {
+    let mut text = format!("waiting for {claim}");
+    let Ahead { count, nearest, stalled } = waiting.ahead;
+    if *count > 0 {
+        text.push_str(&format!("; {} in the queue", ordinal(count + 1)));
+    }
+    if let Some(nearest) = nearest {
+        text.push_str(&format!(" behind {} ({})", user(nearest.owner), asked(&nearest.claim)));
+    }
+    if let Some(first) = stalled.first() {
+        let more = match stalled.len() {
+            1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        let pid = first.root.pid;
+        text.push_str(&format!("; skipping stalled PID {pid} of {}{more}", user(first.owner)));
+    }
+    let mut leases = waiting.leases.iter().map(|lease| held(lease, user));
+    let first: Vec<String> = leases.by_ref().take(2).collect();
+    if !first.is_empty() {
+        let more = match leases.count() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        text.push_str(&format!("; leased by {}{more}", first.join(", ")));
+    }
+    if *count == 0 && waiting.leases.is_empty() && waiting.held_up.is_none() {
+        text.push_str("; too few are eligible although none is leased; for reasons: gpuws claim");
+    }
+    if let Some(held_up) = waiting.held_up {
+        text.push_str(&format!("; {}", holding_up(held_up)));
+    }
+    text
+}
+
+/// `alice (4 GPUs)`.
+fn held(lease: &Entry, user: User<'_>) -> String {
+    let count = super::count(lease.devices.len(), "GPU", "GPUs");
+    match lease.claim.share {
+        Share::Whole => format!("{} ({count})", user(lease.owner)),
+        Share::Memory(bytes) => format!("{} ({bytes} of {count})", user(lease.owner)),
+    }
+}
+
+/// Says what the variables of a scheduler tell besides devices.
+pub fn note(note: &Note) -> String {
+    match note {
+        Note::ListEnds { variable, at } => {
+            format!("{variable} is cut at '{at}': no such device here")
+        }
+        Note::NothingNamed(convention) => {
+            format!("{convention} sets no device list; pass the allocated count with -n")
+        }
+        Note::NumbersUnclear(convention) => format!(
+            "the index order of CUDA_VISIBLE_DEVICES is unknown (CUDA_DEVICE_ORDER); using \
+                {convention}'s list"
+        ),
+        Note::OneOfMany(convention, rank) => {
+            format!("{convention} local rank {rank} claims its own GPUs")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{Bytes, LeaseId, Pid, ProcessKey, Timestamp};
+    use std::time::Duration;
+
+    fn user(uid: u32) -> String {
+        if uid == 0 { "root".to_owned() } else { format!("user {uid}") }
+    }
+
+    fn entry(owner: u32, devices: usize, claim: Claim) -> Entry {
+        let uuid = |n| DeviceUuid(format!("GPU-{n}"));
+        Entry {
+            id: LeaseId::parse("1-a").unwrap(),
+            ticket: 1,
+            owner,
+            root: ProcessKey { pid: Pid(1), start: None },
+            within: Vec::new(),
+            claim,
+            devices: (0..devices).map(uuid).collect(),
+            parts_of: Vec::new(),
+            command: String::new(),
+            since: Timestamp(0),
+        }
+    }
+
+    #[test]
+    fn waiting_line_shows_position_and_holders() {
+        let nearest = Some(entry(0, 0, Claim::whole(1)));
+        let ahead = Ahead { count: 1, nearest, stalled: Vec::new() };
+        let share = Claim { share: Share::Memory(Bytes::from_mib(6144)), ..Claim::whole(2) };
+        let leases = [entry(0, 4, Claim::whole(4)), entry(4_000_000_007, 2, share)];
+        let waited = Duration::from_secs(42);
+        let waiting = Waiting { ahead: &ahead, leases: &leases, waited, held_up: None };
+        assert_eq!(
+            waiting_for("2 GPUs", &waiting, &user),
+            "waiting for 2 GPUs; 2nd in the queue behind root (1 GPU); leased by root (4 GPUs), \
+             user 4000000007 (6,144 MiB of 2 GPUs)"
+        );
+    }
+
+    #[test]
+    fn waiting_line_names_stalled_claim() {
+        let stalled = vec![entry(0, 0, Claim::whole(1)), entry(0, 0, Claim::whole(1))];
+        let ahead = Ahead { count: 0, nearest: None, stalled };
+        let leases = [entry(0, 1, Claim::whole(1))];
+        let waited = Duration::from_secs(42);
+        let waiting = Waiting { ahead: &ahead, leases: &leases, waited, held_up: None };
+        assert_eq!(
+            waiting_for("1 GPU", &waiting, &user),
+            "waiting for 1 GPU; skipping stalled PID 1 of root and 1 more; leased by root (1 GPU)"
+        );
+    }
+
+    #[test]
+    fn ordinals_have_english_endings() {
+        let places = [1, 2, 3, 4, 11, 12, 13, 21, 102, 111].map(ordinal);
+        let written =
+            ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "102nd", "111th"];
+        assert_eq!(places, written);
+    }
+}

@@ -1,0 +1,31 @@
+//! What is said of a limit of memory.
+
+use gpu_core::{Bytes, amount};
+use gpu_memory_advice::environment::{Advice, Keeper};
+
+/// Says in a line what makes a job keep its share, and what that is worth.
+pub fn told(advice: &Advice, share: Bytes) -> String {
+    let share = amount(share);
+    let by = |keeper: Keeper| {
+        let kept = advice.variables.iter().filter(|variable| variable.kept_by == keeper);
+        kept.map(|variable| variable.name).collect::<Vec<_>>().join(" and ")
+    };
+    let (server, allocator) = (by(Keeper::Server), by(Keeper::Allocator));
+    let more = "for details: gpuws mem env";
+    match (server.is_empty(), allocator.is_empty()) {
+        (false, _) => format!(
+            "limited to {share} by {server} if the program uses the MPS \
+            server; {more}"
+        ),
+        (true, false) => format!("limited to {share} by {allocator} (cooperative); {more}"),
+        (true, true) if advice.code.is_empty() => {
+            let why = advice.notes.first().map_or("", String::as_str);
+            format!("warning: nothing limits the command to {share}: {why}")
+        }
+        (true, true) => {
+            let names: Vec<&str> = advice.code.iter().map(|code| code.framework.name()).collect();
+            let names = names.join(" and ");
+            format!("warning: set the limit of {share} for {names} in the program itself; {more}")
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! What the libraries say as data, in the words of the command line.
+
+pub mod claims;
+pub mod limit;
+pub mod oom;
+pub mod reset;
+pub mod run;
+
+use gpu_core::{
+    AddressingMode, DeviceId, DeviceState, FabricState, Fault, OperationMode, Pid, ProcessInfo,
+    Reading, Snapshot, Timestamp,
+};
+use gpu_reaper::{Advice, Confidence, FindingKind, Role};
+use std::borrow::Cow;
+use std::time::Duration;
+
+/// The name of a kind of finding, as a heading.
+pub fn kind(kind: FindingKind) -> &'static str {
+    match kind {
+        FindingKind::Ghost => "GHOST",
+        FindingKind::DriverLeak => "DRIVER LEAK",
+        FindingKind::NotPermitted => "NOT PERMITTED TO LOOK",
+        FindingKind::ForeignNamespace => "FOREIGN PID NAMESPACE",
+        FindingKind::ListedButGone => "LISTED BUT GONE",
+        FindingKind::ZombieHolder => "ZOMBIE HOLDER",
+        FindingKind::StuckHolder => "STUCK HOLDER",
+        FindingKind::Orphan => "ORPHAN",
+        FindingKind::Hoarder => "HOARDER",
+        FindingKind::DeviceFault => "DEVICE FAULT",
+        FindingKind::BlockedReset => "BLOCKED RESET",
+    }
+}
+
+/// The word for a process that a finding of this kind names, in a narrow column.
+pub fn short(kind: FindingKind) -> &'static str {
+    match kind {
+        FindingKind::Ghost => "ghost",
+        FindingKind::ListedButGone => "gone",
+        FindingKind::ZombieHolder => "zombie",
+        FindingKind::StuckHolder => "stuck",
+        FindingKind::Orphan => "orphan",
+        FindingKind::Hoarder => "hoarder",
+        FindingKind::DriverLeak
+        | FindingKind::NotPermitted
+        | FindingKind::ForeignNamespace
+        | FindingKind::DeviceFault
+        | FindingKind::BlockedReset => "",
+    }
+}
+
+/// How a device reaches memory allocated on the host, in nvidia-smi's words.
+pub fn addressing_mode(mode: AddressingMode) -> &'static str {
+    match mode {
+        AddressingMode::None => "None",
+        AddressingMode::Hmm => "HMM",
+        AddressingMode::Ats => "ATS",
+    }
+}
+
+/// How far a device is registered with its fabric, in nvidia-smi's words.
+pub fn fabric_state(state: FabricState) -> &'static str {
+    match state {
+        FabricState::None => "N/A",
+        FabricState::NotStarted => "Not Started",
+        FabricState::InProgress => "In Progress",
+        FabricState::Completed => "Completed",
+    }
+}
+
+/// What a device is set up to be good at, in nvidia-smi's words.
+pub fn operation_mode(mode: OperationMode) -> &'static str {
+    match mode {
+        OperationMode::AllOn => "All On",
+        OperationMode::Compute => "Compute",
+        OperationMode::LowDoublePrecision => "Low Double Precision",
+    }
+}
+
+/// The word for what a holder is there for.
+pub fn role(role: Role) -> &'static str {
+    match role {
+        Role::MemoryUser => "uses memory",
+        Role::Monitor => "monitor",
+        Role::Display => "display",
+        Role::Daemon => "daemon",
+    }
+}
+
+/// The word for a confidence.
+pub fn confidence(confidence: Confidence) -> &'static str {
+    match confidence {
+        Confidence::Possible => "possible",
+        Confidence::Likely => "likely",
+        Confidence::High => "high",
+    }
+}
+
+/// Shows who holds the device files, where gpuws is not.
+pub const FUSER: &str = "sudo fuser -v /dev/nvidia*";
+
+/// Shows what the driver wrote into the kernel's log.
+pub const KERNEL_LOG: &str = "sudo dmesg | grep -i -e NVRM -e Xid";
+
+/// The next command to type and what it does; `sim` is the option that names a simulated machine.
+pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
+    match advice {
+        Advice::ReapDevice(index) => {
+            (format!("gpuws {sim}reap --gpu {index}"), "shows the plan; add --yes to execute")
+        }
+        Advice::ReapProcess(pid) => {
+            (format!("gpuws {sim}reap --pid {pid}"), "check what it is first; add --yes to end it")
+        }
+        Advice::LookAsRoot => {
+            (format!("sudo gpuws {sim}doctor"), "can inspect the files of every process")
+        }
+        Advice::PasteHolders => {
+            (format!("{FUSER} 2>&1"), "shows the device holders; paste its output too")
+        }
+        Advice::LookOnHost => ("gpuws doctor".to_owned(), "on the host, outside this container"),
+        Advice::LookLonger => (
+            format!("gpuws {sim}doctor --looks 3"),
+            "distinguishes an idle process from a \
+                pausing one",
+        ),
+        Advice::LimitVisibleDevices(indexes) => {
+            let list = indexes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            (
+                format!("export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={list}"),
+                "before starting the job, so that it uses only these GPUs",
+            )
+        }
+        Advice::LetMemoryGrow => (
+            "TF_FORCE_GPU_ALLOW_GROWTH=true".to_owned(),
+            "for TensorFlow: allocates memory on demand",
+        ),
+        Advice::ResetDevice(index) => (
+            format!("nvidia-smi --gpu-reset -i {index}"),
+            "as root, once no process has the \
+                device open",
+        ),
+        Advice::AllowMoreTime => (
+            format!("gpuws {sim}--deadline 120 doctor"),
+            "for a slow driver; sudo nvidia-smi -pm 1 keeps it initialised",
+        ),
+        Advice::LoadDriver => (
+            "sudo modprobe nvidia".to_owned(),
+            "the driver was unloaded during the query; after an upgrade, reboot",
+        ),
+        Advice::ReadKernelLog => (
+            KERNEL_LOG.to_owned(),
+            "shows the reason; if a reboot does not help, the card is faulty",
+        ),
+        Advice::WaitOrReboot => (
+            "sudo dmesg | tail -40".to_owned(),
+            "shows what it waits for; if that never ends, reboot",
+        ),
+        Advice::StopService(pid) => (
+            format!("systemctl status {pid}"),
+            "shows its service; stop that (gpuws never signals it)",
+        ),
+        Advice::EndParent(pid) => {
+            (format!("ps -o pid,user,args -p {pid}"), "its parent, which must reap it or exit")
+        }
+    }
+}
+
+/// `GPU 0 Tesla P100-PCIE-16GB`, or `GPUs 1–7 GeForce GTX 1080 Ti`.
+pub fn devices(snapshot: &Snapshot, ids: &[DeviceId]) -> String {
+    let states: Vec<&DeviceState> = ids.iter().filter_map(|id| snapshot.device(id)).collect();
+    let mut names: Vec<&str> =
+        states.iter().filter_map(|state| state.info.name.as_deref().ok()).collect();
+    names.dedup();
+    let name = match names[..] {
+        [name] => format!(" {}", product(name)),
+        _ => String::new(),
+    };
+    let indexes: Vec<u32> = ids.iter().map(|id| id.index).collect();
+    let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
+    format!("{word} {}{name}", ranges(&indexes))
+}
+
+/// `GPUs 0, 1: who uses them is not known: failed to …`, a line for each reason that has devices.
+pub fn unknown_users<'a>(
+    devices: impl Iterator<Item = &'a DeviceState>,
+) -> impl Iterator<Item = String> {
+    let mut reasons: Vec<(&Fault, Vec<u32>)> = Vec::new();
+    for device in devices {
+        let Err(fault) = &device.processes else { continue };
+        match reasons.iter_mut().find(|(known, _)| known.kind == fault.kind) {
+            Some((_, indexes)) => indexes.push(device.id().index),
+            None => reasons.push((fault, vec![device.id().index])),
+        }
+    }
+    reasons.into_iter().map(|(fault, indexes)| {
+        let (word, it) = if indexes.len() == 1 { ("GPU", "it") } else { ("GPUs", "them") };
+        let which = ranges(&indexes);
+        format!("{word} {which}: users of {it} unknown: failed to {fault}")
+    })
+}
+
+/// `0`, `1–7`, `0, 2, 4–6`.
+pub fn ranges(sorted: &[u32]) -> String {
+    let mut parts: Vec<(u32, u32)> = Vec::new();
+    for &number in sorted {
+        match parts.last_mut() {
+            Some((_, last)) if number == last.saturating_add(1) => *last = number,
+            _ => parts.push((number, number)),
+        }
+    }
+    let word = |(first, last): &(u32, u32)| match last - first {
+        0 => first.to_string(),
+        1 => format!("{first}, {last}"),
+        _ => format!("{first}–{last}"),
+    };
+    parts.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+/// `it has 0–3`, of the indexes of a machine's devices.
+pub fn machine_has(known: &[u32]) -> String {
+    match known {
+        [] => "it has no responding GPU".to_owned(),
+        known => format!("it has {}", ranges(known)),
+    }
+}
+
+/// The product name without the maker's.
+pub fn product(name: &str) -> &str {
+    name.strip_prefix("NVIDIA ").unwrap_or(name)
+}
+
+/// The user of a process: name, else number, else `?`.
+pub fn user(process: Reading<&ProcessInfo>) -> Cow<'_, str> {
+    match process.map(|info| (&info.user, info.uid)) {
+        Ok((Ok(name), _)) => Cow::Borrowed(name),
+        Ok((Err(_), Ok(uid))) => Cow::Owned(uid.to_string()),
+        _ => Cow::Borrowed("?"),
+    }
+}
+
+/// The command line of a process, else its name, else what NVML calls it, else `?`.
+pub fn command<'a>(process: Reading<&'a ProcessInfo>, listed: Option<&'a str>) -> Cow<'a, str> {
+    let words = process.ok().and_then(|info| info.command_line.as_deref().ok());
+    if let Some(line) = words.map(|words| words.join(" ")).filter(|line| !line.trim().is_empty()) {
+        return Cow::Owned(line);
+    }
+    let name = process.ok().map(|info| info.name.as_str()).filter(|name| !name.is_empty());
+    Cow::Borrowed(name.or(listed).unwrap_or("?"))
+}
+
+/// `3 h`, `2 d`, `40 s`.
+pub fn age(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..86_400 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// The time of day in UTC, or the date where it is not the day of `now`.
+pub fn started(at: Timestamp, now: Timestamp) -> String {
+    let (at, now) = (at.to_string(), now.to_string());
+    let (date, time) = at.split_at(10);
+    if now.starts_with(date) {
+        format!("{} UTC", time.get(1..6).unwrap_or_default())
+    } else {
+        date.to_owned()
+    }
+}
+
+/// `2 processes`, `1 process`.
+pub fn count(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+/// Names a process, `100562 t2t-decoder`.
+pub fn process(pid: Pid, name: &str) -> String {
+    format!("{pid} {name}")
+}
+
+/// Quotes a word for a shell where it needs that.
+pub fn shell_word(word: &str) -> String {
+    let harmless = |c: char| c.is_alphanumeric() || "/._:,-".contains(c);
+    if !word.is_empty() && word.chars().all(harmless) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{Absent, DeviceInfo, Error, ErrorKind, Groups};
+
+    #[test]
+    fn consecutive_indexes_become_ranges() {
+        for (indexes, shown) in [
+            (&[][..], ""),
+            (&[0], "0"),
+            (&[0, 1], "0, 1"),
+            (&[1, 2, 3, 4, 5, 6, 7], "1–7"),
+            (&[0, 2, 4, 5, 6, 9], "0, 2, 4–6, 9"),
+        ] {
+            assert_eq!(ranges(indexes), shown);
+        }
+    }
+
+    #[test]
+    fn unknown_device_users_are_reported_with_reason() {
+        let device = |index, kind: Option<ErrorKind>| {
+            let fault = Error::new(kind.unwrap_or(ErrorKind::Io), format!("ask GPU {index}"));
+            let info = DeviceInfo::unknown(DeviceId::from_index(index));
+            let state = DeviceState::unanswered(info, Groups::NONE, &fault.fault());
+            let processes = kind.map_or_else(|| Ok(Vec::new()), |_| Err(fault.fault()));
+            DeviceState { processes, ..state }
+        };
+        let (denied, again) = (Some(Absent::NotPermitted.into()), Some(ErrorKind::Again));
+        let devices = [device(0, None), device(1, denied), device(2, again), device(3, denied)];
+        let lines: Vec<String> = unknown_users(devices.iter()).collect();
+        assert_eq!(
+            lines,
+            [
+                "GPUs 1, 3: users of them unknown: failed to ask GPU 1",
+                "GPU 2: users of it unknown: failed to ask GPU 2",
+            ]
+        );
+    }
+
+    #[test]
+    fn age_uses_single_unit() {
+        for (seconds, shown) in
+            [(0, "0 s"), (59, "59 s"), (61, "1 min"), (7199, "1 h"), (200_000, "2 d")]
+        {
+            assert_eq!(age(Duration::from_secs(seconds)), shown);
+        }
+    }
+
+    #[test]
+    fn start_is_shown_as_time_today_and_date_otherwise() {
+        let now = Timestamp(1_795_223_083_000);
+        assert_eq!(started(Timestamp(now.0 - 60_000), now), "01:03 UTC");
+        assert_eq!(started(Timestamp(0), now), "1970-01-01");
+    }
+}

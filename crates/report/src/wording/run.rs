@@ -1,0 +1,138 @@
+//! What is said of a run when it is over.
+
+use gpu_core::{Bytes, JobExit, ProcessInfo};
+use gpu_reaper::{Action, Outcome, is_stuck};
+use gpu_steward::{DeviceUse, RunReport};
+use std::time::Duration;
+
+/// Says of which devices it took more than its share.
+pub fn above(report: &RunReport, share: Option<Bytes>) -> Vec<String> {
+    let Some(share) = share else { return Vec::new() };
+    let above = report.devices.iter().filter_map(|used| {
+        let peak = used.peak.ok().filter(|peak| *peak > share)?;
+        let index = used.device.index;
+        Some(format!(
+            "used {:.1} GiB of its {:.1} GiB share of GPU {index}",
+            peak.gib(),
+            share.gib()
+        ))
+    });
+    above.collect()
+}
+
+/// `done in 2 h 11 min · peak 37.4, 36.9 GiB · 4.37 GPU-hours · 2 left behind were ended`.
+pub fn summary(report: &RunReport, share: Option<Bytes>) -> String {
+    let head = match (report.limit_hit, report.ending) {
+        (true, _) => "time limit reached after".to_owned(),
+        (false, JobExit::Code(0)) => "done in".to_owned(),
+        (false, JobExit::Code(code)) => format!("exited with {code} after"),
+        (false, JobExit::Signal(signal)) => format!("terminated by signal {signal} after"),
+    };
+    let mut parts = vec![format!("{head} {}", lasted(report.elapsed))];
+    let peak = |used: &DeviceUse| match used.peak {
+        Ok(bytes) => format!("{:.1}", bytes.gib()),
+        Err(_) => "?".to_owned(),
+    };
+    // A program that ended before the first look was not seen on any.
+    if report.devices.iter().any(|used| used.peak.is_ok()) {
+        let peaks: Vec<String> = report.devices.iter().map(peak).collect();
+        let share = share.filter(|_| !above(report, share).is_empty());
+        let of = share.map_or(String::new(), |share| format!(" of {:.1}", share.gib()));
+        parts.push(format!("peak {}{of} GiB", peaks.join(", ")));
+    }
+    parts.push(device_time(report.device_time()));
+    let ended = |action: &&Action| matches!(action.outcome, Outcome::Ended { .. });
+    let ended = report.left_behind.iter().filter(ended).count();
+    if ended > 0 {
+        let left = super::count(ended, "process", "processes");
+        let back = match report.memory_back {
+            Ok(true) => ", memory freed",
+            _ => "",
+        };
+        let were = if ended == 1 { "was" } else { "were" };
+        // Of a job that was to end nothing was left behind.
+        let which = if report.limit_hit || report.abandoned { "of it" } else { "left behind" };
+        parts.push(format!("{left} {which} {were} ended{back}"));
+    }
+    parts.join(" · ")
+}
+
+/// `4711 python is still there`, and why, where SIGKILL does not end it; or what is known of it,
+/// where its descriptors may not be read.
+pub fn still_there(left: &ProcessInfo, report: &RunReport) -> String {
+    let who = super::process(left.key.pid, &left.name);
+    let is_unlisted = report.unlisted.iter().any(|unlisted| unlisted.key == left.key);
+    match (is_stuck(left), is_unlisted) {
+        (true, _) => format!("{who} is still running, frozen or in uninterruptible sleep"),
+        (_, true) => format!(
+            "{who} is still running; its descriptors are unreadable and the driver lists it on \
+                no GPU"
+        ),
+        _ => format!("{who} is still running"),
+    }
+}
+
+/// `42.1 s`, `2 h 11 min`.
+fn lasted(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..60 => format!("{:.1} s", time.as_secs_f64()),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+fn device_time(time: Duration) -> String {
+    match time.as_secs() {
+        0..3600 => format!("{:.1} GPU-seconds", time.as_secs_f64()),
+        _ => format!("{:.2} GPU-hours", time.as_secs_f64() / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{DeviceId, LeaseId, Pid};
+
+    #[test]
+    fn summary_line_reports_usage_and_cleanup() {
+        let used = |index, mib| DeviceUse {
+            device: DeviceId::from_index(index),
+            peak: Ok(Bytes::from_mib(mib)),
+            held_for: Duration::from_secs(7_866),
+        };
+        let ended = |pid| Action {
+            pid: Pid(pid),
+            name: "worker".to_owned(),
+            outcome: Outcome::Ended { after_ms: 10 },
+            signals: Vec::new(),
+        };
+        let report = RunReport {
+            lease: LeaseId::parse("1-a").unwrap(),
+            ending: JobExit::Code(0),
+            limit_hit: false,
+            abandoned: false,
+            devices: vec![used(4, 38_298), used(5, 37_786)],
+            elapsed: Duration::from_secs(7_860),
+            left_behind: vec![ended(1), ended(2)],
+            still_there: Vec::new(),
+            remaining: Vec::new(),
+            unlisted: Vec::new(),
+            lease_stays: false,
+            memory_back: Ok(true),
+            stopped: None,
+            unwritten: None,
+        };
+        assert_eq!(
+            summary(&report, None),
+            "done in 2 h 11 min · peak 37.4, 36.9 GiB · 4.37 GPU-hours · \
+             2 processes left behind were ended, memory freed"
+        );
+        let share = Some(Bytes::from_mib(37_888));
+        assert!(summary(&report, share).contains(" · peak 37.4, 36.9 of 37.0 GiB · "));
+        assert_eq!(above(&report, share), ["used 37.4 GiB of its 37.0 GiB share of GPU 4"]);
+        assert_eq!(above(&report, Some(Bytes::from_mib(38_298))), [""; 0]);
+        let limited = RunReport { limit_hit: true, ending: JobExit::Signal(15), ..report };
+        assert!(summary(&limited, None).ends_with("2 processes of it were ended, memory freed"));
+    }
+}

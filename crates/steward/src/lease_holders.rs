@@ -1,0 +1,122 @@
+//! Who keeps a lease alive: the processes that have its file open.
+
+use gpu_core::{Access, DeviceFile, Entry, Holder, Host, Pid, ProcessHandle, ProcessInfo, Result};
+use std::collections::BTreeSet;
+
+/// Those who keep a lease alive.
+pub enum LeaseKeepers {
+    /// Programs of gpuws that are there for nothing else.
+    Holders(Vec<Box<dyn ProcessHandle>>),
+    /// The supervisor of a run, which lives, and those that it started.
+    Run(Pid),
+    /// Programs of which it is not known what they are there for: what is left of a run, another
+    /// gpuws, or whoever has a file of the lease open for writing.
+    Others(Vec<ProcessInfo>),
+    /// They cannot be seen.
+    Unseen,
+}
+
+impl LeaseKeepers {
+    /// Finds those of each of these leases, with the files that keep it alive; nobody of another
+    /// user's than the caller's is seen.
+    ///
+    /// They are believed by what the kernel says of them: each is the caller's, runs
+    /// `program`, and has a file of the lease's own open. It was opened before it was asked, so that
+    /// nobody else with its number is meant.
+    ///
+    /// # Errors
+    /// When the leases or the processes cannot be listed.
+    pub fn of(
+        leases: &[(&Entry, Vec<DeviceFile>)],
+        program: Option<&DeviceFile>,
+        caller: u32,
+        host: &dyn Host,
+    ) -> Result<Vec<LeaseKeepers>> {
+        let kept = leases.iter().map(|(entry, files)| {
+            let files = if entry.owner == caller { files.clone() } else { Vec::new() };
+            Kept { entry, files, run: None, holders: Vec::new(), others: Vec::new() }
+        });
+        let mut kept: Vec<Kept<'_>> = kept.collect();
+        // All at once: to look through all processes costs as much for one file as for many.
+        let files: Vec<DeviceFile> = kept.iter().flat_map(|kept| kept.files.clone()).collect();
+        if !files.is_empty() {
+            for holder in host.holders(&files)?.holders {
+                note(&holder, host, (caller, program), &mut kept);
+            }
+        }
+        Ok(kept.into_iter().map(LeaseKeepers::from).collect())
+    }
+}
+
+/// A lease, its files, and who was found to keep them.
+struct Kept<'a> {
+    entry: &'a Entry,
+    files: Vec<DeviceFile>,
+    run: Option<Pid>,
+    holders: Vec<Box<dyn ProcessHandle>>,
+    others: Vec<ProcessInfo>,
+}
+
+impl From<Kept<'_>> for LeaseKeepers {
+    fn from(Kept { run, holders, others, .. }: Kept<'_>) -> Self {
+        match (run, others.is_empty(), holders.is_empty()) {
+            (Some(supervisor), ..) => LeaseKeepers::Run(supervisor),
+            (None, false, _) => LeaseKeepers::Others(others),
+            (None, true, false) => LeaseKeepers::Holders(holders),
+            (None, true, true) => LeaseKeepers::Unseen,
+        }
+    }
+}
+
+/// Notes with which leases a process is to be named; whoever has ended meanwhile keeps nothing.
+fn note(
+    holder: &Holder,
+    host: &dyn Host,
+    (caller, program): (u32, Option<&DeviceFile>),
+    kept: &mut [Kept<'_>],
+) {
+    let paths: BTreeSet<&str> = holder.held.iter().map(|held| &*held.path).collect();
+    let has = |kept: &&mut Kept<'_>| kept.files.iter().any(|file| paths.contains(&*file.path));
+    for kept in kept.iter_mut().filter(has) {
+        let Ok(opened) = host.open(holder.process.pid) else { continue };
+        let (Ok(info), Ok(held)) = (opened.look(), opened.held(&kept.files)) else { continue };
+        // Whoever looks for leases has each of them open for a moment, to read.
+        if !held.iter().any(|held| held.access.contains(Access::OPEN_FOR_WRITING)) {
+            continue;
+        }
+        if info.uid != Ok(caller) || !runs(program, &*opened) {
+            kept.others.push(info);
+        } else if info.key.definitely_same(&kept.entry.root) && !is_claim(host, &info) {
+            // The root of a run's lease keeps that itself.
+            kept.run = Some(info.key.pid);
+        } else {
+            kept.holders.push(opened);
+        }
+    }
+}
+
+/// Returns whether a process is the supervisor of a run: the program that a lease is for is `program`.
+pub fn is_supervisor(
+    process: &ProcessInfo,
+    leases: &[Entry],
+    program: Option<&DeviceFile>,
+    host: &dyn Host,
+) -> bool {
+    let has_lease = leases.iter().any(|lease| lease.root.definitely_same(&process.key));
+    has_lease && host.open(process.key.pid).is_ok_and(|opened| runs(program, &*opened))
+}
+
+/// Returns whether a process runs a program; none is run where it is not known.
+fn runs(program: Option<&DeviceFile>, process: &dyn ProcessHandle) -> bool {
+    let Some(program) = program else { return false };
+    let held = process.held(std::slice::from_ref(program)).unwrap_or_default();
+    held.iter().any(|held| held.access.contains(Access::EXECUTABLE))
+}
+
+/// Returns whether a process was started as `gpuws claim`.
+fn is_claim(host: &dyn Host, process: &ProcessInfo) -> bool {
+    let words = host.process(process.key.pid).ok().and_then(|known| known.command_line.ok());
+    let mut words = words.iter().flat_map(|words| words.iter());
+    let command = words.find(|word| ["claim", "run"].contains(&word.as_str()));
+    command.is_some_and(|word| word == "claim")
+}

@@ -1,0 +1,95 @@
+//! Gives back a lease that programs of the caller keep for nothing else.
+
+use crate::lease_holders::LeaseKeepers;
+use gpu_core::{
+    ActToken, Clock, Entry, EntryKind, Error, LeaseId, Locks, OuterLease, Pid, ProcessFault,
+    ProcessInfo, Result, Signal,
+};
+use std::time::Duration;
+
+/// A holder ends at once; a machine that is busy may let it wait.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Why a lease was not released.
+#[derive(Debug)]
+pub enum ReleaseError {
+    /// It belongs to another user.
+    NotOwned(Box<Entry>),
+    /// There is none.
+    NotFound,
+    /// This one was taken out of it.
+    HasInner(Box<Entry>),
+    /// It is a run's, by its supervisor: it ends with that.
+    IsOfRun(Pid),
+    /// It is kept by programs that may be there for something else.
+    KeptByOthers(Vec<ProcessInfo>),
+    /// Nobody is seen who keeps it.
+    Unseen,
+    /// Who keeps it did not end.
+    StillThere,
+    /// Something could not be read or signalled.
+    Failed(Error),
+}
+
+impl From<Error> for ReleaseError {
+    fn from(error: Error) -> Self {
+        ReleaseError::Failed(error)
+    }
+}
+
+/// Ends the programs that keep a lease of the caller, sees that it is gone, and returns what it was.
+/// `keepers` finds those programs.
+///
+/// # Errors
+/// When there is no such lease, it is another's or a run's, others were taken out of it, or it
+/// stays.
+pub fn release(
+    id: &LeaseId,
+    caller: u32,
+    locks: &dyn Locks,
+    clock: &dyn Clock,
+    keepers: impl FnOnce(&Entry) -> Result<LeaseKeepers>,
+    token: &ActToken,
+) -> Result<Entry, ReleaseError> {
+    let leases = locks.entries(EntryKind::Lease)?;
+    let named = || leases.iter().filter(|lease| lease.id == *id);
+    let Some(lease) = named().find(|lease| lease.owner == caller) else {
+        return Err(match named().next() {
+            Some(other) => ReleaseError::NotOwned(Box::new(other.clone())),
+            None => ReleaseError::NotFound,
+        });
+    };
+    let outer = OuterLease { id: lease.id.clone(), owner: lease.owner };
+    // Anybody can write that a lease lies within this one; its owner and root are believed.
+    let is_inner = |inner: &&Entry| {
+        inner.within.contains(&outer) && (inner.owner == lease.owner || inner.owner == 0)
+    };
+    if let Some(inner) = leases.iter().find(is_inner) {
+        return Err(ReleaseError::HasInner(Box::new(inner.clone())));
+    }
+    let holders = match keepers(lease)? {
+        LeaseKeepers::Holders(holders) => holders,
+        LeaseKeepers::Run(supervisor) => return Err(ReleaseError::IsOfRun(supervisor)),
+        LeaseKeepers::Others(others) => return Err(ReleaseError::KeptByOthers(others)),
+        LeaseKeepers::Unseen => return Err(ReleaseError::Unseen),
+    };
+    for holder in &holders {
+        match holder.signal(Signal::Term, token) {
+            Err(error) if error.kind() == ProcessFault::Gone.into() => {}
+            sent => sent?,
+        }
+    }
+    let start = clock.monotonic();
+    let is_there = || -> Result<bool> {
+        let leases = locks.entries(EntryKind::Lease)?;
+        Ok(leases.iter().any(|other| other.id == *id && other.owner == caller))
+    };
+    while is_there()? {
+        if clock.monotonic().saturating_sub(start) >= PATIENCE {
+            return Err(ReleaseError::StillThere);
+        }
+        clock.sleep(PAUSE);
+    }
+    Ok(lease.clone())
+}

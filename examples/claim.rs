@@ -1,0 +1,53 @@
+//! Takes a lease on a device of a simulated machine and gives it back. The leases are real: locked
+//! files in a temporary folder, which is `/run/gpuws` where all users of a machine share them.
+
+use gpu_core::{Claim, Host};
+use gpu_host::{FileLocks, Place, Roots, SafeGpuFiles};
+use gpu_sim::Simulation;
+use gpu_steward::{Ports, Request, Wait, Waiting, listing, take};
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let machine = Simulation::embedded("hgx-h100-x8")?;
+    let folder = tempfile::tempdir()?;
+    let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
+    let safe_gpu = SafeGpuFiles::below(folder.path());
+    let locks = FileLocks::new(Place::folder(folder.path()), safe_gpu, roots);
+    let ports = Ports {
+        backend: &machine,
+        host: &machine,
+        clock: &machine,
+        journal: &machine,
+        locks: &locks,
+    };
+    // The caller and its descendants may use the devices.
+    let root = *machine.own_ancestry()?.first().ok_or("the caller has no process")?;
+    let request = Request {
+        claim: Claim::whole(1),
+        wait: Wait::No,
+        pace: Duration::from_secs(1),
+        needs_topology: false,
+        command: "example".to_owned(),
+        root,
+    };
+    let mut watch = |_: &Waiting<'_>| ControlFlow::Continue(());
+
+    let grant = take(&request, &ports, &mut watch)?;
+    for (device, uuid) in grant.devices.iter().zip(&grant.entry.devices) {
+        println!("leased {device}: {uuid}");
+    }
+    // Whoever asks for the same device meanwhile is refused, or waits for it.
+    let same = Claim { required: grant.entry.devices.clone(), ..Claim::whole(1) };
+    let second = Request { claim: same, ..request };
+    match take(&second, &ports, &mut watch) {
+        Ok(_) => return Err("a device was leased twice".into()),
+        Err(refused) => println!("second claim: {refused}"),
+    }
+
+    drop(grant);
+    println!("leases after the release: {}", listing(&ports)?.leases.len());
+    let again = take(&second, &ports, &mut watch)?;
+    println!("second claim: leased {}", again.devices[0]);
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! Finds the ghost of a machine, ends it, and prints what was proven freed.
+//!
+//! The machine is a simulated one. On a live one the ports are `gpu_nvidia::Nvml`,
+//! `gpu_host::LinuxHost`, `gpu_host::SystemClock` and `gpu_host::FileJournal`.
+
+use gpu_core::{ActToken, observe};
+use gpu_reaper::{Guard, Ports, Request, diagnose, execute, plan};
+use gpu_sim::Simulation;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let machine = Simulation::embedded("p100-ghost")?;
+    let ports = Ports { backend: &machine, host: &machine, clock: &machine, journal: &machine };
+    let first = observe(ports.backend, ports.host, ports.clock);
+    ports.clock.sleep(Duration::from_secs(1));
+    let looks = [first, observe(ports.backend, ports.host, ports.clock)];
+
+    let diagnosis = diagnose(&looks);
+    for finding in &diagnosis.findings {
+        println!("{:?}, {:?}: {}", finding.kind, finding.confidence, finding.evidence.join("; "));
+    }
+    let guard = Guard::new(ports.host, Vec::new())?;
+    let plan = plan(&looks, &diagnosis, &guard, &Request::default());
+    for target in &plan.targets {
+        println!("end {} {:?}: {}", target.key, target.process.name, target.why);
+    }
+
+    let token = ActToken::user_confirmed();
+    let report = execute(&plan, &guard, ports, &token, &mut |_| ControlFlow::Continue(()));
+    for memory in &report.memory {
+        match memory.freed {
+            Some(freed) => println!("{}: {} MiB proven freed", memory.device, freed.mib()),
+            None => println!("{}: nothing proven freed", memory.device),
+        }
+    }
+    Ok(())
+}

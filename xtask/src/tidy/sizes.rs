@@ -1,0 +1,70 @@
+//! The program stays thin: what can be moved into a library does not grow back into it.
+//!
+//! A command is a file or a folder, and each of its files has 200 lines at most. Both figures only
+//! go down: lower them with what is moved out.
+
+use super::length::lengths;
+use crate::{Tree, Violation};
+
+const PROGRAM: &str = "crates/cli/src/";
+const COMMANDS: &str = "crates/cli/src/commands/";
+
+/// Lines of the whole program, tests beside the code not counted.
+const PROGRAM_LINES: usize = 7_999;
+
+const COMMAND_LINES: usize = 200;
+
+/// Files that are longer still, until somebody splits them.
+const LONGER: &[&str] = &[];
+
+pub(super) fn check(tree: &Tree) -> Vec<Violation> {
+    check_against(tree, PROGRAM_LINES, LONGER)
+}
+
+fn check_against(tree: &Tree, program_lines: usize, longer: &[&str]) -> Vec<Violation> {
+    let files: Vec<(&str, usize)> = lengths(tree)
+        .map(|(file, lines)| (file.path.as_str(), lines))
+        .filter(|(path, _)| path.starts_with(PROGRAM))
+        .collect();
+    let mut violations = Vec::new();
+    let mut say = |path: &str, what: String, remedy: &str| {
+        let (path, remedy) = (path.to_owned(), remedy.to_owned());
+        violations.push(Violation { path, line: 1, what, remedy });
+    };
+    let sum: usize = files.iter().map(|(_, lines)| lines).sum();
+    if sum > program_lines {
+        let what = format!("the program has {sum} lines without tests, past {program_lines}");
+        say(PROGRAM, what, "move what decides or formats into a library");
+    }
+    for (path, lines) in files.iter().filter(|(path, _)| path.starts_with(COMMANDS)) {
+        if *lines > COMMAND_LINES && !longer.contains(path) {
+            let what = format!("{lines} lines of a command in one file, past {COMMAND_LINES}");
+            say(path, what, "make the command a folder, one file for each step");
+        }
+    }
+    for path in longer {
+        if !files.iter().any(|(other, lines)| other == path && *lines > COMMAND_LINES) {
+            let what = format!("it has no more than {COMMAND_LINES} lines");
+            say(path, what, "remove it from LONGER in xtask/src/tidy/sizes.rs");
+        }
+    }
+    violations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_command_and_long_program_are_reported() {
+        let (long, fits) = ("fn f() {}\n".repeat(201), "fn f() {}\n".repeat(200));
+        let (a, b) = ("crates/cli/src/commands/a.rs", "crates/cli/src/commands/b/mod.rs");
+        let tree = Tree::of(&[(a, &long), (b, &fits), ("crates/cli/src/main.rs", &long)]);
+        let paths = |lines, longer: &[&str]| -> Vec<String> {
+            check_against(&tree, lines, longer).into_iter().map(|found| found.path).collect()
+        };
+        assert_eq!(paths(602, &[]), [a]);
+        assert_eq!(paths(601, &[a]), [PROGRAM]);
+        assert_eq!(paths(602, &[a, b]), [b], "the list only shrinks");
+    }
+}
