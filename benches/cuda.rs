@@ -1,7 +1,7 @@
-//! What memory costs on a real GPU: CUDA's plain memory, its pool, pages behind addresses, and a
-//! caching allocator over plain memory, for regions that are taken and given back.
+//! The cost of memory on a real GPU: CUDA's plain memory, its pool, pages mapped into address
+//! ranges, and a caching allocator over plain memory, for regions that are allocated and freed.
 //!
-//! GPUWS_HW_GPU names the GPU, by UUID. Without it nothing is taken, and a line says so.
+//! GPUWS_HW_GPU is the UUID of the GPU. Without it, the bench uses no GPU and prints a note.
 #![expect(clippy::print_stderr, reason = "a bench that is skipped says so")]
 
 use criterion::{Criterion, criterion_group, criterion_main};

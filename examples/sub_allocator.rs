@@ -1,7 +1,7 @@
 //! Divides the memory of a device as PyTorch does, and shows what the device sees of it.
 //!
 //! The device is a simulated one. `gpu_allocator_policy::ModelMemory` needs no machine, and
-//! `gpu_nvidia::CudaMemory` is a real device.
+//! `gpu_cuda::CudaMemory` is a real device.
 
 use gpu_allocator_policy::{Caching, Policy, Stream};
 use gpu_core::{Bytes, DeviceMemory, GpuBackend};

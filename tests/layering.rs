@@ -7,7 +7,7 @@ use xtask::{Tree, workspace_root};
 const POLICIES: &[&str] =
     &["gpu-reaper", "gpu-placement", "gpu-claim", "gpu-allocator-policy", "gpu-memory-advice"];
 const ADAPTERS: &[&str] = &["gpu-nvidia", "gpu-cuda", "gpu-host", "gpu-sim"];
-/// Parsers without I/O: whoever reads the text of other tools may use them.
+/// Parsers without I/O: any package that reads the output of other tools may use them.
 const FORMATS: &[&str] = &["gpu-text"];
 
 fn packages() -> Vec<Package> {
@@ -100,7 +100,7 @@ fn only_machine_program_tests_benches_and_examples_choose_adapters() {
             package.name.as_str(),
             "gpu-machine" | "gpuws" | "gpuws-tests" | "gpuws-benches" | "gpuws-examples"
         );
-        // It serves what another one runs.
+        // It serves a machine that another package simulates.
         let exception = package.name == "gpu-nvml-sim";
         assert!(chooses || exception || chosen.count() == 0, "{} chooses an adapter", package.name);
     }

@@ -218,7 +218,7 @@ impl Reader<'_> {
         owners.into_iter().map(Dir::Of).filter(|dir| self.listings(*dir) > 0).collect()
     }
 
-    /// The others whose names are to be expected in a directory.
+    /// The other claims whose names may be in a directory.
     fn others(&self, dir: Dir) -> Vec<Id> {
         let here = |id: &usize| {
             *id != self.me
@@ -244,8 +244,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Takes the next step of a reading; true when it is complete. `Err` says that an entry passed
-    /// for another user's.
+    /// Takes the next step of a reading; true when it is complete. `Err` describes an entry that
+    /// was accepted as another user's.
     pub(crate) fn step(
         &self,
         folders: &Folders,
@@ -319,7 +319,7 @@ impl Reader<'_> {
         Ok(usize::from(reading.kind) == kinds.len())
     }
 
-    /// Lists the names of one claim, and with those of the first what strangers put there.
+    /// Lists the names of one claim and, with those of the first claim, the stranger's.
     fn list(&self, folders: &Folders, reading: &mut Reading, dir: Dir, kind: Kind) -> Vec<Name> {
         let others = self.others(dir);
         let listed = usize::from(reading.listed);
@@ -355,7 +355,7 @@ impl Reader<'_> {
         names.into_iter().map(|(_, name)| name).collect()
     }
 
-    /// Opens a file; returns its entry, where it counts as one, and whether it is locked.
+    /// Opens a file; returns its entry if the file counts as one, and whether it is locked.
     fn open(
         &self,
         folders: &Folders,
@@ -386,7 +386,7 @@ impl Reader<'_> {
         Ok(Some((Seen { owner: file.owner, id, kind, text }, locked)))
     }
 
-    /// Of an entry that was seen as several kinds the last counts: a lease.
+    /// If an entry was seen as several kinds, the last counts: a lease.
     fn add(&self, reading: &mut Reading, entry: Seen) {
         let same = |other: &Seen| {
             other.id == entry.id && (other.owner == entry.owner || self.rules.joins_by_id)
@@ -396,7 +396,7 @@ impl Reader<'_> {
         reading.seen.insert(place, entry);
     }
 
-    /// Returns the entry of the one who reads.
+    /// Returns the entry of the reader itself.
     pub(crate) fn mine(&self, devices: u8) -> Seen {
         let setup = &self.setups[self.me];
         Seen { owner: setup.owner, id: self.me as Id, kind: Kind::Try, text: self.text(devices) }
@@ -442,8 +442,8 @@ impl Reader<'_> {
     }
 }
 
-/// The stranger's directory may hold anything at any moment: what a reading finds there is nothing,
-/// or something that comes before or after all others and takes all of each device.
+/// The stranger's directory may contain anything at any moment: a reading finds nothing there, or
+/// an entry that is before or after all others and takes all of each device.
 pub(crate) fn strangers_words(strangers: bool, id: Id) -> Vec<Option<Seen>> {
     let seen = |kind, ticket| {
         let text = Text { id, ticket, devices: DEVICES, memory: TOTAL, within: None };

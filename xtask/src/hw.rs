@@ -36,7 +36,7 @@ const BUILDS: &[&[&str]] = &[
     ],
 ];
 
-/// What must be among what was built.
+/// The required build output.
 const NEEDED: &[&str] = &[
     "gpuws",
     "libnvml_sim.so",

@@ -1,10 +1,10 @@
-//! The figures of a message that [`gpu_text`] read, as [`explain`](crate::explain) takes them.
+//! Converts the figures of a message that [`gpu_text`] parsed for [`explain`](crate::explain).
 
 use crate::explain::{MessageSource, OomFigures, Other};
 use gpu_core::{Bytes, Pid};
 use gpu_text::oom::{Dump, Event, Figure, Framework, Wording};
 
-/// Returns what an event shows.
+/// Returns the figures of an event.
 pub fn shown(event: &Event) -> OomFigures {
     let bytes = |figure: &Option<Figure>| figure.as_ref().and_then(|figure| figure.bytes);
     let dump = &event.dump;
@@ -84,7 +84,7 @@ fn speaker(event: &Event) -> MessageSource {
     }
 }
 
-/// Returns the largest free block, where all blocks of the allocator are listed.
+/// Returns the largest free block, if all blocks of the allocator are listed.
 fn largest_free(dump: &Dump) -> Option<Bytes> {
     let listed: Bytes = dump.blocks.iter().map(|block| block.size).sum();
     let regions: Bytes = dump.regions.iter().map(|region| region.size).sum();
@@ -95,7 +95,7 @@ fn largest_free(dump: &Dump) -> Option<Bytes> {
     Some(free.map(|block| block.size).max().unwrap_or_default())
 }
 
-/// Returns the widest rounding of the figures that are added up.
+/// Returns the largest rounding error of the figures that are added up.
 fn slack(event: &Event) -> Bytes {
     let figures = [
         &event.tried,
@@ -114,7 +114,7 @@ fn slack(event: &Event) -> Bytes {
     all.max().unwrap_or_default()
 }
 
-/// Returns the rounding of what was asked for, of what is free and of what is held unused, together.
+/// Returns the total rounding error of the requested, the free and the cached memory.
 fn room_slack(event: &Event) -> Bytes {
     let unused = match (&event.reserved_unallocated, &event.reserved_total) {
         (None, Some(_)) => [&event.reserved_total, &event.allocated],

@@ -56,7 +56,7 @@ fn job<P: Policy>(memory: &mut Recorder<P>) -> Result<(), Box<dyn Error>> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut out = io::stdout().lock();
-    // On a GPU, use `gpu_nvidia::CudaMemory::open(None, &uuid)?`; on a simulated machine,
+    // On a GPU, use `gpu_cuda::CudaMemory::open(&uuid)?`; on a simulated machine,
     // `simulation.device_memory(&device)?`. Any `DeviceMemory` works.
     let memory = ModelMemory::new(Bytes::from_mib(1024));
     let policy = Shared::new(Caching::new(memory, "max_split_size_mb:64".parse()?)?);

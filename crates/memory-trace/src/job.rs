@@ -9,18 +9,18 @@ use gpu_core::Bytes;
 /// Why there is nothing to replay.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
-    /// There is the end of a job and nothing of what it did.
+    /// The recording contains the final state of a job, but no events.
     #[error("it contains the final state but no allocation history")]
     NoHistory,
-    /// There is a job, and not on this device.
+    /// The recording contains no job on this device.
     #[error("it has no job on device {device}")]
     NotOnDevice {
-        /// The device that was asked for.
+        /// The requested device.
         device: u32,
-        /// Those that have one.
+        /// The devices with a job.
         has: Vec<u32>,
     },
-    /// What was recorded contradicts itself.
+    /// The recording contradicts itself.
     #[error(transparent)]
     Contradiction(#[from] WorkloadError),
 }
@@ -30,20 +30,20 @@ pub enum JobError {
 pub struct Job {
     /// The recording.
     pub recording: Recording,
-    /// What PyTorch's allocator was set to; `None` where another one recorded.
+    /// The settings of PyTorch's allocator; `None` if another allocator recorded.
     pub settings: Option<Settings>,
 }
 
-/// What a job did on one device.
+/// A job on one device.
 #[derive(Clone, Debug)]
 pub struct OnDevice<'a> {
-    /// As it was recorded.
+    /// Its recording.
     pub trace: &'a DeviceTrace,
     /// The job as it was recorded.
     pub workload: Workload,
-    /// The job with memory enough.
+    /// The job with sufficient memory.
     pub granted: Workload,
-    /// What the request asked for with which the recorded job ended.
+    /// The size of the failed request with which the recording ended.
     pub refused: Option<Bytes>,
 }
 
@@ -51,7 +51,7 @@ impl Job {
     /// Returns the job of a recording.
     ///
     /// # Errors
-    /// When its allocator's settings are not PyTorch's.
+    /// If the settings of the allocator are not valid for PyTorch.
     pub fn of(recording: Recording) -> Result<Self, SettingError> {
         let is_torch = recording.format == Format::TorchSnapshot || !recording.settings.is_empty();
         let settings = match is_torch && recording.format != Format::BfcDump {
@@ -61,10 +61,10 @@ impl Job {
         Ok(Job { recording, settings })
     }
 
-    /// Returns what the job did on each device, or on one, of which anything was recorded.
+    /// Returns the job on each device with a recording, or on one device.
     ///
     /// # Errors
-    /// When nothing was, or what was contradicts itself.
+    /// If there is none, or the recording contradicts itself.
     pub fn devices(&self, only: Option<u32>) -> Result<Vec<OnDevice<'_>>, JobError> {
         let is_job = |trace: &&DeviceTrace| trace.events.iter().any(is_of_job);
         let jobs: Vec<_> = self.recording.devices.iter().filter(is_job).collect();
@@ -86,13 +86,13 @@ impl Job {
         traces.into_iter().map(job).collect()
     }
 
-    /// Returns the allocator that recorded the job, as it was set.
+    /// Returns the allocator that recorded the job, with its settings.
     pub fn recorded_choice(&self) -> Choice {
         Choice::Caching(self.settings.clone().unwrap_or_default())
     }
 }
 
-/// Returns whether an event is something that a job does, not its allocator.
+/// Returns whether an event is an action of the job, not of its allocator.
 fn is_of_job(event: &Event) -> bool {
     matches!(event.action, Action::Alloc | Action::FreeRequested | Action::FreeCompleted)
 }

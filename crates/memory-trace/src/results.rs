@@ -1,4 +1,4 @@
-//! What came of replays, for whoever shows it.
+//! The results of replays, for display.
 
 use crate::agreement::Agreement;
 use crate::comparison::Trial;
@@ -7,54 +7,54 @@ use crate::need::Need;
 use crate::sparkline::Sparkline;
 use gpu_core::Bytes;
 
-/// What became of a job under one allocator.
+/// The result of a job under one allocator.
 #[derive(Debug)]
 pub struct Run {
-    /// What the allocator is called.
+    /// The name of the allocator.
     pub title: String,
-    /// How the job fared.
+    /// The trial.
     pub trial: Trial,
-    /// What was held over time.
+    /// The held memory over time.
     pub spark: Sparkline,
-    /// The settings that would have saved it, and how it fares then.
+    /// The settings that would have prevented a failure, with their trials.
     pub helpful_settings: Vec<(String, Trial)>,
 }
 
-/// What became of the job on one device.
+/// The results of the job on one device.
 #[derive(Debug)]
 pub struct Replays<'a> {
     /// The job.
     pub job: OnDevice<'a>,
-    /// How far the decisions of the allocator that recorded it were foretold.
+    /// How many decisions of the recording allocator were predicted.
     pub agreement: Option<Agreement>,
-    /// Under each allocator.
+    /// The result under each allocator.
     pub runs: Vec<Run>,
 }
 
-/// What a job needs on one device.
+/// The memory that a job needs on one device.
 #[derive(Debug)]
 pub struct Needs {
-    /// The recording, as it was named.
+    /// The name of the recording, as given.
     pub file: String,
-    /// The device, by its number in the recording.
+    /// The index of the device in the recording.
     pub device: u32,
-    /// How many events were recorded.
+    /// The number of recorded events.
     pub events: usize,
-    /// What it had live at once, as it asked for it.
+    /// Its peak of live memory, as requested.
     pub live: Bytes,
-    /// What each allocator needs, by its title.
+    /// The need under each allocator, by its title.
     pub by_policy: Vec<(String, Need, Sparkline)>,
-    /// What the request asked for with which the recorded job ended; it is counted.
+    /// The size of the failed request with which the recording ended; it is included.
     pub refused: Option<Bytes>,
 }
 
-/// By how much a share of a device may be rounded down, where its size is not known: 1/10,000 of
-/// the largest.
+/// The maximum rounding error of a fraction of a device of unknown size: 1/10,000 of the largest
+/// plausible one.
 const ROUNDED: Bytes = Bytes(32 << 20);
 
 impl Needs {
-    /// Returns what it needs under the first allocator, with its CUDA context and with what a share
-    /// of a device with so much memory is rounded down by, in whole MiB.
+    /// Returns the need under the first allocator, plus the CUDA context and the rounding error of
+    /// a fraction of a device with this much memory, in whole MiB.
     pub fn with_context(&self, context: Bytes, device_memory: Option<Bytes>) -> Bytes {
         let least = self.by_policy.first().map_or(self.live, |(_, need, _)| need.least);
         let rounded = device_memory.map_or(ROUNDED, |total| Bytes(total.0 / 10_000));
@@ -62,7 +62,7 @@ impl Needs {
     }
 }
 
-/// Rounds up to a MiB, as a limit of memory is given.
+/// Rounds up to a MiB, the unit of memory limits.
 pub fn whole_mib(bytes: Bytes) -> Bytes {
     Bytes(bytes.0.saturating_add(Bytes::MIB - 1) / Bytes::MIB * Bytes::MIB)
 }

@@ -4,11 +4,11 @@ use crate::replay::{Level, Witness};
 use crate::workload::Step;
 use gpu_allocator_policy::Allocation;
 
-/// How many characters there are.
+/// The number of characters.
 const COLUMNS: usize = 12;
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The most that was held in each part of a replay.
+/// The maximum memory held in each part of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct Sparkline {
     steps: usize,
@@ -16,18 +16,18 @@ pub struct Sparkline {
 }
 
 impl Sparkline {
-    /// Returns one for a replay of so many steps.
+    /// Creates a sparkline for a replay with this many steps.
     pub fn new(steps: usize) -> Self {
         Sparkline { steps: steps.max(1), most: [0; COLUMNS] }
     }
 
-    /// Returns the parts as bars; a part that was not reached is blank.
+    /// Returns the parts as bars; a part that the replay did not reach is blank.
     pub fn draw(&self) -> String {
         let highest = self.most.iter().copied().max().unwrap_or(0).max(1);
         let reached = self.most.iter().rposition(|most| *most > 0).map_or(0, |last| last + 1);
         let mut held = 0;
         let bar = |most: &u64| {
-            // Where there are fewer steps than parts, a part is as the one before it.
+            // With fewer steps than parts, a part repeats the previous one.
             held = if *most > 0 { *most } else { held };
             HEIGHTS[(u128::from(held) * 7 / u128::from(highest)) as usize]
         };

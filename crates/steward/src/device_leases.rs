@@ -1,20 +1,20 @@
-//! Who has claimed which device, beside what the driver tells of it.
+//! The leases on each device, beside the driver's data about it.
 
 use gpu_claim::Ledger;
 use gpu_core::{DeviceState, DeviceUuid, Entry, EntryKind, Fault, Locks};
 use gpu_reaper::Usage;
 
-/// The leases of a machine at one moment, those aside that were taken out of others.
+/// The leases of a machine at one moment, except those that were taken out of others.
 #[derive(Clone, Debug)]
 pub struct DeviceLeases(Result<Vec<Entry>, Fault>);
 
 impl DeviceLeases {
-    /// Returns the leases of a machine that has none.
+    /// Returns the leases of a machine without any.
     pub fn none() -> Self {
         DeviceLeases(Ok(Vec::new()))
     }
 
-    /// Reads them. It never fails: why they are not known is told in place of them.
+    /// Reads the leases. This never fails: the result contains the fault instead.
     pub fn read(locks: &dyn Locks) -> Self {
         let leases = locks.entries(EntryKind::Lease).map_err(|error| error.fault());
         DeviceLeases(leases.map(|leases| match leases.is_empty() {
@@ -23,12 +23,12 @@ impl DeviceLeases {
         }))
     }
 
-    /// Returns why nobody knows them.
+    /// Returns why the leases are unknown.
     pub fn fault(&self) -> Option<&Fault> {
         self.0.as_ref().err()
     }
 
-    /// Returns those on a device or on a part of it, the earliest first.
+    /// Returns the leases on a device or on a part of it, earliest first.
     pub fn on(&self, device: &DeviceState) -> impl Iterator<Item = &Entry> {
         let uuid = device.id().uuid.as_ref().ok();
         let parts = device.mig.iter().flatten().filter_map(|part| part.uuid.as_ref().ok());
@@ -37,7 +37,7 @@ impl DeviceLeases {
         leases.filter(move |lease| names.iter().any(|name| lease.devices.contains(name)))
     }
 
-    /// Returns whether surely nobody uses a device, and nobody is known to have claimed it.
+    /// Returns whether a device is certainly unused, and no lease on it is known.
     pub fn is_free(&self, device: &DeviceState, usage: &Usage) -> bool {
         usage.is_free(device.id()) && self.on(device).next().is_none()
     }

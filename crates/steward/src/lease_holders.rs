@@ -1,31 +1,31 @@
-//! Who keeps a lease alive: the processes that have its file open.
+//! The processes that keep a lease alive by having its file open.
 
 use gpu_core::{Access, DeviceFile, Entry, Holder, Host, Pid, ProcessHandle, ProcessInfo, Result};
 use std::collections::BTreeSet;
 
-/// Those who keep a lease alive.
+/// The processes that keep a lease alive.
 pub enum LeaseKeepers {
-    /// Programs of gpuws that are there for nothing else.
+    /// Programs of gpuws without another purpose.
     Holders(Vec<Box<dyn ProcessHandle>>),
-    /// The supervisor of a run, which lives, and those that it started.
+    /// The living supervisor of a run, and the processes that it started.
     Run(Pid),
-    /// Programs of which it is not known what they are there for: what is left of a run, another
-    /// gpuws, or whoever has a file of the lease open for writing.
+    /// Programs of unknown purpose: what is left of a run, another version of gpuws, or a process
+    /// that has a file of the lease open for writing.
     Others(Vec<ProcessInfo>),
-    /// They cannot be seen.
+    /// They are unreadable.
     Unseen,
 }
 
 impl LeaseKeepers {
-    /// Finds those of each of these leases, with the files that keep it alive; nobody of another
-    /// user's than the caller's is seen.
+    /// Finds the processes that keep each of these leases, with the files that keep it alive.
+    /// Processes of other users are not visible.
     ///
-    /// They are believed by what the kernel says of them: each is the caller's, runs
-    /// `program`, and has a file of the lease's own open. It was opened before it was asked, so that
-    /// nobody else with its number is meant.
+    /// Only the kernel's data counts: each process belongs to the caller, runs `program`, and has a
+    /// file of that lease open. Each is opened before it is inspected, so that a reused PID cannot
+    /// be mistaken for it.
     ///
     /// # Errors
-    /// When the leases or the processes cannot be listed.
+    /// If the leases or the processes cannot be listed.
     pub fn of(
         leases: &[(&Entry, Vec<DeviceFile>)],
         program: Option<&DeviceFile>,
@@ -37,7 +37,7 @@ impl LeaseKeepers {
             Kept { entry, files, run: None, holders: Vec::new(), others: Vec::new() }
         });
         let mut kept: Vec<Kept<'_>> = kept.collect();
-        // All at once: to look through all processes costs as much for one file as for many.
+        // All at once: a scan of all processes costs the same for one file as for many.
         let files: Vec<DeviceFile> = kept.iter().flat_map(|kept| kept.files.clone()).collect();
         if !files.is_empty() {
             for holder in host.holders(&files)?.holders {
@@ -48,7 +48,7 @@ impl LeaseKeepers {
     }
 }
 
-/// A lease, its files, and who was found to keep them.
+/// A lease, its files, and the processes found to keep it.
 struct Kept<'a> {
     entry: &'a Entry,
     files: Vec<DeviceFile>,
@@ -68,7 +68,7 @@ impl From<Kept<'_>> for LeaseKeepers {
     }
 }
 
-/// Notes with which leases a process is to be named; whoever has ended meanwhile keeps nothing.
+/// Records the leases for which a process counts; a process that has ended meanwhile keeps none.
 fn note(
     holder: &Holder,
     host: &dyn Host,
@@ -80,14 +80,14 @@ fn note(
     for kept in kept.iter_mut().filter(has) {
         let Ok(opened) = host.open(holder.process.pid) else { continue };
         let (Ok(info), Ok(held)) = (opened.look(), opened.held(&kept.files)) else { continue };
-        // Whoever looks for leases has each of them open for a moment, to read.
+        // A process that scans the leases has each of them open for a moment, to read.
         if !held.iter().any(|held| held.access.contains(Access::OPEN_FOR_WRITING)) {
             continue;
         }
         if info.uid != Ok(caller) || !runs(program, &*opened) {
             kept.others.push(info);
         } else if info.key.definitely_same(&kept.entry.root) && !is_claim(host, &info) {
-            // The root of a run's lease keeps that itself.
+            // The root of a run's lease keeps it itself.
             kept.run = Some(info.key.pid);
         } else {
             kept.holders.push(opened);
@@ -95,7 +95,8 @@ fn note(
     }
 }
 
-/// Returns whether a process is the supervisor of a run: the program that a lease is for is `program`.
+/// Returns whether a process is the supervisor of a run: the program that a lease is for is
+/// `program`.
 pub fn is_supervisor(
     process: &ProcessInfo,
     leases: &[Entry],
@@ -106,7 +107,7 @@ pub fn is_supervisor(
     has_lease && host.open(process.key.pid).is_ok_and(|opened| runs(program, &*opened))
 }
 
-/// Returns whether a process runs a program; none is run where it is not known.
+/// Returns whether a process runs a program; false if the program is unknown.
 fn runs(program: Option<&DeviceFile>, process: &dyn ProcessHandle) -> bool {
     let Some(program) = program else { return false };
     let held = process.held(std::slice::from_ref(program)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A claim on devices that somebody names, within what others have given already.
+//! A claim on named devices, within existing restrictions.
 
 use crate::inherited::{Inherited, inherited};
 use gpu_core::selector::{self, SelectError, Selector};
@@ -6,38 +6,38 @@ use gpu_core::{Absent, Claim, DeviceState, DeviceUuid, Error, Fault, Inventory};
 use std::ffi::OsString;
 use std::fmt;
 
-/// The devices that a claim is for, as people name them.
+/// The devices for a claim, as a user names them.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedDevices<'a> {
-    /// Only these; any where there are none.
+    /// Only these; empty for any.
     pub among: &'a [Selector],
     /// None of these.
     pub except: &'a [Selector],
     /// All of these.
     pub required: &'a [Selector],
-    /// MIG devices alone.
+    /// Only MIG devices.
     pub mig: bool,
 }
 
-/// Why nothing can be claimed by these names.
+/// Why the names result in no claim.
 #[derive(Clone, Debug)]
 pub enum NarrowError {
-    /// There is no driver that could tell what the names mean.
+    /// Without a driver, the names cannot be resolved.
     NoDriver(Fault),
-    /// A name means no device, or several.
+    /// A name matches no device, or several.
     Select(SelectError),
     /// There is no MIG device.
     NoMig,
-    /// A device has no UUID by which it could be leased.
+    /// A device has no UUID, which a lease requires.
     NoUuid {
         /// Its index.
         index: u32,
         /// Why it has none.
         why: Absent,
     },
-    /// What the environment names cannot be told.
+    /// The restrictions in the environment cannot be determined.
     Inherited(Error),
-    /// None of those is left that the environment names, in this variable.
+    /// None of the devices in this variable of the environment is left.
     NothingLeft(Option<&'static str>),
 }
 
@@ -64,11 +64,11 @@ impl From<SelectError> for NarrowError {
     }
 }
 
-/// Returns a claim for the devices that are named, within those that the environment gives, and what
-/// that says. `machine` is asked only where a name or a list is to be read.
+/// Returns a claim for the named devices, within the restrictions of the environment, and those
+/// restrictions. Calls `machine` only if a name or a list has to be resolved.
 ///
 /// # Errors
-/// When a name means nothing here, or nothing is left.
+/// If a name matches nothing here, or nothing is left.
 pub fn narrowed<'a>(
     mut claim: Claim,
     named: &NamedDevices<'_>,
@@ -93,10 +93,10 @@ pub fn narrowed<'a>(
     Ok((claim, given))
 }
 
-/// Returns the MIG devices that a claim is for, which are all where it names none.
+/// Returns the MIG devices for a claim; all of them if it names none.
 ///
 /// # Errors
-/// Where there is none.
+/// If there are none.
 fn mig_among(
     devices: &[DeviceState],
     among: Vec<DeviceUuid>,
@@ -115,8 +115,7 @@ fn mig_uuids(device: &DeviceState) -> impl Iterator<Item = DeviceUuid> {
     device.mig.iter().flatten().filter_map(|mig| mig.uuid.clone().ok())
 }
 
-/// Returns the UUIDs of the devices that are named; with `mig` those of their parts too, where they
-/// are divided.
+/// Returns the UUIDs of the named devices; with `mig`, those of divided devices' MIG devices.
 fn uuids(
     devices: &[DeviceState],
     named: &[Selector],

@@ -1,4 +1,4 @@
-//! Gives back a lease that programs of the caller keep for nothing else.
+//! Releases a lease that only holders of the caller keep.
 
 use crate::lease_holders::LeaseKeepers;
 use gpu_core::{
@@ -7,7 +7,7 @@ use gpu_core::{
 };
 use std::time::Duration;
 
-/// A holder ends at once; a machine that is busy may let it wait.
+/// A holder ends at once; a busy machine may delay it.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -16,19 +16,19 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub enum ReleaseError {
     /// It belongs to another user.
     NotOwned(Box<Entry>),
-    /// There is none.
+    /// No such lease exists.
     NotFound,
-    /// This one was taken out of it.
+    /// This lease was taken out of it.
     HasInner(Box<Entry>),
-    /// It is a run's, by its supervisor: it ends with that.
+    /// It belongs to a run, and ends with this supervisor.
     IsOfRun(Pid),
-    /// It is kept by programs that may be there for something else.
+    /// Programs that may have another purpose keep it.
     KeptByOthers(Vec<ProcessInfo>),
-    /// Nobody is seen who keeps it.
+    /// No process that keeps it is visible.
     Unseen,
-    /// Who keeps it did not end.
+    /// The process that keeps it did not end.
     StillThere,
-    /// Something could not be read or signalled.
+    /// A read or a signal failed.
     Failed(Error),
 }
 
@@ -38,11 +38,11 @@ impl From<Error> for ReleaseError {
     }
 }
 
-/// Ends the programs that keep a lease of the caller, sees that it is gone, and returns what it was.
-/// `keepers` finds those programs.
+/// Ends the programs that keep a lease of the caller, verifies that it is gone, and returns its
+/// entry. `keepers` finds those programs.
 ///
 /// # Errors
-/// When there is no such lease, it is another's or a run's, others were taken out of it, or it
+/// If no such lease exists, it belongs to another user or a run, others were taken out of it, or it
 /// stays.
 pub fn release(
     id: &LeaseId,
@@ -61,7 +61,7 @@ pub fn release(
         });
     };
     let outer = OuterLease { id: lease.id.clone(), owner: lease.owner };
-    // Anybody can write that a lease lies within this one; its owner and root are believed.
+    // Any user can write that a lease is within this one, so its owner and root decide.
     let is_inner = |inner: &&Entry| {
         inner.within.contains(&outer) && (inner.owner == lease.owner || inner.owner == 0)
     };

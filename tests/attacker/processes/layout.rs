@@ -43,7 +43,7 @@ pub(crate) fn make(scene: &Scene) {
             fs::hard_link(&first, scene.program(number, name)).unwrap();
         }
     }
-    // What is mapped by LD_PRELOAD has to be a library: this program's own.
+    // LD_PRELOAD requires a shared library: one of this program's.
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let mut paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
     let library = paths.find(|path| path.contains("libgcc_s")).expect("Rust programs map libgcc_s");

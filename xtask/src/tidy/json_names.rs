@@ -17,7 +17,7 @@ const SCANNED: &[&str] = &[
     "crates/gpu-text/src/document.rs",
 ];
 
-/// Files that write JSON whose names another tool gave.
+/// Files that write JSON in the format of another tool.
 const NAMED_BY_OTHERS: &[&str] = &["crates/report/src/gpustat.rs"];
 
 const UNITS: &[&str] = &[

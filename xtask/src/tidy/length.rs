@@ -27,7 +27,7 @@ pub(super) fn long_files(tree: &Tree) -> Vec<String> {
         .collect()
 }
 
-/// Returns the files of code with their lines, tests beside the code not counted.
+/// Returns the source files with their line counts, without the tests beside the code.
 pub(super) fn lengths(tree: &Tree) -> impl Iterator<Item = (&File, usize)> {
     tree.files().iter().filter(|file| file.is_rust()).map(|file| {
         let of_tests: usize = test_ranges(&mask(&file.text))

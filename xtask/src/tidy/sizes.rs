@@ -1,7 +1,7 @@
-//! The program stays thin: what can be moved into a library does not grow back into it.
+//! The program stays thin: code that was moved into a library does not grow back.
 //!
-//! A command is a file or a folder, and each of its files has 200 lines at most. Both figures only
-//! go down: lower them with what is moved out.
+//! A command is a file or a directory, and each of its files has at most 200 lines. Both limits
+//! only decrease: lower them when code moves out.
 
 use super::length::lengths;
 use crate::{Tree, Violation};
@@ -9,12 +9,12 @@ use crate::{Tree, Violation};
 const PROGRAM: &str = "crates/cli/src/";
 const COMMANDS: &str = "crates/cli/src/commands/";
 
-/// Lines of the whole program, tests beside the code not counted.
+/// Lines of the whole program, without the tests beside the code.
 const PROGRAM_LINES: usize = 7_999;
 
 const COMMAND_LINES: usize = 200;
 
-/// Files that are longer still, until somebody splits them.
+/// Files that are still longer, until they are split.
 const LONGER: &[&str] = &[];
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {

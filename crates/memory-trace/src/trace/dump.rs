@@ -1,4 +1,4 @@
-//! What TensorFlow's allocator prints of its regions when memory runs out.
+//! The dump that TensorFlow's allocator prints when memory runs out.
 
 use super::{Action, DeviceTrace, Event, Format, RecordedBlock, Recording, Segment};
 use gpu_allocator_policy::BlockState;
@@ -6,8 +6,8 @@ use gpu_core::Bytes;
 use gpu_text::oom;
 use std::collections::BTreeMap;
 
-/// Returns what TensorFlow's allocator printed of its regions, of each device the first time that
-/// memory ran out; `None` where there is no such dump.
+/// Returns the regions that TensorFlow's allocator printed, for each device when memory first ran
+/// out; `None` if there is no such dump.
 pub fn dumped(report: &oom::Report) -> Option<Recording> {
     let (mut devices, mut limits) = (BTreeMap::new(), BTreeMap::new());
     for event in report.events.iter().filter(|event| !event.dump.regions.is_empty()) {
@@ -25,8 +25,8 @@ pub fn dumped(report: &oom::Report) -> Option<Recording> {
     (!recording.devices.is_empty()).then_some(recording)
 }
 
-/// Returns the limits of the devices' allocators as settings: one where it is the same for all,
-/// else each with the number of its device.
+/// Returns the limits of the devices' allocators as settings: one if all are equal, otherwise each
+/// with the index of its device.
 fn settings(limits: &BTreeMap<u32, Bytes>) -> BTreeMap<String, String> {
     let mut values = limits.values();
     let first = values.next();
@@ -39,7 +39,7 @@ fn settings(limits: &BTreeMap<u32, Bytes>) -> BTreeMap<String, String> {
     }
 }
 
-/// Returns what a device's allocator held, and the request for which that was not enough.
+/// Returns the regions of a device's allocator, and the request that failed.
 fn trace(device: u32, event: &oom::Event) -> DeviceTrace {
     let dump = &event.dump;
     let ends = dump.regions.iter().skip(1).map(|region| region.first_block);
