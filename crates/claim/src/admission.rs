@@ -339,19 +339,35 @@ mod tests {
 
     /// Judges a claim behind these places, and returns how many places of each owner it read.
     fn reads_by_owner(places: &[QueuePlace], at: impl Fn(&QueuePlace) -> AtPlace) -> [usize; 2] {
+        reads_beside(&[], places, at)
+    }
+
+    fn reads_beside(
+        leases: &[Entry],
+        places: &[QueuePlace],
+        at: impl Fn(&QueuePlace) -> AtPlace,
+    ) -> [usize; 2] {
         let asking = entry(9, Claim { among: vec![device(0)], ..Claim::whole(1) }, Vec::new());
         let mut reads = [0, 0];
         let mut read = |place: &QueuePlace| {
             reads[usize::from(place.owner == 8)] += 1;
             Ok(at(place))
         };
-        judge(&asking, &[], places, &mut read, &|_| false, &choose).unwrap();
+        judge(&asking, leases, places, &mut read, &|_| false, &choose).unwrap();
         reads
     }
 
     fn places(number: u64, owner: u32) -> impl Iterator<Item = QueuePlace> {
         let id = move |number| LeaseId::parse(&format!("{owner}-{number}")).unwrap();
         (0..number).map(move |class| QueuePlace { ticket: 1, id: id(class), owner, class })
+    }
+
+    #[test]
+    fn claim_that_lacks_devices_reads_no_place() {
+        let places: Vec<QueuePlace> = places(5, 7).collect();
+        let lease = entry(0, Claim::whole(1), vec![device(0)]);
+        assert_eq!(reads_beside(&[lease], &places, |_| AtPlace::Nobody), [0, 0]);
+        assert_eq!(reads_by_owner(&places, |_| AtPlace::Nobody), [5, 0]);
     }
 
     #[test]

@@ -107,7 +107,7 @@ fn waiting_claim_tolerates_vanished_devices_for_ten_minutes() {
 
 /// Lets another program take the chosen device at the same moment, this many times.
 fn collide(made: &Made, times: usize) {
-    let device = |number: usize| if number % 2 == 0 { "a" } else { "b" };
+    let device = |number: usize| if number.is_multiple_of(2) { "a" } else { "b" };
     let rival = |number| (EntryKind::Lease, entry("x", 1, 1, &[device(number)]));
     made.with(|world| world.met = (0..times).rev().map(rival).collect());
 }

@@ -183,3 +183,13 @@ fn equal_devices_are_ranked_by_fit_temperature_and_last_use() {
     });
     assert_eq!(tight, (vec![2], Why::Fits));
 }
+
+#[test]
+fn set_is_as_hot_as_its_hottest_device() {
+    let mut all = offers(0..4);
+    for (offer, celsius) in all.iter_mut().zip([70, 20, 50, 50]) {
+        offer.temperature = Ok(Celsius(celsius));
+    }
+    let choice = choose(&Claim::whole(2), &all, Some(&nvswitch(4, 12))).expect("all are free");
+    assert_eq!(choice.devices, [2, 3]);
+}
