@@ -37,3 +37,18 @@ fn at_most_64_devices_are_compared() {
     let choice = choose(&claim, &offers(0..70), None).expect("there are enough");
     assert!(choice.devices.contains(&69), "a required device is among them");
 }
+
+/// No single exchange leads there from a run of numbers: these sets are compared one by one.
+#[test]
+fn hot_block_is_left_free() {
+    for (count, hot) in [(64, &[30, 31][..]), (32, &[8, 9, 10])] {
+        let mut all = offers(0..count);
+        for device in hot {
+            all[*device].temperature = Ok(Celsius(80));
+        }
+        let wanted = (count - hot.len()) as u32;
+        let choice = choose(&Claim::whole(wanted), &all, None).expect("all are free");
+        let left: Vec<usize> = choice.passed.iter().map(|(device, _)| *device).collect();
+        assert_eq!((left, choice.why), (hot.to_vec(), Why::KeepsBlocks));
+    }
+}

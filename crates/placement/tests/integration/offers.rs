@@ -172,6 +172,9 @@ fn equal_devices_are_ranked_by_fit_temperature_and_last_use() {
     assert_eq!(cool, (vec![2], Why::Coolest));
     // A degree or two make no difference: 30 and 34 are in one step.
     assert_eq!(ask(&one, |o| o[0].temperature = Ok(Celsius(34))), (vec![0], Why::First));
+    // Nor does memory of less than 256 MiB.
+    let alike = ask(&one, |o| o[0].capacity = Ok(Bytes(16 * GIB + (255 << 20))));
+    assert_eq!(alike, (vec![0], Why::First));
     let small = ask(&one, |o| o[3].capacity = Ok(Bytes(8 * GIB)));
     assert_eq!(small, (vec![3], Why::Fits));
     // A share goes to the device with the least room left.
