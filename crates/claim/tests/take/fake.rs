@@ -98,7 +98,7 @@ impl HeldBack for Nothing {
 
 impl Clock for Made {
     fn wall(&self) -> Timestamp {
-        Timestamp(0)
+        Timestamp(self.with(|world| u64::try_from(world.now.as_millis()).unwrap()))
     }
     fn monotonic(&self) -> Duration {
         self.with(|world| world.now)

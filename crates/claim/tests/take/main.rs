@@ -1,5 +1,6 @@
 //! Taking devices of a machine of four, with fake locks and a fake clock.
 
+mod conflict;
 mod fake;
 mod nested;
 mod pace;

@@ -34,6 +34,26 @@ fn only_live_claims_count_as_ahead_and_stalled_ones_are_named() {
 }
 
 #[test]
+fn idle_time_starts_again_after_devices_were_busy() {
+    let made = Made::default();
+    made.with(|world| world.tickets = 2 * MINUTE);
+    made.add(EntryKind::Waiter, entry("idle", 1, 4, &[]));
+    let is_busy = std::cell::Cell::new(false);
+    let taken = take_while(&made, &ask(1, Wait::Ever), |waiting| {
+        let is_due = (20..40).contains(&waiting.waited.as_secs());
+        match (is_busy.replace(is_due), is_due) {
+            (false, true) => made.add(EntryKind::Lease, entry("x", 1, 1, &["d"])),
+            (true, false) => made.end(&id("x")),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    });
+    assert_eq!(names(taken), ["a"]);
+    let now = made.with(|world| world.now.as_secs());
+    assert!((70..=75).contains(&now), "{now}");
+}
+
+#[test]
 fn claim_waits_for_earlier_claim_within_same_lease() {
     let made = Made::default();
     made.with(|world| world.tickets = 2 * MINUTE);
