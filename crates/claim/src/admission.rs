@@ -336,4 +336,64 @@ mod tests {
         let soon = entry(2, share(2), Vec::new());
         assert_eq!(super::turn(&soon, &pool, &choose), Turn::Take(vec![device(0)]));
     }
+
+    /// Judges a claim behind these places, and returns how many places of each owner it read.
+    fn reads_by_owner(places: &[QueuePlace], at: impl Fn(&QueuePlace) -> AtPlace) -> [usize; 2] {
+        reads_beside(&[], places, at)
+    }
+
+    fn reads_beside(
+        leases: &[Entry],
+        places: &[QueuePlace],
+        at: impl Fn(&QueuePlace) -> AtPlace,
+    ) -> [usize; 2] {
+        let asking = entry(9, Claim { among: vec![device(0)], ..Claim::whole(1) }, Vec::new());
+        let mut reads = [0, 0];
+        let mut read = |place: &QueuePlace| {
+            reads[usize::from(place.owner == 8)] += 1;
+            Ok(at(place))
+        };
+        judge(&asking, leases, places, &mut read, &|_| false, &choose).unwrap();
+        reads
+    }
+
+    fn places(number: u64, owner: u32) -> impl Iterator<Item = QueuePlace> {
+        let id = move |number| LeaseId::parse(&format!("{owner}-{number}")).unwrap();
+        (0..number).map(move |class| QueuePlace { ticket: 1, id: id(class), owner, class })
+    }
+
+    #[test]
+    fn claim_that_lacks_devices_reads_no_place() {
+        let places: Vec<QueuePlace> = places(5, 7).collect();
+        let lease = entry(0, Claim::whole(1), vec![device(0)]);
+        assert_eq!(reads_beside(&[lease], &places, |_| AtPlace::Nobody), [0, 0]);
+        assert_eq!(reads_by_owner(&places, |_| AtPlace::Nobody), [5, 0]);
+    }
+
+    #[test]
+    fn at_most_64_claims_of_one_user_are_read() {
+        let places: Vec<QueuePlace> = places(100, 7).chain(places(1, 8)).collect();
+        let elsewhere = Claim { among: vec![device(1)], ..Claim::whole(1) };
+        let rival = |place: &QueuePlace| {
+            let entry = entry(0, elsewhere.clone(), Vec::new());
+            AtPlace::Rival(Box::new(Entry { owner: place.owner, ..entry }))
+        };
+        assert_eq!(reads_by_owner(&places, rival), [64, 1]);
+    }
+
+    #[test]
+    fn at_most_1024_dead_places_of_one_user_are_read() {
+        let places: Vec<QueuePlace> = places(2000, 7).chain(places(1, 8)).collect();
+        assert_eq!(reads_by_owner(&places, |_| AtPlace::Nobody), [1024, 1]);
+    }
+
+    #[test]
+    fn equal_claims_are_not_read_after_one_that_waits() {
+        let same = |place| QueuePlace { class: 0, ..place };
+        let places: Vec<QueuePlace> = places(5, 7).map(same).chain(places(1, 8)).collect();
+        let two = Claim { among: vec![device(0)], ..Claim::whole(2) };
+        let rival = |_: &QueuePlace| AtPlace::Rival(Box::new(entry(0, two.clone(), Vec::new())));
+        assert_eq!(reads_by_owner(&places, rival), [1, 1]);
+        assert_eq!(reads_by_owner(&places, |_| AtPlace::Elsewhere), [1, 1]);
+    }
 }

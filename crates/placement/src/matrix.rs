@@ -199,4 +199,24 @@ mod tests {
         assert_eq!(matrix.lines(80)[1..], ["GPU0  X     ?", "GPU1  ?     ?"]);
         assert_eq!(matrix.legend().last(), Some(&("?", "not told")));
     }
+
+    /// The column for host memory takes 15 columns at the right.
+    #[test]
+    fn host_memory_counts_towards_width() {
+        let matrix = Matrix::of(&pairs(4, sockets), &[Some(0); 4]);
+        let widest = |width| matrix.lines(width).iter().map(String::len).max();
+        assert_eq!([43, 42, 39, 38].map(widest), [43, 39, 39, 34].map(Some));
+        assert_eq!(matrix.lines(38).len(), 5 + 1 + 5, "three columns, and one");
+    }
+
+    #[test]
+    fn legend_names_only_links_of_matrix() {
+        let cells = |link| {
+            let legend = Matrix::of(&pairs(2, link), &[]).legend();
+            legend.into_iter().map(|(cell, _)| cell).collect::<Vec<_>>()
+        };
+        assert_eq!(cells(|_, _| Link::Pix), ["X", "PIX"]);
+        assert_eq!(cells(|_, _| Link::Pxb), ["X", "PXB"]);
+        assert_eq!(cells(|_, _| Link::Phb), ["X", "PHB"]);
+    }
 }

@@ -1,6 +1,6 @@
 //! One attempt: whether it is this claim's turn, and what blocks it.
 
-use super::{Attempt, Seen, Taking, look_again};
+use super::{Attempt, Seen, Taking};
 use crate::admission::{Turn, judge};
 use crate::ledger::{Ledger, is_same};
 use crate::queue::Queue;
@@ -54,7 +54,7 @@ impl<S> Taking<'_, S> {
         }
         let held_back = self.hold_back();
         let held_up = self.held_up(held_back.as_ref());
-        let is_new = held_up.is_none() || !self.has_seen_lately(&queue);
+        let is_new = held_up.is_none() || !self.has_seen_lately();
         if is_new {
             let scene = match (self.look)() {
                 Err(error) => return self.silent(error, &before, &queue),
@@ -87,9 +87,8 @@ impl<S> Taking<'_, S> {
         }
     }
 
-    fn has_seen_lately(&self, queue: &Queue<'_>) -> bool {
-        let until = self.seen.as_ref().map(|seen| seen.at + look_again(&queue.ahead()));
-        until.is_some_and(|until| self.clock.monotonic() < until)
+    fn has_seen_lately(&self) -> bool {
+        self.seen.is_some() && self.clock.monotonic() < self.look_due
     }
 
     /// Keeps waiting if the driver fails to answer a claim that has already waited.
@@ -133,10 +132,9 @@ impl<S> Taking<'_, S> {
     /// Returns whether it surely has to wait, without another look: the last look still holds as
     /// long as no lease of that time has ended.
     fn is_still_behind(&mut self, leases: &Ledger, queue: &mut Queue<'_>) -> Result<bool> {
-        let Some(Seen { at, before, .. }) = &self.seen else { return Ok(false) };
+        let Some(Seen { before, .. }) = &self.seen else { return Ok(false) };
         let lives = |lease: &Entry| leases.leases.iter().any(|other| is_same(other, lease));
-        let is_known = self.clock.monotonic() < *at + look_again(&queue.ahead());
-        let is_known = is_known && before.iter().all(lives);
+        let is_known = self.has_seen_lately() && before.iter().all(lives);
         Ok(is_known && self.judge(leases, queue)? == Some(Turn::Wait))
     }
 

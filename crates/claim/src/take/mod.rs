@@ -70,6 +70,7 @@ pub fn take<S>(
         place: None,
         beat: start,
         seen: None,
+        look_due: start,
         servable: BTreeMap::new(),
         own_look: None,
         awake_until: start,
@@ -127,6 +128,9 @@ struct Taking<'a, S> {
     /// When that was last renewed.
     beat: Duration,
     seen: Option<Seen<S>>,
+    /// Until when that holds, as the last wait computed it: the queue that the next attempt reads
+    /// may be longer by the dead places, and the attempt would return to a wait that is over.
+    look_due: Duration,
     /// Since when an earlier claim could have taken devices.
     servable: BTreeMap<QueuePlace, Duration>,
     /// When it looks for itself although a claim of its class is before it.

@@ -90,7 +90,8 @@ impl<S> Taking<'_, S> {
         self.has_waited |= self.seen.is_some();
         let now = self.clock.monotonic();
         let seen = self.seen.as_ref().map_or(now, |seen| seen.at);
-        let mut until = seen + look_again(&standing.ahead);
+        self.look_due = seen + look_again(&standing.ahead);
+        let mut until = self.look_due;
         if standing.held_up.is_some() {
             until = until.min(now + SAFE_GPU_POLL_INTERVAL);
         }

@@ -2,7 +2,7 @@
 
 use gpu_claim::*;
 use gpu_core::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,6 +18,8 @@ pub(crate) struct World {
     /// What others publish at the same moment as the next attempts here.
     pub(crate) met: Vec<(EntryKind, Entry)>,
     pub(crate) safe_gpu: Option<ErrorKind>,
+    /// How long the last claim was ready to wait for safe-gpu's lock.
+    pub(crate) patience: Option<Duration>,
     /// Who holds safe-gpu's lock, while that is [`ErrorKind::TimedOut`].
     pub(crate) holder: Option<Pid>,
     /// The number of reads after which the conflicting claims withdraw.
@@ -26,6 +28,10 @@ pub(crate) struct World {
     pub(crate) readings: u32,
     /// Stalled claims.
     pub(crate) stalled: Vec<LeaseId>,
+    /// Claims whose processes died and left their places in the queue.
+    pub(crate) dead: Vec<LeaseId>,
+    /// When changes are signalled, the first one first.
+    pub(crate) signals: VecDeque<Duration>,
     /// How often a place in the queue was renewed, and waited for.
     pub(crate) beats: u32,
     pub(crate) sleeps: u32,
@@ -92,7 +98,7 @@ impl HeldBack for Nothing {
 
 impl Clock for Made {
     fn wall(&self) -> Timestamp {
-        Timestamp(0)
+        Timestamp(self.with(|world| u64::try_from(world.now.as_millis()).unwrap()))
     }
     fn monotonic(&self) -> Duration {
         self.with(|world| world.now)
@@ -121,7 +127,8 @@ impl Locks for Made {
     }
     fn waiter(&self, place: &QueuePlace) -> Result<Option<Waiter>> {
         let waiters = self.entries(EntryKind::Waiter)?;
-        let entry = waiters.into_iter().find(|entry| place.is_of(entry));
+        let is_dead = self.with(|world| world.dead.contains(&place.id));
+        let entry = waiters.into_iter().find(|entry| !is_dead && place.is_of(entry));
         let is_stalled = self.with(|world| world.stalled.contains(&place.id));
         Ok(entry.map(|entry| Waiter { entry, is_stalled }))
     }
@@ -147,8 +154,12 @@ impl Locks for Made {
         Ok(100 + self.with(|world| world.tickets))
     }
     fn wait(&self, at_most: Duration) -> Result<bool> {
-        self.sleep(at_most);
-        Ok(false)
+        Ok(self.with(|world| {
+            let end = world.now + at_most;
+            let signal = world.signals.pop_front_if(|signal| *signal <= end);
+            world.now = signal.map_or(end, |signal| signal.max(world.now));
+            signal.is_some()
+        }))
     }
     fn wait_for(&self, place: &QueuePlace, at_most: Duration) -> Result<bool> {
         self.with(|world| world.sleeps += 1);
@@ -158,7 +169,8 @@ impl Locks for Made {
     fn last_leased(&self) -> BTreeMap<DeviceUuid, Timestamp> {
         BTreeMap::new()
     }
-    fn hold_back_safe_gpu(&self, _: Duration) -> Result<Box<dyn HeldBack>> {
+    fn hold_back_safe_gpu(&self, patience: Duration) -> Result<Box<dyn HeldBack>> {
+        self.with(|world| world.patience = Some(patience));
         match self.with(|world| world.safe_gpu) {
             None => Ok(Box::new(Nothing)),
             Some(kind) => Err(Error::new(kind, "hold safe-gpu's locks")),

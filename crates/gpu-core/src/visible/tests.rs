@@ -42,6 +42,17 @@ fn machine() -> Vec<DeviceState> {
     all
 }
 
+#[test]
+fn mig_device_is_not_in_mig_mode_itself() {
+    let mut whole = machine().remove(3);
+    whole.info.mig_enabled = Ok(true);
+    let parts: Vec<DeviceState> = whole.mig_devices().collect();
+    assert_eq!(parts.len(), 3);
+    for part in parts {
+        assert_eq!((part.info.mig_enabled, part.mig), (Ok(false), Ok(Vec::new())));
+    }
+}
+
 /// The indexes of the devices that a value names, and `/` with the entry that ended it.
 fn meant(value: &str) -> String {
     let list = VisibleList::parse(Some(value));

@@ -80,6 +80,19 @@ impl Machine {
     }
 }
 
+/// Whoever can write there could exchange the folder.
+#[test]
+fn no_folder_is_created_where_group_or_others_can_write() {
+    for bits in [0o775, 0o757] {
+        let test = "no_folder_is_created_where_group_or_others_can_write";
+        let Some(machine) = Machine::new(test) else { return };
+        mode(&machine.at("run"), bits);
+        let (_, _held) = lease(&machine.locks(), &["GPU-1"]);
+        assert_eq!(machine.names("run"), [""; 0], "{bits:o}");
+        assert_eq!(machine.names("tmp"), [".gpuws-u0"]);
+    }
+}
+
 #[test]
 fn leases_from_before_root_created_folder_still_count() {
     let test = "leases_from_before_root_created_folder_still_count";

@@ -254,6 +254,8 @@ mod tests {
         let mut frame = Frame::default();
         assert_eq!(rows(&mut frame, "# | 0 | 1 |"), Some((" 0 | 1 ", true)));
         assert_eq!(rows(&mut frame, "`| 0 | 1 |`"), Some((" 0 | 1 ", true)));
+        assert_eq!(rows(&mut frame, "<!-- | 0 | 1 |"), Some((" 0 | 1 ", true)));
+        assert_eq!(rows(&mut frame, "<!--- | 0 | 1 |"), Some(("<!--- | 0 | 1 ", true)));
         assert_eq!(rows(&mut frame, "| 0 | 1 |  # busy"), Some((" 0 | 1 ", true)));
         assert_eq!(rows(&mut frame, "| 0 | 1 #1"), Some((" 0 | 1 #1", false)));
         assert_eq!(rows(&mut frame, "a | 0 |"), Some(("a | 0 ", true)));

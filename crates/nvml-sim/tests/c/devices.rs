@@ -97,6 +97,25 @@ fn readings_match_machine() {
 }
 
 #[test]
+fn reserved_memory_counts_as_used_in_v1_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = "description = 'made: a test'\nclock = 2025-03-03T10:00:00Z\n\
+        [[gpu]]\nindex = 0\nmemory_total_mib = 100\nmemory_reserved_mib = 30\n";
+    std::fs::write(folder.path().join("machine.toml"), machine).unwrap();
+    let stage = Stage::begun(session(folder.path().to_str().unwrap()));
+    let mut one = nvmlMemory_t { total: 0, free: 0, used: 0 };
+    let version = size_of::<nvmlMemory_v2_t>() as u32 | 2 << 24;
+    let mut two = nvmlMemory_v2_t { version, ..all_zero() };
+    // SAFETY: the places for the values live during the calls.
+    unsafe {
+        assert_eq!(stage.nvml.nvmlDeviceGetMemoryInfo(stage.device(0), &mut one), 0);
+        assert_eq!(stage.nvml.nvmlDeviceGetMemoryInfo_v2(stage.device(0), &mut two), 0);
+    }
+    assert_eq!((one.used, two.reserved), (two.used + (30 << 20), 30 << 20));
+    assert_eq!((one.free, two.free), (one.total - one.used, one.free));
+}
+
+#[test]
 fn memory_adds_up_in_v1_and_v2() {
     let stage = Stage::begun(session("labbox"));
     let (nvml, device) = (stage.nvml, stage.device(0));

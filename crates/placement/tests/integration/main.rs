@@ -2,5 +2,7 @@
 
 mod exhaustive;
 mod fixture;
+mod large;
 mod machines;
 mod offers;
+mod pictures;

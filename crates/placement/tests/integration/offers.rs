@@ -172,6 +172,9 @@ fn equal_devices_are_ranked_by_fit_temperature_and_last_use() {
     assert_eq!(cool, (vec![2], Why::Coolest));
     // A degree or two make no difference: 30 and 34 are in one step.
     assert_eq!(ask(&one, |o| o[0].temperature = Ok(Celsius(34))), (vec![0], Why::First));
+    // Nor does memory of less than 256 MiB.
+    let alike = ask(&one, |o| o[0].capacity = Ok(Bytes(16 * GIB + (255 << 20))));
+    assert_eq!(alike, (vec![0], Why::First));
     let small = ask(&one, |o| o[3].capacity = Ok(Bytes(8 * GIB)));
     assert_eq!(small, (vec![3], Why::Fits));
     // A share goes to the device with the least room left.
@@ -182,4 +185,14 @@ fn equal_devices_are_ranked_by_fit_temperature_and_last_use() {
         o[3].room = Ok(Bytes(9 * GIB));
     });
     assert_eq!(tight, (vec![2], Why::Fits));
+}
+
+#[test]
+fn set_is_as_hot_as_its_hottest_device() {
+    let mut all = offers(0..4);
+    for (offer, celsius) in all.iter_mut().zip([70, 20, 50, 50]) {
+        offer.temperature = Ok(Celsius(celsius));
+    }
+    let choice = choose(&Claim::whole(2), &all, Some(&nvswitch(4, 12))).expect("all are free");
+    assert_eq!(choice.devices, [2, 3]);
 }

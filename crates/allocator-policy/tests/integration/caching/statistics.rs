@@ -139,6 +139,19 @@ fn sizes_round_up_to_power2_divisions() {
     }
 }
 
+/// The last interval has no upper end.
+#[test]
+fn power2_divisions_of_last_interval_begin_at_32_gib() {
+    let device = Device::new(1 << 40);
+    let mut caching = caching(&device, "");
+    set(&mut caching, "roundup_power2_divisions:[16384:1,>:4]");
+    for (asked, given) in [(31 << 10, 31 << 10), (33 << 10, 40 << 10), (65 << 10, 80 << 10)] {
+        let before = caching.memory_allocated().0;
+        let _a = caching.allocate(Bytes(asked * MIB), STREAM).expect("1 TiB is free");
+        assert_eq!(caching.memory_allocated().0 - before, given * MIB, "{asked} MiB");
+    }
+}
+
 #[test]
 fn memory_summary_has_pytorch_layout() {
     let device = Device::new(8 << 30);

@@ -1,0 +1,192 @@
+//! How often a claim looks, tries, and renews its place.
+
+use crate::fake::{MACHINE, Made, ask, choose, entry, id, names, take_now, take_while};
+use gpu_claim::*;
+use gpu_core::*;
+use std::cell::Cell;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+fn continue_until(end: Duration, waiting: &Waiting<'_>) -> ControlFlow<()> {
+    match waiting.waited >= end {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    }
+}
+
+/// Returns when a claim that waits in vain looks at the devices, in milliseconds.
+fn looks(made: &Made, ask: &Ask, end: Duration) -> Vec<u128> {
+    let mut looks = Vec::new();
+    let mut look = || {
+        looks.push(made.with(|world| world.now.as_millis()));
+        Ok(())
+    };
+    let mut watch = |waiting: &Waiting<'_>| continue_until(end, waiting);
+    let result = take(made, made, ask, &mut look, &choose, &mut watch);
+    assert!(matches!(result, Err(TakeError::Stopped)));
+    looks
+}
+
+#[test]
+fn claim_looks_less_often_the_more_claims_are_ahead() {
+    for (ahead, interval) in [(0, 2000), (4, 3000), (31, 9750), (33, 10_000), (100, 10_000)] {
+        let made = Made::default();
+        made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
+        for number in 0..ahead {
+            let waiter = Entry { owner: 7, ..entry(&format!("w-{number}"), 2, 1, &[]) };
+            made.add(EntryKind::Waiter, waiter);
+        }
+        let looks = looks(&made, &ask(1, Wait::Ever), Duration::from_secs(25));
+        assert_eq!(looks[..3], [0, interval, 2 * interval], "{ahead} claims are ahead");
+    }
+}
+
+/// It polls safe-gpu's lock more often, and the driver may be slow.
+#[test]
+fn claim_behind_safe_gpu_keeps_its_interval_between_looks() {
+    let made = Made::default();
+    made.with(|world| world.safe_gpu = Some(ErrorKind::TimedOut));
+    let ask = Ask { beside_safe_gpu: true, ..ask(1, Wait::Ever) };
+    assert_eq!(looks(&made, &ask, Duration::from_secs(7)), [0, 2000, 4000, 6000]);
+}
+
+#[test]
+fn claim_without_wait_does_not_wait_for_safe_gpu() {
+    for (wait, patience) in [(Wait::No, 0), (Wait::Ever, 250)] {
+        let made = Made::default();
+        let taken = take_now(&made, &Ask { beside_safe_gpu: true, ..ask(1, wait) });
+        assert_eq!(names(taken), ["a"]);
+        assert_eq!(made.with(|world| world.patience), Some(Duration::from_millis(patience)));
+    }
+}
+
+#[test]
+fn place_is_renewed_every_five_seconds_while_devices_are_busy() {
+    let made = Made::default();
+    made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
+    let end = Duration::from_secs(100);
+    let result = take_while(&made, &ask(1, Wait::Ever), |waiting| continue_until(end, waiting));
+    assert!(matches!(result, Err(TakeError::Stopped)));
+    let beats = made.with(|world| world.beats);
+    assert!((15..=20).contains(&beats), "{beats}");
+}
+
+/// Devices may be back after a driver was reloaded.
+#[test]
+fn waiting_claim_tolerates_vanished_devices_for_ten_minutes() {
+    let made = Made::default();
+    let are_there = Cell::new(true);
+    let mut look = || Ok(are_there.get());
+    let choose = |are_there: &bool, claim: &Claim, beside: &[Entry]| match are_there {
+        true => choose(&(), claim, beside),
+        false => Chosen::Never,
+    };
+    made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
+    let mut watch = |waiting: &Waiting<'_>| {
+        // Two outages, which together take more than ten minutes.
+        let waited = waiting.waited.as_secs();
+        are_there.set(!(10..=400).contains(&waited) && !(500..=900).contains(&waited));
+        if waited > 950 {
+            made.end(&id("x"));
+        }
+        ControlFlow::Continue(())
+    };
+    let taken = take(&made, &made, &ask(1, Wait::Ever), &mut look, &choose, &mut watch);
+    assert!(taken.is_ok(), "{:?}", taken.err());
+
+    made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
+    let start = made.with(|world| world.now);
+    let mut watch = |waiting: &Waiting<'_>| {
+        are_there.set(waiting.waited < Duration::from_secs(10));
+        continue_until(Duration::from_secs(2000), waiting)
+    };
+    let result = take(&made, &made, &ask(1, Wait::Ever), &mut look, &choose, &mut watch);
+    assert!(matches!(result, Err(TakeError::Never)), "{:?}", result.err());
+    assert_eq!(made.with(|world| world.now) - start, Duration::from_secs(610));
+}
+
+/// Lets another program take the chosen device at the same moment, this many times.
+fn collide(made: &Made, times: usize) {
+    let device = |number: usize| if number.is_multiple_of(2) { "a" } else { "b" };
+    let rival = |number| (EntryKind::Lease, entry("x", 1, 1, &[device(number)]));
+    made.with(|world| world.met = (0..times).rev().map(rival).collect());
+}
+
+#[test]
+fn claim_without_wait_gives_up_at_tenth_conflict() {
+    let made = Made::default();
+    collide(&made, 9);
+    assert_eq!(names(take_now(&made, &ask(1, Wait::No))), ["b"]);
+
+    let made = Made::default();
+    collide(&made, 20);
+    assert!(matches!(take_now(&made, &ask(1, Wait::No)), Err(TakeError::NotNow(_))));
+    assert_eq!(made.with(|world| world.met.len()), 10);
+
+    // A claim that waits goes on.
+    let made = Made::default();
+    collide(&made, 20);
+    assert_eq!(names(take_now(&made, &ask(1, Wait::Ever))), ["a"]);
+}
+
+/// The same claims would collide again if they paused equally long.
+#[test]
+fn pause_after_conflict_is_1_to_20_ms_and_differs_between_claims() {
+    let made = Made::default();
+    let mut pauses = Vec::new();
+    for _ in 0..20 {
+        collide(&made, 8);
+        let mut times = Vec::new();
+        let mut look = || {
+            times.push(made.with(|world| world.now.as_millis()));
+            Ok(())
+        };
+        let mut watch = |_: &Waiting<'_>| ControlFlow::Continue(());
+        assert!(take(&made, &made, &ask(1, Wait::No), &mut look, &choose, &mut watch).is_ok());
+        pauses.push(times.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<_>>());
+        made.end(&id("x"));
+    }
+    let all = || pauses.iter().flatten();
+    assert_eq!(all().count(), 20 * 8);
+    assert!(all().all(|pause| (1..=20).contains(pause)), "{pauses:?}");
+    assert!(all().any(|pause| *pause == 20) && all().any(|pause| *pause == 1), "{pauses:?}");
+    assert_ne!(pauses[0], pauses[1]);
+}
+
+/// Anybody can cause changes.
+#[test]
+fn attempts_after_futile_changes_become_rarer_and_cause_no_look() {
+    let made = Made::default();
+    made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
+    made.with(|world| world.signals = [Duration::ZERO; 8].into());
+    let (mut attempts, mut looks) = (Vec::new(), 0);
+    let mut look = || {
+        looks += 1;
+        Ok(())
+    };
+    let mut watch = |waiting: &Waiting<'_>| {
+        attempts.push(waiting.waited.as_millis());
+        continue_until(Duration::from_millis(1200), waiting)
+    };
+    let result = take(&made, &made, &ask(1, Wait::Ever), &mut look, &choose, &mut watch);
+    assert!(matches!(result, Err(TakeError::Stopped)));
+    assert_eq!(attempts, [0, 20, 60, 140, 300, 620, 940, 1260]);
+    assert_eq!(looks, 1);
+}
+
+/// A change may be signalled just before it is visible.
+#[test]
+fn claim_tries_again_100_ms_after_signalled_change() {
+    let made = Made::default();
+    made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
+    let signal = Duration::from_millis(550);
+    made.with(|world| world.signals = [signal].into());
+    let taken = take_while(&made, &ask(1, Wait::Ever), |waiting| {
+        if waiting.waited > signal {
+            made.end(&id("x"));
+        }
+        ControlFlow::Continue(())
+    });
+    assert_eq!(names(taken), ["a"]);
+    assert_eq!(made.with(|world| world.now), signal + Duration::from_millis(100));
+}
