@@ -4,6 +4,7 @@ use super::{HOLDER, HOLDS, PLACEHOLDER, RENEWAL};
 use crate::source::roots;
 use gpu_core::visible::VISIBLE;
 use gpu_core::{Clock, DeviceUuid, Host, ProcessKey};
+#[cfg(feature = "cuda")]
 use gpu_cuda::CudaContexts;
 use gpu_host::supervise::parse_words;
 use gpu_host::{LinuxHost, SystemClock, renew_inherited};
@@ -23,6 +24,18 @@ pub enum Served {
     Misused,
     /// It could not take what it was to keep.
     Failed,
+}
+
+/// A program without the feature `cuda` has no contexts to hold.
+#[cfg(not(feature = "cuda"))]
+enum CudaContexts {}
+
+#[cfg(not(feature = "cuda"))]
+impl CudaContexts {
+    fn hold(_: &[DeviceUuid]) -> gpu_core::Result<Self> {
+        let what = "hold CUDA contexts: this program is built without the feature cuda";
+        Err(gpu_core::Error::new(gpu_core::ErrorKind::Unsupported, what))
+    }
 }
 
 /// Keeps what was inherited until a process ends, where this program was started for that.
