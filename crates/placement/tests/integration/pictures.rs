@@ -1,6 +1,6 @@
 //! Pictures of known machines, by their golden files.
 
-use crate::fixture::{dgx1_v100, linked, nvswitch};
+use crate::fixture::{dgx1_p100, dgx1_v100, linked, nvswitch};
 use gpu_core::{Link, Topology};
 use gpu_placement::picture;
 
@@ -35,4 +35,17 @@ fn boxes_are_nested_by_pci_tree() {
 fn bar_joins_devices_of_two_rows() {
     let topology = nvswitch(10, 12);
     assert_picture(&topology, "nvswitch", &[], include_str!("pictures/nvswitch.svg"));
+}
+
+/// GPUs 0 and 2 share a PCIe bridge, and so do 1 and 3.
+#[test]
+fn devices_of_one_bridge_are_side_by_side() {
+    let drawn = picture(&dgx1_p100(), "dgx1-p100", &[], &[]);
+    let place = |device: usize| -> u32 {
+        let start = format!("<title>GPU {device}</title><rect class=\"gpu\" x=\"");
+        let (_, rest) = drawn.split_once(&start).expect("it is drawn");
+        rest.split('"').next().unwrap().parse().unwrap()
+    };
+    let places = [0, 2, 1, 3].map(place);
+    assert!(places.is_sorted(), "{places:?}");
 }
