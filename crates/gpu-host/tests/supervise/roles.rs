@@ -274,6 +274,12 @@ fn arrest(job: &dyn Job) {
         let pid = Pid::from_raw(i32::try_from(one.key.pid.0).expect("a number"));
         kill_process(pid.expect("not zero"), Signal::KILL).expect("it is there");
     }
+    // A killed process is a member until it has ended, which takes CPU time of its own.
+    let since = gpu_host::SystemClock::new();
+    while kill.iter().any(|one| members().iter().any(|member| member.key == one.key)) {
+        assert!(gpu_core::Clock::monotonic(&since) < crate::fixture::PATIENCE, "{kill:?}");
+        pass_time(Duration::from_millis(2));
+    }
     let resume: Vec<_> = resume.iter().map(|one| one.key).collect();
     job.resume(&resume, &token);
     let since = gpu_host::SystemClock::new();
