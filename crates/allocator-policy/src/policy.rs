@@ -249,7 +249,7 @@ pub struct BlockMap {
     /// Its size.
     #[cfg_attr(feature = "serde", serde(rename = "size_bytes"))]
     pub size: Bytes,
-    /// The requested size; `None` for a free block.
+    /// The requested size; zero for a free block.
     #[cfg_attr(feature = "serde", serde(rename = "requested_bytes"))]
     pub requested: Bytes,
     /// Its state.

@@ -2,11 +2,9 @@
 
 use crate::code::of_device;
 use crate::driver::open;
-use crate::memory::length;
+use crate::memory::{current_memory, length};
 use cudarc::driver::{CudaContext, CudaStream, DriverError, result};
-use gpu_core::{
-    Absent, Bytes, DeviceMemory, DeviceUuid, Error, ErrorKind, MemoryInfo, Region, Result,
-};
+use gpu_core::{Bytes, DeviceMemory, DeviceUuid, Error, ErrorKind, MemoryInfo, Region, Result};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -69,10 +67,7 @@ impl CudaPool {
 impl DeviceMemory for CudaPool {
     fn info(&self) -> Result<MemoryInfo> {
         let what = || "ask CUDA for the memory of the device".to_owned();
-        let (free, total) = self.call(what, result::mem_get_info)?;
-        let (free, total) = (Bytes(free as u64), Bytes(total as u64));
-        let used = Ok(total.saturating_sub(free));
-        Ok(MemoryInfo { total: Ok(total), used, reserved: Err(Absent::NotSupported) })
+        self.call(what, current_memory)
     }
 
     fn reserve(&self, size: Bytes) -> Result<Region> {

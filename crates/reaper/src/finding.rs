@@ -7,7 +7,7 @@ use serde::Serialize;
 /// Everything concluded from the snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Diagnosis {
-    /// The problems, by device, then by kind.
+    /// The problems, by kind, then by the first device.
     pub findings: Vec<Finding>,
     /// Holders that were checked and cleared, with the reason.
     pub cleared: Vec<Cleared>,

@@ -45,6 +45,7 @@ mod tests {
 
     #[test]
     fn document_kind_names_match_json() {
+        assert_eq!(KINDS.map(|(_, kind)| kind), Kind::ALL);
         for (name, kind) in KINDS {
             assert_eq!(serde_json::to_value(kind).unwrap(), name);
         }

@@ -105,13 +105,18 @@ impl Taken {
     }
 }
 
+/// Returns the memory of the current context's device.
+pub(crate) fn current_memory() -> Result<MemoryInfo, DriverError> {
+    let (free, total) = result::mem_get_info()?;
+    let (free, total) = (Bytes(free as u64), Bytes(total as u64));
+    let used = Ok(total.saturating_sub(free));
+    Ok(MemoryInfo { total: Ok(total), used, reserved: Err(Absent::NotSupported) })
+}
+
 impl DeviceMemory for CudaMemory {
     fn info(&self) -> Result<MemoryInfo> {
         let what = || "ask CUDA for the memory of the device".to_owned();
-        let (free, total) = self.call(what, result::mem_get_info)?;
-        let (free, total) = (Bytes(free as u64), Bytes(total as u64));
-        let used = Ok(total.saturating_sub(free));
-        Ok(MemoryInfo { total: Ok(total), used, reserved: Err(Absent::NotSupported) })
+        self.call(what, current_memory)
     }
 
     fn reserve(&self, size: Bytes) -> Result<Region> {
