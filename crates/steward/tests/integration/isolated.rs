@@ -1,8 +1,9 @@
 //! Isolation without processes: the order to a supervisor, its report, and how that is read.
 
 use crate::fake::*;
+use gpu_core::visible::Form;
 use gpu_core::*;
-use gpu_steward::{Isolated, IsolatedError, serve_entry, supervise};
+use gpu_steward::{Isolated, IsolatedError, IsolatedReport, Wait, serve_entry, supervise};
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -137,8 +138,13 @@ fn entry_point_runs_only_when_requested() {
     let folder = std::env::temp_dir().join(format!("gpu-steward-entry-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let file = folder.join("result");
-    let entries: [(&str, gpu_steward::EntryPoint); 2] =
-        [("yes", |_| Ok(b"done".to_vec())), ("no", |_| Err("why not".into()))];
+    let entries: [(&str, gpu_steward::EntryPoint); 5] = [
+        ("yes", |_| Ok(b"done".to_vec())),
+        ("no", |_| Err("why not".into())),
+        ("literal", |_| panic!("oh")),
+        ("formatted", |input| panic!("oh {}", 7 + input.read(&mut []).unwrap())),
+        ("other", |_| std::panic::panic_any(7)),
+    ];
     let served = |words: &[&str]| {
         std::fs::write(&file, "").unwrap();
         let words = words.iter().map(OsString::from);
@@ -150,6 +156,124 @@ fn entry_point_runs_only_when_requested() {
     assert_eq!(served(&["run", "yes"]), (None, vec![]));
     assert_eq!(served(&["gpuws-entry", "yes"]), (Some(0), b"\0done".to_vec()));
     assert_eq!(served(&["gpuws-entry", "no"]), (Some(1), b"\x01why not".to_vec()));
-    assert_eq!(served(&["gpuws-entry", "else"]).0, Some(1));
+    let unknown = (Some(1), b"\x01no such entry point".to_vec());
+    assert_eq!(served(&["gpuws-entry", "else"]), unknown);
+    assert_eq!(served(&["gpuws-entry", "literal"]), (Some(1), b"\x02oh".to_vec()));
+    assert_eq!(served(&["gpuws-entry", "formatted"]), (Some(1), b"\x02oh 7".to_vec()));
+    assert_eq!(served(&["gpuws-entry", "other"]), (Some(1), b"\x02no reason given".to_vec()));
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn settings_of_isolated_job_reach_its_run() {
+    let world = World::new(3);
+    world.state().deaf_to.insert(JOB, vec![15]);
+    let job = || Isolated::entry("self", "train");
+    let tried = |isolated: Isolated| isolated.run(&played(&world, b"\0yes")).map(|_| ());
+
+    // One device needs no topology, and two are named as asked.
+    ends_after(&world, 1, 0);
+    tried(job().claim(Claim::whole(1))).unwrap();
+    assert_eq!(world.state().topology_queries, 0);
+    ends_after(&world, 1, 0);
+    tried(job().claim(Claim::whole(2)).visible(Form::Index)).unwrap();
+    assert_eq!(world.state().topology_queries, 1);
+    let named = |launch: &Launch| {
+        launch.set.iter().find(|(name, _)| name == "CUDA_VISIBLE_DEVICES").unwrap().1.clone()
+    };
+    let visible: Vec<OsString> = world.state().launched.iter().map(named).collect();
+    assert_eq!(visible, ["GPU-2", "0,1"]);
+
+    // SIGKILL follows SIGTERM after the grace period.
+    let start = world.state().now;
+    let limited = job().time_limit(Duration::from_secs(5)).grace(Duration::from_secs(3));
+    assert!(matches!(tried(limited), Err(IsolatedError::TimedOut(_))));
+    let signals = world.state().signals.clone();
+    assert_eq!((signals.first(), signals.last()), (Some(&(JOB, 15)), Some(&(JOB, 9))));
+    assert_eq!((world.state().now - start).as_secs(), 8);
+}
+
+#[test]
+fn isolated_job_waits_as_long_as_asked() {
+    let waited = |wait: Wait, until: u64| {
+        let world = World::new(1);
+        world.state().leases.push(lease("other", 1, 100, &[0]));
+        world.after(Duration::from_secs(until), |state| state.leases.clear());
+        ends_after(&world, until + 10, 0);
+        let job = Isolated::entry("self", "train").wait(wait);
+        let granted = job.run(&played(&world, b"\0yes")).is_ok();
+        (granted, (world.state().now - Duration::from_secs(1000)).as_secs())
+    };
+    assert_eq!(waited(Wait::No, 20), (false, 0));
+    assert_eq!(waited(Wait::For(Duration::from_secs(7)), 20), (false, 7));
+    // The shortest wait is still a wait.
+    assert_eq!(waited(Wait::For(Duration::from_nanos(1)), 20), (false, 0));
+    assert!(waited(Wait::For(Duration::from_secs(60)), 20).0);
+    assert!(waited(Wait::Ever, 2000).0);
+}
+
+#[test]
+fn truncated_result_is_too_long() {
+    for (limit, code) in [(None, 0), (Some(5), 0)] {
+        let world = World::new(1);
+        ends_after(&world, 10, code);
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut supervisors = MockSupervisors::new();
+        let (played, kept) = (played(&world, b"\0half"), Arc::clone(&order));
+        supervisors.expect_start().returning(move |order, input| {
+            kept.lock().unwrap().push(input.to_vec());
+            let mut ended = played.start(order, input)?;
+            let sent = Sent { cut: true, ..ended.wait()? };
+            Ok(Box::new(Ended(Some(sent), Arc::default())))
+        });
+        let job = Isolated::entry("self", "train").input(b"12".to_vec());
+        let job = match limit {
+            Some(limit) => job.time_limit(Duration::from_secs(limit)),
+            None => job,
+        };
+        let cut = job.run(&supervisors);
+        // The time limit is the cause if it was reached.
+        assert_eq!(matches!(cut, Err(IsolatedError::TooLong(_))), limit.is_none(), "{cut:?}");
+        assert_eq!(*order.lock().unwrap(), [b"12"]);
+    }
+}
+
+#[test]
+fn isolated_report_is_clean_if_nothing_is_left() {
+    let world = World::new(1);
+    ends_after(&world, 1, 0);
+    let clean = Isolated::entry("self", "train").run(&played(&world, b"\0")).unwrap().report;
+    assert!(clean.is_clean());
+    let fault = Fault { kind: ErrorKind::Io, text: "read".into() };
+    for unclean in [
+        IsolatedReport { left_pids: vec![Pid(61)], ..clean.clone() },
+        IsolatedReport { stopped: Some(fault), ..clean.clone() },
+        IsolatedReport { memory_back: Ok(false), ..clean.clone() },
+        IsolatedReport { memory_back: Err(Absent::NotSupported), ..clean },
+    ] {
+        assert!(!unclean.is_clean(), "{unclean:?}");
+    }
+}
+
+#[test]
+fn isolated_errors_are_described_in_words() {
+    let world = World::new(1);
+    let words = |result: &[u8], code: i32| {
+        ends_after(&world, 1, code);
+        Isolated::entry("self", "train").run(&played(&world, result)).unwrap_err().to_string()
+    };
+    let failed = "run an isolated job, which ended with code 3: ";
+    assert_eq!(words(b"\x01no", 3), format!("{failed}no"));
+    assert_eq!(words(b"", 3), format!("{failed}it sent no result"));
+    assert_eq!(words(b"\0half", 3), format!("{failed}no further output"));
+    assert_eq!(words(b"\x02oh", 3), "run an isolated job: panic: oh");
+    let two = Isolated::entry("self", "train").claim(Claim::whole(2));
+    let refused = two.run(&played(&world, b"")).unwrap_err();
+    let expected = "claim devices for an isolated job: no matching GPUs exist";
+    assert_eq!(refused.to_string(), expected);
+    let mut supervisors = MockSupervisors::new();
+    supervisors.expect_start().returning(|_, _| Err(Error::new(ErrorKind::Io, "start it")));
+    let lost = Isolated::entry("self", "train").run(&supervisors).unwrap_err();
+    assert_eq!(lost.to_string(), "supervise an isolated job");
+    assert_eq!(std::error::Error::source(&lost).unwrap().to_string(), "start it");
 }

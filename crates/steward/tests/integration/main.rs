@@ -2,6 +2,8 @@
 
 mod fake;
 mod isolated;
+mod narrowed;
 mod offers;
+mod release;
 mod run;
 mod take;

@@ -44,6 +44,17 @@ fn idle_device_is_free_with_all_memory() {
 }
 
 #[test]
+fn device_with_display_is_marked_and_reserves_memory_for_it() {
+    for (display, mib) in [(Ok(true), 512), (Ok(false), 0), (Err(Absent::NotSupported), 0)] {
+        let world = World::new(1);
+        world.state().devices[0].display = display;
+        let offer = &offered(&world, &whole(), None, &[])[0];
+        assert_eq!(offer.display, mib > 0, "{display:?}");
+        assert_eq!(offer.capacity, Ok(Bytes::from_mib(CAPACITY - mib)));
+    }
+}
+
+#[test]
 fn unleased_process_makes_device_ineligible_but_services_do_not() {
     let world = World::new(1);
     world.state().add(process(100, 2, "python"));

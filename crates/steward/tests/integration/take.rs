@@ -3,7 +3,10 @@
 use crate::fake::*;
 use gpu_core::*;
 use gpu_placement::{Bar, Passed, Refusal};
-use gpu_steward::{Grant, HeldUp, NotGranted, Request, Wait, listing, own_lease, preview, take};
+use gpu_steward::{
+    DeviceLeases, Grant, HeldUp, NotGranted, Request, Scene, Wait, Wants, listing, own_lease,
+    preview, take,
+};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -39,6 +42,7 @@ fn grant_holds_lease_until_drop() {
     assert_eq!(leases[1].devices, [uuid(1), uuid(2)]);
     assert_eq!((leases[1].root, leases[1].owner), (key(SELF), 1000));
     assert!(world.state().holds_back);
+    assert!(format!("{grant:?}").contains("own-"), "it shows its lease");
     drop(grant);
     assert_eq!(world.state().leases.len(), 1);
     assert!(!world.state().holds_back);
@@ -260,4 +264,88 @@ fn inheritor_of_lease_file_claims_within_it() {
     world.state().inherited = vec![(outer, 1000)];
     let leases = world.state().leases.clone();
     assert_eq!(own_lease(&world, &leases, Some(&key(7000))).unwrap(), None);
+}
+
+#[test]
+fn earlier_claim_reserves_only_devices_that_it_could_use() {
+    let world = World::new(3);
+    world.state().devices[0].mig_enabled = Ok(true);
+    world.state().leases.push(lease("other", 1, 100, &[1]));
+    let early = Entry { claim: Claim::whole(2), devices: vec![], ..lease("early", 2, 110, &[]) };
+    world.state().waiters.push(early);
+    // Device 0 is divided, so the earlier claim waits for devices 1 and 2.
+    let seen = preview(&request(Claim::whole(1), Wait::No), &world.ports()).unwrap();
+    assert!(seen.decision.is_err(), "{:?}", seen.decision);
+    assert_eq!(seen.ahead.len(), 1);
+}
+
+#[test]
+fn lease_on_mig_device_names_its_gpu() {
+    let world = World::new(2);
+    for (device, instance) in [(0, 1), (1, 2)] {
+        world.state().devices[device].mig_enabled = Ok(true);
+        world.state().devices[device].mig = vec![(instance, 8_000, vec![])];
+    }
+    for (instance, gpu) in [(1, 0), (2, 1)] {
+        let claim = Claim { among: vec![mig_uuid(instance)], ..Claim::whole(1) };
+        let grant = taken(&world, claim, Wait::No).unwrap();
+        assert_eq!(grant.entry.devices, [mig_uuid(instance)]);
+        assert_eq!(grant.entry.parts_of, [uuid(gpu)]);
+    }
+    let grant = taken(&world, Claim { among: vec![uuid(9)], ..Claim::whole(1) }, Wait::No);
+    assert!(matches!(grant, Err(NotGranted::Never(_))), "{grant:?}");
+}
+
+#[test]
+fn nested_grant_reports_no_user_of_its_device() {
+    let world = World::new(1);
+    world.state().leases.push(lease("parent", 1, 2, &[0]));
+    world.state().add(process(100, 1, "python"));
+    world.state().uses(100, 0, 900);
+    let claim = Claim { accept_used: true, ..Claim::whole(1) };
+    let grant = taken(&world, claim, Wait::No).unwrap();
+    assert_eq!((grant.parent.is_some(), grant.accepted), (true, vec![]));
+}
+
+#[test]
+fn later_claim_gets_device_that_earlier_one_cannot_use() {
+    let world = World::new(2);
+    world.state().devices[0].capability = (7, 0);
+    let new = Claim { compute_capability: Some((8, 0)), ..Claim::whole(1) };
+    world.state().leases.push(lease("other", 1, 100, &[1]));
+    world.state().waiters.push(Entry { claim: new, devices: vec![], ..lease("new", 2, 110, &[]) });
+    // The capabilities are queried once a waiting claim depends on them.
+    let late = Wait::For(Duration::from_secs(5));
+    let grant = taken(&world, Claim::whole(1), late).unwrap();
+    assert_eq!(indexes(&grant.devices), [0]);
+}
+
+#[test]
+fn refusals_are_described_in_words() {
+    let world = World::new(1);
+    world.state().leases.push(lease("other", 1, 100, &[0]));
+    let words = |claim: Claim, wait| taken(&world, claim, wait).unwrap_err().to_string();
+    assert_eq!(words(Claim::whole(1), Wait::No), "none is available now");
+    let late = Wait::For(Duration::from_secs(5));
+    assert_eq!(words(Claim::whole(1), late), "none became available in time");
+    assert_eq!(words(Claim::whole(2), Wait::Ever), "no matching GPUs exist");
+    world.state().driver_fault = Some(MachineFault::DriverNotLoaded.into());
+    assert_eq!(words(Claim::whole(1), Wait::No), "failed to initialise NVML");
+}
+
+#[test]
+fn device_is_free_without_user_and_lease() {
+    let world = World::new(2);
+    let is_free = || {
+        let scene = Scene::look(&world.ports(), Wants::default());
+        let leases = DeviceLeases::read(&world);
+        let devices = &scene.snapshot.devices;
+        devices.iter().map(|device| leases.is_free(device, &scene.usage)).collect::<Vec<_>>()
+    };
+    assert_eq!(is_free(), [true, true]);
+    world.state().leases.push(lease("other", 1, 100, &[0]));
+    assert_eq!(is_free(), [false, true]);
+    world.state().add(process(100, 2, "python"));
+    world.state().uses(100, 1, 900);
+    assert_eq!(is_free(), [false, false]);
 }

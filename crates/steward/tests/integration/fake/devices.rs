@@ -19,6 +19,7 @@ pub(crate) struct Device {
     /// GPU instance, its memory in MiB, and the PIDs of its processes.
     pub(crate) mig: Vec<(u32, u64, Vec<u32>)>,
     pub(crate) mig_enabled: Reading<bool>,
+    pub(crate) display: Reading<bool>,
 }
 
 pub(crate) fn uuid(index: u32) -> DeviceUuid {
@@ -72,7 +73,8 @@ impl GpuBackend for World {
             id.uuid = device.uuid.clone().ok_or(Absent::NotSupported);
             id.minor = Ok(index as u32);
             let (name, mig_enabled) = (Ok("A100".into()), device.mig_enabled);
-            DeviceInfo { name, mig_enabled, ..DeviceInfo::unknown(id) }
+            let display_active = device.display;
+            DeviceInfo { name, mig_enabled, display_active, ..DeviceInfo::unknown(id) }
         };
         Ok(self.state().devices.iter().enumerate().map(info).collect())
     }
@@ -135,7 +137,9 @@ impl GpuBackend for World {
     }
 
     fn topology(&self) -> Result<Topology> {
-        Ok(self.state().topology.clone())
+        let mut state = self.state();
+        state.topology_queries += 1;
+        Ok(state.topology.clone())
     }
 
     fn events(&self, _wait: Duration) -> Result<Vec<DeviceEvent>> {

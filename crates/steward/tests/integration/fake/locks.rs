@@ -114,7 +114,9 @@ impl Held for Kept {
     }
 
     fn renew(&self) -> Result<bool> {
-        let state = self.0.state();
+        let mut state = self.0.state();
+        let now = state.now;
+        state.renewals.push(now);
         let seen = match &self.1 {
             (EntryKind::Lease, id) => state.leases.iter().any(|entry| entry.id == *id),
             _ => true,

@@ -41,6 +41,8 @@ pub(crate) struct State {
     pub(crate) hides_holders: bool,
     /// Processes whose files are unreadable.
     pub(crate) hidden: Vec<u32>,
+    /// Files that are no device files, each with the process that has it.
+    pub(crate) other_files: Vec<(u32, HeldFile)>,
     /// Processes that start the second one when a signal ends them.
     pub(crate) successors: Vec<(u32, u32)>,
     /// A process that starts another one, which uses device 0, this long after the last one ended.
@@ -77,6 +79,10 @@ pub(crate) struct State {
     pub(crate) left_to_others: bool,
     /// The kernel's error when a signal is to be forwarded to the program.
     pub(crate) pass_fault: Option<ErrorKind>,
+    /// The kernel's error when a process is to be signalled.
+    pub(crate) signal_fault: Option<ErrorKind>,
+    /// The renewals of held entries.
+    pub(crate) renewals: Vec<Duration>,
     /// The program can no longer be monitored.
     pub(crate) watch_fault: Option<ErrorKind>,
     pub(crate) holds_back: bool,
@@ -92,6 +98,10 @@ pub(crate) struct State {
     /// How long a companion program takes to appear on its device; `None` if it never does.
     pub(crate) shows_after: Option<Duration>,
     pub(crate) compute_mode: ComputeMode,
+    /// How long a killed companion program takes to end.
+    pub(crate) companions_linger: Duration,
+    /// The queries of the topology.
+    pub(crate) topology_queries: usize,
     /// How long memory stays in use after its process has ended.
     pub(crate) lag: Duration,
     ids: u32,
@@ -131,6 +141,7 @@ impl World {
             uuid: Some(uuid(index)),
             mig: Vec::new(),
             mig_enabled: Ok(false),
+            display: Err(Absent::NotSupported),
         };
         let processes =
             [process(1, 0, "systemd"), process(2, 1, "bash"), process(SELF, 2, "gpuws")];
@@ -145,6 +156,7 @@ impl World {
             inherited: Vec::new(),
             hides_holders: false,
             hidden: Vec::new(),
+            other_files: Vec::new(),
             successors: Vec::new(),
             restarts: None,
             chain: None,
@@ -166,6 +178,8 @@ impl World {
             inherit: Vec::new(),
             left_to_others: false,
             pass_fault: None,
+            signal_fault: None,
+            renewals: Vec::new(),
             watch_fault: None,
             holds_back: false,
             is_safe_gpu_at_work: false,
@@ -176,6 +190,8 @@ impl World {
             accompany_fault: None,
             shows_after: Some(Duration::from_secs(2)),
             compute_mode: ComputeMode::Default,
+            companions_linger: Duration::ZERO,
+            topology_queries: 0,
             lag: Duration::from_millis(300),
             ids: 0,
         })))

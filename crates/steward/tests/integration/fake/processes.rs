@@ -119,18 +119,20 @@ impl State {
         found.ok_or_else(|| Error::new(ProcessFault::Gone, format!("look at process {pid}")))
     }
 
-    pub(super) fn held(&self, pid: u32) -> Vec<HeldFile> {
+    pub(super) fn held(&self, pid: u32, files: &[DeviceFile]) -> Vec<HeldFile> {
         let has = |device: &Device| {
             device.open.contains(&pid) || device.listed.iter().any(|(user, _)| *user == pid)
         };
         let held = self.files().into_iter().zip(&self.devices).filter(|(_, device)| has(device));
-        held.map(|(file, _)| HeldFile {
+        let devices = held.map(|(file, _)| HeldFile {
             path: file.path,
             kind: file.kind,
             access: Access::OPEN_FOR_WRITING | Access::MAPPED,
             descriptors: vec![3],
-        })
-        .collect()
+        });
+        let wanted = |held: &HeldFile| files.iter().any(|file| file.path == held.path);
+        let others = self.other_files.iter().filter(|(user, held)| *user == pid && wanted(held));
+        devices.chain(others.map(|(_, held)| held.clone())).collect()
     }
 }
 
@@ -155,13 +157,13 @@ impl Host for World {
         Ok(self.state().files())
     }
 
-    fn holders(&self, _files: &[DeviceFile]) -> Result<HolderScan> {
+    fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {
         let state = self.state();
         if state.hides_holders {
             return Err(Error::new(ErrorKind::Io, "look who holds the device files"));
         }
         let holder = |info: &ProcessInfo| {
-            let held = state.held(info.key.pid.0);
+            let held = state.held(info.key.pid.0, files);
             (!held.is_empty()).then_some(Holder { process: info.key, held, through_thread: None })
         };
         let holders = state.processes.values().filter_map(holder).collect();
@@ -205,7 +207,7 @@ impl ProcessHandle for Opened {
         self.0.state().info(self.1)
     }
 
-    fn held(&self, _files: &[DeviceFile]) -> Result<Vec<HeldFile>> {
+    fn held(&self, files: &[DeviceFile]) -> Result<Vec<HeldFile>> {
         let state = self.0.state();
         if state.hides_holders || state.hidden.contains(&self.1.0) {
             let kind = match state.hides_holders {
@@ -214,7 +216,7 @@ impl ProcessHandle for Opened {
             };
             return Err(Error::new(kind, format!("inspect the files of process {}", self.1)));
         }
-        Ok(state.held(self.1.0))
+        Ok(state.held(self.1.0, files))
     }
 
     fn has_exited(&self) -> Result<bool> {
@@ -223,6 +225,9 @@ impl ProcessHandle for Opened {
 
     fn signal(&self, signal: Signal, _token: &ActToken) -> Result<()> {
         let number = if signal == Signal::Kill { 9 } else { 15 };
+        if let Some(kind) = self.0.state().signal_fault {
+            return Err(Error::new(kind, format!("send {signal} to process {}", self.1)));
+        }
         self.0.state().signal(self.1.0, number);
         Ok(())
     }

@@ -3,16 +3,16 @@
 use super::*;
 
 /// An outsider that uses safe-gpu, and one within the job.
-const OUTSIDE: u32 = 100;
-const INSIDE: u32 = 61;
+pub(super) const OUTSIDE: u32 = 100;
+pub(super) const INSIDE: u32 = 61;
 
-fn with_placeholder(count: u32) -> RunOrder {
+pub(super) fn with_placeholder(count: u32) -> RunOrder {
     let placeholder = Some(Launch { program: "placeholder".into(), ..Launch::default() });
     RunOrder { placeholder, ..order(Claim::whole(count)) }
 }
 
 /// Makes these processes wait for one of safe-gpu's locks after this time.
-fn wait_after(world: &World, time: Duration, pids: &'static [u32]) {
+pub(super) fn wait_after(world: &World, time: Duration, pids: &'static [u32]) {
     world.after(time, move |state| {
         for pid in pids {
             let parent = if *pid == INSIDE { JOB } else { 2 };
@@ -23,7 +23,7 @@ fn wait_after(world: &World, time: Duration, pids: &'static [u32]) {
 }
 
 /// Runs it, and returns the events of the locks.
-fn told(world: &World, order: &RunOrder) -> Vec<String> {
+pub(super) fn told(world: &World, order: &RunOrder) -> Vec<String> {
     let (report, events) = outcome(world, order);
     let report = report.unwrap();
     assert!(report.left_behind.is_empty() && report.still_there.is_empty(), "{report:?}");

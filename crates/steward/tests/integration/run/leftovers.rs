@@ -133,6 +133,8 @@ fn frozen_leftover_holder_keeps_lease() {
     });
     let (report, since) = kept(&world, &order(Claim::whole(1)));
     assert_eq!(report.ending, JobExit::Code(3));
+    let why = report.stopped.as_ref().unwrap();
+    assert_eq!(why.text, "end process 61 (frozen), which is frozen or in uninterruptible sleep");
     assert_eq!(pids(&report.remaining), [61]);
     assert_eq!(pids(&report.still_there), [61, 63]);
     assert!(since.unwrap() < Duration::from_secs(1000 + 40), "{since:?}");
@@ -329,4 +331,91 @@ fn process_without_device_keeps_no_lease_after_unstable_scan() {
     let state = world.state();
     assert!(state.leases.is_empty());
     assert!(state.processes.contains_key(&62), "the loop lives");
+}
+
+#[test]
+fn process_in_uninterruptible_sleep_may_still_end_within_grace_period() {
+    let world = World::new(1);
+    world.after(SECOND, |state| {
+        let mut frozen = process(61, JOB, "frozen");
+        frozen.state = Ok(ProcessState::Uninterruptible);
+        state.add(frozen);
+        state.deaf_to.insert(61, vec![15, 9]);
+        state.devices[0].open.push(61);
+    });
+    ends_after(&world, 5 * SECOND, 0);
+    world.after(13 * SECOND, |state| state.ends(61, JobExit::Code(0)));
+    let report = ran(&world, &order(Claim::whole(1)));
+    assert!(!report.lease_stays && report.stopped.is_none(), "{report:?}");
+    assert_eq!(world.state().signals, [(61, 15)]);
+}
+
+#[test]
+fn interrupt_stops_clean_up_of_isolated_job() {
+    let world = World::new(1);
+    world.after(SECOND, |state| {
+        state.add(process(61, JOB, "deaf"));
+        state.deaf_to.insert(61, vec![15]);
+    });
+    ends_after(&world, 5 * SECOND, 0);
+    world.after(7 * SECOND, |state| state.events.push(JobEvent::Asked(2)));
+    let token = ActToken::user_confirmed();
+    let mut watch = |event: Event<'_>| match event {
+        Event::Keeping(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    let order = order(Claim::whole(1));
+    let report = isolate(&order, &world.ports(), &world, &token, &mut watch).unwrap();
+    assert_eq!(report.stopped.map(|fault| fault.kind), Some(ErrorKind::Interrupted));
+    assert_eq!((pids(&report.still_there), report.lease_stays), (vec![61], true));
+    assert_eq!(world.state().signals, [(61, 15)]);
+}
+
+#[test]
+fn other_processes_run_while_holders_get_sigterm() {
+    let world = World::new(1);
+    world.after(SECOND, |state| {
+        state.add(process(61, JOB, "holder"));
+        state.add(process(100, JOB, "busy"));
+        state.devices[0].open.push(61);
+        state.chain_uses_device = false;
+        state.chain = Some(100);
+    });
+    ends_after(&world, 5 * SECOND, 0);
+    let token = ActToken::user_confirmed();
+    let mut signals = 0;
+    let order = order(Claim::whole(1));
+    let report = run(&order, &world.ports(), &world, &token, &mut |event| {
+        if let Event::CleaningUp(gpu_reaper::Event::Signalled(..)) = event {
+            signals += 1;
+            assert!(world.state().stopped.is_empty());
+        }
+        ControlFlow::Continue(())
+    });
+    assert!(!report.unwrap().lease_stays);
+    assert_eq!((signals, &world.state().signals[..]), (1, &[(61, 15)][..]));
+}
+
+#[test]
+fn kept_lease_ends_after_several_scans_while_processes_live() {
+    let ended = |has_other: bool| {
+        let world = World::new(1);
+        world.after(SECOND, move |state| {
+            let mut frozen = process(61, JOB, "frozen");
+            frozen.state = Ok(ProcessState::Uninterruptible);
+            state.add(frozen);
+            state.deaf_to.insert(61, vec![15, 9]);
+            state.devices[0].open.push(61);
+            if has_other {
+                state.add(process(62, JOB, "other"));
+            }
+        });
+        ends_after(&world, 5 * SECOND, 0);
+        world.after(500 * SECOND, |state| state.ends(61, JobExit::Signal(9)));
+        kept(&world, &order(Claim::whole(1)));
+        assert!(world.state().leases.is_empty());
+        world.state().now
+    };
+    // The other process could have started a holder between two scans.
+    assert!(ended(true) > ended(false));
 }

@@ -2,6 +2,7 @@
 
 mod handoff;
 mod leftovers;
+mod placeholders;
 
 use crate::fake::*;
 use gpu_core::visible::Form;
@@ -12,6 +13,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
+const MILLISECOND: Duration = Duration::from_millis(1);
 
 fn order(claim: Claim) -> RunOrder {
     RunOrder {
@@ -536,6 +538,33 @@ fn lease_with_removed_file_is_republished() {
 }
 
 #[test]
+fn lease_is_renewed_hourly_and_every_minute_after_failure() {
+    let world = World::new(1);
+    world.after(8000 * SECOND, |state| {
+        state.leases.clear();
+        state.leases_full = true;
+    });
+    world.after(10_890 * SECOND, |state| state.leases_full = false);
+    world.after(10_990 * SECOND, |state| assert_eq!(state.leases.len(), 1));
+    ends_after(&world, 11_000 * SECOND, 0);
+    ran(&world, &order(Claim::whole(1)));
+    let start = Duration::from_secs(1000);
+    let renewals = world.state().renewals.clone();
+    let renewals: Vec<u64> = renewals.iter().map(|at| (*at - start).as_secs()).collect();
+    assert_eq!(renewals, [3600, 7200, 10_800, 10_860, 10_920]);
+}
+
+#[test]
+fn short_use_is_noticed_while_program_starts() {
+    let world = World::new(1);
+    world.after(2400 * MILLISECOND, |state| state.uses(JOB, 0, 3_000));
+    world.after(2900 * MILLISECOND, |state| state.devices[0].listed.clear());
+    ends_after(&world, 20 * SECOND, 0);
+    let report = ran(&world, &order(Claim::whole(1)));
+    assert_eq!(report.devices[0].peak, Ok(Bytes::from_mib(3_000)));
+}
+
+#[test]
 fn invisible_lease_is_reported_once() {
     let world = World::new(1);
     world.after(10 * SECOND, |state| {
@@ -551,17 +580,20 @@ fn invisible_lease_is_reported_once() {
 
 #[test]
 fn whole_device_usage_is_known_without_host_pids() {
-    let ran = |claim: Claim| {
+    let ran = |claim: Claim, lag| {
         let world = World::new(1);
         world.state().sees_host_pids = false;
+        world.state().lag = lag;
         world.after(SECOND, |state| state.uses(JOB, 0, 3_000));
         ends_after(&world, 5 * SECOND, 0);
         let report = ran(&world, &order(claim));
         (report.devices[0].peak, report.memory_back)
     };
-    assert_eq!(ran(Claim::whole(1)), (Ok(Bytes::from_mib(3_000)), Ok(true)));
+    let peak = Ok(Bytes::from_mib(3_000));
+    assert_eq!(ran(Claim::whole(1), SECOND), (peak, Ok(true)));
+    assert_eq!(ran(Claim::whole(1), 1000 * SECOND), (peak, Ok(false)), "it is not freed in time");
     let share = share(lease("x", 0, 1, &[0]), 4_000).claim;
-    assert_eq!(ran(share), (Err(Absent::NotSupported), Err(Absent::NotSupported)));
+    assert_eq!(ran(share, SECOND), (Err(Absent::NotSupported), Err(Absent::NotSupported)));
 }
 
 #[test]
