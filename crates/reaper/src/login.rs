@@ -107,5 +107,10 @@ mod tests {
         let process = ProcessInfo { cgroup: Ok(cgroup), ..process("python") };
         assert!(is_login(&process, None, Some("/lxc.payload.gpu")));
         assert!(!is_login(&process, None, None), "a process group lies in the user's session");
+        for other in ["session-3.service", "run-3.scope"] {
+            let cgroup = Ok(format!("/lxc.payload.gpu/user.slice/{other}"));
+            let process = ProcessInfo { cgroup, ..process.clone() };
+            assert!(!is_login(&process, None, Some("/lxc.payload.gpu")), "{other}");
+        }
     }
 }

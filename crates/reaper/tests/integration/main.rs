@@ -2,6 +2,9 @@
 
 mod act;
 mod detectors;
+mod evidence;
 mod fixture;
 mod plan;
+mod reset;
+mod sweep;
 mod tree;

@@ -77,6 +77,14 @@ fn tree_is_ended_without_waiting_for_respawns() {
 }
 
 #[test]
+fn grace_period_is_that_of_the_order() {
+    let guard = Guard::new(&bare_host(), vec![]).unwrap();
+    let root = process(50, "gpuws").key;
+    let grace = Duration::from_secs(7);
+    assert_eq!(plan_tree(root, &[child(51, 50)], "test", origin(), &guard, grace).grace, grace);
+}
+
+#[test]
 fn display_server_in_job_is_ended_with_it() {
     let server = ProcessInfo { name: "Xorg".into(), ..child(51, 50) };
     let seen = vec![server.clone(), process(50, "gpuws")];

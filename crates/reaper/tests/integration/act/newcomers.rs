@@ -44,3 +44,36 @@ fn process_on_other_device_is_not_a_newcomer() {
     assert_eq!(report.newcomers, Ok(vec![]));
     assert!(report.is_complete(), "{report:?}");
 }
+
+#[test]
+fn newcomer_is_found_by_device_file_without_driver() {
+    let decoder = process(100, "t2t-decoder");
+    let mut now = look(vec![], vec![context(&decoder, &[0])], vec![decoder]);
+    now.driver = Err(Error::new(MachineFault::DriverNotLoaded, "initialise NVML").fault());
+    let looks = [now];
+    let guard = Guard::new(&bare_host(), vec![]).unwrap();
+    let ask = |devices| {
+        let request = Request { pids: vec![Pid(100)], devices, ..Request::default() };
+        plan(&looks, &diagnose(&looks), &guard, &request)
+    };
+    let plan = ask(vec![]);
+    assert_eq!(plan.targets[0].membership, Membership::Holds(vec![0]));
+    assert_eq!((ask(vec![DeviceId::from_index(0)]).targets.len(), plan.expected.len()), (0, 0));
+
+    let mut host = bare_host();
+    let later = AtomicBool::new(false);
+    host.expect_holders().returning(move |_| {
+        let pid = if later.swap(true, Ordering::Relaxed) { 200 } else { 100 };
+        let holders = vec![context(&process(pid, "serve"), &[0])];
+        Ok(HolderScan { holders, unreadable: Unreadable::default() })
+    });
+    host.expect_process().returning(|pid| Ok(process(pid.0, "serve")));
+    host.expect_open().returning(|_| {
+        let mut handle = MockProcessHandle::new();
+        obedient(&mut handle);
+        Ok(Box::new(handle))
+    });
+    let report = carry_out(&plan, &guard, &host, &backend(1), &journal().0);
+    let newcomers = report.newcomers.unwrap();
+    assert_eq!(newcomers.iter().map(|new| new.pid.0).collect::<Vec<_>>(), [200]);
+}

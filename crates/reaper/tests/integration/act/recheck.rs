@@ -159,3 +159,25 @@ fn process_with_changed_user_is_not_killed() {
     let root = ProcessInfo { uid: Ok(0), ..python() };
     assert_spared(&becoming(root, using), &Outcome::NotTheSame);
 }
+
+#[test]
+fn process_that_ends_between_signals_was_ended_by_the_first() {
+    let host = host(|handle| {
+        let asked = Arc::new(AtomicBool::new(false));
+        let (look, signal) = (asked.clone(), asked);
+        handle.expect_look().returning(move || match look.load(Ordering::Relaxed) {
+            true => Err(Error::new(ProcessFault::Gone, "look at process 100")),
+            false => Ok(process(100, "t2t-decoder")),
+        });
+        handle.expect_held().returning(|_| Ok(using()));
+        handle.expect_signal().times(1).returning(move |_, _| {
+            signal.store(true, Ordering::Relaxed);
+            Ok(())
+        });
+        handle.expect_has_exited().returning(|| Ok(false));
+    });
+    let report = run(&host, &backend(1), &journal().0, vec![]);
+    assert_eq!(report.actions[0].signals, [Signal::Term]);
+    assert!(report.actions[0].outcome.is_gone(), "{report:?}");
+    assert_ne!(report.actions[0].outcome, Outcome::AlreadyGone);
+}

@@ -36,8 +36,10 @@ fn group(primary_lets_go: bool) -> (Report, Vec<String>) {
     host.expect_holders().returning(|_| Ok(HolderScan::default()));
     host.expect_process().returning(|pid| Ok(process(pid.0, "bash")));
     host.expect_processes().returning(move || {
-        // Started after the plan was made.
-        Ok(ProcessList { processes: vec![member(102)], unreadable: Unreadable::default() })
+        let zombie = ProcessInfo { state: Ok(ProcessState::Zombie), ..member(103) };
+        // Process 102 was started after the plan was made.
+        let processes = vec![member(101), member(102), zombie, process(104, "other")];
+        Ok(ProcessList { processes, unreadable: Unreadable::default() })
     });
     host.expect_open().returning(move |pid| {
         let mut handle = MockProcessHandle::new();
@@ -215,6 +217,26 @@ fn reparented_member_is_judged_by_new_parent() {
         let report = end_beside_hidden_parent(ProcessFault::Gone, adopted);
         assert_eq!(report.actions[1].signals, [Signal::Term], "{report:?}");
     }
+}
+
+#[test]
+fn hidden_init_is_no_login_service() {
+    let mut host = bare_host();
+    host.expect_holders().returning(|_| Ok(HolderScan::default()));
+    let hidden = || Error::new(ProcessFault::NotPermitted, "look at process 1");
+    host.expect_process().returning(move |_| Err(hidden()));
+    host.expect_processes().returning(|| Ok(ProcessList::default()));
+    host.expect_open().returning(move |pid| {
+        let mut handle = MockProcessHandle::new();
+        let orphan = ProcessInfo { parent: Ok(Pid(1)), ..member(pid.0) };
+        handle.expect_look().returning(move || Ok(orphan.clone()));
+        handle.expect_held().returning(|_| Ok(context(&process(100, ""), &[0]).held));
+        handle.expect_signal().returning(|_, _| Ok(()));
+        handle.expect_has_exited().returning(|| Ok(true));
+        Ok(Box::new(handle))
+    });
+    let report = end_group(&host, &backend(1), &journal().0);
+    assert!(report.actions.iter().all(|action| action.signals == [Signal::Term]), "{report:?}");
 }
 
 #[test]

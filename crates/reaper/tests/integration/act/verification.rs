@@ -261,3 +261,82 @@ fn memory_is_not_reported_freed_without_per_process_figures() {
     assert_eq!(report.memory[0].doubt, Some(Doubt::NotListed));
     assert!(!report.is_complete(), "{report:?}");
 }
+
+/// Ends process 100 on a device whose process list is unreadable.
+fn end_unlisted(scan: impl Fn(bool) -> HolderScan + Send + Sync + 'static) -> Report {
+    let signalled = Arc::new(AtomicBool::new(false));
+    let mut backend = MockGpuBackend::new();
+    backend.expect_origin().returning(origin);
+    let asked = signalled.clone();
+    backend.expect_sample().returning(move |_| {
+        let mib = if asked.load(Ordering::Relaxed) { 25 } else { 9000 };
+        device(0, mib, 16_280).sample.map_err(|_| unreachable!())
+    });
+    let refused = || Error::new(Absent::NotSupported, "list the processes of GPU 0");
+    backend.expect_processes().returning(move |_| Err(refused()));
+    end_on(&ghost_plan(), bare_host(), &backend, &signalled, scan)
+}
+
+#[test]
+fn memory_without_list_is_the_targets_if_nobody_else_held_the_device() {
+    let alone = end_unlisted(|after| {
+        let holders = if after { vec![] } else { vec![context(&process(100, "python"), &[0])] };
+        HolderScan { holders, unreadable: Unreadable::default() }
+    });
+    assert_eq!(alone.memory[0].doubt, None);
+    assert!(alone.is_complete(), "{alone:?}");
+    let other = end_unlisted(|_| {
+        let holders = vec![context(&process(105, "python"), &[0])];
+        HolderScan { holders, unreadable: Unreadable::default() }
+    });
+    assert_eq!(other.memory[0].doubt, Some(Doubt::NotListed));
+    let unread = end_unlisted(|_| unreadable(1));
+    assert_eq!(unread.memory[0].doubt, Some(Doubt::NotListed));
+}
+
+/// The plan to end process 100, which the driver lists with 4,000 MiB.
+fn listed_plan() -> Plan {
+    let info = process(100, "t2t-decoder");
+    let device = listing(device(0, 4_010, 16_280), 100, 4_000);
+    let looks = [look(vec![device], vec![context(&info, &[0])], vec![info])];
+    let request = Request { pids: vec![Pid(100)], ..Request::default() };
+    let guard = Guard::new(&bare_host(), vec![]).unwrap();
+    let plan = plan(&looks, &diagnose(&looks), &guard, &request);
+    assert_eq!(plan.expected[0].memory, Some(Bytes::from_mib(4_000)));
+    plan
+}
+
+#[test]
+fn ended_unreadable_process_had_no_listed_memory() {
+    let ends = |after: bool| unreadable(if after { 1 } else { 2 });
+    let report = end(&listed_plan(), (4_010, &[(100, 4_000)]), (10, &[]), ends);
+    assert_eq!(report.memory[0].doubt, None);
+    assert!(report.is_complete(), "{report:?}");
+}
+
+#[test]
+fn small_shortfall_of_freed_memory_is_tolerated() {
+    let came_back = |plan: &Plan, before, after| {
+        end(plan, (before, &[]), (after, &[]), nobody).memory[0].came_back
+    };
+    // Of listed memory, a twentieth.
+    assert!(came_back(&listed_plan(), 4_010, 210));
+    assert!(!came_back(&listed_plan(), 4_010, 211));
+    // Of unexplained memory, the overhead of the driver (145.4 MiB), but no more than half.
+    assert!(came_back(&ghost_plan(), 9_000, 145));
+    assert!(!came_back(&ghost_plan(), 9_000, 146));
+    let info = process(100, "t2t-decoder");
+    let looks = [look(vec![device(0, 200, 16_280)], vec![context(&info, &[0])], vec![info])];
+    let guard = Guard::new(&bare_host(), vec![]).unwrap();
+    let small = plan(&looks, &diagnose(&looks), &guard, &Request::default());
+    assert!(came_back(&small, 200, 100));
+    assert!(!came_back(&small, 200, 101));
+}
+
+#[test]
+fn unchanged_memory_is_in_no_doubt() {
+    let ends = |after: bool| unreadable(if after { 1 } else { 2 });
+    let report = end(&one_of_two(), (15_000, &[]), (15_000, &[]), ends);
+    assert_eq!((report.memory[0].freed, report.memory[0].doubt), (Some(Bytes(0)), None));
+    assert!(!report.memory[0].came_back);
+}

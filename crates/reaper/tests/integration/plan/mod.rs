@@ -200,3 +200,32 @@ fn merely_opened_device_is_not_expected_to_free_memory() {
     let expected: Vec<u32> = plan.expected.iter().map(|expected| expected.device.index).collect();
     assert_eq!(expected, [0]);
 }
+
+#[test]
+fn certain_orphan_is_a_default_target() {
+    let mut worker = process(30, "python");
+    (worker.parent, worker.group, worker.session) = (Ok(Pid(1)), Ok(Pid(20)), Ok(Pid(20)));
+    worker.command_line = Ok(["--multiprocessing-fork".to_owned()].into());
+    let device = listing(device(0, 5000, 16_280), 30, 4990);
+    let mut now = look(vec![device], vec![context(&worker, &[0])], vec![worker]);
+    now.processes.insert(Pid(20), Process::from(Err(Absent::NotFound)));
+    let plan = planned(&[now], &guard(&[], vec![]), &Request::default());
+    assert_eq!(targets(&plan), [30]);
+    assert_eq!(plan.targets[0].why, "orphan");
+    assert_eq!(plan.expected[0].memory, Some(Bytes::from_mib(4990)));
+}
+
+#[test]
+fn ghost_of_other_process_does_not_change_expected_memory() {
+    let (mut now, _) = ghost();
+    now.devices[0] = listing(device(0, 15_000, 16_280), 101, 4990);
+    let listed = process(101, "python");
+    let decoder = process(100, "t2t-decoder");
+    now.holders = Ok(vec![context(&listed, &[0]), context(&decoder, &[0])]);
+    let request = Request { pids: vec![Pid(101)], ..Request::default() };
+    let plan = planned(&[now], &guard(&[], vec![]), &request);
+    assert_eq!(targets(&plan), [101]);
+    let expected = &plan.expected[0];
+    assert_eq!(expected.memory, Some(Bytes::from_mib(4990)));
+    assert_eq!(expected.unexplained, Bytes(0));
+}

@@ -1,0 +1,242 @@
+//! The boundaries of the detectors, and what they say.
+
+use crate::fixture::*;
+use gpu_core::*;
+use gpu_reaper::*;
+
+fn only(snapshot: Snapshot) -> Finding {
+    let diagnosis = diagnose(&[snapshot]);
+    let [finding] = &diagnosis.findings[..] else { panic!("{diagnosis:?}") };
+    finding.clone()
+}
+
+fn kinds(snapshot: Snapshot) -> Vec<FindingKind> {
+    diagnose(&[snapshot]).findings.iter().map(|finding| finding.kind).collect()
+}
+
+/// 64 MiB and 0.5 % of 16,000 MiB.
+const RESERVE: u64 = 64 + 80;
+
+#[test]
+fn memory_beyond_driver_overhead_is_unexplained() {
+    let with = |mib| kinds(look(vec![device(0, mib, 16_000)], vec![], vec![]));
+    assert_eq!(with(RESERVE), []);
+    assert_eq!(with(RESERVE + 1), [FindingKind::DriverLeak]);
+    let drawing = |mib, display, kind| {
+        let mut device = listing(device(0, mib, 16_000), 700, 0);
+        device.processes.as_mut().unwrap()[0].kind = kind;
+        device.info.display_active = display;
+        let info = ProcessInfo { uid: Ok(0), ..process(700, "Xorg") };
+        kinds(look(vec![device], vec![], vec![info])).contains(&FindingKind::DriverLeak)
+    };
+    let compute = DeviceProcessKind::Compute;
+    assert!(drawing(RESERVE + 1, Ok(false), compute));
+    for (display, kind) in [
+        (Ok(true), compute),
+        (Ok(false), DeviceProcessKind::Graphics),
+        (Ok(false), DeviceProcessKind::ComputeAndGraphics),
+    ] {
+        assert!(!drawing(RESERVE + 512, display, kind), "{kind:?}: frame buffers");
+        assert!(drawing(RESERVE + 513, display, kind), "{kind:?}");
+    }
+}
+
+#[test]
+fn evidence_of_ghost_describes_how_device_is_held() {
+    for (letters, how) in [
+        ("F...m", "open for writing and mapped"),
+        ("f...m", "mapped"),
+        ("F....", "open for writing"),
+        ("f....", "open"),
+    ] {
+        let mut info = process(100, "python");
+        info.state = Ok(ProcessState::Stopped);
+        info.namespace_pids = Ok(vec![Pid(100), Pid(7)]);
+        let files = [("/dev/nvidia0", letters), ("/dev/nvidia-uvm", "f....")];
+        let mut held = holder(&info, &files);
+        held.through_thread = Some(Pid(103));
+        let found = only(look(vec![device(0, 9000, 16_000)], vec![held], vec![info]));
+        let evidence = [
+            format!("nvidia0 nvidia-uvm {how}"),
+            "its main thread exited; thread 103 is alive and holds them".to_owned(),
+            "PID 7 in its own PID namespace".to_owned(),
+            "stopped".to_owned(),
+        ];
+        assert_eq!(found.suspects[0].evidence, evidence);
+        assert_eq!(
+            found.evidence[0],
+            "9,000 of 16,000 MiB used; NVML lists no process; driver overhead explains at most \
+             144 MiB of the rest"
+        );
+    }
+}
+
+#[test]
+fn advice_for_ghost_follows_its_certainty() {
+    let ghost = |state, mig, unreadable| {
+        let info = ProcessInfo { state: Ok(state), ..process(100, "python") };
+        let mut device = device(0, 9000, 16_000);
+        device.info.mig_enabled = Ok(mig);
+        let mut now = look(vec![device], vec![context(&info, &[0])], vec![info]);
+        now.unreadable.add(Absent::NotPermitted, unreadable);
+        let diagnosis = diagnose(&[now]);
+        let found = &diagnosis.findings[0];
+        assert_eq!(found.kind, FindingKind::Ghost);
+        (found.confidence, found.advice[0].clone(), found.evidence.get(1).cloned())
+    };
+    let sleeping = ProcessState::Sleeping;
+    let (high, likely) = (Confidence::High, Confidence::Likely);
+    assert_eq!(ghost(sleeping, false, 0), (high, Advice::ReapDevice(0), None));
+    let unread = "2 processes could not be inspected and may hold some of it".to_owned();
+    assert_eq!(ghost(sleeping, false, 2), (high, Advice::ReapDevice(0), Some(unread)));
+    let mig = "MIG is enabled, so process lists may be incomplete".to_owned();
+    assert_eq!(ghost(sleeping, true, 0), (likely, Advice::ReapProcess(Pid(100)), Some(mig)));
+    let stuck = ghost(ProcessState::Uninterruptible, false, 0);
+    assert_eq!(stuck, (likely, Advice::WaitOrReboot, None));
+}
+
+#[test]
+fn advice_without_holders_depends_on_origin() {
+    for (origin, advice) in [
+        (Origin::Pasted, Advice::PasteHolders),
+        (Origin::Live, Advice::LookAsRoot),
+        (Origin::Simulated("scene".into()), Advice::LookAsRoot),
+    ] {
+        let mut now = look(vec![device(0, 9000, 16_000)], vec![], vec![]);
+        now.origin = origin;
+        now.holders = Err(Error::new(Absent::NotRecorded, "see holders").fault());
+        assert_eq!(only(now).advice, [advice]);
+    }
+}
+
+#[test]
+fn separate_namespace_is_found_by_list_or_memory() {
+    let inside = |device: DeviceState| {
+        let mut now = look(vec![device], vec![], vec![]);
+        now.sees_host_pids = Ok(false);
+        diagnose(&[now]).findings.first().map(|found| found.evidence[1..].to_vec())
+    };
+    assert_eq!(inside(device(0, 25, 16_000)), None);
+    let listed = "NVML lists one process by host PIDs, which are invalid here".to_owned();
+    assert_eq!(inside(listing(device(0, 25, 16_000), 7, 20)), Some(vec![listed]));
+    let used = "9,000 of 16,000 MiB used".to_owned();
+    assert_eq!(inside(device(0, 9000, 16_000)), Some(vec![used.clone()]));
+    let two = listing(listing(device(0, 9000, 16_000), 7, 20), 8, 20);
+    let listed = "NVML lists processes by host PIDs, which are invalid here".to_owned();
+    assert_eq!(inside(two), Some(vec![listed, used]));
+}
+
+#[test]
+fn advice_for_listed_but_gone_process_depends_on_what_was_seen() {
+    for (unreadable, advice) in [(0, Advice::ResetDevice(0)), (1, Advice::LookAsRoot)] {
+        let mut gone = look(vec![listing(device(0, 5000, 16_280), 60, 4990)], vec![], vec![]);
+        gone.processes.insert(Pid(60), Process::from(Err(Absent::NotFound)));
+        gone.unreadable.add(Absent::NotPermitted, unreadable);
+        let found = only(gone);
+        assert_eq!((found.kind, found.advice), (FindingKind::ListedButGone, vec![advice]));
+    }
+}
+
+#[test]
+fn advice_for_sick_device_depends_on_fault() {
+    for (fault, advice) in [
+        (DeviceFault::ResetRequired, Advice::ResetDevice(0)),
+        (DeviceFault::Lost, Advice::ReadKernelLog),
+    ] {
+        let mut sick = device(0, 0, 16_280);
+        sick.sample = Err(Error::new(fault, "sample GPU 0").fault());
+        assert_eq!(only(look(vec![sick], vec![], vec![])).advice, [advice]);
+    }
+}
+
+#[test]
+fn hoarder_has_a_gibibyte_and_a_twentieth_of_device() {
+    let found = |mib, total| {
+        let info = process(100, "python");
+        let device = listing(device(0, mib, total), 100, mib);
+        kinds(look(vec![device], vec![context(&info, &[0])], vec![info]))
+    };
+    assert_eq!(found(1023, 16_000), []);
+    assert_eq!(found(1024, 16_000), [FindingKind::Hoarder]);
+    assert_eq!(found(3999, 80_000), []);
+    assert_eq!(found(4000, 80_000), [FindingKind::Hoarder]);
+}
+
+/// The confidence in an orphan, changed from a certain one.
+fn orphan(change: fn(&mut ProcessInfo, &mut Snapshot)) -> Option<Confidence> {
+    let mut worker = process(30, "python");
+    (worker.parent, worker.group, worker.session) = (Ok(Pid(1)), Ok(Pid(20)), Ok(Pid(20)));
+    let line = ["python", "--multiprocessing-fork"];
+    worker.command_line = Ok(line.map(String::from).into());
+    let device = listing(device(0, 5000, 16_280), 30, 4990);
+    let mut now = look(vec![device], vec![context(&worker, &[0])], vec![]);
+    now.processes.insert(Pid(20), Process::from(Err(Absent::NotFound)));
+    change(&mut worker, &mut now);
+    now.processes.insert(Pid(30), Process::from(Ok(worker)));
+    let diagnosis = diagnose(&[now]);
+    let mut findings = diagnosis.findings.iter();
+    findings.find(|found| found.kind == FindingKind::Orphan).map(|found| found.confidence)
+}
+
+#[test]
+fn orphan_is_worker_whose_whole_family_is_gone() {
+    fn says(worker: &mut ProcessInfo, line: &[&str]) {
+        worker.command_line = Ok(line.iter().map(|word| word.to_string()).collect());
+    }
+    let (high, likely) = (Some(Confidence::High), Some(Confidence::Likely));
+    assert_eq!(orphan(|_, _| {}), high);
+    let code = |worker: &mut ProcessInfo, _: &mut Snapshot| {
+        says(worker, &["python", "-c", "from multiprocessing.forkserver import main; x"]);
+    };
+    assert_eq!(orphan(code), high);
+    let argument = |worker: &mut ProcessInfo, _: &mut Snapshot| {
+        says(worker, &["echo", "from multiprocessing.spawn import spawn_main; x"]);
+    };
+    assert_eq!(orphan(argument), likely, "it is not the code");
+    let other = |worker: &mut ProcessInfo, _: &mut Snapshot| {
+        says(worker, &["python", "-c", "print('from multiprocessing.spawn')"]);
+    };
+    assert_eq!(orphan(other), likely);
+    assert_eq!(orphan(|worker, _| worker.session = Ok(Pid(30))), likely, "it leads a session");
+    assert_eq!(orphan(|worker, _| worker.session = Ok(Pid(2))), likely, "its session lives");
+    let adopted = |worker: &mut ProcessInfo, now: &mut Snapshot| {
+        worker.parent = Ok(Pid(900));
+        now.processes.insert(Pid(900), Process::from(Ok(process(900, "systemd"))));
+    };
+    assert_eq!(orphan(adopted), high, "a user's service manager adopts, too");
+    assert_eq!(orphan(|worker, _| worker.parent = Ok(Pid(2))), None, "bash adopts none");
+}
+
+#[test]
+fn services_leave_device_free_up_to_two_gibibytes_if_they_may_be_forged() {
+    let is_free = |change: fn(&mut ProcessInfo), mib| {
+        let mut info = ProcessInfo { uid: Ok(0), ..process(700, "Xorg") };
+        change(&mut info);
+        let held = holder(&info, &[("/dev/nvidia-modeset", "F....")]);
+        let device = listing(device(0, mib, 16_000), 700, mib);
+        let now = look(vec![device], vec![held], vec![info]);
+        Usage::of(&now).is_free(now.devices[0].id())
+    };
+    assert!(is_free(|_| {}, 9_000), "root's own");
+    let forged: [fn(&mut ProcessInfo); 3] = [
+        |info| info.uid = Ok(1000),
+        |info| info.namespace_pids = Ok(vec![Pid(700), Pid(9)]),
+        |info| info.executable = Err(Absent::NotPermitted),
+    ];
+    for change in forged {
+        assert!(is_free(change, 2048));
+        assert!(!is_free(change, 2049));
+    }
+    assert!(is_free(|info| info.namespace_pids = Ok(vec![Pid(700)]), 9_000), "the outer namespace");
+}
+
+#[test]
+fn doubts_are_described_in_words() {
+    for (doubt, words) in [
+        (Doubt::NotListed, "the driver does not report per-process memory"),
+        (Doubt::LetGo(Pid(7)), "process 7, which is not listed, released the device too"),
+        (Doubt::Unseen, "a process that could not be inspected exited too"),
+    ] {
+        assert_eq!(doubt.to_string(), words);
+    }
+}
