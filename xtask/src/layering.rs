@@ -93,9 +93,9 @@ const LIBRARIES_AND_XTASK: &[&str] = &[
 ];
 const LIBRARIES: usize = LIBRARIES_AND_XTASK.len() - 1;
 
-/// All that the ports may use of the outside: serialization, errors, mocks, and proptest in their
-/// tests; nothing that does I/O.
-pub const OUTSIDE_OF_CORE: &[&str] = &["serde", "thiserror", "mockall", "proptest"];
+/// All that the ports may use of the outside: serialization, errors, mocks, and in their tests
+/// proptest and JSON; nothing that does I/O.
+pub const OUTSIDE_OF_CORE: &[&str] = &["serde", "thiserror", "mockall", "proptest", "serde_json"];
 
 /// Packages that reach the operating system, and who may use them.
 pub const SYSTEM: &[&str] = &["rustix", "nix", "procfs", "libc"];
@@ -148,7 +148,10 @@ fn parse(text: &str, root: &Path) -> Vec<Package> {
                 folder: folder.to_string_lossy().into_owned(),
                 depends_on: BTreeSet::new(),
             });
-        } else if let (Some(name), Some(last)) = (name.strip_prefix('1'), packages.last_mut()) {
+        } else if let (Some(name), Some(last)) = (name.strip_prefix('1'), packages.last_mut())
+            // The tests of a package may use its optional features.
+            && name != last.name
+        {
             last.depends_on.insert(name.to_owned());
         }
     }

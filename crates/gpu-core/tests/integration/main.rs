@@ -1,0 +1,10 @@
+//! One test program for the whole crate, so that it is linked once.
+
+mod fixture;
+mod json;
+mod names;
+mod observe;
+mod plain_data;
+mod ports;
+mod query;
+mod words;

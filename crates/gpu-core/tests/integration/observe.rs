@@ -1,0 +1,164 @@
+//! A snapshot: which processes it covers, and which of its data are doubtful.
+
+use crate::fixture::*;
+use gpu_core::*;
+use std::collections::BTreeMap;
+
+fn clock() -> MockClock {
+    let mut clock = MockClock::new();
+    clock.expect_wall().returning(|| Timestamp(42));
+    clock
+}
+
+/// A backend with these devices.
+fn backend(devices: Vec<DeviceState>) -> MockGpuBackend {
+    let mut backend = MockGpuBackend::new();
+    backend.expect_origin().returning(|| Origin::Live);
+    backend.expect_look().returning(move |_| {
+        let driver = Driver { version: Ok("550.1".into()), cuda: Ok("12.4".into()) };
+        Inventory { driver: Ok(driver), devices: devices.clone() }
+    });
+    backend
+}
+
+/// A host with these processes and holders.
+fn host(processes: Vec<ProcessInfo>, holders: Vec<Holder>, sees_host_pids: bool) -> MockHost {
+    let all: BTreeMap<Pid, ProcessInfo> =
+        processes.into_iter().map(|info| (info.key.pid, info)).collect();
+    let mut host = MockHost::new();
+    host.expect_hostname().returning(|| Ok("host".into()));
+    host.expect_sees_host_pids().returning(move || Ok(sees_host_pids));
+    host.expect_driver_devices().returning(|| Ok(vec![info(5)]));
+    host.expect_device_files().returning(|| {
+        let id = Ok(FileId::Device { major: 195, minor: 0 });
+        Ok(vec![DeviceFile { path: "/dev/nvidia0".into(), kind: DeviceFileKind::Gpu(0), id }])
+    });
+    host.expect_holders().returning(move |files| {
+        assert_eq!(files.len(), 1);
+        let mut unreadable = Unreadable::default();
+        unreadable.count(Absent::NotPermitted);
+        Ok(HolderScan { holders: holders.clone(), unreadable })
+    });
+    host.expect_process().returning(move |pid| {
+        all.get(&pid).cloned().ok_or_else(|| Error::new(ProcessFault::Gone, "look at a process"))
+    });
+    host
+}
+
+fn device_listing(pids: &[u32]) -> DeviceState {
+    let processes = pids.iter().map(|pid| listed(*pid, 1, None)).collect();
+    DeviceState { processes: Ok(processes), ..state(0) }
+}
+
+fn pids(snapshot: &Snapshot) -> Vec<u32> {
+    snapshot.processes.keys().map(|pid| pid.0).collect()
+}
+
+/// Process 70 has parent 60, group 61 and session 62; process 60 has parent 50, and that 1.
+fn family() -> Vec<ProcessInfo> {
+    let mut worker = process(70, 60);
+    (worker.group, worker.session) = (Ok(Pid(61)), Ok(Pid(62)));
+    vec![worker, process(60, 50), process(61, 50), process(62, 50), process(50, 1), process(1, 0)]
+}
+
+#[test]
+fn snapshot_covers_users_and_their_nearest_relatives() {
+    let held = [("/dev/nvidia0", Access::OPEN)];
+    let host = host(family(), vec![holder(process(70, 60).key, &held)], true);
+    let seen = observe(&backend(vec![device_listing(&[80])]), &host, &clock());
+    assert_eq!(pids(&seen), [60, 61, 62, 70, 80]);
+    assert_eq!(seen.process(Pid(80)), Err(Absent::NotFound), "it is listed and has ended");
+    assert_eq!((seen.taken_at, seen.hostname.as_deref()), (Timestamp(42), Ok("host")));
+    assert_eq!((seen.origin.clone(), seen.devices.len()), (Origin::Live, 1));
+    assert_eq!(seen.driver.as_ref().unwrap().version, Ok("550.1".into()));
+    assert_eq!((seen.files.len(), seen.holders().len(), seen.unreadable.total()), (1, 1, 1));
+    assert_eq!(seen.unasked, [], "the driver answers");
+}
+
+#[test]
+fn snapshot_of_users_covers_all_ancestors_and_no_holders() {
+    let host = host(family(), vec![], true);
+    let seen = observe_users(&backend(vec![device_listing(&[70])]), &host, &clock(), Groups::NONE);
+    assert_eq!(pids(&seen), [1, 50, 60, 70]);
+    assert!(seen.holders.is_err() && seen.files.is_empty());
+}
+
+#[test]
+fn listed_pids_of_other_namespace_name_nobody() {
+    let host = host(family(), vec![holder(process(62, 50).key, &[])], false);
+    let seen = observe(&backend(vec![device_listing(&[70])]), &host, &clock());
+    assert_eq!(pids(&seen), [50, 62], "only the holder and its parent");
+}
+
+#[test]
+fn holder_whose_pid_was_reused_is_gone() {
+    let old = ProcessKey { pid: Pid(70), start: Some(StartTime(3)) };
+    let host = host(family(), vec![holder(old, &[])], true);
+    let seen = observe(&backend(vec![state(0)]), &host, &clock());
+    assert_eq!(seen.process(Pid(70)), Err(Absent::NotFound));
+}
+
+#[test]
+fn kernel_module_names_devices_of_silent_driver() {
+    let host = host(vec![], vec![], true);
+    let seen = observe(&backend(vec![]), &host, &clock());
+    assert_eq!(seen.unasked, [info(5)]);
+}
+
+#[test]
+fn unreadable_holders_are_a_fault_in_their_place() {
+    let mut host = MockHost::new();
+    host.expect_hostname().returning(|| Err(Absent::Failed));
+    host.expect_sees_host_pids().returning(|| Ok(true));
+    host.expect_device_files().returning(|| Err(Error::new(ErrorKind::Io, "list the files")));
+    host.expect_process().returning(|pid| Ok(process(pid.0, 0)));
+    let seen = observe(&backend(vec![device_listing(&[70])]), &host, &clock());
+    assert_eq!(seen.holders.as_ref().unwrap_err().text, "list the files");
+    assert_eq!((pids(&seen), seen.devices.len()), (vec![70], 1));
+}
+
+#[test]
+fn known_processes_are_not_looked_up_again() {
+    let host = host(family(), vec![], true);
+    let mut seen = Snapshot::empty(Origin::Live, Timestamp(0));
+    seen.processes.insert(Pid(60), Process::from(Err(Absent::NotPermitted)));
+    look_up_processes(&host, &mut seen, &[Pid(60), Pid(61)]);
+    assert_eq!(seen.process(Pid(60)), Err(Absent::NotPermitted));
+    assert_eq!(seen.process(Pid(61)).map(|info| info.key.pid), Ok(Pid(61)));
+    assert_eq!(pids(&seen), [60, 61], "and no relatives");
+}
+
+#[test]
+fn identifiers_of_two_devices_are_dropped() {
+    let look = |second: DeviceId| {
+        let mut twin = state(1);
+        twin.info.id = second;
+        let host = host(vec![], vec![], true);
+        let seen = look_at_devices(&backend(vec![state(0), twin]), &host, Groups::NONE).devices;
+        let id = seen[0].id();
+        (id.uuid.is_ok(), id.bus.is_ok(), id.minor.is_ok())
+    };
+    let (own, other) = (device_id(0), device_id(1));
+    assert_eq!(look(other.clone()), (true, true, true));
+    assert_eq!(look(DeviceId { uuid: own.uuid.clone(), ..other.clone() }), (false, true, true));
+    assert_eq!(look(DeviceId { bus: own.bus, ..other.clone() }), (true, false, true));
+    assert_eq!(look(DeviceId { minor: own.minor, ..other }), (true, true, false));
+}
+
+#[test]
+fn absent_identifiers_of_two_devices_stay_absent_for_their_reason() {
+    let absent = DeviceId {
+        uuid: Err(Absent::TooOld),
+        minor: Err(Absent::TooOld),
+        bus: Err(Absent::TooOld),
+        ..device_id(0)
+    };
+    let with = |index| {
+        let mut device = state(index);
+        device.info.id = DeviceId { index, ..absent.clone() };
+        device
+    };
+    let host = host(vec![], vec![], true);
+    let seen = look_at_devices(&backend(vec![with(0), with(1)]), &host, Groups::NONE).devices;
+    assert_eq!(*seen[0].id(), absent);
+}
