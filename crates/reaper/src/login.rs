@@ -95,6 +95,8 @@ mod tests {
         assert!(is_login(&at_terminal, None, None));
         let line = Ok(["-bash".to_owned()].into());
         assert!(is_login(&ProcessInfo { command_line: line, ..leader }, None, None));
+        let own = ProcessInfo { namespace_pids: Ok(vec![Pid(9)]), ..at_terminal.clone() };
+        assert!(is_login(&own, None, None), "it is in the caller's namespace");
         let worker = ProcessInfo { session: Ok(Pid(1)), ..at_terminal.clone() };
         assert!(!is_login(&worker, None, None));
         let inside = ProcessInfo { namespace_pids: Ok(vec![Pid(9), Pid(1)]), ..at_terminal };

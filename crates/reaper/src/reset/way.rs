@@ -101,6 +101,8 @@ mod tests {
         process.name = "nv-hostengine".into();
         let dcgm = Way::StopService("nvidia-dcgm.service".into());
         assert_eq!(of(&process, Role::Daemon), dcgm);
+        let mps = ProcessInfo { name: "nvidia-cuda-mps".into(), uid: Ok(0), ..process.clone() };
+        assert_eq!(of(&mps, Role::Daemon), Way::QuitMps(None));
         process.cgroup = Ok("/system.slice/my dcgm.service".into());
         assert_eq!(of(&process, Role::Monitor), Way::StopService("my dcgm.service".into()));
         process.cgroup = Ok("/user.slice/user-1000.slice/app.service".into());

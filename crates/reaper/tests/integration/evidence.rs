@@ -240,3 +240,91 @@ fn doubts_are_described_in_words() {
         assert_eq!(doubt.to_string(), words);
     }
 }
+
+/// A process with 2,000 MiB of a busy device, and its own utilization.
+fn hoarder(own: Reading<u64>) -> Option<Finding> {
+    let info = process(100, "python");
+    let mut device = busy(listing(device(0, 2010, 16_000), 100, 2000), 90);
+    let share = own.map(|share| Percent::new(share).unwrap());
+    device.processes.as_mut().unwrap()[0].utilization = share;
+    diagnose(&[look(vec![device], vec![context(&info, &[0])], vec![info])]).findings.pop()
+}
+
+#[test]
+fn hoarder_is_judged_by_its_own_utilization() {
+    let found = hoarder(Ok(0)).unwrap();
+    assert_eq!((found.kind, found.confidence), (FindingKind::Hoarder, Confidence::Likely));
+    assert_eq!(found.memory, Some(Bytes::from_mib(2000)));
+    let evidence = ["holds 2,000 MiB", "no compute in NVML's sample window"];
+    assert_eq!(found.suspects[0].evidence, evidence);
+    assert_eq!(found.advice, [Advice::ReapProcess(Pid(100))]);
+    assert!(hoarder(Ok(1)).is_none());
+    assert!(hoarder(Err(Absent::NotSupported)).is_none(), "the device computes for somebody");
+}
+
+#[test]
+fn hoarder_in_single_sample_calls_for_a_longer_look() {
+    let info = process(100, "python");
+    let device = |index| listing(device(index, 2010, 16_000), 100, 2000);
+    let now = look(vec![device(0), device(1)], vec![context(&info, &[0, 1])], vec![info]);
+    let mut later = now.clone();
+    later.taken_at = Timestamp(now.taken_at.0 + 5_000);
+    let found = only(now.clone());
+    let evidence = ["holds 4,000 MiB on 2 GPUs", "0 % utilization in a single sample"];
+    assert_eq!(found.suspects[0].evidence, evidence);
+    assert_eq!(found.advice, [Advice::LookLonger, Advice::ReapProcess(Pid(100))]);
+    let longer = diagnose(&[now, later]).findings.remove(0);
+    assert_eq!(longer.suspects[0].evidence[1], "idle in 2 samples over 5 s");
+    assert_eq!(longer.confidence, Confidence::Likely);
+}
+
+#[test]
+fn advice_and_memory_of_orphan_follow_its_confidence() {
+    let found = |idle: bool| {
+        let mut worker = process(30, "python");
+        (worker.parent, worker.group, worker.session) = (Ok(Pid(1)), Ok(Pid(20)), Ok(Pid(20)));
+        worker.command_line = Ok(["--multiprocessing-fork".to_owned()].into());
+        let device = listing(device(0, 5000, 16_280), 30, 4990);
+        let device = busy(device, if idle { 0 } else { 90 });
+        let mut now = look(vec![device], vec![context(&worker, &[0])], vec![worker]);
+        now.processes.insert(Pid(20), Process::from(Err(Absent::NotFound)));
+        let findings = diagnose(&[now]).findings;
+        findings.into_iter().find(|found| found.kind == FindingKind::Orphan).unwrap()
+    };
+    assert_eq!(found(true).advice, [Advice::ReapDevice(0)]);
+    assert_eq!(found(false).advice, [Advice::ReapProcess(Pid(30))]);
+    assert_eq!(found(true).memory, Some(Bytes::from_mib(4990)));
+}
+
+#[test]
+fn memory_held_by_service_may_be_that_of_its_clients() {
+    let with = |name: &str| {
+        let info = ProcessInfo { uid: Ok(0), ..process(66, name) };
+        let found =
+            only(look(vec![device(0, 9000, 16_000)], vec![context(&info, &[0])], vec![info]));
+        (found.confidence, found.evidence[1].clone(), found.advice)
+    };
+    let possible = Confidence::Possible;
+    let clients = "held by 66 nvidia-cuda-mps: clients of the MPS server may use it".to_owned();
+    assert_eq!(with("nvidia-cuda-mps"), (possible, clients, vec![]));
+    let mapped = "mapped by 66 Xorg, by its name a display server or daemon, which is never \
+                  signalled";
+    let stop = vec![Advice::StopService(Pid(66))];
+    assert_eq!(with("Xorg"), (possible, mapped.to_owned(), stop));
+}
+
+#[test]
+fn display_server_of_user_is_known_by_what_it_draws() {
+    let role = |kind: DeviceProcessKind, path: &str| {
+        let info = process(700, "Xorg");
+        let mut device = listing(device(0, 50, 16_000), 700, 20);
+        device.processes.as_mut().unwrap()[0].kind = kind;
+        let now = look(vec![device], vec![holder(&info, &[(path, "F....")])], vec![info]);
+        Usage::of(&now).on(now.devices[0].id())[0].role
+    };
+    let (compute, graphics) = (DeviceProcessKind::Compute, DeviceProcessKind::Graphics);
+    assert_eq!(role(graphics, "/dev/nvidia0"), Role::Display);
+    assert_eq!(role(compute, "/dev/nvidia-modeset"), Role::Display);
+    assert_eq!(role(compute, "/dev/dri/renderD128"), Role::Display);
+    assert_eq!(role(compute, "/dev/nvidia0"), Role::MemoryUser);
+}

@@ -3,7 +3,7 @@
 use crate::fake::*;
 use gpu_core::selector::Selector;
 use gpu_core::*;
-use gpu_steward::{NamedDevices, NarrowError, narrowed};
+use gpu_steward::{Convention, NamedDevices, NarrowError, narrowed};
 
 /// Two whole devices, and a third one that is divided into two MIG devices.
 fn machine() -> Inventory {
@@ -78,4 +78,18 @@ fn claim_without_names_does_not_query_machine() {
     let machine = || -> &'static Inventory { panic!("the machine was queried") };
     let (claim, _) = narrowed(Claim::whole(2), &named, &machine, &|_| None).unwrap();
     assert_eq!(claim, Claim::whole(2));
+}
+
+#[test]
+fn schedulers_and_launchers_have_names() {
+    for (convention, name) in [
+        (Convention::Slurm, "Slurm"),
+        (Convention::GridEngine, "Grid Engine"),
+        (Convention::Ray, "Ray"),
+        (Convention::Torchrun, "torchrun"),
+        (Convention::Horovod, "Horovod"),
+        (Convention::OpenMpi, "Open MPI"),
+    ] {
+        assert_eq!(convention.to_string(), name);
+    }
 }

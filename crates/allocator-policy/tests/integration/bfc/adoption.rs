@@ -81,3 +81,14 @@ fn impossible_dump_is_rejected_without_side_effects() {
     assert!(matches!(refused, Err(Failure::OutOfMemory(_))));
     assert_eq!(memory.model.used(), Bytes(0));
 }
+
+#[test]
+fn dump_as_large_as_limit_is_adopted() {
+    let dump = [segment(0x1000, 2 << 20, vec![]), segment(0x90_0000, 1 << 20, vec![])];
+    let adopted = |limit| {
+        let limited = Settings { limit: Some(Bytes(limit)), ..settings() };
+        Bfc::adopt(Faulty::new(Bytes::from_mib(8)), limited, &dump).is_ok()
+    };
+    assert!(adopted(3 << 20));
+    assert!(!adopted((3 << 20) - 256));
+}

@@ -33,6 +33,7 @@ fn target_is_rechecked_after_audit_line() {
     let report = run(&host, &backend(0), &journal, vec![]);
     assert_eq!(report.actions[0].outcome, Outcome::LetGo);
     let lines = lines.lock().unwrap();
+    assert!(lines[0].contains(r#""machine":"simulated machine scene""#), "{lines:?}");
     assert!(lines[0].contains("SIGTERM") && lines[1].contains("let-go"), "{lines:?}");
 }
 

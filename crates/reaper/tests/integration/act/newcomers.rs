@@ -48,7 +48,7 @@ fn process_on_other_device_is_not_a_newcomer() {
 #[test]
 fn newcomer_is_found_by_device_file_without_driver() {
     let decoder = process(100, "t2t-decoder");
-    let mut now = look(vec![], vec![context(&decoder, &[0])], vec![decoder]);
+    let mut now = look(vec![], vec![context(&decoder, &[1])], vec![decoder]);
     now.driver = Err(Error::new(MachineFault::DriverNotLoaded, "initialise NVML").fault());
     let looks = [now];
     let guard = Guard::new(&bare_host(), vec![]).unwrap();
@@ -57,23 +57,38 @@ fn newcomer_is_found_by_device_file_without_driver() {
         plan(&looks, &diagnose(&looks), &guard, &request)
     };
     let plan = ask(vec![]);
-    assert_eq!(plan.targets[0].membership, Membership::Holds(vec![0]));
-    assert_eq!((ask(vec![DeviceId::from_index(0)]).targets.len(), plan.expected.len()), (0, 0));
+    assert_eq!(plan.targets[0].membership, Membership::Holds(vec![1]));
+    assert_eq!((ask(vec![DeviceId::from_index(1)]).targets.len(), plan.expected.len()), (0, 0));
 
-    let mut host = bare_host();
-    let later = AtomicBool::new(false);
-    host.expect_holders().returning(move |_| {
-        let pid = if later.swap(true, Ordering::Relaxed) { 200 } else { 100 };
-        let holders = vec![context(&process(pid, "serve"), &[0])];
-        Ok(HolderScan { holders, unreadable: Unreadable::default() })
-    });
-    host.expect_process().returning(|pid| Ok(process(pid.0, "serve")));
-    host.expect_open().returning(|_| {
-        let mut handle = MockProcessHandle::new();
-        obedient(&mut handle);
-        Ok(Box::new(handle))
-    });
-    let report = carry_out(&plan, &guard, &host, &backend(1), &journal().0);
-    let newcomers = report.newcomers.unwrap();
-    assert_eq!(newcomers.iter().map(|new| new.pid.0).collect::<Vec<_>>(), [200]);
+    // The new processes by the device that they use, and how many are unreadable.
+    let newcomers = |new: &[(u32, u32)], unreadable: [u32; 2]| {
+        let new: Vec<Holder> =
+            new.iter().map(|(pid, minor)| context(&process(*pid, "serve"), &[*minor])).collect();
+        let mut host = bare_host();
+        let later = AtomicBool::new(false);
+        host.expect_holders().returning(move |_| {
+            let after = later.swap(true, Ordering::Relaxed);
+            let old = vec![context(&process(100, "t2t-decoder"), &[1])];
+            let mut unread = Unreadable::default();
+            unread.add(Absent::NotPermitted, unreadable[usize::from(after)]);
+            let holders = if after { new.clone() } else { old };
+            Ok(HolderScan { holders, unreadable: unread })
+        });
+        host.expect_process().returning(|pid| Ok(process(pid.0, "serve")));
+        host.expect_open().returning(|_| {
+            let mut handle = MockProcessHandle::new();
+            handle.expect_look().returning(|| Ok(process(100, "t2t-decoder")));
+            handle.expect_held().returning(|_| Ok(context(&process(100, ""), &[1]).held));
+            handle.expect_signal().returning(|_, _| Ok(()));
+            handle.expect_has_exited().returning(|| Ok(true));
+            Ok(Box::new(handle))
+        });
+        let report = carry_out(&plan, &guard, &host, &backend(1), &journal().0);
+        report.newcomers.map(|new| new.iter().map(|new| new.pid.0).collect::<Vec<_>>())
+    };
+    assert_eq!(newcomers(&[(200, 1), (201, 0)], [0, 0]), Ok(vec![200]));
+    assert_eq!(newcomers(&[(200, 1)], [0, 1]), Ok(vec![200]), "who took it is seen");
+    assert_eq!(newcomers(&[], [0, 1]), Err(Absent::NotPermitted), "a new one is unreadable");
+    assert_eq!(newcomers(&[], [1, 1]), Ok(vec![]));
+    assert_eq!(newcomers(&[], [2, 1]), Ok(vec![]));
 }

@@ -340,3 +340,29 @@ fn unchanged_memory_is_in_no_doubt() {
     assert_eq!((report.memory[0].freed, report.memory[0].doubt), (Some(Bytes(0)), None));
     assert!(!report.memory[0].came_back);
 }
+
+#[test]
+fn ended_unreadable_process_may_have_had_unexplained_memory() {
+    let ends = |after: bool| unreadable(if after { 1 } else { 2 });
+    let report = end(&ghost_plan(), (9_000, &[]), (25, &[]), ends);
+    assert_eq!(report.memory[0].doubt, Some(Doubt::Unseen));
+}
+
+#[test]
+fn memory_is_back_only_if_every_target_has_ended() {
+    // Process 105 cannot be opened for another reason than its end.
+    let mut plan = ghost_plan();
+    let key = ProcessKey { pid: Pid(105), start: Some(StartTime(1050)) };
+    plan.targets.push(Target { key, on_account_of: Pid(105), ..plan.targets[0].clone() });
+    plan.expected[0].targets.push(Pid(105));
+    let signalled = Arc::new(AtomicBool::new(false));
+    let backend = showing(&signalled, (9_000, &[]), (25, &[]));
+    let mut host = bare_host();
+    host.expect_process().returning(|pid| Ok(process(pid.0, "python")));
+    host.expect_open()
+        .with(eq(Pid(105)))
+        .returning(|_| Err(Error::new(ErrorKind::Unsupported, "open process 105")));
+    let report = end_on(&plan, host, &backend, &signalled, nobody);
+    assert_eq!(report.memory[0].freed, Some(Bytes::from_mib(8_975)));
+    assert!(!report.memory[0].came_back, "{report:?}");
+}

@@ -229,3 +229,36 @@ fn ghost_of_other_process_does_not_change_expected_memory() {
     assert_eq!(expected.memory, Some(Bytes::from_mib(4990)));
     assert_eq!(expected.unexplained, Bytes(0));
 }
+
+#[test]
+fn zombie_with_live_threads_is_a_default_target() {
+    let mut zombie = process(9, "train");
+    (zombie.state, zombie.live_threads) = (Ok(ProcessState::Zombie), Ok(3));
+    let devices = vec![listing(device(0, 500, 16_280), 9, 490)];
+    let now = look(devices, vec![context(&zombie, &[0])], vec![zombie]);
+    let plan = planned(&[now], &guard(&[], vec![]), &Request::default());
+    assert_eq!(targets(&plan), [9]);
+    assert_eq!(plan.targets[0].why, "zombie with live threads");
+}
+
+#[test]
+fn target_without_known_memory_may_free_any_amount() {
+    // Process 105 maps the device too, so that no part of its memory is surely that of 100.
+    let (mut now, _) = ghost();
+    now.devices[0] = listing(device(0, 15_849, 16_280), 101, 30);
+    let (first, second) = (process(100, "t2t-decoder"), process(105, "python"));
+    let listed = process(101, "python");
+    now.holders = Ok(vec![context(&first, &[0]), context(&second, &[0]), context(&listed, &[0])]);
+    now.processes.insert(Pid(105), Process::from(Ok(second)));
+    let request = Request { pids: vec![Pid(100), Pid(101)], ..Request::default() };
+    let plan = planned(&[now], &guard(&[], vec![]), &request);
+    assert_eq!((plan.expected[0].memory, plan.expected[0].unexplained), (None, Bytes(0)));
+
+    // A listed process without memory frees none that could be expected.
+    let idle = process(101, "python");
+    let device = listing(device(0, 25, 16_280), 101, 0);
+    let now = look(vec![device], vec![context(&idle, &[0])], vec![idle]);
+    let request = Request { pids: vec![Pid(101)], ..Request::default() };
+    let plan = planned(&[now], &guard(&[], vec![]), &request);
+    assert_eq!(plan.expected[0].memory, None);
+}

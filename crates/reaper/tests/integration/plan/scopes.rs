@@ -45,6 +45,12 @@ fn container_scope_includes_nested_cgroups() {
     let request = Request { scope: Scope::Container(&everyone), ..Request::default() };
     let open = guard(&[], vec![]);
     assert_eq!(targets(&planned(&[look.clone()], &open, &request)), [100, 102]);
+    // A login within the container protects it.
+    let login = within(104, "/docker/abc/user.slice/session-3.scope");
+    let everyone = [&everyone[..], &[login]].concat();
+    let request = Request { scope: Scope::Container(&everyone), ..Request::default() };
+    let spared = planned(&[look.clone()], &open, &request);
+    assert_eq!(targets(&spared), [0; 0], "{spared:?}");
     look.processes.insert(Pid(100), Process::from(Ok(process(100, "t2t-decoder"))));
     let refused = planned(&[look], &open, &request).refused;
     assert_eq!(refused[0].why, Refusal::NoContainer);
