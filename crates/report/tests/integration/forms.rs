@@ -1,0 +1,243 @@
+//! Whole forms of one machine: every value has its place, its name and its unit, and every absent
+//! one its reason. `SNAPSHOTS=overwrite` rewrites the golden files.
+
+use crate::fixture::*;
+use gpu_core::*;
+use gpu_reaper::{Guard, Request, diagnose, plan};
+use gpu_report::csv::{Query, Seen, Style, Subject};
+use gpu_report::details::{Entry, Value, entries, head};
+use gpu_report::{TimeZone, gpustat, json, write};
+use gpu_steward::DeviceLeases;
+use snapbox::Data;
+use std::path::Path;
+
+#[track_caller]
+fn assert_golden(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    snapbox::assert_data_eq!(text.to_owned(), Data::read_from(&path, None).raw());
+}
+
+fn pretty(object: &impl serde::Serialize) -> String {
+    let mut bytes = Vec::new();
+    write::write(&mut bytes, object).unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+fn inventory(snapshot: &Snapshot) -> Inventory {
+    Inventory { driver: snapshot.driver.clone(), devices: snapshot.devices.clone() }
+}
+
+#[test]
+fn every_field_of_query_gpu_is_a_column() {
+    let snapshot = snapshot();
+    let machine = inventory(&snapshot);
+    let process = |pid| snapshot.process(pid).cloned();
+    let mut text = String::new();
+    for (names, about) in Subject::Gpu.help() {
+        let name = names.split(" or ").next().unwrap();
+        let query = Query::parse(Subject::Gpu, name).unwrap();
+        let seen = Seen {
+            machine: &machine,
+            devices: &machine.devices,
+            zone: &TimeZone::UTC,
+            at: snapshot.taken_at,
+            process: &process,
+        };
+        let rows = query.rows(&seen, Style::default()).join(" | ");
+        text.push_str(&format!("{}: {rows}  ({about})\n", query.head()));
+    }
+    assert_golden("query-gpu.txt", &text);
+}
+
+#[test]
+fn every_field_of_query_compute_apps_is_a_column() {
+    let snapshot = snapshot();
+    let machine = inventory(&snapshot);
+    let process = |pid| snapshot.process(pid).cloned();
+    let names: Vec<String> = Subject::ComputeApp
+        .help()
+        .map(|(names, _)| names.split(" or ").next().unwrap().to_owned())
+        .collect();
+    let query = Query::parse(Subject::ComputeApp, &names.join(",")).unwrap();
+    let seen = Seen {
+        machine: &machine,
+        devices: &machine.devices,
+        zone: &TimeZone::UTC,
+        at: snapshot.taken_at,
+        process: &process,
+    };
+    let bare = Style { nounits: true, ..Style::default() };
+    let text = [vec![query.head()], query.rows(&seen, Style::default()), query.rows(&seen, bare)];
+    assert_golden("query-compute-apps.txt", &(text.concat().join("\n") + "\n"));
+}
+
+#[test]
+fn csv_style_and_fields_are_parsed() {
+    let style = |noheader, nounits| Ok(Style { noheader, nounits });
+    assert_eq!(Style::parse("csv"), style(false, false));
+    assert_eq!(Style::parse("noheader, csv"), style(true, false));
+    assert_eq!(Style::parse("csv,nounits,noheader"), style(true, true));
+    assert_eq!(Style::parse("nounits").unwrap_err(), "csv is mandatory");
+    assert!(Style::parse("csv,json").is_err());
+    assert_eq!(Query::parse(Subject::Gpu, " ,index").unwrap().head(), "index");
+    assert_eq!(Query::parse(Subject::Gpu, "index,none").unwrap_err(), "none");
+    assert_eq!(Query::parse(Subject::Gpu, ",").unwrap_err(), "");
+    assert!(Query::parse(Subject::Gpu, "index").unwrap().groups().is_empty());
+    assert!(Query::parse(Subject::Gpu, "vbios_version").unwrap().groups().has(Group::Product));
+}
+
+fn outline(entries: &[Entry], depth: usize, text: &mut String) {
+    for Entry { name, value } in entries {
+        text.push_str(&"    ".repeat(depth));
+        match value {
+            Value::Known(value) => text.push_str(&format!("{name}: {value}\n")),
+            Value::Absent(absent) => text.push_str(&format!("{name}: ({absent})\n")),
+            Value::Group(entries) => {
+                text.push_str(&format!("{name}\n"));
+                outline(entries, depth + 1, text);
+            }
+        }
+    }
+}
+
+#[test]
+fn details_list_every_value() {
+    let snapshot = snapshot();
+    let mut text = String::new();
+    outline(&head(&snapshot, &TimeZone::UTC), 0, &mut text);
+    for device in &snapshot.devices {
+        text.push_str(&format!("{}\n", device.id()));
+        outline(&entries(&snapshot, device), 1, &mut text);
+    }
+    assert_golden("details.txt", &text);
+}
+
+#[test]
+fn status_has_every_value_or_its_reason() {
+    let snapshot = snapshot();
+    let diagnosis = diagnose(std::slice::from_ref(&snapshot));
+    let name = |uid: u32| format!("user {uid}");
+    let status = json::Status::of(&snapshot, &diagnosis, &DeviceLeases::none(), &name);
+    assert_golden("status.json", &pretty(&status));
+}
+
+#[test]
+fn doctor_and_reap_tell_evidence_and_plan() {
+    let snapshot = snapshot();
+    let looks = std::slice::from_ref(&snapshot);
+    let diagnosis = diagnose(looks);
+    let devices: Vec<&DeviceState> = snapshot.devices.iter().collect();
+    let doctor = json::Doctor::of(&snapshot, &devices, &diagnosis, "--sim a ");
+    assert_golden("doctor.json", &pretty(&doctor));
+    let mut host = MockHost::new();
+    host.expect_own_ancestry().returning(|| Ok(vec![]));
+    let guard = Guard::new(&host, vec![]).unwrap();
+    let request = Request { pids: vec![Pid(200), Pid(700)], ..Request::default() };
+    let plan = plan(looks, &diagnosis, &guard, &request);
+    assert_golden("reap.json", &pretty(&json::Reap::of(&snapshot, &plan, None)));
+}
+
+#[test]
+fn topology_is_told_in_words_and_scores() {
+    let nvlink = Link::NvLink(4);
+    let topology = Topology {
+        links: vec![vec![Link::Itself, nvlink], vec![nvlink, Link::Itself]],
+        peers: vec![vec![PeerAccess::Itself, PeerAccess::Ok]; 2],
+        paths: vec![vec![Link::Itself, Link::Sys], vec![Link::Sys, Link::Itself]],
+    };
+    assert_golden("topo.json", &pretty(&json::Topo::of(&snapshot(), &topology)));
+    let bare = Topology { peers: vec![], paths: vec![], ..topology };
+    let text = pretty(&json::Topo::of(&snapshot(), &bare));
+    assert!(text.contains("\"paths\": null") && text.contains("\"peer_access\": null"), "{text}");
+}
+
+#[test]
+fn gpustat_form_has_its_names() {
+    let snapshot = snapshot();
+    let looks = std::cell::Cell::new(0);
+    let look = |pid: Pid| {
+        looks.set(looks.get() + 1);
+        let later = std::time::Duration::from_millis(500 + 10 * looks.get());
+        snapshot.process(pid).map(|info| ProcessInfo { cpu_time: Ok(later), ..info.clone() })
+    };
+    let processes = gpustat::Processes::look_up(&snapshot.devices, look, || looks.set(5));
+    let machine = gpustat::Machine::of(
+        snapshot.hostname.clone(),
+        &inventory(&snapshot),
+        &snapshot.devices,
+        &processes,
+        snapshot.taken_at,
+        &TimeZone::UTC,
+    );
+    let mut bytes = Vec::new();
+    write::write_as_python(&mut bytes, &machine).unwrap();
+    assert_golden("gpustat.json", &String::from_utf8(bytes).unwrap());
+    let groups = gpustat::groups();
+    assert!(groups.has(Group::Activity) && groups.has(Group::Thermal));
+    assert!(!groups.has(Group::Product));
+}
+
+#[test]
+fn holders_are_told_with_files_and_owners() {
+    let snapshot = snapshot();
+    let found: Vec<json::FoundHolder> = snapshot
+        .holders()
+        .iter()
+        .map(|holder| json::FoundHolder {
+            holder: holder.clone(),
+            info: snapshot
+                .process(holder.process.pid)
+                .cloned()
+                .map_err(|absent| Error::new(absent, "look")),
+        })
+        .collect();
+    assert_eq!(
+        (found[0].command(), found[0].user()),
+        ("/usr/bin/ghost --fast".into(), "alice".into())
+    );
+    let with = |change: fn(&mut ProcessInfo)| {
+        let mut info = process(200, "ghost");
+        change(&mut info);
+        json::FoundHolder { holder: found[0].holder.clone(), info: Ok(info) }
+    };
+    let bare = with(|info| {
+        info.command_line = Ok(vec![].into());
+        info.user = Err(Absent::NotFound);
+    });
+    assert_eq!((bare.command(), bare.user()), ("ghost".into(), "1000".into()));
+    let hidden = json::FoundHolder {
+        holder: found[0].holder.clone(),
+        info: Err(Error::new(ProcessFault::NotPermitted, "look")),
+    };
+    assert_eq!(hidden.command(), "(not permitted)");
+    assert_eq!((hidden.user(), hidden.pid()), ("(not permitted)".into(), Pid(200)));
+    let files = vec![
+        DeviceFile {
+            path: "/dev/nvidia0".into(),
+            kind: DeviceFileKind::Gpu(0),
+            id: Err(Absent::NotFound),
+        },
+        DeviceFile {
+            path: "/dev/nvidiactl".into(),
+            kind: DeviceFileKind::Control,
+            id: Ok(FileId::Device { major: 195, minor: 255 }),
+        },
+    ];
+    let holders = json::Holders::of(&snapshot.origin, &files, &found, &snapshot.unreadable);
+    assert_golden("holders.json", &pretty(&holders));
+}
+
+#[test]
+fn head_of_pasted_text_claims_nothing_about_the_machine() {
+    let mut snapshot = snapshot();
+    snapshot.origin = Origin::Pasted;
+    let head = pretty(&json::Head::of(&snapshot));
+    assert!(head.contains("\"taken_at\": null"), "{head}");
+    assert!(head.contains("\"unreadable_process_count\": null"), "{head}");
+    snapshot.origin = Origin::Simulated("a100".into());
+    let head = pretty(&json::Head::of(&snapshot));
+    assert!(head.contains("\"machine\": \"a100\""), "{head}");
+    assert!(head.contains("\"unreadable_process_count\": 2"), "{head}");
+    snapshot.holders = Err(Error::new(ErrorKind::Io, "walk").fault());
+    assert!(pretty(&json::Head::of(&snapshot)).contains("\"unreadable_process_count\": null"));
+}

@@ -1,0 +1,233 @@
+//! The words of the command line.
+
+use crate::fixture::*;
+use gpu_core::*;
+use gpu_reaper::{Advice, Confidence, FindingKind, Role};
+use gpu_report::wording::{self, claims};
+use gpu_report::{Exit, fault};
+
+use gpu_placement::{Bar, Passed};
+use std::collections::BTreeSet;
+
+/// All kinds of findings.
+const KINDS: [FindingKind; 11] = [
+    FindingKind::Ghost,
+    FindingKind::DriverLeak,
+    FindingKind::NotPermitted,
+    FindingKind::ForeignNamespace,
+    FindingKind::ListedButGone,
+    FindingKind::ZombieHolder,
+    FindingKind::StuckHolder,
+    FindingKind::Orphan,
+    FindingKind::Hoarder,
+    FindingKind::DeviceFault,
+    FindingKind::BlockedReset,
+];
+
+#[test]
+fn every_kind_of_finding_has_a_heading_of_its_own() {
+    let headings: BTreeSet<&str> = KINDS.into_iter().map(wording::kind).collect();
+    assert_eq!(headings.len(), KINDS.len());
+    assert!(headings.iter().all(|heading| heading.chars().all(|c| c.is_uppercase() || c == ' ')));
+    let short: Vec<&str> = KINDS.into_iter().map(wording::short).collect();
+    assert_eq!(
+        short,
+        ["ghost", "", "", "", "gone", "zombie", "stuck", "orphan", "hoarder", "", ""],
+        "only kinds that name a process have one"
+    );
+}
+
+#[test]
+fn modes_and_roles_have_the_words_of_nvidia_smi() {
+    assert_eq!(wording::addressing_mode(AddressingMode::None), "None");
+    assert_eq!(wording::addressing_mode(AddressingMode::Ats), "ATS");
+    assert_eq!(wording::fabric_state(FabricState::None), "N/A");
+    assert_eq!(wording::fabric_state(FabricState::NotStarted), "Not Started");
+    assert_eq!(wording::fabric_state(FabricState::InProgress), "In Progress");
+    assert_eq!(wording::operation_mode(OperationMode::AllOn), "All On");
+    assert_eq!(wording::operation_mode(OperationMode::LowDoublePrecision), "Low Double Precision");
+    assert_eq!(wording::role(Role::MemoryUser), "uses memory");
+    assert_eq!(wording::role(Role::Monitor), "monitor");
+    assert_eq!(wording::role(Role::Display), "display");
+    assert_eq!(wording::role(Role::Daemon), "daemon");
+    assert_eq!(wording::confidence(Confidence::Possible), "possible");
+    assert_eq!(wording::confidence(Confidence::Likely), "likely");
+    assert_eq!(wording::confidence(Confidence::High), "high");
+}
+
+#[test]
+fn advice_is_a_command_with_the_simulated_machine_in_it() {
+    for (advice, command) in [
+        (Advice::ReapDevice(3), "gpuws --sim a reap --gpu 3"),
+        (Advice::ReapProcess(Pid(7)), "gpuws --sim a reap --pid 7"),
+        (Advice::LookAsRoot, "sudo gpuws --sim a doctor"),
+        (Advice::PasteHolders, "sudo fuser -v /dev/nvidia* 2>&1"),
+        (Advice::LookOnHost, "gpuws doctor"),
+        (Advice::LookLonger, "gpuws --sim a doctor --looks 3"),
+        (
+            Advice::LimitVisibleDevices(vec![0, 2]),
+            "export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0,2",
+        ),
+        (Advice::LetMemoryGrow, "TF_FORCE_GPU_ALLOW_GROWTH=true"),
+        (Advice::ResetDevice(3), "nvidia-smi --gpu-reset -i 3"),
+        (Advice::AllowMoreTime, "gpuws --sim a --deadline 120 doctor"),
+        (Advice::LoadDriver, "sudo modprobe nvidia"),
+        (Advice::ReadKernelLog, wording::KERNEL_LOG),
+        (Advice::WaitOrReboot, "sudo dmesg | tail -40"),
+        (Advice::StopService(Pid(7)), "systemctl status 7"),
+        (Advice::EndParent(Pid(7)), "ps -o pid,user,args -p 7"),
+    ] {
+        let (text, what) = wording::advice(&advice, "--sim a ");
+        assert_eq!(text, command);
+        assert!(!what.is_empty());
+    }
+}
+
+#[test]
+fn devices_are_named_together() {
+    let mut snapshot = snapshot();
+    snapshot.devices = (0..4).map(full_device).collect();
+    snapshot.devices[3].info.name = Ok("NVIDIA H100".into());
+    let named = |indexes: &[usize], snapshot: &Snapshot| {
+        let ids: Vec<DeviceId> =
+            indexes.iter().map(|at| snapshot.devices[*at].id().clone()).collect();
+        wording::devices(snapshot, &ids)
+    };
+    assert_eq!(named(&[0], &snapshot), "GPU 0 A100");
+    assert_eq!(named(&[0, 1, 2], &snapshot), "GPUs 0–2 A100");
+    assert_eq!(named(&[0, 3], &snapshot), "GPUs 0, 3", "they differ");
+    assert_eq!(wording::machine_has(&[]), "it has no responding GPU");
+    assert_eq!(wording::machine_has(&[0, 1, 2]), "it has 0–2");
+}
+
+#[test]
+fn processes_are_named_by_what_is_known() {
+    let info = process(7, "python");
+    assert_eq!(wording::user(Ok(&info)), "alice");
+    let numbered = ProcessInfo { user: Err(Absent::NotFound), ..info.clone() };
+    assert_eq!(wording::user(Ok(&numbered)), "1000");
+    let unknown = ProcessInfo { uid: Err(Absent::NotFound), ..numbered };
+    assert_eq!(
+        (wording::user(Ok(&unknown)), wording::user(Err(Absent::NotFound))),
+        ("?".into(), "?".into())
+    );
+
+    assert_eq!(wording::command(Ok(&info), Some("listed")), "/usr/bin/python --fast");
+    let bare = ProcessInfo { command_line: Ok(vec![" ".to_owned()].into()), ..info };
+    assert_eq!(wording::command(Ok(&bare), Some("listed")), "python");
+    let nameless = ProcessInfo { name: String::new(), ..bare };
+    assert_eq!(wording::command(Ok(&nameless), Some("listed")), "listed");
+    assert_eq!(wording::command(Err(Absent::NotFound), None), "?");
+    assert_eq!(wording::process(Pid(7), "python"), "7 python");
+}
+
+#[test]
+fn times_and_counts_are_rounded_for_people() {
+    let age = |seconds| wording::age(std::time::Duration::from_secs(seconds));
+    let ages = [0, 59, 60, 3599, 3600, 86_399, 86_400, 200_000].map(age);
+    assert_eq!(ages, ["0 s", "59 s", "1 min", "59 min", "1 h", "23 h", "1 d", "2 d"]);
+    let now = Timestamp(1_795_223_083_000);
+    assert_eq!(wording::started(Timestamp(now.0 - 3_600_000), now), "00:04 UTC");
+    assert_eq!(wording::started(Timestamp(now.0 - 86_400_000), now), "2026-11-20");
+    assert_eq!(wording::count(1, "GPU", "GPUs"), "1 GPU");
+    assert_eq!(wording::count(0, "GPU", "GPUs"), "0 GPUs");
+    for (word, quoted) in
+        [("a-b/c.d_e:f,1", "a-b/c.d_e:f,1"), ("", "''"), ("a b", "'a b'"), ("it's", r"'it'\''s'")]
+    {
+        assert_eq!(wording::shell_word(word), quoted);
+    }
+}
+
+#[test]
+fn every_reason_against_a_device_is_told() {
+    let user = |uid: u32| format!("user {uid}");
+    let lease = LeaseId::parse("a").unwrap();
+    let mib = Bytes::from_mib;
+    for (passed, words) in [
+        (Passed::Barred(Bar::Leased { lease: lease.clone(), owner: 7 }), "leased by user 7"),
+        (
+            Passed::Barred(Bar::Reserved { waiter: lease, owner: 7 }),
+            "reserved for user 7, who is ahead in the queue",
+        ),
+        (
+            Passed::Barred(Bar::Outsider { pid: Pid(9), name: "x".into() }),
+            "in use without a lease by 9 x",
+        ),
+        (Passed::Barred(Bar::Unexplained(mib(5))), "5 MiB in use that no process accounts for"),
+        (
+            Passed::Barred(Bar::Faulty(Error::new(ErrorKind::Io, "ask it").fault())),
+            "faulty: failed to ask it",
+        ),
+        (Passed::Barred(Bar::UsersUnknown(Absent::TooOld)), "users unknown: driver too old"),
+        (Passed::Barred(Bar::NameUnknown), "has no unique UUID"),
+        (Passed::Barred(Bar::MigMode), "has MIG enabled; claim a MIG device with --mig"),
+        (
+            Passed::Barred(Bar::MigAlone),
+            "CUDA exposes one MIG device and no other GPU to a program",
+        ),
+        (Passed::NotAmong, "not in the requested set"),
+        (Passed::Excluded, "excluded"),
+        (
+            Passed::LacksMemory { has: mib(5), needs: mib(6) },
+            "has only 5 MiB in total; 6 MiB requested",
+        ),
+        (Passed::LacksRoom { has: mib(5), needs: mib(6) }, "has only 5 MiB free; 6 MiB requested"),
+        (Passed::MemoryUnknown(Absent::TooOld), "memory unknown: driver too old"),
+        (
+            Passed::LowCapability { has: (7, 5), needs: (8, 0) },
+            "has compute capability 7.5; 8.0 requested",
+        ),
+        (Passed::CapabilityUnknown(Absent::TooOld), "compute capability unknown: driver too old"),
+        (Passed::DrivesDisplay, "drives a display"),
+        (Passed::OtherSetBetter, "free"),
+    ] {
+        assert_eq!(claims::passed(&passed, &user), words);
+    }
+}
+
+#[test]
+fn reasons_are_told_once_with_their_devices() {
+    let user = |uid: u32| format!("user {uid}");
+    let ids: Vec<DeviceId> = (0..4).map(DeviceId::from_index).collect();
+    let (excluded, display) = (Passed::Excluded, Passed::DrivesDisplay);
+    let passed = [&excluded, &display, &excluded, &excluded];
+    let reasons = claims::reasons(ids.iter().zip(passed), &user);
+    assert_eq!(reasons, ["GPUs 0, 2, 3: excluded", "GPU 1: drives a display"]);
+    assert_eq!(claims::gpus(&[0, 3]), "GPUs 0 and 3");
+    let part = DeviceId { uuid: Ok(DeviceUuid("MIG-7".into())), ..DeviceId::from_index(2) };
+    assert_eq!(claims::named(&[&part, &ids[1]]), "GPU 1, MIG-7 of GPU 2");
+}
+
+#[test]
+fn every_fault_has_a_meaning_and_a_remedy() {
+    use ErrorKind::{Device, Machine};
+    let told = [
+        Machine(MachineFault::NoLibrary),
+        Machine(MachineFault::DriverNotLoaded),
+        Machine(MachineFault::VersionMismatch),
+        Machine(MachineFault::Blocked),
+        Machine(MachineFault::NotPermitted),
+        Machine(MachineFault::NoDevices),
+        Device(DeviceFault::Lost),
+        Device(DeviceFault::ResetRequired),
+        Device(DeviceFault::InsufficientPower),
+    ];
+    let meanings: BTreeSet<&str> = told.iter().filter_map(|kind| fault::meaning(*kind)).collect();
+    let remedies: BTreeSet<&str> = told.iter().filter_map(|kind| fault::remedy(*kind)).collect();
+    assert_eq!((meanings.len(), remedies.len()), (told.len(), told.len()));
+    let interrupt = Device(DeviceFault::Interrupt);
+    assert!(fault::meaning(interrupt).is_some() && fault::remedy(interrupt).is_none());
+    assert!(fault::meaning(ErrorKind::Io).is_none() && fault::remedy(ErrorKind::Io).is_none());
+    let sudo = Some("run the same command with sudo");
+    assert_eq!(fault::remedy(ProcessFault::NotPermitted.into()), sudo);
+    assert_eq!(fault::remedy(Absent::NotPermitted.into()), sudo);
+
+    let hang = Error::new(ErrorKind::TimedOut, "get an answer: x hangs").fault();
+    assert_eq!(fault::brief(&hang), "no answer in time");
+    assert_eq!(fault::account(&hang), "failed to get an answer: x hangs");
+    let lost = Error::new(DeviceFault::Lost, "sample it").fault();
+    assert_eq!(fault::account(&lost), "lost: it has fallen off the bus");
+    let io = Error::new(ErrorKind::Io, "read a file").fault();
+    assert_eq!(fault::brief(&io), "failed to read a file");
+    assert_eq!(Exit::of(MachineFault::DriverNotLoaded.into(), false).code(), 3);
+}
