@@ -129,7 +129,9 @@ fn dropped_job_is_ended_and_awaited() {
     let told = Arc::clone(&asked);
     let mut supervisors = MockSupervisors::new();
     supervisors.expect_start().returning(move |_, _| Ok(Box::new(Ended(None, Arc::clone(&told)))));
-    drop(Isolated::entry("self", "train").start(&supervisors).unwrap());
+    let isolation = Isolated::entry("self", "train").start(&supervisors).unwrap();
+    assert!(format!("{isolation:?}").starts_with("Isolation"));
+    drop(isolation);
     assert_eq!(*asked.lock().unwrap(), ["end", "wait"]);
 }
 

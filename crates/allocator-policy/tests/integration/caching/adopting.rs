@@ -55,6 +55,20 @@ fn adopted_segment_keeps_its_blocks() {
 }
 
 #[test]
+fn adjacent_segments_are_adopted_and_overlapping_ones_refused() {
+    let device = Device::new(1 << 30);
+    let mut caching = caching(&device, "");
+    let region = device.reserve(Bytes(40 * MIB)).expect("1 GiB is free");
+    let half = |offset: u64| Region { address: region.address + offset, size: Bytes(20 * MIB) };
+    let mut adopt = |part| caching.adopt(&segment(part, SegmentKind::Large, vec![])).map(|_| ());
+    assert_eq!(adopt(half(20 * MIB)), Ok(()));
+    let overlaps = Err(AdoptError::Overlap(region.address + 512));
+    assert_eq!(adopt(half(512)), overlaps);
+    assert_eq!(adopt(half(0)), Ok(()));
+    assert_eq!(caching.reserved(), Bytes(40 * MIB));
+}
+
+#[test]
 fn unsplittable_gap_joins_block_below() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "");

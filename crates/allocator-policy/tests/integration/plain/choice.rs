@@ -194,3 +194,43 @@ fn bfc_keeps_its_settings_and_takes_no_more_than_its_limit() {
     assert_eq!(bfc.reserved(), Bytes(8 * MIB));
     bfc.free(all).unwrap();
 }
+
+#[test]
+fn bfc_creates_no_empty_chunk() {
+    // A fraction that is less than a byte: every remainder is split off.
+    let settings = bfc::Settings {
+        limit: Some(Bytes(8 * MIB)),
+        fragmentation_fraction: 1e-12,
+        allow_growth: false,
+        ..bfc::Settings::default()
+    };
+    let mut bfc = Bfc::new(ModelMemory::new(Bytes::from_mib(64)), settings).unwrap();
+    let (first, rest) = (
+        bfc.allocate(Bytes(3 * MIB), Stream(0)).unwrap(),
+        bfc.allocate(Bytes(5 * MIB), Stream(0)).unwrap(),
+    );
+    let sizes: Vec<u64> = bfc.segments()[0].blocks.iter().map(|block| block.size.0).collect();
+    assert_eq!(sizes, [3 * MIB, 5 * MIB]);
+    bfc.free(first).unwrap();
+    bfc.free(rest).unwrap();
+}
+
+#[test]
+fn bfc_fragmentation_is_free_memory_outside_its_largest_chunk() {
+    let settings = bfc::Settings {
+        limit: Some(Bytes(8 * MIB)),
+        allow_growth: false,
+        ..bfc::Settings::default()
+    };
+    let mut bfc = Bfc::new(ModelMemory::new(Bytes::from_mib(64)), settings).unwrap();
+    let sizes = [MIB, MIB, 3 * MIB, 3 * MIB];
+    let mut taken: Vec<_> =
+        sizes.iter().map(|size| bfc.allocate(Bytes(*size), Stream(0)).unwrap()).collect();
+    assert_eq!(bfc.statistics().fragmentation, 0.0);
+    let (third, first) = (taken.remove(2), taken.remove(0));
+    bfc.free(third).unwrap();
+    assert_eq!(bfc.statistics().fragmentation, 0.0, "all of it is one chunk");
+    bfc.free(first).unwrap();
+    assert_eq!(bfc.statistics().fragmentation, 0.25);
+    taken.into_iter().for_each(|one| bfc.free(one).unwrap());
+}

@@ -351,6 +351,47 @@ fn process_in_uninterruptible_sleep_may_still_end_within_grace_period() {
 }
 
 #[test]
+fn process_that_ends_soon_after_sigkill_is_not_stuck() {
+    let world = World::new(1);
+    world.after(SECOND, |state| {
+        let mut frozen = process(61, JOB, "frozen");
+        frozen.state = Ok(ProcessState::Uninterruptible);
+        state.add(frozen);
+        state.deaf_to.insert(61, vec![15, 9]);
+        state.devices[0].open.push(61);
+    });
+    ends_after(&world, 5 * SECOND, 0);
+    world.after(15_600 * MILLISECOND, |state| {
+        assert_eq!(state.signals, [(61, 15), (61, 9)]);
+        state.ends(61, JobExit::Signal(9));
+    });
+    let report = ran(&world, &order(Claim::whole(1)));
+    assert!(!report.lease_stays && report.stopped.is_none(), "{report:?}");
+}
+
+#[test]
+fn unkillable_process_of_isolated_job_is_asked_once() {
+    let world = World::new(1);
+    world.after(SECOND, |state| {
+        let mut frozen = process(61, JOB, "frozen");
+        frozen.state = Ok(ProcessState::Uninterruptible);
+        state.add(frozen);
+        state.deaf_to.insert(61, vec![15, 9]);
+    });
+    ends_after(&world, 5 * SECOND, 0);
+    let token = ActToken::user_confirmed();
+    let mut watch = |event: Event<'_>| match event {
+        Event::Keeping(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    let order = order(Claim::whole(1));
+    let report = isolate(&order, &world.ports(), &world, &token, &mut watch).unwrap();
+    assert!(report.lease_stays);
+    let signals = world.state().signals.clone();
+    assert_eq!(signals.iter().filter(|sent| **sent == (61, 15)).count(), 1, "{signals:?}");
+}
+
+#[test]
 fn interrupt_stops_clean_up_of_isolated_job() {
     let world = World::new(1);
     world.after(SECOND, |state| {
