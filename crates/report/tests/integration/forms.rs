@@ -72,6 +72,33 @@ fn every_field_of_query_compute_apps_is_a_column() {
 }
 
 #[test]
+fn fabric_status_has_the_name_of_its_code() {
+    let mut snapshot = snapshot();
+    let told = |snapshot: &mut Snapshot, state, code| {
+        let details = snapshot.devices[0].details.as_mut().unwrap();
+        details.fabric = Some(Fabric { state: Ok(state), status: Ok(code) });
+        let machine = inventory(snapshot);
+        let query = Query::parse(Subject::Gpu, "fabric.status").unwrap();
+        let process = |pid| snapshot.process(pid).cloned();
+        let seen = Seen {
+            machine: &machine,
+            devices: &machine.devices[..1],
+            zone: &TimeZone::UTC,
+            at: snapshot.taken_at,
+            process: &process,
+        };
+        query.rows(&seen, Style::default()).remove(0)
+    };
+    let names: Vec<String> =
+        (0..19).map(|code| told(&mut snapshot, FabricState::Completed, code)).collect();
+    let distinct: std::collections::BTreeSet<&String> = names.iter().collect();
+    assert_eq!(distinct.len(), 19, "{names:?}");
+    assert!(names[0].ends_with("Success") && names[18].ends_with("Unknown Error"), "{names:?}");
+    let pending = told(&mut snapshot, FabricState::InProgress, 0);
+    assert!(pending.ends_with("N/A"), "{pending}");
+}
+
+#[test]
 fn csv_style_and_fields_are_parsed() {
     let style = |noheader, nounits| Ok(Style { noheader, nounits });
     assert_eq!(Style::parse("csv"), style(false, false));

@@ -2,11 +2,13 @@
 
 use crate::fixture::*;
 use gpu_core::*;
+use gpu_reaper::reset::{Unknown, Way};
 use gpu_reaper::{Advice, Confidence, FindingKind, Role};
-use gpu_report::wording::{self, claims};
+use gpu_report::wording::{self, claims, reset};
 use gpu_report::{Exit, fault};
 
 use gpu_placement::{Bar, Passed};
+use gpu_steward::{Convention, HeldUp, Note};
 use std::collections::BTreeSet;
 
 /// All kinds of findings.
@@ -230,4 +232,72 @@ fn every_fault_has_a_meaning_and_a_remedy() {
     let io = Error::new(ErrorKind::Io, "read a file").fault();
     assert_eq!(fault::brief(&io), "failed to read a file");
     assert_eq!(Exit::of(MachineFault::DriverNotLoaded.into(), false).code(), 3);
+}
+
+#[test]
+fn notes_on_schedulers_are_told() {
+    let slurm = Convention::Slurm;
+    for (note, words) in [
+        (
+            Note::ListEnds { variable: "SLURM_JOB_GPUS", at: "x".into() },
+            "SLURM_JOB_GPUS is cut at 'x': no such device here",
+        ),
+        (Note::NothingNamed(slurm), "Slurm sets no device list; pass the allocated count with -n"),
+        (
+            Note::NumbersUnclear(slurm),
+            "the index order of CUDA_VISIBLE_DEVICES is unknown (CUDA_DEVICE_ORDER); using \
+             Slurm's list",
+        ),
+        (Note::OneOfMany(slurm, 3), "Slurm local rank 3 claims its own GPUs"),
+    ] {
+        assert_eq!(claims::note(&note), words);
+    }
+    let fault = Error::new(ErrorKind::TimedOut, "hold safe-gpu's locks").fault();
+    let safe_gpu = claims::holding_up(&HeldUp::SafeGpu(fault.clone()));
+    assert_eq!(safe_gpu, "waiting to hold safe-gpu's locks");
+    let driver = claims::holding_up(&HeldUp::Driver(fault));
+    assert_eq!(driver, "driver not responding: failed to hold safe-gpu's locks");
+    let share = Claim { share: Share::Memory(Bytes::from_mib(6144)), ..Claim::whole(1) };
+    assert_eq!(claims::asked(&share), "6,144 MiB of 1 GPU");
+    assert_eq!(claims::asked(&Claim::whole(2)), "2 GPUs");
+}
+
+#[test]
+fn obstacles_to_a_reset_are_told_with_a_command() {
+    for (unknown, why, remedy) in [
+        (Unknown::DeviceFile, "the GPU's device file is unknown", "sudo gpuws doctor"),
+        (Unknown::NoFile, "the GPU's device file does not exist", "sudo gpuws doctor"),
+        (
+            Unknown::Links,
+            "cannot tell which GPUs share NVLink and would be reset together",
+            "nvidia-smi topo -m",
+        ),
+        (Unknown::Holders, "cannot read who has the device files open", "sudo gpuws doctor"),
+        (Unknown::Unread(1), "1 process could not be inspected", "run the same command with sudo"),
+        (
+            Unknown::Unread(2),
+            "2 processes could not be inspected",
+            "run the same command with sudo",
+        ),
+        (
+            Unknown::OtherNamespaces,
+            "processes outside this container are not visible",
+            "run the same command on the host",
+        ),
+    ] {
+        assert_eq!((reset::why(unknown).as_str(), reset::remedy(unknown)), (why, remedy));
+    }
+    for (way, command) in [
+        (Way::Diagnose(2), "gpuws --sim a doctor --gpu 2"),
+        (Way::ReadKernelLog, "sudo dmesg | tail -40"),
+        (Way::Reap(2, Pid(7)), "gpuws --sim a reap --gpu 2 --pid 7 --yes"),
+        (Way::QuitMps(Some(9)), "echo quit | sudo -u '#9' nvidia-cuda-mps-control"),
+        (Way::QuitMps(None), "echo quit | sudo nvidia-cuda-mps-control"),
+        (Way::EndGraphicalSession, "sudo systemctl isolate multi-user.target"),
+        (Way::StopService("x".into()), "sudo systemctl stop x"),
+        (Way::EndMonitor(Pid(7)), "kill 7"),
+        (Way::FindService(Pid(7)), "systemctl status 7"),
+    ] {
+        assert_eq!(reset::way(&way, "--sim a ").0, command);
+    }
 }

@@ -136,6 +136,13 @@ fn mig_enabled_device_is_not_offered_whole() {
         assert_eq!(bars, [Some(Bar::MigMode), None]);
     }
     assert!(Bar::MigMode.is_lasting(), "nobody waits for it");
+    // Neither the mode alone nor a part alone leaves it whole.
+    world.state().devices[0].mig.clear();
+    assert_eq!(first(&world, &whole(), &[]).0, Some(Bar::MigMode));
+    world.state().devices[0].mig_enabled = Ok(false);
+    assert_eq!(first(&world, &whole(), &[]).0, None);
+    world.state().devices[0].mig = vec![(1, 8_000, vec![])];
+    assert_eq!(first(&world, &whole(), &[]).0, Some(Bar::MigMode));
 }
 
 /// A machine whose first device is divided into two MIG devices, and whose second is whole.

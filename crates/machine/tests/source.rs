@@ -1,0 +1,142 @@
+//! The machine that the options name, behind its ports.
+
+use gpu_core::{
+    Absent, ActToken, DeviceId, EntryKind, ErrorKind, Groups, Launch, Locks, Origin, Pid,
+    ProcessInfo, ProcessKey, StartTime,
+};
+use gpu_machine::{Options, Source, is_placeholder, placeholder};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+const MACHINE: &str = "p100-ghost";
+
+fn simulated() -> Source {
+    Source::open(&Options::simulated(MACHINE)).unwrap()
+}
+
+fn error(options: &Options<'_>) -> gpu_machine::MachineError {
+    match Source::open(options) {
+        Err(error) => error,
+        Ok(_) => panic!("{options:?} was opened"),
+    }
+}
+
+#[test]
+fn named_machine_is_simulated_behind_every_port() {
+    let source = simulated();
+    let origin = Origin::Simulated(MACHINE.into());
+    assert_eq!((source.backend.origin(), source.host.origin()), (origin.clone(), origin));
+    assert!(source.is_simulated() && source.can_end_processes);
+    assert_eq!(source.session(), None);
+    assert!(!source.look().devices.is_empty());
+    let details = source.look_in_detail(Groups::all()).devices.remove(0).details.unwrap();
+    assert!(details.product.is_some());
+    source.journal().unwrap().append("line").unwrap();
+    source.leave();
+}
+
+#[test]
+fn simulated_machine_has_no_leases_but_can_be_claimed() {
+    let source = simulated();
+    assert!(source.locks_to_read().is_none());
+    assert!(source.leases().fault().is_none());
+    let locks = source.locks(None).unwrap();
+    assert_eq!(locks.entries(EntryKind::Lease).unwrap(), []);
+}
+
+#[test]
+fn looks_are_apart_by_their_pause() {
+    let source = simulated();
+    let times = |looks: &mut dyn Iterator<Item = gpu_core::Snapshot>| {
+        let looks: Vec<_> = looks.collect();
+        let first = looks[0].taken_at;
+        looks.iter().map(|look| look.taken_at.since(first).as_millis()).collect::<Vec<_>>()
+    };
+    assert_eq!(times(&mut source.looks(3, Duration::from_secs(2))), [0, 2000, 4000]);
+    assert_eq!(times(&mut source.two_looks().into_iter()), [0, 500]);
+}
+
+#[test]
+fn machine_without_devices_is_looked_at_once() {
+    let bare = Source::bare();
+    assert!(!bare.is_simulated());
+    assert_eq!(bare.looks(3, Duration::ZERO).count(), 1);
+    assert!(bare.host.process(Pid(std::process::id())).is_ok(), "its processes are real");
+    let device = DeviceId::from_index(0);
+    let kinds = [
+        bare.backend.driver().err(),
+        bare.backend.devices().err(),
+        bare.backend.sample(&device).err(),
+        bare.backend.processes(&device).err(),
+        bare.backend.mig_instances(&device).err(),
+        bare.backend.details(&device, Groups::NONE).err(),
+        bare.backend.topology().err(),
+        bare.backend.events(Duration::ZERO).err(),
+        bare.backend.reset(&device, &ActToken::user_confirmed()).err(),
+    ];
+    for error in kinds {
+        assert_eq!(error.map(|error| error.kind()), Some(ErrorKind::Unsupported));
+    }
+}
+
+#[test]
+fn file_of_a_machine_is_found_by_its_path() {
+    let source = simulated();
+    let found = source.file(Path::new("/dev/nvidia0")).unwrap();
+    assert_eq!(&*found.path, "/dev/nvidia0");
+    let missing = source.file(Path::new("/dev/nvidia99")).unwrap_err();
+    let hint = missing.hint().unwrap().to_owned();
+    assert!(hint.starts_with("it has ") && hint.contains("/dev/nvidia0"), "{hint}");
+    assert_eq!(missing.into_error().kind(), Absent::NotFound.into());
+    assert_eq!(&*Source::bare().file(Path::new("/dev/null")).unwrap().path, "/dev/null");
+}
+
+#[test]
+fn unknown_machine_and_library_are_refused() {
+    let unknown = error(&Options::simulated("no-such-machine"));
+    assert_eq!(unknown.cause(), gpu_machine::Cause::Failed);
+    assert!(unknown.to_string().contains("no-such-machine"), "{unknown}");
+    let library = Path::new("/nowhere/libnvidia-ml.so.1");
+    let missing = error(&Options { nvml: Some(library), ..Options::this_machine() });
+    assert_eq!(missing.to_string(), "find the NVML '/nowhere/libnvidia-ml.so.1'");
+    assert!(std::error::Error::source(&missing).is_some());
+}
+
+#[test]
+fn lease_folder_that_others_can_replace_is_refused() {
+    let source = simulated();
+    let folder = tempfile::tempdir().unwrap();
+    let shared = folder.path().join("shared");
+    std::fs::create_dir(&shared).unwrap();
+    std::fs::set_permissions(&shared, PermissionsExt::from_mode(0o777)).unwrap();
+    let claims = shared.join("claims");
+    std::fs::create_dir(&claims).unwrap();
+    let Err(refused) = source.locks(Some(&claims)) else { panic!("others can replace it") };
+    let hint = "whoever can replace the lease directory can cause double grants";
+    assert_eq!(refused.hint(), Some(hint));
+    let own = folder.path().join("own");
+    std::fs::create_dir(&own).unwrap();
+    assert!(source.locks(Some(&own)).is_ok());
+}
+
+#[test]
+fn placeholder_is_the_program_itself_or_the_session_actor() {
+    let supervisor = ProcessKey { pid: Pid(7), start: Some(StartTime(9)) };
+    let Launch { program, arguments, .. } = placeholder(supervisor, None);
+    assert_eq!(program, "/proc/self/exe");
+    assert_eq!(arguments[1..], ["7", "9"]);
+    let session = placeholder(supervisor, Some(Path::new("/run/s")));
+    assert!(session.program.to_str().unwrap().starts_with("/run/s/"));
+    assert_eq!(session.arguments[0], "--use");
+    let name = arguments[0].to_str().unwrap();
+    assert_eq!(session.arguments[3], name, "both have the same name");
+
+    let child = |name: &str, parent| ProcessInfo {
+        parent: Ok(Pid(parent)),
+        ..ProcessInfo::from_name(Pid(8), name)
+    };
+    assert!(is_placeholder(&child(name, 7), Pid(7)));
+    assert!(!is_placeholder(&child(name, 6), Pid(7)));
+    assert!(!is_placeholder(&child("python", 7), Pid(7)));
+}
