@@ -328,3 +328,22 @@ fn display_server_of_user_is_known_by_what_it_draws() {
     assert_eq!(role(compute, "/dev/dri/renderD128"), Role::Display);
     assert_eq!(role(compute, "/dev/nvidia0"), Role::MemoryUser);
 }
+
+#[test]
+fn refusals_are_described_in_words() {
+    for (refusal, words) in [
+        (Refusal::Init, "it is PID 1"),
+        (Refusal::KernelThread, "it is a kernel thread"),
+        (Refusal::OwnAncestry, "it is gpuws itself or one of its ancestors"),
+        (Refusal::Role(Role::Monitor), "it is a monitor: it uses no device memory"),
+        (Refusal::Role(Role::Display), "it is a display server"),
+        (Refusal::Role(Role::Daemon), "it is a system daemon for the GPU"),
+        (Refusal::NotSeen, "no such process is visible"),
+        (
+            Refusal::ScopeHolds(Pid(7), Box::new(Refusal::LoginSession)),
+            "the scope would end 7 too, and it is part of a login session",
+        ),
+    ] {
+        assert_eq!(refusal.to_string(), words);
+    }
+}

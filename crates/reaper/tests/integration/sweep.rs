@@ -15,7 +15,7 @@ fn worker(state: ProcessState) -> ProcessInfo {
 }
 
 /// A tree whose scans find these processes this many times, and then none.
-struct Stays(Vec<ProcessInfo>, AtomicU64);
+struct Stays(Vec<ProcessInfo>, AtomicU64, Option<KilledTree>);
 
 impl ProcessTree for Stays {
     fn members(&self) -> Result<Vec<ProcessInfo>> {
@@ -25,13 +25,23 @@ impl ProcessTree for Stays {
     }
 
     fn fell(&self, _: Duration, _: &ActToken) -> Result<KilledTree> {
-        Err(Error::new(ErrorKind::Unsupported, "fell a tree"))
+        self.2.clone().ok_or_else(|| Error::new(ErrorKind::Unsupported, "fell a tree"))
     }
 }
 
 /// Sweeps a tree of this process, which the scans find this often; the kernel refuses its signal for
 /// the given reason. Returns the result, the elapsed time and the number of signals.
 fn swept(info: ProcessInfo, scans: u64, refusal: Option<ErrorKind>) -> (Swept, Duration, usize) {
+    swept_after(None, info, scans, refusal)
+}
+
+/// Sweeps it after its top was killed, where the kernel tells that.
+fn swept_after(
+    felled: Option<KilledTree>,
+    info: ProcessInfo,
+    scans: u64,
+    refusal: Option<ErrorKind>,
+) -> (Swept, Duration, usize) {
     let sent = Arc::new(Mutex::new(0));
     let mut host = bare_host();
     host.expect_process().returning(|pid| match pid.0 {
@@ -55,7 +65,7 @@ fn swept(info: ProcessInfo, scans: u64, refusal: Option<ErrorKind>) -> (Swept, D
     let (clock, (journal, _)) = (clock(), journal());
     let guard = Guard::new(&host, vec![]).unwrap();
     let ports = Ports { backend: &backend, host: &host, clock: &clock, journal: &journal };
-    let tree = Stays(vec![info], AtomicU64::new(scans));
+    let tree = Stays(vec![info], AtomicU64::new(scans), felled);
     let root = process(ROOT, "gpuws").key;
     let swept = sweep(root, "test", &guard, ports, &ActToken::user_confirmed(), &tree);
     let sent = *sent.lock().unwrap();
@@ -119,4 +129,11 @@ fn unkillable_states_are_distinguished() {
     assert!(!stuck(ProcessState::Zombie, Err(Absent::NotPermitted)));
     assert!(!stuck(ProcessState::Stopped, Ok(1)));
     assert!(!stuck(ProcessState::Running, Ok(1)));
+}
+
+#[test]
+fn process_that_is_no_child_is_killed_although_no_child_is_left() {
+    let felled = Some(KilledTree { none_left: true, ..KilledTree::default() });
+    let (result, _, sent) = swept_after(felled, worker(ProcessState::Sleeping), 1, None);
+    assert_eq!((stopped(&result), sent), ("", 1));
 }

@@ -310,7 +310,7 @@ fn listed_plan() -> Plan {
 fn ended_unreadable_process_had_no_listed_memory() {
     let ends = |after: bool| unreadable(if after { 1 } else { 2 });
     let report = end(&listed_plan(), (4_010, &[(100, 4_000)]), (10, &[]), ends);
-    assert_eq!(report.memory[0].doubt, None);
+    assert_eq!((report.memory[0].doubt, report.memory[0].by_others), (None, None));
     assert!(report.is_complete(), "{report:?}");
 }
 

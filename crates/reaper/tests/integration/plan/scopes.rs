@@ -29,6 +29,16 @@ fn group_is_targeted_completely_or_not_at_all() {
 }
 
 #[test]
+fn group_within_session_of_its_user_is_targeted() {
+    let (look, mut everyone) = ghost();
+    let cgroup = "/user.slice/user-1000.slice/session-3.scope".to_owned();
+    let child = ProcessInfo { group: Ok(Pid(100)), cgroup: Ok(cgroup), ..process(110, "worker") };
+    everyone.push(child);
+    let request = Request { scope: Scope::Group(&everyone), ..Request::default() };
+    assert_eq!(targets(&planned(&[look], &guard(&[], vec![]), &request)), [100, 110]);
+}
+
+#[test]
 fn container_scope_includes_nested_cgroups() {
     let (mut look, _) = ghost();
     let within = |pid: u32, cgroup: &str| {
