@@ -347,3 +347,25 @@ fn refusals_are_described_in_words() {
         assert_eq!(refusal.to_string(), words);
     }
 }
+
+#[test]
+fn advice_for_half_dead_process_depends_on_its_threads() {
+    let advice = |state, threads: Reading<u32>, through: Option<u32>| {
+        let mut info = process(9, "train");
+        (info.state, info.live_threads) = (Ok(state), threads);
+        let mut held = context(&info, &[0]);
+        held.through_thread = through.map(Pid);
+        let device = listing(device(0, 500, 16_280), 9, 490);
+        let found = only(look(vec![device], vec![held], vec![info]));
+        (found.confidence, found.advice[0].clone(), found.memory)
+    };
+    let zombie = ProcessState::Zombie;
+    let (high, likely) = (Confidence::High, Confidence::Likely);
+    let memory = Some(Bytes::from_mib(490));
+    let (reap, end_parent) = (Advice::ReapDevice(0), Advice::EndParent(Pid(2)));
+    assert_eq!(advice(zombie, Ok(1), None), (high, reap.clone(), memory));
+    assert_eq!(advice(zombie, Err(Absent::NotPermitted), Some(11)), (high, reap, memory));
+    assert_eq!(advice(zombie, Ok(0), None), (likely, end_parent, memory));
+    let stuck = advice(ProcessState::Uninterruptible, Ok(1), None);
+    assert_eq!(stuck, (likely, Advice::WaitOrReboot, memory));
+}

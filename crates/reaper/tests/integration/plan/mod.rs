@@ -262,3 +262,25 @@ fn target_without_known_memory_may_free_any_amount() {
     let plan = planned(&[now], &guard(&[], vec![]), &request);
     assert_eq!(plan.expected[0].memory, None);
 }
+
+#[test]
+fn heir_of_ended_listed_process_is_a_default_target() {
+    let heir = process(51, "python");
+    let devices = vec![listing(device(0, 5000, 16_280), 50, 4990)];
+    let mut now = look(devices, vec![context(&heir, &[0])], vec![heir]);
+    now.processes.insert(Pid(50), Process::from(Err(Absent::NotFound)));
+    let plan = planned(&[now], &guard(&[], vec![]), &Request::default());
+    assert_eq!(targets(&plan), [51]);
+    assert_eq!(plan.targets[0].why, "child of a listed process that exited");
+}
+
+#[test]
+fn suspect_that_only_opened_device_is_expected_to_free_its_memory() {
+    let info = process(100, "python");
+    let held = holder(&info, &[("/dev/nvidia0", "F...."), ("/dev/nvidia-uvm", "F....")]);
+    let now = look(vec![device(0, 9000, 16_280)], vec![held], vec![info]);
+    let request = Request { pids: vec![Pid(100)], ..Request::default() };
+    let plan = planned(&[now], &guard(&[], vec![]), &request);
+    assert_eq!(targets(&plan), [100]);
+    assert_eq!(plan.expected[0].memory, Some(Bytes::from_mib(9000)));
+}
