@@ -3,8 +3,8 @@
 use crate::finding::{Advice, Finding, FindingKind, Suspect};
 use crate::role::Role;
 use gpu_core::{
-    Absent, Bytes, DeviceFileKind, DeviceProcess, DeviceState, Holder, Pid, ProcessInfo,
-    ProcessKey, Snapshot,
+    Absent, Bytes, DeviceFileKind, DeviceProcess, DeviceState, DeviceUuid, Holder, Pid,
+    ProcessInfo, ProcessKey, Snapshot,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,8 +17,12 @@ pub(crate) struct DetectContext<'a> {
     pub(crate) now: &'a Snapshot,
     holders: BTreeMap<Pid, &'a Holder>,
     by_minor: BTreeMap<u32, Vec<&'a Holder>>,
-    lists: BTreeMap<u32, BTreeMap<Pid, &'a DeviceProcess>>,
+    /// By index, and then by UUID: the MIG devices of a device have its index.
+    lists: BTreeMap<u32, Vec<(Option<&'a DeviceUuid>, List<'a>)>>,
 }
+
+/// The processes that NVML lists on a device.
+type List<'a> = BTreeMap<Pid, &'a DeviceProcess>;
 
 impl<'a> DetectContext<'a> {
     pub(crate) fn new(looks: &'a [Snapshot]) -> Option<Self> {
@@ -39,16 +43,19 @@ impl<'a> DetectContext<'a> {
         }
         // In a separate PID namespace, NVML's PIDs name no process, or an unrelated one.
         let ours = now.sees_host_pids != Ok(false);
-        let list = |device: &'a DeviceState| {
+        let mut lists: BTreeMap<u32, Vec<_>> = BTreeMap::new();
+        for device in &now.devices {
             let processes = device.processes.iter().flatten().filter(|_| ours);
-            (device.id().index, processes.map(|process| (process.pid, process)).collect())
-        };
+            let list = processes.map(|process| (process.pid, process)).collect();
+            let uuid = device.id().uuid.as_ref().ok();
+            lists.entry(device.id().index).or_default().push((uuid, list));
+        }
         Some(DetectContext {
             looks,
             now,
             holders: now.holders().iter().map(|holder| (holder.process.pid, holder)).collect(),
             by_minor,
-            lists: now.devices.iter().map(list).collect(),
+            lists,
         })
     }
 
@@ -58,23 +65,29 @@ impl<'a> DetectContext<'a> {
         holders.into_iter().flatten().copied()
     }
 
+    fn list(&self, device: &DeviceState) -> Option<&List<'a>> {
+        let lists = self.lists.get(&device.id().index)?;
+        let uuid = device.id().uuid.as_ref().ok();
+        lists.iter().find(|(known, _)| *known == uuid).map(|(_, list)| list)
+    }
+
     /// The processes that NVML lists on a device, by PIDs that are valid here: in a separate PID
     /// namespace there are none.
     pub(crate) fn listed_on(
         &self,
         device: &DeviceState,
     ) -> impl Iterator<Item = &'a DeviceProcess> {
-        self.lists.get(&device.id().index).into_iter().flat_map(BTreeMap::values).copied()
+        self.list(device).into_iter().flat_map(BTreeMap::values).copied()
     }
 
     /// The entry of a process in a device's list.
     pub(crate) fn listed(&self, device: &DeviceState, pid: Pid) -> Option<&'a DeviceProcess> {
-        self.lists.get(&device.id().index)?.get(&pid).copied()
+        self.list(device)?.get(&pid).copied()
     }
 
     /// Returns whether NVML lists a process on any device.
     pub(crate) fn is_listed(&self, pid: Pid) -> bool {
-        self.lists.values().any(|list| list.contains_key(&pid))
+        self.lists.values().flatten().any(|(_, list)| list.contains_key(&pid))
     }
 
     pub(crate) fn holder(&self, pid: Pid) -> Option<&'a Holder> {

@@ -193,6 +193,15 @@ fn mig_user_blocks_only_its_instance_if_known() {
 }
 
 #[test]
+fn daemon_in_mig_instance_does_not_block_it() {
+    let world = divided();
+    let daemon = ProcessInfo { uid: Ok(0), ..process(200, 1, "nvidia-persistenced") };
+    world.state().add(daemon);
+    world.state().uses(200, 0, 50);
+    assert_eq!(of_mig(&world, whole(), &[]), [None, None]);
+}
+
+#[test]
 fn lease_on_mig_device_covers_only_that_instance() {
     let world = divided();
     let leased = || Some(Bar::Leased { lease: LeaseId::parse("a").unwrap(), owner: 1000 });
