@@ -180,6 +180,8 @@ fn settings_of_isolated_job_reach_its_run() {
     ends_after(&world, 1, 0);
     tried(job().claim(Claim::whole(2)).visible(Form::Index)).unwrap();
     assert_eq!(world.state().topology_queries, 1);
+    let first = world.state().launched[0].clone();
+    assert_eq!((first.program, first.arguments.len()), ("self".into(), 2));
     let named = |launch: &Launch| {
         launch.set.iter().find(|(name, _)| name == "CUDA_VISIBLE_DEVICES").unwrap().1.clone()
     };

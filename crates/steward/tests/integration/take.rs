@@ -308,6 +308,46 @@ fn nested_grant_reports_no_user_of_its_device() {
 }
 
 #[test]
+fn device_is_kept_for_earlier_claim_while_its_capability_is_unknown() {
+    let world = World::new(1);
+    let new = Claim { compute_capability: Some((8, 0)), ..Claim::whole(1) };
+    world.state().waiters.push(Entry { claim: new, devices: vec![], ..lease("new", 2, 110, &[]) });
+    let seen = preview(&request(Claim::whole(1), Wait::No), &world.ports()).unwrap();
+    assert!(seen.decision.is_err(), "{:?}", seen.decision);
+}
+
+#[test]
+fn unreadable_leases_are_a_fault() {
+    let mut locks = MockLocks::new();
+    let failed = || Error::new(ErrorKind::Io, "list the leases");
+    locks.expect_entries().returning(move |_| Err(failed()));
+    let leases = DeviceLeases::read(&locks);
+    assert_eq!(leases.fault().map(|fault| fault.text.as_str()), Some("list the leases"));
+    assert!(DeviceLeases::none().fault().is_none());
+}
+
+#[test]
+fn nobody_descends_from_a_pid_of_another_namespace() {
+    let world = World::new(1);
+    world.state().add(process(100, SELF, "python"));
+    world.state().uses(100, 0, 900);
+    let descends = || {
+        let look = Scene::look(&world.ports(), Wants::default()).snapshot;
+        let look = Snapshot { processes: known(&world), ..look };
+        gpu_steward::descends(&look, Pid(100), &key(SELF))
+    };
+    assert!(descends());
+    world.state().sees_host_pids = false;
+    assert!(!descends());
+}
+
+fn known(world: &World) -> std::collections::BTreeMap<Pid, Process> {
+    let state = world.state();
+    let known = state.processes.values();
+    known.map(|info| (info.key.pid, Process::from(Ok(info.clone())))).collect()
+}
+
+#[test]
 fn later_claim_gets_device_that_earlier_one_cannot_use() {
     let world = World::new(2);
     world.state().devices[0].capability = (7, 0);

@@ -284,3 +284,24 @@ fn suspect_that_only_opened_device_is_expected_to_free_its_memory() {
     assert_eq!(targets(&plan), [100]);
     assert_eq!(plan.expected[0].memory, Some(Bytes::from_mib(9000)));
 }
+
+#[test]
+fn every_requested_process_is_a_target() {
+    let (look, _) = ghost();
+    let request = Request { pids: vec![Pid(100), Pid(101)], ..Request::default() };
+    assert_eq!(targets(&planned(&[look], &guard(&[], vec![]), &request)), [100, 101]);
+}
+
+#[test]
+fn plan_warns_if_no_signal_ends_target() {
+    let warnings = |state| {
+        let (mut look, _) = ghost();
+        let info = ProcessInfo { state: Ok(state), ..process(100, "t2t-decoder") };
+        look.processes.insert(Pid(100), Process::from(Ok(info)));
+        let request = Request { pids: vec![Pid(100)], ..Request::default() };
+        planned(&[look], &guard(&[], vec![]), &request).targets.remove(0).warnings
+    };
+    assert_eq!(warnings(ProcessState::Sleeping), [""; 0]);
+    let why = "it is in state D: no signal ends it before the wait does";
+    assert_eq!(warnings(ProcessState::Uninterruptible), [why]);
+}
