@@ -460,3 +460,17 @@ fn kept_lease_ends_after_several_scans_while_processes_live() {
     // The other process could have started a holder between two scans.
     assert!(ended(true) > ended(false));
 }
+
+#[test]
+fn tree_of_killed_supervisor_is_ended_in_its_place() {
+    let world = World::new(1);
+    let launch = Launch { program: "train".into(), ..Launch::default() };
+    let mut job = world.launch(&launch).unwrap();
+    world.state().add(process(61, JOB, "worker"));
+    let ports = gpu_reaper::Ports { backend: &world, host: &world, clock: &world, journal: &world };
+    let token = ActToken::user_confirmed();
+    let mut watch = |_: gpu_reaper::Event<'_>| ControlFlow::Continue(());
+    let ended = take_over(&mut *job, key(SELF), ports, &token, 10 * SECOND, &mut watch);
+    assert_eq!(ended.actions.iter().map(|action| action.pid.0).collect::<Vec<_>>(), [60, 61]);
+    assert!(ended.still_there.is_empty() && ended.stopped.is_none() && !ended.remains);
+}
