@@ -32,8 +32,8 @@ struct Job {
 
 /// The largest real snapshot, if there is one.
 fn recorded() -> Option<Job> {
-    let folder = PathBuf::from(std::env::var_os("GPUWS_TRACES")?);
-    let largest = std::fs::read_dir(folder)
+    let dir = PathBuf::from(std::env::var_os("GPUWS_TRACES")?);
+    let largest = std::fs::read_dir(dir)
         .ok()?
         .flatten()
         .filter(|entry| entry.path().extension().is_some_and(|extension| extension == "pickle"))
@@ -89,7 +89,7 @@ fn made(events: usize) -> Job {
 
 fn job() -> Job {
     recorded().unwrap_or_else(|| {
-        let why = "skipped: GPUWS_TRACES names no folder of real snapshots; a made job instead";
+        let why = "skipped: GPUWS_TRACES names no directory of real snapshots; a made job instead";
         writeln!(std::io::stderr(), "{why}").expect("stderr can be written");
         made(20_000)
     })

@@ -99,8 +99,8 @@ fn error_code_affects_only_its_reach() {
                 // Only this function reports which links exist.
                 "nvmlDeviceGetNvLinkState" => {
                     let links = now["details"]["Ok"]["nvlinks"].as_array();
-                    let untold = |link: &Value| link["active"].get("absent").is_some();
-                    assert!(links.into_iter().flatten().all(untold), "{what}: {now}");
+                    let unreported = |link: &Value| link["active"].get("absent").is_some();
+                    assert!(links.into_iter().flatten().all(unreported), "{what}: {now}");
                 }
                 _ => says_nothing_new(before, now, "GPU", &what),
             }

@@ -2,7 +2,7 @@
 
 use super::{Device, SCHEMA, origin};
 use crate::wording::claims::{User as UserName, passed};
-use gpu_core::{Bytes, DeviceId, DeviceState, Entry, JobExit, Origin, Reading};
+use gpu_core::{Bytes, DeviceId, DeviceState, JobExit, LeaseEntry, Origin, Reading};
 use gpu_reaper::Outcome;
 use gpu_steward::{Decision, Grant, Listed, Listing, Preview, Queued, Refused, RunReport};
 use serde::Serialize;
@@ -91,7 +91,7 @@ pub struct Released {
 
 impl Released {
     /// Returns what is told of a lease of a machine.
-    pub fn of(lease: &Entry, machine: &Origin) -> Self {
+    pub fn of(lease: &LeaseEntry, machine: &Origin) -> Self {
         Released {
             schema: SCHEMA,
             origin: origin(machine),
@@ -195,7 +195,7 @@ pub(super) struct OnDevice {
 }
 
 impl OnDevice {
-    pub(super) fn of(entry: &Entry, device: &DeviceState, user: UserName<'_>) -> Self {
+    pub(super) fn of(entry: &LeaseEntry, device: &DeviceState, user: UserName<'_>) -> Self {
         let parts = device.mig.iter().flatten().filter_map(|part| part.uuid.as_ref().ok());
         let parts = parts.filter(|uuid| entry.devices.contains(uuid));
         OnDevice {
@@ -255,7 +255,7 @@ struct Named {
 }
 
 impl Named {
-    fn of(entry: &Entry, alive: bool, user: UserName<'_>) -> Self {
+    fn of(entry: &LeaseEntry, alive: bool, user: UserName<'_>) -> Self {
         Named {
             id: entry.id.to_string(),
             user: user(entry.owner),

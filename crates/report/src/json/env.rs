@@ -18,7 +18,7 @@ pub struct Seen<'a> {
 
 /// What a program uses, and how that is known.
 pub struct Known<'a> {
-    /// Each framework, with its version as the name of its folder has it.
+    /// Each framework, with its version as the name of its directory has it.
     pub used: Vec<(environment::Used, Option<&'a str>)>,
     /// The interpreter whose packages were looked through.
     pub python: Option<&'a Path>,
@@ -48,7 +48,7 @@ struct Used<'a> {
     framework: Framework,
     /// Null where it is not known.
     version: Option<String>,
-    /// As the name of its folder has it; null where none was found.
+    /// As the name of its directory has it; null where none was found.
     installed: Option<&'a str>,
 }
 

@@ -125,18 +125,20 @@ fn lost_supervisor_is_an_error() {
 #[test]
 fn dropped_job_is_ended_and_awaited() {
     let asked = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&asked);
+    let reported = Arc::clone(&asked);
     let mut supervisors = MockSupervisors::new();
-    supervisors.expect_start().returning(move |_, _| Ok(Box::new(Ended(None, Arc::clone(&told)))));
+    supervisors
+        .expect_start()
+        .returning(move |_, _| Ok(Box::new(Ended(None, Arc::clone(&reported)))));
     drop(Isolated::entry("self", "train").start(&supervisors).unwrap());
     assert_eq!(*asked.lock().unwrap(), ["end", "wait"]);
 }
 
 #[test]
 fn entry_point_runs_only_when_requested() {
-    let folder = std::env::temp_dir().join(format!("gpu-steward-entry-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let file = folder.join("result");
+    let dir = std::env::temp_dir().join(format!("gpu-steward-entry-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("result");
     let entries: [(&str, gpu_steward::EntryPoint); 2] =
         [("yes", |_| Ok(b"done".to_vec())), ("no", |_| Err("why not".into()))];
     let served = |words: &[&str]| {
@@ -151,5 +153,5 @@ fn entry_point_runs_only_when_requested() {
     assert_eq!(served(&["gpuws-entry", "yes"]), (Some(0), b"\0done".to_vec()));
     assert_eq!(served(&["gpuws-entry", "no"]), (Some(1), b"\x01why not".to_vec()));
     assert_eq!(served(&["gpuws-entry", "else"]).0, Some(1));
-    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::remove_dir_all(&dir).unwrap();
 }

@@ -3,7 +3,9 @@
 use crate::fake::*;
 use gpu_core::*;
 use gpu_placement::{Bar, Passed, Refusal};
-use gpu_steward::{Grant, HeldUp, NotGranted, Request, Wait, listing, own_lease, preview, take};
+use gpu_steward::{
+    Grant, NotGranted, Request, Wait, WaitReason, listing, own_lease, preview, take,
+};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -51,7 +53,7 @@ fn impossible_claim_is_refused_immediately() {
     let too_big = share(lease("x", 0, 1, &[0]), 20_000).claim;
     for claim in [Claim::whole(4), Claim::whole(0), unknown, too_new, too_big] {
         let world = World::new(3);
-        let refused = taken(&world, claim.clone(), Wait::Ever);
+        let refused = taken(&world, claim.clone(), Wait::Forever);
         let Err(NotGranted::Never(Some(refused))) = refused else {
             panic!("{claim:?}: {refused:?}")
         };
@@ -88,7 +90,7 @@ fn running_safe_gpu_may_be_only_obstacle() {
         let Err(NotGranted::NotNow { standing, refused, .. }) = result else {
             panic!("{result:?}")
         };
-        assert!(matches!(standing.held_up, Some(HeldUp::SafeGpu(_))), "{standing:?}");
+        assert!(matches!(standing.held_up, Some(WaitReason::SafeGpu(_))), "{standing:?}");
         assert_eq!(refused.is_some(), lacks, "{wait:?}: {refused:?}");
     }
 }
@@ -99,7 +101,7 @@ fn waiting_claim_gets_device_after_its_user_exits() {
     world.state().add(process(100, 2, "python"));
     world.state().uses(100, 0, 900);
     world.after(Duration::from_secs(30), |state| state.ends(100, JobExit::Code(0)));
-    let grant = taken(&world, Claim::whole(1), Wait::Ever).unwrap();
+    let grant = taken(&world, Claim::whole(1), Wait::Forever).unwrap();
     assert_eq!(indexes(&grant.devices), [0]);
     assert!(world.state().now >= Duration::from_secs(1030));
 }
@@ -150,7 +152,7 @@ fn unused_devices_are_preferred_over_accepted_used_ones() {
 fn missing_driver_is_refused_with_driver_error() {
     let world = World::new(1);
     world.state().driver_fault = Some(MachineFault::DriverNotLoaded.into());
-    let refused = taken(&world, Claim::whole(1), Wait::Ever);
+    let refused = taken(&world, Claim::whole(1), Wait::Forever);
     let Err(NotGranted::Silent(fault)) = refused else { panic!("{refused:?}") };
     assert_eq!(fault.kind, MachineFault::DriverNotLoaded.into());
     assert!(!world.state().holds_back);
@@ -167,14 +169,14 @@ fn nested_claim_gets_devices_of_outer_lease_without_waiting() {
     assert!(!world.state().holds_back, "safe-gpu is held back for the parent already");
     assert!(first.held_back.is_none());
     drop(first);
-    let more = taken(&world, Claim::whole(3), Wait::Ever);
+    let more = taken(&world, Claim::whole(3), Wait::Forever);
     assert!(matches!(more, Err(NotGranted::Never(_))), "{more:?}");
 }
 
 #[test]
 fn forged_lease_naming_ancestor_is_ignored() {
     let world = World::new(2);
-    world.state().leases.push(Entry { owner: 1001, ..lease("forged", 1, 2, &[0]) });
+    world.state().leases.push(LeaseEntry { owner: 1001, ..lease("forged", 1, 2, &[0]) });
     let grant = taken(&world, Claim::whole(1), Wait::No).unwrap();
     assert_eq!((indexes(&grant.devices), grant.parent), (vec![1], None));
 }
@@ -183,8 +185,8 @@ fn forged_lease_naming_ancestor_is_ignored() {
 fn claim_inside_lease_of_other_user_is_refused() {
     let world = World::new(2);
     world.state().add(ProcessInfo { uid: Ok(0), ..process(2, 1, "gpuws") });
-    world.state().leases.push(Entry { owner: 0, ..lease("roots", 1, 2, &[0]) });
-    let taken = taken(&world, Claim::whole(1), Wait::Ever).map(|_| ());
+    world.state().leases.push(LeaseEntry { owner: 0, ..lease("roots", 1, 2, &[0]) });
+    let taken = taken(&world, Claim::whole(1), Wait::Forever).map(|_| ());
     let seen = preview(&request(Claim::whole(1), Wait::No), &world.ports()).map(|_| ());
     for refused in [taken, seen] {
         let Err(NotGranted::Foreign(lease)) = refused else { panic!("{refused:?}") };
@@ -197,7 +199,7 @@ fn claim_inside_lease_of_other_user_is_refused() {
 #[test]
 fn preview_takes_nothing_and_reports_queue() {
     let world = World::new(2);
-    world.state().waiters.push(Entry { devices: vec![], ..lease("early", 1, 100, &[0]) });
+    world.state().waiters.push(LeaseEntry { devices: vec![], ..lease("early", 1, 100, &[0]) });
     let seen = preview(&request(Claim::whole(1), Wait::No), &world.ports()).unwrap();
     assert_eq!(
         indexes(&seen.decision.unwrap().devices()),
@@ -215,20 +217,20 @@ fn preview_takes_nothing_and_reports_queue() {
 fn listing_has_owners_processes_and_waiting_reasons() {
     let world = World::new(2);
     world.state().leases.push(lease("outer", 1, 100, &[0, 1]));
-    world.state().leases.push(Entry {
+    world.state().leases.push(LeaseEntry {
         within: LeaseId::parse("outer")
             .map(|id| OuterLease { id, owner: 1000 })
             .into_iter()
             .collect(),
         ..lease("inner", 2, 101, &[1])
     });
-    world.state().leases.push(Entry { owner: 1001, ..lease("forged", 3, 100, &[0]) });
+    world.state().leases.push(LeaseEntry { owner: 1001, ..lease("forged", 3, 100, &[0]) });
     for info in [process(100, 2, "gpuws"), process(101, 100, "gpuws"), process(102, 101, "python")]
     {
         world.state().add(info);
     }
     world.state().uses(102, 1, 700);
-    world.state().waiters.push(Entry { devices: vec![], ..lease("late", 4, 110, &[]) });
+    world.state().waiters.push(LeaseEntry { devices: vec![], ..lease("late", 4, 110, &[]) });
     let listing = listing(&world.ports()).unwrap();
     let roots: Vec<_> = listing
         .leases
