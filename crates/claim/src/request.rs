@@ -3,6 +3,7 @@
 use gpu_core::{
     Claim, DeviceUuid, Error, Fault, LeaseEntry, LeaseGuard, ProcessKey, Result, SafeGpuGuard,
 };
+use std::fmt;
 use std::time::Duration;
 
 /// How long to wait for a turn.
@@ -127,8 +128,45 @@ pub struct Standing {
     pub held_up: Option<WaitReason>,
 }
 
+impl fmt::Display for TakeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TakeError::NotNow(_) => "no devices for this claim are free now",
+            TakeError::TimedOut(_) => "no devices for this claim became free in time",
+            TakeError::Never => "this machine can never satisfy this claim",
+            TakeError::Stopped => "the wait for devices was stopped",
+            TakeError::Failed(error) => return write!(f, "failed to {error}"),
+        })
+    }
+}
+
+impl std::error::Error for TakeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            TakeError::Failed(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
 impl From<Error> for TakeError {
     fn from(error: Error) -> Self {
         TakeError::Failed(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::ErrorKind;
+    use std::error::Error as _;
+
+    #[test]
+    fn failed_port_is_reported_with_its_source() {
+        let io = std::io::Error::other("disk full");
+        let error = TakeError::from(Error::new(ErrorKind::Io, "publish a lease").with_source(io));
+        assert_eq!(error.to_string(), "failed to publish a lease");
+        assert_eq!(error.source().map(ToString::to_string).as_deref(), Some("disk full"));
+        assert!(TakeError::Never.source().is_none());
     }
 }

@@ -205,7 +205,7 @@ fn protect_rejects_unknown_name() {
     assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{}", refused.stderr);
     let kept = gpuws(here, &["--sim", "labbox", "reap", "--protect", "user:carol", "--yes"]);
     assert_eq!(kept.code, 1, "{}", kept.stdout);
-    assert!(kept.stdout.contains("protected by --protect"), "{}", kept.stdout);
+    assert!(kept.stdout.contains("it is on the protect list"), "{}", kept.stdout);
 }
 
 #[test]
