@@ -2,7 +2,7 @@
 
 use super::Request;
 use crate::detect::diagnose;
-use crate::finding::{Confidence, Diagnosis, FindingKind};
+use crate::finding::{Confidence, Diagnosis};
 use gpu_core::{Pid, ProcessKey, Snapshot};
 use std::collections::BTreeMap;
 
