@@ -182,7 +182,7 @@ fn replay(criterion: &mut Criterion) {
     let job = job();
     let mut group = criterion.benchmark_group(format!("replay of {}", job.name));
     group.throughput(Throughput::Elements(job.workload.steps.len() as u64));
-    for name in Choice::NAMES {
+    for name in Choice::names() {
         let choice = Choice::named(name).expect("there is one");
         group.bench_function(name, |bencher| {
             let build =

@@ -131,7 +131,7 @@ fn panic_poisons_handle_and_drop_releases_memory() {
 #[test]
 fn boxed_policy_can_be_shared() {
     let memory = Arc::new(ModelMemory::new(Bytes::from_mib(64)));
-    for name in Choice::NAMES {
+    for name in Choice::names() {
         let choice = Choice::named(name).expect("it is a name");
         let policy: Box<dyn Policy> =
             choice.build(Arc::clone(&memory)).expect("it tells its memory");
