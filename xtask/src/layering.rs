@@ -48,7 +48,6 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
             "gpu-reaper",
             "gpu-placement",
             "gpu-claim",
-            "gpu-allocator-policy",
             "gpu-memory-advice",
             "gpu-memory-trace",
             "gpu-steward",

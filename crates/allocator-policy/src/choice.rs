@@ -58,8 +58,11 @@ fn meant(unknown: &str) -> String {
     }
 }
 
-/// Every policy by name, with the defaults of its framework.
-const NAMED: [(&str, fn() -> Choice); 6] = [
+/// Returns a policy with the defaults of its framework.
+type Defaults = fn() -> Choice;
+
+/// Every policy by name.
+const NAMED: [(&str, Defaults); 6] = [
     ("caching", || Choice::Caching(caching::Settings::default())),
     ("expandable", || Choice::Caching(caching::Settings::expandable())),
     ("bfc", || Choice::Bfc(bfc::Settings { allow_growth: true, ..bfc::Settings::default() })),

@@ -61,7 +61,7 @@ fn hold(name: &str, transcripts: &[String]) {
 }
 
 /// The last request is granted a MiB further on, as another allocator would.
-fn moved() -> String {
+pub(crate) fn moved() -> String {
     const ADDRESS: u64 = 0x7f00_0000_0000 + (62 << 20);
     let text = STEP.replace(&ADDRESS.to_string(), &(ADDRESS + (1 << 20)).to_string());
     let mib = |count: u64| count << 20;

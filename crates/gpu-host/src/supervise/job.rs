@@ -275,9 +275,7 @@ impl Job for LinuxJob {
                 // A failure must not hide a request to end.
                 Err(error) => {
                     let asked = self.shared.signals.borrow_mut().next_asked();
-                    return asked
-                        .map(|signal| Some(JobEvent::Asked(signal)))
-                        .ok_or(error);
+                    return asked.map(|signal| Some(JobEvent::Asked(signal))).ok_or(error);
                 }
             }
             let left = until.saturating_sub(moment());

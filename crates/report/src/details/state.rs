@@ -190,11 +190,7 @@ fn health(device: &DeviceState) -> [Entry; 3] {
     ]
 }
 
-fn heat_and_power(
-    device: &DeviceState,
-    sample: &DeviceSample,
-    thermal: &Thermal,
-) -> [Entry; 2] {
+fn heat_and_power(device: &DeviceState, sample: &DeviceSample, thermal: &Thermal) -> [Entry; 2] {
     let power = group_of(device, |details| details.power.as_ref(), Power::absent);
     let readings =
         group_of(device, |details| details.power_readings.as_ref(), PowerReadings::absent);
