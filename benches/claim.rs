@@ -6,23 +6,24 @@
 //! And a grant to the first claim of a queue, with 10, 100 and 1,000 claims that sleep behind it.
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use gpu_claim::{Ask, Chosen, Ledger, Wait, take};
+use gpu_claim::{Chosen, ClaimRequest, Ledger, Wait, take};
 use gpu_core::{
-    Claim, DeviceUuid, Entry, EntryKind, Held, Locks, Pid, ProcessKey, Result, Timestamp,
+    Claim, DeviceUuid, EntryKind, LeaseEntry, LeaseGuard, LeaseStore, Pid, ProcessKey, Result,
+    Timestamp,
 };
-use gpu_host::{FileLocks, Place, Roots, SafeGpuFiles, SystemClock};
+use gpu_host::{FileLeaseStore, Place, Roots, SafeGpuFiles, SystemClock};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-fn locks(folder: &Path) -> FileLocks {
+fn locks(dir: &Path) -> FileLeaseStore {
     let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
-    FileLocks::new(Place::folder(folder), SafeGpuFiles::below(folder), roots)
+    FileLeaseStore::new(Place::dir(dir), SafeGpuFiles::below(dir), roots)
 }
 
-fn take_one(locks: &FileLocks, clock: &SystemClock, wanted: &DeviceUuid, wait: Wait) -> usize {
-    let ask = Ask {
+fn take_one(locks: &FileLeaseStore, clock: &SystemClock, wanted: &DeviceUuid, wait: Wait) -> usize {
+    let ask = ClaimRequest {
         claim: Claim::whole(1),
         root: ProcessKey { pid: Pid(std::process::id()), start: None },
         within: None,
@@ -32,7 +33,7 @@ fn take_one(locks: &FileLocks, clock: &SystemClock, wanted: &DeviceUuid, wait: W
         pace: Duration::from_millis(100),
         beside_safe_gpu: false,
     };
-    let choose = |_: &(), _: &Claim, beside: &[Entry]| {
+    let choose = |_: &(), _: &Claim, beside: &[LeaseEntry]| {
         assert!(beside.iter().all(|lease| !lease.devices.contains(wanted)));
         Chosen::Devices(vec![wanted.clone()])
     };
@@ -43,13 +44,17 @@ fn take_one(locks: &FileLocks, clock: &SystemClock, wanted: &DeviceUuid, wait: W
 
 /// Publishes leases of others, or their places in the queue, which the holding process never reads.
 /// The waiting claims are later than all others.
-fn others(locks: &FileLocks, kind: EntryKind, count: usize) -> Result<Vec<Box<dyn Held>>> {
+fn others(
+    locks: &FileLeaseStore,
+    kind: EntryKind,
+    count: usize,
+) -> Result<Vec<Box<dyn LeaseGuard>>> {
     let publish = |number: usize| {
         let (ticket, devices) = match kind {
             EntryKind::Waiter => (u64::MAX - number as u64, Vec::new()),
             _ => (locks.ticket()?, vec![DeviceUuid(format!("GPU-{number}"))]),
         };
-        let entry = Entry {
+        let entry = LeaseEntry {
             id: locks.new_id()?,
             ticket,
             owner: locks.owner(),
@@ -71,15 +76,15 @@ fn claims(criterion: &mut Criterion) {
     let clock = SystemClock::new();
     let wanted = DeviceUuid("GPU-wanted".to_owned());
     for beside in [0, 64] {
-        let folder = tempfile::tempdir().expect("a folder can be made");
-        let _others = others(&locks(folder.path()), EntryKind::Lease, beside)
-            .expect("leases can be published");
-        assert_eq!(take_one(&locks(folder.path()), &clock, &wanted, Wait::No), beside);
+        let dir = tempfile::tempdir().expect("a directory can be made");
+        let _others =
+            others(&locks(dir.path()), EntryKind::Lease, beside).expect("leases can be published");
+        assert_eq!(take_one(&locks(dir.path()), &clock, &wanted, Wait::No), beside);
         group.bench_function(format!("take and release beside {beside}"), |bencher| {
             // New locks for each iteration, because each program has its own.
-            bencher.iter(|| take_one(&locks(folder.path()), &clock, &wanted, Wait::No));
+            bencher.iter(|| take_one(&locks(dir.path()), &clock, &wanted, Wait::No));
         });
-        let left = Ledger::read(&locks(folder.path())).expect("the folder can be read");
+        let left = Ledger::read(&locks(dir.path())).expect("the directory can be read");
         assert_eq!(left.leases.len(), beside, "nothing is left");
     }
     group.finish();
@@ -98,13 +103,13 @@ fn queue(criterion: &mut Criterion) {
     let clock = SystemClock::new();
     let wanted = DeviceUuid("GPU-wanted".to_owned());
     for waiting in [10, 100, 1000] {
-        let folder = tempfile::tempdir().expect("a folder can be made");
-        let held = others(&locks(folder.path()), EntryKind::Waiter, waiting);
+        let dir = tempfile::tempdir().expect("a directory can be made");
+        let held = others(&locks(dir.path()), EntryKind::Waiter, waiting);
         let _held = held.expect("places in the queue can be published");
         group.bench_function(BenchmarkId::new("a grant", waiting), |bencher| {
-            bencher.iter(|| take_one(&locks(folder.path()), &clock, &wanted, Wait::Ever));
+            bencher.iter(|| take_one(&locks(dir.path()), &clock, &wanted, Wait::Forever));
         });
-        let left = Ledger::read(&locks(folder.path())).expect("the folder can be read");
+        let left = Ledger::read(&locks(dir.path())).expect("the directory can be read");
         assert_eq!(left.leases.len(), 0, "nothing is left");
     }
     group.finish();

@@ -27,18 +27,18 @@ const HOLDERS: usize = 3;
 /// panics.
 struct Population {
     children: Vec<Child>,
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Population {
     /// Starts `count` processes with `descriptors` each, including the three standard ones.
     fn start(count: usize, descriptors: usize) -> Result<Self, Error> {
-        let folder = tempfile::tempdir()?;
-        let plain = folder.path().join("stand-in");
+        let dir = tempfile::tempdir()?;
+        let plain = dir.path().join("stand-in");
         File::create(&plain)?;
-        let mut population = Population { children: Vec::new(), folder };
+        let mut population = Population { children: Vec::new(), dir };
         let fill = descriptors - 3;
-        let fill = (0..fill).map(|at| File::create(population.folder.path().join(at.to_string())));
+        let fill = (0..fill).map(|at| File::create(population.dir.path().join(at.to_string())));
         let fill = fill.collect::<Result<Vec<_>, _>>()?;
         for file in &fill {
             rustix::io::fcntl_setfd(file, FdFlags::empty())?;
@@ -55,7 +55,7 @@ impl Population {
     }
 
     fn stand_in(&self) -> PathBuf {
-        self.folder.path().join("stand-in")
+        self.dir.path().join("stand-in")
     }
 
     fn holders(&self) -> Vec<u32> {
@@ -106,7 +106,7 @@ fn bench(criterion: &mut Criterion) {
     let population = Population::start(count, descriptors).expect("processes can be started");
     let expected = population.holders();
     let stand_in = population.stand_in();
-    let stand_in = stand_in.to_str().expect("a temporary folder has a plain name");
+    let stand_in = stand_in.to_str().expect("a temporary directory has a plain name");
 
     for (question, path) in [("file", stand_in), ("device", DEVICE)] {
         let files = [resolve(path).expect("it exists")];

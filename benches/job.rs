@@ -25,9 +25,9 @@ const NVIDIA_SMI: &str = "#!/bin/sh\n\
 
 fn built(name: &str) -> Option<PathBuf> {
     let own = std::env::current_exe().expect("a running program has a path");
-    let folder = own.parent().unwrap_or(Path::new("/")).to_owned();
-    let above = folder.parent().unwrap_or(&folder).to_owned();
-    [folder.join(name), above.join(name)].into_iter().find(|path| path.is_file())
+    let dir = own.parent().unwrap_or(Path::new("/")).to_owned();
+    let above = dir.parent().unwrap_or(&dir).to_owned();
+    [dir.join(name), above.join(name)].into_iter().find(|path| path.is_file())
 }
 
 fn peers() -> Option<PathBuf> {
@@ -37,7 +37,7 @@ fn peers() -> Option<PathBuf> {
 
 /// A session with real processes, of a machine that has none of its own.
 fn session(library: &Path) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let dir = tempfile::tempdir().expect("a temporary directory can be made");
     let session = Session {
         machine: "twelve-gpus".into(),
         seed: 0,
@@ -49,15 +49,15 @@ fn session(library: &Path) -> tempfile::TempDir {
         placeholders: Vec::new(),
         counts_calls: false,
     };
-    session.write(folder.path()).expect("a session can be written");
-    symlink(library, folder.path().join("libnvidia-ml.so.1")).expect("a link can be made");
+    session.write(dir.path()).expect("a session can be written");
+    symlink(library, dir.path().join("libnvidia-ml.so.1")).expect("a link can be made");
     for name in ["dev", "walk-ons", "bin"] {
-        fs::create_dir(folder.path().join(name)).expect("a folder can be made");
+        fs::create_dir(dir.path().join(name)).expect("a directory can be made");
     }
-    let smi = folder.path().join("bin/nvidia-smi");
+    let smi = dir.path().join("bin/nvidia-smi");
     fs::write(&smi, NVIDIA_SMI).expect("a script can be written");
     fs::set_permissions(&smi, Permissions::from_mode(0o755)).expect("it can be made a program");
-    folder
+    dir
 }
 
 /// Runs a program until it exits, with a pipe as standard input that is closed at once; returns its
@@ -76,13 +76,13 @@ fn jobs(criterion: &mut Criterion) {
         eprintln!("skipped: there is no gpuws: cargo build --release -p gpuws -p gpu-nvml-sim");
         return;
     };
-    let folder = session(&library);
+    let dir = session(&library);
     let within = |program: &Path, arguments: &[&str]| {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut command = Command::new(program);
-        command.args(arguments).env(Session::VARIABLE, folder.path()).env("GPUWS", &gpuws);
-        command.env("LD_LIBRARY_PATH", folder.path()).env_remove("CUDA_VISIBLE_DEVICES");
-        command.env("PATH", format!("{}/bin:{path}", folder.path().display()));
+        command.args(arguments).env(Session::VARIABLE, dir.path()).env("GPUWS", &gpuws);
+        command.env("LD_LIBRARY_PATH", dir.path()).env_remove("CUDA_VISIBLE_DEVICES");
+        command.env("PATH", format!("{}/bin:{path}", dir.path().display()));
         command
     };
     let claim = || run(&mut within(&gpuws, &["claim", "--hold"]));

@@ -32,8 +32,8 @@ struct Job {
 
 /// The largest real snapshot, if there is one.
 fn recorded() -> Option<Job> {
-    let folder = PathBuf::from(std::env::var_os("GPUWS_TRACES")?);
-    let largest = std::fs::read_dir(folder)
+    let dir = PathBuf::from(std::env::var_os("GPUWS_TRACES")?);
+    let largest = std::fs::read_dir(dir)
         .ok()?
         .flatten()
         .filter(|entry| entry.path().extension().is_some_and(|extension| extension == "pickle"))
@@ -89,7 +89,7 @@ fn made(events: usize) -> Job {
 
 fn job() -> Job {
     recorded().unwrap_or_else(|| {
-        let why = "skipped: GPUWS_TRACES names no folder of real snapshots; a made job instead";
+        let why = "skipped: GPUWS_TRACES names no directory of real snapshots; a made job instead";
         writeln!(std::io::stderr(), "{why}").expect("stderr can be written");
         made(20_000)
     })
@@ -182,7 +182,7 @@ fn replay(criterion: &mut Criterion) {
     let job = job();
     let mut group = criterion.benchmark_group(format!("replay of {}", job.name));
     group.throughput(Throughput::Elements(job.workload.steps.len() as u64));
-    for name in Choice::NAMES {
+    for name in Choice::names() {
         let choice = Choice::named(name).expect("there is one");
         group.bench_function(name, |bencher| {
             let build =

@@ -40,22 +40,22 @@ children_ms() { # processor time of all that was waited for
 
 printf '%6s %14s %18s %16s %14s %10s\n' N 'KiB a waiter' 'µs of CPU a s' 'ms CPU a run' 'calls, first' 'all in s'
 for n in "$@"; do
-    folder="$(mktemp -d)"
-    mkdir "$folder/claims"
-    export GPUWS_CLAIMS="$folder/claims"
-    mkfifo "$folder/go"
-    "$gpuws" run -n 8 -- sh -c 'cat "$1"' sh "$folder/go" >/dev/null 2>&1 &
+    dir="$(mktemp -d)"
+    mkdir "$dir/claims"
+    export GPUWS_CLAIMS="$dir/claims"
+    mkfifo "$dir/go"
+    "$gpuws" run -n 8 -- sh -c 'cat "$1"' sh "$dir/go" >/dev/null 2>&1 &
     blocker=$!
-    until compgen -G "$folder/claims/u*/lease-*" >/dev/null; do sleep 0.05; done
+    until compgen -G "$dir/claims/u*/lease-*" >/dev/null; do sleep 0.05; done
     before="$(children_ms)"
     fronts=()
     for ((i = 0; i < n; i++)); do
-        "$gpuws" run -- sh -c 'echo "$1" >> "$2"' sh "$i" "$folder/order" >/dev/null 2>>"$folder/errors" &
+        "$gpuws" run -- sh -c 'echo "$1" >> "$2"' sh "$i" "$dir/order" >/dev/null 2>>"$dir/errors" &
         fronts+=($!)
         # The first is to be the first.
-        while ((i == 0)) && ! compgen -G "$folder/claims/u*/queue/place-*" >/dev/null; do sleep 0.05; done
+        while ((i == 0)) && ! compgen -G "$dir/claims/u*/queue/place-*" >/dev/null; do sleep 0.05; done
     done
-    until (("$(ls "$folder"/claims/u*/queue | grep -c '^place-')" == n)); do sleep 0.2; done
+    until (("$(ls "$dir"/claims/u*/queue | grep -c '^place-')" == n)); do sleep 0.2; done
     sleep 3
     readarray -t all < <(both "${fronts[@]}")
     all=("${all[@]/#//proc/}")
@@ -66,19 +66,19 @@ for n in "$@"; do
     calls='-'
     if command -v strace >/dev/null; then
         readarray -t first < <(both "${fronts[0]}")
-        strace -f -c -o "$folder/calls" $(printf -- '-p %s ' "${first[@]}") 2>/dev/null &
+        strace -f -c -o "$dir/calls" $(printf -- '-p %s ' "${first[@]}") 2>/dev/null &
         tracer=$!
         sleep 1
     fi
     start="$(date +%s%N)"
-    : >"$folder/go"
+    : >"$dir/go"
     failed=0
     for pid in "${fronts[@]}"; do wait "$pid" || failed=$((failed + 1)); done
     end="$(date +%s%N)"
     wait "$blocker" || true
     if [[ -n "${tracer:-}" ]]; then
         wait "$tracer" || true
-        calls="$(awk '$NF == "total" {print $4}' "$folder/calls")"
+        calls="$(awk '$NF == "total" {print $4}' "$dir/calls")"
         unset tracer
     fi
     after="$(children_ms)"
@@ -87,11 +87,11 @@ for n in "$@"; do
         printf "%6d %14.0f %18.0f %16.1f %14s %10.1f\n", n, memory / n, cpu / ticks / 20 / n * 1e6,
             (after - before) / n, calls, time / 1e9
     }'
-    served="$(wc -l <"$folder/order")"
+    served="$(wc -l <"$dir/order")"
     if ((failed > 0 || served != n)); then
         echo "queue.sh: $failed of $n failed, $served served" >&2
-        sort "$folder/errors" | uniq -c | sort -rn | head -3 >&2
+        sort "$dir/errors" | uniq -c | sort -rn | head -3 >&2
         exit 1
     fi
-    rm -r "$folder"
+    rm -r "$dir"
 done

@@ -30,15 +30,15 @@ fn beside() -> PathBuf {
 
 /// Returns a file beside this bench or in the parent directory, where cargo puts programs.
 fn built(name: &str) -> Option<PathBuf> {
-    let folder = beside();
-    let above = folder.parent().unwrap_or(&folder);
-    [folder.join(name), above.join(name)].into_iter().find(|path| path.is_file())
+    let dir = beside();
+    let above = dir.parent().unwrap_or(&dir);
+    [dir.join(name), above.join(name)].into_iter().find(|path| path.is_file())
 }
 
 /// Returns a program of `cargo xtask peers`.
 fn peer(path: &str) -> Option<PathBuf> {
-    let folder = beside();
-    Some(folder.ancestors().nth(2)?.join("peers").join(path)).filter(|path| path.is_file())
+    let dir = beside();
+    Some(dir.ancestors().nth(2)?.join("peers").join(path)).filter(|path| path.is_file())
 }
 
 /// A timed program: its name, its path if it is installed, and its arguments.
@@ -64,14 +64,14 @@ fn plain_loop() -> Runner {
 
 /// An NVML: a simulated machine's, or this machine's own.
 struct Stage {
-    folder: Option<tempfile::TempDir>,
+    dir: Option<tempfile::TempDir>,
 }
 
 impl Stage {
     /// Creates a session of a machine whose time is stopped, with `latency_us` for each call.
     fn of(machine: &str, counts_calls: bool, latency_us: u64) -> Option<Self> {
         let library = built("libnvml_sim.so")?;
-        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let dir = tempfile::tempdir().expect("a temporary directory can be made");
         let session = Session {
             machine: machine.into(),
             seed: 0,
@@ -83,17 +83,17 @@ impl Stage {
             placeholders: Vec::new(),
             counts_calls,
         };
-        session.write(folder.path()).expect("a session can be written");
-        symlink(library, folder.path().join("libnvidia-ml.so.1")).expect("a link can be made");
-        Some(Stage { folder: Some(folder) })
+        session.write(dir.path()).expect("a session can be written");
+        symlink(library, dir.path().join("libnvidia-ml.so.1")).expect("a link can be made");
+        Some(Stage { dir: Some(dir) })
     }
 
     fn command(&self, runner: &Runner) -> Option<Command> {
         let mut command = Command::new(runner.program.as_ref()?);
         command.args(runner.arguments).stdin(Stdio::null()).stderr(Stdio::null());
         command.env("NO_COLOR", "1").env("TERM", "dumb");
-        if let Some(folder) = &self.folder {
-            command.env(Session::VARIABLE, folder.path()).env("LD_LIBRARY_PATH", folder.path());
+        if let Some(dir) = &self.dir {
+            command.env(Session::VARIABLE, dir.path()).env("LD_LIBRARY_PATH", dir.path());
         }
         Some(command)
     }
@@ -106,7 +106,7 @@ impl Stage {
 
     /// Returns the number of calls of each NVML function.
     fn calls(&self) -> BTreeMap<String, u64> {
-        let path = self.folder.as_ref().map(|folder| folder.path().join(Session::CALLS));
+        let path = self.dir.as_ref().map(|dir| dir.path().join(Session::CALLS));
         let text = path.and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
         let mut all = BTreeMap::new();
         for line in text.lines() {
@@ -285,10 +285,10 @@ fn bench_simulated(criterion: &mut Criterion) {
 
 /// Uses this machine's own NVML.
 fn bench_live(criterion: &mut Criterion) {
-    let stage = Stage { folder: None };
+    let stage = Stage { dir: None };
     let path = std::env::var_os("PATH").unwrap_or_default();
     let smi = || {
-        let places = std::env::split_paths(&path).map(|folder| folder.join("nvidia-smi"));
+        let places = std::env::split_paths(&path).map(|dir| dir.join("nvidia-smi"));
         places.into_iter().find(|place| place.is_file())
     };
     let mut group = criterion.benchmark_group("this-machine");

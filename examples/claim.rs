@@ -1,8 +1,8 @@
 //! Takes a lease on a device of a simulated machine and gives it back. The leases are real: locked
-//! files in a temporary folder, which is `/run/gpuws` where all users of a machine share them.
+//! files in a temporary directory, which is `/run/gpuws` where all users of a machine share them.
 
 use gpu_core::{Claim, Host};
-use gpu_host::{FileLocks, Place, Roots, SafeGpuFiles};
+use gpu_host::{FileLeaseStore, Place, Roots, SafeGpuFiles};
 use gpu_sim::Simulation;
 use gpu_steward::{Ports, Request, Wait, Waiting, listing, take};
 use std::ops::ControlFlow;
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let machine = Simulation::embedded("hgx-h100-x8")?;
-    let folder = tempfile::tempdir()?;
+    let dir = tempfile::tempdir()?;
     let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
-    let safe_gpu = SafeGpuFiles::below(folder.path());
-    let locks = FileLocks::new(Place::folder(folder.path()), safe_gpu, roots);
+    let safe_gpu = SafeGpuFiles::below(dir.path());
+    let locks = FileLeaseStore::new(Place::dir(dir.path()), safe_gpu, roots);
     let ports = Ports {
         backend: &machine,
         host: &machine,

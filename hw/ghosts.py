@@ -1,8 +1,8 @@
 """Makes processes that keep memory of one GPU as ghosts do, looks at each, and has gpuws free it.
 
-Usage: ghosts.py FOLDER SECONDS
+Usage: ghosts.py DIR SECONDS
 
-FOLDER gets what every program printed, and rows.md, the table of the report. It runs only where
+DIR gets what every program printed, and rows.md, the table of the report. It runs only where
 GPUWS_HW_GPU names a GPU by its UUID, and makes nothing on another. It signals and has gpuws reap
 only processes that it started itself, each known by its number and its start.
 """
@@ -86,11 +86,11 @@ class Ghosts:
     def __init__(self, started, worker):
         self.started = started
         self.worker = worker
-        self.folder = Path(tempfile.mkdtemp(prefix="gpuws-hw-"))
+        self.directory = Path(tempfile.mkdtemp(prefix="gpuws-hw-"))
 
     def start(self, shape, before=()):
         """Starts a worker, behind the words `before`; returns its Popen and its ready file."""
-        ready = self.folder / f"{shape}-{len(self.started.processes)}"
+        ready = self.directory / f"{shape}-{len(self.started.processes)}"
         with open(f"{ready}.log", "wb") as log:
             child = subprocess.Popen(
                 [*before, *self.worker, shape, str(ready)],
@@ -370,7 +370,7 @@ def main():
             started.end_all()
     finally:
         started.end_all()
-        shutil.rmtree(ghosts.folder, ignore_errors=True)
+        shutil.rmtree(ghosts.directory, ignore_errors=True)
         (raw / "rows.md").write_text(table(rows), encoding="utf-8")
 
 

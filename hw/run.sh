@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Looks at the GPUs of this machine with what is packed beside this script, and writes report.md
-# and the folder raw/ with all that was printed.
+# and the directory raw/ with all that was printed.
 #
 # Without GPUWS_HW_GPU it only looks. With the UUID of one GPU in it, it also makes processes that
 # keep 512 MiB of that GPU, has gpuws find and end them, and ends what is left of them. It signals

@@ -36,7 +36,7 @@ class Mechanics(unittest.TestCase):
 
     def tearDown(self):
         self.started.end_all()
-        shutil.rmtree(self.ghosts.folder)
+        shutil.rmtree(self.ghosts.directory)
 
     def ends(self, pid, start):
         self.started.signal(pid, start, signal.SIGKILL)
@@ -114,7 +114,7 @@ class Mechanics(unittest.TestCase):
         failing = ghosts.Ghosts(self.started, [sys.executable, "-c", "raise OSError('no cuda')"])
         with self.assertRaisesRegex(ghosts.Failed, "no cuda"):
             failing.plain()
-        shutil.rmtree(failing.folder)
+        shutil.rmtree(failing.directory)
 
 
 class Rows(unittest.TestCase):

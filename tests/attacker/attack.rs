@@ -4,8 +4,8 @@ use crate::layout::Scene;
 use crate::random::Chance;
 use crate::status::Status;
 use crate::steps::{self, STEPS};
-use gpu_core::{Clock, Entry, Held};
-use gpu_host::{FileLocks, SystemClock};
+use gpu_core::{Clock, LeaseEntry, LeaseGuard};
+use gpu_host::{FileLeaseStore, SystemClock};
 use rustix::fd::OwnedFd;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -26,18 +26,18 @@ const GREEDY: u32 = 150;
 /// The state of an attacker.
 pub(crate) struct Attacker {
     pub(crate) scene: Scene,
-    pub(crate) locks: FileLocks,
+    pub(crate) locks: FileLeaseStore,
     pub(crate) chance: Chance,
     pub(crate) clock: SystemClock,
     pub(crate) uid: u32,
     /// The honest users under attack.
     pub(crate) victims: [u32; 2],
     /// Entries that the library made for it.
-    pub(crate) held: Vec<Box<dyn Held>>,
+    pub(crate) held: Vec<Box<dyn LeaseGuard>>,
     /// Open files, most of them locked.
     pub(crate) files: Vec<OwnedFd>,
     /// Entries of honest users that it has seen.
-    pub(crate) known: Vec<Entry>,
+    pub(crate) known: Vec<LeaseEntry>,
     /// A process that keeps files from being opened.
     pub(crate) keeper: Option<Child>,
     /// The number of steps for which it still leases every device.
@@ -103,7 +103,7 @@ impl Attacker {
     }
 
     /// Keeps an entry that the library made.
-    pub(crate) fn hold(&mut self, held: Box<dyn Held>) {
+    pub(crate) fn hold(&mut self, held: Box<dyn LeaseGuard>) {
         if self.held.len() >= HELD {
             let which = self.chance.index(self.held.len());
             drop(self.held.swap_remove(which));
@@ -121,7 +121,7 @@ impl Attacker {
     }
 
     /// Remembers an entry.
-    pub(crate) fn remember(&mut self, entry: Entry) {
+    pub(crate) fn remember(&mut self, entry: LeaseEntry) {
         if self.known.len() >= KNOWN {
             let which = self.chance.index(self.known.len());
             self.known.swap_remove(which);
@@ -143,21 +143,21 @@ impl Attacker {
         let mut shared = self.scene.shared().to_vec();
         // Occasionally tries one that root has not created yet.
         if !self.chance.one_in(16) {
-            shared.retain(|(folder, _)| folder.exists());
+            shared.retain(|(dir, _)| dir.exists());
         }
         let which = self.chance.index(shared.len());
         shared.swap_remove(which)
     }
 
     /// Returns its own directory, if it exists.
-    pub(crate) fn own_folder(&mut self) -> PathBuf {
+    pub(crate) fn own_dir(&mut self) -> PathBuf {
         let (shared, prefix) = self.shared();
         let tail = *self.chance.of(&["", "", "", "-1", "-2"]);
         shared.join(format!("{prefix}u{}{tail}", self.uid))
     }
 
     /// Returns the directory of an honest user, existing or not.
-    pub(crate) fn victims_folder(&mut self) -> PathBuf {
+    pub(crate) fn victims_dir(&mut self) -> PathBuf {
         let (shared, prefix) = self.shared();
         let victim = *self.chance.of(&self.victims);
         let tail = *self.chance.of(&["", "", "", "-1", "-00", "x"]);
@@ -165,9 +165,9 @@ impl Attacker {
     }
 
     /// Returns the name of a directory of its own or of an honest user, or of a queue in one.
-    pub(crate) fn any_folder(&mut self) -> PathBuf {
-        let folder = if self.chance.one_in(2) { self.own_folder() } else { self.victims_folder() };
-        if self.chance.one_in(4) { folder.join("queue") } else { folder }
+    pub(crate) fn any_dir(&mut self) -> PathBuf {
+        let dir = if self.chance.one_in(2) { self.own_dir() } else { self.victims_dir() };
+        if self.chance.one_in(4) { dir.join("queue") } else { dir }
     }
 
     /// Returns a name for an entry, matching the directory.
@@ -183,23 +183,23 @@ impl Attacker {
     pub(crate) fn place(&mut self) -> PathBuf {
         let name = self.name();
         match self.chance.below(8) {
-            0 => self.victims_folder().join(name),
+            0 => self.victims_dir().join(name),
             1 | 2 => {
                 let (shared, prefix) = self.shared();
                 shared.join(format!("{prefix}{name}"))
             }
-            _ => self.own_folder().join(name),
+            _ => self.own_dir().join(name),
         }
     }
 
     /// Returns a file in a directory; a nonexistent name if the directory is empty.
-    pub(crate) fn file_in(&mut self, folder: &Path) -> PathBuf {
-        let queue = folder.join("queue");
-        let folder = if self.chance.one_in(4) { &queue } else { folder };
-        let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    pub(crate) fn file_in(&mut self, dir: &Path) -> PathBuf {
+        let queue = dir.join("queue");
+        let dir = if self.chance.one_in(4) { &queue } else { dir };
+        let files = fs::read_dir(dir).into_iter().flatten().flatten();
         let names: Vec<PathBuf> = files.take(200).map(|file| file.path()).collect();
         if names.is_empty() {
-            return folder.join("none");
+            return dir.join("none");
         }
         let which = self.chance.index(names.len());
         names.into_iter().nth(which).expect("it is one of them")
@@ -210,12 +210,12 @@ impl Attacker {
         match self.chance.below(8) {
             0 => self.chance.of(&self.scene.safe_gpu()).clone(),
             1..=3 => {
-                let folder = self.victims_folder();
-                self.file_in(&folder)
+                let dir = self.victims_dir();
+                self.file_in(&dir)
             }
             _ => {
-                let folder = self.own_folder();
-                self.file_in(&folder)
+                let dir = self.own_dir();
+                self.file_in(&dir)
             }
         }
     }
@@ -227,12 +227,12 @@ impl Attacker {
     }
 
     /// Creates its own directory, and that of its queue.
-    pub(crate) fn make_own_folder(&mut self) -> PathBuf {
-        let folder = self.own_folder();
+    pub(crate) fn make_own_dir(&mut self) -> PathBuf {
+        let dir = self.own_dir();
         // It exists already, or another step has put something else in its place.
-        let _ = fs::create_dir(&folder);
-        let _ = steps::set_mode(&folder, 0o755);
-        let _ = fs::create_dir(folder.join("queue"));
-        folder
+        let _ = fs::create_dir(&dir);
+        let _ = steps::set_mode(&dir, 0o755);
+        let _ = fs::create_dir(dir.join("queue"));
+        dir
     }
 }

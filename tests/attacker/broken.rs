@@ -1,7 +1,7 @@
 //! Readers with a broken rule, which the attacker must defeat: proof that the attacks work.
 
 use crate::layout::Scene;
-use gpu_core::{Entry, EntryKind, Locks};
+use gpu_core::{EntryKind, LeaseEntry, LeaseStore};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{F_RDLCK, F_WRLCK, flock};
 use rustix::fs::{Mode, OFlags};
@@ -15,21 +15,21 @@ use std::path::Path;
 /// Besides the entries that the library finds, `shared-folder` accepts a locked file in the shared
 /// directory as an entry of the file's owner. `file-owner` does so for a file in the directory of
 /// any user.
-pub(crate) fn entries(rule: &str, scene: &Scene, kind: EntryKind) -> io::Result<Vec<Entry>> {
+pub(crate) fn entries(rule: &str, scene: &Scene, kind: EntryKind) -> io::Result<Vec<LeaseEntry>> {
     let mut entries = Vec::new();
-    if rule == "shared-folder" {
+    if rule == "shared-directory" {
         let found = scene.locks().entries(kind);
         entries.extend(found.map_err(|error| io::Error::other(error.fault().text))?);
     }
     for (shared, prefix) in scene.shared() {
         let Ok(names) = fs::read_dir(&shared) else { continue };
         match rule {
-            "shared-folder" => entries.extend(in_folder(&shared, prefix, kind)),
+            "shared-directory" => entries.extend(in_dir(&shared, prefix, kind)),
             "file-owner" => {
-                for folder in names.flatten() {
-                    let name = folder.file_name();
+                for dir in names.flatten() {
+                    let name = dir.file_name();
                     if name.to_string_lossy().starts_with(&format!("{prefix}u")) {
-                        entries.extend(in_folder(&folder.path(), "", kind));
+                        entries.extend(in_dir(&dir.path(), "", kind));
                     }
                 }
             }
@@ -39,21 +39,21 @@ pub(crate) fn entries(rule: &str, scene: &Scene, kind: EntryKind) -> io::Result<
     Ok(entries)
 }
 
-fn in_folder(folder: &Path, prefix: &str, kind: EntryKind) -> Vec<Entry> {
+fn in_dir(dir: &Path, prefix: &str, kind: EntryKind) -> Vec<LeaseEntry> {
     let beginning = match kind {
         EntryKind::Attempt => "try-",
         EntryKind::Lease => "lease-",
         // These rules concern leases.
         EntryKind::Waiter => return Vec::new(),
     };
-    let Ok(names) = fs::read_dir(folder) else { return Vec::new() };
+    let Ok(names) = fs::read_dir(dir) else { return Vec::new() };
     let names = names.flatten().filter_map(|file| file.file_name().into_string().ok());
     let ids = names
         .filter_map(|name| Some(name.strip_prefix(prefix)?.strip_prefix(beginning)?.to_owned()));
-    ids.filter_map(|id| entry(&folder.join(format!("{prefix}{beginning}{id}")), &id)).collect()
+    ids.filter_map(|id| entry(&dir.join(format!("{prefix}{beginning}{id}")), &id)).collect()
 }
 
-fn entry(path: &Path, id: &str) -> Option<Entry> {
+fn entry(path: &Path, id: &str) -> Option<LeaseEntry> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
     let owner = file.metadata().ok().filter(|file| file.is_file())?.uid();
@@ -65,6 +65,6 @@ fn entry(path: &Path, id: &str) -> Option<Entry> {
     }
     let mut text = Vec::new();
     Read::by_ref(&mut file).take(64 << 10).read_to_end(&mut text).ok()?;
-    let entry: Entry = serde_json::from_slice(&text).ok()?;
-    (entry.id.as_str() == id).then_some(Entry { owner, ..entry })
+    let entry: LeaseEntry = serde_json::from_slice(&text).ok()?;
+    (entry.id.as_str() == id).then_some(LeaseEntry { owner, ..entry })
 }

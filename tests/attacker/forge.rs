@@ -3,7 +3,8 @@
 use crate::attack::Attacker;
 use crate::layout::{CONTESTED, DEVICES, device};
 use gpu_core::{
-    Bytes, Claim, DeviceUuid, Entry, EntryKind, LeaseId, Locks, Pid, ProcessKey, Share, Timestamp,
+    Bytes, Claim, DeviceUuid, EntryKind, LeaseEntry, LeaseId, LeaseStore, Pid, ProcessKey, Share,
+    Timestamp,
 };
 use serde_json::{Value, json};
 
@@ -41,7 +42,7 @@ fn claim(attacker: &mut Attacker, devices: &[DeviceUuid]) -> Claim {
 }
 
 /// Returns an entry with arbitrary content.
-pub(crate) fn entry(attacker: &mut Attacker, kind: EntryKind) -> Entry {
+pub(crate) fn entry(attacker: &mut Attacker, kind: EntryKind) -> LeaseEntry {
     let devices = devices(attacker);
     let claim = claim(attacker, &devices);
     let now = attacker.locks.ticket().unwrap_or(0);
@@ -55,7 +56,7 @@ pub(crate) fn entry(attacker: &mut Attacker, kind: EntryKind) -> Entry {
     let own = ProcessKey { pid: Pid(std::process::id()), start: None };
     let root = known.as_ref().filter(|_| attacker.chance.one_in(2)).map_or(own, |known| known.root);
     let id = LeaseId::parse(&attacker.id()).expect("ids are made as the library makes them");
-    Entry {
+    LeaseEntry {
         id: if attacker.chance.one_in(3) { known.map_or(id, |known| known.id) } else { id },
         ticket,
         owner: *attacker.chance.of(&attacker.victims),
@@ -112,7 +113,7 @@ pub(crate) fn text(attacker: &mut Attacker, id: &str) -> (&'static str, Vec<u8>)
 /// copying sufficed.
 pub(crate) fn copy(attacker: &mut Attacker, id: &str) -> Option<Vec<u8>> {
     let known = attacker.known.get(attacker.chance.index(attacker.known.len().max(1)))?;
-    let entry = Entry {
+    let entry = LeaseEntry {
         id: LeaseId::parse(id)?,
         devices: if known.devices.is_empty() { vec![device(0)] } else { known.devices.clone() },
         ..known.clone()

@@ -2,12 +2,12 @@
 
 use crate::layout::{CONTESTED, Scene, TOTAL, choose, device, devices, look};
 use crate::random::Chance;
-use gpu_claim::{Ask, TakeError, Taken, Wait, take};
+use gpu_claim::{ClaimRequest, TakeError, Taken, Wait, take};
 use gpu_core::{
-    Bytes, Claim, Clock, DeviceUuid, Entry, EntryKind, Held, HeldBack, LeaseId, Locks, Pid,
-    ProcessKey, QueuePlace, Result, SafeGpuHolder, Share, Timestamp, Waiter,
+    Bytes, Claim, Clock, DeviceUuid, EntryKind, LeaseEntry, LeaseGuard, LeaseId, LeaseStore, Pid,
+    ProcessKey, QueuePlace, Result, SafeGpuGuard, SafeGpuHolder, Share, Timestamp, Waiter,
 };
-use gpu_host::{FileLocks, SystemClock};
+use gpu_host::{FileLeaseStore, SystemClock};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -48,11 +48,11 @@ pub(crate) fn claim_and_release(scene: &Scene, name: &str, seed: u64, rule: &str
 }
 
 /// Takes a device out of a lease. No other claim competes for it, so it is available at once.
-fn nested(locks: &Honest, clock: &SystemClock, scene: &Scene, outer: &Entry) {
-    let ask = Ask { within: Some(outer.clone()), ..asking(Claim::whole(1), Wait::No) };
+fn nested(locks: &Honest, clock: &SystemClock, scene: &Scene, outer: &LeaseEntry) {
+    let ask = ClaimRequest { within: Some(outer.clone()), ..asking(Claim::whole(1), Wait::No) };
     let ask = match outer.claim.share {
         Share::Whole => ask,
-        share => Ask { claim: Claim { share, ..Claim::whole(1) }, ..ask },
+        share => ClaimRequest { claim: Claim { share, ..Claim::whole(1) }, ..ask },
     };
     match claim(locks, clock, &ask, &outer.devices, scene) {
         Ok(taken) => {
@@ -66,7 +66,7 @@ fn nested(locks: &Honest, clock: &SystemClock, scene: &Scene, outer: &Entry) {
 fn claim(
     locks: &Honest,
     clock: &SystemClock,
-    ask: &Ask,
+    ask: &ClaimRequest,
     devices: &[DeviceUuid],
     scene: &Scene,
 ) -> Result<Taken<Vec<DeviceUuid>>, TakeError> {
@@ -77,7 +77,7 @@ fn claim(
 }
 
 /// Returns a claim, and whether it must be served: it asks for uncontested devices.
-fn ask(chance: &mut Chance) -> (Ask, bool) {
+fn ask(chance: &mut Chance) -> (ClaimRequest, bool) {
     let is_free = chance.below(10) < 6;
     let most = if is_free { 3 } else { 8 };
     let mut claim = Claim::whole(1 + u32::try_from(chance.below(most)).unwrap_or(0));
@@ -94,11 +94,11 @@ fn ask(chance: &mut Chance) -> (Ask, bool) {
     };
     // Any user may keep safe-gpu's files locked, and thereby make every claim with safe-gpu wait.
     let beside_safe_gpu = !is_free && chance.one_in(4);
-    (Ask { beside_safe_gpu, ..asking(claim, wait) }, is_free)
+    (ClaimRequest { beside_safe_gpu, ..asking(claim, wait) }, is_free)
 }
 
-fn asking(claim: Claim, wait: Wait) -> Ask {
-    Ask {
+fn asking(claim: Claim, wait: Wait) -> ClaimRequest {
+    ClaimRequest {
         claim,
         root: ProcessKey { pid: Pid(std::process::id()), start: None },
         within: None,
@@ -132,7 +132,7 @@ impl Log {
         }
     }
 
-    fn entry(&self, event: &str, entry: &Entry) {
+    fn entry(&self, event: &str, entry: &LeaseEntry) {
         let memory = match entry.claim.share {
             Share::Whole => None,
             Share::Memory(memory) => Some(memory.0),
@@ -147,11 +147,11 @@ impl Log {
         self.write(event, more);
     }
 
-    fn hold(&self, entry: &Entry) {
+    fn hold(&self, entry: &LeaseEntry) {
         self.entry("hold", entry);
     }
 
-    fn drop(&self, entry: &Entry) {
+    fn drop(&self, entry: &LeaseEntry) {
         self.entry("drop", entry);
     }
 
@@ -162,14 +162,14 @@ impl Log {
 
 /// The locks, with a log line for each entry before others can see it.
 struct Honest {
-    locks: FileLocks,
+    locks: FileLeaseStore,
     log: Log,
     /// It ignores the attempts of others: a broken rule, which the oracle must detect.
     is_blind: bool,
 }
 
-impl Locks for Honest {
-    fn entries(&self, kind: EntryKind) -> Result<Vec<Entry>> {
+impl LeaseStore for Honest {
+    fn entries(&self, kind: EntryKind) -> Result<Vec<LeaseEntry>> {
         let mut entries = self.locks.entries(kind)?;
         if self.is_blind && kind != EntryKind::Waiter {
             entries.retain(|entry| entry.root.pid == Pid(std::process::id()));
@@ -182,7 +182,7 @@ impl Locks for Honest {
     fn waiter(&self, place: &QueuePlace) -> Result<Option<Waiter>> {
         self.locks.waiter(place)
     }
-    fn publish(&self, kind: EntryKind, entry: &Entry) -> Result<Box<dyn Held>> {
+    fn publish(&self, kind: EntryKind, entry: &LeaseEntry) -> Result<Box<dyn LeaseGuard>> {
         self.log.entry("publish", entry);
         self.locks.publish(kind, entry)
     }
@@ -204,7 +204,7 @@ impl Locks for Honest {
     fn last_leased(&self) -> BTreeMap<DeviceUuid, Timestamp> {
         self.locks.last_leased()
     }
-    fn hold_back_safe_gpu(&self, patience: Duration) -> Result<Box<dyn HeldBack>> {
+    fn hold_back_safe_gpu(&self, patience: Duration) -> Result<Box<dyn SafeGpuGuard>> {
         self.locks.hold_back_safe_gpu(patience)
     }
     fn safe_gpu_holder(&self) -> Option<SafeGpuHolder> {

@@ -1,8 +1,8 @@
 //! The directories and devices that all processes of the test use.
 
 use gpu_claim::Chosen;
-use gpu_core::{Bytes, Claim, DeviceUuid, Entry, Result, Share};
-use gpu_host::{FileLocks, Place, Roots, SafeGpuFiles};
+use gpu_core::{Bytes, Claim, DeviceUuid, LeaseEntry, Result, Share};
+use gpu_host::{FileLeaseStore, Place, Roots, SafeGpuFiles};
 use std::path::{Path, PathBuf};
 
 /// The number of devices of the machine.
@@ -51,13 +51,14 @@ impl Scene {
     /// Returns root's files that nobody may change: one that is world-writable, one that is not,
     /// and one in a directory.
     pub(crate) fn canaries(&self) -> [PathBuf; 4] {
-        ["open", "closed", "folder", "folder/file"].map(|name| self.root.join("canary").join(name))
+        ["open", "closed", "directory", "directory/file"]
+            .map(|name| self.root.join("canary").join(name))
     }
 
     /// Returns the leases of the machine.
-    pub(crate) fn locks(&self) -> FileLocks {
+    pub(crate) fn locks(&self) -> FileLeaseStore {
         let place = Place::machine(&self.run, self.tmp());
-        FileLocks::new(place, SafeGpuFiles::below(&self.tmp()), roots())
+        FileLeaseStore::new(place, SafeGpuFiles::below(&self.tmp()), roots())
     }
 }
 
@@ -84,7 +85,7 @@ pub(crate) fn look(devices: &[DeviceUuid]) -> Result<Vec<DeviceUuid>> {
 
 /// Chooses the first free devices.
 #[expect(clippy::ptr_arg, reason = "it takes what a look returned")]
-pub(crate) fn choose(devices: &Vec<DeviceUuid>, claim: &Claim, beside: &[Entry]) -> Chosen {
+pub(crate) fn choose(devices: &Vec<DeviceUuid>, claim: &Claim, beside: &[LeaseEntry]) -> Chosen {
     let wanted = |uuid: &&DeviceUuid| claim.among.is_empty() || claim.among.contains(uuid);
     let could: Vec<DeviceUuid> = devices.iter().filter(wanted).cloned().collect();
     let is_free = |uuid: &&DeviceUuid| {

@@ -38,7 +38,7 @@ fn alone(test: &str) -> Option<PathBuf> {
 
 fn plan(test: &str) -> Option<Plan> {
     Some(Plan {
-        folder: alone(test)?,
+        dir: alone(test)?,
         seed: number("GPUWS_ATTACK_SEED", 1),
         steps: number("GPUWS_ATTACK_STEPS", STEPS) / 2,
         has_run: true,
@@ -55,16 +55,16 @@ fn holds(plan: &Plan) {
 }
 
 #[test]
-fn attacker_breaks_nothing_while_root_creates_shared_folder() {
-    let test = "attacker_breaks_nothing_while_root_creates_shared_folder";
+fn attacker_breaks_nothing_while_root_creates_shared_dir() {
+    let test = "attacker_breaks_nothing_while_root_creates_shared_dir";
     if let Some(plan) = plan(test) {
         holds(&plan);
     }
 }
 
 #[test]
-fn attacker_breaks_nothing_in_temporary_folder() {
-    if let Some(plan) = plan("attacker_breaks_nothing_in_temporary_folder") {
+fn attacker_breaks_nothing_in_temporary_dir() {
+    if let Some(plan) = plan("attacker_breaks_nothing_in_temporary_dir") {
         holds(&Plan { has_run: false, ..plan });
     }
 }
@@ -74,7 +74,7 @@ fn attacker_breaks_nothing_in_temporary_folder() {
 fn attacker_defeats_reader_trusting_file_names() {
     let test = "attacker_defeats_reader_trusting_file_names";
     let Some(plan) = plan(test) else { return };
-    let verdict = run(&Plan { reader: "shared-folder", ..plan });
+    let verdict = run(&Plan { reader: "shared-directory", ..plan });
     println!("{}", verdict.figures);
     assert!(verdict.has("did not make"), "{}", verdict.report());
 }

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn told(event: &str, party: &str, more: Value) -> Value {
+    fn reported(event: &str, party: &str, more: Value) -> Value {
         json!({ "event": event, "party": party, "more": more })
     }
 
@@ -182,14 +182,14 @@ mod tests {
 
     #[test]
     fn device_granted_twice_is_a_violation() {
-        let hold = |party: &str, memory| told("hold", party, lease(party, memory, &["a"]));
+        let hold = |party: &str, memory| reported("hold", party, lease(party, memory, &["a"]));
         assert_eq!(violations(&[hold("1", None), hold("2", None)]), 1);
         assert_eq!(violations(&[hold("1", None), hold("2", Some(1))]), 1);
         assert_eq!(violations(&[hold("1", Some(TOTAL)), hold("2", Some(1))]), 1);
         assert_eq!(violations(&[hold("1", Some(TOTAL / 2)), hold("2", Some(TOTAL / 2))]), 0);
-        let ended = told("drop", "1", lease("1", None, &["a"]));
+        let ended = reported("drop", "1", lease("1", None, &["a"]));
         assert_eq!(violations(&[hold("1", None), ended, hold("2", None)]), 0);
-        let killed = told("kill", "1", Value::Null);
+        let killed = reported("kill", "1", Value::Null);
         assert_eq!(violations(&[hold("1", None), killed.clone(), hold("2", None)]), 0);
         assert_eq!(violations(&[killed, hold("1", None), hold("2", None)]), 0, "it was late");
     }
@@ -198,8 +198,8 @@ mod tests {
     fn unowned_and_hidden_leases_are_violations() {
         let judged = |seen: Value| {
             let mut oracle = Oracle::default();
-            oracle.hear(&told("publish", "1", lease("x", None, &["a"])));
-            oracle.hear(&told("hold", "1", lease("x", None, &["a"])));
+            oracle.hear(&reported("publish", "1", lease("x", None, &["a"])));
+            oracle.hear(&reported("hold", "1", lease("x", None, &["a"])));
             let lived = oracle.living();
             oracle.judge("root", &[0], &seen, &lived);
             oracle.violations.len()
@@ -218,10 +218,10 @@ mod tests {
 
     #[test]
     fn failed_or_starved_claim_is_a_violation() {
-        assert_eq!(violations(&[told("failed", "1", json!({ "error": "no" }))]), 1);
-        assert_eq!(violations(&[told("starved", "1", Value::Null)]), 1);
+        assert_eq!(violations(&[reported("failed", "1", json!({ "error": "no" }))]), 1);
+        assert_eq!(violations(&[reported("starved", "1", Value::Null)]), 1);
         assert_eq!(
-            violations(&[told("ask", "1", Value::Null), told("refused", "1", Value::Null)]),
+            violations(&[reported("ask", "1", Value::Null), reported("refused", "1", Value::Null)]),
             0
         );
     }

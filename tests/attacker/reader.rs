@@ -2,7 +2,7 @@
 
 use crate::broken;
 use crate::layout::Scene;
-use gpu_core::{Entry, EntryKind, Locks};
+use gpu_core::{EntryKind, LeaseEntry, LeaseStore};
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
 
@@ -23,7 +23,7 @@ pub(crate) fn answer(scene: &Scene, rule: &str) {
             let attempts = read(EntryKind::Attempt)?;
             let leases = read(EntryKind::Lease)?;
             let waiters = read(EntryKind::Waiter)?;
-            let [attempts, leases, waiters] = [attempts, leases, waiters].map(told);
+            let [attempts, leases, waiters] = [attempts, leases, waiters].map(reported);
             Ok::<_, String>(json!({ "attempts": attempts, "leases": leases, "waiters": waiters }))
         })();
         let reading = reading.unwrap_or_else(|error| json!({ "error": error }));
@@ -33,8 +33,7 @@ pub(crate) fn answer(scene: &Scene, rule: &str) {
     }
 }
 
-fn told(entries: Vec<Entry>) -> Vec<Value> {
-    let one =
-        |entry: &Entry| json!({ "id": entry.id, "owner": entry.owner, "devices": entry.devices });
+fn reported(entries: Vec<LeaseEntry>) -> Vec<Value> {
+    let one = |entry: &LeaseEntry| json!({ "id": entry.id, "owner": entry.owner, "devices": entry.devices });
     entries.iter().map(one).collect()
 }

@@ -7,7 +7,7 @@ use crate::random::Chance;
 use crate::sandbox::{ATTACKER, HANGS, HONEST, ONLOOKER, Stage};
 use crate::status::Counts;
 use crate::verdict::Verdict;
-use gpu_claim::{Ask, Wait, take};
+use gpu_claim::{ClaimRequest, Wait, take};
 use gpu_core::{Claim, Clock, Pid, ProcessKey};
 use rustix::process::Signal;
 use std::fmt::Write as _;
@@ -29,7 +29,7 @@ const LOOKS: Duration = Duration::from_millis(60);
 
 /// The configuration of a run.
 pub(crate) struct Plan {
-    pub(crate) folder: PathBuf,
+    pub(crate) dir: PathBuf,
     pub(crate) seed: u64,
     pub(crate) steps: u64,
     /// Root can create a shared directory, and does so in the middle of the run.
@@ -62,7 +62,7 @@ struct Run<'a> {
 pub(crate) fn run(plan: &Plan) -> Verdict {
     let mut run = Run {
         plan,
-        stage: Stage::new(&plan.folder, plan.has_run),
+        stage: Stage::new(&plan.dir, plan.has_run),
         oracle: Oracle::default(),
         chance: Chance::new(plan.seed),
         stopped: Vec::new(),
@@ -234,7 +234,7 @@ impl Run<'_> {
         if !stage.eventually(|| stage.locked().is_empty()) {
             left.extend(stage.locked().iter().map(|lock| format!("it is still locked: {lock}")));
         }
-        let ask = Ask {
+        let ask = ClaimRequest {
             claim: Claim::whole(u32::try_from(DEVICES).unwrap()),
             root: ProcessKey { pid: Pid(std::process::id()), start: None },
             within: None,

@@ -29,8 +29,8 @@ pub(crate) const HANGS: Duration = Duration::from_secs(240);
 /// users if the caller is not root. Returns the directory for its file system; `None` outside,
 /// where the test has already run or was skipped.
 pub(crate) fn enter(test: &str) -> Option<PathBuf> {
-    if let Some(folder) = std::env::var_os(INSIDE) {
-        return Some(folder.into());
+    if let Some(dir) = std::env::var_os(INSIDE) {
+        return Some(dir.into());
     }
     let unshare = || {
         let mut unshare = Command::new("unshare");
@@ -45,18 +45,18 @@ pub(crate) fn enter(test: &str) -> Option<PathBuf> {
         writeln!(std::io::stderr(), "skipped: {test}: {why}").expect("standard error is open");
         return None;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut inside = unshare();
     inside.arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture", "-q"]);
-    let status = inside.env(INSIDE, folder.path()).status().unwrap();
+    let status = inside.env(INSIDE, dir.path()).status().unwrap();
     assert!(status.success(), "{test} failed in its namespaces");
     None
 }
 
 /// Mounts an empty file system.
-pub(crate) fn mount(folder: &Path, options: &str) {
+pub(crate) fn mount(dir: &Path, options: &str) {
     let mut mount = Command::new("mount");
-    mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(folder);
+    mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(dir);
     assert!(mount.status().unwrap().success(), "no file system can be mounted");
 }
 
@@ -110,11 +110,11 @@ pub(crate) struct Stage {
 impl Stage {
     /// Creates the directories. `has_run` is whether there is a `/run` in which root can create a
     /// directory for leases.
-    pub(crate) fn new(folder: &Path, has_run: bool) -> Self {
-        mount(folder, "mode=0755,size=512m,nr_inodes=200k");
-        let scene = Scene { root: folder.to_owned(), run: folder.join("run") };
+    pub(crate) fn new(dir: &Path, has_run: bool) -> Self {
+        mount(dir, "mode=0755,size=512m,nr_inodes=200k");
+        let scene = Scene { root: dir.to_owned(), run: dir.join("run") };
         let make = |path: &str, mode| {
-            let path = folder.join(path);
+            let path = dir.join(path);
             fs::create_dir(&path).unwrap();
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
         };
@@ -129,7 +129,7 @@ impl Stage {
         make("tmp/safe_gpu", 0o1777);
         scene.safe_gpu().iter().for_each(|path| write(path, 0o666));
         make("canary", 0o755);
-        make("canary/folder", 0o755);
+        make("canary/directory", 0o755);
         let [open, closed, _, inner] = scene.canaries();
         write(&open, 0o666);
         write(&closed, 0o644);
@@ -137,7 +137,7 @@ impl Stage {
         make("bin", 0o755);
         make("status", 0o700);
         // Every user must be able to run it.
-        fs::copy(env!("CARGO_BIN_EXE_attack-party"), folder.join("bin/party")).unwrap();
+        fs::copy(env!("CARGO_BIN_EXE_attack-party"), dir.join("bin/party")).unwrap();
 
         let (reader, pipe) = std::io::pipe().unwrap();
         let (sender, lines) = channel();
@@ -293,12 +293,12 @@ fn canaries(scene: &Scene) -> Vec<String> {
     };
     let mut paths = scene.canaries().to_vec();
     paths.push(scene.tmp().join("safe_gpu"));
-    let mut told: Vec<String> = paths.drain(..4).map(one).collect();
+    let mut reported: Vec<String> = paths.drain(..4).map(one).collect();
     // Every user may create files in this directory: only its owner and mode must stay.
     let owners = [paths[0].clone(), scene.tmp().join(SAFE_GPU)].map(|path| {
         let file = fs::symlink_metadata(&path);
         file.map_or("gone".into(), |file| format!("{:o} of {}", file.mode(), file.uid()))
     });
-    told.extend(owners);
-    told
+    reported.extend(owners);
+    reported
 }

@@ -2,7 +2,7 @@
 
 use crate::attack::Attacker;
 use crate::forge;
-use gpu_core::{EntryKind, Locks};
+use gpu_core::{EntryKind, LeaseStore};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{F_RDLCK, F_WRLCK, flock};
 use rustix::fs::{
@@ -28,9 +28,9 @@ pub(crate) const STEPS: &[(&str, u64, Step)] = &[
     ("link", 80, link),
     ("plant", 40, plant),
     ("symlink", 60, symbolic_link),
-    ("make-folder", 40, make_folder),
-    ("remove-folder", 40, remove_folder),
-    ("rename-folder", 50, rename_folder),
+    ("make-directory", 40, make_dir),
+    ("remove-directory", 40, remove_dir),
+    ("rename-directory", 50, rename_dir),
     ("publish", 90, publish),
     ("confirm", 40, confirm),
     ("beat", 30, beat),
@@ -53,8 +53,8 @@ pub(crate) const STEPS: &[(&str, u64, Step)] = &[
 fn spy(attacker: &mut Attacker) -> Outcome {
     let (shared, prefix) = attacker.shared();
     let victim = *attacker.chance.of(&attacker.victims);
-    let folder = shared.join(format!("{prefix}u{victim}"));
-    let path = attacker.file_in(&folder);
+    let dir = shared.join(format!("{prefix}u{victim}"));
+    let path = attacker.file_in(&dir);
     let read = open(&path, OFlags::RDONLY).and_then(|file| {
         let mut text = Vec::new();
         file.take(64 << 10).read_to_end(&mut text)?;
@@ -71,14 +71,14 @@ fn link(attacker: &mut Attacker) -> Outcome {
         1 => attacker.scene.canaries()[1].clone(),
         2 => attacker.chance.of(&attacker.scene.safe_gpu()).clone(),
         3 | 4 => {
-            let folder = attacker.victims_folder();
-            attacker.file_in(&folder)
+            let dir = attacker.victims_dir();
+            attacker.file_in(&dir)
         }
         _ => attacker.any_file(),
     };
     // Not even its creator can remove a link to root's file from a sticky directory: all names of
     // its own would soon be taken.
-    let name = if attacker.chance.one_in(8) { attacker.victims_folder() } else { attacker.place() };
+    let name = if attacker.chance.one_in(8) { attacker.victims_dir() } else { attacker.place() };
     (format!("{} to {}", show(&source), show(&name)), fs::hard_link(&source, &name))
 }
 
@@ -88,17 +88,17 @@ fn plant(attacker: &mut Attacker) -> Outcome {
     let source = attacker.chance.of(&attacker.scene.safe_gpu()).clone();
     let id = format!("p{}", attacker.chance.below(1000));
     let kind = *attacker.chance.of(&["lease-", "lease-", "try-"]);
-    let folder = match attacker.chance.below(3) {
+    let dir = match attacker.chance.below(3) {
         0 => {
             let (shared, prefix) = attacker.shared();
             shared.join(format!("{prefix}{kind}{id}"))
         }
-        1 => attacker.victims_folder().join(format!("{kind}{id}")),
-        _ => attacker.own_folder().join(format!("{kind}{id}")),
+        1 => attacker.victims_dir().join(format!("{kind}{id}")),
+        _ => attacker.own_dir().join(format!("{kind}{id}")),
     };
     let result = (|| {
-        fs::hard_link(&source, &folder)?;
-        let mut file = open_to_write(attacker, &folder)?;
+        fs::hard_link(&source, &dir)?;
+        let mut file = open_to_write(attacker, &dir)?;
         let text = forge::copy(attacker, &id).ok_or(io::ErrorKind::NotFound)?;
         file.set_len(0)?;
         file.write_all(&text)?;
@@ -107,40 +107,39 @@ fn plant(attacker: &mut Attacker) -> Outcome {
         attacker.keep(file);
         Ok(())
     })();
-    (show(&folder), result)
+    (show(&dir), result)
 }
 
 fn symbolic_link(attacker: &mut Attacker) -> Outcome {
     let target = match attacker.chance.below(8) {
         0..=3 => attacker.chance.of(&attacker.scene.canaries()).clone(),
-        4 => attacker.victims_folder(),
+        4 => attacker.victims_dir(),
         5 => PathBuf::from("/dev/zero"),
         6 => PathBuf::from("."),
         _ => attacker.any_file(),
     };
-    let name = if attacker.chance.one_in(2) { attacker.any_folder() } else { attacker.place() };
+    let name = if attacker.chance.one_in(2) { attacker.any_dir() } else { attacker.place() };
     (format!("{} to {}", show(&name), show(&target)), symlink(&target, &name))
 }
 
-fn make_folder(attacker: &mut Attacker) -> Outcome {
-    let folder = attacker.any_folder();
+fn make_dir(attacker: &mut Attacker) -> Outcome {
+    let dir = attacker.any_dir();
     let bits = *attacker.chance.of(&[0o755, 0o755, 0o700, 0o777, 0o1777, 0]);
-    (show(&folder), fs::create_dir(&folder).and_then(|()| set_mode(&folder, bits)))
+    (show(&dir), fs::create_dir(&dir).and_then(|()| set_mode(&dir, bits)))
 }
 
-fn remove_folder(attacker: &mut Attacker) -> Outcome {
-    let folder =
-        if attacker.chance.one_in(4) { attacker.own_folder() } else { attacker.victims_folder() };
-    (show(&folder), fs::remove_file(&folder).or_else(|_| fs::remove_dir_all(&folder)))
+fn remove_dir(attacker: &mut Attacker) -> Outcome {
+    let dir = if attacker.chance.one_in(4) { attacker.own_dir() } else { attacker.victims_dir() };
+    (show(&dir), fs::remove_file(&dir).or_else(|_| fs::remove_dir_all(&dir)))
 }
 
-fn rename_folder(attacker: &mut Attacker) -> Outcome {
+fn rename_dir(attacker: &mut Attacker) -> Outcome {
     let from = match attacker.chance.below(4) {
         0 => attacker.scene.canaries()[2].clone(),
-        1 => attacker.victims_folder(),
-        _ => attacker.own_folder(),
+        1 => attacker.victims_dir(),
+        _ => attacker.own_dir(),
     };
-    let to = attacker.any_folder();
+    let to = attacker.any_dir();
     let flags = [RenameFlags::empty(), RenameFlags::NOREPLACE, RenameFlags::EXCHANGE];
     let flags = *attacker.chance.of(&flags);
     let result = rustix::fs::renameat_with(CWD, &from, CWD, &to, flags);
@@ -170,7 +169,7 @@ fn beat(attacker: &mut Attacker) -> Outcome {
 
 fn act(
     attacker: &mut Attacker,
-    act: impl Fn(&mut Box<dyn gpu_core::Held>) -> gpu_core::Result<bool>,
+    act: impl Fn(&mut Box<dyn gpu_core::LeaseGuard>) -> gpu_core::Result<bool>,
 ) -> Outcome {
     if attacker.held.is_empty() {
         return (String::new(), Err(io::ErrorKind::NotFound.into()));
@@ -200,7 +199,7 @@ fn release(attacker: &mut Attacker) -> Outcome {
 
 /// Creates a file in its directory that looks like an entry, and sometimes locks it.
 fn forge_file(attacker: &mut Attacker) -> Outcome {
-    let folder = attacker.make_own_folder();
+    let dir = attacker.make_own_dir();
     let id = attacker.id();
     let kind = *attacker.chance.of(&["lease-", "try-", "kept-", "past-", "place-"]);
     let (how, text) = forge::text(attacker, &id);
@@ -208,9 +207,9 @@ fn forge_file(attacker: &mut Attacker) -> Outcome {
         "place-" => format!("queue/{kind}{:016x}-{:016x}-{id}", attacker.chance.below(1 << 60), 7),
         _ => format!("{kind}{id}"),
     };
-    let path = folder.join(&name);
+    let path = dir.join(&name);
     let result = (|| {
-        let new = folder.join(format!("new-forged-{}", std::process::id()));
+        let new = dir.join(format!("new-forged-{}", std::process::id()));
         // A file from another step may be in the way.
         let _ = fs::remove_file(&new);
         let mut file = File::options().read(true).write(true).create_new(true).open(&new)?;
@@ -255,7 +254,7 @@ fn lock_file(attacker: &mut Attacker) -> Outcome {
 
 /// Creates a FIFO, with or without a writer, where others open a file or a directory.
 fn fifo(attacker: &mut Attacker) -> Outcome {
-    let path = if attacker.chance.one_in(4) { attacker.any_folder() } else { attacker.place() };
+    let path = if attacker.chance.one_in(4) { attacker.any_dir() } else { attacker.place() };
     let result = (|| {
         let mode = Mode::from_raw_mode(0o644);
         rustix::fs::mknodat(CWD, &path, FileType::Fifo, mode, 0)?;
@@ -274,8 +273,8 @@ fn fifo(attacker: &mut Attacker) -> Outcome {
 fn mode(attacker: &mut Attacker) -> Outcome {
     let path = match attacker.chance.below(6) {
         0 => attacker.chance.of(&attacker.scene.canaries()).clone(),
-        1 => attacker.victims_folder(),
-        2 => attacker.own_folder(),
+        1 => attacker.victims_dir(),
+        2 => attacker.own_dir(),
         _ => attacker.any_file(),
     };
     let bits = *attacker.chance.of(&[0o644, 0o755, 0o666, 0o777, 0o600, 0]);
@@ -284,7 +283,7 @@ fn mode(attacker: &mut Attacker) -> Outcome {
 
 /// Changes the owner of a file, to or from another user.
 fn owner(attacker: &mut Attacker) -> Outcome {
-    let path = if attacker.chance.one_in(2) { attacker.any_file() } else { attacker.any_folder() };
+    let path = if attacker.chance.one_in(2) { attacker.any_file() } else { attacker.any_dir() };
     let to = *attacker.chance.of(&[attacker.victims[0], attacker.victims[1], attacker.uid]);
     let flags = AtFlags::SYMLINK_NOFOLLOW;
     let result = rustix::fs::chownat(CWD, &path, Some(Uid::from_raw(to)), None, flags);
@@ -325,8 +324,8 @@ fn times(attacker: &mut Attacker) -> Outcome {
 
 /// Removes or moves an honest user's file, or replaces it.
 fn spoil(attacker: &mut Attacker) -> Outcome {
-    let folder = attacker.victims_folder();
-    let path = attacker.file_in(&folder);
+    let dir = attacker.victims_dir();
+    let path = attacker.file_in(&dir);
     let (shared, prefix) = attacker.shared();
     let beside = shared.join(format!("{prefix}spoilt"));
     let (words, result) = match attacker.chance.below(6) {
@@ -334,34 +333,33 @@ fn spoil(attacker: &mut Attacker) -> Outcome {
         1 => ("rename", fs::rename(&path, &beside)),
         2 => ("replace", File::create_new(&beside).and_then(|_| fs::rename(&beside, &path))),
         3 => ("take", {
-            let own = attacker.own_folder().join(path.file_name().unwrap_or_default());
+            let own = attacker.own_dir().join(path.file_name().unwrap_or_default());
             fs::rename(&path, own)
         }),
         4 => ("truncate", open_to_write(attacker, &path).and_then(|file| file.set_len(0))),
-        _ => ("move the folder", fs::rename(&folder, &beside)),
+        _ => ("move the directory", fs::rename(&dir, &beside)),
     };
     (format!("{words} {}", show(&path)), result)
 }
 
 fn socket(attacker: &mut Attacker) -> Outcome {
-    let path = if attacker.chance.one_in(4) { attacker.any_folder() } else { attacker.place() };
+    let path = if attacker.chance.one_in(4) { attacker.any_dir() } else { attacker.place() };
     (show(&path), UnixListener::bind(&path).map(|socket| attacker.keep(socket)))
 }
 
 /// Creates many names at once, and removes half of them.
 fn storm(attacker: &mut Attacker) -> Outcome {
     let (shared, prefix) = attacker.shared();
-    let is_folders = attacker.chance.one_in(2);
-    let folder = attacker.make_own_folder();
-    let name = |number: u64, uid| match is_folders {
+    let is_dirs = attacker.chance.one_in(2);
+    let dir = attacker.make_own_dir();
+    let name = |number: u64, uid| match is_dirs {
         true => shared.join(format!("{prefix}u{uid}-s{number}")),
-        false => folder.join(format!("lease-s{number}")),
+        false => dir.join(format!("lease-s{number}")),
     };
     for number in 0..48 {
         let name = name(number, attacker.uid);
         // Each of them may exist from the last storm.
-        let _ =
-            if is_folders { fs::create_dir(&name) } else { File::create_new(&name).map(|_| ()) };
+        let _ = if is_dirs { fs::create_dir(&name) } else { File::create_new(&name).map(|_| ()) };
     }
     for number in 0..48 {
         let name = name(number, attacker.uid);
@@ -374,17 +372,17 @@ fn storm(attacker: &mut Attacker) -> Outcome {
 
 /// Removes its own directory while others read it.
 fn clear(attacker: &mut Attacker) -> Outcome {
-    let folder = attacker.own_folder();
+    let dir = attacker.own_dir();
     let result = match attacker.chance.one_in(3) {
         true => {
-            let away = folder.with_file_name("away");
-            let moved = fs::rename(&folder, &away);
+            let away = dir.with_file_name("away");
+            let moved = fs::rename(&dir, &away);
             let _ = fs::remove_dir_all(&away);
             moved
         }
-        false => fs::remove_dir_all(&folder),
+        false => fs::remove_dir_all(&dir),
     };
-    (show(&folder), result)
+    (show(&dir), result)
 }
 
 /// Keeps files in its directory from being opened, with a kernel lease (fcntl(2)).
@@ -401,8 +399,8 @@ for name in sys.argv[1:]:
     except OSError: pass
 sys.stdin.read()
 ";
-    let folder = attacker.make_own_folder();
-    let names: Vec<PathBuf> = (0..6).map(|_| folder.join(attacker.name())).collect();
+    let dir = attacker.make_own_dir();
+    let names: Vec<PathBuf> = (0..6).map(|_| dir.join(attacker.name())).collect();
     if let Some(mut keeper) = attacker.keeper.take() {
         // It has one at a time; this one may have ended.
         let _ = keeper.kill();
@@ -411,7 +409,7 @@ sys.stdin.read()
     let mut command = Command::new("/usr/bin/python3");
     command.args(["-c", KEEP]).args(&names).stdin(Stdio::piped());
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    (show(&folder), command.spawn().map(|keeper| attacker.keeper = Some(keeper)))
+    (show(&dir), command.spawn().map(|keeper| attacker.keeper = Some(keeper)))
 }
 
 /// Opens a file without blocking.

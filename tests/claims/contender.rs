@@ -8,12 +8,12 @@
 //! their attempts collide.
 //! that their attempts meet.
 
-use gpu_claim::{Ask, Chosen, TakeError, Wait, take};
+use gpu_claim::{Chosen, ClaimRequest, TakeError, Wait, take};
 use gpu_core::{
-    Bytes, Claim, Clock, DeviceUuid, Entry, EntryKind, GpuBackend, Held, HeldBack, Host, LeaseId,
-    Locks, Pid, QueuePlace, Result, SafeGpuHolder, Share, Timestamp, Waiter,
+    Bytes, Claim, Clock, DeviceUuid, EntryKind, GpuBackend, Host, LeaseEntry, LeaseGuard, LeaseId,
+    LeaseStore, Pid, QueuePlace, Result, SafeGpuGuard, SafeGpuHolder, Share, Timestamp, Waiter,
 };
-use gpu_host::{FileLocks, LinuxHost, Place, Roots, SafeGpuFiles, SystemClock};
+use gpu_host::{FileLeaseStore, LinuxHost, Place, Roots, SafeGpuFiles, SystemClock};
 use gpu_sim::Simulation;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -28,16 +28,12 @@ type Scene = Vec<(DeviceUuid, Bytes)>;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [folder, machine, log, stop, seed, mode] = &arguments[..] else {
+    let [dir, machine, log, stop, seed, mode] = &arguments[..] else {
         panic!("it takes six arguments")
     };
     let log = File::options().append(true).open(log).expect("the log is there");
     let locks = LoggedLocks {
-        locks: FileLocks::new(
-            Place::folder(folder),
-            SafeGpuFiles::below(Path::new(folder)),
-            roots(),
-        ),
+        locks: FileLeaseStore::new(Place::dir(dir), SafeGpuFiles::below(Path::new(dir)), roots()),
         log: Log { file: Arc::new(log), process: seed.clone() },
         meet: mode == "meet",
     };
@@ -53,14 +49,14 @@ fn main() {
         let wait = match chance.below(if locks.meet { 2 } else { 10 }) {
             0 => Wait::No,
             1 => Wait::For(Duration::from_millis(200)),
-            _ => Wait::Ever,
+            _ => Wait::Forever,
         };
-        let ask = Ask {
+        let ask = ClaimRequest {
             claim: claim(&mut chance, &devices),
             root: own.key,
             within: None,
             parts_of: Vec::new(),
-            command: if wait == Wait::Ever { "waits" } else { "tries" }.to_owned(),
+            command: if wait == Wait::Forever { "waits" } else { "tries" }.to_owned(),
             pace: Duration::from_millis(100),
             wait,
             beside_safe_gpu: false,
@@ -113,7 +109,7 @@ fn claim(chance: &mut Chance, devices: &Scene) -> Claim {
 /// devices. All contenders want the same devices here, so that as many as possible collide. That no
 /// device is granted twice must hold for every chooser, which is a port of gpu-claim. The tests of
 /// gpu-placement compare its choice with exhaustive search.
-fn choose(scene: &Scene, claim: &Claim, beside: &[Entry]) -> Chosen {
+fn choose(scene: &Scene, claim: &Claim, beside: &[LeaseEntry]) -> Chosen {
     let wanted = |uuid: &DeviceUuid| claim.among.is_empty() || claim.among.contains(uuid);
     let could = scene.iter().filter(|(uuid, _)| wanted(uuid));
     let is_free = |(uuid, total): &&(DeviceUuid, Bytes)| {
@@ -168,7 +164,7 @@ impl Log {
         (&*self.file).write_all(format!("{line}\n").as_bytes()).expect("the log can be written");
     }
 
-    fn write(&self, event: &str, entry: &Entry) {
+    fn write(&self, event: &str, entry: &LeaseEntry) {
         let memory = match entry.claim.share {
             Share::Whole => None,
             Share::Memory(memory) => Some(memory.0),
@@ -190,25 +186,25 @@ impl Log {
 
 /// The locks, with a log line for each entry that appears or disappears.
 struct LoggedLocks {
-    locks: FileLocks,
+    locks: FileLeaseStore,
     log: Log,
     meet: bool,
 }
 
 struct Logged {
-    held: Option<Box<dyn Held>>,
+    held: Option<Box<dyn LeaseGuard>>,
     log: Log,
     kind: EntryKind,
-    entry: Entry,
+    entry: LeaseEntry,
 }
 
 impl Logged {
-    fn held(&self) -> &dyn Held {
+    fn held(&self) -> &dyn LeaseGuard {
         &**self.held.as_ref().expect("it is held until the end")
     }
 }
 
-impl Held for Logged {
+impl LeaseGuard for Logged {
     fn confirm(&mut self) -> Result<()> {
         self.held.as_mut().expect("it is held until the end").confirm()?;
         self.kind = EntryKind::Lease;
@@ -238,8 +234,8 @@ impl Drop for Logged {
     }
 }
 
-impl Locks for LoggedLocks {
-    fn entries(&self, kind: EntryKind) -> Result<Vec<Entry>> {
+impl LeaseStore for LoggedLocks {
+    fn entries(&self, kind: EntryKind) -> Result<Vec<LeaseEntry>> {
         self.locks.entries(kind)
     }
     fn queue(&self) -> Result<Vec<QueuePlace>> {
@@ -248,7 +244,7 @@ impl Locks for LoggedLocks {
     fn waiter(&self, place: &QueuePlace) -> Result<Option<Waiter>> {
         self.locks.waiter(place)
     }
-    fn publish(&self, kind: EntryKind, entry: &Entry) -> Result<Box<dyn Held>> {
+    fn publish(&self, kind: EntryKind, entry: &LeaseEntry) -> Result<Box<dyn LeaseGuard>> {
         if self.meet && kind == EntryKind::Attempt {
             // Makes the decision stale before it is published.
             SystemClock::new().sleep(Duration::from_millis(2));
@@ -279,7 +275,7 @@ impl Locks for LoggedLocks {
     fn last_leased(&self) -> BTreeMap<DeviceUuid, Timestamp> {
         self.locks.last_leased()
     }
-    fn hold_back_safe_gpu(&self, patience: Duration) -> Result<Box<dyn HeldBack>> {
+    fn hold_back_safe_gpu(&self, patience: Duration) -> Result<Box<dyn SafeGpuGuard>> {
         self.locks.hold_back_safe_gpu(patience)
     }
     fn safe_gpu_holder(&self) -> Option<SafeGpuHolder> {

@@ -17,13 +17,13 @@ pub(crate) struct Seen {
 }
 
 pub(crate) struct Observer {
-    folder: PathBuf,
+    dir: PathBuf,
     machine: BTreeMap<String, u64>,
 }
 
 impl Observer {
-    pub(crate) fn new(folder: &Path, machine: BTreeMap<String, u64>) -> Self {
-        Observer { folder: folder.to_owned(), machine }
+    pub(crate) fn new(dir: &Path, machine: BTreeMap<String, u64>) -> Self {
+        Observer { dir: dir.to_owned(), machine }
     }
 
     /// Returns the leases that were alive during the whole scan: locked before and after it, with
@@ -33,7 +33,7 @@ impl Observer {
         let mut seen: Vec<Seen> = self.files().filter(|s| before.contains(&s.inode)).collect();
         let after = self.locked();
         seen.retain(|lease| {
-            let still = fs::symlink_metadata(self.folder.join(&lease.name));
+            let still = fs::symlink_metadata(self.dir.join(&lease.name));
             after.contains(&lease.inode) && still.is_ok_and(|file| file.ino() == lease.inode)
         });
         seen
@@ -42,7 +42,7 @@ impl Observer {
     /// Returns the number of locked files of any kind.
     pub(crate) fn living(&self) -> usize {
         let locked = self.locked();
-        let files = fs::read_dir(&self.folder).expect("the folder can be read");
+        let files = fs::read_dir(&self.dir).expect("the directory can be read");
         let inodes = files.flatten().filter_map(|file| file.metadata().ok()).map(|file| file.ino());
         inodes.filter(|inode| locked.contains(inode)).count()
     }
@@ -64,7 +64,7 @@ impl Observer {
     }
 
     fn files(&self) -> impl Iterator<Item = Seen> {
-        let files = fs::read_dir(&self.folder).expect("the folder can be read").flatten();
+        let files = fs::read_dir(&self.dir).expect("the directory can be read").flatten();
         files.filter_map(|file| {
             let name = file.file_name().into_string().ok().filter(|n| n.starts_with("lease-"))?;
             let inode = fs::symlink_metadata(file.path()).ok()?.ino();
@@ -78,14 +78,14 @@ impl Observer {
 
     /// Returns the inodes on the directory's file system that are write-locked.
     fn locked(&self) -> BTreeSet<u64> {
-        let device = fs::metadata(&self.folder).expect("the folder is there").dev();
+        let device = fs::metadata(&self.dir).expect("the directory is there").dev();
         let (major, minor) = (device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xfff00);
-        let of_folder = format!("{major:02x}:{minor:02x}:");
+        let of_dir = format!("{major:02x}:{minor:02x}:");
         let list = fs::read_to_string("/proc/locks").expect("the list of locks can be read");
         let locked = |line: &str| {
             let fields: Vec<&str> = line.split_whitespace().collect();
             let held = fields.get(1) == Some(&"OFDLCK") && fields.get(3) == Some(&"WRITE");
-            held.then(|| fields.get(5)?.strip_prefix(&of_folder)?.parse().ok())?
+            held.then(|| fields.get(5)?.strip_prefix(&of_dir)?.parse().ok())?
         };
         list.lines().filter_map(locked).collect()
     }

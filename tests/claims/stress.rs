@@ -10,9 +10,9 @@
 mod log;
 mod observer;
 
-use gpu_claim::{Ask, Chosen, Ledger, Wait, take};
-use gpu_core::{Clock, DeviceUuid, GpuBackend, Locks, Pid, ProcessKey};
-use gpu_host::{FileLocks, Place, Roots, SafeGpuFiles, SystemClock};
+use gpu_claim::{Chosen, ClaimRequest, Ledger, Wait, take};
+use gpu_core::{Clock, DeviceUuid, GpuBackend, LeaseStore, Pid, ProcessKey};
+use gpu_host::{FileLeaseStore, Place, Roots, SafeGpuFiles, SystemClock};
 use gpu_sim::Simulation;
 use log::Reader;
 use observer::Observer;
@@ -34,7 +34,7 @@ const HANGS: Duration = Duration::from_secs(20 * 60);
 
 /// The directories of a run, and its living contenders.
 struct Stage {
-    folder: TempDir,
+    dir: TempDir,
     machine: BTreeMap<String, u64>,
     mode: &'static str,
     children: Vec<(u64, Child)>,
@@ -45,7 +45,7 @@ struct Stage {
 
 impl Stage {
     fn new(mode: &'static str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let mut text =
             "description = \"made: eight devices to claim\"\nclock = 2026-11-21T01:00:00Z\n"
                 .to_owned();
@@ -53,11 +53,11 @@ impl Stage {
             write!(text, "[[gpu]]\nindex = {index}\nuuid = \"GPU-{index}\"\n").unwrap();
             text.push_str("name = \"NVIDIA A100-SXM4-80GB\"\nmemory_total_mib = 81920\n");
         }
-        fs::create_dir(folder.path().join("machine")).unwrap();
-        fs::write(folder.path().join("machine/machine.toml"), text).unwrap();
-        fs::create_dir(folder.path().join("leases")).unwrap();
-        let log = File::options().append(true).create_new(true).open(folder.path().join("log"));
-        let simulation = Simulation::from_dir(&folder.path().join("machine")).unwrap();
+        fs::create_dir(dir.path().join("machine")).unwrap();
+        fs::write(dir.path().join("machine/machine.toml"), text).unwrap();
+        fs::create_dir(dir.path().join("leases")).unwrap();
+        let log = File::options().append(true).create_new(true).open(dir.path().join("log"));
+        let simulation = Simulation::from_dir(&dir.path().join("machine")).unwrap();
         let total = |device: &gpu_core::DeviceInfo| {
             simulation.sample(&device.id).unwrap().memory.total.unwrap().0
         };
@@ -68,11 +68,11 @@ impl Stage {
         assert_eq!(machine.len(), DEVICES as usize);
         let clock = SystemClock::new();
         let log = log.unwrap();
-        Stage { folder, machine, mode, children: Vec::new(), started: 0, log, clock }
+        Stage { dir, machine, mode, children: Vec::new(), started: 0, log, clock }
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.dir.path().join(name)
     }
 
     fn start(&mut self, seed: u64) {
@@ -114,16 +114,16 @@ impl Stage {
         self.children.clear();
     }
 
-    fn locks(&self) -> FileLocks {
+    fn locks(&self) -> FileLeaseStore {
         let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
         let leases = self.path("leases");
-        FileLocks::new(Place::folder(&leases), SafeGpuFiles::below(&leases), roots)
+        FileLeaseStore::new(Place::dir(&leases), SafeGpuFiles::below(&leases), roots)
     }
 
     /// Claims all devices at once, without waiting.
     fn take_all(&self) {
         let all: Vec<DeviceUuid> = self.machine.keys().cloned().map(DeviceUuid).collect();
-        let ask = Ask {
+        let ask = ClaimRequest {
             claim: gpu_core::Claim::whole(DEVICES),
             root: ProcessKey { pid: Pid(std::process::id()), start: None },
             within: None,

@@ -1,15 +1,15 @@
 //! A program that runs parts of itself in isolation: caller, supervisor and job in one.
 //!
 //! Arguments: the scenario, and a directory with a machine, for leases and notes. The devices are
-//! simulated, the processes real. `ISOLATED_FOLDER` passes the directory to the other two, which
+//! simulated, the processes real. `ISOLATED_DIR` passes the directory to the other two, which
 //! are started with other arguments.
 
 use gpu_core::{
-    ActToken, Clock, DeviceFile, DeviceInfo, EntryKind, HolderScan, Host, Launch, LeaseId, Locks,
-    Origin, Pid, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result,
+    ActToken, Clock, DeviceFile, DeviceInfo, EntryKind, HolderScan, Host, Launch, LeaseId,
+    LeaseStore, Origin, Pid, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result,
 };
-use gpu_host::supervise::{Again, Asked, Heir, LinuxLauncher, Part};
-use gpu_host::{FileJournal, FileLocks, LinuxHost, Place, Roots, SafeGpuFiles, SystemClock};
+use gpu_host::supervise::{LinuxLauncher, Reexec, ReexecRole, Successor, SupervisorOrder};
+use gpu_host::{FileJournal, FileLeaseStore, LinuxHost, Place, Roots, SafeGpuFiles, SystemClock};
 use gpu_sim::Simulation;
 use gpu_steward::{
     EntryPoint, Isolated, IsolatedError, Outcome, Ports, RESULT, serve_entry, supervise, take_over,
@@ -25,7 +25,7 @@ use std::time::Duration;
 const COPY: &str = "copy";
 
 /// The variable with the directory, for all child processes.
-const FOLDER: &str = "ISOLATED_FOLDER";
+const DIR: &str = "ISOLATED_DIR";
 
 const ENTRIES: [(&str, EntryPoint); 7] = [
     ("double", |input| {
@@ -69,10 +69,10 @@ fn main() -> ExitCode {
     if let Some(code) = entry {
         return if code == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
-    match Part::find(&roots(), arguments.clone()).expect("the order can be read") {
-        Some(Part::Supervisor(asked)) => return supervised(asked),
-        Some(Part::Heir(heir)) => return inherited(&heir),
-        Some(Part::Over) => return ExitCode::SUCCESS,
+    match ReexecRole::find(&roots(), arguments.clone()).expect("the order can be read") {
+        Some(ReexecRole::Supervisor(asked)) => return supervised(asked),
+        Some(ReexecRole::Successor(heir)) => return inherited(&heir),
+        Some(ReexecRole::Over) => return ExitCode::SUCCESS,
         None => {}
     }
     if arguments == [COPY] {
@@ -80,22 +80,22 @@ fn main() -> ExitCode {
         SystemClock::new().sleep(Duration::from_secs(600));
         return ExitCode::FAILURE;
     }
-    let [what, folder] = &arguments[..] else { panic!("it takes two arguments") };
-    let caller = Caller { folder: PathBuf::from(folder) };
+    let [what, dir] = &arguments[..] else { panic!("it takes two arguments") };
+    let caller = Caller { dir: PathBuf::from(dir) };
     say(&caller.tries(&what.to_string_lossy()));
     ExitCode::SUCCESS
 }
 
 struct Caller {
-    folder: PathBuf,
+    dir: PathBuf,
 }
 
 impl Caller {
     fn tries(&self, what: &str) -> String {
         let own = || std::env::current_exe().expect("this program has a path");
-        let supervisors = Again::new(roots(), own(), 8 << 20);
+        let supervisors = Reexec::new(roots(), own(), 8 << 20);
         let entry = |name: &str| Isolated::entry(own(), name);
-        let told = |outcome: Result<Outcome, IsolatedError>| match outcome {
+        let reported = |outcome: Result<Outcome, IsolatedError>| match outcome {
             Ok(outcome) => {
                 let text = String::from_utf8_lossy(&outcome.value).into_owned();
                 format!("value '{text}', clean {}", outcome.report.is_clean())
@@ -117,18 +117,18 @@ impl Caller {
             Isolated::program(Launch { program, arguments, ..Launch::default() })
         };
         match what {
-            "double" => told(entry("double").input(vec![b'x'; 300_000]).run(&supervisors).map(
+            "double" => reported(entry("double").input(vec![b'x'; 300_000]).run(&supervisors).map(
                 |mut outcome| {
                     outcome.value = outcome.value.len().to_string().into_bytes();
                     outcome
                 },
             )),
-            "too-long" => told(entry("double").input(vec![b'x'; 5 << 20]).run(&supervisors)),
+            "too-long" => reported(entry("double").input(vec![b'x'; 5 << 20]).run(&supervisors)),
             "hang" => {
                 let limited = entry("hang").time_limit(Duration::from_secs(2));
-                told(limited.run(&supervisors))
+                reported(limited.run(&supervisors))
             }
-            "hang-long" => told(entry("hang").grace(Duration::from_secs(1)).run(&supervisors)),
+            "hang-long" => reported(entry("hang").grace(Duration::from_secs(1)).run(&supervisors)),
             "drop" => {
                 let isolation = entry("hang").start(&supervisors).expect("it starts");
                 self.child();
@@ -137,7 +137,7 @@ impl Caller {
             }
             "queued" => {
                 let isolation = entry("hang").start(&supervisors).expect("it starts");
-                let locks = locks(&self.folder);
+                let locks = locks(&self.dir);
                 let waits = || locks.entries(EntryKind::Waiter).is_ok_and(|all| !all.is_empty());
                 while !waits() {
                     SystemClock::new().sleep(Duration::from_millis(10));
@@ -152,19 +152,19 @@ impl Caller {
                 drop(isolation);
                 "not killed".to_owned()
             }
-            "program" => told(shell("printf 42 > \"$GPUWS_RESULT\"").run(&supervisors)),
+            "program" => reported(shell("printf 42 > \"$GPUWS_RESULT\"").run(&supervisors)),
             "no-program" => {
                 let launch = Launch { program: "/no/such/program".into(), ..Launch::default() };
-                told(Isolated::program(launch).run(&supervisors))
+                reported(Isolated::program(launch).run(&supervisors))
             }
-            name => told(entry(name).run(&supervisors)),
+            name => reported(entry(name).run(&supervisors)),
         }
     }
 
     /// Waits until the job has left a child, and returns its PID.
     fn child(&self) -> String {
         loop {
-            match std::fs::read_to_string(self.folder.join("child")) {
+            match std::fs::read_to_string(self.dir.join("child")) {
                 Ok(text) if text.ends_with('\n') => return text.trim().to_owned(),
                 _ => SystemClock::new().sleep(Duration::from_millis(10)),
             }
@@ -178,7 +178,7 @@ fn say(line: &str) {
 
 /// Leaves a process behind that has left its group and session, and records its PID.
 fn note_child() {
-    let script = "echo $$ > \"$ISOLATED_FOLDER/child\"; exec sleep 600";
+    let script = "echo $$ > \"$ISOLATED_DIR/child\"; exec sleep 600";
     leave(Command::new("setsid").args(["--fork", "sh", "-c", script]));
 }
 
@@ -192,14 +192,14 @@ fn leave(command: &mut Command) {
 }
 
 fn note(number: &str) {
-    std::fs::write(noted(), format!("{number}\n")).expect("the folder can be written to");
+    std::fs::write(noted(), format!("{number}\n")).expect("the directory can be written to");
 }
 
 fn noted() -> PathBuf {
-    PathBuf::from(std::env::var_os(FOLDER).expect("the folder is told")).join("child")
+    PathBuf::from(std::env::var_os(DIR).expect("the directory is told")).join("child")
 }
 
-fn supervised(asked: Asked) -> ExitCode {
+fn supervised(asked: SupervisorOrder) -> ExitCode {
     let launcher = LinuxLauncher::new(&roots(), Some(asked.front)).expect("it can supervise");
     let mut stop = || launcher.asked().is_some() || launcher.is_abandoned().unwrap_or(false);
     let report = with_ports(|ports, token| {
@@ -211,7 +211,7 @@ fn supervised(asked: Asked) -> ExitCode {
 }
 
 /// Ends the processes that a killed supervisor has left.
-fn inherited(heir: &Heir) -> ExitCode {
+fn inherited(heir: &Successor) -> ExitCode {
     if let Some(mut orphans) = heir.orphans().expect("they can be looked for") {
         let own = LinuxHost::new(roots()).own_ancestry().expect("this process is there")[0];
         with_ports(|ports, token| {
@@ -225,20 +225,20 @@ fn inherited(heir: &Heir) -> ExitCode {
 }
 
 fn with_ports<T>(act: impl FnOnce(&Ports<'_>, &ActToken) -> T) -> T {
-    let folder = PathBuf::from(std::env::var_os(FOLDER).expect("the folder is told"));
-    let machine = Simulation::from_dir(&folder.join("machine")).expect("the machine is there");
+    let dir = PathBuf::from(std::env::var_os(DIR).expect("the directory is told"));
+    let machine = Simulation::from_dir(&dir.join("machine")).expect("the machine is there");
     let origin = gpu_core::GpuBackend::origin(&machine);
     let host = HostOfMachine { host: LinuxHost::new(roots()), origin };
-    let journal = FileJournal::open(folder.join("journal")).expect("the journal opens");
-    let locks = locks(&folder);
+    let journal = FileJournal::open(dir.join("journal")).expect("the journal opens");
+    let locks = locks(&dir);
     let clock = SystemClock::new();
     let ports =
         Ports { backend: &machine, host: &host, clock: &clock, journal: &journal, locks: &locks };
     act(&ports, &ActToken::user_confirmed())
 }
 
-fn locks(folder: &Path) -> FileLocks {
-    FileLocks::new(Place::folder(folder.join("leases")), SafeGpuFiles::below(folder), roots())
+fn locks(dir: &Path) -> FileLeaseStore {
+    FileLeaseStore::new(Place::dir(dir.join("leases")), SafeGpuFiles::below(dir), roots())
 }
 
 fn roots() -> Roots {

@@ -1,8 +1,8 @@
 //! Isolation on the real kernel: however a job ends, its result or its error is returned, nothing
 //! of its tree is left, and its lease is gone.
 
-use gpu_core::{Claim, Clock, DeviceUuid, Entry, EntryKind, Locks, Pid, ProcessKey};
-use gpu_host::{FileLocks, Place, Roots, SafeGpuFiles, SystemClock};
+use gpu_core::{Claim, Clock, DeviceUuid, EntryKind, LeaseEntry, LeaseStore, Pid, ProcessKey};
+use gpu_host::{FileLeaseStore, Place, Roots, SafeGpuFiles, SystemClock};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -17,19 +17,19 @@ struct Stage(TempDir);
 
 impl Stage {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let text = "description = \"made: one device\"\nclock = 2026-11-21T01:00:00Z\n\
                     [[gpu]]\nindex = 0\nuuid = \"GPU-0\"\nname = \"NVIDIA A100-SXM4-80GB\"\n\
                     memory_total_mib = 81920\n";
-        fs::create_dir(folder.path().join("machine")).unwrap();
-        fs::write(folder.path().join("machine/machine.toml"), text).unwrap();
-        fs::create_dir(folder.path().join("leases")).unwrap();
-        Stage(folder)
+        fs::create_dir(dir.path().join("machine")).unwrap();
+        fs::write(dir.path().join("machine/machine.toml"), text).unwrap();
+        fs::create_dir(dir.path().join("leases")).unwrap();
+        Stage(dir)
     }
 
     fn caller(&self, what: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_isolated-caller"));
-        command.arg(what).arg(self.0.path()).env("ISOLATED_FOLDER", self.0.path());
+        command.arg(what).arg(self.0.path()).env("ISOLATED_DIR", self.0.path());
         command.stdin(Stdio::null()).stderr(Stdio::null());
         command
     }
@@ -47,10 +47,10 @@ impl Stage {
         Some(Left(noted.trim().to_owned()))
     }
 
-    fn locks(&self) -> FileLocks {
+    fn locks(&self) -> FileLeaseStore {
         let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
-        let place = Place::folder(self.0.path().join("leases"));
-        FileLocks::new(place, SafeGpuFiles::below(self.0.path()), roots)
+        let place = Place::dir(self.0.path().join("leases"));
+        FileLeaseStore::new(place, SafeGpuFiles::below(self.0.path()), roots)
     }
 
     fn leases(&self) -> usize {
@@ -103,9 +103,9 @@ fn nothing_is_left_on_return_error_panic_timeout_and_drop() {
         ("drop", "dropped"),
     ] {
         let stage = Stage::new();
-        let told = stage.tries(what);
+        let reported = stage.tries(what);
         let left = stage.left().expect("it left a child");
-        assert_eq!(told, said);
+        assert_eq!(reported, said);
         assert!(!left.lives(), "{what}");
         assert_eq!(stage.leases(), 0, "{what}");
     }
@@ -129,7 +129,7 @@ fn failed_start_leaves_no_lease() {
 fn isolation_can_be_dropped_while_queued() {
     let stage = Stage::new();
     let locks = stage.locks();
-    let lease = Entry {
+    let lease = LeaseEntry {
         id: locks.new_id().unwrap(),
         ticket: locks.ticket().unwrap(),
         owner: locks.owner(),

@@ -20,7 +20,7 @@ const EACH_MIB: u64 = 9000;
 /// A directory with device files, the processes that hold them, and a device whose memory is in use
 /// while they live.
 struct Bench {
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
     children: Vec<Child>,
     host: Here,
     /// The processes that the driver lists.
@@ -35,8 +35,8 @@ struct Here(LinuxHost);
 impl Bench {
     fn new() -> Self {
         let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        let folder = tempfile::Builder::new().permissions(open_to_all).tempdir().unwrap();
-        let dev = folder.path().join("dev");
+        let dir = tempfile::Builder::new().permissions(open_to_all).tempdir().unwrap();
+        let dev = dir.path().join("dev");
         std::fs::create_dir(&dev).unwrap();
         // LD_PRELOAD requires a shared library: one of this program's.
         std::fs::copy(library(), dev.join("nvidia0")).unwrap();
@@ -50,7 +50,7 @@ impl Bench {
         }
         let roots = Roots { proc: "/proc".into(), dev, sys: "/sys".into() };
         let host = Here(LinuxHost::new(roots));
-        Bench { folder, children: Vec::new(), host, listed: Vec::new() }
+        Bench { dir, children: Vec::new(), host, listed: Vec::new() }
     }
 
     /// Starts a process that has all files open and the device mapped; `before` is a shell command
@@ -64,7 +64,7 @@ impl Bench {
 
     fn start(&mut self, script: &str) -> Pid {
         let mut command = Command::new("sh");
-        command.args(["-c", script]).current_dir(self.folder.path()).process_group(0);
+        command.args(["-c", script]).current_dir(self.dir.path()).process_group(0);
         command.stdin(Stdio::null());
         let child = command.spawn().unwrap();
         let pid = Pid(child.id());
@@ -81,13 +81,13 @@ impl Bench {
 
     /// Starts a program that prints "ready" when it is.
     fn ready(&mut self, command: &mut Command) -> Pid {
-        command.current_dir(self.folder.path()).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.current_dir(self.dir.path()).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut said = [0; 5];
-        let told = child.stdout.as_mut().unwrap().read_exact(&mut said);
+        let reported = child.stdout.as_mut().unwrap().read_exact(&mut said);
         let pid = Pid(child.id());
         self.children.push(child);
-        assert!(told.is_ok() && &said == b"ready", "{:?}", command.get_program());
+        assert!(reported.is_ok() && &said == b"ready", "{:?}", command.get_program());
         pid
     }
 
@@ -111,7 +111,7 @@ impl Bench {
     }
 
     fn execute(&self, plan: &Plan, guard: &Guard) -> (Report, String) {
-        let path = self.folder.path().join("audit.jsonl");
+        let path = self.dir.path().join("audit.jsonl");
         let (clock, journal) = (SystemClock::new(), FileJournal::open(&path).unwrap());
         let ports = Ports { backend: self, host: &self.host, clock: &clock, journal: &journal };
         let report = execute(plan, guard, ports, &ActToken::user_confirmed(), &mut |_| {
@@ -314,8 +314,8 @@ fn process_that_released_device_after_plan_is_spared() {
     let (plan, guard) = bench.plan(&request);
     assert_eq!(targets(&plan), [pid]);
     // Exactly what `execute` must detect: the same process without the device.
-    std::fs::remove_file(bench.folder.path().join("dev/nvidia0")).unwrap();
-    std::fs::write(bench.folder.path().join("dev/nvidia0"), "another device").unwrap();
+    std::fs::remove_file(bench.dir.path().join("dev/nvidia0")).unwrap();
+    std::fs::write(bench.dir.path().join("dev/nvidia0"), "another device").unwrap();
     let (report, audit) = bench.execute(&plan, &guard);
     assert_eq!(report.actions[0].outcome, Outcome::LetGo);
     assert_eq!(report.actions[0].signals, []);

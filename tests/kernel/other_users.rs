@@ -74,7 +74,7 @@ fn user_program_called_like_a_daemon_uses_the_device() {
     let mut bench = Bench::new();
     let Some(mut python) = python(TEST) else { return };
     // A program of the user's own with the right name.
-    let program = bench.folder.path().join("nvidia-cuda-mps-server");
+    let program = bench.dir.path().join("nvidia-cuda-mps-server");
     crate::copy_program(python.get_program().as_ref(), &program);
     std::os::unix::fs::chown(&program, Some(STRANGER), Some(STRANGER)).unwrap();
     python = Command::new(&program);

@@ -44,7 +44,7 @@ pub(crate) fn python(test: &str) -> Option<Command> {
 /// Plans to end a process that becomes something else on SIGTERM, and executes the plan.
 fn ended(test: &str, becoming: &[&str]) -> Option<(Bench, Pid, Report)> {
     let mut bench = Bench::new();
-    let daemon = bench.folder.path().join("nvidia-persistenced");
+    let daemon = bench.dir.path().join("nvidia-persistenced");
     crate::copy_program("/bin/sleep".as_ref(), &daemon);
     let pid = bench.ready(python(test)?.args(["-c", HOLDER]).args(becoming));
     let (plan, guard) = bench.plan(&ghost(1));
@@ -89,8 +89,8 @@ fn as_nobody(test: &str, name: &str) {
         return;
     }
     let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    let folder = tempfile::Builder::new().permissions(open_to_all).tempdir().unwrap();
-    let program = folder.path().join("tests");
+    let dir = tempfile::Builder::new().permissions(open_to_all).tempdir().unwrap();
+    let program = dir.path().join("tests");
     crate::copy_program(&std::env::current_exe().unwrap(), &program);
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);

@@ -14,8 +14,8 @@ fn xid_event_has_number_and_device() {
     std::fs::write(machine.path().join("machine.toml"), text).unwrap();
     let stage = Stage::moving(machine.path().to_str().unwrap());
     // Events before a wait are not delivered to later waits.
-    let told = stage.nvml(Duration::from_secs(40)).events(Duration::from_secs(20)).unwrap();
-    assert_eq!(told, [DeviceEvent { device: Some(1), kind: DeviceEventKind::Xid(79) }]);
+    let reported = stage.nvml(Duration::from_secs(40)).events(Duration::from_secs(20)).unwrap();
+    assert_eq!(reported, [DeviceEvent { device: Some(1), kind: DeviceEventKind::Xid(79) }]);
 }
 
 #[test]

@@ -73,15 +73,25 @@ fn all_but(look: &Inventory, gpu: u32) -> Vec<&DeviceState> {
 
 #[test]
 fn error_code_affects_only_its_reach() {
+    // Thousands of looks, each of which waits for a child.
+    let functions: Vec<String> = functions().into_iter().collect();
+    std::thread::scope(|scope| {
+        for some in functions.chunks(functions.len().div_ceil(4)) {
+            scope.spawn(|| check_codes_of(some));
+        }
+    });
+}
+
+fn check_codes_of(functions: &[String]) {
     let whole = Stage::of(MACHINE, Duration::ZERO).nvml(PATIENT).look(Groups::all());
     let healthy = serde_json::to_value(&whole).unwrap();
     let field = [3, 4, 6, 13, 25, 999];
     let device = [8, 11, 15, 16];
     let machine = [9, 17, 18];
-    for function in functions() {
+    for function in functions {
         for code in field.into_iter().chain(device).chain(machine).chain([7, 1, 2, 4242]) {
-            let gpu = is_of_a_device(&function).then(|| victim(&function));
-            let look = look_with(fault(&function, gpu, CallEffect::Returns(code)), PATIENT);
+            let gpu = is_of_a_device(function).then(|| victim(function));
+            let look = look_with(fault(function, gpu, CallEffect::Returns(code)), PATIENT);
             let what = format!("{function} returns {code}");
             let said = serde_json::to_value(&look).unwrap();
             let Some(gpu) = gpu else {
@@ -99,8 +109,8 @@ fn error_code_affects_only_its_reach() {
                 // Only this function reports which links exist.
                 "nvmlDeviceGetNvLinkState" => {
                     let links = now["details"]["Ok"]["nvlinks"].as_array();
-                    let untold = |link: &Value| link["active"].get("absent").is_some();
-                    assert!(links.into_iter().flatten().all(untold), "{what}: {now}");
+                    let unreported = |link: &Value| link["active"].get("absent").is_some();
+                    assert!(links.into_iter().flatten().all(unreported), "{what}: {now}");
                 }
                 _ => says_nothing_new(before, now, "GPU", &what),
             }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// The directory in which a simulated NVML finds its machine.
 pub(crate) struct Stage {
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
     session: Session,
 }
 
@@ -31,9 +31,9 @@ impl Stage {
             placeholders: Vec::new(),
             counts_calls: true,
         };
-        let folder = tempfile::tempdir().unwrap();
-        session.write(folder.path()).unwrap();
-        Stage { folder, session }
+        let dir = tempfile::tempdir().unwrap();
+        session.write(dir.path()).unwrap();
+        Stage { dir, session }
     }
 
     /// Creates a session of a machine that starts now and runs.
@@ -43,7 +43,7 @@ impl Stage {
         let seconds: f64 = uptime.split(' ').next().unwrap().parse().unwrap();
         stage.session.began_ns = (seconds * 1e9) as u64;
         stage.session.frozen_at_ms = None;
-        stage.session.write(stage.folder.path()).unwrap();
+        stage.session.write(stage.dir.path()).unwrap();
         stage
     }
 
@@ -56,7 +56,7 @@ impl Stage {
 
     /// Returns the real backend on the simulated NVML.
     pub(crate) fn nvml(&self, deadline: Duration) -> NvmlChild {
-        let variable = format!("{}={}", Session::VARIABLE, self.folder.path().display());
+        let variable = format!("{}={}", Session::VARIABLE, self.dir.path().display());
         let helper = Helper {
             // The session is passed in the environment, which a test cannot change for itself.
             arguments: vec![variable.into(), env!("CARGO_BIN_EXE_nvml-helper").into()],
@@ -68,7 +68,7 @@ impl Stage {
 
     /// Returns how often each function was called by programs that have ended.
     pub(crate) fn calls(&self) -> BTreeMap<String, u64> {
-        let text = std::fs::read_to_string(self.folder.path().join(Session::CALLS));
+        let text = std::fs::read_to_string(self.dir.path().join(Session::CALLS));
         let mut all = BTreeMap::new();
         for line in text.unwrap_or_default().lines() {
             let line: serde_json::Value = serde_json::from_str(line).unwrap();

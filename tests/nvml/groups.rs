@@ -60,7 +60,7 @@ fn group_makes_only_its_own_calls() {
 
 #[test]
 fn rare_values_and_absences_are_preserved() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let machine = "description = 'made: a device with every choice, and one with none'\n\
         clock = 2025-03-03T10:00:00Z\n\
         [[gpu]]\nindex = 0\nmemory_total_mib = 100\npower_draw_mw = 250000\n\
@@ -92,13 +92,13 @@ fn rare_values_and_absences_are_preserved() {
         details.virtual_gpus = { heterogeneous = 1 }\n\
         details.activity = { throttle = 4 }\n\
         details.fabric = { state = 'in-progress' }\n";
-    std::fs::write(folder.path().join("machine.toml"), machine).unwrap();
-    let stage = Stage::of(folder.path().to_str().unwrap(), Duration::ZERO);
+    std::fs::write(dir.path().join("machine.toml"), machine).unwrap();
+    let stage = Stage::of(dir.path().to_str().unwrap(), Duration::ZERO);
     let nvml = stage.nvml(DEADLINE);
     let rare: Groups = RARE.into_iter().map(|(group, _)| group).collect();
     let of = |gpu| nvml.details(&DeviceId::from_index(gpu), rare).unwrap();
     let percent = |share| Percent::new(share).ok_or(Absent::Implausible);
-    let told = DeviceDetails {
+    let reported = DeviceDetails {
         inforom: Some(Inforom {
             image: Ok("G001.0000.03.07".to_owned()),
             oem: Err(Absent::NotSupported),
@@ -147,8 +147,8 @@ fn rare_values_and_absences_are_preserved() {
         }),
         ..DeviceDetails::default()
     };
-    assert_eq!(of(0), told);
-    let untold = DeviceDetails {
+    assert_eq!(of(0), reported);
+    let unreported = DeviceDetails {
         inforom: Some(Default::default()),
         gsp_firmware: Some(Default::default()),
         virtual_gpus: Some(VirtualGpus { heterogeneous: Ok(1), ..Default::default() }),
@@ -165,7 +165,7 @@ fn rare_values_and_absences_are_preserved() {
         }),
         ..DeviceDetails::default()
     };
-    assert_eq!(of(1), untold);
+    assert_eq!(of(1), unreported);
 
     // And the part that belongs to other groups.
     let more: Groups =
@@ -179,8 +179,8 @@ fn rare_values_and_absences_are_preserved() {
             details.pcie.as_ref().unwrap().device_generation_max,
         )
     };
-    let told = (Ok(AddressingMode::Hmm), Ok(ThrottleReasons(6)), Ok(Celsius(-4)), Ok(5));
-    assert_eq!(values(&of(0)), told);
+    let reported = (Ok(AddressingMode::Hmm), Ok(ThrottleReasons(6)), Ok(Celsius(-4)), Ok(5));
+    assert_eq!(values(&of(0)), reported);
     let not = Absent::NotSupported;
     let every = ThrottleReasons::all_named();
     assert_eq!(values(&of(1)), (Err(not), Ok(every), Err(not), Err(not)));

@@ -1,6 +1,6 @@
 //! Honest claims, step by step: one step is atomic in the kernel.
 
-use crate::folder::{Dir, File, Folders, Id, Inode, Name, STRANGER, Text, Uid};
+use crate::dir::{Dir, Dirs, File, Id, Inode, Name, STRANGER, Text, Uid};
 use crate::rule::{DEVICES, Kind, Seen, TOTAL, Verdict, decide, judge};
 
 /// A claim's request and owner. Its index is its ID.
@@ -205,7 +205,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    pub(crate) fn dirs(&self) -> Vec<Dir> {
+    pub(crate) fn listing(&self) -> Vec<Dir> {
         if self.rules.layout == Layout::Flat {
             return vec![Dir::Shared];
         }
@@ -248,7 +248,7 @@ impl Reader<'_> {
     /// was accepted as another user's.
     pub(crate) fn step(
         &self,
-        folders: &Folders,
+        dirs: &Dirs,
         reading: &mut Reading,
         deciding: bool,
         backwards: bool,
@@ -258,26 +258,26 @@ impl Reader<'_> {
             (reading.begun, reading.backwards) = (true, backwards);
         }
         let kinds = self.kinds(deciding);
-        let mut dirs = self.dirs();
+        let mut listing = self.listing();
         if reading.backwards {
-            dirs.reverse();
+            listing.reverse();
         }
-        if dirs.is_empty() {
+        if listing.is_empty() {
             return Ok(true);
         }
-        let (dir, kind) = (dirs[usize::from(reading.dir)], kinds[usize::from(reading.kind)]);
+        let (dir, kind) = (listing[usize::from(reading.dir)], kinds[usize::from(reading.kind)]);
         let mut said = String::new();
         if reading.listed < self.listings(dir) {
-            let names = self.list(folders, reading, dir, kind);
+            let names = self.list(dirs, reading, dir, kind);
             if words.is_some() {
                 said = format!("lists {kind:?} in {dir:?} ({}): {names:?}", reading.listed + 1);
             }
             reading.names.extend(names);
             reading.listed += 1;
         } else if let Some(lease) = reading.unlocked.take() {
-            let kept = folders.at(dir, Name::Kept(lease.id)).filter(|kept| {
-                folders.is_locked(*kept)
-                    && folders.file(*kept).is_some_and(|file| file.owner == lease.owner)
+            let kept = dirs.at(dir, Name::Kept(lease.id)).filter(|kept| {
+                dirs.is_locked(*kept)
+                    && dirs.file(*kept).is_some_and(|file| file.owner == lease.owner)
             });
             if words.is_some() {
                 said = format!("asks who holds kept-{}: {}", lease.id, kept.is_some());
@@ -287,7 +287,7 @@ impl Reader<'_> {
             }
         } else {
             let name = reading.names.remove(0);
-            let opened = self.open(folders, dir, name, kind).inspect_err(|_| {
+            let opened = self.open(dirs, dir, name, kind).inspect_err(|_| {
                 if let Some(words) = &mut words {
                     words.push_str(&format!("opens {name:?} in {dir:?}"));
                 }
@@ -313,14 +313,14 @@ impl Reader<'_> {
             return Ok(false);
         }
         (reading.dir, reading.listed) = (reading.dir + 1, 0);
-        if usize::from(reading.dir) == dirs.len() {
+        if usize::from(reading.dir) == listing.len() {
             (reading.dir, reading.kind) = (0, reading.kind + 1);
         }
         Ok(usize::from(reading.kind) == kinds.len())
     }
 
     /// Lists the names of one claim and, with those of the first claim, the stranger's.
-    fn list(&self, folders: &Folders, reading: &mut Reading, dir: Dir, kind: Kind) -> Vec<Name> {
+    fn list(&self, dirs: &Dirs, reading: &mut Reading, dir: Dir, kind: Kind) -> Vec<Name> {
         let others = self.others(dir);
         let listed = usize::from(reading.listed);
         let now = |id: &Id| match others.get(listed) {
@@ -334,10 +334,10 @@ impl Reader<'_> {
             _ => false,
         };
         let here = |wanted: &dyn Fn(&Name) -> bool| -> Vec<Name> {
-            if !folders.may_read(self.setups[self.me].owner, dir) {
+            if !dirs.may_read(self.setups[self.me].owner, dir) {
                 return Vec::new();
             }
-            let names = folders.names().iter().filter(|(at, name, _)| *at == dir && wanted(name));
+            let names = dirs.names().iter().filter(|(at, name, _)| *at == dir && wanted(name));
             names.map(|(_, name, _)| *name).collect()
         };
         if !self.rules.one_listing {
@@ -358,13 +358,13 @@ impl Reader<'_> {
     /// Opens a file; returns its entry if the file counts as one, and whether it is locked.
     fn open(
         &self,
-        folders: &Folders,
+        dirs: &Dirs,
         dir: Dir,
         name: Name,
         kind: Kind,
     ) -> Result<Option<(Seen, bool)>, String> {
-        let Some(inode) = folders.at(dir, name) else { return Ok(None) };
-        let Some(file) = folders.file(inode) else { return Ok(None) };
+        let Some(inode) = dirs.at(dir, name) else { return Ok(None) };
+        let Some(file) = dirs.file(inode) else { return Ok(None) };
         let (Name::Queue(id) | Name::Try(id) | Name::Lease(id)) = name else { return Ok(None) };
         let owns = match dir {
             Dir::Of(owner) => file.owner == owner,
@@ -372,11 +372,11 @@ impl Reader<'_> {
         };
         let refused = !owns
             || file.all_write && !self.rules.accepts_writable
-            || folders.links(inode) != 1 && self.rules.honours_links;
+            || dirs.links(inode) != 1 && self.rules.honours_links;
         let Some(text) = file.text.filter(|text| text.id == id && !refused) else {
             return Ok(None);
         };
-        let locked = folders.is_locked(inode);
+        let locked = dirs.is_locked(inode);
         if locked && file.author != file.owner {
             return Err(format!(
                 "{name:?} in {dir:?} counts as user {}'s, and user {} wrote it",

@@ -1,8 +1,8 @@
 //! The properties that hold.
 
 use crate::claimant::Setup;
+use crate::dir::{ROOT, Uid};
 use crate::explore::{Explored, explore};
-use crate::folder::{ROOT, Uid};
 use crate::machine::{Machine, Stalls, Stranger};
 use gpu_core::Clock;
 

@@ -5,8 +5,8 @@ use crate::claimant::{
     Layout, Party, Phase, RULES, Reader, Reading, Rules, Setup, entry_of, job, kept_of, place_of,
     strangers_words, supervisor,
 };
+use crate::dir::{Dir, Dirs, File, Inode, Name};
 use crate::explore::{Model, PARTIES, Step};
-use crate::folder::{Dir, File, Folders, Inode, Name};
 use crate::property;
 use crate::rule::{Seen, Verdict};
 use crate::stranger;
@@ -92,7 +92,7 @@ impl Machine {
 /// A state of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
-    pub(crate) folders: Folders,
+    pub(crate) dirs: Dirs,
     pub(crate) parties: Vec<Party>,
     /// The stranger's remaining moves.
     pub(crate) moves: u8,
@@ -124,18 +124,18 @@ impl Model for Machine {
     type State = State;
 
     fn initial(&self) -> State {
-        let mut folders = Folders::new(self.protected_hardlinks);
+        let mut dirs = Dirs::new(self.protected_hardlinks);
         if self.directories {
-            folders = folders.without(self.setups.iter().map(|setup| setup.owner).collect());
+            dirs = dirs.without(self.setups.iter().map(|setup| setup.owner).collect());
         }
         if self.rules.layout == Layout::Flat {
             let owner = self.setups[0].owner;
             let file = File { owner, all_write: true, text: None, author: owner, locked: 0 };
-            folders.create(owner, Dir::Shared, Name::Table, self.table(), file);
+            dirs.create(owner, Dir::Shared, Name::Table, self.table(), file);
         }
         let attempts = self.attempts.unwrap_or(1);
         let moves = if let Stranger::Moves(moves) = self.stranger { moves } else { 0 };
-        State { folders, parties: vec![Party::new(attempts); self.setups.len()], moves }
+        State { dirs, parties: vec![Party::new(attempts); self.setups.len()], moves }
     }
 
     fn steps(&self, state: &State, words: bool, steps: &mut Vec<Step<State>>) {
@@ -207,24 +207,22 @@ impl Machine {
             return;
         }
         let owner = self.setups[me].owner;
-        if steps.from.folders.is_missing(owner) {
+        if steps.from.dirs.is_missing(owner) {
             steps.add(
                 who,
                 || format!("{me} makes the directory of user {owner}, mode 0700 by its umask"),
                 |state| {
-                    state.folders.make_dir(owner);
+                    state.dirs.make_dir(owner);
                     state.parties[me].made = true;
                     true
                 },
             );
-        } else if steps.from.folders.is_closed(owner)
-            && (party.made || !self.rules.trusts_directory)
-        {
+        } else if steps.from.dirs.is_closed(owner) && (party.made || !self.rules.trusts_directory) {
             steps.add(
                 who,
                 || format!("{me} gives the directory of user {owner} the mode 0755"),
                 |state| {
-                    state.folders.open_dir(owner);
+                    state.dirs.open_dir(owner);
                     true
                 },
             );
@@ -239,7 +237,7 @@ impl Machine {
                     state.parties[me].queued = true;
                     let file = reader.file(Some(text));
                     let owner = self.setups[me].owner;
-                    state.folders.create(owner, reader.home(), Name::Queue(who), place_of(me), file)
+                    state.dirs.create(owner, reader.home(), Name::Queue(who), place_of(me), file)
                 },
             );
         } else if self.decides {
@@ -268,11 +266,11 @@ impl Machine {
                     0 => Phase::Allowed,
                     _ => Phase::Confirming(Reading::new(1)),
                 };
-                let folders = &mut state.folders;
+                let dirs = &mut state.dirs;
                 let kept = reader.file(None);
                 let entry = reader.file(Some(reader.text(devices)));
-                let made = folders.create(owner, home, Name::Kept(id), kept_of(me), kept)
-                    && folders.create(owner, home, Name::Try(id), entry_of(me), entry);
+                let made = dirs.create(owner, home, Name::Kept(id), kept_of(me), kept)
+                    && dirs.create(owner, home, Name::Try(id), entry_of(me), entry);
                 if !made {
                     // A stranger has the name: another ID, which is another claim in this model.
                     self.end_entry(state, me, Name::Try(id));
@@ -285,7 +283,7 @@ impl Machine {
 
     fn read(&self, me: usize, reading: &Reading, deciding: bool, steps: &mut Steps<'_>) {
         let reader = self.reader(me);
-        let ways = 1 + u8::from(self.both_ways && !reading.begun && reader.dirs().len() > 1);
+        let ways = 1 + u8::from(self.both_ways && !reading.begun && reader.listing().len() > 1);
         for backwards in 0..ways {
             let mut after = steps.from.clone();
             let mut reading = reading.clone();
@@ -296,7 +294,7 @@ impl Machine {
             let mut words = format!("{me} ");
             let said = steps.words.then_some(&mut words);
             let who = me as u8;
-            match reader.step(&after.folders, &mut reading, deciding, backwards == 1, said) {
+            match reader.step(&after.dirs, &mut reading, deciding, backwards == 1, said) {
                 Err(violated) => steps.steps.push(Step { who, words, after: Err(violated) }),
                 Ok(false) => {
                     after.parties[me].phase = match deciding {
@@ -345,12 +343,8 @@ impl Machine {
                         continue;
                     }
                     if self.rules.leaves_queue_early {
-                        after.folders.unlink(
-                            self.setups[me].owner,
-                            reader.home(),
-                            Name::Queue(who),
-                        );
-                        after.folders.unlock(place_of(me));
+                        after.dirs.unlink(self.setups[me].owner, reader.home(), Name::Queue(who));
+                        after.dirs.unlock(place_of(me));
                     }
                 }
                 steps.steps.push(Step { who, words: said, after: Ok(after) });
@@ -392,7 +386,7 @@ impl Machine {
             || format!("{me} confirms: renames try-{me} to lease-{me}"),
             |state| {
                 let named =
-                    state.folders.rename(owner, (home, Name::Try(id)), (home, Name::Lease(id)));
+                    state.dirs.rename(owner, (home, Name::Try(id)), (home, Name::Lease(id)));
                 state.parties[me].phase =
                     if named { Phase::Leased { job: false } } else { Phase::Leaving };
                 true
@@ -408,8 +402,8 @@ impl Machine {
                 who,
                 || format!("{me} leaves the queue"),
                 |state| {
-                    state.folders.unlink(owner, reader.home(), Name::Queue(who));
-                    state.folders.unlock(place_of(me));
+                    state.dirs.unlink(owner, reader.home(), Name::Queue(who));
+                    state.dirs.unlock(place_of(me));
                     state.parties[me].queued = false;
                     property::no_longer_waits(state, me);
                     true
@@ -422,7 +416,7 @@ impl Machine {
                 who,
                 || format!("{me} starts its job, which inherits kept-{me}"),
                 |state| {
-                    state.folders.inherit(kept_of(me), crate::claimant::job(me));
+                    state.dirs.inherit(kept_of(me), crate::claimant::job(me));
                     state.parties[me].phase = Phase::Leased { job: true };
                     true
                 },
@@ -445,10 +439,10 @@ impl Machine {
     fn end_entry(&self, state: &mut State, me: usize, name: Name) {
         let (owner, home) = (self.setups[me].owner, self.reader(me).home());
         for (name, inode) in [(name, entry_of(me)), (Name::Kept(me as u8), kept_of(me))] {
-            if state.folders.at(home, name) == Some(inode) {
-                state.folders.unlink(owner, home, name);
+            if state.dirs.at(home, name) == Some(inode) {
+                state.dirs.unlink(owner, home, name);
             }
-            state.folders.unlock(inode);
+            state.dirs.unlock(inode);
         }
         property::no_longer_published(state, me);
     }
@@ -463,7 +457,7 @@ impl Machine {
                 PARTIES,
                 || format!("{me}'s job ends"),
                 |state| {
-                    state.folders.end(job(me));
+                    state.dirs.end(job(me));
                     state.parties[me].phase = Phase::Over;
                     property::no_longer_published(state, me);
                     true
@@ -473,7 +467,7 @@ impl Machine {
                 PARTIES,
                 || format!("{me} is killed, its job lives"),
                 |state| {
-                    state.folders.end(supervisor(me));
+                    state.dirs.end(supervisor(me));
                     state.parties[me].phase = Phase::Orphaned;
                     true
                 },
@@ -482,7 +476,7 @@ impl Machine {
                 PARTIES,
                 || format!("{me} is killed"),
                 |state| {
-                    state.folders.end(supervisor(me));
+                    state.dirs.end(supervisor(me));
                     let party = &mut state.parties[me];
                     (party.phase, party.queued) = (Phase::Over, false);
                     property::no_longer_published(state, me);
@@ -504,7 +498,7 @@ impl Machine {
                 || format!("{me} goes on"),
                 |state| {
                     state.parties[me].stalled = false;
-                    state.folders.inherit(place_of(me), supervisor(me));
+                    state.dirs.inherit(place_of(me), supervisor(me));
                     true
                 },
             );
@@ -516,7 +510,7 @@ impl Machine {
                     state.parties[me].stalled = true;
                     property::no_longer_waits(state, me);
                     // The model has one mark for both `alive` and `renewed`.
-                    state.folders.release(place_of(me));
+                    state.dirs.release(place_of(me));
                     true
                 },
             );

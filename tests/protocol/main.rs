@@ -4,7 +4,7 @@
 //!
 //! One step of the model is one atomic action of the kernel. A directory is listed, then each file
 //! is opened, tries before leases; a rename, a lock or a death may happen between any two of these.
-//! `folder` models the kernel, `claimant` and `machine` the claims, and `stranger` the stranger.
+//! `dir` models the kernel, `claimant` and `machine` the claims, and `stranger` the stranger.
 //! `rule` queries gpu-claim for the decisions of claims, `property` contains the properties, and
 //! `explore` the search. `invariants` lists the explored configurations. `mutants` lists protocols
 //! that differ from ours in one point and must fail, each with the trace that shows how.
@@ -38,8 +38,8 @@
 #![expect(clippy::print_stdout, reason = "the figures of a run are its result")]
 
 mod claimant;
+mod dir;
 mod explore;
-mod folder;
 mod invariants;
 mod machine;
 mod mutants;

@@ -65,7 +65,7 @@ fn constant_timeout_may_livelock() {
 }
 
 #[test]
-fn linked_writable_file_is_misattributed_in_flat_folder() {
+fn linked_writable_file_is_misattributed_in_flat_dir() {
     let rules = Rules { layout: Layout::Flat, accepts_writable: true, ..RULES };
     let trace = fails(rules, moving(2), false, "counts as user 1's, and user 9 wrote it");
     assert!(

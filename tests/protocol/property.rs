@@ -1,7 +1,7 @@
 //! The properties, judged by the actions of claims and not by the content of files.
 
 use crate::claimant::Reading;
-use crate::folder::Id;
+use crate::dir::Id;
 use crate::machine::{Machine, State};
 use crate::rule::{DEVICES, Kind, Seen, TOTAL, Verdict, choose, fits};
 
@@ -121,7 +121,7 @@ pub(crate) fn starved(
 
 fn mine(machine: &Machine, me: usize, devices: u8) -> Seen {
     let setup = &machine.setups[me];
-    let text = crate::folder::Text {
+    let text = crate::dir::Text {
         id: me as Id,
         ticket: setup.ticket,
         devices,

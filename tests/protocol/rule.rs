@@ -1,10 +1,10 @@
 //! The decisions of a claim from its reading. The order of claims and their conflicts come from
 //! gpu-claim itself; the judgement of a try is implemented here once more, in a simpler form.
 
-use crate::folder::{Id, Text, Uid};
+use crate::dir::{Id, Text, Uid};
 use gpu_claim::{Chosen, Ledger, Turn, turn};
 use gpu_core::{
-    Bytes, Claim, DeviceUuid, Entry, LeaseId, OuterLease, Pid, ProcessKey, Share, Timestamp,
+    Bytes, Claim, DeviceUuid, LeaseEntry, LeaseId, OuterLease, Pid, ProcessKey, Share, Timestamp,
 };
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ impl Seen {
         (self.text.ticket, self.id, self.owner) < (other.text.ticket, other.id, other.owner)
     }
 
-    fn entry(&self) -> Entry {
+    fn entry(&self) -> LeaseEntry {
         let id = |id: Id| LeaseId::parse(&format!("n-{id}")).expect("plain letters");
         let (count, devices) = match self.kind {
             Kind::Waiter => (u32::from(self.text.devices), Vec::new()),
@@ -51,7 +51,7 @@ impl Seen {
             TOTAL => Share::Whole,
             part => Share::Memory(Bytes(u64::from(part))),
         };
-        Entry {
+        LeaseEntry {
             id: id(self.id),
             ticket: u64::from(self.text.ticket) * TICKET_NS,
             owner: u32::from(self.owner),
@@ -169,13 +169,13 @@ pub(crate) fn decide(mine: &Seen, seen: &[Seen]) -> Option<u8> {
 }
 
 /// Chooses like [`choose`], with the types of gpu-claim.
-pub(crate) fn chosen(claim: &Claim, among: u8, beside: &[Entry]) -> Chosen {
+pub(crate) fn chosen(claim: &Claim, among: u8, beside: &[LeaseEntry]) -> Chosen {
     let among = if claim.among.is_empty() { among } else { among & set(&claim.among) };
     let memory = |share: Share| match share {
         Share::Whole => TOTAL,
         Share::Memory(bytes) => u8::try_from(bytes.0).expect("a share of a device"),
     };
-    let seen = |entry: &Entry| {
+    let seen = |entry: &LeaseEntry| {
         let (devices, memory) = (set(&entry.devices), memory(entry.claim.share));
         let text = Text { id: 0, ticket: 0, devices, memory, within: None };
         Seen { owner: 0, id: 0, kind: Kind::Lease, text }

@@ -7,10 +7,11 @@
 //! systematic testing of multithreaded programs", PLDI 2007: most faults need few preemptions.
 
 use crate::rule::chosen;
-use gpu_claim::{Ask, TakeError, Taken, Wait, Waiting, take};
+use gpu_claim::{ClaimRequest, TakeError, Taken, Wait, Waiting, take};
 use gpu_core::{
-    Claim, Clock, DeviceUuid, Entry, EntryKind, Error, ErrorKind, Held, HeldBack, LeaseId, Locks,
-    Pid, ProcessKey, QueuePlace, Result, SafeGpuHolder, Timestamp, Waiter,
+    Claim, Clock, DeviceUuid, EntryKind, Error, ErrorKind, LeaseEntry, LeaseGuard, LeaseId,
+    LeaseStore, Pid, ProcessKey, QueuePlace, Result, SafeGpuGuard, SafeGpuHolder, Timestamp,
+    Waiter,
 };
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -30,7 +31,7 @@ enum Thread {
 struct Published {
     key: usize,
     kind: EntryKind,
-    entry: Entry,
+    entry: LeaseEntry,
 }
 
 struct World {
@@ -163,8 +164,8 @@ impl Clock for Port {
     }
 }
 
-impl Locks for Port {
-    fn entries(&self, kind: EntryKind) -> Result<Vec<Entry>> {
+impl LeaseStore for Port {
+    fn entries(&self, kind: EntryKind) -> Result<Vec<LeaseEntry>> {
         let what = format!("reads {kind:?}s");
         Ok(self.stage.step(self.me, Thread::Ready, &what, |world| {
             let of_kind = world.entries.iter().filter(|published| published.kind == kind);
@@ -180,7 +181,7 @@ impl Locks for Port {
         Ok(None)
     }
 
-    fn publish(&self, kind: EntryKind, entry: &Entry) -> Result<Box<dyn Held>> {
+    fn publish(&self, kind: EntryKind, entry: &LeaseEntry) -> Result<Box<dyn LeaseGuard>> {
         let what = format!("publishes {} as {kind:?} on {:?}", entry.id, entry.devices);
         let key = self.stage.step(self.me, Thread::Ready, &what, |world| {
             world.made += 1;
@@ -216,7 +217,7 @@ impl Locks for Port {
         BTreeMap::new()
     }
 
-    fn hold_back_safe_gpu(&self, _: Duration) -> Result<Box<dyn HeldBack>> {
+    fn hold_back_safe_gpu(&self, _: Duration) -> Result<Box<dyn SafeGpuGuard>> {
         Err(Error::new(ErrorKind::Unsupported, "hold back safe-gpu"))
     }
 
@@ -225,7 +226,7 @@ impl Locks for Port {
     }
 }
 
-impl Held for Holding {
+impl LeaseGuard for Holding {
     fn confirm(&mut self) -> Result<()> {
         self.port.stage.step(self.port.me, Thread::Ready, "confirms", |world| {
             if let Some(own) = world.entries.iter_mut().find(|other| other.key == self.key) {
@@ -268,11 +269,13 @@ fn double_grant(entries: &[Published]) -> Option<String> {
         let leases = entries.iter().filter(|other| other.kind == EntryKind::Lease);
         leases.map(|lease| &lease.entry)
     };
-    let is_beside = |a: &Entry, b: &Entry| {
-        let is_within = |a: &Entry, b: &Entry| a.within.iter().any(|outer| outer.id == b.id);
+    let is_beside = |a: &LeaseEntry, b: &LeaseEntry| {
+        let is_within =
+            |a: &LeaseEntry, b: &LeaseEntry| a.within.iter().any(|outer| outer.id == b.id);
         a.id != b.id && !is_within(a, b) && !is_within(b, a)
     };
-    let shares = |a: &Entry, b: &Entry| a.devices.iter().any(|device| b.devices.contains(device));
+    let shares =
+        |a: &LeaseEntry, b: &LeaseEntry| a.devices.iter().any(|device| b.devices.contains(device));
     let mut pairs = leases().flat_map(|a| leases().map(move |b| (a, b)));
     let pair = pairs.find(|(a, b)| is_beside(a, b) && shares(a, b));
     pair.map(|(a, b)| format!("{} and {} have a device at once", a.id, b.id))
@@ -282,8 +285,8 @@ fn double_grant(entries: &[Published]) -> Option<String> {
 type Part = Box<dyn FnOnce(&Port) -> bool + Send>;
 
 /// Claims this many of these whole devices, without waiting.
-fn claim(port: &Port, count: u32, among: u8, within: Option<Entry>) -> Option<Taken<()>> {
-    let ask = Ask {
+fn claim(port: &Port, count: u32, among: u8, within: Option<LeaseEntry>) -> Option<Taken<()>> {
+    let ask = ClaimRequest {
         claim: Claim::whole(count),
         root: ProcessKey { pid: Pid(1), start: None },
         within,
@@ -293,7 +296,7 @@ fn claim(port: &Port, count: u32, among: u8, within: Option<Entry>) -> Option<Ta
         pace: Duration::from_secs(1),
         beside_safe_gpu: false,
     };
-    let choose = |(): &(), claim: &Claim, beside: &[Entry]| chosen(claim, among, beside);
+    let choose = |(): &(), claim: &Claim, beside: &[LeaseEntry]| chosen(claim, among, beside);
     let watch = &mut |_: &Waiting<'_>| ControlFlow::Continue(());
     match take(port, port, &ask, &mut || Ok(()), &choose, watch) {
         Ok(taken) => Some(taken),
@@ -369,7 +372,7 @@ fn take_grants_no_device_twice_under_any_schedule() {
 #[test]
 fn take_sees_nested_lease_of_ending_lease() {
     let parts = || -> Vec<(u32, Part)> {
-        let outer: Arc<Mutex<Option<Entry>>> = Arc::default();
+        let outer: Arc<Mutex<Option<LeaseEntry>>> = Arc::default();
         let (given, got) = (Arc::clone(&outer), outer);
         let supervisor: Part = Box::new(move |port| {
             let Some(taken) = claim(port, 1, 0b01, None) else { return false };

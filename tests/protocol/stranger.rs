@@ -1,8 +1,8 @@
 //! The actions of a user that follows no rules: any call on any file, as far as the kernel permits.
 
 use crate::claimant::Layout;
+use crate::dir::{Dir, File, Name, STRANGER, Text};
 use crate::explore::PARTIES;
-use crate::folder::{Dir, File, Name, STRANGER, Text};
 use crate::machine::{Machine, State, Steps};
 use crate::rule::{DEVICES, TOTAL};
 
@@ -25,7 +25,7 @@ pub(crate) fn moves(machine: &Machine, steps: &mut Steps<'_>) {
         .collect();
     let text = |id, devices| Text { id, ticket: 0, devices, memory: TOTAL, within: None };
     let own = machine.table() + 1;
-    let free = [own, own + 1].into_iter().find(|own| steps.from.folders.file(*own).is_none());
+    let free = [own, own + 1].into_iter().find(|own| steps.from.dirs.file(*own).is_none());
     for (dir, name) in &places {
         let (Name::Try(id) | Name::Lease(id) | Name::Kept(id)) = *name else { continue };
         // A nonexistent device makes an entry that takes nothing.
@@ -41,44 +41,44 @@ pub(crate) fn moves(machine: &Machine, steps: &mut Steps<'_>) {
             act(
                 steps,
                 &|| format!("makes {name:?} in {dir:?}, on devices {devices:03b}, locked"),
-                &|state| state.folders.create(STRANGER, *dir, *name, free, file),
+                &|state| state.dirs.create(STRANGER, *dir, *name, free, file),
             );
         }
         for inode in 0..=own + 1 {
             act(steps, &|| format!("links file {inode} to {name:?} in {dir:?}"), &|state| {
-                state.folders.link(STRANGER, inode, *dir, *name)
+                state.dirs.link(STRANGER, inode, *dir, *name)
             });
         }
-        for (from, old, _) in steps.from.folders.names() {
+        for (from, old, _) in steps.from.dirs.names() {
             act(
                 steps,
                 &|| format!("renames {old:?} in {from:?} to {name:?} in {dir:?}"),
-                &|state| state.folders.rename(STRANGER, (*from, *old), (*dir, *name)),
+                &|state| state.dirs.rename(STRANGER, (*from, *old), (*dir, *name)),
             );
         }
     }
-    for (dir, name, inode) in steps.from.folders.names() {
+    for (dir, name, inode) in steps.from.dirs.names() {
         act(steps, &|| format!("unlinks {name:?} in {dir:?}"), &|state| {
-            state.folders.unlink(STRANGER, *dir, *name)
+            state.dirs.unlink(STRANGER, *dir, *name)
         });
         act(steps, &|| format!("locks {name:?} in {dir:?}"), &|state| {
-            state.folders.lock(STRANGER, *inode, strangers_process())
+            state.dirs.lock(STRANGER, *inode, strangers_process())
         });
         if let Name::Try(id) | Name::Lease(id) = *name {
             act(
                 steps,
                 &|| format!("writes an entry into {name:?} in {dir:?} and locks it"),
                 &|state| {
-                    state.folders.write(STRANGER, *inode, text(id, DEVICES))
-                        && (state.folders.is_locked(*inode)
-                            || state.folders.lock(STRANGER, *inode, strangers_process()))
+                    state.dirs.write(STRANGER, *inode, text(id, DEVICES))
+                        && (state.dirs.is_locked(*inode)
+                            || state.dirs.lock(STRANGER, *inode, strangers_process()))
                 },
             );
         }
     }
     act(steps, &|| "ends, with all his locks".to_owned(), &|state| {
-        state.folders.end(strangers_process());
-        state.folders != steps.from.folders
+        state.dirs.end(strangers_process());
+        state.dirs != steps.from.dirs
     });
 }
 

@@ -14,11 +14,26 @@ fn cargo(root: &Path) -> Command {
 }
 
 /// Returns the target directory.
-pub(crate) fn target_folder(root: &Path) -> PathBuf {
+pub(crate) fn target_dir(root: &Path) -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
-        Some(folder) => root.join(folder),
+        Some(dir) => root.join(dir),
         None => root.join("target"),
     }
+}
+
+/// Returns the output of `cargo metadata` for the packages of the workspace.
+///
+/// # Errors
+/// If cargo cannot be run or fails; it has printed the reason on standard error.
+pub(crate) fn metadata(root: &Path) -> io::Result<Value> {
+    let output = cargo(root)
+        .args(["metadata", "--no-deps", "--format-version=1"])
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !output.status.success() {
+        return Err(io::Error::other("failed to run cargo metadata"));
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
 }
 
 /// A file that cargo built.

@@ -61,7 +61,7 @@ pub fn hw(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
         writeln!(out, "hw: cargo {}", arguments.join(" "))?;
         all.extend(cargo::build(root, arguments)?);
     }
-    let pack = cargo::target_folder(root).join("hw-pack");
+    let pack = cargo::target_dir(root).join("hw-pack");
     let violations = fill(&pack, &all, &root.join("hw"))?;
     for violation in &violations {
         writeln!(out, "hw: {violation}")?;
@@ -94,7 +94,7 @@ fn fill(pack: &Path, built: &[Built], scripts: &Path) -> io::Result<Vec<String>>
         missing.map(|name| format!("cargo built no '{name}'")).collect();
     let size = size(pack)?;
     if size > MAX {
-        violations.push(format!("the folder has {size} bytes, past {MAX}"));
+        violations.push(format!("the directory has {size} bytes, past {MAX}"));
     }
     Ok(violations)
 }
@@ -116,9 +116,9 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Returns the total size of the files in a directory.
-fn size(folder: &Path) -> io::Result<u64> {
+fn size(dir: &Path) -> io::Result<u64> {
     let mut bytes = 0;
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(dir)? {
         let entry = entry?;
         bytes += match entry.file_type()?.is_dir() {
             true => size(&entry.path())?,
@@ -133,27 +133,27 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    fn built(folder: &Path, target: &str, kind: &str) -> Built {
-        let path = folder.join(format!("{target}-{kind}"));
+    fn built(dir: &Path, target: &str, kind: &str) -> Built {
+        let path = dir.join(format!("{target}-{kind}"));
         fs::write(&path, target).unwrap();
         Built { target: target.into(), kind: kind.into(), path }
     }
 
     #[test]
     fn pack_is_complete_and_small() {
-        let folder = tempfile::tempdir().unwrap();
-        let (pack, scripts) = (folder.path().join("pack"), crate::workspace_root().join("hw"));
+        let dir = tempfile::tempdir().unwrap();
+        let (pack, scripts) = (dir.path().join("pack"), crate::workspace_root().join("hw"));
         let mut all = vec![
-            built(folder.path(), "gpuws", "bin"),
-            built(folder.path(), "nvml_sim", "cdylib"),
-            built(folder.path(), "nvml", "test"),
-            built(folder.path(), "nvml-helper", "bin"),
-            built(folder.path(), "status", "bench"),
-            built(folder.path(), "cuda", "bench"),
+            built(dir.path(), "gpuws", "bin"),
+            built(dir.path(), "nvml_sim", "cdylib"),
+            built(dir.path(), "nvml", "test"),
+            built(dir.path(), "nvml-helper", "bin"),
+            built(dir.path(), "status", "bench"),
+            built(dir.path(), "cuda", "bench"),
         ];
         let missing = fill(&pack, &all, &scripts).unwrap();
         assert_eq!(missing, ["cargo built no 'plain-loop'"]);
-        all.push(built(folder.path(), "plain-loop", "bin"));
+        all.push(built(dir.path(), "plain-loop", "bin"));
         fs::File::create(&all[0].path).unwrap().set_len(MAX).unwrap();
         assert!(fill(&pack, &all, &scripts).unwrap()[0].contains("past 62914560"));
         fs::File::create(&all[0].path).unwrap();

@@ -14,8 +14,8 @@ use std::process::Command;
 pub struct Package {
     /// Its name.
     pub name: String,
-    /// Its folder, from the workspace's.
-    pub folder: String,
+    /// Its directory, from the workspace's.
+    pub dir: String,
     /// Packages it depends on, of the workspace and of others.
     pub depends_on: BTreeSet<String>,
 }
@@ -48,7 +48,6 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
             "gpu-reaper",
             "gpu-placement",
             "gpu-claim",
-            "gpu-allocator-policy",
             "gpu-memory-advice",
             "gpu-memory-trace",
             "gpu-steward",
@@ -103,7 +102,7 @@ const SYSTEM_USERS: &[&str] = &[
     "gpu-host",
     "gpu-nvidia",
     "gpu-nvml-sim",
-    // It reads a session's folder only if its owner is trusted.
+    // It reads a session's directory only if its owner is trusted.
     "gpu-sim",
     "gpu-machine",
     "gpuws",
@@ -142,10 +141,10 @@ fn parse(text: &str, root: &Path) -> Vec<Package> {
         if let Some(name) = name.strip_prefix('0') {
             let path = line.split_once('(').and_then(|(_, rest)| rest.split_once(')'));
             let path = path.map_or("", |(path, _)| path);
-            let folder = Path::new(path).strip_prefix(root).unwrap_or(Path::new(path));
+            let dir = Path::new(path).strip_prefix(root).unwrap_or(Path::new(path));
             packages.push(Package {
                 name: name.to_owned(),
-                folder: folder.to_string_lossy().into_owned(),
+                dir: dir.to_string_lossy().into_owned(),
                 depends_on: BTreeSet::new(),
             });
         } else if let (Some(name), Some(last)) = (name.strip_prefix('1'), packages.last_mut())
@@ -164,15 +163,15 @@ pub fn check(packages: &[Package], tree: &Tree) -> Vec<Violation> {
     let mut violations = Vec::new();
     for package in packages {
         let mut say = |dependency: &str, what: String, remedy: &str| {
-            let path = format!("{}/Cargo.toml", package.folder);
+            let path = format!("{}/Cargo.toml", package.dir);
             let line = line_of_dependency(tree, &path, dependency);
             violations.push(Violation { path, line, what, remedy: remedy.to_owned() });
         };
         let name = package.name.as_str();
-        if let Some(folder) = package.folder.strip_prefix("crates/") {
-            let expected = package_name(folder);
+        if let Some(dir) = package.dir.strip_prefix("crates/") {
+            let expected = package_name(dir);
             if name != expected {
-                let what = format!("package '{name}' in crates/{folder}");
+                let what = format!("package '{name}' in crates/{dir}");
                 say("name", what, &format!("call it '{expected}'"));
             }
         }
@@ -204,12 +203,12 @@ pub fn check(packages: &[Package], tree: &Tree) -> Vec<Violation> {
     violations
 }
 
-/// Returns the name of the package in a folder under `crates/`.
-fn package_name(folder: &str) -> String {
-    match folder {
+/// Returns the name of the package in a directory under `crates/`.
+fn package_name(dir: &str) -> String {
+    match dir {
         "cli" => "gpuws".to_owned(),
-        _ if folder.starts_with("gpu-") => folder.to_owned(),
-        _ => format!("gpu-{folder}"),
+        _ if dir.starts_with("gpu-") => dir.to_owned(),
+        _ => format!("gpu-{dir}"),
     }
 }
 
@@ -225,10 +224,10 @@ fn line_of_dependency(tree: &Tree, path: &str, dependency: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn package(name: &str, folder: &str, depends_on: &[&str]) -> Package {
+    fn package(name: &str, dir: &str, depends_on: &[&str]) -> Package {
         Package {
             name: name.to_owned(),
-            folder: folder.to_owned(),
+            dir: dir.to_owned(),
             depends_on: depends_on.iter().map(|name| (*name).to_owned()).collect(),
         }
     }
@@ -258,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn package_names_follow_folders_and_have_a_layer() {
+    fn package_names_follow_dirs_and_have_a_layer() {
         let tree = Tree::default();
         assert_eq!(check(&[package("reaper", "crates/reaper", &[])], &tree).len(), 2);
         assert_eq!(check(&[package("gpu-extra", "crates/gpu-extra", &[])], &tree).len(), 1);

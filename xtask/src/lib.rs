@@ -1,11 +1,11 @@
-//! Checks of the repository that no compiler and no lint makes, and five tasks that need more than
-//! the repository: other tools, machines with a GPU, the results of a bench, a trace of the
-//! program, and mutants of the code.
+//! Checks of the repository that no compiler and no lint makes, and tasks that need other tools, a
+//! machine with a GPU, the results of a bench, or a trace of the program.
 //!
 //! A check is a function from plain data to violations: from the tree of files, or from the figures
 //! of a tool. Each check is therefore shown to fail with a few lines of synthetic data beside it,
 //! and one run lists every violation before it fails.
 
+mod api;
 mod cargo;
 mod code;
 mod dist;
@@ -17,6 +17,7 @@ mod plot;
 mod tidy;
 mod tree;
 
+pub use api::api;
 pub use dist::{dist, trace};
 pub use hw::hw;
 pub use mutants::mutants;

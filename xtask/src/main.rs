@@ -1,4 +1,4 @@
-//! `cargo xtask tidy | peers | hw | plot | dist | mutants`: prints every violation or difference, then fails.
+//! `cargo xtask TASK`: prints every violation or difference, then fails.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -6,9 +6,10 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: cargo xtask tidy
        cargo xtask peers [--install-only]
        cargo xtask hw
-       cargo xtask plot FOLDER-OF-CRITERION
+       cargo xtask plot CRITERION-DIR
        cargo xtask dist
-       cargo xtask mutants [REVISION]";
+       cargo xtask mutants [REVISION]
+       cargo xtask api [--check]";
 
 fn main() -> ExitCode {
     run().unwrap_or_else(|error| {
@@ -30,6 +31,8 @@ fn run() -> io::Result<ExitCode> {
         ["hw"] => xtask::hw(root, &mut out)?,
         ["mutants"] => xtask::mutants(root, None, &mut out)?,
         ["mutants", since] => xtask::mutants(root, Some(since), &mut out)?,
+        ["api"] => xtask::api(root, false, &mut out)?,
+        ["api", "--check"] => xtask::api(root, true, &mut out)?,
         ["dist"] => xtask::dist(root, &mut out)?,
         // The command that `dist` runs on a simulated machine.
         ["trace", functions, program, ref words @ ..] => {

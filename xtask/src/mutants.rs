@@ -20,15 +20,16 @@ const CAUGHT: [Option<i32>; 2] = [Some(0), Some(3)];
 /// Tests the mutants of what changed since a revision and returns whether all were caught. The
 /// default revision is where the branch left `origin/HEAD`, or else the parent of the last commit.
 ///
+/// # Errors
 /// If git or cargo fail, or a file cannot be written.
 pub fn mutants(root: &Path, since: Option<&str>, out: &mut dyn Write) -> io::Result<bool> {
     let since = match since {
         Some(revision) => revision.to_owned(),
         None => base(root)?,
     };
-    let folder = cargo::target_folder(root).join("mutants");
-    fs::create_dir_all(&folder)?;
-    let change = folder.join("change.diff");
+    let dir = cargo::target_dir(root).join("mutants");
+    fs::create_dir_all(&dir)?;
+    let change = dir.join("change.diff");
     let diff = git(root, &["diff", &since, "--", "crates"])?;
     if diff.is_empty() {
         writeln!(out, "mutants: no crate has changed since {since}")?;
@@ -55,7 +56,7 @@ pub fn mutants(root: &Path, since: Option<&str>, out: &mut dyn Write) -> io::Res
     }
     let shard = format!("0/{shards}");
     let status = run(&["--no-times", "--shard", &shard, "--sharding=round-robin", "--output"])
-        .arg(&folder)
+        .arg(&dir)
         .status()?;
     Ok(CAUGHT.contains(&status.code()))
 }
@@ -85,7 +86,7 @@ fn checked(output: Output, program: &str) -> io::Result<Vec<u8>> {
     Err(Error::other(format!("failed to run {program}: {}", stderr.trim())))
 }
 
-/// Returns the path of cargo-mutants, which is installed into `tools` of the build folder unless
+/// Returns the path of cargo-mutants, which is installed into `tools` of the build directory unless
 /// it is on the PATH.
 fn installed(root: &Path, out: &mut dyn Write) -> io::Result<PathBuf> {
     const NAME: &str = "cargo-mutants";
@@ -94,7 +95,7 @@ fn installed(root: &Path, out: &mut dyn Write) -> io::Result<PathBuf> {
         command.args(["mutants", "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success())
     };
-    let tools = cargo::target_folder(root).join("tools");
+    let tools = cargo::target_dir(root).join("tools");
     let own = tools.join("bin").join(NAME);
     if let Some(found) = [PathBuf::from(NAME), own.clone()].into_iter().find(|path| runs(path)) {
         return Ok(found);

@@ -75,12 +75,12 @@ pub fn plot(root: &Path, criterion: &Path, out: &mut dyn Write) -> io::Result<bo
 
 fn read(group: &Path) -> io::Result<Vec<Series>> {
     let mut all = Vec::new();
-    for (name, folder) in folders(group)? {
+    for (name, dir) in dirs(group)? {
         let mut points = Vec::new();
-        for (events, folder) in folders(&folder)? {
+        for (events, dir) in dirs(&dir)? {
             // Beside the sizes, Criterion keeps a directory of its report.
             let Ok(events) = events.parse() else { continue };
-            let path = folder.join("new/estimates.json");
+            let path = dir.join("new/estimates.json");
             let text = fs::read_to_string(&path)?;
             let time = median(&text)
                 .ok_or_else(|| Error::other(format!("{}: it has no median", path.display())))?;
@@ -95,9 +95,9 @@ fn read(group: &Path) -> io::Result<Vec<Series>> {
 }
 
 /// Returns the subdirectories by name.
-fn folders(folder: &Path) -> io::Result<Vec<(String, std::path::PathBuf)>> {
-    let entries = fs::read_dir(folder)
-        .map_err(|error| Error::new(error.kind(), format!("{}: {error}", folder.display())))?;
+fn dirs(dir: &Path) -> io::Result<Vec<(String, std::path::PathBuf)>> {
+    let entries = fs::read_dir(dir)
+        .map_err(|error| Error::new(error.kind(), format!("{}: {error}", dir.display())))?;
     let mut found = Vec::new();
     for entry in entries {
         let entry = entry?;
@@ -231,44 +231,44 @@ fn duration(power: i32) -> String {
 mod tests {
     use super::*;
 
-    fn measured(folder: &Path, policy: &str, events: &str, median: &str) {
-        let folder = folder.join("growth").join(policy).join(events).join("new");
-        fs::create_dir_all(&folder).expect("a folder can be made");
+    fn measured(dir: &Path, policy: &str, events: &str, median: &str) {
+        let dir = dir.join("growth").join(policy).join(events).join("new");
+        fs::create_dir_all(&dir).expect("a directory can be made");
         let text = format!(r#"{{"mean":{{"point_estimate":1}},"median":{{{median}}}}}"#);
-        fs::write(folder.join("estimates.json"), text).expect("a file can be written");
+        fs::write(dir.join("estimates.json"), text).expect("a file can be written");
     }
 
     #[test]
     fn measurements_are_plotted_by_policy_and_size() {
-        let folder = tempfile::tempdir().expect("a folder can be made");
+        let dir = tempfile::tempdir().expect("a directory can be made");
         for (events, median) in [("10000", 1e5), ("1000000", 1e7), ("100000", 1e6)] {
-            measured(folder.path(), "bfc", events, &format!(r#""point_estimate":{median}"#));
+            measured(dir.path(), "bfc", events, &format!(r#""point_estimate":{median}"#));
         }
-        fs::create_dir_all(folder.path().join("growth/bfc/report")).expect("a folder can be made");
-        let all = read(&folder.path().join("growth")).expect("it is as Criterion writes it");
+        fs::create_dir_all(dir.path().join("growth/bfc/report")).expect("a directory can be made");
+        let all = read(&dir.path().join("growth")).expect("it is as Criterion writes it");
         let points = vec![(1e4, 1e5), (1e5, 1e6), (1e6, 1e7)];
         assert_eq!(all, [Series { name: "bfc".to_owned(), points }]);
 
-        fs::create_dir(folder.path().join("docs")).expect("a folder can be made");
-        let mut told = Vec::new();
-        assert!(plot(folder.path(), folder.path(), &mut told).expect("it can be written"));
-        let svg = fs::read_to_string(folder.path().join("docs/replay-growth.svg"))
-            .expect("it was written");
+        fs::create_dir(dir.path().join("docs")).expect("a directory can be made");
+        let mut reported = Vec::new();
+        assert!(plot(dir.path(), dir.path(), &mut reported).expect("it can be written"));
+        let svg =
+            fs::read_to_string(dir.path().join("docs/replay-growth.svg")).expect("it was written");
         assert!(svg.contains(r#"points="70.0,350.0 330.0,190.0 590.0,30.0""#), "{svg}");
         assert!(svg.contains(r#"stroke-dasharray"#) && svg.contains(">100 µs<"), "{svg}");
-        assert!(String::from_utf8_lossy(&told).contains("bfc: 10000 events in 0.100 ms"));
+        assert!(String::from_utf8_lossy(&reported).contains("bfc: 10000 events in 0.100 ms"));
     }
 
     #[test]
     fn non_criterion_output_is_rejected() {
-        let folder = tempfile::tempdir().expect("a folder can be made");
-        let nothing = plot(folder.path(), folder.path(), &mut Vec::new());
+        let dir = tempfile::tempdir().expect("a directory can be made");
+        let nothing = plot(dir.path(), dir.path(), &mut Vec::new());
         assert!(!nothing.expect("there is nothing"));
-        measured(folder.path(), "bfc", "10000", r#""point_estimate":7.5"#);
-        let drawn = plot(folder.path(), folder.path(), &mut Vec::new());
+        measured(dir.path(), "bfc", "10000", r#""point_estimate":7.5"#);
+        let drawn = plot(dir.path(), dir.path(), &mut Vec::new());
         assert!(!drawn.expect("it is as Criterion writes it"), "one point is no line");
-        measured(folder.path(), "bfc", "100000", r#""point_estimate":"long""#);
-        let error = plot(folder.path(), folder.path(), &mut Vec::new()).expect_err("no number");
+        measured(dir.path(), "bfc", "100000", r#""point_estimate":"long""#);
+        let error = plot(dir.path(), dir.path(), &mut Vec::new()).expect_err("no number");
         assert!(error.to_string().ends_with("it has no median"), "{error}");
     }
 }

@@ -35,23 +35,23 @@ impl Tree {
     /// If a directory or a file in it cannot be read.
     pub fn read(root: &Path) -> io::Result<Self> {
         let mut tree = Tree::default();
-        tree.read_folder(root, "")?;
+        tree.read_dir(root, "")?;
         tree.files.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(tree)
     }
 
-    fn read_folder(&mut self, root: &Path, folder: &str) -> io::Result<()> {
-        for entry in std::fs::read_dir(root.join(folder))? {
+    fn read_dir(&mut self, root: &Path, dir: &str) -> io::Result<()> {
+        for entry in std::fs::read_dir(root.join(dir))? {
             let entry = entry?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            let path = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
+            let path = if dir.is_empty() { name.clone() } else { format!("{dir}/{name}") };
             let kind = entry.file_type()?;
             if kind.is_dir() {
                 let hidden = name.starts_with('.') && name != ".ci" && name != ".cargo";
                 let built = name == "target" || name.starts_with("target-");
-                let fuzzed = folder.ends_with("/fuzz") && (name == "corpus" || name == "artifacts");
+                let fuzzed = dir.ends_with("/fuzz") && (name == "corpus" || name == "artifacts");
                 if !hidden && !built && !fuzzed {
-                    self.read_folder(root, &path)?;
+                    self.read_dir(root, &path)?;
                 }
             } else if kind.is_file() {
                 if is_written_here(&path) {

@@ -37,8 +37,8 @@ fn trace(functions: &Path, program: &Path, words: &[&str]) -> Output {
 
 #[test]
 fn trace_lists_first_entered_functions() {
-    let folder = tempfile::tempdir().unwrap();
-    let (source, program) = (folder.path().join("made.rs"), folder.path().join("made"));
+    let dir = tempfile::tempdir().unwrap();
+    let (source, program) = (dir.path().join("made.rs"), dir.path().join("made"));
     fs::write(&source, PROGRAM).unwrap();
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let built = Command::new(rustc)
@@ -50,7 +50,7 @@ fn trace_lists_first_entered_functions() {
     let [entered, again, idle] = &beginnings(&program, &["entered", "again", "idle"])[..] else {
         panic!("three functions")
     };
-    let functions = folder.path().join("functions");
+    let functions = dir.path().join("functions");
     fs::write(&functions, format!("{idle}\n{again}\n{entered}\n")).unwrap();
     let output = trace(&functions, &program, &["a", "b"]);
     let said = String::from_utf8_lossy(&output.stderr);

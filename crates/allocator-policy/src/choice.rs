@@ -52,16 +52,32 @@ pub enum ChoiceError {
 
 /// Returns a suggestion for an unknown name.
 fn meant(unknown: &str) -> String {
-    match caching::nearest(unknown, Choice::NAMES.into_iter()) {
+    match caching::nearest(unknown, Choice::names()) {
         Some(name) => format!("did you mean '{name}'?"),
-        None => format!("available: {}", Choice::NAMES.join(", ")),
+        None => format!("available: {}", Choice::names().collect::<Vec<_>>().join(", ")),
     }
 }
 
+/// Returns a policy with the defaults of its framework.
+type Defaults = fn() -> Choice;
+
+/// Every policy by name.
+const NAMED: [(&str, Defaults); 6] = [
+    ("caching", || Choice::Caching(caching::Settings::default())),
+    ("expandable", || Choice::Caching(caching::Settings::expandable())),
+    ("bfc", || Choice::Bfc(bfc::Settings { allow_growth: true, ..bfc::Settings::default() })),
+    ("bfc-all-at-once", || {
+        Choice::Bfc(bfc::Settings { allow_growth: false, ..bfc::Settings::default() })
+    }),
+    ("stream-ordered", || Choice::StreamOrdered(stream_ordered::Settings::default())),
+    ("direct", || Choice::Direct),
+];
+
 impl Choice {
-    /// The names that [`named`](Choice::named) accepts.
-    pub const NAMES: [&'static str; 6] =
-        ["caching", "expandable", "bfc", "bfc-all-at-once", "stream-ordered", "direct"];
+    /// Returns the names that [`named`](Choice::named) accepts.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        NAMED.iter().map(|(name, _)| *name)
+    }
 
     /// More memory than any device has: a [`model`](Choice::model) of this size never refuses.
     pub const ENDLESS: Bytes = Bytes(1 << 50);
@@ -71,21 +87,8 @@ impl Choice {
     /// # Errors
     /// [`ChoiceError::Unknown`] for any other name.
     pub fn named(name: &str) -> Result<Self, ChoiceError> {
-        let caching = caching::Settings::default;
-        let bfc = |allow_growth| bfc::Settings { allow_growth, ..bfc::Settings::default() };
-        Ok(match name {
-            "caching" => Choice::Caching(caching()),
-            "expandable" => {
-                let mut settings = caching();
-                settings.set("expandable_segments", "True")?;
-                Choice::Caching(settings)
-            }
-            "bfc" => Choice::Bfc(bfc(true)),
-            "bfc-all-at-once" => Choice::Bfc(bfc(false)),
-            "stream-ordered" => Choice::StreamOrdered(stream_ordered::Settings::default()),
-            "direct" => Choice::Direct,
-            _ => return Err(ChoiceError::Unknown(name.to_owned())),
-        })
+        let found = NAMED.iter().find(|(known, _)| *known == name);
+        found.map(|(_, choice)| choice()).ok_or_else(|| ChoiceError::Unknown(name.to_owned()))
     }
 
     /// Changes a setting of the policy, with its framework's name.
@@ -147,7 +150,10 @@ impl Choice {
 
     /// Returns whether the policy takes its whole limit at its first request.
     pub fn takes_all(&self) -> bool {
-        matches!(self, Choice::Bfc(settings) if !settings.allow_growth)
+        match self {
+            Choice::Bfc(settings) => !settings.allow_growth,
+            Choice::Caching(_) | Choice::StreamOrdered(_) | Choice::Direct => false,
+        }
     }
 
     /// Returns whether the policy observes only the grants and refusals of its device.

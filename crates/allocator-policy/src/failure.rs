@@ -102,7 +102,7 @@ mod tests {
         assert_eq!((short.cached(), short.free(), short.is_fragmented()), (mib(34), mib(44), true));
         let less = Shortage { device_free: Some(mib(1)), ..short };
         assert_eq!((less.free(), less.is_fragmented()), (mib(35), false));
-        let untold = Shortage { limit: None, device_free: None, ..short };
-        assert_eq!(untold.free(), mib(34));
+        let unreported = Shortage { limit: None, device_free: None, ..short };
+        assert_eq!(unreported.free(), mib(34));
     }
 }

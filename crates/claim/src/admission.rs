@@ -2,7 +2,7 @@
 
 use crate::ledger::{Ledger, MAX_WAITERS_PER_USER, granted, is_same, reserved};
 use crate::request::Chosen;
-use gpu_core::{Claim, DeviceUuid, Entry, QueuePlace, Result};
+use gpu_core::{Claim, DeviceUuid, LeaseEntry, QueuePlace, Result};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
@@ -33,9 +33,13 @@ const MAX_PLACES_READ_PER_USER: usize = 1024;
 /// came more than a minute later, however many devices it needs; of those that came within the
 /// minute, it waits only for those that could be served before it. `choose` may be called for
 /// devices that are both leased and set aside.
-pub fn turn(entry: &Entry, pool: &Ledger, choose: &dyn Fn(&Claim, &[Entry]) -> Chosen) -> Turn {
-    let waiters: Vec<&Entry> = pool.ahead_of(entry).collect();
-    let place = |(class, waiter): (u64, &&Entry)| QueuePlace {
+pub fn turn(
+    entry: &LeaseEntry,
+    pool: &Ledger,
+    choose: &dyn Fn(&Claim, &[LeaseEntry]) -> Chosen,
+) -> Turn {
+    let waiters: Vec<&LeaseEntry> = pool.ahead_of(entry).collect();
+    let place = |(class, waiter): (u64, &&LeaseEntry)| QueuePlace {
         ticket: waiter.ticket,
         id: waiter.id.clone(),
         owner: waiter.owner,
@@ -63,7 +67,7 @@ pub(crate) struct Judgement {
 /// What is at a place in the queue.
 pub(crate) enum AtPlace {
     /// A claim on the same devices.
-    Rival(Box<Entry>),
+    Rival(Box<LeaseEntry>),
     /// A claim within another lease, or on another machine's devices.
     Elsewhere,
     /// No claim, or a stalled one.
@@ -77,12 +81,12 @@ pub(crate) enum AtPlace {
 /// # Errors
 /// Those of `read`.
 pub(crate) fn judge(
-    entry: &Entry,
-    leases: &[Entry],
+    entry: &LeaseEntry,
+    leases: &[LeaseEntry],
     places: &[QueuePlace],
     read: &mut dyn FnMut(&QueuePlace) -> Result<AtPlace>,
     passed: &dyn Fn(&QueuePlace) -> bool,
-    choose: &dyn Fn(&Claim, &[Entry]) -> Chosen,
+    choose: &dyn Fn(&Claim, &[LeaseEntry]) -> Chosen,
 ) -> Result<Judgement> {
     let mut served = Served {
         taken: leases.iter().filter(|lease| !is_same(lease, entry)).cloned().collect(),
@@ -141,16 +145,16 @@ pub(crate) fn judge(
 /// What remains after the earlier claims are served.
 struct Served {
     /// The leases, and the claims that could be served, with what they would get.
-    taken: Vec<Entry>,
+    taken: Vec<LeaseEntry>,
     /// The claims that could not, with every device that they could use.
-    set_aside: Vec<Entry>,
+    set_aside: Vec<LeaseEntry>,
 }
 
 impl Served {
     /// Returns the entries beside a claim.
-    fn seen_by(&self, claim: &Entry) -> Vec<Entry> {
+    fn seen_by(&self, claim: &LeaseEntry) -> Vec<LeaseEntry> {
         let backfill = u64::try_from(BACKFILL.as_nanos()).unwrap_or(u64::MAX);
-        let bars = |waiter: &&Entry| claim.ticket > waiter.ticket.saturating_add(backfill);
+        let bars = |waiter: &&LeaseEntry| claim.ticket > waiter.ticket.saturating_add(backfill);
         self.taken.iter().chain(self.set_aside.iter().filter(bars)).cloned().collect()
     }
 }
@@ -169,8 +173,8 @@ mod tests {
         DeviceUuid(format!("GPU-{number}"))
     }
 
-    fn entry(number: usize, claim: Claim, devices: Vec<DeviceUuid>) -> Entry {
-        Entry {
+    fn entry(number: usize, claim: Claim, devices: Vec<DeviceUuid>) -> LeaseEntry {
+        LeaseEntry {
             id: LeaseId::parse(&number.to_string()).unwrap(),
             ticket: number as u64 * SPACING,
             owner: 0,
@@ -184,7 +188,7 @@ mod tests {
         }
     }
 
-    fn fits(device: &DeviceUuid, claim: &Claim, beside: &[Entry]) -> bool {
+    fn fits(device: &DeviceUuid, claim: &Claim, beside: &[LeaseEntry]) -> bool {
         let mut room = TOTAL;
         for lease in beside.iter().filter(|lease| lease.devices.contains(device)) {
             match (claim.share, lease.claim.share) {
@@ -197,7 +201,7 @@ mod tests {
     }
 
     /// Chooses the first eligible devices for a claim.
-    fn choose(claim: &Claim, beside: &[Entry]) -> Chosen {
+    fn choose(claim: &Claim, beside: &[LeaseEntry]) -> Chosen {
         let fits = |device: &&DeviceUuid| fits(device, claim, beside);
         let count = claim.count as usize;
         let free: Vec<_> = claim.among.iter().filter(fits).take(count).cloned().collect();
@@ -239,17 +243,17 @@ mod tests {
             };
             for who in order {
                 let Some(asking) = pool.waiters.get(who).cloned() else { continue };
-                let earlier: Vec<Entry> = pool.ahead_of(&asking).cloned().collect();
+                let earlier: Vec<LeaseEntry> = pool.ahead_of(&asking).cloned().collect();
                 match turn(&asking, &pool, &choose) {
                     Turn::Take(devices) => {
                         for device in &devices {
                             prop_assert!(fits(device, &asking.claim, &pool.leases));
                         }
-                        let granted = Entry { devices, ..asking.clone() };
+                        let granted = LeaseEntry { devices, ..asking.clone() };
                         let mut after = pool.leases.clone();
                         after.push(granted.clone());
                         let minute = BACKFILL.as_nanos() as u64;
-                        let far = |earlier: &&Entry| asking.ticket - earlier.ticket > minute;
+                        let far = |earlier: &&LeaseEntry| asking.ticket - earlier.ticket > minute;
                         for earlier in earlier.iter().filter(far) {
                             let Chosen::NotNow { could } = choose(&earlier.claim, &after) else {
                                 continue;
@@ -278,7 +282,7 @@ mod tests {
             leased in proptest::collection::vec(0u8..5, 0..4),
         ) {
             let claim = |kind: &usize| kinds[kind % kinds.len()].clone();
-            let waiters: Vec<Entry> = waiting
+            let waiters: Vec<LeaseEntry> = waiting
                 .iter()
                 .enumerate()
                 .map(|(number, kind)| entry(number, claim(kind), Vec::new()))
@@ -286,9 +290,9 @@ mod tests {
             let lease = |number: &u8| {
                 entry(100 + usize::from(*number), Claim::whole(1), vec![device(*number)])
             };
-            let leases: Vec<Entry> = leased.iter().map(lease).collect();
+            let leases: Vec<LeaseEntry> = leased.iter().map(lease).collect();
             let pool = Ledger::new(leases, waiters);
-            let class = |entry: &Entry| {
+            let class = |entry: &LeaseEntry| {
                 kinds.iter().position(|kind| *kind == entry.claim).unwrap_or(0) as u64
             };
             for entry in &pool.waiters {
@@ -343,7 +347,7 @@ mod tests {
     }
 
     fn reads_beside(
-        leases: &[Entry],
+        leases: &[LeaseEntry],
         places: &[QueuePlace],
         at: impl Fn(&QueuePlace) -> AtPlace,
     ) -> [usize; 2] {
@@ -376,7 +380,7 @@ mod tests {
         let elsewhere = Claim { among: vec![device(1)], ..Claim::whole(1) };
         let rival = |place: &QueuePlace| {
             let entry = entry(0, elsewhere.clone(), Vec::new());
-            AtPlace::Rival(Box::new(Entry { owner: place.owner, ..entry }))
+            AtPlace::Rival(Box::new(LeaseEntry { owner: place.owner, ..entry }))
         };
         assert_eq!(reads_by_owner(&places, rival), [64, 1]);
     }

@@ -1,8 +1,8 @@
 //! The leases and the queue, and which of their entries matter to a claim.
 
 use gpu_core::{
-    Claim, DeviceUuid, Entry, EntryKind, LeaseId, Locks, OuterLease, Pid, ProcessKey, Result,
-    Share, Timestamp, Waiter,
+    Claim, DeviceUuid, EntryKind, LeaseEntry, LeaseId, LeaseStore, OuterLease, Pid, ProcessKey,
+    Result, Share, Timestamp, Waiter,
 };
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -14,15 +14,15 @@ pub(crate) const MAX_LEASES_PER_USER: usize = 256;
 /// The leases of a machine, from one read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Leases {
-    pub(crate) confirmed: Vec<Entry>,
+    pub(crate) confirmed: Vec<LeaseEntry>,
     /// The attempts among them.
-    pub(crate) attempts: Vec<Entry>,
+    pub(crate) attempts: Vec<LeaseEntry>,
 }
 
 impl Leases {
     /// Reads them, attempts first: an attempt that is confirmed in between is seen twice, never
     /// missed, and counts as confirmed.
-    pub(crate) fn read(locks: &dyn Locks) -> Result<Self> {
+    pub(crate) fn read(locks: &dyn LeaseStore) -> Result<Self> {
         let mut attempts = locks.entries(EntryKind::Attempt)?;
         let confirmed = locks.entries(EntryKind::Lease)?;
         let leases: HashSet<(&LeaseId, u32)> =
@@ -36,11 +36,11 @@ impl Leases {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// The leases.
-    pub leases: Vec<Entry>,
+    pub leases: Vec<LeaseEntry>,
     /// The waiting claims, the earliest first.
-    pub waiters: Vec<Entry>,
+    pub waiters: Vec<LeaseEntry>,
     /// The stalled claims, which others pass; the earliest first.
-    pub stalled: Vec<Entry>,
+    pub stalled: Vec<LeaseEntry>,
 }
 
 impl Ledger {
@@ -50,8 +50,8 @@ impl Ledger {
     /// missed, and counts as a lease.
     ///
     /// # Errors
-    /// Those of [`Locks::entries`], [`Locks::queue`] and [`Locks::waiter`].
-    pub fn read(locks: &dyn Locks) -> Result<Self> {
+    /// Those of [`LeaseStore::entries`], [`LeaseStore::queue`] and [`LeaseStore::waiter`].
+    pub fn read(locks: &dyn LeaseStore) -> Result<Self> {
         let (mut waiters, mut stalled) = (Vec::new(), Vec::new());
         for place in locks.queue()? {
             match locks.waiter(&place)? {
@@ -71,7 +71,7 @@ impl Ledger {
     /// The load that one user can add is bounded: of each user, the 64 earliest waiting claims and
     /// the 256 earliest leases count. Devices of later leases are not forgotten: these leases count
     /// as one lease on the whole of all their devices.
-    pub fn new(mut leases: Vec<Entry>, mut waiters: Vec<Entry>) -> Self {
+    pub fn new(mut leases: Vec<LeaseEntry>, mut waiters: Vec<LeaseEntry>) -> Self {
         let had: BTreeSet<(&LeaseId, u32)> =
             leases.iter().map(|lease| (&lease.id, lease.owner)).collect();
         waiters.retain(|waiter| !had.contains(&(&waiter.id, waiter.owner)));
@@ -90,8 +90,8 @@ impl Ledger {
     /// lease's owner and from root, and only for devices of that lease. Any other entry stands
     /// alone, and so does an entry without a live outer lease. A stranger's copy of the lease, with
     /// its ID, is not the lease that is meant.
-    pub fn parent_of(&self, entry: &Entry) -> Option<&Entry> {
-        let is_outer = |lease: &&Entry, within: &OuterLease| {
+    pub fn parent_of(&self, entry: &LeaseEntry) -> Option<&LeaseEntry> {
+        let is_outer = |lease: &&LeaseEntry, within: &OuterLease| {
             (&lease.id, lease.owner) == (&within.id, within.owner)
                 && !is_same(lease, entry)
                 && (entry.owner == lease.owner || entry.owner == 0)
@@ -102,8 +102,8 @@ impl Ledger {
     }
 
     /// Returns the entries that compete for the devices of one lease, or of the machine.
-    pub fn pool(&self, within: Option<&Entry>) -> Ledger {
-        let belongs = |entry: &&Entry| match (self.parent_of(entry), within) {
+    pub fn pool(&self, within: Option<&LeaseEntry>) -> Ledger {
+        let belongs = |entry: &&LeaseEntry| match (self.parent_of(entry), within) {
             (None, None) => true,
             (Some(parent), Some(within)) => is_same(parent, within),
             // Some of the leases that count as one may have been taken out of any lease of that
@@ -122,21 +122,21 @@ impl Ledger {
     }
 
     /// Returns the waiting claims that came before an entry.
-    pub fn ahead_of(&self, entry: &Entry) -> impl Iterator<Item = &Entry> {
+    pub fn ahead_of(&self, entry: &LeaseEntry) -> impl Iterator<Item = &LeaseEntry> {
         self.waiters.iter().filter(|other| !is_same(other, entry) && other.is_before(entry))
     }
 }
 
 /// Sorts, the earliest first, and removes those of each owner beyond a number.
-fn split_off_late(entries: &mut Vec<Entry>, most: usize) -> BTreeMap<u32, Vec<Entry>> {
+fn split_off_late(entries: &mut Vec<LeaseEntry>, most: usize) -> BTreeMap<u32, Vec<LeaseEntry>> {
     entries.sort_by(|a, b| (a.ticket, &a.id, a.owner).cmp(&(b.ticket, &b.id, b.owner)));
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
-    let is_late = |entry: &mut Entry| {
+    let is_late = |entry: &mut LeaseEntry| {
         let count = counts.entry(entry.owner).or_default();
         *count += 1;
         *count > most
     };
-    let mut late: BTreeMap<u32, Vec<Entry>> = BTreeMap::new();
+    let mut late: BTreeMap<u32, Vec<LeaseEntry>> = BTreeMap::new();
     for entry in entries.extract_if(.., is_late) {
         late.entry(entry.owner).or_default().push(entry);
     }
@@ -144,9 +144,9 @@ fn split_off_late(entries: &mut Vec<Entry>, most: usize) -> BTreeMap<u32, Vec<En
 }
 
 /// Returns one lease on the whole of all devices of these leases.
-fn as_one(owner: u32, leases: &[Entry]) -> Option<Entry> {
+fn as_one(owner: u32, leases: &[LeaseEntry]) -> Option<LeaseEntry> {
     let devices: BTreeSet<&DeviceUuid> = leases.iter().flat_map(|lease| &lease.devices).collect();
-    Some(Entry {
+    Some(LeaseEntry {
         id: more_of(owner)?,
         ticket: leases.first()?.ticket,
         owner,
@@ -166,17 +166,17 @@ fn more_of(owner: u32) -> Option<LeaseId> {
 }
 
 /// Returns whether both are the same entry: the ID alone could be another user's copy.
-pub(crate) fn is_same(a: &Entry, b: &Entry) -> bool {
+pub(crate) fn is_same(a: &LeaseEntry, b: &LeaseEntry) -> bool {
     a.id == b.id && a.owner == b.owner
 }
 
 /// Returns an entry as if it had these devices.
-pub(crate) fn granted(entry: &Entry, devices: Vec<gpu_core::DeviceUuid>) -> Entry {
-    Entry { devices, ..entry.clone() }
+pub(crate) fn granted(entry: &LeaseEntry, devices: Vec<gpu_core::DeviceUuid>) -> LeaseEntry {
+    LeaseEntry { devices, ..entry.clone() }
 }
 
 /// Returns an entry as if it had these devices exclusively.
-pub(crate) fn reserved(entry: &Entry, devices: Vec<gpu_core::DeviceUuid>) -> Entry {
+pub(crate) fn reserved(entry: &LeaseEntry, devices: Vec<gpu_core::DeviceUuid>) -> LeaseEntry {
     let mut reserved = granted(entry, devices);
     reserved.claim.share = Share::Whole;
     reserved
@@ -186,8 +186,8 @@ pub(crate) fn reserved(entry: &Entry, devices: Vec<gpu_core::DeviceUuid>) -> Ent
 mod tests {
     use super::*;
 
-    fn entry(number: u64, owner: u32, devices: &[&str]) -> Entry {
-        Entry {
+    fn entry(number: u64, owner: u32, devices: &[&str]) -> LeaseEntry {
+        LeaseEntry {
             id: LeaseId::parse(&format!("n-{number}")).unwrap(),
             ticket: number,
             owner,
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn flood_of_leases_keeps_every_device() {
         let mut leases: Vec<_> = (0..1000).map(|number| entry(number, 7, &["a"])).collect();
-        leases.push(Entry { within: entry(3, 7, &[]).nested(), ..entry(1001, 7, &["b"]) });
+        leases.push(LeaseEntry { within: entry(3, 7, &[]).nested(), ..entry(1001, 7, &["b"]) });
         leases.push(entry(1002, 8, &["c"]));
         let ledger = Ledger::new(leases, Vec::new());
         assert_eq!(ledger.leases.len(), 256 + 1 + 1);
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!((more.owner, more.claim.clone()), (7, Claim::whole(2)));
         assert_eq!(more.devices, entry(0, 7, &["a", "b"]).devices);
         assert_eq!(more.command, "745 more leases of this user");
-        let within = |lease: Entry| ledger.pool(Some(&lease)).leases.contains(more);
+        let within = |lease: LeaseEntry| ledger.pool(Some(&lease)).leases.contains(more);
         assert!(ledger.pool(None).leases.contains(more));
         assert!(within(entry(3, 7, &["a"])), "it may be one of those that were taken out of this");
         assert!(!within(entry(1002, 8, &["c"])));
@@ -236,7 +236,10 @@ mod tests {
     fn nested_lease_of_root_survives_flood() {
         let outer = entry(2000, 8, &["a", "b"]);
         let mut leases: Vec<_> = (0..256).map(|number| entry(number, 0, &["c"])).collect();
-        leases.extend([Entry { within: outer.nested(), ..entry(1000, 0, &["a"]) }, outer.clone()]);
+        leases.extend([
+            LeaseEntry { within: outer.nested(), ..entry(1000, 0, &["a"]) },
+            outer.clone(),
+        ]);
         let pool = Ledger::new(leases, Vec::new()).pool(Some(&outer));
         let [more] = &pool.leases[..] else { panic!("{pool:?}") };
         assert_eq!((more.owner, &more.devices), (0, &entry(0, 0, &["a"]).devices));
@@ -246,8 +249,8 @@ mod tests {
     #[test]
     fn copied_lease_id_does_not_detach_nested_lease_of_root() {
         let outer = entry(2000, 8, &["a", "b"]);
-        let roots = Entry { within: outer.nested(), ..entry(1000, 0, &["a"]) };
-        let copy = Entry { ticket: 0, owner: 7, ..outer.clone() };
+        let roots = LeaseEntry { within: outer.nested(), ..entry(1000, 0, &["a"]) };
+        let copy = LeaseEntry { ticket: 0, owner: 7, ..outer.clone() };
         for leases in [[copy.clone(), outer.clone()], [outer.clone(), copy.clone()]] {
             let ledger = Ledger::new([&leases[..], std::slice::from_ref(&roots)].concat(), vec![]);
             assert_eq!(ledger.parent_of(&roots), Some(&outer));
@@ -259,8 +262,10 @@ mod tests {
     #[test]
     fn claim_with_devices_is_no_longer_waiting() {
         let (has, waits) = (entry(1, 7, &["a"]), entry(1, 8, &[]));
-        let ledger =
-            Ledger::new(vec![has.clone()], vec![Entry { devices: vec![], ..has }, waits.clone()]);
+        let ledger = Ledger::new(
+            vec![has.clone()],
+            vec![LeaseEntry { devices: vec![], ..has }, waits.clone()],
+        );
         assert_eq!(ledger.waiters, [waits]);
     }
 }

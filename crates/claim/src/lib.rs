@@ -13,10 +13,10 @@
 //!
 //! ```
 //! use gpu_claim::{Chosen, Ledger, Turn, turn};
-//! use gpu_core::{Claim, DeviceUuid, Entry, LeaseId, Pid, ProcessKey, Timestamp};
+//! use gpu_core::{Claim, DeviceUuid, LeaseEntry, LeaseId, Pid, ProcessKey, Timestamp};
 //!
 //! let devices = ["GPU-a", "GPU-b"].map(|name| DeviceUuid(name.to_owned()));
-//! let entry = |id: &str, minute: u64, count, devices: &[DeviceUuid]| Entry {
+//! let entry = |id: &str, minute: u64, count, devices: &[DeviceUuid]| LeaseEntry {
 //!     id: LeaseId::parse(id).expect("a valid ID"),
 //!     ticket: minute * 60_000_000_000,
 //!     owner: 1000,
@@ -28,7 +28,7 @@
 //!     command: id.to_owned(),
 //!     since: Timestamp(0),
 //! };
-//! let choose = |claim: &Claim, beside: &[Entry]| {
+//! let choose = |claim: &Claim, beside: &[LeaseEntry]| {
 //!     let is_leased = |uuid: &DeviceUuid| beside.iter().any(|lease| lease.devices.contains(uuid));
 //!     let free = devices.iter().filter(|uuid| !is_leased(uuid));
 //!     let chosen: Vec<DeviceUuid> = free.take(claim.count as usize).cloned().collect();
@@ -56,7 +56,9 @@ mod take;
 
 pub use admission::{Turn, turn};
 pub use ledger::Ledger;
-pub use request::{Ahead, Ask, Chosen, HeldUp, Standing, TakeError, Taken, Wait, Waiting};
+pub use request::{
+    Ahead, Chosen, ClaimRequest, Standing, TakeError, Taken, Wait, WaitReason, Waiting,
+};
 pub use take::take;
 
 /// The example of the README.

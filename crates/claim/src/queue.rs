@@ -6,23 +6,23 @@
 use crate::admission::AtPlace;
 use crate::ledger::{Ledger, is_same};
 use crate::request::Ahead;
-use gpu_core::{Entry, Locks, QueuePlace, Result, Waiter};
+use gpu_core::{LeaseEntry, LeaseStore, QueuePlace, Result, Waiter};
 use std::collections::HashSet;
 
 /// The places in the queue before a claim's own.
 pub(crate) struct Queue<'a> {
-    locks: &'a dyn Locks,
+    locks: &'a dyn LeaseStore,
     own: Option<QueuePlace>,
     earlier: Vec<QueuePlace>,
     /// Those found dead.
     dead: HashSet<QueuePlace>,
-    nearest: Option<Entry>,
-    stalled: Vec<Entry>,
+    nearest: Option<LeaseEntry>,
+    stalled: Vec<LeaseEntry>,
 }
 
 impl<'a> Queue<'a> {
     /// Lists the places before that of an entry; all places if it has none.
-    pub(crate) fn read(locks: &'a dyn Locks, entry: &Entry) -> Result<Self> {
+    pub(crate) fn read(locks: &'a dyn LeaseStore, entry: &LeaseEntry) -> Result<Self> {
         let mut earlier = locks.queue()?;
         let own = earlier.iter().find(|place| place.is_of(entry)).cloned();
         let end = (entry.ticket, &entry.id, entry.owner);
@@ -45,7 +45,7 @@ impl<'a> Queue<'a> {
 
     /// Returns the nearest earlier place of the same user with the same request that is not
     /// stalled.
-    pub(crate) fn before(&mut self, entry: &Entry) -> Result<Option<QueuePlace>> {
+    pub(crate) fn before(&mut self, entry: &LeaseEntry) -> Result<Option<QueuePlace>> {
         let Some(own) = self.own.clone() else { return Ok(None) };
         let same = |place: &&QueuePlace| (place.owner, place.class) == (own.owner, own.class);
         let places: Vec<QueuePlace> = self.earlier.iter().rev().filter(same).cloned().collect();
@@ -60,7 +60,7 @@ impl<'a> Queue<'a> {
     }
 
     /// Returns the claim at a place; `None` if it is dead or stalled.
-    fn waiter(&mut self, place: &QueuePlace) -> Result<Option<Entry>> {
+    fn waiter(&mut self, place: &QueuePlace) -> Result<Option<LeaseEntry>> {
         match self.locks.waiter(place)? {
             None => {
                 self.dead.insert(place.clone());
@@ -73,7 +73,7 @@ impl<'a> Queue<'a> {
                 Ok(None)
             }
             Some(Waiter { entry, is_stalled: false }) => {
-                let is_nearer = |known: &Entry| known.is_before(&entry);
+                let is_nearer = |known: &LeaseEntry| known.is_before(&entry);
                 if self.nearest.as_ref().is_none_or(is_nearer) {
                     self.nearest = Some(entry.clone());
                 }
@@ -87,7 +87,7 @@ impl<'a> Queue<'a> {
         &mut self,
         place: &QueuePlace,
         leases: &Ledger,
-        within: Option<&Entry>,
+        within: Option<&LeaseEntry>,
     ) -> Result<AtPlace> {
         // A claim that has devices by now, and is about to leave the queue, no longer competes.
         if leases.leases.iter().any(|lease| place.is_of(lease)) {

@@ -1,6 +1,9 @@
 //! A request, the answer of a chooser, and the outcome of a request.
 
-use gpu_core::{Claim, DeviceUuid, Entry, Error, Fault, Held, HeldBack, ProcessKey, Result};
+use gpu_core::{
+    Claim, DeviceUuid, Error, Fault, LeaseEntry, LeaseGuard, ProcessKey, Result, SafeGpuGuard,
+};
+use std::fmt;
 use std::time::Duration;
 
 /// How long to wait for a turn.
@@ -11,20 +14,20 @@ pub enum Wait {
     /// At most this long.
     For(Duration),
     /// Without limit.
-    Ever,
+    Forever,
 }
 
 /// A claim and its maker.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct ClaimRequest {
     /// The request.
     pub claim: Claim,
     /// The process whose descendants will use the devices.
     pub root: ProcessKey,
     /// The lease to take devices out of, as it was found; its owner must be the caller, or the
     /// caller must be root.
-    pub within: Option<Entry>,
-    /// The whole devices of the MIG devices that it names ([`Entry::parts_of`]).
+    pub within: Option<LeaseEntry>,
+    /// The whole devices of the MIG devices that it names ([`LeaseEntry::parts_of`]).
     pub parts_of: Vec<DeviceUuid>,
     /// A description of its purpose.
     pub command: String,
@@ -55,15 +58,15 @@ pub enum Chosen {
 /// Granted devices.
 pub struct Taken<S> {
     /// The lease.
-    pub entry: Entry,
+    pub entry: LeaseEntry,
     /// Keeps the lease alive; dropping it releases the lease.
-    pub held: Box<dyn Held>,
+    pub held: Box<dyn LeaseGuard>,
     /// The guard that holds back every safe-gpu, if requested, or why that failed.
-    pub held_back: Option<Result<Box<dyn HeldBack>>>,
+    pub held_back: Option<Result<Box<dyn SafeGpuGuard>>>,
     /// The result of the look before the grant.
     pub scene: S,
     /// The other leases at that moment.
-    pub beside: Vec<Entry>,
+    pub beside: Vec<LeaseEntry>,
 }
 
 /// The earlier claims that wait.
@@ -72,9 +75,9 @@ pub struct Ahead {
     /// Their number, including claims that may have died unnoticed.
     pub count: usize,
     /// The last of them that was read.
-    pub nearest: Option<Entry>,
+    pub nearest: Option<LeaseEntry>,
     /// The stalled claims, which are passed.
-    pub stalled: Vec<Entry>,
+    pub stalled: Vec<LeaseEntry>,
 }
 
 /// The position of a waiting claim.
@@ -83,16 +86,16 @@ pub struct Waiting<'a> {
     /// The earlier claims that also wait.
     pub ahead: &'a Ahead,
     /// The leases at the last read.
-    pub leases: &'a [Entry],
+    pub leases: &'a [LeaseEntry],
     /// How long it has waited.
     pub waited: Duration,
     /// What else blocks it, besides the claims ahead.
-    pub held_up: Option<&'a HeldUp>,
+    pub held_up: Option<&'a WaitReason>,
 }
 
 /// What else can make a claim wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HeldUp {
+pub enum WaitReason {
     /// A safe-gpu holds its lock; the fault names it if it is visible.
     SafeGpu(Fault),
     /// The driver fails to answer, for example while it is reloaded.
@@ -120,13 +123,50 @@ pub struct Standing {
     /// The earlier claims that wait.
     pub ahead: Ahead,
     /// The leases.
-    pub leases: Vec<Entry>,
+    pub leases: Vec<LeaseEntry>,
     /// What else made it wait at the end.
-    pub held_up: Option<HeldUp>,
+    pub held_up: Option<WaitReason>,
+}
+
+impl fmt::Display for TakeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TakeError::NotNow(_) => "no devices for this claim are free now",
+            TakeError::TimedOut(_) => "no devices for this claim became free in time",
+            TakeError::Never => "this machine can never satisfy this claim",
+            TakeError::Stopped => "the wait for devices was stopped",
+            TakeError::Failed(error) => return write!(f, "failed to {error}"),
+        })
+    }
+}
+
+impl std::error::Error for TakeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            TakeError::Failed(error) => error.source(),
+            _ => None,
+        }
+    }
 }
 
 impl From<Error> for TakeError {
     fn from(error: Error) -> Self {
         TakeError::Failed(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::ErrorKind;
+    use std::error::Error as _;
+
+    #[test]
+    fn failed_port_is_reported_with_its_source() {
+        let io = std::io::Error::other("disk full");
+        let error = TakeError::from(Error::new(ErrorKind::Io, "publish a lease").with_source(io));
+        assert_eq!(error.to_string(), "failed to publish a lease");
+        assert_eq!(error.source().map(ToString::to_string).as_deref(), Some("disk full"));
+        assert!(TakeError::Never.source().is_none());
     }
 }

@@ -7,7 +7,8 @@ use crate::queue_status::{owner, user};
 use crate::source::Source;
 use crate::wording;
 use gpu_core::{
-    Claim, DeviceId, DeviceUuid, Entry, ErrorKind, Groups, Inventory, NoJournal, ProcessKey, Share,
+    Claim, DeviceId, DeviceUuid, ErrorKind, Groups, Inventory, LeaseEntry, NoJournal, ProcessKey,
+    Share,
 };
 use gpu_placement::{Bar, Passed, Refusal};
 use gpu_report::wording::claims::{self, holding_up};
@@ -70,7 +71,7 @@ pub(crate) fn request(
         wait: match (wanted.no_wait, wanted.timeout) {
             (true, _) => Wait::No,
             (false, Some(time)) => Wait::For(time),
-            (false, None) => Wait::Ever,
+            (false, None) => Wait::Forever,
         },
         pace: crate::queue_status::pace(quiet),
         needs_topology: wanted.topology || wanted.count > 1,
@@ -228,7 +229,7 @@ pub(crate) fn described<'a>(command: impl IntoIterator<Item = &'a std::ffi::OsSt
 }
 
 /// Tells whose the entry is and for what, `alice: python train.py`.
-pub(crate) fn whose(entry: &Entry) -> String {
+pub(crate) fn whose(entry: &LeaseEntry) -> String {
     match entry.command.is_empty() {
         true => owner(entry),
         false => format!("{}: {}", owner(entry), entry.command),

@@ -1,8 +1,8 @@
 //! Who keeps a lease alive, asked of this machine: leases are real in a session too.
 
 use crate::source::roots;
-use gpu_core::{DeviceFile, Entry, ProcessInfo, Result};
-use gpu_host::{FileLocks, LinuxHost, resolve};
+use gpu_core::{DeviceFile, LeaseEntry, ProcessInfo, Result};
+use gpu_host::{FileLeaseStore, LinuxHost, resolve};
 use gpu_steward::LeaseKeepers;
 use rustix::process::geteuid;
 
@@ -10,7 +10,7 @@ use rustix::process::geteuid;
 ///
 /// # Errors
 /// When the leases or the processes cannot be listed.
-pub(crate) fn of(leases: &[Entry], locks: &FileLocks) -> Result<Vec<LeaseKeepers>> {
+pub(crate) fn of(leases: &[LeaseEntry], locks: &FileLeaseStore) -> Result<Vec<LeaseKeepers>> {
     let caller = geteuid().as_raw();
     let files = leases.iter().zip(locks.files(leases)?).map(|(entry, paths)| {
         // One that is gone by now is kept by nobody.
@@ -24,7 +24,7 @@ pub(crate) fn of(leases: &[Entry], locks: &FileLocks) -> Result<Vec<LeaseKeepers
 }
 
 /// Tells whether a process is the supervisor of a run.
-pub(crate) fn is_supervisor(process: &ProcessInfo, leases: &[Entry]) -> bool {
+pub(crate) fn is_supervisor(process: &ProcessInfo, leases: &[LeaseEntry]) -> bool {
     let host = LinuxHost::new(roots());
     gpu_steward::is_supervisor(process, leases, program().as_ref(), &host)
 }

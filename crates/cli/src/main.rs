@@ -40,9 +40,9 @@ fn main() -> ExitCode {
     };
     let cli = match Cli::try_parse_from(args::usual_spelling(words.into_iter())) {
         Ok(cli) => cli,
-        Err(told) => {
-            let code = if told.use_stderr() { Exit::Usage } else { Exit::Done };
-            return told.print().map_or(Exit::NotWritten, |()| code).into();
+        Err(reported) => {
+            let code = if reported.use_stderr() { Exit::Usage } else { Exit::Done };
+            return reported.print().map_or(Exit::NotWritten, |()| code).into();
         }
     };
     prepare(&cli);

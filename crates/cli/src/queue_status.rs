@@ -2,7 +2,7 @@
 
 use crate::terminal::Line;
 use gpu_claim::Waiting;
-use gpu_core::{Claim, Entry, Pid};
+use gpu_core::{Claim, LeaseEntry, Pid};
 use gpu_host::user_name;
 use gpu_report::wording::claims::{asked, waiting_for};
 use rustix::termios::tcgetpgrp;
@@ -39,7 +39,7 @@ pub(crate) struct Teller {
     columns: usize,
     turns: usize,
     /// What was told last, and when.
-    told: Option<(String, Duration)>,
+    reported: Option<(String, Duration)>,
     silent: bool,
 }
 
@@ -53,7 +53,7 @@ impl Teller {
             is_terminal: false,
             columns: size.map_or(80, |(width, _)| width.0.into()),
             turns: 0,
-            told: None,
+            reported: None,
             silent: quiet,
         }
     }
@@ -65,10 +65,9 @@ impl Teller {
         let front = tcgetpgrp(std::io::stderr());
         let front = front.ok().map(|front| Pid(front.as_raw_nonzero().get().unsigned_abs()));
         self.is_terminal = front.is_some() && front == self.group;
-        let is_new = self
-            .told
-            .as_ref()
-            .is_none_or(|(told, at)| *told != how || waiting.waited.saturating_sub(*at) >= AGAIN);
+        let is_new = self.reported.as_ref().is_none_or(|(reported, at)| {
+            *reported != how || waiting.waited.saturating_sub(*at) >= AGAIN
+        });
         if self.silent || !(self.is_terminal || is_new) {
             return;
         }
@@ -86,13 +85,13 @@ impl Teller {
             let _ = writeln!(stderr, "{}", line.text());
         }
         if is_new {
-            self.told = Some((how, waiting.waited));
+            self.reported = Some((how, waiting.waited));
         }
     }
 
     /// Takes the line that changes away.
     pub(crate) fn clear(&mut self) {
-        if self.is_terminal && self.told.take().is_some() {
+        if self.is_terminal && self.reported.take().is_some() {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
     }
@@ -105,7 +104,7 @@ impl Drop for Teller {
 }
 
 /// The name of whose an entry is.
-pub(crate) fn owner(entry: &Entry) -> String {
+pub(crate) fn owner(entry: &LeaseEntry) -> String {
     user(entry.owner)
 }
 

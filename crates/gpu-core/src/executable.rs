@@ -40,16 +40,15 @@ impl Executable {
     /// Returns whether it is a system program, at a place where the caller sees it too: only root
     /// can have installed it.
     pub fn is_installed(&self) -> bool {
-        self.is_roots() && self.seen_by_caller == Ok(true) && in_system_folder(&self.path)
+        self.is_roots() && self.seen_by_caller == Ok(true) && in_system_dir(&self.path)
     }
 }
 
 /// Returns whether a path is below a directory for system programs.
-pub fn in_system_folder(path: &str) -> bool {
-    const FOLDERS: [&str; 8] =
+pub fn in_system_dir(path: &str) -> bool {
+    const DIRS: [&str; 8] =
         ["/usr/", "/opt/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/nix/store/", "/gnu/store/"];
-    FOLDERS.iter().any(|folder| path.starts_with(folder))
-        && !path.split('/').any(|part| part == "..")
+    DIRS.iter().any(|dir| path.starts_with(dir)) && !path.split('/').any(|part| part == "..")
 }
 
 #[cfg(test)]

@@ -123,7 +123,7 @@ pub trait Job {
     ///
     /// # Errors
     /// `Unsupported` if there is no list of children, `Io` when it cannot be read.
-    fn fell(&self, spared: &[Pid], at_most: Duration, token: &ActToken) -> Result<KilledTree> {
+    fn kill_tree(&self, spared: &[Pid], at_most: Duration, token: &ActToken) -> Result<KilledTree> {
         let _ = (spared, at_most, token);
         Err(Error::new(ErrorKind::Unsupported, "kill a job by its child list"))
     }
@@ -136,7 +136,7 @@ pub trait Job {
     ///
     /// # Errors
     /// `Unsupported` if the kernel keeps no list of children, `Io` when it cannot be read.
-    fn arrest(
+    fn suspend_new(
         &self,
         known: &[ProcessKey],
         spared: &[Pid],
@@ -147,8 +147,8 @@ pub trait Job {
         Err(Error::new(ErrorKind::Unsupported, "stop the new processes of a job"))
     }
 
-    /// Continues (SIGCONT) processes that [`arrest`](Job::arrest) stopped. Those that have ended
-    /// are skipped.
+    /// Continues (SIGCONT) processes that [`suspend_new`](Job::suspend_new) stopped. Those that
+    /// have ended are skipped.
     fn resume(&self, stopped: &[ProcessKey], token: &ActToken) {
         let _ = (stopped, token);
     }
@@ -157,13 +157,13 @@ pub trait Job {
     fn detach(&mut self) {}
 }
 
-/// The processes that [`Job::arrest`] stopped.
+/// The processes that [`Job::suspend_new`] stopped.
 #[derive(Clone, Debug, Default)]
 pub struct SuspendedProcesses {
     /// The stopped processes that still live.
     pub stopped: Vec<ProcessInfo>,
     /// New processes kept appearing until time ran out.
-    pub restless: bool,
+    pub still_forking: bool,
 }
 
 /// The result of killing a tree from its top.

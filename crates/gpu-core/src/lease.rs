@@ -124,10 +124,10 @@ pub struct OuterLease {
 
 /// A lease, or a waiting claim.
 ///
-/// All fields except [`owner`](Entry::owner) were written by its maker, who may be anybody.
+/// All fields except [`owner`](LeaseEntry::owner) were written by its maker, who may be anybody.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Entry {
+pub struct LeaseEntry {
     /// Its ID.
     pub id: LeaseId,
     /// Its position in the order of arrival; lower is earlier.
@@ -157,15 +157,16 @@ pub struct Entry {
     pub since: Timestamp,
 }
 
-impl Entry {
-    /// Returns what an entry that is taken out of this one records ([`within`](Entry::within)).
+impl LeaseEntry {
+    /// Returns what an entry that is taken out of this one records
+    /// ([`within`](LeaseEntry::within)).
     pub fn nested(&self) -> Vec<OuterLease> {
         let own = OuterLease { id: self.id.clone(), owner: self.owner };
         [&[own][..], &self.within].concat()
     }
 
     /// Returns whether this one came before another.
-    pub fn is_before(&self, other: &Entry) -> bool {
+    pub fn is_before(&self, other: &LeaseEntry) -> bool {
         (self.ticket, &self.id, self.owner) < (other.ticket, &other.id, other.owner)
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! The main decision is that no crate both decides and touches the machine. This crate holds what
 //! both sides need and nothing else: the *ports* ([`GpuBackend`], [`Host`], [`ProcessHandle`],
-//! [`DeviceMemory`], [`Journal`], [`Clock`], [`Locks`], [`Launcher`]) as object-safe traits with
-//! plain data in and out, and the plain [`Snapshot`] that [`observe`] fills through them. It does
-//! no I/O and has no `unsafe`. Adapters implement the ports, policies are functions from a snapshot
-//! to a plan, and only the program chooses the adapter behind each port.
+//! [`DeviceMemory`], [`Journal`], [`Clock`], [`LeaseStore`], [`Launcher`]) as object-safe traits
+//! with plain data in and out, and the plain [`Snapshot`] that [`observe`] fills through them. It
+//! does no I/O and has no `unsafe`. Adapters implement the ports, policies are functions from a
+//! snapshot to a plan, and only the program chooses the adapter behind each port.
 //!
 //! A missing value is never zero: a [`Reading`] is a value or the reason why it is [`Absent`]. A
 //! failure is an [`Error`] whose [`ErrorKind`] says how far it reaches.
@@ -57,7 +57,7 @@ mod inventory;
 mod journal;
 mod launch;
 mod lease;
-mod locks;
+mod lease_store;
 mod memory;
 mod observe;
 pub mod plausible;
@@ -87,7 +87,7 @@ pub use device::{
     DeviceInfo, DeviceProcess, DeviceProcessKind, DeviceSample, Driver, MemoryInfo, MigInstance,
 };
 pub use error::{DeviceFault, Error, ErrorKind, Fault, MachineFault, ProcessFault, Reach, Result};
-pub use executable::{Executable, in_system_folder};
+pub use executable::{Executable, in_system_dir};
 pub use file::{DeviceFile, DeviceFileKind, FileId};
 pub use holder::{HeldFile, Holder, HolderScan, Unreadable};
 pub use host::{Host, ProcessHandle, ProcessList, Signal};
@@ -98,10 +98,10 @@ pub use launch::{
     Companion, Job, JobEvent, JobExit, KilledTree, Launch, Launcher, Sent, Supervised, Supervisors,
     SuspendedProcesses,
 };
-pub use lease::{Claim, Entry, LeaseId, OuterLease, Share};
-pub use locks::{
-    EntryKind, Held, HeldBack, Locks, QUEUE_HEARTBEAT, QUEUE_STALL_TIMEOUT, QueuePlace,
-    SafeGpuHolder, Waiter,
+pub use lease::{Claim, LeaseEntry, LeaseId, OuterLease, Share};
+pub use lease_store::{
+    EntryKind, LeaseGuard, LeaseStore, QUEUE_HEARTBEAT, QUEUE_STALL_TIMEOUT, QueuePlace,
+    SafeGpuGuard, SafeGpuHolder, Waiter,
 };
 pub use memory::{DeviceMemory, Region};
 pub use observe::{look_at_devices, look_up_processes, observe, observe_in_detail, observe_users};
@@ -117,8 +117,8 @@ pub use units::{Bytes, Celsius, Milliwatts, Percent, amount};
 pub use {
     backend::MockGpuBackend, clock::MockClock, host::MockHost, host::MockProcessHandle,
     journal::MockJournal, launch::MockCompanion, launch::MockJob, launch::MockLauncher,
-    launch::MockSupervised, launch::MockSupervisors, locks::MockHeld, locks::MockHeldBack,
-    locks::MockLocks, memory::MockDeviceMemory,
+    launch::MockSupervised, launch::MockSupervisors, lease_store::MockLeaseGuard,
+    lease_store::MockLeaseStore, lease_store::MockSafeGpuGuard, memory::MockDeviceMemory,
 };
 
 #[cfg(feature = "serde")]

@@ -87,13 +87,13 @@ pub fn memory(amount: Bytes) -> Reading<Bytes> {
 /// reserved than there is. In the last case the used value is dropped, not the total, which does
 /// not change. Reserved memory is not part of used memory, but drivers have counted it twice, so
 /// each only has to fit by itself.
-pub fn memory_of(told: MemoryInfo) -> MemoryInfo {
-    let total = told.total.and_then(memory).and_then(|total| within(total.0 > 0, total));
+pub fn memory_of(reported: MemoryInfo) -> MemoryInfo {
+    let total = reported.total.and_then(memory).and_then(|total| within(total.0 > 0, total));
     let part = |part: Reading<Bytes>| {
         let part = part.and_then(memory)?;
         within(!total.is_ok_and(|total| part > total), part)
     };
-    MemoryInfo { total, used: part(told.used), reserved: part(told.reserved) }
+    MemoryInfo { total, used: part(reported.used), reserved: part(reported.reserved) }
 }
 
 /// Returns whether a process can have this PID: 0 is the kernel's idle task, and −1 is the answer
@@ -139,11 +139,11 @@ mod tests {
     #[test]
     fn used_memory_above_total_is_implausible() {
         let gib = |count: u64| Ok(Bytes(count << 30));
-        let told = MemoryInfo { total: gib(16), used: gib(17), reserved: gib(1) };
-        let known = memory_of(told);
+        let reported = MemoryInfo { total: gib(16), used: gib(17), reserved: gib(1) };
+        let known = memory_of(reported);
         assert_eq!((known.total, known.used, known.reserved), (gib(16), Err(NONE), gib(1)));
-        let told = MemoryInfo { total: gib(0), used: gib(1), reserved: Err(Absent::TooOld) };
-        let known = memory_of(told);
+        let reported = MemoryInfo { total: gib(0), used: gib(1), reserved: Err(Absent::TooOld) };
+        let known = memory_of(reported);
         assert_eq!(known.total, Err(NONE));
         assert_eq!((known.used, known.reserved), (gib(1), Err(Absent::TooOld)));
     }

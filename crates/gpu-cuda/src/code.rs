@@ -25,7 +25,7 @@ pub(crate) fn of_machine(code: DriverError, what: String) -> Error {
     let error = Error::new(kind, what);
     match code.0 as u32 {
         STUB_LIBRARY => error.with_source(
-            "libcuda.so is the toolkit's stub; remove its folder from LD_LIBRARY_PATH \
+            "libcuda.so is the toolkit's stub; remove its directory from LD_LIBRARY_PATH \
              (CUDA error 34)",
         ),
         code => error.with_source(words(code)),

@@ -13,20 +13,20 @@ use gpu_core::{DeviceUuid, Result};
 /// It does not use cudarc's own context, which needs functions that drivers before CUDA 11.2 lack.
 #[derive(Debug)]
 pub struct CudaContexts {
-    held: Vec<Held>,
+    held: Vec<RetainedContext>,
 }
 
 /// A device on which a context is held.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
+pub(crate) struct RetainedContext {
     pub(crate) device: sys::CUdevice,
     context: sys::CUcontext,
 }
 
 // SAFETY: the handle is only passed to the driver, which lets any thread use any context.
-unsafe impl Send for Held {}
+unsafe impl Send for RetainedContext {}
 // SAFETY: as above.
-unsafe impl Sync for Held {}
+unsafe impl Sync for RetainedContext {}
 
 impl CudaContexts {
     /// Retains the primary context on each of `devices`, all of which must be visible to the
@@ -44,20 +44,20 @@ impl CudaContexts {
             // SAFETY: the driver gave the device.
             let context = unsafe { result::primary_ctx::retain(device) };
             let context = context.map_err(|code| of_device(code, what()))?;
-            contexts.held.push(Held { device, context });
+            contexts.held.push(RetainedContext { device, context });
         }
         Ok(contexts)
     }
 
     /// Returns the contexts, in the order of the devices passed to [`hold`](Self::hold).
-    pub(crate) fn held(&self) -> &[Held] {
+    pub(crate) fn held(&self) -> &[RetainedContext] {
         &self.held
     }
 }
 
 impl Drop for CudaContexts {
     fn drop(&mut self) {
-        for Held { device, .. } in self.held.drain(..) {
+        for RetainedContext { device, .. } in self.held.drain(..) {
             // SAFETY: its context was retained once and not released yet. If the release fails,
             // the context ends with the process.
             let _ = unsafe { driver::release(device) };
@@ -65,7 +65,7 @@ impl Drop for CudaContexts {
     }
 }
 
-impl Held {
+impl RetainedContext {
     /// Runs `calls` with the context current on this thread.
     pub(crate) fn with<T>(
         self,

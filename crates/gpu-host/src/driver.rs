@@ -17,12 +17,12 @@ const MAX: u64 = 4096;
 /// # Errors
 /// `Io` when the module's directory cannot be listed.
 pub(crate) fn devices(proc: &Path) -> Result<Vec<DeviceInfo>> {
-    let folder = proc.join("driver/nvidia/gpus");
+    let dir = proc.join("driver/nvidia/gpus");
     let unlisted = |error: &io::Error| {
         let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
-        fault::file(format!("list '{}'", folder.display()), errno)
+        fault::file(format!("list '{}'", dir.display()), errno)
     };
-    let entries = match fs::read_dir(&folder) {
+    let entries = match fs::read_dir(&dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(|error| unlisted(&error))?,
     };
@@ -54,14 +54,14 @@ fn device(bus: PciBusId, information: &str) -> DeviceInfo {
         let mut values = lines.filter(|(key, _)| key.trim() == name).map(|(_, value)| value.trim());
         values.next().filter(|value| !value.is_empty() && !value.contains('?'))
     };
-    let told = |name: &str| value(name).ok_or(Absent::NotFound);
+    let reported = |name: &str| value(name).ok_or(Absent::NotFound);
     let id = DeviceId {
-        uuid: told("GPU UUID").map(|uuid| DeviceUuid(uuid.to_owned())),
+        uuid: reported("GPU UUID").map(|uuid| DeviceUuid(uuid.to_owned())),
         index: 0,
-        minor: number(told("Device Minor")),
+        minor: number(reported("Device Minor")),
         bus: Ok(bus),
     };
-    DeviceInfo { name: told("Model").map(str::to_owned), ..DeviceInfo::unknown(id) }
+    DeviceInfo { name: reported("Model").map(str::to_owned), ..DeviceInfo::unknown(id) }
 }
 
 fn number<T: FromStr>(text: Reading<&str>) -> Reading<T> {
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn proc_driver_folders_become_devices_in_bus_order() {
+    fn proc_driver_dirs_become_devices_in_bus_order() {
         let proc = tempfile::tempdir().unwrap();
         for (bus, text) in [
             ("0000:81:00.0", "Model: \t\t Unknown\nDevice Minor: \t ?\n"),
@@ -83,9 +83,9 @@ mod tests {
             ),
             ("not-an-address", ""),
         ] {
-            let folder = proc.path().join("driver/nvidia/gpus").join(bus);
-            fs::create_dir_all(&folder).unwrap();
-            fs::write(folder.join("information"), text).unwrap();
+            let dir = proc.path().join("driver/nvidia/gpus").join(bus);
+            fs::create_dir_all(&dir).unwrap();
+            fs::write(dir.join("information"), text).unwrap();
         }
         let devices = devices(proc.path()).unwrap();
         assert_eq!(devices.len(), 2);

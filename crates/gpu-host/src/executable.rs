@@ -3,7 +3,7 @@
 use crate::fault;
 use crate::file_index::file_id;
 use crate::proc_dir::ProcDir;
-use gpu_core::{Absent, Executable, Reading, SystemService, in_system_folder};
+use gpu_core::{Absent, Executable, Reading, SystemService, in_system_dir};
 use rustix::fs::{AtFlags, CWD, Statx, StatxFlags};
 use rustix::path::Arg;
 
@@ -25,7 +25,7 @@ pub(crate) fn read(dir: &ProcDir, name: &str) -> Reading<Executable> {
     let deleted = file.stx_nlink == 0;
     let path = link.strip_suffix(DELETED).filter(|_| deleted).unwrap_or(&link);
     let seen_by_caller = match SystemService::named(name) {
-        Some(_) if in_system_folder(path) => {
+        Some(_) if in_system_dir(path) => {
             Ok(shares(dir, "user") && (shares(dir, "mnt") || (!deleted && is_at(path, &file))))
         }
         Some(_) => Ok(false),

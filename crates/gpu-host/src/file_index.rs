@@ -23,7 +23,7 @@ pub(crate) struct Targets<'a> {
     /// The identities of `files`, sorted, without duplicates.
     ids: Vec<FileId>,
     /// One of them may be a directory.
-    pub(crate) folders: bool,
+    pub(crate) dirs: bool,
     /// One of them may be a plain file, and so an executable.
     pub(crate) plain: bool,
 }
@@ -34,8 +34,8 @@ impl<'a> Targets<'a> {
         ids.sort_unstable();
         ids.dedup();
         let may_be = |wanted| files.iter().any(|file| may_be(file, wanted));
-        let (folders, plain) = (may_be(FileType::Directory), may_be(FileType::RegularFile));
-        Targets { files, ids, folders, plain }
+        let (dirs, plain) = (may_be(FileType::Directory), may_be(FileType::RegularFile));
+        Targets { files, ids, dirs, plain }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -154,19 +154,19 @@ mod tests {
     }
 
     #[test]
-    fn missing_file_may_have_been_folder_or_executable() {
-        let folder = tempfile::tempdir().unwrap();
-        let plain = folder.path().join("nvidia0");
+    fn missing_file_may_have_been_dir_or_executable() {
+        let dir = tempfile::tempdir().unwrap();
+        let plain = dir.path().join("nvidia0");
         std::fs::write(&plain, "").unwrap();
         let sought = |files: &[DeviceFile]| {
             let targets = Targets::new(files);
-            (targets.folders, targets.plain)
+            (targets.dirs, targets.plain)
         };
         let plain_file = [crate::resolve(&plain).unwrap()];
         assert_eq!(sought(&plain_file), (false, true));
-        assert_eq!(sought(&[crate::resolve(folder.path()).unwrap()]), (true, false));
+        assert_eq!(sought(&[crate::resolve(dir.path()).unwrap()]), (true, false));
         assert_eq!(sought(&[crate::resolve("/dev/null").unwrap()]), (false, false));
-        std::fs::rename(&plain, folder.path().join("elsewhere")).unwrap();
+        std::fs::rename(&plain, dir.path().join("elsewhere")).unwrap();
         assert_eq!(sought(&plain_file), (true, true));
         std::fs::create_dir(&plain).unwrap();
         assert_eq!(sought(&plain_file), (true, true), "another file has the name");

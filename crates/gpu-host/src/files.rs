@@ -89,7 +89,7 @@ fn rank(kind: DeviceFileKind) -> (u8, u32) {
 /// GPU, and its holders must not be attributed to GPU 0.
 fn device_file(path: &Path, named: DeviceFileKind) -> Option<DeviceFile> {
     let stat = identify(CWD.as_fd(), path).ok()?;
-    let is_folder = rustix::fs::FileType::from_raw_mode(stat.stx_mode.into()).is_dir();
+    let is_dir = rustix::fs::FileType::from_raw_mode(stat.stx_mode.into()).is_dir();
     let id = file_id(&stat);
     let kind = match (id, named) {
         (FileId::Device { major, minor }, DeviceFileKind::Gpu(_)) => {
@@ -98,7 +98,7 @@ fn device_file(path: &Path, named: DeviceFileKind) -> Option<DeviceFile> {
         _ => named,
     };
     let path = path.to_string_lossy().into();
-    (!is_folder).then_some(DeviceFile { path, kind, id: Ok(id) })
+    (!is_dir).then_some(DeviceFile { path, kind, id: Ok(id) })
 }
 
 fn is_nvidia_device(file: &DeviceFile, sys: &Path) -> bool {
@@ -108,20 +108,20 @@ fn is_nvidia_device(file: &DeviceFile, sys: &Path) -> bool {
         .is_ok_and(|driver| driver.file_name().is_some_and(|name| name == "nvidia"))
 }
 
-fn names(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect()
+fn names(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect()
 }
 
-fn names_if_any(folder: &Path) -> Result<Vec<PathBuf>> {
-    match names(folder) {
+fn names_if_any(dir: &Path) -> Result<Vec<PathBuf>> {
+    match names(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        names => names.map_err(|error| unlisted(folder, &error)),
+        names => names.map_err(|error| unlisted(dir, &error)),
     }
 }
 
-fn unlisted(folder: &Path, error: &io::Error) -> gpu_core::Error {
+fn unlisted(dir: &Path, error: &io::Error) -> gpu_core::Error {
     let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
-    fault::file(format!("list '{}'", folder.display()), errno)
+    fault::file(format!("list '{}'", dir.display()), errno)
 }
 
 #[cfg(test)]
@@ -133,8 +133,8 @@ mod tests {
     fn device_files_are_listed_by_kind_and_index() {
         let dev = tempfile::tempdir().unwrap();
         let at = |name: &str| dev.path().join(name);
-        for folder in ["nvidia-caps", "dri", "nvidia7"] {
-            fs::create_dir(at(folder)).unwrap();
+        for dir in ["nvidia-caps", "dri", "nvidia7"] {
+            fs::create_dir(at(dir)).unwrap();
         }
         for name in [
             "nvidia10",
@@ -170,7 +170,7 @@ mod tests {
                 "nvidia-caps/nvidia-cap2",
                 "nvidia-caps/nvidia-cap10",
             ],
-            "no folder, no graphics node of another driver, no other file"
+            "no directory, no graphics node of another driver, no other file"
         );
         assert_eq!(files[2].kind, DeviceFileKind::Gpu(10));
         assert!(matches!(files[0].id, Ok(FileId::Inode { .. })));
@@ -199,9 +199,9 @@ mod tests {
     fn device_number_takes_precedence_over_name() {
         use rustix::fs::{FileType, Mode, makedev, mknodat};
         use std::io::Write;
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let node = |name: &str, major, minor| {
-            let (path, mode) = (folder.path().join(name), Mode::RUSR);
+            let (path, mode) = (dir.path().join(name), Mode::RUSR);
             mknodat(CWD, path, FileType::CharacterDevice, mode, makedev(major, minor))
         };
         if let Err(errno) = node("nvidia0", 195, 3) {
@@ -211,8 +211,8 @@ mod tests {
         }
         node("nvidia1", 1, 7).unwrap();
         node("nvidia2", 195, 255).unwrap();
-        fs::write(folder.path().join("nvidia4"), "").unwrap();
-        let files = device_files(folder.path(), Path::new("/nowhere")).unwrap();
+        fs::write(dir.path().join("nvidia4"), "").unwrap();
+        let files = device_files(dir.path(), Path::new("/nowhere")).unwrap();
         let kinds: Vec<DeviceFileKind> = files.iter().map(|file| file.kind).collect();
         // 1:7 is no GPU, whatever its name.
         let expected = [DeviceFileKind::Gpu(3), DeviceFileKind::Gpu(4), DeviceFileKind::Control];

@@ -78,13 +78,13 @@ impl Kept {
         utimensat(CWD, &self.link, &times, AtFlags::empty())?;
         let Some(parent) = self.path.parent() else { return Ok(()) };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = openat(CWD, parent, flags, Mode::empty())?;
-        let at = statat(&folder, format!("{KEPT}{}", self.id), AtFlags::SYMLINK_NOFOLLOW)?;
+        let dir = openat(CWD, parent, flags, Mode::empty())?;
+        let at = statat(&dir, format!("{KEPT}{}", self.id), AtFlags::SYMLINK_NOFOLLOW)?;
         // Another directory may have this path by now.
         if (at.st_dev, at.st_ino) != (self.stat.st_dev, self.stat.st_ino) {
             return Err(Errno::STALE);
         }
-        utimensat(&folder, format!("{LEASE}{}", self.id), &times, AtFlags::SYMLINK_NOFOLLOW)
+        utimensat(&dir, format!("{LEASE}{}", self.id), &times, AtFlags::SYMLINK_NOFOLLOW)
     }
 }
 
@@ -107,9 +107,9 @@ mod tests {
     use tempfile::TempDir;
 
     /// A file of this name, open for writing.
-    fn open(folder: &TempDir, name: &str) -> rustix::fd::OwnedFd {
+    fn open(dir: &TempDir, name: &str) -> rustix::fd::OwnedFd {
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
-        openat(CWD, folder.path().join(name), flags, Mode::RUSR | Mode::WUSR).unwrap()
+        openat(CWD, dir.path().join(name), flags, Mode::RUSR | Mode::WUSR).unwrap()
     }
 
     fn lock(file: &rustix::fd::OwnedFd) {
@@ -122,9 +122,9 @@ mod tests {
 
     #[test]
     fn only_locked_open_file_description_keeps_lease() {
-        let folder = tempfile::tempdir().unwrap();
-        let own = open(&folder, "kept-mine");
-        let others = ["kept-unlocked", "lease-other", "kept-No.Id"].map(|name| open(&folder, name));
+        let dir = tempfile::tempdir().unwrap();
+        let own = open(&dir, "kept-mine");
+        let others = ["kept-unlocked", "lease-other", "kept-No.Id"].map(|name| open(&dir, name));
         assert!(found().iter().all(|id| id != "mine"));
         for file in [&own, &others[1], &others[2]] {
             lock(file);
@@ -137,38 +137,38 @@ mod tests {
         );
         // Another open file of the same name has no lock.
         drop(own);
-        let again = open(&folder, "kept-mine");
+        let again = open(&dir, "kept-mine");
         assert!(!found().contains(&"mine".to_owned()));
         drop(again);
     }
 
-    fn age(folder: &TempDir, name: &str) -> i64 {
-        stat(folder.path().join(name)).unwrap().st_mtime
+    fn age(dir: &TempDir, name: &str) -> i64 {
+        stat(dir.path().join(name)).unwrap().st_mtime
     }
 
     #[test]
     fn renewal_touches_both_files_of_a_lease_only() {
-        let folder = tempfile::tempdir().unwrap();
-        let kept = open(&folder, "kept-aged");
+        let dir = tempfile::tempdir().unwrap();
+        let kept = open(&dir, "kept-aged");
         lock(&kept);
         let names = ["kept-aged", "lease-aged", "lease-other"];
-        let _files = ["lease-aged", "lease-other"].map(|name| open(&folder, name));
+        let _files = ["lease-aged", "lease-other"].map(|name| open(&dir, name));
         let make_old = || {
             let old = Timespec { tv_sec: 1000, tv_nsec: 0 };
             let times = Timestamps { last_access: old, last_modification: old };
             for name in names {
-                utimensat(CWD, folder.path().join(name), &times, AtFlags::empty()).unwrap();
+                utimensat(CWD, dir.path().join(name), &times, AtFlags::empty()).unwrap();
             }
         };
         make_old();
         let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
         renew_inherited(&roots);
-        assert_eq!(names.map(|name| age(&folder, name) > 1000), [true, true, false]);
+        assert_eq!(names.map(|name| age(&dir, name) > 1000), [true, true, false]);
         // A file of that name in the directory is not the inherited one.
         make_old();
-        std::fs::remove_file(folder.path().join("kept-aged")).unwrap();
-        let _another = open(&folder, "kept-aged");
+        std::fs::remove_file(dir.path().join("kept-aged")).unwrap();
+        let _another = open(&dir, "kept-aged");
         renew_inherited(&roots);
-        assert_eq!(age(&folder, "lease-aged"), 1000);
+        assert_eq!(age(&dir, "lease-aged"), 1000);
     }
 }

@@ -1,7 +1,7 @@
 //! The audit log as a file.
 
 use crate::fault;
-use crate::trusted_folder::TrustedFolder;
+use crate::trusted_dir::TrustedDir;
 use gpu_core::{Error, ErrorKind, Journal, Result};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
@@ -36,20 +36,20 @@ impl FileJournal {
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let failed = |errno| fault::file(format!("open journal '{}'", path.display()), errno);
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = open_folder(folder.unwrap_or(Path::new("."))).map_err(failed)?;
-        FileJournal::open_at(folder.as_fd(), path)
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let dir = open_dir(dir.unwrap_or(Path::new("."))).map_err(failed)?;
+        FileJournal::open_at(dir.as_fd(), path)
     }
 
     /// Opens a journal in an open directory, or creates it there as [`open`](Self::open) does.
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn open_in(folder: &TrustedFolder, name: &str) -> Result<Self> {
-        FileJournal::open_at(folder.as_fd(), folder.path().join(name))
+    pub fn open_in(dir: &TrustedDir, name: &str) -> Result<Self> {
+        FileJournal::open_at(dir.as_fd(), dir.path().join(name))
     }
 
-    fn open_at(folder: BorrowedFd<'_>, path: PathBuf) -> Result<Self> {
+    fn open_at(dir: BorrowedFd<'_>, path: PathBuf) -> Result<Self> {
         let flags = OFlags::RDWR
             | OFlags::APPEND
             | OFlags::CREATE
@@ -57,9 +57,9 @@ impl FileJournal {
             | OFlags::NONBLOCK
             | OFlags::CLOEXEC;
         let failed = |errno| fault::file(format!("open journal '{}'", path.display()), errno);
-        own(&path, &rustix::fs::fstat(folder).map_err(failed)?, "is in a directory that")?;
+        own(&path, &rustix::fs::fstat(dir).map_err(failed)?, "is in a directory that")?;
         let name = path.file_name().ok_or_else(|| refused(&path, "has no file name"))?;
-        let fd = match rustix::fs::openat(folder, name, flags, Mode::RUSR | Mode::WUSR) {
+        let fd = match rustix::fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR) {
             Err(Errno::LOOP) => return Err(refused(&path, "is a symbolic link")),
             fd => fd.map_err(failed)?,
         };
@@ -100,9 +100,9 @@ impl Journal for FileJournal {
 }
 
 /// Opens a directory that is not a symbolic link: the creator of a link could redirect the log.
-fn open_folder(folder: &Path) -> rustix::io::Result<OwnedFd> {
+fn open_dir(dir: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
-    rustix::fs::open(folder, flags, Mode::empty())
+    rustix::fs::open(dir, flags, Mode::empty())
 }
 
 /// Verifies that a file or directory belongs to the caller, and that no other user can write to it.
@@ -142,8 +142,8 @@ mod tests {
 
     #[test]
     fn journal_appends_across_runs_with_mode_0600() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("audit.jsonl");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
         FileJournal::open(&path).unwrap().append("{\"act\":1}").unwrap();
         FileJournal::open(&path).unwrap().append("{\"act\":2}").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "{\"act\":1}\n{\"act\":2}\n");
@@ -152,12 +152,12 @@ mod tests {
 
     #[test]
     fn journal_under_untrusted_path_is_rejected() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
         fs::create_dir(at("own")).unwrap();
         FileJournal::open(at("own/audit.jsonl")).unwrap();
         symlink(at("own"), at("link")).unwrap();
-        assert!(FileJournal::open(at("link/audit.jsonl")).is_err(), "a folder that is a link");
+        assert!(FileJournal::open(at("link/audit.jsonl")).is_err(), "a directory that is a link");
         fs::hard_link(at("own/audit.jsonl"), at("own/twin")).unwrap();
         let twice = FileJournal::open(at("own/audit.jsonl")).unwrap_err().to_string();
         assert!(twice.contains("several hard links"), "{twice}");
@@ -170,8 +170,8 @@ mod tests {
 
     #[test]
     fn torn_line_does_not_corrupt_following_lines() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("audit.jsonl");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
         drop(FileJournal::open(&path).unwrap());
         fs::write(&path, "{\"act\":1}\n{\"act").unwrap();
         let journal = FileJournal::open(&path).unwrap();
@@ -183,8 +183,8 @@ mod tests {
 
     #[test]
     fn concurrent_writers_do_not_interleave_lines() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("audit.jsonl");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
         std::thread::scope(|scope| {
             for letter in ["a", "b"] {
                 let journal = FileJournal::open(&path).unwrap();
@@ -200,8 +200,8 @@ mod tests {
 
     #[test]
     fn entry_with_newline_is_rejected() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("audit.jsonl");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
         let journal = FileJournal::open(&path).unwrap();
         let error = journal.append("{}\n{\"act\":\"forged\"}").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
@@ -221,8 +221,8 @@ mod tests {
 
     #[test]
     fn journal_writable_by_others_is_rejected() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
         fs::write(at("group"), "").unwrap();
         fs::set_permissions(at("group"), fs::Permissions::from_mode(0o660)).unwrap();
         fs::write(at("target"), "").unwrap();
@@ -234,8 +234,8 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Invalid, "{name}");
             assert!(error.to_string().starts_with("open journal '/"), "{error}");
         }
-        fs::create_dir(at("folder")).unwrap();
-        let error = FileJournal::open(at("folder")).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Io, "a folder cannot be opened for writing");
+        fs::create_dir(at("directory")).unwrap();
+        let error = FileJournal::open(at("directory")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "a directory cannot be opened for writing");
     }
 }

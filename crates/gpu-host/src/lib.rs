@@ -57,7 +57,7 @@ mod process;
 pub mod python;
 pub mod supervise;
 mod timer;
-mod trusted_folder;
+mod trusted_dir;
 mod users;
 mod walk;
 mod workload;
@@ -69,8 +69,8 @@ pub use host::{LinuxHost, Roots};
 pub use inherited::renew_inherited;
 pub use journal::FileJournal;
 pub use limits::{ignore_file_size_signal, raise_open_file_limit};
-pub use locks::{FileLocks, Place, SafeGpuFiles};
-pub use trusted_folder::{PathTrust, TrustedFolder, is_own};
+pub use locks::{FileLeaseStore, Place, SafeGpuFiles};
+pub use trusted_dir::{PathTrust, TrustedDir, is_own};
 pub use users::{has_account, user_name};
 
 /// The example of the README.

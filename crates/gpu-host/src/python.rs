@@ -1,4 +1,4 @@
-//! Which frameworks a Python has installed, by the names of folders alone: nothing is run.
+//! Which frameworks a Python has installed, by the names of directories alone: nothing is run.
 
 use crate::supervise::find_program;
 use rustix::fs::{Mode, OFlags};
@@ -7,10 +7,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// So many folders are looked through at most.
-const MAX_FOLDERS: usize = 32;
+/// So many directories are looked through at most.
+const MAX_DIRS: usize = 32;
 
-/// So many names of a folder are read at most.
+/// So many names of a directory are read at most.
 const MAX_NAMES: usize = 20_000;
 
 /// The longest version that is read.
@@ -34,7 +34,7 @@ pub struct Python {
 pub struct Installed {
     /// The module that it is imported as: `torch`, `tensorflow` or `jax`.
     pub module: &'static str,
-    /// As its folder has it; `None` where several versions have one.
+    /// As its directory has it; `None` where several versions have one.
     pub version: Option<String>,
 }
 
@@ -43,8 +43,8 @@ impl Python {
     /// else the first in `PATH`.
     pub fn of_environment(variable: Variables<'_>) -> Option<Self> {
         let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(variable);
-        let active = active.filter(|folder| !folder.is_empty()).map(PathBuf::from);
-        let mut active = active.map(|folder| folder.join("bin/python"));
+        let active = active.filter(|dir| !dir.is_empty()).map(PathBuf::from);
+        let mut active = active.map(|dir| dir.join("bin/python"));
         if let Some(path) = active.find(|path| is_python(path)) {
             return Some(Python { path });
         }
@@ -76,8 +76,8 @@ impl Python {
     /// Returns the frameworks that it finds, the first of each kind in the order in which it looks.
     pub fn installed(&self, variable: Variables<'_>) -> Vec<Installed> {
         let mut found: Vec<Installed> = Vec::new();
-        for folder in self.folders(variable).iter().take(MAX_FOLDERS) {
-            let here = installed_in(folder);
+        for dir in self.dirs(variable).iter().take(MAX_DIRS) {
+            let here = installed_in(dir);
             let is_new = |one: &Installed| found.iter().all(|had| had.module != one.module);
             let new: Vec<_> = here.into_iter().filter(is_new).collect();
             found.extend(new);
@@ -86,36 +86,36 @@ impl Python {
         found
     }
 
-    /// Returns the folders in which it looks for packages, in its order.
-    fn folders(&self, variable: Variables<'_>) -> Vec<PathBuf> {
+    /// Returns the directories in which it looks for packages, in its order.
+    fn dirs(&self, variable: Variables<'_>) -> Vec<PathBuf> {
         let listed = variable("PYTHONPATH").unwrap_or_default();
-        let mut folders: Vec<PathBuf> =
-            std::env::split_paths(&listed).filter(|folder| folder.is_absolute()).collect();
+        let mut dirs: Vec<PathBuf> =
+            std::env::split_paths(&listed).filter(|dir| dir.is_absolute()).collect();
         let prefix = self.path.parent().and_then(Path::parent);
         if let Some(prefix) = prefix
             && let Some(config) = start_of(&prefix.join("pyvenv.cfg"))
         {
             let version = setting(&config, "version").or(setting(&config, "version_info"));
             let version = version.and_then(version_of);
-            folders.extend(packages(prefix, version));
+            dirs.extend(packages(prefix, version));
             if setting(&config, "include-system-site-packages") == Some("true")
                 && let Some(base) =
                     setting(&config, "home").and_then(|home| Path::new(home).parent())
             {
-                folders.extend(own(variable, version));
-                folders.extend(packages(base, version));
+                dirs.extend(own(variable, version));
+                dirs.extend(packages(base, version));
             }
-            return folders;
+            return dirs;
         }
         if let Ok(real) = std::fs::canonicalize(&self.path)
             && let Some(prefix) = real.parent().and_then(Path::parent)
         {
             let name = real.file_name().and_then(OsStr::to_str).unwrap_or_default();
             let version = name.strip_prefix("python").and_then(version_of);
-            folders.extend(own(variable, version));
-            folders.extend(packages(prefix, version));
+            dirs.extend(own(variable, version));
+            dirs.extend(packages(prefix, version));
         }
-        folders
+        dirs
     }
 }
 
@@ -127,7 +127,7 @@ fn is_python(path: &Path) -> bool {
         && start_of(path).is_some_and(|start| !start.starts_with("#!"))
 }
 
-/// Returns the folders of a user's own packages.
+/// Returns the directories of a user's own packages.
 fn own(variable: Variables<'_>, version: Option<(u32, u32)>) -> Vec<PathBuf> {
     let home = variable("HOME").filter(|home| !home.is_empty());
     match (home, variable("PYTHONNOUSERSITE")) {
@@ -136,7 +136,8 @@ fn own(variable: Variables<'_>, version: Option<(u32, u32)>) -> Vec<PathBuf> {
     }
 }
 
-/// Returns the folders of packages below a prefix, where Python's own makers and Debian's put them.
+/// Returns the directories of packages below a prefix, where Python's own makers and Debian's put
+/// them.
 fn packages(prefix: &Path, version: Option<(u32, u32)>) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for library in ["local/lib", "lib", "lib64"].map(|library| prefix.join(library)) {
@@ -147,19 +148,19 @@ fn packages(prefix: &Path, version: Option<(u32, u32)>) -> Vec<PathBuf> {
         });
         let mut names: Vec<_> = names.collect();
         names.sort();
-        for folder in names.iter().map(|name| library.join(name)) {
-            let kinds = ["site-packages", "dist-packages"].map(|kind| folder.join(kind));
-            found.extend(kinds.into_iter().filter(|folder| folder.is_dir()));
+        for dir in names.iter().map(|name| library.join(name)) {
+            let kinds = ["site-packages", "dist-packages"].map(|kind| dir.join(kind));
+            found.extend(kinds.into_iter().filter(|dir| dir.is_dir()));
         }
     }
     found
 }
 
-/// Returns the frameworks that have a folder with their name and version here.
-fn installed_in(folder: &Path) -> Vec<Installed> {
+/// Returns the frameworks that have a directory with their name and version here.
+fn installed_in(dir: &Path) -> Vec<Installed> {
     let mut found: Vec<Installed> = Vec::new();
     let mut libraries = Vec::new();
-    for name in names(folder) {
+    for name in names(dir) {
         let Some((package, version)) = package(&name) else { continue };
         let module = match package.as_str() {
             "torch" => "torch",
@@ -194,8 +195,8 @@ fn package(name: &str) -> Option<(String, &str)> {
     (version.len() <= LONGEST_VERSION).then_some((package, version))
 }
 
-fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().take(MAX_NAMES);
+fn names(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().take(MAX_NAMES);
     entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
 }
 
@@ -242,9 +243,9 @@ mod tests {
             self.0.path().join(path)
         }
 
-        fn folders(&self, folder: &str, names: &[&str]) {
+        fn dirs(&self, dir: &str, names: &[&str]) {
             for name in names {
-                std::fs::create_dir_all(self.path(folder).join(name)).unwrap();
+                std::fs::create_dir_all(self.path(dir).join(name)).unwrap();
             }
         }
 
@@ -286,12 +287,12 @@ mod tests {
         tree.file("v/bin/python", "");
         tree.file("usr/bin/python3", "");
         tree.file("v/pyvenv.cfg", "home = /usr/bin\nversion = 3.11.4\n");
-        tree.folders(
+        tree.dirs(
             "v/lib/python3.11/site-packages",
             &["torch-2.10.0+cu128.dist-info", "torchvision-0.25.0.dist-info", "torch"],
         );
-        tree.folders("v/lib/python3.9/site-packages", &["jax-0.4.1.dist-info"]);
-        tree.folders("usr/lib/python3/dist-packages", &["tensorflow-2.17.0.dist-info"]);
+        tree.dirs("v/lib/python3.9/site-packages", &["jax-0.4.1.dist-info"]);
+        tree.dirs("usr/lib/python3/dist-packages", &["tensorflow-2.17.0.dist-info"]);
         let active = tree.variables(&[("VIRTUAL_ENV", "/v"), ("PATH", "/usr/bin")]);
         let torch = [("torch", version("2.10.0+cu128"))];
         assert_eq!(found(Python::of_environment(&active), &active), torch);
@@ -310,8 +311,8 @@ mod tests {
         let tree = Tree::new();
         let home = tree.path("usr/bin");
         tree.file("v/bin/python", "");
-        tree.folders("v/lib/python3.12/site-packages", &["jaxlib-0.5.0.dist-info"]);
-        tree.folders(
+        tree.dirs("v/lib/python3.12/site-packages", &["jaxlib-0.5.0.dist-info"]);
+        tree.dirs(
             "usr/lib/python3.12/site-packages",
             &["torch-2.9.1-py3.12.egg-info", "jax-0.4.0.dist-info"],
         );
@@ -336,9 +337,9 @@ mod tests {
         tree.file("opt/py/bin/python3.10", "");
         std::fs::create_dir_all(tree.path("bin")).unwrap();
         symlink(tree.path("opt/py/bin/python3.10"), tree.path("bin/python3")).unwrap();
-        tree.folders("opt/py/lib/python3.10/site-packages", &["jax-0.6.0.dist-info"]);
-        tree.folders("opt/py/lib/python3.11/site-packages", &["torch-2.10.0.dist-info"]);
-        tree.folders("home/.local/lib/python3.10/site-packages", &["jax-0.7.0.dist-info"]);
+        tree.dirs("opt/py/lib/python3.10/site-packages", &["jax-0.6.0.dist-info"]);
+        tree.dirs("opt/py/lib/python3.11/site-packages", &["torch-2.10.0.dist-info"]);
+        tree.dirs("home/.local/lib/python3.10/site-packages", &["jax-0.7.0.dist-info"]);
         let path = ("PATH", "/bin");
         let alone = tree.variables(&[path]);
         assert_eq!(found(Python::of_environment(&alone), &alone), [("jax", version("0.6.0"))]);
@@ -356,7 +357,7 @@ mod tests {
         let names =
             ["torch-2.9.0.dist-info", "torch-2.10.0.dist-info", "Tensorflow_GPU-2.4.dist-info"];
         tree.file("bin/python3", "");
-        tree.folders("lib/python3.11/site-packages", &names);
+        tree.dirs("lib/python3.11/site-packages", &names);
         let variables = tree.variables(&[("PATH", "/bin")]);
         assert_eq!(
             found(Python::of_environment(&variables), &variables),

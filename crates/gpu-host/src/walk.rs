@@ -122,8 +122,8 @@ impl<'a> Walker<'a> {
     /// Reads the current directory, the root and the executable, if a target can be one of them.
     fn links(&self, thread: &ProcDir, seen: &mut Seen) {
         for (possible, link, access) in [
-            (self.targets.folders, c"cwd", Access::CURRENT_DIRECTORY),
-            (self.targets.folders, c"root", Access::ROOT),
+            (self.targets.dirs, c"cwd", Access::CURRENT_DIRECTORY),
+            (self.targets.dirs, c"root", Access::ROOT),
             (self.targets.plain, c"exe", Access::EXECUTABLE),
         ] {
             if !possible {

@@ -255,13 +255,13 @@ fn empty_proc_yields_no_data() {
     assert_eq!(made.host().hostname(), Err(Absent::NotFound));
     assert_eq!(made.host().processes().unwrap(), Default::default());
     assert_eq!(made.host().device_files().unwrap_err().kind(), ErrorKind::Io);
-    let no_such_folder = LinuxHost::new(Roots {
+    let no_such_dir = LinuxHost::new(Roots {
         proc: "/nowhere".into(),
         dev: "/nowhere".into(),
         sys: "/nowhere".into(),
     });
     let file = resolve("/dev/null").unwrap();
-    let error = no_such_folder.holders(&[file]).unwrap_err();
+    let error = no_such_dir.holders(&[file]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
     assert_eq!(error.to_string(), "open '/nowhere'");
 }

@@ -312,8 +312,8 @@ mod tests {
             assert_eq!(cause, Cause::UnknownValue(value));
             assert_eq!(cause.kind(Code::of_value).reach(), gpu_core::Reach::Field);
         }
-        let untold = Cause::UnknownValue(u32::MAX).kind(Code::of_machine);
-        assert_eq!(untold, Absent::NotSupported.into());
+        let unreported = Cause::UnknownValue(u32::MAX).kind(Code::of_machine);
+        assert_eq!(unreported, Absent::NotSupported.into());
         let text = String::from_utf8(vec![0xff]).unwrap_err().utf8_error();
         let text = Cause::from(NvmlError::Utf8Error(text)).kind(Code::of_driver);
         assert_eq!(text, Absent::Implausible.into());

@@ -62,8 +62,9 @@ impl Opened<'_> {
 
     fn silent(self, index: u32, reason: Absent) -> DeviceInfo {
         let device = self.device(index);
-        let still =
-            |told: Option<Result<Reading<_>>>| told.and_then(Result::ok).unwrap_or(Err(reason));
+        let still = |reported: Option<Result<Reading<_>>>| {
+            reported.and_then(Result::ok).unwrap_or(Err(reason))
+        };
         let bus = still(device.as_ref().ok().map(|device| self.bus(*device)));
         let minor = device.map_or(Err(reason), |device| self.minor(device).unwrap_or(Err(reason)));
         DeviceInfo {

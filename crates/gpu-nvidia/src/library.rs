@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// The names under which drivers install it. A machine without the developer package has only the
-/// first; under WSL2 it lies in no folder that the loader searches.
+/// first; under WSL2 it lies in no directory that the loader searches.
 const NAMES: [&str; 3] =
     ["libnvidia-ml.so.1", "libnvidia-ml.so", "/usr/lib/wsl/lib/libnvidia-ml.so.1"];
 
@@ -22,7 +22,7 @@ const LONGEST_PATH: usize = 4096;
 pub struct SimulatedNvml {
     /// The machine that it serves; `?` where it does not say.
     pub machine: String,
-    /// The folder of its session; empty where it does not say.
+    /// The directory of its session; empty where it does not say.
     pub session: PathBuf,
 }
 
@@ -99,8 +99,8 @@ mod tests {
 
     #[test]
     fn unloadable_named_library_is_an_error() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("libnvidia-ml.so.1");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("libnvidia-ml.so.1");
         std::fs::write(&path, "no library").unwrap();
         for path in [path.as_path(), Path::new("/no/such/file"), Path::new("none.so")] {
             let error = load(Some(path)).unwrap_err();

@@ -4,7 +4,7 @@ use crate::call::reading;
 use crate::code::Code;
 use crate::device::{Device, Handle};
 use crate::sample::memory;
-use crate::session::{Opened, told};
+use crate::session::{Opened, reported};
 use gpu_core::{DeviceUuid, MigInstance, Reading, Result};
 
 /// No device can be split into more; a driver that says so is not believed.
@@ -51,7 +51,7 @@ fn instance(device: Device<'_>, index: u32) -> Result<MigInstance> {
     let compute = reading(device.compute_instance())?;
     Ok(MigInstance {
         index,
-        uuid: uuid.and_then(told).map(DeviceUuid),
+        uuid: uuid.and_then(reported).map(DeviceUuid),
         gpu_instance: gpu.and_then(instance_id).ok(),
         compute_instance: compute.and_then(instance_id).ok(),
         memory: memory(device)?,

@@ -216,7 +216,7 @@ fn merge(known: &mut DeviceProcess, more: &DeviceProcess) {
 fn larger(a: Reading<Bytes>, b: Reading<Bytes>) -> Reading<Bytes> {
     match (a, b) {
         (Ok(a), Ok(b)) => Ok(a.max(b)),
-        (told, Err(_)) | (Err(_), told) => told,
+        (reported, Err(_)) | (Err(_), reported) => reported,
     }
 }
 
@@ -266,10 +266,10 @@ mod tests {
 
     #[test]
     fn unreported_memory_is_absent_not_zero() {
-        let untold = Listed { memory: u64::MAX, ..entry(7, 0, NONE) };
-        let listed = lists(Ok(vec![untold]), Ok(vec![]), Ok(vec![])).unwrap();
+        let unreported = Listed { memory: u64::MAX, ..entry(7, 0, NONE) };
+        let listed = lists(Ok(vec![unreported]), Ok(vec![]), Ok(vec![])).unwrap();
         assert_eq!(listed[0].memory, Err(Absent::NotSupported));
-        let listed = lists(Ok(vec![untold]), Ok(vec![entry(7, 5, NONE)]), Ok(vec![])).unwrap();
+        let listed = lists(Ok(vec![unreported]), Ok(vec![entry(7, 5, NONE)]), Ok(vec![])).unwrap();
         assert_eq!(listed[0].memory, Ok(Bytes::from_mib(5)));
     }
 
@@ -279,8 +279,8 @@ mod tests {
             let some = lists(Ok(vec![entry(7, 1, NONE)]), failure(code), failure(code));
             assert_eq!(some.unwrap().len(), 1);
             assert_eq!(lists(Ok(vec![]), failure(code), failure(code)).unwrap(), []);
-            let untold = lists(failure(code), Ok(vec![entry(7, 1, NONE)]), Ok(vec![]));
-            assert_eq!(untold.unwrap_err(), Failure::of(code));
+            let unreported = lists(failure(code), Ok(vec![entry(7, 1, NONE)]), Ok(vec![]));
+            assert_eq!(unreported.unwrap_err(), Failure::of(code));
         }
     }
 

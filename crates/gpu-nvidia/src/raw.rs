@@ -392,15 +392,15 @@ fn grow<T: Data>(mut fetch: impl FnMut(&mut [T], &mut c_uint) -> Answer<()>) -> 
         let mut buffer = vec![T::zeroed(); room + room / 2];
         let mut length = room as c_uint;
         let answer = fetch(&mut buffer, &mut length);
-        let told = length as usize;
+        let reported = length as usize;
         match answer {
             Ok(()) => {
-                buffer.truncate(told.min(room));
+                buffer.truncate(reported.min(room));
                 return Ok(buffer);
             }
             Err(failure) if failure.is(Code::INSUFFICIENT_SIZE) && tries < TRIES => {
                 // It may grow again before the next call.
-                room = told.saturating_add(told / 4).max(room * 2).min(LONGEST_LIST);
+                room = reported.saturating_add(reported / 4).max(room * 2).min(LONGEST_LIST);
             }
             Err(failure) => return Err(failure),
         }
@@ -415,11 +415,11 @@ mod tests {
     /// A list that is one longer at every call, `growing` times.
     fn fetched(length: usize, growing: usize) -> (Answer<Vec<u32>>, usize) {
         let mut calls = 0;
-        let list = grow(|buffer: &mut [u32], told| {
+        let list = grow(|buffer: &mut [u32], reported| {
             let now = length + growing.min(calls) * buffer.len();
             calls += 1;
-            let fits = now <= *told as usize;
-            *told = now as u32;
+            let fits = now <= *reported as usize;
+            *reported = now as u32;
             if fits {
                 buffer[..now].fill(7);
                 return Ok(());
@@ -454,8 +454,8 @@ mod tests {
 
     #[test]
     fn length_beyond_buffer_is_clamped() {
-        let list = grow(|_: &mut [u32], told| {
-            *told = u32::MAX;
+        let list = grow(|_: &mut [u32], reported| {
+            *reported = u32::MAX;
             Ok(())
         });
         assert_eq!(list.unwrap(), [0; ROOM]);

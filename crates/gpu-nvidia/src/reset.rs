@@ -150,13 +150,13 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
-    /// An nvidia-smi that is a shell script, and the folder it lies in.
+    /// An nvidia-smi that is a shell script, and the directory it lies in.
     fn scripted(script: &str, deadline: Duration) -> (Resetter, tempfile::TempDir) {
-        let folder = tempfile::tempdir().unwrap();
-        let program = folder.path().join("nvidia-smi");
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("nvidia-smi");
         fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        (Resetter { program, deadline }, folder)
+        (Resetter { program, deadline }, dir)
     }
 
     fn reset(script: &str, deadline: Duration) -> Result<()> {

@@ -46,19 +46,19 @@ pub(crate) fn sample(device: Device<'_>) -> Result<DeviceSample> {
 pub(crate) fn memory(device: Device<'_>) -> Result<MemoryInfo> {
     match device.ask("nvmlDeviceGetMemoryInfo_v2", "for its memory", |d| d.memory_info()) {
         Err(failure) if failure.is_too_old() => {
-            let told = reading(device.memory_v1())?;
+            let reported = reading(device.memory_v1())?;
             Ok(plausible::memory_of(MemoryInfo {
-                total: told.and_then(|memory| bytes(memory.total)),
-                used: told.and_then(|memory| bytes(memory.used)),
-                reserved: Err(told.err().unwrap_or(Absent::NotSupported)),
+                total: reported.and_then(|memory| bytes(memory.total)),
+                used: reported.and_then(|memory| bytes(memory.used)),
+                reserved: Err(reported.err().unwrap_or(Absent::NotSupported)),
             }))
         }
         answer => {
-            let told = reading(answer)?;
+            let reported = reading(answer)?;
             Ok(plausible::memory_of(MemoryInfo {
-                total: part(&told, |memory| bytes(memory.total)),
-                used: part(&told, |memory| bytes(memory.used)),
-                reserved: part(&told, |memory| bytes(memory.reserved)),
+                total: part(&reported, |memory| bytes(memory.total)),
+                used: part(&reported, |memory| bytes(memory.used)),
+                reserved: part(&reported, |memory| bytes(memory.reserved)),
             }))
         }
     }

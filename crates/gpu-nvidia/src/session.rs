@@ -129,7 +129,7 @@ impl<'a> Opened<'a> {
             let answer = self.caller.call("nvmlSystemGetDriverVersion", wish, None, || {
                 self.session.nvml.sys_driver_version()
             });
-            Ok(reading_by(answer, Code::of_driver)?.and_then(told))
+            Ok(reading_by(answer, Code::of_driver)?.and_then(reported))
         })
     }
 
@@ -189,7 +189,7 @@ impl<'a> Opened<'a> {
     pub(crate) fn uuid(self, device: Device<'_>) -> Result<Reading<DeviceUuid>> {
         let uuid = once(&self.entry(device.index)?.uuid, || {
             let uuid = device.ask("nvmlDeviceGetUUID", "for its UUID", |device| device.uuid());
-            Ok(reading(uuid)?.and_then(told))
+            Ok(reading(uuid)?.and_then(reported))
         })?;
         Ok(uuid.map(DeviceUuid))
     }
@@ -198,7 +198,7 @@ impl<'a> Opened<'a> {
     pub(crate) fn name(self, device: Device<'_>) -> Result<Reading<String>> {
         once(&self.entry(device.index)?.name, || {
             let name = device.ask("nvmlDeviceGetName", "for its name", |device| device.name());
-            Ok(reading(name)?.and_then(told))
+            Ok(reading(name)?.and_then(reported))
         })
     }
 
@@ -265,7 +265,7 @@ fn once<T: Clone>(
 }
 
 /// An empty text is no answer.
-pub(crate) fn told(text: String) -> Reading<String> {
+pub(crate) fn reported(text: String) -> Reading<String> {
     match text.trim() {
         "" => Err(Absent::NotFound),
         text => Ok(text.to_owned()),

@@ -67,13 +67,13 @@ impl Opened<'_> {
 }
 
 /// Returns what was told, `unknown` where it was not; nothing where it was told of no pair.
-fn known<T: Copy + PartialEq>(told: &[Vec<Reading<T>>], itself: T, unknown: T) -> Vec<Vec<T>> {
-    let mut pairs = told.iter().flatten().filter(|cell| **cell != Ok(itself)).peekable();
+fn known<T: Copy + PartialEq>(reported: &[Vec<Reading<T>>], itself: T, unknown: T) -> Vec<Vec<T>> {
+    let mut pairs = reported.iter().flatten().filter(|cell| **cell != Ok(itself)).peekable();
     if pairs.peek().is_some() && pairs.all(|cell| cell.is_err()) {
         return Vec::new();
     }
     let row = |row: &Vec<Reading<T>>| row.iter().map(|cell| cell.unwrap_or(unknown)).collect();
-    told.iter().map(row).collect()
+    reported.iter().map(row).collect()
 }
 
 /// Makes an answer that nvml-wrapper has no name for a value.
@@ -115,7 +115,7 @@ fn joined(
     places: Vec<Vec<Reading<Link>>>,
     lanes: impl Fn(usize, usize) -> Reading<u8>,
 ) -> Result<Vec<Vec<Link>>, Absent> {
-    let (mut any, mut untold, mut failed) = (false, None, None);
+    let (mut any, mut unreported, mut failed) = (false, None, None);
     let mut links = Vec::new();
     for (from, row) in places.into_iter().enumerate() {
         let mut cells = Vec::new();
@@ -129,7 +129,7 @@ fn joined(
                 (Err(reason), _) => Err(reason),
             };
             any |= from != to && cell.is_ok();
-            untold = untold.or(cell.err());
+            unreported = unreported.or(cell.err());
             // That a device is lost is told by the device, whatever the others support.
             let lost = place == Err(Absent::DeviceLost);
             failed = failed.or(lanes.err().filter(|_| from != to && !lost));
@@ -137,7 +137,7 @@ fn joined(
         }
         links.push(cells);
     }
-    match failed.or(untold) {
+    match failed.or(unreported) {
         Some(reason) if !any => Err(reason),
         _ => Ok(links),
     }
@@ -236,12 +236,12 @@ mod tests {
 
     #[test]
     fn links_unknown_for_all_pairs_are_absent() {
-        let (itself, untold) = (Ok(Link::Itself), Err(Absent::NotSupported));
+        let (itself, unreported) = (Ok(Link::Itself), Err(Absent::NotSupported));
         let of = |rows: [[Reading<Link>; 2]; 2]| {
             known(&rows.map(Vec::from), Link::Itself, Link::Unknown)
         };
-        assert!(of([[itself, untold], [untold, itself]]).is_empty());
-        let half = of([[itself, Ok(Link::Pix)], [untold, itself]]);
+        assert!(of([[itself, unreported], [unreported, itself]]).is_empty());
+        let half = of([[itself, Ok(Link::Pix)], [unreported, itself]]);
         assert_eq!(half, [[Link::Itself, Link::Pix], [Link::Unknown, Link::Itself]]);
         assert_eq!(known(&[vec![itself]], Link::Itself, Link::Unknown), [[Link::Itself]]);
     }
@@ -258,8 +258,8 @@ mod tests {
 
     #[test]
     fn fully_unreported_tree_is_absent() {
-        let untold = Err(Absent::NotSupported);
-        let places = vec![vec![Ok(Link::Itself), untold], vec![untold, Ok(Link::Itself)]];
+        let unreported = Err(Absent::NotSupported);
+        let places = vec![vec![Ok(Link::Itself), unreported], vec![unreported, Ok(Link::Itself)]];
         assert_eq!(joined(places.clone(), |_, _| Ok(0)), Err(Absent::NotSupported));
         let half = |from, to| if from < to { Ok(0) } else { Err(Absent::DeviceLost) };
         assert_eq!(joined(places.clone(), half), Err(Absent::DeviceLost), "there may be links");

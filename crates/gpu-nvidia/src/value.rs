@@ -8,25 +8,25 @@ use gpu_core::{Absent, Bytes, Celsius, Milliwatts, Percent, Reading, plausible};
 
 /// A number that all ones stand for the absence of.
 pub(crate) trait Number: PartialEq + Sized {
-    const UNTOLD: Self;
+    const UNREPORTED: Self;
 }
 
 impl Number for u32 {
-    const UNTOLD: u32 = u32::MAX;
+    const UNREPORTED: u32 = u32::MAX;
 }
 
 impl Number for u64 {
-    const UNTOLD: u64 = u64::MAX;
+    const UNREPORTED: u64 = u64::MAX;
 }
 
 /// Reads a number.
 pub(crate) fn number<T: Number>(value: T) -> Reading<T> {
-    if value == T::UNTOLD { Err(Absent::NotSupported) } else { Ok(value) }
+    if value == T::UNREPORTED { Err(Absent::NotSupported) } else { Ok(value) }
 }
 
 /// Reads a part of what was told.
-pub(crate) fn part<T, U>(told: &Reading<T>, read: impl FnOnce(&T) -> Reading<U>) -> Reading<U> {
-    told.as_ref().map_err(|reason| *reason).and_then(read)
+pub(crate) fn part<T, U>(reported: &Reading<T>, read: impl FnOnce(&T) -> Reading<U>) -> Reading<U> {
+    reported.as_ref().map_err(|reason| *reason).and_then(read)
 }
 
 /// Reads a switch (`nvmlEnableState_t`).
@@ -73,14 +73,14 @@ mod tests {
 
     #[test]
     fn all_ones_value_is_absent() {
-        let untold = Absent::NotSupported;
-        assert_eq!(number(u32::MAX), Err(untold));
+        let unreported = Absent::NotSupported;
+        assert_eq!(number(u32::MAX), Err(unreported));
         assert_eq!(number(u64::from(u32::MAX)), Ok(0xffff_ffff));
-        assert_eq!(switch(u32::MAX), Err(untold));
-        assert_eq!(bytes(u64::MAX), Err(untold));
-        assert_eq!(milliwatts(u32::MAX), Err(untold));
-        assert_eq!(percent(u32::MAX), Err(untold));
-        assert_eq!(celsius(u32::MAX), Err(untold));
+        assert_eq!(switch(u32::MAX), Err(unreported));
+        assert_eq!(bytes(u64::MAX), Err(unreported));
+        assert_eq!(milliwatts(u32::MAX), Err(unreported));
+        assert_eq!(percent(u32::MAX), Err(unreported));
+        assert_eq!(celsius(u32::MAX), Err(unreported));
     }
 
     #[test]

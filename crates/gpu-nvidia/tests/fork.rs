@@ -48,8 +48,8 @@ fn forked_child_answers(backend: &NvmlChild) {
 }
 
 fn hanging_forked_child_is_ended() {
-    let folder = tempfile::tempdir().unwrap();
-    let library = endless_library(folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    let library = endless_library(dir.path());
     let hangs = || fault(&backend(&library, Duration::from_millis(300)));
     let text = "get an answer from the driver within 0.3 s: loading the library did not \
                 return";

@@ -124,8 +124,8 @@ pub(crate) fn date(place: Place<'_>, field: &str, written: &Datetime) -> Result<
 }
 
 fn overlay_driver(machine: &mut Machine, entry: &DriverEntry) {
-    let told = entry.version.is_some() || entry.cuda.is_some();
-    if machine.driver.is_err() && told {
+    let reported = entry.version.is_some() || entry.cuda.is_some();
+    if machine.driver.is_err() && reported {
         machine.driver = empty("").driver;
     }
     if let Ok(driver) = &mut machine.driver {

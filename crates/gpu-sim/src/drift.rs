@@ -100,21 +100,25 @@ impl Drift {
     }
 
     /// Drifts a power draw, up to the enforced limit.
-    fn draws(self, told: Reading<Milliwatts>, limit: Reading<Milliwatts>) -> Reading<Milliwatts> {
+    fn draws(
+        self,
+        reported: Reading<Milliwatts>,
+        limit: Reading<Milliwatts>,
+    ) -> Reading<Milliwatts> {
         let limit = limit.unwrap_or(Milliwatts(u64::MAX));
-        told.map(|draw| Milliwatts(self.scaled("power", draw.0, POWER)).min(limit))
+        reported.map(|draw| Milliwatts(self.scaled("power", draw.0, POWER)).min(limit))
     }
 
-    fn warmth(self, told: Reading<Celsius>, name: &str) -> Reading<Celsius> {
+    fn warmth(self, reported: Reading<Celsius>, name: &str) -> Reading<Celsius> {
         let random_offset = i32::try_from(self.random_offset(name, TEMPERATURE)).unwrap_or(0);
-        told.map(|degrees| Celsius(degrees.0.saturating_add(random_offset)))
+        reported.map(|degrees| Celsius(degrees.0.saturating_add(random_offset)))
     }
 
     /// Drifts the details of a device.
     pub(crate) fn details(self, details: &mut DeviceDetails, device: &Device) {
-        if let (Some(told), Ok(power)) = (&mut details.power, device.power_draw) {
+        if let (Some(reported), Ok(power)) = (&mut details.power, device.power_draw) {
             let used = power.0.saturating_mul(self.second);
-            told.energy = told.energy.map(|energy| energy.saturating_add(used));
+            reported.energy = reported.energy.map(|energy| energy.saturating_add(used));
         }
         if !self.moves() {
             return;
@@ -122,8 +126,8 @@ impl Drift {
         if let Some(activity) = &mut details.activity {
             let moved = |percent: Percent| match u64::from(percent.get()) {
                 0 => percent,
-                told => {
-                    Percent::new(self.share("memory", told, MEMORY_ACTIVITY)).unwrap_or(percent)
+                reported => {
+                    Percent::new(self.share("memory", reported, MEMORY_ACTIVITY)).unwrap_or(percent)
                 }
             };
             activity.memory = activity.memory.map(moved);
@@ -142,19 +146,19 @@ impl Drift {
             readings.average = self.draws(readings.average, device.power_limit);
         }
         if let Some(thermal) = &mut details.thermal {
-            thermal.fan_speed = thermal.fan_speed.map(|told| match told {
+            thermal.fan_speed = thermal.fan_speed.map(|reported| match reported {
                 // A fan that stands still or turns faster than intended stays unchanged.
-                0 | 101.. => told,
-                _ => u32::try_from(self.share("fan", u64::from(told), FAN)).unwrap_or(told),
+                0 | 101.. => reported,
+                _ => u32::try_from(self.share("fan", u64::from(reported), FAN)).unwrap_or(reported),
             });
             thermal.memory = self.warmth(thermal.memory, "memory temperature");
         }
         if let Some(traffic) = &mut details.pcie_throughput {
-            let moved = |name: &str, told: u32| {
-                u32::try_from(self.scaled(name, u64::from(told), TRAFFIC)).unwrap_or(told)
+            let moved = |name: &str, reported: u32| {
+                u32::try_from(self.scaled(name, u64::from(reported), TRAFFIC)).unwrap_or(reported)
             };
-            traffic.sent = traffic.sent.map(|told| moved("sent", told));
-            traffic.received = traffic.received.map(|told| moved("received", told));
+            traffic.sent = traffic.sent.map(|reported| moved("sent", reported));
+            traffic.received = traffic.received.map(|reported| moved("received", reported));
         }
     }
 }

@@ -54,16 +54,16 @@ pub struct Use {
 
 impl ExternalProcess {
     /// The directory in the session's directory for their files.
-    pub const FOLDER: &'static str = "walk-ons";
+    pub const DIR: &'static str = "walk-ons";
 
     /// Creates the directory for the external processes of a session.
     ///
     /// # Errors
     /// `Io` when it cannot be created.
     pub fn admit(session: &Path) -> Result<()> {
-        let folder = session.join(Self::FOLDER);
-        DirBuilder::new().mode(0o700).create(&folder).map_err(|error| {
-            let what = format!("make '{}'", folder.display());
+        let dir = session.join(Self::DIR);
+        DirBuilder::new().mode(0o700).create(&dir).map_err(|error| {
+            let what = format!("make '{}'", dir.display());
             Error::new(ErrorKind::Io, what).with_source(error)
         })
     }
@@ -76,15 +76,15 @@ impl ExternalProcess {
     /// `Io` when the directory cannot be read, for example if the session permits none; `Invalid`
     /// when any user except root and the user of this program can change it.
     pub fn named(session: &Path) -> Result<Vec<Self>> {
-        let folder = trusted::private(&session.join(Self::FOLDER))?;
+        let dir = trusted::private(&session.join(Self::DIR))?;
         let unread = |error: std::io::Error| {
-            let what = format!("list '{}'", folder.display());
+            let what = format!("list '{}'", dir.display());
             Error::new(ErrorKind::Io, what).with_source(error)
         };
-        let entries = std::fs::read_dir(&folder).map_err(unread)?.take(MAX_FILES);
+        let entries = std::fs::read_dir(&dir).map_err(unread)?.take(MAX_FILES);
         let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
         let mut found: Vec<ExternalProcess> = paths.filter_map(|path| read(&path)).collect();
-        found.sort_by_key(|walk_on| (walk_on.start_ticks, walk_on.pid));
+        found.sort_by_key(|external| (external.start_ticks, external.pid));
         Ok(found)
     }
 
@@ -123,7 +123,7 @@ impl ExternalProcess {
     }
 
     fn path(&self, session: &Path) -> PathBuf {
-        session.join(Self::FOLDER).join(self.file_name())
+        session.join(Self::DIR).join(self.file_name())
     }
 
     /// Returns the name of its file: a PID can be reused, but not with the same start time.
@@ -155,9 +155,9 @@ fn read(path: &Path) -> Option<ExternalProcess> {
     trusted::private_file(path, &opened).ok()?;
     let mut bytes = Vec::new();
     file.take(MAX_FILE).read_to_end(&mut bytes).ok()?;
-    let walk_on: ExternalProcess = serde_json::from_slice(&bytes).ok()?;
-    let own = path.file_name()? == walk_on.file_name().as_str();
-    (own && walk_on.is_valid()).then_some(walk_on)
+    let external: ExternalProcess = serde_json::from_slice(&bytes).ok()?;
+    let own = path.file_name()? == external.file_name().as_str();
+    (own && external.is_valid()).then_some(external)
 }
 
 impl Simulation {
@@ -165,18 +165,18 @@ impl Simulation {
     /// of devices that do not exist is ignored.
     ///
     /// It ends with an [`Event::Exit`](crate::Event::Exit).
-    pub fn walk_on(&self, walk_on: &ExternalProcess) {
-        self.lock().walk_on(walk_on);
+    pub fn external(&self, external: &ExternalProcess) {
+        self.lock().external(external);
     }
 }
 
 impl State {
-    fn walk_on(&mut self, walk_on: &ExternalProcess) {
-        let pid = Pid(walk_on.pid);
+    fn external(&mut self, external: &ExternalProcess) {
+        let pid = Pid(external.pid);
         self.free_pid_for_real_process(pid);
         // All other data is in the real /proc.
         let mut process = Process::new(ProcessInfo::from_name(pid, ""));
-        for used in &walk_on.uses {
+        for used in &external.uses {
             let Some(device) = self.device(used.gpu) else { continue };
             let mig = device.mig.iter().find(|mig| Some(mig.index) == used.mig);
             let memory = Bytes::from_mib(used.mib);

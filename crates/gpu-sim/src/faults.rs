@@ -48,7 +48,7 @@ pub enum Call {
     /// `ProcessHandle::look`
     Look,
     /// `ProcessHandle::held`
-    Held,
+    HeldFiles,
     /// `ProcessHandle::has_exited`
     HasExited,
     /// `ProcessHandle::signal`
@@ -101,7 +101,7 @@ impl Call {
         Call::OwnAncestry,
         Call::Open,
         Call::Look,
-        Call::Held,
+        Call::HeldFiles,
         Call::HasExited,
         Call::Signal,
         Call::Append,
@@ -142,7 +142,7 @@ impl fmt::Display for Call {
             Call::OwnAncestry => "look at the own ancestors",
             Call::Open => "open a process",
             Call::Look => "look at an opened process",
-            Call::Held => "look at the files of an opened process",
+            Call::HeldFiles => "look at the files of an opened process",
             Call::HasExited => "ask whether an opened process has ended",
             Call::Signal => "signal a process",
             Call::Append => "append to the journal",

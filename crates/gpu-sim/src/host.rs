@@ -129,7 +129,7 @@ impl ProcessHandle for SimulatedProcess {
     }
 
     fn held(&self, files: &[DeviceFile]) -> Result<Vec<HeldFile>> {
-        self.simulation.call(Call::Held, |state| {
+        self.simulation.call(Call::HeldFiles, |state| {
             let living = alive(state, self.serial, self.pid)?;
             if !state.may_access(&living.process) {
                 return Err(not_permitted("look at the files of", self.pid));

@@ -25,7 +25,7 @@ impl Machine {
     /// # Errors
     /// `Invalid` when there is none of this name.
     pub fn embedded(name: &str) -> Result<Self> {
-        let Some(folder) = EMBEDDED.get_dir(name) else {
+        let Some(dir) = EMBEDDED.get_dir(name) else {
             let known: Vec<&str> = names().collect();
             let meant = crate::toml_error::nearest(name, &known);
             let hint = match meant {
@@ -35,7 +35,7 @@ impl Machine {
             let what = format!("find machine '{name}'{hint}");
             return Err(Error::new(ErrorKind::Invalid, what));
         };
-        let read = |file: &str| match folder.get_file(folder.path().join(file)) {
+        let read = |file: &str| match dir.get_file(dir.path().join(file)) {
             Some(found) => Ok(found.contents().to_vec()),
             None => Err(Error::new(ErrorKind::Io, format!("there is no file '{file}'"))),
         };
@@ -52,7 +52,7 @@ impl Machine {
         match Found::of(machine) {
             Found::Embedded(name) => Machine::embedded(name),
             Found::Crowd(name) => Machine::crowd_named(name),
-            Found::Folder(folder) => Machine::from_dir(folder),
+            Found::Dir(dir) => Machine::from_dir(dir),
             Found::Recording(file) => Ok(Machine::from_recording(
                 &last_part(file.file_stem(), file),
                 Recording::open(file)?,
@@ -74,7 +74,7 @@ impl Machine {
     pub(crate) fn name_of(machine: &Path) -> Option<String> {
         Some(match Found::of(machine) {
             Found::Embedded(name) | Found::Crowd(name) => name.to_owned(),
-            Found::Folder(folder) => last_part(folder.file_name(), folder),
+            Found::Dir(dir) => last_part(dir.file_name(), dir),
             Found::Recording(file) => last_part(file.file_stem(), file),
             Found::Nowhere => return None,
         })
@@ -84,9 +84,9 @@ impl Machine {
     ///
     /// # Errors
     /// `Io` when a file cannot be read; `Invalid`, naming file and line, when its text is wrong.
-    pub fn from_dir(folder: &Path) -> Result<Self> {
-        let name = last_part(folder.file_name(), folder);
-        load(&name, &|file| read_file(&folder.join(file), file))
+    pub fn from_dir(dir: &Path) -> Result<Self> {
+        let name = last_part(dir.file_name(), dir);
+        load(&name, &|file| read_file(&dir.join(file), file))
             .map_err(|error| unreadable(&name, error))
     }
 }
@@ -95,7 +95,7 @@ impl Machine {
 enum Found<'a> {
     Embedded(&'a str),
     Crowd(&'a str),
-    Folder(&'a Path),
+    Dir(&'a Path),
     Recording(&'a Path),
     Nowhere,
 }
@@ -111,13 +111,13 @@ impl<'a> Found<'a> {
             return Found::Crowd(name);
         }
         if machine.is_dir() {
-            return Found::Folder(machine);
+            return Found::Dir(machine);
         }
         match machine.exists() {
             false => Found::Nowhere,
             true if machine.file_name() == Some("machine.toml".as_ref()) => {
-                let folder = machine.parent().filter(|folder| !folder.as_os_str().is_empty());
-                Found::Folder(folder.unwrap_or(Path::new(".")))
+                let dir = machine.parent().filter(|dir| !dir.as_os_str().is_empty());
+                Found::Dir(dir.unwrap_or(Path::new(".")))
             }
             true => Found::Recording(machine),
         }
@@ -148,7 +148,7 @@ pub fn machines() -> Vec<EmbeddedMachine> {
 }
 
 fn names() -> impl Iterator<Item = &'static str> {
-    EMBEDDED.dirs().filter_map(|folder| folder.path().file_name()?.to_str())
+    EMBEDDED.dirs().filter_map(|dir| dir.path().file_name()?.to_str())
 }
 
 fn read_file(path: &Path, name: &str) -> Result<Vec<u8>> {
@@ -212,7 +212,7 @@ fn read_recording(
     let name = entry.get_ref();
     let mut parts = Path::new(name).components();
     let (Some(Component::Normal(part)), None) = (parts.next(), parts.next()) else {
-        let what = format!("recording '{name}' is not in the machine's own folder");
+        let what = format!("recording '{name}' is not in the machine's own directory");
         return Err(place.error(Some(entry.span()), &what));
     };
     if part != name.as_str() {

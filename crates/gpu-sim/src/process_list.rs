@@ -14,11 +14,11 @@ impl State {
     /// in MIG mode.
     pub(crate) fn listed(&self, device: &Device) -> Vec<DeviceProcess> {
         let mut listed = BTreeMap::new();
-        let mut untold = (device.info.mig_enabled == Ok(true)).then_some(Absent::NotSupported);
+        let mut unreported = (device.info.mig_enabled == Ok(true)).then_some(Absent::NotSupported);
         let drift = self.drift(device);
         for (living, holding) in self.holdings_on(device.info.id.index) {
             let Some(entry) = entry(living, holding, drift) else { continue };
-            untold = untold.or(entry.utilization.err());
+            unreported = unreported.or(entry.utilization.err());
             let key = (entry.pid, entry.gpu_instance, entry.compute_instance);
             match listed.get_mut(&key) {
                 Some(known) => merge(known, &entry),
@@ -28,7 +28,7 @@ impl State {
             }
         }
         let mut listed: Vec<DeviceProcess> = listed.into_values().collect();
-        if let Some(reason) = untold {
+        if let Some(reason) = unreported {
             listed.iter_mut().for_each(|process| process.utilization = Err(reason));
         }
         listed

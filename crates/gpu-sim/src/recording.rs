@@ -28,11 +28,11 @@ pub struct Header {
     /// Names and command lines were left out.
     pub anonymous: bool,
     /// The topology.
-    #[serde(with = "gpu_core::reading", default = "untold")]
+    #[serde(with = "gpu_core::reading", default = "unreported")]
     pub topology: Reading<Topology>,
 }
 
-fn untold() -> Reading<Topology> {
+fn unreported() -> Reading<Topology> {
     Err(Absent::NotRecorded)
 }
 

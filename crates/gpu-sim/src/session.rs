@@ -134,8 +134,8 @@ impl Session {
     /// # Errors
     /// `Io` when its file cannot be read; `Invalid` when that is a link, larger than 1 MiB, or no
     /// session, and when any user except root and the user of this program can change it.
-    pub fn read(folder: &Path) -> Result<Self> {
-        let path = folder.join(Self::FILE);
+    pub fn read(dir: &Path) -> Result<Self> {
+        let path = dir.join(Self::FILE);
         let failed = |kind| {
             let remedy = format!(
                 "{} must name the session directory of your own 'gpuws sim'",
@@ -147,7 +147,7 @@ impl Session {
         let invalid = |why: String| failed(ErrorKind::Invalid).with_source(why);
         let untrusted = |error: Error| failed(error.kind()).with_source(error);
 
-        let path = trusted::private(folder).map_err(untrusted)?.join(Self::FILE);
+        let path = trusted::private(dir).map_err(untrusted)?.join(Self::FILE);
         let named = std::fs::symlink_metadata(&path).map_err(io)?;
         if !named.is_file() {
             return Err(invalid("it is a symbolic link or not a regular file".to_owned()));
@@ -170,9 +170,9 @@ impl Session {
     ///
     /// # Errors
     /// `Io` when it cannot be written.
-    pub fn write(&self, folder: &Path) -> Result<()> {
-        let path = folder.join(Self::FILE);
-        let new = folder.join(format!("{}.{}", Self::FILE, std::process::id()));
+    pub fn write(&self, dir: &Path) -> Result<()> {
+        let path = dir.join(Self::FILE);
+        let new = dir.join(format!("{}.{}", Self::FILE, std::process::id()));
         let write = || -> std::io::Result<()> {
             let text = serde_json::to_vec(self)?;
             if text.len() as u64 > MAX_FILE {

@@ -49,8 +49,8 @@ impl Simulation {
     ///
     /// # Errors
     /// As [`Machine::from_dir`].
-    pub fn from_dir(folder: &Path) -> Result<Self> {
-        Ok(Self::start(Machine::from_dir(folder)?, Seed(0)))
+    pub fn from_dir(dir: &Path) -> Result<Self> {
+        Ok(Self::start(Machine::from_dir(dir)?, Seed(0)))
     }
 
     /// Starts the machine in a file of `gpuws record`, with seed 0.

@@ -20,8 +20,8 @@ const STICKY: u32 = 0o1000;
 ///
 /// # Errors
 /// `Io` when the directory cannot be found; `Invalid`, with the owner, when it does not qualify.
-pub fn trusted(folder: &Path) -> Result<PathBuf> {
-    trusted_by(me(), folder)
+pub fn trusted(dir: &Path) -> Result<PathBuf> {
+    trusted_by(me(), dir)
 }
 
 /// Returns the path, without links, of a directory that only the user of this program, or root, can
@@ -29,8 +29,8 @@ pub fn trusted(folder: &Path) -> Result<PathBuf> {
 ///
 /// # Errors
 /// As [`trusted`].
-pub(crate) fn private(folder: &Path) -> Result<PathBuf> {
-    private_of(me(), folder)
+pub(crate) fn private(dir: &Path) -> Result<PathBuf> {
+    private_of(me(), dir)
 }
 
 /// Verifies that only the user of this program, or root, can write to a file.
@@ -55,8 +55,8 @@ fn outsider() -> Option<u32> {
     if is_whole { None } else { read("/proc/sys/kernel/overflowuid")?.trim().parse().ok() }
 }
 
-fn trusted_by(user: u32, folder: &Path) -> Result<PathBuf> {
-    let path = folder.canonicalize().map_err(|error| unread(folder, error))?;
+fn trusted_by(user: u32, dir: &Path) -> Result<PathBuf> {
+    let path = dir.canonicalize().map_err(|error| unread(dir, error))?;
     for place in path.ancestors() {
         let metadata = place.symlink_metadata().map_err(|error| unread(place, error))?;
         if !metadata.is_dir() {
@@ -68,8 +68,8 @@ fn trusted_by(user: u32, folder: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-fn private_of(user: u32, folder: &Path) -> Result<PathBuf> {
-    let path = trusted_by(user, folder)?;
+fn private_of(user: u32, dir: &Path) -> Result<PathBuf> {
+    let path = trusted_by(user, dir)?;
     let metadata = path.symlink_metadata().map_err(|error| unread(&path, error))?;
     unshared(user, &path, &metadata, 0)?;
     Ok(path)
@@ -106,8 +106,8 @@ mod tests {
     /// A user who is neither root nor the user that runs the tests.
     const STRANGER: u32 = 54_321;
 
-    fn allow(folder: &Path, mode: u32) {
-        set_permissions(folder, Permissions::from_mode(mode)).unwrap();
+    fn allow(dir: &Path, mode: u32) {
+        set_permissions(dir, Permissions::from_mode(mode)).unwrap();
     }
 
     /// A private directory in one that all may write to, like `/tmp`, and that one.
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn private_folder_below_sticky_folder_is_trusted() {
+    fn private_dir_below_sticky_dir_is_trusted() {
         let (outer, inner) = nested();
         let without_links = inner.canonicalize().unwrap();
         assert_eq!(trusted(outer.path()).unwrap(), outer.path().canonicalize().unwrap());
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn folder_writable_by_others_is_not_trusted() {
+    fn dir_writable_by_others_is_not_trusted() {
         let (outer, inner) = nested();
         for mode in [0o777, 0o770, 0o702] {
             allow(outer.path(), mode);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn folder_of_another_user_and_its_contents_are_not_trusted() {
+    fn dir_of_another_user_and_its_contents_are_not_trusted() {
         let (outer, inner) = nested();
         // Root can change the owner of a directory; any other user compares with another user
         // instead.
@@ -171,8 +171,8 @@ mod tests {
         }
         for refused in [trusted_by(asks, outer.path()), private_of(asks, &inner)] {
             let why = why(refused);
-            let told = format!("belongs to user {owner}, neither you (user {asks}) nor");
-            assert!(why.contains(&told), "{why}");
+            let reported = format!("belongs to user {owner}, neither you (user {asks}) nor");
+            assert!(why.contains(&reported), "{why}");
         }
         let link = tempfile::tempdir().unwrap();
         symlink(&inner, link.path().join("link")).unwrap();

@@ -248,11 +248,11 @@ proptest! {
             .collect();
         expected.sort_by_key(|(at, ..)| *at);
         let simulation = random(Seed(seed));
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         while simulation.elapsed() < Duration::from_secs(60) {
             let events = simulation.events(Duration::from_secs(7)).unwrap();
-            told.extend(events.into_iter().map(|e| (simulation.elapsed(), e.device, e.kind)));
+            reported.extend(events.into_iter().map(|e| (simulation.elapsed(), e.device, e.kind)));
         }
-        prop_assert_eq!(told, expected);
+        prop_assert_eq!(reported, expected);
     }
 }

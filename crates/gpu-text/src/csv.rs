@@ -83,10 +83,10 @@ const FIELD_GROUPS: &[&str] = &[
     "vgpu_",
 ];
 
-/// Parses the output; `told` are the fields, for a text without its header.
-pub(crate) fn parse(text: &Text, kind: Kind, told: Option<&[String]>) -> Document {
+/// Parses the output; `reported` are the fields, for a text without its header.
+pub(crate) fn parse(text: &Text, kind: Kind, reported: Option<&[String]>) -> Document {
     let mut document = Document::new(kind);
-    document.columns = told
+    document.columns = reported
         .unwrap_or_default()
         .iter()
         .take(MAX_COLUMNS)

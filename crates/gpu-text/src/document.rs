@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The kind of text of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// The table that bare `nvidia-smi` prints.
@@ -79,35 +80,37 @@ impl Kind {
 
 /// Everything parsed from one text.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Document {
-    /// Version of this object's format: 1.
+    /// Version of this object's format.
+    #[cfg_attr(feature = "schema", schemars(extend("const" = 1)))]
     pub schema: u32,
-    /// The kind of the text.
+    /// Kind of the text.
     pub kind: Kind,
-    /// Version of the driver (`Driver Version` or `KMD Version`), not of nvidia-smi.
+    /// Version of the driver, not of nvidia-smi. Null if the text does not contain it.
     pub driver_version: Option<String>,
-    /// CUDA version (`CUDA Version` or `CUDA UMD Version`).
+    /// CUDA version that the driver supports. Null if the text does not contain it.
     pub cuda_version: Option<String>,
-    /// The devices, in the order of the text.
+    /// The GPUs, in the order of the text.
     pub gpus: Vec<Gpu>,
-    /// The processes; `None` when the text has no process table or says that it is not supported,
-    /// empty when it says that there are none.
+    /// The processes. Null if the text has no process table or says that it is not supported; empty
+    /// if it says that there are none.
     pub processes: Option<Vec<Process>>,
-    /// MIG devices.
+    /// The MIG devices.
     pub mig_devices: Vec<MigDevice>,
-    /// Column names of `pmon` and `dmon`, and of CSV.
+    /// Column names of pmon, dmon and CSV.
     pub columns: Vec<String>,
-    /// Rows of `pmon` and `dmon` by column name.
+    /// Rows of pmon and dmon, by column name.
     pub rows: Vec<BTreeMap<String, Value>>,
-    /// The matrix of `topo`.
+    /// The matrix of topo. Null if the text does not contain it.
     pub topology: Option<Topology>,
-    /// Rows of `fuser -v` and `lsof`.
+    /// Rows of fuser -v and lsof.
     pub holders: Vec<Holder>,
-    /// Processes that `fuser` or `lsof` could not read, by their own messages.
+    /// IDs of the processes that fuser or lsof could not read, by their own messages.
     pub unreadable_pids: BTreeSet<u32>,
-    /// The failure of the whole tool.
+    /// Failures of the whole tool.
     pub errors: Vec<ErrorCode>,
-    /// Lines that could not be read, at most [`Document::MAX_UNREAD`] of them.
+    /// Lines that could not be parsed, at most 1000.
     pub unread: Vec<Unread>,
 }
 
@@ -148,58 +151,70 @@ impl Document {
 
 /// A line that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unread {
     /// Line number, from 1.
     pub line: usize,
-    /// Its first 200 characters.
+    /// First 200 characters of the line.
     pub text: String,
-    /// The reason.
+    /// Why it could not be parsed, as a sentence fragment.
     pub why: &'static str,
 }
 
 /// A device, as printed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Gpu {
-    /// The printed index; in `-q` and XML the position in the file; `None` in CSV without the
+    /// Index of the GPU as printed; in -q and XML its position in the text. Null if CSV lacks the
     /// column.
     pub index: Option<u32>,
-    /// Product name, with its `...` if it was truncated.
+    /// Product name, with its ... if it was truncated. Null if the text does not contain it.
     pub name: Option<String>,
-    /// PCI address as printed.
+    /// PCI bus ID as printed. Null if the text does not contain it.
     pub bus_id: Option<String>,
-    /// UUID.
+    /// UUID. Null if the text does not contain it.
     pub uuid: Option<String>,
-    /// Minor number.
+    /// Minor number. Null if the text does not contain it.
     pub minor: Option<u32>,
-    /// Memory used, MiB.
+    /// Memory in use, in MiB. Null if the text does not contain it.
     #[serde(serialize_with = "value_or_null")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub memory_used_mib: Reading<u64>,
-    /// Total memory, MiB.
+    /// Total memory, in MiB. Null if the text does not contain it.
     #[serde(serialize_with = "value_or_null")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub memory_total_mib: Reading<u64>,
-    /// Memory reserved by driver and firmware, MiB.
+    /// Memory reserved by the driver and firmware, in MiB. Null if the text does not contain it.
     #[serde(serialize_with = "value_or_null")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub memory_reserved_mib: Reading<u64>,
-    /// GPU utilisation, percent.
+    /// GPU utilisation, in percent. Null if the text does not contain it.
     #[serde(serialize_with = "value_or_null")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub utilization_percent: Reading<u64>,
-    /// Temperature, degrees Celsius.
+    /// Temperature, in degrees Celsius. Null if the text does not contain it.
     #[serde(serialize_with = "value_or_null")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<i64>"))]
     pub temperature_c: Reading<i64>,
-    /// Power draw, watts.
+    /// Power draw, in watts. Null if the text does not contain it.
     #[serde(serialize_with = "value_or_null")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<f64>"))]
     pub power_draw_w: Reading<f64>,
-    /// Power limit, watts.
+    /// Power limit, in watts. Null if the text does not contain it.
     #[serde(serialize_with = "value_or_null")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<f64>"))]
     pub power_limit_w: Reading<f64>,
-    /// Persistence mode.
+    /// Whether persistence mode is enabled. Null if the text does not contain it.
     #[serde(serialize_with = "value_or_null")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<bool>"))]
     pub persistence: Reading<bool>,
-    /// Display active.
+    /// Whether a display is active. Null if the text does not contain it.
     #[serde(serialize_with = "value_or_null")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<bool>"))]
     pub display_active: Reading<bool>,
-    /// MIG mode.
+    /// Whether MIG mode is enabled. Null if the text does not contain it.
     #[serde(serialize_with = "value_or_null")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<bool>"))]
     pub mig_enabled: Reading<bool>,
 }
 
@@ -228,26 +243,29 @@ impl Default for Gpu {
 
 /// A process on a device, as printed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Process {
-    /// Index of its device.
+    /// Index of its GPU. Null if the text does not contain it.
     pub gpu_index: Option<u32>,
-    /// UUID of its device.
+    /// UUID of its GPU. Null if the text does not contain it.
     pub gpu_uuid: Option<String>,
-    /// PCI address of its device.
+    /// PCI bus ID of its GPU. Null if the text does not contain it.
     pub gpu_bus_id: Option<String>,
-    /// PID.
+    /// Process ID. Null if the text does not contain it.
     pub pid: Option<u32>,
-    /// `C`, `G`, `C+G`, `M+C`.
+    /// Type as printed: C, G, C+G or M+C. Null if the text does not contain it.
     #[serde(rename = "type")]
     pub type_: Option<String>,
-    /// Name as printed, placeholders such as `[Not Found]` included.
+    /// Name as printed, including placeholders such as `[Not Found]`. Null if the text does not
+    /// contain it.
     pub name: Option<String>,
-    /// Device memory, MiB.
+    /// Memory that the process uses on the GPU, in MiB. Null if the text does not contain it.
     #[serde(serialize_with = "value_or_null")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub memory_mib: Reading<u64>,
-    /// MIG GPU instance.
+    /// ID of the MIG GPU instance. Null if the text does not contain it.
     pub gpu_instance_id: Option<u32>,
-    /// MIG compute instance.
+    /// ID of the MIG compute instance. Null if the text does not contain it.
     pub compute_instance_id: Option<u32>,
 }
 
@@ -269,24 +287,27 @@ impl Default for Process {
 
 /// A MIG device, as printed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MigDevice {
-    /// Index of the device it is part of.
+    /// Index of its GPU. Null if the text does not contain it.
     pub gpu_index: Option<u32>,
-    /// GPU instance.
+    /// ID of the GPU instance. Null if the text does not contain it.
     pub gpu_instance_id: Option<u32>,
-    /// Compute instance.
+    /// ID of the compute instance. Null if the text does not contain it.
     pub compute_instance_id: Option<u32>,
-    /// Its index among the device's MIG devices.
+    /// Index among the MIG devices of the GPU. Null if the text does not contain it.
     pub mig_index: Option<u32>,
-    /// Memory used, MiB.
+    /// Memory in use, in MiB. Null if the text does not contain it.
     #[serde(serialize_with = "value_or_null")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub memory_used_mib: Reading<u64>,
-    /// Total memory, MiB.
+    /// Total memory, in MiB. Null if the text does not contain it.
     #[serde(serialize_with = "value_or_null")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub memory_total_mib: Reading<u64>,
-    /// UUID.
+    /// UUID. Null if the text does not contain it.
     pub uuid: Option<String>,
-    /// Profile, such as `3g.20gb`.
+    /// Profile, such as 3g.20gb. Null if the text does not contain it.
     pub profile: Option<String>,
 }
 
@@ -308,38 +329,41 @@ impl Default for MigDevice {
 
 /// A row of `fuser -v` or `lsof`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Holder {
-    /// The file searched for (`fuser`), or the device numbers column (`lsof`).
+    /// File searched for (fuser), or device numbers (lsof). Null if the text does not contain it.
     pub device: Option<String>,
-    /// User name, possibly truncated.
+    /// User name, possibly truncated. Null if the text does not contain it.
     pub user: Option<String>,
-    /// PID; `None` for a `kernel mount` row.
+    /// Process ID. Null for a kernel mount.
     pub pid: Option<u32>,
-    /// fuser's access letters, or `mount`.
+    /// Access in fuser's letters, or mount. Null if the text does not contain it.
     pub access: Option<String>,
-    /// Command name, possibly truncated.
+    /// Command name, possibly truncated. Null if the text does not contain it.
     pub command: Option<String>,
-    /// lsof's FD column.
+    /// Column FD of lsof. Null if the text does not contain it.
     pub fd: Option<String>,
-    /// lsof's NAME column.
+    /// Column NAME of lsof. Null if the text does not contain it.
     pub name: Option<String>,
 }
 
 /// The matrix of `topo`, by its printed names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Topology {
     /// Names of the columns: GPUs, then NICs.
     pub columns: Vec<String>,
-    /// The cells by row, then by column; `X`, `NV12`, `SYS`, … as printed, without blanks.
+    /// Cells by row, then by column, as printed: X, NV12, SYS and so on.
     pub matrix: BTreeMap<String, BTreeMap<String, Option<String>>>,
-    /// CPU affinity by row; empty where the text has no such column.
+    /// CPU affinity by row. Empty if the text has no such column.
     pub cpu_affinity: BTreeMap<String, Option<String>>,
-    /// NUMA affinity by row; empty where the text has no such column.
+    /// NUMA affinity by row. Empty if the text has no such column.
     pub numa_affinity: BTreeMap<String, Option<String>>,
 }
 
 /// A cell of `pmon` or `dmon`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Value {
     /// `-`.
@@ -354,6 +378,7 @@ pub enum Value {
 
 /// The failure of a whole tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ErrorCode {
     /// nvidia-smi could not talk to the driver.

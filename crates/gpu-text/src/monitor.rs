@@ -21,10 +21,10 @@ const COLUMNS: [&str; 19] = [
 /// The most cells that are kept.
 const MAX_CELLS: usize = 1_000_000;
 
-/// Parses the output; `told` are the column names, for a text without its header.
-pub(crate) fn parse(text: &Text, kind: Kind, told: Option<&[String]>) -> Document {
+/// Parses the output; `reported` are the column names, for a text without its header.
+pub(crate) fn parse(text: &Text, kind: Kind, reported: Option<&[String]>) -> Document {
     let mut document = Document::new(kind);
-    let mut columns: Vec<String> = told.unwrap_or_default().to_vec();
+    let mut columns: Vec<String> = reported.unwrap_or_default().to_vec();
     columns.truncate(MAX_COLUMNS);
     document.columns.clone_from(&columns);
     let mut cells = 0;
@@ -205,9 +205,9 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..500), told in any::<bool>()) {
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..500), reported in any::<bool>()) {
             let names = ["gpu".to_owned(), "command".to_owned()];
-            parse(&clean(&bytes), Kind::Dmon, told.then_some(&names));
+            parse(&clean(&bytes), Kind::Dmon, reported.then_some(&names));
         }
     }
 }

@@ -46,8 +46,8 @@ pub fn parse(bytes: &[u8], hint: &Hint) -> Result<Document, Unrecognized> {
     let recognized = detect::recognize(&text)
         .filter(|recognized| hint.fields.is_none() || recognized.kind != Kind::Error);
     match (recognized, &hint.fields) {
-        (Some(Recognized { kind, fields }), told) => {
-            Ok(of_kind(&text, kind, told.as_deref().or(fields.as_deref())))
+        (Some(Recognized { kind, fields }), reported) => {
+            Ok(of_kind(&text, kind, reported.as_deref().or(fields.as_deref())))
         }
         (None, Some(fields)) => Ok(of_kind(&text, csv::kind_of_fields(fields), Some(fields))),
         (None, None) => Err(Unrecognized { what: describe(bytes, &text) }),

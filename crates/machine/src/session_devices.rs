@@ -15,21 +15,17 @@ use std::time::Duration;
 /// session's machine; and what another library tells is told to nobody.
 pub(crate) struct SessionDevices {
     child: NvmlChild,
-    folder: PathBuf,
+    dir: PathBuf,
     origin: Origin,
 }
 
 impl SessionDevices {
-    /// Takes the devices of the session in a folder, as the library names it.
+    /// Takes the devices of the session in a directory, as the library names it.
     ///
     /// # Errors
     /// When a child says that its library is a real one, or one of another session.
-    pub(crate) fn new(
-        child: NvmlChild,
-        folder: &Path,
-        origin: Origin,
-    ) -> Result<Self, MachineError> {
-        let devices = SessionDevices { child, folder: folder.to_owned(), origin };
+    pub(crate) fn new(child: NvmlChild, dir: &Path, origin: Origin) -> Result<Self, MachineError> {
+        let devices = SessionDevices { child, dir: dir.to_owned(), origin };
         match devices.child.simulated().is_some() || devices.child.is_real() {
             true if !devices.are_known() => Err(devices.refusal()),
             _ => Ok(devices),
@@ -38,7 +34,7 @@ impl SessionDevices {
 
     /// Returns whether a child has said that its library is of this session.
     fn are_known(&self) -> bool {
-        self.child.simulated().is_some_and(|simulated| simulated.session == self.folder)
+        self.child.simulated().is_some_and(|simulated| simulated.session == self.dir)
     }
 
     fn refusal(&self) -> MachineError {
@@ -48,7 +44,7 @@ impl SessionDevices {
             }
             None => "the loaded NVML is not simulated".to_owned(),
         };
-        let query = format!("query session '{}'", self.folder.display());
+        let query = format!("query session '{}'", self.dir.display());
         MachineError::new(Error::new(ErrorKind::Invalid, query).with_source(what))
             .with_hint(format!("start it with 'gpuws sim', or unset {}", Session::VARIABLE))
     }
@@ -62,7 +58,7 @@ impl SessionDevices {
     }
 
     fn other(&self) -> Error {
-        Error::new(ErrorKind::Invalid, format!("query session '{}'", self.folder.display()))
+        Error::new(ErrorKind::Invalid, format!("query session '{}'", self.dir.display()))
             .with_source("the responding NVML does not belong to the session")
     }
 }
@@ -112,8 +108,8 @@ impl GpuBackend for SessionDevices {
 
     fn look(&self, groups: Groups) -> Inventory {
         let inventory = self.child.look(groups);
-        let is_told = inventory.driver.is_ok() || !inventory.devices.is_empty();
-        match is_told && !self.are_known() {
+        let is_reported = inventory.driver.is_ok() || !inventory.devices.is_empty();
+        match is_reported && !self.are_known() {
             true => Inventory { driver: Err(self.other().fault()), devices: Vec::new() },
             false => inventory,
         }

@@ -9,8 +9,8 @@ use gpu_core::{
     Absent, Clock, DeviceFile, Error, ErrorKind, GpuBackend, Groups, Host, Journal, Snapshot,
 };
 use gpu_host::{
-    FileJournal, FileLocks, LinuxHost, PathTrust, Place, Roots, SafeGpuFiles, SystemClock,
-    TrustedFolder,
+    FileJournal, FileLeaseStore, LinuxHost, PathTrust, Place, Roots, SafeGpuFiles, SystemClock,
+    TrustedDir,
 };
 use gpu_nvidia::{Helper, NvmlChild, Waiting};
 use gpu_reaper::Ports;
@@ -33,36 +33,36 @@ pub struct Source {
     /// Its time.
     pub clock: Arc<dyn Clock>,
     simulation: Option<Simulation>,
-    /// The folder of the session that this program was started in.
+    /// The directory of the session that this program was started in.
     session: Option<PathBuf>,
     /// Processes of this machine can be ended: those of a session can only where real ones stand
     /// for them.
     pub can_end_processes: bool,
-    /// A folder without leases, gone at the end.
+    /// A directory without leases, gone at the end.
     nowhere: OnceCell<TempDir>,
     tell: fn(&str),
 }
 
-/// The variable that names the folder of the leases.
+/// The variable that names the directory of the leases.
 pub const CLAIMS: &str = "GPUWS_CLAIMS";
 
-/// The folder of the leases in that of a session.
+/// The directory of the leases in that of a session.
 const SESSION_CLAIMS: &str = "claims";
 
-/// What the audit log is called in its folder.
+/// What the audit log is called in its directory.
 const AUDIT_LOG: &str = "audit.jsonl";
 
-/// Returns the folder of the leases that the environment names.
+/// Returns the directory of the leases that the environment names.
 fn named_claims() -> Option<PathBuf> {
     std::env::var_os(CLAIMS).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// Makes sure that nobody but root and the user can exchange a folder of leases that is named. One
-/// that cannot be opened is the folder's own fault, and told as that.
-fn check_claims(folder: &Path) -> Result<(), MachineError> {
+/// Makes sure that nobody but root and the user can exchange a directory of leases that is named.
+/// One that cannot be opened is the directory's own fault, and told as that.
+fn check_claims(dir: &Path) -> Result<(), MachineError> {
     let failed = |error| MachineError::io("find the lease directory", error);
-    let absolute = std::path::absolute(folder).map_err(failed)?;
-    match TrustedFolder::open(&absolute, PathTrust::Protected) {
+    let absolute = std::path::absolute(dir).map_err(failed)?;
+    match TrustedDir::open(&absolute, PathTrust::Protected) {
         Err(error) if error.kind() == ErrorKind::Invalid => Err(MachineError::new(error)
             .with_hint("whoever can replace the lease directory can cause double grants")),
         _ => Ok(()),
@@ -89,7 +89,7 @@ pub(crate) fn serve_where_asked() {
 /// Which machine to open, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
-    /// The simulated machine: its name, a folder, or a recording. None for this one.
+    /// The simulated machine: its name, a directory, or a recording. None for this one.
     pub sim: Option<&'a Path>,
     /// The NVML library in place of the installed one.
     pub nvml: Option<&'a Path>,
@@ -211,26 +211,26 @@ impl Source {
             Box::new(move |waiting: &Waiting| tell(&described(waiting))),
         ));
         // What the environment says holds whatever the library says, or does not come to say.
-        let folder = live::named().or_else(|| Some(backend.simulated()?.session));
-        match folder {
-            Some(folder) => Ok(Source { tell, ..Source::in_session(backend, &folder)? }),
+        let dir = live::named().or_else(|| Some(backend.simulated()?.session));
+        match dir {
+            Some(dir) => Ok(Source { tell, ..Source::in_session(backend, &dir)? }),
             None => Ok(Source { tell, ..Source::of_this_machine(Box::new(backend)) }),
         }
     }
 
-    /// Returns the machine of the session in a folder.
-    fn in_session(backend: NvmlChild, folder: &Path) -> Result<Self, MachineError> {
+    /// Returns the machine of the session in a directory.
+    fn in_session(backend: NvmlChild, dir: &Path) -> Result<Self, MachineError> {
         let host = SessionHost::open(
-            folder,
+            dir,
             |dev, sys| Box::new(LinuxHost::new(Roots { dev, sys, ..roots() })),
             Arc::new(SystemClock::new()),
         )?;
-        let backend = SessionDevices::new(backend, folder, host.origin())?;
+        let backend = SessionDevices::new(backend, dir, host.origin())?;
         Ok(Source {
             backend: Box::new(backend),
             clock: Arc::new(host.clock()),
             simulation: None,
-            session: Some(host.folder().to_owned()),
+            session: Some(host.dir().to_owned()),
             can_end_processes: host.has_real_processes(),
             nowhere: OnceCell::new(),
             tell: |_| {},
@@ -238,7 +238,7 @@ impl Source {
         })
     }
 
-    /// Returns the folder of the session that this program was started in.
+    /// Returns the directory of the session that this program was started in.
     pub fn session(&self) -> Option<&Path> {
         self.session.as_deref()
     }
@@ -311,11 +311,11 @@ impl Source {
             Some(simulation) => Ok(Box::new(simulation.clone())),
             None => {
                 let path = match &self.session {
-                    Some(folder) => folder.clone(),
-                    None => journal_folder()?,
+                    Some(dir) => dir.clone(),
+                    None => journal_dir()?,
                 };
-                let folder = TrustedFolder::make(&path, PathTrust::Protected);
-                let journal = folder.and_then(|folder| FileJournal::open_in(&folder, AUDIT_LOG));
+                let dir = TrustedDir::make(&path, PathTrust::Protected);
+                let journal = dir.and_then(|dir| FileJournal::open_in(&dir, AUDIT_LOG));
                 let journal = journal.map_err(|error| {
                     MachineError::new(error)
                         .of(Cause::NoAuditLog)
@@ -326,28 +326,27 @@ impl Source {
         }
     }
 
-    /// Returns where the leases are kept: the folder that is named, by an option or by
+    /// Returns where the leases are kept: the directory that is named, by an option or by
     /// [`CLAIMS`] in the environment, else that of the session, else that of the machine.
     ///
     /// # Errors
     /// When the session's cannot be made.
-    pub fn locks(&self, folder: Option<&Path>) -> Result<FileLocks, MachineError> {
-        let place = match (folder.map(Path::to_owned).or_else(named_claims), &self.session) {
-            (Some(folder), _) => {
-                check_claims(&folder)?;
-                Place::folder(folder)
+    pub fn locks(&self, dir: Option<&Path>) -> Result<FileLeaseStore, MachineError> {
+        let place = match (dir.map(Path::to_owned).or_else(named_claims), &self.session) {
+            (Some(dir), _) => {
+                check_claims(&dir)?;
+                Place::dir(dir)
             }
             (None, Some(session)) => {
-                let folder =
-                    TrustedFolder::make(&session.join(SESSION_CLAIMS), PathTrust::Protected)?;
-                Place::folder(folder.path())
+                let dir = TrustedDir::make(&session.join(SESSION_CLAIMS), PathTrust::Protected)?;
+                Place::dir(dir.path())
             }
             // A machine without real processes has leases of its own: none.
             (None, None) if self.simulation.is_some() => {
                 let made = tempfile::tempdir_in(live::place()?);
                 let made =
-                    made.map_err(|error| MachineError::io("make a private folder", error))?;
-                Place::folder(self.nowhere.get_or_init(|| made).path())
+                    made.map_err(|error| MachineError::io("make a private directory", error))?;
+                Place::dir(self.nowhere.get_or_init(|| made).path())
             }
             (None, None) => Place::machine("/run", "/tmp"),
         };
@@ -355,13 +354,13 @@ impl Source {
     }
 
     /// Returns where leases are kept, to read them, and makes nothing; `None` where there are none.
-    pub fn locks_to_read(&self) -> Option<FileLocks> {
+    pub fn locks_to_read(&self) -> Option<FileLeaseStore> {
         let place = match (named_claims(), &self.session) {
             _ if self.simulation.is_some() => return None,
-            (Some(folder), _) => Place::folder(Some(folder).filter(|at| check_claims(at).is_ok())?),
+            (Some(dir), _) => Place::dir(Some(dir).filter(|at| check_claims(at).is_ok())?),
             (None, Some(session)) => {
-                let folder = session.join(SESSION_CLAIMS);
-                Place::folder(Some(folder).filter(|folder| folder.exists())?)
+                let dir = session.join(SESSION_CLAIMS);
+                Place::dir(Some(dir).filter(|dir| dir.exists())?)
             }
             (None, None) => Place::machine("/run", "/tmp"),
         };
@@ -373,10 +372,10 @@ impl Source {
         self.locks_to_read().map_or_else(DeviceLeases::none, |locks| DeviceLeases::read(&locks))
     }
 
-    fn locks_in(&self, place: Place) -> FileLocks {
+    fn locks_in(&self, place: Place) -> FileLeaseStore {
         // What runs in a session does not keep the machine's own users of safe-gpu waiting.
         let tmp = self.session.as_deref().unwrap_or(Path::new("/tmp"));
-        FileLocks::new(place, SafeGpuFiles::below(tmp), roots())
+        FileLeaseStore::new(place, SafeGpuFiles::below(tmp), roots())
     }
 
     /// Returns the ports of an act.
@@ -397,9 +396,9 @@ fn described(waiting: &Waiting) -> String {
     format!("waiting for the driver for {elapsed} s{call}; deadline {deadline} s")
 }
 
-/// The folder of the audit log: of root for the machine, of anybody else in the own state folder
-/// (XDG Base Directory Specification: `$XDG_STATE_HOME`, else `~/.local/state`).
-fn journal_folder() -> Result<PathBuf, MachineError> {
+/// The directory of the audit log: of root for the machine, of anybody else in the own state
+/// directory (XDG Base Directory Specification: `$XDG_STATE_HOME`, else `~/.local/state`).
+fn journal_dir() -> Result<PathBuf, MachineError> {
     if rustix::process::geteuid().is_root() {
         return Ok(PathBuf::from("/var/log/gpuws"));
     }

@@ -1,7 +1,7 @@
 //! The machine that the options name, behind its ports.
 
 use gpu_core::{
-    Absent, ActToken, DeviceId, EntryKind, ErrorKind, Groups, Launch, Locks, Origin, Pid,
+    Absent, ActToken, DeviceId, EntryKind, ErrorKind, Groups, Launch, LeaseStore, Origin, Pid,
     ProcessInfo, ProcessKey, StartTime,
 };
 use gpu_machine::{Options, Source, is_placeholder, placeholder};

@@ -21,7 +21,7 @@ impl<P: Policy> Recorder<P> {
         let given = self.policy.allocate(size, Stream(0));
         match &given {
             Ok(buffer) => self.note(Action::Alloc, buffer.address(), size)?,
-            Err(_) => self.note(Action::OutOfMemory, Event::NOT_TOLD, size)?,
+            Err(_) => self.note(Action::OutOfMemory, Event::NOT_REPORTED, size)?,
         }
         Ok(given?)
     }

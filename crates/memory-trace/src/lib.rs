@@ -64,7 +64,7 @@ pub use replay::{Level, Outcome, Replay, Stop, Witness};
 pub use results::{Needs, Replays, Run, whole_mib};
 pub use sparkline::Sparkline;
 pub use timeline::{Timeline, page};
-pub use workload::{Held, Step, StepKind, Workload, WorkloadError};
+pub use workload::{InitialAllocation, Step, StepKind, Workload, WorkloadError};
 
 /// The example of the README.
 #[cfg(doctest)]

@@ -1,6 +1,6 @@
 //! A job run under a policy.
 
-use crate::workload::{Held, Step, StepKind, Workload};
+use crate::workload::{InitialAllocation, Step, StepKind, Workload};
 use gpu_allocator_policy::{Allocation, Failure, Policy, Retired, Shortage};
 use gpu_core::{Bytes, Error, ErrorKind};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use serde::Serialize;
 /// Observes a replay.
 pub trait Witness {
     /// Called for each allocation that the job has at its start, before the first step.
-    fn begun(&mut self, _place: usize, _held: Held, _given: &Allocation) {}
+    fn begun(&mut self, _place: usize, _held: InitialAllocation, _given: &Allocation) {}
 
     /// Called before a step.
     fn before(&mut self, _number: usize, _step: Step) {}

@@ -43,7 +43,7 @@ pub enum StepKind {
 
 /// An allocation that a job had when its recording began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct InitialAllocation {
     /// Its slot.
     pub slot: u32,
     /// Its requested size.
@@ -68,7 +68,7 @@ pub struct Workload {
     /// that uses several pools has an entry for each.
     pub pools: Vec<(u64, u64)>,
     /// The allocations that the job had when the recording began, by address.
-    pub held: Vec<Held>,
+    pub held: Vec<InitialAllocation>,
     /// Its steps after that.
     pub steps: Vec<Step>,
     /// The event of the recording for each step.
@@ -244,7 +244,7 @@ impl Reading {
         let retired = state == BlockState::AwaitingFree;
         let slots = if retired { &mut self.retired } else { &mut self.slots };
         slots.insert(address, slot);
-        self.workload.held.push(Held { slot, size, address, stream, retired });
+        self.workload.held.push(InitialAllocation { slot, size, address, stream, retired });
         Ok(())
     }
 

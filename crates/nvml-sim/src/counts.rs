@@ -18,19 +18,14 @@ unsafe extern "C" {
 pub(crate) struct Counts {
     calls: BTreeMap<&'static str, u64>,
     unwritten: BTreeMap<&'static str, u64>,
-    folder: Option<PathBuf>,
+    dir: Option<PathBuf>,
     /// The process that writes them. A fork of it must not do so again.
     registered: Option<u32>,
 }
 
 impl Counts {
     pub(crate) const fn new() -> Self {
-        Counts {
-            calls: BTreeMap::new(),
-            unwritten: BTreeMap::new(),
-            folder: None,
-            registered: None,
-        }
+        Counts { calls: BTreeMap::new(), unwritten: BTreeMap::new(), dir: None, registered: None }
     }
 
     pub(crate) fn add(&mut self, function: &'static str) {
@@ -41,7 +36,7 @@ impl Counts {
     pub(crate) fn clear(&mut self) {
         self.calls.clear();
         self.unwritten.clear();
-        self.folder = None;
+        self.dir = None;
     }
 
     /// Returns how often a function was called; all functions together if none is named.
@@ -53,8 +48,8 @@ impl Counts {
     }
 
     /// Sets the directory for the counts.
-    pub(crate) fn append_to(&mut self, folder: &Path) {
-        self.folder = Some(folder.to_owned());
+    pub(crate) fn append_to(&mut self, dir: &Path) {
+        self.dir = Some(dir.to_owned());
         if self.registered.is_none() && atexit(write_down) == 0 {
             self.registered = Some(std::process::id());
         }
@@ -77,8 +72,8 @@ impl Counts {
     pub(crate) fn write_down(&mut self) {
         let pid = std::process::id();
         let wanted = self.registered == Some(pid) && !self.unwritten.is_empty();
-        let Some(folder) = self.folder.as_ref().filter(|_| wanted) else { return };
-        let file = OpenOptions::new().append(true).create(true).open(folder.join(Session::CALLS));
+        let Some(dir) = self.dir.as_ref().filter(|_| wanted) else { return };
+        let file = OpenOptions::new().append(true).create(true).open(dir.join(Session::CALLS));
         if let Ok(mut file) = file {
             // In one write, so that lines of several processes do not mix. The session may be over
             // and its directory gone; there is no reader left then.
@@ -111,16 +106,16 @@ mod tests {
 
     #[test]
     fn only_new_counts_are_written() {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let mut counts = Counts::new();
-        counts.append_to(folder.path());
+        counts.append_to(dir.path());
         for function in ["nvmlInit_v2", "nvmlShutdown"] {
             counts.add(function);
             counts.write_down();
             counts.write_down();
         }
         counts.clear();
-        let written = std::fs::read_to_string(folder.path().join(Session::CALLS)).unwrap();
+        let written = std::fs::read_to_string(dir.path().join(Session::CALLS)).unwrap();
         let lines: Vec<&str> = written.lines().collect();
         assert_eq!(lines.len(), 2, "{written}");
         assert!(lines[1].ends_with("{\"nvmlShutdown\":1}}"), "{written}");

@@ -14,7 +14,7 @@ type Key = (u32, u64);
 /// Those that are present.
 pub(crate) struct ExternalProcesses {
     /// The session's directory; `None` if no external processes are permitted.
-    folder: Option<PathBuf>,
+    dir: Option<PathBuf>,
     /// The PIDs of all other processes.
     placeholders: BTreeSet<u32>,
     present: BTreeSet<Key>,
@@ -31,9 +31,9 @@ pub(crate) struct Changes {
 }
 
 impl ExternalProcesses {
-    pub(crate) fn new(folder: &Path, session: &Session) -> Self {
+    pub(crate) fn new(dir: &Path, session: &Session) -> Self {
         ExternalProcesses {
-            folder: session.is_live().then(|| folder.to_owned()),
+            dir: session.is_live().then(|| dir.to_owned()),
             placeholders: session.placeholders.iter().map(|placeholder| placeholder.pid).collect(),
             present: BTreeSet::new(),
             belief: CacheTtl::default(),
@@ -43,25 +43,25 @@ impl ExternalProcesses {
     /// Returns the changes since the last call.
     pub(crate) fn changes(&mut self, clock: impl Fn() -> Duration) -> Changes {
         let begin = clock();
-        let Some(folder) = self.folder.as_ref().filter(|_| !self.belief.holds(begin)) else {
+        let Some(dir) = self.dir.as_ref().filter(|_| !self.belief.holds(begin)) else {
             return Changes::default();
         };
         // A session that was not created by `gpuws sim` may lack this directory.
-        let mut named = ExternalProcess::named(folder).unwrap_or_default();
-        named.retain(|walk_on| !self.placeholders.contains(&walk_on.pid) && runs(walk_on));
+        let mut named = ExternalProcess::named(dir).unwrap_or_default();
+        named.retain(|external| !self.placeholders.contains(&external.pid) && runs(external));
         let present: BTreeSet<Key> = named.iter().map(key).collect();
         let gone = self.present.difference(&present).map(|(pid, _)| Pid(*pid)).collect();
-        named.retain(|walk_on| !self.present.contains(&key(walk_on)));
+        named.retain(|external| !self.present.contains(&key(external)));
         self.present = present;
         self.belief.renew(begin, clock());
         Changes { gone, come: named }
     }
 }
 
-fn runs(walk_on: &ExternalProcess) -> bool {
-    start_of(walk_on.pid) == Some(walk_on.start_ticks)
+fn runs(external: &ExternalProcess) -> bool {
+    start_of(external.pid) == Some(external.start_ticks)
 }
 
-fn key(walk_on: &ExternalProcess) -> Key {
-    (walk_on.pid, walk_on.start_ticks)
+fn key(external: &ExternalProcess) -> Key {
+    (external.pid, external.start_ticks)
 }

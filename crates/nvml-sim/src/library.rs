@@ -53,18 +53,18 @@ impl Library {
     ///
     /// # Errors
     /// `ALREADY_INITIALIZED` while the present one is in use.
-    pub(crate) fn name_session(&mut self, folder: Option<PathBuf>) -> Answer {
+    pub(crate) fn name_session(&mut self, dir: Option<PathBuf>) -> Answer {
         if self.initialised > 0 {
             return Err(Code::ALREADY_INITIALIZED);
         }
-        self.named = folder;
+        self.named = dir;
         self.running = None;
         self.counts.clear();
         Ok(())
     }
 
     /// Returns the directory of the session.
-    pub(crate) fn folder(&self) -> Option<PathBuf> {
+    pub(crate) fn dir(&self) -> Option<PathBuf> {
         let variable = || std::env::var_os(Session::VARIABLE).filter(|value| !value.is_empty());
         self.named.clone().or_else(|| variable().map(PathBuf::from))
     }
@@ -74,23 +74,23 @@ impl Library {
     /// # Errors
     /// Why there is no machine to serve.
     fn read_session(&mut self) -> gpu_core::Result<&mut Running> {
-        let Some(folder) = self.folder() else {
+        let Some(dir) = self.dir() else {
             self.running = None;
             let what = format!("find a simulated machine: {} is not set", Session::VARIABLE);
             return Err(gpu_core::Error::new(MachineFault::DriverNotLoaded, what));
         };
-        let session = match Session::read(&folder) {
+        let session = match Session::read(&dir) {
             Ok(session) => session,
             Err(error) => {
                 self.running = None;
                 return Err(error);
             }
         };
-        let same = self.running.take().filter(|running| running.serves(&folder, &session));
+        let same = self.running.take().filter(|running| running.serves(&dir, &session));
         if session.counts_calls {
-            self.counts.append_to(&folder);
+            self.counts.append_to(&dir);
         }
-        Ok(self.running.insert(same.unwrap_or_else(|| Running::new(folder, session))))
+        Ok(self.running.insert(same.unwrap_or_else(|| Running::new(dir, session))))
     }
 
     /// Returns the name of the simulated machine, if a session names one.

@@ -20,7 +20,7 @@ const NEW_PROCESS_MEMORY: Bytes = Bytes::from_mib(64);
 
 /// A served session.
 pub(crate) struct Running {
-    folder: PathBuf,
+    dir: PathBuf,
     session: Session,
     /// How many calls each of the session's faults has matched.
     seen: Vec<u64>,
@@ -31,7 +31,7 @@ pub(crate) struct Running {
 struct Machine {
     simulation: Simulation,
     stand_ins: Placeholders,
-    walk_ons: ExternalProcesses,
+    externals: ExternalProcesses,
     view: Option<(Duration, Arc<View>)>,
     next_pid: u32,
 }
@@ -69,14 +69,14 @@ impl Effects {
 }
 
 impl Running {
-    pub(crate) fn new(folder: PathBuf, session: Session) -> Self {
+    pub(crate) fn new(dir: PathBuf, session: Session) -> Self {
         let seen = vec![0; session.faults.len()];
-        Running { folder, session, seen, machine: None }
+        Running { dir, session, seen, machine: None }
     }
 
     /// Returns whether this is that session, unchanged.
-    pub(crate) fn serves(&self, folder: &Path, session: &Session) -> bool {
-        self.folder == folder && self.session == *session
+    pub(crate) fn serves(&self, dir: &Path, session: &Session) -> bool {
+        self.dir == dir && self.session == *session
     }
 
     /// Returns the name of the machine, which need not have been started.
@@ -95,7 +95,7 @@ impl Running {
     fn machine(&mut self) -> gpu_core::Result<&mut Machine> {
         let machine = match self.machine.take() {
             Some(machine) => machine,
-            None => Machine::open(&self.folder, &self.session)?,
+            None => Machine::open(&self.dir, &self.session)?,
         };
         Ok(self.machine.insert(machine))
     }
@@ -172,15 +172,15 @@ fn lost(gpu: u32) -> Event {
 }
 
 impl Machine {
-    fn open(folder: &Path, session: &Session) -> gpu_core::Result<Self> {
+    fn open(dir: &Path, session: &Session) -> gpu_core::Result<Self> {
         let simulation = session.open()?;
         let mut stand_ins = Placeholders::new(&session.placeholders);
         // A process that ended before the first snapshot ended long ago: its memory is free.
         for pid in stand_ins.ended(clock::since_boot) {
             simulation.happen(Event::Exit(pid));
         }
-        let walk_ons = ExternalProcesses::new(folder, session);
-        Ok(Machine { simulation, stand_ins, walk_ons, view: None, next_pid: FIRST_NEW_PID })
+        let externals = ExternalProcesses::new(dir, session);
+        Ok(Machine { simulation, stand_ins, externals, view: None, next_pid: FIRST_NEW_PID })
     }
 
     /// Advances time, with arrivals and departures of real processes.
@@ -192,7 +192,7 @@ impl Machine {
     /// Ends processes whose real processes have ended, and adds those that have arrived.
     fn follow(&mut self, elapsed: Duration) {
         let mut gone = self.stand_ins.ended(clock::since_boot);
-        let mut changes = self.walk_ons.changes(clock::since_boot);
+        let mut changes = self.externals.changes(clock::since_boot);
         gone.append(&mut changes.gone);
         if gone.is_empty() && changes.come.is_empty() {
             return;
@@ -201,8 +201,8 @@ impl Machine {
         for pid in gone {
             self.happen(Event::Exit(pid));
         }
-        for walk_on in changes.come {
-            self.simulation.walk_on(&walk_on);
+        for external in changes.come {
+            self.simulation.external(&external);
             self.view = None;
         }
     }

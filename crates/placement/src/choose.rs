@@ -205,7 +205,7 @@ fn prefer(best: &Best, costs: &Costs, pool: &Pool) -> (Set, Option<Rule>) {
         return improve(costs, pool);
     }
     let mut left = best.sets.clone();
-    let mut told = None;
+    let mut reported = None;
     for rule in Rule::ALL {
         let before = left.len();
         let cost: Vec<u64> = left.iter().map(|set| costs.of_set(rule, *set)).collect();
@@ -213,10 +213,10 @@ fn prefer(best: &Best, costs: &Costs, pool: &Pool) -> (Set, Option<Rule>) {
         let mut cost = cost.into_iter();
         left.retain(|_| cost.next() == lowest);
         if left.len() < before {
-            told.get_or_insert(rule);
+            reported.get_or_insert(rule);
         }
     }
-    (left[0], told)
+    (left[0], reported)
 }
 
 /// Starts with the best run of numbers and exchanges single devices while the rules prefer that. No
@@ -239,11 +239,11 @@ fn improve(costs: &Costs, pool: &Pool) -> (Set, Option<Rule>) {
         match best.filter(|best| costs.all(*best) < now) {
             Some(better) => set = better,
             None => {
-                let is_told = |(rule, cost): &(Rule, u64)| {
+                let is_reported = |(rule, cost): &(Rule, u64)| {
                     neighbours().any(|other| costs.of_set(*rule, other) > *cost)
                 };
-                let told = Rule::ALL.into_iter().zip(now).find(is_told);
-                return (set, told.map(|(rule, _)| rule));
+                let reported = Rule::ALL.into_iter().zip(now).find(is_reported);
+                return (set, reported.map(|(rule, _)| rule));
             }
         }
     }

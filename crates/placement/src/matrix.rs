@@ -13,7 +13,7 @@ pub struct Matrix {
 const NUMA: &str = "NUMA Affinity";
 
 /// The cell for an unknown NUMA node.
-const NOT_TOLD: &str = "N/A";
+const NOT_REPORTED: &str = "N/A";
 
 impl Matrix {
     /// Takes a topology, and the nearest NUMA node of each device by index, if known.
@@ -81,7 +81,7 @@ impl Matrix {
         self.nodes.iter().any(Option::is_some).then(|| {
             let node = |place: usize| self.nodes.get(place).copied().flatten();
             let cell =
-                |place| node(place).map_or(NOT_TOLD.to_owned(), |node: u32| node.to_string());
+                |place| node(place).map_or(NOT_REPORTED.to_owned(), |node: u32| node.to_string());
             (0..self.links.len()).map(cell).collect()
         })
     }

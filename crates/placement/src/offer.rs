@@ -4,6 +4,7 @@ use gpu_core::{
     Absent, Bytes, Celsius, DeviceId, DeviceUuid, Fault, LeaseId, Link, Pid, Reading, Timestamp,
 };
 use serde::Serialize;
+use std::fmt;
 
 /// A device as one claim finds it now.
 #[derive(Clone, Debug, PartialEq)]
@@ -228,3 +229,20 @@ pub enum Refusal {
     /// The claim is for no device, or requires more devices than it requests.
     Contradictory,
 }
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NotNow { free, could, .. } => {
+                write!(f, "{} of {could} suitable devices are free now", free.len())
+            }
+            Refusal::Never { could, .. } => write!(f, "only {could} devices are suitable"),
+            Refusal::Missing(uuid) => write!(f, "there is no device {uuid}"),
+            Refusal::Contradictory => f.write_str(
+                "the claim requests no device, or requires more devices than it requests",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}

@@ -41,6 +41,26 @@ pub enum FindingKind {
     BlockedReset,
 }
 
+impl FindingKind {
+    /// Returns why a suspect of such a finding may be ended without a request by PID, as a noun for
+    /// the plan; `None` if only such a request may end it.
+    pub(crate) fn reap_reason(self) -> Option<&'static str> {
+        match self {
+            FindingKind::Ghost => Some("ghost"),
+            FindingKind::Orphan => Some("orphan"),
+            FindingKind::ZombieHolder => Some("zombie with live threads"),
+            FindingKind::ListedButGone => Some("child of a listed process that exited"),
+            FindingKind::DriverLeak
+            | FindingKind::NotPermitted
+            | FindingKind::ForeignNamespace
+            | FindingKind::StuckHolder
+            | FindingKind::Hoarder
+            | FindingKind::DeviceFault
+            | FindingKind::BlockedReset => None,
+        }
+    }
+}
+
 /// The confidence of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -70,7 +70,7 @@ impl fmt::Display for Refusal {
             Refusal::Role(Role::Monitor) => "it is a monitor: it uses no device memory",
             Refusal::Role(Role::Display) => "it is a display server",
             Refusal::Role(_) => "it is a system daemon for the GPU",
-            Refusal::Protected => "protected by --protect",
+            Refusal::Protected => "it is on the protect list",
             Refusal::UnknownIdentity => "its start time is unknown",
             Refusal::HoldsNothing => "it holds none of the requested GPUs",
             Refusal::OtherUser => "it belongs to none of the requested users",

@@ -26,7 +26,7 @@ const FIRST_USER: u32 = 1000;
 /// How much memory of a device a possibly forged display server or daemon can use while the device
 /// still counts as free: room for some sixty 4K frame buffers, and too little for a job that is
 /// worth hiding.
-const SERVANT_MEMORY: Bytes = Bytes(2 << 30);
+const DAEMON_MEMORY: Bytes = Bytes(2 << 30);
 
 impl Role {
     /// Returns the role of `process` on the device with this minor number.
@@ -86,7 +86,7 @@ impl Role {
     ///
     /// Users can load their own code into a display server or MPS server that they run, and the
     /// memory of an MPS server may belong to its clients. Root in a container can give any program
-    /// any name. Each of these leaves a device free only up to [`SERVANT_MEMORY`].
+    /// any name. Each of these leaves a device free only up to [`DAEMON_MEMORY`].
     pub(crate) fn occupies(
         self,
         process: Option<&ProcessInfo>,
@@ -102,7 +102,7 @@ impl Role {
                     let hidden = matches!(process.executable, Err(Absent::NotPermitted));
                     !is_ordinary(process) && !is_mps(process) && !contained && !hidden
                 });
-                !believed && memory.map_or(true, |memory| memory > SERVANT_MEMORY)
+                !believed && memory.map_or(true, |memory| memory > DAEMON_MEMORY)
             }
         }
     }

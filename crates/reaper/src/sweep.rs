@@ -47,11 +47,11 @@ pub trait ProcessTree {
     /// `Io` when the list of processes cannot be read.
     fn members(&self) -> Result<Vec<ProcessInfo>>;
 
-    /// Kills it from its top; see [`Job::fell`](gpu_core::Job::fell).
+    /// Kills it from its top; see [`Job::kill_tree`](gpu_core::Job::kill_tree).
     ///
     /// # Errors
     /// `Unsupported` if that is not possible here.
-    fn fell(&self, at_most: Duration, token: &ActToken) -> Result<KilledTree>;
+    fn kill_tree(&self, at_most: Duration, token: &ActToken) -> Result<KilledTree>;
 }
 
 /// Kills all processes of a tree from its top, and every further one as soon as the tree reports
@@ -76,11 +76,11 @@ pub fn sweep(
         token,
         killed: Vec::new(),
         refused: HashSet::new(),
-        felled: Vec::new(),
+        killed_tree: Vec::new(),
         unwritten: None,
     };
     let stopped = sweep.run(why, tree).err().map(|error| error.fault());
-    let Sweep { killed, felled: mut actions, unwritten, .. } = sweep;
+    let Sweep { killed, killed_tree: mut actions, unwritten, .. } = sweep;
     actions.extend(killed.into_iter().map(|killed| killed.action));
     Swept { actions, stopped, unwritten }
 }
@@ -93,7 +93,7 @@ struct Sweep<'a> {
     killed: Vec<Killed>,
     /// Those that may not be signalled.
     refused: HashSet<ProcessKey>,
-    felled: Vec<Action>,
+    killed_tree: Vec<Action>,
     unwritten: Option<Fault>,
 }
 
@@ -111,10 +111,10 @@ impl Sweep<'_> {
         let mut left = None;
         for _ in 0..LOOKS {
             let spent = self.ports.clock.monotonic().saturating_sub(start);
-            let felled = tree.fell(PATIENCE.saturating_sub(spent), self.token);
+            let killed_tree = tree.kill_tree(PATIENCE.saturating_sub(spent), self.token);
             // If the kernel does not report it, the scans do.
-            let none_left = felled.as_ref().is_ok_and(|felled| felled.none_left);
-            self.take(felled.unwrap_or_default(), why);
+            let none_left = killed_tree.as_ref().is_ok_and(|killed_tree| killed_tree.none_left);
+            self.take(killed_tree.unwrap_or_default(), why);
             let found = tree.members()?;
             quiet = if found.is_empty() { quiet + 1 } else { 0 };
             let now = self.ports.clock.monotonic();
@@ -163,9 +163,9 @@ impl Sweep<'_> {
     }
 
     /// Logs the processes that were killed from the top.
-    fn take(&mut self, felled: KilledTree, why: &str) {
+    fn take(&mut self, killed_tree: KilledTree, why: &str) {
         let origin = self.ports.backend.origin();
-        for (process, after) in felled.killed {
+        for (process, after) in killed_tree.killed {
             let members = [process];
             let plan = plan_tree(self.root, &members, why, origin.clone(), self.guard, after);
             for target in plan.targets {
@@ -178,7 +178,7 @@ impl Sweep<'_> {
                 if let Err(error) = written {
                     self.unwritten.get_or_insert_with(|| error.fault());
                 }
-                self.felled.push(action);
+                self.killed_tree.push(action);
             }
         }
     }

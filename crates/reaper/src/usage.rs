@@ -87,7 +87,7 @@ fn of_device(case: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
     });
     let mut users: Vec<User> = listed.collect();
     let list = device.processes.as_ref().map_err(|fault| fault.kind.absent());
-    let untold = list.err().unwrap_or(Absent::NotRecorded);
+    let unreported = list.err().unwrap_or(Absent::NotRecorded);
     for holder in case.holders_of(device) {
         let pid = holder.process.pid;
         let strong = case.now.minor_of(device).is_some_and(|minor| holder.has_mapped(minor));
@@ -99,8 +99,8 @@ fn of_device(case: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
             users.push(User {
                 pid,
                 name: None,
-                memory: Err(untold),
-                utilization: Err(untold),
+                memory: Err(unreported),
+                utilization: Err(unreported),
                 listed: list.map(|_| false),
                 role,
                 occupies: true,

@@ -6,6 +6,9 @@
 //! is not there is null, and beside it stands why. What other tools print has their names and
 //! units, so that scripts which read those read this.
 //!
+//! With the feature `schema`, the module `schema` makes a JSON Schema from each type. Its doc
+//! comments are the descriptions, so they name the unit and say when a value is null.
+//!
 //! Everything here is a function from plain data to plain data or text. Time zone and the names of
 //! users are arguments.
 //!
@@ -25,6 +28,8 @@ pub mod fault;
 pub mod gpustat;
 pub mod json;
 pub mod local_time;
+#[cfg(feature = "schema")]
+pub mod schema;
 pub mod wording;
 pub mod write;
 

@@ -9,7 +9,9 @@
 //! it on, and only processes of the lease's own user benefit, who could write the same into a lease
 //! file anyway. Without this exception a job would wait for its own devices forever.
 
-use gpu_core::{DeviceUuid, Entry, Host, Pid, ProcessInfo, ProcessKey, Result, Snapshot, line_of};
+use gpu_core::{
+    DeviceUuid, Host, LeaseEntry, Pid, ProcessInfo, ProcessKey, Result, Snapshot, line_of,
+};
 
 /// Returns a process and its ancestors, nearest first, as far as the snapshot contains them.
 pub(crate) fn line(snapshot: &Snapshot, pid: Pid) -> impl Iterator<Item = &ProcessInfo> {
@@ -28,7 +30,7 @@ pub fn descends(snapshot: &Snapshot, pid: Pid, root: &ProcessKey) -> bool {
 }
 
 /// Returns whether a process is the root of an entry and belongs to its user.
-pub(crate) fn is_root_of(info: &ProcessInfo, entry: &Entry) -> bool {
+pub(crate) fn is_root_of(info: &ProcessInfo, entry: &LeaseEntry) -> bool {
     // Every process descends from PID 1.
     let is_first = info.key.pid.0 == 1;
     !is_first && info.key.definitely_same(&entry.root) && info.uid == Ok(entry.owner)
@@ -39,8 +41,8 @@ pub(crate) fn lease_of<'e>(
     snapshot: &Snapshot,
     pid: Pid,
     device: &DeviceUuid,
-    leases: &'e [Entry],
-) -> Option<&'e Entry> {
+    leases: &'e [LeaseEntry],
+) -> Option<&'e LeaseEntry> {
     line(snapshot, pid).find_map(|info| {
         let rooted = leases.iter().filter(|entry| is_root_of(info, entry));
         let with_device = rooted.filter(|entry| entry.devices.contains(device));
@@ -55,9 +57,9 @@ pub(crate) fn lease_of<'e>(
 /// If the caller's own ancestors cannot be read.
 pub fn own_lease(
     host: &dyn Host,
-    leases: &[Entry],
+    leases: &[LeaseEntry],
     asking_for: Option<&ProcessKey>,
-) -> Result<Option<Entry>> {
+) -> Result<Option<LeaseEntry>> {
     if leases.is_empty() {
         return Ok(None);
     }
@@ -68,7 +70,7 @@ pub fn own_lease(
         let root = host.process(key.pid)?;
         // Two leases of one process are independent of each other.
         let beside =
-            |entry: &&Entry| asking_for.is_some_and(|key| key.definitely_same(&entry.root));
+            |entry: &&LeaseEntry| asking_for.is_some_and(|key| key.definitely_same(&entry.root));
         let rooted = leases.iter().filter(|entry| is_root_of(&root, entry) && !beside(entry));
         if let Some(youngest) = rooted.max_by_key(|entry| (entry.ticket, &entry.id)) {
             return Ok(Some(youngest.clone()));
@@ -81,13 +83,14 @@ pub fn own_lease(
 /// another, it has both.
 fn given_lease(
     host: &dyn Host,
-    leases: &[Entry],
+    leases: &[LeaseEntry],
     asking_for: Option<&ProcessKey>,
-) -> Option<Entry> {
+) -> Option<LeaseEntry> {
     let given = host.inherited_leases();
-    let beside = |entry: &Entry| asking_for.is_some_and(|key| key.definitely_same(&entry.root));
+    let beside =
+        |entry: &LeaseEntry| asking_for.is_some_and(|key| key.definitely_same(&entry.root));
     let is_given =
-        |entry: &&Entry| given.contains(&(entry.id.clone(), entry.owner)) && !beside(entry);
+        |entry: &&LeaseEntry| given.contains(&(entry.id.clone(), entry.owner)) && !beside(entry);
     let youngest = leases.iter().filter(is_given).max_by_key(|entry| (entry.ticket, &entry.id));
     youngest.cloned()
 }

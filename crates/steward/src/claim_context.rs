@@ -26,7 +26,7 @@ pub struct Scene {
     /// When each device was last leased, as far as known.
     pub last_leased: BTreeMap<DeviceUuid, Timestamp>,
     /// The optional data that was queried.
-    pub told: Wants,
+    pub reported: Wants,
 }
 
 /// The optional data to query.
@@ -57,7 +57,7 @@ impl Scene {
             }
         };
         let last_leased = ports.locks.last_leased();
-        Scene { snapshot, mig, usage, topology, last_leased, told: wants }
+        Scene { snapshot, mig, usage, topology, last_leased, reported: wants }
     }
 
     /// Returns why nothing can be claimed: the driver does not respond, or there is no device.

@@ -1,12 +1,12 @@
 //! The leases on each device, beside the driver's data about it.
 
 use gpu_claim::Ledger;
-use gpu_core::{DeviceState, DeviceUuid, Entry, EntryKind, Fault, Locks};
+use gpu_core::{DeviceState, DeviceUuid, EntryKind, Fault, LeaseEntry, LeaseStore};
 use gpu_reaper::Usage;
 
 /// The leases of a machine at one moment, except those that were taken out of others.
 #[derive(Clone, Debug)]
-pub struct DeviceLeases(Result<Vec<Entry>, Fault>);
+pub struct DeviceLeases(Result<Vec<LeaseEntry>, Fault>);
 
 impl DeviceLeases {
     /// Returns the leases of a machine without any.
@@ -15,7 +15,7 @@ impl DeviceLeases {
     }
 
     /// Reads the leases. This never fails: the result contains the fault instead.
-    pub fn read(locks: &dyn Locks) -> Self {
+    pub fn read(locks: &dyn LeaseStore) -> Self {
         let leases = locks.entries(EntryKind::Lease).map_err(|error| error.fault());
         DeviceLeases(leases.map(|leases| match leases.is_empty() {
             true => leases,
@@ -29,7 +29,7 @@ impl DeviceLeases {
     }
 
     /// Returns the leases on a device or on a part of it, earliest first.
-    pub fn on(&self, device: &DeviceState) -> impl Iterator<Item = &Entry> {
+    pub fn on(&self, device: &DeviceState) -> impl Iterator<Item = &LeaseEntry> {
         let uuid = device.id().uuid.as_ref().ok();
         let parts = device.mig.iter().flatten().filter_map(|part| part.uuid.as_ref().ok());
         let names: Vec<DeviceUuid> = uuid.into_iter().chain(parts).cloned().collect();

@@ -1,7 +1,7 @@
 //! The environment variables that show a job its devices.
 
 use gpu_core::visible::{self, Form, ORDER, PCI_ORDER, VISIBLE};
-use gpu_core::{DeviceState, DeviceUuid, Entry, Result};
+use gpu_core::{DeviceState, DeviceUuid, LeaseEntry, Result};
 use std::ffi::OsString;
 
 /// The ID of the lease, for information only: a variable can be copied, so nothing relies on it.
@@ -15,7 +15,7 @@ pub const LEASE: &str = "GPUWS_LEASE";
 /// # Errors
 /// As [`visible::write`].
 pub fn environment(
-    lease: &Entry,
+    lease: &LeaseEntry,
     form: Form,
     machine: &[DeviceState],
 ) -> Result<Vec<(OsString, OsString)>> {

@@ -5,10 +5,10 @@ use crate::claim_context::{Scene, Wants};
 use crate::offers::{ClaimSurroundings, outsiders};
 use crate::ports::{Ports, Request};
 use crate::preference;
-use gpu_claim::{Ask, Chosen, Ledger, Standing, TakeError, Taken, Turn, Waiting};
+use gpu_claim::{Chosen, ClaimRequest, Ledger, Standing, TakeError, Taken, Turn, Waiting};
 use gpu_core::{
-    Claim, DeviceId, DeviceUuid, Entry, EntryKind, Error, Fault, Groups, Held, HeldBack, LeaseId,
-    MigInstance, Result, look_at_devices,
+    Claim, DeviceId, DeviceUuid, EntryKind, Error, Fault, Groups, LeaseEntry, LeaseGuard, LeaseId,
+    MigInstance, Result, SafeGpuGuard, look_at_devices,
 };
 use gpu_placement::{Bar, Choice, Passed, Refusal};
 use std::cell::{Cell, RefCell};
@@ -19,7 +19,7 @@ use std::ops::ControlFlow;
 /// Granted devices. Dropping this releases them.
 pub struct Grant {
     /// The lease.
-    pub entry: Entry,
+    pub entry: LeaseEntry,
     /// Its devices, by index.
     pub devices: Vec<DeviceId>,
     /// Why these devices were chosen.
@@ -27,13 +27,13 @@ pub struct Grant {
     /// The devices that others use without a lease, if the claim accepts this.
     pub accepted: Vec<(DeviceId, Bar)>,
     /// The lease that they were taken out of.
-    pub parent: Option<Entry>,
+    pub parent: Option<LeaseEntry>,
     /// The snapshot on which the choice is based.
     pub scene: Scene,
     /// Keeps the lease alive.
-    pub held: Box<dyn Held>,
+    pub held: Box<dyn LeaseGuard>,
     /// The held locks of safe-gpu, or why they could not be taken; `None` within a lease.
-    pub held_back: Option<Result<Box<dyn HeldBack>>>,
+    pub held_back: Option<Result<Box<dyn SafeGpuGuard>>>,
 }
 
 impl fmt::Debug for Grant {
@@ -136,7 +136,7 @@ pub enum NotGranted {
     /// It is within this lease, which belongs to another user. Other users would not accept a lease
     /// of this caller as part of that one. If the claim ignored that lease, it would wait for its
     /// own devices.
-    Foreign(Box<Entry>),
+    Foreign(Box<LeaseEntry>),
     /// The driver does not respond, or has no device.
     Silent(Fault),
     /// The observer asked to stop.
@@ -182,7 +182,7 @@ pub fn take(
 ) -> Result<Grant, NotGranted> {
     let parent = parent(request, ports)?;
     let chooser = Chooser::new(&request.claim, parent.as_ref());
-    let ask = Ask {
+    let ask = ClaimRequest {
         claim: request.claim.clone(),
         root: request.root,
         within: parent.clone(),
@@ -249,9 +249,9 @@ pub struct Preview {
     /// The choice, or why there is none.
     pub decision: Result<Decision, Refused>,
     /// The waiting claims that come first.
-    pub ahead: Vec<Entry>,
+    pub ahead: Vec<LeaseEntry>,
     /// The lease that the devices would come from.
-    pub parent: Option<Entry>,
+    pub parent: Option<LeaseEntry>,
     /// The snapshot.
     pub scene: Scene,
 }
@@ -268,12 +268,12 @@ pub fn preview(request: &Request, ports: &Ports<'_>) -> Result<Preview, NotGrant
         return Err(NotGranted::Silent(fault.clone()));
     }
     let pool = Ledger::read(ports.locks)?.pool(parent.as_ref());
-    let entry = Entry {
+    let entry = LeaseEntry {
         id: ports.locks.new_id()?,
         ticket: u64::MAX,
         owner: ports.locks.owner(),
         root: request.root,
-        within: parent.as_ref().map(Entry::nested).unwrap_or_default(),
+        within: parent.as_ref().map(LeaseEntry::nested).unwrap_or_default(),
         claim: request.claim.clone(),
         devices: Vec::new(),
         parts_of: Vec::new(),
@@ -296,7 +296,7 @@ pub fn preview(request: &Request, ports: &Ports<'_>) -> Result<Preview, NotGrant
 ///
 /// # Errors
 /// [`NotGranted::Foreign`] for a lease of another user, unless the caller is root.
-fn parent(request: &Request, ports: &Ports<'_>) -> Result<Option<Entry>, NotGranted> {
+fn parent(request: &Request, ports: &Ports<'_>) -> Result<Option<LeaseEntry>, NotGranted> {
     let leases = ports.locks.entries(EntryKind::Lease)?;
     let caller = ports.locks.owner();
     match ancestry::own_lease(ports.host, &leases, Some(&request.root))? {
@@ -310,7 +310,7 @@ fn parent(request: &Request, ports: &Ports<'_>) -> Result<Option<Entry>, NotGran
 /// Chooses for one request, and remembers the results.
 struct Chooser<'a> {
     claim: &'a Claim,
-    parent: Option<&'a Entry>,
+    parent: Option<&'a LeaseEntry>,
     /// The waiting claims at the last snapshot.
     waiting: RefCell<Vec<LeaseId>>,
     /// An earlier claim depends on compute capabilities.
@@ -326,7 +326,7 @@ struct Seen {
 }
 
 impl<'a> Chooser<'a> {
-    fn new(claim: &'a Claim, parent: Option<&'a Entry>) -> Self {
+    fn new(claim: &'a Claim, parent: Option<&'a LeaseEntry>) -> Self {
         Chooser {
             claim,
             parent,
@@ -344,13 +344,13 @@ impl<'a> Chooser<'a> {
         Scene::look(ports, Wants { topology: request.needs_topology, capability })
     }
 
-    fn choose(&self, scene: &Scene, claim: &Claim, leases: &[Entry]) -> Chosen {
+    fn choose(&self, scene: &Scene, claim: &Claim, leases: &[LeaseEntry]) -> Chosen {
         // Compute capabilities are queried from the next snapshot on, once an earlier claim depends
         // on them. Until then, more devices are kept for that claim than it could use.
         if claim.compute_capability.is_some() {
             self.needs_capability.set(true);
         }
-        let needs = claim.compute_capability.filter(|_| scene.told.capability);
+        let needs = claim.compute_capability.filter(|_| scene.reported.capability);
         let eased = Claim { compute_capability: needs, ..claim.clone() };
         let waiting = self.waiting.borrow();
         let beside = ClaimSurroundings { parent: self.parent, leases, waiting: &waiting };
@@ -380,7 +380,7 @@ impl<'a> Chooser<'a> {
         self.seen.borrow_mut().refused.take()
     }
 
-    fn grant(&self, taken: Taken<Scene>, parent: Option<Entry>) -> Grant {
+    fn grant(&self, taken: Taken<Scene>, parent: Option<LeaseEntry>) -> Grant {
         let Taken { entry, held, held_back, scene, beside } = taken;
         let devices: Vec<DeviceId> =
             entry.devices.iter().filter_map(|uuid| scene.device(uuid)).cloned().collect();

@@ -13,8 +13,8 @@ use crate::memory::{Others, Tally};
 use crate::ports::Ports;
 use crate::run::{Event, HandOff, RunOrder};
 use gpu_core::{
-    Companion, ComputeMode, DeviceId, Error, ErrorKind, Group, HeldBack, Host, Launcher, Pid,
-    ProcessKey, Result, Snapshot, current_ancestry,
+    Companion, ComputeMode, DeviceId, Error, ErrorKind, Group, Host, Launcher, Pid, ProcessKey,
+    Result, SafeGpuGuard, Snapshot, current_ancestry,
 };
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub(crate) struct Handoff<'a> {
     ports: &'a Ports<'a>,
     launcher: &'a dyn Launcher,
     start: Duration,
-    held_back: Option<Box<dyn HeldBack>>,
+    held_back: Option<Box<dyn SafeGpuGuard>>,
     devices: Vec<Device>,
     cover: Cover,
     /// Placeholders that were killed and have not ended yet.

@@ -55,10 +55,10 @@ impl Tree<'_> {
             let finds_them = !sight.holders.is_empty() && rounds < SIGTERM_ROUNDS;
             let stopped = match finds_them || sight.members.is_empty() {
                 true => Vec::new(),
-                false => self.arrest(job, &mut sight),
+                false => self.suspend_new(job, &mut sight),
             };
             sight.holders.retain(|holder| !stuck.contains(&holder.key));
-            if sight.holders.is_empty() && !sight.restless {
+            if sight.holders.is_empty() && !sight.still_forking {
                 self.resume(job, &stopped);
                 let now = clock.monotonic();
                 let span = now.saturating_sub(*quiet_since.get_or_insert(now));
@@ -105,17 +105,18 @@ impl Tree<'_> {
     /// Stops and inspects the processes that appeared during the scan; returns those that were
     /// stopped. Without this, a scan that finds no holder proves little: a process that forks and
     /// exits every millisecond can always escape it.
-    fn arrest(&self, job: &dyn Job, sight: &mut LeftoverScan) -> Vec<ProcessKey> {
+    fn suspend_new(&self, job: &dyn Job, sight: &mut LeftoverScan) -> Vec<ProcessKey> {
         let helpers = self.ports.backend.helpers();
-        let Ok(arrested) = job.arrest(&sight.steady, &helpers, MAX_SUSPEND_TIME, self.token) else {
+        let Ok(suspended) = job.suspend_new(&sight.steady, &helpers, MAX_SUSPEND_TIME, self.token)
+        else {
             return Vec::new();
         };
-        self.inspect(&arrested.stopped, sight);
-        sight.restless = arrested.restless;
+        self.inspect(&suspended.stopped, sight);
+        sight.still_forking = suspended.still_forking;
         let new = |info: &&ProcessInfo| !sight.members.iter().any(|known| known.key == info.key);
-        let new: Vec<ProcessInfo> = arrested.stopped.iter().filter(new).cloned().collect();
+        let new: Vec<ProcessInfo> = suspended.stopped.iter().filter(new).cloned().collect();
         sight.members.extend(new);
-        arrested.stopped.iter().map(|stopped| stopped.key).collect()
+        suspended.stopped.iter().map(|stopped| stopped.key).collect()
     }
 
     fn resume(&self, job: &dyn Job, stopped: &[ProcessKey]) {

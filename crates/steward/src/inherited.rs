@@ -315,9 +315,9 @@ mod tests {
         let ordered = read(&[list, ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")], false).unwrap();
         assert_eq!(ordered.given, Some(vec![DeviceUuid("GPU-0".into())]));
         let slurm = [list, ("SLURM_JOB_ID", "7"), ("SLURM_JOB_GPUS", "3")];
-        let told = read(&slurm, false).unwrap();
-        assert_eq!(told.given, Some(vec![DeviceUuid("GPU-0".into())]));
-        assert_eq!(told.notes, [Note::NumbersUnclear(Convention::Slurm)]);
+        let reported = read(&slurm, false).unwrap();
+        assert_eq!(reported.given, Some(vec![DeviceUuid("GPU-0".into())]));
+        assert_eq!(reported.notes, [Note::NumbersUnclear(Convention::Slurm)]);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The processes that keep a lease alive by having its file open.
 
-use gpu_core::{Access, DeviceFile, Entry, Holder, Host, Pid, ProcessHandle, ProcessInfo, Result};
+use gpu_core::{
+    Access, DeviceFile, Holder, Host, LeaseEntry, Pid, ProcessHandle, ProcessInfo, Result,
+};
 use std::collections::BTreeSet;
 
 /// The processes that keep a lease alive.
@@ -27,7 +29,7 @@ impl LeaseKeepers {
     /// # Errors
     /// If the leases or the processes cannot be listed.
     pub fn of(
-        leases: &[(&Entry, Vec<DeviceFile>)],
+        leases: &[(&LeaseEntry, Vec<DeviceFile>)],
         program: Option<&DeviceFile>,
         caller: u32,
         host: &dyn Host,
@@ -50,7 +52,7 @@ impl LeaseKeepers {
 
 /// A lease, its files, and the processes found to keep it.
 struct Kept<'a> {
-    entry: &'a Entry,
+    entry: &'a LeaseEntry,
     files: Vec<DeviceFile>,
     run: Option<Pid>,
     holders: Vec<Box<dyn ProcessHandle>>,
@@ -99,7 +101,7 @@ fn note(
 /// `program`.
 pub fn is_supervisor(
     process: &ProcessInfo,
-    leases: &[Entry],
+    leases: &[LeaseEntry],
     program: Option<&DeviceFile>,
     host: &dyn Host,
 ) -> bool {

@@ -9,7 +9,7 @@ use crate::grant::Grant;
 use crate::job_monitor::{TERM, Watch};
 use crate::leftovers::{INT, QUIT, Reach, Tree};
 use crate::renewal::Renewal;
-use gpu_core::{Job, JobEvent, Locks, ProcessInfo, ProcessKey};
+use gpu_core::{Job, JobEvent, LeaseStore, ProcessInfo, ProcessKey};
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const EMPTY_SCANS: usize = 3;
 pub(crate) struct LeaseKeeper<'a> {
     pub(crate) tree: &'a Tree<'a>,
     pub(crate) reach: Reach,
-    pub(crate) locks: &'a dyn Locks,
+    pub(crate) locks: &'a dyn LeaseStore,
 }
 
 impl LeaseKeeper<'_> {

@@ -27,13 +27,13 @@ pub(crate) struct LeftoverScan {
     /// Why it is unknown for the first of them.
     pub(crate) unseen: Option<Fault>,
     /// Processes appeared during the scan and were not inspected.
-    pub(crate) restless: bool,
+    pub(crate) still_forking: bool,
 }
 
 impl LeftoverScan {
     /// Returns the processes for which the lease must be kept.
     pub(crate) fn remaining(&self) -> Vec<ProcessInfo> {
-        match self.restless {
+        match self.still_forking {
             true => self.members.clone(),
             false => self.holders.iter().chain(&self.hidden).cloned().collect(),
         }
@@ -56,7 +56,7 @@ impl Tree<'_> {
         sight.members = self.members(job)?;
         let there: HashSet<ProcessKey> = sight.members.iter().map(|member| member.key).collect();
         sight.steady = before.iter().map(|member| member.key).collect();
-        sight.restless = there.iter().any(|key| !sight.steady.contains(key));
+        sight.still_forking = there.iter().any(|key| !sight.steady.contains(key));
         sight.steady.retain(|key| there.contains(key));
         sight.holders.retain(|holder| there.contains(&holder.key));
         sight.hidden.retain(|hidden| there.contains(&hidden.key));

@@ -273,7 +273,7 @@ impl ProcessTree for Whole<'_> {
         self.tree.members(self.job)
     }
 
-    fn fell(&self, at_most: Duration, token: &ActToken) -> Result<KilledTree> {
-        self.job.fell(&self.tree.ports.backend.helpers(), at_most, token)
+    fn kill_tree(&self, at_most: Duration, token: &ActToken) -> Result<KilledTree> {
+        self.job.kill_tree(&self.tree.ports.backend.helpers(), at_most, token)
     }
 }

@@ -38,7 +38,7 @@ pub use ancestry::{descends, own_lease};
 pub use claim_context::{Scene, Wants};
 pub use device_leases::DeviceLeases;
 pub use environment::{LEASE, environment};
-pub use gpu_claim::{Ahead, HeldUp, Standing, Wait, Waiting};
+pub use gpu_claim::{Ahead, Standing, Wait, WaitReason, Waiting};
 pub use grant::{Decision, Grant, NotGranted, Preview, Refused, preview, take};
 pub use inherited::{Convention, Inherited, Note, inherited};
 pub use isolated::{

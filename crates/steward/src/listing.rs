@@ -7,7 +7,7 @@ use crate::offers::ClaimSurroundings;
 use crate::ports::Ports;
 use gpu_claim::Ledger;
 use gpu_core::{
-    Bytes, DeviceId, DeviceUuid, Entry, LeaseId, Pid, ProcessInfo, Reading, Result, ask,
+    Bytes, DeviceId, DeviceUuid, LeaseEntry, LeaseId, Pid, ProcessInfo, Reading, Result, ask,
 };
 use std::collections::BTreeMap;
 
@@ -26,9 +26,9 @@ pub struct Listing {
 #[derive(Clone, Debug)]
 pub struct Listed {
     /// The lease.
-    pub entry: Entry,
+    pub entry: LeaseEntry,
     /// The lease that it was taken out of.
-    pub within: Option<Entry>,
+    pub within: Option<LeaseEntry>,
     /// Its devices; without the `DeviceId` for one that is not visible here.
     pub devices: Vec<(DeviceUuid, Option<DeviceId>)>,
     /// The process whose descendants may use it; `None` if it does not belong to the lease's user,
@@ -55,9 +55,9 @@ pub struct LeaseUser {
 #[derive(Clone, Debug)]
 pub struct Queued {
     /// Its entry in the queue.
-    pub entry: Entry,
+    pub entry: LeaseEntry,
     /// The lease that devices are to be taken out of.
-    pub within: Option<Entry>,
+    pub within: Option<LeaseEntry>,
     /// The number of earlier waiting claims for the same devices.
     pub ahead: usize,
     /// It is stopped, and later claims pass it until it continues.
@@ -77,7 +77,7 @@ pub fn listing(ports: &Ports<'_>) -> Result<Listing> {
     let capability =
         ledger.waiters.iter().chain(&ledger.stalled).any(|e| e.claim.compute_capability.is_some());
     let scene = Scene::look(ports, Wants { topology: false, capability });
-    let root = |entry: &Entry| {
+    let root = |entry: &LeaseEntry| {
         let info = ask(|| ports.host.process(entry.root.pid)).ok()?;
         ancestry::is_root_of(&info, entry).then(|| Box::new(info))
     };
@@ -120,7 +120,10 @@ pub fn listing(ports: &Ports<'_>) -> Result<Listing> {
 
 /// The processes that use devices under leases, by lease and owner. Use under a lease that was
 /// taken out of another counts only for the inner one.
-fn users<'e>(scene: &Scene, leases: &'e [Entry]) -> BTreeMap<(&'e LeaseId, u32), Vec<LeaseUser>> {
+fn users<'e>(
+    scene: &Scene,
+    leases: &'e [LeaseEntry],
+) -> BTreeMap<(&'e LeaseId, u32), Vec<LeaseUser>> {
     let mut users: BTreeMap<_, Vec<LeaseUser>> = BTreeMap::new();
     for device in scene.devices() {
         let Ok(uuid) = &device.id().uuid else { continue };

@@ -4,7 +4,7 @@ use crate::ancestry;
 use crate::claim_context::Scene;
 use gpu_core::{
     Absent, Bytes, Claim, DeviceId, DeviceProcess, DeviceProcessKind, DeviceState, DeviceUuid,
-    Entry, ErrorKind, Fault, LeaseId, Reading, Share,
+    ErrorKind, Fault, LeaseEntry, LeaseId, Reading, Share,
 };
 use gpu_placement::{Bar, Offer};
 use gpu_reaper::{driver_reserve, silence};
@@ -13,10 +13,10 @@ use gpu_reaper::{driver_reserve, silence};
 #[derive(Clone, Copy, Debug)]
 pub struct ClaimSurroundings<'a> {
     /// The lease that the claim is within.
-    pub parent: Option<&'a Entry>,
+    pub parent: Option<&'a LeaseEntry>,
     /// The leases that compete with it ([`gpu_claim::Ledger::pool`]), and the earlier waiting
     /// claims, each with the devices that are kept for it.
-    pub leases: &'a [Entry],
+    pub leases: &'a [LeaseEntry],
     /// The waiting ones among them.
     pub waiting: &'a [LeaseId],
 }
@@ -89,7 +89,7 @@ fn bar(
     // A lease on the whole device from before it was divided.
     let divided = uuid.is_mig().then(|| scene.snapshot.device(device.id())).flatten();
     let divided = divided.and_then(|device| device.id().uuid.as_ref().ok());
-    let excludes = |entry: &&Entry| {
+    let excludes = |entry: &&LeaseEntry| {
         let has = |uuid: &DeviceUuid| entry.devices.contains(uuid);
         divided.is_some_and(has)
             || has_hidden_part(scene, device, uuid, entry)
@@ -132,7 +132,12 @@ fn may_have_mig(device: &DeviceState) -> bool {
 
 /// Returns whether a lease may be on an invisible part of a whole device: the driver did not report
 /// the part, or MIG was disabled since.
-fn has_hidden_part(scene: &Scene, device: &DeviceState, uuid: &DeviceUuid, entry: &Entry) -> bool {
+fn has_hidden_part(
+    scene: &Scene,
+    device: &DeviceState,
+    uuid: &DeviceUuid,
+    entry: &LeaseEntry,
+) -> bool {
     let is_hidden = |part: &DeviceUuid| part.is_mig() && scene.find(part).is_none();
     let may_be_its = entry.parts_of.is_empty() || entry.parts_of.contains(uuid);
     !uuid.is_mig() && may_be_its && may_have_mig(device) && entry.devices.iter().any(is_hidden)
@@ -142,7 +147,7 @@ fn has_hidden_part(scene: &Scene, device: &DeviceState, uuid: &DeviceUuid, entry
 pub(crate) fn outsiders(
     scene: &Scene,
     devices: &[DeviceId],
-    leases: &[Entry],
+    leases: &[LeaseEntry],
 ) -> Vec<(DeviceId, Bar)> {
     let used = devices.iter().filter_map(|id| {
         let uuid = id.uuid.as_ref().ok()?;
@@ -152,7 +157,12 @@ pub(crate) fn outsiders(
 }
 
 /// Returns the user of a device without a lease.
-fn others(scene: &Scene, device: &DeviceState, uuid: &DeviceUuid, leases: &[Entry]) -> Option<Bar> {
+fn others(
+    scene: &Scene,
+    device: &DeviceState,
+    uuid: &DeviceUuid,
+    leases: &[LeaseEntry],
+) -> Option<Bar> {
     let listed = match &device.processes {
         Ok(listed) => listed,
         Err(fault) => return Some(Bar::UsersUnknown(fault.kind.absent())),
@@ -187,13 +197,13 @@ struct Account {
 
 impl Account {
     fn of(scene: &Scene, device: &DeviceState, beside: ClaimSurroundings<'_>) -> Self {
-        let untold =
+        let unreported =
             |absent| Account { capacity: Err(absent), free: Err(absent), room: Err(absent) };
         let (total, used) = match (device.memory_total(), device.memory_used()) {
             (Ok(total), Ok(used)) => (total, used),
-            (Err(absent), _) | (_, Err(absent)) => return untold(absent),
+            (Err(absent), _) | (_, Err(absent)) => return unreported(absent),
         };
-        let Ok(uuid) = &device.id().uuid else { return untold(Absent::NotFound) };
+        let Ok(uuid) = &device.id().uuid else { return unreported(Absent::NotFound) };
         let reserve = reserve(device, total);
         let capacity = total.saturating_sub(reserve);
         let free = total.saturating_sub(used.max(reserve));
@@ -230,8 +240,8 @@ fn reserve(device: &DeviceState, total: Bytes) -> Bytes {
 
 /// The memory of leases and earlier claims on a device: for each its share, or its use if that is
 /// more.
-fn taken(scene: &Scene, device: &DeviceState, uuid: &DeviceUuid, leases: &[Entry]) -> Bytes {
-    let share = |entry: &Entry| match entry.claim.share {
+fn taken(scene: &Scene, device: &DeviceState, uuid: &DeviceUuid, leases: &[LeaseEntry]) -> Bytes {
+    let share = |entry: &LeaseEntry| match entry.claim.share {
         Share::Memory(share) => share,
         // It excludes the device, or the claim takes all that is left.
         Share::Whole => Bytes(0),
@@ -241,7 +251,12 @@ fn taken(scene: &Scene, device: &DeviceState, uuid: &DeviceUuid, leases: &[Entry
 }
 
 /// The memory listed for processes under any of these leases.
-fn used_under(scene: &Scene, device: &DeviceState, uuid: &DeviceUuid, leases: &[Entry]) -> Bytes {
+fn used_under(
+    scene: &Scene,
+    device: &DeviceState,
+    uuid: &DeviceUuid,
+    leases: &[LeaseEntry],
+) -> Bytes {
     leases.iter().map(|entry| used_by(scene, device, uuid, leases, entry)).sum()
 }
 
@@ -250,8 +265,8 @@ fn used_by(
     scene: &Scene,
     device: &DeviceState,
     uuid: &DeviceUuid,
-    leases: &[Entry],
-    lease: &Entry,
+    leases: &[LeaseEntry],
+    lease: &LeaseEntry,
 ) -> Bytes {
     let of_lease = |process: &&DeviceProcess| {
         ancestry::lease_of(&scene.snapshot, process.pid, uuid, leases)

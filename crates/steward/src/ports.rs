@@ -1,7 +1,7 @@
 //! The ports and the request of a claim.
 
 use gpu_claim::Wait;
-use gpu_core::{Claim, Clock, GpuBackend, Host, Journal, Locks, ProcessKey};
+use gpu_core::{Claim, Clock, GpuBackend, Host, Journal, LeaseStore, ProcessKey};
 use std::time::Duration;
 
 /// The ports of this crate.
@@ -16,7 +16,7 @@ pub struct Ports<'a> {
     /// The audit log.
     pub journal: &'a dyn Journal,
     /// The store of the leases.
-    pub locks: &'a dyn Locks,
+    pub locks: &'a dyn LeaseStore,
 }
 
 /// A request, from the command line or a program.

@@ -2,8 +2,8 @@
 
 use crate::lease_holders::LeaseKeepers;
 use gpu_core::{
-    ActToken, Clock, Entry, EntryKind, Error, LeaseId, Locks, OuterLease, Pid, ProcessFault,
-    ProcessInfo, Result, Signal,
+    ActToken, Clock, EntryKind, Error, LeaseEntry, LeaseId, LeaseStore, OuterLease, Pid,
+    ProcessFault, ProcessInfo, Result, Signal,
 };
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ const PAUSE: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub enum ReleaseError {
     /// It belongs to another user.
-    NotOwned(Box<Entry>),
+    NotOwned(Box<LeaseEntry>),
     /// No such lease exists.
     NotFound,
     /// This lease was taken out of it.
-    HasInner(Box<Entry>),
+    HasInner(Box<LeaseEntry>),
     /// It belongs to a run, and ends with this supervisor.
     IsOfRun(Pid),
     /// Programs that may have another purpose keep it.
@@ -47,11 +47,11 @@ impl From<Error> for ReleaseError {
 pub fn release(
     id: &LeaseId,
     caller: u32,
-    locks: &dyn Locks,
+    locks: &dyn LeaseStore,
     clock: &dyn Clock,
-    keepers: impl FnOnce(&Entry) -> Result<LeaseKeepers>,
+    keepers: impl FnOnce(&LeaseEntry) -> Result<LeaseKeepers>,
     token: &ActToken,
-) -> Result<Entry, ReleaseError> {
+) -> Result<LeaseEntry, ReleaseError> {
     let leases = locks.entries(EntryKind::Lease)?;
     let named = || leases.iter().filter(|lease| lease.id == *id);
     let Some(lease) = named().find(|lease| lease.owner == caller) else {
@@ -62,7 +62,7 @@ pub fn release(
     };
     let outer = OuterLease { id: lease.id.clone(), owner: lease.owner };
     // Any user can write that a lease is within this one, so its owner and root decide.
-    let is_inner = |inner: &&Entry| {
+    let is_inner = |inner: &&LeaseEntry| {
         inner.within.contains(&outer) && (inner.owner == lease.owner || inner.owner == 0)
     };
     if let Some(inner) = leases.iter().find(is_inner) {

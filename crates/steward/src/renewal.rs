@@ -3,7 +3,7 @@
 use crate::grant::Grant;
 use crate::job_monitor::Watch;
 use crate::run::Event;
-use gpu_core::{EntryKind, Locks};
+use gpu_core::{EntryKind, LeaseStore};
 use std::time::Duration;
 
 /// How often the files of a lease are marked as used: programs that remove old files from `/tmp`
@@ -31,7 +31,7 @@ impl Renewal {
         &mut self,
         now: Duration,
         grant: &mut Grant,
-        locks: &dyn Locks,
+        locks: &dyn LeaseStore,
         watch: &mut Watch<'_>,
     ) {
         if now < self.next {

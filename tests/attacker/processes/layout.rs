@@ -11,7 +11,7 @@ use std::process::Command;
 pub(crate) fn make(scene: &Scene) {
     mount(&scene.root, "mode=0755,size=512m");
     mount(Path::new(INSTALLED), "mode=0755,size=64m");
-    let folder = |path: &Path, mode, user| {
+    let dir = |path: &Path, mode, user| {
         fs::create_dir_all(path).unwrap();
         fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
         chown(path, Some(user), Some(user)).unwrap();
@@ -22,11 +22,11 @@ pub(crate) fn make(scene: &Scene) {
         fs::set_permissions(to, Permissions::from_mode(0o755)).unwrap();
         chown(to, Some(user), Some(user)).unwrap();
     };
-    folder(&scene.dev(), 0o755, 0);
-    folder(&scene.bin(), 0o755, 0);
-    folder(scene.released("x").parent().unwrap(), 0o1777, 0);
+    dir(&scene.dev(), 0o755, 0);
+    dir(&scene.bin(), 0o755, 0);
+    dir(scene.released("x").parent().unwrap(), 0o1777, 0);
     for user in [0, HONEST] {
-        folder(scene.audit(user).parent().unwrap(), 0o700, user);
+        dir(scene.audit(user).parent().unwrap(), 0o700, user);
     }
     let party = Path::new(env!("CARGO_BIN_EXE_process-party"));
     copy(party, &scene.bin().join("party"), 0);
@@ -37,7 +37,7 @@ pub(crate) fn make(scene: &Scene) {
     for number in 0..PROGRAMS {
         let [first, others @ ..] = PROGRAM_NAMES;
         let first = scene.program(number, first);
-        folder(first.parent().unwrap(), 0o755, ATTACKER);
+        dir(first.parent().unwrap(), 0o755, ATTACKER);
         copy(party, &first, ATTACKER);
         for name in others {
             fs::hard_link(&first, scene.program(number, name)).unwrap();

@@ -18,9 +18,9 @@ use std::path::Path;
 const STEPS: u64 = 2000;
 
 fn attack(test: &str, rule: &str, words: &[&str]) -> Option<Verdict> {
-    let folder = crate::alone(&format!("processes::{test}"))?;
+    let dir = crate::alone(&format!("processes::{test}"))?;
     let seed = number("GPUWS_ATTACK_SEED", 1);
-    let verdict = world::run(&folder, seed, number("GPUWS_ATTACK_STEPS", STEPS), rule, words);
+    let verdict = world::run(&dir, seed, number("GPUWS_ATTACK_STEPS", STEPS), rule, words);
     println!("{}", verdict.figures);
     Some(verdict)
 }

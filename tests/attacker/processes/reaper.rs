@@ -206,11 +206,11 @@ impl Reaper {
             .filter_map(|target| Some(memory_of(target.key.pid.0, target.key.start?.0)));
         let had: Bytes = had.sum();
         for freed in &report.memory {
-            let told = freed.freed.filter(|_| freed.doubt.is_none()).unwrap_or_default();
-            if told > had && !hides && self.is_root {
+            let reported = freed.freed.filter(|_| freed.doubt.is_none()).unwrap_or_default();
+            if reported > had && !hides && self.is_root {
                 let (gone, freed) = (&report.actions, freed);
                 let text =
-                    format!("{told} were freed by targets that had {had}: {gone:?}, {freed:?}");
+                    format!("{reported} were freed by targets that had {had}: {gone:?}, {freed:?}");
                 self.violation(text);
             }
             let mut ledger = self.recorder.ledger();

@@ -53,8 +53,8 @@ struct World {
 
 /// Runs until the attackers have made this many steps, or until a violation that contains one of
 /// `words`; without words, until any violation.
-pub(crate) fn run(folder: &Path, seed: u64, steps: u64, rule: &str, words: &[&str]) -> Verdict {
-    let mut world = World::new(folder, seed);
+pub(crate) fn run(dir: &Path, seed: u64, steps: u64, rule: &str, words: &[&str]) -> Verdict {
+    let mut world = World::new(dir, seed);
     let is_meant =
         |said: &String| words.is_empty() || words.iter().any(|words| said.contains(words));
     world.start_cast(rule);
@@ -83,8 +83,8 @@ pub(crate) fn run(folder: &Path, seed: u64, steps: u64, rule: &str, words: &[&st
 }
 
 impl World {
-    fn new(folder: &Path, seed: u64) -> Self {
-        let scene = Scene { root: folder.to_owned() };
+    fn new(dir: &Path, seed: u64) -> Self {
+        let scene = Scene { root: dir.to_owned() };
         layout::make(&scene);
         let (reader, pipe) = std::io::pipe().unwrap();
         let (sender, lines) = channel();

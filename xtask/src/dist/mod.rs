@@ -32,9 +32,9 @@ type Function = (u64, u64, String);
 /// If cargo, the simulated machine or nm fails, or if the program cannot be traced: this requires
 /// x86-64 and LLVM's linker, which is the default there.
 pub fn dist(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
-    let folder = cargo::target_folder(root).join("dist");
-    fs::create_dir_all(&folder)?;
-    let (order, entered) = (folder.join("order.txt"), folder.join("entered.txt"));
+    let dir = cargo::target_dir(root).join("dist");
+    fs::create_dir_all(&dir)?;
+    let (order, entered) = (dir.join("order.txt"), dir.join("entered.txt"));
     fs::write(&order, "")?;
     cargo::build(root, &["build", "--profile=dist", "--package=gpu-nvml-sim"])?;
     writeln!(out, "dist: build the program as the compiler orders it")?;

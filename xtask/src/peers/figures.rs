@@ -150,9 +150,9 @@ mod tests {
         let ours = figures(json!({ "0 name": "A", "0 uuid": "U", "0 pid 7 memory_mib": 5 }));
         assert_eq!(ours.differences(&ours), []);
         let theirs = figures(json!({ "0 name": "B", "0 uuid": null, "0 pid 8 memory_mib": 5 }));
-        let told: Vec<_> = ours.differences(&theirs).iter().map(ToString::to_string).collect();
+        let reported: Vec<_> = ours.differences(&theirs).iter().map(ToString::to_string).collect();
         assert_eq!(
-            told,
+            reported,
             [
                 "GPU 0 name: \"B\", gpuws says \"A\"",
                 "GPU 0 pid 7 memory_mib: not there, gpuws says 5",

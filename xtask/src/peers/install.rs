@@ -47,28 +47,28 @@ const SAFE_GPU: &[(&str, &str)] = &[
 /// The directory of the tools.
 #[derive(Clone, Debug)]
 pub(super) struct Peers {
-    folder: PathBuf,
+    dir: PathBuf,
 }
 
 impl Peers {
     /// Returns the tools in a directory, installed or not.
-    pub(super) fn in_folder(folder: PathBuf) -> Self {
-        Peers { folder }
+    pub(super) fn in_dir(dir: PathBuf) -> Self {
+        Peers { dir }
     }
 
     /// Returns the Python interpreter with the tools; `None` if it is not installed.
     pub(super) fn python(&self) -> Option<PathBuf> {
-        self.stamped().then(|| self.folder.join("venv/bin/python"))
+        self.stamped().then(|| self.dir.join("venv/bin/python"))
     }
 
     /// Returns the program `gpustat`.
     pub(super) fn gpustat(&self) -> Option<PathBuf> {
-        self.stamped().then(|| self.folder.join("venv/bin/gpustat"))
+        self.stamped().then(|| self.dir.join("venv/bin/gpustat"))
     }
 
     /// Returns the path of the session that they use.
     pub(super) fn session(&self) -> PathBuf {
-        self.folder.join("session")
+        self.dir.join("session")
     }
 
     /// Returns the program `nvtop`.
@@ -82,7 +82,7 @@ impl Peers {
     }
 
     fn unpacked(&self, program: &str) -> Option<PathBuf> {
-        Some(self.folder.join("root").join(program)).filter(|path| path.is_file())
+        Some(self.dir.join("root").join(program)).filter(|path| path.is_file())
     }
 
     /// Returns whether the Python tools are installed in the currently pinned versions.
@@ -91,7 +91,7 @@ impl Peers {
     }
 
     fn stamp(&self) -> PathBuf {
-        self.folder.join("venv/requirements.txt")
+        self.dir.join("venv/requirements.txt")
     }
 
     /// Installs missing tools, and prints what was done and what failed.
@@ -99,7 +99,7 @@ impl Peers {
     /// # Errors
     /// If the directory or `out` cannot be written.
     pub(super) fn install(&self, out: &mut dyn Write) -> io::Result<()> {
-        fs::create_dir_all(&self.folder)?;
+        fs::create_dir_all(&self.dir)?;
         if self.stamped() {
             writeln!(out, "peers: gpustat, nvitop and nvidia-ml-py are installed")?;
         } else {
@@ -135,9 +135,9 @@ impl Peers {
     }
 
     fn install_python(&self) -> io::Result<()> {
-        let venv = self.folder.join("venv");
+        let venv = self.dir.join("venv");
         output_of(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
-        let requirements = self.folder.join("requirements.txt");
+        let requirements = self.dir.join("requirements.txt");
         fs::write(&requirements, REQUIREMENTS)?;
         let mut pip = Command::new(venv.join("bin/python"));
         pip.args(["-m", "pip", "--disable-pip-version-check", "install", "--quiet"]);
@@ -147,30 +147,30 @@ impl Peers {
 
     /// Installs one version of safe-gpu if it is missing, into a directory for `PYTHONPATH`.
     fn install_safe_gpu(&self, version: &str, checksum: &str) -> io::Result<()> {
-        let folder = self.folder.join(format!("safe-gpu-{version}"));
-        let stamp = folder.join("requirements.txt");
+        let dir = self.dir.join(format!("safe-gpu-{version}"));
+        let stamp = dir.join("requirements.txt");
         let requirement = format!("safe-gpu=={version} --hash=sha256:{checksum}\n");
         if fs::read_to_string(&stamp).is_ok_and(|stamp| stamp == requirement) {
             return Ok(());
         }
-        let wanted = self.folder.join(format!("safe-gpu-{version}.txt"));
+        let wanted = self.dir.join(format!("safe-gpu-{version}.txt"));
         fs::write(&wanted, &requirement)?;
         let mut pip = Command::new("python3");
         pip.args(["-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps"]);
-        pip.arg("--upgrade").arg("--target").arg(&folder);
+        pip.arg("--upgrade").arg("--target").arg(&dir);
         output_of(pip.args(["--require-hashes", "--requirement"]).arg(&wanted))?;
         fs::write(stamp, requirement)
     }
 
     fn apt(&self) -> PathBuf {
-        self.folder.join("apt")
+        self.dir.join("apt")
     }
 
     /// Gives apt a separate state with the sources of this machine, and updates its lists.
     fn set_up_apt(&self) -> io::Result<()> {
         let apt = self.apt();
-        for folder in ["state/lists/partial", "cache/archives/partial", "sources", "debs"] {
-            fs::create_dir_all(apt.join(folder))?;
+        for dir in ["state/lists/partial", "cache/archives/partial", "sources", "debs"] {
+            fs::create_dir_all(apt.join(dir))?;
         }
         let release = fs::read_to_string("/etc/os-release")?;
         let release = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
@@ -210,7 +210,7 @@ impl Peers {
             Some(_) => format!("{file} is the one that is pinned"),
             None => format!("{file} is not pinned (its sha256 is {sum}); apt has checked it"),
         };
-        output_of(Command::new("dpkg").arg("-x").arg(&path).arg(self.folder.join("root")))?;
+        output_of(Command::new("dpkg").arg("-x").arg(&path).arg(self.dir.join("root")))?;
         match self.unpacked(package.program) {
             Some(_) => Ok(said),
             None => Err(Error::other(format!("{file} has no {}", package.program))),
@@ -302,9 +302,9 @@ mod tests {
 
     #[test]
     fn only_pinned_tool_versions_count_as_installed() {
-        let folder = tempfile::tempdir().unwrap();
-        let peers = Peers::in_folder(folder.path().to_owned());
-        fs::create_dir(folder.path().join("venv")).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let peers = Peers::in_dir(dir.path().to_owned());
+        fs::create_dir(dir.path().join("venv")).unwrap();
         fs::write(peers.stamp(), "gpustat==1.0.0\n").unwrap();
         assert_eq!((peers.gpustat(), peers.nvidia_smi()), (None, None));
         fs::write(peers.stamp(), REQUIREMENTS).unwrap();

@@ -30,7 +30,7 @@ use tools::{Outcome, TOOLS, Tool};
 /// # Errors
 /// If gpuws cannot be built or run, or `out` cannot be written.
 pub fn peers(root: &Path, install_only: bool, out: &mut dyn Write) -> io::Result<bool> {
-    let peers = Peers::in_folder(cargo::target_folder(root).join("peers"));
+    let peers = Peers::in_dir(cargo::target_dir(root).join("peers"));
     peers.install(out)?;
     if install_only {
         return Ok(true);

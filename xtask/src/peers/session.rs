@@ -27,28 +27,28 @@ pub(super) struct Session {
     gpuws: PathBuf,
     sim: Child,
     environment: Vec<(OsString, OsString)>,
-    folder: PathBuf,
+    dir: PathBuf,
     description: Value,
 }
 
 impl Session {
-    /// Starts a machine, and creates the session at `folder`.
+    /// Starts a machine, and creates the session at `dir`.
     ///
     /// # Errors
     /// If `gpuws sim` cannot be run or fails, or the directory cannot be created.
-    pub(super) fn start(gpuws: &Path, machine: &str, folder: &Path) -> io::Result<Self> {
+    pub(super) fn start(gpuws: &Path, machine: &str, dir: &Path) -> io::Result<Self> {
         let mut sim = Command::new(gpuws)
             .args(["--quiet", "sim", machine, "--live", "--", "sh", "-c", TELLS_AND_WAITS])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
         let stdout = sim.stdout.take().ok_or_else(|| Error::other("gpuws sim has no output"))?;
-        let environment = told(BufReader::new(stdout))?;
+        let environment = reported(BufReader::new(stdout))?;
         let mut session = Session {
             gpuws: gpuws.to_owned(),
             sim,
             environment,
-            folder: folder.to_owned(),
+            dir: dir.to_owned(),
             description: Value::Null,
         };
         session.stand_still()?;
@@ -60,13 +60,13 @@ impl Session {
         let named = self.environment.iter().find(|(name, _)| name == SESSION);
         let (_, live) = named.ok_or_else(|| Error::other("gpuws sim ended early"))?;
         let live = live.clone();
-        if self.folder.exists() {
-            fs::remove_dir_all(&self.folder)?;
+        if self.dir.exists() {
+            fs::remove_dir_all(&self.dir)?;
         }
-        fs::create_dir_all(&self.folder)?;
+        fs::create_dir_all(&self.dir)?;
         for entry in fs::read_dir(&live)? {
             let entry = entry?;
-            let to = self.folder.join(entry.file_name());
+            let to = self.dir.join(entry.file_name());
             match entry.file_type()? {
                 kind if kind.is_symlink() => symlink(fs::read_link(entry.path())?, to)?,
                 kind if kind.is_dir() => symlink(entry.path(), to)?,
@@ -76,12 +76,12 @@ impl Session {
         let text = fs::read_to_string(Path::new(&live).join(FILE))?;
         self.description = serde_json::from_str(&text)?;
         self.description["frozen_at_ms"] = 0.into();
-        fs::write(self.folder.join(FILE), self.description.to_string())?;
-        let (live, folder) = (live.as_bytes().to_vec(), self.folder.as_os_str().as_bytes());
+        fs::write(self.dir.join(FILE), self.description.to_string())?;
+        let (live, dir) = (live.as_bytes().to_vec(), self.dir.as_os_str().as_bytes());
         for (_, value) in &mut self.environment {
             let parts = value.as_bytes().split(|byte| *byte == b':');
             let parts: Vec<&[u8]> =
-                parts.map(|part| if part == live { folder } else { part }).collect();
+                parts.map(|part| if part == live { dir } else { part }).collect();
             *value = OsString::from_vec(parts.join(&b':'));
         }
         Ok(())
@@ -132,7 +132,7 @@ impl Drop for Session {
 }
 
 /// Parses the environment that a command printed.
-fn told(from: impl BufRead) -> io::Result<Vec<(OsString, OsString)>> {
+fn reported(from: impl BufRead) -> io::Result<Vec<(OsString, OsString)>> {
     let mut environment = Vec::new();
     for entry in from.split(0) {
         let entry = entry?;

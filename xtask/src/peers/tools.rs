@@ -233,9 +233,9 @@ fn hundredths(text: &str) -> Option<u64> {
 }
 
 /// Returns the name of a machine's directory.
-pub(super) fn machine_name(folder: &Path) -> Option<String> {
-    folder.join("machine.toml").is_file().then_some(())?;
-    folder.file_name()?.to_str().map(str::to_owned)
+pub(super) fn machine_name(dir: &Path) -> Option<String> {
+    dir.join("machine.toml").is_file().then_some(())?;
+    dir.file_name()?.to_str().map(str::to_owned)
 }
 
 /// Returns the shipped machines, by name.
@@ -243,8 +243,8 @@ pub(super) fn machine_name(folder: &Path) -> Option<String> {
 /// # Errors
 /// If the directory cannot be read.
 pub(super) fn machines(root: &Path) -> std::io::Result<Vec<String>> {
-    let folder = std::fs::read_dir(root.join("sim-fixtures/machines"))?;
-    let paths: Vec<PathBuf> = folder.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    let dir = std::fs::read_dir(root.join("sim-fixtures/machines"))?;
+    let paths: Vec<PathBuf> = dir.filter_map(|entry| Some(entry.ok()?.path())).collect();
     let mut names: Vec<String> = paths.iter().filter_map(|path| machine_name(path)).collect();
     names.sort();
     Ok(names)

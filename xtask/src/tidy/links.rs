@@ -8,14 +8,14 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     });
     let mut violations = Vec::new();
     for file in documents {
-        let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let dir = file.path.rsplit_once('/').map_or("", |(dir, _)| dir);
         for (line, target) in links(&file.text) {
             let path = target.split('#').next().unwrap_or_default();
             let outside = target.contains("://") || target.starts_with("mailto:");
             if outside || path.is_empty() {
                 continue;
             }
-            match resolve(folder, path) {
+            match resolve(dir, path) {
                 Some(resolved) if tree.exists(&resolved) => {}
                 _ => violations.push(Violation {
                     path: file.path.clone(),
@@ -53,8 +53,8 @@ fn links(text: &str) -> Vec<(usize, &str)> {
 }
 
 /// Resolves a path relative to a directory; `None` if it leaves the root.
-fn resolve(folder: &str, path: &str) -> Option<String> {
-    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+fn resolve(dir: &str, path: &str) -> Option<String> {
+    let mut parts: Vec<&str> = dir.split('/').filter(|part| !part.is_empty()).collect();
     for part in path.split('/') {
         match part {
             "" | "." => {}

@@ -3,19 +3,19 @@
 use crate::{Tree, Violation};
 use std::collections::BTreeSet;
 
-const FOLDER: &str = "sim-fixtures/machines/";
+const DIR: &str = "sim-fixtures/machines/";
 const LIST: &str = "sim-fixtures/README.md";
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let machines: BTreeSet<&str> = tree
         .paths()
-        .filter_map(|path| path.strip_prefix(FOLDER)?.split_once('/'))
+        .filter_map(|path| path.strip_prefix(DIR)?.split_once('/'))
         .map(|(machine, _)| machine)
         .collect();
     let list = tree.file(LIST).map_or("", |file| file.text.as_str());
     let mut violations = Vec::new();
     for machine in machines {
-        let settings = format!("{FOLDER}{machine}/machine.toml");
+        let settings = format!("{DIR}{machine}/machine.toml");
         if !tree.exists(&settings) {
             violations.push(Violation {
                 path: settings,

@@ -1,7 +1,6 @@
 //! Runs all checks.
 
 mod core_io;
-mod json_names;
 mod length;
 mod links;
 mod machines;
@@ -31,7 +30,6 @@ type Check = fn(&Tree) -> Vec<Violation>;
 
 const CHECKS: &[Check] = &[
     core_io::check,
-    json_names::check,
     length::check,
     links::check,
     machines::check,

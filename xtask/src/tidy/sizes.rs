@@ -39,7 +39,7 @@ fn check_against(tree: &Tree, program_lines: usize, longer: &[&str]) -> Vec<Viol
     for (path, lines) in files.iter().filter(|(path, _)| path.starts_with(COMMANDS)) {
         if *lines > COMMAND_LINES && !longer.contains(path) {
             let what = format!("{lines} lines of a command in one file, past {COMMAND_LINES}");
-            say(path, what, "make the command a folder, one file for each step");
+            say(path, what, "make the command a directory, one file for each step");
         }
     }
     for path in longer {

@@ -8,7 +8,7 @@ const ALLOWED: &[&str] = &["crates/gpu-nvidia/", "crates/gpu-cuda/", "crates/nvm
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let mut violations = Vec::new();
     for file in tree.files().iter().filter(|file| file.is_rust()) {
-        if ALLOWED.iter().any(|folder| file.path.starts_with(folder)) {
+        if ALLOWED.iter().any(|dir| file.path.starts_with(dir)) {
             continue;
         }
         let code = mask(&file.text);

@@ -1,6 +1,6 @@
 //! Handling of a request that no free chunk satisfies.
 
-use super::regions::{Held, Regions};
+use super::regions::{HeldRegion, Regions};
 use super::settings::BackOff;
 use super::{Bfc, UNIT, round};
 use crate::blocks::{Block, BlockId};
@@ -113,7 +113,7 @@ impl<M: DeviceMemory> Bfc<M> {
         Ok(true)
     }
 
-    fn free_regions(&self) -> Vec<Held> {
+    fn free_regions(&self) -> Vec<HeldRegion> {
         let is_free = |id| self.blocks[id].state == BlockState::Free;
         self.regions.iter().filter(|held| self.chunks(held.first).all(is_free)).copied().collect()
     }

@@ -36,7 +36,7 @@ use crate::owner;
 use crate::policy::{Allocation, BlockMap, BlockState, Policy, Retired, SegmentMap, Stream, Usage};
 use crate::totals::left;
 use gpu_core::{Bytes, DeviceMemory};
-use regions::{Held, Regions};
+use regions::{HeldRegion, Regions};
 use retired::Waiting;
 use statistics::Counts;
 
@@ -332,7 +332,7 @@ impl<M: DeviceMemory> Policy for Bfc<M> {
             let Block { address, size, requested, state, .. } = self.blocks[id];
             BlockMap { address, size: Bytes(size), requested: Bytes(requested), state }
         };
-        let segment = |held: &Held| SegmentMap {
+        let segment = |held: &HeldRegion| SegmentMap {
             address: held.region.address,
             size: held.region.size,
             stream: None,

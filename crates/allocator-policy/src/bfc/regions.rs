@@ -6,13 +6,13 @@ use gpu_core::{Bytes, DeviceMemory, Error, ErrorKind, Region, Result};
 
 /// A region held of the device.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
+pub(super) struct HeldRegion {
     pub(super) region: Region,
     /// Its lowest chunk. This never changes, because a chunk merges into the one below.
     pub(super) first: BlockId,
 }
 
-impl Held {
+impl HeldRegion {
     pub(super) fn end(&self) -> u64 {
         self.region.address + self.region.size.0
     }
@@ -21,7 +21,7 @@ impl Held {
 /// All held regions, by address.
 #[derive(Debug, Default)]
 pub(super) struct Regions {
-    held: Vec<Held>,
+    held: Vec<HeldRegion>,
     /// The address range of adjacent regions, once one exists.
     range: Option<Range>,
 }
@@ -36,7 +36,7 @@ struct Range {
 }
 
 impl Regions {
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Held> {
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &HeldRegion> {
         self.held.iter()
     }
 
@@ -91,7 +91,7 @@ impl Regions {
 
     pub(super) fn add(&mut self, region: Region, first: BlockId) {
         let place = self.held.partition_point(|held| held.region.address < region.address);
-        self.held.insert(place, Held { region, first });
+        self.held.insert(place, HeldRegion { region, first });
     }
 
     /// Frees a region.

@@ -3,7 +3,7 @@
 use super::counters::Metric;
 use super::free_lists::{EXPANDABLE, FreeListId, UNMAPPED, kind_of, list_of};
 use super::sizes::Rules;
-use super::{Caching, Events, Held, PoolId};
+use super::{Caching, Events, HeldSegment, PoolId};
 use crate::blocks::{Block, BlockId, NONE};
 use crate::policy::{Allocation, BlockState, Retired, Stream};
 use crate::segment::Segment;
@@ -65,7 +65,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         let pieces = pieces(segment, &self.rules)?;
         let shelf = self.shelf_for(segment);
         let id = self.blocks.add(Block::whole(segment.address, segment.size, list_of(shelf)));
-        let held = Held { size: segment.size, first: id, page: None };
+        let held = HeldSegment { size: segment.size, first: id, page: None };
         self.segments.insert(segment.address, held);
         self.count_segment(shelf, segment.size);
         let mut adopted = Adopted::default();

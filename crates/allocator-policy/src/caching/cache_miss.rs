@@ -3,7 +3,7 @@
 
 use super::counters::Metric;
 use super::free_lists::{EXPANDABLE, FreeListId, kind_of, list_of};
-use super::{Caching, Events, Held};
+use super::{Caching, Events, HeldSegment};
 use crate::blocks::{Block, BlockId};
 use crate::failure::{Failure, Shortage, unless_refused};
 use crate::segment::SegmentKind;
@@ -91,7 +91,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         // A device may return more than requested.
         let Some(Region { address, size: Bytes(size) }) = given else { return Ok(None) };
         let id = self.blocks.add(Block::whole(address, size, list_of(shelf)));
-        self.segments.insert(address, Held { size, first: id, page: None });
+        self.segments.insert(address, HeldSegment { size, first: id, page: None });
         self.count_segment(shelf, size);
         self.counters.device_allocations += 1;
         Ok(Some(id))

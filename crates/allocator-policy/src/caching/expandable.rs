@@ -4,7 +4,7 @@
 use super::counters::Metric;
 use super::free_lists::{EXPANDABLE, FreeListId, UNMAPPED, free_list_of, kind_of, list_of};
 use super::sizes::total;
-use super::{Caching, Events, Held};
+use super::{Caching, Events, HeldSegment};
 use crate::blocks::{Block, BlockId, NONE};
 use crate::failure::{Failure, unless_refused};
 use crate::policy::BlockState;
@@ -108,7 +108,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         let Region { address, size: Bytes(size) } = range;
         let list = list_of(shelf) | EXPANDABLE | UNMAPPED;
         let id = self.blocks.add(Block::whole(address, size / page * page, list));
-        self.segments.insert(address, Held { size, first: id, page: Some(page) });
+        self.segments.insert(address, HeldSegment { size, first: id, page: Some(page) });
         self.shelves[shelf].unmapped.insert(address, id);
         id
     }

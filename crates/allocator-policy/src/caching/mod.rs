@@ -55,7 +55,7 @@ pub struct Caching<M: DeviceMemory, E: Events = NoWork> {
     blocks: Blocks,
     shelves: FreeLists,
     /// Regions and address ranges, by start address.
-    segments: BTreeMap<u64, Held>,
+    segments: BTreeMap<u64, HeldSegment>,
     counters: Counters,
     /// For each block the number of searches when it became free; kept from the first garbage
     /// collection on.
@@ -70,7 +70,7 @@ pub struct Caching<M: DeviceMemory, E: Events = NoWork> {
 
 /// A region or an address range that is held.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldSegment {
     size: u64,
     /// Its lowest block, which never changes.
     first: BlockId,

@@ -4,8 +4,8 @@ use super::{Attempt, Seen, Taking};
 use crate::admission::{Turn, judge};
 use crate::ledger::{Ledger, is_same};
 use crate::queue::Queue;
-use crate::request::{HeldUp, Standing, TakeError, Wait};
-use gpu_core::{Claim, Entry, Error, ErrorKind, HeldBack, QueuePlace, Result};
+use crate::request::{Standing, TakeError, Wait, WaitReason};
+use gpu_core::{Claim, Error, ErrorKind, LeaseEntry, QueuePlace, Result, SafeGpuGuard};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ impl<S> Taking<'_, S> {
             return Err(error.into());
         }
         self.seen = None;
-        let held_up = Some(HeldUp::Driver(error.fault()));
+        let held_up = Some(WaitReason::Driver(error.fault()));
         Ok(Attempt::Behind(self.standing(leases, queue, held_up)?))
     }
 
@@ -117,7 +117,7 @@ impl<S> Taking<'_, S> {
     }
 
     /// Returns what blocks it: a safe-gpu at work, for a limited time.
-    fn held_up(&mut self, held_back: Option<&Result<Box<dyn HeldBack>>>) -> Option<HeldUp> {
+    fn held_up(&mut self, held_back: Option<&Result<Box<dyn SafeGpuGuard>>>) -> Option<WaitReason> {
         let Some(Err(error)) = held_back.filter(|held_back| is_timed_out(held_back)) else {
             (self.held_up_since, self.holder) = (None, None);
             return None;
@@ -126,19 +126,19 @@ impl<S> Taking<'_, S> {
         let since = *self.held_up_since.get_or_insert(now);
         let since = self.holder.map_or(since, |(_, observed)| observed.min(since));
         let is_patient = now.saturating_sub(since) < SAFE_GPU_TIMEOUT;
-        is_patient.then(|| HeldUp::SafeGpu(error.fault()))
+        is_patient.then(|| WaitReason::SafeGpu(error.fault()))
     }
 
     /// Returns whether it surely has to wait, without another look: the last look still holds as
     /// long as no lease of that time has ended.
     fn is_still_behind(&mut self, leases: &Ledger, queue: &mut Queue<'_>) -> Result<bool> {
         let Some(Seen { before, .. }) = &self.seen else { return Ok(false) };
-        let lives = |lease: &Entry| leases.leases.iter().any(|other| is_same(other, lease));
+        let lives = |lease: &LeaseEntry| leases.leases.iter().any(|other| is_same(other, lease));
         let is_known = self.has_seen_lately() && before.iter().all(lives);
         Ok(is_known && self.judge(leases, queue)? == Some(Turn::Wait))
     }
 
-    fn hold_back(&self) -> Option<Result<Box<dyn HeldBack>>> {
+    fn hold_back(&self) -> Option<Result<Box<dyn SafeGpuGuard>>> {
         let patience =
             if self.ask.wait == Wait::No { Duration::ZERO } else { SAFE_GPU_POLL_INTERVAL };
         self.ask.beside_safe_gpu.then(|| self.locks.hold_back_safe_gpu(patience))
@@ -153,7 +153,8 @@ impl<S> Taking<'_, S> {
         let is_idle = |place: &QueuePlace| {
             since.get(place).is_some_and(|since| now.saturating_sub(*since) >= IDLE_CLAIM_TIMEOUT)
         };
-        let choose = |claim: &Claim, beside: &[Entry]| (self.choose)(&seen.scene, claim, beside);
+        let choose =
+            |claim: &Claim, beside: &[LeaseEntry]| (self.choose)(&seen.scene, claim, beside);
         let places = queue.earlier();
         let within = self.ask.within.as_ref();
         let mut read = |place: &QueuePlace| queue.rival(place, leases, within);
@@ -175,6 +176,6 @@ impl<S> Taking<'_, S> {
     }
 }
 
-fn is_timed_out(held_back: &Result<Box<dyn HeldBack>>) -> bool {
+fn is_timed_out(held_back: &Result<Box<dyn SafeGpuGuard>>) -> bool {
     held_back.as_ref().is_err_and(|error| error.kind() == ErrorKind::TimedOut)
 }

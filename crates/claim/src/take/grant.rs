@@ -3,7 +3,7 @@
 use super::{Attempt, Taking};
 use crate::ledger::{Leases, Ledger, MAX_LEASES_PER_USER, is_same};
 use crate::request::{Chosen, Standing, TakeError, Taken};
-use gpu_core::{Claim, DeviceUuid, Entry, EntryKind, Error, ErrorKind, HeldBack, Result};
+use gpu_core::{Claim, DeviceUuid, EntryKind, Error, ErrorKind, LeaseEntry, Result, SafeGpuGuard};
 use std::time::Duration;
 
 /// Among conflicting attempts, the earliest waits at most this long for the others to withdraw,
@@ -26,13 +26,13 @@ impl<S> Taking<'_, S> {
     pub(super) fn grant(
         &mut self,
         devices: Vec<DeviceUuid>,
-        held_back: Option<Result<Box<dyn HeldBack>>>,
+        held_back: Option<Result<Box<dyn SafeGpuGuard>>>,
         standing: Standing,
     ) -> Result<Attempt<S>, TakeError> {
-        let entry = Entry { devices, since: self.clock.wall(), ..self.entry.clone() };
+        let entry = LeaseEntry { devices, since: self.clock.wall(), ..self.entry.clone() };
         let mut held = self.locks.publish(EntryKind::Attempt, &entry)?;
         let Some(seen) = self.seen.take() else { return Ok(Attempt::Withdrawn(standing)) };
-        let fits = |beside: &[Entry]| {
+        let fits = |beside: &[LeaseEntry]| {
             is_alone((self.choose)(&seen.scene, &exactly(&entry), beside), &entry)
         };
         let patience = CONFLICT_TIMEOUT * 2u32.saturating_pow(self.withdrawals.min(10));
@@ -40,7 +40,7 @@ impl<S> Taking<'_, S> {
         let mut alone = 0;
         loop {
             let Leases { confirmed, attempts } = Leases::read(self.locks)?;
-            let (earlier, later): (Vec<Entry>, Vec<Entry>) =
+            let (earlier, later): (Vec<LeaseEntry>, Vec<LeaseEntry>) =
                 attempts.into_iter().partition(|other| !entry.is_before(other));
             let first = self.beside(&entry, [&confirmed[..], &earlier].concat())?;
             if !fits(&first) {
@@ -72,7 +72,11 @@ impl<S> Taking<'_, S> {
     }
 
     /// Returns the competitors of an attempt, without the attempt itself.
-    fn beside(&self, entry: &Entry, leases: Vec<Entry>) -> Result<Vec<Entry>, TakeError> {
+    fn beside(
+        &self,
+        entry: &LeaseEntry,
+        leases: Vec<LeaseEntry>,
+    ) -> Result<Vec<LeaseEntry>, TakeError> {
         let of_owner = leases.iter().filter(|lease| lease.owner == entry.owner).count();
         if of_owner > MAX_LEASES_PER_USER {
             let what = format!("grant more leases: the user already has {MAX_LEASES_PER_USER}");
@@ -90,13 +94,13 @@ impl<S> Taking<'_, S> {
 }
 
 /// Returns a claim on exactly the devices of a lease.
-fn exactly(lease: &Entry) -> Claim {
+fn exactly(lease: &LeaseEntry) -> Claim {
     let devices = lease.devices.clone();
     Claim { among: devices.clone(), required: devices, ..lease.claim.clone() }
 }
 
 /// Returns whether a lease got its devices again.
-fn is_alone(chosen: Chosen, lease: &Entry) -> bool {
+fn is_alone(chosen: Chosen, lease: &LeaseEntry) -> bool {
     let Chosen::Devices(mut again) = chosen else { return false };
     let mut devices = lease.devices.clone();
     again.sort();

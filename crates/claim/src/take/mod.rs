@@ -6,10 +6,12 @@ mod wait;
 
 use crate::ledger::{Leases, Ledger, is_same};
 use crate::queue::Queue;
-use crate::request::{Ahead, Ask, Chosen, HeldUp, Standing, TakeError, Taken, Wait, Waiting};
+use crate::request::{
+    Ahead, Chosen, ClaimRequest, Standing, TakeError, Taken, Wait, WaitReason, Waiting,
+};
 use gpu_core::{
-    Claim, Clock, Entry, EntryKind, Error, ErrorKind, Held, Locks, QUEUE_HEARTBEAT, QueuePlace,
-    Result, SafeGpuHolder,
+    Claim, Clock, EntryKind, Error, ErrorKind, LeaseEntry, LeaseGuard, LeaseStore, QUEUE_HEARTBEAT,
+    QueuePlace, Result, SafeGpuHolder,
 };
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -27,25 +29,25 @@ const MAX_POLL_INTERVAL: Duration = Duration::from_secs(10);
 /// `look` returns what only the machine knows; it is called without holding any lock except
 /// safe-gpu's. `choose` is a function of a look, a claim, and the leases beside it; other claims
 /// that come first appear as leases too. `watch` is called during a wait, at the interval
-/// [`Ask::pace`], and after each signal.
+/// [`ClaimRequest::pace`], and after each signal.
 ///
 /// # Errors
 /// [`TakeError`]; nothing is left of the claim then.
 pub fn take<S>(
-    locks: &dyn Locks,
+    locks: &dyn LeaseStore,
     clock: &dyn Clock,
-    ask: &Ask,
+    ask: &ClaimRequest,
     look: &mut dyn FnMut() -> Result<S>,
-    choose: &dyn Fn(&S, &Claim, &[Entry]) -> Chosen,
+    choose: &dyn Fn(&S, &Claim, &[LeaseEntry]) -> Chosen,
     watch: &mut dyn FnMut(&Waiting<'_>) -> ControlFlow<()>,
 ) -> Result<Taken<S>, TakeError> {
     let start = clock.monotonic();
-    let entry = Entry {
+    let entry = LeaseEntry {
         id: locks.new_id()?,
         ticket: locks.ticket()?,
         owner: locks.owner(),
         root: ask.root,
-        within: ask.within.as_ref().map(Entry::nested).unwrap_or_default(),
+        within: ask.within.as_ref().map(LeaseEntry::nested).unwrap_or_default(),
         claim: ask.claim.clone(),
         devices: Vec::new(),
         parts_of: ask.parts_of.clone(),
@@ -55,7 +57,7 @@ pub fn take<S>(
     let deadline = match ask.wait {
         Wait::No => Some(start),
         Wait::For(patience) => start.checked_add(patience),
-        Wait::Ever => None,
+        Wait::Forever => None,
     };
     let mut taking = Taking {
         locks,
@@ -109,22 +111,22 @@ struct Seen<S> {
     scene: S,
     at: Duration,
     /// The leases before it.
-    before: Vec<Entry>,
+    before: Vec<LeaseEntry>,
 }
 
 struct Taking<'a, S> {
-    locks: &'a dyn Locks,
+    locks: &'a dyn LeaseStore,
     clock: &'a dyn Clock,
-    ask: &'a Ask,
+    ask: &'a ClaimRequest,
     look: &'a mut dyn FnMut() -> Result<S>,
-    choose: &'a dyn Fn(&S, &Claim, &[Entry]) -> Chosen,
+    choose: &'a dyn Fn(&S, &Claim, &[LeaseEntry]) -> Chosen,
     watch: &'a mut dyn FnMut(&Waiting<'_>) -> ControlFlow<()>,
     start: Duration,
     deadline: Option<Duration>,
     /// Its published entry.
-    entry: Entry,
+    entry: LeaseEntry,
     /// Its place in the queue.
-    place: Option<Box<dyn Held>>,
+    place: Option<Box<dyn LeaseGuard>>,
     /// When that was last renewed.
     beat: Duration,
     seen: Option<Seen<S>>,
@@ -214,7 +216,7 @@ impl<S> Taking<'_, S> {
         &self,
         leases: &Ledger,
         queue: &Queue<'_>,
-        held_up: Option<HeldUp>,
+        held_up: Option<WaitReason>,
     ) -> Result<Standing> {
         Ok(Standing { ahead: queue.ahead(), leases: self.pool(leases)?.leases, held_up })
     }

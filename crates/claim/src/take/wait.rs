@@ -147,7 +147,7 @@ impl<S> Taking<'_, S> {
     fn ended(&self, standing: Standing) -> TakeError {
         match self.ask.wait {
             Wait::No => TakeError::NotNow(Box::new(standing)),
-            Wait::For(_) | Wait::Ever => TakeError::TimedOut(Box::new(standing)),
+            Wait::For(_) | Wait::Forever => TakeError::TimedOut(Box::new(standing)),
         }
     }
 }

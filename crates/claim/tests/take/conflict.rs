@@ -10,7 +10,7 @@ use std::time::Duration;
 fn lease_begins_at_grant() {
     let made = Made::default();
     made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
-    let taken = take_while(&made, &ask(1, Wait::Ever), |waiting| {
+    let taken = take_while(&made, &ask(1, Wait::Forever), |waiting| {
         if waiting.waited >= Duration::from_secs(3) {
             made.end(&id("x"));
         }
@@ -37,9 +37,9 @@ fn time_for_others_to_withdraw_doubles_after_each_conflict() {
 #[test]
 fn attempt_that_others_cannot_see_is_not_confirmed() {
     let made = Made::default();
-    let copy = Entry { owner: 7, ..entry("own-1", 1, 1, &["d"]) };
+    let copy = LeaseEntry { owner: 7, ..entry("own-1", 1, 1, &["d"]) };
     made.with(|world| world.met = vec![(EntryKind::Attempt, copy)]);
-    let Err(TakeError::Failed(error)) = take_now(&made, &ask(1, Wait::Ever)) else {
+    let Err(TakeError::Failed(error)) = take_now(&made, &ask(1, Wait::Forever)) else {
         panic!("nobody would respect it")
     };
     assert!(error.to_string().ends_with("publish lease own-1: it is not visible"), "{error}");
@@ -50,7 +50,7 @@ fn attempt_that_others_cannot_see_is_not_confirmed() {
 fn chosen_devices_are_required_in_conflict_check() {
     let made = Made::default();
     let checks = std::cell::Cell::new(0);
-    let choose = |scene: &(), claim: &Claim, beside: &[Entry]| {
+    let choose = |scene: &(), claim: &Claim, beside: &[LeaseEntry]| {
         if !claim.among.is_empty() {
             assert_eq!((&claim.among, &claim.required), (&devices(&["a", "b"]), &claim.among));
             checks.set(checks.get() + 1);

@@ -12,11 +12,11 @@ pub(crate) const MACHINE: [&str; 4] = ["a", "b", "c", "d"];
 #[derive(Default)]
 pub(crate) struct World {
     pub(crate) now: Duration,
-    pub(crate) entries: Vec<(EntryKind, Entry)>,
+    pub(crate) entries: Vec<(EntryKind, LeaseEntry)>,
     pub(crate) tickets: u64,
     pub(crate) ids: u64,
     /// What others publish at the same moment as the next attempts here.
-    pub(crate) met: Vec<(EntryKind, Entry)>,
+    pub(crate) met: Vec<(EntryKind, LeaseEntry)>,
     pub(crate) safe_gpu: Option<ErrorKind>,
     /// How long the last claim was ready to wait for safe-gpu's lock.
     pub(crate) patience: Option<Duration>,
@@ -45,7 +45,7 @@ impl Made {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn add(&self, kind: EntryKind, entry: Entry) {
+    pub(crate) fn add(&self, kind: EntryKind, entry: LeaseEntry) {
         self.with(|world| world.entries.push((kind, entry)));
     }
 
@@ -60,7 +60,7 @@ impl Made {
 
 pub(crate) struct Kept(Made, EntryKind, LeaseId);
 
-impl Held for Kept {
+impl LeaseGuard for Kept {
     fn confirm(&mut self) -> Result<()> {
         let Kept(made, kind, id) = self;
         made.with(|world| {
@@ -90,7 +90,7 @@ impl Drop for Kept {
 
 pub(crate) struct Nothing;
 
-impl HeldBack for Nothing {
+impl SafeGpuGuard for Nothing {
     fn waiting(&self) -> Result<Vec<Pid>> {
         Ok(Vec::new())
     }
@@ -108,9 +108,9 @@ impl Clock for Made {
     }
 }
 
-impl Locks for Made {
-    fn entries(&self, kind: EntryKind) -> Result<Vec<Entry>> {
-        let of_kind = |(k, entry): &(EntryKind, Entry)| (*k == kind).then(|| entry.clone());
+impl LeaseStore for Made {
+    fn entries(&self, kind: EntryKind) -> Result<Vec<LeaseEntry>> {
+        let of_kind = |(k, entry): &(EntryKind, LeaseEntry)| (*k == kind).then(|| entry.clone());
         self.with(|world| {
             world.readings += u32::from(kind == EntryKind::Attempt);
             if world.met_withdraw_after.is_some_and(|after| world.readings > after) {
@@ -132,7 +132,7 @@ impl Locks for Made {
         let is_stalled = self.with(|world| world.stalled.contains(&place.id));
         Ok(entry.map(|entry| Waiter { entry, is_stalled }))
     }
-    fn publish(&self, kind: EntryKind, entry: &Entry) -> Result<Box<dyn Held>> {
+    fn publish(&self, kind: EntryKind, entry: &LeaseEntry) -> Result<Box<dyn LeaseGuard>> {
         self.add(kind, entry.clone());
         if kind == EntryKind::Attempt
             && let Some((kind, met)) = self.with(|world| world.met.pop())
@@ -169,7 +169,7 @@ impl Locks for Made {
     fn last_leased(&self) -> BTreeMap<DeviceUuid, Timestamp> {
         BTreeMap::new()
     }
-    fn hold_back_safe_gpu(&self, patience: Duration) -> Result<Box<dyn HeldBack>> {
+    fn hold_back_safe_gpu(&self, patience: Duration) -> Result<Box<dyn SafeGpuGuard>> {
         self.with(|world| world.patience = Some(patience));
         match self.with(|world| world.safe_gpu) {
             None => Ok(Box::new(Nothing)),
@@ -184,7 +184,7 @@ impl Locks for Made {
     }
 }
 
-fn place_of(entry: &Entry) -> QueuePlace {
+fn place_of(entry: &LeaseEntry) -> QueuePlace {
     let class = u64::from(entry.claim.count);
     QueuePlace { ticket: entry.ticket, id: entry.id.clone(), owner: entry.owner, class }
 }
@@ -198,8 +198,8 @@ pub(crate) fn devices(names: &[&str]) -> Vec<DeviceUuid> {
 }
 
 /// An entry of another process of the same user.
-pub(crate) fn entry(name: &str, ticket: u64, count: u32, names: &[&str]) -> Entry {
-    Entry {
+pub(crate) fn entry(name: &str, ticket: u64, count: u32, names: &[&str]) -> LeaseEntry {
+    LeaseEntry {
         id: id(name),
         ticket,
         owner: 1000,
@@ -213,10 +213,10 @@ pub(crate) fn entry(name: &str, ticket: u64, count: u32, names: &[&str]) -> Entr
     }
 }
 
-pub(crate) fn ask(count: u32, wait: Wait) -> Ask {
+pub(crate) fn ask(count: u32, wait: Wait) -> ClaimRequest {
     let root = ProcessKey { pid: Pid(1), start: None };
     let claim = Claim::whole(count);
-    Ask {
+    ClaimRequest {
         claim,
         root,
         within: None,
@@ -229,7 +229,7 @@ pub(crate) fn ask(count: u32, wait: Wait) -> Ask {
 }
 
 /// The first free devices; all claims are on whole devices.
-pub(crate) fn choose(_: &(), claim: &Claim, beside: &[Entry]) -> Chosen {
+pub(crate) fn choose(_: &(), claim: &Claim, beside: &[LeaseEntry]) -> Chosen {
     let all = devices(&MACHINE);
     let wanted = |d: &&DeviceUuid| claim.among.is_empty() || claim.among.contains(d);
     let could: Vec<_> = all.iter().filter(wanted).cloned().collect();
@@ -246,13 +246,13 @@ pub(crate) fn choose(_: &(), claim: &Claim, beside: &[Entry]) -> Chosen {
 /// Takes, and lets `watch` change the world during the wait.
 pub(crate) fn take_while(
     made: &Made,
-    ask: &Ask,
+    ask: &ClaimRequest,
     mut watch: impl FnMut(&Waiting<'_>) -> ControlFlow<()>,
 ) -> Result<Taken<()>, TakeError> {
     take(made, made, ask, &mut || Ok(()), &choose, &mut watch)
 }
 
-pub(crate) fn take_now(made: &Made, ask: &Ask) -> Result<Taken<()>, TakeError> {
+pub(crate) fn take_now(made: &Made, ask: &ClaimRequest) -> Result<Taken<()>, TakeError> {
     take_while(made, ask, |_| ControlFlow::Continue(()))
 }
 

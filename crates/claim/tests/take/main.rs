@@ -36,7 +36,7 @@ fn refused_claim_without_wait_leaves_no_entry() {
     };
     assert_eq!((standing.ahead.count, standing.leases.len()), (1, 1));
     assert_eq!(standing.held_up, None);
-    assert!(matches!(take_now(&made, &ask(5, Wait::Ever)), Err(TakeError::Never)));
+    assert!(matches!(take_now(&made, &ask(5, Wait::Forever)), Err(TakeError::Never)));
     assert_eq!((made.waiters(), made.with(|world| world.entries.len())), (1, 2));
 }
 
@@ -53,7 +53,7 @@ fn wait_ends_on_timeout_or_stop_without_leftovers() {
     assert!(matches!(result, Err(TakeError::TimedOut(_))));
     let now = made.with(|world| world.now);
     assert!(now >= Duration::from_secs(5) && now < Duration::from_secs(6), "{now:?}");
-    let result = take_while(&made, &ask(1, Wait::Ever), |_| ControlFlow::Break(()));
+    let result = take_while(&made, &ask(1, Wait::Forever), |_| ControlFlow::Break(()));
     assert!(matches!(result, Err(TakeError::Stopped)));
     assert_eq!(made.waiters(), 0);
 }
@@ -62,7 +62,7 @@ fn wait_ends_on_timeout_or_stop_without_leftovers() {
 fn waiting_claim_gets_released_devices() {
     let made = Made::default();
     made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
-    let taken = take_while(&made, &ask(4, Wait::Ever), |waiting| {
+    let taken = take_while(&made, &ask(4, Wait::Forever), |waiting| {
         if waiting.waited > Duration::from_secs(3) {
             made.end(&id("x"));
         }
@@ -89,7 +89,7 @@ fn attempt_withdraws_on_conflict_with_earlier_attempt_or_lease() {
             world.met = vec![(kind, entry("y", 1, 1, &["b"])), (kind, entry("x", 1, 1, &["a"]))];
         });
         let mut watched = 0;
-        let taken = take_while(&made, &ask(1, Wait::Ever), |_| {
+        let taken = take_while(&made, &ask(1, Wait::Forever), |_| {
             let own =
                 [EntryKind::Attempt, EntryKind::Lease].map(|kind| made.entries(kind).unwrap());
             let own = own.iter().flatten().filter(|lease| lease.command == "own").count();
@@ -161,7 +161,7 @@ fn copied_id_does_not_remove_original_from_queue() {
     made.with(|world| world.tickets = 61_000_000_000);
     made.add(EntryKind::Lease, entry("x", 1, 1, &["a"]));
     made.add(EntryKind::Waiter, entry("wide", 2, 4, &[]));
-    made.add(EntryKind::Waiter, Entry { owner: 7, ..entry("wide", 0, 1, &[]) });
+    made.add(EntryKind::Waiter, LeaseEntry { owner: 7, ..entry("wide", 0, 1, &[]) });
     let result = take_now(&made, &ask(1, Wait::For(Duration::from_secs(120))));
     assert!(matches!(result, Err(TakeError::TimedOut(_))), "it is not passed: {:?}", result.err());
 }
@@ -196,19 +196,19 @@ fn transient_driver_failure_does_not_end_waiting_claim() {
         true => Err(Error::new(MachineFault::NoLibrary, "load the driver's library")),
         false => Ok(()),
     };
-    let mut told = false;
+    let mut reported = false;
     let mut watch = |waiting: &Waiting<'_>| {
         let waited = waiting.waited.as_secs();
         fails.set((5..60).contains(&waited));
-        told |= matches!(waiting.held_up, Some(HeldUp::Driver(_)));
+        reported |= matches!(waiting.held_up, Some(WaitReason::Driver(_)));
         if waited > 70 {
             made.end(&id("x"));
         }
         ControlFlow::Continue(())
     };
-    let taken = take(&made, &made, &ask(1, Wait::Ever), &mut look, &choose, &mut watch);
+    let taken = take(&made, &made, &ask(1, Wait::Forever), &mut look, &choose, &mut watch);
     assert_eq!(names(taken), ["a"]);
-    assert!(told);
+    assert!(reported);
 
     // Not forever.
     made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
@@ -217,7 +217,7 @@ fn transient_driver_failure_does_not_end_waiting_claim() {
         ControlFlow::Continue(())
     };
     let before = made.with(|world| world.now);
-    let result = take(&made, &made, &ask(1, Wait::Ever), &mut look, &choose, &mut watch);
+    let result = take(&made, &made, &ask(1, Wait::Forever), &mut look, &choose, &mut watch);
     assert!(matches!(result, Err(TakeError::Failed(_))));
     let waited = made.with(|world| world.now) - before;
     assert!(waited > Duration::from_secs(600) && waited < Duration::from_secs(620), "{waited:?}");
@@ -227,7 +227,7 @@ fn transient_driver_failure_does_not_end_waiting_claim() {
 fn safe_gpu_lock_is_awaited_for_one_minute() {
     let made = Made::default();
     made.with(|world| world.safe_gpu = Some(ErrorKind::TimedOut));
-    let ask = Ask { beside_safe_gpu: true, ..ask(1, Wait::Ever) };
+    let ask = ClaimRequest { beside_safe_gpu: true, ..ask(1, Wait::Forever) };
     let taken = take_now(&made, &ask).ok().unwrap();
     assert_eq!(taken.held_back.unwrap().err().unwrap().kind(), ErrorKind::TimedOut);
     assert_eq!(made.with(|world| world.now), Duration::from_secs(60));
@@ -239,7 +239,7 @@ fn claims_that_sleep_count_the_minute_of_one_safe_gpu_together() {
         let made = Made::default();
         made.add(EntryKind::Waiter, entry("first", 2, 1, &[]));
         made.with(|world| world.safe_gpu = Some(ErrorKind::TimedOut));
-        let ask = Ask { beside_safe_gpu: true, ..ask(1, Wait::Ever) };
+        let ask = ClaimRequest { beside_safe_gpu: true, ..ask(1, Wait::Forever) };
         let taken = take_while(&made, &ask, |waiting| {
             let seconds = u32::try_from(waiting.waited.as_secs()).unwrap();
             made.with(|world| world.holder = Some(Pid(if changes { seconds } else { 7 })));
@@ -268,7 +268,7 @@ fn stalled_claim_is_skipped_immediately_and_reported() {
     assert_eq!(made.with(|world| world.now), Duration::ZERO);
     made.add(EntryKind::Lease, entry("y", 1, 1, &["a"]));
     let mut named = Vec::new();
-    let result = take_while(&made, &ask(1, Wait::Ever), |waiting| {
+    let result = take_while(&made, &ask(1, Wait::Forever), |waiting| {
         named.clone_from(&waiting.ahead.stalled);
         if waiting.waited > Duration::from_secs(3) {
             return ControlFlow::Break(());
@@ -332,7 +332,7 @@ fn equal_claims_of_one_user_sleep_until_predecessor_leaves() {
         }
         ControlFlow::Continue(())
     };
-    let taken = take(&made, &made, &ask(1, Wait::Ever), &mut look, &choose, &mut watch);
+    let taken = take(&made, &made, &ask(1, Wait::Forever), &mut look, &choose, &mut watch);
     assert_eq!(names(taken), ["a"]);
     assert_eq!(looks, 1, "whoever sleeps asks no driver");
     let (beats, sleeps) = made.with(|world| (world.beats, world.sleeps));
@@ -344,7 +344,7 @@ fn equal_claims_of_one_user_sleep_until_predecessor_leaves() {
 fn sleeping_claim_resumes_when_predecessor_stalls() {
     let made = Made::default();
     made.add(EntryKind::Waiter, entry("first", 2, 1, &[]));
-    let taken = take_while(&made, &ask(1, Wait::Ever), |waiting| {
+    let taken = take_while(&made, &ask(1, Wait::Forever), |waiting| {
         if waiting.waited > Duration::from_secs(30) {
             made.with(|world| world.stalled = vec![id("first")]);
         }
@@ -359,7 +359,7 @@ fn sleeping_claim_resumes_when_predecessor_stalls() {
 fn removed_queue_entry_is_republished() {
     let made = Made::default();
     made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
-    let result = take_while(&made, &ask(1, Wait::Ever), |waiting| {
+    let result = take_while(&made, &ask(1, Wait::Forever), |waiting| {
         if waiting.waited < Duration::from_secs(1) {
             let waiters = made.entries(EntryKind::Waiter).unwrap();
             waiters.iter().for_each(|waiter| made.end(&waiter.id));
@@ -394,19 +394,22 @@ fn lease_can_be_nested_in_another() {
     assert!(matches!(outside, Err(TakeError::NotNow(_))));
 
     for (outer, why) in [
-        (Entry { id: id("ended"), ..outer.clone() }, "claim within lease ended, which has ended"),
-        (Entry { owner: 7, ..outer }, "which has ended"),
+        (
+            LeaseEntry { id: id("ended"), ..outer.clone() },
+            "claim within lease ended, which has ended",
+        ),
+        (LeaseEntry { owner: 7, ..outer }, "which has ended"),
     ] {
         let Err(TakeError::Failed(error)) =
-            take_now(&made, &Ask { within: Some(outer), ..inner.clone() })
+            take_now(&made, &ClaimRequest { within: Some(outer), ..inner.clone() })
         else {
             panic!("it is no lease of this user")
         };
         assert!(error.to_string().ends_with(why), "{error}");
     }
-    let foreign = Entry { owner: 7, ..entry("foreign", 1, 1, &["d"]) };
+    let foreign = LeaseEntry { owner: 7, ..entry("foreign", 1, 1, &["d"]) };
     made.add(EntryKind::Lease, foreign.clone());
-    let result = take_now(&made, &Ask { within: Some(foreign), ..inner });
+    let result = take_now(&made, &ClaimRequest { within: Some(foreign), ..inner });
     let Err(TakeError::Failed(error)) = result else { panic!("it is another user's") };
     assert!(error.to_string().ends_with("belongs to another user"), "{error}");
 }
@@ -414,17 +417,17 @@ fn lease_can_be_nested_in_another() {
 #[test]
 fn busy_safe_gpu_is_awaited_and_unusable_lock_is_reported() {
     let made = Made::default();
-    let beside = |wait| Ask { beside_safe_gpu: true, ..ask(1, wait) };
+    let beside = |wait| ClaimRequest { beside_safe_gpu: true, ..ask(1, wait) };
     made.with(|world| world.safe_gpu = Some(ErrorKind::TimedOut));
     let result = take_now(&made, &beside(Wait::No));
     let Err(TakeError::NotNow(standing)) = result else { panic!("safe-gpu is at work") };
-    let Some(HeldUp::SafeGpu(fault)) = standing.held_up else { panic!("it is told") };
+    let Some(WaitReason::SafeGpu(fault)) = standing.held_up else { panic!("it is told") };
     assert_eq!(fault.text, "hold safe-gpu's locks");
     let result = take_now(&made, &beside(Wait::For(Duration::from_secs(3))));
     let Err(TakeError::TimedOut(standing)) = result else { panic!("safe-gpu is at work") };
-    assert!(matches!(standing.held_up, Some(HeldUp::SafeGpu(_))));
-    let taken = take_while(&made, &beside(Wait::Ever), |waiting| {
-        assert!(matches!(waiting.held_up, Some(HeldUp::SafeGpu(_))));
+    assert!(matches!(standing.held_up, Some(WaitReason::SafeGpu(_))));
+    let taken = take_while(&made, &beside(Wait::Forever), |waiting| {
+        assert!(matches!(waiting.held_up, Some(WaitReason::SafeGpu(_))));
         if waiting.waited > Duration::from_secs(1) {
             made.with(|world| world.safe_gpu = None);
         }
@@ -459,14 +462,14 @@ fn user_over_lease_limit_is_refused_while_others_are_served() {
     for number in 0..256 {
         made.add(EntryKind::Lease, entry(&format!("x-{number}"), number % 100, 1, &["d"]));
     }
-    let Err(TakeError::Failed(error)) = take_now(&made, &ask(1, Wait::Ever)) else {
+    let Err(TakeError::Failed(error)) = take_now(&made, &ask(1, Wait::Forever)) else {
         panic!("one more would not be told apart")
     };
     assert!(error.to_string().ends_with("the user already has 256"), "{error}");
     assert_eq!(made.with(|world| world.entries.len()), 256);
     made.with(|world| world.entries.iter_mut().for_each(|(_, entry)| entry.owner = 7));
-    made.add(EntryKind::Lease, Entry { owner: 7, ..entry("late", 300, 1, &["a"]) });
-    assert_eq!(names(take_now(&made, &ask(1, Wait::Ever))), ["b"], "no lease is passed over");
+    made.add(EntryKind::Lease, LeaseEntry { owner: 7, ..entry("late", 300, 1, &["a"]) });
+    assert_eq!(names(take_now(&made, &ask(1, Wait::Forever))), ["b"], "no lease is passed over");
 }
 
 #[test]
@@ -474,7 +477,7 @@ fn failed_device_query_leaves_no_entry() {
     let made = Made::default();
     let mut look = || Err(Error::new(MachineFault::NoLibrary, "load the driver's library"));
     let mut watch = |_: &Waiting<'_>| ControlFlow::Continue(());
-    let result = take(&made, &made, &ask(1, Wait::Ever), &mut look, &choose, &mut watch);
+    let result = take(&made, &made, &ask(1, Wait::Forever), &mut look, &choose, &mut watch);
     assert!(matches!(result, Err(TakeError::Failed(_))));
     assert_eq!(made.with(|world| world.entries.len()), 0);
 }

@@ -30,7 +30,11 @@ struct Living {
     outer: Vec<LeaseId>,
 }
 
-fn take_out_of(made: &Made, outer: Option<&Entry>, count: u32) -> Result<Taken<()>, TakeError> {
+fn take_out_of(
+    made: &Made,
+    outer: Option<&LeaseEntry>,
+    count: u32,
+) -> Result<Taken<()>, TakeError> {
     let mut nested = ask(count, Wait::No);
     nested.claim.among = outer.map(|outer| outer.devices.clone()).unwrap_or_default();
     nested.within = outer.cloned();

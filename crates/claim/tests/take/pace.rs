@@ -15,7 +15,7 @@ fn continue_until(end: Duration, waiting: &Waiting<'_>) -> ControlFlow<()> {
 }
 
 /// Returns when a claim that waits in vain looks at the devices, in milliseconds.
-fn looks(made: &Made, ask: &Ask, end: Duration) -> Vec<u128> {
+fn looks(made: &Made, ask: &ClaimRequest, end: Duration) -> Vec<u128> {
     let mut looks = Vec::new();
     let mut look = || {
         looks.push(made.with(|world| world.now.as_millis()));
@@ -33,10 +33,10 @@ fn claim_looks_less_often_the_more_claims_are_ahead() {
         let made = Made::default();
         made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
         for number in 0..ahead {
-            let waiter = Entry { owner: 7, ..entry(&format!("w-{number}"), 2, 1, &[]) };
+            let waiter = LeaseEntry { owner: 7, ..entry(&format!("w-{number}"), 2, 1, &[]) };
             made.add(EntryKind::Waiter, waiter);
         }
-        let looks = looks(&made, &ask(1, Wait::Ever), Duration::from_secs(25));
+        let looks = looks(&made, &ask(1, Wait::Forever), Duration::from_secs(25));
         assert_eq!(looks[..3], [0, interval, 2 * interval], "{ahead} claims are ahead");
     }
 }
@@ -46,15 +46,15 @@ fn claim_looks_less_often_the_more_claims_are_ahead() {
 fn claim_behind_safe_gpu_keeps_its_interval_between_looks() {
     let made = Made::default();
     made.with(|world| world.safe_gpu = Some(ErrorKind::TimedOut));
-    let ask = Ask { beside_safe_gpu: true, ..ask(1, Wait::Ever) };
+    let ask = ClaimRequest { beside_safe_gpu: true, ..ask(1, Wait::Forever) };
     assert_eq!(looks(&made, &ask, Duration::from_secs(7)), [0, 2000, 4000, 6000]);
 }
 
 #[test]
 fn claim_without_wait_does_not_wait_for_safe_gpu() {
-    for (wait, patience) in [(Wait::No, 0), (Wait::Ever, 250)] {
+    for (wait, patience) in [(Wait::No, 0), (Wait::Forever, 250)] {
         let made = Made::default();
-        let taken = take_now(&made, &Ask { beside_safe_gpu: true, ..ask(1, wait) });
+        let taken = take_now(&made, &ClaimRequest { beside_safe_gpu: true, ..ask(1, wait) });
         assert_eq!(names(taken), ["a"]);
         assert_eq!(made.with(|world| world.patience), Some(Duration::from_millis(patience)));
     }
@@ -65,7 +65,7 @@ fn place_is_renewed_every_five_seconds_while_devices_are_busy() {
     let made = Made::default();
     made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
     let end = Duration::from_secs(100);
-    let result = take_while(&made, &ask(1, Wait::Ever), |waiting| continue_until(end, waiting));
+    let result = take_while(&made, &ask(1, Wait::Forever), |waiting| continue_until(end, waiting));
     assert!(matches!(result, Err(TakeError::Stopped)));
     let beats = made.with(|world| world.beats);
     assert!((15..=20).contains(&beats), "{beats}");
@@ -77,7 +77,7 @@ fn waiting_claim_tolerates_vanished_devices_for_ten_minutes() {
     let made = Made::default();
     let are_there = Cell::new(true);
     let mut look = || Ok(are_there.get());
-    let choose = |are_there: &bool, claim: &Claim, beside: &[Entry]| match are_there {
+    let choose = |are_there: &bool, claim: &Claim, beside: &[LeaseEntry]| match are_there {
         true => choose(&(), claim, beside),
         false => Chosen::Never,
     };
@@ -91,7 +91,7 @@ fn waiting_claim_tolerates_vanished_devices_for_ten_minutes() {
         }
         ControlFlow::Continue(())
     };
-    let taken = take(&made, &made, &ask(1, Wait::Ever), &mut look, &choose, &mut watch);
+    let taken = take(&made, &made, &ask(1, Wait::Forever), &mut look, &choose, &mut watch);
     assert!(taken.is_ok(), "{:?}", taken.err());
 
     made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
@@ -100,7 +100,7 @@ fn waiting_claim_tolerates_vanished_devices_for_ten_minutes() {
         are_there.set(waiting.waited < Duration::from_secs(10));
         continue_until(Duration::from_secs(2000), waiting)
     };
-    let result = take(&made, &made, &ask(1, Wait::Ever), &mut look, &choose, &mut watch);
+    let result = take(&made, &made, &ask(1, Wait::Forever), &mut look, &choose, &mut watch);
     assert!(matches!(result, Err(TakeError::Never)), "{:?}", result.err());
     assert_eq!(made.with(|world| world.now) - start, Duration::from_secs(610));
 }
@@ -126,7 +126,7 @@ fn claim_without_wait_gives_up_at_tenth_conflict() {
     // A claim that waits goes on.
     let made = Made::default();
     collide(&made, 20);
-    assert_eq!(names(take_now(&made, &ask(1, Wait::Ever))), ["a"]);
+    assert_eq!(names(take_now(&made, &ask(1, Wait::Forever))), ["a"]);
 }
 
 /// The same claims would collide again if they paused equally long.
@@ -168,7 +168,7 @@ fn attempts_after_futile_changes_become_rarer_and_cause_no_look() {
         attempts.push(waiting.waited.as_millis());
         continue_until(Duration::from_millis(1200), waiting)
     };
-    let result = take(&made, &made, &ask(1, Wait::Ever), &mut look, &choose, &mut watch);
+    let result = take(&made, &made, &ask(1, Wait::Forever), &mut look, &choose, &mut watch);
     assert!(matches!(result, Err(TakeError::Stopped)));
     assert_eq!(attempts, [0, 20, 60, 140, 300, 620, 940, 1260]);
     assert_eq!(looks, 1);
@@ -181,7 +181,7 @@ fn claim_tries_again_100_ms_after_signalled_change() {
     made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
     let signal = Duration::from_millis(550);
     made.with(|world| world.signals = [signal].into());
-    let taken = take_while(&made, &ask(1, Wait::Ever), |waiting| {
+    let taken = take_while(&made, &ask(1, Wait::Forever), |waiting| {
         if waiting.waited > signal {
             made.end(&id("x"));
         }

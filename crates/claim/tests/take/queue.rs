@@ -14,12 +14,12 @@ fn only_live_claims_count_as_ahead_and_stalled_ones_are_named() {
     made.with(|world| world.tickets = 2 * MINUTE);
     made.add(EntryKind::Lease, entry("x", 1, 1, &["b"]));
     for (name, count) in [("dead", 2), ("stopped", 3), ("wide", 4)] {
-        made.add(EntryKind::Waiter, Entry { owner: 7, ..entry(name, 2, count, &[]) });
+        made.add(EntryKind::Waiter, LeaseEntry { owner: 7, ..entry(name, 2, count, &[]) });
     }
     made.with(|world| world.dead = vec![id("dead")]);
     made.with(|world| world.stalled = vec![id("stopped")]);
     let mut last = Ahead::default();
-    let result = take_while(&made, &ask(1, Wait::Ever), |waiting| {
+    let result = take_while(&made, &ask(1, Wait::Forever), |waiting| {
         last.clone_from(waiting.ahead);
         match waiting.waited > Duration::from_secs(5) {
             true => ControlFlow::Break(()),
@@ -27,7 +27,7 @@ fn only_live_claims_count_as_ahead_and_stalled_ones_are_named() {
         }
     });
     assert!(matches!(result, Err(TakeError::Stopped)));
-    let ids = |entries: &[Entry]| entries.iter().map(|one| one.id.clone()).collect::<Vec<_>>();
+    let ids = |entries: &[LeaseEntry]| entries.iter().map(|one| one.id.clone()).collect::<Vec<_>>();
     assert_eq!(last.count, 1);
     assert_eq!(ids(last.nearest.as_slice()), [id("wide")]);
     assert_eq!(ids(&last.stalled), [id("stopped")]);
@@ -39,7 +39,7 @@ fn idle_time_starts_again_after_devices_were_busy() {
     made.with(|world| world.tickets = 2 * MINUTE);
     made.add(EntryKind::Waiter, entry("idle", 1, 4, &[]));
     let is_busy = std::cell::Cell::new(false);
-    let taken = take_while(&made, &ask(1, Wait::Ever), |waiting| {
+    let taken = take_while(&made, &ask(1, Wait::Forever), |waiting| {
         let is_due = (20..40).contains(&waiting.waited.as_secs());
         match (is_busy.replace(is_due), is_due) {
             (false, true) => made.add(EntryKind::Lease, entry("x", 1, 1, &["d"])),
@@ -59,18 +59,18 @@ fn claim_waits_for_earlier_claim_within_same_lease() {
     made.with(|world| world.tickets = 2 * MINUTE);
     let outer = entry("outer", 1, 3, &["a", "b", "c"]);
     let other = entry("other", 1, 1, &["d"]);
-    let used = Entry { within: outer.nested(), ..entry("used", 2, 1, &["a"]) };
+    let used = LeaseEntry { within: outer.nested(), ..entry("used", 2, 1, &["a"]) };
     for lease in [&outer, &other, &used] {
         made.add(EntryKind::Lease, lease.clone());
     }
     let mut nested = ask(1, Wait::No);
     nested.claim.among = outer.devices.clone();
     nested.within = Some(outer.clone());
-    let mut wide = Entry { within: outer.nested(), ..entry("wide", 3, 3, &[]) };
+    let mut wide = LeaseEntry { within: outer.nested(), ..entry("wide", 3, 3, &[]) };
     wide.claim.among = outer.devices;
 
     // It is within another lease, so it competes for other devices.
-    made.add(EntryKind::Waiter, Entry { within: other.nested(), ..wide.clone() });
+    made.add(EntryKind::Waiter, LeaseEntry { within: other.nested(), ..wide.clone() });
     assert_eq!(names(take_now(&made, &nested)), ["b"]);
     made.end(&id("wide"));
     made.add(EntryKind::Waiter, wide);
@@ -107,7 +107,7 @@ fn sleeping_claim_reports_its_position_to_attentive_watcher() {
             made.add(EntryKind::Waiter, entry(name, 2, count, &[]));
         }
         let mut seen = Vec::new();
-        let ask = Ask { pace: Duration::from_millis(pace), ..ask(1, Wait::Ever) };
+        let ask = ClaimRequest { pace: Duration::from_millis(pace), ..ask(1, Wait::Forever) };
         let result = take_while(&made, &ask, |waiting| {
             seen.push(waiting.ahead.count);
             made.end(&id("other"));

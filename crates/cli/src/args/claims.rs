@@ -58,7 +58,7 @@ pub(crate) struct Wanted {
     #[arg(long, value_name = "FORM", default_value = "uuid")]
     pub(crate) visible: Visible,
     /// Lease directory to use instead of the system-wide one.
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "DIR")]
     pub(crate) claims: Option<PathBuf>,
 }
 
@@ -233,7 +233,7 @@ const CONFLICTS_WITH_RELEASE: [&str; 21] = [
 #[derive(Debug, Args)]
 pub(crate) struct LeasesArgs {
     /// Lease directory to use instead of the system-wide one.
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "DIR")]
     pub(crate) claims: Option<PathBuf>,
 }
 

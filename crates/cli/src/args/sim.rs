@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(crate) struct SimArgs {
-    /// The machine: a name, a folder, or a file written by `record`.
+    /// The machine: a name, a directory, or a file written by `record`.
     #[arg(value_name = "MACHINE")]
     pub(crate) machine: PathBuf,
     /// Start a real placeholder process for each simulated one; ending it frees its memory.

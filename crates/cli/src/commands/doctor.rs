@@ -95,13 +95,14 @@ fn show_some(
         show_finding(screen, global, snapshot, diagnosis, finding, &mut advised)?;
         screen.print(&Line::new())?;
     }
-    let told =
+    let reported =
         |cleared: &&Cleared| !diagnosis.findings.iter().any(|finding| concerns(finding, cleared));
-    for cleared in diagnosis.cleared.iter().filter(told) {
+    for cleared in diagnosis.cleared.iter().filter(reported) {
         show_cleared(screen, snapshot, "fine", cleared)?;
     }
-    let untold = devices.iter().copied().filter(|device| !is_told(snapshot, diagnosis, device));
-    for line in wording::unknown_users(untold) {
+    let unreported =
+        devices.iter().copied().filter(|device| !is_reported(snapshot, diagnosis, device));
+    for line in wording::unknown_users(unreported) {
         wording::flow(screen, Line::new(), &line)?;
     }
     if global.quiet {
@@ -112,7 +113,7 @@ fn show_some(
 
 /// Tells whether a finding says why the list of a device's processes could not be read: one about
 /// the device itself, or about another at which the driver stopped for both.
-fn is_told(snapshot: &Snapshot, diagnosis: &Diagnosis, device: &DeviceState) -> bool {
+fn is_reported(snapshot: &Snapshot, diagnosis: &Diagnosis, device: &DeviceState) -> bool {
     let Err(fault) = &device.processes else { return true };
     let reaches_all = matches!(fault.kind.reach(), Reach::Device | Reach::Machine);
     let findings = diagnosis.findings.iter().filter(|f| f.kind == FindingKind::DeviceFault);

@@ -10,8 +10,8 @@ use crate::source;
 use crate::terminal::{Align, Line, Screen, Table};
 use crate::wording;
 use crate::wording::shell_word;
-use gpu_core::{DeviceId, DeviceUuid, Entry, Origin, Timestamp};
-use gpu_host::FileLocks;
+use gpu_core::{DeviceId, DeviceUuid, LeaseEntry, Origin, Timestamp};
+use gpu_host::FileLeaseStore;
 use gpu_report::json;
 use gpu_report::wording::claims::{self, asked, ordinal};
 use gpu_steward::{LeaseKeepers, Listed, Listing, Ports, Queued, listing};
@@ -46,13 +46,13 @@ pub(crate) fn run(
     match global.json {
         true => screen.json(&json::Leases::of(&listing, &user))?,
         false => {
-            // The next command is for the same folder.
-            let folder = args.claims.as_ref().map_or(String::new(), |folder| {
-                format!(" --claims {}", shell_word(&folder.to_string_lossy()))
+            // The next command is for the same directory.
+            let dir = args.claims.as_ref().map_or(String::new(), |dir| {
+                format!(" --claims {}", shell_word(&dir.to_string_lossy()))
             });
-            show(screen, global, &listing, &folder)?;
+            show(screen, global, &listing, &dir)?;
             if !global.quiet && global.sim.is_none() {
-                to_release(screen, &listing, &locks, &folder)?;
+                to_release(screen, &listing, &locks, &dir)?;
             }
         }
     }
@@ -63,10 +63,11 @@ pub(crate) fn run(
 fn to_release(
     screen: &mut Screen,
     listing: &Listing,
-    locks: &FileLocks,
-    folder: &str,
+    locks: &FileLeaseStore,
+    dir: &str,
 ) -> Result<(), Failure> {
-    let leases: Vec<Entry> = listing.leases.iter().map(|leased| leased.entry.clone()).collect();
+    let leases: Vec<LeaseEntry> =
+        listing.leases.iter().map(|leased| leased.entry.clone()).collect();
     // Whom it cannot find is not told of here: this is advice.
     let keepers = lease_keepers::of(&leases, locks).unwrap_or_default();
     let mut is_first = true;
@@ -78,7 +79,7 @@ fn to_release(
             screen.print(&Line::new())?;
         }
         let line = Line::new().plain(format_args!("{}: held by your claim.   ", named(devices)));
-        screen.print(&line.accent(format_args!("gpuws claim --release {}{folder}", entry.id)))?;
+        screen.print(&line.accent(format_args!("gpuws claim --release {}{dir}", entry.id)))?;
     }
     Ok(())
 }
@@ -93,12 +94,7 @@ fn named(devices: &[(DeviceUuid, Option<DeviceId>)]) -> String {
     }
 }
 
-fn show(
-    screen: &mut Screen,
-    global: &Global,
-    listing: &Listing,
-    folder: &str,
-) -> Result<(), Failure> {
+fn show(screen: &mut Screen, global: &Global, listing: &Listing, dir: &str) -> Result<(), Failure> {
     let snapshot = &listing.scene.snapshot;
     if snapshot.origin != Origin::Live {
         screen.print(&Line::new().accent(&snapshot.origin))?;
@@ -108,7 +104,7 @@ fn show(
         if !global.quiet {
             let line = Line::new().plain("to claim GPUs:   ");
             let within = claim_request::within(global);
-            let run = format_args!("{within}gpuws run -n 1{folder} -- COMMAND");
+            let run = format_args!("{within}gpuws run -n 1{dir} -- COMMAND");
             screen.print(&line.accent(run))?;
         }
         return Ok(());
@@ -168,7 +164,7 @@ fn row(leased: &Listed, now: Timestamp) -> [Line; 6] {
     ]
 }
 
-fn command(entry: &Entry) -> Line {
+fn command(entry: &LeaseEntry) -> Line {
     let line = Line::new().plain(&entry.command);
     match entry.within.first() {
         Some(parent) => line.dim(format_args!("  within {}", parent.id)),

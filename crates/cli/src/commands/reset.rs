@@ -85,7 +85,7 @@ fn show(screen: &mut Screen, args: &ResetArgs, reset: &Reset<'_>) -> Result<(), 
             "{devices} is connected by NVLink to {}; they are reset together.",
             ranges(peers)
         );
-        wording::flow(screen, Line::new().accent("mind: "), &what)?;
+        wording::flow(screen, Line::new().accent("note: "), &what)?;
         if *whole {
             let command = format!("sudo nvidia-smi --gpu-reset -i {all}");
             screen.print(&Line::new().padded_to(6).accent(command))?;

@@ -74,7 +74,7 @@ pub(crate) fn supervise(
     let claims = args.wanted.claims.as_ref().map(std::path::absolute).transpose();
     let claims =
         claims.map_err(|error| Failure::io("find the lease directory", error).ending(Exit::Own))?;
-    let claims = claims.map(|folder| (OsString::from(CLAIMS), folder.into_os_string()));
+    let claims = claims.map(|dir| (OsString::from(CLAIMS), dir.into_os_string()));
     let (program, arguments) = args.command.split_first().ok_or_else(|| {
         Failure::new(Exit::Usage, "run a command").with_hint(
             "pass the command \
@@ -111,7 +111,7 @@ pub(crate) fn supervise(
         global,
         front,
         file,
-        told: None,
+        reported: None,
         quiet: global.quiet || global.json,
         // The front's: this one is behind it.
         queue: Teller::new(&wanted.request.claim, launcher.group(), global.quiet),
@@ -137,8 +137,8 @@ pub(crate) fn supervise(
     }
     let token = ActToken::user_confirmed();
     let ran = gpu_steward::run(&order, &ports, &launcher, &token, &mut |event| watch.see(event));
-    if let Some(told) = watch.told {
-        return Ok(told);
+    if let Some(reported) = watch.reported {
+        return Ok(reported);
     }
     match ran {
         Ok(report) => Ok(watch.end(&report)),

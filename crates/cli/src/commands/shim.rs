@@ -11,9 +11,9 @@ use crate::failure::Failure;
 use crate::source;
 use crate::terminal::Screen;
 use clap::Parser;
-use gpu_core::{DeviceState, Entry, EntryKind, Groups, Locks, observe_users};
+use gpu_core::{DeviceState, EntryKind, Groups, LeaseEntry, LeaseStore, observe_users};
 use gpu_host::supervise::find_program;
-use gpu_host::{PathTrust, TrustedFolder};
+use gpu_host::{PathTrust, TrustedDir};
 use gpu_machine::is_placeholder;
 use gpu_steward::{descends, own_lease};
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -34,15 +34,15 @@ const PROCESSES: &str = "--query-compute-apps=pid,gpu_bus_id";
 /// Where root's lies. `/run/gpuws` is no such place: everybody makes files there.
 const OF_ROOT: &str = "/run/gpuws-shim";
 
-/// A folder in which this program is called nvidia-smi.
+/// A directory in which this program is called nvidia-smi.
 ///
 /// It stays for good: a program that outlives its run still has it in its `PATH`, and whoever made a
-/// folder of that name then would have that program run what he likes. So it lies where nobody but
-/// its user and root can make one: no folder above it is open to others, sticky or not.
+/// directory of that name then would have that program run what he likes. So it lies where nobody
+/// but its user and root can make one: no directory above it is open to others, sticky or not.
 pub(crate) struct Shim(PathBuf);
 
 impl Shim {
-    /// Finds the folder, or makes it.
+    /// Finds the directory, or makes it.
     ///
     /// Root's is always the same, whatever the environment says, which may be another user's.
     ///
@@ -55,7 +55,7 @@ impl Shim {
         };
         let mut why = None;
         for place in places() {
-            match Shim::in_folder(&place) {
+            match Shim::in_dir(&place) {
                 Ok(shim) => return Ok(shim),
                 Err(failure) => why = why.or(Some(failure)),
             }
@@ -63,30 +63,30 @@ impl Shim {
         Err(why.unwrap_or_else(none))
     }
 
-    fn in_folder(place: &Path) -> Result<Self, Failure> {
-        let folder = TrustedFolder::make(place, PathTrust::Private)?;
-        let shown = folder.path().display();
+    fn in_dir(place: &Path) -> Result<Self, Failure> {
+        let dir = TrustedDir::make(place, PathTrust::Private)?;
+        let shown = dir.path().display();
         let failed = |errno: rustix::io::Errno| {
             Failure::io(format!("make a link in '{shown}'"), errno.into())
         };
         if geteuid().is_root() {
             // A command of root's may run as another user, who is to find it too.
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let same = rustix::fs::openat(&folder, ".", flags, Mode::empty()).map_err(failed)?;
+            let same = rustix::fs::openat(&dir, ".", flags, Mode::empty()).map_err(failed)?;
             rustix::fs::fchmod(&same, Mode::from_raw_mode(0o755)).map_err(failed)?;
         }
         let own = std::env::current_exe();
         let own = own.map_err(|error| Failure::io("find this program", error))?;
-        let link = rustix::fs::readlinkat(&folder, NAME, Vec::new());
+        let link = rustix::fs::readlinkat(&dir, NAME, Vec::new());
         if link.is_ok_and(|link| OsString::from_vec(link.into_bytes()) == own) {
-            return Ok(Shim(folder.path().to_owned()));
+            return Ok(Shim(dir.path().to_owned()));
         }
         let new = format!("{NAME}.{}", std::process::id());
         // In another PID namespace, the number may have been somebody's who was killed here.
-        let _ = rustix::fs::unlinkat(&folder, &new, AtFlags::empty());
-        rustix::fs::symlinkat(&own, &folder, &new).map_err(failed)?;
-        rustix::fs::renameat(&folder, &new, &folder, NAME).map_err(failed)?;
-        Ok(Shim(folder.path().to_owned()))
+        let _ = rustix::fs::unlinkat(&dir, &new, AtFlags::empty());
+        rustix::fs::symlinkat(&own, &dir, &new).map_err(failed)?;
+        rustix::fs::renameat(&dir, &new, &dir, NAME).map_err(failed)?;
+        Ok(Shim(dir.path().to_owned()))
     }
 
     /// Returns the variable that lets a program find it before the real one.
@@ -100,7 +100,7 @@ impl Shim {
     }
 }
 
-/// Returns where the folder may lie, the best place first.
+/// Returns where the directory may lie, the best place first.
 fn places() -> Vec<PathBuf> {
     if geteuid().is_root() {
         return vec![PathBuf::from(OF_ROOT)];
@@ -109,7 +109,7 @@ fn places() -> Vec<PathBuf> {
         |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
     let places = [absolute("XDG_RUNTIME_DIR"), cache];
-    // In `PATH`, a colon ends a folder.
+    // In `PATH`, a colon ends a directory.
     let fits = |place: &PathBuf| !place.as_os_str().as_encoded_bytes().contains(&b':');
     places.into_iter().flatten().filter(fits).map(|place| place.join("gpuws/bin")).collect()
 }
@@ -162,17 +162,17 @@ fn answer(words: &[OsString]) -> Result<Option<Exit>, Failure> {
     Ok(Some(Exit::Done))
 }
 
-fn is_of(lease: &Entry, device: &DeviceState) -> bool {
+fn is_of(lease: &LeaseEntry, device: &DeviceState) -> bool {
     device.id().uuid.as_ref().is_ok_and(|uuid| lease.devices.contains(uuid))
 }
 
 /// Becomes the real nvidia-smi.
 fn real(words: &[OsString]) -> Exit {
     let own = std::env::current_exe().and_then(|own| own.canonicalize()).ok();
-    let is_other = |folder: &PathBuf| folder.join(NAME).canonicalize().ok() != own;
+    let is_other = |dir: &PathBuf| dir.join(NAME).canonicalize().ok() != own;
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).filter(is_other);
-    let found = std::env::join_paths(folders)
+    let dirs = std::env::split_paths(&path).filter(is_other);
+    let found = std::env::join_paths(dirs)
         .ok()
         .and_then(|path| find_program(OsStr::new(NAME), Some(&path)).ok());
     if let Some(program) = found {

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::source::roots;
 use crate::terminal::progress;
 use gpu_host::LinuxHost;
-use gpu_sim::live::{Folder, PlaceholderProcesses};
+use gpu_sim::live::{Dir, PlaceholderProcesses};
 use gpu_sim::{Machine, Session};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -33,11 +33,11 @@ pub(crate) fn run(args: &SimArgs, global: &Global) -> Result<Exit, Failure> {
         .map(gpu_host::output::append)
         .transpose()
         .map_err(|error| own(error.into()))?;
-    let folder = Folder::make(args.library.as_deref()).map_err(|error| own(error.into()))?;
-    let crew = match args.live {
+    let dir = Dir::make(args.library.as_deref()).map_err(|error| own(error.into()))?;
+    let placeholders_started = match args.live {
         true => {
             let host = LinuxHost::new(roots());
-            let started = PlaceholderProcesses::start(&machine, &folder, &host);
+            let started = PlaceholderProcesses::start(&machine, &dir, &host);
             Some(started.map_err(|error| own(error.into()))?)
         }
         false => None,
@@ -50,27 +50,29 @@ pub(crate) fn run(args: &SimArgs, global: &Global) -> Result<Exit, Failure> {
         latency_us: args.latency,
         faults: args.fault.clone(),
         live: args.live,
-        placeholders: crew.as_ref().map_or(Vec::new(), |crew| crew.placeholders.clone()),
+        placeholders: placeholders_started
+            .as_ref()
+            .map_or(Vec::new(), |placeholders_started| placeholders_started.placeholders.clone()),
         counts_calls: args.count_calls.is_some(),
     };
-    session.write(folder.path()).map_err(|error| own(error.into()))?;
-    if let (Some(crew), false) = (&crew, global.quiet) {
+    session.write(dir.path()).map_err(|error| own(error.into()))?;
+    if let (Some(placeholders_started), false) = (&placeholders_started, global.quiet) {
         progress(&format!(
             "simulated machine {}; real placeholders for {}",
             machine.name,
-            crew.placeholders.len()
+            placeholders_started.placeholders.len()
         ));
     }
-    let status = run_command(args, &folder)?;
+    let status = run_command(args, &dir)?;
     if let (Some(path), Some(kept)) = (&args.count_calls, kept) {
-        keep_counts(&folder.path().join(Session::CALLS), kept, path).map_err(own)?;
+        keep_counts(&dir.path().join(Session::CALLS), kept, path).map_err(own)?;
     }
     Ok(Exit::Passed(code_of(status)))
 }
 
 /// Runs the command and waits for its end. Ctrl-C at the terminal reaches it by itself; a request
 /// to end that reaches gpuws is passed on, and gpuws stays to clean up.
-fn run_command(args: &SimArgs, folder: &Folder) -> Result<ExitStatus, Failure> {
+fn run_command(args: &SimArgs, dir: &Dir) -> Result<ExitStatus, Failure> {
     let (program, rest) = args.command.split_first().ok_or_else(|| {
         Failure::new(Exit::Usage, "run a command").with_hint(
             "pass the command \
@@ -87,7 +89,7 @@ fn run_command(args: &SimArgs, folder: &Folder) -> Result<ExitStatus, Failure> {
         signal_hook::flag::register(signal, Arc::default()).map_err(watch)?;
     }
     let mut command = Command::new(program);
-    let mut child = command.args(rest).envs(folder.environment()).spawn().map_err(|error| {
+    let mut child = command.args(rest).envs(dir.environment()).spawn().map_err(|error| {
         let exit = match error.kind() {
             io::ErrorKind::NotFound => Exit::CommandNotFound,
             _ => Exit::CommandNotRun,
@@ -138,7 +140,7 @@ fn keep_counts(counted: &Path, mut kept: File, path: &Path) -> Result<(), Failur
     }
 }
 
-/// Returns a machine's path so that it means the same in every folder; names stay names.
+/// Returns a machine's path so that it means the same in every directory; names stay names.
 fn absolute(machine: &Path) -> PathBuf {
     let is_name = gpu_sim::machines().iter().any(|known| Path::new(known.name) == machine);
     let path = machine.canonicalize().ok().filter(|_| !is_name);

@@ -22,7 +22,7 @@ use gpu_core::{Driver, Groups, Origin, Snapshot};
 use gpu_reaper::{Diagnosis, FindingKind, Usage};
 use gpu_report::json;
 use gpu_steward::DeviceLeases;
-use notes::{bystanders, next_commands, unseen_by, untold};
+use notes::{bystanders, next_commands, unreported, unseen_by};
 use rustix::process::geteuid;
 use std::borrow::Cow;
 
@@ -118,7 +118,7 @@ fn show_some(
         lines.extend(unexplained.into_iter().flat_map(|bytes| layout.unexplained(bytes.gib())));
         lines.into_iter().try_for_each(|line| screen.print(&line.cut(room)))?;
     }
-    untold(screen, snapshot)?;
+    unreported(screen, snapshot)?;
     if !global.quiet {
         next_commands(screen, global, snapshot, diagnosis)?;
         bystanders(screen, snapshot, &usage, diagnosis)?;

@@ -39,16 +39,16 @@ fn look(global: &Global) -> Result<Connected, Failure> {
     if let (Err(fault), true) = (&now.driver, now.devices.is_empty()) {
         return Err(Error::new(fault.kind, fault.text.clone()).into());
     }
-    let topology = source.backend.topology().map_err(|error| untold(error, &now.origin))?;
+    let topology = source.backend.topology().map_err(|error| unreported(error, &now.origin))?;
     if topology.links.is_empty() {
-        return Err(untold(Error::new(Absent::NotFound, "ask for the topology"), &now.origin));
+        return Err(unreported(Error::new(Absent::NotFound, "ask for the topology"), &now.origin));
     }
     let nodes = now.numa_nodes(topology.links.len());
     Ok(Connected { now, topology, nodes })
 }
 
 /// Says what to do where the machine does not tell how its devices are connected.
-fn untold(error: Error, origin: &Origin) -> Failure {
+fn unreported(error: Error, origin: &Origin) -> Failure {
     let is_absent =
         matches!(error.kind(), ErrorKind::Field(absent) if absent != Absent::NotPermitted);
     let failure = Failure::from(error);

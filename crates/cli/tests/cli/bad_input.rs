@@ -19,11 +19,9 @@ fn ended(output: Output) -> Ended {
     }
 }
 
-fn gpuws(folder: &Path, words: &[&str]) -> Ended {
+fn gpuws(dir: &Path, words: &[&str]) -> Ended {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
-    ended(
-        command.args(words).current_dir(folder).stdin(Stdio::null()).output().expect("gpuws runs"),
-    )
+    ended(command.args(words).current_dir(dir).stdin(Stdio::null()).output().expect("gpuws runs"))
 }
 
 fn with_input(words: &[&str], input: &[u8]) -> Ended {
@@ -40,7 +38,7 @@ fn with_input(words: &[&str], input: &[u8]) -> Ended {
     })
 }
 
-/// A folder with a machine in it, made from one that is shipped.
+/// A directory with a machine in it, made from one that is shipped.
 fn machine(change: impl Fn(String) -> String) -> tempfile::TempDir {
     machine_from("p100-ghost", change)
 }
@@ -48,9 +46,9 @@ fn machine(change: impl Fn(String) -> String) -> tempfile::TempDir {
 fn machine_from(name: &str, change: impl Fn(String) -> String) -> tempfile::TempDir {
     let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim-fixtures/machines");
     let shipped = machines.join(name);
-    let folder = tempfile::tempdir().expect("a folder");
-    let to = folder.path().join("box");
-    fs::create_dir(&to).expect("a folder");
+    let dir = tempfile::tempdir().expect("a directory");
+    let to = dir.path().join("box");
+    fs::create_dir(&to).expect("a directory");
     for entry in fs::read_dir(shipped).expect("the machine is shipped") {
         let entry = entry.expect("an entry");
         fs::copy(entry.path(), to.join(entry.file_name())).expect("a copy");
@@ -58,12 +56,12 @@ fn machine_from(name: &str, change: impl Fn(String) -> String) -> tempfile::Temp
     let file = to.join("machine.toml");
     let text = fs::read_to_string(&file).expect("a machine has its file");
     fs::write(&file, change(text)).expect("written");
-    folder
+    dir
 }
 
-fn files(folder: &Path) -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(folder)
-        .expect("a folder")
+fn files(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(dir)
+        .expect("a directory")
         .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
         .collect();
     names.sort();
@@ -71,19 +69,19 @@ fn files(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn machine_loads_from_folder() {
-    let folder = machine(|text| text);
-    let seen = gpuws(folder.path(), &["--sim", "./box", "doctor"]);
+fn machine_loads_from_dir() {
+    let dir = machine(|text| text);
+    let seen = gpuws(dir.path(), &["--sim", "./box", "doctor"]);
     assert_eq!(seen.code, 1, "{}", seen.stderr);
     assert!(seen.stdout.starts_with("simulated machine box"), "{}", seen.stdout);
 }
 
 #[test]
 fn unknown_field_error_names_file_and_line() {
-    let folder = machine(|text| text.replace("on_term", "on_trem"));
-    let line = fs::read_to_string(folder.path().join("box/machine.toml")).expect("a file");
+    let dir = machine(|text| text.replace("on_term", "on_trem"));
+    let line = fs::read_to_string(dir.path().join("box/machine.toml")).expect("a file");
     let line = 1 + line.lines().position(|line| line.contains("on_trem")).expect("it is there");
-    let refused = gpuws(folder.path(), &["--sim", "./box", "doctor"]);
+    let refused = gpuws(dir.path(), &["--sim", "./box", "doctor"]);
     assert_eq!(refused.code, 2, "{}", refused.stderr);
     assert_eq!(refused.stdout, "");
     let expected =
@@ -97,25 +95,25 @@ fn unknown_field_error_names_file_and_line() {
 }
 
 #[test]
-fn recording_outside_machine_folder_is_rejected() {
-    let folder = machine(|text| text.replace("\"nvidia-smi.txt\"", "\"../../etc/passwd\""));
-    let refused = gpuws(folder.path(), &["--sim", "./box", "doctor"]);
+fn recording_outside_machine_dir_is_rejected() {
+    let dir = machine(|text| text.replace("\"nvidia-smi.txt\"", "\"../../etc/passwd\""));
+    let refused = gpuws(dir.path(), &["--sim", "./box", "doctor"]);
     assert_eq!(refused.code, 2, "{}", refused.stderr);
     assert!(refused.stderr.contains("passwd"), "{}", refused.stderr);
 }
 
 #[test]
 fn truncated_recording_is_rejected_with_line() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let recorded = gpuws(folder.path(), &["--sim", "p100-ghost", "record", "a.gpuws", "--names"]);
+    let dir = tempfile::tempdir().expect("a directory");
+    let recorded = gpuws(dir.path(), &["--sim", "p100-ghost", "record", "a.gpuws", "--names"]);
     assert_eq!(recorded.code, 0, "{}", recorded.stderr);
-    let whole = fs::read(folder.path().join("a.gpuws")).expect("a recording");
-    let replayed = gpuws(folder.path(), &["--sim", "a.gpuws", "doctor"]);
+    let whole = fs::read(dir.path().join("a.gpuws")).expect("a recording");
+    let replayed = gpuws(dir.path(), &["--sim", "a.gpuws", "doctor"]);
     assert_eq!(replayed.code, 1, "{}", replayed.stderr);
     assert!(replayed.stdout.contains("100562  t2t-decoder"), "{}", replayed.stdout);
     for cut in [1, whole.len() / 3, whole.len() / 2, whole.len() - 2] {
-        fs::write(folder.path().join("cut.gpuws"), &whole[..cut]).expect("written");
-        let refused = gpuws(folder.path(), &["--sim", "cut.gpuws", "doctor"]);
+        fs::write(dir.path().join("cut.gpuws"), &whole[..cut]).expect("written");
+        let refused = gpuws(dir.path(), &["--sim", "cut.gpuws", "doctor"]);
         assert_eq!(refused.code, 2, "{cut}: {}{}", refused.stdout, refused.stderr);
         assert!(refused.stderr.contains("cut.gpuws"), "{}", refused.stderr);
         assert!(refused.stderr.contains("line "), "{cut}: {}", refused.stderr);
@@ -124,7 +122,7 @@ fn truncated_recording_is_rejected_with_line() {
 
 #[test]
 fn noise_and_binary_input_is_rejected() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("a directory");
     // A linear congruential generator: noise that is the same every time.
     let mut state = 1u64;
     let noise: Vec<u8> = std::iter::repeat_with(|| {
@@ -134,15 +132,15 @@ fn noise_and_binary_input_is_rejected() {
     })
     .take(1 << 20)
     .collect();
-    fs::write(folder.path().join("large"), noise.repeat(100)).expect("written");
-    fs::write(folder.path().join("small"), &noise[..4096]).expect("written");
-    fs::copy(env!("CARGO_BIN_EXE_gpuws"), folder.path().join("program")).expect("a copy");
-    fs::write(folder.path().join("empty"), "").expect("written");
-    let before = files(folder.path());
+    fs::write(dir.path().join("large"), noise.repeat(100)).expect("written");
+    fs::write(dir.path().join("small"), &noise[..4096]).expect("written");
+    fs::copy(env!("CARGO_BIN_EXE_gpuws"), dir.path().join("program")).expect("a copy");
+    fs::write(dir.path().join("empty"), "").expect("written");
+    let before = files(dir.path());
     for name in ["large", "small", "program", "empty", "missing", "."] {
         let path = format!("./{name}");
         for words in [&["parse", &path, "--json"][..], &["--sim", &path, "doctor"]] {
-            let refused = gpuws(folder.path(), words);
+            let refused = gpuws(dir.path(), words);
             assert!(
                 [2, 3].contains(&refused.code),
                 "{words:?}: {} {}",
@@ -154,7 +152,7 @@ fn noise_and_binary_input_is_rejected() {
             assert!(!refused.stderr.contains('\u{fffd}'), "{words:?}: {}", refused.stderr);
         }
     }
-    assert_eq!(files(folder.path()), before, "nothing was written");
+    assert_eq!(files(dir.path()), before, "nothing was written");
     let refused = with_input(&["doctor", "--paste"], &noise);
     assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{}", refused.stderr);
 }
@@ -195,9 +193,9 @@ fn uninformative_paste_is_not_reported_healthy() {
     assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{}", refused.stderr);
     let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim-fixtures/machines");
     let refusal = fs::read(machines.join("p100-ghost/gpu-reset.txt")).expect("recorded");
-    let told = with_input(&["doctor", "--paste"], &refusal);
-    assert_eq!(told.code, 1, "{}", told.stderr);
-    assert!(told.stdout.contains("a reset was refused"), "{}", told.stdout);
+    let reported = with_input(&["doctor", "--paste"], &refusal);
+    assert_eq!(reported.code, 1, "{}", reported.stderr);
+    assert!(reported.stdout.contains("a reset was refused"), "{}", reported.stdout);
 }
 
 #[test]
@@ -207,7 +205,7 @@ fn protect_rejects_unknown_name() {
     assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{}", refused.stderr);
     let kept = gpuws(here, &["--sim", "labbox", "reap", "--protect", "user:carol", "--yes"]);
     assert_eq!(kept.code, 1, "{}", kept.stdout);
-    assert!(kept.stdout.contains("protected by --protect"), "{}", kept.stdout);
+    assert!(kept.stdout.contains("it is on the protect list"), "{}", kept.stdout);
 }
 
 #[test]
@@ -223,22 +221,22 @@ fn reap_rejects_unknown_user() {
 
 #[test]
 fn record_never_overwrites_file() {
-    let folder = tempfile::tempdir().expect("a folder");
-    fs::write(folder.path().join("mine"), "mine").expect("written");
-    let refused = gpuws(folder.path(), &["--sim", "p100-ghost", "record", "mine"]);
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::write(dir.path().join("mine"), "mine").expect("written");
+    let refused = gpuws(dir.path(), &["--sim", "p100-ghost", "record", "mine"]);
     assert_eq!(refused.code, 2, "{}", refused.stderr);
-    assert_eq!(fs::read_to_string(folder.path().join("mine")).expect("there"), "mine");
-    let nowhere = gpuws(folder.path(), &["--sim", "p100-ghost", "record", "no/such/folder"]);
+    assert_eq!(fs::read_to_string(dir.path().join("mine")).expect("there"), "mine");
+    let nowhere = gpuws(dir.path(), &["--sim", "p100-ghost", "record", "no/such/directory"]);
     assert_eq!(nowhere.code, 3, "{}", nowhere.stderr);
-    assert_eq!(files(folder.path()), ["mine"]);
+    assert_eq!(files(dir.path()), ["mine"]);
 }
 
 #[test]
 fn record_anonymizes_by_default() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let recorded = gpuws(folder.path(), &["--sim", "labbox", "record", "a"]);
+    let dir = tempfile::tempdir().expect("a directory");
+    let recorded = gpuws(dir.path(), &["--sim", "labbox", "record", "a"]);
     assert_eq!(recorded.code, 0, "{}", recorded.stderr);
-    let text = fs::read_to_string(folder.path().join("a")).expect("a recording");
+    let text = fs::read_to_string(dir.path().join("a")).expect("a recording");
     for name in ["alice", "bob", "carol", "train.py", "notebook"] {
         assert!(!text.contains(name), "{name}: {text}");
     }
@@ -279,7 +277,7 @@ fn invalid_arguments_exit_with_usage_error() {
 /// for itself acts on neither.
 #[test]
 fn hostile_process_name_is_escaped_in_every_format() {
-    let folder = machine_from("labbox", |text| {
+    let dir = machine_from("labbox", |text| {
         let hostile = "command_line = [\"\\u001b]0;x\\u0007\\n, 9\", \"\\u202e\"]";
         let lines = text.lines().map(|line| match line.starts_with("command_line") {
             true => hostile,
@@ -295,24 +293,24 @@ fn hostile_process_name_is_escaped_in_every_format() {
         &["query", "--query-compute-apps=pid,name", "--format=csv"],
         &["reset", "0"],
     ] {
-        let shown = gpuws(folder.path(), &[&["--sim", "./box"], words].concat());
+        let shown = gpuws(dir.path(), &[&["--sim", "./box"], words].concat());
         let acts = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
         assert!(!shown.stdout.contains(acts), "{words:?}: {}", shown.stdout);
         assert!(!shown.stderr.contains(acts), "{words:?}: {}", shown.stderr);
     }
-    let rows = gpuws(folder.path(), &["--sim", "./box", "status", "-q"]);
+    let rows = gpuws(dir.path(), &["--sim", "./box", "status", "-q"]);
     assert!(rows.stdout.contains("\\x1b]0;x\\x07\\n, 9"), "{}", rows.stdout);
 }
 
 #[test]
 fn query_writes_rows_to_file() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("a directory");
     let words = ["--sim", "labbox", "query", "--query-gpu=index", "--format=csv", "-f", "rows"];
-    let written = gpuws(folder.path(), &words);
+    let written = gpuws(dir.path(), &words);
     assert_eq!((written.code, written.stdout.as_str()), (0, ""), "{}", written.stderr);
-    let rows = fs::read_to_string(folder.path().join("rows")).expect("written");
+    let rows = fs::read_to_string(dir.path().join("rows")).expect("written");
     assert_eq!(rows, "index\n0\n1\n2\n3\n");
-    let nowhere = gpuws(folder.path(), &[&words[..6], &["no/such/file"]].concat());
+    let nowhere = gpuws(dir.path(), &[&words[..6], &["no/such/file"]].concat());
     assert_eq!((nowhere.code, nowhere.stdout.as_str()), (3, ""), "{}", nowhere.stderr);
 }
 

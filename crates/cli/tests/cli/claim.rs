@@ -1,6 +1,6 @@
 //! `gpuws claim`: what it shows beforehand, and how a lease is given back.
 
-use crate::live::{out, script, told};
+use crate::live::{out, reported, script};
 use std::process::Command;
 
 #[test]
@@ -40,9 +40,9 @@ fn run_lease_cannot_be_released_early() {
          wait $front; echo $?; \"$0\" claim --release $lease; echo $?",
     );
     assert_eq!(out(&output), "2\n0\nlives\n143\n2\n", "{output:?}");
-    let told = told(&output);
-    assert!(told.contains("it belongs to a gpuws run and ends with it"), "{told}");
-    assert!(told.contains("no lease has this ID"), "{told}");
+    let reported = reported(&output);
+    assert!(reported.contains("it belongs to a gpuws run and ends with it"), "{reported}");
+    assert!(reported.contains("no lease has this ID"), "{reported}");
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn outer_lease_cannot_be_released_before_nested() {
          \"$0\" claim --release $outer --hold; echo $?; \"$0\" claim --release A; echo $?",
     );
     assert_eq!(out(&output), "75\n0\n2\n2\n", "{output:?}");
-    assert!(told(&output).contains("is nested in it"), "{output:?}");
+    assert!(reported(&output).contains("is nested in it"), "{output:?}");
 }
 
 #[test]
@@ -107,9 +107,9 @@ fn impossible_claim_preview_exits_like_run() {
          \"$0\" claim -n 13 --json | grep possible; \"$0\" claim -n 12 > /dev/null; echo $?",
     );
     assert_eq!(out(&output), "2\n2\n2\n2\n2\n2\n  \"possible\": false,\n0\n", "{output:?}");
-    let told = told(&output);
-    assert!(told.contains("this machine can provide only 12"), "{told}");
-    assert!(told.contains("the maximum is -n 12"), "{told}");
+    let reported = reported(&output);
+    assert!(reported.contains("this machine can provide only 12"), "{reported}");
+    assert!(reported.contains("the maximum is -n 12"), "{reported}");
 }
 
 #[test]
@@ -120,8 +120,8 @@ fn limiting_factor_is_named() {
          CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=5,7 \"$0\" claim -n 3\n\
          \"$0\" run --quiet -n 2 -- env -u CUDA_VISIBLE_DEVICES \"$0\" claim -n 3",
     );
-    let told = told(&output);
-    let lines: Vec<&str> = told.lines().filter(|line| line.starts_with("gpuws: ")).collect();
+    let reported = reported(&output);
+    let lines: Vec<&str> = reported.lines().filter(|line| line.starts_with("gpuws: ")).collect();
     let [gpu, variable, lease] = lines[..] else { panic!("{output:?}") };
     assert!(gpu.ends_with(": --gpu can provide only 2"), "{gpu}");
     assert!(variable.ends_with(": CUDA_VISIBLE_DEVICES can provide only 2"), "{variable}");
@@ -150,12 +150,12 @@ fn simulation_without_live_refuses_to_hold_lease() {
         let output = command.args(options).env("NO_COLOR", "1").output().unwrap();
         let said = (output.status.code(), String::from_utf8_lossy(&output.stdout));
         assert_eq!((said.0, &*said.1), (Some(2), out), "{output:?}");
-        assert!(told(&output).contains("gpuws sim labbox --live -- gpuws run"), "{output:?}");
+        assert!(reported(&output).contains("gpuws sim labbox --live -- gpuws run"), "{output:?}");
     }
 }
 
 #[test]
-fn next_command_repeats_claims_folder() {
+fn next_command_repeats_claims_dir() {
     let output = script(
         "twelve-gpus",
         "mkdir 'a b'; \"$0\" leases --claims 'a b'\n\

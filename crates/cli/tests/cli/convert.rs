@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-fn gpuws(folder: &Path, words: &[&str]) -> Output {
+fn gpuws(dir: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
-    command.args(words).current_dir(folder).output().expect("gpuws runs")
+    command.args(words).current_dir(dir).output().expect("gpuws runs")
 }
 
 fn printed(output: &Output) -> &str {
@@ -36,28 +36,31 @@ InUse:                        1792
 
 #[test]
 fn rmm_log_converts_to_stable_json_lines() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("rmm.csv"), RMM).unwrap();
-    let told = gpuws(folder.path(), &["mem", "convert", "rmm.csv", "-o", "job.jsonl"]);
-    assert_eq!(printed(&told), "device 0: 3 events, segments not recorded\nwritten to job.jsonl\n");
-    let lines = fs::read_to_string(folder.path().join("job.jsonl")).unwrap();
-    let again = gpuws(folder.path(), &["mem", "convert", "job.jsonl"]);
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("rmm.csv"), RMM).unwrap();
+    let reported = gpuws(dir.path(), &["mem", "convert", "rmm.csv", "-o", "job.jsonl"]);
+    assert_eq!(
+        printed(&reported),
+        "device 0: 3 events, segments not recorded\nwritten to job.jsonl\n"
+    );
+    let lines = fs::read_to_string(dir.path().join("job.jsonl")).unwrap();
+    let again = gpuws(dir.path(), &["mem", "convert", "job.jsonl"]);
     assert_eq!(printed(&again), lines);
     let first: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
     assert_eq!(first["recorded_by"], "rmm-log");
     assert_eq!(lines.lines().count(), 1 + 1 + 3);
 
-    let told = gpuws(folder.path(), &["mem", "explain", "--no-live", "job.jsonl"]);
-    let said = String::from_utf8_lossy(&told.stdout);
-    assert_eq!(told.status.code(), Some(1));
+    let reported = gpuws(dir.path(), &["mem", "explain", "--no-live", "job.jsonl"]);
+    let said = String::from_utf8_lossy(&reported.stdout);
+    assert_eq!(reported.status.code(), Some(1));
     assert!(said.contains("this is a memory recording; use: gpuws mem replay job.jsonl"), "{said}");
 
     let json = ["--json", "mem", "convert", "rmm.csv", "-o", "other.jsonl"];
     let counts: serde_json::Value =
-        serde_json::from_str(printed(&gpuws(folder.path(), &json))).unwrap();
+        serde_json::from_str(printed(&gpuws(dir.path(), &json))).unwrap();
     assert_eq!(counts["devices"][0]["event_count"], 3);
     assert_eq!(counts["devices"][0].get("segment_count"), None);
-    let mut left: Vec<_> = fs::read_dir(folder.path())
+    let mut left: Vec<_> = fs::read_dir(dir.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
@@ -67,9 +70,9 @@ fn rmm_log_converts_to_stable_json_lines() {
 
 #[test]
 fn tensorflow_dump_converts_to_segments_and_failed_request() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("train.log"), format!("starting\n{BFC}done\n")).unwrap();
-    let converted = gpuws(folder.path(), &["mem", "convert", "train.log"]);
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("train.log"), format!("starting\n{BFC}done\n")).unwrap();
+    let converted = gpuws(dir.path(), &["mem", "convert", "train.log"]);
     let lines: Vec<serde_json::Value> =
         printed(&converted).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines[0]["recorded_by"], "bfc-dump");
@@ -87,8 +90,8 @@ fn tensorflow_dump_converts_to_segments_and_failed_request() {
 
     // Another device, with another limit.
     let both = format!("{BFC}{}", BFC.replace("GPU_1_bfc", "GPU_3_bfc").replace("2560", "2816"));
-    fs::write(folder.path().join("both.log"), both).unwrap();
-    let converted = gpuws(folder.path(), &["mem", "convert", "both.log"]);
+    fs::write(dir.path().join("both.log"), both).unwrap();
+    let converted = gpuws(dir.path(), &["mem", "convert", "both.log"]);
     let lines: Vec<serde_json::Value> =
         printed(&converted).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let limits = serde_json::json!({"memory_limit.1": "2560", "memory_limit.3": "2816"});
@@ -99,8 +102,8 @@ fn tensorflow_dump_converts_to_segments_and_failed_request() {
 
     // A line of the dump is missing.
     let cut = BFC.replace("Free  at 7f0000000100 of size 768 next 18446744073709551615\n", "");
-    fs::write(folder.path().join("cut.log"), cut).unwrap();
-    let refused = gpuws(folder.path(), &["mem", "convert", "cut.log"]);
+    fs::write(dir.path().join("cut.log"), cut).unwrap();
+    let refused = gpuws(dir.path(), &["mem", "convert", "cut.log"]);
     assert_eq!(refused.status.code(), Some(2));
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(said.contains("the blocks make up 256 bytes of a segment of 1024"), "{said}");
@@ -108,24 +111,24 @@ fn tensorflow_dump_converts_to_segments_and_failed_request() {
 
 #[test]
 fn invalid_recording_is_rejected_without_output() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("kept.jsonl"), "mine").unwrap();
-    fs::write(folder.path().join("rmm.csv"), RMM).unwrap();
-    fs::write(folder.path().join("notes.txt"), "nothing\n").unwrap();
-    fs::write(folder.path().join("evil.pickle"), b"cos\nsystem\n(S'touch ran'\ntR.").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("kept.jsonl"), "mine").unwrap();
+    fs::write(dir.path().join("rmm.csv"), RMM).unwrap();
+    fs::write(dir.path().join("notes.txt"), "nothing\n").unwrap();
+    fs::write(dir.path().join("evil.pickle"), b"cos\nsystem\n(S'touch ran'\ntR.").unwrap();
     let refusal = |words: &[&str]| {
-        let output = gpuws(folder.path(), words);
+        let output = gpuws(dir.path(), words);
         assert_eq!(output.status.code(), Some(2), "{words:?}");
         assert!(output.stdout.is_empty());
         String::from_utf8(output.stderr).unwrap()
     };
     let said = refusal(&["mem", "convert", "rmm.csv", "-o", "kept.jsonl"]);
     assert!(said.contains("failed to write 'kept.jsonl': it already exists"), "{said}");
-    let long = fs::File::create(folder.path().join("long.pickle")).unwrap();
+    let long = fs::File::create(dir.path().join("long.pickle")).unwrap();
     long.set_len(3 << 30).unwrap();
     let said = refusal(&["mem", "convert", "long.pickle", "-o", "new.jsonl"]);
     assert!(said.contains("it is larger than 2048 MiB"), "{said}");
-    fs::remove_file(folder.path().join("long.pickle")).unwrap();
+    fs::remove_file(dir.path().join("long.pickle")).unwrap();
     let said = refusal(&["mem", "convert", "notes.txt", "-o", "new.jsonl"]);
     assert!(
         said.contains("unrecognised format") && said.contains("hint: use a torch.cuda"),
@@ -137,16 +140,16 @@ fn invalid_recording_is_rejected_without_output() {
         said.contains("hint: a memory snapshot is plain data; do not unpickle this file"),
         "{said}"
     );
-    assert_eq!(fs::read_to_string(folder.path().join("kept.jsonl")).unwrap(), "mine");
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4, "nothing was written");
+    assert_eq!(fs::read_to_string(dir.path().join("kept.jsonl")).unwrap(), "mine");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4, "nothing was written");
 }
 
 #[test]
 fn recorded_text_is_escaped() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let hostile = "{\"schema\":1,\"kind\":\"memory-trace\",\"settings\":{\"a\":\"\u{9b}2J\u{202e}€😀\u{7f}\"}}\n";
-    fs::write(folder.path().join("job.jsonl"), hostile).unwrap();
-    let output = gpuws(folder.path(), &["mem", "convert", "job.jsonl"]);
+    fs::write(dir.path().join("job.jsonl"), hostile).unwrap();
+    let output = gpuws(dir.path(), &["mem", "convert", "job.jsonl"]);
     let lines = printed(&output);
     assert!(lines.bytes().all(|byte| matches!(byte, b'\n' | b' '..=b'~')), "{lines}");
     let first: serde_json::Value = serde_json::from_str(lines.trim_end()).unwrap();

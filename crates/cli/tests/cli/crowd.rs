@@ -1,6 +1,6 @@
 //! What a run costs beside many other processes: nothing, since it opens none of them.
 
-use crate::live::{out, script, told};
+use crate::live::{out, reported, script};
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
@@ -42,5 +42,5 @@ fn run_opens_no_foreign_process() {
         format!("cat > count.py <<'END'{COUNT}END\npython3 count.py alone leaves waits walk");
     let output = script("twelve-gpus", &format!("{begin}{runs}{count}"));
     let expected = "alone 0 of 50\nleaves 0 of 50\nwaits 0 of 50\nwalk 50 of 50\n";
-    assert_eq!(out(&output), expected, "{}", told(&output));
+    assert_eq!(out(&output), expected, "{}", reported(&output));
 }

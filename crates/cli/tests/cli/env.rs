@@ -1,7 +1,7 @@
 //! `gpuws mem env`, held to the letter (`SNAPSHOTS=overwrite` writes it anew), and what `run` and
 //! `claim` with `--mem` put into an environment.
 
-use crate::live::{GPUWS, out, script, told};
+use crate::live::{GPUWS, out, reported, script};
 use serde_json::Value;
 use snapbox::Data;
 use std::path::Path;
@@ -33,7 +33,7 @@ fn gpuws(words: &[&str], set: &[(&str, &str)]) -> Output {
 
 fn transcript(words: &[&str], set: &[(&str, &str)]) -> String {
     let output = gpuws(words, set);
-    let (stdout, stderr) = (out(&output), told(&output));
+    let (stdout, stderr) = (out(&output), reported(&output));
     let code = output.status.code().expect("gpuws ends by itself");
     format!("$ gpuws {}\n{stdout}{stderr}=> {code}\n", words.join(" "))
 }
@@ -44,14 +44,14 @@ fn hold(name: &str, transcript: &str) {
 }
 
 /// A virtual environment with these packages, whose Python is a shell.
-fn environment(folder: &Path, packages: &[&str]) {
+fn environment(dir: &Path, packages: &[&str]) {
     for package in packages {
         let package = format!("lib/python3.11/site-packages/{package}.dist-info");
-        std::fs::create_dir_all(folder.join(package)).unwrap();
+        std::fs::create_dir_all(dir.join(package)).unwrap();
     }
-    std::fs::create_dir_all(folder.join("bin")).unwrap();
-    std::os::unix::fs::symlink("/bin/sh", folder.join("bin/python")).unwrap();
-    std::fs::write(folder.join("pyvenv.cfg"), "home = /usr/bin\nversion = 3.11.4\n").unwrap();
+    std::fs::create_dir_all(dir.join("bin")).unwrap();
+    std::os::unix::fs::symlink("/bin/sh", dir.join("bin/python")).unwrap();
+    std::fs::write(dir.join("pyvenv.cfg"), "home = /usr/bin\nversion = 3.11.4\n").unwrap();
 }
 
 #[test]
@@ -71,24 +71,24 @@ fn printed_environment_matches_golden_file() {
     ];
     hold("simulated.txt", &printed.join("\n"));
 
-    let told =
+    let reported =
         ["mem", "env", "--limit", "6GiB", "--device-memory", "24GiB", "--framework", "torch"];
     let printed = [
-        transcript(&told, &[]),
+        transcript(&reported, &[]),
         transcript(
-            &[&told[..], &["--torch-version", "2.11", "--context", "1GiB"]].concat(),
+            &[&reported[..], &["--torch-version", "2.11", "--context", "1GiB"]].concat(),
             &[("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")],
         ),
-        transcript(&[&told[..], &["--torch-version", "2.9", "--quiet"]].concat(), &[]),
+        transcript(&[&reported[..], &["--torch-version", "2.9", "--quiet"]].concat(), &[]),
     ];
     hold("told.txt", &printed.join("\n"));
 }
 
 #[test]
 fn installed_frameworks_are_detected_without_running_python() {
-    let folder = tempfile::tempdir().unwrap();
-    environment(folder.path(), &["torch-2.10.0+cu128", "jax-0.7.1", "jaxlib-0.7.1", "numpy-2.0"]);
-    let active = [("VIRTUAL_ENV", folder.path().to_str().unwrap())];
+    let dir = tempfile::tempdir().unwrap();
+    environment(dir.path(), &["torch-2.10.0+cu128", "jax-0.7.1", "jaxlib-0.7.1", "numpy-2.0"]);
+    let active = [("VIRTUAL_ENV", dir.path().to_str().unwrap())];
     let words = ["--sim", "labbox", "--json", "mem", "env", "--limit", "6GiB"];
     let object: Value = serde_json::from_slice(&gpuws(&words, &active).stdout).expect("an object");
     let frameworks: Vec<_> = object["frameworks"].as_array().expect("a list").iter().collect();
@@ -115,9 +115,9 @@ fn installed_frameworks_are_detected_without_running_python() {
 /// Whatever names and values the environment has, a shell takes them as text.
 #[test]
 fn hostile_text_is_shell_quoted() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let name = "a'$(touch made)`touch made`\n touch made\n#;\u{1b}[2J";
-    let place = folder.path().join(name);
+    let place = dir.path().join(name);
     std::fs::create_dir(&place).unwrap();
     environment(&place, &["torch-2.10.0';touch made;'", "torch-2.10.1$(touch made)"]);
     let settings = "max_split_size_mb:64,x:'; touch made; echo ',\n touch made\n$(touch made)`touch made`\u{1b}[2J";
@@ -141,13 +141,13 @@ fn hostile_text_is_shell_quoted() {
     for shell in ["sh", "bash"] {
         let output = Command::new(shell)
             .args(["-c", "eval \"$1\"; printf %s \"$PYTORCH_ALLOC_CONF\"", shell, &out(&printed)])
-            .current_dir(folder.path())
+            .current_dir(dir.path())
             .output()
             .expect("there is a shell");
         let value = out(&output);
         assert!(value.starts_with("max_split_size_mb:64,x:'; touch made; echo ',"), "{value}");
         assert!(value.ends_with("per_process_memory_fraction:0.0687"), "{value}");
-        assert!(output.stderr.is_empty() && !folder.path().join("made").exists(), "{output:?}");
+        assert!(output.stderr.is_empty() && !dir.path().join("made").exists(), "{output:?}");
     }
 }
 
@@ -196,10 +196,10 @@ fn run_with_memory_share_sets_environment() {
     assert!(named < torch, "more is left to the context");
     assert!(smaller.starts_with("a:1,per_process_memory_fraction:0.01|"), "{smaller}");
     assert_eq!((kept, whole), ("||", "||"));
-    let told = told(&output);
+    let reported = reported(&output);
     let line = "limited to 6 GiB by PYTORCH_ALLOC_CONF and XLA_PYTHON_CLIENT_MEM_FRACTION \
                 (cooperative)";
-    assert_eq!(told.matches(line).count(), 2, "{told}");
+    assert_eq!(reported.matches(line).count(), 2, "{reported}");
 }
 
 /// A shell may start any Python: a key that an older PyTorch does not know would end it.
@@ -218,10 +218,11 @@ fn non_python_command_has_unknown_framework_version() {
     let (first, second) = said.trim_end().split_once('\n').expect("two lines");
     assert_eq!(first, "||true", "{output:?}");
     assert!(second.starts_with("per_process_memory_fraction:0."), "{output:?}");
-    let told = told(&output);
+    let reported = reported(&output);
     assert!(
-        told.contains("set the limit of 6 GiB for PyTorch and TensorFlow in the program itself"),
-        "{told}"
+        reported
+            .contains("set the limit of 6 GiB for PyTorch and TensorFlow in the program itself"),
+        "{reported}"
     );
 }
 

@@ -8,13 +8,13 @@ use std::process::{Command, Output, Stdio};
 const LOGS: [&str; 6] =
     ["too-big", "fragmented", "somebody-else", "tensorflow", "others", "programs"];
 
-fn folder() -> PathBuf {
+fn dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/oom")
 }
 
 fn gpuws(words: &[&str], input: &[u8]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
-    command.args(words).current_dir(folder()).env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
+    command.args(words).current_dir(dir()).env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("gpuws runs");
     let mut stdin = child.stdin.take().expect("it is piped");
@@ -37,7 +37,7 @@ fn printed(words: &[&str]) -> String {
 }
 
 fn hold(name: &str, transcript: String) {
-    snapbox::assert_data_eq!(transcript, Data::read_from(&folder().join(name), None).raw());
+    snapbox::assert_data_eq!(transcript, Data::read_from(&dir().join(name), None).raw());
 }
 
 #[test]

@@ -51,9 +51,9 @@ fn machine_without_recorded_processes_accepts_external_ones() {
         "driver-leak",
         "appear --use 0:500 --name trainer\n\"$0\" holders; kill -9 $PID; echo $PID >&2",
     );
-    let (said, told) = (text(&output.stdout), text(&output.stderr));
+    let (said, reported) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let pid = told.lines().last().unwrap();
+    let pid = reported.lines().last().unwrap();
     let line = said.lines().find(|line| line.contains(pid)).unwrap_or_else(|| panic!("{said}"));
     assert!(line.contains("trainer"), "{said}");
 }

@@ -1,7 +1,7 @@
 //! `gpuws run` where few files may be open (`ulimit -n`): it is granted what is free, or refused in
 //! so many words; nothing is granted twice, and nothing stays.
 
-use crate::live::{out, script, told};
+use crate::live::{out, reported, script};
 
 #[test]
 fn low_fd_limit_grants_free_device_or_nothing() {
@@ -26,5 +26,5 @@ fn low_fd_limit_grants_free_device_or_nothing() {
     assert!(runs.contains(&"got 11") && runs.contains(&"125 1"), "{said}");
     assert_eq!((*lease, *all), ("\"count\":11", "all"), "{said}");
     assert!(queue.starts_with("\"queue\":[]"), "{said}");
-    assert!(!told(&output).contains("panicked"), "{output:?}");
+    assert!(!reported(&output).contains("panicked"), "{output:?}");
 }

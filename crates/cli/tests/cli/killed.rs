@@ -1,7 +1,7 @@
 //! `gpuws run` whose front, supervisor, or both are killed: nothing is left of the job, or all of it
 //! goes on, as the user chose.
 
-use crate::live::{out, script, told};
+use crate::live::{out, reported, script};
 
 /// Starts a run whose command has a child, and another that has left its group and session. Then
 /// `$front` and `$supervisor` are known, and `pids` names the three processes of the job.
@@ -41,7 +41,7 @@ fn killing_any_part_leaves_no_job_process() {
         let output =
             script("twelve-gpus", &format!("{START}start end; {way} || echo not killed; ends"));
         assert_eq!(out(&output), "all gone and free\n", "{way}: {output:?}");
-        let said = told(&output).contains("supervisor was killed; ending the job");
+        let said = reported(&output).contains("supervisor was killed; ending the job");
         assert_eq!(said, says, "{way}: {output:?}");
     }
 }
@@ -52,7 +52,7 @@ fn job_keeps_running_with_lease_if_requested() {
         let output =
             script("twelve-gpus", &format!("{START}start keep; {way} || echo not killed; stays"));
         assert_eq!(out(&output), "lives\nlives\nlives\n75\nfree\n", "{way}: {output:?}");
-        let said = told(&output).contains("the job continues and keeps its lease");
+        let said = reported(&output).contains("the job continues and keeps its lease");
         assert_eq!(said, *says, "{way}: {output:?}");
     }
 }
@@ -66,7 +66,7 @@ fn orphaned_frontend_ends_with_job() {
         ),
     );
     assert_eq!(out(&output), "137\ngone\n", "{output:?}");
-    assert!(told(&output).contains("3 processes ended"), "{output:?}");
+    assert!(reported(&output).contains("3 processes ended"), "{output:?}");
 }
 
 #[test]
@@ -149,9 +149,9 @@ fn unopenable_audit_log_does_not_prevent_cleanup() {
         ),
     );
     assert_eq!(out(&output), "137\ngone\nfree\n", "{output:?}");
-    let told = told(&output);
-    assert!(told.contains("3 processes ended"), "{told}");
-    assert!(told.contains("the audit log is incomplete: failed to open journal"), "{told}");
+    let reported = reported(&output);
+    assert!(reported.contains("3 processes ended"), "{reported}");
+    assert!(reported.contains("the audit log is incomplete: failed to open journal"), "{reported}");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn unopenable_session_does_not_prevent_cleanup() {
         ),
     );
     assert_eq!(out(&output), "137\ngone\nfree\n", "{output:?}");
-    assert!(told(&output).contains("3 processes ended"), "{output:?}");
+    assert!(reported(&output).contains("3 processes ended"), "{output:?}");
 }
 
 /// Forks, ends the parent, and leaves group and session, again and again for half a minute.

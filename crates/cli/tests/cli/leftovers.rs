@@ -1,7 +1,7 @@
 //! What a job leaves behind that does not end, hides, or comes back: real processes with a device
 //! file open, which have closed every other descriptor that they inherited.
 
-use crate::live::{GPUWS, out, script, told};
+use crate::live::{GPUWS, out, reported, script};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -103,14 +103,14 @@ fn frozen_job_is_abandoned_at_time_limit_and_keeps_gpu_leased() {
         ),
     );
     assert_eq!(out(&output), "124\n75\nfree\n", "{output:?}");
-    let told = told(&output);
+    let reported = reported(&output);
     assert!(
-        told.contains("python3 is still running, frozen or in uninterruptible sleep"),
-        "{told}"
+        reported.contains("python3 is still running, frozen or in uninterruptible sleep"),
+        "{reported}"
     );
-    assert!(told.contains("which is frozen or in uninterruptible sleep"), "{told}");
-    assert!(told.contains("warning: GPU 7 stays leased until they exit"), "{told}");
-    assert!(!told.contains("grows as fast"), "{told}");
+    assert!(reported.contains("which is frozen or in uninterruptible sleep"), "{reported}");
+    assert!(reported.contains("warning: GPU 7 stays leased until they exit"), "{reported}");
+    assert!(!reported.contains("grows as fast"), "{reported}");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn frozen_leftover_holder_keeps_gpu_leased_without_blocking_run() {
         ),
     );
     assert_eq!(out(&output), "7\n1\n75\n1\nfree\n", "{output:?}");
-    assert!(told(&output).contains("python3 exits; release now with: kill "), "{output:?}");
+    assert!(reported(&output).contains("python3 exits; release now with: kill "), "{output:?}");
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn holder_forking_itself_is_ended_alone() {
             ),
         );
         assert_eq!(out(&output), "lives\n1\n", "{pause}: {output:?}");
-        assert!(told(&output).contains("ended, memory freed"), "{pause}: {output:?}");
+        assert!(reported(&output).contains("ended, memory freed"), "{pause}: {output:?}");
     }
 }
 
@@ -219,11 +219,11 @@ const NOBODY: &str = "65534";
 
 #[test]
 fn undumpable_leftover_does_not_keep_unlisted_gpu() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let program = Path::new(GPUWS);
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let uid = NOBODY.parse().ok();
-    if chown(folder.path(), uid, uid).is_err() {
+    if chown(dir.path(), uid, uid).is_err() {
         return skip("only root can run this as another user");
     }
     let run = |text: &str| {
@@ -231,11 +231,11 @@ fn undumpable_leftover_does_not_keep_unlisted_gpu() {
             .args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"])
             .args(["sh", "-c", text])
             .arg(program)
-            .env("HOME", folder.path())
+            .env("HOME", dir.path())
             .env_remove("XDG_RUNTIME_DIR")
             .env_remove("XDG_STATE_HOME")
             .env_remove("CUDA_VISIBLE_DEVICES")
-            .current_dir(folder.path())
+            .current_dir(dir.path())
             .stdin(Stdio::null())
             .output()
             .unwrap()
@@ -253,7 +253,10 @@ fn undumpable_leftover_does_not_keep_unlisted_gpu() {
         "$0" run --gpu 7 --no-wait -- echo granted; echo $?
         kill -0 $(cat pid) && echo lives; kill $(cat pid)' "$0""#);
     assert_eq!(out(&output), "7\ngranted\n0\nlives\n", "{output:?}");
-    let told = told(&output);
-    assert!(told.contains("blind is still running; its descriptors are unreadable"), "{told}");
-    assert!(!told.contains("stays leased"), "{told}");
+    let reported = reported(&output);
+    assert!(
+        reported.contains("blind is still running; its descriptors are unreadable"),
+        "{reported}"
+    );
+    assert!(!reported.contains("stays leased"), "{reported}");
 }

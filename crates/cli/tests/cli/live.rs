@@ -48,9 +48,9 @@ pub(crate) fn script(machine: &str, script: &str) -> Output {
         command.env_remove(name);
     }
     command.env("NO_COLOR", "1").stdin(Stdio::null());
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("let-go.py"), LET_GO).unwrap();
-    let output = command.current_dir(folder.path()).output().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("let-go.py"), LET_GO).unwrap();
+    let output = command.current_dir(dir.path()).output().unwrap();
     assert!(output.status.code().is_some(), "ended by a signal: {output:?}");
     assert_ne!(output.status.code(), Some(99), "it never came to be: {output:?}");
     output
@@ -67,6 +67,6 @@ pub(crate) fn out(output: &Output) -> String {
 }
 
 /// Returns what it wrote on standard error.
-pub(crate) fn told(output: &Output) -> String {
+pub(crate) fn reported(output: &Output) -> String {
     text(&output.stderr)
 }

@@ -29,6 +29,7 @@ mod reset;
 mod run;
 mod safe_gpu;
 mod schedulers;
+mod schema;
 mod sim;
 mod status_leases;
 mod topo;

@@ -55,8 +55,8 @@ fn script_with(session: &[&str], script: &str) -> Output {
         command.env_remove(name);
     }
     command.env("NO_COLOR", "1").stdin(Stdio::null());
-    let folder = tempfile::tempdir().unwrap();
-    let output = command.current_dir(folder.path()).output().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let output = command.current_dir(dir.path()).output().unwrap();
     assert!(output.status.code().is_some(), "ended by a signal: {output:?}");
     assert_ne!(output.status.code(), Some(99), "it never came to be: {output:?}");
     output
@@ -64,8 +64,8 @@ fn script_with(session: &[&str], script: &str) -> Output {
 
 /// As [`script`], on the machine of which one device is divided.
 fn script_divided(text: &str) -> Output {
-    let folder = tempfile::tempdir().unwrap();
-    let machine = folder.path().join("divided");
+    let dir = tempfile::tempdir().unwrap();
+    let machine = dir.path().join("divided");
     std::fs::create_dir(&machine).unwrap();
     std::fs::write(machine.join("machine.toml"), DIVIDED).unwrap();
     script(machine.to_str().unwrap(), text)
@@ -75,7 +75,7 @@ fn out(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-fn told(output: &Output) -> String {
+fn reported(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
@@ -106,9 +106,12 @@ fn lease_covers_single_mig_device() {
     );
     let said = out(&output);
     assert_eq!(said, "MIG-a\nwithin: MIG-a\nMIG-b\n75\n2\n", "{output:?}");
-    let told = told(&output);
-    assert!(told.contains("MIG-a of GPU 0: leased by"), "{told}");
-    assert!(told.contains("GPU 0: has MIG enabled; claim a MIG device with --mig"), "{told}");
+    let reported = reported(&output);
+    assert!(reported.contains("MIG-a of GPU 0: leased by"), "{reported}");
+    assert!(
+        reported.contains("GPU 0: has MIG enabled; claim a MIG device with --mig"),
+        "{reported}"
+    );
 }
 
 #[test]
@@ -124,7 +127,7 @@ fn mig_device_is_selected_by_uuid_prefix_or_legacy_name() {
     let [taken, named, several, none] = lines[..] else { panic!("{output:?}") };
     assert!(named.starts_with("MIG-") && taken == named, "{output:?}");
     assert_eq!((several, none), ("2", "2"), "{output:?}");
-    assert!(told(&output).contains("the prefix matches 3 MIG devices"), "{output:?}");
+    assert!(reported(&output).contains("the prefix matches 3 MIG devices"), "{output:?}");
     let old = "MIG-GPU-whole/1/0";
     let output = script_divided(&format!("visible --gpu {old}; echo $?"));
     assert_eq!(out(&output), "2\n", "it has no parts: {output:?}");
@@ -132,8 +135,8 @@ fn mig_device_is_selected_by_uuid_prefix_or_legacy_name() {
 
 #[test]
 fn device_with_unknown_mig_mode_is_refused_while_instance_is_leased() {
-    let folder = tempfile::tempdir().unwrap();
-    let machine = folder.path().join("divided");
+    let dir = tempfile::tempdir().unwrap();
+    let machine = dir.path().join("divided");
     std::fs::create_dir(&machine).unwrap();
     std::fs::write(machine.join("machine.toml"), DIVIDED).unwrap();
     let machine = machine.to_str().unwrap();
@@ -150,14 +153,14 @@ fn device_with_unknown_mig_mode_is_refused_while_instance_is_leased() {
         ),
     );
     assert_eq!(out(&output), "1\n2\n2\n", "{output:?}");
-    assert!(told(&output).contains("read its MIG mode"), "{output:?}");
+    assert!(reported(&output).contains("read its MIG mode"), "{output:?}");
 }
 
 #[test]
 fn several_mig_devices_for_one_job_are_refused() {
     let output = script_divided("visible --mig -n 2; echo $?");
     assert_eq!(out(&output), "2\n", "{output:?}");
-    assert!(told(&output).contains("CUDA exposes one MIG device"), "{output:?}");
+    assert!(reported(&output).contains("CUDA exposes one MIG device"), "{output:?}");
 }
 
 #[test]
@@ -170,10 +173,10 @@ fn job_on_mig_device_is_listed_and_its_memory_is_freed() {
          until \"$0\" status --json | grep -q nvml-sim; do sleep 0.05; done; sleep 0.6' \"$0\"\n\
          shows nvml-sim || echo gone",
     );
-    let told = told(&output);
-    assert!(told.contains("MIG-b of GPU 0"), "{told}");
-    assert!(told.contains("peak 2.9 GiB"), "{told}");
-    assert!(told.contains("1 process left behind was ended, memory freed"), "{told}");
+    let reported = reported(&output);
+    assert!(reported.contains("MIG-b of GPU 0"), "{reported}");
+    assert!(reported.contains("peak 2.9 GiB"), "{reported}");
+    assert!(reported.contains("1 process left behind was ended, memory freed"), "{reported}");
     assert_eq!(out(&output), "gone\n", "{output:?}");
 }
 
@@ -186,7 +189,7 @@ fn unleased_use_blocks_only_that_mig_device() {
          kill $user; wait $user",
     );
     assert_eq!(out(&output), "MIG-a\n75\nGPU-whole\n", "{output:?}");
-    assert!(told(&output).contains("MIG-b of GPU 0: in use without a lease by"), "{output:?}");
+    assert!(reported(&output).contains("MIG-b of GPU 0: in use without a lease by"), "{output:?}");
 }
 
 #[test]

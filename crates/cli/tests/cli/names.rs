@@ -43,10 +43,11 @@ fn device_selectors_work_in_doctor_reap_and_status() {
         }
         let many = of(&part[..part.len() - 1]);
         assert_eq!(many.status.code(), Some(2), "{many:?}");
-        let told = String::from_utf8_lossy(&many.stderr).into_owned();
+        let reported = String::from_utf8_lossy(&many.stderr).into_owned();
         assert!(
-            told.contains("the prefix matches") && told.contains("hint: use a longer prefix"),
-            "{told}"
+            reported.contains("the prefix matches")
+                && reported.contains("hint: use a longer prefix"),
+            "{reported}"
         );
         assert_eq!(of("GPU-no-such").status.code(), Some(2));
     }
@@ -58,8 +59,8 @@ fn failed_output_exits_nonzero() {
         let full = File::options().write(true).open("/dev/full").expect("it is there");
         let output = gpuws(&["--sim", "labbox", command]).stdout(full).output().expect("it runs");
         assert_eq!(output.status.code(), Some(74), "{command}: {output:?}");
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        let reported = String::from_utf8_lossy(&output.stderr).into_owned();
         let expected = "failed to write to standard output: No space left on device";
-        assert!(command == "--help" || told.contains(expected), "{command}: {told}");
+        assert!(command == "--help" || reported.contains(expected), "{command}: {reported}");
     }
 }

@@ -38,8 +38,9 @@ fn output_fits_narrow_terminal_without_cutting_findings() {
     for machine in gpu_sim::machines() {
         let whole = in_a_pipe(machine.name);
         let head = whole.lines().nth(1).expect("a headline");
-        let told = whole.lines().filter(|line| line.starts_with("GPU") && line.contains("doctor"));
-        let told: Vec<&str> = told.chain([head]).collect();
+        let reported =
+            whole.lines().filter(|line| line.starts_with("GPU") && line.contains("doctor"));
+        let reported: Vec<&str> = reported.chain([head]).collect();
         for columns in WIDTHS {
             let shown = on_terminal(machine.name, columns);
             for line in shown.lines() {
@@ -49,11 +50,11 @@ fn output_fits_narrow_terminal_without_cutting_findings() {
                 assert!(width <= columns || copied, "{name}, {columns} columns: {line}");
             }
             let text = words(&shown);
-            for line in &told {
+            for line in &reported {
                 assert!(text.contains(&words(line)), "{}, {columns}: {line}", machine.name);
             }
         }
-        findings += told.len() - 1;
+        findings += reported.len() - 1;
     }
     assert!(findings > 10, "{findings}");
 }

@@ -172,7 +172,7 @@ fn each_once(mut names: Vec<String>) -> String {
 /// What none of the shipped machines tells, or not twice the same.
 #[test]
 fn rare_field_values_match_nvidia_smi() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let places = |first: u32| {
         let places = [
             "device_memory",
@@ -232,8 +232,8 @@ fn rare_field_values_match_nvidia_smi() {
         places(300),
         places(400),
     );
-    std::fs::write(folder.path().join("machine.toml"), machine).unwrap();
-    let machine = folder.path().to_str().unwrap();
+    std::fs::write(dir.path().join("machine.toml"), machine).unwrap();
+    let machine = dir.path().to_str().unwrap();
     let fields = format!("--query-gpu={}", compared(|names| &names[..1]));
     let words = [fields.as_str(), "--format=csv"];
     let kept = tool("GPUWS_NVIDIA_SMI", machine, &words, "few-devices.query-gpu.csv");

@@ -4,7 +4,7 @@
 //! A simulated machine has no CUDA, and a claim there refuses them. So the process is started here
 //! as a claim on real devices starts it.
 
-use crate::live::{GPUWS, script, text, told};
+use crate::live::{GPUWS, reported, script, text};
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -14,9 +14,9 @@ use tempfile::TempDir;
 const DEVICES: [&str; 2] =
     ["GPU-00010203-0405-0607-0809-0a0b0c0d0e28", "GPU-00010203-0405-0607-0809-0a0b0c0d0e29"];
 
-/// Builds the driver in a folder of its own.
+/// Builds the driver in a directory of its own.
 fn driver() -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/placeholder/libcuda.c");
     let mut compiler = Command::new("cc");
     compiler.args([
@@ -27,9 +27,9 @@ fn driver() -> TempDir {
         "-shared",
         "-fPIC",
     ]);
-    let built = compiler.arg("-o").arg(folder.path().join("libcuda.so")).arg(source).status();
+    let built = compiler.arg("-o").arg(dir.path().join("libcuda.so")).arg(source).status();
     assert!(built.unwrap().success(), "{compiler:?}");
-    folder
+    dir
 }
 
 /// A process that lives until its standard input ends, ended also where a test fails.
@@ -181,6 +181,6 @@ fn useless_placeholder_is_refused() {
             script("twelve-gpus", &format!("\"$0\" claim {words} < /dev/null; echo $?; leases"));
         let said = crate::live::out(&output);
         assert!(said.contains("2\n") && said.contains("\"leases\":[]"), "{words}: {output:?}");
-        assert!(told(&output).contains(why), "{words}: {output:?}");
+        assert!(reported(&output).contains(why), "{words}: {output:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! The queue of claims, with real runs: a crowd is served, and one that is stopped bars nobody.
 
-use crate::live::{out, script, told};
+use crate::live::{out, reported, script};
 
 /// Starts a claim on all devices behind one that is leased, stops it, and lets that lease end: from
 /// then on it could be served, and does not act. `missed_beats` makes its last beat so old as it is
@@ -79,5 +79,5 @@ fn many_waiting_runs_are_all_served() {
     );
     let said: Vec<String> = out(&output).split_whitespace().map(str::to_owned).collect();
     assert_eq!(said, [&CROWD.to_string(), "0", &CROWD.to_string(), "0", "1"], "{output:?}");
-    assert!(!told(&output).contains("panicked"), "{output:?}");
+    assert!(!reported(&output).contains("panicked"), "{output:?}");
 }

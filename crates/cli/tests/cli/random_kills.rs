@@ -49,7 +49,7 @@ fn kill(pid: u32) {
     let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).stderr(Stdio::null()).status();
 }
 
-fn start(folder: &Path, chance: u64) -> Child {
+fn start(dir: &Path, chance: u64) -> Child {
     let wish: &[&str] = match chance % 6 {
         0 => &["-n", "4"],
         1 => &["-n", "2"],
@@ -62,7 +62,7 @@ fn start(folder: &Path, chance: u64) -> Child {
         .args(["--quiet", "run", "--timeout", "120s", "--on-death", death, "--grace", "1s"])
         .args(wish)
         .args(["--", "sh", "-c", JOB, "job", &lasts])
-        .env("LOCKS", folder)
+        .env("LOCKS", dir)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -71,10 +71,10 @@ fn start(folder: &Path, chance: u64) -> Child {
 }
 
 /// Starts runs one after the other, and kills some of them, or their supervisors or jobs.
-fn contend(folder: &Path, contender: u64) {
+fn contend(dir: &Path, contender: u64) {
     for number in 0..EACH {
         let chance = mixed(contender << 32 | number);
-        let mut front = start(folder, chance);
+        let mut front = start(dir, chance);
         let supervisor = || children(front.id()).first().copied();
         if chance.is_multiple_of(3) {
             thread::park_timeout(Duration::from_millis(mixed(chance) % 400));
@@ -94,11 +94,11 @@ fn contend(folder: &Path, contender: u64) {
 /// What runs within the session, started by the test below.
 #[test]
 fn storm_inside_session() {
-    let Some(folder) = std::env::var_os("GPUWS_STORM") else { return };
-    let folder = Path::new(&folder);
+    let Some(dir) = std::env::var_os("GPUWS_STORM") else { return };
+    let dir = Path::new(&dir);
     thread::scope(|scope| {
         for contender in 0..BESIDE {
-            scope.spawn(move || contend(folder, contender));
+            scope.spawn(move || contend(dir, contender));
         }
     });
     // Whoever was kept has ended soon, and then all devices can be had at once.
@@ -116,21 +116,21 @@ fn storm_inside_session() {
 
 #[test]
 fn random_kills_never_grant_device_twice() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let own = std::env::current_exe().unwrap();
     let output = Command::new(GPUWS)
         .args(["sim", "twelve-gpus", "--live", "--"])
         .arg(own)
         .args(["--exact", "random_kills::storm_inside_session", "--nocapture"])
-        .env("GPUWS_STORM", folder.path())
+        .env("GPUWS_STORM", dir.path())
         .env_remove("CUDA_VISIBLE_DEVICES")
         .stdin(Stdio::null())
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
-    let doubles = fs::read_to_string(folder.path().join("doubles")).unwrap_or_default();
+    let doubles = fs::read_to_string(dir.path().join("doubles")).unwrap_or_default();
     assert_eq!(doubles, "");
-    let granted = fs::read_to_string(folder.path().join("granted")).unwrap_or_default();
+    let granted = fs::read_to_string(dir.path().join("granted")).unwrap_or_default();
     let granted = granted.lines().count() as u64;
     // Some are killed before they have devices.
     assert!(granted > BESIDE * EACH / 2, "only {granted} had devices");

@@ -1,6 +1,6 @@
 //! `gpuws reap` on real processes: 'freed' is what the targets gave back, and nobody else.
 
-use crate::live::{out, script, told};
+use crate::live::{out, reported, script};
 use std::process::Output;
 
 /// A device with two processes of the same size that the driver lists.
@@ -38,10 +38,10 @@ memory = [{{ gpu = 0, mib = 6000 }}]
 
 /// Ends the target by gpuws, and the neighbour 0.3 s after the target has ended.
 fn reap(leaks: bool) -> (Output, serde_json::Value) {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("machine.toml"), machine(leaks)).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("machine.toml"), machine(leaks)).unwrap();
     let output = script(
-        folder.path().to_str().unwrap(),
+        dir.path().to_str().unwrap(),
         r#"pid() { "$0" query --query-compute-apps=pid,process_name --format=csv,noheader \
              | sed -n "s/, $1\$//p"; }
            lives() { case "$(cut -d ' ' -f 3 /proc/$1/stat 2> /dev/null)" in ''|Z) false;; esac; }
@@ -60,7 +60,7 @@ const MIB: u64 = 1 << 20;
 #[test]
 fn memory_of_exiting_neighbour_does_not_hide_leak_of_target() {
     let (output, report) = reap(true);
-    assert!(told(&output).ends_with("1\nneighbour ended\n"), "{output:?}");
+    assert!(reported(&output).ends_with("1\nneighbour ended\n"), "{output:?}");
     let memory = &report["report"]["memory"][0];
     assert_eq!(memory["freed_bytes"], 0, "{report}");
     assert_eq!(memory["by_others_bytes"], 6000 * MIB, "{report}");
@@ -70,7 +70,7 @@ fn memory_of_exiting_neighbour_does_not_hide_leak_of_target() {
 #[test]
 fn memory_of_target_is_counted_once_if_neighbour_exits() {
     let (output, report) = reap(false);
-    assert!(told(&output).ends_with("0\nneighbour ended\n"), "{output:?}");
+    assert!(reported(&output).ends_with("0\nneighbour ended\n"), "{output:?}");
     let memory = &report["report"]["memory"][0];
     assert_eq!(
         (&memory["freed_bytes"], &memory["came_back"]),

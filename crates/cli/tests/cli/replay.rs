@@ -9,16 +9,16 @@ use std::process::{Command, Output, Stdio};
 /// A step of a made job that PyTorch's allocator decides as the recording says.
 const STEP: &str = include_str!("../golden/memory/step.jsonl");
 
-/// A folder with recordings.
-struct Folder(tempfile::TempDir);
+/// A directory with recordings.
+struct Dir(tempfile::TempDir);
 
-impl Folder {
+impl Dir {
     fn with(files: &[(&str, &str)]) -> Self {
-        let folder = tempfile::tempdir().expect("a folder for files");
+        let dir = tempfile::tempdir().expect("a directory for files");
         for (name, text) in files {
-            fs::write(folder.path().join(name), text).expect("it takes a file");
+            fs::write(dir.path().join(name), text).expect("it takes a file");
         }
-        Folder(folder)
+        Dir(dir)
     }
 
     fn command(&self, words: &[&str]) -> Command {
@@ -61,7 +61,7 @@ fn hold(name: &str, transcripts: &[String]) {
 }
 
 /// The last request is granted a MiB further on, as another allocator would.
-fn moved() -> String {
+pub(crate) fn moved() -> String {
     const ADDRESS: u64 = 0x7f00_0000_0000 + (62 << 20);
     let text = STEP.replace(&ADDRESS.to_string(), &(ADDRESS + (1 << 20)).to_string());
     let mib = |count: u64| count << 20;
@@ -100,8 +100,8 @@ Free  at 7f0000000100 of size 768 next 18446744073709551615
 
 #[test]
 fn job_is_replayed_under_several_policies() {
-    let folder = Folder::with(&[("step.jsonl", STEP), ("moved.jsonl", &moved())]);
-    let with = |words: &[&str]| folder.transcript(&[&["mem", "replay"], words].concat());
+    let dir = Dir::with(&[("step.jsonl", STEP), ("moved.jsonl", &moved())]);
+    let with = |words: &[&str]| dir.transcript(&[&["mem", "replay"], words].concat());
     hold(
         "replay.txt",
         &[
@@ -115,8 +115,8 @@ fn job_is_replayed_under_several_policies() {
 
 #[test]
 fn oom_replay_names_settings_that_help() {
-    let folder = Folder::with(&[("step.jsonl", STEP)]);
-    let with = |words: &[&str]| folder.transcript(&[&["mem", "replay"], words].concat());
+    let dir = Dir::with(&[("step.jsonl", STEP)]);
+    let with = |words: &[&str]| dir.transcript(&[&["mem", "replay"], words].concat());
     hold(
         "replay-limit.txt",
         &[
@@ -128,8 +128,8 @@ fn oom_replay_names_settings_that_help() {
 
 #[test]
 fn fit_reports_exact_need_and_fitting_sets() {
-    let folder = Folder::with(&[("step.jsonl", STEP), ("other.jsonl", &without_regions())]);
-    let with = |words: &[&str]| folder.transcript(&[&["mem", "fit"], words].concat());
+    let dir = Dir::with(&[("step.jsonl", STEP), ("other.jsonl", &without_regions())]);
+    let with = |words: &[&str]| dir.transcript(&[&["mem", "fit"], words].concat());
     hold(
         "fit.txt",
         &[
@@ -143,8 +143,8 @@ fn fit_reports_exact_need_and_fitting_sets() {
 
 #[test]
 fn replay_and_fit_print_json() {
-    let folder = Folder::with(&[("step.jsonl", STEP), ("moved.jsonl", &moved())]);
-    let with = |words: &[&str]| folder.transcript(&[&["--json", "mem"], words].concat());
+    let dir = Dir::with(&[("step.jsonl", STEP), ("moved.jsonl", &moved())]);
+    let with = |words: &[&str]| dir.transcript(&[&["--json", "mem"], words].concat());
     let limited = ["replay", "step.jsonl", "--limit", "150MiB", "--policy", "bfc"];
     hold(
         "replay.json.txt",
@@ -157,13 +157,13 @@ fn replay_and_fit_print_json() {
 
 #[test]
 fn unreplayable_input_is_rejected_with_hint() {
-    let folder = Folder::with(&[
+    let dir = Dir::with(&[
         ("step.jsonl", STEP),
         ("other.jsonl", &without_regions()),
         ("tensorflow.log", DUMP),
         ("freed.jsonl", &STEP.replace("\"free_completed\"", "\"free_requested\"")),
     ]);
-    let with = |words: &[&str]| folder.transcript(&[&["mem"], words].concat());
+    let with = |words: &[&str]| dir.transcript(&[&["mem"], words].concat());
     hold(
         "refused.txt",
         &[
@@ -181,13 +181,13 @@ fn unreplayable_input_is_rejected_with_hint() {
             with(&["fit", "freed.jsonl"]),
         ],
     );
-    assert_eq!(folder.names().len(), 4, "nothing was written");
+    assert_eq!(dir.names().len(), 4, "nothing was written");
 }
 
 #[test]
 fn output_fits_terminal_and_pipe_gets_no_colour() {
     let long = format!("{}.jsonl", "a-long-name-of-a-recording-".repeat(2));
-    let folder = Folder::with(&[(&long, STEP), ("other.jsonl", &without_regions())]);
+    let dir = Dir::with(&[(&long, STEP), ("other.jsonl", &without_regions())]);
     for words in [
         &["mem", "replay", &long][..],
         &["mem", "replay", &long, "--limit", "150MiB"],
@@ -203,7 +203,7 @@ fn output_fits_terminal_and_pipe_gets_no_colour() {
         ],
         &["mem", "fit", &long, "other.jsonl", "--device-memory", "1500MiB"],
     ] {
-        let printed = folder.run(words).stdout;
+        let printed = dir.run(words).stdout;
         let text = String::from_utf8(printed).expect("gpuws prints UTF-8");
         // The name of a file is not cut: it is to be copied.
         for line in text.lines().filter(|line| !line.contains(&long)) {
@@ -211,8 +211,8 @@ fn output_fits_terminal_and_pipe_gets_no_colour() {
         }
         assert!(!text.contains('\u{1b}'), "a pipe gets no colour");
         let coloured = [&["--color", "always"], words].concat();
-        assert!(folder.run(&coloured).stdout.contains(&0x1b));
-        let never = folder.command(words).env("NO_COLOR", "1").output().expect("gpuws runs");
+        assert!(dir.run(&coloured).stdout.contains(&0x1b));
+        let never = dir.command(words).env("NO_COLOR", "1").output().expect("gpuws runs");
         assert!(!never.stdout.contains(&0x1b));
         assert_eq!(never.stderr, b"", "nobody watches");
     }
@@ -220,41 +220,37 @@ fn output_fits_terminal_and_pipe_gets_no_colour() {
 
 #[test]
 fn timeline_file_is_written_atomically() {
-    let folder = Folder::with(&[("step.jsonl", STEP)]);
-    let replay = |file: &str| folder.run(&["mem", "replay", "step.jsonl", "--timeline", file]);
-    let told = replay("step.svg");
-    assert!(told.status.success());
-    assert!(String::from_utf8_lossy(&told.stdout).ends_with("drawn: step.svg\n"));
-    let svg = folder.read("step.svg");
+    let dir = Dir::with(&[("step.jsonl", STEP)]);
+    let replay = |file: &str| dir.run(&["mem", "replay", "step.jsonl", "--timeline", file]);
+    let reported = replay("step.svg");
+    assert!(reported.status.success());
+    assert!(String::from_utf8_lossy(&reported.stdout).ends_with("drawn: step.svg\n"));
+    let svg = dir.read("step.svg");
     assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
     assert!(replay("step.html").status.success());
-    let html = folder.read("step.html");
+    let html = dir.read("step.html");
     assert_eq!(html.matches("<svg ").count(), 3, "one for each allocator");
     assert!(html.contains("attend, models/train.py:31"), "stacks are told");
 
     let again = replay("step.svg");
     assert_eq!(again.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&again.stderr).contains("it already exists"));
-    assert_eq!(
-        folder.names(),
-        ["step.html", "step.jsonl", "step.svg"],
-        "nothing temporary is left"
-    );
+    assert_eq!(dir.names(), ["step.html", "step.jsonl", "step.svg"], "nothing temporary is left");
 }
 
 #[test]
 fn documented_timeline_is_current() {
-    let folder = Folder::with(&[("step.jsonl", STEP)]);
+    let dir = Dir::with(&[("step.jsonl", STEP)]);
     let words = ["mem", "replay", "step.jsonl", "--limit", "150MiB", "--timeline", "step.svg"];
-    assert!(folder.run(&words).status.success());
+    assert!(dir.run(&words).status.success());
     let documented = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/memory-timeline.svg");
-    snapbox::assert_data_eq!(folder.read("step.svg"), Data::read_from(&documented, None).raw());
+    snapbox::assert_data_eq!(dir.read("step.svg"), Data::read_from(&documented, None).raw());
     let shown = include_str!("../../../../docs/memory.md");
-    let replay = String::from_utf8(folder.run(&words[..5]).stdout).expect("gpuws prints UTF-8");
+    let replay = String::from_utf8(dir.run(&words[..5]).stdout).expect("gpuws prints UTF-8");
     let stop = replay.find("caching (as recorded): out").map(|at| &replay[at..]).expect("it ends");
     let stop = stop.split("\n\n").next().expect("a paragraph");
     assert!(shown.contains(&stop.replace('\n', "\n    ")), "{stop}");
-    let fit = folder.run(&["mem", "fit", "step.jsonl"]).stdout;
+    let fit = dir.run(&["mem", "fit", "step.jsonl"]).stdout;
     let fit = String::from_utf8(fit).expect("gpuws prints UTF-8");
     assert!(shown.contains(&fit.trim_end().replace('\n', "\n    ")), "{fit}");
 }
@@ -265,14 +261,14 @@ fn svg_shows_one_device_and_html_all() {
     let second = second.filter(|line| !line.contains("segment_"));
     let second = second.map(|line| line.replace("{\"event\":{", "{\"event\":{\"device\":1,"));
     let two = STEP.to_owned() + &second.collect::<Vec<_>>().join("\n") + "\n";
-    let folder = Folder::with(&[("two.jsonl", &two)]);
-    let replay = |words: &[&str]| folder.run(&[&["mem", "replay", "two.jsonl"], words].concat());
+    let dir = Dir::with(&[("two.jsonl", &two)]);
+    let replay = |words: &[&str]| dir.run(&[&["mem", "replay", "two.jsonl"], words].concat());
     let refused = replay(&["--timeline", "two.svg"]);
     assert_eq!(refused.status.code(), Some(2));
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(said.contains("the job ran on 2 devices") && said.contains("--device"), "{said}");
     assert!(replay(&["--timeline", "two.svg", "--device", "1"]).status.success());
-    assert!(folder.read("two.svg").contains("Memory of device 1 over"));
+    assert!(dir.read("two.svg").contains("Memory of device 1 over"));
     assert!(replay(&["--timeline", "two.html", "--policy", "caching"]).status.success());
-    assert_eq!(folder.read("two.html").matches("<svg ").count(), 2);
+    assert_eq!(dir.read("two.html").matches("<svg ").count(), 2);
 }

@@ -1,6 +1,6 @@
 //! What `gpuws run` says of a run that is over.
 
-use crate::live::{out, script, told};
+use crate::live::{out, reported, script};
 use serde_json::Value;
 
 fn json(text: &str) -> Value {
@@ -43,11 +43,14 @@ fn report_file_contains_exit_code_of_gpuws() {
 fn unwritable_report_fails_before_job_starts() {
     let output = script(
         "twelve-gpus",
-        "\"$0\" run --report /no/such/folder/report -- touch ran; echo $?; test -e ran; echo $?\n\
+        "\"$0\" run --report /no/such/directory/report -- touch ran; echo $?; test -e ran; echo $?\n\
          echo old > report; \"$0\" run -n 13 --report report -- true; echo $?",
     );
     assert_eq!(out(&output), "125\n1\n2\n", "{output:?}");
-    assert!(told(&output).contains("failed to write '/no/such/folder/report'"), "{output:?}");
+    assert!(
+        reported(&output).contains("failed to write '/no/such/directory/report'"),
+        "{output:?}"
+    );
 }
 
 #[test]
@@ -56,9 +59,12 @@ fn time_limit_reports_ended_processes_without_leftovers() {
         "twelve-gpus",
         "\"$0\" run --time-limit 1s --grace 1s -- sh -c 'trap \"\" TERM; sleep 300 & wait; wait'",
     );
-    let told = told(&output);
-    assert!(told.contains("SIGKILL to ") && !told.contains("left behind"), "{told}");
-    assert!(told.contains("of it were ended") || told.contains("of it was ended"), "{told}");
+    let reported = reported(&output);
+    assert!(reported.contains("SIGKILL to ") && !reported.contains("left behind"), "{reported}");
+    assert!(
+        reported.contains("of it were ended") || reported.contains("of it was ended"),
+        "{reported}"
+    );
 }
 
 #[test]
@@ -72,9 +78,12 @@ fn exceeding_memory_share_is_reported() {
          END\n\
          )\"; cat report",
     );
-    let told = told(&output);
-    assert!(told.contains("peak 2.9 of 1.0 GiB"), "{told}");
-    assert!(told.contains("warning: used 2.9 GiB of its 1.0 GiB share of GPU 2;"), "{told}");
+    let reported = reported(&output);
+    assert!(reported.contains("peak 2.9 of 1.0 GiB"), "{reported}");
+    assert!(
+        reported.contains("warning: used 2.9 GiB of its 1.0 GiB share of GPU 2;"),
+        "{reported}"
+    );
     let report = json(&out(&output));
     assert_eq!(report["gpus"][0]["share_bytes"], 1_u64 << 30, "{report}");
 }
@@ -83,8 +92,8 @@ fn exceeding_memory_share_is_reported() {
 fn non_executable_file_gets_chmod_hint_not_sudo() {
     let output = script("twelve-gpus", "\"$0\" run -- /etc/passwd; echo $?");
     assert_eq!(out(&output), "126\n", "{output:?}");
-    assert!(told(&output).contains("hint: not executable; try: chmod +x"), "{output:?}");
-    assert!(!told(&output).contains("sudo"), "{output:?}");
+    assert!(reported(&output).contains("hint: not executable; try: chmod +x"), "{output:?}");
+    assert!(!reported(&output).contains("sudo"), "{output:?}");
 }
 
 #[test]

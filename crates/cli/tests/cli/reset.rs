@@ -14,14 +14,14 @@ fn reset(sim: &[&str], arguments: &[&str]) -> Output {
     output
 }
 
-fn told(output: &Output) -> serde_json::Value {
+fn reported(output: &Output) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
 #[test]
 fn gpu_with_unknown_links_cannot_be_reset() {
     let healthy = reset(&["labbox"], &["1", "--json"]);
-    assert_eq!(told(&healthy)["linked_gpus_by_index"], json!([0, 2, 3]), "{healthy:?}");
+    assert_eq!(reported(&healthy)["linked_gpus_by_index"], json!([0, 2, 3]), "{healthy:?}");
     for (fault, deadline) in [
         ("nvmlDeviceGetNvLinkState=999", "30"),
         ("nvmlDeviceGetNvLinkState=15", "30"),
@@ -40,13 +40,13 @@ fn gpu_with_unknown_links_cannot_be_reset() {
         assert!(!said.contains("can be reset"), "{fault}: {said}");
         assert!(said.contains("unknown: cannot tell which GPUs share NVLink"), "{fault}: {said}");
         let output = of(&["--json", "--yes"]);
-        let told = told(&output);
-        assert_eq!(told["possible"], false, "{fault}: {told}");
-        assert_eq!(told["done"], json!(null), "{fault}: {told}");
-        assert_eq!(told["linked_gpus_by_index"], json!(null), "{fault}: {told}");
-        assert!(told["unknown"].is_string(), "{fault}: {told}");
-        let nobody = told["blockers"].as_array().unwrap().is_empty();
-        assert_eq!(output.status.code(), Some(if nobody { 4 } else { 1 }), "{fault}: {told}");
+        let reported = reported(&output);
+        assert_eq!(reported["possible"], false, "{fault}: {reported}");
+        assert_eq!(reported["done"], json!(null), "{fault}: {reported}");
+        assert_eq!(reported["linked_gpus_by_index"], json!(null), "{fault}: {reported}");
+        assert!(reported["unknown"].is_string(), "{fault}: {reported}");
+        let nobody = reported["blockers"].as_array().unwrap().is_empty();
+        assert_eq!(output.status.code(), Some(if nobody { 4 } else { 1 }), "{fault}: {reported}");
     }
 }
 
@@ -58,10 +58,10 @@ fn link_reported_by_one_end_suffices() {
         "nvmlDeviceGetMemoryInfo_v2=lose:1",
     ] {
         let output = reset(&["labbox", "--fault", fault], &["1", "--json"]);
-        let told = told(&output);
-        assert_eq!(told["linked_gpus_by_index"], json!([0, 2, 3]), "{fault}: {told}");
-        assert_eq!(told["possible"], false, "their users are in the way: {fault}: {told}");
-        assert_eq!(output.status.code(), Some(1), "{fault}: {told}");
+        let reported = reported(&output);
+        assert_eq!(reported["linked_gpus_by_index"], json!([0, 2, 3]), "{fault}: {reported}");
+        assert_eq!(reported["possible"], false, "their users are in the way: {fault}: {reported}");
+        assert_eq!(output.status.code(), Some(1), "{fault}: {reported}");
     }
 }
 
@@ -70,9 +70,13 @@ fn lost_peer_may_be_linked() {
     for fault in ["nvmlDeviceGetMemoryInfo_v2=lose:1", "nvmlDeviceGetMemoryInfo_v2=hang,gpu=1"] {
         let arguments = ["0", "--deadline", "1", "--json"];
         for machine in ["orphan-worker", "gtx1080ti-x8-kill"] {
-            let told = told(&reset(&[machine, "--fault", fault], &arguments));
-            assert_eq!(told["linked_gpus_by_index"], json!(null), "{machine}, {fault}: {told}");
-            assert_eq!(told["possible"], false, "{machine}, {fault}: {told}");
+            let reported = reported(&reset(&[machine, "--fault", fault], &arguments));
+            assert_eq!(
+                reported["linked_gpus_by_index"],
+                json!(null),
+                "{machine}, {fault}: {reported}"
+            );
+            assert_eq!(reported["possible"], false, "{machine}, {fault}: {reported}");
         }
     }
 }
@@ -81,9 +85,9 @@ fn lost_peer_may_be_linked() {
 fn blockers_are_reported_before_unsupported_reset() {
     let output = reset(&["labbox"], &["0", "--yes", "--json"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert_eq!(told(&output)["done"], json!(null));
+    assert_eq!(reported(&output)["done"], json!(null));
     // With nobody in the way the driver is asked, and cannot reset what is simulated.
     let output = reset(&["driver-leak"], &["0", "--yes", "--json"]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
-    assert_eq!(told(&output)["done"], json!(false));
+    assert_eq!(reported(&output)["done"], json!(false));
 }

@@ -1,6 +1,6 @@
 //! `gpuws run`, `claim` and `leases` on real processes, within sessions of the simulated NVML.
 
-use crate::live::{GPUWS, out, script, text, told};
+use crate::live::{GPUWS, out, reported, script, text};
 use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
@@ -69,13 +69,13 @@ fn leftover_device_process_is_ended_and_memory_freed() {
          END\n\
          )\" \"$0\"; echo $?; \"$0\" status -i 2 --json | tr -d ' \\n'; \"$0\" leases --json | tr -d ' \\n'",
     );
-    let (said, told) = (out(&output), told(&output));
+    let (said, reported) = (out(&output), reported(&output));
     assert!(said.starts_with("7\n"), "{output:?}");
     assert!(said.contains("\"processes\":[]"), "{said}");
     assert!(said.contains("\"leases\":[],\"queue\":[]"), "{said}");
-    assert!(told.contains("SIGTERM to ") && told.contains(" (left behind)"), "{told}");
-    assert!(told.contains("peak 2.9 GiB"), "{told}");
-    assert!(told.contains("1 process left behind was ended, memory freed"), "{told}");
+    assert!(reported.contains("SIGTERM to ") && reported.contains(" (left behind)"), "{reported}");
+    assert!(reported.contains("peak 2.9 GiB"), "{reported}");
+    assert!(reported.contains("1 process left behind was ended, memory freed"), "{reported}");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn time_limit_ends_whole_process_tree() {
          for pid in $(cat pids-$$); do kill -0 $pid 2>/dev/null && echo $pid lives; done; rm pids-$$",
     );
     assert_eq!(out(&output), "124\n", "{output:?}");
-    assert!(told(&output).contains("time limit reached; ending the job"), "{output:?}");
+    assert!(reported(&output).contains("time limit reached; ending the job"), "{output:?}");
 }
 
 #[test]
@@ -121,8 +121,8 @@ END
            "$0" run --gpu 7 --no-wait -- echo free"#,
     );
     assert_eq!(out(&output), "124\nstill\nfree\n", "{output:?}");
-    let told = told(&output);
-    assert!(!told.contains("mind: ") && !told.contains("warning: "), "{told}");
+    let reported = reported(&output);
+    assert!(!reported.contains("note: ") && !reported.contains("warning: "), "{reported}");
 }
 
 #[test]
@@ -207,10 +207,11 @@ fn unavailable_claim_waits_or_fails() {
          until_so queued; touch go-on; wait $waiter; echo $?; rm held-$$",
     );
     assert_eq!(out(&output), "75\n75\nserved\n0\n", "{output:?}");
-    let told = told(&output);
+    let reported = reported(&output);
     assert!(
-        told.contains("not available now") && told.contains("not available within the timeout"),
-        "{told}"
+        reported.contains("not available now")
+            && reported.contains("not available within the timeout"),
+        "{reported}"
     );
 }
 
@@ -267,10 +268,10 @@ fn used_device_is_refused_unless_accepted() {
          \"$0\" run --gpu 3 --accept-used -- true; echo $?",
     );
     assert_eq!(out(&output), "75\n0\n75\n75\n0\n", "{output:?}");
-    let told = told(&output);
-    assert!(told.contains("in use without a lease by "), "{told}");
-    assert!(told.contains("in use that no process accounts for"), "{told}");
-    assert!(told.contains("warning: GPU 3: "), "{told}");
+    let reported = reported(&output);
+    assert!(reported.contains("in use without a lease by "), "{reported}");
+    assert!(reported.contains("in use that no process accounts for"), "{reported}");
+    assert!(reported.contains("warning: GPU 3: "), "{reported}");
 }
 
 #[test]
@@ -314,7 +315,7 @@ fn invalid_requests_fail_immediately_without_locks() {
         "twelve-gpus",
         "for words in '--mem 0GiB' '--mem 6' '-n 0' '-n 13' '--gpu 12' '--mem 30GiB' \
            '--gpu GPU-00000000-0000-0000-0000-000000000000' '--with 1 --not 1' '-n 1 --with 1,2' \
-           '--timeout 0' '--no-wait --timeout 1s' '--capability x' '--claims /no/such/folder'; do\n\
+           '--timeout 0' '--no-wait --timeout 1s' '--capability x' '--claims /no/such/directory'; do\n\
          \"$0\" run $words -- touch ran; echo $?; done\n\
          test -e ran && echo ran; leases",
     );
@@ -332,7 +333,7 @@ fn simulated_machine_refuses_to_run_jobs() {
     let output =
         Command::new(GPUWS).args(["--sim", "labbox", "run", "--", "true"]).output().unwrap();
     assert_eq!((output.status.code(), output.status.signal()), (Some(2), None), "{output:?}");
-    assert!(told(&output).contains("gpuws sim labbox --live -- gpuws run"), "{output:?}");
+    assert!(reported(&output).contains("gpuws sim labbox --live -- gpuws run"), "{output:?}");
 }
 
 #[test]
@@ -381,13 +382,13 @@ fn two_claims_of_one_script_get_different_devices() {
 }
 
 #[test]
-fn shim_folder_in_path_persists_and_is_not_writable_by_others() {
+fn shim_dir_in_path_persists_and_is_not_writable_by_others() {
     let output = script("twelve-gpus", "\"$0\" run -- sh -c 'echo ${PATH%%:*}'");
-    let folder = std::path::PathBuf::from(out(&output).trim());
-    assert!(folder.join("nvidia-smi").exists(), "{output:?}");
-    for folder in folder.ancestors() {
-        let found = std::fs::metadata(folder).unwrap();
+    let dir = std::path::PathBuf::from(out(&output).trim());
+    assert!(dir.join("nvidia-smi").exists(), "{output:?}");
+    for dir in dir.ancestors() {
+        let found = std::fs::metadata(dir).unwrap();
         let mode = std::os::unix::fs::MetadataExt::mode(&found);
-        assert_eq!(mode & 0o022, 0, "{}", folder.display());
+        assert_eq!(mode & 0o022, 0, "{}", dir.display());
     }
 }

@@ -14,9 +14,9 @@ const GPUWS: &str = env!("CARGO_BIN_EXE_gpuws");
 /// Where `cargo xtask peers` puts a version.
 fn installed(version: &str) -> Option<PathBuf> {
     let target = PathBuf::from(GPUWS).parent()?.parent()?.to_owned();
-    let folder = target.join("peers").join(format!("safe-gpu-{version}"));
-    if folder.join("requirements.txt").is_file() {
-        return Some(folder);
+    let dir = target.join("peers").join(format!("safe-gpu-{version}"));
+    if dir.join("requirements.txt").is_file() {
+        return Some(dir);
     }
     // Written to the descriptor itself: a test that passes says nothing else.
     let mut stderr = std::io::stderr();
@@ -88,12 +88,12 @@ exec "$GPUWS" query "$@" 2>/dev/null
 /// safe-gpu and `sh job DEVICE…` for a job; `None` where that version is not installed.
 fn script(version: &str, machine: &str, script: &str) -> Option<Output> {
     let package = installed(version)?;
-    let folder = tempfile::tempdir().unwrap();
-    let smi = folder.path().join("nvidia-smi");
+    let dir = tempfile::tempdir().unwrap();
+    let smi = dir.path().join("nvidia-smi");
     std::fs::write(&smi, NVIDIA_SMI).unwrap();
     std::fs::set_permissions(&smi, std::fs::Permissions::from_mode(0o755)).unwrap();
-    std::fs::write(folder.path().join("user.py"), USER).unwrap();
-    std::fs::write(folder.path().join("job"), JOB).unwrap();
+    std::fs::write(dir.path().join("user.py"), USER).unwrap();
+    std::fs::write(dir.path().join("job"), JOB).unwrap();
     let begin = "safe_gpu() { exec python3 user.py \"$@\"; }\n\
                  until_so() { n=0; until \"$@\"; do n=$((n+1)); [ $n -lt 1600 ] || exit 99; \
                  sleep 0.05; done; }\n\
@@ -101,11 +101,11 @@ fn script(version: &str, machine: &str, script: &str) -> Option<Output> {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new("timeout");
     command.args(["120", GPUWS, "sim", machine, "--live", "--", "sh", "-c"]);
-    command.arg(format!("{begin}{script}")).arg(GPUWS).current_dir(folder.path());
+    command.arg(format!("{begin}{script}")).arg(GPUWS).current_dir(dir.path());
     for name in ["LD_LIBRARY_PATH", "GPUWS_SIM_SESSION", "CUDA_VISIBLE_DEVICES", "GPUWS_CLAIMS"] {
         command.env_remove(name);
     }
-    command.env("PATH", format!("{}:{path}", folder.path().display()));
+    command.env("PATH", format!("{}:{path}", dir.path().display()));
     command.env("PYTHONPATH", package).env("GPUWS", GPUWS).env("NO_COLOR", "1");
     let output = command.stdin(Stdio::null()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -219,8 +219,11 @@ fn slow_job_keeps_device_after_handoff_timeout() {
          touch done; wait; cat outside",
         |output| {
             assert_eq!(out(output), "safe_gpu 1\n", "{output:?}");
-            let told = String::from_utf8_lossy(&output.stderr);
-            assert!(told.contains("peak 0.5 GiB"), "the placeholder is not the job's: {told}");
+            let reported = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                reported.contains("peak 0.5 GiB"),
+                "the placeholder is not the job's: {reported}"
+            );
         },
     );
 }

@@ -3,7 +3,7 @@
 //!
 //! What is asserted is what the job itself sees in its environment.
 
-use crate::live::{out, script, told};
+use crate::live::{out, reported, script};
 use std::process::Output;
 
 /// What Slurm sets in a step (`srun`, `sbatch`: their manuals, on environment variables).
@@ -78,9 +78,9 @@ driver_reserve_mib = 4
 
 /// Runs a script on a machine that these words describe.
 fn script_on(machine: &str, text: &str) -> Output {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("machine.toml"), machine).unwrap();
-    script(folder.path().to_str().unwrap(), text)
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("machine.toml"), machine).unwrap();
+    script(dir.path().to_str().unwrap(), text)
 }
 
 /// Runs a script with what [`BEGIN`] defines on twelve devices, under these variables.
@@ -158,7 +158,7 @@ fn slurm_list_is_used_if_cuda_order_differs() {
         ),
     );
     assert_eq!(out(&output), "1\n2\n0\n", "{output:?}");
-    assert!(told(&output).contains("using Slurm's list"), "{output:?}");
+    assert!(reported(&output).contains("using Slurm's list"), "{output:?}");
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn grid_engine_jobs_without_device_list_get_different_devices() {
     assert_eq!((devices.len(), different.len()), (4, 4), "{output:?}");
     assert!(devices.iter().all(|index| index.parse::<u32>().is_ok_and(|n| n < 12)), "{said}");
     let note = "Grid Engine sets no device list; pass the allocated count with -n";
-    assert_eq!(told(&output).matches(note).count(), 4, "{output:?}");
+    assert_eq!(reported(&output).matches(note).count(), 4, "{output:?}");
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn missing_scheduler_device_list_is_noted() {
         let output = under(variables, "sees --gpu 4");
         assert_eq!(out(&output), "4\n", "{output:?}");
         let note = format!("gpuws: {name} sets no device list; pass the allocated count with -n");
-        assert!(told(&output).contains(&note), "{output:?}");
+        assert!(reported(&output).contains(&note), "{output:?}");
     }
 }
 
@@ -216,7 +216,7 @@ fn grid_engine_device_list_is_respected() {
             format!("{given}sees -n 2; sees --gpu 9; sees -n 3; echo $?; sees --gpu 5; echo $?");
         let output = under(GRID_ENGINE, &script);
         assert_eq!(out(&output), seen, "{given}: {output:?}");
-        assert!(!told(&output).contains("sets no device list"), "{output:?}");
+        assert!(!reported(&output).contains("sets no device list"), "{output:?}");
     }
 }
 
@@ -249,7 +249,7 @@ fn self_claiming_ranks_get_different_allocated_devices() {
             assert_eq!(sorted(&said), ["11", "3", "5", "8"], "{name}: {output:?}");
             for rank in 0..4 {
                 let note = format!("{name} local rank {rank} claims its own GPUs");
-                assert_eq!(told(&output).matches(&note).count(), 1, "{name}: {output:?}");
+                assert_eq!(reported(&output).matches(&note).count(), 1, "{name}: {output:?}");
             }
         }
     }

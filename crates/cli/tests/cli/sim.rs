@@ -62,15 +62,15 @@ fn invalid_arguments_are_rejected_before_command_runs() {
 }
 
 #[test]
-fn session_folder_is_private_and_removed() {
+fn session_dir_is_private_and_removed() {
     let script = r#"echo "$GPUWS_SIM_SESSION"; stat -c %a "$GPUWS_SIM_SESSION"
                     readlink "$GPUWS_SIM_SESSION/libnvidia-ml.so.1""#;
     let output = gpuws(&["sim", "labbox", "--", "sh", "-c", script]);
     let said = text(&output.stdout);
     let lines: Vec<&str> = said.lines().collect();
-    let [folder, mode, library] = lines[..] else { panic!("{output:?}") };
+    let [dir, mode, library] = lines[..] else { panic!("{output:?}") };
     assert_eq!(mode, "700");
-    assert!(Path::new(library).is_file() && !Path::new(folder).exists(), "{said}");
+    assert!(Path::new(library).is_file() && !Path::new(dir).exists(), "{said}");
 }
 
 #[test]
@@ -100,8 +100,8 @@ fn forget_words(value: &mut serde_json::Value) {
         }
         serde_json::Value::Array(items) => {
             // In whose words a device says that it is lost differs too.
-            let told = |item: &serde_json::Value| item.as_str().is_some_and(is_failure);
-            items.retain(|item| !told(item));
+            let reported = |item: &serde_json::Value| item.as_str().is_some_and(is_failure);
+            items.retain(|item| !reported(item));
             items.iter_mut().for_each(forget_words);
         }
         _ => {}
@@ -120,8 +120,8 @@ fn output_is_labelled_as_simulated() {
 
 #[test]
 fn calls_are_counted_per_program() {
-    let folder = tempfile::tempdir().unwrap();
-    let counts = folder.path().join("calls.jsonl");
+    let dir = tempfile::tempdir().unwrap();
+    let counts = dir.path().join("calls.jsonl");
     within(&["labbox", "--count-calls", counts.to_str().unwrap()], &["status"]);
     let lines = fs::read_to_string(&counts).unwrap();
     let line: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
@@ -171,16 +171,16 @@ fn simulation_never_reaches_foreign_processes() {
 }
 
 /// Makes a library that hangs while it is loaded: a FIFO that nobody writes to.
-fn hanging_library(folder: &Path) -> String {
-    let library = folder.join("hangs.so");
+fn hanging_library(dir: &Path) -> String {
+    let library = dir.join("hangs.so");
     assert!(Command::new("mkfifo").arg(&library).status().unwrap().success());
     library.to_str().unwrap().to_owned()
 }
 
 #[test]
 fn silent_library_does_not_make_machine_real() {
-    let folder = tempfile::tempdir().unwrap();
-    let library = hanging_library(folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    let library = hanging_library(dir.path());
     let mut stranger = Stranger::new();
     let pid = stranger.0.id().to_string();
     for silent in [&["--nvml", &library, "--deadline", "0.3"][..], &["--deadline", "0.0001"]] {
@@ -238,8 +238,8 @@ fn simulated_library_requires_absolute_session_path() {
 
 #[test]
 fn session_writable_by_others_is_rejected() {
-    for folder in ["", "/session.json"] {
-        let open = format!("chmod go+w $GPUWS_SIM_SESSION{folder}; \"$0\" status");
+    for dir in ["", "/session.json"] {
+        let open = format!("chmod go+w $GPUWS_SIM_SESSION{dir}; \"$0\" status");
         let output = script(&["labbox"], &open);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -249,17 +249,17 @@ fn session_writable_by_others_is_rejected() {
 }
 
 #[test]
-fn session_folder_requires_trusted_parent() {
-    let folder = |name: &str, mode| {
-        let folder = tempfile::tempdir().unwrap();
-        let place = folder.path().canonicalize().unwrap().join(name);
+fn session_dir_requires_trusted_parent() {
+    let dir = |name: &str, mode| {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().canonicalize().unwrap().join(name);
         fs::create_dir(&place).unwrap();
         fs::set_permissions(&place, fs::Permissions::from_mode(mode)).unwrap();
-        (folder, place)
+        (dir, place)
     };
-    let (_own, own) = folder("own", 0o700);
-    let (_shared, shared) = folder("shared", 0o777);
-    let (_sticky, sticky) = folder("sticky", 0o1777);
+    let (_own, own) = dir("own", 0o700);
+    let (_shared, shared) = dir("shared", 0o777);
+    let (_sticky, sticky) = dir("sticky", 0o1777);
     let made = |runtime: &Path, temporary: &Path| {
         let mut command = command(&["sim", "labbox", "--", "sh", "-c", "echo $GPUWS_SIM_SESSION"]);
         command.env("XDG_RUNTIME_DIR", runtime).env("TMPDIR", temporary);
@@ -284,10 +284,10 @@ fn session_folder_requires_trusted_parent() {
 
 #[test]
 fn non_simulating_library_is_rejected_before_command_runs() {
-    let folder = tempfile::tempdir().unwrap();
-    let words = folder.path().join("words.so");
+    let dir = tempfile::tempdir().unwrap();
+    let words = dir.path().join("words.so");
     fs::write(&words, "\0gpuwsSimulatedMachine\0").unwrap();
-    let pipe = hanging_library(folder.path());
+    let pipe = hanging_library(dir.path());
     for library in ["/bin/sh", "/dev/zero", "/", words.to_str().unwrap(), &pipe] {
         let output = gpuws(&["sim", "labbox", "--library", library, "--", "echo", "ran"]);
         assert_eq!(output.status.code(), Some(2), "{library}: {output:?}");
@@ -323,10 +323,10 @@ fn suggested_command_depends_on_live_mode() {
 
 #[test]
 fn machine_cannot_create_files_outside_session() {
-    let folder = tempfile::tempdir().unwrap();
-    let machine = folder.path().join("hostile");
+    let dir = tempfile::tempdir().unwrap();
+    let machine = dir.path().join("hostile");
     fs::create_dir(&machine).unwrap();
-    let victim = folder.path().join("victim");
+    let victim = dir.path().join("victim");
     let climb = format!("/dev/../../../../../../../../../..{}", victim.display());
     for path in [climb.as_str(), victim.to_str().unwrap()] {
         let text = format!(
@@ -344,8 +344,8 @@ fn machine_cannot_create_files_outside_session() {
 
 #[test]
 fn sigterm_is_forwarded_and_session_removed() {
-    let folder = tempfile::tempdir().unwrap();
-    let (started, ended) = (folder.path().join("started"), folder.path().join("ended"));
+    let dir = tempfile::tempdir().unwrap();
+    let (started, ended) = (dir.path().join("started"), dir.path().join("ended"));
     let script = format!(
         "trap 'touch {}; exit 3' TERM; echo $GPUWS_SIM_SESSION >{}; while :; do sleep 0.05; done",
         ended.display(),

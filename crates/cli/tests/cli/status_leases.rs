@@ -1,6 +1,6 @@
 //! `gpuws status` and who has claimed each device.
 
-use crate::live::{out, script, told};
+use crate::live::{out, reported, script};
 use serde_json::Value;
 
 #[test]
@@ -57,7 +57,7 @@ fn many_leases_on_one_device_are_summarized() {
 fn unreadable_leases_are_a_note_not_an_error() {
     let output = script(
         "twelve-gpus",
-        "export GPUWS_CLAIMS=/no/such/folder\n\
+        "export GPUWS_CLAIMS=/no/such/directory\n\
          \"$0\" status; \"$0\" status > /dev/null; echo $?\n\
          \"$0\" status --json; echo $?",
     );
@@ -69,7 +69,7 @@ fn unreadable_leases_are_a_note_not_an_error() {
     assert!(json["lease_error"]["what"].as_str().is_some_and(|what| what.contains("/no/such")));
     assert_eq!(json["gpus"][0]["leases"], Value::Null);
     assert!(json["gpus"][0]["absent"]["leases"].is_string(), "{json}");
-    assert_eq!(told(&output), "");
+    assert_eq!(reported(&output), "");
 }
 
 #[test]

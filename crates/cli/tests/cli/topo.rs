@@ -42,14 +42,14 @@ fn matrix_and_svg_match_golden_files() {
 
 #[test]
 fn svg_is_written_to_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("topo.svg");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("topo.svg");
     let name = file.to_str().unwrap();
     let drawn = gpuws(&["--sim", "rtx8000-x4", "topo", "--svg", name]);
     assert!(drawn.status.success() && drawn.stdout.is_empty(), "{drawn:?}");
     let written = std::fs::read(&file).unwrap();
     assert_eq!(written, gpuws(&["--sim", "rtx8000-x4", "topo", "--svg", "-"]).stdout);
-    let nowhere = folder.path().join("none/topo.svg");
+    let nowhere = dir.path().join("none/topo.svg");
     let failed = gpuws(&["--sim", "rtx8000-x4", "topo", "--svg", nowhere.to_str().unwrap()]);
     assert_eq!(failed.status.code(), Some(3), "{failed:?}");
     assert!(text(failed.stderr).starts_with("gpuws: failed to write '"));
@@ -57,14 +57,14 @@ fn svg_is_written_to_file() {
 
 #[test]
 fn json_has_links_paths_and_scores() {
-    let told: Value =
+    let reported: Value =
         serde_json::from_slice(&gpuws(&["--sim", "rtx8000-x4", "topo", "--json"]).stdout).unwrap();
-    assert_eq!((&told["schema"], &told["machine"]), (&json!(1), &json!("rtx8000-x4")));
-    assert_eq!(told["links"][0], json!(["X", "NODE", "SYS", "NV2"]));
-    assert_eq!(told["paths"][0], json!(["X", "NODE", "SYS", "SYS"]));
-    assert_eq!(told["scores"][0], json!([0, 20, 10, 210]));
-    assert_eq!(told["gpus"].as_array().unwrap().len(), 4);
-    assert_eq!(told["gpus"][3]["index"], 3);
+    assert_eq!((&reported["schema"], &reported["machine"]), (&json!(1), &json!("rtx8000-x4")));
+    assert_eq!(reported["links"][0], json!(["X", "NODE", "SYS", "NV2"]));
+    assert_eq!(reported["paths"][0], json!(["X", "NODE", "SYS", "SYS"]));
+    assert_eq!(reported["scores"][0], json!([0, 20, 10, 210]));
+    assert_eq!(reported["gpus"].as_array().unwrap().len(), 4);
+    assert_eq!(reported["gpus"][3]["index"], 3);
     let refused = gpuws(&["--sim", "rtx8000-x4", "topo", "--json", "--svg", "-"]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
 }
@@ -89,7 +89,10 @@ fn missing_topology_has_hint() {
         let failed = gpuws(&["--sim", machine, "topo"]);
         assert_eq!(failed.status.code(), Some(3), "{failed:?}");
         assert!(failed.stdout.is_empty(), "{failed:?}");
-        let told = text(failed.stderr);
-        assert!(told.starts_with("gpuws: failed to ask ") && told.contains(said), "{told}");
+        let reported = text(failed.stderr);
+        assert!(
+            reported.starts_with("gpuws: failed to ask ") && reported.contains(said),
+            "{reported}"
+        );
     }
 }

@@ -41,9 +41,9 @@ impl Default for Accounting {
 }
 
 impl Readings for Accounting {
-    fn overlay(&mut self, told: &Self) {
-        self.buffer_size.overlay(&told.buffer_size);
-        self.processes.overlay(&told.processes);
+    fn overlay(&mut self, reported: &Self) {
+        self.buffer_size.overlay(&reported.buffer_size);
+        self.processes.overlay(&reported.processes);
     }
 
     fn restate(&mut self, from: Absent, to: Absent) {

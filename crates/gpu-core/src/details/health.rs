@@ -86,11 +86,11 @@ impl MemoryErrors {
 }
 
 impl Readings for MemoryErrors {
-    fn overlay(&mut self, told: &Self) {
-        self.corrected.overlay(&told.corrected);
-        self.uncorrected.overlay(&told.uncorrected);
-        self.corrected_lifetime.overlay(&told.corrected_lifetime);
-        self.uncorrected_lifetime.overlay(&told.uncorrected_lifetime);
+    fn overlay(&mut self, reported: &Self) {
+        self.corrected.overlay(&reported.corrected);
+        self.uncorrected.overlay(&reported.uncorrected);
+        self.corrected_lifetime.overlay(&reported.corrected_lifetime);
+        self.uncorrected_lifetime.overlay(&reported.uncorrected_lifetime);
     }
 
     fn restate(&mut self, from: Absent, to: Absent) {

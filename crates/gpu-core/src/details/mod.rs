@@ -48,12 +48,12 @@ macro_rules! details {
                 *self == DeviceDetails::default()
             }
 
-            /// Takes the values of `told`, and its reasons of absence except `NotSupported`; its
-            /// NVLinks as a whole.
-            pub fn overlay(&mut self, told: &DeviceDetails) {
+            /// Takes the values of `reported`, and its reasons of absence except `NotSupported`;
+            /// its NVLinks as a whole.
+            pub fn overlay(&mut self, reported: &DeviceDetails) {
                 $(
-                    if let Some(told) = &told.$field {
-                        self.$field.get_or_insert_default().overlay(told);
+                    if let Some(reported) = &reported.$field {
+                        self.$field.get_or_insert_default().overlay(reported);
                     }
                 )*
             }
@@ -108,7 +108,7 @@ details! {
 mod tests {
     use super::*;
 
-    fn untold(reason: Absent) -> DeviceDetails {
+    fn unreported(reason: Absent) -> DeviceDetails {
         DeviceDetails {
             product: Some(Product::absent(reason)),
             modes: Some(Modes::absent(reason)),
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn overlay_prefers_values_over_not_supported() {
-        let (not, old) = (untold(Absent::NotSupported), untold(Absent::TooOld));
+        let (not, old) = (unreported(Absent::NotSupported), unreported(Absent::TooOld));
         for (below, above, expected) in [
             (&not, &old, &old),
             (&not, &DeviceDetails::default(), &not),
@@ -150,20 +150,20 @@ mod tests {
             details.overlay(above);
             assert_eq!(details, *expected);
         }
-        let told = |mhz| Clocks { graphics: mhz, ..Clocks::default() };
-        let mut clocks = told(Ok(1410));
-        clocks.overlay(&told(Err(Absent::NotSupported)));
-        assert_eq!(clocks, told(Ok(1410)));
-        clocks.overlay(&told(Ok(210)));
-        assert_eq!(clocks, told(Ok(210)));
+        let reported = |mhz| Clocks { graphics: mhz, ..Clocks::default() };
+        let mut clocks = reported(Ok(1410));
+        clocks.overlay(&reported(Err(Absent::NotSupported)));
+        assert_eq!(clocks, reported(Ok(1410)));
+        clocks.overlay(&reported(Ok(210)));
+        assert_eq!(clocks, reported(Ok(210)));
     }
 
     #[test]
     fn absence_reason_is_replaced_in_every_group() {
-        let mut details = untold(Absent::NotRecorded);
+        let mut details = unreported(Absent::NotRecorded);
         details.restate(Absent::TooOld, Absent::Failed);
-        assert_eq!(details, untold(Absent::NotRecorded));
+        assert_eq!(details, unreported(Absent::NotRecorded));
         details.restate(Absent::NotRecorded, Absent::NotSupported);
-        assert_eq!(details, untold(Absent::NotSupported));
+        assert_eq!(details, unreported(Absent::NotSupported));
     }
 }

@@ -4,17 +4,17 @@ use crate::absent::{Absent, Reading};
 
 /// Operations on all readings of a group.
 pub(super) trait Readings {
-    /// Takes the values of `told`, and its reasons of absence except `NotSupported`.
-    fn overlay(&mut self, told: &Self);
+    /// Takes the values of `reported`, and its reasons of absence except `NotSupported`.
+    fn overlay(&mut self, reported: &Self);
 
     /// Replaces the reason of absence `from` by `to`.
     fn restate(&mut self, from: Absent, to: Absent);
 }
 
 impl<T: Clone> Readings for Reading<T> {
-    fn overlay(&mut self, told: &Self) {
-        if !matches!(told, Err(Absent::NotSupported)) {
-            self.clone_from(told);
+    fn overlay(&mut self, reported: &Self) {
+        if !matches!(reported, Err(Absent::NotSupported)) {
+            self.clone_from(reported);
         }
     }
 
@@ -27,8 +27,8 @@ impl<T: Clone> Readings for Reading<T> {
 
 /// Repeated items are replaced as a whole.
 impl<T: Readings + Clone> Readings for Vec<T> {
-    fn overlay(&mut self, told: &Self) {
-        self.clone_from(told);
+    fn overlay(&mut self, reported: &Self) {
+        self.clone_from(reported);
     }
 
     fn restate(&mut self, from: Absent, to: Absent) {
@@ -37,8 +37,8 @@ impl<T: Readings + Clone> Readings for Vec<T> {
 }
 
 impl<T: Readings> Readings for Box<T> {
-    fn overlay(&mut self, told: &Self) {
-        (**self).overlay(told);
+    fn overlay(&mut self, reported: &Self) {
+        (**self).overlay(reported);
     }
 
     fn restate(&mut self, from: Absent, to: Absent) {
@@ -81,8 +81,8 @@ macro_rules! groups {
         }
 
         impl $crate::details::readings::Readings for $name {
-            fn overlay(&mut self, told: &Self) {
-                $( self.$field.overlay(&told.$field); )*
+            fn overlay(&mut self, reported: &Self) {
+                $( self.$field.overlay(&reported.$field); )*
             }
 
             fn restate(&mut self, from: $crate::absent::Absent, to: $crate::absent::Absent) {

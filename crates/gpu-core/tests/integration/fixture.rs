@@ -88,8 +88,8 @@ pub(crate) fn holder(key: ProcessKey, files: &[(&str, Access)]) -> Holder {
 }
 
 /// An entry of user 1000.
-pub(crate) fn entry(id: &str, ticket: u64) -> Entry {
-    Entry {
+pub(crate) fn entry(id: &str, ticket: u64) -> LeaseEntry {
+    LeaseEntry {
         id: LeaseId::parse(id).unwrap(),
         ticket,
         owner: 1000,

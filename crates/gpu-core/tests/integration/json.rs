@@ -54,7 +54,7 @@ fn entry_round_trips_without_its_owner() {
         accept_used: true,
     };
     let outer = OuterLease { id: LeaseId::parse("outer").unwrap(), owner: 7 };
-    let full = Entry {
+    let full = LeaseEntry {
         claim: share,
         within: vec![outer],
         devices: vec![uuid("GPU-2")],
@@ -63,8 +63,8 @@ fn entry_round_trips_without_its_owner() {
     };
     for entry in [full, entry("b", 4)] {
         let text = serde_json::to_string(&entry).unwrap();
-        let read: Entry = serde_json::from_str(&text).unwrap();
-        assert_eq!(read, Entry { owner: 0, ..entry }, "{text}");
+        let read: LeaseEntry = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, LeaseEntry { owner: 0, ..entry }, "{text}");
     }
 }
 

@@ -187,7 +187,7 @@ fn numa_nodes_are_by_index() {
 fn entries_are_ordered_by_ticket_then_id_then_owner() {
     let (first, second) = (entry("b", 1), entry("a", 2));
     let same_ticket = entry("c", 1);
-    let other_owner = Entry { owner: 1001, ..entry("b", 1) };
+    let other_owner = LeaseEntry { owner: 1001, ..entry("b", 1) };
     for (before, after) in
         [(&first, &second), (&first, &same_ticket), (&first, &other_owner), (&same_ticket, &second)]
     {
@@ -199,7 +199,7 @@ fn entries_are_ordered_by_ticket_then_id_then_owner() {
 #[test]
 fn inner_lease_records_all_outer_ones() {
     let outer = OuterLease { id: LeaseId::parse("outer").unwrap(), owner: 7 };
-    let inner = Entry { within: vec![outer.clone()], ..entry("inner", 1) };
+    let inner = LeaseEntry { within: vec![outer.clone()], ..entry("inner", 1) };
     let own = OuterLease { id: inner.id.clone(), owner: 1000 };
     assert_eq!(inner.nested(), [own, outer]);
     assert_eq!(Claim::whole(2).memory(), None);

@@ -28,7 +28,7 @@ impl Launcher for Plain {
     }
 }
 
-impl HeldBack for Plain {
+impl SafeGpuGuard for Plain {
     fn waiting(&self) -> Result<Vec<Pid>> {
         Ok(vec![Pid(7)])
     }
@@ -57,9 +57,12 @@ fn assert_unsupported<T>(result: Result<T>, what: &str) {
 #[test]
 fn job_without_child_list_cannot_be_felled_or_arrested() {
     let token = ActToken::user_confirmed();
-    assert_unsupported(Plain.fell(&[], Duration::ZERO, &token), "kill a job by its child list");
     assert_unsupported(
-        Plain.arrest(&[], &[], Duration::ZERO, &token),
+        Plain.kill_tree(&[], Duration::ZERO, &token),
+        "kill a job by its child list",
+    );
+    assert_unsupported(
+        Plain.suspend_new(&[], &[], Duration::ZERO, &token),
         "stop the new processes of a job",
     );
     let launch = Launch { program: "train".into(), ..Launch::default() };
@@ -69,7 +72,7 @@ fn job_without_child_list_cannot_be_felled_or_arrested() {
 #[test]
 fn held_locks_are_one_queue_and_released_together() {
     assert_eq!(Plain.queues().unwrap(), [[Pid(7)]]);
-    let alone = HeldBack::release(&mut Plain, 3);
+    let alone = SafeGpuGuard::release(&mut Plain, 3);
     assert_unsupported(alone, "release lock 3 of safe-gpu alone");
 }
 

@@ -3,7 +3,7 @@
 mod paging;
 
 use crate::code::of_device;
-use crate::contexts::{CudaContexts, Held};
+use crate::contexts::{CudaContexts, RetainedContext};
 use crate::driver::require;
 use cudarc::driver::{DriverError, result, sys};
 use gpu_core::{
@@ -32,7 +32,7 @@ const FUNCTIONS: &[&str] = &[
 pub struct CudaMemory {
     /// `None` without virtual memory.
     paging: Option<Paging>,
-    held: Held,
+    held: RetainedContext,
     taken: Mutex<Taken>,
     /// Keeps the context of `held` alive.
     _contexts: CudaContexts,

@@ -2,7 +2,7 @@
 //!
 //! cudarc only declares its functions and structs.
 
-use crate::contexts::Held;
+use crate::contexts::RetainedContext;
 use crate::driver::has;
 use cudarc::driver::{DriverError, result, sys};
 use gpu_core::Region;
@@ -30,7 +30,7 @@ pub(super) struct Paging {
 impl Paging {
     /// Returns the virtual memory of a device; `None` if the driver is too old or the device does
     /// not support it.
-    pub(super) fn of(held: Held) -> Option<Self> {
+    pub(super) fn of(held: RetainedContext) -> Option<Self> {
         if !FUNCTIONS.iter().all(|name| has(name)) {
             return None;
         }

@@ -3,7 +3,7 @@
 use super::names::{KEPT, LEASE, NEW, PAST, PLACE, TRY, WAIT, of_place};
 use super::ofd;
 use super::read::{Fifo, is_kept, read};
-use super::user_folder::UserFolder;
+use super::user_dir::UserDir;
 use crate::timer::wall_seconds;
 use gpu_core::{DeviceUuid, EntryKind, LeaseId, QueuePlace, Timestamp};
 use rustix::fs::{AtFlags, OFlags, Stat};
@@ -20,32 +20,32 @@ const UNFINISHED_FILE_MAX_AGE_S: i64 = 60;
 ///
 /// If the name refers to another file by now, for example because a lease was published again,
 /// nothing is done.
-pub(super) fn keep(user: &UserFolder, name: &str, id: &LeaseId, file: &Stat) {
-    let folder = &user.folder;
-    if !folder.is_at(name, file).unwrap_or(false) {
+pub(super) fn keep(user: &UserDir, name: &str, id: &LeaseId, file: &Stat) {
+    let dir = &user.dir;
+    if !dir.is_at(name, file).unwrap_or(false) {
         return;
     }
     let past = format!("{PAST}{id}");
-    if rustix::fs::renameat(&folder.fd, name, &folder.fd, &past).is_err() {
+    if rustix::fs::renameat(&dir.fd, name, &dir.fd, &past).is_err() {
         // One hint is lost; if it is gone already, nothing is left to do.
-        let _ = rustix::fs::unlinkat(&folder.fd, name, AtFlags::empty());
+        let _ = rustix::fs::unlinkat(&dir.fd, name, AtFlags::empty());
     }
 }
 
 /// Cleans up after ended leases of the caller.
 ///
 /// Nothing depends on it, and live entries are locked: it does what it can and reports nothing.
-pub(super) fn clear(user: &UserFolder) {
-    let folder = &user.folder;
+pub(super) fn clear(user: &UserDir) {
+    let dir = &user.dir;
     let mut past = Vec::new();
     for name in user.names("").unwrap_or_default() {
-        let stat = rustix::fs::statat(&folder.fd, &name, AtFlags::SYMLINK_NOFOLLOW);
+        let stat = rustix::fs::statat(&dir.fd, &name, AtFlags::SYMLINK_NOFOLLOW);
         let Ok(stat) = stat else { continue };
         if name.starts_with(PAST) {
             past.push((name, stat));
         } else if name.starts_with(KEPT) || name.starts_with(TRY) {
             if is_unlocked(user, &name) {
-                folder.remove(&name, &stat);
+                dir.remove(&name, &stat);
             }
         } else if name.starts_with(NEW) {
             clear_unfinished(user, &name, &stat);
@@ -58,27 +58,27 @@ pub(super) fn clear(user: &UserFolder) {
     }
     past.sort_by_key(|(_, stat)| std::cmp::Reverse((stat.st_mtime, stat.st_mtime_nsec)));
     for (name, stat) in past.iter().skip(HINTS) {
-        folder.remove(name, stat);
+        dir.remove(name, stat);
     }
 }
 
-fn is_unlocked(user: &UserFolder, name: &str) -> bool {
-    let file = user.folder.open_file(name, OFlags::RDONLY).ok();
+fn is_unlocked(user: &UserDir, name: &str) -> bool {
+    let file = user.dir.open_file(name, OFlags::RDONLY).ok();
     file.and_then(|file| ofd::is_write_locked(&file).ok()) == Some(false)
 }
 
 /// Removes a file that was never renamed. Its modification time may not be a wall clock time: that
 /// of a place in the queue is a renewal.
-fn clear_unfinished(user: &UserFolder, name: &str, stat: &Stat) {
+fn clear_unfinished(user: &UserDir, name: &str, stat: &Stat) {
     let age = wall_seconds().saturating_sub(stat.st_ctime);
     if age > UNFINISHED_FILE_MAX_AGE_S && is_unlocked(user, name) {
-        user.folder.remove(name, stat);
+        user.dir.remove(name, stat);
     }
 }
 
 /// Removes what a dead claim of the caller left of its place in the queue.
-pub(super) fn clear_place(queue: &UserFolder, place: &QueuePlace) {
-    let folder = &queue.folder;
+pub(super) fn clear_place(queue: &UserDir, place: &QueuePlace) {
+    let dir = &queue.dir;
     let has_ended = match Fifo::open(queue, place) {
         Ok(Some(fifo)) => matches!(fifo.has_writer(), Ok(false)),
         Ok(None) => true,
@@ -87,7 +87,7 @@ pub(super) fn clear_place(queue: &UserFolder, place: &QueuePlace) {
     // An ID is never reused, so a dead entry stays dead.
     if has_ended {
         for name in [format!("{PLACE}{}", of_place(place)), format!("{WAIT}{}", place.id)] {
-            let _ = rustix::fs::unlinkat(&folder.fd, name, AtFlags::empty());
+            let _ = rustix::fs::unlinkat(&dir.fd, name, AtFlags::empty());
         }
     }
 }
@@ -95,7 +95,7 @@ pub(super) fn clear_place(queue: &UserFolder, place: &QueuePlace) {
 /// Cleans up after claims of the caller that were killed while they entered or left the queue:
 /// FIFOs without a place, and files that were never renamed. Places are left to those who find them
 /// dead ([`clear_place`]).
-pub(super) fn clear_queue(queue: &UserFolder, names: &[String], places: &[QueuePlace]) {
+pub(super) fn clear_queue(queue: &UserDir, names: &[String], places: &[QueuePlace]) {
     let queued: HashSet<&LeaseId> = places.iter().map(|place| &place.id).collect();
     for name in names {
         if let Some(id) = name.strip_prefix(WAIT).and_then(LeaseId::parse) {
@@ -104,7 +104,7 @@ pub(super) fn clear_queue(queue: &UserFolder, names: &[String], places: &[QueueP
                 clear_place(queue, &QueuePlace { ticket: 0, id, owner: queue.owner, class: 0 });
             }
         } else if name.starts_with(NEW)
-            && let Ok(stat) = rustix::fs::statat(&queue.folder.fd, name, AtFlags::SYMLINK_NOFOLLOW)
+            && let Ok(stat) = rustix::fs::statat(&queue.dir.fd, name, AtFlags::SYMLINK_NOFOLLOW)
         {
             clear_unfinished(queue, name, &stat);
         }
@@ -112,11 +112,11 @@ pub(super) fn clear_queue(queue: &UserFolder, names: &[String], places: &[QueueP
 }
 
 /// Records when each device was last leased, from the remaining files of a user's leases.
-pub(super) fn last_leased(user: &UserFolder, last: &mut BTreeMap<DeviceUuid, Timestamp>) {
+pub(super) fn last_leased(user: &UserDir, last: &mut BTreeMap<DeviceUuid, Timestamp>) {
     for kind in [PAST, LEASE] {
         for id in user.names(kind).unwrap_or_default().into_iter().take(READ) {
             let name = format!("{kind}{id}");
-            let Ok(file) = user.folder.open_file(&name, OFlags::RDONLY) else { continue };
+            let Ok(file) = user.dir.open_file(&name, OFlags::RDONLY) else { continue };
             let Ok(stat) = rustix::fs::fstat(&file) else { continue };
             if !user.is_own(&stat) {
                 continue;

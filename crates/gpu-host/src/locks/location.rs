@@ -1,6 +1,6 @@
 //! The directories that contain leases.
 
-use super::folder::{Folder, Trust};
+use super::dir::{Dir, Trust};
 use crate::fault;
 use gpu_core::{Error, ErrorKind, Result};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
@@ -29,7 +29,7 @@ impl Place {
     }
 
     /// Returns a directory of the caller or of root, for a session or for users that agree on it.
-    pub fn folder(path: impl Into<PathBuf>) -> Self {
+    pub fn dir(path: impl Into<PathBuf>) -> Self {
         Place(Kind::Named(path.into()))
     }
 
@@ -37,15 +37,15 @@ impl Place {
     ///
     /// They are looked up at every call. If root creates a directory while another is in use, it is
     /// seen by every later publication and every later read.
-    pub(super) fn folders(&self) -> Result<Vec<Folder>> {
+    pub(super) fn dirs(&self) -> Result<Vec<Dir>> {
         match &self.0 {
-            Kind::Named(path) => match Folder::open(path, "", Trust::Named)? {
-                Some(folder) => Ok(vec![folder]),
-                None => Err(no_such_folder(path)),
+            Kind::Named(path) => match Dir::open(path, "", Trust::Named)? {
+                Some(dir) => Ok(vec![dir]),
+                None => Err(no_such_dir(path)),
             },
             Kind::Machine { run, tmp } => {
-                let made = Folder::open(&run.join("gpuws"), "", Trust::Shared)?;
-                match (made, Folder::open(tmp, IN_TMP, Trust::Shared)) {
+                let made = Dir::open(&run.join("gpuws"), "", Trust::Shared)?;
+                match (made, Dir::open(tmp, IN_TMP, Trust::Shared)) {
                     (Some(made), Ok(Some(tmp))) => Ok(vec![made, tmp]),
                     (Some(made), Ok(None)) => Ok(vec![made]),
                     // A /tmp that is not shared by all users contains no leases.
@@ -53,7 +53,7 @@ impl Place {
                         Ok(vec![made])
                     }
                     (None, Ok(Some(tmp))) => Ok(vec![tmp]),
-                    (None, Ok(None)) => Err(no_such_folder(tmp)),
+                    (None, Ok(None)) => Err(no_such_dir(tmp)),
                     // There may be leases in one that could not be opened this time.
                     (_, Err(error)) => Err(error),
                 }
@@ -62,8 +62,8 @@ impl Place {
     }
 
     /// Returns the current directory for new entries.
-    pub(super) fn first(&self) -> Result<Folder> {
-        let first = self.folders()?.into_iter().next();
+    pub(super) fn first(&self) -> Result<Dir> {
+        let first = self.dirs()?.into_iter().next();
         first.ok_or_else(|| Error::new(ErrorKind::Io, "find the lease directory"))
     }
 
@@ -110,7 +110,7 @@ fn is_owned_by_root(path: &Path) -> bool {
     })
 }
 
-fn no_such_folder(path: &Path) -> Error {
+fn no_such_dir(path: &Path) -> Error {
     let what = format!("keep leases in '{}', which does not exist", path.display());
     Error::new(ErrorKind::Invalid, what)
 }

@@ -1,6 +1,6 @@
-//! Leases as locked files: the port [`Locks`] on the kernel.
+//! Leases as locked files: the port [`LeaseStore`] on the kernel.
 
-mod folder;
+mod dir;
 mod history;
 mod location;
 mod names;
@@ -9,16 +9,16 @@ mod publish;
 mod read;
 mod record_format;
 mod safe_gpu;
-mod user_folder;
+mod user_dir;
 mod watch;
 
 use crate::fault;
 use crate::host::Roots;
 use crate::timer;
-use folder::{Folder, is_local_failure};
+use dir::{Dir, is_local_failure};
 use gpu_core::{
-    DeviceUuid, Entry, EntryKind, Error, ErrorKind, Held, HeldBack, LeaseId, Locks, QueuePlace,
-    Result, SafeGpuHolder, Timestamp, Waiter,
+    DeviceUuid, EntryKind, Error, ErrorKind, LeaseEntry, LeaseGuard, LeaseId, LeaseStore,
+    QueuePlace, Result, SafeGpuGuard, SafeGpuHolder, Timestamp, Waiter,
 };
 use names::PLACE;
 use publish::{InQueue, Published};
@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use user_folder::UserFolder;
+use user_dir::UserDir;
 use watch::Watch;
 
 pub use location::Place;
@@ -42,30 +42,30 @@ const POLL_INTERVAL_WITHOUT_INOTIFY: Duration = Duration::from_millis(250);
 ///
 /// It follows no link and writes no other user's file. Nothing that another user creates, writes,
 /// links or renames can create, end or hide a lease of this user.
-pub struct FileLocks {
+pub struct FileLeaseStore {
     place: Place,
     safe_gpu: SafeGpu,
     watch: Mutex<Option<Watch>>,
     known: Mutex<Known>,
-    queue: Mutex<QueueFolders>,
+    queue: Mutex<QueueDirs>,
 }
 
 /// The locations of the places in the last listing of the queue.
 #[derive(Default)]
-struct QueueFolders {
-    shared: Vec<Folder>,
+struct QueueDirs {
+    shared: Vec<Dir>,
     /// The owner of each user's directory, the index of the shared directory that contains it, and
     /// its name.
     users: Vec<(u32, usize, String)>,
 }
 
-impl FileLocks {
+impl FileLeaseStore {
     /// Returns the locks of a location. Nothing is opened yet.
     ///
     /// `roots` is used to find processes that wait for safe-gpu's files.
     pub fn new(place: Place, safe_gpu: SafeGpuFiles, roots: Roots) -> Self {
         let safe_gpu = SafeGpu::new(safe_gpu, roots.proc);
-        FileLocks {
+        FileLeaseStore {
             place,
             safe_gpu,
             watch: Mutex::default(),
@@ -78,8 +78,8 @@ impl FileLocks {
     /// or both; none if it has ended.
     ///
     /// # Errors
-    /// Those of [`entries`](Locks::entries).
-    pub fn files(&self, leases: &[Entry]) -> Result<Vec<Vec<PathBuf>>> {
+    /// Those of [`entries`](LeaseStore::entries).
+    pub fn files(&self, leases: &[LeaseEntry]) -> Result<Vec<Vec<PathBuf>>> {
         let mut files = vec![Vec::new(); leases.len()];
         self.each(&mut |user| {
             let living = Known::default().living(EntryKind::Lease, |read| read(user))?;
@@ -95,20 +95,20 @@ impl FileLocks {
     }
 
     /// Visits the directories of all users.
-    fn each(&self, visit: &mut dyn FnMut(&UserFolder) -> Result<()>) -> Result<()> {
-        let shared = self.place.folders()?;
-        shared.iter().try_for_each(|shared| UserFolder::each(shared, &mut |user| visit(&user)))
+    fn each(&self, visit: &mut dyn FnMut(&UserDir) -> Result<()>) -> Result<()> {
+        let shared = self.place.dirs()?;
+        shared.iter().try_for_each(|shared| UserDir::each(shared, &mut |user| visit(&user)))
     }
 
     /// Calls with the queue directory of a place; `None` if there is none.
     fn at_place<T>(
         &self,
         place: &QueuePlace,
-        mut act: impl FnMut(&UserFolder) -> Result<Option<T>>,
+        mut act: impl FnMut(&UserDir) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
-        let folders = lock(&self.queue);
-        for (_, shared, name) in folders.users.iter().filter(|user| user.0 == place.owner) {
-            let user = folders.shared.get(*shared).map(|shared| UserFolder::open(shared, name));
+        let dirs = lock(&self.queue);
+        for (_, shared, name) in dirs.users.iter().filter(|user| user.0 == place.owner) {
+            let user = dirs.shared.get(*shared).map(|shared| UserDir::open(shared, name));
             let user = user.transpose()?.flatten().filter(|user| user.owner == place.owner);
             if let Some(user) = user
                 && let Some(queue) = user.queue()?
@@ -125,8 +125,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Locks for FileLocks {
-    fn entries(&self, kind: EntryKind) -> Result<Vec<Entry>> {
+impl LeaseStore for FileLeaseStore {
+    fn entries(&self, kind: EntryKind) -> Result<Vec<LeaseEntry>> {
         if kind == EntryKind::Waiter {
             let places = self.queue()?;
             let waiters = places.iter().map(|place| Ok(self.waiter(place)?.map(|w| w.entry)));
@@ -142,10 +142,10 @@ impl Locks for FileLocks {
     }
 
     fn queue(&self) -> Result<Vec<QueuePlace>> {
-        let mut folders = QueueFolders { shared: self.place.folders()?, users: Vec::new() };
+        let mut dirs = QueueDirs { shared: self.place.dirs()?, users: Vec::new() };
         let mut places = Vec::new();
-        for (number, shared) in folders.shared.iter().enumerate() {
-            UserFolder::each(shared, &mut |user| {
+        for (number, shared) in dirs.shared.iter().enumerate() {
+            UserDir::each(shared, &mut |user| {
                 let Some(queue) = user.queue()? else { return Ok(()) };
                 let names = queue.names("")?;
                 let place = |name: &String| names::place(user.owner, name.strip_prefix(PLACE)?);
@@ -157,13 +157,13 @@ impl Locks for FileLocks {
                 }
                 if !of_user.is_empty() {
                     places.extend(of_user);
-                    folders.users.push((user.owner, number, user.name));
+                    dirs.users.push((user.owner, number, user.name));
                 }
                 Ok(())
             })?;
         }
         places.sort_unstable();
-        *lock(&self.queue) = folders;
+        *lock(&self.queue) = dirs;
         Ok(places)
     }
 
@@ -178,10 +178,10 @@ impl Locks for FileLocks {
         Ok(waiter)
     }
 
-    fn publish(&self, kind: EntryKind, entry: &Entry) -> Result<Box<dyn Held>> {
+    fn publish(&self, kind: EntryKind, entry: &LeaseEntry) -> Result<Box<dyn LeaseGuard>> {
         self.place.prepare()?;
-        let publish = || -> Result<Box<dyn Held>> {
-            let user = UserFolder::own(&self.place.first()?)?;
+        let publish = || -> Result<Box<dyn LeaseGuard>> {
+            let user = UserDir::own(&self.place.first()?)?;
             let chance = chance()?;
             Ok(match kind {
                 EntryKind::Waiter => Box::new(InQueue::new(&user, entry, &chance)?),
@@ -213,8 +213,8 @@ impl Locks for FileLocks {
 
     fn wait(&self, at_most: Duration) -> Result<bool> {
         let failed = |errno| fault::file("wait for lease changes", errno);
-        let shared = self.place.folders()?;
-        let prefix = shared.last().map_or("", |folder| folder.prefix);
+        let shared = self.place.dirs()?;
+        let prefix = shared.last().map_or("", |dir| dir.prefix);
         let mut watch = lock(&self.watch);
         if watch.as_ref().is_none_or(Watch::has_lost_watch) {
             *watch = Watch::new().ok();
@@ -261,7 +261,7 @@ impl Locks for FileLocks {
         last
     }
 
-    fn hold_back_safe_gpu(&self, patience: Duration) -> Result<Box<dyn HeldBack>> {
+    fn hold_back_safe_gpu(&self, patience: Duration) -> Result<Box<dyn SafeGpuGuard>> {
         Ok(Box::new(self.safe_gpu.hold(patience)?))
     }
 

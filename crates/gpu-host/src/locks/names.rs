@@ -54,8 +54,8 @@ mod tests {
     fn queue_file_name_encodes_ticket_class_and_id() {
         let id = LeaseId::parse("a-1").unwrap();
         for (ticket, class) in [(0, 0), (7, u64::MAX), (u64::MAX, 1)] {
-            let told = QueuePlace { ticket, id: id.clone(), owner: 5, class };
-            assert_eq!(place(5, &of_place(&told)), Some(told));
+            let reported = QueuePlace { ticket, id: id.clone(), owner: 5, class };
+            assert_eq!(place(5, &of_place(&reported)), Some(reported));
         }
         let digits = "0123456789abcdef";
         for name in ["", "-", digits, &format!("{digits}-{digits}"), "é"] {

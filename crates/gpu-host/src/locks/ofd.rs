@@ -61,8 +61,8 @@ mod tests {
 
     #[test]
     fn only_foreign_write_lock_counts() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
         let first = File::create_new(&path).unwrap();
         let second = File::options().read(true).write(true).open(&path).unwrap();
         assert!(!is_write_locked(&second).unwrap());

@@ -3,10 +3,10 @@
 use super::names::{KEPT, NEW, PLACE, WAIT, file_prefix, of_place};
 use super::ofd::{self, Lock};
 use super::record_format::{place_of, write};
-use super::user_folder::UserFolder;
+use super::user_dir::UserDir;
 use crate::fault;
 use crate::timer::timespec;
-use gpu_core::{Entry, EntryKind, Held, LeaseId, Result};
+use gpu_core::{EntryKind, LeaseEntry, LeaseGuard, LeaseId, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, Timestamps};
 use rustix::io::{Errno, FdFlags};
@@ -23,7 +23,7 @@ const MODE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::RO
 pub(super) struct Published {
     file: OwnedFd,
     stat: Stat,
-    user: UserFolder,
+    user: UserDir,
     kind: EntryKind,
     id: LeaseId,
     chance: String,
@@ -36,9 +36,9 @@ impl Published {
     /// Publishes an entry: it is written and locked under a name that no reader uses, and only then
     /// renamed. A reader that sees it sees all of it; if it is unlocked, it has ended.
     pub(super) fn new(
-        user: UserFolder,
+        user: UserDir,
         kind: EntryKind,
-        entry: &Entry,
+        entry: &LeaseEntry,
         chance: &str,
     ) -> Result<Self> {
         let text = write(entry)?;
@@ -48,7 +48,7 @@ impl Published {
             Ok(made) => made,
             Err(error) => {
                 if let Some((_, stat)) = kept.get() {
-                    user.folder.remove(&format!("{KEPT}{}", entry.id), stat);
+                    user.dir.remove(&format!("{KEPT}{}", entry.id), stat);
                 }
                 return Err(error);
             }
@@ -85,13 +85,13 @@ impl Published {
 /// Creates the file that others can inherit, before the lease gets its name. One may be left from
 /// when the lease had its name before.
 fn create_inheritable(
-    user: &UserFolder,
-    entry: &Entry,
+    user: &UserDir,
+    entry: &LeaseEntry,
     chance: &str,
 ) -> Result<OnceCell<(OwnedFd, Stat)>> {
     let name = format!("{KEPT}{}", entry.id);
     let is_there = || {
-        rustix::fs::statat(&user.folder.fd, &name, AtFlags::SYMLINK_NOFOLLOW)
+        rustix::fs::statat(&user.dir.fd, &name, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|stat| user.is_own(&stat))
     };
     match make_locked(user, &name, &[], chance) {
@@ -102,12 +102,7 @@ fn create_inheritable(
 }
 
 /// Creates a file that is locked for writing, and complete, when it gets its name.
-fn make_locked(
-    user: &UserFolder,
-    name: &str,
-    text: &[u8],
-    chance: &str,
-) -> Result<(OwnedFd, Stat)> {
+fn make_locked(user: &UserDir, name: &str, text: &[u8], chance: &str) -> Result<(OwnedFd, Stat)> {
     make(user, name, text, chance, |file| match ofd::try_lock(file, Lock::Write)? {
         true => Ok(()),
         false => Err(Errno::AGAIN),
@@ -116,16 +111,16 @@ fn make_locked(
 
 /// Creates a file that is complete when it gets its name.
 fn make(
-    user: &UserFolder,
+    user: &UserDir,
     name: &str,
     text: &[u8],
     chance: &str,
     ready: impl Fn(&OwnedFd) -> rustix::io::Result<()>,
 ) -> Result<(OwnedFd, Stat)> {
-    let folder = &user.folder;
+    let dir = &user.dir;
     let new = format!("{NEW}{}-{chance}", std::process::id());
-    let failed = |errno| fault::file(format!("write lease '{}'", folder.show(name)), errno);
-    let file = folder.make_file(&new).map_err(failed)?;
+    let failed = |errno| fault::file(format!("write lease '{}'", dir.show(name)), errno);
+    let file = dir.make_file(&new).map_err(failed)?;
     let published = (|| {
         let mut rest = text;
         while !rest.is_empty() {
@@ -139,11 +134,11 @@ fn make(
         ready(&file)?;
         // Whatever the umask: everybody may read it, and only its owner may lock it.
         rustix::fs::fchmod(&file, MODE)?;
-        rustix::fs::renameat_with(&folder.fd, &new, &folder.fd, name, RenameFlags::NOREPLACE)
+        rustix::fs::renameat_with(&dir.fd, &new, &dir.fd, name, RenameFlags::NOREPLACE)
     })();
     let stat = rustix::fs::fstat(&file).map_err(failed)?;
     if let Err(errno) = published {
-        folder.remove(&new, &stat);
+        dir.remove(&new, &stat);
         return Err(failed(errno));
     }
     Ok((file, stat))
@@ -169,21 +164,20 @@ fn set_inherited(fd: &OwnedFd, yes: bool) -> Result<()> {
         .map_err(|errno| fault::file("change lock inheritance", errno))
 }
 
-impl Held for Published {
+impl LeaseGuard for Published {
     fn confirm(&mut self) -> Result<()> {
         if self.kind != EntryKind::Attempt {
             return Ok(());
         }
-        let folder = &self.user.folder;
+        let dir = &self.user.dir;
         let lease = format!("{}{}", file_prefix(EntryKind::Lease), self.id);
-        let failed = |errno| fault::file(format!("write lease '{}'", folder.show(&lease)), errno);
+        let failed = |errno| fault::file(format!("write lease '{}'", dir.show(&lease)), errno);
         // A name that was cleared away meanwhile refers to another file now, or none.
-        if !folder.is_at(&self.name(), &self.stat).map_err(failed)? {
+        if !dir.is_at(&self.name(), &self.stat).map_err(failed)? {
             return Err(failed(Errno::NOENT));
         }
         let flags = RenameFlags::NOREPLACE;
-        rustix::fs::renameat_with(&folder.fd, self.name(), &folder.fd, &lease, flags)
-            .map_err(failed)?;
+        rustix::fs::renameat_with(&dir.fd, self.name(), &dir.fd, &lease, flags).map_err(failed)?;
         self.kind = EntryKind::Lease;
         Ok(())
     }
@@ -198,9 +192,9 @@ impl Held for Published {
     fn renew(&self) -> Result<bool> {
         let name = self.name();
         let failed =
-            |errno| fault::file(format!("renew lease '{}'", self.user.folder.show(&name)), errno);
+            |errno| fault::file(format!("renew lease '{}'", self.user.dir.show(&name)), errno);
         self.touch().map_err(failed)?;
-        self.user.folder.is_at(&name, &self.stat).map_err(failed)
+        self.user.dir.is_at(&name, &self.stat).map_err(failed)
     }
 
     fn leave(mut self: Box<Self>) {
@@ -223,10 +217,10 @@ impl Drop for Published {
         if self.kind == EntryKind::Lease {
             super::history::keep(&self.user, &name, &self.id, &self.stat);
         } else {
-            self.user.folder.remove(&name, &self.stat);
+            self.user.dir.remove(&name, &self.stat);
         }
         if let Some((kept, stat)) = self.kept.get() {
-            self.user.folder.remove(&self.kept_name(), stat);
+            self.user.dir.remove(&self.kept_name(), stat);
             let _ = ofd::unlock(kept);
         }
         let _ = ofd::unlock(&self.file);
@@ -241,7 +235,7 @@ impl Drop for Published {
 /// It is alive while its FIFO has a writer. Processes that wait for it wait for the FIFO to hang
 /// up, which costs one descriptor and wakes no others.
 pub(super) struct InQueue {
-    queue: UserFolder,
+    queue: UserDir,
     name: String,
     stat: Stat,
     wait: String,
@@ -251,17 +245,17 @@ pub(super) struct InQueue {
 
 impl InQueue {
     /// Publishes a place in the queue.
-    pub(super) fn new(user: &UserFolder, entry: &Entry, chance: &str) -> Result<Self> {
+    pub(super) fn new(user: &UserDir, entry: &LeaseEntry, chance: &str) -> Result<Self> {
         let text = write(entry)?;
         let queue = user.own_queue()?;
-        let place = place_of(&Entry { owner: queue.owner, ..entry.clone() });
+        let place = place_of(&LeaseEntry { owner: queue.owner, ..entry.clone() });
         let name = format!("{PLACE}{}", of_place(&place));
         let wait = format!("{WAIT}{}", entry.id);
         let (fifo, fifo_stat) = make_fifo(&queue, &wait, chance)?;
         match make(&queue, &name, &text, chance, |file| rustix::fs::futimens(file, &beat())) {
             Ok((_, stat)) => Ok(InQueue { queue, name, stat, wait, fifo, fifo_stat }),
             Err(error) => {
-                queue.folder.remove(&wait, &fifo_stat);
+                queue.dir.remove(&wait, &fifo_stat);
                 Err(error)
             }
         }
@@ -269,28 +263,28 @@ impl InQueue {
 }
 
 /// Creates a FIFO that everybody may read, and that has a writer when it gets its name.
-fn make_fifo(queue: &UserFolder, name: &str, chance: &str) -> Result<(OwnedFd, Stat)> {
-    let folder = &queue.folder;
+fn make_fifo(queue: &UserDir, name: &str, chance: &str) -> Result<(OwnedFd, Stat)> {
+    let dir = &queue.dir;
     let new = format!("{NEW}{}-{chance}-fifo", std::process::id());
-    let failed = |errno| fault::file(format!("make '{}'", folder.show(name)), errno);
+    let failed = |errno| fault::file(format!("make '{}'", dir.show(name)), errno);
     let mode = Mode::RUSR | Mode::WUSR;
-    rustix::fs::mknodat(&folder.fd, &new, FileType::Fifo, mode, 0).map_err(failed)?;
+    rustix::fs::mknodat(&dir.fd, &new, FileType::Fifo, mode, 0).map_err(failed)?;
     let made = (|| {
         // Open for reading as well, so that the open succeeds without a reader (fifo(7)).
-        let fifo = folder.open_file(&new, OFlags::RDWR)?;
+        let fifo = dir.open_file(&new, OFlags::RDWR)?;
         rustix::fs::fchmod(&fifo, MODE)?;
-        rustix::fs::renameat_with(&folder.fd, &new, &folder.fd, name, RenameFlags::NOREPLACE)?;
+        rustix::fs::renameat_with(&dir.fd, &new, &dir.fd, name, RenameFlags::NOREPLACE)?;
         let stat = rustix::fs::fstat(&fifo)?;
         Ok((fifo, stat))
     })();
     made.map_err(|errno| {
         // Only the caller's user creates files here, and no other process uses this name.
-        let _ = rustix::fs::unlinkat(&folder.fd, &new, AtFlags::empty());
+        let _ = rustix::fs::unlinkat(&dir.fd, &new, AtFlags::empty());
         failed(errno)
     })
 }
 
-impl Held for InQueue {
+impl LeaseGuard for InQueue {
     fn confirm(&mut self) -> Result<()> {
         Ok(())
     }
@@ -300,13 +294,13 @@ impl Held for InQueue {
     }
 
     fn renew(&self) -> Result<bool> {
-        let folder = &self.queue.folder;
-        let failed = |errno| fault::file(format!("renew '{}'", folder.show(&self.name)), errno);
-        if !folder.is_at(&self.name, &self.stat).map_err(failed)? {
+        let dir = &self.queue.dir;
+        let failed = |errno| fault::file(format!("renew '{}'", dir.show(&self.name)), errno);
+        if !dir.is_at(&self.name, &self.stat).map_err(failed)? {
             return Ok(false);
         }
         let touched =
-            rustix::fs::utimensat(&folder.fd, &self.name, &beat(), AtFlags::SYMLINK_NOFOLLOW);
+            rustix::fs::utimensat(&dir.fd, &self.name, &beat(), AtFlags::SYMLINK_NOFOLLOW);
         match touched {
             Err(Errno::NOENT) => Ok(false),
             touched => touched.map(|()| true).map_err(failed),
@@ -319,7 +313,7 @@ impl Held for InQueue {
 impl Drop for InQueue {
     fn drop(&mut self) {
         // Remove the name first, so that no process finds a place that is about to hang up.
-        self.queue.folder.remove(&self.name, &self.stat);
-        self.queue.folder.remove(&self.wait, &self.fifo_stat);
+        self.queue.dir.remove(&self.name, &self.stat);
+        self.queue.dir.remove(&self.wait, &self.fifo_stat);
     }
 }

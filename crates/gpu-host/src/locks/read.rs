@@ -1,13 +1,13 @@
 //! Which entries are alive, and their content.
 
-use super::folder::is_local_failure;
+use super::dir::is_local_failure;
 use super::names::{KEPT, LEASE, PLACE, WAIT, file_prefix, of_place};
 use super::ofd;
 use super::record_format::{READ_LIMIT, parse};
-use super::user_folder::UserFolder;
+use super::user_dir::UserDir;
 use crate::fault;
 use crate::timer::{now, timespec};
-use gpu_core::{Entry, EntryKind, QUEUE_STALL_TIMEOUT, QueuePlace, Result, Waiter};
+use gpu_core::{EntryKind, LeaseEntry, QUEUE_STALL_TIMEOUT, QueuePlace, Result, Waiter};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, OFlags, Stat};
@@ -22,7 +22,7 @@ const MAX_LIVE_ENTRIES_PER_USER: usize = 2048;
 
 /// Leases that were read before, by path: only their owner can change one.
 #[derive(Debug, Default)]
-pub(super) struct Known(HashMap<PathBuf, (EntryKind, FileStamp, Entry)>);
+pub(super) struct Known(HashMap<PathBuf, (EntryKind, FileStamp, LeaseEntry)>);
 
 /// Identifies a version of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +56,8 @@ impl Known {
     pub(super) fn living(
         &mut self,
         kind: EntryKind,
-        each: impl FnOnce(&mut dyn FnMut(&UserFolder) -> Result<()>) -> Result<()>,
-    ) -> Result<Vec<Entry>> {
+        each: impl FnOnce(&mut dyn FnMut(&UserDir) -> Result<()>) -> Result<()>,
+    ) -> Result<Vec<LeaseEntry>> {
         let file_prefix = file_prefix(kind);
         let mut found = HashMap::new();
         let mut counts: HashMap<u32, usize> = HashMap::new();
@@ -68,7 +68,7 @@ impl Known {
                     break;
                 }
                 let name = format!("{file_prefix}{id}");
-                let path = user.folder.path.join(&name);
+                let path = user.dir.path.join(&name);
                 if let Some((stamp, entry)) = self.read(user, &path, &name, (kind, &id))? {
                     *living += 1;
                     found.insert(path, (kind, stamp, entry));
@@ -84,13 +84,13 @@ impl Known {
 
     fn read(
         &mut self,
-        user: &UserFolder,
+        user: &UserDir,
         path: &Path,
         name: &str,
         (kind, id): (EntryKind, &str),
-    ) -> Result<Option<(FileStamp, Entry)>> {
+    ) -> Result<Option<(FileStamp, LeaseEntry)>> {
         let asked = || {
-            let file = user.folder.open_file(name, OFlags::RDONLY)?;
+            let file = user.dir.open_file(name, OFlags::RDONLY)?;
             let stat = rustix::fs::fstat(&file)?;
             let alive = user.is_own(&stat) && (ofd::is_write_locked(&file)? || is_kept(user, id)?);
             Ok(alive.then_some((file, stat)))
@@ -119,8 +119,8 @@ impl Known {
 ///
 /// # Errors
 /// Those of the kernel, except for a file that does not exist or cannot be a lock of the owner.
-pub(super) fn is_kept(user: &UserFolder, id: &str) -> rustix::io::Result<bool> {
-    let file = match user.folder.open_file(&format!("{KEPT}{id}"), OFlags::RDONLY) {
+pub(super) fn is_kept(user: &UserDir, id: &str) -> rustix::io::Result<bool> {
+    let file = match user.dir.open_file(&format!("{KEPT}{id}"), OFlags::RDONLY) {
         Err(errno) if is_local_failure(errno) => return Err(errno),
         Err(_) => return Ok(false),
         Ok(file) => file,
@@ -129,13 +129,13 @@ pub(super) fn is_kept(user: &UserFolder, id: &str) -> rustix::io::Result<bool> {
 }
 
 /// Returns the existing files of a lease.
-pub(super) fn files(user: &UserFolder, lease: &Entry) -> Vec<PathBuf> {
+pub(super) fn files(user: &UserDir, lease: &LeaseEntry) -> Vec<PathBuf> {
     let is_own = |name: &String| {
-        let stat = rustix::fs::statat(&user.folder.fd, name, AtFlags::SYMLINK_NOFOLLOW);
+        let stat = rustix::fs::statat(&user.dir.fd, name, AtFlags::SYMLINK_NOFOLLOW);
         stat.is_ok_and(|stat| user.is_own(&stat))
     };
     let names = [LEASE, KEPT].map(|kind| format!("{kind}{}", lease.id));
-    names.into_iter().filter(is_own).map(|name| user.folder.path.join(name)).collect()
+    names.into_iter().filter(is_own).map(|name| user.dir.path.join(name)).collect()
 }
 
 /// Reads the entry in a file, alive or not; `None` if it contains none.
@@ -147,7 +147,7 @@ pub(super) fn read(
     stat: &Stat,
     kind: EntryKind,
     name: &str,
-) -> rustix::io::Result<Option<Entry>> {
+) -> rustix::io::Result<Option<LeaseEntry>> {
     let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     let size = usize::try_from(stat.st_size).unwrap_or(usize::MAX);
     if !regular || size > READ_LIMIT {
@@ -170,14 +170,14 @@ pub(super) fn read(
 ///
 /// # Errors
 /// `Io` if the caller or the machine is at fault.
-pub(super) fn waiter(queue: &UserFolder, place: &QueuePlace) -> Result<Option<Waiter>> {
+pub(super) fn waiter(queue: &UserDir, place: &QueuePlace) -> Result<Option<Waiter>> {
     let name = of_place(place);
     let asked = || {
         let Some(fifo) = Fifo::open(queue, place)? else { return Ok(None) };
         if !fifo.has_writer()? {
             return Ok(None);
         }
-        let file = queue.folder.open_file(&format!("{PLACE}{name}"), OFlags::RDONLY)?;
+        let file = queue.dir.open_file(&format!("{PLACE}{name}"), OFlags::RDONLY)?;
         let stat = rustix::fs::fstat(&file)?;
         if !queue.is_own(&stat) {
             return Ok(None);
@@ -206,8 +206,8 @@ impl Fifo {
     ///
     /// # Errors
     /// The kernel's, if the caller or the machine is at fault.
-    pub(super) fn open(queue: &UserFolder, place: &QueuePlace) -> rustix::io::Result<Option<Self>> {
-        let fd = match queue.folder.open_file(&format!("{WAIT}{}", place.id), OFlags::RDONLY) {
+    pub(super) fn open(queue: &UserDir, place: &QueuePlace) -> rustix::io::Result<Option<Self>> {
+        let fd = match queue.dir.open_file(&format!("{WAIT}{}", place.id), OFlags::RDONLY) {
             Err(errno) if is_local_failure(errno) => return Err(errno),
             Err(_) => return Ok(None),
             Ok(fd) => fd,

@@ -2,8 +2,8 @@
 
 use super::names;
 use gpu_core::{
-    Claim, DeviceUuid, Entry, EntryKind, Error, ErrorKind, LeaseId, OuterLease, Pid, ProcessKey,
-    QueuePlace, Result, Timestamp,
+    Claim, DeviceUuid, EntryKind, Error, ErrorKind, LeaseEntry, LeaseId, OuterLease, Pid,
+    ProcessKey, QueuePlace, Result, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ const SCHEMA: u32 = 1;
 struct Text {
     schema: u32,
     #[serde(flatten)]
-    entry: Entry,
+    entry: LeaseEntry,
 }
 
 /// The fields of every future format.
@@ -50,7 +50,7 @@ struct NewerWithin {
 ///
 /// # Errors
 /// `Invalid` when it is longer than readers accept, or nested too deeply.
-pub(super) fn write(entry: &Entry) -> Result<Vec<u8>> {
+pub(super) fn write(entry: &LeaseEntry) -> Result<Vec<u8>> {
     let mut entry = entry.clone();
     truncate(&mut entry.command);
     let id = entry.id.clone();
@@ -71,7 +71,7 @@ pub(super) fn write(entry: &Entry) -> Result<Vec<u8>> {
 
 /// Returns the place in the queue of an entry. Its class is a hash of the request (FNV-1a), which
 /// need not be strong: it is compared only among places of one user.
-pub(super) fn place_of(entry: &Entry) -> QueuePlace {
+pub(super) fn place_of(entry: &LeaseEntry) -> QueuePlace {
     // Plain data can always be serialized.
     let text = serde_json::to_vec(&(&entry.claim, &entry.within)).unwrap_or_default();
     let class = text.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -85,7 +85,7 @@ pub(super) fn place_of(entry: &Entry) -> QueuePlace {
 ///
 /// An entry from a newer gpuws counts as a lease on the whole of its devices, within its outer
 /// leases; within none if it expresses them in another way.
-pub(super) fn parse(kind: EntryKind, name: &str, owner: u32, text: &[u8]) -> Option<Entry> {
+pub(super) fn parse(kind: EntryKind, name: &str, owner: u32, text: &[u8]) -> Option<LeaseEntry> {
     let mut entry = match serde_json::from_slice::<Text>(text) {
         Ok(text) if text.schema == SCHEMA => text.entry,
         _ => newer(text)?,
@@ -112,14 +112,14 @@ pub(super) fn parse(kind: EntryKind, name: &str, owner: u32, text: &[u8]) -> Opt
     valid.then_some(entry)
 }
 
-fn newer(text: &[u8]) -> Option<Entry> {
+fn newer(text: &[u8]) -> Option<LeaseEntry> {
     let newer: Newer = serde_json::from_slice(text).ok()?;
     let NewerWithin { mut within } = serde_json::from_slice(text).unwrap_or_default();
     if within.len() > DEPTH {
         within.clear();
     }
     let count = u32::try_from(newer.devices.len()).ok()?;
-    (newer.schema > SCHEMA).then(|| Entry {
+    (newer.schema > SCHEMA).then(|| LeaseEntry {
         id: newer.id,
         ticket: newer.ticket,
         owner: 0,
@@ -146,10 +146,10 @@ mod tests {
         OuterLease { id: LeaseId::parse(id).unwrap(), owner: 7 }
     }
 
-    fn entry() -> Entry {
+    fn entry() -> LeaseEntry {
         let mut claim = Claim::whole(1);
         claim.share = Share::Memory(Bytes::from_mib(6144));
-        Entry {
+        LeaseEntry {
             id: LeaseId::parse("3f09c2").unwrap(),
             ticket: u64::MAX,
             owner: 1000,
@@ -167,7 +167,7 @@ mod tests {
     fn entry_round_trips_and_belongs_to_file_owner() {
         let text = write(&entry()).unwrap();
         let read = parse(EntryKind::Lease, "3f09c2", 1001, &text).unwrap();
-        assert_eq!(read, Entry { owner: 1001, ..entry() });
+        assert_eq!(read, LeaseEntry { owner: 1001, ..entry() });
         let text = String::from_utf8(text).unwrap();
         assert!(text.starts_with("{\"schema\":1,") && text.ends_with("}\n"), "{text}");
         assert!(!text.contains("1000"), "whose it is is not written: {text}");
@@ -225,12 +225,12 @@ mod tests {
 
     #[test]
     fn long_text_is_truncated_and_long_lists_are_rejected() {
-        let long = Entry { command: "é".repeat(500), ..entry() };
+        let long = LeaseEntry { command: "é".repeat(500), ..entry() };
         let read = parse(EntryKind::Lease, "3f09c2", 0, &write(&long).unwrap()).unwrap();
         assert_eq!(read.command, "é".repeat(COMMAND / 2));
-        let many = Entry { devices: vec![DeviceUuid("GPU-1".into()); 3000], ..entry() };
+        let many = LeaseEntry { devices: vec![DeviceUuid("GPU-1".into()); 3000], ..entry() };
         assert_eq!(write(&many).unwrap_err().kind(), ErrorKind::Invalid);
-        let deep = Entry { within: vec![outer("outer"); DEPTH + 1], ..entry() };
+        let deep = LeaseEntry { within: vec![outer("outer"); DEPTH + 1], ..entry() };
         assert_eq!(write(&deep).unwrap_err().kind(), ErrorKind::Invalid);
     }
 }

@@ -8,7 +8,7 @@ use super::ofd::{self, Lock};
 use crate::fault;
 use crate::host::{LinuxHost, Roots};
 use crate::timer::{now, sleep};
-use gpu_core::{Access, Error, ErrorKind, HeldBack, Holder, Host, Pid, Result, SafeGpuHolder};
+use gpu_core::{Access, Error, ErrorKind, Holder, Host, Pid, Result, SafeGpuGuard, SafeGpuHolder};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{F_RDLCK, F_WRLCK, SEEK_SET, flock};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
@@ -194,7 +194,7 @@ pub(super) struct SafeGpuLocks {
     proc: PathBuf,
 }
 
-impl HeldBack for SafeGpuLocks {
+impl SafeGpuGuard for SafeGpuLocks {
     fn waiting(&self) -> Result<Vec<Pid>> {
         let mut pids = self.queues()?.concat();
         pids.sort_unstable();
@@ -268,26 +268,26 @@ fn open_or_make(path: &Path) -> Result<OwnedFd> {
         let what = format!("lock safe-gpu's '{}', which {why}", path.display());
         Error::new(ErrorKind::Invalid, what)
     };
-    let (folder, name) =
+    let (dir, name) =
         path.parent().zip(path.file_name()).ok_or_else(|| refused("is not a regular file"))?;
     let chance = super::chance()?;
-    let folder = open_or_make_folder(folder, &chance).map_err(failed)?;
+    let dir = open_or_make_dir(dir, &chance).map_err(failed)?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let open = || rustix::fs::openat(&folder, name, flags | OFlags::CLOEXEC, Mode::empty());
+    let open = || rustix::fs::openat(&dir, name, flags | OFlags::CLOEXEC, Mode::empty());
     // O_CREAT alone does not work: the kernel refuses it for another user's file in a sticky
     // directory.
     let file = match open() {
         Err(Errno::NOENT) => {
             let new = format!("{NEW}{chance}");
             let create = flags | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-            let file = rustix::fs::openat(&folder, &new, create, Mode::RUSR | Mode::WUSR);
+            let file = rustix::fs::openat(&dir, &new, create, Mode::RUSR | Mode::WUSR);
             let file = file.map_err(failed)?;
             let made = rustix::fs::fchmod(&file, Mode::from_raw_mode(0o666))
-                .and_then(|()| rename(&folder, Path::new(&new), Path::new(name)));
+                .and_then(|()| rename(&dir, Path::new(&new), Path::new(name)));
             match made {
                 Ok(()) => Ok(file),
                 Err(errno) => {
-                    let _ = rustix::fs::unlinkat(&folder, &new, AtFlags::empty());
+                    let _ = rustix::fs::unlinkat(&dir, &new, AtFlags::empty());
                     if errno == Errno::EXIST { open() } else { Err(errno) }
                 }
             }
@@ -302,30 +302,30 @@ fn open_or_make(path: &Path) -> Result<OwnedFd> {
     Ok(file)
 }
 
-fn open_or_make_folder(path: &Path, chance: &str) -> rustix::io::Result<OwnedFd> {
+fn open_or_make_dir(path: &Path, chance: &str) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = |path: &Path| rustix::fs::open(path, flags, Mode::empty());
     match open(path) {
         Err(Errno::NOENT) => {
             let new = path.with_file_name(format!("{NEW}{chance}"));
             rustix::fs::mkdir(&new, Mode::RWXU)?;
-            let made = open(&new).and_then(|folder| {
-                rustix::fs::fchmod(&folder, Mode::RWXU | Mode::RWXG | Mode::RWXO | Mode::SVTX)?;
-                rename(CWD, &new, path).map(|()| folder)
+            let made = open(&new).and_then(|dir| {
+                rustix::fs::fchmod(&dir, Mode::RWXU | Mode::RWXG | Mode::RWXO | Mode::SVTX)?;
+                rename(CWD, &new, path).map(|()| dir)
             });
             made.or_else(|errno| {
                 let _ = rustix::fs::unlinkat(CWD, &new, AtFlags::REMOVEDIR);
                 if errno == Errno::EXIST { open(path) } else { Err(errno) }
             })
         }
-        folder => folder,
+        dir => dir,
     }
 }
 
 /// Gives a complete file its name, unless another process was faster: a program that dies before
 /// that leaves no file that others cannot open.
-fn rename(folder: impl AsFd, new: &Path, name: &Path) -> rustix::io::Result<()> {
-    rustix::fs::renameat_with(&folder, new, &folder, name, RenameFlags::NOREPLACE)
+fn rename(dir: impl AsFd, new: &Path, name: &Path) -> rustix::io::Result<()> {
+    rustix::fs::renameat_with(&dir, new, &dir, name, RenameFlags::NOREPLACE)
 }
 
 fn failed(errno: Errno) -> Error {

@@ -1,8 +1,8 @@
 //! Detects the end of a lease (inotify).
 
-use super::folder::Folder;
+use super::dir::Dir;
 use super::names::{KEPT, LEASE, TRY};
-use super::user_folder::{USER, UserFolder};
+use super::user_dir::{USER, UserDir};
 use crate::timer::{now, sleep, timespec};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -27,7 +27,7 @@ const MIN_EVENT_INTERVAL: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(super) struct Watch {
     fd: OwnedFd,
-    folders: Vec<(u64, u64)>,
+    dirs: Vec<(u64, u64)>,
     /// One of them was removed; another may have its inode by now.
     has_lost_watch: Cell<bool>,
 }
@@ -35,7 +35,7 @@ pub(super) struct Watch {
 impl Watch {
     pub(super) fn new() -> Result<Self> {
         let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        Ok(Watch { fd, folders: Vec::new(), has_lost_watch: Cell::new(false) })
+        Ok(Watch { fd, dirs: Vec::new(), has_lost_watch: Cell::new(false) })
     }
 
     /// Returns whether one of the directories is no longer watched, so that a new watch is needed.
@@ -44,25 +44,25 @@ impl Watch {
     }
 
     /// Watches these directories too, and returns whether one of them is new.
-    pub(super) fn follow(&mut self, shared: &[Folder]) -> gpu_core::Result<bool> {
+    pub(super) fn follow(&mut self, shared: &[Dir]) -> gpu_core::Result<bool> {
         let failed = |errno| crate::fault::file("watch the lease directory", errno);
-        let known = self.folders.len();
-        for folder in shared {
-            self.add(folder, COMES).map_err(failed)?;
-            UserFolder::each(folder, &mut |user| self.add(&user.folder, ENDS).map_err(failed))?;
+        let known = self.dirs.len();
+        for dir in shared {
+            self.add(dir, COMES).map_err(failed)?;
+            UserDir::each(dir, &mut |user| self.add(&user.dir, ENDS).map_err(failed))?;
         }
-        Ok(self.folders.len() > known)
+        Ok(self.dirs.len() > known)
     }
 
-    fn add(&mut self, folder: &Folder, events: WatchFlags) -> Result<()> {
-        let stat = rustix::fs::fstat(&folder.fd)?;
+    fn add(&mut self, dir: &Dir, events: WatchFlags) -> Result<()> {
+        let stat = rustix::fs::fstat(&dir.fd)?;
         // The widths of both differ between architectures.
         #[allow(clippy::unnecessary_cast)]
         let id = (stat.st_dev as u64, stat.st_ino as u64);
-        if !self.folders.contains(&id) {
-            let path = format!("/proc/self/fd/{}", folder.fd.as_raw_fd());
+        if !self.dirs.contains(&id) {
+            let path = format!("/proc/self/fd/{}", dir.fd.as_raw_fd());
             inotify::add_watch(&self.fd, path, events)?;
-            self.folders.push(id);
+            self.dirs.push(id);
         }
         Ok(())
     }

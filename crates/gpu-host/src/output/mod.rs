@@ -9,7 +9,7 @@ mod part;
 
 pub use part::Part;
 
-use crate::{PathTrust, TrustedFolder, is_own as is_own_user};
+use crate::{PathTrust, TrustedDir, is_own as is_own_user};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -47,7 +47,7 @@ pub enum Why {
     Io(io::Error),
     /// The path has no file name.
     NoName,
-    /// Somebody else can exchange the folder, or a link on the way to it.
+    /// Somebody else can exchange the directory, or a link on the way to it.
     Untrusted(String),
     /// What lies at the name is not written through.
     Refused(String),
@@ -100,7 +100,7 @@ impl Error for Why {}
 /// are written to as they are.
 ///
 /// # Errors
-/// When it is a pipe, a folder or another user's link, or cannot be made.
+/// When it is a pipe, a directory or another user's link, or cannot be made.
 pub fn create(path: &Path) -> Result<File, OutputError> {
     let place = Place::find(path)?;
     match place.opened(OFlags::TRUNC)? {
@@ -124,7 +124,7 @@ pub fn replace(path: &Path, content: &[u8]) -> Result<(), OutputError> {
             Ok((name, file)) => {
                 let mut file = File::from(file);
                 if let Err(error) = file.write_all(content) {
-                    place.folder.remove(&name);
+                    place.dir.remove(&name);
                     return Err(place.failed(error));
                 }
                 return place.put(&name);
@@ -145,25 +145,25 @@ pub fn append(path: &Path) -> Result<File, OutputError> {
         return Ok(file);
     }
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
-    let file = place.folder.open(&place.name, flags).map_err(|errno| place.failed(errno))?;
+    let file = place.dir.open(&place.name, flags).map_err(|errno| place.failed(errno))?;
     place.own(&file)?;
     Ok(file.into())
 }
 
-/// A folder that a file is to be written in, held open.
+/// A directory that a file is to be written in, held open.
 #[derive(Debug)]
-struct Folder(TrustedFolder);
+struct Dir(TrustedDir);
 
-impl Folder {
-    /// Opens the folder of a file.
+impl Dir {
+    /// Opens the directory of a file.
     ///
     /// # Errors
     /// When there is none, or another user's link is on the way.
     fn of(path: &Path) -> Result<(Self, OsString), OutputError> {
         let name = path.file_name().ok_or_else(|| OutputError::new(path, Why::NoName))?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = TrustedFolder::open(folder.unwrap_or(Path::new(".")), PathTrust::AsGiven);
-        let folder = folder.map_err(|error| {
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let dir = TrustedDir::open(dir.unwrap_or(Path::new(".")), PathTrust::AsGiven);
+        let dir = dir.map_err(|error| {
             let errno = error.source().and_then(|source| source.downcast_ref::<Errno>());
             OutputError::new(
                 path,
@@ -173,7 +173,7 @@ impl Folder {
                 },
             )
         })?;
-        Ok((Folder(folder), name.to_owned()))
+        Ok((Dir(dir), name.to_owned()))
     }
 
     /// Tells what is there, without following a link.
@@ -228,7 +228,7 @@ impl Folder {
 
 /// Where a file is to be: all links to it are followed.
 struct Place<'a> {
-    folder: Folder,
+    dir: Dir,
     name: OsString,
     found: Option<Stat>,
     /// As it was typed.
@@ -239,12 +239,12 @@ impl<'a> Place<'a> {
     fn find(path: &'a Path) -> Result<Self, OutputError> {
         let mut next = path.to_owned();
         for _ in 0..LINKS {
-            let (folder, name) = Folder::of(&next)?;
-            let found = folder.stat(&name);
-            let place = Place { folder, name, found: None, path };
+            let (dir, name) = Dir::of(&next)?;
+            let found = dir.stat(&name);
+            let place = Place { dir, name, found: None, path };
             let found = found.map_err(|errno| place.failed(errno))?;
             let is_link = found.as_ref().is_some_and(|stat| kind(stat) == FileType::Symlink);
-            if !is_link || place.folder.has_descriptors() {
+            if !is_link || place.dir.has_descriptors() {
                 return Ok(Place { found, ..place });
             }
             next = place.target()?;
@@ -254,8 +254,7 @@ impl<'a> Place<'a> {
 
     /// Returns where a link leads that is followed.
     fn target(&self) -> Result<PathBuf, OutputError> {
-        let link =
-            self.folder.open(&self.name, OFlags::PATH).map_err(|errno| self.failed(errno))?;
+        let link = self.dir.open(&self.name, OFlags::PATH).map_err(|errno| self.failed(errno))?;
         let stat = rustix::fs::fstat(&link).map_err(|errno| self.failed(errno))?;
         if !is_own(&stat) || stat.st_nlink != 1 {
             return Err(self.refused("it is a symbolic link of another user"));
@@ -263,7 +262,7 @@ impl<'a> Place<'a> {
         // Of what was opened: its name may be another's by now.
         let target = rustix::fs::readlinkat(&link, "", Vec::new());
         let target = target.map_err(|errno| self.failed(errno))?;
-        Ok(self.folder.0.path().join(OsString::from_vec(target.into_bytes())))
+        Ok(self.dir.0.path().join(OsString::from_vec(target.into_bytes())))
     }
 
     /// Opens what is written to as it is; `None` for a regular file, or none.
@@ -276,7 +275,7 @@ impl<'a> Place<'a> {
             FileType::Symlink => {
                 let flags = flags | OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
                 let flags = flags | OFlags::CLOEXEC;
-                rustix::fs::openat(&self.folder.0, &self.name, flags, Mode::empty())
+                rustix::fs::openat(&self.dir.0, &self.name, flags, Mode::empty())
             }
             FileType::Fifo => return Err(self.refused("it is a pipe")),
             FileType::Directory => return Err(self.refused("it is a directory")),
@@ -292,7 +291,7 @@ impl<'a> Place<'a> {
 
     /// Opens a character device, and nothing that has come in its place since.
     fn device(&self) -> rustix::io::Result<OwnedFd> {
-        let file = self.folder.open(&self.name, OFlags::WRONLY)?;
+        let file = self.dir.open(&self.name, OFlags::WRONLY)?;
         match kind(&rustix::fs::fstat(&file)?) {
             FileType::CharacterDevice => Ok(file),
             _ => Err(Errno::NXIO),
@@ -301,11 +300,11 @@ impl<'a> Place<'a> {
 
     /// Makes the file that takes the place of the one that is there, with the same permissions.
     fn temporary(&self) -> rustix::io::Result<(OsString, OwnedFd)> {
-        let (name, file) = self.folder.temporary()?;
+        let (name, file) = self.dir.temporary()?;
         if let Some(found) = self.found.as_ref().filter(|found| is_own(found)) {
             let mode = Mode::from_raw_mode(found.st_mode) & (Mode::RWXU | Mode::RWXG | Mode::RWXO);
             if let Err(errno) = rustix::fs::fchmod(&file, mode) {
-                self.folder.remove(&name);
+                self.dir.remove(&name);
                 return Err(errno);
             }
         }
@@ -314,19 +313,19 @@ impl<'a> Place<'a> {
 
     /// Gives a temporary file its name.
     fn put(&self, temporary: &OsString) -> Result<(), OutputError> {
-        self.folder.rename(temporary, &self.name).map_err(|errno| {
-            self.folder.remove(temporary);
+        self.dir.rename(temporary, &self.name).map_err(|errno| {
+            self.dir.remove(temporary);
             self.failed(errno)
         })
     }
 
-    /// Opens and empties the user's own file in a folder that takes no other.
+    /// Opens and empties the user's own file in a directory that takes no other.
     fn emptied(&self, why: Errno) -> Result<OwnedFd, OutputError> {
         let closed = [Errno::ACCESS, Errno::PERM, Errno::ROFS].contains(&why);
         if !closed || self.found.is_none() {
             return Err(self.failed(why));
         }
-        let file = self.folder.open(&self.name, OFlags::WRONLY);
+        let file = self.dir.open(&self.name, OFlags::WRONLY);
         let file = file.map_err(|errno| self.failed(errno))?;
         self.own(&file)?;
         rustix::fs::ftruncate(&file, 0).map_err(|errno| self.failed(errno))?;

@@ -1,6 +1,6 @@
 //! Files that are there whole or not at all.
 
-use super::{Folder, OutputError, Why};
+use super::{Dir, OutputError, Why};
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::Path;
@@ -11,7 +11,7 @@ use std::path::Path;
 pub struct Part {
     /// The file, to be written to.
     pub file: File,
-    folder: Folder,
+    dir: Dir,
     /// The temporary one.
     part: OsString,
     name: OsString,
@@ -21,15 +21,15 @@ impl Part {
     /// Begins a file beside the one that it becomes.
     ///
     /// # Errors
-    /// When that one exists, or the folder takes no file.
+    /// When that one exists, or the directory takes no file.
     pub fn beside(path: &Path) -> Result<Self, OutputError> {
         let failed = |errno: rustix::io::Errno| failed(path, errno.into());
-        let (folder, name) = Folder::of(path)?;
-        if folder.stat(&name).map_err(failed)?.is_some() {
+        let (dir, name) = Dir::of(path)?;
+        if dir.stat(&name).map_err(failed)?.is_some() {
             return Err(OutputError::new(path, Why::Exists));
         }
-        let (part, file) = folder.temporary().map_err(failed)?;
-        Ok(Part { file: file.into(), folder, part, name })
+        let (part, file) = dir.temporary().map_err(failed)?;
+        Ok(Part { file: file.into(), dir, part, name })
     }
 
     /// Gives it its name.
@@ -39,7 +39,7 @@ impl Part {
     pub fn finish(self, path: &Path) -> Result<(), OutputError> {
         // A link fails where the name exists by now; a rename would replace it.
         let linked =
-            self.file.sync_all().and_then(|()| Ok(self.folder.link(&self.part, &self.name)?));
+            self.file.sync_all().and_then(|()| Ok(self.dir.link(&self.part, &self.name)?));
         linked.map_err(|error| failed(path, error))
     }
 }
@@ -47,7 +47,7 @@ impl Part {
 impl Drop for Part {
     fn drop(&mut self) {
         // It is of no use, whether the link to it was made or not.
-        self.folder.remove(&self.part);
+        self.dir.remove(&self.part);
     }
 }
 

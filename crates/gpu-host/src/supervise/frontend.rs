@@ -266,9 +266,9 @@ impl Front {
             let errno = |errno: nix::Error| rustix::io::Errno::from_raw_os_error(errno as i32);
             signals.read_signal().map_err(errno)
         };
-        while let Some(told) = read(&self.signals)? {
-            let signal = i32::try_from(told.ssi_signo).unwrap_or_default();
-            let typed = told.ssi_code == SI_KERNEL && [SIGINT, SIGQUIT].contains(&signal);
+        while let Some(reported) = read(&self.signals)? {
+            let signal = i32::try_from(reported.ssi_signo).unwrap_or_default();
+            let typed = reported.ssi_code == SI_KERNEL && [SIGINT, SIGQUIT].contains(&signal);
             self.interrupted |= typed;
             if !typed || self.stands != Relation::Beside {
                 self.tell(signal);

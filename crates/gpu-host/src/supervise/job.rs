@@ -3,10 +3,10 @@
 use super::launcher::{Shared, Watched};
 use super::members::members;
 use super::signals::FREE;
-use super::suspend::{arrest, send};
+use super::suspend::{send, suspend_new};
 use super::terminal::Terminal;
 use super::tree::{Places, children, place};
-use super::tree_kill::fell;
+use super::tree_kill::kill_tree;
 use super::{moment, pause, program};
 use crate::fault;
 use gpu_core::{
@@ -318,17 +318,17 @@ impl Job for LinuxJob {
         members(root, users, |key| self.shared.is_own(key))
     }
 
-    fn fell(
+    fn kill_tree(
         &self,
         spared: &[gpu_core::Pid],
         at_most: Duration,
         _: &ActToken,
     ) -> Result<KilledTree> {
         let Shared { root, users, .. } = &*self.shared;
-        fell(root, users, |key| self.shared.is_own(key), Some(self.pid), spared, at_most)
+        kill_tree(root, users, |key| self.shared.is_own(key), Some(self.pid), spared, at_most)
     }
 
-    fn arrest(
+    fn suspend_new(
         &self,
         known: &[ProcessKey],
         spared: &[gpu_core::Pid],
@@ -336,7 +336,15 @@ impl Job for LinuxJob {
         _: &ActToken,
     ) -> Result<SuspendedProcesses> {
         let Shared { root, users, .. } = &*self.shared;
-        arrest(root, users, |key| self.shared.is_own(key), known, spared, Some(self.pid), at_most)
+        suspend_new(
+            root,
+            users,
+            |key| self.shared.is_own(key),
+            known,
+            spared,
+            Some(self.pid),
+            at_most,
+        )
     }
 
     fn resume(&self, stopped: &[ProcessKey], _: &ActToken) {

@@ -40,7 +40,7 @@ pub use frontend::{Front, Relation, parse_words};
 pub use launcher::LinuxLauncher;
 pub use orphans::Orphans;
 pub use program::find_program;
-pub use reexec::{Again, Asked, Heir, Part};
+pub use reexec::{Reexec, ReexecRole, Successor, SupervisorOrder};
 pub(crate) use signals::{ignored, is_in};
 pub(crate) use tree::children_of;
 

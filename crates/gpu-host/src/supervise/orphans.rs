@@ -1,7 +1,7 @@
 //! The processes that a killed supervisor leaves to the frontend.
 
 use super::members::members;
-use super::tree_kill::fell;
+use super::tree_kill::kill_tree;
 use super::{moment, pause};
 use crate::fault;
 use crate::host::Roots;
@@ -42,10 +42,10 @@ impl Job for Orphans<'_> {
     fn next(&mut self, at_most: Duration) -> Result<Option<JobEvent>> {
         let until = moment().saturating_add(at_most);
         loop {
-            let told = self.signals.read_signal().map_err(|error| {
+            let reported = self.signals.read_signal().map_err(|error| {
                 Error::new(ErrorKind::Io, "subscribe to signals").with_source(error)
             })?;
-            let signal = told.and_then(|told| i32::try_from(told.ssi_signo).ok());
+            let signal = reported.and_then(|reported| i32::try_from(reported.ssi_signo).ok());
             if let Some(signal) = signal.filter(|n| [SIGINT, SIGQUIT, SIGTERM].contains(n)) {
                 return Ok(Some(JobEvent::Asked(signal)));
             }
@@ -68,8 +68,8 @@ impl Job for Orphans<'_> {
         members(&self.root, &self.users, |key| self.own_children.contains(key))
     }
 
-    fn fell(&self, spared: &[Pid], at_most: Duration, _: &ActToken) -> Result<KilledTree> {
+    fn kill_tree(&self, spared: &[Pid], at_most: Duration, _: &ActToken) -> Result<KilledTree> {
         let is_own = |key: &ProcessKey| self.own_children.contains(key);
-        fell(&self.root, &self.users, is_own, None, spared, at_most)
+        kill_tree(&self.root, &self.users, is_own, None, spared, at_most)
     }
 }

@@ -30,17 +30,17 @@ pub fn find_program(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf> {
     if program.is_empty() {
         return Err(failed(ProcessFault::Gone, Errno::NOENT));
     }
-    let folders = match program.as_bytes().contains(&b'/') {
+    let dirs = match program.as_bytes().contains(&b'/') {
         true => OsStr::new("/"),
         false => path.unwrap_or(OsStr::new(DEFAULT_PATH)),
     };
     let mut refused = None;
     // An empty entry is the current directory; joining alone would produce a bare name.
-    for folder in folders.as_bytes().split(|byte| *byte == b':') {
-        let folder = if folder.is_empty() { &b"."[..] } else { folder };
+    for dir in dirs.as_bytes().split(|byte| *byte == b':') {
+        let dir = if dir.is_empty() { &b"."[..] } else { dir };
         let file = match program.as_bytes().contains(&b'/') {
             true => PathBuf::from(program),
-            false => Path::new(OsStr::from_bytes(folder)).join(program),
+            false => Path::new(OsStr::from_bytes(dir)).join(program),
         };
         match runs(&file) {
             Ok(()) => return Ok(file),
@@ -56,8 +56,8 @@ pub fn find_program(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf> {
 
 /// Returns whether a file may be executed, or why not.
 fn runs(file: &Path) -> Result<(), Errno> {
-    let folder = std::fs::metadata(file).map_err(|error| errno(&error))?.is_dir();
-    if folder {
+    let dir = std::fs::metadata(file).map_err(|error| errno(&error))?.is_dir();
+    if dir {
         return Err(Errno::ACCESS);
     }
     accessat(CWD, file, Access::EXEC_OK, AtFlags::EACCESS)
@@ -131,7 +131,7 @@ mod tests {
     fn path_lookup_returns_first_executable_and_reports_non_executable() {
         let made = tempfile::tempdir().unwrap();
         let (one, two) = (made.path().join("one"), made.path().join("two"));
-        fs::create_dir_all(one.join("folder")).unwrap();
+        fs::create_dir_all(one.join("directory")).unwrap();
         fs::create_dir(&two).unwrap();
         put(&one.join("plain"), 0o644);
         put(&one.join("both"), 0o644);
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(find("both".as_ref()).unwrap(), two.join("both"));
         let (gone, refused) = (ProcessFault::Gone.into(), ProcessFault::NotPermitted.into());
         assert_eq!(kind(find("plain".as_ref())), refused);
-        assert_eq!(kind(find("folder".as_ref())), refused);
+        assert_eq!(kind(find("directory".as_ref())), refused);
         assert_eq!(kind(find("none".as_ref())), gone);
         assert_eq!(kind(find("".as_ref())), gone);
         assert_eq!(kind(find(one.join("plain").as_ref())), refused);

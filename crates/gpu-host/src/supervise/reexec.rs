@@ -44,22 +44,23 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Starts a program again as the supervisor of a job.
 ///
-/// The program must call [`Part::find`] before anything else, and act in the part that it returns.
+/// The program must call [`ReexecRole::find`] before anything else, and act in the part that it
+/// returns.
 #[derive(Clone, Debug)]
-pub struct Again {
+pub struct Reexec {
     roots: Roots,
     program: PathBuf,
     result_limit: usize,
 }
 
-impl Again {
+impl Reexec {
     /// Returns a starter of `program`, which keeps this many bytes of a job's output.
     pub fn new(roots: Roots, program: PathBuf, result_limit: usize) -> Self {
-        Again { roots, program, result_limit }
+        Reexec { roots, program, result_limit }
     }
 }
 
-impl Supervisors for Again {
+impl Supervisors for Reexec {
     fn start(&self, order: &[u8], input: &[u8]) -> Result<Box<dyn Supervised>> {
         let what = || format!("start '{}' as a supervisor", self.program.display());
         let failed = |error: io::Error| Error::new(ErrorKind::Io, what()).with_source(error);
@@ -69,8 +70,8 @@ impl Supervisors for Again {
         let (report, report_end) = io::pipe().map_err(failed)?;
         let (result, result_end) = io::pipe().map_err(failed)?;
         let [pid, start] = Front::words(&self.roots)?;
-        let folder = self.roots.proc.join(&pid).join("fd");
-        let ends = [&report_end, &result_end].map(|end| folder.join(end.as_raw_fd().to_string()));
+        let dir = self.roots.proc.join(&pid).join("fd");
+        let ends = [&report_end, &result_end].map(|end| dir.join(end.as_raw_fd().to_string()));
         let mut child = Command::new(&self.program)
             .args([&GUARD.into(), &pid, &start])
             .args(ends)
@@ -156,23 +157,23 @@ impl Drain {
     }
 }
 
-/// The part of a program that [`Again`] started.
+/// The part of a program that [`Reexec`] started.
 #[derive(Debug)]
-pub enum Part {
+pub enum ReexecRole {
     /// It is a supervisor.
-    Supervisor(Asked),
+    Supervisor(SupervisorOrder),
     /// It is the guard of a killed supervisor, and must end the remaining processes.
-    Heir(Heir),
+    Successor(Successor),
     /// It was a guard, and nothing is left to do.
     Over,
 }
 
-impl Part {
+impl ReexecRole {
     /// Returns the part of the calling program, which was started with these arguments; `None` if
-    /// [`Again`] did not start it. A guard stays in this call until its supervisor has ended.
+    /// [`Reexec`] did not start it. A guard stays in this call until its supervisor has ended.
     ///
     /// # Errors
-    /// `Invalid` when the arguments are not those of [`Again`]; `Io` when the caller is gone.
+    /// `Invalid` when the arguments are not those of [`Reexec`]; `Io` when the caller is gone.
     pub fn find(
         roots: &Roots,
         arguments: impl IntoIterator<Item = OsString>,
@@ -190,12 +191,17 @@ impl Part {
         };
         let front = parse_words(pid, start)?;
         if is_guard {
-            return Part::guard(roots, front, [report, result]).map(Some);
+            return ReexecRole::guard(roots, front, [report, result]).map(Some);
         }
         let failed = |error: io::Error| Error::new(ErrorKind::Io, what).with_source(error);
         let report = File::options().write(true).open(report).map_err(failed)?;
         let order = order().map_err(failed)?;
-        Ok(Some(Part::Supervisor(Asked { front, order, result: result.into(), report })))
+        Ok(Some(ReexecRole::Supervisor(SupervisorOrder {
+            front,
+            order,
+            result: result.into(),
+            report,
+        })))
     }
 
     /// Guards a supervisor for a caller.
@@ -211,13 +217,13 @@ impl Part {
         let mut front = Front::start(roots, &program, name, &words, Relation::Guarded)?;
         if !front.watch(&caller)? {
             // The supervisor notices the end of its guard too.
-            return Ok(Part::Over);
+            return Ok(ReexecRole::Over);
         }
         let ending = front.wait()?;
         match Front::was_killed(ending) {
-            true => Ok(Part::Heir(Heir { front, roots: roots.clone(), ending })),
+            true => Ok(ReexecRole::Successor(Successor { front, roots: roots.clone(), ending })),
             // This process ends as the supervisor did, for the caller to see.
-            false if ending == JobExit::Code(0) => Ok(Part::Over),
+            false if ending == JobExit::Code(0) => Ok(ReexecRole::Over),
             false => Err(Error::new(ErrorKind::Io, what)
                 .with_source(io::Error::other(format!("it ended with {}", ending.code())))),
         }
@@ -226,13 +232,13 @@ impl Part {
 
 /// What a guard has of a killed supervisor.
 #[derive(Debug)]
-pub struct Heir {
+pub struct Successor {
     front: Front,
     roots: Roots,
     ending: JobExit,
 }
 
-impl Heir {
+impl Successor {
     /// Returns the processes that the supervisor left; `None` if there are none.
     ///
     /// # Errors
@@ -244,7 +250,7 @@ impl Heir {
 
 /// The order for a supervisor.
 #[derive(Debug)]
-pub struct Asked {
+pub struct SupervisorOrder {
     /// The process that it works for; pass it to [`LinuxLauncher`](super::LinuxLauncher).
     pub front: ProcessKey,
     /// What it is to do.
@@ -254,7 +260,7 @@ pub struct Asked {
     report: File,
 }
 
-impl Asked {
+impl SupervisorOrder {
     /// Sends the report.
     ///
     /// # Errors

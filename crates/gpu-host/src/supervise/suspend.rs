@@ -30,7 +30,7 @@ const POLL_INTERVAL: Duration = Duration::from_micros(500);
 ///
 /// # Errors
 /// `Unsupported` if the kernel keeps no lists of children, `Io` when they cannot be read.
-pub(crate) fn arrest(
+pub(crate) fn suspend_new(
     root: &ProcRoot,
     users: &Users,
     is_own: impl Fn(&ProcessKey) -> bool,
@@ -54,7 +54,7 @@ pub(crate) fn arrest(
     let mut stopped = Vec::new();
     let start = moment();
     let mut last_new = start;
-    let restless = loop {
+    let still_forking = loop {
         // An orphaned process is a child of this one, and its PID is not reused until this process
         // reaps it: stop it before any check. The kernel lists the newest last, and that may be the
         // only one that has not ended by now.
@@ -106,7 +106,7 @@ pub(crate) fn arrest(
             .ok()
             .filter(|info| lives && info.key.definitely_same(key))
     };
-    Ok(SuspendedProcesses { stopped: stopped.iter().filter_map(alive).collect(), restless })
+    Ok(SuspendedProcesses { stopped: stopped.iter().filter_map(alive).collect(), still_forking })
 }
 
 /// Sends a signal to the process that `key` identifies and to no other that reuses its PID; returns

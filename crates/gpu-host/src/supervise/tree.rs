@@ -256,19 +256,19 @@ mod tests {
 
     /// A directory that imitates `/proc`: PID, parent, state and list of children of each.
     fn made(processes: &[(u32, u32, char, &str)]) -> (tempfile::TempDir, ProcRoot) {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         for (pid, parent, state, children) in processes {
-            put(&folder, *pid, *parent, *state);
-            let list = folder.path().join(format!("{pid}/task/{pid}"));
+            put(&dir, *pid, *parent, *state);
+            let list = dir.path().join(format!("{pid}/task/{pid}"));
             std::fs::create_dir_all(&list).unwrap();
             std::fs::write(list.join("children"), children).unwrap();
         }
-        let root = ProcRoot::open(folder.path()).unwrap();
-        (folder, root)
+        let root = ProcRoot::open(dir.path()).unwrap();
+        (dir, root)
     }
 
-    fn put(folder: &tempfile::TempDir, pid: u32, parent: u32, state: char) {
-        let dir = folder.path().join(pid.to_string());
+    fn put(dir: &tempfile::TempDir, pid: u32, parent: u32, state: char) {
+        let dir = dir.path().join(pid.to_string());
         std::fs::create_dir_all(&dir).unwrap();
         let rest = "0 -1 0 1 0 0 0 200 50 0 0 20 0 1 0 4711 2301952 217 18446744073709551615 1 1 0 \
                     0 0 0 0 4096 0 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 0";
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn child_lists_yield_exactly_the_tree() {
         // 13 is a zombie; 40 and its list belong to another tree.
-        let (_folder, root) = made(&[
+        let (_dir, root) = made(&[
             (10, 1, 'S', "11 13 "),
             (11, 10, 'S', "12 "),
             (12, 11, 'S', ""),
@@ -302,12 +302,12 @@ mod tests {
         let gone = made(&[(10, 1, 'S', "11 12 "), (11, 10, 'S', "")]);
         let given_away = made(&[(10, 1, 'S', "11 "), (11, 1, 'S', "")]);
         let circle = made(&[(10, 11, 'S', "11 "), (11, 10, 'S', "10 ")]);
-        for (_folder, root) in [gone, given_away, circle] {
+        for (_dir, root) in [gone, given_away, circle] {
             assert_eq!(listed_pids(&root), None);
         }
-        let (folder, root) = made(&[(10, 1, 'S', "11 "), (11, 10, 'S', "")]);
+        let (dir, root) = made(&[(10, 1, 'S', "11 "), (11, 10, 'S', "")]);
         assert_eq!(listed_pids(&root), Some(vec![(11, false)]));
-        std::fs::remove_file(folder.path().join("11/task/11/children")).unwrap();
+        std::fs::remove_file(dir.path().join("11/task/11/children")).unwrap();
         assert_eq!(listed_pids(&root), None, "not every kernel has lists");
     }
 

@@ -32,7 +32,7 @@ const EMPTY_CHILD_LISTS: usize = 2;
 ///
 /// # Errors
 /// `Unsupported` if the kernel keeps no lists of children, `Io` when they cannot be read.
-pub(crate) fn fell(
+pub(crate) fn kill_tree(
     root: &ProcRoot,
     users: &Users,
     is_own: impl Fn(&ProcessKey) -> bool,
@@ -50,7 +50,7 @@ pub(crate) fn fell(
     let own = |pid: &u32| place(root, *pid).is_ok_and(|place| is_own(&place.key));
     let mut passed_over: HashSet<u32> = spared.iter().map(|pid| pid.0).collect();
     passed_over.extend(listed(root).map_err(failed)?.into_iter().filter(own));
-    let (start, mut felled) = (moment(), KilledTree::default());
+    let (start, mut killed_tree) = (moment(), KilledTree::default());
     let (mut killed, mut last_new, mut empty) = (HashMap::new(), start, 0);
     loop {
         let mut children = listed(root).map_err(failed)?;
@@ -58,8 +58,8 @@ pub(crate) fn fell(
         let now = moment();
         empty = if children.is_empty() { empty + 1 } else { 0 };
         if empty == EMPTY_CHILD_LISTS {
-            felled.none_left = true;
-            return Ok(felled);
+            killed_tree.none_left = true;
+            return Ok(killed_tree);
         }
         let mut is_new = false;
         for pid in &children {
@@ -78,7 +78,7 @@ pub(crate) fn fell(
                 && let Ok(info) =
                     root.process(pid).and_then(|dir| read_known(&dir, booted_at, users))
             {
-                felled.killed.push((info, moment().saturating_sub(*at)));
+                killed_tree.killed.push((info, moment().saturating_sub(*at)));
             }
             killed.remove(&pid);
             if kept == Some(number) {
@@ -94,7 +94,7 @@ pub(crate) fn fell(
             pause(&mut [], Some(POLL_INTERVAL)).map_err(failed)?;
         }
         if now.saturating_sub(start) >= at_most || now.saturating_sub(last_new) >= QUIET {
-            return Ok(felled);
+            return Ok(killed_tree);
         }
     }
 }

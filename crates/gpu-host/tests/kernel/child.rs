@@ -79,10 +79,10 @@ pub(crate) fn eventually(mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Compiles a C program into `folder`; `None` without a compiler.
-pub(crate) fn compile(folder: &Path, source: &str) -> Option<PathBuf> {
-    let (text, program) = (folder.join("program.c"), folder.join("program"));
-    std::fs::write(&text, source).expect("the folder can be written");
+/// Compiles a C program into `dir`; `None` without a compiler.
+pub(crate) fn compile(dir: &Path, source: &str) -> Option<PathBuf> {
+    let (text, program) = (dir.join("program.c"), dir.join("program"));
+    std::fs::write(&text, source).expect("the directory can be written");
     let mut command = Command::new("cc");
     command.args(["-pthread", "-O1", "-o"]).arg(&program).arg(&text);
     let done = command.status().is_ok_and(|status| status.success());

@@ -68,8 +68,8 @@ fn stopped_process_ends_on_sigkill() {
 
 #[test]
 fn process_that_closed_device_holds_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let (path, let_go) = (folder.path().join("nvidia0"), folder.path().join("let-go"));
+    let dir = tempfile::tempdir().unwrap();
+    let (path, let_go) = (dir.path().join("nvidia0"), dir.path().join("let-go"));
     std::fs::write(&path, "stand-in").unwrap();
     let script = "exec 3< \"$1\"; echo ready; until [ -e \"$2\" ]; do sleep 0.01; done; \
                   exec 3<&-; exec sleep 1000";
@@ -96,12 +96,12 @@ fn unused_pids_are_reported_gone() {
 #[test]
 fn fake_proc_root_cannot_open_processes() {
     let sleeper = Sleeper::shell(":", &[]);
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     for entry in [format!("{}", sleeper.pid()), "self".to_owned()] {
-        std::os::unix::fs::symlink(format!("/proc/{entry}"), folder.path().join(entry)).unwrap();
+        std::os::unix::fs::symlink(format!("/proc/{entry}"), dir.path().join(entry)).unwrap();
     }
     let roots = |proc: &Path| Roots { proc: proc.into(), dev: "/dev".into(), sys: "/sys".into() };
-    let made_up = LinuxHost::new(roots(folder.path()));
+    let made_up = LinuxHost::new(roots(dir.path()));
     assert_eq!(made_up.process(sleeper.pid()).unwrap().name, "sleep", "it can be looked at");
     let error = made_up.open(sleeper.pid()).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Unsupported);

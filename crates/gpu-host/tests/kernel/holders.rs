@@ -10,10 +10,10 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 fn stand_in() -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("nvidia0");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("nvidia0");
     fs::write(&path, "stand-in\n").unwrap();
-    (folder, path)
+    (dir, path)
 }
 
 fn holder(pid: Pid, file: &DeviceFile) -> Option<Holder> {
@@ -34,7 +34,7 @@ fn letters(sleeper: &Sleeper, path: &Path) -> Option<String> {
 
 #[test]
 fn holder_access_shows_open_mode() {
-    let (_folder, path) = stand_in();
+    let (_dir, path) = stand_in();
     let reader = Sleeper::shell("exec 3< \"$1\" 7< \"$1\"", &[&path]);
     let writer = Sleeper::shell("exec 4>> \"$1\" 5< \"$1\"", &[&path]);
     let both = Sleeper::shell("exec 6<> \"$1\"", &[&path]);
@@ -66,16 +66,16 @@ fn holder_access_shows_open_mode() {
 
 #[test]
 fn holder_access_shows_cwd_and_root() {
-    let (folder, _) = stand_in();
-    let inside = Sleeper::spawn(Command::new("sleep").arg("1000").current_dir(folder.path()));
+    let (dir, _) = stand_in();
+    let inside = Sleeper::spawn(Command::new("sleep").arg("1000").current_dir(dir.path()));
     inside.wait_for_name("sleep");
-    assert_eq!(letters(&inside, folder.path()).as_deref(), Some("..c.."));
+    assert_eq!(letters(&inside, dir.path()).as_deref(), Some("..c.."));
     assert_eq!(letters(&inside, Path::new("/")).as_deref(), Some(".r..."));
 }
 
 #[test]
 fn executable_is_not_also_reported_as_mapped() {
-    let (_folder, path) = stand_in();
+    let (_dir, path) = stand_in();
     let sleep = Command::new("sh").args(["-c", "command -v sleep"]).output().unwrap().stdout;
     fs::copy(String::from_utf8(sleep).unwrap().trim(), &path).unwrap();
     let running = Sleeper::spawn(Command::new(&path).arg("1000"));
@@ -95,7 +95,7 @@ fn library(to: &Path) -> bool {
 
 #[test]
 fn mapped_file_is_held_without_descriptor() {
-    let (_folder, path) = stand_in();
+    let (_dir, path) = stand_in();
     if !library(&path) {
         return skip(
             "mapped_file_is_held_without_descriptor",
@@ -122,10 +122,10 @@ fn mapped_file_is_held_without_descriptor() {
 
 #[test]
 fn deleted_or_renamed_file_is_still_held() {
-    let (folder, path) = stand_in();
+    let (dir, path) = stand_in();
     let sleeper = Sleeper::shell("exec 3< \"$1\"", &[&path]);
     let file = resolve(&path).unwrap();
-    let renamed = folder.path().join("other");
+    let renamed = dir.path().join("other");
     fs::rename(&path, &renamed).unwrap();
     assert_eq!(letters(&sleeper, &renamed).as_deref(), Some("f...."));
     fs::write(&path, "another file with the old name").unwrap();
@@ -159,8 +159,8 @@ fn node(path: &Path, minor: u32) -> Result<(), String> {
 
 #[test]
 fn second_node_of_device_is_same_device() {
-    let (folder, _) = stand_in();
-    let path = folder.path().join("full");
+    let (dir, _) = stand_in();
+    let path = dir.path().join("full");
     if let Err(why) = node(&path, 7) {
         return skip("second_node_of_device_is_same_device", &why);
     }
@@ -189,8 +189,8 @@ int main(int count, char **arguments) {
 
 #[test]
 fn mapped_device_is_matched_by_number() {
-    let (folder, _) = stand_in();
-    let Some(program) = compile(folder.path(), MAPPER) else {
+    let (dir, _) = stand_in();
+    let Some(program) = compile(dir.path(), MAPPER) else {
         return skip("mapped_device_is_matched_by_number", "there is no C compiler");
     };
     let zero = Path::new("/dev/zero");
@@ -198,7 +198,7 @@ fn mapped_device_is_matched_by_number() {
     assert_eq!(letters(&mapper, zero).as_deref(), Some("....m"));
     assert_eq!(letters(&mapper, Path::new(FULL)), None);
 
-    let path = folder.path().join("zero");
+    let path = dir.path().join("zero");
     if let Err(why) = node(&path, 5) {
         return skip("mapped_device_is_matched_by_number, through another node", &why);
     }
@@ -210,7 +210,7 @@ fn mapped_device_is_matched_by_number() {
 
 #[test]
 fn lowest_descriptors_are_listed() {
-    let (_folder, path) = stand_in();
+    let (_dir, path) = stand_in();
     let flags = rustix::fs::OFlags::RDONLY;
     let open = |_| rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).unwrap();
     let inherited: Vec<_> = (0..400).map(open).collect();
@@ -233,8 +233,8 @@ fn lowest_descriptors_are_listed() {
 
 #[test]
 fn several_files_are_reported_in_requested_order() {
-    let (folder, path) = stand_in();
-    let control = folder.path().join("nvidiactl");
+    let (dir, path) = stand_in();
+    let control = dir.path().join("nvidiactl");
     fs::write(&control, "").unwrap();
     let sleeper = Sleeper::shell("exec 3< \"$1\" 4< \"$2\"", &[&control, &path]);
     let mut files: Vec<_> = [&path, &control].map(|path| resolve(path).unwrap()).into();
@@ -252,7 +252,7 @@ fn several_files_are_reported_in_requested_order() {
 
 #[test]
 fn vanishing_processes_are_not_errors() {
-    let (_folder, path) = stand_in();
+    let (_dir, path) = stand_in();
     let file = resolve(&path).unwrap();
     let sleeper = Sleeper::shell("exec 3< \"$1\"", &[&path]);
     let mut busy = Command::new("sh");

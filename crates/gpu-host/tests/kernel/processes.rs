@@ -65,21 +65,21 @@ fn own_ancestry_reaches_init() {
 #[test]
 fn hostile_process_names_are_returned_verbatim() {
     let sleep = Command::new("sh").args(["-c", "command -v sleep"]).output().unwrap().stdout;
-    let folder = tempfile::tempdir().unwrap();
-    for (name, told) in [
+    let dir = tempfile::tempdir().unwrap();
+    for (name, reported) in [
         (&b"a) R 1 (\n\x1b[2J"[..], "a) R 1 (\n\x1b[2J"),
         (b"\xff\xfe) Z 0 0", "\u{fffd}\u{fffd}) Z 0 0"),
         (b"(((", "((("),
         (b"Uid:\t0\nUid:\t0", "Uid:\t0\nUid:\t0"),
     ] {
-        let path = folder.path().join(OsStr::from_bytes(name));
+        let path = dir.path().join(OsStr::from_bytes(name));
         std::fs::copy(String::from_utf8_lossy(&sleep).trim(), &path).unwrap();
         let mut command = Command::new(&path);
         let sleeper = Sleeper::spawn(command.arg("1000").arg0("zz"));
-        crate::child::eventually(|| host().process(sleeper.pid()).unwrap().name == told);
+        crate::child::eventually(|| host().process(sleeper.pid()).unwrap().name == reported);
         let process = host().process(sleeper.pid()).unwrap();
-        assert_eq!(process.parent, Ok(own_pid()), "{told:?}");
-        assert_eq!(process.uid, Ok(rustix::process::geteuid().as_raw()), "{told:?}");
+        assert_eq!(process.parent, Ok(own_pid()), "{reported:?}");
+        assert_eq!(process.uid, Ok(rustix::process::geteuid().as_raw()), "{reported:?}");
     }
 }
 

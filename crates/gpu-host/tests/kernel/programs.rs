@@ -25,13 +25,13 @@ fn executable_identifies_running_file() {
 
 #[test]
 fn executable_identity_survives_deletion() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("Xorg");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("Xorg");
     copy_program("/bin/sleep".as_ref(), &path);
     let sleeper = Sleeper::spawn(Command::new(&path).arg("1000"));
     sleeper.wait_for_name("Xorg");
     let before = program(sleeper.pid());
-    assert_eq!(before.seen_by_caller, Ok(false), "it is in no folder of the system");
+    assert_eq!(before.seen_by_caller, Ok(false), "it is in no directory of the system");
     std::fs::remove_file(&path).unwrap();
     assert_eq!(program(sleeper.pid()), before);
     std::fs::copy("/bin/true", &path).unwrap();
@@ -74,10 +74,10 @@ fn system_executable_is_visible_unless_mount_namespace_differs() {
             command = Command::new("env");
         }
         let sleeper = Sleeper::ready(command.args(["/usr/bin/python3", "-c", CALLED_XORG]));
-        let told = program(sleeper.pid());
-        assert_eq!(told.seen_by_caller, Ok(seen), "{namespace:?}: {told:?}");
-        assert_ne!(told.name(), "Xorg", "the name is the process's choice, the file is not");
-        assert!(told.is_roots());
+        let reported = program(sleeper.pid());
+        assert_eq!(reported.seen_by_caller, Ok(seen), "{namespace:?}: {reported:?}");
+        assert_ne!(reported.name(), "Xorg", "the name is the process's choice, the file is not");
+        assert!(reported.is_roots());
     }
 }
 

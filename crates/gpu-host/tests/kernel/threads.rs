@@ -33,10 +33,10 @@ int main(int count, char **arguments) {
 
 #[test]
 fn zombie_leader_with_live_threads_is_a_holder() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("nvidia0");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("nvidia0");
     std::fs::write(&path, "stand-in").unwrap();
-    let Some(program) = compile(folder.path(), ZOMBIE) else {
+    let Some(program) = compile(dir.path(), ZOMBIE) else {
         return skip("zombie_leader_with_live_threads_is_a_holder", "there is no C compiler");
     };
     let mut sleeper = Sleeper::ready(Command::new(program).arg(&path));
@@ -90,10 +90,10 @@ fn thread_with_own_descriptor_table_is_scanned() {
     if std::fs::metadata("/proc/self/fd").unwrap().size() == 0 {
         return skip(TEST, "the kernel (before 6.2) does not tell how many a thread has");
     }
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("nvidia0");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("nvidia0");
     std::fs::write(&path, "stand-in").unwrap();
-    let Some(program) = compile(folder.path(), UNSHARED) else {
+    let Some(program) = compile(dir.path(), UNSHARED) else {
         return skip(TEST, "there is no C compiler");
     };
     let sleeper = Sleeper::ready(Command::new(program).arg(&path));

@@ -15,12 +15,12 @@ const FOREIGN_FILE: &str = "GPU_HOST_TEST_FOREIGN_FILE";
 const NOT_PERMITTED: ErrorKind = ErrorKind::Process(ProcessFault::NotPermitted);
 
 /// This program where every user can run it, and a process of root that holds a file.
-struct Again {
-    folder: tempfile::TempDir,
+struct Unprivileged {
+    dir: tempfile::TempDir,
     foreign: Sleeper,
 }
 
-impl Again {
+impl Unprivileged {
     /// Returns `None`, and prints so, if root does not run this test; prints nothing in the second
     /// run.
     fn new(test: &str) -> Option<Self> {
@@ -32,23 +32,23 @@ impl Again {
             return None;
         }
         let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        let folder = tempfile::Builder::new().permissions(open_to_all).tempdir().unwrap();
-        std::fs::copy(std::env::current_exe().unwrap(), folder.path().join("tests")).unwrap();
-        let file = folder.path().join("nvidia0");
+        let dir = tempfile::Builder::new().permissions(open_to_all).tempdir().unwrap();
+        std::fs::copy(std::env::current_exe().unwrap(), dir.path().join("tests")).unwrap();
+        let file = dir.path().join("nvidia0");
         std::fs::write(&file, "stand-in").unwrap();
         let foreign = Sleeper::shell("exec 3< \"$1\"", &[&file]);
-        Some(Again { folder, foreign })
+        Some(Unprivileged { dir, foreign })
     }
 
     fn program(&self) -> PathBuf {
-        self.folder.path().join("tests")
+        self.dir.path().join("tests")
     }
 
     /// Runs `command`; `None`, and prints so, if that is not possible here.
     fn run(&self, test: &str, command: &mut Command) -> Option<Output> {
         command.current_dir("/").env("TMPDIR", "/tmp");
         command.env(FOREIGN, self.foreign.pid().to_string());
-        command.env(FOREIGN_FILE, self.folder.path().join("nvidia0"));
+        command.env(FOREIGN_FILE, self.dir.path().join("nvidia0"));
         match command.output() {
             Err(error) => {
                 skip(test, &format!("{:?} cannot be run: {error}", command.get_program()));
@@ -95,7 +95,7 @@ fn as_nobody() -> Command {
 #[test]
 fn all_tests_pass_as_nobody() {
     const TEST: &str = "all_tests_pass_as_nobody";
-    let Some(again) = Again::new(TEST) else { return };
+    let Some(again) = Unprivileged::new(TEST) else { return };
     let mut command = as_nobody();
     command.arg(again.program());
     let Some(output) = again.run(TEST, &mut command) else { return };
@@ -105,7 +105,7 @@ fn all_tests_pass_as_nobody() {
 #[test]
 fn foreign_processes_as_nobody() {
     const TEST: &str = "foreign_processes_as_nobody";
-    let Some(again) = Again::new(TEST) else { return };
+    let Some(again) = Unprivileged::new(TEST) else { return };
     again.only(TEST, "foreign_processes_are_counted_as_unreadable", &mut as_nobody());
 }
 
@@ -137,7 +137,7 @@ fn foreign_processes_are_counted_as_unreadable() {
 #[test]
 fn foreign_processes_under_hidepid() {
     const TEST: &str = "foreign_processes_under_hidepid";
-    let Some(again) = Again::new(TEST) else { return };
+    let Some(again) = Unprivileged::new(TEST) else { return };
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c"]);
     command.arg("mount -t proc -o hidepid=2 proc /proc && exec \"$@\"").arg("sh");
@@ -170,8 +170,8 @@ fn hidden_processes_are_reported_as_unreadable() {
 #[test]
 fn ancestry_behind_hidden_parent() {
     const TEST: &str = "ancestry_behind_hidden_parent";
-    let Some(again) = Again::new(TEST) else { return };
-    let between = again.folder.path().join("timeout");
+    let Some(again) = Unprivileged::new(TEST) else { return };
+    let between = again.dir.path().join("timeout");
     if let Err(error) = std::fs::copy("/usr/bin/timeout", &between) {
         return skip(TEST, &format!("no timeout(1): {error}"));
     }
@@ -210,7 +210,7 @@ fn ancestor_behind_hidden_parent_is_found() {
 #[test]
 fn root_without_ptrace_capability() {
     const TEST: &str = "root_without_ptrace_capability";
-    let Some(again) = Again::new(TEST) else { return };
+    let Some(again) = Unprivileged::new(TEST) else { return };
     let mut command = Command::new("setpriv");
     command.args(["--inh-caps=-all", "--bounding-set=-sys_ptrace"]);
     again.only(TEST, "unreadable_descriptor_links_are_counted", &mut command);
@@ -232,7 +232,7 @@ fn unreadable_descriptor_links_are_counted() {
 #[test]
 fn pid_namespace_with_outer_proc() {
     const TEST: &str = "pid_namespace_with_outer_proc";
-    let Some(again) = Again::new(TEST) else { return };
+    let Some(again) = Unprivileged::new(TEST) else { return };
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork"]);
     again.only(TEST, "foreign_namespace_pids_cannot_be_opened", &mut command);
@@ -253,7 +253,7 @@ fn foreign_namespace_pids_cannot_be_opened() {
 #[test]
 fn pid_namespace_with_own_proc() {
     const TEST: &str = "pid_namespace_with_own_proc";
-    let Some(again) = Again::new(TEST) else { return };
+    let Some(again) = Unprivileged::new(TEST) else { return };
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--mount-proc"]);
     again.only(TEST, "own_namespace_processes_are_listed", &mut command);
@@ -275,7 +275,7 @@ fn own_namespace_processes_are_listed() {
 #[test]
 fn pid_namespace_with_chosen_pids() {
     const TEST: &str = "pid_namespace_with_chosen_pids";
-    let Some(again) = Again::new(TEST) else { return };
+    let Some(again) = Unprivileged::new(TEST) else { return };
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--mount-proc"]);
     again.only(TEST, "handle_of_reused_pid_reaches_neither_process", &mut command);

@@ -2,7 +2,7 @@
 
 use crate::other_process::Stranger;
 use crate::{ATTEMPT, LEASE, WAITER, entry, eventually, lease, locks, own};
-use gpu_core::{Clock, DeviceUuid, Entry, Locks, Pid};
+use gpu_core::{Clock, DeviceUuid, LeaseEntry, LeaseStore, Pid};
 use gpu_host::SystemClock;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,15 +11,15 @@ use std::slice;
 use std::time::Duration;
 use tempfile::tempdir;
 
-fn names(folder: &Path, file_prefix: &str) -> usize {
-    let files = fs::read_dir(own(folder)).unwrap().flatten();
+fn names(dir: &Path, file_prefix: &str) -> usize {
+    let files = fs::read_dir(own(dir)).unwrap().flatten();
     files.filter(|file| file.file_name().to_string_lossy().starts_with(file_prefix)).count()
 }
 
 #[test]
 fn published_entry_is_visible_until_dropped() {
-    let folder = tempdir().unwrap();
-    let (here, there) = (locks(folder.path()), locks(folder.path()));
+    let dir = tempdir().unwrap();
+    let (here, there) = (locks(dir.path()), locks(dir.path()));
     let (first, held) = lease(&here, &["GPU-1"]);
     let waiter = entry(&here, &[]);
     let waits = here.publish(WAITER, &waiter).unwrap();
@@ -31,8 +31,8 @@ fn published_entry_is_visible_until_dropped() {
     drop((held, waits));
     assert_eq!(there.entries(LEASE).unwrap(), []);
     assert_eq!(there.entries(WAITER).unwrap(), []);
-    assert_eq!(names(folder.path(), "lease-"), 0);
-    assert_eq!(fs::read_dir(own(folder.path()).join("queue")).unwrap().count(), 0);
+    assert_eq!(names(dir.path(), "lease-"), 0);
+    assert_eq!(fs::read_dir(own(dir.path()).join("queue")).unwrap().count(), 0);
     // The name is free again, also after a second time.
     for _ in 0..2 {
         drop(here.publish(LEASE, &first).unwrap());
@@ -41,31 +41,31 @@ fn published_entry_is_visible_until_dropped() {
 
 #[test]
 fn duplicate_id_is_rejected() {
-    let folder = tempdir().unwrap();
-    let locks = locks(folder.path());
+    let dir = tempdir().unwrap();
+    let locks = locks(dir.path());
     let (first, _held) = lease(&locks, &["GPU-1"]);
     assert!(locks.publish(LEASE, &first).is_err());
     assert_eq!(locks.entries(LEASE).unwrap().len(), 1);
-    assert_eq!(names(folder.path(), "new-"), 0, "nothing is left of the other");
+    assert_eq!(names(dir.path(), "new-"), 0, "nothing is left of the other");
     assert!(locks.ticket().unwrap() > first.ticket);
 }
 
 #[test]
 fn lease_ends_with_its_last_process() {
-    let folder = tempdir().unwrap();
-    let locks = locks(folder.path());
-    let holder = Stranger::start(None, "publish lease GPU-1", folder.path()).unwrap();
-    let waiter = Stranger::start(None, "publish waiter -", folder.path()).unwrap();
+    let dir = tempdir().unwrap();
+    let locks = locks(dir.path());
+    let holder = Stranger::start(None, "publish lease GPU-1", dir.path()).unwrap();
+    let waiter = Stranger::start(None, "publish waiter -", dir.path()).unwrap();
     assert_eq!(locks.entries(LEASE).unwrap()[0].root.pid, Pid(holder.pid()));
     assert_eq!(locks.entries(WAITER).unwrap().len(), 1);
     holder.kill();
     waiter.kill();
     assert_eq!(locks.entries(LEASE).unwrap(), []);
     assert_eq!(locks.entries(WAITER).unwrap(), []);
-    assert_eq!(names(folder.path(), "lease-"), 1, "its file means nothing");
+    assert_eq!(names(dir.path(), "lease-"), 1, "its file means nothing");
 
-    let supervisor = Stranger::start(None, "publish-for-a-child GPU-1", folder.path()).unwrap();
-    let child: i32 = fs::read_to_string(folder.path().join("child")).unwrap().parse().unwrap();
+    let supervisor = Stranger::start(None, "publish-for-a-child GPU-1", dir.path()).unwrap();
+    let child: i32 = fs::read_to_string(dir.path().join("child")).unwrap().parse().unwrap();
     supervisor.kill();
     assert_eq!(locks.entries(LEASE).unwrap().len(), 1, "its job has it still");
     let child = rustix::process::Pid::from_raw(child).unwrap();
@@ -75,8 +75,8 @@ fn lease_ends_with_its_last_process() {
 
 #[test]
 fn release_ends_lease_for_inheritors() {
-    let folder = tempdir().unwrap();
-    let locks = locks(folder.path());
+    let dir = tempdir().unwrap();
+    let locks = locks(dir.path());
     let (_, held) = lease(&locks, &["GPU-1"]);
     held.inherit(true).unwrap();
     let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
@@ -105,20 +105,20 @@ for fd in [fd for fd in fds if fd > 2]:
     except OSError: pass
 print(spoiled)
 ";
-    let folder = tempdir().unwrap();
-    let locks = locks(folder.path());
+    let dir = tempdir().unwrap();
+    let locks = locks(dir.path());
     let (entry, held) = lease(&locks, &["GPU-1"]);
     held.inherit(true).unwrap();
     let mut command = std::process::Command::new("python3");
-    let output = command.args(["-c", SPOIL]).arg(folder.path()).output().unwrap();
+    let output = command.args(["-c", SPOIL]).arg(dir.path()).output().unwrap();
     held.inherit(false).unwrap();
     assert_eq!(output.stdout, b"1\n", "it has one file: {output:?}");
-    let text = std::fs::read(own(folder.path()).join(format!("lease-{}", entry.id))).unwrap();
+    let text = std::fs::read(own(dir.path()).join(format!("lease-{}", entry.id))).unwrap();
     assert!(text.ends_with(b"}\n") && text.len() > 100);
     // Not this process's cache, but what any reader sees.
-    assert_eq!(crate::locks(folder.path()).entries(LEASE).unwrap(), [entry]);
+    assert_eq!(crate::locks(dir.path()).entries(LEASE).unwrap(), [entry]);
     drop(held);
-    let names = std::fs::read_dir(own(folder.path())).unwrap().flatten();
+    let names = std::fs::read_dir(own(dir.path())).unwrap().flatten();
     let names: Vec<_> = names.map(|file| file.file_name().into_string().unwrap()).collect();
     assert!(names.iter().all(|name| name.starts_with("past-")), "{names:?}");
 }
@@ -128,15 +128,15 @@ fn file_of_another_user_keeps_no_lease_alive() {
     if !rustix::process::geteuid().is_root() {
         return crate::skip("file_of_another_user_keeps_no_lease_alive", "needs root");
     }
-    let folder = tempdir().unwrap();
-    let locks = locks(folder.path());
+    let dir = tempdir().unwrap();
+    let locks = locks(dir.path());
     let (entry, held) = lease(&locks, &["GPU-1"]);
     held.inherit(true).unwrap();
     let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
     held.inherit(false).unwrap();
     held.leave();
     let kept = locks.entries(LEASE).unwrap();
-    let file = own(folder.path()).join(format!("kept-{}", entry.id));
+    let file = own(dir.path()).join(format!("kept-{}", entry.id));
     std::os::unix::fs::chown(file, Some(crate::other_process::NOBODY), None).unwrap();
     // A program that another test is just starting has a copy of the lease's own file until it
     // runs.
@@ -149,10 +149,10 @@ fn file_of_another_user_keeps_no_lease_alive() {
 
 #[test]
 fn inherited_file_is_named_before_lease() {
-    let folder = tempdir().unwrap();
-    let locks = locks(folder.path());
+    let dir = tempdir().unwrap();
+    let locks = locks(dir.path());
     let (first, held) = lease(&locks, &["GPU-1"]);
-    let kept = |entry: &Entry| own(folder.path()).join(format!("kept-{}", entry.id));
+    let kept = |entry: &LeaseEntry| own(dir.path()).join(format!("kept-{}", entry.id));
     assert!(kept(&first).exists());
     drop(held);
     assert!(!kept(&first).exists());
@@ -165,8 +165,8 @@ fn inherited_file_is_named_before_lease() {
 
 #[test]
 fn confirmed_attempt_becomes_lease() {
-    let folder = tempdir().unwrap();
-    let (here, there) = (locks(folder.path()), locks(folder.path()));
+    let dir = tempdir().unwrap();
+    let (here, there) = (locks(dir.path()), locks(dir.path()));
     let attempt = entry(&here, &["GPU-1"]);
     let mut held = here.publish(ATTEMPT, &attempt).unwrap();
     assert_eq!(there.entries(ATTEMPT).unwrap(), slice::from_ref(&attempt));
@@ -176,21 +176,21 @@ fn confirmed_attempt_becomes_lease() {
     assert_eq!(there.entries(ATTEMPT).unwrap(), []);
     assert_eq!(there.entries(LEASE).unwrap(), slice::from_ref(&attempt));
     drop(held);
-    assert_eq!((names(folder.path(), "lease-"), names(folder.path(), "past-")), (0, 1));
+    assert_eq!((names(dir.path(), "lease-"), names(dir.path(), "past-")), (0, 1));
 
     // After a withdrawal nothing is left; and a deleted attempt cannot be confirmed.
     drop(here.publish(ATTEMPT, &attempt).unwrap());
-    assert_eq!((names(folder.path(), "try-"), names(folder.path(), "kept-")), (0, 0));
+    assert_eq!((names(dir.path(), "try-"), names(dir.path(), "kept-")), (0, 0));
     let mut held = here.publish(ATTEMPT, &attempt).unwrap();
-    fs::remove_file(own(folder.path()).join(format!("try-{}", attempt.id))).unwrap();
+    fs::remove_file(own(dir.path()).join(format!("try-{}", attempt.id))).unwrap();
     assert!(held.confirm().is_err());
-    assert_eq!(names(folder.path(), "lease-"), 0);
+    assert_eq!(names(dir.path(), "lease-"), 0);
 }
 
 #[test]
 fn abandoned_lease_ends_with_inheritors() {
-    let folder = tempdir().unwrap();
-    let locks = locks(folder.path());
+    let dir = tempdir().unwrap();
+    let locks = locks(dir.path());
     let (entry, held) = lease(&locks, &["GPU-1"]);
     held.inherit(true).unwrap();
     let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
@@ -211,8 +211,8 @@ fn abandoned_lease_ends_with_inheritors() {
 #[test]
 fn wait_wakes_only_on_lease_end() {
     const LONG: Duration = Duration::from_secs(10);
-    let folder = tempdir().unwrap();
-    let (here, there) = (locks(folder.path()), locks(folder.path()));
+    let dir = tempdir().unwrap();
+    let (here, there) = (locks(dir.path()), locks(dir.path()));
     let waits = |time| {
         let clock = SystemClock::new();
         let changed = here.wait(time).unwrap();
@@ -228,11 +228,11 @@ fn wait_wakes_only_on_lease_end() {
     let waiter = there.publish(WAITER, &entry(&there, &[])).unwrap();
     waiter.renew().unwrap();
     drop(waiter);
-    fs::write(folder.path().join("something"), "else").unwrap();
+    fs::write(dir.path().join("something"), "else").unwrap();
     assert!(!waits(Duration::from_millis(20)).0, "none of these is the end of a lease");
     drop(held);
     assert!(waits(LONG).0);
-    let stranger = Stranger::start(None, "publish lease GPU-1", folder.path()).unwrap();
+    let stranger = Stranger::start(None, "publish lease GPU-1", dir.path()).unwrap();
     while waits(Duration::from_millis(20)).0 {}
     stranger.kill();
     let (changed, after) = waits(LONG);
@@ -241,10 +241,10 @@ fn wait_wakes_only_on_lease_end() {
 
 #[test]
 fn holder_detects_that_its_entry_was_removed() {
-    let folder = tempdir().unwrap();
-    let locks = locks(folder.path());
+    let dir = tempdir().unwrap();
+    let locks = locks(dir.path());
     let (entry, held) = lease(&locks, &["GPU-1"]);
-    let path = own(folder.path()).join(format!("lease-{}", entry.id));
+    let path = own(dir.path()).join(format!("lease-{}", entry.id));
     let old = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     fs::File::open(&path).unwrap().set_modified(old).unwrap();
     assert!(held.renew().unwrap());
@@ -258,25 +258,25 @@ fn holder_detects_that_its_entry_was_removed() {
 
 #[test]
 fn republished_lease_outlives_removed_entry() {
-    let folder = tempdir().unwrap();
-    let locks = locks(folder.path());
+    let dir = tempdir().unwrap();
+    let locks = locks(dir.path());
     let (entry, old) = lease(&locks, &["GPU-1"]);
-    fs::remove_file(own(folder.path()).join(format!("lease-{}", entry.id))).unwrap();
+    fs::remove_file(own(dir.path()).join(format!("lease-{}", entry.id))).unwrap();
     let new = locks.publish(LEASE, &entry).unwrap();
     drop(old);
     assert_eq!(locks.entries(LEASE).unwrap(), slice::from_ref(&entry));
     assert!(new.renew().unwrap());
-    assert_eq!(names(folder.path(), "past-"), 0);
+    assert_eq!(names(dir.path(), "past-"), 0);
     drop(new);
     assert_eq!(locks.entries(LEASE).unwrap(), []);
-    assert_eq!((names(folder.path(), "past-"), names(folder.path(), "lease-")), (1, 0));
+    assert_eq!((names(dir.path(), "past-"), names(dir.path(), "lease-")), (1, 0));
 }
 
 #[test]
 fn ended_leases_record_last_use_and_are_pruned() {
-    let folder = tempdir().unwrap();
-    let locks = locks(folder.path());
-    let killed = Stranger::start(None, "publish lease GPU-9", folder.path()).unwrap();
+    let dir = tempdir().unwrap();
+    let locks = locks(dir.path());
+    let killed = Stranger::start(None, "publish lease GPU-9", dir.path()).unwrap();
     killed.kill();
     for number in 0..30 {
         drop(lease(&locks, &[&format!("GPU-{}", number % 3)]));
@@ -287,16 +287,16 @@ fn ended_leases_record_last_use_and_are_pruned() {
         let at = last[&DeviceUuid(format!("GPU-{number}"))];
         assert!(recent.since(at) < Duration::from_secs(60), "{at}");
     }
-    assert_eq!(names(folder.path(), "past-"), 16);
-    assert_eq!(names(folder.path(), "lease-"), 0, "what the killed one left is out of the way");
+    assert_eq!(names(dir.path(), "past-"), 16);
+    assert_eq!(names(dir.path(), "lease-"), 0, "what the killed one left is out of the way");
 }
 
 #[test]
 fn entries_are_world_readable_regardless_of_umask() {
-    let folder = tempdir().unwrap();
+    let dir = tempdir().unwrap();
     let task = "publish-with-a-closed-umask GPU-1";
-    let _stranger = Stranger::start(None, task, folder.path()).unwrap();
-    let mut modes: Vec<(String, u32)> = fs::read_dir(own(folder.path()))
+    let _stranger = Stranger::start(None, task, dir.path()).unwrap();
+    let mut modes: Vec<(String, u32)> = fs::read_dir(own(dir.path()))
         .unwrap()
         .flatten()
         .map(|file| {
@@ -307,6 +307,6 @@ fn entries_are_world_readable_regardless_of_umask() {
     modes.sort();
     let expected = [("kept-", 0o644), ("lease", 0o644)];
     assert_eq!(modes, expected.map(|(name, mode)| (name.to_owned(), mode)));
-    let mode = fs::metadata(own(folder.path())).unwrap().permissions().mode();
-    assert_eq!(mode & 0o7777, 0o755, "and the folder");
+    let mode = fs::metadata(own(dir.path())).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o755, "and the directory");
 }

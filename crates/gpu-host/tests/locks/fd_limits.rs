@@ -3,8 +3,8 @@
 
 use crate::other_process::Stranger;
 use crate::{LEASE, WAITER, entry, lease, locks, own};
-use gpu_core::{Error, ErrorKind, Locks};
-use gpu_host::FileLocks;
+use gpu_core::{Error, ErrorKind, LeaseStore};
+use gpu_host::FileLeaseStore;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs;
 use std::path::Path;
@@ -16,18 +16,18 @@ const MAX: u64 = 32;
 
 #[test]
 fn low_fd_limit_hides_no_lease_and_leaves_no_files() {
-    let folder = tempdir().unwrap();
-    let locks = locks(folder.path());
+    let dir = tempdir().unwrap();
+    let locks = locks(dir.path());
     let (own, _held) = lease(&locks, &["GPU-1"]);
     let task = format!("have-few-descriptors {}", own.id);
-    let stranger = Stranger::start(None, &task, folder.path());
+    let stranger = Stranger::start(None, &task, dir.path());
     assert!(stranger.is_some(), "it says what was wrong");
     assert_eq!(locks.entries(LEASE).unwrap(), [own]);
 }
 
 /// Runs each step with 0, 1, 2 … descriptors, in a separate process; `other` is the lease that
 /// exists all the time.
-pub(crate) fn sweep(folder: &Path, locks: &FileLocks, other: &str) {
+pub(crate) fn sweep(dir: &Path, locks: &FileLeaseStore, other: &str) {
     let usual = getrlimit(Resource::Nofile);
     let with = |limit| setrlimit(Resource::Nofile, Rlimit { current: Some(limit), ..usual });
     let scarce = |error: &Error| {
@@ -62,13 +62,13 @@ pub(crate) fn sweep(folder: &Path, locks: &FileLocks, other: &str) {
         drop((place, held, back));
         with(MAX * 4).unwrap();
         assert_eq!(locks.entries(LEASE).unwrap().len(), 1, "{limit}");
-        let names = fs::read_dir(own(folder)).unwrap().flatten();
+        let names = fs::read_dir(own(dir)).unwrap().flatten();
         let names: Vec<_> = names.map(|file| file.file_name().into_string().unwrap()).collect();
         let stays =
             |name: &str| name == "queue" || name.starts_with("past-") || name.starts_with("lease-");
         let left: Vec<_> = names.iter().filter(|name| !stays(name)).collect();
         assert_eq!(left, [&format!("kept-{other}")], "{limit}");
-        let places = fs::read_dir(own(folder).join("queue"));
+        let places = fs::read_dir(own(dir).join("queue"));
         assert!(places.map_or(0, Iterator::count) == 0, "{limit}: a place is left");
     }
     assert!(failures > 20 && successes > 20, "{failures} and {successes}");

@@ -2,7 +2,7 @@
 
 use crate::other_process::{NOBODY, Stranger};
 use crate::{ATTEMPT, LEASE, WAITER, entry, lease, locks, own, skip};
-use gpu_core::{ErrorKind, Locks};
+use gpu_core::{ErrorKind, LeaseStore};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{F_RDLCK, F_WRLCK, SEEK_SET, flock};
 use rustix::fs::{CWD, FileType, Mode};
@@ -34,17 +34,17 @@ fn locked(path: &Path, text: &[u8]) -> File {
 
 #[test]
 fn invalid_entries_are_skipped() {
-    let folder = tempdir().unwrap();
-    let locks = locks(folder.path());
+    let dir = tempdir().unwrap();
+    let locks = locks(dir.path());
     let (entry, _held) = lease(&locks, &["GPU-1"]);
-    let own = own(folder.path());
+    let own = own(dir.path());
     let at = |name: &str| own.join(name);
     let text = fs::read(at(&format!("lease-{}", entry.id))).unwrap();
 
     symlink(at(&format!("lease-{}", entry.id)), at("lease-link")).unwrap();
     symlink("/dev/zero", at("lease-zero")).unwrap();
     rustix::fs::mknodat(CWD, at("lease-fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-    fs::create_dir(at("lease-folder")).unwrap();
+    fs::create_dir(at("lease-directory")).unwrap();
     fs::hard_link(at(&format!("lease-{}", entry.id)), at("lease-twin")).unwrap();
     let huge = locked(&at("lease-huge"), &text);
     huge.set_len(1 << 30).unwrap();
@@ -59,7 +59,7 @@ fn invalid_entries_are_skipped() {
         locked(&at("place-lease"), &text),
         locked(&writable, named.as_bytes()),
         // Beside the directories of users nothing is an entry.
-        locked(&folder.path().join(format!("lease-{}", entry.id)), &text),
+        locked(&dir.path().join(format!("lease-{}", entry.id)), &text),
     ];
     fs::set_permissions(&writable, Permissions::from_mode(0o666)).unwrap();
     assert_eq!(locks.entries(LEASE).unwrap(), [entry], "and the twin has another's name");
@@ -72,10 +72,10 @@ fn invalid_entries_are_skipped() {
 #[test]
 fn unlimited_files_hide_no_lease_of_another_user() {
     let test = "unlimited_files_hide_no_lease_of_another_user";
-    let Some(folder) = shared(test) else { return };
-    let here = locks(folder.path());
+    let Some(dir) = shared(test) else { return };
+    let here = locks(dir.path());
     let (entry, _held) = lease(&here, &["GPU-1"]);
-    let flood = folder.path().join(format!("u{NOBODY}"));
+    let flood = dir.path().join(format!("u{NOBODY}"));
     fs::create_dir(&flood).unwrap();
     chown(&flood, Some(NOBODY), None).unwrap();
     for number in 0..70_000 {
@@ -88,21 +88,21 @@ fn unlimited_files_hide_no_lease_of_another_user() {
 /// With `fs.protected_hardlinks` off, any user may create a second link to any file.
 #[test]
 fn hard_link_to_lease_does_not_hide_it() {
-    let folder = tempdir().unwrap();
+    let dir = tempdir().unwrap();
     let elsewhere = tempdir().unwrap();
-    let locks = locks(folder.path());
+    let locks = locks(dir.path());
     let (entry, _held) = lease(&locks, &["GPU-1"]);
-    let path = own(folder.path()).join(format!("lease-{}", entry.id));
+    let path = own(dir.path()).join(format!("lease-{}", entry.id));
     fs::hard_link(path, elsewhere.path().join("twin")).unwrap();
     assert_eq!(locks.entries(LEASE).unwrap(), [entry]);
 }
 
 #[test]
 fn read_lock_does_not_revive_dead_lease() {
-    let folder = tempdir().unwrap();
-    let locks = locks(folder.path());
+    let dir = tempdir().unwrap();
+    let locks = locks(dir.path());
     let (dead, held) = lease(&locks, &["GPU-1"]);
-    let path = own(folder.path()).join(format!("lease-{}", dead.id));
+    let path = own(dir.path()).join(format!("lease-{}", dead.id));
     let text = fs::read(&path).unwrap();
     drop(held);
     fs::write(&path, text).unwrap();
@@ -114,10 +114,10 @@ fn read_lock_does_not_revive_dead_lease() {
 /// Only the lock of its maker counts, and no lock by `flock`.
 #[test]
 fn flock_does_not_revive_dead_lease() {
-    let folder = tempdir().unwrap();
-    let locks = locks(folder.path());
+    let dir = tempdir().unwrap();
+    let locks = locks(dir.path());
     let (dead, held) = lease(&locks, &["GPU-1"]);
-    let path = own(folder.path()).join(format!("lease-{}", dead.id));
+    let path = own(dir.path()).join(format!("lease-{}", dead.id));
     let text = fs::read(&path).unwrap();
     drop(held);
     fs::write(&path, text).unwrap();
@@ -138,10 +138,10 @@ for file in files: fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
 print('kept', flush=True)
 sys.stdin.read()
 ";
-    let folder = tempdir().unwrap();
-    let locks = locks(folder.path());
+    let dir = tempdir().unwrap();
+    let locks = locks(dir.path());
     let (entry, _held) = lease(&locks, &["GPU-1"]);
-    let own = own(folder.path());
+    let own = own(dir.path());
     let mut keeper = Command::new("python3");
     keeper.args(["-c", KEEP]).arg(&own).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut keeper = keeper.spawn().unwrap();
@@ -164,16 +164,16 @@ fn shared(test: &str) -> Option<TempDir> {
         return None;
     }
     let open = PermissionsExt::from_mode(0o1777);
-    let folder = tempfile::Builder::new().permissions(open).tempdir().unwrap();
-    fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o1777)).unwrap();
-    Some(folder)
+    let dir = tempfile::Builder::new().permissions(open).tempdir().unwrap();
+    fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o1777)).unwrap();
+    Some(dir)
 }
 
 /// Attacks everything in the directories of others, and returns what succeeded.
-pub(crate) fn spoil_all(folder: &Path) -> Vec<String> {
+pub(crate) fn spoil_all(dir: &Path) -> Vec<String> {
     let caller = rustix::process::geteuid().as_raw();
-    let list = |folder: &Path| -> Vec<PathBuf> {
-        fs::read_dir(folder).unwrap().flatten().map(|file| file.path()).collect()
+    let list = |dir: &Path| -> Vec<PathBuf> {
+        fs::read_dir(dir).unwrap().flatten().map(|file| file.path()).collect()
     };
     let mut worked = Vec::new();
     let mut note = |what: &str, path: &Path, done: bool| {
@@ -181,7 +181,7 @@ pub(crate) fn spoil_all(folder: &Path) -> Vec<String> {
             worked.push(format!("{what} {}", path.display()));
         }
     };
-    for user in list(folder) {
+    for user in list(dir) {
         use std::os::unix::fs::MetadataExt;
         if fs::metadata(&user).unwrap().uid() == caller {
             continue;
@@ -189,13 +189,13 @@ pub(crate) fn spoil_all(folder: &Path) -> Vec<String> {
         for file in list(&user) {
             note("open", &file, File::options().write(true).open(&file).is_ok());
             note("remove", &file, fs::remove_file(&file).is_ok());
-            note("rename", &file, fs::rename(&file, folder.join("away")).is_ok());
+            note("rename", &file, fs::rename(&file, dir.join("away")).is_ok());
             let times = File::open(&file).and_then(|file| file.set_modified(std::time::UNIX_EPOCH));
             note("renew", &file, times.is_ok());
         }
         note("create in", &user, File::create(user.join("lease-evil")).is_ok());
         note("link into", &user, fs::hard_link("/bin/sh", user.join("lease-evil")).is_ok());
-        note("rename", &user, fs::rename(&user, folder.join("u-away")).is_ok());
+        note("rename", &user, fs::rename(&user, dir.join("u-away")).is_ok());
         note("remove", &user, fs::remove_dir_all(&user).is_ok());
         note("open up", &user, fs::set_permissions(&user, Permissions::from_mode(0o777)).is_ok());
     }
@@ -204,20 +204,24 @@ pub(crate) fn spoil_all(folder: &Path) -> Vec<String> {
 
 #[test]
 fn other_users_see_entries_but_cannot_end_them() {
-    let Some(folder) = shared("other_users_see_entries_but_cannot_end_them") else { return };
-    let locks = locks(folder.path());
+    let Some(dir) = shared("other_users_see_entries_but_cannot_end_them") else { return };
+    let locks = locks(dir.path());
     let (own, _held) = lease(&locks, &["GPU-1"]);
     let place = entry(&locks, &[]);
     let _place = locks.publish(WAITER, &place).unwrap();
 
-    let stranger = Stranger::start(Some(NOBODY), "publish lease GPU-2", folder.path()).unwrap();
+    let stranger = Stranger::start(Some(NOBODY), "publish lease GPU-2", dir.path()).unwrap();
     let mut leases = locks.entries(LEASE).unwrap();
     leases.sort_by_key(|lease| lease.owner);
     let owners: Vec<_> = leases.iter().map(|l| (l.owner, l.devices[0].0.as_str())).collect();
-    assert_eq!(owners, [(0, "GPU-1"), (NOBODY, "GPU-2")], "the owner is the owner of the folder");
+    assert_eq!(
+        owners,
+        [(0, "GPU-1"), (NOBODY, "GPU-2")],
+        "the owner is the owner of the directory"
+    );
     stranger.kill();
     for task in ["see GPU-1", "spoil-all"] {
-        assert!(Stranger::start(Some(NOBODY), task, folder.path()).is_some(), "{task}");
+        assert!(Stranger::start(Some(NOBODY), task, dir.path()).is_some(), "{task}");
     }
     assert_eq!(locks.entries(LEASE).unwrap(), [own]);
     assert_eq!(locks.entries(WAITER).unwrap(), [place]);
@@ -229,7 +233,7 @@ fn other_users_see_entries_but_cannot_end_them() {
 fn entry_of_another_user_cannot_be_forged() {
     const FORGE: &str = "\
 import fcntl, json, os, struct, sys
-folder, text = sys.argv[1], json.loads(sys.argv[2])
+dir, text = sys.argv[1], json.loads(sys.argv[2])
 lock = struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 0, 0, 0)
 kept, made = [], 0
 def forge(name, id, source):
@@ -243,28 +247,28 @@ def forge(name, id, source):
     try: fcntl.fcntl(file, 37, lock)
     except OSError: pass
     kept.append(file)
-for source in (f'{folder}/open', f'{folder}/safe-gpu'):
-    for place in (folder, f'{folder}/u0', f'{folder}/u{os.getuid()}'):
+for source in (f'{dir}/open', f'{dir}/safe-gpu'):
+    for place in (dir, f'{dir}/u0', f'{dir}/u{os.getuid()}'):
         for kind in ('lease-', 'try-', 'kept-', 'past-', '.gpuws-lease-'):
             forge(f'{place}/{kind}evil', 'evil', source)
 for name in ('u0-1', 'u1', 'u'):
-    try: os.symlink(f'{folder}/u0', f'{folder}/{name}')
+    try: os.symlink(f'{dir}/u0', f'{dir}/{name}')
     except OSError: pass
 print(made, flush=True)
 sys.stdin.read()
 ";
-    let Some(folder) = shared("entry_of_another_user_cannot_be_forged") else { return };
-    let locks = locks(folder.path());
+    let Some(dir) = shared("entry_of_another_user_cannot_be_forged") else { return };
+    let locks = locks(dir.path());
     let (own_lease, _held) = lease(&locks, &["GPU-1"]);
     for name in ["open", "safe-gpu"] {
-        fs::write(folder.path().join(name), "").unwrap();
-        fs::set_permissions(folder.path().join(name), Permissions::from_mode(0o666)).unwrap();
+        fs::write(dir.path().join(name), "").unwrap();
+        fs::set_permissions(dir.path().join(name), Permissions::from_mode(0o666)).unwrap();
     }
     // The forger has a directory too.
-    Stranger::start(Some(NOBODY), "publish lease GPU-2", folder.path()).unwrap().kill();
-    let text = fs::read_to_string(own(folder.path()).join(format!("lease-{}", own_lease.id)));
+    Stranger::start(Some(NOBODY), "publish lease GPU-2", dir.path()).unwrap().kill();
+    let text = fs::read_to_string(own(dir.path()).join(format!("lease-{}", own_lease.id)));
     let mut forger = Command::new("python3");
-    forger.args(["-c", FORGE]).arg(folder.path()).arg(text.unwrap());
+    forger.args(["-c", FORGE]).arg(dir.path()).arg(text.unwrap());
     forger.stdin(Stdio::piped()).stdout(Stdio::piped());
     std::os::unix::process::CommandExt::uid(&mut forger, NOBODY);
     let mut forger = forger.spawn().unwrap();
@@ -280,11 +284,11 @@ sys.stdin.read()
 }
 
 #[test]
-fn group_or_world_writable_user_folder_is_ignored() {
-    let folder = tempdir().unwrap();
-    let locks = locks(folder.path());
+fn group_or_world_writable_user_dir_is_ignored() {
+    let dir = tempdir().unwrap();
+    let locks = locks(dir.path());
     let (entry, _held) = lease(&locks, &["GPU-1"]);
-    let own = own(folder.path());
+    let own = own(dir.path());
     for (mode, count) in [(0o775, 0), (0o757, 0), (0o755, 1)] {
         fs::set_permissions(&own, Permissions::from_mode(mode)).unwrap();
         assert_eq!(locks.entries(LEASE).unwrap().len(), count, "{mode:o}");
@@ -302,22 +306,22 @@ fn group_or_world_writable_user_folder_is_ignored() {
 /// A user gets further directories while another user has the usual name: no limit on them may hide
 /// one.
 #[test]
-fn leases_in_all_folders_of_user_are_visible() {
-    let folder = tempdir().unwrap();
-    let locks = locks(folder.path());
+fn leases_in_all_dirs_of_user_are_visible() {
+    let dir = tempdir().unwrap();
+    let locks = locks(dir.path());
     let (entry, _held) = lease(&locks, &["GPU-1"]);
-    fs::rename(own(folder.path()), folder.path().join("u0-z")).unwrap();
+    fs::rename(own(dir.path()), dir.path().join("u0-z")).unwrap();
     for number in 0..20 {
-        fs::create_dir(folder.path().join(format!("u0-{number}"))).unwrap();
+        fs::create_dir(dir.path().join(format!("u0-{number}"))).unwrap();
     }
     assert_eq!(locks.entries(LEASE).unwrap(), [entry]);
 }
 
 #[test]
-fn squatted_user_folder_name_does_not_block_user() {
-    let test = "squatted_user_folder_name_does_not_block_user";
-    let Some(folder) = shared(test) else { return };
-    let usual = own(folder.path());
+fn squatted_user_dir_name_does_not_block_user() {
+    let test = "squatted_user_dir_name_does_not_block_user";
+    let Some(dir) = shared(test) else { return };
+    let usual = own(dir.path());
     let spoils: [fn(&Path); 4] = [
         |path| fs::write(path, "").unwrap(),
         |path| symlink("/tmp", path).unwrap(),
@@ -337,11 +341,11 @@ fn squatted_user_folder_name_does_not_block_user() {
             rustix::fs::AtFlags::SYMLINK_NOFOLLOW,
         )
         .unwrap();
-        let locks = locks(folder.path());
+        let locks = locks(dir.path());
         let (entry, held) = lease(&locks, &["GPU-1"]);
         let (other, _held) = lease(&locks, &["GPU-2"]);
         assert_eq!(locks.entries(LEASE).unwrap().len(), 2);
-        assert!(Stranger::start(Some(NOBODY - 1), "see GPU-2", folder.path()).is_some());
+        assert!(Stranger::start(Some(NOBODY - 1), "see GPU-2", dir.path()).is_some());
         drop(held);
         assert_eq!(locks.entries(LEASE).unwrap(), [other]);
         assert_ne!(entry.id, locks.new_id().unwrap());
@@ -353,20 +357,20 @@ fn squatted_user_folder_name_does_not_block_user() {
 /// the jobs of an array, and has created so many directories that each claim takes long to find one
 /// of its user: each creates a directory, and all must see each other.
 #[test]
-fn concurrent_first_claims_see_each_other_despite_squatted_folder() {
+fn concurrent_first_claims_see_each_other_despite_squatted_dir() {
     const AT_ONCE: usize = 12;
-    let test = "concurrent_first_claims_see_each_other_despite_squatted_folder";
+    let test = "concurrent_first_claims_see_each_other_despite_squatted_dir";
     for _ in 0..3 {
-        let Some(folder) = shared(test) else { return };
-        let others = (0..500).map(|number| folder.path().join(format!("u{NOBODY}-{number}")));
-        for taken in others.chain([own(folder.path())]) {
+        let Some(dir) = shared(test) else { return };
+        let others = (0..500).map(|number| dir.path().join(format!("u{NOBODY}-{number}")));
+        for taken in others.chain([own(dir.path())]) {
             fs::create_dir(&taken).unwrap();
             chown(&taken, Some(NOBODY), None).unwrap();
         }
         let barrier = std::sync::Barrier::new(AT_ONCE);
         std::thread::scope(|scope| {
             let claim = || {
-                let locks = locks(folder.path());
+                let locks = locks(dir.path());
                 barrier.wait();
                 let leased = lease(&locks, &["GPU-1"]);
                 barrier.wait();
@@ -388,20 +392,20 @@ fn full_disk_is_an_error_without_leftovers() {
         return skip(test, "needs root");
     }
     for options in ["size=8k,mode=0700", "nr_inodes=3,mode=0700"] {
-        let folder = tempdir().unwrap();
+        let dir = tempdir().unwrap();
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(folder.path());
+        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(dir.path());
         if !mount.output().is_ok_and(|output| output.status.success()) {
             return skip(test, "no file system can be mounted here");
         }
-        let mounted = Mounted(folder.path());
-        fs::write(folder.path().join("filler"), vec![0; 8192]).unwrap();
-        let locks = locks(folder.path());
+        let mounted = Mounted(dir.path());
+        fs::write(dir.path().join("filler"), vec![0; 8192]).unwrap();
+        let locks = locks(dir.path());
         let error = locks.publish(LEASE, &crate::entry(&locks, &["GPU-1"])).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Io);
         let text = error.fault().text;
         assert!(text.starts_with("write lease '") && text.contains("No space left"), "{text}");
-        let left: Vec<_> = fs::read_dir(own(folder.path())).unwrap().flatten().collect();
+        let left: Vec<_> = fs::read_dir(own(dir.path())).unwrap().flatten().collect();
         assert_eq!(left.len(), 0, "{left:?}");
         drop(mounted);
     }

@@ -2,8 +2,8 @@
 
 use crate::other_process::NOBODY;
 use crate::{LEASE, entry, lease, locks, locks_at, skip};
-use gpu_core::{ErrorKind, Locks};
-use gpu_host::{FileLocks, Place};
+use gpu_core::{ErrorKind, LeaseStore};
+use gpu_host::{FileLeaseStore, Place};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
@@ -14,7 +14,7 @@ fn mode(path: &Path, mode: u32) {
 }
 
 /// Asserts that a directory is refused, with the reason.
-fn refused(locks: &FileLocks, why: &str) {
+fn refused(locks: &FileLeaseStore, why: &str) {
     for result in [
         locks.entries(LEASE).map(|_| ()),
         locks.queue().map(|_| ()),
@@ -28,9 +28,9 @@ fn refused(locks: &FileLocks, why: &str) {
 }
 
 #[test]
-fn folder_writable_by_others_without_sticky_bit_is_rejected() {
-    let folder = tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
+fn dir_writable_by_others_without_sticky_bit_is_rejected() {
+    let dir = tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
     fs::create_dir(at("open")).unwrap();
     for (bits, why) in [(0o777, "writable by others"), (0o770, "writable by others")] {
         mode(&at("open"), bits);
@@ -56,35 +56,35 @@ impl Machine {
             skip(test, "needs root");
             return None;
         }
-        let folder = tempdir().unwrap();
+        let dir = tempdir().unwrap();
         for (name, bits) in [("run", 0o755), ("tmp", 0o1777)] {
-            fs::create_dir(folder.path().join(name)).unwrap();
-            mode(&folder.path().join(name), bits);
+            fs::create_dir(dir.path().join(name)).unwrap();
+            mode(&dir.path().join(name), bits);
         }
-        Some(Machine(folder))
+        Some(Machine(dir))
     }
 
     fn at(&self, name: &str) -> std::path::PathBuf {
         self.0.path().join(name)
     }
 
-    fn locks(&self) -> FileLocks {
+    fn locks(&self) -> FileLeaseStore {
         locks_at(Place::machine(self.at("run"), self.at("tmp")), &self.at("tmp"))
     }
 
-    fn names(&self, folder: &str) -> Vec<String> {
-        let files = fs::read_dir(self.at(folder)).unwrap().flatten();
+    fn names(&self, dir: &str) -> Vec<String> {
+        let files = fs::read_dir(self.at(dir)).unwrap().flatten();
         let mut names: Vec<_> = files.map(|file| file.file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }
 }
 
-/// Whoever can write there could exchange the folder.
+/// Whoever can write there could exchange the directory.
 #[test]
-fn no_folder_is_created_where_group_or_others_can_write() {
+fn no_dir_is_created_where_group_or_others_can_write() {
     for bits in [0o775, 0o757] {
-        let test = "no_folder_is_created_where_group_or_others_can_write";
+        let test = "no_dir_is_created_where_group_or_others_can_write";
         let Some(machine) = Machine::new(test) else { return };
         mode(&machine.at("run"), bits);
         let (_, _held) = lease(&machine.locks(), &["GPU-1"]);
@@ -94,8 +94,8 @@ fn no_folder_is_created_where_group_or_others_can_write() {
 }
 
 #[test]
-fn leases_from_before_root_created_folder_still_count() {
-    let test = "leases_from_before_root_created_folder_still_count";
+fn leases_from_before_root_created_dir_still_count() {
+    let test = "leases_from_before_root_created_dir_still_count";
     let Some(machine) = Machine::new(test) else { return };
     let (before, after) = (machine.locks(), machine.locks());
     mode(&machine.at("run"), 0o777);
@@ -122,8 +122,8 @@ fn leases_from_before_root_created_folder_still_count() {
 }
 
 #[test]
-fn unreadable_lease_folder_fails_instead_of_hiding_leases() {
-    let test = "unreadable_lease_folder_fails_instead_of_hiding_leases";
+fn unreadable_lease_dir_fails_instead_of_hiding_leases() {
+    let test = "unreadable_lease_dir_fails_instead_of_hiding_leases";
     let Some(machine) = Machine::new(test) else { return };
     let with = |tmp| locks_at(Place::machine(machine.at("run"), tmp), &machine.at("tmp"));
     drop(lease(&machine.locks(), &["GPU-1"]));
@@ -137,8 +137,8 @@ fn unreadable_lease_folder_fails_instead_of_hiding_leases() {
 }
 
 #[test]
-fn folder_of_another_user_is_rejected() {
-    let Some(machine) = Machine::new("folder_of_another_user_is_rejected") else { return };
+fn dir_of_another_user_is_rejected() {
+    let Some(machine) = Machine::new("dir_of_another_user_is_rejected") else { return };
     let locks = machine.locks();
     fs::create_dir(machine.at("run/gpuws")).unwrap();
     mode(&machine.at("run/gpuws"), 0o755);

@@ -12,9 +12,10 @@ mod queue;
 mod safe_gpu;
 
 use gpu_core::{
-    Claim, Clock, DeviceUuid, Entry, EntryKind, Held, Locks, Pid, ProcessKey, Timestamp,
+    Claim, Clock, DeviceUuid, EntryKind, LeaseEntry, LeaseGuard, LeaseStore, Pid, ProcessKey,
+    Timestamp,
 };
-use gpu_host::{FileLocks, Place, Roots, SafeGpuFiles, SystemClock};
+use gpu_host::{FileLeaseStore, Place, Roots, SafeGpuFiles, SystemClock};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,22 +28,22 @@ fn roots() -> Roots {
     Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() }
 }
 
-fn locks_at(place: Place, tmp: &Path) -> FileLocks {
-    FileLocks::new(place, SafeGpuFiles::below(tmp), roots())
+fn locks_at(place: Place, tmp: &Path) -> FileLeaseStore {
+    FileLeaseStore::new(place, SafeGpuFiles::below(tmp), roots())
 }
 
 /// Returns the locks of a directory.
-fn locks(folder: &Path) -> FileLocks {
-    locks_at(Place::folder(folder), folder)
+fn locks(dir: &Path) -> FileLeaseStore {
+    locks_at(Place::dir(dir), dir)
 }
 
 /// Returns the directory with the entries of this user.
-fn own(folder: &Path) -> PathBuf {
-    folder.join(format!("u{}", rustix::process::geteuid().as_raw()))
+fn own(dir: &Path) -> PathBuf {
+    dir.join(format!("u{}", rustix::process::geteuid().as_raw()))
 }
 
-fn entry(locks: &FileLocks, devices: &[&str]) -> Entry {
-    Entry {
+fn entry(locks: &FileLeaseStore, devices: &[&str]) -> LeaseEntry {
+    LeaseEntry {
         id: locks.new_id().unwrap(),
         ticket: locks.ticket().unwrap(),
         owner: locks.owner(),
@@ -57,7 +58,7 @@ fn entry(locks: &FileLocks, devices: &[&str]) -> Entry {
 }
 
 /// Publishes a lease on devices.
-fn lease(locks: &FileLocks, devices: &[&str]) -> (Entry, Box<dyn Held>) {
+fn lease(locks: &FileLeaseStore, devices: &[&str]) -> (LeaseEntry, Box<dyn LeaseGuard>) {
     let entry = entry(locks, devices);
     let held = locks.publish(LEASE, &entry).unwrap();
     (entry, held)

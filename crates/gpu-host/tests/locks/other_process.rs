@@ -1,7 +1,7 @@
 //! Another process, of this user or another: this program again, with one task.
 
 use crate::{ATTEMPT, LEASE, WAITER, entry, locks};
-use gpu_core::{EntryKind, Held, Locks};
+use gpu_core::{EntryKind, LeaseGuard, LeaseStore};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 const TASK: &str = "GPU_HOST_TEST_TASK";
-const FOLDER: &str = "GPU_HOST_TEST_FOLDER";
+const DIR: &str = "GPU_HOST_TEST_DIR";
 
 /// The UID of `nobody`.
 pub(crate) const NOBODY: u32 = 65534;
@@ -23,7 +23,7 @@ pub(crate) struct Stranger {
 
 impl Stranger {
     /// Starts one, and returns when it has performed its task; `None` if it could not.
-    pub(crate) fn start(uid: Option<u32>, task: &str, folder: &Path) -> Option<Self> {
+    pub(crate) fn start(uid: Option<u32>, task: &str, dir: &Path) -> Option<Self> {
         // Every user must be able to run it.
         let open = PermissionsExt::from_mode(0o755);
         let copy = tempfile::Builder::new().permissions(open).tempdir().unwrap();
@@ -31,7 +31,7 @@ impl Stranger {
         std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
         let mut command = Command::new(&program);
         command.args(["--ignored", "--exact", "other_process::run_stranger_task", "--nocapture"]);
-        command.env(TASK, task).env(FOLDER, folder).current_dir("/");
+        command.env(TASK, task).env(DIR, dir).current_dir("/");
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         if let Some(uid) = uid {
             command.uid(uid).gid(uid);
@@ -79,12 +79,12 @@ impl Drop for Stranger {
 #[ignore = "run by other tests"]
 #[expect(clippy::zombie_processes, reason = "the child is to outlive it")]
 fn run_stranger_task() {
-    let folder = std::env::var(FOLDER).expect("this test is run by another one");
-    let folder = Path::new(&folder);
+    let dir = std::env::var(DIR).expect("this test is run by another one");
+    let dir = Path::new(&dir);
     let task = std::env::var(TASK).unwrap();
     let words: Vec<&str> = task.split(' ').collect();
-    let locks = locks(folder);
-    let kept: Option<Box<dyn Held>> = match words[..] {
+    let locks = locks(dir);
+    let kept: Option<Box<dyn LeaseGuard>> = match words[..] {
         ["publish", kind, device] => {
             let (kind, devices): (EntryKind, &[&str]) =
                 if kind == "lease" { (LEASE, &[device]) } else { (WAITER, &[]) };
@@ -99,12 +99,12 @@ fn run_stranger_task() {
             held.inherit(true).unwrap();
             let child = Command::new("sleep").arg("1000").spawn().unwrap();
             held.inherit(false).unwrap();
-            std::fs::write(folder.join("child"), child.id().to_string()).unwrap();
+            std::fs::write(dir.join("child"), child.id().to_string()).unwrap();
             Some(held)
         }
         ["attempt", device] => locks.publish(ATTEMPT, &entry(&locks, &[device])).ok(),
         ["spoil-all"] => {
-            let failures = crate::hostile::spoil_all(folder);
+            let failures = crate::hostile::spoil_all(dir);
             failures.is_empty().then(|| locks.publish(WAITER, &entry(&locks, &[])).unwrap())
         }
         ["see", device] => {
@@ -113,7 +113,7 @@ fn run_stranger_task() {
             seen.then(|| locks.publish(WAITER, &entry(&locks, &[])).unwrap())
         }
         ["have-few-descriptors", other] => {
-            crate::fd_limits::sweep(folder, &locks, other);
+            crate::fd_limits::sweep(dir, &locks, other);
             locks.publish(WAITER, &entry(&locks, &[])).ok()
         }
         _ => panic!("'{task}' is no task"),

@@ -2,8 +2,8 @@
 
 use crate::other_process::{NOBODY, Stranger};
 use crate::{WAITER, entry, eventually, locks, own};
-use gpu_core::{Claim, Clock, Entry, Locks, QUEUE_STALL_TIMEOUT, QueuePlace};
-use gpu_host::{FileLocks, SystemClock};
+use gpu_core::{Claim, Clock, LeaseEntry, LeaseStore, QUEUE_STALL_TIMEOUT, QueuePlace};
+use gpu_host::{FileLeaseStore, SystemClock};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timestamps};
 use rustix::time::Timespec;
 use std::fs::{self, Permissions};
@@ -14,26 +14,26 @@ use tempfile::tempdir;
 
 const LONG: Duration = Duration::from_secs(10);
 
-fn place(locks: &FileLocks, entry: &Entry) -> QueuePlace {
+fn place(locks: &FileLeaseStore, entry: &LeaseEntry) -> QueuePlace {
     let places = locks.queue().unwrap();
     places.into_iter().find(|place| place.is_of(entry)).expect("it is in the queue")
 }
 
-fn queue(folder: &Path) -> PathBuf {
-    own(folder).join("queue")
+fn queue(dir: &Path) -> PathBuf {
+    own(dir).join("queue")
 }
 
-fn files(folder: &Path) -> usize {
-    fs::read_dir(queue(folder)).unwrap().count()
+fn files(dir: &Path) -> usize {
+    fs::read_dir(queue(dir)).unwrap().count()
 }
 
 #[test]
 fn queue_listing_has_order_and_class() {
-    let folder = tempdir().unwrap();
-    let locks = locks(folder.path());
+    let dir = tempdir().unwrap();
+    let locks = locks(dir.path());
     let first = entry(&locks, &[]);
     let second = entry(&locks, &[]);
-    let other = Entry { claim: Claim::whole(2), ..entry(&locks, &[]) };
+    let other = LeaseEntry { claim: Claim::whole(2), ..entry(&locks, &[]) };
     let _held = [&other, &first, &second].map(|entry| locks.publish(WAITER, entry).unwrap());
     let places = locks.queue().unwrap();
     let ids: Vec<_> = places.iter().map(|place| &place.id).collect();
@@ -46,8 +46,8 @@ fn queue_listing_has_order_and_class() {
 
 #[test]
 fn wait_for_queue_place_ends_when_claim_leaves_or_dies() {
-    let folder = tempdir().unwrap();
-    let (here, there) = (locks(folder.path()), locks(folder.path()));
+    let dir = tempdir().unwrap();
+    let (here, there) = (locks(dir.path()), locks(dir.path()));
     let first = entry(&there, &[]);
     let held = there.publish(WAITER, &first).unwrap();
     let place = place(&here, &first);
@@ -60,9 +60,9 @@ fn wait_for_queue_place_ends_when_claim_leaves_or_dies() {
         assert!(waits.join().unwrap());
     });
     assert!(here.wait_for(&place, LONG).unwrap(), "it has left before");
-    assert_eq!(files(folder.path()), 0);
+    assert_eq!(files(dir.path()), 0);
 
-    let stranger = Stranger::start(None, "publish waiter -", folder.path()).unwrap();
+    let stranger = Stranger::start(None, "publish waiter -", dir.path()).unwrap();
     let place = here.queue().unwrap().remove(0);
     assert!(here.waiter(&place).unwrap().is_some());
     stranger.kill();
@@ -72,31 +72,31 @@ fn wait_for_queue_place_ends_when_claim_leaves_or_dies() {
 
 #[test]
 fn dead_queue_place_is_removed_by_its_user() {
-    let folder = tempdir().unwrap();
-    let locks = locks(folder.path());
-    Stranger::start(None, "publish waiter -", folder.path()).unwrap().kill();
-    assert_eq!(files(folder.path()), 2);
+    let dir = tempdir().unwrap();
+    let locks = locks(dir.path());
+    Stranger::start(None, "publish waiter -", dir.path()).unwrap().kill();
+    assert_eq!(files(dir.path()), 2);
     let place = locks.queue().unwrap().remove(0);
     eventually(|| locks.waiter(&place).unwrap().is_none());
-    assert_eq!(files(folder.path()), 0);
+    assert_eq!(files(dir.path()), 0);
     assert_eq!(locks.entries(WAITER).unwrap(), []);
     // A FIFO without a place, as a process leaves that is killed in between.
-    let fifo = queue(folder.path()).join("wait-abc");
+    let fifo = queue(dir.path()).join("wait-abc");
     let mode = Mode::RUSR | Mode::WUSR;
     rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, mode, 0).unwrap();
     let _held = locks.publish(WAITER, &entry(&locks, &[])).unwrap();
     assert_eq!(locks.queue().unwrap().len(), 1);
     assert!(!fifo.exists());
-    assert_eq!(files(folder.path()), 2);
+    assert_eq!(files(dir.path()), 2);
 }
 
 #[test]
-fn untrusted_queue_folder_is_ignored() {
-    let folder = tempdir().unwrap();
-    let locks = locks(folder.path());
+fn untrusted_queue_dir_is_ignored() {
+    let dir = tempdir().unwrap();
+    let locks = locks(dir.path());
     let waiting = entry(&locks, &[]);
     let _held = locks.publish(WAITER, &waiting).unwrap();
-    let queue = queue(folder.path());
+    let queue = queue(dir.path());
     let place = place(&locks, &waiting);
     fs::set_permissions(&queue, Permissions::from_mode(0o777)).unwrap();
     assert_eq!(locks.queue().unwrap(), []);
@@ -111,11 +111,11 @@ fn untrusted_queue_folder_is_ignored() {
 }
 
 #[test]
-fn non_folder_in_place_of_queue_is_reported() {
-    let folder = tempdir().unwrap();
-    let locks = locks(folder.path());
+fn non_dir_in_place_of_queue_is_reported() {
+    let dir = tempdir().unwrap();
+    let locks = locks(dir.path());
     drop(crate::lease(&locks, &["GPU-1"]));
-    symlink("/tmp", queue(folder.path())).unwrap();
+    symlink("/tmp", queue(dir.path())).unwrap();
     let error = locks.publish(WAITER, &entry(&locks, &[])).err().expect("it is a link");
     assert!(error.to_string().contains("/queue'"), "{error}");
     assert_eq!(locks.queue().unwrap(), []);
@@ -123,14 +123,14 @@ fn non_folder_in_place_of_queue_is_reported() {
 
 #[test]
 fn unrenewed_queue_place_is_stalled() {
-    let folder = tempdir().unwrap();
-    let locks = locks(folder.path());
+    let dir = tempdir().unwrap();
+    let locks = locks(dir.path());
     let waiting = entry(&locks, &[]);
     let held = locks.publish(WAITER, &waiting).unwrap();
     let place = place(&locks, &waiting);
     let is_stalled = || locks.waiter(&place).unwrap().expect("it is alive").is_stalled;
     assert!(!is_stalled());
-    let name = fs::read_dir(queue(folder.path())).unwrap().flatten().map(|file| file.path());
+    let name = fs::read_dir(queue(dir.path())).unwrap().flatten().map(|file| file.path());
     let name = name.into_iter().find(|path| path.to_string_lossy().contains("place-")).unwrap();
     let beat = |at: Duration| {
         let at = Timespec { tv_sec: at.as_secs().try_into().unwrap(), tv_nsec: 0 };

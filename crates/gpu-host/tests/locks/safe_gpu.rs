@@ -1,7 +1,7 @@
 //! Beside safe-gpu: its locks are taken in the same way, with Python's `fcntl.lockf`.
 
 use crate::{eventually, locks, skip};
-use gpu_core::{ErrorKind, Locks, Pid, SafeGpuHolder};
+use gpu_core::{ErrorKind, LeaseStore, Pid, SafeGpuHolder};
 use rustix::fs::inotify;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -181,11 +181,11 @@ fn missing_lock_files_are_created_world_writable() {
 fn lock_files_are_made_world_writable_before_they_are_named() {
     let tmp = tempdir().unwrap();
     let [first, second] = files(tmp.path());
-    let folder = second.parent().unwrap();
-    let appeared_in = |folder: &Path| {
+    let dir = second.parent().unwrap();
+    let appeared_in = |dir: &Path| {
         let inotify = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
         let how = inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO;
-        inotify::add_watch(&inotify, folder, how).unwrap();
+        inotify::add_watch(&inotify, dir, how).unwrap();
         drop(locks(tmp.path()).hold_back_safe_gpu(Duration::ZERO).unwrap());
         let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&inotify, &mut buffer);
@@ -201,7 +201,7 @@ fn lock_files_are_made_world_writable_before_they_are_named() {
     };
     assert_eq!(appeared_in(tmp.path()), [NAME, "safe_gpu"]);
     fs::remove_file(&second).unwrap();
-    assert_eq!(appeared_in(folder), [NAME]);
+    assert_eq!(appeared_in(dir), [NAME]);
     assert!(first.exists() && second.exists());
     assert_eq!(fs::read_dir(tmp.path()).unwrap().count(), 2, "nothing else is left");
 }

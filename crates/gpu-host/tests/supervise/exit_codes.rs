@@ -41,8 +41,8 @@ fn terminating_signals_are_propagated() {
 
 fn unstartable_job_exits_126_or_127() {
     let scene = Scene::new();
-    fs::write(scene.folder().join("text"), "x").unwrap();
-    let bad = scene.folder().join("bad");
+    fs::write(scene.dir().join("text"), "x").unwrap();
+    let bad = scene.dir().join("bad");
     fs::write(&bad, "#!/nowhere/at-all\n").unwrap();
     fs::set_permissions(&bad, fs::Permissions::from_mode(0o755)).unwrap();
     for (program, code) in
@@ -57,7 +57,7 @@ fn unstartable_job_exits_126_or_127() {
 
 fn script_without_shebang_is_run_by_shell() {
     let scene = Scene::new();
-    let text = scene.folder().join("text");
+    let text = scene.dir().join("text");
     fs::write(&text, "echo \"$1\" > said; exit 5\n").unwrap();
     fs::set_permissions(&text, fs::Permissions::from_mode(0o755)).unwrap();
     assert_eq!(how(&mut scene.front("plain", &["./text", "word"]).spawn().unwrap()), 5);
@@ -69,14 +69,14 @@ fn environment_and_working_directory_are_inherited() {
     let script = "echo $SUPERVISE_SET ${SUPERVISE_REPORT-unset} $SUPERVISE_KEPT \"$PWD\" $0 > said";
     let mut front = scene.front("plain", &["sh", "-c", script]);
     assert_eq!(how(&mut front.env("SUPERVISE_KEPT", "kept").spawn().unwrap()), 0);
-    let folder = scene.folder().display();
-    assert_eq!(scene.said("said"), format!("set unset kept {folder} sh"));
+    let dir = scene.dir().display();
+    assert_eq!(scene.said("said"), format!("set unset kept {dir} sh"));
 }
 
 fn stdio_is_inherited() {
     let scene = Scene::new();
-    fs::write(scene.folder().join("input"), "from a file\n").unwrap();
-    let input = fs::File::open(scene.folder().join("input")).unwrap();
+    fs::write(scene.dir().join("input"), "from a file\n").unwrap();
+    let input = fs::File::open(scene.dir().join("input")).unwrap();
     let mut front = scene.front("plain", &["sh", "-c", "cat; echo aside >&2"]);
     let output = front.stdin(input).output().unwrap();
     assert_eq!((output.stdout, output.stderr), (b"from a file\n".into(), b"aside\n".into()));
@@ -84,17 +84,17 @@ fn stdio_is_inherited() {
 
 fn job_process_state_matches_direct_start() {
     let scene = Scene::new();
-    fs::write(scene.folder().join("file"), "inherited\n").unwrap();
+    fs::write(scene.dir().join("file"), "inherited\n").unwrap();
     // Signals that are blocked, ignored and pending, descriptors, limits, and one descriptor more.
     let look = "grep -E '^Sig(Q|Pnd|Blk|Ign|Cgt)' /proc/self/status | grep -v SigQ; \
         ls /proc/self/fd; ulimit -a; umask; cat <&7";
-    fs::write(scene.folder().join("look"), look).unwrap();
+    fs::write(scene.dir().join("look"), look).unwrap();
     let outer = "exec 7< file; trap '' USR2 WINCH; exec \"$@\"";
     let mut direct = std::process::Command::new("sh");
-    direct.args(["-c", outer, "sh", "sh", "look"]).current_dir(scene.folder());
+    direct.args(["-c", outer, "sh", "sh", "look"]).current_dir(scene.dir());
     let mut through = std::process::Command::new("sh");
     through.args(["-c", outer, "sh"]).arg(std::env::current_exe().unwrap());
-    through.args(["front", "plain", "sh", "look"]).current_dir(scene.folder());
+    through.args(["front", "plain", "sh", "look"]).current_dir(scene.dir());
     let text = |command: &mut std::process::Command| {
         String::from_utf8(command.stdin(Stdio::null()).output().unwrap().stdout).unwrap()
     };
@@ -109,5 +109,5 @@ fn job_runs_without_terminal() {
     let mut command = std::process::Command::new("setsid");
     command.arg("--wait").arg(program).args(["front", "plain", "sh", "-c"]);
     command.arg("(: < /dev/tty) 2> /dev/null && exit 9; exit 4").stdin(Stdio::null());
-    assert_eq!(end_of(&mut command.current_dir(scene.folder()).spawn().unwrap()).code(), Some(4));
+    assert_eq!(end_of(&mut command.current_dir(scene.dir()).spawn().unwrap()).code(), Some(4));
 }

@@ -16,23 +16,23 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A directory with a report in it, and a pipe named `go`.
 pub(crate) struct Scene {
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Scene {
     pub(crate) fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a folder can be made");
-        let go = folder.path().join("go");
+        let dir = tempfile::tempdir().expect("a directory can be made");
+        let go = dir.path().join("go");
         rustix::fs::mkfifoat(CWD, &go, Mode::RUSR | Mode::WUSR).expect("a pipe can be made");
-        Scene { folder }
+        Scene { dir }
     }
 
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
     }
 
     pub(crate) fn report_file(&self) -> PathBuf {
-        self.folder().join("report")
+        self.dir().join("report")
     }
 
     /// Returns the report, line by line.
@@ -43,14 +43,14 @@ impl Scene {
 
     /// Returns the content of a file of the directory, once it is not empty.
     pub(crate) fn said(&self, name: &str) -> String {
-        let path = self.folder().join(name);
+        let path = self.dir().join(name);
         eventually(name, || fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n')));
         fs::read_to_string(path).expect("it is there").trim().to_owned()
     }
 
     /// Returns how often a line occurs in the report.
     pub(crate) fn count(&self, line: &str) -> usize {
-        self.report().iter().filter(|told| *told == line).count()
+        self.report().iter().filter(|reported| *reported == line).count()
     }
 
     /// Waits for a line of the report.
@@ -60,7 +60,7 @@ impl Scene {
 
     /// Continues a job that waits in `: < go`.
     pub(crate) fn go(&self) {
-        fs::OpenOptions::new().write(true).open(self.folder().join("go")).expect("a pipe");
+        fs::OpenOptions::new().write(true).open(self.dir().join("go")).expect("a pipe");
     }
 
     /// Returns the supervisor, once it responds.
@@ -79,7 +79,7 @@ impl Scene {
     /// Returns this program in another role.
     pub(crate) fn role(&self, words: &[&str]) -> Command {
         let mut front = Command::new(std::env::current_exe().expect("this program has a file"));
-        front.args(words).env(REPORT, self.report_file()).current_dir(self.folder());
+        front.args(words).env(REPORT, self.report_file()).current_dir(self.dir());
         front
     }
 

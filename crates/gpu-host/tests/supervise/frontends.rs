@@ -156,7 +156,7 @@ fn preexisting_children_of_frontend_are_kept() {
         .args(["-c", script])
         .env("S", own)
         .env(crate::roles::REPORT, scene.report_file())
-        .current_dir(scene.folder())
+        .current_dir(scene.dir())
         .spawn()
         .unwrap();
     let before = number(scene.said("before").parse().unwrap());

@@ -3,8 +3,10 @@
 use crate::Test;
 use crate::fixture::{Scene, a_while, how};
 use crate::roles::roots;
-use gpu_core::{Claim, DeviceUuid, Entry, EntryKind, Host, Locks, Pid, ProcessKey, Timestamp};
-use gpu_host::{FileLocks, LinuxHost, Place, SafeGpuFiles};
+use gpu_core::{
+    Claim, DeviceUuid, EntryKind, Host, LeaseEntry, LeaseStore, Pid, ProcessKey, Timestamp,
+};
+use gpu_host::{FileLeaseStore, LinuxHost, Place, SafeGpuFiles};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -59,7 +61,7 @@ impl Drop for Storm {
 
 fn signal_storm_does_not_break_locks_or_queries() {
     let scene = Scene::new();
-    let mut actor = scene.role(&["interrupted"]).arg(scene.folder()).spawn().unwrap();
+    let mut actor = scene.role(&["interrupted"]).arg(scene.dir()).spawn().unwrap();
     // It bounds each of its steps itself. The duration of all of them beside a storm depends on the
     // load of the machine.
     assert_eq!(actor.wait().unwrap().code(), Some(0));
@@ -76,24 +78,24 @@ fn signal_storm_does_not_harm_job() {
     assert_eq!(how(&mut front), 5);
     drop(storm);
     assert_eq!(scene.count("empty"), 1);
-    let told = ["asked", "abandoned", "left"];
+    let reported = ["asked", "abandoned", "left"];
     let report = scene.report();
     assert!(
-        !report.iter().any(|line| told.iter().any(|word| line.starts_with(word))),
+        !report.iter().any(|line| reported.iter().any(|word| line.starts_with(word))),
         "{report:?}"
     );
 }
 
 /// Takes, checks and releases locks in a storm, and reads processes.
 pub(crate) fn act(words: &[OsString]) -> i32 {
-    let [folder] = words else { panic!("a folder") };
+    let [dir] = words else { panic!("a directory") };
     let came = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGUSR1, Arc::clone(&came))
         .expect("a handler");
     let storm = Storm::of("USR1", &[std::process::id()]);
     let host = LinuxHost::new(roots());
     let other = host.open(Pid(storm.0.id())).expect("it lives");
-    let (here, there) = (locks(Path::new(folder)), locks(Path::new(folder)));
+    let (here, there) = (locks(Path::new(dir)), locks(Path::new(dir)));
     let mut interrupted = 0;
     for _ in 0..ATTEMPTS {
         interrupted += u32::from(came.swap(false, Ordering::Relaxed));
@@ -101,7 +103,7 @@ pub(crate) fn act(words: &[OsString]) -> i32 {
             break;
         }
         let entry = entry(&here);
-        let waiter = Entry { devices: Vec::new(), ..entry.clone() };
+        let waiter = LeaseEntry { devices: Vec::new(), ..entry.clone() };
         let queued = here.publish(EntryKind::Waiter, &waiter).expect("it can be written");
         let place = there.queue().expect("it can be read").remove(0);
         assert!(!there.wait_for(&place, Duration::from_millis(1)).expect("it can be waited for"));
@@ -124,12 +126,12 @@ pub(crate) fn act(words: &[OsString]) -> i32 {
     0
 }
 
-fn locks(folder: &Path) -> FileLocks {
-    FileLocks::new(Place::folder(folder), SafeGpuFiles::below(folder), roots())
+fn locks(dir: &Path) -> FileLeaseStore {
+    FileLeaseStore::new(Place::dir(dir), SafeGpuFiles::below(dir), roots())
 }
 
-fn entry(locks: &FileLocks) -> Entry {
-    Entry {
+fn entry(locks: &FileLeaseStore) -> LeaseEntry {
+    LeaseEntry {
         id: locks.new_id().expect("there is chance"),
         ticket: locks.ticket().expect("there is a clock"),
         owner: locks.owner(),

@@ -35,7 +35,7 @@ impl Shell {
         let copy = || end.try_clone().expect("there are descriptors left");
         let mut command = Command::new("setsid");
         command.args(["--ctty", "bash", "--norc", "--noprofile", "--noediting", "-i"]);
-        command.stdin(copy()).stdout(copy()).stderr(copy()).current_dir(scene.folder());
+        command.stdin(copy()).stdout(copy()).stderr(copy()).current_dir(scene.dir());
         command.env("PS1", "$ ").env("TERM", "dumb").env("HISTFILE", "/dev/null");
         command.env("S", std::env::current_exe().expect("this program has a file"));
         command.env(REPORT, scene.report_file()).env_remove("PROMPT_COMMAND");

@@ -22,12 +22,12 @@ pub(crate) const REPORT: &str = "SUPERVISE_REPORT";
 /// Plays a role; `None` for an unknown word.
 ///
 /// `front MODE COMMAND…`, `supervisor PID START MODE COMMAND…`, `helper`, `copy FILE`,
-/// `companions`, `interrupted FOLDER`. MODE is words joined by commas: `queue` waits for a request
+/// `companions`, `interrupted DIR`. MODE is words joined by commas: `queue` waits for a request
 /// before it starts anything, `keep` continues without a frontend, `own` has its own children
-/// beside the job, `tell` sends SIGUSR1 to the rest of the job's group, `fell` kills the tree on a
-/// request to end, `arrest` then stops and resumes its new processes, `dismiss` then dismisses the
-/// frontend, `panic` then panics, `scarce` cannot open files while it first watches, and `plain` is
-/// none of these.
+/// beside the job, `tell` sends SIGUSR1 to the rest of the job's group, `kill_tree` kills the tree
+/// on a request to end, `suspend_new` then stops and resumes its new processes, `dismiss` then
+/// dismisses the frontend, `panic` then panics, `scarce` cannot open files while it first watches,
+/// and `plain` is none of these.
 pub(crate) fn play(role: &str, words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let words: Vec<_> = words.collect();
     let code = match role {
@@ -131,8 +131,8 @@ fn supervisor(words: &[OsString]) -> i32 {
     let let_go = || {
         let word = mode.split(',').find_map(|word| word.strip_prefix("word="));
         let word = word.expect("every front gives one");
-        let told = dismiss(&roots(), front, word.as_ref(), JobExit::Code(9));
-        report(&format!("dismissed {}", told.expect("it can be told")));
+        let reported = dismiss(&roots(), front, word.as_ref(), JobExit::Code(9));
+        report(&format!("dismissed {}", reported.expect("it can be told")));
     };
     let ending = watch(&mut *job, &is, &spared, &let_go);
     if let Some(late) = late {
@@ -216,9 +216,9 @@ fn watch(
                 report(&format!("asked {signal}"));
                 assert!(!is("panic"), "as it was to");
                 if is("fell") {
-                    fell(job, spared);
+                    kill_tree(job, spared);
                 } else if is("arrest") {
-                    arrest(job);
+                    suspend_new(job);
                 } else if is("dismiss") {
                     let_go();
                 } else {
@@ -231,15 +231,16 @@ fn watch(
 }
 
 /// Kills the tree, and reports the name of each killed process.
-fn fell(job: &dyn Job, spared: &[gpu_core::Pid]) {
+fn kill_tree(job: &dyn Job, spared: &[gpu_core::Pid]) {
     let token = ActToken::user_confirmed();
     loop {
-        let felled = job.fell(spared, Duration::from_secs(5), &token).expect("it can be felled");
-        for (killed, _) in &felled.killed {
+        let killed_tree =
+            job.kill_tree(spared, Duration::from_secs(5), &token).expect("it can be felled");
+        for (killed, _) in &killed_tree.killed {
             report(&format!("felled {}", killed.name));
         }
         // A killed process may take longer to end than the wait for it.
-        if felled.none_left {
+        if killed_tree.none_left {
             return report("none left");
         }
     }
@@ -247,13 +248,13 @@ fn fell(job: &dyn Job, spared: &[gpu_core::Pid]) {
 
 /// Stops all but the top shell, reports their names, and resumes those that are not Python; the
 /// others are killed.
-fn arrest(job: &dyn Job) {
+fn suspend_new(job: &dyn Job) {
     let token = ActToken::user_confirmed();
     let members = || job.members().expect("members can be read");
     let known: Vec<_> = members().iter().filter(|it| it.name == "sh").map(|it| it.key).collect();
-    let arrested = job.arrest(&known, &[], Duration::from_secs(10), &token);
-    let arrested = arrested.expect("the kernel keeps lists of children");
-    report(if arrested.restless { "restless" } else { "at rest" });
+    let suspended = job.suspend_new(&known, &[], Duration::from_secs(10), &token);
+    let suspended = suspended.expect("the kernel keeps lists of children");
+    report(if suspended.still_forking { "restless" } else { "at rest" });
     let stopped = |key: ProcessKey| {
         let is_it = |member: &ProcessInfo| {
             member.key == key && member.state == Ok(gpu_core::ProcessState::Stopped)
@@ -261,7 +262,7 @@ fn arrest(job: &dyn Job) {
         members().iter().any(is_it)
     };
     let (kill, resume): (Vec<_>, Vec<_>) =
-        arrested.stopped.into_iter().partition(|it| it.name.starts_with("python"));
+        suspended.stopped.into_iter().partition(|it| it.name.starts_with("python"));
     for one in kill.iter().chain(&resume) {
         let since = gpu_host::SystemClock::new();
         while !stopped(one.key) {

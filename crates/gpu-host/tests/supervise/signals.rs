@@ -103,7 +103,7 @@ fn ignored_signals_are_inherited() {
     let program = std::env::current_exe().unwrap();
     let script = "trap '' HUP; exec \"$0\" front plain sh -c 'echo $$ > ready; read line; exit 3'";
     let mut command = std::process::Command::new("sh");
-    command.args(["-c", script]).arg(program).current_dir(scene.folder());
+    command.args(["-c", script]).arg(program).current_dir(scene.dir());
     command.env(crate::roles::REPORT, scene.report_file()).stdin(std::process::Stdio::piped());
     let mut front = command.spawn().unwrap();
     let job = number(scene.said("ready").parse().unwrap());

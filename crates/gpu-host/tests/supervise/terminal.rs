@@ -42,7 +42,7 @@ fn ctrl_c_reaches_only_job_once() {
     let mut shell = Shell::new(&scene);
     let script = "n=0; trap 'n=$((n+1)); echo int:$n:' INT; echo $$ > ready\n\
         while [ $n -lt 2 ]; do sleep 0.02; done; sleep 0.3; exit $((n+5))\n";
-    fs::write(scene.folder().join("job"), script).unwrap();
+    fs::write(scene.dir().join("job"), script).unwrap();
     enter(&scene, &shell, "$S front plain sh job");
     shell.press(CTRL_C);
     shell.expect("int:1:");
@@ -65,12 +65,12 @@ fn ctrl_c_ends_job_front_and_script() {
 
     let script =
         "$S front plain sh -c 'echo job-$((2+2)); exec sleep 1000'\necho went on > wrong\n";
-    fs::write(scene.folder().join("script"), script).unwrap();
+    fs::write(scene.dir().join("script"), script).unwrap();
     shell.enter("bash script");
     shell.expect("job-4");
     shell.press(CTRL_C);
     assert_eq!(shell.last_code(), 130);
-    assert!(!scene.folder().join("wrong").exists(), "the script has gone on");
+    assert!(!scene.dir().join("wrong").exists(), "the script has gone on");
     shell.leave();
 }
 
@@ -144,7 +144,7 @@ fn ctrl_z_and_bg_continue_in_background() {
     // No dash: a dash that waits for a child of vfork(2) does not stop before that child runs.
     let script = "trap 'echo term >> terms' TERM\necho $$ > ready\n\
         while [ ! -e done ]; do sleep 0.02; done; exit 4\n";
-    fs::write(scene.folder().join("job"), script).unwrap();
+    fs::write(scene.dir().join("job"), script).unwrap();
     enter(&scene, &shell, "$S front plain bash job");
     shell.press(CTRL_Z);
     shell.expect("Stopped");
@@ -155,7 +155,7 @@ fn ctrl_z_and_bg_continue_in_background() {
     scene.said("terms");
     a_while();
     assert_eq!(scene.said("terms"), "term", "the shell told all of the group");
-    fs::write(scene.folder().join("done"), "").unwrap();
+    fs::write(scene.dir().join("done"), "").unwrap();
     shell.enter("wait %1");
     assert_eq!(shell.last_code(), 4);
     shell.leave();
@@ -183,7 +183,7 @@ fn running_background_job_is_foregrounded() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
     let script = "echo $$ > ready; : < go; read line; echo read:$line:; exit 6\n";
-    fs::write(scene.folder().join("job"), script).unwrap();
+    fs::write(scene.dir().join("job"), script).unwrap();
     shell.enter("$S front plain sh job &");
     let job = number(scene.said("ready").parse().unwrap());
     shell.enter("fg");
@@ -262,9 +262,9 @@ fn nested_frontend_can_be_the_job() {
 fn stdin_may_be_file_or_pipe() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
-    fs::write(scene.folder().join("input"), "from-a-file\n").unwrap();
+    fs::write(scene.dir().join("input"), "from-a-file\n").unwrap();
     let job = "cat; echo job-$((1+1)); read line < /dev/tty; echo read:$line:\n";
-    fs::write(scene.folder().join("job"), job).unwrap();
+    fs::write(scene.dir().join("job"), job).unwrap();
     for command in ["$S front plain sh job < input", "cat input | $S front plain sh job | cat"] {
         shell.enter(command);
         shell.expect("from-a-file");
@@ -283,7 +283,7 @@ const PAGER: &str = "trap '' INT\nread line; echo first:$line:\n\
 fn pager_keeps_terminal_while_job_runs() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
-    fs::write(scene.folder().join("pager"), PAGER).unwrap();
+    fs::write(scene.dir().join("pager"), PAGER).unwrap();
     shell.enter("$S front plain bash -c 'echo line; echo $$ > ready; exec sleep 1000' | sh pager");
     shell.expect("first:line:");
     scene.said("ready");
@@ -317,7 +317,7 @@ fn terminal_settings_are_restored() {
     let script = "stty -a | grep -q ' echo ' && echo before-$((1+1))\n\
         $S front plain sh -c 'stty -echo -icanon; kill -9 $$'\n\
         stty -a | grep -q ' echo ' && stty -a | grep -q ' icanon' && echo after-$((1+1))\n";
-    fs::write(scene.folder().join("script"), script).unwrap();
+    fs::write(scene.dir().join("script"), script).unwrap();
     shell.enter("sh script");
     shell.expect("before-2");
     shell.expect("after-2");

@@ -12,7 +12,7 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// Returns the reports about killed processes, sorted by name.
-fn felled(scene: &Scene) -> Vec<String> {
+fn killed_tree(scene: &Scene) -> Vec<String> {
     let report = scene.report().into_iter();
     let mut names: Vec<_> =
         report.filter_map(|line| Some(line.strip_prefix("felled ")?.to_owned())).collect();
@@ -34,7 +34,7 @@ fn whole_tree_is_killed_but_not_own_processes() {
     send(number(front.id()), Signal::TERM);
     // The job's own end is reported, although it was killed with the others.
     assert_eq!(how(&mut front), 137);
-    assert!(felled(&scene).len() >= 5, "{:?}", scene.report());
+    assert!(killed_tree(&scene).len() >= 5, "{:?}", scene.report());
     for line in ["none left", "ended Signal(9)", "spared Some(0)", "own [Some(7), Some(8)]"] {
         assert_eq!(scene.count(line), 1, "{line}: {:?}", scene.report());
     }
@@ -63,11 +63,14 @@ fn endlessly_forking_process_is_killed() {
         scene.said("ready");
         send(number(front.id()), Signal::TERM);
         assert_eq!(how(&mut front), 137, "{pause}");
-        let felled = felled(&scene);
-        assert!(felled.iter().any(|name| name == "sh"), "{felled:?}");
-        assert!(felled.iter().any(|name| name.starts_with("python3")), "{pause}: {felled:?}");
+        let killed_tree = killed_tree(&scene);
+        assert!(killed_tree.iter().any(|name| name == "sh"), "{killed_tree:?}");
+        assert!(
+            killed_tree.iter().any(|name| name.starts_with("python3")),
+            "{pause}: {killed_tree:?}"
+        );
         assert_eq!(scene.count("none left"), 1);
-        assert!(!scene.folder().join("ended").exists(), "{pause}: it was not ended");
+        assert!(!scene.dir().join("ended").exists(), "{pause}: it was not ended");
     }
 }
 

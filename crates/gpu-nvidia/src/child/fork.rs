@@ -49,8 +49,8 @@ pub(crate) fn fork(ends: &Ends, library: Option<&Path>) -> io::Result<Option<Pid
     }
 }
 
-/// Lets go of what the program has: its terminal, its process group, its folder. What else it has
-/// open, [`serve`] closes.
+/// Lets go of what the program has: its terminal, its process group, its directory. What else it
+/// has open, [`serve`] closes.
 fn detach_from_program(ends: &Ends) -> rustix::io::Result<()> {
     let nowhere = rustix::fs::open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
     dup2_stdin(&ends.input)?;

@@ -6,8 +6,8 @@
 //!
 //! - Only processes that run the program of the caller or of its helper count as such a child, and
 //!   each file that is asked about is one of these. It is the same file for everybody to whom the
-//!   child counts, in any folder, session or network namespace; there is nothing to make and nothing
-//!   to clear away.
+//!   child counts, in any directory, session or network namespace. Nothing has to be created or
+//!   removed.
 //! - The lock is one for reading, on the open file (`F_OFD_SETLK`). It ends with the process, in
 //!   whatever way. Only a lock for writing keeps it away, which takes the right to write to the
 //!   program.

@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn busy_child_is_marked_and_named() {
-        for (pending, is_told) in [(0, false), (1, true), (2, true)] {
+        for (pending, is_reported) in [(0, false), (1, true), (2, true)] {
             let (name, program) = (NamedTempFile::new().unwrap(), NamedTempFile::new().unwrap());
             let flags = OFlags::WRONLY | OFlags::CLOEXEC;
             let shared = Shared {
@@ -287,8 +287,8 @@ mod tests {
                 mark: Some(Mark::on(program.path()).unwrap()),
             };
             shared.rename();
-            assert_eq!(may_be_set(program.path()), is_told, "{pending}");
-            let expected = if is_told { NAME } else { "" };
+            assert_eq!(may_be_set(program.path()), is_reported, "{pending}");
+            let expected = if is_reported { NAME } else { "" };
             assert_eq!(std::fs::read_to_string(name.path()).unwrap(), expected, "{pending}");
         }
     }

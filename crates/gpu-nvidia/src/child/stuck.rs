@@ -246,13 +246,13 @@ mod tests {
     use std::os::unix::fs::symlink;
     use tempfile::TempDir;
 
-    /// A folder made to look like `/proc`, with one process in it that hangs and whose executable
-    /// is the test's own.
+    /// A directory made to look like `/proc`, with one process in it that hangs and whose
+    /// executable is the test's own.
     fn made(name: &str, state: &str, users: &str) -> TempDir {
-        let folder = tempfile::tempdir().unwrap();
-        let process = folder.path().join("4711");
+        let dir = tempfile::tempdir().unwrap();
+        let process = dir.path().join("4711");
         fs::create_dir(&process).unwrap();
-        fs::write(folder.path().join("uptime"), "1000.25 7.00\n").unwrap();
+        fs::write(dir.path().join("uptime"), "1000.25 7.00\n").unwrap();
         fs::write(process.join("comm"), format!("{name}\n")).unwrap();
         let status = format!("Name:\t{name}\nState:\t{state}\nPid:\t4711\nUid:\t{users}\n");
         fs::write(process.join("status"), status).unwrap();
@@ -261,17 +261,17 @@ mod tests {
         symlink(std::env::current_exe().unwrap(), process.join("exe")).unwrap();
         for whose in ["self", "4711"] {
             for kind in ["pid", "user"] {
-                link_namespace(folder.path(), whose, kind, 4_026_531_836);
+                link_namespace(dir.path(), whose, kind, 4_026_531_836);
             }
         }
-        folder
+        dir
     }
 
     fn link_namespace(proc: &Path, whose: &str, kind: &str, inode: u64) {
-        let folder = proc.join(whose).join("ns");
-        fs::create_dir_all(&folder).unwrap();
-        let _ = fs::remove_file(folder.join(kind));
-        symlink(format!("{kind}:[{inode}]"), folder.join(kind)).unwrap();
+        let dir = proc.join(whose).join("ns");
+        fs::create_dir_all(&dir).unwrap();
+        let _ = fs::remove_file(dir.join(kind));
+        symlink(format!("{kind}:[{inode}]"), dir.join(kind)).unwrap();
     }
 
     fn own() -> String {

@@ -102,7 +102,7 @@ pub(crate) struct Greeting {
     pub(crate) simulated: Option<Simulated>,
 }
 
-/// A simulation: its machine and the folder of its session.
+/// A simulation: its machine and the directory of its session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Simulated {
     pub(crate) machine: String,

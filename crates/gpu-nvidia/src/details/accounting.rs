@@ -56,11 +56,11 @@ fn processes(device: Device<'_>) -> Result<Reading<Vec<AccountedProcess>>> {
 
 /// The driver says zero for the time of a process that still runs.
 fn process(pid: u32, stats: &AccountingStats) -> AccountedProcess {
-    let (running, untold) = (stats.is_running, Err(Absent::NotSupported));
+    let (running, unreported) = (stats.is_running, Err(Absent::NotSupported));
     AccountedProcess {
         pid: Ok(Pid(pid)),
         running: Ok(running),
-        memory_max: stats.max_memory_usage.map_or(untold, bytes),
+        memory_max: stats.max_memory_usage.map_or(unreported, bytes),
         utilization: stats.gpu_utilization.map_or(Err(Absent::NotSupported), percent),
         time: match stats.time {
             0 if running => Err(Absent::NotSupported),
@@ -87,16 +87,16 @@ mod tests {
 
     #[test]
     fn unreported_values_are_absent_not_zero() {
-        let untold = AccountingStats {
+        let unreported = AccountingStats {
             gpu_utilization: None,
             max_memory_usage: None,
             is_running: true,
             ..ended()
         };
-        let untold = process(7, &untold);
-        assert_eq!(untold.memory_max, Err(Absent::NotSupported));
-        assert_eq!(untold.utilization, Err(Absent::NotSupported));
-        assert_eq!(untold.time, Err(Absent::NotSupported));
+        let unreported = process(7, &unreported);
+        assert_eq!(unreported.memory_max, Err(Absent::NotSupported));
+        assert_eq!(unreported.utilization, Err(Absent::NotSupported));
+        assert_eq!(unreported.time, Err(Absent::NotSupported));
         let ended = process(7, &ended());
         assert_eq!(ended.time, Ok(0));
         assert_eq!(ended.memory_max, Ok(Bytes(0)));

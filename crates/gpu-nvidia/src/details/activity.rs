@@ -58,8 +58,8 @@ fn reasons(
 }
 
 /// Reads the share of time that an engine worked; beside it stands how long it was looked at.
-fn share(told: UtilizationInfo) -> Reading<Percent> {
-    percent(told.utilization)
+fn share(reported: UtilizationInfo) -> Reading<Percent> {
+    percent(reported.utilization)
 }
 
 pub(super) fn engines(device: Device<'_>) -> Result<Engines> {

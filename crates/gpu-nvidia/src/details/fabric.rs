@@ -5,13 +5,13 @@ use crate::device::Device;
 use gpu_core::{Absent, Fabric, FabricState, Reading, Result};
 
 pub(super) fn fabric(device: Device<'_>) -> Result<Fabric> {
-    let told = reading(device.fabric())?;
-    let state = told.and_then(|fabric| state(fabric.state));
+    let reported = reading(device.fabric())?;
+    let state = reported.and_then(|fabric| state(fabric.state));
     Ok(Fabric {
         state,
         // Until then it is a number without meaning.
         status: state.and_then(|state| match state {
-            FabricState::Completed => told.map(|fabric| fabric.status),
+            FabricState::Completed => reported.map(|fabric| fabric.status),
             _ => Err(Absent::NotSupported),
         }),
     })

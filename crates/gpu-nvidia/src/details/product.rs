@@ -2,7 +2,7 @@
 
 use crate::call::{Answer, reading};
 use crate::device::Device;
-use crate::session::told;
+use crate::session::reported;
 use crate::value::{number, part};
 use gpu_core::{Absent, GspFirmware, Inforom, Product, Reading, Result};
 use nvml_wrapper::enum_wrappers::device::InfoRom;
@@ -71,9 +71,9 @@ pub(super) fn product(device: Device<'_>) -> Result<Product> {
     Ok(Product {
         brand,
         architecture,
-        serial: serial.and_then(told),
-        part_number: part_number.and_then(told),
-        vbios: vbios.and_then(told),
+        serial: serial.and_then(reported),
+        part_number: part_number.and_then(reported),
+        vbios: vbios.and_then(reported),
         compute_capability: capability.and_then(|capability| {
             let number = |part| u32::try_from(part).map_err(|_| Absent::Implausible);
             Ok((number(capability.major)?, number(capability.minor)?))
@@ -93,10 +93,10 @@ pub(super) fn inforom(device: Device<'_>) -> Result<Inforom> {
         let wish = "for the version of a part of its infoROM";
         let version = device
             .ask("nvmlDeviceGetInforomVersion", wish, |device| device.info_rom_version(which));
-        Ok(reading(version)?.and_then(told))
+        Ok(reading(version)?.and_then(reported))
     };
     Ok(Inforom {
-        image: image.and_then(told),
+        image: image.and_then(reported),
         oem: object(InfoRom::OEM)?,
         ecc: object(InfoRom::ECC)?,
         power: object(InfoRom::Power)?,

@@ -39,9 +39,9 @@ fn of_driver_alone(code: Code) -> ErrorKind {
 }
 
 pub(super) fn protected_memory(device: Device<'_>) -> Result<ProtectedMemory> {
-    let told = reading(device.protected_memory())?;
+    let reported = reading(device.protected_memory())?;
     Ok(ProtectedMemory {
-        total: told.and_then(|memory| bytes(memory.total)),
-        used: told.and_then(|memory| bytes(memory.used)),
+        total: reported.and_then(|memory| bytes(memory.total)),
+        used: reported.and_then(|memory| bytes(memory.used)),
     })
 }

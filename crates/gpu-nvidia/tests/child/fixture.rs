@@ -1,4 +1,4 @@
-//! A folder with a child in it, and what a child says.
+//! A directory with a child in it, and what a child says.
 
 use gpu_core::{
     Absent, DeviceId, DeviceInfo, DeviceState, Driver, ErrorKind, Fault, Groups, Inventory,
@@ -19,14 +19,14 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 /// Shorter than the children here are silent.
 pub(crate) const SHORT: Duration = Duration::from_millis(300);
 
-/// A folder with a child in it: a script, or the real one, that writes down each start.
+/// A directory with a child in it: a script, or the real one, that writes down each start.
 pub(crate) struct Child {
-    pub(crate) folder: TempDir,
+    pub(crate) dir: TempDir,
     arguments: Vec<OsString>,
 }
 
 impl Child {
-    /// A child that runs a script. `$1` is its folder.
+    /// A child that runs a script. `$1` is its directory.
     pub(crate) fn script(script: &str) -> Self {
         Child::run(&[], script)
     }
@@ -38,19 +38,19 @@ impl Child {
     }
 
     fn run(command: &[&Path], script: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("proc")).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("proc")).unwrap();
         let script = format!("echo $$ >> \"$1/starts\"\n{script}");
         let mut arguments: Vec<OsString> = vec!["-c".into(), script.into(), "sh".into()];
-        arguments.push(folder.path().into());
+        arguments.push(dir.path().into());
         arguments.extend(command.iter().map(|word| word.into()));
-        Child { folder, arguments }
+        Child { dir, arguments }
     }
 
-    /// Puts a file into the folder that the script can read.
+    /// Puts a file into the directory that the script can read.
     pub(crate) fn with(self, name: &str, lines: &[serde_json::Value]) -> Self {
         let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
-        fs::write(self.folder.path().join(name), lines).unwrap();
+        fs::write(self.dir.path().join(name), lines).unwrap();
         self
     }
 
@@ -76,12 +76,12 @@ impl Child {
     }
 
     pub(crate) fn proc(&self) -> PathBuf {
-        self.folder.path().join("proc")
+        self.dir.path().join("proc")
     }
 
     /// The process numbers of the children, in the order of their starts.
     pub(crate) fn starts(&self) -> Vec<u32> {
-        let text = fs::read_to_string(self.folder.path().join("starts")).unwrap_or_default();
+        let text = fs::read_to_string(self.dir.path().join("starts")).unwrap_or_default();
         text.lines().map(|line| line.parse().unwrap()).collect()
     }
 }

@@ -31,8 +31,8 @@ fn real_child_inherits_only_its_pipes() {
 
 #[test]
 fn real_child_reports_hanging_call() {
-    let folder = tempfile::tempdir().unwrap();
-    let library = endless_library(folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    let library = endless_library(dir.path());
     let hangs = || failed(Child::real(&[&library]).backend(SHORT).look(Groups::NONE));
     assert_eq!(
         with_last_words(hangs).text,
@@ -49,8 +49,8 @@ fn real_child_reports_hanging_call() {
 
 #[test]
 fn hanging_real_child_ends_with_program() {
-    let folder = tempfile::tempdir().unwrap();
-    let library = endless_library(folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    let library = endless_library(dir.path());
     let (input, to_child) = std::io::pipe().unwrap();
     let mut program = Command::new("sleep").arg("1000").stdout(to_child).spawn().unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_gpu-nvidia-helper"))

@@ -23,7 +23,7 @@ fn prefetched_answer_serves_only_its_question() {
     let child = Child::script(&script)
         .with("answer", &[begun(1), part(0), done()])
         .with("driver", &[told_driver(), done()]);
-    let asked = || fs::read_to_string(child.folder.path().join("asked")).unwrap_or_default();
+    let asked = || fs::read_to_string(child.dir.path().join("asked")).unwrap_or_default();
     let backend = child.backend(LONG);
     let whole = Inventory { driver: Ok(driver()), devices: vec![device(0)] };
     backend.look_ahead(Groups::NONE);
@@ -124,7 +124,7 @@ fn kept_session_is_closed_on_request() {
         "{GREETING}; while read -r order; do echo \"$order\" >> \"$1/orders\"; {answer}; done"
     );
     let child = Child::script(&script).with("answer", &[told_driver()]);
-    let orders = || fs::read_to_string(child.folder.path().join("orders")).unwrap();
+    let orders = || fs::read_to_string(child.dir.path().join("orders")).unwrap();
     let backend = child.backend(LONG);
     backend.driver().unwrap();
     backend.close().unwrap();

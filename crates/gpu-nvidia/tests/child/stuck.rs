@@ -9,7 +9,7 @@ use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 
 impl Child {
-    /// Puts a process that hangs into the folder that stands for `/proc`.
+    /// Puts a process that hangs into the directory that stands for `/proc`.
     fn hanging_process(&self, user: u32) {
         let process = self.proc().join("4711");
         fs::create_dir(&process).unwrap();
@@ -42,8 +42,8 @@ fn set_mark() -> File {
 #[test]
 fn no_query_while_earlier_child_hangs() {
     let own = rustix::process::getuid().as_raw();
-    let told = r#"read -r order; echo "$order" >> "$1/told""#;
-    let child = Child::script(&format!("{GREETING}; {told}; cat \"$1/answer\"; cat"))
+    let reported = r#"read -r order; echo "$order" >> "$1/told""#;
+    let child = Child::script(&format!("{GREETING}; {reported}; cat \"$1/answer\"; cat"))
         .with("answer", &[begun(0), done()]);
     child.hanging_process(own);
     let _mark = set_mark();
@@ -57,13 +57,13 @@ fn no_query_while_earlier_child_hangs() {
         );
     }
     assert_eq!(backend.origin(), Origin::Live);
-    let told = || fs::read_to_string(child.folder.path().join("told")).unwrap_or_default();
-    assert_eq!(told().trim(), "", "a child that was started was asked nothing");
+    let reported = || fs::read_to_string(child.dir.path().join("told")).unwrap_or_default();
+    assert_eq!(reported().trim(), "", "a child that was started was asked nothing");
     assert!(child.starts().len() <= 1, "nor was it started again");
     assert!(!child.starts().into_iter().any(is_there), "and it has ended");
     fs::remove_dir_all(child.proc().join("4711")).unwrap();
     assert_eq!(backend.look(Groups::NONE).driver, Ok(driver()), "it has ended");
-    assert!(told().trim().contains("look"), "{}", told());
+    assert!(reported().trim().contains("look"), "{}", reported());
 }
 
 #[test]
@@ -78,8 +78,8 @@ fn hanging_process_of_other_user_is_ignored() {
 #[test]
 fn busy_program_with_same_name_is_ignored() {
     // Of the same user, root where root runs the tests, and of the same namespaces.
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("sh");
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("sh");
     fs::copy("/bin/sh", &program).unwrap();
     let script = "printf gpuws-stuck > /proc/$$/comm; while :; do :; done";
     let mut busy = Command::new(&program);

@@ -98,9 +98,10 @@ fn progress_reports_current_call() {
     let child = Child::script(&script);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let deadline = Duration::from_millis(1500);
-    let told = Arc::clone(&seen);
-    let backend = child
-        .backend_that_waits(deadline, move |waiting| told.lock().unwrap().push(waiting.clone()));
+    let reported = Arc::clone(&seen);
+    let backend = child.backend_that_waits(deadline, move |waiting| {
+        reported.lock().unwrap().push(waiting.clone())
+    });
     let fault = failed(backend.look(Groups::NONE));
     assert!(fault.text.ends_with("nvmlInit_v2 did not return"), "{}", fault.text);
     let seen = seen.lock().unwrap();

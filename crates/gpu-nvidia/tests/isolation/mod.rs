@@ -40,8 +40,8 @@ pub(crate) fn has_nothing_else(pid: u32) {
 }
 
 /// Makes a FIFO that nobody writes to: a library whose loading never ends.
-pub(crate) fn endless_library(folder: &Path) -> PathBuf {
-    let path = folder.join("libnvidia-ml.so.1");
+pub(crate) fn endless_library(dir: &Path) -> PathBuf {
+    let path = dir.join("libnvidia-ml.so.1");
     let made = Command::new("mkfifo").arg(&path).status().unwrap();
     assert!(made.success());
     path

@@ -12,9 +12,9 @@ pub enum LiveError {
     Failed(Error),
     /// The library that is named is no simulated NVML: programs would run on the real machine.
     NotSimulated(PathBuf),
-    /// The session's folder is not named from the root on.
+    /// The session's directory is not named from the root on.
     Relative(PathBuf),
-    /// Somebody else can write into each folder that the session's could be made in.
+    /// Somebody else can write into each directory that the session's could be made in.
     NoPlace(Error),
     /// What is built together with the program is not there.
     NotBeside {
@@ -67,8 +67,8 @@ impl fmt::Display for LiveError {
         match self {
             LiveError::Failed(error) | LiveError::NoPlace(error) => error.fmt(f),
             LiveError::NotSimulated(path) => write!(f, "simulate with '{}'", path.display()),
-            LiveError::Relative(folder) => {
-                write!(f, "find session '{}' of the simulated NVML", folder.display())
+            LiveError::Relative(dir) => {
+                write!(f, "find session '{}' of the simulated NVML", dir.display())
             }
             LiveError::NotBeside { name, program } => {
                 write!(f, "find {name} beside {}", program.display())

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// themselves.
 pub struct SessionHost {
     /// Where it was read, without links.
-    folder: PathBuf,
+    dir: PathBuf,
     session: Session,
     processes: Processes,
     clock: Arc<dyn Clock>,
@@ -48,36 +48,36 @@ impl Moving {
 }
 
 impl SessionHost {
-    /// Opens the session in a folder. `real` returns this machine's processes with the device
-    /// files below the first folder and the driver's entries below the second; `clock` is this
+    /// Opens the session in a directory. `real` returns this machine's processes with the device
+    /// files below the first directory and the driver's entries below the second; `clock` is this
     /// machine's.
     ///
     /// # Errors
-    /// When the folder is not a session's, or not named from the root on: another folder would
-    /// be meant wherever else a program runs.
+    /// When the directory is not a session's, or not named from the root on: another directory
+    /// would be meant wherever else a program runs.
     pub fn open(
-        folder: &Path,
+        dir: &Path,
         real: impl FnOnce(PathBuf, PathBuf) -> Box<dyn Host>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, LiveError> {
-        if !folder.is_absolute() {
-            return Err(LiveError::Relative(folder.to_owned()));
+        if !dir.is_absolute() {
+            return Err(LiveError::Relative(dir.to_owned()));
         }
         // A link that leads elsewhere by the next moment is of no account.
-        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-        let session = Session::read(&folder)?;
+        let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+        let session = Session::read(&dir)?;
         let processes = if session.is_live() {
-            let dev = folder.join(Session::DEVICE_FILES);
-            Processes::Real(real(dev, folder.join("sys")))
+            let dev = dir.join(Session::DEVICE_FILES);
+            Processes::Real(real(dev, dir.join("sys")))
         } else {
             Processes::Simulated(Moving { simulation: session.open()?, session: session.clone() })
         };
-        Ok(SessionHost { folder, session, processes, clock })
+        Ok(SessionHost { dir, session, processes, clock })
     }
 
-    /// Returns the folder that the session was read from.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    /// Returns the directory that the session was read from.
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Returns whether its processes are real ones: only those can be ended.
@@ -166,7 +166,7 @@ impl Host for SessionHost {
             ));
         };
         let handle = real.open(pid)?;
-        match members::belongs(&*handle, &**real, &self.session, &self.folder)? {
+        match members::belongs(&*handle, &**real, &self.session, &self.dir)? {
             true => Ok(Box::new(Actor(handle))),
             false => Err(Error::new(ProcessFault::NotPermitted, what())
                 .with_source("it is not part of the simulation")),

@@ -1,4 +1,4 @@
-//! Folders of sessions that nobody could clear away any more.
+//! Directories of sessions that nobody could clear away any more.
 //!
 //! A session is alive while somebody has its file open that was locked when it began: the `gpuws
 //! sim` that made it, or whoever it started. The kernel lets go of the lock with the last of them.
@@ -17,7 +17,7 @@ use std::ffi::CStr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What the names of sessions' folders begin with.
+/// What the names of sessions' directories begin with.
 pub(super) const PREFIX: &str = "gpuws-sim-";
 
 const ALIVE: &str = "alive";
@@ -25,23 +25,23 @@ const ALIVE: &str = "alive";
 /// Far from the numbers that scripts use, or as far as the limit of the caller lets be.
 const NUMBERS: [i32; 4] = [100, 50, 20, 10];
 
-/// So many are looked at, that a folder with very many does not keep anybody waiting.
+/// So many are looked at, that a directory with very many does not keep anybody waiting.
 const MAX: usize = 256;
 
-/// No session has folders so deep.
+/// No session has directories so deep.
 const DEPTH: usize = 64;
 
 /// The longest name of a file: two numbers.
 const NAME: usize = 64;
 
-/// Says that the session in a new folder is alive, for as long as this or a program started from
+/// Says that the session in a new directory is alive, for as long as this or a program started from
 /// here on lives.
 ///
 /// # Errors
 /// When the file cannot be made or locked.
-pub(super) fn begin(folder: &Path) -> Result<OwnedFd, LiveError> {
+pub(super) fn begin(dir: &Path) -> Result<OwnedFd, LiveError> {
     let made = || -> rustix::io::Result<OwnedFd> {
-        let new = folder.join("new-alive");
+        let new = dir.join("new-alive");
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = open(&new, flags, Mode::RUSR | Mode::WUSR)?;
         let far = NUMBERS.iter().find_map(|number| fcntl_dupfd_cloexec(&file, *number).ok());
@@ -49,15 +49,15 @@ pub(super) fn begin(folder: &Path) -> Result<OwnedFd, LiveError> {
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         rustix::io::write(&file, name(&fstat(&file)?).as_bytes())?;
         // Whoever finds it by its name finds it locked.
-        renameat_with(CWD, &new, CWD, folder.join(ALIVE), RenameFlags::NOREPLACE)?;
+        renameat_with(CWD, &new, CWD, dir.join(ALIVE), RenameFlags::NOREPLACE)?;
         fcntl_setfd(&file, FdFlags::empty())?;
         Ok(file)
     };
-    made().map_err(|errno| io("lock the session's folder", errno.into()))
+    made().map_err(|errno| io("lock the session's directory", errno.into()))
 }
 
-/// Removes the folders of the caller's sessions that are over. What cannot be removed is left to
-/// the next one; a folder that says nothing of being alive may be about to.
+/// Removes the directories of the caller's sessions that are over. What cannot be removed is left
+/// to the next one; a directory that says nothing of being alive may be about to.
 pub(super) fn clear(place: &Path) {
     let own = |entry: &std::fs::DirEntry| {
         let is_named = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
@@ -68,62 +68,62 @@ pub(super) fn clear(place: &Path) {
     };
     let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
     for entry in entries.filter(own).take(MAX) {
-        let folder = entry.path();
+        let dir = entry.path();
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let Ok(file) = open(folder.join(ALIVE), flags, Mode::empty()) else { continue };
+        let Ok(file) = open(dir.join(ALIVE), flags, Mode::empty()) else { continue };
         let is_over = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
         if is_over && is_itself(&file).unwrap_or(false) {
-            remove(&folder);
+            remove(&dir);
         }
     }
 }
 
-/// Removes the folder of a session with all that is in it, but for what is mounted there. What
+/// Removes the directory of a session with all that is in it, but for what is mounted there. What
 /// cannot be removed is left, and the file that tells of its end with it.
-pub(super) fn remove(folder: &Path) {
+pub(super) fn remove(dir: &Path) {
     let removed = || -> rustix::io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = open(folder, flags, Mode::empty())?;
+        let opened = open(dir, flags, Mode::empty())?;
         empty(&opened, &|name| name.to_bytes() == ALIVE.as_bytes(), 0)?;
         empty(&opened, &|_| false, 0)?;
-        rustix::fs::rmdir(folder)
+        rustix::fs::rmdir(dir)
     };
     // Whoever clears up next tries it again.
     let _ = removed();
 }
 
-/// Removes what is in a folder, but for what is to stay.
-fn empty(folder: &OwnedFd, stays: &dyn Fn(&CStr) -> bool, depth: usize) -> rustix::io::Result<()> {
+/// Removes what is in a directory, but for what is to stay.
+fn empty(dir: &OwnedFd, stays: &dyn Fn(&CStr) -> bool, depth: usize) -> rustix::io::Result<()> {
     if depth > DEPTH {
         return Err(Errno::LOOP);
     }
-    for entry in Dir::read_from(folder)? {
+    for entry in Dir::read_from(dir)? {
         let entry = entry?;
         let name = entry.file_name();
         if matches!(name.to_bytes(), b"." | b"..") || stays(name) {
             continue;
         }
-        let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let found = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
         if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
             // What is mounted over a file keeps it from being removed.
-            unlinkat(folder, name, AtFlags::empty())?;
+            unlinkat(dir, name, AtFlags::empty())?;
             continue;
         }
-        empty(&inner(folder, name)?, &|_| false, depth + 1)?;
-        unlinkat(folder, name, AtFlags::REMOVEDIR)?;
+        empty(&inner(dir, name)?, &|_| false, depth + 1)?;
+        unlinkat(dir, name, AtFlags::REMOVEDIR)?;
     }
     Ok(())
 }
 
-/// Opens a folder in another one, where nothing is mounted on it.
-fn inner(folder: &OwnedFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
+/// Opens a directory in another one, where nothing is mounted on it.
+fn inner(dir: &OwnedFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-    match openat2(folder, name, flags, Mode::empty(), resolve) {
+    match openat2(dir, name, flags, Mode::empty(), resolve) {
         // Linux before 5.6, or a container whose filter does not know the call.
         Err(Errno::NOSYS | Errno::PERM) => {
-            let opened = openat(folder, name, flags, Mode::empty())?;
-            match fstat(&opened)?.st_dev == fstat(folder)?.st_dev {
+            let opened = openat(dir, name, flags, Mode::empty())?;
+            match fstat(&opened)?.st_dev == fstat(dir)?.st_dev {
                 true => Ok(opened),
                 false => Err(Errno::XDEV),
             }
@@ -150,13 +150,13 @@ mod tests {
     use std::io::Write;
     use std::os::unix::fs::symlink;
 
-    /// Ends the session in a folder. A program that another test is just starting may have its
+    /// Ends the session in a directory. A program that another test is just starting may have its
     /// lock for a moment longer.
-    fn end(held: OwnedFd, folder: &Path) {
+    fn end(held: OwnedFd, dir: &Path) {
         drop(held);
         let pause = rustix::time::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
         let is_over = || {
-            let file = open(folder.join(ALIVE), OFlags::RDONLY, Mode::empty()).unwrap();
+            let file = open(dir.join(ALIVE), OFlags::RDONLY, Mode::empty()).unwrap();
             flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
         };
         while !is_over() {
@@ -164,18 +164,18 @@ mod tests {
         }
     }
 
-    /// Begins a session in a folder, and ends it.
-    fn begin_and_end(folder: &Path) {
-        end(begin(folder).unwrap(), folder);
+    /// Begins a session in a directory, and ends it.
+    fn begin_and_end(dir: &Path) {
+        end(begin(dir).unwrap(), dir);
     }
 
     #[test]
-    fn live_sessions_and_other_folders_are_kept() {
+    fn live_sessions_and_other_dirs_are_kept() {
         let place = tempfile::tempdir().unwrap();
         let make = |name: &str| {
-            let folder = place.path().join(name);
-            std::fs::create_dir(&folder).unwrap();
-            folder
+            let dir = place.path().join(name);
+            std::fs::create_dir(&dir).unwrap();
+            dir
         };
         let alive = make("gpuws-sim-alive");
         let held = begin(&alive).unwrap();
@@ -201,7 +201,7 @@ mod tests {
         assert!(place.path().join("other-over/alive").exists(), "no link is followed");
     }
     #[test]
-    fn copied_session_folder_is_not_removed() {
+    fn copied_session_dir_is_not_removed() {
         let place = tempfile::tempdir().unwrap();
         let [over, copy] = ["gpuws-sim-over", "gpuws-sim-copy"].map(|name| place.path().join(name));
         std::fs::create_dir(&over).unwrap();
@@ -218,12 +218,12 @@ mod tests {
     #[test]
     fn mounted_contents_are_kept() {
         let place = tempfile::tempdir().unwrap();
-        let folder = place.path().join("gpuws-sim-over");
-        let (mounted, elsewhere) = (folder.join("dev/data"), place.path().join("elsewhere"));
+        let dir = place.path().join("gpuws-sim-over");
+        let (mounted, elsewhere) = (dir.join("dev/data"), place.path().join("elsewhere"));
         std::fs::create_dir_all(&mounted).unwrap();
         std::fs::create_dir(&elsewhere).unwrap();
         std::fs::write(elsewhere.join("file"), "kept").unwrap();
-        begin_and_end(&folder);
+        begin_and_end(&dir);
         let run = |program: &str, arguments: &[&std::ffi::OsStr]| {
             let status = std::process::Command::new(program).args(arguments).status();
             status.is_ok_and(|status| status.success())
@@ -234,10 +234,10 @@ mod tests {
             return writeln!(std::io::stderr(), "skipped: what_is_mounted_stays: {why}").unwrap();
         }
         clear(place.path());
-        let left = elsewhere.join("file").exists() && folder.join(ALIVE).exists();
+        let left = elsewhere.join("file").exists() && dir.join(ALIVE).exists();
         let unmounted = run("umount", &[mounted.as_ref()]);
         assert!(left && unmounted);
         clear(place.path());
-        assert!(!folder.exists() && elsewhere.join("file").exists());
+        assert!(!dir.exists() && elsewhere.join("file").exists());
     }
 }

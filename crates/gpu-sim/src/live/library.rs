@@ -49,7 +49,7 @@ fn is_marked(mut file: impl Read) -> io::Result<bool> {
 mod tests {
     use super::*;
 
-    fn told(parts: &[&[u8]]) -> bool {
+    fn reported(parts: &[&[u8]]) -> bool {
         is_marked(parts.concat().as_slice()).unwrap()
     }
 
@@ -58,12 +58,12 @@ mod tests {
         let piece = PIECE as usize;
         for before in [0, 1, piece - 30, piece - 20, piece - 10, piece - 1, piece, 3 * piece + 7] {
             let filled = vec![b'x'; before];
-            assert!(told(&[ELF, &filled, MARKER]), "{before}");
-            assert!(told(&[ELF, &filled, MARKER, &filled]), "{before}");
-            assert!(!told(&[ELF, &filled, &MARKER[..MARKER.len() - 1]]), "{before}");
-            assert!(!told(&[&filled, MARKER]), "{before}");
+            assert!(reported(&[ELF, &filled, MARKER]), "{before}");
+            assert!(reported(&[ELF, &filled, MARKER, &filled]), "{before}");
+            assert!(!reported(&[ELF, &filled, &MARKER[..MARKER.len() - 1]]), "{before}");
+            assert!(!reported(&[&filled, MARKER]), "{before}");
         }
-        assert!(!told(&[]));
-        assert!(!told(&[ELF]));
+        assert!(!reported(&[]));
+        assert!(!reported(&[ELF]));
     }
 }

@@ -9,8 +9,9 @@ use std::path::Path;
 /// No process has more ancestors; a made-up /proc could have a circle of them.
 const ANCESTORS: usize = 1 << 16;
 
-/// Returns whether an opened process belongs to the session in a folder: it stands for a simulated
-/// process, or it walked on and has the session's device files, or it descends from this program.
+/// Returns whether an opened process belongs to the session in a directory: it stands for a
+/// simulated process, or it walked on and has the session's device files, or it descends from this
+/// program.
 ///
 /// # Errors
 /// `Process(Gone)` when it has ended, or the placeholder has whose number it has.
@@ -18,7 +19,7 @@ pub(super) fn belongs(
     handle: &dyn ProcessHandle,
     host: &dyn Host,
     session: &Session,
-    folder: &Path,
+    dir: &Path,
 ) -> Result<bool> {
     let ProcessKey { pid, start } = handle.look()?.key;
     let started = |ticks| start == Some(StartTime(ticks));
@@ -29,8 +30,8 @@ pub(super) fn belongs(
         };
     }
     // A session that was made by hand may admit none.
-    let walk_ons = ExternalProcess::named(folder).unwrap_or_default();
-    if walk_ons.iter().any(|known| known.pid == pid.0 && started(known.start_ticks)) {
+    let externals = ExternalProcess::named(dir).unwrap_or_default();
+    if externals.iter().any(|known| known.pid == pid.0 && started(known.start_ticks)) {
         // Its file could name anybody; only a process of the session has these open.
         return Ok(!handle.held(&host.device_files()?)?.is_empty());
     }
@@ -111,10 +112,10 @@ mod tests {
 
     #[test]
     fn session_membership_requires_start_time_and_open_files() {
-        let folder = tempfile::tempdir().unwrap();
-        ExternalProcess::admit(folder.path()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        ExternalProcess::admit(dir.path()).unwrap();
         let uses = vec![Use { gpu: 0, mig: None, mib: 1, utilization_percent: None }];
-        ExternalProcess { pid: 70, start_ticks: 700, uses }.enter(folder.path()).unwrap();
+        ExternalProcess { pid: 70, start_ticks: 700, uses }.enter(dir.path()).unwrap();
         let session: Session = serde_json::from_value(serde_json::json!({
             "machine": "labbox", "began_ns": 0, "live": true,
             "placeholders": [Placeholder { simulated: 21044, pid: 60, start_ticks: 600 }],
@@ -123,7 +124,7 @@ mod tests {
         let ask = |handle: &MockProcessHandle| {
             let mut host = host(&[(1, 1, 0), (50, 500, 1), (60, 600, 1), (70, 700, 1)]);
             host.expect_device_files().returning(|| Ok(Vec::new()));
-            belongs(handle, &host, &session, folder.path())
+            belongs(handle, &host, &session, dir.path())
         };
         assert!(ask(&opened(60, 600, 0)).unwrap(), "a placeholder");
         let gone = ask(&opened(60, 601, 1)).unwrap_err().kind();

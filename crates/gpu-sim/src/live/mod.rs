@@ -1,7 +1,7 @@
-//! A simulated machine that other programs see too: the private folder that they share, its
+//! A simulated machine that other programs see too: the private directory that they share, its
 //! processes, and the real ones that stand for these.
 //!
-//! Here alone something real is touched: the folder, and the placeholders, which are started and
+//! Here alone something real is touched: the directory, and the placeholders, which are started and
 //! ended with the session.
 
 mod error;
@@ -30,28 +30,28 @@ pub const LIBRARY: &str = "libnvml_sim.so";
 /// The names by which programs load NVML.
 const NVML: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
 
-/// Returns the folder of the session that this program was started in, as the environment names
+/// Returns the directory of the session that this program was started in, as the environment names
 /// it.
 pub fn named() -> Option<PathBuf> {
-    std::env::var_os(Session::VARIABLE).filter(|folder| !folder.is_empty()).map(PathBuf::from)
+    std::env::var_os(Session::VARIABLE).filter(|dir| !dir.is_empty()).map(PathBuf::from)
 }
 
-/// A session's folder, closed to others and gone at the end: the simulated NVML under NVIDIA's
+/// A session's directory, closed to others and gone at the end: the simulated NVML under NVIDIA's
 /// names, `session.json`, and stand-ins of the device files where real processes hold them.
 #[derive(Debug)]
-pub struct Folder {
-    folder: PathBuf,
+pub struct Dir {
+    dir: PathBuf,
     library: PathBuf,
     /// Says that it is in use, for whoever clears up after those that were killed.
     _alive: OwnedFd,
 }
 
-impl Folder {
-    /// Makes a folder for the simulated NVML at `library`, or for the one that lies beside this
+impl Dir {
+    /// Makes a directory for the simulated NVML at `library`, or for the one that lies beside this
     /// program.
     ///
     /// # Errors
-    /// When there is no such library, it is no simulated NVML, or no folder can be made that
+    /// When there is no such library, it is no simulated NVML, or no directory can be made that
     /// others cannot exchange.
     pub fn make(library: Option<&Path>) -> Result<Self, LiveError> {
         let library = match library {
@@ -62,10 +62,10 @@ impl Folder {
         builder.prefix(leftovers::PREFIX).permissions(Permissions::from_mode(0o700));
         let place = place()?;
         leftovers::clear(&place);
-        let folder =
+        let dir =
             builder.tempdir_in(place).map_err(|error| io("create a private directory", error))?;
-        let alive = leftovers::begin(folder.path())?;
-        let made = Folder { folder: folder.keep(), library, _alive: alive };
+        let alive = leftovers::begin(dir.path())?;
+        let made = Dir { dir: dir.keep(), library, _alive: alive };
         for name in NVML {
             symlink(&made.library, made.path().join(name))
                 .map_err(|error| io("link the simulated NVML", error))?;
@@ -75,7 +75,7 @@ impl Folder {
 
     /// Returns its path.
     pub fn path(&self) -> &Path {
-        &self.folder
+        &self.dir
     }
 
     /// Returns where the stand-in of a device file such as `/dev/nvidia0` lies; `None` for a path
@@ -97,8 +97,8 @@ impl Folder {
     }
 
     /// Lets real processes appear on the session's devices by themselves; the program with which
-    /// they do lies in the folder then.
-    fn admit_walk_ons(&self, actor: &Path) -> Result<(), LiveError> {
+    /// they do lies in the directory then.
+    fn admit_externals(&self, actor: &Path) -> Result<(), LiveError> {
         ExternalProcess::admit(self.path())?;
         symlink(actor, self.path().join(ACTOR)).map_err(|error| io(format!("link {ACTOR}"), error))
     }
@@ -114,9 +114,9 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for Dir {
     fn drop(&mut self) {
-        leftovers::remove(&self.folder);
+        leftovers::remove(&self.dir);
     }
 }
 
@@ -135,7 +135,7 @@ fn simulated(path: &Path) -> Result<PathBuf, LiveError> {
     }
 }
 
-/// Finds where the folder may be made: the user's runtime folder, else the one for temporary
+/// Finds where the directory may be made: the user's runtime directory, else the one for temporary
 /// files. In one that somebody else can write, the session could be exchanged.
 ///
 /// # Errors
@@ -154,9 +154,9 @@ pub fn place() -> Result<PathBuf, LiveError> {
 fn beside_this_program(name: &str) -> Result<PathBuf, LiveError> {
     let own = std::env::current_exe().and_then(|own| own.canonicalize());
     let own = own.map_err(|error| io("find this program", error))?;
-    let folder = own.parent().unwrap_or(Path::new("/"));
+    let dir = own.parent().unwrap_or(Path::new("/"));
     // Where cargo builds, what lies in `deps` is never behind.
-    let places = [folder.join("deps"), folder.to_owned(), folder.join("../lib/gpuws")];
+    let places = [dir.join("deps"), dir.to_owned(), dir.join("../lib/gpuws")];
     let found = places.iter().map(|place| place.join(name)).find(|path| path.is_file());
     found.ok_or_else(|| LiveError::NotBeside { name: name.to_owned(), program: own.clone() })
 }

@@ -1,7 +1,7 @@
 //! Real processes that stand for simulated ones.
 
 use super::error::io as failed;
-use super::{Folder, LiveError};
+use super::{Dir, LiveError};
 use crate::{Machine, Placeholder, Process, Reaction};
 use gpu_core::{Access, Error, ErrorKind, Host, Pid, ProcessState};
 use std::fs::{self, OpenOptions};
@@ -28,31 +28,32 @@ impl PlaceholderProcesses {
     ///
     /// # Errors
     /// When one cannot be started; those before it end then.
-    pub fn start(machine: &Machine, folder: &Folder, host: &dyn Host) -> Result<Self, LiveError> {
+    pub fn start(machine: &Machine, dir: &Dir, host: &dyn Host) -> Result<Self, LiveError> {
         for file in &machine.files {
-            stand_in(&file.path, folder)
+            stand_in(&file.path, dir)
                 .map_err(|error| failed(format!("make '{}'", file.path), error))?;
         }
-        let actor = folder.actor()?;
-        folder.admit_walk_ons(&actor)?;
-        let mut crew = PlaceholderProcesses { members: Vec::new(), placeholders: Vec::new() };
+        let actor = dir.actor()?;
+        dir.admit_externals(&actor)?;
+        let mut placeholders_started =
+            PlaceholderProcesses { members: Vec::new(), placeholders: Vec::new() };
         for process in machine.processes.iter().filter(|process| has_a_part(process)) {
             let named = |error| failed(format!("start '{}'", process.info.name), error);
-            crew.add(&actor, process, folder).map_err(named)?;
-            let Some((child, _)) = crew.members.last() else { continue };
+            placeholders_started.add(&actor, process, dir).map_err(named)?;
+            let Some((child, _)) = placeholders_started.members.last() else { continue };
             let start = host.process(Pid(child.id()))?.key.start;
             let start =
                 start.ok_or_else(|| Error::new(ErrorKind::Unsupported, "read when it started"))?;
-            crew.placeholders.push(Placeholder {
+            placeholders_started.placeholders.push(Placeholder {
                 simulated: process.pid().0,
                 pid: child.id(),
                 start_ticks: start.0,
             });
         }
-        Ok(crew)
+        Ok(placeholders_started)
     }
 
-    fn add(&mut self, actor: &Path, process: &Process, folder: &Folder) -> io::Result<()> {
+    fn add(&mut self, actor: &Path, process: &Process, dir: &Dir) -> io::Result<()> {
         let info = &process.info;
         let line = info.command_line.as_deref().unwrap_or_default();
         let mut command = Command::new(actor);
@@ -64,9 +65,9 @@ impl PlaceholderProcesses {
         let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
-        let told = stdin.write_all(part(process, folder)?.as_bytes());
+        let reported = stdin.write_all(part(process, dir)?.as_bytes());
         self.members.push((child, stdin));
-        told?;
+        reported?;
         let mut answer = String::new();
         BufReader::new(stdout.take(64)).read_line(&mut answer)?;
         if answer == "ready\n" { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
@@ -96,10 +97,10 @@ fn has_a_part(process: &Process) -> bool {
 }
 
 /// Returns what a placeholder is told to be.
-fn part(process: &Process, folder: &Folder) -> io::Result<String> {
+fn part(process: &Process, dir: &Dir) -> io::Result<String> {
     let mut lines = vec![format!("name {}", one_line(&process.info.name)?)];
     for held in process.files.iter() {
-        let path = stand_in(&held.path, folder)?;
+        let path = stand_in(&held.path, dir)?;
         let word = if held.access.contains(Access::MAPPED) { "map" } else { "file" };
         lines.push(format!("{word} {}", path.display()));
     }
@@ -123,9 +124,9 @@ fn one_line(text: &str) -> io::Result<&str> {
 }
 
 /// Makes the stand-in of a device file, a page long, where it is not there yet.
-fn stand_in(path: &str, folder: &Folder) -> io::Result<PathBuf> {
+fn stand_in(path: &str, dir: &Dir) -> io::Result<PathBuf> {
     let outside = || io::Error::other("it is not under /dev");
-    let inside = folder.device_file(path).ok_or_else(outside)?;
+    let inside = dir.device_file(path).ok_or_else(outside)?;
     inside.parent().map_or(Ok(()), fs::create_dir_all)?;
     OpenOptions::new().create(true).append(true).open(&inside)?.set_len(4096)?;
     Ok(inside)

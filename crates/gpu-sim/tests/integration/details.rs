@@ -10,10 +10,10 @@ fn details(simulation: &Simulation, gpu: u32) -> DeviceDetails {
 }
 
 fn start(text: &str) -> Simulation {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let head = "description = 'made: a test'\nclock = 2025-03-03T10:00:00Z\n";
-    std::fs::write(folder.path().join("machine.toml"), format!("{head}{text}")).unwrap();
-    Simulation::from_dir(folder.path()).unwrap()
+    std::fs::write(dir.path().join("machine.toml"), format!("{head}{text}")).unwrap();
+    Simulation::from_dir(dir.path()).unwrap()
 }
 
 /// What nvidia-smi's table prints of each device: fan, performance state, ECC, compute mode.
@@ -110,16 +110,16 @@ fn devices_override_product_details() {
          [[process]]\npid = 7\nname = 'a'\n\
          memory = [{ gpu = 0, mib = 1, utilization_percent = 50 }]\n",
     );
-    let told = |gpu| {
+    let reported = |gpu| {
         let details = details(&simulation, gpu);
         let clocks = details.clocks.unwrap();
         (clocks.sm.ok(), clocks.sm_max.ok(), details.product.unwrap().serial.ok())
     };
-    assert_eq!(told(0), (Some(800), Some(900), Some("1".to_owned())), "it is at work");
-    assert_eq!(told(1), (Some(110), Some(900), Some("2".to_owned())));
-    assert_eq!(told(2), (None, None, None));
+    assert_eq!(reported(0), (Some(800), Some(900), Some("1".to_owned())), "it is at work");
+    assert_eq!(reported(1), (Some(110), Some(900), Some("2".to_owned())));
+    assert_eq!(reported(2), (None, None, None));
     simulation.happen(Event::Exit(Pid(7)));
-    assert_eq!(told(0).0, Some(100), "it rests");
+    assert_eq!(reported(0).0, Some(100), "it rests");
 }
 
 #[test]
@@ -199,9 +199,9 @@ fn peer_access_follows_topology_unless_set() {
             [TopologyNotSupported, TopologyNotSupported, Itself],
         ]
     );
-    let told = "peers = ['X DR OK', 'DR X OK', 'OK OK X']\n";
-    let told = start(&format!("{topology}{told}{gpus}")).topology().unwrap();
-    assert_eq!(told.peers[0], [Itself, Disabled, Reaches]);
+    let reported = "peers = ['X DR OK', 'DR X OK', 'OK OK X']\n";
+    let reported = start(&format!("{topology}{reported}{gpus}")).topology().unwrap();
+    assert_eq!(reported.peers[0], [Itself, Disabled, Reaches]);
     let lone = start("[[gpu]]\nindex = 0\n").topology().unwrap();
     assert_eq!((lone.links, lone.peers), (vec![vec![Link::Itself]], vec![vec![Itself]]));
 }
@@ -213,10 +213,10 @@ fn pcie_paths_follow_topology_unless_set() {
     let topology = "topology = ['X NV2 NODE', 'NV2 X PHB', 'NODE PHB X']\n";
     let derived = start(&format!("{topology}{gpus}")).topology().unwrap();
     assert_eq!(derived.paths, [[Itself, Sys, Node], [Sys, Itself, Phb], [Node, Phb, Itself]]);
-    let told = "paths = ['X PIX NODE', 'PIX X PHB', 'NODE PHB X']\n";
-    let told = start(&format!("{topology}{told}{gpus}")).topology().unwrap();
-    assert_eq!((told.links[0][1], told.paths[0][1]), (NvLink(2), Pix));
-    assert_eq!((told.score(0, 1), derived.score(0, 1)), (250, 210));
+    let reported = "paths = ['X PIX NODE', 'PIX X PHB', 'NODE PHB X']\n";
+    let reported = start(&format!("{topology}{reported}{gpus}")).topology().unwrap();
+    assert_eq!((reported.links[0][1], reported.paths[0][1]), (NvLink(2), Pix));
+    assert_eq!((reported.score(0, 1), derived.score(0, 1)), (250, 210));
     let lone = start("[[gpu]]\nindex = 0\n").topology().unwrap();
     assert_eq!(lone.paths, [[Itself]]);
 }

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 /// Starts a machine of two devices, whose processes are `text`.
 fn start(text: &str) -> Simulation {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let head = "description = 'made: a test'\nclock = 2025-03-03T10:00:00Z\n\
         [[gpu]]\nindex = 0\nmemory_total_mib = 1000\n\
         [[gpu]]\nindex = 1\nmemory_total_mib = 1000\nmig_enabled = true\n\
         mig = [{ index = 0, gpu_instance = 1, compute_instance = 0, memory_total_mib = 500 }]\n";
-    std::fs::write(folder.path().join("machine.toml"), format!("{head}{text}")).unwrap();
-    Simulation::from_dir(folder.path()).unwrap()
+    std::fs::write(dir.path().join("machine.toml"), format!("{head}{text}")).unwrap();
+    Simulation::from_dir(dir.path()).unwrap()
 }
 
 fn listed(simulation: &Simulation, gpu: u32) -> Vec<DeviceProcess> {
@@ -27,13 +27,13 @@ fn process(pid: u32, memory: &str) -> String {
 }
 
 /// The driver's answers, as text.
-fn told(simulation: &Simulation) -> String {
+fn reported(simulation: &Simulation) -> String {
     let look = simulation.look(Groups::all());
     let topology = simulation.topology().map_err(|error| error.fault());
     let details = look.devices.iter().filter_map(|device| device.details.as_ref().ok());
     for details in details {
-        let told = serde_json::to_value(details).unwrap();
-        assert_eq!(told.as_object().unwrap().len(), Group::ALL.len(), "every group is there");
+        let reported = serde_json::to_value(details).unwrap();
+        assert_eq!(reported.as_object().unwrap().len(), Group::ALL.len(), "every group is there");
     }
     format!(
         "{}{}",
@@ -46,8 +46,8 @@ fn told(simulation: &Simulation) -> String {
 fn driver_values_are_never_not_recorded() {
     for machine in gpu_sim::machines() {
         let simulation = Simulation::embedded(machine.name).unwrap();
-        let told = told(&simulation);
-        assert!(!told.contains("not-recorded"), "{}: {told}", machine.name);
+        let reported = reported(&simulation);
+        assert!(!reported.contains("not-recorded"), "{}: {reported}", machine.name);
         // A recording of it that leaves out what it may.
         let snapshot = observe_in_detail(&simulation, &simulation, &simulation, Groups::NONE);
         let mut text = "{\"gpuws_recording\":1,\"anonymous\":false}\n".to_owned().into_bytes();
@@ -62,8 +62,8 @@ fn driver_values_are_never_not_recorded() {
         let again = Simulation::start(machine, Seed(0));
         for seconds in [0, 5] {
             again.advance_to(Duration::from_secs(seconds));
-            let told = self::told(&again);
-            assert!(!told.contains("not-recorded"), "{}: {told}", snapshot.origin);
+            let reported = self::reported(&again);
+            assert!(!reported.contains("not-recorded"), "{}: {reported}", snapshot.origin);
         }
     }
 }
@@ -127,12 +127,12 @@ fn process_utilization_is_reported_only_for_whole_devices() {
         let list = listed(simulation, gpu).into_iter();
         list.map(|process| process.utilization.map(|percent| percent.get())).collect()
     };
-    let told = "{ gpu = 0, mib = 1, utilization_percent = 40 }";
-    let untold = "{ gpu = 0, mib = 1 }";
+    let reported = "{ gpu = 0, mib = 1, utilization_percent = 40 }";
+    let unreported = "{ gpu = 0, mib = 1 }";
     let unlisted = "{ gpu = 0, mib = 1, listed = false }";
-    let simulation = start(&format!("{}{}", process(7, told), process(8, unlisted)));
+    let simulation = start(&format!("{}{}", process(7, reported), process(8, unlisted)));
     assert_eq!(shares(&simulation, 0), [Ok(40)], "who is not listed is not told of either");
-    let simulation = start(&format!("{}{}", process(7, told), process(8, untold)));
+    let simulation = start(&format!("{}{}", process(7, reported), process(8, unreported)));
     assert_eq!(shares(&simulation, 0), [Err(Absent::NotSupported); 2]);
     simulation.happen(Event::Exit(Pid(8)));
     assert_eq!(shares(&simulation, 0), [Ok(40)]);

@@ -7,23 +7,23 @@ use std::path::Path;
 const HEAD: &str = "description = 'made: a test'\nclock = 2025-03-03T10:00:00Z\n";
 
 fn read(text: &str) -> Result<Machine, (ErrorKind, String)> {
-    let folder = tempfile::tempdir().unwrap();
-    let machine = folder.path().join("x");
+    let dir = tempfile::tempdir().unwrap();
+    let machine = dir.path().join("x");
     std::fs::create_dir(&machine).unwrap();
     std::fs::write(machine.join("machine.toml"), text).unwrap();
-    std::fs::write(folder.path().join("outside.txt"), "secret").unwrap();
+    std::fs::write(dir.path().join("outside.txt"), "secret").unwrap();
     std::fs::write(machine.join("noise.txt"), "neither table nor list").unwrap();
     load(&machine)
 }
 
-fn load(folder: &Path) -> Result<Machine, (ErrorKind, String)> {
-    Machine::from_dir(folder).map_err(|error| (error.kind(), error.fault().text))
+fn load(dir: &Path) -> Result<Machine, (ErrorKind, String)> {
+    Machine::from_dir(dir).map_err(|error| (error.kind(), error.fault().text))
 }
 
 /// Asserts that `text` is refused with exactly this message.
 fn refused(text: &str, message: &str) {
-    let (kind, told) = read(text).unwrap_err();
-    assert_eq!(told, format!("read machine 'x': {message}"));
+    let (kind, reported) = read(text).unwrap_err();
+    assert_eq!(reported, format!("read machine 'x': {message}"));
     assert_eq!(kind, ErrorKind::Invalid);
 }
 
@@ -226,57 +226,63 @@ fn contradictory_details_are_rejected() {
         &format!("{HEAD}{gpu}[product.'H'.details.clocks]\nsm_mhz = 1\n"),
         "machine.toml line 7: no GPU of this machine is of product 'H'",
     );
-    let (_, told) =
+    let (_, reported) =
         read(&format!("{HEAD}{gpu}[gpu.details.clocks]\nsm_mhz = 'fast'\n")).unwrap_err();
-    assert!(told.starts_with("read machine 'x': machine.toml line 8: "), "{told}");
+    assert!(reported.starts_with("read machine 'x': machine.toml line 8: "), "{reported}");
 }
 
 #[test]
-fn recording_outside_folder_is_not_read() {
+fn recording_outside_dir_is_not_read() {
     for name in ["../outside.txt", "/etc/hostname", "a/b.txt", ".", "..", "", "./noise.txt"] {
-        let (kind, told) = read(&format!("{HEAD}[recordings]\nother = ['{name}']\n")).unwrap_err();
+        let (kind, reported) =
+            read(&format!("{HEAD}[recordings]\nother = ['{name}']\n")).unwrap_err();
         assert_eq!(kind, ErrorKind::Invalid, "{name}");
-        assert!(told.contains("machine.toml line 4: recording "), "{name}: {told}");
-        assert!(!told.contains("secret"));
+        assert!(reported.contains("machine.toml line 4: recording "), "{name}: {reported}");
+        assert!(!reported.contains("secret"));
     }
 }
 
 #[test]
 fn symlinked_recording_is_rejected() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let text = format!("{HEAD}[recordings]\nother = ['link.txt']\n");
-    std::fs::write(folder.path().join("machine.toml"), text).unwrap();
-    std::os::unix::fs::symlink("/etc/hostname", folder.path().join("link.txt")).unwrap();
-    let (kind, told) = load(folder.path()).unwrap_err();
+    std::fs::write(dir.path().join("machine.toml"), text).unwrap();
+    std::os::unix::fs::symlink("/etc/hostname", dir.path().join("link.txt")).unwrap();
+    let (kind, reported) = load(dir.path()).unwrap_err();
     assert_eq!(kind, ErrorKind::Invalid);
     assert!(
-        told.ends_with("recording 'link.txt' cannot be read: 'link.txt' is not a regular file")
+        reported.ends_with("recording 'link.txt' cannot be read: 'link.txt' is not a regular file")
     );
 }
 
 #[test]
 fn missing_unknown_binary_and_large_files_are_rejected() {
-    let (_, told) = read(&format!("{HEAD}[recordings]\nstate = ['a.txt']\n")).unwrap_err();
-    assert!(told.contains("machine.toml line 4: recording 'a.txt' cannot be read: read 'a.txt'"));
-    let (_, told) = read(&format!("{HEAD}[recordings]\nstate = ['noise.txt']\n")).unwrap_err();
-    assert!(told.contains("machine.toml line 4: recording 'noise.txt' cannot be read"), "{told}");
+    let (_, reported) = read(&format!("{HEAD}[recordings]\nstate = ['a.txt']\n")).unwrap_err();
+    assert!(
+        reported.contains("machine.toml line 4: recording 'a.txt' cannot be read: read 'a.txt'")
+    );
+    let (_, reported) = read(&format!("{HEAD}[recordings]\nstate = ['noise.txt']\n")).unwrap_err();
+    assert!(
+        reported.contains("machine.toml line 4: recording 'noise.txt' cannot be read"),
+        "{reported}"
+    );
 
-    let folder = tempfile::tempdir().unwrap();
-    let (kind, told) = load(folder.path()).unwrap_err();
+    let dir = tempfile::tempdir().unwrap();
+    let (kind, reported) = load(dir.path()).unwrap_err();
     assert_eq!(kind, ErrorKind::Io);
-    assert!(told.contains("read 'machine.toml'"), "{told}");
-    let (kind, _) = load(&folder.path().join("nowhere")).unwrap_err();
+    assert!(reported.contains("read 'machine.toml'"), "{reported}");
+    let (kind, _) = load(&dir.path().join("nowhere")).unwrap_err();
     assert_eq!(kind, ErrorKind::Io);
 
-    let toml = folder.path().join("machine.toml");
+    let toml = dir.path().join("machine.toml");
     std::fs::write(&toml, b"\x7fELF\x02\x01\x01\0\xff\xfe").unwrap();
-    let (kind, told) = load(folder.path()).unwrap_err();
+    let (kind, reported) = load(dir.path()).unwrap_err();
     assert_eq!(kind, ErrorKind::Invalid);
-    assert!(told.ends_with("machine.toml is not valid UTF-8"), "{told}");
+    assert!(reported.ends_with("machine.toml is not valid UTF-8"), "{reported}");
 
     std::fs::File::create(&toml).unwrap().set_len(100 << 20).unwrap();
-    let (_, told) = load(folder.path()).unwrap_err();
-    assert!(told.ends_with("'machine.toml' is larger than 4 MiB"), "{told}");
+    let (_, reported) = load(dir.path()).unwrap_err();
+    assert!(reported.ends_with("'machine.toml' is larger than 4 MiB"), "{reported}");
 }
 
 #[test]

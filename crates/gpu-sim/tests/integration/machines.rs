@@ -116,9 +116,9 @@ fn gb10_reports_memory_only_per_process() {
 }
 
 #[test]
-fn embedded_machines_match_fixture_folders() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim-fixtures/machines");
-    let mut names: Vec<String> = std::fs::read_dir(&folder)
+fn embedded_machines_match_fixture_dirs() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim-fixtures/machines");
+    let mut names: Vec<String> = std::fs::read_dir(&dir)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
@@ -126,7 +126,7 @@ fn embedded_machines_match_fixture_folders() {
     let embedded: Vec<&str> = gpu_sim::machines().iter().map(|machine| machine.name).collect();
     assert_eq!(embedded, names);
     for name in names {
-        let machine = Machine::from_dir(&folder.join(&name)).unwrap();
+        let machine = Machine::from_dir(&dir.join(&name)).unwrap();
         assert_eq!(machine, Machine::embedded(&name).unwrap());
         let made = machine.description.starts_with("made: ");
         let recorded = machine.description.starts_with("recorded: ");

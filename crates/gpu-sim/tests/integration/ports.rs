@@ -290,7 +290,7 @@ fn every_call_but_the_clock_is_counted_and_can_fail() {
             Call::OwnAncestry => simulation.own_ancestry().is_err(),
             Call::Open => simulation.open(Pid(1)).is_err(),
             Call::Look => handle.look().is_err(),
-            Call::Held => handle.held(&[]).is_err(),
+            Call::HeldFiles => handle.held(&[]).is_err(),
             Call::HasExited => handle.has_exited().is_err(),
             Call::Signal => handle.signal(Signal::Term, &token()).is_err(),
             Call::Append => simulation.append("").is_err(),

@@ -10,17 +10,17 @@ use std::time::Duration;
 
 /// Starts a machine with one 24 GiB device, 11 MiB of it the driver's, and what `more` adds.
 fn machine(more: &str) -> Simulation {
-    let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), more);
-    Simulation::start(Machine::from_dir(folder.path()).unwrap(), Seed(1))
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), more);
+    Simulation::start(Machine::from_dir(dir.path()).unwrap(), Seed(1))
 }
 
-fn write(folder: &Path, more: &str) {
+fn write(dir: &Path, more: &str) {
     let text = format!(
         "description = 'made: a test'\nclock = 2025-03-03T10:00:00Z\n\
          [[gpu]]\nindex = 0\nmemory_total_mib = 24576\ndriver_reserve_mib = 11\n{more}"
     );
-    std::fs::write(folder.join("machine.toml"), text).unwrap();
+    std::fs::write(dir.join("machine.toml"), text).unwrap();
 }
 
 /// A holder of 1000 MiB, with these reactions.
@@ -321,9 +321,9 @@ fn device_event_is_awaited_and_fetched_once() {
          [[event]]\nat_ms = 3000\nreports = { gpu = 0, xid = 48 }\n",
     );
     let xids = |wait: u64| -> Vec<_> {
-        let told = simulation.events(Duration::from_millis(wait)).unwrap();
-        assert!(told.iter().all(|event| event.device == Some(0)));
-        told.into_iter().map(|event| event.kind).collect()
+        let reported = simulation.events(Duration::from_millis(wait)).unwrap();
+        assert!(reported.iter().all(|event| event.device == Some(0)));
+        reported.into_iter().map(|event| event.kind).collect()
     };
     assert_eq!(xids(499), []);
     assert_eq!(simulation.elapsed(), Duration::from_millis(499), "a quiet wait lasts");

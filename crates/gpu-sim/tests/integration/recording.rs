@@ -207,15 +207,15 @@ fn endless_snapshot_line_is_rejected() {
 }
 
 #[test]
-fn error_names_file_and_folder_is_rejected() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("r.jsonl");
+fn error_names_file_and_dir_is_rejected() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("r.jsonl");
     let error = Simulation::from_recording(&path).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
     std::fs::write(&path, "{}").unwrap();
     let text = Simulation::from_recording(&path).unwrap_err().fault().text;
     assert!(text.starts_with(&format!("read recording '{}': line 1: ", path.display())), "{text}");
-    let error = Recording::open(folder.path()).unwrap_err();
+    let error = Recording::open(dir.path()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
 
     std::fs::write(&path, record(&Simulation::embedded("labbox").unwrap(), 1)).unwrap();

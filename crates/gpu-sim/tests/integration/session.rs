@@ -26,14 +26,14 @@ fn look(simulation: &Simulation) -> Snapshot {
     observe_in_detail(simulation, simulation, simulation, Groups::all())
 }
 
-fn refused(folder: &Path) -> (ErrorKind, String) {
-    let error = Session::read(folder).unwrap_err();
+fn refused(dir: &Path) -> (ErrorKind, String) {
+    let error = Session::read(dir).unwrap_err();
     (error.kind(), error.fault().text)
 }
 
 #[test]
 fn session_round_trips_with_private_permissions() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut written = session("labbox");
     for (effect, gpu) in [(CallEffect::Returns(15), Some(1)), (CallEffect::Hangs, None)] {
         let function = "nvmlDeviceGetMemoryInfo_v2".to_owned();
@@ -42,10 +42,10 @@ fn session_round_trips_with_private_permissions() {
     written.placeholders.push(Placeholder { simulated: 21_044, pid: 7000, start_ticks: 12 });
     for frozen in [None, Some(1500)] {
         written.frozen_at_ms = frozen;
-        written.write(folder.path()).unwrap();
-        assert_eq!(Session::read(folder.path()).unwrap(), written);
+        written.write(dir.path()).unwrap();
+        assert_eq!(Session::read(dir.path()).unwrap(), written);
     }
-    let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap()).collect();
+    let names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap()).collect();
     assert_eq!(names.len(), 1, "nothing is left beside it");
     assert_eq!(names[0].metadata().unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(written.elapsed(9_000_000_000), Duration::from_millis(1500));
@@ -55,102 +55,103 @@ fn session_round_trips_with_private_permissions() {
 
 #[test]
 fn invalid_session_is_rejected_with_remedy() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join(Session::FILE);
-    let (kind, told) = refused(folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join(Session::FILE);
+    let (kind, reported) = refused(dir.path());
     assert_eq!(kind, ErrorKind::Io);
-    assert!(told.contains(&format!("read session '{}'", file.display())), "{told}");
+    assert!(reported.contains(&format!("read session '{}'", file.display())), "{reported}");
     assert!(
-        told.contains("GPUWS_SIM_SESSION must name the session directory of your own 'gpuws sim'"),
-        "{told}"
+        reported
+            .contains("GPUWS_SIM_SESSION must name the session directory of your own 'gpuws sim'"),
+        "{reported}"
     );
 
     std::fs::create_dir(&file).unwrap();
-    assert_eq!(refused(folder.path()).0, ErrorKind::Invalid);
+    assert_eq!(refused(dir.path()).0, ErrorKind::Invalid);
     std::fs::remove_dir(&file).unwrap();
 
     let elsewhere = tempfile::tempdir().unwrap();
     session("labbox").write(elsewhere.path()).unwrap();
     std::os::unix::fs::symlink(elsewhere.path().join(Session::FILE), &file).unwrap();
-    let (kind, told) = refused(folder.path());
+    let (kind, reported) = refused(dir.path());
     assert_eq!(kind, ErrorKind::Invalid);
-    assert!(told.ends_with("it is a symbolic link or not a regular file"), "{told}");
-    session("p100-ghost").write(folder.path()).unwrap();
+    assert!(reported.ends_with("it is a symbolic link or not a regular file"), "{reported}");
+    session("p100-ghost").write(dir.path()).unwrap();
     assert_eq!(Session::read(elsewhere.path()).unwrap(), session("labbox"), "the link is replaced");
 
     for text in ["", "{}", "\x7fELF", r#"{"machine":"labbox","began_ns":1,"sed":2}"#] {
         std::fs::write(&file, text).unwrap();
-        let (kind, told) = refused(folder.path());
+        let (kind, reported) = refused(dir.path());
         assert_eq!(kind, ErrorKind::Invalid);
-        assert!(told.contains("invalid session: "), "{told}");
+        assert!(reported.contains("invalid session: "), "{reported}");
     }
     std::fs::File::create(&file).unwrap().set_len(100 << 20).unwrap();
-    let (kind, told) = refused(folder.path());
+    let (kind, reported) = refused(dir.path());
     assert_eq!(kind, ErrorKind::Invalid);
-    assert!(told.ends_with("it is larger than 1 MiB"), "{told}");
+    assert!(reported.ends_with("it is larger than 1 MiB"), "{reported}");
 
-    let nowhere = folder.path().join("nowhere");
+    let nowhere = dir.path().join("nowhere");
     assert_eq!(session("labbox").write(&nowhere).unwrap_err().kind(), ErrorKind::Io);
     let mut large = session("labbox");
     large.machine = "x".repeat(2 << 20).into();
-    assert_eq!(large.write(folder.path()).unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(large.write(dir.path()).unwrap_err().kind(), ErrorKind::Io);
 }
 
 #[test]
 fn session_writable_by_others_is_rejected_with_remedy() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join(Session::FILE);
-    session("labbox").write(folder.path()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join(Session::FILE);
+    session("labbox").write(dir.path()).unwrap();
     let allow = |path: &Path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     };
-    let owner = folder.path().metadata().unwrap().uid();
-    for (path, right, wrong) in [(folder.path(), 0o700, 0o777), (&file, 0o600, 0o620)] {
+    let owner = dir.path().metadata().unwrap().uid();
+    for (path, right, wrong) in [(dir.path(), 0o700, 0o777), (&file, 0o600, 0o620)] {
         allow(path, wrong);
-        let (kind, told) = refused(folder.path());
+        let (kind, reported) = refused(dir.path());
         assert_eq!(kind, ErrorKind::Invalid);
-        assert!(told.contains("session directory of your own 'gpuws sim'"), "{told}");
+        assert!(reported.contains("session directory of your own 'gpuws sim'"), "{reported}");
         let why = format!("belongs to user {owner} and is writable by others (mode {wrong:o})");
-        assert!(told.ends_with(&why), "{told}");
+        assert!(reported.ends_with(&why), "{reported}");
         allow(path, right);
     }
     // Only root can change the owner of a file.
     if owner == 0 {
-        for path in [&file, folder.path()] {
+        for path in [&file, dir.path()] {
             if std::os::unix::fs::chown(path, Some(54_321), None).is_err() {
                 break; // Nor can root everywhere: not where it lacks the right.
             }
-            let (kind, told) = refused(folder.path());
+            let (kind, reported) = refused(dir.path());
             assert_eq!(kind, ErrorKind::Invalid);
-            assert!(told.ends_with("belongs to user 54321, neither you (user 0) nor root"));
+            assert!(reported.ends_with("belongs to user 54321, neither you (user 0) nor root"));
             std::os::unix::fs::chown(path, Some(0), None).unwrap();
         }
     }
-    assert_eq!(Session::read(folder.path()).unwrap(), session("labbox"));
+    assert_eq!(Session::read(dir.path()).unwrap(), session("labbox"));
 }
 
 #[test]
-fn machine_loads_by_name_folder_file_or_recording() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim-fixtures/machines/labbox");
+fn machine_loads_by_name_dir_file_or_recording() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim-fixtures/machines/labbox");
     let embedded = Machine::embedded("labbox").unwrap();
-    for path in [Path::new("labbox"), &folder, &folder.join("machine.toml")] {
+    for path in [Path::new("labbox"), &dir, &dir.join("machine.toml")] {
         assert_eq!(Machine::named(path).unwrap(), embedded, "{}", path.display());
     }
-    let (kind, told) = {
+    let (kind, reported) = {
         let error = session("labbx").open().unwrap_err();
         (error.kind(), error.fault().text)
     };
     assert_eq!(kind, ErrorKind::Invalid);
     assert!(
-        told.starts_with(
+        reported.starts_with(
             "find machine 'labbx': no built-in machine, directory or file has this name"
         ),
-        "{told}"
+        "{reported}"
     );
     for machine in gpu_sim::machines() {
-        assert!(told.contains(machine.name), "{told}");
+        assert!(reported.contains(machine.name), "{reported}");
     }
-    let no_recording = folder.join("../p100-ghost/fuser.txt");
+    let no_recording = dir.join("../p100-ghost/fuser.txt");
     let error = Machine::named(&no_recording).unwrap_err();
     assert!(error.fault().text.contains("not a recording"), "{}", error.fault().text);
 }
@@ -226,7 +227,7 @@ fn placeholders_for_unknown_processes_are_rejected() {
 
 #[test]
 fn scheduled_events_apply_to_placeholders_except_exit() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let text = "description = 'made: a test'\nclock = 2025-03-03T10:00:00Z\n\
         [[gpu]]\nindex = 0\nname = 'G'\nmemory_total_mib = 1000\n\
         [[process]]\npid = 7\nname = 'a'\nmemory = [{ gpu = 0, mib = 10 }]\n\
@@ -236,8 +237,8 @@ fn scheduled_events_apply_to_placeholders_except_exit() {
         [[event]]\nat_ms = 30\nexit = 8\n\
         [[event]]\nat_ms = 40\njoins_group = { pid = 7, group = 8 }\n\
         [[event]]\nafter_exit_of = 7\nstart = { pid = 9, name = 'c', parent = 8 }\n";
-    std::fs::write(folder.path().join("machine.toml"), text).unwrap();
-    let mut session = session(folder.path().to_str().unwrap());
+    std::fs::write(dir.path().join("machine.toml"), text).unwrap();
+    let mut session = session(dir.path().to_str().unwrap());
     session.placeholders = vec![Placeholder { simulated: 7, pid: 8, start_ticks: 1 }];
     let simulation = session.open().unwrap();
     simulation.advance_to(Duration::from_secs(10));

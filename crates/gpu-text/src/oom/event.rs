@@ -44,27 +44,6 @@ pub enum Framework {
     Cuda,
 }
 
-impl Framework {
-    /// Returns its name, as it stands in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Framework::PyTorch => "pytorch",
-            Framework::TensorFlow => "tensorflow",
-            Framework::Xla => "xla",
-            Framework::Jax => "jax/xla",
-            Framework::CuPy => "cupy",
-            Framework::Rmm => "rmm",
-            Framework::LlamaCpp => "llama.cpp",
-            Framework::Vllm => "vllm",
-            Framework::Paddle => "paddle",
-            Framework::OnnxRuntime => "onnxruntime",
-            Framework::TensorRt => "tensorrt",
-            Framework::CudaJl => "cuda.jl",
-            Framework::Cuda => "cuda",
-        }
-    }
-}
-
 /// What the wording reveals about the version that printed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wording {

@@ -141,12 +141,12 @@ fn read_bare_marks(reader: &mut Reader, flat: &Flat, marks: Marks<Bare>, with_fi
         around.any(|known| known.abs_diff(at) <= NEAR)
     };
     // The last position that created an event: a library's code and its text are one message.
-    let mut told: Option<Told> = None;
+    let mut reported: Option<Reported> = None;
     for (at, what) in marks {
         if reader.is_full {
             break;
         }
-        let is_same = told.as_mut().is_some_and(|told| told.is_one_message(flat, at));
+        let is_same = reported.as_mut().is_some_and(|reported| reported.is_one_message(flat, at));
         if is_same || libraries::is_source(&text[flat.line_start(at)..at], &text[at..]) {
             continue;
         }
@@ -154,19 +154,19 @@ fn read_bare_marks(reader: &mut Reader, flat: &Flat, marks: Marks<Bare>, with_fi
             && let Some(event) = libraries::bare(what, Passage::of(flat, 0, at, text.len()))
         {
             reader.add(event);
-            told = Some(Told { at, next_letter: None });
+            reported = Some(Reported { at, next_letter: None });
         }
     }
 }
 
 /// The position of a message without figures.
-struct Told {
+struct Reported {
     at: usize,
     /// The position of the first letter after its first word, once it was searched for.
     next_letter: Option<usize>,
 }
 
-impl Told {
+impl Reported {
     /// Returns whether a later position belongs to the same message: near on the same line, or with
     /// only punctuation and numbers between.
     fn is_one_message(&mut self, flat: &Flat, second: usize) -> bool {

@@ -156,9 +156,9 @@ impl Devices {
         // A list with a process of an unknown device does not show that a device has no others.
         let complete = placed.iter().all(Option::is_some);
         let named: BTreeSet<usize> = placed.iter().copied().flatten().collect();
-        let told: Vec<Names<'_>> = document.gpus.iter().map(Names::of).collect();
+        let reported: Vec<Names<'_>> = document.gpus.iter().map(Names::of).collect();
         for (at, device) in self.list.iter_mut().enumerate() {
-            if named.contains(&at) || (complete && device.is_covered(&list, &told)) {
+            if named.contains(&at) || (complete && device.is_covered(&list, &reported)) {
                 let known = device.processes.get_or_insert_default();
                 if list.is_full {
                     known.clear();
@@ -212,13 +212,13 @@ impl Device {
         }
     }
 
-    /// Returns whether a process list covers the device; `told` are the devices of its text.
-    fn is_covered(&self, list: &listed::List, told: &[Names<'_>]) -> bool {
+    /// Returns whether a process list covers the device; `reported` are the devices of its text.
+    fn is_covered(&self, list: &listed::List, reported: &[Names<'_>]) -> bool {
         match &list.devices {
             Some(devices) => self.gpu.index.is_some_and(|index| devices.contains(&index)),
             None => {
                 let own = self.names();
-                told.is_empty() || told.iter().any(|gpu| same(own, *gpu) == Some(true))
+                reported.is_empty() || reported.iter().any(|gpu| same(own, *gpu) == Some(true))
             }
         }
     }

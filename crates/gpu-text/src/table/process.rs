@@ -85,10 +85,10 @@ pub(super) fn row(row: Row<'_>, layout: Option<Layout>) -> Entry {
     let (name, memory) = name_and_memory(rest.0, row.closed);
     process.name = name.map(str::to_owned);
     process.memory_mib = memory;
-    let told = process.memory_mib != Err(Absent::NotRecorded);
+    let reported = process.memory_mib != Err(Absent::NotRecorded);
     let certain = match layout {
-        Some(_) => row.is_bordered() || told,
-        None => process.type_.is_some() && told,
+        Some(_) => row.is_bordered() || reported,
+        None => process.type_.is_some() && reported,
     };
     if certain { Entry::Process(process) } else { Entry::Other }
 }
@@ -187,16 +187,22 @@ mod tests {
     }
 
     /// GPU, PID, type, name, memory.
-    type Told = (u32, u32, Option<String>, Option<String>, Reading<u64>);
+    type Reported = (u32, u32, Option<String>, Option<String>, Reading<u64>);
 
-    fn process(text: &str, layout: Option<Layout>, closed: bool) -> Option<Told> {
+    fn process(text: &str, layout: Option<Layout>, closed: bool) -> Option<Reported> {
         match read(text, layout, closed) {
             Entry::Process(p) => Some((p.gpu_index?, p.pid?, p.type_, p.name, p.memory_mib)),
             _ => None,
         }
     }
 
-    fn told(gpu: u32, pid: u32, type_: &str, name: &str, memory: Reading<u64>) -> Option<Told> {
+    fn reported(
+        gpu: u32,
+        pid: u32,
+        type_: &str,
+        name: &str,
+        memory: Reading<u64>,
+    ) -> Option<Reported> {
         let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         Some((gpu, pid, some(type_), some(name), memory))
     }
@@ -206,14 +212,14 @@ mod tests {
         let plain = "    0     23380  C  shell                   11876MB  ";
         assert_eq!(
             process(plain, Some(Layout::Plain), true),
-            told(0, 23_380, "", "C  shell", Ok(11_876))
+            reported(0, 23_380, "", "C  shell", Ok(11_876))
         );
         let typed = "   10     32263    C   ...venv/bin/python3.6 10243MiB ";
-        let want = told(10, 32_263, "C", "...venv/bin/python3.6", Ok(10_243));
+        let want = reported(10, 32_263, "C", "...venv/bin/python3.6", Ok(10_243));
         assert_eq!(process(typed, Some(Layout::Typed), true), want);
         assert_eq!(process(typed, None, true), want);
         let new = "    0   N/A  N/A   4194304    C+G   C:\\a b\\c | d.exe      N/A      ";
-        let want = told(0, 4_194_304, "C+G", "C:\\a b\\c | d.exe", Err(Absent::NotSupported));
+        let want = reported(0, 4_194_304, "C+G", "C:\\a b\\c | d.exe", Err(Absent::NotSupported));
         assert_eq!(process(new, Some(Layout::Instances), true), want);
         assert_eq!(process(new, None, true), want);
     }
@@ -230,18 +236,18 @@ mod tests {
     #[test]
     fn placeholder_names_are_kept_but_absences_are_not() {
         let row = "  0   1032  C+G   Insufficient Permissions     N/A      ";
-        let want = told(0, 1032, "C+G", "Insufficient Permissions", Err(Absent::NotSupported));
+        let want = reported(0, 1032, "C+G", "Insufficient Permissions", Err(Absent::NotSupported));
         assert_eq!(process(row, Some(Layout::Typed), true), want);
         let row = "  0   1032  C   [Not Found]    12 MiB ";
         assert_eq!(
             process(row, Some(Layout::Typed), true),
-            told(0, 1032, "C", "[Not Found]", Ok(12))
+            reported(0, 1032, "C", "[Not Found]", Ok(12))
         );
         let row = "  0   1032  C   [Not Found]    [Insufficient Permissions] ";
-        let want = told(0, 1032, "C", "[Not Found]", Err(Absent::NotPermitted));
+        let want = reported(0, 1032, "C", "[Not Found]", Err(Absent::NotPermitted));
         assert_eq!(process(row, Some(Layout::Typed), true), want);
         let row = "  0   1032  C       7MiB ";
-        assert_eq!(process(row, Some(Layout::Typed), true), told(0, 1032, "C", "", Ok(7)));
+        assert_eq!(process(row, Some(Layout::Typed), true), reported(0, 1032, "C", "", Ok(7)));
     }
 
     #[test]
@@ -282,9 +288,9 @@ mod tests {
         }
         assert!(process(&row[..27], Some(Layout::Instances), false).is_some());
         let long = "    0   N/A  N/A     10073      C   ...envs/keras/bin/python 1471";
-        let want = told(0, 10_073, "C", "...envs/keras/bin/python", Err(Absent::NotRecorded));
+        let want = reported(0, 10_073, "C", "...envs/keras/bin/python", Err(Absent::NotRecorded));
         assert_eq!(process(long, Some(Layout::Instances), false), want);
-        let want = told(0, 10_073, "", "", Err(Absent::NotRecorded));
+        let want = reported(0, 10_073, "", "", Err(Absent::NotRecorded));
         assert_eq!(process("  0  N/A  N/A  10073  C+", Some(Layout::Instances), false), want);
     }
 

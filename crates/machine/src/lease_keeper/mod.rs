@@ -130,13 +130,14 @@ fn heard(mut output: ChildStdout) -> std::io::Result<String> {
 }
 
 /// Returns the program that stands for a run on the device that its `CUDA_VISIBLE_DEVICES` names,
-/// and ends with the supervisor. `session` is the folder of a simulated machine, which has no CUDA.
+/// and ends with the supervisor. `session` is the directory of a simulated machine, which has no
+/// CUDA.
 pub fn placeholder(supervisor: ProcessKey, session: Option<&Path>) -> Launch {
     let (program, arguments): (OsString, Vec<OsString>) = match session {
-        Some(folder) => {
+        Some(dir) => {
             let uses = format!("visible:{PLACEHOLDER_MIB}");
             let words = ["--use", &uses, "--name", PLACEHOLDER];
-            (folder.join(gpu_sim::live::ACTOR).into(), words.map(Into::into).into())
+            (dir.join(gpu_sim::live::ACTOR).into(), words.map(Into::into).into())
         }
         // This very program, also where another has its path by now.
         None => {

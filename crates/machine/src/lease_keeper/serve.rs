@@ -69,10 +69,10 @@ pub(crate) fn serve_where_asked() -> Option<Served> {
     };
     // Whoever waits hears that this is all by the end of the pipe.
     let mut stdout = std::io::stdout();
-    let told = stdout.write_all(said.as_bytes()).and_then(|()| stdout.flush());
+    let reported = stdout.write_all(said.as_bytes()).and_then(|()| stdout.flush());
     let nowhere = std::fs::OpenOptions::new().write(true).open("/dev/null");
     let hung_up = nowhere.and_then(|nowhere| Ok(rustix::stdio::dup2_stdout(nowhere)?));
-    if contexts.is_err() || told.is_err() || hung_up.is_err() {
+    if contexts.is_err() || reported.is_err() || hung_up.is_err() {
         return Some(Served::Failed);
     }
     if let Ok(Some(root)) = opened(root) {

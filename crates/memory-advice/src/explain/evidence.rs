@@ -181,24 +181,24 @@ pub struct Resident {
 
 impl Now {
     /// Describes the parts of the machine's state that concern a message.
-    pub(super) fn told(&self, shown: &OomFigures, account: &Account) -> Vec<String> {
-        let mut told = Vec::new();
+    pub(super) fn reported(&self, shown: &OomFigures, account: &Account) -> Vec<String> {
+        let mut reported = Vec::new();
         for other in &shown.others {
             let is_here = |resident: &&Resident| resident.pid == other.pid;
             match self.residents.iter().find(is_here) {
                 Some(Resident { name, device, memory, .. }) => {
                     let holds = memory.map_or("memory".to_owned(), amount);
-                    told.push(format!(
+                    reported.push(format!(
                         "process {} is {name} and holds {holds} on GPU {device}",
                         other.pid
                     ));
                 }
-                None => told.push(format!("process {} holds nothing here now", other.pid)),
+                None => reported.push(format!("process {} holds nothing here now", other.pid)),
             }
         }
         for device in &self.devices {
             if let Some(ghost) = device.ghost {
-                told.push(format!(
+                reported.push(format!(
                     "GPU {}: {} not attributed to any listed process",
                     device.index,
                     amount(ghost)
@@ -214,12 +214,12 @@ impl Now {
                 .map(|device| format!("GPU {} ({})", device.index, amount(device.free)))
                 .take(8)
                 .collect();
-            told.push(if roomy.is_empty() {
+            reported.push(if roomy.is_empty() {
                 format!("no GPU here has the required {} free", amount(need))
             } else {
                 format!("GPUs with the required {} free: {}", amount(need), roomy.join(", "))
             });
         }
-        told
+        reported
     }
 }

@@ -45,7 +45,7 @@ pub fn explain(shown: &OomFigures, now: Option<&Now>) -> Diagnosis {
         cause,
         reasons: cause::reasons(cause, shown, &account),
         contradictions: account::contradictions(shown),
-        now: now.map(|now| now.told(shown, &account)).unwrap_or_default(),
+        now: now.map(|now| now.reported(shown, &account)).unwrap_or_default(),
         remedies: remedy::remedies(cause, shown, &account, now),
         account,
     }

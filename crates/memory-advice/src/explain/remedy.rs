@@ -336,9 +336,9 @@ fn elsewhere(list: &mut List, shown: &OomFigures, account: &Account, now: Option
 /// Returns the limit that suffices for everything, in whole MiB: an allocator gets the limit minus
 /// the context, and its fraction of the device is rounded down.
 fn limit_for(needed: Bytes, account: &Account, shown: &OomFigures) -> Bytes {
-    let told = account.context.unwrap_or_default();
-    let context = if shown.needs.is_some() { CONTEXT } else { told.max(CONTEXT) };
+    let reported = account.context.unwrap_or_default();
+    let context = if shown.needs.is_some() { CONTEXT } else { reported.max(CONTEXT) };
     let rounded = Bytes(shown.total.unwrap_or_default().0 / SHARES).max(ROUNDED);
-    let all = needed.saturating_sub(told) + context + rounded;
+    let all = needed.saturating_sub(reported) + context + rounded;
     Bytes::from_mib(all.0.div_ceil(1 << 20))
 }

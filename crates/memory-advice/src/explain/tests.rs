@@ -158,11 +158,11 @@ fn nvenc_failure_mentions_session_limit() {
 
 #[test]
 fn unreported_cache_is_not_mentioned() {
-    let told = OomFigures { process: gib(18.3), ..torch(6.0, 24.0, 5.2, 18.0, 0.0) };
+    let reported = OomFigures { process: gib(18.3), ..torch(6.0, 24.0, 5.2, 18.0, 0.0) };
     let says =
         |shown: &OomFigures| explain(shown, None).reasons.iter().any(|r| r.contains("cache"));
-    assert!(says(&told));
-    assert!(!says(&OomFigures { unused: None, ..told }));
+    assert!(says(&reported));
+    assert!(!says(&OomFigures { unused: None, ..reported }));
 }
 
 #[test]

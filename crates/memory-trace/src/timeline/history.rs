@@ -1,7 +1,7 @@
 //! The history of a replay, from which the picture is drawn.
 
 use crate::replay::{Level, Witness};
-use crate::workload::{Held, Step, StepKind, Workload};
+use crate::workload::{InitialAllocation, Step, StepKind, Workload};
 use gpu_allocator_policy::{Allocation, ModelMemory};
 use std::sync::Arc;
 
@@ -101,7 +101,7 @@ impl History {
 }
 
 impl Witness for History {
-    fn begun(&mut self, place: usize, held: Held, given: &Allocation) {
+    fn begun(&mut self, place: usize, held: InitialAllocation, given: &Allocation) {
         self.begin(held.slot, given.size().0, 0, Origin::Start(place));
     }
 

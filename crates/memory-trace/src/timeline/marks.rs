@@ -119,7 +119,7 @@ impl Timeline<'_> {
 fn call(frame: &Frame) -> String {
     let mut parts = frame.file.rsplit(['/', '\\']);
     let file = match (parts.next(), parts.next()) {
-        (Some(file), Some(folder)) if !folder.is_empty() => format!("{folder}/{file}"),
+        (Some(file), Some(dir)) if !dir.is_empty() => format!("{dir}/{file}"),
         (Some(file), _) => file.to_owned(),
         _ => String::new(),
     };

@@ -86,8 +86,10 @@ fn svg_labels_what_it_shows() {
         "{titles:?}"
     );
     let words = all("text").join("\n");
-    for told in ["peak: 152 MiB reserved, 81 MiB allocated", "The segments at the peak, event 5"] {
-        assert!(words.contains(told), "{words}");
+    for reported in
+        ["peak: 152 MiB reserved, 81 MiB allocated", "The segments at the peak, event 5"]
+    {
+        assert!(words.contains(reported), "{words}");
     }
     assert!(all("desc")[0].contains("It ran to completion."));
     assert!(svg.contains("prefers-color-scheme: dark"));
@@ -97,7 +99,7 @@ fn svg_labels_what_it_shows() {
 fn oom_is_marked_with_event_and_request() {
     let job = [('+', 1, 100), ('!', 0, 900), ('+', 2, 50), ('+', 3, 20)];
     let svg = drawn(&recording(&job, "f"), Some(128), |timeline| timeline.svg());
-    for told in [
+    for reported in [
         "failed in the recording: 900 MiB",
         "out of memory: 50 MiB at event 2",
         "The segments where memory ran out, event 2",
@@ -106,7 +108,7 @@ fn oom_is_marked_with_event_and_request() {
         "limit 128 MiB",
         "It ran out of memory requesting 50 MiB.",
     ] {
-        assert!(svg.contains(told), "{told}: {svg}");
+        assert!(svg.contains(reported), "{reported}: {svg}");
     }
     texts(&svg);
 }

@@ -56,7 +56,7 @@ fn trace(device: u32, event: &oom::Event) -> DeviceTrace {
     segments.sort_by_key(|segment| segment.address);
     let failed = event.tried.as_ref().and_then(|tried| tried.bytes).map(|Bytes(size)| Event {
         action: Action::OutOfMemory,
-        address: Event::NOT_TOLD,
+        address: Event::NOT_REPORTED,
         size,
         stream: 0,
         time_us: 0,

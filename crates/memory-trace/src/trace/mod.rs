@@ -147,7 +147,7 @@ pub struct Event {
     /// The action.
     pub action: Action,
     /// The start address; for [`Action::OutOfMemory`], the device's free memory, or
-    /// [`Event::NOT_TOLD`].
+    /// [`Event::NOT_REPORTED`].
     pub address: u64,
     /// The size; for an allocation, the requested size.
     pub size: u64,
@@ -161,13 +161,13 @@ pub struct Event {
 impl Event {
     /// The value of [`address`](Event::address) if memory ran out and the recording does not
     /// contain the device's free memory.
-    pub const NOT_TOLD: u64 = u64::MAX;
+    pub const NOT_REPORTED: u64 = u64::MAX;
 
     /// Returns the device's free memory when memory ran out; `None` for other actions, and if the
     /// recording does not contain it.
     pub fn device_free(&self) -> Option<u64> {
-        let told = self.action == Action::OutOfMemory && self.address != Event::NOT_TOLD;
-        told.then_some(self.address)
+        let reported = self.action == Action::OutOfMemory && self.address != Event::NOT_REPORTED;
+        reported.then_some(self.address)
     }
 }
 

@@ -100,7 +100,7 @@ fn row(line: &[u8]) -> Result<Option<Row>, String> {
     if size == 0 {
         return Ok(None);
     }
-    let address = if failed { Event::NOT_TOLD } else { address };
+    let address = if failed { Event::NOT_REPORTED } else { address };
     Ok(Some(Row { time_us, actions, address, size, stream }))
 }
 

@@ -26,13 +26,13 @@ exports! {
     }
 
     gpu [nvmlDeviceGetAccountingPids](count: Out<c_uint>, pids: Out<c_uint>) |gpu| {
-        let told = processes(gpu)?.iter().filter_map(|process| process.pid.ok());
-        pids.put_list(count, &told.map(|pid| pid.0).collect::<Vec<c_uint>>())
+        let reported = processes(gpu)?.iter().filter_map(|process| process.pid.ok());
+        pids.put_list(count, &reported.map(|pid| pid.0).collect::<Vec<c_uint>>())
     }
 
     gpu [nvmlDeviceGetAccountingStats](pid: c_uint, stats: Out<AccountingStats>) |gpu| {
-        let mut told = processes(gpu)?.iter();
-        let found = told.find(|process| process.pid.is_ok_and(|own| own.0 == pid));
+        let mut reported = processes(gpu)?.iter();
+        let found = reported.find(|process| process.pid.is_ok_and(|own| own.0 == pid));
         let process = found.ok_or(Code::NOT_FOUND)?;
         stats.put(AccountingStats {
             gpu_utilization: process.utilization.map_or(NOT_AVAILABLE_32, |share| share.get().into()),

@@ -143,13 +143,13 @@ exports! {
 
     gpu [nvmlDeviceGetInforomVersion](object: c_uint, version: Out<c_char>, length: c_uint) |gpu| {
         let inforom = gpu.inforom()?;
-        let told = match object {
+        let reported = match object {
             0 => &inforom.oem,
             1 => &inforom.ecc,
             2 => &inforom.power,
             _ => return Err(Code::INVALID_ARGUMENT),
         };
-        version.put_text(length, text(told)?)
+        version.put_text(length, text(reported)?)
     }
 
     gpu [nvmlDeviceGetGspFirmwareMode](enabled: Out<c_uint>, by_default: Out<c_uint>) |gpu| {

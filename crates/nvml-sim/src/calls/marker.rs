@@ -23,19 +23,19 @@ extern "C" fn gpuwsSimulatedMachine() -> *const c_char {
 /// Returns the directory of the session, null if none is set.
 #[unsafe(no_mangle)]
 extern "C" fn gpuwsSimulatedSession() -> *const c_char {
-    text(|library| CString::new(library.folder()?.as_os_str().as_bytes()).ok())
+    text(|library| CString::new(library.dir()?.as_os_str().as_bytes()).ok())
 }
 
 /// Sets the directory of the session for the next initialisation, instead of the environment
 /// variable; null restores the variable. Resets the call counts.
 #[unsafe(no_mangle)]
-extern "C" fn gpuwsSimulatedOpen(folder: In<c_char>) -> u32 {
+extern "C" fn gpuwsSimulatedOpen(dir: In<c_char>) -> u32 {
     guard(|| {
-        let folder = match folder.is_null() {
+        let dir = match dir.is_null() {
             true => None,
-            false => Some(PathBuf::from(std::ffi::OsString::from_vec(folder.bytes(MAX_PATH)?))),
+            false => Some(PathBuf::from(std::ffi::OsString::from_vec(dir.bytes(MAX_PATH)?))),
         };
-        library::lock().name_session(folder)
+        library::lock().name_session(dir)
     })
 }
 

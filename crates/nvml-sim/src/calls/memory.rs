@@ -54,8 +54,8 @@ exports! {
     }
 
     gpu [nvmlDeviceGetConfComputeProtectedMemoryUsage](memory: Out<Memory1>) |gpu| {
-        let told = gpu.protected_memory()?;
-        let (total, used) = (told.total?, told.used?);
+        let reported = gpu.protected_memory()?;
+        let (total, used) = (reported.total?, reported.used?);
         let free = total.saturating_sub(used);
         memory.put(Memory1 { total: total.0, free: free.0, used: used.0 })
     }

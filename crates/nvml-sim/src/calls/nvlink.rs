@@ -86,13 +86,13 @@ exports! {
     }
 
     gpu [nvmlDeviceGetGpuFabricInfo](fabric: Out<FabricInfo>) |gpu| {
-        let told = gpu.fabric()?;
+        let reported = gpu.fabric()?;
         fabric.put(FabricInfo {
             cluster_uuid: [0; 16],
             // Undefined until the state is complete.
-            status: told.status.unwrap_or(0),
+            status: reported.status.unwrap_or(0),
             clique_id: 0,
-            state: match told.state? {
+            state: match reported.state? {
                 FabricState::None => 0,
                 FabricState::NotStarted => 1,
                 FabricState::InProgress => 2,

@@ -72,7 +72,7 @@ fn samples(subject: Subject<'_>, since: c_ulonglong) -> Answer<Vec<ProcessUtiliz
     let now = clock::wall_micros();
     let mut samples: Vec<ProcessUtilizationSample> = Vec::new();
     let mut idle = None;
-    let mut untold = None;
+    let mut unreported = None;
     for process in subject.processes()? {
         match process.utilization {
             // A process in several instances, or with both kinds of context, is sampled once.
@@ -86,11 +86,11 @@ fn samples(subject: Subject<'_>, since: c_ulonglong) -> Answer<Vec<ProcessUtiliz
                 dec_util: 0,
             }),
             Ok(_) => idle = Some(Code::NOT_FOUND),
-            Err(absent) => untold = Some(absent.into()),
+            Err(absent) => unreported = Some(absent.into()),
         }
     }
     match samples.is_empty() {
-        true => Err(idle.or(untold).unwrap_or(Code::NOT_FOUND)),
+        true => Err(idle.or(unreported).unwrap_or(Code::NOT_FOUND)),
         false => Ok(samples),
     }
 }

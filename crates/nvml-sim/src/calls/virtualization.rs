@@ -18,8 +18,9 @@ const CAPABILITIES: c_uint = 12;
 /// Returns whether the driver supports several vGPU profiles side by side: the value of the first
 /// device that reports it.
 fn heterogeneous(view: &View) -> Answer<c_uint> {
-    let mut told = view.subjects().filter_map(|gpu| gpu.virtual_gpus().ok()?.heterogeneous.ok());
-    told.next().ok_or(Code::NOT_SUPPORTED)
+    let mut reported =
+        view.subjects().filter_map(|gpu| gpu.virtual_gpus().ok()?.heterogeneous.ok());
+    reported.next().ok_or(Code::NOT_SUPPORTED)
 }
 
 exports! {
@@ -32,11 +33,11 @@ exports! {
     }
 
     gpu [nvmlDeviceGetVgpuCapabilities](which: c_uint, can: Out<c_uint>) |gpu| {
-        let told = gpu.virtual_gpus()?;
+        let reported = gpu.virtual_gpus()?;
         match which {
-            FRACTIONAL => can.put(told.fractional?),
-            TIMESLICE_PROFILES => can.put(told.timeslice_profiles?),
-            TIMESLICE_SIZES => can.put(told.timeslice_sizes?),
+            FRACTIONAL => can.put(reported.fractional?),
+            TIMESLICE_PROFILES => can.put(reported.timeslice_profiles?),
+            TIMESLICE_SIZES => can.put(reported.timeslice_sizes?),
             which if which < CAPABILITIES => Err(Code::NOT_SUPPORTED),
             _ => Err(Code::INVALID_ARGUMENT),
         }

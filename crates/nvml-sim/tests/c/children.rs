@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 /// Runs the test `child_process_entry` of this program with a session from the environment.
-fn run(folder: &Path) -> Output {
+fn run(dir: &Path) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "children::child_process_entry", "--ignored", "--nocapture"]);
-    command.env(Session::VARIABLE, folder).output().unwrap()
+    command.env(Session::VARIABLE, dir).output().unwrap()
 }
 
 /// Initialises the library like a program that knows nothing about simulations.
@@ -34,12 +34,12 @@ fn child_process_entry() {
 
 #[test]
 fn each_process_appends_one_count_line_on_exit() {
-    let folder = tempfile::tempdir().unwrap();
-    Session { counts_calls: true, ..session("labbox") }.write(folder.path()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    Session { counts_calls: true, ..session("labbox") }.write(dir.path()).unwrap();
     for lines in 1..=2 {
-        assert!(run(folder.path()).status.success());
-        assert_eq!(fs::read_to_string(folder.path().join("result")).unwrap(), "[0, 0] 4");
-        let written = fs::read_to_string(folder.path().join(Session::CALLS)).unwrap();
+        assert!(run(dir.path()).status.success());
+        assert_eq!(fs::read_to_string(dir.path().join("result")).unwrap(), "[0, 0] 4");
+        let written = fs::read_to_string(dir.path().join(Session::CALLS)).unwrap();
         assert_eq!(written.lines().count(), lines);
         let calls = r#""calls":{"nvmlDeviceGetCount_v2":1,"nvmlInit_v2":1,"nvmlShutdown":1}}"#;
         assert!(written.lines().all(|line| line.ends_with(calls)), "{written}");
@@ -48,10 +48,10 @@ fn each_process_appends_one_count_line_on_exit() {
 
 #[test]
 fn unreadable_session_is_reported_in_one_line() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join(Session::FILE), "{\"machine\": \"a\\u001b[2J\"}").unwrap();
-    let output = run(folder.path());
-    assert_eq!(fs::read_to_string(folder.path().join("result")).unwrap(), "[9, 1] 0");
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join(Session::FILE), "{\"machine\": \"a\\u001b[2J\"}").unwrap();
+    let output = run(dir.path());
+    assert_eq!(fs::read_to_string(dir.path().join("result")).unwrap(), "[9, 1] 0");
     let said = String::from_utf8(output.stderr).unwrap();
     let said: Vec<&str> = said.lines().filter(|line| line.contains("simulated")).collect();
     assert_eq!(said.len(), 1, "{said:?}");

@@ -80,13 +80,13 @@ fn readings_match_machine() {
     assert_eq!((rates.gpu, draw, limit), (98, 312_000, 400_000));
 
     let clocks = details.clocks.unwrap();
-    for (kind, told) in
+    for (kind, reported) in
         [(0, clocks.graphics), (1, clocks.sm), (2, clocks.memory), (3, clocks.video)]
     {
         let mut mhz = 0;
         // SAFETY: as above.
         let code = unsafe { nvml.nvmlDeviceGetClockInfo(device, kind, &mut mhz) };
-        assert_eq!((code == 0).then_some(mhz), told.ok());
+        assert_eq!((code == 0).then_some(mhz), reported.ok());
     }
     // SAFETY: as above.
     assert_eq!(unsafe { nvml.nvmlDeviceGetClockInfo(device, 4, &mut 0) }, 2);
@@ -98,11 +98,11 @@ fn readings_match_machine() {
 
 #[test]
 fn reserved_memory_counts_as_used_in_v1_only() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let machine = "description = 'made: a test'\nclock = 2025-03-03T10:00:00Z\n\
         [[gpu]]\nindex = 0\nmemory_total_mib = 100\nmemory_reserved_mib = 30\n";
-    std::fs::write(folder.path().join("machine.toml"), machine).unwrap();
-    let stage = Stage::begun(session(folder.path().to_str().unwrap()));
+    std::fs::write(dir.path().join("machine.toml"), machine).unwrap();
+    let stage = Stage::begun(session(dir.path().to_str().unwrap()));
     let mut one = nvmlMemory_t { total: 0, free: 0, used: 0 };
     let version = size_of::<nvmlMemory_v2_t>() as u32 | 2 << 24;
     let mut two = nvmlMemory_v2_t { version, ..all_zero() };
@@ -238,11 +238,11 @@ fn field_values_have_individual_codes() {
     let [energy, memory, unknown, spare] = values;
     let power = details.power.unwrap();
     // SAFETY: the answer names the type that is read.
-    let told = (energy.nvmlReturn == 0).then_some(unsafe { energy.value.ullVal });
-    assert_eq!(told, power.energy.ok());
+    let reported = (energy.nvmlReturn == 0).then_some(unsafe { energy.value.ullVal });
+    assert_eq!(reported, power.energy.ok());
     // SAFETY: as above.
-    let told = (memory.nvmlReturn == 0).then_some(unsafe { memory.value.siVal });
-    assert_eq!(told, details.thermal.unwrap().memory.ok().map(|degrees| degrees.0));
+    let reported = (memory.nvmlReturn == 0).then_some(unsafe { memory.value.siVal });
+    assert_eq!(reported, details.thermal.unwrap().memory.ok().map(|degrees| degrees.0));
     assert_eq!((unknown.nvmlReturn, spare.nvmlReturn), (2, 3));
 }
 
@@ -266,13 +266,13 @@ fn power_field_scope_is_gpu_only() {
 
 #[test]
 fn operation_mode_pointers_are_optional() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let machine = "description = 'made: a test'\nclock = 2025-03-03T10:00:00Z\n\
         [[gpu]]\nindex = 0\nmemory_total_mib = 100\n\
         details.operation_modes = { current = 'compute', pending = 'low-double-precision' }\n\
         [[gpu]]\nindex = 1\nmemory_total_mib = 100\n";
-    std::fs::write(folder.path().join("machine.toml"), machine).unwrap();
-    let stage = Stage::begun(session(folder.path().to_str().unwrap()));
+    std::fs::write(dir.path().join("machine.toml"), machine).unwrap();
+    let stage = Stage::begun(session(dir.path().to_str().unwrap()));
     let ask = |gpu, current: *mut u32, pending: *mut u32| {
         // SAFETY: each place is null or lives during the call.
         unsafe { stage.nvml.nvmlDeviceGetGpuOperationMode(stage.device(gpu), current, pending) }

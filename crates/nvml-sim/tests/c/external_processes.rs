@@ -21,8 +21,8 @@ fn live() -> Session {
 /// Serves a session that permits external processes.
 fn stage(session: Session) -> Stage {
     let stage = Stage::begun(session);
-    ExternalProcess::admit(stage.folder.path()).unwrap();
-    let files = stage.folder.path().join(Session::DEVICE_FILES);
+    ExternalProcess::admit(stage.dir.path()).unwrap();
+    let files = stage.dir.path().join(Session::DEVICE_FILES);
     fs::create_dir(&files).unwrap();
     for name in ["nvidia0", "nvidia1", "nvidia2", "nvidia3", "nvidiactl", "nvidia-uvm"] {
         fs::write(files.join(name), [0; 4096]).unwrap();
@@ -30,19 +30,19 @@ fn stage(session: Session) -> Stage {
     stage
 }
 
-fn walk_on(idle: &Idle, gpu: u32, mib: u64) -> ExternalProcess {
+fn external(idle: &Idle, gpu: u32, mib: u64) -> ExternalProcess {
     let uses = vec![Use { gpu, mig: None, mib, utilization_percent: None }];
     ExternalProcess { pid: idle.pid(), start_ticks: idle.start_ticks(), uses }
 }
 
 fn named(stage: &Stage) -> PathBuf {
-    stage.folder.path().join(ExternalProcess::FOLDER)
+    stage.dir.path().join(ExternalProcess::DIR)
 }
 
 /// The program that appears.
 fn program(stage: &Stage, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nvml-sim-process"));
-    command.args(words).env(Session::VARIABLE, stage.folder.path()).stdin(Stdio::null());
+    command.args(words).env(Session::VARIABLE, stage.dir.path()).stdin(Stdio::null());
     command.env_remove("CUDA_VISIBLE_DEVICES");
     command
 }
@@ -68,9 +68,9 @@ fn external_process_is_listed_while_alive_and_memory_is_freed() {
     let stage = stage(live());
     assert_eq!(shown(&stage, 1), (vec![], 4));
     let (mut one, two) = (Idle::new(), Idle::new());
-    walk_on(&one, 1, 1000).enter(stage.folder.path()).unwrap();
+    external(&one, 1, 1000).enter(stage.dir.path()).unwrap();
     soon("it is not listed", || shown(&stage, 1) == (vec![one.pid()], 1004));
-    walk_on(&two, 1, 500).enter(stage.folder.path()).unwrap();
+    external(&two, 1, 500).enter(stage.dir.path()).unwrap();
     let both = {
         let mut both = vec![one.pid(), two.pid()];
         both.sort();
@@ -80,18 +80,18 @@ fn external_process_is_listed_while_alive_and_memory_is_freed() {
     one.kill();
     soon("it has ended and is listed", || shown(&stage, 1).0 == [two.pid()]);
     soon("its memory is not back", || shown(&stage, 1).1 == 504);
-    walk_on(&two, 1, 500).leave(stage.folder.path()).unwrap();
+    external(&two, 1, 500).leave(stage.dir.path()).unwrap();
     soon("who left is still listed", || shown(&stage, 1) == (vec![], 4));
 }
 
 #[test]
 fn later_reader_sees_external_process() {
     let idle = Idle::new();
-    let folder = tempfile::tempdir().unwrap();
-    live().write(folder.path()).unwrap();
-    ExternalProcess::admit(folder.path()).unwrap();
-    walk_on(&idle, 1, 1000).enter(folder.path()).unwrap();
-    let stage = Stage::at(folder);
+    let dir = tempfile::tempdir().unwrap();
+    live().write(dir.path()).unwrap();
+    ExternalProcess::admit(dir.path()).unwrap();
+    external(&idle, 1, 1000).enter(dir.path()).unwrap();
+    let stage = Stage::at(dir);
     assert_eq!(stage.init(), 0);
     assert_eq!(shown(&stage, 1), (vec![idle.pid()], 1004), "at the first look");
 }
@@ -103,7 +103,7 @@ fn memory_is_capped_and_oldest_process_is_served_first() {
     let mut pids = vec![one.pid(), two.pid()];
     pids.sort();
     for idle in [&one, &two] {
-        walk_on(idle, 1, 60_000).enter(stage.folder.path()).unwrap();
+        external(idle, 1, 60_000).enter(stage.dir.path()).unwrap();
     }
     soon("all memory is used", || shown(&stage, 1) == (pids.clone(), 81_920));
 }
@@ -112,8 +112,8 @@ fn memory_is_capped_and_oldest_process_is_served_first() {
 fn simulated_pid_yields_to_real_process() {
     // The machine has a process with this PID on each device, ended or not.
     let idle = Idle::new();
-    let folder = tempfile::tempdir().unwrap();
-    let machine = folder.path().join("machine.toml");
+    let dir = tempfile::tempdir().unwrap();
+    let machine = dir.path().join("machine.toml");
     let text = format!(
         "description = 'made: a test'\nclock = 2025-03-03T10:00:00Z\n\
          [[gpu]]\nindex = 0\nmemory_total_mib = 1000\n\
@@ -121,8 +121,8 @@ fn simulated_pid_yields_to_real_process() {
         idle.pid()
     );
     fs::write(&machine, text).unwrap();
-    let stage = stage(Session { machine: folder.path().to_owned(), ..live() });
-    walk_on(&idle, 0, 20).enter(stage.folder.path()).unwrap();
+    let stage = stage(Session { machine: dir.path().to_owned(), ..live() });
+    external(&idle, 0, 20).enter(stage.dir.path()).unwrap();
     soon("both are listed", || {
         let (pids, used) = shown(&stage, 0);
         pids.len() == 2 && pids[0] == idle.pid() && pids[1] >= 1 << 22 && used == 30
@@ -133,58 +133,55 @@ fn simulated_pid_yields_to_real_process() {
 fn registration_without_live_process_is_ignored() {
     let stage = stage(live());
     let (mut gone, idle) = (Idle::new(), Idle::new());
-    let folder = stage.folder.path();
-    let was = walk_on(&gone, 1, 100);
+    let dir = stage.dir.path();
+    let was = external(&gone, 1, 100);
     gone.kill();
-    was.enter(folder).unwrap();
-    let good = walk_on(&idle, 1, 100);
+    was.enter(dir).unwrap();
+    let good = external(&idle, 1, 100);
     // The PID was reused: another process started with it.
-    ExternalProcess { start_ticks: good.start_ticks - 1, ..good.clone() }.enter(folder).unwrap();
+    ExternalProcess { start_ticks: good.start_ticks - 1, ..good.clone() }.enter(dir).unwrap();
     let twice = ExternalProcess { uses: vec![good.uses[0], good.uses[0]], ..good.clone() };
     let none = ExternalProcess { uses: Vec::new(), ..good.clone() };
     let busy = Use { utilization_percent: Some(101), ..good.uses[0] };
     let busy = ExternalProcess { uses: vec![busy], ..good.clone() };
     for wrong in [twice, none, busy] {
-        wrong.enter(folder).unwrap();
-        assert_eq!(
-            ExternalProcess::named(folder).unwrap().iter().filter(|w| **w == wrong).count(),
-            0
-        );
-        wrong.leave(folder).unwrap();
+        wrong.enter(dir).unwrap();
+        assert_eq!(ExternalProcess::named(dir).unwrap().iter().filter(|w| **w == wrong).count(), 0);
+        wrong.leave(dir).unwrap();
     }
 
     let file = named(&stage).join(format!("{}-{}", good.pid, good.start_ticks));
-    good.enter(folder).unwrap();
+    good.enter(dir).unwrap();
     let json = fs::read(&file).unwrap();
     let other_name = named(&stage).join("1-1");
     fs::write(&other_name, &json).unwrap();
     for bytes in [&b""[..], b"{}", b"\x7fELF", &vec![b' '; 1 << 20], &[&json[..], b"x"].concat()] {
         fs::write(&file, bytes).unwrap();
-        assert!(!ExternalProcess::named(folder).unwrap().contains(&good), "{bytes:?}");
+        assert!(!ExternalProcess::named(dir).unwrap().contains(&good), "{bytes:?}");
     }
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
-    fs::create_dir(named(&stage).join("folder")).unwrap();
-    assert!(!ExternalProcess::named(folder).unwrap().contains(&good));
+    fs::create_dir(named(&stage).join("directory")).unwrap();
+    assert!(!ExternalProcess::named(dir).unwrap().contains(&good));
     fs::remove_dir(&file).unwrap();
     symlink(&other_name, &file).unwrap();
-    assert!(!ExternalProcess::named(folder).unwrap().contains(&good), "a link");
+    assert!(!ExternalProcess::named(dir).unwrap().contains(&good), "a link");
     fs::remove_file(&file).unwrap();
     let made = Command::new("mkfifo").arg(&file).status().unwrap();
     assert!(
-        made.success() && !ExternalProcess::named(folder).unwrap().contains(&good),
+        made.success() && !ExternalProcess::named(dir).unwrap().contains(&good),
         "nobody writes"
     );
     fs::remove_file(&file).unwrap();
     fs::write(&file, &json).unwrap();
     for (mode, is_there) in [(0o622, false), (0o600, true)] {
         fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
-        assert_eq!(ExternalProcess::named(folder).unwrap().contains(&good), is_there, "{mode:o}");
+        assert_eq!(ExternalProcess::named(dir).unwrap().contains(&good), is_there, "{mode:o}");
     }
     soon("the one that is right is listed alone", || shown(&stage, 1) == (vec![good.pid], 104));
 
     fs::set_permissions(named(&stage), Permissions::from_mode(0o777)).unwrap();
-    assert!(ExternalProcess::named(folder).is_err(), "others may write into it");
+    assert!(ExternalProcess::named(dir).is_err(), "others may write into it");
     soon("nobody is believed", || shown(&stage, 1).0.is_empty());
 }
 
@@ -192,9 +189,9 @@ fn registration_without_live_process_is_ignored() {
 fn use_of_missing_device_is_ignored() {
     let stage = stage(live());
     let idle = Idle::new();
-    let mut one = walk_on(&idle, 1, 100);
+    let mut one = external(&idle, 1, 100);
     one.uses.push(Use { gpu: 99, ..one.uses[0] });
-    one.enter(stage.folder.path()).unwrap();
+    one.enter(stage.dir.path()).unwrap();
     soon("it is on the other", || shown(&stage, 1) == (vec![idle.pid()], 104));
 }
 
@@ -202,7 +199,7 @@ fn use_of_missing_device_is_ignored() {
 fn external_process_is_refused_outside_live_session() {
     let stage = stage(session("labbox"));
     let idle = Idle::new();
-    walk_on(&idle, 1, 100).enter(stage.folder.path()).unwrap();
+    external(&idle, 1, 100).enter(stage.dir.path()).unwrap();
     assert_eq!(shown(&stage, 1), (vec![], 4));
     let Output { status, stderr, .. } = program(&stage, &["--use", "1:5"]).output().unwrap();
     let said = String::from_utf8(stderr).unwrap();
@@ -217,7 +214,7 @@ fn external_process_is_refused_outside_live_session() {
 
 /// Returns the names of the files that a process has open or mapped in the session.
 fn held(stage: &Stage, pid: u32) -> Vec<String> {
-    let files = stage.folder.path().join(Session::DEVICE_FILES);
+    let files = stage.dir.path().join(Session::DEVICE_FILES);
     let links = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
     let links = links.filter_map(|link| fs::read_link(link.ok()?.path()).ok());
     let inside = |path: PathBuf| Some(path.strip_prefix(&files).ok()?.display().to_string());
@@ -262,7 +259,7 @@ fn program_registers_name_files_and_utilization() {
 #[test]
 fn command_uses_devices_while_running_and_exit_code_is_propagated() {
     let stage = stage(live());
-    let (start, end) = (stage.folder.path().join("start"), stage.folder.path().join("end"));
+    let (start, end) = (stage.dir.path().join("start"), stage.dir.path().join("end"));
     let script = format!(
         "touch {}; while ! [ -e {} ]; do sleep 0.02; done; exit 7",
         start.display(),
@@ -305,6 +302,6 @@ fn program_ends_with_session() {
     let pids = |running: &[&Running]| running.iter().all(|one| start_of(one.0.id()).is_some());
     soon("both are there", || shown(&stage, 1).0.len() == 2 || !pids(&[&forever, &brief]));
     assert_eq!(brief.0.wait().unwrap().code(), Some(0));
-    fs::remove_file(Path::new(stage.folder.path()).join(Session::FILE)).unwrap();
+    fs::remove_file(Path::new(stage.dir.path()).join(Session::FILE)).unwrap();
     assert_eq!(forever.0.wait().unwrap().code(), Some(0));
 }

@@ -16,7 +16,7 @@ static TURN: Mutex<()> = Mutex::new(());
 /// A test's session: a machine at its start, whose time stands still.
 pub(crate) struct Stage {
     pub(crate) nvml: &'static NvmlLib,
-    pub(crate) folder: TempDir,
+    pub(crate) dir: TempDir,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -67,19 +67,19 @@ impl Stage {
 
     /// Serves a session.
     pub(crate) fn with(session: Session) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        session.write(folder.path()).unwrap();
-        Self::at(folder)
+        let dir = tempfile::tempdir().unwrap();
+        session.write(dir.path()).unwrap();
+        Self::at(dir)
     }
 
     /// Serves the content of a directory, whatever it is.
-    pub(crate) fn at(folder: TempDir) -> Self {
+    pub(crate) fn at(dir: TempDir) -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let nvml = nvml();
         // A failed test has left it initialised. SAFETY: these functions take no arguments.
         while unsafe { nvml.nvmlShutdown() } == 0 {}
-        let stage = Stage { nvml, folder, _turn: turn };
-        assert_eq!(open(Some(stage.folder.path())), 0);
+        let stage = Stage { nvml, dir, _turn: turn };
+        assert_eq!(open(Some(stage.dir.path())), 0);
         stage
     }
 
@@ -119,13 +119,13 @@ impl Stage {
 }
 
 /// Sets the directory of the session.
-pub(crate) fn open(folder: Option<&Path>) -> u32 {
-    let folder = folder.map(|folder| CString::new(folder.as_os_str().as_bytes()).unwrap());
+pub(crate) fn open(dir: Option<&Path>) -> u32 {
+    let dir = dir.map(|dir| CString::new(dir.as_os_str().as_bytes()).unwrap());
     // SAFETY: this matches the library's declaration.
     let function = unsafe {
         library().get::<extern "C" fn(*const c_char) -> u32>(b"gpuwsSimulatedOpen\0").unwrap()
     };
-    function(folder.as_ref().map_or(null(), |folder| folder.as_ptr()))
+    function(dir.as_ref().map_or(null(), |dir| dir.as_ptr()))
 }
 
 /// Returns how often a function was called.

@@ -39,7 +39,7 @@ fn session_is_reread_after_last_shutdown() {
     let first = stage.device(3);
     assert_eq!(stage.temperature(first), (0, 32));
     assert_eq!(stage.shut_down(), 0);
-    session("p100-ghost").write(stage.folder.path()).unwrap();
+    session("p100-ghost").write(stage.dir.path()).unwrap();
     assert_eq!(stage.init(), 0);
     assert_eq!(stage.temperature(first).0, 2, "the new machine has one GPU");
     assert_eq!(open(None), 5, "not while somebody uses it");
@@ -49,9 +49,9 @@ fn session_is_reread_after_last_shutdown() {
 fn session_of_readme_is_served() {
     let readme = include_str!("../../README.md");
     let text = readme.lines().find(|line| line.starts_with("{\"machine\"")).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join(Session::FILE), text).unwrap();
-    let stage = Stage::at(folder);
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join(Session::FILE), text).unwrap();
+    let stage = Stage::at(dir);
     assert_eq!(stage.init(), 0);
     assert_eq!(stage.temperature(stage.device(3)), (0, 32));
 }
@@ -60,9 +60,9 @@ fn session_of_readme_is_served() {
 fn unreadable_session_fails_init() {
     for text in ["", "{", "{\"machine\": \"labbox\"}", "{\"machine\": \"lapbox\", \"began_ns\": 0}"]
     {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("session.json"), text).unwrap();
-        let stage = Stage::at(folder);
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("session.json"), text).unwrap();
+        let stage = Stage::at(dir);
         assert_eq!(stage.init(), 9, "{text}");
         assert_eq!(marker(c"gpuwsSimulatedMachine"), None);
         assert_eq!(stage.shut_down(), 1);
@@ -93,10 +93,10 @@ fn failing_driver_returns_its_code() {
 #[test]
 fn markers_answer_without_init() {
     let stage = Stage::of("p100-ghost");
-    let folder = stage.folder.path().to_str().unwrap().to_owned();
+    let dir = stage.dir.path().to_str().unwrap().to_owned();
     for _ in 0..2 {
         assert_eq!(marker(c"gpuwsSimulatedMachine").as_deref(), Some("p100-ghost"));
-        assert_eq!(marker(c"gpuwsSimulatedSession").as_deref(), Some(&*folder));
+        assert_eq!(marker(c"gpuwsSimulatedSession").as_deref(), Some(&*dir));
         assert_eq!(stage.init(), 0);
     }
 }

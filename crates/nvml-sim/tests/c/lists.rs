@@ -37,8 +37,8 @@ impl Stage {
         let code =
             unsafe { self.nvml.nvmlDeviceGetProcessUtilization(device, buffer, &mut count, since) };
         samples.truncate(if code == 0 { count as usize } else { 0 });
-        let told = samples.iter().map(|sample| (sample.pid, sample.smUtil)).collect();
-        (code, count, told)
+        let reported = samples.iter().map(|sample| (sample.pid, sample.smUtil)).collect();
+        (code, count, reported)
     }
 }
 

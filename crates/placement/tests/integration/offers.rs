@@ -133,6 +133,7 @@ fn only_temporary_obstacles_are_waited_for() {
     let never = Refusal::Never { could: 3, passed: passed.clone() };
     assert_eq!(ask(2, &[]), Err(later(vec![3])));
     assert_eq!(ask(3, &[]), Err(later(vec![3])));
+    assert_eq!(later(vec![3]).to_string(), "1 of 3 suitable devices are free now");
     assert_eq!(ask(4, &[]), Err(never.clone()));
     // A required device: leased, faulty, missing, or too many of them.
     assert_eq!(ask(1, &[0]), Err(later(vec![3])));

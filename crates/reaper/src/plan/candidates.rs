@@ -2,7 +2,7 @@
 
 use super::Request;
 use crate::detect::diagnose;
-use crate::finding::{Confidence, Diagnosis, FindingKind};
+use crate::finding::{Confidence, Diagnosis};
 use gpu_core::{Pid, ProcessKey, Snapshot};
 use std::collections::BTreeMap;
 
@@ -36,16 +36,10 @@ pub(super) fn candidates(
 fn certain(diagnosis: &Diagnosis) -> BTreeMap<ProcessKey, &'static str> {
     let mut certain = BTreeMap::new();
     for finding in &diagnosis.findings {
-        let kind = match finding.kind {
-            FindingKind::Ghost => "ghost",
-            FindingKind::Orphan => "orphan",
-            FindingKind::ZombieHolder => "zombie with live threads",
-            FindingKind::ListedButGone => "child of a listed process that exited",
-            _ => continue,
-        };
+        let Some(reason) = finding.kind.reap_reason() else { continue };
         for suspect in &finding.suspects {
             if suspect.confidence == Confidence::High {
-                certain.entry(suspect.process).or_insert(kind);
+                certain.entry(suspect.process).or_insert(reason);
             }
         }
     }

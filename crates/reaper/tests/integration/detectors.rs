@@ -112,12 +112,12 @@ fn hanging_call_is_a_fault_of_its_device_only() {
         let fault = Fault { kind: ErrorKind::TimedOut, text: "get an answer: x hangs".into() };
         DeviceState::unanswered(device(index, 0, 16_280).info, Groups::NONE, &fault)
     };
-    let told = |devices: Vec<DeviceState>| {
+    let reported = |devices: Vec<DeviceState>| {
         let diagnosis = diagnose(&[look(devices, vec![], vec![])]);
         let [finding] = &diagnosis.findings[..] else { panic!("{diagnosis:?}") };
         finding.clone()
     };
-    let finding = told(vec![device(0, 0, 16_280), silent(1), silent(2)]);
+    let finding = reported(vec![device(0, 0, 16_280), silent(1), silent(2)]);
     assert_eq!((finding.kind, finding.confidence), (FindingKind::DeviceFault, Confidence::Likely));
     assert_eq!(finding.devices.iter().map(|id| id.index).collect::<Vec<_>>(), [1]);
     let evidence = ["failed to get an answer: x hangs", "GPU 2 was not queried"];
@@ -125,9 +125,13 @@ fn hanging_call_is_a_fault_of_its_device_only() {
     assert_eq!(finding.suspects, []);
     assert_eq!(finding.advice, [Advice::AllowMoreTime, Advice::WaitOrReboot]);
 
-    let more = told((0..3).map(silent).collect());
+    let more = reported((0..3).map(silent).collect());
     assert_eq!(more.evidence[1], "GPUs 1, 2 were not queried");
-    assert_eq!(told(vec![device(0, 0, 16_280), silent(1)]).evidence.len(), 1, "none is behind it");
+    assert_eq!(
+        reported(vec![device(0, 0, 16_280), silent(1)]).evidence.len(),
+        1,
+        "none is behind it"
+    );
 }
 
 #[test]

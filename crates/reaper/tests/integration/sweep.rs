@@ -24,7 +24,7 @@ impl ProcessTree for Stays {
         Ok(if left > 0 { self.0.clone() } else { Vec::new() })
     }
 
-    fn fell(&self, _: Duration, _: &ActToken) -> Result<KilledTree> {
+    fn kill_tree(&self, _: Duration, _: &ActToken) -> Result<KilledTree> {
         self.2.clone().ok_or_else(|| Error::new(ErrorKind::Unsupported, "fell a tree"))
     }
 }

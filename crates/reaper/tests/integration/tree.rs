@@ -122,7 +122,7 @@ fn root_and_its_ancestors_are_refused() {
 struct Falls {
     looks: Mutex<std::vec::IntoIter<Vec<ProcessInfo>>>,
     count: AtomicU64,
-    felled: Option<KilledTree>,
+    killed_tree: Option<KilledTree>,
 }
 
 impl ProcessTree for Falls {
@@ -131,8 +131,8 @@ impl ProcessTree for Falls {
         Ok(self.looks.lock().unwrap().next().unwrap_or_default())
     }
 
-    fn fell(&self, _: Duration, _: &ActToken) -> Result<KilledTree> {
-        self.felled.clone().ok_or_else(|| Error::new(ErrorKind::Unsupported, "fell a tree"))
+    fn kill_tree(&self, _: Duration, _: &ActToken) -> Result<KilledTree> {
+        self.killed_tree.clone().ok_or_else(|| Error::new(ErrorKind::Unsupported, "fell a tree"))
     }
 }
 
@@ -140,7 +140,7 @@ impl ProcessTree for Falls {
 fn swept(
     looks: Vec<Vec<ProcessInfo>>,
     seen: Vec<ProcessInfo>,
-    felled: Option<KilledTree>,
+    killed_tree: Option<KilledTree>,
     journal: &MockJournal,
 ) -> (Swept, Vec<u32>, usize) {
     let signalled = Arc::new(Mutex::new(Vec::new()));
@@ -150,7 +150,7 @@ fn swept(
     let clock = clock();
     let guard = Guard::new(&host, vec![]).unwrap();
     let ports = Ports { backend: &backend, host: &host, clock: &clock, journal };
-    let falls = Falls { looks: Mutex::new(looks.into_iter()), felled, ..Falls::default() };
+    let falls = Falls { looks: Mutex::new(looks.into_iter()), killed_tree, ..Falls::default() };
     let root = process(50, "gpuws").key;
     let token = ActToken::user_confirmed();
     let swept = sweep(root, "test", &guard, ports, &token, &falls);
@@ -187,8 +187,8 @@ fn sweep_repeats_until_several_empty_scans() {
 fn killed_tree_is_rescanned_and_logged() {
     let killed = (60..63).map(|pid| (child(pid, 50), Duration::from_millis(7))).collect();
     let (journal, lines) = journal();
-    let felled = KilledTree { killed, none_left: true };
-    let (swept, signalled, looks) = swept(vec![], vec![], Some(felled), &journal);
+    let killed_tree = KilledTree { killed, none_left: true };
+    let (swept, signalled, looks) = swept(vec![], vec![], Some(killed_tree), &journal);
     assert_eq!((signalled.len(), looks), (0, 1));
     assert!(swept.stopped.is_none(), "{swept:?}");
     let ended = Outcome::Ended { after_ms: 7 };

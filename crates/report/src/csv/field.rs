@@ -70,7 +70,7 @@ impl Field {
     }
 
     /// Returns a column of what no function of NVML tells, but to nvidia-smi.
-    pub(super) const fn untold(name: &'static str, about: &'static str) -> Self {
+    pub(super) const fn unreported(name: &'static str, about: &'static str) -> Self {
         Field::new(name, about, |_| Err(Absent::NotSupported))
     }
 

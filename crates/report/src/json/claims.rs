@@ -1,30 +1,41 @@
-//! `gpuws claim --json`, `gpuws run --json` and `gpuws leases --json`.
+//! `gpuws claim --json` and `gpuws run --json`.
 
-use super::{Device, SCHEMA, origin};
+use super::names::Origin;
+use super::reap::Outcome;
+use super::{Device, Version};
 use crate::wording::claims::{User as UserName, passed};
-use gpu_core::{Bytes, DeviceId, DeviceState, Entry, JobExit, Origin, Reading};
-use gpu_reaper::Outcome;
-use gpu_steward::{Decision, Grant, Listed, Listing, Preview, Queued, Refused, RunReport};
+use gpu_core::{Bytes, DeviceId, JobExit, LeaseEntry};
+use gpu_steward::{Decision, Grant, Preview, RunReport};
 use serde::Serialize;
 
 /// A lease that was granted.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Claimed {
-    schema: u32,
-    origin: &'static str,
-    lease: String,
-    gpus: Vec<Device>,
-    passed_over: Vec<PassedOver>,
+    /// Version of this object's format.
+    pub schema: Version,
+    /// Where the data comes from.
+    pub origin: Origin,
+    /// ID of the lease.
+    pub lease: String,
+    /// The leased GPUs.
+    pub gpus: Vec<Device>,
+    /// The other GPUs, each with the reason.
+    pub passed_over: Vec<PassedOver>,
 }
 
+/// A GPU that was not chosen.
 #[derive(Serialize)]
-struct PassedOver {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PassedOver {
+    /// The GPU.
     #[serde(flatten)]
-    device: Device,
-    why: String,
+    pub device: Device,
+    /// Why it was not chosen, as a sentence fragment.
+    pub why: String,
 }
 
-fn passed_over<'a>(
+pub(super) fn passed_over<'a>(
     all: impl Iterator<Item = (&'a DeviceId, &'a gpu_placement::Passed)>,
     user: UserName<'_>,
 ) -> Vec<PassedOver> {
@@ -36,8 +47,8 @@ impl Claimed {
     pub fn of(grant: &Grant, user: UserName<'_>) -> Self {
         let decision = grant.decision.as_ref();
         Claimed {
-            schema: SCHEMA,
-            origin: origin(&grant.scene.snapshot.origin),
+            schema: Version,
+            origin: Origin::from(&grant.scene.snapshot.origin),
             lease: grant.entry.id.to_string(),
             gpus: grant.devices.iter().map(Device::of).collect(),
             passed_over: decision
@@ -48,14 +59,20 @@ impl Claimed {
 
 /// What a claim would get now.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Wanted {
-    schema: u32,
-    origin: &'static str,
-    /// It can be had now.
-    possible: bool,
-    gpus: Vec<Device>,
-    passed_over: Vec<PassedOver>,
-    ahead_count: usize,
+    /// Version of this object's format.
+    pub schema: Version,
+    /// Where the data comes from.
+    pub origin: Origin,
+    /// Whether the claim can be granted now.
+    pub possible: bool,
+    /// The GPUs that it would get. Empty if it cannot be granted now.
+    pub gpus: Vec<Device>,
+    /// The other GPUs, each with the reason.
+    pub passed_over: Vec<PassedOver>,
+    /// Number of waiting claims that come first.
+    pub ahead_count: usize,
 }
 
 impl Wanted {
@@ -66,8 +83,8 @@ impl Wanted {
             Err(refused) => (Vec::new(), passed_over(refused.passed(), user)),
         };
         Wanted {
-            schema: SCHEMA,
-            origin: origin(&seen.scene.snapshot.origin),
+            schema: Version,
+            origin: Origin::from(&seen.scene.snapshot.origin),
             possible: seen.decision.is_ok(),
             gpus,
             passed_over,
@@ -80,70 +97,101 @@ fn named(decision: &Decision) -> Vec<Device> {
     decision.devices().iter().map(Device::of).collect()
 }
 
-/// A lease that was given back.
+/// A lease that was released.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Released {
-    schema: u32,
-    origin: &'static str,
-    lease: String,
-    gpu_uuids: Vec<String>,
+    /// Version of this object's format.
+    pub schema: Version,
+    /// Where the data comes from.
+    pub origin: Origin,
+    /// ID of the lease.
+    pub lease: String,
+    /// UUIDs of the GPUs or MIG devices that were leased.
+    pub gpu_uuids: Vec<String>,
 }
 
 impl Released {
     /// Returns what is told of a lease of a machine.
-    pub fn of(lease: &Entry, machine: &Origin) -> Self {
+    pub fn of(lease: &LeaseEntry, machine: &gpu_core::Origin) -> Self {
         Released {
-            schema: SCHEMA,
-            origin: origin(machine),
+            schema: Version,
+            origin: Origin::from(machine),
             lease: lease.id.to_string(),
             gpu_uuids: lease.devices.iter().map(ToString::to_string).collect(),
         }
     }
 }
 
-/// What a run came to.
+/// The result of a command that ran on leased GPUs.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Run {
-    schema: u32,
-    origin: &'static str,
-    lease: String,
-    /// What gpuws itself ends with: 124 where the time limit ended the command.
-    exit_code: u8,
-    /// What the command ended with; null where a signal ended it.
-    command_exit_code: Option<i32>,
-    command_signal_code: Option<i32>,
-    limit_hit: bool,
-    elapsed_ms: u64,
-    gpu_time_ms: u64,
-    gpus: Vec<Used>,
-    left_behind: Vec<Left>,
-    still_there_by_pid: Vec<u32>,
-    /// The devices stay leased for some of those.
-    lease_stays: bool,
-    /// Null where it could not be seen.
-    memory_back: Option<bool>,
+    /// Version of this object's format.
+    pub schema: Version,
+    /// Where the data comes from.
+    pub origin: Origin,
+    /// ID of the lease.
+    pub lease: String,
+    /// Exit code of gpuws itself: 124 if the time limit ended the command.
+    pub exit_code: u8,
+    /// Exit code of the command. Null if a signal ended it.
+    pub command_exit_code: Option<i32>,
+    /// Number of the signal that ended the command. Null if the command exited.
+    pub command_signal_code: Option<i32>,
+    /// Whether the time limit ended the command.
+    pub limit_hit: bool,
+    /// Wall time of the command, in milliseconds.
+    pub elapsed_ms: u64,
+    /// Time of the lease, summed over the GPUs, in milliseconds.
+    pub gpu_time_ms: u64,
+    /// The leased GPUs.
+    pub gpus: Vec<Used>,
+    /// Processes that the command left behind, and how each ended.
+    pub left_behind: Vec<Left>,
+    /// IDs of the processes of the command that are still running.
+    pub still_there_by_pid: Vec<u32>,
+    /// Whether the lease is kept for processes that are still running.
+    pub lease_stays: bool,
+    /// Whether all memory of the command was seen free afterwards. Null if it could not be
+    /// measured.
+    pub memory_back: Option<bool>,
 }
 
+/// A GPU that a command had.
 #[derive(Serialize)]
-struct Used {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Used {
+    /// The GPU.
     #[serde(flatten)]
-    device: Device,
-    peak_memory_bytes: Option<u64>,
-    /// The memory that it had; null for a whole device.
-    share_bytes: Option<u64>,
+    pub device: Device,
+    /// Peak memory use of the command, sampled each second, in bytes. Null if it could not be read.
+    pub peak_memory_bytes: Option<u64>,
+    /// Memory that the lease reserved, in bytes. Null if it was the whole GPU.
+    pub share_bytes: Option<u64>,
 }
 
+/// A process that a command left behind.
 #[derive(Serialize)]
-struct Left {
-    pid: u32,
-    name: String,
-    outcome: Outcome,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Left {
+    /// Process ID.
+    pub pid: u32,
+    /// Short name (comm) of the process.
+    pub name: String,
+    /// What became of the process.
+    pub outcome: Outcome,
 }
 
 impl Run {
     /// Returns what is told of a run that ends with this code; `share` is the memory that it had of
     /// each device.
-    pub fn of(report: &RunReport, exit_code: u8, share: Option<Bytes>, machine: &Origin) -> Self {
+    pub fn of(
+        report: &RunReport,
+        exit_code: u8,
+        share: Option<Bytes>,
+        machine: &gpu_core::Origin,
+    ) -> Self {
         let millis =
             |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let used = report.devices.iter().map(|used| Used {
@@ -154,15 +202,15 @@ impl Run {
         let left = report.left_behind.iter().map(|action| Left {
             pid: action.pid.0,
             name: action.name.clone(),
-            outcome: action.outcome.clone(),
+            outcome: Outcome::of(&action.outcome),
         });
         let (command_exit_code, command_signal_code) = match report.ending {
             JobExit::Code(code) => (Some(code), None),
             JobExit::Signal(signal) => (None, Some(signal)),
         };
         Run {
-            schema: SCHEMA,
-            origin: origin(machine),
+            schema: Version,
+            origin: Origin::from(machine),
             lease: report.lease.to_string(),
             exit_code,
             command_exit_code,
@@ -175,149 +223,6 @@ impl Run {
             still_there_by_pid: report.still_there.iter().map(|info| info.key.pid.0).collect(),
             lease_stays: report.lease_stays,
             memory_back: report.memory_back.ok(),
-        }
-    }
-}
-
-/// A lease, as the view of one of its devices has it.
-#[derive(Serialize)]
-pub(super) struct OnDevice {
-    id: String,
-    user: String,
-    uid: u32,
-    pid: u32,
-    command: String,
-    since: String,
-    /// Memory of each device; null for whole devices.
-    share_bytes: Option<u64>,
-    /// The MIG devices of this one that it is on; none where it is on the whole.
-    mig_uuids: Vec<String>,
-}
-
-impl OnDevice {
-    pub(super) fn of(entry: &Entry, device: &DeviceState, user: UserName<'_>) -> Self {
-        let parts = device.mig.iter().flatten().filter_map(|part| part.uuid.as_ref().ok());
-        let parts = parts.filter(|uuid| entry.devices.contains(uuid));
-        OnDevice {
-            id: entry.id.to_string(),
-            user: user(entry.owner),
-            uid: entry.owner,
-            pid: entry.root.pid.0,
-            command: entry.command.clone(),
-            since: entry.since.to_string(),
-            share_bytes: entry.claim.memory().map(|bytes| bytes.0),
-            mig_uuids: parts.map(ToString::to_string).collect(),
-        }
-    }
-}
-
-/// All leases and who waits.
-#[derive(Serialize)]
-pub struct Leases {
-    schema: u32,
-    origin: &'static str,
-    leases: Vec<Lease>,
-    queue: Vec<Waiting>,
-}
-
-#[derive(Serialize)]
-struct Lease {
-    #[serde(flatten)]
-    entry: Named,
-    gpus: Vec<Device>,
-    /// The UUIDs of devices that are not seen here.
-    unseen_gpus: Vec<String>,
-    users: Vec<User>,
-}
-
-#[derive(Serialize)]
-struct User {
-    gpu_uuid: String,
-    pid: u32,
-    name: Option<String>,
-    memory_bytes: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct Named {
-    id: String,
-    user: String,
-    uid: u32,
-    pid: u32,
-    /// The process is there, and the user's.
-    alive: bool,
-    command: String,
-    since: String,
-    count: u32,
-    /// Memory of each device; null for whole devices.
-    share_bytes: Option<u64>,
-    within: Option<String>,
-}
-
-impl Named {
-    fn of(entry: &Entry, alive: bool, user: UserName<'_>) -> Self {
-        Named {
-            id: entry.id.to_string(),
-            user: user(entry.owner),
-            uid: entry.owner,
-            pid: entry.root.pid.0,
-            alive,
-            command: entry.command.clone(),
-            since: entry.since.to_string(),
-            count: entry.claim.count,
-            share_bytes: entry.claim.memory().map(|bytes| bytes.0),
-            within: entry.within.first().map(|outer| outer.id.to_string()),
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct Waiting {
-    #[serde(flatten)]
-    entry: Named,
-    ahead_count: usize,
-    is_stopped: bool,
-    lacks: Vec<PassedOver>,
-}
-
-impl Leases {
-    /// Returns what is told of a listing; `user` names users by number.
-    pub fn of(listing: &Listing, user: UserName<'_>) -> Self {
-        let known = |reading: Reading<gpu_core::Bytes>| reading.ok().map(|bytes| bytes.0);
-        let lease = |leased: &Listed| Lease {
-            entry: Named::of(&leased.entry, leased.root.is_some(), user),
-            gpus: leased.devices.iter().filter_map(|(_, id)| id.as_ref()).map(Device::of).collect(),
-            unseen_gpus: leased
-                .devices
-                .iter()
-                .filter(|(_, id)| id.is_none())
-                .map(|(uuid, _)| uuid.to_string())
-                .collect(),
-            users: leased
-                .users
-                .iter()
-                .map(|user| User {
-                    gpu_uuid: user.device.to_string(),
-                    pid: user.pid.0,
-                    name: user.name.clone(),
-                    memory_bytes: known(user.memory),
-                })
-                .collect(),
-        };
-        let waiting = |queued: &Queued| Waiting {
-            entry: Named::of(&queued.entry, queued.root.is_some(), user),
-            ahead_count: queued.ahead,
-            is_stopped: queued.is_stopped,
-            lacks: queued
-                .lacks
-                .as_ref()
-                .map_or(Vec::new(), |lacks: &Refused| passed_over(lacks.passed(), user)),
-        };
-        Leases {
-            schema: SCHEMA,
-            origin: origin(&listing.scene.snapshot.origin),
-            leases: listing.leases.iter().map(lease).collect(),
-            queue: listing.queue.iter().map(waiting).collect(),
         }
     }
 }

@@ -1,27 +1,33 @@
 //! `gpuws mem convert --json`.
 
-use super::SCHEMA;
-use gpu_memory_trace::trace::{Format, Recording};
+use super::Version;
+use super::names::RecordingFormat;
+use gpu_memory_trace::trace::Recording;
 use serde::Serialize;
 
-/// A recording that was converted.
+/// A memory recording that was converted.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Converted {
-    schema: u32,
-    file: String,
-    recorded_by: Format,
-    /// What it has of each device.
+    /// Version of this object's format.
+    pub schema: Version,
+    /// Path of the file that was written.
+    pub file: String,
+    /// Format of the recording that was read.
+    pub recorded_by: RecordingFormat,
+    /// The contents, by device.
     pub devices: Vec<Counts>,
 }
 
-/// What a recording has of a device.
+/// What a recording contains of a device.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Counts {
-    /// The device, by its number in the recording.
+    /// Number of the device in the recording.
     pub index: u32,
-    /// How many events.
+    /// Number of events.
     pub event_count: usize,
-    /// Absent where the recording does not tell what was held.
+    /// Number of segments held at the end. Missing if the recording does not contain them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub segment_count: Option<usize>,
 }
@@ -35,9 +41,9 @@ impl Converted {
             segment_count: trace.segments.as_ref().map(Vec::len),
         });
         Converted {
-            schema: SCHEMA,
+            schema: Version,
             file: file.to_owned(),
-            recorded_by: recording.format,
+            recorded_by: recording.format.into(),
             devices: counts.collect(),
         }
     }

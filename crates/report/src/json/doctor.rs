@@ -1,61 +1,93 @@
 //! `gpuws doctor --json`.
 
+use super::names::{Confidence, FindingKind, Role};
 use super::{Device, Failure, Head, Process};
 use crate::wording;
 use gpu_core::{DeviceState, Snapshot};
-use gpu_reaper::{Confidence, Diagnosis, FindingKind, Role};
+use gpu_reaper::Diagnosis;
 use serde::Serialize;
 
-/// The diagnosis, with the processes that it names.
+/// A diagnosis of the machine.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Doctor<'a> {
+    /// The source of the data.
     #[serde(flatten)]
-    head: Head,
-    findings: Vec<Finding<'a>>,
-    /// The devices of which it is not known who uses them.
-    unknown_users: Vec<UnknownUsers>,
-    cleared: Vec<Cleared<'a>>,
+    pub head: Head,
+    /// The problems, by kind, then by GPU.
+    pub findings: Vec<Finding<'a>>,
+    /// GPUs whose processes could not be listed.
+    pub unknown_users: Vec<UnknownUsers>,
+    /// Processes that hold a GPU and were found harmless, with the reason.
+    pub cleared: Vec<Cleared<'a>>,
 }
 
+/// A problem.
 #[derive(Serialize)]
-struct Finding<'a> {
-    kind: FindingKind,
-    confidence: Confidence,
-    gpus: Vec<Device>,
-    memory_bytes: Option<u64>,
-    suspects: Vec<Suspect<'a>>,
-    evidence: &'a [String],
-    next: Vec<Next>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Finding<'a> {
+    /// Kind of the finding.
+    pub kind: FindingKind,
+    /// How certain the finding is.
+    pub confidence: Confidence,
+    /// The affected GPUs.
+    pub gpus: Vec<Device>,
+    /// Memory affected on these GPUs together, in bytes. Null if the finding is not about memory.
+    pub memory_bytes: Option<u64>,
+    /// Processes that cause the problem, most likely first.
+    pub suspects: Vec<Suspect<'a>>,
+    /// The evidence, one sentence fragment each.
+    pub evidence: &'a [String],
+    /// Commands to run next, best first.
+    pub next: Vec<Next>,
 }
 
+/// A process that causes a problem.
 #[derive(Serialize)]
-struct Suspect<'a> {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Suspect<'a> {
+    /// The process.
     #[serde(flatten)]
-    process: Process,
-    confidence: Confidence,
-    evidence: &'a [String],
+    pub process: Process,
+    /// How certain it is that this process causes the problem.
+    pub confidence: Confidence,
+    /// What was observed of the process, one sentence fragment each.
+    pub evidence: &'a [String],
 }
 
+/// A process that holds a GPU and was found harmless.
 #[derive(Serialize)]
-struct Cleared<'a> {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Cleared<'a> {
+    /// The process.
     #[serde(flatten)]
-    process: Process,
-    gpus: Vec<Device>,
-    role: Role,
-    why: &'a str,
+    pub process: Process,
+    /// The GPUs that it holds.
+    pub gpus: Vec<Device>,
+    /// Role of the process.
+    pub role: Role,
+    /// Why it is harmless, as a sentence fragment.
+    pub why: &'a str,
 }
 
+/// A GPU whose processes could not be listed.
 #[derive(Serialize)]
-struct UnknownUsers {
-    gpu: Device,
-    error: Failure,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct UnknownUsers {
+    /// The GPU.
+    pub gpu: Device,
+    /// Why they could not be listed.
+    pub error: Failure,
 }
 
-/// A command to type, and what it does.
+/// A command to run.
 #[derive(Serialize)]
-struct Next {
-    command: String,
-    what: &'static str,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Next {
+    /// The command line.
+    pub command: String,
+    /// What it does, as a sentence fragment.
+    pub what: &'static str,
 }
 
 impl<'a> Doctor<'a> {
@@ -80,7 +112,7 @@ impl<'a> Finding<'a> {
     fn of(snapshot: &Snapshot, finding: &'a gpu_reaper::Finding, sim: &str) -> Self {
         let suspect = |suspect: &'a gpu_reaper::Suspect| Suspect {
             process: Process::of(snapshot, suspect.process.pid),
-            confidence: suspect.confidence,
+            confidence: suspect.confidence.into(),
             evidence: &suspect.evidence,
         };
         let next = |advice| {
@@ -88,8 +120,8 @@ impl<'a> Finding<'a> {
             Next { command, what }
         };
         Finding {
-            kind: finding.kind,
-            confidence: finding.confidence,
+            kind: finding.kind.into(),
+            confidence: finding.confidence.into(),
             gpus: finding.devices.iter().map(Device::of).collect(),
             memory_bytes: finding.memory.map(|bytes| bytes.0),
             suspects: finding.suspects.iter().map(suspect).collect(),
@@ -111,7 +143,7 @@ impl<'a> Cleared<'a> {
         Cleared {
             process: Process::of(snapshot, cleared.process.pid),
             gpus: cleared.devices.iter().map(Device::of).collect(),
-            role: cleared.role,
+            role: cleared.role.into(),
             why: &cleared.why,
         }
     }

@@ -1,21 +1,25 @@
 //! `gpuws mem explain --json`.
 
-use super::{Head, SCHEMA};
+use super::names::{Cause, MessageSource, RemedyKind};
+use super::{Head, Version};
 use gpu_core::{Bytes, Snapshot};
-use gpu_memory_advice::explain::{Account, Cause, Diagnosis, Remedy};
+use gpu_memory_advice::explain::{self, Diagnosis};
 use gpu_text::oom::{self, Figure, Report};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-/// What a log says about memory that ran out, and why it did.
+/// The out-of-memory messages of a log, with their causes and remedies.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Explained<'a> {
-    schema: u32,
-    events: Vec<Event<'a>>,
-    /// The log has more than was read.
-    is_cut: bool,
-    /// The machine that was looked at beside the log; null without a look.
-    looked_at: Option<Head>,
+    /// Version of this object's format.
+    pub schema: Version,
+    /// The messages, in the order of the log.
+    pub events: Vec<Event<'a>>,
+    /// Whether the log contains more messages, rows or bytes than were read.
+    pub is_cut: bool,
+    /// The machine that was queried as well. Null if none was.
+    pub looked_at: Option<Head>,
 }
 
 impl<'a> Explained<'a> {
@@ -23,7 +27,7 @@ impl<'a> Explained<'a> {
     pub fn of(report: &'a Report, diagnoses: &'a [Diagnosis], look: Option<&Snapshot>) -> Self {
         let events = report.events.iter().zip(diagnoses);
         Explained {
-            schema: SCHEMA,
+            schema: Version,
             events: events.map(|(event, diagnosis)| Event::of(event, diagnosis)).collect(),
             is_cut: report.is_cut,
             looked_at: look.map(Head::of),
@@ -33,109 +37,209 @@ impl<'a> Explained<'a> {
 
 /// Why a request failed.
 #[derive(Serialize)]
-struct Why<'a> {
-    cause: Cause,
-    #[serde(flatten)]
-    account: &'a Account,
-    reasons: &'a [String],
-    contradictions: &'a [String],
-    now: &'a [String],
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Why<'a> {
+    /// The cause.
+    pub cause: Cause,
+    /// Memory that the allocator of the program held, in bytes. Null if the message does not tell.
+    pub held_bytes: Option<u64>,
+    /// Memory of the program outside its allocator, such as the CUDA context, in bytes. Null if the
+    /// message does not tell.
+    pub context_bytes: Option<u64>,
+    /// Memory of the other processes that the message names, in bytes. Null if it names none.
+    pub others_bytes: Option<u64>,
+    /// Memory in use that the message attributes to no process, in bytes. It includes the CUDA
+    /// context if the message does not give the memory of the program. Null if the message does not
+    /// tell.
+    pub unnamed_bytes: Option<u64>,
+    /// Memory that was missing for the request, in bytes. Null if the message does not tell.
+    pub lacking_bytes: Option<u64>,
+    /// Memory that would still be missing with an empty cache, in bytes. Null if the message does
+    /// not tell.
+    pub lacking_without_cache_bytes: Option<u64>,
+    /// Memory that the program needs for the request, in bytes. Null if the message does not tell.
+    pub needed_bytes: Option<u64>,
+    /// Explanations, one sentence each, most relevant first.
+    pub reasons: &'a [String],
+    /// Figures that cannot all be true, one sentence each.
+    pub contradictions: &'a [String],
+    /// The state of the machine now, one sentence each. Empty if no machine was queried.
+    pub now: &'a [String],
 }
 
-/// One failed request. Each figure stands as printed, and beside it in bytes; null where the text
-/// does not tell it.
+/// A remedy.
 #[derive(Serialize)]
-struct Event<'a> {
-    line: usize,
-    /// How often it was printed.
-    printed_count: usize,
-    framework: &'static str,
-    backend: Option<&'a str>,
-    gpu_index: Option<u32>,
-    tried: Option<&'a str>,
-    tried_bytes: Option<Bytes>,
-    total: Option<&'a str>,
-    total_bytes: Option<Bytes>,
-    free: Option<&'a str>,
-    free_bytes: Option<Bytes>,
-    allocated: Option<&'a str>,
-    allocated_bytes: Option<Bytes>,
-    private_pools: Option<&'a str>,
-    private_pools_bytes: Option<Bytes>,
-    reserved_unallocated: Option<&'a str>,
-    reserved_unallocated_bytes: Option<Bytes>,
-    reserved_total: Option<&'a str>,
-    reserved_total_bytes: Option<Bytes>,
-    cached: Option<&'a str>,
-    cached_bytes: Option<Bytes>,
-    this_process: Option<&'a str>,
-    this_process_bytes: Option<Bytes>,
-    other: Option<&'a str>,
-    other_bytes: Option<Bytes>,
-    limit: Option<&'a str>,
-    limit_bytes: Option<Bytes>,
-    processes: Vec<Process<'a>>,
-    processes_bytes: Vec<Option<Bytes>>,
-    allocator: Option<&'a str>,
-    tensor_shape: Option<Shape<'a>>,
-    tensor_type: Option<&'a str>,
-    tensor_bytes: Option<Bytes>,
-    stats: Option<Statistics<'a>>,
-    bins: Option<Vec<BinRow>>,
-    chunks: Option<Vec<ChunkRow<'a>>>,
-    sum_in_use: Option<&'a str>,
-    sum_in_use_bytes: Option<Bytes>,
-    /// How many blocks of the allocator the text lists by address.
-    listed_block_count: usize,
-    pool: Option<Pool>,
-    ladder: Option<Vec<&'a str>>,
-    ladder_bytes: Option<Vec<Option<Bytes>>>,
-    rematerialization: Option<Rematerialization<'a>>,
-    diagnosis: Why<'a>,
-    remedies: &'a [Remedy],
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Remedy<'a> {
+    /// Kind of the remedy.
+    pub kind: RemedyKind,
+    /// What to type or set. Null if the author of the program must decide.
+    pub set: Option<&'a str>,
+    /// What it does, as a sentence fragment.
+    pub why: &'a str,
 }
 
-/// The dimensions of a tensor.
+/// An out-of-memory message: a request that failed.
 #[derive(Serialize)]
-struct Shape<'a>(&'a [u64]);
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Event<'a> {
+    /// Line of the log, from 1.
+    pub line: usize,
+    /// How often the message was printed.
+    pub printed_count: usize,
+    /// Source of the message.
+    pub framework: MessageSource,
+    /// Backend in lowercase, such as cuda, hip, xpu or mps. Null if the message does not contain
+    /// it.
+    pub backend: Option<&'a str>,
+    /// Index of the GPU, as the program counts. Null if the message does not contain it.
+    pub gpu_index: Option<u32>,
+    /// Requested size, as printed. Null if the message does not contain it.
+    pub tried: Option<&'a str>,
+    /// Requested size, in bytes. Null if the message does not contain it.
+    pub tried_bytes: Option<u64>,
+    /// Total memory of the GPU, as printed. Null if the message does not contain it.
+    pub total: Option<&'a str>,
+    /// Total memory of the GPU, in bytes. Null if the message does not contain it.
+    pub total_bytes: Option<u64>,
+    /// Free memory of the GPU, as printed. Null if the message does not contain it.
+    pub free: Option<&'a str>,
+    /// Free memory of the GPU, in bytes. Null if the message does not contain it.
+    pub free_bytes: Option<u64>,
+    /// Memory allocated by tensors, as printed. Null if the message does not contain it.
+    pub allocated: Option<&'a str>,
+    /// Memory allocated by tensors, in bytes. Null if the message does not contain it.
+    pub allocated_bytes: Option<u64>,
+    /// Allocated memory in private pools, such as those of CUDA graphs, as printed. Null if the
+    /// message does not contain it.
+    pub private_pools: Option<&'a str>,
+    /// Allocated memory in private pools, such as those of CUDA graphs, in bytes. Null if the
+    /// message does not contain it.
+    pub private_pools_bytes: Option<u64>,
+    /// Memory reserved by the framework and not allocated, as printed. Null if the message does not
+    /// contain it.
+    pub reserved_unallocated: Option<&'a str>,
+    /// Memory reserved by the framework and not allocated, in bytes. Null if the message does not
+    /// contain it.
+    pub reserved_unallocated_bytes: Option<u64>,
+    /// Memory reserved by the framework, as printed. Null if the message does not contain it.
+    pub reserved_total: Option<&'a str>,
+    /// Memory reserved by the framework, in bytes. Null if the message does not contain it.
+    pub reserved_total_bytes: Option<u64>,
+    /// Memory that PyTorch up to 1.3 calls cached, as printed. Null if the message does not contain
+    /// it.
+    pub cached: Option<&'a str>,
+    /// Memory that PyTorch up to 1.3 calls cached, in bytes. Null if the message does not contain
+    /// it.
+    pub cached_bytes: Option<u64>,
+    /// Memory of the process, as printed. Null if the message does not contain it.
+    pub this_process: Option<&'a str>,
+    /// Memory of the process, in bytes. Null if the message does not contain it.
+    pub this_process_bytes: Option<u64>,
+    /// Memory outside this allocator, as printed. Null if the message does not contain it.
+    pub other: Option<&'a str>,
+    /// Memory outside this allocator, in bytes. Null if the message does not contain it.
+    pub other_bytes: Option<u64>,
+    /// Limit of the process or allocator, as printed. Null if the message does not contain it.
+    pub limit: Option<&'a str>,
+    /// Limit of the process or allocator, in bytes. Null if the message does not contain it.
+    pub limit_bytes: Option<u64>,
+    /// Other processes on the GPU.
+    pub processes: Vec<Process<'a>>,
+    /// Memory of each of the other processes on the GPU, in bytes. Null if it could not be read.
+    pub processes_bytes: Vec<Option<u64>>,
+    /// Name of the allocator. Null if the message does not contain it.
+    pub allocator: Option<&'a str>,
+    /// Dimensions of the tensor to create. Null if the message does not contain it.
+    pub tensor_shape: Option<&'a [u64]>,
+    /// Element type of the tensor to create. Null if the message does not contain it.
+    pub tensor_type: Option<&'a str>,
+    /// Size of the tensor to create, in bytes. Null if it cannot be computed.
+    pub tensor_bytes: Option<u64>,
+    /// Statistics of the allocator, by the printed names. Null if the message does not contain it.
+    pub stats: Option<Statistics<'a>>,
+    /// Bins of the allocator: least size in bytes, number of blocks, number of blocks in use. Null
+    /// if the message does not contain them.
+    pub bins: Option<Vec<BinRow>>,
+    /// Blocks in use by size: number of blocks, size in bytes, sum as printed. Null if the message
+    /// does not contain them.
+    pub chunks: Option<Vec<ChunkRow<'a>>>,
+    /// Memory in all blocks in use, as printed. Null if the message does not contain it.
+    pub sum_in_use: Option<&'a str>,
+    /// Memory in all blocks in use, in bytes. Null if the message does not contain it.
+    pub sum_in_use_bytes: Option<u64>,
+    /// Number of blocks that the message lists by address.
+    pub listed_block_count: usize,
+    /// Memory pool of the allocator. Null if the message does not contain it.
+    pub pool: Option<Pool>,
+    /// Sizes that were tried one after the other, as printed. Null if the message does not contain
+    /// it.
+    pub ladder: Option<Vec<&'a str>>,
+    /// Sizes that were tried one after the other, in bytes. Null if the message does not contain
+    /// it.
+    pub ladder_bytes: Option<Vec<Option<u64>>>,
+    /// Rematerialization by the compiler. Null if the message does not contain it.
+    pub rematerialization: Option<Rematerialization<'a>>,
+    /// Why the request failed.
+    pub diagnosis: Why<'a>,
+    /// The remedies, best first.
+    pub remedies: Vec<Remedy<'a>>,
+}
 
-/// A bin: its least size, its blocks, how many of them are in use.
+/// A bin of the allocator: least size in bytes, number of blocks, number of blocks in use.
 #[derive(Serialize)]
-struct BinRow(Bytes, u64, u64);
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct BinRow(pub u64, pub u64, pub u64);
 
-/// The blocks in use of one size: how many, the size, all together as printed.
+/// Blocks in use of one size: number of blocks, size in bytes, sum as printed.
 #[derive(Serialize)]
-struct ChunkRow<'a>(u64, Bytes, &'a str);
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ChunkRow<'a>(pub u64, pub u64, pub &'a str);
 
 impl<'a> ChunkRow<'a> {
     fn of(sum: &'a oom::ChunkSum) -> Self {
-        ChunkRow(sum.count, sum.size, &sum.total.text)
+        ChunkRow(sum.count, sum.size.0, &sum.total.text)
     }
 }
 
+/// Another process on the GPU.
 #[derive(Serialize)]
-struct Process<'a> {
-    pid: u32,
-    mem: &'a str,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Process<'a> {
+    /// Process ID.
+    pub pid: u32,
+    /// Memory of the process, as printed.
+    pub mem: &'a str,
 }
 
+/// Memory pool of the allocator.
 #[derive(Serialize)]
-struct Pool {
-    held_bytes: Option<Bytes>,
-    limit_bytes: Option<Bytes>,
-    available_bytes: Option<Bytes>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Pool {
+    /// Memory that the pool holds, in bytes. Null if the message does not contain it.
+    pub held_bytes: Option<u64>,
+    /// Limit of the pool, in bytes. Null if the message does not contain it.
+    pub limit_bytes: Option<u64>,
+    /// Remaining memory of the pool, in bytes. Null if the message does not contain it.
+    pub available_bytes: Option<u64>,
 }
 
+/// Message of the compiler about the least memory that the program needs.
 #[derive(Serialize)]
-struct Rematerialization<'a> {
-    limit: &'a str,
-    limit_bytes: Option<Bytes>,
-    reduced: Option<&'a str>,
-    reduced_bytes: Option<Bytes>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Rematerialization<'a> {
+    /// Limit of the compiler, as printed.
+    pub limit: &'a str,
+    /// Limit of the compiler, in bytes. Null if it could not be read.
+    pub limit_bytes: Option<u64>,
+    /// Least memory that it reached, as printed. Null if the message does not contain it.
+    pub reduced: Option<&'a str>,
+    /// Least memory that it reached, in bytes. Null if the message does not contain it.
+    pub reduced_bytes: Option<u64>,
 }
 
-/// The allocator's statistics, by the names printed and in their order.
-struct Statistics<'a>(&'a [(String, u64)]);
+/// Statistics of the allocator, by the printed names and in their order.
+pub struct Statistics<'a>(pub &'a [(String, u64)]);
 
 impl Serialize for Statistics<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -151,8 +255,12 @@ fn text(figure: &Option<Figure>) -> Option<&str> {
     figure.as_ref().map(|figure| figure.text.as_str())
 }
 
-fn bytes(figure: &Option<Figure>) -> Option<Bytes> {
-    figure.as_ref().and_then(|figure| figure.bytes)
+fn bytes(figure: &Option<Figure>) -> Option<u64> {
+    figure.as_ref().and_then(|figure| count(figure.bytes))
+}
+
+fn count(bytes: Option<Bytes>) -> Option<u64> {
+    bytes.map(|bytes| bytes.0)
 }
 
 /// Returns rows, or null where there are none.
@@ -166,7 +274,7 @@ impl<'a> Event<'a> {
         Event {
             line: event.line,
             printed_count: event.times,
-            framework: event.framework.name(),
+            framework: event.framework.into(),
             backend: event.backend.as_deref(),
             gpu_index: event.gpu,
             tried: text(&event.tried),
@@ -196,41 +304,64 @@ impl<'a> Event<'a> {
                 .iter()
                 .map(|(pid, memory)| Process { pid: *pid, mem: &memory.text })
                 .collect(),
-            processes_bytes: event.processes.iter().map(|(_, memory)| memory.bytes).collect(),
+            processes_bytes: event
+                .processes
+                .iter()
+                .map(|(_, memory)| count(memory.bytes))
+                .collect(),
             allocator: event.allocator.as_deref(),
-            tensor_shape: event.tensor.as_ref().map(|tensor| Shape(&tensor.shape)),
+            tensor_shape: event.tensor.as_ref().map(|tensor| &tensor.shape[..]),
             tensor_type: event.tensor.as_ref().and_then(|tensor| tensor.kind.as_deref()),
-            tensor_bytes: event.tensor.as_ref().and_then(oom::Tensor::bytes),
+            tensor_bytes: count(event.tensor.as_ref().and_then(oom::Tensor::bytes)),
             stats: (!dump.stats.is_empty()).then_some(Statistics(&dump.stats)),
-            bins: rows(&dump.bins, |bin| BinRow(bin.size, bin.blocks, bin.in_use)),
+            bins: rows(&dump.bins, |bin| BinRow(bin.size.0, bin.blocks, bin.in_use)),
             chunks: (!dump.sums.is_empty()).then(|| dump.sums.iter().map(ChunkRow::of).collect()),
             sum_in_use: text(&dump.sum_in_use),
             sum_in_use_bytes: bytes(&dump.sum_in_use),
             listed_block_count: dump.blocks.len(),
             pool: dump.pool.map(|pool| Pool {
-                held_bytes: pool.held,
-                limit_bytes: pool.limit,
-                available_bytes: pool.available,
+                held_bytes: count(pool.held),
+                limit_bytes: count(pool.limit),
+                available_bytes: count(pool.available),
             }),
             ladder: (!event.ladder.is_empty())
                 .then(|| event.ladder.iter().map(|rung| rung.text.as_str()).collect()),
-            ladder_bytes: rows(&event.ladder, |rung| rung.bytes),
-            diagnosis: Why {
-                cause: diagnosis.cause,
-                account: &diagnosis.account,
-                reasons: &diagnosis.reasons,
-                contradictions: &diagnosis.contradictions,
-                now: &diagnosis.now,
-            },
-            remedies: &diagnosis.remedies,
+            ladder_bytes: rows(&event.ladder, |rung| count(rung.bytes)),
+            diagnosis: Why::of(diagnosis),
+            remedies: diagnosis.remedies.iter().map(Remedy::of).collect(),
             rematerialization: event.rematerialization.as_ref().map(|complaint| {
                 Rematerialization {
                     limit: &complaint.limit.text,
-                    limit_bytes: complaint.limit.bytes,
+                    limit_bytes: count(complaint.limit.bytes),
                     reduced: text(&complaint.reduced),
                     reduced_bytes: bytes(&complaint.reduced),
                 }
             }),
         }
+    }
+}
+
+impl<'a> Why<'a> {
+    fn of(diagnosis: &'a Diagnosis) -> Self {
+        let account = &diagnosis.account;
+        Why {
+            cause: diagnosis.cause.into(),
+            held_bytes: count(account.held),
+            context_bytes: count(account.context),
+            others_bytes: count(account.others),
+            unnamed_bytes: count(account.unnamed),
+            lacking_bytes: count(account.lacking),
+            lacking_without_cache_bytes: count(account.lacking_after_cache),
+            needed_bytes: count(account.needed),
+            reasons: &diagnosis.reasons,
+            contradictions: &diagnosis.contradictions,
+            now: &diagnosis.now,
+        }
+    }
+}
+
+impl<'a> Remedy<'a> {
+    fn of(known: &'a explain::Remedy) -> Self {
+        Remedy { kind: known.kind.into(), set: known.set.as_deref(), why: &known.why }
     }
 }

@@ -1,41 +1,65 @@
 //! `gpuws mem replay --json` and `gpuws mem fit --json`.
 
-use super::SCHEMA;
+use super::Version;
+use super::names::RecordingFormat;
 use gpu_core::Bytes;
 use gpu_memory_trace::trace::Format;
-use gpu_memory_trace::{Agreement, Divergence, Need, Needs, Outcome, Replays, Run, Stop, Tally};
+use gpu_memory_trace::{Agreement, Need, Needs, Outcome, Replays, Run, Stop};
 use serde::Serialize;
 
-/// A recorded job that was run again.
+/// A recorded job that was replayed.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Replayed<'a> {
-    schema: u32,
-    file: &'a str,
-    recorded_by: Format,
-    /// Sums over the devices; null where no device could be compared.
-    addresses: Option<Tally>,
-    segments: Option<Tally>,
-    segments_freed: Option<Tally>,
-    /// The peaks as recorded, of the device where they were highest.
-    peak_reserved_bytes: Option<Bytes>,
-    peak_allocated_bytes: Option<Bytes>,
-    devices: Vec<Recorded<'a>>,
+    /// Version of this object's format.
+    pub schema: Version,
+    /// Path of the recording.
+    pub file: &'a str,
+    /// Format of the recording.
+    pub recorded_by: RecordingFormat,
+    /// Addresses of allocations, over all devices. Null if no device could be compared.
+    pub addresses: Option<Tally>,
+    /// Segments taken from the device, over all devices. Null if no device could be compared.
+    pub segments: Option<Tally>,
+    /// Segments freed, over all devices. Null if no device could be compared.
+    pub segments_freed: Option<Tally>,
+    /// Recorded peak of reserved memory on the device where it was highest, in bytes. Null if no
+    /// device could be compared.
+    pub peak_reserved_bytes: Option<u64>,
+    /// Recorded peak of allocated memory on the device where it was highest, in bytes. Null if no
+    /// device could be compared.
+    pub peak_allocated_bytes: Option<u64>,
+    /// The replays, by device.
+    pub devices: Vec<Recorded<'a>>,
+}
+
+/// How many recorded decisions the model of the allocator predicted.
+#[derive(Clone, Copy, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Tally {
+    /// Number of predicted decisions.
+    pub predicted_count: usize,
+    /// Number of recorded decisions.
+    pub recorded_count: usize,
 }
 
 impl<'a> Replayed<'a> {
     /// Returns what is told of a recording.
     pub fn of(file: &'a str, recorded_by: Format, devices: Vec<Recorded<'a>>) -> Self {
-        let sum = |tally: fn(&Agreement) -> Tally| {
+        let sum = |tally: fn(&Agreement) -> gpu_memory_trace::Tally| {
             let tallies = devices.iter().filter_map(|device| device.agreement).map(tally);
-            tallies.reduce(|a, b| Tally { predicted: a.predicted + b.predicted, of: a.of + b.of })
+            tallies.map(Tally::from).reduce(|a, b| Tally {
+                predicted_count: a.predicted_count + b.predicted_count,
+                recorded_count: a.recorded_count + b.recorded_count,
+            })
         };
         let most = |peak: fn(&Outcome) -> Bytes| {
-            devices.iter().filter_map(|device| Some(peak(&device.agreement?.outcome))).max()
+            devices.iter().filter_map(|device| Some(peak(&device.agreement?.outcome).0)).max()
         };
         Replayed {
-            schema: SCHEMA,
+            schema: Version,
             file,
-            recorded_by,
+            recorded_by: recorded_by.into(),
             addresses: sum(|agreement| agreement.addresses),
             segments: sum(|agreement| agreement.segments),
             segments_freed: sum(|agreement| agreement.segments_freed),
@@ -46,31 +70,63 @@ impl<'a> Replayed<'a> {
     }
 }
 
-/// What became of a job on one device.
+impl From<gpu_memory_trace::Tally> for Tally {
+    fn from(known: gpu_memory_trace::Tally) -> Self {
+        Tally { predicted_count: known.predicted, recorded_count: known.of }
+    }
+}
+
+/// The replays of a recorded job on one device.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Recorded<'a> {
-    device_index: u32,
-    event_count: usize,
-    live_bytes: Bytes,
-    /// What the request asked for with which the recorded job ended; it is granted here.
-    refused_bytes: Option<Bytes>,
-    /// Null where the recording was not compared.
-    as_recorded: Option<AsRecorded<'a>>,
-    replays: Vec<Tried<'a>>,
+    /// Number of the device in the recording.
+    pub device_index: u32,
+    /// Number of recorded events.
+    pub event_count: usize,
+    /// Peak of the requested memory in use, in bytes.
+    pub live_bytes: u64,
+    /// Size of the failed request that ended the job, in bytes. The replays grant it. Null if there
+    /// was none.
+    pub refused_bytes: Option<u64>,
+    /// Comparison with the recording. Null if the recording could not be compared.
+    pub as_recorded: Option<AsRecorded<'a>>,
+    /// The replays, one for each allocator.
+    pub replays: Vec<Tried<'a>>,
     #[serde(skip)]
     agreement: Option<&'a Agreement>,
 }
 
+/// Comparison of the model of the allocator with the recording.
 #[derive(Serialize)]
-struct AsRecorded<'a> {
-    addresses: Tally,
-    segments: Tally,
-    segments_freed: Tally,
-    unrecorded_count: usize,
-    first_divergence: Option<&'a Divergence>,
-    peak_reserved_bytes: Bytes,
-    peak_allocated_bytes: Bytes,
-    retry_count: u64,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AsRecorded<'a> {
+    /// Addresses of allocations.
+    pub addresses: Tally,
+    /// Segments taken from the device.
+    pub segments: Tally,
+    /// Segments freed.
+    pub segments_freed: Tally,
+    /// Number of segments that the model took or freed and the recording does not contain.
+    pub unrecorded_count: usize,
+    /// The first decision that differs. Null if none differs.
+    pub first_divergence: Option<Divergence<'a>>,
+    /// Peak of reserved memory, in bytes.
+    pub peak_reserved_bytes: u64,
+    /// Peak of allocated memory, in bytes.
+    pub peak_allocated_bytes: u64,
+    /// How often the device refused memory and the allocator emptied its cache.
+    pub retry_count: u64,
+}
+
+/// A decision that differs from the recording.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Divergence<'a> {
+    /// Index of the event in the recording.
+    pub event_index: usize,
+    /// The decision and the recorded one, as a sentence fragment.
+    pub what: &'a str,
 }
 
 impl<'a> Recorded<'a> {
@@ -80,16 +136,19 @@ impl<'a> Recorded<'a> {
         Recorded {
             device_index: replays.job.trace.device,
             event_count: replays.job.trace.events.len(),
-            live_bytes: Bytes(replays.job.granted.peak_requested()),
-            refused_bytes: replays.job.refused,
+            live_bytes: replays.job.granted.peak_requested(),
+            refused_bytes: replays.job.refused.map(|bytes| bytes.0),
             as_recorded: agreement.map(|agreement| AsRecorded {
-                addresses: agreement.addresses,
-                segments: agreement.segments,
-                segments_freed: agreement.segments_freed,
+                addresses: agreement.addresses.into(),
+                segments: agreement.segments.into(),
+                segments_freed: agreement.segments_freed.into(),
                 unrecorded_count: agreement.unrecorded,
-                first_divergence: agreement.first.as_ref(),
-                peak_reserved_bytes: agreement.outcome.peak.reserved,
-                peak_allocated_bytes: agreement.outcome.peak.in_use,
+                first_divergence: agreement
+                    .first
+                    .as_ref()
+                    .map(|first| Divergence { event_index: first.event, what: &first.what }),
+                peak_reserved_bytes: agreement.outcome.peak.reserved.0,
+                peak_allocated_bytes: agreement.outcome.peak.in_use.0,
                 retry_count: agreement.retries,
             }),
             replays: replays.runs.iter().map(|run| Tried::of(run, replays)).collect(),
@@ -98,61 +157,97 @@ impl<'a> Recorded<'a> {
     }
 }
 
-/// What became of a job under one allocator.
+/// A replay under one allocator.
 #[derive(Serialize)]
-struct Tried<'a> {
-    policy: &'a str,
-    survived: bool,
-    peak_reserved_bytes: Bytes,
-    peak_allocated_bytes: Bytes,
-    wasted_bytes: Bytes,
-    /// The share of what was cached at the end that was not in its largest piece.
-    fragmentation_at_end_percent: f64,
-    retry_count: u64,
-    device_allocation_count: u64,
-    device_free_count: u64,
-    /// Where memory did not suffice.
-    out_of_memory: Option<Ended>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Tried<'a> {
+    /// The allocator and its settings.
+    pub policy: &'a str,
+    /// Whether the job completed.
+    pub survived: bool,
+    /// Peak of reserved memory, in bytes.
+    pub peak_reserved_bytes: u64,
+    /// Peak of allocated memory, in bytes.
+    pub peak_allocated_bytes: u64,
+    /// Peak of reserved memory less peak of allocated memory, in bytes.
+    pub wasted_bytes: u64,
+    /// Percentage of the memory cached at the end that is outside the largest free block.
+    pub fragmentation_at_end_percent: f64,
+    /// How often the device refused memory and the allocator emptied its cache.
+    pub retry_count: u64,
+    /// Number of allocations from the device.
+    pub device_allocation_count: u64,
+    /// Number of allocations returned to the device.
+    pub device_free_count: u64,
+    /// The request for which memory did not suffice. Null if the job completed.
+    pub out_of_memory: Option<Ended>,
 }
 
+/// A request for which memory did not suffice.
 #[derive(Serialize)]
-struct Ended {
-    /// Null where not even what the job had at its start found room.
-    event_index: Option<u32>,
-    #[serde(flatten)]
-    shortage: gpu_allocator_policy::Shortage,
-    fragmented: bool,
-    saved_by: Vec<SavedBy>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Ended {
+    /// Index of the event in the recording. Null if memory did not even suffice for the allocations
+    /// at the start.
+    pub event_index: Option<u32>,
+    /// Size of the request, in bytes.
+    pub asked_bytes: u64,
+    /// Smallest size that the allocator requested from the device, in bytes.
+    pub segment_bytes: u64,
+    /// Limit of the allocator, in bytes. Null if it has none.
+    pub limit_bytes: Option<u64>,
+    /// Free memory of the device, in bytes. Null if unknown.
+    pub device_free_bytes: Option<u64>,
+    /// Memory that the allocator reserved from the device, in bytes.
+    pub reserved_bytes: u64,
+    /// Part of the reserved memory in use, in bytes.
+    pub in_use_bytes: u64,
+    /// Largest free block, in bytes.
+    pub largest_free_bytes: u64,
+    /// Whether enough memory was free, but not contiguous.
+    pub fragmented: bool,
+    /// Changes of a single setting with which the job completes.
+    pub saved_by: Vec<SavedBy>,
 }
 
+/// A change of a setting with which the job completes.
 #[derive(Serialize)]
-struct SavedBy {
-    setting: String,
-    peak_reserved_bytes: Bytes,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SavedBy {
+    /// The changed setting.
+    pub setting: String,
+    /// Peak of reserved memory with this setting, in bytes.
+    pub peak_reserved_bytes: u64,
 }
 
 impl<'a> Tried<'a> {
     fn of(run: &'a Run, replays: &Replays<'_>) -> Self {
         let (outcome, end) = (&run.trial.outcome, &run.trial.end);
-        let ended = |stop: Stop| Ended {
-            event_index: stop.step.and_then(|step| replays.job.granted.events.get(step).copied()),
-            shortage: stop.shortage,
-            fragmented: stop.shortage.is_fragmented(),
+        let ended = |Stop { step, shortage, .. }: Stop| Ended {
+            event_index: step.and_then(|step| replays.job.granted.events.get(step).copied()),
+            asked_bytes: shortage.asked.0,
+            segment_bytes: shortage.segment.0,
+            limit_bytes: shortage.limit.map(|bytes| bytes.0),
+            device_free_bytes: shortage.device_free.map(|bytes| bytes.0),
+            reserved_bytes: shortage.reserved.0,
+            in_use_bytes: shortage.in_use.0,
+            largest_free_bytes: shortage.largest_free.0,
+            fragmented: shortage.is_fragmented(),
             saved_by: run
                 .helpful_settings
                 .iter()
                 .map(|(setting, trial)| SavedBy {
                     setting: setting.clone(),
-                    peak_reserved_bytes: trial.outcome.peak.reserved,
+                    peak_reserved_bytes: trial.outcome.peak.reserved.0,
                 })
                 .collect(),
         };
         Tried {
             policy: &run.title,
             survived: outcome.survived(),
-            peak_reserved_bytes: outcome.peak.reserved,
-            peak_allocated_bytes: outcome.peak.in_use,
-            wasted_bytes: outcome.wasted(),
+            peak_reserved_bytes: outcome.peak.reserved.0,
+            peak_allocated_bytes: outcome.peak.in_use.0,
+            wasted_bytes: outcome.wasted().0,
             fragmentation_at_end_percent: end.fragmentation() * 100.0,
             retry_count: end.retries,
             device_allocation_count: end.device_allocations,
@@ -162,24 +257,30 @@ impl<'a> Tried<'a> {
     }
 }
 
-/// What recorded jobs need.
+/// The least memory that recorded jobs need.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fitted<'a> {
-    schema: u32,
-    context_bytes: Bytes,
-    device_memory_bytes: Option<Bytes>,
-    jobs: Vec<Fit<'a>>,
-    /// Sets of jobs that fit on the device together and to which no other can be added; null where
-    /// no device was named.
-    together: Option<Vec<Together<'a>>>,
+    /// Version of this object's format.
+    pub schema: Version,
+    /// Memory added to each job for the CUDA context and libraries, in bytes.
+    pub context_bytes: u64,
+    /// Memory of the GPU that the jobs should fit on, in bytes. Null if none was given.
+    pub device_memory_bytes: Option<u64>,
+    /// The jobs.
+    pub jobs: Vec<Fit<'a>>,
+    /// Largest sets of jobs that fit on the GPU together. Null if no memory of a GPU was given.
+    pub together: Option<Vec<Together<'a>>>,
 }
 
-/// Jobs that fit on a device together.
+/// Jobs that fit on a GPU together.
 #[derive(Serialize)]
-struct Together<'a> {
-    files: Vec<&'a str>,
-    /// What they need, with their CUDA contexts.
-    mem_mib: u64,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Together<'a> {
+    /// Paths of the recordings.
+    pub files: Vec<&'a str>,
+    /// Memory that they need together, with CUDA contexts, in MiB.
+    pub mem_mib: u64,
 }
 
 impl<'a> Fitted<'a> {
@@ -197,41 +298,56 @@ impl<'a> Fitted<'a> {
         };
         let together = sets.map(|sets| sets.iter().map(together).collect());
         Fitted {
-            schema: SCHEMA,
-            context_bytes: context,
-            device_memory_bytes: device_memory,
+            schema: Version,
+            context_bytes: context.0,
+            device_memory_bytes: device_memory.map(|bytes| bytes.0),
             jobs,
             together,
         }
     }
 }
 
-/// What a job needs.
+/// The least memory that a recorded job needs.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Fit<'a> {
-    file: &'a str,
-    device_index: u32,
-    event_count: usize,
-    live_bytes: Bytes,
-    /// What the request asked for with which the recorded job ended; it is counted.
-    refused_bytes: Option<Bytes>,
-    /// What the first allocator needs, with the CUDA context, in whole MiB: for `run --mem`.
-    mem_mib: u64,
-    policies: Vec<Least<'a>>,
+    /// Path of the recording.
+    pub file: &'a str,
+    /// Number of the device in the recording.
+    pub device_index: u32,
+    /// Number of recorded events.
+    pub event_count: usize,
+    /// Peak of the requested memory in use, in bytes.
+    pub live_bytes: u64,
+    /// Size of the failed request that ended the job, in bytes. It is counted as granted. Null if
+    /// there was none.
+    pub refused_bytes: Option<u64>,
+    /// Memory that the job needs under the first allocator, with the CUDA context, in MiB: the
+    /// value for gpuws run --mem.
+    pub mem_mib: u64,
+    /// The least memory, one for each allocator.
+    pub policies: Vec<Least<'a>>,
 }
 
+/// The least memory that a job needs under one allocator.
 #[derive(Serialize)]
-struct Least<'a> {
-    policy: &'a str,
-    least_bytes: Bytes,
-    /// Whether no smaller device does.
-    exact: bool,
-    wasted_bytes: Bytes,
-    unlimited_reserved_bytes: Bytes,
-    replay_count: usize,
-    /// The least as a share of the device, where one was named.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Least<'a> {
+    /// The allocator and its settings.
+    pub policy: &'a str,
+    /// Least memory with which the job completes, without the CUDA context, in bytes.
+    pub least_bytes: u64,
+    /// Whether no smaller amount suffices. Otherwise only some smaller amounts were tried.
+    pub exact: bool,
+    /// Peak of reserved memory less peak of allocated memory, with the least memory, in bytes.
+    pub wasted_bytes: u64,
+    /// Peak of reserved memory with unlimited memory, in bytes.
+    pub unlimited_reserved_bytes: u64,
+    /// Number of replays that were needed.
+    pub replay_count: usize,
+    /// Percentage of the memory of the GPU. Missing if no memory of a GPU was given.
     #[serde(skip_serializing_if = "Option::is_none")]
-    share_percent: Option<f64>,
+    pub share_percent: Option<f64>,
 }
 
 impl<'a> Fit<'a> {
@@ -239,10 +355,10 @@ impl<'a> Fit<'a> {
     pub fn of(needs: &'a Needs, context: Bytes, device_memory: Option<Bytes>) -> Self {
         let least = |(title, need, _): &'a (String, Need, _)| Least {
             policy: title,
-            least_bytes: need.least,
+            least_bytes: need.least.0,
             exact: need.exact,
-            wasted_bytes: need.tight.wasted(),
-            unlimited_reserved_bytes: need.unlimited.peak.reserved,
+            wasted_bytes: need.tight.wasted().0,
+            unlimited_reserved_bytes: need.unlimited.peak.reserved.0,
             replay_count: need.replays,
             share_percent: device_memory.map(|total| 100.0 * need.least.0 as f64 / total.0 as f64),
         };
@@ -250,8 +366,8 @@ impl<'a> Fit<'a> {
             file: &needs.file,
             device_index: needs.device,
             event_count: needs.events,
-            live_bytes: needs.live,
-            refused_bytes: needs.refused,
+            live_bytes: needs.live.0,
+            refused_bytes: needs.refused.map(|bytes| bytes.0),
             mem_mib: needs.with_context(context, device_memory).mib(),
             policies: needs.by_policy.iter().map(least).collect(),
         }

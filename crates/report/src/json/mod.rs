@@ -3,26 +3,29 @@
 //! Each object is a type of its own, made by `of` from what the libraries know, and written by
 //! [`write`](crate::write::write).
 
-mod claims;
-mod convert;
-mod details;
-mod doctor;
-mod env;
-mod explain;
-mod holders;
-mod memory;
-mod reap;
-mod record;
-mod reset;
-mod status;
-mod topo;
+pub mod claims;
+pub mod convert;
+pub mod details;
+pub mod doctor;
+pub mod env;
+pub mod explain;
+pub mod holders;
+pub mod leases;
+pub mod memory;
+pub mod names;
+pub mod reap;
+pub mod record;
+pub mod reset;
+pub mod status;
+pub mod topo;
 
-pub use claims::{Claimed, Leases, Released, Run, Wanted};
+pub use claims::{Claimed, Released, Run, Wanted};
 pub use convert::{Converted, Counts};
 pub use doctor::Doctor;
 pub use env::{Bounded, Known, Seen};
 pub use explain::Explained;
 pub use holders::{FoundHolder, Holders};
+pub use leases::Leases;
 pub use memory::{Fit, Fitted, Recorded, Replayed};
 pub use reap::Reap;
 pub use record::RecordedFile;
@@ -31,37 +34,56 @@ pub use status::Status;
 pub use topo::Topo;
 
 use crate::fault::{account, remedy};
-use gpu_core::{DeviceId, Origin, Snapshot};
-use serde::Serialize;
+use gpu_core::{DeviceId, Snapshot};
+use names::{Origin, ProcessState, WorkloadKind};
+use serde::{Serialize, Serializer};
 use std::sync::Arc;
 
 /// Version of the form of every object here.
 pub const SCHEMA: u32 = 1;
 
-/// Where the figures come from.
-#[derive(Serialize)]
-pub struct Head {
-    schema: u32,
-    /// `live`, `simulated` or `pasted`.
-    origin: &'static str,
-    /// Name of the simulated machine.
-    machine: Option<String>,
-    hostname: Option<String>,
-    driver_version: Option<String>,
-    cuda_version: Option<String>,
-    /// Why no driver answers.
-    driver_error: Option<Failure>,
-    /// Null for pasted text, which does not say.
-    taken_at: Option<String>,
-    /// Null where nobody knows.
-    unreadable_process_count: Option<u32>,
+/// The version of an object's form: always [`SCHEMA`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Version;
+
+impl Serialize for Version {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u32(SCHEMA)
+    }
 }
 
-/// Why something could not be asked, and what to do about it.
+/// Where the data comes from.
 #[derive(Serialize)]
-struct Failure {
-    what: String,
-    remedy: Option<&'static str>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Head {
+    /// Version of this object's format.
+    pub schema: Version,
+    /// Where the data comes from.
+    pub origin: Origin,
+    /// Name of the simulated machine. Null for any other origin.
+    pub machine: Option<String>,
+    /// Hostname of the machine. Null if unknown.
+    pub hostname: Option<String>,
+    /// Version of the NVIDIA driver. Null if unknown.
+    pub driver_version: Option<String>,
+    /// CUDA version that the driver supports. Null if unknown.
+    pub cuda_version: Option<String>,
+    /// Why the driver could not be queried. Null if it could.
+    pub driver_error: Option<Failure>,
+    /// Time of the sample, in UTC, as RFC 3339. Null for pasted output, which does not contain it.
+    pub taken_at: Option<String>,
+    /// Number of processes whose open files could not be read. Null if unknown.
+    pub unreadable_process_count: Option<u32>,
+}
+
+/// Why a query or an action failed.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Failure {
+    /// The failure, as a sentence fragment.
+    pub what: String,
+    /// What to do about it. Null if there is no general remedy.
+    pub remedy: Option<&'static str>,
 }
 
 impl Failure {
@@ -70,13 +92,18 @@ impl Failure {
     }
 }
 
-/// A device by its names.
+/// Identifiers of a GPU.
 #[derive(Serialize)]
-struct Device {
-    index: u32,
-    uuid: Option<String>,
-    bus_id: Option<String>,
-    minor: Option<u32>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Device {
+    /// NVML index of the GPU.
+    pub index: u32,
+    /// UUID of the GPU. Null if unknown.
+    pub uuid: Option<String>,
+    /// PCI bus ID of the GPU. Null if unknown.
+    pub bus_id: Option<String>,
+    /// Minor number N of the device file /dev/nvidiaN. Null if unknown.
+    pub minor: Option<u32>,
 }
 
 impl Device {
@@ -94,13 +121,13 @@ impl Head {
     /// Returns the head of what is told of a snapshot.
     pub fn of(snapshot: &Snapshot) -> Self {
         let driver = snapshot.driver.as_ref().ok();
-        let known = snapshot.origin != Origin::Pasted;
+        let known = snapshot.origin != gpu_core::Origin::Pasted;
         Head {
-            schema: SCHEMA,
-            origin: origin(&snapshot.origin),
+            schema: Version,
+            origin: Origin::from(&snapshot.origin),
             machine: match &snapshot.origin {
-                Origin::Simulated(name) => Some(name.clone()),
-                _ => None,
+                gpu_core::Origin::Simulated(name) => Some(name.clone()),
+                gpu_core::Origin::Live | gpu_core::Origin::Pasted => None,
             },
             hostname: snapshot.hostname.clone().ok(),
             driver_version: driver.and_then(|driver| driver.version.clone().ok()),
@@ -113,22 +140,54 @@ impl Head {
     }
 }
 
-/// A process with what people know it by.
+/// A process.
 #[derive(Serialize)]
-struct Process {
-    pid: u32,
-    start_ticks: Option<u64>,
-    name: Option<String>,
-    command_line: Option<Arc<[String]>>,
-    user: Option<String>,
-    uid: Option<u32>,
-    parent_pid: Option<u32>,
-    state: Option<gpu_core::ProcessState>,
-    started_at: Option<String>,
-    cpu_time_ms: Option<u64>,
-    cgroup: Option<String>,
-    workload: Option<Box<gpu_core::Workload>>,
-    namespace_pids: Option<Vec<u32>>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Process {
+    /// Process ID.
+    pub pid: u32,
+    /// Start time, in clock ticks since boot (field 22 of /proc/PID/stat). Null if unknown.
+    pub start_ticks: Option<u64>,
+    /// Short name (comm), at most 15 bytes on Linux. Null if unknown.
+    pub name: Option<String>,
+    /// Command line, one string per argument, cut after 4 KiB. Null if unknown.
+    pub command_line: Option<Arc<[String]>>,
+    /// Name of the effective user. Null if unknown.
+    pub user: Option<String>,
+    /// Effective user ID. Null if unknown.
+    pub uid: Option<u32>,
+    /// Process ID of the parent. Null if unknown.
+    pub parent_pid: Option<u32>,
+    /// State of the main thread. Null if unknown.
+    pub state: Option<ProcessState>,
+    /// Start time, in UTC, as RFC 3339. Null if unknown.
+    pub started_at: Option<String>,
+    /// CPU time used so far, user and system, in milliseconds. Null if unknown.
+    pub cpu_time_ms: Option<u64>,
+    /// Path of the cgroup. Null if unknown.
+    pub cgroup: Option<String>,
+    /// Container, pod or job of the process. Null if it belongs to none.
+    pub workload: Option<Workload>,
+    /// Process IDs in each PID namespace, from that of the caller inward. Null if unknown.
+    pub namespace_pids: Option<Vec<u32>>,
+}
+
+/// Container, pod or job of a process.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Workload {
+    /// Kind of the workload.
+    pub kind: WorkloadKind,
+    /// Container ID, pod UID or job number.
+    pub id: String,
+    /// Path of the cgroup that contains exactly this workload.
+    pub cgroup: String,
+}
+
+impl Workload {
+    fn of(known: &gpu_core::Workload) -> Self {
+        Workload { kind: known.kind.into(), id: known.id.clone(), cgroup: known.cgroup.clone() }
+    }
 }
 
 impl Process {
@@ -142,25 +201,16 @@ impl Process {
             user: info.and_then(|info| info.user.clone().ok()),
             uid: info.and_then(|info| info.uid.ok()),
             parent_pid: info.and_then(|info| info.parent.ok()).map(|pid| pid.0),
-            state: info.and_then(|info| info.state.ok()),
+            state: info.and_then(|info| info.state.ok()).map(ProcessState::from),
             started_at: info.and_then(|info| info.started_at.ok()).map(|at| at.to_string()),
             cpu_time_ms: info
                 .and_then(|info| info.cpu_time.ok())
                 .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
             cgroup: info.and_then(|info| info.cgroup.clone().ok()),
-            workload: info.and_then(|info| info.workload.clone()),
+            workload: info.and_then(|info| info.workload.as_deref()).map(Workload::of),
             namespace_pids: info
                 .and_then(|info| info.namespace_pids.as_ref().ok())
                 .map(|pids| pids.iter().map(|pid| pid.0).collect()),
         }
-    }
-}
-
-/// The word for where figures come from.
-pub fn origin(origin: &Origin) -> &'static str {
-    match origin {
-        Origin::Live => "live",
-        Origin::Simulated(_) => "simulated",
-        Origin::Pasted => "pasted",
     }
 }

@@ -1,95 +1,138 @@
 //! `gpuws reap --json`.
 
-use super::{Device, Head, Process};
+mod action;
+mod target;
+
+pub use action::{Action, Outcome};
+pub use target::{Membership, Refusal, Refused, Target};
+
+use super::names::NewcomerReason;
+use super::{Device, Head};
 use gpu_core::Snapshot;
-use gpu_reaper::{Action, Doubt, Freed, Membership, Newcomer, Plan, Refused, Report};
+use gpu_reaper::{Freed, Plan, Report};
 use serde::Serialize;
 
-/// The plan, and what came of it.
+/// The plan to free memory, and its result.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reap<'a> {
+    /// The source of the data.
     #[serde(flatten)]
-    head: Head,
-    targets: Vec<Target<'a>>,
-    refused: &'a [Refused],
-    left_out: &'a [Refused],
-    expected: Vec<Expected>,
-    grace_ms: u64,
-    /// Null for a dry run.
-    report: Option<Outcome<'a>>,
+    pub head: Head,
+    /// Processes to end, in order.
+    pub targets: Vec<Target<'a>>,
+    /// Processes that must not be ended, with the reason.
+    pub refused: Vec<Refused<'a>>,
+    /// Processes that the choice of GPUs or users excludes, with the reason.
+    pub left_out: Vec<Refused<'a>>,
+    /// Memory that should be freed, by GPU.
+    pub expected: Vec<Expected>,
+    /// Time between SIGTERM and SIGKILL, in milliseconds.
+    pub grace_ms: u64,
+    /// Result of the plan. Null for a dry run.
+    pub report: Option<Execution<'a>>,
 }
 
+/// Memory that should be freed on a GPU.
 #[derive(Serialize)]
-struct Target<'a> {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Expected {
+    /// The GPU.
     #[serde(flatten)]
-    process: Process,
-    membership: &'a Membership,
-    on_account_of_pid: u32,
-    why: &'a str,
-    warnings: &'a [String],
+    pub gpu: Device,
+    /// Upper bound of the freed memory, in bytes. Null if other processes share the memory.
+    pub memory_bytes: Option<u64>,
 }
 
+/// Result of a plan.
 #[derive(Serialize)]
-struct Expected {
-    #[serde(flatten)]
-    gpu: Device,
-    /// At most this much; null where others share it.
-    memory_bytes: Option<u64>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Execution<'a> {
+    /// What was done to each target.
+    pub actions: Vec<Action<'a>>,
+    /// Memory before and after, by GPU.
+    pub memory: Vec<Memory>,
+    /// Unplanned processes that use a freed GPU or joined what was ended. Null if unknown.
+    pub newcomers: Option<Vec<Newcomer<'a>>>,
+    /// Why the plan was stopped before its end, as a sentence fragment. Null if it was not.
+    pub stopped: Option<String>,
+    /// Whether all targets are gone, all expected memory was seen free, and no process took it
+    /// again.
+    pub complete: bool,
 }
 
+/// An unplanned process.
 #[derive(Serialize)]
-struct Outcome<'a> {
-    actions: &'a [Action],
-    memory: Vec<Memory>,
-    /// Null where that could not be seen.
-    newcomers: Option<&'a [Newcomer]>,
-    /// Why everything was stopped before its end.
-    stopped: Option<String>,
-    /// Everybody is gone, all memory was seen free, and nobody took it again.
-    complete: bool,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Newcomer<'a> {
+    /// Process ID.
+    pub pid: u32,
+    /// Short name (comm) of the process. Null if unknown.
+    pub name: Option<&'a str>,
+    /// What the process did.
+    pub why: NewcomerReason,
 }
 
+/// Memory of a GPU before and after, both measured.
 #[derive(Serialize)]
-struct Memory {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Memory {
+    /// The GPU.
     #[serde(flatten)]
-    gpu: Device,
-    before_bytes: Option<u64>,
-    after_bytes: Option<u64>,
-    freed_bytes: Option<u64>,
-    /// What other listed processes gave back meanwhile, which `freed_bytes` has not.
-    by_others_bytes: Option<u64>,
-    /// Why `freed_bytes` may be what others gave back.
-    doubt: Option<Doubt>,
-    expected_bytes: Option<u64>,
-    seen_after_ms: u64,
-    came_back: bool,
+    pub gpu: Device,
+    /// Memory in use before the first signal, in bytes. Null if unknown.
+    pub before_bytes: Option<u64>,
+    /// Memory in use at the last sample, in bytes. Null if unknown.
+    pub after_bytes: Option<u64>,
+    /// Freed memory, in bytes, without by_others_bytes. Null if it could not be measured.
+    pub freed_bytes: Option<u64>,
+    /// Memory that other listed processes freed meanwhile, in bytes. Null if none or unknown.
+    pub by_others_bytes: Option<u64>,
+    /// Why other processes may have freed the memory. Null if the targets certainly did.
+    pub doubt: Option<Doubt>,
+    /// Upper bound of the memory expected to be freed, in bytes. Null if unknown.
+    pub expected_bytes: Option<u64>,
+    /// Time from the end of the last target to the last sample, in milliseconds.
+    pub seen_after_ms: u64,
+    /// Whether all expected memory was freed.
+    pub came_back: bool,
+}
+
+/// Why other processes may have freed memory.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Doubt {
+    /// The driver does not report the memory of each process.
+    NotListed,
+    /// The process with this ID, which the driver does not list, released the GPU meanwhile.
+    LetGo(u32),
+    /// A process that could not be inspected ended meanwhile.
+    Unseen,
 }
 
 impl<'a> Reap<'a> {
     /// Returns what is told of a plan, and of its execution where there was one.
     pub fn of(snapshot: &Snapshot, plan: &'a Plan, report: Option<&'a Report>) -> Self {
-        let target = |target: &'a gpu_reaper::Target| Target {
-            process: Process::of(snapshot, target.key.pid),
-            membership: &target.membership,
-            on_account_of_pid: target.on_account_of.0,
-            why: &target.why,
-            warnings: &target.warnings,
-        };
         let expected = |expected: &gpu_reaper::Expected| Expected {
             gpu: Device::of(&expected.device),
             memory_bytes: expected.memory.map(|bytes| bytes.0),
         };
         Reap {
             head: Head::of(snapshot),
-            targets: plan.targets.iter().map(target).collect(),
-            refused: &plan.refused,
-            left_out: &plan.left_out,
+            targets: plan.targets.iter().map(|target| Target::of(snapshot, target)).collect(),
+            refused: plan.refused.iter().map(Refused::of).collect(),
+            left_out: plan.left_out.iter().map(Refused::of).collect(),
             expected: plan.expected.iter().map(expected).collect(),
             grace_ms: millis(plan.grace),
-            report: report.map(|report| Outcome {
-                actions: &report.actions,
+            report: report.map(|report| Execution {
+                actions: report.actions.iter().map(Action::of).collect(),
                 memory: report.memory.iter().map(Memory::of).collect(),
-                newcomers: report.newcomers.as_deref().ok(),
+                newcomers: report
+                    .newcomers
+                    .as_ref()
+                    .ok()
+                    .map(|newcomers| newcomers.iter().map(Newcomer::of).collect()),
                 stopped: report.stopped.as_ref().map(|fault| format!("failed to {fault}")),
                 complete: report.is_complete() && plan.refused.is_empty(),
             }),
@@ -105,10 +148,26 @@ impl Memory {
             after_bytes: freed.after.ok().map(|bytes| bytes.0),
             freed_bytes: freed.freed.map(|bytes| bytes.0),
             by_others_bytes: freed.by_others.map(|bytes| bytes.0),
-            doubt: freed.doubt,
+            doubt: freed.doubt.map(Doubt::from),
             expected_bytes: freed.expected.map(|bytes| bytes.0),
             seen_after_ms: millis(freed.seen_after),
             came_back: freed.came_back,
+        }
+    }
+}
+
+impl<'a> Newcomer<'a> {
+    fn of(known: &'a gpu_reaper::Newcomer) -> Self {
+        Newcomer { pid: known.pid.0, name: known.name.as_deref(), why: known.why.into() }
+    }
+}
+
+impl From<gpu_reaper::Doubt> for Doubt {
+    fn from(known: gpu_reaper::Doubt) -> Self {
+        match known {
+            gpu_reaper::Doubt::NotListed => Doubt::NotListed,
+            gpu_reaper::Doubt::LetGo(pid) => Doubt::LetGo(pid.0),
+            gpu_reaper::Doubt::Unseen => Doubt::Unseen,
         }
     }
 }

@@ -1,22 +1,26 @@
 //! `gpuws record --json`.
 
-use super::SCHEMA;
+use super::Version;
 use serde::Serialize;
 
-/// A recording that was written.
+/// A recording of the machine that was written.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecordedFile {
-    schema: u32,
-    file: String,
-    look_count: usize,
-    /// Names and command lines are in it.
-    names: bool,
+    /// Version of this object's format.
+    pub schema: Version,
+    /// Path of the file.
+    pub file: String,
+    /// Number of samples in the file.
+    pub look_count: usize,
+    /// Whether the file contains the names and command lines of processes.
+    pub names: bool,
 }
 
 impl RecordedFile {
     /// Returns what is told of a file with so many looks; `names`: names and command lines are in
     /// it.
     pub fn of(file: &str, look_count: usize, names: bool) -> Self {
-        RecordedFile { schema: SCHEMA, file: file.to_owned(), look_count, names }
+        RecordedFile { schema: Version, file: file.to_owned(), look_count, names }
     }
 }

@@ -1,42 +1,54 @@
 //! `gpuws reset --json`.
 
+use super::names::Role;
 use super::{Device, Failure, Head, Process};
 use crate::wording::reset as wording;
 use gpu_core::DeviceState;
-use gpu_reaper::Role;
 use gpu_reaper::reset::{Check, Outcome};
 use serde::Serialize;
 
-/// Who is in the way of a reset, and what became of it.
+/// What blocks the reset of a GPU, and the result of the reset.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reset {
+    /// The source of the data.
     #[serde(flatten)]
-    head: Head,
-    gpu: Device,
-    /// The devices that are reset with it; null where not all of them are told.
-    linked_gpus_by_index: Option<Vec<u32>>,
-    blockers: Vec<Blocker>,
-    /// Why there may be more of them.
-    unknown: Option<String>,
-    /// Nobody is in the way.
-    possible: bool,
-    /// Null where the driver was not asked.
-    done: Option<bool>,
-    /// What the driver answered.
-    error: Option<Failure>,
-    memory_before_bytes: Option<u64>,
-    memory_after_bytes: Option<u64>,
+    pub head: Head,
+    /// The GPU.
+    pub gpu: Device,
+    /// Indexes of the GPUs that are reset together with it. Null if not all of them are known.
+    pub linked_gpus_by_index: Option<Vec<u32>>,
+    /// Processes that block the reset.
+    pub blockers: Vec<Blocker>,
+    /// Why there may be more blockers, as a sentence fragment. Null if the list is complete.
+    pub unknown: Option<String>,
+    /// Whether nothing blocks the reset.
+    pub possible: bool,
+    /// Whether the driver reset the GPU. Null if it was not asked to.
+    pub done: Option<bool>,
+    /// Why the reset failed. Null if it did not.
+    pub error: Option<Failure>,
+    /// Memory in use before the reset, in bytes. Null if unknown.
+    pub memory_before_bytes: Option<u64>,
+    /// Memory in use after the reset, in bytes. Null if unknown, or without a reset.
+    pub memory_after_bytes: Option<u64>,
 }
 
+/// A process that blocks the reset.
 #[derive(Serialize)]
-struct Blocker {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Blocker {
+    /// The process.
     #[serde(flatten)]
-    process: Process,
-    on_gpus_by_index: Vec<u32>,
-    files: Vec<String>,
-    role: Role,
-    /// The command that gets it out of the way.
-    next: String,
+    pub process: Process,
+    /// Indexes of the GPUs that it uses.
+    pub on_gpus_by_index: Vec<u32>,
+    /// Paths of the device files that it has.
+    pub files: Vec<String>,
+    /// Role of the process.
+    pub role: Role,
+    /// Command that makes the process release the GPU.
+    pub next: String,
 }
 
 impl Reset {
@@ -50,7 +62,7 @@ impl Reset {
             process: Process::of(check.now, blocker.pid),
             on_gpus_by_index: blocker.devices.clone(),
             files: blocker.files.iter().map(|held| held.path.to_string()).collect(),
-            role: blocker.role,
+            role: blocker.role.into(),
             next: wording::way(&blocker.way, sim).0,
         };
         Reset {

@@ -1,101 +1,148 @@
 //! `gpuws status --json`.
 
-use super::claims::OnDevice;
 use super::details::Details;
+use super::leases::OnDevice;
+use super::names::{Absent, Role};
 use super::{Failure, Head, Process};
 use crate::wording::claims::User as UserName;
-use gpu_core::{Absent, DeviceState, Reading, Snapshot};
+use gpu_core::{DeviceState, Reading, Snapshot};
 use gpu_reaper::{Diagnosis, Usage, User};
 use gpu_steward::DeviceLeases;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The whole machine.
+/// The GPUs of the machine and the processes that use them.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Status {
+    /// The source of the data.
     #[serde(flatten)]
-    head: Head,
-    gpus: Vec<Gpu>,
-    /// Who has a GPU device file; null where that is not known.
-    holders: Option<Vec<Holder>>,
-    /// Null where no device could be asked.
-    finding_count: Option<usize>,
-    /// Why it is not known who has claimed devices.
-    lease_error: Option<Failure>,
+    pub head: Head,
+    /// The GPUs.
+    pub gpus: Vec<Gpu>,
+    /// Processes that have a GPU device file open or mapped. Null if unknown.
+    pub holders: Option<Vec<Holder>>,
+    /// Number of findings of gpuws doctor. Null if no GPU could be queried.
+    pub finding_count: Option<usize>,
+    /// Why the leases are unknown. Null if they are known.
+    pub lease_error: Option<Failure>,
 }
 
+/// A process that has a GPU device file open or mapped.
 #[derive(Serialize)]
-struct Holder {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Holder {
+    /// The process.
     #[serde(flatten)]
-    process: Process,
-    files: Vec<HeldFile>,
+    pub process: Process,
+    /// The device files that it has.
+    pub files: Vec<HeldFile>,
 }
 
+/// A device file that a process has.
 #[derive(Serialize)]
-struct HeldFile {
-    path: String,
-    /// fuser's letters.
-    access: String,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct HeldFile {
+    /// Path of the file.
+    pub path: String,
+    /// Kinds of access, in fuser's letters: f open, F open for writing, r root directory, c current
+    /// directory, e executable, m mapped; a dot for each that does not apply.
+    pub access: String,
 }
 
+/// A MIG device.
 #[derive(Serialize)]
-struct MigDevice {
-    mig_index: u32,
-    uuid: Option<String>,
-    gpu_instance_id: Option<u32>,
-    compute_instance_id: Option<u32>,
-    memory_used_bytes: Option<u64>,
-    memory_total_bytes: Option<u64>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct MigDevice {
+    /// Index among the MIG devices of the GPU.
+    pub mig_index: u32,
+    /// UUID of the MIG device. Null if unknown.
+    pub uuid: Option<String>,
+    /// ID of the GPU instance. Null if unknown.
+    pub gpu_instance_id: Option<u32>,
+    /// ID of the compute instance. Null if unknown.
+    pub compute_instance_id: Option<u32>,
+    /// Memory in use, in bytes. Null if the driver did not report it.
+    pub memory_used_bytes: Option<u64>,
+    /// Total memory, in bytes. Null if the driver did not report it.
+    pub memory_total_bytes: Option<u64>,
 }
 
+/// A GPU.
 #[derive(Serialize)]
-struct Gpu {
-    index: u32,
-    uuid: Option<String>,
-    bus_id: Option<String>,
-    minor: Option<u32>,
-    name: Option<String>,
-    temperature_c: Option<i32>,
-    power_draw_mw: Option<u64>,
-    power_limit_mw: Option<u64>,
-    utilization_percent: Option<u8>,
-    memory_used_bytes: Option<u64>,
-    memory_total_bytes: Option<u64>,
-    memory_reserved_bytes: Option<u64>,
-    /// Beyond what listed processes and the driver account for.
-    memory_unexplained_bytes: Option<u64>,
-    persistence: Option<bool>,
-    display_active: Option<bool>,
-    mig_enabled: Option<bool>,
-    /// Nobody but displays, monitors and daemons uses it, and nobody has claimed it.
-    free: bool,
-    /// Who has claimed it, or a part of it; null where that is not known.
-    leases: Option<Vec<OnDevice>>,
-    /// Null where they could not be asked for.
-    mig_devices: Option<Vec<MigDevice>>,
-    processes: Vec<DeviceProcess>,
-    /// Why the device could not be asked, or else not for its processes.
-    error: Option<Failure>,
-    /// With `-q` alone.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Gpu {
+    /// NVML index of the GPU.
+    pub index: u32,
+    /// UUID of the GPU. Null if unknown.
+    pub uuid: Option<String>,
+    /// PCI bus ID of the GPU. Null if unknown.
+    pub bus_id: Option<String>,
+    /// Minor number N of the device file /dev/nvidiaN. Null if unknown.
+    pub minor: Option<u32>,
+    /// Product name. Null if the driver did not report it.
+    pub name: Option<String>,
+    /// Temperature of the GPU, in degrees Celsius. Null if the driver did not report it.
+    pub temperature_c: Option<i32>,
+    /// Power draw, in milliwatts. Null if the driver did not report it.
+    pub power_draw_mw: Option<u64>,
+    /// Enforced power limit, in milliwatts. Null if the driver did not report it.
+    pub power_limit_mw: Option<u64>,
+    /// Percentage of the sample period in which a kernel was running. Null if the driver did not
+    /// report it.
+    pub utilization_percent: Option<u8>,
+    /// Memory in use, in bytes. Null if the driver did not report it.
+    pub memory_used_bytes: Option<u64>,
+    /// Total memory, in bytes. Null if the driver did not report it.
+    pub memory_total_bytes: Option<u64>,
+    /// Memory reserved by the driver and firmware, in bytes. Null if the driver did not report it.
+    pub memory_reserved_bytes: Option<u64>,
+    /// Memory in use that neither listed processes nor the driver account for, in bytes. Null if
+    /// unknown.
+    pub memory_unexplained_bytes: Option<u64>,
+    /// Whether persistence mode is enabled. Null if the driver did not report it.
+    pub persistence: Option<bool>,
+    /// Whether a display is active. Null if the driver did not report it.
+    pub display_active: Option<bool>,
+    /// Whether MIG mode is enabled. Null if the driver did not report it.
+    pub mig_enabled: Option<bool>,
+    /// Whether no lease is on the GPU and only display servers, monitors and daemons use it.
+    pub free: bool,
+    /// Leases on the GPU or on parts of it. Null if unknown.
+    pub leases: Option<Vec<OnDevice>>,
+    /// MIG devices of the GPU. Null if they could not be queried.
+    pub mig_devices: Option<Vec<MigDevice>>,
+    /// Processes that use the GPU.
+    pub processes: Vec<DeviceProcess>,
+    /// Why the GPU, or only its list of processes, could not be queried. Null if it could.
+    pub error: Option<Failure>,
+    /// Details of the GPU. Missing without the option -q.
     #[serde(skip_serializing_if = "Option::is_none")]
-    details: Option<Details>,
-    /// For each value above that is null, why; and for the processes where NVML's list of them
-    /// could not be read, so that they are those found by their device files.
-    absent: BTreeMap<&'static str, Absent>,
+    pub details: Option<Details>,
+    /// Why values are null, by field name. The name "processes" means that the driver's list of
+    /// processes could not be read, and that those shown were found by their open files.
+    pub absent: BTreeMap<&'static str, Absent>,
 }
 
+/// A process that uses a GPU.
 #[derive(Serialize)]
-struct DeviceProcess {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DeviceProcess {
+    /// The process.
     #[serde(flatten)]
-    process: Process,
-    memory_bytes: Option<u64>,
-    utilization_percent: Option<u8>,
-    /// NVML lists it; otherwise, and where that is not known, it was found by the device file that
-    /// it has mapped.
-    listed: Option<bool>,
-    role: gpu_reaper::Role,
-    /// For each value of the device's above that is null, why.
-    absent: BTreeMap<&'static str, Absent>,
+    pub process: Process,
+    /// Memory that the process uses on the GPU, in bytes. Null if the driver did not report it.
+    pub memory_bytes: Option<u64>,
+    /// Percentage of the sample period in which a kernel of the process was running. Null if the
+    /// driver did not report it.
+    pub utilization_percent: Option<u8>,
+    /// Whether the driver lists the process. Null if its list could not be read. A process that is
+    /// not listed was found by its mapped device file.
+    pub listed: Option<bool>,
+    /// Role of the process.
+    pub role: Role,
+    /// Why values about the process on this GPU are null, by field name.
+    pub absent: BTreeMap<&'static str, Absent>,
 }
 
 impl Status {
@@ -162,8 +209,8 @@ impl Gpu {
             .unwrap_or_else(|fault| gpu_core::DeviceSample::absent(fault.kind.absent()));
         let info = &device.info;
         let list = device.processes.as_ref().err();
-        absent.extend(list.map(|fault| ("processes", fault.kind.absent())));
-        absent.extend(leased.fault().map(|fault| ("leases", fault.kind.absent())));
+        absent.extend(list.map(|fault| ("processes", fault.kind.absent().into())));
+        absent.extend(leased.fault().map(|fault| ("leases", fault.kind.absent().into())));
         Gpu {
             index: info.id.index,
             uuid: known(&mut absent, "uuid", info.id.uuid.clone()).map(|uuid| uuid.0),
@@ -221,7 +268,7 @@ impl DeviceProcess {
             utilization_percent: known(&mut absent, "utilization_percent", user.utilization)
                 .map(|utilization| utilization.get()),
             listed: known(&mut absent, "listed", user.listed),
-            role: user.role,
+            role: user.role.into(),
             absent,
         }
     }
@@ -233,5 +280,5 @@ pub(super) fn known<T>(
     name: &'static str,
     reading: Reading<T>,
 ) -> Option<T> {
-    reading.map_err(|reason| absent.insert(name, reason)).ok()
+    reading.map_err(|reason| absent.insert(name, reason.into())).ok()
 }

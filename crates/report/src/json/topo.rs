@@ -1,36 +1,46 @@
 //! `gpuws topo --json`.
 
+use super::names::PeerAccess;
 use super::{Device, Head};
-use gpu_core::{Link, PeerAccess, Snapshot, Topology};
+use gpu_core::{Link, Snapshot, Topology};
 use serde::Serialize;
 
-/// How the devices are connected. Rows and columns are in the order of the indexes.
+/// How the GPUs are connected. Rows and columns of each matrix are in the order of the indexes.
 #[derive(Serialize)]
-pub struct Topo<'a> {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Topo {
+    /// The source of the data.
     #[serde(flatten)]
-    head: Head,
-    gpus: Vec<Gpu>,
-    /// In the words of `nvidia-smi topo -m`: `X`, `NV4`, `PIX`, … and `?`.
-    links: Vec<Vec<String>>,
-    /// The same without NVLinks; null where that is not told.
-    paths: Option<Vec<Vec<String>>>,
-    /// Whether the row's device reads the memory of the column's; null where that is not told.
-    peer_access: Option<&'a [Vec<PeerAccess>]>,
-    /// What each pair counts when devices are chosen.
-    scores: Vec<Vec<u32>>,
+    pub head: Head,
+    /// The GPUs.
+    pub gpus: Vec<Gpu>,
+    /// Links between GPUs, in the words of nvidia-smi topo -m: X, NV4, PIX, PXB, PHB, NODE, SYS; a
+    /// question mark if unknown.
+    pub links: Vec<Vec<String>>,
+    /// Links between GPUs without NVLink, in the same words. Null if unknown.
+    pub paths: Option<Vec<Vec<String>>>,
+    /// Whether the GPU of the row can access the memory of the GPU of the column. Null if unknown.
+    pub peer_access: Option<Vec<Vec<PeerAccess>>>,
+    /// Score of each pair of GPUs in the choice of GPUs for a claim: higher is better connected.
+    pub scores: Vec<Vec<u32>>,
 }
 
+/// A GPU.
 #[derive(Serialize)]
-struct Gpu {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Gpu {
+    /// Identifiers of the GPU.
     #[serde(flatten)]
-    device: Device,
-    name: Option<String>,
-    numa_node_id: Option<u32>,
+    pub device: Device,
+    /// Product name. Null if unknown.
+    pub name: Option<String>,
+    /// Nearest NUMA node of the host. Null if unknown.
+    pub numa_node_id: Option<u32>,
 }
 
-impl<'a> Topo<'a> {
+impl Topo {
     /// Returns what is told of a machine and how its devices are connected.
-    pub fn of(now: &Snapshot, topology: &'a Topology) -> Self {
+    pub fn of(now: &Snapshot, topology: &Topology) -> Self {
         let nodes = now.numa_nodes(topology.links.len());
         let words = |rows: &[Vec<Link>]| -> Vec<Vec<String>> {
             rows.iter().map(|row| row.iter().map(Link::to_string).collect()).collect()
@@ -47,7 +57,10 @@ impl<'a> Topo<'a> {
             gpus: gpus.collect(),
             links: words(&topology.links),
             paths: (!topology.paths.is_empty()).then(|| words(&topology.paths)),
-            peer_access: (!topology.peers.is_empty()).then_some(&topology.peers[..]),
+            peer_access: (!topology.peers.is_empty()).then(|| {
+                let row = |row: &Vec<_>| row.iter().copied().map(PeerAccess::from).collect();
+                topology.peers.iter().map(row).collect()
+            }),
             scores: (0..count).map(score).collect(),
         }
     }

@@ -1,7 +1,7 @@
 //! What is said of claims: what was chosen, and why other devices were not.
 
-use gpu_claim::{Ahead, HeldUp, Waiting};
-use gpu_core::{Claim, DeviceId, DeviceUuid, Entry, Link, Share};
+use gpu_claim::{Ahead, WaitReason, Waiting};
+use gpu_core::{Claim, DeviceId, DeviceUuid, LeaseEntry, Link, Share};
 use gpu_placement::{Bar, Passed, Why};
 use gpu_steward::{Decision, Note};
 
@@ -130,10 +130,10 @@ pub fn reasons<'a>(
 }
 
 /// Says what keeps a claim from being served, other than claims and leases.
-pub fn holding_up(held_up: &HeldUp) -> String {
+pub fn holding_up(held_up: &WaitReason) -> String {
     match held_up {
-        HeldUp::SafeGpu(fault) => format!("waiting to {}", fault.text),
-        HeldUp::Driver(fault) => format!("driver not responding: failed to {}", fault.text),
+        WaitReason::SafeGpu(fault) => format!("waiting to {}", fault.text),
+        WaitReason::Driver(fault) => format!("driver not responding: failed to {}", fault.text),
     }
 }
 
@@ -195,7 +195,7 @@ pub fn waiting_for(claim: &str, waiting: &Waiting<'_>, user: User<'_>) -> String
 }
 
 /// `alice (4 GPUs)`.
-fn held(lease: &Entry, user: User<'_>) -> String {
+fn held(lease: &LeaseEntry, user: User<'_>) -> String {
     let count = super::count(lease.devices.len(), "GPU", "GPUs");
     match lease.claim.share {
         Share::Whole => format!("{} ({count})", user(lease.owner)),
@@ -232,9 +232,9 @@ mod tests {
         if uid == 0 { "root".to_owned() } else { format!("user {uid}") }
     }
 
-    fn entry(owner: u32, devices: usize, claim: Claim) -> Entry {
+    fn entry(owner: u32, devices: usize, claim: Claim) -> LeaseEntry {
         let uuid = |n| DeviceUuid(format!("GPU-{n}"));
-        Entry {
+        LeaseEntry {
             id: LeaseId::parse("1-a").unwrap(),
             ticket: 1,
             owner,

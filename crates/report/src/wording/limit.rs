@@ -4,7 +4,7 @@ use gpu_core::{Bytes, amount};
 use gpu_memory_advice::environment::{Advice, Keeper};
 
 /// Says in a line what makes a job keep its share, and what that is worth.
-pub fn told(advice: &Advice, share: Bytes) -> String {
+pub fn reported(advice: &Advice, share: Bytes) -> String {
     let share = amount(share);
     let by = |keeper: Keeper| {
         let kept = advice.variables.iter().filter(|variable| variable.kept_by == keeper);

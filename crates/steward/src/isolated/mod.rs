@@ -118,7 +118,7 @@ impl Isolated {
         self.order.wait_ms = match wait {
             Wait::No => Some(0),
             Wait::For(patience) => Some(millis(patience).max(1)),
-            Wait::Ever => None,
+            Wait::Forever => None,
         };
         self
     }

@@ -38,7 +38,7 @@ pub fn supervise(
         request: Request {
             claim: order.claim,
             wait: match order.wait_ms {
-                None => Wait::Ever,
+                None => Wait::Forever,
                 Some(0) => Wait::No,
                 Some(patience) => Wait::For(Duration::from_millis(patience)),
             },

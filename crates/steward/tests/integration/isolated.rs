@@ -126,9 +126,11 @@ fn lost_supervisor_is_an_error() {
 #[test]
 fn dropped_job_is_ended_and_awaited() {
     let asked = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&asked);
+    let reported = Arc::clone(&asked);
     let mut supervisors = MockSupervisors::new();
-    supervisors.expect_start().returning(move |_, _| Ok(Box::new(Ended(None, Arc::clone(&told)))));
+    supervisors
+        .expect_start()
+        .returning(move |_, _| Ok(Box::new(Ended(None, Arc::clone(&reported)))));
     let isolation = Isolated::entry("self", "train").start(&supervisors).unwrap();
     assert!(format!("{isolation:?}").starts_with("Isolation"));
     drop(isolation);
@@ -137,9 +139,9 @@ fn dropped_job_is_ended_and_awaited() {
 
 #[test]
 fn entry_point_runs_only_when_requested() {
-    let folder = std::env::temp_dir().join(format!("gpu-steward-entry-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let file = folder.join("result");
+    let dir = std::env::temp_dir().join(format!("gpu-steward-entry-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("result");
     let entries: [(&str, gpu_steward::EntryPoint); 5] = [
         ("yes", |_| Ok(b"done".to_vec())),
         ("no", |_| Err("why not".into())),
@@ -163,7 +165,7 @@ fn entry_point_runs_only_when_requested() {
     assert_eq!(served(&["gpuws-entry", "literal"]), (Some(1), b"\x02oh".to_vec()));
     assert_eq!(served(&["gpuws-entry", "formatted"]), (Some(1), b"\x02oh 7".to_vec()));
     assert_eq!(served(&["gpuws-entry", "other"]), (Some(1), b"\x02no reason given".to_vec()));
-    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::remove_dir_all(&dir).unwrap();
 }
 
 #[test]
@@ -213,7 +215,7 @@ fn isolated_job_waits_as_long_as_asked() {
     // The shortest wait is still a wait.
     assert_eq!(waited(Wait::For(Duration::from_nanos(1)), 20), (false, 0));
     assert!(waited(Wait::For(Duration::from_secs(60)), 20).0);
-    assert!(waited(Wait::Ever, 2000).0);
+    assert!(waited(Wait::Forever, 2000).0);
 }
 
 #[test]

@@ -9,12 +9,17 @@ fn scene(world: &World) -> Scene {
     Scene::look(&world.ports(), Wants::default())
 }
 
-fn offered(world: &World, claim: &Claim, parent: Option<&Entry>, leases: &[Entry]) -> Vec<Offer> {
+fn offered(
+    world: &World,
+    claim: &Claim,
+    parent: Option<&LeaseEntry>,
+    leases: &[LeaseEntry],
+) -> Vec<Offer> {
     offers(&scene(world), claim, ClaimSurroundings { parent, leases, waiting: &[] })
 }
 
 /// Why the first device is not available, and how many MiB a share may have of it.
-fn first(world: &World, claim: &Claim, leases: &[Entry]) -> (Option<Bar>, u64) {
+fn first(world: &World, claim: &Claim, leases: &[LeaseEntry]) -> (Option<Bar>, u64) {
     let offers = offered(world, claim, None, leases);
     (offers[0].bar.clone(), offers[0].room.unwrap().mib())
 }
@@ -154,7 +159,7 @@ fn divided() -> World {
 }
 
 /// The offers of the two MIG devices to a claim.
-fn of_mig(world: &World, claim: Claim, leases: &[Entry]) -> Vec<Option<Bar>> {
+fn of_mig(world: &World, claim: Claim, leases: &[LeaseEntry]) -> Vec<Option<Bar>> {
     let claim = Claim { among: vec![mig_uuid(1), mig_uuid(2)], ..claim };
     let offers = offered(world, &claim, None, leases);
     let uuids: Vec<_> = offers.iter().map(|offer| offer.id.uuid.clone().unwrap()).collect();
@@ -205,7 +210,7 @@ fn daemon_in_mig_instance_does_not_block_it() {
 fn lease_on_mig_device_covers_only_that_instance() {
     let world = divided();
     let leased = || Some(Bar::Leased { lease: LeaseId::parse("a").unwrap(), owner: 1000 });
-    let on_part = Entry { devices: vec![mig_uuid(1)], ..lease("a", 1, 100, &[]) };
+    let on_part = LeaseEntry { devices: vec![mig_uuid(1)], ..lease("a", 1, 100, &[]) };
     assert_eq!(of_mig(&world, whole(), std::slice::from_ref(&on_part)), [leased(), None]);
     assert_eq!(of_mig(&world, some(100), std::slice::from_ref(&on_part)), [leased(), None]);
     let inner = offered(&world, &whole(), Some(&on_part), &[]);
@@ -249,14 +254,14 @@ fn lease_on_unseen_mig_device_blocks_whole_device() {
     world.state().devices[2].mig_enabled = Err(Absent::NotSupported);
     world.state().devices[3].mig_enabled = Ok(true);
     world.state().devices[3].mig = vec![(1, 8_000, vec![])];
-    let on_part = |part: u32, of: &[u32]| Entry {
+    let on_part = |part: u32, of: &[u32]| LeaseEntry {
         devices: vec![mig_uuid(part)],
         parts_of: of.iter().map(|index| uuid(*index)).collect(),
         ..lease("a", 1, 100, &[])
     };
     let leased = || Some(Bar::Leased { lease: LeaseId::parse("a").unwrap(), owner: 1000 });
     for claim in [whole(), some(100), Claim { accept_used: true, ..whole() }] {
-        let bars = |lease: Entry| {
+        let bars = |lease: LeaseEntry| {
             let offers = offered(&world, &claim, None, &[lease]);
             offers.into_iter().map(|offer| offer.bar).collect::<Vec<_>>()
         };
@@ -311,14 +316,14 @@ fn descendant_of_lease_root_may_use_device() {
     assert_eq!(first(&world, &some(100), leases), (None, CAPACITY - 7_000), "beyond its share");
 
     // The same process is an outsider if the lease has another device,
-    let other = Entry { devices: vec![uuid(1)], ..lease.clone() };
+    let other = LeaseEntry { devices: vec![uuid(1)], ..lease.clone() };
     assert_eq!(first(&world, &some(100), &[other]).0, outsider(102, "python"));
     // if the PID of the root was reused,
     let reused =
-        Entry { root: ProcessKey { start: Some(StartTime(1)), ..key(100) }, ..lease.clone() };
+        LeaseEntry { root: ProcessKey { start: Some(StartTime(1)), ..key(100) }, ..lease.clone() };
     assert_eq!(first(&world, &some(100), &[reused]).0, outsider(102, "python"));
     // if the root belongs to another user, because a lease file can contain any PID,
-    let forged = Entry { owner: 1001, ..lease.clone() };
+    let forged = LeaseEntry { owner: 1001, ..lease.clone() };
     assert_eq!(first(&world, &some(100), &[forged]).0, outsider(102, "python"));
     // and if PIDs are meaningless here.
     world.state().sees_host_pids = false;
@@ -345,12 +350,12 @@ fn nested_claim_sees_only_devices_of_outer_lease() {
     world.state().uses(100, 0, 500);
     world.state().add(process(101, SELF, "own"));
     world.state().uses(101, 2, 1_000);
-    let found = |leases: &[Entry]| -> Vec<_> {
+    let found = |leases: &[LeaseEntry]| -> Vec<_> {
         let offers = offered(&world, &whole(), Some(&parent), leases);
         offers.into_iter().map(|o| (o.id.index, o.bar, o.room.unwrap().mib())).collect()
     };
     assert_eq!(found(&[]), [(0, None, CAPACITY), (2, None, CAPACITY - 1_000)]);
-    let sibling = Entry { within: parent.nested(), ..lease("s", 2, 101, &[2]) };
+    let sibling = LeaseEntry { within: parent.nested(), ..lease("s", 2, 101, &[2]) };
     let leased = Bar::Leased { lease: sibling.id.clone(), owner: 1000 };
     assert_eq!(found(&[sibling])[1].1, Some(leased));
 }

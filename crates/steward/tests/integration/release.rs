@@ -34,7 +34,7 @@ fn claimed(words: &[&str]) -> World {
     world
 }
 
-fn keepers(world: &World, entry: &Entry) -> LeaseKeepers {
+fn keepers(world: &World, entry: &LeaseEntry) -> LeaseKeepers {
     let leases = [(entry, vec![file("/leases/a")])];
     LeaseKeepers::of(&leases, Some(&program()), 1000, world).unwrap().remove(0)
 }
@@ -110,7 +110,7 @@ fn supervisor_is_root_of_lease_and_runs_program() {
     assert!(!is(SELF, Some(&program())), "no lease has this root");
 }
 
-fn released(world: &World, caller: u32) -> Result<Entry, ReleaseError> {
+fn released(world: &World, caller: u32) -> Result<LeaseEntry, ReleaseError> {
     let token = ActToken::user_confirmed();
     let id = LeaseId::parse("a").unwrap();
     release(&id, caller, world, world, |entry| Ok(keepers(world, entry)), &token)
@@ -137,7 +137,7 @@ fn lease_that_stays_after_its_holders_is_reported() {
 #[test]
 fn release_ignores_lease_of_other_user_with_same_name() {
     let world = claimed(&["gpuws", "claim"]);
-    world.state().leases.push(Entry { owner: 1001, ..lease("a", 2, 7, &[0]) });
+    world.state().leases.push(LeaseEntry { owner: 1001, ..lease("a", 2, 7, &[0]) });
     world.after(std::time::Duration::from_secs(1), |state| drop(state.leases.remove(0)));
     assert_eq!(released(&world, 1000).unwrap().owner, 1000);
 }
@@ -186,7 +186,7 @@ fn lease_with_inner_lease_of_owner_or_root_is_not_released() {
     for (owner, refuses) in [(1000, true), (0, true), (1001, false)] {
         let world = claimed(&["gpuws", "claim"]);
         let outer = OuterLease { id: LeaseId::parse("a").unwrap(), owner: 1000 };
-        let inner = Entry { owner, within: vec![outer], ..lease("inner", 2, 101, &[0]) };
+        let inner = LeaseEntry { owner, within: vec![outer], ..lease("inner", 2, 101, &[0]) };
         world.state().leases.push(inner);
         world.after(std::time::Duration::from_secs(1), |state| drop(state.leases.remove(0)));
         let result = released(&world, 1000);

@@ -4,7 +4,7 @@ use crate::fake::*;
 use gpu_core::*;
 use gpu_placement::{Bar, Passed, Refusal};
 use gpu_steward::{
-    DeviceLeases, Grant, HeldUp, NotGranted, Request, Scene, Wait, Wants, listing, own_lease,
+    DeviceLeases, Grant, NotGranted, Request, Scene, Wait, WaitReason, Wants, listing, own_lease,
     preview, take,
 };
 use std::ops::ControlFlow;
@@ -55,7 +55,7 @@ fn impossible_claim_is_refused_immediately() {
     let too_big = share(lease("x", 0, 1, &[0]), 20_000).claim;
     for claim in [Claim::whole(4), Claim::whole(0), unknown, too_new, too_big] {
         let world = World::new(3);
-        let refused = taken(&world, claim.clone(), Wait::Ever);
+        let refused = taken(&world, claim.clone(), Wait::Forever);
         let Err(NotGranted::Never(Some(refused))) = refused else {
             panic!("{claim:?}: {refused:?}")
         };
@@ -92,7 +92,7 @@ fn running_safe_gpu_may_be_only_obstacle() {
         let Err(NotGranted::NotNow { standing, refused, .. }) = result else {
             panic!("{result:?}")
         };
-        assert!(matches!(standing.held_up, Some(HeldUp::SafeGpu(_))), "{standing:?}");
+        assert!(matches!(standing.held_up, Some(WaitReason::SafeGpu(_))), "{standing:?}");
         assert_eq!(refused.is_some(), lacks, "{wait:?}: {refused:?}");
     }
 }
@@ -103,7 +103,7 @@ fn waiting_claim_gets_device_after_its_user_exits() {
     world.state().add(process(100, 2, "python"));
     world.state().uses(100, 0, 900);
     world.after(Duration::from_secs(30), |state| state.ends(100, JobExit::Code(0)));
-    let grant = taken(&world, Claim::whole(1), Wait::Ever).unwrap();
+    let grant = taken(&world, Claim::whole(1), Wait::Forever).unwrap();
     assert_eq!(indexes(&grant.devices), [0]);
     assert!(world.state().now >= Duration::from_secs(1030));
 }
@@ -154,7 +154,7 @@ fn unused_devices_are_preferred_over_accepted_used_ones() {
 fn missing_driver_is_refused_with_driver_error() {
     let world = World::new(1);
     world.state().driver_fault = Some(MachineFault::DriverNotLoaded.into());
-    let refused = taken(&world, Claim::whole(1), Wait::Ever);
+    let refused = taken(&world, Claim::whole(1), Wait::Forever);
     let Err(NotGranted::Silent(fault)) = refused else { panic!("{refused:?}") };
     assert_eq!(fault.kind, MachineFault::DriverNotLoaded.into());
     assert!(!world.state().holds_back);
@@ -171,14 +171,14 @@ fn nested_claim_gets_devices_of_outer_lease_without_waiting() {
     assert!(!world.state().holds_back, "safe-gpu is held back for the parent already");
     assert!(first.held_back.is_none());
     drop(first);
-    let more = taken(&world, Claim::whole(3), Wait::Ever);
+    let more = taken(&world, Claim::whole(3), Wait::Forever);
     assert!(matches!(more, Err(NotGranted::Never(_))), "{more:?}");
 }
 
 #[test]
 fn forged_lease_naming_ancestor_is_ignored() {
     let world = World::new(2);
-    world.state().leases.push(Entry { owner: 1001, ..lease("forged", 1, 2, &[0]) });
+    world.state().leases.push(LeaseEntry { owner: 1001, ..lease("forged", 1, 2, &[0]) });
     let grant = taken(&world, Claim::whole(1), Wait::No).unwrap();
     assert_eq!((indexes(&grant.devices), grant.parent), (vec![1], None));
 }
@@ -187,8 +187,8 @@ fn forged_lease_naming_ancestor_is_ignored() {
 fn claim_inside_lease_of_other_user_is_refused() {
     let world = World::new(2);
     world.state().add(ProcessInfo { uid: Ok(0), ..process(2, 1, "gpuws") });
-    world.state().leases.push(Entry { owner: 0, ..lease("roots", 1, 2, &[0]) });
-    let taken = taken(&world, Claim::whole(1), Wait::Ever).map(|_| ());
+    world.state().leases.push(LeaseEntry { owner: 0, ..lease("roots", 1, 2, &[0]) });
+    let taken = taken(&world, Claim::whole(1), Wait::Forever).map(|_| ());
     let seen = preview(&request(Claim::whole(1), Wait::No), &world.ports()).map(|_| ());
     for refused in [taken, seen] {
         let Err(NotGranted::Foreign(lease)) = refused else { panic!("{refused:?}") };
@@ -201,7 +201,7 @@ fn claim_inside_lease_of_other_user_is_refused() {
 #[test]
 fn preview_takes_nothing_and_reports_queue() {
     let world = World::new(2);
-    world.state().waiters.push(Entry { devices: vec![], ..lease("early", 1, 100, &[0]) });
+    world.state().waiters.push(LeaseEntry { devices: vec![], ..lease("early", 1, 100, &[0]) });
     let seen = preview(&request(Claim::whole(1), Wait::No), &world.ports()).unwrap();
     assert_eq!(
         indexes(&seen.decision.unwrap().devices()),
@@ -219,20 +219,20 @@ fn preview_takes_nothing_and_reports_queue() {
 fn listing_has_owners_processes_and_waiting_reasons() {
     let world = World::new(2);
     world.state().leases.push(lease("outer", 1, 100, &[0, 1]));
-    world.state().leases.push(Entry {
+    world.state().leases.push(LeaseEntry {
         within: LeaseId::parse("outer")
             .map(|id| OuterLease { id, owner: 1000 })
             .into_iter()
             .collect(),
         ..lease("inner", 2, 101, &[1])
     });
-    world.state().leases.push(Entry { owner: 1001, ..lease("forged", 3, 100, &[0]) });
+    world.state().leases.push(LeaseEntry { owner: 1001, ..lease("forged", 3, 100, &[0]) });
     for info in [process(100, 2, "gpuws"), process(101, 100, "gpuws"), process(102, 101, "python")]
     {
         world.state().add(info);
     }
     world.state().uses(102, 1, 700);
-    world.state().waiters.push(Entry { devices: vec![], ..lease("late", 4, 110, &[]) });
+    world.state().waiters.push(LeaseEntry { devices: vec![], ..lease("late", 4, 110, &[]) });
     let listing = listing(&world.ports()).unwrap();
     let roots: Vec<_> = listing
         .leases
@@ -271,7 +271,8 @@ fn earlier_claim_reserves_only_devices_that_it_could_use() {
     let world = World::new(3);
     world.state().devices[0].mig_enabled = Ok(true);
     world.state().leases.push(lease("other", 1, 100, &[1]));
-    let early = Entry { claim: Claim::whole(2), devices: vec![], ..lease("early", 2, 110, &[]) };
+    let early =
+        LeaseEntry { claim: Claim::whole(2), devices: vec![], ..lease("early", 2, 110, &[]) };
     world.state().waiters.push(early);
     // Device 0 is divided, so the earlier claim waits for devices 1 and 2.
     let seen = preview(&request(Claim::whole(1), Wait::No), &world.ports()).unwrap();
@@ -311,14 +312,18 @@ fn nested_grant_reports_no_user_of_its_device() {
 fn device_is_kept_for_earlier_claim_while_its_capability_is_unknown() {
     let world = World::new(1);
     let new = Claim { compute_capability: Some((8, 0)), ..Claim::whole(1) };
-    world.state().waiters.push(Entry { claim: new, devices: vec![], ..lease("new", 2, 110, &[]) });
+    world.state().waiters.push(LeaseEntry {
+        claim: new,
+        devices: vec![],
+        ..lease("new", 2, 110, &[])
+    });
     let seen = preview(&request(Claim::whole(1), Wait::No), &world.ports()).unwrap();
     assert!(seen.decision.is_err(), "{:?}", seen.decision);
 }
 
 #[test]
 fn unreadable_leases_are_a_fault() {
-    let mut locks = MockLocks::new();
+    let mut locks = MockLeaseStore::new();
     let failed = || Error::new(ErrorKind::Io, "list the leases");
     locks.expect_entries().returning(move |_| Err(failed()));
     let leases = DeviceLeases::read(&locks);
@@ -353,7 +358,11 @@ fn later_claim_gets_device_that_earlier_one_cannot_use() {
     world.state().devices[0].capability = (7, 0);
     let new = Claim { compute_capability: Some((8, 0)), ..Claim::whole(1) };
     world.state().leases.push(lease("other", 1, 100, &[1]));
-    world.state().waiters.push(Entry { claim: new, devices: vec![], ..lease("new", 2, 110, &[]) });
+    world.state().waiters.push(LeaseEntry {
+        claim: new,
+        devices: vec![],
+        ..lease("new", 2, 110, &[])
+    });
     // The capabilities are queried once a waiting claim depends on them.
     let late = Wait::For(Duration::from_secs(5));
     let grant = taken(&world, Claim::whole(1), late).unwrap();
@@ -368,7 +377,7 @@ fn refusals_are_described_in_words() {
     assert_eq!(words(Claim::whole(1), Wait::No), "none is available now");
     let late = Wait::For(Duration::from_secs(5));
     assert_eq!(words(Claim::whole(1), late), "none became available in time");
-    assert_eq!(words(Claim::whole(2), Wait::Ever), "no matching GPUs exist");
+    assert_eq!(words(Claim::whole(2), Wait::Forever), "no matching GPUs exist");
     world.state().driver_fault = Some(MachineFault::DriverNotLoaded.into());
     assert_eq!(words(Claim::whole(1), Wait::No), "failed to initialise NVML");
 }

@@ -118,6 +118,11 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Returns the defaults with expandable segments.
+    pub(crate) fn expandable() -> Self {
+        Settings { expandable_segments: true, ..Settings::default() }
+    }
+
     /// Returns the names of all known settings.
     pub fn known() -> impl Iterator<Item = &'static str> {
         OBEYED.into_iter().chain(PASSED_ON)

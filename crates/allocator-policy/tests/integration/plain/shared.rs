@@ -101,9 +101,9 @@ fn failed_free_is_reported_and_retried_on_drop() {
     let memory = Faulty::new(Bytes::from_mib(64));
     let shared = Shared::new(Direct::new(Arc::clone(&memory)));
     let take = || shared.allocate(Bytes::from_mib(2), Stream(0)).expect("64 MiB are free");
-    let (told, silent) = (take(), take());
+    let (reported, silent) = (take(), take());
     memory.fail(1, DeviceFault::InUse);
-    assert!(matches!(told.free(), Err(Failure::Device(_))));
+    assert!(matches!(reported.free(), Err(Failure::Device(_))));
     memory.fail(1, DeviceFault::InUse);
     drop(silent);
     assert_eq!(memory.model.used(), Bytes::from_mib(4));
@@ -131,7 +131,7 @@ fn panic_poisons_handle_and_drop_releases_memory() {
 #[test]
 fn boxed_policy_can_be_shared() {
     let memory = Arc::new(ModelMemory::new(Bytes::from_mib(64)));
-    for name in Choice::NAMES {
+    for name in Choice::names() {
         let choice = Choice::named(name).expect("it is a name");
         let policy: Box<dyn Policy> =
             choice.build(Arc::clone(&memory)).expect("it tells its memory");

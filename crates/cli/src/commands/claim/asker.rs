@@ -6,8 +6,8 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::lease_keepers::is_supervisor;
 use crate::source::Source;
-use gpu_core::{EntryKind, Locks, ProcessInfo};
-use gpu_host::FileLocks;
+use gpu_core::{EntryKind, LeaseStore, ProcessInfo};
+use gpu_host::FileLeaseStore;
 use rustix::process::geteuid;
 use std::ffi::OsString;
 
@@ -20,7 +20,7 @@ use std::ffi::OsString;
 /// then for this program alone.
 pub(super) fn asker(
     source: &Source,
-    locks: &FileLocks,
+    locks: &FileLeaseStore,
     args: &ClaimArgs,
 ) -> Result<ProcessInfo, Failure> {
     let line = source.host.own_ancestry()?;

@@ -24,25 +24,26 @@ const RETRY: Duration = Duration::from_secs(60);
 pub(super) struct Signals {
     pipe: UnixStream,
     /// The signal that came, 0 for none.
-    told: Arc<AtomicUsize>,
+    reported: Arc<AtomicUsize>,
 }
 
 impl Signals {
     pub(super) fn watch() -> Result<Self, Failure> {
         let failed = |error| Failure::io("watch for Ctrl-C", error).ending(Exit::Own);
         let (pipe, sender) = UnixStream::pair().map_err(failed)?;
-        let told = Arc::new(AtomicUsize::new(0));
+        let reported = Arc::new(AtomicUsize::new(0));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             let sender = sender.try_clone().map_err(failed)?;
             let number = usize::try_from(signal).unwrap_or_default();
-            signal_hook::flag::register_usize(signal, Arc::clone(&told), number).map_err(failed)?;
+            signal_hook::flag::register_usize(signal, Arc::clone(&reported), number)
+                .map_err(failed)?;
             signal_hook::low_level::pipe::register(signal, sender).map_err(failed)?;
         }
-        Ok(Signals { pipe, told })
+        Ok(Signals { pipe, reported })
     }
 
-    pub(super) fn told(&self) -> ControlFlow<()> {
-        match self.told.load(Ordering::Relaxed) {
+    pub(super) fn reported(&self) -> ControlFlow<()> {
+        match self.reported.load(Ordering::Relaxed) {
             0 => ControlFlow::Continue(()),
             _ => ControlFlow::Break(()),
         }
@@ -50,7 +51,7 @@ impl Signals {
 
     /// Ends this program by the signal that it was told to end by.
     pub(super) fn end(&self) -> Exit {
-        let signal = i32::try_from(self.told.load(Ordering::Relaxed)).unwrap_or(SIGTERM);
+        let signal = i32::try_from(self.reported.load(Ordering::Relaxed)).unwrap_or(SIGTERM);
         Exit::Passed(u8::try_from(end_as(JobExit::Signal(signal))).unwrap_or(u8::MAX))
     }
 }
@@ -85,7 +86,7 @@ pub(super) fn hold(
             Err(errno) => return Err(failed(errno)),
         }
         let ready: Vec<bool> = files.iter().map(|file| !file.revents().is_empty()).collect();
-        if ready[0] || ready[1] || signals.told().is_break() {
+        if ready[0] || ready[1] || signals.reported().is_break() {
             return Ok(Exit::Done);
         }
         if ready.get(2) == Some(&true) {

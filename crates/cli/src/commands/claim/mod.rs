@@ -77,7 +77,7 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
     let mut teller = Teller::new(&wanted.request.claim, group, global.quiet);
     let grant = take(&wanted.request, &ports, &mut |waiting| {
         teller.tell(waiting);
-        signals.told()
+        signals.reported()
     });
     teller.clear();
     let mut grant = match grant {
@@ -88,7 +88,7 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
     let form = args.wanted.visible.into();
     let mut variables = environment(&grant.entry, form, &grant.scene.snapshot.devices)?;
     if let Some(advice) = bounds(args, &grant) {
-        progress(&limit::told(&advice, args.wanted.mem.unwrap_or_default()));
+        progress(&limit::reported(&advice, args.wanted.mem.unwrap_or_default()));
         variables.extend(gpu_steward::variables(&advice));
     }
     let keeps = Keeps { lease: args.export, contexts: args.placeholder };
@@ -106,7 +106,7 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
     }
     match global.json {
         true => screen.json(&json::Claimed::of(&grant, &user))?,
-        false => told(screen, args, &variables)?,
+        false => reported(screen, args, &variables)?,
     }
     match (args.export, holder) {
         (true, holder) => {
@@ -127,7 +127,7 @@ fn bounds(args: &ClaimArgs, grant: &Grant) -> Option<Advice> {
 }
 
 /// Says what was taken, to a shell or a script.
-fn told(
+fn reported(
     screen: &mut Screen,
     args: &ClaimArgs,
     variables: &[(OsString, OsString)],

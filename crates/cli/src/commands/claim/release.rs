@@ -7,8 +7,8 @@ use crate::lease_keepers;
 use crate::queue_status::owner;
 use crate::source::Source;
 use crate::terminal::{Line, Screen};
-use gpu_core::{ActToken, Entry, Groups, LeaseId, ProcessInfo};
-use gpu_host::FileLocks;
+use gpu_core::{ActToken, Groups, LeaseEntry, LeaseId, ProcessInfo};
+use gpu_host::FileLeaseStore;
 use gpu_report::json;
 use gpu_report::wording::claims::gpus;
 use gpu_steward::{LeaseKeepers, ReleaseError, release};
@@ -25,11 +25,11 @@ const NAMED: usize = 4;
 pub(super) fn run(
     id: &LeaseId,
     source: &Source,
-    locks: &FileLocks,
+    locks: &FileLeaseStore,
     global: &Global,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
-    let keepers = |lease: &Entry| {
+    let keepers = |lease: &LeaseEntry| {
         let found = lease_keepers::of(std::slice::from_ref(lease), locks)?.pop();
         Ok(found.unwrap_or(LeaseKeepers::Unseen))
     };

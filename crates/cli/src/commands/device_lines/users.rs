@@ -4,7 +4,7 @@ use super::{INDENT, Layout, USUAL, cell};
 use crate::queue_status::owner;
 use crate::terminal::{Line, Tone, packed, wrapped};
 use crate::wording;
-use gpu_core::{Access, DeviceFileKind, DeviceState, Entry, HeldFile, Snapshot, Timestamp};
+use gpu_core::{Access, DeviceFileKind, DeviceState, HeldFile, LeaseEntry, Snapshot, Timestamp};
 use gpu_reaper::{FindingKind, User};
 
 impl Layout {
@@ -75,8 +75,8 @@ const CLAIMS: usize = 4;
 
 /// `    claimed by bob · 12 min · 6.0 GiB · python train.py`, a line for each of the first claims on
 /// a device.
-pub(in crate::commands) fn claims(leases: &[&Entry], now: Timestamp) -> Vec<Line> {
-    let line = |lease: &&Entry| {
+pub(in crate::commands) fn claims(leases: &[&LeaseEntry], now: Timestamp) -> Vec<Line> {
+    let line = |lease: &&LeaseEntry| {
         let age = wording::age(now.since(lease.since));
         let share = lease.claim.memory();
         let share = share.map_or(String::new(), |bytes| format!(" · {:.1} GiB", bytes.gib()));

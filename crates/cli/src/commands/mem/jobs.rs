@@ -115,7 +115,7 @@ pub(super) fn show_head(
     screen.print(&Line::new().dim(format!("  {live}")))
 }
 
-/// Returns the name of a file without its folders.
+/// Returns the name of a file without its directories.
 pub(super) fn file_name(path: &Path) -> String {
     match path.file_name() {
         _ if path.as_os_str() == "-" => "standard input".to_owned(),

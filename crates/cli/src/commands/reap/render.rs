@@ -21,7 +21,7 @@ pub(crate) fn show_plan(
             Line::new().plain(verb).accent(wording::process(target.key.pid, &target.process.name));
         wording::flow(screen, head.plain(" "), &format!("({about})"))?;
         for warning in &target.warnings {
-            wording::flow(screen, Line::new().plain("  ").accent("mind: "), warning)?;
+            wording::flow(screen, Line::new().plain("  ").accent("note: "), warning)?;
         }
     }
     if !plan.targets.is_empty() {
@@ -98,15 +98,15 @@ pub(crate) fn show_report(screen: &mut Screen, report: &Report) -> Result<(), Fa
         screen.print(&proof(freed))?;
         if let Some(doubt) = freed.doubt {
             let what = format!("unknown whether the targets freed it: {doubt}");
-            wording::flow(screen, Line::new().plain("  ").accent("mind: "), &what)?;
+            wording::flow(screen, Line::new().plain("  ").accent("note: "), &what)?;
         }
     }
-    let mind = || Line::new().accent("mind: ");
+    let note = || Line::new().accent("note: ");
     let newcomers = match &report.newcomers {
         Ok(newcomers) => newcomers,
         Err(absent) => {
             let what = format!("cannot tell whether the devices are in use again: {absent}");
-            return wording::flow(screen, mind(), &what);
+            return wording::flow(screen, note(), &what);
         }
     };
     for newcomer in newcomers {
@@ -118,7 +118,7 @@ pub(crate) fn show_report(screen: &mut Screen, report: &Report) -> Result<(), Fa
             ),
             Why::JoinedTheScope => "joined the scope meanwhile and is still running".to_owned(),
         };
-        wording::flow(screen, mind().plain(who).plain(" "), &what)?;
+        wording::flow(screen, note().plain(who).plain(" "), &what)?;
     }
     Ok(())
 }

@@ -31,7 +31,7 @@ impl Watch<'_> {
                 JobExit::Code(Exit::Own.code().into())
             }
         };
-        self.told = Some(Exit::Passed(u8::try_from(ending.code()).unwrap_or(u8::MAX)));
+        self.reported = Some(Exit::Passed(u8::try_from(ending.code()).unwrap_or(u8::MAX)));
         match dismiss(&roots(), self.front.key, &self.front.dismissal, ending) {
             Ok(_) => {
                 leave_the_terminal();
@@ -65,7 +65,7 @@ impl Watch<'_> {
                 self.tell(&format!("warning: {above}; the excess may belong to another job"));
             }
             for left in &report.still_there {
-                self.tell(&format!("mind: {}", still_there(left, report)));
+                self.tell(&format!("note: {}", still_there(left, report)));
             }
             if report.lease_stays {
                 let indexes: Vec<u32> =
@@ -108,7 +108,7 @@ fn ending(report: &RunReport) -> JobExit {
 }
 
 /// Closes standard input, output and error, so that whoever reads them sees their end, and leaves
-/// the current folder. What fails here keeps a pipe or a mount busy, no more.
+/// the current directory. What fails here keeps a pipe or a mount busy, no more.
 fn leave_the_terminal() {
     let nowhere = std::fs::File::options().read(true).write(true).open("/dev/null");
     if let Ok(nowhere) = nowhere {

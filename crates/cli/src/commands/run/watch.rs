@@ -11,7 +11,7 @@ use crate::wording;
 use gpu_core::{Bytes, JobExit, Origin};
 use gpu_host::supervise::{LinuxLauncher, end_as};
 use gpu_report::wording::claims::{chosen, gpus};
-use gpu_report::wording::limit::told as bounded;
+use gpu_report::wording::limit::reported as bounded;
 use gpu_steward::{Event, Grant, HandOff, OnDeath};
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -23,7 +23,7 @@ pub(super) struct Watch<'a> {
     pub(super) front: &'a FrontendArgs,
     pub(super) file: Option<ReportFile>,
     /// How to end, once the front was told what it came to.
-    pub(super) told: Option<Exit>,
+    pub(super) reported: Option<Exit>,
     pub(super) quiet: bool,
     pub(super) queue: Teller,
     pub(super) launcher: &'a LinuxLauncher,

@@ -11,7 +11,7 @@ use gpu_reaper::{Diagnosis, Usage, silence};
 
 /// Says why devices did not answer, the first that the driver stopped at for all of them, and of
 /// which others it is not known who uses them.
-pub(super) fn untold(screen: &mut Screen, snapshot: &Snapshot) -> Result<(), Failure> {
+pub(super) fn unreported(screen: &mut Screen, snapshot: &Snapshot) -> Result<(), Failure> {
     let silent = snapshot.devices.iter().find_map(silence);
     let asked = snapshot.devices.iter().filter(|d| d.sample.is_ok() && silence(d).is_none());
     let mut unknown = wording::unknown_users(asked).peekable();
@@ -43,9 +43,9 @@ pub(super) fn bystanders(
 ) -> Result<(), Failure> {
     let who = diagnosis.cleared.iter().filter_map(|cleared| {
         let pid = cleared.process.pid;
-        let is_told = |id| usage.on(id).iter().any(|user| user.pid == pid);
+        let is_reported = |id| usage.on(id).iter().any(|user| user.pid == pid);
         let open = cleared.devices.iter().filter(|id| snapshot.device(id).is_some());
-        let indexes: Vec<u32> = open.filter(|id| !is_told(id)).map(|id| id.index).collect();
+        let indexes: Vec<u32> = open.filter(|id| !is_reported(id)).map(|id| id.index).collect();
         let name = snapshot.process(pid).map_or("?", |info| info.name.as_str());
         let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
         let role = wording::role(cleared.role);

@@ -28,12 +28,14 @@ fn hidden(test: &str, option: &str, script: &str) -> Option<(i32, String, String
             return None;
         }
     };
-    let (said, told) = (text(&output.stdout), text(&output.stderr));
+    let (said, reported) = (text(&output.stdout), text(&output.stderr));
     match output.status.code() {
-        Some(97) => skip(test, &format!("no {option}: {}", told.trim())),
+        Some(97) => skip(test, &format!("no {option}: {}", reported.trim())),
         Some(98) => skip(test, "another user may not run this gpuws"),
-        None | Some(1) if said.is_empty() && told.contains("unshare") => skip(test, told.trim()),
-        code => return Some((code.unwrap_or(-1), said, told)),
+        None | Some(1) if said.is_empty() && reported.contains("unshare") => {
+            skip(test, reported.trim())
+        }
+        code => return Some((code.unwrap_or(-1), said, reported)),
     }
     None
 }
@@ -52,9 +54,9 @@ fn run_claim_and_reap_work_with_hidepid() {
                         n=0; until \"$0\" status --json | tr -d ' \\n' | grep -q \"\\\"pid\\\":$job,\"\n\
                         do n=$((n+1)); [ $n -lt 400 ] || exit 99; sleep 0.05; done\n\
                         \"$0\" reap --pid $job --yes > /dev/null; echo $?; wait $job; echo $?";
-        let Some((code, said, told)) = hidden(TEST, option, commands) else { return };
-        assert_eq!(code, 0, "{option}: {said}{told}");
-        assert_eq!(said, "ran\nwithin\n0\n0\n0\n0\n0\n0\n0\n143\n", "{option}: {told}");
+        let Some((code, said, reported)) = hidden(TEST, option, commands) else { return };
+        assert_eq!(code, 0, "{option}: {said}{reported}");
+        assert_eq!(said, "ran\nwithin\n0\n0\n0\n0\n0\n0\n0\n143\n", "{option}: {reported}");
     }
 }
 
@@ -63,7 +65,7 @@ fn hint_names_hidepid() {
     const TEST: &str = "hint_names_hidepid";
     for option in ["hidepid=1", "hidepid=2"] {
         let commands = "\"$0\" claim --hold --for 1";
-        let Some((_, _, told)) = hidden(TEST, option, commands) else { return };
-        assert!(told.contains("hidepid"), "{option}: {told}");
+        let Some((_, _, reported)) = hidden(TEST, option, commands) else { return };
+        assert!(reported.contains("hidepid"), "{option}: {reported}");
     }
 }

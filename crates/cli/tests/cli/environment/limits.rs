@@ -1,6 +1,6 @@
 //! Limits of the shell that gpuws was started from: `ulimit -f` and `ulimit -n`.
 
-use crate::live::{out, script, told};
+use crate::live::{out, reported, script};
 
 /// Makes an audit log that is longer than any limit below, as a year of acts does.
 const LONG_LOG: &str = "head -c 200000 /dev/zero | tr '\\0' '\\n' > $GPUWS_SIM_SESSION/audit.jsonl\n\
@@ -20,7 +20,7 @@ fn file_size_limit_does_not_prevent_run_cleanup() {
         ),
     );
     assert_eq!(out(&output), "124\n1\n\"leases\":[]\n", "{output:?}");
-    let said = told(&output);
+    let said = reported(&output);
     assert!(said.contains("warning: the audit log is incomplete: failed to write"), "{said}");
 }
 
@@ -38,7 +38,7 @@ fn file_size_limit_fails_reap_with_error() {
         ),
     );
     assert_eq!(out(&output), "4\n0\n", "{output:?}");
-    assert!(told(&output).contains("failed to write journal"), "{output:?}");
+    assert!(reported(&output).contains("failed to write journal"), "{output:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Files that gpuws writes, where somebody else has put a pipe or a link.
 
 use crate::environment::{give_to_nobody, is_root};
-use crate::live::{out, script, told};
+use crate::live::{out, reported, script};
 use std::fs;
 use std::os::unix::fs::symlink;
 
@@ -16,7 +16,7 @@ fn report_to_pipe_is_refused_before_job_starts() {
          timeout -s KILL 60 \"$0\" record pipe; echo $?",
     );
     assert_eq!(out(&output), "2\n1\n2\n2\n2\n", "{output:?}");
-    assert!(told(&output).contains("failed to write 'pipe': it is a pipe"), "{output:?}");
+    assert!(reported(&output).contains("failed to write 'pipe': it is a pipe"), "{output:?}");
 }
 
 #[test]
@@ -24,12 +24,12 @@ fn symlink_of_other_user_is_not_followed() {
     if !is_root("symlink_of_other_user_is_not_followed") {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let (target, link) = (folder.path().join("target"), folder.path().join("link"));
+    let dir = tempfile::tempdir().unwrap();
+    let (target, link) = (dir.path().join("target"), dir.path().join("link"));
     fs::write(&target, "kept\n").unwrap();
     symlink(&target, &link).unwrap();
     give_to_nobody(&link);
-    let (dangling, missing) = (folder.path().join("dangling"), folder.path().join("missing"));
+    let (dangling, missing) = (dir.path().join("dangling"), dir.path().join("missing"));
     symlink(&missing, &dangling).unwrap();
     give_to_nobody(&dangling);
     for link in [&link, &dangling] {
@@ -45,7 +45,7 @@ fn symlink_of_other_user_is_not_followed() {
             ),
         );
         assert_eq!(out(&output), "2\n1\n2\n2\n2\n", "{output:?}");
-        assert!(told(&output).contains("it is a symbolic link of another user"), "{output:?}");
+        assert!(reported(&output).contains("it is a symbolic link of another user"), "{output:?}");
     }
     assert_eq!(fs::read_to_string(&target).unwrap(), "kept\n");
     assert!(!missing.exists());

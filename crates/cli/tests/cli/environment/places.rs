@@ -1,32 +1,32 @@
 //! Root trusts no place that another user can exchange.
 
 use crate::environment::{give_to_nobody, is_root, skip};
-use crate::live::{out, script, told};
+use crate::live::{out, reported, script};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A folder of another user, and one of root's into which links of that user lead.
+/// A directory of another user, and one of root's into which links of that user lead.
 struct Foreign {
     user: TempDir,
     root: TempDir,
 }
 
 impl Foreign {
-    /// Returns `None`, and says so, where root may not make a folder in `/run`.
+    /// Returns `None`, and says so, where root may not make a directory in `/run`.
     fn new(test: &str) -> Option<Self> {
         if !is_root(test) {
             return None;
         }
-        // Each folder above it is root's and closed to others, so that only the link is foreign.
+        // Each directory above it is root's and closed to others, so that only the link is foreign.
         let Ok(root) = tempfile::tempdir_in("/run") else {
             skip(test, "needs a writable /run");
             return None;
         };
         let user = tempfile::tempdir().unwrap();
-        for folder in [user.path(), root.path()] {
-            fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+        for dir in [user.path(), root.path()] {
+            fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
         }
         give_to_nobody(user.path());
         Some(Foreign { user, root })
@@ -36,7 +36,7 @@ impl Foreign {
         self.user.path()
     }
 
-    /// Makes a link of the user's that leads into root's folder.
+    /// Makes a link of the user's that leads into root's directory.
     fn link(&self, name: &str) -> PathBuf {
         let link = self.user().join(name);
         symlink(self.root.path(), &link).unwrap();
@@ -45,10 +45,11 @@ impl Foreign {
     }
 }
 
-/// Returns all files and folders below a folder that belong to root, without following links.
-fn made_by_root(folder: &Path) -> Vec<PathBuf> {
+/// Returns all files and directories below a directory that belong to root, without following
+/// links.
+fn made_by_root(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
+    for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let stat = path.symlink_metadata().unwrap();
         if stat.is_dir() {
@@ -61,12 +62,12 @@ fn made_by_root(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Exchanges the link for a folder of the user's, with programs in it that leave a trace.
+/// Exchanges the link for a directory of the user's, with programs in it that leave a trace.
 const EXCHANGE: &str = r#"
 cd "$1" && rm "$2" && mkdir -p "$2/gpuws/bin" "$2/.cache/gpuws/bin"
-for folder in "$2/gpuws/bin" "$2/.cache/gpuws/bin"; do
+for directory in "$2/gpuws/bin" "$2/.cache/gpuws/bin"; do
   for name in nvidia-smi ls; do
-    printf '#!/bin/sh\nid -u >> %s/ran\n' "$1" > "$folder/$name"; chmod 755 "$folder/$name"
+    printf '#!/bin/sh\nid -u >> %s/ran\n' "$1" > "$directory/$name"; chmod 755 "$directory/$name"
   done
 done
 "#;
@@ -136,11 +137,11 @@ fn nvidia_smi_shim_shows_only_leased_devices() {
 }
 
 #[test]
-fn without_trusted_folder_shim_is_skipped_with_note() {
-    const TEST: &str = "without_trusted_folder_shim_is_skipped_with_note";
+fn without_trusted_dir_shim_is_skipped_with_note() {
+    const TEST: &str = "without_trusted_dir_shim_is_skipped_with_note";
     let Some(foreign) = Foreign::new(TEST) else { return };
-    // Whose folder lies in one where anybody makes names may lose it to anybody.
-    let folder = foreign.user().display();
+    // Whose directory lies in one where anybody makes names may lose it to anybody.
+    let dir = foreign.user().display();
     let before = "PATH=/usr/bin:/bin";
     let run = |more: &str| {
         script(
@@ -148,7 +149,7 @@ fn without_trusted_folder_shim_is_skipped_with_note() {
             &format!(
                 "chmod -R go+rX . \"$GPUWS_SIM_SESSION\"; cd /\n\
                  exec setpriv --reuid=65534 --regid=65534 --clear-groups env -u XDG_CACHE_HOME \
-                 -u GPUWS_SIM_SESSION -u LD_LIBRARY_PATH HOME='{folder}' XDG_RUNTIME_DIR='{folder}' \
+                 -u GPUWS_SIM_SESSION -u LD_LIBRARY_PATH HOME='{dir}' XDG_RUNTIME_DIR='{dir}' \
                  {before} NO_COLOR=1 \"$0\" sim twelve-gpus --live -- \
                  \"$0\" run {more} -- sh -c 'echo $PATH'"
             ),
@@ -156,12 +157,12 @@ fn without_trusted_folder_shim_is_skipped_with_note() {
     };
     let output = run("");
     assert_eq!(out(&output), "/usr/bin:/bin\n", "{output:?}");
-    let said = told(&output);
+    let said = reported(&output);
     assert!(said.contains("no nvidia-smi shim: "), "{said}");
     assert!(said.contains("--no-nvidia-smi"), "{said}");
     assert!(!foreign.user().join("gpuws").exists() && !foreign.user().join(".cache").exists());
     let output = run("--no-nvidia-smi");
-    assert!(!told(&output).contains("nvidia-smi"), "{output:?}");
+    assert!(!reported(&output).contains("nvidia-smi"), "{output:?}");
 }
 
 #[test]
@@ -187,10 +188,10 @@ fn shim_path_is_canonical() {
 }
 
 #[test]
-fn root_rejects_lease_folder_under_user_control() {
-    const TEST: &str = "root_rejects_lease_folder_under_user_control";
+fn root_rejects_lease_dir_under_user_control() {
+    const TEST: &str = "root_rejects_lease_dir_under_user_control";
     let Some(foreign) = Foreign::new(TEST) else { return };
-    // Root's own, but whoever owns the folder above it can put another one in its place.
+    // Root's own, but whoever owns the directory above it can put another one in its place.
     let claims = foreign.user().join("claims");
     fs::create_dir(&claims).unwrap();
     let output = script(
@@ -205,7 +206,7 @@ fn root_rejects_lease_folder_under_user_control() {
         ),
     );
     assert_eq!(out(&output), "2\n2\n2\n2\n", "{output:?}");
-    let said = told(&output);
+    let said = reported(&output);
     assert!(said.contains("which belongs to user 65534"), "{said}");
     assert_eq!(fs::read_dir(&claims).unwrap().count(), 0);
 }

@@ -55,14 +55,14 @@ pub(crate) fn failing_code() -> u32 {
 }
 
 fn start(stand_in: &StandIn<'_>, test: &str) {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     if !stand_in.is_missing {
-        build(folder.path(), stand_in.defines);
+        build(dir.path(), stand_in.defines);
     }
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", test, "--nocapture"]);
-    child.env(INSIDE, "1").env("LD_LIBRARY_PATH", folder.path());
-    child.env("STAND_IN_LOG", folder.path().join("log"));
+    child.env(INSIDE, "1").env("LD_LIBRARY_PATH", dir.path());
+    child.env("STAND_IN_LOG", dir.path().join("log"));
     match stand_in.fails {
         Some(call) => child.env("STAND_IN_FAIL", call),
         None => child.env_remove("STAND_IN_FAIL"),
@@ -81,14 +81,14 @@ pub(crate) fn log() -> Vec<String> {
     std::fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
-/// Builds the driver in a folder, with the compiler that links Rust programs, under the name that
-/// cudarc looks for first.
-fn build(folder: &Path, defines: &[&str]) {
-    let source = folder.join("libcuda.c");
+/// Builds the driver in a directory, with the compiler that links Rust programs, under the name
+/// that cudarc looks for first.
+fn build(dir: &Path, defines: &[&str]) {
+    let source = dir.join("libcuda.c");
     std::fs::write(&source, include_str!("libcuda.c")).unwrap();
     let mut compiler = Command::new("cc");
     compiler.args(["-std=c99", "-Wall", "-Werror", "-shared", "-fPIC"]);
     compiler.args(defines.iter().map(|name| format!("-D{name}")));
-    let ended = compiler.arg("-o").arg(folder.join("libcuda.so")).arg(source).status().unwrap();
+    let ended = compiler.arg("-o").arg(dir.join("libcuda.so")).arg(source).status().unwrap();
     assert!(ended.success(), "{compiler:?}");
 }

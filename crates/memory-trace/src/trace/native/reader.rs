@@ -211,7 +211,7 @@ impl Reader<'_> {
         let stack = self.stack(line.stack)?;
         let (address, size) = match (line.action, line.address) {
             (Action::OutOfMemory, _) => {
-                (line.device_free_bytes.unwrap_or(Event::NOT_TOLD), line.size_bytes)
+                (line.device_free_bytes.unwrap_or(Event::NOT_REPORTED), line.size_bytes)
             }
             (_, Some(at)) => (address(at)?, size(line.size_bytes)?),
             (_, None) => return Err("the address is missing".to_owned().into()),

@@ -10,7 +10,7 @@ use super::entry::Spot;
 use gpu_allocator_policy::BlockState;
 
 /// A segment as listed.
-struct Held {
+struct FoundSegment {
     device: u32,
     segment: Segment,
     /// The stacks that requested its blocks, by address.
@@ -21,7 +21,7 @@ impl Reader<'_, '_> {
     /// Reads the segments of all devices.
     pub(super) fn segments(&mut self, list: Ref) -> Result<(), TraceError> {
         for (index, &entry) in self.entries.list(list, Spot::Segments)?.iter().enumerate() {
-            let Held { device, segment, stacks } = self.segment(entry, index)?;
+            let FoundSegment { device, segment, stacks } = self.segment(entry, index)?;
             let (budget, spot) = (self.budget, Spot::Segment(index));
             let trace = self.device(device, spot)?;
             budget
@@ -43,7 +43,7 @@ impl Reader<'_, '_> {
     }
 
     /// Reads a segment.
-    fn segment(&mut self, entry: Ref, index: usize) -> Result<Held, TraceError> {
+    fn segment(&mut self, entry: Ref, index: usize) -> Result<FoundSegment, TraceError> {
         let spot = Spot::Segment(index);
         let (mut device, mut segment) = (0, Segment::default());
         let (mut address, mut size, mut blocks) = (None, None, None);
@@ -81,7 +81,7 @@ impl Reader<'_, '_> {
             let spot = inconsistent.block.map_or(spot, |block| Spot::Block(index, block));
             spot.wrong(inconsistent.what)
         })?;
-        Ok(Held { device, segment, stacks })
+        Ok(FoundSegment { device, segment, stacks })
     }
 
     /// Reads a block, and the stack that requested it. Before 2.1, blocks had no address and are

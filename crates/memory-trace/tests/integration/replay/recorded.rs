@@ -6,8 +6,8 @@ use gpu_memory_trace::{Agreement, Workload, compare};
 use std::io::Write;
 use std::path::PathBuf;
 
-fn agreement(folder: &std::path::Path, name: &str) -> Agreement {
-    let bytes = std::fs::read(folder.join(name)).expect("the snapshot is there");
+fn agreement(dir: &std::path::Path, name: &str) -> Agreement {
+    let bytes = std::fs::read(dir.join(name)).expect("the snapshot is there");
     let recording = Recording::read(&bytes).expect("it is a snapshot");
     let trace = recording
         .devices
@@ -21,8 +21,8 @@ fn agreement(folder: &std::path::Path, name: &str) -> Agreement {
 
 #[test]
 fn replay_predicts_every_decision_of_real_snapshots() {
-    let Some(folder) = std::env::var_os("GPUWS_TRACES").map(PathBuf::from) else {
-        writeln!(std::io::stderr(), "skipped: GPUWS_TRACES names no folder of real snapshots")
+    let Some(dir) = std::env::var_os("GPUWS_TRACES").map(PathBuf::from) else {
+        writeln!(std::io::stderr(), "skipped: GPUWS_TRACES names no directory of real snapshots")
             .expect("stderr can be written");
         return;
     };
@@ -33,7 +33,7 @@ fn replay_predicts_every_decision_of_real_snapshots() {
         ("torch-forward-mixed-ctx512.pickle", 2_702, 638, 597, 38_638, 381_438),
         ("torch-fullstep-ctx256.pickle", 6_769, 791, 780, 58_280, 524_153),
     ] {
-        let agreement = agreement(&folder, name);
+        let agreement = agreement(&dir, name);
         assert!(agreement.is_complete(), "{name}: {agreement:?}");
         assert_eq!(agreement.first, None, "{name}");
         assert_eq!(agreement.addresses.of, addresses, "{name}");

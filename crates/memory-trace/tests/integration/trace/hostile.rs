@@ -448,8 +448,8 @@ fn memory_is_bounded_by_file_size() {
 
 #[test]
 fn truncated_snapshot_is_rejected() {
-    let Some(folder) = real::folder() else { return };
-    let whole = std::fs::read(folder.join("torch-forward-ctx128.pickle")).unwrap();
+    let Some(dir) = real::dir() else { return };
+    let whole = std::fs::read(dir.join("torch-forward-ctx128.pickle")).unwrap();
     assert!(Recording::read(&whole).is_ok());
     let near = (0..2_000).chain(whole.len() - 40..whole.len());
     let lengths = near.chain((0..whole.len()).step_by(49_999));
@@ -466,8 +466,8 @@ fn truncated_snapshot_is_rejected() {
 
 #[test]
 fn corrupted_snapshot_is_read_or_rejected() {
-    let Some(folder) = real::folder() else { return };
-    let whole = std::fs::read(folder.join("torch-forward-ctx128.pickle")).unwrap();
+    let Some(dir) = real::dir() else { return };
+    let whole = std::fs::read(dir.join("torch-forward-ctx128.pickle")).unwrap();
     let (mut read, mut refused) = (0, 0);
     for at in (0..whole.len()).step_by(79_999) {
         for byte in [0x00, 0xff, b'.', b'c', whole[at] ^ 0x01] {

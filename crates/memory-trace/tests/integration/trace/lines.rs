@@ -34,7 +34,7 @@ fn rmm_logs_of_all_versions_are_read() {
     assert_eq!(trace.segments, None, "the log does not tell what was held");
     let event =
         |action, address, size, stream, time_us| Event { action, address, size, stream, time_us };
-    let (day, none) = (86_400_000_000, Event::NOT_TOLD);
+    let (day, none) = (86_400_000_000, Event::NOT_REPORTED);
     let expected = [
         event(Action::Alloc, 0x3_0a00_0000, 256, 2, day - 1_467),
         event(Action::OutOfMemory, none, i64::MAX as u64, 2, day - 1_000),
@@ -138,7 +138,7 @@ fn writer_streams_recording() {
     let events = [
         event(Action::Alloc, 0x1000),
         event(Action::FreeRequested, 0x1000),
-        event(Action::OutOfMemory, Event::NOT_TOLD),
+        event(Action::OutOfMemory, Event::NOT_REPORTED),
     ];
     events.iter().for_each(|event| writer.event(1, event).unwrap());
     let block = |address, state| RecordedBlock { address, size: 512, requested: None, state };

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 
 /// Returns the directory of real snapshots. Without one, prints this past the test harness, which
 /// hides the output of a passing test.
-pub(crate) fn folder() -> Option<PathBuf> {
-    let folder = std::env::var_os("GPUWS_TRACES").map(PathBuf::from);
-    if folder.is_none() {
+pub(crate) fn dir() -> Option<PathBuf> {
+    let dir = std::env::var_os("GPUWS_TRACES").map(PathBuf::from);
+    if dir.is_none() {
         let mut stderr = std::io::stderr();
-        writeln!(stderr, "skipped: GPUWS_TRACES names no folder of real snapshots").unwrap();
+        writeln!(stderr, "skipped: GPUWS_TRACES names no directory of real snapshots").unwrap();
     }
-    folder
+    dir
 }
 
 /// A row of the table: the name, the content of the file, and the cells after the name.
@@ -20,8 +20,8 @@ pub(crate) type Row = (String, Vec<u8>, Vec<f64>);
 
 /// Returns the snapshots with their rows of the table: the cells after the name, as numbers.
 pub(crate) fn snapshots() -> Option<Vec<Row>> {
-    let folder = folder()?;
-    let table = std::fs::read_to_string(folder.join("README.md")).unwrap();
+    let dir = dir()?;
+    let table = std::fs::read_to_string(dir.join("README.md")).unwrap();
     let rows: Vec<_> = table
         .lines()
         .filter_map(|line| line.strip_prefix("| ")?.split_once(" | "))
@@ -30,7 +30,7 @@ pub(crate) fn snapshots() -> Option<Vec<Row>> {
             let cells = cells.trim_end_matches('|').split('|').map(|cell| {
                 cell.trim().replace(',', "").parse().expect("a cell of the table is a number")
             });
-            let bytes = std::fs::read(folder.join(name)).unwrap();
+            let bytes = std::fs::read(dir.join(name)).unwrap();
             (name.to_owned(), bytes, cells.collect())
         })
         .collect();

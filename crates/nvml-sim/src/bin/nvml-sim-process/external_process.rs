@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// Error messages complete 'failed to …'.
-type Told<T> = Result<T, String>;
+type Reported<T> = Result<T, String>;
 
 /// How often to check that the session still exists, in seconds.
 const PAUSE: i64 = 1;
@@ -24,30 +24,30 @@ const PAUSE: i64 = 1;
 ///
 /// # Errors
 /// What kept it from appearing, or its command from starting.
-pub(crate) fn play(part: Part) -> Told<ExitCode> {
-    let folder = folder()?;
-    let session = Session::read(&folder).map_err(text)?;
+pub(crate) fn play(part: Part) -> Reported<ExitCode> {
+    let dir = dir()?;
+    let session = Session::read(&dir).map_err(text)?;
     if !session.is_live() {
         let why = "the session is not live; run inside gpuws sim MACHINE --live";
-        return Err(format!("join session '{}': {why}", folder.display()));
+        return Err(format!("join session '{}': {why}", dir.display()));
     }
     let devices = session.open().map_err(text)?.look(Groups::NONE).devices;
     let uses = uses(&part, &devices)?;
-    let _held = hold(&uses, &devices, &folder)?;
+    let _held = hold(&uses, &devices, &dir)?;
     if let Some(name) = part.name {
         let name = CString::new(name).map_err(|error| format!("take the name: {error}"))?;
         rustix::thread::set_name(&name).map_err(|errno| format!("take the name: {errno}"))?;
     }
-    sweep(&folder)?;
+    sweep(&dir)?;
     let pid = std::process::id();
     let start_ticks = start_of(pid).ok_or("read when it started")?;
-    let walk_on = ExternalProcess { pid, start_ticks, uses };
-    walk_on.enter(&folder).map_err(text)?;
+    let external = ExternalProcess { pid, start_ticks, uses };
+    external.enter(&dir).map_err(text)?;
     let stayed = match part.command.split_first() {
         Some((program, arguments)) => run(program, arguments),
-        None => stay(&folder, part.seconds).map(|()| ExitCode::SUCCESS),
+        None => stay(&dir, part.seconds).map(|()| ExitCode::SUCCESS),
     };
-    walk_on.leave(&folder).map_err(text)?;
+    external.leave(&dir).map_err(text)?;
     stayed
 }
 
@@ -56,15 +56,15 @@ fn text(error: gpu_core::Error) -> String {
 }
 
 /// Returns the session's directory, from the environment.
-fn folder() -> Told<PathBuf> {
+fn dir() -> Reported<PathBuf> {
     let named = std::env::var_os(Session::VARIABLE).map(PathBuf::from);
     named
-        .filter(|folder| folder.is_absolute())
+        .filter(|dir| dir.is_absolute())
         .ok_or_else(|| "find the session: run inside gpuws sim MACHINE --live".to_owned())
 }
 
 /// Returns the use of each device.
-fn uses(part: &Part, devices: &[DeviceState]) -> Told<Vec<Use>> {
+fn uses(part: &Part, devices: &[DeviceState]) -> Reported<Vec<Use>> {
     let shown = visible(devices)?;
     let mut uses: Vec<Use> = Vec::new();
     for (which, mib) in &part.uses {
@@ -90,7 +90,7 @@ fn uses(part: &Part, devices: &[DeviceState]) -> Told<Vec<Use>> {
 
 /// Returns the indexes of the devices that are visible to a CUDA program, in PCI order; for a MIG
 /// device with its number there.
-fn visible(devices: &[DeviceState]) -> Told<Vec<(u32, Option<u32>)>> {
+fn visible(devices: &[DeviceState]) -> Reported<Vec<(u32, Option<u32>)>> {
     let value = std::env::var_os(VISIBLE);
     let list =
         VisibleList::parse(value.map(|value| value.to_string_lossy().into_owned()).as_deref());
@@ -103,7 +103,7 @@ fn visible(devices: &[DeviceState]) -> Told<Vec<(u32, Option<u32>)>> {
 }
 
 /// Opens and maps what a CUDA program holds.
-fn hold(uses: &[Use], devices: &[DeviceState], folder: &Path) -> Told<Vec<File>> {
+fn hold(uses: &[Use], devices: &[DeviceState], dir: &Path) -> Reported<Vec<File>> {
     let used = devices.iter().filter(|device| uses.iter().any(|one| one.gpu == device.id().index));
     let mut names = vec!["nvidiactl".to_owned(), "nvidia-uvm".to_owned()];
     for device in used {
@@ -111,7 +111,7 @@ fn hold(uses: &[Use], devices: &[DeviceState], folder: &Path) -> Told<Vec<File>>
         names.push(format!("nvidia{minor}"));
     }
     let held = names.iter().map(|name| {
-        let path = folder.join(Session::DEVICE_FILES).join(name);
+        let path = dir.join(Session::DEVICE_FILES).join(name);
         let file = open(&path).and_then(|file| map(&file).map(|()| file));
         file.map_err(|error| format!("hold '{}': {error}", path.display()))
     });
@@ -119,17 +119,17 @@ fn hold(uses: &[Use], devices: &[DeviceState], folder: &Path) -> Told<Vec<File>>
 }
 
 /// Removes the files of processes that have ended, for example by SIGKILL.
-fn sweep(folder: &Path) -> Told<()> {
-    for walk_on in ExternalProcess::named(folder).map_err(text)? {
-        if start_of(walk_on.pid) != Some(walk_on.start_ticks) {
-            walk_on.leave(folder).map_err(text)?;
+fn sweep(dir: &Path) -> Reported<()> {
+    for external in ExternalProcess::named(dir).map_err(text)? {
+        if start_of(external.pid) != Some(external.start_ticks) {
+            external.leave(dir).map_err(text)?;
         }
     }
     Ok(())
 }
 
 /// Runs a command and returns the exit code that a shell would report for it.
-fn run(program: &OsString, arguments: &[OsString]) -> Told<ExitCode> {
+fn run(program: &OsString, arguments: &[OsString]) -> Reported<ExitCode> {
     let status = Command::new(program).args(arguments).status();
     let status =
         status.map_err(|error| format!("run '{}': {error}", Path::new(program).display()))?;
@@ -138,9 +138,9 @@ fn run(program: &OsString, arguments: &[OsString]) -> Told<ExitCode> {
 }
 
 /// Waits this many seconds, or until the session ends.
-fn stay(folder: &Path, seconds: Option<u32>) -> Told<()> {
+fn stay(dir: &Path, seconds: Option<u32>) -> Reported<()> {
     let mut left = seconds;
-    while left != Some(0) && folder.join(Session::FILE).exists() {
+    while left != Some(0) && dir.join(Session::FILE).exists() {
         match poll(&mut [], Some(&Timespec { tv_sec: PAUSE, tv_nsec: 0 })) {
             Ok(_) => left = left.map(|left| left - 1),
             Err(Errno::INTR) => {}

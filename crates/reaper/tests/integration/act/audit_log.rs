@@ -60,15 +60,15 @@ fn unopenable_target_is_reported_and_logged() {
     let guard = Guard::new(&host, vec![]).unwrap();
     let (clock, backend, (journal, lines)) = (clock(), backend(u64::MAX), journal());
     let ports = Ports { backend: &backend, host: &host, clock: &clock, journal: &journal };
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let token = ActToken::user_confirmed();
     let report = execute(&ghost_plan(), &guard, ports, &token, &mut |event| {
         if let Event::Settled(target, outcome) = event {
-            told.push((target.key.pid, outcome.clone()));
+            reported.push((target.key.pid, outcome.clone()));
         }
         ControlFlow::Continue(())
     });
-    let [(pid, Outcome::Failed { why })] = &told[..] else { panic!("{told:?}") };
+    let [(pid, Outcome::Failed { why })] = &reported[..] else { panic!("{reported:?}") };
     assert_eq!((*pid, why.kind), (Pid(100), ProcessFault::NotPermitted.into()));
     assert!(report.actions[0].signals.is_empty() && !report.is_complete());
     assert_eq!(lines.lock().unwrap().len(), 1);

@@ -127,10 +127,10 @@ fn scope_is_spared_if_its_holder_releases_device() {
     host.expect_open().returning(move |pid| {
         let mut handle = MockProcessHandle::new();
         let asked = Arc::new(AtomicU64::new(0));
-        let told = asked.clone();
+        let reported = asked.clone();
         handle.expect_look().returning(move || Ok(member(pid.0)));
         handle.expect_held().returning(move |_| {
-            let files = if told.load(Ordering::Relaxed) > 0 { vec![] } else { vec![0] };
+            let files = if reported.load(Ordering::Relaxed) > 0 { vec![] } else { vec![0] };
             Ok(context(&process(100, ""), &files).held)
         });
         handle.expect_signal().times(1).returning(move |_, _| {

@@ -77,7 +77,7 @@ pub(super) const FIELDS: &[Field] = &[
         "pcie.link.gen.gpumax", "maximum PCIe link generation of the GPU",
         Pcie: pcie.device_generation_max, plain
     ),
-    Field::untold(
+    Field::unreported(
         "pcie.link.gen.hostmax",
         "maximum PCIe link generation of the slot; not available through public NVML",
     ),
@@ -108,8 +108,8 @@ pub(super) const FIELDS: &[Field] = &[
         "accounting.buffer_size", "accounting buffer size (processes)",
         Accounting: accounting.buffer_size, plain
     ),
-    Field::untold("driver_model.current", "driver model (Windows only)"),
-    Field::untold("driver_model.pending", "pending value, after the next restart"),
+    Field::unreported("driver_model.current", "driver model (Windows only)"),
+    Field::unreported("driver_model.pending", "pending value, after the next restart"),
     detail!("vbios_version", "version of the video BIOS", Product: product.vbios, plain),
     detail!("inforom.img", "version of the image in the infoROM", Inforom: inforom.image, plain)
         .or(&["inforom.image"]),

@@ -1,20 +1,31 @@
 //! What the device is and how it is set up.
 
 use super::{Noted, view};
-use gpu_core::{AddressingMode, ComputeMode, OperationMode};
+use crate::json::names::{AddressingMode, ComputeMode, OperationMode};
 use serde::Serialize;
 
+/// What the GPU is.
 #[derive(Serialize)]
-pub(super) struct Product {
-    brand: Option<String>,
-    architecture: Option<String>,
-    serial: Option<String>,
-    part_number: Option<String>,
-    vbios: Option<String>,
-    compute_capability: Option<String>,
-    core_count: Option<u32>,
-    memory_bus_width_bits: Option<u32>,
-    numa_node_id: Option<u32>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Product {
+    /// Product line, such as Tesla or GeForce. Null if unknown.
+    pub brand: Option<String>,
+    /// Architecture, such as Ampere. Null if unknown.
+    pub architecture: Option<String>,
+    /// Serial number of the board. Null if unknown.
+    pub serial: Option<String>,
+    /// Part number of the board. Null if unknown.
+    pub part_number: Option<String>,
+    /// Version of the video BIOS. Null if unknown.
+    pub vbios: Option<String>,
+    /// CUDA compute capability, such as 8.0. Null if unknown.
+    pub compute_capability: Option<String>,
+    /// Number of CUDA cores. Null if unknown.
+    pub core_count: Option<u32>,
+    /// Width of the memory bus, in bits. Null if unknown.
+    pub memory_bus_width_bits: Option<u32>,
+    /// Nearest NUMA node of the host. Null if unknown.
+    pub numa_node_id: Option<u32>,
 }
 
 impl Product {
@@ -38,15 +49,24 @@ impl Product {
     }
 }
 
+/// Configuration of the GPU.
 #[derive(Serialize)]
-pub(super) struct Modes {
-    compute_mode: Option<ComputeMode>,
-    display_attached: Option<bool>,
-    ecc: Option<bool>,
-    ecc_pending: Option<bool>,
-    mig_pending: Option<bool>,
-    accounting: Option<bool>,
-    addressing: Option<AddressingMode>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Modes {
+    /// Which processes may create a CUDA context. Null if unknown.
+    pub compute_mode: Option<ComputeMode>,
+    /// Whether a display can be connected. Null if unknown.
+    pub display_attached: Option<bool>,
+    /// Whether ECC is enabled now. Null if unknown.
+    pub ecc: Option<bool>,
+    /// Whether ECC will be enabled after the next reset. Null if unknown.
+    pub ecc_pending: Option<bool>,
+    /// Whether MIG mode will be enabled after the next reset. Null if unknown.
+    pub mig_pending: Option<bool>,
+    /// Whether the driver keeps accounting data of processes. Null if unknown.
+    pub accounting: Option<bool>,
+    /// How the GPU accesses memory that programs allocated on the host. Null if unknown.
+    pub addressing: Option<AddressingMode>,
 }
 
 impl Modes {
@@ -55,24 +75,30 @@ impl Modes {
             noted,
             "modes",
             Modes {
-                compute_mode: group.compute_mode,
+                compute_mode: group.compute_mode.map(ComputeMode::from),
                 display_attached: group.display_attached,
                 ecc: group.ecc,
                 ecc_pending: group.ecc_pending,
                 mig_pending: group.mig_pending,
                 accounting: group.accounting,
-                addressing: group.addressing,
+                addressing: group.addressing.map(AddressingMode::from),
             }
         )
     }
 }
 
+/// Versions of the contents of the inforom.
 #[derive(Serialize)]
-pub(super) struct Inforom {
-    image: Option<String>,
-    oem: Option<String>,
-    ecc: Option<String>,
-    power: Option<String>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Inforom {
+    /// Version of the image. Null if unknown.
+    pub image: Option<String>,
+    /// Version of the OEM object. Null if unknown.
+    pub oem: Option<String>,
+    /// Version of the ECC object. Null if unknown.
+    pub ecc: Option<String>,
+    /// Version of the power management object. Null if unknown.
+    pub power: Option<String>,
 }
 
 impl Inforom {
@@ -85,10 +111,14 @@ impl Inforom {
     }
 }
 
+/// Firmware of the GPU system processor (GSP).
 #[derive(Serialize)]
-pub(super) struct GspFirmware {
-    enabled: Option<bool>,
-    enabled_by_default: Option<bool>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct GspFirmware {
+    /// Whether the firmware is in use. Null if unknown.
+    pub enabled: Option<bool>,
+    /// Whether the firmware is in use by default. Null if unknown.
+    pub enabled_by_default: Option<bool>,
 }
 
 impl GspFirmware {
@@ -101,12 +131,18 @@ impl GspFirmware {
     }
 }
 
+/// Which kinds of virtual GPUs can coexist.
 #[derive(Serialize)]
-pub(super) struct VirtualGpus {
-    heterogeneous: Option<bool>,
-    fractional: Option<bool>,
-    timeslice_profiles: Option<bool>,
-    timeslice_sizes: Option<bool>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct VirtualGpus {
+    /// Whether the driver supports different profiles side by side. Null if unknown.
+    pub heterogeneous: Option<bool>,
+    /// Whether one guest can have fractions of this GPU beside other GPUs. Null if unknown.
+    pub fractional: Option<bool>,
+    /// Whether time-sliced profiles of different types can coexist. Null if unknown.
+    pub timeslice_profiles: Option<bool>,
+    /// Whether time-sliced profiles of different sizes can coexist. Null if unknown.
+    pub timeslice_sizes: Option<bool>,
 }
 
 impl VirtualGpus {
@@ -125,10 +161,14 @@ impl VirtualGpus {
     }
 }
 
+/// Whether the GPU needs a reset.
 #[derive(Serialize)]
-pub(super) struct ResetStatus {
-    required: Option<bool>,
-    drain_recommended: Option<bool>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ResetStatus {
+    /// Whether the GPU works only after a reset. Null if unknown.
+    pub required: Option<bool>,
+    /// Whether the GPU should be drained and reset when convenient. Null if unknown.
+    pub drain_recommended: Option<bool>,
 }
 
 impl ResetStatus {
@@ -141,10 +181,14 @@ impl ResetStatus {
     }
 }
 
+/// GPU operation mode.
 #[derive(Serialize)]
-pub(super) struct OperationModes {
-    current: Option<OperationMode>,
-    pending: Option<OperationMode>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct OperationModes {
+    /// Mode until the next reset. Null if unknown.
+    pub current: Option<OperationMode>,
+    /// Mode after the next reset. Null if unknown.
+    pub pending: Option<OperationMode>,
 }
 
 impl OperationModes {
@@ -152,7 +196,10 @@ impl OperationModes {
         view!(
             noted,
             "operation_modes",
-            OperationModes { current: group.current, pending: group.pending }
+            OperationModes {
+                current: group.current.map(OperationMode::from),
+                pending: group.pending.map(OperationMode::from),
+            }
         )
     }
 }

@@ -1,21 +1,33 @@
 //! How the device is connected.
 
 use super::{Noted, view};
-use gpu_core::FabricState;
+use crate::json::names::FabricState;
 use serde::Serialize;
 
+/// PCI Express link.
 #[derive(Serialize)]
-pub(super) struct Pcie {
-    generation: Option<String>,
-    generation_max: Option<String>,
-    device_generation_max: Option<String>,
-    lane_count: Option<u32>,
-    lane_max_count: Option<u32>,
-    replay_count: Option<u32>,
-    device_id: Option<u32>,
-    subsystem_id: Option<u32>,
-    bar1_total_bytes: Option<u64>,
-    bar1_used_bytes: Option<u64>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Pcie {
+    /// Generation in use. Null if unknown.
+    pub generation: Option<String>,
+    /// Highest generation of GPU and slot. Null if unknown.
+    pub generation_max: Option<String>,
+    /// Highest generation of the GPU. Null if unknown.
+    pub device_generation_max: Option<String>,
+    /// Number of lanes in use. Null if unknown.
+    pub lane_count: Option<u32>,
+    /// Highest number of lanes. Null if unknown.
+    pub lane_max_count: Option<u32>,
+    /// Number of packets replayed since the last reset. Null if unknown.
+    pub replay_count: Option<u32>,
+    /// PCI device and vendor ID of the GPU. Null if unknown.
+    pub device_id: Option<u32>,
+    /// PCI device and vendor ID of the board. Null if unknown.
+    pub subsystem_id: Option<u32>,
+    /// Total BAR1 memory, which the CPU can address directly, in bytes. Null if unknown.
+    pub bar1_total_bytes: Option<u64>,
+    /// BAR1 memory in use, in bytes. Null if unknown.
+    pub bar1_used_bytes: Option<u64>,
 }
 
 impl Pcie {
@@ -39,10 +51,14 @@ impl Pcie {
     }
 }
 
+/// Traffic on the PCI Express link over 20 ms.
 #[derive(Serialize)]
-pub(super) struct PcieThroughput {
-    sent_kib_per_s: Option<u32>,
-    received_kib_per_s: Option<u32>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PcieThroughput {
+    /// Traffic to the host, in KiB per second. Null if unknown.
+    pub sent_kib_per_s: Option<u32>,
+    /// Traffic from the host, in KiB per second. Null if unknown.
+    pub received_kib_per_s: Option<u32>,
 }
 
 impl PcieThroughput {
@@ -55,15 +71,24 @@ impl PcieThroughput {
     }
 }
 
+/// NVLink of the GPU.
 #[derive(Serialize)]
-pub(super) struct NvLink {
-    link_index: usize,
-    active: Option<bool>,
-    version: Option<String>,
-    remote_bus_id: Option<String>,
-    replay_count: Option<u64>,
-    recovery_count: Option<u64>,
-    crc_error_count: Option<u64>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NvLink {
+    /// Index of the link. Null if unknown.
+    pub link_index: usize,
+    /// Whether the link is active. Null if unknown.
+    pub active: Option<bool>,
+    /// Version of NVLink. Null if unknown.
+    pub version: Option<String>,
+    /// PCI bus ID of the remote device. Null if unknown.
+    pub remote_bus_id: Option<String>,
+    /// Number of replayed packets. Null if unknown.
+    pub replay_count: Option<u64>,
+    /// Number of recoveries from an error. Null if unknown.
+    pub recovery_count: Option<u64>,
+    /// Number of CRC errors in flits. Null if unknown.
+    pub crc_error_count: Option<u64>,
 }
 
 impl NvLink {
@@ -80,15 +105,22 @@ impl NvLink {
     }
 }
 
+/// NVLink fabric of the GPU.
 #[derive(Serialize)]
-pub(super) struct Fabric {
-    state: Option<FabricState>,
-    /// NVML's return code: 0 is success.
-    status_code: Option<u32>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Fabric {
+    /// State of the registration. Null if unknown.
+    pub state: Option<FabricState>,
+    /// Result of the registration, as an NVML return code: 0 is success. Null if unknown.
+    pub status_code: Option<u32>,
 }
 
 impl Fabric {
     pub(super) fn of(noted: &mut Noted, group: gpu_core::Fabric) -> Self {
-        view!(noted, "fabric", Fabric { state: group.state, status_code: group.status })
+        view!(
+            noted,
+            "fabric",
+            Fabric { state: group.state.map(FabricState::from), status_code: group.status }
+        )
     }
 }

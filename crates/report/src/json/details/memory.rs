@@ -5,10 +5,14 @@ use crate::json::status::known;
 use gpu_core::{MemoryHealth, Percent};
 use serde::Serialize;
 
+/// Memory that neither the host nor other guests can read (confidential computing).
 #[derive(Serialize)]
-pub(super) struct ProtectedMemory {
-    total_bytes: Option<u64>,
-    used_bytes: Option<u64>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ProtectedMemory {
+    /// Total protected memory, in bytes. Null if unknown.
+    pub total_bytes: Option<u64>,
+    /// Protected memory in use, in bytes. Null if unknown.
+    pub used_bytes: Option<u64>,
 }
 
 impl ProtectedMemory {
@@ -24,19 +28,32 @@ impl ProtectedMemory {
     }
 }
 
+/// Errors of the memory and repairs.
 #[derive(Serialize)]
-pub(super) struct Health {
-    corrected_count: Option<u64>,
-    uncorrected_count: Option<u64>,
-    corrected_lifetime_count: Option<u64>,
-    uncorrected_lifetime_count: Option<u64>,
-    retired_single_bit_count: Option<u32>,
-    retired_double_bit_count: Option<u32>,
-    retired_pending: Option<bool>,
-    remapped_corrected_count: Option<u32>,
-    remapped_uncorrected_count: Option<u32>,
-    remapped_pending: Option<bool>,
-    remapped_failure: Option<bool>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Health {
+    /// Number of corrected errors since the driver was loaded. Null if unknown.
+    pub corrected_count: Option<u64>,
+    /// Number of uncorrected errors since the driver was loaded. Null if unknown.
+    pub uncorrected_count: Option<u64>,
+    /// Number of corrected errors over the lifetime of the GPU. Null if unknown.
+    pub corrected_lifetime_count: Option<u64>,
+    /// Number of uncorrected errors over the lifetime of the GPU. Null if unknown.
+    pub uncorrected_lifetime_count: Option<u64>,
+    /// Number of pages retired after several single-bit errors. Null if unknown.
+    pub retired_single_bit_count: Option<u32>,
+    /// Number of pages retired after a double-bit error. Null if unknown.
+    pub retired_double_bit_count: Option<u32>,
+    /// Whether a page will be retired at the next reset. Null if unknown.
+    pub retired_pending: Option<bool>,
+    /// Number of rows remapped after corrected errors. Null if unknown.
+    pub remapped_corrected_count: Option<u32>,
+    /// Number of rows remapped after uncorrected errors. Null if unknown.
+    pub remapped_uncorrected_count: Option<u32>,
+    /// Whether a row will be remapped at the next reset. Null if unknown.
+    pub remapped_pending: Option<bool>,
+    /// Whether a row could not be remapped, so that the GPU should be replaced. Null if unknown.
+    pub remapped_failure: Option<bool>,
 }
 
 impl Health {
@@ -61,24 +78,38 @@ impl Health {
     }
 }
 
-/// Errors by the place where they were found.
+/// Number of errors by location.
 #[derive(Serialize)]
-struct ErrorsByPlace {
-    device_memory_count: Option<u64>,
-    register_file_count: Option<u64>,
-    l1_cache_count: Option<u64>,
-    l2_cache_count: Option<u64>,
-    texture_memory_count: Option<u64>,
-    cbu_count: Option<u64>,
-    sram_count: Option<u64>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ErrorsByPlace {
+    /// Errors of the device memory. Null if unknown.
+    pub device_memory_count: Option<u64>,
+    /// Errors of the register file. Null if unknown.
+    pub register_file_count: Option<u64>,
+    /// Errors of the L1 cache. Null if unknown.
+    pub l1_cache_count: Option<u64>,
+    /// Errors of the L2 cache. Null if unknown.
+    pub l2_cache_count: Option<u64>,
+    /// Errors of the texture memory. Null if unknown.
+    pub texture_memory_count: Option<u64>,
+    /// Errors of the convergence barrier unit. Null if unknown.
+    pub cbu_count: Option<u64>,
+    /// Errors of the SRAM as a whole. Null if unknown.
+    pub sram_count: Option<u64>,
 }
 
+/// Errors of the memories of the GPU.
 #[derive(Serialize)]
-pub(super) struct MemoryErrors {
-    corrected: ErrorsByPlace,
-    uncorrected: ErrorsByPlace,
-    corrected_lifetime: ErrorsByPlace,
-    uncorrected_lifetime: ErrorsByPlace,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct MemoryErrors {
+    /// Corrected errors since the driver was loaded.
+    pub corrected: ErrorsByPlace,
+    /// Uncorrected errors since the driver was loaded.
+    pub uncorrected: ErrorsByPlace,
+    /// Corrected errors over the lifetime of the GPU.
+    pub corrected_lifetime: ErrorsByPlace,
+    /// Uncorrected errors over the lifetime of the GPU.
+    pub uncorrected_lifetime: ErrorsByPlace,
 }
 
 impl MemoryErrors {
@@ -115,10 +146,14 @@ impl MemoryErrors {
     }
 }
 
+/// Accounting data of processes, kept by the driver.
 #[derive(Serialize)]
-pub(super) struct Accounting {
-    buffer_count: Option<u32>,
-    processes: Option<Vec<AccountedProcess>>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Accounting {
+    /// Capacity of the buffer; the oldest entry is overwritten. Null if unknown.
+    pub buffer_count: Option<u32>,
+    /// The processes. Empty if accounting is off. Null if unknown.
+    pub processes: Option<Vec<AccountedProcess>>,
 }
 
 impl Accounting {
@@ -131,13 +166,20 @@ impl Accounting {
     }
 }
 
+/// Resource use of a process over its lifetime.
 #[derive(Serialize)]
-struct AccountedProcess {
-    pid: Option<u32>,
-    running: Option<bool>,
-    memory_max_bytes: Option<u64>,
-    utilization_percent: Option<u8>,
-    time_ms: Option<u64>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AccountedProcess {
+    /// Process ID on the host, which another process may have reused. Null if unknown.
+    pub pid: Option<u32>,
+    /// Whether the process is still running. Null if unknown.
+    pub running: Option<bool>,
+    /// Peak memory use, in bytes. Null if unknown.
+    pub memory_max_bytes: Option<u64>,
+    /// Percentage of the lifetime in which its kernels were running. Null if unknown.
+    pub utilization_percent: Option<u8>,
+    /// Lifetime of the CUDA context, in milliseconds. Null if unknown.
+    pub time_ms: Option<u64>,
 }
 
 impl AccountedProcess {

@@ -1,45 +1,70 @@
 //! What `gpuws status -q --json` tells of a device beyond the plain view.
 
-mod device;
-mod link;
-mod memory;
-mod state;
+pub mod device;
+pub mod link;
+pub mod memory;
+pub mod state;
 
+use super::names::Absent;
 use device::{GspFirmware, Inforom, Modes, OperationModes, Product, ResetStatus, VirtualGpus};
-use gpu_core::{Absent, DeviceDetails, DeviceState};
+use gpu_core::{DeviceDetails, DeviceState};
 use link::{Fabric, NvLink, Pcie, PcieThroughput};
 use memory::{Accounting, Health, MemoryErrors, ProtectedMemory};
 use serde::Serialize;
 use state::{Activity, ApplicationClocks, Clocks, Engines, Power, PowerReadings, Thermal};
 use std::collections::BTreeMap;
 
-/// All groups of details. A value that is null has its reason under `absent`, by group and name;
-/// a whole group that could not be asked for, by the group's name.
+/// Details of a GPU, by group.
 #[derive(Serialize)]
-pub(super) struct Details {
-    product: Option<Product>,
-    modes: Option<Modes>,
-    inforom: Option<Inforom>,
-    gsp_firmware: Option<GspFirmware>,
-    virtual_gpus: Option<VirtualGpus>,
-    reset_status: Option<ResetStatus>,
-    operation_modes: Option<OperationModes>,
-    activity: Option<Activity>,
-    engines: Option<Engines>,
-    clocks: Option<Clocks>,
-    application_clocks: Option<ApplicationClocks>,
-    power: Option<Power>,
-    power_readings: Option<PowerReadings>,
-    thermal: Option<Thermal>,
-    pcie: Option<Pcie>,
-    pcie_throughput: Option<PcieThroughput>,
-    protected_memory: Option<ProtectedMemory>,
-    memory_health: Option<Health>,
-    memory_errors: Option<MemoryErrors>,
-    nvlinks: Option<Vec<NvLink>>,
-    fabric: Option<Fabric>,
-    accounting: Option<Accounting>,
-    absent: Noted,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Details {
+    /// What the GPU is. Null if the driver did not report it.
+    pub product: Option<Product>,
+    /// Configuration of the GPU. Null if the driver did not report it.
+    pub modes: Option<Modes>,
+    /// Versions of the contents of the inforom. Null if the driver did not report it.
+    pub inforom: Option<Inforom>,
+    /// Firmware of the GPU system processor (GSP). Null if the driver did not report it.
+    pub gsp_firmware: Option<GspFirmware>,
+    /// Which kinds of virtual GPUs can coexist. Null if the driver did not report it.
+    pub virtual_gpus: Option<VirtualGpus>,
+    /// Whether the GPU needs a reset. Null if the driver did not report it.
+    pub reset_status: Option<ResetStatus>,
+    /// GPU operation mode. Null if the driver did not report it.
+    pub operation_modes: Option<OperationModes>,
+    /// How busy the GPU is, and what reduces its clocks. Null if the driver did not report it.
+    pub activity: Option<Activity>,
+    /// Utilisation of the image engines. Null if the driver did not report it.
+    pub engines: Option<Engines>,
+    /// Clocks. Null if the driver did not report it.
+    pub clocks: Option<Clocks>,
+    /// Application clocks. Null if the driver did not report it.
+    pub application_clocks: Option<ApplicationClocks>,
+    /// Power limits and energy. Null if the driver did not report it.
+    pub power: Option<Power>,
+    /// Readings of the power draw. Null if the driver did not report it.
+    pub power_readings: Option<PowerReadings>,
+    /// Fan and temperatures. Null if the driver did not report it.
+    pub thermal: Option<Thermal>,
+    /// PCI Express link. Null if the driver did not report it.
+    pub pcie: Option<Pcie>,
+    /// Traffic on the PCI Express link. Null if the driver did not report it.
+    pub pcie_throughput: Option<PcieThroughput>,
+    /// Protected memory (confidential computing). Null if the driver did not report it.
+    pub protected_memory: Option<ProtectedMemory>,
+    /// Errors of the memory and repairs. Null if the driver did not report it.
+    pub memory_health: Option<Health>,
+    /// Errors of the memories, by location. Null if the driver did not report it.
+    pub memory_errors: Option<MemoryErrors>,
+    /// NVLinks. Null if the driver did not report it.
+    pub nvlinks: Option<Vec<NvLink>>,
+    /// NVLink fabric. Null if the driver did not report it.
+    pub fabric: Option<Fabric>,
+    /// Accounting data of processes. Null if the driver did not report it.
+    pub accounting: Option<Accounting>,
+    /// Why values are null, by group and field name, such as "clocks.sm_mhz". The name "details" means
+    /// that no group could be queried.
+    pub absent: Noted,
 }
 
 /// Values that are not there, with their reasons.
@@ -67,7 +92,7 @@ impl Details {
             Ok(details) if details.is_empty() => return None,
             Ok(details) => details.clone(),
             Err(fault) => {
-                absent.insert("details", fault.kind.absent());
+                absent.insert("details", fault.kind.absent().into());
                 DeviceDetails::default()
             }
         };

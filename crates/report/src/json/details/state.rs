@@ -4,21 +4,31 @@ use super::{Noted, view};
 use gpu_core::{Percent, ThrottleReasons};
 use serde::Serialize;
 
+/// How busy the GPU is, and what reduces its clocks.
 #[derive(Serialize)]
-pub(super) struct Activity {
-    memory_percent: Option<u8>,
-    encoder_percent: Option<u8>,
-    decoder_percent: Option<u8>,
-    performance_state: Option<String>,
-    /// Reasons for clocks below what was asked for; empty where there is none.
-    throttle_reasons: Option<Vec<&'static str>>,
-    /// The same as NVML's bits, a reason without a name among them.
-    throttle_code: Option<u64>,
-    /// Those that the device can tell.
-    throttle_supported_code: Option<u64>,
-    encoder_session_count: Option<u32>,
-    encoder_frames_per_s: Option<u32>,
-    encoder_latency_us: Option<u32>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Activity {
+    /// Percentage of the sample period in which memory was read or written. Null if unknown.
+    pub memory_percent: Option<u8>,
+    /// Utilisation of the video encoder, in percent. Null if unknown.
+    pub encoder_percent: Option<u8>,
+    /// Utilisation of the video decoder, in percent. Null if unknown.
+    pub decoder_percent: Option<u8>,
+    /// Performance state, from P0 (fastest) to P15. Null if unknown.
+    pub performance_state: Option<String>,
+    /// Reasons for reduced clocks. Empty if there is none. Null if unknown.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Vec<crate::schema::ThrottleReason>>"))]
+    pub throttle_reasons: Option<Vec<&'static str>>,
+    /// Reasons for reduced clocks as NVML's bits, including bits without a name. Null if unknown.
+    pub throttle_code: Option<u64>,
+    /// Reasons that the GPU can report, as NVML's bits. Null if unknown.
+    pub throttle_supported_code: Option<u64>,
+    /// Number of encoder sessions. Null if unknown.
+    pub encoder_session_count: Option<u32>,
+    /// Frames per second over all encoder sessions. Null if unknown.
+    pub encoder_frames_per_s: Option<u32>,
+    /// Mean latency of the encoder, in microseconds. Null if unknown.
+    pub encoder_latency_us: Option<u32>,
 }
 
 impl Activity {
@@ -44,10 +54,14 @@ impl Activity {
     }
 }
 
+/// Utilisation of the image engines.
 #[derive(Serialize)]
-pub(super) struct Engines {
-    jpeg_percent: Option<u8>,
-    ofa_percent: Option<u8>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Engines {
+    /// Utilisation of the JPEG decoder, in percent. Null if unknown.
+    pub jpeg_percent: Option<u8>,
+    /// Utilisation of the optical flow accelerator, in percent. Null if unknown.
+    pub ofa_percent: Option<u8>,
 }
 
 impl Engines {
@@ -63,16 +77,26 @@ impl Engines {
     }
 }
 
+/// Clocks.
 #[derive(Serialize)]
-pub(super) struct Clocks {
-    graphics_mhz: Option<u32>,
-    sm_mhz: Option<u32>,
-    memory_mhz: Option<u32>,
-    video_mhz: Option<u32>,
-    graphics_max_mhz: Option<u32>,
-    sm_max_mhz: Option<u32>,
-    memory_max_mhz: Option<u32>,
-    video_max_mhz: Option<u32>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Clocks {
+    /// Graphics (shader) clock, in MHz. Null if unknown.
+    pub graphics_mhz: Option<u32>,
+    /// Clock of the streaming multiprocessors, in MHz. Null if unknown.
+    pub sm_mhz: Option<u32>,
+    /// Memory clock, in MHz. Null if unknown.
+    pub memory_mhz: Option<u32>,
+    /// Clock of the video engines, in MHz. Null if unknown.
+    pub video_mhz: Option<u32>,
+    /// Highest graphics clock, in MHz. Null if unknown.
+    pub graphics_max_mhz: Option<u32>,
+    /// Highest clock of the streaming multiprocessors, in MHz. Null if unknown.
+    pub sm_max_mhz: Option<u32>,
+    /// Highest memory clock, in MHz. Null if unknown.
+    pub memory_max_mhz: Option<u32>,
+    /// Highest clock of the video engines, in MHz. Null if unknown.
+    pub video_max_mhz: Option<u32>,
 }
 
 impl Clocks {
@@ -94,12 +118,18 @@ impl Clocks {
     }
 }
 
+/// Application clocks.
 #[derive(Serialize)]
-pub(super) struct ApplicationClocks {
-    graphics_mhz: Option<u32>,
-    memory_mhz: Option<u32>,
-    default_graphics_mhz: Option<u32>,
-    default_memory_mhz: Option<u32>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ApplicationClocks {
+    /// Graphics application clock, in MHz. Null if unknown.
+    pub graphics_mhz: Option<u32>,
+    /// Memory application clock, in MHz. Null if unknown.
+    pub memory_mhz: Option<u32>,
+    /// Default graphics application clock, in MHz. Null if unknown.
+    pub default_graphics_mhz: Option<u32>,
+    /// Default memory application clock, in MHz. Null if unknown.
+    pub default_memory_mhz: Option<u32>,
 }
 
 impl ApplicationClocks {
@@ -117,13 +147,20 @@ impl ApplicationClocks {
     }
 }
 
+/// Power limits and energy.
 #[derive(Serialize)]
-pub(super) struct Power {
-    limit_mw: Option<u64>,
-    default_limit_mw: Option<u64>,
-    limit_min_mw: Option<u64>,
-    limit_max_mw: Option<u64>,
-    energy_mj: Option<u64>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Power {
+    /// Requested power limit, in milliwatts. Null if unknown.
+    pub limit_mw: Option<u64>,
+    /// Default power limit, in milliwatts. Null if unknown.
+    pub default_limit_mw: Option<u64>,
+    /// Lowest power limit that can be set, in milliwatts. Null if unknown.
+    pub limit_min_mw: Option<u64>,
+    /// Highest power limit that can be set, in milliwatts. Null if unknown.
+    pub limit_max_mw: Option<u64>,
+    /// Energy used since the driver was loaded, in millijoules. Null if unknown.
+    pub energy_mj: Option<u64>,
 }
 
 impl Power {
@@ -142,11 +179,16 @@ impl Power {
     }
 }
 
+/// Readings of the power draw.
 #[derive(Serialize)]
-pub(super) struct PowerReadings {
-    managed: Option<bool>,
-    instant_mw: Option<u64>,
-    average_mw: Option<u64>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PowerReadings {
+    /// Whether the GPU supports power management. Null if unknown.
+    pub managed: Option<bool>,
+    /// Instantaneous power draw, in milliwatts. Null if unknown.
+    pub instant_mw: Option<u64>,
+    /// Average power draw over the last second, in milliwatts. Null if unknown.
+    pub average_mw: Option<u64>,
 }
 
 impl PowerReadings {
@@ -163,13 +205,21 @@ impl PowerReadings {
     }
 }
 
+/// Fan and temperatures.
 #[derive(Serialize)]
-pub(super) struct Thermal {
-    fan_speed_percent: Option<u32>,
-    memory_c: Option<i32>,
-    slowdown_c: Option<i32>,
-    shutdown_c: Option<i32>,
-    margin_c: Option<i32>,
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Thermal {
+    /// Intended speed of the first fan, in percent of its maximum. It can exceed 100. Null if
+    /// unknown.
+    pub fan_speed_percent: Option<u32>,
+    /// Temperature of the memory, in degrees Celsius. Null if unknown.
+    pub memory_c: Option<i32>,
+    /// Temperature above which clocks are reduced, in degrees Celsius. Null if unknown.
+    pub slowdown_c: Option<i32>,
+    /// Temperature at which the GPU shuts down, in degrees Celsius. Null if unknown.
+    pub shutdown_c: Option<i32>,
+    /// Margin to the temperature at which clocks are reduced, in degrees Celsius. Null if unknown.
+    pub margin_c: Option<i32>,
 }
 
 impl Thermal {

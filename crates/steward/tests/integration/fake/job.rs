@@ -61,7 +61,7 @@ impl Job for Started {
         Ok(members)
     }
 
-    fn arrest(
+    fn suspend_new(
         &self,
         known: &[ProcessKey],
         _: &[Pid],
@@ -71,12 +71,12 @@ impl Job for Started {
         let mut state = self.0.state();
         if state.no_arrest {
             state.pass(at_most);
-            return Ok(SuspendedProcesses { stopped: Vec::new(), restless: true });
+            return Ok(SuspendedProcesses { stopped: Vec::new(), still_forking: true });
         }
         let mut stopped = state.members();
         stopped.retain(|info| !known.contains(&info.key));
         state.stopped.extend(stopped.iter().map(|info| info.key.pid.0));
-        Ok(SuspendedProcesses { stopped, restless: false })
+        Ok(SuspendedProcesses { stopped, still_forking: false })
     }
 
     fn resume(&self, stopped: &[ProcessKey], _: &ActToken) {
@@ -85,7 +85,7 @@ impl Job for Started {
     }
 
     /// Kills no process, so that the scans have to find them.
-    fn fell(&self, _: &[Pid], _: Duration, _: &ActToken) -> Result<KilledTree> {
+    fn kill_tree(&self, _: &[Pid], _: Duration, _: &ActToken) -> Result<KilledTree> {
         let none_left = self.0.state().members().is_empty();
         Ok(KilledTree { none_left, ..KilledTree::default() })
     }

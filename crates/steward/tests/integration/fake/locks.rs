@@ -6,8 +6,8 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-impl Locks for World {
-    fn entries(&self, kind: EntryKind) -> Result<Vec<Entry>> {
+impl LeaseStore for World {
+    fn entries(&self, kind: EntryKind) -> Result<Vec<LeaseEntry>> {
         let state = self.state();
         Ok(match kind {
             EntryKind::Attempt => state.attempts.clone(),
@@ -18,7 +18,7 @@ impl Locks for World {
 
     fn queue(&self) -> Result<Vec<QueuePlace>> {
         let state = self.state();
-        let place = |(class, entry): (u64, &Entry)| QueuePlace {
+        let place = |(class, entry): (u64, &LeaseEntry)| QueuePlace {
             ticket: entry.ticket,
             id: entry.id.clone(),
             owner: entry.owner,
@@ -35,7 +35,7 @@ impl Locks for World {
         Ok(entry.map(|entry| Waiter { entry, is_stalled: false }))
     }
 
-    fn publish(&self, kind: EntryKind, entry: &Entry) -> Result<Box<dyn Held>> {
+    fn publish(&self, kind: EntryKind, entry: &LeaseEntry) -> Result<Box<dyn LeaseGuard>> {
         let mut state = self.state();
         if state.leases_full {
             return Err(Error::new(ErrorKind::Io, "publish a lease"));
@@ -78,7 +78,7 @@ impl Locks for World {
         BTreeMap::new()
     }
 
-    fn hold_back_safe_gpu(&self, _patience: Duration) -> Result<Box<dyn HeldBack>> {
+    fn hold_back_safe_gpu(&self, _patience: Duration) -> Result<Box<dyn SafeGpuGuard>> {
         if self.state().is_safe_gpu_at_work {
             return Err(Error::new(ErrorKind::TimedOut, "hold safe-gpu's locks"));
         }
@@ -95,7 +95,7 @@ impl Locks for World {
 /// A held entry; the flag shows whether its file was removed.
 struct Kept(World, (EntryKind, LeaseId), Cell<bool>);
 
-impl Held for Kept {
+impl LeaseGuard for Kept {
     fn confirm(&mut self) -> Result<()> {
         let mut state = self.0.state();
         let (kind, id) = &mut self.1;
@@ -150,7 +150,7 @@ impl Drop for Kept {
 
 struct HoldsBack(World);
 
-impl HeldBack for HoldsBack {
+impl SafeGpuGuard for HoldsBack {
     fn waiting(&self) -> Result<Vec<Pid>> {
         Ok(self.queues()?.concat())
     }

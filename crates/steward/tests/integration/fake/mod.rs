@@ -31,9 +31,9 @@ pub(crate) struct State {
     pub(crate) now: Duration,
     pub(crate) processes: BTreeMap<u32, ProcessInfo>,
     pub(crate) devices: Vec<Device>,
-    pub(crate) attempts: Vec<Entry>,
-    pub(crate) leases: Vec<Entry>,
-    pub(crate) waiters: Vec<Entry>,
+    pub(crate) attempts: Vec<LeaseEntry>,
+    pub(crate) leases: Vec<LeaseEntry>,
+    pub(crate) waiters: Vec<LeaseEntry>,
     pub(crate) sees_host_pids: bool,
     /// The lease files that the caller has open.
     pub(crate) inherited: Vec<(LeaseId, u32)>,
@@ -108,8 +108,8 @@ pub(crate) struct State {
 }
 
 /// A lease of user 1000 on whole devices.
-pub(crate) fn lease(id: &str, ticket: u64, root: u32, devices: &[u32]) -> Entry {
-    Entry {
+pub(crate) fn lease(id: &str, ticket: u64, root: u32, devices: &[u32]) -> LeaseEntry {
+    LeaseEntry {
         id: LeaseId::parse(id).unwrap(),
         ticket,
         owner: 1000,
@@ -123,9 +123,9 @@ pub(crate) fn lease(id: &str, ticket: u64, root: u32, devices: &[u32]) -> Entry 
     }
 }
 
-pub(crate) fn share(entry: Entry, mib: u64) -> Entry {
+pub(crate) fn share(entry: LeaseEntry, mib: u64) -> LeaseEntry {
     let claim = Claim { share: Share::Memory(Bytes::from_mib(mib)), ..entry.claim.clone() };
-    Entry { claim, ..entry }
+    LeaseEntry { claim, ..entry }
 }
 
 impl World {

@@ -23,7 +23,7 @@ pub(super) fn wait_after(world: &World, time: Duration, pids: &'static [u32]) {
 }
 
 /// Runs it, and returns the events of the locks.
-pub(super) fn told(world: &World, order: &RunOrder) -> Vec<String> {
+pub(super) fn reported(world: &World, order: &RunOrder) -> Vec<String> {
     let (report, events) = outcome(world, order);
     let report = report.unwrap();
     assert!(report.left_behind.is_empty() && report.still_there.is_empty(), "{report:?}");
@@ -43,7 +43,7 @@ fn safe_gpu_is_held_back_until_job_is_visible_on_all_devices() {
     });
     world.after(6 * SECOND, |state| assert!(!state.holds_back));
     ends_after(&world, 10 * SECOND, 0);
-    assert_eq!(told(&world, &with_placeholder(2)), ["HandedOff(Seen)"]);
+    assert_eq!(reported(&world, &with_placeholder(2)), ["HandedOff(Seen)"]);
     assert!(world.state().accompanied.is_empty(), "nobody waited");
 }
 
@@ -68,7 +68,7 @@ fn job_waiting_for_safe_gpu_gets_lock_after_placeholders_appear() {
         world.after(5 * SECOND, |state| assert!(state.companions().is_empty()));
         world.after(19 * SECOND, |state| state.ends(INSIDE, JobExit::Code(0)));
         ends_after(&world, 20 * SECOND, 0);
-        assert_eq!(told(&world, &with_placeholder(2)), ["HandedOff(Wanted)"], "{waiting:?}");
+        assert_eq!(reported(&world, &with_placeholder(2)), ["HandedOff(Wanted)"], "{waiting:?}");
         let launched = world.state().accompanied[1].1.clone();
         assert!(launched.set.contains(&("CUDA_VISIBLE_DEVICES".into(), "GPU-1".into())));
     }
@@ -103,7 +103,7 @@ fn outsider_proceeds_after_timeout_behind_placeholders() {
     world.after(100 * SECOND, |state| state.uses(JOB, 0, 3_000));
     world.after(102 * SECOND, |state| assert!(state.companions().is_empty()));
     ends_after(&world, 110 * SECOND, 0);
-    assert_eq!(told(&world, &with_placeholder(1)), ["HandedOff(Covered)"]);
+    assert_eq!(reported(&world, &with_placeholder(1)), ["HandedOff(Covered)"]);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn timeout_has_no_effect_without_waiters() {
     wait_after(&world, 3_000 * SECOND, &[OUTSIDE]);
     world.after(3_005 * SECOND, |state| assert!(!state.holds_back));
     ends_after(&world, 3_010 * SECOND, 0);
-    assert_eq!(told(&world, &with_placeholder(1)), ["HandedOff(Covered)"]);
+    assert_eq!(reported(&world, &with_placeholder(1)), ["HandedOff(Covered)"]);
 }
 
 /// An obstacle to placeholders, the message about it, and how many were started.
@@ -147,9 +147,9 @@ fn lock_goes_only_to_job_without_placeholders() {
         });
         ends_after(&world, 50 * SECOND, 0);
         let limited = RunOrder { handoff: 60 * SECOND, ..with_placeholder(1) };
-        let told = told(&world, &limited);
-        assert!(told[0].starts_with("NotCovered") && told[0].contains(why), "{told:?}");
-        assert_eq!(told[1..], ["Contended([Pid(100)])"], "{why}");
+        let reported = reported(&world, &limited);
+        assert!(reported[0].starts_with("NotCovered") && reported[0].contains(why), "{reported:?}");
+        assert_eq!(reported[1..], ["Contended([Pid(100)])"], "{why}");
         assert_eq!(world.state().accompanied.len(), started, "{why}");
     }
 }
@@ -169,8 +169,8 @@ fn outsider_at_lock_of_other_version_does_not_block() {
     });
     world.after(4 * SECOND, |state| state.ends(INSIDE, JobExit::Code(0)));
     ends_after(&world, 10 * SECOND, 0);
-    let told = told(&world, &with_placeholder(1));
-    assert_eq!(told[1..], ["HandedOff(Seen)"], "{told:?}");
+    let reported = reported(&world, &with_placeholder(1));
+    assert_eq!(reported[1..], ["HandedOff(Seen)"], "{reported:?}");
 }
 
 #[test]
@@ -185,9 +185,9 @@ fn timeout_ends_endless_wait_without_placeholders() {
             state.ends(INSIDE, JobExit::Code(0));
         });
         ends_after(&world, 50 * SECOND, 0);
-        let told = told(&world, &with_placeholder(1));
-        assert_eq!(told.last().unwrap(), "HandedOff(TimedOut)", "{told:?}");
-        assert_eq!(told.len(), 1 + waiting.len(), "{told:?}");
+        let reported = reported(&world, &with_placeholder(1));
+        assert_eq!(reported.last().unwrap(), "HandedOff(TimedOut)", "{reported:?}");
+        assert_eq!(reported.len(), 1 + waiting.len(), "{reported:?}");
     }
 }
 
@@ -199,7 +199,7 @@ fn failed_placeholders_are_reported() {
     world.after(3 * SECOND, |state| state.waits_for_safe_gpu = vec![INSIDE]);
     world.after(5 * SECOND, |state| state.ends(INSIDE, JobExit::Code(0)));
     ends_after(&world, 10 * SECOND, 0);
-    let lines = told(&world, &with_placeholder(1));
+    let lines = reported(&world, &with_placeholder(1));
     assert!(lines[0].starts_with("NotCovered") && lines[0].contains("CUDA error 2"), "{lines:?}");
     assert_eq!(world.state().released, [0]);
 
@@ -208,7 +208,7 @@ fn failed_placeholders_are_reported() {
     world.after(6 * SECOND, |state| state.ends(1000, JobExit::Signal(9)));
     world.after(8 * SECOND, |state| state.ends(INSIDE, JobExit::Code(0)));
     ends_after(&world, 10 * SECOND, 0);
-    let lines = told(&world, &with_placeholder(1));
+    let lines = reported(&world, &with_placeholder(1));
     assert_eq!(lines[0], "HandedOff(Wanted)");
     assert!(lines[1].starts_with("NotCovered"), "{lines:?}");
 }
@@ -227,7 +227,7 @@ fn placeholders_end_when_job_stops_waiting() {
     });
     world.after(19 * SECOND, |state| state.ends(INSIDE, JobExit::Code(0)));
     ends_after(&world, 20 * SECOND, 0);
-    assert_eq!(told(&world, &with_placeholder(2)), [""; 0]);
+    assert_eq!(reported(&world, &with_placeholder(2)), [""; 0]);
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn placeholder_timeout_restarts_when_job_waits_again() {
         state.ends(INSIDE, JobExit::Code(0));
     });
     ends_after(&world, 120 * SECOND, 0);
-    assert_eq!(told(&world, &with_placeholder(1)), ["HandedOff(Wanted)"]);
+    assert_eq!(reported(&world, &with_placeholder(1)), ["HandedOff(Wanted)"]);
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn placeholder_timeout_restarts_when_device_is_unused_again() {
         state.ends(INSIDE, JobExit::Code(0));
     });
     ends_after(&world, 60 * SECOND, 0);
-    assert_eq!(told(&world, &with_placeholder(2)), ["HandedOff(Wanted)"]);
+    assert_eq!(reported(&world, &with_placeholder(2)), ["HandedOff(Wanted)"]);
 }
 
 #[test]

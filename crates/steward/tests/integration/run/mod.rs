@@ -166,8 +166,7 @@ fn mps_server_is_detected_by_process_or_environment() {
             world.state().uses(100, 0, 30);
         }
         ends_after(&world, SECOND, 0);
-        let named: Vec<_> =
-            named.iter().map(|folder| ("CUDA_MPS_PIPE_DIRECTORY", *folder)).collect();
+        let named: Vec<_> = named.iter().map(|dir| ("CUDA_MPS_PIPE_DIRECTORY", *dir)).collect();
         let mut order = bounded(Vec::new(), &named);
         order.request.claim.accept_used = true;
         ran(&world, &order);
@@ -574,8 +573,8 @@ fn invisible_lease_is_reported_once() {
     ends_after(&world, 4000 * SECOND, 0);
     let (report, events) = outcome(&world, &order(Claim::whole(1)));
     assert_eq!(report.unwrap().ending, JobExit::Code(0));
-    let told = events.iter().filter(|event| event.starts_with("Unseen("));
-    assert_eq!(told.count(), 1, "{events:?}");
+    let reported = events.iter().filter(|event| event.starts_with("Unseen("));
+    assert_eq!(reported.count(), 1, "{events:?}");
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn is_dismissed_quickly(after: Duration) -> bool {
     world.after(RELEASED + after + 300 * MILLISECOND, move |state| {
         *seen.lock().unwrap() = Some(state.companions().is_empty());
     });
-    assert_eq!(told(&world, &with_placeholder(1)), ["HandedOff(Wanted)"]);
+    assert_eq!(reported(&world, &with_placeholder(1)), ["HandedOff(Wanted)"]);
     gone.lock().unwrap().unwrap()
 }
 
@@ -61,7 +61,7 @@ fn waiting_job_gets_lock_soon_after_outsider_leaves() {
         state.ends(INSIDE, JobExit::Code(0));
     });
     ends_after(&world, 30 * SECOND, 0);
-    told(&world, &with_placeholder(1));
+    reported(&world, &with_placeholder(1));
 }
 
 /// The peak of a job that uses 50 MiB, if `mib` more are unlisted at this time.

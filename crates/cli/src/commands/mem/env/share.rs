@@ -52,7 +52,7 @@ impl Known {
         Known { used, python: python.map(|python| python.path), installed }
     }
 
-    /// Returns the version of a framework as its folder has it.
+    /// Returns the version of a framework as its directory has it.
     pub(crate) fn installed_version(&self, framework: Framework) -> Option<&str> {
         self.installed.iter().find(|one| self::framework(one) == framework)?.version.as_deref()
     }

@@ -3,14 +3,14 @@
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{DeviceUuid, Pid};
-use crate::lease::{Entry, LeaseId};
+use crate::lease::{LeaseEntry, LeaseId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EntryKind {
-    /// An attempt: a lease that its maker has not confirmed yet ([`Held::confirm`]).
+    /// An attempt: a lease that its maker has not confirmed yet ([`LeaseGuard::confirm`]).
     Attempt,
     /// A confirmed lease.
     Lease,
@@ -21,7 +21,7 @@ pub enum EntryKind {
 /// A place in the queue, from its name alone; whether it is alive is not known yet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueuePlace {
-    /// Its position in the order of claims ([`Entry::ticket`]).
+    /// Its position in the order of claims ([`LeaseEntry::ticket`]).
     pub ticket: u64,
     /// Its id.
     pub id: LeaseId,
@@ -33,7 +33,7 @@ pub struct QueuePlace {
 
 impl QueuePlace {
     /// Returns whether this is the place of an entry.
-    pub fn is_of(&self, entry: &Entry) -> bool {
+    pub fn is_of(&self, entry: &LeaseEntry) -> bool {
         self.id == entry.id && self.owner == entry.owner
     }
 }
@@ -42,7 +42,7 @@ impl QueuePlace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiter {
     /// Its request.
-    pub entry: Entry,
+    pub entry: LeaseEntry,
     /// It has not renewed its place for longer than a running program would take: it is stopped.
     pub is_stalled: bool,
 }
@@ -63,7 +63,7 @@ pub struct SafeGpuHolder {
 /// has its descriptor, however that process dies, and a file left behind means nothing. Only root
 /// can create, change, hide or end an entry of another user.
 #[cfg_attr(feature = "mock", mockall::automock)]
-pub trait Locks: Send + Sync {
+pub trait LeaseStore: Send + Sync {
     /// Returns every live entry of a kind. It skips dead, malformed and unreadable entries, and
     /// anything but regular files.
     ///
@@ -72,7 +72,7 @@ pub trait Locks: Send + Sync {
     ///
     /// # Errors
     /// `Io` when the storage cannot be read.
-    fn entries(&self, kind: EntryKind) -> Result<Vec<Entry>>;
+    fn entries(&self, kind: EntryKind) -> Result<Vec<LeaseEntry>>;
 
     /// Returns all places in the queue in the order of their tickets, dead ones included: a listing
     /// whose cost does not depend on their content.
@@ -81,7 +81,8 @@ pub trait Locks: Send + Sync {
     /// `Io` when the storage cannot be read.
     fn queue(&self) -> Result<Vec<QueuePlace>>;
 
-    /// Returns the claim at a place of the last [`queue`](Locks::queue); `None` when it is dead.
+    /// Returns the claim at a place of the last [`queue`](LeaseStore::queue); `None` when it is
+    /// dead.
     ///
     /// # Errors
     /// `Io` when its state cannot be read.
@@ -91,7 +92,7 @@ pub trait Locks: Send + Sync {
     ///
     /// # Errors
     /// `Io` when it cannot be written; nothing is left of it then.
-    fn publish(&self, kind: EntryKind, entry: &Entry) -> Result<Box<dyn Held>>;
+    fn publish(&self, kind: EntryKind, entry: &LeaseEntry) -> Result<Box<dyn LeaseGuard>>;
 
     /// Returns the owner of the entries that are published here.
     fn owner(&self) -> u32;
@@ -110,7 +111,7 @@ pub trait Locks: Send + Sync {
     fn ticket(&self) -> Result<u64>;
 
     /// Returns true once a lease may have ended after the last call of
-    /// [`entries`](Locks::entries) for attempts, false after `at_most` or a signal.
+    /// [`entries`](LeaseStore::entries) for attempts, false after `at_most` or a signal.
     ///
     /// # Errors
     /// `Io` when the kernel does not answer.
@@ -131,16 +132,16 @@ pub trait Locks: Send + Sync {
     ///
     /// # Errors
     /// `TimedOut` when one of them keeps its lock; `Io` when a lock file cannot be opened.
-    fn hold_back_safe_gpu(&self, patience: Duration) -> Result<Box<dyn HeldBack>>;
+    fn hold_back_safe_gpu(&self, patience: Duration) -> Result<Box<dyn SafeGpuGuard>>;
 
-    /// Returns which process blocks [`hold_back_safe_gpu`](Locks::hold_back_safe_gpu) now; `None`
-    /// if there is none, or it cannot be determined. It takes no lock and does not wait.
+    /// Returns which process blocks [`hold_back_safe_gpu`](LeaseStore::hold_back_safe_gpu) now;
+    /// `None` if there is none, or it cannot be determined. It takes no lock and does not wait.
     fn safe_gpu_holder(&self) -> Option<SafeGpuHolder>;
 }
 
 /// An entry that is held until it is dropped.
 #[cfg_attr(feature = "mock", mockall::automock)]
-pub trait Held: Send {
+pub trait LeaseGuard: Send {
     /// Turns an attempt into a lease. A lease stays one.
     ///
     /// # Errors
@@ -174,7 +175,7 @@ pub const QUEUE_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The held locks of safe-gpu.
 #[cfg_attr(feature = "mock", mockall::automock)]
-pub trait HeldBack: Send {
+pub trait SafeGpuGuard: Send {
     /// Returns the processes that wait for them.
     ///
     /// # Errors
@@ -185,12 +186,12 @@ pub trait HeldBack: Send {
     /// A process that is not visible here, in another PID namespace, has the PID 0.
     ///
     /// # Errors
-    /// As [`waiting`](HeldBack::waiting).
+    /// As [`waiting`](SafeGpuGuard::waiting).
     fn queues(&self) -> Result<Vec<Vec<Pid>>> {
         Ok(vec![self.waiting()?])
     }
 
-    /// Releases one of them, by its index in [`queues`](HeldBack::queues).
+    /// Releases one of them, by its index in [`queues`](SafeGpuGuard::queues).
     ///
     /// # Errors
     /// `Unsupported` if they can be released only together, `Io` when the kernel refuses.

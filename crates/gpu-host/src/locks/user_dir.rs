@@ -5,7 +5,7 @@
 //! links, and the link count of a file means nothing.
 
 use super::chance;
-use super::folder::{Folder, is_local_failure};
+use super::dir::{Dir, is_local_failure};
 use super::names::QUEUE;
 use crate::fault;
 use gpu_core::{Error, ErrorKind, Result};
@@ -25,24 +25,21 @@ const USER_NAMES: usize = 1 << 16;
 
 /// The directory of a user, held open, or its queue directory.
 #[derive(Debug)]
-pub(super) struct UserFolder {
-    pub(super) folder: Folder,
+pub(super) struct UserDir {
+    pub(super) dir: Dir,
     pub(super) owner: u32,
     /// Its name in the parent directory.
     pub(super) name: String,
 }
 
-impl UserFolder {
+impl UserDir {
     /// Visits the directories of all users in a shared directory, with one open at a time: there
     /// may be more than the limit on open files.
     ///
     /// # Errors
     /// `Io` when the caller or the machine cannot list or open them: an unreadable entry must not
     /// count as missing. `Invalid` when there are more names than readers accept. Those of `visit`.
-    pub(super) fn each(
-        shared: &Folder,
-        visit: &mut dyn FnMut(UserFolder) -> Result<()>,
-    ) -> Result<()> {
+    pub(super) fn each(shared: &Dir, visit: &mut dyn FnMut(UserDir) -> Result<()>) -> Result<()> {
         let path = shared.path.display();
         let (mut names, is_cut) = shared
             .names(USER, SHARED_NAMES, usize::MAX)
@@ -65,23 +62,19 @@ impl UserFolder {
     ///
     /// # Errors
     /// `Io` if the caller or the machine is at fault.
-    pub(super) fn open(shared: &Folder, name: &str) -> Result<Option<Self>> {
-        let opened = shared.open_folder(name).map_err(|errno| {
+    pub(super) fn open(shared: &Dir, name: &str) -> Result<Option<Self>> {
+        let opened = shared.open_dir(name).map_err(|errno| {
             fault::file(format!("open the lease directory '{}'", shared.show(name)), errno)
         })?;
-        let user = opened.filter(|(_, stat)| is_folder_of_its_owner(stat));
-        Ok(user.map(|(folder, stat)| UserFolder {
-            folder,
-            owner: stat.st_uid,
-            name: name.to_owned(),
-        }))
+        let user = opened.filter(|(_, stat)| is_dir_of_its_owner(stat));
+        Ok(user.map(|(dir, stat)| UserDir { dir, owner: stat.st_uid, name: name.to_owned() }))
     }
 
     /// Returns the caller's own directory, and creates it if it is missing.
     ///
     /// # Errors
     /// `Io` when it cannot be created or opened.
-    pub(super) fn own(shared: &Folder) -> Result<Self> {
+    pub(super) fn own(shared: &Dir) -> Result<Self> {
         let caller = rustix::process::geteuid().as_raw();
         let usual = format!("{}{USER}{caller}", shared.prefix);
         if let Some(own) = Self::open_own(shared, &usual, caller)? {
@@ -114,7 +107,7 @@ impl UserFolder {
     }
 
     /// Returns the first directory of the caller by name.
-    fn first_of(shared: &Folder, caller: u32) -> Result<Option<Self>> {
+    fn first_of(shared: &Dir, caller: u32) -> Result<Option<Self>> {
         let mut first = None;
         Self::each(shared, &mut |user| {
             if user.owner == caller && first.is_none() {
@@ -126,7 +119,7 @@ impl UserFolder {
         Ok(first)
     }
 
-    fn open_own(shared: &Folder, name: &str, caller: u32) -> Result<Option<Self>> {
+    fn open_own(shared: &Dir, name: &str, caller: u32) -> Result<Option<Self>> {
         let own = Self::open(shared, name)?.filter(|user| user.owner == caller);
         own.map(|user| user.open_to_readers().map(|()| user)).transpose()
     }
@@ -136,7 +129,7 @@ impl UserFolder {
     /// # Errors
     /// `Io` if the caller or the machine is at fault.
     pub(super) fn queue(&self) -> Result<Option<Self>> {
-        Ok(Self::open(&self.folder, QUEUE)?.filter(|queue| queue.owner == self.owner))
+        Ok(Self::open(&self.dir, QUEUE)?.filter(|queue| queue.owner == self.owner))
     }
 
     /// Returns the caller's own queue directory, and creates it if it is missing.
@@ -144,12 +137,12 @@ impl UserFolder {
     /// # Errors
     /// `Io` when it cannot be created or opened.
     pub(super) fn own_queue(&self) -> Result<Self> {
-        if let Some(queue) = Self::open_own(&self.folder, QUEUE, self.owner)? {
+        if let Some(queue) = Self::open_own(&self.dir, QUEUE, self.owner)? {
             return Ok(queue);
         }
-        make(&self.folder, QUEUE)?;
-        Self::open_own(&self.folder, QUEUE, self.owner)?.ok_or_else(|| {
-            let path = self.folder.show(QUEUE);
+        make(&self.dir, QUEUE)?;
+        Self::open_own(&self.dir, QUEUE, self.owner)?.ok_or_else(|| {
+            let path = self.dir.show(QUEUE);
             Error::new(
                 ErrorKind::Io,
                 format!("use '{path}', which is not a directory owned by the caller"),
@@ -160,14 +153,14 @@ impl UserFolder {
     /// Lets everybody read the caller's own directory, whatever the umask at its creation: a lease
     /// that others do not see is granted twice.
     fn open_to_readers(&self) -> Result<()> {
-        let folder = &self.folder;
+        let dir = &self.dir;
         let failed = |errno| {
-            fault::file(format!("open the lease directory '{}'", folder.path.display()), errno)
+            fault::file(format!("open the lease directory '{}'", dir.path.display()), errno)
         };
-        let stat = rustix::fs::fstat(&folder.fd).map_err(failed)?;
+        let stat = rustix::fs::fstat(&dir.fd).map_err(failed)?;
         match Mode::from_raw_mode(stat.st_mode) == mode() {
             true => Ok(()),
-            false => rustix::fs::fchmod(&folder.fd, mode()).map_err(failed),
+            false => rustix::fs::fchmod(&dir.fd, mode()).map_err(failed),
         }
     }
 
@@ -176,9 +169,9 @@ impl UserFolder {
     /// # Errors
     /// `Io` if the caller or the machine is at fault.
     pub(super) fn names(&self, kind: &str) -> Result<Vec<String>> {
-        match self.folder.names(kind, USER_NAMES, USER_NAMES) {
+        match self.dir.names(kind, USER_NAMES, USER_NAMES) {
             Err(errno) if is_local_failure(errno) => {
-                let path = self.folder.path.display();
+                let path = self.dir.path.display();
                 Err(fault::file(format!("list leases in '{path}'"), errno))
             }
             names => Ok(names.map(|(names, _)| names).unwrap_or_default()),
@@ -197,7 +190,7 @@ fn mode() -> Mode {
 }
 
 /// Creates a directory; false if the name is taken.
-fn make(shared: &Folder, name: &str) -> Result<bool> {
+fn make(shared: &Dir, name: &str) -> Result<bool> {
     match rustix::fs::mkdirat(&shared.fd, name, mode()) {
         Ok(()) => Ok(true),
         Err(Errno::EXIST) => Ok(false),
@@ -208,7 +201,7 @@ fn make(shared: &Folder, name: &str) -> Result<bool> {
     }
 }
 
-fn is_folder_of_its_owner(stat: &Stat) -> bool {
+fn is_dir_of_its_owner(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Directory && only_owner_writes(stat)
 }
 

@@ -36,12 +36,12 @@ pub enum PathTrust {
 
 /// A directory that was reached in one of these ways, held open.
 #[derive(Debug)]
-pub struct TrustedFolder {
+pub struct TrustedDir {
     fd: OwnedFd,
     path: PathBuf,
 }
 
-impl TrustedFolder {
+impl TrustedDir {
     /// Opens a directory.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl TrustedFolder {
     }
 }
 
-impl AsFd for TrustedFolder {
+impl AsFd for TrustedDir {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -108,7 +108,7 @@ struct Step {
 }
 
 impl Walk {
-    fn to(&self, path: &Path) -> Result<TrustedFolder> {
+    fn to(&self, path: &Path) -> Result<TrustedDir> {
         if self.trust != PathTrust::AsGiven && !path.is_absolute() {
             return Err(refused(path, "is not absolute"));
         }
@@ -163,7 +163,7 @@ impl Walk {
         }
         let path = walked(&steps);
         let last = steps.pop().ok_or_else(|| refused(&path, "is empty"))?;
-        Ok(TrustedFolder { fd: last.fd, path })
+        Ok(TrustedDir { fd: last.fd, path })
     }
 
     fn start(&self, at: &str) -> Result<Step> {
@@ -209,15 +209,15 @@ impl Walk {
     }
 
     /// Reads a link to follow.
-    fn link(&self, folder: &Step, name: &OsStr, path: &Path) -> Result<PathBuf> {
+    fn link(&self, dir: &Step, name: &OsStr, path: &Path) -> Result<PathBuf> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let link = rustix::fs::openat(&folder.fd, name, flags, Mode::empty());
+        let link = rustix::fs::openat(&dir.fd, name, flags, Mode::empty());
         let link = link.map_err(|errno| failed(path, errno))?;
         let stat = rustix::fs::fstat(&link).map_err(|errno| failed(path, errno))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
             return Err(refused(path, "is not a directory"));
         }
-        if !self.follows(folder, &stat) {
+        if !self.follows(dir, &stat) {
             return Err(refused(
                 path,
                 &format!("is a symbolic link of another user ({})", stat.st_uid),
@@ -229,11 +229,11 @@ impl Walk {
         Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
     }
 
-    fn follows(&self, folder: &Step, link: &Stat) -> bool {
-        let others = Mode::from_raw_mode(folder.stat.st_mode).contains(Mode::WOTH);
+    fn follows(&self, dir: &Step, link: &Stat) -> bool {
+        let others = Mode::from_raw_mode(dir.stat.st_mode).contains(Mode::WOTH);
         let of_owner = self.trust == PathTrust::AsGiven
             && self.user != 0
-            && folder.stat.st_uid == link.st_uid
+            && dir.stat.st_uid == link.st_uid
             && !others;
         of_owner || (self.is_own(link) && (!others || link.st_nlink == 1))
     }
@@ -245,9 +245,9 @@ impl Walk {
 }
 
 /// Opens a directory to continue from it, but no link.
-fn open_at(folder: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<OwnedFd> {
+fn open_at(dir: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(folder, name, flags, Mode::empty())
+    rustix::fs::openat(dir, name, flags, Mode::empty())
 }
 
 /// Returns the names on a path, the last one first.
@@ -294,19 +294,19 @@ mod tests {
         /// Returns `None`, and prints so, if this test may not create it.
         fn new(test: &str) -> Option<Self> {
             let made = euid() == 0;
-            let folder = made.then(|| tempfile::tempdir_in("/run").ok()).flatten();
-            if folder.is_none() {
+            let dir = made.then(|| tempfile::tempdir_in("/run").ok()).flatten();
+            if dir.is_none() {
                 use std::io::Write;
                 let _ = writeln!(std::io::stderr(), "skipped: {test}: needs root and /run");
             }
-            folder.map(Fixture)
+            dir.map(Fixture)
         }
 
         fn at(&self, name: &str) -> PathBuf {
             self.0.path().join(name)
         }
 
-        fn folder(&self, name: &str, mode: u32, user: u32) -> PathBuf {
+        fn dir(&self, name: &str, mode: u32, user: u32) -> PathBuf {
             fs::create_dir_all(self.at(name)).unwrap();
             fs::set_permissions(self.at(name), fs::Permissions::from_mode(mode)).unwrap();
             lchown(self.at(name), Some(user), None).unwrap();
@@ -322,17 +322,17 @@ mod tests {
 
     fn walk(trust: PathTrust, user: u32, path: &Path) -> Result<PathBuf> {
         let missing = Some(Mode::RWXU);
-        Walk { trust, user, missing }.to(path).map(|folder| folder.path)
+        Walk { trust, user, missing }.to(path).map(|dir| dir.path)
     }
 
     #[test]
-    fn folder_of_another_user_is_rejected_without_creating_anything() {
+    fn dir_of_another_user_is_rejected_without_creating_anything() {
         let Some(ground) =
-            Fixture::new("folder_of_another_user_is_rejected_without_creating_anything")
+            Fixture::new("dir_of_another_user_is_rejected_without_creating_anything")
         else {
             return;
         };
-        ground.folder("home", 0o755, NOBODY);
+        ground.dir("home", 0o755, NOBODY);
         for trust in [PathTrust::Private, PathTrust::Protected] {
             let error = walk(trust, 0, &ground.at("home/.cache/gpuws")).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid);
@@ -345,8 +345,8 @@ mod tests {
     }
 
     #[test]
-    fn only_sticky_folder_may_be_writable_by_others() {
-        let Some(ground) = Fixture::new("only_sticky_folder_may_be_writable_by_others") else {
+    fn only_sticky_dir_may_be_writable_by_others() {
+        let Some(ground) = Fixture::new("only_sticky_dir_may_be_writable_by_others") else {
             return;
         };
         for (mode, kept, closed) in [
@@ -355,8 +355,8 @@ mod tests {
             (0o775, true, false),
             (0o755, true, true),
         ] {
-            let folder = ground.folder("shared", mode, 0);
-            let below = folder.join("below");
+            let dir = ground.dir("shared", mode, 0);
+            let below = dir.join("below");
             assert_eq!(walk(PathTrust::Protected, 0, &below).is_ok(), kept, "{mode:o}");
             let _ = fs::remove_dir(&below);
             assert_eq!(walk(PathTrust::Private, 0, &below).is_ok(), closed, "{mode:o}");
@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn symlinks_are_resolved_in_path() {
         let Some(ground) = Fixture::new("symlinks_are_resolved_in_path") else { return };
-        ground.folder("real/deep", 0o755, 0);
+        ground.dir("real/deep", 0o755, 0);
         ground.link("link", "real/./deep/../deep", 0);
         ground.link("absolute", ground.at("link").to_str().unwrap(), 0);
         ground.link("circle", "circle", 0);
@@ -385,14 +385,14 @@ mod tests {
     }
 
     #[test]
-    fn symlink_of_another_user_is_followed_only_in_own_folder() {
-        let Some(ground) = Fixture::new("symlink_of_another_user_is_followed_only_in_own_folder")
+    fn symlink_of_another_user_is_followed_only_in_own_dir() {
+        let Some(ground) = Fixture::new("symlink_of_another_user_is_followed_only_in_own_dir")
         else {
             return;
         };
-        ground.folder("target", 0o755, 0);
-        ground.folder("sticky", 0o1777, 0);
-        ground.folder("theirs", 0o755, NOBODY);
+        ground.dir("target", 0o755, 0);
+        ground.dir("sticky", 0o1777, 0);
+        ground.dir("theirs", 0o755, NOBODY);
         let planted = ground.link("sticky/planted", "../target", NOBODY);
         let theirs = ground.link("theirs/link", "../target", NOBODY);
         for trust in [PathTrust::AsGiven, PathTrust::Protected] {
@@ -407,12 +407,12 @@ mod tests {
     #[test]
     fn relative_path_may_contain_dot_dot() {
         let here =
-            TrustedFolder::open(Path::new("src/../../gpu-host/src"), PathTrust::AsGiven).unwrap();
+            TrustedDir::open(Path::new("src/../../gpu-host/src"), PathTrust::AsGiven).unwrap();
         let same = rustix::fs::fstat(&here).unwrap();
         assert_eq!(same.st_ino, fs::metadata("src").unwrap().ino());
-        let above = TrustedFolder::open(Path::new("../.."), PathTrust::AsGiven).unwrap();
+        let above = TrustedDir::open(Path::new("../.."), PathTrust::AsGiven).unwrap();
         assert_eq!(above.path(), Path::new("../.."));
-        let root = TrustedFolder::open(Path::new("/../.."), PathTrust::Protected).unwrap();
+        let root = TrustedDir::open(Path::new("/../.."), PathTrust::Protected).unwrap();
         assert_eq!(root.path(), Path::new("/"));
     }
 }

@@ -70,7 +70,7 @@ pub(crate) struct File {
 
 /// All files and names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Folders {
+pub(crate) struct Dirs {
     files: Vec<Option<File>>,
     names: Vec<(Dir, Name, Inode)>,
     /// Users' directories that still have mode 0700, due to the umask of their creators.
@@ -81,9 +81,9 @@ pub(crate) struct Folders {
     protected_hardlinks: bool,
 }
 
-impl Folders {
+impl Dirs {
     pub(crate) fn new(protected_hardlinks: bool) -> Self {
-        Folders { protected_hardlinks, ..Folders::default() }
+        Dirs { protected_hardlinks, ..Dirs::default() }
     }
 
     /// Removes users' directories.

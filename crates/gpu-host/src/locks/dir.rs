@@ -39,14 +39,14 @@ pub(super) enum Trust {
 
 /// An open directory.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(super) struct Dir {
     pub(super) fd: OwnedFd,
     pub(super) path: PathBuf,
     /// The prefix of the file names in it.
     pub(super) prefix: &'static str,
 }
 
-impl Folder {
+impl Dir {
     /// Opens a directory; `None` if there is none.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl Folder {
             let why = format!("is on {name}, which does not support locks; use another directory");
             return Err(refused(path, &why));
         }
-        Ok(Some(Folder { fd, path: path.to_owned(), prefix }))
+        Ok(Some(Dir { fd, path: path.to_owned(), prefix }))
     }
 
     /// Returns the displayed path of a file here.
@@ -92,7 +92,7 @@ impl Folder {
     ///
     /// # Errors
     /// The kernel's, if the caller or the machine is at fault.
-    pub(super) fn open_folder(&self, name: &str) -> rustix::io::Result<Option<(Folder, Stat)>> {
+    pub(super) fn open_dir(&self, name: &str) -> rustix::io::Result<Option<(Dir, Stat)>> {
         let opened = open_beneath(&self.fd, name, OFlags::RDONLY | OFlags::DIRECTORY);
         let fd = match opened {
             Err(errno) if is_local_failure(errno) => return Err(errno),
@@ -100,7 +100,7 @@ impl Folder {
             Ok(fd) => fd,
         };
         let stat = rustix::fs::fstat(&fd)?;
-        Ok(Some((Folder { fd, path: self.path.join(name), prefix: "" }, stat)))
+        Ok(Some((Dir { fd, path: self.path.join(name), prefix: "" }, stat)))
     }
 
     /// Creates a file for the caller alone, for reading and writing.

@@ -1,0 +1,8 @@
+//! The schemas in docs/schema: the files match the types, the fields keep rules, and every output of `--json` matches its
+//! schema.
+
+mod commands;
+mod documents;
+mod fields;
+mod outputs;
+mod validator;
