@@ -79,7 +79,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let recording = Recording::read(&trace)?;
     let device = recording.devices.first().ok_or("nothing was recorded")?;
     let workload = Workload::of(device, &recording.stacks)?;
-    for name in Choice::NAMES {
+    for name in Choice::names() {
         let choice = Choice::named(name)?;
         match need(&workload, &choice) {
             Ok(need) => writeln!(out, "{:<20} {:>4} MiB", choice.title(), need.least.mib())?,
