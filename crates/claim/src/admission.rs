@@ -1,4 +1,4 @@
-//! Whose turn it is: first come, first served, as far as claims share devices.
+//! The order of claims: first come, first served, among claims that share devices.
 
 use crate::ledger::{Ledger, MAX_WAITERS_PER_USER, granted, is_same, reserved};
 use crate::request::Chosen;
@@ -6,7 +6,7 @@ use gpu_core::{Claim, DeviceUuid, LeaseEntry, QueuePlace, Result};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-/// What a claim may do now.
+/// The decision about a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Take these devices.
@@ -18,21 +18,22 @@ pub enum Turn {
 }
 
 /// A claim may pass an earlier one that cannot be served yet if it came at most this long after it.
-/// So claims that arrive together fill the devices, and a wide claim waits for finitely many
+/// Claims that arrive together therefore fill the devices, and a wide claim waits for finitely many
 /// others: those of its first minute.
 const BACKFILL: Duration = Duration::from_secs(60);
 
-/// At most this many places of one user are read per turn, dead and stopped ones included.
+/// The maximum number of places of one user that are read per turn, including dead and stopped
+/// claims.
 const MAX_PLACES_READ_PER_USER: usize = 1024;
 
-/// Returns what a claim may do, given its competitors ([`Ledger::pool`]).
+/// Returns the decision about a claim, given its competitors ([`Ledger::pool`]).
 ///
-/// This simulates serving every earlier claim first: one that can be served now gets what it would
-/// choose; for one that cannot, every device that it could use is set aside, except for claims that
-/// came within a minute after it. The rest is for this claim. So a claim never waits for one that
-/// came more than a minute later, however many devices it needs; of those that came within the
-/// minute, it waits only for those that could be served before it. `choose` may be called for
-/// devices that are both leased and set aside.
+/// This simulates serving every earlier claim first. A claim that can be served now gets the
+/// devices that it would choose. For a claim that cannot, every device that it could use is set
+/// aside, except for claims that came within a minute after it. This claim gets what remains. It
+/// therefore never waits for a claim that came more than a minute later, however many devices it
+/// needs. Of the claims that came within the minute, it waits only for those that could be served
+/// before it. `choose` may be called for devices that are both leased and set aside.
 pub fn turn(
     entry: &LeaseEntry,
     pool: &Ledger,
@@ -43,7 +44,7 @@ pub fn turn(
         ticket: waiter.ticket,
         id: waiter.id.clone(),
         owner: waiter.owner,
-        // Recompute what was known about the last claim.
+        // A different class for each claim, so that every claim is decided anew.
         class,
     };
     let places: Vec<QueuePlace> = (0..).zip(&waiters).map(place).collect();
@@ -53,7 +54,7 @@ pub fn turn(
     };
     match judge(entry, &pool.leases, &places, &mut read, &|_| false, choose) {
         Ok(judgement) => judgement.turn,
-        // This reads nothing that could fail.
+        // `read` never fails here.
         Err(_) => Turn::Wait,
     }
 }
@@ -64,7 +65,7 @@ pub(crate) struct Judgement {
     pub(crate) servable: Option<Vec<QueuePlace>>,
 }
 
-/// What is at a place in the queue.
+/// The content of a place in the queue.
 pub(crate) enum AtPlace {
     /// A claim on the same devices.
     Rival(Box<LeaseEntry>),
@@ -74,12 +75,12 @@ pub(crate) enum AtPlace {
     Nobody,
 }
 
-/// Like [`admission`], with the earlier places in order; `read` returns the claim at a place.
-/// Claims that `passed` names are left out. Among a user's places of one class, none is read after
-/// one that cannot be served, or that competes for other devices: they have the same request.
+/// Like [`turn`], for earlier places in order; `read` returns the claim at a place. Places that
+/// `passed` accepts are skipped. Among a user's places of one class, none is read after one that
+/// cannot be served or that competes for other devices, because they have the same request.
 ///
 /// # Errors
-/// Those of `read`.
+/// The errors of `read`.
 pub(crate) fn judge(
     entry: &LeaseEntry,
     leases: &[LeaseEntry],
@@ -94,7 +95,7 @@ pub(crate) fn judge(
     };
     let mut servable = None;
     let mut own = choose(&entry.claim, &served.taken);
-    // A claim that lacks devices even without the earlier ones does not need to read them.
+    // A claim that lacks devices even without the earlier claims does not depend on them.
     if matches!(own, Chosen::Devices(_)) && !places.is_empty() {
         let servable = servable.insert(Vec::new());
         let mut settled: HashSet<(u32, u64)> = HashSet::new();
@@ -142,16 +143,16 @@ pub(crate) fn judge(
     Ok(Judgement { turn, servable })
 }
 
-/// What remains after the earlier claims are served.
+/// The state after the earlier claims are served.
 struct Served {
-    /// The leases, and the claims that could be served, with what they would get.
+    /// The leases, and the claims that can be served, with the devices that they would get.
     taken: Vec<LeaseEntry>,
-    /// The claims that could not, with every device that they could use.
+    /// The claims that cannot be served, with every device that they could use.
     set_aside: Vec<LeaseEntry>,
 }
 
 impl Served {
-    /// Returns the entries beside a claim.
+    /// Returns the entries that compete with a claim.
     fn seen_by(&self, claim: &LeaseEntry) -> Vec<LeaseEntry> {
         let backfill = u64::try_from(BACKFILL.as_nanos()).unwrap_or(u64::MAX);
         let bars = |waiter: &&LeaseEntry| claim.ticket > waiter.ticket.saturating_add(backfill);
@@ -228,8 +229,8 @@ mod tests {
     }
 
     proptest! {
-        /// Every claim is served in turn as long as one can be, in any order of arrival; a claim
-        /// that came within a minute may go first.
+        /// Every claim is served eventually, as long as one can be served, in any order of arrival.
+        /// A claim that came within a minute may go first.
         #[test]
         fn later_claim_never_takes_what_earlier_claim_needs(
             claims in proptest::collection::vec(any_claim(), 1..8),

@@ -1,4 +1,5 @@
-//! Which frameworks a Python has installed, by the names of directories alone: nothing is run.
+//! The frameworks that a Python installation contains, by directory names alone; no code is
+//! executed.
 
 use crate::supervise::find_program;
 use rustix::fs::{Mode, OFlags};
@@ -7,40 +8,41 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// So many directories are looked through at most.
+/// The maximum number of directories to search.
 const MAX_DIRS: usize = 32;
 
-/// So many names of a directory are read at most.
+/// The maximum number of names to read from a directory.
 const MAX_NAMES: usize = 20_000;
 
-/// The longest version that is read.
+/// The maximum length of a version, in bytes.
 const LONGEST_VERSION: usize = 64;
 
-/// So much of a program and of `pyvenv.cfg` is read at most.
+/// The maximum number of bytes to read from a program or from `pyvenv.cfg`.
 const MAX_READ: u64 = 4096;
 
-/// An environment, by the names of its variables.
+/// The lookup of an environment variable by name.
 pub type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// A Python interpreter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Python {
-    /// Where it is, by the name that it is started by: its environment hangs on that.
+    /// The path by which it is started, with links unresolved: its virtual environment depends on
+    /// it.
     pub path: PathBuf,
 }
 
-/// A framework that is installed.
+/// An installed framework.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installed {
-    /// The module that it is imported as: `torch`, `tensorflow` or `jax`.
+    /// The module name: `torch`, `tensorflow` or `jax`.
     pub module: &'static str,
-    /// As its directory has it; `None` where several versions have one.
+    /// The version in the directory name; `None` if there are directories for several versions.
     pub version: Option<String>,
 }
 
 impl Python {
-    /// Returns the interpreter of an environment: that of the virtual environment which is active,
-    /// else the first in `PATH`.
+    /// Returns the interpreter of an environment: that of the active virtual environment, else the
+    /// first in `PATH`.
     pub fn of_environment(variable: Variables<'_>) -> Option<Self> {
         let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(variable);
         let active = active.filter(|dir| !dir.is_empty()).map(PathBuf::from);
@@ -53,8 +55,8 @@ impl Python {
         is_python(&path).then_some(Python { path })
     }
 
-    /// Returns the interpreter that runs a program: the program itself, or who its first line
-    /// names. `None` where that is not Python.
+    /// Returns the interpreter that runs a program: the program itself, or the interpreter in its
+    /// shebang line. `None` if that is not Python.
     pub fn of_program(program: &OsStr, variable: Variables<'_>) -> Option<Self> {
         let find = |name: &OsStr| find_program(name, variable("PATH").as_deref()).ok();
         let path = find(program)?;
@@ -73,7 +75,7 @@ impl Python {
         is_python(&path).then_some(Python { path })
     }
 
-    /// Returns the frameworks that it finds, the first of each kind in the order in which it looks.
+    /// Returns the installed frameworks; for each module, the first one in the search order.
     pub fn installed(&self, variable: Variables<'_>) -> Vec<Installed> {
         let mut found: Vec<Installed> = Vec::new();
         for dir in self.dirs(variable).iter().take(MAX_DIRS) {
@@ -86,7 +88,7 @@ impl Python {
         found
     }
 
-    /// Returns the directories in which it looks for packages, in its order.
+    /// Returns the package directories, in the interpreter's search order.
     fn dirs(&self, variable: Variables<'_>) -> Vec<PathBuf> {
         let listed = variable("PYTHONPATH").unwrap_or_default();
         let mut dirs: Vec<PathBuf> =
@@ -119,15 +121,15 @@ impl Python {
     }
 }
 
-/// Returns whether a file is an interpreter by its name. A script of that name, as pyenv has, starts
-/// one that is not known here.
+/// Returns whether a file is a Python interpreter, by its name. A script of that name, such as a
+/// shim of pyenv, starts an unknown interpreter and does not count.
 fn is_python(path: &Path) -> bool {
     let name = path.file_name().and_then(OsStr::to_str);
     name.is_some_and(|name| name.starts_with("python"))
         && start_of(path).is_some_and(|start| !start.starts_with("#!"))
 }
 
-/// Returns the directories of a user's own packages.
+/// Returns the directories of the user's own packages.
 fn own(variable: Variables<'_>, version: Option<(u32, u32)>) -> Vec<PathBuf> {
     let home = variable("HOME").filter(|home| !home.is_empty());
     match (home, variable("PYTHONNOUSERSITE")) {
@@ -136,8 +138,7 @@ fn own(variable: Variables<'_>, version: Option<(u32, u32)>) -> Vec<PathBuf> {
     }
 }
 
-/// Returns the directories of packages below a prefix, where Python's own makers and Debian's put
-/// them.
+/// Returns the package directories below a prefix, in the layouts of Python and of Debian.
 fn packages(prefix: &Path, version: Option<(u32, u32)>) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for library in ["local/lib", "lib", "lib64"].map(|library| prefix.join(library)) {
@@ -156,7 +157,7 @@ fn packages(prefix: &Path, version: Option<(u32, u32)>) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the frameworks that have a directory with their name and version here.
+/// Returns the frameworks that have a metadata directory in `dir`.
 fn installed_in(dir: &Path) -> Vec<Installed> {
     let mut found: Vec<Installed> = Vec::new();
     let mut libraries = Vec::new();
@@ -174,7 +175,8 @@ fn installed_in(dir: &Path) -> Vec<Installed> {
             _ => continue,
         };
         match found.iter_mut().find(|had| had.module == module) {
-            // What an update left behind: which of them runs is not told by the names.
+            // An update can leave an old directory. The names do not show which version is
+            // imported.
             Some(had) if had.version.as_deref() != Some(version) => had.version = None,
             Some(_) => {}
             None => found.push(Installed { module, version: Some(version.to_owned()) }),
@@ -186,7 +188,7 @@ fn installed_in(dir: &Path) -> Vec<Installed> {
     found
 }
 
-/// Reads `torch-2.10.0+cu128.dist-info`.
+/// Parses a directory name such as `torch-2.10.0+cu128.dist-info` into package and version.
 fn package(name: &str) -> Option<(String, &str)> {
     let stem = name.strip_suffix(".dist-info").or_else(|| name.strip_suffix(".egg-info"))?;
     let (package, version) = stem.split_once('-')?;
@@ -200,9 +202,9 @@ fn names(dir: &Path) -> Vec<String> {
     entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
 }
 
-/// Returns the first bytes of a file as text; `None` where it cannot be read, or waits for somebody.
+/// Returns the first bytes of a regular file as text; `None` if they cannot be read.
 fn start_of(path: &Path) -> Option<String> {
-    // What was opened is looked at: a pipe could have come in the place of a file.
+    // Checks the opened file, because a FIFO may have replaced a regular file.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
     if !file.metadata().ok()?.is_file() {
@@ -213,7 +215,7 @@ fn start_of(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Reads the first two numbers of a version.
+/// Parses the first two numbers of a version.
 fn version_of(text: &str) -> Option<(u32, u32)> {
     let (major, rest) = text.trim().split_once('.')?;
     let minor: String = rest.chars().take_while(char::is_ascii_digit).collect();
@@ -257,7 +259,8 @@ mod tests {
             path
         }
 
-        /// An environment with these variables; `/…` in a value is within the tree.
+        /// Returns an environment with these variables. A value that starts with `/` is a path in
+        /// the tree.
         fn variables(&self, set: &[(&str, &str)]) -> impl Fn(&str) -> Option<OsString> + use<> {
             let within = |value: &str| match value.strip_prefix('/') {
                 Some(path) => self.path(path).into_os_string(),

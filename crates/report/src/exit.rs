@@ -1,42 +1,42 @@
-//! The exit codes, as `docs/exit-codes.md` promises them.
+//! The exit codes, as documented in `docs/exit-codes.md`.
 
 use gpu_core::{Absent, DeviceFault, ErrorKind, MachineFault, ProcessFault};
 use std::process::ExitCode;
 
-/// How a command ended.
+/// The outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// What was asked for is done.
+    /// Success.
     Done,
-    /// Something remains: `doctor` has findings, `reap` did not bring all memory back, somebody is
-    /// in the way of `reset`.
+    /// A partial result: `doctor` has findings, `reap` did not free all memory, or processes block
+    /// `reset`.
     Remains,
-    /// The command line or an input is not what it should be.
+    /// A usage error or invalid input.
     Usage,
-    /// The machine, or a file, cannot be looked at.
+    /// The machine or a file cannot be read.
     CannotObserve,
-    /// The caller may not do that.
+    /// The caller lacks the permission.
     NotPermitted,
-    /// No answer within the time allowed.
+    /// No answer within the time limit.
     Deadline,
-    /// What was to be said could not be written.
+    /// The output cannot be written.
     NotWritten,
-    /// The same command may succeed after a while.
+    /// A temporary failure: the same command may succeed later.
     TryLater,
     /// The command was ended at its time limit.
     LimitHit,
-    /// gpuws itself failed, where it runs another command.
+    /// gpuws itself failed while it ran another command.
     Own,
-    /// The command to run cannot be run.
+    /// The command to run is not executable.
     CommandNotRun,
     /// The command to run does not exist.
     CommandNotFound,
-    /// As the command that was run.
+    /// The exit code of the command that was run.
     Passed(u8),
 }
 
 impl Exit {
-    /// Every way to end of gpuws itself, in the order of the codes.
+    /// All exit codes of gpuws itself, in ascending order.
     pub const ALL: [Exit; 12] = [
         Exit::Done,
         Exit::Remains,
@@ -52,8 +52,8 @@ impl Exit {
         Exit::CommandNotFound,
     ];
 
-    /// Returns how a command ends for a failure of this kind; `is_denied` where the system said of
-    /// a file that the caller may not.
+    /// Returns the outcome for a failure of this kind. `is_denied` is true if the operating system
+    /// denied access to a file.
     pub fn of(kind: ErrorKind, is_denied: bool) -> Self {
         match kind {
             ErrorKind::Machine(MachineFault::NotPermitted | MachineFault::Blocked)
@@ -67,7 +67,7 @@ impl Exit {
         }
     }
 
-    /// Returns the code.
+    /// Returns the exit code.
     pub const fn code(self) -> u8 {
         match self {
             Exit::Done => 0,
@@ -86,7 +86,7 @@ impl Exit {
         }
     }
 
-    /// Returns what the code means, in a few words for help texts.
+    /// Returns the meaning of the code, for help texts.
     pub const fn meaning(self) -> &'static str {
         match self {
             Exit::Done => "done",

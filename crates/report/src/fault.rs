@@ -1,8 +1,8 @@
-//! What a fault means, and what a person can do about it.
+//! The meaning of a fault, and its remedy.
 
 use gpu_core::{Absent, DeviceFault, ErrorKind, MachineFault, ProcessFault};
 
-/// Returns what a failure of a machine or a device means; `None` for one that tells itself.
+/// Returns the meaning of a failure of a machine or a device; `None` if its own text suffices.
 pub fn meaning(kind: ErrorKind) -> Option<&'static str> {
     Some(match kind {
         ErrorKind::Machine(MachineFault::NoLibrary) => "no NVIDIA driver is installed",
@@ -26,12 +26,12 @@ pub fn meaning(kind: ErrorKind) -> Option<&'static str> {
     })
 }
 
-/// Says in a few words what a fault is: its meaning, else what failed.
+/// Returns the meaning of a fault in a few words; if it has none, the operation that failed.
 pub fn brief(fault: &gpu_core::Fault) -> String {
     meaning(fault.kind).map_or_else(|| format!("failed to {}", fault.text), str::to_owned)
 }
 
-/// Says what a fault is, and of a driver that does not answer which call it is that hangs.
+/// Like [`brief`], but names the call that hangs if the driver does not answer.
 pub fn account(fault: &gpu_core::Fault) -> String {
     match fault.kind {
         ErrorKind::TimedOut => format!("failed to {}", fault.text),
@@ -39,7 +39,7 @@ pub fn account(fault: &gpu_core::Fault) -> String {
     }
 }
 
-/// Returns what a person can do about a failure of this kind; `None` where nothing general helps.
+/// Returns the remedy for a failure of this kind; `None` if there is no general remedy.
 pub fn remedy(kind: ErrorKind) -> Option<&'static str> {
     Some(match kind {
         ErrorKind::Machine(MachineFault::NoLibrary) => {

@@ -1,9 +1,9 @@
-//! What `gpustat --json` prints, in the form of its version 1.1.1.
+//! The output of `gpustat --json`, in the format of version 1.1.1.
 //!
-//! Names, order and types are gpustat's: whole MiB and W, rounded down, null for what is absent,
-//! and no process that is not in `/proc`. Two things differ, and no reader of the JSON can trip
-//! over them: the CPU's share is measured once for all devices, over the same tenth of a second,
-//! and the time of the query has its fraction even where it is zero.
+//! Names, order and types are gpustat's: memory in whole MiB and power in whole W, rounded down;
+//! null for an absent value; no process that is missing from `/proc`. There are two differences,
+//! neither of which affects readers of the JSON. The CPU share of all processes is measured over
+//! the same 0.1 s, once for all devices. The query time includes its fraction even if it is zero.
 
 use crate::local_time;
 use gpu_core::{
@@ -16,15 +16,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Over how long the CPU's share of a process is measured.
+/// The interval over which the CPU share of a process is measured.
 pub const CPU_WINDOW: Duration = Duration::from_millis(100);
 
-/// Returns the groups of details that the form needs.
+/// Returns the groups of details that the output needs.
 pub fn groups() -> Groups {
     [Group::Activity, Group::Thermal].into_iter().collect()
 }
 
-/// The whole machine.
+/// The machine.
 #[derive(Serialize)]
 pub struct Machine {
     hostname: String,
@@ -33,7 +33,7 @@ pub struct Machine {
     gpus: Vec<Gpu>,
 }
 
-/// A device, or what is said of one that does not answer.
+/// A device, or the placeholder for a device that does not answer.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Gpu {
@@ -78,8 +78,7 @@ struct Process {
     pid: u32,
 }
 
-/// What is known of the processes: how each is now, and how much CPU time it had used a while
-/// before.
+/// The listed processes: their current state, and their CPU time at the start of [`CPU_WINDOW`].
 #[derive(Default)]
 pub struct Processes {
     now: BTreeMap<Pid, ProcessInfo>,
@@ -87,10 +86,10 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Looks up the processes that are listed on devices, twice, with `pause` between; a machine
-    /// without processes is not waited for.
+    /// Samples the processes that are listed on the devices twice, and calls `pause` between the
+    /// samples. Without processes it does not pause.
     ///
-    /// `look` returns a process, or why it is not there.
+    /// `look` returns a process, or why it is absent.
     pub fn look_up(
         devices: &[DeviceState],
         look: impl Fn(Pid) -> Reading<ProcessInfo>,
@@ -106,7 +105,7 @@ impl Processes {
             return Processes::default();
         }
         pause();
-        // Whoever was there at first is shown, as gpustat does.
+        // Every process of the first sample is shown, as in gpustat.
         let mut now: BTreeMap<_, _> = all();
         now.retain(|pid, _| before.contains_key(pid));
         for (pid, info) in &before {
@@ -115,7 +114,7 @@ impl Processes {
         Processes { now, before }
     }
 
-    /// Returns the share of one CPU that a process used between the two looks, in percent.
+    /// Returns the share of one CPU that a process used between the samples, in percent.
     fn cpu_percent(&self, pid: Pid) -> Option<f64> {
         let time = |infos: &BTreeMap<Pid, ProcessInfo>| infos.get(&pid)?.cpu_time.ok();
         let (before, now) = (time(&self.before)?, time(&self.now)?);
@@ -144,7 +143,7 @@ impl Processes {
 }
 
 impl Machine {
-    /// Returns the view of `devices`, of all that the machine has.
+    /// Returns the output for `devices`, which may be a subset of the machine's devices.
     pub fn of(
         hostname: Reading<String>,
         machine: &Inventory,
@@ -197,8 +196,8 @@ impl Gpu {
     }
 }
 
-/// Each process once, though NVML may list it in several MIG instances; those that compute come
-/// before those that only draw.
+/// Returns each process once, although NVML may list it in several MIG instances. Compute processes
+/// precede processes that only use graphics.
 fn deduplicated(listed: &[DeviceProcess], processes: &Processes) -> Vec<Process> {
     let mut shown: Vec<Process> = Vec::new();
     let draws = |process: &&DeviceProcess| process.kind == DeviceProcessKind::Graphics;
@@ -239,7 +238,7 @@ mod tests {
         }
     }
 
-    /// A process that uses a quarter of a CPU; its number tells how long its name is.
+    /// Returns a process that uses a quarter of a CPU: each call adds 25 ms of CPU time.
     fn busy(pid: Pid, looks: &Cell<u64>) -> Reading<ProcessInfo> {
         looks.set(looks.get() + 1);
         let mut info = ProcessInfo::from_name(pid, "python");

@@ -1,16 +1,16 @@
-//! What gpuws prints: versioned JSON, the forms of other tools, and the words for enums.
+//! Output of gpuws: versioned JSON, the formats of other tools, and the words for enums.
 //!
-//! The main decision is that what is printed is a view with a type of its own, apart from the
-//! types that it is made of: a name in JSON, once given, stays, whatever becomes of the libraries'
-//! fields. Each object carries `"schema": 1`; numbers carry their unit in their name; a value that
-//! is not there is null, and beside it stands why. What other tools print has their names and
-//! units, so that scripts which read those read this.
+//! The main decision is that each printed object has its own type, separate from the types that it
+//! is made from. The JSON names therefore stay stable when the fields of the libraries change. Each
+//! object carries `"schema": 1`; the name of a number contains its unit; an absent value is null,
+//! and a field next to it has the reason. The formats of other tools keep their names and units, so
+//! scripts that parse those tools can parse this output.
 //!
 //! With the feature `schema`, the module `schema` makes a JSON Schema from each type. Its doc
 //! comments are the descriptions, so they name the unit and say when a value is null.
 //!
-//! Everything here is a function from plain data to plain data or text. Time zone and the names of
-//! users are arguments.
+//! All functions map plain data to plain data or text. The time zone and the names of users are
+//! arguments.
 //!
 //! ```
 //! use gpu_core::{Error, MachineFault};
@@ -36,7 +36,7 @@ pub mod write;
 pub use exit::Exit;
 pub use jiff::tz::TimeZone;
 
-/// The example of the README.
+/// The example of the README, as a doctest.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,17 +1,16 @@
-//! The wall clock in a time zone, as the tools print it whose output scripts
-//! read.
+//! Local times in the formats of nvidia-smi and Python.
 
 use gpu_core::Timestamp;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp as Instant, Zoned};
 
-/// Writes `2026/11/21 04:35:24.123`, as nvidia-smi does.
+/// Formats a time as nvidia-smi does: `2026/11/21 04:35:24.123`.
 pub fn as_nvidia_smi(at: Timestamp, zone: &TimeZone) -> String {
     format(at, zone, "%Y/%m/%d %H:%M:%S.%3f")
 }
 
-/// Writes `2026-11-21T04:35:24.123000`, as Python's `datetime.isoformat` does, with the fraction
-/// even where it is zero.
+/// Formats a time as Python's `datetime.isoformat` does: `2026-11-21T04:35:24.123000`. The fraction
+/// is printed even if it is zero.
 pub fn as_python(at: Timestamp, zone: &TimeZone) -> String {
     format(at, zone, "%Y-%m-%dT%H:%M:%S.%6f")
 }

@@ -1,4 +1,4 @@
-//! The JSON Schemas of what `--json` prints, made from its types.
+//! JSON Schemas for the output of `--json`, made from its types.
 
 use crate::json::{self, SCHEMA, Version};
 use gpu_core::ThrottleReasons;
@@ -9,16 +9,16 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// A JSON Schema, as text, with its name.
+/// A named JSON Schema as text.
 pub struct Document {
-    /// The command that prints the object, with hyphens for blanks, and what tells apart several
+    /// The command that prints the object, with hyphens for spaces. A suffix distinguishes several
     /// objects of one command.
     pub name: &'static str,
-    /// The schema, indented.
+    /// The schema as indented JSON.
     pub text: String,
 }
 
-/// Returns the schema of every object that `gpuws` prints, one document each.
+/// Returns one schema for each object that `gpuws` prints.
 pub fn documents() -> Vec<Document> {
     vec![
         document::<json::Claimed>("claim-hold", "gpuws claim --hold --json"),
@@ -49,7 +49,7 @@ fn document<T: JsonSchema>(name: &'static str, title: &str) -> Document {
     Document { name, text: format!("{:#}\n", schema.to_value()) }
 }
 
-/// Allows no field without a schema, and writes each description in one line of plain text.
+/// Forbids fields without a schema, and reduces each description to one line of plain text.
 #[derive(Clone)]
 struct Closed;
 
@@ -93,7 +93,7 @@ impl JsonSchema for json::explain::Statistics<'_> {
     }
 }
 
-/// Numbers of processes by the reason why they could not be read.
+/// The number of unreadable processes for each reason.
 pub(crate) struct CountByReason;
 
 impl JsonSchema for CountByReason {

@@ -1,17 +1,17 @@
-//! JSON that is harmless on a terminal too.
+//! JSON that is safe to print on a terminal.
 
 use gpu_core::acts;
 use serde::Serialize;
 use serde_json::ser::{CharEscape, CompactFormatter, Formatter, PrettyFormatter, Serializer};
 use std::io::{self, Write};
 
-/// Writes an object with indentation and a line end. Characters that could act on a terminal are
-/// escaped, which changes nothing for who reads the JSON.
+/// Writes an object as indented JSON with a final newline. Characters that can control a terminal
+/// are escaped, which does not change the JSON value.
 ///
 /// # Errors
-/// What the output says.
+/// If the object cannot be serialized, or the output cannot be written.
 pub fn write(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
-    // Kept together, so that a reader never sees a part of an object that then fails.
+    // Buffered, so that a reader never sees part of an object that fails to serialize.
     let mut bytes = Vec::new();
     let harmless = Escaped { inner: PrettyFormatter::new(), escapes: acts };
     object.serialize(&mut Serializer::with_formatter(&mut bytes, harmless))?;
@@ -19,10 +19,10 @@ pub fn write(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
     out.write_all(&bytes)
 }
 
-/// Writes an object as Python's `json.dump(…, indent=4)` does: characters beyond ASCII escaped.
+/// Writes an object as Python's `json.dump(…, indent=4)` does, with non-ASCII characters escaped.
 ///
 /// # Errors
-/// What the output says.
+/// If the object cannot be serialized, or the output cannot be written.
 pub fn write_as_python(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
     let mut bytes = Vec::new();
     let ascii = Escaped { inner: PrettyFormatter::with_indent(b"    "), escapes: is_not_printed };
@@ -31,10 +31,10 @@ pub fn write_as_python(out: &mut dyn Write, object: &impl Serialize) -> io::Resu
     out.write_all(&bytes)
 }
 
-/// Returns an object in one line of printable ASCII, for a log.
+/// Returns an object as one line of printable ASCII, for a log.
 ///
 /// # Errors
-/// When the object cannot be written as JSON.
+/// If the object cannot be serialized.
 pub fn one_line(object: &impl Serialize) -> serde_json::Result<String> {
     let mut bytes = Vec::new();
     let ascii = Escaped { inner: CompactFormatter, escapes: is_not_printed };
@@ -46,7 +46,7 @@ fn is_not_printed(character: char) -> bool {
     !matches!(character, ' '..='~')
 }
 
-/// Escapes some characters of all strings.
+/// A formatter that escapes some characters in all strings.
 struct Escaped<F> {
     inner: F,
     escapes: fn(char) -> bool,

@@ -1,4 +1,4 @@
-//! The leases on each device, beside the driver's data about it.
+//! The leases on each device.
 
 use gpu_claim::Ledger;
 use gpu_core::{DeviceState, DeviceUuid, EntryKind, Fault, LeaseEntry, LeaseStore};
@@ -14,7 +14,7 @@ impl DeviceLeases {
         DeviceLeases(Ok(Vec::new()))
     }
 
-    /// Reads the leases. This never fails: the result contains the fault instead.
+    /// Reads the leases. This never fails: the result contains any fault.
     pub fn read(locks: &dyn LeaseStore) -> Self {
         let leases = locks.entries(EntryKind::Lease).map_err(|error| error.fault());
         DeviceLeases(leases.map(|leases| match leases.is_empty() {
@@ -37,7 +37,7 @@ impl DeviceLeases {
         leases.filter(move |lease| names.iter().any(|name| lease.devices.contains(name)))
     }
 
-    /// Returns whether a device is certainly unused, and no lease on it is known.
+    /// Returns whether a device is certainly unused and has no known lease.
     pub fn is_free(&self, device: &DeviceState, usage: &Usage) -> bool {
         usage.is_free(device.id()) && self.on(device).next().is_none()
     }

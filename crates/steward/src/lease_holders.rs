@@ -11,10 +11,10 @@ pub enum LeaseKeepers {
     Holders(Vec<Box<dyn ProcessHandle>>),
     /// The living supervisor of a run, and the processes that it started.
     Run(Pid),
-    /// Programs of unknown purpose: what is left of a run, another version of gpuws, or a process
-    /// that has a file of the lease open for writing.
+    /// Programs of unknown purpose: processes that a run left behind, another version of gpuws, or
+    /// a process that has a file of the lease open for writing.
     Others(Vec<ProcessInfo>),
-    /// They are unreadable.
+    /// No process that keeps it is visible.
     Unseen,
 }
 
@@ -39,7 +39,7 @@ impl LeaseKeepers {
             Kept { entry, files, run: None, holders: Vec::new(), others: Vec::new() }
         });
         let mut kept: Vec<Kept<'_>> = kept.collect();
-        // All at once: a scan of all processes costs the same for one file as for many.
+        // One scan for all files: its cost does not depend on their number.
         let files: Vec<DeviceFile> = kept.iter().flat_map(|kept| kept.files.clone()).collect();
         if !files.is_empty() {
             for holder in host.holders(&files)?.holders {
@@ -70,7 +70,7 @@ impl From<Kept<'_>> for LeaseKeepers {
     }
 }
 
-/// Records the leases for which a process counts; a process that has ended meanwhile keeps none.
+/// Records a process for each lease that it keeps. A process that has ended keeps none.
 fn note(
     holder: &Holder,
     host: &dyn Host,
@@ -89,7 +89,7 @@ fn note(
         if info.uid != Ok(caller) || !runs(program, &*opened) {
             kept.others.push(info);
         } else if info.key.definitely_same(&kept.entry.root) && !is_claim(host, &info) {
-            // The root of a run's lease keeps it itself.
+            // The root of a run's lease is its supervisor.
             kept.run = Some(info.key.pid);
         } else {
             kept.holders.push(opened);
@@ -97,7 +97,7 @@ fn note(
     }
 }
 
-/// Returns whether a process is the supervisor of a run: the program that a lease is for is
+/// Returns whether a process is the supervisor of a run: it is the root of a lease and runs
 /// `program`.
 pub fn is_supervisor(
     process: &ProcessInfo,

@@ -29,7 +29,7 @@ pub struct Listed {
     pub entry: LeaseEntry,
     /// The lease that it was taken out of.
     pub within: Option<LeaseEntry>,
-    /// Its devices; without the `DeviceId` for one that is not visible here.
+    /// Its devices. The `DeviceId` is `None` for a device that is not visible here.
     pub devices: Vec<(DeviceUuid, Option<DeviceId>)>,
     /// The process whose descendants may use it; `None` if it does not belong to the lease's user,
     /// because a lease file can contain any PID.
@@ -60,11 +60,12 @@ pub struct Queued {
     pub within: Option<LeaseEntry>,
     /// The number of earlier waiting claims for the same devices.
     pub ahead: usize,
-    /// It is stopped, and later claims pass it until it continues.
+    /// Whether it is stopped. Later claims pass it until it continues.
     pub is_stopped: bool,
     /// The waiting process, as for a lease.
     pub root: Option<Box<ProcessInfo>>,
-    /// What is missing now, apart from the claims ahead; `None` if only these block it.
+    /// Why it cannot be granted now, apart from the claims ahead; `None` if only these block it, or
+    /// if the driver fails and no device is visible.
     pub lacks: Option<Refused>,
 }
 
@@ -118,8 +119,8 @@ pub fn listing(ports: &Ports<'_>) -> Result<Listing> {
     Ok(Listing { leases, queue, scene })
 }
 
-/// The processes that use devices under leases, by lease and owner. Use under a lease that was
-/// taken out of another counts only for the inner one.
+/// Returns the processes that use devices under leases, by lease and owner. Use under a lease that
+/// was taken out of another counts only for the inner one.
 fn users<'e>(
     scene: &Scene,
     leases: &'e [LeaseEntry],

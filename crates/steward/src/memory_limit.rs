@@ -1,7 +1,7 @@
 //! Settings that keep a job within its share of each device's memory.
 //!
-//! The size of a device, and so the fraction of it that a share is, is known only once devices are
-//! granted.
+//! The size of a device, and with it the share's fraction of the device, is known only once devices
+//! are granted.
 
 use crate::grant::Grant;
 use gpu_core::{Bytes, DeviceState, Share, Snapshot};
@@ -12,7 +12,7 @@ use std::ffi::OsString;
 /// The prefix of the names of MPS's programs, truncated as the kernel does.
 const MPS: &str = "nvidia-cuda-mps";
 
-/// What is known of a program with a share.
+/// The data about a program that its memory limit depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryLimit {
     /// The part of the share that is reserved for the CUDA context and libraries.
@@ -48,7 +48,7 @@ impl MemoryLimit {
     }
 }
 
-/// Returns whether an MPS server is listed with the device.
+/// Returns whether the driver lists an MPS server on the device.
 pub fn serves(look: &Snapshot, device: &DeviceState) -> bool {
     let listed = device.processes.iter().flatten();
     let mut listed = listed.filter_map(|process| look.process(process.pid).ok());

@@ -1,4 +1,4 @@
-//! Releases a lease that only holders of the caller keep.
+//! The release of a lease that only the caller's own holders keep alive.
 
 use crate::lease_holders::LeaseKeepers;
 use gpu_core::{
@@ -7,7 +7,8 @@ use gpu_core::{
 };
 use std::time::Duration;
 
-/// A holder ends at once; a busy machine may delay it.
+/// The time limit for the lease to disappear. A holder ends at once, but a busy machine may delay
+/// it.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -42,8 +43,7 @@ impl From<Error> for ReleaseError {
 /// entry. `keepers` finds those programs.
 ///
 /// # Errors
-/// If no such lease exists, it belongs to another user or a run, others were taken out of it, or it
-/// stays.
+/// If the lease does not exist, belongs to another user or to a run, has inner leases, or remains.
 pub fn release(
     id: &LeaseId,
     caller: u32,

@@ -21,7 +21,7 @@ use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// How long to wait for memory to be freed. Drivers usually take half a second; tearing down a
+/// The time limit for memory to be freed. Drivers usually take half a second; tearing down a
 /// context with much mapped memory may take several seconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
@@ -45,7 +45,7 @@ pub struct RunOrder {
     pub launch: Launch,
     /// How the devices are named in its environment.
     pub visible: Form,
-    /// What is known of the program, if it must be kept within its share.
+    /// The data for the program's memory limit, if it must be kept within its share.
     pub bounding: Option<MemoryLimit>,
     /// Its time limit.
     pub time_limit: Option<Duration>,
@@ -70,7 +70,7 @@ pub enum Event<'a> {
     Waiting(&'a Waiting<'a>),
     /// Devices were granted; the program starts next.
     Granted(&'a Grant),
-    /// The settings that keep the program within its share; its variables are set.
+    /// The settings that keep the program within its share. Its environment variables are set.
     Bounded(&'a Advice),
     /// safe-gpu's locks were released.
     HandedOff(HandOff),
@@ -83,7 +83,7 @@ pub enum Event<'a> {
     Unseen(&'a Error),
     /// This signal could not be forwarded to the program, which continues.
     NotPassed(i32, &'a Error),
-    /// The time limit was reached, and the program was asked to end.
+    /// The time limit was reached, and the program is being ended.
     LimitReached,
     /// The caller is gone.
     Abandoned,
@@ -120,7 +120,7 @@ pub enum HandOff {
 pub enum NotRun {
     /// No device was granted.
     NotGranted(NotGranted),
-    /// The observer asked to stop before the program was started.
+    /// The observer stopped the run before the program was started.
     Stopped,
     /// The program could not be started. The kind `Process(Gone)` means that it does not exist, and
     /// `Process(NotPermitted)` that it may not be executed; any other kind is an error of this
@@ -137,9 +137,9 @@ pub struct RunReport {
     pub lease: LeaseId,
     /// How the program ended.
     pub ending: JobExit,
-    /// It was ended because it reached its time limit.
+    /// Whether it was ended at its time limit.
     pub limit_hit: bool,
-    /// Its caller was gone.
+    /// Whether its caller was gone.
     pub abandoned: bool,
     /// Its devices, and their use.
     pub devices: Vec<DeviceUse>,
@@ -149,15 +149,15 @@ pub struct RunReport {
     pub left_behind: Vec<Action>,
     /// The processes of its tree that still exist.
     pub still_there: Vec<ProcessInfo>,
-    /// Those of them that could not be ended, or for which it is unknown whether they hold a
-    /// device, as far as known.
+    /// The processes of `still_there` that could not be ended, or of which it is unknown whether
+    /// they hold a device. The list may be incomplete.
     pub remaining: Vec<ProcessInfo>,
     /// The processes that still exist, have unreadable descriptors, and are listed by the driver on
     /// none of the devices. The lease is not kept for them.
     pub unlisted: Vec<ProcessInfo>,
-    /// The lease is kept for them.
+    /// Whether the lease is kept for remaining processes.
     pub lease_stays: bool,
-    /// Its memory was verified as freed, on all of its devices.
+    /// Whether its memory was verified as freed on all of its devices.
     pub memory_back: Reading<bool>,
     /// Why the clean-up is incomplete.
     pub stopped: Option<Fault>,
@@ -204,8 +204,8 @@ pub fn run(
     carry_out(order, Leaves::Others, ports, launcher, token, watch)
 }
 
-/// Like [`run`], but leaves nothing: however the program ends, everything that it started is ended
-/// after it, and a signal that asks the caller to end ends all of it.
+/// Like [`run`], but leaves no process: however the program ends, everything that it started is
+/// ended after it, and a termination signal to the caller ends all of it.
 ///
 /// # Errors
 /// [`NotRun`].
@@ -219,7 +219,7 @@ pub fn isolate(
     carry_out(order, Leaves::Nothing, ports, launcher, token, watch)
 }
 
-/// What may be left of a tree.
+/// The processes that may remain of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaves {
     /// Processes that hold no device.
@@ -320,8 +320,8 @@ fn carry_out(
     Ok(report)
 }
 
-/// Starts the program, which also keeps the lease alive: the lease lives as long as any of its
-/// processes, even if this program is killed.
+/// Starts the program, which also keeps the lease alive: the lease exists as long as any process of
+/// the tree, even if this program is killed.
 fn start(
     order: &RunOrder,
     grant: &Grant,
@@ -346,7 +346,8 @@ fn tallies(grant: &Grant) -> Vec<Tally> {
     lease.devices.iter().map(|uuid| Tally::begin(&grant.scene, uuid, whole)).collect()
 }
 
-/// Waits until the memory of all devices is freed, or a timeout.
+/// Waits until the memory of all devices is freed, `patience` is over, or the observer ends the
+/// wait.
 fn memory_back(
     tallies: &[Tally],
     ports: &Ports<'_>,

@@ -1,9 +1,8 @@
-//! Files that somebody names to be written.
+//! Output files that the user names.
 //!
-//! The main decision is that what lies at the name already is never written through, where a name
-//! beside it can be made: a new file takes its place. So a link, a second name or a pipe that
-//! somebody else has put there leads nothing astray and makes nobody wait. Only a link of the
-//! user's own, or of root's, is followed.
+//! The main decision is that an existing file is never written in place if a new file can replace
+//! it; a link, a second name or a FIFO planted by another user therefore has no effect. Only
+//! symbolic links of the user and of root are followed.
 
 mod part;
 
@@ -21,37 +20,37 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// More links than on any honest path, as the kernel has it (path_resolution(7)).
+/// The maximum number of symbolic links in a path, as in the kernel (path_resolution(7)).
 const LINKS: usize = 40;
 
-/// More temporary names than this are not tried.
+/// The maximum number of temporary names to try.
 const NAMES: u32 = 100;
 
 /// `f_type` of `/proc` (`PROC_SUPER_MAGIC` of linux/magic.h).
 const PROC: u64 = 0x9fa0;
 
-/// What a person reads and writes, and a group and others only read, where the umask lets them.
+/// The mode of a new file before the umask: all users may read and write.
 const USUAL: Mode = Mode::from_raw_mode(0o666);
 
-/// Why a file that was named cannot be written.
+/// The error for an output file that cannot be written.
 #[derive(Debug)]
 pub struct OutputError {
     path: PathBuf,
     why: Why,
 }
 
-/// What is wrong with a file that is to be written.
+/// Why an output file cannot be written.
 #[derive(Debug)]
 pub enum Why {
-    /// The system refused it.
+    /// The operating system returned an error.
     Io(io::Error),
     /// The path has no file name.
     NoName,
-    /// Somebody else can exchange the directory, or a link on the way to it.
+    /// Another user can replace the directory, or a link in its path.
     Untrusted(String),
-    /// What lies at the name is not written through.
+    /// The existing file must not be written.
     Refused(String),
-    /// Something has the name already.
+    /// The name is in use.
     Exists,
 }
 
@@ -60,7 +59,7 @@ impl OutputError {
         OutputError { path: path.to_owned(), why }
     }
 
-    /// Returns what is wrong.
+    /// Returns why the file cannot be written.
     pub fn into_why(self) -> Why {
         self.why
     }
@@ -94,13 +93,14 @@ impl Error for OutputError {
 
 impl Error for Why {}
 
-/// Makes a file, or puts a new one in the place of that of this name, and opens it for writing.
+/// Creates a file, which replaces any regular file of this name, and opens it for writing.
 ///
-/// What is no regular file stays: a character device and a descriptor (`/dev/null`, `/dev/fd/3`)
-/// are written to as they are.
+/// A character device or a descriptor (`/dev/null`, `/dev/fd/3`) is opened as it is. If the
+/// directory takes no new file, the user's own file is truncated instead.
 ///
 /// # Errors
-/// When it is a pipe, a directory or another user's link, or cannot be made.
+/// If the path is a FIFO, a directory or another user's symbolic link, or if the file cannot be
+/// created.
 pub fn create(path: &Path) -> Result<File, OutputError> {
     let place = Place::find(path)?;
     match place.opened(OFlags::TRUNC)? {
@@ -112,10 +112,10 @@ pub fn create(path: &Path) -> Result<File, OutputError> {
     }
 }
 
-/// Puts a file with this content in the place of that of this name, all of it or nothing.
+/// Replaces a file with this content, completely or not at all, under the rules of [`create`].
 ///
 /// # Errors
-/// As [`create`].
+/// As for [`create`].
 pub fn replace(path: &Path, content: &[u8]) -> Result<(), OutputError> {
     let place = Place::find(path)?;
     let mut file = match place.opened(OFlags::TRUNC)? {
@@ -135,10 +135,10 @@ pub fn replace(path: &Path, content: &[u8]) -> Result<(), OutputError> {
     file.write_all(content).map_err(|error| place.failed(error))
 }
 
-/// Opens a file of the user's own to add to its end, and makes it where there is none.
+/// Opens a file of the user's own for appending, and creates it if it does not exist.
 ///
 /// # Errors
-/// As [`create`]; and when it belongs to another user.
+/// As for [`create`], and if the file belongs to another user or has several hard links.
 pub fn append(path: &Path) -> Result<File, OutputError> {
     let place = Place::find(path)?;
     if let Some(file) = place.opened(OFlags::APPEND)? {
@@ -150,7 +150,7 @@ pub fn append(path: &Path) -> Result<File, OutputError> {
     Ok(file.into())
 }
 
-/// A directory that a file is to be written in, held open.
+/// The directory of an output file, held open.
 #[derive(Debug)]
 struct Dir(TrustedDir);
 
@@ -158,7 +158,7 @@ impl Dir {
     /// Opens the directory of a file.
     ///
     /// # Errors
-    /// When there is none, or another user's link is on the way.
+    /// If it does not exist, or its path contains another user's symbolic link.
     fn of(path: &Path) -> Result<(Self, OsString), OutputError> {
         let name = path.file_name().ok_or_else(|| OutputError::new(path, Why::NoName))?;
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
@@ -176,7 +176,7 @@ impl Dir {
         Ok((Dir(dir), name.to_owned()))
     }
 
-    /// Tells what is there, without following a link.
+    /// Returns the status of a file without following a link; `None` if it does not exist.
     fn stat(&self, name: &OsString) -> rustix::io::Result<Option<Stat>> {
         match rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => Ok(None),
@@ -184,7 +184,7 @@ impl Dir {
         }
     }
 
-    /// Makes a file under a name that nobody has.
+    /// Creates a file under an unused temporary name.
     fn temporary(&self) -> rustix::io::Result<(OsString, OwnedFd)> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         for number in 0..NAMES {
@@ -197,41 +197,41 @@ impl Dir {
         Err(Errno::EXIST)
     }
 
-    /// Gives a file another name, and takes that from whatever has it.
+    /// Renames a file, which replaces any file of the new name.
     fn rename(&self, old: &OsString, new: &OsString) -> rustix::io::Result<()> {
         rustix::fs::renameat(&self.0, old, &self.0, new)
     }
 
-    /// Gives a file a second name, which nothing may have yet.
+    /// Gives a file a second name. This fails if the name exists.
     fn link(&self, old: &OsString, new: &OsString) -> rustix::io::Result<()> {
         rustix::fs::linkat(&self.0, old, &self.0, new, AtFlags::empty())
     }
 
-    /// Removes a file that is of no use any more.
+    /// Removes a temporary file.
     fn remove(&self, name: &OsString) {
-        // Whoever removed it first did what was wanted.
+        // If another process removed it first, nothing remains to be done.
         let _ = rustix::fs::unlinkat(&self.0, name, AtFlags::empty());
     }
 
-    /// Opens what is there: no link is followed, and no pipe waited for.
+    /// Opens a file without following a link and without waiting for a FIFO.
     fn open(&self, name: &OsString, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         rustix::fs::openat(&self.0, name, flags, USUAL)
     }
 
-    /// Returns whether its files are descriptors of a process.
+    /// Returns whether the directory contains the descriptors of a process (`/proc/PID/fd`).
     fn has_descriptors(&self) -> bool {
         let is_proc = rustix::fs::fstatfs(&self.0).is_ok_and(|system| system.f_type as u64 == PROC);
         is_proc && self.0.path().ends_with("fd")
     }
 }
 
-/// Where a file is to be: all links to it are followed.
+/// The place of an output file, with all symbolic links resolved.
 struct Place<'a> {
     dir: Dir,
     name: OsString,
     found: Option<Stat>,
-    /// As it was typed.
+    /// The path as given.
     path: &'a Path,
 }
 
@@ -252,26 +252,26 @@ impl<'a> Place<'a> {
         Err(OutputError::new(path, Why::Io(Errno::LOOP.into())))
     }
 
-    /// Returns where a link leads that is followed.
+    /// Returns the target of a symbolic link that may be followed.
     fn target(&self) -> Result<PathBuf, OutputError> {
         let link = self.dir.open(&self.name, OFlags::PATH).map_err(|errno| self.failed(errno))?;
         let stat = rustix::fs::fstat(&link).map_err(|errno| self.failed(errno))?;
         if !is_own(&stat) || stat.st_nlink != 1 {
             return Err(self.refused("it is a symbolic link of another user"));
         }
-        // Of what was opened: its name may be another's by now.
+        // Read from the opened link, because its name may belong to another file by now.
         let target = rustix::fs::readlinkat(&link, "", Vec::new());
         let target = target.map_err(|errno| self.failed(errno))?;
         Ok(self.dir.0.path().join(OsString::from_vec(target.into_bytes())))
     }
 
-    /// Opens what is written to as it is; `None` for a regular file, or none.
+    /// Opens a file that is written as it is; `None` for a regular or missing file.
     fn opened(&self, flags: OFlags) -> Result<Option<File>, OutputError> {
         let Some(found) = &self.found else { return Ok(None) };
         let opened = match kind(found) {
             FileType::RegularFile => return Ok(None),
             FileType::CharacterDevice => self.device(),
-            // A descriptor of this process; nobody waits for a pipe that nobody reads.
+            // A descriptor of this process. The open must not wait for the reader of a FIFO.
             FileType::Symlink => {
                 let flags = flags | OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
                 let flags = flags | OFlags::CLOEXEC;
@@ -281,7 +281,7 @@ impl<'a> Place<'a> {
             FileType::Directory => return Err(self.refused("it is a directory")),
             _ => return Err(self.refused("it is not a regular file")),
         };
-        // Once it is open, a reader may be slow.
+        // Later writes may wait for a slow reader.
         let opened = opened.and_then(|file| {
             rustix::fs::fcntl_setfl(&file, flags & OFlags::APPEND)?;
             Ok(file)
@@ -289,7 +289,7 @@ impl<'a> Place<'a> {
         opened.map(|file| Some(file.into())).map_err(|errno| self.failed(errno))
     }
 
-    /// Opens a character device, and nothing that has come in its place since.
+    /// Opens a character device. This fails if another file has replaced it.
     fn device(&self) -> rustix::io::Result<OwnedFd> {
         let file = self.dir.open(&self.name, OFlags::WRONLY)?;
         match kind(&rustix::fs::fstat(&file)?) {
@@ -298,7 +298,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Makes the file that takes the place of the one that is there, with the same permissions.
+    /// Creates the new file, with the permissions of the existing one if that is the user's own.
     fn temporary(&self) -> rustix::io::Result<(OsString, OwnedFd)> {
         let (name, file) = self.dir.temporary()?;
         if let Some(found) = self.found.as_ref().filter(|found| is_own(found)) {
@@ -311,7 +311,7 @@ impl<'a> Place<'a> {
         Ok((name, file))
     }
 
-    /// Gives a temporary file its name.
+    /// Renames a temporary file to the final name.
     fn put(&self, temporary: &OsString) -> Result<(), OutputError> {
         self.dir.rename(temporary, &self.name).map_err(|errno| {
             self.dir.remove(temporary);
@@ -319,7 +319,7 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// Opens and empties the user's own file in a directory that takes no other.
+    /// Opens and truncates the user's own file in a directory that takes no new file.
     fn emptied(&self, why: Errno) -> Result<OwnedFd, OutputError> {
         let closed = [Errno::ACCESS, Errno::PERM, Errno::ROFS].contains(&why);
         if !closed || self.found.is_none() {
@@ -332,7 +332,7 @@ impl<'a> Place<'a> {
         Ok(file)
     }
 
-    /// Makes sure that what was opened is a regular file of the user's own, under one name.
+    /// Verifies that an opened file is a regular file of the user's own with a single name.
     fn own(&self, file: &OwnedFd) -> Result<(), OutputError> {
         let stat = rustix::fs::fstat(file).map_err(|errno| self.failed(errno))?;
         match kind(&stat) {

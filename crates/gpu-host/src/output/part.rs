@@ -1,27 +1,27 @@
-//! Files that are there whole or not at all.
+//! Files that exist completely or not at all.
 
 use super::{Dir, OutputError, Why};
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::Path;
 
-/// A file under a temporary name, that gets its own when it is whole and is removed if it never
-/// is.
+/// A file under a temporary name. It gets its final name when it is complete; otherwise it is
+/// removed.
 #[derive(Debug)]
 pub struct Part {
-    /// The file, to be written to.
+    /// The file to write to.
     pub file: File,
     dir: Dir,
-    /// The temporary one.
+    /// The temporary name.
     part: OsString,
     name: OsString,
 }
 
 impl Part {
-    /// Begins a file beside the one that it becomes.
+    /// Creates a temporary file in the directory of `path`.
     ///
     /// # Errors
-    /// When that one exists, or the directory takes no file.
+    /// If `path` exists, or the directory takes no file.
     pub fn beside(path: &Path) -> Result<Self, OutputError> {
         let failed = |errno: rustix::io::Errno| failed(path, errno.into());
         let (dir, name) = Dir::of(path)?;
@@ -32,12 +32,12 @@ impl Part {
         Ok(Part { file: file.into(), dir, part, name })
     }
 
-    /// Gives it its name.
+    /// Gives the file its final name.
     ///
     /// # Errors
-    /// When it cannot be written whole, or the name exists by now.
+    /// If the file cannot be written to disk, or the name exists by now.
     pub fn finish(self, path: &Path) -> Result<(), OutputError> {
-        // A link fails where the name exists by now; a rename would replace it.
+        // A link fails if the name exists; a rename would replace that file.
         let linked =
             self.file.sync_all().and_then(|()| Ok(self.dir.link(&self.part, &self.name)?));
         linked.map_err(|error| failed(path, error))
@@ -46,7 +46,7 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // It is of no use, whether the link to it was made or not.
+        // The temporary name is not needed, whether the link was made or not.
         self.dir.remove(&self.part);
     }
 }

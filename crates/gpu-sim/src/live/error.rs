@@ -1,32 +1,32 @@
-//! Why a session cannot be made or opened.
+//! Errors in creating or opening a session.
 
 use super::LIBRARY;
 use gpu_core::{Error, ErrorKind};
 use std::fmt;
 use std::path::PathBuf;
 
-/// Why a session cannot be made or opened.
+/// Why a session cannot be created or opened.
 #[derive(Debug)]
 pub enum LiveError {
-    /// Something failed.
+    /// An operation failed.
     Failed(Error),
-    /// The library that is named is no simulated NVML: programs would run on the real machine.
+    /// The library at this path is not a simulated NVML. Programs would run on the real machine.
     NotSimulated(PathBuf),
-    /// The session's directory is not named from the root on.
+    /// The path of the session's directory is not absolute.
     Relative(PathBuf),
-    /// Somebody else can write into each directory that the session's could be made in.
+    /// Other users can write to each candidate directory.
     NoPlace(Error),
-    /// What is built together with the program is not there.
+    /// A file that is built together with the program is missing.
     NotBeside {
-        /// What it is called.
+        /// The name of the file.
         name: String,
-        /// The program.
+        /// The path of the program.
         program: PathBuf,
     },
 }
 
 impl LiveError {
-    /// Returns what to do about it; `None` where nothing is known that helps.
+    /// Returns a hint for the user; `None` if there is none.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             LiveError::Failed(_) => return None,
@@ -86,10 +86,10 @@ impl std::error::Error for LiveError {
     }
 }
 
-/// Returns a failure to do `what` with a file, from what the system said.
+/// Returns the error for an I/O error in doing `what`.
 pub(super) fn io(what: impl Into<String>, source: std::io::Error) -> LiveError {
     let kind = match source.kind() {
-        // A name was given where a file's was wanted.
+        // The caller named a directory instead of a file.
         std::io::ErrorKind::IsADirectory => ErrorKind::Invalid,
         _ => ErrorKind::Io,
     };

@@ -1,4 +1,4 @@
-//! The processes of a session, as a program that was started in it sees them.
+//! The processes of a session, as a program within it sees them.
 
 use super::{LiveError, members, placeholders};
 use crate::{Session, Simulation};
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The host of a session: simulated processes, or real ones that stand for them and that appear by
-/// themselves.
+/// The host of a session: simulated processes, or real ones, which are placeholders and external
+/// processes.
 pub struct SessionHost {
-    /// Where it was read, without links.
+    /// The directory of the session, with symbolic links resolved.
     dir: PathBuf,
     session: Session,
     processes: Processes,
@@ -24,11 +24,11 @@ pub struct SessionHost {
 
 enum Processes {
     Simulated(Moving),
-    /// This machine's, with the session's device files.
+    /// This machine's processes, with the session's device files.
     Real(Box<dyn Host>),
 }
 
-/// A simulation that moves with the session.
+/// A simulation that advances with the session.
 #[derive(Clone)]
 struct Moving {
     simulation: Simulation,
@@ -36,7 +36,7 @@ struct Moving {
 }
 
 impl Moving {
-    /// Returns the simulation where it is by now.
+    /// Returns the simulation, advanced to the current time.
     fn now(&self) -> &Simulation {
         let now = clock_gettime(ClockId::Boottime);
         let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
@@ -48,13 +48,13 @@ impl Moving {
 }
 
 impl SessionHost {
-    /// Opens the session in a directory. `real` returns this machine's processes with the device
-    /// files below the first directory and the driver's entries below the second; `clock` is this
-    /// machine's.
+    /// Opens the session in a directory. `real` returns this machine's processes, with the device
+    /// files below its first argument and the driver's entries below its second. `clock` is this
+    /// machine's clock.
     ///
     /// # Errors
-    /// When the directory is not a session's, or not named from the root on: another directory
-    /// would be meant wherever else a program runs.
+    /// If the directory is not a session's, or its path is not absolute: a relative path would name
+    /// another directory in another working directory.
     pub fn open(
         dir: &Path,
         real: impl FnOnce(PathBuf, PathBuf) -> Box<dyn Host>,
@@ -63,7 +63,7 @@ impl SessionHost {
         if !dir.is_absolute() {
             return Err(LiveError::Relative(dir.to_owned()));
         }
-        // A link that leads elsewhere by the next moment is of no account.
+        // Resolved once, so that a link that changes later has no effect.
         let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
         let session = Session::read(&dir)?;
         let processes = if session.is_live() {
@@ -80,12 +80,12 @@ impl SessionHost {
         &self.dir
     }
 
-    /// Returns whether its processes are real ones: only those can be ended.
+    /// Returns whether its processes are real. Only real processes can be ended.
     pub fn has_real_processes(&self) -> bool {
         matches!(self.processes, Processes::Real(_))
     }
 
-    /// Returns the host that is asked at this moment.
+    /// Returns the current host.
     fn now(&self) -> &dyn Host {
         match &self.processes {
             Processes::Simulated(moving) => moving.now(),
@@ -95,7 +95,7 @@ impl SessionHost {
 
     /// Returns the session's clock.
     pub fn clock(&self) -> SessionClock {
-        // The times of real processes are on the real wall clock.
+        // The start times of real processes are on the real wall clock.
         let wall = match &self.processes {
             Processes::Simulated(moving) => Some(moving.clone()),
             Processes::Real(_) => None,
@@ -113,7 +113,7 @@ impl Host for SessionHost {
         self.now().hostname()
     }
 
-    /// The numbers that the simulated driver tells are those of the placeholders here.
+    /// The simulated driver reports the PIDs of the placeholders.
     fn sees_host_pids(&self) -> Reading<bool> {
         match &self.processes {
             Processes::Simulated(moving) => moving.simulation.sees_host_pids(),
@@ -121,7 +121,7 @@ impl Host for SessionHost {
         }
     }
 
-    /// The module's devices are those of the machine: this one's own must not show through.
+    /// The devices are those of the simulated machine. The real driver's devices must stay hidden.
     fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
         match &self.processes {
             Processes::Simulated(moving) => moving.simulation.driver_devices(),
@@ -155,9 +155,9 @@ impl Host for SessionHost {
         self.now().inherited_leases()
     }
 
-    /// Opens a process of this very session. Any other real process has nothing to do with the
-    /// simulation, and a process that is only simulated cannot be ended from here, since other
-    /// programs have simulations of their own.
+    /// Opens a process of this session. Any other real process is not part of the simulation. A
+    /// process that is only simulated cannot be ended from here, because each program has its own
+    /// copy of the simulation.
     fn open(&self, pid: Pid) -> Result<Box<dyn ProcessHandle>> {
         let what = || format!("open process {pid}");
         let Processes::Real(real) = &self.processes else {
@@ -174,8 +174,8 @@ impl Host for SessionHost {
     }
 }
 
-/// Returns a process as what it stands for: which program a placeholder runs says nothing of the
-/// simulated process.
+/// Returns a process without the placeholder's executable, which says nothing about the simulated
+/// process.
 fn in_its_part(mut info: ProcessInfo) -> ProcessInfo {
     if info.executable.as_ref().is_ok_and(|program| program.name() == placeholders::ACTOR) {
         info.executable = Err(Absent::NotRecorded);
@@ -183,7 +183,7 @@ fn in_its_part(mut info: ProcessInfo) -> ProcessInfo {
     info
 }
 
-/// A process of the session, told as what it stands for.
+/// A handle of a process of the session that hides the placeholder's executable.
 struct Actor(Box<dyn ProcessHandle>);
 
 impl ProcessHandle for Actor {
@@ -204,7 +204,8 @@ impl ProcessHandle for Actor {
     }
 }
 
-/// The clock of a session: it passes as fast as the real one, which all its programs share.
+/// The clock of a session. It runs at the rate of the real clock, which all programs of the session
+/// share.
 pub struct SessionClock {
     wall: Option<Moving>,
     real: Arc<dyn Clock>,

@@ -1,8 +1,9 @@
-//! Directories of sessions that nobody could clear away any more.
+//! The directories of sessions that ended without removing them.
 //!
-//! A session is alive while somebody has its file open that was locked when it began: the `gpuws
-//! sim` that made it, or whoever it started. The kernel lets go of the lock with the last of them.
-//! The file says which one it is: a copy of a session is somebody's own, and no session.
+//! A session is alive while a process has its lock file open: the `gpuws sim` that created it, or a
+//! program that it started. The kernel releases the lock with the last of them. The file contains
+//! its own device and inode numbers, so the copy of a session's directory is not taken for a
+//! session.
 
 use super::LiveError;
 use super::error::io;
@@ -17,28 +18,29 @@ use std::ffi::CStr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What the names of sessions' directories begin with.
+/// The prefix of the names of session directories.
 pub(super) const PREFIX: &str = "gpuws-sim-";
 
 const ALIVE: &str = "alive";
 
-/// Far from the numbers that scripts use, or as far as the limit of the caller lets be.
+/// The lowest descriptor numbers to try for the lock file: far from those that scripts use, within
+/// the caller's limit.
 const NUMBERS: [i32; 4] = [100, 50, 20, 10];
 
-/// So many are looked at, that a directory with very many does not keep anybody waiting.
+/// The maximum number of directories to check, so that a large directory causes no delay.
 const MAX: usize = 256;
 
-/// No session has directories so deep.
+/// The maximum depth of subdirectories in a session's directory.
 const DEPTH: usize = 64;
 
-/// The longest name of a file: two numbers.
+/// The maximum length of a lock file, in bytes; it contains two numbers.
 const NAME: usize = 64;
 
-/// Says that the session in a new directory is alive, for as long as this or a program started from
-/// here on lives.
+/// Marks the session in a new directory as alive, for as long as this program or one that it starts
+/// from here on lives.
 ///
 /// # Errors
-/// When the file cannot be made or locked.
+/// If the lock file cannot be created or locked.
 pub(super) fn begin(dir: &Path) -> Result<OwnedFd, LiveError> {
     let made = || -> rustix::io::Result<OwnedFd> {
         let new = dir.join("new-alive");
@@ -48,7 +50,7 @@ pub(super) fn begin(dir: &Path) -> Result<OwnedFd, LiveError> {
         let file = far.unwrap_or(file);
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         rustix::io::write(&file, name(&fstat(&file)?).as_bytes())?;
-        // Whoever finds it by its name finds it locked.
+        // The file is locked before it gets its name.
         renameat_with(CWD, &new, CWD, dir.join(ALIVE), RenameFlags::NOREPLACE)?;
         fcntl_setfd(&file, FdFlags::empty())?;
         Ok(file)
@@ -56,8 +58,8 @@ pub(super) fn begin(dir: &Path) -> Result<OwnedFd, LiveError> {
     made().map_err(|errno| io("lock the session's directory", errno.into()))
 }
 
-/// Removes the directories of the caller's sessions that are over. What cannot be removed is left
-/// to the next one; a directory that says nothing of being alive may be about to.
+/// Removes the directories of the caller's sessions that have ended. A failed removal is left to
+/// the next call. A directory without a lock file is kept, because its session may be starting.
 pub(super) fn clear(place: &Path) {
     let own = |entry: &std::fs::DirEntry| {
         let is_named = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
@@ -78,8 +80,8 @@ pub(super) fn clear(place: &Path) {
     }
 }
 
-/// Removes the directory of a session with all that is in it, but for what is mounted there. What
-/// cannot be removed is left, and the file that tells of its end with it.
+/// Removes the directory of a session with its contents, except for mounts. If a removal fails, the
+/// rest is kept, including the lock file.
 pub(super) fn remove(dir: &Path) {
     let removed = || -> rustix::io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -88,11 +90,11 @@ pub(super) fn remove(dir: &Path) {
         empty(&opened, &|_| false, 0)?;
         rustix::fs::rmdir(dir)
     };
-    // Whoever clears up next tries it again.
+    // The next clean-up tries again.
     let _ = removed();
 }
 
-/// Removes what is in a directory, but for what is to stay.
+/// Removes the contents of a directory, except for the names that `stays` accepts.
 fn empty(dir: &OwnedFd, stays: &dyn Fn(&CStr) -> bool, depth: usize) -> rustix::io::Result<()> {
     if depth > DEPTH {
         return Err(Errno::LOOP);
@@ -105,7 +107,7 @@ fn empty(dir: &OwnedFd, stays: &dyn Fn(&CStr) -> bool, depth: usize) -> rustix::
         }
         let found = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
         if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
-            // What is mounted over a file keeps it from being removed.
+            // This fails for a mount point.
             unlinkat(dir, name, AtFlags::empty())?;
             continue;
         }
@@ -115,12 +117,12 @@ fn empty(dir: &OwnedFd, stays: &dyn Fn(&CStr) -> bool, depth: usize) -> rustix::
     Ok(())
 }
 
-/// Opens a directory in another one, where nothing is mounted on it.
+/// Opens a subdirectory, unless it is a mount point.
 fn inner(dir: &OwnedFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     match openat2(dir, name, flags, Mode::empty(), resolve) {
-        // Linux before 5.6, or a container whose filter does not know the call.
+        // Linux before 5.6, or a container whose seccomp filter does not allow the call.
         Err(Errno::NOSYS | Errno::PERM) => {
             let opened = openat(dir, name, flags, Mode::empty())?;
             match fstat(&opened)?.st_dev == fstat(dir)?.st_dev {
@@ -132,12 +134,12 @@ fn inner(dir: &OwnedFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
     }
 }
 
-/// What a file is called by the system: device and inode.
+/// Returns the content of a lock file: its device and inode numbers.
 fn name(file: &Stat) -> String {
     format!("{} {}\n", file.st_dev, file.st_ino)
 }
 
-/// Returns whether a file has its own name in it, and is not a copy.
+/// Returns whether a file contains its own numbers, and so is not a copy.
 fn is_itself(file: &OwnedFd) -> rustix::io::Result<bool> {
     let mut text = [0; NAME];
     let filled = rustix::io::pread(file, &mut text, 0)?;
@@ -150,8 +152,8 @@ mod tests {
     use std::io::Write;
     use std::os::unix::fs::symlink;
 
-    /// Ends the session in a directory. A program that another test is just starting may have its
-    /// lock for a moment longer.
+    /// Ends the session in a directory. A program that another test is starting may keep the lock
+    /// for a moment longer.
     fn end(held: OwnedFd, dir: &Path) {
         drop(held);
         let pause = rustix::time::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
@@ -164,7 +166,7 @@ mod tests {
         }
     }
 
-    /// Begins a session in a directory, and ends it.
+    /// Begins and ends a session in a directory.
     fn begin_and_end(dir: &Path) {
         end(begin(dir).unwrap(), dir);
     }
@@ -228,7 +230,7 @@ mod tests {
             let status = std::process::Command::new(program).args(arguments).status();
             status.is_ok_and(|status| status.success())
         };
-        // Of the same file system, so that its device tells nothing.
+        // The bind mount is on the same file system, so its device number does not reveal it.
         if !run("mount", &["--bind".as_ref(), elsewhere.as_ref(), mounted.as_ref()]) {
             let why = "needs root to mount";
             return writeln!(std::io::stderr(), "skipped: what_is_mounted_stays: {why}").unwrap();

@@ -1,25 +1,25 @@
-//! Which file is a simulated NVML.
+//! Detection of the simulated NVML.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The function that says so, as the table of an ELF file's symbols names it.
+/// The name of the marker function, as in the string table of an ELF file.
 const MARKER: &[u8] = b"\0gpuwsSimulatedMachine\0";
 
-/// What an ELF file begins with.
+/// The magic number of an ELF file.
 const ELF: &[u8] = b"\x7fELF";
 
-/// So much is read at once, in bytes.
+/// The number of bytes to read at once.
 const PIECE: u64 = 1 << 16;
 
-/// Returns whether a library has the function by which a simulated NVML is known. The file is only
-/// read: loading it would run it.
+/// Returns whether a library has the marker function of the simulated NVML. The file is only read,
+/// because loading it would execute its code.
 ///
 /// # Errors
-/// When the file cannot be read to its end.
+/// If the file cannot be read to its end.
 pub(super) fn is_simulated(path: &Path) -> io::Result<bool> {
-    // A pipe that nobody writes to would not even open.
+    // Opening a FIFO without a writer would block.
     if !path.metadata()?.is_file() {
         return Ok(false);
     }
@@ -34,7 +34,7 @@ fn is_marked(mut file: impl Read) -> io::Result<bool> {
     }
     let mut piece = Vec::new();
     loop {
-        // A name that goes on in the next piece is found there.
+        // Keeps the end of the last piece, because the marker may continue in the next one.
         piece.drain(..piece.len().saturating_sub(MARKER.len() - 1));
         if file.by_ref().take(PIECE).read_to_end(&mut piece)? == 0 {
             return Ok(false);

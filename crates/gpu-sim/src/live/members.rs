@@ -1,4 +1,4 @@
-//! Which real processes belong to a session: those, and no others, can be ended within it.
+//! The real processes of a session. No other process can be ended within it.
 
 use crate::{ExternalProcess, Session};
 use gpu_core::{
@@ -6,15 +6,15 @@ use gpu_core::{
 };
 use std::path::Path;
 
-/// No process has more ancestors; a made-up /proc could have a circle of them.
+/// The maximum number of ancestors to follow; a forged `/proc` could contain a cycle.
 const ANCESTORS: usize = 1 << 16;
 
-/// Returns whether an opened process belongs to the session in a directory: it stands for a
-/// simulated process, or it walked on and has the session's device files, or it descends from this
-/// program.
+/// Returns whether an opened process belongs to the session in a directory: it is a placeholder, or
+/// it registered itself as external and has the session's device files open, or it descends from
+/// this program.
 ///
 /// # Errors
-/// `Process(Gone)` when it has ended, or the placeholder has whose number it has.
+/// `Process(Gone)` if the process has ended, or if it reuses the PID of a placeholder.
 pub(super) fn belongs(
     handle: &dyn ProcessHandle,
     host: &dyn Host,
@@ -29,16 +29,16 @@ pub(super) fn belongs(
             false => Err(gpu_core::Error::new(ProcessFault::Gone, format!("open process {pid}"))),
         };
     }
-    // A session that was made by hand may admit none.
+    // A session that was made by hand may not admit external processes.
     let externals = ExternalProcess::named(dir).unwrap_or_default();
     if externals.iter().any(|known| known.pid == pid.0 && started(known.start_ticks)) {
-        // Its file could name anybody; only a process of the session has these open.
+        // The entry can name any process. Only a process of the session has these files open.
         return Ok(!handle.held(&host.device_files()?)?.is_empty());
     }
     descends(host, ProcessKey { pid, start })
 }
 
-/// Returns whether a process descends from this one.
+/// Returns whether a process descends from this program.
 fn descends(host: &dyn Host, key: ProcessKey) -> Result<bool> {
     let own = host.own_ancestry()?.first().copied();
     let Some(mut child) = found(host.process(key.pid))?.filter(|child| child.key == key) else {
@@ -50,7 +50,7 @@ fn descends(host: &dyn Host, key: ProcessKey) -> Result<bool> {
             return Ok(false);
         }
         let Some(parent) = found(host.process(pid))? else { return Ok(false) };
-        // Who started later than its child is somebody else, with the number of the parent.
+        // A parent that is younger than its child is another process that reuses the PID.
         if parent.key.start.is_none() || parent.key.start > child.key.start {
             return Ok(false);
         }
@@ -62,7 +62,7 @@ fn descends(host: &dyn Host, key: ProcessKey) -> Result<bool> {
     Ok(false)
 }
 
-/// Makes a process that is gone none.
+/// Maps a process that is gone to `None`.
 fn found(process: Result<ProcessInfo>) -> Result<Option<ProcessInfo>> {
     match process {
         Err(error) if error.kind() == ErrorKind::Process(ProcessFault::Gone) => Ok(None),
@@ -78,7 +78,7 @@ mod tests {
 
     const OWN: ProcessKey = ProcessKey { pid: Pid(50), start: Some(StartTime(500)) };
 
-    /// A host with these processes: number, start, parent.
+    /// Returns a host with these processes: PID, start time, parent.
     fn host(processes: &'static [(u32, u64, u32)]) -> MockHost {
         let mut host = MockHost::new();
         host.expect_own_ancestry().returning(|| Ok(vec![OWN]));
@@ -94,7 +94,7 @@ mod tests {
         host
     }
 
-    /// A process of this number and start that has some files of the session open, or none.
+    /// Returns a process with this PID and start time that has `files` files of the session open.
     fn opened(pid: u32, start: u64, files: usize) -> MockProcessHandle {
         let mut handle = MockProcessHandle::new();
         let mut info = ProcessInfo::from_name(Pid(pid), "a");
@@ -146,13 +146,13 @@ mod tests {
         assert!(!descends(&host(line), key(70, 701)).unwrap(), "another with its number");
         assert!(!descends(&host(line), key(80, 800)).unwrap(), "nobody");
         for broken in [
-            // A number that was given again, to a process younger than the child.
+            // The PID was reused by a process younger than the child.
             &[(1, 1, 0), (50, 500, 1), (60, 800, 50), (70, 700, 60)][..],
-            // The number of this program, of which another started.
+            // The PID of this program, with an earlier start time.
             &[(1, 1, 0), (50, 400, 1), (60, 600, 50), (70, 700, 60)],
-            // A parent that is gone.
+            // The parent is gone.
             &[(1, 1, 0), (50, 500, 1), (70, 700, 60)],
-            // A circle.
+            // A cycle.
             &[(70, 700, 71), (71, 700, 70)],
         ] {
             assert!(!descends(&host(broken), key(70, 700)).unwrap(), "{broken:?}");

@@ -1,8 +1,8 @@
-//! A simulated machine that other programs see too: the private directory that they share, its
-//! processes, and the real ones that stand for these.
+//! A simulated machine that other programs can see: the private directory that they share, its
+//! processes, and the real processes that stand for them.
 //!
-//! Here alone something real is touched: the directory, and the placeholders, which are started and
-//! ended with the session.
+//! Only this module touches anything real: the directory, and the placeholders, which start and end
+//! with the session.
 
 mod error;
 mod host;
@@ -24,35 +24,35 @@ use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 
-/// The simulated NVML, as cargo names it.
+/// The file name of the simulated NVML, as cargo builds it.
 pub const LIBRARY: &str = "libnvml_sim.so";
 
 /// The names by which programs load NVML.
 const NVML: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
 
-/// Returns the directory of the session that this program was started in, as the environment names
-/// it.
+/// Returns the directory of the session in which this program was started, from the environment.
 pub fn named() -> Option<PathBuf> {
     std::env::var_os(Session::VARIABLE).filter(|dir| !dir.is_empty()).map(PathBuf::from)
 }
 
-/// A session's directory, closed to others and gone at the end: the simulated NVML under NVIDIA's
-/// names, `session.json`, and stand-ins of the device files where real processes hold them.
+/// The directory of a session, private to its user and removed at the end. It contains the
+/// simulated NVML under NVIDIA's names, `session.json`, and stand-ins for the device files if real
+/// processes hold them.
 #[derive(Debug)]
 pub struct Dir {
     dir: PathBuf,
     library: PathBuf,
-    /// Says that it is in use, for whoever clears up after those that were killed.
+    /// Marks the directory as in use, so that no other program removes it as a leftover.
     _alive: OwnedFd,
 }
 
 impl Dir {
-    /// Makes a directory for the simulated NVML at `library`, or for the one that lies beside this
+    /// Creates a directory for the simulated NVML at `library`, or for the one built with this
     /// program.
     ///
     /// # Errors
-    /// When there is no such library, it is no simulated NVML, or no directory can be made that
-    /// others cannot exchange.
+    /// If the library does not exist or is not a simulated NVML, or if no directory can be created
+    /// that other users cannot replace.
     pub fn make(library: Option<&Path>) -> Result<Self, LiveError> {
         let library = match library {
             Some(path) => simulated(path)?,
@@ -78,8 +78,8 @@ impl Dir {
         &self.dir
     }
 
-    /// Returns where the stand-in of a device file such as `/dev/nvidia0` lies; `None` for a path
-    /// that is not one below `/dev`, as a machine made by somebody else could name it.
+    /// Returns the path of the stand-in for a device file such as `/dev/nvidia0`. `None` if the
+    /// path is not below `/dev`; a machine file can contain any path.
     pub fn device_file(&self, path: &str) -> Option<PathBuf> {
         let inside = Path::new(path.strip_prefix("/dev/")?);
         let plain = |part| matches!(part, Component::Normal(_));
@@ -87,23 +87,24 @@ impl Dir {
             .then(|| self.path().join(Session::DEVICE_FILES).join(inside))
     }
 
-    /// Returns the program that stands for a simulated process; it lies beside the library.
+    /// Returns the path of the placeholder program, which lies in the directory of the library or
+    /// is built with this program.
     ///
     /// # Errors
-    /// When it does not.
+    /// `NotBeside` if it does not exist.
     pub fn actor(&self) -> Result<PathBuf, LiveError> {
         let beside = self.library.with_file_name(ACTOR);
         if beside.is_file() { Ok(beside) } else { beside_this_program(ACTOR) }
     }
 
-    /// Lets real processes appear on the session's devices by themselves; the program with which
-    /// they do lies in the directory then.
+    /// Lets real processes register themselves on the session's devices, and links the program with
+    /// which they do so into the directory.
     fn admit_externals(&self, actor: &Path) -> Result<(), LiveError> {
         ExternalProcess::admit(self.path())?;
         symlink(actor, self.path().join(ACTOR)).map_err(|error| io(format!("link {ACTOR}"), error))
     }
 
-    /// Returns the variables that let a program see the session.
+    /// Returns the environment variables that let a program see the session.
     pub fn environment(&self) -> [(&'static str, OsString); 2] {
         let mut path = self.path().as_os_str().to_owned();
         if let Some(before) = std::env::var_os("LD_LIBRARY_PATH").filter(|path| !path.is_empty()) {
@@ -120,10 +121,10 @@ impl Drop for Dir {
     }
 }
 
-/// Finds the library that the user names.
+/// Returns the canonical path of the library that the user names.
 ///
 /// # Errors
-/// When it is none, or none that simulates: the command would run on the real machine.
+/// If it does not exist, or is not a simulated NVML: the command would run on the real machine.
 fn simulated(path: &Path) -> Result<PathBuf, LiveError> {
     let failed = |what: &str, error: std::io::Error| {
         Error::new(ErrorKind::Invalid, format!("{what} '{}'", path.display())).with_source(error)
@@ -135,11 +136,11 @@ fn simulated(path: &Path) -> Result<PathBuf, LiveError> {
     }
 }
 
-/// Finds where the directory may be made: the user's runtime directory, else the one for temporary
-/// files. In one that somebody else can write, the session could be exchanged.
+/// Returns the parent for session directories: the user's runtime directory, else the directory for
+/// temporary files. In a directory that other users can write to, they could replace the session.
 ///
 /// # Errors
-/// When somebody else can write into each of them.
+/// `NoPlace` if other users can write to each of them.
 pub fn place() -> Result<PathBuf, LiveError> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let runtime = runtime.filter(|path| path.is_absolute());
@@ -149,13 +150,13 @@ pub fn place() -> Result<PathBuf, LiveError> {
     }
 }
 
-/// Finds what was built together with this program: beside it, beside the program that a test
-/// was built for, or where a package puts libraries.
+/// Returns the path of a file that was built together with this program: in the program's
+/// directory, in `deps` for a test, or in a package's library directory.
 fn beside_this_program(name: &str) -> Result<PathBuf, LiveError> {
     let own = std::env::current_exe().and_then(|own| own.canonicalize());
     let own = own.map_err(|error| io("find this program", error))?;
     let dir = own.parent().unwrap_or(Path::new("/"));
-    // Where cargo builds, what lies in `deps` is never behind.
+    // In a target directory of cargo, the files in `deps` are always up to date.
     let places = [dir.join("deps"), dir.to_owned(), dir.join("../lib/gpuws")];
     let found = places.iter().map(|place| place.join(name)).find(|path| path.is_file());
     found.ok_or_else(|| LiveError::NotBeside { name: name.to_owned(), program: own.clone() })

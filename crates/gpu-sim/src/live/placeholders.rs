@@ -10,24 +10,24 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// The program that each of them is.
+/// The placeholder program.
 pub const ACTOR: &str = "nvml-sim-process";
 
-/// All placeholders of a session. They end with it: by themselves, when nobody holds the other end
-/// of their standard input any more.
+/// All placeholders of a session. Each exits when its standard input is closed, so they end with
+/// the session.
 #[derive(Debug)]
 pub struct PlaceholderProcesses {
     members: Vec<(Child, ChildStdin)>,
-    /// Which process stands for which.
+    /// The simulated process of each placeholder.
     pub placeholders: Vec<Placeholder>,
 }
 
 impl PlaceholderProcesses {
-    /// Starts a process for each simulated one that has a device file or device memory, and waits
-    /// until each has its name and its files. `host` tells when each of them started.
+    /// Starts a placeholder for each simulated process that has a device file or device memory, and
+    /// waits until each has its name and its files. `host` returns their start times.
     ///
     /// # Errors
-    /// When one cannot be started; those before it end then.
+    /// If a placeholder cannot be started; those that were started before then end.
     pub fn start(machine: &Machine, dir: &Dir, host: &dyn Host) -> Result<Self, LiveError> {
         for file in &machine.files {
             stand_in(&file.path, dir)
@@ -57,7 +57,7 @@ impl PlaceholderProcesses {
         let info = &process.info;
         let line = info.command_line.as_deref().unwrap_or_default();
         let mut command = Command::new(actor);
-        // What others read in /proc/PID/cmdline; nothing is run by it.
+        // The command line in `/proc/PID/cmdline`. The placeholder executes nothing of it.
         command.arg0(line.first().unwrap_or(&info.name)).args(line.iter().skip(1));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         command.current_dir("/").process_group(0).env(Placeholder::VARIABLE, "1");
@@ -83,20 +83,21 @@ impl Drop for PlaceholderProcesses {
     }
 }
 
-/// A stopped process does not notice that the simulation is over.
+/// Kills a placeholder, because a stopped process does not notice that its standard input is
+/// closed.
 fn end(mut child: Child) {
-    // Where it has ended already there is nothing to end and only its code to fetch.
+    // If it has already exited, only its exit status remains to be collected.
     let _ = child.kill();
     let _ = child.wait();
 }
 
-/// Returns whether a simulated process is one that a look at the devices could show.
+/// Returns whether a simulated process needs a placeholder: it is visible and uses a device.
 fn has_a_part(process: &Process) -> bool {
     let exists = process.hidden.is_none() && !process.info.kernel_thread;
     exists && !(process.files.is_empty() && process.holdings.is_empty())
 }
 
-/// Returns what a placeholder is told to be.
+/// Returns the instructions for a placeholder.
 fn part(process: &Process, dir: &Dir) -> io::Result<String> {
     let mut lines = vec![format!("name {}", one_line(&process.info.name)?)];
     for held in process.files.iter() {
@@ -115,7 +116,7 @@ fn part(process: &Process, dir: &Dir) -> io::Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// Returns a word of a machine's file, which could be made to say more than one thing.
+/// Returns a text of a machine file; an error if control characters could add instructions.
 fn one_line(text: &str) -> io::Result<&str> {
     match text.chars().any(char::is_control) {
         true => Err(io::Error::other("a name contains control characters")),
@@ -123,7 +124,7 @@ fn one_line(text: &str) -> io::Result<&str> {
     }
 }
 
-/// Makes the stand-in of a device file, a page long, where it is not there yet.
+/// Creates the stand-in for a device file, one page long, if it does not exist.
 fn stand_in(path: &str, dir: &Dir) -> io::Result<PathBuf> {
     let outside = || io::Error::other("it is not under /dev");
     let inside = dir.device_file(path).ok_or_else(outside)?;

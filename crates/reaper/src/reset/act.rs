@@ -1,4 +1,4 @@
-//! The reset itself, and the lines of the audit log around it.
+//! The reset, and its records in the audit log.
 
 use super::Check;
 use crate::act::Ports;
@@ -6,19 +6,20 @@ use crate::audit::ascii;
 use gpu_core::{ActToken, DeviceState, Error, ErrorKind, Fault, Origin, Result};
 use serde::Serialize;
 
-/// What the driver answered to a reset, and how the device is after it.
+/// The driver's answer to a reset, and the device after it.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The answer.
+    /// The driver's answer.
     pub answer: Result<(), Fault>,
-    /// The device; `None` where it is not seen any more.
+    /// The device; `None` if it is no longer visible.
     pub after: Option<DeviceState>,
 }
 
-/// Asks the driver for the reset, and looks again. The audit line is written before.
+/// Resets the device and observes it again. The first audit record precedes the reset.
 ///
 /// # Errors
-/// The journal's; where the first line could not be written, the driver was not asked.
+/// If the audit log cannot be written. If the first record cannot be written, the device is not
+/// reset.
 pub fn reset(check: &Check<'_>, ports: Ports<'_>, token: &ActToken) -> Result<Outcome> {
     let id = check.device.id();
     note(check, ports, "reset", None)?;
@@ -28,7 +29,7 @@ pub fn reset(check: &Check<'_>, ports: Ports<'_>, token: &ActToken) -> Result<Ou
     Ok(Outcome { answer, after })
 }
 
-/// A line of the audit log. Field names are a stable contract (docs/safety.md).
+/// A record in the audit log. Field names are a stable contract (docs/safety.md).
 #[derive(Serialize)]
 struct AuditLine<'a> {
     schema: u32,

@@ -1,23 +1,24 @@
-//! Which devices are reset together.
+//! The devices that are reset together.
 
 use gpu_core::{Absent, DeviceState, Link, Reading, Topology};
 use std::collections::BTreeSet;
 
-/// The devices that are reset together with one: those that have NVLinks to it, directly or through
-/// others.
+/// The devices that are reset with a device: those connected to it by NVLink, directly or through
+/// other devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Linked {
-    /// Those that are known, by index.
+    /// The known devices, by index.
     pub peers: Vec<u32>,
-    /// Surely there are no others.
+    /// Whether there are certainly no others.
     pub whole: bool,
 }
 
 impl Linked {
-    /// Returns what is reset together with the device `index` of all `devices`.
+    /// Returns the devices that are reset with the device `index`.
     ///
-    /// Only a machine that does not support the question has no links, where all of its devices
-    /// answer. Whatever else keeps the answer away leaves it open.
+    /// If the topology is absent, the device certainly has no links in two cases: it is the only
+    /// device, or the driver does not support the query and all devices answer. In every other case
+    /// more links may exist.
     pub fn of(topology: &Reading<Topology>, devices: &[DeviceState], index: u32) -> Self {
         let seen: BTreeSet<u32> = devices.iter().map(|device| device.id().index).collect();
         let links = match topology {

@@ -1,9 +1,9 @@
-//! Who is in the way of a reset, and how each is got out of it.
+//! The processes that block a reset of a device.
 //!
-//! The driver resets only a device that nobody has open. So whoever has its file counts, monitors
-//! and daemons too, and whom NVML lists on it, and displays, which reach it through files that
-//! name no device. Where it cannot be seen who has it, or with which other devices it is reset, the
-//! answer is that somebody may.
+//! The driver resets a device only if no process has it open. The blockers are therefore all
+//! holders of its device file, including monitors and daemons; the processes that NVML lists on it;
+//! and display servers, which use it through files that name no device. If the holders, or the
+//! devices that are reset with it, are not fully known, more blockers may exist.
 
 mod act;
 mod links;
@@ -22,25 +22,25 @@ use gpu_core::{
 use std::collections::BTreeSet;
 use way::way;
 
-/// A device that is to be reset, and what stands in the way of that.
+/// A device to reset, and what blocks the reset.
 #[derive(Debug)]
 pub struct Check<'a> {
-    /// The look that this was found in.
+    /// The snapshot of the machine.
     pub now: &'a Snapshot,
     /// The device.
     pub device: &'a DeviceState,
     /// The devices that are reset with it.
     pub linked: Linked,
-    /// Who uses it or one of those.
+    /// The processes that use it or a device that is reset with it.
     pub blockers: Blockers,
 }
 
 impl Check<'_> {
-    /// Returns whether the driver may be asked for the reset: surely nobody is in the way.
+    /// Returns whether the driver may be called: certainly no process blocks the reset.
     ///
-    /// A simulated machine that is asked directly may be when somebody has the very file of the
-    /// device open, too: it then surely refuses, with the words that were recorded. Behind its NVML
-    /// there is nothing that would say them.
+    /// `is_simulated` is true for a simulated machine without NVML. It may also be called if a
+    /// process has this device's file open: it then certainly refuses, with the recorded error. The
+    /// simulated NVML has no such error.
     pub fn may_ask(&self, is_simulated: bool) -> bool {
         let gpu = self.now.minor_of(self.device).map(DeviceFileKind::Gpu);
         let mut files = self.blockers.users.iter().flat_map(|blocker| &blocker.files);
@@ -48,33 +48,34 @@ impl Check<'_> {
     }
 }
 
-/// What is known about who uses some devices.
+/// The processes that use some devices.
 #[derive(Debug)]
 pub struct Blockers {
-    /// Who has one of them, by process number.
+    /// The known processes, by PID.
     pub users: Vec<Blocker>,
     /// Why there may be more.
     pub unknown: Option<Unknown>,
 }
 
-/// A process that is in the way.
+/// A process that blocks a reset.
 #[derive(Clone, Debug)]
 pub struct Blocker {
-    /// Its number.
+    /// The PID.
     pub pid: Pid,
     /// The devices that it uses, by index.
     pub devices: Vec<u32>,
-    /// The files that it has; none for one that NVML lists and that is not seen to have any.
+    /// The files that it has open; empty for a process that NVML lists and for which none is
+    /// visible.
     pub files: Vec<HeldFile>,
-    /// What it is on them.
+    /// Its role on the devices.
     pub role: Role,
-    /// How it is got out of the way.
+    /// How to make it release the devices.
     pub way: Way,
 }
 
 impl Blockers {
-    /// Returns who uses the device or one that is reset with it; `own` is this program's number,
-    /// whose own child may still have them open.
+    /// Returns the processes that use the device or a device that is reset with it. `own` is the
+    /// PID of this program, whose child for NVML may still have the files open; both are left out.
     pub fn of(snapshot: &Snapshot, device: &DeviceState, linked: &Linked, own: Pid) -> Self {
         let together = |one: &&DeviceState| {
             one.id().same_device(device.id()) || linked.peers.contains(&one.id().index)
@@ -86,23 +87,23 @@ impl Blockers {
             |holder: &&Holder| devices.iter().any(|device| reaches(snapshot, device, holder));
         pids.extend(snapshot.holders().iter().filter(holds).map(|holder| holder.process.pid));
         pids.retain(|pid| *pid != own && !is_own_child(snapshot, *pid, own));
-        // NVML may list a process that surely has ended: a reset is what clears that.
+        // NVML may list a process that has certainly ended. A reset clears this.
         let seen = |pid: &Pid| snapshot.process(*pid) != Err(Absent::NotFound);
         pids.retain(|pid| seen(pid) || snapshot.sees_host_pids != Ok(true));
         let users = pids.into_iter().map(|pid| Blocker::of(snapshot, &devices, pid));
         Blockers { users: users.collect(), unknown: Unknown::first(snapshot, &devices, linked) }
     }
 
-    /// Returns whether surely nobody is in the way.
+    /// Returns whether certainly no process blocks the reset.
     pub fn is_clear(&self) -> bool {
         self.users.is_empty() && self.unknown.is_none()
     }
 }
 
-/// Returns whether a process is the child through which this program asks NVML.
+/// Returns whether a process is the child through which this program calls NVML.
 ///
-/// That it is a child is not enough: a shell that ran `exec gpuws` leaves its jobs to it as children.
-/// The one that this program made is this program too, and so has its name.
+/// Parentage is not enough: a shell that runs `exec gpuws` leaves its jobs as children of gpuws.
+/// The child for NVML runs this program, so it has the same name.
 fn is_own_child(snapshot: &Snapshot, pid: Pid, own: Pid) -> bool {
     let (child, parent) = (snapshot.process(pid), snapshot.process(own));
     matches!((child, parent), (Ok(child), Ok(parent))
@@ -113,7 +114,8 @@ fn listed(device: &DeviceState) -> impl Iterator<Item = Pid> {
     device.processes.iter().flatten().map(|process| process.pid)
 }
 
-/// Returns whether a holder has the device: its file, or as a display a file that names no device.
+/// Returns whether a holder uses the device, through its file or, for a display server, through a
+/// file that names no device.
 fn reaches(snapshot: &Snapshot, device: &DeviceState, holder: &Holder) -> bool {
     let own_file =
         snapshot.minor_of(device).is_some_and(|minor| holder.has(DeviceFileKind::Gpu(minor)));
@@ -140,7 +142,7 @@ impl Blocker {
             let listed = device.processes.iter().flatten().find(|process| process.pid == pid);
             Role::of(process, holder, listed, snapshot.minor_of(device))
         };
-        // Who uses the memory of one of them is no mere monitor of the others.
+        // A process that uses the memory of one device is not only a monitor of the others.
         let role = used.iter().map(|device| role(device)).find(|role| *role != Role::Monitor);
         let role = role.unwrap_or(Role::Monitor);
         let devices: Vec<u32> = used.iter().map(|device| device.id().index).collect();

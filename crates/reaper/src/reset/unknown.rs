@@ -1,27 +1,27 @@
-//! Why it is not known who uses a device.
+//! Reasons why the users of a device are unknown.
 
 use super::Linked;
 use gpu_core::{DeviceFileKind, DeviceState, Snapshot};
 
-/// Why it is not known who uses a device.
+/// Why the users of a device are unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
-    /// The minor number is not told, so that the device's file is not known.
+    /// The minor number is unknown, and with it the device file.
     DeviceFile,
-    /// The device's file is not there, so that nobody was looked for who has it.
+    /// The device file does not exist, so its holders were not searched.
     NoFile,
-    /// With which devices it is reset is not told.
+    /// The devices that are reset with it are unknown.
     Links,
-    /// The processes could not be walked over.
+    /// The scan for holders failed.
     Holders,
-    /// Some processes could not be looked into.
+    /// This many processes could not be read.
     Unread(u32),
-    /// Processes outside of this PID namespace are not seen.
+    /// Processes outside this PID namespace are not visible.
     OtherNamespaces,
 }
 
 impl Unknown {
-    /// Returns the first reason why somebody may use the devices who is not seen.
+    /// Returns the first reason why the devices may have users that are not visible.
     pub(super) fn first(
         snapshot: &Snapshot,
         devices: &[&DeviceState],

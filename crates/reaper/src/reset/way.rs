@@ -1,31 +1,32 @@
-//! How each process is got out of the way.
+//! The ways to remove the blockers of a reset.
 
 use crate::role::Role;
 use gpu_core::{Pid, ProcessInfo, ProcessState, kernel_name};
 
-/// How a process is got out of the way.
+/// The way to make a process release a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// The driver lists it and no such process is seen: look closer at the device of this index.
+    /// The driver lists it, but it is not visible: diagnose the device of this index.
     Diagnose(u32),
-    /// It waits in the kernel, and nothing ends it before that is over: see the kernel's log.
+    /// It is in uninterruptible sleep, which no signal ends: read the kernel log.
     ReadKernelLog,
     /// It uses the memory of the device of this index: reap it.
     Reap(u32, Pid),
-    /// It is MPS: ask its control daemon to quit, that of a user where it is not root's.
+    /// It belongs to MPS: tell its control daemon to quit. The value is the daemon's user, if not
+    /// root.
     QuitMps(Option<u32>),
-    /// It draws: end the graphical session.
+    /// It is a display server: end the graphical session.
     EndGraphicalSession,
-    /// It is a service of this name: stop that.
+    /// It belongs to the service of this name: stop the service.
     StopService(String),
-    /// It only watches: end it.
+    /// It only monitors the device: end it.
     EndMonitor(Pid),
-    /// It is a daemon whose service is not known: find that.
+    /// It is a daemon of an unknown service: find the service.
     FindService(Pid),
 }
 
-/// Returns how a process is got out of the way, as its role allows: a name alone, which anybody can
-/// take, has nobody stop a service.
+/// Returns the way to make a process release the devices, by its role. A name alone never leads to
+/// stopping a service, because any process can take a name.
 pub(super) fn way(
     process: Option<&ProcessInfo>,
     parent: Option<&ProcessInfo>,
@@ -51,28 +52,29 @@ pub(super) fn way(
     }
 }
 
-/// MPS's control daemon or a server of it, by the name.
+/// Returns whether a process is MPS's control daemon or server, by its name.
 fn is_mps(process: &ProcessInfo) -> bool {
     kernel_name(&process.name) == kernel_name("nvidia-cuda-mps-server")
 }
 
-/// Returns whose MPS a server is; `None` for root's. Root's daemon runs a server as the user whom it
-/// serves, so that such a server is told from a program of that user's by its parent; whatever else
-/// calls itself so is left to what that user may do.
+/// Returns the UID of the user whose MPS a process belongs to; `None` for root's. Root's daemon
+/// runs each server under the UID of its client, so the parent distinguishes such a server from the
+/// user's own. Any other process of this name is treated as the user's own, which needs only that
+/// user's permissions.
 fn mps_user(process: &ProcessInfo, parent: Option<&ProcessInfo>) -> Option<u32> {
     let of_root = |parent: &ProcessInfo| is_mps(parent) && parent.uid == Ok(0);
     let uid = process.uid.ok().filter(|uid| *uid != 0)?;
     (!parent.is_some_and(of_root)).then_some(uid)
 }
 
-/// Returns the service of the system that a cgroup path belongs to.
+/// Returns the system service of a cgroup path.
 fn system_unit(cgroup: &str) -> Option<String> {
     let mut parts = cgroup.trim_start_matches('/').split('/');
     let unit = (parts.next() == Some("system.slice")).then(|| parts.next())??;
     unit.ends_with(".service").then(|| unit.to_owned())
 }
 
-/// The services under which NVIDIA's packages install their daemons.
+/// Returns the service under which NVIDIA's packages install a daemon.
 fn usual_unit(name: &str) -> Option<&'static str> {
     [
         ("nvidia-persistenced", "nvidia-persistenced.service"),

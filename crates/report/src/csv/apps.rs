@@ -4,7 +4,7 @@ use super::field::{Field, mib, plain};
 use super::gpu;
 use gpu_core::{Absent, Reading};
 
-/// Every column, by the names of nvidia-smi 535.
+/// All columns, with the names of nvidia-smi 535.
 pub(super) const FIELDS: &[Field] = &[
     Field::new("timestamp", "timestamp of the query, local time", |row| Ok(row.time.to_owned())),
     Field::new("gpu_name", "name of the product", gpu::name),

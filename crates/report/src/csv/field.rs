@@ -1,18 +1,18 @@
-//! One column: its names, its unit, what it needs to be asked for, and how it is read.
+//! A column of a query: its names, its unit, the group of details that it needs, and its value.
 
 use gpu_core::{
     Absent, Bytes, DeviceDetails, DeviceFault, DeviceProcess, DeviceSample, DeviceState, ErrorKind,
     Group, Inventory, Milliwatts, ProcessInfo, Reading,
 };
 
-/// What a row is made from.
+/// The data of one row.
 #[derive(Clone, Copy)]
 pub(super) struct Row<'a> {
     pub(super) machine: &'a Inventory,
     pub(super) device: &'a DeviceState,
-    /// The time of the look, as it is printed.
+    /// The time of the query, as printed.
     pub(super) time: &'a str,
-    /// The process, where the row is about one, and what is known of it.
+    /// The process and its `ProcessInfo`; `None` in a row about a device.
     pub(super) process: Option<(&'a DeviceProcess, &'a Reading<ProcessInfo>)>,
 }
 
@@ -25,7 +25,7 @@ impl<'a> Row<'a> {
         self.device.details.as_ref().map_err(|fault| fault.kind.absent())
     }
 
-    /// Returns the words that nvidia-smi has for a value that is not there.
+    /// Returns nvidia-smi's placeholder for an absent value.
     pub(super) fn brackets(&self, absent: Absent) -> &'static str {
         let waits = ErrorKind::Device(DeviceFault::ResetRequired);
         match absent {
@@ -43,24 +43,24 @@ impl<'a> Row<'a> {
     }
 }
 
-/// A column.
+/// A column of a query.
 #[derive(Debug)]
 pub(super) struct Field {
-    /// The name in the head.
+    /// The name in the header line.
     pub(super) name: &'static str,
     others: &'static [&'static str],
     pub(super) unit: Option<&'static str>,
-    /// The group of details that it is read from.
+    /// The group of details that contains the value; `None` if every query reads the value.
     pub(super) group: Option<Group>,
-    /// What is not supported is `N/A` without brackets.
+    /// Whether `[N/A]` is printed without brackets.
     pub(super) is_bare: bool,
-    /// What it is, for the help.
+    /// The description in the help.
     pub(super) about: &'static str,
     pub(super) get: for<'a> fn(&Row<'a>) -> Reading<String>,
 }
 
 impl Field {
-    /// Returns a column without a unit, read from what every look asks for.
+    /// Returns a column without a unit, for a value that every query reads.
     pub(super) const fn new(
         name: &'static str,
         about: &'static str,
@@ -69,42 +69,42 @@ impl Field {
         Field { name, others: &[], unit: None, group: None, is_bare: false, about, get }
     }
 
-    /// Returns a column of what no function of NVML tells, but to nvidia-smi.
+    /// Returns a column for a value that nvidia-smi prints but public NVML does not provide.
     pub(super) const fn unreported(name: &'static str, about: &'static str) -> Self {
         Field::new(name, about, |_| Err(Absent::NotSupported))
     }
 
-    /// Adds the unit.
+    /// Sets the unit.
     pub(super) const fn unit(mut self, unit: &'static str) -> Self {
         self.unit = Some(unit);
         self
     }
 
-    /// Adds the group of details that it is read from.
+    /// Sets the group of details that contains the value.
     pub(super) const fn from(mut self, group: Group) -> Self {
         self.group = Some(group);
         self
     }
 
-    /// Leaves the brackets of `[N/A]` out.
+    /// Prints `[N/A]` without brackets.
     pub(super) const fn bare(mut self) -> Self {
         self.is_bare = true;
         self
     }
 
-    /// Adds other names by which it may be asked for.
+    /// Sets the alternative names.
     pub(super) const fn or(mut self, others: &'static [&'static str]) -> Self {
         self.others = others;
         self
     }
 
-    /// Returns all its names.
+    /// Returns the name and the alternative names.
     pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.name).chain(self.others.iter().copied())
     }
 }
 
-/// Makes a column of one value of a group of details.
+/// Makes a column for one value of a group of details.
 macro_rules! detail {
     ($name:expr, $about:expr, $group:ident: $field:ident . $value:ident, $write:expr) => {
         Field::new($name, $about, |row| {
@@ -116,27 +116,26 @@ macro_rules! detail {
 }
 pub(super) use detail;
 
-/// Writes a number or a word as it is.
 pub(super) fn plain<T: ToString + ?Sized>(value: &T) -> String {
     value.to_string()
 }
 
-/// Writes `Enabled` or `Disabled`.
+/// Formats `Enabled` or `Disabled`.
 pub(super) fn enabled(value: &bool) -> String {
     if *value { "Enabled" } else { "Disabled" }.to_owned()
 }
 
-/// Writes `Yes` or `No`.
+/// Formats `Yes` or `No`.
 pub(super) fn yes(value: &bool) -> String {
     if *value { "Yes" } else { "No" }.to_owned()
 }
 
-/// Writes whole mebibytes.
+/// Formats whole mebibytes, rounded down.
 pub(super) fn mib(value: &Bytes) -> String {
     value.mib().to_string()
 }
 
-/// Writes watts with two digits behind the point, rounded in single precision as nvidia-smi does.
+/// Formats watts with two decimals, rounded in single precision as nvidia-smi does.
 pub(super) fn watts(value: &Milliwatts) -> String {
     format!("{:.2}", value.0 as f32 / 1000.0)
 }
@@ -145,7 +144,7 @@ pub(super) fn watts(value: &Milliwatts) -> String {
 mod tests {
     use super::*;
 
-    /// What nvidia-smi 535 printed for the same figures.
+    /// The expected values are the output of nvidia-smi 535.
     #[test]
     fn values_are_rounded_like_nvidia_smi() {
         for (milliwatts, written) in

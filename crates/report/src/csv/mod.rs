@@ -1,8 +1,8 @@
-//! Rows of comma-separated values as nvidia-smi prints them for `--query-gpu` and
-//! `--query-compute-apps`.
+//! CSV rows in the format of nvidia-smi's `--query-gpu` and `--query-compute-apps`.
 //!
-//! The names of the fields, their order in a row, the head and the words in brackets for what is
-//! absent are nvidia-smi's. A comma inside of a value is not quoted, as it is not there.
+//! The field names, the order of fields in a row, the header line and the bracketed placeholders
+//! for absent values are nvidia-smi's. A comma in a value is not quoted, because nvidia-smi does
+//! not quote it either.
 
 mod apps;
 mod field;
@@ -14,17 +14,17 @@ use gpu_core::{DeviceProcess, DeviceProcessKind, DeviceState, Groups, Inventory,
 use gpu_core::{Pid, Reading, Timestamp};
 use jiff::tz::TimeZone;
 
-/// How the rows are written: what stands behind `csv` in `--format=csv,noheader,nounits`.
+/// The options after `csv` in `--format=csv,noheader,nounits`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
-    /// Without the line that names the fields.
+    /// Whether the header line is omitted.
     pub noheader: bool,
-    /// Without the units of the values. The head keeps them.
+    /// Whether the units of values are omitted. The header line keeps them.
     pub nounits: bool,
 }
 
 impl Style {
-    /// Reads `csv`, `csv,noheader`, `csv,nounits` or both, in any order.
+    /// Parses `csv` with `noheader` and `nounits` as options, in any order.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut style = Style::default();
         let mut is_csv = false;
@@ -40,12 +40,12 @@ impl Style {
     }
 }
 
-/// What a row is about.
+/// The subject of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// A device: `--query-gpu`.
+    /// A device, for `--query-gpu`.
     Gpu,
-    /// A process that computes on a device: `--query-compute-apps`.
+    /// A compute process on a device, for `--query-compute-apps`.
     ComputeApp,
 }
 
@@ -58,38 +58,38 @@ impl Subject {
         fields.iter().copied().flatten()
     }
 
-    /// Returns a line for each field: its names, and what it is.
+    /// Returns the names and the description of each field.
     pub fn help(self) -> impl Iterator<Item = (String, &'static str)> {
         self.fields().map(|field| (field.names().collect::<Vec<_>>().join(" or "), field.about))
     }
 }
 
-/// The fields that are asked for, of a device or of a process.
+/// The requested fields of a device or a process.
 #[derive(Clone, Debug)]
 pub struct Query {
     subject: Subject,
     fields: Vec<&'static Field>,
 }
 
-/// What a query looked at.
+/// The data that a query formats.
 pub struct Seen<'a> {
-    /// The machine's driver and all its devices.
+    /// The driver and all devices of the machine.
     pub machine: &'a Inventory,
-    /// Those that are shown.
+    /// The devices to print.
     pub devices: &'a [DeviceState],
-    /// The time zone that times are written in.
+    /// The time zone for printed times.
     pub zone: &'a TimeZone,
-    /// When.
+    /// The time of the query.
     pub at: Timestamp,
-    /// Looks up a process.
+    /// The lookup of a process by PID.
     pub process: &'a dyn Fn(Pid) -> Reading<ProcessInfo>,
 }
 
 impl Query {
-    /// Reads the names of fields, separated by commas; one that is empty is passed over.
+    /// Parses field names separated by commas. Empty names are ignored.
     ///
     /// # Errors
-    /// The first name that is none; an empty one where there are only empty ones.
+    /// The first unknown name, or an empty string if there is no name.
     pub fn parse(subject: Subject, names: &str) -> Result<Self, String> {
         let find = |name: &str| {
             let known = subject.fields().find(|field| field.names().any(|n| n == name));
@@ -103,12 +103,12 @@ impl Query {
         }
     }
 
-    /// Returns the groups of details that the fields are made of.
+    /// Returns the groups of details that the fields need.
     pub fn groups(&self) -> Groups {
         self.fields.iter().filter_map(|field| field.group).collect()
     }
 
-    /// Returns the line that names the fields.
+    /// Returns the header line.
     pub fn head(&self) -> String {
         let names = self.fields.iter().map(|field| match field.unit {
             Some(unit) => format!("{} [{unit}]", field.name),
@@ -117,7 +117,7 @@ impl Query {
         names.collect::<Vec<_>>().join(", ")
     }
 
-    /// Returns a line for each device or process.
+    /// Returns one row for each device or process.
     pub fn rows(&self, seen: &Seen<'_>, style: Style) -> Vec<String> {
         let time = local_time::as_nvidia_smi(seen.at, seen.zone);
         let mut rows = Vec::new();
@@ -150,7 +150,7 @@ impl Query {
     }
 }
 
-/// Returns whether a process is in NVML's list of those that compute.
+/// Returns whether NVML lists a process as a compute process.
 fn computes(process: &DeviceProcess) -> bool {
     process.kind != DeviceProcessKind::Graphics
 }

@@ -1,4 +1,4 @@
-//! What the device is and how it is set up.
+//! Entries for the identity and the configuration of a device.
 
 use super::{Entry, enabled, group, group_of, known, value, yes};
 use crate::wording;
@@ -6,7 +6,7 @@ use gpu_core::{
     DeviceState, GspFirmware, Inforom, Modes, OperationModes, Product, ResetStatus, VirtualGpus,
 };
 
-/// Returns the entries from the name of the product on.
+/// Returns the entries from `Product Name` on.
 pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
     let info = &device.info;
     let product = group_of(device, |details| details.product.as_ref(), Product::absent);

@@ -1,4 +1,4 @@
-//! The PCI Express link, the NVLinks and the fabric of their switches.
+//! Entries for PCI Express, NVLink and the NVLink fabric.
 
 use super::{Entry, group, group_of, known, unit, value};
 use crate::wording;
@@ -77,7 +77,8 @@ fn nvlinks(device: &DeviceState) -> Entry {
     }
 }
 
-/// `Active, version 3, to 00000000:14:00.0`, and its errors where there are any.
+/// Returns an entry such as `Active, version 3, to 00000000:14:00.0`. Unless all error counts are
+/// zero, the entry is a group that contains them.
 fn nvlink(number: usize, link: &NvLink) -> Entry {
     let name = format!("Link {number}");
     let active = match link.active {

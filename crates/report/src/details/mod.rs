@@ -1,5 +1,5 @@
-//! Everything that is known of a device, as text, in the groups and under the names that people
-//! know from `nvidia-smi -q`; last who uses it and who merely holds it, which that does not tell.
+//! All data about a device as text, in the groups and under the names of `nvidia-smi -q`. Unlike
+//! `nvidia-smi -q`, this also lists the processes that only hold the device file.
 
 mod device;
 mod link;
@@ -9,7 +9,7 @@ mod users;
 use gpu_core::{Absent, DeviceState, Reading, Snapshot};
 use jiff::tz::TimeZone;
 
-/// A name with a value, or with a group of further names.
+/// A named value, or a named group of entries.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// The name.
@@ -18,18 +18,18 @@ pub struct Entry {
     pub value: Value,
 }
 
-/// What stands behind a name.
+/// The value of an entry.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// A value with its unit.
     Known(String),
-    /// None, and why.
+    /// An absent value, with the reason.
     Absent(Absent),
-    /// Further names; none of them is a value too.
+    /// A group of entries; it has no value of its own.
     Group(Vec<Entry>),
 }
 
-/// Returns a value under its name.
+/// Returns an entry for a reading.
 pub(super) fn value(name: impl Into<String>, reading: Reading<impl ToString>) -> Entry {
     let value = match reading {
         Ok(value) => Value::Known(value.to_string()),
@@ -38,17 +38,17 @@ pub(super) fn value(name: impl Into<String>, reading: Reading<impl ToString>) ->
     Entry { name: name.into(), value }
 }
 
-/// Returns a value that is surely there.
+/// Returns an entry for a value that is always known.
 pub(super) fn known(name: impl Into<String>, value: impl ToString) -> Entry {
     Entry { name: name.into(), value: Value::Known(value.to_string()) }
 }
 
-/// Returns a group of entries.
+/// Returns an entry for a group.
 pub(super) fn group(name: impl Into<String>, entries: impl Into<Vec<Entry>>) -> Entry {
     Entry { name: name.into(), value: Value::Group(entries.into()) }
 }
 
-/// Returns what is known of the machine itself.
+/// Returns the entries of the machine.
 pub fn head(snapshot: &Snapshot, zone: &TimeZone) -> Vec<Entry> {
     let driver = |pick: fn(&gpu_core::Driver) -> &Reading<String>| {
         let driver = snapshot.driver.as_ref().map_err(|fault| fault.kind.absent());
@@ -62,7 +62,7 @@ pub fn head(snapshot: &Snapshot, zone: &TimeZone) -> Vec<Entry> {
     ]
 }
 
-/// Returns what is known of a device.
+/// Returns all entries of a device.
 pub fn entries(snapshot: &Snapshot, device: &DeviceState) -> Vec<Entry> {
     let mut entries = device::entries(device);
     entries.extend(link::entries(device));
@@ -71,32 +71,33 @@ pub fn entries(snapshot: &Snapshot, device: &DeviceState) -> Vec<Entry> {
     entries
 }
 
-/// `Enabled` or `Disabled`.
+/// Formats `Enabled` or `Disabled`.
 pub(super) fn enabled(reading: Reading<bool>) -> Reading<&'static str> {
     reading.map(|on| if on { "Enabled" } else { "Disabled" })
 }
 
-/// `Yes` or `No`.
+/// Formats `Yes` or `No`.
 pub(super) fn yes(reading: Reading<bool>) -> Reading<&'static str> {
     reading.map(|is| if is { "Yes" } else { "No" })
 }
 
-/// A number with its unit.
+/// Formats a number with its unit.
 pub(super) fn unit(reading: Reading<impl ToString>, unit: &str) -> Reading<String> {
     reading.map(|number| format!("{} {unit}", number.to_string()))
 }
 
-/// Watts with two digits behind the point.
+/// Formats watts with two decimals.
 pub(super) fn watts(reading: Reading<gpu_core::Milliwatts>) -> Reading<String> {
     reading.map(|power| format!("{:.2} W", power.0 as f64 / 1000.0))
 }
 
-/// Whole mebibytes.
+/// Formats whole mebibytes, rounded down.
 pub(super) fn mib(reading: Reading<gpu_core::Bytes>) -> Reading<String> {
     reading.map(|bytes| format!("{} MiB", bytes.mib()))
 }
 
-/// Returns a group of details, or one whose values are absent as the whole is.
+/// Returns a group of details. If the group is absent, all its values are absent for the same
+/// reason.
 pub(super) fn group_of<T: Clone>(
     device: &gpu_core::DeviceState,
     pick: fn(&gpu_core::DeviceDetails) -> Option<&T>,

@@ -1,4 +1,4 @@
-//! How the device is now.
+//! Entries for the current state of a device.
 
 use super::{Entry, enabled, group, group_of, mib, unit, value, watts, yes};
 use gpu_core::{
@@ -7,7 +7,7 @@ use gpu_core::{
     ProtectedMemory, Reading, Thermal, ThrottleReasons,
 };
 
-/// Returns the groups from the fan to the clocks.
+/// Returns the entries from the fan speed to the clocks.
 pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
     let sample =
         device.sample.clone().unwrap_or_else(|fault| DeviceSample::absent(fault.kind.absent()));
@@ -80,7 +80,7 @@ fn reasons(throttle: Reading<ThrottleReasons>) -> Entry {
     group("Clocks Event Reasons", entries.collect::<Vec<_>>())
 }
 
-/// `software power cap` as nvidia-smi heads it: `SW Power Cap`.
+/// Returns nvidia-smi's heading for a reason: `software power cap` becomes `SW Power Cap`.
 fn titled(name: &str) -> String {
     let word = |word: &str| match word {
         "software" => "SW".to_owned(),
@@ -119,7 +119,7 @@ fn compute_mode(mode: ComputeMode) -> &'static str {
     }
 }
 
-/// Errors in all, and below the places where they were found.
+/// Returns the total of errors, with the counts by location if the device reports any.
 fn errors(name: &str, total: Reading<u64>, places: &ErrorsByPlace) -> Entry {
     let by_place = [
         ("Device Memory", places.device_memory),
@@ -130,7 +130,7 @@ fn errors(name: &str, total: Reading<u64>, places: &ErrorsByPlace) -> Entry {
         ("CBU", places.cbu),
         ("SRAM", places.sram),
     ];
-    // Most devices tell no place, and then the total is all there is to say.
+    // Most devices report only the total.
     if by_place.iter().all(|(_, count)| count.is_err()) {
         return value(name, total);
     }

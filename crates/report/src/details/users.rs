@@ -1,4 +1,5 @@
-//! Who uses the device: MIG instances, listed processes, accounted ones, and who has its file.
+//! Entries for the users of a device: MIG instances, listed processes, accounted processes and
+//! holders of its device file.
 
 use super::{Entry, group, known, mib, value};
 use crate::wording;
@@ -62,7 +63,7 @@ fn process_of(snapshot: &Snapshot, process: &DeviceProcess) -> Entry {
     group(format!("Process ID {}", process.pid), entries)
 }
 
-/// What /proc tells of a process: its command line, owner, job and age.
+/// Returns the command line, the owner, the age and the job of a process, as read from `/proc`.
 fn about(snapshot: &Snapshot, pid: Pid, listed: Option<&str>) -> Vec<Entry> {
     let process = snapshot.process(pid);
     let info = |absent| match process {

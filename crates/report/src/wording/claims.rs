@@ -1,14 +1,14 @@
-//! What is said of claims: what was chosen, and why other devices were not.
+//! Text about claims: the chosen devices, and the reasons against the others.
 
 use gpu_claim::{Ahead, WaitReason, Waiting};
 use gpu_core::{Claim, DeviceId, DeviceUuid, LeaseEntry, Link, Share};
 use gpu_placement::{Bar, Passed, Why};
 use gpu_steward::{Decision, Note};
 
-/// Names a user by number.
+/// Returns the name of a user by UID.
 pub type User<'a> = &'a dyn Fn(u32) -> String;
 
-/// `GPUs 4 and 5 (NVLink ×2; 0 and 3 would have been SYS)`.
+/// Formats `GPUs 4 and 5 (NVLink ×2; 0 and 3 would have been across sockets)`.
 pub fn chosen(decision: &Decision) -> String {
     let devices = decision.devices();
     let text = named(&devices.iter().collect::<Vec<_>>());
@@ -32,13 +32,13 @@ pub fn chosen(decision: &Decision) -> String {
     }
 }
 
-/// `GPU 0`, `GPUs 0 and 3`.
+/// Formats `GPU 0` or `GPUs 0 and 3`.
 pub fn gpus(indexes: &[u32]) -> String {
     let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
     format!("{word} {}", list(indexes))
 }
 
-/// `GPUs 0 and 3`, `MIG-41a7… of GPU 0`, or both.
+/// Formats `GPUs 0 and 3`, `MIG-41a7… of GPU 0`, or both.
 pub fn named(devices: &[&DeviceId]) -> String {
     let (mig, whole): (Vec<&DeviceId>, Vec<&DeviceId>) =
         devices.iter().partition(|id| id.uuid.as_ref().is_ok_and(DeviceUuid::is_mig));
@@ -53,7 +53,7 @@ pub fn named(devices: &[&DeviceId]) -> String {
     names.join(", ")
 }
 
-/// `0`, `0 and 3`; as ranges from three on.
+/// Formats `0` or `0 and 3`, and three or more indexes as ranges.
 fn list(indexes: &[u32]) -> String {
     match indexes {
         [one, other] => format!("{one} and {other}"),
@@ -73,7 +73,7 @@ fn link(link: Link) -> String {
     }
 }
 
-/// Says why a device was passed over.
+/// Returns why a device was passed over.
 pub fn passed(why: &Passed, user: User<'_>) -> String {
     match why {
         Passed::Barred(bar) => barred(bar, user),
@@ -93,7 +93,7 @@ pub fn passed(why: &Passed, user: User<'_>) -> String {
     }
 }
 
-/// Says why a device cannot be had now.
+/// Returns why a device is unavailable.
 pub fn barred(bar: &Bar, user: User<'_>) -> String {
     match bar {
         Bar::Leased { owner, .. } => format!("leased by {}", user(*owner)),
@@ -110,8 +110,7 @@ pub fn barred(bar: &Bar, user: User<'_>) -> String {
     }
 }
 
-/// Says each reason once, with the devices that it is about: `GPU 0 leased by bob; GPUs 1 and 2
-/// drives a display`.
+/// Returns each reason once, with its devices, such as `GPU 0: leased by bob`.
 pub fn reasons<'a>(
     passed_over: impl Iterator<Item = (&'a DeviceId, &'a Passed)>,
     user: User<'_>,
@@ -129,7 +128,7 @@ pub fn reasons<'a>(
     by_reason.into_iter().map(word).collect()
 }
 
-/// Says what keeps a claim from being served, other than claims and leases.
+/// Returns what blocks a claim apart from other claims and leases.
 pub fn holding_up(held_up: &WaitReason) -> String {
     match held_up {
         WaitReason::SafeGpu(fault) => format!("waiting to {}", fault.text),
@@ -137,7 +136,7 @@ pub fn holding_up(held_up: &WaitReason) -> String {
     }
 }
 
-/// `2 GPUs`, `6,144 MiB of 1 GPU`.
+/// Formats the request of a claim: `2 GPUs` or `6,144 MiB of 1 GPU`.
 pub fn asked(claim: &Claim) -> String {
     let count = super::count(claim.count as usize, "GPU", "GPUs");
     match claim.share {
@@ -146,7 +145,7 @@ pub fn asked(claim: &Claim) -> String {
     }
 }
 
-/// `1st`, `2nd`, `11th`.
+/// Formats an ordinal: `1st`, `2nd`, `11th`.
 pub fn ordinal(number: usize) -> String {
     let ending = match (number % 100, number % 10) {
         (11..=13, _) => "th",
@@ -158,7 +157,7 @@ pub fn ordinal(number: usize) -> String {
     format!("{number}{ending}")
 }
 
-/// `waiting for 2 GPUs; 2nd in the queue behind bob (1 GPU); leased by alice (4 GPUs)`.
+/// Formats `waiting for 2 GPUs; 2nd in the queue behind bob (1 GPU); leased by alice (4 GPUs)`.
 pub fn waiting_for(claim: &str, waiting: &Waiting<'_>, user: User<'_>) -> String {
     let mut text = format!("waiting for {claim}");
     let Ahead { count, nearest, stalled } = waiting.ahead;
@@ -194,7 +193,7 @@ pub fn waiting_for(claim: &str, waiting: &Waiting<'_>, user: User<'_>) -> String
     text
 }
 
-/// `alice (4 GPUs)`.
+/// Formats a lease: `alice (4 GPUs)`.
 fn held(lease: &LeaseEntry, user: User<'_>) -> String {
     let count = super::count(lease.devices.len(), "GPU", "GPUs");
     match lease.claim.share {
@@ -203,7 +202,7 @@ fn held(lease: &LeaseEntry, user: User<'_>) -> String {
     }
 }
 
-/// Says what the variables of a scheduler tell besides devices.
+/// Returns the text of a note about a scheduler's variables.
 pub fn note(note: &Note) -> String {
     match note {
         Note::ListEnds { variable, at } => {

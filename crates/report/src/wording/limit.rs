@@ -1,9 +1,10 @@
-//! What is said of a limit of memory.
+//! Text about a memory limit.
 
 use gpu_core::{Bytes, amount};
 use gpu_memory_advice::environment::{Advice, Keeper};
 
-/// Says in a line what makes a job keep its share, and what that is worth.
+/// Returns one line that names the settings that keep a job within its share, and how strict they
+/// are.
 pub fn reported(advice: &Advice, share: Bytes) -> String {
     let share = amount(share);
     let by = |keeper: Keeper| {

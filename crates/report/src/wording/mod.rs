@@ -1,4 +1,4 @@
-//! What the libraries say as data, in the words of the command line.
+//! The words for enums, as the command line prints them.
 
 pub mod claims;
 pub mod limit;
@@ -14,7 +14,7 @@ use gpu_reaper::{Advice, Confidence, FindingKind, Role};
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// The name of a kind of finding, as a heading.
+/// Returns the heading for a kind of finding.
 pub fn kind(kind: FindingKind) -> &'static str {
     match kind {
         FindingKind::Ghost => "GHOST",
@@ -31,7 +31,7 @@ pub fn kind(kind: FindingKind) -> &'static str {
     }
 }
 
-/// The word for a process that a finding of this kind names, in a narrow column.
+/// Returns the word for a process of a finding, for a narrow column; empty if the kind has none.
 pub fn short(kind: FindingKind) -> &'static str {
     match kind {
         FindingKind::Ghost => "ghost",
@@ -48,7 +48,7 @@ pub fn short(kind: FindingKind) -> &'static str {
     }
 }
 
-/// How a device reaches memory allocated on the host, in nvidia-smi's words.
+/// Returns how a device addresses memory that the host allocated, in nvidia-smi's words.
 pub fn addressing_mode(mode: AddressingMode) -> &'static str {
     match mode {
         AddressingMode::None => "None",
@@ -57,7 +57,7 @@ pub fn addressing_mode(mode: AddressingMode) -> &'static str {
     }
 }
 
-/// How far a device is registered with its fabric, in nvidia-smi's words.
+/// Returns the registration state of a device with its NVLink fabric, in nvidia-smi's words.
 pub fn fabric_state(state: FabricState) -> &'static str {
     match state {
         FabricState::None => "N/A",
@@ -67,7 +67,7 @@ pub fn fabric_state(state: FabricState) -> &'static str {
     }
 }
 
-/// What a device is set up to be good at, in nvidia-smi's words.
+/// Returns a GPU operation mode, in nvidia-smi's words.
 pub fn operation_mode(mode: OperationMode) -> &'static str {
     match mode {
         OperationMode::AllOn => "All On",
@@ -76,7 +76,7 @@ pub fn operation_mode(mode: OperationMode) -> &'static str {
     }
 }
 
-/// The word for what a holder is there for.
+/// Returns the word for the role of a holder.
 pub fn role(role: Role) -> &'static str {
     match role {
         Role::MemoryUser => "uses memory",
@@ -86,7 +86,7 @@ pub fn role(role: Role) -> &'static str {
     }
 }
 
-/// The word for a confidence.
+/// Returns the word for a confidence.
 pub fn confidence(confidence: Confidence) -> &'static str {
     match confidence {
         Confidence::Possible => "possible",
@@ -95,13 +95,14 @@ pub fn confidence(confidence: Confidence) -> &'static str {
     }
 }
 
-/// Shows who holds the device files, where gpuws is not.
+/// The command that shows the holders of the device files on a machine without gpuws.
 pub const FUSER: &str = "sudo fuser -v /dev/nvidia*";
 
-/// Shows what the driver wrote into the kernel's log.
+/// The command that shows the driver's messages in the kernel log.
 pub const KERNEL_LOG: &str = "sudo dmesg | grep -i -e NVRM -e Xid";
 
-/// The next command to type and what it does; `sim` is the option that names a simulated machine.
+/// Returns the next command to type, and its effect. `sim` is the option that selects a simulated
+/// machine.
 pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
     match advice {
         Advice::ReapDevice(index) => {
@@ -164,7 +165,7 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
     }
 }
 
-/// `GPU 0 Tesla P100-PCIE-16GB`, or `GPUs 1–7 GeForce GTX 1080 Ti`.
+/// Formats `GPU 0 Tesla P100-PCIE-16GB` or `GPUs 1–7 GeForce GTX 1080 Ti`.
 pub fn devices(snapshot: &Snapshot, ids: &[DeviceId]) -> String {
     let states: Vec<&DeviceState> = ids.iter().filter_map(|id| snapshot.device(id)).collect();
     let mut names: Vec<&str> =
@@ -179,7 +180,8 @@ pub fn devices(snapshot: &Snapshot, ids: &[DeviceId]) -> String {
     format!("{word} {}{name}", ranges(&indexes))
 }
 
-/// `GPUs 0, 1: who uses them is not known: failed to …`, a line for each reason that has devices.
+/// Returns a line for each reason that the users of devices are unknown, such as `GPUs 0, 1: users
+/// of them unknown: failed to …`.
 pub fn unknown_users<'a>(
     devices: impl Iterator<Item = &'a DeviceState>,
 ) -> impl Iterator<Item = String> {
@@ -198,7 +200,7 @@ pub fn unknown_users<'a>(
     })
 }
 
-/// `0`, `1–7`, `0, 2, 4–6`.
+/// Formats sorted numbers: `0`, `1–7`, `0, 2, 4–6`.
 pub fn ranges(sorted: &[u32]) -> String {
     let mut parts: Vec<(u32, u32)> = Vec::new();
     for &number in sorted {
@@ -215,7 +217,7 @@ pub fn ranges(sorted: &[u32]) -> String {
     parts.iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
-/// `it has 0–3`, of the indexes of a machine's devices.
+/// Formats the device indexes of a machine: `it has 0–3`.
 pub fn machine_has(known: &[u32]) -> String {
     match known {
         [] => "it has no responding GPU".to_owned(),
@@ -223,12 +225,12 @@ pub fn machine_has(known: &[u32]) -> String {
     }
 }
 
-/// The product name without the maker's.
+/// Returns a product name without the vendor's name.
 pub fn product(name: &str) -> &str {
     name.strip_prefix("NVIDIA ").unwrap_or(name)
 }
 
-/// The user of a process: name, else number, else `?`.
+/// Returns the user of a process: its name, else its UID, else `?`.
 pub fn user(process: Reading<&ProcessInfo>) -> Cow<'_, str> {
     match process.map(|info| (&info.user, info.uid)) {
         Ok((Ok(name), _)) => Cow::Borrowed(name),
@@ -237,7 +239,7 @@ pub fn user(process: Reading<&ProcessInfo>) -> Cow<'_, str> {
     }
 }
 
-/// The command line of a process, else its name, else what NVML calls it, else `?`.
+/// Returns the command line of a process, else its name, else the name that NVML lists, else `?`.
 pub fn command<'a>(process: Reading<&'a ProcessInfo>, listed: Option<&'a str>) -> Cow<'a, str> {
     let words = process.ok().and_then(|info| info.command_line.as_deref().ok());
     if let Some(line) = words.map(|words| words.join(" ")).filter(|line| !line.trim().is_empty()) {
@@ -247,7 +249,7 @@ pub fn command<'a>(process: Reading<&'a ProcessInfo>, listed: Option<&'a str>) -
     Cow::Borrowed(name.or(listed).unwrap_or("?"))
 }
 
-/// `3 h`, `2 d`, `40 s`.
+/// Formats a duration in one unit, rounded down: `3 h`, `2 d`, `40 s`.
 pub fn age(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
@@ -258,7 +260,7 @@ pub fn age(duration: Duration) -> String {
     }
 }
 
-/// The time of day in UTC, or the date where it is not the day of `now`.
+/// Formats the time of day in UTC, or the date if it differs from the date of `now`.
 pub fn started(at: Timestamp, now: Timestamp) -> String {
     let (at, now) = (at.to_string(), now.to_string());
     let (date, time) = at.split_at(10);
@@ -269,17 +271,17 @@ pub fn started(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// `2 processes`, `1 process`.
+/// Formats a count: `2 processes`, `1 process`.
 pub fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-/// Names a process, `100562 t2t-decoder`.
+/// Formats a process: `100562 t2t-decoder`.
 pub fn process(pid: Pid, name: &str) -> String {
     format!("{pid} {name}")
 }
 
-/// Quotes a word for a shell where it needs that.
+/// Quotes a word for a shell if necessary.
 pub fn shell_word(word: &str) -> String {
     let harmless = |c: char| c.is_alphanumeric() || "/._:,-".contains(c);
     if !word.is_empty() && word.chars().all(harmless) {

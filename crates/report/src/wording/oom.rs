@@ -1,13 +1,13 @@
-//! What is said of a message about memory that ran out.
+//! Text about an out-of-memory message.
 
 use gpu_core::{Bytes, amount};
 use gpu_memory_advice::explain::Diagnosis;
 use gpu_text::oom::{Event, Figure, Framework, Wording};
 
-/// So many other processes are shown.
+/// The maximum number of other processes in the text.
 const MAX_PROCESSES: usize = 8;
 
-/// Returns who speaks: `PyTorch 2.1`, `llama.cpp on Metal`.
+/// Returns the source of the message: `PyTorch 2.1`, `llama.cpp on Metal`.
 pub fn name(event: &Event) -> String {
     let backend = match event.backend.as_deref() {
         None | Some("cuda") => String::new(),
@@ -41,7 +41,7 @@ pub fn name(event: &Event) -> String {
     format!("{name}{backend}")
 }
 
-/// Returns what the interface is called by which a program talked to the device.
+/// Returns the name of the API that the program used.
 fn of_interface(backend: Option<&str>) -> String {
     match backend {
         Some("cuda") => "CUDA".to_owned(),
@@ -55,7 +55,7 @@ fn of_interface(backend: Option<&str>) -> String {
     }
 }
 
-/// The figures as printed, and what follows from them.
+/// Returns the figures of the message, and those derived from them.
 pub fn figures(event: &Event, diagnosis: &Diagnosis) -> Vec<String> {
     let account = &diagnosis.account;
     let mut lines = Vec::new();
@@ -104,7 +104,7 @@ fn named(parts: &mut Vec<String>, what: &str, figure: &Option<Figure>) {
     parts.extend(figure.as_ref().map(|figure| format!("{what} {}", figure.text)));
 }
 
-/// `this process 18.17 GiB: 17.88 GiB in use, 0 bytes cached, 296.96 MiB context`.
+/// Formats `this process 18.17 GiB: 17.88 GiB in use, 0 bytes cached, 296.96 MiB context`.
 fn own(event: &Event, context: Option<Bytes>) -> Option<String> {
     let mut parts = Vec::new();
     let of = |figure: &Option<Figure>, what: &str| {
@@ -129,7 +129,7 @@ fn own(event: &Event, context: Option<Bytes>) -> Option<String> {
     }
 }
 
-/// `its allocator GPU_0_bfc: 14.9 GiB in use of 17.69 GiB, 5 blocks listed`.
+/// Formats `its allocator GPU_0_bfc: 14.9 GiB in use of 17.69 GiB, 5 blocks listed`.
 fn pool(event: &Event) -> Option<String> {
     let dump = &event.dump;
     let mut parts = Vec::new();

@@ -1,10 +1,10 @@
-//! What is said of those who are in the way of a reset.
+//! Text about the processes that block a reset.
 
 use super::shell_word;
 use gpu_reaper::reset::{Unknown, Way};
 
-/// Returns the command that gets a process out of the way, and what that does; `sim` is the option
-/// that names a simulated machine.
+/// Returns the command that removes a blocker, and its effect. `sim` is the option that selects a
+/// simulated machine.
 pub fn way(way: &Way, sim: &str) -> (String, &'static str) {
     match way {
         Way::Diagnose(gpu) => (
@@ -44,7 +44,7 @@ pub fn way(way: &Way, sim: &str) -> (String, &'static str) {
     }
 }
 
-/// Says in a clause why it is not known who uses a device.
+/// Returns why the users of a device are unknown.
 pub fn why(unknown: Unknown) -> String {
     match unknown {
         Unknown::DeviceFile => "the GPU's device file is unknown".to_owned(),
@@ -59,7 +59,7 @@ pub fn why(unknown: Unknown) -> String {
     }
 }
 
-/// Says what to do about it.
+/// Returns the command that makes the users of a device known.
 pub fn remedy(unknown: Unknown) -> &'static str {
     match unknown {
         Unknown::DeviceFile | Unknown::NoFile | Unknown::Holders => "sudo gpuws doctor",

@@ -1,11 +1,11 @@
-//! What is said of a run when it is over.
+//! Text at the end of a run.
 
 use gpu_core::{Bytes, JobExit, ProcessInfo};
 use gpu_reaper::{Action, Outcome, is_stuck};
 use gpu_steward::{DeviceUse, RunReport};
 use std::time::Duration;
 
-/// Says of which devices it took more than its share.
+/// Returns a message for each device on which the job used more than its share.
 pub fn above(report: &RunReport, share: Option<Bytes>) -> Vec<String> {
     let Some(share) = share else { return Vec::new() };
     let above = report.devices.iter().filter_map(|used| {
@@ -20,7 +20,8 @@ pub fn above(report: &RunReport, share: Option<Bytes>) -> Vec<String> {
     above.collect()
 }
 
-/// `done in 2 h 11 min · peak 37.4, 36.9 GiB · 4.37 GPU-hours · 2 left behind were ended`.
+/// Formats `done in 2 h 11 min · peak 37.4, 36.9 GiB · 4.37 GPU-hours · 2 processes left behind
+/// were ended`.
 pub fn summary(report: &RunReport, share: Option<Bytes>) -> String {
     let head = match (report.limit_hit, report.ending) {
         (true, _) => "time limit reached after".to_owned(),
@@ -33,7 +34,7 @@ pub fn summary(report: &RunReport, share: Option<Bytes>) -> String {
         Ok(bytes) => format!("{:.1}", bytes.gib()),
         Err(_) => "?".to_owned(),
     };
-    // A program that ended before the first look was not seen on any.
+    // A program that ended before the first sample has no peaks.
     if report.devices.iter().any(|used| used.peak.is_ok()) {
         let peaks: Vec<String> = report.devices.iter().map(peak).collect();
         let share = share.filter(|_| !above(report, share).is_empty());
@@ -50,15 +51,15 @@ pub fn summary(report: &RunReport, share: Option<Bytes>) -> String {
             _ => "",
         };
         let were = if ended == 1 { "was" } else { "were" };
-        // Of a job that was to end nothing was left behind.
+        // A job that was ended as a whole left nothing behind.
         let which = if report.limit_hit || report.abandoned { "of it" } else { "left behind" };
         parts.push(format!("{left} {which} {were} ended{back}"));
     }
     parts.join(" · ")
 }
 
-/// `4711 python is still there`, and why, where SIGKILL does not end it; or what is known of it,
-/// where its descriptors may not be read.
+/// Formats `4711 python is still running`, with the reason if SIGKILL cannot end it, or with what
+/// is known if its descriptors are unreadable.
 pub fn still_there(left: &ProcessInfo, report: &RunReport) -> String {
     let who = super::process(left.key.pid, &left.name);
     let is_unlisted = report.unlisted.iter().any(|unlisted| unlisted.key == left.key);
@@ -72,7 +73,7 @@ pub fn still_there(left: &ProcessInfo, report: &RunReport) -> String {
     }
 }
 
-/// `42.1 s`, `2 h 11 min`.
+/// Formats a duration: `42.1 s`, `2 h 11 min`.
 fn lasted(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {

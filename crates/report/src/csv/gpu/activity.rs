@@ -1,9 +1,9 @@
-//! How busy the device is, what holds it back, and its memory.
+//! Columns for utilization, clocks event reasons and memory.
 
 use crate::csv::field::{Field, Row, detail, mib, plain};
 use gpu_core::{Absent, ComputeMode, Group, Reading, ThrottleReasons};
 
-/// Makes a column of one reason for low clocks.
+/// Makes a column for one clocks event reason.
 macro_rules! reason {
     ($name:literal, $bit:literal, $about:literal) => {
         Field::new(concat!("clocks_event_reasons.", $name), $about, |row| active(row, $bit))
@@ -12,14 +12,14 @@ macro_rules! reason {
     };
 }
 
-/// Makes a column of a share of time.
+/// Makes a column for a percentage.
 macro_rules! percent {
     ($name:literal, $about:literal, $group:ident: $field:ident . $value:ident) => {
         detail!($name, $about, $group: $field.$value, |share| plain(&share.get())).unit("%")
     };
 }
 
-/// The columns from the fan on.
+/// The columns from `fan.speed` on.
 pub(super) const FIELDS: &[Field] = &[
     detail!(
         "fan.speed", "intended fan speed",
@@ -99,7 +99,7 @@ pub(super) const FIELDS: &[Field] = &[
     ),
 ];
 
-/// Reasons as NVML's bits.
+/// Formats the reasons as NVML's bit mask.
 fn bits(reasons: &ThrottleReasons) -> String {
     format!("0x{:016X}", reasons.0)
 }
@@ -108,7 +108,8 @@ fn mib_of(bytes: Reading<gpu_core::Bytes>) -> Reading<String> {
     bytes.as_ref().map(mib).map_err(|absent| *absent)
 }
 
-/// What is neither used nor, where that is told apart, held back.
+/// Returns the memory that is neither used nor reserved, in MiB. If the driver does not report
+/// reserved memory, it counts as zero.
 fn free(row: &Row<'_>) -> Reading<String> {
     let memory = &row.sample()?.memory;
     let reserved = memory.reserved.unwrap_or_default();

@@ -1,18 +1,18 @@
-//! What the device is, where it is connected, and how it is set up.
+//! Columns for the identity, the connection and the configuration of the device.
 
 use super::{bus, bus_id, name, serial, uuid};
 use crate::csv::field::{Field, detail, enabled, plain, yes};
 use crate::wording;
 use gpu_core::{AddressingMode, Group, OperationMode};
 
-/// Makes a column of what virtual GPUs can be.
+/// Makes a column for a vGPU capability.
 macro_rules! virtual_gpus {
     ($name:literal, $about:literal, $value:ident) => {
         detail!($name, $about, VirtualGpus: virtual_gpus.$value, plain)
     };
 }
 
-/// The columns from the time on.
+/// The columns from `timestamp` on.
 pub(super) const FIELDS: &[Field] = &[
     Field::new("timestamp", "timestamp of the query, local time", |row| Ok(row.time.to_owned())),
     Field::new("driver_version", "version of the driver", |row| {
@@ -155,7 +155,7 @@ fn operation_mode(mode: &OperationMode) -> String {
     wording::operation_mode(*mode).to_owned()
 }
 
-/// Both numbers in one, without zeros in front beyond the fourth digit, as nvidia-smi writes it.
+/// Formats a combined PCI ID in hexadecimal, zero-padded to four digits only, as nvidia-smi does.
 fn hex(number: &u32) -> String {
     format!("0x{number:04X}")
 }

@@ -1,9 +1,9 @@
-//! Errors of the device's memories and what was done about them.
+//! Columns for ECC errors, retired pages and remapped rows.
 
 use crate::csv::field::{Field, detail, enabled, plain, yes};
 use gpu_core::Absent;
 
-/// Makes the column of the errors at one place.
+/// Makes a column for the errors in one location.
 macro_rules! at {
     ($kind:literal, $since:literal, $errors:ident, $name:literal, $place:ident, $words:literal) => {
         Field::new(
@@ -18,7 +18,7 @@ macro_rules! at {
     };
 }
 
-/// Makes the columns of one kind of errors, by place and in all.
+/// Makes the columns for one kind of error: each location, and the total.
 macro_rules! errors {
     ($kind:literal, $about:literal, $since:literal, $errors:ident) => {
         &[
@@ -38,7 +38,7 @@ macro_rules! errors {
     };
 }
 
-/// The columns of the modes.
+/// The columns of the ECC mode.
 pub(super) const MODES: &[Field] = &[
     detail!("ecc.mode.current", "ECC mode", Modes: modes.ecc, enabled),
     detail!("ecc.mode.pending", "… from the next reset on", Modes: modes.ecc_pending, enabled),
@@ -72,7 +72,7 @@ pub(super) const UNCORRECTED_LIFETIME: &[Field] = errors!(
     uncorrected_lifetime
 );
 
-/// The columns of what was done.
+/// The columns of retired pages and remapped rows.
 pub(super) const XID_REMEDIES: &[Field] = &[
     detail!(
         "retired_pages.single_bit_ecc.count", "pages retired after single-bit errors",

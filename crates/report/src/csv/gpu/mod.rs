@@ -8,8 +8,8 @@ mod state;
 use super::field::{Field, Row, plain};
 use gpu_core::{Absent, PciBusId, Reading};
 
-/// Every column, by the names of nvidia-smi 535, in the order of its help. Those of the rows that
-/// were remapped are of a later one.
+/// All columns, with the names of nvidia-smi 535 and in the order of its help. The columns of
+/// remapped rows are from a later version.
 pub(super) const FIELDS: &[&[Field]] = &[
     device::FIELDS,
     activity::FIELDS,
@@ -59,8 +59,8 @@ mod tests {
         }
     }
 
-    /// Groups with every value absent as not supported: what is read from another group than the
-    /// column names would be 'not recorded'.
+    /// Returns all groups, with each value `NotSupported`. A column that reads another group than
+    /// its own yields `NotRecorded`.
     fn all_groups() -> DeviceDetails {
         DeviceDetails {
             product: Some(Default::default()),

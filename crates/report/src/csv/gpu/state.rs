@@ -1,17 +1,17 @@
-//! Temperatures, power, clocks, and modes of few devices.
+//! Columns for temperatures, power, clocks, and modes that few devices have.
 
 use crate::csv::field::{Field, Row, detail, enabled, mib, plain, watts};
 use crate::wording;
 use gpu_core::{Absent, FabricState, Group, Reading};
 
-/// Makes a column of a clock.
+/// Makes a column for a clock, in MHz.
 macro_rules! clock {
     ($name:literal, $about:literal, $value:ident $(, $other:literal)?) => {
         detail!($name, $about, Clocks: clocks.$value, plain).unit("MHz").or(&[$($other)?])
     };
 }
 
-/// Makes a column of a clock of applications.
+/// Makes a column for an applications clock, in MHz.
 macro_rules! application_clock {
     ($name:literal, $about:literal, $value:ident, $other:literal) => {
         detail!($name, $about, ApplicationClocks: application_clocks.$value, plain)
@@ -20,7 +20,7 @@ macro_rules! application_clock {
     };
 }
 
-/// The columns from the temperatures on.
+/// The columns from `temperature.gpu` on.
 pub(super) const FIELDS: &[Field] = &[
     Field::new("temperature.gpu", "core temperature in °C", |row| {
         row.sample()?.temperature.map(|at| plain(&at.0))
@@ -128,13 +128,13 @@ pub(super) const FIELDS: &[Field] = &[
         .from(Group::Fabric),
 ];
 
-/// Of whole mebibytes, as nvidia-smi reckons it.
+/// Returns the free protected memory: the difference of whole MiB, as nvidia-smi computes it.
 fn protected_free(row: &Row<'_>) -> Reading<String> {
     let memory = row.details()?.protected_memory.as_ref().ok_or(Absent::NotRecorded)?;
     Ok(plain(&memory.total?.mib().saturating_sub(memory.used?.mib())))
 }
 
-/// Until the registration is complete, the status is told as not available.
+/// Returns the registration status, which is `N/A` until the registration is complete.
 fn fabric_status(row: &Row<'_>) -> Reading<String> {
     let fabric = row.details()?.fabric.as_ref().ok_or(Absent::NotRecorded)?;
     match fabric.state? {
@@ -143,7 +143,7 @@ fn fabric_status(row: &Row<'_>) -> Reading<String> {
     }
 }
 
-/// The names of NVML's return codes, as the library has them.
+/// Returns NVML's text for a return code.
 fn said(code: u32) -> &'static str {
     match code {
         0 => "Success",
