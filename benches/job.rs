@@ -40,14 +40,9 @@ fn session(library: &Path) -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
     let session = Session {
         machine: "twelve-gpus".into(),
-        seed: 0,
-        began_ns: 0,
         frozen_at_ms: Some(0),
-        latency_us: 0,
-        faults: Vec::new(),
         live: true,
-        placeholders: Vec::new(),
-        counts_calls: false,
+        ..Session::default()
     };
     session.write(dir.path()).expect("a session can be written");
     symlink(library, dir.path().join("libnvidia-ml.so.1")).expect("a link can be made");

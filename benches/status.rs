@@ -74,14 +74,10 @@ impl Stage {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
         let session = Session {
             machine: machine.into(),
-            seed: 0,
-            began_ns: 0,
             frozen_at_ms: Some(0),
             latency_us,
-            faults: Vec::new(),
-            live: false,
-            placeholders: Vec::new(),
             counts_calls,
+            ..Session::default()
         };
         session.write(dir.path()).expect("a session can be written");
         symlink(library, dir.path().join("libnvidia-ml.so.1")).expect("a link can be made");

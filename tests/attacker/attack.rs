@@ -1,11 +1,11 @@
 //! The attacker: an unprivileged user that tries everything, step by step, as determined by a seed.
 
 use crate::layout::Scene;
-use crate::random::Chance;
 use crate::status::Status;
 use crate::steps::{self, STEPS};
 use gpu_core::{Clock, LeaseEntry, LeaseGuard};
 use gpu_host::{FileLeaseStore, SystemClock};
+use gpuws_tests::Chance;
 use rustix::fd::OwnedFd;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;

@@ -1,13 +1,13 @@
 //! An honest user: claims devices, holds them briefly, and releases them.
 
 use crate::layout::{CONTESTED, Scene, TOTAL, choose, device, devices, look};
-use crate::random::Chance;
 use gpu_claim::{ClaimRequest, TakeError, Taken, Wait, take};
 use gpu_core::{
     Bytes, Claim, Clock, DeviceUuid, EntryKind, LeaseEntry, LeaseGuard, LeaseId, LeaseStore, Pid,
     ProcessKey, QueuePlace, Result, SafeGpuGuard, SafeGpuHolder, Share, Timestamp, Waiter,
 };
 use gpu_host::{FileLeaseStore, SystemClock};
+use gpuws_tests::Chance;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;

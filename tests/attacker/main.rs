@@ -13,8 +13,6 @@
 mod layout;
 mod oracle;
 mod processes;
-#[allow(dead_code, reason = "the other processes use the rest")]
-mod random;
 mod run;
 mod sandbox;
 mod status;

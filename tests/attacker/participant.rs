@@ -8,7 +8,6 @@ mod broken;
 mod forge;
 mod honest;
 mod layout;
-mod random;
 mod reader;
 mod status;
 mod steps;

@@ -3,12 +3,12 @@
 
 use crate::layout::{DEVICES, choose, devices, look};
 use crate::oracle::Oracle;
-use crate::random::Chance;
 use crate::sandbox::{ATTACKER, HANGS, HONEST, ONLOOKER, Stage};
 use crate::status::Counts;
 use crate::verdict::Verdict;
 use gpu_claim::{ClaimRequest, Wait, take};
 use gpu_core::{Claim, Clock, Pid, ProcessKey};
+use gpuws_tests::Chance;
 use rustix::process::Signal;
 use std::fmt::Write as _;
 use std::fs;

@@ -6,7 +6,6 @@
 //! Arguments: the directory of leases, the machine, the log, the stop file, a unique seed, and
 //! `queue`, or `meet` for claims that mostly do not wait and decide on a stale snapshot, so that
 //! their attempts collide.
-//! that their attempts meet.
 
 use gpu_claim::{Chosen, ClaimRequest, TakeError, Wait, take};
 use gpu_core::{
@@ -15,6 +14,7 @@ use gpu_core::{
 };
 use gpu_host::{FileLeaseStore, LinuxHost, Place, Roots, SafeGpuFiles, SystemClock};
 use gpu_sim::Simulation;
+use gpuws_tests::Chance;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
@@ -40,7 +40,7 @@ fn main() {
     let simulation = Simulation::named(Path::new(machine)).expect("the machine can be read");
     let host = LinuxHost::new(roots());
     let own = host.process(Pid(std::process::id())).expect("it can see itself");
-    let mut chance = Chance(seed.parse().expect("a seed is a number"));
+    let mut chance = Chance::new(seed.parse().expect("a seed is a number"));
     let stop = PathBuf::from(stop);
     let clock = SystemClock::new();
     while !stop.exists() {
@@ -134,18 +134,6 @@ fn choose(scene: &Scene, claim: &Claim, beside: &[LeaseEntry]) -> Chosen {
         Chosen::Never
     } else {
         Chosen::NotNow { could: could.map(uuid).collect() }
-    }
-}
-
-/// A random number generator (Marsaglia's xorshift).
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
     }
 }
 

@@ -14,6 +14,7 @@ use gpu_claim::{Chosen, ClaimRequest, Ledger, Wait, take};
 use gpu_core::{Clock, DeviceUuid, GpuBackend, LeaseStore, Pid, ProcessKey};
 use gpu_host::{FileLeaseStore, Place, Roots, SafeGpuFiles, SystemClock};
 use gpu_sim::Simulation;
+use gpuws_tests::Chance;
 use log::Reader;
 use observer::Observer;
 use std::collections::BTreeMap;
@@ -57,7 +58,7 @@ impl Stage {
         fs::write(dir.path().join("machine/machine.toml"), text).unwrap();
         fs::create_dir(dir.path().join("leases")).unwrap();
         let log = File::options().append(true).create_new(true).open(dir.path().join("log"));
-        let simulation = Simulation::from_dir(&dir.path().join("machine")).unwrap();
+        let simulation = Simulation::named(&dir.path().join("machine")).unwrap();
         let total = |device: &gpu_core::DeviceInfo| {
             simulation.sample(&device.id).unwrap().memory.total.unwrap().0
         };
@@ -174,13 +175,7 @@ fn run(mode: &'static str, plan: &Plan) {
     let observer = Observer::new(&stage.path(&user), stage.machine.clone());
     let mut reader = Reader::new(stage.machine.clone());
     let mut lines = BufReader::new(File::open(stage.path("log")).unwrap());
-    let mut chance = seed.max(1);
-    let mut below = move |limit: u64| {
-        chance ^= chance << 13;
-        chance ^= chance >> 7;
-        chance ^= chance << 17;
-        chance % limit
-    };
+    let mut chance = Chance::new(seed);
     (0..plan.contenders).for_each(|_| stage.start(seed));
 
     let done = AtomicBool::new(false);
@@ -215,8 +210,8 @@ fn run(mode: &'static str, plan: &Plan) {
                         stage.signal(which, "-CONT");
                     }
                 }
-                let which = usize::try_from(below(stage.children.len() as u64)).unwrap();
-                if below(3) == 0 {
+                let which = usize::try_from(chance.below(stage.children.len() as u64)).unwrap();
+                if chance.below(3) == 0 {
                     stage.signal(which, "-STOP");
                     stopped = Some(stage.children[which].0);
                     stops += 1;
@@ -225,7 +220,7 @@ fn run(mode: &'static str, plan: &Plan) {
                     stage.start(seed);
                     kills += 1;
                 }
-                let pause = Duration::from_millis(below(plan.kills_ms));
+                let pause = Duration::from_millis(chance.below(plan.kills_ms));
                 kill_at = stage.clock.monotonic() + pause;
             }
             stage.clock.sleep(Duration::from_millis(2));

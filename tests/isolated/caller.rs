@@ -226,7 +226,7 @@ fn inherited(heir: &Successor) -> ExitCode {
 
 fn with_ports<T>(act: impl FnOnce(&Ports<'_>, &ActToken) -> T) -> T {
     let dir = PathBuf::from(std::env::var_os(DIR).expect("the directory is told"));
-    let machine = Simulation::from_dir(&dir.join("machine")).expect("the machine is there");
+    let machine = Simulation::named(&dir.join("machine")).expect("the machine is there");
     let origin = gpu_core::GpuBackend::origin(&machine);
     let host = HostOfMachine { host: LinuxHost::new(roots()), origin };
     let journal = FileJournal::open(dir.join("journal")).expect("the journal opens");

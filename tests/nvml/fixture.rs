@@ -23,13 +23,10 @@ impl Stage {
         let session = Session {
             machine: machine.into(),
             seed: 7,
-            began_ns: 0,
             frozen_at_ms: Some(at.as_millis() as u64),
-            latency_us: 0,
             faults,
-            live: false,
-            placeholders: Vec::new(),
             counts_calls: true,
+            ..Session::default()
         };
         let dir = tempfile::tempdir().unwrap();
         session.write(dir.path()).unwrap();

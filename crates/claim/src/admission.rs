@@ -61,8 +61,9 @@ pub fn turn(
 
 pub(crate) struct Judgement {
     pub(crate) turn: Turn,
-    /// The earlier claims that could be served now; `None` if that was not computed.
-    pub(crate) servable: Option<Vec<QueuePlace>>,
+    /// The earlier claims that could be served now; none if this one lacks devices even without
+    /// them.
+    pub(crate) servable: Vec<QueuePlace>,
 }
 
 /// The content of a place in the queue.
@@ -93,11 +94,10 @@ pub(crate) fn judge(
         taken: leases.iter().filter(|lease| !is_same(lease, entry)).cloned().collect(),
         set_aside: Vec::new(),
     };
-    let mut servable = None;
+    let mut servable = Vec::new();
     let mut own = choose(&entry.claim, &served.taken);
     // A claim that lacks devices even without the earlier claims does not depend on them.
     if matches!(own, Chosen::Devices(_)) && !places.is_empty() {
-        let servable = servable.insert(Vec::new());
         let mut settled: HashSet<(u32, u64)> = HashSet::new();
         let mut counts: HashMap<u32, (usize, usize)> = HashMap::new();
         for place in places.iter().filter(|place| !passed(place)) {

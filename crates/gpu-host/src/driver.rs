@@ -1,12 +1,10 @@
 //! The devices that NVIDIA's kernel module lists in `/proc/driver/nvidia`, without its library.
 
-use crate::fault;
-use gpu_core::{Absent, DeviceId, DeviceInfo, DeviceUuid, PciBusId, Reading, Result};
-use rustix::io::Errno;
+use crate::files::unlisted;
+use gpu_core::{Absent, DeviceId, DeviceInfo, DeviceUuid, PciBusId, Result};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
-use std::str::FromStr;
 
 /// Larger than any `information` file: a dozen short lines.
 const MAX: u64 = 4096;
@@ -18,17 +16,13 @@ const MAX: u64 = 4096;
 /// `Io` when the module's directory cannot be listed.
 pub(crate) fn devices(proc: &Path) -> Result<Vec<DeviceInfo>> {
     let dir = proc.join("driver/nvidia/gpus");
-    let unlisted = |error: &io::Error| {
-        let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
-        fault::file(format!("list '{}'", dir.display()), errno)
-    };
     let entries = match fs::read_dir(&dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(|error| unlisted(&error))?,
+        entries => entries.map_err(|error| unlisted(&dir, &error))?,
     };
     let mut devices = Vec::new();
     for entry in entries {
-        let entry = entry.map_err(|error| unlisted(&error))?;
+        let entry = entry.map_err(|error| unlisted(&dir, &error))?;
         let name = entry.file_name();
         let Some(bus) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
         devices.push(device(bus, &read(&entry.path().join("information"))));
@@ -58,14 +52,11 @@ fn device(bus: PciBusId, information: &str) -> DeviceInfo {
     let id = DeviceId {
         uuid: reported("GPU UUID").map(|uuid| DeviceUuid(uuid.to_owned())),
         index: 0,
-        minor: number(reported("Device Minor")),
+        minor: reported("Device Minor")
+            .and_then(|minor| minor.parse().map_err(|_| Absent::Implausible)),
         bus: Ok(bus),
     };
     DeviceInfo { name: reported("Model").map(str::to_owned), ..DeviceInfo::unknown(id) }
-}
-
-fn number<T: FromStr>(text: Reading<&str>) -> Reading<T> {
-    text?.parse().map_err(|_| Absent::Implausible)
 }
 
 #[cfg(test)]

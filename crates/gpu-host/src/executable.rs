@@ -2,10 +2,9 @@
 
 use crate::fault;
 use crate::file_index::file_id;
-use crate::proc_dir::ProcDir;
+use crate::proc_dir::{ProcDir, identify};
 use gpu_core::{Absent, Executable, Reading, SystemService, in_system_dir};
-use rustix::fs::{AtFlags, CWD, Statx, StatxFlags};
-use rustix::path::Arg;
+use rustix::fs::{CWD, Statx};
 
 /// What the kernel appends to the path of a deleted file.
 const DELETED: &str = " (deleted)";
@@ -50,8 +49,6 @@ fn shares(dir: &ProcDir, kind: &str) -> bool {
 }
 
 /// Returns whether the caller finds a file at a path.
-fn is_at(path: impl Arg, file: &Statx) -> bool {
-    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
-    let found = rustix::fs::statx(CWD, path, flags, StatxFlags::TYPE | StatxFlags::INO);
-    found.is_ok_and(|found| file_id(&found) == file_id(file))
+fn is_at(path: &str, file: &Statx) -> bool {
+    identify(CWD, path).is_ok_and(|found| file_id(&found) == file_id(file))
 }

@@ -119,7 +119,7 @@ fn names_if_any(dir: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-fn unlisted(dir: &Path, error: &io::Error) -> gpu_core::Error {
+pub(crate) fn unlisted(dir: &Path, error: &io::Error) -> gpu_core::Error {
     let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
     fault::file(format!("list '{}'", dir.display()), errno)
 }

@@ -35,8 +35,7 @@ impl LinuxProcess {
     /// belong to different processes, and what is read would prove nothing about what is signalled.
     pub(crate) fn open(root: &ProcRoot, pid: Pid, context: Arc<Context>) -> Result<Self> {
         let what = || format!("open process {pid}");
-        let number = i32::try_from(pid.0).ok().and_then(rustix::process::Pid::from_raw);
-        let number = number.ok_or_else(|| Error::new(ProcessFault::Gone, what()))?;
+        let number = raw(pid.0).ok_or_else(|| Error::new(ProcessFault::Gone, what()))?;
         let pidfd = pidfd_open(number, PidfdFlags::empty()).map_err(|errno| match errno {
             // The number of a thread, and a kernel before 5.3.
             Errno::INVAL => Error::new(ProcessFault::Gone, what()).with_source(errno),
@@ -101,6 +100,11 @@ impl ProcessHandle for LinuxProcess {
             |errno| fault::process(format!("send {signal} to process {}", self.pid), errno);
         pidfd_send_signal(&self.pidfd, number).map_err(failed)
     }
+}
+
+/// Returns a PID in the kernel's type.
+pub(crate) fn raw(pid: u32) -> Option<rustix::process::Pid> {
+    i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw)
 }
 
 /// Returns whether the process behind a pidfd has ended, with all its threads.

@@ -3,13 +3,13 @@
 //! A hidden process still exists: the kernel opens it by PID, and lists it among the children of
 //! its parent.
 
-use crate::handle::has_ended;
+use crate::handle::{has_ended, raw};
 use crate::host::shows_own_namespace;
 use crate::proc_dir::ProcRoot;
 use crate::process;
 use crate::supervise::children_of;
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{PidfdFlags, pidfd_open};
 use std::path::Path;
 
 /// Returns whether the mounted `/proc` hides processes from the caller.
@@ -27,8 +27,7 @@ pub fn hides_processes(proc: &Path) -> bool {
 /// Returns whether a process that could not be read, with this error, is hidden rather than gone.
 pub(crate) fn hides(root: &ProcRoot, pid: u32, errno: Errno) -> bool {
     let lives = || {
-        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
-        let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        let pidfd = pidfd_open(raw(pid)?, PidfdFlags::empty()).ok()?;
         has_ended(&pidfd).ok().map(|ended| !ended)
     };
     may_hide(errno) && shows_own_namespace(root) == Ok(true) && lives() == Some(true)

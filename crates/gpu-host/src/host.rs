@@ -63,8 +63,7 @@ impl Context {
     }
 
     pub(crate) fn booted_at(&self) -> Reading<Timestamp> {
-        let root = ProcRoot::open(&self.roots.proc).map_err(fault::absent)?;
-        process::booted_at(&root.read("stat", STAT_LIMIT).map_err(fault::absent)?)
+        process::booted_at(&ProcRoot::open(&self.roots.proc).map_err(fault::absent)?)
     }
 }
 
@@ -138,7 +137,7 @@ impl Host for LinuxHost {
             let dir = root.process(pid);
             match dir.and_then(|dir| process::read(&dir, booted_at, &self.context.users)) {
                 Ok(info) => list.processes.push(info),
-                Err(errno) if is_gone(errno) => {}
+                Err(Errno::NOENT | Errno::SRCH) => {}
                 Err(errno) => list.unreadable.count(fault::absent(errno)),
             }
         });
@@ -233,13 +232,9 @@ fn look_at_holder(
 
 /// Counts an unreadable process, unless it is gone or has no files.
 fn count(errno: Errno, dir: Option<&ProcDir>, scan: &mut HolderScan) {
-    if !is_gone(errno) && !dir.is_some_and(process::is_bare) {
+    if !matches!(errno, Errno::NOENT | Errno::SRCH) && !dir.is_some_and(process::is_bare) {
         scan.unreadable.count(fault::absent(errno));
     }
-}
-
-fn is_gone(errno: Errno) -> bool {
-    matches!(errno, Errno::NOENT | Errno::SRCH)
 }
 
 /// Counts the processes that `hidepid` keeps out of the list. Their number is unknown, but the

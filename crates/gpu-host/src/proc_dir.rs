@@ -1,7 +1,7 @@
 //! `/proc` and its process directories, read through open descriptors.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Mode, OFlags, RawDir, Statx, StatxFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, PROC_SUPER_MAGIC, RawDir, Statx, StatxFlags};
 use rustix::io::{Errno, Result};
 use rustix::path::{Arg, DecInt};
 use std::mem::MaybeUninit;
@@ -12,9 +12,6 @@ pub(crate) const ENTRIES: usize = 32 << 10;
 
 /// No line of `status` or `stat` of a process is longer, 65,536 supplementary groups included.
 const STATUS_LIMIT: usize = 1 << 20;
-
-/// `f_type` of a real `/proc` (`PROC_SUPER_MAGIC` of linux/magic.h).
-const PROC_SUPER_MAGIC: u64 = 0x9fa0;
 
 /// The open root of a `/proc`.
 pub(crate) struct ProcRoot(OwnedFd);
@@ -48,7 +45,7 @@ impl ProcRoot {
 
     /// Returns whether this is the kernel's own procfs, not a directory that imitates it.
     pub(crate) fn is_real_proc(&self) -> bool {
-        rustix::fs::fstatfs(&self.0).is_ok_and(|stat| stat.f_type as u64 == PROC_SUPER_MAGIC)
+        rustix::fs::fstatfs(&self.0).is_ok_and(|stat| stat.f_type == PROC_SUPER_MAGIC)
     }
 }
 

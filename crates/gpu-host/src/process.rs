@@ -2,7 +2,8 @@
 
 use crate::executable;
 use crate::fault;
-use crate::proc_dir::ProcDir;
+use crate::host::STAT_LIMIT;
+use crate::proc_dir::{ProcDir, ProcRoot};
 use crate::users::Users;
 use crate::workload::place;
 use gpu_core::{
@@ -137,9 +138,10 @@ pub(crate) fn is_bare(dir: &ProcDir) -> bool {
     })
 }
 
-/// Reads the boot time of the machine, from the text of `/proc/stat`.
-pub(crate) fn booted_at(stat: &[u8]) -> Reading<Timestamp> {
-    let text = String::from_utf8_lossy(stat);
+/// Reads the boot time of the machine.
+pub(crate) fn booted_at(root: &ProcRoot) -> Reading<Timestamp> {
+    let text = root.read("stat", STAT_LIMIT).map_err(fault::absent)?;
+    let text = String::from_utf8_lossy(&text);
     let seconds = text.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok());
     let seconds: u64 = seconds.ok_or(Absent::NotFound)?;
     Ok(Timestamp(seconds.saturating_mul(1000)))

@@ -4,7 +4,7 @@ use crate::date::timestamp;
 use crate::device_entry::set;
 use crate::file::{DriverEntry, GpuEntry, MachineFile, Place};
 use crate::import::{IN_USE, UPTIME, machine_from_snapshot};
-use crate::machine::{Device, Machine, Viewer, device_file};
+use crate::machine::{Device, Machine, Viewer, device_file, driver_files};
 use crate::{details, device_entry, process_entry, product, script, topology};
 use gpu_core::{
     Absent, Bytes, DeviceFile, DeviceFileKind, Driver, Error, Fault, Pid, Result, Snapshot,
@@ -152,7 +152,8 @@ fn tell(
         product::overlay(device, &file.products, recorded);
         let entry = file.gpus.iter().find(|entry| *entry.index.get_ref() == index);
         if let Some(entry) = entry {
-            entry.tells().apply_to(device);
+            device.details.overlay(&entry.details);
+            device.busy.overlay(&entry.busy);
         }
         if !recorded {
             details::complete(device);
@@ -168,15 +169,12 @@ fn tell(
 /// Returns the device files: those that the file lists, or by default one per device, the two that
 /// every driver has, and any other file that a process has.
 fn device_files(machine: &Machine, listed: Option<Vec<String>>) -> Vec<DeviceFile> {
-    let mut paths: Vec<String> = listed.unwrap_or_else(|| {
-        let gpus = machine.devices.iter().filter_map(|device| device.info.id.minor.ok());
-        let gpus = gpus.map(|minor| format!("/dev/nvidia{minor}"));
-        let shared = ["/dev/nvidiactl", "/dev/nvidia-uvm"].map(str::to_owned);
+    let paths = listed.unwrap_or_else(|| {
         let held = machine.ever_has().flat_map(|process| process.files.iter());
         let held = held.filter(|file| file.kind != DeviceFileKind::Other);
-        gpus.chain(shared).chain(held.map(|file| file.path.to_string())).collect()
+        driver_files(&machine.devices).chain(held.map(|file| file.path.to_string())).collect()
     });
-    let mut files: Vec<DeviceFile> = paths.drain(..).map(|path| device_file(&path)).collect();
+    let mut files: Vec<DeviceFile> = paths.iter().map(|path| device_file(path)).collect();
     files.sort_by(|a, b| (a.kind, &a.path).cmp(&(b.kind, &b.path)));
     files.dedup();
     files

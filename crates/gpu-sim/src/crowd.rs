@@ -1,8 +1,8 @@
 //! A synthetic machine of any size, to test tools with many devices and processes.
 
 use crate::device_entry;
-use crate::machine::{Device, Holding, Machine, Process, device_file};
-use crate::process_entry::{complete, default_files, user_name};
+use crate::machine::{Device, Holding, Machine, Process, device_file, driver_files};
+use crate::process_entry::{complete, default_files};
 use crate::product::{self, Products};
 use crate::seed::Seed;
 use gpu_core::{
@@ -87,12 +87,8 @@ impl Machine {
             device.power_draw = Ok(Milliwatts(60_000 + u64::from(load) * 3_200));
             machine.devices.push(device);
         }
-        let named = |device: &Device| device.info.id.minor.ok();
-        let gpus = machine.devices.iter().filter_map(named).map(|n| format!("/dev/nvidia{n}"));
-        let shared = ["/dev/nvidiactl", "/dev/nvidia-uvm"].map(str::to_owned);
-        machine.files = gpus.chain(shared).map(|path| device_file(&path)).collect();
+        machine.files = driver_files(&machine.devices).map(|path| device_file(&path)).collect();
         machine.topology = Ok(topology(machine.devices.len() as u32));
-        machine.viewer.user = user_name(machine.viewer.uid);
         Ok(machine)
     }
 

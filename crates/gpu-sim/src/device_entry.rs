@@ -77,7 +77,7 @@ pub(crate) fn overlay(devices: &mut Vec<Device>, place: Place<'_>, entry: &GpuEn
     set(&mut device.power_draw, entry.power_draw_mw.map(Milliwatts));
     set(&mut device.power_limit, entry.power_limit_mw.map(Milliwatts));
     if let Some(fault) = entry.fault {
-        device.fault = Some(fault_of(&info_name(index), fault));
+        device.fault = Some(fault_of(index, fault));
     }
     device.mig.extend(entry.mig.iter().map(mig_instance));
     for field in &entry.unsupported {
@@ -93,17 +93,13 @@ pub(crate) fn set<T>(reading: &mut Reading<T>, value: Option<T>) {
     }
 }
 
-fn info_name(index: u32) -> String {
-    format!("GPU {index}")
-}
-
 /// Returns the failure of a query to a device with this fault.
-pub(crate) fn fault_of(device: &str, fault: GpuFault) -> Fault {
+pub(crate) fn fault_of(index: u32, fault: GpuFault) -> Fault {
     let (kind, why) = match fault {
         GpuFault::Lost => (DeviceFault::Lost, "it is lost"),
         GpuFault::ResetRequired => (DeviceFault::ResetRequired, "it requires a reset"),
     };
-    Fault { kind: kind.into(), text: format!("ask {device}: {why}") }
+    Fault { kind: kind.into(), text: format!("ask GPU {index}: {why}") }
 }
 
 fn mig_instance(entry: &MigEntry) -> MigInstance {

@@ -23,16 +23,10 @@ impl State {
     pub(crate) fn named_device(&self, id: &DeviceId) -> Result<&Device> {
         self.driver()?;
         let devices = &self.machine.devices;
-        // It is nearly always at its index.
-        let likely = devices.get(id.index as usize).filter(|d| d.info.id.same_device(id));
-        likely.or_else(|| devices.iter().find(|device| device.info.id.same_device(id))).ok_or_else(
-            || {
-                Error::new(
-                    ErrorKind::Invalid,
-                    format!("find {id}: this machine has no such device"),
-                )
-            },
-        )
+        devices.iter().find(|device| device.info.id.same_device(id)).ok_or_else(|| {
+            let what = format!("find {id}: this machine has no such device");
+            Error::new(ErrorKind::Invalid, what)
+        })
     }
 
     /// Returns the driver.

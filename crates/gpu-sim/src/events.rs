@@ -59,7 +59,8 @@ impl State {
         }
     }
 
-    fn change(&mut self, pid: Pid, change: impl FnOnce(&mut Process)) {
+    /// Changes the process that has this PID on the host, if there is one.
+    pub(crate) fn change(&mut self, pid: Pid, change: impl FnOnce(&mut Process)) {
         if let Some(serial) = self.find_on_host(pid) {
             self.living.change(serial, |living| change(&mut living.process));
         }

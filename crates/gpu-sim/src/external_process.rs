@@ -12,9 +12,8 @@ use crate::trusted;
 use gpu_core::{Bytes, Error, ErrorKind, Pid, ProcessInfo, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// The maximum size of one file, in bytes.
@@ -95,13 +94,8 @@ impl ExternalProcess {
     pub fn enter(&self, session: &Path) -> Result<()> {
         let path = self.path(session);
         let new = path.with_file_name(format!(".{}", self.file_name()));
-        let write = || -> std::io::Result<()> {
-            let mut file =
-                OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-            file.write_all(&serde_json::to_vec(self)?)?;
-            std::fs::rename(&new, &path)
-        };
-        write().map_err(|error| {
+        let text = serde_json::to_vec(self).map_err(Into::into);
+        text.and_then(|text| trusted::write_private(&path, &new, &text)).map_err(|error| {
             let what = format!("write '{}'", path.display());
             Error::new(ErrorKind::Io, what).with_source(error)
         })
@@ -143,18 +137,7 @@ impl ExternalProcess {
 
 /// Parses a file, if it is valid.
 fn read(path: &Path) -> Option<ExternalProcess> {
-    let named = path.symlink_metadata().ok()?;
-    if !named.is_file() || named.len() > MAX_FILE {
-        return None;
-    }
-    let file = File::open(path).ok()?;
-    let opened = file.metadata().ok()?;
-    if (named.dev(), named.ino()) != (opened.dev(), opened.ino()) {
-        return None;
-    }
-    trusted::private_file(path, &opened).ok()?;
-    let mut bytes = Vec::new();
-    file.take(MAX_FILE).read_to_end(&mut bytes).ok()?;
+    let bytes = trusted::read_private(path, MAX_FILE).ok()?;
     let external: ExternalProcess = serde_json::from_slice(&bytes).ok()?;
     let own = path.file_name()? == external.file_name().as_str();
     (own && external.is_valid()).then_some(external)

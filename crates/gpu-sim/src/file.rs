@@ -3,7 +3,7 @@
 //! The reference for users is `sim-fixtures/README.md`. An unknown field is an error everywhere: a
 //! misspelt reaction that silently did nothing would make a test pass for the wrong reason.
 
-use crate::product::{Products, Tells};
+use crate::product::Products;
 use gpu_core::{DeviceDetails, DeviceProcessKind, ErrorKind, MachineFault, ProcessState, Result};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -98,13 +98,6 @@ pub(crate) struct GpuEntry {
     pub(crate) details: DeviceDetails,
     #[serde(default)]
     pub(crate) busy: DeviceDetails,
-}
-
-impl GpuEntry {
-    /// Returns the values beyond a sample.
-    pub(crate) fn tells(&self) -> Tells {
-        Tells { details: self.details.clone(), busy: self.busy.clone() }
-    }
 }
 
 /// Values that a device does not report.

@@ -223,17 +223,3 @@ fn attribute_load(load: Reading<u8>, index: u32, processes: &mut Processes) -> R
         None => Ok(rest),
     }
 }
-
-/// Returns the files that a program with a CUDA context on these devices has.
-pub(crate) fn cuda_files(minors: impl Iterator<Item = u32>) -> Vec<(String, &'static str)> {
-    let gpus = minors.map(|minor| (format!("/dev/nvidia{minor}"), "F...m"));
-    let shared = [("/dev/nvidia-uvm", "F...m"), ("/dev/nvidiactl", "F...m")];
-    gpus.chain(shared.map(|(path, letters)| (path.to_owned(), letters))).collect()
-}
-
-/// Returns the files that a program with a graphics context on these devices has.
-pub(crate) fn graphics_files(minors: impl Iterator<Item = u32>) -> Vec<(String, &'static str)> {
-    let gpus = minors.map(|minor| (format!("/dev/nvidia{minor}"), "F...m"));
-    let shared = [("/dev/nvidia-modeset", "F...."), ("/dev/nvidiactl", "F...m")];
-    gpus.chain(shared.map(|(path, letters)| (path.to_owned(), letters))).collect()
-}

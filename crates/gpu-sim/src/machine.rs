@@ -251,6 +251,13 @@ impl Holding {
     }
 }
 
+/// Returns the paths of the devices' own files and of the two that every driver has.
+pub(crate) fn driver_files(devices: &[Device]) -> impl Iterator<Item = String> {
+    let gpus = devices.iter().filter_map(|device| device.info.id.minor.ok());
+    let gpus = gpus.map(|minor| format!("/dev/nvidia{minor}"));
+    gpus.chain(["/dev/nvidiactl", "/dev/nvidia-uvm"].map(str::to_owned))
+}
+
 /// Returns the device file with this path, with the device numbers of Linux: 195 for `nvidia*`, 226
 /// for `dri`, and one of the dynamic majors for the rest.
 pub fn device_file(path: &str) -> DeviceFile {

@@ -2,9 +2,8 @@
 
 use crate::devices::failure;
 use crate::faults::Call;
-use crate::import::cuda_files;
 use crate::machine::{Device, Holding};
-use crate::process_entry::held_file;
+use crate::process_entry::context_files;
 use crate::simulation::Simulation;
 use crate::state::State;
 use gpu_core::{Bytes, DeviceFault, DeviceMemory, Error, ErrorKind, MemoryInfo, Region, Result};
@@ -89,15 +88,11 @@ fn reserve(state: &mut State, index: u32, size: Bytes) -> Result<Region> {
     }
     answering(state, index)?;
     let free = state.memory_free(index);
-    let region = Some(())
-        .and_then(|()| size.0.checked_next_multiple_of(ALIGNMENT))
-        .filter(|size| *size <= free.0)
-        .and_then(|size| {
-            let region = Region { address: state.next_address, size: Bytes(size) };
-            state.next_address = state.next_address.checked_add(size)?;
-            Some(region)
-        })
-        .ok_or_else(|| Error::new(DeviceFault::OutOfMemory, what()))?;
+    let size = size.0.checked_next_multiple_of(ALIGNMENT).filter(|size| *size <= free.0);
+    let end = size.and_then(|size| Some((size, state.next_address.checked_add(size)?)));
+    let (size, end) = end.ok_or_else(|| Error::new(DeviceFault::OutOfMemory, what()))?;
+    let region = Region { address: state.next_address, size: Bytes(size) };
+    state.next_address = end;
     state.regions.insert((index, region.address), region);
     hold(state, index, region.size);
     Ok(region)
@@ -107,13 +102,13 @@ fn reserve(state: &mut State, index: u32, size: Bytes) -> Result<Region> {
 fn hold(state: &mut State, index: u32, size: Bytes) {
     state.acted = true;
     let minor = state.device(index).and_then(|device| device.info.id.minor.ok());
-    let files = cuda_files(minor.into_iter());
-    state.change_viewer(|process| {
+    let files = context_files(minor.into_iter(), false);
+    state.change(state.machine.viewer.pid, |process| {
         match process.holdings.iter_mut().find(|holding| holding.device == index) {
             Some(holding) => holding.memory += size,
             None => process.holdings.push(Holding::new(index, size)),
         }
-        for file in files.iter().filter_map(|(path, letters)| held_file(path, letters)) {
+        for file in files {
             if !process.files.iter().any(|own| own.path == file.path) {
                 Arc::make_mut(&mut process.files).push(file);
             }
@@ -123,7 +118,7 @@ fn hold(state: &mut State, index: u32, size: Bytes) {
 
 /// Takes this much of a device from the viewer's process, and its files with the last of it.
 fn let_go(state: &mut State, index: u32, size: Bytes) {
-    state.change_viewer(|process| {
+    state.change(state.machine.viewer.pid, |process| {
         for holding in process.holdings.iter_mut().filter(|holding| holding.device == index) {
             holding.memory = holding.memory.saturating_sub(size);
         }

@@ -3,7 +3,6 @@
 use crate::date::timestamp;
 use crate::device_entry::set;
 use crate::file::{EventEntry, MemoryEntry, Place, ProcessEntry, ReactionEntry};
-use crate::import::{cuda_files, graphics_files};
 use crate::machine::{Device, Holding, Machine, Process, Reaction};
 use gpu_core::{
     Absent, Access, Bytes, DeviceFileKind, DeviceProcessKind, Error, HeldFile, Pid, ProcessInfo,
@@ -243,11 +242,10 @@ pub(crate) fn complete(
     fill(&mut info.started_at, Timestamp(clock.0.saturating_sub(3_600_000)));
     let line = if info.kernel_thread { Vec::new() } else { vec![info.name.clone()] };
     fill(&mut info.command_line, line.into());
-    let mut slice = match uid {
+    let slice = match uid {
         0 => format!("/system.slice/{}.service", info.name),
         _ => format!("/user.slice/user-{uid}.slice/session-{}.scope", info.session.unwrap_or(pid)),
     };
-    slice.shrink_to_fit();
     fill(&mut info.cgroup, slice);
     let started = info.started_at.unwrap_or(clock);
     info.key.start = Some(ticks(started.since(booted)));
@@ -273,13 +271,22 @@ pub(crate) fn default_files(holdings: &[Holding], devices: &[Device]) -> Vec<Hel
         let device = devices.iter().find(|device| device.info.id.index == holding.device)?;
         device.info.id.minor.ok()
     });
+    if holdings.is_empty() {
+        return Vec::new();
+    }
     let graphics = |holding: &Holding| holding.listed == Some(DeviceProcessKind::Graphics);
-    let mut paths = match holdings {
-        [] => Vec::new(),
-        _ if holdings.iter().all(graphics) => graphics_files(minors),
-        _ => cuda_files(minors),
+    let mut files = context_files(minors, holdings.iter().all(graphics));
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files.dedup();
+    files
+}
+
+/// Returns the files that a program with a graphics or CUDA context on these devices has.
+pub(crate) fn context_files(minors: impl Iterator<Item = u32>, graphics: bool) -> Vec<HeldFile> {
+    let gpus = minors.map(|minor| held_file(&format!("/dev/nvidia{minor}"), "F...m"));
+    let kind = match graphics {
+        true => held_file("/dev/nvidia-modeset", "F...."),
+        false => held_file("/dev/nvidia-uvm", "F...m"),
     };
-    paths.sort();
-    paths.dedup();
-    paths.iter().filter_map(|(path, letters)| held_file(path, letters)).collect()
+    gpus.chain([kind, held_file("/dev/nvidiactl", "F...m")]).flatten().collect()
 }

@@ -53,7 +53,7 @@ pub(crate) fn check(devices: &[Device], own: &Products, place: Place<'_>) -> Res
 }
 
 impl Tells {
-    pub(crate) fn apply_to(&self, device: &mut Device) {
+    fn apply_to(&self, device: &mut Device) {
         device.details.overlay(&self.details);
         device.busy.overlay(&self.busy);
     }

@@ -2,7 +2,7 @@
 
 use crate::faults::{Call, Fault};
 use crate::machine::{
-    Device, Event, Holding, Machine, Process, Reaction, Scheduled, When, device_file,
+    Device, Event, Holding, Machine, Process, Reaction, Scheduled, When, device_file, driver_files,
 };
 use crate::process_entry::{complete, held_file, user_name};
 use crate::seed::Seed;
@@ -109,10 +109,8 @@ fn device(rng: &mut ChaCha8Rng, index: u32, machine: &str) -> Device {
 }
 
 fn files(devices: &[Device]) -> Vec<gpu_core::DeviceFile> {
-    let gpus = devices.iter().filter_map(|device| device.info.id.minor.ok());
-    let gpus = gpus.map(|minor| format!("/dev/nvidia{minor}"));
-    let shared = ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-modeset"];
-    gpus.chain(shared.map(str::to_owned)).map(|path| device_file(&path)).collect()
+    let paths = driver_files(devices).chain(["/dev/nvidia-modeset".to_owned()]);
+    paths.map(|path| device_file(&path)).collect()
 }
 
 /// The kind of a random process.

@@ -89,13 +89,12 @@ impl<W: Write> RecordingWriter<W> {
     }
 
     fn line(&mut self, line: &impl Serialize) -> Result<()> {
-        let write = || -> std::io::Result<()> {
+        let mut write = || -> std::io::Result<()> {
             let mut text = serde_json::to_vec(line)?;
             text.push(b'\n');
             self.output.write_all(&text)?;
             self.output.flush()
         };
-        let mut write = write;
         write().map_err(|error| Error::new(ErrorKind::Io, "write the recording").with_source(error))
     }
 

@@ -76,8 +76,7 @@ fn changes(machine: &Machine, place: Place<'_>, entry: &EventEntry) -> Result<Ve
         events.push(Event::JoinsCgroup(Pid(joins.pid), joins.cgroup.clone()));
     }
     if let Some(fails) = &entry.fails {
-        let fault = fault_of(&format!("GPU {}", fails.gpu), fails.fault);
-        events.push(Event::Fails(fails.gpu, fault));
+        events.push(Event::Fails(fails.gpu, fault_of(fails.gpu, fails.fault)));
     }
     if let Some(reports) = &entry.reports {
         events.push(Event::Reports(reports.gpu, DeviceEventKind::Xid(reports.xid)));

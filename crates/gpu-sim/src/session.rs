@@ -10,9 +10,7 @@ use crate::simulation::Simulation;
 use crate::trusted;
 use gpu_core::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,7 +19,7 @@ const MAX_FILE: u64 = 1 << 20;
 
 /// The content of a session's directory. The file in it is [`Session::FILE`]; the environment
 /// variable [`Session::VARIABLE`] has the directory's path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Session {
     /// The machine, as [`Machine::named`] takes it. A path must be absolute: a process may open the
@@ -143,27 +141,15 @@ impl Session {
             );
             Error::new(kind, format!("read session '{}' ({remedy})", path.display()))
         };
-        let io = |error: std::io::Error| failed(ErrorKind::Io).with_source(error);
-        let invalid = |why: String| failed(ErrorKind::Invalid).with_source(why);
-        let untrusted = |error: Error| failed(error.kind()).with_source(error);
-
-        let path = trusted::private(dir).map_err(untrusted)?.join(Self::FILE);
-        let named = std::fs::symlink_metadata(&path).map_err(io)?;
-        if !named.is_file() {
-            return Err(invalid("it is a symbolic link or not a regular file".to_owned()));
-        }
-        let file = File::open(&path).map_err(io)?;
-        let opened = file.metadata().map_err(io)?;
-        if (named.dev(), named.ino()) != (opened.dev(), opened.ino()) {
-            return Err(invalid("it was replaced while being opened".to_owned()));
-        }
-        trusted::private_file(&path, &opened).map_err(untrusted)?;
-        let mut bytes = Vec::new();
-        file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(io)?;
-        if bytes.len() as u64 > MAX_FILE {
-            return Err(invalid(format!("it is larger than {} MiB", MAX_FILE >> 20)));
-        }
-        serde_json::from_slice(&bytes).map_err(|error| invalid(format!("invalid session: {error}")))
+        let unread = |error: io::Error| match error.kind() {
+            io::ErrorKind::InvalidData => failed(ErrorKind::Invalid).with_source(error),
+            _ => failed(ErrorKind::Io).with_source(error),
+        };
+        let dir = trusted::private(dir).map_err(|error| failed(error.kind()).with_source(error))?;
+        let bytes = trusted::read_private(&dir.join(Self::FILE), MAX_FILE).map_err(unread)?;
+        serde_json::from_slice(&bytes).map_err(|error| {
+            failed(ErrorKind::Invalid).with_source(format!("invalid session: {error}"))
+        })
     }
 
     /// Writes the session into a directory, for its owner only, and atomically for readers.
@@ -173,19 +159,16 @@ impl Session {
     pub fn write(&self, dir: &Path) -> Result<()> {
         let path = dir.join(Self::FILE);
         let new = dir.join(format!("{}.{}", Self::FILE, std::process::id()));
-        let write = || -> std::io::Result<()> {
+        let write = || -> io::Result<()> {
             let text = serde_json::to_vec(self)?;
             if text.len() as u64 > MAX_FILE {
-                return Err(std::io::Error::other("it would be larger than is read again"));
+                return Err(io::Error::other("it would be larger than is read again"));
             }
             match std::fs::remove_file(&new) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
-            let mut file =
-                OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-            file.write_all(&text)?;
-            std::fs::rename(&new, &path)
+            trusted::write_private(&path, &new, &text)
         };
         write().map_err(|error| {
             let what = format!("write session '{}'", path.display());

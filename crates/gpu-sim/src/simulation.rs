@@ -2,10 +2,9 @@
 
 use crate::faults::{Call, Fault};
 use crate::machine::{Event, Machine};
-use crate::recording::Recording;
 use crate::seed::Seed;
 use crate::state::{SentSignal, State};
-use gpu_core::{DeviceId, Pid, Result};
+use gpu_core::{DeviceId, Result};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -43,24 +42,6 @@ impl Simulation {
     /// As [`Machine::named`].
     pub fn named(machine: &Path) -> Result<Self> {
         Ok(Self::start(Machine::named(machine)?, Seed(0)))
-    }
-
-    /// Starts the machine in a directory, with seed 0.
-    ///
-    /// # Errors
-    /// As [`Machine::from_dir`].
-    pub fn from_dir(dir: &Path) -> Result<Self> {
-        Ok(Self::start(Machine::from_dir(dir)?, Seed(0)))
-    }
-
-    /// Starts the machine in a file of `gpuws record`, with seed 0.
-    ///
-    /// # Errors
-    /// As [`Recording::open`].
-    pub fn from_recording(path: &Path) -> Result<Self> {
-        let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
-        let machine = Machine::from_recording(&name, Recording::open(path)?);
-        Ok(Self::start(machine, Seed(0)))
     }
 
     /// Locks the state. Never held over another lock, an outgoing call, or a wait.
@@ -107,11 +88,6 @@ impl Simulation {
     /// Schedules an event, this long from now.
     pub fn schedule(&self, after: Duration, event: Event) {
         self.lock().schedule(after, event);
-    }
-
-    /// Schedules an event, this long after the process with this PID on the host has ended, once.
-    pub fn schedule_after_exit(&self, pid: Pid, after: Duration, event: Event) {
-        self.lock().schedule_after_exit(pid, after, event);
     }
 
     /// Applies an event now.

@@ -212,10 +212,6 @@ impl State {
         self.enqueue(self.now.saturating_add(after), Due::Event(event));
     }
 
-    pub(crate) fn schedule_after_exit(&mut self, pid: Pid, after: Duration, event: Event) {
-        self.after_exits.push((pid, after, event));
-    }
-
     fn fall_due(&mut self, due: Due) {
         match due {
             Due::Exit(serial) => self.exit(serial),

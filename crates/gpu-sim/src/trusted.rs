@@ -4,9 +4,10 @@
 //! on the path to it, or a user who may write to one, can substitute another session; in a
 //! directory with the sticky bit, such as `/tmp`, others may change only their own files.
 
-use gpu_core::{Error, ErrorKind, Result};
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
+use gpu_core::{Bytes, Error, ErrorKind, Result};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The mode bits by which a group or all others may write.
@@ -33,12 +34,41 @@ pub(crate) fn private(dir: &Path) -> Result<PathBuf> {
     private_of(me(), dir)
 }
 
-/// Verifies that only the user of this program, or root, can write to a file.
+/// Reads a file that only the user of this program, or root, can write to, of at most this many
+/// bytes.
 ///
 /// # Errors
-/// `Invalid`, with the owner.
-pub(crate) fn private_file(path: &Path, metadata: &Metadata) -> Result<()> {
-    unshared(me(), path, metadata, 0)
+/// The system's; `InvalidData` when it is a link, is shared, or is larger.
+pub(crate) fn read_private(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let invalid = |why: Box<dyn std::error::Error + Send + Sync>| {
+        io::Error::new(io::ErrorKind::InvalidData, why)
+    };
+    let named = path.symlink_metadata()?;
+    if !named.is_file() {
+        return Err(invalid("it is a symbolic link or not a regular file".into()));
+    }
+    let file = File::open(path)?;
+    let opened = file.metadata()?;
+    if (named.dev(), named.ino()) != (opened.dev(), opened.ino()) {
+        return Err(invalid("it was replaced while being opened".into()));
+    }
+    unshared(me(), path, &opened, 0).map_err(|error| invalid(error.into()))?;
+    let mut bytes = Vec::new();
+    file.take(limit + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > limit {
+        true => Err(invalid(format!("it is larger than {}", Bytes(limit)).into())),
+        false => Ok(bytes),
+    }
+}
+
+/// Writes a file for its owner only, under the name `new` until it is complete.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn write_private(path: &Path, new: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
+    file.write_all(content)?;
+    std::fs::rename(new, path)
 }
 
 fn me() -> u32 {

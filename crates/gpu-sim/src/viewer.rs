@@ -70,13 +70,6 @@ impl State {
         line
     }
 
-    /// Changes the viewer's own process.
-    pub(crate) fn change_viewer(&mut self, change: impl FnOnce(&mut Process)) {
-        if let Some(serial) = self.find_on_host(self.machine.viewer.pid) {
-            self.living.change(serial, |living| change(&mut living.process));
-        }
-    }
-
     /// Returns the PID by which the viewer sees a process, if it does.
     pub(crate) fn seen_as(&self, process: &Process) -> Option<Pid> {
         if process.hidden == Some(Absent::NotFound) {

@@ -141,7 +141,7 @@ impl Document {
     }
 
     /// Records a line that could not be read; `line` counts from 1.
-    pub fn note_unread(&mut self, line: usize, text: &str, why: &'static str) {
+    pub(crate) fn note_unread(&mut self, line: usize, text: &str, why: &'static str) {
         if self.unread.len() < Self::MAX_UNREAD {
             let text = text.chars().take(200).collect();
             self.unread.push(Unread { line, text, why });

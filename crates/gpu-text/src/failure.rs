@@ -108,10 +108,7 @@ const MAX_PASSAGE: usize = 4096;
 
 /// Returns the failure of a whole tool in a line or a passage; nothing when it is no failure text.
 pub(crate) fn codes(passage: &str) -> Vec<ErrorCode> {
-    let mut end = passage.len().min(MAX_PASSAGE);
-    while !passage.is_char_boundary(end) {
-        end -= 1;
-    }
+    let end = passage.floor_char_boundary(MAX_PASSAGE);
     if end < SHORTEST {
         return Vec::new();
     }

@@ -54,7 +54,8 @@ pub use document::{
 };
 pub use parse::{Hint, Unrecognized, parse};
 pub use sections::sections;
-pub use snapshot::{snapshot, topology};
+pub use snapshot::snapshot;
+pub use topology::topology;
 
 /// The example of the README.
 #[cfg(doctest)]

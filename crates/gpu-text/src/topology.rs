@@ -245,12 +245,12 @@ fn is_legend(line: &str) -> bool {
     }
 }
 
-/// Returns the links between the devices of a `topo` document; `None` if it has no matrix, or only
-/// that of peer access, which does not show the path.
+/// Returns the links between the devices of a `topo` document, by index; `None` if it has no matrix,
+/// or only that of peer access, which does not show the path.
 ///
-/// TensorFlow's matrix shows whether two devices have peer access, which over PCIe they have below
+/// TensorFlow's matrix shows only whether two devices have peer access, which over PCIe they have below
 /// one host bridge and not across sockets: `Y` becomes [`Link::Phb`], `N` becomes [`Link::Sys`].
-pub(crate) fn links(document: &Document) -> Option<gpu_core::Topology> {
+pub fn topology(document: &Document) -> Option<gpu_core::Topology> {
     let topology = document.topology.as_ref().filter(|_| document.kind == Kind::Topo)?;
     let numbered = |name: &String| gpu_number(name).map(|number| (number, name.clone()));
     let mut gpus: BTreeMap<u32, String> = topology.columns.iter().filter_map(numbered).collect();
@@ -367,10 +367,10 @@ mod tests {
     #[test]
     fn links_are_ordered_by_index() {
         let text = "\tGPU1\tGPU0\tCPU Affinity\nGPU1\tX\tNV4\t0\nGPU0\tNV4\tX\t0\n";
-        let links = links(&parse(&clean(text.as_bytes()), Kind::Topo)).unwrap().links;
+        let links = topology(&parse(&clean(text.as_bytes()), Kind::Topo)).unwrap().links;
         assert_eq!(links[0], [Link::Itself, Link::NvLink(4)]);
         let gap = "\tGPU0\tGPU2\tCPU Affinity\nGPU0\tX\tSYS\t0\nGPU2\tSYS\tX\t0\n";
-        assert_eq!(super::links(&parse(&clean(gap.as_bytes()), Kind::Topo)), None);
+        assert_eq!(super::topology(&parse(&clean(gap.as_bytes()), Kind::Topo)), None);
     }
 
     proptest! {
@@ -402,7 +402,7 @@ mod tests {
             let text = clean(text.as_bytes());
             for kind in [Kind::Topo, Kind::P2p] {
                 let document = parse(&text, kind);
-                links(&document);
+                super::topology(&document);
             }
             if let Some((_, first)) = text.lines().next() {
                 kind_of_header(first, text.lines().skip(1).map(|(_, line)| line));

@@ -87,7 +87,7 @@ pub(crate) struct Found {
 
 impl RecordedMemory {
     pub(crate) fn new(trace: &DeviceTrace, workload: &Workload) -> Self {
-        let of_device = |event: &Event| takes(event.action) || gives_back(event.action);
+        let of_device = |event: &Event| event.action.takes() || event.action.gives_back();
         let events: Vec<_> = trace
             .events
             .iter()
@@ -103,7 +103,7 @@ impl RecordedMemory {
                 let row = events[to..].iter().enumerate();
                 to += row
                     .take_while(|(i, (number, event_))| {
-                        *number == event as usize + i && gives_back(event_.action)
+                        *number == event as usize + i && event_.action.gives_back()
                     })
                     .count();
             }
@@ -154,14 +154,14 @@ impl RecordedMemory {
     pub(crate) fn leave(&self) {
         let mut tape = self.lock();
         while let Some((number, event)) = tape.left.pop() {
-            let what = if takes(event.action) { "taken" } else { "released" };
+            let what = if event.action.takes() { "taken" } else { "released" };
             tape.differ(number, || {
                 format!(
                     "the recording has {} bytes {what} at {:#x}; the replay does not",
                     event.size, event.address
                 )
             });
-            let tally = match takes(event.action) {
+            let tally = match event.action.takes() {
                 true => &mut tape.found.taken,
                 false => &mut tape.found.given_back,
             };
@@ -181,14 +181,6 @@ impl RecordedMemory {
     fn lock(&self) -> MutexGuard<'_, Tape> {
         self.tape.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn takes(action: Action) -> bool {
-    matches!(action, Action::SegmentAlloc | Action::SegmentMap)
-}
-
-fn gives_back(action: Action) -> bool {
-    matches!(action, Action::SegmentFree | Action::SegmentUnmap)
 }
 
 impl Tape {
@@ -242,7 +234,7 @@ impl Tape {
         };
         match self.left.last().copied() {
             // The device refuses if the recording continues with freed regions.
-            Some((_, event)) if gives_back(event.action) => Err(refused(size)),
+            Some((_, event)) if event.action.gives_back() => Err(refused(size)),
             None if self.fails => Err(refused(size)),
             Some((_, event)) if same(&event) => {
                 self.left.pop();

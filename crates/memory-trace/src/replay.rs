@@ -59,6 +59,16 @@ impl Outcome {
     pub fn wasted(&self) -> Bytes {
         self.peak.reserved.saturating_sub(self.peak.in_use)
     }
+
+    fn rise<P: Policy + ?Sized>(&mut self, policy: &P, step: Option<usize>) -> Level {
+        let now = Level { in_use: policy.in_use(), reserved: policy.reserved() };
+        self.peak.in_use = self.peak.in_use.max(now.in_use);
+        if now.reserved > self.peak.reserved {
+            (self.peak.reserved, self.peak_step) = (now.reserved, step);
+            self.in_use_at_peak = now.in_use;
+        }
+        now
+    }
 }
 
 /// Where a job ran out of memory.
@@ -165,14 +175,11 @@ impl<'a> Replay<'a> {
 
     fn begin<P: Policy + ?Sized>(&mut self, policy: &mut P) -> Result<(), Failure> {
         for held in &self.workload.held {
-            let slot = &mut self.slots[held.slot as usize];
-            if !matches!(slot, Slot::Vacant) {
+            if !matches!(self.slots[held.slot as usize], Slot::Vacant) {
                 continue;
             }
-            let stream = self.workload.streams[usize::from(held.stream)];
-            draw_from(policy, &mut self.pool, self.workload, held.stream);
-            let allocation = policy.allocate(Bytes(held.size), stream)?;
-            *slot = match held.retired {
+            let allocation = self.allocate(policy, held.stream, held.size)?;
+            self.slots[held.slot as usize] = match held.retired {
                 true => Slot::Retired(policy.retire(allocation)?),
                 false => Slot::Live(allocation),
             };
@@ -185,9 +192,7 @@ impl<'a> Replay<'a> {
         let slot = step.slot as usize;
         match step.kind {
             StepKind::Allocate => {
-                let stream = self.workload.streams[usize::from(step.stream)];
-                draw_from(policy, &mut self.pool, self.workload, step.stream);
-                self.slots[slot] = Slot::Live(policy.allocate(Bytes(step.size), stream)?);
+                self.slots[slot] = Slot::Live(self.allocate(policy, step.stream, step.size)?);
             }
             StepKind::Free => {
                 if let Slot::Live(allocation) = std::mem::take(&mut self.slots[slot]) {
@@ -206,13 +211,11 @@ impl<'a> Replay<'a> {
             }
             StepKind::EmptyCache => {
                 // No capture was in progress, or the cache would not have been emptied.
-                switch(policy, &mut self.pool, (0, 0));
+                self.draw_from(policy, (0, 0));
                 policy.empty_cache()?;
             }
             StepKind::Fail => {
-                let stream = self.workload.streams[usize::from(step.stream)];
-                draw_from(policy, &mut self.pool, self.workload, step.stream);
-                match policy.allocate(Bytes(step.size), stream) {
+                match self.allocate(policy, step.stream, step.size) {
                     // The program did not get this memory, so it did not use it.
                     Ok(allocation) => {
                         policy.free(allocation)?;
@@ -225,34 +228,24 @@ impl<'a> Replay<'a> {
         }
         Ok(false)
     }
-}
 
-/// Switches the policy to the recorded pool of the next request.
-fn draw_from<P: Policy + ?Sized>(
-    policy: &mut P,
-    now: &mut (u64, u64),
-    workload: &Workload,
-    stream: u16,
-) {
-    switch(policy, now, workload.pools[usize::from(stream)]);
-}
-
-fn switch<P: Policy + ?Sized>(policy: &mut P, now: &mut (u64, u64), pool: (u64, u64)) {
-    if pool != *now {
-        policy.draw_from(pool);
-        *now = pool;
+    /// Allocates from the recorded pool of the request.
+    fn allocate<P: Policy + ?Sized>(
+        &mut self,
+        policy: &mut P,
+        stream: u16,
+        size: u64,
+    ) -> Result<Allocation, Failure> {
+        let stream = usize::from(stream);
+        self.draw_from(policy, self.workload.pools[stream]);
+        policy.allocate(Bytes(size), self.workload.streams[stream])
     }
-}
 
-impl Outcome {
-    fn rise<P: Policy + ?Sized>(&mut self, policy: &P, step: Option<usize>) -> Level {
-        let now = Level { in_use: policy.in_use(), reserved: policy.reserved() };
-        self.peak.in_use = self.peak.in_use.max(now.in_use);
-        if now.reserved > self.peak.reserved {
-            (self.peak.reserved, self.peak_step) = (now.reserved, step);
-            self.in_use_at_peak = now.in_use;
+    fn draw_from<P: Policy + ?Sized>(&mut self, policy: &mut P, pool: (u64, u64)) {
+        if pool != self.pool {
+            policy.draw_from(pool);
+            self.pool = pool;
         }
-        now
     }
 }
 

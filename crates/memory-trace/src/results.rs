@@ -58,11 +58,6 @@ impl Needs {
     pub fn with_context(&self, context: Bytes, device_memory: Option<Bytes>) -> Bytes {
         let least = self.by_policy.first().map_or(self.live, |(_, need, _)| need.least);
         let rounded = device_memory.map_or(ROUNDED, |total| Bytes(total.0 / 10_000));
-        whole_mib(least + context + rounded)
+        Bytes::from_mib((least + context + rounded).0.div_ceil(Bytes::MIB))
     }
-}
-
-/// Rounds up to a MiB, the unit of memory limits.
-pub fn whole_mib(bytes: Bytes) -> Bytes {
-    Bytes(bytes.0.saturating_add(Bytes::MIB - 1) / Bytes::MIB * Bytes::MIB)
 }

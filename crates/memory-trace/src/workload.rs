@@ -161,9 +161,7 @@ impl Workload {
         }
         most
     }
-}
 
-impl Workload {
     /// Returns the job as it would run with sufficient memory, and the size of the failed request
     /// with which the recording ended.
     ///
@@ -295,9 +293,7 @@ impl Reading {
                 None => (StepKind::Free, self.slots.remove(&address).ok_or(not_held)?),
             },
             Action::OutOfMemory => (StepKind::Fail, 0),
-            Action::SegmentFree | Action::SegmentUnmap
-                if is_emptied_by_hand(trace, stacks, number) =>
-            {
+            action if action.gives_back() && is_emptied_by_hand(trace, stacks, number) => {
                 (StepKind::EmptyCache, 0)
             }
             _ => return Ok(()),
@@ -348,21 +344,16 @@ fn row_of_ended_uses(trace: &DeviceTrace, stacks: &Stacks, number: usize) -> (us
 /// because the device refuses then asks the device again, and gets memory or fails. A sequence
 /// without such a request was started by the program.
 fn is_emptied_by_hand(trace: &DeviceTrace, stacks: &Stacks, number: usize) -> bool {
-    let gives_back = |action| matches!(action, Action::SegmentFree | Action::SegmentUnmap);
     let before = number.checked_sub(1).map(|before| trace.events[before].action);
-    if before.is_some_and(|action| gives_back(action) || asks(action)) {
+    if before.is_some_and(|action| action.gives_back() || action.takes()) {
         return false;
     }
     if let Some(stack) = trace.event_stacks.get(number).copied().flatten() {
         let empties = |name: &str| name.contains("empty_cache") || name.contains("emptyCache");
         return stacks.frames(stack).any(|frame| empties(&frame.function));
     }
-    let after = trace.events[number..].iter().find(|event| !gives_back(event.action));
-    !after.is_some_and(|event| asks(event.action) || event.action == Action::OutOfMemory)
-}
-
-fn asks(action: Action) -> bool {
-    matches!(action, Action::SegmentAlloc | Action::SegmentMap)
+    let after = trace.events[number..].iter().find(|event| !event.action.gives_back());
+    !after.is_some_and(|event| event.action.takes() || event.action == Action::OutOfMemory)
 }
 
 #[cfg(test)]

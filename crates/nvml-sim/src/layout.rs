@@ -2,7 +2,7 @@
 //! in the public `nvml.h`.
 
 use crate::pointer::Handle;
-use std::ffi::{c_char, c_int, c_longlong, c_uchar, c_uint, c_ulonglong, c_ushort};
+use std::ffi::{c_char, c_int, c_longlong, c_uchar, c_uint, c_ulonglong};
 
 /// A struct whose first field contains its size and version (`NVML_STRUCT_VERSION`).
 pub(crate) trait Versioned: Copy {
@@ -101,17 +101,12 @@ structs! {
     Temperature1 version 1 { version: c_uint, sensor_type: c_uint, temperature: c_int }
 }
 
-/// `nvmlValue_t`
+/// The members of `nvmlValue_t` that are written
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) union Value {
-    pub(crate) double: f64,
-    pub(crate) signed_int: c_int,
-    pub(crate) unsigned_int: c_uint,
-    pub(crate) unsigned_long: std::ffi::c_ulong,
     pub(crate) unsigned_long_long: c_ulonglong,
     pub(crate) signed_long_long: c_longlong,
-    pub(crate) unsigned_short: c_ushort,
 }
 
 /// Returns a text in a field of fixed size, truncated if it does not fit.

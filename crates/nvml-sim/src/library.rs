@@ -141,13 +141,25 @@ impl Library {
 pub(crate) fn enter(function: &'static str, gpu: Option<u32>) -> Answer<Arc<View>> {
     let mut library = lock();
     let effects = library.enter(function, gpu)?;
+    library = apply(effects, library)?;
+    library.look()
+}
+
+/// Applies the session's faults for a call; a caller that waits does so without the lock.
+///
+/// # Errors
+/// The code of a fault.
+fn apply(
+    effects: Effects,
+    mut library: MutexGuard<'static, Library>,
+) -> Answer<MutexGuard<'static, Library>> {
     if effects.waits() {
         drop(library);
         effects.wait();
         library = lock();
     }
     effects.code()?;
-    library.look()
+    Ok(library)
 }
 
 /// Initialises the library once more.
@@ -162,12 +174,7 @@ pub(crate) fn initialise(function: &'static str) -> Answer {
         library.read_session().map_err(|error| complain(&error))?;
     }
     let effects = library.running()?.enter(function, None)?;
-    if effects.waits() {
-        drop(library);
-        effects.wait();
-        library = lock();
-    }
-    effects.code()?;
+    library = apply(effects, library)?;
     let running = library.running()?;
     running.simulation().map_err(|error| complain(&error))?;
     if let Err(fault) = &running.look()?.driver
@@ -186,12 +193,7 @@ pub(crate) fn initialise(function: &'static str) -> Answer {
 pub(crate) fn shut_down(function: &'static str) -> Answer {
     let mut library = lock();
     let effects = library.enter(function, None)?;
-    if effects.waits() {
-        drop(library);
-        effects.wait();
-        library = lock();
-    }
-    effects.code()?;
+    library = apply(effects, library)?;
     library.initialised = library.initialised.checked_sub(1).ok_or(Code::UNINITIALIZED)?;
     if library.initialised == 0 {
         library.event_sets.clear();

@@ -82,6 +82,17 @@ impl<T: Copy> Out<T> {
     }
 }
 
+/// Writes several values, or none.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` when a pointer is null.
+pub(crate) fn put_all<T: Copy, const N: usize>(values: [(Out<T>, T); N]) -> Answer {
+    if values.iter().any(|(out, _)| out.is_null()) {
+        return Err(Code::INVALID_ARGUMENT);
+    }
+    values.into_iter().try_for_each(|(out, value)| out.put(value))
+}
+
 impl<T: Versioned> Out<T> {
     /// Checks that the caller uses this version of a struct.
     ///

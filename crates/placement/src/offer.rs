@@ -4,7 +4,6 @@ use gpu_core::{
     Absent, Bytes, Celsius, DeviceId, DeviceUuid, Fault, LeaseId, Link, Pid, Reading, Timestamp,
 };
 use serde::Serialize;
-use std::fmt;
 
 /// A device as one claim finds it now.
 #[derive(Clone, Debug, PartialEq)]
@@ -206,9 +205,10 @@ pub enum Why {
 }
 
 /// Why there is no choice.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// Temporary: waiting may help.
+    #[error("{} of {could} suitable devices are free now", free.len())]
     NotNow {
         /// The eligible devices: too few, or without a required one.
         free: Vec<usize>,
@@ -218,6 +218,7 @@ pub enum Refusal {
         passed: Vec<(usize, Passed)>,
     },
     /// Permanent for this machine in its present state.
+    #[error("only {could} devices are suitable")]
     Never {
         /// How many devices would be eligible if all leases ended.
         could: u32,
@@ -225,24 +226,9 @@ pub enum Refusal {
         passed: Vec<(usize, Passed)>,
     },
     /// A required device does not exist.
+    #[error("there is no device {0}")]
     Missing(DeviceUuid),
     /// The claim is for no device, or requires more devices than it requests.
+    #[error("the claim requests no device, or requires more devices than it requests")]
     Contradictory,
 }
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refusal::NotNow { free, could, .. } => {
-                write!(f, "{} of {could} suitable devices are free now", free.len())
-            }
-            Refusal::Never { could, .. } => write!(f, "only {could} devices are suitable"),
-            Refusal::Missing(uuid) => write!(f, "there is no device {uuid}"),
-            Refusal::Contradictory => f.write_str(
-                "the claim requests no device, or requires more devices than it requests",
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Refusal {}

@@ -2,9 +2,9 @@
 //! processes; the others do not change.
 
 use crate::driver;
-use crate::random::Chance;
 use crate::scene::{PROGRAM_NAMES, PROGRAMS, Part, Scene};
 use crate::truth::{Truth, descriptors};
+use gpuws_tests::Chance;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{

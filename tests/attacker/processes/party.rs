@@ -5,8 +5,6 @@
 
 mod actor;
 mod driver;
-#[path = "../random.rs"]
-mod random;
 mod reaper;
 mod recorder;
 #[allow(dead_code, reason = "the stage uses the rest")]

@@ -2,7 +2,6 @@
 //! steps, and judges plans and reports.
 
 use crate::driver::{Device, memory_of};
-use crate::random::Chance;
 use crate::recorder::{Broken, Recorder};
 use crate::scene::{ATTACKER, HONEST, INSTALLED, Scene};
 use crate::truth::{Truth, everybody, line};
@@ -13,6 +12,7 @@ use gpu_host::{FileJournal, LinuxHost, Roots, SystemClock};
 use gpu_reaper::{
     Guard, Outcome, Plan, Ports, Refusal, Report, Request, Role, Scope, diagnose, execute, plan,
 };
+use gpuws_tests::Chance;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::Write;

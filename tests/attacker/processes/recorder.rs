@@ -2,12 +2,12 @@
 //! checks each delivered signal against the truth when the audit line was written: everything that
 //! was true by then must count.
 
-use crate::random::Chance;
 use crate::scene::Scene;
 use crate::truth::{Truth, line};
 use gpu_core::*;
 use gpu_host::{FileJournal, LinuxHost};
 use gpu_reaper::{Membership, Plan};
+use gpuws_tests::Chance;
 use rustix::process::{Pid as Number, Signal as Call, kill_process};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,11 +4,11 @@
 use super::layout;
 use super::scene::{ATTACKER, HONEST, INSTALLED, ONLOOKER, PROGRAM_NAMES, Part, Scene};
 use super::truth::{Truth, everybody};
-use crate::random::Chance;
 use crate::sandbox::HANGS;
 use crate::verdict::Verdict;
 use gpu_core::Clock;
 use gpu_host::SystemClock;
+use gpuws_tests::Chance;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};

@@ -159,16 +159,14 @@ impl<S> Taking<'_, S> {
         let within = self.ask.within.as_ref();
         let mut read = |place: &QueuePlace| queue.rival(place, leases, within);
         let judged = judge(&self.entry, &pool, &places, &mut read, &is_idle, &choose)?;
-        // If this claim itself lacks devices, no earlier claim was found servable.
-        let servable = judged.servable.unwrap_or_default();
         let mut kept: BTreeMap<QueuePlace, Duration> = since
             .iter()
             .filter(|(place, _)| {
-                servable.contains(place) || is_idle(place) && places.contains(place)
+                judged.servable.contains(place) || is_idle(place) && places.contains(place)
             })
             .map(|(place, since)| (place.clone(), *since))
             .collect();
-        for place in servable {
+        for place in judged.servable {
             kept.entry(place).or_insert(now);
         }
         self.servable = kept;

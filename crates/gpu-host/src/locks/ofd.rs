@@ -32,13 +32,18 @@ pub(super) fn unlock(file: impl AsFd) -> Result<()> {
 }
 
 /// Returns whether another open file description has locked a file for writing.
+pub(super) fn is_write_locked(file: impl AsFd) -> Result<bool> {
+    Ok(write_locker(file)?.is_some())
+}
+
+/// Returns the `l_pid` of a foreign write lock on a file (fcntl(2)).
 ///
 /// The query is for a read lock, which another's read lock does not block: anybody who may read a
 /// file could take one, and it means nothing.
-pub(super) fn is_write_locked(file: impl AsFd) -> Result<bool> {
+pub(super) fn write_locker(file: impl AsFd) -> Result<Option<i32>> {
     let mut answer = whole_file(F_RDLCK);
     fcntl(file.as_fd(), FcntlArg::F_OFD_GETLK(&mut answer)).map_err(errno)?;
-    Ok(i32::from(answer.l_type) == F_WRLCK)
+    Ok((i32::from(answer.l_type) == F_WRLCK).then_some(answer.l_pid))
 }
 
 fn set(file: impl AsFd, kind: i32) -> Result<()> {

@@ -7,10 +7,9 @@
 use super::ofd::{self, Lock};
 use crate::fault;
 use crate::host::{LinuxHost, Roots};
+use crate::proc_dir::ProcRoot;
 use crate::timer::{now, sleep};
 use gpu_core::{Access, Error, ErrorKind, Holder, Host, Pid, Result, SafeGpuGuard, SafeGpuHolder};
-use nix::fcntl::{FcntlArg, fcntl};
-use nix::libc::{F_RDLCK, F_WRLCK, SEEK_SET, flock};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -171,14 +170,9 @@ enum Obstacle {
 /// Returns the process that has locked a file for writing, if the kernel reports it, as for a POSIX
 /// lock; `None` if it is not locked.
 fn writer(file: &OwnedFd) -> Option<Option<Pid>> {
-    // The kinds are 0, 1 and 2, the start of a file is 0.
-    let (l_type, l_whence) = (F_RDLCK as i16, SEEK_SET as i16);
-    let mut answer = flock { l_type, l_whence, l_start: 0, l_len: 0, l_pid: 0 };
-    fcntl(file, FcntlArg::F_OFD_GETLK(&mut answer)).ok()?;
-    let is_locked = i32::from(answer.l_type) == F_WRLCK;
+    let pid = ofd::write_locker(file).ok().flatten()?;
     // The PID is -1 for an open file description lock, and 0 for one of another PID namespace.
-    let process = u32::try_from(answer.l_pid).ok().filter(|pid| *pid > 0).map(Pid);
-    is_locked.then_some(process)
+    Some(u32::try_from(pid).ok().filter(|pid| *pid > 0).map(Pid))
 }
 
 /// Returns the first few PIDs; `None` if none is visible.
@@ -194,6 +188,16 @@ pub(super) struct SafeGpuLocks {
     proc: PathBuf,
 }
 
+impl SafeGpuLocks {
+    /// Reads a file below `/proc`.
+    fn read(&self, path: &str) -> Result<String> {
+        let text = ProcRoot::open(&self.proc).and_then(|root| root.read(path, LIST_LIMIT));
+        let what = || format!("read '{}'", self.proc.join(path).display());
+        let text = text.map_err(|errno| fault::file(what(), errno))?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+}
+
 impl SafeGpuGuard for SafeGpuLocks {
     fn waiting(&self) -> Result<Vec<Pid>> {
         let mut pids = self.queues()?.concat();
@@ -203,12 +207,12 @@ impl SafeGpuGuard for SafeGpuLocks {
     }
 
     fn queues(&self) -> Result<Vec<Vec<Pid>>> {
-        let list = read(&self.proc.join("locks"))?;
+        let list = self.read("locks")?;
         let queue = |file: &Option<OwnedFd>| {
             let Some(file) = file else { return Ok(Vec::new()) };
-            let path = self.proc.join(format!("self/fdinfo/{}", file.as_raw_fd()));
+            let info = self.read(&format!("self/fdinfo/{}", file.as_raw_fd()))?;
             let own: Vec<String> =
-                read(&path)?.lines().filter_map(locked_file).map(str::to_owned).collect();
+                info.lines().filter_map(locked_file).map(str::to_owned).collect();
             Ok(waiters(&list, &own))
         };
         self.files.iter().map(queue).collect()
@@ -242,23 +246,6 @@ fn waiters(list: &str, files: &[String]) -> Vec<Pid> {
     pids.sort_unstable();
     pids.dedup();
     pids
-}
-
-fn read(path: &Path) -> Result<String> {
-    let failed = |errno| fault::file(format!("read '{}'", path.display()), errno);
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
-    let mut text = Vec::new();
-    let mut piece = vec![0; 64 << 10];
-    while text.len() < LIST_LIMIT {
-        match rustix::io::read(&file, &mut piece[..]) {
-            Ok(0) => break,
-            Ok(count) => text.extend_from_slice(&piece[..count]),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(failed(errno)),
-        }
-    }
-    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Opens a lock file, or creates it as its first user would, for everybody.

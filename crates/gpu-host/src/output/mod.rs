@@ -10,11 +10,10 @@ pub use part::Part;
 
 use crate::{PathTrust, TrustedDir, is_own as is_own_user};
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat};
 use rustix::io::Errno;
 use std::error::Error;
 use std::ffi::OsString;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
@@ -26,31 +25,35 @@ const LINKS: usize = 40;
 /// The maximum number of temporary names to try.
 const NAMES: u32 = 100;
 
-/// `f_type` of `/proc` (`PROC_SUPER_MAGIC` of linux/magic.h).
-const PROC: u64 = 0x9fa0;
-
 /// The mode of a new file before the umask: all users may read and write.
 const USUAL: Mode = Mode::from_raw_mode(0o666);
 
 /// The error for an output file that cannot be written.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("write '{}'", path.display())]
 pub struct OutputError {
     path: PathBuf,
+    #[source]
     why: Why,
 }
 
 /// Why an output file cannot be written.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Why {
     /// The operating system returned an error.
+    #[error(transparent)]
     Io(io::Error),
     /// The path has no file name.
+    #[error("the path has no file name")]
     NoName,
     /// Another user can replace the directory, or a link in its path.
+    #[error("{0}")]
     Untrusted(String),
     /// The existing file must not be written.
+    #[error("{0}")]
     Refused(String),
     /// The name is in use.
+    #[error("it already exists")]
     Exists,
 }
 
@@ -64,34 +67,6 @@ impl OutputError {
         self.why
     }
 }
-
-impl fmt::Display for OutputError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "write '{}'", self.path.display())
-    }
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Why::Io(error) => error.fmt(f),
-            Why::NoName => f.write_str("the path has no file name"),
-            Why::Untrusted(why) | Why::Refused(why) => f.write_str(why),
-            Why::Exists => f.write_str("it already exists"),
-        }
-    }
-}
-
-impl Error for OutputError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(match &self.why {
-            Why::Io(error) => error,
-            why => why,
-        })
-    }
-}
-
-impl Error for Why {}
 
 /// Creates a file, which replaces any regular file of this name, and opens it for writing.
 ///
@@ -221,7 +196,8 @@ impl Dir {
 
     /// Returns whether the directory contains the descriptors of a process (`/proc/PID/fd`).
     fn has_descriptors(&self) -> bool {
-        let is_proc = rustix::fs::fstatfs(&self.0).is_ok_and(|system| system.f_type as u64 == PROC);
+        let is_proc =
+            rustix::fs::fstatfs(&self.0).is_ok_and(|system| system.f_type == PROC_SUPER_MAGIC);
         is_proc && self.0.path().ends_with("fd")
     }
 }

@@ -5,7 +5,7 @@ use super::launcher::Watched;
 use super::orphans::Orphans;
 use super::signals::{ASKING, FREE, ignored, is_in};
 use super::terminal::{Terminal, own_group};
-use super::tree::{children, place};
+use super::tree::own_children;
 use super::{end_as, has_ended, pause};
 use crate::host::Roots;
 use crate::limits::ignore_file_size_signal;
@@ -327,11 +327,6 @@ fn stop() -> rustix::io::Result<()> {
     kill_process(getpid(), rustix::process::Signal::TSTP)?;
     let stopped = stop.thread_unblock().and_then(|()| stop.thread_block());
     stopped.map_err(|errno| rustix::io::Errno::from_raw_os_error(errno as i32))
-}
-
-fn own_children(root: &ProcRoot) -> rustix::io::Result<HashSet<ProcessKey>> {
-    let own = place(root, std::process::id())?;
-    Ok(children(root, &own)?.into_iter().map(|child| child.key).collect())
 }
 
 /// Splits a command line as `/proc` shows it: each argument ends with a zero byte.

@@ -5,10 +5,11 @@ use super::members::members;
 use super::signals::FREE;
 use super::suspend::{send, suspend_new};
 use super::terminal::Terminal;
-use super::tree::{Places, children, place};
+use super::tree::{Places, children};
 use super::tree_kill::kill_tree;
 use super::{moment, pause, program};
 use crate::fault;
+use crate::handle::raw;
 use gpu_core::{
     ActToken, Error, ErrorKind, Job, JobEvent, JobExit, KilledTree, Launch, ProcessFault,
     ProcessInfo, ProcessKey, Result, SuspendedProcesses,
@@ -246,12 +247,10 @@ impl LinuxJob {
     /// Reaps orphaned descendants that have ended, so that their PIDs become free. Processes that
     /// other code in this process may wait for are left alone.
     fn wait_for_orphans(&self) -> rustix::io::Result<()> {
-        let own = place(&self.shared.root, std::process::id())?;
-        for place in children(&self.shared.root, &own)? {
+        for place in children(&self.shared.root)? {
             let pid = place.key.pid.0;
             let adopted = !is(pid, self.pid) && !self.shared.is_own(&place.key);
-            let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
-            if let Some(number) = number.filter(|_| place.has_ended && adopted) {
+            if let Some(number) = raw(pid).filter(|_| place.has_ended && adopted) {
                 // No other code waits for it, so its PID is not reused.
                 waitid(WaitId::Pid(number), WaitIdOptions::EXITED | WaitIdOptions::NOHANG)?;
             }

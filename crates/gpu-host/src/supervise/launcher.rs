@@ -5,8 +5,9 @@ use super::has_ended;
 use super::job::LinuxJob;
 use super::signals::Signals;
 use super::terminal::own_group;
-use super::tree::{children, place};
+use super::tree::{own_children, place};
 use crate::fault;
+use crate::handle::raw;
 use crate::host::{Roots, shows_own_namespace};
 use crate::limits::{OpenFiles, ignore_file_size_signal};
 use crate::proc_dir::ProcRoot;
@@ -90,8 +91,7 @@ impl Watched {
     /// Opens the process that `key` identifies, and no other that reuses its PID: the pidfd comes
     /// first, and while the process behind it lives, its PID is not reused.
     pub(crate) fn open(root: &ProcRoot, key: ProcessKey) -> rustix::io::Result<Self> {
-        let number = i32::try_from(key.pid.0).ok().and_then(Pid::from_raw);
-        let opened = number.ok_or(Errno::SRCH).and_then(|number| {
+        let opened = raw(key.pid.0).ok_or(Errno::SRCH).and_then(|number| {
             let pidfd = pidfd_open(number, PidfdFlags::empty())?;
             let same = read_key(&root.process(key.pid.0)?)?.definitely_same(&key);
             let lives = same && !has_ended(&pidfd)?;
@@ -212,16 +212,14 @@ fn end_by_panics() {
 /// Returns the process group of a process, which it has as long as it lives.
 fn group_of(root: &ProcRoot, key: ProcessKey) -> Option<Pid> {
     let place = place(root, key.pid.0).ok().filter(|place| place.key.definitely_same(&key))?;
-    Pid::from_raw(i32::try_from(place.group).ok()?)
+    raw(place.group)
 }
 
 impl Launcher for LinuxLauncher {
     fn launch(&self, launch: &Launch) -> Result<Box<dyn Job>> {
         if self.shared.own_children.get().is_none() {
             let failed = |errno| fault::file("list the own child processes", errno);
-            let root = &self.shared.root;
-            let own = place(root, std::process::id()).and_then(|own| children(root, &own));
-            let own = own.map_err(failed)?.into_iter().map(|child| child.key).collect();
+            let own = own_children(&self.shared.root).map_err(failed)?;
             self.shared.own_children.get_or_init(|| own);
         }
         Ok(Box::new(LinuxJob::start(launch, Rc::clone(&self.shared))?))

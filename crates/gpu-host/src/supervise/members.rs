@@ -1,11 +1,10 @@
 //! The members of a job.
 
-use super::tree::{Places, listed_below, settled_below};
-use super::tree_kill::listed;
+use super::tree::{Places, listed, listed_below, settled_below};
+use crate::fault;
 use crate::proc_dir::ProcRoot;
 use crate::process::{Place, booted_at, read_known};
 use crate::users::Users;
-use crate::{fault, host};
 use gpu_core::{Absent, ProcessInfo, ProcessKey, Reading, Result, Timestamp};
 use rustix::io::Errno;
 use std::collections::HashSet;
@@ -59,8 +58,7 @@ fn read(
 ) -> Result<Vec<ProcessInfo>> {
     let failed = |errno| fault::file("list remaining job processes", errno);
     let own = std::process::id();
-    let text = root.read("stat", host::STAT_LIMIT).map_err(fault::absent);
-    let booted_at = text.and_then(|text| booted_at(&text));
+    let booted_at = booted_at(root);
     let mut members = Vec::new();
     let below = match settled_below(root, own) {
         Some(below) => below,

@@ -4,11 +4,10 @@
 //! costs one system call per process, and a stopped process neither forks nor exits. The tree that
 //! was there before is left running.
 
-use super::tree::{listed_below, place};
-use super::tree_kill::{listed, raw};
+use super::tree::{listed, listed_below, place};
 use super::{has_ended, moment, pause};
 use crate::fault;
-use crate::host;
+use crate::handle::raw;
 use crate::proc_dir::ProcRoot;
 use crate::process::{booted_at, read_known};
 use crate::users::Users;
@@ -44,8 +43,7 @@ pub(crate) fn suspend_new(
         Errno::NOENT => Error::new(ErrorKind::Unsupported, what).with_source(errno),
         errno => fault::file(what, errno),
     };
-    let text = root.read("stat", host::STAT_LIMIT).map_err(fault::absent);
-    let booted_at = text.and_then(|text| booted_at(&text));
+    let booted_at = booted_at(root);
     let own = std::process::id();
     let mut seen: HashSet<u32> = known.iter().map(|key| key.pid.0).collect();
     seen.extend(spared.iter().map(|pid| pid.0));

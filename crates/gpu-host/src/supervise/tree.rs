@@ -2,6 +2,7 @@
 
 use crate::proc_dir::{ProcDir, ProcRoot, number};
 use crate::process::{Place, read_place};
+use gpu_core::ProcessKey;
 use rustix::io::{Errno, Result};
 use std::collections::{HashMap, HashSet};
 
@@ -60,11 +61,6 @@ impl Places {
         &self.0
     }
 
-    /// Returns all processes, consuming this value.
-    pub(crate) fn into_all(self) -> impl Iterator<Item = Place> {
-        self.0.into_iter()
-    }
-
     /// Returns the descendants of a process, including zombies.
     pub(crate) fn below(&self, pid: u32) -> Vec<&Place> {
         let mut children: HashMap<u32, Vec<&Place>> = HashMap::new();
@@ -106,18 +102,36 @@ pub(crate) fn place(root: &ProcRoot, pid: u32) -> Result<Place> {
 
 /// Returns the children of this process, from the kernel's list for each thread if it keeps one
 /// (`CONFIG_PROC_CHILDREN`).
-pub(crate) fn children(root: &ProcRoot, own: &Place) -> Result<Vec<Place>> {
-    let dir = root.process(own.key.pid.0)?;
+///
+/// # Errors
+/// When the list cannot be read, or this process is not in it.
+pub(crate) fn children(root: &ProcRoot) -> Result<Vec<Place>> {
+    let own = place(root, std::process::id())?.key.pid.0;
+    match listed(root) {
+        Ok(pids) => Ok(pids.into_iter().filter_map(|pid| place(root, pid).ok()).collect()),
+        Err(Errno::NOENT) => {
+            let mut all = Places::read(root)?.0;
+            all.retain(|place| place.parent == own);
+            Ok(all)
+        }
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Returns the identities of the children of this process.
+///
+/// # Errors
+/// As [`children`].
+pub(crate) fn own_children(root: &ProcRoot) -> Result<HashSet<ProcessKey>> {
+    Ok(children(root)?.into_iter().map(|child| child.key).collect())
+}
+
+/// Returns the PIDs of the children of all threads of this process, from the kernel's lists.
+pub(crate) fn listed(root: &ProcRoot) -> Result<Vec<u32>> {
+    let dir = root.process(std::process::id())?;
     let mut children = Vec::new();
     for thread in dir.threads()? {
-        match children_of(&dir, thread) {
-            Ok(pids) => children.extend(pids.into_iter().filter_map(|pid| place(root, pid).ok())),
-            Err(Errno::NOENT) => {
-                let below = Places::read(root)?.into_all();
-                return Ok(below.filter(|place| place.parent == own.key.pid.0).collect());
-            }
-            Err(errno) => return Err(errno),
-        }
+        children.extend(children_of(&dir, thread)?);
     }
     Ok(children)
 }
@@ -224,7 +238,7 @@ pub(crate) fn children_of(dir: &ProcDir, thread: u32) -> Result<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_core::{Pid, ProcessKey, StartTime};
+    use gpu_core::{Pid, StartTime};
 
     /// Returns a process: PID, parent, group, session.
     fn at([pid, parent, group, session]: [u32; 4]) -> Place {

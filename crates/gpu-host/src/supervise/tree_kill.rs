@@ -4,10 +4,10 @@
 //! of this process. So no check is needed before killing a child, and a process that forks and ends
 //! is killed as soon as the kernel lists it.
 
-use super::tree::{children_of, place};
+use super::tree::{listed, place};
 use super::{moment, pause};
 use crate::fault;
-use crate::host;
+use crate::handle::raw;
 use crate::proc_dir::ProcRoot;
 use crate::process::{booted_at, read_known};
 use crate::users::Users;
@@ -45,8 +45,7 @@ pub(crate) fn kill_tree(
         Errno::NOENT => Error::new(ErrorKind::Unsupported, what).with_source(errno),
         errno => fault::file(what, errno),
     };
-    let text = root.read("stat", host::STAT_LIMIT).map_err(fault::absent);
-    let booted_at = text.and_then(|text| booted_at(&text));
+    let booted_at = booted_at(root);
     let own = |pid: &u32| place(root, *pid).is_ok_and(|place| is_own(&place.key));
     let mut passed_over: HashSet<u32> = spared.iter().map(|pid| pid.0).collect();
     passed_over.extend(listed(root).map_err(failed)?.into_iter().filter(own));
@@ -97,19 +96,4 @@ pub(crate) fn kill_tree(
             return Ok(killed_tree);
         }
     }
-}
-
-/// Returns a PID in the kernel's type.
-pub(super) fn raw(pid: u32) -> Option<rustix::process::Pid> {
-    i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw)
-}
-
-/// Returns the PIDs of the children of all threads of this process.
-pub(super) fn listed(root: &ProcRoot) -> rustix::io::Result<Vec<u32>> {
-    let dir = root.process(std::process::id())?;
-    let mut children = Vec::new();
-    for thread in dir.threads()? {
-        children.extend(children_of(&dir, thread)?);
-    }
-    Ok(children)
 }

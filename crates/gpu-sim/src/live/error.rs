@@ -2,21 +2,25 @@
 
 use super::LIBRARY;
 use gpu_core::{Error, ErrorKind};
-use std::fmt;
 use std::path::PathBuf;
 
 /// Why a session cannot be created or opened.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum LiveError {
     /// An operation failed.
-    Failed(Error),
+    #[error(transparent)]
+    Failed(#[from] Error),
     /// The library at this path is not a simulated NVML. Programs would run on the real machine.
+    #[error("simulate with '{}'", .0.display())]
     NotSimulated(PathBuf),
     /// The path of the session's directory is not absolute.
+    #[error("find session '{}' of the simulated NVML", .0.display())]
     Relative(PathBuf),
     /// Other users can write to each candidate directory.
+    #[error(transparent)]
     NoPlace(Error),
     /// A file that is built together with the program is missing.
+    #[error("find {name} beside {}", program.display())]
     NotBeside {
         /// The name of the file.
         name: String,
@@ -41,12 +45,6 @@ impl LiveError {
     }
 }
 
-impl From<Error> for LiveError {
-    fn from(error: Error) -> Self {
-        LiveError::Failed(error)
-    }
-}
-
 impl From<LiveError> for Error {
     fn from(error: LiveError) -> Self {
         let what = error.to_string();
@@ -58,30 +56,6 @@ impl From<LiveError> for Error {
             LiveError::Relative(_) => Error::new(ErrorKind::Invalid, what)
                 .with_source("the session path must be absolute"),
             LiveError::NotBeside { .. } => Error::new(ErrorKind::Unsupported, what),
-        }
-    }
-}
-
-impl fmt::Display for LiveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LiveError::Failed(error) | LiveError::NoPlace(error) => error.fmt(f),
-            LiveError::NotSimulated(path) => write!(f, "simulate with '{}'", path.display()),
-            LiveError::Relative(dir) => {
-                write!(f, "find session '{}' of the simulated NVML", dir.display())
-            }
-            LiveError::NotBeside { name, program } => {
-                write!(f, "find {name} beside {}", program.display())
-            }
-        }
-    }
-}
-
-impl std::error::Error for LiveError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            LiveError::Failed(error) | LiveError::NoPlace(error) => error.source(),
-            _ => None,
         }
     }
 }

@@ -13,7 +13,7 @@ fn start(text: &str) -> Simulation {
     let dir = tempfile::tempdir().unwrap();
     let head = "description = 'made: a test'\nclock = 2025-03-03T10:00:00Z\n";
     std::fs::write(dir.path().join("machine.toml"), format!("{head}{text}")).unwrap();
-    Simulation::from_dir(dir.path()).unwrap()
+    Simulation::named(dir.path()).unwrap()
 }
 
 /// What nvidia-smi's table prints of each device: fan, performance state, ECC, compute mode.

@@ -15,7 +15,7 @@ fn start(text: &str) -> Simulation {
         [[gpu]]\nindex = 1\nmemory_total_mib = 1000\nmig_enabled = true\n\
         mig = [{ index = 0, gpu_instance = 1, compute_instance = 0, memory_total_mib = 500 }]\n";
     std::fs::write(dir.path().join("machine.toml"), format!("{head}{text}")).unwrap();
-    Simulation::from_dir(dir.path()).unwrap()
+    Simulation::named(dir.path()).unwrap()
 }
 
 fn listed(simulation: &Simulation, gpu: u32) -> Vec<DeviceProcess> {

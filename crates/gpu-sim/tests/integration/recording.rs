@@ -210,14 +210,14 @@ fn endless_snapshot_line_is_rejected() {
 fn error_names_file_and_dir_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r.jsonl");
-    let error = Simulation::from_recording(&path).unwrap_err();
+    let error = Recording::open(&path).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
     std::fs::write(&path, "{}").unwrap();
-    let text = Simulation::from_recording(&path).unwrap_err().fault().text;
+    let text = Recording::open(&path).unwrap_err().fault().text;
     assert!(text.starts_with(&format!("read recording '{}': line 1: ", path.display())), "{text}");
     let error = Recording::open(dir.path()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
 
     std::fs::write(&path, record(&Simulation::embedded("labbox").unwrap(), 1)).unwrap();
-    assert_eq!(Simulation::from_recording(&path).unwrap().name(), "r");
+    assert_eq!(Simulation::named(&path).unwrap().name(), "r");
 }

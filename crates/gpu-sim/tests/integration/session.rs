@@ -9,17 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 fn session(machine: &str) -> Session {
-    Session {
-        machine: machine.into(),
-        seed: 7,
-        began_ns: 5_000_000_000,
-        frozen_at_ms: None,
-        latency_us: 0,
-        faults: Vec::new(),
-        live: false,
-        placeholders: Vec::new(),
-        counts_calls: false,
-    }
+    Session { machine: machine.into(), seed: 7, began_ns: 5_000_000_000, ..Session::default() }
 }
 
 fn look(simulation: &Simulation) -> Snapshot {

@@ -4,7 +4,7 @@
 use super::event::{Event, Framework};
 use super::figure::{Figure, integer};
 use super::reader::{Passage, Reader};
-use super::short_messages;
+use super::short_messages::{self, on_cuda};
 
 /// The position of a message with figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,9 @@ pub(super) enum Bare {
 const CUPY_OLD: &str = "ut of memory to allocate ";
 /// Within this many bytes after an error, TensorFlow adds the memory of the device.
 const MAX_BETWEEN: usize = 60;
+
+/// How much of the text before a message without figures shows whose it is, in bytes.
+const MAX_CONTEXT: usize = 160;
 
 const ON_DEVICE: &str = " on device ";
 
@@ -122,16 +125,16 @@ fn is_encoder(after: &str) -> bool {
 
 /// Parses the text at a mark; returns whether it belongs to an event.
 pub(super) fn read(reader: &mut Reader, mark: Mark, passage: Passage<'_>) -> bool {
-    match mark {
-        Mark::CuPy => cupy(reader, passage, CUPY_OLD),
-        Mark::Rmm => rmm(reader, passage),
-        Mark::RmmPool => rmm_pool(reader, passage),
-        Mark::Llama => llama(reader, passage),
-        Mark::Vllm => vllm(reader, passage),
-        Mark::Paddle => paddle(reader, passage),
-        Mark::XgBoost => xgboost(reader, passage),
-    }
-    .is_some()
+    let event = match mark {
+        Mark::CuPy => cupy(passage, CUPY_OLD),
+        Mark::Rmm => Some(rmm(passage)),
+        Mark::RmmPool => return rmm_pool(reader, passage).is_some(),
+        Mark::Llama => llama(passage),
+        Mark::Vllm => vllm(passage),
+        Mark::Paddle => paddle(passage),
+        Mark::XgBoost => xgboost(passage),
+    };
+    event.map(|event| reader.add(event)).is_some()
 }
 
 fn figure_after(text: &str, phrase: &str) -> Option<Figure> {
@@ -140,10 +143,10 @@ fn figure_after(text: &str, phrase: &str) -> Option<Figure> {
 
 /// `Out of memory allocating 25,600,000 bytes (allocated so far: 7 bytes, limit set to: 7 bytes)`;
 /// before version 7 `out of memory to allocate 7 bytes (total 7 bytes, limit set to 7 bytes)`.
-pub(super) fn cupy(reader: &mut Reader, passage: Passage<'_>, phrase: &str) -> Option<()> {
+pub(super) fn cupy(passage: Passage<'_>, phrase: &str) -> Option<Event> {
     let (tried, rest) = Figure::at_start(passage.after(phrase)?)?;
     let inside = rest.trim_start().strip_prefix('(')?.split_once(')')?.0;
-    let mut event = Event::new(Framework::CuPy, passage.line);
+    let mut event = on_cuda(Framework::CuPy, passage);
     event.tried = Some(tried);
     let held = figure_after(inside, "allocated so far: ");
     if held.is_some() {
@@ -154,9 +157,7 @@ pub(super) fn cupy(reader: &mut Reader, passage: Passage<'_>, phrase: &str) -> O
     }
     event.limit =
         figure_after(inside, "limit set to: ").or_else(|| figure_after(inside, "limit set to "));
-    event.backend = Some("cuda".to_owned());
-    reader.add(event);
-    Some(())
+    Some(event)
 }
 
 /// Returns the memory held before the request, from a total that includes it.
@@ -173,12 +174,9 @@ fn less(total: Figure, event: &Event) -> Figure {
 
 /// `std::bad_alloc: out_of_memory: CUDA error (failed to allocate 7 bytes) at: …`; before 24.12
 /// without the size.
-fn rmm(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
-    let mut event = Event::new(Framework::Rmm, passage.line);
-    event.tried = figure_after(passage.text, "(failed to allocate ");
-    event.backend = Some("cuda".to_owned());
-    reader.add(event);
-    Some(())
+fn rmm(passage: Passage<'_>) -> Event {
+    let tried = figure_after(passage.text, "(failed to allocate ");
+    Event { tried, ..on_cuda(Framework::Rmm, passage) }
 }
 
 /// `RMM failure at: …: Maximum pool size exceeded (failed to allocate 1.5 GiB)`.
@@ -195,17 +193,14 @@ fn rmm_pool(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
         event.tried = event.tried.take().or(tried);
         return Some(());
     }
-    let mut event = Event::new(Framework::Rmm, passage.line);
-    event.tried = tried;
-    event.allocator = Some("pool".to_owned());
-    event.backend = Some("cuda".to_owned());
-    reader.add(event);
+    let allocator = Some("pool".to_owned());
+    reader.add(Event { tried, allocator, ..on_cuda(Framework::Rmm, passage) });
     Some(())
 }
 
 /// `allocating 590.07 MiB on device 0: cudaMalloc failed: out of memory`; the buffer's exact size
 /// follows in a message of its own.
-fn llama(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
+fn llama(passage: Passage<'_>) -> Option<Event> {
     let (tried, rest) = Figure::at_start(passage.after("allocating ")?)?;
     let (gpu, rest) = integer(rest.strip_prefix(ON_DEVICE)?)?;
     if !rest.contains("failed: out of memory") {
@@ -215,17 +210,15 @@ fn llama(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     event.tried = Some(tried);
     event.gpu = u32::try_from(gpu).ok();
     event.backend = Some(if rest.contains("ROCm") { "hip" } else { "cuda" }.to_owned());
-    reader.add(event);
-    Some(())
+    Some(event)
 }
 
 /// `Free memory on device cuda:0 (12.18/23.56 GiB) on startup is less than desired GPU memory
 /// utilization (0.92, 21.67 GiB).`
-fn vllm(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
+fn vllm(passage: Passage<'_>) -> Option<Event> {
     let mut event = Event::new(Framework::Vllm, passage.line);
     if passage.text.starts_with("No available memory") {
-        reader.add(event);
-        return Some(());
+        return Some(event);
     }
     let (device, rest) = passage.text.split_once('(')?;
     let (free, rest) = rest.split_once('/')?;
@@ -236,42 +229,38 @@ fn vllm(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     event.gpu = device.rsplit(':').next().and_then(|index| index.trim().parse().ok());
     event.backend = device.contains("cuda:").then(|| "cuda".to_owned());
     event.total = Some(total);
-    reader.add(event);
-    Some(())
+    Some(event)
 }
 
 /// `Out of memory error on GPU 0. Cannot allocate 1.000000GB memory on GPU 0, 7.084717GB memory has
 /// been allocated and available memory is only 716.750000MB.`
-fn paddle(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
+fn paddle(passage: Passage<'_>) -> Option<Event> {
     let (tried, rest) = Figure::at_start(passage.after("Cannot allocate ")?)?;
     let (gpu, rest) = integer(rest.strip_prefix(" memory on GPU ")?)?;
-    let mut event = Event::new(Framework::Paddle, passage.line);
+    let mut event = on_cuda(Framework::Paddle, passage);
     event.tried = Some(tried);
     event.gpu = u32::try_from(gpu).ok();
     event.allocated = rest
         .split_once(" memory has been allocated")
         .and_then(|(before, _)| Figure::at_end(before));
     event.free = figure_after(rest, "available memory is only ");
-    event.backend = Some("cuda".to_owned());
-    reader.add(event);
-    Some(())
+    Some(event)
 }
 
 /// `bad_alloc: cudaErrorMemoryAllocation: out of memory - Free memory: 2.1GB - Requested memory:
 /// 3.2GB`, as XGBoost adds it to the error of the runtime.
-fn xgboost(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
-    let mut event = Event::new(Framework::Cuda, passage.line);
+fn xgboost(passage: Passage<'_>) -> Option<Event> {
+    let mut event = on_cuda(Framework::Cuda, passage);
     let after = |phrase| Figure::or_count(passage.after(phrase)?).map(|(figure, _)| figure);
     event.free = after("Free memory: ");
     event.tried = Some(after("Requested memory: ")?);
-    event.backend = Some("cuda".to_owned());
-    reader.add(event);
-    Some(())
+    Some(event)
 }
 
 /// Parses a message without figures; prose that only mentions memory is none.
 pub(super) fn bare(what: Bare, passage: Passage<'_>) -> Option<Event> {
-    let near = last(passage.before, 160);
+    let from = passage.before.len().saturating_sub(MAX_CONTEXT);
+    let near = &passage.before[passage.before.ceil_char_boundary(from)..];
     let (framework, backend) = match what {
         Bare::Code(framework, backend) => (framework, backend),
         Bare::Words => {
@@ -300,15 +289,6 @@ pub(super) fn is_source(before: &str, after: &str) -> bool {
     STATEMENTS.iter().any(|statement| before.trim_start().starts_with(statement))
         || is_tested.iter().any(|test| after.starts_with(test))
         || before.trim_end_matches(['\'', '"']).ends_with("Search for ")
-}
-
-/// Returns the end of a text, at most this many bytes.
-fn last(text: &str, most: usize) -> &str {
-    let mut at = text.len().saturating_sub(most);
-    while !text.is_char_boundary(at) {
-        at += 1;
-    }
-    &text[at..]
 }
 
 /// Returns the backend of `out of memory in cuMemAlloc_v2(…`, where Cycles names the call or the

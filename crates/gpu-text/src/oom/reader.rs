@@ -191,15 +191,9 @@ impl Reported {
     }
 }
 
-/// Extends a range to character boundaries.
+/// Moves the ends of a range down to character boundaries.
 fn bounded(text: &str, range: Range<usize>) -> Range<usize> {
-    let down = |mut at: usize| {
-        while !text.is_char_boundary(at) {
-            at -= 1;
-        }
-        at
-    };
-    down(range.start)..down(range.end)
+    text.floor_char_boundary(range.start)..text.floor_char_boundary(range.end)
 }
 
 /// Marks with their positions, in order.

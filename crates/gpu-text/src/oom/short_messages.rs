@@ -73,26 +73,24 @@ pub(super) fn read(reader: &mut Reader, mark: Mark, passage: Passage<'_>) -> boo
         Mark::Habana => habana(passage),
         Mark::Constant => constant(passage),
     };
-    event.is_some_and(|event| {
-        reader.add(event);
-        true
-    })
+    event.map(|event| reader.add(event)).is_some()
 }
 
-fn new(framework: Framework, passage: Passage<'_>) -> Event {
+/// Returns an event of CUDA without any data.
+pub(super) fn on_cuda(framework: Framework, passage: Passage<'_>) -> Event {
     Event { backend: Some("cuda".to_owned()), ..Event::new(framework, passage.line) }
 }
 
 /// `Failed to allocate memory for requested buffer of size 134217728`.
 fn onnx(passage: Passage<'_>) -> Option<Event> {
     let (tried, _) = Figure::or_count(passage.after(ONNX)?)?;
-    Some(Event { tried: Some(tried), ..new(Framework::OnnxRuntime, passage) })
+    Some(Event { tried: Some(tried), ..on_cuda(Framework::OnnxRuntime, passage) })
 }
 
 /// `Available memory of 7 is smaller than requested bytes of 8`: what its limit leaves.
 fn onnx_limit(passage: Passage<'_>) -> Option<Event> {
     let (left, tried) = left(passage.text)?;
-    let mut event = new(Framework::OnnxRuntime, passage);
+    let mut event = on_cuda(Framework::OnnxRuntime, passage);
     event.tried = Some(tried);
     event.dump.pool = Some(Pool { available: left.bytes, ..Pool::default() });
     Some(event)
@@ -108,7 +106,7 @@ fn left(text: &str) -> Option<(Figure, Figure)> {
 /// statistics may follow.
 fn driver_pool(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     let (tried, _) = Figure::at_start(passage.after(DRIVER_POOL)?)?;
-    let mut event = new(Framework::TensorFlow, passage);
+    let mut event = on_cuda(Framework::TensorFlow, passage);
     event.tried = Some(tried);
     if let Some((free, rest)) = passage.after(DRIVER_FREE).and_then(Figure::or_count) {
         event.free = Some(free);
@@ -128,7 +126,7 @@ fn driver_pool(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
 fn cache(passage: Passage<'_>) -> Option<Event> {
     let (left, _) = Figure::at_start(passage.after(CACHE)?)?;
     let (before, _) = passage.before.rsplit_once(CACHE_ASKED)?;
-    let mut event = new(Framework::Vllm, passage);
+    let mut event = on_cuda(Framework::Vllm, passage);
     event.tried = Some(Figure::at_end(before)?);
     event.dump.pool = Some(Pool { available: left.bytes, ..Pool::default() });
     Some(event)
@@ -138,14 +136,14 @@ fn cache(passage: Passage<'_>) -> Option<Event> {
 fn tensor_rt(passage: Passage<'_>) -> Option<Event> {
     let (tried, rest) = Figure::at_start(passage.after(TENSOR_RT)?)?;
     rest.starts_with(") could not be allocated")
-        .then(|| Event { tried: Some(tried), ..new(Framework::TensorRt, passage) })
+        .then(|| Event { tried: Some(tried), ..on_cuda(Framework::TensorRt, passage) })
 }
 
 /// `Out of GPU memory trying to allocate 7.451 GiB Effective GPU memory usage: 98.93%
 /// (23.43 GiB/23.68 GiB) Memory pool usage: 22.35 GiB (22.35 GiB reserved)`.
 fn julia(passage: Passage<'_>) -> Option<Event> {
     let (tried, _) = Figure::at_start(passage.after(JULIA)?)?;
-    let mut event = new(Framework::CudaJl, passage);
+    let mut event = on_cuda(Framework::CudaJl, passage);
     event.tried = Some(tried);
     let usage = passage.after("Effective GPU memory usage: ").and_then(|rest| {
         let (used, rest) = Figure::at_start(rest.split_once('(')?.1)?;
@@ -242,7 +240,7 @@ fn tpu(passage: Passage<'_>) -> Option<Event> {
 /// `Device 0 OOM 8643411968 / 8589934592`: the total with the request, and the limit.
 fn of_limit(passage: Passage<'_>) -> Option<Event> {
     let (gpu, needed, limit) = hami(passage.text)?;
-    let mut event = new(Framework::Cuda, passage);
+    let mut event = on_cuda(Framework::Cuda, passage);
     event.gpu = Some(gpu);
     event.allocator = Some("HAMi".to_owned());
     event.needed = Some(Figure::of_bytes(format!("{needed} bytes"), needed));

@@ -112,7 +112,8 @@ fn host(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     if is_xla {
         return exhausted(reader, passage, ALLOCATING, Some(Wording::XlaHost));
     }
-    super::libraries::cupy(reader, passage, ALLOCATING)
+    reader.add(super::libraries::cupy(passage, ALLOCATING)?);
+    Some(())
 }
 
 /// `Failed to allocate request for 1.56GiB (1677721600B) on device ordinal 0`.

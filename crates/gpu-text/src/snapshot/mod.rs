@@ -9,7 +9,7 @@ mod holders;
 mod listed;
 
 use crate::document::{Document, ErrorCode, Kind, Value};
-use crate::{field, topology as matrix};
+use crate::field;
 use devices::Devices;
 use gpu_core::{
     Absent, DeviceState, Driver, ErrorKind, Fault, Holder, MachineFault, Origin, Pid, Process,
@@ -32,15 +32,6 @@ pub fn snapshot(documents: &[Document], taken_at: Timestamp) -> Snapshot {
         processes,
         ..Snapshot::empty(Origin::Pasted, taken_at)
     }
-}
-
-/// Returns the topology of a `topo` document, by index; `None` if it has no matrix of paths.
-///
-/// TensorFlow's matrix shows only whether two devices have peer access, which over PCIe they have
-/// below one host bridge and not across sockets: `Y` becomes [`gpu_core::Link::Phb`], `N` becomes
-/// [`gpu_core::Link::Sys`].
-pub fn topology(document: &Document) -> Option<gpu_core::Topology> {
-    matrix::links(document)
 }
 
 fn driver(documents: &[Document], no_devices: bool) -> Result<Driver, Fault> {
@@ -329,7 +320,7 @@ mod tests {
     #[test]
     fn topology_is_separate_from_snapshot() {
         let documents = sections(b"\tGPU0\tGPU1\tCPU Affinity\nGPU0\tX\tNV2\t0\nGPU1\tNV2\tX\t0\n");
-        let links = topology(&documents[0]).unwrap().links;
+        let links = crate::topology(&documents[0]).unwrap().links;
         assert_eq!(links[1], [Link::NvLink(2), Link::Itself]);
         assert!(snapshot(&documents, Timestamp(0)).devices.is_empty());
     }

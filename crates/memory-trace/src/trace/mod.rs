@@ -195,3 +195,15 @@ pub enum Action {
     /// The recording was written.
     Snapshot,
 }
+
+impl Action {
+    /// Returns whether the allocator took memory of the device.
+    pub(crate) fn takes(self) -> bool {
+        matches!(self, Action::SegmentAlloc | Action::SegmentMap)
+    }
+
+    /// Returns whether the allocator gave memory back to the device.
+    pub(crate) fn gives_back(self) -> bool {
+        matches!(self, Action::SegmentFree | Action::SegmentUnmap)
+    }
+}

@@ -3,7 +3,7 @@
 use crate::code::{Answer, Code};
 use crate::entry::exports;
 use crate::layout::Utilization;
-use crate::pointer::Out;
+use crate::pointer::{Out, put_all};
 use crate::view::Subject;
 use gpu_core::{Percent, Reading};
 use std::ffi::{c_uint, c_ulonglong};
@@ -69,12 +69,7 @@ fn default_clock(gpu: Subject<'_>, kind: c_uint) -> Answer<c_uint> {
 }
 
 fn engine(share: Reading<Percent>, out: Out<c_uint>, period: Out<c_uint>) -> Answer {
-    let share = share?.get();
-    if out.is_null() || period.is_null() {
-        return Err(Code::INVALID_ARGUMENT);
-    }
-    out.put(share.into())?;
-    period.put(SAMPLING_PERIOD)
+    put_all([(out, share?.get().into()), (period, SAMPLING_PERIOD)])
 }
 
 exports! {
@@ -105,14 +100,11 @@ exports! {
     gpu [nvmlDeviceGetEncoderStats](sessions: Out<c_uint>, fps: Out<c_uint>, latency: Out<c_uint>)
         |gpu| {
         let activity = gpu.activity()?;
-        let (of_sessions, of_fps) = (activity.encoder_sessions?, activity.encoder_fps?);
-        let of_latency = activity.encoder_latency?;
-        if sessions.is_null() || fps.is_null() || latency.is_null() {
-            return Err(Code::INVALID_ARGUMENT);
-        }
-        sessions.put(of_sessions)?;
-        fps.put(of_fps)?;
-        latency.put(of_latency)
+        put_all([
+            (sessions, activity.encoder_sessions?),
+            (fps, activity.encoder_fps?),
+            (latency, activity.encoder_latency?),
+        ])
     }
 
     gpu [nvmlDeviceGetEncoderCapacity](kind: c_uint, _capacity: Out<c_uint>) |_| {

@@ -3,7 +3,7 @@
 use crate::code::Code;
 use crate::entry::exports;
 use crate::layout::{PciInfo1, PciInfo2, PciInfo3, field_text};
-use crate::pointer::Out;
+use crate::pointer::{Out, put_all};
 use crate::view::Subject;
 use gpu_core::{Absent, PciBusId, Reading};
 use std::ffi::{c_char, c_int, c_uint};
@@ -66,6 +66,19 @@ fn legacy(bus: PciBusId) -> String {
     format!("{:04X}:{:02X}:{:02X}.{:X}", bus.domain & 0xffff, bus.bus, bus.device, bus.function)
 }
 
+/// Returns an address, with the IDs of device and board.
+pub(super) fn pci_info(bus: PciBusId, (device_id, subsystem_id): (c_uint, c_uint)) -> PciInfo3 {
+    PciInfo3 {
+        bus_id_legacy: field_text(&legacy(bus)),
+        domain: bus.domain,
+        bus: bus.bus.into(),
+        device: bus.device.into(),
+        pci_device_id: device_id,
+        pci_sub_system_id: subsystem_id,
+        bus_id: field_text(&bus.to_string()),
+    }
+}
+
 exports! {
     named [nvmlDeviceGetIndex](index: Out<c_uint>) |subject| {
         index.put(subject.mig.map_or(subject.index(), |mig| mig.index))
@@ -79,17 +92,7 @@ exports! {
     }
 
     named [nvmlDeviceGetPciInfo_v3](pci: Out<PciInfo3>) |subject| {
-        let bus = bus(subject)?;
-        let (device_id, subsystem_id) = pci_ids(subject);
-        pci.put(PciInfo3 {
-            bus_id_legacy: field_text(&legacy(bus)),
-            domain: bus.domain,
-            bus: bus.bus.into(),
-            device: bus.device.into(),
-            pci_device_id: device_id,
-            pci_sub_system_id: subsystem_id,
-            bus_id: field_text(&bus.to_string()),
-        })
+        pci.put(pci_info(bus(subject)?, pci_ids(subject)))
     }
 
     named [nvmlDeviceGetPciInfo_v2](pci: Out<PciInfo2>) |subject| {
@@ -154,12 +157,10 @@ exports! {
 
     gpu [nvmlDeviceGetGspFirmwareMode](enabled: Out<c_uint>, by_default: Out<c_uint>) |gpu| {
         let firmware = gpu.gsp_firmware()?;
-        let (is, would_be) = (firmware.enabled?, firmware.enabled_by_default?);
-        if enabled.is_null() || by_default.is_null() {
-            return Err(Code::INVALID_ARGUMENT);
-        }
-        enabled.put(is.into())?;
-        by_default.put(would_be.into())
+        put_all([
+            (enabled, firmware.enabled?.into()),
+            (by_default, firmware.enabled_by_default?.into()),
+        ])
     }
 
     device [nvmlDeviceGetBrand](brand: Out<c_uint>) |subject| {
@@ -176,11 +177,8 @@ exports! {
 
     device [nvmlDeviceGetCudaComputeCapability](major: Out<c_int>, minor: Out<c_int>) |subject| {
         let (of_major, of_minor) = subject.product()?.compute_capability?;
-        if major.is_null() || minor.is_null() {
-            return Err(Code::INVALID_ARGUMENT);
-        }
-        major.put(c_int::try_from(of_major).map_err(|_| Code::UNKNOWN)?)?;
-        minor.put(c_int::try_from(of_minor).map_err(|_| Code::UNKNOWN)?)
+        let number = |part| c_int::try_from(part).map_err(|_| Code::UNKNOWN);
+        put_all([(major, number(of_major)?), (minor, number(of_minor)?)])
     }
 
     gpu [nvmlDeviceGetNumGpuCores](cores: Out<c_uint>) |gpu| {

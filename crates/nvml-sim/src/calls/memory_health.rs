@@ -2,7 +2,7 @@
 
 use crate::code::{Answer, Code};
 use crate::entry::exports;
-use crate::pointer::Out;
+use crate::pointer::{Out, put_all};
 use crate::view::Subject;
 use std::ffi::{c_uint, c_ulonglong};
 
@@ -95,15 +95,11 @@ exports! {
         failure: Out<c_uint>,
     ) |gpu| {
         let health = gpu.memory_health()?;
-        let values = [
+        put_all([
             (corrected, health.remapped_corrected?),
             (uncorrected, health.remapped_uncorrected?),
             (pending, health.remapped_pending?.into()),
             (failure, health.remapped_failure?.into()),
-        ];
-        if values.iter().any(|(out, _)| out.is_null()) {
-            return Err(Code::INVALID_ARGUMENT);
-        }
-        values.into_iter().try_for_each(|(out, value)| out.put(value))
+        ])
     }
 }

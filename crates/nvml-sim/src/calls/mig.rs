@@ -2,7 +2,7 @@
 
 use crate::code::Code;
 use crate::entry::exports;
-use crate::pointer::{Handle, Out};
+use crate::pointer::{Handle, Out, put_all};
 use gpu_core::Absent;
 use std::ffi::c_uint;
 
@@ -10,11 +10,7 @@ exports! {
     gpu [nvmlDeviceGetMigMode](current: Out<c_uint>, pending: Out<c_uint>) |gpu| {
         let now = gpu.state.info.mig_enabled?;
         let next = gpu.modes().ok().and_then(|modes| modes.mig_pending.ok()).unwrap_or(now);
-        if current.is_null() || pending.is_null() {
-            return Err(Code::INVALID_ARGUMENT);
-        }
-        current.put(now.into())?;
-        pending.put(next.into())
+        put_all([(current, now.into()), (pending, next.into())])
     }
 
     device [nvmlDeviceIsMigDeviceHandle](is_mig: Out<c_uint>) |subject| {

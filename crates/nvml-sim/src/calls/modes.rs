@@ -3,14 +3,9 @@
 use crate::code::{Answer, Code};
 use crate::entry::exports;
 use crate::layout::{AddressingMode1, Versioned};
-use crate::pointer::Out;
+use crate::pointer::{Out, put_all};
 use gpu_core::{AddressingMode, ComputeMode, OperationMode, Reading};
 use std::ffi::c_uint;
-
-/// Returns a switch in NVML's encoding (`nvmlEnableState_t`).
-fn switch(on: Reading<bool>) -> Answer<c_uint> {
-    Ok(on?.into())
-}
 
 /// Returns the GPU operation mode in NVML's encoding (`nvmlGpuOperationMode_t`).
 fn operation_mode(mode: Reading<OperationMode>) -> Answer<c_uint> {
@@ -23,15 +18,15 @@ fn operation_mode(mode: Reading<OperationMode>) -> Answer<c_uint> {
 
 exports! {
     gpu [nvmlDeviceGetPersistenceMode](mode: Out<c_uint>) |gpu| {
-        mode.put(switch(gpu.state.info.persistence)?)
+        mode.put(gpu.state.info.persistence?.into())
     }
 
     gpu [nvmlDeviceGetDisplayActive](active: Out<c_uint>) |gpu| {
-        active.put(switch(gpu.state.info.display_active)?)
+        active.put(gpu.state.info.display_active?.into())
     }
 
     gpu [nvmlDeviceGetDisplayMode](mode: Out<c_uint>) |gpu| {
-        mode.put(switch(gpu.modes()?.display_attached)?)
+        mode.put(gpu.modes()?.display_attached?.into())
     }
 
     gpu [nvmlDeviceGetComputeMode](mode: Out<c_uint>) |gpu| {
@@ -61,13 +56,8 @@ exports! {
 
     gpu [nvmlDeviceGetEccMode](current: Out<c_uint>, pending: Out<c_uint>) |gpu| {
         let modes = gpu.modes()?;
-        let now = switch(modes.ecc)?;
-        let next = switch(modes.ecc_pending.or(modes.ecc))?;
-        if current.is_null() || pending.is_null() {
-            return Err(Code::INVALID_ARGUMENT);
-        }
-        current.put(now)?;
-        pending.put(next)
+        let next = modes.ecc_pending.or(modes.ecc);
+        put_all([(current, modes.ecc?.into()), (pending, next?.into())])
     }
 
     gpu [nvmlDeviceGetAddressingMode](mode: Out<AddressingMode1>) |gpu| {

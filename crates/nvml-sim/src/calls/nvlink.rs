@@ -1,8 +1,9 @@
 //! NVLinks, and the fabric of their switches.
 
+use super::identity;
 use crate::code::{Answer, Code};
 use crate::entry::exports;
-use crate::layout::{FabricInfo, PciInfo3, field_text};
+use crate::layout::{FabricInfo, PciInfo3};
 use crate::pointer::Out;
 use crate::view::Subject;
 use gpu_core::{FabricState, NvLink};
@@ -54,17 +55,7 @@ exports! {
     gpu [nvmlDeviceGetNvLinkRemotePciInfo, nvmlDeviceGetNvLinkRemotePciInfo_v2](
         number: c_uint, pci: Out<PciInfo3>,
     ) |gpu| {
-        let bus = link(gpu, number)?.remote?;
-        let text = bus.to_string();
-        pci.put(PciInfo3 {
-            bus_id_legacy: field_text(text.get(4..).unwrap_or(&text)),
-            domain: bus.domain,
-            bus: bus.bus.into(),
-            device: bus.device.into(),
-            pci_device_id: 0,
-            pci_sub_system_id: 0,
-            bus_id: field_text(&text),
-        })
+        pci.put(identity::pci_info(link(gpu, number)?.remote?, (0, 0)))
     }
 
     gpu [nvmlDeviceGetNvLinkRemoteDeviceType](number: c_uint, kind: Out<c_uint>) |gpu| {

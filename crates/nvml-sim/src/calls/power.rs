@@ -3,7 +3,7 @@
 use crate::code::{Answer, Code};
 use crate::entry::exports;
 use crate::layout::{MarginTemperature1, Temperature1, Versioned};
-use crate::pointer::Out;
+use crate::pointer::{Out, put_all};
 use crate::view::Subject;
 use gpu_core::{Celsius, Milliwatts, Reading};
 use std::ffi::{c_int, c_uint, c_ulonglong};
@@ -55,13 +55,11 @@ exports! {
 
     gpu [nvmlDeviceGetPowerManagementLimitConstraints](lowest: Out<c_uint>, highest: Out<c_uint>)
         |gpu| {
-        let (min, max) = (gpu.power()?.limit_min, gpu.power()?.limit_max);
-        let (min, max) = (milliwatts(min)?, milliwatts(max)?);
-        if lowest.is_null() || highest.is_null() {
-            return Err(Code::INVALID_ARGUMENT);
-        }
-        lowest.put(min)?;
-        highest.put(max)
+        let power = gpu.power()?;
+        put_all([
+            (lowest, milliwatts(power.limit_min)?),
+            (highest, milliwatts(power.limit_max)?),
+        ])
     }
 
     gpu [nvmlDeviceGetTotalEnergyConsumption](energy: Out<c_ulonglong>) |gpu| {

@@ -1,5 +1,6 @@
 //! The machine as a whole.
 
+use super::identity::text;
 use crate::code::{Answer, Code};
 use crate::entry::exports;
 use crate::pointer::{Handle, In, Out};
@@ -13,7 +14,7 @@ fn driver(view: &View) -> Answer<&Driver> {
 
 /// Returns a CUDA version in NVML's encoding: 12020 for 12.2.
 fn cuda_number(view: &View) -> Answer<c_int> {
-    let text = driver(view)?.cuda.as_ref().map_err(|absent| *absent)?;
+    let text = text(&driver(view)?.cuda)?;
     let (major, minor) = text.split_once('.').unwrap_or((text, "0"));
     let number = |part: &str| part.trim().parse::<c_int>().ok().filter(|part| *part < 10_000);
     let both = number(major).zip(number(minor));
@@ -22,12 +23,12 @@ fn cuda_number(view: &View) -> Answer<c_int> {
 
 exports! {
     machine [nvmlSystemGetDriverVersion](version: Out<c_char>, length: c_uint) |view| {
-        version.put_text(length, driver(view)?.version.as_ref().map_err(|absent| *absent)?)
+        version.put_text(length, text(&driver(view)?.version)?)
     }
 
     machine [nvmlSystemGetNVMLVersion](version: Out<c_char>, length: c_uint) |view| {
         // The major version of CUDA, then the driver's: `12.535.261.03`.
-        let driver_version = driver(view)?.version.as_ref().map_err(|absent| *absent)?;
+        let driver_version = text(&driver(view)?.version)?;
         version.put_text(length, &format!("{}.{driver_version}", cuda_number(view)? / 1000))
     }
 
@@ -41,12 +42,9 @@ exports! {
         let mut listed = view.subjects().filter_map(|gpu| gpu.state.processes.as_ref().ok());
         let found = listed.find_map(|list| list.iter().find(|process| process.pid.0 == pid));
         let found = found.ok_or(Code::NOT_FOUND)?;
-        let text = found.name.as_ref().map_err(|absent| *absent)?;
+        let text = text(&found.name)?;
         // The only text that is truncated if it does not fit.
-        let mut end = text.len().min((length as usize).saturating_sub(1));
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
+        let end = text.floor_char_boundary((length as usize).saturating_sub(1));
         name.put_text(length, &text[..end])
     }
 

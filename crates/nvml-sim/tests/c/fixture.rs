@@ -41,17 +41,7 @@ fn nvml() -> &'static NvmlLib {
 
 /// Returns a session of a machine at its start.
 pub(crate) fn session(machine: &str) -> Session {
-    Session {
-        machine: machine.into(),
-        seed: 0,
-        began_ns: 0,
-        frozen_at_ms: Some(0),
-        latency_us: 0,
-        faults: Vec::new(),
-        live: false,
-        placeholders: Vec::new(),
-        counts_calls: false,
-    }
+    Session { machine: machine.into(), frozen_at_ms: Some(0), ..Session::default() }
 }
 
 /// Returns a fault at every call of a function.

@@ -27,7 +27,7 @@ impl<W: io::Write> Writer<W> {
         let settings = settings.clone();
         let header = Header { schema: SCHEMA, kind: KIND.into(), recorded_by: format, settings };
         let mut writer = Writer { out };
-        writer.object(&header)?;
+        writer.line(&header)?;
         Ok(writer)
     }
 
@@ -52,12 +52,8 @@ impl<W: io::Write> Writer<W> {
         self.out
     }
 
-    fn line(&mut self, line: &Line<'_>) -> io::Result<()> {
-        self.object(line)
-    }
-
-    fn object(&mut self, object: &impl Serialize) -> io::Result<()> {
-        object.serialize(&mut Serializer::with_formatter(&mut self.out, Ascii))?;
+    fn line(&mut self, line: &impl Serialize) -> io::Result<()> {
+        line.serialize(&mut Serializer::with_formatter(&mut self.out, Ascii))?;
         self.out.write_all(b"\n")
     }
 
