@@ -148,7 +148,7 @@ mod tests {
     }
 
     fn greeting(simulated: &str) -> String {
-        format!(r#"echo '{{"greeting":{{"protocol":3,"simulated":{simulated}}}}}'"#)
+        format!(r#"echo '{{"greeting":{{"protocol":4,"simulated":{simulated}}}}}'"#)
     }
 
     #[test]

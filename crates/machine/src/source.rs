@@ -137,8 +137,8 @@ impl Source {
         once: bool,
     ) -> Result<Self, MachineError> {
         Source::prepared(options, |backend| {
-            let backend = if once { backend.for_one_question() } else { backend };
-            backend.look_ahead(groups);
+            let backend = if once { backend.for_one_query() } else { backend };
+            backend.request_snapshot(groups);
             backend
         })
     }
