@@ -1,1 +1,1 @@
-//! Empty: Cargo requires a library target beside the tests, which are named in `Cargo.toml`.
+//! Empty: Cargo requires a library target for the tests, which are named in `Cargo.toml`.
