@@ -97,11 +97,11 @@ impl Failure {
     /// Returns the failure as an error, with the kind that `kind` assigns to its code.
     pub(crate) fn error(self, kind: impl FnOnce(Code) -> ErrorKind) -> Error {
         let CurrentCall { function, device } = self.call;
-        let whom = device.map_or_else(|| "NVML".to_owned(), |index| format!("GPU {index}"));
+        let subject = device.map_or_else(|| "NVML".to_owned(), |index| format!("GPU {index}"));
         let purpose = self.purpose;
         let what = match purpose.starts_with("for ") {
-            true => format!("query {whom} {purpose} ({function})"),
-            false => format!("{purpose} {whom} ({function})"),
+            true => format!("query {subject} {purpose} ({function})"),
+            false => format!("{purpose} {subject} ({function})"),
         };
         Error::new(self.cause.kind(kind), what).with_source(format!("NVML reports: {}", self.cause))
     }
