@@ -64,7 +64,7 @@ struct Running {
     process: Process,
     has_greeted: bool,
     /// The snapshot that was requested in advance, and when.
-    in_advance: Option<(Groups, Duration)>,
+    prefetched: Option<(Groups, Duration)>,
 }
 
 impl Child {
@@ -78,15 +78,15 @@ impl Child {
     }
 
     /// Returns the snapshot that was requested in advance, and when.
-    fn in_advance(&self) -> Option<(Groups, Duration)> {
+    fn prefetched(&self) -> Option<(Groups, Duration)> {
         match self {
-            Child::Runs(running) => running.in_advance,
+            Child::Runs(running) => running.prefetched,
             _ => None,
         }
     }
 
     /// Lets a running child exit.
-    fn let_exit(&mut self) {
+    fn release(&mut self) {
         if let Child::Runs(Running { process, .. }) = std::mem::replace(self, Child::Absent) {
             process.close_input();
             *self = Child::Ends { process };
@@ -155,10 +155,10 @@ impl NvmlChild {
         // An error is reported when the snapshot is needed.
         if self.start(&mut state).is_ok()
             && let Child::Runs(child) = &mut state.child
-            && child.in_advance.is_none()
+            && child.prefetched.is_none()
             && request::send(&mut child.process, Query::Look(groups), self.then).is_ok()
         {
-            child.in_advance = Some((groups, moment()));
+            child.prefetched = Some((groups, moment()));
         }
     }
 
@@ -170,7 +170,7 @@ impl NvmlChild {
     fn greeting(&self) -> Option<&Greeting> {
         if self.greeting.get().is_none() {
             let mut state = self.state();
-            let begin = state.child.in_advance().map_or_else(moment, |(_, begin)| begin);
+            let begin = state.child.prefetched().map_or_else(moment, |(_, begin)| begin);
             let mut limit = TimeLimit::new(begin, self.deadline, Duration::ZERO, &*self.waiting);
             // The next query reports why there is none.
             let _ = self.ready(&mut state, &mut limit, None);
@@ -182,19 +182,24 @@ impl NvmlChild {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs one query, whose own duration is `wanted`.
-    fn ask(&self, query: Query, wanted: Duration, answer: &mut dyn Answer) -> Result<(), Fault> {
+    /// Runs one query, which takes `own_duration` by itself.
+    fn ask(
+        &self,
+        query: Query,
+        own_duration: Duration,
+        answer: &mut dyn Answer,
+    ) -> Result<(), Fault> {
         let mut state = self.state();
-        let in_advance = state.child.in_advance().filter(|(groups, _)| is_look(&query, *groups));
-        let begin = in_advance.map_or_else(moment, |(_, begin)| begin);
-        let mut limit = TimeLimit::new(begin, self.deadline, wanted, &*self.waiting);
+        let prefetched = state.child.prefetched().filter(|(groups, _)| is_look(&query, *groups));
+        let begin = prefetched.map_or_else(moment, |(_, begin)| begin);
+        let mut limit = TimeLimit::new(begin, self.deadline, own_duration, &*self.waiting);
         self.ready(&mut state, &mut limit, Some(query))?;
         let Child::Runs(child) = &mut state.child else { return Err(no_reply()) };
         match request::answer(&mut child.process, &mut limit, answer) {
             Ok(()) => {
                 state.exits = 0;
                 if self.then == Then::End {
-                    state.child.let_exit();
+                    state.child.release();
                 }
                 Ok(())
             }
@@ -227,12 +232,12 @@ impl NvmlChild {
         limit: &mut TimeLimit<'_>,
         query: Query,
     ) -> Result<(), Failure> {
-        if let Some((in_advance, _)) = child.in_advance.take() {
-            if is_look(&query, in_advance) {
+        if let Some((prefetched, _)) = child.prefetched.take() {
+            if is_look(&query, prefetched) {
                 return Ok(());
             }
             self.receive_greeting(child, limit)?;
-            request::answer(&mut child.process, limit, &mut Look::new(in_advance))?;
+            request::answer(&mut child.process, limit, &mut Look::new(prefetched))?;
         }
         request::send(&mut child.process, query, self.then)
     }
@@ -264,7 +269,7 @@ impl NvmlChild {
             }
             Child::Blocked(stuck) if stuck.remains(&self.helper) => return Err(blocked(stuck)),
             // It exits after its only reply, which is still in the pipe.
-            Child::Runs(child) if self.then == Then::End && child.in_advance.is_some() => {
+            Child::Runs(child) if self.then == Then::End && child.prefetched.is_some() => {
                 return Ok(());
             }
             Child::Runs(child) if child.process.has_ended() => {
@@ -282,7 +287,7 @@ impl NvmlChild {
             state.child = Child::Blocked(stuck);
             return Err(fault);
         }
-        state.child = Child::Runs(Running { process, has_greeted: false, in_advance: None });
+        state.child = Child::Runs(Running { process, has_greeted: false, prefetched: None });
         Ok(())
     }
 
@@ -313,11 +318,11 @@ impl NvmlChild {
     fn single<T>(
         &self,
         query: Query,
-        wanted: Duration,
+        own_duration: Duration,
         pick: impl Fn(Reply) -> Result<Result<T, Fault>, Box<Reply>>,
     ) -> Result<T> {
         let mut answer = Single::new(pick);
-        let outcome = self.ask(query, wanted, &mut answer);
+        let outcome = self.ask(query, own_duration, &mut answer);
         let answer = answer.or(outcome.err().unwrap_or_else(no_reply));
         answer.map_err(|fault| Error::new(fault.kind, fault.text))
     }
@@ -328,8 +333,8 @@ macro_rules! single {
     ($self:ident, $query:expr, $kind:ident) => {
         single!($self, $query, $kind, Duration::ZERO)
     };
-    ($self:ident, $query:expr, $kind:ident, $wanted:expr) => {
-        $self.single($query, $wanted, |part| match part {
+    ($self:ident, $query:expr, $kind:ident, $own_duration:expr) => {
+        $self.single($query, $own_duration, |part| match part {
             Reply::$kind(answer) => Ok(answer),
             other => Err(Box::new(other)),
         })

@@ -41,15 +41,15 @@ pub(crate) struct TimeLimit<'a> {
 }
 
 impl<'a> TimeLimit<'a> {
-    /// Returns the limit for a request that started at `begin` and whose own duration is `wanted`.
+    /// Returns the limit for a request that started at `begin` and takes `own_duration` by itself.
     pub(crate) fn new(
         begin: Duration,
         deadline: Duration,
-        wanted: Duration,
+        own_duration: Duration,
         waiting: &'a (dyn Fn(&Waiting) + Send + Sync),
     ) -> Self {
-        let next_report = begin.saturating_add(wanted).saturating_add(REPORT);
-        let allowed = deadline.saturating_add(wanted);
+        let next_report = begin.saturating_add(own_duration).saturating_add(REPORT);
+        let allowed = deadline.saturating_add(own_duration);
         TimeLimit {
             begin,
             allowed,
