@@ -1,9 +1,9 @@
 //! Taking and releasing a device without waiting: the locks alone, without a driver.
 //!
-//! Once in an empty directory and once beside 64 leases of others, each of which is checked for
+//! Once in an empty directory and once with 64 leases of others, each of which is checked for
 //! liveness: before the decision, and twice after the attempt is published.
 //!
-//! And a grant to the first claim of a queue, with 10, 100 and 1,000 claims that sleep behind it.
+//! And a grant to the first claim of a queue, with 10, 100 and 1,000 claims waiting behind it.
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use gpu_claim::{Chosen, ClaimRequest, Ledger, Wait, take};
@@ -76,7 +76,7 @@ fn claims(criterion: &mut Criterion) {
     let clock = SystemClock::new();
     let wanted = DeviceUuid("GPU-wanted".to_owned());
     for beside in [0, 64] {
-        let dir = tempfile::tempdir().expect("a directory can be made");
+        let dir = tempfile::tempdir().expect("temporary directory");
         let _others =
             others(&locks(dir.path()), EntryKind::Lease, beside).expect("leases can be published");
         assert_eq!(take_one(&locks(dir.path()), &clock, &wanted, Wait::No), beside);
@@ -103,7 +103,7 @@ fn queue(criterion: &mut Criterion) {
     let clock = SystemClock::new();
     let wanted = DeviceUuid("GPU-wanted".to_owned());
     for waiting in [10, 100, 1000] {
-        let dir = tempfile::tempdir().expect("a directory can be made");
+        let dir = tempfile::tempdir().expect("temporary directory");
         let held = others(&locks(dir.path()), EntryKind::Waiter, waiting);
         let _held = held.expect("places in the queue can be published");
         group.bench_function(BenchmarkId::new("a grant", waiting), |bencher| {

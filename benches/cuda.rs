@@ -2,7 +2,7 @@
 //! ranges, and a caching allocator over plain memory, for regions that are allocated and freed.
 //!
 //! GPUWS_HW_GPU is the UUID of the GPU. Without it, the bench uses no GPU and prints a note.
-#![expect(clippy::print_stderr, reason = "a bench that is skipped says so")]
+#![expect(clippy::print_stderr, reason = "a skipped bench prints a note")]
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use gpu_allocator_policy::{Caching, Policy, Stream};
@@ -16,13 +16,13 @@ const PERMITTED: &str = "GPUWS_HW_GPU";
 const SIZES: [Bytes; 2] = [Bytes::from_mib(2), Bytes::from_mib(32)];
 
 fn take(memory: &dyn DeviceMemory, size: Bytes) {
-    let region = memory.reserve(size).expect("the device has room");
-    memory.release(region).expect("what was taken can be given back");
+    let region = memory.reserve(size).expect("the device has free memory");
+    memory.release(region).expect("an allocation can be freed");
 }
 
 fn map(memory: &dyn DeviceMemory, part: Region) {
-    memory.map(part).expect("the device has room");
-    memory.unmap(part).expect("what was mapped can be unmapped");
+    memory.map(part).expect("the device has free memory");
+    memory.unmap(part).expect("a mapped page can be unmapped");
 }
 
 fn bench(criterion: &mut Criterion) {
@@ -52,7 +52,7 @@ fn bench(criterion: &mut Criterion) {
         match memory.reserve_addresses(size) {
             Ok(range) => {
                 group.bench_function("cuMemMap", |bencher| bencher.iter(|| map(&*memory, range)));
-                memory.release_addresses(range).expect("addresses can be given back");
+                memory.release_addresses(range).expect("reserved addresses can be released");
             }
             Err(error) => eprintln!("skipped: {}", error.fault().text),
         }
@@ -60,8 +60,8 @@ fn bench(criterion: &mut Criterion) {
             .expect("the defaults are valid settings");
         group.bench_function("Caching", |bencher| {
             bencher.iter(|| {
-                let taken = caching.allocate(size, Stream(0)).expect("the device has room");
-                caching.free(taken).expect("what was taken can be given back");
+                let taken = caching.allocate(size, Stream(0)).expect("the device has free memory");
+                caching.free(taken).expect("an allocation can be freed");
             });
         });
         group.finish();

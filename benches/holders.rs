@@ -1,11 +1,10 @@
-//! Finding the holders of a file on a machine full of processes: gpu-host beside psmisc's `fuser`
-//! and `lsof`.
+//! Finding the holders of a file on a machine with many processes: gpu-host compared with psmisc's
+//! `fuser` and `lsof`.
 //!
 //! 2,000 processes with 50 descriptors each (20 with 5 in test mode); three of them have the
 //! requested file open. It is requested twice: as a plain file that substitutes for a device node,
 //! and as a device node, which is compared by its device number. Before anything is timed, gpu-host
 //! and its peers must each find exactly these three.
-//! gpu-host must name just these three, and its peers these three.
 #![expect(clippy::print_stderr, reason = "a peer that is not installed is skipped visibly")]
 
 use criterion::{Criterion, SamplingMode, criterion_group, criterion_main};
@@ -94,7 +93,7 @@ fn run(program: &Path, arguments: &[&str]) -> Option<Vec<u8>> {
     }
 }
 
-/// Returns the gpuws that was built beside this bench, if any.
+/// Returns the gpuws next to this bench, if any.
 fn gpuws() -> PathBuf {
     let own = std::env::current_exe().expect("a running program has a path");
     own.ancestors().nth(2).unwrap_or(Path::new("/")).join("gpuws")
@@ -108,11 +107,10 @@ fn bench(criterion: &mut Criterion) {
     let stand_in = population.stand_in();
     let stand_in = stand_in.to_str().expect("a temporary directory has a plain name");
 
-    for (question, path) in [("file", stand_in), ("device", DEVICE)] {
-        let files = [resolve(path).expect("it exists")];
+    for (kind, path) in [("file", stand_in), ("device", DEVICE)] {
+        let files = [resolve(path).expect("the path exists")];
         assert_eq!(walk(&files), expected, "gpu-host finds the holders of {path}");
-        let mut group =
-            criterion.benchmark_group(format!("holders/{question}/{count}x{descriptors}"));
+        let mut group = criterion.benchmark_group(format!("holders/{kind}/{count}x{descriptors}"));
         group.sample_size(20).sampling_mode(SamplingMode::Flat);
         group.measurement_time(Duration::from_secs(6)).warm_up_time(Duration::from_secs(1));
         group.bench_function("gpu-host", |bencher| bencher.iter(|| walk(&files)));
@@ -124,7 +122,7 @@ fn bench(criterion: &mut Criterion) {
             ("lsof", Path::new("lsof"), &[path]),
         ] {
             let Some(output) = run(program, arguments) else {
-                eprintln!("skipped: {name} is not there");
+                eprintln!("skipped: {name} is not installed");
                 continue;
             };
             let text = String::from_utf8_lossy(&output);

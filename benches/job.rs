@@ -1,4 +1,4 @@
-//! One claim without waiting, from start to exit of a process: gpuws beside safe-gpu 2.0.0.
+//! One claim without waiting, from start to exit of a process: gpuws compared with safe-gpu 2.0.0.
 //!
 //! Both take and release a device of a simulated machine of twelve idle GPUs, on an NVML without
 //! latency. safe-gpu queries an nvidia-smi that is a shell script around `gpuws query`, three
@@ -37,21 +37,21 @@ fn peers() -> Option<PathBuf> {
 
 /// A session with real processes, of a machine that has none of its own.
 fn session(library: &Path) -> tempfile::TempDir {
-    let dir = tempfile::tempdir().expect("a temporary directory can be made");
+    let dir = tempfile::tempdir().expect("temporary directory");
     let session = Session {
         machine: "twelve-gpus".into(),
         frozen_at_ms: Some(0),
         live: true,
         ..Session::default()
     };
-    session.write(dir.path()).expect("a session can be written");
-    symlink(library, dir.path().join("libnvidia-ml.so.1")).expect("a link can be made");
+    session.write(dir.path()).expect("the session is writable");
+    symlink(library, dir.path().join("libnvidia-ml.so.1")).expect("symlink");
     for name in ["dev", "walk-ons", "bin"] {
-        fs::create_dir(dir.path().join(name)).expect("a directory can be made");
+        fs::create_dir(dir.path().join(name)).expect("temporary directory");
     }
     let smi = dir.path().join("bin/nvidia-smi");
-    fs::write(&smi, NVIDIA_SMI).expect("a script can be written");
-    fs::set_permissions(&smi, Permissions::from_mode(0o755)).expect("it can be made a program");
+    fs::write(&smi, NVIDIA_SMI).expect("the script is writable");
+    fs::set_permissions(&smi, Permissions::from_mode(0o755)).expect("chmod");
     dir
 }
 
@@ -59,9 +59,9 @@ fn session(library: &Path) -> tempfile::TempDir {
 /// output.
 fn run(command: &mut Command) -> String {
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().expect("a program that is there can be run");
+    let mut child = command.spawn().expect("an installed program runs");
     drop(child.stdin.take());
-    let output = child.wait_with_output().expect("it ends");
+    let output = child.wait_with_output().expect("the program exits");
     assert!(output.status.success(), "{output:?}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

@@ -1,6 +1,6 @@
-//! Allocators as policies: the cost of an operation, beside offset-allocator, which allocates
-//! offsets in constant time and keeps no statistics; the time to replay a recorded job and to find
-//! the memory that it needs; and that the time of a replay grows linearly with the job.
+//! Allocators as policies: the cost of an operation, compared with offset-allocator, which
+//! allocates offsets in constant time and keeps no statistics; the time to replay a recorded job
+//! and to find the memory that it needs; and the linear growth of the replay time with the job.
 //!
 //! The job is the largest snapshot in the directory GPUWS_TRACES, or else a synthetic one of layers
 //! that allocate memory in the forward pass and free it in the backward pass. Both run in the same
@@ -39,9 +39,9 @@ fn recorded() -> Option<Job> {
         .filter(|entry| entry.path().extension().is_some_and(|extension| extension == "pickle"))
         .max_by_key(|entry| entry.metadata().map_or(0, |metadata| metadata.len()))?;
     let bytes = std::fs::read(largest.path()).ok()?;
-    let recording = Recording::read(&bytes).expect("it is a snapshot");
+    let recording = Recording::read(&bytes).expect("valid snapshot");
     let trace = recording.devices.iter().max_by_key(|trace| trace.events.len())?;
-    let workload = Workload::of(trace, &recording.stacks).expect("it is consistent");
+    let workload = Workload::of(trace, &recording.stacks).expect("consistent recording");
     let name = largest.file_name().to_string_lossy().into_owned();
     Some(Job { name, bytes: Some(bytes), workload })
 }
@@ -83,13 +83,14 @@ fn made(events: usize) -> Job {
             }
         }
     }
-    let workload = Workload::of(&trace, &Stacks::default()).expect("it is consistent");
+    let workload = Workload::of(&trace, &Stacks::default()).expect("consistent recording");
     Job { name: format!("made, {events} events"), bytes: None, workload }
 }
 
 fn job() -> Job {
     recorded().unwrap_or_else(|| {
-        let why = "skipped: GPUWS_TRACES names no directory of real snapshots; a made job instead";
+        let why =
+            "skipped: GPUWS_TRACES names no directory of real snapshots; using a synthetic job";
         writeln!(std::io::stderr(), "{why}").expect("stderr can be written");
         made(20_000)
     })
@@ -125,7 +126,7 @@ fn run_policy(policy: &mut impl Policy, slots: &mut [Option<Allocation>], steps:
         if step.kind == StepKind::Allocate {
             *slot = policy.allocate(Bytes(step.size), Stream(0)).ok();
         } else if let Some(allocation) = slot.take() {
-            policy.free(allocation).expect("it is its own");
+            policy.free(allocation).expect("allocated here");
         }
     }
 }
@@ -170,7 +171,7 @@ fn operation(criterion: &mut Criterion) {
     });
     group.bench_function("bfc", |bencher| {
         let settings = bfc::Settings { limit: Some(DEVICE), ..bfc::Settings::default() };
-        let mut policy = Bfc::new(ModelMemory::new(DEVICE), settings).expect("it has a limit");
+        let mut policy = Bfc::new(ModelMemory::new(DEVICE), settings).expect("a limit is set");
         let mut slots = vacant(slots);
         bencher.iter(|| run_policy(&mut policy, &mut slots, black_box(&steps)));
     });
@@ -183,10 +184,10 @@ fn replay(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group(format!("replay of {}", job.name));
     group.throughput(Throughput::Elements(job.workload.steps.len() as u64));
     for name in Choice::names() {
-        let choice = Choice::named(name).expect("there is one");
+        let choice = Choice::named(name).expect("known policy");
         group.bench_function(name, |bencher| {
             let build =
-                || choice.on(DEVICE).build(ModelMemory::new(DEVICE)).expect("it has a limit");
+                || choice.on(DEVICE).build(ModelMemory::new(DEVICE)).expect("a limit is set");
             bencher.iter_batched(
                 build,
                 |mut policy| {
@@ -206,13 +207,13 @@ fn snapshot(criterion: &mut Criterion) {
     if let Some(bytes) = &job.bytes {
         group.throughput(Throughput::Bytes(bytes.len() as u64));
         group.bench_function("read", |bencher| {
-            bencher.iter(|| Recording::read(black_box(bytes)).expect("it is a snapshot"));
+            bencher.iter(|| Recording::read(black_box(bytes)).expect("valid snapshot"));
         });
     }
     for name in ["caching", "expandable", "bfc"] {
-        let choice = Choice::named(name).expect("there is one");
+        let choice = Choice::named(name).expect("known policy");
         group.bench_function(BenchmarkId::new("fit", name), |bencher| {
-            bencher.iter(|| need(&job.workload, &choice).expect("memory is endless"));
+            bencher.iter(|| need(&job.workload, &choice).expect("unlimited memory"));
         });
     }
     group.finish();
@@ -226,10 +227,10 @@ fn growth(criterion: &mut Criterion) {
         let job = made(events);
         group.throughput(Throughput::Elements(events as u64));
         for name in ["caching", "bfc"] {
-            let choice = Choice::named(name).expect("there is one");
+            let choice = Choice::named(name).expect("known policy");
             group.bench_function(BenchmarkId::new(name, events), |bencher| {
                 let build =
-                    || choice.on(DEVICE).build(ModelMemory::new(DEVICE)).expect("it has a limit");
+                    || choice.on(DEVICE).build(ModelMemory::new(DEVICE)).expect("a limit is set");
                 bencher.iter_batched(
                     build,
                     |mut policy| {

@@ -1,5 +1,5 @@
 //! Choosing devices for a claim, on machines with 16 free devices, for each number of requested
-//! devices: gpu-placement beside an enumeration of all partitions, which is how NVIDIA's
+//! devices: gpu-placement compared with an enumeration of all partitions, which is how NVIDIA's
 //! go-gpuallocator finds its best set.
 //!
 //! The enumeration exists only for this comparison: it creates every partition into sets of this

@@ -1,5 +1,5 @@
-//! One snapshot of a whole machine, from start to exit of a process: gpuws beside a plain loop over
-//! nvml-wrapper and common tools, on an NVML without latency.
+//! One snapshot of a whole machine, from start to exit of a process: gpuws compared with a plain
+//! loop nvml-wrapper and common tools, on an NVML without latency.
 //!
 //! Machines of 1, 8 and 64 GPUs with 32 processes each (one of 2 with 4 in test mode) behind the
 //! simulated NVML, whose time is stopped. Before anything is timed, gpuws and the plain loop must
@@ -23,21 +23,21 @@ use std::time::Duration;
 type Words = &'static [&'static str];
 
 /// Returns the directory that this bench was built into, or copied to.
-fn beside() -> PathBuf {
+fn bench_dir() -> PathBuf {
     let own = std::env::current_exe().expect("a running program has a path");
     own.parent().unwrap_or(Path::new("/")).to_owned()
 }
 
-/// Returns a file beside this bench or in the parent directory, where cargo puts programs.
+/// Returns a file next to this bench or in the parent directory, where cargo puts programs.
 fn built(name: &str) -> Option<PathBuf> {
-    let dir = beside();
+    let dir = bench_dir();
     let above = dir.parent().unwrap_or(&dir);
     [dir.join(name), above.join(name)].into_iter().find(|path| path.is_file())
 }
 
 /// Returns a program of `cargo xtask peers`.
 fn peer(path: &str) -> Option<PathBuf> {
-    let dir = beside();
+    let dir = bench_dir();
     Some(dir.ancestors().nth(2)?.join("peers").join(path)).filter(|path| path.is_file())
 }
 
@@ -62,16 +62,16 @@ fn plain_loop() -> Runner {
     runner("plain loop", built("plain-loop"), &[])
 }
 
-/// An NVML: a simulated machine's, or this machine's own.
-struct Stage {
+/// An NVML: of a simulated machine or of this machine.
+struct Nvml {
     dir: Option<tempfile::TempDir>,
 }
 
-impl Stage {
+impl Nvml {
     /// Creates a session of a machine whose time is stopped, with `latency_us` for each call.
     fn of(machine: &str, counts_calls: bool, latency_us: u64) -> Option<Self> {
         let library = built("libnvml_sim.so")?;
-        let dir = tempfile::tempdir().expect("a temporary directory can be made");
+        let dir = tempfile::tempdir().expect("temporary directory");
         let session = Session {
             machine: machine.into(),
             frozen_at_ms: Some(0),
@@ -79,9 +79,9 @@ impl Stage {
             counts_calls,
             ..Session::default()
         };
-        session.write(dir.path()).expect("a session can be written");
-        symlink(library, dir.path().join("libnvidia-ml.so.1")).expect("a link can be made");
-        Some(Stage { dir: Some(dir) })
+        session.write(dir.path()).expect("the session is writable");
+        symlink(library, dir.path().join("libnvidia-ml.so.1")).expect("symlink");
+        Some(Nvml { dir: Some(dir) })
     }
 
     fn command(&self, runner: &Runner) -> Option<Command> {
@@ -96,7 +96,7 @@ impl Stage {
 
     /// Runs a program until it exits and returns its output; `None` if it is not installed.
     fn run(&self, runner: &Runner) -> Option<String> {
-        let output = self.command(runner)?.output().expect("a program that is there can be run");
+        let output = self.command(runner)?.output().expect("an installed program runs");
         Some(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
@@ -106,7 +106,7 @@ impl Stage {
         let text = path.and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
         let mut all = BTreeMap::new();
         for line in text.lines() {
-            let line: serde_json::Value = serde_json::from_str(line).expect("counts are JSON");
+            let line: serde_json::Value = serde_json::from_str(line).expect("call counts are JSON");
             for (function, count) in line["calls"].as_object().into_iter().flatten() {
                 *all.entry(function.clone()).or_default() += count.as_u64().unwrap_or_default();
             }
@@ -117,18 +117,18 @@ impl Stage {
 
 /// Checks that gpuws and the plain loop see every process: the time of a snapshot that misses some
 /// would be meaningless. Returns whether both are installed.
-fn sees_everything(stage: &Stage, gpus: usize, processes: usize) -> bool {
-    let status = stage.run(&gpuws("gpuws", &["status", "--json"]));
-    let plain = stage.run(&plain_loop());
+fn sees_everything(nvml: &Nvml, gpus: usize, processes: usize) -> bool {
+    let status = nvml.run(&gpuws("gpuws", &["status", "--json"]));
+    let plain = nvml.run(&plain_loop());
     let (Some(status), Some(plain)) = (status, plain) else {
-        eprintln!("skipped: there is no gpuws or no plain-loop: cargo build --release");
+        eprintln!("skipped: gpuws or plain-loop is not built: cargo build --release");
         return false;
     };
-    let status: serde_json::Value = serde_json::from_str(&status).expect("gpuws answers in JSON");
-    let shown = status["gpus"].as_array().expect("it shows devices");
+    let status: serde_json::Value = serde_json::from_str(&status).expect("gpuws prints JSON");
+    let shown = status["gpus"].as_array().expect("gpus is an array");
     assert_eq!(shown.len(), gpus);
     for gpu in shown {
-        let listed = gpu["processes"].as_array().expect("a device has processes");
+        let listed = gpu["processes"].as_array().expect("processes is an array");
         let listed = listed.iter().filter(|process| process["listed"] == true).count();
         assert_eq!(listed, processes, "of GPU {}", gpu["index"]);
     }
@@ -137,23 +137,23 @@ fn sees_everything(stage: &Stage, gpus: usize, processes: usize) -> bool {
 }
 
 /// Times a program; prints a note if it is not installed.
-fn time(group: &mut BenchmarkGroup<'_, WallTime>, stage: &Stage, runner: &Runner) {
+fn time(group: &mut BenchmarkGroup<'_, WallTime>, nvml: &Nvml, runner: &Runner) {
     if runner.program.is_none() {
-        eprintln!("skipped: {} is not there", runner.name);
+        eprintln!("skipped: {} is not installed", runner.name);
         return;
     }
-    group.bench_function(runner.name, |bencher| bencher.iter(|| stage.run(runner)));
+    group.bench_function(runner.name, |bencher| bencher.iter(|| nvml.run(runner)));
 }
 
 /// Prints how often a program calls NVML: for each device, with process lists separately.
 fn count_calls(machine: &str, gpus: usize, runner: &Runner) {
-    let Some(stage) = Stage::of(machine, true, 0) else { return };
-    if stage.run(runner).is_none() {
+    let Some(nvml) = Nvml::of(machine, true, 0) else { return };
+    if nvml.run(runner).is_none() {
         return;
     }
-    let calls = stage.calls();
+    let calls = nvml.calls();
     if calls.is_empty() {
-        eprintln!("{machine}: {} ended before its calls of NVML were written down", runner.name);
+        eprintln!("{machine}: {} exited before its NVML calls were recorded", runner.name);
         return;
     }
     let all: u64 = calls.values().sum();
@@ -166,8 +166,8 @@ fn count_calls(machine: &str, gpus: usize, runner: &Runner) {
     let per_gpu =
         sum(&|name| name.starts_with("nvmlDevice") && !name.contains("GetCount") && !is_list(name));
     eprintln!(
-        "{machine}: {} makes {all} calls of NVML: {:.1} for each GPU and {:.1} for its lists of \
-         processes",
+        "{machine}: {} makes {all} NVML calls: {:.1} for each GPU and {:.1} for its process \
+         lists",
         runner.name,
         per_gpu as f64 / gpus as f64,
         lists as f64 / gpus as f64,
@@ -185,14 +185,14 @@ const MEASURES: &str = "GPUWS_BENCH_MEASURES";
 /// The kernel reports the exact peak of the largest of them; the peak of each is read from /proc
 /// while it runs on an NVML with latency.
 fn peak_memory(machine: &str, runner: &Runner) {
-    let Some(stage) = Stage::of(machine, false, 200) else { return };
-    let Some(command) = stage.command(runner) else { return };
+    let Some(nvml) = Nvml::of(machine, false, 200) else { return };
+    let Some(command) = nvml.command(runner) else { return };
     let mut own = Command::new(std::env::current_exe().expect("a running program has a path"));
     own.env(MEASURES, "1").arg(command.get_program()).args(command.get_args());
     own.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let output = own.output().expect("this program can be run again");
-    let said = String::from_utf8_lossy(&output.stderr);
-    eprintln!("{machine}: {}: {}", runner.name, said.trim());
+    let output = own.output().expect("this program starts");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    eprintln!("{machine}: {}: {}", runner.name, stderr.trim());
 }
 
 /// Runs the command in the arguments, and prints the peak memory of each process.
@@ -201,16 +201,16 @@ fn measure() {
     let program = arguments.next().expect("a program is named");
     let mut command = Command::new(program);
     command.args(arguments).env_remove(MEASURES).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.spawn().expect("it can be run");
+    let mut child = command.spawn().expect("the program starts");
     let mut peaks = BTreeMap::new();
-    while child.try_wait().expect("it can be waited for").is_none() {
+    while child.try_wait().expect("the child can be waited for").is_none() {
         for (depth, pid) in descendants(child.id(), 0) {
             if let Some(kib) = peak_of(pid) {
                 peaks.insert((depth, pid), kib);
             }
         }
     }
-    let largest = getrusage(UsageWho::RUSAGE_CHILDREN).expect("the kernel tells").max_rss();
+    let largest = getrusage(UsageWho::RUSAGE_CHILDREN).expect("getrusage succeeds").max_rss();
     let own: Vec<String> = peaks
         .iter()
         .map(|((depth, _), kib)| {
@@ -247,41 +247,41 @@ fn bench_simulated(criterion: &mut Criterion) {
     let sizes: &[(usize, usize)] = if small { &[(2, 4)] } else { &[(1, 32), (8, 32), (64, 32)] };
     for &(gpus, processes) in sizes {
         let machine = format!("crowd:{gpus}x{processes}");
-        let Some(stage) = Stage::of(&machine, false, 0) else {
+        let Some(nvml) = Nvml::of(&machine, false, 0) else {
             eprintln!("skipped: libnvml_sim.so is not there: cargo build --release");
             return;
         };
-        if !sees_everything(&stage, gpus, processes) {
+        if !sees_everything(&nvml, gpus, processes) {
             return;
         }
-        let lookers = [
+        let tools = [
             plain_loop(),
             gpuws("gpuws status", &["status"]),
             runner("gpustat", peer("venv/bin/gpustat"), &[]),
             runner("nvitop -1", peer("venv/bin/nvitop"), &["-1"]),
             runner("nvidia-smi", peer(SMI), &[]),
         ];
-        for looker in &lookers {
-            count_calls(&machine, gpus, looker);
+        for tool in &tools {
+            count_calls(&machine, gpus, tool);
         }
-        peak_memory(&machine, &lookers[0]);
-        peak_memory(&machine, &lookers[1]);
+        peak_memory(&machine, &tools[0]);
+        peak_memory(&machine, &tools[1]);
         let mut group = criterion.benchmark_group(format!("status/{gpus}x{processes}"));
         settle(&mut group);
-        lookers.iter().for_each(|looker| time(&mut group, &stage, looker));
+        tools.iter().for_each(|tool| time(&mut group, &nvml, tool));
         group.finish();
 
         let mut group = criterion.benchmark_group(format!("doctor/{gpus}x{processes}"));
         settle(&mut group);
-        time(&mut group, &stage, &gpuws("gpuws doctor", &["doctor"]));
-        time(&mut group, &stage, &runner("nvidia-smi -q -x", peer(SMI), &["-q", "-x"]));
+        time(&mut group, &nvml, &gpuws("gpuws doctor", &["doctor"]));
+        time(&mut group, &nvml, &runner("nvidia-smi -q -x", peer(SMI), &["-q", "-x"]));
         group.finish();
     }
 }
 
 /// Uses this machine's own NVML.
 fn bench_live(criterion: &mut Criterion) {
-    let stage = Stage { dir: None };
+    let nvml = Nvml { dir: None };
     let path = std::env::var_os("PATH").unwrap_or_default();
     let smi = || {
         let places = std::env::split_paths(&path).map(|dir| dir.join("nvidia-smi"));
@@ -289,14 +289,14 @@ fn bench_live(criterion: &mut Criterion) {
     };
     let mut group = criterion.benchmark_group("this-machine");
     settle(&mut group);
-    for looker in [
+    for tool in [
         plain_loop(),
         gpuws("gpuws status", &["status"]),
         gpuws("gpuws doctor", &["doctor"]),
         runner("nvidia-smi", smi(), &[]),
         runner("nvidia-smi -q -x", smi(), &["-q", "-x"]),
     ] {
-        time(&mut group, &stage, &looker);
+        time(&mut group, &nvml, &tool);
     }
     group.finish();
 }

@@ -27,7 +27,10 @@ fn workspace_respects_layers() {
             "{member} was not looked at"
         );
     }
-    let core = packages.iter().find(|package| package.name == "gpu-core").expect("it is a member");
+    let core = packages
+        .iter()
+        .find(|package| package.name == "gpu-core")
+        .expect("gpu-core is in the workspace");
     assert!(core.depends_on.contains("thiserror"), "its own dependencies are seen: {core:?}");
     let tree = Tree::read(workspace_root()).expect("the repository can be read");
     let violations: Vec<String> =
@@ -58,7 +61,7 @@ fn forbidden_dependency_is_detected() {
         let mut packages = packages();
         let before = layering::check(&packages, &tree).len();
         let package = packages.iter_mut().find(|package| package.name == from);
-        package.expect("a member").depends_on.insert(to.to_owned());
+        package.expect("a package of the workspace").depends_on.insert(to.to_owned());
         assert_eq!(layering::check(&packages, &tree).len(), before + 1, "{from} -> {to}");
     }
 }

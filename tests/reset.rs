@@ -1,4 +1,4 @@
-//! Who is in the way of a reset, on simulated machines.
+//! The processes that block a reset, on simulated machines.
 
 use gpu_core::{Absent, DeviceFileKind, DeviceState, Link, Pid, ProcessInfo, Snapshot, Topology};
 use gpu_reaper::reset::{Blockers, Linked, Unknown, Way};
@@ -35,8 +35,8 @@ fn nvlink_peers_are_transitive() {
     let mut silent = topology.clone();
     silent.links[2][3] = Link::Unknown;
     assert_eq!(of(&silent, &devices, 0), Linked { peers: vec![1, 2], whole: false });
-    assert_eq!(of(&silent, &devices, 3), alone(), "nothing of its own is unknown");
-    assert!(!of(&Topology::default(), &devices, 0).whole, "it speaks of no device");
+    assert_eq!(of(&silent, &devices, 3), alone(), "its own links are known");
+    assert!(!of(&Topology::default(), &devices, 0).whole, "empty topology");
     assert!(!of(&topology, &devices[..2], 0).whole, "2 is reset too and was not looked at");
 }
 
@@ -59,7 +59,7 @@ fn only_not_supported_counts_as_no_link() {
     }
     assert_eq!(Linked::of(&Err(Absent::NotSupported), &devices, 0), alone());
     let lost = devices_of("lost-gpu");
-    assert!(!Linked::of(&Err(Absent::NotSupported), &lost, 0).whole, "one is silent");
+    assert!(!Linked::of(&Err(Absent::NotSupported), &lost, 0).whole, "one device is lost");
 }
 
 const OWN: Pid = Pid(4242);
@@ -90,7 +90,7 @@ fn missing_device_file_makes_blockers_unknown() {
     let mut now = look("driver-leak");
     assert!(blockers(&now, &alone()).is_clear());
     now.files.retain(|file| !matches!(file.kind, DeviceFileKind::Gpu(_)));
-    assert_eq!(now.devices[0].id().minor, Ok(0), "which file it would be is told");
+    assert_eq!(now.devices[0].id().minor, Ok(0), "the minor number is known");
     let blockers = blockers(&now, &alone());
     assert_eq!(blockers.unknown, Some(Unknown::NoFile));
     assert!(!blockers.is_clear());

@@ -157,7 +157,7 @@ fn walk(asked: &Asked, between: impl Fn(&Simulation, &Plan)) -> Option<Walk> {
     };
     let plan = plan(&looks, &diagnosis, &guard, &request);
     assert_eq!(simulation.signals(), [], "a dry run sends nothing");
-    assert_eq!(simulation.journal(), [] as [String; 0], "and logs nothing");
+    assert_eq!(simulation.journal(), [] as [String; 0], "a dry run logs nothing");
     between(&simulation, &plan);
     let witness = Witness::new(&simulation);
     let ports =
@@ -179,7 +179,7 @@ fn check(walk: &Walk) {
         assert_ne!(Some(sent.process.pid), walk.protected, "{sent:?} is protected");
         assert_ne!(sent.process.pid, Pid(1));
         if matches!(target.membership, Membership::Holds(_)) {
-            assert!(sent.held_device_file, "{sent:?} had let go of the device");
+            assert!(sent.held_device_file, "{sent:?} had released the device");
         }
         let daemons = ["nvidia-persiste", "nvidia-cuda-mps", "nv-hostengine", "Xorg"];
         let asked_for =
@@ -215,7 +215,10 @@ fn check(walk: &Walk) {
             };
             let mut expected = walk.plan.expected.iter();
             let expected = expected.find(|expected| expected.device.same_device(&freed.device));
-            assert!(expected.unwrap().targets.iter().all(of_device), "who held it lives");
+            assert!(
+                expected.unwrap().targets.iter().all(of_device),
+                "an unexpected target was used"
+            );
         }
     }
     if walk.report.is_complete() {
@@ -343,6 +346,6 @@ fn random_walks_cover_every_outcome() {
     let counts = [ended, killed, back, kept, let_go];
     assert!(
         counts.iter().all(|count| *count >= 5),
-        "ended, killed, back, kept, let go: {counts:?}"
+        "ended, killed, freed, kept, released: {counts:?}"
     );
 }

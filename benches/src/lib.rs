@@ -1,1 +1,1 @@
-//! Empty: Cargo requires a library target beside the benches, which are named in `Cargo.toml`.
+//! Empty: Cargo requires a library target for the benches, which are named in `Cargo.toml`.

@@ -62,7 +62,7 @@ pub(crate) fn attack(scene: &Scene, seed: u64, steps: u64, honest: u32) {
         greedy: 0,
         canaries: scene.canaries().into_iter().filter_map(canary).collect(),
     };
-    let output = rustix::io::dup(std::io::stdout()).expect("the stage gave it a file");
+    let output = rustix::io::dup(std::io::stdout()).expect("the test passed a file");
     let mut status = Status::new(File::from(output));
     let total: u64 = STEPS.iter().map(|(_, weight, _)| weight).sum();
     for _ in 0..steps {
@@ -72,7 +72,7 @@ pub(crate) fn attack(scene: &Scene, seed: u64, steps: u64, honest: u32) {
             at = at.saturating_sub(*weight);
             is_later
         });
-        let (kind, _, step) = chosen.next().expect("the weights add up");
+        let (kind, _, step) = chosen.next().expect("the weights add up to the total");
         let (words, result) = step(&mut attacker);
         status.note(kind, &words, &result);
         attacker.change_mood();
@@ -202,7 +202,7 @@ impl Attacker {
             return dir.join("none");
         }
         let which = self.chance.index(names.len());
-        names.into_iter().nth(which).expect("it is one of them")
+        names.into_iter().nth(which).expect("the index is valid")
     }
 
     /// Returns a file to damage: its own, an honest user's, or safe-gpu's.
@@ -220,7 +220,7 @@ impl Attacker {
         }
     }
 
-    /// Returns whether nobody may change a file, even if the attacker is permitted to.
+    /// Returns whether no process may change a file, even if the attacker is permitted to.
     pub(crate) fn is_canary(&self, file: &File) -> bool {
         let known = file.metadata().map(|file| (file.dev(), file.ino()));
         known.is_ok_and(|known| self.canaries.contains(&known))

@@ -20,7 +20,7 @@ const SERVED: Duration = Duration::from_secs(120);
 
 /// Claims and releases devices until the stop file exists.
 pub(crate) fn claim_and_release(scene: &Scene, name: &str, seed: u64, rule: &str) {
-    let log = Log { party: name.to_owned() };
+    let log = Log { participant: name.to_owned() };
     let locks = Honest { locks: scene.locks(), log, is_blind: rule == "blind" };
     let clock = SystemClock::new();
     let mut chance = Chance::new(seed);
@@ -119,12 +119,12 @@ fn short(what: &impl std::fmt::Debug) -> String {
 
 /// Sends lines to the test through a pipe that all honest processes share; each is one write.
 struct Log {
-    party: String,
+    participant: String,
 }
 
 impl Log {
     fn write(&self, event: &str, more: Value) {
-        let line = json!({ "event": event, "party": self.party, "more": more });
+        let line = json!({ "event": event, "participant": self.participant, "more": more });
         let line = format!("{line}\n");
         if std::io::stdout().lock().write_all(line.as_bytes()).is_err() {
             // The test has ended.

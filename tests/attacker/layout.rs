@@ -78,13 +78,13 @@ pub(crate) fn devices() -> Vec<DeviceUuid> {
 }
 
 /// Returns the observation of the machine: its devices, or those of a lease.
-#[expect(clippy::unnecessary_wraps, reason = "it is what a look returns")]
+#[expect(clippy::unnecessary_wraps, reason = "a snapshot returns it")]
 pub(crate) fn look(devices: &[DeviceUuid]) -> Result<Vec<DeviceUuid>> {
     Ok(devices.to_vec())
 }
 
 /// Chooses the first free devices.
-#[expect(clippy::ptr_arg, reason = "it takes what a look returned")]
+#[expect(clippy::ptr_arg, reason = "a snapshot returns it")]
 pub(crate) fn choose(devices: &Vec<DeviceUuid>, claim: &Claim, beside: &[LeaseEntry]) -> Chosen {
     let wanted = |uuid: &&DeviceUuid| claim.among.is_empty() || claim.among.contains(uuid);
     let could: Vec<DeviceUuid> = devices.iter().filter(wanted).cloned().collect();

@@ -49,7 +49,7 @@ fn holds(plan: &Plan) {
     let verdict = run(plan);
     println!("{}", verdict.figures);
     assert!(verdict.violations.is_empty(), "{}", verdict.report());
-    assert!(verdict.met, "nobody met anybody");
+    assert!(verdict.met, "honest processes and attackers did not interact");
 }
 
 #[test]

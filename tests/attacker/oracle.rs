@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A lease that an honest process holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Hold {
-    party: String,
+    participant: String,
     owner: u64,
     devices: BTreeSet<String>,
     /// `None` for whole devices.
@@ -37,8 +37,8 @@ pub(crate) type Name = (u64, String);
 impl Oracle {
     /// Processes a line of an honest process.
     pub(crate) fn hear(&mut self, line: &Value) {
-        let party = line["party"].as_str().unwrap_or_default().to_owned();
-        if self.killed.contains(&party) {
+        let participant = line["participant"].as_str().unwrap_or_default().to_owned();
+        if self.killed.contains(&participant) {
             // It wrote this after the test had recorded that it was going to kill it.
             if line["event"] == "publish" {
                 self.make(&line["more"]);
@@ -46,21 +46,22 @@ impl Oracle {
             return;
         }
         match line["event"].as_str().unwrap_or_default() {
-            "ask" => *self.asked.entry(party).or_default() += 1,
+            "ask" => *self.asked.entry(participant).or_default() += 1,
             "publish" => self.make(&line["more"]),
-            "hold" => self.hold(party, &line["more"]),
+            "hold" => self.hold(participant, &line["more"]),
             "drop" => {
                 let id = text(&line["more"]["id"]);
                 if self.holds.remove(&id).is_none() {
-                    self.violations.push(format!("{party} let go of {id}, which it did not have"));
+                    self.violations
+                        .push(format!("{participant} released {id}, which it did not have"));
                 }
             }
             "kill" => {
-                self.holds.retain(|_, hold| hold.party != party);
-                self.killed.insert(party);
+                self.holds.retain(|_, hold| hold.participant != participant);
+                self.killed.insert(participant);
             }
             "refused" => {}
-            other => self.violations.push(format!("{party} {other}: {}", line["more"])),
+            other => self.violations.push(format!("{participant} {other}: {}", line["more"])),
         }
     }
 
@@ -69,11 +70,11 @@ impl Oracle {
         self.made.entry(name).or_default().insert(devices(entry));
     }
 
-    fn hold(&mut self, party: String, entry: &Value) {
+    fn hold(&mut self, participant: String, entry: &Value) {
         self.grants += 1;
         let id = text(&entry["id"]);
         let hold = Hold {
-            party,
+            participant,
             owner: entry["owner"].as_u64().unwrap_or(u64::MAX),
             devices: devices(entry),
             memory: entry["memory"].as_u64(),
@@ -81,7 +82,7 @@ impl Oracle {
         };
         if let Some(outer) = &hold.within {
             let is_inside = self.holds.get(outer).is_some_and(|outer| {
-                outer.party == hold.party && hold.devices.is_subset(&outer.devices)
+                outer.participant == hold.participant && hold.devices.is_subset(&outer.devices)
             });
             if !is_inside {
                 self.violations.push(format!("{id} is not inside of {outer}: {hold:?}"));
@@ -166,8 +167,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn reported(event: &str, party: &str, more: Value) -> Value {
-        json!({ "event": event, "party": party, "more": more })
+    fn reported(event: &str, participant: &str, more: Value) -> Value {
+        json!({ "event": event, "participant": participant, "more": more })
     }
 
     fn lease(id: &str, memory: Option<u64>, devices: &[&str]) -> Value {
@@ -182,7 +183,9 @@ mod tests {
 
     #[test]
     fn device_granted_twice_is_a_violation() {
-        let hold = |party: &str, memory| reported("hold", party, lease(party, memory, &["a"]));
+        let hold = |participant: &str, memory| {
+            reported("hold", participant, lease(participant, memory, &["a"]))
+        };
         assert_eq!(violations(&[hold("1", None), hold("2", None)]), 1);
         assert_eq!(violations(&[hold("1", None), hold("2", Some(1))]), 1);
         assert_eq!(violations(&[hold("1", Some(TOTAL)), hold("2", Some(1))]), 1);
@@ -191,7 +194,11 @@ mod tests {
         assert_eq!(violations(&[hold("1", None), ended, hold("2", None)]), 0);
         let killed = reported("kill", "1", Value::Null);
         assert_eq!(violations(&[hold("1", None), killed.clone(), hold("2", None)]), 0);
-        assert_eq!(violations(&[killed, hold("1", None), hold("2", None)]), 0, "it was late");
+        assert_eq!(
+            violations(&[killed, hold("1", None), hold("2", None)]),
+            0,
+            "after the kill was recorded"
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use crate::layout::{DEVICES, choose, devices, look};
 use crate::oracle::Oracle;
-use crate::sandbox::{ATTACKER, HANGS, HONEST, ONLOOKER, Stage};
+use crate::sandbox::{ATTACKER, HANGS, HONEST, ONLOOKER, Sandbox};
 use crate::status::Counts;
 use crate::verdict::Verdict;
 use gpu_claim::{ClaimRequest, Wait, take};
@@ -41,12 +41,12 @@ pub(crate) struct Plan {
 
 /// Returns a number from the environment.
 pub(crate) fn number(variable: &str, otherwise: u64) -> u64 {
-    std::env::var(variable).map_or(otherwise, |text| text.parse().expect("it is a number"))
+    std::env::var(variable).map_or(otherwise, |text| text.parse().expect("the value is a number"))
 }
 
 struct Run<'a> {
     plan: &'a Plan,
-    stage: Stage,
+    sandbox: Sandbox,
     oracle: Oracle,
     chance: Chance,
     /// The stopped processes, and when to continue them.
@@ -62,7 +62,7 @@ struct Run<'a> {
 pub(crate) fn run(plan: &Plan) -> Verdict {
     let mut run = Run {
         plan,
-        stage: Stage::new(&plan.dir, plan.has_run),
+        sandbox: Sandbox::new(&plan.dir, plan.has_run),
         oracle: Oracle::default(),
         chance: Chance::new(plan.seed),
         stopped: Vec::new(),
@@ -83,10 +83,10 @@ pub(crate) fn run(plan: &Plan) -> Verdict {
 impl Run<'_> {
     fn play(&mut self) {
         for (name, user) in [("root", 0), ("the other user", HONEST), ("an onlooker", ONLOOKER)] {
-            self.stage.start_reader(name, user, self.plan.reader);
+            self.sandbox.start_reader(name, user, self.plan.reader);
         }
         for _ in 0..ATTACKERS {
-            self.stage.start_attacker(self.plan.seed, self.plan.steps / ATTACKERS);
+            self.sandbox.start_attacker(self.plan.seed, self.plan.steps / ATTACKERS);
         }
         // The attacker comes first and takes every name; root comes last, and creates the shared
         // directory in the middle of the run.
@@ -99,72 +99,79 @@ impl Run<'_> {
 
     fn start_honest(&mut self, user: u32) {
         for _ in 0..HONEST_AT_FIRST {
-            self.stage.start_honest(user, self.plan.seed, self.plan.honest);
+            self.sandbox.start_honest(user, self.plan.seed, self.plan.honest);
         }
     }
 
     /// Continues until the attackers have made this many steps in total, or all of theirs.
     fn until_step(&mut self, end: u64) {
         let (mut event_at, mut look_at) = (Duration::ZERO, Duration::ZERO);
-        let mut progress = (0, self.stage.clock.monotonic());
+        let mut progress = (0, self.sandbox.clock.monotonic());
         while self.oracle.violations.is_empty() {
-            let summaries = self.stage.summaries();
+            let summaries = self.sandbox.summaries();
             let steps = summaries.iter().map(|summary| summary.steps).sum();
             if steps >= end || summaries.iter().all(|summary| summary.done) {
                 return;
             }
-            let now = self.stage.clock.monotonic();
+            let now = self.sandbox.clock.monotonic();
             if steps > progress.0 {
                 progress = (steps, now);
             } else if now > progress.1 + HANGS {
                 self.oracle.violations.push("the attackers make no steps any more".to_owned());
             }
             self.go_on(now);
-            if now >= event_at && !self.stage.honest.is_empty() {
+            if now >= event_at && !self.sandbox.honest.is_empty() {
                 self.event(now);
                 event_at = now + Duration::from_millis(self.chance.below(EVENTS_MS));
             }
             if now >= look_at {
                 self.look();
-                look_at = self.stage.clock.monotonic() + LOOKS;
+                look_at = self.sandbox.clock.monotonic() + LOOKS;
             }
-            self.stage.clock.sleep(Duration::from_millis(3));
+            self.sandbox.clock.sleep(Duration::from_millis(3));
         }
     }
 
     /// Kills or stops an honest process at a random moment.
     fn event(&mut self, now: Duration) {
-        let which = self.chance.index(self.stage.honest.len());
+        let which = self.chance.index(self.sandbox.honest.len());
         if self.chance.one_in(2) {
             self.kills += 1;
-            let mut party = self.stage.honest.swap_remove(which);
-            self.check_end(&mut party.child, &party.name.clone());
-            self.stage.say("kill", &party.name);
-            party.signal(Signal::KILL);
-            party.child.wait().unwrap();
-            let of_user = if party.name.ends_with("-0") { 0 } else { HONEST };
+            let mut participant = self.sandbox.honest.swap_remove(which);
+            self.check_end(&mut participant.child, &participant.name.clone());
+            self.sandbox.say("kill", &participant.name);
+            participant.signal(Signal::KILL);
+            participant.child.wait().unwrap();
+            let of_user = if participant.name.ends_with("-0") { 0 } else { HONEST };
             let tail = format!("-{of_user}");
-            let left = self.stage.honest.iter().filter(|party| party.name.ends_with(&tail)).count();
+            let left = self
+                .sandbox
+                .honest
+                .iter()
+                .filter(|participant| participant.name.ends_with(&tail))
+                .count();
             if left < HONEST_OF_ONE {
-                self.stage.start_honest(of_user, self.plan.seed, self.plan.honest);
+                self.sandbox.start_honest(of_user, self.plan.seed, self.plan.honest);
             }
         } else {
             self.stops += 1;
-            let party = &self.stage.honest[which];
-            party.signal(Signal::STOP);
+            let participant = &self.sandbox.honest[which];
+            participant.signal(Signal::STOP);
             let until = now + Duration::from_millis(self.chance.below(STOPPED_MS));
-            self.stopped.push((party.name.clone(), until));
+            self.stopped.push((participant.name.clone(), until));
         }
     }
 
     /// Continues the processes that were stopped long enough.
     fn go_on(&mut self, now: Duration) {
-        let honest = &self.stage.honest;
+        let honest = &self.sandbox.honest;
         self.stopped.retain(|(name, until)| {
             if now >= *until {
-                honest.iter().filter(|party| party.name == *name).for_each(|party| {
-                    party.signal(Signal::CONT);
-                });
+                honest.iter().filter(|participant| participant.name == *name).for_each(
+                    |participant| {
+                        participant.signal(Signal::CONT);
+                    },
+                );
             }
             now < *until
         });
@@ -178,7 +185,7 @@ impl Run<'_> {
 
     fn hear(&mut self) {
         let oracle = &mut self.oracle;
-        self.stage.hear(|line| oracle.hear(line));
+        self.sandbox.hear(|line| oracle.hear(line));
     }
 
     /// Runs all checks of the oracle.
@@ -186,30 +193,30 @@ impl Run<'_> {
         self.looks += 1;
         self.hear();
         let before = self.oracle.living();
-        self.stage.readers.iter_mut().for_each(crate::sandbox::Reader::ask);
+        self.sandbox.readers.iter_mut().for_each(crate::sandbox::Reader::ask);
         let seen: Vec<_> =
-            self.stage.readers.iter().map(|reader| (reader.name, reader.answer())).collect();
+            self.sandbox.readers.iter().map(|reader| (reader.name, reader.answer())).collect();
         self.hear();
         let lived = self.oracle.living().intersection(&before).cloned().collect();
         for (name, seen) in &seen {
             self.oracle.judge(name, &[0, u64::from(HONEST)], seen, &lived);
         }
-        self.oracle.violations.extend(self.stage.changed_canaries());
-        let now = self.stage.clock.monotonic();
+        self.oracle.violations.extend(self.sandbox.changed_canaries());
+        let now = self.sandbox.clock.monotonic();
         let mut ended = Vec::new();
-        for party in self.stage.honest.iter_mut().chain(&mut self.stage.attackers) {
-            if let Some(status) = party.child.try_wait().unwrap() {
-                ended.push(format!("{} ended by itself: {status}", party.name));
+        for participant in self.sandbox.honest.iter_mut().chain(&mut self.sandbox.attackers) {
+            if let Some(status) = participant.child.try_wait().unwrap() {
+                ended.push(format!("{} ended by itself: {status}", participant.name));
             }
         }
         self.oracle.violations.extend(ended);
-        for party in &self.stage.honest {
-            let asked = self.oracle.asked.get(&party.name).copied().unwrap_or_default();
-            let last = self.asked.entry(party.name.clone()).or_insert((asked, now));
+        for participant in &self.sandbox.honest {
+            let asked = self.oracle.asked.get(&participant.name).copied().unwrap_or_default();
+            let last = self.asked.entry(participant.name.clone()).or_insert((asked, now));
             if last.0 != asked {
                 *last = (asked, now);
             } else if now > last.1 + HANGS {
-                self.oracle.violations.push(format!("{} hangs", party.name));
+                self.oracle.violations.push(format!("{} hangs", participant.name));
             }
         }
     }
@@ -217,22 +224,22 @@ impl Run<'_> {
     /// Ends the attackers and the honest processes, and checks what is left.
     fn finish(&mut self) {
         let mut left = Vec::new();
-        for mut party in std::mem::take(&mut self.stage.attackers) {
-            party.signal(Signal::KILL);
-            party.child.wait().unwrap();
+        for mut participant in std::mem::take(&mut self.sandbox.attackers) {
+            participant.signal(Signal::KILL);
+            participant.child.wait().unwrap();
         }
-        fs::write(self.stage.scene.stop(), "").unwrap();
-        for mut party in std::mem::take(&mut self.stage.honest) {
-            party.signal(Signal::CONT);
-            match self.stage.eventually(|| party.child.try_wait().unwrap().is_some()) {
-                true => self.check_success(&mut party),
-                false => left.push(format!("{} does not end", party.name)),
+        fs::write(self.sandbox.scene.stop(), "").unwrap();
+        for mut participant in std::mem::take(&mut self.sandbox.honest) {
+            participant.signal(Signal::CONT);
+            match self.sandbox.eventually(|| participant.child.try_wait().unwrap().is_some()) {
+                true => self.check_success(&mut participant),
+                false => left.push(format!("{} does not end", participant.name)),
             }
         }
         self.look();
-        let stage = &self.stage;
-        if !stage.eventually(|| stage.locked().is_empty()) {
-            left.extend(stage.locked().iter().map(|lock| format!("it is still locked: {lock}")));
+        let sandbox = &self.sandbox;
+        if !sandbox.eventually(|| sandbox.locked().is_empty()) {
+            left.extend(sandbox.locked().iter().map(|lock| format!("it is still locked: {lock}")));
         }
         let ask = ClaimRequest {
             claim: Claim::whole(u32::try_from(DEVICES).unwrap()),
@@ -245,8 +252,8 @@ impl Run<'_> {
             beside_safe_gpu: true,
         };
         let mut watch = |_: &gpu_claim::Waiting<'_>| ControlFlow::Continue(());
-        let (locks, all) = (stage.scene.locks(), devices());
-        match take(&locks, &stage.clock, &ask, &mut || look(&all), &choose, &mut watch) {
+        let (locks, all) = (sandbox.scene.locks(), devices());
+        match take(&locks, &sandbox.clock, &ask, &mut || look(&all), &choose, &mut watch) {
             Ok(taken) if taken.entry.devices == all => {}
             Ok(taken) => left.push(format!("only {:?} could be claimed", taken.entry.devices)),
             Err(error) => left.push(format!("the devices could not be claimed: {error:?}")),
@@ -254,17 +261,17 @@ impl Run<'_> {
         self.oracle.violations.extend(left);
     }
 
-    fn check_success(&mut self, party: &mut crate::sandbox::Party) {
-        let status = party.child.wait().unwrap();
+    fn check_success(&mut self, participant: &mut crate::sandbox::Participant) {
+        let status = participant.child.wait().unwrap();
         if !status.success() {
-            self.oracle.violations.push(format!("{} ended with {status}", party.name));
+            self.oracle.violations.push(format!("{} ended with {status}", participant.name));
         }
     }
 
     fn verdict(&self) -> Verdict {
         let mut counts = Counts::new();
         let mut steps = 0;
-        for summary in self.stage.summaries() {
+        for summary in self.sandbox.summaries() {
             steps += summary.steps;
             for (kind, (tried, allowed)) in summary.counts {
                 let count = counts.entry(kind).or_default();
@@ -279,7 +286,7 @@ impl Run<'_> {
              {} grants, {} kills, {} stops; {} looks saw {} entries of the attacker; \
              {} violations\n ",
             self.plan.seed,
-            self.stage.clock.monotonic().as_secs_f64(),
+            self.sandbox.clock.monotonic().as_secs_f64(),
             links.trim(),
             oracle.grants,
             self.kills,
@@ -295,7 +302,7 @@ impl Run<'_> {
             figures,
             violations: oracle.violations.clone(),
             met: oracle.grants > 0 && oracle.foreign > 0,
-            last_steps: self.stage.last_steps(),
+            last_steps: self.sandbox.last_steps(),
             seed: self.plan.seed,
         }
     }

@@ -57,16 +57,16 @@ pub(crate) fn enter(test: &str) -> Option<PathBuf> {
 pub(crate) fn mount(dir: &Path, options: &str) {
     let mut mount = Command::new("mount");
     mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(dir);
-    assert!(mount.status().unwrap().success(), "no file system can be mounted");
+    assert!(mount.status().unwrap().success(), "mounting failed");
 }
 
 /// A process of the run.
-pub(crate) struct Party {
+pub(crate) struct Participant {
     pub(crate) name: String,
     pub(crate) child: Child,
 }
 
-impl Party {
+impl Participant {
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);
         // A process that has ended is noticed elsewhere.
@@ -85,7 +85,7 @@ pub(crate) struct Reader {
 impl Reader {
     /// Requests a reading.
     pub(crate) fn ask(&mut self) {
-        self.input.write_all(b"read\n").expect("the reader lives");
+        self.input.write_all(b"read\n").expect("the reader runs");
     }
 
     /// Returns the requested reading.
@@ -95,11 +95,11 @@ impl Reader {
     }
 }
 
-pub(crate) struct Stage {
+pub(crate) struct Sandbox {
     pub(crate) scene: Scene,
     pub(crate) clock: SystemClock,
-    pub(crate) honest: Vec<Party>,
-    pub(crate) attackers: Vec<Party>,
+    pub(crate) honest: Vec<Participant>,
+    pub(crate) attackers: Vec<Participant>,
     pub(crate) readers: Vec<Reader>,
     lines: Receiver<Value>,
     pipe: PipeWriter,
@@ -107,7 +107,7 @@ pub(crate) struct Stage {
     canaries: Vec<String>,
 }
 
-impl Stage {
+impl Sandbox {
     /// Creates the directories. `has_run` is whether there is a `/run` in which root can create a
     /// directory for leases.
     pub(crate) fn new(dir: &Path, has_run: bool) -> Self {
@@ -137,20 +137,21 @@ impl Stage {
         make("bin", 0o755);
         make("status", 0o700);
         // Every user must be able to run it.
-        fs::copy(env!("CARGO_BIN_EXE_attack-party"), dir.join("bin/party")).unwrap();
+        fs::copy(env!("CARGO_BIN_EXE_attack-participant"), dir.join("bin/participant")).unwrap();
 
         let (reader, pipe) = std::io::pipe().unwrap();
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(reader).lines() {
-                let line = serde_json::from_str(&line.unwrap()).expect("each line is one object");
+                let line =
+                    serde_json::from_str(&line.unwrap()).expect("each line is a JSON object");
                 if sender.send(line).is_err() {
                     return;
                 }
             }
         });
         let canaries = canaries(&scene);
-        Stage {
+        Sandbox {
             scene,
             clock: SystemClock::new(),
             honest: Vec::new(),
@@ -163,9 +164,9 @@ impl Stage {
         }
     }
 
-    fn party(&mut self, role: &str, user: u32) -> (String, Command) {
+    fn participant(&mut self, role: &str, user: u32) -> (String, Command) {
         self.started += 1;
-        let mut command = Command::new(self.scene.root.join("bin/party"));
+        let mut command = Command::new(self.scene.root.join("bin/participant"));
         command.arg(role).arg(&self.scene.root).arg(&self.scene.run);
         command.current_dir("/").stdin(Stdio::null());
         if user != 0 {
@@ -176,24 +177,24 @@ impl Stage {
 
     /// Starts an honest process.
     pub(crate) fn start_honest(&mut self, user: u32, seed: u64, rule: &str) {
-        let (name, mut command) = self.party("honest", user);
+        let (name, mut command) = self.participant("honest", user);
         command.arg(&name).arg(seed.wrapping_add(self.started).to_string()).arg(rule);
         command.stdout(self.pipe.try_clone().unwrap());
-        self.honest.push(Party { name, child: command.spawn().unwrap() });
+        self.honest.push(Participant { name, child: command.spawn().unwrap() });
     }
 
     /// Starts an attacker, which makes a number of steps and then keeps everything.
     pub(crate) fn start_attacker(&mut self, seed: u64, steps: u64) {
-        let (name, mut command) = self.party("attacker", ATTACKER);
+        let (name, mut command) = self.participant("attacker", ATTACKER);
         let seed = seed.wrapping_mul(1009).wrapping_add(self.started);
         command.args([seed, steps, u64::from(HONEST)].map(|number| number.to_string()));
         command.stdout(File::create_new(self.status_file(&name)).unwrap());
-        self.attackers.push(Party { name, child: command.spawn().unwrap() });
+        self.attackers.push(Participant { name, child: command.spawn().unwrap() });
     }
 
     /// Starts a reader with the library's rules or a broken one.
     pub(crate) fn start_reader(&mut self, name: &'static str, user: u32, rule: &str) {
-        let (_, mut command) = self.party("reader", user);
+        let (_, mut command) = self.participant("reader", user);
         command.arg(rule).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
@@ -232,16 +233,16 @@ impl Stage {
     }
 
     /// Writes a line in the name of a process, in sequence with all other lines.
-    pub(crate) fn say(&mut self, event: &str, party: &str) {
-        let line = json!({ "event": event, "party": party });
-        self.pipe.write_all(format!("{line}\n").as_bytes()).expect("the stage reads");
+    pub(crate) fn say(&mut self, event: &str, participant: &str) {
+        let line = json!({ "event": event, "participant": participant });
+        self.pipe.write_all(format!("{line}\n").as_bytes()).expect("the test reads the pipe");
     }
 
     /// Processes all lines so far.
     pub(crate) fn hear(&mut self, mut each: impl FnMut(&Value)) {
         self.say("mark", "");
         loop {
-            let line = self.lines.recv_timeout(HANGS).expect("the mark comes");
+            let line = self.lines.recv_timeout(HANGS).expect("the marker line arrives");
             if line["event"] == "mark" {
                 return;
             }

@@ -29,9 +29,9 @@ type Scene = Vec<(DeviceUuid, Bytes)>;
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [dir, machine, log, stop, seed, mode] = &arguments[..] else {
-        panic!("it takes six arguments")
+        panic!("expected six arguments")
     };
-    let log = File::options().append(true).open(log).expect("the log is there");
+    let log = File::options().append(true).open(log).expect("the log exists");
     let locks = LoggedLocks {
         locks: FileLeaseStore::new(Place::dir(dir), SafeGpuFiles::below(Path::new(dir)), roots()),
         log: Log { file: Arc::new(log), process: seed.clone() },
@@ -39,12 +39,12 @@ fn main() {
     };
     let simulation = Simulation::named(Path::new(machine)).expect("the machine can be read");
     let host = LinuxHost::new(roots());
-    let own = host.process(Pid(std::process::id())).expect("it can see itself");
+    let own = host.process(Pid(std::process::id())).expect("the own process is visible");
     let mut chance = Chance::new(seed.parse().expect("a seed is a number"));
     let stop = PathBuf::from(stop);
     let clock = SystemClock::new();
     while !stop.exists() {
-        let devices = scene(&simulation).expect("the machine answers");
+        let devices = scene(&simulation).expect("the machine responds");
         // Waiting claims keep each other from colliding; the others collide.
         let wait = match chance.below(if locks.meet { 2 } else { 10 }) {
             0 => Wait::No,
@@ -72,7 +72,7 @@ fn main() {
                 locks.log.write("drop", &taken.entry);
             }
             Err(TakeError::NotNow(_) | TakeError::TimedOut(_) | TakeError::Stopped) => {}
-            Err(TakeError::Never) => panic!("the machine has what is asked for"),
+            Err(TakeError::Never) => panic!("the machine has the requested devices"),
             Err(TakeError::Failed(error)) => panic!("failed to {}", error.fault()),
         }
     }
@@ -86,20 +86,20 @@ fn scene(simulation: &Simulation) -> Result<Scene> {
     let devices = GpuBackend::devices(simulation)?;
     let device = |device: gpu_core::DeviceInfo| {
         let total = simulation.sample(&device.id)?.memory.total.unwrap_or_default();
-        Ok((device.id.uuid.expect("each has one"), total))
+        Ok((device.id.uuid.expect("each device has a UUID"), total))
     };
     devices.into_iter().map(device).collect()
 }
 
 /// One to four devices, two thirds of the time whole ones, sometimes only among some.
 fn claim(chance: &mut Chance, devices: &Scene) -> Claim {
-    let mut claim = Claim::whole(1 + u32::try_from(chance.below(4)).expect("it is small"));
+    let mut claim = Claim::whole(1 + u32::try_from(chance.below(4)).expect("the number is small"));
     if chance.below(3) == 0 {
         let quarters = 1 + chance.below(3);
         claim.share = Share::Memory(Bytes(devices[0].1.0 / 4 * quarters));
     }
     if chance.below(5) == 0 {
-        let start = usize::try_from(chance.below(5)).expect("it is small");
+        let start = usize::try_from(chance.below(5)).expect("the number is small");
         claim.among = devices[start..start + 4].iter().map(|(uuid, _)| uuid.clone()).collect();
     }
     claim
@@ -125,7 +125,7 @@ fn choose(scene: &Scene, claim: &Claim, beside: &[LeaseEntry]) -> Chosen {
             Share::Memory(memory) => shared + memory.0 <= total.0,
         }
     };
-    let count = usize::try_from(claim.count).expect("it is small");
+    let count = usize::try_from(claim.count).expect("the number is small");
     let uuid = |(uuid, _): &(DeviceUuid, Bytes)| uuid.clone();
     let free: Vec<_> = could.clone().filter(is_free).take(count).map(uuid).collect();
     if free.len() == count {
@@ -188,13 +188,13 @@ struct Logged {
 
 impl Logged {
     fn held(&self) -> &dyn LeaseGuard {
-        &**self.held.as_ref().expect("it is held until the end")
+        &**self.held.as_ref().expect("held until the end")
     }
 }
 
 impl LeaseGuard for Logged {
     fn confirm(&mut self) -> Result<()> {
-        self.held.as_mut().expect("it is held until the end").confirm()?;
+        self.held.as_mut().expect("held until the end").confirm()?;
         self.kind = EntryKind::Lease;
         self.log.write("lease", &self.entry);
         Ok(())
@@ -206,7 +206,7 @@ impl LeaseGuard for Logged {
         self.held().renew()
     }
     fn leave(mut self: Box<Self>) {
-        self.held.take().expect("it is held until the end").leave();
+        self.held.take().expect("held until the end").leave();
     }
 }
 

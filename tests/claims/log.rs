@@ -53,8 +53,8 @@ impl Reader {
 
     /// Processes a line.
     pub(crate) fn read(&mut self, line: &str) {
-        let line: Value = serde_json::from_str(line).expect("a line is JSON");
-        let process = line["process"].as_str().expect("a line names a process").to_owned();
+        let line: Value = serde_json::from_str(line).expect("each line is JSON");
+        let process = line["process"].as_str().expect("each line names a process").to_owned();
         if line["event"] == "kill" {
             for all in [&mut self.leases, &mut self.held, &mut self.waiters] {
                 all.retain(|_, asked| asked.process != process);
@@ -71,18 +71,21 @@ impl Reader {
             return;
         }
         let names = |field: &str| -> Vec<String> {
-            let list = line[field].as_array().expect("it is a list");
-            list.iter().map(|name| name.as_str().expect("it is a name").to_owned()).collect()
+            let list = line[field].as_array().expect("the field is a list");
+            list.iter().map(|name| name.as_str().expect("the field is a name").to_owned()).collect()
         };
         let asked = Asked {
             process,
-            count: line["count"].as_u64().and_then(|n| n.try_into().ok()).expect("it is a count"),
+            count: line["count"]
+                .as_u64()
+                .and_then(|n| n.try_into().ok())
+                .expect("the field is a count"),
             memory: line["memory"].as_u64(),
             among: names("among"),
             devices: names("devices"),
         };
-        let id = line["id"].as_str().expect("it has an id").to_owned();
-        match line["event"].as_str().expect("it has an event") {
+        let id = line["id"].as_str().expect("each line has an ID").to_owned();
+        match line["event"].as_str().expect("each line has an event") {
             "queue" => {
                 self.waited += 1;
                 self.waiters.insert(id, asked);
@@ -144,7 +147,7 @@ impl Reader {
         }
     }
 
-    /// The memory that shares leave; none beside a whole lease.
+    /// The memory that shares leave; none if there is a whole lease.
     fn room<'a>(&self, others: impl Iterator<Item = &'a Asked>, device: &str) -> Option<u64> {
         others.map(|other| other.memory).try_fold(self.machine[device], |room, memory| {
             memory.and_then(|memory| room.checked_sub(memory))
@@ -210,7 +213,10 @@ mod tests {
         assert_eq!(seen, ["2 was served before 1, its equal"]);
         let left = line("leave", "1", 1, None, &[]);
         assert!(violations(&[waits.clone(), draw.clone(), left, granted.clone()]).is_empty());
-        assert!(violations(&[draw.clone(), waits.clone(), granted]).is_empty(), "it came later");
+        assert!(
+            violations(&[draw.clone(), waits.clone(), granted]).is_empty(),
+            "it joined the queue later"
+        );
         let other = line("lease", "2", 2, Some(7), &["a"]);
         assert!(violations(&[waits, draw, other]).is_empty());
     }

@@ -78,7 +78,7 @@ impl Observer {
 
     /// Returns the inodes on the directory's file system that are write-locked.
     fn locked(&self) -> BTreeSet<u64> {
-        let device = fs::metadata(&self.dir).expect("the directory is there").dev();
+        let device = fs::metadata(&self.dir).expect("the directory exists").dev();
         let (major, minor) = (device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xfff00);
         let of_dir = format!("{major:02x}:{minor:02x}:");
         let list = fs::read_to_string("/proc/locks").expect("the list of locks can be read");

@@ -34,7 +34,7 @@ const DEVICES: u32 = 8;
 const HANGS: Duration = Duration::from_secs(20 * 60);
 
 /// The directories of a run, and its living contenders.
-struct Stage {
+struct StressRun {
     dir: TempDir,
     machine: BTreeMap<String, u64>,
     mode: &'static str,
@@ -44,7 +44,7 @@ struct Stage {
     clock: SystemClock,
 }
 
-impl Stage {
+impl StressRun {
     fn new(mode: &'static str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut text =
@@ -69,7 +69,7 @@ impl Stage {
         assert_eq!(machine.len(), DEVICES as usize);
         let clock = SystemClock::new();
         let log = log.unwrap();
-        Stage { dir, machine, mode, children: Vec::new(), started: 0, log, clock }
+        StressRun { dir, machine, mode, children: Vec::new(), started: 0, log, clock }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -88,7 +88,7 @@ impl Stage {
     /// Kills one at a random moment.
     fn kill(&mut self, which: usize) {
         let (seed, mut child) = self.children.swap_remove(which);
-        assert_eq!(child.try_wait().unwrap(), None, "none ends by itself");
+        assert_eq!(child.try_wait().unwrap(), None, "no contender exits by itself");
         let line = serde_json::json!({ "event": "kill", "process": seed.to_string() });
         self.log.write_all(format!("{line}\n").as_bytes()).unwrap();
         child.kill().unwrap();
@@ -107,7 +107,7 @@ impl Stage {
         fs::write(self.path("stop"), "").unwrap();
         for (_, child) in &mut self.children {
             while child.try_wait().unwrap().is_none() {
-                assert!(self.clock.monotonic() < HANGS, "a contender does not end");
+                assert!(self.clock.monotonic() < HANGS, "a contender did not exit in time");
                 self.clock.sleep(Duration::from_millis(5));
             }
             assert!(child.wait().unwrap().success(), "a contender failed");
@@ -145,7 +145,7 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for StressRun {
     fn drop(&mut self) {
         for (_, child) in &mut self.children {
             // It may have ended already.
@@ -163,20 +163,20 @@ struct Plan {
 }
 
 fn number(variable: &str, otherwise: u64) -> u64 {
-    std::env::var(variable).map_or(otherwise, |text| text.parse().expect("it is a number"))
+    std::env::var(variable).map_or(otherwise, |text| text.parse().expect("the value is a number"))
 }
 
 /// Runs contenders until there are enough grants, and checks all observations.
 fn run(mode: &'static str, plan: &Plan) {
     let seed = number("GPUWS_STRESS_SEED", 1);
-    let mut stage = Stage::new(mode);
-    let user = format!("leases/u{}", stage.locks().owner());
-    fs::create_dir(stage.path(&user)).unwrap();
-    let observer = Observer::new(&stage.path(&user), stage.machine.clone());
-    let mut reader = Reader::new(stage.machine.clone());
-    let mut lines = BufReader::new(File::open(stage.path("log")).unwrap());
+    let mut stress_run = StressRun::new(mode);
+    let user = format!("leases/u{}", stress_run.locks().owner());
+    fs::create_dir(stress_run.path(&user)).unwrap();
+    let observer = Observer::new(&stress_run.path(&user), stress_run.machine.clone());
+    let mut reader = Reader::new(stress_run.machine.clone());
+    let mut lines = BufReader::new(File::open(stress_run.path("log")).unwrap());
     let mut chance = Chance::new(seed);
-    (0..plan.contenders).for_each(|_| stage.start(seed));
+    (0..plan.contenders).for_each(|_| stress_run.start(seed));
 
     let done = AtomicBool::new(false);
     let (mut kills, mut stops, mut partial) = (0, 0, String::new());
@@ -198,39 +198,40 @@ fn run(mode: &'static str, plan: &Plan) {
         let guard = SetWhenDropped(&done);
         let mut kill_at = Duration::ZERO;
         while reader.grants < plan.grants {
-            assert!(stage.clock.monotonic() < HANGS, "{} grants only", reader.grants);
+            assert!(stress_run.clock.monotonic() < HANGS, "{} grants only", reader.grants);
             while lines.read_line(&mut partial).unwrap() > 0 && partial.ends_with('\n') {
                 reader.read(&partial);
                 partial.clear();
             }
-            if stage.clock.monotonic() >= kill_at {
+            if stress_run.clock.monotonic() >= kill_at {
                 if let Some(seed) = stopped.take() {
                     // Unless it was killed meanwhile.
-                    if let Some(which) = stage.children.iter().position(|(s, _)| *s == seed) {
-                        stage.signal(which, "-CONT");
+                    if let Some(which) = stress_run.children.iter().position(|(s, _)| *s == seed) {
+                        stress_run.signal(which, "-CONT");
                     }
                 }
-                let which = usize::try_from(chance.below(stage.children.len() as u64)).unwrap();
+                let which =
+                    usize::try_from(chance.below(stress_run.children.len() as u64)).unwrap();
                 if chance.below(3) == 0 {
-                    stage.signal(which, "-STOP");
-                    stopped = Some(stage.children[which].0);
+                    stress_run.signal(which, "-STOP");
+                    stopped = Some(stress_run.children[which].0);
                     stops += 1;
                 } else {
-                    stage.kill(which);
-                    stage.start(seed);
+                    stress_run.kill(which);
+                    stress_run.start(seed);
                     kills += 1;
                 }
                 let pause = Duration::from_millis(chance.below(plan.kills_ms));
-                kill_at = stage.clock.monotonic() + pause;
+                kill_at = stress_run.clock.monotonic() + pause;
             }
-            stage.clock.sleep(Duration::from_millis(2));
+            stress_run.clock.sleep(Duration::from_millis(2));
         }
         if let Some(seed) = stopped
-            && let Some(which) = stage.children.iter().position(|(s, _)| *s == seed)
+            && let Some(which) = stress_run.children.iter().position(|(s, _)| *s == seed)
         {
-            stage.signal(which, "-CONT");
+            stress_run.signal(which, "-CONT");
         }
-        stage.finish();
+        stress_run.finish();
         drop(guard);
         watching.join().unwrap()
     });
@@ -243,7 +244,7 @@ fn run(mode: &'static str, plan: &Plan) {
          killed, {stops} stopped for a while; {} earlier claims were passed; {looks} looks saw at most {most} leases",
         reader.grants,
         plan.contenders,
-        stage.clock.monotonic().as_secs_f64(),
+        stress_run.clock.monotonic().as_secs_f64(),
         reader.waited,
         reader.withdrawn,
         reader.passed,
@@ -253,10 +254,10 @@ fn run(mode: &'static str, plan: &Plan) {
     assert!(mode == "meet" || reader.disorder.is_empty(), "{:#?}", reader.disorder);
     assert!(looks > 0 && most > 1, "the observer saw nothing");
     assert!(conflicts.is_empty(), "{conflicts:#?}");
-    assert!(mode != "meet" || reader.withdrawn > 0, "nobody met another");
-    assert_eq!(observer.living(), 0, "what is left is dead");
-    assert_eq!(Ledger::read(&stage.locks()).unwrap(), Ledger::default());
-    stage.take_all();
+    assert!(mode != "meet" || reader.withdrawn > 0, "no attempts collided");
+    assert_eq!(observer.living(), 0, "no lease is alive");
+    assert_eq!(Ledger::read(&stress_run.locks()).unwrap(), Ledger::default());
+    stress_run.take_all();
 }
 
 struct SetWhenDropped<'a>(&'a AtomicBool);

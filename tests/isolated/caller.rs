@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     if let Some(code) = entry {
         return if code == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
-    match ReexecRole::find(&roots(), arguments.clone()).expect("the order can be read") {
+    match ReexecRole::find(&roots(), arguments.clone()).expect("the arguments are valid") {
         Some(ReexecRole::Supervisor(asked)) => return supervised(asked),
         Some(ReexecRole::Successor(heir)) => return inherited(&heir),
         Some(ReexecRole::Over) => return ExitCode::SUCCESS,
@@ -80,7 +80,7 @@ fn main() -> ExitCode {
         SystemClock::new().sleep(Duration::from_secs(600));
         return ExitCode::FAILURE;
     }
-    let [what, dir] = &arguments[..] else { panic!("it takes two arguments") };
+    let [what, dir] = &arguments[..] else { panic!("expected two arguments") };
     let caller = Caller { dir: PathBuf::from(dir) };
     say(&caller.tries(&what.to_string_lossy()));
     ExitCode::SUCCESS
@@ -130,13 +130,13 @@ impl Caller {
             }
             "hang-long" => reported(entry("hang").grace(Duration::from_secs(1)).run(&supervisors)),
             "drop" => {
-                let isolation = entry("hang").start(&supervisors).expect("it starts");
+                let isolation = entry("hang").start(&supervisors).expect("the job starts");
                 self.child();
                 drop(isolation);
                 "dropped".to_owned()
             }
             "queued" => {
-                let isolation = entry("hang").start(&supervisors).expect("it starts");
+                let isolation = entry("hang").start(&supervisors).expect("the job starts");
                 let locks = locks(&self.dir);
                 let waits = || locks.entries(EntryKind::Waiter).is_ok_and(|all| !all.is_empty());
                 while !waits() {
@@ -146,7 +146,7 @@ impl Caller {
                 "dropped".to_owned()
             }
             "killed" => {
-                let isolation = entry("hang").start(&supervisors).expect("it starts");
+                let isolation = entry("hang").start(&supervisors).expect("the job starts");
                 say(&self.child());
                 SystemClock::new().sleep(Duration::from_secs(600));
                 drop(isolation);
@@ -173,7 +173,7 @@ impl Caller {
 }
 
 fn say(line: &str) {
-    writeln!(std::io::stdout(), "{line}").expect("somebody listens");
+    writeln!(std::io::stdout(), "{line}").expect("standard output is open");
 }
 
 /// Leaves a process behind that has left its group and session, and records its PID.
@@ -185,35 +185,35 @@ fn note_child() {
 /// Runs a command that leaves a process behind, and waits until that has recorded its PID.
 fn leave(command: &mut Command) {
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
-    assert!(status.expect("setsid is there").success());
+    assert!(status.expect("setsid runs").success());
     while !std::fs::read_to_string(noted()).is_ok_and(|text| text.ends_with('\n')) {
         SystemClock::new().sleep(Duration::from_millis(10));
     }
 }
 
 fn note(number: &str) {
-    std::fs::write(noted(), format!("{number}\n")).expect("the directory can be written to");
+    std::fs::write(noted(), format!("{number}\n")).expect("the directory is writable");
 }
 
 fn noted() -> PathBuf {
-    PathBuf::from(std::env::var_os(DIR).expect("the directory is told")).join("child")
+    PathBuf::from(std::env::var_os(DIR).expect("the variable is set")).join("child")
 }
 
 fn supervised(asked: SupervisorOrder) -> ExitCode {
-    let launcher = LinuxLauncher::new(&roots(), Some(asked.front)).expect("it can supervise");
+    let launcher = LinuxLauncher::new(&roots(), Some(asked.front)).expect("the launcher starts");
     let mut stop = || launcher.asked().is_some() || launcher.is_abandoned().unwrap_or(false);
     let report = with_ports(|ports, token| {
         supervise(&asked.order, &asked.result, ports, &launcher, token, &mut stop)
     });
     // A caller that is gone reads no report.
-    let _ = asked.report(&report.expect("the order is understood"));
+    let _ = asked.report(&report.expect("the isolated job can be supervised"));
     ExitCode::SUCCESS
 }
 
 /// Ends the processes that a killed supervisor has left.
 fn inherited(heir: &Successor) -> ExitCode {
-    if let Some(mut orphans) = heir.orphans().expect("they can be looked for") {
-        let own = LinuxHost::new(roots()).own_ancestry().expect("this process is there")[0];
+    if let Some(mut orphans) = heir.orphans().expect("orphans can be listed") {
+        let own = LinuxHost::new(roots()).own_ancestry().expect("the own process is visible")[0];
         with_ports(|ports, token| {
             let Ports { backend, host, clock, journal, .. } = *ports;
             let ports = gpu_reaper::Ports { backend, host, clock, journal };
@@ -225,8 +225,8 @@ fn inherited(heir: &Successor) -> ExitCode {
 }
 
 fn with_ports<T>(act: impl FnOnce(&Ports<'_>, &ActToken) -> T) -> T {
-    let dir = PathBuf::from(std::env::var_os(DIR).expect("the directory is told"));
-    let machine = Simulation::named(&dir.join("machine")).expect("the machine is there");
+    let dir = PathBuf::from(std::env::var_os(DIR).expect("the variable is set"));
+    let machine = Simulation::named(&dir.join("machine")).expect("the machine can be loaded");
     let origin = gpu_core::GpuBackend::origin(&machine);
     let host = HostOfMachine { host: LinuxHost::new(roots()), origin };
     let journal = FileJournal::open(dir.join("journal")).expect("the journal opens");

@@ -13,9 +13,9 @@ use tempfile::TempDir;
 const HANGS: Duration = Duration::from_secs(120);
 
 /// A directory with a machine of one device.
-struct Stage(TempDir);
+struct TestDir(TempDir);
 
-impl Stage {
+impl TestDir {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let text = "description = \"made: one device\"\nclock = 2026-11-21T01:00:00Z\n\
@@ -24,7 +24,7 @@ impl Stage {
         fs::create_dir(dir.path().join("machine")).unwrap();
         fs::write(dir.path().join("machine/machine.toml"), text).unwrap();
         fs::create_dir(dir.path().join("leases")).unwrap();
-        Stage(dir)
+        TestDir(dir)
     }
 
     fn caller(&self, what: &str) -> Command {
@@ -86,9 +86,9 @@ fn result_is_returned_complete() {
         ("visible", "value 'GPU-0', clean true"),
         ("program", "value '42', clean true"),
     ] {
-        let stage = Stage::new();
-        assert_eq!(stage.tries(what), said);
-        assert_eq!(stage.leases(), 0, "{what}");
+        let test_dir = TestDir::new();
+        assert_eq!(test_dir.tries(what), said);
+        assert_eq!(test_dir.leases(), 0, "{what}");
     }
 }
 
@@ -102,33 +102,33 @@ fn nothing_is_left_on_return_error_panic_timeout_and_drop() {
         ("hang", "timed out, clean true"),
         ("drop", "dropped"),
     ] {
-        let stage = Stage::new();
-        let reported = stage.tries(what);
-        let left = stage.left().expect("it left a child");
+        let test_dir = TestDir::new();
+        let reported = test_dir.tries(what);
+        let left = test_dir.left().expect("the job left a child");
         assert_eq!(reported, said);
         assert!(!left.lives(), "{what}");
-        assert_eq!(stage.leases(), 0, "{what}");
+        assert_eq!(test_dir.leases(), 0, "{what}");
     }
 }
 
 #[test]
 fn oversized_result_is_reported_without_blocking() {
-    assert_eq!(Stage::new().tries("too-long"), "too long, clean true");
+    assert_eq!(TestDir::new().tries("too-long"), "too long, clean true");
 }
 
 #[test]
 fn failed_start_leaves_no_lease() {
-    let stage = Stage::new();
-    let said = stage.tries("no-program");
+    let test_dir = TestDir::new();
+    let said = test_dir.tries("no-program");
     assert!(said.starts_with("failed to start an isolated job: "), "{said}");
-    assert!(stage.tries("nothing").starts_with("failed 'no such entry point' 1"));
-    assert_eq!(stage.leases(), 0);
+    assert!(test_dir.tries("nothing").starts_with("failed 'no such entry point' 1"));
+    assert_eq!(test_dir.leases(), 0);
 }
 
 #[test]
 fn isolation_can_be_dropped_while_queued() {
-    let stage = Stage::new();
-    let locks = stage.locks();
+    let test_dir = TestDir::new();
+    let locks = test_dir.locks();
     let lease = LeaseEntry {
         id: locks.new_id().unwrap(),
         ticket: locks.ticket().unwrap(),
@@ -142,25 +142,25 @@ fn isolation_can_be_dropped_while_queued() {
         since: SystemClock::new().wall(),
     };
     let _held = locks.publish(EntryKind::Lease, &lease).unwrap();
-    assert_eq!(stage.tries("queued"), "dropped");
+    assert_eq!(test_dir.tries("queued"), "dropped");
     assert_eq!(locks.entries(EntryKind::Waiter).unwrap(), []);
-    assert!(stage.left().is_none(), "it did not run");
+    assert!(test_dir.left().is_none(), "the job did not run");
 }
 
 #[test]
 fn killed_caller_leaves_nothing() {
-    let stage = Stage::new();
-    let mut caller = stage.caller("killed").stdout(Stdio::piped()).spawn().unwrap();
+    let test_dir = TestDir::new();
+    let mut caller = test_dir.caller("killed").stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(caller.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let left = stage.left().expect("it left a child");
-    assert!(left.lives() && stage.leases() == 1);
+    let left = test_dir.left().expect("the job left a child");
+    assert!(left.lives() && test_dir.leases() == 1);
     caller.kill().unwrap();
     caller.wait().unwrap();
     let clock = SystemClock::new();
     let start = clock.monotonic();
-    while left.lives() || stage.leases() > 0 {
-        assert!(clock.monotonic() - start < HANGS, "it is still there");
+    while left.lives() || test_dir.leases() > 0 {
+        assert!(clock.monotonic() - start < HANGS, "the process still exists");
         clock.sleep(Duration::from_millis(20));
     }
 }
@@ -183,24 +183,24 @@ fn child(pid: u32) -> u32 {
 #[test]
 fn killed_supervisor_or_guard_leaves_nothing() {
     for who in ["supervisor", "guard"] {
-        let stage = Stage::new();
-        let caller = stage.caller("hang-long").stdout(Stdio::piped()).spawn().unwrap();
+        let test_dir = TestDir::new();
+        let caller = test_dir.caller("hang-long").stdout(Stdio::piped()).spawn().unwrap();
         let guard = child(caller.id());
         let supervisor = child(guard);
         let clock = SystemClock::new();
         let start = clock.monotonic();
-        let noted = stage.0.path().join("child");
+        let noted = test_dir.0.path().join("child");
         while !fs::read_to_string(&noted).is_ok_and(|text| text.ends_with('\n')) {
-            assert!(clock.monotonic() - start < HANGS, "it did not begin");
+            assert!(clock.monotonic() - start < HANGS, "the job did not start");
             clock.sleep(Duration::from_millis(20));
         }
-        let left = stage.left().expect("it left a child");
-        assert_eq!(stage.leases(), 1, "{who}");
+        let left = test_dir.left().expect("the job left a child");
+        assert_eq!(test_dir.leases(), 1, "{who}");
         let pid = if who == "guard" { guard } else { supervisor };
         assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
         let output = caller.wait_with_output().unwrap();
         assert!(!left.lives(), "{who}");
-        assert_eq!(stage.leases(), 0, "{who}");
+        assert_eq!(test_dir.leases(), 0, "{who}");
         let said = String::from_utf8(output.stdout).unwrap();
         assert_eq!(said.trim(), "failed to supervise an isolated job", "{who}");
     }

@@ -76,7 +76,7 @@ impl Bench {
             }
             SystemClock::new().sleep(Duration::from_millis(10));
         }
-        panic!("process {pid} did not become what it should");
+        panic!("process {pid} did not execute its final program");
     }
 
     /// Starts a program that prints "ready" when it is.
@@ -258,9 +258,9 @@ fn holder_is_found_ended_and_verified() {
     assert_eq!(report.actions[0].signals, [Signal::Term]);
     assert!(matches!(report.actions[0].outcome, Outcome::Ended { .. }), "{report:?}");
     assert_eq!(report.memory[0].freed, Some(Bytes::from_mib(EACH_MIB)));
-    assert!(!report.memory[0].came_back, "half of what was unexplained is still taken");
+    assert!(!report.memory[0].came_back, "half of the unexplained memory is still in use");
     assert_eq!(audit.lines().count(), 2, "{audit}");
-    assert_eq!(bench.holders(), 1, "the monitor lives");
+    assert_eq!(bench.holders(), 1, "the monitor still runs");
 }
 
 #[test]

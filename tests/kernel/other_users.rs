@@ -45,7 +45,7 @@ fn planned(bench: &Bench, pid: Pid) -> Plan {
 fn assert_is_a_user(bench: &mut Bench, pid: Pid, name: &str) {
     bench.listed = vec![(pid, Bytes::from_mib(15_000))];
     let look = bench.look();
-    assert_eq!(look.process(pid).unwrap().name, name, "as the kernel shows it");
+    assert_eq!(look.process(pid).unwrap().name, name, "as shown by the kernel");
     assert!(!Usage::of(&look).is_free(look.devices[0].id()), "{name} uses the device");
     let plan = planned(bench, pid);
     assert_eq!((targets(&plan), plan.refused), (vec![pid], vec![]), "{name} can be ended");
@@ -78,7 +78,7 @@ fn user_program_called_like_a_daemon_uses_the_device() {
     crate::copy_program(python.get_program().as_ref(), &program);
     std::os::unix::fs::chown(&program, Some(STRANGER), Some(STRANGER)).unwrap();
     python = Command::new(&program);
-    // The interpreter finds its library beside the installed one.
+    // The interpreter finds its library next to the installed one.
     python.env("PYTHONHOME", "/usr");
     let name = "nvidia-cuda-mps";
     let pid = bench.ready(python.args(["-c", NAMED, name]).uid(STRANGER).gid(STRANGER));
@@ -104,7 +104,7 @@ fn user_option_spares_other_users_of_the_group() {
         gpu_host::SystemClock::new().sleep(std::time::Duration::from_millis(10));
         (everyone, tries) = (bench.everyone(), tries + 1);
     }
-    let stranger = find(&everyone).expect("the stranger is in the group");
+    let stranger = find(&everyone).expect("the other user's process is in the group");
     let scope = Scope::Group(&everyone);
     let all = bench.plan(&Request { scope, ..ghost(5) }).0;
     assert_eq!(targets(&all), [pid, stranger]);
@@ -113,7 +113,7 @@ fn user_option_spares_other_users_of_the_group() {
     assert_eq!(targets(&plan), [pid]);
     assert_eq!(plan.left_out[0].pid, stranger);
     let (report, audit) = bench.execute(&plan, &guard);
-    assert!(report.is_complete(), "who was left out is no newcomer: {report:?}");
+    assert!(report.is_complete(), "skipped processes are not newcomers: {report:?}");
     assert!(bench.lives(stranger) && !audit.contains(&format!("\"pid\":{stranger},")), "{audit}");
     Command::new("kill").arg(stranger.to_string()).status().unwrap();
 }
@@ -132,7 +132,7 @@ fn container_scope_spares_a_shell_at_a_terminal() {
     bench.ready(terminal.args(["-q", "-c", shell, "/dev/null"]));
     let everyone = bench.everyone();
     let script = Pid(bench.children.last().unwrap().id());
-    let shell = everyone.iter().find(|p| p.parent == Ok(script)).expect("the shell is there");
+    let shell = everyone.iter().find(|p| p.parent == Ok(script)).expect("script started a shell");
     assert_eq!((shell.session, shell.has_terminal), (Ok(shell.key.pid), Ok(true)));
     // The test cannot create a Slurm job, so it only simulates that both processes are in one.
     const JOB: &str = "/system.slice/slurmstepd.scope/job_7";

@@ -103,7 +103,7 @@ impl Contract<'_> {
         self.is_used(used, "addresses are no memory");
         invalid(memory.unmap(part(0, 1)), "nothing is mapped");
         invalid(memory.map(part(7, 2)), "it ends behind the range");
-        invalid(memory.map(Region { address: page, size: Bytes(page) }), "it is nobody's");
+        invalid(memory.map(Region { address: page, size: Bytes(page) }), "unreserved address");
         invalid(memory.map(Region { size: Bytes(256), ..part(0, 1) }), "no whole page");
         invalid(memory.map(Region { address: range.address + 256, ..part(0, 1) }), "not at a page");
         invalid(memory.map(Region { size: Bytes(0), ..part(0, 1) }), "no page");

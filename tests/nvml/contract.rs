@@ -2,7 +2,7 @@
 //! gpu-sim and through the real backend on the simulated NVML, field by field. With the feature
 //! `hw`, the contract is tested on this machine's own NVML, too.
 
-use crate::fixture::{MOMENTS, Stage};
+use crate::fixture::{Fixture, MOMENTS};
 use gpu_core::*;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ fn keeps_the_contract(backend: &dyn GpuBackend, whose: &str) {
     };
     let seen: Vec<&DeviceInfo> = look.devices.iter().map(|state| &state.info).collect();
     assert_eq!(seen, infos.iter().collect::<Vec<_>>(), "{whose}");
-    assert_eq!(backend.devices().unwrap(), infos, "{whose}: asked again");
+    assert_eq!(backend.devices().unwrap(), infos, "{whose}: second query");
     let indexes: Vec<u32> = infos.iter().map(|info| info.id.index).collect();
     assert_eq!(indexes, (0..infos.len() as u32).collect::<Vec<_>>(), "{whose}: by index");
     let uuids: Vec<_> = infos.iter().filter_map(|info| info.id.uuid.as_ref().ok()).collect();
@@ -39,8 +39,8 @@ fn keeps_the_contract(backend: &dyn GpuBackend, whose: &str) {
         is_square(&topology, infos.len(), whose);
     }
     let nobody = DeviceId { uuid: Ok(DeviceUuid("GPU-nobody".into())), ..DeviceId::from_index(99) };
-    assert!(backend.sample(&nobody).is_err(), "{whose}: a device that is not there");
-    assert!(backend.processes(&nobody).is_err(), "{whose}: a device that is not there");
+    assert!(backend.sample(&nobody).is_err(), "{whose}: nonexistent device");
+    assert!(backend.processes(&nobody).is_err(), "{whose}: nonexistent device");
 }
 
 fn keeps_its_word(backend: &dyn GpuBackend, state: &DeviceState, what: &str) {
@@ -62,12 +62,12 @@ fn keeps_its_word(backend: &dyn GpuBackend, state: &DeviceState, what: &str) {
     assert_eq!(kind_of(&state.mig), kind_of_error(&backend.mig_instances(id)), "{what}");
     assert_eq!(kind_of(&state.details), kind_of_error(&backend.details(id, Groups::all())));
     if state.details.is_ok() {
-        assert!(backend.details(id, Groups::NONE).unwrap().is_empty(), "{what}: not asked for");
+        assert!(backend.details(id, Groups::NONE).unwrap().is_empty(), "{what}: not requested");
         for group in Group::ALL {
             let one: Groups = [group].into_iter().collect();
             let details = backend.details(id, one).unwrap();
-            assert!(!details.is_empty(), "{what}: {group:?} was asked for");
-            assert_eq!(details.clone().only(one), details, "{what}: only {group:?} was asked for");
+            assert!(!details.is_empty(), "{what}: {group:?} was requested");
+            assert_eq!(details.clone().only(one), details, "{what}: only {group:?} was requested");
         }
     }
 }
@@ -154,8 +154,8 @@ fn every_machine_is_identical_through_nvml() {
     let mut all = Vec::new();
     for machine in machines() {
         for moment in MOMENTS {
-            let stage = Stage::of(&machine, moment);
-            let (simulation, nvml) = (stage.simulation(), stage.nvml(DEADLINE));
+            let fixture = Fixture::of(&machine, moment);
+            let (simulation, nvml) = (fixture.simulation(), fixture.nvml(DEADLINE));
             let look = |backend: &dyn GpuBackend| {
                 by_kind(observe_in_detail(backend, &simulation, &simulation, Groups::all()))
             };
@@ -180,7 +180,7 @@ fn every_machine_is_identical_through_nvml() {
 fn simulated_backend_meets_contract() {
     for machine in machines() {
         for moment in MOMENTS {
-            let simulation = Stage::of(&machine, moment).simulation();
+            let simulation = Fixture::of(&machine, moment).simulation();
             keeps_the_contract(&simulation, &format!("{machine} at {moment:?}"));
         }
     }
@@ -189,9 +189,9 @@ fn simulated_backend_meets_contract() {
 #[test]
 fn nvml_backend_meets_contract() {
     for machine in machines() {
-        let stage = Stage::of(&machine, Duration::ZERO);
-        let nvml = stage.nvml(DEADLINE);
-        assert_eq!(nvml.origin(), Origin::Simulated(stage.simulation().name()), "{machine}");
+        let fixture = Fixture::of(&machine, Duration::ZERO);
+        let nvml = fixture.nvml(DEADLINE);
+        assert_eq!(nvml.origin(), Origin::Simulated(fixture.simulation().name()), "{machine}");
         keeps_the_contract(&nvml, &format!("{machine} through NVML"));
     }
 }
@@ -205,6 +205,6 @@ fn real_machine_meets_contract() {
     let program = std::env::var_os("GPUWS_NVML_HELPER");
     let program = program.unwrap_or_else(|| env!("CARGO_BIN_EXE_nvml-helper").into());
     let nvml = NvmlChild::new(Helper::new(program), DEADLINE, Box::new(|_| {}));
-    assert_eq!(nvml.origin(), Origin::Live, "the installed NVML is asked");
+    assert_eq!(nvml.origin(), Origin::Live, "the installed NVML is used");
     keeps_the_contract(&nvml, "this machine");
 }

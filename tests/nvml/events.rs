@@ -1,6 +1,6 @@
 //! The events of a device, through the C interface.
 
-use crate::fixture::Stage;
+use crate::fixture::Fixture;
 use gpu_core::*;
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ fn xid_event_has_number_and_device() {
                 [[gpu]]\nindex = 1\nmemory_total_mib = 100\n\
                 [[event]]\nat_ms = 3000\nreports = { gpu = 1, xid = 79 }\n";
     std::fs::write(machine.path().join("machine.toml"), text).unwrap();
-    let stage = Stage::moving(machine.path().to_str().unwrap());
+    let fixture = Fixture::moving(machine.path().to_str().unwrap());
     // Events before a wait are not delivered to later waits.
-    let reported = stage.nvml(Duration::from_secs(40)).events(Duration::from_secs(20)).unwrap();
+    let reported = fixture.nvml(Duration::from_secs(40)).events(Duration::from_secs(20)).unwrap();
     assert_eq!(reported, [DeviceEvent { device: Some(1), kind: DeviceEventKind::Xid(79) }]);
 }
 
 #[test]
 fn wait_without_events_returns_none() {
-    let stage = Stage::of("labbox", Duration::ZERO);
-    let nvml = stage.nvml(Duration::from_secs(20));
+    let fixture = Fixture::of("labbox", Duration::ZERO);
+    let nvml = fixture.nvml(Duration::from_secs(20));
     assert_eq!(nvml.events(Duration::from_millis(10)).unwrap(), []);
 }

@@ -2,7 +2,7 @@
 //! device, and a list that grows between two calls. A fault affects what its code covers and
 //! nothing else, no absent value becomes a value, and no caller waits longer than the deadline.
 
-use crate::fixture::Stage;
+use crate::fixture::Fixture;
 use gpu_core::*;
 use gpu_sim::{CallEffect, CallFault};
 use serde_json::Value;
@@ -16,18 +16,18 @@ const PATIENT: Duration = Duration::from_secs(30);
 
 /// The functions of NVML that a full snapshot of this machine calls.
 fn functions() -> BTreeSet<String> {
-    let stage = Stage::of(MACHINE, Duration::ZERO);
-    let nvml = stage.nvml(PATIENT);
+    let fixture = Fixture::of(MACHINE, Duration::ZERO);
+    let nvml = fixture.nvml(PATIENT);
     let look = nvml.look(Groups::all());
     assert!(look.driver.is_ok() && look.devices.len() == 4, "{look:?}");
     drop(nvml);
-    let called: BTreeSet<String> = stage.calls().into_keys().collect();
+    let called: BTreeSet<String> = fixture.calls().into_keys().collect();
     assert!(called.len() > 30, "{called:?}");
     called
 }
 
 fn look_with(fault: CallFault, deadline: Duration) -> Inventory {
-    Stage::with(MACHINE, Duration::ZERO, vec![fault]).nvml(deadline).look(Groups::all())
+    Fixture::with(MACHINE, Duration::ZERO, vec![fault]).nvml(deadline).look(Groups::all())
 }
 
 fn fault(function: &str, gpu: Option<u32>, effect: CallEffect) -> CallFault {
@@ -73,17 +73,17 @@ fn all_but(look: &Inventory, gpu: u32) -> Vec<&DeviceState> {
 
 #[test]
 fn error_code_affects_only_its_reach() {
-    // Thousands of looks, each of which waits for a child.
+    // Thousands of snapshots, each of which waits for a child process.
     let functions: Vec<String> = functions().into_iter().collect();
     std::thread::scope(|scope| {
-        for some in functions.chunks(functions.len().div_ceil(4)) {
-            scope.spawn(|| check_codes_of(some));
+        for share in functions.chunks(functions.len().div_ceil(4)) {
+            scope.spawn(|| check_codes_of(share));
         }
     });
 }
 
 fn check_codes_of(functions: &[String]) {
-    let whole = Stage::of(MACHINE, Duration::ZERO).nvml(PATIENT).look(Groups::all());
+    let whole = Fixture::of(MACHINE, Duration::ZERO).nvml(PATIENT).look(Groups::all());
     let healthy = serde_json::to_value(&whole).unwrap();
     let field = [3, 4, 6, 13, 25, 999];
     let device = [8, 11, 15, 16];
@@ -158,7 +158,7 @@ fn failed_initialisation_names_its_cause() {
         (4242, MachineFault::Unknown(4242)),
     ] {
         let look = look_with(fault("nvmlInit_v2", None, CallEffect::Returns(code)), PATIENT);
-        let failed = look.driver.expect_err("no driver answers");
+        let failed = look.driver.expect_err("the driver does not respond");
         assert_eq!(failed.kind, ErrorKind::Machine(kind), "{code}: {failed}");
         assert!(look.devices.is_empty(), "{code}");
     }
@@ -176,14 +176,15 @@ fn hang_in_any_function_times_out_and_is_named() {
     });
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long a hang lasts is what is tested")]
+#[expect(clippy::disallowed_methods, reason = "the test measures the duration of a hang")]
 fn hangs(function: &str, deadline: Duration) {
     if function == "nvmlShutdown" {
         return; // After the result: the next test.
     }
     let gpu = is_of_a_device(function).then(|| victim(function));
-    let stage = Stage::with(MACHINE, Duration::ZERO, vec![fault(function, gpu, CallEffect::Hangs)]);
-    let nvml = stage.nvml(deadline);
+    let fixture =
+        Fixture::with(MACHINE, Duration::ZERO, vec![fault(function, gpu, CallEffect::Hangs)]);
+    let nvml = fixture.nvml(deadline);
     let begun = Instant::now();
     let look = nvml.look(Groups::all());
     // Not a performance limit, only a check that it ends: a machine can be busy.
@@ -201,7 +202,7 @@ fn hangs(function: &str, deadline: Duration) {
         (Ok(_), None) => panic!("{function} has hung and all is well: {json}"),
     }
     let again = nvml.look(Groups::NONE);
-    let failed = again.driver.expect_err("a second child would hang as the first did");
+    let failed = again.driver.expect_err("a second child would hang too");
     assert_eq!(failed.kind, ErrorKind::TimedOut, "{function}");
 }
 
@@ -214,7 +215,7 @@ fn hanging_shutdown_does_not_affect_answer() {
 
 #[test]
 fn device_lost_between_calls_affects_only_itself() {
-    let whole = Stage::of(MACHINE, Duration::ZERO).nvml(PATIENT).look(Groups::all());
+    let whole = Fixture::of(MACHINE, Duration::ZERO).nvml(PATIENT).look(Groups::all());
     for function in functions().iter().filter(|function| is_of_a_device(function)) {
         let gpu = victim(function);
         let look = look_with(fault(function, Some(gpu), CallEffect::LosesGpu(gpu)), PATIENT);
@@ -233,7 +234,7 @@ fn kind<T>(answer: &Result<T, Fault>) -> Option<ErrorKind> {
 #[test]
 fn process_list_growing_between_calls_is_read_completely() {
     for function in functions().iter().filter(|function| function.contains("Processes")) {
-        let whole = Stage::of(MACHINE, Duration::ZERO).nvml(PATIENT).look(Groups::NONE);
+        let whole = Fixture::of(MACHINE, Duration::ZERO).nvml(PATIENT).look(Groups::NONE);
         let before = whole.devices[GROWING as usize].processes.as_ref().unwrap().len();
         let grown = CallFault {
             times: Some(1),

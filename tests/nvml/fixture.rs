@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The directory in which a simulated NVML finds its machine.
-pub(crate) struct Stage {
+pub(crate) struct Fixture {
     dir: tempfile::TempDir,
     session: Session,
 }
 
-impl Stage {
+impl Fixture {
     /// Creates a session of a machine whose time is stopped at `at`.
     pub(crate) fn of(machine: &str, at: Duration) -> Self {
-        Stage::with(machine, at, Vec::new())
+        Fixture::with(machine, at, Vec::new())
     }
 
     /// Creates the same with faults in calls of NVML.
@@ -30,18 +30,18 @@ impl Stage {
         };
         let dir = tempfile::tempdir().unwrap();
         session.write(dir.path()).unwrap();
-        Stage { dir, session }
+        Fixture { dir, session }
     }
 
     /// Creates a session of a machine that starts now and runs.
     pub(crate) fn moving(machine: &str) -> Self {
-        let mut stage = Stage::of(machine, Duration::ZERO);
+        let mut fixture = Fixture::of(machine, Duration::ZERO);
         let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
         let seconds: f64 = uptime.split(' ').next().unwrap().parse().unwrap();
-        stage.session.began_ns = (seconds * 1e9) as u64;
-        stage.session.frozen_at_ms = None;
-        stage.session.write(stage.dir.path()).unwrap();
-        stage
+        fixture.session.began_ns = (seconds * 1e9) as u64;
+        fixture.session.frozen_at_ms = None;
+        fixture.session.write(fixture.dir.path()).unwrap();
+        fixture
     }
 
     /// Returns the session's machine at its moment, without NVML.
@@ -77,11 +77,11 @@ impl Stage {
     }
 }
 
-/// Returns the simulated NVML: cargo puts it beside the tests that it was built for.
+/// Returns the simulated NVML, which cargo puts next to the tests that it was built for.
 fn library() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let library = own.parent().unwrap_or(Path::new(".")).join("libnvml_sim.so");
-    assert!(library.is_file(), "there is no {}", library.display());
+    assert!(library.is_file(), "{} is not built", library.display());
     library
 }
 

@@ -1,6 +1,6 @@
 //! Optional groups of details: the cost and the content of each.
 
-use crate::fixture::Stage;
+use crate::fixture::Fixture;
 use gpu_core::*;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -38,12 +38,12 @@ const RARE: [Cost; 11] = [
 
 /// Returns how often a snapshot of a machine's four devices calls each function.
 fn calls(groups: impl IntoIterator<Item = Group>) -> BTreeMap<String, u64> {
-    let stage = Stage::of("labbox", Duration::ZERO);
-    let nvml = stage.nvml(DEADLINE);
+    let fixture = Fixture::of("labbox", Duration::ZERO);
+    let nvml = fixture.nvml(DEADLINE);
     let look = nvml.look(groups.into_iter().collect());
     assert_eq!(look.devices.iter().filter(|state| state.details.is_ok()).count(), 4);
     drop(nvml);
-    stage.calls()
+    fixture.calls()
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn group_makes_only_its_own_calls() {
     for (group, own) in RARE {
         let mut expected = plain.clone();
         expected.extend(own.iter().map(|(function, times)| ((*function).to_owned(), times * 4)));
-        assert_eq!(expected.len(), plain.len() + own.len(), "{group:?}: it is asked for anyhow");
+        assert_eq!(expected.len(), plain.len() + own.len(), "{group:?}: queried twice");
         assert_eq!(calls([group]), expected, "{group:?}");
     }
 }
@@ -93,8 +93,8 @@ fn rare_values_and_absences_are_preserved() {
         details.activity = { throttle = 4 }\n\
         details.fabric = { state = 'in-progress' }\n";
     std::fs::write(dir.path().join("machine.toml"), machine).unwrap();
-    let stage = Stage::of(dir.path().to_str().unwrap(), Duration::ZERO);
-    let nvml = stage.nvml(DEADLINE);
+    let fixture = Fixture::of(dir.path().to_str().unwrap(), Duration::ZERO);
+    let nvml = fixture.nvml(DEADLINE);
     let rare: Groups = RARE.into_iter().map(|(group, _)| group).collect();
     let of = |gpu| nvml.details(&DeviceId::from_index(gpu), rare).unwrap();
     let percent = |share| Percent::new(share).ok_or(Absent::Implausible);

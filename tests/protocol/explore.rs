@@ -85,7 +85,7 @@ pub(crate) fn explore<M: Model>(model: &M, progress: bool) -> Explored {
         total += steps.len();
         let mut edges = Vec::new();
         if steps.is_empty() && progress && model.is_open(&state) {
-            found = Some(("nobody can take a step, and somebody waits".to_owned(), number, None));
+            found = Some(("no party can take a step, and a claim waits".to_owned(), number, None));
             break;
         }
         for (index, step) in steps.drain(..).enumerate() {
@@ -119,7 +119,7 @@ pub(crate) fn explore<M: Model>(model: &M, progress: bool) -> Explored {
     let complete = found.is_none();
     if complete && progress {
         found = graph.livelock().map(|number| {
-            let what = "all take steps for ever from here, and nobody gets anything";
+            let what = "all parties take steps forever, and no claim is granted";
             (what.to_owned(), number, None)
         });
     }

@@ -135,7 +135,7 @@ fn some_claim_is_granted_unless_all_are_stopped() {
 fn later_claim_never_overtakes_waiting_claim() {
     let machine =
         Machine { deaths: true, stalls: Stalls::ForAWhile, both_ways: true, ..queue(&[2]) };
-    run("queue of two that stop and go on", &machine, false);
+    run("queue of two that stall and continue", &machine, false);
     run("queue of two that stop", &Machine { stalls: Stalls::ForGood, ..queue(&[2]) }, true);
     run("queue of three", &queue(&[2, 2]), true);
 }

@@ -495,7 +495,7 @@ impl Machine {
         if party.stalled && self.stalls == Stalls::ForAWhile {
             steps.add(
                 PARTIES,
-                || format!("{me} goes on"),
+                || format!("{me} continues"),
                 |state| {
                     state.parties[me].stalled = false;
                     state.dirs.inherit(place_of(me), supervisor(me));

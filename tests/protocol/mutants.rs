@@ -55,13 +55,13 @@ fn winning_later_attempt_starves_first() {
 #[test]
 fn attempts_without_withdrawal_deadlock() {
     let rules = Rules { never_withdraws: true, ..RULES };
-    fails(rules, deciding(vec![whole(1, 1), whole(2, 2)]), true, "nobody gets anything");
+    fails(rules, deciding(vec![whole(1, 1), whole(2, 2)]), true, "no claim is granted");
 }
 
 #[test]
 fn constant_timeout_may_livelock() {
     let machine = deciding(vec![whole(1, 1), whole(2, 2)]);
-    fails(RULES, Machine { timeouts: None, ..machine }, true, "nobody gets anything");
+    fails(RULES, Machine { timeouts: None, ..machine }, true, "no claim is granted");
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub(crate) fn published(state: &State, me: usize) -> u8 {
     others.filter(|(_, party)| party.is_published()).map(|(id, _)| 1 << id).sum()
 }
 
-/// The claims that wait ahead of one.
+/// The waiting claims ahead of one.
 pub(crate) fn waiting(machine: &Machine, state: &State, me: usize) -> u8 {
     let ticket = machine.setups[me].ticket;
     let waits = |id: usize| {

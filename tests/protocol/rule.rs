@@ -74,7 +74,7 @@ impl Seen {
 /// The decision of a claim after it has read all entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// There is room beside all others.
+    /// There is enough room with all others present.
     Confirm,
     /// A lease, or an earlier try, conflicts.
     Withdraw,

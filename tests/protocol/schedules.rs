@@ -53,12 +53,12 @@ struct World {
     last: usize,
 }
 
-struct Stage {
+struct Scheduler {
     world: Mutex<World>,
     moved: Condvar,
 }
 
-impl Stage {
+impl Scheduler {
     fn new(threads: usize, path: Vec<(usize, usize)>, preemptions: usize) -> Self {
         let world = World {
             threads: vec![Thread::Busy; threads],
@@ -73,7 +73,7 @@ impl Stage {
             preemptions,
             last: 0,
         };
-        Stage { world: Mutex::new(world), moved: Condvar::new() }
+        Scheduler { world: Mutex::new(world), moved: Condvar::new() }
     }
 
     fn world(&self) -> MutexGuard<'_, World> {
@@ -138,7 +138,7 @@ impl World {
 /// The locks and the clock of one thread.
 #[derive(Clone)]
 struct Port {
-    stage: Arc<Stage>,
+    scheduler: Arc<Scheduler>,
     me: usize,
     owner: u32,
 }
@@ -156,18 +156,18 @@ impl Clock for Port {
     }
 
     fn monotonic(&self) -> Duration {
-        self.stage.world().now
+        self.scheduler.world().now
     }
 
     fn sleep(&self, duration: Duration) {
-        self.stage.step(self.me, Thread::Asleep, "wakes up", |world| world.now += duration);
+        self.scheduler.step(self.me, Thread::Asleep, "wakes up", |world| world.now += duration);
     }
 }
 
 impl LeaseStore for Port {
     fn entries(&self, kind: EntryKind) -> Result<Vec<LeaseEntry>> {
         let what = format!("reads {kind:?}s");
-        Ok(self.stage.step(self.me, Thread::Ready, &what, |world| {
+        Ok(self.scheduler.step(self.me, Thread::Ready, &what, |world| {
             let of_kind = world.entries.iter().filter(|published| published.kind == kind);
             of_kind.map(|published| published.entry.clone()).collect()
         }))
@@ -183,7 +183,7 @@ impl LeaseStore for Port {
 
     fn publish(&self, kind: EntryKind, entry: &LeaseEntry) -> Result<Box<dyn LeaseGuard>> {
         let what = format!("publishes {} as {kind:?} on {:?}", entry.id, entry.devices);
-        let key = self.stage.step(self.me, Thread::Ready, &what, |world| {
+        let key = self.scheduler.step(self.me, Thread::Ready, &what, |world| {
             world.made += 1;
             let (key, entry) = (world.made, entry.clone());
             world.entries.push(Published { key, kind, entry });
@@ -228,7 +228,7 @@ impl LeaseStore for Port {
 
 impl LeaseGuard for Holding {
     fn confirm(&mut self) -> Result<()> {
-        self.port.stage.step(self.port.me, Thread::Ready, "confirms", |world| {
+        self.port.scheduler.step(self.port.me, Thread::Ready, "confirms", |world| {
             if let Some(own) = world.entries.iter_mut().find(|other| other.key == self.key) {
                 own.kind = EntryKind::Lease;
             }
@@ -257,7 +257,7 @@ impl Drop for Holding {
         if self.left {
             return;
         }
-        self.port.stage.step(self.port.me, Thread::Ready, "lets go", |world| {
+        self.port.scheduler.step(self.port.me, Thread::Ready, "releases the lock", |world| {
             world.entries.retain(|other| other.key != self.key);
         });
     }
@@ -319,24 +319,24 @@ fn keeper(count: u32, among: u8) -> Part {
 
 /// Runs one thread for each part with one schedule; returns the number of granted claims.
 fn run(parts: Vec<(u32, Part)>, path: Vec<(usize, usize)>, preemptions: usize) -> (usize, World) {
-    let stage = Arc::new(Stage::new(parts.len(), path, preemptions));
+    let scheduler = Arc::new(Scheduler::new(parts.len(), path, preemptions));
     let served = std::thread::scope(|scope| {
         let threads: Vec<_> = parts
             .into_iter()
             .enumerate()
             .map(|(me, (owner, part))| {
-                let port = Port { stage: Arc::clone(&stage), me, owner };
+                let port = Port { scheduler: Arc::clone(&scheduler), me, owner };
                 scope.spawn(move || {
                     let served = part(&port);
-                    port.stage.over(me);
+                    port.scheduler.over(me);
                     usize::from(served)
                 })
             })
             .collect();
         threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
     });
-    let stage = Arc::into_inner(stage).expect("all threads have ended");
-    (served, stage.world.into_inner().expect("no thread panics"))
+    let scheduler = Arc::into_inner(scheduler).expect("all threads have ended");
+    (served, scheduler.world.into_inner().expect("no thread panics"))
 }
 
 /// Tries all schedules; in each, at least `at_least` claims must be granted.

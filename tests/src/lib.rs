@@ -1,4 +1,4 @@
-//! What several test programs share.
+//! Helpers of several test programs.
 
 /// A random number generator (Marsaglia's xorshift).
 #[derive(Clone, Debug)]

@@ -31,7 +31,7 @@ def main():
         devices = nvitop.PhysicalDevice.all()
         nvitop.Device.driver_version()
     except nvitop.NVMLError as error:
-        sys.exit(f"NVML says: {error}")
+        sys.exit(f"NVML returned {error}")
     if not devices and nvitop.Device.driver_version() == nvitop.NA:
         sys.exit("nvitop finds no driver")
     found = {}

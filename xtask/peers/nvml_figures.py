@@ -48,7 +48,7 @@ def main():
         pynvml.nvmlInit()
         print(json.dumps(figures()))
     except pynvml.NVMLError as error:
-        sys.exit(f"NVML says: {error}")
+        sys.exit(f"NVML returned {error}")
 
 
 main()

@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(features("gpu-core").as_deref(), Some("serde"));
         assert_eq!(features("gpu-claim").as_deref(), Some(""));
         for name in ["gpuws", "nvml-sim", "xtask"] {
-            assert_eq!(features(name), None, "{name} is no library");
+            assert_eq!(features(name), None, "{name} is not a library");
         }
     }
 }

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+    #[expect(clippy::print_stderr, reason = "a skipped test prints a note")]
     fn ghost_scripts_pass_their_tests() {
         let scripts = crate::workspace_root().join("hw");
         let tests = Command::new("python3")
@@ -171,8 +171,8 @@ mod tests {
             .output();
         match tests {
             Ok(output) => {
-                let said = String::from_utf8_lossy(&output.stderr);
-                assert!(output.status.success(), "{said}");
+                let stderr = String::from_utf8_lossy(&output.stderr);
+                assert!(output.status.success(), "{stderr}");
             }
             Err(error) => eprintln!("skipped: python3 cannot be run: {error}"),
         }

@@ -1,7 +1,8 @@
-//! Which package may depend on which: the layers of `docs/architecture.md`, held by `cargo tree`.
+//! The layers of `docs/architecture.md`: the packages that each package may depend on, checked with
+//! `cargo tree`.
 //!
-//! The rule counts every edge, those of tests and build scripts too. What must see several
-//! adapters or policies at once belongs into `tests/` or `benches/`.
+//! Every edge counts, including those of tests and build scripts. Code that needs several adapters
+//! or policies at once belongs in `tests/` or `benches/`.
 
 use crate::{Tree, Violation};
 use std::collections::BTreeSet;
@@ -9,39 +10,39 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
-/// A package of the workspace and what it depends on directly.
+/// A package of the workspace and its direct dependencies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Package {
     /// Its name.
     pub name: String,
-    /// Its directory, from the workspace's.
+    /// Its directory, relative to the workspace.
     pub dir: String,
-    /// Packages it depends on, of the workspace and of others.
+    /// The packages it depends on, in the workspace and outside.
     pub depends_on: BTreeSet<String>,
 }
 
-/// Returns the packages of the workspace that a package may depend on; `None` for a package that
-/// has no place in the layers.
+/// Returns the packages of the workspace that a package may depend on; `None` for a package without
+/// a layer.
 pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
     Some(match package {
-        // Ports and plain data know nobody.
+        // Ports and plain data depend on no other package.
         "gpu-core" => &[],
-        // Adapters know the ports and not each other; the simulated machine reads recordings with
-        // the parsers, and the NVML interface stands in front of the simulated machine.
+        // Adapters depend on the ports, not on each other. The simulated machine reads recordings
+        // with the parsers, and the simulated NVML wraps the simulated machine.
         "gpu-nvidia" | "gpu-cuda" | "gpu-host" | "gpu-text" => &["gpu-core"],
         "gpu-sim" => &["gpu-core", "gpu-text"],
         "gpu-nvml-sim" => &["gpu-core", "gpu-sim"],
-        // Policies know the ports, no adapter and not each other.
+        // Policies depend on the ports, not on adapters or on each other.
         "gpu-reaper" | "gpu-placement" | "gpu-claim" | "gpu-allocator-policy" => &["gpu-core"],
-        // Formats are plain data: advice is given on messages that the parsers have read.
+        // Formats are plain data: advice is based on messages that the parsers have read.
         "gpu-memory-advice" => &["gpu-core", "gpu-text"],
         // Recordings are replayed under the allocators; some are printed text.
         "gpu-memory-trace" => &["gpu-core", "gpu-text", "gpu-allocator-policy"],
-        // The steward combines the policies that a job needs and knows no adapter.
+        // The steward combines the policies that a job needs and depends on no adapter.
         "gpu-steward" => {
             &["gpu-core", "gpu-reaper", "gpu-placement", "gpu-claim", "gpu-memory-advice"]
         }
-        // What is printed is made of what the libraries know, and of no adapter.
+        // Reports are built from the data of the libraries, without an adapter.
         "gpu-report" => &[
             "gpu-core",
             "gpu-text",
@@ -52,7 +53,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
             "gpu-memory-trace",
             "gpu-steward",
         ],
-        // One library opens machines: it chooses adapters for all that stand above.
+        // One library opens machines: it selects the adapters for the layers above.
         "gpu-machine" => &[
             "gpu-core",
             "gpu-host",
@@ -62,7 +63,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
             "gpu-reaper",
             "gpu-steward",
         ],
-        // Beside it only the program on top, the tests, the benches and the examples choose adapters.
+        // Otherwise only the program, the tests, the benches and the examples select adapters.
         "gpuws" | "gpuws-benches" | "gpuws-examples" => &LIBRARIES_AND_XTASK[..LIBRARIES],
         "gpuws-tests" => LIBRARIES_AND_XTASK,
         "xtask" => &[],
@@ -70,7 +71,8 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// Every library, nvml-sim too, which tests and benches load; and, for the test of the layers, this.
+/// All libraries, including nvml-sim, which tests and benches load, and xtask for the layering
+/// test.
 const LIBRARIES_AND_XTASK: &[&str] = &[
     "gpu-core",
     "gpu-nvidia",
@@ -92,17 +94,17 @@ const LIBRARIES_AND_XTASK: &[&str] = &[
 ];
 const LIBRARIES: usize = LIBRARIES_AND_XTASK.len() - 1;
 
-/// All that the ports may use of the outside: serialization, errors, mocks, and in their tests
-/// proptest and JSON; nothing that does I/O.
+/// All external packages that the ports may use: serialization, errors, mocks, and proptest and
+/// serde_json in tests; none of them does I/O.
 pub const OUTSIDE_OF_CORE: &[&str] = &["serde", "thiserror", "mockall", "proptest", "serde_json"];
 
-/// Packages that reach the operating system, and who may use them.
+/// Packages that access the operating system, and their permitted users.
 pub const SYSTEM: &[&str] = &["rustix", "nix", "procfs", "libc"];
 const SYSTEM_USERS: &[&str] = &[
     "gpu-host",
     "gpu-nvidia",
     "gpu-nvml-sim",
-    // It reads a session's directory only if its owner is trusted.
+    // It checks the owner of a session's directory.
     "gpu-sim",
     "gpu-machine",
     "gpuws",
@@ -111,18 +113,17 @@ const SYSTEM_USERS: &[&str] = &[
     "xtask",
 ];
 
-/// Asks `cargo tree` for the packages of the workspace at `root`, with every feature, for every
-/// target.
+/// Reads the packages of the workspace at `root` from `cargo tree`, with all features and targets.
 ///
 /// # Errors
-/// When cargo cannot be run or fails; its own words are the text.
+/// If cargo cannot be run or fails; the error contains its message.
 pub fn read(root: &Path) -> io::Result<Vec<Package>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .current_dir(root)
         .args(["tree", "--workspace", "--all-features", "--target", "all"])
         .args(["--edges", "normal,build,dev", "--depth", "1", "--prefix", "depth"])
-        // Otherwise a package that stood below another one before is shown without its own.
+        // Otherwise the dependencies of a package are omitted after its first occurrence.
         .arg("--no-dedupe")
         .args(["--format", "{p}"])
         .output()?;
@@ -132,7 +133,7 @@ pub fn read(root: &Path) -> io::Result<Vec<Package>> {
     Ok(parse(&String::from_utf8_lossy(&output.stdout), root))
 }
 
-/// Reads what `cargo tree --depth 1 --prefix depth --format {p}` prints.
+/// Parses the output of `cargo tree --depth 1 --prefix depth --format {p}`.
 fn parse(text: &str, root: &Path) -> Vec<Package> {
     let mut packages: Vec<Package> = Vec::new();
     for line in text.lines() {
@@ -157,7 +158,7 @@ fn parse(text: &str, root: &Path) -> Vec<Package> {
     packages
 }
 
-/// Returns every edge that the rule forbids, at its line in `Cargo.toml`.
+/// Returns every forbidden edge, at its line in `Cargo.toml`.
 pub fn check(packages: &[Package], tree: &Tree) -> Vec<Violation> {
     let members: BTreeSet<&str> = packages.iter().map(|package| package.name.as_str()).collect();
     let mut violations = Vec::new();
@@ -176,7 +177,7 @@ pub fn check(packages: &[Package], tree: &Tree) -> Vec<Violation> {
             }
         }
         let Some(allowed) = may_depend_on(name) else {
-            let what = format!("package '{name}' has no place in the layers");
+            let what = format!("package '{name}' has no layer");
             say("name", what, "name its layer in xtask/src/layering.rs and docs/architecture.md");
             continue;
         };
@@ -195,8 +196,8 @@ pub fn check(packages: &[Package], tree: &Tree) -> Vec<Violation> {
                 let what = format!("gpu-core depends on '{dependency}'");
                 say(dependency, what, "keep ports and plain data free of it; adapters may use it");
             } else if SYSTEM.contains(&dependency) && !SYSTEM_USERS.contains(&name) {
-                let what = format!("'{name}' reaches the operating system by '{dependency}'");
-                say(dependency, what, "ask the Host port of gpu-core instead");
+                let what = format!("'{name}' accesses the operating system through '{dependency}'");
+                say(dependency, what, "use the Host port of gpu-core instead");
             }
         }
     }

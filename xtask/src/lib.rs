@@ -2,7 +2,7 @@
 //! machine with a GPU, the results of a bench, or a trace of the program.
 //!
 //! A check is a function from plain data to violations: from the tree of files, or from the figures
-//! of a tool. Each check is therefore shown to fail with a few lines of synthetic data beside it,
+//! of a tool. Each check is therefore shown to fail with a few lines of synthetic data,
 //! and one run lists every violation before it fails.
 
 mod api;

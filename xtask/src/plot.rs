@@ -26,8 +26,8 @@ const DRAWINGS: [Drawing; 2] = [
     Drawing {
         group: "waiting",
         file: "docs/queue-growth.svg",
-        title: "Time of a grant over the claims that wait",
-        sizes: "claims that wait",
+        title: "Time of a grant over the waiting claims",
+        sizes: "waiting claims",
     },
 ];
 
@@ -55,7 +55,7 @@ pub fn plot(root: &Path, criterion: &Path, out: &mut dyn Write) -> io::Result<bo
         }
         let all = read(&group)?;
         if all.iter().all(|series| series.points.len() < 2) {
-            writeln!(out, "plot: {}: two sizes at least must have been measured", drawing.group)?;
+            writeln!(out, "plot: {}: at least two sizes are required", drawing.group)?;
             continue;
         }
         for Series { name, points } in &all {
@@ -78,7 +78,7 @@ fn read(group: &Path) -> io::Result<Vec<Series>> {
     for (name, dir) in dirs(group)? {
         let mut points = Vec::new();
         for (events, dir) in dirs(&dir)? {
-            // Beside the sizes, Criterion keeps a directory of its report.
+            // Criterion also creates a directory for its report.
             let Ok(events) = events.parse() else { continue };
             let path = dir.join("new/estimates.json");
             let text = fs::read_to_string(&path)?;
@@ -204,8 +204,7 @@ fn draw(drawing: &Drawing, all: &[Series]) -> String {
     }
     let _ = writeln!(
         svg,
-        "<text x=\"{}\" y=\"390\" text-anchor=\"middle\">{}; dotted: in proportion to the \
-         least</text>\n</svg>",
+        "<text x=\"{}\" y=\"390\" text-anchor=\"middle\">{}; dotted: linear growth</text>\n</svg>",
         (left + right) / 2.0,
         drawing.sizes
     );
@@ -233,27 +232,27 @@ mod tests {
 
     fn measured(dir: &Path, policy: &str, events: &str, median: &str) {
         let dir = dir.join("growth").join(policy).join(events).join("new");
-        fs::create_dir_all(&dir).expect("a directory can be made");
+        fs::create_dir_all(&dir).expect("temporary directory");
         let text = format!(r#"{{"mean":{{"point_estimate":1}},"median":{{{median}}}}}"#);
-        fs::write(dir.join("estimates.json"), text).expect("a file can be written");
+        fs::write(dir.join("estimates.json"), text).expect("the file is writable");
     }
 
     #[test]
     fn measurements_are_plotted_by_policy_and_size() {
-        let dir = tempfile::tempdir().expect("a directory can be made");
+        let dir = tempfile::tempdir().expect("temporary directory");
         for (events, median) in [("10000", 1e5), ("1000000", 1e7), ("100000", 1e6)] {
             measured(dir.path(), "bfc", events, &format!(r#""point_estimate":{median}"#));
         }
-        fs::create_dir_all(dir.path().join("growth/bfc/report")).expect("a directory can be made");
-        let all = read(&dir.path().join("growth")).expect("it is as Criterion writes it");
+        fs::create_dir_all(dir.path().join("growth/bfc/report")).expect("temporary directory");
+        let all = read(&dir.path().join("growth")).expect("valid Criterion output");
         let points = vec![(1e4, 1e5), (1e5, 1e6), (1e6, 1e7)];
         assert_eq!(all, [Series { name: "bfc".to_owned(), points }]);
 
-        fs::create_dir(dir.path().join("docs")).expect("a directory can be made");
+        fs::create_dir(dir.path().join("docs")).expect("temporary directory");
         let mut reported = Vec::new();
-        assert!(plot(dir.path(), dir.path(), &mut reported).expect("it can be written"));
+        assert!(plot(dir.path(), dir.path(), &mut reported).expect("the plot is writable"));
         let svg =
-            fs::read_to_string(dir.path().join("docs/replay-growth.svg")).expect("it was written");
+            fs::read_to_string(dir.path().join("docs/replay-growth.svg")).expect("the plot exists");
         assert!(svg.contains(r#"points="70.0,350.0 330.0,190.0 590.0,30.0""#), "{svg}");
         assert!(svg.contains(r#"stroke-dasharray"#) && svg.contains(">100 µs<"), "{svg}");
         assert!(String::from_utf8_lossy(&reported).contains("bfc: 10000 events in 0.100 ms"));
@@ -261,12 +260,12 @@ mod tests {
 
     #[test]
     fn non_criterion_output_is_rejected() {
-        let dir = tempfile::tempdir().expect("a directory can be made");
+        let dir = tempfile::tempdir().expect("temporary directory");
         let nothing = plot(dir.path(), dir.path(), &mut Vec::new());
-        assert!(!nothing.expect("there is nothing"));
+        assert!(!nothing.expect("an empty directory is readable"));
         measured(dir.path(), "bfc", "10000", r#""point_estimate":7.5"#);
         let drawn = plot(dir.path(), dir.path(), &mut Vec::new());
-        assert!(!drawn.expect("it is as Criterion writes it"), "one point is no line");
+        assert!(!drawn.expect("valid Criterion output"), "one point makes no line");
         measured(dir.path(), "bfc", "100000", r#""point_estimate":"long""#);
         let error = plot(dir.path(), dir.path(), &mut Vec::new()).expect_err("no number");
         assert!(error.to_string().ends_with("it has no median"), "{error}");

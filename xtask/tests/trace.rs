@@ -1,6 +1,6 @@
 //! `cargo xtask dist` puts exactly the functions in front that a program entered.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-#![expect(clippy::print_stderr, reason = "where nothing may be traced the test says so")]
+#![expect(clippy::print_stderr, reason = "the test prints a note if tracing is not permitted")]
 
 use std::fs;
 use std::path::Path;
@@ -53,14 +53,14 @@ fn trace_lists_first_entered_functions() {
     let functions = dir.path().join("functions");
     fs::write(&functions, format!("{idle}\n{again}\n{entered}\n")).unwrap();
     let output = trace(&functions, &program, &["a", "b"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    if said.contains("Operation not permitted") {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if stderr.contains("Operation not permitted") {
         eprintln!("skipped: no process may be traced here");
         return;
     }
     // With two arguments it fails: the result shows this, and still contains the functions that
     // ran.
-    assert!(!output.status.success(), "{said}");
+    assert!(!output.status.success(), "{stderr}");
     assert_eq!(fs::read_to_string(&functions).unwrap(), format!("{entered}\n{again}\n"));
     fs::write(&functions, format!("{idle}\n{again}\n{entered}\n")).unwrap();
     assert!(trace(&functions, &program, &["a"]).status.success());

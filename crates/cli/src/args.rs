@@ -4,17 +4,22 @@ mod claims;
 mod env;
 mod memory;
 mod parse;
+mod quantity;
 mod reap;
+mod request;
+mod run;
 mod sim;
 mod views;
 
-pub(crate) use claims::{ClaimArgs, LeasesArgs, RunArgs, Wanted};
+pub(crate) use claims::{ClaimArgs, LeasesArgs};
 pub(crate) use env::{EnvArgs, KeepArgs};
 pub(crate) use memory::{
     ConvertArgs, ExplainArgs, FitArgs, MemArgs, MemCommand, PolicyArgs, ReadingArgs, ReplayArgs,
 };
 pub(crate) use parse::ParseArgs;
 pub(crate) use reap::{Reach, ReapArgs};
+pub(crate) use request::RequestArgs;
+pub(crate) use run::RunArgs;
 pub(crate) use sim::SimArgs;
 pub(crate) use views::{Fields, Format, QueryArgs, Repeat, ResetArgs, StatusArgs, usual_spelling};
 
@@ -26,8 +31,7 @@ use gpu_core::Selector;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Shows who uses the GPUs of this machine, explains memory that nobody seems to own, and frees it
-/// safely.
+/// Shows who uses the GPUs of this machine, explains unaccounted memory, and frees it safely.
 #[derive(Debug, Parser)]
 #[command(
     name = "gpuws",
@@ -45,7 +49,7 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
 }
 
-/// What every command takes.
+/// Options of every command.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
@@ -88,8 +92,8 @@ impl From<Color> for anstream::ColorChoice {
     }
 }
 
-// Of one command alone the options are laid out. What several share has no doc comment, which
-// would then take the place of what is said here of the command.
+// `defer`: clap builds the options of the selected command only. The flattened structs have no doc
+// comments, which clap would print instead of the descriptions of the commands.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum Command {
@@ -99,8 +103,13 @@ pub(crate) enum Command {
                             gpuws --sim labbox status --format gpustat-json")]
     Status(StatusArgs),
     /// Print CSV like nvidia-smi, with the same options, for scripts.
-    #[command(after_help = "Example: gpuws --sim labbox query --query-gpu=index,name,memory.used \
-                            --format=csv,noheader,nounits")]
+    #[command(
+        override_usage = "gpuws query --query-gpu <FIELD,…> --format <FORM> [OPTIONS]\n       \
+                          gpuws query --query-compute-apps <FIELD,…> --format <FORM> [OPTIONS]\n       \
+                          gpuws query --help-query-gpu | --help-query-compute-apps",
+        after_help = "Example: gpuws --sim labbox query --query-gpu=index,name,memory.used \
+                            --format=csv,noheader,nounits"
+    )]
     Query(QueryArgs),
     /// Diagnose problems, with evidence and the next command to run.
     #[command(after_help = "Example: nvidia-smi 2>&1 | gpuws doctor --paste\nExits with 1 if \
@@ -135,7 +144,7 @@ pub(crate) enum Command {
     /// List the processes that have a file open or mapped.
     #[command(after_help = "Example: gpuws holders /dev/nvidia0 /dev/nvidia-uvm")]
     Holders(HoldersArgs),
-    /// Turn what nvidia-smi, fuser or lsof printed into JSON.
+    /// Convert output of nvidia-smi, fuser or lsof to JSON.
     #[command(after_help = "Example: nvidia-smi -q | gpuws parse -")]
     Parse(ParseArgs),
     /// Save the state of this machine to a file for --sim.
@@ -170,24 +179,23 @@ pub(crate) struct DoctorArgs {
     #[arg(long, conflicts_with = "sim")]
     pub(crate) paste: bool,
     #[command(flatten)]
-    pub(crate) looks: Looks,
+    pub(crate) sampling: Sampling,
 }
 
-// How often to look.
+// The number of samples and the time between them.
 #[derive(Debug, Args)]
-pub(crate) struct Looks {
+pub(crate) struct Sampling {
     /// Number of samples; several tell an idle process from a pausing one.
-    #[arg(long, value_name = "N", default_value_t = 1,
+    #[arg(long = "looks", value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub(crate) looks: u16,
+    pub(crate) count: u16,
     /// Seconds between samples.
     #[arg(long, value_name = "SECONDS", default_value_t = 5,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) every: u64,
 }
 
-impl Looks {
-    /// Returns the time between samples.
+impl Sampling {
     pub(crate) fn pause(&self) -> Duration {
         Duration::from_secs(self.every)
     }
@@ -218,7 +226,7 @@ pub(crate) struct RecordArgs {
     #[arg(long)]
     pub(crate) names: bool,
     #[command(flatten)]
-    pub(crate) looks: Looks,
+    pub(crate) sampling: Sampling,
 }
 
 #[derive(Debug, Args)]
@@ -252,7 +260,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads one of a few names as what it stands for.
+/// Returns a parser that maps each of these names to its value.
 fn named<T: Copy + Send + Sync + 'static>(
     names: &'static [(&'static str, T)],
 ) -> impl TypedValueParser<Value = T> {

@@ -1,6 +1,6 @@
-//! What the commands that claim devices have in common: the request, the reasons, the failures.
+//! The request, the messages and the errors that `run` and `claim` share.
 
-use crate::args::{Global, Wanted};
+use crate::args::{Global, RequestArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::queue_status::{owner, user};
@@ -17,50 +17,50 @@ use gpu_steward::{
 };
 use std::cell::OnceCell;
 
-/// What is asked for, and by whose word no more than that can be had.
-pub(crate) struct Asked {
+/// A claim request, and what limits it.
+pub(crate) struct PreparedClaim {
     pub(crate) request: Request,
-    /// What is to be known of it.
+    /// Messages for the user about the request.
     pub(crate) notes: Vec<String>,
-    /// The variable that names the devices that it stays within.
-    by: Option<&'static str>,
+    /// The environment variable that limits the request to the devices it names.
+    limited_by: Option<&'static str>,
 }
 
-/// Says what is asked for: the words of the command line, within what an outer scheduler gave.
+/// Builds the request from the command line, limited to the devices of an outer scheduler.
 ///
 /// # Errors
-/// When a device is named that is not there, the outer scheduler gave none, or the topology is to
-/// be known and is not.
+/// When a named device does not exist, the outer scheduler granted none, or the topology is
+/// required and unknown.
 pub(crate) fn request(
-    wanted: &Wanted,
+    args: &RequestArgs,
     source: &Source,
     root: ProcessKey,
     command: String,
     quiet: bool,
-) -> Result<Asked, Failure> {
+) -> Result<PreparedClaim, Failure> {
     let claim = Claim {
-        count: wanted.count,
-        share: wanted.mem.map_or(Share::Whole, Share::Memory),
-        free_memory: wanted.min_free,
-        compute_capability: wanted.capability,
-        accept_used: wanted.accept_used,
-        ..Claim::whole(wanted.count)
+        count: args.count,
+        share: args.mem.map_or(Share::Whole, Share::Memory),
+        free_memory: args.min_free,
+        compute_capability: args.capability,
+        accept_used: args.accept_used,
+        ..Claim::whole(args.count)
     };
-    let looked = OnceCell::new();
+    let inventory = OnceCell::new();
     let machine = || -> &Inventory {
-        looked.get_or_init(|| {
+        inventory.get_or_init(|| {
             gpu_core::look_at_devices(&*source.backend, &*source.host, Groups::NONE)
         })
     };
     let named = NamedDevices {
-        among: &wanted.gpu,
-        except: &wanted.except,
-        required: &wanted.required,
-        mig: wanted.mig,
+        among: &args.gpu,
+        except: &args.except,
+        required: &args.required,
+        mig: args.mig,
     };
     let variable = |name: &str| std::env::var_os(name);
     let (claim, given) = narrowed(claim, &named, &machine, &variable)?;
-    if wanted.topology {
+    if args.topology {
         source.backend.topology().map_err(|error| {
             Failure::from(error).ending(Exit::CannotObserve).with_hint("omit --topology")
         })?;
@@ -68,17 +68,17 @@ pub(crate) fn request(
     let notes = given.notes.iter().map(claims::note).collect();
     let request = Request {
         claim,
-        wait: match (wanted.no_wait, wanted.timeout) {
+        wait: match (args.no_wait, args.timeout) {
             (true, _) => Wait::No,
             (false, Some(time)) => Wait::For(time),
             (false, None) => Wait::Forever,
         },
         pace: crate::queue_status::pace(quiet),
-        needs_topology: wanted.topology || wanted.count > 1,
+        needs_topology: args.topology || args.count > 1,
         command,
         root,
     };
-    Ok(Asked { request, notes, by: given.by.filter(|_| given.given.is_some()) })
+    Ok(PreparedClaim { request, notes, limited_by: given.by.filter(|_| given.given.is_some()) })
 }
 
 impl From<NarrowError> for Failure {
@@ -102,21 +102,21 @@ impl From<NarrowError> for Failure {
     }
 }
 
-/// Says why a device cannot be had now.
+/// Describes why a device is not available now.
 pub(crate) fn barred(bar: &Bar) -> String {
     claims::barred(bar, &user)
 }
 
-/// Says each reason once, with the devices that it is about.
+/// Describes each reason once, with the devices that it applies to.
 pub(crate) fn reasons<'a>(
     passed_over: impl Iterator<Item = (&'a DeviceId, &'a Passed)>,
 ) -> Vec<String> {
     claims::reasons(passed_over, &user)
 }
 
-/// Says why nothing was granted, and what to do about it. `leases` is the next command to type.
-pub(crate) fn failure(asked: &Asked, why: NotGranted) -> Failure {
-    let request = &asked.request;
+/// Converts the reason why nothing was granted to a failure with a hint.
+pub(crate) fn failure(prepared: &PreparedClaim, why: NotGranted) -> Failure {
+    let request = &prepared.request;
     let what = || {
         let count = wording::count(request.claim.count as usize, "GPU", "GPUs");
         match request.claim.share {
@@ -149,7 +149,7 @@ pub(crate) fn failure(asked: &Asked, why: NotGranted) -> Failure {
             Failure::new(Exit::TryLater, what()).with_source(source).with_hint(hint)
         }
         NotGranted::Never(refused) => {
-            never(Failure::new(Exit::Usage, what()), refused.as_ref(), asked)
+            never(Failure::new(Exit::Usage, what()), refused.as_ref(), prepared)
         }
         NotGranted::Foreign(lease) => {
             let whose = owner(&lease);
@@ -171,14 +171,15 @@ pub(crate) fn failure(asked: &Asked, why: NotGranted) -> Failure {
     }
 }
 
-/// Says why a claim can never be served, and what limits it: a lease, a list, or the machine.
-fn never(failure: Failure, refused: Option<&Refused>, asked: &Asked) -> Failure {
-    let claim = &asked.request.claim;
+/// Describes why a claim can never be granted, and what limits it: a lease, a device list, or the
+/// machine.
+fn never(failure: Failure, refused: Option<&Refused>, prepared: &PreparedClaim) -> Failure {
+    let claim = &prepared.request.claim;
     let Some(refused) = refused else {
         return failure.with_source("the enclosing lease has fewer GPUs");
     };
-    let tells = |why: &Passed| why.is_lasting() && *why != Passed::NotAmong;
-    let reasons = reasons(refused.passed().filter(|(_, why)| tells(why)));
+    let is_relevant = |why: &Passed| why.is_lasting() && *why != Passed::NotAmong;
+    let reasons = reasons(refused.passed().filter(|(_, why)| is_relevant(why)));
     let reasons = match reasons.is_empty() {
         true => String::new(),
         false => format!("; {}", reasons.join("; ")),
@@ -188,7 +189,7 @@ fn never(failure: Failure, refused: Option<&Refused>, asked: &Asked) -> Failure 
             failure.with_source(format!("a GPU named by --with is not available{reasons}"))
         }
         Refusal::Never { could, .. } => {
-            let limit = match (&refused.within, asked.by, claim.among.is_empty()) {
+            let limit = match (&refused.within, prepared.limited_by, claim.among.is_empty()) {
                 (Some(lease), ..) => format!("the enclosing lease {lease}"),
                 (None, Some(by), _) => by.to_owned(),
                 (None, None, false) if claim.among.iter().any(DeviceUuid::is_mig) => {
@@ -220,7 +221,7 @@ fn never(failure: Failure, refused: Option<&Refused>, asked: &Asked) -> Failure 
     }
 }
 
-/// Returns the words of a command, as others are to see them in `gpuws leases`.
+/// Returns a command line for `gpuws leases`, at most 256 bytes long.
 pub(crate) fn described<'a>(command: impl IntoIterator<Item = &'a std::ffi::OsString>) -> String {
     let words: Vec<_> = command.into_iter().map(|word| word.to_string_lossy()).collect();
     let line = words.join(" ");
@@ -228,7 +229,7 @@ pub(crate) fn described<'a>(command: impl IntoIterator<Item = &'a std::ffi::OsSt
     line[..end.last().unwrap_or(0)].to_owned()
 }
 
-/// Tells whose the entry is and for what, `alice: python train.py`.
+/// Returns the owner and the command of an entry: `alice: python train.py`.
 pub(crate) fn whose(entry: &LeaseEntry) -> String {
     match entry.command.is_empty() {
         true => owner(entry),
@@ -236,7 +237,7 @@ pub(crate) fn whose(entry: &LeaseEntry) -> String {
     }
 }
 
-/// Refuses a machine without real processes: nothing could run there.
+/// Rejects `--sim`, which starts no real processes.
 ///
 /// # Errors
 /// With `--sim`.
@@ -247,8 +248,8 @@ pub(crate) fn real_processes(global: &Global) -> Result<(), Failure> {
     }
 }
 
-/// Returns what a command begins with that is to have devices: only a machine with real processes
-/// runs something.
+/// Returns the start of a command line that runs jobs on the selected machine, because a simulated
+/// one needs real processes.
 pub(crate) fn within(global: &Global) -> String {
     global.sim.as_ref().map_or(String::new(), |machine| {
         let machine = crate::wording::shell_word(&machine.to_string_lossy());
@@ -256,15 +257,15 @@ pub(crate) fn within(global: &Global) -> String {
     })
 }
 
-/// Refuses a machine on which no process is real.
+/// Returns the failure for a machine without real processes.
 pub(crate) fn only_simulated(machine: &str) -> Failure {
     let machine = crate::wording::shell_word(machine);
     Failure::new(Exit::Usage, "run jobs on a simulated machine without real processes")
         .with_hint(format!("use a live simulation: gpuws sim {machine} --live -- gpuws run …"))
 }
 
-/// Returns the audit log of a command that ends nobody.
+/// Returns the journal of a command that ends no process.
 pub(crate) fn no_journal() -> NoJournal {
-    let what = "write an audit log: this command ends nobody";
+    let what = "write an audit log: this command ends no process";
     NoJournal::new(gpu_core::Error::new(ErrorKind::Unsupported, what))
 }

@@ -1,17 +1,14 @@
-//! Everything that is known of a device, as text.
+//! All details of the devices, as text.
 
 use crate::failure::{Failure, brief, remedy};
 use crate::terminal::{Line, Screen};
 use gpu_core::{Origin, Snapshot};
 use gpu_report::details::{self, Entry, Value};
 
-/// The column of the colon behind a name.
+/// The column of the colon after a name.
 const COLON: usize = 38;
 
-/// Prints the head of the machine and each device of a snapshot.
-///
-/// # Errors
-/// When the output cannot take it.
+/// Prints the details of the machine, then those of each device.
 pub(crate) fn show(screen: &mut Screen, snapshot: &Snapshot) -> Result<(), Failure> {
     if snapshot.origin != Origin::Live {
         screen.print(&Line::new().accent(snapshot.origin.to_string()))?;

@@ -1,9 +1,9 @@
-//! How the program ends.
+//! Exit codes.
 
 use gpu_machine::Served;
 pub(crate) use gpu_report::Exit;
 
-/// Returns how the program ends that kept something for another one.
+/// Returns the exit code of a process that kept a lease or a context.
 pub(crate) fn served(served: Served) -> Exit {
     match served {
         Served::Done => Exit::Done,

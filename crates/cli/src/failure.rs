@@ -1,8 +1,8 @@
-//! Why a command did not do what it was asked for, and how that is told.
+//! The error of a command, and its conversion from the errors of the libraries.
 
 use crate::exit::Exit;
 use crate::source::roots;
-use crate::terminal::clean;
+use crate::terminal::{Line, Tone, clean, wrapped};
 use gpu_core::{ErrorKind, ProcessFault};
 use gpu_host::output::{OutputError, Why};
 use gpu_machine::{Cause, MachineError};
@@ -14,7 +14,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-/// A failure of a command: what it failed to do, why, and what the reader can do about it.
+/// The failure of a command: what failed, why, and what the user can do.
 #[derive(Debug)]
 pub(crate) struct Failure {
     exit: Exit,
@@ -22,15 +22,19 @@ pub(crate) struct Failure {
     source: Option<Box<dyn Error + Send + Sync>>,
     meaning: Option<&'static str>,
     hint: Option<String>,
+    list: Option<Box<(&'static str, String)>>,
 }
 
+/// The width of a list of names.
+const WIDTH: usize = 80;
+
 impl Failure {
-    /// Returns a failure to do `what`: a lowercase fragment such as `read 'smi.txt'`.
+    /// Returns a failure to do `what`, a lowercase fragment such as `read 'smi.txt'`.
     pub(crate) fn new(exit: Exit, what: impl Into<String>) -> Self {
-        Failure { exit, what: what.into(), source: None, meaning: None, hint: None }
+        Failure { exit, what: what.into(), source: None, meaning: None, hint: None, list: None }
     }
 
-    /// Returns a failure to do `what` with a file, from what the system said.
+    /// Returns a failure to do `what` with a file because of an I/O error.
     pub(crate) fn io(what: impl Into<String>, source: io::Error) -> Self {
         let exit = match source.kind() {
             io::ErrorKind::PermissionDenied => Exit::NotPermitted,
@@ -40,39 +44,42 @@ impl Failure {
         Failure::new(exit, what).with_source(source)
     }
 
-    /// Adds the failure underneath.
     pub(crate) fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// Adds what to do about it.
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Ends the program in another way than the kind of the failure would.
+    /// Sets a list of names to choose from, and its title.
+    pub(crate) fn with_list(mut self, title: &'static str, names: String) -> Self {
+        self.list = Some(Box::new((title, names)));
+        self
+    }
+
     pub(crate) fn ending(mut self, exit: Exit) -> Self {
         self.exit = exit;
         self
     }
 
-    /// Says what failed with all sources, in one line.
+    /// Returns what failed, with all causes, in one line.
     pub(crate) fn reason(&self) -> String {
         let text = self.to_string();
         let line = text.lines().next().unwrap_or_default();
         line.trim_start_matches("gpuws: failed to ").to_owned()
     }
 
-    /// Returns how the program ends.
     pub(crate) fn exit(&self) -> Exit {
         self.exit
     }
 }
 
 impl fmt::Display for Failure {
-    /// Writes `gpuws: failed to …` with all sources, then the hint on a line of its own.
+    /// Writes `gpuws: failed to …` with all causes, then the hint on a line of its own, and
+    /// the list in wrapped lines.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "gpuws: failed to {}", clean(&self.what))?;
         let mut source = self.source.as_deref().map(|source| source as &dyn Error);
@@ -83,10 +90,13 @@ impl fmt::Display for Failure {
         if let (Some(meaning), None) = (self.meaning, &self.source) {
             write!(f, ": {meaning}")?;
         }
-        match &self.hint {
-            Some(hint) => write!(f, "\nhint: {}", clean(hint)),
-            None => Ok(()),
+        if let Some(hint) = &self.hint {
+            write!(f, "\nhint: {}", clean(hint))?;
         }
+        let Some((title, names)) = self.list.as_deref() else { return Ok(()) };
+        let title = Line::new().plain(format_args!("{title}: "));
+        let lines = wrapped(title, Tone::Plain, names, WIDTH);
+        lines.iter().try_for_each(|line| write!(f, "\n{}", line.text()))
     }
 }
 
@@ -95,7 +105,7 @@ impl From<gpu_core::Error> for Failure {
         let mut failure = Failure::new(exit_of(error.kind(), error.source()), error.to_string());
         failure.meaning = meaning(error.kind());
         failure.hint = hidden(error.kind()).or(remedy(error.kind())).map(str::to_owned);
-        // The fault joins the sources; what is left of it after the fragment is the rest of the chain.
+        // The text of a fault joins the whole chain; without the first part, the causes remain.
         let fault = error.fault();
         if let Some(rest) = fault.text.strip_prefix(&format!("{error}: ")) {
             failure = failure.with_source(rest);
@@ -138,7 +148,7 @@ impl From<OutputError> for Failure {
     }
 }
 
-/// Says why a process may not be there to be seen; `None` where `/proc` hides none.
+/// Returns a hint if `/proc` may hide the process; `None` if it hides none.
 fn hidden(kind: ErrorKind) -> Option<&'static str> {
     let of_process =
         matches!(kind, ErrorKind::Process(ProcessFault::Gone | ProcessFault::NotPermitted));
@@ -171,6 +181,23 @@ mod tests {
             "gpuws: failed to read 'smi\\n.txt': entity not found\nhint: check the name"
         );
         assert_eq!(failure.exit(), Exit::CannotObserve);
+    }
+
+    #[test]
+    fn list_of_names_is_wrapped() {
+        let names = ["labbox"; 20].join(", ");
+        let failure = Failure::new(Exit::Usage, "find machine 'x'").with_list("machines", names);
+        let text = failure.to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[..2],
+            [
+                "gpuws: failed to find machine 'x'",
+                "machines: labbox, labbox, labbox, labbox, labbox, labbox, labbox, labbox,",
+            ]
+        );
+        assert!(lines[2].starts_with("          labbox, "), "{text}");
+        assert!(lines.iter().all(|line| line.len() <= WIDTH), "{text}");
     }
 
     #[test]

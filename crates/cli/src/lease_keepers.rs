@@ -1,4 +1,4 @@
-//! Who keeps a lease alive, asked of this machine: leases are real in a session too.
+//! The processes that keep a lease alive. They are always real, also in a simulation session.
 
 use crate::source::roots;
 use gpu_core::{DeviceFile, LeaseEntry, ProcessInfo, Result};
@@ -6,14 +6,14 @@ use gpu_host::{FileLeaseStore, LinuxHost, resolve};
 use gpu_steward::LeaseKeepers;
 use rustix::process::geteuid;
 
-/// Finds those of each of these leases that are the caller's.
+/// Finds the processes of the caller that keep each of these leases alive.
 ///
 /// # Errors
 /// When the leases or the processes cannot be listed.
 pub(crate) fn of(leases: &[LeaseEntry], locks: &FileLeaseStore) -> Result<Vec<LeaseKeepers>> {
     let caller = geteuid().as_raw();
     let files = leases.iter().zip(locks.files(leases)?).map(|(entry, paths)| {
-        // One that is gone by now is kept by nobody.
+        // No process keeps a lease whose file is gone.
         let is_there =
             |path: &&std::path::PathBuf| entry.owner == caller && path.try_exists().unwrap_or(true);
         let files = paths.iter().filter(is_there).map(resolve).collect::<Result<_>>()?;
@@ -23,13 +23,13 @@ pub(crate) fn of(leases: &[LeaseEntry], locks: &FileLeaseStore) -> Result<Vec<Le
     LeaseKeepers::of(&files, program().as_ref(), caller, &LinuxHost::new(roots()))
 }
 
-/// Tells whether a process is the supervisor of a run.
+/// Returns whether a process is the supervisor of a run.
 pub(crate) fn is_supervisor(process: &ProcessInfo, leases: &[LeaseEntry]) -> bool {
     let host = LinuxHost::new(roots());
     gpu_steward::is_supervisor(process, leases, program().as_ref(), &host)
 }
 
-/// A link of /proc, followed: the file itself, also where its name is another's by now.
+/// Returns the file of this program. The link in `/proc` leads to it even after it was replaced.
 fn program() -> Option<DeviceFile> {
     resolve("/proc/self/exe").ok()
 }

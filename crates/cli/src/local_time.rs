@@ -2,7 +2,7 @@
 
 use gpu_report::TimeZone;
 
-/// The time zone that `TZ` or else `/etc/localtime` names, UTC where neither does.
+/// Returns the time zone of `TZ` or `/etc/localtime`, or UTC.
 pub(crate) fn zone() -> TimeZone {
     TimeZone::try_system().unwrap_or(TimeZone::UTC)
 }

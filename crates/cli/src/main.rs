@@ -1,9 +1,8 @@
-//! `gpuws`: steward for the GPUs of a machine that people share.
+//! `gpuws`: manages the GPUs of a shared machine.
 //!
-//! The main decision is that this crate decides nothing about GPUs. It reads the command line,
-//! chooses the adapters, walks observe → decide → act → verify through the libraries below, prints
-//! what they say, and ends with a documented exit code. It alone touches the terminal, and it
-//! alone asks for the token to act.
+//! This crate decides nothing about GPUs. It parses the command line, selects the adapters, calls
+//! the libraries (observe, decide, act, verify), prints their results, and ends with a documented
+//! exit code. No other crate writes to the terminal or creates the token that permits an action.
 
 mod args;
 mod claim_request;
@@ -21,7 +20,7 @@ mod wording;
 
 use args::{Cli, Command, StatusArgs};
 use clap::Parser;
-use commands::frontend::Part;
+use commands::frontend::Role;
 use exit::Exit;
 use failure::Failure;
 use std::io::Write;
@@ -29,12 +28,12 @@ use std::process::ExitCode;
 use terminal::Screen;
 
 fn main() -> ExitCode {
-    let served = gpu_machine::serve_where_asked().map(exit::served);
-    let other = served.or_else(commands::shim::run_where_called);
+    let served = gpu_machine::serve_if_requested().map(exit::served);
+    let other = served.or_else(commands::shim::run_if_called_as_nvidia_smi);
     if let Some(exit) = other {
         return exit.into();
     }
-    let (part, words) = match commands::frontend::part(std::env::args_os().collect()) {
+    let (role, words) = match commands::frontend::role(std::env::args_os().collect()) {
         Ok(found) => found,
         Err(failure) => return fail(&failure),
     };
@@ -46,31 +45,31 @@ fn main() -> ExitCode {
         }
     };
     prepare(&cli);
-    match fits(&cli).and_then(|()| run(&cli, part)) {
+    match check_global_options(&cli).and_then(|()| run(&cli, role)) {
         Ok(exit) => exit.into(),
         Err(failure) => fail(&failure),
     }
 }
 
-/// Keeps the limits of the shell from ending what is to be cleaned up.
+/// Adjusts resource limits that could interrupt a cleanup.
 fn prepare(cli: &Cli) {
-    // Without it, a file that grows too long ends this program as it would end any other.
+    // Otherwise SIGXFSZ ends this program when a file exceeds the size limit.
     let _ = gpu_host::ignore_file_size_signal(&source::roots().proc);
-    // What these start is to have the limit as it was; the supervisor of a run sees to that.
+    // These commands start others, which keep the original limit; the supervisor of a run raises
+    // its own.
     if !matches!(cli.command, Some(Command::Run(_) | Command::Sim(_))) {
         gpu_host::raise_open_file_limit();
     }
 }
 
 fn fail(failure: &Failure) -> ExitCode {
-    // Where standard error is closed, only the code is left to tell it.
+    // If standard error is closed, the exit code still reports the failure.
     let _ = writeln!(std::io::stderr(), "{failure}");
     failure.exit().into()
 }
 
-/// Makes sure that a global option means something to the command: one that is passed over in
-/// silence misleads.
-fn fits(cli: &Cli) -> Result<(), Failure> {
+/// Rejects global options that have no effect on the command: ignoring them would be misleading.
+fn check_global_options(cli: &Cli) -> Result<(), Failure> {
     let refused = |option: &str, why: &str| {
         Err(Failure::new(Exit::Usage, format!("use {option} here")).with_source(why.to_owned()))
     };
@@ -102,8 +101,8 @@ fn fits(cli: &Cli) -> Result<(), Failure> {
     }
 }
 
-/// Runs a command; `part` is what this program is to a run.
-fn run(cli: &Cli, part: Part) -> Result<Exit, Failure> {
+/// Runs a command; `role` is the role of this process in a run.
+fn run(cli: &Cli, role: Role) -> Result<Exit, Failure> {
     let mut screen = Screen::stdout(cli.global.color.into());
     let global = &cli.global;
     match &cli.command {
@@ -113,10 +112,10 @@ fn run(cli: &Cli, part: Part) -> Result<Exit, Failure> {
         Some(Command::Reset(args)) => commands::reset::run(args, global, &mut screen),
         Some(Command::Doctor(args)) => commands::doctor::run(args, global, &mut screen),
         Some(Command::Reap(args)) => commands::reap::run(args, global, &mut screen),
-        Some(Command::Run(args)) => match part {
-            Part::Typed => commands::frontend::run(args, global, None),
-            Part::Beside(first) => commands::frontend::run(args, global, Some(first)),
-            Part::Supervisor(front) => commands::run::supervise(args, global, &front),
+        Some(Command::Run(args)) => match role {
+            Role::Frontend => commands::frontend::run(args, global, None),
+            Role::SecondFrontend(first) => commands::frontend::run(args, global, Some(first)),
+            Role::Supervisor(front) => commands::run::supervise(args, global, &front),
         },
         Some(Command::Claim(args)) => commands::claim::run(args, global, &mut screen),
         Some(Command::Leases(args)) => commands::leases::run(args, global, &mut screen),

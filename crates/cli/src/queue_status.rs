@@ -1,4 +1,4 @@
-//! What a claim that waits tells the one who waits for it.
+//! The status line of a waiting claim.
 
 use crate::terminal::Line;
 use gpu_claim::Waiting;
@@ -9,12 +9,12 @@ use rustix::termios::tcgetpgrp;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-/// A line that changes on a terminal does so this often.
+/// The interval at which the status line on a terminal is updated.
 const SPINS: Duration = Duration::from_millis(100);
-/// Without a terminal, so long may pass until it is noticed that nobody waits any more.
+/// The interval without a terminal. A wait that was cancelled is noticed only then.
 const NOTICES: Duration = Duration::from_secs(2);
 
-/// Returns how often a wait is to be told of: only on a terminal does the line change by itself.
+/// Returns the interval at which a wait is reported.
 pub(crate) fn pace(quiet: bool) -> Duration {
     match !quiet && std::io::stderr().is_terminal() {
         true => SPINS,
@@ -22,32 +22,32 @@ pub(crate) fn pace(quiet: bool) -> Duration {
     }
 }
 
-/// Without a terminal the same is told again only after this time.
+/// Without a terminal, an unchanged status is printed again after this time.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// What turns while one waits.
+/// The frames of the spinner on the status line.
 const SPINNER: [char; 8] = ['⠋', '⠙', '⠸', '⠴', '⠦', '⠇', '⠏', '⠼'];
 
-/// Tells on standard error how a claim waits: on a terminal in one line that changes, else in a
-/// line for each change.
-pub(crate) struct Teller {
+/// Reports on standard error how long a claim waits and for what: on a terminal in one line that is
+/// updated, otherwise in a new line for each change.
+pub(crate) struct QueueStatus {
     claim: String,
-    /// The process group for which it speaks.
+    /// The process group that must own the terminal.
     group: Option<Pid>,
-    /// What was told last stands in the line that changes.
+    /// The status line of a terminal was written last.
     is_terminal: bool,
     columns: usize,
     turns: usize,
-    /// What was told last, and when.
+    /// The last status, and when it was reported.
     reported: Option<(String, Duration)>,
     silent: bool,
 }
 
-impl Teller {
-    /// Returns one for a claim, which speaks for a process group; `quiet` tells nothing.
+impl QueueStatus {
+    /// Returns the status of a claim of this process group; `quiet` suppresses it.
     pub(crate) fn new(claim: &Claim, group: Option<Pid>, quiet: bool) -> Self {
         let size = terminal_size::terminal_size_of(std::io::stderr());
-        Teller {
+        QueueStatus {
             claim: asked(claim),
             group,
             is_terminal: false,
@@ -58,10 +58,9 @@ impl Teller {
         }
     }
 
-    /// Tells how it stands.
-    pub(crate) fn tell(&mut self, waiting: &Waiting<'_>) {
+    pub(crate) fn show(&mut self, waiting: &Waiting<'_>) {
         let how = waiting_for(&self.claim, waiting, &user);
-        // In the background it would write over what is typed.
+        // A background job must not overwrite the command line that the user types.
         let front = tcgetpgrp(std::io::stderr());
         let front = front.ok().map(|front| Pid(front.as_raw_nonzero().get().unsigned_abs()));
         self.is_terminal = front.is_some() && front == self.group;
@@ -72,7 +71,7 @@ impl Teller {
             return;
         }
         let line = Line::new().plain("gpuws: ").plain(&how);
-        // Nobody is helped by a failure to say that one has to wait.
+        // An error here must not fail the claim.
         let mut stderr = std::io::stderr();
         if self.is_terminal {
             let turn = SPINNER[self.turns % SPINNER.len()];
@@ -89,7 +88,7 @@ impl Teller {
         }
     }
 
-    /// Takes the line that changes away.
+    /// Erases the status line.
     pub(crate) fn clear(&mut self) {
         if self.is_terminal && self.reported.take().is_some() {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
@@ -97,23 +96,21 @@ impl Teller {
     }
 }
 
-impl Drop for Teller {
+impl Drop for QueueStatus {
     fn drop(&mut self) {
         self.clear();
     }
 }
 
-/// The name of whose an entry is.
 pub(crate) fn owner(entry: &LeaseEntry) -> String {
     user(entry.owner)
 }
 
-/// The name of a user of this machine.
 pub(crate) fn user(uid: u32) -> String {
     user_name(uid).unwrap_or_else(|_| format!("user {uid}"))
 }
 
-/// `0:42`, `1:02:03`.
+/// Formats a duration as `0:42` or `1:02:03`.
 fn clock(time: Duration) -> String {
     let seconds = time.as_secs();
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);

@@ -1,4 +1,4 @@
-//! What a command says of a device that is named and cannot be told.
+//! The error for a device name that matches no device, or several.
 
 use crate::exit::Exit;
 use crate::failure::Failure;

@@ -1,32 +1,41 @@
-//! The machine that the command line names.
+//! The machine that the command line selects.
 
 use crate::args::Global;
-use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::progress;
 use crate::wording::shell_word;
 use gpu_core::{Groups, Origin};
+use gpu_machine::Options;
 pub(crate) use gpu_machine::{CLAIMS, Source, roots};
-use gpu_machine::{MachineError, Options};
+use gpu_sim::Machine;
+use std::path::Path;
 
-/// Opens the machine that the command line names.
-///
-/// # Errors
-/// As [`Source::open`].
-pub(crate) fn open(global: &Global) -> Result<Source, MachineError> {
-    Source::open(&options(global))
+/// Opens the machine that the command line selects.
+pub(crate) fn open(global: &Global) -> Result<Source, Failure> {
+    Source::open(&options(global)).map_err(|error| opening(global.sim.as_deref(), error))
 }
 
-/// Opens the machine that the command line names, to look next at these groups.
-///
-/// # Errors
-/// As [`Source::open_to_look`].
-pub(crate) fn open_to_look(
+/// Opens the machine that the command line selects, for a query of these groups next.
+pub(crate) fn open_for_query(
     global: &Global,
     groups: Groups,
     once: bool,
-) -> Result<Source, MachineError> {
-    Source::open_to_look(&options(global), groups, once)
+) -> Result<Source, Failure> {
+    Source::open_for_query(&options(global), groups, once)
+        .map_err(|error| opening(global.sim.as_deref(), error))
+}
+
+/// Returns the failure to open a machine; lists the machines if there is none of this name.
+pub(crate) fn opening(machine: Option<&Path>, error: impl Into<Failure>) -> Failure {
+    match machine {
+        Some(machine) if Machine::name_of(machine).is_none() => {
+            let crowd = "and e.g. crowd:8x32 (8 GPUs with 32 processes each)";
+            let machines = gpu_sim::machines();
+            let names = machines.iter().map(|machine| machine.name).chain([crowd]);
+            error.into().with_list("machines", names.collect::<Vec<_>>().join(", "))
+        }
+        _ => error.into(),
+    }
 }
 
 fn options(global: &Global) -> Options<'_> {
@@ -34,12 +43,12 @@ fn options(global: &Global) -> Options<'_> {
         sim: global.sim.as_deref(),
         nvml: global.nvml.as_deref(),
         deadline: global.deadline,
-        tell: progress,
+        progress,
     }
 }
 
-/// Returns the option that names this machine on a command line, to go into the next command.
-/// Within a session none is needed: what is typed there finds its machine as this program did.
+/// Returns the option that selects this machine, for a suggested command. A session needs none: the
+/// command finds the machine as this program did.
 pub(crate) fn sim_option(origin: &Origin, global: &Global) -> String {
     match (origin, &global.sim) {
         (Origin::Simulated(_), None) if gpu_machine::is_in_session() => String::new(),
@@ -49,12 +58,4 @@ pub(crate) fn sim_option(origin: &Origin, global: &Global) -> String {
         (Origin::Simulated(name), None) => format!("--sim {} ", shell_word(name)),
         _ => String::new(),
     }
-}
-
-/// Says which machines there are.
-pub(crate) fn unknown_machine(machine: &str) -> Failure {
-    let names: Vec<&str> = gpu_sim::machines().iter().map(|machine| machine.name).collect();
-    Failure::new(Exit::Usage, format!("find machine '{machine}'"))
-        .with_source("no built-in machine, directory or file has this name")
-        .with_hint(format!("available: {}", names.join(", ")))
 }

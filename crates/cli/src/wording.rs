@@ -1,18 +1,15 @@
-//! Words for what the libraries say, and text that flows.
+//! Wording of the output, and wrapped text.
 
 use crate::failure::Failure;
 use crate::terminal::{Line, Screen};
 pub(crate) use gpu_report::wording::*;
 use unicode_width::UnicodeWidthStr;
 
-/// The column at which text goes on under a long head.
+/// The indentation of text after a long head.
 const UNDER: usize = 11;
 
-/// Prints text broken into lines of the screen's width, the first behind `head`; the others begin
-/// under the first where the head is short, and near the margin where it is long.
-///
-/// # Errors
-/// When the output cannot take it.
+/// Prints the head and the text, wrapped to the width of the screen. Continuation lines are aligned
+/// with the start of the text after a short head, and indented by [`UNDER`] after a long one.
 pub(crate) fn flow(screen: &mut Screen, head: Line, text: &str) -> Result<(), Failure> {
     let indent = if head.width() <= UNDER { head.width() } else { UNDER };
     let width = screen.width().max(indent + 24);
@@ -30,10 +27,7 @@ pub(crate) fn flow(screen: &mut Screen, head: Line, text: &str) -> Result<(), Fa
     screen.print(&line)
 }
 
-/// Prints a head and a text on one line where they fit, else the text under the head.
-///
-/// # Errors
-/// When the output cannot take it.
+/// Prints a head and a text on one line if they fit, otherwise the text below the head.
 pub(crate) fn print_wrapped(screen: &mut Screen, head: Line, text: &str) -> Result<(), Failure> {
     if head.width() + text.width() <= screen.width() {
         return screen.print(&head.plain(text));

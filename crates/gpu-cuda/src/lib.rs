@@ -46,7 +46,7 @@ mod memory;
 mod pool;
 
 pub use contexts::CudaContexts;
-/// The crate whose types [`open`] gives.
+/// The crate of the types that [`open`] returns.
 pub use cudarc;
 pub use driver::open;
 pub use memory::CudaMemory;

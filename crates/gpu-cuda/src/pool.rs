@@ -66,7 +66,7 @@ impl CudaPool {
 
 impl DeviceMemory for CudaPool {
     fn info(&self) -> Result<MemoryInfo> {
-        let what = || "ask CUDA for the memory of the device".to_owned();
+        let what = || "query the memory of the device".to_owned();
         self.call(what, current_memory)
     }
 

@@ -17,8 +17,8 @@ use std::time::Duration;
 
 /// NVML in this process.
 ///
-/// The first question initialises it. Questions from several threads are put at the same time, as
-/// NVML allows; closing it waits until all of them are answered.
+/// The first query initialises it. Several threads may query at the same time, as NVML allows;
+/// [`close`](Self::close) waits until all queries have returned.
 pub struct Nvml {
     caller: Caller,
     /// Keeps the library loaded from one initialisation to the next.
@@ -28,66 +28,64 @@ pub struct Nvml {
 }
 
 impl Nvml {
-    /// Opens the library at `path`, or the first that loads of `libnvidia-ml.so.1`,
-    /// `libnvidia-ml.so` and WSL's. Loads only: the driver is asked nothing.
+    /// Loads the library at `path`, or the first of `libnvidia-ml.so.1`, `libnvidia-ml.so` and
+    /// WSL's that loads. Does not query the driver.
     ///
     /// # Errors
-    /// `Machine(NoLibrary)` when there is none that loads; `Invalid` when the one at `path` does
-    /// not.
+    /// `Machine(NoLibrary)` when none of them loads; `Invalid` when the one at `path` does not.
     pub fn open(path: Option<&Path>) -> Result<Nvml> {
         let library = load(path)?;
         let simulated = simulated(&library.library);
         Ok(Nvml { caller: Caller::default(), library, simulated, session: RwLock::default() })
     }
 
-    /// Returns the simulated machine that the library says it serves; `None` for NVIDIA's own.
+    /// Returns the simulated machine that the library serves; `None` for NVIDIA's library.
     pub fn simulated(&self) -> Option<&SimulatedNvml> {
         self.simulated.as_ref()
     }
 
-    /// Returns what NVML is being asked at this moment, the oldest question first, for whoever
-    /// waits in another thread.
+    /// Returns the oldest NVML call that has not returned yet, for other threads that wait for it.
     pub fn current_call(&self) -> Option<CurrentCall> {
         self.caller.current()
     }
 
-    /// Returns how many NVML calls were made. The initialisation, by which nvml-wrapper asks for
-    /// the driver's version too, counts as one.
+    /// Returns the number of NVML calls. The initialisation, in which nvml-wrapper also queries the
+    /// driver version, counts as one.
     pub fn calls(&self) -> u64 {
         self.caller.made()
     }
 
-    /// Shuts NVML down, which closes the device files, once all questions of other threads are
-    /// answered; a wait for events is one, and one that hangs keeps this waiting too. The next
-    /// question initialises it again.
+    /// Shuts NVML down, which closes the device files, after all queries of other threads have
+    /// returned, including waits for events. A query that hangs blocks this call too. The next
+    /// query initialises NVML again.
     pub fn close(&self) {
         if let Some(session) = self.writing().take() {
             session.close(&self.caller);
         }
     }
 
-    /// Returns how many devices there are.
+    /// Returns the number of devices.
     ///
     /// # Errors
-    /// `Machine` when there is none, or no driver answers.
+    /// `Machine` when there is none, or the driver does not answer.
     pub(crate) fn count(&self) -> Result<u32> {
-        self.ask(|nvml| nvml.count())
+        self.with_session(|nvml| nvml.count())
     }
 
-    /// Returns what the device at an index is.
+    /// Returns the device at an index.
     ///
     /// # Errors
-    /// `Machine` when the driver stops to answer.
+    /// `Machine` when the driver stops answering.
     pub(crate) fn info(&self, index: u32) -> Result<DeviceInfo> {
-        self.ask(|nvml| nvml.device_info(index))
+        self.with_session(|nvml| nvml.device_info(index))
     }
 
     fn writing(&self) -> RwLockWriteGuard<'_, Option<Session>> {
         self.session.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a question, after initialising NVML where that was not done.
-    fn ask<T>(&self, question: impl FnOnce(Opened<'_>) -> Result<T>) -> Result<T> {
+    /// Runs a query, after initialising NVML if necessary.
+    fn with_session<T>(&self, query: impl FnOnce(Opened<'_>) -> Result<T>) -> Result<T> {
         let mut reading = self.session.read().unwrap_or_else(PoisonError::into_inner);
         if reading.is_none() {
             drop(reading);
@@ -101,16 +99,16 @@ impl Nvml {
             return Err(Error::new(ErrorKind::Again, "initialise NVML"));
         };
         let simulated = self.simulated.is_some();
-        let answer = question(Opened { caller: &self.caller, session, simulated });
+        let result = query(Opened { caller: &self.caller, session, simulated });
         drop(reading);
-        if answer.as_ref().is_err_and(|error| Code::ends_session(error.kind())) {
+        if result.as_ref().is_err_and(|error| Code::ends_session(error.kind())) {
             self.reinitialise();
         }
-        answer
+        result
     }
 
-    /// Lets the next question initialise NVML again. Nobody is waited for: where another thread is
-    /// still asking, its failure does it.
+    /// Makes the next query initialise NVML again. Does not wait: if another thread runs a query,
+    /// that query fails and does this.
     fn reinitialise(&self) {
         if let Ok(mut session) = self.session.try_write()
             && let Some(session) = session.take()
@@ -135,35 +133,35 @@ impl GpuBackend for Nvml {
     }
 
     fn driver(&self) -> Result<Driver> {
-        self.ask(|nvml| nvml.driver())
+        self.with_session(|nvml| nvml.driver())
     }
 
     fn devices(&self) -> Result<Vec<DeviceInfo>> {
-        self.ask(|nvml| nvml.devices())
+        self.with_session(|nvml| nvml.devices())
     }
 
     fn sample(&self, device: &DeviceId) -> Result<DeviceSample> {
-        self.ask(|nvml| sample(nvml.named(device)?))
+        self.with_session(|nvml| sample(nvml.named(device)?))
     }
 
     fn processes(&self, device: &DeviceId) -> Result<Vec<DeviceProcess>> {
-        self.ask(|nvml| nvml.processes(nvml.named(device)?))
+        self.with_session(|nvml| nvml.processes(nvml.named(device)?))
     }
 
     fn mig_instances(&self, device: &DeviceId) -> Result<Vec<MigInstance>> {
-        self.ask(|nvml| nvml.mig_instances(nvml.named(device)?))
+        self.with_session(|nvml| nvml.mig_instances(nvml.named(device)?))
     }
 
     fn details(&self, device: &DeviceId, groups: Groups) -> Result<DeviceDetails> {
-        self.ask(|nvml| nvml.details(nvml.named(device)?, groups))
+        self.with_session(|nvml| nvml.details(nvml.named(device)?, groups))
     }
 
     fn topology(&self) -> Result<Topology> {
-        self.ask(|nvml| nvml.topology())
+        self.with_session(|nvml| nvml.topology())
     }
 
     fn events(&self, wait: Duration) -> Result<Vec<DeviceEvent>> {
-        self.ask(|nvml| nvml.events(wait))
+        self.with_session(|nvml| nvml.events(wait))
     }
 
     fn look(&self, groups: Groups) -> Inventory {
@@ -171,7 +169,7 @@ impl GpuBackend for Nvml {
         inventory(driver, (0..count).map(|index| self.look_at(index, groups)).collect())
     }
 
-    /// Closes NVML, which else would be somebody who uses the device, and runs nvidia-smi.
+    /// Closes NVML, which would be a user of the device, and runs nvidia-smi.
     fn reset(&self, device: &DeviceId, _: &ActToken) -> Result<()> {
         let failed = |kind, why: &str| {
             Err(Error::new(kind, format!("reset {device}")).with_source(why.to_owned()))
@@ -181,10 +179,10 @@ impl GpuBackend for Nvml {
         }
         let bus = match device.bus {
             Ok(bus) => Ok(bus),
-            Err(_) => self.ask(|nvml| nvml.bus(nvml.named(device)?))?,
+            Err(_) => self.with_session(|nvml| nvml.bus(nvml.named(device)?))?,
         };
         let Ok(bus) = bus else {
-            return failed(ErrorKind::Invalid, "its PCI address is not known");
+            return failed(ErrorKind::Invalid, "its PCI bus ID is unknown");
         };
         let resetter = Resetter::installed()?;
         self.close();

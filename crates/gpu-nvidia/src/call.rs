@@ -1,8 +1,8 @@
-//! The one place through which NVML is called.
+//! All NVML calls go through this module.
 //!
-//! Each call has its name here before it begins and until it has returned, so that another thread
-//! can tell what the driver is waiting for; it is counted; and what it returned becomes a
-//! [`Failure`] that knows the question. Nothing is locked while the driver works.
+//! It registers the name of each call while it runs, so that another thread can report what the
+//! driver is waiting for; it counts the calls; and it converts errors to a [`Failure`] that names
+//! the call. No lock is held while the driver works.
 
 use crate::code::{Cause, Code};
 use gpu_core::{Error, ErrorKind, Reach, Reading, Result};
@@ -11,12 +11,12 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// What NVML is being asked.
+/// A running NVML call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CurrentCall {
-    /// The function of NVML.
+    /// The NVML function.
     pub function: &'static str,
-    /// The device it is asked about, by index; `None` for the machine as a whole.
+    /// The index of the device; `None` for a call about the machine.
     pub device: Option<u32>,
 }
 
@@ -27,115 +27,119 @@ impl fmt::Display for CurrentCall {
     }
 }
 
-/// Names and counts the calls of one library.
+/// Registers and counts the calls of one library.
 #[derive(Default)]
 pub(crate) struct Caller {
     made: AtomicU64,
     serial: AtomicU64,
-    /// The calls that have not returned, the oldest first.
+    /// The running calls, oldest first.
     running: Mutex<Vec<(u64, CurrentCall)>>,
 }
 
 impl Caller {
-    /// Returns how many calls were made.
+    /// Returns the number of calls.
     pub(crate) fn made(&self) -> u64 {
         self.made.load(Ordering::Relaxed)
     }
 
-    /// Returns the oldest call that has not returned.
+    /// Returns the oldest running call.
     pub(crate) fn current(&self) -> Option<CurrentCall> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.first().map(|(_, call)| *call)
     }
 
-    /// Calls a function about a device, or about the machine as a whole; `run` calls it and does
-    /// nothing else. `wish` is what it is called for; it completes 'failed to ask GPU 0 …'.
+    /// Calls a function about a device or the machine; `run` only makes the call. `purpose` is for
+    /// error messages: `for its memory` becomes 'query GPU 0 for its memory', anything else is a
+    /// verb phrase before the device, such as `register events of`.
     ///
     /// # Errors
-    /// `FUNCTION_NOT_FOUND` where the library does not have it, which then is no call; else the
-    /// code that it returned.
+    /// `FUNCTION_NOT_FOUND` when the library lacks the function, which does not count as a call;
+    /// otherwise the code that it returned.
     pub(crate) fn call<T>(
         &self,
         function: &'static str,
-        wish: &'static str,
+        purpose: &'static str,
         device: Option<u32>,
         run: impl FnOnce() -> Result<T, NvmlError>,
     ) -> Answer<T> {
-        let question = CurrentCall { function, device };
+        let call = CurrentCall { function, device };
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
         let running = || self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running().push((serial, question));
+        running().push((serial, call));
         let answer = run();
         running().retain(|(other, _)| *other != serial);
         if !matches!(answer, Err(NvmlError::FailedToLoadSymbol(_))) {
             self.made.fetch_add(1, Ordering::Relaxed);
         }
-        answer.map_err(|error| Failure { cause: error.into(), question, wish })
+        answer.map_err(|error| Failure { cause: error.into(), call, purpose })
     }
 }
 
-/// What a call has to say.
+/// The result of a call.
 pub(crate) type Answer<T> = std::result::Result<T, Failure>;
 
-/// A call that did not succeed.
+/// A failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) cause: Cause,
-    question: CurrentCall,
-    wish: &'static str,
+    call: CurrentCall,
+    purpose: &'static str,
 }
 
 impl Failure {
-    /// Returns the failure of a question that nobody put.
+    /// Returns a failure without a call.
     #[cfg(test)]
     pub(crate) fn of(code: Code) -> Self {
-        let question = CurrentCall { function: "f", device: None };
-        Failure { cause: code.into(), question, wish: "for it" }
+        let call = CurrentCall { function: "f", device: None };
+        Failure { cause: code.into(), call, purpose: "for it" }
     }
 
-    /// Returns the failure as an error of the kind that the question gives to its code.
+    /// Returns the failure as an error, with the kind that `kind` assigns to its code.
     pub(crate) fn error(self, kind: impl FnOnce(Code) -> ErrorKind) -> Error {
-        let CurrentCall { function, device } = self.question;
-        let whom = device.map_or_else(|| "NVML".to_owned(), |index| format!("GPU {index}"));
-        let verb = if self.wish.starts_with("for ") { "query" } else { "ask" };
-        let what = format!("{verb} {whom} {} ({function})", self.wish);
-        Error::new(self.cause.kind(kind), what).with_source(format!("NVML says: {}", self.cause))
+        let CurrentCall { function, device } = self.call;
+        let subject = device.map_or_else(|| "NVML".to_owned(), |index| format!("GPU {index}"));
+        let purpose = self.purpose;
+        let what = match purpose.starts_with("for ") {
+            true => format!("query {subject} {purpose} ({function})"),
+            false => format!("{purpose} {subject} ({function})"),
+        };
+        Error::new(self.cause.kind(kind), what).with_source(format!("NVML reports: {}", self.cause))
     }
 
-    /// Returns the failure as that of this function, of several that a call may make.
+    /// Replaces the name of the function, for a wrapper that calls several.
     pub(crate) fn of_function(mut self, function: &'static str) -> Self {
-        self.question.function = function;
+        self.call.function = function;
         self
     }
 
-    /// Tells whether this is the code that was returned.
+    /// Returns whether the function returned this code.
     pub(crate) fn is(self, code: Code) -> bool {
         self.cause == code.into()
     }
 
-    /// Tells whether the driver does not know the function, or not in this version.
+    /// Returns whether the driver lacks the function or this version of it.
     pub(crate) fn is_too_old(self) -> bool {
         self.is(Code::FUNCTION_NOT_FOUND) || self.is(Code::ARGUMENT_VERSION_MISMATCH)
     }
 
-    /// Tells whether the driver answered with a value that nvml-wrapper has no name for.
+    /// Returns whether the driver returned a value that nvml-wrapper has no name for.
     pub(crate) fn is_unknown_value(self) -> bool {
         matches!(self.cause, Cause::UnknownValue(_))
     }
 }
 
-/// Returns one value of a device, or why it is absent.
+/// Returns a value of a device, or why it is absent.
 ///
 /// # Errors
-/// The failure of the device or the machine, when the code tells of one.
+/// The failure, if the code is about the device or the machine.
 pub(crate) fn reading<T>(answer: Answer<T>) -> Result<Reading<T>> {
     reading_by(answer, Code::of_value)
 }
 
-/// Returns one value, or why it is absent, by what `kind` says that a code means.
+/// Returns a value, or why it is absent; `kind` maps the code.
 ///
 /// # Errors
-/// The failure, when it reaches farther than the value.
+/// The failure, if it affects more than the value.
 pub(crate) fn reading_by<T>(
     answer: Answer<T>,
     kind: impl FnOnce(Code) -> ErrorKind,
@@ -158,9 +162,9 @@ mod tests {
     use nvml_wrapper::error::nvml_try;
     use std::sync::mpsc::channel;
 
-    /// Makes a call that returns a code.
+    /// Makes a call that returns this code.
     fn call(caller: &Caller, device: Option<u32>, code: u32) -> Answer<()> {
-        caller.call("nvmlOfToday", "to be there", device, || nvml_try(code))
+        caller.call("nvmlOfToday", "for its age", device, || nvml_try(code))
     }
 
     #[test]
@@ -171,7 +175,7 @@ mod tests {
         std::thread::scope(|scope| {
             let hanging = &caller;
             scope.spawn(move || {
-                let answer = hanging.call("nvmlOfToday", "to be there", Some(3), || {
+                let answer = hanging.call("nvmlOfToday", "for its age", Some(3), || {
                     entered.send(()).unwrap();
                     gate.recv().unwrap();
                     Ok(())
@@ -192,7 +196,7 @@ mod tests {
     fn missing_function_is_not_counted_as_call() {
         let caller = Caller::default();
         let missing = || Err::<(), _>(NvmlError::FailedToLoadSymbol("undefined symbol".into()));
-        let answer = caller.call("nvmlOfTomorrow", "to be there", None, missing);
+        let answer = caller.call("nvmlOfTomorrow", "for its age", None, missing);
         assert!(answer.unwrap_err().is_too_old());
         assert_eq!(caller.made(), 0);
     }
@@ -202,10 +206,10 @@ mod tests {
         let failed = call(&Caller::default(), Some(3), 15).unwrap_err();
         assert_eq!(
             failed.error(Code::of_device).fault().text,
-            "ask GPU 3 to be there (nvmlOfToday): NVML says: the GPU is lost (code 15)"
+            "query GPU 3 for its age (nvmlOfToday): NVML reports: the GPU is lost (code 15)"
         );
         let lacking = Failure::of(Code(15)).error(Code::of_device).fault().text;
-        assert_eq!(lacking, "query NVML for it (f): NVML says: the GPU is lost (code 15)");
+        assert_eq!(lacking, "query NVML for it (f): NVML reports: the GPU is lost (code 15)");
         assert_eq!(reading::<()>(Err(failed)).unwrap_err().kind(), Code(15).of_device());
         let absent = call(&Caller::default(), Some(3), 3);
         assert_eq!(reading(absent).unwrap(), Err(gpu_core::Absent::NotSupported));

@@ -1,21 +1,20 @@
-//! NVML's return codes: what each means, and how far it reaches.
+//! NVML's return codes: their meaning, and their reach.
 //!
-//! The reach is that of the codes in NVML's documentation (`nvmlReturn_t`), told apart by what was
-//! asked: the same code spoils everything when it answers the initialisation, and one value when
-//! it answers a question for one value.
+//! The reach follows NVML's documentation (`nvmlReturn_t`) and depends on the call: a code from the
+//! initialisation affects the machine, and the same code from a query of one value only that value.
 
 use gpu_core::{Absent, DeviceFault, ErrorKind, MachineFault};
 use nvml_wrapper::error::NvmlError;
 use std::fmt;
 
-/// Why a call did not succeed: nvml-wrapper's error, read in this one place.
+/// The cause of a failed call, from nvml-wrapper's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The function returned this code, or the library does not have it.
+    /// The function returned this code, or the library lacks the function.
     Code(Code),
-    /// It answered with a value for which nvml-wrapper has no name.
+    /// The function returned a value that nvml-wrapper has no name for.
     UnknownValue(u32),
-    /// It answered with a text that is not UTF-8.
+    /// The function returned text that is not UTF-8.
     UnreadableText,
 }
 
@@ -26,9 +25,8 @@ impl From<Code> for Cause {
 }
 
 impl From<NvmlError> for Cause {
-    /// nvml-wrapper has one error for a code without a name and for a value without one. A number
-    /// that is a code with a name must then be a value: a brand of the number 18 is not a driver
-    /// of another version.
+    /// nvml-wrapper has one error for unknown codes and unknown values. A number that is a known
+    /// code must then be a value: an unknown brand 18 is not a version mismatch.
     fn from(error: NvmlError) -> Self {
         match error {
             NvmlError::FailedToLoadSymbol(_) => Code::FUNCTION_NOT_FOUND.into(),
@@ -45,12 +43,12 @@ impl From<NvmlError> for Cause {
 }
 
 impl Cause {
-    /// Returns the kind of the failure, by what `kind` says that a code means. An answer that
-    /// cannot be read takes away that value and nothing else.
+    /// Returns the kind of the failure; `kind` maps the code. A value that cannot be decoded
+    /// affects only that value.
     pub(crate) fn kind(self, kind: impl FnOnce(Code) -> ErrorKind) -> ErrorKind {
         match self {
             Cause::Code(code) => kind(code),
-            // All ones stand for the absence of a value.
+            // All ones mean that the value is absent.
             Cause::UnknownValue(u32::MAX) => Absent::NotSupported.into(),
             Cause::UnknownValue(_) | Cause::UnreadableText => Absent::Implausible.into(),
         }
@@ -93,8 +91,7 @@ impl Code {
     pub(crate) const ARGUMENT_VERSION_MISMATCH: Code = Code(25);
     pub(crate) const DEPRECATED: Code = Code(26);
 
-    /// Returns what a code means that answers the initialisation or a question about the whole
-    /// machine: the machine does not tell anything.
+    /// Returns the meaning of a code from the initialisation or a query of the machine.
     pub(crate) fn of_machine(self) -> ErrorKind {
         let fault = match self {
             Code::NO_PERMISSION => MachineFault::NotPermitted,
@@ -104,13 +101,13 @@ impl Code {
         fault.into()
     }
 
-    /// Returns what a code means that answers a question for one value of the driver: a driver that
-    /// fails to tell its own version is no driver to ask.
+    /// Returns the meaning of a code from a query of one value of the driver. If a driver cannot
+    /// report its own version, the machine is not usable.
     pub(crate) fn of_driver(self) -> ErrorKind {
         self.absent().map_or_else(|| self.of_machine(), ErrorKind::from)
     }
 
-    /// Returns what a code means that answers a question about one device, taken as a whole.
+    /// Returns the meaning of a code from a query of a device.
     pub(crate) fn of_device(self) -> ErrorKind {
         let device = || self.device_fault().map(ErrorKind::from);
         let machine = || self.machine_fault().map(ErrorKind::from);
@@ -123,8 +120,8 @@ impl Code {
         })
     }
 
-    /// Returns what a code means that answers the wish for a device: whatever only this device is
-    /// denied for is its own fault, though the machine's codes tell it.
+    /// Returns the meaning of a code from a query of a device handle: a permission that is denied
+    /// for this device affects only this device, although the code is one of the machine.
     pub(crate) fn of_handle(self) -> ErrorKind {
         match self {
             Code::OPERATING_SYSTEM => Absent::NotPermitted.into(),
@@ -132,12 +129,12 @@ impl Code {
         }
     }
 
-    /// Returns what a code means that answers a question for one value of a device. What is not
-    /// about device or machine takes away the value and nothing else, unknown codes too: a driver
-    /// answers 999 for a single broken sensor.
+    /// Returns the meaning of a code from a query of one value of a device. A code that is not
+    /// about the device or the machine affects only the value, including unknown codes: drivers
+    /// return 999 for a single broken sensor.
     pub(crate) fn of_value(self) -> ErrorKind {
         match self {
-            // An old driver does not know the number of the limit, clock or counter asked for.
+            // An old driver does not know this limit, clock or counter.
             Code::INVALID_ARGUMENT => Absent::NotSupported.into(),
             code => match code.of_device() {
                 ErrorKind::Device(DeviceFault::Unknown(_) | DeviceFault::InUse)
@@ -147,8 +144,8 @@ impl Code {
         }
     }
 
-    /// Tells whether after such a failure nothing of this initialisation is worth anything: the
-    /// driver went away, or somebody else shut NVML down.
+    /// Returns whether NVML must be initialised again after such a failure, because the driver is
+    /// gone or another user of the library shut NVML down.
     pub(crate) fn ends_session(kind: ErrorKind) -> bool {
         use MachineFault::{DriverNotLoaded, NoDevices, Unknown, VersionMismatch};
         let ends = [DriverNotLoaded, VersionMismatch, NoDevices, Unknown(Code::UNINITIALIZED.0)];
@@ -189,7 +186,7 @@ impl Code {
 }
 
 impl fmt::Display for Code {
-    /// Writes what NVML says with the code, in words of our own, and the code.
+    /// Writes a description of the code, and the code.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = match self.0 {
             1 => "not initialised",

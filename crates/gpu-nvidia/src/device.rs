@@ -1,4 +1,4 @@
-//! One device, and how a question is put to it.
+//! A device and its queries.
 
 use crate::call::{Answer, Caller, reading};
 use gpu_core::Reading;
@@ -6,16 +6,16 @@ use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper_sys::bindings::nvmlDevice_t;
 
-/// NVML's name of a device, good until it is shut down.
+/// NVML's handle of a device, valid until NVML is shut down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Handle(pub(crate) nvmlDevice_t);
 
-// SAFETY: it is a token that only NVML looks into, and NVML may be called from any thread.
+// SAFETY: only NVML dereferences it, and NVML may be called from any thread.
 unsafe impl Send for Handle {}
 // SAFETY: as above.
 unsafe impl Sync for Handle {}
 
-/// A device that can be asked.
+/// A device of an initialised NVML.
 #[derive(Clone, Copy)]
 pub(crate) struct Device<'a> {
     pub(crate) caller: &'a Caller,
@@ -25,33 +25,33 @@ pub(crate) struct Device<'a> {
 }
 
 impl Device<'_> {
-    /// Returns it as nvml-wrapper has it.
+    /// Returns the device as nvml-wrapper's type.
     pub(crate) fn wrapped(&self) -> nvml_wrapper::Device<'_> {
-        // SAFETY: the handle is of the initialisation that `nvml` is.
+        // SAFETY: the handle belongs to the initialisation of `nvml`.
         unsafe { nvml_wrapper::Device::new(self.handle.0, self.nvml) }
     }
 
-    /// Asks nvml-wrapper one question; `function` is what it calls for that.
-    pub(crate) fn ask<T>(
+    /// Runs one query of nvml-wrapper, which calls `function`.
+    pub(crate) fn query<T>(
         &self,
         function: &'static str,
-        wish: &'static str,
-        question: impl FnOnce(&nvml_wrapper::Device<'_>) -> Result<T, NvmlError>,
+        purpose: &'static str,
+        call: impl FnOnce(&nvml_wrapper::Device<'_>) -> Result<T, NvmlError>,
     ) -> Answer<T> {
         let device = self.wrapped();
-        self.caller.call(function, wish, Some(self.index), || question(&device))
+        self.caller.call(function, purpose, Some(self.index), || call(&device))
     }
 
-    /// Asks for one value, or why it is absent; the arguments are those of [`ask`](Self::ask).
+    /// Returns one value, or why it is absent. The arguments are those of [`query`](Self::query).
     ///
     /// # Errors
-    /// The failure of the device or the machine, when the code tells of one.
+    /// The failure, if the code is about the device or the machine.
     pub(crate) fn value<T>(
         &self,
         function: &'static str,
-        wish: &'static str,
-        question: impl FnOnce(&nvml_wrapper::Device<'_>) -> Result<T, NvmlError>,
+        purpose: &'static str,
+        call: impl FnOnce(&nvml_wrapper::Device<'_>) -> Result<T, NvmlError>,
     ) -> gpu_core::Result<Reading<T>> {
-        reading(self.ask(function, wish, question))
+        reading(self.query(function, purpose, call))
     }
 }

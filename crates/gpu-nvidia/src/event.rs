@@ -1,10 +1,10 @@
-//! What devices report by themselves.
+//! Events of devices.
 
 use crate::call::{Answer, Failure};
 use crate::code::{Cause, Code};
 use crate::device::Device;
 use crate::raw::EventSet;
-use crate::session::{Opened, spoils_all};
+use crate::session::{Opened, affects_all};
 use gpu_core::{DeviceEvent, DeviceEventKind, Error, ErrorKind, Result};
 use nvml_wrapper_sys::bindings::{
     nvmlEventData_t, nvmlEventTypeDoubleBitEccError, nvmlEventTypeSingleBitEccError,
@@ -13,17 +13,17 @@ use nvml_wrapper_sys::bindings::{
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// What is registered for, as far as a device reports it.
+/// The event types to register for, if a device supports them.
 const WANTED: u64 = (nvmlEventTypeSingleBitEccError
     | nvmlEventTypeDoubleBitEccError
     | nvmlEventTypeXidCriticalError) as u64;
 
-/// At most so many are returned at once; the rest waits in the driver.
+/// The maximum number of events to return at once; the others stay in the driver.
 const MAX_AT_ONCE: usize = 256;
 
 const WHAT: &str = "wait for events";
 
-/// Waits for one event; `None` after a quiet wait.
+/// Waits for one event; `None` after the timeout.
 fn next_event(set: &EventSet, nvml: Opened<'_>, millis: u32) -> Answer<Option<nvmlEventData_t>> {
     match set.wait(nvml.caller, &nvml.session.nvml, millis) {
         Ok(data) => Ok(Some(data)),
@@ -33,10 +33,11 @@ fn next_event(set: &EventSet, nvml: Opened<'_>, millis: u32) -> Answer<Option<nv
 }
 
 impl Opened<'_> {
-    /// Waits until a device reports something, for `wait` at most, and returns all that is there.
+    /// Waits up to `wait` for an event and returns all available events.
     ///
     /// # Errors
-    /// `Unsupported` when no device reports anything; `Device` or `Machine` when NVML answers so.
+    /// `Unsupported` when no device supports events; `Device` or `Machine` when NVML returns such a
+    /// code.
     pub(crate) fn events(self, wait: Duration) -> Result<Vec<DeviceEvent>> {
         let mut kept = self.session.events.lock().unwrap_or_else(PoisonError::into_inner);
         let set = match &mut *kept {
@@ -55,13 +56,13 @@ impl Opened<'_> {
             if events.len() >= MAX_AT_ONCE {
                 break;
             }
-            // What has been reported is not lost to a failure after it.
+            // A failure must not discard the events that were already received.
             next = next_event(set, self, 0).unwrap_or(None);
         }
         Ok(events)
     }
 
-    /// Registers all devices that report anything with a new set.
+    /// Registers all devices that support events with a new set.
     fn register(self) -> Result<EventSet> {
         let made = EventSet::new(self.caller, &self.session.nvml);
         let set = made.map_err(|failure| match failure.cause {
@@ -74,11 +75,11 @@ impl Opened<'_> {
         for index in self.indices() {
             match self.device(index).and_then(|device| register_with(&set, device)) {
                 Ok(()) => registered += 1,
-                Err(error) if spoils_all(&error) => {
+                Err(error) if affects_all(&error) => {
                     set.free(self.caller, &self.session.nvml);
                     return Err(error);
                 }
-                // It reports nothing, or is lost.
+                // It supports no events, or is lost.
                 Err(_) => {}
             }
         }
@@ -99,9 +100,10 @@ impl Opened<'_> {
 
 fn register_with(set: &EventSet, device: Device<'_>) -> Result<()> {
     let failed = |failure: Failure| failure.error(Code::of_value);
-    let wish = "which events it reports";
-    let types = device
-        .ask("nvmlDeviceGetSupportedEventTypes", wish, |device| device.supported_event_types());
+    let purpose = "for its supported events";
+    let types = device.query("nvmlDeviceGetSupportedEventTypes", purpose, |device| {
+        device.supported_event_types()
+    });
     let types = types.map_err(failed)?.bits() & WANTED;
     if types == 0 {
         return Err(Error::new(ErrorKind::Unsupported, WHAT));
@@ -117,7 +119,7 @@ fn kind(event: u64, data: u64) -> Option<DeviceEventKind> {
         XID => Some(DeviceEventKind::Xid(data)),
         SINGLE_BIT => Some(DeviceEventKind::SingleBitEcc),
         DOUBLE_BIT => Some(DeviceEventKind::DoubleBitEcc),
-        // Nobody asked for it.
+        // Not registered.
         _ => None,
     }
 }

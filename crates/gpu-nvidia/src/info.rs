@@ -1,19 +1,19 @@
-//! What a device is.
+//! Device identification.
 
-use crate::session::{Opened, spoils_all};
+use crate::session::{Opened, affects_all};
 use gpu_core::{Absent, DeviceId, DeviceInfo, Error, MachineFault, Reading, Result};
 
 impl Opened<'_> {
-    /// Returns every device, by index; one that does not answer tells where it sits if NVML still
-    /// knows that, and nothing else.
+    /// Returns all devices, by index. For a device that does not answer, only its location is
+    /// returned, if NVML still knows it.
     ///
     /// # Errors
-    /// `Machine` when there is none, or the driver stops to answer.
+    /// `Machine` when there is none, or the driver stops answering.
     pub(crate) fn devices(self) -> Result<Vec<DeviceInfo>> {
         (0..self.count()?).map(|index| self.device_info(index)).collect()
     }
 
-    /// Returns how many devices there are.
+    /// Returns the number of devices.
     ///
     /// # Errors
     /// `Machine` when there is none.
@@ -27,15 +27,17 @@ impl Opened<'_> {
     /// Returns the device at an index.
     ///
     /// # Errors
-    /// `Machine` when the driver stops to answer.
+    /// `Machine` when the driver stops answering.
     pub(crate) fn device_info(self, index: u32) -> Result<DeviceInfo> {
-        match self.answering(index) {
-            Err(error) if !spoils_all(&error) => Ok(self.silent(index, error.kind().absent())),
+        match self.complete_info(index) {
+            Err(error) if !affects_all(&error) => {
+                Ok(self.partial_info(index, error.kind().absent()))
+            }
             answer => answer,
         }
     }
 
-    fn answering(self, index: u32) -> Result<DeviceInfo> {
+    fn complete_info(self, index: u32) -> Result<DeviceInfo> {
         let device = self.device(index)?;
         let bus = self.bus(device)?;
         let minor = self.minor(device)?;
@@ -45,11 +47,10 @@ impl Opened<'_> {
             device.value("nvmlDeviceGetPersistenceMode", "for its persistence mode", |device| {
                 device.is_in_persistent_mode()
             })?;
-        let display_active = device.value(
-            "nvmlDeviceGetDisplayActive",
-            "whether a display is active",
-            |device| device.is_display_active(),
-        )?;
+        let display_active =
+            device.value("nvmlDeviceGetDisplayActive", "for its active display", |device| {
+                device.is_display_active()
+            })?;
         let mig = self.mig_mode(device)?;
         Ok(DeviceInfo {
             id: DeviceId { uuid, index, minor, bus },
@@ -60,7 +61,7 @@ impl Opened<'_> {
         })
     }
 
-    fn silent(self, index: u32, reason: Absent) -> DeviceInfo {
+    fn partial_info(self, index: u32, reason: Absent) -> DeviceInfo {
         let device = self.device(index);
         let still = |reported: Option<Result<Reading<_>>>| {
             reported.and_then(Result::ok).unwrap_or(Err(reason))

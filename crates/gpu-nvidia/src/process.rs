@@ -1,8 +1,8 @@
 //! The processes on a device.
 //!
-//! NVML has three lists, and a process may be in several. The entry points of each come in three
-//! versions: the first tells no instances, the third is the same as the second but for drivers
-//! 535.43 to 535.103, whose entries were larger for a while.
+//! NVML has three lists, and a process may be in several. Each list has three versions of its
+//! function: the first does not report instances, and the third is the same as the second, except
+//! in drivers 535.43 to 535.103, whose entries were larger.
 
 use crate::call::{Answer, Failure};
 use crate::code::Code;
@@ -18,11 +18,11 @@ use gpu_core::{
 use nvml_wrapper_sys::bindings::{nvmlProcessInfo_v1_t, nvmlProcessInfo_v2_t};
 use std::collections::BTreeMap;
 
-/// What an entry of a list says.
+/// An entry of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Listed {
     pid: u32,
-    /// All ones under WDDM, in some WSL, and without permission.
+    /// All ones under WDDM, in some versions of WSL, and without permission.
     memory: u64,
     gpu_instance: u32,
     compute_instance: u32,
@@ -50,16 +50,16 @@ impl From<nvmlProcessInfo_v2_t> for Listed {
     }
 }
 
-/// Asks a device for a list in one of its versions.
+/// Queries one version of a list.
 type List<'a, T> = fn(&Device<'a>) -> Answer<Vec<T>>;
 
 impl Opened<'_> {
-    /// Returns the processes on a device, by number and instance, each once.
+    /// Returns the processes on a device, sorted by PID and instance, each once.
     ///
     /// # Errors
-    /// `Field` when the device has none of the lists, or one of them may not be read; `Device` or
-    /// `Machine` when one of the answers tells that; `Again` when a list grew faster than it could
-    /// be read.
+    /// `Field` when the device has none of the lists, or one of them is not permitted; `Device` or
+    /// `Machine` when a query returns such a code; `Again` when a list grew faster than it could be
+    /// read.
     pub(crate) fn processes(self, device: Device<'_>) -> Result<Vec<DeviceProcess>> {
         let compute =
             self.list(device, [Device::compute_v3, Device::compute_v2], Device::compute_v1)?;
@@ -76,7 +76,7 @@ impl Opened<'_> {
         if processes.is_empty() {
             return Ok(processes);
         }
-        // With MIG the driver has no shares of processes, and asking for them is no use.
+        // With MIG, the driver does not report the utilisation of processes.
         let shares = match self.mig_mode(device)?.is_ok_and(|(now, _)| now) {
             true => Err(Absent::NotSupported),
             false => shares(device, self.simulated)?,
@@ -90,10 +90,10 @@ impl Opened<'_> {
         Ok(processes)
     }
 
-    /// Returns one of the lists by its newest version that the driver knows.
+    /// Returns one of the lists, by the newest version that the driver supports.
     ///
     /// # Errors
-    /// `Device`, `Machine` and `Again`; what is about this list alone is in the answer.
+    /// `Device`, `Machine` and `Again`; a failure of only this list is in the inner result.
     fn list<'a>(
         self,
         device: Device<'a>,
@@ -113,14 +113,14 @@ impl Opened<'_> {
         answer_of(first(&device))
     }
 
-    /// Tells whether entries of the third version may be larger than they were before and after:
-    /// what is not known of the driver may be so too.
+    /// Returns whether entries of the third version may be larger; `true` if the driver version is
+    /// unknown.
     fn third_is_larger(self) -> Result<bool> {
         Ok(self.driver_version()?.map_or(true, |version| has_larger_entries(&version)))
     }
 }
 
-/// Says what a failure means for a list: an argument that is not valid is nothing of this list.
+/// Maps a code from a list query; unlike for a value, an invalid argument is a fault.
 fn of_list(code: Code) -> ErrorKind {
     code.of_device()
 }
@@ -133,7 +133,7 @@ fn answer_of<T: Into<Listed>>(answer: Answer<Vec<T>>) -> Result<Answer<Vec<Liste
     }
 }
 
-/// Tells whether a driver has the larger entries: from 535.43 up to before 535.104.
+/// Returns whether a driver has the larger entries: from 535.43 until before 535.104.
 fn has_larger_entries(version: &str) -> bool {
     let mut parts = version.split('.').map(|part| part.parse::<u32>().ok());
     match (parts.next().flatten(), parts.next().flatten()) {
@@ -143,13 +143,13 @@ fn has_larger_entries(version: &str) -> bool {
     }
 }
 
-/// Joins the lists: each process once per instance that it is in, by number and instance.
+/// Joins the lists: each process once per instance, sorted by PID and instance.
 ///
-/// A list of graphics or MPS that the device does not have is empty. One of compute that cannot be
-/// read is not: whoever is not on it would pass for nobody, and memory for a ghost's.
+/// Missing graphics and MPS lists count as empty. A missing compute list does not: its processes
+/// would be unknown and their memory would look like that of a ghost.
 ///
 /// # Errors
-/// What the first of the lists says that could not be read.
+/// The first failure of a list.
 fn joined(lists: [(DeviceProcessKind, Answer<Vec<Listed>>); 3]) -> Answer<Vec<DeviceProcess>> {
     let missing = |kind, failure: &Failure| {
         let absent = failure.cause.kind(of_list).absent();
@@ -173,8 +173,8 @@ fn joined(lists: [(DeviceProcessKind, Answer<Vec<Listed>>); 3]) -> Answer<Vec<De
     Ok(known.into_values().collect())
 }
 
-/// Refuses a list with a number that no process can have. Without that entry the list would be too
-/// short, and the memory of whoever is meant would look like nobody's.
+/// Rejects a list with an invalid PID. Without that entry the list would be incomplete, and the
+/// memory of the process would be unexplained.
 fn all_have_numbers(processes: &[DeviceProcess]) -> Result<()> {
     match processes.iter().find(|process| !plausible::is_pid(process.pid)) {
         None => Ok(()),
@@ -198,8 +198,8 @@ fn process(kind: DeviceProcessKind, entry: Listed) -> DeviceProcess {
     }
 }
 
-/// Adds what another entry says of the same process. Each list tells all of its memory, so that
-/// the larger amount is the later one, and not to be added.
+/// Merges another entry of the same process. Each list reports the total memory, so the larger
+/// amount is the more recent one; the amounts must not be added.
 fn merge(known: &mut DeviceProcess, more: &DeviceProcess) {
     use DeviceProcessKind::{ComputeAndGraphics, Graphics};
     known.kind = match (known.kind, more.kind) {
@@ -207,7 +207,7 @@ fn merge(known: &mut DeviceProcess, more: &DeviceProcess) {
         (ComputeAndGraphics | Graphics, _) | (_, ComputeAndGraphics | Graphics) => {
             ComputeAndGraphics
         }
-        // A client of MPS may be in the compute list as well.
+        // An MPS client may also be in the compute list.
         _ => DeviceProcessKind::Mps,
     };
     known.memory = larger(known.memory, more.memory);

@@ -1,10 +1,10 @@
-//! The share of a device's time that each process has.
+//! GPU utilisation per process.
 //!
-//! The driver keeps one sample for each process that worked in the last moments, and stamps it with
-//! the wall clock in microseconds. It is asked for all that it has (`lastSeenTimeStamp` 0), and
-//! what it answers is known to carry garbage: shares of thousands of percent, processes that are
-//! not on the device, samples of long ago. A sample older than 10 s says nothing of now; a
-//! share above 100 % makes no sense and is told so. A process without a sample did not work.
+//! The driver keeps one sample for each process that was active recently, with a wall clock
+//! timestamp in microseconds. The query requests all samples (`lastSeenTimeStamp` 0). The result is
+//! known to contain garbage: utilisations of thousands of percent, processes that are not on the
+//! device, old samples. Samples older than 10 s are ignored, and a utilisation above 100 % is
+//! implausible. A process without a sample was idle.
 
 use crate::call::reading;
 use crate::code::Code;
@@ -15,25 +15,25 @@ use nvml_wrapper_sys::bindings::nvmlProcessUtilizationSample_t;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 
-/// The driver's samples of processes cover 1 s to 10 s, so that an older one is of another time.
+/// The driver's samples cover 1 s to 10 s, so older ones are outdated.
 const WINDOW_US: u64 = 10_000_000;
 
-/// The shares of the processes that worked.
+/// The utilisation of the active processes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Shares(BTreeMap<Pid, Reading<Percent>>);
 
 impl Shares {
-    /// Returns the share of a process that is on the device.
+    /// Returns the utilisation of a process on the device.
     pub(crate) fn of(&self, pid: Pid) -> Reading<Percent> {
         let idle = Percent::new(0).ok_or(Absent::Implausible);
         self.0.get(&pid).copied().unwrap_or(idle)
     }
 }
 
-/// Asks a device for the shares; or why it does not tell them.
+/// Returns the utilisation of the processes on a device, or why it is absent.
 ///
 /// # Errors
-/// `Device` or `Machine` when the answer tells that.
+/// `Device` or `Machine` when the query returns such a code.
 pub(crate) fn shares(device: Device<'_>, simulated: bool) -> Result<Reading<Shares>> {
     let samples = match device.process_utilization() {
         Err(failure) if failure.is(Code::NOT_FOUND) => Vec::new(),
@@ -42,7 +42,7 @@ pub(crate) fn shares(device: Device<'_>, simulated: bool) -> Result<Reading<Shar
             Err(reason) => return Ok(Err(reason)),
         },
     };
-    // A simulated machine has a clock of its own.
+    // A simulated machine has its own clock.
     let now = (!simulated).then(wall_us);
     Ok(Ok(current(&samples, now)))
 }
@@ -53,8 +53,8 @@ fn wall_us() -> u64 {
     seconds.saturating_mul(1_000_000) + u64::try_from(now.tv_nsec).unwrap_or(0) / 1000
 }
 
-/// Keeps the newest sample of each process, if it is of now: of the moments before `now` or, where
-/// that clock is not known, before the newest of all samples.
+/// Returns the newest sample of each process if it is recent: relative to `now` or, if that is
+/// unknown, to the newest of all samples.
 fn current(samples: &[nvmlProcessUtilizationSample_t], now: Option<u64>) -> Shares {
     let newest = samples.iter().map(|sample| sample.timeStamp).max().unwrap_or(0);
     let now = now.unwrap_or(newest);

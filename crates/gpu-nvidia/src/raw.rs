@@ -26,13 +26,13 @@ const TRIES: usize = 6;
 /// Maximum length of a list.
 const LONGEST_LIST: usize = 1 << 16;
 
-/// Numbers and structs of them.
+/// Integers, and structs of integers.
 ///
 /// # Safety
-/// Every pattern of bits is a value, zeros among them.
+/// Every bit pattern is a valid value, including zero.
 pub(crate) unsafe trait Data: Copy {
     fn zeroed() -> Self {
-        // SAFETY: the trait promises it.
+        // SAFETY: guaranteed by the trait.
         unsafe { std::mem::zeroed() }
     }
 }
@@ -52,32 +52,32 @@ data! {
 
 /// Calls a function about the machine.
 macro_rules! call {
-    ($caller:expr, $nvml:expr, $function:ident, $wish:literal, $device:expr $(, $argument:expr)*) => {
-        $caller.call(stringify!($function), $wish, $device, || {
+    ($caller:expr, $nvml:expr, $function:ident, $purpose:literal, $device:expr $(, $argument:expr)*) => {
+        $caller.call(stringify!($function), $purpose, $device, || {
             let function = nvml_sym($nvml.lib().$function.as_ref())?;
-            // SAFETY: handles and sets belong to this initialisation. Each pointer has the type that
-            // the function fills in, and each buffer has the length passed with it.
+            // SAFETY: handles and sets belong to this initialisation. Each pointer has the type
+            // that the function fills in, and each buffer has the length passed with it.
             nvml_try(unsafe { function($($argument),*) })
         })
     };
 }
 
 /// Calls a function about a device.
-macro_rules! ask {
-    ($device:expr, $function:ident, $wish:literal $(, $argument:expr)*) => {{
+macro_rules! query {
+    ($device:expr, $function:ident, $purpose:literal $(, $argument:expr)*) => {{
         let Device { caller, nvml, handle, index } = *$device;
-        call!(caller, nvml, $function, $wish, Some(index), handle.0 $(, $argument)*)
+        call!(caller, nvml, $function, $purpose, Some(index), handle.0 $(, $argument)*)
     }};
 }
 
 /// Defines queries that fill in one value.
 macro_rules! fills {
-    ($( $(#[doc = $reason:literal])+ $name:ident: $type:ty = $function:ident, $wish:literal; )*) => {
+    ($( $(#[doc = $reason:literal])+ $name:ident: $type:ty = $function:ident, $purpose:literal; )*) => {
         impl Device<'_> { $(
             $(#[doc = $reason])+
             pub(crate) fn $name(&self) -> Answer<$type> {
                 let mut value = <$type>::zeroed();
-                ask!(self, $function, $wish, &mut value)?;
+                query!(self, $function, $purpose, &mut value)?;
                 Ok(value)
             }
         )* }
@@ -90,11 +90,11 @@ fills! {
     /// nvml-wrapper lacks it.
     compute_instance: c_uint = nvmlDeviceGetComputeInstanceId, "for a compute instance";
     /// nvml-wrapper lacks it.
-    own_pcie_generation: c_uint = nvmlDeviceGetGpuMaxPcieLinkGeneration, "for the highest generation of its own PCIe";
+    own_pcie_generation: c_uint = nvmlDeviceGetGpuMaxPcieLinkGeneration, "for the GPU's maximum PCIe generation";
     /// nvml-wrapper lacks it.
     protected_memory: nvmlMemory_t = nvmlDeviceGetConfComputeProtectedMemoryUsage, "for its protected memory";
     /// nvml-wrapper lacks it.
-    fabric: nvmlGpuFabricInfo_t = nvmlDeviceGetGpuFabricInfo, "for its place in a fabric";
+    fabric: nvmlGpuFabricInfo_t = nvmlDeviceGetGpuFabricInfo, "for its fabric";
     /// nvml-wrapper has only the second version, which older drivers lack.
     memory_v1: nvmlMemory_t = nvmlDeviceGetMemoryInfo, "for its memory";
     /// nvml-wrapper has only the second version, which older drivers lack.
@@ -107,36 +107,36 @@ fills! {
     /// As the third version.
     pci_v1: nvmlPciInfo_t = nvmlDeviceGetPciInfo, "for its PCI address";
     /// nvml-wrapper lacks the newer name, and drops unknown reasons.
-    clock_reasons: u64 = nvmlDeviceGetCurrentClocksEventReasons, "why its clocks are low";
+    clock_reasons: u64 = nvmlDeviceGetCurrentClocksEventReasons, "for its clock event reasons";
     /// nvml-wrapper drops unknown reasons.
-    clock_reasons_v1: u64 = nvmlDeviceGetCurrentClocksThrottleReasons, "why its clocks are low";
+    clock_reasons_v1: u64 = nvmlDeviceGetCurrentClocksThrottleReasons, "for its clock event reasons";
     /// nvml-wrapper lacks the newer name, and drops unknown reasons.
-    supported_clock_reasons: u64 = nvmlDeviceGetSupportedClocksEventReasons, "which reasons for low clocks it tells";
+    supported_clock_reasons: u64 = nvmlDeviceGetSupportedClocksEventReasons, "for its supported clock event reasons";
     /// nvml-wrapper drops unknown reasons.
-    supported_clock_reasons_v1: u64 = nvmlDeviceGetSupportedClocksThrottleReasons, "which reasons for low clocks it tells";
+    supported_clock_reasons_v1: u64 = nvmlDeviceGetSupportedClocksThrottleReasons, "for its supported clock event reasons";
 }
 
 impl Device<'_> {
-    /// nvml-wrapper lacks it: the use of the JPEG decoder.
+    /// nvml-wrapper lacks it: the utilisation of the JPEG decoder.
     pub(crate) fn jpeg(&self) -> Answer<c_uint> {
         let (mut share, mut period) = (0, 0);
-        ask!(
+        query!(
             self,
             nvmlDeviceGetJpgUtilization,
-            "for the use of its JPEG decoder",
+            "for its JPEG decoder utilisation",
             &mut share,
             &mut period
         )?;
         Ok(share)
     }
 
-    /// nvml-wrapper lacks it: the use of the optical flow accelerator.
+    /// nvml-wrapper lacks it: the utilisation of the optical flow accelerator.
     pub(crate) fn optical_flow(&self) -> Answer<c_uint> {
         let (mut share, mut period) = (0, 0);
-        ask!(
+        query!(
             self,
             nvmlDeviceGetOfaUtilization,
-            "for the use of its optical flow accelerator",
+            "for its optical flow utilisation",
             &mut share,
             &mut period
         )?;
@@ -147,28 +147,24 @@ impl Device<'_> {
     pub(crate) fn addressing_mode(&self) -> Answer<nvmlDeviceAddressingMode_t> {
         let version = size_of::<nvmlDeviceAddressingMode_t>() as u32 | 1 << 24;
         let mut mode = nvmlDeviceAddressingMode_t { version, ..Data::zeroed() };
-        ask!(self, nvmlDeviceGetAddressingMode, "for its addressing mode", &mut mode)?;
+        query!(self, nvmlDeviceGetAddressingMode, "for its addressing mode", &mut mode)?;
         Ok(mode)
     }
 
-    /// nvml-wrapper lacks it: how far the chip is from the temperature at which its clocks fall.
+    /// nvml-wrapper lacks it: the difference to the temperature at which the clocks are reduced.
     pub(crate) fn margin(&self) -> Answer<c_int> {
         let version = size_of::<nvmlMarginTemperature_t>() as u32 | 1 << 24;
         let mut margin = nvmlMarginTemperature_t { version, ..Data::zeroed() };
-        let answer = ask!(
-            self,
-            nvmlDeviceGetMarginTemperature,
-            "how far it is from being too hot",
-            &mut margin
-        );
+        let answer =
+            query!(self, nvmlDeviceGetMarginTemperature, "for its temperature margin", &mut margin);
         answer.map(|()| margin.marginTemperature)
     }
 
-    /// nvml-wrapper lacks it: the rows remapped after corrected and uncorrected errors, and
-    /// whether one waits for that or could not be.
+    /// nvml-wrapper lacks it: the rows that were remapped after corrected and uncorrected errors,
+    /// and whether a remapping is pending or failed.
     pub(crate) fn remapped_rows(&self) -> Answer<[c_uint; 4]> {
         let (mut corrected, mut uncorrected, mut pending, mut failure) = (0, 0, 0, 0);
-        ask!(
+        query!(
             self,
             nvmlDeviceGetRemappedRows,
             "for its remapped rows",
@@ -185,7 +181,7 @@ impl Device<'_> {
     /// `INSUFFICIENT_SIZE` if it is not zero.
     pub(crate) fn retired_pages(&self, cause: c_uint) -> (c_uint, Answer<()>) {
         let mut count = 0;
-        let answer = ask!(
+        let answer = query!(
             self,
             nvmlDeviceGetRetiredPages,
             "for its retired pages",
@@ -200,19 +196,13 @@ impl Device<'_> {
     /// unknown type like an error code.
     pub(crate) fn field_values(&self, fields: &mut [nvmlFieldValue_t]) -> Answer<()> {
         let count = fields.len() as c_int;
-        ask!(
-            self,
-            nvmlDeviceGetFieldValues,
-            "for a value by its number",
-            count,
-            fields.as_mut_ptr()
-        )
+        query!(self, nvmlDeviceGetFieldValues, "for a field value", count, fields.as_mut_ptr())
     }
 
     /// nvml-wrapper has only the second version, and loses the legacy form of the address.
     pub(crate) fn nvlink_remote(&self, link: u32) -> Answer<nvmlPciInfo_t> {
         let mut pci = nvmlPciInfo_t::zeroed();
-        let newer = ask!(
+        let newer = query!(
             self,
             nvmlDeviceGetNvLinkRemotePciInfo_v2,
             "for the remote end of an NVLink",
@@ -220,7 +210,7 @@ impl Device<'_> {
             &mut pci
         );
         match newer {
-            Err(failure) if failure.is_too_old() => ask!(
+            Err(failure) if failure.is_too_old() => query!(
                 self,
                 nvmlDeviceGetNvLinkRemotePciInfo,
                 "for the remote end of an NVLink",
@@ -235,7 +225,7 @@ impl Device<'_> {
     /// nvml-wrapper 0.13.0 always returns an unknown type.
     pub(crate) fn nvlink_remote_kind(&self, link: u32) -> Answer<c_uint> {
         let mut kind = 0;
-        ask!(
+        query!(
             self,
             nvmlDeviceGetNvLinkRemoteDeviceType,
             "for the remote end of an NVLink",
@@ -248,10 +238,10 @@ impl Device<'_> {
     /// nvml-wrapper does not retry when the list grows, and leaves zeros in it when it shrinks.
     pub(crate) fn accounting_pids(&self) -> Answer<Vec<c_uint>> {
         grow(|buffer: &mut [c_uint], length| {
-            ask!(
+            query!(
                 self,
                 nvmlDeviceGetAccountingPids,
-                "for the processes in its accounting",
+                "for its accounted processes",
                 length,
                 buffer.as_mut_ptr()
             )
@@ -261,7 +251,7 @@ impl Device<'_> {
     /// nvml-wrapper queries the length first and does not retry when the list grows.
     pub(crate) fn process_utilization(&self) -> Answer<Vec<nvmlProcessUtilizationSample_t>> {
         grow(|buffer: &mut [nvmlProcessUtilizationSample_t], length| {
-            ask!(
+            query!(
                 self,
                 nvmlDeviceGetProcessUtilization,
                 "for the utilisation of its processes",
@@ -275,13 +265,13 @@ impl Device<'_> {
 
 /// Defines queries for lists of processes.
 macro_rules! processes {
-    ($( $name:ident: $type:ty = $function:ident, $wish:literal; )*) => {
+    ($( $name:ident: $type:ty = $function:ident, $purpose:literal; )*) => {
         /// nvml-wrapper queries the length first and does not retry when the list grows. It lacks
         /// the first versions, and the second version for MPS.
         impl Device<'_> { $(
             pub(crate) fn $name(&self) -> Answer<Vec<$type>> {
                 grow(|buffer: &mut [$type], length| {
-                    ask!(self, $function, $wish, length, buffer.as_mut_ptr())
+                    query!(self, $function, $purpose, length, buffer.as_mut_ptr())
                 })
             }
         )* }
@@ -307,7 +297,7 @@ pub(crate) fn cuda_version_v1(caller: &Caller, nvml: &Nvml) -> Answer<c_int> {
         caller,
         nvml,
         nvmlSystemGetCudaDriverVersion,
-        "for the version of CUDA",
+        "for the CUDA version",
         None,
         &mut version
     );
@@ -321,21 +311,21 @@ pub(crate) fn cuda_version_v1(caller: &Caller, nvml: &Nvml) -> Answer<c_int> {
 /// drivers lack.
 pub(crate) struct EventSet(nvmlEventSet_t);
 
-// SAFETY: it is a token that only NVML looks into, and NVML may be called from any thread.
+// SAFETY: only NVML dereferences it, and NVML may be called from any thread.
 unsafe impl Send for EventSet {}
 
 impl EventSet {
     pub(crate) fn new(caller: &Caller, nvml: &Nvml) -> Answer<Self> {
         let mut set = null_mut();
-        call!(caller, nvml, nvmlEventSetCreate, "for a set of events", None, &mut set)?;
+        call!(caller, nvml, nvmlEventSetCreate, "for an event set", None, &mut set)?;
         Ok(EventSet(set))
     }
 
     pub(crate) fn register(&self, device: &Device<'_>, types: u64) -> Answer<()> {
-        ask!(device, nvmlDeviceRegisterEvents, "to report events", types, self.0)
+        query!(device, nvmlDeviceRegisterEvents, "register events of", types, self.0)
     }
 
-    /// Waits for one event; the first version fills in the same struct but for the instances at
+    /// Waits for one event; the first version fills in the same struct except for the instances at
     /// its end.
     pub(crate) fn wait(
         &self,
@@ -373,22 +363,22 @@ impl EventSet {
 
     pub(crate) fn free(self, caller: &Caller, nvml: &Nvml) {
         // An error has no consequence: the set ends with the initialisation.
-        let _ = call!(caller, nvml, nvmlEventSetFree, "to drop a set of events", None, self.0);
+        let _ = call!(caller, nvml, nvmlEventSetFree, "free the event set of", None, self.0);
     }
 }
 
-/// Fetches a list whose length is not known before: `fetch` gets a buffer and how many entries it
-/// has room for, and makes that number the length of the list.
+/// Reads a list of unknown length: `fetch` gets a buffer and its capacity, and replaces the
+/// capacity with the length of the list.
 ///
-/// One call is enough where the list fits, with no question for its length before.
+/// If the list fits, one call is enough, because its length is not queried first.
 ///
 /// # Errors
-/// What `fetch` returned; `INSUFFICIENT_SIZE` when the list outgrew the buffer every time.
+/// Those of `fetch`; `INSUFFICIENT_SIZE` when the list outgrew the buffer every time.
 fn grow<T: Data>(mut fetch: impl FnMut(&mut [T], &mut c_uint) -> Answer<()>) -> Answer<Vec<T>> {
     let (mut tries, mut room) = (0, ROOM);
     loop {
         tries += 1;
-        // Half as much again stands behind, for an entry that is larger than this crate believes.
+        // Half of the capacity is added, in case that entries are larger than this crate assumes.
         let mut buffer = vec![T::zeroed(); room + room / 2];
         let mut length = room as c_uint;
         let answer = fetch(&mut buffer, &mut length);
@@ -399,7 +389,7 @@ fn grow<T: Data>(mut fetch: impl FnMut(&mut [T], &mut c_uint) -> Answer<()>) -> 
                 return Ok(buffer);
             }
             Err(failure) if failure.is(Code::INSUFFICIENT_SIZE) && tries < TRIES => {
-                // It may grow again before the next call.
+                // The list may grow again before the next call.
                 room = reported.saturating_add(reported / 4).max(room * 2).min(LONGEST_LIST);
             }
             Err(failure) => return Err(failure),
@@ -412,7 +402,7 @@ mod tests {
     use super::*;
     use crate::call::Failure;
 
-    /// A list that is one longer at every call, `growing` times.
+    /// Reads a list that grows by one buffer at each of the first `growing` calls.
     fn fetched(length: usize, growing: usize) -> (Answer<Vec<u32>>, usize) {
         let mut calls = 0;
         let list = grow(|buffer: &mut [u32], reported| {

@@ -1,7 +1,6 @@
-//! A device is reset by the installed nvidia-smi: NVML has no public function for it.
+//! Reset of a device by the installed nvidia-smi, because NVML has no public function for it.
 //!
-//! It is run by its full path from where drivers install it, never through `PATH`, since this
-//! program then is root.
+//! It is run by its full path, never through `PATH`, because this program then runs as root.
 
 use crate::child::moment;
 use gpu_core::{Absent, DeviceFault, Error, ErrorKind, MachineFault, PciBusId, Result};
@@ -11,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// Where drivers install nvidia-smi: distributions, NVIDIA's installer, WSL, NixOS, containers.
+/// The installation paths of nvidia-smi: distributions, NVIDIA's installer, WSL, NixOS, containers.
 const PLACES: [&str; 6] = [
     "/usr/bin/nvidia-smi",
     "/usr/local/bin/nvidia-smi",
@@ -21,16 +20,16 @@ const PLACES: [&str; 6] = [
     "/opt/bin/nvidia-smi",
 ];
 
-/// A reset takes seconds; one that takes longer hangs.
+/// A reset takes seconds, so a longer one hangs.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// How long one that has closed its output is given to end.
+/// The time to exit after it closed its output.
 const LAST_MOMENTS: Duration = Duration::from_secs(5);
 
-/// More than it says, in bytes; what it says beyond is read and dropped.
+/// The maximum output in bytes, more than it normally prints; the rest is discarded.
 const MAX_OUTPUT: u64 = 16 << 10;
 
-/// No more of its words are passed on, in characters.
+/// The maximum length of its message in characters.
 const MAX_WORDS: usize = 400;
 
 /// The installed nvidia-smi.
@@ -40,7 +39,7 @@ pub(crate) struct Resetter {
 }
 
 impl Resetter {
-    /// Finds it.
+    /// Finds nvidia-smi.
     ///
     /// # Errors
     /// `Machine(NoLibrary)` when none is installed.
@@ -53,12 +52,12 @@ impl Resetter {
         Ok(Resetter { program, deadline: DEADLINE })
     }
 
-    /// Resets the device at an address; `name` is how it is called in errors.
+    /// Resets the device at this address; `name` is its name in errors.
     ///
     /// # Errors
-    /// By nvidia-smi's exit code: `Field(NotPermitted)`, `Field(NotSupported)`, `Device(Lost)`, and
-    /// for every other refusal `Device(InUse)`, with its words; `TimedOut` when it does not end;
-    /// `Io` when it cannot be run.
+    /// By nvidia-smi's exit code: `Field(NotPermitted)`, `Field(NotSupported)`, `Device(Lost)`, or
+    /// `Device(InUse)` for any other code, with its message; `TimedOut` when it does not exit; `Io`
+    /// when it cannot be run.
     pub(crate) fn reset(&self, bus: PciBusId, name: &str) -> Result<()> {
         let what = format!("reset {name}");
         let failed = |error| Error::new(ErrorKind::Io, what.clone()).with_source(error);
@@ -67,72 +66,72 @@ impl Resetter {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let (status, words) = self.run(command.spawn().map_err(failed)?);
         let Some(status) = status else {
-            let said = format!("nvidia-smi did not exit within {} s", self.deadline.as_secs());
-            return Err(Error::new(ErrorKind::TimedOut, what).with_source(said));
+            let text = format!("nvidia-smi did not exit within {} s", self.deadline.as_secs());
+            return Err(Error::new(ErrorKind::TimedOut, what).with_source(text));
         };
         if status.success() {
             return Ok(());
         }
         let words = match words.is_empty() {
             true => format!("nvidia-smi printed nothing ({status})"),
-            false => format!("nvidia-smi says: {words}"),
+            false => format!("nvidia-smi printed: {words}"),
         };
         Err(Error::new(refusal(status), what).with_source(words))
     }
 
-    /// Returns how it ended and what it said; `None` when it did not end in time.
+    /// Returns the exit status and the output; `None` if it did not exit in time.
     fn run(&self, mut child: Child) -> (Option<ExitStatus>, String) {
         let outputs: Vec<Receiver<String>> =
             [child.stdout.take().map(reader), child.stderr.take().map(reader)]
                 .into_iter()
                 .flatten()
                 .collect();
-        // Both are closed when it ends, or before.
+        // Both outputs are closed when it exits, or before.
         let end = moment().saturating_add(self.deadline);
         let mut is_late = false;
-        let mut said = Vec::new();
+        let mut texts = Vec::new();
         for output in outputs {
             match output.recv_timeout(end.saturating_sub(moment())) {
-                Ok(text) => said.push(text),
+                Ok(text) => texts.push(text),
                 Err(_) => is_late = true,
             }
         }
         if is_late {
-            // Nothing to be done where it is gone already.
+            // An error means that it has already exited.
             let _ = child.kill();
         }
-        // One that the driver keeps in state D ends when the driver lets it go, and whoever waited
-        // for that would hang as well.
+        // In state D it exits only when the driver returns, so waiting here could hang; another
+        // thread waits.
         let (sender, ended) = channel();
         std::thread::spawn(move || sender.send(child.wait()));
         let status = ended.recv_timeout(LAST_MOMENTS.min(self.deadline)).ok().and_then(Result::ok);
-        (status.filter(|_| !is_late), words(&said.join("\n")))
+        (status.filter(|_| !is_late), words(&texts.join("\n")))
     }
 }
 
-/// Reads an output to its end in a thread of its own.
+/// Reads an output to its end in another thread.
 fn reader(mut output: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         let read = (&mut output).take(MAX_OUTPUT).read_to_end(&mut bytes);
-        // It must not be kept waiting by a pipe that nobody empties.
+        // Drain the pipe, so that the program does not block on it.
         let _ = read.and_then(|_| std::io::copy(&mut output, &mut std::io::sink()));
-        // Nobody listens any more when the deadline has passed.
+        // The receiver is gone if the deadline has passed.
         let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
     });
     receiver
 }
 
-/// Makes one line of what a program said.
-fn words(said: &str) -> String {
+/// Joins the output to one line without control characters.
+fn words(text: &str) -> String {
     let printable = |c: char| if c.is_control() { ' ' } else { c };
-    let text: String = said.chars().map(printable).collect();
+    let text: String = text.chars().map(printable).collect();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     text.chars().take(MAX_WORDS).collect()
 }
 
-/// Reads nvidia-smi's exit code, which is NVML's code where it has one.
+/// Maps nvidia-smi's exit code, which is NVML's code if there is one.
 fn refusal(status: ExitStatus) -> ErrorKind {
     match status.code() {
         Some(3) => Absent::NotSupported.into(),
@@ -150,7 +149,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
-    /// An nvidia-smi that is a shell script, and the directory it lies in.
+    /// An nvidia-smi that is a shell script, with its directory.
     fn scripted(script: &str, deadline: Duration) -> (Resetter, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("nvidia-smi");
@@ -179,9 +178,9 @@ mod tests {
         assert_eq!(used.kind, DeviceFault::InUse.into());
         assert_eq!(
             used.text,
-            "reset GPU 0: nvidia-smi says: GPU 00000000:04:00.0: In use by another [31mclient"
+            "reset GPU 0: nvidia-smi printed: GPU 00000000:04:00.0: In use by another [31mclient"
         );
-        assert_eq!(fault("echo no >&2; exit 4").text, "reset GPU 0: nvidia-smi says: no");
+        assert_eq!(fault("echo no >&2; exit 4").text, "reset GPU 0: nvidia-smi printed: no");
         for (code, kind) in [
             (3, ErrorKind::from(Absent::NotSupported)),
             (4, Absent::NotPermitted.into()),

@@ -1,4 +1,4 @@
-//! How a device is at this moment.
+//! The current state of a device.
 
 use crate::call::reading;
 use crate::device::Device;
@@ -6,10 +6,10 @@ use crate::value::{bytes, celsius, milliwatts, part, percent};
 use gpu_core::{Absent, DeviceSample, MemoryInfo, Result, plausible};
 use nvml_wrapper::enum_wrappers::device::TemperatureSensor;
 
-/// Returns how a device is.
+/// Returns the current state of a device.
 ///
 /// # Errors
-/// `Device` or `Machine` when one of the answers tells that.
+/// `Device` or `Machine` when a query returns such a code.
 pub(crate) fn sample(device: Device<'_>) -> Result<DeviceSample> {
     let memory = memory(device)?;
     let rates = device.value("nvmlDeviceGetUtilizationRates", "for its utilisation", |device| {
@@ -19,12 +19,11 @@ pub(crate) fn sample(device: Device<'_>) -> Result<DeviceSample> {
         device.value("nvmlDeviceGetTemperature", "for its temperature", |device| {
             device.temperature(TemperatureSensor::Gpu)
         })?;
-    let draw = device.value("nvmlDeviceGetPowerUsage", "for the power it draws", |device| {
-        device.power_usage()
-    })?;
+    let draw = device
+        .value("nvmlDeviceGetPowerUsage", "for its power draw", |device| device.power_usage())?;
     let limit = device.value(
         "nvmlDeviceGetEnforcedPowerLimit",
-        "for its power limit in force",
+        "for its enforced power limit",
         |device| device.enforced_power_limit(),
     )?;
     Ok(DeviceSample {
@@ -38,13 +37,13 @@ pub(crate) fn sample(device: Device<'_>) -> Result<DeviceSample> {
 
 /// Returns the memory of a device, or of a MIG instance.
 ///
-/// Version 2 tells what driver and firmware hold back apart from what is used. A driver that does
-/// not know it counts that as used, and does not tell it.
+/// Version 2 reports memory that driver and firmware reserve separately. A driver without it counts
+/// that memory as used.
 ///
 /// # Errors
 /// As [`sample`].
 pub(crate) fn memory(device: Device<'_>) -> Result<MemoryInfo> {
-    match device.ask("nvmlDeviceGetMemoryInfo_v2", "for its memory", |d| d.memory_info()) {
+    match device.query("nvmlDeviceGetMemoryInfo_v2", "for its memory", |d| d.memory_info()) {
         Err(failure) if failure.is_too_old() => {
             let reported = reading(device.memory_v1())?;
             Ok(plausible::memory_of(MemoryInfo {

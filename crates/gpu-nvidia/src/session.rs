@@ -1,4 +1,4 @@
-//! One initialisation of NVML, and what does not change in it.
+//! One initialisation of NVML, with a cache of constant values.
 
 use crate::call::{Caller, Failure, reading, reading_by};
 use crate::code::Code;
@@ -13,10 +13,10 @@ use nvml_wrapper_sys::bindings::nvmlPciInfo_t;
 use std::ffi::OsStr;
 use std::sync::{Mutex, OnceLock};
 
-/// No machine has more devices; a driver that says so is not believed.
+/// The maximum number of devices, larger than on any machine.
 const MAX_DEVICES: u32 = 4096;
 
-/// What is known from one initialisation to the next shutdown.
+/// The state from one initialisation to the next shutdown.
 pub(crate) struct Session {
     version: OnceLock<Reading<String>>,
     entries: Vec<Entry>,
@@ -24,8 +24,8 @@ pub(crate) struct Session {
     pub(crate) nvml: Nvml,
 }
 
-/// What does not change of a device. Only what the driver told for good is kept: a lost device is
-/// asked again every time.
+/// Constant values of a device. Only definite results are cached: a lost device is queried again
+/// every time.
 #[derive(Default)]
 struct Entry {
     handle: OnceLock<Handle>,
@@ -33,25 +33,25 @@ struct Entry {
     name: OnceLock<Reading<String>>,
     minor: OnceLock<Reading<u32>>,
     pci: OnceLock<Reading<nvmlPciInfo_t>>,
-    /// Why the device tells no MIG mode, when it has none.
+    /// Why the device has no MIG mode.
     no_mig: OnceLock<Absent>,
 }
 
 impl Session {
-    /// Initialises NVML by the library with this name, which looks up all of its functions.
+    /// Initialises NVML from the library with this name, which looks up all of its functions.
     ///
     /// # Errors
-    /// `Machine` when it does not; it is then not initialised.
+    /// `Machine` when it fails; NVML is then not initialised.
     pub(crate) fn open(caller: &Caller, library: &OsStr) -> Result<Self> {
-        // What hangs in it is one of the two: nvml-wrapper asks for the version as well.
+        // Either may hang, because nvml-wrapper also queries the version.
         const INIT: &str = "nvmlInit_v2 or nvmlSystemGetDriverVersion";
         let init = || Nvml::builder().lib_path(library).init();
-        let nvml = caller.call(INIT, "to initialise", None, init);
-        // Where it cannot be told the version, it goes on without.
+        let nvml = caller.call(INIT, "initialise", None, init);
+        // nvml-wrapper continues without a version, so an error is from the initialisation.
         let failed = |failure: Failure| failure.of_function("nvmlInit_v2").error(Code::of_machine);
         let nvml = nvml.map_err(failed)?;
         let count = caller
-            .call("nvmlDeviceGetCount_v2", "how many GPUs there are", None, || nvml.device_count());
+            .call("nvmlDeviceGetCount_v2", "for the number of GPUs", None, || nvml.device_count());
         let count = match count {
             Ok(count) => count.min(MAX_DEVICES),
             Err(failure) => {
@@ -67,7 +67,7 @@ impl Session {
         })
     }
 
-    /// Shuts NVML down: its device files are closed, its handles worth nothing.
+    /// Shuts NVML down: closes its device files and invalidates its handles.
     pub(crate) fn close(self, caller: &Caller) {
         let events = self.events.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(events) = events {
@@ -78,9 +78,9 @@ impl Session {
 }
 
 fn shut_down(caller: &Caller, nvml: Nvml) {
-    // A failure has nobody to help: the next question says what is wrong. By nvml-wrapper's own
-    // function for it, a failure would be followed by a second call.
-    let _ = caller.call("nvmlShutdown", "to shut down", None, || {
+    // A failure is ignored: the next query reports the problem. nvml-wrapper's `shutdown` would
+    // shut down a second time after a failure.
+    let _ = caller.call("nvmlShutdown", "shut down", None, || {
         drop(nvml);
         Ok(())
     });
@@ -91,7 +91,7 @@ fn shut_down(caller: &Caller, nvml: Nvml) {
 pub(crate) struct Opened<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) session: &'a Session,
-    /// The library is a simulated one, whose time need not be ours.
+    /// The library is simulated, with its own clock.
     pub(crate) simulated: bool,
 }
 
@@ -101,14 +101,14 @@ impl<'a> Opened<'a> {
         0..self.session.entries.len() as u32
     }
 
-    /// Returns the driver.
+    /// Returns the driver and CUDA versions.
     ///
     /// # Errors
     /// `Machine` when it does not answer.
     pub(crate) fn driver(self) -> Result<Driver> {
         let (caller, nvml) = (self.caller, &self.session.nvml);
-        let wish = "for the version of CUDA";
-        let cuda = caller.call("nvmlSystemGetCudaDriverVersion_v2", wish, None, || {
+        let purpose = "for the CUDA version";
+        let cuda = caller.call("nvmlSystemGetCudaDriverVersion_v2", purpose, None, || {
             nvml.sys_cuda_driver_version()
         });
         let cuda = cuda.or_else(|newer| match newer.is_too_old() {
@@ -119,14 +119,14 @@ impl<'a> Opened<'a> {
         Ok(Driver { version: self.driver_version()?, cuda })
     }
 
-    /// Returns the driver's version.
+    /// Returns the driver version.
     ///
     /// # Errors
     /// `Machine` when it does not answer.
     pub(crate) fn driver_version(self) -> Result<Reading<String>> {
         once(&self.session.version, || {
-            let wish = "for the driver's version";
-            let answer = self.caller.call("nvmlSystemGetDriverVersion", wish, None, || {
+            let purpose = "for the driver version";
+            let answer = self.caller.call("nvmlSystemGetDriverVersion", purpose, None, || {
                 self.session.nvml.sys_driver_version()
             });
             Ok(reading_by(answer, Code::of_driver)?.and_then(reported))
@@ -136,7 +136,7 @@ impl<'a> Opened<'a> {
     /// Returns the device at an index.
     ///
     /// # Errors
-    /// Why NVML gives no handle of it.
+    /// The reason why NVML returns no handle.
     pub(crate) fn device(self, index: u32) -> Result<Device<'a>> {
         let (caller, nvml) = (self.caller, &self.session.nvml);
         let entry = self.entry(index)?;
@@ -147,7 +147,7 @@ impl<'a> Opened<'a> {
             "nvmlDeviceGetHandleByIndex_v2",
             "for a handle",
             Some(index),
-            // SAFETY: the handle is used while NVML is initialised, and not to free anything.
+            // SAFETY: the handle is used while NVML is initialised, and is not freed.
             || nvml.device_by_index(index).map(|device| Handle(unsafe { device.handle() })),
         );
         let handle = answer.map_err(|failure| failure.error(Code::of_handle))?;
@@ -160,10 +160,10 @@ impl<'a> Opened<'a> {
         entries.get(index as usize).ok_or_else(|| no_such(&DeviceId::from_index(index)))
     }
 
-    /// Returns the device that a caller names.
+    /// Returns the device with this ID.
     ///
     /// # Errors
-    /// `Invalid` for one that this machine does not have; why NVML gives no handle of it.
+    /// `Invalid` when this machine has no such device; the reason why NVML returns no handle.
     pub(crate) fn named(self, id: &DeviceId) -> Result<Device<'a>> {
         let others = self.indices().filter(|index| *index != id.index);
         let first = self.indices().contains(&id.index).then_some(id.index);
@@ -185,10 +185,10 @@ impl<'a> Opened<'a> {
     /// Returns a device's UUID.
     ///
     /// # Errors
-    /// `Device` or `Machine`, as for every value that follows.
+    /// `Device` or `Machine`, as for all values below.
     pub(crate) fn uuid(self, device: Device<'_>) -> Result<Reading<DeviceUuid>> {
         let uuid = once(&self.entry(device.index)?.uuid, || {
-            let uuid = device.ask("nvmlDeviceGetUUID", "for its UUID", |device| device.uuid());
+            let uuid = device.query("nvmlDeviceGetUUID", "for its UUID", |device| device.uuid());
             Ok(reading(uuid)?.and_then(reported))
         })?;
         Ok(uuid.map(DeviceUuid))
@@ -197,7 +197,7 @@ impl<'a> Opened<'a> {
     /// Returns a device's product name.
     pub(crate) fn name(self, device: Device<'_>) -> Result<Reading<String>> {
         once(&self.entry(device.index)?.name, || {
-            let name = device.ask("nvmlDeviceGetName", "for its name", |device| device.name());
+            let name = device.query("nvmlDeviceGetName", "for its name", |device| device.name());
             Ok(reading(name)?.and_then(reported))
         })
     }
@@ -211,7 +211,7 @@ impl<'a> Opened<'a> {
         })
     }
 
-    /// Returns a device's PCI address and the numbers of its maker.
+    /// Returns a device's PCI address and PCI IDs.
     pub(crate) fn pci(self, device: Device<'_>) -> Result<Reading<nvmlPciInfo_t>> {
         once(&self.entry(device.index)?.pci, || {
             let older = [Device::pci_v2, Device::pci_v1];
@@ -228,7 +228,7 @@ impl<'a> Opened<'a> {
         Ok(self.pci(device)?.and_then(|pci| bus_id(&pci)))
     }
 
-    /// Returns whether a device is split into MIG instances, now and after the next reset.
+    /// Returns whether MIG is on, now and after the next reset.
     pub(crate) fn mig_mode(self, device: Device<'_>) -> Result<Reading<(bool, Reading<bool>)>> {
         let entry = self.entry(device.index)?;
         if let Some(reason) = entry.no_mig.get() {
@@ -236,7 +236,7 @@ impl<'a> Opened<'a> {
         }
         let mode = device.value("nvmlDeviceGetMigMode", "for its MIG mode", |d| d.mig_mode())?;
         if let Err(reason @ (Absent::NotSupported | Absent::TooOld)) = mode {
-            // What another thread has put there is the same.
+            // Another thread may have stored the same reason.
             let _ = entry.no_mig.set(reason);
         }
         Ok(mode.and_then(|mode| Ok((switch(mode.current)?, switch(mode.pending)))))
@@ -247,24 +247,24 @@ fn no_such(id: &DeviceId) -> Error {
     Error::new(ErrorKind::Invalid, format!("find {id}: no such device"))
 }
 
-/// Returns what is kept, else what `ask` says, and keeps that unless it may be another the next
-/// time: an error of the device, a lack of permission.
+/// Returns the cached value, or queries it and caches it, unless it may change: a device error, a
+/// missing permission.
 fn once<T: Clone>(
     cell: &OnceLock<Reading<T>>,
-    ask: impl FnOnce() -> Result<Reading<T>>,
+    query: impl FnOnce() -> Result<Reading<T>>,
 ) -> Result<Reading<T>> {
     if let Some(known) = cell.get() {
         return Ok(known.clone());
     }
-    let answer = ask()?;
+    let answer = query()?;
     if matches!(answer, Ok(_) | Err(Absent::NotSupported | Absent::TooOld)) {
-        // What another thread has put there meanwhile is the same.
+        // Another thread may have stored the same value.
         let _ = cell.set(answer.clone());
     }
     Ok(answer)
 }
 
-/// An empty text is no answer.
+/// Returns the trimmed text, which is absent if empty.
 pub(crate) fn reported(text: String) -> Reading<String> {
     match text.trim() {
         "" => Err(Absent::NotFound),
@@ -272,7 +272,7 @@ pub(crate) fn reported(text: String) -> Reading<String> {
     }
 }
 
-/// Returns the address in `pci`: by its text, which alone has the function, else by its numbers.
+/// Returns the PCI address: from the text, which contains the function, or from the numbers.
 pub(crate) fn bus_id(pci: &nvmlPciInfo_t) -> Reading<PciBusId> {
     let by_numbers = || {
         Some(PciBusId {
@@ -291,7 +291,7 @@ pub(crate) fn bus_id(pci: &nvmlPciInfo_t) -> Reading<PciBusId> {
     found.ok_or(Absent::Implausible)
 }
 
-/// Writes NVML's number of a version of CUDA, 1000 times the major and 10 times the minor.
+/// Formats NVML's CUDA version: 1000 × major + 10 × minor.
 fn cuda_version(number: i32) -> Reading<String> {
     if number <= 0 {
         return Err(Absent::Implausible);
@@ -299,8 +299,8 @@ fn cuda_version(number: i32) -> Reading<String> {
     Ok(format!("{}.{}", number / 1000, number % 1000 / 10))
 }
 
-/// Tells whether a failure is about more than one device.
-pub(crate) fn spoils_all(error: &Error) -> bool {
+/// Returns whether a failure affects more than one device.
+pub(crate) fn affects_all(error: &Error) -> bool {
     error.kind().reach() == Reach::Machine
 }
 

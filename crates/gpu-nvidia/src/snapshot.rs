@@ -1,7 +1,7 @@
-//! A look at the whole machine, in its parts.
+//! A snapshot of the machine, in parts.
 //!
-//! A device is asked for everything before the next one is asked what it is: where a call hangs,
-//! all that there was before is known.
+//! Each device is queried completely before the next one. If a call hangs, everything before it is
+//! known.
 
 use crate::backend::Nvml;
 use gpu_core::{
@@ -10,7 +10,7 @@ use gpu_core::{
 };
 
 impl Nvml {
-    /// Returns the beginning of a look: the driver, and how many devices there are to look at.
+    /// Starts a snapshot: returns the driver and the number of devices to query.
     pub(crate) fn begin_look(&self) -> (Result<Driver, Fault>, u32) {
         let driver = ask(|| self.driver());
         if driver.as_ref().is_err_and(|fault| fault.kind.reach() == Reach::Machine) {
@@ -22,7 +22,7 @@ impl Nvml {
         }
     }
 
-    /// Looks at one device.
+    /// Queries one device.
     pub(crate) fn look_at(&self, index: u32, groups: Groups) -> DeviceState {
         match ask(|| self.info(index)) {
             Ok(info) => DeviceState::ask(self, info, groups),
@@ -31,8 +31,8 @@ impl Nvml {
     }
 }
 
-/// Puts a look together. Where no device could say so much as what it is, and for a reason that
-/// is not its own, the driver does not answer.
+/// Assembles a snapshot. If no device could be identified, and not because of its own fault, the
+/// driver does not answer.
 pub(crate) fn inventory(driver: Result<Driver, Fault>, devices: Vec<DeviceState>) -> Inventory {
     let silence = |device: &DeviceState| {
         let fault = device.sample.as_ref().err().filter(|_| device.info.is_unknown())?;
@@ -47,7 +47,7 @@ pub(crate) fn inventory(driver: Result<Driver, Fault>, devices: Vec<DeviceState>
     }
 }
 
-/// Returns a device of which nothing was learned but that it is there.
+/// Returns a device of which only the index is known.
 pub(crate) fn unknown(index: u32, groups: Groups, fault: &Fault) -> DeviceState {
     let info = DeviceInfo::unknown(DeviceId::from_index(index));
     DeviceState::unanswered(info, groups, fault)

@@ -1,28 +1,29 @@
-//! How the devices are connected.
+//! The topology of the devices.
 //!
-//! Asked for each pair, which is n² questions for n devices: nothing of this is part of a look.
+//! Each pair is queried, which is n² queries for n devices, so it is not part of a snapshot.
 
 use crate::call::{Answer, Failure, reading};
 use crate::details::{Remote, remotes};
 use crate::device::Device;
-use crate::session::{Opened, spoils_all};
+use crate::session::{Opened, affects_all};
 use gpu_core::{Absent, Error, Link, PciBusId, PeerAccess, Reading, Result, Topology};
 use nvml_wrapper::enum_wrappers::device::P2pCapabilitiesIndex;
 
-const WHAT: &str = "ask for the topology";
+const WHAT: &str = "query the topology";
 
 impl Opened<'_> {
-    /// Returns how the devices are connected: the NVLinks between two where there are some, else
-    /// their nearest common place in the PCI tree; and that place for each pair. A device that does not answer has unknown links,
-    /// and so has one that does not tell where its NVLinks lead, but those that others tell of.
+    /// Returns the topology: for each pair the number of NVLinks or, without NVLinks, the nearest
+    /// common ancestor in the PCI tree; and that ancestor for all pairs. A device that does not
+    /// answer has unknown links. One that does not report the remote ends of its NVLinks has only
+    /// those that others report.
     ///
     /// # Errors
-    /// `Machine` when the driver does not answer; `Field` when it tells of no pair.
+    /// `Machine` when the driver does not answer; `Field` when no pair is reported.
     pub(crate) fn topology(self) -> Result<Topology> {
         let mut devices = Vec::new();
         for index in self.indices() {
             devices.push(match self.device(index) {
-                Err(error) if spoils_all(&error) => return Err(error),
+                Err(error) if affects_all(&error) => return Err(error),
                 device => device.ok(),
             });
         }
@@ -40,15 +41,15 @@ impl Opened<'_> {
         }
         let places = pairs(&devices, Link::Itself, |from, to| {
             let name = "nvmlDeviceGetTopologyCommonAncestor";
-            let level = from.ask(name, "how it is connected", |device| {
+            let level = from.query(name, "for its topology", |device| {
                 device.topology_common_ancestor(to.wrapped())
             });
-            // A place without a name is a place all the same.
+            // An unknown level is not an error.
             level.map(|level| link(level.as_c())).or_else(unknown(Link::Unknown))
         })?;
         let peers = pairs(&devices, PeerAccess::Itself, |from, to| {
             let name = "nvmlDeviceGetP2PStatus";
-            let status = from.ask(name, "whether it reaches other GPUs", |device| {
+            let status = from.query(name, "for its peer-to-peer status", |device| {
                 device.p2p_status(&to.wrapped(), P2pCapabilitiesIndex::Read)
             });
             let access = status.map(|status| peer_access(status.as_c()));
@@ -56,7 +57,7 @@ impl Opened<'_> {
         })?;
         let mut paths = known(&places, Link::Itself, Link::Unknown);
         for (number, row) in paths.iter_mut().enumerate() {
-            row[number] = Link::Itself; // One that does not answer is itself all the same.
+            row[number] = Link::Itself; // Also for a device that does not answer.
         }
         let seen = |from: usize, to: usize| lanes(&ends[from], &ends[to], buses[to]);
         let links = joined(places, |from, to| either(seen(from, to), seen(to, from)))
@@ -66,7 +67,7 @@ impl Opened<'_> {
     }
 }
 
-/// Returns what was told, `unknown` where it was not; nothing where it was told of no pair.
+/// Returns the values, with `unknown` for absent ones; empty if no pair has a value.
 fn known<T: Copy + PartialEq>(reported: &[Vec<Reading<T>>], itself: T, unknown: T) -> Vec<Vec<T>> {
     let mut pairs = reported.iter().flatten().filter(|cell| **cell != Ok(itself)).peekable();
     if pairs.peek().is_some() && pairs.all(|cell| cell.is_err()) {
@@ -76,7 +77,7 @@ fn known<T: Copy + PartialEq>(reported: &[Vec<Reading<T>>], itself: T, unknown: 
     reported.iter().map(row).collect()
 }
 
-/// Makes an answer that nvml-wrapper has no name for a value.
+/// Converts a value that nvml-wrapper has no name for to `value`.
 fn unknown<T>(value: T) -> impl FnOnce(Failure) -> Answer<T> {
     |failure| match failure.is_unknown_value() {
         true => Ok(value),
@@ -84,33 +85,33 @@ fn unknown<T>(value: T) -> impl FnOnce(Failure) -> Answer<T> {
     }
 }
 
-/// Makes a failure of one device a value that it does not tell.
+/// Converts a failure of one device to an absent value.
 fn lenient<T>(answer: Result<Reading<T>>) -> Result<Reading<T>> {
-    answer.or_else(|error| match spoils_all(&error) {
+    answer.or_else(|error| match affects_all(&error) {
         true => Err(error),
         false => Ok(Err(error.kind().absent())),
     })
 }
 
-/// Asks about each pair of devices.
+/// Queries each pair of devices.
 fn pairs<T: Copy>(
     devices: &[Option<Device<'_>>],
     itself: T,
-    ask: impl Fn(Device<'_>, Device<'_>) -> Answer<T>,
+    query: impl Fn(Device<'_>, Device<'_>) -> Answer<T>,
 ) -> Result<Vec<Vec<Reading<T>>>> {
     let pair = |from: &Option<Device<'_>>, to: &Option<Device<'_>>| match (from, to) {
         (Some(from), Some(to)) if from.index == to.index => Ok(Ok(itself)),
-        (Some(from), Some(to)) => lenient(reading(ask(*from, *to))),
+        (Some(from), Some(to)) => lenient(reading(query(*from, *to))),
         _ => Ok(Err(Absent::DeviceLost)),
     };
     let row = |from| devices.iter().map(|to| pair(from, to)).collect();
     devices.iter().map(row).collect()
 }
 
-/// Lays the NVLinks over the places in the PCI tree.
+/// Replaces the PCI paths of pairs with NVLinks.
 ///
 /// # Errors
-/// When nothing is known of any pair: why links are not told, else the first reason.
+/// When no pair is known: why the links are unknown, otherwise the first reason.
 fn joined(
     places: Vec<Vec<Reading<Link>>>,
     lanes: impl Fn(usize, usize) -> Reading<u8>,
@@ -125,12 +126,12 @@ fn joined(
                 _ if from == to => Ok(Link::Itself),
                 (Ok(0), place) => place,
                 (Ok(lanes), _) => Ok(Link::NvLink(lanes)),
-                // The place in the tree would say that there are none.
+                // The PCI path would imply that there are no NVLinks.
                 (Err(reason), _) => Err(reason),
             };
             any |= from != to && cell.is_ok();
             unreported = unreported.or(cell.err());
-            // That a device is lost is told by the device, whatever the others support.
+            // A lost device is reported as lost, regardless of what the others support.
             let lost = place == Err(Absent::DeviceLost);
             failed = failed.or(lanes.err().filter(|_| from != to && !lost));
             cells.push(cell.unwrap_or(Link::Unknown));
@@ -143,8 +144,8 @@ fn joined(
     }
 }
 
-/// Counts the working NVLinks from one device to another, as the first tells it: those that end
-/// there or, where both are at switches, as many as the one with fewer has.
+/// Counts the active NVLinks from one device to another, as reported by the first: those that end
+/// at the other device or, if both are connected to switches, the smaller number of switch links.
 fn lanes(
     from: &Reading<Vec<Remote>>,
     to: &Reading<Vec<Remote>>,
@@ -163,8 +164,8 @@ fn lanes(
     Ok(u8::try_from(lanes).unwrap_or(u8::MAX))
 }
 
-/// Returns how many NVLinks two devices have by what both ends tell: a link that one of them sees
-/// is there, and that there is none takes the word of both.
+/// Combines the numbers of NVLinks that both ends report: one end is enough for a link, but both
+/// must report that there is none.
 fn either(one: Reading<u8>, other: Reading<u8>) -> Reading<u8> {
     match (one, other) {
         (Ok(one), Ok(other)) => Ok(one.max(other)),
@@ -173,10 +174,10 @@ fn either(one: Reading<u8>, other: Reading<u8>) -> Reading<u8> {
     }
 }
 
-/// Reads a place in the PCI tree (`nvmlGpuTopologyLevel_t`).
+/// Decodes `nvmlGpuTopologyLevel_t`.
 fn link(level: u32) -> Link {
     match level {
-        // On one board they share a bridge.
+        // Devices on one board share a bridge.
         0 | 10 => Link::Pix,
         20 => Link::Pxb,
         30 => Link::Phb,
@@ -186,7 +187,7 @@ fn link(level: u32) -> Link {
     }
 }
 
-/// Reads `nvmlGpuP2PStatus_t`.
+/// Decodes `nvmlGpuP2PStatus_t`.
 fn peer_access(status: u32) -> PeerAccess {
     match status {
         0 => PeerAccess::Ok,
@@ -224,13 +225,13 @@ mod tests {
         let (none, switched) = (Ok(vec![]), Ok(vec![Remote::Switch]));
         let straight = Ok(vec![Remote::At(bus(2))]);
         assert_eq!(lanes(&Err(lost), &none, Ok(bus(2))), Err(lost));
-        assert_eq!(lanes(&straight, &none, Err(failed)), Err(failed), "it may lead there");
+        assert_eq!(lanes(&straight, &none, Err(failed)), Err(failed), "a link may end there");
         assert_eq!(lanes(&switched, &Err(lost), Ok(bus(2))), Err(lost));
-        assert_eq!(lanes(&none, &Err(lost), Err(failed)), Ok(0), "it has no link at all");
+        assert_eq!(lanes(&none, &Err(lost), Err(failed)), Ok(0), "no links");
 
-        assert_eq!(either(Err(lost), Ok(4)), Ok(4), "one end suffices to see a link");
+        assert_eq!(either(Err(lost), Ok(4)), Ok(4), "one end is enough for a link");
         assert_eq!(either(Ok(4), Ok(0)), Ok(4));
-        assert_eq!(either(Ok(0), Err(lost)), Err(lost), "and not to see none");
+        assert_eq!(either(Ok(0), Err(lost)), Err(lost), "one end is not enough for no link");
         assert_eq!(either(Ok(0), Ok(0)), Ok(0));
     }
 
@@ -262,7 +263,7 @@ mod tests {
         let places = vec![vec![Ok(Link::Itself), unreported], vec![unreported, Ok(Link::Itself)]];
         assert_eq!(joined(places.clone(), |_, _| Ok(0)), Err(Absent::NotSupported));
         let half = |from, to| if from < to { Ok(0) } else { Err(Absent::DeviceLost) };
-        assert_eq!(joined(places.clone(), half), Err(Absent::DeviceLost), "there may be links");
+        assert_eq!(joined(places.clone(), half), Err(Absent::DeviceLost), "links are unknown");
         let links = joined(places, |from, to| Ok(if from < to { 1 } else { 0 })).unwrap();
         assert_eq!(links[1], [Link::Unknown, Link::Itself]);
         let lone = vec![vec![Ok(Link::Itself)]];

@@ -1,12 +1,12 @@
-//! Numbers of NVML as values with units, without those that no device can have
+//! Conversion of NVML's numbers to values with units, which rejects impossible ones
 //! ([`gpu_core::plausible`]).
 //!
-//! All ones stand for a number that is not told (`NVML_VALUE_NOT_AVAILABLE`): so where a struct has
-//! room for it, or no code says why.
+//! All ones mean that a number is absent (`NVML_VALUE_NOT_AVAILABLE`) where it is a struct field,
+//! or where no code gives a reason.
 
 use gpu_core::{Absent, Bytes, Celsius, Milliwatts, Percent, Reading, plausible};
 
-/// A number that all ones stand for the absence of.
+/// An integer type whose maximum means that the value is absent.
 pub(crate) trait Number: PartialEq + Sized {
     const UNREPORTED: Self;
 }
@@ -19,17 +19,17 @@ impl Number for u64 {
     const UNREPORTED: u64 = u64::MAX;
 }
 
-/// Reads a number.
+/// Returns a number, which is absent if it is all ones.
 pub(crate) fn number<T: Number>(value: T) -> Reading<T> {
     if value == T::UNREPORTED { Err(Absent::NotSupported) } else { Ok(value) }
 }
 
-/// Reads a part of what was told.
+/// Returns a part of a value.
 pub(crate) fn part<T, U>(reported: &Reading<T>, read: impl FnOnce(&T) -> Reading<U>) -> Reading<U> {
     reported.as_ref().map_err(|reason| *reason).and_then(read)
 }
 
-/// Reads a switch (`nvmlEnableState_t`).
+/// Decodes `nvmlEnableState_t`.
 pub(crate) fn switch(value: u32) -> Reading<bool> {
     number(value).map(|state| state != 0)
 }
@@ -42,27 +42,27 @@ pub(crate) fn milliwatts(value: u32) -> Reading<Milliwatts> {
     plausible::milliwatts(number(value)?.into())
 }
 
-/// Reads a share; one above 100 % is garbage.
+/// Converts a percentage; above 100 % it is implausible.
 pub(crate) fn percent(value: u32) -> Reading<Percent> {
     plausible::percent(number(value)?.into())
 }
 
-/// Reads a temperature: NVML's numbers have no sign, which is in their first bit.
+/// Converts a temperature, which NVML returns as an unsigned integer with the bits of a signed one.
 pub(crate) fn celsius(value: u32) -> Reading<Celsius> {
     plausible::celsius((number(value)? as i32).into())
 }
 
-/// Reads a difference of temperatures.
+/// Converts a temperature difference.
 pub(crate) fn celsius_apart(value: i32) -> Reading<Celsius> {
     plausible::celsius_apart(value.into())
 }
 
-/// Reads a clock, in MHz.
+/// Converts a clock frequency in MHz.
 pub(crate) fn megahertz(value: u32) -> Reading<u32> {
     plausible::megahertz(number(value)?)
 }
 
-/// Reads the speed of a fan, in percent of its highest.
+/// Converts a fan speed in percent of its maximum.
 pub(crate) fn fan_percent(value: u32) -> Reading<u32> {
     plausible::fan_percent(number(value)?)
 }

@@ -1,5 +1,5 @@
-//! The child as a copy of the program. That needs a program of one thread, which a test of the
-//! usual kind is not: this is a program of its own, and ends with 0 when all of it holds.
+//! The child as a fork of the program. This requires a program with one thread, so it does not use
+//! the test harness, and exits with 0 if all checks pass.
 
 mod isolation;
 
@@ -32,12 +32,12 @@ fn main() {
     let long = Duration::from_secs(60);
     let nowhere = Path::new("/nowhere/libnvidia-ml.so.1");
     forked_child_answers(&backend(nowhere, long));
-    assert!(children().is_empty(), "it has ended and was waited for");
+    assert!(children().is_empty(), "it was reaped");
     hanging_forked_child_is_ended();
     multithreaded_program_is_never_forked(&backend(nowhere, long));
 }
 
-/// The program that could be started instead does not exist.
+/// The helper program does not exist, so only a fork can answer.
 fn forked_child_answers(backend: &NvmlChild) {
     let lease = inheritable();
     assert_eq!(fault(backend).kind, ErrorKind::Invalid);

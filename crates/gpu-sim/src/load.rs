@@ -46,7 +46,7 @@ impl Machine {
     /// directory, its `machine.toml`, or a file of `gpuws record` by path.
     ///
     /// # Errors
-    /// `Invalid`, listing the machines, when there is none of this name; otherwise those of the
+    /// `Invalid`, with the closest name, when there is none of this name; otherwise those of the
     /// reader of its format.
     pub fn named(machine: &Path) -> Result<Self> {
         match Found::of(machine) {
@@ -59,11 +59,11 @@ impl Machine {
             )),
             Found::Nowhere => {
                 let known: Vec<&str> = names().collect();
-                let why = format!(
-                    "no built-in machine, directory or file has this name; available: {}, and \
-                        e.g. 'crowd:8x32' (8 GPUs with 32 processes each)",
-                    known.join(", ")
-                );
+                let mut why = "no built-in machine, directory or file has this name".to_owned();
+                if let Some(meant) = crate::toml_error::nearest(&machine.to_string_lossy(), &known)
+                {
+                    why.push_str(&format!("; did you mean '{meant}'?"));
+                }
                 let what = format!("find machine '{}'", machine.display());
                 Err(Error::new(ErrorKind::Invalid, what).with_source(why))
             }
@@ -71,7 +71,7 @@ impl Machine {
     }
 
     /// Returns the name of a machine, without reading it; `None` if there is none.
-    pub(crate) fn name_of(machine: &Path) -> Option<String> {
+    pub fn name_of(machine: &Path) -> Option<String> {
         Some(match Found::of(machine) {
             Found::Embedded(name) | Found::Crowd(name) => name.to_owned(),
             Found::Dir(dir) => last_part(dir.file_name(), dir),

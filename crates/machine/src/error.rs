@@ -1,21 +1,21 @@
-//! Why a machine cannot be opened or used.
+//! The error of opening or using a machine.
 
 use gpu_core::{Error, ErrorKind};
 use gpu_sim::live::LiveError;
 use std::fmt;
 
-/// What a failure keeps the caller from.
+/// The consequence of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The kind of the failure says it all.
+    /// None beyond the kind of the error.
     Failed,
-    /// Nobody can be ended: there is no audit log that can be trusted.
+    /// No process can be ended, because there is no trusted audit log.
     NoAuditLog,
-    /// No program keeps what was claimed.
+    /// No process keeps the claimed devices.
     NotKept,
 }
 
-/// A failure to open or use a machine: what failed, and what can be done about it.
+/// A failure to open or use a machine, with its consequence and a hint.
 #[derive(Debug)]
 pub struct MachineError {
     cause: Cause,
@@ -40,17 +40,17 @@ impl MachineError {
         MachineError { hint: Some(hint.into()), ..self }
     }
 
-    /// Returns what it keeps the caller from.
+    /// Returns the consequence.
     pub fn cause(&self) -> Cause {
         self.cause
     }
 
-    /// Returns what to do about it; `None` where its kind says that.
+    /// Returns what the user can do; `None` if the kind of the error implies it.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// Returns what failed.
+    /// Returns the error itself.
     pub fn into_error(self) -> Error {
         self.error
     }

@@ -1,4 +1,4 @@
-//! What stands for the devices where they cannot be opened, and a job is to end all the same.
+//! A backend without devices, to end a job although no driver can be opened.
 
 use gpu_core::{
     ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,
@@ -6,11 +6,11 @@ use gpu_core::{
 };
 use std::time::Duration;
 
-/// The devices of this machine, of which nobody is asked.
+/// The devices of this machine when no driver can be queried.
 pub(crate) struct NoDevices;
 
-fn unasked<T>() -> Result<T> {
-    Err(Error::new(ErrorKind::Unsupported, "ask a driver that could not be opened"))
+fn no_driver<T>() -> Result<T> {
+    Err(Error::new(ErrorKind::Unsupported, "query a driver that could not be opened"))
 }
 
 impl GpuBackend for NoDevices {
@@ -19,38 +19,38 @@ impl GpuBackend for NoDevices {
     }
 
     fn driver(&self) -> Result<Driver> {
-        unasked()
+        no_driver()
     }
 
     fn devices(&self) -> Result<Vec<DeviceInfo>> {
-        unasked()
+        no_driver()
     }
 
     fn sample(&self, _: &DeviceId) -> Result<DeviceSample> {
-        unasked()
+        no_driver()
     }
 
     fn processes(&self, _: &DeviceId) -> Result<Vec<DeviceProcess>> {
-        unasked()
+        no_driver()
     }
 
     fn mig_instances(&self, _: &DeviceId) -> Result<Vec<MigInstance>> {
-        unasked()
+        no_driver()
     }
 
     fn details(&self, _: &DeviceId, _: Groups) -> Result<DeviceDetails> {
-        unasked()
+        no_driver()
     }
 
     fn topology(&self) -> Result<Topology> {
-        unasked()
+        no_driver()
     }
 
     fn events(&self, _: Duration) -> Result<Vec<DeviceEvent>> {
-        unasked()
+        no_driver()
     }
 
     fn reset(&self, _: &DeviceId, _: &ActToken) -> Result<()> {
-        unasked()
+        no_driver()
     }
 }

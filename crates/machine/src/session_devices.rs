@@ -1,4 +1,4 @@
-//! The devices of a session, as a program that was started in it sees them.
+//! The devices of a session, for a program that runs in it.
 
 use crate::MachineError;
 use gpu_core::{
@@ -11,8 +11,8 @@ use gpu_sim::Session;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// NVML within a session. Whether or not a child could say what its library is, it is of the
-/// session's machine; and what another library tells is told to nobody.
+/// NVML in a session. The origin is the session's machine even if no child reported its library;
+/// values from any other library are discarded.
 pub(crate) struct SessionDevices {
     child: NvmlChild,
     dir: PathBuf,
@@ -20,10 +20,10 @@ pub(crate) struct SessionDevices {
 }
 
 impl SessionDevices {
-    /// Takes the devices of the session in a directory, as the library names it.
+    /// Returns the devices of the session in a directory.
     ///
     /// # Errors
-    /// When a child says that its library is a real one, or one of another session.
+    /// When a child reports that its library is real, or that it belongs to another session.
     pub(crate) fn new(child: NvmlChild, dir: &Path, origin: Origin) -> Result<Self, MachineError> {
         let devices = SessionDevices { child, dir: dir.to_owned(), origin };
         match devices.child.simulated().is_some() || devices.child.is_real() {
@@ -32,7 +32,7 @@ impl SessionDevices {
         }
     }
 
-    /// Returns whether a child has said that its library is of this session.
+    /// Returns whether a child reported that its library belongs to this session.
     fn are_known(&self) -> bool {
         self.child.simulated().is_some_and(|simulated| simulated.session == self.dir)
     }
@@ -49,7 +49,7 @@ impl SessionDevices {
             .with_hint(format!("start it with 'gpuws sim', or unset {}", Session::VARIABLE))
     }
 
-    /// Passes on what only the session's library may have told.
+    /// Returns a value only if it is from the session's library.
     fn checked<T>(&self, answer: Result<T>) -> Result<T> {
         match answer {
             Ok(_) if !self.are_known() => Err(self.other()),
@@ -100,7 +100,7 @@ impl GpuBackend for SessionDevices {
         self.checked(self.child.events(wait))
     }
 
-    /// Never resets anything: there is no device.
+    /// Always fails, because there is no real device.
     fn reset(&self, device: &DeviceId, _: &ActToken) -> Result<()> {
         let error = Error::new(ErrorKind::Unsupported, format!("reset {device}"));
         Err(error.with_source("the machine is simulated"))
@@ -132,8 +132,8 @@ mod tests {
 
     const OWN: &str = "/run/own";
 
-    /// Devices behind a child that greets in this way, or does not, and then answers questions for
-    /// the driver; `proc` stands for `/proc`.
+    /// Returns devices whose child prints this greeting and then answers each request with the
+    /// driver; `proc` replaces `/proc`.
     fn devices(greeting: &str, proc: &Path) -> Result<SessionDevices, MachineError> {
         let driver = Driver { version: Ok("1.2".to_owned()), cuda: Err(Absent::TooOld) };
         let driver = serde_json::json!({ "driver": { "Ok": driver } });
@@ -148,14 +148,14 @@ mod tests {
     }
 
     fn greeting(simulated: &str) -> String {
-        format!(r#"echo '{{"greeting":{{"protocol":3,"simulated":{simulated}}}}}'"#)
+        format!(r#"echo '{{"greeting":{{"protocol":4,"simulated":{simulated}}}}}'"#)
     }
 
     #[test]
     fn library_of_session_is_used() {
-        let nobody = tempfile::tempdir().unwrap();
+        let proc = tempfile::tempdir().unwrap();
         let devices =
-            devices(&greeting(r#"{"machine":"labbox","session":"/run/own"}"#), nobody.path())
+            devices(&greeting(r#"{"machine":"labbox","session":"/run/own"}"#), proc.path())
                 .unwrap();
         assert_eq!(devices.driver().unwrap().version, Ok("1.2".to_owned()));
         assert_eq!(devices.origin(), Origin::Simulated("labbox".to_owned()));
@@ -163,13 +163,13 @@ mod tests {
 
     #[test]
     fn real_or_foreign_session_library_is_rejected() {
-        let nobody = tempfile::tempdir().unwrap();
+        let proc = tempfile::tempdir().unwrap();
         for (simulated, why) in [
             ("null", "the loaded NVML is not simulated"),
             (r#"{"machine":"labbox","session":"/run/b"}"#, "belongs to session '/run/b'"),
             (r#"{"machine":"labbox","session":""}"#, "belongs to session ''"),
         ] {
-            let Err(failure) = devices(&greeting(simulated), nobody.path()) else {
+            let Err(failure) = devices(&greeting(simulated), proc.path()) else {
                 panic!("{simulated}")
             };
             let error = failure.into_error();
@@ -180,8 +180,8 @@ mod tests {
 
     #[test]
     fn failed_child_keeps_simulated_origin_without_data() {
-        let nobody = tempfile::tempdir().unwrap();
-        let devices = devices("exit 1", nobody.path()).unwrap();
+        let proc = tempfile::tempdir().unwrap();
+        let devices = devices("exit 1", proc.path()).unwrap();
         assert_eq!(devices.origin(), Origin::Simulated("labbox".to_owned()));
         assert!(devices.driver().is_err());
         assert!(devices.look(Groups::NONE).devices.is_empty());
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn late_real_library_is_not_used() {
-        // A process of an earlier look hangs, so that no child is started, and is then gone.
+        // A child from an earlier query hangs, so no new one is started; then it is gone.
         let proc = tempfile::tempdir().unwrap();
         let process = proc.path().join("4711");
         let user = rustix::process::getuid().as_raw();
@@ -209,7 +209,7 @@ mod tests {
                 symlink(format!("{kind}:[4026531836]"), namespaces.join(kind)).unwrap();
             }
         }
-        // It locks a byte of its program, without which no process is looked at.
+        // Only processes that lock a byte of their program are inspected.
         let program = fs::File::open("/proc/self/exe").unwrap();
         let (l_type, l_whence) = (F_RDLCK as i16, SEEK_SET as i16);
         let mark = flock { l_type, l_whence, l_start: user.into(), l_len: 1, l_pid: 0 };

@@ -1,6 +1,6 @@
-//! The choice of adapters: a simulated machine when asked for by name, this machine otherwise.
-//! Never one in place of the other; and within a session, devices and processes are those of the
-//! session and no others.
+//! The choice of adapters: a simulated machine if it is requested by name, otherwise this machine.
+//! There is no fallback from one to the other. Inside a session, only its devices and processes are
+//! visible.
 
 use crate::no_devices::NoDevices;
 use crate::session_devices::SessionDevices;
@@ -24,61 +24,61 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// A machine to look at, behind its ports.
+/// A machine, as its ports.
 pub struct Source {
-    /// Its devices.
+    /// The devices.
     pub backend: Box<dyn GpuBackend>,
-    /// Its processes.
+    /// The processes.
     pub host: Box<dyn Host>,
-    /// Its time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
     simulation: Option<Simulation>,
-    /// The directory of the session that this program was started in.
+    /// The directory of the session in which this program runs.
     session: Option<PathBuf>,
-    /// Processes of this machine can be ended: those of a session can only where real ones stand
-    /// for them.
+    /// Whether processes of this machine can be ended: in a session, only if they have real
+    /// placeholders.
     pub can_end_processes: bool,
-    /// A directory without leases, gone at the end.
-    nowhere: OnceCell<TempDir>,
-    tell: fn(&str),
+    /// An empty lease directory, deleted with this value.
+    no_leases: OnceCell<TempDir>,
+    progress: fn(&str),
 }
 
-/// The variable that names the directory of the leases.
+/// The environment variable that names the lease directory.
 pub const CLAIMS: &str = "GPUWS_CLAIMS";
 
-/// The directory of the leases in that of a session.
+/// The name of the lease directory in that of a session.
 const SESSION_CLAIMS: &str = "claims";
 
-/// What the audit log is called in its directory.
+/// The file name of the audit log.
 const AUDIT_LOG: &str = "audit.jsonl";
 
-/// Returns the directory of the leases that the environment names.
+/// Returns the lease directory that the environment names.
 fn named_claims() -> Option<PathBuf> {
     std::env::var_os(CLAIMS).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// Makes sure that nobody but root and the user can exchange a directory of leases that is named.
-/// One that cannot be opened is the directory's own fault, and told as that.
+/// Rejects a lease directory that users other than root and the caller can replace. An error on
+/// opening the directory is reported later, by its first use.
 fn check_claims(dir: &Path) -> Result<(), MachineError> {
     let failed = |error| MachineError::io("find the lease directory", error);
     let absolute = std::path::absolute(dir).map_err(failed)?;
     match TrustedDir::open(&absolute, PathTrust::Protected) {
         Err(error) if error.kind() == ErrorKind::Invalid => Err(MachineError::new(error)
-            .with_hint("whoever can replace the lease directory can cause double grants")),
+            .with_hint("a user who can replace the lease directory can cause double grants")),
         _ => Ok(()),
     }
 }
 
-/// Returns where this machine's processes and devices are seen.
+/// Returns the file systems that show the processes and devices of this machine.
 pub fn roots() -> Roots {
     Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() }
 }
 
-/// The word that makes this program the child that asks NVML; nobody types it.
+/// The hidden command name of the child process that queries NVML.
 const HELPER: &str = "nvml-helper";
 
-/// Asks NVML for the gpuws that started this one, where it did, and does nothing else.
-pub(crate) fn serve_where_asked() {
+/// Queries NVML for the parent process if this process was started for that.
+pub(crate) fn serve_if_requested() {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|word| word == *HELPER) {
         let library = arguments.next().map(PathBuf::from);
@@ -86,59 +86,59 @@ pub(crate) fn serve_where_asked() {
     }
 }
 
-/// Which machine to open, and how.
+/// The machine to open, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
-    /// The simulated machine: its name, a directory, or a recording. None for this one.
+    /// The simulated machine: its name, a directory, or a recording; `None` for this one.
     pub sim: Option<&'a Path>,
-    /// The NVML library in place of the installed one.
+    /// The NVML library to use instead of the installed one.
     pub nvml: Option<&'a Path>,
-    /// How long the driver is waited for.
+    /// The time to wait for the driver.
     pub deadline: Duration,
-    /// Told what is waited for, where that takes some seconds.
-    pub tell: fn(&str),
+    /// Called with a message if a wait takes several seconds.
+    pub progress: fn(&str),
 }
 
 impl<'a> Options<'a> {
-    /// Returns those of this machine: half a minute for the driver, and nobody who is told.
+    /// Returns the options for this machine: 30 s for the driver, and no messages.
     pub fn this_machine() -> Self {
-        Options { sim: None, nvml: None, deadline: Duration::from_secs(30), tell: |_| {} }
+        Options { sim: None, nvml: None, deadline: Duration::from_secs(30), progress: |_| {} }
     }
 
-    /// Returns those of a simulated machine.
+    /// Returns the options for a simulated machine.
     pub fn simulated(machine: &'a (impl AsRef<Path> + ?Sized)) -> Self {
         Options { sim: Some(machine.as_ref()), ..Options::this_machine() }
     }
 }
 
 impl Source {
-    /// Lets go of the machine where the program ends now: its memory goes with it, and to free
-    /// that piece by piece first takes a twentieth of a whole look at many processes.
-    pub fn leave(self) {
+    /// Leaks the machine right before the program exits. With many processes, freeing its memory
+    /// takes a twentieth of the time of a snapshot.
+    pub fn leak(self) {
         std::mem::forget((self.host, self.clock, self.simulation));
     }
 
-    /// Opens the machine that the options name.
+    /// Opens the selected machine.
     ///
     /// # Errors
-    /// When the simulated machine does not exist or is not well formed.
+    /// When the simulated machine does not exist or is malformed.
     pub fn open(options: &Options<'_>) -> Result<Self, MachineError> {
         Source::prepared(options, |backend| backend)
     }
 
-    /// Opens the machine that the options name, to look next at these groups: the driver is
-    /// asked meanwhile. `once`: nothing else will be asked.
+    /// Opens the selected machine and starts to query these groups in the background. `once`: no
+    /// other query follows.
     ///
     /// # Errors
     /// As [`open`](Source::open).
-    pub fn open_to_look(
+    pub fn open_for_query(
         options: &Options<'_>,
         groups: Groups,
         once: bool,
     ) -> Result<Self, MachineError> {
         Source::prepared(options, |backend| {
-            let backend = if once { backend.for_one_question() } else { backend };
-            backend.look_ahead(groups);
+            let backend = if once { backend.for_one_query() } else { backend };
+            backend.request_snapshot(groups);
             backend
         })
     }
@@ -153,12 +153,12 @@ impl Source {
         }
     }
 
-    /// Returns the processes of this machine, without a device.
+    /// Returns this machine with its processes but without devices.
     pub fn bare() -> Self {
         Source::of_this_machine(Box::new(NoDevices))
     }
 
-    /// Returns the processes of this machine with devices.
+    /// Returns this machine with these devices.
     fn of_this_machine(backend: Box<dyn GpuBackend>) -> Self {
         Source {
             backend,
@@ -167,8 +167,8 @@ impl Source {
             simulation: None,
             session: None,
             can_end_processes: true,
-            nowhere: OnceCell::new(),
-            tell: |_| {},
+            no_leases: OnceCell::new(),
+            progress: |_| {},
         }
     }
 
@@ -181,8 +181,8 @@ impl Source {
             simulation: Some(simulation),
             session: None,
             can_end_processes: true,
-            nowhere: OnceCell::new(),
-            tell: |_| {},
+            no_leases: OnceCell::new(),
+            progress: |_| {},
         }
     }
 
@@ -204,21 +204,21 @@ impl Source {
             forks: true,
             ..Helper::new(own)
         };
-        let tell = options.tell;
+        let progress = options.progress;
         let backend = prepare(NvmlChild::new(
             helper,
             options.deadline,
-            Box::new(move |waiting: &Waiting| tell(&described(waiting))),
+            Box::new(move |waiting: &Waiting| progress(&described(waiting))),
         ));
-        // What the environment says holds whatever the library says, or does not come to say.
+        // The environment has priority: the library may report something else, or nothing.
         let dir = live::named().or_else(|| Some(backend.simulated()?.session));
         match dir {
-            Some(dir) => Ok(Source { tell, ..Source::in_session(backend, &dir)? }),
-            None => Ok(Source { tell, ..Source::of_this_machine(Box::new(backend)) }),
+            Some(dir) => Ok(Source { progress, ..Source::in_session(backend, &dir)? }),
+            None => Ok(Source { progress, ..Source::of_this_machine(Box::new(backend)) }),
         }
     }
 
-    /// Returns the machine of the session in a directory.
+    /// Returns the machine of the session in this directory.
     fn in_session(backend: NvmlChild, dir: &Path) -> Result<Self, MachineError> {
         let host = SessionHost::open(
             dir,
@@ -232,41 +232,41 @@ impl Source {
             simulation: None,
             session: Some(host.dir().to_owned()),
             can_end_processes: host.has_real_processes(),
-            nowhere: OnceCell::new(),
-            tell: |_| {},
+            no_leases: OnceCell::new(),
+            progress: |_| {},
             host: Box::new(host),
         })
     }
 
-    /// Returns the directory of the session that this program was started in.
+    /// Returns the directory of the session in which this program runs.
     pub fn session(&self) -> Option<&Path> {
         self.session.as_deref()
     }
 
-    /// Looks once.
-    pub fn look(&self) -> Snapshot {
+    /// Takes a snapshot.
+    pub fn snapshot(&self) -> Snapshot {
         gpu_core::observe(&*self.backend, &*self.host, &*self.clock)
     }
 
-    /// Looks once, and asks for these groups of details too.
-    pub fn look_in_detail(&self, groups: Groups) -> Snapshot {
+    /// Takes a snapshot with these groups of details.
+    pub fn detailed_snapshot(&self, groups: Groups) -> Snapshot {
         gpu_core::observe_in_detail(&*self.backend, &*self.host, &*self.clock, groups)
     }
 
-    /// Returns whether time passes only when it is slept away.
+    /// Returns whether time advances only by sleeping.
     pub fn is_simulated(&self) -> bool {
         self.simulation.is_some()
     }
 
-    /// Looks twice, far enough apart for CPU time, counted in hundredths of a second, to advance,
-    /// and for a process that was just ending to be gone.
-    pub fn two_looks(&self) -> Vec<Snapshot> {
-        self.looks(2, Duration::from_millis(500)).collect()
+    /// Takes two snapshots, far enough apart for CPU time, which is counted in hundredths of a
+    /// second, to advance, and for exiting processes to disappear.
+    pub fn two_snapshots(&self) -> Vec<Snapshot> {
+        self.snapshots(2, Duration::from_millis(500)).collect()
     }
 
-    /// Looks `count` times, but once where no device can be asked: what a second look could tell
-    /// apart is not there to be seen.
-    pub fn looks(&self, count: u16, pause: Duration) -> impl Iterator<Item = Snapshot> {
+    /// Takes `count` snapshots, but only one if no device can be queried, because further ones
+    /// could not show a difference.
+    pub fn snapshots(&self, count: u16, pause: Duration) -> impl Iterator<Item = Snapshot> {
         let mut blind = false;
         (0..count).map_while(move |done| {
             if blind {
@@ -275,17 +275,19 @@ impl Source {
             if done > 0 {
                 if self.simulation.is_none() && pause >= Duration::from_secs(1) {
                     let seconds = pause.as_secs();
-                    (self.tell)(&format!("sample {done} of {count} taken; next in {seconds} s"));
+                    (self.progress)(&format!(
+                        "sample {done} of {count} taken; next in {seconds} s"
+                    ));
                 }
                 self.clock.sleep(pause);
             }
-            let look = self.look();
-            blind = look.driver.is_err() && look.devices.is_empty();
-            Some(look)
+            let snapshot = self.snapshot();
+            blind = snapshot.driver.is_err() && snapshot.devices.is_empty();
+            Some(snapshot)
         })
     }
 
-    /// Finds the file that somebody asks about.
+    /// Returns the file with this path.
     ///
     /// # Errors
     /// When there is no such file on this machine.
@@ -305,7 +307,7 @@ impl Source {
     /// Opens the audit log.
     ///
     /// # Errors
-    /// When it cannot be opened for appending: no log, no signal.
+    /// When it cannot be opened for appending. No signals are sent without it.
     pub fn journal(&self) -> Result<Box<dyn Journal>, MachineError> {
         match &self.simulation {
             Some(simulation) => Ok(Box::new(simulation.clone())),
@@ -326,11 +328,11 @@ impl Source {
         }
     }
 
-    /// Returns where the leases are kept: the directory that is named, by an option or by
-    /// [`CLAIMS`] in the environment, else that of the session, else that of the machine.
+    /// Returns the lease store: in the directory of the option or of [`CLAIMS`] in the environment,
+    /// otherwise that of the session, otherwise that of the machine.
     ///
     /// # Errors
-    /// When the session's cannot be made.
+    /// When the directory of the session cannot be created.
     pub fn locks(&self, dir: Option<&Path>) -> Result<FileLeaseStore, MachineError> {
         let place = match (dir.map(Path::to_owned).or_else(named_claims), &self.session) {
             (Some(dir), _) => {
@@ -341,19 +343,19 @@ impl Source {
                 let dir = TrustedDir::make(&session.join(SESSION_CLAIMS), PathTrust::Protected)?;
                 Place::dir(dir.path())
             }
-            // A machine without real processes has leases of its own: none.
+            // A machine without real processes has an empty lease directory.
             (None, None) if self.simulation.is_some() => {
                 let made = tempfile::tempdir_in(live::place()?);
                 let made =
                     made.map_err(|error| MachineError::io("make a private directory", error))?;
-                Place::dir(self.nowhere.get_or_init(|| made).path())
+                Place::dir(self.no_leases.get_or_init(|| made).path())
             }
             (None, None) => Place::machine("/run", "/tmp"),
         };
         Ok(self.locks_in(place))
     }
 
-    /// Returns where leases are kept, to read them, and makes nothing; `None` where there are none.
+    /// Returns the lease store for reading, without creating it; `None` if there is none.
     pub fn locks_to_read(&self) -> Option<FileLeaseStore> {
         let place = match (named_claims(), &self.session) {
             _ if self.simulation.is_some() => return None,
@@ -367,37 +369,37 @@ impl Source {
         Some(self.locks_in(place))
     }
 
-    /// Returns who has claimed which device.
+    /// Returns the leases by device.
     pub fn leases(&self) -> DeviceLeases {
         self.locks_to_read().map_or_else(DeviceLeases::none, |locks| DeviceLeases::read(&locks))
     }
 
     fn locks_in(&self, place: Place) -> FileLeaseStore {
-        // What runs in a session does not keep the machine's own users of safe-gpu waiting.
+        // Jobs in a session must not block users of safe-gpu on the machine.
         let tmp = self.session.as_deref().unwrap_or(Path::new("/tmp"));
         FileLeaseStore::new(place, SafeGpuFiles::below(tmp), roots())
     }
 
-    /// Returns the ports of an act.
+    /// Returns the ports for an action.
     pub fn ports<'a>(&'a self, journal: &'a dyn Journal) -> Ports<'a> {
         Ports { backend: &*self.backend, host: &*self.host, clock: &*self.clock, journal }
     }
 }
 
-/// Returns whether this program was started in a session.
+/// Returns whether this program runs in a session.
 pub fn is_in_session() -> bool {
     live::named().is_some()
 }
 
-/// Says for what the driver is taking its time.
+/// Describes the driver call that takes long.
 fn described(waiting: &Waiting) -> String {
     let call = waiting.call.as_ref().map_or(String::new(), |call| format!(" ({call})"));
     let (elapsed, deadline) = (waiting.elapsed.as_secs(), waiting.deadline.as_secs_f64());
     format!("waiting for the driver for {elapsed} s{call}; deadline {deadline} s")
 }
 
-/// The directory of the audit log: of root for the machine, of anybody else in the own state
-/// directory (XDG Base Directory Specification: `$XDG_STATE_HOME`, else `~/.local/state`).
+/// Returns the directory of the audit log: for root that of the machine, for other users their
+/// state directory (XDG Base Directory Specification: `$XDG_STATE_HOME`, else `~/.local/state`).
 fn journal_dir() -> Result<PathBuf, MachineError> {
     if rustix::process::geteuid().is_root() {
         return Ok(PathBuf::from("/var/log/gpuws"));

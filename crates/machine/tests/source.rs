@@ -29,11 +29,11 @@ fn named_machine_is_simulated_behind_every_port() {
     assert_eq!((source.backend.origin(), source.host.origin()), (origin.clone(), origin));
     assert!(source.is_simulated() && source.can_end_processes);
     assert_eq!(source.session(), None);
-    assert!(!source.look().devices.is_empty());
-    let details = source.look_in_detail(Groups::all()).devices.remove(0).details.unwrap();
+    assert!(!source.snapshot().devices.is_empty());
+    let details = source.detailed_snapshot(Groups::all()).devices.remove(0).details.unwrap();
     assert!(details.product.is_some());
     source.journal().unwrap().append("line").unwrap();
-    source.leave();
+    source.leak();
 }
 
 #[test]
@@ -53,15 +53,15 @@ fn looks_are_apart_by_their_pause() {
         let first = looks[0].taken_at;
         looks.iter().map(|look| look.taken_at.since(first).as_millis()).collect::<Vec<_>>()
     };
-    assert_eq!(times(&mut source.looks(3, Duration::from_secs(2))), [0, 2000, 4000]);
-    assert_eq!(times(&mut source.two_looks().into_iter()), [0, 500]);
+    assert_eq!(times(&mut source.snapshots(3, Duration::from_secs(2))), [0, 2000, 4000]);
+    assert_eq!(times(&mut source.two_snapshots().into_iter()), [0, 500]);
 }
 
 #[test]
 fn machine_without_devices_is_looked_at_once() {
     let bare = Source::bare();
     assert!(!bare.is_simulated());
-    assert_eq!(bare.looks(3, Duration::ZERO).count(), 1);
+    assert_eq!(bare.snapshots(3, Duration::ZERO).count(), 1);
     assert!(bare.host.process(Pid(std::process::id())).is_ok(), "its processes are real");
     let device = DeviceId::from_index(0);
     let kinds = [

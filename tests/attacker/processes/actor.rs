@@ -80,7 +80,7 @@ fn take(scene: &Scene) -> io::Result<()> {
 
 /// Opens the device until this process ends.
 pub(crate) fn hold(scene: &Scene) {
-    take(scene).expect("everybody may open the device");
+    take(scene).expect("every user may open the device");
 }
 
 /// Plays a role until it is over.
@@ -167,10 +167,10 @@ impl Actor {
         let (term, cue, end) = (Signal::TERM, Signal::USR1, Signal::USR2);
         let mut streams: Vec<UnixStream> = [term, cue, end]
             .map(|signal| {
-                let (reader, writer) = UnixStream::pair().expect("a descriptor is left");
-                reader.set_nonblocking(true).expect("it is a socket");
+                let (reader, writer) = UnixStream::pair().expect("a descriptor is available");
+                reader.set_nonblocking(true).expect("a socket can be nonblocking");
                 signal_hook::low_level::pipe::register(signal.as_raw(), writer)
-                    .expect("the signal can be caught");
+                    .expect("the handler can be installed");
                 reader
             })
             .into();

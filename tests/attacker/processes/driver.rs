@@ -31,7 +31,7 @@ pub(crate) fn memory_of(pid: u32, start: u64) -> Bytes {
 pub(crate) fn serve(scene: &Scene) {
     let uvm = scene.dev().join("nvidia-uvm");
     let socket = standard_input();
-    let mut answer = socket.try_clone().expect("a descriptor is left");
+    let mut answer = socket.try_clone().expect("a descriptor is available");
     for _ in BufReader::new(socket).lines().map_while(Result::ok) {
         // A driver knows all of it at one moment. If two consecutive scans agree, this was the
         // state between them.
@@ -61,7 +61,7 @@ fn users(uvm: &Path) -> Vec<User> {
 
 fn standard_input() -> UnixStream {
     let socket = std::io::stdin().as_fd().try_clone_to_owned();
-    UnixStream::from(socket.expect("a descriptor is left"))
+    UnixStream::from(socket.expect("a descriptor is available"))
 }
 
 /// The device, as reported by the driver process through a pipe.
@@ -74,17 +74,17 @@ pub(crate) struct Device {
 impl Device {
     pub(crate) fn new() -> Self {
         let socket = standard_input();
-        let reader = BufReader::new(socket.try_clone().expect("a descriptor is left"));
+        let reader = BufReader::new(socket.try_clone().expect("a descriptor is available"));
         Device { socket: Mutex::new((socket, reader)), hides: AtomicBool::new(false) }
     }
 
     /// Returns the processes with memory.
     pub(crate) fn users(&self) -> Vec<User> {
-        let mut socket = self.socket.lock().expect("nobody panicked");
+        let mut socket = self.socket.lock().expect("no thread panicked");
         let mut line = String::new();
-        socket.0.write_all(b"look\n").expect("the driver lives");
-        socket.1.read_line(&mut line).expect("the driver lives");
-        serde_json::from_str(&line).expect("it answers in JSON")
+        socket.0.write_all(b"look\n").expect("the driver runs");
+        socket.1.read_line(&mut line).expect("the driver runs");
+        serde_json::from_str(&line).expect("the driver prints JSON")
     }
 }
 

@@ -28,17 +28,17 @@ pub(crate) fn make(scene: &Scene) {
     for user in [0, HONEST] {
         dir(scene.audit(user).parent().unwrap(), 0o700, user);
     }
-    let party = Path::new(env!("CARGO_BIN_EXE_process-party"));
-    copy(party, &scene.bin().join("party"), 0);
+    let participant = Path::new(env!("CARGO_BIN_EXE_process-participant"));
+    copy(participant, &scene.bin().join("participant"), 0);
     for name in ["Xorg", "nvidia-persistenced", "sshd", "shell"] {
-        fs::hard_link(scene.bin().join("party"), scene.bin().join(name)).unwrap();
+        fs::hard_link(scene.bin().join("participant"), scene.bin().join(name)).unwrap();
     }
-    copy(party, &scene.program(PROGRAMS, ""), 0);
+    copy(participant, &scene.program(PROGRAMS, ""), 0);
     for number in 0..PROGRAMS {
         let [first, others @ ..] = PROGRAM_NAMES;
         let first = scene.program(number, first);
         dir(first.parent().unwrap(), 0o755, ATTACKER);
-        copy(party, &first, ATTACKER);
+        copy(participant, &first, ATTACKER);
         for name in others {
             fs::hard_link(&first, scene.program(number, name)).unwrap();
         }

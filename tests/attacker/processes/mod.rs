@@ -30,7 +30,7 @@ fn reaper_ends_only_permitted_processes_under_attack() {
     let test = "reaper_ends_only_permitted_processes_under_attack";
     let Some(verdict) = attack(test, "product", &[]) else { return };
     assert!(verdict.violations.is_empty(), "{}", verdict.report());
-    assert!(verdict.met, "nobody was signalled, refused or changed in time");
+    assert!(verdict.met, "no process was signalled, refused or changed in time");
 }
 
 /// Proof that the attacks work: a reaper that lacks a rule does not withstand them.
@@ -43,7 +43,7 @@ fn is_found_out(test: &str, rule: &str, words: &[&str]) {
 fn attack_detects_reaper_trusting_pids() {
     let test = "attack_detects_reaper_trusting_pids";
     if !Path::new(world::LAST_NUMBER).exists() {
-        let why = "this kernel lets nobody choose the number of the next process";
+        let why = "the next PID cannot be chosen on this kernel";
         writeln!(std::io::stderr(), "skipped: {test}: {why}").expect("standard error is open");
         return;
     }

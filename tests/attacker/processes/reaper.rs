@@ -82,7 +82,7 @@ impl Reaper {
             _ => Vec::new(),
         };
         let request = self.request(pids, &everyone);
-        let guard = Guard::new(&self.recorder, Vec::new()).expect("the own line can be read");
+        let guard = Guard::new(&self.recorder, Vec::new()).expect("the own ancestry is readable");
         let plan = plan(&looks, &diagnose(&looks), &guard, &request);
         self.recorder.ledger().count("plans");
         self.judge_refusals(&request, &plan, &known);
@@ -177,7 +177,7 @@ impl Reaper {
             let uid = target.process.uid.ok().map(|uid| uid.to_string());
             let asked = request.users.is_empty() || uid.is_some_and(|u| request.users.contains(&u));
             if !asked {
-                self.violation(format!("{pid} is planned for, whose user was not asked for"));
+                self.violation(format!("{pid} is planned, but its user was not requested"));
             }
             if pid <= 1 || line(std::process::id()).contains(&pid) {
                 self.violation(format!("{pid} is planned for, of the reaper's own line"));
@@ -227,7 +227,7 @@ impl Reaper {
                 Outcome::AlreadyGone => "already gone",
                 Outcome::NotTheSame => "not the same",
                 Outcome::AnotherProgram => "another program",
-                Outcome::LetGo => "let go",
+                Outcome::LetGo => "released",
                 Outcome::RoleForbids { .. } => "role forbids",
                 Outcome::Survived { .. } => "survived",
                 _ => "otherwise",
@@ -248,6 +248,6 @@ impl Reaper {
         });
         drop(ledger);
         let text = format!("{line}\n");
-        std::io::stdout().write_all(text.as_bytes()).expect("the stage listens");
+        std::io::stdout().write_all(text.as_bytes()).expect("the test reads the pipe");
     }
 }

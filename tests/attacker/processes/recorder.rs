@@ -160,12 +160,12 @@ impl Ledger {
         }
         let program = truth.program.as_ref().map(|(file, _)| *file);
         match () {
-            () if truth.kind() != "attack" => Some("it is nobody's to end"),
+            () if truth.kind() != "attack" => Some("no user may end it"),
             () if planned.uid != Some(truth.uid) => Some("it is another user's"),
             () if program != planned.program => {
                 Some("it runs another program, or does not tell which")
             }
-            () if planned.holds && intent.released => Some("it had let go of the memory"),
+            () if planned.holds && intent.released => Some("it had released the memory"),
             () => None,
         }
     }
@@ -227,10 +227,10 @@ impl Journal for Recorder {
         }
         ledger.intent = None;
         self.journal.append(text)?;
-        let line: Value = serde_json::from_str(text).expect("each line is one object");
+        let line: Value = serde_json::from_str(text).expect("each line is a JSON object");
         if line["event"] == "signal" {
-            let number = |name: &str| line[name].as_u64().expect("it is known");
-            let pid = u32::try_from(number("pid")).expect("it is a number of a process");
+            let number = |name: &str| line[name].as_u64().expect("the field is present");
+            let pid = u32::try_from(number("pid")).expect("the number is a PID");
             ledger.meddle(pid, &*self.clock, AT_THE_SIGNAL);
             let truth = Truth::of(pid);
             ledger.compare(pid, truth.as_ref());
@@ -349,7 +349,7 @@ impl ProcessHandle for Handle {
             let number = i32::try_from(self.pid.0).ok().and_then(Number::from_raw);
             let call = if signal == Signal::Term { Call::TERM } else { Call::KILL };
             let gone = |_| Error::new(ProcessFault::Gone, "signal a number");
-            kill_process(number.expect("it is above zero"), call).map_err(gone)?;
+            kill_process(number.expect("the PID is positive"), call).map_err(gone)?;
         } else {
             self.handle.signal(signal, token)?;
         }

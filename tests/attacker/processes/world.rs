@@ -90,7 +90,8 @@ impl World {
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(reader).lines() {
-                let line = serde_json::from_str(&line.unwrap()).expect("each line is one object");
+                let line =
+                    serde_json::from_str(&line.unwrap()).expect("each line is a JSON object");
                 if sender.send(line).is_err() {
                     return;
                 }
@@ -122,11 +123,11 @@ impl World {
             ("servant", 0, bin.join("nvidia-persistenced")),
             ("servant", HONEST, mps.clone()),
             ("servant", ATTACKER, mps),
-            ("monitor", 0, bin.join("party")),
-            ("monitor", ATTACKER, bin.join("party")),
+            ("monitor", 0, bin.join("participant")),
+            ("monitor", ATTACKER, bin.join("participant")),
             ("sshd", 0, bin.join("sshd")),
         ] {
-            self.start(kind, user, &program, None).expect("it can be started");
+            self.start(kind, user, &program, None).expect("the program starts");
         }
         for user in [0, 0, HONEST] {
             self.start_reaper(user, rule);
@@ -136,10 +137,11 @@ impl World {
     /// Starts a reaper below an ancestor, and its driver.
     fn start_reaper(&mut self, user: u32, rule: &str) {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let mut driver = self.part("driver").command(&self.scene, self.scene.bin().join("party"));
+        let mut driver =
+            self.part("driver").command(&self.scene, self.scene.bin().join("participant"));
         driver.stdin(OwnedFd::from(theirs));
         self.cast.insert(driver.spawn().unwrap().id(), "driver");
-        let mut ancestor = Command::new(self.scene.bin().join("party"));
+        let mut ancestor = Command::new(self.scene.bin().join("participant"));
         ancestor.arg("ancestor").arg(&self.scene.root).arg(user.to_string());
         ancestor.arg(self.chance.below(u64::MAX).to_string()).arg(rule);
         ancestor.current_dir("/").stdin(OwnedFd::from(ours));
@@ -254,7 +256,7 @@ impl World {
         // If it is not writable, PIDs wrap around by themselves, which takes long.
         let _ = fs::write(LAST_NUMBER, (pid - 1).to_string());
         let user = *self.chance.of(&[ATTACKER, HONEST, ONLOOKER]);
-        let program = self.scene.bin().join("party");
+        let program = self.scene.bin().join("participant");
         if let Some(bystander) = self.start_in_a_group("bystander", user, &program) {
             self.bystanders.push_back(bystander);
             *self.counts.entry("numbers given away".into()).or_default() +=
@@ -319,7 +321,7 @@ impl World {
         let mut written: BTreeMap<(u64, u64, String), usize> = BTreeMap::new();
         for user in [0, HONEST] {
             for line in fs::read_to_string(self.scene.audit(user)).unwrap_or_default().lines() {
-                let line: Value = serde_json::from_str(line).expect("each line is one object");
+                let line: Value = serde_json::from_str(line).expect("each line is a JSON object");
                 let number = |name: &str| line[name].as_u64().unwrap_or(0);
                 let signal = line["signal"].as_str().unwrap_or_default().to_owned();
                 *written.entry((number("pid"), number("start_ticks"), signal)).or_default() += 1;

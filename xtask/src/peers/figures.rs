@@ -96,12 +96,12 @@ pub(super) struct Difference {
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = |value: &Option<Value>| match value {
-            None => "not there".to_owned(),
+            None => "missing".to_owned(),
             Some(Value::Null) => "not available".to_owned(),
             Some(value) => value.to_string(),
         };
         let (shown, expected) = (word(&self.shown), word(&self.expected));
-        write!(f, "GPU {}: {shown}, gpuws says {expected}", self.name)
+        write!(f, "GPU {}: {shown}, gpuws shows {expected}", self.name)
     }
 }
 
@@ -154,10 +154,10 @@ mod tests {
         assert_eq!(
             reported,
             [
-                "GPU 0 name: \"B\", gpuws says \"A\"",
-                "GPU 0 pid 7 memory_mib: not there, gpuws says 5",
-                "GPU 0 pid 8 memory_mib: 5, gpuws says not there",
-                "GPU 0 uuid: not available, gpuws says \"U\"",
+                "GPU 0 name: \"B\", gpuws shows \"A\"",
+                "GPU 0 pid 7 memory_mib: missing, gpuws shows 5",
+                "GPU 0 pid 8 memory_mib: 5, gpuws shows missing",
+                "GPU 0 uuid: not available, gpuws shows \"U\"",
             ]
         );
         let left = theirs.of_processes(&|pid| pid == 7);

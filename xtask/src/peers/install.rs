@@ -109,11 +109,11 @@ impl Peers {
             }
         }
         for (version, checksum) in SAFE_GPU {
-            let said = match self.install_safe_gpu(version, checksum) {
+            let message = match self.install_safe_gpu(version, checksum) {
                 Ok(()) => format!("safe-gpu {version} is installed"),
                 Err(error) => format!("not installed: safe-gpu {version}: {error}"),
             };
-            writeln!(out, "peers: {said}")?;
+            writeln!(out, "peers: {message}")?;
         }
         let missing: Vec<&Package> =
             PACKAGES.iter().filter(|package| self.unpacked(package.program).is_none()).collect();
@@ -127,7 +127,7 @@ impl Peers {
         for package in missing {
             writeln!(out, "peers: fetching {} …", package.asked)?;
             match self.unpack(package) {
-                Ok(said) => writeln!(out, "peers: {said}")?,
+                Ok(message) => writeln!(out, "peers: {message}")?,
                 Err(error) => writeln!(out, "peers: not installed: {}: {error}", package.asked)?,
             }
         }
@@ -202,7 +202,7 @@ impl Peers {
         let path = debs.join(&file);
         let sum = output_of(Command::new("sha256sum").arg(&path))?;
         let sum = sum.split_whitespace().next().unwrap_or_default();
-        let said = match PINNED.iter().find(|(pinned, _)| *pinned == file) {
+        let message = match PINNED.iter().find(|(pinned, _)| *pinned == file) {
             Some((_, expected)) if *expected != sum => {
                 fs::remove_file(&path)?;
                 return Err(Error::other(format!("{file} has sha256 {sum}, not {expected}")));
@@ -212,7 +212,7 @@ impl Peers {
         };
         output_of(Command::new("dpkg").arg("-x").arg(&path).arg(self.dir.join("root")))?;
         match self.unpacked(package.program) {
-            Some(_) => Ok(said),
+            Some(_) => Ok(message),
             None => Err(Error::other(format!("{file} has no {}", package.program))),
         }
     }
@@ -268,8 +268,8 @@ fn output_of(command: &mut Command) -> io::Result<String> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("nothing").trim();
+    let message = String::from_utf8_lossy(&output.stderr);
+    let last = message.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("nothing").trim();
     Err(Error::other(format!("{program} failed: {last}")))
 }
 

@@ -137,7 +137,7 @@ fn judge(tool: &Tool, subject: &Subject, outcome: Outcome) -> Verdict {
     match outcome {
         Outcome::NotInstalled => Verdict::NotInstalled,
         Outcome::Failed(_) if silent => Verdict::FailsAsExpected,
-        Outcome::Failed(said) => Verdict::Differs(vec![format!("fails: {said}")]),
+        Outcome::Failed(message) => Verdict::Differs(vec![format!("fails: {message}")]),
         Outcome::Shown(_) if silent => {
             Verdict::Differs(vec!["it shows devices, though no driver answers".to_owned()])
         }
@@ -188,8 +188,8 @@ fn show(rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
     for row in rows.iter().filter(|row| row.foreign) {
         writeln!(
             out,
-            "{}: processes are not compared: their numbers are of a PID namespace that cannot be \
-             seen, and gpuws names nobody by them.",
+            "{}: processes are not compared: their PIDs are from a PID namespace that cannot be \
+             seen, so gpuws does not resolve them.",
             row.machine
         )?;
     }

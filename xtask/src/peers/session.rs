@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// Prints its environment, and runs until its standard input ends.
-const TELLS_AND_WAITS: &str = "env -0; printf 'told\\0'; exec cat";
+const PRINT_AND_WAIT: &str = "env -0; printf 'printed\\0'; exec cat";
 
 /// The variable with a session's directory, and the file in it, as in gpu-sim.
 const SESSION: &str = "GPUWS_SIM_SESSION";
 const FILE: &str = "session.json";
 
 /// The time limit of a tool, in seconds.
-const PATIENCE: &str = "60";
+const TIME_LIMIT: &str = "60";
 
 /// A machine whose time is stopped, with real processes for simulated ones. A `gpuws sim --live`
-/// has started these; beside its session directory there is a copy that stops the time. Both end
+/// has started these; next to its session directory there is a copy that stops the time. Both end
 /// when this is dropped.
 pub(super) struct Session {
     gpuws: PathBuf,
@@ -38,7 +38,7 @@ impl Session {
     /// If `gpuws sim` cannot be run or fails, or the directory cannot be created.
     pub(super) fn start(gpuws: &Path, machine: &str, dir: &Path) -> io::Result<Self> {
         let mut sim = Command::new(gpuws)
-            .args(["--quiet", "sim", machine, "--live", "--", "sh", "-c", TELLS_AND_WAITS])
+            .args(["--quiet", "sim", machine, "--live", "--", "sh", "-c", PRINT_AND_WAIT])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -105,7 +105,7 @@ impl Session {
         arguments: &[A],
     ) -> Result<String, String> {
         let output = Command::new("timeout")
-            .arg(PATIENCE)
+            .arg(TIME_LIMIT)
             .arg(program)
             .args(arguments)
             .env_clear()
@@ -117,9 +117,9 @@ impl Session {
         if output.status.success() {
             return Ok(text(&output.stdout));
         }
-        let (said, printed) = (text(&output.stderr), text(&output.stdout));
-        let last = said.lines().chain(printed.lines()).rfind(|line| !line.trim().is_empty());
-        Err(format!("{}: {}", output.status, last.unwrap_or("without a word").trim()))
+        let (message, printed) = (text(&output.stderr), text(&output.stdout));
+        let last = message.lines().chain(printed.lines()).rfind(|line| !line.trim().is_empty());
+        Err(format!("{}: {}", output.status, last.unwrap_or("no output").trim()))
     }
 }
 
@@ -136,7 +136,7 @@ fn reported(from: impl BufRead) -> io::Result<Vec<(OsString, OsString)>> {
     let mut environment = Vec::new();
     for entry in from.split(0) {
         let entry = entry?;
-        if entry == b"told" {
+        if entry == b"printed" {
             break;
         }
         if let Some(at) = entry.iter().position(|byte| *byte == b'=') {

@@ -1,4 +1,4 @@
-//! A module is one idea: at most 800 lines, with the tests beside the code counted separately.
+//! A module is one idea: at most 800 lines, with unit tests counted separately.
 
 use crate::code::{mask, test_ranges};
 use crate::tree::File;
@@ -27,7 +27,7 @@ pub(super) fn long_files(tree: &Tree) -> Vec<String> {
         .collect()
 }
 
-/// Returns the source files with their line counts, without the tests beside the code.
+/// Returns the source files with their line counts, without unit tests.
 pub(super) fn lengths(tree: &Tree) -> impl Iterator<Item = (&File, usize)> {
     tree.files().iter().filter(|file| file.is_rust()).map(|file| {
         let of_tests: usize = test_ranges(&mask(&file.text))

@@ -9,7 +9,7 @@ use crate::{Tree, Violation};
 const PROGRAM: &str = "crates/cli/src/";
 const COMMANDS: &str = "crates/cli/src/commands/";
 
-/// Lines of the whole program, without the tests beside the code.
+/// Lines of the whole program, without unit tests.
 const PROGRAM_LINES: usize = 7_999;
 
 const COMMAND_LINES: usize = 200;

@@ -1,4 +1,4 @@
-//! Arguments of what makes a program keep a limit of a device's memory.
+//! Arguments that keep a program within a memory limit.
 
 use clap::{Args, ValueEnum};
 use gpu_core::Bytes;
@@ -8,12 +8,12 @@ use gpu_memory_advice::environment::{Framework, Version};
 #[derive(Debug, Args)]
 pub(crate) struct EnvArgs {
     /// Memory limit per process and GPU (6GiB, 500MiB).
-    #[arg(long, value_name = "SIZE", value_parser = super::claims::size)]
+    #[arg(long, value_name = "SIZE", value_parser = super::quantity::size)]
     pub(crate) limit: Bytes,
     #[command(flatten)]
     pub(crate) keep: KeepArgs,
     /// Total memory of the GPU (80GiB), instead of querying this machine.
-    #[arg(long, value_name = "SIZE", value_parser = super::claims::size, conflicts_with = "gpu")]
+    #[arg(long, value_name = "SIZE", value_parser = super::quantity::size, conflicts_with = "gpu")]
     pub(crate) device_memory: Option<Bytes>,
     /// GPUs visible to the program, by index, UUID or PCI bus ID; repeatable. Default: those of
     /// CUDA_VISIBLE_DEVICES or the scheduler, or all.
@@ -21,11 +21,11 @@ pub(crate) struct EnvArgs {
     pub(crate) gpu: Vec<Selector>,
 }
 
-// What is to be known of a program that keeps a limit.
+// Properties of a program that keeps within a limit.
 #[derive(Debug, Args)]
 pub(crate) struct KeepArgs {
     /// Memory reserved for the CUDA context and libraries, which no framework counts.
-    #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = super::claims::size)]
+    #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = super::quantity::size)]
     pub(crate) context: Bytes,
     /// Framework of the program; `auto` detects what its Python has installed. Repeatable.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "auto")]
@@ -36,11 +36,11 @@ pub(crate) struct KeepArgs {
 }
 
 impl KeepArgs {
-    /// Returns the options as they are written, each with a blank before it.
+    /// Returns these options as command-line text, with a space before each.
     pub(crate) fn again(&self) -> String {
         let mut words = String::new();
         if self.context != CONTEXT {
-            words.push_str(&format!(" --context {}", super::claims::written(self.context)));
+            words.push_str(&format!(" --context {}", super::quantity::written(self.context)));
         }
         if self.framework != [Named::Auto] {
             let names = self.framework.iter().filter_map(|named| named.to_possible_value());
@@ -54,13 +54,13 @@ impl KeepArgs {
     }
 }
 
-/// What is left to CUDA where nothing is said.
+/// The default of `--context`.
 const CONTEXT: Bytes = Bytes::from_mib(512);
 
-/// A framework by its name.
+/// A value of `--framework`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Named {
-    /// What is installed.
+    /// All installed frameworks.
     Auto,
     /// PyTorch.
     Torch,
@@ -72,7 +72,7 @@ pub(crate) enum Named {
 }
 
 impl Named {
-    /// Returns the framework; `None` where it is to be found out.
+    /// Returns the framework; `None` for `auto`.
     pub(crate) fn framework(self) -> Option<Framework> {
         match self {
             Named::Auto => None,

@@ -1,4 +1,4 @@
-//! What reads the text of another tool.
+//! Arguments of `gpuws parse`.
 
 use super::named;
 use clap::Args;
@@ -18,7 +18,7 @@ pub(crate) struct ParseArgs {
     pub(crate) file: PathBuf,
 }
 
-/// The kinds of text by their names in JSON.
+/// The kinds of text, by their names in JSON.
 const KINDS: [(&str, Kind); 13] = [
     ("table", Kind::Table),
     ("q", Kind::Q),

@@ -1,4 +1,4 @@
-//! What frees memory.
+//! Arguments of `gpuws reap`.
 
 use super::{named, pid};
 use crate::wording::shell_word;
@@ -35,10 +35,10 @@ pub(crate) struct ReapArgs {
     pub(crate) protect: Vec<Protect>,
 }
 
-/// How far the end of one process reaches, as the command line says it.
+/// What ends together with a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// The process alone.
+    /// Only the process.
     Process,
     /// Its process group.
     Group,
@@ -47,7 +47,7 @@ pub(crate) enum Reach {
 }
 
 impl ReapArgs {
-    /// Returns the command line that does what this one planned; `sim` is the option that names a
+    /// Returns the command that executes the plan of this one; `sim` is the option that names a
     /// simulated machine.
     pub(crate) fn again_with_yes(&self, sim: &str) -> String {
         let mut command = format!("gpuws {sim}reap");
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn default_arguments_are_not_destructive() {
         let cli = Cli::try_parse_from(["gpuws", "reap"]).unwrap();
-        let Some(Command::Reap(reap)) = cli.command else { panic!("reap is read as reap") };
+        let Some(Command::Reap(reap)) = cli.command else { panic!("expected the reap command") };
         assert!(!reap.yes && reap.pid.is_empty() && reap.scope == Reach::Process);
         assert_eq!(reap.grace(), Request::GRACE);
     }

@@ -1,4 +1,4 @@
-//! What runs a program on a simulated NVML.
+//! Arguments of `gpuws sim`.
 
 use clap::Args;
 use gpu_sim::{CallEffect, CallFault};
@@ -38,7 +38,7 @@ pub(crate) struct SimArgs {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Reads `FUNCTION=EFFECT`, with `,gpu=N`, `,from=N` and `,times=N` after it.
+/// Parses `FUNCTION=EFFECT`, followed by any of `,gpu=N`, `,from=N` and `,times=N`.
 fn fault(text: &str) -> Result<CallFault, String> {
     let mut parts = text.split(',');
     let (function, effect) =

@@ -1,4 +1,4 @@
-//! Arguments of the commands that show devices, some in the words of other tools.
+//! Arguments of the commands that show devices, some with the option names of other tools.
 
 use clap::{ArgGroup, Args};
 use gpu_core::Selector;
@@ -7,12 +7,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A form of output that another tool has.
+/// An output format of another tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// What `gpustat --json` prints.
+    /// The output of `gpustat --json`.
     GpustatJson,
-    /// What `nvidia-smi --query-gpu=… --format=csv` prints.
+    /// The output of `nvidia-smi --query-gpu=… --format=csv`.
     Csv(csv::Style),
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct StatusArgs {
     pub(crate) repeat: Repeat,
 }
 
-// What one row of CSV is made of; the names are those of nvidia-smi.
+// The fields of a CSV row, by their names in nvidia-smi.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Fields {
     /// Fields per GPU; `gpuws query --help-query-gpu` lists them.
@@ -51,7 +51,7 @@ pub(crate) struct Fields {
     pub(crate) query_compute_apps: Option<String>,
 }
 
-// How often a view is shown.
+// Whether and how often a view is repeated.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Repeat {
     /// Repeat every this many seconds until Ctrl-C.
@@ -65,7 +65,7 @@ pub(crate) struct Repeat {
 }
 
 impl Repeat {
-    /// Tells whether one view is all.
+    /// Returns whether the view is shown only once.
     pub(crate) fn is_once(&self) -> bool {
         self.pause().is_none()
     }
@@ -77,7 +77,7 @@ impl Repeat {
     }
 }
 
-/// What `gpuws query` is asked for.
+/// The options of `gpuws query` of which exactly one is required.
 const WHAT: [&str; 4] =
     ["query_gpu", "query_compute_apps", "help_query_gpu", "help_query_compute_apps"];
 
@@ -127,7 +127,7 @@ fn format(text: &str) -> Result<Format, String> {
     }
 }
 
-/// Spells nvidia-smi's `-lms`, a long option behind a single dash, in the usual way.
+/// Replaces nvidia-smi's `-lms`, a long option with a single dash, with `--loop-ms`.
 pub(crate) fn usual_spelling(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let usual = |word: OsString| match word.to_str() {
         Some("-lms") => OsStr::new("--loop-ms").to_owned(),
@@ -137,7 +137,7 @@ pub(crate) fn usual_spelling(words: impl Iterator<Item = OsString>) -> Vec<OsStr
         },
         None => word,
     };
-    // Only for the commands that have it, and never in the words of a command to run.
+    // Only for the commands that have this option, and never in the arguments of a wrapped command.
     let (mut views, mut ours) = (false, true);
     words
         .map(|word| {

@@ -1,4 +1,4 @@
-//! `gpuws completions`: a completion script.
+//! `gpuws completions`: prints a completion script.
 
 use crate::args::{Cli, CompletionsArgs};
 use crate::exit::Exit;

@@ -1,29 +1,31 @@
-//! `gpuws demo`: the whole story on a simulated machine.
+//! `gpuws demo`: shows every step on a simulated machine.
 
 use crate::args::{DemoArgs, Global};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::source::{Source, unknown_machine};
+use crate::source::{Source, opening};
 use crate::terminal::{Line, Screen};
 use crate::wording;
 use gpu_core::Pid;
 use gpu_reaper::{Advice, Diagnosis, Guard, Request};
 use gpu_sim::Simulation;
+use std::path::Path;
 
 pub(crate) fn run(args: &DemoArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
-    let machines = gpu_sim::machines();
-    let Some(machine) = machines.iter().find(|machine| machine.name == args.machine) else {
-        return Err(unknown_machine(&args.machine));
-    };
-    let source = Source::simulated(Simulation::embedded(machine.name)?);
-    let sim = format!("--sim {} ", machine.name);
-    screen.print(&Line::new().accent(format!("simulated machine {}", machine.name)))?;
-    wording::flow(screen, Line::new().plain("  "), &machine.description)?;
+    let name = &args.machine;
+    let simulation = Simulation::embedded(name);
+    let simulation = simulation.map_err(|error| opening(Some(Path::new(name)), error))?;
+    let source = Source::simulated(simulation);
+    let sim = format!("--sim {name} ");
+    screen.print(&Line::new().accent(format!("simulated machine {name}")))?;
+    if let Some(machine) = gpu_sim::machines().iter().find(|machine| machine.name == *name) {
+        wording::flow(screen, Line::new().plain("  "), &machine.description)?;
+    }
 
     chapter(screen, "See", &format!("gpuws {sim}status"))?;
-    let looks = source.two_looks();
-    let Some(now) = looks.last() else { return Ok(Exit::Done) };
-    let diagnosis = gpu_reaper::diagnose(&looks);
+    let snapshots = source.two_snapshots();
+    let Some(now) = snapshots.last() else { return Ok(Exit::Done) };
+    let diagnosis = gpu_reaper::diagnose(&snapshots);
     super::status::show(screen, &quiet(), now, &diagnosis)?;
     if now.devices.is_empty() {
         return the_end(screen, &sim);
@@ -34,7 +36,7 @@ pub(crate) fn run(args: &DemoArgs, global: &Global, screen: &mut Screen) -> Resu
 
     let guard = Guard::new(&*source.host, Vec::new())?;
     let (request, options) = request(&diagnosis);
-    let plan = gpu_reaper::plan(&looks, &diagnosis, &guard, &request);
+    let plan = gpu_reaper::plan(&snapshots, &diagnosis, &guard, &request);
     chapter(screen, "Decide", &format!("gpuws {sim}reap{options}"))?;
     super::reap::show_plan(screen, now, &diagnosis, &plan, false)?;
     if !plan.targets.is_empty() {
@@ -42,7 +44,7 @@ pub(crate) fn run(args: &DemoArgs, global: &Global, screen: &mut Screen) -> Resu
         let report = super::reap::carry_out(&source, &plan, &guard, Some(screen))?;
         super::reap::show_report(screen, &report)?;
         chapter(screen, "Check again", &format!("gpuws {sim}status"))?;
-        let after = source.look();
+        let after = source.snapshot();
         let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&after));
         super::status::show(screen, &quiet(), &after, &diagnosis)?;
     }
@@ -60,7 +62,7 @@ fn quiet() -> Global {
     Global { quiet: true, ..Global::default() }
 }
 
-/// What a person would type next: what the findings advise, else a look at the plan.
+/// Returns the request that the findings advise, or the default request.
 fn request(diagnosis: &Diagnosis) -> (Request<'static>, String) {
     let advised = diagnosis.findings.iter().flat_map(|finding| &finding.advice);
     let mut pids: Vec<Pid> = Vec::new();

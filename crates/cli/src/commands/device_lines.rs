@@ -1,4 +1,4 @@
-//! The lines of a device, its MIG instances and its users, fitted to the terminal.
+//! The lines for a device, its MIG instances and its users, fitted to the terminal.
 
 mod users;
 
@@ -9,49 +9,49 @@ use crate::terminal::{Line, Tone, bar, packed, wrapped};
 use crate::wording;
 use gpu_core::{DeviceState, MemoryInfo, MigInstance, Snapshot};
 
-/// Where the columns are.
+/// The layout of the lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
-    /// Columns of a device's name.
+    /// The width of the device name column.
     name: usize,
-    /// There is room for bars, and for the power and its limit.
+    /// There is room for bars and for the power limit.
     is_wide: bool,
-    /// Columns of all.
+    /// The total width.
     columns: usize,
 }
 
-/// The columns of everything on a device's line but its name, on a wide terminal, where a device
-/// that is free is said to be, and on a narrow one.
+/// The width of a device line without the name: on a wide terminal, on a wide terminal with a
+/// `free` label, and on a narrow one.
 const WIDE: usize = 60;
 const WIDE_FREE: usize = 61;
 const NARROW: usize = 31;
 
-/// The least columns that a line on a narrow terminal takes, and those of a finding behind it.
+/// The minimum width of a line on a narrow terminal, and that of the finding after it.
 const LEAST: usize = 40;
 const FINDING: usize = 12;
-/// The columns of a process, with its number, at the least and at the most.
+/// The minimum and the maximum width of a process with its PID.
 const PROCESS: usize = 15;
 const WHOLE_PROCESS: usize = 34;
 
-/// The columns of a usual terminal.
+/// The width of a standard terminal.
 const USUAL: usize = 80;
 
-/// What a user's line is set in by.
+/// The indentation of a user's line.
 const INDENT: &str = "    ";
 
 impl Layout {
-    /// Fits the lines to so many columns; `any_free`: one of the devices is free.
+    /// Fits the lines to this many columns; `any_free`: at least one device is free.
     pub(super) fn of(columns: usize, snapshot: &Snapshot, any_free: bool) -> Self {
         let is_wide = columns >= USUAL;
         let names = snapshot.devices.iter().map(|device| Line::new().plain(name(device)).width());
         let longest = names.max().unwrap_or(0);
         let wide = if any_free { WIDE_FREE } else { WIDE };
         let room = columns.saturating_sub(if is_wide { wide } else { NARROW });
-        // In a pipe, which has any width, lines are as long as on a usual terminal.
+        // A pipe has no width, so its lines are as long as on a standard terminal.
         Layout { name: longest.min(room).clamp(4, USUAL - wide), is_wide, columns }
     }
 
-    /// Returns the columns of a process, with its number.
+    /// Returns the width of a process with its PID.
     fn process(&self) -> usize {
         if self.is_wide {
             return WHOLE_PROCESS;
@@ -60,7 +60,7 @@ impl Layout {
         (PROCESS + spare).min(WHOLE_PROCESS)
     }
 
-    /// ` 0  A100-SXM4-80GB  54°C 312/400 W  98 %  ██████████▊░  71.2/ 80.0 GiB`.
+    /// Formats ` 0  A100-SXM4-80GB  54°C 312/400 W  98 %  ██████████▊░  71.2/ 80.0 GiB`.
     pub(super) fn device(&self, device: &DeviceState, is_free: bool) -> Vec<Line> {
         let line = Line::new().plain(format!("{:>2}  ", device.id().index));
         let line = line.fitted(name(device), self.name).padded_to(4 + self.name);
@@ -87,7 +87,7 @@ impl Layout {
         }
     }
 
-    /// `    MIG 0  GI 2 CI 0 …`, its memory under that of its device.
+    /// Formats `    MIG 0  GI 2 CI 0 …`, with its memory below that of its device.
     pub(super) fn instance(&self, instance: &MigInstance) -> Line {
         let number = |id: Option<u32>| id.map_or("?".to_owned(), |id| id.to_string());
         let (gi, ci) = (number(instance.gpu_instance), number(instance.compute_instance));
@@ -121,7 +121,7 @@ fn name(device: &DeviceState) -> &str {
     device.info.name.as_deref().map_or("?", wording::product)
 }
 
-/// Adds a cell to a line, set right.
+/// Appends a right-aligned cell.
 fn cell(line: Line, text: Option<String>, width: usize) -> Line {
     match text {
         Some(text) => line.plain(format_args!("{text:>width$}")),

@@ -1,4 +1,4 @@
-//! `gpuws doctor`: what is wrong, how that is known, what to type next.
+//! `gpuws doctor`: findings with their evidence and the next command to run.
 
 mod finding;
 
@@ -22,10 +22,10 @@ pub(crate) fn run(
     if args.paste {
         return super::paste::run(args, global, screen);
     }
-    let looks = source::open_to_look(global, Groups::NONE, args.looks.looks == 1)?
-        .looks(args.looks.looks, args.looks.pause())
+    let snapshots = source::open_for_query(global, Groups::NONE, args.sampling.count == 1)?
+        .snapshots(args.sampling.count, args.sampling.pause())
         .collect::<Vec<_>>();
-    let Some(now) = looks.last() else { return Ok(Exit::Done) };
+    let Some(now) = snapshots.last() else { return Ok(Exit::Done) };
     if let (Err(fault), true) = (&now.driver, now.devices.is_empty()) {
         let failure = Failure::from(gpu_core::Error::new(fault.kind, fault.text.clone()));
         if global.json {
@@ -37,26 +37,26 @@ pub(crate) fn run(
         super::status::without_driver(screen, now, fault)?;
         return Ok(failure.exit());
     }
-    tell(args, global, &looks, screen)
+    report(args, global, &snapshots, screen)
 }
 
-/// Diagnoses the looks, on the devices that were asked for, and tells what comes of it.
-pub(super) fn tell(
+/// Diagnoses the selected devices from these snapshots and prints the result.
+pub(super) fn report(
     args: &DoctorArgs,
     global: &Global,
-    looks: &[Snapshot],
+    snapshots: &[Snapshot],
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
-    let Some(now) = looks.last() else { return Ok(Exit::Done) };
+    let Some(now) = snapshots.last() else { return Ok(Exit::Done) };
     let gpus = indexes(&now.devices, &args.gpu)?;
-    let mut diagnosis = gpu_reaper::diagnose(looks);
+    let mut diagnosis = gpu_reaper::diagnose(snapshots);
     if !gpus.is_empty() {
-        let asked = |index: u32| gpus.contains(&index);
-        diagnosis.findings.retain(|finding| finding.devices.iter().any(|id| asked(id.index)));
-        diagnosis.cleared.retain(|cleared| cleared.devices.iter().any(|id| asked(id.index)));
+        let is_selected = |index: u32| gpus.contains(&index);
+        diagnosis.findings.retain(|finding| finding.devices.iter().any(|id| is_selected(id.index)));
+        diagnosis.cleared.retain(|cleared| cleared.devices.iter().any(|id| is_selected(id.index)));
     }
-    let is_asked = |id: &DeviceId| gpus.is_empty() || gpus.contains(&id.index);
-    let devices: Vec<&DeviceState> = now.devices.iter().filter(|d| is_asked(d.id())).collect();
+    let selected = |id: &DeviceId| gpus.is_empty() || gpus.contains(&id.index);
+    let devices: Vec<&DeviceState> = now.devices.iter().filter(|d| selected(d.id())).collect();
     if global.json {
         let sim = sim_option(&now.origin, global);
         screen.json(&json::Doctor::of(now, &devices, &diagnosis, &sim))?;
@@ -66,7 +66,6 @@ pub(super) fn tell(
     Ok(if diagnosis.findings.is_empty() { Exit::Done } else { Exit::Remains })
 }
 
-/// Prints the diagnosis of the whole machine.
 pub(crate) fn show(
     screen: &mut Screen,
     global: &Global,
@@ -77,8 +76,8 @@ pub(crate) fn show(
     show_some(screen, global, snapshot, &devices, diagnosis)
 }
 
-/// Prints the diagnosis: findings with their evidence, then what was cleared, what is not known of
-/// `devices`, and the count.
+/// Prints the diagnosis: findings with their evidence, then cleared processes, then what is unknown
+/// about `devices`, and a summary.
 fn show_some(
     screen: &mut Screen,
     global: &Global,
@@ -111,8 +110,8 @@ fn show_some(
     screen.print(&summary(snapshot, diagnosis))
 }
 
-/// Tells whether a finding says why the list of a device's processes could not be read: one about
-/// the device itself, or about another at which the driver stopped for both.
+/// Returns whether a finding explains why the process list of a device could not be read: a fault
+/// of this device, or the same fault on another one.
 fn is_reported(snapshot: &Snapshot, diagnosis: &Diagnosis, device: &DeviceState) -> bool {
     let Err(fault) = &device.processes else { return true };
     let reaches_all = matches!(fault.kind.reach(), Reach::Device | Reach::Machine);
@@ -123,7 +122,7 @@ fn is_reported(snapshot: &Snapshot, diagnosis: &Diagnosis, device: &DeviceState)
     })
 }
 
-/// `1 finding. 0 processes could not be read.`
+/// Formats `1 finding. 0 processes could not be read.`
 fn summary(snapshot: &Snapshot, diagnosis: &Diagnosis) -> Line {
     let answered = |device: &DeviceState| device.sample.is_ok() && device.processes.is_ok();
     let all_seen = snapshot.holders.is_ok()
@@ -135,7 +134,7 @@ fn summary(snapshot: &Snapshot, diagnosis: &Diagnosis) -> Line {
     };
     match (&snapshot.holders, &snapshot.origin) {
         (Err(_), _) => line.plain(". The holders of the device files are unknown."),
-        // How much a paste was allowed to see, nobody knows.
+        // The permissions of the user who ran the pasted commands are unknown.
         (Ok(_), Origin::Pasted) => line.plain("."),
         (Ok(_), _) => {
             let unread = snapshot.unreadable.total() as usize;
@@ -147,7 +146,7 @@ fn summary(snapshot: &Snapshot, diagnosis: &Diagnosis) -> Line {
     }
 }
 
-/// Where the snapshot comes from, unless it is this machine.
+/// Returns the origin of the snapshot; `None` for this machine.
 pub(crate) fn origin(snapshot: &Snapshot) -> Option<Line> {
     if snapshot.origin == Origin::Live {
         return None;

@@ -1,11 +1,11 @@
-//! What is typed for `gpuws run`: it stands for another gpuws, the supervisor, and ends as that does.
+//! The frontend of `gpuws run`: starts the supervisor, another gpuws process, and ends as it does.
 //!
-//! Neither the supervisor's name nor its command line has the words in it by which people look for
-//! what they have started: who ends all that is called `gpuws`, or has `train.py` in its command
-//! line, ends the front, and the supervisor is there to end the rest.
+//! Neither the name nor the command line of the supervisor contains the words that the user typed.
+//! `pkill gpuws` and `pkill -f train.py` end only the frontend, and the supervisor remains to end
+//! the job.
 //!
-//! Where the one that was typed has children already, a second front stands between: it watches
-//! the first, and ends when that one is gone.
+//! If the frontend already has child processes, it starts a second frontend between itself and the
+//! supervisor, which ends when the first one is gone.
 
 use super::run::is_there;
 use crate::args::{Global, RunArgs};
@@ -24,33 +24,33 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// What the supervisor of a run is called; nobody types it.
+/// The hidden command name of the supervisor of a run.
 const SUPERVISOR: &str = "run-supervisor";
 
-/// The word that makes a program the second front of a run; nobody types it.
-const BESIDE: &str = "run-beside";
+/// The hidden command name of the second frontend of a run.
+const SECOND_FRONTEND: &str = "run-beside";
 
-/// What a program is to a run, and for whom.
+/// The role of a process in a run.
 #[derive(Clone)]
-pub(crate) enum Part {
-    /// It was typed.
-    Typed,
-    /// It is the front of a run in the place of another one, which has children of its own.
-    Beside(ProcessKey),
-    /// It is the supervisor, for a front.
+pub(crate) enum Role {
+    /// The frontend.
+    Frontend,
+    /// The second frontend, for a first one that has its own child processes.
+    SecondFrontend(ProcessKey),
+    /// The supervisor, which works for a frontend.
     Supervisor(FrontendArgs),
 }
 
-/// The front that a supervisor works for.
+/// The frontend of a supervisor.
 #[derive(Clone)]
 pub(crate) struct FrontendArgs {
     pub(crate) key: ProcessKey,
-    /// The word by which it can be dismissed.
-    pub(crate) dismissal: OsString,
+    /// The argument that identifies the pipe to detach from the frontend.
+    pub(crate) detach_pipe: OsString,
 }
 
-/// Starts the supervisor, and ends as it does; where it is killed, what it leaves is ended here.
-/// `first` is the front in whose place this one is.
+/// Starts the supervisor and ends as it does. If the supervisor is killed, ends what it left.
+/// `first` is the frontend that this one replaces.
 pub(crate) fn run(
     args: &RunArgs,
     global: &Global,
@@ -70,32 +70,32 @@ pub(crate) fn run(
     let keeps = args.on_death() == OnDeath::Keep;
     let beside = !keeps && first.is_none() && Front::has_children(&roots).map_err(failed)?;
     let front = if beside {
-        // Whoever comes to the other has come from the supervisor.
+        // Processes that are re-parented to the second frontend are from the supervisor.
         let (name, words) = typed
             .split_first()
             .map_or((OsStr::new(""), &[][..]), |(name, words)| (name.as_os_str(), words));
         let own = Front::words(&roots).map_err(failed)?;
-        let words = [&[BESIDE.into()], &own[..], words].concat();
+        let words = [&[SECOND_FRONTEND.into()], &own[..], words].concat();
         Front::start(&roots, &program, name, &words, Relation::Beside)
     } else {
         let count = OsString::from(typed.len().to_string());
-        let dismissal = DetachPipe::new().map_err(failed)?;
-        let words = [&Front::words(&roots).map_err(failed)?[..], &[count, dismissal.word()]];
+        let detach_pipe = DetachPipe::new().map_err(failed)?;
+        let words = [&Front::words(&roots).map_err(failed)?[..], &[count, detach_pipe.word()]];
         let stands = if keeps { Relation::Apart } else { Relation::Guarded };
         Front::start(&roots, &program, SUPERVISOR.as_ref(), &words.concat(), stands)
-            .map(|front| front.detached_by(dismissal))
+            .map(|front| front.detached_by(detach_pipe))
     };
     let mut front = front.map_err(failed)?;
     let ending = match first {
         None => Some(front.wait().map_err(failed)?),
         Some(first) => front.wait_for(&roots, first).map_err(failed)?,
     };
-    // Who could be told of it is gone; the supervisor sees this one's end.
+    // The first frontend, which the exit status is for, is gone; the supervisor sees this one end.
     let Some(ending) = ending else { return Ok(Exit::Own) };
     match (front.orphans(&roots, ending).map_err(failed)?, ending) {
         (Some(mut orphans), _) => end(&mut orphans, args.grace, global).map_err(own)?,
         (None, JobExit::Signal(signal)) if keeps && Front::was_killed(ending) => {
-            tell(
+            print(
                 global,
                 &format!(
                     "supervisor terminated by signal {signal}; the job continues and keeps its lease"
@@ -107,19 +107,19 @@ pub(crate) fn run(
     Ok(Exit::Passed(u8::try_from(front.end_as(ending)).unwrap_or(u8::MAX)))
 }
 
-/// Returns what stands for an audit log that cannot be opened.
+/// Returns a journal that fails with the reason why the audit log could not be opened.
 fn no_journal(why: impl Into<Failure>) -> Box<dyn Journal> {
     Box::new(NoJournal::new(gpu_core::Error::new(ErrorKind::Io, why.into().reason())))
 }
 
-/// Ends what a killed supervisor has left.
+/// Ends what a killed supervisor left.
 fn end(orphans: &mut dyn Job, grace: Duration, global: &Global) -> Result<(), Failure> {
     if orphans.members()?.is_empty() {
-        tell(global, "supervisor was killed; no job process is left");
+        print(global, "supervisor was killed; no job process is left");
         return Ok(());
     }
-    tell(global, "supervisor was killed; ending the job");
-    // Who started a job ends it, whatever can be asked of its devices and written about that.
+    print(global, "supervisor was killed; ending the job");
+    // The user who started a job may end it even without a driver and without an audit log.
     let (source, journal) = match source::open(global) {
         Ok(source) => {
             let journal = source.journal().unwrap_or_else(|why| no_journal(why));
@@ -135,19 +135,19 @@ fn end(orphans: &mut dyn Job, grace: Duration, global: &Global) -> Result<(), Fa
         take_over(orphans, root, ports, &token, grace, &mut |_| ControlFlow::Continue(()));
     let ended = actions.iter().filter(|action| matches!(action.outcome, Outcome::Ended { .. }));
     let ended = wording::count(ended.count(), "process", "processes");
-    tell(global, &format!("{ended} ended"));
+    print(global, &format!("{ended} ended"));
     for left in still_there {
         let who = wording::process(left.key.pid, &left.name);
-        tell(global, &format!("warning: {who} is still running"));
+        print(global, &format!("warning: {who} is still running"));
     }
     if let Some(fault) = stopped {
-        tell(global, &format!("warning: failed to {fault}"));
+        print(global, &format!("warning: failed to {fault}"));
     }
     if let Some(fault) = unwritten {
-        tell(global, &format!("warning: the audit log is incomplete: failed to {fault}"));
+        print(global, &format!("warning: the audit log is incomplete: failed to {fault}"));
     }
     if remains {
-        tell(
+        print(
             global,
             "warning: the GPUs stay leased while a process that inherited the lease is \
             alive",
@@ -156,43 +156,42 @@ fn end(orphans: &mut dyn Job, grace: Duration, global: &Global) -> Result<(), Fa
     Ok(())
 }
 
-/// Says something in a line of its own; nobody is helped by a failure to say it.
-fn tell(global: &Global, text: &str) {
+/// Prints a line on standard error. An error here must not fail the command.
+fn print(global: &Global, text: &str) {
     if !global.quiet && !global.json {
         let line = Line::new().plain("gpuws: ").plain(text);
         let _ = writeln!(std::io::stderr(), "{}", line.text());
     }
 }
 
-/// Tells what this program is to a run, and the command line that was typed for it; any other
-/// program's is its own.
+/// Returns the role of this process in a run, and the command line that the user typed. Processes
+/// without a role have their own.
 ///
 /// # Errors
-/// When whom it works for is gone.
-pub(crate) fn part(words: Vec<OsString>) -> Result<(Part, Vec<OsString>), Failure> {
+/// When the frontend that it works for is gone.
+pub(crate) fn role(words: Vec<OsString>) -> Result<(Role, Vec<OsString>), Failure> {
     let failed = |error: gpu_core::Error| Failure::from(error).ending(Exit::Own);
     match &words[..] {
-        [name, pid, start, count, dismissal] if name == SUPERVISOR => {
-            let dismissal = dismissal.clone();
+        [name, pid, start, count, detach_pipe] if name == SUPERVISOR => {
+            let detach_pipe = detach_pipe.clone();
             let front = parse_words(pid, start).map_err(failed)?;
             let count = count.to_str().and_then(|count| count.parse().ok()).unwrap_or_default();
             let words = Front::arguments(&roots(), front, count).map_err(failed)?;
-            // As it is called where people look for gpuws, too; that it has no other name harms
-            // nobody.
+            // `ps` and `pkill` show the thread name, too. A failure is harmless.
             let _ = rustix::thread::set_name(c"run-supervisor");
-            Ok((Part::Supervisor(FrontendArgs { key: front, dismissal }), typed(words)))
+            Ok((Role::Supervisor(FrontendArgs { key: front, detach_pipe }), typed(words)))
         }
-        [_, word, pid, start, ..] if word == BESIDE => {
+        [_, word, pid, start, ..] if word == SECOND_FRONTEND => {
             let first = parse_words(pid, start).map_err(failed)?;
-            Ok((Part::Beside(first), typed(words)))
+            Ok((Role::SecondFrontend(first), typed(words)))
         }
-        _ => Ok((Part::Typed, words)),
+        _ => Ok((Role::Frontend, words)),
     }
 }
 
-/// Returns what was typed, of the command line of a front.
+/// Returns the command line that the user typed from that of a frontend.
 fn typed(mut words: Vec<OsString>) -> Vec<OsString> {
-    if words.get(1).is_some_and(|word| word == BESIDE) {
+    if words.get(1).is_some_and(|word| word == SECOND_FRONTEND) {
         words.drain(1..words.len().min(4));
     }
     words

@@ -1,4 +1,4 @@
-//! `gpuws leases`: who has devices, and who waits for them.
+//! `gpuws leases`: leases and waiting claims.
 
 use crate::args::{Global, LeasesArgs};
 use crate::claim_request::{self, reasons};
@@ -16,7 +16,7 @@ use gpu_report::json;
 use gpu_report::wording::claims::{self, asked, ordinal};
 use gpu_steward::{LeaseKeepers, Listed, Listing, Ports, Queued, listing};
 
-/// The columns of the table, of which a narrow terminal leaves some to `--json`.
+/// The columns of the table. A narrow terminal omits those in [`LEFT_OUT`].
 const COLUMNS: [(&str, Align); 6] = [
     ("user", Align::Left),
     ("GPUs", Align::Left),
@@ -46,7 +46,7 @@ pub(crate) fn run(
     match global.json {
         true => screen.json(&json::Leases::of(&listing, &user))?,
         false => {
-            // The next command is for the same directory.
+            // The suggested commands use the same directory.
             let dir = args.claims.as_ref().map_or(String::new(), |dir| {
                 format!(" --claims {}", shell_word(&dir.to_string_lossy()))
             });
@@ -59,7 +59,7 @@ pub(crate) fn run(
     Ok(Exit::Done)
 }
 
-/// A line for each lease that its user can give back: which devices it has, and the command.
+/// Prints a line for each lease that its user can release: its devices and the command.
 fn to_release(
     screen: &mut Screen,
     listing: &Listing,
@@ -68,7 +68,7 @@ fn to_release(
 ) -> Result<(), Failure> {
     let leases: Vec<LeaseEntry> =
         listing.leases.iter().map(|leased| leased.entry.clone()).collect();
-    // Whom it cannot find is not told of here: this is advice.
+    // Only advice, so an error is ignored.
     let keepers = lease_keepers::of(&leases, locks).unwrap_or_default();
     let mut is_first = true;
     for (Listed { entry, devices, .. }, keepers) in listing.leases.iter().zip(keepers) {
@@ -84,7 +84,7 @@ fn to_release(
     Ok(())
 }
 
-/// `GPUs 0 and 3`, of those that are seen here.
+/// Formats `GPUs 0 and 3`, only those that are visible here.
 fn named(devices: &[(DeviceUuid, Option<DeviceId>)]) -> String {
     let mut seen: Vec<&DeviceId> = devices.iter().filter_map(|(_, id)| id.as_ref()).collect();
     seen.sort_unstable_by_key(|id| id.index);
@@ -172,8 +172,8 @@ fn command(entry: &LeaseEntry) -> Line {
     }
 }
 
-/// `1st  bob  2 GPUs  40 s  python train.py`, and under it what it lacks. A claim that is stopped
-/// has no number: others pass it.
+/// Prints `1st  bob  2 GPUs  40 s  python train.py`, then the reasons why it waits. A stopped claim
+/// has no position, because others pass it.
 fn waits(screen: &mut Screen, queued: &Queued, now: Timestamp) -> Result<(), Failure> {
     let entry = &queued.entry;
     let place = match queued.is_stopped {

@@ -1,4 +1,4 @@
-//! `gpuws man`: the manual page of the program or of one of its commands.
+//! `gpuws man`: prints the manual page of the program or of one of its commands.
 
 use crate::args::{Cli, ManArgs};
 use crate::exit::Exit;

@@ -1,4 +1,4 @@
-//! `gpuws parse`: what another tool printed, as JSON.
+//! `gpuws parse`: converts the output of other tools to JSON.
 
 use crate::args::ParseArgs;
 use crate::exit::Exit;
@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// The most that is read: what the largest machines print is a hundredth of it.
+/// The maximum input size in bytes, a hundred times the output of the largest machines.
 const MAX: u64 = 64 << 20;
 
 pub(crate) fn run(args: &ParseArgs, screen: &mut Screen) -> Result<Exit, Failure> {
@@ -21,7 +21,7 @@ pub(crate) fn run(args: &ParseArgs, screen: &mut Screen) -> Result<Exit, Failure
         let failure = Failure::new(Exit::Usage, what()).with_source(error);
         failure.with_hint(if is_about_memory(&bytes) { EXPLAIN } else { "gpuws parse --help" })
     })?;
-    // An exception sounds like the failure of a whole tool, and it says more than that.
+    // A log with an out-of-memory message is also classified as the error text of a tool.
     let is_failure = document.errors.iter().all(|code| *code == ErrorCode::Other);
     let sounds = args.kind.is_none() && document.kind == Kind::Error && is_failure;
     if sounds && is_about_memory(&bytes) {
@@ -32,19 +32,19 @@ pub(crate) fn run(args: &ParseArgs, screen: &mut Screen) -> Result<Exit, Failure
     Ok(Exit::Done)
 }
 
-/// What to type for a log about memory.
+/// The hint for a log with out-of-memory messages.
 const EXPLAIN: &str = "use gpuws mem explain for the cause and remedies";
 
 fn is_about_memory(bytes: &[u8]) -> bool {
     !gpu_text::oom::read(bytes).events.is_empty()
 }
 
-/// Reads a file, or standard input for `-`, and refuses more than [`MAX`].
+/// Reads a file, or standard input for `-`, of at most [`MAX`] bytes.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     read_up_to(path, MAX)
 }
 
-/// Reads a file, or standard input for `-`, and refuses more than so many bytes.
+/// Reads a file, or standard input for `-`, of at most `most` bytes.
 pub(crate) fn read_up_to(path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
     let what = || format!("read '{}'", path.display());
     let mut bytes = Vec::new();
@@ -53,7 +53,7 @@ pub(crate) fn read_up_to(path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
         std::io::stdin().lock().take(most + 1).read_to_end(&mut bytes)
     } else {
         File::open(path).and_then(|file| {
-            // A file that is too long is not read first; one in /proc tells no length.
+            // Do not read a file that is too long; files in /proc report length 0.
             length = file.metadata()?.len();
             let room = if length > most { 0 } else { most + 1 };
             file.take(room).read_to_end(&mut bytes)

@@ -1,4 +1,4 @@
-//! `gpuws doctor --paste`: somebody else's machine, from what was printed there.
+//! `gpuws doctor --paste`: diagnoses another machine from pasted output.
 
 use crate::args::{DoctorArgs, Global};
 use crate::exit::Exit;
@@ -43,16 +43,16 @@ pub(super) fn run(
     }
     if !judged && !global.json {
         if let (Err(fault), true) = (&snapshot.driver, snapshot.devices.is_empty()) {
-            tell_driver(screen, fault)?;
+            report_driver(screen, fault)?;
         }
         return Ok(Exit::Remains);
     }
-    let exit = super::doctor::tell(args, global, &[snapshot], screen)?;
+    let exit = super::doctor::report(args, global, &[snapshot], screen)?;
     Ok(if failures.is_empty() { exit } else { Exit::Remains })
 }
 
-/// Makes sure that no two texts show another device under the same index: joined, the processes of
-/// one machine would be held against the other.
+/// Rejects texts in which an index belongs to different devices: they are from different machines,
+/// and the processes of one would be attributed to the other.
 fn one_machine(documents: &[Document]) -> Result<(), Failure> {
     let mut seen: BTreeMap<u32, &str> = BTreeMap::new();
     for gpu in documents.iter().flat_map(|document| &document.gpus) {
@@ -73,7 +73,7 @@ fn one_machine(documents: &[Document]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn tell_driver(screen: &mut Screen, fault: &gpu_core::Fault) -> Result<(), Failure> {
+fn report_driver(screen: &mut Screen, fault: &gpu_core::Fault) -> Result<(), Failure> {
     if !matches!(fault.kind, gpu_core::ErrorKind::Machine(_)) {
         return Ok(());
     }
@@ -84,10 +84,10 @@ fn tell_driver(screen: &mut Screen, fault: &gpu_core::Fault) -> Result<(), Failu
     }
 }
 
-/// What a failure text means and what to type on that machine.
+/// Prints the meaning of an error text and the command to run on that machine.
 fn explain(screen: &mut Screen, code: ErrorCode) -> Result<(), Failure> {
     let (meaning, command) = match code {
-        // The driver's own failures are told with the driver.
+        // Reported with the driver.
         ErrorCode::DriverNotRunning
         | ErrorCode::NvmlMismatch
         | ErrorCode::NoDevices

@@ -1,4 +1,4 @@
-//! `gpuws query`: rows of CSV in the words of nvidia-smi, for scripts that read those.
+//! `gpuws query`: CSV with nvidia-smi's fields and format, for existing scripts.
 
 use crate::args::{Fields, Global, QueryArgs, Repeat};
 use crate::commands::repeat;
@@ -13,10 +13,10 @@ use gpu_report::csv::{Query, Seen, Style, Subject};
 use std::io::Write;
 
 pub(crate) fn run(args: &QueryArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
-    for (asked, subject) in
+    for (is_requested, subject) in
         [(args.help_query_gpu, Subject::Gpu), (args.help_query_compute_apps, Subject::ComputeApp)]
     {
-        if asked {
+        if is_requested {
             return help(screen, subject);
         }
     }
@@ -33,14 +33,14 @@ pub(crate) fn run(args: &QueryArgs, global: &Global, screen: &mut Screen) -> Res
     }
 }
 
-/// Prints the rows that are asked for, once or again and again.
+/// Prints the selected rows, once or repeatedly.
 ///
 /// # Errors
-/// When a field is none, or no device can be asked.
+/// When a field does not exist, or no device can be queried.
 pub(super) fn rows(
     fields: &Fields,
     style: Style,
-    asked: &[Selector],
+    selectors: &[Selector],
     repeat: &Repeat,
     global: &Global,
     screen: &mut Screen,
@@ -57,13 +57,13 @@ pub(super) fn rows(
         Ok(query) => query,
         Err(name) => return no_such_field(screen, subject, &name),
     };
-    let source = source::open_to_look(global, query.groups(), repeat.is_once())?;
+    let source = source::open_for_query(global, query.groups(), repeat.is_once())?;
     repeat::name_origin(&source);
     let mut is_first = true;
     repeat::show(repeat, &source, screen, |screen| {
         let at = source.clock.wall();
         let machine = gpu_core::look_at_devices(&*source.backend, &*source.host, query.groups());
-        let devices = match shown(&machine, asked)? {
+        let devices = match shown(&machine, selectors)? {
             devices if devices.is_empty() => {
                 screen.print(&Line::new().plain("No devices were found"))?;
                 return Ok(Exit::CannotObserve);
@@ -84,13 +84,13 @@ pub(super) fn rows(
     })
 }
 
-/// Says on standard error which of the devices did not answer, since a row that is missing says
-/// nothing; returns how the program ends then.
+/// Reports on standard error the devices that did not answer, whose rows are missing; returns the
+/// exit code for this case.
 fn unanswered(devices: &[gpu_core::DeviceState], subject: Subject) -> Option<Exit> {
     let mut faults: Vec<(&Fault, Vec<u32>)> = Vec::new();
     for device in devices {
         let fault = match subject {
-            // What else a device lacks, its row says.
+            // The row shows any other missing reading.
             Subject::Gpu => {
                 let fault = device.sample.as_ref().err();
                 fault.filter(|fault| fault.kind == ErrorKind::TimedOut)
@@ -107,7 +107,7 @@ fn unanswered(devices: &[gpu_core::DeviceState], subject: Subject) -> Option<Exi
         let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
         let which = format!("{word} {}", wording::ranges(indexes));
         let text = crate::terminal::clean(&fault.text);
-        // Where standard error is closed, the code is left to tell it.
+        // If standard error is closed, the exit code still reports the failure.
         let _ = writeln!(std::io::stderr(), "gpuws: {which} did not answer: failed to {text}");
     }
     let is_late = |(fault, _): &(&Fault, Vec<u32>)| fault.kind == ErrorKind::TimedOut;
@@ -117,29 +117,29 @@ fn unanswered(devices: &[gpu_core::DeviceState], subject: Subject) -> Option<Exi
     }
 }
 
-/// Returns the devices that are asked for; none where the machine has none, or none of those.
+/// Returns the selected devices; empty if the machine has none of them.
 ///
 /// # Errors
 /// When no driver answers.
 pub(super) fn shown(
     machine: &Inventory,
-    asked: &[Selector],
+    selectors: &[Selector],
 ) -> Result<Vec<gpu_core::DeviceState>, Failure> {
     match &machine.driver {
         Err(fault) if machine.devices.is_empty() => {
             Err(Failure::from(gpu_core::Error::new(fault.kind, fault.text.clone())))
         }
         _ => {
-            let is_asked = |device: &&gpu_core::DeviceState| {
-                asked.is_empty() || asked.iter().any(|one| one.names(device.id()))
+            let is_selected = |device: &&gpu_core::DeviceState| {
+                selectors.is_empty() || selectors.iter().any(|one| one.names(device.id()))
             };
-            Ok(machine.devices.iter().filter(is_asked).cloned().collect())
+            Ok(machine.devices.iter().filter(is_selected).cloned().collect())
         }
     }
 }
 
-/// Returns a process that the driver lists. The driver's numbers are the host's: in a PID
-/// namespace of our own they would name strangers.
+/// Returns a process that the driver lists. The driver reports PIDs of the host; in another PID
+/// namespace they would belong to unrelated processes.
 pub(super) fn look_up(source: &Source, pid: Pid) -> gpu_core::Reading<gpu_core::ProcessInfo> {
     if source.host.sees_host_pids() == Ok(false) {
         return Err(Absent::NotFound);
@@ -150,7 +150,7 @@ pub(super) fn look_up(source: &Source, pid: Pid) -> gpu_core::Reading<gpu_core::
     })
 }
 
-/// Says it as nvidia-smi does, on standard output and with its code, and where the names are.
+/// Reports an unknown field as nvidia-smi does, on standard output and with the same exit code.
 fn no_such_field(screen: &mut Screen, subject: Subject, name: &str) -> Result<Exit, Failure> {
     screen.print(&Line::new().plain(format!("Field \"{name}\" is not a valid field to query.")))?;
     screen.print(&Line::new())?;
@@ -158,7 +158,7 @@ fn no_such_field(screen: &mut Screen, subject: Subject, name: &str) -> Result<Ex
         Subject::Gpu => "--help-query-gpu",
         Subject::ComputeApp => "--help-query-compute-apps",
     };
-    // Where standard error is closed, the first line is left to tell it.
+    // If standard error is closed, standard output still has the message.
     let _ = writeln!(std::io::stderr(), "hint: gpuws query {option} lists the fields");
     Ok(Exit::Usage)
 }

@@ -1,4 +1,4 @@
-//! `gpuws record`: this machine as one file that `--sim` replays.
+//! `gpuws record`: saves the state of this machine to a file for `--sim`.
 
 use crate::args::{Global, RecordArgs};
 use crate::exit::Exit;
@@ -22,24 +22,24 @@ pub(crate) fn run(
     let mut writer = RecordingWriter::new(&part.file, !args.names, topology)?;
     let mut anonymizer = Anonymizer::default();
     let mut first = None;
-    let mut look_count = 0;
-    for look in source.looks(args.looks.looks, args.looks.pause()) {
-        let offset = look.taken_at.since(*first.get_or_insert(look.taken_at));
-        let look = if args.names { look } else { anonymizer.anonymize(&look) };
-        writer.add(offset, &look)?;
-        look_count += 1;
+    let mut sample_count = 0;
+    for snapshot in source.snapshots(args.sampling.count, args.sampling.pause()) {
+        let offset = snapshot.taken_at.since(*first.get_or_insert(snapshot.taken_at));
+        let snapshot = if args.names { snapshot } else { anonymizer.anonymize(&snapshot) };
+        writer.add(offset, &snapshot)?;
+        sample_count += 1;
     }
     part.finish(&args.file)?;
     if global.json {
-        screen.json(&json::RecordedFile::of(&file.to_string(), look_count, args.names))?;
+        screen.json(&json::RecordedFile::of(&file.to_string(), sample_count, args.names))?;
         return Ok(Exit::Done);
     }
-    let looks = wording::count(look_count, "look", "looks");
+    let samples = wording::count(sample_count, "sample", "samples");
     if global.quiet {
         return Ok(Exit::Done);
     }
     let left_out = if args.names { "" } else { ", without names and command lines" };
-    screen.print(&Line::new().plain(format!("{looks} written to {file}{left_out}")))?;
+    screen.print(&Line::new().plain(format!("{samples} written to {file}{left_out}")))?;
     screen.print(&Line::new().plain("replay it: ").accent(format!("gpuws --sim {file} doctor")))?;
     Ok(Exit::Done)
 }

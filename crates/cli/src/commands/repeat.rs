@@ -1,4 +1,4 @@
-//! A view shown once, or again and again.
+//! A view that is shown once or repeatedly.
 
 use crate::args::Repeat;
 use crate::exit::Exit;
@@ -9,10 +9,7 @@ use gpu_core::{Clock, Origin};
 use gpu_host::SystemClock;
 use std::io::Write;
 
-/// Shows a view as often as the command line says, until Ctrl-C or until the reader goes away.
-///
-/// # Errors
-/// The view's own.
+/// Shows a view as often as requested, until Ctrl-C or until the reader closes the pipe.
 pub(super) fn show(
     repeat: &Repeat,
     source: &Source,
@@ -21,7 +18,7 @@ pub(super) fn show(
 ) -> Result<Exit, Failure> {
     let exit = view(screen)?;
     let Some(pause) = repeat.pause() else { return Ok(exit) };
-    // Who sits before it waits by the real clock; a simulated machine has its own time besides.
+    // The user waits in real time; a simulated machine also has its own clock.
     let real = SystemClock::new();
     while !screen.is_closed() {
         real.sleep(pause);
@@ -33,14 +30,14 @@ pub(super) fn show(
     Ok(exit)
 }
 
-/// Names a simulated machine on standard error, where standard output has the form of another
-/// tool.
+/// Prints the name of a simulated machine on standard error, because standard output has the format
+/// of another tool.
 pub(super) fn name_origin(source: &Source) {
     let origin = source.backend.origin();
     if origin != Origin::Live {
         let origin = origin.to_string();
         let origin = crate::terminal::clean(&origin);
-        // Where standard error is closed, nobody is left to be misled.
+        // Without standard error, the label is lost; there is no other place for it.
         let _ = writeln!(std::io::stderr(), "gpuws: {origin}");
     }
 }

@@ -1,4 +1,4 @@
-//! `gpuws reset`: who is in the way of a reset, and with nobody left and --yes the reset itself.
+//! `gpuws reset`: lists what blocks a reset, and with --yes resets an unblocked device.
 
 use crate::args::{Global, ResetArgs};
 use crate::exit::Exit;
@@ -13,18 +13,18 @@ use gpu_reaper::reset::{Blocker, Blockers, Check, Linked, Outcome};
 use gpu_report::json;
 use gpu_report::wording::reset as reset_wording;
 
-/// What was found out, and what became of it.
+/// The result of the check and of the reset.
 pub(crate) struct Reset<'a> {
     pub(crate) check: Check<'a>,
-    /// The option that names a simulated machine in the commands that are told.
+    /// The option that names a simulated machine in the suggested commands.
     pub(crate) sim: String,
-    /// What the driver answered and how the device is after it; `None` where it was not asked.
+    /// The result of the reset and the state of the device after it; `None` if none was requested.
     pub(crate) outcome: Option<Outcome>,
 }
 
 pub(crate) fn run(args: &ResetArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
-    let source = source::open_to_look(global, Groups::NONE, false)?;
-    let now = source.look();
+    let source = source::open_for_query(global, Groups::NONE, false)?;
+    let now = source.snapshot();
     if let (Err(fault), true) = (&now.driver, now.devices.is_empty()) {
         return Err(Failure::from(gpu_core::Error::new(fault.kind, fault.text.clone())));
     }
@@ -148,7 +148,7 @@ fn show_outcome(
         Ok(()) => screen.print(&Line::new().plain(format!("{devices} was reset")))?,
         Err(fault) => {
             let head = Line::new().accent(format!("{devices} was not reset: "));
-            wording::flow(screen, head, &said(&fault.text))?;
+            wording::flow(screen, head, &one_line(&fault.text))?;
         }
     }
     let memory = |device: Option<&DeviceState>| match device.map(DeviceState::memory_used) {
@@ -162,7 +162,7 @@ fn show_outcome(
     screen.print(&Line::new().plain(line))
 }
 
-/// What the driver said, of which the lines are made one.
-fn said(text: &str) -> String {
+/// Joins the lines of a message from the driver.
+fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

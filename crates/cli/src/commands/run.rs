@@ -1,7 +1,6 @@
-//! `gpuws run`: a program on devices of its own, of which nothing is left.
+//! The supervisor of `gpuws run`: claims devices, runs a command on them, and cleans up after it.
 //!
-//! This is the supervisor's part, for which the [frontend](super::frontend) stands: it claims, starts the
-//! program, and cleans up, also when the front is killed.
+//! It works for a [frontend](super::frontend), and also cleans up if that is killed.
 
 mod ending;
 mod report;
@@ -14,7 +13,7 @@ use crate::args::{Global, RunArgs};
 use crate::claim_request::{self, failure};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::queue_status::Teller;
+use crate::queue_status::QueueStatus;
 use crate::source::{self, CLAIMS, roots};
 use gpu_core::{ActToken, ErrorKind, Launch, Origin, ProcessFault};
 use gpu_host::supervise::{LinuxLauncher, find_program};
@@ -24,7 +23,7 @@ use report::ReportFile;
 use std::ffi::{OsStr, OsString};
 use watch::Watch;
 
-/// Makes sure, before anything is claimed for it, that the program is there.
+/// Returns an error if the program does not exist, before devices are claimed for it.
 pub(super) fn is_there(args: &RunArgs) -> Result<(), Failure> {
     let program = args.command.first().map_or(OsStr::new(""), OsString::as_os_str);
     let found = find_program(program, std::env::var_os("PATH").as_deref());
@@ -44,7 +43,7 @@ fn not_started(error: &gpu_core::Error) -> Failure {
     }
 }
 
-/// Does what the front stands for.
+/// Runs the command and cleans up after it.
 pub(crate) fn supervise(
     args: &RunArgs,
     global: &Global,
@@ -54,8 +53,8 @@ pub(crate) fn supervise(
         Exit::Usage | Exit::TryLater => failure,
         _ => failure.ending(Exit::Own),
     };
-    let source = source::open(global).map_err(|error| own(error.into()))?;
-    let locks = source.locks(args.wanted.claims.as_deref()).map_err(|error| own(error.into()))?;
+    let source = source::open(global).map_err(own)?;
+    let locks = source.locks(args.request.claims.as_deref()).map_err(|error| own(error.into()))?;
     let journal = source.journal().map_err(|error| own(error.into()))?;
     let launcher =
         LinuxLauncher::new(&roots(), Some(front.key)).map_err(|error| own(error.into()))?;
@@ -66,12 +65,12 @@ pub(crate) fn supervise(
         .first()
         .ok_or_else(|| Failure::new(Exit::Own, "find the own process"))?;
     let command = claim_request::described(&args.command);
-    let wanted =
-        claim_request::request(&args.wanted, &source, root, command, global.quiet).map_err(own)?;
-    // Without it the command still runs; only a safe-gpu within finds other devices than its own.
+    let prepared =
+        claim_request::request(&args.request, &source, root, command, global.quiet).map_err(own)?;
+    // The command runs without the shim, too; only safe-gpu in it may then choose other devices.
     let shim = (!args.no_nvidia_smi).then(Shim::make).transpose();
-    // Who claims within is to find the same leases.
-    let claims = args.wanted.claims.as_ref().map(std::path::absolute).transpose();
+    // Claims inside the run must find the same leases.
+    let claims = args.request.claims.as_ref().map(std::path::absolute).transpose();
     let claims =
         claims.map_err(|error| Failure::io("find the lease directory", error).ending(Exit::Own))?;
     let claims = claims.map(|dir| (OsString::from(CLAIMS), dir.into_os_string()));
@@ -81,17 +80,17 @@ pub(crate) fn supervise(
             after --",
         )
     })?;
-    let bounding = args.wanted.mem.filter(|_| !args.keep_env);
+    let bounding = args.request.mem.filter(|_| !args.keep_env);
     let bounding = bounding.map(|_| bounding_of(&args.keep, Some(program)));
     let order = RunOrder {
-        request: wanted.request.clone(),
+        request: prepared.request.clone(),
         launch: Launch {
             program: program.clone(),
             arguments: arguments.to_vec(),
             set: shim.iter().flatten().map(Shim::path).chain(claims).collect(),
             unset: Vec::new(),
         },
-        visible: args.wanted.visible.into(),
+        visible: args.request.visible.into(),
         bounding,
         time_limit: args.time_limit,
         grace: args.grace,
@@ -113,24 +112,24 @@ pub(crate) fn supervise(
         file,
         reported: None,
         quiet: global.quiet || global.json,
-        // The front's: this one is behind it.
-        queue: Teller::new(&wanted.request.claim, launcher.group(), global.quiet),
+        // The frontend's process group: the supervisor has its own.
+        queue: QueueStatus::new(&prepared.request.claim, launcher.group(), global.quiet),
         launcher: &launcher,
         origin: source.host.origin(),
         on_death: order.on_death,
-        share: wanted.request.claim.memory(),
+        share: prepared.request.claim.memory(),
         is_over: false,
-        asked: None,
+        end_signal: None,
         has_waited: false,
-        told_waiting: false,
+        waiting_printed: false,
     };
     if watch.origin != Origin::Live {
-        watch.tell(&watch.origin.to_string());
+        watch.print(&watch.origin.to_string());
     }
-    wanted.notes.iter().for_each(|note| watch.tell(note));
+    prepared.notes.iter().for_each(|note| watch.print(note));
     if let Err(why) = &shim {
         let why = why.reason();
-        watch.tell(&format!(
+        watch.print(&format!(
             "warning: no nvidia-smi shim: failed to {why}; a command using safe_gpu may pick \
                 other GPUs (pass --no-nvidia-smi if it does not)"
         ));
@@ -143,7 +142,7 @@ pub(crate) fn supervise(
     match ran {
         Ok(report) => Ok(watch.end(&report)),
         Err(NotRun::NotGranted(NotGranted::Stopped) | NotRun::Stopped) => Ok(watch.stopped()),
-        Err(NotRun::NotGranted(why)) => Err(own(failure(&wanted, why))),
+        Err(NotRun::NotGranted(why)) => Err(own(failure(&prepared, why))),
         Err(NotRun::NotStarted(error)) => Err(not_started(&error)),
         Err(NotRun::Lost(error, _)) => Err(own(error.into())),
     }

@@ -1,9 +1,9 @@
-//! What stands for nvidia-smi before a program that claims devices itself, as safe-gpu does.
+//! A shim for nvidia-smi, for commands that claim devices themselves with safe-gpu.
 //!
-//! safe-gpu asks nvidia-smi which devices there are and which of them somebody computes on, and
-//! takes the first that are free, whatever `CUDA_VISIBLE_DEVICES` says. Within a lease both answers
-//! are given for the lease alone, so that it takes what it was given. Any other question goes to
-//! the real nvidia-smi.
+//! safe-gpu asks nvidia-smi for the devices and their compute processes and takes the first free
+//! ones, regardless of `CUDA_VISIBLE_DEVICES`. Inside a lease, the shim answers both queries for
+//! the leased devices only, so that safe-gpu takes those. It passes any other query to the real
+//! nvidia-smi.
 
 use crate::args::Cli;
 use crate::exit::Exit;
@@ -26,28 +26,29 @@ use std::process::Command;
 
 const NAME: &str = "nvidia-smi";
 
-/// The two questions of safe-gpu, 1.5.1 and 2.0.0.
+/// The two queries of safe-gpu 1.5.1 and 2.0.0.
 const FORM: &str = "--format=csv,noheader";
 const DEVICES: &str = "--query-gpu=index,gpu_bus_id";
 const PROCESSES: &str = "--query-compute-apps=pid,gpu_bus_id";
 
-/// Where root's lies. `/run/gpuws` is no such place: everybody makes files there.
+/// The directory of root. `/run/gpuws` is unsuitable, because every user creates files there.
 const OF_ROOT: &str = "/run/gpuws-shim";
 
-/// A directory in which this program is called nvidia-smi.
+/// A directory in which this program is named nvidia-smi.
 ///
-/// It stays for good: a program that outlives its run still has it in its `PATH`, and whoever made a
-/// directory of that name then would have that program run what he likes. So it lies where nobody
-/// but its user and root can make one: no directory above it is open to others, sticky or not.
+/// It is permanent, because a process that outlives its run still has it in `PATH`. Another user
+/// who created a directory of that name could make such a process run any program. So it is where
+/// only its user and root can create one: other users cannot write to any parent directory, sticky
+/// or not.
 pub(crate) struct Shim(PathBuf);
 
 impl Shim {
-    /// Finds the directory, or makes it.
+    /// Finds or creates the directory.
     ///
-    /// Root's is always the same, whatever the environment says, which may be another user's.
+    /// Root's does not depend on the environment, which may be from another user.
     ///
     /// # Errors
-    /// When there is no place for it that others cannot exchange, or it cannot be made.
+    /// When every candidate directory is writable by others, or none can be created.
     pub(crate) fn make() -> Result<Self, Failure> {
         let none = || {
             Failure::new(Exit::NotPermitted, "find a private directory")
@@ -70,7 +71,7 @@ impl Shim {
             Failure::io(format!("make a link in '{shown}'"), errno.into())
         };
         if geteuid().is_root() {
-            // A command of root's may run as another user, who is to find it too.
+            // A command of root may run as another user, who must be able to use the shim too.
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let same = rustix::fs::openat(&dir, ".", flags, Mode::empty()).map_err(failed)?;
             rustix::fs::fchmod(&same, Mode::from_raw_mode(0o755)).map_err(failed)?;
@@ -82,14 +83,14 @@ impl Shim {
             return Ok(Shim(dir.path().to_owned()));
         }
         let new = format!("{NAME}.{}", std::process::id());
-        // In another PID namespace, the number may have been somebody's who was killed here.
+        // In another PID namespace, a killed process may have had the same PID.
         let _ = rustix::fs::unlinkat(&dir, &new, AtFlags::empty());
         rustix::fs::symlinkat(&own, &dir, &new).map_err(failed)?;
         rustix::fs::renameat(&dir, &new, &dir, NAME).map_err(failed)?;
         Ok(Shim(dir.path().to_owned()))
     }
 
-    /// Returns the variable that lets a program find it before the real one.
+    /// Returns the `PATH` variable that makes a program find the shim first.
     pub(crate) fn path(&self) -> (OsString, OsString) {
         let usual = || OsString::from("/bin:/usr/bin");
         let before = std::env::var_os("PATH").filter(|path| !path.is_empty()).unwrap_or_else(usual);
@@ -100,7 +101,7 @@ impl Shim {
     }
 }
 
-/// Returns where the directory may lie, the best place first.
+/// Returns the candidate directories, best first.
 fn places() -> Vec<PathBuf> {
     if geteuid().is_root() {
         return vec![PathBuf::from(OF_ROOT)];
@@ -109,13 +110,13 @@ fn places() -> Vec<PathBuf> {
         |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
     let places = [absolute("XDG_RUNTIME_DIR"), cache];
-    // In `PATH`, a colon ends a directory.
+    // A colon separates the directories in `PATH`.
     let fits = |place: &PathBuf| !place.as_os_str().as_encoded_bytes().contains(&b':');
     places.into_iter().flatten().filter(fits).map(|place| place.join("gpuws/bin")).collect()
 }
 
-/// Answers as nvidia-smi where this program was called by that name; `None` where it was not.
-pub(crate) fn run_where_called() -> Option<Exit> {
+/// Acts as nvidia-smi if this program was called by that name; otherwise returns `None`.
+pub(crate) fn run_if_called_as_nvidia_smi() -> Option<Exit> {
     let mut words = std::env::args_os();
     let name = words.next()?;
     if Path::new(&name).file_name() != Some(OsStr::new(NAME)) {
@@ -124,12 +125,12 @@ pub(crate) fn run_where_called() -> Option<Exit> {
     let words: Vec<OsString> = words.collect();
     Some(match answer(&words) {
         Ok(Some(exit)) => exit,
-        // Without a lease, or with one that cannot be found, nothing is to be hidden.
+        // Without a lease, or if it cannot be found, there is nothing to hide.
         Ok(None) | Err(_) => real(&words),
     })
 }
 
-/// Answers a question of safe-gpu within a lease; `None` for any other.
+/// Answers a query of safe-gpu inside a lease; `None` for any other query.
 fn answer(words: &[OsString]) -> Result<Option<Exit>, Failure> {
     let has = |word: &str| words.iter().any(|known| known == word);
     let of_processes = has(PROCESSES);
@@ -140,17 +141,18 @@ fn answer(words: &[OsString]) -> Result<Option<Exit>, Failure> {
     let source = source::open(&usual.global)?;
     let leases = source.locks(None)?.entries(EntryKind::Lease)?;
     let Some(lease) = own_lease(&*source.host, &leases, None)? else { return Ok(None) };
-    let look = observe_users(&*source.backend, &*source.host, &*source.clock, Groups::NONE);
+    let snapshot = observe_users(&*source.backend, &*source.host, &*source.clock, Groups::NONE);
     let mut text = String::new();
-    for device in look.devices.iter().filter(|device| is_of(&lease, device)) {
+    for device in snapshot.devices.iter().filter(|device| is_of(&lease, device)) {
         let Ok(bus) = device.id().bus else { continue };
         match of_processes {
             false => text.push_str(&format!("{}, {bus}\n", device.id().index)),
-            // Who shares the device with the job does not keep it from the job.
+            // Other jobs that share the device must not make it snapshot used.
             true => {
-                let stands_for_it =
-                    |pid| look.process(pid).is_ok_and(|info| is_placeholder(info, lease.root.pid));
-                let own = |pid| descends(&look, pid, &lease.root) && !stands_for_it(pid);
+                let stands_for_it = |pid| {
+                    snapshot.process(pid).is_ok_and(|info| is_placeholder(info, lease.root.pid))
+                };
+                let own = |pid| descends(&snapshot, pid, &lease.root) && !stands_for_it(pid);
                 let listed = device.processes.iter().flatten().map(|process| process.pid);
                 for pid in listed.filter(|pid| own(*pid)) {
                     text.push_str(&format!("{pid}, {bus}\n"));
@@ -166,7 +168,7 @@ fn is_of(lease: &LeaseEntry, device: &DeviceState) -> bool {
     device.id().uuid.as_ref().is_ok_and(|uuid| lease.devices.contains(uuid))
 }
 
-/// Becomes the real nvidia-smi.
+/// Executes the real nvidia-smi.
 fn real(words: &[OsString]) -> Exit {
     let own = std::env::current_exe().and_then(|own| own.canonicalize()).ok();
     let is_other = |dir: &PathBuf| dir.join(NAME).canonicalize().ok() != own;
@@ -176,7 +178,7 @@ fn real(words: &[OsString]) -> Exit {
         .ok()
         .and_then(|path| find_program(OsStr::new(NAME), Some(&path)).ok());
     if let Some(program) = found {
-        // It comes back only where it fails.
+        // `exec` returns only if it fails.
         let _ = Command::new(program).args(words).exec();
         return Exit::CommandNotRun;
     }

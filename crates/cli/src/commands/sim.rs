@@ -1,9 +1,9 @@
-//! `gpuws sim`: any program on a simulated NVML.
+//! `gpuws sim`: runs a program on a simulated NVML.
 
 use crate::args::{Global, SimArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::source::roots;
+use crate::source::{self, roots};
 use crate::terminal::progress;
 use gpu_host::LinuxHost;
 use gpu_sim::live::{Dir, PlaceholderProcesses};
@@ -26,8 +26,9 @@ pub(crate) fn run(args: &SimArgs, global: &Global) -> Result<Exit, Failure> {
         Exit::Usage => failure,
         _ => failure.ending(Exit::Own),
     };
-    let machine = Machine::named(&args.machine).map_err(|error| own(error.into()))?;
-    let kept = args
+    let machine = Machine::named(&args.machine)
+        .map_err(|error| own(source::opening(Some(&args.machine), error)))?;
+    let counts_file = args
         .count_calls
         .as_deref()
         .map(gpu_host::output::append)
@@ -64,14 +65,14 @@ pub(crate) fn run(args: &SimArgs, global: &Global) -> Result<Exit, Failure> {
         ));
     }
     let status = run_command(args, &dir)?;
-    if let (Some(path), Some(kept)) = (&args.count_calls, kept) {
-        keep_counts(&dir.path().join(Session::CALLS), kept, path).map_err(own)?;
+    if let (Some(path), Some(counts_file)) = (&args.count_calls, counts_file) {
+        append_counts(&dir.path().join(Session::CALLS), counts_file, path).map_err(own)?;
     }
     Ok(Exit::Passed(code_of(status)))
 }
 
-/// Runs the command and waits for its end. Ctrl-C at the terminal reaches it by itself; a request
-/// to end that reaches gpuws is passed on, and gpuws stays to clean up.
+/// Runs the command and waits for it. Ctrl-C on the terminal reaches the command directly; other
+/// requests to end are forwarded, because gpuws must clean up afterwards.
 fn run_command(args: &SimArgs, dir: &Dir) -> Result<ExitStatus, Failure> {
     let (program, rest) = args.command.split_first().ok_or_else(|| {
         Failure::new(Exit::Usage, "run a command").with_hint(
@@ -100,22 +101,24 @@ fn run_command(args: &SimArgs, dir: &Dir) -> Result<ExitStatus, Failure> {
         .map_err(|error| Failure::io("wait for the command", error).ending(Exit::Own))
 }
 
-fn wait(child: &mut Child, asked: &mut UnixStream) -> io::Result<ExitStatus> {
+fn wait(child: &mut Child, end_requests: &mut UnixStream) -> io::Result<ExitStatus> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let pid = pid.ok_or(io::ErrorKind::InvalidInput)?;
     let process = pidfd_open(pid, PidfdFlags::empty())?;
     loop {
-        let mut ends = [PollFd::new(&process, PollFlags::IN), PollFd::new(&*asked, PollFlags::IN)];
+        let mut ends =
+            [PollFd::new(&process, PollFlags::IN), PollFd::new(&*end_requests, PollFlags::IN)];
         match poll(&mut ends, None) {
             Err(Errno::INTR) => continue,
             waited => waited?,
         };
-        let (has_ended, is_asked) = (!ends[0].revents().is_empty(), !ends[1].revents().is_empty());
+        let (has_ended, is_end_requested) =
+            (!ends[0].revents().is_empty(), !ends[1].revents().is_empty());
         if has_ended {
             return child.wait();
         }
-        if is_asked {
-            let _ = asked.read(&mut [0; 64])?;
+        if is_end_requested {
+            let _ = end_requests.read(&mut [0; 64])?;
             match pidfd_send_signal(&process, Signal::TERM) {
                 Ok(()) | Err(Errno::SRCH) => {}
                 Err(errno) => return Err(errno.into()),
@@ -124,23 +127,23 @@ fn wait(child: &mut Child, asked: &mut UnixStream) -> io::Result<ExitStatus> {
     }
 }
 
-/// Returns the code with which a shell would end in the command's place.
+/// Returns the exit code that a shell would return for the command.
 fn code_of(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
 
-/// Appends what was counted to the file that the user named; nothing where no program called.
-fn keep_counts(counted: &Path, mut kept: File, path: &Path) -> Result<(), Failure> {
+/// Appends the counts to the file that the user named; there are none if no program called NVML.
+fn append_counts(counted: &Path, mut counts_file: File, path: &Path) -> Result<(), Failure> {
     let what = |error| Failure::io(format!("write '{}'", path.display()), error);
     match File::open(counted) {
-        Ok(mut from) => io::copy(&mut from, &mut kept).map(drop).map_err(what),
+        Ok(mut from) => io::copy(&mut from, &mut counts_file).map(drop).map_err(what),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(Failure::io("read the call counts", error)),
     }
 }
 
-/// Returns a machine's path so that it means the same in every directory; names stay names.
+/// Makes a machine's path absolute; names are unchanged.
 fn absolute(machine: &Path) -> PathBuf {
     let is_name = gpu_sim::machines().iter().any(|known| Path::new(known.name) == machine);
     let path = machine.canonicalize().ok().filter(|_| !is_name);

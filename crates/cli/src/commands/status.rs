@@ -1,4 +1,4 @@
-//! `gpuws status`: the devices and who uses them.
+//! `gpuws status`: shows the devices and their users.
 
 mod gpustat;
 mod no_driver;
@@ -39,11 +39,11 @@ pub(crate) fn run(
         None => {}
     }
     let groups = if args.details { Groups::all() } else { Groups::NONE };
-    let source = source::open_to_look(global, groups, args.repeat.is_once())?;
+    let source = source::open_for_query(global, groups, args.repeat.is_once())?;
     let exit = repeat::show(&args.repeat, &source, screen, |screen| {
-        // The driver is asked meanwhile.
+        // The driver is queried in the background meanwhile.
         let leased = source.leases();
-        let whole = source.look_in_detail(groups);
+        let whole = source.detailed_snapshot(groups);
         let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&whole));
         let snapshot = only(&whole, &args.devices)?;
         match (args.details, global.json) {
@@ -59,20 +59,20 @@ pub(crate) fn run(
         }
         Ok(Exit::Done)
     });
-    source.leave();
+    source.leak();
     exit
 }
 
-/// Leaves the devices that are asked for.
-fn only<'a>(whole: &'a Snapshot, asked: &[Selector]) -> Result<Cow<'a, Snapshot>, Failure> {
-    if asked.is_empty() {
+/// Keeps only the selected devices.
+fn only<'a>(whole: &'a Snapshot, selectors: &[Selector]) -> Result<Cow<'a, Snapshot>, Failure> {
+    if selectors.is_empty() {
         return Ok(Cow::Borrowed(whole));
     }
-    let devices = select(whole.devices.clone(), asked)?;
+    let devices = select(whole.devices.clone(), selectors)?;
     Ok(Cow::Owned(Snapshot { devices, ..whole.clone() }))
 }
 
-/// Prints the whole view of a machine without leases.
+/// Prints the state of the whole machine, without leases.
 pub(crate) fn show(
     screen: &mut Screen,
     global: &Global,
@@ -82,7 +82,7 @@ pub(crate) fn show(
     show_some(screen, global, snapshot, snapshot, diagnosis, &DeviceLeases::none())
 }
 
-/// Prints the head of the whole machine, and the devices of `snapshot`.
+/// Prints the headline for the whole machine and the devices of `snapshot`.
 fn show_some(
     screen: &mut Screen,
     global: &Global,
@@ -147,7 +147,7 @@ fn suspected(diagnosis: &Diagnosis, pid: gpu_core::Pid) -> Option<FindingKind> {
     found.map(|finding| finding.kind)
 }
 
-/// `labbox · driver 535.261.03 · CUDA 12.2 · 4 GPUs, 1 free, 1 finding`, in pieces.
+/// Formats `labbox · driver 535.261.03 · CUDA 12.2 · 4 GPUs, 1 free, 1 finding`, in pieces.
 fn headline(
     snapshot: &Snapshot,
     diagnosis: &Diagnosis,

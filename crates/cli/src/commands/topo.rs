@@ -1,4 +1,4 @@
-//! `gpuws topo`: how the devices are connected, as a matrix or as a picture.
+//! `gpuws topo`: shows the topology as a matrix or draws it.
 
 use crate::args::{Global, TopoArgs};
 use crate::exit::Exit;
@@ -10,11 +10,11 @@ use gpu_placement::{Matrix, picture};
 use gpu_report::json;
 use std::path::Path;
 
-/// A machine and how its devices are connected.
+/// A machine and its topology.
 pub(crate) struct Connected {
     pub(crate) now: Snapshot,
     pub(crate) topology: Topology,
-    /// The nearest NUMA node of each device; `None` where that is not told.
+    /// The nearest NUMA node of each device; `None` if unknown.
     pub(crate) nodes: Vec<Option<u32>>,
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn run(args: &TopoArgs, global: &Global, screen: &mut Screen) -> Resu
         return Err(Failure::new(Exit::Usage, "take --json here")
             .with_source("--svg selects another format"));
     }
-    let connected = look(global)?;
+    let connected = query(global)?;
     match &args.svg {
         Some(path) => draw(&connected, path, screen)?,
         None if global.json => screen.json(&json::Topo::of(&connected.now, &connected.topology))?,
@@ -32,22 +32,22 @@ pub(crate) fn run(args: &TopoArgs, global: &Global, screen: &mut Screen) -> Resu
     Ok(Exit::Done)
 }
 
-fn look(global: &Global) -> Result<Connected, Failure> {
+fn query(global: &Global) -> Result<Connected, Failure> {
     let groups: Groups = [Group::Product].into_iter().collect();
-    let source = source::open_to_look(global, groups, false)?;
+    let source = source::open_for_query(global, groups, false)?;
     let now = gpu_core::observe_users(&*source.backend, &*source.host, &*source.clock, groups);
     if let (Err(fault), true) = (&now.driver, now.devices.is_empty()) {
         return Err(Error::new(fault.kind, fault.text.clone()).into());
     }
     let topology = source.backend.topology().map_err(|error| unreported(error, &now.origin))?;
     if topology.links.is_empty() {
-        return Err(unreported(Error::new(Absent::NotFound, "ask for the topology"), &now.origin));
+        return Err(unreported(Error::new(Absent::NotFound, "query the topology"), &now.origin));
     }
     let nodes = now.numa_nodes(topology.links.len());
     Ok(Connected { now, topology, nodes })
 }
 
-/// Says what to do where the machine does not tell how its devices are connected.
+/// Returns the failure for an unknown topology, with a hint.
 fn unreported(error: Error, origin: &Origin) -> Failure {
     let is_absent =
         matches!(error.kind(), ErrorKind::Field(absent) if absent != Absent::NotPermitted);
@@ -96,7 +96,7 @@ fn show(connected: &Connected, global: &Global, screen: &mut Screen) -> Result<(
     for line in lines {
         let text = Line::new();
         screen.print(&if is_head { text.dim(&line) } else { text.plain(&line) })?;
-        // After an empty line the next block has its own head.
+        // After an empty line, the next block starts with its own header.
         is_head = line.is_empty();
     }
     if !global.quiet {

@@ -1,11 +1,10 @@
-//! A bar that shows how full something is.
+//! A bar that shows a fraction.
 
-/// How many columns a bar takes.
 const WIDTH: u64 = 12;
 
 /// Returns a bar for `part` of `whole`, in eighths of a column: `██▎░░░░░░░░░`.
 ///
-/// What is not empty shows at least an eighth, and what is not full leaves at least one.
+/// A part above 0 fills at least an eighth, and one below `whole` leaves at least an eighth empty.
 pub(crate) fn bar(part: u64, whole: u64) -> String {
     const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let all = u128::from(WIDTH * 8);

@@ -1,4 +1,4 @@
-//! A line of text with tones, and its width on the terminal.
+//! A line of styled text and its width on the terminal.
 
 use super::clean;
 use anstyle::{AnsiColor, Style};
@@ -6,14 +6,14 @@ use std::borrow::Cow;
 use std::fmt::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
-/// How a piece of text is shown: one accent, and dim for what needs no attention.
+/// The style of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
-    /// As text is.
+    /// Default style.
     Plain,
-    /// Needs attention.
+    /// For text that needs attention.
     Accent,
-    /// Needs none.
+    /// For secondary text.
     Dim,
 }
 
@@ -27,31 +27,30 @@ impl Tone {
     }
 }
 
-/// Most lines fit into so many bytes.
+/// The length in bytes that most lines do not exceed.
 const USUAL_LENGTH: usize = 96;
 
-/// A line in the making. Whatever is added is made harmless.
+/// A line under construction. Control characters in added text are escaped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Line {
     text: String,
-    /// The tones, each with the place in the text where it ends.
+    /// The tones, each with the byte offset where it ends.
     tones: Vec<(Tone, usize)>,
     width: usize,
 }
 
 impl Line {
-    /// Returns an empty line.
     pub(crate) fn new() -> Self {
         Line::default()
     }
 
-    /// Adds text in a tone.
+    /// Appends text in a tone.
     pub(crate) fn add(mut self, tone: Tone, text: impl fmt::Display) -> Self {
         if self.text.is_empty() {
             self.text.reserve(USUAL_LENGTH);
         }
         let begin = self.text.len();
-        // A string takes whatever is written to it.
+        // Writing to a string cannot fail.
         let _ = write!(self.text, "{text}");
         if let Cow::Owned(safe) = clean(&self.text[begin..]) {
             self.text.replace_range(begin.., &safe);
@@ -62,7 +61,7 @@ impl Line {
         self
     }
 
-    /// Gives a tone to the text behind the last one that has any.
+    /// Assigns a tone to the text after the last piece.
     fn end(&mut self, tone: Tone) {
         match self.tones.last_mut() {
             Some((last, end)) if *last == tone => *end = self.text.len(),
@@ -70,28 +69,27 @@ impl Line {
         }
     }
 
-    /// Adds text as it is.
+    /// Appends text in the default style.
     pub(crate) fn plain(self, text: impl fmt::Display) -> Self {
         self.add(Tone::Plain, text)
     }
 
-    /// Adds text that needs attention.
+    /// Appends text that needs attention.
     pub(crate) fn accent(self, text: impl fmt::Display) -> Self {
         self.add(Tone::Accent, text)
     }
 
-    /// Adds text that needs none.
+    /// Appends secondary text.
     pub(crate) fn dim(self, text: impl fmt::Display) -> Self {
         self.add(Tone::Dim, text)
     }
 
-    /// Adds text as it is, cut to `columns`.
+    /// Appends text in the default style, truncated to `columns`.
     pub(crate) fn fitted(self, text: impl fmt::Display, columns: usize) -> Self {
         let (begin, width) = (self.text.len(), self.width);
         self.plain(text).cut_behind(begin, width, columns)
     }
 
-    /// Adds all of another line.
     pub(crate) fn line(mut self, other: Line) -> Self {
         self.width += other.width;
         for (tone, text) in other.pieces() {
@@ -101,7 +99,7 @@ impl Line {
         self
     }
 
-    /// Adds blanks up to a column; nothing when it lies behind.
+    /// Pads with spaces up to a column; does nothing if the line is already longer.
     pub(crate) fn padded_to(mut self, column: usize) -> Self {
         let blanks = column.saturating_sub(self.width);
         if blanks > 0 {
@@ -112,12 +110,12 @@ impl Line {
         self
     }
 
-    /// Cuts to `columns`, with `…` at the end where something was cut.
+    /// Truncates to `columns`, and marks the truncation with `…`.
     pub(crate) fn cut(self, columns: usize) -> Self {
         self.cut_behind(0, 0, columns)
     }
 
-    /// Cuts what stands behind the first `begin` bytes, which take `before` columns.
+    /// Truncates the text after the first `begin` bytes, which take `before` columns.
     fn cut_behind(mut self, begin: usize, before: usize, columns: usize) -> Self {
         if self.width - before <= columns {
             return self;
@@ -130,7 +128,7 @@ impl Line {
             self.text.push('…');
             self.width += 1;
         }
-        // The sign has the tone of what it stands for.
+        // The ellipsis has the tone of the text that it replaces.
         self.tones.truncate(whole + 1);
         if let Some((_, to)) = self.tones.last_mut() {
             *to = self.text.len();
@@ -138,12 +136,11 @@ impl Line {
         self
     }
 
-    /// Returns how many columns the line takes.
     pub(crate) fn width(&self) -> usize {
         self.width
     }
 
-    /// Returns the text without its tones, without blanks at the end.
+    /// Returns the text without styles and trailing spaces.
     pub(crate) fn text(&self) -> &str {
         self.text.trim_end()
     }
@@ -158,8 +155,7 @@ impl Line {
     }
 }
 
-/// Returns the end and the width of the longest beginning of `text`, which is harmless, within
-/// `columns`.
+/// Returns the end and the width of the longest prefix of the escaped `text` within `columns`.
 fn prefix_within(text: &str, columns: usize) -> (usize, usize) {
     if text.is_ascii() {
         let end = columns.min(text.len());
@@ -167,7 +163,7 @@ fn prefix_within(text: &str, columns: usize) -> (usize, usize) {
     }
     let (mut end, mut width) = (0, 0);
     for (at, character) in text.char_indices() {
-        // Not the sum of its characters: one can change how wide the one before it is shown.
+        // Measured as a whole: a character can change the width of the previous one.
         let longer = at + character.len_utf8();
         let wider = text[..longer].width();
         if wider > columns {
@@ -179,7 +175,7 @@ fn prefix_within(text: &str, columns: usize) -> (usize, usize) {
 }
 
 impl fmt::Display for Line {
-    /// Writes the text with the escape sequences of its tones, without blanks at the end.
+    /// Writes the text with the escape sequences of its tones, without trailing spaces.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut left = self.text().len();
         for (tone, text) in self.pieces() {

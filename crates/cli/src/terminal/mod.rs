@@ -1,7 +1,7 @@
-//! Standard output: lines made of text with a tone, fitted to the terminal, and JSON.
+//! Standard output: lines of styled text, fitted to the terminal, and JSON.
 //!
-//! Text reaches the terminal through [`Line`] and [`Screen::json`] alone, and both make it
-//! harmless, so no name that a process chose for itself can move the cursor.
+//! Text reaches the terminal only through [`Line`] and [`Screen::json`]. Both escape control
+//! characters, so that a process cannot move the cursor by its name.
 
 mod bar;
 mod line;
@@ -22,36 +22,36 @@ use serde::Serialize;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
-/// So many bytes at most are kept before they are written: what a pipe takes at once on Linux.
+/// The size of the output buffer in bytes: the capacity of a pipe on Linux.
 const PIECE: usize = 64 << 10;
 
-/// The width taken where there is no terminal to ask.
+/// The width without a terminal.
 const USUAL_WIDTH: usize = 80;
 
-/// Tells somebody at a terminal what is waited for; says nothing to a pipe.
+/// Prints a progress message if standard error is a terminal.
 pub(crate) fn progress(text: &str) {
     let mut stderr = io::stderr();
     if stderr.is_terminal() {
-        // Nobody is helped by a failure to say that one has to wait.
+        // An error here must not fail the command.
         let _ = writeln!(stderr, "gpuws: {text}");
     }
 }
 
-/// Standard output, or what stands for it in a test.
+/// Standard output, or a substitute in tests.
 pub(crate) struct Screen {
-    /// Keeps what is written until it is flushed.
+    /// Buffers until it is flushed.
     out: Box<dyn Write>,
     colour: bool,
     width: usize,
     is_terminal: bool,
     closed: bool,
-    /// What is printed is kept until all of it is there.
+    /// Output is buffered until [`together`](Screen::together) ends.
     held: bool,
 }
 
 impl Screen {
-    /// Returns standard output. With [`ColorChoice::Auto`] it is coloured on a terminal, unless
-    /// `NO_COLOR`, `CLICOLOR=0` or `TERM=dumb` say no or `CLICOLOR_FORCE` says yes.
+    /// Returns standard output. With [`ColorChoice::Auto`] it has colours on a terminal, unless
+    /// `NO_COLOR`, `CLICOLOR=0` or `TERM=dumb` disable them, or if `CLICOLOR_FORCE` enables them.
     pub(crate) fn stdout(choice: ColorChoice) -> Self {
         let stdout = io::stdout();
         let width = terminal_size::terminal_size_of(&stdout).map(|(width, _)| width.0.into());
@@ -69,7 +69,7 @@ impl Screen {
         }
     }
 
-    /// Returns a file that is written anew, as wide as a pipe.
+    /// Returns a file that replaces an existing one, with the width of a pipe.
     ///
     /// # Errors
     /// When it cannot be opened for writing.
@@ -88,25 +88,22 @@ impl Screen {
         }
     }
 
-    /// Tells whether the reader went away.
+    /// Returns whether the reader closed the pipe.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Returns the columns of the terminal, 80 where there is none.
+    /// Returns the width of the terminal, or 80 without one.
     pub(crate) fn width(&self) -> usize {
         self.width
     }
 
-    /// Returns how many columns are left on a line after `used`. A pipe cuts nothing.
+    /// Returns how many columns remain on a line after `used`. Lines in a pipe have no limit.
     pub(crate) fn room(&self, used: usize) -> usize {
         if self.is_terminal { self.width.saturating_sub(used) } else { usize::MAX }
     }
 
-    /// Prints what belongs together and is all known, in as few writes as it takes.
-    ///
-    /// # Errors
-    /// As [`print`](Screen::print), and those of `print`.
+    /// Prints several lines with as few writes as possible.
     pub(crate) fn together(
         &mut self,
         print: impl FnOnce(&mut Screen) -> Result<(), Failure>,
@@ -117,11 +114,7 @@ impl Screen {
         printed.and(self.write(|_| Ok(())))
     }
 
-    /// Prints a line.
-    ///
-    /// # Errors
-    /// When the output cannot take it. A reader that went away is no failure: what follows is
-    /// dropped.
+    /// Prints a line. A closed pipe is not an error: later output is discarded.
     pub(crate) fn print(&mut self, line: &Line) -> Result<(), Failure> {
         match self.colour {
             true => self.write(|out| writeln!(out, "{line}")),
@@ -129,26 +122,17 @@ impl Screen {
         }
     }
 
-    /// Prints an object as JSON, and a line end.
-    ///
-    /// # Errors
-    /// As [`print`](Screen::print).
+    /// Prints an object as JSON, followed by a newline.
     pub(crate) fn json(&mut self, object: &impl Serialize) -> Result<(), Failure> {
         self.write(|out| gpu_report::write::write(out, object))
     }
 
-    /// Prints an object as JSON in the way of Python's `json.dump` with an indent of 4.
-    ///
-    /// # Errors
-    /// As [`print`](Screen::print).
+    /// Prints an object in the format of Python's `json.dump` with `indent=4`.
     pub(crate) fn json_as_python(&mut self, object: &impl Serialize) -> Result<(), Failure> {
         self.write(|out| gpu_report::write::write_as_python(out, object))
     }
 
-    /// Prints bytes of our own making: a completion script, a manual page.
-    ///
-    /// # Errors
-    /// As [`print`](Screen::print).
+    /// Prints bytes that gpuws generated, such as a completion script or a manual page, unescaped.
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.write(|out| out.write_all(bytes))
     }
@@ -172,15 +156,15 @@ impl Screen {
 
 #[cfg(test)]
 impl Screen {
-    /// Returns what is printed, without colour, 80 columns wide, as through a pipe.
+    /// Returns the output as through a pipe: without colours, 80 columns wide.
     pub(crate) fn captured(run: impl FnOnce(&mut Screen)) -> String {
         use std::cell::RefCell;
         use std::rc::Rc;
 
         #[derive(Clone, Default)]
-        struct Kept(Rc<RefCell<Vec<u8>>>);
+        struct Captured(Rc<RefCell<Vec<u8>>>);
 
-        impl Write for Kept {
+        impl Write for Captured {
             fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
                 self.0.borrow_mut().write(bytes)
             }
@@ -189,9 +173,9 @@ impl Screen {
             }
         }
 
-        let kept = Kept::default();
-        run(&mut Screen::without_terminal(kept.clone()));
-        String::from_utf8(kept.0.take()).expect("output is UTF-8")
+        let captured = Captured::default();
+        run(&mut Screen::without_terminal(captured.clone()));
+        String::from_utf8(captured.0.take()).expect("output is UTF-8")
     }
 }
 

@@ -1,9 +1,9 @@
-//! Rows under each other.
+//! Tables.
 
 use super::{Line, Screen, Tone};
 use crate::failure::Failure;
 
-/// To which side the cells of a column are moved.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     /// Text.
@@ -12,7 +12,7 @@ pub(crate) enum Align {
     Right,
 }
 
-/// A table: a dim head, columns two blanks apart, the last column cut to the terminal.
+/// A table: a dim header, two spaces between columns, the last column truncated to the terminal.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     aligns: Vec<Align>,
@@ -20,7 +20,6 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Returns a table with these columns.
     pub(crate) fn new(columns: &[(&str, Align)]) -> Self {
         Table {
             aligns: columns.iter().map(|(_, align)| *align).collect(),
@@ -28,15 +27,11 @@ impl Table {
         }
     }
 
-    /// Adds a row; cells beyond the columns are left out.
+    /// Adds a row; excess cells are dropped.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Line>) {
         self.rows.push(cells.into_iter().take(self.aligns.len()).collect());
     }
 
-    /// Prints the table.
-    ///
-    /// # Errors
-    /// When the output cannot take it.
     pub(crate) fn print(self, screen: &mut Screen) -> Result<(), Failure> {
         let width_of = |column: usize| {
             self.rows.iter().filter_map(|row| row.get(column)).map(Line::width).max().unwrap_or(0)

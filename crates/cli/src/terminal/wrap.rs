@@ -1,10 +1,10 @@
-//! Text that goes on in the next line where it does not fit.
+//! Line wrapping.
 
 use super::line::{Line, Tone};
 use unicode_width::UnicodeWidthStr;
 
-/// Returns pieces behind a head, `between` between two of them, in as many lines of `columns` as it
-/// takes; the lines behind the first are set in by `indent`. A piece is never cut.
+/// Returns the head and the pieces, with `between` as the separator, on as many lines of `columns`
+/// as needed. Continuation lines are indented by `indent`. Pieces are never split.
 pub(crate) fn packed(
     head: Line,
     pieces: impl IntoIterator<Item = Line>,
@@ -25,8 +25,8 @@ pub(crate) fn packed(
     lines
 }
 
-/// Returns a text behind a head, broken between words; the lines behind the first are set in as
-/// the text is.
+/// Returns the head and the text, wrapped between words. Continuation lines are aligned with the
+/// start of the text.
 pub(crate) fn wrapped(head: Line, tone: Tone, text: &str, columns: usize) -> Vec<Line> {
     let indent = head.width();
     let words = text.split(' ').map(|word| Line::new().add(tone, word));

@@ -1,4 +1,4 @@
-//! What bad input gets: an error that names file and line, the documented code, nothing written.
+//! Invalid input causes an error that names file and line, the documented exit code, and no output.
 
 use std::fs;
 use std::io::Write;
@@ -28,17 +28,17 @@ fn with_input(words: &[&str], input: &[u8]) -> Ended {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
     command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("gpuws runs");
-    let mut stdin = child.stdin.take().expect("it is piped");
+    let mut stdin = child.stdin.take().expect("stdin is piped");
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            // It may have read enough and be gone.
+            // It may have exited before it read everything.
             let _ = stdin.write_all(input);
         });
         ended(child.wait_with_output().expect("gpuws ends"))
     })
 }
 
-/// A directory with a machine in it, made from one that is shipped.
+/// A directory with a modified copy of a shipped machine.
 fn machine(change: impl Fn(String) -> String) -> tempfile::TempDir {
     machine_from("p100-ghost", change)
 }
@@ -46,9 +46,9 @@ fn machine(change: impl Fn(String) -> String) -> tempfile::TempDir {
 fn machine_from(name: &str, change: impl Fn(String) -> String) -> tempfile::TempDir {
     let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim-fixtures/machines");
     let shipped = machines.join(name);
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = tempfile::tempdir().expect("temporary directory");
     let to = dir.path().join("box");
-    fs::create_dir(&to).expect("a directory");
+    fs::create_dir(&to).expect("temporary directory");
     for entry in fs::read_dir(shipped).expect("the machine is shipped") {
         let entry = entry.expect("an entry");
         fs::copy(entry.path(), to.join(entry.file_name())).expect("a copy");
@@ -61,7 +61,7 @@ fn machine_from(name: &str, change: impl Fn(String) -> String) -> tempfile::Temp
 
 fn files(dir: &Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(dir)
-        .expect("a directory")
+        .expect("temporary directory")
         .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
         .collect();
     names.sort();
@@ -80,7 +80,7 @@ fn machine_loads_from_dir() {
 fn unknown_field_error_names_file_and_line() {
     let dir = machine(|text| text.replace("on_term", "on_trem"));
     let line = fs::read_to_string(dir.path().join("box/machine.toml")).expect("a file");
-    let line = 1 + line.lines().position(|line| line.contains("on_trem")).expect("it is there");
+    let line = 1 + line.lines().position(|line| line.contains("on_trem")).expect("the file opens");
     let refused = gpuws(dir.path(), &["--sim", "./box", "doctor"]);
     assert_eq!(refused.code, 2, "{}", refused.stderr);
     assert_eq!(refused.stdout, "");
@@ -104,7 +104,7 @@ fn recording_outside_machine_dir_is_rejected() {
 
 #[test]
 fn truncated_recording_is_rejected_with_line() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = tempfile::tempdir().expect("temporary directory");
     let recorded = gpuws(dir.path(), &["--sim", "p100-ghost", "record", "a.gpuws", "--names"]);
     assert_eq!(recorded.code, 0, "{}", recorded.stderr);
     let whole = fs::read(dir.path().join("a.gpuws")).expect("a recording");
@@ -122,8 +122,8 @@ fn truncated_recording_is_rejected_with_line() {
 
 #[test]
 fn noise_and_binary_input_is_rejected() {
-    let dir = tempfile::tempdir().expect("a directory");
-    // A linear congruential generator: noise that is the same every time.
+    let dir = tempfile::tempdir().expect("temporary directory");
+    // A linear congruential generator: reproducible noise.
     let mut state = 1u64;
     let noise: Vec<u8> = std::iter::repeat_with(|| {
         state =
@@ -221,7 +221,7 @@ fn reap_rejects_unknown_user() {
 
 #[test]
 fn record_never_overwrites_file() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = tempfile::tempdir().expect("temporary directory");
     fs::write(dir.path().join("mine"), "mine").expect("written");
     let refused = gpuws(dir.path(), &["--sim", "p100-ghost", "record", "mine"]);
     assert_eq!(refused.code, 2, "{}", refused.stderr);
@@ -233,7 +233,7 @@ fn record_never_overwrites_file() {
 
 #[test]
 fn record_anonymizes_by_default() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = tempfile::tempdir().expect("temporary directory");
     let recorded = gpuws(dir.path(), &["--sim", "labbox", "record", "a"]);
     assert_eq!(recorded.code, 0, "{}", recorded.stderr);
     let text = fs::read_to_string(dir.path().join("a")).expect("a recording");
@@ -273,8 +273,8 @@ fn invalid_arguments_exit_with_usage_error() {
     }
 }
 
-/// The tools' forms are for scripts, yet a terminal may be behind them: a name that a process chose
-/// for itself acts on neither.
+/// The formats of other tools are for scripts, but their output may reach a terminal: control
+/// characters in a process name must affect neither.
 #[test]
 fn hostile_process_name_is_escaped_in_every_format() {
     let dir = machine_from("labbox", |text| {
@@ -304,7 +304,7 @@ fn hostile_process_name_is_escaped_in_every_format() {
 
 #[test]
 fn query_writes_rows_to_file() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = tempfile::tempdir().expect("temporary directory");
     let words = ["--sim", "labbox", "query", "--query-gpu=index", "--format=csv", "-f", "rows"];
     let written = gpuws(dir.path(), &words);
     assert_eq!((written.code, written.stdout.as_str()), (0, ""), "{}", written.stderr);
@@ -314,14 +314,14 @@ fn query_writes_rows_to_file() {
     assert_eq!((nowhere.code, nowhere.stdout.as_str()), (3, ""), "{}", nowhere.stderr);
 }
 
-/// A head, then the same rows again and again, until nobody reads them.
+/// A header, then the same rows repeatedly, until the reader closes the pipe.
 #[test]
 fn query_loops_until_reader_closes() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
     let words = ["--sim", "labbox", "query", "--query-gpu=index", "--format=csv", "-i", "1"];
     command.args(words).args(["-lms", "1"]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("gpuws runs");
-    let mut reader = std::io::BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut reader = std::io::BufReader::new(child.stdout.take().expect("stdin is piped"));
     let mut text = String::new();
     for _ in 0..4 {
         std::io::BufRead::read_line(&mut reader, &mut text).expect("a line");

@@ -1,4 +1,4 @@
-//! `gpuws claim`: what it shows beforehand, and how a lease is given back.
+//! `gpuws claim`: the preview, and the release of a lease.
 
 use crate::live::{out, reported, script};
 use std::process::Command;
@@ -15,8 +15,8 @@ fn exported_and_held_claims_can_be_released() {
            | sed 's/lease [0-9a-f]*/lease/'\n\
          leases; echo; wait $holder; echo $?",
     );
-    let said = out(&output);
-    let lines: Vec<&str> = said.lines().collect();
+    let output_text = out(&output);
+    let lines: Vec<&str> = output_text.lines().collect();
     let [first, second, one, code, other, other_code, leases, ended] = lines[..] else {
         panic!("{output:?}")
     };
@@ -91,11 +91,11 @@ fn claim_preview_ends_with_equivalent_run_command() {
         "\"$0\" claim -n 2 --mem 1536MiB --gpu 0,3,4 --not 4 --accept-used --visible index \
            --timeout 90 --min-free 1GiB --claims \"$PWD\"",
     );
-    let said = out(&output);
+    let output_text = out(&output);
     let expected = "gpuws run -n 2 --mem 1536MiB --gpu 0,3,4 --not 4 --min-free 1GiB \
                     --timeout 90s --visible index --claims ";
-    assert!(said.contains(expected), "{said}");
-    assert!(said.trim_end().ends_with("--accept-used -- COMMAND"), "{said}");
+    assert!(output_text.contains(expected), "{output_text}");
+    assert!(output_text.trim_end().ends_with("--accept-used -- COMMAND"), "{output_text}");
 }
 
 #[test]
@@ -134,11 +134,11 @@ fn limiting_factor_is_named() {
 #[test]
 fn accepted_used_devices_are_listed_last() {
     let output = script("labbox", "\"$0\" claim --accept-used; \"$0\" claim -n 2 --accept-used");
-    let said = out(&output);
-    assert!(said.contains("would claim GPU 1\n"), "{said}");
-    assert!(said.contains("in use without a lease by"), "{said}");
-    assert!(!said.contains(": free"), "{said}");
-    assert!(said.contains("would claim GPUs 0 and 1 ("), "{said}");
+    let output_text = out(&output);
+    assert!(output_text.contains("would claim GPU 1\n"), "{output_text}");
+    assert!(output_text.contains("in use without a lease by"), "{output_text}");
+    assert!(!output_text.contains(": free"), "{output_text}");
+    assert!(output_text.contains("would claim GPUs 0 and 1 ("), "{output_text}");
 }
 
 #[test]
@@ -148,8 +148,8 @@ fn simulation_without_live_refuses_to_hold_lease() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
         command.args(["sim", "labbox", "--", env!("CARGO_BIN_EXE_gpuws"), "claim"]);
         let output = command.args(options).env("NO_COLOR", "1").output().unwrap();
-        let said = (output.status.code(), String::from_utf8_lossy(&output.stdout));
-        assert_eq!((said.0, &*said.1), (Some(2), out), "{output:?}");
+        let output_text = (output.status.code(), String::from_utf8_lossy(&output.stdout));
+        assert_eq!((output_text.0, &*output_text.1), (Some(2), out), "{output:?}");
         assert!(reported(&output).contains("gpuws sim labbox --live -- gpuws run"), "{output:?}");
     }
 }
@@ -162,7 +162,7 @@ fn next_command_repeats_claims_dir() {
          \"$0\" claim --gpu 7 --export --claims 'a b' > /dev/null\n\
          \"$0\" leases --claims 'a b' | grep -o \"release [0-9a-f]* --claims 'a b'\" | cut -d' ' -f1,3-",
     );
-    let said = out(&output);
-    assert!(said.contains("gpuws run -n 1 --claims 'a b' -- COMMAND"), "{output:?}");
-    assert!(said.ends_with("release --claims 'a b'\n"), "{output:?}");
+    let output_text = out(&output);
+    assert!(output_text.contains("gpuws run -n 1 --claims 'a b' -- COMMAND"), "{output:?}");
+    assert!(output_text.ends_with("release --claims 'a b'\n"), "{output:?}");
 }

@@ -1,4 +1,4 @@
-//! `gpuws mem convert`: recordings of each format as lines of JSON.
+//! `gpuws mem convert`: recordings of each format as JSON Lines.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ const RMM: &str = "Thread,Time,Action,Pointer,Size,Stream\n\
                    7,14:21:19.998533,allocate,0x30a000000,256,0x2\n\
                    7,14:21:20.000000,free,0x30a000000,256,0x2\n";
 
-/// What TensorFlow prints when memory runs out, after its dates and sources were cut off.
+/// TensorFlow's out-of-memory message, without timestamps and source locations.
 const BFC: &str = "\
 Allocator (GPU_1_bfc) ran out of memory trying to allocate 2.0KiB (rounded to 2048)
 BFCAllocator dump for GPU_1_bfc
@@ -51,9 +51,12 @@ fn rmm_log_converts_to_stable_json_lines() {
     assert_eq!(lines.lines().count(), 1 + 1 + 3);
 
     let reported = gpuws(dir.path(), &["mem", "explain", "--no-live", "job.jsonl"]);
-    let said = String::from_utf8_lossy(&reported.stdout);
+    let output_text = String::from_utf8_lossy(&reported.stdout);
     assert_eq!(reported.status.code(), Some(1));
-    assert!(said.contains("this is a memory recording; use: gpuws mem replay job.jsonl"), "{said}");
+    assert!(
+        output_text.contains("this is a memory recording; use: gpuws mem replay job.jsonl"),
+        "{output_text}"
+    );
 
     let json = ["--json", "mem", "convert", "rmm.csv", "-o", "other.jsonl"];
     let counts: serde_json::Value =
@@ -65,7 +68,7 @@ fn rmm_log_converts_to_stable_json_lines() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     left.sort();
-    assert_eq!(left, ["job.jsonl", "other.jsonl", "rmm.csv"], "nothing temporary is left");
+    assert_eq!(left, ["job.jsonl", "other.jsonl", "rmm.csv"], "no temporary file is left");
 }
 
 #[test]
@@ -105,8 +108,11 @@ fn tensorflow_dump_converts_to_segments_and_failed_request() {
     fs::write(dir.path().join("cut.log"), cut).unwrap();
     let refused = gpuws(dir.path(), &["mem", "convert", "cut.log"]);
     assert_eq!(refused.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(said.contains("the blocks make up 256 bytes of a segment of 1024"), "{said}");
+    let output_text = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        output_text.contains("the blocks make up 256 bytes of a segment of 1024"),
+        "{output_text}"
+    );
 }
 
 #[test]
@@ -122,23 +128,27 @@ fn invalid_recording_is_rejected_without_output() {
         assert!(output.stdout.is_empty());
         String::from_utf8(output.stderr).unwrap()
     };
-    let said = refusal(&["mem", "convert", "rmm.csv", "-o", "kept.jsonl"]);
-    assert!(said.contains("failed to write 'kept.jsonl': it already exists"), "{said}");
+    let output_text = refusal(&["mem", "convert", "rmm.csv", "-o", "kept.jsonl"]);
+    assert!(
+        output_text.contains("failed to write 'kept.jsonl': it already exists"),
+        "{output_text}"
+    );
     let long = fs::File::create(dir.path().join("long.pickle")).unwrap();
     long.set_len(3 << 30).unwrap();
-    let said = refusal(&["mem", "convert", "long.pickle", "-o", "new.jsonl"]);
-    assert!(said.contains("it is larger than 2048 MiB"), "{said}");
+    let output_text = refusal(&["mem", "convert", "long.pickle", "-o", "new.jsonl"]);
+    assert!(output_text.contains("it is larger than 2048 MiB"), "{output_text}");
     fs::remove_file(dir.path().join("long.pickle")).unwrap();
-    let said = refusal(&["mem", "convert", "notes.txt", "-o", "new.jsonl"]);
+    let output_text = refusal(&["mem", "convert", "notes.txt", "-o", "new.jsonl"]);
     assert!(
-        said.contains("unrecognised format") && said.contains("hint: use a torch.cuda"),
-        "{said}"
+        output_text.contains("unrecognised format")
+            && output_text.contains("hint: use a torch.cuda"),
+        "{output_text}"
     );
-    let said = refusal(&["mem", "convert", "evil.pickle", "-o", "new.jsonl"]);
-    assert!(said.contains("at byte 0: GLOBAL imports 'os.system'"), "{said}");
+    let output_text = refusal(&["mem", "convert", "evil.pickle", "-o", "new.jsonl"]);
+    assert!(output_text.contains("at byte 0: GLOBAL imports 'os.system'"), "{output_text}");
     assert!(
-        said.contains("hint: a memory snapshot is plain data; do not unpickle this file"),
-        "{said}"
+        output_text.contains("hint: a memory snapshot is plain data; do not unpickle this file"),
+        "{output_text}"
     );
     assert_eq!(fs::read_to_string(dir.path().join("kept.jsonl")).unwrap(), "mine");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4, "nothing was written");

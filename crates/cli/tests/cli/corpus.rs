@@ -1,4 +1,4 @@
-//! The collection of real outputs, where it is at hand: every record must be read right.
+//! The corpus of real outputs, if it is available: every record must be parsed correctly.
 
 use std::io::Write;
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::process::Command;
 
 #[test]
 fn every_corpus_record_is_parsed_correctly() {
-    // Written past the test harness, which shows nothing of a test that passes.
+    // Bypasses the test harness, which hides the output of passing tests.
     let mut stderr = std::io::stderr();
     let Some(corpus) = std::env::var_os("GPUWS_CORPUS") else {
         writeln!(stderr, "skipped: GPUWS_CORPUS names no collection of real outputs").unwrap();
         return;
     };
     let check = Path::new(&corpus).join("check.py");
-    // The texts about memory that ran out are another command's, so they are asked for by name.
+    // Out-of-memory messages belong to another command, so they are requested by kind.
     for kind in [&[][..], &["--kind", "oom"]] {
         let mut command = Command::new("python3");
         command.arg(&check).arg(env!("CARGO_BIN_EXE_gpuws")).args(kind);

@@ -1,10 +1,10 @@
-//! What a run costs beside many other processes: nothing, since it opens none of them.
+//! A run does not depend on the number of other processes, because it opens none of them.
 
 use crate::live::{out, reported, script};
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-/// Says which of the processes in the file `crowd` were opened, by system calls such as
+/// Prints which of the processes in the file `crowd` were opened, by system calls such as
 /// `openat(7</proc>, "4711/stat"` and `open("/proc/4711/comm"`.
 const COUNT: &str = r#"
 import re, sys
@@ -26,7 +26,7 @@ fn run_opens_no_foreign_process() {
         let _ = writeln!(std::io::stderr(), "skipped: no program can be traced here (strace)");
         return;
     }
-    // 'walk' shows that a walk over all processes would be seen.
+    // 'walk' checks that opening all processes would be noticed.
     let begin = "for n in $(seq 50); do sleep 300 >/dev/null 2>&1 & echo $! >> crowd; done\n\
          trap 'kill $(cat crowd)' EXIT\n\
          traced() { strace -f -y -e trace=file -o \"$@\" >/dev/null 2>&1; }\n";

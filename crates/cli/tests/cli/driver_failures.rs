@@ -1,15 +1,15 @@
-//! A driver that hangs, is slow or refuses the list of a device's processes: what is then not
-//! known is said to be not known, with the reason.
+//! A driver that hangs, is slow or denies the process list of a device: missing information is
+//! reported with its reason.
 
 use serde_json::{Value, json};
 use std::process::{Command, Output, Stdio};
 
-/// Refuses the list of GPU 1: not permitted.
+/// The process list of GPU 1 is not permitted.
 const REFUSED: &str = "nvmlDeviceGetComputeRunningProcesses_v3=4,gpu=1";
-/// Hangs at GPU 1, so that GPUs 2 and 3 are not asked any more.
+/// Hangs at GPU 1, so that GPUs 2 and 3 are not queried.
 const HANGS: &str = "nvmlDeviceGetTemperature=hang,gpu=1";
 
-/// Runs gpuws on the simulated NVML of a machine of four GPUs, all in use, where a call goes wrong.
+/// Runs gpuws on the simulated NVML of a machine with four GPUs, all in use, with a fault.
 fn with(fault: &str, words: &[&str]) -> Output {
     let own = env!("CARGO_BIN_EXE_gpuws");
     let mut command = Command::new(own);
@@ -18,8 +18,8 @@ fn with(fault: &str, words: &[&str]) -> Output {
     command.env("NO_COLOR", "1").stdin(Stdio::null()).output().unwrap()
 }
 
-/// Returns what was printed, each run of white space as one space.
-fn said(output: &Output) -> String {
+/// Returns the output with normalised white space.
+fn output_text(output: &Output) -> String {
     let text = std::str::from_utf8(&output.stdout).unwrap();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -32,10 +32,10 @@ fn gpus(output: &Output) -> Vec<Value> {
 #[test]
 fn doctor_reports_refused_process_list() {
     let output = with(REFUSED, &["doctor"]);
-    let text = said(&output);
+    let text = output_text(&output);
     assert!(text.contains("GPU 1: users of it unknown: failed to query GPU 1 for its"), "{text}");
     assert!(text.contains("insufficient permissions"), "{text}");
-    let other = said(&with(REFUSED, &["doctor", "--gpu", "0"]));
+    let other = output_text(&with(REFUSED, &["doctor", "--gpu", "0"]));
     assert!(!other.contains("unknown"), "GPU 0 was asked for alone: {other}");
 
     let answer: Value =
@@ -50,7 +50,7 @@ fn doctor_reports_refused_process_list() {
 
 #[test]
 fn status_reports_refused_process_list() {
-    let text = said(&with(REFUSED, &["status"]));
+    let text = output_text(&with(REFUSED, &["status"]));
     assert!(text.contains("GPU 1: users of it unknown: failed to query GPU 1 for its"), "{text}");
     assert!(text.contains("nvidia1 nvidiactl nvidia-uvm mapped"), "{text}");
     assert!(!text.contains("not listed"), "whether it is listed is not known: {text}");
@@ -69,7 +69,7 @@ fn status_reports_refused_process_list() {
 fn lost_device_in_process_list_is_a_finding() {
     let output = with("nvmlDeviceGetComputeRunningProcesses_v3=15,gpu=1", &["doctor"]);
     assert_eq!(output.status.code(), Some(1));
-    let text = said(&output);
+    let text = output_text(&output);
     assert!(text.contains("DEVICE FAULT GPU 1 "), "{text}");
     assert!(!text.contains("users of it unknown"), "the finding says it: {text}");
 }
@@ -77,7 +77,7 @@ fn lost_device_in_process_list_is_a_finding() {
 #[test]
 fn hang_does_not_blame_later_devices() {
     let output = with(HANGS, &["doctor"]);
-    let text = said(&output);
+    let text = output_text(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("DEVICE FAULT GPU 1 "), "{text}");
     assert!(text.contains("GPUs 2, 3 were not queried"), "{text}");
@@ -85,7 +85,7 @@ fn hang_does_not_blame_later_devices() {
     assert!(longer.is_some() && longer < log, "more time comes before the kernel log: {text}");
     assert!(!text.contains("the card is faulty"), "{text}");
 
-    let behind = said(&with(HANGS, &["doctor", "--gpu", "3"]));
+    let behind = output_text(&with(HANGS, &["doctor", "--gpu", "3"]));
     assert!(behind.contains("GPU 3: users of it unknown: failed to get an answer"), "{behind}");
     assert!(behind.contains("0 findings.") && !behind.contains("no problems found"), "{behind}");
 }
@@ -121,7 +121,7 @@ fn query_names_silent_devices_and_exits_with_deadline_code() {
         assert!(errors.contains(&what), "{errors}");
         assert_eq!(output.status.code(), Some(5));
 
-        // One of them can be named all the same.
+        // It may be possible to query one of them.
         let uuid = rows[3].split(", ").nth(1).unwrap();
         let output = ask(&["-i", uuid]);
         assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), rows[3]);

@@ -1,5 +1,5 @@
-//! `gpuws mem env`, held to the letter (`SNAPSHOTS=overwrite` writes it anew), and what `run` and
-//! `claim` with `--mem` put into an environment.
+//! `gpuws mem env`, with golden files (`SNAPSHOTS=overwrite` updates them), and the environment
+//! variables of `run` and `claim` with `--mem`.
 
 use crate::live::{GPUWS, out, reported, script};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use snapbox::Data;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// The variables that bear on a limit.
+/// The variables that affect a limit.
 const NAMES: [&str; 10] = [
     "PYTORCH_ALLOC_CONF",
     "PYTORCH_CUDA_ALLOC_CONF",
@@ -21,7 +21,7 @@ const NAMES: [&str; 10] = [
     "CUDA_MPS_PIPE_DIRECTORY",
 ];
 
-/// An environment with nothing in it that the answer depends on but what is set.
+/// Runs gpuws with only these relevant variables.
 fn gpuws(words: &[&str], set: &[(&str, &str)]) -> Output {
     let mut command = Command::new(GPUWS);
     for name in NAMES.iter().chain(&["VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "NO_COLOR"]) {
@@ -43,7 +43,7 @@ fn hold(name: &str, transcript: &str) {
     snapbox::assert_data_eq!(transcript, Data::read_from(&path, None).raw());
 }
 
-/// A virtual environment with these packages, whose Python is a shell.
+/// Creates a virtual environment with these packages, whose Python is a shell.
 fn environment(dir: &Path, packages: &[&str]) {
     for package in packages {
         let package = format!("lib/python3.11/site-packages/{package}.dist-info");
@@ -90,7 +90,7 @@ fn installed_frameworks_are_detected_without_running_python() {
     environment(dir.path(), &["torch-2.10.0+cu128", "jax-0.7.1", "jaxlib-0.7.1", "numpy-2.0"]);
     let active = [("VIRTUAL_ENV", dir.path().to_str().unwrap())];
     let words = ["--sim", "labbox", "--json", "mem", "env", "--limit", "6GiB"];
-    let object: Value = serde_json::from_slice(&gpuws(&words, &active).stdout).expect("an object");
+    let object: Value = serde_json::from_slice(&gpuws(&words, &active).stdout).expect("valid JSON");
     let frameworks: Vec<_> = object["frameworks"].as_array().expect("a list").iter().collect();
     let text = |at: usize, key: &str| frameworks[at][key].as_str().map(str::to_owned);
     assert_eq!(
@@ -105,14 +105,14 @@ fn installed_frameworks_are_detected_without_running_python() {
         object["variables"].as_array().expect("a list").iter().map(|v| &v["name"]).collect();
     assert_eq!(names, ["PYTORCH_ALLOC_CONF", "XLA_PYTHON_CLIENT_MEM_FRACTION"]);
     assert_eq!(object["schema"], 1);
-    let nobody: Value = serde_json::from_slice(&gpuws(&words, &[]).stdout).expect("an object");
+    let nobody: Value = serde_json::from_slice(&gpuws(&words, &[]).stdout).expect("valid JSON");
     assert_eq!(
         (&nobody["python"], nobody["variables"].as_array().map(Vec::len)),
         (&Value::Null, Some(0))
     );
 }
 
-/// Whatever names and values the environment has, a shell takes them as text.
+/// The shell must not evaluate any name or value in the environment.
 #[test]
 fn hostile_text_is_shell_quoted() {
     let dir = tempfile::tempdir().unwrap();
@@ -143,7 +143,7 @@ fn hostile_text_is_shell_quoted() {
             .args(["-c", "eval \"$1\"; printf %s \"$PYTORCH_ALLOC_CONF\"", shell, &out(&printed)])
             .current_dir(dir.path())
             .output()
-            .expect("there is a shell");
+            .expect("sh runs");
         let value = out(&output);
         assert!(value.starts_with("max_split_size_mb:64,x:'; touch made; echo ',"), "{value}");
         assert!(value.ends_with("per_process_memory_fraction:0.0687"), "{value}");
@@ -157,7 +157,7 @@ fn eval_fails_if_no_limit_can_be_set() {
     assert_eq!((out(&printed).as_str(), printed.status.code()), ("(exit 2)\n", Some(2)));
 }
 
-/// In a session of twelve devices of 24 GiB, with `v/bin/python`, which is a shell.
+/// Runs a script in a session with twelve devices of 24 GiB; `v/bin/python` is a shell.
 fn with_python(packages: &str, words: &str) -> Output {
     let begin = format!(
         "unset VIRTUAL_ENV CONDA_PREFIX PYTHONPATH {}\n\
@@ -185,15 +185,15 @@ fn run_with_memory_share_sets_environment() {
              \"$0\" run --gpu 0 -- v/bin/python -c '{SHOW}'\n"
         ),
     );
-    let said = out(&output);
-    let lines: Vec<&str> = said.lines().collect();
+    let output_text = out(&output);
+    let lines: Vec<&str> = output_text.lines().collect();
     let [both, named, smaller, kept, whole] = lines[..] else { panic!("{output:?}") };
     let share = |text: &str| text.rsplit_once(':').and_then(|(_, share)| share.parse().ok());
     let (torch, jax) = both.split_once('|').expect("two variables");
     let torch: f64 = share(torch).expect("a share of the device");
     assert!(torch > 0.05 && jax.starts_with(&format!("{torch}|")), "{both}");
     let named: f64 = named.trim_matches('|').parse().expect("the share of JAX alone");
-    assert!(named < torch, "more is left to the context");
+    assert!(named < torch, "JAX alone must get less");
     assert!(smaller.starts_with("a:1,per_process_memory_fraction:0.01|"), "{smaller}");
     assert_eq!((kept, whole), ("||", "||"));
     let reported = reported(&output);
@@ -202,7 +202,7 @@ fn run_with_memory_share_sets_environment() {
     assert_eq!(reported.matches(line).count(), 2, "{reported}");
 }
 
-/// A shell may start any Python: a key that an older PyTorch does not know would end it.
+/// A shell may start any Python, and an older PyTorch fails on an unknown key.
 #[test]
 fn non_python_command_has_unknown_framework_version() {
     let output = with_python(
@@ -214,8 +214,8 @@ fn non_python_command_has_unknown_framework_version() {
              \"$0\" --quiet run --gpu 0 --mem 6GiB -- true\n"
         ),
     );
-    let said = out(&output);
-    let (first, second) = said.trim_end().split_once('\n').expect("two lines");
+    let output_text = out(&output);
+    let (first, second) = output_text.trim_end().split_once('\n').expect("two lines");
     assert_eq!(first, "||true", "{output:?}");
     assert!(second.starts_with("per_process_memory_fraction:0."), "{output:?}");
     let reported = reported(&output);
@@ -237,8 +237,8 @@ fn claim_of_memory_share_prints_variables() {
          eval \"$(\"$0\" claim --gpu 0 --mem 6GiB --export)\"; \
          echo \"$XLA_PYTHON_CLIENT_MEM_FRACTION\" $CUDA_DEVICE_ORDER",
     );
-    let said = out(&output);
-    let lines: Vec<&str> = said.lines().collect();
+    let output_text = out(&output);
+    let lines: Vec<&str> = output_text.lines().collect();
     assert_eq!(lines[..3], ["1", "0", "0"], "{output:?}");
     assert!(lines[3].starts_with("0.") && lines[3].ends_with(" PCI_BUS_ID"), "{output:?}");
 }

@@ -1,4 +1,4 @@
-//! `gpuws mem explain` on made logs, held to the letter; `SNAPSHOTS=overwrite` writes them anew.
+//! `gpuws mem explain` on synthetic logs, with golden files; `SNAPSHOTS=overwrite` updates them.
 
 use snapbox::Data;
 use std::io::Write;
@@ -17,11 +17,11 @@ fn gpuws(words: &[&str], input: &[u8]) -> Output {
     command.args(words).current_dir(dir()).env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("gpuws runs");
-    let mut stdin = child.stdin.take().expect("it is piped");
+    let mut stdin = child.stdin.take().expect("stdin is piped");
     let input = input.to_vec();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            // It may be gone without having read.
+            // It may have exited without reading.
             let _ = stdin.write_all(&input);
         });
         child.wait_with_output().expect("gpuws ends")
@@ -76,7 +76,7 @@ fn log_without_oom_message_exits_1() {
         assert!(String::from_utf8_lossy(&output.stdout).starts_with("no out-of-memory message"));
         let json = gpuws(&["mem", "explain", "--no-live", "-", "--json"], input);
         assert_eq!(json.status.code(), Some(1));
-        let object: serde_json::Value = serde_json::from_slice(&json.stdout).expect("an object");
+        let object: serde_json::Value = serde_json::from_slice(&json.stdout).expect("valid JSON");
         assert_eq!(
             (object["schema"].as_u64(), object["events"].as_array().map(Vec::len)),
             (Some(1), Some(0))
@@ -100,6 +100,6 @@ fn hostile_text_is_escaped() {
 fn parse_suggests_mem_explain_for_oom_log() {
     let output = gpuws(&["parse", "too-big.log"], b"");
     assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("gpuws mem explain"), "{said}");
+    let output_text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output_text.contains("gpuws mem explain"), "{output_text}");
 }

@@ -1,8 +1,8 @@
-//! Real processes that appear on the devices of a session by themselves.
+//! Real processes that start to use the devices of a session.
 
 use std::process::{Command, Output, Stdio};
 
-/// Runs a shell script in a live session, with gpuws as `$0` and the program that walks on as
+/// Runs a shell script in a live session, with gpuws as `$0` and the program that uses devices as
 /// `$ACTOR`.
 fn script(machine: &str, script: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
@@ -33,8 +33,8 @@ fn external_process_appears_with_owner_memory_and_files() {
         "appear --use 1:1000 --load 40 --name trainer\n\
          \"$0\" status --json; kill $PID; echo $PID >&2",
     );
-    let (status, said) = (json(&output), text(&output.stderr));
-    let pid: u64 = said.lines().last().unwrap().parse().unwrap();
+    let (status, output_text) = (json(&output), text(&output.stderr));
+    let pid: u64 = output_text.lines().last().unwrap().parse().unwrap();
     let device = &status["gpus"][1];
     assert_eq!(device["memory_used_bytes"], 1004_u64 << 20, "{device}");
     let [process] = &device["processes"].as_array().unwrap()[..] else { panic!("{device}") };
@@ -46,16 +46,19 @@ fn external_process_appears_with_owner_memory_and_files() {
 
 #[test]
 fn machine_without_recorded_processes_accepts_external_ones() {
-    // Nobody stands for anybody there: all that is to be seen has walked on.
+    // There are no placeholders, so every visible process is external.
     let output = script(
         "driver-leak",
         "appear --use 0:500 --name trainer\n\"$0\" holders; kill -9 $PID; echo $PID >&2",
     );
-    let (said, reported) = (text(&output.stdout), text(&output.stderr));
+    let (output_text, reported) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let pid = reported.lines().last().unwrap();
-    let line = said.lines().find(|line| line.contains(pid)).unwrap_or_else(|| panic!("{said}"));
-    assert!(line.contains("trainer"), "{said}");
+    let line = output_text
+        .lines()
+        .find(|line| line.contains(pid))
+        .unwrap_or_else(|| panic!("{output_text}"));
+    assert!(line.contains("trainer"), "{output_text}");
 }
 
 #[test]
@@ -64,15 +67,15 @@ fn external_process_can_be_reaped_and_memory_freed() {
         "labbox",
         "appear --use 1:1000 --name trainer\n\"$0\" reap --pid $PID --grace 5 --yes",
     );
-    let said = text(&output.stdout);
+    let output_text = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(said.contains("trainer") && said.contains("SIGTERM"), "{said}");
-    assert!(said.contains("1,004 → 4 MiB"), "{said}");
+    assert!(output_text.contains("trainer") && output_text.contains("SIGTERM"), "{output_text}");
+    assert!(output_text.contains("1,004 → 4 MiB"), "{output_text}");
 }
 
 #[test]
 fn forged_registration_does_not_allow_killing() {
-    // A file of the session names a process that has nothing to do with it.
+    // A file of the session names an unrelated process.
     let output = script(
         "labbox",
         "sleep 600 & PID=$!; START=$(cut -d' ' -f22 /proc/$PID/stat)\n\
@@ -82,9 +85,13 @@ fn forged_registration_does_not_allow_killing() {
          \"$0\" reap --pid $PID --grace 0 --yes >&2 && exit 90\n\
          kill $PID",
     );
-    let (status, said) = (json(&output), text(&output.stderr));
+    let (status, output_text) = (json(&output), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "it was there to be killed: {output:?}");
-    assert_eq!(status["gpus"][1]["memory_used_bytes"], 13_u64 << 20, "it is believed: {said}");
+    assert_eq!(
+        status["gpus"][1]["memory_used_bytes"],
+        13_u64 << 20,
+        "it is believed: {output_text}"
+    );
 }
 
 #[test]
@@ -95,6 +102,9 @@ fn external_processes_require_live_mode() {
         .env_remove("GPUWS_SIM_SESSION")
         .output()
         .unwrap();
-    let said = text(&output.stdout);
-    assert!(said.contains("session.json") && !said.contains("walk-ons"), "{output:?}");
+    let output_text = text(&output.stdout);
+    assert!(
+        output_text.contains("session.json") && !output_text.contains("walk-ons"),
+        "{output:?}"
+    );
 }

@@ -1,5 +1,5 @@
-//! What people see, held to the letter: every shipped machine under every command that looks or
-//! acts, and every help text. `SNAPSHOTS=overwrite cargo test -p gpuws` writes them anew.
+//! Golden files: every shipped machine with every command that queries or acts, and every help
+//! text. `SNAPSHOTS=overwrite cargo test -p gpuws` updates them.
 
 use snapbox::Data;
 use std::path::Path;
@@ -12,7 +12,7 @@ fn gpuws(words: &[&str]) -> Command {
     command
 }
 
-/// What a command prints on both streams, and its exit code, under the line that was typed.
+/// Returns the output of a command on both streams and its exit code, below the command line.
 fn transcript(words: &[&str]) -> String {
     let output = gpuws(words).output().expect("gpuws runs");
     let text = |bytes| String::from_utf8(bytes).expect("gpuws prints UTF-8");
@@ -43,7 +43,7 @@ fn every_command_on_every_machine_matches_golden_file() {
     }
 }
 
-/// Everything that is known of a device: one per shipped machine that has something of its own.
+/// All details of a device, for each shipped machine that has special ones.
 #[test]
 fn every_device_detail_matches_golden_file() {
     for (machine, gpu) in [
@@ -61,7 +61,7 @@ fn every_device_detail_matches_golden_file() {
     hold("labbox.details.json.txt", transcript(&words));
 }
 
-/// A lost device keeps its row, where nvidia-smi ends; without a driver there are no rows.
+/// A lost device keeps its row, whereas nvidia-smi stops there; without a driver there are no rows.
 #[test]
 fn drop_in_formats_of_faulty_machines() {
     let query = ["query", "--query-gpu=index,name,memory.used", "--format=csv"];
@@ -128,11 +128,12 @@ fn readme_shows_actual_output() {
     assert!(readme.contains(act), "{act}");
 }
 
-/// Every finding ends with a command to type, and each of those of gpuws itself can be typed.
+/// Every finding ends with a suggested command, and those of gpuws work.
 #[test]
 fn suggested_next_commands_work() {
     for machine in gpu_sim::machines() {
-        let output = gpuws(&["--sim", machine.name, "--json", "doctor"]).output().expect("it runs");
+        let output =
+            gpuws(&["--sim", machine.name, "--json", "doctor"]).output().expect("gpuws runs");
         let Ok(doctor) = serde_json::from_slice::<serde_json::Value>(&output.stdout) else {
             assert_eq!(output.status.code(), Some(3), "{}: no device can be asked", machine.name);
             continue;
@@ -143,17 +144,17 @@ fn suggested_next_commands_work() {
             let commands = next.iter().filter_map(|next| next["command"].as_str());
             for command in commands.filter(|command| command.starts_with("gpuws --sim")) {
                 let words: Vec<&str> = command.split(' ').skip(1).collect();
-                let ended = gpuws(&words).output().expect("it runs");
+                let ended = gpuws(&words).output().expect("gpuws runs");
                 assert!([Some(0), Some(1)].contains(&ended.status.code()), "{command}");
-                let said = String::from_utf8_lossy(&ended.stdout);
-                let useful = !words.contains(&"reap") || said.contains("would send SIGTERM");
-                assert!(useful, "{command}: {said}");
+                let output_text = String::from_utf8_lossy(&ended.stdout);
+                let useful = !words.contains(&"reap") || output_text.contains("would send SIGTERM");
+                assert!(useful, "{command}: {output_text}");
             }
         }
     }
 }
 
-/// Nobody reads more than 80 columns in a pipe, but for commands to type.
+/// Output in a pipe has at most 80 columns, except for suggested commands.
 #[test]
 fn lines_fit_80_columns() {
     for machine in gpu_sim::machines() {

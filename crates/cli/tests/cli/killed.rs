@@ -1,10 +1,10 @@
-//! `gpuws run` whose front, supervisor, or both are killed: nothing is left of the job, or all of it
-//! goes on, as the user chose.
+//! `gpuws run` whose frontend, supervisor, or both are killed: depending on the option, no process
+//! of the job remains, or all of them continue.
 
 use crate::live::{out, reported, script};
 
-/// Starts a run whose command has a child, and another that has left its group and session. Then
-/// `$front` and `$supervisor` are known, and `pids` names the three processes of the job.
+/// Starts a run whose command has a child and another one that left its process group and session.
+/// `$front` and `$supervisor` are then set, and `pids` contains the three processes of the job.
 const START: &str = r#"
 start() {
   setsid "$0" run --gpu 7 --grace 2s --on-death $1 -- sh -c '
@@ -23,15 +23,15 @@ stays() {
 }
 "#;
 
-/// Ways to kill, and whether somebody is left who says so.
+/// Ways to kill, and whether a process remains that reports it.
 const WAYS: [(&str, bool); 5] = [
     ("kill -KILL $front", false),
     ("kill -KILL $supervisor", true),
-    // As `kill -9 %1` of a shell and `timeout -s KILL` do.
+    // Like `kill -9 %1` in a shell and `timeout -s KILL`.
     ("kill -s KILL -- -$front", false),
-    // As who looks for the command's name does.
+    // Like `pkill -f` with the command's name.
     ("kill -KILL $front $(cat job)", false),
-    // The same, seen at one moment.
+    // The same at one moment.
     ("kill -STOP $supervisor && kill -KILL $front $(cat job) && kill -CONT $supervisor", false),
 ];
 
@@ -41,8 +41,8 @@ fn killing_any_part_leaves_no_job_process() {
         let output =
             script("twelve-gpus", &format!("{START}start end; {way} || echo not killed; ends"));
         assert_eq!(out(&output), "all gone and free\n", "{way}: {output:?}");
-        let said = reported(&output).contains("supervisor was killed; ending the job");
-        assert_eq!(said, says, "{way}: {output:?}");
+        let output_text = reported(&output).contains("supervisor was killed; ending the job");
+        assert_eq!(output_text, says, "{way}: {output:?}");
     }
 }
 
@@ -52,8 +52,8 @@ fn job_keeps_running_with_lease_if_requested() {
         let output =
             script("twelve-gpus", &format!("{START}start keep; {way} || echo not killed; stays"));
         assert_eq!(out(&output), "lives\nlives\nlives\n75\nfree\n", "{way}: {output:?}");
-        let said = reported(&output).contains("the job continues and keeps its lease");
-        assert_eq!(said, *says, "{way}: {output:?}");
+        let output_text = reported(&output).contains("the job continues and keeps its lease");
+        assert_eq!(output_text, *says, "{way}: {output:?}");
     }
 }
 
@@ -79,13 +79,13 @@ fn killing_by_name_does_not_match_supervisor() {
              grep -c -e train -e gpuws /proc/$supervisor/cmdline; kill -KILL $front; ends"
         ),
     );
-    let said = "run-supervisor\nrun-supervisor\n0\nall gone and free\n";
-    assert_eq!(out(&output), said, "{output:?}");
+    let output_text = "run-supervisor\nrun-supervisor\n0\nall gone and free\n";
+    assert_eq!(out(&output), output_text, "{output:?}");
 }
 
 #[test]
 fn killed_frontend_ends_whole_tree() {
-    // All of the group, timeout itself too, and so the shell says 137.
+    // The whole process group, including timeout itself, so the shell reports 137.
     let output = script(
         "twelve-gpus",
         "timeout -s KILL 2 \"$0\" run --gpu 7 --grace 1s -- \
@@ -168,7 +168,7 @@ fn unopenable_session_does_not_prevent_cleanup() {
     assert!(reported(&output).contains("3 processes ended"), "{output:?}");
 }
 
-/// Forks, ends the parent, and leaves group and session, again and again for half a minute.
+/// Forks, ends the parent, and leaves process group and session, repeatedly for half a minute.
 const CHAIN: &str = "import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 open('begun', 'w').close()
@@ -188,8 +188,8 @@ fn endlessly_forking_job_is_ended() {
             ("", "kill -KILL $front"),
             ("", "kill -KILL $(cat supervisor)"),
         ] {
-            // It has inherited the lease. On a machine that is busy the time may be over before it
-            // has begun.
+            // It has inherited the lease. On a busy machine, the time limit may end before it
+            // starts.
             let output = script(
                 "twelve-gpus",
                 &format!(

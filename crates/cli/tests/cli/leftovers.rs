@@ -1,5 +1,5 @@
-//! What a job leaves behind that does not end, hides, or comes back: real processes with a device
-//! file open, which have closed every other descriptor that they inherited.
+//! Processes that a job leaves and that do not end, hide, or respawn: real processes with an open
+//! device file, which have closed every other descriptor that they inherited.
 
 use crate::live::{GPUWS, out, reported, script};
 use std::fs;
@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// A holder of GPU 7 that has inherited nothing else. `up` says that it has it; with an argument it
-/// hands over to a fork of itself after so many seconds, and the first one ends.
+/// A holder of GPU 7 that inherited nothing else. `up` shows that it has the device. With an
+/// argument, it forks after so many seconds and the parent exits.
 const HOLD: &str = "import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 device = os.open(os.environ['GPUWS_SIM_SESSION'] + '/dev/nvidia7', os.O_RDWR)
@@ -28,18 +28,18 @@ while time.monotonic() < end:
         time.sleep(1)
 ";
 
-/// Says why a test shows nothing here.
+/// Prints why a test is skipped.
 #[allow(clippy::print_stdout, reason = "a test that does nothing says so")]
 fn skip(why: &str) {
     println!("skipped: {why}");
 }
 
-/// A control group whose processes stand still when it is frozen, so that SIGKILL does not end them
-/// before it is thawed: the freezer of version 1. That of version 2 lets them end.
+/// A cgroup of the version 1 freezer. SIGKILL ends its processes only after it is thawed, unlike in
+/// version 2.
 struct Freezer(PathBuf);
 
 impl Freezer {
-    /// Makes one; `None` where that is not possible, and says so.
+    /// Creates a cgroup; `None`, with a note, if that is impossible.
     fn new(name: &str) -> Option<Self> {
         let path = format!("/sys/fs/cgroup/freezer/gpuws-test-{name}-{}", std::process::id());
         match fs::create_dir(&path) {
@@ -59,7 +59,7 @@ impl Freezer {
 impl Drop for Freezer {
     fn drop(&mut self) {
         let _ = fs::write(self.0.join("freezer.state"), "THAWED");
-        // It can be removed once the last of them has ended.
+        // It can be removed after its last process has ended.
         for _ in 0..200 {
             let members = fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default();
             for pid in members.split_whitespace() {
@@ -73,7 +73,7 @@ impl Drop for Freezer {
     }
 }
 
-/// Shell functions: `hold [SECONDS]` is the holder; `freeze PID` freezes it in the group `$F`.
+/// Shell functions: `hold [SECONDS]` starts the holder; `freeze PID` freezes it in the cgroup `$F`.
 fn with_holder(freezer: &str, text: &str) -> String {
     format!(
         "cat > hold.py <<'END'\n{HOLD}END\n\
@@ -120,7 +120,7 @@ fn frozen_leftover_holder_keeps_gpu_leased_without_blocking_run() {
         "twelve-gpus",
         &with_holder(
             freezer.path(),
-            // A reader of the pipe sees its end although the supervisor stays.
+            // A reader of the pipe sees its end although the supervisor remains.
             r#"{ "$0" run --gpu 7 --grace 1s --report report -- sh -c '
                    python3 hold.py & until [ -s up ]; do sleep 0.02; done; sh freeze $!; exit 7'
                  echo $? > code; } 2>&1 | cat > told
@@ -214,7 +214,7 @@ fn holder_hidden_by_fd_limit_keeps_gpu_leased() {
     assert_eq!(out(&output), "free\n", "{output:?}");
 }
 
-/// Somebody without rights of his own: "nobody".
+/// The unprivileged user "nobody".
 const NOBODY: &str = "65534";
 
 #[test]
@@ -243,7 +243,7 @@ fn undumpable_leftover_does_not_keep_unlisted_gpu() {
     if !run("test -x \"$0\"").status.success() {
         return skip(&format!("'{}' is closed to other users", program.display()));
     }
-    // A program that may be run and not read is not dumpable, so that its files are closed.
+    // A program with only execute permission is not dumpable, so its descriptors are hidden.
     let output = run(r#"exec "$0" sim twelve-gpus --live -- sh -c '
         cp /bin/sleep blind; chmod 0111 blind
         "$0" run --gpu 7 -- sh -c "

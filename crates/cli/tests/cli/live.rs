@@ -1,10 +1,10 @@
-//! Shell scripts on real processes, within sessions of the simulated NVML.
+//! Shell scripts on real processes, in sessions of the simulated NVML.
 
 use std::process::{Command, Output, Stdio};
 
 pub(crate) const GPUWS: &str = env!("CARGO_BIN_EXE_gpuws");
 
-/// Ends with 0 once users of safe-gpu are let go, as a job is whose devices were seen in use.
+/// Exits with 0 when users of safe-gpu may continue, which is after the job's devices are in use.
 const LET_GO: &str = "import fcntl, glob, os
 names = glob.glob(os.environ['GPUWS_SIM_SESSION'] + '/**/gpu-lock-magic*', recursive=True)
 for name in names:
@@ -12,7 +12,7 @@ for name in names:
 raise SystemExit(not names)
 ";
 
-/// What would be heeded if whoever runs these tests had it set.
+/// Variables that would affect gpuws if they were set for these tests.
 const HEEDED: [&str; 16] = [
     "LD_LIBRARY_PATH",
     "GPUWS_SIM_SESSION",
@@ -33,8 +33,8 @@ const HEEDED: [&str; 16] = [
 ];
 
 /// Runs a shell script in a live session, with gpuws as `$0`. `use_gpu MIB [SECONDS]` is a program
-/// that uses so much memory of every visible device; `until_so COMMAND` waits for it to succeed;
-/// `python3 let-go.py` succeeds once the devices of a run were seen in use.
+/// that uses this much memory of every visible device; `until_so COMMAND` waits for it to succeed;
+/// `python3 let-go.py` succeeds after the devices of a run are in use.
 pub(crate) fn script(machine: &str, script: &str) -> Output {
     let begin = "use_gpu() { exec \"$GPUWS_SIM_SESSION/nvml-sim-process\" --use visible:$1 \
                  ${2:+--seconds $2}; }\n\
@@ -56,17 +56,17 @@ pub(crate) fn script(machine: &str, script: &str) -> Output {
     output
 }
 
-/// Returns what it wrote as text.
+/// Returns its output as text.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Returns what it wrote on standard output.
+/// Returns its standard output.
 pub(crate) fn out(output: &Output) -> String {
     text(&output.stdout)
 }
 
-/// Returns what it wrote on standard error.
+/// Returns its standard error.
 pub(crate) fn reported(output: &Output) -> String {
     text(&output.stderr)
 }

@@ -1,4 +1,4 @@
-//! The program as people run it: one test program, so that it is linked once.
+//! The program as users run it; a single test program, so that it is linked once.
 
 mod bad_input;
 mod claim;

@@ -1,11 +1,11 @@
-//! `gpuws run`, `claim` and `leases` where devices are divided by MIG, on real processes within
-//! sessions of the simulated NVML.
+//! `gpuws run`, `claim` and `leases` with MIG devices, on real processes in sessions of the
+//! simulated NVML.
 
 use std::process::{Command, Output, Stdio};
 
 const GPUWS: &str = env!("CARGO_BIN_EXE_gpuws");
 
-/// The first device is divided and the second is whole.
+/// The first device has MIG instances, the second has MIG off.
 const DIVIDED: &str = r#"
 description = "made: one device in MIG instances beside a whole one"
 hostname = "lab2"
@@ -36,12 +36,12 @@ mig_enabled = false
 "#;
 
 /// Runs a shell script in a live session, with gpuws as `$0`. `use_gpu MIB` is a program that uses
-/// so much memory of every visible device; `until_so COMMAND` waits for it to succeed.
+/// this much memory of every visible device; `until_so COMMAND` waits for it to succeed.
 fn script(machine: &str, script: &str) -> Output {
     script_with(&[machine], script)
 }
 
-/// As [`script`], in a session of these words.
+/// Like [`script`], in a session with these arguments.
 fn script_with(session: &[&str], script: &str) -> Output {
     let begin = "use_gpu() { exec \"$GPUWS_SIM_SESSION/nvml-sim-process\" --use visible:$1; }\n\
                  until_so() { n=0; until \"$@\"; do n=$((n+1)); [ $n -lt 400 ] || exit 99; \
@@ -62,7 +62,7 @@ fn script_with(session: &[&str], script: &str) -> Output {
     output
 }
 
-/// As [`script`], on the machine of which one device is divided.
+/// Like [`script`], on the machine with one MIG-enabled device.
 fn script_divided(text: &str) -> Output {
     let dir = tempfile::tempdir().unwrap();
     let machine = dir.path().join("divided");
@@ -86,7 +86,7 @@ fn whole_devices_are_preferred_unless_mig_is_requested() {
          CUDA_VISIBLE_DEVICES=MIG-a,MIG-b; export CUDA_VISIBLE_DEVICES; visible\n\
          visible -n 2; echo $?",
     );
-    // Without a word the smaller one does, and leaves the larger to others.
+    // By default, the smaller one suffices and leaves the larger one to others.
     assert_eq!(out(&output), "GPU-whole\nMIG-b\nMIG-a\nMIG-a\nMIG-a\n2\n", "{output:?}");
 }
 
@@ -104,8 +104,8 @@ fn lease_covers_single_mig_device() {
          visible --gpu 0; echo $?\n\
          kill $held; wait $held",
     );
-    let said = out(&output);
-    assert_eq!(said, "MIG-a\nwithin: MIG-a\nMIG-b\n75\n2\n", "{output:?}");
+    let output_text = out(&output);
+    assert_eq!(output_text, "MIG-a\nwithin: MIG-a\nMIG-b\n75\n2\n", "{output:?}");
     let reported = reported(&output);
     assert!(reported.contains("MIG-a of GPU 0: leased by"), "{reported}");
     assert!(
@@ -122,8 +122,8 @@ fn mig_device_is_selected_by_uuid_prefix_or_legacy_name() {
          mig=$(grep -o 'MIG-[0-9a-f-]*' all | tail -1); visible --gpu \"${mig%-*}\"; echo $mig\n\
          visible --gpu MIG-; echo $?; visible --gpu MIG-zz; echo $?",
     );
-    let said = out(&output);
-    let lines: Vec<&str> = said.lines().collect();
+    let output_text = out(&output);
+    let lines: Vec<&str> = output_text.lines().collect();
     let [taken, named, several, none] = lines[..] else { panic!("{output:?}") };
     assert!(named.starts_with("MIG-") && taken == named, "{output:?}");
     assert_eq!((several, none), ("2", "2"), "{output:?}");
@@ -198,8 +198,8 @@ fn free_mig_device_of_recorded_machine_is_chosen() {
         "mig-a100",
         "visible --mig; \"$0\" status --json | tr -d ' \\n' | grep -o 'MIG-[0-9a-f-]*' | tail -1",
     );
-    let said = out(&output);
-    let lines: Vec<&str> = said.lines().collect();
+    let output_text = out(&output);
+    let lines: Vec<&str> = output_text.lines().collect();
     let [taken, last] = lines[..] else { panic!("{output:?}") };
-    assert!(taken.starts_with("MIG-") && taken == last, "{said}");
+    assert!(taken.starts_with("MIG-") && taken == last, "{output_text}");
 }

@@ -1,4 +1,4 @@
-//! Devices by their names, and an output that takes nothing.
+//! Device selectors, and a full output device.
 
 use std::fs::File;
 use std::process::{Command, Output};
@@ -13,18 +13,18 @@ fn run(words: &[&str]) -> Output {
     gpuws(words).output().expect("gpuws runs")
 }
 
-/// The UUIDs of a machine's devices.
+/// Returns the UUIDs of a machine's devices.
 fn uuids(machine: &str) -> Vec<String> {
     let words = ["--sim", machine, "query", "--query-gpu=uuid", "--format=csv,noheader"];
-    let said = String::from_utf8(run(&words).stdout).expect("UTF-8");
-    said.lines().map(str::to_owned).collect()
+    let output_text = String::from_utf8(run(&words).stdout).expect("UTF-8");
+    output_text.lines().map(str::to_owned).collect()
 }
 
 #[test]
 fn device_selectors_work_in_doctor_reap_and_status() {
     let uuids = uuids("labbox");
     let uuid = uuids[3].as_str();
-    // As much of it as tells it from the others.
+    // The shortest unique prefix.
     let is_own =
         |end: &usize| uuids.iter().filter(|other| other.starts_with(&uuid[..*end])).count() == 1;
     let part = &uuid[..(4..uuid.len()).find(is_own).expect("they differ")];
@@ -35,7 +35,7 @@ fn device_selectors_work_in_doctor_reap_and_status() {
             let by_name = of(name);
             assert_eq!(by_name.status.code(), by_index.status.code(), "{command:?} {name}");
             let text = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
-            // The next command names the device as it was named.
+            // The suggested command uses the same selector.
             let expected =
                 text(&by_index).replace("reap --gpu 3 --yes", &format!("reap --gpu {name} --yes"));
             let expected = if command[0] == "reap" { expected } else { text(&by_index) };
@@ -56,8 +56,9 @@ fn device_selectors_work_in_doctor_reap_and_status() {
 #[test]
 fn failed_output_exits_nonzero() {
     for command in ["status", "doctor", "holders", "leases", "--help"] {
-        let full = File::options().write(true).open("/dev/full").expect("it is there");
-        let output = gpuws(&["--sim", "labbox", command]).stdout(full).output().expect("it runs");
+        let full = File::options().write(true).open("/dev/full").expect("the file opens");
+        let output =
+            gpuws(&["--sim", "labbox", command]).stdout(full).output().expect("gpuws runs");
         assert_eq!(output.status.code(), Some(74), "{command}: {output:?}");
         let reported = String::from_utf8_lossy(&output.stderr).into_owned();
         let expected = "failed to write to standard output: No space left on device";

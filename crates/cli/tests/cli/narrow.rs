@@ -1,13 +1,13 @@
-//! What `gpuws status` shows on terminals of few columns: no line is longer than the terminal but
-//! for a command that is to be copied, and nothing is cut of what a finding says.
+//! `gpuws status` on narrow terminals: lines fit the terminal except for commands to copy, and
+//! findings are complete.
 
 use std::process::{Command, Stdio};
 
-/// The columns of a usual terminal, of half a screen, and of a telephone.
+/// The widths of a standard terminal, of half a screen, and of a phone.
 const WIDTHS: [usize; 3] = [80, 60, 40];
 
-/// Returns what `gpuws status` prints on a terminal of so many columns, made by `script` of
-/// util-linux.
+/// Returns the output of `gpuws status` on a terminal of this width, which `script` of util-linux
+/// creates.
 fn on_terminal(machine: &str, columns: usize) -> String {
     let gpuws = env!("CARGO_BIN_EXE_gpuws");
     let command = format!("stty cols {columns} rows 50; exec '{gpuws}' --sim {machine} status");
@@ -18,16 +18,16 @@ fn on_terminal(machine: &str, columns: usize) -> String {
         .output()
         .expect("script of util-linux runs");
     assert!(output.status.success(), "{machine}, {columns} columns: {output:?}");
-    String::from_utf8(output.stdout).expect("it prints UTF-8").replace('\r', "")
+    String::from_utf8(output.stdout).expect("output is UTF-8").replace('\r', "")
 }
 
 fn in_a_pipe(machine: &str) -> String {
     let output =
         Command::new(env!("CARGO_BIN_EXE_gpuws")).args(["--sim", machine, "status"]).output();
-    String::from_utf8(output.expect("it runs").stdout).expect("it prints UTF-8")
+    String::from_utf8(output.expect("gpuws runs").stdout).expect("output is UTF-8")
 }
 
-/// Returns the words of a text without what stands between two pieces.
+/// Returns the words of a text without separators.
 fn words(text: &str) -> String {
     text.split_whitespace().filter(|word| *word != "·").collect::<Vec<_>>().join(" ")
 }

@@ -1,31 +1,31 @@
-//! The drop-ins beside the tools that they stand in for: for the same simulated machine, standing
-//! still, `gpuws query` prints what nvidia-smi prints, and `--format gpustat-json` what gpustat
-//! does.
+//! Drop-in formats compared with the original tools: on the same simulated machine with stopped
+//! time, `gpuws query` prints the output of nvidia-smi, and `--format gpustat-json` that of
+//! gpustat.
 //!
-//! `tests/peers` keeps what nvidia-smi 535.261.03 and gpustat 1.1.1 printed. To write it anew, name
+//! `tests/peers` contains the output of nvidia-smi 535.261.03 and gpustat 1.1.1. To update it, name
 //! the programs and build the simulated NVML:
 //!
 //!     cargo build -p gpuws -p gpu-nvml-sim
 //!     GPUWS_NVIDIA_SMI=/…/nvidia-smi GPUWS_GPUSTAT=/…/gpustat SNAPSHOTS=overwrite \
 //!         cargo test -p gpuws peers::
 //!
-//! With the variables and without `SNAPSHOTS`, the tools are run and compared on the spot.
+//! With the variables and without `SNAPSHOTS`, the tools are run and compared directly.
 //!
-//! What differs, and is left out of the comparison:
-//! - time: the tools print the real one, gpuws that of the simulated machine;
-//! - a lost device: nvidia-smi ends at it, gpuws keeps its row and says `[GPU is lost]`;
-//! - `remapped_rows.*`: fields of `--query-gpu` only since a later nvidia-smi;
-//! - what nvidia-smi 535 asks for by functions that the library does not export, and the simulated
-//!   one lacks: `enforced.power.limit`, `pcie.link.gen.hostmax`, `addressing_mode`,
-//!   `temperature.gpu.tlimit`, and the processes of `--query-compute-apps`, of which only the head
-//!   is compared. Drivers of today tell the two before the last by functions that gpuws asks;
-//! - `memory.reserved` of a machine that does not tell it: the interface has no way to say so, and
+//! Differences that are excluded from the comparison:
+//! - time: the tools print the real time, gpuws that of the simulated machine;
+//! - a lost device: nvidia-smi stops there, gpuws keeps its row and prints `[GPU is lost]`;
+//! - `remapped_rows.*`: newer nvidia-smi versions added them to `--query-gpu`;
+//! - values that nvidia-smi 535 queries with functions that the library does not export and the
+//!   simulated one lacks: `enforced.power.limit`, `pcie.link.gen.hostmax`, `addressing_mode`,
+//!   `temperature.gpu.tlimit`, and the processes of `--query-compute-apps`, of which only the
+//!   header is compared. Current drivers report `addressing_mode` and `temperature.gpu.tlimit` with
+//!   functions that gpuws calls;
+//! - `memory.reserved` of a machine that does not report it: the interface cannot express this, and
 //!   nvidia-smi prints 17592186044415 MiB;
-//! - where a recording does not tell a value that NVML hands out beside another one (device ids,
-//!   the memory's utilisation, a pending mode), it cannot be told as absent: nvidia-smi reads zero or
-//!   the other value, gpuws says `[N/A]`;
-//! - the machine's name in gpustat's JSON is that of the real machine, and without placeholders no
-//!   simulated process is in `/proc`, so that gpustat lists none.
+//! - values that NVML returns in one struct with others (device IDs, memory utilisation, a pending
+//!   mode): if the recording lacks one, nvidia-smi prints zero or the other value, gpuws `[N/A]`;
+//! - the host name in gpustat's JSON is that of the real machine, and without placeholders no
+//!   simulated process is in `/proc`, so gpustat lists none.
 
 use snapbox::Data;
 use std::path::Path;
@@ -48,10 +48,10 @@ const LEFT_OUT: &[&str] = &[
 const APP_FIELDS: &str =
     "pid,process_name,used_gpu_memory,gpu_name,gpu_bus_id,gpu_serial,gpu_uuid,name,used_memory";
 
-/// Returns the names of the fields that gpuws has for a row, those of one field together.
+/// Returns the names of the fields of a row in gpuws, with the aliases of each field.
 fn names(help: &str) -> Vec<Vec<String>> {
     let listed = printed(&mut gpuws(&["query", help]));
-    // What a field is stands beside its names, or below them where those are long.
+    // The description is next to the names, or below long ones.
     let lines = listed.lines().filter(|line| !line.starts_with([' ', '=']));
     let names = |line: &str| {
         let names = line.split("  ").next().unwrap_or_default();
@@ -60,7 +60,7 @@ fn names(help: &str) -> Vec<Vec<String>> {
     lines.map(names).collect()
 }
 
-/// Returns the fields that are compared, with what `pick` picks of the names of each.
+/// Returns the compared fields; `pick` selects from the names of each.
 fn compared(pick: impl Fn(&[String]) -> &[String]) -> String {
     let all = names("--help-query-gpu");
     let compared = all.iter().filter(|names| !LEFT_OUT.contains(&names[0].as_str()));
@@ -74,14 +74,14 @@ fn gpuws(words: &[&str]) -> Command {
 }
 
 fn printed(command: &mut Command) -> String {
-    let output = command.output().expect("it runs");
-    let text = String::from_utf8(output.stdout).expect("it prints UTF-8");
-    let code = output.status.code().expect("it ends by itself");
+    let output = command.output().expect("gpuws runs");
+    let text = String::from_utf8(output.stdout).expect("output is UTF-8");
+    let code = output.status.code().expect("not ended by a signal");
     format!("{text}=> {code}\n")
 }
 
-/// Returns what a tool prints on a machine that stands still, as it is kept. Where the variable
-/// names the tool it is run, and what is kept must be what it prints now.
+/// Returns the stored output of a tool on a machine with stopped time. If the variable names the
+/// tool, runs it and compares its output with the stored one.
 fn tool(variable: &str, machine: &str, words: &[&str], kept: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers").join(kept);
     if let Some(program) = std::env::var_os(variable) {
@@ -92,12 +92,12 @@ fn tool(variable: &str, machine: &str, words: &[&str], kept: &str) -> String {
     std::fs::read_to_string(&path).expect("what the tool printed is kept")
 }
 
-/// Holds gpuws to what a tool printed; never writes that anew.
+/// Compares gpuws with the stored output of a tool, which it never updates.
 fn hold(ours: &str, kept: &str, what: &dyn std::fmt::Debug) {
     assert!(ours == kept, "{what:?}: gpuws prints\n{ours}\nand the tool\n{kept}");
 }
 
-/// The machines on which a driver answers and every device does.
+/// The machines whose driver and devices all respond.
 fn machines() -> Vec<&'static str> {
     let names = gpu_sim::machines().into_iter().map(|machine| machine.name);
     names.filter(|name| !["no-driver", "driver-mismatch", "lost-gpu"].contains(name)).collect()
@@ -111,14 +111,14 @@ fn device_rows_match_nvidia_smi() {
         let kept = tool("GPUWS_NVIDIA_SMI", machine, &words, &format!("{machine}.query-gpu.csv"));
         let ours = printed(&mut gpuws(&[&["--sim", machine, "query"][..], &words].concat()));
         hold(&without_doubt(&ours), &without_doubt(&kept), &machine);
-        // On machines that tell everything there is no such doubt.
+        // Machines that report all values need no exception.
         if machine == "labbox" {
             hold(&ours, &kept, &machine);
         }
     }
 }
 
-/// Writes what nvidia-smi reads for what it cannot tell from absent.
+/// Replaces values that nvidia-smi cannot distinguish from absent ones.
 fn without_doubt(rows: &str) -> String {
     let head: Vec<&str> = rows.lines().next().unwrap_or_default().split(", ").collect();
     let row = |row: &str| {
@@ -138,7 +138,7 @@ fn without_doubt(rows: &str) -> String {
     rows.lines().map(|line| row(line) + "\n").collect::<String>() + code
 }
 
-/// There is no field of nvidia-smi 535 that gpuws does not have, and none with another name.
+/// gpuws has every field of nvidia-smi 535, with the same name.
 #[test]
 fn field_names_match_nvidia_smi() {
     for (help, kept, later) in [
@@ -163,13 +163,13 @@ fn field_names_match_nvidia_smi() {
     }
 }
 
-/// Joins the names of a field; nvidia-smi has one that it gives twice.
+/// Joins the names of a field; nvidia-smi lists one of them twice.
 fn each_once(mut names: Vec<String>) -> String {
     names.dedup();
     names.join(" or ")
 }
 
-/// What none of the shipped machines tells, or not twice the same.
+/// Values that no shipped machine reports, or only one.
 #[test]
 fn rare_field_values_match_nvidia_smi() {
     let dir = tempfile::tempdir().unwrap();
@@ -247,12 +247,12 @@ fn process_header_matches_nvidia_smi() {
     let kept = tool("GPUWS_NVIDIA_SMI", "labbox", &words, "labbox.query-compute-apps.csv");
     let ours = printed(&mut gpuws(&[&["--sim", "labbox", "query"][..], &words].concat()));
     assert_eq!(ours.lines().next(), kept.lines().next());
-    // The form of a row is that of real machines: H100, driver 590.48.01.
+    // The row format is that of real machines: H100, driver 590.48.01.
     let row = ours.lines().nth(1).expect("a row");
     assert!(row.starts_with("21044, python, 72704 MiB, NVIDIA A100-SXM4-80GB, 00000000:04:00.0, "));
 }
 
-/// The words around the fields: other names, styles, devices, what is refused.
+/// Aliases, styles, selected devices and errors.
 #[test]
 fn nvidia_smi_options_behave_identically() {
     let other_names = format!("--query-gpu={}", compared(|names| &names[1..]));
@@ -275,7 +275,7 @@ fn nvidia_smi_options_behave_identically() {
     }
 }
 
-/// Devices in gpustat's JSON, to the byte.
+/// Devices in gpustat's JSON, byte for byte.
 #[test]
 fn device_json_matches_gpustat() {
     for machine in machines() {
@@ -285,7 +285,7 @@ fn device_json_matches_gpustat() {
     }
 }
 
-/// Leaves out of gpustat's JSON the machine's name, the time, and the processes in their lists.
+/// Removes the host name, the time, and the processes from gpustat's JSON.
 fn steady(printed: &str) -> String {
     let mut kept = String::new();
     let mut lines = printed.lines();
@@ -305,7 +305,7 @@ fn steady(printed: &str) -> String {
     kept
 }
 
-/// The form of a process, which no tool shows without a real process to show.
+/// The format of a process, which gpustat only shows for real processes.
 #[test]
 fn process_fields_match_gpustat() {
     let text =

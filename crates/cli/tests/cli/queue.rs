@@ -1,10 +1,10 @@
-//! The queue of claims, with real runs: a crowd is served, and one that is stopped bars nobody.
+//! The queue of claims, with real runs: many runs are served, and a stopped one blocks no other.
 
 use crate::live::{out, reported, script};
 
-/// Starts a claim on all devices behind one that is leased, stops it, and lets that lease end: from
-/// then on it could be served, and does not act. `missed_beats` makes its last beat so old as it is
-/// 40 seconds later: a place's modification time is the monotonic clock's.
+/// Starts a claim on all devices behind a lease, stops it, and lets that lease end: from then on it
+/// could be granted, but does not react. `missed_beats` makes its last renewal 40 seconds old: the
+/// modification time of its entry is the monotonic clock's.
 const STOPPED: &str = r#"
 own_group() { exec python3 -c 'import os, sys
 os.setpgid(0, 0); os.execv(sys.argv[1], sys.argv[1:])' "$@"; }
@@ -28,9 +28,9 @@ kill -s $STOP $SENT; until_so is_stopped
 touch end; wait $first; until_so none_leased
 "#;
 
-/// Both ways to wait, with what is to be told in the end, and both ways to be stopped: Ctrl-Z, which
-/// a terminal sends to the group of the front alone, and SIGSTOP to each process.
-/// The second is named by the shell that it holds devices for.
+/// Both ways to wait, with their final message, and both ways to stop: Ctrl-Z, which a terminal
+/// sends only to the frontend's process group, and SIGSTOP to each process. The second claim is
+/// listed under the shell that it holds devices for.
 const WAYS: [(&str, &str, &str); 2] = [
     ("TSTP", r#""$0" run -n 12 -- echo served"#, "served"),
     ("STOP", r#""$0" claim -n 12 --hold < /dev/null"#, "CUDA_VISIBLE_DEVICES="),
@@ -57,12 +57,12 @@ is_stopped && kill -s CONT $SENT;
 until_so grep -q '{end}' wide; kill $wide 2> /dev/null; wait $wide; echo $?; none_waits && echo none waits"#
             ),
         );
-        let said = "75\npassed 1\npassed 2\npassed 3\n75\nnamed\n0\nnone waits\n";
-        assert_eq!(out(&output), said, "{wide}: {output:?}");
+        let output_text = "75\npassed 1\npassed 2\npassed 3\n75\nnamed\n0\nnone waits\n";
+        assert_eq!(out(&output), output_text, "{wide}: {output:?}");
     }
 }
 
-/// Runs that are started at once, on eight devices.
+/// Runs that start at once, on eight devices.
 const CROWD: usize = 200;
 
 #[test]
@@ -77,7 +77,7 @@ fn many_waiting_runs_are_all_served() {
              leases | grep -c '"leases":\[\],"queue":\[\]'"#
         ),
     );
-    let said: Vec<String> = out(&output).split_whitespace().map(str::to_owned).collect();
-    assert_eq!(said, [&CROWD.to_string(), "0", &CROWD.to_string(), "0", "1"], "{output:?}");
+    let output_text: Vec<String> = out(&output).split_whitespace().map(str::to_owned).collect();
+    assert_eq!(output_text, [&CROWD.to_string(), "0", &CROWD.to_string(), "0", "1"], "{output:?}");
     assert!(!reported(&output).contains("panicked"), "{output:?}");
 }

@@ -1,8 +1,8 @@
-//! Many runs at once, with gpuws, its supervisors and their jobs killed at any moment: no device is
-//! two jobs' at the same time, and nothing is left.
+//! Many concurrent runs, with gpuws, its supervisors and their jobs killed at random: no device
+//! belongs to two jobs at the same time, and nothing remains.
 //!
-//! Who looks on is independent of leases: each job takes a lock of flock(1) for each device that it
-//! was given, which the kernel lets go of when the job ends.
+//! The check is independent of leases: each job locks a file for each of its devices with flock(1),
+//! and the kernel releases the locks when the job ends.
 
 use std::fs;
 use std::path::Path;
@@ -12,11 +12,11 @@ use std::time::Duration;
 
 const GPUWS: &str = env!("CARGO_BIN_EXE_gpuws");
 
-/// Runs beside each other, and runs of each, one after the other.
+/// The number of concurrent runs, and of consecutive runs each.
 const BESIDE: u64 = 12;
 const EACH: u64 = 12;
 
-/// Locks the devices that it was given. What it may leave behind uses none of them.
+/// Locks its devices. The process that it may leave uses none of them.
 const JOB: &str = r#"
 n=3
 for gpu in $(echo "$CUDA_VISIBLE_DEVICES" | tr , ' '); do
@@ -30,7 +30,7 @@ sleep $1 3>&- 4>&- 5>&- 6>&-
 wait
 "#;
 
-/// A number from a number, without a pattern (SplitMix64, Steele and others, 2014).
+/// Returns a pseudo-random number (SplitMix64, Steele and others, 2014).
 fn mixed(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -44,8 +44,8 @@ fn children(pid: u32) -> Vec<u32> {
 }
 
 fn kill(pid: u32) {
-    // A child of a child can have ended, and its number be another's, only while its parent waits
-    // for it: the number was read a moment ago.
+    // The PID of a grandchild was read a moment ago. It could only be reused if its parent had
+    // waited for it since.
     let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).stderr(Stdio::null()).status();
 }
 
@@ -91,7 +91,7 @@ fn contend(dir: &Path, contender: u64) {
     }
 }
 
-/// What runs within the session, started by the test below.
+/// Runs inside the session that the test below starts.
 #[test]
 fn storm_inside_session() {
     let Some(dir) = std::env::var_os("GPUWS_STORM") else { return };
@@ -101,7 +101,7 @@ fn storm_inside_session() {
             scope.spawn(move || contend(dir, contender));
         }
     });
-    // Whoever was kept has ended soon, and then all devices can be had at once.
+    // All remaining processes end soon, and then all devices are available at once.
     let mut all = Command::new(GPUWS);
     all.args(["run", "-n", "12", "--timeout", "60s", "--", "true"]);
     assert!(all.status().unwrap().success(), "devices are left leased");

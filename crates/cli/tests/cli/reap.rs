@@ -1,4 +1,4 @@
-//! `gpuws reap` on real processes: 'freed' is what the targets gave back, and nobody else.
+//! `gpuws reap` on real processes: only memory of the targets counts as freed.
 
 use crate::live::{out, reported, script};
 use std::process::Output;
@@ -36,7 +36,7 @@ memory = [{{ gpu = 0, mib = 6000 }}]
     )
 }
 
-/// Ends the target by gpuws, and the neighbour 0.3 s after the target has ended.
+/// Ends the target with gpuws, and the neighbour 0.3 s after the target has ended.
 fn reap(leaks: bool) -> (Output, serde_json::Value) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("machine.toml"), machine(leaks)).unwrap();

@@ -1,12 +1,12 @@
-//! `gpuws mem replay` and `gpuws mem fit` on made recordings, held to the letter.
-//! `SNAPSHOTS=overwrite cargo test -p gpuws replay::` writes the golden files anew.
+//! `gpuws mem replay` and `gpuws mem fit` on synthetic recordings, with golden files.
+//! `SNAPSHOTS=overwrite cargo test -p gpuws replay::` updates them.
 
 use snapbox::Data;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// A step of a made job that PyTorch's allocator decides as the recording says.
+/// A step of a synthetic job whose addresses PyTorch's allocator would choose.
 const STEP: &str = include_str!("../golden/memory/step.jsonl");
 
 /// A directory with recordings.
@@ -32,7 +32,7 @@ impl Dir {
         self.command(words).output().expect("gpuws runs")
     }
 
-    /// What a command prints on both streams, and its exit code, under the line that was typed.
+    /// Returns the output of a command on both streams and its exit code, below the command line.
     fn transcript(&self, words: &[&str]) -> String {
         let output = self.run(words);
         let text = |bytes| String::from_utf8(bytes).expect("gpuws prints UTF-8");
@@ -42,11 +42,11 @@ impl Dir {
     }
 
     fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.0.path().join(name)).expect("it was written")
+        fs::read_to_string(self.0.path().join(name)).expect("the plot exists")
     }
 
     fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(self.0.path()).expect("it can be listed");
+        let entries = fs::read_dir(self.0.path()).expect("the directory is readable");
         let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
         let mut names: Vec<_> =
             entries.map(|entry| name(entry).into_string().expect("UTF-8")).collect();
@@ -60,7 +60,7 @@ fn hold(name: &str, transcripts: &[String]) {
     snapbox::assert_data_eq!(transcripts.join("\n"), Data::read_from(&path, None).raw());
 }
 
-/// The last request is granted a MiB further on, as another allocator would.
+/// The last allocation is a MiB further on, where PyTorch's allocator would not place it.
 pub(crate) fn moved() -> String {
     const ADDRESS: u64 = 0x7f00_0000_0000 + (62 << 20);
     let text = STEP.replace(&ADDRESS.to_string(), &(ADDRESS + (1 << 20)).to_string());
@@ -75,7 +75,7 @@ pub(crate) fn moved() -> String {
     text.replace(&whole, &after)
 }
 
-/// A job of which no regions are told; its lines say nothing of segments.
+/// A job without recorded segments.
 fn without_regions() -> String {
     let head = "{\"schema\":1,\"kind\":\"memory-trace\"}".to_owned();
     let events = STEP.lines().filter(|line| line.contains("{\"event\":{"));
@@ -88,7 +88,7 @@ fn without_regions() -> String {
     lines.join("\n") + "\n"
 }
 
-/// What TensorFlow prints when memory runs out.
+/// TensorFlow's out-of-memory message.
 const DUMP: &str = "\
 Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.0KiB (rounded to 2048)
 BFCAllocator dump for GPU_0_bfc
@@ -205,7 +205,7 @@ fn output_fits_terminal_and_pipe_gets_no_colour() {
     ] {
         let printed = dir.run(words).stdout;
         let text = String::from_utf8(printed).expect("gpuws prints UTF-8");
-        // The name of a file is not cut: it is to be copied.
+        // The file name is not truncated, because it is to be copied.
         for line in text.lines().filter(|line| !line.contains(&long)) {
             assert!(line.chars().count() <= 80, "{words:?}: {line}");
         }
@@ -214,7 +214,7 @@ fn output_fits_terminal_and_pipe_gets_no_colour() {
         assert!(dir.run(&coloured).stdout.contains(&0x1b));
         let never = dir.command(words).env("NO_COLOR", "1").output().expect("gpuws runs");
         assert!(!never.stdout.contains(&0x1b));
-        assert_eq!(never.stderr, b"", "nobody watches");
+        assert_eq!(never.stderr, b"", "no progress without a terminal");
     }
 }
 
@@ -229,13 +229,13 @@ fn timeline_file_is_written_atomically() {
     assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
     assert!(replay("step.html").status.success());
     let html = dir.read("step.html");
-    assert_eq!(html.matches("<svg ").count(), 3, "one for each allocator");
+    assert_eq!(html.matches("<svg ").count(), 3, "one per allocator");
     assert!(html.contains("attend, models/train.py:31"), "stacks are told");
 
     let again = replay("step.svg");
     assert_eq!(again.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&again.stderr).contains("it already exists"));
-    assert_eq!(dir.names(), ["step.html", "step.jsonl", "step.svg"], "nothing temporary is left");
+    assert_eq!(dir.names(), ["step.html", "step.jsonl", "step.svg"], "no temporary file is left");
 }
 
 #[test]
@@ -247,7 +247,10 @@ fn documented_timeline_is_current() {
     snapbox::assert_data_eq!(dir.read("step.svg"), Data::read_from(&documented, None).raw());
     let shown = include_str!("../../../../docs/memory.md");
     let replay = String::from_utf8(dir.run(&words[..5]).stdout).expect("gpuws prints UTF-8");
-    let stop = replay.find("caching (as recorded): out").map(|at| &replay[at..]).expect("it ends");
+    let stop = replay
+        .find("caching (as recorded): out")
+        .map(|at| &replay[at..])
+        .expect("the program exits");
     let stop = stop.split("\n\n").next().expect("a paragraph");
     assert!(shown.contains(&stop.replace('\n', "\n    ")), "{stop}");
     let fit = dir.run(&["mem", "fit", "step.jsonl"]).stdout;
@@ -265,8 +268,11 @@ fn svg_shows_one_device_and_html_all() {
     let replay = |words: &[&str]| dir.run(&[&["mem", "replay", "two.jsonl"], words].concat());
     let refused = replay(&["--timeline", "two.svg"]);
     assert_eq!(refused.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(said.contains("the job ran on 2 devices") && said.contains("--device"), "{said}");
+    let output_text = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        output_text.contains("the job ran on 2 devices") && output_text.contains("--device"),
+        "{output_text}"
+    );
     assert!(replay(&["--timeline", "two.svg", "--device", "1"]).status.success());
     assert!(dir.read("two.svg").contains("Memory of device 1 over"));
     assert!(replay(&["--timeline", "two.html", "--policy", "caching"]).status.success());

@@ -1,4 +1,4 @@
-//! What `gpuws run` says of a run that is over.
+//! The summary of a finished `gpuws run`.
 
 use crate::live::{out, reported, script};
 use serde_json::Value;
@@ -16,8 +16,8 @@ fn report_file_contains_exit_code_of_gpuws() {
          \"$0\" run --report report.json -- sh -c 'kill -TERM $$'; echo $?; cat report.json\n\
          \"$0\" run --report report.json --time-limit 1s -- sleep 300; echo $?; cat report.json",
     );
-    let said = out(&output);
-    let lines: Vec<&str> = said.lines().collect();
+    let output_text = out(&output);
+    let lines: Vec<&str> = output_text.lines().collect();
     let [code, report, in_report, in_noise, braces, killed_code, killed, limit_code, limit] =
         lines[..]
     else {

@@ -1,9 +1,9 @@
-//! `gpuws reset` through the real backend on a simulated NVML: what is not told is not free.
+//! `gpuws reset` through the real backend on a simulated NVML: unknown does not count as unused.
 
 use serde_json::json;
 use std::process::{Command, Output, Stdio};
 
-/// Runs `gpuws reset` in a session of a machine that stands still.
+/// Runs `gpuws reset` in a session of a machine with stopped time.
 fn reset(sim: &[&str], arguments: &[&str]) -> Output {
     let own = env!("CARGO_BIN_EXE_gpuws");
     let mut command = Command::new(own);
@@ -36,9 +36,12 @@ fn gpu_with_unknown_links_cannot_be_reset() {
             reset(&["labbox", "--fault", fault], &arguments)
         };
         let output = of(&[]);
-        let said = String::from_utf8(output.stdout).unwrap();
-        assert!(!said.contains("can be reset"), "{fault}: {said}");
-        assert!(said.contains("unknown: cannot tell which GPUs share NVLink"), "{fault}: {said}");
+        let output_text = String::from_utf8(output.stdout).unwrap();
+        assert!(!output_text.contains("can be reset"), "{fault}: {output_text}");
+        assert!(
+            output_text.contains("unknown: cannot tell which GPUs share NVLink"),
+            "{fault}: {output_text}"
+        );
         let output = of(&["--json", "--yes"]);
         let reported = reported(&output);
         assert_eq!(reported["possible"], false, "{fault}: {reported}");
@@ -86,7 +89,7 @@ fn blockers_are_reported_before_unsupported_reset() {
     let output = reset(&["labbox"], &["0", "--yes", "--json"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert_eq!(reported(&output)["done"], json!(null));
-    // With nobody in the way the driver is asked, and cannot reset what is simulated.
+    // Without blockers, the driver is called, which cannot reset a simulated device.
     let output = reset(&["driver-leak"], &["0", "--yes", "--json"]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     assert_eq!(reported(&output)["done"], json!(false));

@@ -1,4 +1,4 @@
-//! `gpuws run`, `claim` and `leases` on real processes, within sessions of the simulated NVML.
+//! `gpuws run`, `claim` and `leases` on real processes, in sessions of the simulated NVML.
 
 use crate::live::{GPUWS, out, reported, script, text};
 use std::io::Write as _;
@@ -19,7 +19,7 @@ fn exit_code_and_signal_of_command_are_propagated() {
 
 #[test]
 fn gpuws_dies_by_same_signal_as_command() {
-    // A shell says 143 for both a code and a signal; only the parent can tell.
+    // A shell reports 143 for both a code and a signal; only the parent can distinguish them.
     let output = script(
         "twelve-gpus",
         "python3 -c 'import subprocess, sys\n\
@@ -37,8 +37,8 @@ fn command_sees_only_its_devices() {
          \"$0\" run --gpu 3 -- sh -c 'echo $CUDA_VISIBLE_DEVICES'\n\
          \"$0\" query --query-gpu=uuid --format=csv,noheader -i 3 2>/dev/null",
     );
-    let said = out(&output);
-    let lines: Vec<&str> = said.lines().collect();
+    let output_text = out(&output);
+    let lines: Vec<&str> = output_text.lines().collect();
     let [all, third, uuid] = lines[..] else { panic!("{output:?}") };
     assert_eq!(all, "0,1,2,3,4,5,6,7,8,9,10,11 PCI_BUS_ID");
     assert_eq!(third, uuid);
@@ -69,10 +69,10 @@ fn leftover_device_process_is_ended_and_memory_freed() {
          END\n\
          )\" \"$0\"; echo $?; \"$0\" status -i 2 --json | tr -d ' \\n'; \"$0\" leases --json | tr -d ' \\n'",
     );
-    let (said, reported) = (out(&output), reported(&output));
-    assert!(said.starts_with("7\n"), "{output:?}");
-    assert!(said.contains("\"processes\":[]"), "{said}");
-    assert!(said.contains("\"leases\":[],\"queue\":[]"), "{said}");
+    let (output_text, reported) = (out(&output), reported(&output));
+    assert!(output_text.starts_with("7\n"), "{output:?}");
+    assert!(output_text.contains("\"processes\":[]"), "{output_text}");
+    assert!(output_text.contains("\"leases\":[],\"queue\":[]"), "{output_text}");
     assert!(reported.contains("SIGTERM to ") && reported.contains(" (left behind)"), "{reported}");
     assert!(reported.contains("peak 2.9 GiB"), "{reported}");
     assert!(reported.contains("1 process left behind was ended, memory freed"), "{reported}");
@@ -137,15 +137,15 @@ fn nested_run_uses_devices_of_outer_run() {
          unset CUDA_VISIBLE_DEVICES; \"$0\" run -n 3 -- true; echo $?\n\
          \"$0\" run --gpu 0 -- true; echo $?' \"$0\"",
     );
-    let said = out(&output);
-    let lines: Vec<&str> = said.lines().collect();
+    let output_text = out(&output);
+    let lines: Vec<&str> = output_text.lines().collect();
     let [outer, one, shares, more, hidden, other] = lines[..] else { panic!("{output:?}") };
     assert_eq!(outer, "4,9");
     assert!(["4", "9"].contains(&one), "{output:?}");
     assert_eq!((shares, more, hidden, other), ("4,9", "2", "2", "2"), "{output:?}");
 }
 
-/// Tells whether this machine lets a process have a namespace of its own by these words.
+/// Returns whether this machine permits a new namespace with these arguments.
 fn may_unshare(words: &str) -> bool {
     let words = words.split(' ');
     let may = std::process::Command::new("unshare").args(words).args(["--fork", "true"]).output();
@@ -175,7 +175,7 @@ fn nested_run_in_other_namespace_uses_devices_of_outer_run() {
     }
 }
 
-/// In a new PID namespace the kernel calls the process group of those outside 0.
+/// In a new PID namespace, the kernel shows process groups of other namespaces as 0.
 #[test]
 fn process_group_without_visible_id_is_not_an_error() {
     let namespace = "--pid --mount-proc";
@@ -215,8 +215,8 @@ fn unavailable_claim_waits_or_fails() {
     );
 }
 
-/// Runs a command in a terminal of its own until a second picture of the line that turns is there,
-/// or its time is over, and ends it; says which of the two.
+/// Runs a command in a pseudo-terminal until the spinner has advanced or the time is over, and ends
+/// it; returns which of the two.
 const AT_A_TERMINAL: &str = "import os, pty, select, signal, sys, time
 pid, terminal = pty.fork()
 if pid == 0: os.execvp(sys.argv[1], sys.argv[1:])
@@ -290,8 +290,8 @@ fn exported_claim_lasts_until_shell_ends() {
          none() { leases | grep -q '\"leases\":\\[\\]'; }\n\
          until_so none; echo none",
     );
-    let said = out(&output);
-    let lines: Vec<&str> = said.lines().map(str::trim).collect();
+    let output_text = out(&output);
+    let lines: Vec<&str> = output_text.lines().map(str::trim).collect();
     assert_eq!(lines, ["1", "PCI_BUS_ID", "2", "none"], "{output:?}");
 }
 
@@ -305,7 +305,7 @@ fn held_claim_lasts_while_pipe_is_open() {
          exec 3>&-; wait $holder; echo $?\n\
          \"$0\" run --gpu 6 --no-wait -- true; echo $?; rm pipe-$$ held-$$",
     );
-    // What a script has claimed, its own runs may use.
+    // Runs of a script may use what the script has claimed.
     assert_eq!(out(&output), "0\n0\n0\n", "{output:?}");
 }
 
@@ -319,8 +319,8 @@ fn invalid_requests_fail_immediately_without_locks() {
          \"$0\" run $words -- touch ran; echo $?; done\n\
          test -e ran && echo ran; leases",
     );
-    let said = out(&output);
-    let mut lines: Vec<&str> = said.lines().collect();
+    let output_text = out(&output);
+    let mut lines: Vec<&str> = output_text.lines().collect();
     let leases = lines.pop().unwrap();
     assert_eq!(lines, ["2"; 13], "{output:?}");
     assert!(leases.contains("\"leases\":[],\"queue\":[]"), "{output:?}");

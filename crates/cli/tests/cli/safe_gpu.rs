@@ -1,7 +1,7 @@
-//! gpuws beside safe-gpu, as it is published: neither gets what the other has.
+//! gpuws together with the published safe-gpu: neither gets devices of the other.
 //!
-//! `cargo xtask peers --install-only` installs both versions; where one is missing, its tests say
-//! so and end.
+//! `cargo xtask peers --install-only` installs both versions; if one is missing, its tests print a
+//! note and end.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -11,22 +11,22 @@ use std::process::{Command, Output, Stdio};
 
 const GPUWS: &str = env!("CARGO_BIN_EXE_gpuws");
 
-/// Where `cargo xtask peers` puts a version.
+/// The directory where `cargo xtask peers` installs a version.
 fn installed(version: &str) -> Option<PathBuf> {
     let target = PathBuf::from(GPUWS).parent()?.parent()?.to_owned();
     let dir = target.join("peers").join(format!("safe-gpu-{version}"));
     if dir.join("requirements.txt").is_file() {
         return Some(dir);
     }
-    // Written to the descriptor itself: a test that passes says nothing else.
+    // Bypasses the test harness, which hides the output of passing tests.
     let mut stderr = std::io::stderr();
     let _ = writeln!(stderr, "skipped: safe-gpu {version} is not there");
     None
 }
 
-/// What a user of safe-gpu writes, with a real process on the simulated device in the place of a
-/// CUDA context: claims as many devices as its first word says, prints them, and keeps them until
-/// the file is there that the second names; without one it ends.
+/// A user of safe-gpu, with a real process on the simulated device instead of a CUDA context:
+/// claims the number of devices of its first argument, prints them, and keeps them until the file
+/// of the second argument exists; without one it ends.
 const USER: &str = r#"
 import os, subprocess, sys, time
 from safe_gpu import safe_gpu
@@ -67,14 +67,14 @@ finally:
         child.wait()
 "#;
 
-/// A job: uses each of the devices that its words name until there is a file `done`.
+/// A job that uses each device of its arguments until the file `done` exists.
 const JOB: &str = r#"
 for device; do "$GPUWS_SIM_SESSION/nvml-sim-process" --use $device:500 & all="$all $!"; done
 n=0; until [ -e done ] || [ $n = 2000 ]; do n=$((n+1)); sleep 0.05; done
 kill $all; wait
 "#;
 
-/// nvidia-smi, as far as safe-gpu asks it.
+/// An nvidia-smi that supports the queries of safe-gpu.
 const NVIDIA_SMI: &str = r#"#!/bin/sh
 if [ "$1" = -q ]; then
   echo "Attached GPUs : $("$GPUWS" query --query-gpu=index --format=csv,noheader 2>/dev/null | wc -l)"
@@ -85,7 +85,7 @@ exec "$GPUWS" query "$@" 2>/dev/null
 "#;
 
 /// Runs a shell script in a live session of a machine, with `safe_gpu N [FILE]` for a user of
-/// safe-gpu and `sh job DEVICE…` for a job; `None` where that version is not installed.
+/// safe-gpu and `sh job DEVICE…` for a job; `None` if that version is not installed.
 fn script(version: &str, machine: &str, script: &str) -> Option<Output> {
     let package = installed(version)?;
     let dir = tempfile::tempdir().unwrap();
@@ -148,7 +148,7 @@ fn leased_devices_are_not_free_for_safe_gpu() {
 
 #[test]
 fn safe_gpu_waits_until_starting_job_is_visible() {
-    // The job needs two seconds until it uses its device; safe-gpu comes in the meantime.
+    // The job uses its device after two seconds; safe-gpu comes in the meantime.
     with_both(
         "rtx8000-x4",
         "\"$0\" run --gpu 0 -- sh -c 'echo started > started; sleep 2; \
@@ -169,7 +169,7 @@ fn safe_gpu_within_job_gets_leased_devices() {
     );
 }
 
-/// A job that says when it runs, and calls safe_gpu once it may.
+/// A job that reports its start, and calls safe_gpu on request.
 const CALLS_LATER: &str = "cat > calls-later <<'END'\n\
     echo $$ > job; n=0; until [ -e may ] || [ $n = 2000 ]; do n=$((n+1)); sleep 0.05; done\n\
     exec python3 user.py \"$@\"\nEND\n";
@@ -182,7 +182,7 @@ fn handoff_gives_no_leased_device_to_earlier_outsider() {
                sh calls-later {count} done > inside & \n\
              until_so test -s job; (safe_gpu 1 done > outside) & \n\
              until_so waits $!; touch may\n\
-             said() {{ [ $(cat inside outside | wc -l) = 2 ]; }}; until_so said\n\
+             output_text() {{ [ $(cat inside outside | wc -l) = 2 ]; }}; until_so output_text\n\
              touch done; wait; cat inside outside"
         );
         with_both("rtx8000-x4", &body, |output| {
@@ -258,11 +258,14 @@ fn no_device_is_granted_twice_under_load() {
          all_said() { [ $(cat safe-* gpuws-* | wc -l) = 12 ]; }; until_so all_said\n\
          touch done; wait; cat safe-* gpuws-*",
         |output| {
-            let said = out(output);
-            let devices: Vec<&str> =
-                said.lines().filter_map(|line| line.split_once(' ')).map(|(_, gpu)| gpu).collect();
+            let output_text = out(output);
+            let devices: Vec<&str> = output_text
+                .lines()
+                .filter_map(|line| line.split_once(' '))
+                .map(|(_, gpu)| gpu)
+                .collect();
             let different: BTreeSet<&str> = devices.iter().copied().collect();
-            assert_eq!((devices.len(), different.len()), (12, 12), "{said}");
+            assert_eq!((devices.len(), different.len()), (12, 12), "{output_text}");
         },
     );
 }

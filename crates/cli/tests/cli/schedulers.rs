@@ -1,42 +1,41 @@
-//! `gpuws run` and `claim` under those who start programs and give them devices: each with the
-//! variables that it sets, in front of real processes within sessions of the simulated NVML.
+//! `gpuws run` and `claim` under schedulers and launchers that allocate devices: each with the
+//! variables that it sets, on real processes in sessions of the simulated NVML.
 //!
-//! What is asserted is what the job itself sees in its environment.
+//! The tests check the environment of the job itself.
 
 use crate::live::{out, reported, script};
 use std::process::Output;
 
-/// What Slurm sets in a step (`srun`, `sbatch`: their manuals, on environment variables).
+/// The variables of a Slurm step (manuals of `srun` and `sbatch`, environment variables).
 const SLURM: &str = "export SLURM_JOB_ID=4711 SLURM_JOBID=4711 SLURM_STEP_ID=0 SLURM_NODEID=0 \
                      SLURM_LOCALID=0 SLURM_PROCID=0 SLURM_NTASKS=1 SLURM_GPUS_ON_NODE=2\n";
 
-/// What Grid Engine sets in a job (`qsub`'s manual), for one that is no array.
+/// The variables of a Grid Engine job that is not an array (manual of `qsub`).
 const GRID_ENGINE: &str = "export SGE_ROOT=/opt/sge SGE_CELL=default SGE_TASK_ID=undefined \
                            JOB_ID=4711 JOB_NAME=train QUEUE=gpu.q NSLOTS=1 NHOSTS=1\n";
 
-/// What Ray sets in a worker.
+/// The variables of a Ray worker.
 const RAY: &str = "export RAY_JOB_ID=01000000 RAY_RAYLET_PID=1\n";
 
-/// What torchrun sets in each of four processes (`torch.distributed.run`, on environment
+/// The variables of torchrun for each of four processes (`torch.distributed.run`, environment
 /// variables).
 const TORCHRUN: &str = "RANK=$rank WORLD_SIZE=4 LOCAL_RANK=$rank LOCAL_WORLD_SIZE=4 GROUP_RANK=0 \
                         GROUP_WORLD_SIZE=1 ROLE_RANK=$rank ROLE_WORLD_SIZE=4 ROLE_NAME=default \
                         MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 TORCHELASTIC_RESTART_COUNT=0 \
                         TORCHELASTIC_MAX_RESTARTS=0 TORCHELASTIC_RUN_ID=none OMP_NUM_THREADS=1";
 
-/// What Horovod sets with its own launcher.
+/// The variables of Horovod's own launcher.
 const HOROVOD: &str = "HOROVOD_RANK=$rank HOROVOD_SIZE=4 HOROVOD_LOCAL_RANK=$rank \
                        HOROVOD_LOCAL_SIZE=4 HOROVOD_CROSS_RANK=0 HOROVOD_CROSS_SIZE=1 \
                        HOROVOD_HOSTNAME=localhost HOROVOD_CONTROLLER=gloo";
 
-/// What Open MPI sets, under which Horovod runs as well.
+/// The variables of Open MPI, which can also launch Horovod.
 const OPEN_MPI: &str = "OMPI_COMM_WORLD_RANK=$rank OMPI_COMM_WORLD_SIZE=4 \
                         OMPI_COMM_WORLD_LOCAL_RANK=$rank OMPI_COMM_WORLD_LOCAL_SIZE=4 \
                         OMPI_COMM_WORLD_NODE_RANK=$rank OMPI_UNIVERSE_SIZE=4 PMIX_RANK=$rank";
 
-/// `sees WORDS…` claims with these words and says what the job sees; `shared SET COMMAND…` runs a
-/// command four times at once, with a rank each, and `meet` lets each go on once all four are
-/// there.
+/// `sees WORDS…` claims with these arguments and prints what the job sees; `shared SET COMMAND…`
+/// runs a command four times at once, with a rank each, and `meet` waits until all four are there.
 const BEGIN: &str = r#"
 sees() { "$0" run --visible index "$@" -- sh -c 'echo ${CUDA_VISIBLE_DEVICES-unset}'; }
 shared() {
@@ -50,8 +49,8 @@ n=0; until [ $(ls here | wc -l) = 4 ]; do n=$((n+1)); [ $n -lt 400 ] || exit 99;
 END
 "#;
 
-/// A part of a machine, as a control group leaves it to a job: the driver shows two devices and
-/// counts them from 0, their files have kept their numbers.
+/// A part of a machine as a device cgroup leaves it to a job: the driver shows two devices and
+/// counts them from 0, but their device files keep their numbers.
 const FENCED: &str = r#"
 description = "made: two of eight devices, in a job that Slurm fenced in"
 hostname = "node7"
@@ -76,19 +75,19 @@ memory_total_mib = 40960
 driver_reserve_mib = 4
 "#;
 
-/// Runs a script on a machine that these words describe.
+/// Runs a script on the machine with this description.
 fn script_on(machine: &str, text: &str) -> Output {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("machine.toml"), machine).unwrap();
     script(dir.path().to_str().unwrap(), text)
 }
 
-/// Runs a script with what [`BEGIN`] defines on twelve devices, under these variables.
+/// Runs a script with the functions of [`BEGIN`] on twelve devices, with these variables.
 fn under(variables: &str, text: &str) -> Output {
     script("twelve-gpus", &format!("{BEGIN}{variables}{text}"))
 }
 
-/// Runs four ranks of a job, each with this command, in a run that has four devices.
+/// Runs four ranks of a job with this command, in a run that has four devices.
 fn launched(ranks: &str, command: &str) -> Output {
     under(
         "",
@@ -114,13 +113,13 @@ fn slurm_without_device_cgroup_uses_machine_indexes() {
          eval \"$(\"$0\" claim -n 2 --visible index --export)\"; echo $CUDA_VISIBLE_DEVICES\n\
          sees; sees -n 3; echo $?",
     );
-    let said = out(&output);
-    let lines: Vec<&str> = said.lines().collect();
+    let output_text = out(&output);
+    let lines: Vec<&str> = output_text.lines().collect();
     let [both, one, refused @ .., exported, within, wide] = &lines[..] else {
         panic!("{output:?}")
     };
     assert_eq!((*both, *one, refused), ("2,5", "5", &["2", "2", "2"][..]), "{output:?}");
-    // A shell's own claim narrows what its runs see, and they stay within it.
+    // A claim of a shell narrows the devices of its runs, and they stay within it.
     assert_eq!((*exported, *wide), ("2,5", "2"), "{output:?}");
     assert!(["2", "5"].contains(within), "{output:?}");
 }
@@ -137,7 +136,7 @@ fn slurm_with_device_cgroup_counts_from_zero() {
     for (given, seen) in [
         ("CUDA_VISIBLE_DEVICES=1 SLURM_STEP_GPUS=5 SLURM_JOB_GPUS=2,5", "1\n2\n"),
         ("SLURM_STEP_GPUS=5 SLURM_JOB_GPUS=2,5", "1\n2\n"),
-        // A job of another node's numbers, or of files that are not seen here, is given nothing.
+        // Indexes of another node, or of invisible device files, grant nothing.
         ("SLURM_JOB_GPUS=0,1", "2\n2\n"),
     ] {
         let script = format!("{BEGIN}{SLURM}export {given}\n sees || echo $?; sees -n 2; echo $?");
@@ -184,12 +183,15 @@ fn job_without_allocated_device_gets_none() {
 fn grid_engine_jobs_without_device_list_get_different_devices() {
     let output =
         under(GRID_ENGINE, "shared 'JOB_ID=471$rank' \"$0\" run --visible index -- sh meet");
-    let said = out(&output);
-    let devices = sorted(&said);
+    let output_text = out(&output);
+    let devices = sorted(&output_text);
     let mut different = devices.clone();
     different.dedup();
     assert_eq!((devices.len(), different.len()), (4, 4), "{output:?}");
-    assert!(devices.iter().all(|index| index.parse::<u32>().is_ok_and(|n| n < 12)), "{said}");
+    assert!(
+        devices.iter().all(|index| index.parse::<u32>().is_ok_and(|n| n < 12)),
+        "{output_text}"
+    );
     let note = "Grid Engine sets no device list; pass the allocated count with -n";
     assert_eq!(reported(&output).matches(note).count(), 4, "{output:?}");
 }
@@ -209,7 +211,7 @@ fn grid_engine_device_list_is_respected() {
     for (given, seen) in [
         ("export SGE_HGR_gpu='gpu4 gpu9'\n", "4,9\n9\n2\n2\n"),
         ("export SGE_HGR_gpu='4 9'\n", "4,9\n9\n2\n2\n"),
-        // What a prolog has set counts first.
+        // The variable of a prolog has priority.
         ("export SGE_HGR_gpu='1 2' CUDA_VISIBLE_DEVICES=4,9\n", "4,9\n9\n2\n2\n"),
     ] {
         let script =
@@ -245,8 +247,8 @@ fn self_claiming_ranks_get_different_allocated_devices() {
         let list = format!("{SLURM}export CUDA_VISIBLE_DEVICES=3,5,8,11\n");
         let within_a_list = under(&list, &format!("shared '{ranks}' {each}"));
         for output in [launched(ranks, each), within_a_list] {
-            let said = out(&output);
-            assert_eq!(sorted(&said), ["11", "3", "5", "8"], "{name}: {output:?}");
+            let output_text = out(&output);
+            assert_eq!(sorted(&output_text), ["11", "3", "5", "8"], "{name}: {output:?}");
             for rank in 0..4 {
                 let note = format!("{name} local rank {rank} claims its own GPUs");
                 assert_eq!(reported(&output).matches(&note).count(), 1, "{name}: {output:?}");
@@ -266,9 +268,9 @@ fn ranks_with_too_few_devices_wait_for_each_other() {
                echo $CUDA_VISIBLE_DEVICES; until [ -e go ]; do sleep 0.05; done'"
         ),
     );
-    let said = out(&output);
-    // The first two have one each while the others wait, for whichever is free first.
-    let [first, second, third, last] = sorted(&said)[..] else { panic!("{output:?}") };
+    let output_text = out(&output);
+    // The first two have one each while the others wait for the first free one.
+    let [first, second, third, last] = sorted(&output_text)[..] else { panic!("{output:?}") };
     assert_eq!((first, last), ("3", "5"), "{output:?}");
     assert!([second, third].iter().all(|device| ["3", "5"].contains(device)), "{output:?}");
 }

@@ -1,4 +1,4 @@
-//! `gpuws sim`: programs on a simulated NVML, and real processes that stand for simulated ones.
+//! `gpuws sim`: programs on a simulated NVML, and real placeholder processes for simulated ones.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -66,11 +66,11 @@ fn session_dir_is_private_and_removed() {
     let script = r#"echo "$GPUWS_SIM_SESSION"; stat -c %a "$GPUWS_SIM_SESSION"
                     readlink "$GPUWS_SIM_SESSION/libnvidia-ml.so.1""#;
     let output = gpuws(&["sim", "labbox", "--", "sh", "-c", script]);
-    let said = text(&output.stdout);
-    let lines: Vec<&str> = said.lines().collect();
+    let output_text = text(&output.stdout);
+    let lines: Vec<&str> = output_text.lines().collect();
     let [dir, mode, library] = lines[..] else { panic!("{output:?}") };
     assert_eq!(mode, "700");
-    assert!(Path::new(library).is_file() && !Path::new(dir).exists(), "{said}");
+    assert!(Path::new(library).is_file() && !Path::new(dir).exists(), "{output_text}");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn output_through_nvml_matches_direct_simulation() {
                 continue;
             }
             let (mut through, mut direct) = (json(&through), json(&direct));
-            // The next command to type names the machine by --sim where it was chosen by that.
+            // The suggested command has --sim if the machine was selected by it.
             forget_words(&mut through);
             forget_words(&mut direct);
             assert_eq!(through, direct, "{machine} {view:?}");
@@ -99,7 +99,7 @@ fn forget_words(value: &mut serde_json::Value) {
             fields.values_mut().for_each(forget_words);
         }
         serde_json::Value::Array(items) => {
-            // In whose words a device says that it is lost differs too.
+            // The description of a lost device differs, too.
             let reported = |item: &serde_json::Value| item.as_str().is_some_and(is_failure);
             items.retain(|item| !reported(item));
             items.iter_mut().for_each(forget_words);
@@ -132,13 +132,13 @@ fn calls_are_counted_per_program() {
 fn live_reap_ends_real_placeholders_through_nvml() {
     let output =
         within(&["p100-ghost", "--live"], &["reap", "--gpu", "0", "--grace", "1", "--yes"]);
-    let said = text(&output.stdout);
+    let output_text = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(said.contains("SIGKILL"), "it ignores SIGTERM: {said}");
-    assert!(said.contains("15,849 → 25 MiB"), "{said}");
+    assert!(output_text.contains("SIGKILL"), "it ignores SIGTERM: {output_text}");
+    assert!(output_text.contains("15,849 → 25 MiB"), "{output_text}");
 }
 
-/// A process of this machine that has nothing to do with any simulation.
+/// A process of this machine that is unrelated to any simulation.
 struct Stranger(Child);
 
 impl Stranger {
@@ -170,7 +170,7 @@ fn simulation_never_reaches_foreign_processes() {
     }
 }
 
-/// Makes a library that hangs while it is loaded: a FIFO that nobody writes to.
+/// Creates a library whose loading hangs: a FIFO without a writer.
 fn hanging_library(dir: &Path) -> String {
     let library = dir.join("hangs.so");
     assert!(Command::new("mkfifo").arg(&library).status().unwrap().success());
@@ -186,17 +186,17 @@ fn silent_library_does_not_make_machine_real() {
     for silent in [&["--nvml", &library, "--deadline", "0.3"][..], &["--deadline", "0.0001"]] {
         for sim in [&["p100-ghost", "--live"][..], &["p100-ghost"]] {
             let output = within(sim, &[silent, &["status"]].concat());
-            let said = text(&output.stdout);
-            assert!(said.starts_with("simulated machine p100-ghost"), "{output:?}");
-            assert!(said.contains("nvidia0"), "its processes are told: {said}");
+            let output_text = text(&output.stdout);
+            assert!(output_text.starts_with("simulated machine p100-ghost"), "{output:?}");
+            assert!(output_text.contains("nvidia0"), "its processes are told: {output_text}");
             let output = within(sim, &[silent, &["status", "--json"]].concat());
             assert_eq!(json(&output)["machine"], "p100-ghost", "{output:?}");
 
             let reap = ["reap", "--pid", &pid, "--grace", "0", "--yes"];
             let output = within(sim, &[silent, &reap].concat());
             assert_ne!(output.status.code(), Some(0), "{output:?}");
-            let said = text(&output.stdout);
-            assert!(said.starts_with("simulated machine p100-ghost"), "{output:?}");
+            let output_text = text(&output.stdout);
+            assert!(output_text.starts_with("simulated machine p100-ghost"), "{output:?}");
             assert!(stranger.lives(), "{output:?}");
         }
     }
@@ -212,10 +212,13 @@ fn script(sim: &[&str], script: &str) -> Output {
 fn session_without_its_library_is_rejected() {
     for view in ["status", "holders", "reap --yes", "status --format gpustat-json"] {
         let output = script(&["labbox"], &format!("unset LD_LIBRARY_PATH; \"$0\" {view}"));
-        let said = text(&output.stderr);
+        let output_text = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
-        assert!(said.contains("the loaded NVML is not simulated"), "{said}");
-        assert!(said.contains("start it with 'gpuws sim', or unset GPUWS_SIM_SESSION"), "{said}");
+        assert!(output_text.contains("the loaded NVML is not simulated"), "{output_text}");
+        assert!(
+            output_text.contains("start it with 'gpuws sim', or unset GPUWS_SIM_SESSION"),
+            "{output_text}"
+        );
         assert!(output.stdout.is_empty(), "{output:?}");
     }
 }
@@ -230,9 +233,9 @@ fn simulated_library_requires_absolute_session_path() {
         "cd $GPUWS_SIM_SESSION; GPUWS_SIM_SESSION=.",
     ] {
         let output = script(&["labbox"], &format!("{unnamed}; \"$0\" status"));
-        let said = text(&output.stderr);
+        let output_text = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{unnamed}: {output:?}");
-        assert!(said.contains("the session path must be absolute"), "{said}");
+        assert!(output_text.contains("the session path must be absolute"), "{output_text}");
     }
 }
 
@@ -241,10 +244,10 @@ fn session_writable_by_others_is_rejected() {
     for dir in ["", "/session.json"] {
         let open = format!("chmod go+w $GPUWS_SIM_SESSION{dir}; \"$0\" status");
         let output = script(&["labbox"], &open);
-        let said = text(&output.stderr);
+        let output_text = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
-        assert!(said.contains("gpuws: failed to read session"), "{said}");
-        assert!(said.contains("is writable by others"), "{said}");
+        assert!(output_text.contains("gpuws: failed to read session"), "{output_text}");
+        assert!(output_text.contains("is writable by others"), "{output_text}");
     }
 }
 
@@ -276,10 +279,13 @@ fn session_dir_requires_trusted_parent() {
         assert_eq!(session.parent(), Some(place.as_path()), "{output:?}");
     }
     let output = made(&shared, &shared);
-    let said = text(&output.stderr);
+    let output_text = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(output.stdout.is_empty() && said.contains("is writable by others"), "{output:?}");
-    assert!(said.contains("hint: set TMPDIR to a directory that you own"), "{said}");
+    assert!(
+        output.stdout.is_empty() && output_text.contains("is writable by others"),
+        "{output:?}"
+    );
+    assert!(output_text.contains("hint: set TMPDIR to a directory that you own"), "{output_text}");
 }
 
 #[test]
@@ -303,9 +309,9 @@ fn non_simulating_library_is_rejected_before_command_runs() {
 fn reap_without_live_placeholders_does_nothing() {
     let output = within(&["p100-ghost"], &["reap", "--gpu", "0", "--yes"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let said = text(&output.stdout) + &text(&output.stderr);
-    assert!(said.contains("it is simulated"), "{said}");
-    assert!(!said.contains("freed 15"), "{said}");
+    let output_text = text(&output.stdout) + &text(&output.stderr);
+    assert!(output_text.contains("it is simulated"), "{output_text}");
+    assert!(!output_text.contains("freed 15"), "{output_text}");
 }
 
 #[test]
@@ -315,8 +321,8 @@ fn suggested_command_depends_on_live_mode() {
         (&["p100-ghost", "--live"], "gpuws reap --gpu 0 --yes"),
     ] {
         let output = within(sim, &["reap", "--gpu", "0"]);
-        let said = text(&output.stdout);
-        let last = said.lines().last().unwrap_or_default();
+        let output_text = text(&output.stdout);
+        let last = output_text.lines().last().unwrap_or_default();
         assert!(last.starts_with("nothing was done") && last.ends_with(next), "{output:?}");
     }
 }
@@ -375,7 +381,7 @@ fn unused_killed_session_is_removed_by_next_session() {
     };
     let script = "echo $GPUWS_SIM_SESSION; exec cat";
     let mut killed = command(&["sim", "labbox", "--live", "--", "sh", "-c", script]);
-    // The command ends with its input, also where this test fails.
+    // The command ends with its input, also if this test fails.
     let mut killed = killed.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let input = killed.stdin.take();
     let mut output = BufReader::new(killed.stdout.take().unwrap());
@@ -388,7 +394,7 @@ fn unused_killed_session_is_removed_by_next_session() {
     let next = || command(&["sim", "labbox", "--", "true"]).status().unwrap().code();
     assert_eq!((next(), session.join("session.json").exists()), (Some(0), true), "it is in use");
     drop(input);
-    // Those who stand for its processes end by themselves.
+    // The placeholders end by themselves.
     for _ in 0..500 {
         assert_eq!(next(), Some(0));
         if !session.exists() {

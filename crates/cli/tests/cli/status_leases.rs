@@ -1,4 +1,4 @@
-//! `gpuws status` and who has claimed each device.
+//! `gpuws status` and the leases of each device.
 
 use crate::live::{out, reported, script};
 use serde_json::Value;
@@ -15,8 +15,8 @@ fn status_shows_lease_owner() {
          \"$0\" status; echo ====; \"$0\" status --json\n\
          kill $front $inner; wait $front $inner",
     );
-    let said = out(&output);
-    let (table, json) = said.split_once("====\n").unwrap_or_else(|| panic!("{output:?}"));
+    let output_text = out(&output);
+    let (table, json) = output_text.split_once("====\n").unwrap_or_else(|| panic!("{output:?}"));
     assert!(table.contains("12 GPUs, 10 free"), "{table}");
     assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
     let line = |index: usize| {
@@ -28,12 +28,12 @@ fn status_shows_lease_owner() {
     assert!(line(3).ends_with("exec sleep 300"), "{table}");
     assert!(line(5).starts_with("    claimed by ") && !line(5).contains("GiB"), "{table}");
     let claims = table.lines().filter(|line| line.contains("claimed by")).count();
-    assert_eq!(claims, 2, "a lease within another is not told beside it: {table}");
-    let json: Value = serde_json::from_str(json).expect("it is JSON");
+    assert_eq!(claims, 2, "a nested lease is not listed separately: {table}");
+    let json: Value = serde_json::from_str(json).expect("valid JSON");
     assert_eq!(json["lease_error"], Value::Null);
     let gpus = json["gpus"].as_array().expect("a list");
     for gpu in gpus {
-        let leases = gpu["leases"].as_array().expect("they are known");
+        let leases = gpu["leases"].as_array().expect("leases is an array");
         let expected = usize::from(gpu["index"] == 3 || gpu["index"] == 5);
         assert_eq!((leases.len(), &gpu["free"]), (expected, &Value::from(expected == 0)), "{gpu}");
     }
@@ -48,9 +48,9 @@ fn many_leases_on_one_device_are_summarized() {
         "for n in 1 2 3 4 5 6; do \"$0\" claim --gpu 0 --mem 1GiB --for $$ --export > /dev/null; done\n\
          \"$0\" status -i 0",
     );
-    let said = out(&output);
-    assert_eq!(said.matches("claimed by").count(), 4, "{said}");
-    assert!(said.contains("    and 2 more claims: gpuws leases\n"), "{said}");
+    let output_text = out(&output);
+    assert_eq!(output_text.matches("claimed by").count(), 4, "{output_text}");
+    assert!(output_text.contains("    and 2 more claims: gpuws leases\n"), "{output_text}");
 }
 
 #[test]
@@ -61,11 +61,11 @@ fn unreadable_leases_are_a_note_not_an_error() {
          \"$0\" status; \"$0\" status > /dev/null; echo $?\n\
          \"$0\" status --json; echo $?",
     );
-    let said = out(&output);
-    let (table, json) = said.split_once("\n0\n").unwrap_or_else(|| panic!("{output:?}"));
-    assert!(table.contains("leases unknown: failed to"), "{said}");
+    let output_text = out(&output);
+    let (table, json) = output_text.split_once("\n0\n").unwrap_or_else(|| panic!("{output:?}"));
+    assert!(table.contains("leases unknown: failed to"), "{output_text}");
     let json = json.strip_suffix("0\n").unwrap_or_else(|| panic!("{output:?}"));
-    let json: Value = serde_json::from_str(json).expect("it is JSON");
+    let json: Value = serde_json::from_str(json).expect("valid JSON");
     assert!(json["lease_error"]["what"].as_str().is_some_and(|what| what.contains("/no/such")));
     assert_eq!(json["gpus"][0]["leases"], Value::Null);
     assert!(json["gpus"][0]["absent"]["leases"].is_string(), "{json}");

@@ -1,5 +1,5 @@
-//! `gpuws topo`: the matrix and the picture of machines that are shipped, and what is said where a
-//! machine does not tell. `SNAPSHOTS=overwrite cargo test -p gpuws topo::` writes them anew.
+//! `gpuws topo`: the matrix and the picture of shipped machines, and the error for an unknown
+//! topology. `SNAPSHOTS=overwrite cargo test -p gpuws topo::` updates the golden files.
 
 use serde_json::{Value, json};
 use snapbox::Data;
@@ -81,7 +81,7 @@ fn topo_in_session_matches_direct_simulation() {
 
 #[test]
 fn missing_topology_has_hint() {
-    for (machine, said) in [
+    for (machine, output_text) in [
         ("no-driver", "no NVIDIA driver is installed\nhint: install the driver"),
         ("driver-mismatch", "hint: the driver was upgraded without a reboot"),
         ("gtx1080ti-x8-hoarder", "hint: the recording has no topology"),
@@ -91,7 +91,7 @@ fn missing_topology_has_hint() {
         assert!(failed.stdout.is_empty(), "{failed:?}");
         let reported = text(failed.stderr);
         assert!(
-            reported.starts_with("gpuws: failed to ask ") && reported.contains(said),
+            reported.starts_with("gpuws: failed to ask ") && reported.contains(output_text),
             "{reported}"
         );
     }

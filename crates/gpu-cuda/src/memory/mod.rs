@@ -97,7 +97,7 @@ impl CudaMemory {
 }
 
 impl Taken {
-    /// Returns the range that a part is of.
+    /// Returns the range that contains a part.
     fn range(&mut self, part: Region) -> Option<&mut Range> {
         let (start, range) = self.ranges.range_mut(..=part.address).next_back()?;
         let end = part.address.checked_add(part.size.0)?;
@@ -115,7 +115,7 @@ pub(crate) fn current_memory() -> Result<MemoryInfo, DriverError> {
 
 impl DeviceMemory for CudaMemory {
     fn info(&self) -> Result<MemoryInfo> {
-        let what = || "ask CUDA for the memory of the device".to_owned();
+        let what = || "query the memory of the device".to_owned();
         self.call(what, current_memory)
     }
 
@@ -125,7 +125,7 @@ impl DeviceMemory for CudaMemory {
             return Err(Error::new(ErrorKind::Invalid, what()));
         }
         let bytes = length(size.0)?;
-        // SAFETY: nobody reads the memory here.
+        // SAFETY: the memory is not read here.
         let address = self.call(what, || unsafe { result::malloc_sync(bytes) })?;
         self.lock().regions.insert(address, size.0);
         Ok(Region { address, size })
@@ -156,8 +156,8 @@ impl DeviceMemory for CudaMemory {
         Ok(Region { address, size })
     }
 
-    /// Each page gets memory of its own, since the driver unmaps only what was mapped at once, and
-    /// any pages may be unmapped.
+    /// Allocates memory for each page separately: the driver only unmaps whole mappings, and any
+    /// pages may be unmapped.
     fn map(&self, part: Region) -> Result<()> {
         let what = || format!("map {} bytes at {:#x}", part.size.0, part.address);
         let paging = self.paging(what)?;
@@ -179,7 +179,7 @@ impl DeviceMemory for CudaMemory {
             self.call(what, || unsafe { paging.allow(part.address, bytes) })
         });
         if mapped.is_err() && done > 0 {
-            // What came of it goes back; where that fails too, it goes with the context.
+            // Undo the partial mapping. If this fails too, the memory ends with the context.
             let _ = self.unmap_pages(Region { size: Bytes(done), ..part }, what);
             return mapped;
         }
@@ -215,7 +215,7 @@ impl DeviceMemory for CudaMemory {
             own.mapped.remove(&page);
         }
         let bytes = length(range.size.0)?;
-        // SAFETY: the range was reserved here with this size, and nothing is behind it any more.
+        // SAFETY: the range was reserved here with this size, and has no mapped page any more.
         self.call(what, || unsafe { sys::cuMemAddressFree(range.address, bytes) }.result())?;
         taken.ranges.remove(&range.address);
         Ok(())
@@ -234,7 +234,7 @@ impl Drop for CudaMemory {
         let ranges: Vec<_> =
             taken.ranges.iter().map(|(at, range)| region((at, range.size))).collect();
         drop(taken);
-        // Where that fails, it goes with the process.
+        // If this fails, the memory ends with the process.
         for region in regions {
             let _ = self.release(region);
         }
@@ -244,8 +244,8 @@ impl Drop for CudaMemory {
     }
 }
 
-/// Returns a size as C has it; what does not fit there, no device has.
+/// Returns a size as `usize`; no device has more memory than fits in it.
 pub(crate) fn length(size: u64) -> Result<usize> {
-    let none = |_| Error::new(DeviceFault::OutOfMemory, format!("ask for {size} bytes"));
+    let none = |_| Error::new(DeviceFault::OutOfMemory, format!("allocate {size} bytes"));
     usize::try_from(size).map_err(none)
 }

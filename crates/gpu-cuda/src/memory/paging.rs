@@ -45,8 +45,9 @@ impl Paging {
         let properties = properties(held.device);
         let mut page = 0;
         // SAFETY: the size is filled in; the properties are whole and only read.
-        let asked = unsafe { sys::cuMemGetAllocationGranularity(&mut page, &properties, smallest) };
-        (asked.result().is_ok() && page > 0)
+        let queried =
+            unsafe { sys::cuMemGetAllocationGranularity(&mut page, &properties, smallest) };
+        (queried.result().is_ok() && page > 0)
             .then_some(Paging { page: page as u64, device: held.device })
     }
 

@@ -1,4 +1,4 @@
-//! Contexts are held by UUID, each until it is dropped, on old drivers too.
+//! Contexts are held by UUID until they are dropped, also on old drivers.
 
 use crate::stand_in::{StandIn, device, failing, failing_code, log, on, on_each};
 use gpu_core::{DeviceFault, DeviceUuid, ErrorKind, MachineFault};

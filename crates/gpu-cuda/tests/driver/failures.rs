@@ -1,10 +1,10 @@
-//! Memory on a driver of which one call fails.
+//! Memory on a driver with one failing call.
 
 use crate::stand_in::{StandIn, device, failing, failing_code, on, on_each};
 use gpu_core::{Bytes, DeviceFault, DeviceMemory, ErrorKind, Region};
 use gpu_cuda::CudaMemory;
 
-/// The driver ends the process when its context goes and anything is still taken.
+/// The stand-in aborts if its context is destroyed while anything is allocated.
 #[test]
 fn drop_releases_remaining_memory() {
     on(StandIn::default(), "failures::drop_releases_remaining_memory", || {
@@ -19,7 +19,7 @@ fn drop_releases_remaining_memory() {
     });
 }
 
-/// Each function fails in turn, in a process of its own.
+/// Each function fails in turn, in a separate process.
 #[test]
 fn failed_driver_call_has_no_effect_and_is_reported() {
     let name = "failures::failed_driver_call_has_no_effect_and_is_reported";
@@ -71,7 +71,7 @@ fn fail_once() {
     assert!(failure.fault().text.ends_with(&format!("CUDA error {}", failing_code())));
 }
 
-/// Does something until it goes well, which it does the second time.
+/// Retries until it succeeds, which is the second time.
 fn again<T>(failures: &mut Vec<gpu_core::Error>, work: impl Fn() -> gpu_core::Result<T>) -> T {
     work().unwrap_or_else(|error| {
         failures.push(error);

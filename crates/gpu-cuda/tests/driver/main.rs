@@ -1,5 +1,5 @@
-//! Contexts, memory and pools on a driver that stands in for NVIDIA's, on one that is too old for
-//! most of it, and without a driver.
+//! Contexts, memory and pools: on a stand-in for NVIDIA's driver, on one that is too old for most
+//! functions, and without a driver.
 
 mod contexts;
 mod failures;

@@ -1,10 +1,10 @@
-//! Memory of the driver's pool, and cudarc's streams and events on a context that was opened here.
+//! Memory of the driver's pool, and cudarc's streams and events on an opened context.
 
 use crate::stand_in::{StandIn, device, failing, failing_code, log, on, on_each};
 use gpu_core::{Bytes, DeviceFault, DeviceMemory};
 use gpu_cuda::CudaPool;
 
-/// The driver ends the process when its context goes and anything is still taken.
+/// The stand-in aborts if its context is destroyed while anything is allocated.
 #[test]
 fn drop_returns_regions_of_the_pool() {
     on(StandIn::default(), "pool::drop_returns_regions_of_the_pool", || {
@@ -46,8 +46,8 @@ fn opened_context_has_streams_and_events() {
         assert!(begin.is_complete());
         assert_eq!(begin.elapsed_ms(&end), Ok(0.5));
         drop((begin, end, stream, context));
-        let said = log();
-        assert_eq!(said[..2], ["retain 8", "stream 1"]);
-        assert_eq!(said.last().unwrap(), "release 8");
+        let log = log();
+        assert_eq!(log[..2], ["retain 8", "stream 1"]);
+        assert_eq!(log.last().unwrap(), "release 8");
     });
 }

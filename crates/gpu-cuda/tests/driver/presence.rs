@@ -1,4 +1,4 @@
-//! Without a driver, or with one that lacks a function, there is an error and no panic.
+//! A missing driver, or one that lacks a function, causes an error and no panic.
 
 use crate::stand_in::{StandIn, device, on};
 use gpu_core::{Absent, DeviceMemory, ErrorKind, MachineFault};
@@ -9,9 +9,9 @@ fn missing_driver_is_reported() {
     let missing = StandIn { is_missing: true, ..StandIn::default() };
     on(missing, "presence::missing_driver_is_reported", || {
         let error = CudaContexts::hold(&[device(0)]).unwrap_err();
-        let is_there = error.kind() == ErrorKind::Invalid;
-        // Where the machine has a driver of its own, it does not know the device.
-        assert!(is_there || error.kind() == MachineFault::NoLibrary.into(), "{error:?}");
+        let is_installed = error.kind() == ErrorKind::Invalid;
+        // If the machine has its own driver, it does not know the device.
+        assert!(is_installed || error.kind() == MachineFault::NoLibrary.into(), "{error:?}");
         assert!(CudaMemory::open(&device(0)).is_err() && CudaPool::open(&device(0)).is_err());
         assert!(gpu_cuda::open(&device(0)).is_err());
     });

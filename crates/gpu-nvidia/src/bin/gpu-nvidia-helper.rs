@@ -1,6 +1,6 @@
-//! Asks NVML for a program that embeds this crate; see `gpu_nvidia::Helper`.
+//! Queries NVML for a program that embeds this crate; see `gpu_nvidia::Helper`.
 //!
-//! Its one argument is the path of the library to load; without it, the machine's own.
+//! The only argument is the path of the library; without it, the installed one is loaded.
 
 use std::path::PathBuf;
 

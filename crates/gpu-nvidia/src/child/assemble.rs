@@ -1,42 +1,42 @@
-//! The answers of the child, put together from their parts.
+//! Replies of the child, assembled from their parts.
 
-use super::wire::Said;
+use super::wire::Reply;
 use crate::snapshot::{inventory, unknown};
 use gpu_core::{DeviceState, Driver, Fault, Groups, Inventory};
 
-/// An answer that grows part by part.
+/// A reply that is received part by part.
 pub(crate) trait Answer {
-    /// Takes the next part; gives back one that does not belong there.
-    fn take(&mut self, part: Said) -> Result<(), Box<Said>>;
+    /// Adds the next part; returns one that is unexpected.
+    fn take(&mut self, part: Reply) -> Result<(), Box<Reply>>;
 
-    /// Tells whether no part is missing.
+    /// Returns whether the reply is complete.
     fn is_whole(&self) -> bool;
 }
 
-/// The answer to a question about one thing: one part.
+/// A reply with one part.
 pub(crate) struct Single<T, F> {
     pick: F,
     answer: Option<Result<T, Fault>>,
 }
 
-impl<T, F: Fn(Said) -> Result<Result<T, Fault>, Box<Said>>> Single<T, F> {
+impl<T, F: Fn(Reply) -> Result<Result<T, Fault>, Box<Reply>>> Single<T, F> {
     pub(crate) fn new(pick: F) -> Self {
         Single { pick, answer: None }
     }
 
-    /// Returns the answer; `trouble` where there is none.
-    pub(crate) fn or(self, trouble: Fault) -> Result<T, Fault> {
-        self.answer.unwrap_or(Err(trouble))
+    /// Returns the reply, or `trouble` if there is none.
+    pub(crate) fn or(self, fault: Fault) -> Result<T, Fault> {
+        self.answer.unwrap_or(Err(fault))
     }
 }
 
-impl<T, F: Fn(Said) -> Result<Result<T, Fault>, Box<Said>>> Answer for Single<T, F> {
-    fn take(&mut self, part: Said) -> Result<(), Box<Said>> {
+impl<T, F: Fn(Reply) -> Result<Result<T, Fault>, Box<Reply>>> Answer for Single<T, F> {
+    fn take(&mut self, part: Reply) -> Result<(), Box<Reply>> {
         if self.is_whole() {
             return Err(Box::new(part));
         }
         self.answer = Some(match part {
-            Said::Refused(fault) => Err(fault),
+            Reply::Refused(fault) => Err(fault),
             part => (self.pick)(part)?,
         });
         Ok(())
@@ -47,14 +47,14 @@ impl<T, F: Fn(Said) -> Result<Result<T, Fault>, Box<Said>>> Answer for Single<T,
     }
 }
 
-/// The answer to what is no question: only that it was done, or could not begin.
+/// The reply to a request without a result.
 pub(crate) struct Nothing;
 
 impl Answer for Nothing {
-    fn take(&mut self, part: Said) -> Result<(), Box<Said>> {
+    fn take(&mut self, part: Reply) -> Result<(), Box<Reply>> {
         match part {
-            // A library that is not loaded is not open.
-            Said::Refused(_) => Ok(()),
+            // A library that could not be loaded is closed.
+            Reply::Refused(_) => Ok(()),
             part => Err(Box::new(part)),
         }
     }
@@ -64,10 +64,10 @@ impl Answer for Nothing {
     }
 }
 
-/// No machine has more devices.
+/// The maximum number of devices.
 const MAX_DEVICES: u32 = 1024;
 
-/// The answer to a whole look.
+/// The snapshot of all devices.
 pub(crate) struct Look {
     groups: Groups,
     begun: Option<(Result<Driver, Fault>, u32)>,
@@ -79,19 +79,19 @@ impl Look {
         Look { groups, begun: None, devices: Vec::new() }
     }
 
-    /// Returns what was learned; what was not is spoiled by `trouble`.
-    pub(crate) fn or(self, trouble: Fault) -> Inventory {
+    /// Returns the received devices; `trouble` is the fault of the missing ones.
+    pub(crate) fn or(self, fault: Fault) -> Inventory {
         let Look { groups, begun, mut devices } = self;
         let Some((driver, count)) = begun else {
-            return Inventory { driver: Err(trouble), devices };
+            return Inventory { driver: Err(fault), devices };
         };
         let missing = devices.len() as u32..count;
-        devices.extend(missing.map(|index| unknown(index, groups, &trouble)));
+        devices.extend(missing.map(|index| unknown(index, groups, &fault)));
         inventory(driver, devices)
     }
 
-    /// Returns the index of the device that comes next; `None` before the beginning and after the
-    /// last.
+    /// Returns the index of the next device; `None` before the first part and after the last
+    /// device.
     fn next(&self) -> Option<u32> {
         let (_, count) = self.begun.as_ref()?;
         Some(self.devices.len() as u32).filter(|next| next < count)
@@ -99,13 +99,13 @@ impl Look {
 }
 
 impl Answer for Look {
-    fn take(&mut self, part: Said) -> Result<(), Box<Said>> {
+    fn take(&mut self, part: Reply) -> Result<(), Box<Reply>> {
         match part {
-            Said::Begun { driver, count } if self.begun.is_none() && count <= MAX_DEVICES => {
+            Reply::Begun { driver, count } if self.begun.is_none() && count <= MAX_DEVICES => {
                 self.begun = Some((driver, count));
             }
-            Said::Refused(fault) if self.begun.is_none() => self.begun = Some((Err(fault), 0)),
-            Said::Device(state) if self.next() == Some(state.id().index) => {
+            Reply::Refused(fault) if self.begun.is_none() => self.begun = Some((Err(fault), 0)),
+            Reply::Device(state) if self.next() == Some(state.id().index) => {
                 self.devices.push(*state);
             }
             part => return Err(Box::new(part)),
@@ -131,16 +131,16 @@ mod tests {
         Fault { kind: ErrorKind::TimedOut, text: text.to_owned() }
     }
 
-    fn device(index: u32) -> Said {
+    fn device(index: u32) -> Reply {
         let named = DeviceInfo { name: Ok("A100".to_owned()), ..info(index) };
         let mut state = DeviceState::unanswered(named, Groups::NONE, &fault("lost"));
         state.processes = Ok(Vec::new());
-        Said::Device(Box::new(state))
+        Reply::Device(Box::new(state))
     }
 
-    fn begun(count: u32) -> Said {
+    fn begun(count: u32) -> Reply {
         let driver = Ok(Driver { version: Ok("1".to_owned()), cuda: Err(Absent::TooOld) });
-        Said::Begun { driver, count }
+        Reply::Begun { driver, count }
     }
 
     #[test]
@@ -168,42 +168,42 @@ mod tests {
         assert_eq!(look.or(fault("hangs")), failed);
         let mut look = Look::new(Groups::NONE);
         look.take(begun(0)).unwrap();
-        assert!(look.or(fault("hangs")).driver.is_ok(), "there is none to say it");
+        assert!(look.or(fault("hangs")).driver.is_ok(), "a machine without devices answers");
     }
 
     #[test]
     fn complete_snapshot_has_exactly_announced_devices() {
         let mut look = Look::new(Groups::NONE);
         look.take(begun(2)).unwrap();
-        assert!(look.take(begun(2)).is_err(), "it has begun");
+        assert!(look.take(begun(2)).is_err(), "second begin");
         look.take(device(0)).unwrap();
         look.take(device(1)).unwrap();
         assert!(look.is_whole());
-        assert!(look.take(device(2)).is_err(), "there is no third");
-        assert!(look.take(Said::Refused(fault("no"))).is_err());
+        assert!(look.take(device(2)).is_err(), "third of two devices");
+        assert!(look.take(Reply::Refused(fault("no"))).is_err());
 
         let mut look = Look::new(Groups::NONE);
-        assert!(look.take(device(0)).is_err(), "it has not begun");
-        assert!(look.take(begun(u32::MAX)).is_err(), "there is no such machine");
+        assert!(look.take(device(0)).is_err(), "device before begin");
+        assert!(look.take(begun(u32::MAX)).is_err(), "too many devices");
         look.take(begun(2)).unwrap();
-        assert!(look.take(device(1)).is_err(), "another device is next");
-        assert!(look.take(Said::Devices(Ok(vec![info(0)]))).is_err());
+        assert!(look.take(device(1)).is_err(), "device out of order");
+        assert!(look.take(Reply::Devices(Ok(vec![info(0)]))).is_err());
     }
 
     #[test]
     fn single_question_takes_single_part() {
         let pick = |part| match part {
-            Said::Devices(answer) => Ok(answer),
+            Reply::Devices(answer) => Ok(answer),
             other => Err(Box::new(other)),
         };
         let mut single = Single::new(pick);
         assert!(single.take(device(0)).is_err());
         assert!(!single.is_whole());
-        single.take(Said::Devices(Ok(vec![info(0)]))).unwrap();
-        assert!(single.take(Said::Devices(Ok(vec![]))).is_err(), "a second answer");
+        single.take(Reply::Devices(Ok(vec![info(0)]))).unwrap();
+        assert!(single.take(Reply::Devices(Ok(vec![]))).is_err(), "second reply");
         assert_eq!(single.or(fault("hangs")), Ok(vec![info(0)]));
         let mut refused = Single::new(pick);
-        refused.take(Said::Refused(fault("no"))).unwrap();
+        refused.take(Reply::Refused(fault("no"))).unwrap();
         assert_eq!(refused.or(fault("hangs")), Err(fault("no")));
         assert_eq!(Single::new(pick).or(fault("hangs")), Err(fault("hangs")));
     }

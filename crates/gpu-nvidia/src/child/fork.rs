@@ -1,5 +1,5 @@
-//! The child as a copy of the program, without the start of another one: what costs most of the
-//! time of a short look.
+//! The child as a fork of the program. Starting another program would take most of the time of a
+//! short query.
 
 use super::serve::{_exit, serve};
 use rustix::fd::OwnedFd;
@@ -11,7 +11,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-/// The child's ends of the conversation.
+/// The child's ends of the socket and the pipe.
 pub(crate) struct Ends {
     pub(crate) input: OwnedFd,
     pub(crate) output: OwnedFd,
@@ -22,9 +22,8 @@ unsafe extern "C" {
     fn c_fork() -> c_int;
 }
 
-/// Starts a copy of this process as a child that serves; nothing that the program would do later
-/// is done there. `None` where a copy would not be safe: beside other threads, or with handlers of
-/// signals, which would run in the copy too.
+/// Forks this process as a child that serves and never returns to the program. Returns `None` if a
+/// fork is not safe: with other threads, or with signal handlers, which the child would inherit.
 ///
 /// # Errors
 /// Those of fork(2).
@@ -32,11 +31,11 @@ pub(crate) fn fork(ends: &Ends, library: Option<&Path>) -> io::Result<Option<Pid
     if !is_plain() {
         return Ok(None);
     }
-    // SAFETY: a copy has only the thread that forks. As this process has no other, nobody holds a
-    // lock that the copy would wait for, and no data is half changed.
+    // SAFETY: the child has only the forking thread. As this process has no other, no lock is held
+    // and no data is half changed.
     let number = unsafe { c_fork() };
     if number == 0 {
-        // The copy of the program must not go on where a panic would lead it.
+        // A panic must not unwind into the program's own code.
         let _ = catch_unwind(AssertUnwindSafe(|| match detach_from_program(ends) {
             Ok(()) => serve(library),
             Err(_) => _exit(1),
@@ -49,8 +48,8 @@ pub(crate) fn fork(ends: &Ends, library: Option<&Path>) -> io::Result<Option<Pid
     }
 }
 
-/// Lets go of what the program has: its terminal, its process group, its directory. What else it
-/// has open, [`serve`] closes.
+/// Detaches from the program's terminal, process group and directory. [`serve`] closes the other
+/// descriptors.
 fn detach_from_program(ends: &Ends) -> rustix::io::Result<()> {
     let nowhere = rustix::fs::open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
     dup2_stdin(&ends.input)?;
@@ -60,12 +59,12 @@ fn detach_from_program(ends: &Ends) -> rustix::io::Result<()> {
     chdir("/")
 }
 
-/// The signals that the standard library itself handles, to tell a stack that overflows: SIGBUS
-/// and SIGSEGV, as bits of the masks in `/proc/PID/status`.
+/// The signals that the standard library itself handles, to detect stack overflows: SIGBUS and
+/// SIGSEGV, as bits of the masks in `/proc/PID/status`.
 const OWN_HANDLERS: u64 = 1 << (7 - 1) | 1 << (11 - 1);
 
-/// Tells whether this process surely has one thread, and no handler of signals but the standard
-/// library's.
+/// Returns whether this process certainly has one thread and no signal handlers except those of the
+/// standard library.
 fn is_plain() -> bool {
     std::fs::read_to_string("/proc/self/status").is_ok_and(|status| {
         let value = |key| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);

@@ -1,18 +1,16 @@
-//! The mark of a child that hangs: a lock that the kernel keeps for as long as the child is there.
+//! The mark of a hanging child: a lock that the kernel keeps as long as the child exists.
 //!
-//! A machine may have thousands of processes, and a child that hangs is rare. So nobody reads the
-//! names of all processes to find none: such a child locks a byte of its own program's file, and
-//! only where that byte is locked are the processes looked through.
+//! A machine may have thousands of processes, and hanging children are rare. To avoid reading the
+//! names of all processes each time, a hanging child locks a byte of its program's file. Only if
+//! that byte is locked are the processes searched.
 //!
-//! - Only processes that run the program of the caller or of its helper count as such a child, and
-//!   each file that is asked about is one of these. It is the same file for everybody to whom the
-//!   child counts, in any directory, session or network namespace. Nothing has to be created or
-//!   removed.
-//! - The lock is one for reading, on the open file (`F_OFD_SETLK`). It ends with the process, in
-//!   whatever way. Only a lock for writing keeps it away, which takes the right to write to the
-//!   program.
-//! - The byte is numbered by the user. Anybody who may read the program may lock it too, and causes
-//!   by that a search that finds nobody: the mark decides only whether to look.
+//! - Only processes that run the program of the caller or of its helper count as hanging children,
+//!   and the locked file is one of these. All processes to which the child matters see the same
+//!   file, in any directory, session or network namespace. Nothing has to be created or removed.
+//! - It is a read lock on the open file description (`F_OFD_SETLK`). It ends with the process in
+//!   any case. Only a write lock prevents it, which requires write permission for the program.
+//! - The offset of the byte is the user ID. Every user who may read the program can lock it too,
+//!   which only causes a search without a result.
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{F_RDLCK, F_UNLCK, F_WRLCK, SEEK_SET, flock};
@@ -21,22 +19,22 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use std::path::Path;
 
-/// Above the bytes of all users: locks of this part mean nothing.
-const TRIAL: i64 = 1 << 32;
+/// An offset beyond those of all users; a lock on it has no meaning.
+const UNUSED_BYTE: i64 = 1 << 32;
 
-/// A mark that can be set.
+/// A file that can be marked.
 pub(crate) struct Mark(OwnedFd);
 
 impl Mark {
-    /// Opens the file of a program, so that nothing has to be opened when the mark is to be set.
+    /// Opens the file of a program in advance, because a hanging child may be unable to open it.
     pub(crate) fn on(program: &Path) -> rustix::io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         open(program, flags, Mode::empty()).map(Mark)
     }
 
-    /// Sets the mark, until this process and all that have its open file are gone.
+    /// Sets the mark until all copies of the descriptor are closed.
     pub(crate) fn set(&self) {
-        // Nothing is left to do where it fails. `may_be_set` tries whether it can.
+        // An error cannot be handled here; `may_be_set` checks whether marks can be set.
         let _ = self.lock(own_byte());
     }
 
@@ -45,18 +43,18 @@ impl Mark {
     }
 
     fn is_set(&self) -> nix::Result<bool> {
-        // Asked as if for a lock for writing, which any other lock keeps away.
+        // A query for a write lock conflicts with any other lock.
         let mut answer = range(F_WRLCK, own_byte());
         fcntl(&self.0, FcntlArg::F_OFD_GETLK(&mut answer))?;
         Ok(i32::from(answer.l_type) != F_UNLCK)
     }
 }
 
-/// Tells whether a child of this user that runs a program may have set its mark: also where that
-/// cannot be found out, or no mark can be set. Not where there is no such program.
+/// Returns whether a child of this user that runs this program may have set its mark. Also returns
+/// `true` if this is unknown or marks cannot be set, but not if there is no such program.
 pub(crate) fn may_be_set(program: &Path) -> bool {
     match Mark::on(program) {
-        Ok(mark) => mark.lock(TRIAL).is_err() || mark.is_set() != Ok(false),
+        Ok(mark) => mark.lock(UNUSED_BYTE).is_err() || mark.is_set() != Ok(false),
         Err(errno) => !matches!(errno, Errno::NOENT | Errno::NOTDIR),
     }
 }
@@ -66,7 +64,7 @@ fn own_byte() -> i64 {
 }
 
 fn range(kind: i32, byte: i64) -> flock {
-    // The kinds are 0, 1 and 2, the start of a file is 0.
+    // The lock types are 0, 1 and 2; SEEK_SET is 0.
     flock { l_type: kind as i16, l_whence: SEEK_SET as i16, l_start: byte, l_len: 1, l_pid: 0 }
 }
 
@@ -79,11 +77,11 @@ mod tests {
     #[test]
     fn mark_lasts_until_its_file_is_closed() {
         let program = tempfile::NamedTempFile::new().unwrap();
-        // A program is not to be written, and nobody needs to.
+        // Programs are not writable, and a read lock needs no write permission.
         std::fs::set_permissions(program.path(), Permissions::from_mode(0o555)).unwrap();
         assert!(!may_be_set(program.path()));
         let marks = [(); 2].map(|()| Mark::on(program.path()).unwrap());
-        assert!(!may_be_set(program.path()), "it is only prepared");
+        assert!(!may_be_set(program.path()), "opened but not marked");
         marks.iter().for_each(Mark::set);
         assert!(may_be_set(program.path()));
         let [first, second] = marks;
@@ -97,7 +95,7 @@ mod tests {
     fn mark_is_own_byte_of_user() {
         let program = tempfile::NamedTempFile::new().unwrap();
         let other = Mark::on(program.path()).unwrap();
-        for byte in [own_byte() + 1, TRIAL] {
+        for byte in [own_byte() + 1, UNUSED_BYTE] {
             other.lock(byte).unwrap();
         }
         assert!(!may_be_set(program.path()));
@@ -110,6 +108,6 @@ mod tests {
         let all = flock { l_len: 0, ..range(F_WRLCK, 0) };
         fcntl(&writer, FcntlArg::F_OFD_SETLK(&all)).unwrap();
         assert!(may_be_set(program.path()));
-        assert!(!may_be_set(Path::new("/nowhere/program")), "nobody runs it");
+        assert!(!may_be_set(Path::new("/nowhere/program")), "no such program");
     }
 }

@@ -1,8 +1,8 @@
-//! The program's end of the child: started, asked, heard, and ended, never waited for without a
-//! bound.
+//! The parent's side of the child: starts it, exchanges messages, and ends it. Every wait is
+//! bounded.
 
 use super::fork::{Ends, fork};
-use super::wire::{self, ANSWER_LIMIT, LINE_LIMIT, Lines, Order, Said};
+use super::wire::{self, LINE_LIMIT, Lines, Message, REPLY_LIMIT, Reply};
 use super::{Helper, moment};
 use gpu_core::{Error, ErrorKind, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -23,43 +23,43 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// How long a child may take to end after it was told to.
-const ENDING: Duration = Duration::from_millis(100);
+/// The time for a child to exit after it was told to.
+const EXIT_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Why there is no answer.
+/// Why there is no message.
 #[derive(Debug)]
-pub(crate) enum Trouble {
-    /// Nothing was said until the given moment.
-    Silent,
-    /// The child has ended; how, as in 'it was ended by signal 11'.
+pub(crate) enum ChildError {
+    /// There was no message before the deadline.
+    TimedOut,
+    /// The child has exited; how, as in 'it was terminated by signal 11'.
     Ended(String),
-    /// The child says what it must not.
-    Nonsense,
-    /// The kernel refused something.
-    Refused(Errno),
+    /// The child sent an invalid message.
+    Invalid,
+    /// A system call failed.
+    System(Errno),
 }
 
-/// A child that was started.
+/// A running child.
 #[derive(Debug)]
 pub(crate) struct Process {
     pid: Pid,
     pidfd: OwnedFd,
-    /// Its standard input. A socket, not a pipe: writing to a pipe that nobody reads sends
-    /// SIGPIPE, which ends a program that has not chosen to ignore it.
-    orders: UnixStream,
+    /// Its standard input. A socket instead of a pipe, because writing to a pipe without a reader
+    /// raises SIGPIPE.
+    input_socket: UnixStream,
     /// Its standard output.
-    answers: OwnedFd,
-    heard: Lines,
-    /// How much was heard since the last order to ask.
+    output_pipe: OwnedFd,
+    lines: Lines,
+    /// The number of bytes received since the last request.
     amount: usize,
     line: Vec<u8>,
     killed: bool,
 }
 
 impl Process {
-    /// Starts the child with nothing but the two ends of its conversation: no terminal's input or
-    /// output, a process group of its own, so that Ctrl-C is for the program alone to answer, and
-    /// a current directory that keeps no file system busy.
+    /// Starts the child with only its two ends of the protocol: without a terminal, in its own
+    /// process group, so that it does not receive Ctrl-C, and in a current directory that keeps no
+    /// file system busy.
     ///
     /// # Errors
     /// `Io`.
@@ -68,106 +68,108 @@ impl Process {
         let failed = |error: std::io::Error| Error::new(ErrorKind::Io, what()).with_source(error);
         let begun = || {
             let library = helper.library.as_deref().map(from_root).transpose()?;
-            let (orders, input) = UnixStream::pair()?;
-            orders.set_nonblocking(true)?;
-            let (answers, output) = pipe_with(PipeFlags::CLOEXEC)?;
-            fcntl_setfl(&answers, fcntl_getfl(&answers)? | OFlags::NONBLOCK)?;
+            let (input_socket, input) = UnixStream::pair()?;
+            input_socket.set_nonblocking(true)?;
+            let (output_pipe, output) = pipe_with(PipeFlags::CLOEXEC)?;
+            fcntl_setfl(&output_pipe, fcntl_getfl(&output_pipe)? | OFlags::NONBLOCK)?;
             let ends = Ends { input: input.into(), output };
-            // Where no copy can be made, a program can still be started.
+            // If the fork fails, starting the program may still work.
             let copy = helper.forks.then(|| fork(&ends, library.as_deref()).ok().flatten());
             let pid = match copy.flatten() {
                 Some(pid) => pid,
                 None => spawn(helper, ends, library)?,
             };
             let pidfd = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
-                // Without a pidfd nothing of it is known but its number, which it has until it is
-                // waited for; its input ends now in any case.
+                // Without a pidfd, only its PID identifies it, which is valid until it is waited
+                // for; the end of its input also ends it.
                 let _ = kill_process(pid, Signal::KILL);
                 let _ = waitpid(Some(pid), WaitOptions::NOHANG);
             })?;
-            Ok((pid, pidfd, orders, answers))
+            Ok((pid, pidfd, input_socket, output_pipe))
         };
-        let (pid, pidfd, orders, answers) = begun().map_err(failed)?;
-        let (heard, line) = (Lines::default(), Vec::new());
-        Ok(Process { pid, pidfd, orders, answers, heard, amount: 0, line, killed: false })
+        let (pid, pidfd, input_socket, output_pipe) = begun().map_err(failed)?;
+        let (lines, line) = (Lines::default(), Vec::new());
+        Ok(Process { pid, pidfd, input_socket, output_pipe, lines, amount: 0, line, killed: false })
     }
 
-    /// Says something. The child's input has room for it, or the child does not read.
-    pub(crate) fn tell(&mut self, order: &Order) -> Result<(), Trouble> {
-        if matches!(order, Order::Ask { .. }) {
+    /// Sends a message. If the socket buffer is full, the child does not read.
+    pub(crate) fn send(&mut self, message: &Message) -> Result<(), ChildError> {
+        if matches!(message, Message::Ask { .. }) {
             self.amount = 0;
         }
         let short =
-            wire::write(&mut self.line, order).is_ok() && self.line.len() <= wire::ORDER_LIMIT;
+            wire::write(&mut self.line, message).is_ok() && self.line.len() <= wire::MESSAGE_LIMIT;
         if !short {
-            return Err(Trouble::Refused(Errno::TOOBIG));
+            return Err(ChildError::System(Errno::TOOBIG));
         }
         let mut rest = &self.line[..];
         while !rest.is_empty() {
-            match send(&self.orders, rest, SendFlags::NOSIGNAL) {
+            match send(&self.input_socket, rest, SendFlags::NOSIGNAL) {
                 Ok(count) => rest = &rest[count..],
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Err(Trouble::Silent),
+                Err(Errno::AGAIN) => return Err(ChildError::TimedOut),
                 Err(Errno::PIPE | Errno::CONNRESET) => return Err(self.ended()),
-                Err(errno) => return Err(Trouble::Refused(errno)),
+                Err(errno) => return Err(ChildError::System(errno)),
             }
         }
         Ok(())
     }
 
-    /// Returns what the child says next, `Silent` when it says nothing until `until`. What it has
-    /// said already is heard even then.
-    pub(crate) fn hear(&mut self, until: Duration) -> Result<Said, Trouble> {
+    /// Receives the next message; `Silent` if there is none until `until`. Messages that were
+    /// received before are returned even after that.
+    pub(crate) fn receive(&mut self, until: Duration) -> Result<Reply, ChildError> {
         let mut has_ended = false;
         loop {
-            if let Some(line) = self.heard.take() {
-                return serde_json::from_slice(line).map_err(|_| Trouble::Nonsense);
+            if let Some(line) = self.lines.take() {
+                return serde_json::from_slice(line).map_err(|_| ChildError::Invalid);
             }
-            if self.heard.pending() > LINE_LIMIT || self.amount > ANSWER_LIMIT {
-                return Err(Trouble::Nonsense);
+            if self.lines.pending() > LINE_LIMIT || self.amount > REPLY_LIMIT {
+                return Err(ChildError::Invalid);
             }
             let mut piece = [0; 16 << 10];
-            match rustix::io::read(&self.answers, &mut piece) {
+            match rustix::io::read(&self.output_pipe, &mut piece) {
                 Ok(0) => return Err(self.ended()),
                 Ok(count) => {
                     self.amount += count;
-                    self.heard.add(&piece[..count]);
+                    self.lines.add(&piece[..count]);
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) if has_ended => return Err(self.ended()),
-                // It may have said something between the two looks: read once more.
+                // It may have written between the read and the check: read once more.
                 Err(Errno::AGAIN) if self.has_ended() => has_ended = true,
                 Err(Errno::AGAIN) => self.wait(until)?,
-                Err(errno) => return Err(Trouble::Refused(errno)),
+                Err(errno) => return Err(ChildError::System(errno)),
             }
         }
     }
 
-    /// Waits until there is something to hear, or the child ends: a process that it started may
-    /// keep its output open.
-    fn wait(&self, until: Duration) -> Result<(), Trouble> {
+    /// Waits for output or for the exit of the child. Its exit must be checked because a process
+    /// that it started may keep its output open.
+    fn wait(&self, until: Duration) -> Result<(), ChildError> {
         let left = until.saturating_sub(moment());
-        let mut question =
-            [PollFd::new(&self.answers, PollFlags::IN), PollFd::new(&self.pidfd, PollFlags::IN)];
-        match poll(&mut question, Some(&timespec(left))) {
-            Ok(0) if moment() >= until => Err(Trouble::Silent),
+        let mut query = [
+            PollFd::new(&self.output_pipe, PollFlags::IN),
+            PollFd::new(&self.pidfd, PollFlags::IN),
+        ];
+        match poll(&mut query, Some(&timespec(left))) {
+            Ok(0) if moment() >= until => Err(ChildError::TimedOut),
             Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(errno) => Err(Trouble::Refused(errno)),
+            Err(errno) => Err(ChildError::System(errno)),
         }
     }
 
-    /// Returns its number, its own as long as it lives.
+    /// Returns its PID.
     pub(crate) fn pid(&self) -> gpu_core::Pid {
         gpu_core::Pid(self.pid.as_raw_nonzero().get().unsigned_abs())
     }
 
-    /// Tells whether it has ended; then it can be waited for without waiting.
+    /// Returns whether it has exited; then waiting for it does not block.
     pub(crate) fn has_ended(&self) -> bool {
         self.ends_within(Duration::ZERO)
     }
 
-    fn ends_within(&self, patience: Duration) -> bool {
-        let until = moment().saturating_add(patience);
+    fn ends_within(&self, limit: Duration) -> bool {
+        let until = moment().saturating_add(limit);
         loop {
             let left = until.saturating_sub(moment());
             match poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], Some(&timespec(left))) {
@@ -177,16 +179,16 @@ impl Process {
         }
     }
 
-    /// Says how it has ended, once its output has.
-    fn ended(&self) -> Trouble {
-        let how = match self.ends_within(ENDING) {
+    /// Describes how it exited, after its output ended.
+    fn ended(&self) -> ChildError {
+        let how = match self.ends_within(EXIT_TIMEOUT) {
             true => self.reap(),
             false => None,
         };
-        Trouble::Ended(how.unwrap_or_else(|| "it stopped answering".to_owned()))
+        ChildError::Ended(how.unwrap_or_else(|| "it stopped answering".to_owned()))
     }
 
-    /// Waits for one that has ended, so that no zombie stays, and says how it ended.
+    /// Reaps the exited process and describes how it exited.
     fn reap(&self) -> Option<String> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         let status = waitid(WaitId::PidFd(self.pidfd.as_fd()), options).ok()??;
@@ -197,8 +199,8 @@ impl Process {
         }
     }
 
-    /// Ends it; gives it back when it has not ended in a tenth of a second. It is in an
-    /// uninterruptible wait then, and ends when that does.
+    /// Kills it; returns it if it has not exited after a tenth of a second. It is then in
+    /// uninterruptible sleep, and exits when that ends.
     pub(crate) fn kill(mut self) -> Option<Self> {
         self.end();
         match self.has_ended() {
@@ -209,25 +211,25 @@ impl Process {
 
     fn end(&mut self) {
         self.close_input();
-        // It may have ended by itself by now.
+        // It may have exited already.
         let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
         self.killed = true;
-        self.ends_within(ENDING);
+        self.ends_within(EXIT_TIMEOUT);
     }
 
-    /// Ends the conversation, which ends the child unless it misbehaves.
+    /// Closes the input, which makes a well-behaved child exit.
     pub(crate) fn close_input(&self) {
-        // A socket that is not connected any more is what is wanted.
-        let _ = self.orders.shutdown(Shutdown::Both);
+        // An error means that the socket is already disconnected.
+        let _ = self.input_socket.shutdown(Shutdown::Both);
     }
 }
 
 impl Drop for Process {
-    /// Ends the child, by force if it does not end with the conversation, and waits for it if it
-    /// has ended.
+    /// Ends the child, with SIGKILL if it does not exit when its input ends, and reaps it if it has
+    /// exited.
     fn drop(&mut self) {
         self.close_input();
-        if !self.killed && !self.ends_within(ENDING) {
+        if !self.killed && !self.ends_within(EXIT_TIMEOUT) {
             self.end();
         }
         if self.has_ended() {
@@ -250,7 +252,8 @@ fn timespec(duration: Duration) -> Timespec {
     Timespec { tv_sec, tv_nsec: i64::from(duration.subsec_nanos()) }
 }
 
-/// Returns the path as it is from `/`. A program's name alone is looked for where programs are.
+/// Returns the absolute path; a program name without a slash is unchanged and searched for in
+/// `PATH`.
 fn from_root(path: &Path) -> std::io::Result<PathBuf> {
     match path.components().count() {
         1 if path.file_name() == Some(OsStr::new(path)) => Ok(path.to_owned()),

@@ -1,156 +1,163 @@
-//! One question and its answer, with a deadline.
+//! One request and its reply, with a deadline.
 
 use super::assemble::Answer;
-use super::process::{Process, Trouble};
-use super::wire::{Greeting, Order, PROTOCOL, Question, Said, Then};
+use super::process::{ChildError, Process};
+use super::wire::{Greeting, Message, PROTOCOL, Query, Reply, Then};
 use super::{Waiting, moment};
 use std::time::Duration;
 
-/// The first second passes in silence, as do those between two reports.
+/// The time before the first report and between two reports.
 const REPORT: Duration = Duration::from_secs(1);
 
-/// How long the child may take to say what it is waiting for.
-const LAST_WORDS: Duration = Duration::from_millis(100);
+/// The time for the child to report its current call after the deadline.
+const CALL_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// No call of NVML has a longer name, device included.
+/// The maximum length of the name of an NVML call with its device.
 const LONGEST_CALL: usize = 200;
 
-/// How a conversation ends that does not end well.
+/// A failed request.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The deadline has passed; the call that has not returned, where the child says it.
+    /// The deadline has passed; the call that has not returned, if the child reported it.
     Hangs(Option<String>),
-    /// The child has ended, or has to be ended since it makes no sense; how that is to be said.
+    /// The child has exited or sent an invalid message; a description.
     Broken(String),
 }
 
-/// The time that one question has.
-pub(crate) struct Patience<'a> {
+/// The time limit of a request.
+pub(crate) struct TimeLimit<'a> {
     begin: Duration,
-    /// How long it may take.
+    /// The time limit from `begin`.
     allowed: Duration,
-    /// When to report next that it is still waiting.
-    report: Duration,
-    /// Whether the child was asked what it is waiting for, and has not said.
-    wonders: bool,
-    /// What it has said last.
+    /// The time of the next report.
+    next_report: Duration,
+    /// Whether the child was asked for its current call and has not replied yet.
+    is_call_requested: bool,
+    /// The last reported call.
     call: Option<String>,
-    /// When it was first seen that the time is up.
+    /// When the deadline was first noticed to have passed.
     late: Option<Duration>,
     waiting: &'a (dyn Fn(&Waiting) + Send + Sync),
 }
 
-impl<'a> Patience<'a> {
-    /// Returns the patience for a question that began at `begin`, and that is expected to take
-    /// `wanted` by itself.
+impl<'a> TimeLimit<'a> {
+    /// Returns the limit for a request that started at `begin` and takes `own_duration` by itself.
     pub(crate) fn new(
         begin: Duration,
         deadline: Duration,
-        wanted: Duration,
+        own_duration: Duration,
         waiting: &'a (dyn Fn(&Waiting) + Send + Sync),
     ) -> Self {
-        let report = begin.saturating_add(wanted).saturating_add(REPORT);
-        let allowed = deadline.saturating_add(wanted);
-        Patience { begin, allowed, report, wonders: false, call: None, late: None, waiting }
+        let next_report = begin.saturating_add(own_duration).saturating_add(REPORT);
+        let allowed = deadline.saturating_add(own_duration);
+        TimeLimit {
+            begin,
+            allowed,
+            next_report,
+            is_call_requested: false,
+            call: None,
+            late: None,
+            waiting,
+        }
     }
 
     fn end(&self) -> Duration {
         self.begin.saturating_add(self.allowed)
     }
 
-    /// Tells whether even what was said in time has had the time to be heard.
+    /// Returns whether messages that were sent in time have also had the time to be received.
     fn is_over(&mut self) -> bool {
         let now = moment();
         if now < self.end() {
             return false;
         }
-        now >= self.late.get_or_insert(now).saturating_add(LAST_WORDS)
+        now >= self.late.get_or_insert(now).saturating_add(CALL_TIMEOUT)
     }
 
-    /// Asks the child what it is waiting for, once a second; reports without its answer when it
-    /// did not give one.
-    fn report_is_due(&mut self, child: &mut Process) {
-        if self.wonders {
-            self.tell();
+    /// Asks the child for its current call, once a second. If it did not reply to the last one,
+    /// reports without it.
+    fn request_call(&mut self, child: &mut Process) {
+        if self.is_call_requested {
+            self.report();
         }
-        self.wonders = child.tell(&Order::Where).is_ok();
-        self.report = moment().saturating_add(REPORT);
+        self.is_call_requested = child.send(&Message::Where).is_ok();
+        self.next_report = moment().saturating_add(REPORT);
     }
 
-    /// Takes what the child is waiting for, and reports it.
-    fn learned(&mut self, call: Option<String>) {
+    /// Stores and reports the current call of the child.
+    fn received_call(&mut self, call: Option<String>) {
         self.call = call.filter(|call| call.len() <= LONGEST_CALL);
-        if std::mem::take(&mut self.wonders) {
-            self.tell();
+        if std::mem::take(&mut self.is_call_requested) {
+            self.report();
         }
     }
 
-    fn tell(&self) {
+    fn report(&self) {
         let elapsed = moment().saturating_sub(self.begin);
         (self.waiting)(&Waiting { call: self.call.clone(), elapsed, deadline: self.allowed });
     }
 }
 
-/// Puts a question.
-pub(crate) fn put(child: &mut Process, question: Question, then: Then) -> Result<(), Failure> {
-    child.tell(&Order::Ask { question, then }).map_err(|trouble| match trouble {
-        Trouble::Silent => Failure::Broken("it does not read requests".to_owned()),
-        trouble => broken(trouble),
+/// Sends a request.
+pub(crate) fn send(child: &mut Process, query: Query, then: Then) -> Result<(), Failure> {
+    child.send(&Message::Ask { query, then }).map_err(|error| match error {
+        ChildError::TimedOut => Failure::Broken("it does not read requests".to_owned()),
+        error => broken(error),
     })
 }
 
-/// Hears the greeting, which comes before anything else.
+/// Receives the greeting, which must be the first message.
 pub(crate) fn greeting(
     child: &mut Process,
-    patience: &mut Patience<'_>,
+    limit: &mut TimeLimit<'_>,
 ) -> Result<Greeting, Failure> {
-    match hear(child, patience)? {
-        Said::Greeting(greeting) if greeting.protocol == PROTOCOL => Ok(greeting),
-        Said::Greeting(_) => Err(Failure::Broken("it has another version".to_owned())),
-        _ => Err(nonsense()),
+    match receive(child, limit)? {
+        Reply::Greeting(greeting) if greeting.protocol == PROTOCOL => Ok(greeting),
+        Reply::Greeting(_) => Err(Failure::Broken("it has another version".to_owned())),
+        _ => Err(invalid()),
     }
 }
 
-/// Hears the answer out, part by part.
+/// Receives the reply, part by part.
 pub(crate) fn answer(
     child: &mut Process,
-    patience: &mut Patience<'_>,
+    limit: &mut TimeLimit<'_>,
     answer: &mut dyn Answer,
 ) -> Result<(), Failure> {
     loop {
-        match hear(child, patience)? {
-            Said::Done if answer.is_whole() => return Ok(()),
-            part => answer.take(part).map_err(|_| nonsense())?,
+        match receive(child, limit)? {
+            Reply::Done if answer.is_whole() => return Ok(()),
+            part => answer.take(part).map_err(|_| invalid())?,
         }
     }
 }
 
-/// Returns the next part; until then reports each second what is waited for.
-fn hear(child: &mut Process, patience: &mut Patience<'_>) -> Result<Said, Failure> {
+/// Receives the next part, and reports once a second while there is none.
+fn receive(child: &mut Process, limit: &mut TimeLimit<'_>) -> Result<Reply, Failure> {
     loop {
-        // What was said in time may be heard later, by a program that was stopped in between; one
-        // that never falls silent is not heard for ever.
-        if patience.is_over() {
-            return Err(last_words(child, patience));
+        // After SIGSTOP, messages that were sent in time may be read late. But an endless stream of
+        // messages must not extend the deadline.
+        if limit.is_over() {
+            return Err(time_out(child, limit));
         }
-        match child.hear(patience.end().min(patience.report)) {
-            Ok(Said::Where(call)) => patience.learned(call),
-            Ok(said) => return Ok(said),
-            Err(Trouble::Silent) if moment() < patience.end() => patience.report_is_due(child),
-            Err(Trouble::Silent) => return Err(last_words(child, patience)),
-            Err(trouble) => return Err(broken(trouble)),
+        match child.receive(limit.end().min(limit.next_report)) {
+            Ok(Reply::Where(call)) => limit.received_call(call),
+            Ok(reply) => return Ok(reply),
+            Err(ChildError::TimedOut) if moment() < limit.end() => limit.request_call(child),
+            Err(ChildError::TimedOut) => return Err(time_out(child, limit)),
+            Err(error) => return Err(broken(error)),
         }
     }
 }
 
-/// Tells the child that the deadline has passed, and hears what it was waiting for.
-fn last_words(child: &mut Process, patience: &mut Patience<'_>) -> Failure {
-    let until = moment().saturating_add(LAST_WORDS);
-    let mut call = patience.call.take();
-    if child.tell(&Order::End).is_ok() {
-        // A part that comes after all comes too late: what follows it would be lost.
-        while let Ok(said) = child.hear(until) {
-            if let Said::Where(Some(last)) = said
+/// Tells the child that the deadline has passed, and receives its current call.
+fn time_out(child: &mut Process, limit: &mut TimeLimit<'_>) -> Failure {
+    let until = moment().saturating_add(CALL_TIMEOUT);
+    let mut call = limit.call.take();
+    if child.send(&Message::End).is_ok() {
+        // Parts that arrive now are too late, because the rest would be lost.
+        while let Ok(reply) = child.receive(until) {
+            if let Reply::Where(Some(last)) = reply
                 && last.len() <= LONGEST_CALL
             {
                 call = Some(last);
@@ -163,15 +170,15 @@ fn last_words(child: &mut Process, patience: &mut Patience<'_>) -> Failure {
     Failure::Hangs(call)
 }
 
-fn nonsense() -> Failure {
-    broken(Trouble::Nonsense)
+fn invalid() -> Failure {
+    broken(ChildError::Invalid)
 }
 
-fn broken(trouble: Trouble) -> Failure {
-    Failure::Broken(match trouble {
-        Trouble::Ended(how) => how,
-        Trouble::Nonsense => "it sent an invalid message".to_owned(),
-        Trouble::Silent => "it sent no answer".to_owned(),
-        Trouble::Refused(errno) => errno.to_string(),
+fn broken(error: ChildError) -> Failure {
+    Failure::Broken(match error {
+        ChildError::Ended(how) => how,
+        ChildError::Invalid => "it sent an invalid message".to_owned(),
+        ChildError::TimedOut => "it sent no answer".to_owned(),
+        ChildError::System(errno) => errno.to_string(),
     })
 }

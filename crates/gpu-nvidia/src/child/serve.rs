@@ -1,15 +1,15 @@
-//! The child's end: one thread asks NVML, the other listens.
+//! The child: one thread calls NVML, another one receives messages.
 //!
-//! The listener never calls NVML and never waits for the thread that does, so that it can end the
-//! process whatever that thread is in: when its input ends, as it does when the program ends in
-//! any way, or when the program says that the deadline has passed. It ends the process by
-//! `_exit`: `exit` would run what C libraries have registered, NVML's among them, and that may
-//! wait for the driver again.
+//! The receiving thread never calls NVML and never waits for the thread that does, so that it can
+//! end the process in any state of that thread: when its input ends, which happens whenever the
+//! parent ends, or when the parent sends that the deadline has passed. It ends the process by
+//! `_exit`: `exit` would run the exit handlers of C libraries, including NVML's, which may wait for
+//! the driver again.
 
 use super::mark::Mark;
 use super::stuck::NAME;
 use super::wire::{
-    self, Greeting, Lines, ORDER_LIMIT, Order, PROTOCOL, Question, Said, Simulated, Then,
+    self, Greeting, Lines, MESSAGE_LIMIT, Message, PROTOCOL, Query, Reply, Simulated, Then,
 };
 use crate::Nvml;
 use gpu_core::{Fault, GpuBackend, Result};
@@ -24,29 +24,29 @@ use std::sync::{Barrier, Mutex, OnceLock, PoisonError, TryLockError};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// Answers questions on standard output that come on standard input, until that ends; what
-/// [`NvmlChild`](crate::NvmlChild) starts.
+/// Serves requests from standard input, with replies on standard output, until the input ends.
+/// [`NvmlChild`](crate::NvmlChild) starts a program that calls this.
 ///
-/// To be called before the program does anything else: it closes every descriptor but the
-/// standard ones, whoever has opened it, uses their numbers for others, and ends the process.
+/// It must be called first in a program: it closes every descriptor except the standard ones, no
+/// matter who opened them, reuses their numbers, and ends the process.
 pub fn serve(library: Option<&Path>) -> ! {
     close_inherited();
     run(library)
 }
 
-/// What both threads know.
+/// State shared by both threads.
 struct Shared {
     library: OnceLock<Nvml>,
-    /// How many things there are to do that are not done: the greeting, and each question.
+    /// The number of unfinished tasks: the greeting, and each request.
     pending: AtomicUsize,
-    /// Held while a part is written.
+    /// Held while a message is written.
     output: Mutex<()>,
-    /// Where both meet before the library is loaded.
-    listens: Barrier,
-    /// The file that holds the name of this process: opened beforehand, since in the end there
-    /// may be no memory to open anything.
+    /// Both threads meet here before the library is loaded.
+    started: Barrier,
+    /// The `comm` file of this process, opened in advance, because a hanging process may have no
+    /// memory to open it.
     name: Option<OwnedFd>,
-    /// Opened beforehand for the same reason.
+    /// Opened in advance for the same reason.
     mark: Option<Mark>,
 }
 
@@ -58,25 +58,25 @@ fn run(library: Option<&Path>) -> ! {
         library: OnceLock::new(),
         pending: AtomicUsize::new(1),
         output: Mutex::new(()),
-        listens: Barrier::new(2),
+        started: Barrier::new(2),
         name,
         mark: Mark::on(Path::new("/proc/self/exe")).ok(),
     }));
-    let (hand_over, questions) = channel();
-    if Builder::new().spawn(move || listen(shared, &hand_over)).is_err() {
+    let (sender, queries) = channel();
+    if Builder::new().spawn(move || receive_messages(shared, &sender)).is_err() {
         _exit(1);
     }
-    // A thread that begins registers with the loader, which is locked while it loads: one that
-    // began during a load that hangs would never listen.
-    shared.listens.wait();
-    ask(shared, library, &questions);
+    // A new thread registers with the dynamic loader, which is locked while it loads a library. A
+    // thread that starts during a load that hangs would never run.
+    shared.started.wait();
+    ask(shared, library, &queries);
     _exit(0);
 }
 
-/// Asks NVML what is handed over.
-fn ask(shared: &Shared, path: Option<&Path>, questions: &Receiver<(Question, Then)>) {
+/// Runs the received queries.
+fn ask(shared: &Shared, path: Option<&Path>, queries: &Receiver<(Query, Then)>) {
     let mut line = Vec::new();
-    let mut say = |said: &Said| shared.say(&mut line, said);
+    let mut send = |reply: &Reply| shared.send(&mut line, reply);
     let library = Nvml::open(path).map(|library| shared.library.get_or_init(|| library));
     let library = library.map_err(|error| error.fault());
     let simulated = library.as_ref().ok().and_then(|library| library.simulated());
@@ -84,65 +84,65 @@ fn ask(shared: &Shared, path: Option<&Path>, questions: &Receiver<(Question, The
         machine: simulated.machine.clone(),
         session: simulated.session.clone(),
     });
-    say(&Said::Greeting(Greeting { protocol: PROTOCOL, simulated }));
+    send(&Reply::Greeting(Greeting { protocol: PROTOCOL, simulated }));
     shared.pending.fetch_sub(1, Ordering::AcqRel);
-    while let Ok((question, then)) = questions.recv() {
+    while let Ok((query, then)) = queries.recv() {
         match &library {
             Ok(library) => {
-                let closes = matches!(question, Question::Close);
-                answer(library, question, &mut say);
+                let closes = matches!(query, Query::Close);
+                answer(library, query, &mut send);
                 if closes || then != Then::StayOpen {
                     library.close();
                 }
             }
-            Err(fault) => say(&Said::Refused(fault.clone())),
+            Err(fault) => send(&Reply::Refused(fault.clone())),
         }
-        // First, since who hears that it is done may hang up, and nothing hangs any more.
+        // Before the reply, because the parent may disconnect after it, and nothing hangs any more.
         shared.pending.fetch_sub(1, Ordering::AcqRel);
-        say(&Said::Done);
+        send(&Reply::Done);
         if then == Then::End {
             return;
         }
     }
 }
 
-/// Puts a question to NVML and says the answer, each part as soon as it is known.
-fn answer(nvml: &Nvml, question: Question, say: &mut impl FnMut(&Said)) {
+/// Runs a query and sends the reply, each part as soon as it is known.
+fn answer(nvml: &Nvml, query: Query, send: &mut impl FnMut(&Reply)) {
     fn fault<T>(answer: Result<T>) -> Result<T, Fault> {
         answer.map_err(|error| error.fault())
     }
-    let said = match question {
-        Question::Driver => Said::Driver(fault(nvml.driver())),
-        Question::Devices => Said::Devices(fault(nvml.devices())),
-        Question::Sample(device) => Said::Sample(fault(nvml.sample(&device))),
-        Question::Processes(device) => Said::Processes(fault(nvml.processes(&device))),
-        Question::MigInstances(device) => Said::MigInstances(fault(nvml.mig_instances(&device))),
-        Question::Details(device, groups) => {
-            Said::Details(fault(nvml.details(&device, groups)).map(Box::new))
+    let reply = match query {
+        Query::Driver => Reply::Driver(fault(nvml.driver())),
+        Query::Devices => Reply::Devices(fault(nvml.devices())),
+        Query::Sample(device) => Reply::Sample(fault(nvml.sample(&device))),
+        Query::Processes(device) => Reply::Processes(fault(nvml.processes(&device))),
+        Query::MigInstances(device) => Reply::MigInstances(fault(nvml.mig_instances(&device))),
+        Query::Details(device, groups) => {
+            Reply::Details(fault(nvml.details(&device, groups)).map(Box::new))
         }
-        Question::Topology => Said::Topology(fault(nvml.topology())),
-        Question::Events { wait_ms } => {
-            Said::Events(fault(nvml.events(Duration::from_millis(wait_ms))))
+        Query::Topology => Reply::Topology(fault(nvml.topology())),
+        Query::Events { wait_ms } => {
+            Reply::Events(fault(nvml.events(Duration::from_millis(wait_ms))))
         }
-        Question::Look(groups) => {
+        Query::Look(groups) => {
             let (driver, count) = nvml.begin_look();
-            say(&Said::Begun { driver, count });
+            send(&Reply::Begun { driver, count });
             for index in 0..count {
-                say(&Said::Device(Box::new(nvml.look_at(index, groups))));
+                send(&Reply::Device(Box::new(nvml.look_at(index, groups))));
             }
             return;
         }
-        Question::Close => return,
+        Query::Close => return,
     };
-    say(&said);
+    send(&reply);
 }
 
-/// Hears what the program says, hands its questions over, and ends the process in the end.
-fn listen(shared: &Shared, hand_over: &Sender<(Question, Then)>) {
+/// Receives messages, forwards requests, and finally ends the process.
+fn receive_messages(shared: &Shared, sender: &Sender<(Query, Then)>) {
     let input = std::io::stdin();
     let mut lines = Lines::default();
     let mut line = Vec::new();
-    shared.listens.wait();
+    shared.started.wait();
     loop {
         let mut piece = [0; 4096];
         match rustix::io::read(input.as_fd(), &mut piece) {
@@ -153,42 +153,41 @@ fn listen(shared: &Shared, hand_over: &Sender<(Question, Then)>) {
         }
         while let Some(order) = lines.take() {
             match serde_json::from_slice(order) {
-                Ok(Order::Ask { question, then }) => {
+                Ok(Message::Ask { query, then }) => {
                     shared.pending.fetch_add(1, Ordering::AcqRel);
-                    // Only a thread that has panicked does not take it, and that ends the process.
-                    let _ = hand_over.send((question, then));
+                    // It fails only if the other thread has panicked, which ends the process.
+                    let _ = sender.send((query, then));
                 }
-                Ok(Order::Where) => shared.say_where(&mut line),
-                Ok(Order::End) => {
+                Ok(Message::Where) => shared.send_current_call(&mut line),
+                Ok(Message::End) => {
                     shared.rename();
-                    shared.say_where(&mut line);
+                    shared.send_current_call(&mut line);
                     shared.end();
                 }
                 Err(_) => shared.end(),
             }
         }
-        if lines.pending() > ORDER_LIMIT {
+        if lines.pending() > MESSAGE_LIMIT {
             shared.end();
         }
     }
 }
 
 impl Shared {
-    /// Says something, at once and whole.
-    fn say(&self, line: &mut Vec<u8>, said: &Said) {
+    /// Sends a message atomically.
+    fn send(&self, line: &mut Vec<u8>, reply: &Reply) {
         let _whole = self.output.lock().unwrap_or_else(PoisonError::into_inner);
-        write(line, said);
+        write(line, reply);
     }
 
-    /// Says which call has not returned, unless the other thread is saying something: then it is
-    /// in no call.
-    fn say_where(&self, line: &mut Vec<u8>) {
+    /// Sends the current call, unless the other thread is sending a message and so is in no call.
+    fn send_current_call(&self, line: &mut Vec<u8>) {
         let _whole = match self.output.try_lock() {
             Ok(whole) => whole,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        write(line, &Said::Where(self.hanging_call()));
+        write(line, &Reply::Where(self.hanging_call()));
     }
 
     fn hanging_call(&self) -> Option<String> {
@@ -198,8 +197,8 @@ impl Shared {
         }
     }
 
-    /// Takes the mark and the name by which others know that this process hangs, if it does. Linux
-    /// lets any thread write the name of the first one, which is what `ps` shows of a process.
+    /// Sets the mark and the name of a hanging process if a query is running. Linux lets any thread
+    /// write the name of the main thread, which `ps` shows as that of the process.
     fn rename(&self) {
         if self.pending.load(Ordering::Acquire) == 0 {
             return;
@@ -208,22 +207,22 @@ impl Shared {
             mark.set();
         }
         if let Some(name) = &self.name {
-            // Nothing is left to do where it fails.
+            // An error cannot be handled here.
             let _ = rustix::io::write(name, NAME.as_bytes());
         }
     }
 
-    /// Ends the process. A thread that hangs in the driver keeps it there under its name, with
-    /// this thread gone.
+    /// Ends the process. A thread that hangs in the driver keeps the process alive under its new
+    /// name.
     fn end(&self) -> ! {
         self.rename();
         _exit(0);
     }
 }
 
-/// Writes one line. Where nobody hears it, there is nobody to go on for.
-fn write(line: &mut Vec<u8>, said: &Said) {
-    if wire::write(line, said).is_err() {
+/// Writes one line; exits if the parent is gone.
+fn write(line: &mut Vec<u8>, reply: &Reply) {
+    if wire::write(line, reply).is_err() {
         _exit(1);
     }
     let mut rest = &line[..];
@@ -243,21 +242,21 @@ unsafe extern "C" {
     fn syscall(number: c_long, ...) -> c_long;
 }
 
-/// `close_range` of Linux 5.9 has this number on every architecture.
+/// The number of `close_range` (Linux 5.9), the same on every architecture.
 const SYS_CLOSE_RANGE: c_long = 436;
 
-/// Closes every descriptor but the standard ones. A lock or a lease that the program holds by one
-/// that it has left open for its children must not live on in a child that hangs.
+/// Closes every descriptor except the standard ones. A hanging child must not keep a lock or lease
+/// alive by a descriptor that it inherited.
 fn close_inherited() {
     const FIRST: c_uint = 3;
-    // SAFETY: it takes three numbers and touches no memory; what it closes is used by nobody, as
-    // `serve` never returns and demands to come first, or in a copy of the program in which
-    // nothing else goes on.
+    // SAFETY: it takes three integers and accesses no memory. The closed descriptors have no other
+    // user: `serve` never returns and must be called first, or runs in a fork without other
+    // threads.
     let done = unsafe { syscall(SYS_CLOSE_RANGE, FIRST, c_uint::MAX, 0 as c_uint) };
     if done == 0 {
         return;
     }
-    // An older kernel: one by one, as many as there may be.
+    // An older kernel: close each possible descriptor.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     for number in 3..limit.unwrap_or(1 << 16).min(1 << 16) {
         if let Ok(number) = c_int::try_from(number) {
@@ -282,7 +281,7 @@ mod tests {
                 library: OnceLock::new(),
                 pending: AtomicUsize::new(pending),
                 output: Mutex::new(()),
-                listens: Barrier::new(2),
+                started: Barrier::new(2),
                 name: Some(rustix::fs::open(name.path(), flags, Mode::empty()).unwrap()),
                 mark: Some(Mark::on(program.path()).unwrap()),
             };

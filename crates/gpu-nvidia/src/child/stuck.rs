@@ -1,22 +1,22 @@
-//! A child of an earlier look that hangs in the driver and cannot be ended.
+//! A child of an earlier query that hangs in the driver and cannot be ended.
 //!
-//! It says so by its name, which it can still change and which others can see, and sets a
-//! [mark](super::mark): without one no process is looked at. Anybody can give a process that name,
-//! so the name alone means nothing. A process is taken for such a child only if
+//! It is identified by its name, which it can still change and others can see, and sets a
+//! [mark](super::mark): without a mark, no process is inspected. Any process can have that name, so
+//! the name is not sufficient. A process counts as such a child only if
 //!
-//! - its real, effective and saved user are the caller's, root's own for root: another user's
-//!   child costs the caller one child of its own at most, which bars the looks that follow;
-//! - it lives in the caller's PID and user namespace, since root of a container may be root here;
-//! - its executable is the one that the caller would start as a child, or the caller's own, by
-//!   file system and inode: the kernel tells it, and no process can choose it without becoming
-//!   that program;
-//! - it neither sleeps nor is stopped, twice: a process that hangs in a driver is in an
-//!   uninterruptible wait or runs inside of the kernel, and one that is only just ending is gone
-//!   at the second look.
+//! - its real, effective and saved user IDs are the caller's, also for root: a hanging child of
+//!   another user costs the caller at most one hanging child of its own, which blocks later
+//!   queries;
+//! - it is in the caller's PID and user namespace, because root of a container may be root here;
+//! - its executable is the helper of the caller or the caller itself, by device and inode: the
+//!   kernel reports it, and a process can only change it by executing that program;
+//! - it is neither asleep nor stopped, in two checks: a process that hangs in a driver is in
+//!   uninterruptible sleep or runs in the kernel, and one that is exiting is gone at the second
+//!   check.
 //!
-//! Where the kernel does not tell one of these, the process does not count. What is lost then (the
-//! program was replaced meanwhile, say) is one more child that hangs; what a forger could gain is
-//! that nobody looks at the devices.
+//! If the kernel does not report one of these, the process does not count. The worst effect, for
+//! example after the program was replaced, is one more hanging child; a forged process, in
+//! contrast, could block all queries.
 
 use super::Helper;
 use super::mark::may_be_set;
@@ -28,16 +28,16 @@ use rustix::path::Arg;
 use std::mem::MaybeUninit;
 use std::path::Path;
 
-/// The name of a child that hangs; Linux keeps 15 characters of a name.
+/// The name of a hanging child; Linux keeps 15 characters.
 pub(crate) const NAME: &str = "gpuws-stuck";
 
-/// Room for some hundred directory entries per `getdents` call.
+/// The buffer for some hundred directory entries per `getdents` call.
 const ENTRIES: usize = 32 << 10;
 
-/// How long a child that can be ended is still seen after it was told to, at most.
-const ENDING: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// The maximum time for which a killed child remains visible.
+const EXIT_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Clock ticks per second in `/proc/PID/stat`: 100 on every architecture that NVIDIA serves
+/// Clock ticks per second in `/proc/PID/stat`: 100 on every architecture that NVIDIA supports
 /// (`USER_HZ` of the kernel's `asm-generic/param.h`).
 const TICKS_PER_SECOND: u64 = 100;
 
@@ -45,18 +45,18 @@ const TICKS_PER_SECOND: u64 = 100;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stuck {
     pub(crate) pid: u32,
-    /// When it started, in clock ticks since boot.
+    /// Its start time, in clock ticks since boot.
     start: u64,
-    /// How long it has been there, in seconds, where `/proc` tells.
+    /// Its age in seconds, if `/proc` shows it.
     pub(crate) age: Option<u64>,
 }
 
-/// The executables that a child may have, by file system and inode.
+/// The possible executables of a child, by device and inode.
 struct Programs(Vec<(u64, u64)>);
 
 impl Programs {
-    /// Returns the caller's own, of which a child may be a copy, and the one that is started as a
-    /// child where a path names it.
+    /// Returns the caller's own executable, of which a child may be a fork, and the helper if it is
+    /// given by a path.
     fn of(helper: &Helper) -> Self {
         let files = Programs::paths(helper).into_iter().filter_map(|path| stat(path).ok());
         Programs(files.map(identity).collect())
@@ -66,7 +66,7 @@ impl Programs {
         [Path::new("/proc/self/exe"), &helper.program]
     }
 
-    /// Tells whether a process runs one of them; not where the kernel does not tell.
+    /// Returns whether a process runs one of them; `false` if unknown.
     fn has(&self, root: BorrowedFd<'_>, pid: u32) -> bool {
         let executable = statat(root, format!("{pid}/exe"), AtFlags::empty());
         executable.is_ok_and(|file| self.0.contains(&identity(file)))
@@ -77,8 +77,7 @@ fn identity(file: Stat) -> (u64, u64) {
     (file.st_dev, file.st_ino)
 }
 
-/// Tells whether a process shares the caller's numbers and users; not where the kernel does not
-/// tell.
+/// Returns whether a process is in the caller's PID and user namespaces; `false` if unknown.
 fn is_of_own_namespaces(root: BorrowedFd<'_>, pid: u32) -> bool {
     let link = |path: String| readlinkat(root, path, Vec::new());
     ["pid", "user"].iter().all(|kind| {
@@ -88,7 +87,7 @@ fn is_of_own_namespaces(root: BorrowedFd<'_>, pid: u32) -> bool {
 }
 
 impl Stuck {
-    /// Tells whether it is still there.
+    /// Returns whether it still exists.
     pub(crate) fn remains(&self, helper: &Helper) -> bool {
         let root = open(rustix::fs::CWD, &helper.proc, OFlags::DIRECTORY);
         let programs = Programs::of(helper);
@@ -102,16 +101,16 @@ impl Stuck {
     }
 }
 
-/// Returns a child of an earlier look that hangs; none where `/proc` cannot be read.
+/// Returns a hanging child of an earlier query; `None` if `/proc` cannot be read.
 ///
-/// Costs some ten system calls. Where a mark is set, it costs three more per process that is not
-/// the kernel's own, and 100 ms where one has the name.
+/// Costs about ten system calls. If a mark is set, it costs three more per user process, and 100 ms
+/// if one has the name.
 pub(crate) fn find(helper: &Helper) -> Option<Stuck> {
     let is_marked = Programs::paths(helper).into_iter().any(may_be_set);
     if is_marked { search(helper) } else { None }
 }
 
-/// Looks at the names of all processes.
+/// Searches all processes by name.
 fn search(helper: &Helper) -> Option<Stuck> {
     let proc = &helper.proc;
     let root = open(rustix::fs::CWD, proc, OFlags::DIRECTORY).ok()?;
@@ -126,18 +125,18 @@ fn search(helper: &Helper) -> Option<Stuck> {
     if suspects.is_empty() {
         return None;
     }
-    // An interrupted wait is a shorter one, and a suspect that is ending delays one look more.
-    let _ = poll(&mut [], Some(&ENDING));
+    // An interrupted wait is only shorter; then an exiting process delays one more query.
+    let _ = poll(&mut [], Some(&EXIT_TIMEOUT));
     suspects.into_iter().find(|before| look(before.pid).is_some_and(|after| after.same(before)))
 }
 
-/// The flag of a thread of the kernel in `/proc/PID/stat` (`PF_KTHREAD` of Linux's
+/// The flag of a kernel thread in `/proc/PID/stat` (`PF_KTHREAD` of Linux's
 /// `include/linux/sched.h`).
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// Returns the kernel's own threads in order, which are most processes of a large machine: the
-/// children of its process 2. None where `/proc` does not tell; in another PID namespace than the
-/// first, whoever has this number is no thread of the kernel.
+/// Returns the sorted kernel threads, most of the processes of a large machine: the children of
+/// kthreadd, process 2. Empty if `/proc` does not show them; in other PID namespaces than the
+/// first, process 2 is not a kernel thread.
 fn kernel_threads(root: BorrowedFd<'_>, proc: &Path) -> Vec<u32> {
     let flags = read(root, "2/stat").and_then(|stat| field(&stat, 6));
     if flags.is_none_or(|flags| flags & KERNEL_THREAD == 0) {
@@ -150,7 +149,7 @@ fn kernel_threads(root: BorrowedFd<'_>, proc: &Path) -> Vec<u32> {
     threads
 }
 
-/// Returns the processes that have the name, without looking at these.
+/// Returns the processes with the name, except these.
 fn named(root: BorrowedFd<'_>, without: &[u32]) -> rustix::io::Result<Vec<u32>> {
     let mut buffer = vec![MaybeUninit::uninit(); ENTRIES];
     let mut entries = RawDir::new(root, &mut buffer);
@@ -173,14 +172,14 @@ fn named(root: BorrowedFd<'_>, without: &[u32]) -> rustix::io::Result<Vec<u32>> 
     Ok(found)
 }
 
-/// Tells whether a `comm` says the name. One that cannot be read is of a process that has ended.
+/// Returns whether a `comm` file contains the name. If it cannot be read, the process has ended.
 fn has_name(root: BorrowedFd<'_>, path: &[u8]) -> bool {
     let mut text = [0; NAME.len() + 2];
     let count = open(root, path, OFlags::empty()).and_then(|file| read_once(&file, &mut text));
     count.is_ok_and(|count| text[..count].strip_suffix(b"\n") == Some(NAME.as_bytes()))
 }
 
-/// Looks at a process that has the name; `None` when it does not stop us.
+/// Inspects a process with the name; `None` if it is not a hanging child.
 fn look(root: BorrowedFd<'_>, pid: u32, programs: &Programs) -> Option<Stuck> {
     if !has_name(root, format!("{pid}/comm").as_bytes()) {
         return None;
@@ -198,14 +197,14 @@ fn look(root: BorrowedFd<'_>, pid: u32, programs: &Programs) -> Option<Stuck> {
     Some(Stuck { pid, start, age })
 }
 
-/// Returns a number of a `/proc/PID/stat`, counted from behind the name: that is in parentheses
-/// and may hold anything.
+/// Returns a number from `/proc/PID/stat`, by its position after the name, which is in parentheses
+/// and may contain any character.
 fn field(stat: &str, place: usize) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     fields.split_ascii_whitespace().nth(place)?.parse().ok()
 }
 
-/// Returns how long ago a process started, in seconds.
+/// Returns the age of a process in seconds.
 fn age(uptime: &str, start: u64) -> Option<u64> {
     let uptime: u64 = uptime.split('.').next()?.parse().ok()?;
     uptime.checked_sub(start / TICKS_PER_SECOND)
@@ -221,8 +220,8 @@ fn open(dir: BorrowedFd<'_>, path: impl Arg, kind: OFlags) -> rustix::io::Result
     openat(dir, path, flags, Mode::empty())
 }
 
-/// Reads the beginning of a file; the kernel's are shorter than this, but for a process of some
-/// thousand groups, whose `State` and `Uid` come first.
+/// Reads the beginning of a file of `/proc`. They are shorter than this, except for a process with
+/// thousands of groups, whose `State` and `Uid` come first.
 fn read(root: BorrowedFd<'_>, path: &str) -> Option<String> {
     let mut text = [0; 4096];
     let count = open(root, path, OFlags::empty()).and_then(|file| read_once(&file, &mut text));
@@ -246,9 +245,8 @@ mod tests {
     use std::os::unix::fs::symlink;
     use tempfile::TempDir;
 
-    /// A directory made to look like `/proc`, with one process in it that hangs and whose
-    /// executable is the test's own.
-    fn made(name: &str, state: &str, users: &str) -> TempDir {
+    /// A directory that imitates `/proc`, with one hanging process whose executable is this test.
+    fn proc_with(name: &str, state: &str, users: &str) -> TempDir {
         let dir = tempfile::tempdir().unwrap();
         let process = dir.path().join("4711");
         fs::create_dir(&process).unwrap();
@@ -289,12 +287,12 @@ mod tests {
 
     #[test]
     fn processes_are_scanned_only_if_a_mark_is_set() {
-        let made = made(NAME, "D (disk sleep)", &own());
+        let proc = proc_with(NAME, "D (disk sleep)", &own());
         let program = tempfile::NamedTempFile::new().unwrap();
-        let link = made.path().join("4711/exe");
+        let link = proc.path().join("4711/exe");
         fs::remove_file(&link).unwrap();
         symlink(program.path(), &link).unwrap();
-        let helper = Helper { proc: made.path().to_owned(), ..Helper::new(program.path()) };
+        let helper = Helper { proc: proc.path().to_owned(), ..Helper::new(program.path()) };
         assert_eq!(find(&helper), None);
         let mark = Mark::on(program.path()).unwrap();
         mark.set();
@@ -306,23 +304,23 @@ mod tests {
     #[test]
     fn own_hanging_child_is_found() {
         for state in ["D (disk sleep)", "R (running)"] {
-            let made = made(NAME, state, &own());
-            let stuck = found(made.path()).unwrap();
+            let proc = proc_with(NAME, state, &own());
+            let stuck = found(proc.path()).unwrap();
             assert_eq!(stuck, Stuck { pid: 4711, start: 40_000, age: Some(600) });
-            assert!(stuck.remains(&helper(made.path())));
-            fs::write(made.path().join("4711/comm"), "sh\n").unwrap();
-            assert!(!stuck.remains(&helper(made.path())), "the number is another's now");
+            assert!(stuck.remains(&helper(proc.path())));
+            fs::write(proc.path().join("4711/comm"), "sh\n").unwrap();
+            assert!(!stuck.remains(&helper(proc.path())), "the PID was reused");
         }
     }
 
     #[test]
     fn helper_is_matched_by_executable_path() {
-        let made = made(NAME, "D (disk sleep)", &own());
-        let link = made.path().join("4711/exe");
+        let proc = proc_with(NAME, "D (disk sleep)", &own());
+        let link = proc.path().join("4711/exe");
         fs::remove_file(&link).unwrap();
         symlink("/bin/sh", &link).unwrap();
-        assert_eq!(found(made.path()), None);
-        let helper = Helper { proc: made.path().to_owned(), ..Helper::new("/bin/sh") };
+        assert_eq!(found(proc.path()), None);
+        let helper = Helper { proc: proc.path().to_owned(), ..Helper::new("/bin/sh") };
         assert!(search(&helper).is_some());
     }
 
@@ -341,38 +339,42 @@ mod tests {
             ("gpuws-stuck2", "D (disk sleep)", own()),
             ("gpuws-stuc", "D (disk sleep)", own()),
         ] {
-            assert_eq!(found(made(name, state, &users).path()), None, "{name} {state} {users}");
+            assert_eq!(
+                found(proc_with(name, state, &users).path()),
+                None,
+                "{name} {state} {users}"
+            );
         }
     }
 
     #[test]
     fn same_name_with_other_executable_is_ignored() {
-        let made = made(NAME, "R (running)", &own());
-        let link = made.path().join("4711/exe");
+        let proc = proc_with(NAME, "R (running)", &own());
+        let link = proc.path().join("4711/exe");
         fs::remove_file(&link).unwrap();
-        assert_eq!(found(made.path()), None, "its executable is not told");
-        // A copy of the program is another file.
-        let copy = made.path().join("copy");
+        assert_eq!(found(proc.path()), None, "unknown executable");
+        // A copy of the program has another inode.
+        let copy = proc.path().join("copy");
         fs::write(&copy, "").unwrap();
         symlink(&copy, &link).unwrap();
-        assert_eq!(found(made.path()), None);
+        assert_eq!(found(proc.path()), None);
     }
 
     #[test]
     fn process_in_other_namespace_is_ignored() {
         for kind in ["pid", "user"] {
-            let made = made(NAME, "R (running)", &own());
-            link_namespace(made.path(), "4711", kind, 4_026_532_999);
-            assert_eq!(found(made.path()), None, "{kind}");
-            fs::remove_file(made.path().join("4711/ns").join(kind)).unwrap();
-            assert_eq!(found(made.path()), None, "{kind} is not told");
+            let proc = proc_with(NAME, "R (running)", &own());
+            link_namespace(proc.path(), "4711", kind, 4_026_532_999);
+            assert_eq!(found(proc.path()), None, "{kind}");
+            fs::remove_file(proc.path().join("4711/ns").join(kind)).unwrap();
+            assert_eq!(found(proc.path()), None, "unknown {kind} namespace");
         }
     }
 
     #[test]
     fn only_real_kernel_threads_are_skipped() {
-        let made = made(NAME, "D (disk sleep)", &own());
-        let second = made.path().join("2");
+        let proc = proc_with(NAME, "D (disk sleep)", &own());
+        let second = proc.path().join("2");
         fs::create_dir_all(second.join("task/2")).unwrap();
         let children = second.join("task/2/children");
         for (flags, children_of, is_found) in [
@@ -384,23 +386,23 @@ mod tests {
             let stat = format!("2 (kthreadd) S 0 0 0 0 -1 {flags} 0 0\n");
             fs::write(second.join("stat"), stat).unwrap();
             fs::write(&children, children_of).unwrap();
-            assert_eq!(found(made.path()).is_some(), is_found, "{flags:#x} {children_of}");
+            assert_eq!(found(proc.path()).is_some(), is_found, "{flags:#x} {children_of}");
         }
         fs::remove_file(&children).unwrap();
-        assert!(found(made.path()).is_some(), "not every kernel tells the children");
+        assert!(found(proc.path()).is_some(), "the kernel may not list the children");
     }
 
     #[test]
     fn malformed_proc_files_are_ignored() {
-        let made = made(NAME, "D (disk sleep)", &own());
+        let proc = proc_with(NAME, "D (disk sleep)", &own());
         for (file, text) in [("stat", "4711 (x) D 1"), ("status", "State:\n"), ("comm", "")] {
-            let path = made.path().join("4711").join(file);
+            let path = proc.path().join("4711").join(file);
             let before = fs::read(&path).unwrap();
             fs::write(&path, text).unwrap();
-            assert_eq!(found(made.path()), None, "{file}");
+            assert_eq!(found(proc.path()), None, "{file}");
             fs::write(&path, before).unwrap();
         }
-        assert!(found(made.path()).is_some());
-        assert_eq!(found(&made.path().join("nowhere")), None);
+        assert!(found(proc.path()).is_some());
+        assert_eq!(found(&proc.path().join("nowhere")), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What is said between a program and the child that asks NVML for it: one JSON value per line.
+//! The protocol between a program and its child that calls NVML: one JSON value per line.
 
 use gpu_core::{
     DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample, DeviceState,
@@ -7,48 +7,48 @@ use gpu_core::{
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Changes with every change of what is said; the two sides are usually one program, yet an
-/// upgrade may come between the start of the one and of the other.
-pub(crate) const PROTOCOL: u32 = 3;
+/// Changes with every change of the protocol. Both sides are usually the same program, but it may
+/// be upgraded between their starts.
+pub(crate) const PROTOCOL: u32 = 4;
 
-/// No part of an answer is longer. The longest by far is a device with some thousand processes
-/// and accounted processes, at less than 300 bytes each.
+/// The maximum length of a message. The longest is a device with some thousand processes and
+/// accounted processes, at less than 300 bytes each.
 pub(crate) const LINE_LIMIT: usize = 4 << 20;
 
-/// No answer is longer, all its parts together: some hundred devices of the longest kind.
-pub(crate) const ANSWER_LIMIT: usize = 64 << 20;
+/// The maximum length of a reply with all its parts: some hundred of the longest devices.
+pub(crate) const REPLY_LIMIT: usize = 64 << 20;
 
-/// No order is longer: the longest names a device.
-pub(crate) const ORDER_LIMIT: usize = 64 << 10;
+/// The maximum length of a message to the child; the longest contains a device ID.
+pub(crate) const MESSAGE_LIMIT: usize = 64 << 10;
 
-/// What the program says.
+/// A message from the program.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Order {
-    /// Ask NVML.
-    Ask { question: Question, then: Then },
-    /// Say at once which call is being waited for.
+pub(crate) enum Message {
+    /// Run a query.
+    Ask { query: Query, then: Then },
+    /// Report the current call at once.
     Where,
-    /// The deadline has passed: say which call is being waited for, and end.
+    /// The deadline has passed: report the current call and exit.
     End,
 }
 
-/// What follows an answer.
+/// What the child does after a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Then {
-    /// NVML stays open for the next question.
+    /// Keeps NVML open for the next query.
     StayOpen,
-    /// NVML is shut down before `Done`.
+    /// Shuts NVML down before `Done`.
     Close,
-    /// So it is, and the child ends behind `Done`: there is no next question.
+    /// Shuts NVML down before `Done` and exits after it.
     End,
 }
 
-/// A question to NVML.
+/// A query.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Question {
+pub(crate) enum Query {
     Driver,
     Devices,
     Sample(DeviceId),
@@ -59,17 +59,17 @@ pub(crate) enum Question {
     Events {
         wait_ms: u64,
     },
-    /// All of the machine, part by part.
+    /// A snapshot of the machine, in parts.
     Look(Groups),
-    /// Nothing: only shut NVML down.
+    /// No query: only shut NVML down.
     Close,
 }
 
-/// What the child says.
+/// A message from the child.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Said {
-    /// Comes first and unasked.
+pub(crate) enum Reply {
+    /// The first message, without a request.
     Greeting(Greeting),
     Driver(Result<Driver, Fault>),
     Devices(Result<Vec<DeviceInfo>, Fault>),
@@ -79,22 +79,22 @@ pub(crate) enum Said {
     Details(Result<Box<DeviceDetails>, Fault>),
     Topology(Result<Topology, Fault>),
     Events(Result<Vec<DeviceEvent>, Fault>),
-    /// The first part of a look; so many times `Device` follows, by index.
+    /// The first part of a snapshot; `count` times `Device` follows, in order of the index.
     Begun {
         driver: Result<Driver, Fault>,
         count: u32,
     },
-    /// A part of a look.
+    /// A part of a snapshot.
     Device(Box<DeviceState>),
-    /// The library could not be loaded; the answer to any question.
+    /// The library could not be loaded; the reply to any query.
     Refused(Fault),
-    /// The answer is whole, and NVML is shut down where that was asked for.
+    /// The reply is complete, and NVML is shut down if requested.
     Done,
-    /// The call that is being waited for, if any.
+    /// The current call, if any.
     Where(Option<String>),
 }
 
-/// What the child says of itself.
+/// Information about the child.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Greeting {
     pub(crate) protocol: u32,
@@ -109,7 +109,7 @@ pub(crate) struct Simulated {
     pub(crate) session: PathBuf,
 }
 
-/// Writes one line.
+/// Serialises a message as one line.
 pub(crate) fn write(line: &mut Vec<u8>, value: &impl Serialize) -> serde_json::Result<()> {
     line.clear();
     serde_json::to_writer(&mut *line, value)?;
@@ -117,18 +117,18 @@ pub(crate) fn write(line: &mut Vec<u8>, value: &impl Serialize) -> serde_json::R
     Ok(())
 }
 
-/// Bytes that were read, and the lines in them.
+/// Received bytes, split into lines.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     bytes: Vec<u8>,
-    /// Where the first line begins that was not taken.
+    /// The start of the first line that was not taken.
     begin: usize,
-    /// Up to where there surely is no end of a line.
+    /// There is no newline before this offset.
     searched: usize,
 }
 
 impl Lines {
-    /// Takes the next line, without its end; `None` when it is not whole.
+    /// Takes the next complete line, without its newline.
     pub(crate) fn take(&mut self) -> Option<&[u8]> {
         let rest = &self.bytes[self.searched..];
         let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
@@ -141,7 +141,7 @@ impl Lines {
         Some(&self.bytes[line])
     }
 
-    /// Adds bytes that were read.
+    /// Appends received bytes.
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.begin);
         self.searched -= self.begin;
@@ -149,7 +149,7 @@ impl Lines {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Returns how long the line is that is not whole.
+    /// Returns the length of the incomplete line.
     pub(crate) fn pending(&self) -> usize {
         self.bytes.len() - self.begin
     }
@@ -180,13 +180,13 @@ mod tests {
     #[test]
     fn message_is_one_line_with_hostile_names() {
         let hostile = "a\nb\u{2028}\u{1b}[31m\"\\".to_owned();
-        let said =
-            Said::Driver(Ok(Driver { version: Ok(hostile.clone()), cuda: Err(Absent::Failed) }));
+        let reply =
+            Reply::Driver(Ok(Driver { version: Ok(hostile.clone()), cuda: Err(Absent::Failed) }));
         let mut line = Vec::new();
-        write(&mut line, &said).unwrap();
+        write(&mut line, &reply).unwrap();
         assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
-        let Said::Driver(Ok(driver)) = serde_json::from_slice(&line).unwrap() else {
-            panic!("another answer came back");
+        let Reply::Driver(Ok(driver)) = serde_json::from_slice(&line).unwrap() else {
+            panic!("unexpected message");
         };
         assert_eq!(driver.version, Ok(hostile));
         assert_eq!(driver.cuda, Err(Absent::Failed));
@@ -197,9 +197,9 @@ mod tests {
         let kinds = [MachineFault::Unknown(77).into(), ErrorKind::Again, Absent::TooOld.into()];
         for kind in kinds {
             let fault = Fault { kind, text: "x".to_owned() };
-            let text = serde_json::to_string(&Said::Refused(fault.clone())).unwrap();
-            let Said::Refused(back) = serde_json::from_str(&text).unwrap() else {
-                panic!("another answer came back");
+            let text = serde_json::to_string(&Reply::Refused(fault.clone())).unwrap();
+            let Reply::Refused(back) = serde_json::from_str(&text).unwrap() else {
+                panic!("unexpected message");
             };
             assert_eq!(back, fault);
         }

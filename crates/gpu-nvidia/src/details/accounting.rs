@@ -1,4 +1,4 @@
-//! What processes used over their life.
+//! The accounting of processes.
 
 use crate::call::reading;
 use crate::code::Code;
@@ -12,8 +12,8 @@ pub(super) fn accounting(device: Device<'_>) -> Result<Accounting> {
         device.value("nvmlDeviceGetAccountingMode", "for its accounting mode", |device| {
             device.is_accounting_enabled()
         })?;
-    let wish = "for the size of its accounting";
-    let buffer_size = device.value("nvmlDeviceGetAccountingBufferSize", wish, |device| {
+    let purpose = "for its accounting buffer size";
+    let buffer_size = device.value("nvmlDeviceGetAccountingBufferSize", purpose, |device| {
         device.accounting_buffer_size()
     })?;
     Ok(Accounting {
@@ -36,11 +36,12 @@ fn processes(device: Device<'_>) -> Result<Reading<Vec<AccountedProcess>>> {
     };
     let mut processes = Vec::new();
     for pid in listed {
-        let wish = "for a process in its accounting";
-        let stats = device
-            .ask("nvmlDeviceGetAccountingStats", wish, |device| device.accounting_stats_for(pid));
+        let purpose = "for its accounting statistics";
+        let stats = device.query("nvmlDeviceGetAccountingStats", purpose, |device| {
+            device.accounting_stats_for(pid)
+        });
         match stats {
-            // It was overwritten meanwhile.
+            // Its entry was overwritten meanwhile.
             Err(failure) if failure.is(Code::NOT_FOUND) => {}
             answer => processes.push(match reading(answer)? {
                 Ok(stats) => process(pid, &stats),
@@ -54,7 +55,7 @@ fn processes(device: Device<'_>) -> Result<Reading<Vec<AccountedProcess>>> {
     Ok(Ok(processes))
 }
 
-/// The driver says zero for the time of a process that still runs.
+/// Converts the statistics of a process. The driver reports time 0 for a process that still runs.
 fn process(pid: u32, stats: &AccountingStats) -> AccountedProcess {
     let (running, unreported) = (stats.is_running, Err(Absent::NotSupported));
     AccountedProcess {

@@ -1,4 +1,4 @@
-//! How busy the parts of a device are, and how fast they run.
+//! Utilisation and clocks of a device.
 
 use crate::call::{Answer, reading};
 use crate::device::Device;
@@ -9,19 +9,19 @@ use gpu_core::{
 use nvml_wrapper::enum_wrappers::device::Clock;
 use nvml_wrapper::structs::device::UtilizationInfo;
 
-/// The slowest performance state; beyond it is `NVML_PSTATE_UNKNOWN`.
+/// The lowest performance state; higher numbers are `NVML_PSTATE_UNKNOWN`.
 const SLOWEST: u8 = 15;
 
 pub(super) fn activity(device: Device<'_>) -> Result<Activity> {
     let rates = device.value("nvmlDeviceGetUtilizationRates", "for its utilisation", |device| {
         device.utilization_rates()
     })?;
-    let wish = "for the use of its encoder";
+    let purpose = "for its encoder utilisation";
     let encoder = device
-        .value("nvmlDeviceGetEncoderUtilization", wish, |device| device.encoder_utilization())?;
-    let wish = "for the use of its decoder";
+        .value("nvmlDeviceGetEncoderUtilization", purpose, |device| device.encoder_utilization())?;
+    let purpose = "for its decoder utilisation";
     let decoder = device
-        .value("nvmlDeviceGetDecoderUtilization", wish, |device| device.decoder_utilization())?;
+        .value("nvmlDeviceGetDecoderUtilization", purpose, |device| device.decoder_utilization())?;
     let state =
         device.value("nvmlDeviceGetPerformanceState", "for its performance state", |device| {
             device.performance_state()
@@ -29,9 +29,9 @@ pub(super) fn activity(device: Device<'_>) -> Result<Activity> {
     let throttle = reasons(device.clock_reasons(), || device.clock_reasons_v1())?;
     let throttle_supported =
         reasons(device.supported_clock_reasons(), || device.supported_clock_reasons_v1())?;
-    let wish = "for its encoder sessions";
+    let purpose = "for its encoder sessions";
     let sessions =
-        device.value("nvmlDeviceGetEncoderStats", wish, |device| device.encoder_stats())?;
+        device.value("nvmlDeviceGetEncoderStats", purpose, |device| device.encoder_stats())?;
     Ok(Activity {
         memory: rates.and_then(|rates| percent(rates.memory)),
         encoder: encoder.and_then(share),
@@ -45,7 +45,7 @@ pub(super) fn activity(device: Device<'_>) -> Result<Activity> {
     })
 }
 
-/// Returns reasons for low clocks, by the function's name or by its older one.
+/// Returns clock event reasons, from the function with the newer name or the older one.
 fn reasons(
     newer: Answer<u64>,
     older: impl FnOnce() -> Answer<u64>,
@@ -57,7 +57,7 @@ fn reasons(
     Ok(reading(answer)?.map(ThrottleReasons))
 }
 
-/// Reads the share of time that an engine worked; beside it stands how long it was looked at.
+/// Returns the utilisation of an engine, without its sampling period.
 fn share(reported: UtilizationInfo) -> Reading<Percent> {
     percent(reported.utilization)
 }
@@ -77,12 +77,12 @@ fn performance_state(number: u32) -> Reading<u8> {
 
 pub(super) fn clocks(device: Device<'_>) -> Result<Clocks> {
     let now = |kind| {
-        let clock = device.ask("nvmlDeviceGetClockInfo", "for a clock", |d| d.clock_info(kind));
+        let clock = device.query("nvmlDeviceGetClockInfo", "for a clock", |d| d.clock_info(kind));
         megahertz_of(clock)
     };
     let highest = |kind| {
-        let wish = "for the highest value of a clock";
-        megahertz_of(device.ask("nvmlDeviceGetMaxClockInfo", wish, |d| d.max_clock_info(kind)))
+        let purpose = "for a maximum clock";
+        megahertz_of(device.query("nvmlDeviceGetMaxClockInfo", purpose, |d| d.max_clock_info(kind)))
     };
     Ok(Clocks {
         graphics: now(Clock::Graphics)?,
@@ -98,16 +98,16 @@ pub(super) fn clocks(device: Device<'_>) -> Result<Clocks> {
 
 pub(super) fn application_clocks(device: Device<'_>) -> Result<ApplicationClocks> {
     let chosen = |kind| {
-        megahertz_of(device.ask(
+        megahertz_of(device.query(
             "nvmlDeviceGetApplicationsClock",
-            "for a clock of applications",
+            "for an application clock",
             |device| device.applications_clock(kind),
         ))
     };
     let default = |kind| {
-        megahertz_of(device.ask(
+        megahertz_of(device.query(
             "nvmlDeviceGetDefaultApplicationsClock",
-            "for a default clock of applications",
+            "for a default application clock",
             |device| device.default_applications_clock(kind),
         ))
     };

@@ -1,4 +1,4 @@
-//! The fabric of NVLink switches that a device is part of.
+//! The NVLink fabric of a device.
 
 use crate::call::reading;
 use crate::device::Device;
@@ -9,7 +9,7 @@ pub(super) fn fabric(device: Device<'_>) -> Result<Fabric> {
     let state = reported.and_then(|fabric| state(fabric.state));
     Ok(Fabric {
         state,
-        // Until then it is a number without meaning.
+        // It has no meaning before the registration is completed.
         status: state.and_then(|state| match state {
             FabricState::Completed => reported.map(|fabric| fabric.status),
             _ => Err(Absent::NotSupported),
@@ -17,7 +17,7 @@ pub(super) fn fabric(device: Device<'_>) -> Result<Fabric> {
     })
 }
 
-/// Reads `nvmlGpuFabricState_t`.
+/// Decodes `nvmlGpuFabricState_t`.
 fn state(number: u8) -> Reading<FabricState> {
     Ok(match number {
         0 => FabricState::None,

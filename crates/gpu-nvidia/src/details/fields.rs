@@ -1,4 +1,4 @@
-//! Values that have a number (`NVML_FI_*`) and no function of their own.
+//! Field values: values with an ID (`NVML_FI_*`) instead of a function.
 
 use crate::call::reading;
 use crate::code::Code;
@@ -7,27 +7,27 @@ use crate::raw::Data;
 use gpu_core::{Absent, Error, Reach, Reading, Result};
 use nvml_wrapper_sys::bindings::nvmlFieldValue_t;
 
-/// Returns the values with these numbers, asked for in one call: whole numbers of the device
-/// itself, not of its module or memory.
+/// Returns the field values with these IDs from one call: integers of the device itself, with scope
+/// 0.
 ///
 /// # Errors
-/// `Device` or `Machine` when the call, or one of its answers, tells that.
+/// `Device` or `Machine` when the call, or one of the values, returns such a code.
 pub(super) fn values<const N: usize>(
     device: Device<'_>,
     numbers: [u32; N],
 ) -> Result<[Reading<u64>; N]> {
     let mut fields = numbers.map(|number| nvmlFieldValue_t { fieldId: number, ..Data::zeroed() });
     let answered = reading(device.field_values(&mut fields))?;
-    if let (Ok(()), Some(code)) = (answered, spoils(&fields)) {
-        let what = format!("query GPU {} for a value by its number", device.index);
-        let said = format!("NVML says: {code}");
-        return Err(Error::new(code.of_value(), what).with_source(said));
+    if let (Ok(()), Some(code)) = (answered, fatal_code(&fields)) {
+        let what = format!("query GPU {} for a field value", device.index);
+        let reported = format!("NVML reports: {code}");
+        return Err(Error::new(code.of_value(), what).with_source(reported));
     }
     Ok(fields.map(|field| answered.and_then(|()| value(&field))))
 }
 
-/// Returns the first code of a field that reaches beyond it.
-fn spoils(fields: &[nvmlFieldValue_t]) -> Option<Code> {
+/// Returns the first code of a field that affects more than its value.
+fn fatal_code(fields: &[nvmlFieldValue_t]) -> Option<Code> {
     let codes = fields.iter().map(|field| Code(field.nvmlReturn));
     codes.filter(|code| code.0 != 0).find(|code| code.of_value().reach() != Reach::Field)
 }
@@ -39,11 +39,11 @@ fn value(field: &nvmlFieldValue_t) -> Reading<u64> {
     }
 }
 
-/// Reads a value that is a number without fraction, by its type (`nvmlValueType_t`).
+/// Decodes an integer by its type (`nvmlValueType_t`).
 fn whole_number(field: &nvmlFieldValue_t) -> Option<u64> {
     let value = field.value;
     Some(match field.valueType {
-        // SAFETY: each is a number, and every pattern of bits is one.
+        // SAFETY: each variant is a number, for which every bit pattern is valid.
         1 => unsafe { value.uiVal }.into(),
         // SAFETY: as above.
         2 => unsafe { value.ulVal },
@@ -82,9 +82,9 @@ mod tests {
 
     #[test]
     fn device_code_in_field_value_fails_whole_call() {
-        assert_eq!(spoils(&[answered(0), answered(3), answered(999)]), None);
-        assert_eq!(spoils(&[answered(3), answered(15), answered(16)]), Some(Code(15)));
-        assert_eq!(spoils(&[answered(18)]), Some(Code(18)));
+        assert_eq!(fatal_code(&[answered(0), answered(3), answered(999)]), None);
+        assert_eq!(fatal_code(&[answered(3), answered(15), answered(16)]), Some(Code(15)));
+        assert_eq!(fatal_code(&[answered(18)]), Some(Code(18)));
     }
 
     #[test]

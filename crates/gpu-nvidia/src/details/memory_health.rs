@@ -1,4 +1,4 @@
-//! Errors of device memory and what was done about them.
+//! ECC errors, retired pages and remapped rows.
 
 use super::fields;
 use crate::call::reading;
@@ -11,21 +11,21 @@ use nvml_wrapper_sys::bindings::field_id::{
     NVML_FI_DEV_DRAIN_AND_RESET_STATUS, NVML_FI_DEV_RESET_STATUS,
 };
 
-/// Why pages were retired (`nvmlPageRetirementCause_t`).
+/// The causes of page retirement (`nvmlPageRetirementCause_t`).
 const SINGLE_BIT: u32 = 0;
 const DOUBLE_BIT: u32 = 1;
 
 pub(super) fn memory_health(device: Device<'_>) -> Result<MemoryHealth> {
     let errors = |kind, since| -> Result<Reading<u64>> {
-        let wish = "for its memory errors";
-        let counted = device.ask("nvmlDeviceGetTotalEccErrors", wish, |device| {
+        let purpose = "for its memory errors";
+        let counted = device.query("nvmlDeviceGetTotalEccErrors", purpose, |device| {
             device.total_ecc_errors(kind, since)
         });
         Ok(reading(counted)?.and_then(number))
     };
     let rows = reading(device.remapped_rows())?;
-    let wish = "whether pages wait to be retired";
-    let pending = device.value("nvmlDeviceGetRetiredPagesPendingStatus", wish, |device| {
+    let purpose = "for its pending page retirement";
+    let pending = device.value("nvmlDeviceGetRetiredPagesPendingStatus", purpose, |device| {
         device.are_pages_pending_retired()
     })?;
     Ok(MemoryHealth {
@@ -43,12 +43,12 @@ pub(super) fn memory_health(device: Device<'_>) -> Result<MemoryHealth> {
     })
 }
 
-/// Returns the errors by place: a call for each.
+/// Returns the ECC errors by location, with one call for each.
 pub(super) fn memory_errors(device: Device<'_>) -> Result<MemoryErrors> {
     let by_place = |kind: MemoryError, since: EccCounter| -> Result<ErrorsByPlace> {
         let errors = |place| -> Result<Reading<u64>> {
-            let wish = "for its memory errors at a place";
-            let counted = device.ask("nvmlDeviceGetMemoryErrorCounter", wish, |device| {
+            let purpose = "for its memory errors by location";
+            let counted = device.query("nvmlDeviceGetMemoryErrorCounter", purpose, |device| {
                 device.memory_error_counter(kind, since, place)
             });
             Ok(reading(counted)?.and_then(number))
@@ -71,7 +71,7 @@ pub(super) fn memory_errors(device: Device<'_>) -> Result<MemoryErrors> {
     })
 }
 
-/// Returns whether the device needs a reset; both values have a number and no function.
+/// Returns whether the device needs a reset; both values are field values.
 pub(super) fn reset_status(device: Device<'_>) -> Result<ResetStatus> {
     let numbers = [NVML_FI_DEV_RESET_STATUS, NVML_FI_DEV_DRAIN_AND_RESET_STATUS];
     let [required, drain_recommended] = fields::values(device, numbers)?;
@@ -81,13 +81,13 @@ pub(super) fn reset_status(device: Device<'_>) -> Result<ResetStatus> {
     })
 }
 
-/// Returns how many pages were retired: without room for their addresses, the driver says how much
-/// would be needed.
+/// Returns the number of retired pages. Without a buffer for their addresses, the driver returns
+/// the number with an error code.
 fn retired_pages(device: Device<'_>, cause: u32) -> Result<Reading<u32>> {
     let (count, answer) = device.retired_pages(cause);
     match answer {
         Err(failure) if failure.is(Code::INSUFFICIENT_SIZE) => {
-            // There was no room for none, it says: then it says nothing.
+            // A number of 0 contradicts the error code.
             Ok(if count > 0 { Ok(count) } else { Err(Absent::Failed) })
         }
         answer => Ok(reading(answer)?.map(|()| count)),

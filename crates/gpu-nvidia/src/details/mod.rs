@@ -1,7 +1,7 @@
-//! Everything that a device tells beyond a sample, each group by questions of its own.
+//! Details of a device, in groups of separate queries.
 //!
-//! A value that NVML has no question for stays `NotSupported`. A question that no group asked for
-//! is not put: some take their time.
+//! Values that NVML does not provide stay `NotSupported`. Only the requested groups are queried,
+//! because some queries are slow.
 
 mod accounting;
 mod activity;
@@ -22,10 +22,10 @@ use crate::session::Opened;
 use gpu_core::{DeviceDetails, Group, Groups, Result};
 
 impl Opened<'_> {
-    /// Returns the groups that are asked for.
+    /// Returns the requested groups.
     ///
     /// # Errors
-    /// `Device` or `Machine` when one of the answers tells that.
+    /// `Device` or `Machine` when a query returns such a code.
     pub(crate) fn details(self, device: Device<'_>, groups: Groups) -> Result<DeviceDetails> {
         let mut details = DeviceDetails::default();
         for group in Group::ALL.into_iter().filter(|group| groups.has(*group)) {

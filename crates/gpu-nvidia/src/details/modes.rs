@@ -1,4 +1,4 @@
-//! How a device is set up.
+//! The configuration of a device.
 
 use crate::call::reading;
 use crate::device::Device;
@@ -14,9 +14,9 @@ impl Opened<'_> {
             device.value("nvmlDeviceGetEccMode", "for its ECC mode", |d| d.is_ecc_enabled())?;
         let compute = device
             .value("nvmlDeviceGetComputeMode", "for its compute mode", |d| d.compute_mode())?;
-        let wish = "whether a display can be connected";
+        let purpose = "for its display mode";
         let display = device
-            .value("nvmlDeviceGetDisplayMode", wish, |device| device.is_display_connected())?;
+            .value("nvmlDeviceGetDisplayMode", purpose, |device| device.is_display_connected())?;
         let accounting =
             device.value("nvmlDeviceGetAccountingMode", "for its accounting mode", |device| {
                 device.is_accounting_enabled()
@@ -53,7 +53,7 @@ pub(super) fn operation_modes(device: Device<'_>) -> Result<OperationModes> {
     })
 }
 
-/// Reads `nvmlGpuOperationMode_t`.
+/// Decodes `nvmlGpuOperationMode_t`.
 fn operation_mode(number: u32) -> Reading<OperationMode> {
     Ok(match number {
         0 => OperationMode::AllOn,
@@ -63,7 +63,7 @@ fn operation_mode(number: u32) -> Reading<OperationMode> {
     })
 }
 
-/// Reads `nvmlComputeMode_t`.
+/// Decodes `nvmlComputeMode_t`.
 fn compute_mode(number: u32) -> Reading<ComputeMode> {
     Ok(match number {
         0 => ComputeMode::Default,

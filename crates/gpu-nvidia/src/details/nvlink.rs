@@ -12,20 +12,19 @@ use nvml_wrapper_sys::bindings::NVML_NVLINK_MAX_LINKS;
 /// `NVML_NVLINK_DEVICE_TYPE_SWITCH`
 const SWITCH: u32 = 2;
 
-/// Returns the links that the device has, those that are down too; none where the driver is too old
-/// to tell.
+/// Returns the links of the device, including inactive ones; empty if the driver is too old.
 pub(super) fn nvlinks(device: Device<'_>) -> Result<Vec<NvLink>> {
     let mut links = Vec::new();
     for (link, active) in states(device)?.unwrap_or_default() {
         let errors = |counter| -> Result<Reading<u64>> {
-            let wish = "for the errors of an NVLink";
-            let counted = device.ask("nvmlDeviceGetNvLinkErrorCounter", wish, |device| {
+            let purpose = "for an NVLink error counter";
+            let counted = device.query("nvmlDeviceGetNvLinkErrorCounter", purpose, |device| {
                 device.link_wrapper_for(link).error_counter(counter)
             });
             Ok(reading(counted)?.and_then(number))
         };
-        let wish = "for the version of an NVLink";
-        let version = device.ask("nvmlDeviceGetNvLinkVersion", wish, |device| {
+        let purpose = "for an NVLink version";
+        let version = device.query("nvmlDeviceGetNvLinkVersion", purpose, |device| {
             device.link_wrapper_for(link).version()
         });
         links.push(NvLink {
@@ -40,22 +39,22 @@ pub(super) fn nvlinks(device: Device<'_>) -> Result<Vec<NvLink>> {
     Ok(links)
 }
 
-/// Numbers of links, and whether each works.
+/// Link numbers, and whether each link is active.
 type States = Vec<(u32, Reading<bool>)>;
 
-/// Returns which links there are; `TooOld` where the driver does not know the question.
+/// Returns the states of the links; `TooOld` if the driver lacks the function.
 fn states(device: Device<'_>) -> Result<Reading<States>> {
     let mut states = Vec::new();
     for link in 0..NVML_NVLINK_MAX_LINKS {
-        let wish = "for the state of an NVLink";
-        let active = device.ask("nvmlDeviceGetNvLinkState", wish, |device| {
+        let purpose = "for the state of an NVLink";
+        let active = device.query("nvmlDeviceGetNvLinkState", purpose, |device| {
             device.link_wrapper_for(link).is_active()
         });
         match active {
-            // There is none with this number, nor with a higher one.
+            // There is no link with this or a higher number.
             Err(failure) if failure.is(Code::INVALID_ARGUMENT) => break,
             Err(failure) if failure.is_too_old() => return Ok(Err(Absent::TooOld)),
-            // This one is not wired, or none is.
+            // This link is not wired, or the device has none.
             Err(failure) if failure.is(Code::NOT_SUPPORTED) => {}
             answer => states.push((link, reading(answer)?)),
         }
@@ -63,25 +62,25 @@ fn states(device: Device<'_>) -> Result<Reading<States>> {
     Ok(Ok(states))
 }
 
-/// Returns what is at the other end of a link.
+/// Returns the PCI address of the remote end of a link.
 fn remote(device: Device<'_>, link: u32) -> Result<Reading<PciBusId>> {
     Ok(reading(device.nvlink_remote(link))?.and_then(|pci| bus_id(&pci)))
 }
 
-/// What a working link leads to.
+/// The remote end of an active link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Remote {
-    /// Whatever is at this address, which need not be one of the devices.
+    /// The device or bridge at this address.
     At(PciBusId),
-    /// A switch, through which all devices at switches reach each other.
+    /// An NVSwitch, through which all devices at switches are connected.
     Switch,
 }
 
-/// Returns what the working links of a device lead to; `devices` are the addresses of all. Absent,
-/// with the reason, where that is not told of each link: one that is left out would be no link.
+/// Returns the remote ends of the active links; `devices` are the addresses of all devices. Absent,
+/// with the reason, if the remote end of any link is unknown: the link would look missing.
 ///
 /// # Errors
-/// `Device` or `Machine` when one of the answers tells that.
+/// `Device` or `Machine` when a query returns such a code.
 pub(crate) fn remotes(device: Device<'_>, devices: &[PciBusId]) -> Result<Reading<Vec<Remote>>> {
     let states = match states(device)? {
         Ok(states) => states,
@@ -96,7 +95,7 @@ pub(crate) fn remotes(device: Device<'_>, devices: &[PciBusId]) -> Result<Readin
         };
         match end {
             Ok(end) => remotes.push(end),
-            // There is a link, so that it is not for want of links that nothing is told.
+            // The device has links, so the reason cannot be that they are not supported.
             Err(Absent::NotSupported) => return Ok(Err(Absent::Failed)),
             Err(reason) => return Ok(Err(reason)),
         }
@@ -104,7 +103,7 @@ pub(crate) fn remotes(device: Device<'_>, devices: &[PciBusId]) -> Result<Readin
     Ok(Ok(remotes))
 }
 
-/// Returns what is at the other end of a working link.
+/// Returns the remote end of an active link.
 fn end(device: Device<'_>, link: u32, devices: &[PciBusId]) -> Result<Reading<Remote>> {
     let address = remote(device, link)?;
     if let Some(address) = address.ok().filter(|address| devices.contains(address)) {

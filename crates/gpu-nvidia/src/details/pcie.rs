@@ -15,28 +15,28 @@ impl Opened<'_> {
         })?;
         let generation = device.value(
             "nvmlDeviceGetCurrPcieLinkGeneration",
-            "for the generation of its PCIe link",
+            "for its PCIe link generation",
             |device| device.current_pcie_link_gen(),
         )?;
         let generation_max = device.value(
             "nvmlDeviceGetMaxPcieLinkGeneration",
-            "for the highest generation of its PCIe link",
+            "for its maximum PCIe link generation",
             |device| device.max_pcie_link_gen(),
         )?;
         let own_generation_max = reading(device.own_pcie_generation())?;
         let width = device.value(
             "nvmlDeviceGetCurrPcieLinkWidth",
-            "for the width of its PCIe link",
+            "for its PCIe link width",
             |device| device.current_pcie_link_width(),
         )?;
         let width_max = device.value(
             "nvmlDeviceGetMaxPcieLinkWidth",
-            "for the highest width of its PCIe link",
+            "for its maximum PCIe link width",
             |device| device.max_pcie_link_width(),
         )?;
         let replays = device.value(
             "nvmlDeviceGetPcieReplayCounter",
-            "for the replays on its PCIe link",
+            "for its PCIe replay counter",
             |device| device.pcie_replay_counter(),
         )?;
         Ok(Pcie {
@@ -54,17 +54,17 @@ impl Opened<'_> {
     }
 }
 
-/// Nobody has the number 0: it is left out of a struct that has room for it.
+/// Returns the ID, which is absent if it is 0: the driver does not fill in every field.
 fn nonzero_pci_id(value: u32) -> Reading<u32> {
     if value == 0 { Err(Absent::NotSupported) } else { number(value) }
 }
 
-/// Returns the traffic; the driver measures it for 20 ms in each direction.
+/// Returns the throughput, which the driver measures for 20 ms in each direction.
 pub(super) fn throughput(device: Device<'_>) -> Result<PcieThroughput> {
     let measured = |which| -> Result<Reading<u32>> {
-        let wish = "for the traffic on its PCIe link";
-        let traffic =
-            device.ask("nvmlDeviceGetPcieThroughput", wish, |device| device.pcie_throughput(which));
+        let purpose = "for its PCIe throughput";
+        let traffic = device
+            .query("nvmlDeviceGetPcieThroughput", purpose, |device| device.pcie_throughput(which));
         Ok(reading(traffic)?.and_then(number))
     };
     Ok(PcieThroughput {

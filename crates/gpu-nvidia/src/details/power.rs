@@ -14,16 +14,17 @@ pub(super) fn power(device: Device<'_>) -> Result<Power> {
     let limit = device.value("nvmlDeviceGetPowerManagementLimit", "for its power limit", |d| {
         d.power_management_limit()
     })?;
-    let wish = "for its default power limit";
-    let default = device.value("nvmlDeviceGetPowerManagementDefaultLimit", wish, |device| {
+    let purpose = "for its default power limit";
+    let default = device.value("nvmlDeviceGetPowerManagementDefaultLimit", purpose, |device| {
         device.power_management_limit_default()
     })?;
-    let wish = "for the range of its power limit";
-    let range = device.value("nvmlDeviceGetPowerManagementLimitConstraints", wish, |device| {
-        device.power_management_limit_constraints()
-    })?;
-    let wish = "for the energy it has used";
-    let energy = device.value("nvmlDeviceGetTotalEnergyConsumption", wish, |device| {
+    let purpose = "for the range of its power limit";
+    let range =
+        device.value("nvmlDeviceGetPowerManagementLimitConstraints", purpose, |device| {
+            device.power_management_limit_constraints()
+        })?;
+    let purpose = "for its energy consumption";
+    let energy = device.value("nvmlDeviceGetTotalEnergyConsumption", purpose, |device| {
         device.total_energy_consumption()
     })?;
     Ok(Power {
@@ -36,9 +37,9 @@ pub(super) fn power(device: Device<'_>) -> Result<Power> {
 }
 
 pub(super) fn readings(device: Device<'_>) -> Result<PowerReadings> {
-    let wish = "whether it keeps to a power limit";
-    #[expect(deprecated, reason = "nvidia-smi still shows it, and there is nothing newer")]
-    let managed = device.value("nvmlDeviceGetPowerManagementMode", wish, |device| {
+    let purpose = "for its power management mode";
+    #[expect(deprecated, reason = "nvidia-smi still shows it, and there is no replacement")]
+    let managed = device.value("nvmlDeviceGetPowerManagementMode", purpose, |device| {
         device.is_power_management_algo_active()
     })?;
     let draws = [NVML_FI_DEV_POWER_INSTANT, NVML_FI_DEV_POWER_AVERAGE];
@@ -53,15 +54,15 @@ pub(super) fn readings(device: Device<'_>) -> Result<PowerReadings> {
 
 pub(super) fn thermal(device: Device<'_>) -> Result<Thermal> {
     let threshold = |which| -> Result<Reading<Celsius>> {
-        let wish = "for a limit of its temperature";
-        let limit = device.ask("nvmlDeviceGetTemperatureThreshold", wish, |device| {
+        let purpose = "for a temperature threshold";
+        let limit = device.query("nvmlDeviceGetTemperatureThreshold", purpose, |device| {
             device.temperature_threshold(which)
         });
         Ok(reading(limit)?.and_then(celsius))
     };
     let fan_speed = match device.fan_speed_v1() {
         Err(failure) if failure.is_too_old() => {
-            device.ask("nvmlDeviceGetFanSpeed_v2", "for its fan speed", |d| d.fan_speed(0))
+            device.query("nvmlDeviceGetFanSpeed_v2", "for its fan speed", |d| d.fan_speed(0))
         }
         answer => answer,
     };
@@ -74,7 +75,7 @@ pub(super) fn thermal(device: Device<'_>) -> Result<Thermal> {
     })
 }
 
-/// Returns the temperature of the memory, which has a number but no function of its own.
+/// Returns the temperature of the memory, which is a field value.
 fn memory_temperature(device: Device<'_>) -> Result<Reading<Celsius>> {
     let [value] = fields::values(device, [NVML_FI_DEV_MEMORY_TEMP])?;
     Ok(value.and_then(|number| celsius(small(number)?)))

@@ -1,4 +1,4 @@
-//! What a device is.
+//! Product information of a device.
 
 use crate::call::{Answer, reading};
 use crate::device::Device;
@@ -10,10 +10,10 @@ use std::ffi::{c_uint, c_ulong};
 
 /// `NVML_AFFINITY_SCOPE_NODE`
 const SCOPE_NODE: c_uint = 0;
-/// Room for as many NUMA nodes as Linux can have (`MAX_NUMNODES`).
+/// The buffer for all possible NUMA nodes of Linux (`MAX_NUMNODES`).
 const NODE_WORDS: usize = 1024 / c_ulong::BITS as usize;
 
-/// The product lines by their numbers (`nvmlBrandType_t`), 0 being not known.
+/// The brands by number (`nvmlBrandType_t`); 0 is unknown.
 const BRANDS: [&str; 17] = [
     "",
     "Quadro",
@@ -34,7 +34,7 @@ const BRANDS: [&str; 17] = [
     "Titan RTX",
 ];
 
-/// The architectures by their numbers (`nvmlDeviceArchitecture_t`), 2 being the first.
+/// The architectures by number (`nvmlDeviceArchitecture_t`), starting at 2.
 const ARCHITECTURES: [&str; 9] = [
     "Kepler",
     "Maxwell",
@@ -48,26 +48,28 @@ const ARCHITECTURES: [&str; 9] = [
 ];
 
 pub(super) fn product(device: Device<'_>) -> Result<Product> {
-    let brand = device.ask("nvmlDeviceGetBrand", "for its brand", |device| device.brand());
+    let brand = device.query("nvmlDeviceGetBrand", "for its brand", |device| device.brand());
     let brand = named(&BRANDS, brand.map(|brand| brand.as_c()), 0)?;
-    let architecture = device
-        .ask("nvmlDeviceGetArchitecture", "for its architecture", |device| device.architecture());
+    let architecture =
+        device.query("nvmlDeviceGetArchitecture", "for its architecture", |device| {
+            device.architecture()
+        });
     let architecture = architecture.map(|architecture| architecture.as_c());
     let architecture = named(&ARCHITECTURES, architecture, 2)?;
     let serial = device.value("nvmlDeviceGetSerial", "for its serial number", |d| d.serial())?;
-    let wish = "for its part number";
-    let part_number =
-        device.value("nvmlDeviceGetBoardPartNumber", wish, |device| device.board_part_number())?;
-    let vbios =
-        device.value("nvmlDeviceGetVbiosVersion", "for its VBIOS", |d| d.vbios_version())?;
-    let wish = "for its compute capability";
-    let capability = device.value("nvmlDeviceGetCudaComputeCapability", wish, |device| {
+    let purpose = "for its part number";
+    let part_number = device
+        .value("nvmlDeviceGetBoardPartNumber", purpose, |device| device.board_part_number())?;
+    let vbios = device
+        .value("nvmlDeviceGetVbiosVersion", "for its VBIOS version", |d| d.vbios_version())?;
+    let purpose = "for its compute capability";
+    let capability = device.value("nvmlDeviceGetCudaComputeCapability", purpose, |device| {
         device.cuda_compute_capability()
     })?;
     let cores =
         device.value("nvmlDeviceGetNumGpuCores", "for its number of cores", |d| d.num_cores())?;
-    let wish = "for the width of its memory bus";
-    let width = device.value("nvmlDeviceGetMemoryBusWidth", wish, |d| d.memory_bus_width())?;
+    let purpose = "for the width of its memory bus";
+    let width = device.value("nvmlDeviceGetMemoryBusWidth", purpose, |d| d.memory_bus_width())?;
     Ok(Product {
         brand,
         architecture,
@@ -85,14 +87,14 @@ pub(super) fn product(device: Device<'_>) -> Result<Product> {
 }
 
 pub(super) fn inforom(device: Device<'_>) -> Result<Inforom> {
-    let wish = "for the version of its infoROM";
-    let image = device.value("nvmlDeviceGetInforomImageVersion", wish, |device| {
+    let purpose = "for its infoROM version";
+    let image = device.value("nvmlDeviceGetInforomImageVersion", purpose, |device| {
         device.info_rom_image_version()
     })?;
     let object = |which| -> Result<Reading<String>> {
-        let wish = "for the version of a part of its infoROM";
+        let purpose = "for an infoROM object version";
         let version = device
-            .ask("nvmlDeviceGetInforomVersion", wish, |device| device.info_rom_version(which));
+            .query("nvmlDeviceGetInforomVersion", purpose, |device| device.info_rom_version(which));
         Ok(reading(version)?.and_then(reported))
     };
     Ok(Inforom {
@@ -104,17 +106,17 @@ pub(super) fn inforom(device: Device<'_>) -> Result<Inforom> {
 }
 
 pub(super) fn gsp_firmware(device: Device<'_>) -> Result<GspFirmware> {
-    let wish = "whether it runs firmware of the driver";
-    let modes =
-        device.value("nvmlDeviceGetGspFirmwareMode", wish, |device| device.gsp_firmware_mode())?;
+    let purpose = "for its GSP firmware mode";
+    let modes = device
+        .value("nvmlDeviceGetGspFirmwareMode", purpose, |device| device.gsp_firmware_mode())?;
     Ok(GspFirmware {
         enabled: part(&modes, |modes| Ok(modes.enabled)),
         enabled_by_default: modes.map(|modes| modes.default),
     })
 }
 
-/// Returns the name with a number, of which the first has `first`. The driver has none for a number
-/// of 0, and nvml-wrapper and this program none for one of a later time.
+/// Returns the name of a number; `first` is the number of the first name. 0 has no name, and
+/// numbers that are newer than nvml-wrapper or this program have none either.
 fn named(names: &[&str], answer: Answer<u32>, first: u32) -> Result<Reading<String>> {
     let number = match answer {
         Err(failure) if failure.is_unknown_value() => return Ok(Err(Absent::NotFound)),
@@ -126,16 +128,16 @@ fn named(names: &[&str], answer: Answer<u32>, first: u32) -> Result<Reading<Stri
     }))
 }
 
-/// Returns the nearest node: the first whose memory the driver says to be near. Where it does not
-/// tell that, it may tell of which node the device is.
+/// Returns the nearest NUMA node: the first one with memory affinity. If the driver does not report
+/// the affinity, it may report the node of the device itself.
 fn numa_node(device: Device<'_>) -> Result<Reading<u32>> {
-    let near = device.ask("nvmlDeviceGetMemoryAffinity", "for its NUMA node", |device| {
+    let near = device.query("nvmlDeviceGetMemoryAffinity", "for its NUMA node", |device| {
         device.memory_affinity(NODE_WORDS, SCOPE_NODE)
     });
     match reading(near)?.and_then(|nodes| first_bit(&nodes).ok_or(Absent::NotFound)) {
         Ok(node) => Ok(Ok(node)),
         Err(reason) => {
-            let own = device.ask("nvmlDeviceGetNumaNodeId", "for its NUMA node", |device| {
+            let own = device.query("nvmlDeviceGetNumaNodeId", "for its NUMA node", |device| {
                 device.numa_node_id()
             });
             Ok(reading(own)?.and_then(number).map_err(|_| reason))
@@ -161,7 +163,7 @@ mod tests {
         for number in [0, 17, u32::MAX] {
             assert_eq!(read(&BRANDS, number, 0), Err(Absent::NotFound));
         }
-        // Of 18 nvml-wrapper knows no brand, and the code is that of another driver version.
+        // nvml-wrapper has no brand 18, and code 18 is a version mismatch.
         let newer = crate::call::Caller::default().call(
             "nvmlDeviceGetBrand",
             "for its brand",

@@ -1,4 +1,4 @@
-//! Virtual GPUs and memory that the host cannot read.
+//! Virtual GPUs and protected memory.
 
 use crate::call::{reading, reading_by};
 use crate::code::Code;
@@ -8,18 +8,19 @@ use crate::value::{bytes, number};
 use gpu_core::{Absent, ErrorKind, ProtectedMemory, Reading, Result, VirtualGpus};
 use nvml_wrapper::enum_wrappers::device::VgpuCapability;
 
-/// What a driver may be able to do (`nvmlVgpuDriverCapability_t`).
+/// A capability of the driver (`nvmlVgpuDriverCapability_t`).
 const HETEROGENEOUS: u32 = 0;
 
 pub(super) fn virtual_gpus(nvml: Opened<'_>, device: Device<'_>) -> Result<VirtualGpus> {
     let can = |which| -> Result<Reading<u32>> {
-        let wish = "which virtual GPUs it can be";
-        let answer = device
-            .ask("nvmlDeviceGetVgpuCapabilities", wish, |device| device.vgpu_capabilities(which));
+        let purpose = "for its vGPU capabilities";
+        let answer = device.query("nvmlDeviceGetVgpuCapabilities", purpose, |device| {
+            device.vgpu_capabilities(which)
+        });
         Ok(reading(answer)?.and_then(number))
     };
-    let wish = "which virtual GPUs it can make";
-    let of_driver = nvml.caller.call("nvmlGetVgpuDriverCapabilities", wish, None, || {
+    let purpose = "for the driver's vGPU capabilities";
+    let of_driver = nvml.caller.call("nvmlGetVgpuDriverCapabilities", purpose, None, || {
         nvml.session.nvml.vgpu_driver_capabilities(HETEROGENEOUS)
     });
     Ok(VirtualGpus {
@@ -30,7 +31,7 @@ pub(super) fn virtual_gpus(nvml: Opened<'_>, device: Device<'_>) -> Result<Virtu
     })
 }
 
-/// What a code means that answers a question about the driver: no fault of this device.
+/// Returns the meaning of a code from a query of the driver, which is no fault of this device.
 fn of_driver_alone(code: Code) -> ErrorKind {
     match code.of_value() {
         ErrorKind::Device(_) => Absent::Failed.into(),

@@ -1,4 +1,4 @@
-//! Children that end, crash or make no sense.
+//! Children that exit, crash or send invalid messages.
 
 use super::fixture::*;
 use gpu_core::{ErrorKind, GpuBackend, Groups, MachineFault};
@@ -37,7 +37,7 @@ fn crash_keeps_received_parts() {
 #[test]
 fn ended_idle_child_is_restarted_silently() {
     let script = format!("{GREETING}; read -r order; cat \"$1/answer\"");
-    let child = Child::script(&script).with("answer", &[told_driver(), done()]);
+    let child = Child::script(&script).with("answer", &[driver_reply(), done()]);
     let backend = child.backend(LONG);
     for count in 1..=3 {
         assert_eq!(backend.driver().unwrap(), driver());

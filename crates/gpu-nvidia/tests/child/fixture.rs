@@ -1,4 +1,4 @@
-//! A directory with a child in it, and what a child says.
+//! A child in a temporary directory, and its messages.
 
 use gpu_core::{
     Absent, DeviceId, DeviceInfo, DeviceState, Driver, ErrorKind, Fault, Groups, Inventory,
@@ -11,15 +11,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 
-pub(crate) const GREETING: &str = r#"echo '{"greeting":{"protocol":3,"simulated":null}}'"#;
+pub(crate) const GREETING: &str = r#"echo '{"greeting":{"protocol":4,"simulated":null}}'"#;
 
-/// Far longer than anything here takes.
+/// Much longer than anything in these tests takes.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// Shorter than the children here are silent.
+/// Shorter than the silence of the children in these tests.
 pub(crate) const SHORT: Duration = Duration::from_millis(300);
 
-/// A directory with a child in it: a script, or the real one, that writes down each start.
+/// A directory with a child that records each start: a script, or the real one.
 pub(crate) struct Child {
     pub(crate) dir: TempDir,
     arguments: Vec<OsString>,
@@ -47,7 +47,7 @@ impl Child {
         Child { dir, arguments }
     }
 
-    /// Puts a file into the directory that the script can read.
+    /// Writes a file that the script can read.
     pub(crate) fn with(self, name: &str, lines: &[serde_json::Value]) -> Self {
         let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
         fs::write(self.dir.path().join(name), lines).unwrap();
@@ -66,7 +66,7 @@ impl Child {
         NvmlChild::new(self.helper(self.proc()), deadline, Box::new(waiting))
     }
 
-    /// A backend that looks for a child of an earlier look in this `/proc`.
+    /// A backend that searches this `/proc` for hanging children.
     pub(crate) fn backend_beside(&self, proc: PathBuf, deadline: Duration) -> NvmlChild {
         NvmlChild::new(self.helper(proc), deadline, Box::new(|_| {}))
     }
@@ -79,7 +79,7 @@ impl Child {
         self.dir.path().join("proc")
     }
 
-    /// The process numbers of the children, in the order of their starts.
+    /// The PIDs of the children, in the order of their starts.
     pub(crate) fn starts(&self) -> Vec<u32> {
         let text = fs::read_to_string(self.dir.path().join("starts")).unwrap_or_default();
         text.lines().map(|line| line.parse().unwrap()).collect()
@@ -91,7 +91,7 @@ fn pause(duration: Duration) {
     poll(&mut [], Some(&timeout)).unwrap();
 }
 
-/// Waits until something has come true, ten seconds at most.
+/// Waits until the condition is true, at most ten seconds.
 pub(crate) fn eventually(mut condition: impl FnMut() -> bool) {
     for _ in 0..5000 {
         if condition() {
@@ -99,14 +99,14 @@ pub(crate) fn eventually(mut condition: impl FnMut() -> bool) {
         }
         pause(Duration::from_millis(2));
     }
-    panic!("it did not come true in time");
+    panic!("timeout");
 }
 
 pub(crate) fn is_there(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// Tells whether a process has ended and was not waited for yet.
+/// Returns whether a process has exited and was not waited for yet.
 pub(crate) fn is_zombie(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "))
 }
@@ -119,7 +119,7 @@ pub(crate) fn driver() -> Driver {
     Driver { version: Ok("535.261.03".to_owned()), cuda: Err(Absent::TooOld) }
 }
 
-/// A device that answered, with a fault to tell it by.
+/// A device that answered, with a fault that identifies it.
 pub(crate) fn device(index: u32) -> DeviceState {
     let fault = Fault { kind: ErrorKind::Unsupported, text: format!("sample {index}") };
     DeviceState {
@@ -129,7 +129,7 @@ pub(crate) fn device(index: u32) -> DeviceState {
     }
 }
 
-pub(crate) fn told_driver() -> serde_json::Value {
+pub(crate) fn driver_reply() -> serde_json::Value {
     serde_json::json!({ "driver": { "Ok": driver() } })
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn done() -> serde_json::Value {
     "done".into()
 }
 
-/// The fault of a look at which nothing was learned.
+/// The fault of a snapshot without devices.
 pub(crate) fn failed(look: Inventory) -> Fault {
     assert!(look.devices.is_empty());
     look.driver.unwrap_err()

@@ -1,8 +1,8 @@
-//! NVML in a child process: what the program gets whatever the child does.
+//! NVML in a child process: the results for any behaviour of the child.
 //!
-//! Children that misbehave are shell scripts. The real one hangs when the library that it loads
-//! is a FIFO that nobody writes to: opening it never returns. That wait can be ended by a signal,
-//! and only a driver can make one that cannot.
+//! Misbehaving children are shell scripts. The real one hangs when the library is a FIFO without a
+//! writer: opening it never returns. Unlike a wait in a driver, this one can be interrupted by a
+//! signal.
 
 #[path = "../isolation/mod.rs"]
 mod isolation;

@@ -59,7 +59,7 @@ fn hanging_real_child_ends_with_program() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    // Both threads are there: it hangs in the one and listens in the other.
+    // Both threads run: one hangs, the other one receives messages.
     eventually(|| {
         fs::read_dir(format!("/proc/{}/task", child.id())).is_ok_and(|tasks| tasks.count() == 2)
     });

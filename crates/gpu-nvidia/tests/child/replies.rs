@@ -1,4 +1,4 @@
-//! What a child answers reaches the program, each question once.
+//! Replies of a child reach the program, each request once.
 
 use super::fixture::*;
 use gpu_core::{GpuBackend, Groups, Inventory, Origin, Pid};
@@ -15,39 +15,39 @@ fn snapshot_arrives_complete_and_in_order() {
 
 #[test]
 fn prefetched_answer_serves_only_its_question() {
-    let look = r#"echo "$order" >> "$1/asked"; cat "$1/answer""#;
+    let look = r#"echo "$order" >> "$1/requests"; cat "$1/answer""#;
     let script = format!(
         "{GREETING}; while read -r order; do \
          case $order in *look*) {look};; *) cat \"$1/driver\";; esac; done"
     );
     let child = Child::script(&script)
         .with("answer", &[begun(1), part(0), done()])
-        .with("driver", &[told_driver(), done()]);
-    let asked = || fs::read_to_string(child.dir.path().join("asked")).unwrap_or_default();
+        .with("driver", &[driver_reply(), done()]);
+    let requests = || fs::read_to_string(child.dir.path().join("requests")).unwrap_or_default();
     let backend = child.backend(LONG);
     let whole = Inventory { driver: Ok(driver()), devices: vec![device(0)] };
-    backend.look_ahead(Groups::NONE);
-    backend.look_ahead(Groups::all());
-    assert_eq!(backend.origin(), Origin::Live, "the greeting comes in between");
+    backend.request_snapshot(Groups::NONE);
+    backend.request_snapshot(Groups::all());
+    assert_eq!(backend.origin(), Origin::Live, "the greeting is received first");
     assert_eq!(backend.look(Groups::NONE), whole);
-    assert_eq!(asked().lines().count(), 1, "it was asked once");
+    assert_eq!(requests().lines().count(), 1, "one request");
 
-    backend.look_ahead(Groups::NONE);
+    backend.request_snapshot(Groups::NONE);
     assert_eq!(backend.driver().unwrap(), driver());
     assert_eq!(backend.look(Groups::NONE), whole);
-    assert_eq!(asked().lines().count(), 3, "the answer to the first was not kept");
+    assert_eq!(requests().lines().count(), 3, "the first reply was discarded");
 
-    backend.look_ahead(Groups::NONE);
+    backend.request_snapshot(Groups::NONE);
     assert_eq!(backend.look(Groups::all()), whole);
-    assert_eq!(asked().lines().count(), 5, "other groups are another question");
+    assert_eq!(requests().lines().count(), 5, "other groups need another request");
     assert_eq!(child.starts().len(), 1);
 }
 
 #[test]
 fn one_shot_child_ends_before_program() {
     let script = format!("{GREETING}; while read -r order; do cat \"$1/answer\"; done");
-    let child = Child::script(&script).with("answer", &[told_driver(), done()]);
-    let backend = child.backend(LONG).for_one_question();
+    let child = Child::script(&script).with("answer", &[driver_reply(), done()]);
+    let backend = child.backend(LONG).for_one_query();
     for count in 1..=2 {
         assert_eq!(backend.driver().unwrap(), driver());
         let pid = child.starts()[count - 1];
@@ -56,24 +56,24 @@ fn one_shot_child_ends_before_program() {
     }
     drop(backend);
     assert_eq!(child.starts().len(), 2);
-    assert!(!child.starts().into_iter().any(is_there), "both were waited for");
+    assert!(!child.starts().into_iter().any(is_there), "both were reaped");
 }
 
 #[test]
 fn prefetched_answer_of_ended_child_is_read() {
     let child = Child::script(&format!("{GREETING}; read -r order; cat \"$1/answer\""))
         .with("answer", &[begun(1), part(0), done()]);
-    let backend = child.backend(LONG).for_one_question();
-    backend.look_ahead(Groups::NONE);
+    let backend = child.backend(LONG).for_one_query();
+    backend.request_snapshot(Groups::NONE);
     eventually(|| !child.starts().is_empty() && backend.helpers().is_empty());
     assert!(backend.is_real());
     let look = backend.look(Groups::NONE);
     assert_eq!(look, Inventory { driver: Ok(driver()), devices: vec![device(0)] });
-    assert_eq!(child.starts().len(), 1, "no other was started");
+    assert_eq!(child.starts().len(), 1, "no restart");
 
     let child = Child::script(&format!("{GREETING}; read -r order; kill -9 $$"));
-    let backend = child.backend(LONG).for_one_question();
-    backend.look_ahead(Groups::NONE);
+    let backend = child.backend(LONG).for_one_query();
+    backend.request_snapshot(Groups::NONE);
     eventually(|| !child.starts().is_empty() && backend.helpers().is_empty());
     let fault = failed(backend.look(Groups::NONE));
     assert!(fault.text.contains("it was terminated by signal 9"), "{}", fault.text);
@@ -82,7 +82,7 @@ fn prefetched_answer_of_ended_child_is_read() {
 #[test]
 fn single_child_answers_all_questions() {
     let script = format!("{GREETING}; while read -r order; do cat \"$1/answer\"; done");
-    let child = Child::script(&script).with("answer", &[told_driver(), done()]);
+    let child = Child::script(&script).with("answer", &[driver_reply(), done()]);
     let backend = child.backend(LONG);
     assert_eq!(backend.helpers(), []);
     for _ in 0..3 {
@@ -91,13 +91,13 @@ fn single_child_answers_all_questions() {
     }
     assert_eq!(child.starts().len(), 1);
     drop(backend);
-    assert!(!is_there(child.starts()[0]), "it has ended and was waited for");
+    assert!(!is_there(child.starts()[0]), "it was reaped");
 }
 
 #[test]
 fn origin_is_taken_from_greeting() {
     let simulated = r#"{"machine":"labbox","session":"/run/s"}"#;
-    let script = format!(r#"echo '{{"greeting":{{"protocol":3,"simulated":{simulated}}}}}'; cat"#);
+    let script = format!(r#"echo '{{"greeting":{{"protocol":4,"simulated":{simulated}}}}}'; cat"#);
     let child = Child::script(&script);
     let backend = child.backend(LONG);
     assert_eq!(backend.origin(), Origin::Simulated("labbox".to_owned()));
@@ -119,19 +119,19 @@ fn origin_is_taken_from_greeting() {
 #[test]
 fn kept_session_is_closed_on_request() {
     let answer =
-        r#"case $order in *'"question":"close"'*) ;; *) cat "$1/answer";; esac; echo '"done"'"#;
+        r#"case $order in *'"query":"close"'*) ;; *) cat "$1/answer";; esac; echo '"done"'"#;
     let script = format!(
         "{GREETING}; while read -r order; do echo \"$order\" >> \"$1/orders\"; {answer}; done"
     );
-    let child = Child::script(&script).with("answer", &[told_driver()]);
+    let child = Child::script(&script).with("answer", &[driver_reply()]);
     let orders = || fs::read_to_string(child.dir.path().join("orders")).unwrap();
     let backend = child.backend(LONG);
     backend.driver().unwrap();
     backend.close().unwrap();
-    assert_eq!(orders(), "{\"ask\":{\"question\":\"driver\",\"then\":\"close\"}}\n");
+    assert_eq!(orders(), "{\"ask\":{\"query\":\"driver\",\"then\":\"close\"}}\n");
     let backend = child.backend(LONG).keep_open();
     backend.close().unwrap();
-    assert_eq!(child.starts().len(), 1, "nothing is open");
+    assert_eq!(child.starts().len(), 1, "no child was started");
     backend.driver().unwrap();
     backend.close().unwrap();
     let orders = orders();

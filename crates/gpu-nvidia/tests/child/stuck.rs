@@ -1,4 +1,4 @@
-//! A child of an earlier look that still hangs in the driver.
+//! A child of an earlier query that still hangs in the driver.
 
 use super::fixture::*;
 use gpu_core::{ErrorKind, GpuBackend, Groups, Origin};
@@ -9,7 +9,7 @@ use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 
 impl Child {
-    /// Puts a process that hangs into the directory that stands for `/proc`.
+    /// Adds a hanging process to the directory that replaces `/proc`.
     fn hanging_process(&self, user: u32) {
         let process = self.proc().join("4711");
         fs::create_dir(&process).unwrap();
@@ -29,7 +29,7 @@ impl Child {
     }
 }
 
-/// Sets the mark of a child that hangs, as one that runs the program of this test would.
+/// Sets the mark of a hanging child that runs this test program.
 fn set_mark() -> File {
     let program = File::open("/proc/self/exe").unwrap();
     let l_start = rustix::process::getuid().as_raw().into();
@@ -42,7 +42,7 @@ fn set_mark() -> File {
 #[test]
 fn no_query_while_earlier_child_hangs() {
     let own = rustix::process::getuid().as_raw();
-    let reported = r#"read -r order; echo "$order" >> "$1/told""#;
+    let reported = r#"read -r order; echo "$order" >> "$1/requests""#;
     let child = Child::script(&format!("{GREETING}; {reported}; cat \"$1/answer\"; cat"))
         .with("answer", &[begun(0), done()]);
     child.hanging_process(own);
@@ -57,12 +57,12 @@ fn no_query_while_earlier_child_hangs() {
         );
     }
     assert_eq!(backend.origin(), Origin::Live);
-    let reported = || fs::read_to_string(child.dir.path().join("told")).unwrap_or_default();
-    assert_eq!(reported().trim(), "", "a child that was started was asked nothing");
-    assert!(child.starts().len() <= 1, "nor was it started again");
-    assert!(!child.starts().into_iter().any(is_there), "and it has ended");
+    let reported = || fs::read_to_string(child.dir.path().join("requests")).unwrap_or_default();
+    assert_eq!(reported().trim(), "", "no request was sent");
+    assert!(child.starts().len() <= 1, "no restart");
+    assert!(!child.starts().into_iter().any(is_there), "it has exited");
     fs::remove_dir_all(child.proc().join("4711")).unwrap();
-    assert_eq!(backend.look(Groups::NONE).driver, Ok(driver()), "it has ended");
+    assert_eq!(backend.look(Groups::NONE).driver, Ok(driver()), "it has exited");
     assert!(reported().trim().contains("look"), "{}", reported());
 }
 
@@ -77,7 +77,7 @@ fn hanging_process_of_other_user_is_ignored() {
 
 #[test]
 fn busy_program_with_same_name_is_ignored() {
-    // Of the same user, root where root runs the tests, and of the same namespaces.
+    // With the same user, root if root runs the tests, and in the same namespaces.
     let dir = tempfile::tempdir().unwrap();
     let program = dir.path().join("sh");
     fs::copy("/bin/sh", &program).unwrap();
@@ -100,7 +100,7 @@ fn busy_program_with_same_name_is_ignored() {
     assert_eq!(look.driver, Ok(driver()));
 }
 
-/// A process that ends with the test, however that ends.
+/// A process that ends with the test.
 struct Ended(std::process::Child);
 
 impl Drop for Ended {

@@ -16,7 +16,7 @@ fn silent_child_times_out_without_restart() {
     assert_eq!(failed(backend.look(Groups::NONE)), fault);
     assert_eq!(backend.driver().unwrap_err().fault(), fault);
     assert_eq!(child.starts().len(), 1);
-    assert!(!is_there(child.starts()[0]), "it was killed and waited for");
+    assert!(!is_there(child.starts()[0]), "it was killed and reaped");
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn hanging_call_is_named() {
     let child = Child::script(&script).with("answer", &[begun(4), part(0), part(1)]);
     let look = child.backend(SHORT).look(Groups::all());
     assert_eq!(look.driver, Ok(driver()));
-    assert_eq!(look.devices[..2], [device(0), device(1)], "what came before is kept");
+    assert_eq!(look.devices[..2], [device(0), device(1)], "earlier parts are kept");
     assert_eq!(look.devices.len(), 4);
     for (index, hung) in (2..).zip(&look.devices[2..]) {
         assert_eq!(hung.info, info(index));
@@ -81,7 +81,7 @@ fn simulated_or_hanging_device_is_not_reset() {
     let mut device = DeviceId::from_index(0);
     device.bus = Ok("04:00.0".parse().unwrap());
     let simulated = r#"{"machine":"labbox","session":"/run/s"}"#;
-    let greeting = format!(r#"echo '{{"greeting":{{"protocol":3,"simulated":{simulated}}}}}'"#);
+    let greeting = format!(r#"echo '{{"greeting":{{"protocol":4,"simulated":{simulated}}}}}'"#);
     let child = Child::script(&format!("{greeting}; read -r order; echo '\"done\"'; cat"));
     let error = child.backend(LONG).reset(&device, &token).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);

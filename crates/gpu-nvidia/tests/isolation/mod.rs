@@ -1,4 +1,4 @@
-//! What a child has of the program that asks it: their conversation, and nothing else.
+//! The descriptors that a child inherits: only those of the protocol.
 
 use gpu_core::Fault;
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -6,15 +6,15 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Makes a file that every program which is started from here inherits.
+/// Creates a file that every started program inherits.
 pub(crate) fn inheritable() -> File {
     let file = tempfile::tempfile().unwrap();
     fcntl_setfd(&file, FdFlags::empty()).unwrap();
     file
 }
 
-/// Holds that a child has its conversation, its name and its program open and nothing more, stands
-/// in the root and is in a process group of its own.
+/// Asserts that a child has only its protocol, its `comm` file and its program open, and that it
+/// runs in `/` and in its own process group.
 pub(crate) fn has_nothing_else(pid: u32) {
     let mut open: Vec<(u32, String)> = fs::read_dir(format!("/proc/{pid}/fd"))
         .unwrap()
@@ -26,7 +26,7 @@ pub(crate) fn has_nothing_else(pid: u32) {
         .collect();
     open.sort_unstable();
     let [(0, input), (1, output), (2, errors), (3, name), (4, program)] = &open[..] else {
-        panic!("it has more or less than its conversation: {open:?}");
+        panic!("unexpected descriptors: {open:?}");
     };
     assert!(input.starts_with("socket:") && output.starts_with("pipe:"), "{open:?}");
     assert_eq!(errors, "/dev/null");
@@ -39,7 +39,7 @@ pub(crate) fn has_nothing_else(pid: u32) {
     assert_eq!(group, pid.to_string(), "a process group of its own");
 }
 
-/// Makes a FIFO that nobody writes to: a library whose loading never ends.
+/// Creates a FIFO without a writer: a library that never finishes loading.
 pub(crate) fn endless_library(dir: &Path) -> PathBuf {
     let path = dir.join("libnvidia-ml.so.1");
     let made = Command::new("mkfifo").arg(&path).status().unwrap();
@@ -47,10 +47,10 @@ pub(crate) fn endless_library(dir: &Path) -> PathBuf {
     path
 }
 
-/// Returns the first fault that says what hangs. A child has 100 ms for its last words, which a
-/// busy machine does not always give it.
+/// Returns the first fault that names the hanging call. A child has 100 ms to report it, which is
+/// not always enough on a busy machine.
 pub(crate) fn with_last_words(fault: impl Fn() -> Fault) -> Fault {
     let faults = (0..20).map(|_| fault());
     let mut named = faults.filter(|fault| fault.text.ends_with(" did not return"));
-    named.next().expect("one of twenty children says what hangs")
+    named.next().expect("no child of twenty named its call")
 }

@@ -1,11 +1,11 @@
-//! A process that keeps what a claim took after the program that took it has ended: the lease, by a
-//! descriptor that it inherits, and a CUDA context on each device where that is wanted. The
-//! placeholder of a run is such a process for one context.
+//! A process that keeps a claim after the claiming program has ended: the lease, through an
+//! inherited descriptor, and a CUDA context on each device if requested. The placeholder of a run
+//! is such a process with one context.
 
 mod serve;
 
-pub(crate) use serve::serve_where_asked;
-pub use serve::{Served, opened, until};
+pub(crate) use serve::serve_if_requested;
+pub use serve::{Served, open_process, time_until};
 
 use crate::{Cause, MachineError};
 use gpu_core::{Error, ErrorKind, Launch, Pid, ProcessInfo, ProcessKey};
@@ -19,31 +19,31 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// The word that makes this program such a process; nobody types it.
+/// The hidden command name of the process that keeps a lease.
 const HOLDER: &str = "lease-holder";
 
-/// The word that makes this program the placeholder of a run on one device, and its name from then
-/// on; nobody types it. A name of a process has 15 bytes at most.
+/// The hidden command name of the placeholder of a run on one device, which becomes its process
+/// name. Process names have at most 15 bytes.
 const PLACEHOLDER: &str = "run-placeholder";
 
-/// What a placeholder has of a simulated device, in MiB: about what a CUDA context takes.
+/// The memory of a placeholder on a simulated device in MiB, about that of a CUDA context.
 const PLACEHOLDER_MIB: u32 = 500;
 
-/// What it says when it has all that it is to keep.
-const HOLDS: &str = "holds";
+/// The message of the process when it has everything that it keeps.
+const READY: &str = "holds";
 
-/// How long CUDA may take to make the contexts. A driver without persistence mode takes some
+/// The time limit for creating the CUDA contexts. Without persistence mode, the driver takes some
 /// seconds for each device.
-const PATIENCE: Duration = Duration::from_secs(120);
+const CONTEXT_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What it keeps is shown to be in use this often: what clears `/tmp` of old files counts in days.
+/// The interval of lease renewal. Programs that delete old files from `/tmp` use limits of days.
 pub const RENEWAL: Duration = Duration::from_secs(3600);
 
-/// One that was started.
+/// A process that keeps a claim.
 #[derive(Debug)]
 pub struct Holder(Option<Child>);
 
-/// What it is to keep.
+/// What the process keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keeps {
     /// The lease.
@@ -53,10 +53,10 @@ pub struct Keeps {
 }
 
 impl Holder {
-    /// Starts one that lives as long as `root`, and waits until it has what it is to keep.
+    /// Starts the process, which lives as long as `root`, and waits until it is ready.
     ///
     /// # Errors
-    /// When it cannot be started, or CUDA refuses a context or does not answer.
+    /// When it cannot be started, or CUDA denies a context or does not answer.
     pub fn start(
         grant: &Grant,
         root: ProcessKey,
@@ -81,21 +81,21 @@ impl Holder {
             .process_group(0)
             .spawn();
         grant.held.inherit(false)?;
-        // From here on it ends with this value, unless it is left.
+        // From here on, dropping this value ends the process, unless it is detached.
         let mut holder = Holder(Some(child.map_err(failed)?));
         let output = holder.0.as_mut().and_then(|child| child.stdout.take());
-        let said = output.map_or(Ok(String::new()), heard).map_err(failed)?;
-        match said == HOLDS {
+        let message = output.map_or(Ok(String::new()), read_message).map_err(failed)?;
+        match message == READY {
             true => Ok(holder),
             false => {
                 let error = Error::new(ErrorKind::Unsupported, "keep the devices");
-                Err(MachineError::new(error.with_source(said)).of(Cause::NotKept))
+                Err(MachineError::new(error.with_source(message)).of(Cause::NotKept))
             }
         }
     }
 
-    /// Leaves it to itself.
-    pub fn leave(mut self) {
+    /// Detaches the process, so that it continues.
+    pub fn detach(mut self) {
         self.0 = None;
     }
 }
@@ -103,18 +103,18 @@ impl Holder {
 impl Drop for Holder {
     fn drop(&mut self) {
         if let Some(child) = &mut self.0 {
-            // It is this program's own child, not waited for yet, so its number is its own.
+            // The child was not waited for yet, so its PID is not reused.
             let _ = child.kill().and_then(|()| child.wait());
         }
     }
 }
 
-/// Returns what it says, to the end of its output.
-fn heard(mut output: ChildStdout) -> std::io::Result<String> {
-    let patience = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
-    let mut said = Vec::new();
+/// Reads the output to its end.
+fn read_message(mut output: ChildStdout) -> std::io::Result<String> {
+    let timeout = Timespec { tv_sec: CONTEXT_TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
+    let mut message = Vec::new();
     loop {
-        match poll(&mut [PollFd::new(&output, PollFlags::IN)], Some(&patience)) {
+        match poll(&mut [PollFd::new(&output, PollFlags::IN)], Some(&timeout)) {
             Ok(0) => return Err(std::io::ErrorKind::TimedOut.into()),
             Ok(_) => {}
             Err(Errno::INTR) => continue,
@@ -122,16 +122,15 @@ fn heard(mut output: ChildStdout) -> std::io::Result<String> {
         }
         let mut piece = [0; 512];
         let count = output.read(&mut piece)?;
-        said.extend_from_slice(&piece[..count]);
-        if count == 0 || said.len() > 4096 {
-            return Ok(String::from_utf8_lossy(&said).into_owned());
+        message.extend_from_slice(&piece[..count]);
+        if count == 0 || message.len() > 4096 {
+            return Ok(String::from_utf8_lossy(&message).into_owned());
         }
     }
 }
 
-/// Returns the program that stands for a run on the device that its `CUDA_VISIBLE_DEVICES` names,
-/// and ends with the supervisor. `session` is the directory of a simulated machine, which has no
-/// CUDA.
+/// Returns the placeholder program of a run on the device in `CUDA_VISIBLE_DEVICES`, which ends
+/// with the supervisor. `session` is the directory of a simulated machine, which has no CUDA.
 pub fn placeholder(supervisor: ProcessKey, session: Option<&Path>) -> Launch {
     let (program, arguments): (OsString, Vec<OsString>) = match session {
         Some(dir) => {
@@ -139,7 +138,7 @@ pub fn placeholder(supervisor: ProcessKey, session: Option<&Path>) -> Launch {
             let words = ["--use", &uses, "--name", PLACEHOLDER];
             (dir.join(gpu_sim::live::ACTOR).into(), words.map(Into::into).into())
         }
-        // This very program, also where another has its path by now.
+        // This program, even if another file replaced it at its path.
         None => {
             let start = supervisor.start.map_or(0, |start| start.0);
             let words = [PLACEHOLDER.to_owned(), supervisor.pid.to_string(), start.to_string()];
@@ -149,8 +148,8 @@ pub fn placeholder(supervisor: ProcessKey, session: Option<&Path>) -> Launch {
     Launch { program, arguments, ..Launch::default() }
 }
 
-/// Returns whether a process is a placeholder of the run whose supervisor has this number. One of the
-/// job's processes that takes the name deceives nobody but its own job.
+/// Returns whether a process is a placeholder of the run with this supervisor. If a process of the
+/// job takes that name, only its own job is affected.
 pub fn is_placeholder(process: &ProcessInfo, supervisor: Pid) -> bool {
     process.name == PLACEHOLDER && process.parent == Ok(supervisor)
 }

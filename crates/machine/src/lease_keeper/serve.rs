@@ -1,6 +1,6 @@
-//! What such a process does.
+//! The process that keeps a claim.
 
-use super::{HOLDER, HOLDS, PLACEHOLDER, RENEWAL};
+use super::{HOLDER, PLACEHOLDER, READY, RENEWAL};
 use crate::source::roots;
 use gpu_core::visible::VISIBLE;
 use gpu_core::{Clock, DeviceUuid, Host, ProcessKey};
@@ -15,18 +15,18 @@ use rustix::process::{PidfdFlags, pidfd_open};
 use std::io::Write;
 use std::time::Duration;
 
-/// How a process that kept something ended.
+/// The result of a process that kept a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// What it was for has ended.
+    /// The process that it was for has ended.
     Done,
-    /// It was not started as this library starts it.
+    /// Its arguments were invalid.
     Misused,
-    /// It could not take what it was to keep.
+    /// It could not create what it should keep.
     Failed,
 }
 
-/// A program without the feature `cuda` has no contexts to hold.
+/// A program without the feature `cuda` cannot hold contexts.
 #[cfg(not(feature = "cuda"))]
 enum CudaContexts {}
 
@@ -38,8 +38,8 @@ impl CudaContexts {
     }
 }
 
-/// Keeps what was inherited until a process ends, where this program was started for that.
-pub(crate) fn serve_where_asked() -> Option<Served> {
+/// Keeps the inherited lease until a process ends, if this process was started for that.
+pub(crate) fn serve_if_requested() -> Option<Served> {
     let mut words = std::env::args_os().skip(1);
     let word = words.next()?;
     let is_placeholder = word == *PLACEHOLDER;
@@ -52,8 +52,8 @@ pub(crate) fn serve_where_asked() -> Option<Served> {
     let Ok(root) = parse_words(&pid, &start) else { return Some(Served::Misused) };
     let visible = std::env::var_os(VISIBLE).filter(|_| is_placeholder);
     if is_placeholder {
-        // Before it shows: whoever leaves it out knows it by that. That it has no other name is no
-        // reason to leave the device uncovered.
+        // Before it has a context: other programs recognise placeholders by this name. A failure is
+        // no reason to leave the device unused.
         let _ = rustix::thread::set_name(c"run-placeholder");
     }
     let devices = words.chain(visible);
@@ -63,23 +63,23 @@ pub(crate) fn serve_where_asked() -> Option<Served> {
         true => Ok(None),
         false => CudaContexts::hold(&devices).map(Some),
     };
-    let said = match &contexts {
-        Ok(_) => HOLDS.to_owned(),
+    let message = match &contexts {
+        Ok(_) => READY.to_owned(),
         Err(error) => error.fault().text,
     };
-    // Whoever waits hears that this is all by the end of the pipe.
+    // The end of the pipe tells the reader that the message is complete.
     let mut stdout = std::io::stdout();
-    let reported = stdout.write_all(said.as_bytes()).and_then(|()| stdout.flush());
+    let reported = stdout.write_all(message.as_bytes()).and_then(|()| stdout.flush());
     let nowhere = std::fs::OpenOptions::new().write(true).open("/dev/null");
     let hung_up = nowhere.and_then(|nowhere| Ok(rustix::stdio::dup2_stdout(nowhere)?));
     if contexts.is_err() || reported.is_err() || hung_up.is_err() {
         return Some(Served::Failed);
     }
-    if let Ok(Some(root)) = opened(root) {
+    if let Ok(Some(root)) = open_process(root) {
         let clock = SystemClock::new();
         let mut due = clock.monotonic() + RENEWAL;
         loop {
-            match poll(&mut [PollFd::new(&root, PollFlags::IN)], Some(&until(due, &clock))) {
+            match poll(&mut [PollFd::new(&root, PollFlags::IN)], Some(&time_until(due, &clock))) {
                 Ok(0) => {
                     renew_inherited(&roots());
                     due = clock.monotonic() + RENEWAL;
@@ -92,24 +92,24 @@ pub(crate) fn serve_where_asked() -> Option<Served> {
     Some(Served::Done)
 }
 
-/// Returns the time until something is due, for `poll`.
-pub fn until(due: Duration, clock: &dyn Clock) -> Timespec {
+/// Returns the time until `due`, for `poll`.
+pub fn time_until(due: Duration, clock: &dyn Clock) -> Timespec {
     let left = due.saturating_sub(clock.monotonic());
     Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() }
 }
 
-/// Opens a process; `None` when it has ended, or its number is another's by now.
+/// Opens a process; `None` if it has ended or its PID was reused.
 ///
 /// # Errors
-/// The kernel's.
-pub fn opened(key: ProcessKey) -> Result<Option<OwnedFd>, Errno> {
+/// Those of the kernel.
+pub fn open_process(key: ProcessKey) -> Result<Option<OwnedFd>, Errno> {
     let number = i32::try_from(key.pid.0).ok().and_then(rustix::process::Pid::from_raw);
     let pidfd = match number.map(|number| pidfd_open(number, PidfdFlags::empty())) {
         Some(Ok(pidfd)) => pidfd,
         None | Some(Err(Errno::SRCH)) => return Ok(None),
         Some(Err(errno)) => return Err(errno),
     };
-    // The number was somebody's when it was opened; whose it is, is asked next.
+    // The PID may have been reused before it was opened, so compare the identity now.
     let host = LinuxHost::new(roots());
     let same = host.process(key.pid).is_ok_and(|info| info.key.definitely_same(&key));
     Ok(same.then_some(pidfd))

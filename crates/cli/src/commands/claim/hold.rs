@@ -1,10 +1,10 @@
-//! Devices that are held for as long as this program lives.
+//! A lease that is held while this program runs.
 
 use crate::exit::Exit;
 use crate::failure::Failure;
 use gpu_core::{EntryKind, JobExit, ProcessKey};
 use gpu_host::supervise::end_as;
-use gpu_machine::{RENEWAL, opened, until};
+use gpu_machine::{RENEWAL, open_process, time_until};
 use gpu_steward::{Grant, Ports};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FileType, fstat};
@@ -17,13 +17,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How long after a renewal that failed it is tried again.
+/// The time from a failed renewal to the next attempt.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// Requests to end that reach this program.
+/// The signals that request the end of this program.
 pub(super) struct Signals {
     pipe: UnixStream,
-    /// The signal that came, 0 for none.
+    /// The received signal, or 0.
     reported: Arc<AtomicUsize>,
 }
 
@@ -49,15 +49,15 @@ impl Signals {
         }
     }
 
-    /// Ends this program by the signal that it was told to end by.
+    /// Ends this program by the received signal.
     pub(super) fn end(&self) -> Exit {
         let signal = i32::try_from(self.reported.load(Ordering::Relaxed)).unwrap_or(SIGTERM);
         Exit::Passed(u8::try_from(end_as(JobExit::Signal(signal))).unwrap_or(u8::MAX))
     }
 }
 
-/// Holds devices until the process that asked ends, this program is told to end, or the other end
-/// of its standard input, where that is a pipe, is closed.
+/// Holds devices until the claiming process ends, a signal requests the end of this program, or the
+/// pipe on its standard input, if there is one, is closed.
 pub(super) fn hold(
     mut grant: Grant,
     ports: &Ports<'_>,
@@ -65,14 +65,14 @@ pub(super) fn hold(
     signals: &Signals,
 ) -> Result<Exit, Failure> {
     let failed = |errno: Errno| Failure::io("wait for the lease to end", errno.into());
-    let Some(root) = opened(root).map_err(failed)? else { return Ok(Exit::Done) };
+    let Some(root) = open_process(root).map_err(failed)? else { return Ok(Exit::Done) };
     let stdin = std::io::stdin();
     let mut has_pipe = fstat(&stdin).is_ok_and(|stat| {
         matches!(FileType::from_raw_mode(stat.st_mode), FileType::Fifo | FileType::Socket)
     });
     let mut is_seen = true;
     let mut due = ports.clock.monotonic() + RENEWAL;
-    let mind = |text: &str| {
+    let warn = |text: &str| {
         let _ = writeln!(std::io::stderr(), "gpuws: warning: {text}");
     };
     loop {
@@ -81,7 +81,7 @@ pub(super) fn hold(
         if has_pipe {
             files.push(PollFd::new(&stdin, PollFlags::IN));
         }
-        match poll(&mut files, Some(&until(due, ports.clock))) {
+        match poll(&mut files, Some(&time_until(due, ports.clock))) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(failed(errno)),
         }
@@ -96,13 +96,13 @@ pub(super) fn hold(
                 Err(_) => has_pipe = false,
             }
         }
-        // Whatever woke it: signals and input must not put the renewal off.
+        // Whatever caused the wakeup: frequent signals or input must not delay the renewal.
         if ports.clock.monotonic() >= due {
             let renewed = renew(&mut grant, ports);
             if let Err(error) = &renewed
                 && is_seen
             {
-                mind(&format!("the lease may be invisible to others: failed to {}", error.fault()));
+                warn(&format!("the lease may be invisible to others: failed to {}", error.fault()));
             }
             is_seen = renewed.is_ok();
             due = ports.clock.monotonic() + if is_seen { RENEWAL } else { RETRY };
@@ -110,10 +110,10 @@ pub(super) fn hold(
     }
 }
 
-/// Shows that the lease is wanted, and publishes it again where somebody has cleared it away.
+/// Renews the lease, and publishes it again if its file was deleted.
 ///
 /// # Errors
-/// When others may not see it.
+/// When the lease may be invisible to others.
 fn renew(grant: &mut Grant, ports: &Ports<'_>) -> gpu_core::Result<()> {
     if !grant.held.renew()? {
         grant.held = ports.locks.publish(EntryKind::Lease, &grant.entry)?;

@@ -1,19 +1,18 @@
 //! `gpuws claim`: devices for a script or a shell.
 
-mod asker;
 mod hold;
 mod preview;
 mod release;
+mod root_process;
 
 use super::mem;
 use crate::args::{ClaimArgs, Global};
 use crate::claim_request::{self, failure, no_journal};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::queue_status::{Teller, user};
+use crate::queue_status::{QueueStatus, user};
 use crate::source::{self, Source};
 use crate::terminal::{Line, Screen, progress};
-use asker::{asker, described, owned};
 use gpu_core::Origin;
 use gpu_host::supervise::process_group;
 use gpu_machine::{Holder, Keeps};
@@ -22,12 +21,13 @@ use gpu_report::json;
 use gpu_report::wording::limit;
 use gpu_steward::{Grant, NotGranted, Ports, environment, take};
 use hold::{Signals, hold};
+use root_process::{check_root, default_root, described};
 use std::ffi::OsString;
 
 pub(crate) fn run(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     let done = claim(args, global, screen);
     if let (Err(failure), true, false) = (&done, args.export, global.json) {
-        // `eval` of nothing succeeds, and the script would go on without devices of its own.
+        // `eval` of an empty string succeeds, and the script would continue without its devices.
         let code = failure.exit().code();
         screen.print(&Line::new().plain(format_args!("(exit {code})")))?;
     }
@@ -43,24 +43,24 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
         && (args.hold || args.export)
         && !source.can_end_processes
     {
-        // Who asks is nobody there, and the lease would end with nobody's end.
+        // The simulated caller is not a real process, so the lease would never end.
         return Err(claim_request::only_simulated(&machine));
     }
     if args.placeholder {
-        placeholder_makes_sense(args, &source)?;
+        check_placeholder(args, &source)?;
     }
-    let locks = source.locks(args.wanted.claims.as_deref())?;
+    let locks = source.locks(args.request.claims.as_deref())?;
     if let Some(id) = &args.release {
         return release::run(id, &source, &locks, global, screen);
     }
     let root = match args.owner {
-        Some(pid) => owned(source.host.process(pid)?)?,
-        None => asker(&source, &locks, args)?,
+        Some(pid) => check_root(source.host.process(pid)?)?,
+        None => default_root(&source, &locks, args)?,
     };
-    let wanted =
-        claim_request::request(&args.wanted, &source, root.key, described(&root), global.quiet)?;
+    let prepared =
+        claim_request::request(&args.request, &source, root.key, described(&root), global.quiet)?;
     if !global.quiet {
-        wanted.notes.iter().for_each(|note| progress(note));
+        prepared.notes.iter().for_each(|note| progress(note));
     }
     let ports = Ports {
         backend: &*source.backend,
@@ -70,25 +70,25 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
         locks: &locks,
     };
     if !args.hold && !args.export {
-        return preview::show(args, global, screen, &wanted, &ports);
+        return preview::show(args, global, screen, &prepared, &ports);
     }
     let signals = Signals::watch()?;
     let group = process_group();
-    let mut teller = Teller::new(&wanted.request.claim, group, global.quiet);
-    let grant = take(&wanted.request, &ports, &mut |waiting| {
-        teller.tell(waiting);
+    let mut status = QueueStatus::new(&prepared.request.claim, group, global.quiet);
+    let grant = take(&prepared.request, &ports, &mut |waiting| {
+        status.show(waiting);
         signals.reported()
     });
-    teller.clear();
+    status.clear();
     let mut grant = match grant {
         Ok(grant) => grant,
         Err(NotGranted::Stopped) => return Ok(signals.end()),
-        Err(why) => return Err(failure(&wanted, why)),
+        Err(why) => return Err(failure(&prepared, why)),
     };
-    let form = args.wanted.visible.into();
+    let form = args.request.visible.into();
     let mut variables = environment(&grant.entry, form, &grant.scene.snapshot.devices)?;
     if let Some(advice) = bounds(args, &grant) {
-        progress(&limit::reported(&advice, args.wanted.mem.unwrap_or_default()));
+        progress(&limit::reported(&advice, args.request.mem.unwrap_or_default()));
         variables.extend(gpu_steward::variables(&advice));
     }
     let keeps = Keeps { lease: args.export, contexts: args.placeholder };
@@ -96,7 +96,7 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
         true => Some(Holder::start(&grant, root.key, keeps, &variables)?),
         false => None,
     };
-    // There is no job to wait for: with placeholders, safe-gpu sees the devices in use by now.
+    // No job has to start first: if there are placeholders, safe-gpu sees the devices in use now.
     if let Some(Err(error)) = grant.held_back.take() {
         let fault = error.fault();
         progress(&format!("safe-gpu users will not see the lease: failed to {fault}"));
@@ -110,23 +110,23 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
     }
     match (args.export, holder) {
         (true, holder) => {
-            holder.into_iter().for_each(Holder::leave);
-            // The lock is the holder's now: to let go of it here would let go of it there.
+            holder.into_iter().for_each(Holder::detach);
+            // The holder has the lock now; dropping the guard here would release it.
             std::mem::forget(grant);
             Ok(Exit::Done)
         }
-        // What keeps the contexts ends when this does.
+        // The process that keeps the contexts ends when this one does.
         (false, _holder) => hold(grant, &ports, root.key, &signals),
     }
 }
 
-/// Returns what makes the frameworks of this shell's Python keep within the share.
+/// Returns the settings that keep the frameworks of this environment within the share.
 fn bounds(args: &ClaimArgs, grant: &Grant) -> Option<Advice> {
-    args.wanted.mem.filter(|_| !args.keep_env)?;
+    args.request.mem.filter(|_| !args.keep_env)?;
     mem::bounding(&args.keep, None).advice(grant)
 }
 
-/// Says what was taken, to a shell or a script.
+/// Prints the variables for a shell or a script.
 fn reported(
     screen: &mut Screen,
     args: &ClaimArgs,
@@ -141,9 +141,9 @@ fn reported(
     Ok(())
 }
 
-/// Refuses a placeholder that nobody would keep, or that would be on real devices for the sake of
-/// simulated ones.
-fn placeholder_makes_sense(args: &ClaimArgs, source: &Source) -> Result<(), Failure> {
+/// Rejects a placeholder that no process would keep, and one for a simulated device, which would
+/// occupy a real one.
+fn check_placeholder(args: &ClaimArgs, source: &Source) -> Result<(), Failure> {
     let refused = |why: &str| {
         Err(Failure::new(Exit::Usage, "keep a placeholder").with_source(why.to_owned()))
     };

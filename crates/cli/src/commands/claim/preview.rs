@@ -1,7 +1,7 @@
-//! What a claim would get now.
+//! A preview of a claim.
 
 use crate::args::{ClaimArgs, Global};
-use crate::claim_request::{Asked, failure, reasons, whose, within};
+use crate::claim_request::{PreparedClaim, failure, reasons, whose, within};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::queue_status::user;
@@ -13,31 +13,31 @@ use gpu_report::json;
 use gpu_report::wording::claims::{asked, chosen, ordinal};
 use gpu_steward::{NotGranted, Ports, Preview, Refused, preview};
 
-/// Shows it, and takes nothing.
+/// Shows the devices that a claim would get now, without claiming them.
 ///
 /// # Errors
-/// As `gpuws run` would end, where that could never be served.
+/// When `gpuws run` would fail because the claim can never be granted.
 pub(super) fn show(
     args: &ClaimArgs,
     global: &Global,
     screen: &mut Screen,
-    wanted: &Asked,
+    prepared: &PreparedClaim,
     ports: &Ports<'_>,
 ) -> Result<Exit, Failure> {
-    let seen = preview(&wanted.request, ports).map_err(|why| failure(wanted, why))?;
+    let seen = preview(&prepared.request, ports).map_err(|why| failure(prepared, why))?;
     match global.json {
         true => screen.json(&json::Wanted::of(&seen, &user))?,
-        false => print(args, global, screen, wanted, &seen)?,
+        false => print(args, global, screen, prepared, &seen)?,
     }
     match seen.decision {
         Err(refused) if !is_for_now(&refused) => {
-            Err(failure(wanted, NotGranted::Never(Some(refused))))
+            Err(failure(prepared, NotGranted::Never(Some(refused))))
         }
         _ => Ok(Exit::Done),
     }
 }
 
-/// Tells whether waiting may help.
+/// Returns whether waiting may help.
 fn is_for_now(refused: &Refused) -> bool {
     matches!(refused.refusal, Refusal::NotNow { .. })
 }
@@ -46,10 +46,10 @@ fn print(
     args: &ClaimArgs,
     global: &Global,
     screen: &mut Screen,
-    wanted: &Asked,
+    prepared: &PreparedClaim,
     seen: &Preview,
 ) -> Result<(), Failure> {
-    // What is never to be had is an error, which follows.
+    // A claim that can never be granted is reported as an error by the caller.
     if matches!(&seen.decision, Err(refused) if !is_for_now(refused)) {
         return Ok(());
     }
@@ -65,7 +65,7 @@ fn print(
             }
         }
         Err(refused) => {
-            let asked = asked(&wanted.request.claim);
+            let asked = asked(&prepared.request.claim);
             screen.print(&Line::new().accent(format_args!("{asked} not available now")))?;
             for reason in reasons(refused.passed()) {
                 wording::flow(screen, Line::new().plain("  "), &reason)?;
@@ -82,7 +82,7 @@ fn print(
     }
     let within = within(global);
     let line = Line::new().plain("nothing was claimed.   ");
-    let (options, keep) = (args.wanted.again(), args.keep.again());
+    let (options, keep) = (args.request.again(), args.keep.again());
     let keep_env = if args.keep_env { " --keep-env" } else { "" };
     let run = format_args!("{within}gpuws run{options}{keep}{keep_env} -- COMMAND");
     screen.print(&line.accent(run))

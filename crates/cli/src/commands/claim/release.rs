@@ -1,4 +1,4 @@
-//! Gives back what `--hold` or `--export` took.
+//! Release of a lease that `--hold` or `--export` took.
 
 use crate::args::Global;
 use crate::exit::Exit;
@@ -14,14 +14,14 @@ use gpu_report::wording::claims::gpus;
 use gpu_steward::{LeaseKeepers, ReleaseError, release};
 use rustix::process::geteuid;
 
-/// So many programs are named.
+/// The maximum number of processes to name.
 const NAMED: usize = 4;
 
-/// Ends the programs that keep a lease of the caller, and sees that it is gone.
+/// Ends the processes that keep a lease of the caller, and checks that it is gone.
 ///
 /// # Errors
-/// When there is no such lease, it is another's or a run's, others were taken out of it, or it
-/// stays.
+/// When there is no such lease, it belongs to another user or to a run, it encloses other leases,
+/// or it remains.
 pub(super) fn run(
     id: &LeaseId,
     source: &Source,
@@ -41,7 +41,7 @@ pub(super) fn run(
         screen.json(&json::Released::of(lease, &source.host.origin()))?;
         return Ok(Exit::Done);
     }
-    // The machine is asked for the numbers alone: without a driver the lease is no less gone.
+    // Only for the device indexes: the lease is released even if no driver answers.
     let machine = gpu_core::look_at_devices(&*source.backend, &*source.host, Groups::NONE);
     let devices = machine.devices.iter().map(|device| device.id());
     let had = devices.filter(|id| id.uuid.as_ref().is_ok_and(|uuid| lease.devices.contains(uuid)));
@@ -51,7 +51,7 @@ pub(super) fn run(
     Ok(Exit::Done)
 }
 
-/// Says why a lease was not released, and what to do.
+/// Returns the failure, with a hint.
 fn failure(id: &LeaseId, error: ReleaseError) -> Failure {
     let refused = |exit| Failure::new(exit, format!("release lease {id}"));
     match error {
@@ -81,12 +81,12 @@ fn failure(id: &LeaseId, error: ReleaseError) -> Failure {
             .with_source("the processes that keep it alive are not visible")
             .with_hint("they may run in another container"),
         ReleaseError::StillThere => refused(Exit::Deadline)
-            .with_source("the process that keeps it alive did not exit when asked")
+            .with_source("the process that keeps it alive did not exit when requested")
             .with_hint("check with: gpuws leases"),
     }
 }
 
-/// `4711 python and 4712 sh`, and how many more.
+/// Formats processes as `4711 python and 4712 sh`, with the number of omitted ones.
 fn programs(processes: &[ProcessInfo]) -> String {
     let name = |info: &ProcessInfo| format!("{} {}", info.key.pid, info.name);
     let mut names: Vec<String> = processes.iter().take(NAMED).map(name).collect();

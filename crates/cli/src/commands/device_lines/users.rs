@@ -1,4 +1,4 @@
-//! The lines of who uses a device and who has claimed it.
+//! The lines for the users of a device and its leases.
 
 use super::{INDENT, Layout, USUAL, cell};
 use crate::queue_status::owner;
@@ -8,7 +8,7 @@ use gpu_core::{Access, DeviceFileKind, DeviceState, HeldFile, LeaseEntry, Snapsh
 use gpu_reaper::{FindingKind, User};
 
 impl Layout {
-    /// `    alice      21044 python train.py      71.0 GiB   98 %  3 h  hoarder`.
+    /// Formats `    alice      21044 python train.py      71.0 GiB   98 %  3 h  hoarder`.
     pub(in crate::commands) fn user(
         &self,
         snapshot: &Snapshot,
@@ -39,12 +39,12 @@ impl Layout {
         }]
     }
 
-    /// Returns the column where an amount of memory begins that somebody uses.
+    /// Returns the start column of a user's amount of memory.
     fn amount(&self) -> usize {
         if self.is_wide { 50 } else { 15 + self.process() }
     }
 
-    /// `    nobody listed       15.4 GiB   ← unexplained`.
+    /// Formats `    no listed process       15.4 GiB   ← unexplained`.
     pub(in crate::commands) fn unexplained(&self, gib: f64) -> Vec<Line> {
         let line = Line::new().plain(INDENT).accent("no listed process");
         let line = line.padded_to(self.amount()).plain(format!("{gib:>6.1} GiB"));
@@ -55,8 +55,8 @@ impl Layout {
         }
     }
 
-    /// Says under a user whom NVML does not list, or may not list, by which files it was found, of
-    /// those that the device is used through.
+    /// Describes how a user was found that NVML does not list, or may not list: by its open device
+    /// files.
     pub(in crate::commands) fn unlisted(
         &self,
         snapshot: &Snapshot,
@@ -70,11 +70,11 @@ impl Layout {
     }
 }
 
-/// So many claims on one device are shown.
+/// The maximum number of leases shown for a device.
 const CLAIMS: usize = 4;
 
-/// `    claimed by bob · 12 min · 6.0 GiB · python train.py`, a line for each of the first claims on
-/// a device.
+/// Formats `    claimed by bob · 12 min · 6.0 GiB · python train.py` for the first leases of a
+/// device.
 pub(in crate::commands) fn claims(leases: &[&LeaseEntry], now: Timestamp) -> Vec<Line> {
     let line = |lease: &&LeaseEntry| {
         let age = wording::age(now.since(lease.since));
@@ -99,7 +99,7 @@ pub(in crate::commands) fn claims(leases: &[&LeaseEntry], now: Timestamp) -> Vec
     lines
 }
 
-/// `not listed; nvidia0 nvidiactl nvidia-uvm mapped`; `None` for a user whom NVML lists.
+/// Formats `not listed; nvidia0 nvidiactl nvidia-uvm mapped`; `None` for a user that NVML lists.
 fn found_by(snapshot: &Snapshot, device: &DeviceState, user: &User) -> Option<String> {
     let list = match user.listed {
         Ok(true) => return None,

@@ -1,4 +1,4 @@
-//! A finding on the screen: its evidence, who is behind it, and what to do.
+//! Output of a finding: its evidence, its suspects and the advice.
 
 use crate::args::Global;
 use crate::failure::Failure;
@@ -34,7 +34,7 @@ pub(super) fn show_finding(
         return Ok(());
     }
     let sim = sim_option(&snapshot.origin, global);
-    // Nothing can be done from here to the machine that a paste came from.
+    // No command of this machine can act on the machine of a paste.
     let first = if snapshot.origin == Origin::Pasted { "there" } else { "next" };
     for (at, advice) in finding.advice.iter().enumerate() {
         let (command, what) = wording::advice(advice, &sim);
@@ -74,7 +74,7 @@ pub(super) fn show_cleared(
     wording::print_wrapped(screen, who(snapshot, word, cleared.process.pid), &cleared.why)
 }
 
-/// `held by  100562  t2t-decoder  admin   `.
+/// Formats `held by  100562  t2t-decoder  admin   `.
 fn who(snapshot: &Snapshot, word: &str, pid: Pid) -> Line {
     let process = snapshot.process(pid);
     let name = process.map_or("?", |info| info.name.as_str());

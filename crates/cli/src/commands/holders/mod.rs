@@ -1,4 +1,4 @@
-//! `gpuws holders`: what `fuser -v` and `lsof` tell of a file, in one table.
+//! `gpuws holders`: the information of `fuser -v` and `lsof` in one table.
 
 mod table;
 
@@ -13,10 +13,10 @@ use gpu_core::{Absent, DeviceFile, HolderScan, Host, Origin, Unreadable};
 use gpu_report::json::{FoundHolder, Holders};
 use table::table;
 
-/// Shows who has `files`; with none named, the GPU device files of the machine.
+/// Shows the holders of `files`, or of the GPU device files of the machine if there are none.
 ///
 /// # Errors
-/// When the machine has no GPU device file and none is named, or `/proc` cannot be walked.
+/// When no file is named and the machine has no GPU device file, or `/proc` cannot be read.
 pub(crate) fn run(
     args: &HoldersArgs,
     global: &Global,
@@ -28,7 +28,7 @@ pub(crate) fn run(
         .iter()
         .map(|path| source.file(path).map_err(Failure::from))
         .partition(Result::is_ok);
-    // As with fuser and lsof, one file that is not there does not hide the others.
+    // As with fuser and lsof, a missing file does not hide the others.
     let mut missing = missing.into_iter().filter_map(Result::err);
     let named: Vec<DeviceFile> = named.into_iter().flatten().collect();
     if named.is_empty()
@@ -40,7 +40,7 @@ pub(crate) fn run(
     missing.next().map_or(Ok(Exit::Done), Err)
 }
 
-/// Shows who has the files named; the GPU device files when none is.
+/// Shows the holders of the named files, or of the GPU device files if there are none.
 fn show(
     global: &Global,
     args: &HoldersArgs,
@@ -75,7 +75,7 @@ fn show(
     Ok(Exit::Done)
 }
 
-/// Tells whether the one who looks is root already, on this machine or the simulated one.
+/// Returns whether the caller is root, on this machine or the simulated one.
 fn is_root(host: &dyn Host) -> bool {
     let own = host.own_ancestry().ok().and_then(|line| line.first().copied());
     own.and_then(|own| host.process(own.pid).ok()).is_some_and(|info| info.uid == Ok(0))
@@ -170,7 +170,7 @@ mod tests {
                 info.uid = Ok(1001);
                 Ok(info)
             }
-            _ => Err(Error::new(ProcessFault::Gone, "look at process 4")),
+            _ => Err(Error::new(ProcessFault::Gone, "inspect process 4")),
         });
         host
     }

@@ -1,10 +1,10 @@
-//! The table: a row for each file and holder.
+//! The table with a row for each file and holder.
 
 use crate::terminal::{Align, Line, Table};
 use gpu_core::{DeviceFile, HeldFile};
 use gpu_report::json::FoundHolder;
 
-/// How many descriptors a row of the table names.
+/// The maximum number of descriptors in a row.
 const DESCRIPTORS: usize = 6;
 
 pub(super) fn table(files: &[DeviceFile], found: &[FoundHolder]) -> Table {

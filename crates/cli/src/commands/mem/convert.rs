@@ -1,4 +1,4 @@
-//! `gpuws mem convert`: a recording of any format as lines of JSON.
+//! `gpuws mem convert`: converts a recording of any format to JSON Lines.
 
 use super::recording;
 use crate::args::{ConvertArgs, Global};

@@ -1,4 +1,4 @@
-//! `gpuws mem explain`: what a message about memory that ran out says, why it came, what to set.
+//! `gpuws mem explain`: explains out-of-memory messages, with their causes and remedies.
 
 mod log;
 pub(super) mod machine;
@@ -14,7 +14,7 @@ use gpu_memory_advice::text;
 use gpu_report::json;
 use gpu_text::oom;
 
-/// So many events are shown; JSON has all.
+/// The maximum number of events shown; JSON contains all.
 const MAX_SHOWN: usize = 20;
 
 pub(crate) fn run(
@@ -29,12 +29,12 @@ pub(crate) fn run(
         event.line += log.lines_before;
     }
     let none = report.events.is_empty();
-    let look = if none || args.no_live { None } else { machine::look(global)? };
-    let now = look.as_ref().map(machine::now);
+    let snapshot = if none || args.no_live { None } else { machine::query(global)? };
+    let now = snapshot.as_ref().map(machine::now);
     let diagnose = |event| explain(&text::shown(event), now.as_ref());
     let diagnoses: Vec<Diagnosis> = report.events.iter().map(diagnose).collect();
     if global.json {
-        screen.json(&json::Explained::of(&report, &diagnoses, look.as_ref()))?;
+        screen.json(&json::Explained::of(&report, &diagnoses, snapshot.as_ref()))?;
     } else if none {
         let what = "no out-of-memory message found";
         screen.print(&Line::new().plain(what))?;
@@ -44,8 +44,8 @@ pub(crate) fn run(
         }
     } else {
         screen.together(|screen| {
-            if let Some(look) = &look
-                && let Some(origin) = crate::commands::doctor::origin(look)
+            if let Some(snapshot) = &snapshot
+                && let Some(origin) = crate::commands::doctor::origin(snapshot)
             {
                 screen.print(&origin)?;
                 screen.print(&Line::new())?;
@@ -56,7 +56,7 @@ pub(crate) fn run(
     Ok(if none { Exit::Remains } else { Exit::Done })
 }
 
-/// Tells whether a file is no log but a snapshot of PyTorch, or lines of JSON that tell as much.
+/// Returns whether a file is a memory recording instead of a log: a PyTorch snapshot or JSON Lines.
 fn is_recording(bytes: &[u8]) -> bool {
     const KIND: &[u8] = b"memory-trace";
     let head = &bytes[..bytes.len().min(200)];

@@ -1,4 +1,4 @@
-//! `gpuws mem fit`: the least memory that recorded jobs need.
+//! `gpuws mem fit`: finds the minimum memory that recorded jobs need.
 
 use super::jobs::{self, choices, file_name, show_head, without_settings};
 use super::replay::show_refused;
@@ -13,13 +13,13 @@ use gpu_memory_trace::{Need, Needs, Sparkline, need, together, trial};
 use gpu_report::json::{Fit, Fitted};
 use std::path::Path;
 
-/// The sizes of memory, in GiB, that devices are sold with.
+/// Memory sizes of current devices in GiB.
 const SIZES: [u64; 14] = [4, 6, 8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180, 288];
 
-/// How many events take long enough, replayed again and again, that somebody who waits is told.
+/// Progress is shown for jobs with more events, which are replayed many times.
 const MANY: usize = 5_000;
 
-/// More than any job takes, in GiB: an allocator that takes all at once took it.
+/// A threshold in GiB that no job reaches: only an allocator that reserves the whole device does.
 const MAX_GIB: f64 = 1_000_000.0;
 
 pub(crate) fn run(args: &FitArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
@@ -138,7 +138,8 @@ fn show(
     Ok(())
 }
 
-/// Says which devices suffice under the first allocator, and which under none.
+/// Describes which device size suffices under the first allocator, and which is too small under
+/// all.
 fn devices_that_fit(needs: &Needs, args: &FitArgs) -> String {
     let mem = needs.with_context(args.context, args.device_memory);
     let best = needs.by_policy.iter().map(|(_, need, _)| need.least).min().unwrap_or(needs.live);

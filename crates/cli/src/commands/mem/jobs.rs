@@ -1,4 +1,4 @@
-//! Recorded jobs, and the allocators under which they are run.
+//! Recorded jobs, and the allocators for their replay.
 
 use super::recording;
 use crate::args::{PolicyArgs, ReadingArgs};
@@ -15,7 +15,7 @@ use std::path::Path;
 /// Reads the recording of a job.
 ///
 /// # Errors
-/// When it is none, or its allocator's settings are not PyTorch's.
+/// When it is not a recording, or its PyTorch allocator settings are invalid.
 pub(crate) fn read(path: &Path, args: &ReadingArgs) -> Result<Job, Failure> {
     Job::of(recording::read(path, args)?).map_err(|error| {
         let what = format!("read the allocator's settings in '{}'", path.display());
@@ -23,10 +23,10 @@ pub(crate) fn read(path: &Path, args: &ReadingArgs) -> Result<Job, Failure> {
     })
 }
 
-/// Returns what the job did on each device, or on one, of which anything was recorded.
+/// Returns the recorded jobs per device, or only that of one device.
 ///
 /// # Errors
-/// When nothing was, or what was contradicts itself.
+/// When nothing was recorded, or the recording contradicts itself.
 pub(crate) fn devices<'a>(
     job: &'a Job,
     path: &Path,
@@ -55,17 +55,16 @@ pub(crate) fn devices<'a>(
     })
 }
 
-/// Returns what an allocator is called, without the settings that were changed by hand.
+/// Returns the title of an allocator without the settings of `--set`.
 pub(super) fn without_settings(title: &str) -> String {
     let parts: Vec<_> = title.split(", ").filter(|part| !part.contains(['=', ':'])).collect();
     parts.join(", ")
 }
 
-/// Returns the allocators that were asked for, with what each is called: those that were named, or
-/// the usual ones.
+/// Returns the allocators of `--policy`, or the default ones, with their titles.
 ///
 /// # Errors
-/// For a name or a setting that there is not.
+/// When there is no such allocator or setting.
 pub(crate) fn choices(args: &PolicyArgs, job: &Job) -> Result<Vec<(String, Choice)>, Failure> {
     let refuse =
         |error: ChoiceError| Failure::new(Exit::Usage, "choose an allocator").with_source(error);
@@ -76,7 +75,7 @@ pub(crate) fn choices(args: &PolicyArgs, job: &Job) -> Result<Vec<(String, Choic
     };
     let mut choices = Vec::new();
     for name in names {
-        // PyTorch's allocator begins with what it was set to.
+        // The caching allocator starts with the recorded settings.
         let recorded = job.settings.is_some() && name == "caching";
         let mut choice =
             if recorded { job.recorded_choice() } else { Choice::named(name).map_err(refuse)? };
@@ -97,7 +96,7 @@ pub(crate) fn choices(args: &PolicyArgs, job: &Job) -> Result<Vec<(String, Choic
     Ok(choices)
 }
 
-/// Prints what the job on a device is called, and how much it had live at once.
+/// Prints the title of a job on a device and its peak of live memory.
 pub(super) fn show_head(
     screen: &mut Screen,
     name: &str,

@@ -1,4 +1,4 @@
-//! `gpuws mem`: what a job takes of a device's memory, and why that was not enough.
+//! `gpuws mem`: analyses the memory use and out-of-memory errors of jobs.
 
 mod convert;
 mod env;

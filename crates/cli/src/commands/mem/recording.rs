@@ -1,4 +1,4 @@
-//! Recordings of memory, read from files.
+//! Reading of memory recordings.
 
 use crate::args::ReadingArgs;
 use crate::commands::parse;
@@ -11,7 +11,7 @@ use std::path::Path;
 /// Reads a recording of any format; `-` is standard input.
 ///
 /// # Errors
-/// When the file cannot be read, or is not a recording, with what to do about it.
+/// When the file cannot be read or is not a recording; with a hint.
 pub(super) fn read(path: &Path, args: &ReadingArgs) -> Result<Recording, Failure> {
     let limits = Limits { memory: args.read_limit.map(|limit| limit.0), ..Limits::default() };
     let bytes = parse::read_up_to(path, limits.bytes)?;

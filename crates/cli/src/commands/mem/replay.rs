@@ -1,4 +1,4 @@
-//! `gpuws mem replay`: a recorded job run again.
+//! `gpuws mem replay`: replays a recorded job.
 
 mod show;
 
@@ -18,7 +18,7 @@ use gpu_memory_trace::{
 use gpu_report::json::{Recorded, Replayed};
 use show::show;
 
-/// How many events take long enough that somebody who waits is told.
+/// Progress is shown for jobs with more events.
 const MANY: usize = 500_000;
 
 pub(crate) fn run(
@@ -69,7 +69,7 @@ pub(crate) fn run(
     Ok(Exit::Done)
 }
 
-/// Compares the job with its recording, where PyTorch's allocator recorded it with its regions.
+/// Compares the replay with the recording if PyTorch's allocator recorded it with its segments.
 fn agreement(job: &Job, on_device: &OnDevice<'_>) -> Result<Option<Agreement>, Failure> {
     let Some(settings) = job.settings.as_ref().filter(|_| on_device.trace.segments.is_some())
     else {
@@ -80,7 +80,7 @@ fn agreement(job: &Job, on_device: &OnDevice<'_>) -> Result<Option<Agreement>, F
     })
 }
 
-/// Returns an allocator with the limit that was asked for, and how much memory its device has.
+/// Returns an allocator with the limit of `--limit`, and the memory of its device.
 pub(super) fn bounded(choice: &Choice, args: &ReplayArgs) -> (Choice, Option<Bytes>) {
     let limited = args.limit.map_or_else(|| choice.clone(), |limit| choice.limited(limit));
     (limited, args.limit.into_iter().chain(args.device_memory).min())

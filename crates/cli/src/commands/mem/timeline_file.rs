@@ -1,4 +1,4 @@
-//! A replayed job as a picture in a file.
+//! The timeline of a replayed job as a file.
 
 use super::replay::bounded;
 use crate::args::ReplayArgs;
@@ -10,7 +10,7 @@ use gpu_memory_trace::{Job, Replays, Timeline, page};
 use std::io::Write;
 use std::path::Path;
 
-/// A picture whose file was begun.
+/// A timeline whose file was created.
 pub(super) struct Drawing<'a> {
     path: &'a Path,
     form: Form,
@@ -26,10 +26,10 @@ enum Form {
 }
 
 impl<'a> Drawing<'a> {
-    /// Begins the file, before anything is replayed for it.
+    /// Creates the file before the replay starts.
     ///
     /// # Errors
-    /// When its ending names no form, or it cannot be written.
+    /// When the extension is neither SVG nor HTML, or the file cannot be written.
     pub(super) fn begin(path: &'a Path) -> Result<Self, Failure> {
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
         let form = match ending.to_ascii_lowercase().as_str() {
@@ -43,10 +43,10 @@ impl<'a> Drawing<'a> {
         Ok(Drawing { path, form, part: Part::beside(path)? })
     }
 
-    /// Draws the job and gives the file its name.
+    /// Draws the timeline and renames the file to its final name.
     ///
     /// # Errors
-    /// When a picture cannot show all that was replayed, or the file cannot be written.
+    /// When the format cannot show all devices, or the file cannot be written.
     pub(super) fn finish(
         mut self,
         job: &Job,

@@ -1,4 +1,4 @@
-//! The act, told while it happens.
+//! Execution of a plan, with progress.
 
 use crate::failure::Failure;
 use crate::source::Source;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Carries a plan out, telling each step on `screen`.
+/// Executes a plan and reports each step on `screen`.
 pub(crate) fn carry_out(
     source: &Source,
     plan: &Plan,
@@ -25,18 +25,18 @@ pub(crate) fn carry_out(
     }
     let journal = source.journal()?;
     let token = ActToken::user_confirmed();
-    // From here on Ctrl-C does not leave a process half ended without a word.
+    // From here on, Ctrl-C stops after the current step, so that the report is complete.
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&interrupted))
             .map_err(|error| Failure::io("watch for Ctrl-C", error))?;
     }
-    let mut teller = Teller { screen, interrupted, told_waiting: false, failure: None };
+    let mut progress = Progress { screen, interrupted, waiting_printed: false, failure: None };
     let report = gpu_reaper::execute(plan, guard, source.ports(&*journal), &token, &mut |event| {
-        teller.tell(event)
+        progress.show(event)
     });
-    let Some(failure) = teller.failure else { return Ok(report) };
-    // What was done must be told somewhere, when standard output cannot take it.
+    let Some(failure) = progress.failure else { return Ok(report) };
+    // Standard output failed, so the result goes to standard error.
     for action in &report.actions {
         let _ = writeln!(
             std::io::stderr(),
@@ -49,17 +49,17 @@ pub(crate) fn carry_out(
     Err(failure)
 }
 
-/// Tells what happens while it happens. An output that fails does not stop an act halfway.
-struct Teller<'a> {
+/// Prints progress. A failed output does not stop the execution.
+struct Progress<'a> {
     screen: Option<&'a mut Screen>,
     interrupted: Arc<AtomicBool>,
-    told_waiting: bool,
+    waiting_printed: bool,
     failure: Option<Failure>,
 }
 
-impl Teller<'_> {
-    /// Tells an event, and whether to go on: not once somebody pressed Ctrl-C.
-    fn tell(&mut self, event: Event<'_>) -> ControlFlow<()> {
+impl Progress<'_> {
+    /// Prints an event and returns whether to continue: not after Ctrl-C.
+    fn show(&mut self, event: Event<'_>) -> ControlFlow<()> {
         self.print(event);
         match self.interrupted.load(Ordering::Relaxed) {
             true => ControlFlow::Break(()),
@@ -71,7 +71,7 @@ impl Teller<'_> {
         let process = |target: &Target| wording::process(target.key.pid, &target.process.name);
         let line = match event {
             Event::Signalled(target, signal) => {
-                self.told_waiting = false;
+                self.waiting_printed = false;
                 Line::new().accent(signal.to_string()).plain(format!("  {}", process(target)))
             }
             Event::Settled(target, outcome) => Line::new()
@@ -97,9 +97,9 @@ impl Teller<'_> {
         }
     }
 
-    /// What lasts longer than a second is told, once.
+    /// Returns `true` once for a wait of more than a second.
     fn is_late(&mut self, waited: Duration) -> bool {
-        waited >= Duration::from_secs(1) && !std::mem::replace(&mut self.told_waiting, true)
+        waited >= Duration::from_secs(1) && !std::mem::replace(&mut self.waiting_printed, true)
     }
 }
 

@@ -1,4 +1,4 @@
-//! `gpuws reap`: plan, act, proof.
+//! `gpuws reap`: plans, executes and verifies.
 
 mod act;
 mod render;
@@ -20,25 +20,25 @@ use gpu_reaper::{Guard, Outcome, Plan, Protect, Report, Request, Scope};
 use gpu_report::json;
 
 pub(crate) fn run(args: &ReapArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
-    let source = source::open_to_look(global, Groups::NONE, false)?;
-    let mut looks = source.two_looks();
-    if let Some(last) = looks.last_mut() {
+    let source = source::open_for_query(global, Groups::NONE, false)?;
+    let mut snapshots = source.two_snapshots();
+    if let Some(last) = snapshots.last_mut() {
         look_up_processes(&*source.host, last, &args.pid);
     }
-    let Some(now) = looks.last() else { return Ok(Exit::Done) };
+    let Some(now) = snapshots.last() else { return Ok(Exit::Done) };
     if let (Err(fault), true, true) = (&now.driver, now.devices.is_empty(), args.pid.is_empty()) {
         return Err(Failure::from(gpu_core::Error::new(fault.kind, fault.text.clone())));
     }
-    let diagnosis = gpu_reaper::diagnose(&looks);
+    let diagnosis = gpu_reaper::diagnose(&snapshots);
     let everyone = match args.scope {
         Reach::Process => Vec::new(),
         Reach::Group | Reach::Container => source.host.processes()?.processes,
     };
     let request = request(args, now, &everyone)?;
-    protects_somebody(&source, &args.protect)?;
-    belongs_to_somebody(&source, &args.user)?;
+    check_protected(&source, &args.protect)?;
+    check_users(&source, &args.user)?;
     let guard = Guard::new(&*source.host, args.protect.clone())?;
-    let plan = gpu_reaper::plan(&looks, &diagnosis, &guard, &request);
+    let plan = gpu_reaper::plan(&snapshots, &diagnosis, &guard, &request);
     if !global.json {
         if let Some(line) = super::doctor::origin(now) {
             screen.print(&line)?;
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &ReapArgs, global: &Global, screen: &mut Screen) -> Resu
     Ok(exit(&plan, &report))
 }
 
-/// Ends with 0 only when all that was asked for is gone and its memory back.
+/// Returns 0 only if all targets ended and their memory was freed.
 fn exit(plan: &Plan, report: &Report) -> Exit {
     match &report.stopped {
         Some(fault) if fault.kind == ErrorKind::Interrupted => return Exit::Remains,
@@ -81,16 +81,16 @@ fn exit(plan: &Plan, report: &Report) -> Exit {
     }
 }
 
-/// Makes sure that whom the user wants protected exists: a name that is mistyped protects nobody.
-fn protects_somebody(source: &Source, protect: &[Protect]) -> Result<(), Failure> {
+/// Rejects a `--protect` value that matches no process: a misspelled name would protect none.
+fn check_protected(source: &Source, protect: &[Protect]) -> Result<(), Failure> {
     if protect.is_empty() {
         return Ok(());
     }
     let everyone = source.host.processes()?.processes;
     match protect.iter().find(|protect| !everyone.iter().any(|process| protect.covers(process))) {
         None => Ok(()),
-        Some(nobody) => {
-            let word = match nobody {
+        Some(unmatched) => {
+            let word = match unmatched {
                 Protect::Pid(pid) => pid.to_string(),
                 Protect::Name(name) => name.clone(),
                 Protect::User(user) => format!("user:{user}"),
@@ -102,9 +102,8 @@ fn protects_somebody(source: &Source, protect: &[Protect]) -> Result<(), Failure
     }
 }
 
-/// Makes sure that each user has a process or an account: for a name that is mistyped nothing would
-/// be done.
-fn belongs_to_somebody(source: &Source, users: &[String]) -> Result<(), Failure> {
+/// Rejects a user without processes and account: for a misspelled name nothing would be done.
+fn check_users(source: &Source, users: &[String]) -> Result<(), Failure> {
     if users.is_empty() {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! The plan and the proof, in words.
+//! Output of a plan and its result.
 
 use crate::failure::Failure;
 use crate::terminal::{Line, Screen};
@@ -6,7 +6,6 @@ use crate::wording;
 use gpu_core::{ErrorKind, Snapshot};
 use gpu_reaper::{Diagnosis, Freed, Membership, Plan, Report, Target, Why};
 
-/// Prints the whole plan.
 pub(crate) fn show_plan(
     screen: &mut Screen,
     now: &Snapshot,
@@ -85,7 +84,7 @@ fn about(now: &Snapshot, target: &Target) -> String {
     parts.join(", ")
 }
 
-/// Prints the proof: what came back of what was expected.
+/// Prints the result: the memory that was freed, and the memory that was expected.
 pub(crate) fn show_report(screen: &mut Screen, report: &Report) -> Result<(), Failure> {
     if let Some(fault) = &report.stopped {
         let why = match fault.kind {

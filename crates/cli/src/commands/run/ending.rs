@@ -1,4 +1,4 @@
-//! What a run came to, told, and the front let go.
+//! The end of a run: the summary, and the release of the frontend.
 
 use super::report::exit;
 use super::watch::Watch;
@@ -17,12 +17,12 @@ use std::io::Write;
 use std::ops::ControlFlow;
 
 impl Watch<'_> {
-    /// Tells what the run came to, and lets the front go: from here on this process is there to
-    /// keep the lease, and nobody waits for it.
+    /// Prints the summary and detaches from the frontend: from here on, this process only keeps the
+    /// lease, and no process waits for it.
     pub(super) fn keep(&mut self, ran: Result<&RunReport, &gpu_core::Error>) -> ControlFlow<()> {
         let ending = match ran {
             Ok(report) => {
-                self.tell_end(report);
+                self.print_end(report);
                 ending(report)
             }
             Err(error) => {
@@ -32,14 +32,14 @@ impl Watch<'_> {
             }
         };
         self.reported = Some(Exit::Passed(u8::try_from(ending.code()).unwrap_or(u8::MAX)));
-        match dismiss(&roots(), self.front.key, &self.front.dismissal, ending) {
+        match dismiss(&roots(), self.front.key, &self.front.detach_pipe, ending) {
             Ok(_) => {
                 leave_the_terminal();
                 ControlFlow::Continue(())
             }
             Err(error) => {
                 let fault = error.fault();
-                self.tell(&format!(
+                self.print(&format!(
                     "warning: the lease stays with processes that inherited it: failed to {fault}"
                 ));
                 ControlFlow::Break(())
@@ -47,25 +47,25 @@ impl Watch<'_> {
         }
     }
 
-    /// Tells the last line, and returns how to end.
+    /// Prints the summary and returns the exit code.
     pub(super) fn end(&mut self, report: &RunReport) -> Exit {
-        self.tell_end(report);
+        self.print_end(report);
         Exit::Passed(u8::try_from(end_as(ending(report))).unwrap_or(u8::MAX))
     }
 
-    fn tell_end(&mut self, report: &RunReport) {
+    fn print_end(&mut self, report: &RunReport) {
         let view = json::Run::of(report, exit(report).code(), self.share, &self.origin);
         if self.global.json {
             if let Ok(text) = one_line(&view) {
                 let _ = writeln!(std::io::stderr(), "{text}");
             }
         } else {
-            self.tell(&summary(report, self.share));
+            self.print(&summary(report, self.share));
             for above in above(report, self.share) {
-                self.tell(&format!("warning: {above}; the excess may belong to another job"));
+                self.print(&format!("warning: {above}; the excess may belong to another job"));
             }
             for left in &report.still_there {
-                self.tell(&format!("note: {}", still_there(left, report)));
+                self.print(&format!("note: {}", still_there(left, report)));
             }
             if report.lease_stays {
                 let indexes: Vec<u32> =
@@ -77,29 +77,29 @@ impl Watch<'_> {
                     [one] => format!("{} exits", wording::process(one.key.pid, &one.name)),
                     _ => "they exit".to_owned(),
                 };
-                self.tell(&format!(
+                self.print(&format!(
                     "warning: {gpus} {verb} leased until {who}; release now with: kill {own}"
                 ));
             }
             match &report.stopped {
-                Some(fault) => self.tell(&format!("warning: failed to {fault}")),
+                Some(fault) => self.print(&format!("warning: failed to {fault}")),
                 None if report.memory_back == Ok(false) => {
-                    self.tell("warning: memory was not freed; for details: gpuws doctor");
+                    self.print("warning: memory was not freed; for details: gpuws doctor");
                 }
                 None => {}
             }
             if let Some(fault) = &report.unwritten {
-                self.tell(&format!("warning: the audit log is incomplete: failed to {fault}"));
+                self.print(&format!("warning: the audit log is incomplete: failed to {fault}"));
             }
         }
-        // The program's code is what a script waits for; a file is not to take its place.
+        // Scripts wait for the exit status of the command; a failed report must not replace it.
         if let Some(lacks) = self.file.take().and_then(|file| file.write(&view)) {
-            self.tell(&format!("warning: {lacks}"));
+            self.print(&format!("warning: {lacks}"));
         }
     }
 }
 
-/// Returns how gpuws ends for a run that came to this.
+/// Returns how gpuws ends after this run.
 fn ending(report: &RunReport) -> JobExit {
     match exit(report) {
         Exit::Passed(_) => report.ending,
@@ -107,8 +107,8 @@ fn ending(report: &RunReport) -> JobExit {
     }
 }
 
-/// Closes standard input, output and error, so that whoever reads them sees their end, and leaves
-/// the current directory. What fails here keeps a pipe or a mount busy, no more.
+/// Closes standard input, output and error, so that their readers see the end, and leaves the
+/// current directory. A failure only keeps a pipe or a mount busy.
 fn leave_the_terminal() {
     let nowhere = std::fs::File::options().read(true).write(true).open("/dev/null");
     if let Ok(nowhere) = nowhere {

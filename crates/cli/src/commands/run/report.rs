@@ -1,4 +1,4 @@
-//! What a run came to: how gpuws ends for it, and a file for programs.
+//! The exit code of a run, and its report as a file.
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -9,23 +9,23 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// A file for the report of a run, open since before it began: that it cannot be written is known
-/// before a device is claimed, and a report of another run is gone.
+/// The file for the report of a run. It is opened before the run starts, so that an error is
+/// reported before devices are claimed, and no old report remains.
 pub(super) struct ReportFile {
     path: PathBuf,
     file: File,
 }
 
 impl ReportFile {
-    /// Makes it, in the place of one that is there.
+    /// Creates the file, or truncates an existing one.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When it cannot be opened for writing.
     pub(super) fn create(path: &Path) -> Result<Self, Failure> {
         Ok(ReportFile { path: path.to_owned(), file: gpu_host::output::create(path)? })
     }
 
-    /// Writes the report, and returns what went wrong.
+    /// Writes the report, and returns the error message of a failure.
     pub(super) fn write(mut self, report: &json::Run) -> Option<String> {
         let written =
             one_line(report).map_err(Into::into).and_then(|text| writeln!(self.file, "{text}"));
@@ -34,7 +34,7 @@ impl ReportFile {
     }
 }
 
-/// Returns how gpuws ends for a run that came to this.
+/// Returns the exit code of gpuws after this run.
 pub(super) fn exit(report: &RunReport) -> Exit {
     match report.limit_hit {
         true => Exit::LimitHit,

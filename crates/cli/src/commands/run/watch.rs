@@ -1,11 +1,11 @@
-//! What happens around the program of a run, told as it happens.
+//! Progress of a run.
 
 use super::super::frontend::FrontendArgs;
 use super::report::ReportFile;
 use crate::args::Global;
 use crate::claim_request;
 use crate::exit::Exit;
-use crate::queue_status::Teller;
+use crate::queue_status::QueueStatus;
 use crate::terminal::Line;
 use crate::wording;
 use gpu_core::{Bytes, JobExit, Origin};
@@ -17,26 +17,26 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// Tells on standard error what happens around the program; standard output is the program's.
+/// Reports the progress on standard error; standard output belongs to the command.
 pub(super) struct Watch<'a> {
     pub(super) global: &'a Global,
     pub(super) front: &'a FrontendArgs,
     pub(super) file: Option<ReportFile>,
-    /// How to end, once the front was told what it came to.
+    /// The exit code, once the frontend was detached.
     pub(super) reported: Option<Exit>,
     pub(super) quiet: bool,
-    pub(super) queue: Teller,
+    pub(super) queue: QueueStatus,
     pub(super) launcher: &'a LinuxLauncher,
     pub(super) origin: Origin,
     pub(super) on_death: OnDeath,
-    /// The memory that it has of each device; `None` for whole ones.
+    /// The share of memory on each device; `None` for whole devices.
     pub(super) share: Option<Bytes>,
-    /// All of it is to end, the program itself too.
+    /// The whole job is being ended, including the command itself.
     pub(super) is_over: bool,
-    /// The signal by which somebody asked to end before the program ran.
-    pub(super) asked: Option<i32>,
+    /// The signal that requested the end before the command started.
+    pub(super) end_signal: Option<i32>,
     pub(super) has_waited: bool,
-    pub(super) told_waiting: bool,
+    pub(super) waiting_printed: bool,
 }
 
 impl Watch<'_> {
@@ -44,7 +44,7 @@ impl Watch<'_> {
         match event {
             Event::Waiting(waiting) => {
                 self.has_waited = true;
-                self.queue.tell(waiting);
+                self.queue.show(waiting);
                 return self.go_on();
             }
             Event::Granted(grant) => {
@@ -53,49 +53,49 @@ impl Watch<'_> {
                 return self.go_on();
             }
             Event::Bounded(advice) => {
-                self.tell(&bounded(advice, self.share.unwrap_or_default()));
+                self.print(&bounded(advice, self.share.unwrap_or_default()));
                 return self.go_on();
             }
             Event::HandedOff(HandOff::TimedOut) => {
-                self.tell("the job is not using its GPUs yet; safe-gpu may consider them free")
+                self.print("the job is not using its GPUs yet; safe-gpu may consider them free")
             }
             Event::HandedOff(HandOff::Seen | HandOff::Wanted | HandOff::Covered) => {}
             Event::NotCovered(error) => {
                 let fault = error.fault();
-                self.tell(&format!("warning: no placeholder for the job: failed to {fault}"));
+                self.print(&format!("warning: no placeholder for the job: failed to {fault}"));
             }
             Event::Contended(others) => {
                 let who = match others.first() {
                     Some(pid) if pid.0 > 0 => format!("process {pid}"),
                     _ => "another process".to_owned(),
                 };
-                self.tell(&format!(
+                self.print(&format!(
                     "the job waits for safe-gpu's lock, and so does {who}, which might take the \
                         job's GPUs; holding the lock until only the job waits"
                 ));
             }
             Event::Unseen(error) => {
                 let fault = error.fault();
-                self.tell(&format!(
+                self.print(&format!(
                     "warning: the lease may be invisible to others: failed to {fault}"
                 ));
             }
             Event::NotPassed(_, error) => {
-                self.tell(&format!("could not forward the signal: failed to {}", error.fault()));
+                self.print(&format!("could not forward the signal: failed to {}", error.fault()));
             }
             Event::LimitReached => {
                 self.is_over = true;
-                self.tell("time limit reached; ending the job");
+                self.print("time limit reached; ending the job");
             }
             Event::Abandoned if self.on_death == OnDeath::End => {
                 self.is_over = true;
-                self.tell("front end was killed; ending the job");
+                self.print("frontend was killed; ending the job");
             }
             Event::Abandoned => {}
             Event::CleaningUp(event) => self.cleaning_up(&event),
             Event::WaitingForMemory(waited) if waited >= Duration::from_secs(1) => {
-                if !std::mem::replace(&mut self.told_waiting, true) {
-                    self.tell("waiting for GPU memory to be freed …");
+                if !std::mem::replace(&mut self.waiting_printed, true) {
+                    self.print("waiting for GPU memory to be freed …");
                 }
             }
             Event::WaitingForMemory(_) => {}
@@ -104,12 +104,12 @@ impl Watch<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Before the program runs, who asks gpuws to end asks for no more than that.
+    /// Before the command runs, a request to end only cancels the claim.
     fn go_on(&mut self) -> ControlFlow<()> {
         let abandoned =
             self.on_death == OnDeath::End && self.launcher.is_abandoned().unwrap_or(false);
-        self.asked = self.asked.or_else(|| self.launcher.asked());
-        match self.asked.is_some() || abandoned {
+        self.end_signal = self.end_signal.or_else(|| self.launcher.asked());
+        match self.end_signal.is_some() || abandoned {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
@@ -117,25 +117,25 @@ impl Watch<'_> {
 
     pub(super) fn stopped(&mut self) -> Exit {
         self.queue.clear();
-        self.tell("interrupted; nothing was claimed");
-        let signal = JobExit::Signal(self.asked.unwrap_or(signal_hook::consts::SIGTERM));
+        self.print("interrupted; nothing was claimed");
+        let signal = JobExit::Signal(self.end_signal.unwrap_or(signal_hook::consts::SIGTERM));
         Exit::Passed(u8::try_from(end_as(signal)).unwrap_or(u8::MAX))
     }
 
     fn granted(&self, grant: &Grant) {
         let indexes: Vec<u32> = grant.devices.iter().map(|id| id.index).collect();
-        let tells_more = grant.decision.as_ref().map(chosen).filter(|text| *text != gpus(&indexes));
-        // Who got what there was need not read it; who waited, or had a choice, does.
-        if self.has_waited || tells_more.is_some() || indexes.len() > 1 {
-            self.tell(&tells_more.unwrap_or_else(|| gpus(&indexes)));
+        let text = grant.decision.as_ref().map(chosen).filter(|text| *text != gpus(&indexes));
+        // Only worth a line if the claim waited or there was a choice.
+        if self.has_waited || text.is_some() || indexes.len() > 1 {
+            self.print(&text.unwrap_or_else(|| gpus(&indexes)));
         }
         for (device, bar) in &grant.accepted {
             let bar = claim_request::barred(bar);
-            self.tell(&format!("warning: GPU {}: {bar}", device.index));
+            self.print(&format!("warning: GPU {}: {bar}", device.index));
         }
         if let Some(Err(error)) = &grant.held_back {
             let fault = error.fault();
-            self.tell(&format!(
+            self.print(&format!(
                 "warning: safe-gpu users will not see the lease: failed to {fault}"
             ));
         }
@@ -145,12 +145,12 @@ impl Watch<'_> {
         if let gpu_reaper::Event::Signalled(target, signal) = event {
             let who = wording::process(target.key.pid, &target.process.name);
             let why = if self.is_over { "" } else { " (left behind)" };
-            self.tell(&format!("{signal} to {who}{why}"));
+            self.print(&format!("{signal} to {who}{why}"));
         }
     }
 
-    /// Says something in a line of its own; nobody is helped by a failure to say it.
-    pub(super) fn tell(&self, text: &str) {
+    /// Prints a line on standard error. An error here must not fail the run.
+    pub(super) fn print(&self, text: &str) {
         if !self.quiet {
             let line = Line::new().plain("gpuws: ").plain(text);
             let _ = writeln!(std::io::stderr(), "{}", line.text());

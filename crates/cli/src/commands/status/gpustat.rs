@@ -1,4 +1,4 @@
-//! `gpuws status --format gpustat-json`.
+//! `gpuws status --format gpustat-json`: prints the JSON of gpustat.
 
 use crate::args::{Global, StatusArgs};
 use crate::commands::{query, repeat};
@@ -14,7 +14,7 @@ pub(super) fn run(
     global: &Global,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
-    let source = source::open_to_look(global, gpustat::groups(), args.repeat.is_once())?;
+    let source = source::open_for_query(global, gpustat::groups(), args.repeat.is_once())?;
     repeat::name_origin(&source);
     repeat::show(&args.repeat, &source, screen, |screen| {
         let at = source.clock.wall();

@@ -1,4 +1,4 @@
-//! What can be told where no device can be asked.
+//! The status of a machine whose driver does not answer.
 
 use super::print_all;
 use crate::failure::{Failure, account, remedy};
@@ -6,8 +6,7 @@ use crate::terminal::{Line, Screen, packed};
 use crate::wording;
 use gpu_core::{DeviceInfo, Holder, Snapshot};
 
-/// What can be told where no device can be asked: which case it is, the remedy, and what /proc
-/// shows all the same.
+/// Prints the cause, the remedy, and the information from /proc.
 pub(crate) fn without_driver(
     screen: &mut Screen,
     snapshot: &Snapshot,
@@ -15,7 +14,7 @@ pub(crate) fn without_driver(
 ) -> Result<(), Failure> {
     wording::flow(screen, Line::new().accent("cannot query any GPU: "), &account(fault))?;
     if let Some(remedy) = remedy(fault.kind) {
-        // In one line, so that a command in it can be copied.
+        // On one line, so that a command in it can be copied.
         wording::flow(screen, Line::new().dim("remedy: "), remedy)?;
     }
     for device in &snapshot.unasked {
@@ -40,7 +39,7 @@ pub(crate) fn without_driver(
     }
 }
 
-/// `GPU 0 Tesla P100-PCIE-16GB  00000000:04:00.0  /dev/nvidia0`, in pieces.
+/// Formats `GPU 0 Tesla P100-PCIE-16GB  00000000:04:00.0  /dev/nvidia0`, in pieces.
 fn unasked(device: &DeviceInfo) -> Vec<Line> {
     let name = device.name.as_deref().map_or("?", wording::product);
     let mut pieces = vec![Line::new().plain(format!("GPU {} {name}", device.id.index))];

@@ -1,4 +1,4 @@
-//! What stands under the devices: what is not known, what to type next, who else is there.
+//! The notes below the devices: missing information, suggested commands, other holders.
 
 use super::print_all;
 use crate::args::Global;
@@ -9,12 +9,12 @@ use crate::wording;
 use gpu_core::{Origin, Snapshot};
 use gpu_reaper::{Diagnosis, Usage, silence};
 
-/// Says why devices did not answer, the first that the driver stopped at for all of them, and of
-/// which others it is not known who uses them.
+/// Prints the first fault for all devices that did not answer, and the devices whose users are
+/// unknown.
 pub(super) fn unreported(screen: &mut Screen, snapshot: &Snapshot) -> Result<(), Failure> {
     let silent = snapshot.devices.iter().find_map(silence);
-    let asked = snapshot.devices.iter().filter(|d| d.sample.is_ok() && silence(d).is_none());
-    let mut unknown = wording::unknown_users(asked).peekable();
+    let answering = snapshot.devices.iter().filter(|d| d.sample.is_ok() && silence(d).is_none());
+    let mut unknown = wording::unknown_users(answering).peekable();
     if silent.is_some() || unknown.peek().is_some() {
         screen.print(&Line::new())?;
     }
@@ -24,17 +24,17 @@ pub(super) fn unreported(screen: &mut Screen, snapshot: &Snapshot) -> Result<(),
     unknown.try_for_each(|line| wording::flow(screen, Line::new(), &line))
 }
 
-/// Says who would see the processes that could not be looked into.
+/// Returns who could inspect the processes that were not readable.
 pub(super) fn unseen_by(origin: &Origin, is_root: bool) -> &'static str {
     match (origin, is_root) {
-        // It lacks a capability there.
+        // Root lacks a capability here.
         (Origin::Live, true) => ", not even by root: is this a container?",
-        // Who looks at a simulated machine is not whoever runs this program.
+        // The caller on a simulated machine is not the user who runs this program.
         _ => "; root can inspect all",
     }
 }
 
-/// Says who has a device open and uses no memory of it: displays, monitors, daemons.
+/// Prints the processes that have a device open but use none of its memory, such as monitors.
 pub(super) fn bystanders(
     screen: &mut Screen,
     snapshot: &Snapshot,
@@ -59,7 +59,7 @@ pub(super) fn bystanders(
     }
 }
 
-/// A line per device with findings: what they are, and the command that explains them.
+/// Prints a line for each device with findings: their kinds, and the command that explains them.
 pub(super) fn next_commands(
     screen: &mut Screen,
     global: &Global,
@@ -93,7 +93,7 @@ pub(super) fn next_commands(
         let mut lines = wrapped(Line::new().plain(head), Tone::Plain, &what, room);
         let gpu = indexes.first().map_or(String::new(), |index| format!(" --gpu {index}"));
         let command = Line::new().accent(format!("gpuws {sim}doctor{gpu}"));
-        // In one line, so that it can be copied.
+        // On one line, so that it can be copied.
         let last = lines.pop().unwrap_or_default();
         lines.extend(packed(Line::new(), [last, command], "   ", 4, room));
         print_all(screen, lines)?;

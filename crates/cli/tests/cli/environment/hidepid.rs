@@ -1,11 +1,11 @@
-//! A `/proc` that shows an ordinary user no processes but the own (`hidepid`, proc(5)).
+//! A `/proc` that hides the processes of other users (`hidepid`, proc(5)).
 
 use crate::environment::{is_root, skip};
 use crate::live::{GPUWS, text};
 use std::process::Command;
 
-/// Runs a script as an ordinary user in a live session, where `/proc` is mounted with this
-/// option; `None`, and says so, where that cannot be done here.
+/// Runs a script as an unprivileged user in a live session, with `/proc` mounted with this option;
+/// `None`, with a note, if that is impossible here.
 fn hidden(test: &str, option: &str, script: &str) -> Option<(i32, String, String)> {
     if !is_root(test) {
         return None;
@@ -28,14 +28,14 @@ fn hidden(test: &str, option: &str, script: &str) -> Option<(i32, String, String
             return None;
         }
     };
-    let (said, reported) = (text(&output.stdout), text(&output.stderr));
+    let (output_text, reported) = (text(&output.stdout), text(&output.stderr));
     match output.status.code() {
         Some(97) => skip(test, &format!("no {option}: {}", reported.trim())),
         Some(98) => skip(test, "another user may not run this gpuws"),
-        None | Some(1) if said.is_empty() && reported.contains("unshare") => {
+        None | Some(1) if output_text.is_empty() && reported.contains("unshare") => {
             skip(test, reported.trim())
         }
-        code => return Some((code.unwrap_or(-1), said, reported)),
+        code => return Some((code.unwrap_or(-1), output_text, reported)),
     }
     None
 }
@@ -54,9 +54,9 @@ fn run_claim_and_reap_work_with_hidepid() {
                         n=0; until \"$0\" status --json | tr -d ' \\n' | grep -q \"\\\"pid\\\":$job,\"\n\
                         do n=$((n+1)); [ $n -lt 400 ] || exit 99; sleep 0.05; done\n\
                         \"$0\" reap --pid $job --yes > /dev/null; echo $?; wait $job; echo $?";
-        let Some((code, said, reported)) = hidden(TEST, option, commands) else { return };
-        assert_eq!(code, 0, "{option}: {said}{reported}");
-        assert_eq!(said, "ran\nwithin\n0\n0\n0\n0\n0\n0\n0\n143\n", "{option}: {reported}");
+        let Some((code, output_text, reported)) = hidden(TEST, option, commands) else { return };
+        assert_eq!(code, 0, "{option}: {output_text}{reported}");
+        assert_eq!(output_text, "ran\nwithin\n0\n0\n0\n0\n0\n0\n0\n143\n", "{option}: {reported}");
     }
 }
 

@@ -1,8 +1,8 @@
-//! Limits of the shell that gpuws was started from: `ulimit -f` and `ulimit -n`.
+//! Resource limits of the shell that starts gpuws: `ulimit -f` and `ulimit -n`.
 
 use crate::live::{out, reported, script};
 
-/// Makes an audit log that is longer than any limit below, as a year of acts does.
+/// Creates an audit log that is longer than any limit below, like one of a year.
 const LONG_LOG: &str = "head -c 200000 /dev/zero | tr '\\0' '\\n' > $GPUWS_SIM_SESSION/audit.jsonl\n\
                         chmod 600 $GPUWS_SIM_SESSION/audit.jsonl\n";
 
@@ -20,8 +20,11 @@ fn file_size_limit_does_not_prevent_run_cleanup() {
         ),
     );
     assert_eq!(out(&output), "124\n1\n\"leases\":[]\n", "{output:?}");
-    let said = reported(&output);
-    assert!(said.contains("warning: the audit log is incomplete: failed to write"), "{said}");
+    let output_text = reported(&output);
+    assert!(
+        output_text.contains("warning: the audit log is incomplete: failed to write"),
+        "{output_text}"
+    );
 }
 
 #[test]
@@ -43,15 +46,15 @@ fn file_size_limit_fails_reap_with_error() {
 
 #[test]
 fn command_inherits_sigxfsz_disposition() {
-    // SIGXFSZ is the 25th: the 25th bit of the mask is not set, and a write beyond the limit kills.
+    // SIGXFSZ is signal 25: its bit in the mask is not set, and a write beyond the limit is fatal.
     let output = script(
         "twelve-gpus",
         "\"$0\" run -- sh -c 'grep SigIgn: /proc/self/status | cut -f2; ulimit -f 1; \
            (head -c 999999 /dev/zero > big); echo $?'\n\
          sh -c 'trap \"\" XFSZ; exec \"$0\" run -- grep SigIgn: /proc/self/status' \"$0\" | cut -f2",
     );
-    let said = out(&output);
-    let lines: Vec<&str> = said.lines().collect();
+    let output_text = out(&output);
+    let lines: Vec<&str> = output_text.lines().collect();
     let [mask, killed, kept] = lines[..] else { panic!("{output:?}") };
     let is_ignored = |mask: &str| u64::from_str_radix(mask, 16).unwrap() & 1 << 24 != 0;
     assert!(!is_ignored(mask) && killed == "153", "{output:?}");

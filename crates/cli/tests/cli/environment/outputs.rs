@@ -1,4 +1,4 @@
-//! Files that gpuws writes, where somebody else has put a pipe or a link.
+//! Output files for which another user created a pipe or a link.
 
 use crate::environment::{give_to_nobody, is_root};
 use crate::live::{out, reported, script};

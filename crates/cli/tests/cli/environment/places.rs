@@ -1,4 +1,4 @@
-//! Root trusts no place that another user can exchange.
+//! Root trusts no directory that another user can replace.
 
 use crate::environment::{give_to_nobody, is_root, skip};
 use crate::live::{out, reported, script};
@@ -7,19 +7,20 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A directory of another user, and one of root's into which links of that user lead.
+/// A directory of another user, and one of root that links of that user lead to.
 struct Foreign {
     user: TempDir,
     root: TempDir,
 }
 
 impl Foreign {
-    /// Returns `None`, and says so, where root may not make a directory in `/run`.
+    /// Returns `None`, with a note, if root may not create a directory in `/run`.
     fn new(test: &str) -> Option<Self> {
         if !is_root(test) {
             return None;
         }
-        // Each directory above it is root's and closed to others, so that only the link is foreign.
+        // All parent directories belong to root and are not writable by others, so only the link is
+        // untrusted.
         let Ok(root) = tempfile::tempdir_in("/run") else {
             skip(test, "needs a writable /run");
             return None;
@@ -36,7 +37,7 @@ impl Foreign {
         self.user.path()
     }
 
-    /// Makes a link of the user's that leads into root's directory.
+    /// Creates a link of the user that leads to root's directory.
     fn link(&self, name: &str) -> PathBuf {
         let link = self.user().join(name);
         symlink(self.root.path(), &link).unwrap();
@@ -45,8 +46,7 @@ impl Foreign {
     }
 }
 
-/// Returns all files and directories below a directory that belong to root, without following
-/// links.
+/// Returns all files and directories of root in a directory, without following links.
 fn made_by_root(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).unwrap() {
@@ -62,7 +62,7 @@ fn made_by_root(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Exchanges the link for a directory of the user's, with programs in it that leave a trace.
+/// Replaces the link with a directory of the user, with programs that leave a trace.
 const EXCHANGE: &str = r#"
 cd "$1" && rm "$2" && mkdir -p "$2/gpuws/bin" "$2/.cache/gpuws/bin"
 for directory in "$2/gpuws/bin" "$2/.cache/gpuws/bin"; do
@@ -140,7 +140,7 @@ fn nvidia_smi_shim_shows_only_leased_devices() {
 fn without_trusted_dir_shim_is_skipped_with_note() {
     const TEST: &str = "without_trusted_dir_shim_is_skipped_with_note";
     let Some(foreign) = Foreign::new(TEST) else { return };
-    // Whose directory lies in one where anybody makes names may lose it to anybody.
+    // A directory in one that is writable by everyone can be replaced by anyone.
     let dir = foreign.user().display();
     let before = "PATH=/usr/bin:/bin";
     let run = |more: &str| {
@@ -157,9 +157,9 @@ fn without_trusted_dir_shim_is_skipped_with_note() {
     };
     let output = run("");
     assert_eq!(out(&output), "/usr/bin:/bin\n", "{output:?}");
-    let said = reported(&output);
-    assert!(said.contains("no nvidia-smi shim: "), "{said}");
-    assert!(said.contains("--no-nvidia-smi"), "{said}");
+    let output_text = reported(&output);
+    assert!(output_text.contains("no nvidia-smi shim: "), "{output_text}");
+    assert!(output_text.contains("--no-nvidia-smi"), "{output_text}");
     assert!(!foreign.user().join("gpuws").exists() && !foreign.user().join(".cache").exists());
     let output = run("--no-nvidia-smi");
     assert!(!reported(&output).contains("nvidia-smi"), "{output:?}");
@@ -191,7 +191,7 @@ fn shim_path_is_canonical() {
 fn root_rejects_lease_dir_under_user_control() {
     const TEST: &str = "root_rejects_lease_dir_under_user_control";
     let Some(foreign) = Foreign::new(TEST) else { return };
-    // Root's own, but whoever owns the directory above it can put another one in its place.
+    // It belongs to root, but the owner of the parent directory can replace it.
     let claims = foreign.user().join("claims");
     fs::create_dir(&claims).unwrap();
     let output = script(
@@ -206,7 +206,7 @@ fn root_rejects_lease_dir_under_user_control() {
         ),
     );
     assert_eq!(out(&output), "2\n2\n2\n2\n", "{output:?}");
-    let said = reported(&output);
-    assert!(said.contains("which belongs to user 65534"), "{said}");
+    let output_text = reported(&output);
+    assert!(output_text.contains("which belongs to user 65534"), "{output_text}");
     assert_eq!(fs::read_dir(&claims).unwrap().count(), 0);
 }

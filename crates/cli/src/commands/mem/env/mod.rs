@@ -1,6 +1,6 @@
-//! `gpuws mem env`: the environment that makes an unmodified program keep a limit.
+//! `gpuws mem env`: environment variables that limit the memory of an unmodified program.
 //!
-//! Standard output is for `eval`: each line is a comment or sets one variable.
+//! Standard output is for `eval`: each line is a comment or exports one variable.
 
 mod share;
 
@@ -27,7 +27,7 @@ const WIDTH: usize = 80;
 pub(crate) fn run(args: &EnvArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     let done = advise(args, global, screen);
     if let (Err(failure), false) = (&done, global.json) {
-        // `eval` of nothing succeeds, and the program would start without a limit.
+        // `eval` of an empty string succeeds, and the program would start without a limit.
         let code = failure.exit().code();
         screen.print(&Line::new().plain(format_args!("(exit {code})")))?;
     }
@@ -37,11 +37,11 @@ pub(crate) fn run(args: &EnvArgs, global: &Global, screen: &mut Screen) -> Resul
 fn advise(args: &EnvArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     let variable = |name: &str| std::env::var_os(name);
     let known = Known::of(&args.keep, None, &variable);
-    let look = match args.device_memory {
+    let snapshot = match args.device_memory {
         Some(_) => None,
-        None => machine::look(global)?,
+        None => machine::query(global)?,
     };
-    let devices = look.as_ref().map(|look| chosen(look, &args.gpu)).transpose()?;
+    let devices = snapshot.as_ref().map(|snapshot| chosen(snapshot, &args.gpu)).transpose()?;
     if devices.is_none() && !args.gpu.is_empty() {
         return Err(Failure::new(Exit::CannotObserve, "find the devices that --gpu names")
             .with_source("no driver is available")
@@ -56,7 +56,7 @@ fn advise(args: &EnvArgs, global: &Global, screen: &mut Screen) -> Result<Exit, 
     let totals = totals.unwrap_or_default();
     let had = inherited();
     let is_served = had.contains_key(MPS_PIPES)
-        || look.iter().any(|look| devices.iter().any(|device| serves(look, device)));
+        || snapshot.iter().any(|snapshot| devices.iter().any(|device| serves(snapshot, device)));
     let bound = Bound {
         limit: args.limit,
         context: args.keep.context,
@@ -75,7 +75,7 @@ fn advise(args: &EnvArgs, global: &Global, screen: &mut Screen) -> Result<Exit, 
     }
     let advice = bound.advice(&known.used);
     if global.json {
-        let seen = Seen { look: look.as_ref(), totals: &totals, is_served };
+        let seen = Seen { look: snapshot.as_ref(), totals: &totals, is_served };
         screen.json(&Bounded::of(
             (args.limit, args.keep.context),
             &known.view(),
@@ -84,16 +84,16 @@ fn advise(args: &EnvArgs, global: &Global, screen: &mut Screen) -> Result<Exit, 
         ))?;
         return Ok(Exit::Done);
     }
-    screen.together(|screen| show(screen, global, args, (&known, look.as_ref()), &advice))?;
+    screen.together(|screen| show(screen, global, args, (&known, snapshot.as_ref()), &advice))?;
     Ok(Exit::Done)
 }
 
-/// Returns the devices that the program sees.
+/// Returns the devices that are visible to the program.
 ///
 /// # Errors
-/// When one is named that does not exist.
-fn chosen(look: &Snapshot, named: &[Selector]) -> Result<Vec<DeviceState>, Failure> {
-    let mig = || look.devices.iter().flat_map(DeviceState::mig_devices);
+/// When a named device does not exist.
+fn chosen(snapshot: &Snapshot, named: &[Selector]) -> Result<Vec<DeviceState>, Failure> {
+    let mig = || snapshot.devices.iter().flat_map(DeviceState::mig_devices);
     if !named.is_empty() {
         let part = |selector: &Selector| match selector {
             Selector::Uuid(_) => mig().find(|device| selector.names(device.id())),
@@ -103,30 +103,30 @@ fn chosen(look: &Snapshot, named: &[Selector]) -> Result<Vec<DeviceState>, Failu
         let whole: Vec<Selector> =
             named.iter().filter(|selector| part(selector).is_none()).cloned().collect();
         if !whole.is_empty() {
-            found.extend(select(look.devices.clone(), &whole)?);
+            found.extend(select(snapshot.devices.clone(), &whole)?);
         }
         return Ok(found);
     }
-    let given = given(&|name| std::env::var_os(name), &|| look.devices.clone());
-    // A list that cannot be read makes no device larger: all are looked at.
+    let given = given(&|name| std::env::var_os(name), &|| snapshot.devices.clone());
+    // A list that cannot be parsed does not add devices, so using all of them is safe.
     let Some(given) = given.ok().and_then(|given| given.given) else {
-        return Ok(look.devices.clone());
+        return Ok(snapshot.devices.clone());
     };
     let is_given =
         |device: &DeviceState| device.id().uuid.as_ref().is_ok_and(|uuid| given.contains(uuid));
-    Ok(look.devices.iter().cloned().chain(mig()).filter(is_given).collect())
+    Ok(snapshot.devices.iter().cloned().chain(mig()).filter(is_given).collect())
 }
 
 fn show(
     screen: &mut Screen,
     global: &Global,
     args: &EnvArgs,
-    (known, look): (&Known, Option<&Snapshot>),
+    (known, snapshot): (&Known, Option<&Snapshot>),
     advice: &Advice,
 ) -> Result<(), Failure> {
     if !global.quiet {
-        if let Some(look) = look.filter(|look| look.origin != Origin::Live) {
-            comment(screen, &look.origin.to_string())?;
+        if let Some(snapshot) = snapshot.filter(|snapshot| snapshot.origin != Origin::Live) {
+            comment(screen, &snapshot.origin.to_string())?;
         }
         let (limit, context) = (amount(args.limit), amount(args.keep.context));
         let head = format!(
@@ -160,7 +160,7 @@ fn show(
     Ok(())
 }
 
-/// Prints a comment for a shell, in lines that fit a terminal. No line of it can be anything else.
+/// Prints a shell comment, wrapped to the width of a terminal. Every line starts with `#`.
 fn comment(screen: &mut Screen, text: &str) -> Result<(), Failure> {
     let mut line = "# ".to_owned();
     let mut is_empty = true;

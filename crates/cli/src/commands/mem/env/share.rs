@@ -1,4 +1,4 @@
-//! What is known of a command that is to keep a share of a device.
+//! The frameworks of a command that must keep within a share of a device.
 
 use crate::args::KeepArgs;
 use gpu_host::python::{Installed, Python, Variables};
@@ -9,20 +9,20 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-/// What a program uses, and how that is known.
+/// The frameworks of a program, and how they were found.
 pub(crate) struct Known {
     pub(crate) used: Vec<Used>,
-    /// The interpreter whose packages were looked through.
+    /// The interpreter whose packages were searched.
     pub(crate) python: Option<PathBuf>,
-    /// What it has installed.
+    /// The frameworks that it has installed.
     installed: Vec<Installed>,
 }
 
 impl Known {
-    /// Finds out what a command uses; without one, what the Python of this environment has.
+    /// Finds the frameworks of a command, or of the Python of this environment.
     ///
-    /// A command that is not Python may start another one than that of this environment: then it
-    /// is not known which version of a framework it uses.
+    /// A command that is not Python may start another interpreter than this environment's; the
+    /// versions of its frameworks are then unknown.
     pub(super) fn of(keep: &KeepArgs, command: Option<&OsStr>, variable: Variables<'_>) -> Self {
         let of_command = command.and_then(|command| Python::of_program(command, variable));
         let is_its_own = command.is_none() || of_command.is_some();
@@ -52,18 +52,18 @@ impl Known {
         Known { used, python: python.map(|python| python.path), installed }
     }
 
-    /// Returns the version of a framework as its directory has it.
+    /// Returns the version of a framework by its metadata directory.
     pub(crate) fn installed_version(&self, framework: Framework) -> Option<&str> {
         self.installed.iter().find(|one| self::framework(one) == framework)?.version.as_deref()
     }
 
-    /// Returns what is printed of it with `--json`.
+    /// Returns the JSON view.
     pub(super) fn view(&self) -> json::Known<'_> {
         let used = self.used.iter().map(|used| (*used, self.installed_version(used.framework)));
         json::Known { used: used.collect(), python: self.python.as_deref() }
     }
 
-    /// Names a framework that is used, its version, and who has it.
+    /// Describes a framework with its version and interpreter.
     pub(super) fn described(&self, used: &Used) -> String {
         let name = used.framework.name();
         let text = self.installed_version(used.framework);
@@ -89,15 +89,14 @@ fn used(installed: &Installed) -> Used {
     Used { framework: framework(installed), version }
 }
 
-/// Returns what of this program's environment bears on a limit.
+/// Returns the inherited variables that affect a memory limit.
 pub(super) fn inherited() -> BTreeMap<String, String> {
     let had = |name: &str| Some((name.to_owned(), std::env::var_os(name)?));
     let had = READ.into_iter().filter_map(had);
     had.map(|(name, value)| (name, value.to_string_lossy().into_owned())).collect()
 }
 
-/// Returns what is known of a command that is to keep its share; without one, of what this
-/// environment runs.
+/// Returns the memory limit for a command, or for programs of this environment.
 pub(crate) fn bounding(keep: &KeepArgs, command: Option<&OsStr>) -> MemoryLimit {
     let variable = |name: &str| std::env::var_os(name);
     MemoryLimit {

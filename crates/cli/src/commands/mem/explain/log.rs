@@ -1,4 +1,4 @@
-//! A log of any length: its end is kept, where the message about memory stands.
+//! The end of a log of any length; out-of-memory messages are near the end.
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -6,16 +6,16 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// At least so many of the last bytes are kept, and at most twice as many held.
+/// At least this many of the last bytes are kept, and at most twice as many are buffered.
 const KEPT: usize = 64 << 20;
 
-/// More than this is not read through.
+/// The maximum number of bytes to read.
 const MAX: u64 = 16 << 30;
 
 /// The end of a log.
 pub(super) struct Log {
     pub(super) bytes: Vec<u8>,
-    /// How many lines before it were left out.
+    /// The number of omitted lines before it.
     pub(super) lines_before: usize,
 }
 
@@ -34,7 +34,7 @@ pub(super) fn read(path: &Path) -> Result<Log, Failure> {
     })
 }
 
-/// Reads to the end and keeps the last bytes; `None` where there are more than `most`.
+/// Reads to the end and keeps the last bytes; `None` if there are more than `most`.
 fn end(mut from: impl Read, kept: usize, most: u64) -> io::Result<Option<Log>> {
     let mut log = Log { bytes: Vec::new(), lines_before: 0 };
     let mut all = 0;

@@ -1,4 +1,4 @@
-//! The machine as it is now, beside a log that may be of another.
+//! The current state of the machine. The log may be from another one.
 
 use crate::args::Global;
 use crate::failure::Failure;
@@ -9,31 +9,31 @@ use gpu_memory_advice::explain::{Device, Now, Resident};
 use gpu_reaper::{Finding, FindingKind};
 use std::time::Duration;
 
-/// A look is an extra: nobody waits long for it.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// The maximum deadline of the driver, because this query is optional.
+const MAX_DEADLINE: Duration = Duration::from_secs(3);
 
-/// Looks at the machine; `None` where no driver answers soon.
+/// Queries the machine; `None` if no driver answers in time.
 ///
 /// # Errors
-/// When a simulated machine was named that cannot be opened.
-pub(in crate::commands::mem) fn look(global: &Global) -> Result<Option<Snapshot>, Failure> {
+/// When a machine that the user named cannot be opened.
+pub(in crate::commands::mem) fn query(global: &Global) -> Result<Option<Snapshot>, Failure> {
     let is_named = global.sim.is_some() || global.nvml.is_some();
-    let patient = Global {
+    let limited = Global {
         sim: global.sim.clone(),
         nvml: global.nvml.clone(),
-        deadline: global.deadline.min(PATIENCE),
+        deadline: global.deadline.min(MAX_DEADLINE),
         ..Global::default()
     };
-    let source = match source::open_to_look(&patient, Groups::NONE, true) {
+    let source = match source::open_for_query(&limited, Groups::NONE, true) {
         Ok(source) => source,
-        Err(failure) if is_named => return Err(failure.into()),
+        Err(failure) if is_named => return Err(failure),
         Err(_) => return Ok(None),
     };
-    let snapshot = source.look();
+    let snapshot = source.snapshot();
     Ok((snapshot.driver.is_ok() && !snapshot.devices.is_empty()).then_some(snapshot))
 }
 
-/// Returns what of a look bears on memory.
+/// Returns the memory state of a snapshot.
 pub(super) fn now(snapshot: &Snapshot) -> Now {
     let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(snapshot));
     let is_ghost =

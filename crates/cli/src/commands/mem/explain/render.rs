@@ -1,4 +1,4 @@
-//! An event on the screen.
+//! Output of an out-of-memory event.
 
 use crate::args::Global;
 use crate::failure::Failure;
@@ -8,7 +8,7 @@ use gpu_memory_advice::explain::Diagnosis;
 use gpu_report::wording::oom::{figures, name};
 use gpu_text::oom::Event;
 
-/// Prints an event: its figures, why it came, what to do.
+/// Prints an event: its figures, causes and remedies.
 pub(super) fn show(
     screen: &mut Screen,
     global: &Global,
@@ -41,7 +41,7 @@ pub(super) fn show(
     Ok(())
 }
 
-/// `PyTorch 2.1, GPU 0 (23.69 GiB)   line 7, printed 3 times`.
+/// Formats `PyTorch 2.1, GPU 0 (23.69 GiB)   line 7, printed 3 times`.
 fn head(event: &Event) -> Line {
     let mut line = Line::new().accent(name(event));
     if let Some(gpu) = event.gpu {

@@ -1,4 +1,4 @@
-//! What came of a replay, on the screen.
+//! Output of a replay.
 
 use super::super::jobs::{file_name, show_head, without_settings};
 use crate::args::{Global, ReplayArgs};
@@ -42,7 +42,7 @@ pub(super) fn show(
     ]);
     for run in &replays.runs {
         let outcome = &run.trial.outcome;
-        // Of what could not even begin there is no peak.
+        // An allocator that fails at its start has no peak.
         let began = outcome.stop.is_none_or(|stop| stop.step.is_some());
         let size = |bytes| if began { amount(bytes) } else { "–".to_owned() };
         table.row([
@@ -61,7 +61,7 @@ pub(super) fn show(
     Ok(())
 }
 
-/// Says that the recorded job ended for lack of memory.
+/// Reports that the recorded job ended with a failed allocation.
 pub(in crate::commands::mem) fn show_refused(
     screen: &mut Screen,
     refused: Option<Bytes>,
@@ -97,7 +97,7 @@ fn show_agreement(screen: &mut Screen, agreement: &Agreement) -> Result<(), Fail
     Ok(())
 }
 
-/// Says where a job ended for lack of memory, and what would have saved it.
+/// Reports where a job ran out of memory, and which settings would help.
 fn show_stop(
     screen: &mut Screen,
     global: &Global,

@@ -1,4 +1,4 @@
-//! For whom devices are claimed.
+//! The process for which devices are claimed.
 
 use crate::args::ClaimArgs;
 use crate::claim_request;
@@ -11,14 +11,14 @@ use gpu_host::FileLeaseStore;
 use rustix::process::geteuid;
 use std::ffi::OsString;
 
-/// Finds for whom the devices are: the process that started this one. A shell that was copied only
-/// to run a part of a line, as for `$(…)` with more than one command, ends at once: there it is
-/// the shell itself.
+/// Returns the process whose descendants may use the devices by default: the parent of this
+/// program. A subshell, as of `$(…)` with more than one command, ends at once; for it, the result
+/// is the shell that forked it.
 ///
-/// Where that is the first process of the machine, or of a user's session, everybody descends from
-/// it; and the supervisor of a run has a lease of its own, which this one is within. What is held is
-/// then for this program alone.
-pub(super) fn asker(
+/// Every process descends from init and from a user's systemd, and the supervisor of a run has its
+/// own lease, which encloses this one. If the parent is one of these, the lease is for this program
+/// only.
+pub(super) fn default_root(
     source: &Source,
     locks: &FileLeaseStore,
     args: &ClaimArgs,
@@ -28,13 +28,13 @@ pub(super) fn asker(
     let mut line = line.iter();
     let own = source.host.process(line.next().ok_or_else(gone)?.pid)?;
     let first = line.next().ok_or_else(gone)?;
-    let mut asker = source.host.process(first.pid)?;
-    let is_everybodys = first.pid.0 == 1 || asker.name == "systemd";
-    if is_everybodys || is_supervisor(&asker, &locks.entries(EntryKind::Lease)?) {
+    let mut root = source.host.process(first.pid)?;
+    let encloses_all = first.pid.0 == 1 || root.name == "systemd";
+    if encloses_all || is_supervisor(&root, &locks.entries(EntryKind::Lease)?) {
         return match args.export {
             false => Ok(own),
             true => Err(Failure::new(Exit::Usage, "claim for the process that started gpuws")
-                .with_source(match is_everybodys {
+                .with_source(match encloses_all {
                     true => "every process descends from it",
                     false => "that is gpuws itself, waiting for this program",
                 })
@@ -44,20 +44,20 @@ pub(super) fn asker(
     for next in line {
         let next = source.host.process(next.pid)?;
         let is_copy = next.command_line.is_ok()
-            && next.command_line == asker.command_line
+            && next.command_line == root.command_line
             && next.group.is_ok()
-            && next.group == asker.group;
+            && next.group == root.group;
         if !is_copy {
             break;
         }
-        asker = next;
+        root = next;
     }
-    Ok(asker)
+    Ok(root)
 }
 
-/// Refuses a process whose descendants are not the caller's to claim for: nobody would believe such
-/// a lease, or, for the ancestor of everybody, everybody would be within it.
-pub(super) fn owned(root: ProcessInfo) -> Result<ProcessInfo, Failure> {
+/// Rejects a process of another user, whose lease would be invalid, and init, because every process
+/// descends from it.
+pub(super) fn check_root(root: ProcessInfo) -> Result<ProcessInfo, Failure> {
     let own = root.uid == Ok(geteuid().as_raw());
     match own && root.key.pid.0 > 1 {
         true => Ok(root),

@@ -7,7 +7,7 @@ mod actor;
 mod driver;
 mod reaper;
 mod recorder;
-#[allow(dead_code, reason = "the stage uses the rest")]
+#[allow(dead_code, reason = "the sandbox uses the rest")]
 mod scene;
 mod truth;
 
@@ -28,9 +28,10 @@ fn main() {
         // Its children inherit the device: neither may be ended.
         "ancestor" => {
             actor::hold(&scene);
-            let mut reaper = Command::new(std::env::current_exe().expect("it has a path"));
+            let mut reaper =
+                Command::new(std::env::current_exe().expect("a running program has a path"));
             reaper.args(["reaper", root, &arguments[3], &arguments[4], rule]);
-            let status = reaper.status().expect("it can be started");
+            let status = reaper.status().expect("the program starts");
             std::process::exit(status.code().unwrap_or(1));
         }
         "reaper" => reaper::reap(&scene, user, seed, rule),
