@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// Returns the live entries according to a broken rule.
 ///
-/// Besides the entries that the library finds, `shared-folder` accepts a locked file in the shared
+/// Besides the entries that the library finds, `shared-directory` accepts a locked file in the shared
 /// directory as an entry of the file's owner. `file-owner` does so for a file in the directory of
 /// any user.
 pub(crate) fn entries(rule: &str, scene: &Scene, kind: EntryKind) -> io::Result<Vec<LeaseEntry>> {

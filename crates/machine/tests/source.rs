@@ -104,18 +104,18 @@ fn unknown_machine_and_library_are_refused() {
 }
 
 #[test]
-fn lease_folder_that_others_can_replace_is_refused() {
+fn lease_directory_that_others_can_replace_is_refused() {
     let source = simulated();
-    let folder = tempfile::tempdir().unwrap();
-    let shared = folder.path().join("shared");
+    let dir = tempfile::tempdir().unwrap();
+    let shared = dir.path().join("shared");
     std::fs::create_dir(&shared).unwrap();
     std::fs::set_permissions(&shared, PermissionsExt::from_mode(0o777)).unwrap();
     let claims = shared.join("claims");
     std::fs::create_dir(&claims).unwrap();
     let Err(refused) = source.locks(Some(&claims)) else { panic!("others can replace it") };
-    let hint = "whoever can replace the lease directory can cause double grants";
+    let hint = "a user who can replace the lease directory can cause double grants";
     assert_eq!(refused.hint(), Some(hint));
-    let own = folder.path().join("own");
+    let own = dir.path().join("own");
     std::fs::create_dir(&own).unwrap();
     assert!(source.locks(Some(&own)).is_ok());
 }

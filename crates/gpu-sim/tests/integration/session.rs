@@ -132,15 +132,11 @@ fn machine_loads_by_name_dir_file_or_recording() {
         (error.kind(), error.fault().text)
     };
     assert_eq!(kind, ErrorKind::Invalid);
-    assert!(
-        reported.starts_with(
-            "find machine 'labbx': no built-in machine, directory or file has this name"
-        ),
-        "{reported}"
+    assert_eq!(
+        reported,
+        "find machine 'labbx': no built-in machine, directory or file has this name; \
+         did you mean 'labbox'?"
     );
-    for machine in gpu_sim::machines() {
-        assert!(reported.contains(machine.name), "{reported}");
-    }
     let no_recording = dir.join("../p100-ghost/fuser.txt");
     let error = Machine::named(&no_recording).unwrap_err();
     assert!(error.fault().text.contains("not a recording"), "{}", error.fault().text);
