@@ -298,6 +298,7 @@ mod tests {
         mark.set();
         assert_eq!(find(&helper).map(|stuck| stuck.pid), Some(4711));
         drop(mark);
+        crate::child::mark::tests::until_released(program.path());
         assert_eq!(find(&helper), None);
     }
 
