@@ -93,6 +93,9 @@ fn terminal_is_derived_from_session() {
     let list = host().processes().unwrap().processes;
     let inside = list.iter().find(|process| process.parent == Ok(script.pid())).unwrap();
     assert_eq!((inside.has_terminal, inside.session), (Ok(true), Ok(inside.key.pid)));
+    // It outlives its terminal if SIGHUP is ignored, as under nohup.
+    let killed = host().open(inside.key.pid).unwrap();
+    killed.signal(gpu_core::Signal::Kill, &gpu_core::ActToken::user_confirmed()).unwrap();
     let mut command = Command::new("setsid");
     let outside = Sleeper::spawn(command.args(["sleep", "1000"]));
     outside.wait_for_name("sleep");
