@@ -101,7 +101,12 @@ fn only_machine_program_tests_benches_and_examples_choose_adapters() {
         let chosen = ADAPTERS.iter().filter(|adapter| package.depends_on.contains(**adapter));
         let chooses = matches!(
             package.name.as_str(),
-            "gpu-machine" | "gpuws" | "gpuws-tests" | "gpuws-benches" | "gpuws-examples"
+            "gpu-machine"
+                | "gpuws"
+                | "gpuws-tests"
+                | "gpuws-protocol"
+                | "gpuws-benches"
+                | "gpuws-examples"
         );
         // It serves a machine that another package simulates.
         let exception = package.name == "gpu-nvml-sim";

@@ -26,7 +26,7 @@ use std::sync::{Mutex, PoisonError};
 static ONE: Mutex<()> = Mutex::new(());
 
 /// The total steps of both runs.
-const STEPS: u64 = 50_000;
+const STEPS: u64 = 20_000;
 
 /// Runs a test alone in its own namespaces; returns the directory for its file system.
 fn alone(test: &str) -> Option<PathBuf> {

@@ -76,11 +76,17 @@ fn process_that_executes_a_daemon_is_spared() {
 #[test]
 fn process_that_only_renames_itself_is_killed() {
     const TEST: &str = "process_that_only_renames_itself_is_killed";
-    for name in ["Xorg", "nvidia-persiste", "nvidia-cuda-mps"] {
-        let Some((bench, pid, report)) = ended(TEST, &["named", name]) else { return };
-        assert_eq!(report.actions[0].signals, [Signal::Term, Signal::Kill], "{name}: {report:?}");
-        assert!(!bench.lives(pid) && report.is_complete(), "{name}: {report:?}");
-    }
+    // Each waits for a grace period.
+    std::thread::scope(|scope| {
+        for name in ["Xorg", "nvidia-persiste", "nvidia-cuda-mps"] {
+            scope.spawn(move || {
+                let Some((bench, pid, report)) = ended(TEST, &["named", name]) else { return };
+                let signals = &report.actions[0].signals;
+                assert_eq!(*signals, [Signal::Term, Signal::Kill], "{name}: {report:?}");
+                assert!(!bench.lives(pid) && report.is_complete(), "{name}: {report:?}");
+            });
+        }
+    });
 }
 
 /// Runs one ignored test of this program as an unprivileged user.

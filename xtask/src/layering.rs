@@ -66,6 +66,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         // Otherwise only the program, the tests, the benches and the examples select adapters.
         "gpuws" | "gpuws-benches" | "gpuws-examples" => &LIBRARIES_AND_XTASK[..LIBRARIES],
         "gpuws-tests" => LIBRARIES_AND_XTASK,
+        "gpuws-protocol" => &["gpu-core", "gpu-host", "gpu-claim"],
         "xtask" => &[],
         _ => return None,
     })
