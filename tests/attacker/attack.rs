@@ -1,8 +1,8 @@
 //! The attacker: an unprivileged user that tries everything, step by step, as determined by a seed.
 
-use crate::layout::Scene;
-use crate::status::Status;
-use crate::steps::{self, STEPS};
+use super::layout::Scene;
+use super::status::Status;
+use super::steps::{self, STEPS};
 use gpu_core::{Clock, LeaseEntry, LeaseGuard};
 use gpu_host::{FileLeaseStore, SystemClock};
 use gpuws_tests::Chance;

@@ -1,6 +1,6 @@
 //! Readers with a broken rule, which the attacker must defeat: proof that the attacks work.
 
-use crate::layout::Scene;
+use super::layout::Scene;
 use gpu_core::{EntryKind, LeaseEntry, LeaseStore};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{F_RDLCK, F_WRLCK, flock};

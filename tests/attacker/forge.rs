@@ -1,7 +1,7 @@
 //! Entries that no honest program would write.
 
-use crate::attack::Attacker;
-use crate::layout::{CONTESTED, DEVICES, device};
+use super::attack::Attacker;
+use super::layout::{CONTESTED, DEVICES, device};
 use gpu_core::{
     Bytes, Claim, DeviceUuid, EntryKind, LeaseEntry, LeaseId, LeaseStore, Pid, ProcessKey, Share,
     Timestamp,

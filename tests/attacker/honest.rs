@@ -1,6 +1,6 @@
 //! An honest user: claims devices, holds them briefly, and releases them.
 
-use crate::layout::{CONTESTED, Scene, TOTAL, choose, device, devices, look};
+use super::layout::{CONTESTED, Scene, TOTAL, choose, device, devices, look};
 use gpu_claim::{ClaimRequest, TakeError, Taken, Wait, take};
 use gpu_core::{
     Bytes, Claim, Clock, DeviceUuid, EntryKind, LeaseEntry, LeaseGuard, LeaseId, LeaseStore, Pid,

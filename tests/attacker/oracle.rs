@@ -1,6 +1,6 @@
 //! The invariants, judged by the reports of honest processes, without any code of the library.
 
-use crate::layout::TOTAL;
+use super::layout::TOTAL;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 

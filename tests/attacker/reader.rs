@@ -1,7 +1,7 @@
 //! A user that only reads the leases, on request.
 
-use crate::broken;
-use crate::layout::Scene;
+use super::broken;
+use super::layout::Scene;
 use gpu_core::{EntryKind, LeaseEntry, LeaseStore};
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};

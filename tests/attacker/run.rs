@@ -1,11 +1,11 @@
 //! A run: attackers and honest processes, which are killed and stopped at random moments, and the
 //! oracle's verdict.
 
-use crate::layout::{DEVICES, choose, devices, look};
-use crate::oracle::Oracle;
-use crate::sandbox::{ATTACKER, HANGS, HONEST, ONLOOKER, Sandbox};
-use crate::status::Counts;
-use crate::verdict::Verdict;
+use super::layout::{DEVICES, choose, devices, look};
+use super::oracle::Oracle;
+use super::sandbox::{ATTACKER, HANGS, HONEST, ONLOOKER, Sandbox};
+use super::status::Counts;
+use super::verdict::Verdict;
 use gpu_claim::{ClaimRequest, Wait, take};
 use gpu_core::{Claim, Clock, Pid, ProcessKey};
 use gpuws_tests::Chance;
@@ -193,7 +193,7 @@ impl Run<'_> {
         self.looks += 1;
         self.hear();
         let before = self.oracle.living();
-        self.sandbox.readers.iter_mut().for_each(crate::sandbox::Reader::ask);
+        self.sandbox.readers.iter_mut().for_each(super::sandbox::Reader::ask);
         let seen: Vec<_> =
             self.sandbox.readers.iter().map(|reader| (reader.name, reader.answer())).collect();
         self.hear();
@@ -261,7 +261,7 @@ impl Run<'_> {
         self.oracle.violations.extend(left);
     }
 
-    fn check_success(&mut self, participant: &mut crate::sandbox::Participant) {
+    fn check_success(&mut self, participant: &mut super::sandbox::Participant) {
         let status = participant.child.wait().unwrap();
         if !status.success() {
             self.oracle.violations.push(format!("{} ended with {status}", participant.name));

@@ -1,7 +1,7 @@
 //! The file system and the PID namespace of the attackers and their victims.
 
-use crate::layout::{SAFE_GPU, Scene};
-use crate::status::Summary;
+use super::layout::{SAFE_GPU, Scene};
+use super::status::Summary;
 use gpu_core::Clock;
 use gpu_host::SystemClock;
 use rustix::process::{Pid, Signal, kill_process};

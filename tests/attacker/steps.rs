@@ -1,7 +1,7 @@
 //! The steps of an attacker.
 
-use crate::attack::Attacker;
-use crate::forge;
+use super::attack::Attacker;
+use super::forge;
 use gpu_core::{EntryKind, LeaseStore};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{F_RDLCK, F_WRLCK, flock};

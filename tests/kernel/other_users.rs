@@ -1,7 +1,7 @@
 //! Real processes of other users, with chosen names and terminals.
 
-use crate::recheck::python;
-use crate::{Bench, ghost, skip, targets};
+use super::recheck::python;
+use super::{Bench, ghost, skip, targets};
 use gpu_core::*;
 use gpu_reaper::*;
 use std::os::unix::process::CommandExt;
@@ -75,7 +75,7 @@ fn user_program_called_like_a_daemon_uses_the_device() {
     let Some(mut python) = python(TEST) else { return };
     // A program of the user's own with the right name.
     let program = bench.dir.path().join("nvidia-cuda-mps-server");
-    crate::copy_program(python.get_program().as_ref(), &program);
+    super::copy_program(python.get_program().as_ref(), &program);
     std::os::unix::fs::chown(&program, Some(STRANGER), Some(STRANGER)).unwrap();
     python = Command::new(&program);
     // The interpreter finds its library next to the installed one.

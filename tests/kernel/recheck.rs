@@ -1,6 +1,6 @@
 //! Real processes that become something else on SIGTERM: a monitor, another name, another program.
 
-use crate::{Bench, ghost, skip, targets};
+use super::{Bench, ghost, skip, targets};
 use gpu_core::*;
 use gpu_reaper::*;
 use std::process::Command;
@@ -45,7 +45,7 @@ pub(crate) fn python(test: &str) -> Option<Command> {
 fn ended(test: &str, becoming: &[&str]) -> Option<(Bench, Pid, Report)> {
     let mut bench = Bench::new();
     let daemon = bench.dir.path().join("nvidia-persistenced");
-    crate::copy_program("/bin/sleep".as_ref(), &daemon);
+    super::copy_program("/bin/sleep".as_ref(), &daemon);
     let pid = bench.ready(python(test)?.args(["-c", HOLDER]).args(becoming));
     let (plan, guard) = bench.plan(&ghost(1));
     assert_eq!(targets(&plan), [pid]);
@@ -91,13 +91,13 @@ fn process_that_only_renames_itself_is_killed() {
 
 /// Runs one ignored test of this program as an unprivileged user.
 fn as_nobody(test: &str, name: &str) {
-    if !crate::other_users::is_root(test) {
+    if !super::other_users::is_root(test) {
         return;
     }
     let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     let dir = tempfile::Builder::new().permissions(open_to_all).tempdir().unwrap();
     let program = dir.path().join("tests");
-    crate::copy_program(&std::env::current_exe().unwrap(), &program);
+    super::copy_program(&std::env::current_exe().unwrap(), &program);
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
     command.arg("--bounding-set=-all").arg(&program).args(["--ignored", "--exact", name]);
@@ -113,7 +113,7 @@ fn as_nobody(test: &str, name: &str) {
 #[test]
 fn process_hidden_from_its_user_still_exists() {
     const TEST: &str = "process_hidden_from_its_user_still_exists";
-    as_nobody(TEST, "recheck::hidden_process_is_not_signalled_again");
+    as_nobody(TEST, "kernel::recheck::hidden_process_is_not_signalled_again");
 }
 
 /// From an unprivileged reaper, a process can hide its files on SIGTERM.

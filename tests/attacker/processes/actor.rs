@@ -1,9 +1,9 @@
 //! A process of the test world. An attacker does anything that its user may do with its own
 //! processes; the others do not change.
 
-use crate::driver;
-use crate::scene::{PROGRAM_NAMES, PROGRAMS, Part, Scene};
-use crate::truth::{Truth, descriptors};
+use super::driver;
+use super::scene::{PROGRAM_NAMES, PROGRAMS, Part, Scene};
+use super::truth::{Truth, descriptors};
 use gpuws_tests::Chance;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -133,7 +133,7 @@ impl Actor {
     /// ended.
     fn keep(&mut self, kind: &str) {
         let (uid, program) = match kind {
-            "login" => (Some(crate::scene::ATTACKER), self.scene.bin().join("shell")),
+            "login" => (Some(super::scene::ATTACKER), self.scene.bin().join("shell")),
             _ => (None, self.scene.program(0, "train")),
         };
         let mut command = self.another(kind).command(&self.scene, program);

@@ -1,8 +1,8 @@
 //! The driver of the substitute device: it counts the memory of every process that has the uvm file
 //! open, and lists all of them, or some.
 
-use crate::scene::Scene;
-use crate::truth::{Truth, descriptors, everybody};
+use super::scene::Scene;
+use super::truth::{Truth, descriptors, everybody};
 use gpu_core::*;
 use serde_json::json;
 use std::io::{BufRead, BufReader, Write};

@@ -1,7 +1,7 @@
 //! The directories, device files and programs of the test world.
 
 use super::scene::{ATTACKER, HONEST, INSTALLED, PROGRAM_NAMES, PROGRAMS, Scene};
-use crate::sandbox::mount;
+use crate::attacker::sandbox::mount;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;

@@ -9,8 +9,8 @@ mod scene;
 mod truth;
 mod world;
 
-use crate::run::number;
-use crate::verdict::Verdict;
+use crate::attacker::run::number;
+use crate::attacker::verdict::Verdict;
 use std::io::Write as _;
 use std::path::Path;
 
@@ -20,7 +20,7 @@ const STEPS: u64 = 1000;
 const STEPS_TO_DETECTION: u64 = 20_000;
 
 fn attack(test: &str, rule: &str, words: &[&str]) -> Option<Verdict> {
-    let dir = crate::alone(&format!("processes::{test}"))?;
+    let dir = super::alone(&format!("processes::{test}"))?;
     let seed = number("GPUWS_ATTACK_SEED", 1);
     let steps = match words {
         [] => number("GPUWS_ATTACK_STEPS", STEPS),

@@ -1,10 +1,10 @@
 //! The honest side: uses the product to end processes of the world, without knowledge of their next
 //! steps, and judges plans and reports.
 
-use crate::driver::{Device, memory_of};
-use crate::recorder::{Broken, Recorder};
-use crate::scene::{ATTACKER, HONEST, INSTALLED, Scene};
-use crate::truth::{Truth, everybody, line};
+use super::driver::{Device, memory_of};
+use super::recorder::{Broken, Recorder};
+use super::scene::{ATTACKER, HONEST, INSTALLED, Scene};
+use super::truth::{Truth, everybody, line};
 use gpu_core::{
     ActToken, Bytes, Clock, Host, Pid, ProcessInfo, Snapshot, Timestamp, look_up_processes, observe,
 };

@@ -2,8 +2,8 @@
 //! checks each delivered signal against the truth when the audit line was written: everything that
 //! was true by then must count.
 
-use crate::scene::Scene;
-use crate::truth::{Truth, line};
+use super::scene::Scene;
+use super::truth::{Truth, line};
 use gpu_core::*;
 use gpu_host::{FileJournal, LinuxHost};
 use gpu_reaper::{Membership, Plan};

@@ -4,8 +4,8 @@
 use super::layout;
 use super::scene::{ATTACKER, HONEST, INSTALLED, ONLOOKER, PROGRAM_NAMES, Part, Scene};
 use super::truth::{Truth, everybody};
-use crate::sandbox::HANGS;
-use crate::verdict::Verdict;
+use crate::attacker::sandbox::HANGS;
+use crate::attacker::verdict::Verdict;
 use gpu_core::Clock;
 use gpu_host::SystemClock;
 use gpuws_tests::Chance;

@@ -5,8 +5,6 @@
 //! The tests print a summary on standard output, which `--nocapture` shows. `GPUWS_STRESS_GRANTS`
 //! is the number of grants, and `GPUWS_STRESS_SEED` the seed.
 
-#![expect(clippy::print_stdout, reason = "the figures of a run are its result")]
-
 mod log;
 mod observer;
 

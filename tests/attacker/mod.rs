@@ -7,8 +7,6 @@
 //! `GPUWS_ATTACK_SEED` the seed. A seed repeats the steps, but not their interleaving with those of
 //! others.
 
-#![expect(clippy::print_stdout, reason = "the figures of a run are its result")]
-
 #[allow(dead_code, reason = "the other processes use the rest")]
 mod layout;
 mod oracle;
@@ -31,7 +29,7 @@ const STEPS: u64 = 20_000;
 /// Runs a test alone in its own namespaces; returns the directory for its file system.
 fn alone(test: &str) -> Option<PathBuf> {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    sandbox::enter(test)
+    sandbox::enter(&format!("attacker::{test}"))
 }
 
 fn plan(test: &str) -> Option<Plan> {
