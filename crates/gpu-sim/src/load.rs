@@ -17,7 +17,7 @@ use toml::Spanned;
 /// The largest file of a machine, in bytes.
 const MAX_FILE: u64 = 4 << 20;
 
-static EMBEDDED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../../sim-fixtures/machines");
+static EMBEDDED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/sim-fixtures/machines");
 
 impl Machine {
     /// Reads an embedded machine by name.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use toml::Spanned;
 
 /// The products of synthetic machines.
-const BUILT_IN: &str = include_str!("../../../sim-fixtures/products.toml");
+const BUILT_IN: &str = include_str!("../sim-fixtures/products.toml");
 
 /// Products by the names that their devices report.
 pub(crate) type Products = BTreeMap<Spanned<String>, Tells>;
