@@ -63,7 +63,7 @@ until_so grep -q '{end}' wide; kill $wide 2> /dev/null; wait $wide; echo $?; non
 }
 
 /// Runs that start at once, on eight devices.
-const CROWD: usize = 200;
+const CROWD: usize = 80;
 
 #[test]
 fn many_waiting_runs_are_all_served() {
