@@ -137,6 +137,36 @@ mod tests {
         }
     }
 
+    #[test]
+    fn rows_are_distinguished_from_similar_lines() {
+        for (line, is) in [
+            ("GPU 0: K80 (Serial: 12)", true),
+            ("GPU 0: K80 (UUID: [N/A])", true),
+            ("GPU 0 1: K80 (UUID: GPU-a)", false),
+            ("GPU 0:K80 (UUID: GPU-a)", false),
+            ("GPU x: K80 (UUID: GPU-a)", false),
+            ("CPU 0: K80 (UUID: GPU-a)", false),
+            ("GPU 0: K80 (Bus: 1)", false),
+            ("MIG 1g.5gb Device 0: (UUID: MIG-a)", true),
+            ("MIG 1g.5gb Device 0: (UUID: MIG-a", false),
+            ("MIG 1g.5gb Unit 0: (UUID: MIG-a)", false),
+        ] {
+            assert_eq!(is_row(line), is, "{line}");
+        }
+        let gpu = &of("GPU 0: K80 (UUID: GPU-a").gpus[0];
+        assert_eq!((gpu.index, gpu.uuid.as_ref()), (Some(0), None));
+        for (uuid, want) in [
+            ("MIG-GPU-a/3/1", (Some(3), Some(1))),
+            ("MIG-GPU-a/b/3/1", (Some(3), Some(1))),
+            ("3/1", (None, None)),
+            ("MIG-a", (None, None)),
+        ] {
+            let mig = &of(&format!("MIG 1g.5gb Device 0: (UUID: {uuid})")).mig_devices[0];
+            assert_eq!((mig.gpu_instance_id, mig.compute_instance_id), want, "{uuid}");
+            assert_eq!((mig.uuid.as_deref(), mig.gpu_index), (Some(uuid), None));
+        }
+    }
+
     const PIECES: &[&str] = &["GPU", "MIG", " ", "0", "7", ":", "(UUID", ")", "a", "z", "\n"];
 
     proptest! {
