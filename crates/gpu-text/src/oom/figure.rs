@@ -35,8 +35,8 @@ impl Figure {
         let unit_length = glued.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(glued.len());
         let unit = &glued[..unit_length];
         let scale = scale(unit)?;
-        let end = digits + blank.min(1) + unit_length;
-        let shown = if blank > 0 { format!("{number} {unit}") } else { bare[..end].to_owned() };
+        let separator = if blank > 0 { " " } else { "" };
+        let shown = [number, separator, unit].concat();
         let (bytes, slack) = value(number, scale);
         Some((Figure { text: shown, bytes, slack }, &glued[unit_length..]))
     }
