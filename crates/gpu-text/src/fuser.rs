@@ -280,6 +280,15 @@ mod tests {
         assert_eq!(unread, [2, 3, 4, 6]);
     }
 
+    #[test]
+    fn processes_past_the_limit_are_unread() {
+        let of_count = |count: usize| of(&format!("/dev/nvidia0: {}", "7 ".repeat(count)));
+        let most = of_count(Document::MAX_ROWS);
+        assert_eq!((most.holders.len(), most.unread.len()), (Document::MAX_ROWS, 0));
+        let more = of_count(Document::MAX_ROWS + 1);
+        assert_eq!((more.holders.len(), more.unread[0].why), (0, "more rows than are kept"));
+    }
+
     const PIECES: &[&str] =
         &["/dev/nvidia0:", "7", "314", "F...m", "ann", " ", "m", "kernel", "mount", "x", "\n"];
 

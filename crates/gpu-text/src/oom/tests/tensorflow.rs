@@ -227,3 +227,18 @@ fn name_of_allocator_is_bounded() {
     let log = "Allocator (GPU_host_bfc) ran out of memory trying to allocate 1GiB";
     assert_eq!(one(log).gpu, None);
 }
+
+#[test]
+fn error_of_operation_belongs_to_event_with_request_or_dump() {
+    let tensor = "OOM when allocating tensor with shape[2] and type float\n";
+    for (before, events) in [
+        ("Allocator (GPU_0_bfc) ran out of memory trying to allocate 1.00GiB\n", 1),
+        ("BFCAllocator dump for GPU_0_bfc\nNext region of size 7\n", 1),
+        ("BFCAllocator dump for GPU_0_bfc\n", 2),
+        ("OOM when allocating tensor with shape[3] and type float\n", 2),
+        ("failed to allocate 1.00G (7 bytes) from device: x\n", 2),
+        ("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 7 bytes.\n", 2),
+    ] {
+        assert_eq!(all(&format!("{before}{tensor}")).len(), events, "{before}");
+    }
+}
