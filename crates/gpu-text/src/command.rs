@@ -180,9 +180,126 @@ mod tests {
         }
     }
 
+    #[test]
+    fn arguments_of_nvidia_smi_give_kind_and_fields() {
+        for (arguments, kind) in [
+            ("", Some(Kind::Table)),
+            ("-q", Some(Kind::Q)),
+            ("--query -i 0", Some(Kind::Q)),
+            ("-x -q", Some(Kind::Xml)),
+            ("-q --xml-format", Some(Kind::Xml)),
+            ("-L", Some(Kind::List)),
+            ("--list-gpus", Some(Kind::List)),
+            ("topo -m", Some(Kind::Topo)),
+            ("topo -p r", Some(Kind::P2p)),
+            ("topo --p2p_status r", Some(Kind::P2p)),
+            ("pmon -c 1", Some(Kind::Pmon)),
+            ("dmon", Some(Kind::Dmon)),
+            ("mig -lgi", None),
+            ("nvlink -s", None),
+            ("--gpu-reset", None),
+            ("--query-gpu=index --format=csv", Some(Kind::QueryGpu)),
+            ("--query-compute-apps=pid --format=csv", Some(Kind::QueryApps)),
+            ("--query-apps=pid --format=csv", Some(Kind::QueryApps)),
+            ("--query-accounted-apps=pid --format=csv", Some(Kind::QueryApps)),
+            ("| grep -q MiB", Some(Kind::Table)),
+            ("> x -q", Some(Kind::Table)),
+            ("&& x -q", Some(Kind::Table)),
+            ("; x -q", Some(Kind::Table)),
+        ] {
+            let command = read(&format!("$ nvidia-smi {arguments}")).unwrap();
+            assert_eq!(command.kind, kind, "{arguments}");
+        }
+        let fields = |arguments: &str| read(&format!("nvidia-smi {arguments}")).unwrap().fields;
+        assert_eq!(fields("--query-apps='pid,name'"), Some(vec!["pid".into(), "name".into()]));
+        assert_eq!(fields("-q"), None);
+        let many = format!("--query-gpu={}", vec!["a"; MAX_FIELDS + 1].join(","));
+        assert_eq!(fields(&many).unwrap().len(), MAX_FIELDS);
+    }
+
+    #[test]
+    fn command_without_prompt_needs_option_or_known_subcommand() {
+        for (line, is) in [
+            ("nvidia-smi", true),
+            ("nvidia-smi topo", true),
+            ("nvidia-smi mig -lgi", true),
+            ("nvidia-smi nvlink", true),
+            ("nvidia-smi -h", true),
+            ("nvidia-smi works", false),
+            ("nvidia-smi - works", false),
+            ("lsof /dev/nvidia0", true),
+            ("lsof is a tool", false),
+            ("$ lsof", true),
+            ("time -n1 exec sudo -E lsof -d 3", true),
+            ("-x=1 nvidia-smi", false),
+            ("nohup nvidia-smi", false),
+            ("| nvidia-smi |", false),
+        ] {
+            assert_eq!(read(line).is_some(), is, "{line}");
+        }
+        let long = |length: usize| format!("nvidia-smi {}", "-".repeat(length - 11));
+        assert!(read(&long(8192)).is_some() && read(&long(8193)).is_none());
+    }
+
+    #[test]
+    fn prompt_has_place_and_sign() {
+        for (line, is) in [
+            ("$", true),
+            ("$ ls", true),
+            ("$ls", false),
+            ("# ls", false),
+            ("% ls", false),
+            ("/work# ls", true),
+            ("~ # ls", true),
+            ("ann@box % ls", true),
+            ("box:/tmp$ ls", true),
+            ("sh-5.1# ls", true),
+            ("bash-5.1$ ls", true),
+            ("(env) $ ls", true),
+            ("[box] \u{276f} ls", true),
+            ("\u{279c} ls", true),
+            ("\u{2514}\u{2500}$ ls", true),
+            ("\u{2570}\u{2500}$ ls", true),
+            ("D:\\work>ls", true),
+            ("PS D:\\> ls", true),
+            ("a > b", false),
+            ("costs 5 $ now", false),
+            ("ann@box, bob$ ls", false),
+            ("ann@box  x$ ls", false),
+            ("<ann@box>$ ls", false),
+            ("+ ls", true),
+            ("+ls", false),
+        ] {
+            assert_eq!(is_between(line), is, "{line}");
+        }
+        let far = |length: usize| format!("~{}$ ls", "a".repeat(length));
+        assert!(is_between(&far(118)) && !is_between(&far(119)));
+    }
+
+    const PIECES: &[&str] = &[
+        "nvidia-smi",
+        "fuser",
+        "$",
+        "#",
+        ">",
+        "@",
+        "~",
+        "C:\\",
+        "-q",
+        "--query-gpu=",
+        ",",
+        " ",
+        "a",
+        "\u{e9}",
+        "\u{1f600}",
+        "=",
+        "1",
+    ];
+
     proptest! {
         #[test]
-        fn arbitrary_line_never_panics(line in "(nvidia-smi|fuser|\\$|#|>|@|~|C:\\\\|-q|--query-gpu=|,| |\\PC){0,30}") {
+        fn arbitrary_line_never_panics(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..30)) {
+            let line = pieces.concat();
             read(&line);
             is_between(&line);
         }

@@ -388,9 +388,114 @@ mod tests {
         }
     }
 
+    #[test]
+    fn known_fields_are_recognised() {
+        for (name, is) in [
+            ("timestamp", true),
+            ("Index", true),
+            ("memory.used", true),
+            ("clocks_event_reasons.active", true),
+            ("clocks.sm", true),
+            ("power.draw", true),
+            ("vgpu_device_capability", true),
+            ("memory.", false),
+            ("vgpu_", false),
+            ("power.", false),
+            ("power", false),
+            ("clocksm", false),
+            ("memories.used", false),
+            ("", false),
+        ] {
+            assert_eq!(is_field(name), is, "{name}");
+        }
+        for (line, is) in [
+            ("index, my-column", true),
+            ("index, 1st", false),
+            ("index, a b", false),
+            ("other, names", false),
+        ] {
+            assert_eq!(header(line).is_some(), is, "{line}");
+        }
+        let long = |length: usize| header(&format!("index, {}", "a".repeat(length)));
+        assert!(long(MAX_NAME).is_some() && long(MAX_NAME + 1).is_none());
+        let many = |count: usize| header(&vec!["index"; count].join(","));
+        assert!(many(MAX_COLUMNS).is_some() && many(MAX_COLUMNS + 1).is_none());
+        for name in
+            ["pid", "process_name", "used_memory", "used_gpu_memory [MiB]", "max_memory_usage"]
+        {
+            assert_eq!(kind_of_fields(&["index".to_owned(), name.to_owned()]), Kind::QueryApps);
+        }
+    }
+
+    #[test]
+    fn alternative_names_of_columns_are_read() {
+        let gpu = |columns: &str, cells: &str| {
+            let mut document = of(Kind::QueryGpu, &format!("{columns}\n{cells}\n"));
+            assert_eq!(document.gpus.len(), 1, "{columns}");
+            document.gpus.remove(0)
+        };
+        let first = gpu(
+            "gpu_name, gpu_uuid, gpu_bus_id, power.draw.average, enforced.power.limit, mig.mode, \
+             memory.total, memory.reserved, persistence_mode, display_active, temperature.gpu",
+            "K80, GPU-a, 0:1:0.0, 5 W, 9 W, Enabled, 8 MiB, 1 MiB, Enabled, Disabled, 40",
+        );
+        assert_eq!((first.name.as_deref(), first.uuid.as_deref()), (Some("K80"), Some("GPU-a")));
+        assert_eq!(first.bus_id.as_deref(), Some("0:1:0.0"));
+        assert_eq!((first.power_draw_w, first.power_limit_w), (Ok(5.0), Ok(9.0)));
+        assert_eq!((first.memory_total_mib, first.memory_reserved_mib), (Ok(8), Ok(1)));
+        assert_eq!((first.mig_enabled, first.persistence), (Ok(true), Ok(true)));
+        assert_eq!((first.display_active, first.temperature_c), (Ok(false), Ok(40)));
+        let second = gpu(
+            "pci.bus_id, uuid, power.draw.instant, power.limit, mig.mode.current, index, INDEX",
+            "0:2:0.0, GPU-b, 6 W, 10 W, Disabled, 3, 4",
+        );
+        assert_eq!(
+            (second.bus_id.as_deref(), second.uuid.as_deref()),
+            (Some("0:2:0.0"), Some("GPU-b"))
+        );
+        assert_eq!((second.power_draw_w, second.power_limit_w), (Ok(6.0), Ok(10.0)));
+        assert_eq!((second.mig_enabled, second.index), (Ok(false), Some(3)));
+        for columns in [
+            "gpu_uuid, pid, name, used_memory, gpu_bus_id",
+            "uuid, pid, process_name, used_gpu_memory, pci.bus_id",
+        ] {
+            let document =
+                of(Kind::QueryApps, &format!("{columns}\nGPU-a, 7, x, 5 MiB, 0:1:0.0\n"));
+            let process = &document.processes.unwrap()[0];
+            assert_eq!((process.gpu_uuid.as_deref(), process.pid), (Some("GPU-a"), Some(7)));
+            assert_eq!((process.name.as_deref(), process.memory_mib), (Some("x"), Ok(5)));
+            assert_eq!(process.gpu_bus_id.as_deref(), Some("0:1:0.0"));
+        }
+    }
+
+    #[test]
+    fn driver_version_is_latest_of_kernel_module() {
+        let text = "index, driver_version, kmd_version\n0, 1.1, 2.1\n1, 1.2, 2.2\n2, 1.3, [N/A]\n";
+        assert_eq!(of(Kind::QueryGpu, text).driver_version.as_deref(), Some("1.3"));
+        let text = "index, driver_version, kmd_version\n0, 1.1, 2.1\n1, [N/A], [N/A]\n";
+        assert_eq!(of(Kind::QueryGpu, text).driver_version.as_deref(), Some("2.1"));
+    }
+
+    #[test]
+    fn last_cell_of_open_line_is_dropped_if_cells_are_missing() {
+        let used = |text: &str| {
+            let document = of(Kind::QueryGpu, &format!("index, memory.used, memory.total\n{text}"));
+            document.gpus.last().map(|gpu| (gpu.index, gpu.memory_used_mib.ok()))
+        };
+        assert_eq!(used("0, 16"), Some((Some(0), None)));
+        assert_eq!(used("0, 16\n"), Some((Some(0), Some(16))));
+        assert_eq!(used("0, 16, 3"), Some((Some(0), Some(16))));
+        assert_eq!(used("1, 2, 3\n0, 16"), Some((Some(0), None)));
+        assert_eq!(used("0,16,3\n"), Some((Some(0), Some(16))), "without blanks");
+        assert_eq!(used("0"), None, "one cell of three");
+    }
+
+    const PIECES: &[&str] = &["0", "7", ",", ", ", "[N/A]", " ", "x", "MiB", "\n"];
+
     proptest! {
         #[test]
-        fn every_line_is_row_header_or_unread(rows in "([0-9]|, ?|\\[N/A\\]| |x|MiB|\n){0,120}") {
+        fn every_line_is_row_header_or_unread(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..120)) {
+            let rows = pieces.concat();
             let text = clean(format!("index, name, memory.used [MiB]\n{rows}").as_bytes());
             let document = parse(&text, Kind::QueryGpu, None);
             let filled = text.lines().skip(1).filter(|(_, line)| !line.trim().is_empty()).count();

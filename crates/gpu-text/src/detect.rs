@@ -239,6 +239,58 @@ mod tests {
         }
     }
 
+    #[test]
+    fn rows_of_tables_and_logs_are_distinguished_from_similar_lines() {
+        let line = "-".repeat(38);
+        for (text, want) in [
+            (format!("+{line}+"), Some(Kind::Table)),
+            (format!("|{}|", "=".repeat(38)), Some(Kind::Table)),
+            (format!("+{}+", "-".repeat(37)), None),
+            (format!("+{}x+", "-".repeat(37)), None),
+            (format!("-{line}-"), None),
+            (format!("+{}+", "- ".repeat(19)), None),
+            (format!("| {:<27}|", "7MiB  x"), Some(Kind::Table)),
+            (format!("| {:<26}|", "7MiB  x"), None),
+            (format!("| {:<27}|", "7Mib  x"), None),
+            (format!("| {} |", "MiB x ".repeat(5).trim()), None),
+            (format!("| {:<27}-", "7MiB  x"), None),
+            (format!("- {:<27}|", "7MiB  x"), None),
+            ("a NVIDIA-SMI 500.1 b".to_owned(), Some(Kind::Table)),
+            ("the NVIDIA-SMI tool".to_owned(), None),
+            ("== NVSMI LOG ==".to_owned(), Some(Kind::Q)),
+            ("NVSMI LOG".to_owned(), None),
+            ("== LOG ==".to_owned(), None),
+            ("Clocks Throttle Reasons".to_owned(), Some(Kind::Q)),
+            ("Minor Number :".to_owned(), Some(Kind::Q)),
+            ("Minor Numbers : 1".to_owned(), None),
+            ("Minor Number: 1".to_owned(), None),
+            ("<!DOCTYPE x".to_owned(), Some(Kind::Xml)),
+            ("<nvidia_smi_log>".to_owned(), Some(Kind::Xml)),
+            ("<gpu id=\"0\">".to_owned(), Some(Kind::Xml)),
+            ("<a_b>1</a_b>".to_owned(), Some(Kind::Xml)),
+            ("<ab>1</ab>".to_owned(), None),
+            ("<a_b>1</a_c>".to_owned(), None),
+            ("<a_b>1</a_b".to_owned(), None),
+        ] {
+            assert_eq!(kind(&text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn rows_without_header_are_of_the_query_above() {
+        let of = |rows: &str| {
+            kind(&format!("$ nvidia-smi --query-gpu=index,name --format=csv,noheader\n{rows}"))
+        };
+        assert_eq!(of("0, x"), Some(Kind::QueryGpu));
+        assert_eq!(of("0, x, y"), None);
+        assert_eq!(of(""), None);
+        let of = |rows: &str| {
+            kind(&format!("$ nvidia-smi --query-apps=pid --format=csv,noheader\n{rows}"))
+        };
+        assert_eq!(of("7"), Some(Kind::QueryApps));
+        assert_eq!(of("\n \n$ lsof"), None);
+    }
+
     proptest! {
         #[test]
         fn detection_is_deterministic(bytes in prop::collection::vec(any::<u8>(), 0..500)) {

@@ -416,3 +416,38 @@ fn value_or_null<T: Serialize, S: Serializer>(
 ) -> Result<S::Ok, S::Error> {
     reading.as_ref().ok().serialize(serializer)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::Absent;
+
+    #[test]
+    fn kind_has_same_name_in_json() {
+        for kind in Kind::ALL {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+        }
+    }
+
+    #[test]
+    fn missing_value_is_null_in_json() {
+        let gpu =
+            Gpu { memory_used_mib: Ok(7), power_draw_w: Err(Absent::Failed), ..Gpu::default() };
+        let json = serde_json::to_value(gpu).unwrap();
+        assert_eq!(json["memory_used_mib"], 7);
+        assert!(json["power_draw_w"].is_null() && json["name"].is_null());
+    }
+
+    #[test]
+    fn unread_lines_and_rows_are_bounded() {
+        let mut document = Document::new(Kind::Table);
+        for line in 0..=Document::MAX_UNREAD {
+            document.note_unread(line, &"é".repeat(201), "it is noise");
+        }
+        assert_eq!(document.unread.len(), Document::MAX_UNREAD);
+        assert_eq!(document.unread[0].text, "é".repeat(200));
+        let mut rows = vec![(); Document::MAX_ROWS - 1];
+        assert!(keep(&mut rows, ()) && !keep(&mut rows, ()));
+        assert_eq!(rows.len(), Document::MAX_ROWS);
+    }
+}

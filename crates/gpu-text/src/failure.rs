@@ -351,6 +351,31 @@ mod tests {
         assert_eq!(document.unread.len(), 1);
     }
 
+    #[test]
+    fn failure_text_is_short_and_mostly_complains() {
+        let is = |text: String| is_failure(&clean(text.as_bytes()));
+        let known = "No devices were found\n";
+        let vague = "the gpu has failed\n";
+        let passages =
+            |text: &str, prose: usize| format!("{text}\n{}", "some prose\n\n".repeat(prose));
+        assert!(is(passages(known, 3)) && !is(passages(known, 4)));
+        assert!(is(passages(vague, 1)) && !is(passages(vague, 2)));
+        assert!(!is(String::new()) && !is("some prose\n".to_owned()));
+        assert!(is(known.repeat(60)) && !is(known.repeat(61)));
+        assert!(is(format!("{known}\n{}", "$ ls\n\n".repeat(9))), "commands are not counted");
+    }
+
+    #[test]
+    fn long_passage_is_read_in_parts() {
+        let filler = format!("{}\n", "word ".repeat(MAX_PASSAGE / 10));
+        let text = format!("{}{}No devices were found\n", filler, filler.repeat(3));
+        let document = parse(&clean(text.as_bytes()));
+        assert_eq!(document.errors, [ErrorCode::NoDevices]);
+        assert!(!document.unread.is_empty());
+        assert_eq!(codes(&format!("{}no devices were found", "a".repeat(MAX_PASSAGE))), []);
+        assert_eq!(codes("\u{130}".repeat(9).as_str()), []);
+    }
+
     proptest! {
         #[test]
         fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {

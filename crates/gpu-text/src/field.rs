@@ -246,6 +246,9 @@ mod tests {
             ("0, 100 %, 117.40 W    # busy", "0, 100 %, 117.40 W"),
             ("0 1 2 \u{2190} here", "0 1 2"),
             ("0 1 2 <-- here", "0 1 2"),
+            ("0 1 2 <= here", "0 1 2"),
+            ("0 1 2\t# here", "0 1 2"),
+            ("0 1 2  // here <- there", "0 1 2"),
             ("# gpu  pwr", "# gpu  pwr"),
             ("  # gpu  pwr", "  # gpu  pwr"),
             ("0, C# tool", "0, C# tool"),
@@ -262,6 +265,62 @@ mod tests {
         assert_eq!(switch("[N/A]"), Err(Absent::NotSupported));
         assert_eq!(text(" Tesla P100 "), Some("Tesla P100".into()));
         assert_eq!(text("[Unknown Error]"), None);
+    }
+
+    #[test]
+    fn every_unit_is_converted() {
+        for (cell, want) in [
+            ("1 TiB", 1 << 20),
+            ("2tb", 2 << 20),
+            ("3 T", 3 << 20),
+            ("1.5 GiB", 1536),
+            ("2 gb", 2048),
+            ("4G", 4096),
+            ("5 MiB", 5),
+            ("6M", 6),
+            ("2048 KiB", 2),
+            ("3072kb", 3),
+            ("4096 K", 4),
+            ("1048576 B", 1),
+            ("2097152 bytes", 2),
+            ("0.6 MiB", 1),
+            ("9007199254740992", 1 << 53),
+        ] {
+            assert_eq!(mib(cell), Ok(want), "{cell}");
+        }
+        assert_eq!(mib("9007199254740994"), Err(Absent::Implausible));
+        for (cell, want) in [("1500 mW", 1.5), ("25 Watts", 25.0), ("7 w", 7.0), ("-1", -1.0)] {
+            assert_eq!(watts(cell), Ok(want), "{cell}");
+        }
+        assert_eq!(watts("7 V"), Err(Absent::Implausible));
+        for (cell, want) in [("53 degC", 53), ("53°C", 53), ("9999", 9999), ("-9999 c", -9999)] {
+            assert_eq!(celsius(cell), Ok(want), "{cell}");
+        }
+        for cell in ["53 F", "10000", "-10000 C"] {
+            assert_eq!(celsius(cell), Err(Absent::Implausible), "{cell}");
+        }
+        assert_eq!(percent("5 C"), Err(Absent::Implausible));
+        assert_eq!(number("N/A"), Err(Absent::NotSupported));
+    }
+
+    #[test]
+    fn every_switch_word_is_known() {
+        for word in ["Enabled", "enabled*", "ON", "Yes", "Active", "True", "1", " on "] {
+            assert_eq!(switch(word), Ok(true), "{word}");
+        }
+        for word in ["Disabled", "off", "No", "Not Active", "Inactive", "False", "0"] {
+            assert_eq!(switch(word), Ok(false), "{word}");
+        }
+        assert_eq!(switch("maybe"), Err(Absent::Implausible));
+        assert_eq!(switch(""), Err(Absent::NotRecorded));
+    }
+
+    #[test]
+    fn identifier_has_at_most_96_bytes() {
+        let longest = "a".repeat(96);
+        assert_eq!(identifier(&longest), Some(longest.clone()));
+        assert_eq!(identifier(&format!("{longest}a")), None);
+        assert_eq!(identifier("[N/A]"), None);
     }
 
     proptest! {

@@ -223,9 +223,79 @@ mod tests {
         }
     }
 
+    #[test]
+    fn rows_are_distinguished_from_other_lines() {
+        for (line, is) in [
+            ("root kernel swap /dev/nvidia0", true),
+            ("root kernel loop /x", true),
+            ("root kernel knfsd /x", true),
+            ("root kernel module /x", false),
+            ("ann 4294967295 f.... x", true),
+            ("ann 4294967296 f.... x", false),
+            ("ann 7 f... x", false),
+            ("./model.bin: 7", true),
+            ("/dev/nvidia0:\t7m", true),
+            ("/dev/nvidia0:7m", false),
+            ("8080/udp: 7", true),
+            ("8080/sctp: 7", false),
+            ("a/tcp: 7", false),
+            ("/dev/nvidia0: 7f....", false),
+            ("/dev/nvidia0: 7x", false),
+            ("/dev/nvidia0:", false),
+            (": 7", false),
+        ] {
+            assert_eq!(is_row(line), is, "{line}");
+        }
+        let name = |length: usize| format!("/{}: 7", "a".repeat(length - 1));
+        assert!(is_row(&name(MAX_NAME)) && !is_row(&name(MAX_NAME + 1)));
+        for (line, is) in [
+            ("USER PID ACCESS COMMAND", true),
+            ("USER PID ACC", true),
+            ("USER PID COMMAND", false),
+            ("USER NAME ACCESS", false),
+            ("PID PID ACCESS", false),
+        ] {
+            assert_eq!(is_header(line), is, "{line}");
+        }
+    }
+
+    #[test]
+    fn only_own_user_is_removed_from_command() {
+        let document =
+            of("/dev/nvidia0: ann 7 F...m (bob)tool\n  8 F...m ()tool\n  ann 9 f.... (ann)\n");
+        let commands: Vec<_> =
+            document.holders.iter().map(|holder| holder.command.as_deref()).collect();
+        assert_eq!(commands, [Some("(bob)tool"), Some("()tool"), None]);
+    }
+
+    #[test]
+    fn only_denied_processes_are_counted_as_unreadable() {
+        let document = of("Cannot open /proc/7/fd: Permission denied\n\
+             Cannot open /proc/8/fd: No such file\n\
+             Cannot stat /home/ann: Permission denied\n\
+             Could not kill process 9: Operation not permitted\n\
+             Kill process 9 ? (y/N)\nKill process 9 at once\n");
+        assert_eq!(Vec::from_iter(document.unreadable_pids), [7]);
+        let unread: Vec<_> = document.unread.iter().map(|unread| unread.line).collect();
+        assert_eq!(unread, [2, 3, 4, 6]);
+    }
+
+    #[test]
+    fn processes_past_the_limit_are_unread() {
+        let of_count = |count: usize| of(&format!("/dev/nvidia0: {}", "7 ".repeat(count)));
+        let most = of_count(Document::MAX_ROWS);
+        assert_eq!((most.holders.len(), most.unread.len()), (Document::MAX_ROWS, 0));
+        let more = of_count(Document::MAX_ROWS + 1);
+        assert_eq!((more.holders.len(), more.unread[0].why), (0, "more rows than are kept"));
+    }
+
+    const PIECES: &[&str] =
+        &["/dev/nvidia0:", "7", "314", "F...m", "ann", " ", "m", "kernel", "mount", "x", "\n"];
+
     proptest! {
         #[test]
-        fn every_line_is_parsed_or_unread(text in "(/dev/nvidia0:|[0-9]{1,3}|F\\.\\.\\.m|ann| |m|kernel|mount|x|\n){0,100}") {
+        fn every_line_is_parsed_or_unread(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..100)) {
+            let text = pieces.concat();
             let document = of(&text);
             let filled = text.lines().filter(|line| !line.trim().is_empty()).count();
             let words: usize = text.lines().map(|line| line.split_whitespace().count()).sum();

@@ -137,9 +137,42 @@ mod tests {
         }
     }
 
+    #[test]
+    fn rows_are_distinguished_from_similar_lines() {
+        for (line, is) in [
+            ("GPU 0: K80 (Serial: 12)", true),
+            ("GPU 0: K80 (UUID: [N/A])", true),
+            ("GPU 0 1: K80 (UUID: GPU-a)", false),
+            ("GPU 0:K80 (UUID: GPU-a)", false),
+            ("GPU x: K80 (UUID: GPU-a)", false),
+            ("CPU 0: K80 (UUID: GPU-a)", false),
+            ("GPU 0: K80 (Bus: 1)", false),
+            ("MIG 1g.5gb Device 0: (UUID: MIG-a)", true),
+            ("MIG 1g.5gb Device 0: (UUID: MIG-a", false),
+            ("MIG 1g.5gb Unit 0: (UUID: MIG-a)", false),
+        ] {
+            assert_eq!(is_row(line), is, "{line}");
+        }
+        let gpu = &of("GPU 0: K80 (UUID: GPU-a").gpus[0];
+        assert_eq!((gpu.index, gpu.uuid.as_ref()), (Some(0), None));
+        for (uuid, want) in [
+            ("MIG-GPU-a/3/1", (Some(3), Some(1))),
+            ("MIG-GPU-a/b/3/1", (Some(3), Some(1))),
+            ("3/1", (None, None)),
+            ("MIG-a", (None, None)),
+        ] {
+            let mig = &of(&format!("MIG 1g.5gb Device 0: (UUID: {uuid})")).mig_devices[0];
+            assert_eq!((mig.gpu_instance_id, mig.compute_instance_id), want, "{uuid}");
+            assert_eq!((mig.uuid.as_deref(), mig.gpu_index), (Some(uuid), None));
+        }
+    }
+
+    const PIECES: &[&str] = &["GPU", "MIG", " ", "0", "7", ":", "(UUID", ")", "a", "z", "\n"];
+
     proptest! {
         #[test]
-        fn every_line_is_parsed_or_unread(text in "(GPU|MIG| |[0-9]|:|\\(UUID|\\)|[a-z]|\n){0,200}") {
+        fn every_line_is_parsed_or_unread(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..200)) {
+            let text = pieces.concat();
             let text = clean(text.as_bytes());
             let filled = text.lines().filter(|(_, line)| !line.trim().is_empty()).count();
             let document = parse(&text);

@@ -194,9 +194,96 @@ mod tests {
         assert_eq!((document.holders.len(), document.unread.len()), (0, 2));
     }
 
+    #[test]
+    fn rows_are_recognised_by_descriptor_and_type() {
+        for (fd, is) in [
+            ("cwd", true),
+            ("mmap", true),
+            ("0", true),
+            ("3r", true),
+            ("3w", true),
+            ("3-", true),
+            ("3uW", true),
+            ("1234567890u", true),
+            ("12345678901u", false),
+            ("3x", false),
+            ("3uZ", false),
+            ("3uWW", false),
+            ("u", false),
+            ("FD", false),
+        ] {
+            assert_eq!(is_row(&format!("x 7 ann {fd} CHR 195,0 0t0 5 /dev/nvidia0")), is, "{fd}");
+        }
+        for (line, is) in [
+            ("x 7 ann 3u REG /x", true),
+            ("x 7 ann 3u VCHR 1,2 /x", true),
+            ("x 7 ann 3u thing /x", false),
+            ("x 7 ann NOFD", true),
+            ("x ann 3u CHR /x", false),
+            ("7 3u CHR /x", false),
+            ("x 7 3u CHR /x", true),
+        ] {
+            assert_eq!(is_row(line), is, "{line}");
+        }
+        for (line, is) in [
+            ("COMMAND PID USER FD TYPE", true),
+            ("COMMAND PID TID TASKCMD USER FD TYPE DEVICE", true),
+            ("COMMAND PID USER FD", false),
+            ("COMMAND PID USER TYPE", false),
+            ("COMMAND USER FD TYPE", false),
+            ("NAME PID FD TYPE", false),
+        ] {
+            assert_eq!(is_header(line), is, "{line}");
+        }
+    }
+
+    #[test]
+    fn optional_columns_may_be_missing() {
+        for (line, want) in [
+            ("a b 7 3u CHR 195,0 0t0 5 /dev/nvidia0", ["a b", "-", "3u", "195,0", "/dev/nvidia0"]),
+            ("x 7 8 t ann 3u CHR 195,0 /dev/nvidia0", ["x", "ann", "3u", "195,0", "/dev/nvidia0"]),
+            ("x 7 ann DEL REG 0x3 12 /dev/nvidia0", ["x", "ann", "DEL", "0x3", "/dev/nvidia0"]),
+            ("x 7 ann 3u CHR 195,0 0x4 face abc", ["x", "ann", "3u", "195,0", "abc"]),
+            ("x 7 ann 3u CHR 0t /x", ["x", "ann", "3u", "-", "0t /x"]),
+            ("x 7 ann 3u CHR", ["x", "ann", "3u", "-", "-"]),
+        ] {
+            assert_eq!(row(&read(line).unwrap()), want, "{line}");
+        }
+    }
+
+    #[test]
+    fn other_files_are_unread_next_to_device_files() {
+        let document = of("x 7 ann mem CHR 195,0 5 /dev/nvidia0 (deleted)\n\
+             x 7 ann 4u CHR 195,1 5 /run/driver/dev/nvidia1\n\
+             x 7 ann 5u CHR 1,3 5 /dev/null\n\
+             x 7 ann 6u REG 8,1 5 /home/nvidia0\n\
+             x 7 ann 7u CHR 195,2 5 (/dev/nvidia2)\n\
+             x 8 ann NOFD /home (opendir: Permission denied)\n\
+             x 9 ann NOFD /proc/9/fd (opendir: No such file)\n");
+        let kept: Vec<_> = document.holders.iter().map(|holder| holder.fd.as_deref()).collect();
+        assert_eq!(kept, [Some("mem"), Some("4u")]);
+        assert_eq!((document.unread.len(), document.unreadable_pids.len()), (5, 0));
+    }
+
+    const PIECES: &[&str] = &[
+        "tool",
+        "7",
+        "314",
+        "ann",
+        "mem",
+        "3u",
+        "CHR",
+        "195,0",
+        "/dev/nvidia0",
+        " ",
+        "NOFD",
+        "\n",
+    ];
+
     proptest! {
         #[test]
-        fn every_line_is_row_or_unread(text in "(tool|[0-9]{1,3}|ann|mem|3u|CHR|195,0|/dev/nvidia0| |NOFD|\n){0,100}") {
+        fn every_line_is_row_or_unread(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..100)) {
+            let text = pieces.concat();
             let document = of(&text);
             let filled = text.lines().filter(|line| !line.trim().is_empty()).count();
             prop_assert_eq!(document.holders.len() + document.unread.len(), filled);

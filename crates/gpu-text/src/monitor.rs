@@ -194,9 +194,60 @@ mod tests {
         assert_eq!(parse(&text, Kind::Dmon, None).unread.len(), 1);
     }
 
+    #[test]
+    fn headers_are_distinguished_from_comments() {
+        for (line, kind) in [
+            ("# gpu pid", Some(Kind::Pmon)),
+            ("#gpu sm", Some(Kind::Dmon)),
+            ("  # Date Time gpu rxpci_a rxpci", Some(Kind::Dmon)),
+            ("# a b c gpu sm", None),
+            ("# gpu", None),
+            ("# gpu sm (percent)", None),
+            ("# gpu other words", None),
+            ("gpu sm", None),
+        ] {
+            assert_eq!(kind_of_header(line), kind, "{line}");
+        }
+        let long = |length: usize| format!("# gpu sm {}", "a".repeat(length));
+        assert_eq!(kind_of_header(&long(MAX_NAME)), Some(Kind::Dmon));
+        assert_eq!(kind_of_header(&long(MAX_NAME + 1)), None);
+    }
+
+    #[test]
+    fn reported_columns_replace_header_and_are_bounded() {
+        let names = |count: usize| -> Vec<String> {
+            (0..count).map(|n| if n == 0 { "GPU".to_owned() } else { format!("c{n}") }).collect()
+        };
+        let text = clean(b"0 1.5 nan - x\nx 1 2 3 4\n");
+        let document = parse(&text, Kind::Dmon, Some(&names(5)));
+        let [row] = document.rows.as_slice() else { panic!("{:?}", document.rows) };
+        let values = names(5).iter().map(|name| row[name].clone()).collect::<Vec<_>>();
+        let text_of = |text: &str| Value::Text(text.to_owned());
+        assert_eq!(
+            values,
+            [Value::Integer(0), Value::Number(1.5), text_of("nan"), Value::Null, text_of("x")]
+        );
+        assert_eq!(document.unread.len(), 1, "the index of a device is a number");
+        let document = parse(&text, Kind::Dmon, Some(&names(MAX_COLUMNS + 1)));
+        assert_eq!(document.columns.len(), MAX_COLUMNS);
+    }
+
+    #[test]
+    fn absent_cell_is_text_in_a_column_of_names() {
+        let document = pmon("0 7 - 1 2 ERR!\n0 8 N/A N/A 2 -\n");
+        let cell = |row: usize, column: &str| document.rows[row][column].clone();
+        assert_eq!(cell(0, "command"), Value::Text("ERR!".to_owned()));
+        assert_eq!((cell(0, "type"), cell(1, "command")), (Value::Null, Value::Null));
+        assert_eq!(cell(1, "type"), Value::Text("N/A".to_owned()));
+        assert_eq!(cell(1, "sm"), Value::Null);
+    }
+
+    const PIECES: &[&str] = &["0", "1", "9", " ", "-", "C", "\t", "x.y", "\n"];
+
     proptest! {
         #[test]
-        fn every_line_is_row_or_unread(rows in "([0-9]| |-|C|\t|x\\.y|\n){0,200}") {
+        fn every_line_is_row_or_unread(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..200)) {
+            let rows = pieces.concat();
             let text = clean(format!("{PMON}{rows}").as_bytes());
             let document = parse(&text, Kind::Pmon, None);
             let filled = text.lines().skip(2).filter(|(_, line)| !line.trim().is_empty()).count();

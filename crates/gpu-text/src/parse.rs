@@ -161,6 +161,60 @@ mod tests {
         assert_eq!(unread, ["what"]);
     }
 
+    #[test]
+    fn text_of_other_kind_is_unread_as_a_whole() {
+        let unread = |kind, text: &str| {
+            let document =
+                parse(text.as_bytes(), &Hint { kind: Some(kind), fields: None }).unwrap();
+            document.unread.iter().map(|unread| (unread.line, unread.why)).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            unread(Kind::Xml, "a\n\nb\n"),
+            [(1, "nothing of this kind"), (3, "nothing of this kind")]
+        );
+        for (kind, text) in [
+            (Kind::Table, "| NVIDIA-SMI 400.1  Driver Version: 400.1 |\n"),
+            (Kind::Xml, "<gpu><processes>None</processes></gpu>\n"),
+            (Kind::Xml, "<gpu></gpu>\n"),
+            (Kind::QueryApps, "pid\n"),
+            (Kind::QueryGpu, "index\n"),
+            (Kind::Topo, "\tGPU0\n"),
+            (Kind::Fuser, "/dev/nvidia0: 7\n"),
+            (Kind::List, "No devices were found\n"),
+            (Kind::List, "MIG 1g.5gb Device 0: (UUID: MIG-a)\n"),
+            (Kind::Pmon, "# gpu pid\n"),
+        ] {
+            assert_eq!(unread(kind, text), [], "{text}");
+        }
+    }
+
+    #[test]
+    fn binary_file_is_mostly_no_text() {
+        let with_zeros = |zeros: usize, rest: usize| {
+            let bytes = ["\0".repeat(zeros), "No devices were found\n".repeat(rest)].concat();
+            parse(bytes.as_bytes(), &Hint::default()).is_ok()
+        };
+        assert!(with_zeros(1, 1) && with_zeros(11, 10));
+        assert!(!with_zeros(2, 1) && !with_zeros(13, 10));
+        for bytes in [&b"\xff\xfeG\0P\0U\0"[..], b"\xfe\xff\0G\0P\0U"] {
+            assert_eq!(unknown(bytes).split(' ').next(), Some("a"), "the text has zeros");
+            let hint = Hint { kind: Some(Kind::List), fields: None };
+            assert_eq!(parse(bytes, &hint).unwrap().unread[0].text, "GPU");
+        }
+    }
+
+    #[test]
+    fn reported_fields_replace_those_of_command() {
+        let text = "$ nvidia-smi --query-gpu=index,memory.used --format=csv,noheader\n3, 7 MiB\n";
+        let used = |fields: Option<[&str; 2]>| {
+            let fields = fields.map(|fields| fields.map(str::to_owned).to_vec());
+            let document = parse(text.as_bytes(), &Hint { kind: None, fields }).unwrap();
+            (document.gpus[0].index, document.gpus[0].memory_total_mib.ok())
+        };
+        assert_eq!(used(None), (Some(3), None));
+        assert_eq!(used(Some(["index", "memory.total"])), (Some(3), Some(7)));
+    }
+
     proptest! {
         #[test]
         fn arbitrary_bytes_give_deterministic_bounded_document(

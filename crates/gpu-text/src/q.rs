@@ -343,4 +343,187 @@ GPU 00000000:0B:00.0
         let log = read("GPU 0000:01:00.0\n    FB Memory Usage\n        Used : 7 MiB");
         assert_eq!(log.gpus[0].memory_used_mib, Ok(7));
     }
+
+    #[test]
+    fn keys_of_every_driver_are_read() {
+        let gpu = |section: &str, key: &str, value: &str| {
+            let log = format!("GPU 0000:01:00.0\n    {section}\n        {key} : {value}\n");
+            read(&log).gpus[0].clone()
+        };
+        for section in ["FB Memory Usage", "Memory Usage"] {
+            assert_eq!(gpu(section, "Total", "7 MiB").memory_total_mib, Ok(7), "{section}");
+            assert_eq!(gpu(section, "Used", "7 MB").memory_used_mib, Ok(7), "{section}");
+            assert_eq!(gpu(section, "Reserved", "7 MiB").memory_reserved_mib, Ok(7), "{section}");
+        }
+        assert!(gpu("BAR1 Memory Usage", "Total", "7 MiB").memory_total_mib.is_err());
+        for key in ["Gpu", "GPU Current Temp", "GPU Temp"] {
+            assert_eq!(gpu("Temperature", key, "50 C").temperature_c, Ok(50), "{key}");
+        }
+        assert!(gpu("Temperature", "Memory Current Temp", "50 C").temperature_c.is_err());
+        for key in ["Gpu", "GPU Util"] {
+            assert_eq!(gpu("Utilization", key, "5 %").utilization_percent, Ok(5), "{key}");
+        }
+        for section in ["Power Readings", "GPU Power Readings"] {
+            for key in [
+                "Power Draw",
+                "Average Power Draw",
+                "Instant Power Draw",
+                "Instantaneous Power Draw",
+            ] {
+                assert_eq!(gpu(section, key, "5 W").power_draw_w, Ok(5.0), "{section}, {key}");
+            }
+            for key in ["Power Limit", "Current Power Limit", "Enforced Power Limit"] {
+                assert_eq!(gpu(section, key, "5 W").power_limit_w, Ok(5.0), "{section}, {key}");
+            }
+        }
+        assert!(gpu("Module Power Readings", "Power Limit", "5 W").power_limit_w.is_err());
+        assert_eq!(gpu("MIG Mode", "Current", "Enabled").mig_enabled, Ok(true));
+        assert!(gpu("MIG Mode", "Pending", "Enabled").mig_enabled.is_err());
+        assert!(gpu("PCI", "Bus", "0x01").bus_id.is_some_and(|id| id == "0000:01:00.0"));
+    }
+
+    #[test]
+    fn absent_section_makes_its_values_absent() {
+        let gpu = |key: &str| read(&format!("GPU 0000:01:00.0\n    {key} : N/A\n")).gpus[0].clone();
+        let none = Err(Absent::NotSupported);
+        for key in ["FB Memory Usage", "Memory Usage"] {
+            let gpu = gpu(key);
+            assert_eq!(
+                [gpu.memory_total_mib, gpu.memory_used_mib, gpu.memory_reserved_mib],
+                [none; 3]
+            );
+        }
+        assert_eq!(gpu("Utilization").utilization_percent, none);
+        assert_eq!(gpu("Temperature").temperature_c, Err(Absent::NotSupported));
+        assert_eq!(gpu("MIG Mode").mig_enabled, Err(Absent::NotSupported));
+        for key in ["Power Readings", "GPU Power Readings"] {
+            let gpu = gpu(key);
+            assert_eq!([gpu.power_draw_w, gpu.power_limit_w], [Err(Absent::NotSupported); 2]);
+        }
+    }
+
+    #[test]
+    fn first_power_value_counts_unless_it_is_absent() {
+        let limit = |first: &str, second: &str| {
+            let log = format!(
+                "GPU 0000:01:00.0\n    Power Readings\n        Power Limit : {first}\n        \
+                Enforced Power Limit : {second}\n"
+            );
+            read(&log).gpus[0].power_limit_w
+        };
+        for (first, second, want) in [
+            ("5 W", "6 W", Ok(5.0)),
+            ("N/A", "6 W", Ok(6.0)),
+            ("ERR!", "6 W", Ok(6.0)),
+            ("ERR!", "N/A", Err(Absent::Failed)),
+            ("N/A", "ERR!", Err(Absent::Failed)),
+            ("5 W", "N/A", Ok(5.0)),
+            ("5", "6 W", Ok(6.0)),
+        ] {
+            assert_eq!(limit(first, second), want, "{first} {second}");
+        }
+    }
+
+    #[test]
+    fn version_is_numbers_with_a_point() {
+        let version = |value: &str| {
+            read(&format!("Driver Version : {value}\nGPU 0000:01:00.0\n")).driver_version
+        };
+        for (value, want) in [
+            ("610.1 [Deprecated]", Some("610.1")),
+            ("610", None),
+            (".610", None),
+            ("610.", None),
+            ("N/A", None),
+        ] {
+            assert_eq!(version(value).as_deref(), want, "{value}");
+        }
+        let log =
+            "KMD Version : 1.1\nDriver Version : 2.2\nCUDA UMD Version : 3.3\nCUDA Version : 4.4\n";
+        let document = read(log);
+        assert_eq!(document.driver_version.as_deref(), Some("1.1"));
+        assert_eq!(document.cuda_version.as_deref(), Some("3.3"));
+    }
+
+    #[test]
+    fn value_cut_at_end_of_text_counts_if_it_is_whole() {
+        let of = |section: &str, value: &str| {
+            let log = format!("GPU 0000:01:00.0\n    {section} : {value}");
+            let document = read(&log);
+            (document.gpus[0].clone(), document.unread.len())
+        };
+        for (section, value, unread) in [
+            ("Persistence Mode", "Enabled", 0),
+            ("Persistence Mode", "Enable", 1),
+            ("Minor Number", "1", 1),
+            ("Utilization", "5 %", 0),
+            ("Temperature", "5 C", 0),
+            ("Utilization", "N/A", 0),
+            ("Product Name", "A MiB", 1),
+        ] {
+            assert_eq!(of(section, value).1, unread, "{section} {value}");
+        }
+        for (line, gpus) in
+            [("GPU 0000:01:00.0", 1), ("GPU 0000:01:00", 0), ("GPU 0000:01 :", 0), ("GPU word", 0)]
+        {
+            assert_eq!(read(line).gpus.len(), gpus, "{line}");
+        }
+    }
+
+    #[test]
+    fn leaves_belong_to_innermost_open_section() {
+        let log = "GPU 0000:01:00.0\n    MIG Device\n        Index : 1\n        UUID : MIG-a\n    \
+            UUID : GPU-a\n    Minor Number : 5\n    Processes\n        Process ID : 7\n            \
+            Type : C\n    Accounted Processes\n        Process ID : 8\n    Display Active : Enabled\n";
+        let document = read(log);
+        assert_eq!(document.mig_devices[0].uuid.as_deref(), Some("MIG-a"));
+        let gpu = &document.gpus[0];
+        assert_eq!((gpu.uuid.as_deref(), gpu.minor), (Some("GPU-a"), Some(5)));
+        assert_eq!(gpu.display_active, Ok(true));
+        let processes = document.processes.unwrap();
+        assert_eq!((processes.len(), processes[0].pid), (1, Some(7)));
+        assert_eq!(processes[0].type_.as_deref(), Some("C"));
+        assert_eq!(processes[0].gpu_uuid.as_deref(), Some("GPU-a"));
+        let old = read(
+            "GPU 0000:01:00.0\n    Compute Processes\n        Process ID : 7\n            Used Memory : 5 MiB\n",
+        );
+        assert_eq!(old.processes.unwrap()[0].memory_mib, Ok(5));
+    }
+
+    #[test]
+    fn instance_ids_belong_to_next_process_alone() {
+        let ids = |gi: &str, ci: &str| {
+            format!("        GPU instance ID : {gi}\n        Compute instance ID : {ci}\n")
+        };
+        let process = |pid: u32| format!("        Process ID : {pid}\n");
+        let log = format!(
+            "GPU 0000:01:00.0\n    Processes\n{}{}{}{}{}GPU 0000:02:00.0\n    Processes\n{}",
+            ids("3", "1"),
+            process(7),
+            process(8),
+            ids("4", "2"),
+            "        GPU instance ID : 5\n",
+            process(9)
+        );
+        let of = |document: Document| -> Vec<_> {
+            let processes = document.processes.unwrap().into_iter();
+            processes
+                .map(|p| (p.pid, p.gpu_instance_id, p.compute_instance_id, p.gpu_index))
+                .collect()
+        };
+        assert_eq!(
+            of(read(&log)),
+            [
+                (Some(7), Some(3), Some(1), Some(0)),
+                (Some(8), None, None, Some(0)),
+                (Some(9), None, None, Some(1)),
+            ]
+        );
+        let log = format!(
+            "GPU 0000:01:00.0\n    Processes\n{}        GPU instance ID : 5\n{}",
+            ids("4", "2"),
+            process(9)
+        );
+        assert_eq!(of(read(&log)), [(Some(9), Some(5), None, Some(0))]);
+    }
 }

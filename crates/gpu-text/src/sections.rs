@@ -156,6 +156,21 @@ mod tests {
         assert_eq!(documents[1].unread[0].line, 4);
     }
 
+    #[test]
+    fn unrelated_outputs_and_rows_start_no_section() {
+        let log = "==============NVSMI LOG==============\n    Minor Number      : 0\n";
+        let titles = format!("{TABLE}{TABLE}");
+        assert_eq!(kinds(&titles), [Kind::Table, Kind::Table]);
+        let documents = sections(format!("{BORDER}{TABLE}{BORDER}{BORDER}{TABLE}").as_bytes());
+        assert_eq!(documents.len(), 2);
+        assert_eq!(kinds(&format!("{LIST}{LIST}No devices were found\n")), [Kind::List]);
+        assert_eq!(kinds(&format!("{LIST}\nNo devices were found\n")), [Kind::List, Kind::Error]);
+        assert_eq!(kinds(&format!("No devices were found\n{LIST}")), [Kind::Error, Kind::List]);
+        assert_eq!(kinds(&format!("{log}{LIST}{log}")), [Kind::Q, Kind::List, Kind::Q]);
+        let many = "$ nvidia-smi -L\nGPU 0: K (UUID: GPU-a)\n".repeat(MAX_SECTIONS + 5);
+        assert_eq!(sections(many.as_bytes()).len(), MAX_SECTIONS);
+    }
+
     proptest! {
         #[test]
         fn arbitrary_paste_is_split(

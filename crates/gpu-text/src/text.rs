@@ -399,6 +399,72 @@ mod tests {
         assert!(grown.is_cut() && grown.as_str().len() < 1000 + MAX_MOVE);
     }
 
+    #[test]
+    fn every_escape_sequence_has_its_effect() {
+        for (bytes, want) in [
+            ("a\x1b[2Cb", "a  b"),
+            ("a\x1b[Cb", "a b"),
+            ("a\x1b[0Cb", "a b"),
+            ("ab\x1b[2bc", "abbbc"),
+            ("\x1b[2bc", "  c"),
+            ("\u{9b}3Ca", "   a"),
+            ("a\x1b[3Gb", "a b"),
+            ("abc\x1b[2Gd", "abcd"),
+            ("é\x1b[3Gb\x1b[5Gc", "é b c"),
+            ("\x1b[1;3Hb", "  b"),
+            ("\x1b[1;3fb", "  b"),
+            ("\x1b[9;9;9Hb", "        b"),
+            ("\x1b[?25lb", "b"),
+            ("\x1bPx\x1b\\a", "a"),
+            ("\x1bXx\x07a", "a"),
+            ("\x1b^x\x07a", "a"),
+            ("\x1b_x\x1bx\x07a", "a"),
+            ("\x1b#8a", "a"),
+            ("\x1b Fa", "a"),
+            ("a\u{200b}\u{200f}\u{202a}\u{202e}\u{feff}b", "ab"),
+            ("a\u{7f}\x08b", "ab"),
+            ("&nbsp;&nbsq;", " &nbsq;"),
+            ("<P>a</pre><code>b</CODE>", "ab</CODE>"),
+            (">>> a", "a"),
+            ("> >a", "> >a"),
+            ("a> b", "a> b"),
+        ] {
+            assert_eq!(only(bytes.as_bytes()), want, "{bytes:?}");
+        }
+        for bytes in [
+            "a\x1b[Bb",
+            "a\x1b[Eb",
+            "a\x1b[db",
+            "a\x1b[Hb",
+            "a<br>b",
+            "a<BR/>b",
+            "a<br />b",
+            "a\rb",
+            "a\u{85}b",
+            "a\u{2028}b",
+            "a\u{2029}b",
+        ] {
+            assert_eq!(
+                lines(bytes.as_bytes()),
+                [(1, "a".to_owned()), (1, "b".to_owned())],
+                "{bytes:?}"
+            );
+        }
+        assert_eq!(only(b"\x1b[Ba"), "a", "an empty line is not ended");
+        let far = only(b"\x1b[9999Ca");
+        assert_eq!(far.len(), MAX_MOVE + 1);
+        assert_eq!(lines(b"ab\x1b[2;2Hc\n\x1b[3Gd").last(), Some(&(2, "  d".to_owned())));
+    }
+
+    #[test]
+    fn open_line_is_one_without_an_end() {
+        let open = |bytes: &[u8]| clean(bytes).open_line();
+        assert_eq!(
+            (open(b"a\nb"), open(b"a\nb\n"), open(b"a\r"), open(b"")),
+            (Some(2), None, None, None)
+        );
+    }
+
     proptest! {
         #[test]
         fn cleaned_text_has_no_control_characters(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {

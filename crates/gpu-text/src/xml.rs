@@ -268,4 +268,50 @@ mod tests {
         assert_eq!(read(&deep).gpus.len(), 0, "too deep to be told apart");
         assert!(read(&"<\"".repeat(5000)).unread.len() <= MAX_MISTAKES + 1);
     }
+
+    #[test]
+    fn references_and_character_data_are_text() {
+        for (text, want) in [
+            ("a &lt;b&gt; &quot;&apos;&amp;", "a <b> \"'&"),
+            ("<![CDATA[a <b>]]>", "a <b>"),
+            ("&#65;&#x42;&#10;&#1;c", "ABc"),
+            ("&other;", "&other;"),
+            ("a\n  b", "a  b"),
+            ("a &b", "a &b"),
+        ] {
+            let xml = format!("<gpu><product_name>{text}</product_name></gpu>");
+            assert_eq!(read(&xml).gpus[0].name.as_deref(), Some(want), "{text}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_unread_with_their_line() {
+        let document =
+            read("<gpu>\n<product_name>A</product_name>\n<!x>\n<uuid>GPU-a</uuid>\n</gpu>\n");
+        let unread: Vec<_> = document.unread.iter().map(|u| (u.line, u.text.as_str())).collect();
+        assert_eq!(unread, [(3, "<!x>")]);
+        let gpu = &document.gpus[0];
+        assert_eq!((gpu.name.as_deref(), gpu.uuid.as_deref()), (Some("A"), Some("GPU-a")));
+    }
+
+    #[test]
+    fn element_that_is_closed_out_of_order_has_no_value() {
+        let gpu =
+            read("<gpu><product_name>A<uuid>GPU-a</product_name></uuid></gpu>").gpus.remove(0);
+        assert_eq!((gpu.name, gpu.uuid), (None, None));
+        let nested = |depth: usize| {
+            let (open, close) = ("<a>".repeat(depth), "</a>".repeat(depth));
+            read(&format!("{open}<x>{close}<gpu><product_name>A</product_name></gpu>")).gpus.len()
+        };
+        assert_eq!(nested(MAX_DEPTH + 9), 1, "deeper elements are closed again");
+        let at = |depth: usize| {
+            let open = "<a>".repeat(depth);
+            let document = read(&format!("{open}<gpu><product_name>A</product_name></gpu>"));
+            document.gpus.first().map(|gpu| gpu.name.is_some())
+        };
+        assert_eq!(
+            (at(MAX_DEPTH - 2), at(MAX_DEPTH - 1), at(MAX_DEPTH)),
+            (Some(true), Some(false), None)
+        );
+    }
 }

@@ -133,7 +133,8 @@ fn wrapped(text: &str, width: usize) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    // One case parses dozens of texts.
+    #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
     fn every_output_form_round_trips(machine in machine::machine()) {
@@ -212,8 +213,8 @@ proptest! {
 }
 
 proptest! {
-    // These parse each text many times.
-    #![proptest_config(ProptestConfig::with_cases(8))]
+    // One case parses hundreds of texts.
+    #![proptest_config(ProptestConfig::with_cases(4))]
 
     #[test]
     fn truncated_text_yields_no_new_facts(

@@ -201,3 +201,99 @@ impl Witness for Comparison<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agreement_is_complete_without_any_divergence() {
+        let tally = Tally { predicted: 2, of: 2 };
+        let outcome = Outcome {
+            peak: Level::default(),
+            peak_step: None,
+            in_use_at_peak: Bytes(0),
+            stop: None,
+            steps: 0,
+            failures_avoided: 0,
+        };
+        let all = Agreement {
+            addresses: tally,
+            segments: tally,
+            segments_freed: tally,
+            unrecorded: 0,
+            first: None,
+            outcome: outcome.clone(),
+            retries: 9,
+        };
+        assert!(all.is_complete());
+        let partly = Tally { predicted: 1, of: 2 };
+        let first = Some(Divergence { event: 0, what: String::new() });
+        let granted = Outcome { failures_avoided: 1, ..outcome };
+        for incomplete in [
+            Agreement { addresses: partly, ..all.clone() },
+            Agreement { segments: partly, ..all.clone() },
+            Agreement { segments_freed: partly, ..all.clone() },
+            Agreement { unrecorded: 1, ..all.clone() },
+            Agreement { first, ..all.clone() },
+            Agreement { outcome: granted, ..all.clone() },
+        ] {
+            assert!(!incomplete.is_complete(), "{incomplete:?}");
+        }
+    }
+
+    #[test]
+    fn recording_without_what_decides_is_not_compared() {
+        let known = DeviceTrace { segments: Some(vec![]), ..DeviceTrace::default() };
+        let compared = |trace: &DeviceTrace, settings: &str| {
+            let settings: Settings = settings.parse().expect("PyTorch takes it");
+            compare(trace, &Workload::default(), &settings).map_err(|error| error.to_string())
+        };
+        assert!(compared(&known, "").is_ok());
+        let error = compared(&DeviceTrace::default(), "").unwrap_err();
+        assert!(error.contains("no segment list"), "{error}");
+        let fraction = "per_process_memory_fraction:0.5";
+        let error = compared(&known, fraction).unwrap_err();
+        assert!(error.contains("the device total"), "{error}");
+        let total = DeviceTrace { total: Some(Bytes(1 << 30)), ..known.clone() };
+        assert!(compared(&total, fraction).is_ok());
+    }
+
+    #[test]
+    fn ranges_extend_to_the_next_one_above() {
+        let page = 2u64 << 20;
+        let part = |at: u64, size: u64, stream| Segment {
+            address: at * page,
+            size: size * page,
+            stream,
+            kind: crate::trace::SegmentKind::Small,
+            expandable: true,
+            ..Segment::default()
+        };
+        let map = |at: u64, stream| Event {
+            action: Action::SegmentMap,
+            address: at * page,
+            size: page,
+            stream,
+            time_us: 0,
+        };
+        let of = |held: &[Segment], events: Vec<Event>| {
+            let trace = DeviceTrace { events, ..DeviceTrace::default() };
+            let ranges = ranges(held, &trace).into_iter();
+            ranges
+                .map(|(range, parts)| (range.address / page, range.size.0 / page, parts.len()))
+                .collect::<Vec<_>>()
+        };
+        let all = RANGE / page;
+        assert_eq!(of(&[part(100, 2, 0)], vec![]), [(100, all, 1)]);
+        assert_eq!(of(&[part(100, 2, 0), part(200, 1, 0)], vec![]), [(100, all, 2)]);
+        assert_eq!(of(&[part(100, 2, 0), part(200, 1, 1)], vec![]), [(100, 100, 1), (200, all, 1)]);
+        assert_eq!(of(&[part(100, 2, 0)], vec![map(90, 0), map(95, 1)]), [(90, all, 1)]);
+        assert_eq!(
+            of(&[part(100, 2, 0)], vec![map(150, 1), map(140, 0), map(160, 1)]),
+            [(100, 50, 1)]
+        );
+        let ordinary = Segment { expandable: false, ..part(200, 1, 0) };
+        assert_eq!(of(&[part(100, 2, 0), ordinary], vec![]), [(100, 100, 1)]);
+    }
+}

@@ -359,4 +359,110 @@ mod tests {
         let start = start(&trace).expect("nothing says otherwise");
         assert_eq!(start.loose.iter().map(|block| block.address).collect::<Vec<_>>(), [64]);
     }
+
+    const PAGE: u64 = 2 << 20;
+
+    fn pages(from: u64, count: u64) -> Segment {
+        Segment {
+            address: from * PAGE,
+            size: count * PAGE,
+            kind: SegmentKind::Small,
+            expandable: true,
+            ..Segment::default()
+        }
+    }
+
+    #[test]
+    fn unmapped_pages_split_their_segment() {
+        let unmapped = |from: u64, count: u64| {
+            let end = vec![pages(2, 4)];
+            let walked =
+                start(&trace(end, vec![event(Action::SegmentMap, from * PAGE, count * PAGE)]));
+            walked.map(|start| start.segments)
+        };
+        assert_eq!(unmapped(2, 4), Ok(vec![]));
+        assert_eq!(unmapped(2, 1), Ok(vec![pages(3, 3)]));
+        assert_eq!(unmapped(5, 1), Ok(vec![pages(2, 3)]));
+        assert_eq!(unmapped(3, 2), Ok(vec![pages(2, 1), pages(5, 1)]));
+        for (from, count) in [(5, 2), (1, 1), (6, 1)] {
+            assert!(unmapped(from, count).is_err(), "{from}");
+        }
+        let ordinary =
+            trace(vec![segment(0, PAGE, vec![])], vec![event(Action::SegmentMap, 0, PAGE)]);
+        assert!(start(&ordinary).is_err());
+        let events = vec![event(Action::SegmentMap, 0, PAGE)];
+        let unknown = DeviceTrace { events, ..DeviceTrace::default() };
+        assert_eq!(start(&unknown), Ok(Start::default()), "the segments at the end are unknown");
+    }
+
+    #[test]
+    fn mapped_pages_join_segments_of_their_stream_and_kind() {
+        let mapped = |end: Vec<Segment>| {
+            let walked = start(&trace(end, vec![event(Action::SegmentUnmap, 4 * PAGE, 2 * PAGE)]));
+            walked.map(|start| start.segments)
+        };
+        assert_eq!(mapped(vec![]), Ok(vec![pages(4, 2)]));
+        assert_eq!(mapped(vec![pages(3, 1)]), Ok(vec![pages(3, 3)]));
+        assert_eq!(mapped(vec![pages(6, 1)]), Ok(vec![pages(4, 3)]));
+        assert_eq!(mapped(vec![pages(3, 1), pages(6, 1)]), Ok(vec![pages(3, 4)]));
+        assert_eq!(
+            mapped(vec![pages(2, 1), pages(7, 1)]),
+            Ok(vec![pages(2, 1), pages(4, 2), pages(7, 1)])
+        );
+        for other in [
+            |pages: Segment| Segment { stream: 7, ..pages },
+            |pages: Segment| Segment { kind: SegmentKind::Large, ..pages },
+            |pages: Segment| Segment { expandable: false, ..pages },
+        ] {
+            let [below, above] = [other(pages(3, 1)), other(pages(6, 1))];
+            let apart = vec![below.clone(), pages(4, 2), above.clone()];
+            assert_eq!(mapped(vec![below, above]), Ok(apart));
+        }
+        for live in [pages(3, 2), pages(4, 2)] {
+            assert!(mapped(vec![live]).is_err());
+        }
+    }
+
+    #[test]
+    fn only_unknown_lengths_in_large_segments_are_found() {
+        let asked = 5 << 20;
+        let next = asked + 4096;
+        let length = |end: Segment| {
+            let events = vec![
+                event(Action::Alloc, next, 3 << 20),
+                event(Action::FreeCompleted, next, 3 << 20),
+                event(Action::FreeCompleted, 0, asked),
+            ];
+            let start = start(&trace(vec![end], events)).expect("it is consistent");
+            start.segments[0].blocks[0].size
+        };
+        let large = || segment(0, 20 << 20, vec![]);
+        assert_eq!(length(large()), next);
+        assert_eq!(length(Segment { kind: SegmentKind::Small, ..large() }), asked);
+        assert_eq!(length(Segment { expandable: true, ..large() }), asked);
+        assert_eq!(length(segment(0, next, vec![])), asked, "the next block is in another segment");
+    }
+
+    #[test]
+    fn blocks_outside_known_segments_are_loose() {
+        let events = vec![
+            event(Action::FreeCompleted, 4 << 20, 7),
+            event(Action::FreeCompleted, (2 << 20) - 512, 512),
+            event(Action::FreeCompleted, 2 << 20, 5),
+        ];
+        let start =
+            start(&trace(vec![segment(0, 2 << 20, vec![])], events)).expect("it is consistent");
+        assert_eq!(start.segments[0].blocks.len(), 1);
+        let loose: Vec<_> = start.loose.iter().map(|block| (block.address, block.size)).collect();
+        assert_eq!(loose, [(2 << 20, 5), (4 << 20, 7)]);
+    }
+
+    #[test]
+    fn freed_segment_has_pool_of_its_size() {
+        for (size, kind) in [(2 << 20, SegmentKind::Small), (20 << 20, SegmentKind::Large)] {
+            let freed = Event { stream: 3, ..event(Action::SegmentFree, 9 << 20, size) };
+            let walked = start(&trace(vec![], vec![freed])).expect("it is consistent");
+            assert_eq!((walked.segments[0].kind, walked.segments[0].stream), (kind, 3));
+        }
+    }
 }

@@ -96,3 +96,63 @@ impl Job {
 fn is_of_job(event: &Event) -> bool {
     matches!(event.action, Action::Alloc | Action::FreeRequested | Action::FreeCompleted)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn recording(format: Format, settings: &[(&str, &str)]) -> Recording {
+        let settings = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        Recording { format, settings: BTreeMap::from_iter(settings), ..Recording::default() }
+    }
+
+    #[test]
+    fn settings_are_those_of_pytorch() {
+        let of = |format, settings: &[(&str, &str)]| Job::of(recording(format, settings)).unwrap();
+        assert!(of(Format::TorchSnapshot, &[]).settings.is_some());
+        assert!(of(Format::Own, &[]).settings.is_none());
+        assert!(of(Format::Own, &[("expandable_segments", "True")]).settings.is_some());
+        assert!(of(Format::BfcDump, &[("memory_limit", "5")]).settings.is_none());
+        let expandable = of(Format::TorchSnapshot, &[("expandable_segments", "True")]);
+        assert_ne!(expandable.recorded_choice(), of(Format::TorchSnapshot, &[]).recorded_choice());
+    }
+
+    #[test]
+    fn devices_with_events_of_a_job_are_returned() {
+        let trace = |device, action: Option<Action>| {
+            let event = |action| Event { action, address: 9 << 20, size: 5, stream: 0, time_us: 0 };
+            DeviceTrace {
+                device,
+                events: action.into_iter().map(event).collect(),
+                ..DeviceTrace::default()
+            }
+        };
+        let job = |actions: [Option<Action>; 4]| {
+            let devices =
+                (0..).zip(actions).map(|(device, action)| trace(device, action)).collect();
+            Job::of(Recording { devices, ..Recording::default() }).unwrap()
+        };
+        let jobs = job([
+            Some(Action::Alloc),
+            None,
+            Some(Action::SegmentAlloc),
+            Some(Action::FreeCompleted),
+        ]);
+        let devices = |only| {
+            let found = jobs.devices(only)?;
+            Ok::<_, JobError>(found.iter().map(|job| job.trace.device).collect::<Vec<_>>())
+        };
+        assert_eq!(devices(None).unwrap(), [0, 3]);
+        assert_eq!(devices(Some(3)).unwrap(), [3]);
+        let error = devices(Some(2)).unwrap_err();
+        assert!(
+            matches!(&error, JobError::NotOnDevice { device: 2, has } if *has == [0, 3]),
+            "{error}"
+        );
+        let idle = job([None, Some(Action::Snapshot), None, None]);
+        for only in [None, Some(0)] {
+            assert!(matches!(idle.devices(only), Err(JobError::NoHistory)));
+        }
+    }
+}

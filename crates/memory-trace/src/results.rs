@@ -61,3 +61,32 @@ impl Needs {
         Bytes::from_mib((least + context + rounded).0.div_ceil(Bytes::MIB))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Workload, need};
+    use gpu_allocator_policy::Choice;
+
+    #[test]
+    fn need_is_rounded_up_with_context_and_rounding_error() {
+        let choice = Choice::named("direct").expect("there is one");
+        let found = need(&Workload::default(), &choice).expect("nothing is needed");
+        let with = |by_policy| Needs {
+            file: String::new(),
+            device: 0,
+            events: 0,
+            live: Bytes::from_mib(5),
+            by_policy,
+            refused: None,
+        };
+        let needs = with(vec![("direct".to_owned(), found, Sparkline::default())]);
+        let context = Bytes(Bytes::from_mib(100).0 + 1);
+        assert_eq!(needs.with_context(context, None), Bytes::from_mib(133));
+        assert_eq!(
+            needs.with_context(context, Some(Bytes::from_mib(20_000))),
+            Bytes::from_mib(103)
+        );
+        assert_eq!(with(Vec::new()).with_context(Bytes(0), Some(Bytes(0))), Bytes::from_mib(5));
+    }
+}

@@ -58,4 +58,21 @@ mod tests {
         }
         assert_eq!(spark.draw(), "▂█▄▄▅▆");
     }
+
+    #[test]
+    fn sparkline_of_short_replay_repeats_last_level() {
+        let step = Step { size: 0, slot: 0, stream: 0, kind: StepKind::Free };
+        let drawn = |steps: usize, levels: &[u64]| {
+            let mut spark = Sparkline::new(steps);
+            for (number, reserved) in levels.iter().enumerate() {
+                let now = Level { in_use: Bytes(0), reserved: Bytes(*reserved) };
+                spark.after(number, step, None, now);
+            }
+            spark.draw()
+        };
+        assert_eq!(drawn(3, &[7, 1, 7]), "████▂▂▂▂█");
+        assert_eq!(drawn(0, &[5]), "█");
+        assert_eq!(drawn(4, &[]), "");
+        assert_eq!(drawn(2, &[1, 2, 3]), "▃▃▃▃▃▃█", "a step too many is in the last part");
+    }
 }

@@ -35,8 +35,8 @@ impl Figure {
         let unit_length = glued.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(glued.len());
         let unit = &glued[..unit_length];
         let scale = scale(unit)?;
-        let end = digits + blank.min(1) + unit_length;
-        let shown = if blank > 0 { format!("{number} {unit}") } else { bare[..end].to_owned() };
+        let separator = if blank > 0 { " " } else { "" };
+        let shown = [number, separator, unit].concat();
         let (bytes, slack) = value(number, scale);
         Some((Figure { text: shown, bytes, slack }, &glued[unit_length..]))
     }
@@ -171,6 +171,50 @@ mod tests {
         assert_eq!(slack("12.50 MiB"), 5_243);
         assert_eq!(slack("7 MiB"), 524_288);
         assert_eq!(slack("256 bytes"), 0);
+    }
+
+    #[test]
+    fn every_unit_is_known() {
+        for (shift, units) in [
+            (0, &["B", "b", "byte", "bytes", "Bytes"][..]),
+            (10, &["KiB", "KB", "kB", "K", "k"]),
+            (20, &["MiB", "MB", "M", "Mb"]),
+            (30, &["GiB", "GB", "G", "Gb"]),
+            (40, &["TiB", "TB", "T"]),
+            (50, &["PiB", "PB", "P"]),
+            (60, &["EiB", "EB", "E"]),
+        ] {
+            for unit in units {
+                assert_eq!(bytes(&format!("2 {unit}")), Some(2 << shift), "{unit}");
+            }
+        }
+        assert_eq!(bytes("15.99 EB"), Some(18_435_214_858_663_483_392));
+        assert_eq!(Figure::at_start("16 EB").unwrap().0.bytes, None);
+    }
+
+    #[test]
+    fn amount_is_shown_with_one_blank_and_rest_follows() {
+        for (text, shown, rest) in [
+            ("  7   GiB free", "7 GiB", " free"),
+            ("7GiB, free", "7GiB", ", free"),
+            ("1,024.5 MiB.", "1,024.5 MiB", "."),
+            ("7 B8", "7 B", "8"),
+        ] {
+            let (figure, after) = Figure::at_start(text).unwrap();
+            assert_eq!((figure.text.as_str(), after), (shown, rest), "{text}");
+        }
+        let (count, rest) = Figure::or_count("7 E tensorflow").unwrap();
+        assert_eq!((count.text.as_str(), rest), ("7 bytes", " E tensorflow"));
+        assert_eq!(Figure::or_count("7E").unwrap().0.text, "7E");
+        assert_eq!(Figure::or_count("7 GB").unwrap().0.text, "7 GB");
+        assert_eq!(integer("1,024, 2"), Some((1024, ", 2")));
+        assert_eq!(integer("1.5"), None);
+        let digits = |length: usize| format!("{} GiB", "1".repeat(length));
+        assert!(Figure::at_start(&digits(MAX_DIGITS)).is_some());
+        assert!(Figure::at_start(&digits(MAX_DIGITS + 1)).is_none());
+        assert_eq!(Figure::at_end("[7 MiB").unwrap().text, "7 MiB");
+        assert_eq!(Figure::at_end("is \"7MiB").unwrap().text, "7MiB");
+        assert_eq!(Figure::at_end("7 MiB)"), None);
     }
 
     proptest! {

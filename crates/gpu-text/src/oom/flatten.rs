@@ -202,4 +202,61 @@ mod tests {
         assert_eq!(flat("").text(), "");
         assert_eq!(flat("").line(7), 1);
     }
+
+    #[test]
+    fn only_prefixes_of_launchers_and_containers_are_removed() {
+        let stamp = "2024-02-03T04:05:06.0Z";
+        for (line, want) in [
+            ("[rank0]: a".to_owned(), "a"),
+            ("[default3]: a".to_owned(), "a"),
+            ("[rankx]: a".to_owned(), "[rankx]: a"),
+            ("[other0]: a".to_owned(), "[other0]: a"),
+            ("12345: a".to_owned(), "a"),
+            ("123456: a".to_owned(), "123456: a"),
+            (": a".to_owned(), ": a"),
+            ("1x: a".to_owned(), "1x: a"),
+            ("1:a".to_owned(), "1:a"),
+            (format!("{stamp} a"), "a"),
+            (format!("{stamp} stdout F a"), "a"),
+            (format!("{stamp} stderr P a"), "a"),
+            (format!("{stamp} stdout P > 1: a"), "a"),
+            ("2024-02-03T04:05:06 a".to_owned(), "2024-02-03T04:05:06 a"),
+            ("2024-02-03T04:05:06Z a".to_owned(), "a"),
+            ("2024-02-03 04:05:06Z a".to_owned(), "2024-02-03 04:05:06Z a"),
+            ("2024-02-03x04:05:06Z a".to_owned(), "2024-02-03x04:05:06Z a"),
+            ("2024-02-03T04:05:06z a".to_owned(), "2024-02-03T04:05:06z a"),
+            ("\u{2502} a \u{2502}".to_owned(), "a"),
+            ("\u{2503} a \u{2503}".to_owned(), "a"),
+            ("# > | a".to_owned(), "a"),
+            ("a |".to_owned(), "a |"),
+            ("| a b |".to_owned(), "a b"),
+        ] {
+            assert_eq!(flat(&line).text(), want, "{line}");
+        }
+        let long = |length: usize| format!("2024-02-03T{} a", "0".repeat(length - 11));
+        assert_eq!(flat(&long(40)).text(), "a");
+        assert_eq!(flat(&long(41)).text(), long(41));
+    }
+
+    #[test]
+    fn lines_of_labelled_processes_are_grouped() {
+        assert_eq!(
+            flat("[rank1]: a\n[rank0]: b\n[rank1]: c\nd\n1: e\n0: f\n").text(),
+            "b a c d f e"
+        );
+    }
+
+    #[test]
+    fn quoted_line_breaks_start_lines() {
+        let flat = flat("a\\nb\\\\tc\\rd\\x\\\\y\\");
+        assert_eq!(flat.text(), "a b c d\\x\\\\y\\");
+        let start = |word: &str| flat.line_start(flat.text().find(word).unwrap());
+        assert_eq!(["a", "b", "c", "d"].map(start), [0, 2, 4, 6]);
+        assert_eq!(flat.line(6), 1);
+        assert_eq!(
+            super::tests::flat("<b>a</b><i>b</i><em>c</em><strong>d</strong><mark>e</mark><a>")
+                .text(),
+            "abcde<a>"
+        );
+    }
 }

@@ -45,7 +45,7 @@ pub(super) fn mark(word: &str, rest: &str) -> Option<Mark> {
         "Failed" if begins(ONNX) => (Mark::Onnx, true),
         "Failed" => (Mark::Constant, new_constant(rest).is_some()),
         "Allocation" => (Mark::Habana, begins(HABANA)),
-        "Available" => (Mark::OnnxLimit, begins(ONNX_LEFT) && left(rest).is_some()),
+        "Available" => (Mark::OnnxLimit, left(rest).is_some()),
         "cuMemAllocAsync" => (Mark::DriverPool, begins(DRIVER_POOL)),
         "larger" => (Mark::Cache, begins(CACHE)),
         "Requested" => (Mark::TensorRt, begins(TENSOR_RT)),

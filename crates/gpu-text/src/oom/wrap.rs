@@ -80,4 +80,28 @@ mod tests {
             assert!(!is_within_word(before, line), "{before}|{line}");
         }
     }
+
+    #[test]
+    fn number_is_joined_only_before_its_unit_or_after_process() {
+        for (before, line, is) in [
+            ("Process 47", "11 has 2.00 GiB", true),
+            ("Process 47", "11 had 2.00 GiB", false),
+            ("Prozess 47", "11 has 2.00 GiB", false),
+            ("of 1.5", "2 GiB", true),
+            ("of 1.5", "2 words", false),
+            ("of 1.5", "2.5 GiB", false),
+            ("of 15", "2 GiB", false),
+            ("of .", "5 GiB", false),
+            ("of 1", ".5 GiB", true),
+            ("of 1.25", " GiB", false),
+            ("of 1.12345678901234567890", "12 GiB", true),
+            ("of 1.12345678901234567890", "123 GiB", false),
+            ("Alloca", "tor", true),
+            ("Totall", "y", false),
+            ("Chunks", "is", false),
+            ("non", "-PyTorch", true),
+        ] {
+            assert_eq!(is_within_word(before, line), is, "{before}|{line}");
+        }
+    }
 }

@@ -85,7 +85,7 @@ fn of_process(process: &Process) -> Option<Listed> {
         kind: kind(process.type_.as_deref()),
         memory: process.memory_mib.map(Bytes::from_mib).and_then(plausible::memory),
         utilization: Err(Absent::NotRecorded),
-        name: field::absent(name).map_or_else(|| Ok(name.to_owned()), Err),
+        name: given(name),
         gpu_instance: process.gpu_instance_id,
         compute_instance: process.compute_instance_id,
     };
@@ -109,11 +109,16 @@ fn of_row(row: &BTreeMap<String, Value>) -> Option<Listed> {
         kind: kind(text("type")),
         memory: count("fb").map(Bytes::from_mib).and_then(plausible::memory),
         utilization: utilization.and_then(plausible::percent),
-        name: text("command").map(str::to_owned).ok_or(Absent::NotSupported),
+        name: text("command").ok_or(Absent::NotSupported).and_then(given),
         gpu_instance: None,
         compute_instance: None,
     };
     Some(Listed { place: Gpu { index: unsigned(row, "gpu"), ..Gpu::default() }, process })
+}
+
+/// Returns a name, or the reason why none was printed.
+fn given(name: &str) -> Reading<String> {
+    field::absent(name).map_or_else(|| Ok(name.to_owned()), Err)
 }
 
 /// Parses a whole number of a row, such as an index.

@@ -325,6 +325,272 @@ mod tests {
         assert!(snapshot(&documents, Timestamp(0)).devices.is_empty());
     }
 
+    #[test]
+    fn every_machine_error_is_a_fault_of_its_own() {
+        for (message, kind) in [
+            (
+                "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
+                MachineFault::DriverNotLoaded,
+            ),
+            (
+                "Failed to initialize NVML: Driver/library version mismatch",
+                MachineFault::VersionMismatch,
+            ),
+            ("No devices were found", MachineFault::NoDevices),
+            (
+                "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.",
+                MachineFault::NoLibrary,
+            ),
+            (
+                "Failed to initialize NVML: GPU access blocked by the operating system",
+                MachineFault::Blocked,
+            ),
+            ("Failed to initialize NVML: Insufficient Permissions", MachineFault::NotPermitted),
+        ] {
+            assert_eq!(of(message).driver.unwrap_err().kind, kind.into(), "{message}");
+        }
+        let other = of("Unable to determine the device handle for GPU0: Unknown Error");
+        assert_eq!(other.driver.unwrap_err().kind, ErrorKind::Field(Absent::NotRecorded));
+        let versions = of("driver_version, name\n470.1, K80\n").driver.unwrap();
+        assert_eq!(versions.version.as_deref(), Ok("470.1"));
+    }
+
+    #[test]
+    fn listed_kinds_are_those_printed_and_are_joined() {
+        let kind = |rows: &str| {
+            let pmon = format!("# gpu pid type sm command\n{rows}");
+            let snapshot = of(&pmon);
+            let listed = snapshot.devices[0].processes.clone().unwrap();
+            assert_eq!(listed.len(), 1, "{rows}");
+            listed[0].kind
+        };
+        for (first, second, want) in [
+            ("C", "-", DeviceProcessKind::Compute),
+            ("-", "G", DeviceProcessKind::Graphics),
+            ("C", "G", DeviceProcessKind::ComputeAndGraphics),
+            ("G", "C", DeviceProcessKind::ComputeAndGraphics),
+            ("C", "C", DeviceProcessKind::Compute),
+            ("C+G", "-", DeviceProcessKind::ComputeAndGraphics),
+            ("G+C", "-", DeviceProcessKind::ComputeAndGraphics),
+            ("C", "M", DeviceProcessKind::Mps),
+            ("M+C", "-", DeviceProcessKind::Mps),
+            ("C+M", "-", DeviceProcessKind::Mps),
+            ("X", "-", DeviceProcessKind::Unknown),
+        ] {
+            assert_eq!(
+                kind(&format!("0 7 {first} 1 x\n0 7 {second} 2 x\n")),
+                want,
+                "{first} {second}"
+            );
+        }
+    }
+
+    #[test]
+    fn monitored_rows_become_processes_with_reasons() {
+        let snapshot = of(
+            "# gpu pid type sm fb command\n0 7 C 101 - x\n0 8 C -5 9 N/A\n0 - - - - -\n1 - - - - -\n",
+        );
+        let listed = snapshot.devices[0].processes.as_ref().unwrap();
+        let values: Vec<_> = listed.iter().map(|p| (p.pid.0, p.utilization, p.memory)).collect();
+        assert_eq!(
+            values,
+            [
+                (7, Err(Absent::Implausible), Err(Absent::NotSupported)),
+                (8, Err(Absent::Implausible), Ok(Bytes::from_mib(9))),
+            ]
+        );
+        assert_eq!(snapshot.devices[1].processes, Ok(vec![]), "the device was monitored");
+        assert_eq!(snapshot.process(Pid(7)).unwrap().name, "x");
+        assert!(snapshot.process(Pid(8)).is_err(), "an absent name is none");
+    }
+
+    #[test]
+    fn dmon_values_are_those_of_its_columns() {
+        let snapshot = of("# gpu pwr gtemp sm fb\n0 50 40 30 20\n# gpu temp sm\n1 60 -7\n");
+        let values: Vec<_> = snapshot
+            .devices
+            .iter()
+            .map(|device| {
+                let sample = device.sample.as_ref().unwrap();
+                (
+                    sample.power_draw.ok(),
+                    sample.temperature.ok(),
+                    sample.utilization.ok(),
+                    sample.memory.used.ok(),
+                )
+            })
+            .collect();
+        let (watts, celsius) = (gpu_core::Milliwatts(50_000), gpu_core::Celsius);
+        assert_eq!(
+            values,
+            [
+                (Some(watts), Some(celsius(40)), Percent::new(30), Some(Bytes::from_mib(20))),
+                (None, Some(celsius(60)), Percent::new(0), None),
+            ]
+        );
+    }
+
+    #[test]
+    fn access_of_lsof_row_is_that_of_its_descriptor() {
+        for (fd, access, descriptors) in [
+            ("mem", "....m", &[][..]),
+            ("mmap", "....m", &[]),
+            ("DEL", "....m", &[]),
+            ("txt", "...e.", &[]),
+            ("cwd", "..c..", &[]),
+            ("rtd", ".r...", &[]),
+            ("5r", "f....", &[5]),
+            ("5", "f....", &[5]),
+            ("5u", "F....", &[5]),
+            ("5w", "F....", &[5]),
+            ("5uW", "F....", &[5]),
+            ("err", ".....", &[]),
+        ] {
+            let snapshot = of(&format!("x 9 ann {fd} CHR 195,0 0t0 5 /dev/nvidia0\n"));
+            let held = &snapshot.holders()[0].held[0];
+            assert_eq!(
+                (held.access.to_string().as_str(), held.descriptors.as_slice()),
+                (access, descriptors),
+                "{fd}"
+            );
+        }
+        let plain = of("/dev/nvidia0: 9 10m\n");
+        let held: Vec<_> = plain.holders().iter().map(|h| h.held[0].access.to_string()).collect();
+        assert_eq!(held, ["f....", "....m"]);
+    }
+
+    #[test]
+    fn device_file_is_known_by_its_numbers() {
+        for (row, path, id) in [
+            ("CHR 195,3 0t0 5 /run/x/nvidia0", "/dev/nvidia3", Some((195, 3))),
+            ("CHR 195,254 0t0 5 /x", "/dev/nvidia-modeset", Some((195, 254))),
+            ("CHR 195,255 0t0 5 /x", "/dev/nvidiactl", Some((195, 255))),
+            ("CHR 510,0 0t0 5 /dev/nvidia-uvm (deleted)", "/dev/nvidia-uvm", Some((510, 0))),
+            ("REG 8,1 4096 5 /home/ann/x", "/home/ann/x", None),
+        ] {
+            let snapshot = of(&format!("x 9 ann 3u {row}\n"));
+            let file = &snapshot.files[0];
+            assert_eq!(&*file.path, path, "{row}");
+            let want = id.map(|(major, minor)| FileId::Device { major, minor });
+            assert_eq!(file.id.ok(), want, "{row}");
+        }
+        assert_eq!(of("x 9 ann 3u sock 0,9 0t0 5 protocol: TCP\n").holders().len(), 0);
+        let many: String = (0..70)
+            .rev()
+            .map(|fd| format!("x 9 ann {fd}u CHR 195,0 0t0 5 /dev/nvidia0\n"))
+            .collect();
+        let twice = of(&format!("{many}{many}"));
+        assert_eq!(twice.holders()[0].held[0].descriptors, (0..64).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn program_is_last_part_of_its_path() {
+        for (name, want) in [
+            ("/opt/a b/train -x", "a"),
+            ("./bin/train -x", "train"),
+            ("C:\\a b\\c.exe", "c.exe"),
+            ("my tool", "my tool"),
+            ("/", "/"),
+        ] {
+            assert_eq!(program(name), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn known_value_is_replaced_by_a_value_or_by_loss_of_device() {
+        let absent = |reason| -> Reading<u8> { Err(reason) };
+        for (earlier, later, want) in [
+            (Ok(1), Ok(2), Ok(2)),
+            (Ok(1), absent(Absent::NotSupported), Ok(1)),
+            (Ok(1), absent(Absent::DeviceLost), absent(Absent::DeviceLost)),
+            (Ok(1), absent(Absent::Failed), absent(Absent::Failed)),
+            (
+                absent(Absent::NotRecorded),
+                absent(Absent::NotSupported),
+                absent(Absent::NotSupported),
+            ),
+            (
+                absent(Absent::NotPermitted),
+                absent(Absent::NotSupported),
+                absent(Absent::NotPermitted),
+            ),
+            (absent(Absent::Failed), Ok(2), Ok(2)),
+        ] {
+            let mut value = earlier;
+            take_later(&mut value, later);
+            assert_eq!(value, want, "{earlier:?} {later:?}");
+        }
+    }
+
+    #[test]
+    fn mig_devices_of_all_texts_are_joined_and_bounded() {
+        let list = "GPU 0: K (UUID: GPU-a)\n  MIG 1g.5gb Device 1: (UUID: MIG-x)\n";
+        let log = "==NVSMI LOG==\nGPU 00000000:0A:00.0\n    GPU UUID : GPU-a\n    MIG Device\n        \
+            Index : 1\n        GPU Instance ID : 3\n        Compute Instance ID : 0\n        FB Memory Usage\n            \
+            Total : 900 MiB\n            Used : 13 MiB\n";
+        for paste in [format!("{list}{log}"), format!("{log}{list}")] {
+            let snapshot = of(&paste);
+            let [mig] = snapshot.devices[0].mig.as_deref().unwrap() else { panic!("{paste}") };
+            assert_eq!((mig.index, mig.gpu_instance, mig.compute_instance), (1, Some(3), Some(0)));
+            assert_eq!(mig.uuid.as_ref().unwrap().0, "MIG-x");
+            assert_eq!(mig.memory.used, Ok(Bytes::from_mib(13)));
+            assert_eq!(mig.memory.total, Ok(Bytes::from_mib(900)));
+        }
+        let line = |n: usize| format!("  MIG 1g.5gb Device {n}: (UUID: MIG-{n})\n");
+        let many: String = (0..65).map(line).collect();
+        let snapshot = of(&format!("GPU 0: K (UUID: GPU-a)\n{many}{}", line(3)));
+        assert_eq!(snapshot.devices[0].mig.as_ref().unwrap().len(), 64);
+    }
+
+    #[test]
+    fn whole_name_is_preferred_to_truncated_one() {
+        let row = |name: &str| format!("index, name\n0, {name}\n");
+        for (first, second, want) in [
+            ("Tesla A...", "Tesla A100", "Tesla A100"),
+            ("Tesla A100", "Tesla A...", "Tesla A100"),
+            ("Tesla A100", "Tesla H100", "Tesla H100"),
+            ("Tesla A100", "[N/A]", "Tesla A100"),
+        ] {
+            let snapshot = of(&format!("{}{}", row(first), row(second)));
+            assert_eq!(snapshot.devices[0].info.name.as_deref(), Ok(want), "{first} {second}");
+        }
+    }
+
+    #[test]
+    fn list_of_all_processes_replaces_earlier_ones() {
+        let log = |pid: u32| {
+            format!(
+                "==NVSMI LOG==\nGPU 00000000:0A:00.0\n    GPU UUID : GPU-a\n    Processes\n        Process ID : {pid}\n            Name : x\n"
+            )
+        };
+        let apps = |pid: u32| format!("gpu_uuid, pid\nGPU-a, {pid}\n");
+        let pids = |paste: String| -> Vec<u32> {
+            let snapshot = of(&paste);
+            snapshot.devices[0].processes.as_ref().unwrap().iter().map(|p| p.pid.0).collect()
+        };
+        assert_eq!(pids(format!("{}{}", log(7), log(8))), [8]);
+        assert_eq!(pids(format!("{}{}", apps(7), apps(8))), [7, 8]);
+        assert_eq!(pids(format!("{}{}", log(7), apps(8))), [7, 8]);
+    }
+
+    #[test]
+    fn rows_without_identifier_are_devices_by_position() {
+        let names = "index, uuid\n0, GPU-a\n1, GPU-b\n";
+        let used = "memory.used [MiB]\n5 MiB\n6 MiB\n";
+        for paste in [format!("{names}$ \n{used}"), format!("{used}$ \n{names}")] {
+            let devices = of(&paste).devices;
+            let used: Vec<_> = devices.iter().map(|device| device.memory_used().ok()).collect();
+            assert_eq!(used, [Some(Bytes::from_mib(5)), Some(Bytes::from_mib(6))], "{paste}");
+            assert_eq!(devices[1].info.id.uuid.as_ref().unwrap().0, "GPU-b");
+        }
+        assert_eq!(of(used).devices.len(), 2);
+        let uuids = "uuid\nGPU-b\nGPU-c\n";
+        let devices = of(&format!("{names}$ \n{uuids}")).devices;
+        let uuids: Vec<_> =
+            devices.iter().map(|device| device.info.id.uuid.as_ref().unwrap().0.as_str()).collect();
+        assert_eq!(uuids, ["GPU-a", "GPU-b", "GPU-c"]);
+    }
+
     proptest! {
         #[test]
         fn arbitrary_paste_is_joined(

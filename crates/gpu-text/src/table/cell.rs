@@ -147,4 +147,23 @@ mod tests {
         assert_eq!(memory_pair("10253MiB / 16280Mi"), [Ok(10_253), Err(Absent::NotRecorded)]);
         assert_eq!(memory_pair("10253M"), [Err(Absent::NotRecorded); 2]);
     }
+
+    #[test]
+    fn words_end_at_gaps_slashes_and_brackets() {
+        for (cell, want) in [
+            ("gpu is lost x", &["gpu is lost", "x"][..]),
+            ("5 W/9 GiB", &["5 W", "/", "9 GiB"]),
+            ("5 Wx", &["5", "Wx"]),
+            ("a W", &["a", "W"]),
+            ("1.5   GB", &["1.5   GB"]),
+            ("[a b][c]", &["[a b]", "[c]"]),
+            ("`a` *b*", &["a", "b"]),
+            ("", &[]),
+        ] {
+            assert_eq!(words(cell), want, "{cell}");
+        }
+        assert_eq!(words(&"a ".repeat(30)).len(), MAX_WORDS);
+        assert_eq!(memory_pair("/ 5MiB"), [Err(Absent::NotRecorded), Ok(5)]);
+        assert_eq!(memory_pair("1GiB / 2GB"), [Ok(1024), Ok(2048)]);
+    }
 }

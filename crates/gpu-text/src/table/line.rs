@@ -283,4 +283,70 @@ mod tests {
         let plain = "+---------\n| 0\n K80 |\n";
         assert_eq!(joined(plain).len(), 3);
     }
+
+    #[test]
+    fn only_rule_without_its_end_is_wrapped() {
+        let lines = |head: &str| joined(&format!("{head}| a\n b |\n")).len();
+        let rule = "-".repeat(9);
+        for (head, lines_left) in [
+            (format!("+{rule}\n{rule}+\n"), 2),
+            (format!("+{rule}\n{rule}\n{rule}+\n"), 2),
+            (format!("+{}\n{rule}+\n", "-".repeat(7)), 4),
+            (format!("+{}\n{}+\n", "-".repeat(8), "-".repeat(7)), 2),
+            (format!("+{rule}\n{rule}--+\n"), 4),
+            (format!("+{rule}+\n{rule}+\n"), 4),
+            (format!("x{rule}\n{rule}+\n"), 4),
+            (format!("+{rule}x\n{rule}+\n"), 4),
+            (format!("+{rule}\n{rule}x+\n"), 4),
+            (format!("+{rule}\n{rule}\n"), 4),
+            (format!("+{}\n{rule}+\n", "-".repeat(255)), 2),
+            (format!("+{}\n{rule}+\n", "-".repeat(256)), 4),
+            (format!("+{rule}\n{}{rule}+\n", format!("{rule}\n").repeat(14)), 2),
+            (format!("+{rule}\n{}{rule}+\n", format!("{rule}\n").repeat(15)), 19),
+        ] {
+            assert_eq!(lines(&head), lines_left, "{head}");
+        }
+    }
+
+    #[test]
+    fn wrapped_row_ends_at_next_row_or_empty_line() {
+        let joined = |rows: &str| {
+            let lines = joined(&format!("+---------\n---+\n{rows}"));
+            lines.into_iter().skip(1).map(|(_, line)| line).collect::<Vec<_>>()
+        };
+        assert_eq!(joined("| a\n| b\n"), ["| a", "| b"]);
+        assert_eq!(joined("| a\n\n| b\n"), ["| a", "", "| b"]);
+        assert_eq!(joined("| a\n b\nc\n"), ["| a        b", "c"]);
+        assert_eq!(joined("|123456789\n| b\n"), ["|123456789| b"]);
+        assert_eq!(joined("|1234567890\n b\n"), ["|1234567890", " b"]);
+        assert_eq!(joined("a\nb\n"), ["a", "b"]);
+    }
+
+    #[test]
+    fn rule_has_a_border_and_eight_marks() {
+        for (line, want) in [
+            ("+--------", Some(Line::Rule)),
+            ("|========", Some(Line::DoubleRule)),
+            ("+═════════", Some(Line::DoubleRule)),
+            ("+-------", None),
+            ("-+-------", None),
+            ("+ --------", None),
+            ("a |---------|", Some(Line::Rule)),
+            ("a b|c +---------", None),
+        ] {
+            let read = Frame::default().read(line, false);
+            match want {
+                Some(rule) => assert_eq!(read, rule, "{line}"),
+                None => assert!(matches!(read, Line::Row(_)), "{line}"),
+            }
+        }
+        let mut frame = Frame::default();
+        assert_eq!(rows(&mut frame, "+--------+"), None);
+        let cut = frame.read("| 0      | x", true);
+        assert_eq!(
+            cut,
+            Line::Row(Row { text: " 0      ", opened: true, closed: true, last: true })
+        );
+        assert_eq!(rows(&mut frame, "  0      | x"), Some(("0      ", true)));
+    }
 }

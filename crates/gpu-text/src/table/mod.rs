@@ -339,4 +339,45 @@ Mon Jan  1 00:00:00 2024
         assert_eq!(document.gpus, read(&[HEAD, DEVICES].concat()).gpus);
         assert_eq!(document.processes, None);
     }
+
+    #[test]
+    fn headings_need_a_border_and_their_words() {
+        let section = |text: &str| {
+            let row = Row { text, opened: true, closed: true, last: false };
+            match heading(row)? {
+                Section::Devices => Some("devices"),
+                Section::Mig => Some("mig"),
+                Section::Processes { .. } => Some("processes"),
+            }
+        };
+        for (text, want) in [
+            (" MIG devices: ", Some("mig")),
+            (" MIG mode ", None),
+            (" Processes: ", Some("processes")),
+            (" Compute processes: ", Some("processes")),
+            (" Compute mode ", None),
+            (" GPU  PID ", Some("processes")),
+            (" GPU  Name ", None),
+            (" PID  Type ", None),
+            (" ", None),
+        ] {
+            assert_eq!(section(text), want, "{text}");
+        }
+        let bare = Row { text: "Processes", opened: false, closed: false, last: false };
+        assert!(heading(bare).is_none());
+    }
+
+    #[test]
+    fn mangled_rows_are_unread_in_their_table() {
+        let unread = |parts: &[&str]| {
+            let document = read(&parts.concat());
+            (document.unread.len(), document.mig_devices.len(), document.processes.map(|p| p.len()))
+        };
+        let mig: String = MIG.lines().take(7).map(|line| format!("{line}\n")).collect();
+        assert_eq!(unread(&[&mig, "|  0    7   x  | a |\n"]), (1, 0, None));
+        assert_eq!(unread(&[&mig, "|  words | a |\n"]), (0, 0, None));
+        assert_eq!(unread(&[HEAD, "|  words  | a |\n"]), (0, 0, None));
+        assert_eq!(unread(&[PROCESSES, "|    0   words  |\n"]), (1, 0, None));
+        assert_eq!(unread(&[PROCESSES, "|  words only |\n", ROW]), (0, 0, Some(1)));
+    }
 }

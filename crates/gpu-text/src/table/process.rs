@@ -300,4 +300,71 @@ mod tests {
         assert_eq!(read("  3   77  text of something else ", None, true), Entry::Other);
         assert_eq!(read("  3   77  C  text of something ", None, true), Entry::Other);
     }
+
+    #[test]
+    fn layout_is_that_of_the_heading() {
+        for (text, want) in [
+            (" GPU   PID  Process name   Usage ", Some(Layout::Plain)),
+            (" GPU   PID  Type  Process name ", Some(Layout::Typed)),
+            (" GPU   GI   CI   PID  Type  Process name ", Some(Layout::Instances)),
+            (" GPU   Name ", None),
+            (" PID   Name ", None),
+        ] {
+            assert_eq!(
+                layout(Row { text, opened: true, closed: true, last: false }),
+                want,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn memory_is_split_from_name() {
+        for (text, closed, want) in [
+            ("a 5MiB", true, (Some("a"), Ok(5))),
+            ("a 5 MiB", true, (Some("a"), Ok(5))),
+            ("a 5MB", true, (Some("a"), Ok(5))),
+            ("a 5GiB", true, (Some("a"), Ok(5120))),
+            ("a 5KiB", true, (Some("a 5KiB"), Err(Absent::NotRecorded))),
+            ("a x5MiB", true, (Some("a x5MiB"), Err(Absent::NotRecorded))),
+            ("a MiB", true, (Some("a MiB"), Err(Absent::NotRecorded))),
+            ("a ERR!", true, (Some("a"), Err(Absent::Failed))),
+            ("a N/A", true, (Some("a"), Err(Absent::NotSupported))),
+            ("a [N/A]", true, (Some("a"), Err(Absent::NotSupported))),
+            ("[Not Found]", true, (Some("[Not Found]"), Err(Absent::NotRecorded))),
+            ("- 5MiB", true, (None, Ok(5))),
+            ("[N/A] 5MiB", true, (None, Ok(5))),
+            ("a 12", true, (Some("a 12"), Err(Absent::NotRecorded))),
+            ("a 12", false, (Some("a"), Err(Absent::NotRecorded))),
+            ("a 12M", false, (Some("a"), Err(Absent::NotRecorded))),
+            ("a 12Mi", false, (Some("a"), Err(Absent::NotRecorded))),
+            ("a N", false, (Some("a"), Err(Absent::NotRecorded))),
+            ("a N/", false, (Some("a"), Err(Absent::NotRecorded))),
+            ("a b", false, (Some("a b"), Err(Absent::NotRecorded))),
+            ("a b  c", false, (Some("a b"), Err(Absent::NotRecorded))),
+            ("a", false, (Some("a"), Err(Absent::NotRecorded))),
+        ] {
+            assert_eq!(name_and_memory(text, closed), want, "{text} {closed}");
+        }
+    }
+
+    #[test]
+    fn type_is_one_letter_or_two() {
+        let type_of = |word: &str| {
+            let text = format!(" 0 7 {word}  x  5MiB ");
+            process(&text, Some(Layout::Typed), true).and_then(|(_, _, type_, ..)| type_)
+        };
+        for (word, want) in [
+            ("C", Some("C")),
+            ("C+G", Some("C+G")),
+            ("M+C", Some("M+C")),
+            ("C+", Some("C+")),
+            ("c", None),
+            ("CG", None),
+            ("-", None),
+            ("N/A", None),
+        ] {
+            assert_eq!(type_of(word).as_deref(), want, "{word}");
+        }
+    }
 }

@@ -1,10 +1,13 @@
 //! Hostile texts of growing length, through every parser: the work must grow as they do.
 
-use crate::{Document, Hint, Kind, oom, parse, sections, snapshot};
+use crate::parse::of_kind;
+use crate::text::{Text, clean};
+use crate::{Hint, Kind, oom, parse, sections, snapshot};
 use gpu_core::Timestamp;
 
-/// The length of the shortest text.
-const LENGTH: usize = 1 << 11;
+/// The lengths of each text. The work of a text is compared with that of the longer one: the
+/// difference shows a square of the number of lines.
+const LENGTHS: [usize; 2] = [1 << 9, 5 << 10];
 
 /// The most work per byte, for any text: the maximum is for a row that has one character and is
 /// compared with each of 256 devices.
@@ -173,25 +176,12 @@ fn texts(length: usize) -> Vec<(String, Vec<u8>)> {
             name("a rule as wide as half the text", filled(&rule, "|\nx\n", length)),
             name("a UUID of half the text", filled(&uuid, "        Process ID : 1\n", length)),
             name("words far behind an error", filled(&gap, "raise out of memory\n", length)),
-            name("devices", numbered("index, uuid\n", |n| format!("{n}, GPU-{n}\n"), length)),
-            name(
-                "devices by address",
-                numbered("pci.bus_id\n", |n| format!("{n:X}:00:00.0\n"), length),
-            ),
             name(
                 "processes",
                 numbered(
                     "pid, gpu_uuid, used_memory\n",
                     |n| format!("{n}, GPU-0, 1 MiB\n"),
                     length,
-                ),
-            ),
-            name(
-                "MIG devices",
-                numbered(
-                    "GPU 0: A100 (UUID: GPU-1)\n",
-                    |n| format!("  MIG 1g.5gb Device {n}: (UUID: MIG-{n})\n"),
-                    16 * length,
                 ),
             ),
             name("files", numbered("", |n| format!("/dev/nvidia{n}: ann 7 F...m a\n"), length)),
@@ -222,43 +212,79 @@ fn texts(length: usize) -> Vec<(String, Vec<u8>)> {
         .collect()
 }
 
-/// A parser of a text.
-type Reader = Box<dyn Fn(&[u8])>;
+/// A parser of a text, as bytes and cleaned, with its name.
+type Reader = (String, Box<dyn Fn(&[u8], &Text)>);
 
-/// Every parser, with its name.
-fn readers() -> Vec<(String, Reader)> {
-    let of_kind = |kind: Kind| -> (String, Reader) {
-        let read = move |text: &[u8]| {
-            let _: Document = parse(text, &Hint { kind: Some(kind), fields: None }).unwrap();
-        };
-        (format!("parse as {}", kind.name()), Box::new(read))
+/// The parsers of a text of any kind.
+fn readers_of_any_kind() -> Vec<Reader> {
+    let reader = |name: &str, read: fn(&[u8])| -> Reader {
+        (name.to_owned(), Box::new(move |text, _| read(text)))
     };
-    let guess = |text: &[u8]| drop(parse(text, &Hint::default()));
-    let paste = |text: &[u8]| drop(snapshot(&sections(text), Timestamp(1)));
-    let log = |text: &[u8]| drop(oom::read(text));
-    let mut all: Vec<(String, Reader)> = vec![
-        ("parse".into(), Box::new(guess)),
-        ("doctor --paste".into(), Box::new(paste)),
-        ("mem explain".into(), Box::new(log)),
-    ];
-    all.extend(Kind::ALL.map(of_kind));
-    all
+    vec![
+        reader("parse", |text| drop(parse(text, &Hint::default()))),
+        reader("doctor --paste", |text| drop(snapshot(&sections(text), Timestamp(1)))),
+        reader("mem explain", |text| drop(oom::read(text))),
+    ]
 }
 
-#[test]
-fn every_parser_is_linear_on_hostile_text() {
-    let readers = readers();
+/// The parser of each kind.
+fn readers_of_kinds() -> Vec<Reader> {
+    let reader = |kind: Kind| -> Reader {
+        (kind.name().to_owned(), Box::new(move |_, text| drop(of_kind(text, kind, None))))
+    };
+    // Texts of pmon and dmon have one parser.
+    Kind::ALL.into_iter().filter(|kind| *kind != Kind::Dmon).map(reader).collect()
+}
+
+/// Asserts that the work of each parser grows as the text does, for each text of two lengths.
+fn assert_linear(readers: &[Reader], [short, long]: [Vec<(String, Vec<u8>)>; 2]) {
     let mut broken = Vec::new();
-    for (short, long) in texts(LENGTH).into_iter().zip(texts(4 * LENGTH)) {
-        for (reader, read) in &readers {
-            let [first, last] = [&short.1, &long.1].map(|text| super::of(|| read(text)));
-            let times = long.1.len() as f64 / short.1.len() as f64;
-            // The square of the length would be four times as much; one pass more or less is not.
+    for ((name, short), (_, long)) in short.iter().zip(&long) {
+        let cleaned = [short, long].map(|text| clean(text));
+        let times = long.len() as f64 / short.len() as f64;
+        for (reader, read) in readers {
+            let first = super::of(|| read(short, &cleaned[0]));
+            let last = super::of(|| read(long, &cleaned[1]));
+            // The square of the length would be ten times as much; one pass more or less is not.
             let grows = last as f64 > 2.0 * times * first as f64 + 4096.0;
-            if grows || last > PER_BYTE * long.1.len() as u64 {
-                broken.push(format!("{reader}, {}: {first}, then {last}", short.0));
+            if grows || last > PER_BYTE * long.len() as u64 {
+                broken.push(format!("{reader}, {name}: {first}, then {last}"));
             }
         }
     }
     assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn text_of_any_kind_is_read_in_linear_time() {
+    assert_linear(&readers_of_any_kind(), LENGTHS.map(texts));
+}
+
+#[test]
+fn every_kind_is_parsed_in_linear_time() {
+    assert_linear(&readers_of_kinds(), LENGTHS.map(texts));
+}
+
+#[test]
+fn long_lists_of_devices_are_read_in_linear_time() {
+    // The shorter lists have more devices than are compared with each other.
+    let lists = |length| {
+        let lists = [
+            (
+                "MIG devices",
+                numbered(
+                    "GPU 0: A100 (UUID: GPU-1)\n",
+                    |n| format!("  MIG 1g.5gb Device {n}: (UUID: MIG-{n})\n"),
+                    32 * length,
+                ),
+            ),
+            ("devices", numbered("index, uuid\n", |n| format!("{n}, GPU-{n}\n"), 8 * length)),
+            (
+                "devices by address",
+                numbered("pci.bus_id\n", |n| format!("{n:X}:00:00.0\n"), 8 * length),
+            ),
+        ];
+        lists.map(|(name, text)| (name.to_owned(), text)).to_vec()
+    };
+    assert_linear(&readers_of_any_kind(), LENGTHS.map(lists));
 }

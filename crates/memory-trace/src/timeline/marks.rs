@@ -180,4 +180,21 @@ mod tests {
             assert_eq!(without_arguments(function), shown);
         }
     }
+
+    #[test]
+    fn frames_are_shown_with_their_folder_and_line() {
+        for (function, file, line, shown) in [
+            ("f", "/home/ann/train.py", 7, "f, ann/train.py:7"),
+            ("f", "train.py", 7, "f, train.py:7"),
+            ("f", "/train.py", 7, "f, train.py:7"),
+            ("f", "C:\\ann\\train.py", 7, "f, ann/train.py:7"),
+            ("f", "??", 0, "f"),
+            ("f", "", 3, "f"),
+            ("f(int)", "x.cpp", 0, "f, x.cpp"),
+            ("f(int)", "x.cpp", 1, "f(int), x.cpp:1"),
+        ] {
+            let frame = Frame { function: function.into(), file: file.into(), line };
+            assert_eq!(call(&frame), shown);
+        }
+    }
 }

@@ -125,4 +125,59 @@ mod tests {
         }
         assert_eq!(duration(1_250_000), "1.25 s");
     }
+
+    #[test]
+    fn durations_have_suitable_units() {
+        for (us, text) in [
+            (0, "0 s"),
+            (1, "1 µs"),
+            (999, "999 µs"),
+            (1000, "1.0 ms"),
+            (999_900, "999.9 ms"),
+            (1_000_000, "1.00 s"),
+            (599_990_000, "599.99 s"),
+            (600_000_000, "10 min"),
+            (6_000_000_000, "100 min"),
+        ] {
+            assert_eq!(duration(us), text);
+        }
+    }
+
+    #[test]
+    fn axes_have_at_most_ten_lines() {
+        for (top, step, lines) in
+            [(0, 1, 1), (8, 1, 9), (9, 1, 10), (18, 2, 10), (27, 4, 7), (36, 4, 10)]
+        {
+            let scale = Scale { events: 1, top, base: 400 };
+            let drawn: Vec<u64> =
+                scale.memory_lines().into_iter().map(|(bytes, _)| bytes).collect();
+            assert_eq!(drawn, (0..lines).map(|line| line * step).collect::<Vec<_>>(), "{top}");
+        }
+        for (length, step) in [
+            (0, 1),
+            (9, 1),
+            (10, 2),
+            (19, 2),
+            (20, 5),
+            (49, 5),
+            (50, 10),
+            (99, 10),
+            (100, 20),
+            (500, 100),
+        ] {
+            assert_eq!(round_step(length), step, "{length}");
+        }
+    }
+
+    #[test]
+    fn positions_are_rounded_to_tenths_and_bounded() {
+        let scale = Scale { events: 3, top: 3, base: 400 };
+        assert_eq!([0, 1, 2, 3, 9].map(|event| scale.x(event)), [840, 4440, 8040, 11_640, 11_640]);
+        assert_eq!([0, 1, 2, 3, 9].map(|bytes| scale.height(bytes)), [0, 1333, 2667, 4000, 4000]);
+        assert_eq!(scale.y(1), 4000 - 1333);
+        assert_eq!(
+            [9999, 10_000, 123_456, 1_234_567].map(thousands),
+            ["9999", "10 000", "123 456", "1 234 567"]
+        );
+    }
 }

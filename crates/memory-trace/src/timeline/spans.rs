@@ -80,4 +80,36 @@ mod tests {
             [vec![span("all", 1, 10)], vec![span("step", 6, 10), span("step", 2, 4)]]
         );
     }
+
+    #[test]
+    fn longest_spans_are_kept_in_three_rows() {
+        let event =
+            |time_us| Event { action: Action::Snapshot, address: 0, size: 0, stream: 0, time_us };
+        let span = |number: u64, from: u64, to: u64| {
+            let name: Arc<str> = format!("s{number}").into();
+            [(true, from), (false, to)].map(|(begins, time_us)| Annotation {
+                name: name.clone(),
+                begins,
+                time_us,
+            })
+        };
+        let of = |spans: Vec<[Annotation; 2]>| {
+            let trace = DeviceTrace {
+                events: (0..400).map(event).collect(),
+                annotations: spans.into_iter().flatten().collect(),
+                ..DeviceTrace::default()
+            };
+            rows(&trace)
+        };
+        let four = of((0..4).map(|number| span(number, 10, 20 + number)).collect());
+        let names: Vec<_> =
+            four.iter().map(|row| row.iter().map(|span| &*span.name).collect::<Vec<_>>()).collect();
+        assert_eq!(names, [["s3"], ["s2"], ["s1"]]);
+        let touching = of(vec![span(0, 0, 10), span(1, 10, 20), span(2, 20, 30)]);
+        assert_eq!(touching.len(), 1, "one begins where another ends");
+        let same = of(vec![span(1, 5, 9), span(0, 5, 9)]);
+        assert_eq!(&*same[0][0].name, "s0");
+        let many = of((0..100).map(|number| span(number, 4 * number, 4 * number + 2)).collect());
+        assert_eq!(many[0].len(), MAX);
+    }
 }

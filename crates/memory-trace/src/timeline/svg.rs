@@ -131,4 +131,33 @@ mod tests {
         path.upright(-15);
         assert_eq!(path.text(), "M10.5 -.3h1h-1zM0 0v-1.5");
     }
+
+    #[test]
+    fn characters_that_act_or_are_none_are_shown_by_number() {
+        for (character, is) in [
+            ('a', false),
+            ('\u{7f}', true),
+            ('\u{200b}', true),
+            ('\u{fdcf}', false),
+            ('\u{fdd0}', true),
+            ('\u{fdef}', true),
+            ('\u{fdf0}', false),
+            ('\u{fff9}', true),
+            ('\u{1fffd}', false),
+            ('\u{1fffe}', true),
+            ('\u{1ffff}', true),
+            ('\u{10fffe}', true),
+        ] {
+            assert_eq!(is_harmful(character), is, "{:x}", u32::from(character));
+        }
+    }
+
+    #[test]
+    fn tenths_are_short() {
+        for (tenths, text) in
+            [(0, "0"), (5, ".5"), (-5, "-.5"), (10, "1"), (-10, "-1"), (-123, "-12.3")]
+        {
+            assert_eq!(Tenths(tenths).to_string(), text);
+        }
+    }
 }

@@ -70,3 +70,51 @@ pub(crate) struct Inconsistent {
     pub(crate) block: Option<usize>,
     pub(crate) what: String,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_allocator_policy::{BlockState, RecordedBlock};
+
+    fn segment(address: u64, blocks: &[(u64, u64)], size: u64) -> Segment {
+        let block = |&(address, size): &(u64, u64)| RecordedBlock {
+            address,
+            size,
+            requested: None,
+            state: BlockState::Free,
+        };
+        Segment { address, size, blocks: blocks.iter().map(block).collect(), ..Segment::default() }
+    }
+
+    #[test]
+    fn segments_are_covered_by_blocks_and_apart() {
+        let half = LARGEST / 2;
+        for (segments, said) in [
+            (vec![segment(0, &[(0, 5), (5, 3)], 8), segment(8, &[(8, 1)], 1)], ""),
+            (vec![segment(ADDRESSES - 1, &[(ADDRESSES - 1, LARGEST)], LARGEST)], ""),
+            (vec![segment(ADDRESSES, &[(ADDRESSES, 1)], 1)], "beyond any device"),
+            (vec![segment(0, &[(0, LARGEST + 1)], 1)], "beyond any device"),
+            (vec![segment(0, &[], LARGEST + 1)], "beyond any device"),
+            (
+                vec![segment(0, &[(0, half), (half, half), (LARGEST, 1)], LARGEST)],
+                "after its segment",
+            ),
+            (vec![segment(0, &[(0, 0)], 1)], "a block of no bytes"),
+            (vec![segment(0, &[(0, 2), (3, 1)], 4)], "a block at 0x3 where one at 0x2 must follow"),
+            (vec![segment(0, &[(0, 2)], 3)], "the blocks make up 2 bytes of a segment of 3"),
+            (
+                vec![segment(8, &[(8, 1)], 1), segment(0, &[(0, 9)], 9)],
+                "it overlaps the one at 0x8",
+            ),
+        ] {
+            let trace =
+                DeviceTrace { device: 3, segments: Some(segments), ..DeviceTrace::default() };
+            match device(&trace) {
+                Ok(()) => assert_eq!(said, ""),
+                Err(error) => {
+                    assert!(!said.is_empty() && error.to_string().contains(said), "{error}")
+                }
+            }
+        }
+    }
+}

@@ -77,3 +77,58 @@ fn block(block: &oom::Block) -> RecordedBlock {
         state: if block.in_use { BlockState::Active } else { BlockState::Free },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(gpu: u32, limit: u64, size: u64) -> String {
+        format!(
+            "Allocator (GPU_{gpu}_bfc) ran out of memory trying to allocate 1.00GiB (rounded to 1073741824)\n\
+             BFCAllocator dump for GPU_{gpu}_bfc\n\
+             Next region of size {size}\nInUse at 7f0000000000 of size 768 next 1\n\
+             Free at 7f0000000300 of size 256 next 2\n\
+             Next region of size 512\nInUse at 7e0000000000 of size 512 next 1\n\
+             Limit: {limit}\nInUse: 5\n"
+        )
+    }
+
+    fn of(log: &str) -> Option<Recording> {
+        dumped(&oom::read(log.as_bytes()))
+    }
+
+    #[test]
+    fn regions_and_failed_request_of_first_dump_are_read() {
+        let recording = of(&format!("{}{}", report(1, 4096, 1024), report(1, 4096, 2048))).unwrap();
+        assert_eq!(recording.format, Format::BfcDump);
+        let [trace] = recording.devices.as_slice() else { panic!("one device") };
+        let segments: Vec<_> = trace
+            .segments
+            .iter()
+            .flatten()
+            .map(|segment| (segment.address, segment.size, segment.blocks.len()))
+            .collect();
+        assert_eq!(segments, [(0x7e00_0000_0000, 512, 1), (0x7f00_0000_0000, 1024, 2)]);
+        let blocks = &trace.segments.as_ref().unwrap()[1].blocks;
+        assert_eq!((blocks[0].size, blocks[0].state), (768, BlockState::Active));
+        assert_eq!((blocks[1].size, blocks[1].state), (256, BlockState::Free));
+        let [event] = trace.events.as_slice() else { panic!("one event") };
+        assert_eq!((event.action, event.size), (Action::OutOfMemory, 1 << 30));
+        assert_eq!((trace.device, event.device_free()), (1, None));
+        assert!(recording.check().is_ok());
+        assert_eq!(of("BFCAllocator dump for GPU_0_bfc\nLimit: 5\nInUse: 5\n"), None);
+    }
+
+    #[test]
+    fn limit_is_a_setting_of_all_devices_or_of_each() {
+        let settings = |first, second| {
+            let recording =
+                of(&format!("{}{}", report(0, first, 1024), report(1, second, 1024))).unwrap();
+            assert_eq!(recording.devices.len(), 2);
+            let settings = recording.settings.into_iter();
+            settings.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>()
+        };
+        assert_eq!(settings(4096, 4096), ["memory_limit=4096"]);
+        assert_eq!(settings(4096, 8192), ["memory_limit.0=4096", "memory_limit.1=8192"]);
+    }
+}

@@ -148,3 +148,68 @@ pub(crate) fn shown(text: &[u8]) -> String {
     }
     shown
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_problem_has_its_text_and_remedy() {
+        let text = |text: &str| text.to_owned();
+        for (place, problem, said, remedy) in [
+            (
+                Place::Whole,
+                Problem::UnknownFormat,
+                "read the recording: unrecognised format",
+                "use a torch",
+            ),
+            (
+                Place::Byte(7),
+                Problem::Truncated { what: text("x") },
+                "read the recording at byte 7: the file is truncated: x",
+                "copy",
+            ),
+            (
+                Place::Line(7),
+                Problem::Code { opcode: "REDUCE", wanted: text("") },
+                "at line 7: REDUCE would execute code",
+                "a memory snapshot",
+            ),
+            (
+                Place::Whole,
+                Problem::Code { opcode: "GLOBAL", wanted: text("os") },
+                "GLOBAL imports 'os', which",
+                "a memory snapshot",
+            ),
+            (
+                Place::Entry(text("a[0]")),
+                Problem::Malformed { what: text("x") },
+                "recording at a[0]: x",
+                "re-record",
+            ),
+            (
+                Place::Whole,
+                Problem::TooMuch { what: "bytes", limit: 5 },
+                "more than 5 bytes",
+                "record fewer",
+            ),
+            (
+                Place::Whole,
+                Problem::Memory { what: text("x"), limit: 1 << 20 },
+                "x exceeds the memory limit of 1 MiB",
+                "recordings do not",
+            ),
+        ] {
+            let error = TraceError::new(place, problem);
+            assert!(error.to_string().contains(said), "{error}");
+            assert!(error.remedy().starts_with(remedy), "{error}: {}", error.remedy());
+        }
+    }
+
+    #[test]
+    fn text_of_a_file_is_escaped_and_cut() {
+        assert_eq!(shown(b"a\x1b"), "a\\u{1b}");
+        assert_eq!(shown(&[b'a'; 80]), "a".repeat(80));
+        assert_eq!(shown(&[b'a'; 81]), format!("{}…", "a".repeat(80)));
+    }
+}

@@ -132,3 +132,71 @@ fn number(digits: &[u8], radix: u32) -> Option<u64> {
     let digits = digits.first().filter(|byte| byte.is_ascii_hexdigit()).map(|_| digits)?;
     u64::from_str_radix(std::str::from_utf8(digits).ok()?, radix).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_day_and_seconds_are_read() {
+        for (text, want) in [
+            ("00:00:00.000000", Some(0)),
+            ("01:02:03.000004", Some(3_723_000_004)),
+            ("23:59:60:999999", Some(86_400_999_999)),
+            ("24:00:00.000000", None),
+            ("00:60:00.000000", None),
+            ("00:00:61.000000", None),
+            ("7.000001", Some(7_000_001)),
+            ("7.00001", None),
+            ("1844674407370.000000", Some(1_844_674_407_370_000_000)),
+            ("1844674407371.000000", None),
+            ("1:2.000000", None),
+            ("00:00:00.000:000", None),
+            ("7", None),
+            ("-7.000000", None),
+        ] {
+            assert_eq!(clock(text.as_bytes()), want, "{text}");
+        }
+        for (text, want) in [
+            ("(nil)", Some(0)),
+            ("0x1f", Some(31)),
+            ("1F", Some(31)),
+            ("0x", None),
+            ("+1", None),
+            ("g", None),
+        ] {
+            assert_eq!(address(text.as_bytes()), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn logs_are_known_by_heading_or_first_row() {
+        let row = "1,10:00:00.000002,allocate,0x100,8,0";
+        for (text, is) in [
+            ("Thread,Time,Action,Pointer,Size,Stream\r\n", true),
+            (row, true),
+            ("1,10:00:00.000002,allocate,0x100,0,0", false),
+            ("1,10:00:00.000002,allocate,0x100,8", false),
+            ("Thread,Time\n", false),
+            ("", false),
+        ] {
+            assert_eq!(is_log(text.as_bytes()), is, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_a_fall_by_half_a_day_starts_a_day() {
+        let times = |times: &[&str]| -> Vec<u64> {
+            let rows: String =
+                times.iter().map(|time| format!("1,{time},allocate,0x100,8,0\n")).collect();
+            let recording = read(rows.as_bytes(), Limits::default()).unwrap();
+            recording.devices[0].events.iter().map(|event| event.time_us / 1_000_000).collect()
+        };
+        assert_eq!(times(&["13:00:00.000000", "01:00:00.000000"]), [46_800, 3600]);
+        assert_eq!(times(&["13:00:01.000000", "01:00:00.000000"]), [46_801, 90_000]);
+        assert_eq!(
+            times(&["20:00:00.000000", "01:00:00.000000", "20:00:00.000000", "01:00:00.000000"]),
+            [72_000, 90_000, 158_400, 176_400]
+        );
+    }
+}

@@ -1,4 +1,5 @@
 //! One test program for the whole crate, so that it is linked once.
 
+mod pictures;
 mod replay;
 mod trace;

@@ -75,3 +75,75 @@ fn xgboost_message_is_parsed() {
         cudaErrorMemoryAllocation: out of memory\n- Free memory: 2.50GB\n- Requested memory: 3.25GB\n");
     assert_eq!((text(&boost.free), text(&boost.tried)), ("2.50GB", "3.25GB"));
 }
+
+#[test]
+fn cupy_total_includes_the_request() {
+    let old =
+        one("cupy: out of memory to allocate 1000 bytes (total 400 bytes, limit set to 9 bytes)");
+    assert_eq!((count(&old.allocated), count(&old.limit)), (Some(0), Some(9)));
+    let absurd = one("cupy: out of memory to allocate 1000 bytes (total 17179869184.00 GiB)");
+    assert_eq!(text(&absurd.allocated), "17179869184.00 GiB");
+    for log in ["out of memory to allocate 1000 bytes", "out of memory to allocate 7 bytes (all)"] {
+        assert_eq!(all(log), [], "{log}");
+    }
+}
+
+#[test]
+fn rmm_pool_message_needs_its_program() {
+    let said = "Maximum pool size exceeded (failed to allocate 1.5 GiB)";
+    let alone = one(&format!("RMM failure at:/x/pool.hpp:276: {said}"));
+    assert_eq!((alone.framework, text(&alone.tried)), (Framework::Rmm, "1.5 GiB"));
+    assert_eq!(alone.allocator.as_deref(), Some("pool"));
+    assert_eq!(one(&format!("rmm: {said}")).framework, Framework::Rmm);
+    let both =
+        one(&format!("std::bad_alloc: out_of_memory: RMM failure at:/x/pool.hpp:276: {said}"));
+    assert_eq!((both.allocator.as_deref(), text(&both.tried)), (Some("pool"), "1.5 GiB"));
+    assert_eq!(all(said), []);
+}
+
+#[test]
+fn similar_words_are_no_messages_of_libraries() {
+    for prose in [
+        "allocating 590.50 MiB on device 1: done",
+        "allocating 590.50 MiB for device 1: cudaMalloc failed",
+        "Free memory on device cuda:0 is low",
+        "Free memory on device cuda:0 (much/more)",
+        "Cannot allocate 1GB memory on CPU 0",
+        "Cannot allocate it",
+        "Free memory: 7GB",
+        "bad_alloc: something",
+        "failed to allocate CUDA0 buffer",
+        "failed to allocate CUDA buffer of size 7",
+        "failed to allocate Other0 buffer of size 7",
+        "unable to allocate CUDA0 memory",
+        "3.5 GiB KV cache, larger than the available KV cache memory (1 GiB)",
+    ] {
+        assert_eq!(all(prose), [], "{prose}");
+    }
+    let cache = one("No available memory for the cache blocks. Try increasing it");
+    assert_eq!((cache.framework, cache.tried), (Framework::Vllm, None));
+    let rocm = one("allocating 590.50 MiB on device 1: ROCm cudaMalloc failed: out of memory");
+    assert_eq!((rocm.backend.as_deref(), rocm.gpu), (Some("hip"), Some(1)));
+}
+
+#[test]
+fn exact_size_of_llama_cpp_belongs_to_same_device_and_size() {
+    let log = |gpu: u32, size: u64| {
+        all(&format!(
+            "ggml: allocating 590.50 MiB on device 1: cudaMalloc failed: out of memory\n\
+             ggml: failed to allocate CUDA{gpu} buffer of size {size}\n"
+        ))
+    };
+    let size = 619_184_128;
+    for (gpu, size, events) in
+        [(1, size, 1), (1, size + 5243, 1), (1, size + 5245, 2), (1, size - 5245, 2), (0, size, 2)]
+    {
+        assert_eq!(log(gpu, size).len(), events, "{gpu} {size}");
+    }
+    for (name, backend) in
+        [("CUDA", "cuda"), ("ROCm", "hip"), ("SYCL", "xpu"), ("Vulkan", "vulkan")]
+    {
+        let event = one(&format!("failed to allocate {name}3 buffer of size 7000000"));
+        assert_eq!((event.backend.as_deref(), event.gpu), (Some(backend), Some(3)));
+    }
+}

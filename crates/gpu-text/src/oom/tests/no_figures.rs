@@ -118,3 +118,101 @@ fn error_next_to_detailed_message_is_merged() {
     );
     assert_eq!(all(&apart).len(), 2);
 }
+
+#[test]
+fn every_error_code_has_its_backend() {
+    for (code, backend) in [
+        ("cudaErrorMemoryAllocation", "cuda"),
+        ("CUDA_ERROR_OUT_OF_MEMORY", "cuda"),
+        ("CUBLAS_STATUS_ALLOC_FAILED", "cuda"),
+        ("CUDNN_STATUS_ALLOC_FAILED", "cuda"),
+        ("CUSOLVER_STATUS_ALLOC_FAILED", "cuda"),
+        ("CUSPARSE_STATUS_ALLOC_FAILED", "cuda"),
+        ("CUFFT_ALLOC_FAILED", "cuda"),
+        ("hipErrorOutOfMemory", "hip"),
+        ("HIPBLAS_STATUS_ALLOC_FAILED", "hip"),
+        ("UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", "xpu"),
+        ("ERROR_OUT_OF_DEVICE_MEMORY", "vulkan"),
+        ("InitializeEncoder failed: out of memory (10)", "nvenc"),
+    ] {
+        let event = one(&format!("it failed: {code}"));
+        assert_eq!((event.backend.as_deref(), event.framework), (Some(backend), Framework::Cuda));
+    }
+}
+
+#[test]
+fn preceding_words_name_program_and_backend() {
+    for (log, framework, backend) in [
+        ("torch.AcceleratorError: CUDA error: out of memory", Framework::PyTorch, "cuda"),
+        ("RuntimeError: HIP error: out of memory", Framework::PyTorch, "hip"),
+        ("cupy error, cuda: out of memory", Framework::CuPy, "cuda"),
+        ("tensorflow/core: CUDA error: out of memory", Framework::TensorFlow, "cuda"),
+        ("rmm error, CUDA: out of memory", Framework::Rmm, "cuda"),
+        ("ggml_cuda_host_malloc: failed: out of memory", Framework::LlamaCpp, "cuda"),
+        ("hipMalloc failed: out of memory", Framework::Cuda, "hip"),
+        ("XPU fails: out of memory", Framework::Cuda, "xpu"),
+        ("MPS error: out of memory", Framework::Cuda, "mps"),
+        ("GPUassert: out of memory", Framework::Cuda, "cuda"),
+        ("cublas exception: out of memory", Framework::Cuda, "cuda"),
+        ("Exception in cudnn: out of memory", Framework::Cuda, "cuda"),
+        ("nccl FATAL: out of memory", Framework::Cuda, "cuda"),
+        ("NCCL ERROR: out of memory", Framework::Cuda, "cuda"),
+        ("cuMemAlloc(): out of memory", Framework::Cuda, "cuda"),
+        ("x (error code out of memory)", Framework::Cuda, "cuda"),
+        ("out of memory in hipMalloc(x)", Framework::Cuda, "hip"),
+    ] {
+        let event = one(log);
+        assert_eq!(
+            (event.framework, event.backend.as_deref()),
+            (framework, Some(backend)),
+            "{log}"
+        );
+    }
+    for prose in [
+        "CUDA is out of memory",
+        "an error: out of memory",
+        "out of memory in custom code",
+        "out of memory in hipster code",
+        "raise CudaError: out of memory",
+        "elif CUDA error: out of memory",
+        "assert CUDA error, out of memory",
+        "return CUDA error, out of memory",
+        "throw CUDA error, out of memory",
+        "x CUDA error 'out of memory' in y",
+        "not enough memory left",
+    ] {
+        assert_eq!(all(prose), [], "{prose}");
+    }
+}
+
+#[test]
+fn context_of_error_is_bounded() {
+    let far = |length: usize| format!("CUDA error {}: out of memory", "1 ".repeat(length / 2));
+    assert_eq!(all(&far(120)).len(), 1);
+    assert_eq!(all(&far(200)), []);
+    let log = |between: &str| {
+        one(&format!("CUDA_ERROR_OUT_OF_MEMORY{between}; total memory reported: 7000")).total
+    };
+    assert_eq!(count(&log(&format!(" {}", "x".repeat(35)))), Some(7000));
+    assert_eq!(log(&format!(" {}", "x".repeat(36))), None);
+}
+
+#[test]
+fn bare_error_near_message_with_figures_is_part_of_it() {
+    let near = |length: usize| {
+        let log = format!(
+            "CUDA out of memory. Tried to allocate 1.00 GiB.{}CUDA error: out of memory\n",
+            "\nab ".repeat(length / 4)
+        );
+        all(&log).len()
+    };
+    assert_eq!((near(400), near(800)), (1, 2));
+    let before = |length: usize| {
+        let log = format!(
+            "CUDA error: out of memory{}\nCUDA out of memory. Tried to allocate 1.00 GiB.",
+            "\nab ".repeat(length / 4)
+        );
+        all(&log).len()
+    };
+    assert_eq!((before(400), before(800)), (1, 2));
+}

@@ -121,3 +121,124 @@ fn decreasing_retries_are_one_event() {
     );
     assert_eq!(xla.framework, Framework::Xla);
 }
+
+#[test]
+fn path_of_source_names_framework() {
+    for (path, framework) in [
+        ("external/xla/x.cc", Framework::Xla),
+        ("external/tsl/x.cc", Framework::Xla),
+        ("external/org_tensorflow/tensorflow/x.cc", Framework::Xla),
+        ("external/local_xla/x.cc", Framework::TensorFlow),
+        ("external/local_tsl/x.cc", Framework::TensorFlow),
+        ("tensorflow/x.cc", Framework::TensorFlow),
+        ("x.cc", Framework::TensorFlow),
+        ("tensorflow/x.cc external/xla/x.cc", Framework::Xla),
+        ("external/xla/x.cc tensorflow/x.cc", Framework::TensorFlow),
+    ] {
+        let log =
+            format!("W {path}:1] Allocator (GPU_0_bfc) ran out of memory trying to allocate 1GiB");
+        assert_eq!(one(&log).framework, framework, "{path}");
+    }
+}
+
+#[test]
+fn size_of_tensor_is_that_of_its_elements() {
+    for (kind, bytes) in [
+        ("bool", Some(6)),
+        ("int8", Some(6)),
+        ("half", Some(12)),
+        ("bfloat16", Some(12)),
+        ("float", Some(24)),
+        ("int32", Some(24)),
+        ("double", Some(48)),
+        ("complex64", Some(48)),
+        ("complex128", Some(96)),
+        ("string", None),
+    ] {
+        let log = format!(
+            "OOM when allocating tensor with shape[2,3] and type {kind} on /device:GPU:4 by allocator GPU_0_bfc"
+        );
+        let event = one(&log);
+        let tensor = event.tensor.unwrap();
+        assert_eq!(tensor.bytes().map(|bytes| bytes.0), bytes, "{kind}");
+        assert_eq!((tensor.shape, event.gpu), (vec![2, 3], Some(4)));
+        assert_eq!(event.allocator.as_deref(), Some("GPU_0_bfc"));
+    }
+    let huge = one("OOM when allocating tensor with shape[4294967296,4294967296] and type float");
+    assert_eq!(huge.tensor.unwrap().bytes(), None);
+    let untyped = one("OOM when allocating tensor with shape[7] on GPU by allocator GPU_2_bfc");
+    assert_eq!((untyped.tensor.unwrap().kind, untyped.gpu), (None, Some(2)));
+    assert_eq!(all("OOM when allocating tensor with shape[a]"), []);
+}
+
+#[test]
+fn each_part_of_next_dump_starts_an_event() {
+    let stats = "Limit: 10\nInUse: 5\n";
+    for (part, again) in [
+        ("Bin (256): Total Chunks: 1, Chunks in use: 1.", true),
+        ("Bin (512): Total Chunks: 1, Chunks in use: 1.", false),
+        ("Next region of size 4096", false),
+        ("InUse at 7f00 of size 256 next 1", false),
+        ("Free at 0x7f00 of size 256 next 1", false),
+        ("2 Chunks of size 256 totalling 512B", false),
+        ("Sum Total of in-use chunks: 1.00KiB", true),
+        ("Total bytes in pool: 7 memory_limit_: 9 available bytes: 2", true),
+        ("total_region_allocated_bytes_: 7 memory_limit_: 9", true),
+    ] {
+        let first = "Bin (256): Total Chunks: 1, Chunks in use: 1.\nSum Total of in-use chunks: 1.00KiB\n\
+                     Total bytes in pool: 7 memory_limit_: 9 available bytes: 2\n";
+        assert_eq!(all(&format!("{first}{part}\n")).len(), 1 + usize::from(again), "{part}");
+        let ends = !part.starts_with("Sum") && !part.contains("memory_limit_");
+        assert_eq!(
+            all(&format!("Next region of size 7\n{stats}{part}\n")).len(),
+            1 + usize::from(ends),
+            "{part} after the statistics"
+        );
+    }
+    let dump = "BFCAllocator dump for GPU_3_bfc\n";
+    assert_eq!(one(&format!("{dump}{dump}Next region of size 7")).gpu, Some(3));
+    assert_eq!(all(&format!("{dump}Next region of size 7\n{dump}{stats}")).len(), 2);
+    assert_eq!(all(&format!("{stats}{stats}")).len(), 1, "the statistics are repeated");
+}
+
+#[test]
+fn statistics_are_known_words_with_numbers() {
+    let stats = |text: &str| {
+        let event = all(text).into_iter().next()?;
+        Some(event.dump.stats.into_iter().map(|(name, _)| name).collect::<Vec<_>>())
+    };
+    assert_eq!(stats("Limit: 1 InUse: 2"), Some(vec!["Limit".into(), "InUse".into()]));
+    assert_eq!(stats("Limit: 1 InUse: 2 InUse: 3").unwrap().len(), 2);
+    assert_eq!(stats("Limit: 1 InUse: x MaxInUse: 3"), None);
+    let between = |count: usize| stats(&format!("Limit: 1 {}InUse: 2", "x ".repeat(count)));
+    assert!(between(12).is_some() && between(13).is_none());
+    let twice = format!("Limit: 1 {0}InUse: 2 {0}MaxInUse: 3", "x ".repeat(12));
+    assert_eq!(stats(&twice).unwrap().len(), 3);
+}
+
+#[test]
+fn name_of_allocator_is_bounded() {
+    let name = |length: usize| {
+        let name = "a".repeat(length);
+        one(&format!("Allocator ({name}) ran out of memory trying to allocate 1GiB")).allocator
+    };
+    assert_eq!(name(64).map(|name| name.len()), Some(64));
+    assert_eq!((name(65), name(0)), (None, None));
+    let log = "Allocator (GPU_host_bfc) ran out of memory trying to allocate 1GiB";
+    assert_eq!(one(log).gpu, None);
+}
+
+#[test]
+fn error_of_operation_belongs_to_event_with_request_or_dump() {
+    let tensor = "OOM when allocating tensor with shape[2] and type float\n";
+    for (before, events) in [
+        ("Allocator (GPU_0_bfc) ran out of memory trying to allocate 1.00GiB\n", 1),
+        ("BFCAllocator dump for GPU_0_bfc\nNext region of size 7\n", 1),
+        ("BFCAllocator dump for GPU_0_bfc\n", 2),
+        ("OOM when allocating tensor with shape[3] and type float\n", 2),
+        ("failed to allocate 1.00G (7 bytes) from device: x\n", 2),
+        ("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 7 bytes.\n", 2),
+    ] {
+        assert_eq!(all(&format!("{before}{tensor}")).len(), events, "{before}");
+    }
+}

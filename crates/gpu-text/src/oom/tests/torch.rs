@@ -129,3 +129,44 @@ fn absurd_figures_are_kept_as_printed() {
     );
     assert_eq!(event.processes[0].1.text, "17179869184.00 GiB");
 }
+
+#[test]
+fn first_figure_before_or_after_each_phrase_counts() {
+    let event =
+        one("CUDA out of memory. Tried to allocate 1.00 GiB. GPU 3; 1.00 GiB total capacity; \
+        CPU 4; Process 5 has 2.00 GiB memory free. Process 6 has 3.00 GiB memory in use. \
+        none is free; 4.00 GiB is free");
+    assert_eq!(
+        (event.gpu, text(&event.total), text(&event.free)),
+        (Some(3), "1.00 GiB", "4.00 GiB")
+    );
+    let processes: Vec<u32> = event.processes.iter().map(|(pid, _)| *pid).collect();
+    assert_eq!(processes, [6]);
+}
+
+#[test]
+fn backend_is_a_short_name_or_that_of_the_variable() {
+    for (before, after, backend) in [
+        ("CUDA out of memory.", "", Some("cuda")),
+        ("MPS backend out of memory", "", Some("mps")),
+        ("A out of memory.", "", None),
+        ("ACCELERAT out of memory.", "", None),
+        ("ACCELERA out of memory.", "", Some("accelera")),
+        ("Cuda out of memory.", "", None),
+        ("", "PYTORCH_HIP_ALLOC_CONF", Some("hip")),
+        ("", "PYTORCH_CUDA_ALLOC_CONF", Some("cuda")),
+    ] {
+        let event = one(&format!("{before} Tried to allocate 1.00 GiB. {after}"));
+        assert_eq!(event.backend.as_deref(), backend, "{before} {after}");
+    }
+}
+
+#[test]
+fn brief_message_of_driver_pool_belongs_to_recent_complete_one() {
+    let complete = "OutOfMemoryError: Allocation on device 1 would exceed allowed memory. (out of \
+        memory)\nRequested : 12.50 MiB\n";
+    let brief = "\ntorch.OutOfMemoryError: Allocation on device \n";
+    let apart = |lines: usize| all(&format!("{complete}{}{brief}", "x\n".repeat(lines))).len();
+    assert_eq!((apart(97), apart(98)), (1, 2));
+    assert_eq!(all(&format!("{TORCH_2}{brief}")).len(), 2, "of another allocator");
+}

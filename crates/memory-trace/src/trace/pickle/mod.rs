@@ -186,3 +186,105 @@ impl<'a> Pickle<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Limits;
+    use super::*;
+
+    /// Reads a pickle and returns its value, and the number of its items or pairs.
+    fn read(bytes: &[u8]) -> (String, usize) {
+        let budget = Budget::new(bytes.len(), Limits::default());
+        let pickle = Pickle::read(bytes, &budget).unwrap_or_else(|error| panic!("{error}"));
+        let root = pickle.root();
+        let items = pickle.items(root).map(<[Ref]>::len);
+        (pickle.shown(root), items.or(pickle.pairs(root).map(|pairs| pairs.len())).unwrap_or(0))
+    }
+
+    #[test]
+    fn every_form_of_a_number_or_string_is_read() {
+        for (bytes, shown) in [
+            (&b"K\x07."[..], "7"),
+            (b"M\x07\x01.", "263"),
+            (b"J\xfe\xff\xff\xff.", "-2"),
+            (b"\x8a\x00.", "0"),
+            (b"\x8a\x01\xff.", "-1"),
+            (b"\x8a\x01\x80.", "-128"),
+            (b"\x8a\x01\x7f.", "127"),
+            (b"\x8a\x02\xff\x00.", "255"),
+            (b"\x8b\x02\0\0\0\x00\x01.", "256"),
+            (b"\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\0.", "18446744073709551615"),
+            (b"\x8a\x09\xff\xff\xff\xff\xff\xff\xff\x7f\0.", "9223372036854775807"),
+            (b"\x8c\x01a.", "'a'"),
+            (b"C\x01a.", "'a'"),
+            (b"U\x01a.", "'a'"),
+            (b"X\x01\0\0\0a.", "'a'"),
+            (b"B\x01\0\0\0a.", "'a'"),
+            (b"T\x01\0\0\0a.", "'a'"),
+            (b"\x8d\x01\0\0\0\0\0\0\0a.", "'a'"),
+            (b"\x8e\x01\0\0\0\0\0\0\0a.", "'a'"),
+            (b"\x96\x01\0\0\0\0\0\0\0a.", "'a'"),
+            (b"G\x3f\xf8\0\0\0\0\0\0.", "1.5"),
+            (b"N.", "None"),
+            (b"\x88.", "True"),
+            (b"\x89.", "False"),
+            (b"I00\n.", "False"),
+            (b"I01\n.", "True"),
+            (b"I7\r\n.", "7"),
+            (b"L7L\n.", "7"),
+            (b"F1.5\n.", "1.5"),
+            (b"S'a'\n.", "'a'"),
+            (b"S\"\\t\\r\\\\\"\n.", "'\\t\\r\\\\'"),
+            (b"Va\n.", "'a'"),
+            (b"\x80\x05\x95\x02\0\0\0\0\0\0\0N.", "None"),
+        ] {
+            assert_eq!(read(bytes), (shown.to_owned(), 0), "{}", bytes.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn every_form_of_a_container_is_read() {
+        let (list, dict) = ("a list", "a dictionary");
+        for (bytes, shown, length) in [
+            (&b"]."[..], list, 0),
+            (b").", list, 0),
+            (b"\x8f.", list, 0),
+            (b"}.", dict, 0),
+            (b"(NNt.", list, 2),
+            (b"(NNl.", list, 2),
+            (b"(NN\x91.", list, 2),
+            (b"(NNNNd.", dict, 2),
+            (b"N\x85.", list, 1),
+            (b"NN\x86.", list, 2),
+            (b"NNN\x87.", list, 3),
+            (b"](NNe.", list, 2),
+            (b"\x8f(NN\x90.", list, 2),
+            (b"]NaNa.", list, 2),
+            (b"}(NNNNu.", dict, 2),
+            (b"}NNsNNs.", dict, 2),
+        ] {
+            assert_eq!(read(bytes), (shown.to_owned(), length), "{}", bytes.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn values_are_recalled_doubled_and_dropped() {
+        for (bytes, shown) in [
+            (&b"K\x07q\0Nh\0\x87."[..], &["7", "None", "7"][..]),
+            (b"K\x07q\x01Nh\x01\x87.", &["7", "None", "7"]),
+            (b"K\x07r\0\0\0\0Nj\0\0\0\0\x87.", &["7", "None", "7"]),
+            (b"K\x07p0\nNg0\n\x87.", &["7", "None", "7"]),
+            (b"K\x07\x94K\x08\x94h\0\x87.", &["7", "8", "7"]),
+            (b"K\x072\x86.", &["7", "7"]),
+            (b"K\x07N0\x85.", &["7"]),
+            (b"K\x07(NN1\x85.", &["7"]),
+            (b"K\x07(0\x85.", &["7"]),
+        ] {
+            let budget = Budget::new(bytes.len(), Limits::default());
+            let pickle = Pickle::read(bytes, &budget).unwrap_or_else(|error| panic!("{error}"));
+            let items = pickle.items(pickle.root()).expect("it is a tuple");
+            let items: Vec<_> = items.iter().map(|item| pickle.shown(*item)).collect();
+            assert_eq!(items, shown, "{}", bytes.escape_ascii());
+        }
+    }
+}

@@ -74,3 +74,23 @@ pub(super) fn name(opcode: u8) -> &'static str {
         _ => "an unknown opcode",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Python's names, in the order of the bytes.
+    #[test]
+    fn every_opcode_has_its_name() {
+        let names: Vec<_> =
+            (0..=u8::MAX).filter(|opcode| name(*opcode) != name(0)).map(name).collect();
+        let expected = "MARK EMPTY_TUPLE STOP POP POP_MARK DUP BINBYTES SHORT_BINBYTES FLOAT BINFLOAT INT BININT BININT1 \
+            LONG BININT2 NONE PERSID BINPERSID REDUCE STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE EMPTY_LIST \
+            APPEND BUILD GLOBAL DICT APPENDS GET BINGET INST LONG_BINGET LIST OBJ PUT BINPUT LONG_BINPUT \
+            SETITEM TUPLE SETITEMS EMPTY_DICT PROTO NEWOBJ EXT1 EXT2 EXT4 TUPLE1 TUPLE2 TUPLE3 NEWTRUE NEWFALSE LONG1 \
+            LONG4 SHORT_BINUNICODE BINUNICODE8 BINBYTES8 EMPTY_SET ADDITEMS FROZENSET NEWOBJ_EX STACK_GLOBAL MEMOIZE \
+            FRAME BYTEARRAY8 NEXT_BUFFER READONLY_BUFFER";
+        assert_eq!(names.join(" "), expected);
+        assert_eq!([b'.', b'N', 0x80].map(name), ["STOP", "NONE", "PROTO"]);
+    }
+}

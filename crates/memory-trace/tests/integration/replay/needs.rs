@@ -126,3 +126,21 @@ fn need_may_assume_waiting_for_pending_work() {
         assert_eq!((found.least, found.exact), (Bytes::from_mib(mib), true), "{name}");
     }
 }
+
+#[test]
+fn need_under_each_allocator_is_known() {
+    let workload = job(&[(100, 0), (0, 0), (60, 0), (30, 1), (-1, 0), (90, 0)]);
+    for (name, mib, exact, replays) in [
+        ("caching", 42, true, 5),
+        ("expandable", 42, true, 5),
+        ("stream-ordered", 32, true, 3),
+        ("direct", 20, true, 3),
+        ("bfc", 22, false, 15),
+        ("bfc-all-at-once", 18, false, 39),
+    ] {
+        let choice = Choice::named(name).expect("there is one");
+        let found = need(&workload, &choice).expect("memory is endless");
+        let known = (Bytes::from_mib(mib), exact, replays);
+        assert_eq!((found.least, found.exact, found.replays), known, "{name}");
+    }
+}

@@ -237,3 +237,45 @@ fn unknown_format_error_suggests_known_formats() {
     let error = Recording::read(b"").unwrap_err();
     assert_eq!(error.to_string(), "read the recording: the file is truncated: it is empty");
 }
+
+#[test]
+fn listed_counts_and_late_stacks_are_checked() {
+    let event = |rest: &str| {
+        format!("{{\"event\":{{\"action\":\"alloc\",\"address\":1,\"size_bytes\":2{rest}}}}}\n")
+    };
+    let said =
+        refusal(&format!("{HEAD}\n{{\"device\":{{\"device\":0,\"events\":0}}}}\n{}", event("")));
+    assert!(said.contains("1 of 0 events of device 0") && !said.contains("truncated"), "{said}");
+    let stack =
+        "{\"frame\":{\"function\":\"f\",\"file\":\"x\"}}\n{\"stack\":[0]}\n{\"stack\":[]}\n";
+    let lines = [event(""), event(",\"stack\":0"), event(""), event(",\"stack\":1")].concat();
+    let recording = read(&format!("{HEAD}\n{stack}{lines}"));
+    let trace = &recording.devices[0];
+    let stacks: Vec<_> =
+        trace.event_stacks.iter().map(|stack| stack.map(|stack| stack.index())).collect();
+    assert_eq!(stacks, [None, Some(0), None, None], "a stack of no frames is none");
+    assert_eq!((recording.stacks.len(), recording.stacks.is_empty()), (1, false));
+    assert_eq!(
+        &*recording.stacks.frames(trace.event_stacks[1].unwrap()).next().unwrap().function,
+        "f"
+    );
+    let without = read(&format!("{HEAD}\n{}", event("")));
+    assert!(without.devices[0].event_stacks.is_empty() && without.stacks.is_empty());
+    let long = |length: usize| HEAD.replace("\"b\"", &format!("\"{}\"", "b".repeat(length)));
+    let room = (1 << 20) - HEAD.len();
+    assert_eq!(read(&format!("{}\n", long(room))).settings["a"].len(), room);
+    assert!(refusal(&format!("{}\n", long(room + 1))).contains("more than 1048576 bytes"));
+}
+
+#[test]
+fn largest_sizes_and_addresses_are_read() {
+    let event = |address: u64, size: u64| {
+        format!(
+            "{HEAD}\n{{\"event\":{{\"action\":\"alloc\",\"address\":{address},\"size_bytes\":{size}}}}}\n"
+        )
+    };
+    let (most, pebibyte) = ((1 << 63) - 1, 1 << 50);
+    assert_eq!(read(&event(most, pebibyte)).devices[0].events[0].size, pebibyte);
+    assert!(refusal(&event(most + 1, 1)).contains("beyond any device"));
+    assert!(refusal(&event(0, pebibyte + 1)).contains("more than any device has"));
+}

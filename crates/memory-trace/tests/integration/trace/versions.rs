@@ -318,3 +318,71 @@ fn inconsistent_snapshot_is_rejected_by_field() {
     assert!(refusal(&dict([("weights", 5.into())])).contains("no 'segments'"));
     assert!(refusal(&Py::Float(1.5)).contains("it is 1.5, not a snapshot"));
 }
+
+#[test]
+fn inconsistent_annotation_is_rejected_by_field() {
+    let refused = |pairs: Vec<(&'static str, Py)>| {
+        refusal(&dict([
+            ("segments", vec![].into()),
+            ("external_annotations", vec![Py::Dict(pairs)].into()),
+        ]))
+    };
+    let name = || ("name", "step".into());
+    for (pairs, said) in [
+        (vec![("stage", "START".into())], "external_annotations[0]: 'name' is missing"),
+        (vec![("name", 5.into()), ("stage", "START".into())], "'name' is no text"),
+        (vec![name()], "'stage' is neither 'START' nor 'END'"),
+        (vec![name(), ("stage", "MIDDLE".into())], "'stage' is neither"),
+        (vec![name(), ("stage", "END".into()), ("device", (-1).into())], "'device' is -1"),
+        (vec![name(), ("stage", "END".into()), ("time_us", "now".into())], "'time_us' is 'now'"),
+    ] {
+        let error = refused(pairs);
+        assert!(error.contains(said), "{error}");
+    }
+    let refused = |key: &'static str, value: Py| {
+        let Py::Dict(mut pairs) = segment(0, BASE, MIB, vec![block(BASE, MIB, "inactive")]) else {
+            unreachable!()
+        };
+        pairs.retain(|(known, _)| *known != key);
+        pairs.push((key, value));
+        refusal(&dict([("segments", vec![Py::Dict(pairs)].into())]))
+    };
+    for (key, value, said) in [
+        ("segment_type", "tiny".into(), "the segment_type 'tiny' is unknown"),
+        ("segment_pool_id", 5.into(), "'segment_pool_id' is no pair"),
+        (
+            "segment_pool_id",
+            vec![1.into(), 2.into(), 3.into()].into(),
+            "'segment_pool_id' is no pair",
+        ),
+        ("segment_pool_id", vec![1.into(), (-2).into()].into(), "'segment_pool_id' is -2"),
+        ("is_expandable", "no".into(), "'is_expandable' is 'no'"),
+        ("blocks", 5.into(), "segments[0]: 5 where a list must be"),
+    ] {
+        let error = refused(key, value);
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+#[test]
+fn annotation_of_each_stage_and_device_is_read() {
+    let span = |stage: &'static str, device: i64| {
+        dict([
+            ("name", "step".into()),
+            ("stage", stage.into()),
+            ("device", device.into()),
+            ("time_us", 5.into()),
+        ])
+    };
+    let spans = vec![span("START", 0), span("END", 0), span("END", 2)];
+    let recording =
+        read(&dict([("segments", vec![].into()), ("external_annotations", spans.into())])).unwrap();
+    let read: Vec<_> = recording
+        .devices
+        .iter()
+        .flat_map(|trace| {
+            trace.annotations.iter().map(|span| (trace.device, span.begins, span.time_us))
+        })
+        .collect();
+    assert_eq!(read, [(0, true, 5), (0, false, 5), (2, false, 5)]);
+}
