@@ -136,6 +136,7 @@ impl World {
             unlisted: 10,
             listed: Vec::new(),
             open: Vec::new(),
+            hides_memory_of: None,
             fault: None,
             capability: (8, 0),
             uuid: Some(uuid(index)),
