@@ -209,6 +209,16 @@ fn claim_inside_lease_of_other_user_is_refused() {
 }
 
 #[test]
+fn root_may_claim_inside_lease_of_any_user() {
+    let world = World::new(2);
+    world.state().leases.push(lease("users", 1, 2, &[0]));
+    world.state().owner = 0;
+    let grant = taken(&world, Claim::whole(1), Wait::No).unwrap();
+    assert_eq!(grant.parent.map(|parent| parent.owner), Some(1000));
+    assert_eq!((indexes(&grant.devices), grant.entry.owner), (vec![0], 0));
+}
+
+#[test]
 fn preview_takes_nothing_and_reports_queue() {
     let world = World::new(2);
     world.state().waiters.push(LeaseEntry { devices: vec![], ..lease("early", 1, 100, &[0]) });

@@ -11,6 +11,8 @@ pub(crate) struct Device {
     pub(crate) unlisted: u64,
     /// PID and MiB.
     pub(crate) listed: Vec<(u32, u64)>,
+    /// PIDs of listed processes that only draw.
+    pub(crate) drawing: Vec<u32>,
     /// PIDs that have the device open and are not listed.
     pub(crate) open: Vec<u32>,
     /// The process whose memory is not reported, and why.
@@ -96,7 +98,10 @@ impl GpuBackend for World {
         let device = state.device(id)?;
         let process = |(pid, mib): &(u32, u64)| DeviceProcess {
             pid: Pid(*pid),
-            kind: DeviceProcessKind::Compute,
+            kind: match device.drawing.contains(pid) {
+                true => DeviceProcessKind::Graphics,
+                false => DeviceProcessKind::Compute,
+            },
             memory: match device.hides_memory_of {
                 Some((hidden, absent)) if hidden == *pid => Err(absent),
                 _ => Ok(Bytes::from_mib(*mib)),

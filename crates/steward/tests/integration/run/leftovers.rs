@@ -2,8 +2,9 @@
 
 use super::*;
 
-/// Runs it until the lease is no longer kept.
-fn kept(world: &World, order: &RunOrder) -> (RunReport, Option<Duration>) {
+/// Runs it until the lease is no longer kept, which must not be before this time.
+fn kept(world: &World, order: &RunOrder, until: Duration) -> (RunReport, Option<Duration>) {
+    let start = world.state().now;
     let token = ActToken::user_confirmed();
     let mut since = None;
     let report = run(order, &world.ports(), world, &token, &mut |event| {
@@ -13,6 +14,8 @@ fn kept(world: &World, order: &RunOrder) -> (RunReport, Option<Duration>) {
         }
         ControlFlow::Continue(())
     });
+    let time = world.state().now - start;
+    assert!(time >= until, "the lease was kept for {time:?} only");
     (report.unwrap(), since)
 }
 
@@ -41,7 +44,7 @@ fn frozen_job_is_abandoned_at_limit_and_keeps_lease_until_gone() {
         assert_eq!(state.leases.len(), 1, "the lease is kept");
         state.ends(JOB, JobExit::Signal(9));
     });
-    let (report, since) = kept(&world, &limited());
+    let (report, since) = kept(&world, &limited(), 5000 * SECOND);
     // Limit and grace, and some seconds in which SIGKILL could have ended it.
     assert!(report.elapsed <= 75 * SECOND, "{:?}", report.elapsed);
     assert!(since.unwrap() <= Duration::from_secs(1000 + 76));
@@ -62,7 +65,7 @@ fn kept_lease_is_republished_if_its_file_is_removed() {
         assert_eq!(state.leases.len(), 1);
         state.ends(JOB, JobExit::Signal(9));
     });
-    kept(&world, &limited());
+    kept(&world, &limited(), 4000 * SECOND);
     assert!(world.state().leases.is_empty());
 }
 
@@ -75,7 +78,7 @@ fn sigterm_releases_kept_lease_but_sighup_does_not() {
         assert_eq!(state.leases.len(), 1);
         state.events.push(JobEvent::Asked(15));
     });
-    kept(&world, &limited());
+    kept(&world, &limited(), 2000 * SECOND);
     let state = world.state();
     assert!(state.left_to_others, "who inherited it may keep it");
     assert!(state.now < Duration::from_secs(1000 + 2010));
@@ -110,7 +113,7 @@ fn child_of_unkillable_process_keeps_lease() {
         assert_eq!(state.leases.len(), 1);
         state.ends(61, JobExit::Code(0));
     });
-    kept(&world, &limited());
+    kept(&world, &limited(), 2000 * SECOND);
     assert!(world.state().leases.is_empty());
 }
 
@@ -131,7 +134,7 @@ fn frozen_leftover_holder_keeps_lease() {
         assert_eq!(state.leases.len(), 1);
         state.ends(61, JobExit::Signal(9));
     });
-    let (report, since) = kept(&world, &order(Claim::whole(1)));
+    let (report, since) = kept(&world, &order(Claim::whole(1)), 500 * SECOND);
     assert_eq!(report.ending, JobExit::Code(3));
     let why = report.stopped.as_ref().unwrap();
     assert_eq!(why.text, "end process 61 (frozen), which is frozen or in uninterruptible sleep");
@@ -162,7 +165,7 @@ fn holder_that_cannot_be_ended_keeps_lease_until_gone() {
             assert_eq!(state.leases.len(), 1);
             state.ends(61, JobExit::Signal(9));
         });
-        let (report, since) = kept(&world, &order(Claim::whole(1)));
+        let (report, since) = kept(&world, &order(Claim::whole(1)), 500 * SECOND);
         assert_eq!(report.stopped.as_ref().unwrap().text, why);
         assert_eq!(pids(&report.remaining), [61]);
         assert!(since.unwrap() < Duration::from_secs(1000 + 40), "{since:?}");
@@ -205,7 +208,7 @@ fn frozen_holder_keeps_lease_without_visible_descriptors() {
         assert_eq!(state.leases.len(), 1);
         state.ends(61, JobExit::Signal(9));
     });
-    kept(&world, &order(Claim::whole(1)));
+    kept(&world, &order(Claim::whole(1)), 500 * SECOND);
     assert!(world.state().leases.is_empty());
 }
 
@@ -236,7 +239,7 @@ fn hidden_process_keeps_lease_if_driver_is_silent() {
             assert_eq!(state.leases.len(), 1);
             state.ends(61, JobExit::Code(0));
         });
-        let (report, _) = kept(&world, &order(Claim::whole(1)));
+        let (report, _) = kept(&world, &order(Claim::whole(1)), 100 * SECOND);
         let why = report.stopped.as_ref().unwrap();
         assert_eq!(why.text, "check whether process 61 (hidden) has a device open");
         assert_eq!((pids(&report.remaining), pids(&report.unlisted)), (vec![61], vec![]));
@@ -285,7 +288,7 @@ fn hidden_process_releases_lease_when_driver_answers() {
         assert_eq!(state.leases.len(), 1);
         state.devices[0].fault = None;
     });
-    kept(&world, &order(Claim::whole(1)));
+    kept(&world, &order(Claim::whole(1)), 100 * SECOND);
     let state = world.state();
     assert!(state.leases.is_empty() && state.processes.contains_key(&61));
 }
@@ -313,7 +316,7 @@ fn process_without_device_keeps_no_lease_after_unstable_scan() {
         assert_eq!(state.leases.len(), 1, "each look was restless");
         state.chain = None;
     });
-    kept(&world, &order(Claim::whole(1)));
+    kept(&world, &order(Claim::whole(1)), 200 * SECOND);
     let state = world.state();
     assert!(state.leases.is_empty());
     assert!(state.processes.contains_key(&62), "the loop lives");
@@ -415,7 +418,7 @@ fn kept_lease_ends_after_several_scans_while_processes_live() {
         });
         ends_after(&world, 5 * SECOND, 0);
         world.after(500 * SECOND, |state| state.ends(61, JobExit::Signal(9)));
-        kept(&world, &order(Claim::whole(1)));
+        kept(&world, &order(Claim::whole(1)), 500 * SECOND);
         assert!(world.state().leases.is_empty());
         world.state().now
     };

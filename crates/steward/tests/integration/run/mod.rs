@@ -358,6 +358,21 @@ fn memory_of_neighbouring_shares_is_attributed_separately() {
 }
 
 #[test]
+fn memory_of_mig_device_is_counted_without_its_siblings() {
+    let world = World::new(1);
+    world.state().devices[0].mig_enabled = Ok(true);
+    world.state().devices[0].mig = vec![(1, 8_000, vec![JOB]), (2, 4_000, vec![100])];
+    world.state().add(process(100, 2, "python"));
+    world.after(SECOND, |state| state.uses(JOB, 0, 2_000));
+    world.after(2 * SECOND, |state| state.uses(100, 0, 3_000));
+    ends_after(&world, 5 * SECOND, 0);
+    let report = ran(&world, &order(Claim { among: vec![mig_uuid(1)], ..Claim::whole(1) }));
+    let [used] = &report.devices[..] else { panic!("{report:?}") };
+    assert_eq!((&used.device.uuid, used.peak), (&Ok(mig_uuid(1)), Ok(Bytes::from_mib(2_000))));
+    assert_eq!(report.memory_back, Ok(true));
+}
+
+#[test]
 fn unknown_memory_of_neighbour_makes_freed_memory_unknown() {
     let world = World::new(1);
     world.state().leases.push(share(lease("other", 1, 100, &[0]), 4_000));
