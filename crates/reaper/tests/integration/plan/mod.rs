@@ -286,16 +286,6 @@ fn suspect_that_only_opened_device_is_expected_to_free_its_memory() {
 }
 
 #[test]
-fn requested_holder_of_device_files_is_a_target_without_driver() {
-    let info = process(100, "python");
-    let now = look(vec![], vec![context(&info, &[2, 3])], vec![info]);
-    let request = Request { pids: vec![Pid(100)], ..Request::default() };
-    let plan = planned(&[now], &guard(&[], vec![]), &request);
-    assert_eq!(targets(&plan), [100]);
-    assert_eq!(plan.targets[0].membership, Membership::Holds(vec![2, 3]));
-}
-
-#[test]
 fn every_requested_process_is_a_target() {
     let (look, _) = ghost();
     let request = Request { pids: vec![Pid(100), Pid(101)], ..Request::default() };
