@@ -62,7 +62,8 @@ impl LeaseKeeper<'_> {
                 return true;
             }
             remaining.retain(|key| members.iter().any(|member| member.key == *key));
-            // A stuck holder cannot close its device.
+            // Each process of a tree that is to end whole keeps the lease, and a stuck holder cannot
+            // close its device.
             if self.reach == Reach::Tree || self.tree.has_stuck(&remaining) {
                 continue;
             }
