@@ -41,7 +41,8 @@ impl Tree<'_> {
     ) -> Result<Option<Fault>> {
         let clock = self.ports.clock;
         let (mut rounds, mut looks, mut quiet_since) = (0, 0, None);
-        let mut stuck: HashSet<ProcessKey> = HashSet::new();
+        // Processes that another round would not end either.
+        let mut unended: HashSet<ProcessKey> = HashSet::new();
         loop {
             if cleaned.take_events(job) {
                 let stopped = Error::new(
@@ -57,7 +58,7 @@ impl Tree<'_> {
                 true => Vec::new(),
                 false => self.suspend_new(job, &mut sight),
             };
-            sight.holders.retain(|holder| !stuck.contains(&holder.key));
+            sight.holders.retain(|holder| !unended.contains(&holder.key));
             if sight.holders.is_empty() && !sight.still_forking {
                 self.resume(job, &stopped);
                 let now = clock.monotonic();
@@ -65,9 +66,10 @@ impl Tree<'_> {
                 looks += 1;
                 let is_alone = sight.members.is_empty();
                 if looks >= EMPTY_SCANS && (is_alone || span >= EMPTY_SCAN_PERIOD) {
-                    cleaned.remains |= !stuck.is_empty() || !sight.hidden.is_empty();
+                    let fault = self.unended_fault(&unended, &cleaned.actions);
+                    cleaned.remains = fault.is_some();
                     cleaned.unlisted = sight.unlisted;
-                    return Ok(self.stuck_fault(&stuck).or(sight.unseen));
+                    return Ok(fault.or(sight.unseen));
                 }
                 if !is_alone {
                     clock.sleep(PAUSE);
@@ -94,10 +96,11 @@ impl Tree<'_> {
             let climbed = self.climb(job, &targets, WHY, grace, watch, cleaned);
             self.resume(job, &stopped);
             let climbed = climbed?;
-            if climbed.stuck {
-                stuck.extend(targets.iter().map(|target| target.key));
-            } else if climbed.stopped.is_some() || !climbed.progress {
+            if climbed.stopped.is_some() {
                 return Ok(climbed.stopped);
+            }
+            if climbed.is_futile {
+                unended.extend(targets.iter().map(|target| target.key));
             }
         }
     }
@@ -113,9 +116,6 @@ impl Tree<'_> {
         };
         self.inspect(&suspended.stopped, sight);
         sight.still_forking = suspended.still_forking;
-        let new = |info: &&ProcessInfo| !sight.members.iter().any(|known| known.key == info.key);
-        let new: Vec<ProcessInfo> = suspended.stopped.iter().filter(new).cloned().collect();
-        sight.members.extend(new);
         suspended.stopped.iter().map(|stopped| stopped.key).collect()
     }
 
@@ -145,7 +145,8 @@ impl Tree<'_> {
             let above = current_ancestry(self.ports.host, Some(holder)).skip(1);
             let above = above.take_while(|above| !above.key.definitely_same(&self.root));
             for parent in above.take(round.saturating_sub(SIGTERM_ROUNDS)) {
-                let is_member = sight.members.iter().any(|member| member.key == parent.key);
+                let is_member = sight.members.iter().any(|member| member.key == parent.key)
+                    || stopped.contains(&parent.key);
                 if is_member && !targets.iter().any(|target| target.key == parent.key) {
                     targets.push(parent);
                 }

@@ -62,12 +62,9 @@ impl LeaseKeeper<'_> {
                 return true;
             }
             remaining.retain(|key| members.iter().any(|member| member.key == *key));
-            let is_settled = match self.reach {
-                Reach::Tree => !remaining.is_empty(),
-                // A stuck holder cannot close its device.
-                Reach::Holders => self.tree.has_stuck(&remaining),
-            };
-            if is_settled {
+            // Each process of a tree that is to end whole keeps the lease, and a stuck holder cannot
+            // close its device.
+            if self.reach == Reach::Tree || self.tree.has_stuck(&remaining) {
                 continue;
             }
             // Holders may have closed their device, or started others before they ended.

@@ -4,7 +4,7 @@ use gpu_core::{
     ActToken, DeviceId, Error, ErrorKind, Fault, Job, JobEvent, JobExit, KilledTree, ProcessInfo,
     ProcessKey, Result, Signal,
 };
-use gpu_reaper::{Action, Event, Guard, ProcessTree, is_stuck, plan_tree};
+use gpu_reaper::{Action, Event, Guard, Outcome, ProcessTree, plan_tree};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -128,14 +128,14 @@ impl Tree<'_> {
             Reach::Holders => self.end_holders(job, grace, watch, &mut cleaned),
             Reach::Tree => self.end_all(job, grace, watch, &mut cleaned),
         };
-        let is_done = matches!(stopped, Ok(None)) && !cleaned.remains;
+        let is_done = matches!(stopped, Ok(None));
         cleaned.stopped = stopped.unwrap_or_else(|error| Some(error.fault()));
         cleaned.take_events(job);
         match self.members(job) {
             Ok(members) => cleaned.still_there = members,
             Err(error) => cleaned.stopped = cleaned.stopped.or(Some(error.fault())),
         }
-        if reach == Reach::Tree || !is_done {
+        if !is_done {
             match self.remaining(job, reach) {
                 Ok(remaining) => cleaned.remaining = remaining,
                 Err(_) => cleaned.remains = true,
@@ -175,7 +175,7 @@ impl Tree<'_> {
             if interrupted {
                 return Ok(climbed.stopped);
             }
-            if climbed.stuck || climbed.stopped.is_some() || !climbed.progress {
+            if climbed.is_futile {
                 break;
             }
         }
@@ -184,7 +184,7 @@ impl Tree<'_> {
         let swept = gpu_reaper::sweep(self.root, WHY, &guard, self.ports, self.token, &falling);
         cleaned.actions.extend(swept.actions);
         cleaned.unwritten = cleaned.unwritten.take().or(swept.unwritten);
-        cleaned.remains |= swept.stopped.is_some();
+        cleaned.remains = swept.stopped.is_some();
         Ok(swept.stopped)
     }
 
@@ -223,21 +223,29 @@ impl Tree<'_> {
             }
         };
         let report = gpu_reaper::execute(&plan, &guard, self.ports, self.token, &mut heed);
-        let progress = report.actions.iter().any(|action| action.outcome.is_gone());
+        let is_futile = stuck || !report.actions.iter().any(|action| action.outcome.is_gone());
         cleaned.actions.extend(report.actions);
         cleaned.unwritten = cleaned.unwritten.take().or(report.unwritten);
         let stopped = report.stopped.filter(|_| !stuck);
-        Ok(EscalationResult { stopped, progress, stuck })
+        Ok(EscalationResult { stopped, is_futile })
     }
 
-    /// Returns which of these cannot be ended; `None` if all are gone.
-    pub(crate) fn stuck_fault(&self, stuck: &HashSet<ProcessKey>) -> Option<Fault> {
+    /// Returns which of these could not be ended, and why; `None` if all are gone.
+    pub(crate) fn unended_fault(
+        &self,
+        unended: &HashSet<ProcessKey>,
+        actions: &[Action],
+    ) -> Option<Fault> {
         let look = |key: &ProcessKey| {
             let info = self.ports.host.open(key.pid).and_then(|opened| opened.look()).ok()?;
-            (info.key.definitely_same(key) && is_stuck(&info)).then_some(info)
+            info.key.definitely_same(key).then_some(info)
         };
-        let info = stuck.iter().filter_map(look).min_by_key(|info| info.key.pid)?;
-        Some(Error::new(ErrorKind::TimedOut, gpu_reaper::cannot_end(&info)).fault())
+        let info = unended.iter().filter_map(look).min_by_key(|info| info.key.pid)?;
+        let last = actions.iter().rfind(|action| action.pid == info.key.pid);
+        Some(match last.map(|action| &action.outcome) {
+            Some(Outcome::Failed { why }) => why.clone(),
+            _ => Error::new(ErrorKind::TimedOut, gpu_reaper::cannot_end(&info)).fault(),
+        })
     }
 
     /// All processes except the helpers of this program.
@@ -256,10 +264,8 @@ impl Tree<'_> {
 pub(crate) struct EscalationResult {
     /// Why it stopped early.
     pub(crate) stopped: Option<Fault>,
-    /// At least one process ended.
-    pub(crate) progress: bool,
-    /// The remaining processes got SIGKILL and are in a state that it does not end.
-    pub(crate) stuck: bool,
+    /// No process ended, or SIGKILL does not end those that remain.
+    pub(crate) is_futile: bool,
 }
 
 /// All processes of a tree except the helpers of this program.

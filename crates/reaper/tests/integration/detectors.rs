@@ -211,14 +211,39 @@ fn single_snapshot_yields_only_possible_hoarder() {
     assert_eq!(diagnose(&[one, later]).findings, [], "it computed in the first look");
 }
 
+/// A worker of Python's multiprocessing whose launcher, process 20, is gone.
+fn orphan() -> ProcessInfo {
+    let code = "from multiprocessing.spawn import spawn_main; spawn_main()";
+    ProcessInfo {
+        parent: Ok(Pid(1)),
+        group: Ok(Pid(20)),
+        session: Ok(Pid(20)),
+        command_line: Ok(["python", "-c", code].map(String::from).into()),
+        ..process(30, "python")
+    }
+}
+
+#[test]
+fn orphan_that_uses_cpu_time_may_still_compute() {
+    let seen = |cpu_ms: u64, taken_at: Timestamp| {
+        let cpu_time = Ok(std::time::Duration::from_millis(cpu_ms));
+        let worker = ProcessInfo { cpu_time, ..orphan() };
+        let device = listing(device(0, 5000, 16_280), 30, 4990);
+        let mut snapshot = look(vec![device], vec![context(&worker, &[0])], vec![worker]);
+        snapshot.processes.insert(Pid(20), Process::from(Err(Absent::NotFound)));
+        Snapshot { taken_at, ..snapshot }
+    };
+    for (later_ms, expected) in [(1000, Confidence::High), (1010, Confidence::Likely)] {
+        let looks = [seen(1000, Timestamp(1_000_000)), seen(later_ms, Timestamp(1_001_000))];
+        let findings = diagnose(&looks).findings;
+        let of: Vec<_> = findings.iter().map(|found| (found.kind, found.confidence)).collect();
+        assert_eq!(of, [(FindingKind::Orphan, expected)], "{later_ms} ms");
+    }
+}
+
 #[test]
 fn orphan_lost_parent_and_group() {
-    let mut worker = process(30, "python");
-    worker.parent = Ok(Pid(1));
-    worker.group = Ok(Pid(20));
-    worker.session = Ok(Pid(20));
-    let code = "from multiprocessing.spawn import spawn_main; spawn_main()";
-    worker.command_line = Ok(["python", "-c", code].map(String::from).into());
+    let worker = orphan();
     let device = listing(device(0, 5000, 16_280), 30, 4990);
     let with = |worker: &ProcessInfo, device: &DeviceState, launcher: bool, held: Holder| {
         let mut snapshot = look(vec![device.clone()], vec![held], vec![worker.clone()]);
@@ -287,6 +312,21 @@ fn listed_but_gone_process_blames_its_children() {
     let diagnosis = diagnose(&[gone]);
     assert_eq!(diagnosis.findings[0].confidence, Confidence::High);
     assert_eq!(diagnosis.findings[0].suspects[0].process.pid, Pid(51));
+}
+
+#[test]
+fn listed_but_gone_processes_are_named_in_evidence() {
+    let evidence = |pids: &[u32]| {
+        let idle = device(0, 2_000 * pids.len() as u64, 16_280);
+        let listed = pids.iter().fold(idle, |device, pid| listing(device, *pid, 2_000));
+        let mut gone = look(vec![listed], vec![], vec![]);
+        for pid in pids {
+            gone.processes.insert(Pid(*pid), Process::from(Err(Absent::NotFound)));
+        }
+        diagnose(&[gone]).findings[0].evidence.clone()
+    };
+    assert_eq!(evidence(&[50]), ["NVML lists 50, which does not exist here"]);
+    assert_eq!(evidence(&[50, 51]), ["NVML lists 50, 51, which do not exist here"]);
 }
 
 #[test]

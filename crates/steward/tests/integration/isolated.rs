@@ -200,6 +200,22 @@ fn settings_of_isolated_job_reach_its_run() {
 }
 
 #[test]
+fn supervisor_reports_processes_that_it_cannot_end_and_leaves_them_the_lease() {
+    let world = World::new(1);
+    world.after(Duration::from_secs(1), |state| {
+        state.deaf_to.insert(JOB, vec![15, 9]);
+        state.processes.get_mut(&JOB).unwrap().state = Ok(ProcessState::Uninterruptible);
+    });
+    let limited = Isolated::entry("self", "train").time_limit(Duration::from_secs(5));
+    let report = match limited.run(&played(&world, b"")) {
+        Err(IsolatedError::TimedOut(report)) => report,
+        outcome => panic!("{outcome:?}"),
+    };
+    assert_eq!((report.left_pids, report.ended_pids), (vec![Pid(JOB)], vec![]));
+    assert!(report.stopped.is_some() && world.state().left_to_others);
+}
+
+#[test]
 fn isolated_job_waits_as_long_as_asked() {
     let waited = |wait: Wait, until: u64| {
         let world = World::new(1);

@@ -60,6 +60,18 @@ fn device_with_display_is_marked_and_reserves_memory_for_it() {
 }
 
 #[test]
+fn process_that_draws_reserves_memory_for_a_display() {
+    for (draws, mib) in [(true, 512), (false, 0)] {
+        let world = World::new(1);
+        world.state().add(ProcessInfo { uid: Ok(0), ..process(100, 1, "Xorg") });
+        world.state().uses(100, 0, 50);
+        world.state().devices[0].drawing = draws.then_some(100).into_iter().collect();
+        let offer = &offered(&world, &whole(), None, &[])[0];
+        assert_eq!(offer.capacity, Ok(Bytes::from_mib(CAPACITY - mib)), "draws: {draws}");
+    }
+}
+
+#[test]
 fn unleased_process_makes_device_ineligible_but_services_do_not() {
     let world = World::new(1);
     world.state().add(process(100, 2, "python"));
@@ -325,6 +337,9 @@ fn descendant_of_lease_root_may_use_device() {
     // if the root belongs to another user, because a lease file can contain any PID,
     let forged = LeaseEntry { owner: 1001, ..lease.clone() };
     assert_eq!(first(&world, &some(100), &[forged]).0, outsider(102, "python"));
+    // if the root is the ancestor of every process,
+    let first_process = LeaseEntry { root: key(1), ..lease.clone() };
+    assert_eq!(first(&world, &some(100), &[first_process]).0, outsider(102, "python"));
     // and if PIDs are meaningless here.
     world.state().sees_host_pids = false;
     let (bar, _) = first(&world, &some(100), leases);

@@ -144,6 +144,16 @@ fn unused_devices_are_preferred_over_accepted_used_ones() {
         let grant = taken(&world, claim, Wait::No).unwrap();
         assert_eq!(indexes(&grant.devices), expected);
     }
+    for (devices, claim, expected) in [
+        (&[1, 2, 3][..], accepting(1), &[0][..]),
+        (&[2, 3], accepting(2), &[0, 1]),
+        (&[2, 3], accepting(3), &[0, 1, 2]),
+        (&[2, 3], Claim { required: vec![uuid(2)], ..accepting(1) }, &[2]),
+        (&[2, 3], Claim { required: vec![uuid(2)], ..accepting(2) }, &[0, 2]),
+    ] {
+        let grant = taken(&used(devices), claim.clone(), Wait::No).unwrap();
+        assert_eq!(indexes(&grant.devices), expected, "{claim:?} beside {devices:?}");
+    }
     // A leased device is not available, used or not.
     world.state().leases.push(lease("other", 1, 200, &[3]));
     let grant = taken(&world, accepting(1), Wait::No).unwrap();
@@ -196,6 +206,16 @@ fn claim_inside_lease_of_other_user_is_refused() {
     }
     let state = world.state();
     assert_eq!((state.leases.len(), state.waiters.len()), (1, 0));
+}
+
+#[test]
+fn root_may_claim_inside_lease_of_any_user() {
+    let world = World::new(2);
+    world.state().leases.push(lease("users", 1, 2, &[0]));
+    world.state().owner = 0;
+    let grant = taken(&world, Claim::whole(1), Wait::No).unwrap();
+    assert_eq!(grant.parent.map(|parent| parent.owner), Some(1000));
+    assert_eq!((indexes(&grant.devices), grant.entry.owner), (vec![0], 0));
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn process_on_other_device_is_not_a_newcomer() {
 #[test]
 fn newcomer_is_found_by_device_file_without_driver() {
     let decoder = process(100, "t2t-decoder");
-    let mut now = look(vec![], vec![context(&decoder, &[1])], vec![decoder]);
+    let mut now = look(vec![], vec![context(&decoder, &[2, 3])], vec![decoder]);
     now.driver = Err(Error::new(MachineFault::DriverNotLoaded, "initialise NVML").fault());
     let looks = [now];
     let guard = Guard::new(&bare_host(), vec![]).unwrap();
@@ -57,8 +57,8 @@ fn newcomer_is_found_by_device_file_without_driver() {
         plan(&looks, &diagnose(&looks), &guard, &request)
     };
     let plan = ask(vec![]);
-    assert_eq!(plan.targets[0].membership, Membership::Holds(vec![1]));
-    assert_eq!((ask(vec![DeviceId::from_index(1)]).targets.len(), plan.expected.len()), (0, 0));
+    assert_eq!(plan.targets[0].membership, Membership::Holds(vec![2, 3]));
+    assert_eq!((ask(vec![DeviceId::from_index(2)]).targets.len(), plan.expected.len()), (0, 0));
 
     // The new processes by the device that they use, and how many are unreadable.
     let newcomers = |new: &[(u32, u32)], unreadable: [u32; 2]| {
@@ -68,7 +68,7 @@ fn newcomer_is_found_by_device_file_without_driver() {
         let later = AtomicBool::new(false);
         host.expect_holders().returning(move |_| {
             let after = later.swap(true, Ordering::Relaxed);
-            let old = vec![context(&process(100, "t2t-decoder"), &[1])];
+            let old = vec![context(&process(100, "t2t-decoder"), &[2, 3])];
             let mut unread = Unreadable::default();
             unread.add(Absent::NotPermitted, unreadable[usize::from(after)]);
             let holders = if after { new.clone() } else { old };
@@ -78,7 +78,7 @@ fn newcomer_is_found_by_device_file_without_driver() {
         host.expect_open().returning(|_| {
             let mut handle = MockProcessHandle::new();
             handle.expect_look().returning(|| Ok(process(100, "t2t-decoder")));
-            handle.expect_held().returning(|_| Ok(context(&process(100, ""), &[1]).held));
+            handle.expect_held().returning(|_| Ok(context(&process(100, ""), &[2, 3]).held));
             handle.expect_signal().returning(|_, _| Ok(()));
             handle.expect_has_exited().returning(|| Ok(true));
             Ok(Box::new(handle))
@@ -86,8 +86,8 @@ fn newcomer_is_found_by_device_file_without_driver() {
         let report = carry_out(&plan, &guard, &host, &backend(1), &journal().0);
         report.newcomers.map(|new| new.iter().map(|new| new.pid.0).collect::<Vec<_>>())
     };
-    assert_eq!(newcomers(&[(200, 1), (201, 0)], [0, 0]), Ok(vec![200]));
-    assert_eq!(newcomers(&[(200, 1)], [0, 1]), Ok(vec![200]), "who took it is seen");
+    assert_eq!(newcomers(&[(200, 2), (201, 0), (202, 3)], [0, 0]), Ok(vec![200, 202]));
+    assert_eq!(newcomers(&[(200, 3)], [0, 1]), Ok(vec![200]), "who took it is seen");
     assert_eq!(newcomers(&[], [0, 1]), Err(Absent::NotPermitted), "a new one is unreadable");
     assert_eq!(newcomers(&[], [1, 1]), Ok(vec![]));
     assert_eq!(newcomers(&[], [2, 1]), Ok(vec![]));

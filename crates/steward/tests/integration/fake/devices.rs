@@ -11,8 +11,12 @@ pub(crate) struct Device {
     pub(crate) unlisted: u64,
     /// PID and MiB.
     pub(crate) listed: Vec<(u32, u64)>,
+    /// PIDs of listed processes that only draw.
+    pub(crate) drawing: Vec<u32>,
     /// PIDs that have the device open and are not listed.
     pub(crate) open: Vec<u32>,
+    /// The process whose memory is not reported, and why.
+    pub(crate) hides_memory_of: Option<(u32, Absent)>,
     pub(crate) fault: Option<ErrorKind>,
     pub(crate) capability: (u32, u32),
     pub(crate) uuid: Option<DeviceUuid>,
@@ -94,8 +98,14 @@ impl GpuBackend for World {
         let device = state.device(id)?;
         let process = |(pid, mib): &(u32, u64)| DeviceProcess {
             pid: Pid(*pid),
-            kind: DeviceProcessKind::Compute,
-            memory: Ok(Bytes::from_mib(*mib)),
+            kind: match device.drawing.contains(pid) {
+                true => DeviceProcessKind::Graphics,
+                false => DeviceProcessKind::Compute,
+            },
+            memory: match device.hides_memory_of {
+                Some((hidden, absent)) if hidden == *pid => Err(absent),
+                _ => Ok(Bytes::from_mib(*mib)),
+            },
             utilization: Err(Absent::NotSupported),
             name: Err(Absent::NotRecorded),
             gpu_instance: device.mig.iter().find(|mig| mig.2.contains(pid)).map(|mig| mig.0),

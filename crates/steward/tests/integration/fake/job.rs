@@ -64,7 +64,7 @@ impl Job for Started {
     fn suspend_new(
         &self,
         known: &[ProcessKey],
-        _: &[Pid],
+        helpers: &[Pid],
         at_most: Duration,
         _: &ActToken,
     ) -> Result<SuspendedProcesses> {
@@ -74,7 +74,7 @@ impl Job for Started {
             return Ok(SuspendedProcesses { stopped: Vec::new(), still_forking: true });
         }
         let mut stopped = state.members();
-        stopped.retain(|info| !known.contains(&info.key));
+        stopped.retain(|info| !known.contains(&info.key) && !helpers.contains(&info.key.pid));
         state.stopped.extend(stopped.iter().map(|info| info.key.pid.0));
         Ok(SuspendedProcesses { stopped, still_forking: false })
     }

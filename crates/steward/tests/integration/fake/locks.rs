@@ -49,7 +49,7 @@ impl LeaseStore for World {
     }
 
     fn owner(&self) -> u32 {
-        1000
+        self.state().owner
     }
 
     fn new_id(&self) -> Result<LeaseId> {
@@ -166,7 +166,11 @@ impl SafeGpuGuard for HoldsBack {
     }
 
     fn release(&mut self, place: usize) -> Result<()> {
-        self.0.state().released.push(place);
+        let mut state = self.0.state();
+        if state.keeps_locks {
+            return Err(Error::new(ErrorKind::Io, "release a lock of safe-gpu"));
+        }
+        state.released.push(place);
         Ok(())
     }
 }

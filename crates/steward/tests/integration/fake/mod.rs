@@ -33,6 +33,8 @@ pub(crate) struct State {
     pub(crate) devices: Vec<Device>,
     pub(crate) attempts: Vec<LeaseEntry>,
     pub(crate) leases: Vec<LeaseEntry>,
+    /// The user of the caller.
+    pub(crate) owner: u32,
     pub(crate) waiters: Vec<LeaseEntry>,
     pub(crate) sees_host_pids: bool,
     /// The lease files that the caller has open.
@@ -92,6 +94,8 @@ pub(crate) struct State {
     pub(crate) waits_for_other_safe_gpu: Vec<u32>,
     /// The locks that were released one by one.
     pub(crate) released: Vec<usize>,
+    /// No lock can be released alone.
+    pub(crate) keeps_locks: bool,
     /// Every companion program that was started, with its PID.
     pub(crate) accompanied: Vec<(u32, Launch)>,
     pub(crate) accompany_fault: Option<ErrorKind>,
@@ -135,7 +139,9 @@ impl World {
             total: 16_000,
             unlisted: 10,
             listed: Vec::new(),
+            drawing: Vec::new(),
             open: Vec::new(),
+            hides_memory_of: None,
             fault: None,
             capability: (8, 0),
             uuid: Some(uuid(index)),
@@ -151,6 +157,7 @@ impl World {
             devices: (0..devices).map(device).collect(),
             attempts: Vec::new(),
             leases: Vec::new(),
+            owner: 1000,
             waiters: Vec::new(),
             sees_host_pids: true,
             inherited: Vec::new(),
@@ -186,6 +193,7 @@ impl World {
             waits_for_safe_gpu: Vec::new(),
             waits_for_other_safe_gpu: Vec::new(),
             released: Vec::new(),
+            keeps_locks: false,
             accompanied: Vec::new(),
             accompany_fault: None,
             shows_after: Some(Duration::from_secs(2)),

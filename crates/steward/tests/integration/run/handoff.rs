@@ -48,6 +48,38 @@ fn safe_gpu_is_held_back_until_job_is_visible_on_all_devices() {
 }
 
 #[test]
+fn safe_gpu_is_held_back_while_job_only_draws() {
+    let world = World::new(1);
+    world.after(2 * SECOND, |state| {
+        state.devices[0].drawing = vec![JOB];
+        state.uses(JOB, 0, 100);
+    });
+    world.after(6 * SECOND, |state| {
+        assert!(state.holds_back, "safe-gpu does not see a process that only draws");
+        state.devices[0].drawing.clear();
+    });
+    world.after(8 * SECOND, |state| assert!(!state.holds_back));
+    ends_after(&world, 10 * SECOND, 0);
+    assert_eq!(reported(&world, &with_placeholder(1)), ["HandedOff(Seen)"]);
+}
+
+#[test]
+fn lock_that_cannot_be_released_alone_is_released_with_all_after_timeout() {
+    let world = World::new(1);
+    world.state().accompany_fault = Some(ErrorKind::Io);
+    world.state().keeps_locks = true;
+    wait_after(&world, 5 * SECOND, &[INSIDE]);
+    world.after(34 * SECOND, |state| assert!(state.holds_back));
+    world.after(37 * SECOND, |state| {
+        assert!(!state.holds_back);
+        state.ends(INSIDE, JobExit::Code(0));
+    });
+    ends_after(&world, 50 * SECOND, 0);
+    let reported = reported(&world, &with_placeholder(1));
+    assert_eq!(reported[1..], ["Contended([])", "HandedOff(TimedOut)"], "{reported:?}");
+}
+
+#[test]
 fn job_waiting_for_safe_gpu_gets_lock_after_placeholders_appear() {
     for waiting in [&[OUTSIDE, INSIDE][..], &[INSIDE, OUTSIDE], &[INSIDE]] {
         let world = World::new(2);

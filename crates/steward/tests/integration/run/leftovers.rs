@@ -1,9 +1,10 @@
-//! Processes left behind that do not end, hide, or come back.
+//! Processes left behind that do not end, or hide.
 
 use super::*;
 
-/// Runs it until the lease is no longer kept.
-fn kept(world: &World, order: &RunOrder) -> (RunReport, Option<Duration>) {
+/// Runs it until the lease is no longer kept, which must not be before this time.
+fn kept(world: &World, order: &RunOrder, until: Duration) -> (RunReport, Option<Duration>) {
+    let start = world.state().now;
     let token = ActToken::user_confirmed();
     let mut since = None;
     let report = run(order, &world.ports(), world, &token, &mut |event| {
@@ -13,6 +14,8 @@ fn kept(world: &World, order: &RunOrder) -> (RunReport, Option<Duration>) {
         }
         ControlFlow::Continue(())
     });
+    let time = world.state().now - start;
+    assert!(time >= until, "the lease was kept for {time:?} only");
     (report.unwrap(), since)
 }
 
@@ -29,7 +32,7 @@ fn limited() -> RunOrder {
     RunOrder { time_limit: Some(60 * SECOND), ..order(Claim::whole(1)) }
 }
 
-fn pids(processes: &[ProcessInfo]) -> Vec<u32> {
+pub(super) fn pids(processes: &[ProcessInfo]) -> Vec<u32> {
     processes.iter().map(|info| info.key.pid.0).collect()
 }
 
@@ -41,7 +44,7 @@ fn frozen_job_is_abandoned_at_limit_and_keeps_lease_until_gone() {
         assert_eq!(state.leases.len(), 1, "the lease is kept");
         state.ends(JOB, JobExit::Signal(9));
     });
-    let (report, since) = kept(&world, &limited());
+    let (report, since) = kept(&world, &limited(), 5000 * SECOND);
     // Limit and grace, and some seconds in which SIGKILL could have ended it.
     assert!(report.elapsed <= 75 * SECOND, "{:?}", report.elapsed);
     assert!(since.unwrap() <= Duration::from_secs(1000 + 76));
@@ -62,7 +65,7 @@ fn kept_lease_is_republished_if_its_file_is_removed() {
         assert_eq!(state.leases.len(), 1);
         state.ends(JOB, JobExit::Signal(9));
     });
-    kept(&world, &limited());
+    kept(&world, &limited(), 4000 * SECOND);
     assert!(world.state().leases.is_empty());
 }
 
@@ -75,7 +78,7 @@ fn sigterm_releases_kept_lease_but_sighup_does_not() {
         assert_eq!(state.leases.len(), 1);
         state.events.push(JobEvent::Asked(15));
     });
-    kept(&world, &limited());
+    kept(&world, &limited(), 2000 * SECOND);
     let state = world.state();
     assert!(state.left_to_others, "who inherited it may keep it");
     assert!(state.now < Duration::from_secs(1000 + 2010));
@@ -110,7 +113,7 @@ fn child_of_unkillable_process_keeps_lease() {
         assert_eq!(state.leases.len(), 1);
         state.ends(61, JobExit::Code(0));
     });
-    kept(&world, &limited());
+    kept(&world, &limited(), 2000 * SECOND);
     assert!(world.state().leases.is_empty());
 }
 
@@ -131,7 +134,7 @@ fn frozen_leftover_holder_keeps_lease() {
         assert_eq!(state.leases.len(), 1);
         state.ends(61, JobExit::Signal(9));
     });
-    let (report, since) = kept(&world, &order(Claim::whole(1)));
+    let (report, since) = kept(&world, &order(Claim::whole(1)), 500 * SECOND);
     assert_eq!(report.ending, JobExit::Code(3));
     let why = report.stopped.as_ref().unwrap();
     assert_eq!(why.text, "end process 61 (frozen), which is frozen or in uninterruptible sleep");
@@ -144,83 +147,69 @@ fn frozen_leftover_holder_keeps_lease() {
 }
 
 #[test]
-fn first_successor_gets_sigterm_and_next_sigkill() {
-    let world = World::new(1);
-    world.after(SECOND, |state| {
-        state.add(process(61, JOB, "first"));
-        state.successors = vec![(61, 62), (62, 63), (63, 64)];
-    });
-    ends_after(&world, 5 * SECOND, 0);
-    let token = ActToken::user_confirmed();
-    let mut watch = |_: Event<'_>| ControlFlow::Continue(());
-    let order = order(Claim::whole(1));
-    isolate(&order, &world.ports(), &world, &token, &mut watch).unwrap();
-    assert_eq!(world.state().signals, [(61, 15), (62, 15), (63, 9), (64, 9)]);
+fn holder_that_cannot_be_ended_keeps_lease_until_gone() {
+    for (fault, why) in [
+        (None, "end process 61 (holder), which has not exited after SIGKILL"),
+        (Some(ProcessFault::NotPermitted.into()), "send SIGTERM to process 61"),
+    ] {
+        let world = World::new(1);
+        world.after(SECOND, move |state| {
+            state.add(process(61, JOB, "holder"));
+            state.add(process(62, JOB, "innocent"));
+            state.deaf_to.insert(61, vec![15, 9]);
+            state.devices[0].open.push(61);
+            state.signal_fault = fault;
+        });
+        ends_after(&world, 5 * SECOND, 0);
+        world.after(500 * SECOND, |state| {
+            assert_eq!(state.leases.len(), 1);
+            state.ends(61, JobExit::Signal(9));
+        });
+        let (report, since) = kept(&world, &order(Claim::whole(1)), 500 * SECOND);
+        assert_eq!(report.stopped.as_ref().unwrap().text, why);
+        assert_eq!(pids(&report.remaining), [61]);
+        assert!(since.unwrap() < Duration::from_secs(1000 + 40), "{since:?}");
+        assert!(world.state().leases.is_empty());
+    }
 }
 
 #[test]
-fn self_forking_holder_is_stopped_and_killed() {
+fn frozen_holder_that_ends_during_clean_up_keeps_no_lease() {
     let world = World::new(1);
     world.after(SECOND, |state| {
-        state.add(process(61, JOB, "innocent"));
-        state.add(process(100, JOB, "chain"));
-        state.devices[0].open.push(100);
-        state.chain = Some(100);
+        let mut frozen = process(61, JOB, "frozen");
+        frozen.state = Ok(ProcessState::Uninterruptible);
+        state.add(frozen);
+        state.add(process(62, JOB, "innocent"));
+        state.deaf_to.insert(61, vec![15, 9]);
+        state.devices[0].open.push(61);
     });
     ends_after(&world, 5 * SECOND, 0);
+    // SIGKILL was sent after 15 s, and the last scans began one second later.
+    world.after(17 * SECOND, |state| state.ends(61, JobExit::Signal(9)));
     let report = ran(&world, &order(Claim::whole(1)));
     assert!(!report.lease_stays && report.stopped.is_none(), "{report:?}");
-    assert_eq!(pids(&report.still_there), [61]);
-    let state = world.state();
-    assert_eq!(state.chain, None);
-    assert!(state.stopped.is_empty() && state.signals.iter().all(|(pid, _)| *pid > 100));
 }
 
+/// A process that hangs at its end shows no descriptors any more.
 #[test]
-fn endlessly_spawning_processes_keep_lease() {
+fn frozen_holder_keeps_lease_without_visible_descriptors() {
     let world = World::new(1);
     world.after(SECOND, |state| {
-        state.add(process(100, JOB, "chain"));
-        state.devices[0].open.push(100);
-        state.chain = Some(100);
-        state.no_arrest = true;
+        let mut frozen = process(61, JOB, "frozen");
+        frozen.state = Ok(ProcessState::Uninterruptible);
+        state.add(frozen);
+        state.deaf_to.insert(61, vec![15, 9]);
+        state.devices[0].open.push(61);
     });
     ends_after(&world, 5 * SECOND, 0);
-    let report = ran_leaving(&world, &order(Claim::whole(1)), true);
-    assert!(report.lease_stays && report.stopped.is_some(), "{report:?}");
-}
-
-#[test]
-fn new_processes_without_device_are_not_signalled() {
-    let world = World::new(1);
-    world.after(SECOND, |state| {
-        state.add(process(100, JOB, "busy"));
-        state.chain = Some(100);
+    world.after(100 * SECOND, |state| state.devices[0].open.clear());
+    world.after(500 * SECOND, |state| {
+        assert_eq!(state.leases.len(), 1);
+        state.ends(61, JobExit::Signal(9));
     });
-    // The fork that it passes the device to has closed it.
-    world.after(2 * SECOND, |state| state.devices.iter_mut().for_each(|it| it.open.clear()));
-    ends_after(&world, 5 * SECOND, 0);
-    world.state().chain_uses_device = false;
-    let report = ran(&world, &order(Claim::whole(1)));
-    assert!(!report.lease_stays && world.state().signals.is_empty(), "{report:?}");
-    assert!(world.state().chain.is_some() && world.state().stopped.is_empty());
-}
-
-#[test]
-fn loop_respawning_holders_is_ended() {
-    let world = World::new(1);
-    world.after(SECOND, |state| {
-        state.add(process(61, JOB, "loop"));
-        state.add(process(62, 61, "again"));
-        state.add(process(58, JOB, "innocent"));
-        state.uses(62, 0, 1_000);
-        state.restarts = Some((61, SECOND));
-    });
-    ends_after(&world, 5 * SECOND, 0);
-    let report = ran(&world, &order(Claim::whole(1)));
-    assert_eq!(pids(&report.still_there), [58]);
-    assert!(!report.lease_stays && report.memory_back == Ok(true), "{report:?}");
-    assert!(world.state().signals.contains(&(61, 15)));
+    kept(&world, &order(Claim::whole(1)), 500 * SECOND);
+    assert!(world.state().leases.is_empty());
 }
 
 /// The conditions under which the driver cannot report whether a hidden process uses the device.
@@ -250,7 +239,7 @@ fn hidden_process_keeps_lease_if_driver_is_silent() {
             assert_eq!(state.leases.len(), 1);
             state.ends(61, JobExit::Code(0));
         });
-        let (report, _) = kept(&world, &order(Claim::whole(1)));
+        let (report, _) = kept(&world, &order(Claim::whole(1)), 100 * SECOND);
         let why = report.stopped.as_ref().unwrap();
         assert_eq!(why.text, "check whether process 61 (hidden) has a device open");
         assert_eq!((pids(&report.remaining), pids(&report.unlisted)), (vec![61], vec![]));
@@ -299,7 +288,7 @@ fn hidden_process_releases_lease_when_driver_answers() {
         assert_eq!(state.leases.len(), 1);
         state.devices[0].fault = None;
     });
-    kept(&world, &order(Claim::whole(1)));
+    kept(&world, &order(Claim::whole(1)), 100 * SECOND);
     let state = world.state();
     assert!(state.leases.is_empty() && state.processes.contains_key(&61));
 }
@@ -327,7 +316,7 @@ fn process_without_device_keeps_no_lease_after_unstable_scan() {
         assert_eq!(state.leases.len(), 1, "each look was restless");
         state.chain = None;
     });
-    kept(&world, &order(Claim::whole(1)));
+    kept(&world, &order(Claim::whole(1)), 200 * SECOND);
     let state = world.state();
     assert!(state.leases.is_empty());
     assert!(state.processes.contains_key(&62), "the loop lives");
@@ -376,6 +365,7 @@ fn unkillable_process_of_isolated_job_is_asked_once() {
         let mut frozen = process(61, JOB, "frozen");
         frozen.state = Ok(ProcessState::Uninterruptible);
         state.add(frozen);
+        state.add(process(62, JOB, "worker"));
         state.deaf_to.insert(61, vec![15, 9]);
     });
     ends_after(&world, 5 * SECOND, 0);
@@ -413,31 +403,6 @@ fn interrupt_stops_clean_up_of_isolated_job() {
 }
 
 #[test]
-fn other_processes_run_while_holders_get_sigterm() {
-    let world = World::new(1);
-    world.after(SECOND, |state| {
-        state.add(process(61, JOB, "holder"));
-        state.add(process(100, JOB, "busy"));
-        state.devices[0].open.push(61);
-        state.chain_uses_device = false;
-        state.chain = Some(100);
-    });
-    ends_after(&world, 5 * SECOND, 0);
-    let token = ActToken::user_confirmed();
-    let mut signals = 0;
-    let order = order(Claim::whole(1));
-    let report = run(&order, &world.ports(), &world, &token, &mut |event| {
-        if let Event::CleaningUp(gpu_reaper::Event::Signalled(..)) = event {
-            signals += 1;
-            assert!(world.state().stopped.is_empty());
-        }
-        ControlFlow::Continue(())
-    });
-    assert!(!report.unwrap().lease_stays);
-    assert_eq!((signals, &world.state().signals[..]), (1, &[(61, 15)][..]));
-}
-
-#[test]
 fn kept_lease_ends_after_several_scans_while_processes_live() {
     let ended = |has_other: bool| {
         let world = World::new(1);
@@ -453,7 +418,7 @@ fn kept_lease_ends_after_several_scans_while_processes_live() {
         });
         ends_after(&world, 5 * SECOND, 0);
         world.after(500 * SECOND, |state| state.ends(61, JobExit::Signal(9)));
-        kept(&world, &order(Claim::whole(1)));
+        kept(&world, &order(Claim::whole(1)), 500 * SECOND);
         assert!(world.state().leases.is_empty());
         world.state().now
     };

@@ -4,6 +4,7 @@ mod handoff;
 mod leftovers;
 mod memory_limit;
 mod placeholders;
+mod returning;
 
 use crate::fake::*;
 use gpu_core::visible::Form;
@@ -163,10 +164,11 @@ fn time_limit_ends_whole_job() {
 fn job_ignoring_sigterm_is_killed_after_grace_period() {
     let world = World::new(1);
     world.state().deaf_to.insert(JOB, vec![15]);
-    let limited = RunOrder { time_limit: Some(60 * SECOND), ..order(Claim::whole(1)) };
+    let (time_limit, grace) = (Some(60_400 * MILLISECOND), 10_300 * MILLISECOND);
+    let limited = RunOrder { time_limit, grace, ..order(Claim::whole(1)) };
     let report = ran(&world, &limited);
     assert_eq!(report.ending, JobExit::Signal(9));
-    assert_eq!(report.elapsed, 70 * SECOND);
+    assert_eq!(report.elapsed, 70_700 * MILLISECOND);
     assert_eq!(world.state().signals.last(), Some(&(JOB, 9)));
 }
 
@@ -356,6 +358,47 @@ fn memory_of_neighbouring_shares_is_attributed_separately() {
 }
 
 #[test]
+fn memory_of_mig_device_is_counted_without_its_siblings() {
+    let world = World::new(1);
+    world.state().devices[0].mig_enabled = Ok(true);
+    world.state().devices[0].mig = vec![(1, 8_000, vec![JOB]), (2, 4_000, vec![100])];
+    world.state().add(process(100, 2, "python"));
+    world.after(SECOND, |state| state.uses(JOB, 0, 2_000));
+    world.after(2 * SECOND, |state| state.uses(100, 0, 3_000));
+    ends_after(&world, 5 * SECOND, 0);
+    let report = ran(&world, &order(Claim { among: vec![mig_uuid(1)], ..Claim::whole(1) }));
+    let [used] = &report.devices[..] else { panic!("{report:?}") };
+    assert_eq!((&used.device.uuid, used.peak), (&Ok(mig_uuid(1)), Ok(Bytes::from_mib(2_000))));
+    assert_eq!(report.memory_back, Ok(true));
+}
+
+#[test]
+fn unknown_memory_of_neighbour_makes_freed_memory_unknown() {
+    let world = World::new(1);
+    world.state().leases.push(share(lease("other", 1, 100, &[0]), 4_000));
+    world.state().add(process(100, 2, "gpuws"));
+    world.state().add(process(101, 100, "python"));
+    world.state().uses(101, 0, 3_000);
+    world.state().devices[0].hides_memory_of = Some((101, Absent::NotPermitted));
+    ends_after(&world, 5 * SECOND, 0);
+    let claim = share(lease("x", 0, 1, &[0]), 2_500).claim;
+    let (report, _) = outcome(&world, &order(claim));
+    assert_eq!(report.unwrap().memory_back, Err(Absent::NotPermitted));
+}
+
+#[test]
+fn unlisted_memory_counts_beyond_reserve_of_driver() {
+    let reserve = gpu_reaper::driver_reserve(Bytes::from_mib(16_000), false).mib();
+    for (mib, peak) in [(reserve, 0), (reserve + 1, reserve + 1)] {
+        let world = World::new(1);
+        world.after(SECOND, move |state| state.devices[0].unlisted = 10 + mib);
+        ends_after(&world, 5 * SECOND, 0);
+        let report = ran(&world, &order(Claim::whole(1)));
+        assert_eq!(report.devices[0].peak, Ok(Bytes::from_mib(peak)));
+    }
+}
+
+#[test]
 fn failed_launch_leaves_no_lease() {
     let world = World::new(1);
     world.state().launch_fault = Some(ProcessFault::Gone.into());
@@ -466,8 +509,9 @@ fn lease_is_renewed_hourly_and_every_minute_after_failure() {
     ran(&world, &order(Claim::whole(1)));
     let start = Duration::from_secs(1000);
     let renewals = world.state().renewals.clone();
-    let renewals: Vec<u64> = renewals.iter().map(|at| (*at - start).as_secs()).collect();
-    assert_eq!(renewals, [3600, 7200, 10_800, 10_860, 10_920]);
+    let renewals: Vec<Duration> = renewals.iter().map(|at| *at - start).collect();
+    let expected = [3600, 7200, 10_800, 10_860, 10_920];
+    assert_eq!(renewals, expected.map(Duration::from_secs));
 }
 
 #[test]

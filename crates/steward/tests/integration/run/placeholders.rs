@@ -84,6 +84,26 @@ fn unlisted_memory_is_not_the_jobs_until_ended_placeholder_has_settled() {
     assert_eq!(peak(Some((30 * SECOND, 3_000))), Ok(Bytes::from_mib(3_000)));
 }
 
+/// The peak of a job that uses 50 MiB while 3,000 MiB more are unlisted for 200 ms from this time
+/// on. Its placeholder is seen to have ended after 3.25 s.
+fn peak_with_flash(time: Duration) -> Reading<Bytes> {
+    let world = waiting_job(100 * SECOND);
+    world.state().companions_linger = SECOND;
+    used_after(&world, 2 * SECOND, 50);
+    world.after(RELEASED + time, |state| state.devices[0].unlisted = 3_010);
+    world.after(RELEASED + time + 200 * MILLISECOND, |state| state.devices[0].unlisted = 10);
+    let (report, _) = outcome(&world, &with_placeholder(1));
+    report.unwrap().devices[0].peak
+}
+
+#[test]
+fn ended_placeholder_settles_for_ten_seconds() {
+    for (seconds, mib) in [(11, 50), (12, 50), (13, 3_000)] {
+        let time = Duration::from_secs(seconds) + 150 * MILLISECOND;
+        assert_eq!(peak_with_flash(time), Ok(Bytes::from_mib(mib)), "{time:?}");
+    }
+}
+
 #[test]
 fn run_waits_for_end_of_placeholders_but_not_forever() {
     for (linger, waited) in [(0, 0), (2, 2), (1000, 5)] {
