@@ -140,3 +140,26 @@ fn placeholder_is_the_program_itself_or_the_session_actor() {
     assert!(!is_placeholder(&child(name, 6), Pid(7)));
     assert!(!is_placeholder(&child("python", 7), Pid(7)));
 }
+
+#[test]
+fn time_left_is_never_negative() {
+    let source = simulated();
+    let due = Duration::from_millis(2750);
+    for (slept, seconds, nanoseconds) in [(0, 2, 750_000_000), (1500, 1, 250_000_000), (9000, 0, 0)]
+    {
+        source.clock.sleep(Duration::from_millis(slept));
+        let left = gpu_machine::time_until(due, &*source.clock);
+        assert_eq!((left.tv_sec, left.tv_nsec), (seconds, nanoseconds), "after {slept} ms");
+    }
+}
+
+#[test]
+fn process_is_opened_only_by_its_start_time() {
+    let own = Source::bare().host.process(Pid(std::process::id())).unwrap().key;
+    let is_open = |key| gpu_machine::open_process(key).unwrap().is_some();
+    assert!(is_open(own));
+    let start = own.start.map(|start| StartTime(start.0 + 1));
+    assert!(!is_open(ProcessKey { start, ..own }), "another process with its number");
+    assert!(!is_open(ProcessKey { pid: Pid(0), ..own }));
+    assert!(!is_open(ProcessKey { pid: Pid(u32::MAX), ..own }));
+}
