@@ -3,8 +3,8 @@
 
 use gpu_core::visible::VISIBLE;
 use gpu_core::{
-    Claim, DeviceUuid, EntryKind, ErrorKind, Groups, Host, LeaseEntry, LeaseStore, Origin, Pid,
-    ProcessKey, Timestamp,
+    Absent, Claim, DeviceFileKind, DeviceUuid, Driver, EntryKind, ErrorKind, Groups, Host,
+    LeaseEntry, LeaseStore, Origin, Pid, ProcessKey, Timestamp,
 };
 use gpu_host::{FileLeaseStore, LinuxHost};
 use gpu_machine::{
@@ -19,9 +19,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Mutex;
+use std::time::Duration;
 
 /// The words of the copies that check what their environment changes.
 const IN_SESSION: &str = "check-session";
+const LIVE_SESSION: &str = "check-live-session";
 const REAL_LIBRARY: &str = "check-real-library";
 const OWN_CLAIMS: &str = "check-claims";
 const SHARED_CLAIMS: &str = "check-shared-claims";
@@ -45,9 +48,13 @@ fn main() {
     }
     match word.as_deref() {
         Some(IN_SESSION) => session_has_its_own_devices_log_and_leases(),
+        Some(LIVE_SESSION) => live_session_has_real_processes(),
         Some(REAL_LIBRARY) => real_library_is_refused_in_a_session(),
         Some(OWN_CLAIMS) => lease_directory_of_the_environment_is_used(),
         Some(SHARED_CLAIMS) => shared_lease_directory_of_the_environment_is_refused(),
+        Some(word @ ("lease-holder" | "run-placeholder" | "nvml-helper")) => {
+            panic!("{word} is not served")
+        }
         _ => {
             keeper_of_nothing_ends();
             keeper_lives_as_long_as_its_root();
@@ -256,6 +263,11 @@ fn environment_names_session_and_leases() {
         Session { machine: "labbox".into(), frozen_at_ms: Some(5000), ..Session::default() };
     session.write(&dir).unwrap();
     no_library(&dir);
+    let live = dir.join("live");
+    std::fs::create_dir_all(live.join("dev")).unwrap();
+    std::fs::write(live.join("dev/nvidia7"), "").unwrap();
+    no_library(&live);
+    Session { live: true, ..session }.write(&live).unwrap();
     let shared = dir.join("shared");
     std::fs::create_dir(&shared).unwrap();
     std::fs::set_permissions(&shared, PermissionsExt::from_mode(0o777)).unwrap();
@@ -265,6 +277,7 @@ fn environment_names_session_and_leases() {
     std::fs::create_dir(&own).unwrap();
     for (word, variable, value) in [
         (IN_SESSION, Session::VARIABLE, &dir),
+        (LIVE_SESSION, Session::VARIABLE, &live),
         (REAL_LIBRARY, Session::VARIABLE, &dir),
         (OWN_CLAIMS, CLAIMS, &own),
         (SHARED_CLAIMS, CLAIMS, &below_shared),
@@ -279,13 +292,45 @@ fn session_dir() -> PathBuf {
     PathBuf::from(std::env::var_os(Session::VARIABLE).unwrap())
 }
 
-/// Reports the library of the session, and ends with the first request.
+/// Reports the library of the session, if it is to query that, and answers with a driver without
+/// devices.
 fn greet() {
+    let library = std::env::args().nth(2).map(PathBuf::from);
+    let is_own = library == Some(session_dir().join("libnvidia-ml.so.1"));
     let simulated = serde_json::json!({ "machine": "labbox", "session": session_dir() });
+    let simulated = if is_own { simulated } else { serde_json::Value::Null };
     let greeting = serde_json::json!({ "protocol": 4, "simulated": simulated });
+    let driver = Driver { version: Ok("1.2".to_owned()), cuda: Err(Absent::TooOld) };
+    let look = serde_json::json!({ "begun": { "driver": { "Ok": driver }, "count": 0 } });
     let mut output = std::io::stdout();
     writeln!(output, "{}", serde_json::json!({ "greeting": greeting })).unwrap();
-    std::io::stdin().read_line(&mut String::new()).unwrap();
+    for query in std::io::stdin().lines() {
+        if query.unwrap().contains("look") {
+            writeln!(output, "{look}").unwrap();
+        }
+        writeln!(output, "\"done\"").unwrap();
+    }
+}
+
+/// Opens the machine of the session, whose NVML is queried by [`greet`].
+fn session() -> Source {
+    // A program with more than one thread queries NVML in a new process.
+    std::thread::spawn(std::thread::park);
+    let library = session_dir().join("libnvidia-ml.so.1");
+    let progress = |message: &str| MESSAGES.lock().unwrap().push(message.to_owned());
+    Source::open(&Options { nvml: Some(&library), progress, ..Options::this_machine() }).unwrap()
+}
+
+/// The messages about waits.
+static MESSAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn live_session_has_real_processes() {
+    let source = session();
+    assert!(source.can_end_processes && !source.is_simulated());
+    assert!(source.host.process(Pid(std::process::id())).is_ok());
+    let files = source.host.device_files().unwrap();
+    let kinds: Vec<_> = files.iter().map(|file| file.kind).collect();
+    assert_eq!(kinds, [DeviceFileKind::Gpu(7)], "that of the session");
 }
 
 fn real_library_is_refused_in_a_session() {
@@ -299,10 +344,7 @@ fn real_library_is_refused_in_a_session() {
 fn session_has_its_own_devices_log_and_leases() {
     assert!(is_in_session());
     let dir = session_dir();
-    // A program with more than one thread queries NVML in a new process, here `greet`.
-    let (_end, wait) = std::sync::mpsc::channel::<()>();
-    std::thread::spawn(move || wait.recv());
-    let source = Source::open(&Options::this_machine()).unwrap();
+    let source = session();
     assert_eq!(source.session(), Some(&*dir));
     let origin = Origin::Simulated("labbox".to_owned());
     assert_eq!((source.backend.origin(), source.host.origin()), (origin.clone(), origin));
@@ -311,6 +353,11 @@ fn session_has_its_own_devices_log_and_leases() {
     assert_eq!(source.clock.wall(), Timestamp(1_740_996_005_000));
     assert_eq!(&*source.file(Path::new("/dev/nvidia3")).unwrap().path, "/dev/nvidia3");
     assert!(source.file(Path::new("/dev/null")).is_err(), "it is not of the session");
+
+    assert_eq!(source.two_snapshots().len(), 2);
+    assert!(MESSAGES.lock().unwrap().is_empty(), "that wait is short");
+    assert_eq!(source.snapshots(2, Duration::from_secs(1)).count(), 2);
+    assert_eq!(*MESSAGES.lock().unwrap(), ["sample 1 of 2 taken; next in 1 s"]);
 
     source.journal().unwrap().append("a line").unwrap();
     let log = std::fs::read_to_string(dir.join("audit.jsonl")).unwrap();

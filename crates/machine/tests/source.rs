@@ -118,6 +118,7 @@ fn lease_directory_that_others_can_replace_is_refused() {
     let own = dir.path().join("own");
     std::fs::create_dir(&own).unwrap();
     assert!(source.locks(Some(&own)).is_ok());
+    assert!(source.locks(Some(&own.join("none"))).is_ok(), "its first use tells what is wrong");
 }
 
 #[test]
