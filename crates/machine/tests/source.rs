@@ -1,8 +1,8 @@
 //! The machine that the options name, behind its ports.
 
 use gpu_core::{
-    Absent, ActToken, DeviceId, EntryKind, ErrorKind, Groups, Launch, LeaseStore, Origin, Pid,
-    ProcessInfo, ProcessKey, StartTime,
+    Absent, ActToken, Claim, DeviceId, DeviceUuid, EntryKind, ErrorKind, Groups, Launch,
+    LeaseEntry, LeaseStore, Origin, Pid, ProcessInfo, ProcessKey, StartTime, Timestamp,
 };
 use gpu_machine::{Options, Source, is_placeholder, placeholder};
 use std::os::unix::fs::PermissionsExt;
@@ -43,6 +43,23 @@ fn simulated_machine_has_no_leases_but_can_be_claimed() {
     assert!(source.leases().fault().is_none());
     let locks = source.locks(None).unwrap();
     assert_eq!(locks.entries(EntryKind::Lease).unwrap(), []);
+    let root = Source::bare().host.process(Pid(std::process::id())).unwrap().key;
+    let entry = LeaseEntry {
+        id: locks.new_id().unwrap(),
+        ticket: locks.ticket().unwrap(),
+        owner: locks.owner(),
+        root,
+        within: Vec::new(),
+        claim: Claim::whole(1),
+        devices: vec![DeviceUuid("GPU-0".to_owned())],
+        parts_of: Vec::new(),
+        command: "train".to_owned(),
+        since: Timestamp(0),
+    };
+    let _held = locks.publish(EntryKind::Lease, &entry).unwrap();
+    let leases = |source: &Source| source.locks(None).unwrap().entries(EntryKind::Lease);
+    assert_eq!(leases(&source).unwrap().len(), 1);
+    assert_eq!(leases(&simulated()).unwrap(), [], "each has its own");
 }
 
 #[test]
