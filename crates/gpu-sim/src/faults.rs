@@ -207,9 +207,7 @@ impl Faults {
         let nth = *count;
         let due = self.injected.iter().filter(|injected| injected.call == call);
         let due = due.filter(|injected| (injected.first..=injected.last).contains(&nth));
-        let due = due.map(|injected| injected.fault.clone()).collect();
-        self.injected.retain(|injected| injected.call != call || injected.last > nth);
-        due
+        due.map(|injected| injected.fault.clone()).collect()
     }
 }
 

@@ -274,7 +274,8 @@ pub fn device_file(path: &str) -> DeviceFile {
         DeviceFileKind::UvmTools => (511, 1),
         DeviceFileKind::Capability => (236, trailing()),
         DeviceFileKind::Render => (226, trailing()),
-        DeviceFileKind::Other => (240, crate::seed::fnv1a(path.as_bytes()) as u32 >> 12),
+        // A minor number has 20 bits. The upper bits of this hash hardly depend on the last byte.
+        DeviceFileKind::Other => (240, crate::seed::fnv1a(path.as_bytes()) as u32 & 0xf_ffff),
     };
     DeviceFile { path: path.into(), kind, id: Ok(FileId::Device { major, minor }) }
 }

@@ -42,6 +42,10 @@ mod tests {
         assert_eq!(plain(message), "unknown word 'ignors'; did you mean 'ignores'?");
         let message = "unknown field `colour`, expected `pid` or `gpu`";
         assert_eq!(plain(message), "unknown field 'colour'; expected one of pid, gpu");
+        let message = "unknown field `a`, there are no fields";
+        assert_eq!(plain(message), "unknown field 'a'; no field is expected here");
         assert_eq!(plain("missing field `pid`"), "missing field 'pid'");
+        // At most half of the characters differ.
+        assert_eq!((nearest("abxy", &["abcd"]), nearest("axy", &["abc"])), (Some("abcd"), None));
     }
 }

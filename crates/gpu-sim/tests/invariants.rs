@@ -1,16 +1,16 @@
 //! Invariants of every random machine under every random script.
 
 use gpu_core::{
-    ActToken, Bytes, Clock, DeviceId, ErrorKind, GpuBackend, Host, Pid, ProcessFault,
-    ProcessHandle, ProcessState, Signal, observe,
+    ActToken, Bytes, Clock, DeviceId, DeviceProcessKind, ErrorKind, GpuBackend, Host, Pid,
+    ProcessFault, ProcessHandle, ProcessState, Signal, observe,
 };
 use gpu_sim::{
-    Call, Event, Machine, Process, Reaction, Seed, Simulation, When, random, random_faults,
+    Call, Event, Fault, Machine, Process, Reaction, Seed, Simulation, When, random, random_faults,
     random_machine, random_script,
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// An action of a test on a machine.
@@ -225,6 +225,140 @@ fn random_machines_cover_every_kind() {
         assert!(snapshot.device(&DeviceId::from_index(0)).is_some());
     }
     assert_eq!(seen, [true; 6]);
+}
+
+fn word_of_event(event: &Event) -> &'static str {
+    match event {
+        Event::Start(_) => "start",
+        Event::Exit(_) => "exit",
+        Event::LetGo(_, None) => "let go of all",
+        Event::LetGo(..) => "let go of one",
+        Event::Uses(..) => "uses",
+        Event::Computes(..) => "computes",
+        Event::JoinsGroup(..) => "joins group",
+        Event::JoinsCgroup(..) => "joins cgroup",
+        Event::Fails(..) => "fails",
+        Event::Reports(..) => "reports",
+        Event::Becomes(_) => "becomes",
+    }
+}
+
+fn word_of_reaction(reaction: Reaction) -> &'static str {
+    match reaction {
+        Reaction::Ignores => "ignores",
+        Reaction::ExitsAfter(after) if after == Duration::from_secs(30) => "exits late",
+        Reaction::ExitsAfter(after) => {
+            assert!(after <= Duration::from_secs(2));
+            "exits"
+        }
+        Reaction::Stuck(None) => "stuck",
+        Reaction::Stuck(Some(until)) => {
+            assert!(until <= Duration::from_secs(20));
+            "stuck for a time"
+        }
+        Reaction::LeavesThreads => "leaves threads",
+    }
+}
+
+#[test]
+fn random_scripts_and_faults_have_every_kind_in_time() {
+    let (mut events, mut faults) = (BTreeSet::new(), BTreeSet::new());
+    for seed in 0..300 {
+        let machine = random_machine(Seed(seed));
+        let script = random_script(Seed(seed), &machine);
+        assert!(script.len() <= 6);
+        for scheduled in script {
+            let is_start = matches!(scheduled.event, Event::Start(_));
+            match scheduled.when {
+                When::At(at) => assert!(at <= Duration::from_secs(30) && !is_start),
+                When::AfterExit(_, after) => {
+                    assert!(after <= Duration::from_millis(500) && is_start);
+                }
+            }
+            events.insert(word_of_event(&scheduled.event));
+        }
+        assert_eq!(random_faults(Seed(seed), &machine, 0), []);
+        let some = random_faults(Seed(seed), &machine, 7);
+        assert!((7..=8).contains(&some.len()), "{}", some.len());
+        for (_, nth, fault) in some {
+            assert!((1..=12).contains(&nth));
+            faults.insert(match fault {
+                Fault::Error(_) => "error",
+                Fault::Delay(_) => "delay",
+                Fault::Hang(_) => "hang",
+                Fault::ListChanged => "list changed",
+                Fault::Meanwhile(Event::Start(process)) => {
+                    assert_eq!((process.info.name.as_str(), process.info.uid), ("bash", Ok(1002)));
+                    "another process"
+                }
+                Fault::Meanwhile(_) => "meanwhile",
+            });
+        }
+    }
+    let all = [
+        "computes",
+        "exit",
+        "fails",
+        "joins cgroup",
+        "joins group",
+        "let go of all",
+        "let go of one",
+        "reports",
+        "start",
+        "uses",
+    ];
+    assert_eq!(events.into_iter().collect::<Vec<_>>(), all);
+    let all = ["another process", "delay", "error", "hang", "list changed", "meanwhile"];
+    assert_eq!(faults.into_iter().collect::<Vec<_>>(), all);
+}
+
+#[test]
+fn random_processes_have_every_reaction_and_consistent_roles() {
+    let (mut terms, mut kills, mut kinds) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for seed in 0..300 {
+        let machine = random_machine(Seed(seed));
+        assert!((1..=4).contains(&machine.devices.len()) && machine.processes.len() <= 8);
+        assert_eq!(machine.clock.0 - machine.booted.0, 7 * 86_400_000);
+        let paths: Vec<_> = machine.files.iter().map(|file| &*file.path).collect();
+        assert!(paths.contains(&"/dev/nvidia0") && paths.contains(&"/dev/nvidia-modeset"));
+        let pids: Vec<Pid> = machine.processes.iter().map(Process::pid).collect();
+        assert!(pids.is_sorted_by(|a, b| a < b) && pids.iter().all(|pid| pid.0 >= 1000));
+        for process in &machine.processes {
+            terms.insert(word_of_reaction(process.on_term));
+            kills.insert(word_of_reaction(process.on_kill));
+            let name = process.info.name.as_str();
+            let kind = match process.holdings.first() {
+                Some(first) => {
+                    assert_eq!(first.device, 0, "who has memory has some of the first device");
+                    match first.listed {
+                        Some(DeviceProcessKind::Graphics) => {
+                            assert!(["Xorg", "gnome-shell"].contains(&name), "{name}");
+                            "display"
+                        }
+                        Some(_) => "listed",
+                        None => "unlisted",
+                    }
+                }
+                None if process.files.is_empty() => "bystander",
+                None => {
+                    let known = ["nv-hostengine", "argusagent", "nvidia-persiste"];
+                    assert!(known.contains(&name), "{name}");
+                    "monitor"
+                }
+            };
+            kinds.insert(kind);
+            let zombie = process.info.state == Ok(ProcessState::Zombie);
+            let ended = zombie && process.info.live_threads == Ok(0);
+            assert!(!ended || kind == "bystander", "a zombie without threads has no device");
+            assert!(process.hidden.is_none() || kind == "listed");
+        }
+    }
+    let all = ["exits", "exits late", "ignores", "leaves threads", "stuck", "stuck for a time"];
+    assert_eq!(terms.into_iter().collect::<Vec<_>>(), all);
+    kills.insert("ignores");
+    assert_eq!(kills.into_iter().collect::<Vec<_>>(), all);
+    let all = ["bystander", "display", "listed", "monitor", "unlisted"];
+    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), all);
 }
 
 proptest! {

@@ -133,11 +133,15 @@ mod tests {
     const OWN: &str = "/run/own";
 
     /// Returns devices whose child prints this greeting and then answers each request with the
-    /// driver; `proc` replaces `/proc`.
+    /// driver, and each look with no device; `proc` replaces `/proc`.
     fn devices(greeting: &str, proc: &Path) -> Result<SessionDevices, MachineError> {
         let driver = Driver { version: Ok("1.2".to_owned()), cuda: Err(Absent::TooOld) };
+        let look = serde_json::json!({ "begun": { "driver": { "Ok": driver }, "count": 0 } });
         let driver = serde_json::json!({ "driver": { "Ok": driver } });
-        let script = format!("{greeting}; while read _; do echo '{driver}'; echo '\"done\"'; done");
+        let script = format!(
+            "{greeting}; while read query; do case $query in *look*) echo '{look}';; \
+             *) echo '{driver}';; esac; echo '\"done\"'; done"
+        );
         let helper = Helper {
             arguments: vec!["-c".into(), script.into()],
             proc: proc.to_owned(),
@@ -158,6 +162,8 @@ mod tests {
             devices(&greeting(r#"{"machine":"labbox","session":"/run/own"}"#), proc.path())
                 .unwrap();
         assert_eq!(devices.driver().unwrap().version, Ok("1.2".to_owned()));
+        assert_eq!(devices.look(Groups::NONE).driver.unwrap().version, Ok("1.2".to_owned()));
+        assert_eq!(devices.helpers().len(), 1);
         assert_eq!(devices.origin(), Origin::Simulated("labbox".to_owned()));
     }
 
@@ -183,8 +189,23 @@ mod tests {
         let proc = tempfile::tempdir().unwrap();
         let devices = devices("exit 1", proc.path()).unwrap();
         assert_eq!(devices.origin(), Origin::Simulated("labbox".to_owned()));
-        assert!(devices.driver().is_err());
-        assert!(devices.look(Groups::NONE).devices.is_empty());
+        let device = DeviceId::from_index(0);
+        for error in [
+            devices.driver().err(),
+            devices.devices().err(),
+            devices.sample(&device).err(),
+            devices.processes(&device).err(),
+            devices.mig_instances(&device).err(),
+            devices.details(&device, Groups::NONE).err(),
+            devices.topology().err(),
+            devices.events(Duration::ZERO).err(),
+            devices.reset(&device, &ActToken::user_confirmed()).err(),
+        ] {
+            assert!(error.is_some_and(|error| error.kind() != ErrorKind::Invalid));
+        }
+        let look = devices.look(Groups::NONE);
+        assert!(look.devices.is_empty());
+        assert_ne!(look.driver.unwrap_err().kind, ErrorKind::Invalid, "it has no library at all");
     }
 
     #[test]
@@ -220,6 +241,8 @@ mod tests {
         fs::remove_dir_all(&process).unwrap();
         let error = devices.driver().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        let look = devices.look(Groups::NONE);
+        assert_eq!(look.driver.unwrap_err().kind, ErrorKind::Invalid);
         assert_eq!(devices.origin(), Origin::Simulated("labbox".to_owned()));
     }
 }

@@ -414,3 +414,22 @@ fn journal_dir() -> Result<PathBuf, MachineError> {
                 .with_hint("set HOME or XDG_STATE_HOME; no signals are sent without an audit log")
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_driver_call_is_named_with_its_deadline() {
+        let waiting = |call: Option<&str>| Waiting {
+            call: call.map(Into::into),
+            elapsed: Duration::from_millis(5900),
+            deadline: Duration::from_millis(7500),
+        };
+        assert_eq!(described(&waiting(None)), "waiting for the driver for 5 s; deadline 7.5 s");
+        assert_eq!(
+            described(&waiting(Some("nvmlInit"))),
+            "waiting for the driver for 5 s (nvmlInit); deadline 7.5 s"
+        );
+    }
+}

@@ -1,8 +1,8 @@
 //! The machine that the options name, behind its ports.
 
 use gpu_core::{
-    Absent, ActToken, DeviceId, EntryKind, ErrorKind, Groups, Launch, LeaseStore, Origin, Pid,
-    ProcessInfo, ProcessKey, StartTime,
+    Absent, ActToken, Claim, DeviceId, DeviceUuid, EntryKind, ErrorKind, Groups, Launch,
+    LeaseEntry, LeaseStore, Origin, Pid, ProcessInfo, ProcessKey, StartTime, Timestamp,
 };
 use gpu_machine::{Options, Source, is_placeholder, placeholder};
 use std::os::unix::fs::PermissionsExt;
@@ -43,6 +43,23 @@ fn simulated_machine_has_no_leases_but_can_be_claimed() {
     assert!(source.leases().fault().is_none());
     let locks = source.locks(None).unwrap();
     assert_eq!(locks.entries(EntryKind::Lease).unwrap(), []);
+    let root = Source::bare().host.process(Pid(std::process::id())).unwrap().key;
+    let entry = LeaseEntry {
+        id: locks.new_id().unwrap(),
+        ticket: locks.ticket().unwrap(),
+        owner: locks.owner(),
+        root,
+        within: Vec::new(),
+        claim: Claim::whole(1),
+        devices: vec![DeviceUuid("GPU-0".to_owned())],
+        parts_of: Vec::new(),
+        command: "train".to_owned(),
+        since: Timestamp(0),
+    };
+    let _held = locks.publish(EntryKind::Lease, &entry).unwrap();
+    let leases = |source: &Source| source.locks(None).unwrap().entries(EntryKind::Lease);
+    assert_eq!(leases(&source).unwrap().len(), 1);
+    assert_eq!(leases(&simulated()).unwrap(), [], "each has its own");
 }
 
 #[test]
@@ -118,6 +135,7 @@ fn lease_directory_that_others_can_replace_is_refused() {
     let own = dir.path().join("own");
     std::fs::create_dir(&own).unwrap();
     assert!(source.locks(Some(&own)).is_ok());
+    assert!(source.locks(Some(&own.join("none"))).is_ok(), "its first use tells what is wrong");
 }
 
 #[test]
@@ -139,4 +157,27 @@ fn placeholder_is_the_program_itself_or_the_session_actor() {
     assert!(is_placeholder(&child(name, 7), Pid(7)));
     assert!(!is_placeholder(&child(name, 6), Pid(7)));
     assert!(!is_placeholder(&child("python", 7), Pid(7)));
+}
+
+#[test]
+fn time_left_is_never_negative() {
+    let source = simulated();
+    let due = Duration::from_millis(2750);
+    for (slept, seconds, nanoseconds) in [(0, 2, 750_000_000), (1500, 1, 250_000_000), (9000, 0, 0)]
+    {
+        source.clock.sleep(Duration::from_millis(slept));
+        let left = gpu_machine::time_until(due, &*source.clock);
+        assert_eq!((left.tv_sec, left.tv_nsec), (seconds, nanoseconds), "after {slept} ms");
+    }
+}
+
+#[test]
+fn process_is_opened_only_by_its_start_time() {
+    let own = Source::bare().host.process(Pid(std::process::id())).unwrap().key;
+    let is_open = |key| gpu_machine::open_process(key).unwrap().is_some();
+    assert!(is_open(own));
+    let start = own.start.map(|start| StartTime(start.0 + 1));
+    assert!(!is_open(ProcessKey { start, ..own }), "another process with its number");
+    assert!(!is_open(ProcessKey { pid: Pid(0), ..own }));
+    assert!(!is_open(ProcessKey { pid: Pid(u32::MAX), ..own }));
 }

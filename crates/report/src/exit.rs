@@ -136,8 +136,25 @@ mod tests {
             (ErrorKind::TimedOut, Exit::Deadline),
             (ErrorKind::Invalid, Exit::Usage),
             (ErrorKind::Io, Exit::CannotObserve),
+            (ErrorKind::Again, Exit::TryLater),
+            (MachineFault::NotPermitted.into(), Exit::NotPermitted),
+            (Absent::NotPermitted.into(), Exit::NotPermitted),
+            (DeviceFault::Lost.into(), Exit::CannotObserve),
         ] {
             assert_eq!(Exit::of(kind, false), exit, "{kind:?}");
+            let denied = if kind == ErrorKind::Io { Exit::NotPermitted } else { exit };
+            assert_eq!(Exit::of(kind, true), denied, "{kind:?}");
         }
+        assert_eq!(ExitCode::from(Exit::Passed(7)), ExitCode::from(7));
+    }
+
+    #[test]
+    fn every_exit_code_has_a_meaning_of_its_own() {
+        let mut meanings = Exit::ALL.map(Exit::meaning).to_vec();
+        meanings.push(Exit::Passed(0).meaning());
+        meanings.sort_unstable();
+        meanings.dedup();
+        assert_eq!(meanings.len(), Exit::ALL.len() + 1);
+        assert!(meanings.iter().all(|meaning| meaning.contains(' ') || *meaning == "done"));
     }
 }

@@ -52,6 +52,77 @@ fn crowd_process_is_found_by_pid_until_it_exits() {
     }
 }
 
+/// A benchmark of last year compares with one of today.
+#[test]
+fn crowd_never_changes() {
+    let machine = Machine::crowd(9, 3).unwrap();
+    assert_eq!(machine.clock.0 - machine.booted.0, 40 * 86_400_000);
+    let shown = |process: &gpu_sim::Process| {
+        let info = &process.info;
+        let holding = &process.holdings[0];
+        format!(
+            "GPU {} {} {} {} ({}) {} MiB {} % of {} % CPU, {} s",
+            holding.device,
+            info.key.pid,
+            info.name,
+            info.user.as_ref().unwrap(),
+            info.uid.unwrap(),
+            holding.memory.mib(),
+            holding.load,
+            process.cpu_percent,
+            machine.clock.since(info.started_at.unwrap()).as_secs(),
+        )
+    };
+    let some: Vec<String> = machine.processes.iter().skip(21).map(shown).collect();
+    assert_eq!(
+        some,
+        [
+            "GPU 7 5792 simulate carol (1003) 456 MiB 44 % of 100 % CPU, 1430845 s",
+            "GPU 7 5793 python alice (1001) 744 MiB 15 % of 100 % CPU, 304576 s",
+            "GPU 7 5794 python alice (1001) 166 MiB 41 % of 100 % CPU, 1323502 s",
+            "GPU 8 6048 python bob (1002) 299 MiB 7 % of 100 % CPU, 1598499 s",
+            "GPU 8 6049 python carol (1003) 389 MiB 64 % of 100 % CPU, 1924826 s",
+            "GPU 8 6050 python bob (1002) 468 MiB 7 % of 100 % CPU, 672679 s",
+        ]
+    );
+    let devices: Vec<_> = machine
+        .devices
+        .iter()
+        .skip(7)
+        .map(|device| {
+            let bus = device.info.id.bus.unwrap();
+            (bus.domain, bus.bus, device.temperature.unwrap().0, device.power_draw.unwrap().0)
+        })
+        .collect();
+    assert_eq!(devices, [(0, 119, 70, 380_000), (1, 7, 61, 309_600)]);
+}
+
+#[test]
+fn processes_of_a_full_crowd_fit_its_device() {
+    let machine = Machine::crowd(1, 256).unwrap();
+    let memory = machine.processes.iter().map(|process| process.holdings[0].memory.mib());
+    // 81,916 MiB are free, a share of 319 for each.
+    let (least, most) = (memory.clone().min().unwrap(), memory.max().unwrap());
+    assert!(least >= 100 && (300..=319).contains(&most), "{least} {most}");
+}
+
+#[test]
+fn nvlinks_connect_boards_of_four_and_islands_of_eight() {
+    use gpu_core::Link::{Itself, NvLink, Sys};
+    let topology = Simulation::named(Path::new("crowd:17x0")).unwrap().topology().unwrap();
+    for (from, row) in topology.links.iter().enumerate() {
+        for (to, link) in row.iter().enumerate() {
+            let expected = match (from.abs_diff(to), from / 4 == to / 4, from / 8 == to / 8) {
+                (0, ..) => Itself,
+                (_, true, _) => NvLink(2),
+                (_, _, true) => NvLink(1),
+                _ => Sys,
+            };
+            assert_eq!(*link, expected, "{from} {to}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 

@@ -233,3 +233,35 @@ fn accounting_records_outlive_processes() {
     assert_eq!(accounts(), [(20_911, false), (21_044, false)]);
     assert_eq!(details(&simulation, 1).accounting.unwrap().processes, Ok(vec![]));
 }
+
+#[test]
+fn reported_draw_is_an_average_from_ampere_on() {
+    for (capability, averages) in [
+        ("", false),
+        ("compute_capability = [7, 5]", false),
+        ("compute_capability = [8, 0]", false),
+        ("compute_capability = [8, 6]", true),
+        ("compute_capability = [9, 0]", true),
+    ] {
+        let simulation = start(&format!(
+            "[[gpu]]\nindex = 0\npower_draw_mw = 70\npower_limit_mw = 90\n\
+             [gpu.details.product]\n{capability}\n"
+        ));
+        let readings = details(&simulation, 0).power_readings.unwrap();
+        assert_eq!(readings.instant.unwrap().0, 70);
+        assert_eq!(
+            readings.average.map(|draw| draw.0).ok(),
+            averages.then_some(70),
+            "{capability}"
+        );
+        assert_eq!(readings.managed, Ok(true));
+    }
+    let stated =
+        "power_draw_mw = 70\ndetails.power_readings = { managed = false, instant_mw = 60 }";
+    let readings =
+        details(&start(&format!("[[gpu]]\nindex = 0\n{stated}\n")), 0).power_readings.unwrap();
+    assert_eq!((readings.managed, readings.instant.unwrap().0), (Ok(false), 60), "as stated");
+    let without = start("[[gpu]]\nindex = 0\nunsupported = ['power-limit']\n");
+    let readings = details(&without, 0).power_readings.unwrap();
+    assert_eq!(readings.managed, Err(Absent::NotSupported), "it has no limit");
+}

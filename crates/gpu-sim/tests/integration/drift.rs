@@ -94,6 +94,32 @@ fn drift_depends_on_seed_and_device() {
     assert_ne!(course(1, 0), course(1, 3));
 }
 
+/// Programs of different versions can read one session.
+#[test]
+fn drift_of_a_seed_never_changes() {
+    let simulation = start("labbox", 7);
+    let courses: Vec<String> = [1, 2, 3, 60, 3600]
+        .map(|second| {
+            let look = look_at(&simulation, second * 1000);
+            let values =
+                moving(&look.devices[0]).map(|value| value.unwrap_or_default().to_string());
+            let details = look.devices[0].details.as_ref().unwrap();
+            let activity = details.activity.as_ref().unwrap().memory.unwrap().get();
+            format!("{second}: {} {activity}", values.join(" "))
+        })
+        .into();
+    assert_eq!(
+        courses,
+        [
+            "1: 96 56 320112 1365 0 1204780 44",
+            "2: 97 54 307320 1350 0 1279120 46",
+            "3: 98 54 313560 1380 0 1432520 48",
+            "60: 95 52 304200 1380 0 1358180 45",
+            "3600: 100 56 317616 1365 0 1158760 43",
+        ]
+    );
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 

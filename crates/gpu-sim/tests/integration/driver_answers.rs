@@ -114,6 +114,10 @@ fn process_with_two_kinds_of_use_is_one_entry() {
         assert_eq!(list[0].memory, Ok(Bytes::from_mib(60)));
         assert_eq!(list[0].utilization.unwrap().get(), 100, "never above the whole");
     }
+    let parts = "{ gpu = 0, mib = 1, utilization_percent = 20 }, \
+                 { gpu = 0, mib = 2, utilization_percent = 30 }";
+    let list = listed(&start(&process(7, parts)), 0);
+    assert_eq!((list[0].memory, list[0].utilization.unwrap().get()), (Ok(Bytes::from_mib(3)), 50));
     let apart = start(&process(
         7,
         "{ gpu = 1, mib = 1 }, { gpu = 1, mib = 2, gpu_instance = 1, compute_instance = 0 }",

@@ -194,7 +194,32 @@ fn contradictory_details_are_rejected() {
             "its power limit is below the lowest",
         ),
         ("details.power = { limit_max_mw = 10 }", "its power limit is above the highest"),
+        (
+            "details.power = { default_limit_mw = 5, limit_min_mw = 6 }",
+            "its first power limit is below the lowest",
+        ),
+        (
+            "details.power = { default_limit_mw = 300_001, limit_max_mw = 300_000 }",
+            "its first power limit is above the highest",
+        ),
         ("details.clocks = { sm_mhz = 2, sm_max_mhz = 1 }", "its SM clock is above the highest"),
+        (
+            "details.clocks = { memory_mhz = 2, memory_max_mhz = 1 }",
+            "its memory clock is above the highest",
+        ),
+        (
+            "details.clocks = { video_mhz = 2, video_max_mhz = 1 }",
+            "its video clock is above the highest",
+        ),
+        (
+            "details.pcie = { generation = 5, generation_max = 4 }",
+            "its PCIe generation is above the highest",
+        ),
+        (
+            "details.pcie = { bar1_used_bytes = 2, bar1_total_bytes = 1 }",
+            "more of its BAR1 is used than there is",
+        ),
+        ("details.product = { compute_capability = [0, 9] }", "a compute capability begins at 1.0"),
         (
             "details.clocks = { graphics_max_mhz = 1 }\nbusy.clocks = { graphics_mhz = 2 }",
             "its graphics clock is above the highest",
@@ -229,6 +254,34 @@ fn contradictory_details_are_rejected() {
     let (_, reported) =
         read(&format!("{HEAD}{gpu}[gpu.details.clocks]\nsm_mhz = 'fast'\n")).unwrap_err();
     assert!(reported.starts_with("read machine 'x': machine.toml line 8: "), "{reported}");
+}
+
+#[test]
+fn consistent_details_are_accepted() {
+    for details in [
+        "details.power = { limit_min_mw = 250_000, limit_max_mw = 250_000, default_limit_mw = 250_000 }",
+        "details.clocks = { sm_mhz = 1, sm_max_mhz = 1, memory_mhz = 2, memory_max_mhz = 2 }",
+        "details.pcie = { width = 8, width_max = 8, bar1_used_bytes = 1, bar1_total_bytes = 1 }",
+        "details.activity = { performance_state = 15 }",
+        "display_active = true\ndetails.modes = { display_attached = true }",
+        "details.modes = { display_attached = false }",
+        "details.accounting = { processes = [] }",
+        "details.modes = { accounting = true }\ndetails.accounting = { processes = [{ pid = 1 }] }",
+        "details.modes = { ecc = true }\ndetails.memory_health = { corrected = 0 }",
+        "details.memory_health = { uncorrected = 0 }",
+        "details.product = { compute_capability = [1, 0] }",
+    ] {
+        let read = read(&format!("{HEAD}[[gpu]]\nindex = 0\n{details}\n"));
+        assert!(read.is_ok(), "{details}: {read:?}");
+    }
+}
+
+#[test]
+fn files_of_the_largest_size_are_read() {
+    for (size, is_read) in [(4 << 20, true), ((4 << 20) + 1, false)] {
+        let text = format!("{HEAD}#{}", "x".repeat(size - HEAD.len() - 1));
+        assert_eq!(read(&text).is_ok(), is_read, "{size}");
+    }
 }
 
 #[test]

@@ -1,11 +1,16 @@
 //! One test program for the whole crate, so that it is linked once.
 
 mod crowd;
+mod defaults;
 mod details;
 mod drift;
 mod driver_answers;
+mod external;
+#[cfg(feature = "live")]
+mod live;
 mod loading;
 mod machines;
+mod memory;
 mod ports;
 mod reactions;
 mod readings;

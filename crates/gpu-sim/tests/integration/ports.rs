@@ -356,3 +356,189 @@ fn clones_share_state_and_survive_panics() {
     }
     assert_eq!(simulation.elapsed(), Duration::from_millis(1800));
 }
+
+/// Starts a machine with this file.
+fn start(text: &str) -> Simulation {
+    let dir = tempfile::tempdir().unwrap();
+    let head = "description = 'made: a test'\nclock = 2025-03-03T10:00:00Z\n";
+    std::fs::write(dir.path().join("machine.toml"), format!("{head}{text}")).unwrap();
+    Simulation::named(dir.path()).unwrap()
+}
+
+#[test]
+fn reset_affects_one_device() {
+    let both = "memory = [{ gpu = 0, mib = 20 }, { gpu = 1, mib = 30 }]";
+    let simulation = start(&format!(
+        "[[gpu]]\nindex = 0\nthrough = 1\nmemory_total_mib = 1000\nmemory_leaked_mib = 100\n\
+         [[gpu]]\nindex = 2\nfault = 'reset-required'\n\
+         [[process]]\npid = 7\nname = 'listed'\ngone = true\n{both}\n\
+         [[process]]\npid = 8\nname = 'ending'\nmemory_returns_after_ms = 5000\n{both}\n\
+         [[process]]\npid = 9\nname = 'monitor'\nfiles = {{ '/dev/nvidia1' = 'F....' }}\n"
+    ));
+    simulation.happen(Event::Exit(Pid(8)));
+    let device = DeviceId::from_index;
+    let used = |gpu| simulation.sample(&device(gpu)).unwrap().memory.used.unwrap().mib();
+    let listed = |gpu| GpuBackend::processes(&simulation, &device(gpu)).unwrap().len();
+    assert_eq!((used(0), used(1), listed(0), listed(1)), (140, 160, 1, 1));
+    let refused = simulation.reset(&device(1), &token()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Device(DeviceFault::InUse), "the monitor has it open");
+    simulation.reset(&device(0), &token()).unwrap();
+    assert_eq!((used(0), used(1), listed(0), listed(1)), (0, 160, 0, 1));
+    assert!(simulation.sample(&device(2)).is_err());
+    simulation.reset(&device(2), &token()).unwrap();
+    assert!(simulation.sample(&device(2)).is_ok());
+    simulation.happen(Event::Exit(Pid(9)));
+    simulation.reset(&device(1), &token()).unwrap();
+    assert_eq!((used(1), listed(1)), (0, 0));
+}
+
+#[test]
+fn kernel_module_lists_devices_if_it_is_loaded() {
+    for (fault, listed) in [
+        ("", 2),
+        ("fault = 'version-mismatch'", 2),
+        ("fault = 'not-permitted'", 2),
+        ("fault = 'no-library'", 0),
+        ("fault = 'driver-not-loaded'", 0),
+    ] {
+        let gpus = "[[gpu]]\nindex = 0\nthrough = 1\nname = 'G'\npersistence = true\n";
+        let simulation = start(&format!("[driver]\n{fault}\n{gpus}"));
+        let devices = simulation.driver_devices().unwrap();
+        assert_eq!(devices.len(), listed, "{fault}");
+        for device in devices {
+            assert_eq!(device.name, Ok("G".to_owned()));
+            assert!(device.id.uuid.is_ok() && device.persistence.is_err(), "nothing else");
+        }
+    }
+}
+
+#[test]
+fn holders_are_found_by_the_number_of_a_device_file() {
+    let simulation = start(
+        "[[gpu]]\nindex = 0\nthrough = 1\n\
+         [[process]]\npid = 7\nname = 'a'\n\
+         files = { '/dev/nvidia0' = '....m', '/dev/nvidia1' = 'F....', '/dev/nvidiactl' = 'F...m' }\n",
+    );
+    let known = simulation.device_files().unwrap();
+    let file = |path: &str| known.iter().find(|file| &*file.path == path).unwrap().clone();
+    let held = |files: &[gpu_core::DeviceFile]| -> Vec<(String, Vec<u32>)> {
+        let scan = simulation.holders(files).unwrap();
+        let held = scan.holders.into_iter().flat_map(|holder| {
+            assert_eq!((holder.process.pid, holder.through_thread), (Pid(7), None));
+            holder.held
+        });
+        held.map(|file| (file.path.to_string(), file.descriptors)).collect()
+    };
+    let of = |path: &str, descriptors: &[u32]| (path.to_owned(), descriptors.to_vec());
+    // An open file has a descriptor, and one that is only mapped has none.
+    let second = file("/dev/nvidia1");
+    assert_eq!(held(std::slice::from_ref(&second)), [of("/dev/nvidia1", &[4])]);
+    assert_eq!(
+        held(&[file("/dev/nvidiactl"), file("/dev/nvidia0")]),
+        [of("/dev/nvidiactl", &[5]), of("/dev/nvidia0", &[])],
+        "in the order of the request"
+    );
+    let elsewhere = gpu_core::DeviceFile { path: "/mnt/dev/a".into(), ..second.clone() };
+    assert_eq!(
+        held(std::slice::from_ref(&elsewhere)),
+        [of("/mnt/dev/a", &[4])],
+        "a node of a container"
+    );
+    let unnumbered = gpu_core::DeviceFile { id: Err(Absent::Failed), ..second };
+    assert_eq!(held(&[unnumbered]), [of("/dev/nvidia1", &[4])], "by its path");
+    assert_eq!(held(&[gpu_core::DeviceFile { id: Err(Absent::Failed), ..elsewhere }]), []);
+    assert_eq!(held(&[]), []);
+}
+
+#[test]
+fn process_state_follows_its_wait_and_its_work() {
+    use gpu_core::ProcessState::{Running, Sleeping, Stopped, Uninterruptible, Zombie};
+    for (entry, states) in [
+        ("", [Sleeping, Sleeping]),
+        ("cpu_percent = 1", [Running, Running]),
+        ("state = 'stopped'\ncpu_percent = 1", [Stopped, Stopped]),
+        ("state = 'uninterruptible'", [Uninterruptible, Uninterruptible]),
+        ("on_kill = 'stuck'", [Uninterruptible, Uninterruptible]),
+        ("on_kill = { stuck_until_ms = 5000 }", [Uninterruptible, Sleeping]),
+        (
+            "state = 'uninterruptible'\non_kill = { stuck_until_ms = 5000 }",
+            [Uninterruptible, Sleeping],
+        ),
+        ("state = 'zombie'\non_kill = 'stuck'", [Zombie, Zombie]),
+    ] {
+        let simulation = start(&format!("[[process]]\npid = 7\nname = 'a'\n{entry}\n"));
+        let state = || Host::process(&simulation, Pid(7)).unwrap().state.unwrap();
+        for (millis, expected) in [(0, states[0]), (4999, states[0]), (5000, states[1])] {
+            simulation.advance_to(Duration::from_millis(millis));
+            assert_eq!(state(), expected, "{entry} at {millis} ms");
+        }
+    }
+}
+
+#[test]
+fn memory_of_an_ended_process_stays_in_its_instance_until_it_returns() {
+    let instances = "[{ index = 0, gpu_instance = 1, memory_total_mib = 50, driver_reserve_mib = 2 }, \
+                     { index = 1, gpu_instance = 2, memory_total_mib = 50 }]";
+    let simulation = start(&format!(
+        "[[gpu]]\nindex = 0\nthrough = 1\nmemory_total_mib = 100\nmig_enabled = true\n\
+         mig = {instances}\n\
+         [[process]]\npid = 7\nname = 'a'\nmemory_returns_after_ms = 500\n\
+         memory = [{{ gpu = 0, mib = 8, gpu_instance = 1 }}, {{ gpu = 1, mib = 9, gpu_instance = 2 }}]\n"
+    ));
+    let used = || -> Vec<u64> {
+        let instances = (0..2).map(|gpu| simulation.mig_instances(&DeviceId::from_index(gpu)));
+        instances.flat_map(Result::unwrap).map(|mig| mig.memory.used.unwrap().mib()).collect()
+    };
+    assert_eq!(used(), [10, 0, 2, 9]);
+    simulation.happen(Event::Exit(Pid(7)));
+    assert_eq!(used(), [10, 0, 2, 9]);
+    simulation.sleep(Duration::from_millis(500));
+    assert_eq!(used(), [2, 0, 2, 0]);
+}
+
+#[test]
+fn device_load_is_the_sum_of_its_processes() {
+    let simulation = start(
+        "[[gpu]]\nindex = 0\nthrough = 1\nidle_utilization_percent = 5\n\
+         [[process]]\npid = 7\nname = 'a'\nmemory = [{ gpu = 0, mib = 0, utilization_percent = 30 }]\n\
+         [[process]]\npid = 8\nname = 'b'\nmemory = [{ gpu = 0, mib = 0, utilization_percent = 22 }]\n",
+    );
+    let load = |gpu: u32| {
+        let device = DeviceId::from_index(gpu);
+        let memory = simulation.details(&device, Groups::all()).unwrap().activity.unwrap().memory;
+        let whole = simulation.sample(&device).unwrap().utilization.unwrap();
+        (whole.get(), memory.unwrap().get())
+    };
+    assert_eq!((load(0), load(1)), ((57, 28), (5, 2)), "half of it goes to memory");
+    simulation.happen(Event::Uses(Pid(7), 0, Bytes(0), 90));
+    assert_eq!(load(0), (100, 50), "never above the whole");
+    simulation.happen(Event::Exit(Pid(7)));
+    simulation.happen(Event::Exit(Pid(8)));
+    assert_eq!(load(0), (5, 2));
+}
+
+#[test]
+fn simulation_has_name_recordings_clock_and_journal() {
+    let simulation = Simulation::embedded("p100-ghost").unwrap();
+    assert_eq!(GpuBackend::origin(&simulation).to_string(), "simulated machine p100-ghost");
+    assert_eq!(Host::origin(&simulation), GpuBackend::origin(&simulation));
+    assert!(simulation.description().starts_with("recorded: 15.8 GiB of a P100"));
+    assert!(simulation.recording("fuser.txt").unwrap().starts_with(b"    "));
+    assert_eq!(simulation.recording("none.txt"), None);
+    assert_eq!(simulation.inherited_leases(), []);
+    simulation.sleep(Duration::from_millis(1500));
+    assert_eq!(simulation.monotonic(), Duration::from_millis(1500));
+    simulation.append("a").unwrap();
+    simulation.append("b").unwrap();
+    assert_eq!(simulation.journal(), ["a", "b"]);
+    simulation.inject(Call::Open, 1, Fault::Error(ErrorKind::Io));
+    assert_eq!(simulation.open(Pid(1)).err().unwrap().to_string(), "open a process");
+    let handle = simulation.open(Pid(100_562)).unwrap();
+    handle.signal(Signal::Term, &token()).unwrap();
+    simulation.open(Pid(1)).unwrap().signal(Signal::Kill, &token()).unwrap();
+    let sent = simulation.signals();
+    let seen: Vec<_> =
+        sent.iter().map(|sent| (sent.name.as_str(), sent.held_device_file)).collect();
+    assert_eq!(seen, [("t2t-decoder", true), ("systemd", false)]);
+    assert_eq!((sent[0].at, sent[0].signal), (Duration::from_millis(1500), Signal::Term));
+}

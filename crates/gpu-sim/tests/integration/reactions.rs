@@ -335,3 +335,56 @@ fn device_event_is_awaited_and_fetched_once() {
     assert_eq!(simulation.elapsed(), Duration::from_millis(10_500));
     assert!(simulation.sample(&DeviceId::from_index(0)).is_ok(), "the device works on");
 }
+
+#[test]
+fn process_releases_one_device_and_keeps_the_others() {
+    let simulation = machine(
+        "[[gpu]]\nindex = 1\nminor = 5\nmemory_total_mib = 100\n\
+         [[process]]\npid = 7\nname = 'a'\nmemory_returns_after_ms = 100\n\
+         memory = [{ gpu = 0, mib = 10 }, { gpu = 1, mib = 20 }]\n\
+         [[event]]\nat_ms = 10\nlet_go = { pid = 7, gpu = 1 }\n",
+    );
+    let used = |gpu| simulation.sample(&DeviceId::from_index(gpu)).unwrap().memory.used.unwrap();
+    let files = simulation.device_files().unwrap();
+    let handle = simulation.open(Pid(7)).unwrap();
+    assert_eq!(handle.held(&files).unwrap().len(), 4);
+    pass(&simulation, 109);
+    assert_eq!((used(0), used(1)), (Bytes::from_mib(21), Bytes::from_mib(20)));
+    pass(&simulation, 1);
+    assert_eq!((used(0), used(1)), (Bytes::from_mib(21), Bytes(0)));
+    let held = handle.held(&files).unwrap();
+    let mut held: Vec<&str> = held.iter().map(|file| &*file.path).collect();
+    held.sort_unstable();
+    assert_eq!(held, ["/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl"]);
+}
+
+#[test]
+fn respawned_worker_leads_its_own_group_and_keeps_its_session() {
+    let simulation = holder(
+        "parent = 900\nrespawns_after_ms = 300\nsession = 900\n\
+         [[process]]\npid = 900\nname = 'supervisord'\nuid = 0\n",
+    );
+    send(&simulation, 4711, Signal::Kill);
+    pass(&simulation, 1000);
+    let processes = Host::processes(&simulation).unwrap().processes;
+    let worker = processes.into_iter().find(|process| process.name == "python").unwrap();
+    assert_ne!(worker.key.pid, Pid(4711));
+    assert_eq!((worker.group, worker.session), (Ok(worker.key.pid), Ok(Pid(900))));
+    assert_eq!(worker.cpu_time, Ok(Duration::ZERO));
+    // It started 0.4 s after the start of the simulation.
+    assert_eq!(worker.started_at.unwrap().0, 1_740_996_000_400);
+}
+
+#[test]
+fn memory_of_a_use_on_a_new_device_is_listed_with_its_load() {
+    let simulation = holder(
+        "[[gpu]]\nindex = 1\nmemory_total_mib = 100\n\
+         [[event]]\nat_ms = 10\nuses = { pid = 4711, gpu = 1, mib = 70, utilization_percent = 35 }\n",
+    );
+    pass(&simulation, 10);
+    let second = DeviceId::from_index(1);
+    let listed = GpuBackend::processes(&simulation, &second).unwrap();
+    assert_eq!((listed[0].pid, listed[0].memory), (Pid(4711), Ok(Bytes::from_mib(70))));
+    assert_eq!(simulation.sample(&second).unwrap().utilization.unwrap().get(), 35);
+    assert_eq!(used_mib(&simulation), 1011, "beside that on the first");
+}

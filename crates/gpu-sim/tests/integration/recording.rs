@@ -1,7 +1,8 @@
 //! The file of `gpuws record`: written, read back, replayed, refused.
 
 use gpu_core::{
-    Absent, Bytes, Clock, ErrorKind, GpuBackend, Host, Pid, Signal, Snapshot, Timestamp, observe,
+    Absent, Bytes, Clock, ErrorKind, GpuBackend, Host, Pid, Signal, Snapshot, StartTime, Timestamp,
+    observe,
 };
 use gpu_sim::{Anonymizer, Machine, Recording, RecordingWriter, Seed, Simulation};
 use std::io::Read;
@@ -220,4 +221,122 @@ fn error_names_file_and_dir_is_rejected() {
 
     std::fs::write(&path, record(&Simulation::embedded("labbox").unwrap(), 1)).unwrap();
     assert_eq!(Simulation::named(&path).unwrap().name(), "r");
+}
+
+#[test]
+fn process_of_a_later_snapshot_is_the_same_by_its_start_time() {
+    let simulation = Simulation::embedded("labbox").unwrap();
+    let mut snapshots = vec![look(&simulation); 4];
+    let pid = Pid(21_044);
+    let set_start = |snapshot: &mut Snapshot, start: Option<StartTime>| {
+        snapshot.processes.get_mut(&pid).unwrap().0.as_mut().unwrap().key.start = start;
+        let holders = snapshot.holders.as_mut().unwrap().iter_mut();
+        holders.filter(|h| h.process.pid == pid).for_each(|h| h.process.start = start);
+    };
+    let later = StartTime(look(&simulation).process(pid).unwrap().key.start.unwrap().0 + 1);
+    // The PID is reused, then its start time is unknown, then the process has ended.
+    set_start(&mut snapshots[1], Some(later));
+    set_start(&mut snapshots[2], None);
+    snapshots[3].processes.get_mut(&pid).unwrap().0 = Err(Absent::NotFound);
+    snapshots[3].holders.as_mut().unwrap().retain(|holder| holder.process.pid != pid);
+    let mut writer = RecordingWriter::new(Vec::new(), true, Err(Absent::NotSupported)).unwrap();
+    for (second, snapshot) in (0..).zip(&snapshots) {
+        writer.add(Duration::from_secs(second), snapshot).unwrap();
+    }
+    let machine = replay(&writer.into_inner());
+    let first = machine.open(pid).unwrap();
+    machine.sleep(Duration::from_secs(1));
+    let second = machine.open(pid).unwrap();
+    assert_eq!((first.has_exited().unwrap(), second.has_exited().unwrap()), (true, false));
+    machine.sleep(Duration::from_secs(1));
+    assert!(!second.has_exited().unwrap(), "nothing shows that it is another one");
+    assert_eq!(second.look().unwrap().key.start, Some(later));
+    machine.sleep(Duration::from_secs(1));
+    assert!(second.has_exited().unwrap());
+    assert_eq!(look(&machine).devices[0].processes.as_ref().unwrap()[0].pid, pid, "still listed");
+    let own = machine.own_ancestry().unwrap();
+    assert_eq!(own.len(), 3, "the viewer is not of the recording");
+}
+
+#[test]
+fn unlisted_memory_and_load_are_shared_among_their_likely_users() {
+    let dir = tempfile::tempdir().unwrap();
+    let unlisted = "memory = [{ gpu = 0, mib = 6, listed = false }]\n";
+    let text = format!(
+        "description = 'made: a test'\nclock = 2025-03-03T10:00:00Z\n\
+         [[gpu]]\nindex = 0\nmemory_total_mib = 100\ndriver_reserve_mib = 2\n\
+         idle_utilization_percent = 9\n\
+         [[gpu]]\nindex = 1\nmemory_total_mib = 100\nidle_utilization_percent = 4\n\
+         [[process]]\npid = 7\nname = 'a'\n{unlisted}\
+         [[process]]\npid = 8\nname = 'b'\n{unlisted}\
+         [[process]]\npid = 9\nname = 'c'\n{unlisted}\
+         [[process]]\npid = 10\nname = 'd'\n\
+         memory = [{{ gpu = 0, mib = 30, utilization_percent = 40 }}]\n\
+         [[process]]\npid = 11\nname = 'e'\n\
+         memory = [{{ gpu = 1, mib = 50, utilization_percent = 60 }}]\n"
+    );
+    std::fs::write(dir.path().join("machine.toml"), text).unwrap();
+    let machine = replay(&record(&Simulation::named(dir.path()).unwrap(), 1));
+    let state = |gpu: usize| {
+        let sample = look(&machine).devices[gpu].sample.clone().unwrap();
+        (sample.memory.used.unwrap(), sample.utilization.unwrap().get())
+    };
+    let mib = Bytes::from_mib;
+    assert_eq!((state(0), state(1)), ((mib(50), 49), (mib(50), 64)));
+    let listed = look(&machine).devices[0].processes.clone().unwrap();
+    assert_eq!(listed.iter().map(|process| process.pid).collect::<Vec<_>>(), [Pid(10)]);
+    let end = |pid| {
+        machine.happen(gpu_sim::Event::Exit(Pid(pid)));
+        machine.sleep(Duration::from_millis(200));
+    };
+    end(11);
+    assert_eq!(state(1), (Bytes(0), 4), "it reports its own load");
+    end(10);
+    assert_eq!(state(0), (mib(20), 9));
+    // Three equal shares of 20 MiB leave two bytes to the driver.
+    let share = (mib(20).0 - 2) / 3;
+    for (pid, left) in [(7, 2), (8, 1), (9, 0)] {
+        end(pid);
+        assert_eq!(state(0).0, Bytes(2 + left * share), "{pid}");
+    }
+    assert_eq!(state(0).1, 0, "the rest of the load was that of one of them");
+}
+
+#[test]
+fn system_users_keep_their_number_and_others_are_counted() {
+    let mut snapshot = look(&Simulation::embedded("labbox").unwrap());
+    let mut infos: Vec<_> =
+        snapshot.processes.values_mut().filter_map(|process| process.0.as_mut().ok()).collect();
+    assert!(infos.len() >= 4);
+    for (info, uid) in infos.iter_mut().zip([999, 1000, 65_534, 1000]) {
+        info.uid = Ok(uid);
+        info.cgroup = Ok(format!("/secret/{uid}"));
+        info.name = if uid == 65_534 { "Xorg" } else { "secret" }.to_owned();
+    }
+    let anonymous = Anonymizer::default().anonymize(&snapshot);
+    let infos = anonymous.processes.values().filter_map(|process| process.0.as_ref().ok());
+    let seen: Vec<_> = infos
+        .take(4)
+        .map(|info| (info.uid.unwrap(), info.cgroup.clone().unwrap(), info.name.clone()))
+        .collect();
+    let of = |uid, cgroup: &str, name: &str| (uid, cgroup.to_owned(), name.to_owned());
+    assert_eq!(
+        seen,
+        [
+            of(999, "/cgroup-1", "process"),
+            of(1001, "/cgroup-2", "process"),
+            of(1002, "/cgroup-3", "Xorg"),
+            of(1001, "/cgroup-2", "process"),
+        ]
+    );
+}
+
+#[test]
+fn topology_of_a_recording_may_be_missing() {
+    let whole = record(&Simulation::embedded("healthy-box").unwrap(), 1);
+    assert!(Recording::read(&whole[..]).unwrap().header.topology.is_ok());
+    let looks = whole.iter().position(|byte| *byte == b'\n').unwrap();
+    let header = b"{\"gpuws_recording\":1,\"anonymous\":true}";
+    let without = Recording::read(&[header, &whole[looks..]].concat()[..]).unwrap();
+    assert_eq!(without.header.topology, Err(Absent::NotRecorded));
 }

@@ -242,6 +242,78 @@ fn scheduled_events_apply_to_placeholders_except_exit() {
     assert!(names(&simulation).contains(&"c".to_owned()), "{:?}", names(&simulation));
 }
 
+#[test]
+fn machine_is_named_without_being_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    std::fs::create_dir(path("box")).unwrap();
+    for name in ["box/machine.toml", "r.jsonl"] {
+        std::fs::write(path(name), "nonsense").unwrap();
+    }
+    for (machine, name) in [
+        ("labbox".into(), Some("labbox")),
+        ("crowd:3x4".into(), Some("crowd:3x4")),
+        (path("box"), Some("box")),
+        (path("box/machine.toml"), Some("box")),
+        (path("r.jsonl"), Some("r")),
+        (path("none"), None),
+        ("./labbox".into(), None),
+        ("labbx".into(), None),
+    ] {
+        assert_eq!(Machine::name_of(&machine).as_deref(), name, "{}", machine.display());
+        let session = Session { machine, ..Session::default() };
+        assert_eq!(session.machine_name().as_deref(), name);
+    }
+}
+
+#[test]
+fn session_file_replaces_what_an_earlier_write_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let unfinished = dir.path().join(format!("{}.{}", Session::FILE, std::process::id()));
+    std::fs::write(&unfinished, "half").unwrap();
+    session("labbox").write(dir.path()).unwrap();
+    assert_eq!(Session::read(dir.path()).unwrap(), session("labbox"));
+    assert!(!unfinished.exists());
+    std::fs::create_dir(&unfinished).unwrap();
+    assert_eq!(session("p100-ghost").write(dir.path()).unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(Session::read(dir.path()).unwrap(), session("labbox"), "the old one is whole");
+}
+
+#[test]
+fn session_of_the_largest_size_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    session("labbox").write(dir.path()).unwrap();
+    let file = dir.path().join(Session::FILE);
+    let text = std::fs::read_to_string(&file).unwrap();
+    for (size, is_read) in [(1 << 20, true), ((1 << 20) + 1, false)] {
+        std::fs::write(&file, format!("{text}{}", " ".repeat(size - text.len()))).unwrap();
+        assert_eq!(Session::read(dir.path()).is_ok(), is_read, "{size}");
+    }
+    let mut large = session("");
+    let written = serde_json::to_vec(&large).unwrap().len();
+    large.machine = "x".repeat((1 << 20) - written).into();
+    large.write(dir.path()).unwrap();
+    large.machine = "x".repeat((1 << 20) - written + 1).into();
+    assert_eq!(large.write(dir.path()).unwrap_err().kind(), ErrorKind::Io);
+}
+
+#[test]
+fn session_is_live_with_placeholders_or_by_its_word() {
+    let placeholder = Placeholder { simulated: 1, pid: 2, start_ticks: 3 };
+    for (live, placeholders, is_live) in [
+        (false, vec![], false),
+        (true, vec![], true),
+        (false, vec![placeholder], true),
+        (true, vec![placeholder], true),
+    ] {
+        let session = Session { live, placeholders, ..session("labbox") };
+        assert_eq!(session.is_live(), is_live);
+    }
+    let fault: CallFault =
+        serde_json::from_str(r#"{ "function": "*", "effect": "hangs" }"#).unwrap();
+    assert_eq!((fault.from, fault.times, fault.gpu), (1, None, None), "every call, by default");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 

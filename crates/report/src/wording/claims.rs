@@ -248,6 +248,65 @@ mod tests {
     }
 
     #[test]
+    fn chosen_devices_are_told_with_the_reason() {
+        let linked = |weakest, instead: &[usize], instead_weakest| Why::Linked {
+            weakest,
+            instead: instead.to_vec(),
+            instead_weakest,
+        };
+        for (why, text) in [
+            (
+                linked(Some(Link::NvLink(2)), &[2, 3], Some(Link::Sys)),
+                " (NVLink ×2; 0 and 3 would have been across sockets)",
+            ),
+            (linked(Some(Link::Pix), &[], None), " (one PCIe switch)"),
+            (linked(Some(Link::Pxb), &[], None), " (several PCIe switches)"),
+            (linked(Some(Link::Phb), &[], None), " (one host bridge)"),
+            (linked(Some(Link::Node), &[], None), " (one NUMA node)"),
+            (linked(Some(Link::Unknown), &[], None), " (?)"),
+            (linked(None, &[2, 3], None), ""),
+            (Why::Fits, " (tightest fit)"),
+            (Why::KeepsBlocks, " (keeps NVLink groups intact)"),
+            (Why::Coolest, " (coolest)"),
+            (Why::LeastRecent, " (least recently used)"),
+            (Why::OnlyOne, ""),
+            (Why::First, ""),
+        ] {
+            let choice = gpu_placement::Choice {
+                devices: vec![0, 1],
+                score: 0,
+                total: 0,
+                exact: true,
+                why,
+                passed: Vec::new(),
+            };
+            let offered = [4, 5, 0, 3].map(DeviceId::from_index).into();
+            assert_eq!(chosen(&Decision { choice, offered }), format!("GPUs 4 and 5{text}"));
+        }
+    }
+
+    #[test]
+    fn waiting_line_tells_why_if_no_claim_or_lease_is_ahead() {
+        let none = Ahead { count: 0, nearest: None, stalled: Vec::new() };
+        let first = Ahead { stalled: vec![entry(0, 0, Claim::whole(1))], ..none.clone() };
+        let behind = Ahead { count: 2, ..none.clone() };
+        let fault = gpu_core::Error::new(gpu_core::ErrorKind::Io, "hold its locks").fault();
+        let held_up = WaitReason::SafeGpu(fault);
+        let few = "; too few are eligible although none is leased; for reasons: gpuws claim";
+        let leases = [1, 2, 3].map(|devices| entry(0, devices, Claim::whole(1)));
+        for (ahead, leases, held_up, text) in [
+            (&none, &leases[..0], None, few.to_owned()),
+            (&none, &[], Some(&held_up), "; waiting to hold its locks".to_owned()),
+            (&behind, &[], None, "; 3rd in the queue".to_owned()),
+            (&first, &[], None, format!("; skipping stalled PID 1 of root{few}")),
+            (&none, &leases, None, "; leased by root (1 GPU), root (2 GPUs) and 1 more".to_owned()),
+        ] {
+            let waiting = Waiting { ahead, leases, waited: Duration::ZERO, held_up };
+            assert_eq!(waiting_for("1 GPU", &waiting, &user), format!("waiting for 1 GPU{text}"));
+        }
+    }
+
+    #[test]
     fn waiting_line_shows_position_and_holders() {
         let nearest = Some(entry(0, 0, Claim::whole(1)));
         let ahead = Ahead { count: 1, nearest, stalled: Vec::new() };

@@ -93,7 +93,102 @@ fn device_time(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_core::{DeviceId, LeaseId, Pid};
+    use gpu_core::{Absent, DeviceId, LeaseId, Pid, ProcessState};
+
+    /// Returns the report of a command that used no device and left nothing behind.
+    fn report() -> RunReport {
+        RunReport {
+            lease: LeaseId::parse("1-a").unwrap(),
+            ending: JobExit::Code(0),
+            limit_hit: false,
+            abandoned: false,
+            devices: Vec::new(),
+            elapsed: Duration::ZERO,
+            left_behind: Vec::new(),
+            still_there: Vec::new(),
+            remaining: Vec::new(),
+            unlisted: Vec::new(),
+            lease_stays: false,
+            memory_back: Ok(true),
+            stopped: None,
+            unwritten: None,
+        }
+    }
+
+    #[test]
+    fn summary_line_begins_with_the_end_of_the_command() {
+        let action = |pid: u32, outcome| Action {
+            pid: Pid(pid),
+            name: "worker".to_owned(),
+            outcome,
+            signals: Vec::new(),
+        };
+        let one = vec![action(1, Outcome::Ended { after_ms: 10 }), action(2, Outcome::AlreadyGone)];
+        let unknown = DeviceUse {
+            device: DeviceId::from_index(0),
+            peak: Err(Absent::NotSupported),
+            held_for: Duration::from_secs(3599),
+        };
+        let known = DeviceUse { peak: Ok(Bytes::from_mib(512)), ..unknown.clone() };
+        for (report, text) in [
+            (report(), "done in 0.0 s · 0.0 GPU-seconds"),
+            (
+                RunReport {
+                    ending: JobExit::Code(3),
+                    elapsed: Duration::from_secs(60),
+                    ..report()
+                },
+                "exited with 3 after 1 min 0 s · 0.0 GPU-seconds",
+            ),
+            (
+                RunReport {
+                    ending: JobExit::Signal(9),
+                    elapsed: Duration::from_millis(59_940),
+                    devices: vec![unknown.clone()],
+                    ..report()
+                },
+                "terminated by signal 9 after 59.9 s · 3599.0 GPU-seconds",
+            ),
+            (
+                RunReport {
+                    limit_hit: true,
+                    elapsed: Duration::from_secs(3600),
+                    devices: vec![known, DeviceUse { held_for: Duration::from_secs(1), ..unknown }],
+                    ..report()
+                },
+                "time limit reached after 1 h 0 min · peak 0.5, ? GiB · 1.00 GPU-hours",
+            ),
+            (
+                RunReport { left_behind: one.clone(), memory_back: Ok(false), ..report() },
+                "done in 0.0 s · 0.0 GPU-seconds · 1 process left behind was ended",
+            ),
+            (
+                RunReport { left_behind: one, abandoned: true, ..report() },
+                "done in 0.0 s · 0.0 GPU-seconds · 1 process of it was ended, memory freed",
+            ),
+        ] {
+            assert_eq!(summary(&report, None), text);
+        }
+    }
+
+    #[test]
+    fn running_process_is_told_with_what_keeps_it() {
+        let process = |pid: u32, state| ProcessInfo {
+            state: Ok(state),
+            ..ProcessInfo::from_name(Pid(pid), "worker")
+        };
+        let unlisted = process(3, ProcessState::Sleeping);
+        let report = RunReport { unlisted: vec![unlisted.clone()], ..report() };
+        for (left, why) in [
+            (process(2, ProcessState::Sleeping), ""),
+            (process(2, ProcessState::Uninterruptible), ", frozen or in uninterruptible sleep"),
+            (unlisted, "; its descriptors are unreadable and the driver lists it on no GPU"),
+        ] {
+            let pid = left.key.pid;
+            let text = format!("{pid} worker is still running{why}");
+            assert_eq!(still_there(&left, &report), text);
+        }
+    }
 
     #[test]
     fn summary_line_reports_usage_and_cleanup() {
@@ -109,20 +204,10 @@ mod tests {
             signals: Vec::new(),
         };
         let report = RunReport {
-            lease: LeaseId::parse("1-a").unwrap(),
-            ending: JobExit::Code(0),
-            limit_hit: false,
-            abandoned: false,
             devices: vec![used(4, 38_298), used(5, 37_786)],
             elapsed: Duration::from_secs(7_860),
             left_behind: vec![ended(1), ended(2)],
-            still_there: Vec::new(),
-            remaining: Vec::new(),
-            unlisted: Vec::new(),
-            lease_stays: false,
-            memory_back: Ok(true),
-            stopped: None,
-            unwritten: None,
+            ..report()
         };
         assert_eq!(
             summary(&report, None),

@@ -12,12 +12,12 @@ use snapbox::Data;
 use std::path::Path;
 
 #[track_caller]
-fn assert_golden(name: &str, text: &str) {
+pub(crate) fn assert_golden(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     snapbox::assert_data_eq!(text.to_owned(), Data::read_from(&path, None).raw());
 }
 
-fn pretty(object: &impl serde::Serialize) -> String {
+pub(crate) fn pretty(object: &impl serde::Serialize) -> String {
     let mut bytes = Vec::new();
     write::write(&mut bytes, object).unwrap();
     String::from_utf8(bytes).unwrap()

@@ -2,4 +2,7 @@
 
 mod fixture;
 mod forms;
+mod messages;
+#[cfg(feature = "schema")]
+mod schema;
 mod words;
