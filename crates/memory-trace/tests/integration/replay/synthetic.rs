@@ -153,3 +153,18 @@ fn block_with_a_rest_beyond_its_rounded_request_keeps_it() {
     let agreement = compare(&trace, &workload, &settings).expect("it tells all");
     assert!(agreement.is_complete(), "{agreement:?}");
 }
+
+#[test]
+fn region_of_another_size_is_not_the_recorded_one() {
+    let mut recorder = Recorder::new(&Settings::default(), Bytes::from_mib(240));
+    recorder.allocate(3 << 20, 0);
+    let trace = recorder.snapshot(false);
+    let workload = Workload::of(&trace, &Stacks::default()).expect("it is consistent");
+    let settings: Settings = "large_segment_size_mb:40".parse().expect("PyTorch takes it");
+    let agreement = compare(&trace, &workload, &settings).expect("it tells all");
+    let tallies =
+        [agreement.addresses, agreement.segments].map(|tally| (tally.predicted, tally.of));
+    assert_eq!((tallies, agreement.unrecorded), ([(0, 1), (0, 1)], 1));
+    let first = agreement.first.expect("it differs");
+    assert!(first.what.contains("41943040 bytes are taken"), "{first:?}");
+}
