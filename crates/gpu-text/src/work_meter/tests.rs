@@ -212,7 +212,7 @@ fn texts(length: usize) -> Vec<Named> {
 
 /// Texts in which no kind has anything to read, of about `length` bytes.
 fn other_texts(length: usize) -> Vec<Named> {
-    let gap = format!("CUDA error: out of memory {}", "1 ".repeat(length / 4));
+    let gap = format!("cudaErrorMemoryAllocation {}", "1 ".repeat(length / 4));
     let message = |n| format!("Tried to allocate {}.00 MiB. \n", n % 990);
     let dump = |n| match n % 50 {
         0 => format!("BFCAllocator dump for a{}\n", n % 990),
