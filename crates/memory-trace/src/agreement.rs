@@ -1,5 +1,6 @@
 //! A recorded job, replayed under the policy that recorded it and compared decision by decision.
 
+use crate::initial_state::with_lengths;
 use crate::pages::{kind_of_pages, page_of};
 use crate::recorded::{Divergence, RecordedMemory, Tally, incomparable};
 use crate::replay::{Level, Outcome, Replay, Witness};
@@ -119,10 +120,13 @@ fn adopt(
             }
         }
     };
-    for segment in workload.start.segments.iter().filter(|segment| !segment.expandable) {
+    let is_block_size =
+        |segment: &Segment, request, size| policy.is_block_size(segment, request, size);
+    let segments = with_lengths(&workload.start, trace, is_block_size);
+    for segment in segments.iter().filter(|segment| !segment.expandable) {
         give(policy.adopt(segment)?);
     }
-    for (range, parts) in ranges(&workload.start.segments, trace) {
+    for (range, parts) in ranges(&segments, trace) {
         give(policy.adopt_range(range, &parts)?);
         policy.memory().hold_range(range);
     }

@@ -11,9 +11,6 @@ use std::collections::{BTreeMap, HashMap};
 
 /// The size of a PyTorch segment of the small pool.
 const SMALL_SEGMENT: u64 = 2 << 20;
-/// By how much a block of PyTorch's large pool can exceed its request without a split: 1 MiB, plus
-/// the rounding of the request.
-const UNSPLIT: u64 = (1 << 20) + 511;
 
 /// A contradiction within a recording.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,16 +54,21 @@ pub fn start(trace: &DeviceTrace) -> Result<Start, Contradiction> {
         };
         undone.map_err(|what| Contradiction { event: number, what, address })?;
     }
-    let mut start = back.finish();
-    find_lengths(&mut start, trace);
-    Ok(start)
+    Ok(back.finish())
 }
 
-/// Finds the sizes of blocks that exceed their request and were freed before the end.
+/// Returns the segments held when the recording began, with the sizes of blocks that exceed their
+/// request and were freed before the end.
 ///
-/// The large pool splits off a remainder only above 1 MiB. So if a live allocation starts at most
-/// this far above the end of a request, the block of that request ends where the allocation starts.
-fn find_lengths(start: &mut Start, trace: &DeviceTrace) {
+/// The large pool does not split off a small remainder. So if an allocation starts where the block
+/// of a request may end, by the rules of the allocator, then it ends there: `is_block_size` tells
+/// whether a block of a segment for a request can have a size.
+pub(crate) fn with_lengths(
+    start: &Start,
+    trace: &DeviceTrace,
+    is_block_size: impl Fn(&Segment, u64, u64) -> bool,
+) -> Vec<Segment> {
+    let mut segments = start.segments.clone();
     let unknown = |segment: &Segment, block: &RecordedBlock| {
         segment.kind == SegmentKind::Large
             && !segment.expandable
@@ -74,7 +76,7 @@ fn find_lengths(start: &mut Start, trace: &DeviceTrace) {
     };
     // Live memory, and the index of its block if its size is to be found.
     let mut live: BTreeMap<u64, Option<(usize, usize)>> = BTreeMap::new();
-    for (place, segment) in start.segments.iter().enumerate() {
+    for (place, segment) in segments.iter().enumerate() {
         let blocks = segment.blocks.iter().enumerate();
         live.extend(blocks.map(|(number, block)| {
             (block.address, unknown(segment, block).then_some((place, number)))
@@ -83,19 +85,19 @@ fn find_lengths(start: &mut Start, trace: &DeviceTrace) {
     let mut left = live.values().flatten().count();
     for event in &trace.events {
         if left == 0 {
-            return;
+            break;
         }
         match event.action {
             Action::Alloc => {
                 if let Some((_, below)) = live.range_mut(..event.address).next_back()
                     && let Some((place, number)) = *below
                 {
-                    let segment = &mut start.segments[place];
-                    let block = &mut segment.blocks[number];
+                    let segment = &segments[place];
+                    let block = segment.blocks[number];
                     let length = event.address - block.address;
                     let inside = event.address - segment.address < segment.size;
-                    if inside && length >= block.size && length - block.size <= UNSPLIT {
-                        block.size = length;
+                    if inside && is_block_size(segment, block.size, length) {
+                        segments[place].blocks[number].size = length;
                         *below = None;
                         left -= 1;
                     }
@@ -108,6 +110,7 @@ fn find_lengths(start: &mut Start, trace: &DeviceTrace) {
             _ => {}
         }
     }
+    segments
 }
 
 /// The state of an allocator during the backward walk.
@@ -293,6 +296,10 @@ mod tests {
     #[test]
     fn block_length_is_derived_from_next_block() {
         let asked = 5 << 20;
+        let is_block_size = |_: &Segment, request: u64, size: u64| {
+            let rest = size.checked_sub(request.next_multiple_of(512));
+            rest.is_some_and(|rest| rest <= 1 << 20)
+        };
         let length_with_next_at = |next: u64| {
             let events = vec![
                 event(Action::Alloc, next, 3 << 20),
@@ -301,8 +308,9 @@ mod tests {
                 event(Action::FreeCompleted, 0, asked),
             ];
             let end = vec![segment(0, 20 << 20, vec![])];
-            let start = start(&trace(end, events)).expect("it is consistent");
-            start.segments[0].blocks[0].size
+            let trace = trace(end, events);
+            let start = start(&trace).expect("it is consistent");
+            with_lengths(&start, &trace, is_block_size)[0].blocks[0].size
         };
         assert_eq!(length_with_next_at(asked + 512), asked + 512);
         assert_eq!(length_with_next_at(6 << 20), 6 << 20);
@@ -433,8 +441,9 @@ mod tests {
                 event(Action::FreeCompleted, next, 3 << 20),
                 event(Action::FreeCompleted, 0, asked),
             ];
-            let start = start(&trace(vec![end], events)).expect("it is consistent");
-            start.segments[0].blocks[0].size
+            let trace = trace(vec![end], events);
+            let start = start(&trace).expect("it is consistent");
+            with_lengths(&start, &trace, |_, _, size| size == next)[0].blocks[0].size
         };
         let large = || segment(0, 20 << 20, vec![]);
         assert_eq!(length(large()), next);

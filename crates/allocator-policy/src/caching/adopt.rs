@@ -126,6 +126,18 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Ok(adopted)
     }
 
+    /// Returns whether a block of a segment that serves a request can have this size: that of the
+    /// rounded request, and a rest that the allocator does not split off.
+    pub fn is_block_size(&self, segment: &Segment, request: u64, size: u64) -> bool {
+        if size < request {
+            return false;
+        }
+        let rounded = self.rules.round(request);
+        let keeps = |rest| keeps_rest(segment, &self.rules, rounded, rest);
+        size == rounded
+            || size > rounded && self.rules.may_serve(size, rounded) && keeps(size - rounded)
+    }
+
     fn shelf_for(&mut self, segment: &Segment) -> FreeListId {
         let pool = match PoolId(segment.pool.0, segment.pool.1) {
             common if common == PoolId::default() => 0,
@@ -188,6 +200,11 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     }
 }
 
+/// Returns whether a block of this size in a segment keeps the rest behind it, which is not split off.
+fn keeps_rest(segment: &Segment, rules: &Rules, size: u64, rest: u64) -> bool {
+    !segment.expandable && !rules.splits(segment.kind, size, rest)
+}
+
 /// Returns the blocks of a segment without gaps, with free neighbours merged.
 fn pieces(segment: &Segment, rules: &Rules) -> Result<Vec<Piece>, AdoptError> {
     let end =
@@ -228,7 +245,7 @@ fn pieces(segment: &Segment, rules: &Rules) -> Result<Vec<Piece>, AdoptError> {
         let rounded = if requested == block.size { rules.round(block.size) } else { block.size };
         let mut size = rounded.min(space);
         let rest = space - size;
-        if rest > 0 && !segment.expandable && !rules.splits(segment.kind, size, rest) {
+        if rest > 0 && keeps_rest(segment, rules, size, rest) {
             size = space;
         }
         if address > cursor {

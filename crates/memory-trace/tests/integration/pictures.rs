@@ -155,3 +155,19 @@ fn page_lists_largest_allocations_by_call() {
     let (table, _) = table.split_once("</table>").expect("it ends");
     assert_picture("list.html", table, include_str!("pictures/list.html"));
 }
+
+#[test]
+fn early_peak_is_labelled_to_its_right_and_last_event_stands_apart() {
+    let mut events = vec![
+        ("alloc", 1, 200, None),
+        ("free_completed", 1, 200, None),
+        ("segment_free", 99, 1, None),
+    ];
+    for number in 2..125 {
+        events.extend([("alloc", number, 1, None), ("free_completed", number, 1, None)]);
+    }
+    let svg = with_timeline(&recording(&events, &[]), "caching", 4096, |timeline| timeline.svg());
+    // After 249 events, the axis goes on for 3.
+    assert!(svg.contains("<text class=\"small middle\" x=\"1155\" y=\"592\">250</text>"), "{svg}");
+    assert!(svg.contains("<text class=\"\" x=\"92\" y=\"156\">peak: 200 MiB reserved"), "{svg}");
+}

@@ -55,6 +55,26 @@ fn adopted_segment_keeps_its_blocks() {
 }
 
 #[test]
+fn block_may_exceed_its_rounded_request_by_what_is_not_split_off() {
+    let region = Region { address: 0, size: Bytes(200 * MIB) };
+    let (small, large) = (SegmentKind::Small, SegmentKind::Large);
+    for (settings, kind, expandable, request, rounded, most) in [
+        ("", large, false, 5 * MIB + 1, 5 * MIB + 512, 6 * MIB + 512),
+        ("", small, false, 1000, 1024, 1024 + 511),
+        ("", large, true, 5 * MIB + 1, 5 * MIB + 512, 5 * MIB + 512),
+        ("roundup_power2_divisions:4", large, false, 6 * MIB + 1, 7 * MIB, 8 * MIB),
+        ("max_split_size_mb:30", large, false, 40 * MIB, 40 * MIB, 60 * MIB - 1),
+    ] {
+        let device = Device::new(1 << 30);
+        let caching = caching(&device, settings);
+        let segment = Segment { expandable, ..segment(region, kind, vec![]) };
+        let is = |size| caching.is_block_size(&segment, request, size);
+        assert!(is(rounded) && is(most), "{settings} {kind:?}");
+        assert!(!is(rounded - 1) && !is(most + 1), "{settings} {kind:?}");
+    }
+}
+
+#[test]
 fn adjacent_segments_are_adopted_and_overlapping_ones_refused() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "");

@@ -129,3 +129,42 @@ fn captured_allocations_replay_from_private_pool() {
     let common = compare(&trace, &workload, &Settings::default()).expect("it tells all");
     assert!(!common.is_complete(), "from the common pool it would have come out otherwise");
 }
+
+#[test]
+fn block_with_a_rest_beyond_its_rounded_request_keeps_it() {
+    // With 4 divisions, 6.1 MiB are rounded to 7 MiB, and the next half MiB is not split off.
+    let settings: Settings = "roundup_power2_divisions:4".parse().expect("PyTorch takes it");
+    let mut recorder = Recorder::new(&settings, Bytes::from_mib(240));
+    let mib = |tenths: u64| tenths * (1 << 20) / 10;
+    for tenths in [34, 39, 50] {
+        recorder.allocate(mib(tenths), 0);
+    }
+    // The first two are freed, their memory serves a request, and the third is freed.
+    recorder.free(0, true);
+    recorder.free(1, true);
+    recorder.allocate(mib(61), 0);
+    recorder.free(0, true);
+    recorder.begin();
+    // It starts behind the block whose size the recording does not show, which is freed then.
+    recorder.allocate(mib(50), 0);
+    recorder.free(0, true);
+    let trace = recorder.snapshot(false);
+    let workload = Workload::of(&trace, &Stacks::default()).expect("it is consistent");
+    let agreement = compare(&trace, &workload, &settings).expect("it tells all");
+    assert!(agreement.is_complete(), "{agreement:?}");
+}
+
+#[test]
+fn region_of_another_size_is_not_the_recorded_one() {
+    let mut recorder = Recorder::new(&Settings::default(), Bytes::from_mib(240));
+    recorder.allocate(3 << 20, 0);
+    let trace = recorder.snapshot(false);
+    let workload = Workload::of(&trace, &Stacks::default()).expect("it is consistent");
+    let settings: Settings = "large_segment_size_mb:40".parse().expect("PyTorch takes it");
+    let agreement = compare(&trace, &workload, &settings).expect("it tells all");
+    let tallies =
+        [agreement.addresses, agreement.segments].map(|tally| (tally.predicted, tally.of));
+    assert_eq!((tallies, agreement.unrecorded), ([(0, 1), (0, 1)], 1));
+    let first = agreement.first.expect("it differs");
+    assert!(first.what.contains("41943040 bytes are taken"), "{first:?}");
+}

@@ -144,10 +144,10 @@ fn shared_entries_are_bounded() {
     assert!(matches!(refused(&bytes).problem(), Problem::TooMuch { .. }));
 }
 
-/// Lines and strings of 4 MB: the plain, quoted and escaped forms of protocol 0, and the form of
+/// Lines and strings of 512 KiB: the plain, quoted and escaped forms of protocol 0, and the form of
 /// all others.
 fn long_texts() -> [Vec<u8>; 4] {
-    const LONG: usize = 4 << 20;
+    const LONG: usize = 1 << 19;
     let text = vec![b't'; LONG];
     [
         [&b"V"[..], &text, b"\n"].concat(),
@@ -157,11 +157,11 @@ fn long_texts() -> [Vec<u8>; 4] {
     ]
 }
 
-/// Two bytes refer to a string of 4 MB, a million times in all: 4 TB if it is read for each, which
-/// would not end within a test run.
+/// Two bytes refer to a string of 512 KiB, a hundred thousand times in all: 50 GB if it is read for
+/// each, which would not end within a test run.
 #[test]
 fn long_shared_string_is_read_once() {
-    let times = |pair: &[u8]| pair.repeat(150_000);
+    let times = |pair: &[u8]| pair.repeat(15_000);
     for text in long_texts() {
         let bytes = program(&[
             // The referenced values: the string as 0, names of a frame as 1 to 3.
@@ -188,7 +188,7 @@ fn long_shared_string_is_read_once() {
         assert_eq!((device.events.len(), device.annotations.len()), (1, 0));
         let mut frames = recording.stacks.frames(device.event_stacks[0].unwrap());
         let frame = frames.next().unwrap();
-        assert!(frame.function.len() > 600_000 && frame.function == frame.file);
+        assert!(frame.function.len() > 80_000 && frame.function == frame.file);
         assert_eq!(frame.line, 0);
     }
 }
@@ -204,8 +204,8 @@ fn long_string_in_place_of_name_or_number_is_rejected_and_truncated() {
             let error = refused(&program(&[head, key, &text, b"ueas"])).to_string();
             assert!(error.contains(said) && error.len() < 300, "{error}");
         }
-        // A million pairs of a setting, and a million settings.
-        let pairs = b"h\0h\0".repeat(1_000_000);
+        // A hundred thousand pairs of a setting, and as many settings.
+        let pairs = b"h\0h\0".repeat(100_000);
         let head = [&text, &b"\x940}(\x8c\x08segments]\x8c\x12allocator_settings}("[..]].concat();
         let recording = Recording::read(&program(&[&head, b"\x8c\x01w}(", &pairs, b"uuu"]));
         assert!(recording.unwrap().settings.is_empty());
@@ -218,13 +218,13 @@ fn long_string_in_place_of_name_or_number_is_rejected_and_truncated() {
 fn overlong_number_is_rejected_at_its_position() {
     for (opcode, name) in [(b'I', "INT"), (b'L', "LONG"), (b'F', "FLOAT")] {
         let number = |digits: usize| [&[opcode][..], &vec![b'0'; digits], b"\n"].concat();
-        // The size of an event, repeated a million times.
-        let many = b"h\x01h\0".repeat(1_000_000);
+        // The size of an event, repeated a hundred thousand times.
+        let many = b"h\x01h\0".repeat(100_000);
         let head = b"\x940\x8c\x04size\x940}\x8c\x0ddevice_traces]](}(";
         let file = |digits| program(&[&number(digits), head, &many, b"\x8c\x06actionNueas"]);
-        let error = refused(&file(4 << 20));
+        let error = refused(&file(1 << 19));
         assert_eq!(error.place(), &Place::Byte(2), "{error}");
-        let said = format!("{name} is a number on a line of 4194304 bytes; no number needs");
+        let said = format!("{name} is a number on a line of 524288 bytes; no number needs");
         assert!(error.to_string().contains(&said), "{error}");
         // One of the maximum length is read each time.
         let said = refused(&file(64)).to_string();
