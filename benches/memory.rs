@@ -8,7 +8,7 @@
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use gpu_allocator_policy::{
-    Allocation, Bfc, Caching, Choice, ModelMemory, Policy, Stream, bfc, caching,
+    Allocation, Bfc, Caching, ModelMemory, Policy, PolicyConfig, Stream, bfc, caching,
 };
 use gpu_core::Bytes;
 use gpu_memory_trace::trace::{Action, DeviceTrace, Event, Recording, Stacks};
@@ -183,8 +183,8 @@ fn replay(criterion: &mut Criterion) {
     let job = job();
     let mut group = criterion.benchmark_group(format!("replay of {}", job.name));
     group.throughput(Throughput::Elements(job.workload.steps.len() as u64));
-    for name in Choice::names() {
-        let choice = Choice::named(name).expect("known policy");
+    for name in PolicyConfig::names() {
+        let choice = PolicyConfig::named(name).expect("known policy");
         group.bench_function(name, |bencher| {
             let build =
                 || choice.on(DEVICE).build(ModelMemory::new(DEVICE)).expect("a limit is set");
@@ -211,7 +211,7 @@ fn snapshot(criterion: &mut Criterion) {
         });
     }
     for name in ["caching", "expandable", "bfc"] {
-        let choice = Choice::named(name).expect("known policy");
+        let choice = PolicyConfig::named(name).expect("known policy");
         group.bench_function(BenchmarkId::new("fit", name), |bencher| {
             bencher.iter(|| need(&job.workload, &choice).expect("unlimited memory"));
         });
@@ -227,7 +227,7 @@ fn growth(criterion: &mut Criterion) {
         let job = made(events);
         group.throughput(Throughput::Elements(events as u64));
         for name in ["caching", "bfc"] {
-            let choice = Choice::named(name).expect("known policy");
+            let choice = PolicyConfig::named(name).expect("known policy");
             group.bench_function(BenchmarkId::new(name, events), |bencher| {
                 let build =
                     || choice.on(DEVICE).build(ModelMemory::new(DEVICE)).expect("a limit is set");

@@ -29,7 +29,7 @@
 pub mod bfc;
 mod blocks;
 pub mod caching;
-mod choice;
+mod config;
 mod direct;
 mod failure;
 mod free_set;
@@ -45,7 +45,7 @@ mod totals;
 
 pub use bfc::Bfc;
 pub use caching::Caching;
-pub use choice::{Choice, ChoiceError};
+pub use config::{PolicyConfig, PolicyConfigError};
 pub use direct::Direct;
 pub use failure::{Failure, Shortage};
 pub use logical::Logical;

@@ -90,7 +90,7 @@ pub struct Waiting<'a> {
     /// How long it has waited.
     pub waited: Duration,
     /// What else blocks it, besides the claims ahead.
-    pub held_up: Option<&'a WaitReason>,
+    pub wait_reason: Option<&'a WaitReason>,
 }
 
 /// What else can make a claim wait.
@@ -125,7 +125,7 @@ pub struct Standing {
     /// The leases.
     pub leases: Vec<LeaseEntry>,
     /// What else made it wait at the end.
-    pub held_up: Option<WaitReason>,
+    pub wait_reason: Option<WaitReason>,
 }
 
 impl fmt::Display for TakeError {

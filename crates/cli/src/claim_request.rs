@@ -11,7 +11,7 @@ use gpu_core::{
     Share,
 };
 use gpu_placement::{Bar, Passed, Refusal};
-use gpu_report::wording::claims::{self, holding_up};
+use gpu_report::wording::claims::{self, wait_reason_text};
 use gpu_steward::{
     NamedDevices, NarrowError, NotGranted, Refused, Request, Standing, Wait, narrowed,
 };
@@ -126,14 +126,14 @@ pub(crate) fn failure(prepared: &PreparedClaim, why: NotGranted) -> Failure {
     };
     match why {
         NotGranted::NotNow { waited, standing, refused } => {
-            let Standing { ahead, leases, held_up } = *standing;
+            let Standing { ahead, leases, wait_reason } = *standing;
             let mut reasons =
                 refused.as_ref().map_or(Vec::new(), |refused| reasons(refused.passed()));
             if let Some(nearest) = &ahead.nearest {
                 let others = wording::count(ahead.count, "claim waits", "claims wait");
                 reasons.insert(0, format!("{others} already, the last from {}", owner(nearest)));
             }
-            reasons.splice(0..0, held_up.iter().map(holding_up));
+            reasons.splice(0..0, wait_reason.iter().map(wait_reason_text));
             if reasons.is_empty() {
                 let holders: Vec<String> = leases.iter().map(owner).collect();
                 reasons.push(format!("leased by {}", holders.join(", ")));

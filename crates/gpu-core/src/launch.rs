@@ -47,7 +47,7 @@ pub enum JobEvent {
     /// The caller is gone: no process waits for the program any more.
     Abandoned,
     /// This signal requested its end.
-    Asked(i32),
+    EndRequested(i32),
 }
 
 /// Starts programs in a tree that no process can leave: orphans in it are re-parented to the

@@ -333,7 +333,7 @@ impl Source {
     ///
     /// # Errors
     /// When the directory of the session cannot be created.
-    pub fn locks(&self, dir: Option<&Path>) -> Result<FileLeaseStore, MachineError> {
+    pub fn lease_store(&self, dir: Option<&Path>) -> Result<FileLeaseStore, MachineError> {
         let place = match (dir.map(Path::to_owned).or_else(named_claims), &self.session) {
             (Some(dir), _) => {
                 check_claims(&dir)?;
@@ -356,7 +356,7 @@ impl Source {
     }
 
     /// Returns the lease store for reading, without creating it; `None` if there is none.
-    pub fn locks_to_read(&self) -> Option<FileLeaseStore> {
+    pub fn existing_lease_store(&self) -> Option<FileLeaseStore> {
         let place = match (named_claims(), &self.session) {
             _ if self.simulation.is_some() => return None,
             (Some(dir), _) => Place::dir(Some(dir).filter(|at| check_claims(at).is_ok())?),
@@ -371,7 +371,8 @@ impl Source {
 
     /// Returns the leases by device.
     pub fn leases(&self) -> DeviceLeases {
-        self.locks_to_read().map_or_else(DeviceLeases::none, |locks| DeviceLeases::read(&locks))
+        self.existing_lease_store()
+            .map_or_else(DeviceLeases::none, |locks| DeviceLeases::read(&locks))
     }
 
     fn locks_in(&self, place: Place) -> FileLeaseStore {

@@ -163,7 +163,7 @@ fn entry(locks: &FileLeaseStore, root: ProcessKey) -> LeaseEntry {
 fn claim_is_kept_until_its_holder_ends() {
     let source = Source::open(&Options::simulated("labbox")).unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let locks = source.locks(Some(dir.path())).unwrap();
+    let locks = source.lease_store(Some(dir.path())).unwrap();
     let leases = || locks.entries(EntryKind::Lease).unwrap().len();
     let snapshot = source.snapshot();
     let root = root();
@@ -362,12 +362,12 @@ fn session_has_its_own_devices_log_and_leases() {
     source.journal().unwrap().append("a line").unwrap();
     let log = std::fs::read_to_string(dir.join("audit.jsonl")).unwrap();
     assert_eq!(log, "a line\n");
-    assert!(source.locks_to_read().is_none(), "nobody made a directory");
+    assert!(source.existing_lease_store().is_none(), "nobody made a directory");
     assert!(source.leases().fault().is_none());
-    let locks = source.locks(None).unwrap();
+    let locks = source.lease_store(None).unwrap();
     assert!(dir.join("claims").is_dir());
     let held = locks.publish(EntryKind::Lease, &entry(&locks, key_of(1))).unwrap();
-    let read = source.locks_to_read().unwrap();
+    let read = source.existing_lease_store().unwrap();
     assert_eq!(read.entries(EntryKind::Lease).unwrap().len(), 1);
     drop(held);
 }
@@ -375,20 +375,23 @@ fn session_has_its_own_devices_log_and_leases() {
 fn lease_directory_of_the_environment_is_used() {
     let dir = std::env::var_os(CLAIMS).unwrap();
     let source = Source::bare();
-    let locks = source.locks(None).unwrap();
+    let locks = source.lease_store(None).unwrap();
     let own = key_of(std::process::id());
     let held = locks.publish(EntryKind::Lease, &entry(&locks, own)).unwrap();
     assert!(std::fs::read_dir(dir).unwrap().next().is_some());
-    assert_eq!(source.locks_to_read().unwrap().entries(EntryKind::Lease).unwrap().len(), 1);
+    assert_eq!(source.existing_lease_store().unwrap().entries(EntryKind::Lease).unwrap().len(), 1);
     drop(held);
     let simulated = Source::open(&Options::simulated("labbox")).unwrap();
-    assert!(simulated.locks_to_read().is_none(), "a simulated machine has no leases to read");
+    assert!(
+        simulated.existing_lease_store().is_none(),
+        "a simulated machine has no leases to read"
+    );
 }
 
 fn shared_lease_directory_of_the_environment_is_refused() {
     let source = Source::bare();
-    let error: MachineError = source.locks(None).err().unwrap();
+    let error: MachineError = source.lease_store(None).err().unwrap();
     assert!(error.hint().unwrap().contains("double grants"));
     assert_eq!(error.into_error().kind(), ErrorKind::Invalid);
-    assert!(source.locks_to_read().is_none());
+    assert!(source.existing_lease_store().is_none());
 }

@@ -39,9 +39,9 @@ fn named_machine_is_simulated_behind_every_port() {
 #[test]
 fn simulated_machine_has_no_leases_but_can_be_claimed() {
     let source = simulated();
-    assert!(source.locks_to_read().is_none());
+    assert!(source.existing_lease_store().is_none());
     assert!(source.leases().fault().is_none());
-    let locks = source.locks(None).unwrap();
+    let locks = source.lease_store(None).unwrap();
     assert_eq!(locks.entries(EntryKind::Lease).unwrap(), []);
     let root = Source::bare().host.process(Pid(std::process::id())).unwrap().key;
     let entry = LeaseEntry {
@@ -57,7 +57,7 @@ fn simulated_machine_has_no_leases_but_can_be_claimed() {
         since: Timestamp(0),
     };
     let _held = locks.publish(EntryKind::Lease, &entry).unwrap();
-    let leases = |source: &Source| source.locks(None).unwrap().entries(EntryKind::Lease);
+    let leases = |source: &Source| source.lease_store(None).unwrap().entries(EntryKind::Lease);
     assert_eq!(leases(&source).unwrap().len(), 1);
     assert_eq!(leases(&simulated()).unwrap(), [], "each has its own");
 }
@@ -129,13 +129,16 @@ fn lease_directory_that_others_can_replace_is_refused() {
     std::fs::set_permissions(&shared, PermissionsExt::from_mode(0o777)).unwrap();
     let claims = shared.join("claims");
     std::fs::create_dir(&claims).unwrap();
-    let Err(refused) = source.locks(Some(&claims)) else { panic!("others can replace it") };
+    let Err(refused) = source.lease_store(Some(&claims)) else { panic!("others can replace it") };
     let hint = "a user who can replace the lease directory can cause double grants";
     assert_eq!(refused.hint(), Some(hint));
     let own = dir.path().join("own");
     std::fs::create_dir(&own).unwrap();
-    assert!(source.locks(Some(&own)).is_ok());
-    assert!(source.locks(Some(&own.join("none"))).is_ok(), "its first use tells what is wrong");
+    assert!(source.lease_store(Some(&own)).is_ok());
+    assert!(
+        source.lease_store(Some(&own.join("none"))).is_ok(),
+        "its first use tells what is wrong"
+    );
 }
 
 #[test]

@@ -2,7 +2,9 @@
 //! computes how much device memory it would have needed under each allocator. With a file name as
 //! argument, it keeps the recording there, for `gpuws mem replay` and `gpuws mem fit`.
 
-use gpu_allocator_policy::{Buffer, Caching, Choice, Failure, ModelMemory, Policy, Shared, Stream};
+use gpu_allocator_policy::{
+    Buffer, Caching, Failure, ModelMemory, Policy, PolicyConfig, Shared, Stream,
+};
 use gpu_core::Bytes;
 use gpu_memory_trace::trace::{Action, Event, Format, Recording, Writer};
 use gpu_memory_trace::{Workload, need};
@@ -79,8 +81,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let recording = Recording::read(&trace)?;
     let device = recording.devices.first().ok_or("nothing was recorded")?;
     let workload = Workload::of(device, &recording.stacks)?;
-    for name in Choice::names() {
-        let choice = Choice::named(name)?;
+    for name in PolicyConfig::names() {
+        let choice = PolicyConfig::named(name)?;
         match need(&workload, &choice) {
             Ok(need) => writeln!(out, "{:<20} {:>4} MiB", choice.title(), need.least.mib())?,
             Err(Failure::OutOfMemory(_)) => writeln!(out, "{:<20} never enough", choice.title())?,

@@ -2,7 +2,7 @@
 
 use crate::replay::{Outcome, Replay, Witness};
 use crate::workload::Workload;
-use gpu_allocator_policy::{Choice, Failure, Usage};
+use gpu_allocator_policy::{Failure, PolicyConfig, Usage};
 use gpu_core::Bytes;
 use serde::Serialize;
 
@@ -22,11 +22,11 @@ pub struct Trial {
 /// If the policy cannot be created.
 pub fn trial(
     workload: &Workload,
-    choice: &Choice,
+    choice: &PolicyConfig,
     device: Option<Bytes>,
     witness: &mut impl Witness,
 ) -> Result<Trial, Failure> {
-    let (_, mut policy) = choice.model(device.unwrap_or(Choice::ENDLESS))?;
+    let (_, mut policy) = choice.model(device.unwrap_or(PolicyConfig::ENDLESS))?;
     let outcome = Replay::new(workload).run(policy.as_mut(), witness)?;
     Ok(Trial { outcome, end: policy.usage() })
 }
@@ -38,7 +38,7 @@ pub fn trial(
 /// If the policy cannot be created.
 pub fn helpful_settings(
     workload: &Workload,
-    choice: &Choice,
+    choice: &PolicyConfig,
     device: Option<Bytes>,
 ) -> Result<Vec<(String, Trial)>, Failure> {
     let mut helpful_settings = Vec::new();
@@ -56,18 +56,18 @@ pub fn helpful_settings(
 }
 
 /// Returns the usual changes of settings against fragmentation.
-fn changes(choice: &Choice) -> &'static [(&'static str, &'static str)] {
+fn changes(choice: &PolicyConfig) -> &'static [(&'static str, &'static str)] {
     match choice {
-        Choice::Caching(_) => &[
+        PolicyConfig::Caching(_) => &[
             ("expandable_segments", "True"),
             ("max_split_size_mb", "512"),
             ("max_split_size_mb", "128"),
             ("max_split_size_mb", "32"),
         ],
-        Choice::Bfc(_) => {
+        PolicyConfig::Bfc(_) => {
             &[("allow_growth", "false"), ("allow_growth", "true"), ("garbage_collection", "true")]
         }
-        Choice::StreamOrdered(_) | Choice::Direct => &[],
+        PolicyConfig::StreamOrdered(_) | PolicyConfig::Direct => &[],
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
     }
 
     fn helpful(workload: &Workload, policy: &str, mib: u64) -> Vec<String> {
-        let choice = Choice::named(policy).expect("there is one");
+        let choice = PolicyConfig::named(policy).expect("there is one");
         let found = helpful_settings(workload, &choice, Some(Bytes::from_mib(mib)));
         let found = found.expect("no faults");
         assert!(found.iter().all(|(_, trial)| trial.outcome.survived()));
@@ -139,7 +139,7 @@ mod tests {
             (40, 3, Allocate),
         ];
         let run = |policy: &str, mib: u64| {
-            let choice = Choice::named(policy).expect("there is one");
+            let choice = PolicyConfig::named(policy).expect("there is one");
             trial(&job(&steps), &choice, Some(Bytes::from_mib(mib)), &mut ())
                 .expect("no faults")
                 .outcome

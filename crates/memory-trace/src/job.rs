@@ -2,7 +2,7 @@
 
 use crate::trace::{Action, DeviceTrace, Event, Format, Recording};
 use crate::workload::{Workload, WorkloadError};
-use gpu_allocator_policy::Choice;
+use gpu_allocator_policy::PolicyConfig;
 use gpu_allocator_policy::caching::{SettingError, Settings};
 use gpu_core::Bytes;
 
@@ -87,8 +87,8 @@ impl Job {
     }
 
     /// Returns the allocator that recorded the job, with its settings.
-    pub fn recorded_choice(&self) -> Choice {
-        Choice::Caching(self.settings.clone().unwrap_or_default())
+    pub fn recorded_choice(&self) -> PolicyConfig {
+        PolicyConfig::Caching(self.settings.clone().unwrap_or_default())
     }
 }
 

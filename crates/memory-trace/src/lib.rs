@@ -11,7 +11,7 @@
 //! [`Timeline`] draws a replay.
 //!
 //! ```
-//! use gpu_allocator_policy::Choice;
+//! use gpu_allocator_policy::PolicyConfig;
 //! use gpu_memory_trace::trace::Recording;
 //! use gpu_memory_trace::{Workload, need, trial};
 //!
@@ -27,7 +27,7 @@
 //! let workload = Workload::of(&recording.devices[0], &recording.stacks)?;
 //!
 //! // With memory to spare, PyTorch's allocator keeps the first block beside the second.
-//! let caching = Choice::named("caching")?;
+//! let caching = PolicyConfig::named("caching")?;
 //! let roomy = trial(&workload, &caching, None, &mut ())?;
 //! assert_eq!(roomy.outcome.peak.reserved.mib(), 26);
 //! assert_eq!(need(&workload, &caching)?.least.mib(), 14);

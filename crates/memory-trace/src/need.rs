@@ -9,7 +9,7 @@
 
 use crate::replay::{Outcome, Replay};
 use crate::workload::Workload;
-use gpu_allocator_policy::{Choice, Failure};
+use gpu_allocator_policy::{Failure, PolicyConfig};
 use gpu_core::Bytes;
 use serde::Serialize;
 
@@ -40,9 +40,9 @@ pub struct Need {
 ///
 /// # Errors
 /// If the policy cannot be created, or the job does not complete with any amount of memory.
-pub fn need(workload: &Workload, choice: &Choice) -> Result<Need, Failure> {
+pub fn need(workload: &Workload, choice: &PolicyConfig) -> Result<Need, Failure> {
     let mut search = Search { workload, choice, replays: 0, steps: 0 };
-    let endless = search.attempt(Choice::ENDLESS)?;
+    let endless = search.attempt(PolicyConfig::ENDLESS)?;
     if let Some(stop) = &endless.outcome.stop {
         return Err(Failure::OutOfMemory(Box::new(stop.shortage)));
     }
@@ -67,7 +67,7 @@ struct Attempt {
 
 struct Search<'a> {
     workload: &'a Workload,
-    choice: &'a Choice,
+    choice: &'a PolicyConfig,
     replays: usize,
     steps: u64,
 }

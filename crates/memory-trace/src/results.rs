@@ -66,11 +66,11 @@ impl Needs {
 mod tests {
     use super::*;
     use crate::{Workload, need};
-    use gpu_allocator_policy::Choice;
+    use gpu_allocator_policy::PolicyConfig;
 
     #[test]
     fn need_is_rounded_up_with_context_and_rounding_error() {
-        let choice = Choice::named("direct").expect("there is one");
+        let choice = PolicyConfig::named("direct").expect("there is one");
         let found = need(&Workload::default(), &choice).expect("nothing is needed");
         let with = |by_policy| Needs {
             file: String::new(),

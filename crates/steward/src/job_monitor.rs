@@ -98,8 +98,10 @@ impl<'a> JobMonitor<'a> {
                     self.take_abandonment(job, ending, watch);
                     return Ok(Some(ending));
                 }
-                Some(JobEvent::Asked(_)) if self.leaves == Leaves::Nothing => self.call(job, watch),
-                Some(JobEvent::Asked(signal)) => pass(job, signal, watch),
+                Some(JobEvent::EndRequested(_)) if self.leaves == Leaves::Nothing => {
+                    self.call(job, watch)
+                }
+                Some(JobEvent::EndRequested(signal)) => pass(job, signal, watch),
                 Some(JobEvent::Abandoned) => {
                     self.abandoned = true;
                     // No caller is left that could object.

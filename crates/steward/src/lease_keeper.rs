@@ -45,7 +45,7 @@ impl LeaseKeeper<'_> {
             let end = clock.monotonic() + pace;
             loop {
                 match job.next(end.saturating_sub(clock.monotonic())) {
-                    Ok(Some(JobEvent::Asked(TERM | INT | QUIT))) => return false,
+                    Ok(Some(JobEvent::EndRequested(TERM | INT | QUIT))) => return false,
                     Ok(Some(_)) => {}
                     Ok(None) => break,
                     Err(_) => {

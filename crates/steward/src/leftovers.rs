@@ -59,7 +59,7 @@ impl Cleaned {
         while let Ok(Some(event)) = job.next(Duration::ZERO) {
             match event {
                 JobEvent::Ended(ending) => self.ending = Some(ending),
-                JobEvent::Asked(signal) => interrupted |= [INT, QUIT].contains(&signal),
+                JobEvent::EndRequested(signal) => interrupted |= [INT, QUIT].contains(&signal),
                 JobEvent::Abandoned => {}
             }
         }

@@ -42,7 +42,7 @@ impl<S> Taking<'_, S> {
             && let Some(before) = queue.before(&self.entry)?
         {
             let leases = self.pool(&self.leases()?)?.leases;
-            let standing = Standing { ahead: queue.ahead(), leases, held_up: None };
+            let standing = Standing { ahead: queue.ahead(), leases, wait_reason: None };
             let own_look = SLEEP_TIMEOUT * queue.rank().max(1);
             self.own_look.get_or_insert(self.attempted.saturating_add(own_look));
             self.has_waited = true;
@@ -53,8 +53,8 @@ impl<S> Taking<'_, S> {
             return Ok(Attempt::Behind(self.standing(&before, &queue, None)?));
         }
         let held_back = self.hold_back();
-        let held_up = self.held_up(held_back.as_ref());
-        let is_new = held_up.is_none() || !self.has_seen_lately();
+        let wait_reason = self.wait_reason(held_back.as_ref());
+        let is_new = wait_reason.is_none() || !self.has_seen_lately();
         if is_new {
             let scene = match (self.look)() {
                 Err(error) => return self.silent(error, &before, &queue),
@@ -66,10 +66,10 @@ impl<S> Taking<'_, S> {
         // The look may have taken time: read again which leases were granted meanwhile.
         let leases = self.leases()?;
         let turn = self.judge(&leases, &mut queue)?;
-        if held_up.is_some() {
+        if wait_reason.is_some() {
             // The same lock blocks the others: none of them is idle.
             self.servable.clear();
-            return Ok(Attempt::Behind(self.standing(&leases, &queue, held_up)?));
+            return Ok(Attempt::Behind(self.standing(&leases, &queue, wait_reason)?));
         }
         match turn {
             Some(Turn::Take(devices)) => {
@@ -102,8 +102,8 @@ impl<S> Taking<'_, S> {
             return Err(error.into());
         }
         self.seen = None;
-        let held_up = Some(WaitReason::Driver(error.fault()));
-        Ok(Attempt::Behind(self.standing(leases, queue, held_up)?))
+        let wait_reason = Some(WaitReason::Driver(error.fault()));
+        Ok(Attempt::Behind(self.standing(leases, queue, wait_reason)?))
     }
 
     /// Returns whether it may keep waiting although the driver does not answer, or not with all
@@ -117,13 +117,16 @@ impl<S> Taking<'_, S> {
     }
 
     /// Returns what blocks it: a safe-gpu at work, for a limited time.
-    fn held_up(&mut self, held_back: Option<&Result<Box<dyn SafeGpuGuard>>>) -> Option<WaitReason> {
+    fn wait_reason(
+        &mut self,
+        held_back: Option<&Result<Box<dyn SafeGpuGuard>>>,
+    ) -> Option<WaitReason> {
         let Some(Err(error)) = held_back.filter(|held_back| is_timed_out(held_back)) else {
-            (self.held_up_since, self.holder) = (None, None);
+            (self.wait_reason_since, self.holder) = (None, None);
             return None;
         };
         let now = self.clock.monotonic();
-        let since = *self.held_up_since.get_or_insert(now);
+        let since = *self.wait_reason_since.get_or_insert(now);
         let since = self.holder.map_or(since, |(_, observed)| observed.min(since));
         let is_patient = now.saturating_sub(since) < SAFE_GPU_TIMEOUT;
         is_patient.then(|| WaitReason::SafeGpu(error.fault()))

@@ -78,7 +78,7 @@ pub fn take<S>(
         awake_until: start,
         attempted: start,
         apart: MIN_ATTEMPT_INTERVAL,
-        held_up_since: None,
+        wait_reason_since: None,
         holder: None,
         silent_since: None,
         has_waited: false,
@@ -144,7 +144,7 @@ struct Taking<'a, S> {
     /// The minimum time until a change causes the next attempt.
     apart: Duration,
     /// Since when a safe-gpu holds its lock.
-    held_up_since: Option<Duration>,
+    wait_reason_since: Option<Duration>,
     /// Who held that lock at each renewal so far, and since when.
     holder: Option<(SafeGpuHolder, Duration)>,
     /// Since when the driver fails to answer.
@@ -216,9 +216,9 @@ impl<S> Taking<'_, S> {
         &self,
         leases: &Ledger,
         queue: &Queue<'_>,
-        held_up: Option<WaitReason>,
+        wait_reason: Option<WaitReason>,
     ) -> Result<Standing> {
-        Ok(Standing { ahead: queue.ahead(), leases: self.pool(leases)?.leases, held_up })
+        Ok(Standing { ahead: queue.ahead(), leases: self.pool(leases)?.leases, wait_reason })
     }
 }
 

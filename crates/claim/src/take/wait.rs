@@ -92,7 +92,7 @@ impl<S> Taking<'_, S> {
         let seen = self.seen.as_ref().map_or(now, |seen| seen.at);
         self.look_due = seen + look_again(&standing.ahead);
         let mut until = self.look_due;
-        if standing.held_up.is_some() {
+        if standing.wait_reason.is_some() {
             until = until.min(now + SAFE_GPU_POLL_INTERVAL);
         }
         if std::mem::take(&mut self.settling) {
@@ -128,9 +128,9 @@ impl<S> Taking<'_, S> {
     /// Asks the watcher whether to continue, and returns the current time.
     fn watched(&mut self, standing: &Standing) -> Result<Duration, TakeError> {
         let now = self.clock.monotonic();
-        let Standing { ahead, leases, held_up } = standing;
+        let Standing { ahead, leases, wait_reason } = standing;
         let waited = now.saturating_sub(self.start);
-        match (self.watch)(&Waiting { ahead, leases, waited, held_up: held_up.as_ref() }) {
+        match (self.watch)(&Waiting { ahead, leases, waited, wait_reason: wait_reason.as_ref() }) {
             ControlFlow::Continue(()) => Ok(now),
             ControlFlow::Break(()) => Err(TakeError::Stopped),
         }

@@ -35,7 +35,7 @@ fn refused_claim_without_wait_leaves_no_entry() {
         panic!("two are free")
     };
     assert_eq!((standing.ahead.count, standing.leases.len()), (1, 1));
-    assert_eq!(standing.held_up, None);
+    assert_eq!(standing.wait_reason, None);
     assert!(matches!(take_now(&made, &ask(5, Wait::Forever)), Err(TakeError::Never)));
     assert_eq!((made.waiters(), made.with(|world| world.entries.len())), (1, 2));
 }
@@ -200,7 +200,7 @@ fn transient_driver_failure_does_not_end_waiting_claim() {
     let mut watch = |waiting: &Waiting<'_>| {
         let waited = waiting.waited.as_secs();
         fails.set((5..60).contains(&waited));
-        reported |= matches!(waiting.held_up, Some(WaitReason::Driver(_)));
+        reported |= matches!(waiting.wait_reason, Some(WaitReason::Driver(_)));
         if waited > 70 {
             made.end(&id("x"));
         }
@@ -421,13 +421,13 @@ fn busy_safe_gpu_is_awaited_and_unusable_lock_is_reported() {
     made.with(|world| world.safe_gpu = Some(ErrorKind::TimedOut));
     let result = take_now(&made, &beside(Wait::No));
     let Err(TakeError::NotNow(standing)) = result else { panic!("safe-gpu is at work") };
-    let Some(WaitReason::SafeGpu(fault)) = standing.held_up else { panic!("it is told") };
+    let Some(WaitReason::SafeGpu(fault)) = standing.wait_reason else { panic!("it is told") };
     assert_eq!(fault.text, "hold safe-gpu's locks");
     let result = take_now(&made, &beside(Wait::For(Duration::from_secs(3))));
     let Err(TakeError::TimedOut(standing)) = result else { panic!("safe-gpu is at work") };
-    assert!(matches!(standing.held_up, Some(WaitReason::SafeGpu(_))));
+    assert!(matches!(standing.wait_reason, Some(WaitReason::SafeGpu(_))));
     let taken = take_while(&made, &beside(Wait::Forever), |waiting| {
-        assert!(matches!(waiting.held_up, Some(WaitReason::SafeGpu(_))));
+        assert!(matches!(waiting.wait_reason, Some(WaitReason::SafeGpu(_))));
         if waiting.waited > Duration::from_secs(1) {
             made.with(|world| world.safe_gpu = None);
         }
@@ -451,7 +451,7 @@ fn endless_conflicts_end_at_timeout() {
         meet(&made);
         ControlFlow::Continue(())
     });
-    assert!(matches!(result, Err(TakeError::TimedOut(standing)) if standing.held_up.is_none()));
+    assert!(matches!(result, Err(TakeError::TimedOut(standing)) if standing.wait_reason.is_none()));
     let now = made.with(|world| world.now);
     assert!(now >= Duration::from_secs(2) && now < Duration::from_secs(3), "{now:?}");
 }

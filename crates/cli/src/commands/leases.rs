@@ -34,7 +34,7 @@ pub(crate) fn run(
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
     let source = source::open(global)?;
-    let locks = source.locks(args.claims.as_deref())?;
+    let locks = source.lease_store(args.claims.as_deref())?;
     let ports = Ports {
         backend: &*source.backend,
         host: &*source.host,

@@ -139,7 +139,7 @@ fn answer(words: &[OsString]) -> Result<Option<Exit>, Failure> {
     }
     let Ok(usual) = Cli::try_parse_from(["gpuws"]) else { return Ok(None) };
     let source = source::open(&usual.global)?;
-    let leases = source.locks(None)?.entries(EntryKind::Lease)?;
+    let leases = source.lease_store(None)?.entries(EntryKind::Lease)?;
     let Some(lease) = own_lease(&*source.host, &leases, None)? else { return Ok(None) };
     let snapshot = observe_users(&*source.backend, &*source.host, &*source.clock, Groups::NONE);
     let mut text = String::new();

@@ -116,7 +116,7 @@ impl LinuxJob {
             return Ok(Some(JobEvent::Abandoned));
         }
         let asked = self.shared.signals.borrow_mut().next_asked();
-        Ok(asked.map(JobEvent::Asked))
+        Ok(asked.map(JobEvent::EndRequested))
     }
 
     fn look_at_job(&mut self) -> Result<()> {
@@ -274,7 +274,7 @@ impl Job for LinuxJob {
                 // A failure must not hide a request to end.
                 Err(error) => {
                     let asked = self.shared.signals.borrow_mut().next_asked();
-                    return asked.map(|signal| Some(JobEvent::Asked(signal))).ok_or(error);
+                    return asked.map(|signal| Some(JobEvent::EndRequested(signal))).ok_or(error);
                 }
             }
             let left = until.saturating_sub(moment());

@@ -176,7 +176,7 @@ impl LinuxLauncher {
     }
 
     /// Returns a signal that requests an end, each once; while there is a job, this is its
-    /// [`JobEvent::Asked`](gpu_core::JobEvent::Asked).
+    /// [`JobEvent::EndRequested`](gpu_core::JobEvent::EndRequested).
     pub fn asked(&self) -> Option<i32> {
         let mut signals = self.shared.signals.borrow_mut();
         signals.look();

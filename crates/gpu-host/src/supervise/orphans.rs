@@ -47,7 +47,7 @@ impl Job for Orphans<'_> {
             })?;
             let signal = reported.and_then(|reported| i32::try_from(reported.ssi_signo).ok());
             if let Some(signal) = signal.filter(|n| [SIGINT, SIGQUIT, SIGTERM].contains(n)) {
-                return Ok(Some(JobEvent::Asked(signal)));
+                return Ok(Some(JobEvent::EndRequested(signal)));
             }
             let left = until.saturating_sub(moment());
             if left.is_zero() && signal.is_none() {

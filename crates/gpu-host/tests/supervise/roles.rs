@@ -212,7 +212,7 @@ fn watch(
                     end_members(job);
                 }
             }
-            Some(JobEvent::Asked(signal)) => {
+            Some(JobEvent::EndRequested(signal)) => {
                 report(&format!("asked {signal}"));
                 assert!(!is("panic"), "as it was to");
                 if is("fell") {

@@ -19,7 +19,7 @@ pub use page::page;
 use crate::replay::{Outcome, Replay};
 use crate::trace::{DeviceTrace, Stacks};
 use crate::workload::Workload;
-use gpu_allocator_policy::{Choice, Failure, SegmentMap};
+use gpu_allocator_policy::{Failure, PolicyConfig, SegmentMap};
 use gpu_core::Bytes;
 use history::History;
 
@@ -53,10 +53,10 @@ impl<'a> Timeline<'a> {
         trace: &'a DeviceTrace,
         stacks: &'a Stacks,
         workload: &'a Workload,
-        choice: &Choice,
+        choice: &PolicyConfig,
         device: Option<Bytes>,
     ) -> Result<Self, Failure> {
-        let total = device.unwrap_or(Choice::ENDLESS);
+        let total = device.unwrap_or(PolicyConfig::ENDLESS);
         let (memory, mut policy) = choice.model(total)?;
         let mut history = History::of(workload, memory);
         let outcome = Replay::new(workload).run(policy.as_mut(), &mut history)?;

@@ -44,7 +44,7 @@ fn drawn<T>(
 ) -> T {
     let trace = &recording.devices[0];
     let workload = Workload::of(trace, &recording.stacks).expect("it is consistent");
-    let choice = Choice::named("caching").expect("there is one");
+    let choice = PolicyConfig::named("caching").expect("there is one");
     let device = device.map(Bytes::from_mib);
     let timeline = Timeline::new(trace, &recording.stacks, &workload, &choice, device)
         .expect("the policy can be had");

@@ -1,6 +1,6 @@
 //! Pictures of small jobs, as drawn before.
 
-use gpu_allocator_policy::Choice;
+use gpu_allocator_policy::PolicyConfig;
 use gpu_core::Bytes;
 use gpu_memory_trace::trace::Recording;
 use gpu_memory_trace::{Timeline, Workload, page};
@@ -107,7 +107,7 @@ fn with_timeline<T>(
 ) -> T {
     let trace = &recording.devices[0];
     let workload = Workload::of(trace, &recording.stacks).expect("it is consistent");
-    let choice = Choice::named(policy).expect("there is one");
+    let choice = PolicyConfig::named(policy).expect("there is one");
     let device = Some(Bytes::from_mib(mib));
     let timeline = Timeline::new(trace, &recording.stacks, &workload, &choice, device);
     let mut timeline = timeline.expect("the policy can be had");

@@ -129,8 +129,8 @@ pub fn reasons<'a>(
 }
 
 /// Returns what blocks a claim apart from other claims and leases.
-pub fn holding_up(held_up: &WaitReason) -> String {
-    match held_up {
+pub fn wait_reason_text(wait_reason: &WaitReason) -> String {
+    match wait_reason {
         WaitReason::SafeGpu(fault) => format!("waiting to {}", fault.text),
         WaitReason::Driver(fault) => format!("driver not responding: failed to {}", fault.text),
     }
@@ -184,11 +184,11 @@ pub fn waiting_for(claim: &str, waiting: &Waiting<'_>, user: User<'_>) -> String
         };
         text.push_str(&format!("; leased by {}{more}", first.join(", ")));
     }
-    if *count == 0 && waiting.leases.is_empty() && waiting.held_up.is_none() {
+    if *count == 0 && waiting.leases.is_empty() && waiting.wait_reason.is_none() {
         text.push_str("; too few are eligible although none is leased; for reasons: gpuws claim");
     }
-    if let Some(held_up) = waiting.held_up {
-        text.push_str(&format!("; {}", holding_up(held_up)));
+    if let Some(wait_reason) = waiting.wait_reason {
+        text.push_str(&format!("; {}", wait_reason_text(wait_reason)));
     }
     text
 }
@@ -291,17 +291,17 @@ mod tests {
         let first = Ahead { stalled: vec![entry(0, 0, Claim::whole(1))], ..none.clone() };
         let behind = Ahead { count: 2, ..none.clone() };
         let fault = gpu_core::Error::new(gpu_core::ErrorKind::Io, "hold its locks").fault();
-        let held_up = WaitReason::SafeGpu(fault);
+        let wait_reason = WaitReason::SafeGpu(fault);
         let few = "; too few are eligible although none is leased; for reasons: gpuws claim";
         let leases = [1, 2, 3].map(|devices| entry(0, devices, Claim::whole(1)));
-        for (ahead, leases, held_up, text) in [
+        for (ahead, leases, wait_reason, text) in [
             (&none, &leases[..0], None, few.to_owned()),
-            (&none, &[], Some(&held_up), "; waiting to hold its locks".to_owned()),
+            (&none, &[], Some(&wait_reason), "; waiting to hold its locks".to_owned()),
             (&behind, &[], None, "; 3rd in the queue".to_owned()),
             (&first, &[], None, format!("; skipping stalled PID 1 of root{few}")),
             (&none, &leases, None, "; leased by root (1 GPU), root (2 GPUs) and 1 more".to_owned()),
         ] {
-            let waiting = Waiting { ahead, leases, waited: Duration::ZERO, held_up };
+            let waiting = Waiting { ahead, leases, waited: Duration::ZERO, wait_reason };
             assert_eq!(waiting_for("1 GPU", &waiting, &user), format!("waiting for 1 GPU{text}"));
         }
     }
@@ -313,7 +313,7 @@ mod tests {
         let share = Claim { share: Share::Memory(Bytes::from_mib(6144)), ..Claim::whole(2) };
         let leases = [entry(0, 4, Claim::whole(4)), entry(4_000_000_007, 2, share)];
         let waited = Duration::from_secs(42);
-        let waiting = Waiting { ahead: &ahead, leases: &leases, waited, held_up: None };
+        let waiting = Waiting { ahead: &ahead, leases: &leases, waited, wait_reason: None };
         assert_eq!(
             waiting_for("2 GPUs", &waiting, &user),
             "waiting for 2 GPUs; 2nd in the queue behind root (1 GPU); leased by root (4 GPUs), \
@@ -327,7 +327,7 @@ mod tests {
         let ahead = Ahead { count: 0, nearest: None, stalled };
         let leases = [entry(0, 1, Claim::whole(1))];
         let waited = Duration::from_secs(42);
-        let waiting = Waiting { ahead: &ahead, leases: &leases, waited, held_up: None };
+        let waiting = Waiting { ahead: &ahead, leases: &leases, waited, wait_reason: None };
         assert_eq!(
             waiting_for("1 GPU", &waiting, &user),
             "waiting for 1 GPU; skipping stalled PID 1 of root and 1 more; leased by root (1 GPU)"

@@ -253,9 +253,9 @@ fn notes_on_schedulers_are_told() {
         assert_eq!(claims::note(&note), words);
     }
     let fault = Error::new(ErrorKind::TimedOut, "hold safe-gpu's locks").fault();
-    let safe_gpu = claims::holding_up(&WaitReason::SafeGpu(fault.clone()));
+    let safe_gpu = claims::wait_reason_text(&WaitReason::SafeGpu(fault.clone()));
     assert_eq!(safe_gpu, "waiting to hold safe-gpu's locks");
-    let driver = claims::holding_up(&WaitReason::Driver(fault));
+    let driver = claims::wait_reason_text(&WaitReason::Driver(fault));
     assert_eq!(driver, "driver not responding: failed to hold safe-gpu's locks");
     let share = Claim { share: Share::Memory(Bytes::from_mib(6144)), ..Claim::whole(1) };
     assert_eq!(claims::asked(&share), "6,144 MiB of 1 GPU");

@@ -92,7 +92,7 @@ fn running_safe_gpu_may_be_only_obstacle() {
         let Err(NotGranted::NotNow { standing, refused, .. }) = result else {
             panic!("{result:?}")
         };
-        assert!(matches!(standing.held_up, Some(WaitReason::SafeGpu(_))), "{standing:?}");
+        assert!(matches!(standing.wait_reason, Some(WaitReason::SafeGpu(_))), "{standing:?}");
         assert_eq!(refused.is_some(), lacks, "{wait:?}: {refused:?}");
     }
 }

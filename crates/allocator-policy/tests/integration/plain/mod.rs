@@ -1,6 +1,6 @@
 //! The plain policies, a divided device, and a policy for several threads.
 
-mod choice;
+mod config;
 mod direct;
 mod logical;
 mod properties;

@@ -4,7 +4,7 @@ use crate::fixture::Faulty;
 use gpu_allocator_policy::bfc::Settings;
 use gpu_allocator_policy::caching::{self, Caching, Event, Events};
 use gpu_allocator_policy::{
-    Bfc, Buffer, Choice, Direct, Failure, ModelMemory, Policy, Shared, Stream,
+    Bfc, Buffer, Direct, Failure, ModelMemory, Policy, PolicyConfig, Shared, Stream,
 };
 use gpu_core::{Bytes, DeviceFault};
 use std::sync::Arc;
@@ -131,8 +131,8 @@ fn panic_poisons_handle_and_drop_releases_memory() {
 #[test]
 fn boxed_policy_can_be_shared() {
     let memory = Arc::new(ModelMemory::new(Bytes::from_mib(64)));
-    for name in Choice::names() {
-        let choice = Choice::named(name).expect("it is a name");
+    for name in PolicyConfig::names() {
+        let choice = PolicyConfig::named(name).expect("it is a name");
         let policy: Box<dyn Policy> =
             choice.build(Arc::clone(&memory)).expect("it tells its memory");
         let name = policy.name();

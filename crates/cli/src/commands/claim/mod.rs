@@ -49,7 +49,7 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
     if args.placeholder {
         check_placeholder(args, &source)?;
     }
-    let locks = source.locks(args.request.claims.as_deref())?;
+    let locks = source.lease_store(args.request.claims.as_deref())?;
     if let Some(id) = &args.release {
         return release::run(id, &source, &locks, global, screen);
     }

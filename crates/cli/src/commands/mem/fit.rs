@@ -7,7 +7,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Align, Line, Screen, Table, progress};
 use crate::wording;
-use gpu_allocator_policy::Choice;
+use gpu_allocator_policy::PolicyConfig;
 use gpu_core::{Bytes, amount};
 use gpu_memory_trace::{Need, Needs, Sparkline, need, together, trial};
 use gpu_report::json::{Fit, Fitted};
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &FitArgs, global: &Global, screen: &mut Screen) -> Resul
 fn needed(
     workload: &gpu_memory_trace::Workload,
     title: &str,
-    choice: &Choice,
+    choice: &PolicyConfig,
 ) -> Result<(String, Need, Sparkline), Failure> {
     let failed =
         |error| Failure::new(Exit::Usage, format!("replay under {title}")).with_source(error);

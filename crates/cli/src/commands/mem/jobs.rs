@@ -6,7 +6,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Line, Screen};
 use crate::wording;
-use gpu_allocator_policy::{Choice, ChoiceError};
+use gpu_allocator_policy::{PolicyConfig, PolicyConfigError};
 use gpu_core::{Bytes, amount};
 use gpu_memory_trace::trace::Format;
 use gpu_memory_trace::{Job, JobError, OnDevice};
@@ -65,9 +65,12 @@ pub(super) fn without_settings(title: &str) -> String {
 ///
 /// # Errors
 /// When there is no such allocator or setting.
-pub(crate) fn choices(args: &PolicyArgs, job: &Job) -> Result<Vec<(String, Choice)>, Failure> {
+pub(crate) fn choices(
+    args: &PolicyArgs,
+    job: &Job,
+) -> Result<Vec<(String, PolicyConfig)>, Failure> {
     let refuse =
-        |error: ChoiceError| Failure::new(Exit::Usage, "choose an allocator").with_source(error);
+        |error: PolicyConfigError| Failure::new(Exit::Usage, "choose a policy").with_source(error);
     let names: Vec<&str> = match (args.policy.is_empty(), args.set.is_empty()) {
         (false, _) => args.policy.iter().map(String::as_str).collect(),
         (true, false) => vec!["caching"],
@@ -77,8 +80,11 @@ pub(crate) fn choices(args: &PolicyArgs, job: &Job) -> Result<Vec<(String, Choic
     for name in names {
         // The caching allocator starts with the recorded settings.
         let recorded = job.settings.is_some() && name == "caching";
-        let mut choice =
-            if recorded { job.recorded_choice() } else { Choice::named(name).map_err(refuse)? };
+        let mut choice = if recorded {
+            job.recorded_choice()
+        } else {
+            PolicyConfig::named(name).map_err(refuse)?
+        };
         let mut title = choice.title().to_owned();
         if recorded && args.set.is_empty() {
             title.push_str(" (as recorded)");

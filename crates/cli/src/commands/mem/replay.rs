@@ -10,7 +10,7 @@ use crate::args::{Global, ReplayArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Line, Screen, progress};
-use gpu_allocator_policy::Choice;
+use gpu_allocator_policy::PolicyConfig;
 use gpu_core::Bytes;
 use gpu_memory_trace::{
     Agreement, Job, OnDevice, Replays, Run, Sparkline, compare, helpful_settings, trial,
@@ -81,7 +81,7 @@ fn agreement(job: &Job, on_device: &OnDevice<'_>) -> Result<Option<Agreement>, F
 }
 
 /// Returns an allocator with the limit of `--limit`, and the memory of its device.
-pub(super) fn bounded(choice: &Choice, args: &ReplayArgs) -> (Choice, Option<Bytes>) {
+pub(super) fn bounded(choice: &PolicyConfig, args: &ReplayArgs) -> (PolicyConfig, Option<Bytes>) {
     let limited = args.limit.map_or_else(|| choice.clone(), |limit| choice.limited(limit));
     (limited, args.limit.into_iter().chain(args.device_memory).min())
 }
@@ -89,7 +89,7 @@ pub(super) fn bounded(choice: &Choice, args: &ReplayArgs) -> (Choice, Option<Byt
 fn replay(
     job: &OnDevice<'_>,
     title: &str,
-    choice: &Choice,
+    choice: &PolicyConfig,
     args: &ReplayArgs,
 ) -> Result<Run, Failure> {
     let (limited, device) = bounded(choice, args);

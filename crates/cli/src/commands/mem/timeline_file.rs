@@ -4,7 +4,7 @@ use super::replay::bounded;
 use crate::args::ReplayArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use gpu_allocator_policy::Choice;
+use gpu_allocator_policy::PolicyConfig;
 use gpu_host::output::Part;
 use gpu_memory_trace::{Job, Replays, Timeline, page};
 use std::io::Write;
@@ -51,7 +51,7 @@ impl<'a> Drawing<'a> {
         mut self,
         job: &Job,
         all: &[Replays<'_>],
-        choices: &[(String, Choice)],
+        choices: &[(String, PolicyConfig)],
         args: &ReplayArgs,
     ) -> Result<(), Failure> {
         let what = || format!("draw '{}'", self.path.display());

@@ -1,14 +1,14 @@
 //! The memory that jobs need, against brute force.
 
 use crate::replay::recorder::Recorder;
-use gpu_allocator_policy::Choice;
+use gpu_allocator_policy::PolicyConfig;
 use gpu_allocator_policy::caching::Settings;
 use gpu_core::Bytes;
 use gpu_memory_trace::trace::Stacks;
 use gpu_memory_trace::{Need, Workload, need, together, trial};
 use proptest::prelude::*;
 
-fn survives(workload: &Workload, choice: &Choice, total: u64) -> bool {
+fn survives(workload: &Workload, choice: &PolicyConfig, total: u64) -> bool {
     let trial = trial(workload, choice, Some(Bytes(total)), &mut ()).expect("no faults");
     trial.outcome.survived()
 }
@@ -40,7 +40,7 @@ proptest! {
     fn no_smaller_device_suffices(steps in steps()) {
         let workload = job(&steps);
         for name in ["caching", "expandable", "stream-ordered", "direct"] {
-            let choice = Choice::named(name).expect("there is one");
+            let choice = PolicyConfig::named(name).expect("there is one");
             let Need { least, exact, .. } = need(&workload, &choice).expect("memory is endless");
             prop_assert!(exact);
             prop_assert!(survives(&workload, &choice, least.0), "{name}: {least:?}");
@@ -55,7 +55,7 @@ proptest! {
     fn bisected_size_suffices(steps in steps()) {
         let workload = job(&steps);
         for name in ["bfc", "bfc-all-at-once"] {
-            let choice = Choice::named(name).expect("there is one");
+            let choice = PolicyConfig::named(name).expect("there is one");
             let found = need(&workload, &choice).expect("memory is endless");
             prop_assert!(survives(&workload, &choice.limited(found.least), found.least.0));
             prop_assert!(found.least.0 >= workload.peak_requested());
@@ -94,10 +94,10 @@ proptest! {
 #[test]
 fn single_allocation_needs_one_segment() {
     let workload = job(&[(48, 0)]);
-    let caching = Choice::named("caching").expect("there is one");
+    let caching = PolicyConfig::named("caching").expect("there is one");
     let found = need(&workload, &caching).expect("memory is endless");
     assert_eq!((found.least, found.replays), (Bytes::from_mib(20), 3));
-    let expandable = Choice::named("expandable").expect("there is one");
+    let expandable = PolicyConfig::named("expandable").expect("there is one");
     assert_eq!(need(&workload, &expandable).map(|need| need.least).ok(), Some(Bytes::from_mib(20)));
 }
 
@@ -120,7 +120,7 @@ fn need_may_assume_waiting_for_pending_work() {
     recorder.complete(0);
     let trace = recorder.snapshot(false);
     let workload = Workload::of(&trace, &Stacks::default()).expect("it is consistent");
-    let least = |name| need(&workload, &Choice::named(name).expect("there is one"));
+    let least = |name| need(&workload, &PolicyConfig::named(name).expect("there is one"));
     for (name, mib) in [("caching", 20), ("expandable", 20), ("direct", 40)] {
         let found = least(name).expect("memory is endless");
         assert_eq!((found.least, found.exact), (Bytes::from_mib(mib), true), "{name}");
@@ -138,7 +138,7 @@ fn need_under_each_allocator_is_known() {
         ("bfc", 22, false, 15),
         ("bfc-all-at-once", 18, false, 39),
     ] {
-        let choice = Choice::named(name).expect("there is one");
+        let choice = PolicyConfig::named(name).expect("there is one");
         let found = need(&workload, &choice).expect("memory is endless");
         let known = (Bytes::from_mib(mib), exact, replays);
         assert_eq!((found.least, found.exact, found.replays), known, "{name}");

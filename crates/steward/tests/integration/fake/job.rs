@@ -28,7 +28,7 @@ impl Job for Started {
         let until = state.now + at_most;
         loop {
             if let Some(kind) = state.watch_fault {
-                let is_asked = |event: &JobEvent| matches!(event, JobEvent::Asked(_));
+                let is_asked = |event: &JobEvent| matches!(event, JobEvent::EndRequested(_));
                 return match state.events.iter().position(is_asked) {
                     Some(place) => Ok(Some(state.events.remove(place))),
                     None => Err(Error::new(kind, "watch job 60")),

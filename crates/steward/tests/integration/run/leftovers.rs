@@ -73,10 +73,10 @@ fn kept_lease_is_republished_if_its_file_is_removed() {
 fn sigterm_releases_kept_lease_but_sighup_does_not() {
     let world = World::new(1);
     freeze(&world);
-    world.after(1000 * SECOND, |state| state.events.push(JobEvent::Asked(1)));
+    world.after(1000 * SECOND, |state| state.events.push(JobEvent::EndRequested(1)));
     world.after(2000 * SECOND, |state| {
         assert_eq!(state.leases.len(), 1);
-        state.events.push(JobEvent::Asked(15));
+        state.events.push(JobEvent::EndRequested(15));
     });
     kept(&world, &limited(), 2000 * SECOND);
     let state = world.state();
@@ -91,7 +91,7 @@ fn sigterm_releases_kept_lease_even_if_job_is_not_watched() {
     world.after(10 * SECOND, |state| state.watch_fault = Some(ErrorKind::Io));
     world.after(2000 * SECOND, |state| {
         assert_eq!(state.leases.len(), 1);
-        state.events.push(JobEvent::Asked(15));
+        state.events.push(JobEvent::EndRequested(15));
     });
     let token = ActToken::user_confirmed();
     let mut watch = |_: Event<'_>| ControlFlow::Continue(());
@@ -389,7 +389,7 @@ fn interrupt_stops_clean_up_of_isolated_job() {
         state.deaf_to.insert(61, vec![15]);
     });
     ends_after(&world, 5 * SECOND, 0);
-    world.after(7 * SECOND, |state| state.events.push(JobEvent::Asked(2)));
+    world.after(7 * SECOND, |state| state.events.push(JobEvent::EndRequested(2)));
     let token = ActToken::user_confirmed();
     let mut watch = |event: Event<'_>| match event {
         Event::Keeping(_) => ControlFlow::Break(()),

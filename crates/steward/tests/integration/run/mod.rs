@@ -239,8 +239,8 @@ fn run_with_killed_frontend_and_program_ends_or_continues_as_ordered() {
 fn signals_are_forwarded_to_job() {
     let world = World::new(1);
     world.state().deaf_to.insert(JOB, vec![10]);
-    world.after(SECOND, |state| state.events.push(JobEvent::Asked(10)));
-    world.after(2 * SECOND, |state| state.events.push(JobEvent::Asked(15)));
+    world.after(SECOND, |state| state.events.push(JobEvent::EndRequested(10)));
+    world.after(2 * SECOND, |state| state.events.push(JobEvent::EndRequested(15)));
     let report = ran(&world, &order(Claim::whole(1)));
     assert_eq!(world.state().signals, [(JOB, 10), (JOB, 15)]);
     assert_eq!(report.ending, JobExit::Signal(15));
@@ -251,7 +251,7 @@ fn signals_are_forwarded_to_job() {
 fn job_that_cannot_be_signalled_keeps_running() {
     let world = World::new(1);
     world.state().pass_fault = Some(ProcessFault::NotPermitted.into());
-    world.after(SECOND, |state| state.events.push(JobEvent::Asked(15)));
+    world.after(SECOND, |state| state.events.push(JobEvent::EndRequested(15)));
     ends_after(&world, 100 * SECOND, 4);
     let (report, events) = outcome(&world, &order(Claim::whole(1)));
     let report = report.unwrap();
@@ -306,9 +306,9 @@ fn ctrl_c_stops_cleanup_and_reports_leftovers() {
         // supervisor.
         world.after(5 * SECOND, |state| {
             state.ends(JOB, JobExit::Code(0));
-            state.events.push(JobEvent::Asked(2));
+            state.events.push(JobEvent::EndRequested(2));
         });
-        world.after(7 * SECOND, move |state| state.events.push(JobEvent::Asked(signal)));
+        world.after(7 * SECOND, move |state| state.events.push(JobEvent::EndRequested(signal)));
         let report = ran_leaving(&world, &order(Claim::whole(1)), signal == 2);
         let there: Vec<_> = report.still_there.iter().map(|info| info.name.as_str()).collect();
         assert_eq!(there, left, "signal {signal}");
@@ -445,7 +445,7 @@ fn isolated_job_leaves_no_processes_and_ends_on_request() {
     world.state().deaf_to.insert(JOB, vec![10]);
     world.after(SECOND, |state| {
         state.add(process(61, JOB, "server"));
-        state.events.push(JobEvent::Asked(10));
+        state.events.push(JobEvent::EndRequested(10));
     });
     let report = isolate(&order, &world.ports(), &world, &token, &mut watch).unwrap();
     assert_eq!(report.ending, JobExit::Signal(15));

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// The policy of a job.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Choice {
+pub enum PolicyConfig {
     /// PyTorch's caching allocator.
     Caching(caching::Settings),
     /// TensorFlow's and XLA's allocator.
@@ -25,9 +25,9 @@ pub enum Choice {
 
 /// Why a policy cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ChoiceError {
+pub enum PolicyConfigError {
     /// No such policy exists.
-    #[error("find the policy '{0}': {meant}", meant = meant(.0))]
+    #[error("unknown policy '{0}': {meant}", meant = meant(.0))]
     Unknown(String),
     /// PyTorch's allocator has no such setting.
     #[error(transparent)]
@@ -52,60 +52,63 @@ pub enum ChoiceError {
 
 /// Returns a suggestion for an unknown name.
 fn meant(unknown: &str) -> String {
-    match caching::nearest(unknown, Choice::names()) {
+    match caching::nearest(unknown, PolicyConfig::names()) {
         Some(name) => format!("did you mean '{name}'?"),
-        None => format!("available: {}", Choice::names().collect::<Vec<_>>().join(", ")),
+        None => format!("available: {}", PolicyConfig::names().collect::<Vec<_>>().join(", ")),
     }
 }
 
 /// Returns a policy with the defaults of its framework.
-type Defaults = fn() -> Choice;
+type Defaults = fn() -> PolicyConfig;
 
 /// Every policy by name.
 const NAMED: [(&str, Defaults); 6] = [
-    ("caching", || Choice::Caching(caching::Settings::default())),
-    ("expandable", || Choice::Caching(caching::Settings::expandable())),
-    ("bfc", || Choice::Bfc(bfc::Settings { allow_growth: true, ..bfc::Settings::default() })),
+    ("caching", || PolicyConfig::Caching(caching::Settings::default())),
+    ("expandable", || PolicyConfig::Caching(caching::Settings::expandable())),
+    ("bfc", || PolicyConfig::Bfc(bfc::Settings { allow_growth: true, ..bfc::Settings::default() })),
     ("bfc-all-at-once", || {
-        Choice::Bfc(bfc::Settings { allow_growth: false, ..bfc::Settings::default() })
+        PolicyConfig::Bfc(bfc::Settings { allow_growth: false, ..bfc::Settings::default() })
     }),
-    ("stream-ordered", || Choice::StreamOrdered(stream_ordered::Settings::default())),
-    ("direct", || Choice::Direct),
+    ("stream-ordered", || PolicyConfig::StreamOrdered(stream_ordered::Settings::default())),
+    ("direct", || PolicyConfig::Direct),
 ];
 
-impl Choice {
-    /// Returns the names that [`named`](Choice::named) accepts.
+impl PolicyConfig {
+    /// Returns the names that [`named`](PolicyConfig::named) accepts.
     pub fn names() -> impl Iterator<Item = &'static str> {
         NAMED.iter().map(|(name, _)| *name)
     }
 
-    /// More memory than any device has: a [`model`](Choice::model) of this size never refuses.
+    /// More memory than any device has: a [`model`](PolicyConfig::model) of this size never refuses.
     pub const ENDLESS: Bytes = Bytes(1 << 50);
 
     /// Returns the policy with this name, with its framework's defaults.
     ///
     /// # Errors
-    /// [`ChoiceError::Unknown`] for any other name.
-    pub fn named(name: &str) -> Result<Self, ChoiceError> {
+    /// [`PolicyConfigError::Unknown`] for any other name.
+    pub fn named(name: &str) -> Result<Self, PolicyConfigError> {
         let found = NAMED.iter().find(|(known, _)| *known == name);
-        found.map(|(_, choice)| choice()).ok_or_else(|| ChoiceError::Unknown(name.to_owned()))
+        found.map(|(_, choice)| choice()).ok_or_else(|| PolicyConfigError::Unknown(name.to_owned()))
     }
 
     /// Changes a setting of the policy, with its framework's name.
     ///
     /// # Errors
-    /// [`ChoiceError`] if the policy has no such setting or does not accept the value.
-    pub fn set(&mut self, key: &str, value: &str) -> Result<(), ChoiceError> {
+    /// [`PolicyConfigError`] if the policy has no such setting or does not accept the value.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), PolicyConfigError> {
         match self {
-            Choice::Caching(settings) => settings.set(key, value)?,
-            Choice::Bfc(settings) => settings.set(key, value)?,
-            Choice::StreamOrdered(settings) => match (key, value.parse()) {
+            PolicyConfig::Caching(settings) => settings.set(key, value)?,
+            PolicyConfig::Bfc(settings) => settings.set(key, value)?,
+            PolicyConfig::StreamOrdered(settings) => match (key, value.parse()) {
                 ("release_threshold", Ok(bytes)) => settings.release_threshold = Bytes(bytes),
                 _ => {
-                    return Err(ChoiceError::Pool { key: key.to_owned(), value: value.to_owned() });
+                    return Err(PolicyConfigError::Pool {
+                        key: key.to_owned(),
+                        value: value.to_owned(),
+                    });
                 }
             },
-            Choice::Direct => return Err(ChoiceError::Nothing(key.to_owned())),
+            PolicyConfig::Direct => return Err(PolicyConfigError::Nothing(key.to_owned())),
         }
         Ok(())
     }
@@ -113,12 +116,14 @@ impl Choice {
     /// Returns its usual name.
     pub fn title(&self) -> &'static str {
         match self {
-            Choice::Caching(settings) if settings.expandable_segments() => "caching, expandable",
-            Choice::Caching(_) => "caching",
-            Choice::Bfc(settings) if settings.allow_growth => "BFC, growth",
-            Choice::Bfc(_) => "BFC, all at once",
-            Choice::StreamOrdered(_) => "cudaMallocAsync",
-            Choice::Direct => "cudaMalloc",
+            PolicyConfig::Caching(settings) if settings.expandable_segments() => {
+                "caching, expandable"
+            }
+            PolicyConfig::Caching(_) => "caching",
+            PolicyConfig::Bfc(settings) if settings.allow_growth => "BFC, growth",
+            PolicyConfig::Bfc(_) => "BFC, all at once",
+            PolicyConfig::StreamOrdered(_) => "cudaMallocAsync",
+            PolicyConfig::Direct => "cudaMalloc",
         }
     }
 
@@ -128,10 +133,12 @@ impl Choice {
     /// If the policy needs the device's total memory and the device does not report it.
     pub fn build<M: DeviceMemory + 'static>(&self, memory: M) -> Result<Box<dyn Policy>, Failure> {
         Ok(match self {
-            Choice::Caching(settings) => Box::new(Caching::new(memory, settings.clone())?),
-            Choice::Bfc(settings) => Box::new(Bfc::new(memory, *settings)?),
-            Choice::StreamOrdered(settings) => Box::new(StreamOrdered::new(memory, *settings)),
-            Choice::Direct => Box::new(Direct::new(memory)),
+            PolicyConfig::Caching(settings) => Box::new(Caching::new(memory, settings.clone())?),
+            PolicyConfig::Bfc(settings) => Box::new(Bfc::new(memory, *settings)?),
+            PolicyConfig::StreamOrdered(settings) => {
+                Box::new(StreamOrdered::new(memory, *settings))
+            }
+            PolicyConfig::Direct => Box::new(Direct::new(memory)),
         })
     }
 
@@ -140,10 +147,10 @@ impl Choice {
     pub fn limited(&self, limit: Bytes) -> Self {
         let mut limited = self.clone();
         match &mut limited {
-            Choice::Caching(settings) => settings.set_limit(Some(limit)),
-            Choice::Bfc(settings) => settings.limit = Some(limit),
-            Choice::StreamOrdered(settings) => settings.largest = Some(limit),
-            Choice::Direct => {}
+            PolicyConfig::Caching(settings) => settings.set_limit(Some(limit)),
+            PolicyConfig::Bfc(settings) => settings.limit = Some(limit),
+            PolicyConfig::StreamOrdered(settings) => settings.largest = Some(limit),
+            PolicyConfig::Direct => {}
         }
         limited
     }
@@ -151,31 +158,35 @@ impl Choice {
     /// Returns whether the policy takes its whole limit at its first request.
     pub fn takes_all(&self) -> bool {
         match self {
-            Choice::Bfc(settings) => !settings.allow_growth,
-            Choice::Caching(_) | Choice::StreamOrdered(_) | Choice::Direct => false,
+            PolicyConfig::Bfc(settings) => !settings.allow_growth,
+            PolicyConfig::Caching(_) | PolicyConfig::StreamOrdered(_) | PolicyConfig::Direct => {
+                false
+            }
         }
     }
 
     /// Returns whether the policy observes only the grants and refusals of its device.
     pub fn sees_only_grants(&self) -> bool {
         match self {
-            Choice::Caching(settings) => {
+            PolicyConfig::Caching(settings) => {
                 settings.per_process_memory_fraction().is_none() && settings.limit().is_none()
             }
-            Choice::StreamOrdered(settings) => settings.largest.is_none(),
-            Choice::Bfc(_) => false,
-            Choice::Direct => true,
+            PolicyConfig::StreamOrdered(settings) => settings.largest.is_none(),
+            PolicyConfig::Bfc(_) => false,
+            PolicyConfig::Direct => true,
         }
     }
 
     /// Returns the policy for a device of this size that it has to itself.
     pub fn on(&self, total: Bytes) -> Self {
         match self {
-            Choice::Caching(_) | Choice::StreamOrdered(_) | Choice::Direct => self.clone(),
+            PolicyConfig::Caching(_) | PolicyConfig::StreamOrdered(_) | PolicyConfig::Direct => {
+                self.clone()
+            }
             // TensorFlow's allocator is bounded by its limit, not by the refusals of the device.
-            Choice::Bfc(settings) => {
+            PolicyConfig::Bfc(settings) => {
                 let least = settings.limit.map_or(total, |limit| limit.min(total));
-                Choice::Bfc(bfc::Settings { limit: Some(least), ..*settings })
+                PolicyConfig::Bfc(bfc::Settings { limit: Some(least), ..*settings })
             }
         }
     }
@@ -200,7 +211,7 @@ struct Unsized(Arc<ModelMemory>);
 
 impl DeviceMemory for Unsized {
     fn info(&self) -> Result<MemoryInfo> {
-        Ok(MemoryInfo { total: Ok(Choice::ENDLESS), ..self.0.info()? })
+        Ok(MemoryInfo { total: Ok(PolicyConfig::ENDLESS), ..self.0.info()? })
     }
 
     fn reserve(&self, size: Bytes) -> Result<Region> {

@@ -1,13 +1,13 @@
 //! A policy by name, and what every policy counts.
 
 use gpu_allocator_policy::bfc::{self, Bfc};
-use gpu_allocator_policy::{Choice, Failure, ModelMemory, Policy, Stream, Usage};
+use gpu_allocator_policy::{Failure, ModelMemory, Policy, PolicyConfig, Stream, Usage};
 use gpu_core::{Bytes, DeviceMemory, ErrorKind, Region};
 
 const MIB: u64 = 1 << 20;
 
 fn built(name: &str, mib: u64) -> Box<dyn Policy> {
-    Choice::named(name).unwrap().build(ModelMemory::new(Bytes::from_mib(mib))).unwrap()
+    PolicyConfig::named(name).unwrap().build(ModelMemory::new(Bytes::from_mib(mib))).unwrap()
 }
 
 #[test]
@@ -20,25 +20,26 @@ fn each_name_gives_its_policy() {
         ("stream-ordered", "cudaMallocAsync", "stream-ordered", false, true),
         ("direct", "cudaMalloc", "direct", false, true),
     ] {
-        assert!(Choice::names().any(|known| known == name));
-        let choice = Choice::named(name).unwrap();
+        assert!(PolicyConfig::names().any(|known| known == name));
+        let choice = PolicyConfig::named(name).unwrap();
         assert_eq!(choice.title(), title);
         assert_eq!((choice.takes_all(), choice.sees_only_grants()), (takes_all, sees_only_grants));
         assert_eq!(built(name, 64).name(), policy, "{name}");
     }
-    let unknown = Choice::named("cachign").unwrap_err().to_string();
-    assert_eq!(unknown, "find the policy 'cachign': did you mean 'caching'?");
-    let far = Choice::named("x").unwrap_err().to_string();
+    let unknown = PolicyConfig::named("cachign").unwrap_err().to_string();
+    assert_eq!(unknown, "unknown policy 'cachign': did you mean 'caching'?");
+    let far = PolicyConfig::named("x").unwrap_err().to_string();
     assert!(far.contains("available: caching, expandable, bfc"), "{far}");
 }
 
 #[test]
 fn settings_are_those_of_the_policy() {
     let set = |name: &str, key: &str, value: &str| {
-        let mut choice = Choice::named(name).unwrap();
+        let mut choice = PolicyConfig::named(name).unwrap();
         choice.set(key, value).map(|()| choice).map_err(|error| error.to_string())
     };
-    let Choice::StreamOrdered(pool) = set("stream-ordered", "release_threshold", "4096").unwrap()
+    let PolicyConfig::StreamOrdered(pool) =
+        set("stream-ordered", "release_threshold", "4096").unwrap()
     else {
         panic!("it stays a pool")
     };
@@ -46,14 +47,14 @@ fn settings_are_those_of_the_policy() {
     assert!(set("stream-ordered", "release_threshold", "much").is_err());
     assert!(set("stream-ordered", "largest", "4096").is_err());
     let expandable = set("caching", "expandable_segments", "True").unwrap();
-    assert_eq!(expandable, Choice::named("expandable").unwrap());
+    assert_eq!(expandable, PolicyConfig::named("expandable").unwrap());
     let nothing = "set 'limit': the direct policy has no settings";
     assert_eq!(set("direct", "limit", "1").unwrap_err(), nothing);
 }
 
 #[test]
 fn limit_bounds_every_policy_that_has_one() {
-    let largest = |choice: &Choice| {
+    let largest = |choice: &PolicyConfig| {
         let mut policy = choice.build(ModelMemory::new(Bytes::from_mib(1024))).unwrap();
         let fits = |policy: &mut Box<dyn Policy>, mib| {
             let taken = policy.allocate(Bytes::from_mib(mib), Stream(0));
@@ -61,19 +62,21 @@ fn limit_bounds_every_policy_that_has_one() {
         };
         (fits(&mut policy, 60), fits(&mut policy, 500))
     };
-    for name in Choice::names() {
-        let choice = Choice::named(name).unwrap();
+    for name in PolicyConfig::names() {
+        let choice = PolicyConfig::named(name).unwrap();
         let limited = choice.limited(Bytes::from_mib(64));
         assert_eq!(largest(&choice), (true, true), "{name}");
         assert_eq!(largest(&limited), (true, name == "direct"), "{name}");
         let sees = choice.sees_only_grants() && name == "direct";
         assert_eq!(limited.sees_only_grants(), sees, "{name}");
     }
-    let Choice::Bfc(own) = Choice::named("bfc").unwrap().limited(Bytes(100)).on(Bytes(70)) else {
+    let PolicyConfig::Bfc(own) =
+        PolicyConfig::named("bfc").unwrap().limited(Bytes(100)).on(Bytes(70))
+    else {
         panic!("it stays BFC")
     };
     assert_eq!(own.limit, Some(Bytes(70)), "the device is smaller");
-    let Choice::Bfc(own) = Choice::named("bfc").unwrap().on(Bytes(70)) else {
+    let PolicyConfig::Bfc(own) = PolicyConfig::named("bfc").unwrap().on(Bytes(70)) else {
         panic!("it stays BFC")
     };
     assert_eq!(own.limit, Some(Bytes(70)));
@@ -81,8 +84,8 @@ fn limit_bounds_every_policy_that_has_one() {
 
 #[test]
 fn modelled_device_gets_all_its_memory_back() {
-    for name in Choice::names() {
-        let choice = Choice::named(name).unwrap();
+    for name in PolicyConfig::names() {
+        let choice = PolicyConfig::named(name).unwrap();
         let (memory, mut policy) = choice.model(Bytes::from_mib(256)).unwrap();
         let taken = policy.allocate(Bytes(30 * MIB), Stream(0)).unwrap();
         assert!(memory.used() >= Bytes(30 * MIB), "{name}");
