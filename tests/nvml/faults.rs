@@ -157,6 +157,61 @@ fn failure_on_every_device_is_a_machine_failure() {
     assert_eq!(look.driver.unwrap_err().kind, ErrorKind::TimedOut);
 }
 
+/// Returns a group of details of the first device of a machine where one function returns a code.
+fn details_with(machine: &str, function: &str, code: u32, group: Group) -> DeviceDetails {
+    let faults = vec![fault(function, Some(0), CallEffect::Returns(code))];
+    let fixture = Fixture::with(machine, Duration::ZERO, faults);
+    let nvml = fixture.nvml(PATIENT);
+    nvml.details(&DeviceId::from_index(0), [group].into_iter().collect()).unwrap()
+}
+
+#[test]
+fn older_function_replaces_only_a_missing_one() {
+    let fan = |code| {
+        let details = details_with("gtx1080ti-x8", "nvmlDeviceGetFanSpeed", code, Group::Thermal);
+        details.thermal.unwrap().fan_speed
+    };
+    assert!(fan(13).is_ok(), "the newer function");
+    assert_eq!(fan(3), Err(Absent::NotSupported));
+    let links = |code| {
+        let details = details_with("dgx1-v100", "nvmlDeviceGetNvLinkState", code, Group::NvLinks);
+        details.nvlinks.unwrap()
+    };
+    assert_eq!((links(13), links(3)), (vec![], vec![]), "no link is known");
+    assert!(links(999).iter().all(|link| link.active == Err(Absent::Failed)));
+    assert!(!links(999).is_empty());
+}
+
+#[test]
+fn forgotten_process_is_left_out_of_accounting() {
+    let accounted = |code| {
+        let function = "nvmlDeviceGetAccountingStats";
+        let details = details_with(MACHINE, function, code, Group::Accounting);
+        details.accounting.unwrap().processes.unwrap()
+    };
+    assert_eq!(accounted(6), []);
+    let kept = accounted(4);
+    assert!(!kept.is_empty());
+    assert!(
+        kept.iter()
+            .all(|process| { process.pid.is_ok() && process.running == Err(Absent::NotPermitted) })
+    );
+}
+
+#[test]
+fn device_without_events_does_not_hide_those_of_others() {
+    let events = |gpu, code| {
+        let function = "nvmlDeviceGetSupportedEventTypes";
+        let faults = vec![fault(function, gpu, CallEffect::Returns(code))];
+        let fixture = Fixture::with(MACHINE, Duration::ZERO, faults);
+        fixture.nvml(PATIENT).events(Duration::ZERO).map_err(|error| error.kind())
+    };
+    assert_eq!(events(Some(0), 3), Ok(vec![]));
+    assert_eq!(events(Some(0), 15), Ok(vec![]), "a lost device");
+    assert_eq!(events(None, 3), Err(ErrorKind::Unsupported));
+    assert_eq!(events(Some(0), 9), Err(MachineFault::DriverNotLoaded.into()));
+}
+
 #[test]
 fn failed_initialisation_names_its_cause() {
     for (code, kind) in [

@@ -169,6 +169,43 @@ mod tests {
     }
 
     #[test]
+    fn journal_of_another_user_is_rejected() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["theirs", "mine"] {
+            fs::create_dir(at(name)).unwrap();
+            fs::set_permissions(at(name), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        fs::write(at("log"), "").unwrap();
+        for path in [at("theirs"), at("log")] {
+            if let Err(error) = std::os::unix::fs::chown(&path, Some(61_001), None) {
+                use std::io::Write;
+                let _ =
+                    writeln!(std::io::stderr(), "skipped: a file cannot be given away: {error}");
+                return;
+            }
+        }
+        for (path, why) in [
+            (at("log"), "which belongs to another user"),
+            (at("theirs/log"), "which is in a directory that belongs to another user"),
+            (at("mine/.."), "which has no file name"),
+        ] {
+            let error = FileJournal::open(&path).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            assert_eq!(error.to_string(), format!("open journal '{}', {why}", path.display()));
+        }
+    }
+
+    #[test]
+    fn journal_opens_in_trusted_dir() {
+        let dir = tempfile::tempdir().unwrap();
+        let trusted = TrustedDir::open(dir.path(), crate::PathTrust::AsGiven).unwrap();
+        FileJournal::open_in(&trusted, "log").unwrap().append("first").unwrap();
+        FileJournal::open(dir.path().join("log")).unwrap().append("second").unwrap();
+        assert_eq!(fs::read_to_string(dir.path().join("log")).unwrap(), "first\nsecond\n");
+    }
+
+    #[test]
     fn torn_line_does_not_corrupt_following_lines() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");

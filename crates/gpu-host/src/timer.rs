@@ -48,3 +48,26 @@ fn duration(time: Timespec) -> Duration {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SystemClock;
+    use gpu_core::Clock;
+
+    #[test]
+    fn wall_clock_is_that_of_the_machine() {
+        let seconds = || i64::try_from(SystemClock::new().wall().0 / 1000).unwrap();
+        let (before, now, after) = (seconds(), wall_seconds(), seconds());
+        assert!((before..=after).contains(&now), "{before} {now} {after}");
+    }
+
+    #[test]
+    fn time_survives_conversion() {
+        for time in [Duration::ZERO, Duration::new(7, 999_999_999), Duration::from_secs(1 << 40)] {
+            assert_eq!(duration(timespec(time)), time);
+        }
+        assert!(timespec(Duration::MAX).tv_sec > 1 << 40, "a wait without end");
+        assert_eq!(duration(Timespec { tv_sec: -1, tv_nsec: 0 }), Duration::ZERO);
+    }
+}

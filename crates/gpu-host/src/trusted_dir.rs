@@ -405,6 +405,30 @@ mod tests {
     }
 
     #[test]
+    fn forty_links_or_new_directories_are_the_most() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |number: usize| dir.path().join(number.to_string());
+        fs::create_dir(at(0)).unwrap();
+        for number in 1..=LINKS + 1 {
+            symlink((number - 1).to_string(), at(number)).unwrap();
+        }
+        let walk = |path: &Path| walk(PathTrust::AsGiven, euid(), path);
+        assert_eq!(walk(&at(LINKS)).unwrap(), at(0));
+        let error = walk(&at(LINKS + 1)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        let below = |count: usize| at(0).join(vec!["x"; count].join("/"));
+        assert_eq!(walk(&below(LINKS)).unwrap(), below(LINKS));
+        assert_eq!(walk(&below(2 * LINKS + 1)).unwrap_err().kind(), ErrorKind::Io);
+    }
+
+    #[test]
+    fn own_files_are_those_of_root_and_the_caller() {
+        for (user, own) in [(0, true), (euid(), true), (61_001, false)] {
+            assert_eq!(is_own(user), own, "{user}");
+        }
+    }
+
+    #[test]
     fn relative_path_may_contain_dot_dot() {
         let here =
             TrustedDir::open(Path::new("src/../../gpu-host/src"), PathTrust::AsGiven).unwrap();

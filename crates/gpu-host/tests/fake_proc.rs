@@ -250,6 +250,34 @@ fn initial_pid_namespace_is_recognised_by_inode() {
 }
 
 #[test]
+fn inherited_leases_count_below_the_initial_pid_namespace() {
+    let made = MadeProc::new();
+    let kept = made.below("leases/kept-mine");
+    fs::write(&kept, "").unwrap();
+    let locked = |how: &str| format!("pos:\t0\nlock:\t1: {how} -1 00:1b:5 0 EOF\n");
+    made.link("self/fd/5", &kept);
+    let ids = || -> Vec<String> {
+        made.host().inherited_leases().iter().map(|(id, _)| id.to_string()).collect()
+    };
+    assert_eq!(ids(), [""; 0], "its lock is not known");
+    for (how, counts) in [
+        ("OFDLCK  ADVISORY  WRITE", true),
+        ("OFDLCK  ADVISORY  READ", false),
+        ("POSIX  ADVISORY  WRITE", false),
+        ("FLOCK  ADVISORY  WRITE", false),
+    ] {
+        made.file("self/fdinfo/5", locked(how));
+        assert_eq!(!ids().is_empty(), counts, "{how}");
+    }
+    made.file("self/fdinfo/5", locked("OFDLCK  ADVISORY  WRITE"));
+    for (namespace, expected) in [("pid:[4026532201]", &["mine"][..]), ("pid:[4026531836]", &[])] {
+        made.link("self/ns/pid", namespace);
+        assert_eq!(ids(), expected, "{namespace}");
+        fs::remove_file(made.below("self/ns/pid")).unwrap();
+    }
+}
+
+#[test]
 fn empty_proc_yields_no_data() {
     let made = MadeProc::new();
     assert_eq!(made.host().hostname(), Err(Absent::NotFound));

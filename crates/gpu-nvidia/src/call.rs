@@ -190,6 +190,8 @@ mod tests {
             let_go.send(()).unwrap();
         });
         assert_eq!((caller.current(), caller.made()), (None, 2));
+        let of_machine = CurrentCall { function: "nvmlOfToday", device: None };
+        assert_eq!(of_machine.to_string(), "nvmlOfToday");
     }
 
     #[test]
@@ -210,6 +212,11 @@ mod tests {
         );
         let lacking = Failure::of(Code(15)).error(Code::of_device).fault().text;
         assert_eq!(lacking, "query NVML for it (f): NVML reports: the GPU is lost (code 15)");
+        let registration = Failure { purpose: "register events of", ..failed }.of_function("f");
+        assert_eq!(
+            registration.error(Code::of_device).fault().text,
+            "register events of GPU 3 (f): NVML reports: the GPU is lost (code 15)"
+        );
         assert_eq!(reading::<()>(Err(failed)).unwrap_err().kind(), Code(15).of_device());
         let absent = call(&Caller::default(), Some(3), 3);
         assert_eq!(reading(absent).unwrap(), Err(gpu_core::Absent::NotSupported));

@@ -229,6 +229,7 @@ impl fmt::Display for Code {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     fn kinds(code: u32) -> [ErrorKind; 3] {
         [Code(code).of_machine(), Code(code).of_device(), Code(code).of_value()]
@@ -266,7 +267,9 @@ mod tests {
             (4, Absent::NotPermitted),
             (6, Absent::NotFound),
             (13, Absent::TooOld),
+            (21, Absent::NotFound),
             (25, Absent::TooOld),
+            (26, Absent::Deprecated),
         ] {
             assert_eq!(kinds(code)[1..], [absent.into(); 2], "{code}");
         }
@@ -290,6 +293,11 @@ mod tests {
         assert_eq!(Code(15).of_handle(), DeviceFault::Lost.into());
         assert_eq!(Code(7).of_device(), ErrorKind::Again);
         assert_eq!(Code(2).of_value(), Absent::NotSupported.into());
+        assert_eq!(Code(6).of_machine(), MachineFault::NoDevices.into());
+        assert_eq!(Code(19).of_device(), DeviceFault::InUse.into());
+        for code in [7, 19] {
+            assert_eq!(Code(code).of_value(), Absent::Failed.into(), "{code}");
+        }
     }
 
     #[test]
@@ -318,7 +326,8 @@ mod tests {
 
     #[test]
     fn only_driver_loss_ends_session() {
-        for (code, ends) in [(1, true), (9, true), (18, true), (17, false), (999, false)] {
+        for (code, ends) in [(1, true), (9, true), (18, true), (6, true), (17, false), (999, false)]
+        {
             assert_eq!(Code::ends_session(Code(code).of_machine()), ends, "{code}");
         }
         assert!(!Code::ends_session(DeviceFault::Lost.into()));
@@ -331,5 +340,17 @@ mod tests {
             assert_eq!(Code(code).of_device(), DeviceFault::Unknown(code).into());
             assert!(Code(code).to_string().ends_with(&format!("(code {code})")));
         }
+    }
+
+    #[test]
+    fn every_documented_code_has_words_of_its_own() {
+        let words = |code: u32| {
+            let text = Code(code).to_string();
+            let words = text.strip_suffix(&format!(" (code {code})")).map(str::to_owned);
+            words.unwrap_or_else(|| panic!("{text} names its code"))
+        };
+        let documented: BTreeSet<String> = (1..=30).chain([999]).map(words).collect();
+        assert_eq!(documented.len(), 31, "{documented:?}");
+        assert!(!documented.contains(&words(31)), "an unknown code has other words");
     }
 }

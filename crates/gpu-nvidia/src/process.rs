@@ -310,4 +310,39 @@ mod tests {
             assert!(!has_larger_entries(version), "{version}");
         }
     }
+
+    #[test]
+    fn kind_of_process_in_several_lists_covers_all() {
+        for (first, second, both) in [
+            (Compute, Compute, Compute),
+            (Compute, Graphics, ComputeAndGraphics),
+            (Graphics, Compute, ComputeAndGraphics),
+            (Graphics, Mps, ComputeAndGraphics),
+            (Mps, Graphics, ComputeAndGraphics),
+            (ComputeAndGraphics, Compute, ComputeAndGraphics),
+            (Mps, ComputeAndGraphics, ComputeAndGraphics),
+            (Compute, Mps, Mps),
+        ] {
+            let mut known = process(first, entry(7, 30, 1));
+            merge(&mut known, &process(second, entry(7, 20, 1)));
+            assert_eq!((known.kind, known.memory), (both, Ok(Bytes::from_mib(30))));
+        }
+    }
+
+    #[test]
+    fn older_entries_have_no_instances() {
+        let first: Listed = nvmlProcessInfo_v1_t { pid: 7, usedGpuMemory: 9 }.into();
+        let first = process(Compute, first);
+        assert_eq!((first.pid, first.memory), (Pid(7), Ok(Bytes(9))));
+        assert_eq!((first.gpu_instance, first.compute_instance), (None, None));
+        let second: Listed = nvmlProcessInfo_v2_t {
+            pid: 7,
+            usedGpuMemory: 9,
+            gpuInstanceId: 1,
+            computeInstanceId: 0,
+        }
+        .into();
+        let second = process(Compute, second);
+        assert_eq!((second.gpu_instance, second.compute_instance), (Some(1), Some(0)));
+    }
 }

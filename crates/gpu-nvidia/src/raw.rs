@@ -433,6 +433,18 @@ mod tests {
         let (list, calls) = fetched(100, 0);
         assert_eq!(list.unwrap().len(), 100);
         assert_eq!(calls, 2);
+        for (length, is_read) in [(1000, true), (LONGEST_LIST, true), (LONGEST_LIST * 2, false)] {
+            let (list, calls) = fetched(length, 0);
+            assert_eq!((list.is_ok(), calls), (is_read, if is_read { 2 } else { TRIES }));
+        }
+        // Room for a growth by a quarter.
+        let mut capacities = Vec::new();
+        let list = grow(|_: &mut [u32], length| {
+            capacities.push(*length);
+            let is_first = std::mem::replace(length, 1000) == ROOM as u32;
+            if is_first { Err(Failure::of(Code::INSUFFICIENT_SIZE)) } else { Ok(()) }
+        });
+        assert_eq!((list.unwrap().len(), capacities), (1000, vec![ROOM as u32, 1250]));
     }
 
     #[test]

@@ -326,7 +326,9 @@ mod tests {
         assert_eq!(read("00000001:3B:00.1", "0001:3B:00.1", (1, 59, 0)), "00000001:3B:00.1");
         assert_eq!(read("", "0000:3B:00.0", (0, 59, 0)), "00000000:3B:00.0");
         assert_eq!(read("", "", (2, 59, 31)), "00000002:3B:1F.0");
-        assert_eq!(bus_id(&pci("", "x", (0, 300, 0))), Err(Absent::Implausible));
+        for numbers in [(0, 300, 0), (0, 59, 32), (0, 59, 300)] {
+            assert_eq!(bus_id(&pci("", "x", numbers)), Err(Absent::Implausible));
+        }
     }
 
     #[test]
@@ -335,5 +337,33 @@ mod tests {
         assert_eq!(cuda_version(9000).unwrap(), "9.0");
         assert_eq!(cuda_version(11080).unwrap(), "11.8");
         assert_eq!(cuda_version(0), Err(Absent::Implausible));
+    }
+
+    #[test]
+    fn only_lasting_answers_are_cached() {
+        for (answer, is_kept) in [
+            (Ok(1), true),
+            (Err(Absent::NotSupported), true),
+            (Err(Absent::TooOld), true),
+            (Err(Absent::NotPermitted), false),
+            (Err(Absent::Failed), false),
+        ] {
+            let cell = OnceLock::new();
+            assert_eq!(once(&cell, || Ok(answer)).unwrap(), answer);
+            let again = once(&cell, || Ok(Ok(2))).unwrap();
+            assert_eq!(again, if is_kept { answer } else { Ok(2) }, "{answer:?}");
+        }
+        let cell = OnceLock::new();
+        let failed = once::<u8>(&cell, || Err(no_such(&DeviceId::from_index(7))));
+        assert_eq!(failed.unwrap_err().to_string(), "find GPU 7: no such device");
+        assert_eq!(once(&cell, || Ok(Ok(2))).unwrap(), Ok(2));
+    }
+
+    #[test]
+    fn blank_text_is_absent() {
+        assert_eq!(reported(" 535.86 ".into()).as_deref(), Ok("535.86"));
+        for blank in ["", "  "] {
+            assert_eq!(reported(blank.into()), Err(Absent::NotFound));
+        }
     }
 }

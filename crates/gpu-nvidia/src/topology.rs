@@ -269,4 +269,37 @@ mod tests {
         let lone = vec![vec![Ok(Link::Itself)]];
         assert_eq!(joined(lone, |_, _| Ok(0)), Ok(vec![vec![Link::Itself]]));
     }
+
+    #[test]
+    fn levels_and_peer_access_are_decoded() {
+        let levels = [0, 10, 20, 30, 40, 50, 60].map(link);
+        use Link::{Node, Phb, Pix, Pxb, Sys};
+        assert_eq!(levels, [Pix, Pix, Pxb, Phb, Node, Sys, Link::Unknown]);
+        let access = [0, 1, 2, 3, 4, 5, 6].map(peer_access);
+        use PeerAccess::{
+            ChipsetNotSupported, DeviceNotSupported, Disabled, NotSupported, TopologyNotSupported,
+        };
+        assert_eq!(
+            access,
+            [
+                PeerAccess::Ok,
+                ChipsetNotSupported,
+                DeviceNotSupported,
+                TopologyNotSupported,
+                Disabled,
+                NotSupported,
+                PeerAccess::Unknown,
+            ]
+        );
+    }
+
+    #[test]
+    fn only_failures_of_one_device_are_absent_values() {
+        use gpu_core::{DeviceFault, MachineFault};
+        assert_eq!(lenient(Ok(Ok(7))).unwrap(), Ok(7));
+        let lost = Error::new(DeviceFault::Lost, WHAT);
+        assert_eq!(lenient::<u8>(Err(lost)).unwrap(), Err(Absent::DeviceLost));
+        let gone = MachineFault::DriverNotLoaded;
+        assert_eq!(lenient::<u8>(Err(Error::new(gone, WHAT))).unwrap_err().kind(), gone.into());
+    }
 }

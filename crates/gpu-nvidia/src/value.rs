@@ -99,6 +99,13 @@ mod tests {
             (Ok(103), Err(Absent::Implausible))
         );
         assert_eq!(bytes(u64::MAX - 1), Err(Absent::Implausible));
+        assert_eq!(
+            (bytes(1 << 30), milliwatts(70_000)),
+            (Ok(Bytes(1 << 30)), Ok(Milliwatts(70_000)))
+        );
+        assert_eq!((megahertz(1410), celsius_apart(-5)), (Ok(1410), Ok(Celsius(-5))));
+        assert_eq!(part(&Ok(7), |seven| number(seven + 1_u32)), Ok(8));
+        assert_eq!(part(&Err(Absent::TooOld), |seven: &u32| number(*seven)), Err(Absent::TooOld));
         assert_eq!((switch(0), switch(1), switch(2)), (Ok(false), Ok(true), Ok(true)));
     }
 }

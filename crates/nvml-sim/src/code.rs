@@ -132,3 +132,58 @@ pub(crate) fn text(code: u32) -> &'static CStr {
         _ => c"Unknown Error",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_absence_has_its_code() {
+        for (absent, code) in [
+            (Absent::NotSupported, 3),
+            (Absent::NotRecorded, 3),
+            (Absent::NotPermitted, 4),
+            (Absent::NotFound, 6),
+            (Absent::TooOld, 13),
+            (Absent::DeviceLost, 15),
+            (Absent::Deprecated, 26),
+            (Absent::Failed, 999),
+            (Absent::NoAnswer, 999),
+            (Absent::Implausible, 999),
+        ] {
+            assert_eq!(Code::from(absent), Code(code), "{absent:?}");
+            assert_eq!(Code::from(ErrorKind::Field(absent)), Code(code), "{absent:?}");
+        }
+    }
+
+    #[test]
+    fn every_failure_has_its_code() {
+        for (kind, code) in [
+            (MachineFault::NoLibrary.into(), 12),
+            (MachineFault::DriverNotLoaded.into(), 9),
+            (MachineFault::VersionMismatch.into(), 18),
+            (MachineFault::Blocked.into(), 17),
+            (MachineFault::NotPermitted.into(), 4),
+            (MachineFault::NoDevices.into(), 6),
+            (MachineFault::Unknown(77).into(), 77),
+            (MachineFault::Unknown(0).into(), 999),
+            (DeviceFault::Lost.into(), 15),
+            (DeviceFault::ResetRequired.into(), 16),
+            (DeviceFault::InsufficientPower.into(), 8),
+            (DeviceFault::Interrupt.into(), 11),
+            (DeviceFault::OutOfMemory.into(), 20),
+            (DeviceFault::InUse.into(), 19),
+            (DeviceFault::Unknown(78).into(), 78),
+            (ProcessFault::NotPermitted.into(), 4),
+            (ProcessFault::Gone.into(), 6),
+            (ErrorKind::Again, 7),
+            (ErrorKind::TimedOut, 10),
+            (ErrorKind::Unsupported, 3),
+            (ErrorKind::Invalid, 2),
+            (ErrorKind::Interrupted, 999),
+            (ErrorKind::Io, 999),
+        ] {
+            assert_eq!(Code::from(&Fault { kind, text: String::new() }), Code(code), "{kind:?}");
+        }
+    }
+}

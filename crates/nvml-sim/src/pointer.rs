@@ -194,3 +194,77 @@ impl Handle {
         Ok(((low >> Self::INDEX_SHIFT) as u32, mig))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ptr::{null, null_mut};
+
+    #[test]
+    fn null_is_refused_everywhere() {
+        let refused = Err(Code::INVALID_ARGUMENT);
+        let null = Out::<u32>(null_mut());
+        assert_eq!((null.put(1), null.put_at(1, 1)), (refused, refused));
+        assert_eq!((null.get(), null.get_at(1)), (Err(Code(2)), Err(Code(2))));
+        let mut number = 7;
+        assert_eq!(put_all([(Out(&mut number), 8), (null, 9)]), refused);
+        assert_eq!(number, 7, "nothing is written");
+        assert_eq!(put_all([(Out(&mut number), 8)]), Ok(()));
+        assert_eq!((number, Out(&mut number).get()), (8, Ok(8)));
+        assert_eq!(Out::<c_char>(null_mut()).put_text(9, "x"), refused);
+        assert_eq!(In::<c_char>(self::null()).text(), Err(Code(2)));
+    }
+
+    #[test]
+    fn list_is_written_only_if_it_fits() {
+        for (room, code, count) in [(0, 7, 2), (1, 7, 2), (2, 0, 2), (3, 0, 2)] {
+            let (mut length, mut items) = (room, [0_u32; 3]);
+            let written = Out(items.as_mut_ptr()).put_list(Out(&mut length), &[5, 6]);
+            assert_eq!(written.map_or_else(|code| code.0, |()| 0), code, "{room}");
+            assert_eq!(length, count);
+            assert_eq!(items, if code == 0 { [5, 6, 0] } else { [0; 3] });
+        }
+        let mut room = 1;
+        let none = Out::<u32>(null_mut()).put_list(Out(&mut room), &[]);
+        assert_eq!((none, room), (Err(Code::INVALID_ARGUMENT), 1));
+        room = 0;
+        assert_eq!(Out::<u32>(null_mut()).put_list(Out(&mut room), &[]), Ok(()));
+    }
+
+    #[test]
+    fn text_is_written_up_to_an_inner_zero() {
+        for (text, length, written) in [
+            ("four", 5, Some("four\0xx")),
+            ("four", 4, None),
+            ("a\0b", 2, Some("a\0xxxxx")),
+            ("", 1, Some("\0xxxxxx")),
+            ("", 0, None),
+        ] {
+            let mut buffer = [b'x'; 7];
+            let answer = Out(buffer.as_mut_ptr().cast::<c_char>()).put_text(length, text);
+            let expected = written.map_or(Err(Code::INSUFFICIENT_SIZE), |_| Ok(()));
+            assert_eq!(answer, expected, "{text:?} {length}");
+            assert_eq!(buffer, *written.unwrap_or("xxxxxxx").as_bytes());
+        }
+    }
+
+    #[test]
+    fn overlong_text_is_refused() {
+        let read = |text: &[u8], limit| In(text.as_ptr().cast::<c_char>()).bytes(limit);
+        assert_eq!(read(b"abc\0", 4), Ok(b"abc".to_vec()));
+        assert_eq!(read(b"abc\0", 3), Err(Code::INVALID_ARGUMENT));
+    }
+
+    #[test]
+    fn handle_identifies_device_and_instance() {
+        for index in [0, 1, 63, 1023] {
+            assert_eq!(Handle::of_gpu(index).parts(), Ok((index, None)));
+            for mig in [0, 6, 62] {
+                assert_eq!(Handle::of_mig(index, mig).parts(), Ok((index, Some(mig))));
+            }
+        }
+        for garbage in [0, 0x6770_7574_0000, 0xffff] {
+            assert_eq!(Handle(garbage).parts(), Err(Code::INVALID_ARGUMENT));
+        }
+    }
+}

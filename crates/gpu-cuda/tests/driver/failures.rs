@@ -19,6 +19,49 @@ fn drop_releases_remaining_memory() {
     });
 }
 
+#[test]
+fn misuse_of_memory_is_rejected_without_effect() {
+    on(StandIn::default(), "failures::misuse_of_memory_is_rejected_without_effect", || {
+        let memory = CudaMemory::open(&device(0)).unwrap();
+        let page = memory.page().unwrap().0;
+        let at = |address, pages: u64| Region { address, size: Bytes(pages * page) };
+        let region = memory.reserve(Bytes(page)).unwrap();
+        let range = memory.reserve_addresses(Bytes(4 * page)).unwrap();
+        let second = range.address + page;
+        memory.map(at(second, 2)).unwrap();
+        let before = memory.info().unwrap();
+        assert_eq!(before.used, Ok(Bytes(3 * page)));
+        for (what, result) in [
+            ("no memory", memory.reserve(Bytes(0)).map(drop)),
+            ("no addresses", memory.reserve_addresses(Bytes(0)).map(drop)),
+            ("half a page of addresses", memory.reserve_addresses(Bytes(page / 2)).map(drop)),
+            ("region of another size", memory.release(Region { size: Bytes(1), ..region })),
+            ("no region", memory.release(at(region.address + page, 1))),
+            ("no pages", memory.map(at(range.address, 0))),
+            ("half a page", memory.map(Region { size: Bytes(page / 2), ..range })),
+            ("between pages", memory.map(at(range.address + page / 2, 1))),
+            ("before the range", memory.map(at(range.address - page, 1))),
+            ("beyond the range", memory.map(at(range.address + 3 * page, 2))),
+            ("mapped before", memory.map(at(range.address, 2))),
+            ("not mapped", memory.unmap(at(range.address, 1))),
+            ("partly mapped", memory.unmap(at(second, 3))),
+            ("none of it", memory.unmap(at(second, 0))),
+            ("range of another size", memory.release_addresses(at(range.address, 3))),
+            ("inside a range", memory.release_addresses(at(second, 3))),
+        ] {
+            assert_eq!(result.map_err(|error| error.kind()), Err(ErrorKind::Invalid), "{what}");
+        }
+        assert_eq!(memory.info().unwrap(), before);
+        memory.map(at(range.address + 3 * page, 1)).unwrap();
+        memory.map(at(range.address, 1)).unwrap();
+        assert_eq!(memory.info().unwrap().used, Ok(Bytes(5 * page)), "every page of the range");
+        memory.unmap(range).unwrap();
+        assert_eq!(memory.info().unwrap().used, Ok(Bytes(page)));
+        memory.release_addresses(range).unwrap();
+        memory.release(region).unwrap();
+    });
+}
+
 /// Each function fails in turn, in a separate process.
 #[test]
 fn failed_driver_call_has_no_effect_and_is_reported() {

@@ -1,7 +1,7 @@
 //! Memory of the driver's pool, and cudarc's streams and events on an opened context.
 
 use crate::stand_in::{StandIn, device, failing, failing_code, log, on, on_each};
-use gpu_core::{Bytes, DeviceFault, DeviceMemory};
+use gpu_core::{Bytes, DeviceFault, DeviceMemory, ErrorKind, Region};
 use gpu_cuda::CudaPool;
 
 /// The stand-in aborts if its context is destroyed while anything is allocated.
@@ -16,6 +16,31 @@ fn drop_returns_regions_of_the_pool() {
         assert_eq!(pool.info().unwrap().used, Ok(Bytes(1000)));
         drop(pool);
         assert_eq!(log(), ["retain 7", "stream 1", "no stream 1", "release 7"]);
+    });
+}
+
+#[test]
+fn misuse_of_pool_is_rejected_without_effect() {
+    on(StandIn::default(), "pool::misuse_of_pool_is_rejected_without_effect", || {
+        let pool = CudaPool::open(&device(0)).unwrap();
+        let region = pool.reserve(Bytes(1 << 20)).unwrap();
+        let before = pool.info().unwrap();
+        for (result, kind) in [
+            (pool.reserve(Bytes(0)).map(drop), ErrorKind::Invalid),
+            (pool.release(Region { size: Bytes(1), ..region }), ErrorKind::Invalid),
+            (pool.release(Region { address: 1, ..region }), ErrorKind::Invalid),
+            (pool.page().map(drop), ErrorKind::Unsupported),
+            (pool.reserve_addresses(Bytes(2 << 20)).map(drop), ErrorKind::Unsupported),
+            (pool.map(region), ErrorKind::Unsupported),
+            (pool.unmap(region), ErrorKind::Unsupported),
+            (pool.release_addresses(region), ErrorKind::Unsupported),
+        ] {
+            assert_eq!(result.unwrap_err().kind(), kind);
+        }
+        assert_eq!(pool.info().unwrap(), before);
+        assert_eq!(before.used, Ok(Bytes(1 << 20)));
+        pool.release(region).unwrap();
+        assert_eq!(pool.release(region).unwrap_err().kind(), ErrorKind::Invalid);
     });
 }
 

@@ -66,11 +66,7 @@ impl Dir {
         let stat = rustix::fs::fstat(&fd).map_err(|errno| failed(path, errno))?;
         trusted(path, &stat, trust)?;
         let system = rustix::fs::fstatfs(&fd).map_err(|errno| failed(path, errno))?;
-        // Some architectures' field is signed and 32 bits wide.
-        let kind = system.f_type as u64 & 0xffff_ffff;
-        if let Some((_, name)) =
-            NETWORK_FILESYSTEMS.iter().find(|(elsewhere, _)| *elsewhere == kind)
-        {
+        if let Some(name) = network_filesystem(system.f_type as u64) {
             let why = format!("is on {name}, which does not support locks; use another directory");
             return Err(refused(path, &why));
         }
@@ -164,6 +160,13 @@ impl Dir {
     }
 }
 
+/// Returns the name of a file system of this type (`f_type`) on which locks are not reliable.
+fn network_filesystem(kind: u64) -> Option<&'static str> {
+    // Some architectures' field is signed and 32 bits wide.
+    let kind = kind & 0xffff_ffff;
+    NETWORK_FILESYSTEMS.iter().find(|(number, _)| *number == kind).map(|(_, name)| *name)
+}
+
 /// Opens a name in a directory: follows no link, enters no mount, waits for nobody.
 fn open_beneath(fd: &OwnedFd, name: &str, access: OFlags) -> rustix::io::Result<OwnedFd> {
     let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -221,4 +224,49 @@ fn failed(path: &Path, errno: Errno) -> Error {
 fn refused(path: &Path, why: &str) -> Error {
     let what = format!("keep leases in '{}', which {why}", path.display());
     Error::new(ErrorKind::Invalid, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_file_systems_are_recognised_by_type() {
+        for (kind, name) in [
+            (0x6969, Some("NFS")),
+            (0xff53_4d42, Some("CIFS")),
+            (0xffff_ffff_ff53_4d42, Some("CIFS")),
+            (0x6573_5546, Some("FUSE")),
+            (0x0102_1994, None),
+            (0xef53, None),
+        ] {
+            assert_eq!(network_filesystem(kind), name, "{kind:x}");
+        }
+    }
+
+    #[test]
+    fn listing_ends_at_either_limit() {
+        let temporary = tempfile::tempdir().unwrap();
+        let (longest, longer) = ("x".repeat(LONGEST), "x".repeat(LONGEST + 1));
+        let names = [".p-a-1", ".p-a-2", ".p-b-1", "a-1"].map(str::to_owned);
+        for name in names.into_iter().chain([&longest, &longer].map(|end| format!(".p-a-{end}"))) {
+            std::fs::write(temporary.path().join(name), "").unwrap();
+        }
+        let fd = rustix::fs::open(temporary.path(), OFlags::RDONLY, Mode::empty()).unwrap();
+        let dir = Dir { fd, path: temporary.path().to_owned(), prefix: ".p-" };
+        // Each listing starts anew, and the directory and its parent are listed too.
+        let all = 6 + 2;
+        for (most, listed, count, is_cut) in [
+            (10, 100, Some(3), false),
+            (3, all, Some(3), false),
+            (2, all, Some(2), true),
+            (10, all - 1, None, true),
+            (10, 0, Some(0), true),
+        ] {
+            let (names, cut) = dir.names("a-", most, listed).unwrap();
+            assert_eq!(cut, is_cut, "{most} of {listed}");
+            assert!(names.iter().all(|name| ["1", "2", &longest].contains(&name.as_str())));
+            assert!(count.is_none_or(|count| names.len() == count), "{names:?}");
+        }
+    }
 }

@@ -10,6 +10,7 @@ mod exit_codes;
 mod fixture;
 mod frontends;
 mod interrupted;
+mod limits;
 mod pty;
 mod roles;
 mod signals;
@@ -32,7 +33,8 @@ fn main() -> ExitCode {
         return code;
     }
     take_usual_signals();
-    let first = [exit_codes::TESTS, signals::TESTS, interrupted::TESTS, frontends::TESTS];
+    let first =
+        [limits::TESTS, exit_codes::TESTS, signals::TESTS, interrupted::TESTS, frontends::TESTS];
     let then = [trees::TESTS, companions::TESTS, tree_kill::TESTS, terminal::TESTS];
     run(&[first.concat(), then.concat()].concat())
 }

@@ -260,3 +260,21 @@ fn from_root(path: &Path) -> std::io::Result<PathBuf> {
         _ => std::path::absolute(path),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn helper_is_found_from_any_directory() {
+        let here = std::env::current_dir().unwrap();
+        for (path, found) in [
+            ("helper", PathBuf::from("helper")),
+            ("./helper", here.join("helper")),
+            ("bin/helper", here.join("bin/helper")),
+            ("/bin/helper", "/bin/helper".into()),
+        ] {
+            assert_eq!(from_root(Path::new(path)).unwrap(), found, "{path}");
+        }
+    }
+}

@@ -98,7 +98,10 @@ mod tests {
         assert_eq!(unreported.memory_max, Err(Absent::NotSupported));
         assert_eq!(unreported.utilization, Err(Absent::NotSupported));
         assert_eq!(unreported.time, Err(Absent::NotSupported));
+        let running = process(7, &AccountingStats { is_running: true, time: 30, ..ended() });
+        assert_eq!((running.pid, running.running, running.time), (Ok(Pid(7)), Ok(true), Ok(30)));
         let ended = process(7, &ended());
+        assert_eq!(ended.running, Ok(false));
         assert_eq!(ended.time, Ok(0));
         assert_eq!(ended.memory_max, Ok(Bytes(0)));
         assert_eq!(ended.utilization, Ok(Percent::new(12).unwrap()));

@@ -34,8 +34,9 @@ mod tests {
 
     #[test]
     fn fabric_states_are_decoded() {
-        assert_eq!(state(0), Ok(FabricState::None));
-        assert_eq!(state(3), Ok(FabricState::Completed));
+        use FabricState::{Completed, InProgress, None, NotStarted};
+        let states = [None, NotStarted, InProgress, Completed].map(Ok);
+        assert_eq!([0, 1, 2, 3].map(state), states);
         assert_eq!(state(4), Err(Absent::Implausible));
     }
 }

@@ -96,6 +96,10 @@ mod tests {
         assert_eq!(read(1, beyond), Some(66));
         assert_eq!(read(3, beyond), Some(7 << 32 | 66));
         assert_eq!(read(6, beyond), Some(66));
+        assert_eq!(read(2, beyond), Some(7 << 32 | 66));
+        assert_eq!(read(4, beyond), Some(7 << 32 | 66));
+        assert_eq!(read(4, nvmlValue_t { sllVal: -1 }), None);
+        assert_eq!(read(5, beyond), Some(66));
         assert_eq!(read(5, nvmlValue_t { siVal: -1 }), None);
         assert_eq!(read(0, nvmlValue_t { dVal: 66.0 }), None);
     }

@@ -80,11 +80,12 @@ mod tests {
 
     #[test]
     fn modes_are_decoded() {
-        assert_eq!(compute_mode(0), Ok(ComputeMode::Default));
-        assert_eq!(compute_mode(3), Ok(ComputeMode::ExclusiveProcess));
+        use ComputeMode::{Default, ExclusiveProcess, ExclusiveThread, Prohibited};
+        use OperationMode::{AllOn, Compute, LowDoublePrecision};
+        let modes = [Default, ExclusiveThread, Prohibited, ExclusiveProcess].map(Ok);
+        assert_eq!([0, 1, 2, 3].map(compute_mode), modes);
         assert_eq!(compute_mode(4), Err(Absent::Implausible));
-        assert_eq!(operation_mode(0), Ok(OperationMode::AllOn));
-        assert_eq!(operation_mode(2), Ok(OperationMode::LowDoublePrecision));
+        assert_eq!([0, 1, 2].map(operation_mode), [AllOn, Compute, LowDoublePrecision].map(Ok));
         assert_eq!(operation_mode(3), Err(Absent::Implausible));
     }
 }

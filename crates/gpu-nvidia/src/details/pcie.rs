@@ -72,3 +72,16 @@ pub(super) fn throughput(device: Device<'_>) -> Result<PcieThroughput> {
         received: measured(PcieUtilCounter::Receive)?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pci_id_that_is_not_filled_in_is_absent() {
+        assert_eq!(nonzero_pci_id(0x20b0_10de), Ok(0x20b0_10de));
+        for value in [0, u32::MAX] {
+            assert_eq!(nonzero_pci_id(value), Err(Absent::NotSupported));
+        }
+    }
+}

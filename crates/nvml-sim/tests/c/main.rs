@@ -11,3 +11,4 @@ mod initialisation;
 mod lists;
 mod mig;
 mod placeholders;
+mod values;
