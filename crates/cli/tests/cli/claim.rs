@@ -1,6 +1,6 @@
 //! `gpuws claim`: the preview, and the release of a lease.
 
-use crate::live::{out, reported, script};
+use crate::live::{GPUWS, out, reported, script};
 use std::process::Command;
 
 #[test]
@@ -165,4 +165,34 @@ fn next_command_repeats_claims_dir() {
     let output_text = out(&output);
     assert!(output_text.contains("gpuws run -n 1 --claims 'a b' -- COMMAND"), "{output:?}");
     assert!(output_text.ends_with("release --claims 'a b'\n"), "{output:?}");
+}
+
+#[test]
+fn preview_names_place_in_queue() {
+    let output = script(
+        "twelve-gpus",
+        "\"$0\" run -n 12 -- sh -c 'until [ -e done ]; do sleep 0.05; done' &\n\
+         until_so sh -c '\"$0\" leases --json | grep -q \"command\"' \"$0\"\n\
+         for place in 1 2; do \"$0\" run -n 1 -- true 2> /dev/null & sleep 0.1; done\n\
+         until_so sh -c '[ $(\"$0\" claim -n 1 | grep -c 3rd) = 1 ]' \"$0\"\n\
+         \"$0\" claim -n 1 | grep queue; touch done; wait",
+    );
+    assert!(out(&output).starts_with("would be 3rd in the queue; first: "), "{output:?}");
+}
+
+#[test]
+fn lease_shows_command_line_of_its_root() {
+    let output = script(
+        "twelve-gpus",
+        "\"$0\" claim -n 1 --export --for $$ > /dev/null\n\
+         \"$0\" leases --json | grep '\"command\"' | cut -c -40",
+    );
+    assert!(out(&output).contains("\"command\": \"sh -c "), "{output:?}");
+}
+
+#[test]
+fn leases_name_simulated_machine() {
+    let output = Command::new(GPUWS).args(["--sim", "p100-ghost", "leases"]).output().unwrap();
+    let lines: Vec<String> = out(&output).lines().map(str::to_owned).collect();
+    assert_eq!(lines[..2], ["simulated machine p100-ghost", "no leases and no waiting claims"]);
 }

@@ -392,3 +392,9 @@ fn shim_dir_in_path_persists_and_is_not_writable_by_others() {
         assert_eq!(mode & 0o022, 0, "{}", dir.display());
     }
 }
+
+#[test]
+fn run_takes_linked_devices() {
+    let output = script("dgx1-v100", "\"$0\" run -n 2 -- true");
+    assert!(reported(&output).contains("GPUs 0 and 3 (NVLink ×2"), "{output:?}");
+}
