@@ -87,7 +87,7 @@ impl Job {
     }
 
     /// Returns the allocator that recorded the job, with its settings.
-    pub fn recorded_choice(&self) -> PolicyConfig {
+    pub fn recorded_policy(&self) -> PolicyConfig {
         PolicyConfig::Caching(self.settings.clone().unwrap_or_default())
     }
 }
@@ -115,7 +115,7 @@ mod tests {
         assert!(of(Format::Own, &[("expandable_segments", "True")]).settings.is_some());
         assert!(of(Format::BfcDump, &[("memory_limit", "5")]).settings.is_none());
         let expandable = of(Format::TorchSnapshot, &[("expandable_segments", "True")]);
-        assert_ne!(expandable.recorded_choice(), of(Format::TorchSnapshot, &[]).recorded_choice());
+        assert_ne!(expandable.recorded_policy(), of(Format::TorchSnapshot, &[]).recorded_policy());
     }
 
     #[test]

@@ -54,8 +54,7 @@ pub(crate) fn supervise(
         _ => failure.ending(Exit::Own),
     };
     let source = source::open(global).map_err(own)?;
-    let locks =
-        source.lease_store(args.request.claims.as_deref()).map_err(|error| own(error.into()))?;
+    let locks = source.lease_store(args.request.claims.as_deref()).map_err(|e| own(e.into()))?;
     let journal = source.journal().map_err(|error| own(error.into()))?;
     let launcher =
         LinuxLauncher::new(&roots(), Some(front.key)).map_err(|error| own(error.into()))?;

@@ -1,6 +1,6 @@
 //! `gpuws mem fit`: finds the minimum memory that recorded jobs need.
 
-use super::jobs::{self, choices, file_name, show_head, without_settings};
+use super::jobs::{self, file_name, policies, show_head, without_settings};
 use super::replay::show_refused;
 use crate::args::{FitArgs, Global};
 use crate::exit::Exit;
@@ -26,14 +26,14 @@ pub(crate) fn run(args: &FitArgs, global: &Global, screen: &mut Screen) -> Resul
     let mut all = Vec::new();
     for path in &args.files {
         let job = jobs::read(path, &args.reading)?;
-        let choices = choices(&args.policies, &job)?;
+        let policies = policies(&args.policies, &job)?;
         for on_device in jobs::devices(&job, path, None)? {
             if on_device.trace.events.len() > MANY {
                 progress(&format!("finding the minimum memory for {}", file_name(path)));
             }
-            let by_policy = choices
+            let by_policy = policies
                 .iter()
-                .map(|(title, choice)| needed(&on_device.granted, title, choice))
+                .map(|(title, policy)| needed(&on_device.granted, title, policy))
                 .collect::<Result<_, _>>()?;
             all.push(Needs {
                 file: path.display().to_string(),
@@ -74,13 +74,13 @@ pub(crate) fn run(args: &FitArgs, global: &Global, screen: &mut Screen) -> Resul
 fn needed(
     workload: &gpu_memory_trace::Workload,
     title: &str,
-    choice: &PolicyConfig,
+    policy: &PolicyConfig,
 ) -> Result<(String, Need, Sparkline), Failure> {
     let failed =
         |error| Failure::new(Exit::Usage, format!("replay under {title}")).with_source(error);
-    let need = need(workload, choice).map_err(failed)?;
+    let need = need(workload, policy).map_err(failed)?;
     let mut spark = Sparkline::new(workload.steps.len());
-    trial(workload, choice, Some(need.least), &mut spark).map_err(failed)?;
+    trial(workload, policy, Some(need.least), &mut spark).map_err(failed)?;
     Ok((title.to_owned(), need, spark))
 }
 

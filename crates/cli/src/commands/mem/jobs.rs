@@ -61,14 +61,14 @@ pub(super) fn without_settings(title: &str) -> String {
     parts.join(", ")
 }
 
-/// Returns the allocators of `--policy`, or the default ones, with their titles.
+/// Policies with their titles.
+type Policies = Vec<(String, PolicyConfig)>;
+
+/// Returns the policies of `--policy`, or the default ones.
 ///
 /// # Errors
-/// When there is no such allocator or setting.
-pub(crate) fn choices(
-    args: &PolicyArgs,
-    job: &Job,
-) -> Result<Vec<(String, PolicyConfig)>, Failure> {
+/// When there is no such policy or setting.
+pub(crate) fn policies(args: &PolicyArgs, job: &Job) -> Result<Policies, Failure> {
     let refuse =
         |error: PolicyConfigError| Failure::new(Exit::Usage, "choose a policy").with_source(error);
     let names: Vec<&str> = match (args.policy.is_empty(), args.set.is_empty()) {
@@ -76,16 +76,15 @@ pub(crate) fn choices(
         (true, false) => vec!["caching"],
         (true, true) => vec!["caching", "expandable", "bfc"],
     };
-    let mut choices = Vec::new();
+    let mut policies = Vec::new();
     for name in names {
         // The caching allocator starts with the recorded settings.
         let recorded = job.settings.is_some() && name == "caching";
-        let mut choice = if recorded {
-            job.recorded_choice()
-        } else {
-            PolicyConfig::named(name).map_err(refuse)?
+        let mut policy = match recorded {
+            true => job.recorded_policy(),
+            false => PolicyConfig::named(name).map_err(refuse)?,
         };
-        let mut title = choice.title().to_owned();
+        let mut title = policy.title().to_owned();
         if recorded && args.set.is_empty() {
             title.push_str(" (as recorded)");
         }
@@ -94,12 +93,12 @@ pub(crate) fn choices(
                 Failure::new(Exit::Usage, format!("read the setting '{setting}'"))
                     .with_source("expected key=value")
             })?;
-            choice.set(key.trim(), value.trim()).map_err(refuse)?;
+            policy.set(key.trim(), value.trim()).map_err(refuse)?;
             title.push_str(&format!(", {key}={value}"));
         }
-        choices.push((title, choice));
+        policies.push((title, policy));
     }
-    Ok(choices)
+    Ok(policies)
 }
 
 /// Prints the title of a job on a device and its peak of live memory.

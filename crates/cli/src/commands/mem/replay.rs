@@ -4,7 +4,7 @@ mod show;
 
 pub(super) use show::show_refused;
 
-use super::jobs::{self, choices, file_name};
+use super::jobs::{self, file_name, policies};
 use super::timeline_file::Drawing;
 use crate::args::{Global, ReplayArgs};
 use crate::exit::Exit;
@@ -28,7 +28,7 @@ pub(crate) fn run(
 ) -> Result<Exit, Failure> {
     let drawing = args.timeline.as_deref().map(Drawing::begin).transpose()?;
     let job = jobs::read(&args.file, &args.reading)?;
-    let choices = choices(&args.policies, &job)?;
+    let policies = policies(&args.policies, &job)?;
     let mut all = Vec::new();
     for on_device in jobs::devices(&job, &args.file, args.device)? {
         if on_device.trace.events.len() > MANY {
@@ -36,14 +36,14 @@ pub(crate) fn run(
             progress(&format!("replaying {events} events of {}", file_name(&args.file)));
         }
         let agreement = agreement(&job, &on_device)?;
-        let runs = choices
+        let runs = policies
             .iter()
-            .map(|(title, choice)| replay(&on_device, title, choice, args))
+            .map(|(title, policy)| replay(&on_device, title, policy, args))
             .collect::<Result<_, _>>()?;
         all.push(Replays { job: on_device, agreement, runs });
     }
     if let Some(drawing) = drawing {
-        drawing.finish(&job, &all, &choices, args)?;
+        drawing.finish(&job, &all, &policies, args)?;
     }
     let file = args.file.display().to_string();
     if global.json {
@@ -81,19 +81,19 @@ fn agreement(job: &Job, on_device: &OnDevice<'_>) -> Result<Option<Agreement>, F
 }
 
 /// Returns an allocator with the limit of `--limit`, and the memory of its device.
-pub(super) fn bounded(choice: &PolicyConfig, args: &ReplayArgs) -> (PolicyConfig, Option<Bytes>) {
-    let limited = args.limit.map_or_else(|| choice.clone(), |limit| choice.limited(limit));
+pub(super) fn bounded(policy: &PolicyConfig, args: &ReplayArgs) -> (PolicyConfig, Option<Bytes>) {
+    let limited = args.limit.map_or_else(|| policy.clone(), |limit| policy.limited(limit));
     (limited, args.limit.into_iter().chain(args.device_memory).min())
 }
 
 fn replay(
     job: &OnDevice<'_>,
     title: &str,
-    choice: &PolicyConfig,
+    policy: &PolicyConfig,
     args: &ReplayArgs,
 ) -> Result<Run, Failure> {
-    let (limited, device) = bounded(choice, args);
-    if device.is_none() && choice.takes_all() {
+    let (limited, device) = bounded(policy, args);
+    if device.is_none() && policy.takes_all() {
         let failure = Failure::new(Exit::Usage, format!("replay under {title}"));
         let failure = failure.with_source("it allocates the whole device up front");
         return Err(failure.with_hint("set the device size, e.g. --device-memory 80GiB"));

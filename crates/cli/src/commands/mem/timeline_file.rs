@@ -51,7 +51,7 @@ impl<'a> Drawing<'a> {
         mut self,
         job: &Job,
         all: &[Replays<'_>],
-        choices: &[(String, PolicyConfig)],
+        policies: &[(String, PolicyConfig)],
         args: &ReplayArgs,
     ) -> Result<(), Failure> {
         let what = || format!("draw '{}'", self.path.display());
@@ -60,11 +60,11 @@ impl<'a> Drawing<'a> {
                 .with_source(format!("the job ran on {} devices", all.len()))
                 .with_hint("select one with --device or write a .html file"));
         }
-        let shown = if self.form == Form::Svg { &choices[..1] } else { choices };
+        let shown = if self.form == Form::Svg { &policies[..1] } else { policies };
         let mut timelines = Vec::new();
         for replays in all {
-            for (title, choice) in shown {
-                let (limited, device) = bounded(choice, args);
+            for (title, policy) in shown {
+                let (limited, device) = bounded(policy, args);
                 let on_device = &replays.job;
                 let stacks = &job.recording.stacks;
                 let drawn =
