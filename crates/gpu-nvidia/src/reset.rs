@@ -147,14 +147,17 @@ fn refusal(status: ExitStatus) -> ErrorKind {
 mod tests {
     use super::*;
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
 
     /// An nvidia-smi that is a shell script, with its directory.
     fn scripted(script: &str, deadline: Duration) -> (Resetter, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("nvidia-smi");
-        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let text = dir.path().join("text");
+        fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();
+        // In a child: a program that this process has open for writing cannot be executed while any
+        // test's child, just forked, has inherited the descriptor.
+        let mut install = Command::new("install");
+        assert!(install.args(["-m", "755"]).arg(text).arg(&program).status().unwrap().success());
         (Resetter { program, deadline }, dir)
     }
 

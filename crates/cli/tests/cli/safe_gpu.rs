@@ -90,8 +90,10 @@ fn script(version: &str, machine: &str, script: &str) -> Option<Output> {
     let package = installed(version)?;
     let dir = tempfile::tempdir().unwrap();
     let smi = dir.path().join("nvidia-smi");
-    std::fs::write(&smi, NVIDIA_SMI).unwrap();
-    std::fs::set_permissions(&smi, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(dir.path().join("smi"), NVIDIA_SMI).unwrap();
+    let mut install = Command::new("install");
+    install.args(["-m", "755"]).arg(dir.path().join("smi")).arg(&smi);
+    assert!(install.status().unwrap().success());
     std::fs::write(dir.path().join("user.py"), USER).unwrap();
     std::fs::write(dir.path().join("job"), JOB).unwrap();
     let begin = "safe_gpu() { exec python3 user.py \"$@\"; }\n\

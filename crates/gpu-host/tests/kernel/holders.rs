@@ -77,7 +77,7 @@ fn holder_access_shows_cwd_and_root() {
 fn executable_is_not_also_reported_as_mapped() {
     let (_dir, path) = stand_in();
     let sleep = Command::new("sh").args(["-c", "command -v sleep"]).output().unwrap().stdout;
-    fs::copy(String::from_utf8(sleep).unwrap().trim(), &path).unwrap();
+    crate::programs::copy_program(String::from_utf8(sleep).unwrap().trim().as_ref(), &path);
     let running = Sleeper::spawn(Command::new(&path).arg("1000"));
     running.wait_for_name("nvidia0");
     assert_eq!(letters(&running, &path).as_deref(), Some("...e."));

@@ -73,7 +73,7 @@ fn hostile_process_names_are_returned_verbatim() {
         (b"Uid:\t0\nUid:\t0", "Uid:\t0\nUid:\t0"),
     ] {
         let path = dir.path().join(OsStr::from_bytes(name));
-        std::fs::copy(String::from_utf8_lossy(&sleep).trim(), &path).unwrap();
+        crate::programs::copy_program(String::from_utf8_lossy(&sleep).trim().as_ref(), &path);
         let mut command = Command::new(&path);
         let sleeper = Sleeper::spawn(command.arg("1000").arg0("zz"));
         crate::child::eventually(|| host().process(sleeper.pid()).unwrap().name == reported);

@@ -155,8 +155,12 @@ fn placeholder_starts_for_each_visible_process_with_a_device() {
              echo {ready}\ncat >/dev/null\n",
             place.path().display()
         );
-        std::fs::write(&actor, text).unwrap();
-        std::fs::set_permissions(&actor, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let script = place.path().join("script");
+        std::fs::write(&script, text).unwrap();
+        // In a child: a program that this process has open for writing cannot be executed while any
+        // test's child, just forked, has inherited the descriptor.
+        let mut install = std::process::Command::new("install");
+        assert!(install.args(["-m", "700"]).arg(script).arg(&actor).status().unwrap().success());
         actor
     };
     let actor = program("ready").canonicalize().unwrap();
