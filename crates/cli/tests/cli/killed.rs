@@ -198,7 +198,7 @@ fn endlessly_forking_job_is_ended() {
                      \"$0\" run --gpu 7 --grace 500ms {options} -- sh -c '\
                      echo $PPID > supervisor; python3 -c \"$1\" {pause}; sleep 60' sh '{}' & \
                      front=$!; until_so begun; {way}\n\
-                     \"$0\" run --gpu 7 --timeout 15s -- echo free",
+                     \"$0\" run --gpu 7 --timeout 60s -- echo free",
                     CHAIN.replace('\'', "'\\''")
                 ),
             );

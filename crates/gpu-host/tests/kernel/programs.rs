@@ -105,6 +105,6 @@ fn terminal_is_derived_from_session() {
 /// Copies a program in a child process: a copy that this process has open for writing cannot be
 /// started while any test's child, just forked, has inherited the descriptor (`ETXTBSY`).
 pub(crate) fn copy_program(from: &std::path::Path, to: &std::path::Path) {
-    let copied = Command::new("cp").arg(from).arg(to).status().expect("cp can be run");
+    let copied = Command::new("cp").arg("-p").arg(from).arg(to).status().expect("cp can be run");
     assert!(copied.success());
 }
