@@ -155,4 +155,6 @@ fn container_scope_spares_a_shell_at_a_terminal() {
     assert_eq!(targets(&plan), []);
     let why = Refusal::ScopeHolds(shell.key.pid, Box::new(Refusal::LoginSession));
     assert_eq!(plan.refused[0].why, why);
+    // Where SIGHUP is ignored, it outlives its terminal.
+    Command::new("kill").arg(shell.key.pid.to_string()).status().unwrap();
 }
