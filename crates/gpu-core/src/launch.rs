@@ -52,7 +52,6 @@ pub enum JobEvent {
 
 /// Starts programs in a tree that no process can leave: orphans in it are re-parented to the
 /// calling process (`PR_SET_CHILD_SUBREAPER`).
-#[cfg_attr(feature = "mock", mockall::automock)]
 pub trait Launcher {
     /// Starts a program in its own process group; on a terminal it is in the foreground.
     ///
@@ -75,7 +74,6 @@ pub trait Launcher {
 
 /// A helper program beside a job. Dropping it kills the program; if the program survives that, it
 /// becomes a member of the job, so that it is reported with other survivors.
-#[cfg_attr(feature = "mock", mockall::automock)]
 pub trait Companion {
     /// Returns its process.
     fn pid(&self) -> Pid;
@@ -91,7 +89,6 @@ pub trait Companion {
 }
 
 /// A started program and its process tree.
-#[cfg_attr(feature = "mock", mockall::automock)]
 pub trait Job {
     /// Returns the next event; `None` if there was none for `at_most`.
     ///
@@ -199,7 +196,6 @@ pub trait Supervisors {
 }
 
 /// A running supervisor. When the caller ends, in whatever way, so does the job.
-#[cfg_attr(feature = "mock", mockall::automock)]
 pub trait Supervised: Send {
     /// Asks it to end its job, and then itself.
     ///

@@ -140,7 +140,6 @@ pub trait LeaseStore: Send + Sync {
 }
 
 /// An entry that is held until it is dropped.
-#[cfg_attr(feature = "mock", mockall::automock)]
 pub trait LeaseGuard: Send {
     /// Turns an attempt into a lease. A lease stays one.
     ///
@@ -174,7 +173,6 @@ pub const QUEUE_HEARTBEAT: Duration = Duration::from_secs(5);
 pub const QUEUE_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The held locks of safe-gpu.
-#[cfg_attr(feature = "mock", mockall::automock)]
 pub trait SafeGpuGuard: Send {
     /// Returns the processes that wait for them.
     ///

@@ -116,9 +116,8 @@ pub use units::{Bytes, Celsius, Milliwatts, Percent, amount};
 #[cfg(feature = "mock")]
 pub use {
     backend::MockGpuBackend, clock::MockClock, host::MockHost, host::MockProcessHandle,
-    journal::MockJournal, launch::MockCompanion, launch::MockJob, launch::MockLauncher,
-    launch::MockSupervised, launch::MockSupervisors, lease_store::MockLeaseGuard,
-    lease_store::MockLeaseStore, lease_store::MockSafeGpuGuard, memory::MockDeviceMemory,
+    journal::MockJournal, launch::MockSupervisors, lease_store::MockLeaseStore,
+    memory::MockDeviceMemory,
 };
 
 #[cfg(feature = "serde")]

@@ -8,7 +8,7 @@
 use crate::leftover_scan::LeftoverScan;
 use crate::leftovers::{Cleaned, SIGTERM_ROUNDS, Tree};
 use gpu_core::{Error, ErrorKind, Fault, Job, ProcessInfo, ProcessKey, Result, current_ancestry};
-use std::collections::HashSet;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ impl Tree<'_> {
         let clock = self.ports.clock;
         let (mut rounds, mut looks, mut quiet_since) = (0, 0, None);
         // Processes that another round would not end either.
-        let mut unended: HashSet<ProcessKey> = HashSet::new();
+        let mut unended: BTreeMap<ProcessKey, ProcessInfo> = BTreeMap::new();
         loop {
             if cleaned.take_events(job) {
                 let stopped = Error::new(
@@ -58,7 +58,7 @@ impl Tree<'_> {
                 true => Vec::new(),
                 false => self.suspend_new(job, &mut sight),
             };
-            sight.holders.retain(|holder| !unended.contains(&holder.key));
+            sight.holders.retain(|holder| !unended.contains_key(&holder.key));
             if sight.holders.is_empty() && !sight.still_forking {
                 self.resume(job, &stopped);
                 let now = clock.monotonic();
@@ -68,6 +68,8 @@ impl Tree<'_> {
                 if looks >= EMPTY_SCANS && (is_alone || span >= EMPTY_SCAN_PERIOD) {
                     let fault = self.unended_fault(&unended, &cleaned.actions);
                     cleaned.remains = fault.is_some();
+                    let hidden = unended.into_values().filter(|info| self.is_hidden(&info.key));
+                    cleaned.remaining = hidden.collect();
                     cleaned.unlisted = sight.unlisted;
                     return Ok(fault.or(sight.unseen));
                 }
@@ -100,7 +102,7 @@ impl Tree<'_> {
                 return Ok(climbed.stopped);
             }
             if climbed.is_futile {
-                unended.extend(targets.iter().map(|target| target.key));
+                unended.extend(targets.into_iter().map(|target| (target.key, target)));
             }
         }
     }

@@ -58,10 +58,14 @@ impl LeaseKeeper<'_> {
             renewal.renew_if_due(clock.monotonic(), grant, self.locks, watch);
             // If the members cannot be read, assume that all still exist.
             let Ok(members) = self.tree.members(job) else { continue };
+            let is_member = |key: &ProcessKey| members.iter().any(|member| member.key == *key);
+            remaining.retain(|key| is_member(key) || self.tree.is_hidden(key));
+            if remaining.iter().any(|key| self.tree.is_hidden(key)) {
+                continue;
+            }
             if members.is_empty() {
                 return true;
             }
-            remaining.retain(|key| members.iter().any(|member| member.key == *key));
             // Each process of a tree that is to end whole keeps the lease, and a stuck holder cannot
             // close its device.
             if self.reach == Reach::Tree || self.tree.has_stuck(&remaining) {

@@ -1,11 +1,11 @@
 //! The processes that a job leaves behind, and how they are ended.
 
 use gpu_core::{
-    ActToken, DeviceId, Error, ErrorKind, Fault, Job, JobEvent, JobExit, KilledTree, ProcessInfo,
-    ProcessKey, Result, Signal,
+    ActToken, DeviceId, Error, ErrorKind, Fault, Job, JobEvent, JobExit, KilledTree, ProcessFault,
+    ProcessInfo, ProcessKey, Result, Signal,
 };
 use gpu_reaper::{Action, Event, Guard, Outcome, ProcessTree, plan_tree};
-use std::collections::HashSet;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -137,7 +137,7 @@ impl Tree<'_> {
         }
         if !is_done {
             match self.remaining(job, reach) {
-                Ok(remaining) => cleaned.remaining = remaining,
+                Ok(remaining) => cleaned.remaining.extend(remaining),
                 Err(_) => cleaned.remains = true,
             }
             cleaned.remains |= !cleaned.remaining.is_empty();
@@ -230,22 +230,37 @@ impl Tree<'_> {
         Ok(EscalationResult { stopped, is_futile })
     }
 
-    /// Returns which of these could not be ended, and why; `None` if all are gone.
+    /// Returns why one of these could not be ended; `None` if all are gone.
     pub(crate) fn unended_fault(
         &self,
-        unended: &HashSet<ProcessKey>,
+        unended: &BTreeMap<ProcessKey, ProcessInfo>,
         actions: &[Action],
     ) -> Option<Fault> {
-        let look = |key: &ProcessKey| {
-            let info = self.ports.host.open(key.pid).and_then(|opened| opened.look()).ok()?;
-            info.key.definitely_same(key).then_some(info)
-        };
-        let info = unended.iter().filter_map(look).min_by_key(|info| info.key.pid)?;
-        let last = actions.iter().rfind(|action| action.pid == info.key.pid);
-        Some(match last.map(|action| &action.outcome) {
-            Some(Outcome::Failed { why }) => why.clone(),
-            _ => Error::new(ErrorKind::TimedOut, gpu_reaper::cannot_end(&info)).fault(),
+        let last = |pid| actions.iter().rfind(|action| action.pid == pid);
+        unended.keys().find_map(|key| match self.look_again(key) {
+            Ok(None) => None,
+            Ok(Some(info)) => Some(match last(key.pid).map(|action| &action.outcome) {
+                Some(Outcome::Failed { why }) => why.clone(),
+                _ => Error::new(ErrorKind::TimedOut, gpu_reaper::cannot_end(&info)).fault(),
+            }),
+            Err(error) => Some(error.fault()),
         })
+    }
+
+    /// Returns whether a process may still exist but cannot be looked at: `hidepid` (proc(5)) hides
+    /// a process that has changed its user, and [`members`](Self::members) misses it.
+    pub(crate) fn is_hidden(&self, key: &ProcessKey) -> bool {
+        self.look_again(key).is_err()
+    }
+
+    /// Returns what a process is now; `None` if it is gone.
+    fn look_again(&self, key: &ProcessKey) -> Result<Option<ProcessInfo>> {
+        let looked = self.ports.host.open(key.pid).and_then(|opened| opened.look());
+        match looked {
+            Ok(info) => Ok(info.key.definitely_same(key).then_some(info)),
+            Err(error) if error.kind() == ProcessFault::Gone.into() => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// All processes except the helpers of this program.

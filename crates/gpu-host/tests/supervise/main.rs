@@ -1,9 +1,9 @@
 //! Frontend, supervisor and job against the running kernel, with and without a terminal.
 //!
 //! Signals, the terminal and orphans concern a whole process. So this program has its own main
-//! function: started with a role it plays that role (see [`roles`]), and started without one it
-//! runs the tests one by one, each in separate processes. It is the subreaper of all of them: a
-//! process that a test leaves behind is a failure, and is ended by PID.
+//! function: started with a role it plays that role (see [`roles`]), started with [`ONE`] it runs
+//! one test, and otherwise it runs each test in a process of its own. That process is the subreaper
+//! of all that the test starts: one that is left behind is a failure, and is ended by PID.
 
 mod companions;
 mod exit_codes;
@@ -20,10 +20,16 @@ mod trees;
 
 use std::io::{Write, stdout};
 use std::panic::catch_unwind;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{available_parallelism, scope};
 
 /// A test: its name, and itself.
 type Test = (&'static str, fn());
+
+/// The option that is followed by the name of a test.
+const ONE: &str = "--one";
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
@@ -36,7 +42,12 @@ fn main() -> ExitCode {
     let first =
         [limits::TESTS, exit_codes::TESTS, signals::TESTS, interrupted::TESTS, frontends::TESTS];
     let then = [trees::TESTS, companions::TESTS, tree_kill::TESTS, terminal::TESTS];
-    run(&[first.concat(), then.concat()].concat())
+    let tests = [first.concat(), then.concat()].concat();
+    let mut words = std::env::args().skip(1);
+    match words.next() {
+        Some(option) if option == ONE => run_one(&tests, &words.next().unwrap_or_default()),
+        filter => run(&tests, &filter.filter(|word| !word.starts_with('-')).unwrap_or_default()),
+    }
 }
 
 /// Resets signals that the caller ignores (nohup, a shell's background) to their default in the
@@ -51,32 +62,55 @@ fn take_usual_signals() {
     }
 }
 
-/// Runs the tests whose name contains the first argument, with the output of the usual harness.
-fn run(tests: &[Test]) -> ExitCode {
-    let filter = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).expect("it is Linux");
-    let (mut passed, mut failed) = (0, Vec::new());
-    for (name, test) in tests.iter().filter(|(name, _)| name.contains(&filter)) {
-        say(&format!("test {name} ... "));
-        let well = catch_unwind(test).is_ok();
-        let left = fixture::end_all();
-        if !left.is_empty() {
-            say(&format!("left behind: {}: ", left.join(", ")));
+/// Runs the tests whose name contains `filter`, with the output of the usual harness.
+fn run(tests: &[Test], filter: &str) -> ExitCode {
+    let names: Vec<&str> = tests.iter().map(|(name, _)| *name).collect();
+    let names: Vec<&str> = names.into_iter().filter(|name| name.contains(filter)).collect();
+    let threads = std::env::var("RUST_TEST_THREADS").ok().and_then(|threads| threads.parse().ok());
+    let threads = threads.unwrap_or_else(|| available_parallelism().map_or(1, usize::from));
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let program = std::env::current_exe().expect("this program has a file");
+    let work = || {
+        while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let output = Command::new(&program).args([ONE, name]).output().expect("it starts");
+            let well = output.status.success();
+            let said = [output.stdout, output.stderr].concat();
+            match well {
+                true => say(&format!("test {name} ... ok\n")),
+                false => {
+                    say(&format!("test {name} ... FAILED\n{}", String::from_utf8_lossy(&said)))
+                }
+            }
+            if !well {
+                failed.lock().expect("no thread panics").push(*name);
+            }
         }
-        if well && left.is_empty() {
-            passed += 1;
-            say("ok\n");
-        } else {
-            failed.push(*name);
-            say("FAILED\n");
+    };
+    scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(work);
         }
-    }
+    });
+    let failed = failed.into_inner().expect("no thread panics");
+    let passed = names.len() - failed.len();
     let failures = failed.len();
     say(&format!("\ntest result: {passed} passed; {failures} failed: {}\n", failed.join(" ")));
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Runs one test, and fails if it leaves a process behind.
+fn run_one(tests: &[Test], name: &str) -> ExitCode {
+    let test = tests.iter().find(|(other, _)| *other == name).expect("it is a test").1;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).expect("it is Linux");
+    let well = catch_unwind(test).is_ok();
+    let left = fixture::end_all();
+    if !left.is_empty() {
+        say(&format!("left behind: {}\n", left.join(", ")));
+    }
+    if well && left.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 fn say(text: &str) {
-    let mut out = stdout();
+    let mut out = stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).expect("standard output is open");
 }

@@ -43,6 +43,8 @@ pub(crate) struct State {
     pub(crate) hides_holders: bool,
     /// Processes whose files are unreadable.
     pub(crate) hidden: Vec<u32>,
+    /// Processes that the kernel does not show (`hidepid`).
+    pub(crate) unseen: Vec<u32>,
     /// Files that are no device files, each with the process that has it.
     pub(crate) other_files: Vec<(u32, HeldFile)>,
     /// Processes that start the second one when a signal ends them.
@@ -163,6 +165,7 @@ impl World {
             inherited: Vec::new(),
             hides_holders: false,
             hidden: Vec::new(),
+            unseen: Vec::new(),
             other_files: Vec::new(),
             successors: Vec::new(),
             restarts: None,

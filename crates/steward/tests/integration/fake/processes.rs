@@ -101,8 +101,10 @@ impl State {
             }
             false
         };
-        let is_companion = |info: &&ProcessInfo| self.is_companion(info.key.pid.0);
-        self.processes.values().filter(below).filter(|i| !is_companion(i)).cloned().collect()
+        let is_seen = |info: &&ProcessInfo| {
+            !self.is_companion(info.key.pid.0) && !self.unseen.contains(&info.key.pid.0)
+        };
+        self.processes.values().filter(below).filter(is_seen).cloned().collect()
     }
 
     pub(super) fn is_companion(&self, pid: u32) -> bool {
@@ -204,7 +206,12 @@ struct Opened(World, Pid);
 
 impl ProcessHandle for Opened {
     fn look(&self) -> Result<ProcessInfo> {
-        self.0.state().info(self.1)
+        let state = self.0.state();
+        if state.unseen.contains(&self.1.0) {
+            let what = format!("look at process {}", self.1);
+            return Err(Error::new(ProcessFault::NotPermitted, what));
+        }
+        state.info(self.1)
     }
 
     fn held(&self, files: &[DeviceFile]) -> Result<Vec<HeldFile>> {

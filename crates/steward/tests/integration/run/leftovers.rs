@@ -174,6 +174,28 @@ fn holder_that_cannot_be_ended_keeps_lease_until_gone() {
 }
 
 #[test]
+fn holder_that_hides_from_clean_up_keeps_lease_until_gone() {
+    let world = World::new(1);
+    world.after(SECOND, |state| {
+        state.add(process(61, JOB, "holder"));
+        state.deaf_to.insert(61, vec![15, 9]);
+        state.devices[0].open.push(61);
+    });
+    ends_after(&world, 5 * SECOND, 0);
+    // SIGKILL was sent after 15 s, and the last scans began one second later.
+    world.after(17 * SECOND, |state| state.unseen.push(61));
+    world.after(500 * SECOND, |state| {
+        assert_eq!(state.leases.len(), 1);
+        state.ends(61, JobExit::Signal(9));
+    });
+    let (report, since) = kept(&world, &order(Claim::whole(1)), 500 * SECOND);
+    assert_eq!(report.stopped.as_ref().unwrap().text, "look at process 61");
+    assert_eq!((pids(&report.remaining), pids(&report.still_there)), (vec![61], vec![]));
+    assert!(since.unwrap() < Duration::from_secs(1000 + 40), "{since:?}");
+    assert!(world.state().leases.is_empty());
+}
+
+#[test]
 fn frozen_holder_that_ends_during_clean_up_keeps_no_lease() {
     let world = World::new(1);
     world.after(SECOND, |state| {
