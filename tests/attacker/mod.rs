@@ -16,15 +16,16 @@ mod sandbox;
 mod status;
 mod verdict;
 
-use run::{Plan, number, run};
+use gpuws_tests::bound;
+use run::{Plan, run};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 /// One run at a time: concurrent runs would only slow each other down.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// The total steps of both runs.
-const STEPS: u64 = 20_000;
+/// The total steps of both runs, quick and deep.
+const STEPS: [u64; 2] = [8_000, 50_000];
 
 /// Runs a test alone in its own namespaces; returns the directory for its file system.
 fn alone(test: &str) -> Option<PathBuf> {
@@ -35,8 +36,8 @@ fn alone(test: &str) -> Option<PathBuf> {
 fn plan(test: &str) -> Option<Plan> {
     Some(Plan {
         dir: alone(test)?,
-        seed: number("GPUWS_ATTACK_SEED", 1),
-        steps: number("GPUWS_ATTACK_STEPS", STEPS) / 2,
+        seed: bound("GPUWS_ATTACK_SEED", 1, 1),
+        steps: bound("GPUWS_ATTACK_STEPS", STEPS[0], STEPS[1]) / 2,
         has_run: true,
         reader: "product",
         honest: "product",

@@ -39,11 +39,6 @@ pub(crate) struct Plan {
     pub(crate) honest: &'static str,
 }
 
-/// Returns a number from the environment.
-pub(crate) fn number(variable: &str, otherwise: u64) -> u64 {
-    std::env::var(variable).map_or(otherwise, |text| text.parse().expect("the value is a number"))
-}
-
 struct Run<'a> {
     plan: &'a Plan,
     sandbox: Sandbox,

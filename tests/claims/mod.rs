@@ -12,7 +12,7 @@ use gpu_claim::{Chosen, ClaimRequest, Ledger, Wait, take};
 use gpu_core::{Clock, DeviceUuid, GpuBackend, LeaseStore, Pid, ProcessKey};
 use gpu_host::{FileLeaseStore, Place, Roots, SafeGpuFiles, SystemClock};
 use gpu_sim::Simulation;
-use gpuws_tests::Chance;
+use gpuws_tests::{Chance, bound};
 use log::Reader;
 use observer::Observer;
 use std::collections::BTreeMap;
@@ -160,13 +160,9 @@ struct Plan {
     kills_ms: u64,
 }
 
-fn number(variable: &str, otherwise: u64) -> u64 {
-    std::env::var(variable).map_or(otherwise, |text| text.parse().expect("the value is a number"))
-}
-
 /// Runs contenders until there are enough grants, and checks all observations.
 fn run(mode: &'static str, plan: &Plan) {
-    let seed = number("GPUWS_STRESS_SEED", 1);
+    let seed = bound("GPUWS_STRESS_SEED", 1, 1);
     let mut stress_run = StressRun::new(mode);
     let user = format!("leases/u{}", stress_run.locks().owner());
     fs::create_dir(stress_run.path(&user)).unwrap();
@@ -268,7 +264,7 @@ impl Drop for SetWhenDropped<'_> {
 
 #[test]
 fn no_device_is_granted_twice_and_equal_claims_are_served_in_order() {
-    let grants = number("GPUWS_STRESS_GRANTS", 400).try_into().unwrap();
+    let grants = bound("GPUWS_STRESS_GRANTS", 150, 1000).try_into().unwrap();
     run("queue", &Plan { contenders: 64, grants, kills_ms: 100 });
 }
 

@@ -5,6 +5,7 @@
 use crate::fixture::Fixture;
 use gpu_core::*;
 use gpu_sim::{CallEffect, CallFault};
+use gpuws_tests::is_deep;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -75,13 +76,12 @@ fn all_but(look: &Inventory, gpu: u32) -> Vec<&DeviceState> {
 const CODES: [&[u32]; 4] =
     [&[3, 4, 6, 13, 25, 999], &[8, 11, 15, 16], &[9, 17, 18], &[7, 1, 2, 4242]];
 
-/// Each function fails with one code of each kind, with all codes if `GPUWS_EVERY_CODE` is set.
+/// Each function fails with one code of each kind, in deep tests with all.
 #[test]
 fn error_code_affects_only_its_reach() {
-    let every = std::env::var_os("GPUWS_EVERY_CODE").is_some();
     let cases: Vec<(String, u32)> = (functions().into_iter().enumerate())
         .flat_map(|(number, function)| {
-            let of_kind = move |codes: &&'static [u32]| match every {
+            let of_kind = move |codes: &&'static [u32]| match is_deep() {
                 true => codes.to_vec(),
                 false => vec![codes[number % codes.len()]],
             };

@@ -1,5 +1,16 @@
 //! Helpers of several test programs.
 
+/// Returns whether the tests go deep, at the cost of minutes: `GPUWS_DEEP` is set.
+pub fn is_deep() -> bool {
+    std::env::var_os("GPUWS_DEEP").is_some()
+}
+
+/// Returns a number from the environment, or else the one for deep tests or for quick ones.
+pub fn bound(variable: &str, quick: u64, deep: u64) -> u64 {
+    let otherwise = if is_deep() { deep } else { quick };
+    std::env::var(variable).map_or(otherwise, |text| text.parse().expect("the value is a number"))
+}
+
 /// A random number generator (Marsaglia's xorshift).
 #[derive(Clone, Debug)]
 pub struct Chance(u64);

@@ -9,21 +9,21 @@ mod scene;
 mod truth;
 mod world;
 
-use crate::attacker::run::number;
 use crate::attacker::verdict::Verdict;
+use gpuws_tests::bound;
 use std::io::Write as _;
 use std::path::Path;
 
-/// The steps of the run that must succeed.
-const STEPS: u64 = 1000;
+/// The steps of the run that must succeed, quick and deep.
+const STEPS: [u64; 2] = [500, 2_000];
 /// The maximum steps of a run that ends with its first violation, which a busy machine delays.
 const STEPS_TO_DETECTION: u64 = 20_000;
 
 fn attack(test: &str, rule: &str, words: &[&str]) -> Option<Verdict> {
     let dir = super::alone(&format!("processes::{test}"))?;
-    let seed = number("GPUWS_ATTACK_SEED", 1);
+    let seed = bound("GPUWS_ATTACK_SEED", 1, 1);
     let steps = match words {
-        [] => number("GPUWS_ATTACK_STEPS", STEPS),
+        [] => bound("GPUWS_ATTACK_STEPS", STEPS[0], STEPS[1]),
         _ => STEPS_TO_DETECTION,
     };
     let verdict = world::run(&dir, seed, steps, rule, words);

@@ -1,7 +1,7 @@
 //! Processes that a job leaves and that do not end, hide, or respawn: real processes with an open
 //! device file, which have closed every other descriptor that they inherited.
 
-use crate::live::{GPUWS, out, reported, script};
+use crate::live::{GPUWS, each_at_once, out, reported, script};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -154,7 +154,7 @@ fn ending_leftover_process_frees_leased_gpu() {
 
 #[test]
 fn holder_forking_itself_is_ended_alone() {
-    for pause in ["0", "0.001", "0.02", "0.2"] {
+    each_at_once(["0", "0.001", "0.02", "0.2"], |pause| {
         let output = script(
             "twelve-gpus",
             &with_holder(
@@ -172,7 +172,7 @@ fn holder_forking_itself_is_ended_alone() {
         );
         assert_eq!(out(&output), "lives\n1\n", "{pause}: {output:?}");
         assert!(reported(&output).contains("ended, memory freed"), "{pause}: {output:?}");
-    }
+    });
 }
 
 #[test]

@@ -32,6 +32,16 @@ const HEEDED: [&str; 16] = [
     "OMPI_COMM_WORLD_LOCAL_RANK",
 ];
 
+/// Runs a check for each case, all at once.
+pub(crate) fn each_at_once<T: Send>(cases: impl IntoIterator<Item = T>, check: impl Fn(T) + Sync) {
+    std::thread::scope(|scope| {
+        for case in cases {
+            let check = &check;
+            scope.spawn(move || check(case));
+        }
+    });
+}
+
 /// Runs a shell script in a live session, with gpuws as `$0`. `use_gpu MIB [SECONDS]` is a program
 /// that uses this much memory of every visible device; `until_so COMMAND` waits for it to succeed;
 /// `python3 let-go.py` succeeds after the devices of a run are in use.

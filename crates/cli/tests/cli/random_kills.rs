@@ -12,9 +12,13 @@ use std::time::Duration;
 
 const GPUWS: &str = env!("CARGO_BIN_EXE_gpuws");
 
-/// The number of concurrent runs, and of consecutive runs each.
+/// The number of concurrent runs.
 const BESIDE: u64 = 12;
-const EACH: u64 = 12;
+
+/// The number of consecutive runs of each, quick or deep.
+fn each() -> u64 {
+    if std::env::var_os("GPUWS_DEEP").is_some() { 12 } else { 5 }
+}
 
 /// Locks its devices. The process that it may leave uses none of them.
 const JOB: &str = r#"
@@ -72,7 +76,7 @@ fn start(dir: &Path, chance: u64) -> Child {
 
 /// Starts runs one after the other, and kills some of them, or their supervisors or jobs.
 fn contend(dir: &Path, contender: u64) {
-    for number in 0..EACH {
+    for number in 0..each() {
         let chance = mixed(contender << 32 | number);
         let mut front = start(dir, chance);
         let supervisor = || children(front.id()).first().copied();
@@ -133,5 +137,5 @@ fn random_kills_never_grant_device_twice() {
     let granted = fs::read_to_string(dir.path().join("granted")).unwrap_or_default();
     let granted = granted.lines().count() as u64;
     // Some are killed before they have devices.
-    assert!(granted > BESIDE * EACH / 2, "only {granted} had devices");
+    assert!(granted > BESIDE * each() / 2, "only {granted} had devices");
 }
