@@ -326,6 +326,31 @@ proptest! {
     }
 }
 
+/// Where listed processes account for all memory, the holders of the device files add no finding
+/// and make no device busy.
+#[test]
+fn search_for_holders_changes_nothing_where_all_is_explained() {
+    let (mut searched, mut spared) = (0, 0);
+    for seed in 0..800 {
+        let machine = random(Seed(seed));
+        let look = |search| observe_in_detail(&machine, &machine, &machine, Groups::NONE, search);
+        let (quick, full) = (look(HolderSearch::IfUnexplained), look(HolderSearch::Always));
+        let is_spared = quick.holders.is_err();
+        *if is_spared { &mut spared } else { &mut searched } += 1;
+        if !is_spared {
+            assert_eq!(quick, full, "seed {seed}");
+        }
+        let free = |look: &Snapshot| -> Vec<bool> {
+            let usage = Usage::of(look);
+            look.devices.iter().map(|device| usage.is_free(device.id())).collect()
+        };
+        assert_eq!(free(&quick), free(&full), "seed {seed}");
+        let found = |look| diagnose(std::slice::from_ref(look)).findings;
+        assert_eq!(found(&quick), found(&full), "seed {seed}");
+    }
+    assert!(searched >= 50 && spared >= 50, "searched {searched}, spared {spared}");
+}
+
 /// The properties above are vacuous if nothing ever happens on these machines.
 #[test]
 fn random_walks_cover_every_outcome() {

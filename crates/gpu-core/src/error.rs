@@ -32,6 +32,8 @@ pub enum ErrorKind {
     Invalid,
     /// The adapter cannot do this at all.
     Unsupported,
+    /// The caller did not ask for it.
+    NotRequested,
 }
 
 /// Why a whole machine reports nothing, by NVML's return code if it has one.
@@ -112,7 +114,8 @@ impl ErrorKind {
             | ErrorKind::Interrupted
             | ErrorKind::Io
             | ErrorKind::Invalid
-            | ErrorKind::Unsupported => Reach::Field,
+            | ErrorKind::Unsupported
+            | ErrorKind::NotRequested => Reach::Field,
         }
     }
 
@@ -125,6 +128,7 @@ impl ErrorKind {
             | ErrorKind::Process(ProcessFault::NotPermitted) => Absent::NotPermitted,
             ErrorKind::Process(ProcessFault::Gone) => Absent::NotFound,
             ErrorKind::Unsupported => Absent::NotSupported,
+            ErrorKind::NotRequested => Absent::NotRecorded,
             ErrorKind::TimedOut => Absent::NoAnswer,
             _ => Absent::Failed,
         }

@@ -104,11 +104,13 @@ pub use lease_store::{
     SafeGpuGuard, SafeGpuHolder, Waiter,
 };
 pub use memory::{DeviceMemory, Region};
-pub use observe::{look_at_devices, look_up_processes, observe, observe_in_detail, observe_users};
+pub use observe::{
+    HolderSearch, look_at_devices, look_up_processes, observe, observe_in_detail, observe_users,
+};
 pub use process::{ProcessInfo, ProcessState, Workload, WorkloadKind};
 pub use selector::{SelectError, Selector};
 pub use service::{SystemService, is_login_program, kernel_name};
-pub use snapshot::{DeviceState, Origin, Process, Snapshot};
+pub use snapshot::{DRIVER_OVERHEAD, DeviceState, Origin, Process, Snapshot};
 pub use text::{acts, clean};
 pub use token::ActToken;
 pub use topology::{Link, PeerAccess, Topology};

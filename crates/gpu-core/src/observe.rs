@@ -8,9 +8,30 @@ use crate::device::DeviceInfo;
 use crate::host::Host;
 use crate::id::{DeviceId, Pid, ProcessKey};
 use crate::inventory::{Inventory, ask};
-use crate::snapshot::{DeviceState, Process, Snapshot};
+use crate::snapshot::{DRIVER_OVERHEAD, DeviceState, Process, Snapshot};
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
+
+/// When all processes of the machine are searched for holders of the device files. The search
+/// reads every open file and mapping of every process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HolderSearch {
+    /// Always.
+    #[default]
+    Always,
+    /// Only if the driver leaves something unexplained: it reports no device, or not the memory or
+    /// the processes of one; it lists a process that does not exist; its PIDs are invalid here; or
+    /// a device has more memory in use than its listed processes and
+    /// [`DRIVER_OVERHEAD`](crate::DRIVER_OVERHEAD) account for.
+    IfUnexplained,
+}
+
+impl HolderSearch {
+    /// Returns `Always` for a view of the holders themselves, and otherwise `IfUnexplained`.
+    pub fn wanted(shows_holders: bool) -> Self {
+        if shows_holders { HolderSearch::Always } else { HolderSearch::IfUnexplained }
+    }
+}
 
 /// Takes a snapshot of a machine.
 ///
@@ -18,17 +39,29 @@ use std::collections::btree_map::{BTreeMap, Entry};
 /// all other values are kept. Without a driver, the snapshot still has the holders of the device
 /// files.
 pub fn observe(backend: &dyn GpuBackend, host: &dyn Host, clock: &dyn Clock) -> Snapshot {
-    observe_in_detail(backend, host, clock, Groups::NONE)
+    observe_in_detail(backend, host, clock, Groups::NONE, HolderSearch::Always)
 }
 
-/// Takes a snapshot of a machine like [`observe`], with these groups of every device.
+/// Takes a snapshot of a machine like [`observe`], with these groups of every device. Holders that
+/// are not searched for are a fault of the kind [`ErrorKind::NotRequested`].
 pub fn observe_in_detail(
     backend: &dyn GpuBackend,
     host: &dyn Host,
     clock: &dyn Clock,
     groups: Groups,
+    search: HolderSearch,
 ) -> Snapshot {
     let mut snapshot = look(backend, host, clock, groups);
+    if search == HolderSearch::IfUnexplained && is_memory_explained(&snapshot) {
+        look_up(host, &mut snapshot, named_pids);
+        let is_gone = |process: &Process| process.0 == Err(Absent::NotFound);
+        if !snapshot.processes.values().any(is_gone) {
+            look_up(host, &mut snapshot, relatives);
+            return snapshot;
+        }
+        // The search comes before the processes that it finds are read.
+        snapshot.processes.clear();
+    }
     if snapshot.devices.is_empty() {
         snapshot.unasked = ask(|| host.driver_devices()).unwrap_or_default();
     }
@@ -42,6 +75,18 @@ pub fn observe_in_detail(
     look_up(host, &mut snapshot, named_pids);
     look_up(host, &mut snapshot, relatives);
     snapshot
+}
+
+/// Returns whether the driver accounts for the memory of every device by processes that it lists
+/// with PIDs that are valid here.
+fn is_memory_explained(snapshot: &Snapshot) -> bool {
+    let explained = |device: &DeviceState| {
+        let accounted = device.memory_listed().map(|listed| listed + DRIVER_OVERHEAD);
+        device.memory_used().is_ok_and(|used| accounted.is_some_and(|bytes| used <= bytes))
+    };
+    snapshot.sees_host_pids == Ok(true)
+        && !snapshot.devices.is_empty()
+        && snapshot.devices.iter().all(explained)
 }
 
 /// Takes a snapshot of the devices and of the listed processes with all their ancestors. It costs

@@ -6,7 +6,8 @@ use crate::no_devices::NoDevices;
 use crate::session_devices::SessionDevices;
 use crate::{Cause, MachineError};
 use gpu_core::{
-    Absent, Clock, DeviceFile, Error, ErrorKind, GpuBackend, Groups, Host, Journal, Snapshot,
+    Absent, Clock, DeviceFile, Error, ErrorKind, GpuBackend, Groups, HolderSearch, Host, Journal,
+    Snapshot,
 };
 use gpu_host::{
     FileJournal, FileLeaseStore, LinuxHost, PathTrust, Place, Roots, SafeGpuFiles, SystemClock,
@@ -249,8 +250,8 @@ impl Source {
     }
 
     /// Takes a snapshot with these groups of details.
-    pub fn detailed_snapshot(&self, groups: Groups) -> Snapshot {
-        gpu_core::observe_in_detail(&*self.backend, &*self.host, &*self.clock, groups)
+    pub fn detailed_snapshot(&self, groups: Groups, search: HolderSearch) -> Snapshot {
+        gpu_core::observe_in_detail(&*self.backend, &*self.host, &*self.clock, groups, search)
     }
 
     /// Returns whether time advances only by sleeping.

@@ -75,7 +75,7 @@ impl From<ErrorKind> for Code {
             ErrorKind::Field(absent) => absent.into(),
             ErrorKind::Again => Code::INSUFFICIENT_SIZE,
             ErrorKind::TimedOut => Code::TIMEOUT,
-            ErrorKind::Unsupported => Code::NOT_SUPPORTED,
+            ErrorKind::Unsupported | ErrorKind::NotRequested => Code::NOT_SUPPORTED,
             ErrorKind::Invalid => Code::INVALID_ARGUMENT,
             ErrorKind::Interrupted | ErrorKind::Io => Code::UNKNOWN,
         }

@@ -30,6 +30,9 @@ pub(crate) struct StatusArgs {
     /// Show all details of each GPU, in the order of `nvidia-smi -q`.
     #[arg(short = 'q', long)]
     pub(crate) details: bool,
+    /// Search all processes for holders of the device files even if no memory is unexplained.
+    #[arg(long, conflicts_with = "format")]
+    pub(crate) holders: bool,
     /// Output in another tool's format: `gpustat-json`, or `csv[,noheader][,nounits]` with
     /// --query-gpu or --query-compute-apps.
     #[arg(long, value_name = "FORM", value_parser = format, conflicts_with = "details")]

@@ -23,11 +23,7 @@ fn backend(devices: Vec<DeviceState>) -> MockGpuBackend {
 
 /// A host with these processes and holders.
 fn host(processes: Vec<ProcessInfo>, holders: Vec<Holder>, sees_host_pids: bool) -> MockHost {
-    let all: BTreeMap<Pid, ProcessInfo> =
-        processes.into_iter().map(|info| (info.key.pid, info)).collect();
-    let mut host = MockHost::new();
-    host.expect_hostname().returning(|| Ok("host".into()));
-    host.expect_sees_host_pids().returning(move || Ok(sees_host_pids));
+    let mut host = host_of(processes, sees_host_pids);
     host.expect_driver_devices().returning(|| Ok(vec![info(5)]));
     host.expect_device_files().returning(|| {
         let id = Ok(FileId::Device { major: 195, minor: 0 });
@@ -39,6 +35,16 @@ fn host(processes: Vec<ProcessInfo>, holders: Vec<Holder>, sees_host_pids: bool)
         unreadable.count(Absent::NotPermitted);
         Ok(HolderScan { holders: holders.clone(), unreadable })
     });
+    host
+}
+
+/// A host with these processes that panics if it is asked for files or holders.
+fn host_of(processes: Vec<ProcessInfo>, sees_host_pids: bool) -> MockHost {
+    let all: BTreeMap<Pid, ProcessInfo> =
+        processes.into_iter().map(|info| (info.key.pid, info)).collect();
+    let mut host = MockHost::new();
+    host.expect_hostname().returning(|| Ok("host".into()));
+    host.expect_sees_host_pids().returning(move || Ok(sees_host_pids));
     host.expect_process().returning(move |pid| {
         all.get(&pid).cloned().ok_or_else(|| Error::new(ProcessFault::Gone, "look at a process"))
     });
@@ -161,4 +167,74 @@ fn absent_identifiers_of_two_devices_stay_absent_for_their_reason() {
     let host = host(vec![], vec![], true);
     let seen = look_at_devices(&backend(vec![with(0), with(1)]), &host, Groups::NONE).devices;
     assert_eq!(*seen[0].id(), absent);
+}
+
+/// A device on which process 70 has 300 MiB, and this much is in use.
+fn device_using(used: Bytes) -> DeviceState {
+    let mut sample = sample(0, 0);
+    sample.memory.used = Ok(used);
+    DeviceState { sample: Ok(sample), processes: Ok(vec![listed(70, 300, None)]), ..state(0) }
+}
+
+fn if_unexplained(devices: Vec<DeviceState>, host: &MockHost) -> Snapshot {
+    let search = HolderSearch::IfUnexplained;
+    observe_in_detail(&backend(devices), host, &clock(), Groups::NONE, search)
+}
+
+#[test]
+fn holders_are_not_searched_if_listed_processes_account_for_memory() {
+    let most = Bytes::from_mib(300) + DRIVER_OVERHEAD;
+    for used in [Bytes(0), Bytes::from_mib(300), most] {
+        let host = host_of(family(), true);
+        let seen = if_unexplained(vec![device_using(used), device_using(used)], &host);
+        assert_eq!(seen.holders.as_ref().unwrap_err().kind, ErrorKind::NotRequested, "{used}");
+        assert_eq!(pids(&seen), [60, 61, 62, 70]);
+    }
+}
+
+#[test]
+fn holders_are_searched_if_anything_is_unexplained() {
+    let explained = || device_using(Bytes::from_mib(300));
+    let changed = |change: fn(&mut DeviceState)| {
+        let mut device = explained();
+        change(&mut device);
+        vec![explained(), device]
+    };
+    let fault = || Fault { kind: ErrorKind::TimedOut, text: String::new() };
+    let mut unanswered = explained();
+    unanswered.sample = Err(fault());
+    let mut unlisted = explained();
+    unlisted.processes = Err(fault());
+    let cases = [
+        (
+            "more memory",
+            changed(|device| {
+                device.sample.as_mut().unwrap().memory.used = Ok(Bytes::from_mib(365))
+            }),
+        ),
+        (
+            "unknown memory",
+            changed(|device| device.sample.as_mut().unwrap().memory.used = Err(Absent::Failed)),
+        ),
+        (
+            "process of unknown size",
+            changed(|device| {
+                device.processes.as_mut().unwrap()[0].memory = Err(Absent::NotSupported)
+            }),
+        ),
+        (
+            "process that is gone",
+            changed(|device| device.processes.as_mut().unwrap().push(listed(80, 0, None))),
+        ),
+        ("device without answer", vec![unanswered]),
+        ("device without list", vec![unlisted]),
+        ("no device", vec![]),
+    ];
+    let holder = || holder(process(70, 60).key, &[("/dev/nvidia0", Access::OPEN)]);
+    for (what, devices) in cases {
+        let host = host(family(), vec![holder()], true);
+        assert_eq!(if_unexplained(devices, &host).holders().len(), 1, "{what}");
+    }
+    let elsewhere = host(family(), vec![holder()], false);
+    assert_eq!(if_unexplained(vec![explained()], &elsewhere).holders().len(), 1, "other PIDs");
 }

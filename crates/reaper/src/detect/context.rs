@@ -3,8 +3,8 @@
 use crate::finding::{Advice, Finding, FindingKind, Suspect};
 use crate::role::Role;
 use gpu_core::{
-    Absent, Bytes, DeviceFileKind, DeviceProcess, DeviceState, DeviceUuid, Holder, Pid,
-    ProcessInfo, ProcessKey, Snapshot,
+    Absent, Bytes, DRIVER_OVERHEAD, DeviceFileKind, DeviceProcess, DeviceState, DeviceUuid, Holder,
+    Pid, ProcessInfo, ProcessKey, Snapshot,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -241,11 +241,9 @@ impl Unexplained {
 
 /// Returns how far `used` may normally exceed the memory of the listed processes.
 ///
-/// An idle P100 with driver 418 shows 25 MiB, a K80 11 MiB above its processes, drivers from 510 on
-/// nothing (they report their share separately). 64 MiB and 0.5 % of the memory covers these, and
-/// is well below the smallest CUDA context (about 100 MiB). If a display is drawn, there are also
-/// frame buffers that no list shows: 512 MiB more.
+/// [`DRIVER_OVERHEAD`] and 0.5 % of the memory. If a display is drawn, there are also frame buffers
+/// that no list shows: 512 MiB more.
 pub fn driver_reserve(total: Bytes, graphics: bool) -> Bytes {
     let display = if graphics { Bytes::from_mib(512) } else { Bytes(0) };
-    Bytes::from_mib(64) + Bytes(total.0 / 200) + display
+    DRIVER_OVERHEAD + Bytes(total.0 / 200) + display
 }

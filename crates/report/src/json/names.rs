@@ -350,6 +350,32 @@ impl From<&gpu_core::Origin> for Origin {
     }
 }
 
+/// Outcome of the search of all processes for holders of the device files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum HolderSearch {
+    /// All processes were searched.
+    Done,
+    /// Listed processes account for the memory of every GPU, so nothing was searched. The option
+    /// --holders searches anyway.
+    NotNeeded,
+    /// The search failed.
+    Failed,
+}
+
+impl From<&gpu_core::Snapshot> for HolderSearch {
+    fn from(snapshot: &gpu_core::Snapshot) -> Self {
+        match &snapshot.holders {
+            Ok(_) => HolderSearch::Done,
+            Err(fault) if fault.kind == gpu_core::ErrorKind::NotRequested => {
+                HolderSearch::NotNeeded
+            }
+            Err(_) => HolderSearch::Failed,
+        }
+    }
+}
+
 /// Kind of a file: for the file of a GPU an object with its minor number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -2,7 +2,7 @@
 
 use super::details::Details;
 use super::leases::OnDevice;
-use super::names::{Absent, Role};
+use super::names::{Absent, HolderSearch, Role};
 use super::{Failure, Head, Process};
 use crate::wording::claims::User as UserName;
 use gpu_core::{DeviceState, Reading, Snapshot};
@@ -22,6 +22,10 @@ pub struct Status {
     pub gpus: Vec<Gpu>,
     /// Processes that have a GPU device file open or mapped. Null if unknown.
     pub holders: Option<Vec<Holder>>,
+    /// Outcome of the search for these processes.
+    pub holder_search: HolderSearch,
+    /// Why the search failed. Null if it did not fail.
+    pub holder_error: Option<Failure>,
     /// Number of findings of gpuws doctor. Null if no GPU could be queried.
     pub finding_count: Option<usize>,
     /// Why the leases are unknown. Null if they are known.
@@ -155,6 +159,9 @@ impl Status {
     ) -> Self {
         let usage = Usage::of(snapshot);
         let gpu = |device| Gpu::of(snapshot, &usage, (leased, name), device);
+        let holder_search = HolderSearch::from(snapshot);
+        let fault = snapshot.holders.as_ref().err();
+        let holder_error = fault.filter(|_| holder_search == HolderSearch::Failed).map(Failure::of);
         Status {
             head: Head::of(snapshot),
             gpus: snapshot.devices.iter().map(gpu).collect(),
@@ -163,6 +170,8 @@ impl Status {
                 .as_ref()
                 .ok()
                 .map(|holders| holders.iter().map(|holder| Holder::of(snapshot, holder)).collect()),
+            holder_search,
+            holder_error,
             finding_count: (!snapshot.devices.is_empty()).then_some(diagnosis.findings.len()),
             lease_error: leased.fault().map(Failure::of),
         }

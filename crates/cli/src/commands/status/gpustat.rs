@@ -30,9 +30,8 @@ pub(super) fn run(
             |pid| query::look_up(&source, pid),
             || source.clock.sleep(gpustat::CPU_WINDOW),
         );
-        let hostname = source.host.hostname();
         let view = gpustat::Machine::of(
-            hostname,
+            source.host.hostname(),
             &machine,
             &devices,
             &processes,

@@ -23,10 +23,7 @@ pub(crate) fn without_driver(
         print_all(screen, lines)?;
     }
     match &snapshot.holders {
-        Err(fault) => {
-            let what = format!("failed to {}", fault.text);
-            wording::flow(screen, Line::new().dim("/proc:  "), &what)
-        }
+        Err(fault) => wording::flow(screen, Line::new().dim("/proc:  "), &account(fault)),
         Ok(_) if snapshot.files.is_empty() => {
             screen.print(&Line::new().dim("/proc:  ").plain("no GPU device files found"))
         }
