@@ -11,35 +11,17 @@
 
 use criterion::{BenchmarkGroup, Criterion, SamplingMode, criterion_group, measurement::WallTime};
 use gpu_sim::Session;
+use gpuws_benches::{built, peer};
 use nix::sys::resource::{UsageWho, getrusage};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// A command line without its program.
 type Words = &'static [&'static str];
-
-/// Returns the directory that this bench was built into, or copied to.
-fn bench_dir() -> PathBuf {
-    let own = std::env::current_exe().expect("a running program has a path");
-    own.parent().unwrap_or(Path::new("/")).to_owned()
-}
-
-/// Returns a file next to this bench or in the parent directory, where cargo puts programs.
-fn built(name: &str) -> Option<PathBuf> {
-    let dir = bench_dir();
-    let above = dir.parent().unwrap_or(&dir);
-    [dir.join(name), above.join(name)].into_iter().find(|path| path.is_file())
-}
-
-/// Returns a program of `cargo xtask peers`.
-fn peer(path: &str) -> Option<PathBuf> {
-    let dir = bench_dir();
-    Some(dir.ancestors().nth(2)?.join("peers").join(path)).filter(|path| path.is_file())
-}
 
 /// A timed program: its name, its path if it is installed, and its arguments.
 struct Runner {

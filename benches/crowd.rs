@@ -1,0 +1,147 @@
+//! What a crowd of other processes on the host costs a look, a claim and a run: real processes on a
+//! real /proc, beside a plain loop over NVML and common tools.
+//!
+//! The host has 100, 2,000 and 5,000 processes (50 more than before in test mode). Looks are at
+//! eight simulated GPUs with four real processes each, all of whose memory is listed; claims and
+//! runs are on a simulated machine of twelve idle GPUs. The NVML has no latency. The peers must be
+//! installed by `cargo xtask peers --install-only`; `fuser` is the one in PATH.
+//!
+//! The bench starts itself again in a live session, which starts the real processes.
+#![expect(clippy::print_stderr, reason = "a peer that is not installed is skipped visibly")]
+
+use criterion::{BenchmarkGroup, Criterion, SamplingMode, criterion_group, measurement::WallTime};
+use gpu_sim::Session;
+use gpuws_benches::{IdleMachine, SAFE_GPU_USER, built, peer};
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
+
+/// Set in the live session.
+const INSIDE: &str = "GPUWS_BENCH_CROWD";
+
+/// Sleeping processes, which end when this is dropped.
+#[derive(Default)]
+struct Crowd(Vec<Child>);
+
+impl Crowd {
+    /// Adds processes until the host has this many.
+    fn grow(&mut self, processes: usize) {
+        for _ in on_host()..processes {
+            let mut command = Command::new("sleep");
+            command.arg("100000").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            self.0.push(command.spawn().expect("a process starts"));
+        }
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // It may have ended by itself.
+            let _ = child.kill().and_then(|()| child.wait());
+        }
+    }
+}
+
+/// Returns the number of processes that /proc shows.
+fn on_host() -> usize {
+    let entries = fs::read_dir("/proc").expect("/proc is mounted").flatten();
+    let names = entries.map(|entry| entry.file_name());
+    names.filter(|name| name.to_string_lossy().parse::<u32>().is_ok()).count()
+}
+
+/// Times a program from start to exit; skips one that is not installed.
+fn time(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    name: &str,
+    program: Option<PathBuf>,
+    with: impl Fn(&mut Command),
+) {
+    let Some(program) = program else {
+        eprintln!("skipped: {name} is not installed");
+        return;
+    };
+    group.bench_function(name, |bencher| {
+        bencher.iter(|| {
+            let mut command = Command::new(&program);
+            with(&mut command);
+            // A pipe that is closed at once ends `gpuws claim --hold`.
+            command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+            let mut child = command.spawn().expect("an installed program runs");
+            drop(child.stdin.take());
+            assert!(child.wait().expect("it is a child").success(), "{name}");
+        });
+    });
+}
+
+fn crowds(criterion: &mut Criterion) {
+    let gpuws = || built("gpuws");
+    let library = built("libnvml_sim.so").expect("the session has it");
+    let idle = IdleMachine::new(&library, gpuws().expect("it starts this session"));
+    let session = std::env::var(Session::VARIABLE).expect("the session sets it");
+    let devices = (0..8).map(|index| format!("{session}/dev/nvidia{index}"));
+    let devices: Vec<String> = devices.collect();
+    let in_path = |name: &str| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).map(|dir| dir.join(name)).find(|path| path.is_file())
+    };
+    let is_test = std::env::args().any(|argument| argument == "--test");
+    let sizes = if is_test { vec![on_host() + 50] } else { vec![100, 2000, 5000] };
+    let mut crowd = Crowd::default();
+    for size in sizes {
+        crowd.grow(size);
+        let mut group = criterion.benchmark_group(format!("crowd/{size}"));
+        group.sampling_mode(SamplingMode::Flat).sample_size(20);
+        group.measurement_time(Duration::from_secs(3)).warm_up_time(Duration::from_millis(500));
+        time(&mut group, "plain loop", built("plain-loop"), |_| {});
+        time(&mut group, "gpuws", gpuws(), |command| {
+            command.arg("status");
+        });
+        time(&mut group, "gpuws --holders", gpuws(), |command| {
+            command.args(["status", "--holders"]);
+        });
+        time(&mut group, "gpuws query", gpuws(), |command| {
+            command.args(["query", "--query-gpu=index,memory.used", "--format=csv"]);
+        });
+        let smi = peer("root/usr/lib/nvidia/current/nvidia-smi");
+        time(&mut group, "nvidia-smi", smi, |_| {});
+        time(&mut group, "fuser", in_path("fuser"), |command| {
+            command.arg("-v").args(&devices);
+        });
+        time(&mut group, "gpuws claim", gpuws(), |command| {
+            idle.on(command.args(["claim", "--hold"]));
+        });
+        time(&mut group, "gpuws run", gpuws(), |command| {
+            idle.on(command.args(["run", "--", "true"]));
+        });
+        let package = peer("safe-gpu-2.0.0");
+        let python = peer("venv/bin/python").filter(|_| package.is_some());
+        time(&mut group, "safe-gpu", python, |command| {
+            let package = package.iter().collect::<PathBuf>();
+            idle.on(command.args(["-c", SAFE_GPU_USER]).env("PYTHONPATH", package));
+        });
+        group.finish();
+    }
+}
+
+criterion_group!(benches, crowds);
+
+fn main() -> ExitCode {
+    if std::env::var_os(INSIDE).is_some() {
+        benches();
+        Criterion::default().configure_from_args().final_summary();
+        return ExitCode::SUCCESS;
+    }
+    let (Some(gpuws), Some(_)) = (built("gpuws"), built("libnvml_sim.so")) else {
+        eprintln!("skipped: there is no gpuws: cargo build --release");
+        return ExitCode::SUCCESS;
+    };
+    let own = std::env::current_exe().expect("a running program has a path");
+    let mut session = Command::new(gpuws);
+    session.args(["sim", "crowd:8x4", "--live", "--"]).arg(own).args(std::env::args().skip(1));
+    match session.env(INSIDE, "1").status().expect("gpuws starts").code() {
+        Some(0) => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
