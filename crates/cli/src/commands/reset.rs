@@ -83,13 +83,16 @@ fn show(screen: &mut Screen, args: &ResetArgs, reset: &Reset<'_>) -> Result<(), 
         let all = all.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let what = format!(
             "{devices} is connected by NVLink to {}; they are reset together.",
-            ranges(peers)
+            reset_wording::gpus(peers)
         );
         wording::flow(screen, Line::new().accent("note: "), &what)?;
         if *whole {
             let command = format!("sudo nvidia-smi --gpu-reset -i {all}");
             screen.print(&Line::new().padded_to(6).accent(command))?;
         }
+    }
+    if let Some(cost) = reset_wording::cost(&reset.check) {
+        wording::flow(screen, Line::new().accent("note: "), &cost)?;
     }
     for blocker in &reset.check.blockers.users {
         show_blocker(screen, reset, blocker)?;
@@ -114,26 +117,12 @@ fn show(screen: &mut Screen, args: &ResetArgs, reset: &Reset<'_>) -> Result<(), 
     }
 }
 
-fn ranges(indexes: &[u32]) -> String {
-    let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
-    format!("{word} {}", wording::ranges(indexes))
-}
-
 fn show_blocker(screen: &mut Screen, reset: &Reset<'_>, blocker: &Blocker) -> Result<(), Failure> {
     let process = reset.check.now.process(blocker.pid);
     let name = process.map_or("?", |info| info.name.as_str());
-    let files = blocker.files.iter().map(|held| held.path.rsplit('/').next().unwrap_or_default());
-    let files = files.collect::<Vec<_>>().join(" ");
-    let what = match (files.is_empty(), blocker.role) {
-        (true, _) => format!("listed by NVML on {}", ranges(&blocker.devices)),
-        (false, gpu_reaper::Role::MemoryUser) => {
-            format!("uses {}: has {files}", ranges(&blocker.devices))
-        }
-        (false, role) => format!("{}: has {files} open", wording::role(role)),
-    };
     let head = Line::new().accent("blocked by ").plain(wording::process(blocker.pid, name));
     let head = head.plain(format!("  {}  ", wording::user(process)));
-    wording::print_wrapped(screen, head, &what)?;
+    wording::print_wrapped(screen, head, &reset_wording::usage(blocker))?;
     let (command, about) = reset_wording::way(&blocker.way, &reset.sim);
     wording::print_wrapped(screen, Line::new().padded_to(11).accent(command).plain("   "), about)
 }

@@ -132,7 +132,7 @@ proptest! {
         let pids: BTreeSet<Pid> = machine.processes.iter().map(|process| process.pid()).collect();
         prop_assert_eq!(pids.len() as u32, gpus * each, "each has a number of its own");
         let simulation = Simulation::start(machine, gpu_sim::Seed(0));
-        let look = observe_in_detail(&simulation, &simulation, &simulation, Groups::all());
+        let look = observe_in_detail(&simulation, &simulation, &simulation, Groups::all(), gpu_core::HolderSearch::Always);
         let names: BTreeSet<_> = look.devices.iter().map(|d| d.info.id.bus.unwrap()).collect();
         prop_assert_eq!(names.len() as u32, gpus);
         for device in &look.devices {

@@ -49,7 +49,13 @@ fn driver_values_are_never_not_recorded() {
         let reported = reported(&simulation);
         assert!(!reported.contains("not-recorded"), "{}: {reported}", machine.name);
         // A recording of it that leaves out what it may.
-        let snapshot = observe_in_detail(&simulation, &simulation, &simulation, Groups::NONE);
+        let snapshot = observe_in_detail(
+            &simulation,
+            &simulation,
+            &simulation,
+            Groups::NONE,
+            gpu_core::HolderSearch::Always,
+        );
         let mut text = "{\"gpuws_recording\":1,\"anonymous\":false}\n".to_owned().into_bytes();
         for offset in [0, 1000] {
             let snapshot = serde_json::to_string(&snapshot).unwrap();

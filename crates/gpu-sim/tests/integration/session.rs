@@ -13,7 +13,13 @@ fn session(machine: &str) -> Session {
 }
 
 fn look(simulation: &Simulation) -> Snapshot {
-    observe_in_detail(simulation, simulation, simulation, Groups::all())
+    observe_in_detail(
+        simulation,
+        simulation,
+        simulation,
+        Groups::all(),
+        gpu_core::HolderSearch::Always,
+    )
 }
 
 fn refused(dir: &Path) -> (ErrorKind, String) {

@@ -17,7 +17,8 @@ pub use way::Way;
 
 use crate::role::Role;
 use gpu_core::{
-    Absent, DeviceFileKind, DeviceState, HeldFile, Holder, Pid, Snapshot, SystemService,
+    Absent, DeviceFileKind, DeviceState, HeldFile, Holder, Percent, Pid, Reading, Snapshot,
+    SystemService,
 };
 use std::collections::BTreeSet;
 use way::way;
@@ -69,6 +70,8 @@ pub struct Blocker {
     pub files: Vec<HeldFile>,
     /// Its role on the devices.
     pub role: Role,
+    /// The highest share of NVML's sample window in which it computed on one of the devices.
+    pub utilization: Reading<Percent>,
     /// How to make it release the devices.
     pub way: Way,
 }
@@ -146,10 +149,27 @@ impl Blocker {
         let role = used.iter().map(|device| role(device)).find(|role| *role != Role::Monitor);
         let role = role.unwrap_or(Role::Monitor);
         let devices: Vec<u32> = used.iter().map(|device| device.id().index).collect();
+        let utilization = utilization(&used, pid);
+        // If NVML does not say which process computes, each of a busy device may.
+        let is_busy = |device: &&DeviceState| {
+            device.sample.as_ref().is_ok_and(|sample| sample.utilization.is_ok_and(|u| u.get() > 0))
+        };
+        let may_compute = match utilization {
+            Ok(utilization) => utilization.get() > 0,
+            Err(_) => used.iter().any(is_busy),
+        };
         let parent = process.and_then(|info| snapshot.process(info.parent.ok()?).ok());
         let gpu = devices.first().copied().unwrap_or_default();
-        let way = way(process, parent, role, gpu);
+        let way = way(process, parent, role, gpu, may_compute);
         let files = holder.map(|holder| holder.held.clone()).unwrap_or_default();
-        Blocker { pid, devices, files, role, way }
+        Blocker { pid, devices, files, role, utilization, way }
     }
+}
+
+/// Returns the highest utilization of a process on these devices.
+fn utilization(devices: &[&DeviceState], pid: Pid) -> Reading<Percent> {
+    let listed = devices.iter().flat_map(|device| device.processes.iter().flatten());
+    let readings = listed.filter(|process| process.pid == pid).map(|process| process.utilization);
+    let known = readings.clone().filter_map(Reading::ok).max();
+    known.ok_or_else(|| readings.filter_map(Reading::err).next().unwrap_or(Absent::NotRecorded))
 }

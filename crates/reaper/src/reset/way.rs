@@ -10,8 +10,10 @@ pub enum Way {
     Diagnose(u32),
     /// It is in uninterruptible sleep, which no signal ends: read the kernel log.
     ReadKernelLog,
-    /// It uses the memory of the device of this index: reap it.
+    /// It uses the memory of the device of this index and does not compute: reap it.
     Reap(u32, Pid),
+    /// It computes on the device of this index, or may do so: its owner decides.
+    AskOwner(u32),
     /// It belongs to MPS: tell its control daemon to quit. The value is the daemon's user, if not
     /// root.
     QuitMps(Option<u32>),
@@ -32,6 +34,7 @@ pub(super) fn way(
     parent: Option<&ProcessInfo>,
     role: Role,
     gpu: u32,
+    may_compute: bool,
 ) -> Way {
     let Some(process) = process else { return Way::Diagnose(gpu) };
     let pid = process.key.pid;
@@ -41,6 +44,7 @@ pub(super) fn way(
     let unit = process.cgroup.as_deref().ok().and_then(system_unit);
     let usual = || usual_unit(&process.name).filter(|_| role == Role::Daemon).map(str::to_owned);
     match role {
+        Role::MemoryUser if may_compute => Way::AskOwner(gpu),
         Role::MemoryUser => Way::Reap(gpu, pid),
         Role::Daemon if is_mps(process) => Way::QuitMps(mps_user(process, parent)),
         Role::Display => Way::EndGraphicalSession,
@@ -95,8 +99,10 @@ mod tests {
     #[test]
     fn each_role_has_way() {
         let mut process = ProcessInfo::from_name(Pid(7), "python");
-        let of = |process: &ProcessInfo, role| way(Some(process), None, role, 2);
+        let of = |process: &ProcessInfo, role| way(Some(process), None, role, 2, false);
         assert_eq!(of(&process, Role::MemoryUser), Way::Reap(2, Pid(7)));
+        assert_eq!(way(Some(&process), None, Role::MemoryUser, 2, true), Way::AskOwner(2));
+        assert_eq!(way(Some(&process), None, Role::Monitor, 2, true), Way::EndMonitor(Pid(7)));
         assert_eq!(of(&process, Role::Monitor), Way::EndMonitor(Pid(7)));
         assert_eq!(of(&process, Role::Daemon), Way::FindService(Pid(7)));
         assert_eq!(of(&process, Role::Display), Way::EndGraphicalSession);
@@ -110,7 +116,7 @@ mod tests {
         process.cgroup = Ok("/user.slice/user-1000.slice/app.service".into());
         process.name = "nvtop".into();
         assert_eq!(of(&process, Role::Monitor), Way::EndMonitor(Pid(7)));
-        assert_eq!(way(None, None, Role::MemoryUser, 2), Way::Diagnose(2));
+        assert_eq!(way(None, None, Role::MemoryUser, 2, false), Way::Diagnose(2));
     }
 
     #[test]
@@ -131,7 +137,7 @@ mod tests {
             process.state = Ok(state);
             let stuck = state == ProcessState::Uninterruptible;
             for role in [Role::MemoryUser, Role::Monitor, Role::Daemon, Role::Display] {
-                let way = way(Some(&process), None, role, 2);
+                let way = way(Some(&process), None, role, 2, false);
                 assert_eq!(way == Way::ReadKernelLog, stuck, "{role:?}");
             }
         }

@@ -100,6 +100,33 @@ fn memory_user_of_one_device_is_no_monitor_of_another() {
 }
 
 #[test]
+fn process_that_may_compute_is_left_to_its_owner() {
+    let percent = |percent| Percent::new(percent).ok_or(Absent::NotSupported);
+    // The share of the process on each of two devices, and that of both devices.
+    for (shares, of_device, expected) in [
+        ([percent(0), percent(0)], 0, Way::Reap(0, Pid(100))),
+        ([percent(0), percent(0)], 98, Way::Reap(0, Pid(100))),
+        ([percent(0), percent(1)], 0, Way::AskOwner(0)),
+        ([percent(97), Err(Absent::NoAnswer)], 98, Way::AskOwner(0)),
+        ([Err(Absent::NoAnswer); 2], 98, Way::AskOwner(0)),
+        ([Err(Absent::NoAnswer); 2], 0, Way::Reap(0, Pid(100))),
+    ] {
+        let devices = [0, 1].map(|index| {
+            let mut device = listing(device(index, 900, 16_280), 100, 800);
+            device.sample.as_mut().unwrap().utilization = percent(of_device);
+            device.processes.as_mut().unwrap()[0].utilization = shares[index as usize];
+            device
+        });
+        let now = look(devices.into(), vec![], vec![process(100, "python")]);
+        let both = Linked { peers: vec![1], whole: true };
+        let blocker = Blockers::of(&now, &now.devices[0], &both, OWN).users.remove(0);
+        assert_eq!(blocker.way, expected, "{shares:?} of {of_device} %");
+        let known = shares.into_iter().filter_map(Reading::ok).max();
+        assert_eq!(blocker.utilization, known.ok_or(Absent::NoAnswer));
+    }
+}
+
+#[test]
 fn own_processes_and_ended_ones_are_not_in_the_way() {
     let own = ProcessInfo { name: "gpuws".into(), ..process(50, "gpuws") };
     let child = ProcessInfo { parent: Ok(OWN), ..process(51, "gpuws") };

@@ -47,7 +47,10 @@ pub struct Blocker {
     pub files: Vec<String>,
     /// Role of the process.
     pub role: Role,
-    /// Command that makes the process release the GPU.
+    /// Highest percentage of the sample period in which it computed on one of the GPUs. Null if the
+    /// driver did not report it.
+    pub utilization_percent: Option<u8>,
+    /// Command that leads to the release of the GPU.
     pub next: String,
 }
 
@@ -63,6 +66,7 @@ impl Reset {
             on_gpus_by_index: blocker.devices.clone(),
             files: blocker.files.iter().map(|held| held.path.to_string()).collect(),
             role: blocker.role.into(),
+            utilization_percent: blocker.utilization.ok().map(gpu_core::Percent::get),
             next: wording::way(&blocker.way, sim).0,
         };
         Reset {

@@ -135,9 +135,8 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
             "for TensorFlow: allocates memory on demand",
         ),
         Advice::ResetDevice(index) => (
-            format!("nvidia-smi --gpu-reset -i {index}"),
-            "as root, once no process has the \
-                device open",
+            format!("gpuws {sim}reset {index}"),
+            "shows what blocks a reset and what it costs; add --yes to reset",
         ),
         Advice::AllowMoreTime => (
             format!("gpuws {sim}--deadline 120 doctor"),

@@ -1,7 +1,9 @@
 //! Text about the processes that block a reset.
 
-use super::shell_word;
-use gpu_reaper::reset::{Unknown, Way};
+use super::{count, ranges, shell_word, user};
+use gpu_reaper::Role;
+use gpu_reaper::reset::{Blocker, Check, Unknown, Way};
+use std::collections::BTreeSet;
 
 /// Returns the command that removes a blocker, and its effect. `sim` is the option that selects a
 /// simulated machine.
@@ -17,8 +19,12 @@ pub fn way(way: &Way, sim: &str) -> (String, &'static str) {
                 before the wait does",
         ),
         Way::Reap(gpu, pid) => (
-            format!("gpuws {sim}reap --gpu {gpu} --pid {pid} --yes"),
-            "ends it and verifies that its memory was freed",
+            format!("gpuws {sim}reap --gpu {gpu} --pid {pid}"),
+            "shows the plan; add --yes to end it and verify that its memory was freed",
+        ),
+        Way::AskOwner(gpu) => (
+            format!("gpuws {sim}status -i {gpu}"),
+            "shows its work: it may compute now, so ask its owner to stop it",
         ),
         Way::QuitMps(Some(uid)) => (
             format!("echo quit | sudo -u '#{uid}' nvidia-cuda-mps-control"),
@@ -42,6 +48,50 @@ pub fn way(way: &Way, sim: &str) -> (String, &'static str) {
             (format!("systemctl status {pid}"), "shows its service; stop that")
         }
     }
+}
+
+/// Returns whose work must end before the reset; `None` if nobody's.
+pub fn cost(check: &Check<'_>) -> Option<String> {
+    let works = |blocker: &&Blocker| blocker.role == Role::MemoryUser;
+    let workers: Vec<&Blocker> = check.blockers.users.iter().filter(works).collect();
+    let owner = |worker: &&Blocker| match user(check.now.process(worker.pid)) {
+        unknown if unknown == "?" => "an unknown user".into(),
+        name => name,
+    };
+    let owners: BTreeSet<_> = workers.iter().map(owner).collect();
+    let computing = workers.iter().filter(|worker| worker.utilization.is_ok_and(|u| u.get() > 0));
+    let computing = match computing.count() {
+        0 => String::new(),
+        1 if workers.len() == 1 => ", which computes now".to_owned(),
+        1 => ", one of which computes now".to_owned(),
+        count => format!(", {count} of which compute now"),
+    };
+    let owners: Vec<_> = owners.into_iter().collect();
+    let processes = count(workers.len(), "process", "processes");
+    (!workers.is_empty()).then(|| {
+        format!("a reset costs the work of {processes} of {}{computing}", owners.join(", "))
+    })
+}
+
+/// Returns what a blocker does with the devices.
+pub fn usage(blocker: &Blocker) -> String {
+    let devices = gpus(&blocker.devices);
+    let files = blocker.files.iter().map(|held| held.path.rsplit('/').next().unwrap_or_default());
+    let files = files.collect::<Vec<_>>().join(" ");
+    match (files.is_empty(), blocker.role, blocker.utilization) {
+        (true, ..) => format!("listed by NVML on {devices}"),
+        (false, Role::MemoryUser, Ok(percent)) if percent.get() > 0 => {
+            format!("computes at {percent} on {devices}: has {files}")
+        }
+        (false, Role::MemoryUser, _) => format!("uses {devices}: has {files}"),
+        (false, role, _) => format!("{}: has {files} open", super::role(role)),
+    }
+}
+
+/// Names devices by their indexes.
+pub fn gpus(indexes: &[u32]) -> String {
+    let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
+    format!("{word} {}", ranges(indexes))
 }
 
 /// Returns why the users of a device are unknown.

@@ -71,7 +71,7 @@ fn advice_is_a_command_with_the_simulated_machine_in_it() {
             "export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0,2",
         ),
         (Advice::LetMemoryGrow, "TF_FORCE_GPU_ALLOW_GROWTH=true"),
-        (Advice::ResetDevice(3), "nvidia-smi --gpu-reset -i 3"),
+        (Advice::ResetDevice(3), "gpuws --sim a reset 3"),
         (Advice::AllowMoreTime, "gpuws --sim a --deadline 120 doctor"),
         (Advice::LoadDriver, "sudo modprobe nvidia"),
         (Advice::ReadKernelLog, wording::KERNEL_LOG),
@@ -290,7 +290,8 @@ fn obstacles_to_a_reset_are_told_with_a_command() {
     for (way, command) in [
         (Way::Diagnose(2), "gpuws --sim a doctor --gpu 2"),
         (Way::ReadKernelLog, "sudo dmesg | tail -40"),
-        (Way::Reap(2, Pid(7)), "gpuws --sim a reap --gpu 2 --pid 7 --yes"),
+        (Way::Reap(2, Pid(7)), "gpuws --sim a reap --gpu 2 --pid 7"),
+        (Way::AskOwner(2), "gpuws --sim a status -i 2"),
         (Way::QuitMps(Some(9)), "echo quit | sudo -u '#9' nvidia-cuda-mps-control"),
         (Way::QuitMps(None), "echo quit | sudo nvidia-cuda-mps-control"),
         (Way::EndGraphicalSession, "sudo systemctl isolate multi-user.target"),
