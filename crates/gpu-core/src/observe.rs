@@ -43,7 +43,7 @@ pub fn observe(backend: &dyn GpuBackend, host: &dyn Host, clock: &dyn Clock) -> 
 }
 
 /// Takes a snapshot of a machine like [`observe`], with these groups of every device. Holders that
-/// are not searched for are a fault of the kind [`ErrorKind::NotRequested`].
+/// are not searched for are a fault of the kind [`NotRequested`](crate::ErrorKind::NotRequested).
 pub fn observe_in_detail(
     backend: &dyn GpuBackend,
     host: &dyn Host,

@@ -1,4 +1,4 @@
-//! A device as people name it.
+//! Devices as people name them.
 
 use crate::id::{DeviceId, DeviceUuid, PciBusId};
 use crate::snapshot::DeviceState;
@@ -6,8 +6,8 @@ use crate::visible::{Numbering, VisibleList};
 use std::fmt;
 use std::str::FromStr;
 
-/// A device named by index, UUID or PCI address, as `nvidia-smi -i` takes it. A MIG device has a
-/// UUID alone.
+/// A device named by index, UUID or PCI address, as `nvidia-smi -i` takes it, or several devices. A
+/// MIG device has a UUID alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
     /// NVML's index.
@@ -16,6 +16,10 @@ pub enum Selector {
     Uuid(String),
     /// The PCI address.
     Bus(PciBusId),
+    /// NVML's indexes from the first to the last, both included: `0-3`.
+    Range(u32, u32),
+    /// Every device: `all`.
+    All,
 }
 
 impl FromStr for Selector {
@@ -26,11 +30,24 @@ impl FromStr for Selector {
         if let Ok(index) = text.parse() {
             return Ok(Selector::Index(index));
         }
+        if text == "all" {
+            return Ok(Selector::All);
+        }
+        if let Some((first, last)) = text.split_once('-')
+            && let (Ok(first), Ok(last)) = (first.parse(), last.parse())
+        {
+            return match first <= last {
+                true => Ok(Selector::Range(first, last)),
+                false => Err(format!("a range starts with its lower index: {last}-{first}")),
+            };
+        }
         if text.starts_with("GPU-") || text.starts_with("MIG-") {
             return Ok(Selector::Uuid(text.to_owned()));
         }
         let bus = text.parse().map(Selector::Bus);
-        bus.map_err(|_| "expected an index, a UUID (GPU-…) or a PCI bus ID (04:00.0)".into())
+        bus.map_err(|_| {
+            "expected an index, a range (0-3), all, a UUID (GPU-…) or a PCI bus ID (04:00.0)".into()
+        })
     }
 }
 
@@ -40,11 +57,24 @@ impl fmt::Display for Selector {
             Selector::Index(index) => write!(f, "{index}"),
             Selector::Uuid(uuid) => f.write_str(uuid),
             Selector::Bus(bus) => write!(f, "{bus}"),
+            Selector::Range(first, last) => write!(f, "{first}-{last}"),
+            Selector::All => f.write_str("all"),
         }
     }
 }
 
 impl Selector {
+    /// Reads the name of a single device.
+    ///
+    /// # Errors
+    /// If the text is no name, or names several devices.
+    pub fn single(text: &str) -> Result<Self, String> {
+        match text.parse()? {
+            Selector::Range(..) | Selector::All => Err("expected a single device".to_owned()),
+            single => Ok(single),
+        }
+    }
+
     /// Returns whether this is a beginning of the device's UUID.
     fn begins(&self, id: &DeviceId) -> bool {
         match (self, &id.uuid) {
@@ -59,6 +89,8 @@ impl Selector {
             Selector::Index(index) => id.index == *index,
             Selector::Uuid(uuid) => id.uuid.as_ref().is_ok_and(|known| known.0 == *uuid),
             Selector::Bus(bus) => id.bus == Ok(*bus),
+            Selector::Range(first, last) => (*first..=*last).contains(&id.index),
+            Selector::All => true,
         }
     }
 }
@@ -105,25 +137,43 @@ pub fn select(
     Ok(devices.into_iter().filter(is_asked).collect())
 }
 
-/// Returns the indexes of the devices that are named.
+/// Returns the indexes of the devices that are named, each once, in the order of the names.
 ///
 /// # Errors
 /// As [`select`].
 pub fn indexes(devices: &[DeviceState], asked: &[Selector]) -> Result<Vec<u32>, SelectError> {
+    let mut indexes = Vec::new();
+    for selector in asked {
+        let named = match selector {
+            Selector::All => devices.iter().map(|device| device.id().index).collect(),
+            Selector::Range(first, last) => {
+                let each = (*first..=*last).map(|index| index_of(devices, &Selector::Index(index)));
+                each.collect::<Result<Vec<_>, _>>()?
+            }
+            single => vec![index_of(devices, single)?],
+        };
+        for index in named {
+            if !indexes.contains(&index) {
+                indexes.push(index);
+            }
+        }
+    }
+    Ok(indexes)
+}
+
+/// Returns the index of the single device that is named.
+fn index_of(devices: &[DeviceState], one: &Selector) -> Result<u32, SelectError> {
     let all = || devices.iter().map(DeviceState::id);
-    let find = |one: &Selector| {
-        if let Some(id) = all().find(|id| one.names(id)) {
-            return Ok(id.index);
-        }
-        let matches: Vec<u32> = all().filter(|id| one.begins(id)).map(|id| id.index).collect();
-        let (name, known) = (one.clone(), || all().map(|id| id.index).collect());
-        match matches[..] {
-            [index] => Ok(index),
-            [] => Err(SelectError::NotFound { name, known: known() }),
-            _ => Err(SelectError::Ambiguous { name, matches }),
-        }
-    };
-    asked.iter().map(find).collect()
+    if let Some(id) = all().find(|id| one.names(id)) {
+        return Ok(id.index);
+    }
+    let matches: Vec<u32> = all().filter(|id| one.begins(id)).map(|id| id.index).collect();
+    let (name, known) = (one.clone(), || all().map(|id| id.index).collect());
+    match matches[..] {
+        [index] => Ok(index),
+        [] => Err(SelectError::NotFound { name, known: known() }),
+        _ => Err(SelectError::Ambiguous { name, matches }),
+    }
 }
 
 /// Returns the MIG device that is named: by its UUID, by a beginning of it that no other MIG device
@@ -170,9 +220,31 @@ mod tests {
         {
             assert_eq!(part.parse::<Selector>().unwrap().begins(&id), begins, "{part}");
         }
-        for wrong in ["", "x", "-1", "gpu-8ae3", "4294967296"] {
+        for wrong in ["", "x", "-1", "gpu-8ae3", "4294967296", "3-1", "1-", "-", "0-1-2", "All"] {
             assert!(wrong.parse::<Selector>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn ranges_and_all_select_several_devices_each_once() {
+        let fault = crate::Fault { kind: crate::ErrorKind::TimedOut, text: String::new() };
+        let device = |index| {
+            let info = crate::DeviceInfo::unknown(DeviceId::from_index(index));
+            DeviceState::unanswered(info, crate::Groups::NONE, &fault)
+        };
+        let devices = [device(0), device(1), device(2), device(4)];
+        let indexes = |text: &str| {
+            let asked: Vec<Selector> = text.split(',').map(|one| one.parse().unwrap()).collect();
+            super::indexes(&devices, &asked).map_err(|error| error.to_string())
+        };
+        assert_eq!(indexes("all"), Ok(vec![0, 1, 2, 4]));
+        assert_eq!(indexes("2,0-2"), Ok(vec![2, 0, 1]));
+        assert_eq!(indexes("4-4,all,1"), Ok(vec![4, 0, 1, 2]));
+        assert_eq!(indexes("1-4294967295"), Err("find GPU 3 on this machine".into()));
+        assert_eq!("0-2".parse::<Selector>().unwrap().to_string(), "0-2");
+        assert_eq!("all".parse::<Selector>().unwrap().to_string(), "all");
+        assert_eq!(Selector::single("3"), Ok(Selector::Index(3)));
+        assert!(Selector::single("0-2").is_err() && Selector::single("all").is_err());
     }
 
     #[test]

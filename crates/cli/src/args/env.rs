@@ -15,7 +15,7 @@ pub(crate) struct EnvArgs {
     /// Total memory of the GPU (80GiB), instead of querying this machine.
     #[arg(long, value_name = "SIZE", value_parser = super::quantity::size, conflicts_with = "gpu")]
     pub(crate) device_memory: Option<Bytes>,
-    /// GPUs visible to the program, by index, UUID or PCI bus ID; repeatable. Default: those of
+    /// GPUs visible to the program, by index (0,2-3), UUID or PCI bus ID, or all; repeatable. Default: those of
     /// CUDA_VISIBLE_DEVICES or the scheduler, or all.
     #[arg(long, value_name = "GPU,…", value_delimiter = ',')]
     pub(crate) gpu: Vec<Selector>,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReapArgs {
-    /// Only on these GPUs, by index, UUID or PCI bus ID; repeatable.
+    /// Only on these GPUs, by index (0,2-3), UUID or PCI bus ID, or all; repeatable.
     #[arg(long, value_name = "GPU,…", value_delimiter = ',')]
     pub(crate) gpu: Vec<Selector>,
     /// Only processes of this user (name or UID); repeatable.

@@ -17,7 +17,7 @@ pub(crate) struct RequestArgs {
     /// Claim only this much memory of each GPU and share the rest (6GiB, 500MiB).
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) mem: Option<Bytes>,
-    /// Choose only among these GPUs, by index, UUID or PCI bus ID; repeatable.
+    /// Choose only among these GPUs, by index (0,2-3), UUID or PCI bus ID, or all; repeatable.
     #[arg(long, value_name = "GPU,…", value_delimiter = ',')]
     pub(crate) gpu: Vec<Selector>,
     /// Claim a MIG device, of those in --gpu if given. By default a MIG device is claimed only if

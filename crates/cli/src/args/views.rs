@@ -18,7 +18,7 @@ pub(crate) enum Format {
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct StatusArgs {
-    /// Only these GPUs, by index, UUID or PCI bus ID.
+    /// Only these GPUs, by index (0,2-3), UUID or PCI bus ID, or all.
     #[arg(
         short = 'i',
         long = "gpu",
@@ -98,7 +98,7 @@ pub(crate) struct QueryArgs {
     /// Output format: `csv`, `csv,noheader`, `csv,nounits` or `csv,noheader,nounits`.
     #[arg(long, value_name = "FORM", value_parser = csv::Style::parse)]
     pub(crate) format: Option<csv::Style>,
-    /// Only these GPUs, by index, UUID or PCI bus ID.
+    /// Only these GPUs, by index (0,2-3), UUID or PCI bus ID, or all.
     #[arg(
         short = 'i',
         long = "id",
@@ -116,7 +116,8 @@ pub(crate) struct QueryArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ResetArgs {
-    /// The device, by index, UUID or PCI address.
+    /// The device, by index, UUID or PCI bus ID.
+    #[arg(value_parser = Selector::single)]
     pub(crate) gpu: Selector,
     /// Perform the reset; without it blockers are only listed.
     #[arg(long)]

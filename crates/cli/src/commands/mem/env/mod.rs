@@ -97,7 +97,7 @@ fn chosen(snapshot: &Snapshot, named: &[Selector]) -> Result<Vec<DeviceState>, F
     if !named.is_empty() {
         let part = |selector: &Selector| match selector {
             Selector::Uuid(_) => mig().find(|device| selector.names(device.id())),
-            Selector::Index(_) | Selector::Bus(_) => None,
+            _ => None,
         };
         let mut found: Vec<DeviceState> = named.iter().filter_map(part).collect();
         let whole: Vec<Selector> =
