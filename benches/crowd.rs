@@ -133,8 +133,9 @@ fn main() -> ExitCode {
         Criterion::default().configure_from_args().final_summary();
         return ExitCode::SUCCESS;
     }
-    let (Some(gpuws), Some(_)) = (built("gpuws"), built("libnvml_sim.so")) else {
-        eprintln!("skipped: there is no gpuws: cargo build --release");
+    let session = ["libnvml_sim.so", "nvml-sim-process"].map(built);
+    let (Some(gpuws), [Some(_), Some(_)]) = (built("gpuws"), session) else {
+        eprintln!("skipped: there is no gpuws: cargo build --release -p gpuws -p gpu-nvml-sim");
         return ExitCode::SUCCESS;
     };
     let own = std::env::current_exe().expect("a running program has a path");
