@@ -262,6 +262,9 @@ impl Host for HostOfMachine {
     fn sees_host_pids(&self) -> Reading<bool> {
         self.host.sees_host_pids()
     }
+    fn is_root(&self) -> Reading<bool> {
+        self.host.is_root()
+    }
     fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
         self.host.driver_devices()
     }

@@ -221,6 +221,9 @@ impl Host for Here {
     fn sees_host_pids(&self) -> Reading<bool> {
         Ok(true)
     }
+    fn is_root(&self) -> Reading<bool> {
+        self.0.is_root()
+    }
     fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
         Ok(Vec::new())
     }

@@ -1,6 +1,6 @@
 //! The processes that have device files open or mapped.
 
-use crate::absent::Absent;
+use crate::absent::{Absent, Reading};
 use crate::access::Access;
 use crate::file::DeviceFileKind;
 use crate::id::{Pid, ProcessKey};
@@ -82,6 +82,24 @@ impl Unreadable {
     }
 }
 
+/// A process of which a search for holders could not read everything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct UnreadProcess {
+    /// The process.
+    pub pid: Pid,
+    /// Its short name, chosen by the process.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub name: Reading<String>,
+    /// The name of its user.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
+    pub user: Reading<String>,
+    /// Why it could not be read.
+    pub reason: Absent,
+    /// Its open files were read, and only its mappings or links were not.
+    pub open_files_read: bool,
+}
+
 /// The result of one walk over all processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -90,6 +108,14 @@ pub struct HolderScan {
     pub holders: Vec<Holder>,
     /// The processes whose files were not visible.
     pub unreadable: Unreadable,
+    /// The first of these by PID, at most [`HolderScan::NAMED`].
+    pub unread: Vec<UnreadProcess>,
+}
+
+impl HolderScan {
+    /// How many unreadable processes a search names. For an ordinary user nearly all processes of
+    /// a host are unreadable.
+    pub const NAMED: usize = 32;
 }
 
 #[cfg(test)]

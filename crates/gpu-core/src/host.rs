@@ -56,6 +56,9 @@ pub trait Host: Send + Sync {
     /// is in the initial PID namespace.
     fn sees_host_pids(&self) -> Reading<bool>;
 
+    /// Returns whether the caller is root: more rights than those cannot be advised.
+    fn is_root(&self) -> Reading<bool>;
+
     /// Returns the devices that the kernel module lists, without any other query: this works when
     /// the driver does not answer. In NVML's order; none without the module.
     ///

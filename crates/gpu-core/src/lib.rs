@@ -89,7 +89,7 @@ pub use device::{
 pub use error::{DeviceFault, Error, ErrorKind, Fault, MachineFault, ProcessFault, Reach, Result};
 pub use executable::{Executable, in_system_dir};
 pub use file::{DeviceFile, DeviceFileKind, FileId};
-pub use holder::{HeldFile, Holder, HolderScan, Unreadable};
+pub use holder::{HeldFile, Holder, HolderScan, UnreadProcess, Unreadable};
 pub use host::{Host, ProcessHandle, ProcessList, Signal};
 pub use id::{DeviceId, DeviceUuid, PciBusId, Pid, ProcessKey, StartTime};
 pub use inventory::{Inventory, ask};

@@ -68,7 +68,11 @@ pub fn observe_in_detail(
     // Processes come after devices: one that ends in between is then seen as gone, not as held.
     let files = ask(|| host.device_files());
     match files.clone().and_then(|files| ask(|| host.holders(&files))) {
-        Ok(scan) => (snapshot.holders, snapshot.unreadable) = (Ok(scan.holders), scan.unreadable),
+        Ok(scan) => {
+            snapshot.holders = Ok(scan.holders);
+            snapshot.unreadable = scan.unreadable;
+            snapshot.unread = scan.unread;
+        }
         Err(fault) => snapshot.holders = Err(fault),
     }
     snapshot.files = files.unwrap_or_default();
@@ -118,6 +122,7 @@ fn look(backend: &dyn GpuBackend, host: &dyn Host, clock: &dyn Clock, groups: Gr
         driver,
         devices,
         sees_host_pids: host.sees_host_pids(),
+        is_root: host.is_root(),
         ..Snapshot::empty(backend.origin(), taken_at)
     }
 }

@@ -4,6 +4,7 @@ use crate::absent::Reading;
 use crate::clock::Timestamp;
 use crate::executable::Executable;
 use crate::id::{Pid, ProcessKey};
+use crate::service::service_of;
 use crate::units::Bytes;
 use std::fmt;
 use std::sync::Arc;
@@ -98,6 +99,12 @@ pub struct ProcessInfo {
     /// ended.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading", default = "not_recorded"))]
     pub executable: Reading<Box<Executable>>,
+    /// It ignores SIGHUP, as a program that was started with nohup does, and its children.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading", default = "not_recorded"))]
+    pub ignores_hangup: Reading<bool>,
+    /// The process that traces it, such as a debugger; `NotFound` if there is none.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading", default = "not_recorded"))]
+    pub tracer: Reading<Pid>,
     /// State of the first thread.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub state: Reading<ProcessState>,
@@ -128,6 +135,11 @@ pub struct ProcessInfo {
 }
 
 impl ProcessInfo {
+    /// Returns the systemd service that started the process, such as `vllm.service`.
+    pub fn service(&self) -> Option<&str> {
+        service_of(self.cgroup.as_deref().ok()?)
+    }
+
     /// Returns a process of which only PID and name are known, as from text of another tool.
     pub fn from_name(pid: Pid, name: impl Into<String>) -> Self {
         use crate::absent::Absent::NotRecorded;
@@ -142,6 +154,8 @@ impl ProcessInfo {
             session: Err(NotRecorded),
             has_terminal: Err(NotRecorded),
             executable: Err(NotRecorded),
+            ignores_hangup: Err(NotRecorded),
+            tracer: Err(NotRecorded),
             state: Err(NotRecorded),
             live_threads: Err(NotRecorded),
             started_at: Err(NotRecorded),

@@ -37,6 +37,30 @@ impl SystemService {
     }
 }
 
+/// Returns the systemd service to which a cgroup path belongs: its last unit, if that is a service.
+///
+/// A service whose processes people start themselves is none: a login, a scheduler, a container
+/// runtime, a service manager. To stop it would end the work of others. The processes of a login
+/// session are in a scope, so they belong to no service either.
+pub(crate) fn service_of(cgroup: &str) -> Option<&str> {
+    let is_unit = |part: &&str| part.ends_with(".service") || part.ends_with(".scope");
+    let unit = cgroup.rsplit('/').find(is_unit)?;
+    let name = unit.strip_suffix(".service")?;
+    let template = name.split('@').next().unwrap_or(name);
+    let is_carrier = template.starts_with("systemd-")
+        || matches!(
+            template,
+            "user" | "ssh" | "sshd" | "dropbear" | "getty" | "serial-getty" | "console-getty"
+                | "cron" | "crond" | "cronie" | "atd" | "dbus" | "dbus-broker" | "init" | "rc-local"
+                | "slurmd" | "slurmstepd" | "pbs_mom" | "pbs" | "sge_execd" | "condor" | "munge"
+                | "docker" | "containerd" | "crio" | "podman" | "kubelet" | "k3s" | "k3s-agent"
+                | "lxc" | "lxcfs" | "snapd" | "gdm" | "gdm3" | "sddm" | "lightdm" | "display-manager"
+                | "tmux" | "screen" | "emacs" | "code-server" | "jupyterhub"
+                | "gnome-terminal-server" | "konsole"
+        );
+    (!template.is_empty() && !is_carrier).then_some(unit)
+}
+
 /// Returns whether a name is that of a login service.
 pub fn is_login_program(name: &str) -> bool {
     matches!(
@@ -59,6 +83,28 @@ pub fn kernel_name(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn service_is_the_last_unit_of_the_path() {
+        for (path, service) in [
+            ("/system.slice/vllm.service", Some("vllm.service")),
+            ("/system.slice/system-triton.slice/triton@0.service/worker", Some("triton@0.service")),
+            (
+                "/user.slice/user-1000.slice/user@1000.service/app.slice/ollama.service",
+                Some("ollama.service"),
+            ),
+            ("/user.slice/user-1000.slice/user@1000.service/app.slice/app.scope", None),
+            ("/user.slice/user-1000.slice/user@1000.service", None),
+            ("/user.slice/user-1000.slice/session-3.scope", None),
+            ("/system.slice/ssh.service", None),
+            ("/system.slice/slurmd.service", None),
+            ("/system.slice/docker.service", None),
+            ("/system.slice/.service", None),
+            ("/", None),
+        ] {
+            assert_eq!(service_of(path), service, "{path}");
+        }
+    }
 
     #[test]
     fn service_names_match_full_and_truncated() {

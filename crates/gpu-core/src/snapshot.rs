@@ -6,7 +6,7 @@ use crate::details::DeviceDetails;
 use crate::device::{DeviceInfo, DeviceProcess, DeviceSample, Driver, MemoryInfo, MigInstance};
 use crate::error::{ErrorKind, Fault};
 use crate::file::DeviceFile;
-use crate::holder::{Holder, Unreadable};
+use crate::holder::{Holder, UnreadProcess, Unreadable};
 use crate::id::{DeviceId, Pid};
 use crate::process::ProcessInfo;
 use crate::units::Bytes;
@@ -150,12 +150,23 @@ pub struct Snapshot {
     pub holders: Result<Vec<Holder>, Fault>,
     /// Processes whose files were not visible.
     pub unreadable: Unreadable,
+    /// The first of these by PID, with what could be read of them.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    pub unread: Vec<UnreadProcess>,
     /// Every process that a device lists or that holds a file, their parents, and the leaders of
     /// their groups and sessions; `NotFound` for a process that is named and does not exist.
     pub processes: BTreeMap<Pid, Process>,
     /// Whether PIDs here are the driver's (the initial PID namespace).
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub sees_host_pids: Reading<bool>,
+    /// Whether the caller was root.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading", default = "not_recorded"))]
+    pub is_root: Reading<bool>,
+}
+
+#[cfg(feature = "serde")]
+fn not_recorded<T>() -> Reading<T> {
+    Err(Absent::NotRecorded)
 }
 
 /// A process named in a snapshot, or why it is unknown.
@@ -187,8 +198,10 @@ impl Snapshot {
             files: Vec::new(),
             holders: Err(not_requested("list device file holders")),
             unreadable: Unreadable::default(),
+            unread: Vec::new(),
             processes: BTreeMap::new(),
             sees_host_pids: Err(Absent::NotRecorded),
+            is_root: Err(Absent::NotRecorded),
         }
     }
 

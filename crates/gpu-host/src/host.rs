@@ -9,7 +9,7 @@ use crate::{fault, files, hidepid, inherited, parallel, process};
 use gpu_core::{
     Absent, DeviceFile, DeviceInfo, Error, ErrorKind, Holder, HolderScan, Host, LeaseId, Origin,
     Pid, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result, Timestamp,
-    Unreadable,
+    UnreadProcess, Unreadable,
 };
 use rustix::io::Errno;
 use std::path::PathBuf;
@@ -62,6 +62,60 @@ impl Context {
         root.pids().map_err(|errno| fault::file(what(), errno))
     }
 
+    /// Checks whether one process is a holder, and counts it if that cannot be seen.
+    fn look_at_holder(
+        &self,
+        walker: &mut Walker<'_>,
+        root: &ProcRoot,
+        pid: u32,
+        scan: &mut HolderScan,
+    ) {
+        let dir = match root.process(pid) {
+            Ok(dir) => dir,
+            Err(errno) => return self.count(errno, (pid, None), false, scan),
+        };
+        let seen = match walker.look(&dir, pid) {
+            Ok(seen) => seen,
+            Err(errno) => return self.count(errno, (pid, Some(&dir)), false, scan),
+        };
+        if let Some(errno) = seen.blocked {
+            self.count(errno, (pid, Some(&dir)), seen.open_files_read, scan);
+        }
+        if seen.findings.is_empty() {
+            return;
+        }
+        match process::read_key(&dir) {
+            Ok(process) => scan.holders.push(Holder {
+                process,
+                held: seen.findings.into_held(walker.targets()),
+                through_thread: seen.through_thread,
+            }),
+            Err(errno) => self.count(errno, (pid, None), false, scan),
+        }
+    }
+
+    /// Counts an unreadable process, unless it is gone or has no files, and names the first ones.
+    fn count(
+        &self,
+        errno: Errno,
+        (pid, dir): (u32, Option<&ProcDir>),
+        open_files_read: bool,
+        scan: &mut HolderScan,
+    ) {
+        if matches!(errno, Errno::NOENT | Errno::SRCH) || dir.is_some_and(process::is_bare) {
+            return;
+        }
+        let reason = fault::absent(errno);
+        scan.unreadable.count(reason);
+        if scan.unread.len() < HolderScan::NAMED {
+            let (name, user) = match dir {
+                Some(dir) => process::read_name(dir, &self.users),
+                None => (Err(reason), Err(reason)),
+            };
+            scan.unread.push(UnreadProcess { pid: Pid(pid), name, user, reason, open_files_read });
+        }
+    }
+
     pub(crate) fn booted_at(&self) -> Reading<Timestamp> {
         process::booted_at(&ProcRoot::open(&self.roots.proc).map_err(fault::absent)?)
     }
@@ -94,6 +148,10 @@ impl Host for LinuxHost {
         Ok(namespace.map_err(fault::absent)? == FIRST_PID_NAMESPACE)
     }
 
+    fn is_root(&self) -> Reading<bool> {
+        Ok(rustix::process::geteuid().is_root())
+    }
+
     fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
         crate::driver::devices(&self.context.roots.proc)
     }
@@ -111,14 +169,17 @@ impl Host for LinuxHost {
         let pids = self.context.pids(&root)?;
         let start = || (Walker::new(&targets), HolderScan::default());
         let shares = parallel::over(&pids, start, |(walker, scan), pid| {
-            look_at_holder(walker, &root, pid, &targets, scan);
+            self.context.look_at_holder(walker, &root, pid, scan);
         });
-        let mut all = HolderScan { holders: Vec::new(), unreadable: hidden(&root, &pids) };
+        let mut all = HolderScan { unreadable: hidden(&root, &pids), ..HolderScan::default() };
         for (_, share) in shares {
             all.holders.extend(share.holders);
             add(&mut all.unreadable, share.unreadable);
+            all.unread.extend(share.unread);
         }
         all.holders.sort_unstable_by_key(|holder| holder.process.pid);
+        all.unread.sort_unstable_by_key(|process| process.pid);
+        all.unread.truncate(HolderScan::NAMED);
         Ok(all)
     }
 
@@ -198,42 +259,6 @@ impl Host for LinuxHost {
             return Err(Error::new(ErrorKind::Unsupported, what));
         }
         Ok(Box::new(LinuxProcess::open(&root, pid, Arc::clone(&self.context))?))
-    }
-}
-
-/// Checks whether one process is a holder, and counts it if that cannot be seen.
-fn look_at_holder(
-    walker: &mut Walker<'_>,
-    root: &ProcRoot,
-    pid: u32,
-    targets: &Targets<'_>,
-    scan: &mut HolderScan,
-) {
-    let Ok(dir) = root.process(pid).inspect_err(|errno| count(*errno, None, scan)) else { return };
-    let seen = match walker.look(&dir, pid) {
-        Ok(seen) => seen,
-        Err(errno) => return count(errno, Some(&dir), scan),
-    };
-    if let Some(errno) = seen.blocked {
-        count(errno, Some(&dir), scan);
-    }
-    if seen.findings.is_empty() {
-        return;
-    }
-    match process::read_key(&dir) {
-        Ok(process) => scan.holders.push(Holder {
-            process,
-            held: seen.findings.into_held(targets),
-            through_thread: seen.through_thread,
-        }),
-        Err(errno) => count(errno, None, scan),
-    }
-}
-
-/// Counts an unreadable process, unless it is gone or has no files.
-fn count(errno: Errno, dir: Option<&ProcDir>, scan: &mut HolderScan) {
-    if !matches!(errno, Errno::NOENT | Errno::SRCH) && !dir.is_some_and(process::is_bare) {
-        scan.unreadable.count(fault::absent(errno));
     }
 }
 

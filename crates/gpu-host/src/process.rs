@@ -70,6 +70,8 @@ pub(crate) fn read_known(
             true => Err(Absent::NotFound),
             false => executable::read(dir, &stat.comm).map(Box::new),
         },
+        ignores_hangup: status.as_ref().map(ignores_hangup).map_err(|absent| *absent),
+        tracer: status.as_ref().map_err(|absent| *absent).and_then(tracer),
         state: Ok(state),
         live_threads: live_threads(&stat, state),
         started_at: booted_at.map(|boot| started_at(&stat, boot)),
@@ -115,6 +117,13 @@ impl Place {
     pub(crate) fn identity(&self) -> (ProcessKey, u32, bool) {
         (self.key, self.parent, self.has_ended)
     }
+}
+
+/// Reads the name and the user of a process of which nothing else could be read.
+pub(crate) fn read_name(dir: &ProcDir, users: &Users) -> (Reading<String>, Reading<String>) {
+    let name = read_stat(dir).map(|stat| stat.comm).map_err(fault::absent);
+    let user = read_status(dir).and_then(|status| users.name(status.euid));
+    (name, user)
 }
 
 /// Reads the position of a process.
@@ -201,6 +210,18 @@ fn state(letter: char) -> ProcessState {
         'T' | 't' => ProcessState::Stopped,
         'Z' => ProcessState::Zombie,
         _ => ProcessState::Other,
+    }
+}
+
+/// Returns whether bit 0 of `SigIgn`, that of SIGHUP, is set (proc_pid_status(5)).
+fn ignores_hangup(status: &Status) -> bool {
+    status.sigign & 1 == 1
+}
+
+fn tracer(status: &Status) -> Reading<Pid> {
+    match status.tracerpid {
+        0 => Err(Absent::NotFound),
+        number => pid(number).map_err(fault::absent),
     }
 }
 

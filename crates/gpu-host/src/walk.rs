@@ -28,6 +28,8 @@ pub(crate) struct Seen {
     pub(crate) through_thread: Option<Pid>,
     /// Why some of it could not be read.
     pub(crate) blocked: Option<Errno>,
+    /// All open descriptors were read.
+    pub(crate) open_files_read: bool,
 }
 
 impl<'a> Walker<'a> {
@@ -39,6 +41,11 @@ impl<'a> Walker<'a> {
         }
     }
 
+    /// Returns the files that are searched for.
+    pub(crate) fn targets(&self) -> &'a Targets<'a> {
+        self.targets
+    }
+
     /// Reads the process with this PID.
     ///
     /// Threads share their descriptor table unless they unshare it, so the first one represents all
@@ -48,7 +55,12 @@ impl<'a> Walker<'a> {
     /// # Errors
     /// `ENOENT` or `ESRCH` when it has ended, `EACCES` or `EPERM` when nothing of it may be read.
     pub(crate) fn look(&mut self, process: &ProcDir, pid: u32) -> Result<Seen> {
-        let mut seen = Seen { findings: Findings::default(), through_thread: None, blocked: None };
+        let mut seen = Seen {
+            findings: Findings::default(),
+            through_thread: None,
+            blocked: None,
+            open_files_read: true,
+        };
         let first = self.look_through(process, &mut seen);
         if process.has_one_thread() {
             return first.map(|_| seen);
@@ -107,6 +119,7 @@ impl<'a> Walker<'a> {
                 Ok(stat) => file_id(&stat),
                 Err(errno) => {
                     seen.block(errno);
+                    seen.open_files_read &= matches!(errno, Errno::NOENT | Errno::SRCH);
                     continue;
                 }
             };

@@ -148,6 +148,8 @@ pub(crate) struct ProcessEntry {
     pub(crate) cgroup: Option<String>,
     pub(crate) workload: Option<WorkloadEntry>,
     pub(crate) started: Option<Datetime>,
+    pub(crate) ignores_hangup: Option<bool>,
+    pub(crate) tracer: Option<u32>,
     pub(crate) state: Option<ProcessState>,
     pub(crate) threads: Option<u32>,
     pub(crate) kernel_thread: Option<bool>,

@@ -7,7 +7,7 @@ use crate::state::{Living, SentSignal, Serial, State};
 use gpu_core::{
     Absent, Access, ActToken, DeviceFile, DeviceInfo, Error, HeldFile, Holder, HolderScan, Host,
     LeaseId, Origin, Pid, ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList,
-    ProcessState, Reading, Result, Signal,
+    ProcessState, Reading, Result, Signal, UnreadProcess,
 };
 use std::collections::BTreeMap;
 
@@ -28,6 +28,10 @@ impl Host for Simulation {
         state.machine.sees_host_pids
     }
 
+    fn is_root(&self) -> Reading<bool> {
+        Ok(self.lock().machine.viewer.uid == 0)
+    }
+
     /// A loaded kernel module lists its devices, whatever the library reports.
     fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
         self.call(Call::DriverDevices, |state| Ok(state.module_devices()))
@@ -43,7 +47,10 @@ impl Host for Simulation {
                 return Err(crate::devices::failure(fault));
             }
             let mut scan =
-                HolderScan { holders: Vec::new(), unreadable: state.machine.unreadable.clone() };
+                HolderScan {
+                    unreadable: state.machine.unreadable.clone(),
+                    ..HolderScan::default()
+                };
             let wanted = Wanted::of(state, files);
             for (_, living) in state.seen().into_values() {
                 let process = &living.process;
@@ -52,6 +59,15 @@ impl Host for Simulation {
                 }
                 if !state.may_access(process) {
                     scan.unreadable.count(Absent::NotPermitted);
+                    if scan.unread.len() < HolderScan::NAMED {
+                        scan.unread.push(UnreadProcess {
+                            pid: state.key(process).pid,
+                            name: Ok(process.info.name.clone()),
+                            user: process.info.user.clone(),
+                            reason: Absent::NotPermitted,
+                            open_files_read: false,
+                        });
+                    }
                     continue;
                 }
                 let held = wanted.held_by(process);

@@ -90,6 +90,8 @@ fn overlay_info(info: &mut ProcessInfo, place: Place<'_>, entry: &ProcessEntry) 
     set(&mut info.group, entry.group.map(Pid));
     set(&mut info.session, entry.session.map(Pid));
     set(&mut info.cgroup, entry.cgroup.clone());
+    set(&mut info.ignores_hangup, entry.ignores_hangup);
+    set(&mut info.tracer, entry.tracer.map(Pid));
     set(&mut info.state, entry.state);
     set(&mut info.live_threads, entry.threads);
     set(&mut info.cpu_time, entry.cpu_time_ms.map(Duration::from_millis));
@@ -236,6 +238,10 @@ pub(crate) fn complete(
     fill(&mut info.parent, Pid(if pid.0 == 1 { 0 } else { 1 }));
     fill(&mut info.group, pid);
     fill(&mut info.session, info.group.unwrap_or(pid));
+    fill(&mut info.ignores_hangup, false);
+    if info.tracer == Err(Absent::NotRecorded) {
+        info.tracer = Err(Absent::NotFound);
+    }
     fill(&mut info.state, ProcessState::Sleeping);
     fill(&mut info.live_threads, 1);
     fill(&mut info.cpu_time, Duration::from_secs(60));

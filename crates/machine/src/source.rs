@@ -262,12 +262,17 @@ impl Source {
     /// Takes two snapshots, far enough apart for CPU time, which is counted in hundredths of a
     /// second, to advance, and for exiting processes to disappear.
     pub fn two_snapshots(&self) -> Vec<Snapshot> {
-        self.snapshots(2, Duration::from_millis(500)).collect()
+        self.snapshots(Groups::NONE, 2, Duration::from_millis(500)).collect()
     }
 
-    /// Takes `count` snapshots, but only one if no device can be queried, because further ones
-    /// could not show a difference.
-    pub fn snapshots(&self, count: u16, pause: Duration) -> impl Iterator<Item = Snapshot> {
+    /// Takes `count` snapshots with these groups of details, but only one if no device can be
+    /// queried, because further ones could not show a difference.
+    pub fn snapshots(
+        &self,
+        groups: Groups,
+        count: u16,
+        pause: Duration,
+    ) -> impl Iterator<Item = Snapshot> {
         let mut blind = false;
         (0..count).map_while(move |done| {
             if blind {
@@ -282,7 +287,7 @@ impl Source {
                 }
                 self.clock.sleep(pause);
             }
-            let snapshot = self.snapshot();
+            let snapshot = self.detailed_snapshot(groups, HolderSearch::Always);
             blind = snapshot.driver.is_err() && snapshot.devices.is_empty();
             Some(snapshot)
         })

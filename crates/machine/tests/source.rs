@@ -75,7 +75,7 @@ fn looks_are_apart_by_their_pause() {
         let first = looks[0].taken_at;
         looks.iter().map(|look| look.taken_at.since(first).as_millis()).collect::<Vec<_>>()
     };
-    assert_eq!(times(&mut source.snapshots(3, Duration::from_secs(2))), [0, 2000, 4000]);
+    assert_eq!(times(&mut source.snapshots(gpu_core::Groups::NONE, 3, Duration::from_secs(2))), [0, 2000, 4000]);
     assert_eq!(times(&mut source.two_snapshots().into_iter()), [0, 500]);
 }
 
@@ -83,7 +83,7 @@ fn looks_are_apart_by_their_pause() {
 fn machine_without_devices_is_looked_at_once() {
     let bare = Source::bare();
     assert!(!bare.is_simulated());
-    assert_eq!(bare.snapshots(3, Duration::ZERO).count(), 1);
+    assert_eq!(bare.snapshots(gpu_core::Groups::NONE, 3, Duration::ZERO).count(), 1);
     assert!(bare.host.process(Pid(std::process::id())).is_ok(), "its processes are real");
     let device = DeviceId::from_index(0);
     let kinds = [

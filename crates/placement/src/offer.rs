@@ -60,8 +60,10 @@ pub enum Bar {
     /// This much of its memory is used, and no process accounts for it.
     #[serde(rename = "unexplained_bytes")]
     Unexplained(Bytes),
-    /// It does not work as it should.
+    /// It does not answer as it should.
     Faulty(Fault),
+    /// It reports a defect, such as uncorrected memory errors, or a setting that excludes jobs.
+    Unfit(String),
     /// Its users are unknown.
     UsersUnknown(Absent),
     /// It has no UUID, or the UUID of another device too.
@@ -89,6 +91,7 @@ impl Bar {
             | Bar::Outsider { .. }
             | Bar::Unexplained(_) => false,
             Bar::Faulty(_)
+            | Bar::Unfit(_)
             | Bar::UsersUnknown(_)
             | Bar::NameUnknown
             | Bar::MigMode

@@ -1,7 +1,7 @@
 //! The result of a diagnosis.
 
 use crate::role::Role;
-use gpu_core::{Bytes, DeviceId, ProcessKey};
+use gpu_core::{Bytes, DeviceId, Pid, ProcessKey, Snapshot, Workload, WorkloadKind};
 use serde::Serialize;
 
 /// Everything concluded from the snapshots.
@@ -13,10 +13,21 @@ pub struct Diagnosis {
     pub cleared: Vec<Cleared>,
 }
 
-/// The kind of a finding.
+/// The kind of a finding: first the faults of devices, then what follows from them or from
+/// processes, then what can wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FindingKind {
+    /// A device that returns an error.
+    DeviceFault,
+    /// Device memory with uncorrected errors, or rows or pages to be replaced.
+    MemoryErrors,
+    /// Fewer NVLinks than other devices of the product have, or no place in the NVLink fabric.
+    NvLinkDown,
+    /// A device in MIG mode without an instance.
+    NoMigInstance,
+    /// A device on which no program may create a CUDA context.
+    ComputeProhibited,
     /// Memory is used that no listed process accounts for, and a process holds the device.
     Ghost,
     /// The same, and no process holds the device: the driver lost track of it.
@@ -35,8 +46,14 @@ pub enum FindingKind {
     Orphan,
     /// A process that keeps memory and does not compute.
     Hoarder,
-    /// A device that returns an error.
-    DeviceFault,
+    /// A device that is busy although no process uses it.
+    BusyWithoutProcess,
+    /// A device whose clocks are reduced by heat or a lack of power.
+    Throttled,
+    /// A PCI Express link that is slower at work than device and slot allow.
+    SlowPcie,
+    /// A change of mode that waits for a reset.
+    PendingReset,
     /// A device that needs a reset, and the processes that block it.
     BlockedReset,
 }
@@ -56,6 +73,14 @@ impl FindingKind {
             | FindingKind::StuckHolder
             | FindingKind::Hoarder
             | FindingKind::DeviceFault
+            | FindingKind::MemoryErrors
+            | FindingKind::NvLinkDown
+            | FindingKind::NoMigInstance
+            | FindingKind::ComputeProhibited
+            | FindingKind::BusyWithoutProcess
+            | FindingKind::Throttled
+            | FindingKind::SlowPcie
+            | FindingKind::PendingReset
             | FindingKind::BlockedReset => None,
         }
     }
@@ -124,15 +149,17 @@ pub enum Advice {
     /// End the processes that hold the device without use.
     ReapDevice(u32),
     /// Inspect one process, then end it by PID.
-    ReapProcess(gpu_core::Pid),
+    ReapProcess(Pid),
     /// Repeat with the rights to see every process.
     LookAsRoot,
     /// Paste the holders of the device files as well.
     PasteHolders,
     /// Repeat on the host, outside the container.
     LookOnHost,
-    /// Take several snapshots, to tell an idle process from a pausing one.
+    /// Take several snapshots within seconds, to tell a state from a moment.
     LookLonger,
+    /// Take snapshots for minutes, to tell an idle process from a pausing one.
+    WatchIdle,
     /// Restrict the program to the device that it computes on.
     LimitVisibleDevices(Vec<u32>),
     /// Make the framework allocate memory on demand.
@@ -148,7 +175,68 @@ pub enum Advice {
     /// Wait for I/O or the driver to finish; if it never does, only a reboot helps.
     WaitOrReboot,
     /// Stop the service that a monitor or daemon belongs to.
-    StopService(gpu_core::Pid),
+    StopService(Pid),
     /// Ask the parent to reap its child, or end the parent.
-    EndParent(gpu_core::Pid),
+    EndParent(Pid),
+    /// Stop a systemd unit of the system or, if `by_user`, of the user's own manager.
+    StopUnit {
+        /// Its name.
+        unit: String,
+        /// It belongs to the service manager of a user.
+        by_user: bool,
+    },
+    /// Cancel a Slurm job.
+    CancelJob(String),
+    /// Stop a container by its ID.
+    StopContainer {
+        /// Podman runs it, not Docker or containerd.
+        podman: bool,
+        /// The ID.
+        id: String,
+    },
+    /// Delete the Kubernetes pod with this UID.
+    DeletePod(String),
+    /// Set the compute mode of a device back to Default.
+    AllowCompute(u32),
+    /// Create a MIG instance on a device, or disable MIG.
+    CreateMigInstance(u32),
+    /// Have a device examined, and replaced.
+    ReplaceDevice(u32),
+    /// Check fans, airflow and the temperature of the room.
+    CheckCooling(u32),
+    /// Check the power supply and its cables.
+    CheckPower(u32),
+    /// Check the seat of the card, and the riser.
+    CheckSlot(u32),
+    /// Check the NVLinks of a device.
+    CheckNvLinks(u32),
+    /// Check the fabric manager.
+    CheckFabricManager,
+    /// Keep the driver initialised.
+    EnablePersistence,
+}
+
+impl Advice {
+    /// Returns how to end a process without surprise for the one who started it: a job or a
+    /// container through its runtime, a service through systemd, any other process by its PID.
+    pub(crate) fn to_end(now: &Snapshot, pid: Pid) -> Advice {
+        let Ok(info) = now.process(pid) else { return Advice::ReapProcess(pid) };
+        if let Some(Workload { kind, id, cgroup }) = info.workload.as_deref() {
+            let id = id.clone();
+            return match kind {
+                WorkloadKind::SlurmJob => Advice::CancelJob(id),
+                WorkloadKind::Pod => Advice::DeletePod(id),
+                WorkloadKind::Container => {
+                    Advice::StopContainer { podman: cgroup.contains("libpod-"), id }
+                }
+            };
+        }
+        match (info.service(), info.cgroup.as_deref()) {
+            (Some(unit), Ok(cgroup)) => {
+                let by_user = cgroup.split('/').any(|part| part.starts_with("user@"));
+                Advice::StopUnit { unit: unit.to_owned(), by_user }
+            }
+            _ => Advice::ReapProcess(pid),
+        }
+    }
 }

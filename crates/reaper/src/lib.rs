@@ -55,6 +55,7 @@
 mod act;
 mod audit;
 mod check;
+mod defect;
 mod detect;
 mod finding;
 mod guard;
@@ -70,6 +71,7 @@ mod usage;
 mod verify;
 
 pub use act::{Event, Ports, execute};
+pub use defect::{Defect, Fitness, defect_groups, defects, health_groups, unfit};
 pub use detect::{diagnose, driver_reserve, silence};
 pub use finding::{Advice, Cleared, Confidence, Diagnosis, Finding, FindingKind, Suspect};
 pub use guard::{Guard, Protect, Refusal};

@@ -1,5 +1,6 @@
 //! The users of each device, for a view of the whole machine.
 
+use crate::defect::{Defect, unfit};
 use crate::detect::{DetectContext, Unexplained};
 use crate::role::Role;
 use gpu_core::{Absent, Bytes, DeviceId, DeviceState, Percent, Pid, Reading, Snapshot};
@@ -17,6 +18,7 @@ struct DeviceUsage {
     /// Its memory and its users are known.
     accounted: bool,
     unexplained: Option<Bytes>,
+    unfit: Option<Defect>,
 }
 
 /// A process that uses a device.
@@ -58,12 +60,25 @@ impl Usage {
         self.find(device)?.unexplained
     }
 
-    /// Returns whether surely only displays, monitors and daemons use a device: if that is unknown,
-    /// it is not free.
+    /// Returns the unexplained memory of a device, zero if the driver's overhead explains it; `None`
+    /// if its memory or its users are unknown.
+    pub fn account(&self, device: &DeviceId) -> Option<Bytes> {
+        let usage = self.find(device).filter(|usage| usage.accounted)?;
+        Some(usage.unexplained.unwrap_or(Bytes(0)))
+    }
+
+    /// Returns the defect that keeps a device from jobs, as far as its details were read
+    /// ([`defect_groups`](crate::defect_groups)).
+    pub fn unfit(&self, device: &DeviceId) -> Option<Defect> {
+        self.find(device)?.unfit
+    }
+
+    /// Returns whether a device is fit for a job and surely only displays, monitors and daemons use
+    /// it: if that is unknown, it is not free.
     pub fn is_free(&self, device: &DeviceId) -> bool {
         self.find(device).is_some_and(|usage| {
             let busy = usage.users.iter().any(|user| user.occupies);
-            usage.accounted && !busy && usage.unexplained.is_none()
+            usage.accounted && !busy && usage.unexplained.is_none() && usage.unfit.is_none()
         })
     }
 
@@ -113,5 +128,6 @@ fn of_device(case: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
         users,
         accounted: account.is_some(),
         unexplained: account.filter(Unexplained::is_ghost).map(|account| account.bytes),
+        unfit: unfit(device),
     }
 }

@@ -5,7 +5,7 @@ use gpu_core::{
     DeviceId, DeviceState, DeviceUuid, Fault, Group, Groups, Snapshot, Timestamp, Topology, ask,
     observe_users,
 };
-use gpu_reaper::Usage;
+use gpu_reaper::{Usage, defect_groups};
 use std::collections::BTreeMap;
 
 /// A snapshot of the machine, with the other data that a choice of devices needs.
@@ -42,8 +42,8 @@ impl Scene {
     /// Takes the snapshot. This never fails: the snapshot contains the faults.
     pub fn look(ports: &Ports<'_>, wants: Wants) -> Self {
         let groups = match wants.capability {
-            true => Groups::from_iter([Group::Product]),
-            false => Groups::NONE,
+            true => defect_groups().and(Groups::from_iter([Group::Product])),
+            false => defect_groups(),
         };
         let snapshot = observe_users(ports.backend, ports.host, ports.clock, groups);
         let topology = wants.topology.then(|| ask(|| ports.backend.topology()).ok()).flatten();

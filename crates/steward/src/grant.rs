@@ -2,7 +2,7 @@
 
 use crate::ancestry;
 use crate::claim_context::{Scene, Wants};
-use crate::offers::{ClaimSurroundings, outsiders};
+use crate::offers::{ClaimSurroundings, doubtful, outsiders};
 use crate::ports::{Ports, Request};
 use crate::preference;
 use gpu_claim::{Chosen, ClaimRequest, Ledger, Standing, TakeError, Taken, Turn, Waiting};
@@ -24,7 +24,8 @@ pub struct Grant {
     pub devices: Vec<DeviceId>,
     /// Why these devices were chosen.
     pub decision: Option<Decision>,
-    /// The devices that others use without a lease, if the claim accepts this.
+    /// The devices with a reason against them that the claim accepts: others use them without a
+    /// lease, or they have a defect and the claim names them.
     pub accepted: Vec<(DeviceId, Bar)>,
     /// The lease that they were taken out of.
     pub parent: Option<LeaseEntry>,
@@ -386,10 +387,11 @@ impl<'a> Chooser<'a> {
             entry.devices.iter().filter_map(|uuid| scene.device(uuid)).cloned().collect();
         let decision = self.seen.borrow_mut().decision.take();
         let decision = decision.filter(|decision| decision.devices() == devices);
-        let accepted = match entry.claim.accept_used && parent.is_none() {
+        let mut accepted = match entry.claim.accept_used && parent.is_none() {
             true => outsiders(&scene, &devices, &beside),
             false => Vec::new(),
         };
+        accepted.extend(doubtful(&scene, &devices));
         Grant { entry, devices, decision, accepted, parent, scene, held, held_back }
     }
 }

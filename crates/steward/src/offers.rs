@@ -7,7 +7,7 @@ use gpu_core::{
     ErrorKind, Fault, LeaseEntry, LeaseId, Reading, Share,
 };
 use gpu_placement::{Bar, Offer};
-use gpu_reaper::{driver_reserve, silence};
+use gpu_reaper::{Fitness, driver_reserve, silence, unfit};
 
 /// The leases and claims around a claim.
 #[derive(Clone, Copy, Debug)]
@@ -25,18 +25,22 @@ pub struct ClaimSurroundings<'a> {
 /// device is offered only to a claim that names it, so that a job that can have a whole device does
 /// not get a part of one.
 ///
-/// Use by others excludes a device unless the claim accepts it. Within a lease it does not: the
+/// Use by others excludes a device unless the claim accepts it. So does a doubtful device, unless
+/// the claim names it: its user may know better. Within a lease it does not: the
 /// ownership of its devices was settled when the lease was made, and a claim that waited there
 /// might wait for itself.
 pub fn offers(scene: &Scene, claim: &Claim, beside: ClaimSurroundings<'_>) -> Vec<Offer> {
-    let is_named = |uuid: &DeviceUuid| claim.among.contains(uuid) || claim.required.contains(uuid);
     let ours = |device: &&DeviceState| match (beside.parent, &device.id().uuid) {
-        (None, Ok(uuid)) => !uuid.is_mig() || is_named(uuid),
+        (None, Ok(uuid)) => !uuid.is_mig() || names(claim, uuid),
         (None, Err(_)) => true,
         (Some(parent), Ok(uuid)) => parent.devices.contains(uuid),
         (Some(_), Err(_)) => false,
     };
     scene.devices().filter(ours).map(|device| offer(scene, device, claim, beside)).collect()
+}
+
+fn names(claim: &Claim, uuid: &DeviceUuid) -> bool {
+    claim.among.contains(uuid) || claim.required.contains(uuid)
 }
 
 fn offer(
@@ -76,6 +80,11 @@ fn bar(
     let fault = silence(device).or(device.sample.as_ref().err());
     if let Some(fault) = fault {
         return Some(Bar::Faulty(fault.clone()));
+    }
+    if let Some(defect) = unfit(device)
+        && (defect.fitness() == Fitness::Unusable || beside.parent.is_none() && !names(claim, uuid))
+    {
+        return Some(Bar::Unfit(defect.to_string()));
     }
     match is_divided(device) {
         Ok(true) => return Some(Bar::MigMode),
@@ -154,6 +163,13 @@ pub(crate) fn outsiders(
         Some((id.clone(), others(scene, scene.find(uuid)?, uuid, leases)?))
     });
     used.collect()
+}
+
+/// Returns those of the devices that have a defect, with the defect.
+pub(crate) fn doubtful(scene: &Scene, devices: &[DeviceId]) -> Vec<(DeviceId, Bar)> {
+    let defect = |id: &DeviceId| unfit(scene.find(id.uuid.as_ref().ok()?)?);
+    let known = devices.iter().filter_map(|id| Some((id.clone(), defect(id)?)));
+    known.map(|(id, defect)| (id, Bar::Unfit(defect.to_string()))).collect()
 }
 
 /// Returns the user of a device without a lease.

@@ -255,6 +255,9 @@ impl Host for Recorder {
         // The substitute device uses the PIDs of these namespaces.
         Ok(true)
     }
+    fn is_root(&self) -> Reading<bool> {
+        self.host.is_root()
+    }
     fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
         Ok(Vec::new())
     }

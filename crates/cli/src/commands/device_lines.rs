@@ -39,6 +39,12 @@ const USUAL: usize = 80;
 /// The indentation of a user's line.
 const INDENT: &str = "    ";
 
+/// Returns a line for each defect of a device.
+pub(super) fn defects(device: &DeviceState) -> impl Iterator<Item = Line> {
+    let line = |defect: gpu_reaper::Defect| Line::new().plain(INDENT).accent(defect.to_string());
+    gpu_reaper::defects(device).into_iter().map(line)
+}
+
 impl Layout {
     /// Fits the lines to this many columns; `any_free`: at least one device is free.
     pub(super) fn of(columns: usize, snapshot: &Snapshot, any_free: bool) -> Self {

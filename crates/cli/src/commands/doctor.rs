@@ -10,7 +10,7 @@ use crate::terminal::{Line, Screen};
 use crate::wording;
 use finding::{concerns, show_cleared, show_finding};
 use gpu_core::selector::indexes;
-use gpu_core::{DeviceId, DeviceState, Driver, Groups, Origin, Reach, Snapshot};
+use gpu_core::{DeviceId, DeviceState, Driver, Origin, Reach, Snapshot};
 use gpu_reaper::{Cleared, Diagnosis, FindingKind};
 use gpu_report::json;
 
@@ -22,8 +22,9 @@ pub(crate) fn run(
     if args.paste {
         return super::paste::run(args, global, screen);
     }
-    let snapshots = source::open_for_query(global, Groups::NONE, args.sampling.count == 1)?
-        .snapshots(args.sampling.count, args.sampling.pause())
+    let groups = gpu_reaper::health_groups();
+    let snapshots = source::open_for_query(global, groups, args.sampling.count == 1)?
+        .snapshots(groups, args.sampling.count, args.sampling.pause())
         .collect::<Vec<_>>();
     let Some(now) = snapshots.last() else { return Ok(Exit::Done) };
     if let (Err(fault), true) = (&now.driver, now.devices.is_empty()) {

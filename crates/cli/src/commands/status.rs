@@ -7,7 +7,7 @@ mod notes;
 pub(crate) use no_driver::without_driver;
 
 use crate::args::{Format, Global, StatusArgs};
-use crate::commands::device_lines::{Layout, claims};
+use crate::commands::device_lines::{Layout, claims, defects};
 use crate::commands::{query, repeat};
 use crate::details;
 use crate::exit::Exit;
@@ -16,8 +16,8 @@ use crate::queue_status::user;
 use crate::source;
 use crate::terminal::{Line, Screen, Tone, packed, wrapped};
 use crate::wording;
-use gpu_core::{Driver, Groups, HolderSearch, Origin, Selector, Snapshot, selector::select};
-use gpu_reaper::{Diagnosis, FindingKind, Usage};
+use gpu_core::{DeviceId, Driver, Groups, HolderSearch, Origin, Pid, Selector, Snapshot, selector::select};
+use gpu_reaper::{Diagnosis, Finding, FindingKind, Usage};
 use gpu_report::json;
 use gpu_steward::DeviceLeases;
 use notes::{bystanders, next_commands, unreported, unseen_by};
@@ -36,7 +36,7 @@ pub(crate) fn run(
         Some(Format::GpustatJson) => return gpustat::run(args, global, screen),
         None => {}
     }
-    let groups = if args.details { Groups::all() } else { Groups::NONE };
+    let groups = if args.details { Groups::all() } else { gpu_reaper::defect_groups() };
     let search = HolderSearch::wanted(args.details || args.holders);
     let source = source::open_for_query(global, groups, args.repeat.is_once())?;
     let exit = repeat::show(&args.repeat, &source, screen, |screen| {
@@ -46,7 +46,7 @@ pub(crate) fn run(
         let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&whole));
         let snapshot = only(&whole, &args.devices)?;
         match (args.details, global.json) {
-            (_, true) => screen.json(&json::Status::of(&snapshot, &diagnosis, &leased, &user))?,
+            (_, true) => screen.json(&json::Status::of(&snapshot, args.details, &diagnosis, &leased, &user))?,
             (true, false) => details::show(screen, &snapshot)?,
             (false, false) => screen.together(|screen| {
                 show_some(screen, global, &whole, &snapshot, &diagnosis, &leased)
@@ -107,10 +107,11 @@ fn show_some(
     let layout = Layout::of(room, snapshot, any_free);
     for device in &snapshot.devices {
         let mut lines = layout.device(device, leased.is_free(device, &usage));
+        lines.extend(defects(device));
         lines.extend(device.mig.iter().flatten().map(|instance| layout.instance(instance)));
         lines.extend(claims(&leased.on(device).collect::<Vec<_>>(), snapshot.taken_at));
         for user in usage.on(device.id()) {
-            lines.extend(layout.user(snapshot, user, suspected(diagnosis, user.pid)));
+            lines.extend(layout.user(snapshot, user, suspected(diagnosis, device.id(), user.pid)));
             lines.extend(layout.unlisted(snapshot, device, user));
         }
         let unexplained = usage.unexplained(device.id());
@@ -140,10 +141,12 @@ fn print_all(screen: &mut Screen, lines: Vec<Line>) -> Result<(), Failure> {
     lines.iter().try_for_each(|line| screen.print(line))
 }
 
-fn suspected(diagnosis: &Diagnosis, pid: gpu_core::Pid) -> Option<FindingKind> {
-    let mut findings = diagnosis.findings.iter();
-    let found = findings.find(|finding| finding.suspects.iter().any(|s| s.process.pid == pid));
-    found.map(|finding| finding.kind)
+fn suspected(diagnosis: &Diagnosis, device: &DeviceId, pid: Pid) -> Option<FindingKind> {
+    let is_it = |finding: &&Finding| {
+        finding.devices.iter().any(|id| id.same_device(device))
+            && finding.suspects.iter().any(|suspect| suspect.process.pid == pid)
+    };
+    diagnosis.findings.iter().find(is_it).map(|finding| finding.kind)
 }
 
 /// Formats `labbox · driver 535.261.03 · CUDA 12.2 · 4 GPUs, 1 free, 1 finding`, in pieces.

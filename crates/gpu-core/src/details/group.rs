@@ -99,6 +99,12 @@ impl Groups {
         self.0 & (1 << group as u32) != 0
     }
 
+    /// Returns the set with these groups as well.
+    #[must_use]
+    pub const fn and(self, other: Groups) -> Self {
+        Groups(self.0 | other.0)
+    }
+
     /// Returns whether no group is in the set.
     pub const fn is_empty(self) -> bool {
         self.0 == 0

@@ -33,7 +33,14 @@ fn host(processes: Vec<ProcessInfo>, holders: Vec<Holder>, sees_host_pids: bool)
         assert_eq!(files.len(), 1);
         let mut unreadable = Unreadable::default();
         unreadable.count(Absent::NotPermitted);
-        Ok(HolderScan { holders: holders.clone(), unreadable })
+        let unread = vec![UnreadProcess {
+            pid: Pid(77),
+            name: Ok("sshd".into()),
+            user: Ok("root".into()),
+            reason: Absent::NotPermitted,
+            open_files_read: false,
+        }];
+        Ok(HolderScan { holders: holders.clone(), unreadable, unread })
     });
     host
 }
@@ -45,6 +52,7 @@ fn host_of(processes: Vec<ProcessInfo>, sees_host_pids: bool) -> MockHost {
     let mut host = MockHost::new();
     host.expect_hostname().returning(|| Ok("host".into()));
     host.expect_sees_host_pids().returning(move || Ok(sees_host_pids));
+    host.expect_is_root().returning(|| Ok(true));
     host.expect_process().returning(move |pid| {
         all.get(&pid).cloned().ok_or_else(|| Error::new(ProcessFault::Gone, "look at a process"))
     });
@@ -78,6 +86,8 @@ fn snapshot_covers_users_and_their_nearest_relatives() {
     assert_eq!((seen.origin.clone(), seen.devices.len()), (Origin::Live, 1));
     assert_eq!(seen.driver.as_ref().unwrap().version, Ok("550.1".into()));
     assert_eq!((seen.files.len(), seen.holders().len(), seen.unreadable.total()), (1, 1, 1));
+    assert_eq!(seen.unread.iter().map(|unread| unread.pid).collect::<Vec<_>>(), [Pid(77)]);
+    assert_eq!(seen.is_root, Ok(true));
     assert_eq!(seen.unasked, [], "the driver answers");
 }
 
@@ -116,6 +126,7 @@ fn unreadable_holders_are_a_fault_in_their_place() {
     let mut host = MockHost::new();
     host.expect_hostname().returning(|| Err(Absent::Failed));
     host.expect_sees_host_pids().returning(|| Ok(true));
+    host.expect_is_root().returning(|| Ok(true));
     host.expect_device_files().returning(|| Err(Error::new(ErrorKind::Io, "list the files")));
     host.expect_process().returning(|pid| Ok(process(pid.0, 0)));
     let seen = observe(&backend(vec![device_listing(&[70])]), &host, &clock());

@@ -121,6 +121,10 @@ impl Host for SessionHost {
         }
     }
 
+    fn is_root(&self) -> Reading<bool> {
+        self.now().is_root()
+    }
+
     /// The devices are those of the simulated machine. The real driver's devices must stay hidden.
     fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
         match &self.processes {
@@ -174,11 +178,12 @@ impl Host for SessionHost {
     }
 }
 
-/// Returns a process without the placeholder's executable, which says nothing about the simulated
-/// process.
+/// Returns a process without the placeholder's executable and signal mask, which say nothing about
+/// the simulated process.
 fn in_its_part(mut info: ProcessInfo) -> ProcessInfo {
     if info.executable.as_ref().is_ok_and(|program| program.name() == placeholders::ACTOR) {
         info.executable = Err(Absent::NotRecorded);
+        info.ignores_hangup = Err(Absent::NotRecorded);
     }
     info
 }

@@ -145,7 +145,7 @@ impl<'a> DetectContext<'a> {
         suspect: Suspect,
         devices: &[&DeviceState],
         kind: FindingKind,
-        advice: Advice,
+        advice: Vec<Advice>,
     ) -> Finding {
         Finding {
             kind,
@@ -154,8 +154,76 @@ impl<'a> DetectContext<'a> {
             memory: self.listed_memory(suspect.process.pid, devices),
             suspects: vec![suspect],
             evidence: Vec::new(),
-            advice: vec![advice],
+            advice,
         }
+    }
+
+    /// Returns for how long a device has been in a state without a break: over which of the last
+    /// snapshots.
+    pub(crate) fn lasting(
+        &self,
+        device: &DeviceState,
+        is_so: impl Fn(&DeviceState) -> bool,
+    ) -> Lasting {
+        self.lasting_look(|look| look.device(device.id()).is_some_and(&is_so))
+    }
+
+    /// Returns over which of the last snapshots something was so.
+    pub(crate) fn lasting_look(&self, is_so: impl Fn(&Snapshot) -> bool) -> Lasting {
+        let since = self.looks.iter().rev().take_while(|look| is_so(look));
+        let (mut looks, mut first) = (0, self.now.taken_at);
+        for look in since {
+            (looks, first) = (looks + 1, look.taken_at);
+        }
+        Lasting { looks, span: self.now.taken_at.since(first) }
+    }
+
+    /// Returns how long ago a process was started; `None` if unknown.
+    pub(crate) fn age(&self, pid: Pid) -> Option<Duration> {
+        Some(self.now.taken_at.since(self.info(pid)?.started_at.ok()?))
+    }
+
+    /// Returns whether a process was surely started less than `age` ago.
+    pub(crate) fn is_younger(&self, pid: Pid, age: Duration) -> bool {
+        self.age(pid).is_some_and(|own| own < age)
+    }
+
+    /// Returns whether a process used a noticeable part of a CPU between the first snapshot with it
+    /// and now: 2 % of one. A process that waits uses less.
+    pub(crate) fn uses_cpu(&self, process: ProcessKey) -> bool {
+        self.cpu_time_advance(process).is_some_and(|(used, span)| used * 50 > span)
+    }
+
+    /// Describes the processes of which not even the open files could be read; `None` if there are
+    /// none. A process without a device file open is no suspect, even if its mappings are closed.
+    pub(crate) fn unread(&self) -> Option<String> {
+        let total = self.now.unreadable.total() as usize;
+        let unread = &self.now.unread;
+        let harmless = unread.iter().filter(|process| process.open_files_read).count();
+        let named: Vec<String> = unread
+            .iter()
+            .filter(|process| !process.open_files_read)
+            .take(3)
+            .map(|process| {
+                let name = process.name.as_deref().unwrap_or("?");
+                let user = process.user.as_deref().unwrap_or("unknown user");
+                format!("{} {name} ({user})", process.pid)
+            })
+            .collect();
+        let count = total.saturating_sub(harmless);
+        let names = match (named.len(), count) {
+            (_, 0) => return None,
+            (0, _) => String::new(),
+            (shown, _) if shown < count => format!(": {} and others", named.join(", ")),
+            _ => format!(": {}", named.join(", ")),
+        };
+        let word = if count == 1 { "process" } else { "processes" };
+        Some(format!("{count} {word} could not be inspected{names}"))
+    }
+
+    /// Returns the advice to look again as root, unless the caller is root.
+    pub(crate) fn look_as_root(&self) -> Option<Advice> {
+        (self.now.is_root != Ok(true)).then_some(Advice::LookAsRoot)
     }
 
     /// CPU time that a process used between the first snapshot with it and now, and the elapsed
@@ -171,6 +239,28 @@ impl<'a> DetectContext<'a> {
         let (first_at, first) = self.looks.iter().find_map(seen)?;
         let (last_at, last) = seen(self.now)?;
         (last_at > first_at).then(|| (last.saturating_sub(first), last_at.since(first_at)))
+    }
+}
+
+/// Snapshots in a row that show the same.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lasting {
+    pub(crate) looks: usize,
+    pub(crate) span: Duration,
+}
+
+impl Lasting {
+    /// Snapshots that span less than this are no better than one.
+    const MIN: Duration = Duration::from_secs(5);
+
+    pub(crate) fn is_long(self) -> bool {
+        self.looks > 1 && self.span >= Lasting::MIN
+    }
+
+    /// Describes several snapshots.
+    pub(crate) fn describe(self) -> Option<String> {
+        (self.looks > 1)
+            .then(|| format!("the same in {} samples over {} s", self.looks, self.span.as_secs()))
     }
 }
 

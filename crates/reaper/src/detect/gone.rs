@@ -20,10 +20,10 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
     let suspects = heirs(case, device);
     let best = suspects.iter().map(|suspect| suspect.confidence).max();
     let advice = match (best, suspects.first()) {
-        (Some(Confidence::High), _) => Advice::ReapDevice(device.id().index),
-        (_, Some(suspect)) => Advice::ReapProcess(suspect.process.pid),
-        (_, None) if case.now.unreadable.total() > 0 => Advice::LookAsRoot,
-        (_, None) => Advice::ResetDevice(device.id().index),
+        (Some(Confidence::High), _) => Some(Advice::ReapDevice(device.id().index)),
+        (_, Some(suspect)) => Some(Advice::to_end(case.now, suspect.process.pid)),
+        (_, None) if case.unread().is_some() => case.look_as_root(),
+        (_, None) => Some(Advice::ResetDevice(device.id().index)),
     };
     Some(Finding {
         kind: FindingKind::ListedButGone,
@@ -32,7 +32,7 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
         memory,
         suspects,
         evidence: vec![format!("NVML lists {pids}, which {verb} not exist here")],
-        advice: vec![advice],
+        advice: advice.into_iter().collect(),
     })
 }
 

@@ -122,7 +122,7 @@ fn leaks(case: &DetectContext<'_>, device: &DeviceState) -> bool {
     Unexplained::of(case, device).is_some_and(|account| account.is_ghost())
         && case.now.sees_host_pids != Ok(false)
         && case.now.holders.is_ok()
-        && case.now.unreadable.total() == 0
+        && case.unread().is_none()
         && case.now.minor_of(device).is_some_and(|minor| {
             !case.holders_of(device).any(|holder| holder.uses_memory_of(minor))
         })

@@ -1,9 +1,9 @@
 //! Processes that keep memory and do not compute.
 
-use super::context::DetectContext;
+use super::context::{DetectContext, Lasting};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use crate::role::Role;
-use gpu_core::{Bytes, DeviceId, DeviceState, Pid, Snapshot};
+use gpu_core::{Bytes, DeviceId, DeviceState, Pid, ProcessInfo, ProcessState, Snapshot};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -12,23 +12,31 @@ fn is_much(memory: Bytes, total: Bytes) -> bool {
     memory >= Bytes::from_mib(1024) && memory.0 >= total.0 / 20
 }
 
-/// Snapshots that span less than this are no better than one.
-const MIN_OBSERVATION: Duration = Duration::from_secs(5);
+/// A younger process may still load its data.
+const MIN_AGE: Duration = Duration::from_secs(15 * 60);
+
+/// A process that was idle for less may write a checkpoint or wait for its data.
+const MIN_IDLE: Duration = Duration::from_secs(10 * 60);
+
+/// A notebook waits for the next cell, and its user thinks.
+const MIN_IDLE_NOTEBOOK: Duration = Duration::from_secs(60 * 60);
 
 pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
     let mut idle: BTreeMap<Pid, Vec<(&DeviceState, Bytes)>> = BTreeMap::new();
     for device in &case.now.devices {
         for process in case.listed_on(device) {
             let (Ok(memory), Ok(total)) = (process.memory, device.memory_total()) else { continue };
-            let here = !case.is_gone(process.pid)
+            let pid = process.pid;
+            let here = !case.is_gone(pid)
                 && is_much(memory, total)
-                && case.role(process.pid, device) == Role::MemoryUser;
-            if here && case.looks.iter().all(|look| is_idle(look, device.id(), process.pid)) {
-                idle.entry(process.pid).or_default().push((device, memory));
+                && case.role(pid, device) == Role::MemoryUser
+                && !case.is_younger(pid, MIN_AGE);
+            if here && case.looks.iter().all(|look| is_idle(look, device.id(), pid)) {
+                idle.entry(pid).or_default().push((device, memory));
             }
         }
     }
-    idle.into_iter().map(|(pid, held)| finding(case, pid, &held)).collect()
+    idle.into_iter().filter_map(|(pid, held)| finding(case, pid, &held)).collect()
 }
 
 /// Returns whether a snapshot has a process on a device that did not compute there.
@@ -43,24 +51,35 @@ fn is_idle(look: &Snapshot, device: &DeviceId, pid: Pid) -> bool {
     }
 }
 
-fn finding(case: &DetectContext<'_>, pid: Pid, held: &[(&DeviceState, Bytes)]) -> Finding {
-    let span =
-        case.looks.first().map_or(Duration::ZERO, |first| case.now.taken_at.since(first.taken_at));
-    let sampled = held.iter().all(|(device, _)| {
-        case.listed(device, pid).is_some_and(|process| process.utilization.is_ok())
-    });
-    let (confidence, seen) = if span >= MIN_OBSERVATION {
-        (
-            Confidence::Likely,
-            format!("idle in {} samples over {} s", case.looks.len(), span.as_secs()),
-        )
-    } else if sampled {
-        (Confidence::Likely, "no compute in NVML's sample window".to_owned())
-    } else {
-        (Confidence::Possible, "0 % utilization in a single sample".to_owned())
-    };
+fn finding(
+    case: &DetectContext<'_>,
+    pid: Pid,
+    held: &[(&DeviceState, Bytes)],
+) -> Option<Finding> {
+    let info = case.info(pid);
+    let is_reading = info.is_some_and(|info| info.state == Ok(ProcessState::Uninterruptible));
+    if is_reading || info.is_some_and(|info| case.uses_cpu(info.key)) {
+        return None;
+    }
     let devices: Vec<DeviceId> = held.iter().map(|(device, _)| device.id().clone()).collect();
     let memory: Bytes = held.iter().map(|(_, memory)| *memory).sum();
+    let mut evidence = vec![match held {
+        [(_, memory)] => format!("holds {memory}"),
+        _ => format!("holds {memory} on {} GPUs", held.len()),
+    }];
+    let seen = case.lasting_look(|look| devices.iter().all(|device| is_idle(look, device, pid)));
+    evidence.push(idle_time(case, pid, held, seen));
+    let waits = info.and_then(reason_to_wait);
+    let least = match waits {
+        Some(Wait::Notebook) => MIN_IDLE_NOTEBOOK,
+        _ => MIN_IDLE,
+    };
+    let explained = matches!(waits, Some(Wait::Service(_) | Wait::Stopped(_)));
+    let confidence = match seen.span >= least && !explained {
+        true => Confidence::Likely,
+        false => Confidence::Possible,
+    };
+    evidence.extend(waits.as_ref().map(ToString::to_string));
     let busy: Vec<u32> = case
         .now
         .devices
@@ -69,13 +88,13 @@ fn finding(case: &DetectContext<'_>, pid: Pid, held: &[(&DeviceState, Bytes)]) -
         .filter(|device| !devices.iter().any(|idle| idle.same_device(device.id())))
         .map(|device| device.id().index)
         .collect();
-    let mut evidence = vec![match held {
-        [(_, memory)] => format!("holds {memory}"),
-        _ => format!("holds {memory} on {} GPUs", held.len()),
-    }];
-    evidence.push(seen);
     let mut advice = Vec::new();
-    if !busy.is_empty() {
+    if busy.is_empty() {
+        if confidence == Confidence::Possible && !explained {
+            advice.push(Advice::WatchIdle);
+        }
+        advice.push(Advice::to_end(case.now, pid));
+    } else {
         let list = busy.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
         evidence.push(format!(
             "computes on GPU {list} only; TensorFlow allocates nearly all memory of every \
@@ -84,11 +103,7 @@ fn finding(case: &DetectContext<'_>, pid: Pid, held: &[(&DeviceState, Bytes)]) -
         advice.push(Advice::LimitVisibleDevices(busy));
         advice.push(Advice::LetMemoryGrow);
     }
-    if confidence == Confidence::Possible {
-        advice.push(Advice::LookLonger);
-    }
-    advice.push(Advice::ReapProcess(pid));
-    Finding {
+    Some(Finding {
         kind: FindingKind::Hoarder,
         confidence,
         devices,
@@ -96,5 +111,53 @@ fn finding(case: &DetectContext<'_>, pid: Pid, held: &[(&DeviceState, Bytes)]) -
         suspects: vec![Suspect { process: case.key(pid), confidence, evidence }],
         evidence: Vec::new(),
         advice,
+    })
+}
+
+fn idle_time(
+    case: &DetectContext<'_>,
+    pid: Pid,
+    held: &[(&DeviceState, Bytes)],
+    seen: Lasting,
+) -> String {
+    let sampled = held.iter().all(|(device, _)| {
+        case.listed(device, pid).is_some_and(|process| process.utilization.is_ok())
+    });
+    match (seen.is_long(), sampled) {
+        (true, _) => format!("idle in {} samples over {} s", seen.looks, seen.span.as_secs()),
+        (false, true) => "no compute in NVML's sample window".to_owned(),
+        (false, false) => "0 % utilization in a single sample".to_owned(),
     }
+}
+
+/// Why a process may rightly wait.
+enum Wait {
+    Service(String),
+    Stopped(Option<Pid>),
+    Notebook,
+}
+
+impl std::fmt::Display for Wait {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Wait::Service(unit) => write!(f, "service {unit}, which may wait for requests"),
+            Wait::Stopped(Some(tracer)) => write!(f, "stopped, traced by {tracer}"),
+            Wait::Stopped(None) => f.write_str("stopped"),
+            Wait::Notebook => f.write_str("a notebook kernel, which may wait for its user"),
+        }
+    }
+}
+
+fn reason_to_wait(info: &ProcessInfo) -> Option<Wait> {
+    if let Some(unit) = info.service() {
+        return Some(Wait::Service(unit.to_owned()));
+    }
+    if let Ok(tracer) = info.tracer {
+        return Some(Wait::Stopped(Some(tracer)));
+    }
+    if info.state == Ok(ProcessState::Stopped) {
+        return Some(Wait::Stopped(None));
+    }
+    let mut words = info.command_line.iter().flat_map(|line| line.iter());
+    words.any(|word| word.contains("ipykernel")).then_some(Wait::Notebook)
 }

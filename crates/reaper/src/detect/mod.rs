@@ -1,15 +1,19 @@
 //! Detectors: from snapshots to findings, each with its evidence. One detector per file.
 
+mod busy;
 mod context;
+mod defects;
 mod foreign;
 mod gone;
 mod health;
 mod hoarder;
+mod links;
 mod orphan;
 mod stuck;
+mod throttle;
 mod unexplained;
 
-use crate::finding::{Advice, Cleared, Diagnosis, Finding, FindingKind};
+use crate::finding::{Advice, Cleared, Confidence, Diagnosis, Finding, FindingKind, Suspect};
 use crate::role::Role;
 pub use context::driver_reserve;
 pub(crate) use context::{DetectContext, Unexplained};
@@ -19,11 +23,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the diagnosis of `looks`, oldest first; the last one is 'now'.
 ///
-/// One snapshot is enough except for two questions: whether a process computes, and whether its CPU
-/// time advances. Without any snapshot there are no findings.
+/// One snapshot is enough except for questions of time: whether a process is idle or pauses, whether
+/// a state of a device lasts. Without any snapshot there are no findings.
 pub fn diagnose(looks: &[Snapshot]) -> Diagnosis {
     let Some(case) = DetectContext::new(looks) else { return Diagnosis::default() };
-    let detectors: [fn(&DetectContext<'_>) -> Vec<Finding>; 7] = [
+    let detectors: [fn(&DetectContext<'_>) -> Vec<Finding>; 11] = [
         foreign::detect,
         unexplained::detect,
         gone::detect,
@@ -31,19 +35,13 @@ pub fn diagnose(looks: &[Snapshot]) -> Diagnosis {
         orphan::detect,
         hoarder::detect,
         health::detect,
+        defects::detect,
+        links::detect,
+        throttle::detect,
+        busy::detect,
     ];
-    let mut findings: Vec<Finding> =
-        detectors.iter().flat_map(|detector| detector(&case)).collect();
-    // Report once why a process keeps memory idle, in the more specific finding.
-    let explained: BTreeSet<_> = findings
-        .iter()
-        .filter(|finding| finding.kind != FindingKind::Hoarder)
-        .flat_map(|finding| finding.suspects.iter().map(|suspect| suspect.process))
-        .collect();
-    findings.retain(|finding| {
-        finding.kind != FindingKind::Hoarder
-            || !finding.suspects.iter().any(|suspect| explained.contains(&suspect.process))
-    });
+    let found = detectors.iter().flat_map(|detector| detector(&case)).collect();
+    let mut findings = merged(found);
     // The finding that unblocks a reset comes before the blocked reset.
     let unblocking: Vec<(Advice, Advice)> = findings
         .iter()
@@ -63,6 +61,50 @@ pub fn diagnose(looks: &[Snapshot]) -> Diagnosis {
     findings.sort_by_key(|f| (f.kind, f.devices.first().map(|device| device.index)));
     let cleared = cleared(&case, &findings);
     Diagnosis { findings, cleared }
+}
+
+/// Reports each process once: what is known of it besides becomes a sign in the finding that
+/// accounts for its memory.
+fn merged(found: Vec<Finding>) -> Vec<Finding> {
+    let is_sign = |kind| {
+        matches!(
+            kind,
+            FindingKind::ZombieHolder
+                | FindingKind::StuckHolder
+                | FindingKind::Orphan
+                | FindingKind::Hoarder
+        )
+    };
+    let (signs, mut findings): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|finding| is_sign(finding.kind));
+    for sign in signs {
+        let Some(about) = sign.suspects.first() else { continue };
+        // Idle memory needs no reason beyond the one that is known.
+        let covers = |finding: &Finding| {
+            let here = sign.devices.iter().all(|id| finding.devices.iter().any(|of| of == id));
+            let accounts =
+                matches!(finding.kind, FindingKind::Ghost | FindingKind::ListedButGone);
+            (accounts && here || sign.kind == FindingKind::Hoarder)
+                && finding.suspects.iter().any(|suspect| suspect.process == about.process)
+        };
+        let Some(finding) = findings.iter_mut().find(|finding| covers(finding)) else {
+            findings.push(sign);
+            continue;
+        };
+        if sign.kind == FindingKind::Hoarder {
+            continue;
+        }
+        finding.confidence = finding.confidence.max(about.confidence);
+        let same = |suspect: &&mut Suspect| suspect.process == about.process;
+        for suspect in finding.suspects.iter_mut().filter(same) {
+            suspect.confidence = suspect.confidence.max(about.confidence);
+            suspect.evidence.extend(about.evidence.iter().cloned());
+        }
+        if about.confidence == Confidence::High {
+            finding.advice.clone_from(&sign.advice);
+        }
+    }
+    findings
 }
 
 /// Names every holder without a finding and without listed memory: monitors, displays, daemons.

@@ -2,7 +2,14 @@
 
 use super::context::DetectContext;
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
-use gpu_core::{Pid, ProcessInfo};
+use gpu_core::{DeviceId, Pid, ProcessInfo, Snapshot};
+use std::time::Duration;
+
+/// A younger process may still load its data.
+const MIN_AGE: Duration = Duration::from_secs(15 * 60);
+
+/// A process that was idle for less may wait for its data.
+const MIN_IDLE: Duration = Duration::from_secs(10 * 60);
 
 pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
     case.infos().filter_map(|info| finding(case, info)).collect()
@@ -10,52 +17,71 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
 
 /// A process is an orphan when its parent is gone *and* the leader of its process group is.
 ///
-/// The first alone is harmless: a program started with nohup or as a service has PID 1 as its
-/// parent and leads its own group. A worker whose launcher died is in the launcher's group.
+/// The first alone is harmless: a program started with setsid or as a service has PID 1 as its
+/// parent and leads its own group. A worker whose launcher died is in the launcher's group. So is a
+/// job that a script started in the background, with nohup or without.
 fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
     let pid = info.key.pid;
     let parent = info.parent.ok()?;
     let group = info.group.ok()?;
     let leader_gone = group != pid && case.is_gone(group);
-    if !adopts(case, parent) || !leader_gone || info.workload.is_some() {
+    let is_managed = info.workload.is_some() || info.service().is_some();
+    if !adopts(case, parent) || !leader_gone || is_managed {
         return None;
     }
     let devices = case.used_by(pid);
     let first = devices.first()?;
+    let is_idle =
+        |look: &Snapshot| !devices.iter().any(|device| computes(look, device.id(), pid));
+    let works = !is_idle(case.now) || case.uses_cpu(info.key);
+    let is_worker = is_worker(info);
+    // Started with nohup, it shall continue without its parent. A worker cannot.
+    let is_wanted = info.ignores_hangup == Ok(true) || case.is_younger(pid, MIN_AGE);
+    if is_wanted && (works || !is_worker) {
+        return None;
+    }
     let mut evidence = vec![format!(
         "its parent exited (re-parented to {parent}), and so did its process group leader {group}"
     )];
-    let computes = devices.iter().any(|device| {
-        let process = case.listed(device, pid).and_then(|process| process.utilization.ok());
-        let device = device.sample.as_ref().ok().and_then(|sample| sample.utilization.ok());
-        process.or(device).is_none_or(|utilization| utilization.get() > 0)
-    });
-    let works = case.cpu_time_advance(info.key).is_some_and(|(used, _)| !used.is_zero());
     // A daemon that forked twice, or a background program whose shell has ended, looks the same
     // from outside. A worker of Python's multiprocessing surely cannot continue without its parent:
     // it gets its work through the parent's pipe.
     let uses_memory = devices.iter().any(|device| case.surely_uses(pid, device));
     let session_gone = info.session.is_ok_and(|session| session != pid && case.is_gone(session));
-    let confidence = if computes || works {
-        evidence.push("it may still be computing".into());
-        Confidence::Likely
-    } else if uses_memory && session_gone && is_worker(info) {
+    let used_cpu = case.cpu_time_advance(info.key).is_some_and(|(used, _)| !used.is_zero());
+    let seen = case.lasting_look(is_idle);
+    let (confidence, advice) = if works {
+        evidence.push("it computes now; a job that a script started looks the same".into());
+        (Confidence::Possible, vec![Advice::LookLonger])
+    } else if uses_memory && session_gone && is_worker && !used_cpu {
         evidence.push(
             "a Python multiprocessing worker, which normally exits with its parent; no \
             compute observed"
                 .into(),
         );
-        Confidence::High
+        (Confidence::High, vec![Advice::ReapDevice(first.id().index)])
+    } else if seen.span >= MIN_IDLE {
+        evidence.push(format!(
+            "idle in {} samples over {} s; a daemon would look the same",
+            seen.looks,
+            seen.span.as_secs()
+        ));
+        (Confidence::Likely, vec![Advice::ReapProcess(pid)])
     } else {
         evidence.push("no compute observed; a daemon would look the same".into());
-        Confidence::Likely
-    };
-    let advice = match confidence {
-        Confidence::High => Advice::ReapDevice(first.id().index),
-        _ => Advice::ReapProcess(pid),
+        (Confidence::Possible, vec![Advice::WatchIdle, Advice::ReapProcess(pid)])
     };
     let suspect = Suspect { process: info.key, confidence, evidence };
     Some(case.about(suspect, &devices, FindingKind::Orphan, advice))
+}
+
+/// Returns whether a process computed on a device in a snapshot, or may have.
+fn computes(look: &Snapshot, device: &DeviceId, pid: Pid) -> bool {
+    let Some(device) = look.device(device) else { return false };
+    let listed = device.processes.iter().flatten().find(|process| process.pid == pid);
+    let own = listed.and_then(|process| process.utilization.ok());
+    let whole = device.sample.as_ref().ok().and_then(|sample| sample.utilization.ok());
+    own.or(whole).is_none_or(|utilization| utilization.get() > 0)
 }
 
 /// Returns whether a process was started by Python's multiprocessing as a worker: by the code that

@@ -2,7 +2,7 @@
 
 use super::context::DetectContext;
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
-use gpu_core::{ProcessInfo, ProcessState};
+use gpu_core::{ProcessInfo, ProcessState, Snapshot};
 
 pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
     case.infos().filter_map(|info| finding(case, info)).collect()
@@ -23,7 +23,7 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
     let about = |kind, confidence, evidence: &str, advice| {
         let suspect =
             Suspect { process: info.key, confidence, evidence: vec![evidence.to_owned()] };
-        Some(case.about(suspect, &devices, kind, advice))
+        Some(case.about(suspect, &devices, kind, vec![advice]))
     };
     match state {
         ProcessState::Zombie if has_threads() => {
@@ -42,9 +42,18 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
             about(FindingKind::ZombieHolder, Confidence::Likely, evidence, advice)
         }
         _ => {
+            // A process that reads a file is in this state for moments.
+            let is_stuck = |look: &Snapshot| {
+                look.process(pid).is_ok_and(|info| info.state == Ok(ProcessState::Uninterruptible))
+            };
+            let lasts = case.lasting_look(is_stuck).is_long() && !case.uses_cpu(info.key);
             let evidence = "it is in uninterruptible sleep (state D): not even SIGKILL ends it \
                 before the wait does";
-            about(FindingKind::StuckHolder, Confidence::Likely, evidence, Advice::WaitOrReboot)
+            let (confidence, advice) = match lasts {
+                true => (Confidence::Likely, Advice::WaitOrReboot),
+                false => (Confidence::Possible, Advice::LookLonger),
+            };
+            about(FindingKind::StuckHolder, confidence, evidence, advice)
         }
     }
 }

@@ -4,6 +4,10 @@ use super::context::{DetectContext, Unexplained, paths};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use crate::role::Role;
 use gpu_core::{Access, DeviceState, Fault, Holder, Origin, Pid, ProcessState};
+use std::time::Duration;
+
+/// A younger process may still be starting.
+const STARTING: Duration = Duration::from_secs(30);
 
 pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
     if case.now.sees_host_pids == Ok(false) {
@@ -44,10 +48,10 @@ fn unknown_holders(case: &DetectContext<'_>, fault: &Fault) -> Cause {
         kind: FindingKind::Ghost,
         confidence: Confidence::Possible,
         evidence: Some(format!("holders of the device files unknown: failed to {fault}")),
-        advice: Some(match case.now.origin {
-            Origin::Pasted => Advice::PasteHolders,
-            _ => Advice::LookAsRoot,
-        }),
+        advice: match case.now.origin {
+            Origin::Pasted => Some(Advice::PasteHolders),
+            _ => case.look_as_root(),
+        },
     }
 }
 
@@ -59,32 +63,28 @@ fn suspected(
 ) -> Option<Cause> {
     let first = suspects.first()?.process.pid;
     let confidence = suspects.iter().map(|suspect| suspect.confidence).max()?;
-    let unreadable = case.now.unreadable.total();
     let evidence = if device.info.mig_enabled == Ok(true) {
         Some("MIG is enabled, so process lists may be incomplete".to_owned())
     } else {
-        let text =
-            || format!("{unreadable} processes could not be inspected and may hold some of it");
-        (unreadable > 0).then(text)
+        case.unread().map(|unread| format!("{unread}; some of it may be theirs"))
     };
     let advice = match confidence {
         Confidence::High => Advice::ReapDevice(device.id().index),
+        Confidence::Possible => Advice::LookLonger,
         _ if is_stuck(case, first) => Advice::WaitOrReboot,
-        _ => Advice::ReapProcess(first),
+        _ => Advice::to_end(case.now, first),
     };
     Some(Cause { kind: FindingKind::Ghost, confidence, evidence, advice: Some(advice) })
 }
 
 /// No visible process is suspect.
 fn unsuspected(case: &DetectContext<'_>, device: &DeviceState) -> Cause {
-    let unreadable = case.now.unreadable.total();
     let mapped = || {
         let minor = case.now.minor_of(device)?;
         case.holders_of(device).find(|holder| holder.has_mapped(minor))
     };
-    let (kind, confidence, evidence, advice) = if unreadable > 0 {
-        let evidence = format!("{unreadable} processes could not be inspected");
-        (FindingKind::NotPermitted, Confidence::Likely, evidence, Some(Advice::LookAsRoot))
+    let (kind, confidence, evidence, advice) = if let Some(unread) = case.unread() {
+        (FindingKind::NotPermitted, Confidence::Likely, unread, case.look_as_root())
     } else if let Some(daemon) = mps(case, device) {
         let evidence = format!("held by {daemon}: clients of the MPS server may use it");
         (FindingKind::Ghost, Confidence::Possible, evidence, None)
@@ -117,7 +117,10 @@ pub(super) fn suspects(case: &DetectContext<'_>, device: &DeviceState) -> Vec<Su
             // that no signal ends should not be signalled without a request.
             let stuck = is_stuck(case, holder.process.pid);
             let certain = device.info.mig_enabled != Ok(true) && !stuck;
+            // A program that starts maps the device before the driver lists it.
+            let starts = case.is_younger(holder.process.pid, STARTING);
             let confidence = match (holder.has_mapped(minor), listed_elsewhere) {
+                (_, false) if starts => Confidence::Possible,
                 (true, false) if certain => Confidence::High,
                 (true, false) => Confidence::Likely,
                 (true, true) | (false, false) => Confidence::Likely,
@@ -127,7 +130,7 @@ pub(super) fn suspects(case: &DetectContext<'_>, device: &DeviceState) -> Vec<Su
             Some(Suspect {
                 process: holder.process,
                 confidence,
-                evidence: evidence_of(case, holder, minor),
+                evidence: evidence_of(case, holder, minor, starts),
             })
         })
         .collect();
@@ -135,7 +138,12 @@ pub(super) fn suspects(case: &DetectContext<'_>, device: &DeviceState) -> Vec<Su
     suspects
 }
 
-fn evidence_of(case: &DetectContext<'_>, holder: &Holder, minor: u32) -> Vec<String> {
+fn evidence_of(
+    case: &DetectContext<'_>,
+    holder: &Holder,
+    minor: u32,
+    starts: bool,
+) -> Vec<String> {
     let how = match (
         holder.has_mapped(minor),
         holder.held.iter().any(|h| h.access.contains(Access::OPEN_FOR_WRITING)),
@@ -146,6 +154,9 @@ fn evidence_of(case: &DetectContext<'_>, holder: &Holder, minor: u32) -> Vec<Str
         (false, false) => "open",
     };
     let mut evidence = vec![format!("{} {how}", paths(holder))];
+    if starts {
+        evidence.push("started just now: the driver may not list it yet".to_owned());
+    }
     if let Some(thread) = holder.through_thread {
         evidence.push(format!("its main thread exited; thread {thread} is alive and holds them"));
     }

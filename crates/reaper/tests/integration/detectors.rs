@@ -203,8 +203,11 @@ fn single_snapshot_yields_only_possible_hoarder() {
     assert_eq!(finding.devices.len(), 7, "it works on GPU 0");
     assert!(finding.advice.contains(&Advice::LimitVisibleDevices(vec![0])));
     let mut later = one.clone();
-    later.taken_at = Timestamp(one.taken_at.0 + 10_000);
-    assert_eq!(diagnose(&[one.clone(), later.clone()]).findings[0].confidence, Confidence::Likely);
+    for (seconds, confidence) in [(599, Confidence::Possible), (600, Confidence::Likely)] {
+        later.taken_at = Timestamp(one.taken_at.0 + seconds * 1000);
+        let findings = diagnose(&[one.clone(), later.clone()]).findings;
+        assert_eq!(findings[0].confidence, confidence, "{seconds} s");
+    }
     for device in &mut one.devices {
         *device = busy(device.clone(), 30);
     }
@@ -233,7 +236,7 @@ fn orphan_that_uses_cpu_time_may_still_compute() {
         snapshot.processes.insert(Pid(20), Process::from(Err(Absent::NotFound)));
         Snapshot { taken_at, ..snapshot }
     };
-    for (later_ms, expected) in [(1000, Confidence::High), (1010, Confidence::Likely)] {
+    for (later_ms, expected) in [(1000, Confidence::High), (1010, Confidence::Possible)] {
         let looks = [seen(1000, Timestamp(1_000_000)), seen(later_ms, Timestamp(1_001_000))];
         let findings = diagnose(&looks).findings;
         let of: Vec<_> = findings.iter().map(|found| (found.kind, found.confidence)).collect();
@@ -256,18 +259,29 @@ fn orphan_lost_parent_and_group() {
     assert_eq!(with(&worker, &device, false, held.clone()), Some(Confidence::High));
     assert_eq!(
         with(&worker, &busy(device.clone(), 90), false, held.clone()),
-        Some(Confidence::Likely)
+        Some(Confidence::Possible)
     );
     assert_eq!(with(&worker, &device, true, held.clone()), None, "its launcher lives");
     // A daemon that forked twice looks the same, except for its program.
     let daemon = ProcessInfo { command_line: Ok(["serve".to_owned()].into()), ..worker.clone() };
-    assert_eq!(with(&daemon, &device, false, held.clone()), Some(Confidence::Likely));
+    assert_eq!(with(&daemon, &device, false, held.clone()), Some(Confidence::Possible));
+    let nohup = ProcessInfo { ignores_hangup: Ok(true), ..daemon.clone() };
+    assert_eq!(with(&nohup, &device, false, held.clone()), None, "it shall live without a parent");
+    let service = ProcessInfo { cgroup: Ok("/system.slice/serve.service".into()), ..daemon };
+    assert_eq!(with(&service, &device, false, held.clone()), None, "systemd manages it");
+    let nohup = ProcessInfo { ignores_hangup: Ok(true), ..worker.clone() };
+    assert_eq!(
+        with(&nohup, &device, false, held.clone()),
+        Some(Confidence::High),
+        "a worker cannot live without its parent"
+    );
+    assert_eq!(with(&nohup, &busy(device.clone(), 90), false, held.clone()), None);
     // A process that only received open files, and has no memory.
     let mut unlisted = device.clone();
     unlisted.processes = Ok(vec![]);
     let handed = holder(&worker, &[("/dev/nvidia0", "F...."), ("/dev/nvidia-uvm", "F....")]);
-    assert_eq!(with(&worker, &unlisted, false, handed), Some(Confidence::Likely));
-    // nohup: PPID 1, but it leads its own group.
+    assert_eq!(with(&worker, &unlisted, false, handed), None, "it is a sign of the ghost");
+    // setsid: PPID 1, but it leads its own group.
     let own_group = ProcessInfo { group: Ok(Pid(30)), ..worker };
     assert_eq!(with(&own_group, &device, false, held), None);
 }
@@ -297,7 +311,7 @@ fn zombie_and_uninterruptible_holders_are_distinguished() {
     zombie.live_threads = Ok(0);
     assert_eq!(with(&zombie), [(FindingKind::ZombieHolder, Confidence::Likely)]);
     zombie.state = Ok(ProcessState::Uninterruptible);
-    assert_eq!(with(&zombie), [(FindingKind::StuckHolder, Confidence::Likely)]);
+    assert_eq!(with(&zombie), [(FindingKind::StuckHolder, Confidence::Possible)]);
 }
 
 #[test]

@@ -71,12 +71,23 @@ fn evidence_of_ghost_describes_how_device_is_held() {
     }
 }
 
+fn instance() -> MigInstance {
+    MigInstance {
+        index: 0,
+        uuid: Ok(DeviceUuid("MIG-0".into())),
+        gpu_instance: Some(1),
+        compute_instance: Some(0),
+        memory: DeviceSample::absent(Absent::NotSupported).memory,
+    }
+}
+
 #[test]
 fn advice_for_ghost_follows_its_certainty() {
     let ghost = |state, mig, unreadable| {
         let info = ProcessInfo { state: Ok(state), ..process(100, "python") };
         let mut device = device(0, 9000, 16_000);
         device.info.mig_enabled = Ok(mig);
+        device.mig = Ok(if mig { vec![instance()] } else { vec![] });
         let mut now = look(vec![device], vec![context(&info, &[0])], vec![info]);
         now.unreadable.add(Absent::NotPermitted, unreadable);
         let diagnosis = diagnose(&[now]);
@@ -87,7 +98,7 @@ fn advice_for_ghost_follows_its_certainty() {
     let sleeping = ProcessState::Sleeping;
     let (high, likely) = (Confidence::High, Confidence::Likely);
     assert_eq!(ghost(sleeping, false, 0), (high, Advice::ReapDevice(0), None));
-    let unread = "2 processes could not be inspected and may hold some of it".to_owned();
+    let unread = "2 processes could not be inspected; some of it may be theirs".to_owned();
     assert_eq!(ghost(sleeping, false, 2), (high, Advice::ReapDevice(0), Some(unread)));
     let mig = "MIG is enabled, so process lists may be incomplete".to_owned();
     assert_eq!(ghost(sleeping, true, 0), (likely, Advice::ReapProcess(Pid(100)), Some(mig)));
@@ -183,7 +194,7 @@ fn orphan_is_worker_whose_whole_family_is_gone() {
     fn says(worker: &mut ProcessInfo, line: &[&str]) {
         worker.command_line = Ok(line.iter().map(|word| word.to_string()).collect());
     }
-    let (high, likely) = (Some(Confidence::High), Some(Confidence::Likely));
+    let (high, possible) = (Some(Confidence::High), Some(Confidence::Possible));
     assert_eq!(orphan(|_, _| {}), high);
     let code = |worker: &mut ProcessInfo, _: &mut Snapshot| {
         says(worker, &["python", "-c", "from multiprocessing.forkserver import main; x"]);
@@ -192,13 +203,13 @@ fn orphan_is_worker_whose_whole_family_is_gone() {
     let argument = |worker: &mut ProcessInfo, _: &mut Snapshot| {
         says(worker, &["echo", "from multiprocessing.spawn import spawn_main; x"]);
     };
-    assert_eq!(orphan(argument), likely, "it is not the code");
+    assert_eq!(orphan(argument), possible, "it is not the code");
     let other = |worker: &mut ProcessInfo, _: &mut Snapshot| {
         says(worker, &["python", "-c", "print('from multiprocessing.spawn')"]);
     };
-    assert_eq!(orphan(other), likely);
-    assert_eq!(orphan(|worker, _| worker.session = Ok(Pid(30))), likely, "it leads a session");
-    assert_eq!(orphan(|worker, _| worker.session = Ok(Pid(2))), likely, "its session lives");
+    assert_eq!(orphan(other), possible);
+    assert_eq!(orphan(|worker, _| worker.session = Ok(Pid(30))), possible, "it leads a session");
+    assert_eq!(orphan(|worker, _| worker.session = Ok(Pid(2))), possible, "its session lives");
     let adopted = |worker: &mut ProcessInfo, now: &mut Snapshot| {
         worker.parent = Ok(Pid(900));
         now.processes.insert(Pid(900), Process::from(Ok(process(900, "systemd"))));
@@ -253,11 +264,11 @@ fn hoarder(own: Reading<u64>) -> Option<Finding> {
 #[test]
 fn hoarder_is_judged_by_its_own_utilization() {
     let found = hoarder(Ok(0)).unwrap();
-    assert_eq!((found.kind, found.confidence), (FindingKind::Hoarder, Confidence::Likely));
+    assert_eq!((found.kind, found.confidence), (FindingKind::Hoarder, Confidence::Possible));
     assert_eq!(found.memory, Some(Bytes::from_mib(2000)));
     let evidence = ["holds 2,000 MiB", "no compute in NVML's sample window"];
     assert_eq!(found.suspects[0].evidence, evidence);
-    assert_eq!(found.advice, [Advice::ReapProcess(Pid(100))]);
+    assert_eq!(found.advice, [Advice::WatchIdle, Advice::ReapProcess(Pid(100))]);
     assert!(hoarder(Ok(1)).is_none());
     assert!(hoarder(Err(Absent::NotSupported)).is_none(), "the device computes for somebody");
 }
@@ -268,14 +279,15 @@ fn hoarder_in_single_sample_calls_for_a_longer_look() {
     let device = |index| listing(device(index, 2010, 16_000), 100, 2000);
     let now = look(vec![device(0), device(1)], vec![context(&info, &[0, 1])], vec![info]);
     let mut later = now.clone();
-    later.taken_at = Timestamp(now.taken_at.0 + 5_000);
+    later.taken_at = Timestamp(now.taken_at.0 + 600_000);
     let found = only(now.clone());
     let evidence = ["holds 4,000 MiB on 2 GPUs", "0 % utilization in a single sample"];
     assert_eq!(found.suspects[0].evidence, evidence);
-    assert_eq!(found.advice, [Advice::LookLonger, Advice::ReapProcess(Pid(100))]);
+    assert_eq!(found.advice, [Advice::WatchIdle, Advice::ReapProcess(Pid(100))]);
     let longer = diagnose(&[now, later]).findings.remove(0);
-    assert_eq!(longer.suspects[0].evidence[1], "idle in 2 samples over 5 s");
+    assert_eq!(longer.suspects[0].evidence[1], "idle in 2 samples over 600 s");
     assert_eq!(longer.confidence, Confidence::Likely);
+    assert_eq!(longer.advice, [Advice::ReapProcess(Pid(100))]);
 }
 
 #[test]
@@ -292,7 +304,7 @@ fn advice_and_memory_of_orphan_follow_its_confidence() {
         findings.into_iter().find(|found| found.kind == FindingKind::Orphan).unwrap()
     };
     assert_eq!(found(true).advice, [Advice::ReapDevice(0)]);
-    assert_eq!(found(false).advice, [Advice::ReapProcess(Pid(30))]);
+    assert_eq!(found(false).advice, [Advice::LookLonger], "it computes");
     assert_eq!(found(true).memory, Some(Bytes::from_mib(4990)));
 }
 
@@ -367,5 +379,5 @@ fn advice_for_half_dead_process_depends_on_its_threads() {
     assert_eq!(advice(zombie, Err(Absent::NotPermitted), Some(11)), (high, reap, memory));
     assert_eq!(advice(zombie, Ok(0), None), (likely, end_parent, memory));
     let stuck = advice(ProcessState::Uninterruptible, Ok(1), None);
-    assert_eq!(stuck, (likely, Advice::WaitOrReboot, memory));
+    assert_eq!(stuck, (Confidence::Possible, Advice::LookLonger, memory), "it may read a file");
 }

@@ -6,5 +6,6 @@ mod evidence;
 mod fixture;
 mod plan;
 mod reset;
+mod signs;
 mod sweep;
 mod tree;

@@ -189,8 +189,24 @@ names! {
         Orphan,
         /// A process keeps memory and does not compute.
         Hoarder,
-        /// The device returns an error.
+        /// The device returns an error, or requires a reset.
         DeviceFault,
+        /// Memory of the device has uncorrected errors, or a part of it is to be replaced.
+        MemoryErrors,
+        /// The device has fewer active NVLinks than its equals, or no place in its NVLink fabric.
+        NvLinkDown,
+        /// The device is in MIG mode and has no instance.
+        NoMigInstance,
+        /// No program may create a CUDA context on the device.
+        ComputeProhibited,
+        /// The device is busy, and no process uses it.
+        BusyWithoutProcess,
+        /// Heat or a lack of power reduces the clocks of the device.
+        Throttled,
+        /// At work, the PCI Express link has fewer lanes or a lower generation than possible.
+        SlowPcie,
+        /// A change of mode takes effect at the next reset.
+        PendingReset,
         /// The device requires a reset, and processes block it.
         BlockedReset,
     }

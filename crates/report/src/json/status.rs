@@ -102,7 +102,7 @@ pub struct Gpu {
     /// Memory reserved by the driver and firmware, in bytes. Null if the driver did not report it.
     pub memory_reserved_bytes: Option<u64>,
     /// Memory in use that neither listed processes nor the driver account for, in bytes. Null if
-    /// unknown.
+    /// the memory or the processes of the GPU are unknown.
     pub memory_unexplained_bytes: Option<u64>,
     /// Whether persistence mode is enabled. Null if the driver did not report it.
     pub persistence: Option<bool>,
@@ -110,8 +110,11 @@ pub struct Gpu {
     pub display_active: Option<bool>,
     /// Whether MIG mode is enabled. Null if the driver did not report it.
     pub mig_enabled: Option<bool>,
-    /// Whether no lease is on the GPU and only display servers, monitors and daemons use it.
+    /// Whether the GPU is fit for jobs, no lease is on it, and only display servers, monitors and
+    /// daemons use it.
     pub free: bool,
+    /// Defects that the GPU reports of itself, and changes that wait for a reset.
+    pub defects: Vec<String>,
     /// Leases on the GPU or on parts of it. Null if unknown.
     pub leases: Option<Vec<OnDevice>>,
     /// MIG devices of the GPU. Null if they could not be queried.
@@ -153,12 +156,16 @@ impl Status {
     /// Returns what is told of a look; `name` names the owners of leases by number.
     pub fn of(
         snapshot: &Snapshot,
+        with_details: bool,
         diagnosis: &Diagnosis,
         leased: &DeviceLeases,
         name: UserName<'_>,
     ) -> Self {
         let usage = Usage::of(snapshot);
-        let gpu = |device| Gpu::of(snapshot, &usage, (leased, name), device);
+        let gpu = |device| {
+            let gpu = Gpu::of(snapshot, &usage, (leased, name), device);
+            Gpu { details: gpu.details.filter(|_| with_details), ..gpu }
+        };
         let holder_search = HolderSearch::from(snapshot);
         let fault = snapshot.holders.as_ref().err();
         let holder_error = fault.filter(|_| holder_search == HolderSearch::Failed).map(Failure::of);
@@ -241,11 +248,12 @@ impl Gpu {
                 sample.memory.reserved,
             )
             .map(|bytes| bytes.0),
-            memory_unexplained_bytes: usage.unexplained(device.id()).map(|bytes| bytes.0),
+            memory_unexplained_bytes: usage.account(device.id()).map(|bytes| bytes.0),
             persistence: known(&mut absent, "persistence", info.persistence),
             display_active: known(&mut absent, "display_active", info.display_active),
             mig_enabled: known(&mut absent, "mig_enabled", info.mig_enabled),
             free: leased.is_free(device, usage),
+            defects: gpu_reaper::defects(device).iter().map(ToString::to_string).collect(),
             leases: leased.fault().is_none().then(|| {
                 leased.on(device).map(|lease| OnDevice::of(lease, device, name)).collect()
             }),

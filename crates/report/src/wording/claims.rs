@@ -103,6 +103,7 @@ pub fn barred(bar: &Bar, user: User<'_>) -> String {
         Bar::Outsider { pid, name } => format!("in use without a lease by {pid} {name}"),
         Bar::Unexplained(bytes) => format!("{bytes} in use that no process accounts for"),
         Bar::Faulty(fault) => format!("faulty: failed to {fault}"),
+        Bar::Unfit(defect) => defect.clone(),
         Bar::UsersUnknown(absent) => format!("users unknown: {absent}"),
         Bar::NameUnknown => "has no unique UUID".to_owned(),
         Bar::MigMode => "has MIG enabled; claim a MIG device with --mig".to_owned(),

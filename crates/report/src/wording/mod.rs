@@ -27,6 +27,14 @@ pub fn kind(kind: FindingKind) -> &'static str {
         FindingKind::Orphan => "ORPHAN",
         FindingKind::Hoarder => "HOARDER",
         FindingKind::DeviceFault => "DEVICE FAULT",
+        FindingKind::MemoryErrors => "MEMORY ERRORS",
+        FindingKind::NvLinkDown => "NVLINK DOWN",
+        FindingKind::NoMigInstance => "NO MIG INSTANCE",
+        FindingKind::ComputeProhibited => "COMPUTE PROHIBITED",
+        FindingKind::BusyWithoutProcess => "BUSY WITHOUT PROCESS",
+        FindingKind::Throttled => "THROTTLED",
+        FindingKind::SlowPcie => "SLOW PCIE",
+        FindingKind::PendingReset => "PENDING RESET",
         FindingKind::BlockedReset => "BLOCKED RESET",
     }
 }
@@ -44,6 +52,14 @@ pub fn short(kind: FindingKind) -> &'static str {
         | FindingKind::NotPermitted
         | FindingKind::ForeignNamespace
         | FindingKind::DeviceFault
+        | FindingKind::MemoryErrors
+        | FindingKind::NvLinkDown
+        | FindingKind::NoMigInstance
+        | FindingKind::ComputeProhibited
+        | FindingKind::BusyWithoutProcess
+        | FindingKind::Throttled
+        | FindingKind::SlowPcie
+        | FindingKind::PendingReset
         | FindingKind::BlockedReset => "",
     }
 }
@@ -120,8 +136,11 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
         Advice::LookOnHost => ("gpuws doctor".to_owned(), "on the host, outside this container"),
         Advice::LookLonger => (
             format!("gpuws {sim}doctor --looks 3"),
-            "distinguishes an idle process from a \
-                pausing one",
+            "shows whether it lasts",
+        ),
+        Advice::WatchIdle => (
+            format!("gpuws {sim}doctor --looks 11 --every 60"),
+            "watches for 10 minutes: is it idle, or does it pause?",
         ),
         Advice::LimitVisibleDevices(indexes) => {
             let list = indexes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
@@ -158,6 +177,59 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
             format!("systemctl status {pid}"),
             "shows its service; stop that (gpuws never signals it)",
         ),
+        Advice::StopUnit { unit, by_user } => {
+            let whose = if *by_user { "--user " } else { "" };
+            (format!("systemctl {whose}stop {}", shell_word(unit)), "stops the service")
+        }
+        Advice::CancelJob(id) => (format!("scancel {}", shell_word(id)), "cancels the Slurm job"),
+        Advice::StopContainer { podman, id } => {
+            let runtime = if *podman { "podman" } else { "docker" };
+            let id = id.get(..12).unwrap_or(id);
+            (format!("{runtime} stop {}", shell_word(id)), "stops the container")
+        }
+        Advice::DeletePod(uid) => (
+            format!(
+                "kubectl get pods -A -o custom-columns=\
+                    NS:metadata.namespace,NAME:metadata.name,UID:metadata.uid | grep {}",
+                shell_word(uid)
+            ),
+            "shows the name of the pod; delete it by that",
+        ),
+        Advice::AllowCompute(index) => (
+            format!("sudo nvidia-smi -i {index} -c DEFAULT"),
+            "allows CUDA programs on it again",
+        ),
+        Advice::CreateMigInstance(index) => (
+            format!("sudo nvidia-smi mig -i {index} -lgip"),
+            "lists the profiles; mig -cgi ID -C creates one, nvidia-smi -mig 0 disables MIG",
+        ),
+        Advice::ReplaceDevice(index) => (
+            format!("nvidia-smi -q -i {index} -d ECC,ROW_REMAPPER"),
+            "for the vendor: the card may have to be replaced",
+        ),
+        Advice::CheckCooling(index) => (
+            format!("nvidia-smi -q -i {index} -d TEMPERATURE,PERFORMANCE"),
+            "check the fans and the airflow",
+        ),
+        Advice::CheckPower(index) => (
+            format!("nvidia-smi -q -i {index} -d POWER,PERFORMANCE"),
+            "check the power supply and its cables",
+        ),
+        Advice::CheckSlot(index) => (
+            format!("nvidia-smi -q -i {index} | grep -A 12 'GPU Link Info'"),
+            "check the seat of the card, the riser and the slot",
+        ),
+        Advice::CheckNvLinks(index) => (
+            format!("nvidia-smi nvlink -s -i {index}"),
+            "shows its links; check the bridge or the baseboard",
+        ),
+        Advice::CheckFabricManager => (
+            "systemctl status nvidia-fabricmanager".to_owned(),
+            "must run, in the version of the driver",
+        ),
+        Advice::EnablePersistence => {
+            ("sudo nvidia-smi -pm 1".to_owned(), "keeps the driver initialised")
+        }
         Advice::EndParent(pid) => {
             (format!("ps -o pid,user,args -p {pid}"), "its parent, which must reap it or exit")
         }

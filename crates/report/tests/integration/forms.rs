@@ -144,7 +144,7 @@ fn status_has_every_value_or_its_reason() {
     let snapshot = snapshot();
     let diagnosis = diagnose(std::slice::from_ref(&snapshot));
     let name = |uid: u32| format!("user {uid}");
-    let status = json::Status::of(&snapshot, &diagnosis, &DeviceLeases::none(), &name);
+    let status = json::Status::of(&snapshot, true, &diagnosis, &DeviceLeases::none(), &name);
     assert_golden("status.json", &pretty(&status));
 }
 

@@ -56,7 +56,7 @@ fn show(
                 holders)",
         ));
     }
-    let HolderScan { holders, unreadable } = host.holders(&files)?;
+    let HolderScan { holders, unreadable, .. } = host.holders(&files)?;
     let found: Vec<FoundHolder> = holders
         .into_iter()
         .map(|holder| FoundHolder { info: host.process(holder.process.pid), holder })
@@ -73,12 +73,6 @@ fn show(
         }
     }
     Ok(Exit::Done)
-}
-
-/// Returns whether the caller is root, on this machine or the simulated one.
-fn is_root(host: &dyn Host) -> bool {
-    let own = host.own_ancestry().ok().and_then(|line| line.first().copied());
-    own.and_then(|own| host.process(own.pid).ok()).is_some_and(|info| info.uid == Ok(0))
 }
 
 fn print_legend(
@@ -99,7 +93,7 @@ fn print_legend(
         let number = wording::count(unreadable.total() as usize, "process", "processes");
         let mut line =
             Line::new().plain(format!("{number} could not be read: {}", reasons.join(", ")));
-        if unreadable.0.contains_key(&Absent::NotPermitted) && !is_root(host) {
+        if unreadable.0.contains_key(&Absent::NotPermitted) && host.is_root() != Ok(true) {
             let files: String = args
                 .files
                 .iter()
@@ -153,7 +147,7 @@ mod tests {
                     holder(3, "f....", 0..8),
                     holder(4, "f....", 5..6),
                 ],
-                unreadable: Unreadable::default(),
+                ..HolderScan::default()
             };
             scan.unreadable.count(Absent::NotPermitted);
             Ok(scan)

@@ -11,7 +11,7 @@ fn report(holders: impl Fn(bool) -> Vec<Holder> + Send + Sync + 'static) -> Repo
     let later = AtomicBool::new(false);
     host.expect_holders().returning(move |_| {
         let holders = holders(later.swap(true, Ordering::Relaxed));
-        Ok(HolderScan { holders, unreadable: Unreadable::default() })
+        Ok(HolderScan { holders, ..HolderScan::default() })
     });
     host.expect_process().returning(|pid| Ok(process(pid.0, "serve")));
     host.expect_open().returning(|_| {
@@ -72,7 +72,7 @@ fn newcomer_is_found_by_device_file_without_driver() {
             let mut unread = Unreadable::default();
             unread.add(Absent::NotPermitted, unreadable[usize::from(after)]);
             let holders = if after { new.clone() } else { old };
-            Ok(HolderScan { holders, unreadable: unread })
+            Ok(HolderScan { holders, unreadable: unread, ..HolderScan::default() })
         });
         host.expect_process().returning(|pid| Ok(process(pid.0, "serve")));
         host.expect_open().returning(|_| {

@@ -185,7 +185,7 @@ fn memory_possibly_of_unlisted_process_is_not_reported_freed() {
             true => vec![context(&process(105, "python"), &[0])],
             false => vec![],
         };
-        HolderScan { holders, unreadable: Unreadable::default() }
+        HolderScan { holders, ..HolderScan::default() }
     };
     let lives = end(&one_of_two(), (15_000, &[]), (9000, &[]), move |_| other(true));
     assert_eq!(lives.memory[0].doubt, None);
@@ -198,7 +198,7 @@ fn memory_possibly_of_unlisted_process_is_not_reported_freed() {
 fn unreadable(count: u32) -> HolderScan {
     let mut unreadable = Unreadable::default();
     unreadable.add(Absent::NotPermitted, count);
-    HolderScan { holders: vec![], unreadable }
+    HolderScan { unreadable, ..HolderScan::default() }
 }
 
 #[test]
@@ -251,6 +251,7 @@ fn memory_is_not_reported_freed_without_per_process_figures() {
     host.expect_device_files().returning(|| Ok(vec![]));
     // In a container the driver's PIDs are meaningless.
     host.expect_sees_host_pids().returning(|| Ok(false));
+    host.expect_is_root().returning(|| Ok(true));
     host.expect_holders().returning(|_| Ok(HolderScan::default()));
     host.expect_open().returning(|_| {
         let mut handle = MockProcessHandle::new();
@@ -281,13 +282,13 @@ fn end_unlisted(scan: impl Fn(bool) -> HolderScan + Send + Sync + 'static) -> Re
 fn memory_without_list_is_the_targets_if_nobody_else_held_the_device() {
     let alone = end_unlisted(|after| {
         let holders = if after { vec![] } else { vec![context(&process(100, "python"), &[0])] };
-        HolderScan { holders, unreadable: Unreadable::default() }
+        HolderScan { holders, ..HolderScan::default() }
     });
     assert_eq!(alone.memory[0].doubt, None);
     assert!(alone.is_complete(), "{alone:?}");
     let other = end_unlisted(|_| {
         let holders = vec![context(&process(105, "python"), &[0])];
-        HolderScan { holders, unreadable: Unreadable::default() }
+        HolderScan { holders, ..HolderScan::default() }
     });
     assert_eq!(other.memory[0].doubt, Some(Doubt::NotListed));
     let unread = end_unlisted(|_| unreadable(1));

@@ -151,6 +151,10 @@ impl Host for World {
         Ok(self.state().sees_host_pids)
     }
 
+    fn is_root(&self) -> Reading<bool> {
+        Ok(true)
+    }
+
     fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
         Ok(Vec::new())
     }
@@ -169,7 +173,7 @@ impl Host for World {
             (!held.is_empty()).then_some(Holder { process: info.key, held, through_thread: None })
         };
         let holders = state.processes.values().filter_map(holder).collect();
-        Ok(HolderScan { holders, unreadable: Unreadable::default() })
+        Ok(HolderScan { holders, ..HolderScan::default() })
     }
 
     fn process(&self, pid: Pid) -> Result<ProcessInfo> {

@@ -1,0 +1,128 @@
+//! Defects that a device reports of itself.
+
+use gpu_core::{ComputeMode, DeviceState, Group, Groups};
+use std::fmt;
+
+/// The groups of details that show the defects of a device.
+pub fn defect_groups() -> Groups {
+    Groups::from_iter([Group::Modes, Group::ResetStatus, Group::MemoryHealth])
+}
+
+/// The groups of details that a full diagnosis needs.
+pub fn health_groups() -> Groups {
+    let more = [Group::Activity, Group::Thermal, Group::Pcie, Group::NvLinks, Group::Fabric];
+    defect_groups().and(Groups::from_iter(more))
+}
+
+/// A defect of a device, or a setting with the same effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Defect {
+    /// It works only after a reset.
+    ResetRequired,
+    /// Its compute mode is Prohibited.
+    ComputeProhibited,
+    /// It is in MIG mode and has no instance.
+    NoMigInstance,
+    /// A row of its memory could not be remapped.
+    RemappingFailed,
+    /// This many memory errors were not corrected since the driver was loaded.
+    Uncorrected(u64),
+    /// A row or page of its memory is replaced at the next reset.
+    RepairPending,
+    /// The driver recommends a reset once it is idle.
+    DrainRecommended,
+    /// MIG will be on, or off, after the next reset.
+    MigPending(bool),
+    /// ECC will be on, or off, after the next reset.
+    EccPending(bool),
+}
+
+/// The effect of a defect on a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fitness {
+    /// A job runs as on any other device.
+    Fit,
+    /// A job runs, and its results may be wrong or it may fail: only for those who name the device.
+    Doubtful,
+    /// No CUDA program can use the device.
+    Unusable,
+}
+
+impl Defect {
+    /// Returns the effect on a job. DCGM's health check fails on uncorrected errors and on failed
+    /// remapping, and does not on pending repairs (`DcgmHealthWatch.cpp`).
+    pub fn fitness(self) -> Fitness {
+        match self {
+            Defect::ResetRequired | Defect::ComputeProhibited | Defect::NoMigInstance => {
+                Fitness::Unusable
+            }
+            Defect::RemappingFailed | Defect::Uncorrected(_) => Fitness::Doubtful,
+            Defect::RepairPending
+            | Defect::DrainRecommended
+            | Defect::MigPending(_)
+            | Defect::EccPending(_) => Fitness::Fit,
+        }
+    }
+}
+
+impl fmt::Display for Defect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = |on: &bool| if *on { "enabled" } else { "disabled" };
+        match self {
+            Defect::ResetRequired => f.write_str("requires a reset"),
+            Defect::ComputeProhibited => f.write_str("compute mode Prohibited: CUDA cannot use it"),
+            Defect::NoMigInstance => {
+                f.write_str("MIG enabled without an instance: CUDA sees no device")
+            }
+            Defect::RemappingFailed => f.write_str("a memory row could not be remapped"),
+            Defect::Uncorrected(1) => f.write_str("1 uncorrected memory error"),
+            Defect::Uncorrected(count) => write!(f, "{count} uncorrected memory errors"),
+            Defect::RepairPending => f.write_str("a memory repair takes effect at the next reset"),
+            Defect::DrainRecommended => f.write_str("the driver recommends a reset when idle"),
+            Defect::MigPending(on) => write!(f, "MIG will be {} after a reset", state(on)),
+            Defect::EccPending(on) => write!(f, "ECC will be {} after a reset", state(on)),
+        }
+    }
+}
+
+/// Returns the defects of a device, as far as its details were read ([`defect_groups`]); the worst
+/// first.
+pub fn defects(device: &DeviceState) -> Vec<Defect> {
+    let mut found = Vec::new();
+    if device.info.mig_enabled == Ok(true) && device.mig.as_ref().is_ok_and(Vec::is_empty) {
+        found.push(Defect::NoMigInstance);
+    }
+    let Ok(details) = &device.details else { return found };
+    let mut note = |is: bool, defect| {
+        if is {
+            found.push(defect);
+        }
+    };
+    if let Some(status) = &details.reset_status {
+        note(status.required == Ok(true), Defect::ResetRequired);
+        note(status.drain_recommended == Ok(true), Defect::DrainRecommended);
+    }
+    if let Some(modes) = &details.modes {
+        note(modes.compute_mode == Ok(ComputeMode::Prohibited), Defect::ComputeProhibited);
+        if let (Ok(now), Ok(pending)) = (device.info.mig_enabled, modes.mig_pending) {
+            note(now != pending, Defect::MigPending(pending));
+        }
+        if let (Ok(now), Ok(pending)) = (modes.ecc, modes.ecc_pending) {
+            note(now != pending, Defect::EccPending(pending));
+        }
+    }
+    if let Some(memory) = &details.memory_health {
+        note(memory.remapped_failure == Ok(true), Defect::RemappingFailed);
+        let uncorrected = memory.uncorrected.unwrap_or(0);
+        note(uncorrected > 0, Defect::Uncorrected(uncorrected));
+        let pending = memory.remapped_pending == Ok(true) || memory.retired_pending == Ok(true);
+        note(pending, Defect::RepairPending);
+    }
+    found.sort_by_key(|defect| std::cmp::Reverse(defect.fitness()));
+    found
+}
+
+/// Returns the worst defect of a device that keeps it from jobs; `None` if it is fit.
+pub fn unfit(device: &DeviceState) -> Option<Defect> {
+    defects(device).into_iter().next().filter(|defect| defect.fitness() > Fitness::Fit)
+}

@@ -1,0 +1,59 @@
+//! Devices that are busy although nobody uses them.
+
+use super::context::{DetectContext, Unexplained};
+use crate::finding::{Advice, Confidence, Finding, FindingKind};
+use crate::role::Role;
+use gpu_core::DeviceState;
+
+/// From this share on, in percent, a device is busy for the whole sample window.
+const BUSY: u8 = 95;
+
+pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
+    case.now.devices.iter().filter_map(|device| detect_on(case, device)).collect()
+}
+
+/// The sample window may contain the end of a job, so a single sample shows little. Without
+/// persistence mode the driver initialises the device for each query, and counts that as work.
+fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
+    // A container does not see the processes outside.
+    if case.now.sees_host_pids == Ok(false) || !is_busy_alone(device) {
+        return None;
+    }
+    let is_used = Unexplained::of(case, device).is_none_or(|account| account.is_ghost())
+        || case.holders_of(device).any(|holder| {
+            case.role(holder.process.pid, device) == Role::MemoryUser
+        });
+    if is_used {
+        return None;
+    }
+    let share = device.sample.as_ref().ok()?.utilization.ok()?;
+    let lasting = case.lasting(device, is_busy_alone);
+    let mut evidence = vec![format!("{share} % busy, and no process uses it")];
+    evidence.extend(lasting.describe());
+    let persistent = device.info.persistence != Ok(false);
+    if !persistent {
+        let why = "persistence mode is off: the driver's own initialisation counts as work";
+        evidence.push(why.to_owned());
+    }
+    let index = device.id().index;
+    let (confidence, advice) = match (persistent, lasting.is_long()) {
+        (false, _) => (Confidence::Possible, vec![Advice::EnablePersistence]),
+        (true, true) => (Confidence::Likely, vec![Advice::ResetDevice(index)]),
+        (true, false) => (Confidence::Possible, vec![Advice::LookLonger]),
+    };
+    Some(Finding {
+        kind: FindingKind::BusyWithoutProcess,
+        confidence,
+        devices: vec![device.id().clone()],
+        memory: None,
+        suspects: Vec::new(),
+        evidence,
+        advice,
+    })
+}
+
+fn is_busy_alone(device: &DeviceState) -> bool {
+    let utilization = device.sample.as_ref().ok().and_then(|sample| sample.utilization.ok());
+    utilization.is_some_and(|share| share.get() >= BUSY)
+        && device.processes.as_ref().is_ok_and(Vec::is_empty)
+}

@@ -1,0 +1,63 @@
+//! Defects that a device reports of itself: modes, memory errors, pending changes.
+
+use super::context::DetectContext;
+use crate::defect::{Defect, defects};
+use crate::finding::{Advice, Confidence, Finding, FindingKind};
+use gpu_core::{DeviceState, ErrorKind};
+use std::collections::BTreeMap;
+
+pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
+    case.now.devices.iter().flat_map(detect_on).collect()
+}
+
+/// Returns one finding per kind, with all its signs.
+fn detect_on(device: &DeviceState) -> Vec<Finding> {
+    let mut signs: BTreeMap<FindingKind, Vec<Defect>> = BTreeMap::new();
+    for defect in defects(device) {
+        signs.entry(kind(defect)).or_default().push(defect);
+    }
+    // Errors of memory explain the repair that is pending.
+    if signs.contains_key(&FindingKind::MemoryErrors)
+        && let Some(pending) = signs.get_mut(&FindingKind::PendingReset)
+    {
+        pending.retain(|defect| *defect != Defect::DrainRecommended);
+    }
+    // The device itself refused to answer, which is a finding of its own.
+    let refused =
+        device.sample.as_ref().is_err_and(|fault| matches!(fault.kind, ErrorKind::Device(_)));
+    signs.retain(|kind, of| !of.is_empty() && !(refused && *kind == FindingKind::DeviceFault));
+    signs.into_iter().map(|(kind, of)| finding(device, kind, &of)).collect()
+}
+
+fn kind(defect: Defect) -> FindingKind {
+    match defect {
+        Defect::ResetRequired => FindingKind::DeviceFault,
+        Defect::ComputeProhibited => FindingKind::ComputeProhibited,
+        Defect::NoMigInstance => FindingKind::NoMigInstance,
+        Defect::RemappingFailed | Defect::Uncorrected(_) | Defect::RepairPending => {
+            FindingKind::MemoryErrors
+        }
+        Defect::DrainRecommended | Defect::MigPending(_) | Defect::EccPending(_) => {
+            FindingKind::PendingReset
+        }
+    }
+}
+
+fn finding(device: &DeviceState, kind: FindingKind, signs: &[Defect]) -> Finding {
+    let index = device.id().index;
+    let advice = match kind {
+        FindingKind::ComputeProhibited => Advice::AllowCompute(index),
+        FindingKind::NoMigInstance => Advice::CreateMigInstance(index),
+        _ if signs.contains(&Defect::RemappingFailed) => Advice::ReplaceDevice(index),
+        _ => Advice::ResetDevice(index),
+    };
+    Finding {
+        kind,
+        confidence: Confidence::High,
+        devices: vec![device.id().clone()],
+        memory: None,
+        suspects: Vec::new(),
+        evidence: signs.iter().map(Defect::to_string).collect(),
+        advice: vec![advice],
+    }
+}

@@ -1,0 +1,124 @@
+//! Links that are slower than they should be: PCI Express and NVLink.
+
+use super::context::DetectContext;
+use crate::finding::{Advice, Confidence, Finding, FindingKind};
+use gpu_core::{DeviceDetails, DeviceState, FabricState, NvLink, Pcie};
+use std::collections::BTreeMap;
+
+pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
+    let mut equals: BTreeMap<&str, Vec<&DeviceState>> = BTreeMap::new();
+    for device in &case.now.devices {
+        if let Ok(name) = &device.info.name {
+            equals.entry(name).or_default().push(device);
+        }
+    }
+    let mut findings: Vec<Finding> =
+        case.now.devices.iter().filter_map(|device| pcie(case, device)).collect();
+    findings.extend(equals.values().flat_map(|equals| nvlinks(equals)));
+    findings.extend(case.now.devices.iter().filter_map(fabric));
+    findings
+}
+
+/// The link of an idle device saves power and is slow (manual of nvidia-smi, "GPU Link
+/// information"), so only a device at work can show a fault, and only one that shows it again is
+/// likely to have one: the link also trains anew after a change of clocks.
+fn pcie(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
+    let slow = slow_link(device)?;
+    let lasting = case.lasting(device, |now| slow_link(now).is_some());
+    let mut evidence = vec![slow];
+    evidence.extend(lasting.describe());
+    let index = device.id().index;
+    let (confidence, advice) = match lasting.is_long() {
+        true => (Confidence::Likely, vec![Advice::CheckSlot(index)]),
+        false => (Confidence::Possible, vec![Advice::LookLonger, Advice::CheckSlot(index)]),
+    };
+    Some(finding(device, FindingKind::SlowPcie, confidence, evidence, advice))
+}
+
+/// Describes the link of a device that works at full clocks with fewer lanes, or of a lower
+/// generation, than device and slot allow.
+fn slow_link(device: &DeviceState) -> Option<String> {
+    let details = details(device)?;
+    let is_busy = device.sample.as_ref().ok()?.utilization.ok()?.get() > 0;
+    let state = details.activity.as_ref()?.performance_state.ok()?;
+    let pcie = details.pcie.as_ref()?;
+    if !is_busy || state > 2 {
+        return None;
+    }
+    let Pcie { generation, generation_max, width, width_max, .. } = pcie;
+    let narrow = match (*width, *width_max) {
+        (Ok(now), Ok(max)) if now < max => Some(format!("x{now} of x{max} lanes")),
+        _ => None,
+    };
+    let slow = match (*generation, *generation_max) {
+        (Ok(now), Ok(max)) if now < max => Some(format!("generation {now} of {max}")),
+        _ => None,
+    };
+    let link = [narrow, slow].into_iter().flatten().collect::<Vec<_>>();
+    (!link.is_empty()).then(|| format!("PCIe link at work: {}", link.join(", ")))
+}
+
+/// Compares devices of one product: a board that has fewer active links than its equals has lost
+/// some. One without any may simply have no bridge, unless it is the only one of several.
+fn nvlinks(equals: &[&DeviceState]) -> Vec<Finding> {
+    let counts: Vec<(&DeviceState, usize)> = equals
+        .iter()
+        // In MIG mode the links are off.
+        .filter(|device| device.info.mig_enabled != Ok(true))
+        .filter_map(|device| Some((*device, active_links(details(device)?.nvlinks.as_ref()?)?)))
+        .collect();
+    let Some(most) = counts.iter().map(|(_, count)| *count).max() else { return Vec::new() };
+    let fewer = counts.iter().filter(|(_, count)| *count < most);
+    let with_most = counts.iter().filter(|(_, count)| *count == most).count();
+    fewer
+        .map(|(device, count)| {
+            let alone = with_most >= 3 && with_most + 1 == counts.len();
+            let confidence = match (count, alone) {
+                (1.., _) | (0, true) if with_most >= 2 => Confidence::Likely,
+                _ => Confidence::Possible,
+            };
+            let evidence = format!("{count} active NVLinks; its equals have {most}");
+            let advice = vec![Advice::CheckNvLinks(device.id().index)];
+            finding(device, FindingKind::NvLinkDown, confidence, vec![evidence], advice)
+        })
+        .collect()
+}
+
+/// The number of active links; `None` if the state of one is unknown.
+fn active_links(links: &[NvLink]) -> Option<usize> {
+    let states: Option<Vec<bool>> = links.iter().map(|link| link.active.ok()).collect();
+    Some(states?.into_iter().filter(|active| *active).count())
+}
+
+/// A device behind NVLink switches works only once the fabric manager has registered it: before,
+/// CUDA fails with error 802 (NVIDIA Fabric Manager User Guide).
+fn fabric(device: &DeviceState) -> Option<Finding> {
+    let fabric = details(device)?.fabric.as_ref()?;
+    let (confidence, evidence) = match (fabric.state.ok()?, fabric.status) {
+        (FabricState::NotStarted | FabricState::InProgress, _) => {
+            let text = "not registered with its NVLink fabric yet: CUDA fails with error 802";
+            (Confidence::Likely, text.to_owned())
+        }
+        (FabricState::Completed, Ok(code)) if code != 0 => {
+            (Confidence::High, format!("registration with its NVLink fabric failed: error {code}"))
+        }
+        _ => return None,
+    };
+    let advice = vec![Advice::CheckFabricManager];
+    Some(finding(device, FindingKind::NvLinkDown, confidence, vec![evidence], advice))
+}
+
+fn details(device: &DeviceState) -> Option<&DeviceDetails> {
+    device.details.as_ref().ok()
+}
+
+fn finding(
+    device: &DeviceState,
+    kind: FindingKind,
+    confidence: Confidence,
+    evidence: Vec<String>,
+    advice: Vec<Advice>,
+) -> Finding {
+    let devices = vec![device.id().clone()];
+    Finding { kind, confidence, devices, memory: None, suspects: Vec::new(), evidence, advice }
+}

@@ -1,0 +1,66 @@
+//! Clocks that the hardware holds back.
+
+use super::context::DetectContext;
+use crate::finding::{Advice, Confidence, Finding, FindingKind};
+use gpu_core::{DeviceState, ThrottleReasons};
+
+/// Reasons that are no normal operation: hardware slowdown, software and hardware thermal slowdown,
+/// and the power brake. The power cap is normal at full load, and the others are settings.
+const FAULTS: u64 = 0x008 | 0x020 | 0x040 | 0x080;
+
+/// Heat, as far as it has a bit of its own.
+const THERMAL: u64 = 0x020 | 0x040;
+
+pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
+    case.now.devices.iter().filter_map(|device| detect_on(case, device)).collect()
+}
+
+/// The reasons appear for a moment when clocks change, so a single sample shows little. It shows
+/// more if the temperature agrees: at the slowdown threshold or above.
+fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
+    let reasons = faults(device).filter(|reasons| reasons.0 != 0)?;
+    let lasting = case.lasting(device, |now| faults(now).is_some_and(|now| now.0 & reasons.0 != 0));
+    let names: Vec<&str> = reasons.names().collect();
+    let mut evidence = vec![format!("clocks reduced: {}", names.join(", "))];
+    let hot = reasons.0 & THERMAL != 0;
+    let heat = temperatures(device);
+    if let Some((temperature, limit)) = heat {
+        evidence.push(format!("{temperature} °C; clocks are reduced from {limit} °C on"));
+    }
+    let agrees = hot && heat.is_some_and(|(temperature, limit)| temperature >= limit);
+    let confidence = match (lasting.is_long(), agrees) {
+        (true, true) => Confidence::High,
+        (true, false) | (false, true) => Confidence::Likely,
+        (false, false) => Confidence::Possible,
+    };
+    evidence.extend(lasting.describe());
+    let mut advice = Vec::new();
+    if !lasting.is_long() {
+        advice.push(Advice::LookLonger);
+    }
+    advice.push(match hot {
+        true => Advice::CheckCooling(device.id().index),
+        false => Advice::CheckPower(device.id().index),
+    });
+    Some(Finding {
+        kind: FindingKind::Throttled,
+        confidence,
+        devices: vec![device.id().clone()],
+        memory: None,
+        suspects: Vec::new(),
+        evidence,
+        advice,
+    })
+}
+
+fn faults(device: &DeviceState) -> Option<ThrottleReasons> {
+    let reasons = device.details.as_ref().ok()?.activity.as_ref()?.throttle.ok()?;
+    Some(ThrottleReasons(reasons.0 & FAULTS))
+}
+
+/// The temperature of the chip and its slowdown threshold, in °C.
+fn temperatures(device: &DeviceState) -> Option<(i32, i32)> {
+    let thermal = device.details.as_ref().ok()?.thermal.as_ref()?;
+    let temperature = device.sample.as_ref().ok()?.temperature.ok()?;
+    Some((temperature.0, thermal.slowdown.ok()?.0))
+}
