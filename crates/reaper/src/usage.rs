@@ -1,7 +1,7 @@
 //! The users of each device, for a view of the whole machine.
 
 use crate::defect::{Defect, unfit};
-use crate::detect::{DetectContext, Unexplained};
+use crate::detect::{busy_alone, DetectContext, Unexplained};
 use crate::role::Role;
 use gpu_core::{Absent, Bytes, DeviceId, DeviceState, Percent, Pid, Reading, Snapshot};
 
@@ -19,6 +19,7 @@ struct DeviceUsage {
     accounted: bool,
     unexplained: Option<Bytes>,
     unfit: Option<Defect>,
+    busy_alone: bool,
 }
 
 /// A process that uses a device.
@@ -78,7 +79,8 @@ impl Usage {
     pub fn is_free(&self, device: &DeviceId) -> bool {
         self.find(device).is_some_and(|usage| {
             let busy = usage.users.iter().any(|user| user.occupies);
-            usage.accounted && !busy && usage.unexplained.is_none() && usage.unfit.is_none()
+            let sick = usage.unfit.is_some() || usage.busy_alone;
+            usage.accounted && !busy && usage.unexplained.is_none() && !sick
         })
     }
 
@@ -129,5 +131,6 @@ fn of_device(case: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
         accounted: account.is_some(),
         unexplained: account.filter(Unexplained::is_ghost).map(|account| account.bytes),
         unfit: unfit(device),
+        busy_alone: busy_alone(device).is_some(),
     }
 }

@@ -7,7 +7,7 @@ use gpu_core::{
     ErrorKind, Fault, LeaseEntry, LeaseId, Reading, Share,
 };
 use gpu_placement::{Bar, Offer};
-use gpu_reaper::{Fitness, driver_reserve, silence, unfit};
+use gpu_reaper::{Fitness, busy_alone, driver_reserve, silence, unfit};
 
 /// The leases and claims around a claim.
 #[derive(Clone, Copy, Debug)]
@@ -165,11 +165,14 @@ pub(crate) fn outsiders(
     used.collect()
 }
 
-/// Returns those of the devices that have a defect, with the defect.
+/// Returns those of the devices that have a defect, or are busy although nobody uses them.
 pub(crate) fn doubtful(scene: &Scene, devices: &[DeviceId]) -> Vec<(DeviceId, Bar)> {
-    let defect = |id: &DeviceId| unfit(scene.find(id.uuid.as_ref().ok()?)?);
-    let known = devices.iter().filter_map(|id| Some((id.clone(), defect(id)?)));
-    known.map(|(id, defect)| (id, Bar::Unfit(defect.to_string()))).collect()
+    let doubt = |id: &DeviceId| {
+        let device = scene.find(id.uuid.as_ref().ok()?)?;
+        let busy = || Some(format!("{} busy, and no process uses it", busy_alone(device)?));
+        unfit(device).map(|defect| defect.to_string()).or_else(busy)
+    };
+    devices.iter().filter_map(|id| Some((id.clone(), Bar::Unfit(doubt(id)?)))).collect()
 }
 
 /// Returns the user of a device without a lease.

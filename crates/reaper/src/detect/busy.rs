@@ -3,7 +3,7 @@
 use super::context::{DetectContext, Unexplained};
 use crate::finding::{Advice, Confidence, Finding, FindingKind};
 use crate::role::Role;
-use gpu_core::DeviceState;
+use gpu_core::{DeviceState, Percent};
 
 /// From this share on, in percent, a device is busy for the whole sample window.
 const BUSY: u8 = 95;
@@ -16,9 +16,7 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
 /// persistence mode the driver initialises the device for each query, and counts that as work.
 fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     // A container does not see the processes outside.
-    if case.now.sees_host_pids == Ok(false) || !is_busy_alone(device) {
-        return None;
-    }
+    let share = busy_alone(device).filter(|_| case.now.sees_host_pids != Ok(false))?;
     let is_used = Unexplained::of(case, device).is_none_or(|account| account.is_ghost())
         || case.holders_of(device).any(|holder| {
             case.role(holder.process.pid, device) == Role::MemoryUser
@@ -26,9 +24,8 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
     if is_used {
         return None;
     }
-    let share = device.sample.as_ref().ok()?.utilization.ok()?;
-    let lasting = case.lasting(device, is_busy_alone);
-    let mut evidence = vec![format!("{share} % busy, and no process uses it")];
+    let lasting = case.lasting(device, |now| busy_alone(now).is_some());
+    let mut evidence = vec![format!("{share} busy, and no process uses it")];
     evidence.extend(lasting.describe());
     let persistent = device.info.persistence != Ok(false);
     if !persistent {
@@ -52,8 +49,9 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
     })
 }
 
-fn is_busy_alone(device: &DeviceState) -> bool {
-    let utilization = device.sample.as_ref().ok().and_then(|sample| sample.utilization.ok());
-    utilization.is_some_and(|share| share.get() >= BUSY)
-        && device.processes.as_ref().is_ok_and(Vec::is_empty)
+/// Returns the utilization of a device that is busy although the driver lists no process on it.
+pub fn busy_alone(device: &DeviceState) -> Option<Percent> {
+    let share = device.sample.as_ref().ok()?.utilization.ok()?;
+    let alone = device.processes.as_ref().is_ok_and(Vec::is_empty);
+    (alone && share.get() >= BUSY).then_some(share)
 }

@@ -57,29 +57,7 @@ fn finding(
     held: &[(&DeviceState, Bytes)],
 ) -> Option<Finding> {
     let info = case.info(pid);
-    let is_reading = info.is_some_and(|info| info.state == Ok(ProcessState::Uninterruptible));
-    if is_reading || info.is_some_and(|info| case.uses_cpu(info.key)) {
-        return None;
-    }
     let devices: Vec<DeviceId> = held.iter().map(|(device, _)| device.id().clone()).collect();
-    let memory: Bytes = held.iter().map(|(_, memory)| *memory).sum();
-    let mut evidence = vec![match held {
-        [(_, memory)] => format!("holds {memory}"),
-        _ => format!("holds {memory} on {} GPUs", held.len()),
-    }];
-    let seen = case.lasting_look(|look| devices.iter().all(|device| is_idle(look, device, pid)));
-    evidence.push(idle_time(case, pid, held, seen));
-    let waits = info.and_then(reason_to_wait);
-    let least = match waits {
-        Some(Wait::Notebook) => MIN_IDLE_NOTEBOOK,
-        _ => MIN_IDLE,
-    };
-    let explained = matches!(waits, Some(Wait::Service(_) | Wait::Stopped(_)));
-    let confidence = match seen.span >= least && !explained {
-        true => Confidence::Likely,
-        false => Confidence::Possible,
-    };
-    evidence.extend(waits.as_ref().map(ToString::to_string));
     let busy: Vec<u32> = case
         .now
         .devices
@@ -88,9 +66,31 @@ fn finding(
         .filter(|device| !devices.iter().any(|idle| idle.same_device(device.id())))
         .map(|device| device.id().index)
         .collect();
+    // It prepares data, or writes what it has computed.
+    let works = |info: &ProcessInfo| {
+        let is_reading = info.state == Ok(ProcessState::Uninterruptible);
+        busy.is_empty() && (is_reading || case.uses_cpu(info.key))
+    };
+    let seen = case.lasting_look(|look| devices.iter().all(|device| is_idle(look, device, pid)));
+    if info.is_some_and(|info| works(info) || may_wait(info, seen.span)) {
+        return None;
+    }
+    let memory: Bytes = held.iter().map(|(_, memory)| *memory).sum();
+    let mut evidence = vec![match held {
+        [(_, memory)] => format!("holds {memory}"),
+        _ => format!("holds {memory} on {} GPUs", held.len()),
+    }];
+    evidence.push(idle_time(case, pid, held, seen));
+    if info.is_some_and(|info| info.state == Ok(ProcessState::Stopped)) {
+        evidence.push("stopped".to_owned());
+    }
+    let confidence = match seen.span >= MIN_IDLE {
+        true => Confidence::Likely,
+        false => Confidence::Possible,
+    };
     let mut advice = Vec::new();
     if busy.is_empty() {
-        if confidence == Confidence::Possible && !explained {
+        if confidence == Confidence::Possible {
             advice.push(Advice::WatchIdle);
         }
         advice.push(Advice::to_end(case.now, pid));
@@ -130,34 +130,10 @@ fn idle_time(
     }
 }
 
-/// Why a process may rightly wait.
-enum Wait {
-    Service(String),
-    Stopped(Option<Pid>),
-    Notebook,
-}
-
-impl std::fmt::Display for Wait {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Wait::Service(unit) => write!(f, "service {unit}, which may wait for requests"),
-            Wait::Stopped(Some(tracer)) => write!(f, "stopped, traced by {tracer}"),
-            Wait::Stopped(None) => f.write_str("stopped"),
-            Wait::Notebook => f.write_str("a notebook kernel, which may wait for its user"),
-        }
-    }
-}
-
-fn reason_to_wait(info: &ProcessInfo) -> Option<Wait> {
-    if let Some(unit) = info.service() {
-        return Some(Wait::Service(unit.to_owned()));
-    }
-    if let Ok(tracer) = info.tracer {
-        return Some(Wait::Stopped(Some(tracer)));
-    }
-    if info.state == Ok(ProcessState::Stopped) {
-        return Some(Wait::Stopped(None));
-    }
+/// Returns whether a process may rightly wait: a service for requests, a traced process for its
+/// debugger, a notebook for its user.
+fn may_wait(info: &ProcessInfo, idle: Duration) -> bool {
     let mut words = info.command_line.iter().flat_map(|line| line.iter());
-    words.any(|word| word.contains("ipykernel")).then_some(Wait::Notebook)
+    let mut is_notebook = || words.any(|word| word.contains("ipykernel"));
+    info.service().is_some() || info.tracer.is_ok() || idle < MIN_IDLE_NOTEBOOK && is_notebook()
 }

@@ -38,6 +38,8 @@ fn pcie(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
 /// Describes the link of a device that works at full clocks with fewer lanes, or of a lower
 /// generation, than device and slot allow.
 fn slow_link(device: &DeviceState) -> Option<String> {
+    // A device without memory of its own is part of the processor, and its link is a name.
+    device.memory_total().ok()?;
     let details = details(device)?;
     let is_busy = device.sample.as_ref().ok()?.utilization.ok()?.get() > 0;
     let state = details.activity.as_ref()?.performance_state.ok()?;

@@ -15,6 +15,7 @@ mod unexplained;
 
 use crate::finding::{Advice, Cleared, Confidence, Diagnosis, Finding, FindingKind, Suspect};
 use crate::role::Role;
+pub use busy::busy_alone;
 pub use context::driver_reserve;
 pub(crate) use context::{DetectContext, Unexplained};
 use gpu_core::{Pid, Snapshot};

@@ -3,6 +3,10 @@
 use super::context::DetectContext;
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use gpu_core::{ProcessInfo, ProcessState, Snapshot};
+use std::time::Duration;
+
+/// The kernel reports a task as hung after as long in this state (`hung_task_timeout_secs`).
+const HUNG: Duration = Duration::from_secs(120);
 
 pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
     case.infos().filter_map(|info| finding(case, info)).collect()
@@ -42,16 +46,16 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
             about(FindingKind::ZombieHolder, Confidence::Likely, evidence, advice)
         }
         _ => {
-            // A process that reads a file is in this state for moments.
+            // A process that writes a checkpoint to a file server is in this state for a while.
             let is_stuck = |look: &Snapshot| {
                 look.process(pid).is_ok_and(|info| info.state == Ok(ProcessState::Uninterruptible))
             };
-            let lasts = case.lasting_look(is_stuck).is_long() && !case.uses_cpu(info.key);
+            let lasts = case.lasting_look(is_stuck).span >= HUNG && !case.uses_cpu(info.key);
             let evidence = "it is in uninterruptible sleep (state D): not even SIGKILL ends it \
                 before the wait does";
             let (confidence, advice) = match lasts {
                 true => (Confidence::Likely, Advice::WaitOrReboot),
-                false => (Confidence::Possible, Advice::LookLonger),
+                false => (Confidence::Possible, Advice::WatchIdle),
             };
             about(FindingKind::StuckHolder, confidence, evidence, advice)
         }

@@ -379,5 +379,5 @@ fn advice_for_half_dead_process_depends_on_its_threads() {
     assert_eq!(advice(zombie, Err(Absent::NotPermitted), Some(11)), (high, reap, memory));
     assert_eq!(advice(zombie, Ok(0), None), (likely, end_parent, memory));
     let stuck = advice(ProcessState::Uninterruptible, Ok(1), None);
-    assert_eq!(stuck, (Confidence::Possible, Advice::LookLonger, memory), "it may read a file");
+    assert_eq!(stuck, (Confidence::Possible, Advice::WatchIdle, memory), "it may read a file");
 }

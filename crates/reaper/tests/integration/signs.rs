@@ -287,50 +287,50 @@ fn process_is_a_hoarder_by_time_and_not_by_one_look() {
 }
 
 #[test]
-fn process_with_a_reason_to_wait_is_no_likely_hoarder() {
-    let after_hours = |change: fn(&mut ProcessInfo)| {
+fn process_with_a_reason_to_wait_is_no_hoarder() {
+    let after = |seconds, change: fn(&mut ProcessInfo)| {
         let old = holding(Some(90_000), change);
-        let diagnosis = diagnose(&[old.clone(), later(&old, 3_599, 0)]);
-        let finding = &diagnosis.findings[0];
-        let evidence = finding.suspects[0].evidence.last().cloned().unwrap();
-        (finding.confidence, evidence, finding.advice.clone())
+        found(&[old.clone(), later(&old, seconds, 0)])
     };
-    let unit = |unit: &str, by_user| vec![Advice::StopUnit { unit: unit.to_owned(), by_user }];
-    let possible = Confidence::Possible;
-    let service = "service vllm.service, which may wait for requests".to_owned();
+    let hoards = vec![(FindingKind::Hoarder, Confidence::Likely)];
+    let day = 86_400;
+    assert_eq!(after(day, |info| info.cgroup = Ok("/system.slice/vllm.service".into())), []);
+    assert_eq!(after(day, |info| info.cgroup = Ok("/system.slice/ssh.service".into())), hoards);
     assert_eq!(
-        after_hours(|info| info.cgroup = Ok("/system.slice/vllm.service".into())),
-        (possible, service, unit("vllm.service", false))
+        after(day, |info| (info.state, info.tracer) = (Ok(ProcessState::Stopped), Ok(Pid(77)))),
+        []
     );
-    let of_user = "/user.slice/user-1000.slice/user@1000.service/app.slice/ollama.service";
-    assert_eq!(
-        after_hours(|info| {
-            let path = "/user.slice/user-1000.slice/user@1000.service/app.slice/ollama.service";
-            info.cgroup = Ok(path.into());
-        })
-        .2,
-        unit("ollama.service", true),
-        "{of_user}"
-    );
-    let reap = vec![Advice::ReapProcess(Pid(100))];
-    assert_eq!(
-        after_hours(|info| {
-            (info.state, info.tracer) = (Ok(ProcessState::Stopped), Ok(Pid(77)));
-        }),
-        (possible, "stopped, traced by 77".to_owned(), reap.clone())
-    );
-    assert_eq!(after_hours(|info| info.state = Ok(ProcessState::Stopped)).1, "stopped");
     let notebook = |info: &mut ProcessInfo| {
         let line = ["python", "-m", "ipykernel_launcher", "-f", "k.json"];
         info.command_line = Ok(line.map(String::from).into());
     };
-    let (confidence, evidence, advice) = after_hours(notebook);
-    assert_eq!((confidence, &*advice), (possible, &[Advice::WatchIdle, reap[0].clone()][..]));
-    assert_eq!(evidence, "a notebook kernel, which may wait for its user");
-    let old = holding(Some(90_000), notebook);
+    assert_eq!(after(3_599, notebook), []);
+    assert_eq!(after(3_600, notebook), hoards);
+    let stopped = holding(Some(90_000), |info| info.state = Ok(ProcessState::Stopped));
+    let evidence = diagnose(&[stopped]).findings.remove(0).suspects.remove(0).evidence;
+    assert_eq!(evidence.last().unwrap(), "stopped");
+}
+
+#[test]
+fn service_is_stopped_by_its_manager() {
+    let unlisted = |cgroup: &str| {
+        let mut info = process(100, "python");
+        info.cgroup = Ok(cgroup.to_owned());
+        let device = listing(device(1, 900, 16_280), 100, 890);
+        let devices = vec![super::fixture::device(0, 9000, 16_280), device];
+        // Listed on another device, so that it is a likely ghost and no certain one.
+        let found = diagnose(&[look(devices, vec![context(&info, &[0, 1])], vec![info])]);
+        found.findings[0].advice[0].clone()
+    };
+    let unit = |unit: &str, by_user| Advice::StopUnit { unit: unit.to_owned(), by_user };
+    assert_eq!(unlisted("/system.slice/vllm.service"), unit("vllm.service", false));
     assert_eq!(
-        found(&[old.clone(), later(&old, 3_600, 0)]),
-        [(FindingKind::Hoarder, Confidence::Likely)]
+        unlisted("/user.slice/user-9.slice/user@9.service/app.slice/ollama.service"),
+        unit("ollama.service", true)
+    );
+    assert_eq!(
+        unlisted("/user.slice/user-9.slice/session-3.scope"),
+        Advice::ReapProcess(Pid(100))
     );
 }
 
@@ -379,9 +379,9 @@ fn process_is_stuck_if_it_stays_so() {
         found(&[one.clone(), later(&one, seconds, cpu)])
     };
     let of = |confidence| vec![(FindingKind::StuckHolder, confidence)];
-    assert_eq!(stuck(4, 0), of(Confidence::Possible));
-    assert_eq!(stuck(5, 0), of(Confidence::Likely));
-    assert_eq!(stuck(5, 1), of(Confidence::Possible), "it makes progress");
+    assert_eq!(stuck(119, 0), of(Confidence::Possible));
+    assert_eq!(stuck(120, 0), of(Confidence::Likely));
+    assert_eq!(stuck(120, 3), of(Confidence::Possible), "it makes progress");
 }
 
 #[test]

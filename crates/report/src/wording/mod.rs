@@ -14,28 +14,28 @@ use gpu_reaper::{Advice, Confidence, FindingKind, Role};
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// Returns the heading for a kind of finding.
+/// Returns the words for a kind of finding.
 pub fn kind(kind: FindingKind) -> &'static str {
     match kind {
-        FindingKind::Ghost => "GHOST",
-        FindingKind::DriverLeak => "DRIVER LEAK",
-        FindingKind::NotPermitted => "NOT PERMITTED TO LOOK",
-        FindingKind::ForeignNamespace => "FOREIGN PID NAMESPACE",
-        FindingKind::ListedButGone => "LISTED BUT GONE",
-        FindingKind::ZombieHolder => "ZOMBIE HOLDER",
-        FindingKind::StuckHolder => "STUCK HOLDER",
-        FindingKind::Orphan => "ORPHAN",
-        FindingKind::Hoarder => "HOARDER",
-        FindingKind::DeviceFault => "DEVICE FAULT",
-        FindingKind::MemoryErrors => "MEMORY ERRORS",
-        FindingKind::NvLinkDown => "NVLINK DOWN",
-        FindingKind::NoMigInstance => "NO MIG INSTANCE",
-        FindingKind::ComputeProhibited => "COMPUTE PROHIBITED",
-        FindingKind::BusyWithoutProcess => "BUSY WITHOUT PROCESS",
-        FindingKind::Throttled => "THROTTLED",
-        FindingKind::SlowPcie => "SLOW PCIE",
-        FindingKind::PendingReset => "PENDING RESET",
-        FindingKind::BlockedReset => "BLOCKED RESET",
+        FindingKind::Ghost => "ghost",
+        FindingKind::DriverLeak => "driver leak",
+        FindingKind::NotPermitted => "not permitted to look",
+        FindingKind::ForeignNamespace => "foreign PID namespace",
+        FindingKind::ListedButGone => "listed but gone",
+        FindingKind::ZombieHolder => "zombie holder",
+        FindingKind::StuckHolder => "stuck holder",
+        FindingKind::Orphan => "orphan",
+        FindingKind::Hoarder => "hoarder",
+        FindingKind::DeviceFault => "device fault",
+        FindingKind::MemoryErrors => "memory errors",
+        FindingKind::NvLinkDown => "NVLink down",
+        FindingKind::NoMigInstance => "no MIG instance",
+        FindingKind::ComputeProhibited => "compute prohibited",
+        FindingKind::BusyWithoutProcess => "busy without process",
+        FindingKind::Throttled => "throttled",
+        FindingKind::SlowPcie => "slow PCIe",
+        FindingKind::PendingReset => "pending reset",
+        FindingKind::BlockedReset => "blocked reset",
     }
 }
 

@@ -12,7 +12,7 @@ use gpu_steward::{Convention, Note, WaitReason};
 use std::collections::BTreeSet;
 
 /// All kinds of findings.
-const KINDS: [FindingKind; 11] = [
+const KINDS: [FindingKind; 19] = [
     FindingKind::Ghost,
     FindingKind::DriverLeak,
     FindingKind::NotPermitted,
@@ -23,20 +23,24 @@ const KINDS: [FindingKind; 11] = [
     FindingKind::Orphan,
     FindingKind::Hoarder,
     FindingKind::DeviceFault,
+    FindingKind::MemoryErrors,
+    FindingKind::NvLinkDown,
+    FindingKind::NoMigInstance,
+    FindingKind::ComputeProhibited,
+    FindingKind::BusyWithoutProcess,
+    FindingKind::Throttled,
+    FindingKind::SlowPcie,
+    FindingKind::PendingReset,
     FindingKind::BlockedReset,
 ];
 
 #[test]
-fn every_kind_of_finding_has_a_heading_of_its_own() {
-    let headings: BTreeSet<&str> = KINDS.into_iter().map(wording::kind).collect();
-    assert_eq!(headings.len(), KINDS.len());
-    assert!(headings.iter().all(|heading| heading.chars().all(|c| c.is_uppercase() || c == ' ')));
-    let short: Vec<&str> = KINDS.into_iter().map(wording::short).collect();
-    assert_eq!(
-        short,
-        ["ghost", "", "", "", "gone", "zombie", "stuck", "orphan", "hoarder", "", ""],
-        "only kinds that name a process have one"
-    );
+fn every_kind_of_finding_has_words_of_its_own() {
+    let words: BTreeSet<&str> = KINDS.into_iter().map(wording::kind).collect();
+    assert_eq!(words.len(), KINDS.len());
+    let short: BTreeSet<&str> = KINDS.into_iter().map(wording::short).collect();
+    let expected = ["", "ghost", "gone", "hoarder", "orphan", "stuck", "zombie"];
+    assert!(short.into_iter().eq(expected), "only kinds that name a process have one");
 }
 
 #[test]
@@ -59,6 +63,8 @@ fn modes_and_roles_have_the_words_of_nvidia_smi() {
 
 #[test]
 fn advice_is_a_command_with_the_simulated_machine_in_it() {
+    let stop = |unit: &str, by_user| Advice::StopUnit { unit: unit.to_owned(), by_user };
+    let container = |podman| Advice::StopContainer { podman, id: "0123456789abcdef".into() };
     for (advice, command) in [
         (Advice::ReapDevice(3), "gpuws --sim a reap --gpu 3"),
         (Advice::ReapProcess(Pid(7)), "gpuws --sim a reap --pid 7"),
@@ -78,6 +84,26 @@ fn advice_is_a_command_with_the_simulated_machine_in_it() {
         (Advice::WaitOrReboot, "sudo dmesg | tail -40"),
         (Advice::StopService(Pid(7)), "systemctl status 7"),
         (Advice::EndParent(Pid(7)), "ps -o pid,user,args -p 7"),
+        (Advice::WatchIdle, "gpuws --sim a doctor --looks 11 --every 60"),
+        (stop("vllm.service", false), "systemctl stop vllm.service"),
+        (stop("a b.service", true), "systemctl --user stop 'a b.service'"),
+        (Advice::CancelJob("4711_3".into()), "scancel 4711_3"),
+        (container(false), "docker stop 0123456789ab"),
+        (container(true), "podman stop 0123456789ab"),
+        (
+            Advice::DeletePod("2f44".into()),
+            "kubectl get pods -A -o custom-columns=NS:metadata.namespace,NAME:metadata.name,\
+                UID:metadata.uid | grep 2f44",
+        ),
+        (Advice::AllowCompute(3), "sudo nvidia-smi -i 3 -c DEFAULT"),
+        (Advice::CreateMigInstance(3), "sudo nvidia-smi mig -i 3 -lgip"),
+        (Advice::ReplaceDevice(3), "nvidia-smi -q -i 3 -d ECC,ROW_REMAPPER"),
+        (Advice::CheckCooling(3), "nvidia-smi -q -i 3 -d TEMPERATURE,PERFORMANCE"),
+        (Advice::CheckPower(3), "nvidia-smi -q -i 3 -d POWER,PERFORMANCE"),
+        (Advice::CheckSlot(3), "nvidia-smi -q -i 3 | grep -A 12 'GPU Link Info'"),
+        (Advice::CheckNvLinks(3), "nvidia-smi nvlink -s -i 3"),
+        (Advice::CheckFabricManager, "systemctl status nvidia-fabricmanager"),
+        (Advice::EnablePersistence, "sudo nvidia-smi -pm 1"),
     ] {
         let (text, what) = wording::advice(&advice, "--sim a ");
         assert_eq!(text, command);

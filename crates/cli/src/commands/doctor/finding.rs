@@ -16,7 +16,7 @@ pub(super) fn show_finding(
     finding: &Finding,
     advised: &mut Vec<String>,
 ) -> Result<(), Failure> {
-    let head = Line::new().accent(wording::kind(finding.kind)).plain("  ");
+    let head = Line::new().accent(wording::kind(finding.kind).to_uppercase()).plain("  ");
     let head = head.plain(wording::devices(snapshot, &finding.devices));
     let confidence = format!("confidence: {}", wording::confidence(finding.confidence));
     let column = screen.width().min(100).saturating_sub(confidence.len());

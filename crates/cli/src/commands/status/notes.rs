@@ -72,7 +72,7 @@ pub(super) fn next_commands(
     for finding in &diagnosis.findings {
         let memory =
             finding.memory.map_or(String::new(), |bytes| format!(" {:.1} GiB", bytes.gib()));
-        let what = format!("{}{memory}", wording::kind(finding.kind).to_lowercase());
+        let what = format!("{}{memory}", wording::kind(finding.kind));
         let shown = finding.devices.iter().filter(|id| snapshot.device(id).is_some());
         let indexes: Vec<u32> = shown.map(|id| id.index).collect();
         if indexes.is_empty() && !finding.devices.is_empty() {
