@@ -2,9 +2,7 @@
 //! find, and that it accuses nobody who is healthy. Prints precision and recall; a finding counts
 //! from confidence likely on.
 
-use gpu_core::{
-    Clock, GpuBackend, Groups, HolderSearch, Host, Pid, Snapshot, observe_in_detail,
-};
+use gpu_core::{Clock, GpuBackend, Groups, HolderSearch, Host, Pid, Snapshot, observe_in_detail};
 use gpu_reaper::{Confidence, Finding, diagnose, health_groups};
 use gpu_sim::{Machine, Seed, Simulation, machines};
 use gpuws_tests::{Chance, bound};
@@ -28,9 +26,8 @@ fn findings(simulation: &Simulation, times: &[u64]) -> Vec<Finding> {
     diagnose(&looks).findings
 }
 
-/// The name of a kind, as in JSON.
 fn kind(finding: &Finding) -> String {
-    serde_json::to_value(finding.kind).unwrap().as_str().unwrap().to_owned()
+    finding.kind.name().to_owned()
 }
 
 fn confidence(name: &str) -> Confidence {
@@ -210,8 +207,7 @@ impl Population {
             0..=2 => format!("2025-03-{:02}", 3 - back),
             _ => format!("2025-02-{:02}", 28_u64.saturating_sub(back - 3).max(1)),
         };
-        let time =
-            format!("{:02}:{:02}:{:02}", second / 3600, second % 3600 / 60, second % 60);
+        let time = format!("{:02}:{:02}:{:02}", second / 3600, second % 3600 / 60, second % 60);
         write!(
             self.processes,
             "[[process]]\npid = {pid}\nname = \"{name}\"\nstarted = {date}T{time}Z\n{fields}\n"

@@ -26,8 +26,8 @@ pub(crate) use views::{Fields, Format, QueryArgs, Repeat, ResetArgs, StatusArgs,
 use crate::exit::Exit;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use gpu_core::Pid;
-use gpu_core::Selector;
+use gpu_core::{Pid, Selector};
+use gpu_reaper::{Confidence, Ignored};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -178,6 +178,12 @@ pub(crate) struct DoctorArgs {
     /// Diagnose another machine from nvidia-smi and fuser output on standard input.
     #[arg(long, conflicts_with = "sim")]
     pub(crate) paste: bool,
+    /// Report only findings of this confidence or more: possible, likely or high.
+    #[arg(long, value_name = "LEVEL", default_value = "possible")]
+    pub(crate) min_confidence: Confidence,
+    /// Do not report findings of this kind, such as hoarder, or nvlink-down:3 for GPU 3 only.
+    #[arg(long, value_name = "KIND[:GPU],…", value_delimiter = ',')]
+    pub(crate) ignore: Vec<Ignored>,
     #[command(flatten)]
     pub(crate) sampling: Sampling,
 }

@@ -46,11 +46,10 @@ impl Host for Simulation {
             if let Some(fault) = &state.machine.holders_fault {
                 return Err(crate::devices::failure(fault));
             }
-            let mut scan =
-                HolderScan {
-                    unreadable: state.machine.unreadable.clone(),
-                    ..HolderScan::default()
-                };
+            let mut scan = HolderScan {
+                unreadable: state.machine.unreadable.clone(),
+                ..HolderScan::default()
+            };
             let wanted = Wanted::of(state, files);
             for (_, living) in state.seen().into_values() {
                 let process = &living.process;

@@ -75,7 +75,10 @@ fn looks_are_apart_by_their_pause() {
         let first = looks[0].taken_at;
         looks.iter().map(|look| look.taken_at.since(first).as_millis()).collect::<Vec<_>>()
     };
-    assert_eq!(times(&mut source.snapshots(gpu_core::Groups::NONE, 3, Duration::from_secs(2))), [0, 2000, 4000]);
+    assert_eq!(
+        times(&mut source.snapshots(gpu_core::Groups::NONE, 3, Duration::from_secs(2))),
+        [0, 2000, 4000]
+    );
     assert_eq!(times(&mut source.two_snapshots().into_iter()), [0, 500]);
 }
 

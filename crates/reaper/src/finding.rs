@@ -1,8 +1,11 @@
 //! The result of a diagnosis.
 
 use crate::role::Role;
-use gpu_core::{Bytes, DeviceId, Pid, ProcessKey, Snapshot, Workload, WorkloadKind};
+use gpu_core::{
+    Bytes, DeviceId, DeviceState, Pid, ProcessKey, Reach, Snapshot, Workload, WorkloadKind,
+};
 use serde::Serialize;
+use std::str::FromStr;
 
 /// Everything concluded from the snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -11,6 +14,8 @@ pub struct Diagnosis {
     pub findings: Vec<Finding>,
     /// Holders that were checked and cleared, with the reason.
     pub cleared: Vec<Cleared>,
+    /// How many findings the caller left out ([`Diagnosis::retain`]).
+    pub left_out: usize,
 }
 
 /// The kind of a finding: first the faults of devices, then what follows from them or from
@@ -22,7 +27,8 @@ pub enum FindingKind {
     DeviceFault,
     /// Device memory with uncorrected errors, or rows or pages to be replaced.
     MemoryErrors,
-    /// Fewer NVLinks than other devices of the product have, or no place in the NVLink fabric.
+    /// Fewer active NVLinks than other devices of the product have, or no place in the NVLink fabric.
+    #[serde(rename = "nvlink-down")]
     NvLinkDown,
     /// A device in MIG mode without an instance.
     NoMigInstance,
@@ -59,6 +65,54 @@ pub enum FindingKind {
 }
 
 impl FindingKind {
+    /// Every kind, in order.
+    pub const ALL: [FindingKind; 19] = [
+        FindingKind::DeviceFault,
+        FindingKind::MemoryErrors,
+        FindingKind::NvLinkDown,
+        FindingKind::NoMigInstance,
+        FindingKind::ComputeProhibited,
+        FindingKind::Ghost,
+        FindingKind::DriverLeak,
+        FindingKind::NotPermitted,
+        FindingKind::ForeignNamespace,
+        FindingKind::ListedButGone,
+        FindingKind::ZombieHolder,
+        FindingKind::StuckHolder,
+        FindingKind::Orphan,
+        FindingKind::Hoarder,
+        FindingKind::BusyWithoutProcess,
+        FindingKind::Throttled,
+        FindingKind::SlowPcie,
+        FindingKind::PendingReset,
+        FindingKind::BlockedReset,
+    ];
+
+    /// Returns its name, as serialised.
+    pub fn name(self) -> &'static str {
+        match self {
+            FindingKind::DeviceFault => "device-fault",
+            FindingKind::MemoryErrors => "memory-errors",
+            FindingKind::NvLinkDown => "nvlink-down",
+            FindingKind::NoMigInstance => "no-mig-instance",
+            FindingKind::ComputeProhibited => "compute-prohibited",
+            FindingKind::Ghost => "ghost",
+            FindingKind::DriverLeak => "driver-leak",
+            FindingKind::NotPermitted => "not-permitted",
+            FindingKind::ForeignNamespace => "foreign-namespace",
+            FindingKind::ListedButGone => "listed-but-gone",
+            FindingKind::ZombieHolder => "zombie-holder",
+            FindingKind::StuckHolder => "stuck-holder",
+            FindingKind::Orphan => "orphan",
+            FindingKind::Hoarder => "hoarder",
+            FindingKind::BusyWithoutProcess => "busy-without-process",
+            FindingKind::Throttled => "throttled",
+            FindingKind::SlowPcie => "slow-pcie",
+            FindingKind::PendingReset => "pending-reset",
+            FindingKind::BlockedReset => "blocked-reset",
+        }
+    }
+
     /// Returns why a suspect of such a finding may be ended without a request by PID, as a noun for
     /// the plan; `None` if only such a request may end it.
     pub(crate) fn reap_reason(self) -> Option<&'static str> {
@@ -98,6 +152,19 @@ pub enum Confidence {
     High,
 }
 
+impl FromStr for Confidence {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "possible" => Ok(Confidence::Possible),
+            "likely" => Ok(Confidence::Likely),
+            "high" => Ok(Confidence::High),
+            _ => Err("expected possible, likely or high".to_owned()),
+        }
+    }
+}
+
 /// One problem.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
@@ -116,6 +183,65 @@ pub struct Finding {
     pub evidence: Vec<String>,
     /// The remedies, best first.
     pub advice: Vec<Advice>,
+}
+
+/// A finding that is known and not to be reported: its kind, on one device or on all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ignored {
+    /// Its kind.
+    pub kind: FindingKind,
+    /// The index of the device; `None` for every device.
+    pub device: Option<u32>,
+}
+
+impl FromStr for Ignored {
+    type Err = String;
+
+    /// Parses `KIND` or `KIND:GPU`, such as `hoarder` or `nvlink-down:3`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, device) = match text.split_once(':') {
+            Some((name, index)) => {
+                let index = index.parse().map_err(|_| format!("'{index}' is not a GPU index"))?;
+                (name, Some(index))
+            }
+            None => (text, None),
+        };
+        let kind = FindingKind::ALL.into_iter().find(|kind| kind.name() == name);
+        let kind = kind.ok_or_else(|| {
+            let names = FindingKind::ALL.map(FindingKind::name).join(", ");
+            format!("'{name}' is not a kind of finding; expected {names}")
+        })?;
+        Ok(Ignored { kind, device })
+    }
+}
+
+impl Diagnosis {
+    /// Keeps the findings with at least this confidence that are not ignored. A finding on several
+    /// devices is ignored if it is on each of them.
+    pub fn retain(&mut self, least: Confidence, ignored: &[Ignored]) {
+        let is_ignored = |kind, index| {
+            let covers = |ignored: &Ignored| ignored.device.is_none_or(|device| device == index);
+            ignored.iter().any(|ignored| ignored.kind == kind && covers(ignored))
+        };
+        let found = self.findings.len();
+        self.findings.retain(|finding| {
+            let known = finding.devices.iter().all(|id| is_ignored(finding.kind, id.index));
+            finding.confidence >= least && (finding.devices.is_empty() || !known)
+        });
+        self.left_out += found - self.findings.len();
+    }
+
+    /// Returns whether a finding explains why the process list of a device could not be read: a
+    /// fault of this device, or the same fault on another one.
+    pub fn explains_list_of(&self, snapshot: &Snapshot, device: &DeviceState) -> bool {
+        let Err(fault) = &device.processes else { return true };
+        let reaches_all = matches!(fault.kind.reach(), Reach::Device | Reach::Machine);
+        let faults = self.findings.iter().filter(|f| f.kind == FindingKind::DeviceFault);
+        faults.flat_map(|finding| &finding.devices).any(|id| match id.same_device(device.id()) {
+            true => reaches_all,
+            false => snapshot.device(id).is_some_and(|d| d.processes.as_ref().err() == Some(fault)),
+        })
+    }
 }
 
 /// A process behind a finding.

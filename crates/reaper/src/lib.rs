@@ -73,7 +73,7 @@ mod verify;
 pub use act::{Event, Ports, execute};
 pub use defect::{Defect, Fitness, defect_groups, defects, health_groups, unfit};
 pub use detect::{busy_alone, diagnose, driver_reserve, silence};
-pub use finding::{Advice, Cleared, Confidence, Diagnosis, Finding, FindingKind, Suspect};
+pub use finding::{Advice, Cleared, Confidence, Diagnosis, Finding, FindingKind, Ignored, Suspect};
 pub use guard::{Guard, Protect, Refusal};
 pub use plan::{Expected, Membership, Plan, Refused, Request, Scope, Target, plan};
 pub use report::{Action, Doubt, Freed, Newcomer, Outcome, Report, Why};

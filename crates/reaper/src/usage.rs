@@ -1,7 +1,7 @@
 //! The users of each device, for a view of the whole machine.
 
 use crate::defect::{Defect, unfit};
-use crate::detect::{busy_alone, DetectContext, Unexplained};
+use crate::detect::{DetectContext, Unexplained, busy_alone};
 use crate::role::Role;
 use gpu_core::{Absent, Bytes, DeviceId, DeviceState, Percent, Pid, Reading, Snapshot};
 

@@ -14,6 +14,8 @@ use gpu_core::{DeviceState, MemoryInfo, MigInstance, Snapshot};
 pub(super) struct Layout {
     /// The width of the device name column.
     name: usize,
+    /// The width of a process with its PID.
+    process: usize,
     /// There is room for bars and for the power limit.
     is_wide: bool,
     /// The total width.
@@ -29,9 +31,9 @@ const NARROW: usize = 31;
 /// The minimum width of a line on a narrow terminal, and that of the finding after it.
 const LEAST: usize = 40;
 const FINDING: usize = 12;
-/// The minimum and the maximum width of a process with its PID.
+/// The width of a process with its PID: the minimum, and that on a standard terminal.
 const PROCESS: usize = 15;
-const WHOLE_PROCESS: usize = 34;
+const WHOLE_PROCESS: usize = 32;
 
 /// The width of a standard terminal.
 const USUAL: usize = 80;
@@ -45,6 +47,15 @@ pub(super) fn defects(device: &DeviceState) -> impl Iterator<Item = Line> {
     gpu_reaper::defects(device).into_iter().map(line)
 }
 
+fn longest_process(snapshot: &Snapshot) -> usize {
+    let listed = snapshot.devices.iter().flat_map(|device| device.processes.iter().flatten());
+    let widths = listed.map(|process| {
+        let name = wording::command(snapshot.process(process.pid), process.name.as_deref().ok());
+        Line::new().plain(format_args!("{} {name}", process.pid)).width()
+    });
+    widths.max().unwrap_or(0)
+}
+
 impl Layout {
     /// Fits the lines to this many columns; `any_free`: at least one device is free.
     pub(super) fn of(columns: usize, snapshot: &Snapshot, any_free: bool) -> Self {
@@ -54,16 +65,15 @@ impl Layout {
         let wide = if any_free { WIDE_FREE } else { WIDE };
         let room = columns.saturating_sub(if is_wide { wide } else { NARROW });
         // A pipe has no width, so its lines are as long as on a standard terminal.
-        Layout { name: longest.min(room).clamp(4, USUAL - wide), is_wide, columns }
-    }
-
-    /// Returns the width of a process with its PID.
-    fn process(&self) -> usize {
-        if self.is_wide {
-            return WHOLE_PROCESS;
-        }
-        let spare = self.columns.saturating_sub(LEAST + FINDING);
-        (PROCESS + spare).min(WHOLE_PROCESS)
+        let name = longest.min(room).clamp(4, USUAL - wide);
+        let process = match columns {
+            usize::MAX => WHOLE_PROCESS,
+            USUAL.. => {
+                longest_process(snapshot).clamp(WHOLE_PROCESS, WHOLE_PROCESS + columns - USUAL)
+            }
+            _ => (PROCESS + columns.saturating_sub(LEAST + FINDING)).min(WHOLE_PROCESS),
+        };
+        Layout { name, process, is_wide, columns }
     }
 
     /// Formats ` 0  A100-SXM4-80GB  54°C 312/400 W  98 %  ██████████▊░  71.2/ 80.0 GiB`.

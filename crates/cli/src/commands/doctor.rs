@@ -10,8 +10,8 @@ use crate::terminal::{Line, Screen};
 use crate::wording;
 use finding::{concerns, show_cleared, show_finding};
 use gpu_core::selector::indexes;
-use gpu_core::{DeviceId, DeviceState, Driver, Origin, Reach, Snapshot};
-use gpu_reaper::{Cleared, Diagnosis, FindingKind};
+use gpu_core::{DeviceId, DeviceState, Driver, Origin, Snapshot};
+use gpu_reaper::{Cleared, Diagnosis};
 use gpu_report::json;
 
 pub(crate) fn run(
@@ -51,6 +51,7 @@ pub(super) fn report(
     let Some(now) = snapshots.last() else { return Ok(Exit::Done) };
     let gpus = indexes(&now.devices, &args.gpu)?;
     let mut diagnosis = gpu_reaper::diagnose(snapshots);
+    diagnosis.retain(args.min_confidence, &args.ignore);
     if !gpus.is_empty() {
         let is_selected = |index: u32| gpus.contains(&index);
         diagnosis.findings.retain(|finding| finding.devices.iter().any(|id| is_selected(id.index)));
@@ -101,7 +102,7 @@ fn show_some(
         show_cleared(screen, snapshot, "fine", cleared)?;
     }
     let unreported =
-        devices.iter().copied().filter(|device| !is_reported(snapshot, diagnosis, device));
+        devices.iter().copied().filter(|device| !diagnosis.explains_list_of(snapshot, device));
     for line in wording::unknown_users(unreported) {
         wording::flow(screen, Line::new(), &line)?;
     }
@@ -111,27 +112,18 @@ fn show_some(
     screen.print(&summary(snapshot, diagnosis))
 }
 
-/// Returns whether a finding explains why the process list of a device could not be read: a fault
-/// of this device, or the same fault on another one.
-fn is_reported(snapshot: &Snapshot, diagnosis: &Diagnosis, device: &DeviceState) -> bool {
-    let Err(fault) = &device.processes else { return true };
-    let reaches_all = matches!(fault.kind.reach(), Reach::Device | Reach::Machine);
-    let findings = diagnosis.findings.iter().filter(|f| f.kind == FindingKind::DeviceFault);
-    findings.flat_map(|finding| &finding.devices).any(|id| match id.same_device(device.id()) {
-        true => reaches_all,
-        false => snapshot.device(id).is_some_and(|d| d.processes.as_ref().err() == Some(fault)),
-    })
-}
-
 /// Formats `1 finding. 0 processes could not be read.`
 fn summary(snapshot: &Snapshot, diagnosis: &Diagnosis) -> Line {
     let answered = |device: &DeviceState| device.sample.is_ok() && device.processes.is_ok();
     let all_seen = snapshot.holders.is_ok()
         && snapshot.origin != Origin::Pasted
         && snapshot.devices.iter().all(answered);
-    let line = match diagnosis.findings.len() {
-        0 if all_seen => Line::new().plain("0 findings: no problems found"),
-        n => Line::new().accent(wording::count(n, "finding", "findings")),
+    let line = match (diagnosis.findings.len(), diagnosis.left_out) {
+        (0, 0) if all_seen => Line::new().plain("0 findings: no problems found"),
+        (n, 0) => Line::new().accent(wording::count(n, "finding", "findings")),
+        (n, left_out) => Line::new()
+            .accent(wording::count(n, "finding", "findings"))
+            .plain(format!(", {left_out} left out")),
     };
     match (&snapshot.holders, &snapshot.origin) {
         (Err(_), _) => line.plain(". The holders of the device files are unknown."),

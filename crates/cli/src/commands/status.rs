@@ -16,7 +16,9 @@ use crate::queue_status::user;
 use crate::source;
 use crate::terminal::{Line, Screen, Tone, packed, wrapped};
 use crate::wording;
-use gpu_core::{DeviceId, Driver, Groups, HolderSearch, Origin, Pid, Selector, Snapshot, selector::select};
+use gpu_core::{
+    DeviceId, Driver, Groups, HolderSearch, Origin, Pid, Selector, Snapshot, selector::select,
+};
 use gpu_reaper::{Diagnosis, Finding, FindingKind, Usage};
 use gpu_report::json;
 use gpu_steward::DeviceLeases;
@@ -46,7 +48,13 @@ pub(crate) fn run(
         let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&whole));
         let snapshot = only(&whole, &args.devices)?;
         match (args.details, global.json) {
-            (_, true) => screen.json(&json::Status::of(&snapshot, args.details, &diagnosis, &leased, &user))?,
+            (_, true) => screen.json(&json::Status::of(
+                &snapshot,
+                args.details,
+                &diagnosis,
+                &leased,
+                &user,
+            ))?,
             (true, false) => details::show(screen, &snapshot)?,
             (false, false) => screen.together(|screen| {
                 show_some(screen, global, &whole, &snapshot, &diagnosis, &leased)

@@ -178,12 +178,13 @@ impl Host for SessionHost {
     }
 }
 
-/// Returns a process without the placeholder's executable and signal mask, which say nothing about
-/// the simulated process.
+/// Returns a process without the placeholder's executable, signal mask and age, which say nothing
+/// about the simulated process.
 fn in_its_part(mut info: ProcessInfo) -> ProcessInfo {
     if info.executable.as_ref().is_ok_and(|program| program.name() == placeholders::ACTOR) {
         info.executable = Err(Absent::NotRecorded);
         info.ignores_hangup = Err(Absent::NotRecorded);
+        info.started_at = Err(Absent::NotRecorded);
     }
     info
 }

@@ -18,9 +18,9 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
     // A container does not see the processes outside.
     let share = busy_alone(device).filter(|_| case.now.sees_host_pids != Ok(false))?;
     let is_used = Unexplained::of(case, device).is_none_or(|account| account.is_ghost())
-        || case.holders_of(device).any(|holder| {
-            case.role(holder.process.pid, device) == Role::MemoryUser
-        });
+        || case
+            .holders_of(device)
+            .any(|holder| case.role(holder.process.pid, device) == Role::MemoryUser);
     if is_used {
         return None;
     }

@@ -51,11 +51,7 @@ fn is_idle(look: &Snapshot, device: &DeviceId, pid: Pid) -> bool {
     }
 }
 
-fn finding(
-    case: &DetectContext<'_>,
-    pid: Pid,
-    held: &[(&DeviceState, Bytes)],
-) -> Option<Finding> {
+fn finding(case: &DetectContext<'_>, pid: Pid, held: &[(&DeviceState, Bytes)]) -> Option<Finding> {
     let info = case.info(pid);
     let devices: Vec<DeviceId> = held.iter().map(|(device, _)| device.id().clone()).collect();
     let busy: Vec<u32> = case

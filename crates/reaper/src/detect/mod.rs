@@ -61,7 +61,7 @@ pub fn diagnose(looks: &[Snapshot]) -> Diagnosis {
     }
     findings.sort_by_key(|f| (f.kind, f.devices.first().map(|device| device.index)));
     let cleared = cleared(&case, &findings);
-    Diagnosis { findings, cleared }
+    Diagnosis { findings, cleared, left_out: 0 }
 }
 
 /// Reports each process once: what is known of it besides becomes a sign in the finding that
@@ -83,8 +83,7 @@ fn merged(found: Vec<Finding>) -> Vec<Finding> {
         // Idle memory needs no reason beyond the one that is known.
         let covers = |finding: &Finding| {
             let here = sign.devices.iter().all(|id| finding.devices.iter().any(|of| of == id));
-            let accounts =
-                matches!(finding.kind, FindingKind::Ghost | FindingKind::ListedButGone);
+            let accounts = matches!(finding.kind, FindingKind::Ghost | FindingKind::ListedButGone);
             (accounts && here || sign.kind == FindingKind::Hoarder)
                 && finding.suspects.iter().any(|suspect| suspect.process == about.process)
         };

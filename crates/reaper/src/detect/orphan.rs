@@ -31,8 +31,7 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
     }
     let devices = case.used_by(pid);
     let first = devices.first()?;
-    let is_idle =
-        |look: &Snapshot| !devices.iter().any(|device| computes(look, device.id(), pid));
+    let is_idle = |look: &Snapshot| !devices.iter().any(|device| computes(look, device.id(), pid));
     let works = !is_idle(case.now) || case.uses_cpu(info.key);
     let is_worker = is_worker(info);
     // Started with nohup, it shall continue without its parent. A worker cannot.

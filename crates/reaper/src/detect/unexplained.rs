@@ -138,12 +138,7 @@ pub(super) fn suspects(case: &DetectContext<'_>, device: &DeviceState) -> Vec<Su
     suspects
 }
 
-fn evidence_of(
-    case: &DetectContext<'_>,
-    holder: &Holder,
-    minor: u32,
-    starts: bool,
-) -> Vec<String> {
+fn evidence_of(case: &DetectContext<'_>, holder: &Holder, minor: u32, starts: bool) -> Vec<String> {
     let how = match (
         holder.has_mapped(minor),
         holder.held.iter().any(|h| h.access.contains(Access::OPEN_FOR_WRITING)),

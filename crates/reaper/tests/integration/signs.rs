@@ -202,10 +202,8 @@ fn nvlinks_are_compared_among_equals() {
     assert_eq!(of(&[12, 12, 12, 0]), down(Confidence::Likely), "the only one without");
     assert_eq!(of(&[12, 6]), down(Confidence::Possible), "which of the two is right?");
     let mut divided = with_links(2, 0, 12);
-    (divided.info.mig_enabled, divided.mig) = (
-        Ok(true),
-        Err(Fault { kind: ErrorKind::TimedOut, text: "list".into() }),
-    );
+    (divided.info.mig_enabled, divided.mig) =
+        (Ok(true), Err(Fault { kind: ErrorKind::TimedOut, text: "list".into() }));
     let devices = vec![with_links(0, 12, 12), with_links(1, 12, 12), divided];
     assert_eq!(found(&[look(devices, vec![], vec![])]), [], "MIG turns links off");
 }
@@ -328,10 +326,7 @@ fn service_is_stopped_by_its_manager() {
         unlisted("/user.slice/user-9.slice/user@9.service/app.slice/ollama.service"),
         unit("ollama.service", true)
     );
-    assert_eq!(
-        unlisted("/user.slice/user-9.slice/session-3.scope"),
-        Advice::ReapProcess(Pid(100))
-    );
+    assert_eq!(unlisted("/user.slice/user-9.slice/session-3.scope"), Advice::ReapProcess(Pid(100)));
 }
 
 #[test]
@@ -506,4 +501,46 @@ fn defects_are_described_and_ordered_by_their_effect() {
     );
     assert_eq!(Defect::Uncorrected(1).to_string(), "1 uncorrected memory error");
     assert_eq!(unfit(&device), Some(Defect::NoMigInstance));
+}
+
+#[test]
+fn kinds_have_their_serialised_names() {
+    for kind in FindingKind::ALL {
+        assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+        assert_eq!(kind.name().parse(), Ok(Ignored { kind, device: None }));
+    }
+    assert!(FindingKind::ALL.is_sorted());
+    let on = |text: &str| text.parse::<Ignored>();
+    let kind = FindingKind::NvLinkDown;
+    assert_eq!(on("nvlink-down:3"), Ok(Ignored { kind, device: Some(3) }));
+    assert_eq!(on("ghost:x"), Err("'x' is not a GPU index".to_owned()));
+    assert!(on("gohst").unwrap_err().starts_with("'gohst' is not a kind of finding; expected "));
+    for (text, level) in [
+        ("possible", Ok(Confidence::Possible)),
+        ("likely", Ok(Confidence::Likely)),
+        ("high", Ok(Confidence::High)),
+        ("sure", Err("expected possible, likely or high".to_owned())),
+    ] {
+        assert_eq!(text.parse(), level);
+    }
+}
+
+#[test]
+fn known_and_doubtful_findings_are_left_out() {
+    let kept = |least, ignored: &[&str]| {
+        let ignored: Vec<Ignored> = ignored.iter().map(|text| text.parse().unwrap()).collect();
+        let info = process(100, "python");
+        let devices = [0, 1].map(|index| listing(device(index, 8202, 16_280), 100, 8192));
+        let mut diagnosis =
+            diagnose(&[look(devices.into(), vec![context(&info, &[0, 1])], vec![info])]);
+        diagnosis.retain(least, &ignored);
+        assert_eq!(diagnosis.findings.len() + diagnosis.left_out, 1);
+        diagnosis.findings.len()
+    };
+    assert_eq!(kept(Confidence::Possible, &[]), 1, "a hoarder of GPUs 0 and 1");
+    assert_eq!(kept(Confidence::Likely, &[]), 0);
+    assert_eq!(kept(Confidence::Possible, &["ghost"]), 1);
+    assert_eq!(kept(Confidence::Possible, &["hoarder"]), 0);
+    assert_eq!(kept(Confidence::Possible, &["hoarder:0"]), 1, "it is on GPU 1 too");
+    assert_eq!(kept(Confidence::Possible, &["hoarder:0", "hoarder:1"]), 0);
 }

@@ -16,6 +16,8 @@ pub struct Doctor<'a> {
     pub head: Head,
     /// The problems, by kind, then by GPU.
     pub findings: Vec<Finding<'a>>,
+    /// Number of findings that --min-confidence and --ignore left out.
+    pub left_out_count: usize,
     /// GPUs whose processes could not be listed.
     pub unknown_users: Vec<UnknownUsers>,
     /// Processes that hold a GPU and were found harmless, with the reason.
@@ -102,6 +104,7 @@ impl<'a> Doctor<'a> {
         Doctor {
             head: Head::of(snapshot),
             findings: diagnosis.findings.iter().map(|f| Finding::of(snapshot, f, sim)).collect(),
+            left_out_count: diagnosis.left_out,
             unknown_users: devices.iter().filter_map(|device| UnknownUsers::of(device)).collect(),
             cleared: diagnosis.cleared.iter().map(|c| Cleared::of(snapshot, c)).collect(),
         }

@@ -194,6 +194,7 @@ names! {
         /// Memory of the device has uncorrected errors, or a part of it is to be replaced.
         MemoryErrors,
         /// The device has fewer active NVLinks than its equals, or no place in its NVLink fabric.
+        #[serde(rename = "nvlink-down")]
         NvLinkDown,
         /// The device is in MIG mode and has no instance.
         NoMigInstance,

@@ -134,13 +134,10 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
             (format!("{FUSER} 2>&1"), "shows the device holders; paste its output too")
         }
         Advice::LookOnHost => ("gpuws doctor".to_owned(), "on the host, outside this container"),
-        Advice::LookLonger => (
-            format!("gpuws {sim}doctor --looks 3"),
-            "shows whether it lasts",
-        ),
+        Advice::LookLonger => (format!("gpuws {sim}doctor --looks 3"), "shows whether it lasts"),
         Advice::WatchIdle => (
             format!("gpuws {sim}doctor --looks 11 --every 60"),
-            "watches for 10 minutes: is it idle, or does it pause?",
+            "watches for 10 minutes: does it last?",
         ),
         Advice::LimitVisibleDevices(indexes) => {
             let list = indexes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
@@ -195,10 +192,9 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
             ),
             "shows the name of the pod; delete it by that",
         ),
-        Advice::AllowCompute(index) => (
-            format!("sudo nvidia-smi -i {index} -c DEFAULT"),
-            "allows CUDA programs on it again",
-        ),
+        Advice::AllowCompute(index) => {
+            (format!("sudo nvidia-smi -i {index} -c DEFAULT"), "allows CUDA programs on it again")
+        }
         Advice::CreateMigInstance(index) => (
             format!("sudo nvidia-smi mig -i {index} -lgip"),
             "lists the profiles; mig -cgi ID -C creates one, nvidia-smi -mig 0 disables MIG",

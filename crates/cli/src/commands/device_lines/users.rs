@@ -20,7 +20,7 @@ impl Layout {
         let what = format_args!("{} {name}", user.pid);
         let line = Line::new().plain(INDENT).fitted(wording::user(process), 10).padded_to(15);
         let memory = user.memory.ok().map(|bytes| format!("{:.1} GiB", bytes.gib()));
-        let room = self.process();
+        let room = self.process;
         let mut line = cell(line.fitted(what, room).padded_to(self.amount()), memory, 10);
         let finding = finding.map(wording::short).filter(|word| !word.is_empty());
         let finding = finding.map(|word| Line::new().accent(word));
@@ -31,7 +31,8 @@ impl Layout {
             line = line.plain(format_args!("{:>6}", utilization.to_string()));
         }
         if let Some(at) = process.ok().and_then(|info| info.started_at.ok()) {
-            line = line.padded_to(68).dim(wording::age(snapshot.taken_at.since(at)));
+            line =
+                line.padded_to(self.amount() + 17).dim(wording::age(snapshot.taken_at.since(at)));
         }
         vec![match finding {
             Some(finding) => line.plain("  ").line(finding),
@@ -41,7 +42,7 @@ impl Layout {
 
     /// Returns the start column of a user's amount of memory.
     fn amount(&self) -> usize {
-        if self.is_wide { 50 } else { 15 + self.process() }
+        15 + self.process + usize::from(self.is_wide)
     }
 
     /// Formats `    no listed process       15.4 GiB   ← unexplained`.
@@ -50,7 +51,7 @@ impl Layout {
         let line = line.padded_to(self.amount()).plain(format!("{gib:>6.1} GiB"));
         let mark = Line::new().accent("← unexplained");
         match self.is_wide {
-            true => vec![line.padded_to(67).line(mark)],
+            true => vec![line.padded_to(self.amount() + 17).line(mark)],
             false => packed(Line::new(), [line, mark], "   ", 4, self.columns),
         }
     }

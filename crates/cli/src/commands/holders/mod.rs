@@ -138,7 +138,7 @@ mod tests {
     fn host(origin: Origin) -> MockHost {
         let mut host = MockHost::new();
         host.expect_origin().return_const(origin);
-        host.expect_own_ancestry().returning(|| Ok(vec![ProcessKey { pid: Pid(2), start: None }]));
+        host.expect_is_root().returning(|| Ok(false));
         host.expect_device_files().returning(|| Ok(vec![file(0), file(1)]));
         host.expect_holders().returning(|_| {
             let mut scan = HolderScan {
