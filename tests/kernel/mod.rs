@@ -235,7 +235,8 @@ impl Host for Here {
         Ok(HolderScan { unreadable: Unreadable::default(), ..self.0.holders(files)? })
     }
     fn process(&self, pid: Pid) -> Result<ProcessInfo> {
-        self.0.process(pid)
+        // It was started just now, and such a process is no certain ghost.
+        Ok(ProcessInfo { started_at: Err(Absent::NotRecorded), ..self.0.process(pid)? })
     }
     fn processes(&self) -> Result<ProcessList> {
         self.0.processes()

@@ -349,7 +349,6 @@ impl<'a> Handoff<'a> {
         }
         let details = self.ports.backend.details(device, [Group::Modes].into_iter().collect())?;
         match details.modes.map(|modes| modes.compute_mode) {
-            Some(Ok(ComputeMode::Prohibited)) => refused("its compute mode is Prohibited"),
             Some(Ok(ComputeMode::ExclusiveProcess | ComputeMode::ExclusiveThread)) => {
                 refused("its compute mode is Exclusive Process, reserved for the job")
             }

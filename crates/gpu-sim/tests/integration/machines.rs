@@ -137,7 +137,10 @@ fn embedded_machines_match_fixture_dirs() {
 
 #[test]
 fn machines_are_described_and_name_no_real_person() {
-    let users = ["root", "admin", "alice", "bob", "carol", "serving", "user1", "user2", "user1000"];
+    let users = [
+        "root", "admin", "alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan",
+        "judy", "mallory", "niaj", "serving", "triton", "user1", "user2", "user1000", "vllm",
+    ];
     for machine in gpu_sim::machines() {
         let simulation = start(machine.name);
         for process in Host::processes(&simulation).unwrap().processes {

@@ -155,7 +155,8 @@ fn mig_enabled_device_is_not_offered_whole() {
     assert!(Bar::MigMode.is_lasting(), "nobody waits for it");
     // Neither the mode alone nor a part alone leaves it whole.
     world.state().devices[0].mig.clear();
-    assert_eq!(first(&world, &whole(), &[]).0, Some(Bar::MigMode));
+    let empty = "MIG enabled without an instance: CUDA sees no device".to_owned();
+    assert_eq!(first(&world, &whole(), &[]).0, Some(Bar::Unfit(empty)));
     world.state().devices[0].mig_enabled = Ok(false);
     assert_eq!(first(&world, &whole(), &[]).0, None);
     world.state().devices[0].mig = vec![(1, 8_000, vec![])];

@@ -153,11 +153,10 @@ fn timeout_has_no_effect_without_waiters() {
 /// An obstacle to placeholders, the message about it, and how many were started.
 type Obstacle = (fn(&mut State), &'static str, usize);
 
-fn obstacles() -> [Obstacle; 5] {
+fn obstacles() -> [Obstacle; 4] {
     [
         (|state| state.accompany_fault = Some(ErrorKind::Io), "start 'placeholder'", 0),
         (|state| state.compute_mode = ComputeMode::ExclusiveProcess, "compute mode", 0),
-        (|state| state.compute_mode = ComputeMode::Prohibited, "compute mode", 0),
         (|state| state.sees_host_pids = false, "another PID namespace", 0),
         (|state| state.shows_after = None, "the driver does not list it", 1),
     ]
