@@ -138,8 +138,9 @@ fn embedded_machines_match_fixture_dirs() {
 #[test]
 fn machines_are_described_and_name_no_real_person() {
     let users = [
-        "root", "admin", "alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan",
-        "judy", "mallory", "niaj", "serving", "triton", "user1", "user2", "user1000", "vllm",
+        "root", "admin", "alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi",
+        "ivan", "judy", "mallory", "niaj", "serving", "triton", "user1", "user2", "user1000",
+        "vllm",
     ];
     for machine in gpu_sim::machines() {
         let simulation = start(machine.name);

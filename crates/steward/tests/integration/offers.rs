@@ -163,6 +163,37 @@ fn mig_enabled_device_is_not_offered_whole() {
     assert_eq!(first(&world, &whole(), &[]).0, Some(Bar::MigMode));
 }
 
+#[test]
+fn defective_device_is_granted_only_to_those_who_name_it() {
+    let world = World::new(2);
+    world.state().devices[0].uncorrected = 7;
+    let unfit = Some(Bar::Unfit("7 uncorrected memory errors".to_owned()));
+    let own = DeviceUuid("GPU-0".into());
+    let among = Claim { among: vec![own.clone()], ..whole() };
+    let required = Claim { required: vec![own], ..whole() };
+    for (claim, bar) in [
+        (whole(), unfit.clone()),
+        (Claim { accept_used: true, ..whole() }, unfit.clone()),
+        (some(100), unfit.clone()),
+        (among.clone(), None),
+        (required, None),
+    ] {
+        let bars: Vec<_> = offered(&world, &claim, None, &[]).into_iter().map(|o| o.bar).collect();
+        assert_eq!(bars, [bar, None], "{claim:?}");
+    }
+    assert!(unfit.unwrap().is_lasting(), "nobody waits for it");
+    // The lease that it is taken out of had it already.
+    let parent = lease("p", 0, 1, &[0]);
+    assert_eq!(offered(&world, &whole(), Some(&parent), &[])[0].bar, None);
+    // CUDA refuses a prohibited device to everybody.
+    world.state().compute_mode = ComputeMode::Prohibited;
+    let prohibited = Bar::Unfit("compute mode Prohibited: CUDA cannot use it".to_owned());
+    for offer in offered(&world, &among, None, &[]) {
+        assert_eq!(offer.bar, Some(prohibited.clone()));
+    }
+    assert_eq!(offered(&world, &whole(), Some(&parent), &[])[0].bar, Some(prohibited));
+}
+
 /// A machine whose first device is divided into two MIG devices, and whose second is whole.
 fn divided() -> World {
     let world = World::new(2);

@@ -119,6 +119,22 @@ fn accepted_used_device_is_reported() {
 }
 
 #[test]
+fn defect_of_named_device_is_reported_with_its_grant() {
+    let world = World::new(2);
+    world.state().devices[0].uncorrected = 7;
+    world.state().devices[1].utilization = Some(100);
+    let among = vec![DeviceUuid("GPU-0".into())];
+    let named = taken(&world, Claim { among, ..Claim::whole(1) }, Wait::No).unwrap();
+    let unfit = |text: &str| Bar::Unfit(text.to_owned());
+    let bars =
+        |grant: &Grant| grant.accepted.iter().map(|(_, bar)| bar.clone()).collect::<Vec<_>>();
+    assert_eq!(bars(&named), [unfit("7 uncorrected memory errors")]);
+    let other = taken(&world, Claim::whole(1), Wait::No).unwrap();
+    assert_eq!(indexes(&other.devices), [1]);
+    assert_eq!(bars(&other), [unfit("100 % busy, and no process uses it")]);
+}
+
+#[test]
 fn unused_devices_are_preferred_over_accepted_used_ones() {
     let used = |devices: &[usize]| {
         let world = World::new(4);

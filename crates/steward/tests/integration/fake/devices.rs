@@ -19,6 +19,10 @@ pub(crate) struct Device {
     pub(crate) hides_memory_of: Option<(u32, Absent)>,
     pub(crate) fault: Option<ErrorKind>,
     pub(crate) capability: (u32, u32),
+    /// Memory errors that were not corrected.
+    pub(crate) uncorrected: u64,
+    /// Utilization that no process causes.
+    pub(crate) utilization: Option<u64>,
     pub(crate) uuid: Option<DeviceUuid>,
     /// GPU instance, its memory in MiB, and the PIDs of its processes.
     pub(crate) mig: Vec<(u32, u64, Vec<u32>)>,
@@ -90,6 +94,9 @@ impl GpuBackend for World {
         let mut sample = DeviceSample::absent(Absent::NotSupported);
         sample.memory.total = Ok(Bytes::from_mib(device.total));
         sample.memory.used = Ok(Bytes::from_mib(device.unlisted + listed));
+        if let Some(share) = device.utilization.and_then(Percent::new) {
+            sample.utilization = Ok(share);
+        }
         Ok(sample)
     }
 
@@ -143,7 +150,10 @@ impl GpuBackend for World {
         let product = groups.has(Group::Product).then_some(product);
         let modes = Modes { compute_mode: Ok(state.compute_mode), ..Modes::default() };
         let modes = groups.has(Group::Modes).then_some(modes);
-        Ok(DeviceDetails { product, modes, ..DeviceDetails::default() })
+        let uncorrected = Ok(state.device(id)?.uncorrected);
+        let memory_health = MemoryHealth { uncorrected, ..MemoryHealth::default() };
+        let memory_health = groups.has(Group::MemoryHealth).then_some(memory_health);
+        Ok(DeviceDetails { product, modes, memory_health, ..DeviceDetails::default() })
     }
 
     fn topology(&self) -> Result<Topology> {

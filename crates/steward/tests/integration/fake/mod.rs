@@ -146,6 +146,8 @@ impl World {
             hides_memory_of: None,
             fault: None,
             capability: (8, 0),
+            uncorrected: 0,
+            utilization: None,
             uuid: Some(uuid(index)),
             mig: Vec::new(),
             mig_enabled: Ok(false),
