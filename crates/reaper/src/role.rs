@@ -23,10 +23,10 @@ pub enum Role {
 /// The first ordinary UID (`UID_MIN` of login.defs).
 const FIRST_USER: u32 = 1000;
 
-/// How much memory of a device a possibly forged display server or daemon can use while the device
-/// still counts as free: room for some sixty 4K frame buffers, and too little for a job that is
-/// worth hiding.
-const DAEMON_MEMORY: Bytes = Bytes(2 << 30);
+/// How much memory of a device all possibly forged display servers and daemons together can use
+/// while the device still counts as free: room for some sixty 4K frame buffers, and too little for a
+/// job that is worth hiding.
+pub(crate) const DAEMON_MEMORY: Bytes = Bytes(2 << 30);
 
 impl Role {
     /// Returns the role of `process` on the device with this minor number.
@@ -82,29 +82,22 @@ impl Role {
         })
     }
 
-    /// Returns whether a process of this role, with this memory, makes a device busy.
+    /// Returns whether a process of this role may be a user's own work: it makes a device busy if
+    /// the memory of all such processes exceeds [`DAEMON_MEMORY`].
     ///
     /// Users can load their own code into a display server or MPS server that they run, and the
     /// memory of an MPS server may belong to its clients. Root in a container can give any program
-    /// any name. Each of these leaves a device free only up to [`DAEMON_MEMORY`].
-    pub(crate) fn occupies(
-        self,
-        process: Option<&ProcessInfo>,
-        memory: gpu_core::Reading<Bytes>,
-    ) -> bool {
-        match self {
-            Role::MemoryUser => true,
-            Role::Monitor => false,
-            Role::Display | Role::Daemon => {
-                let believed = process.is_some_and(|process| {
-                    let contained = process.workload.is_some()
-                        || process.namespace_pids.as_ref().is_ok_and(|pids| pids.len() > 1);
-                    let hidden = matches!(process.executable, Err(Absent::NotPermitted));
-                    !is_ordinary(process) && !is_mps(process) && !contained && !hidden
-                });
-                !believed && memory.map_or(true, |memory| memory > DAEMON_MEMORY)
-            }
-        }
+    /// any name.
+    pub(crate) fn is_unverified(self, process: Option<&ProcessInfo>) -> bool {
+        let believed = || {
+            process.is_some_and(|process| {
+                let contained = process.workload.is_some()
+                    || process.namespace_pids.as_ref().is_ok_and(|pids| pids.len() > 1);
+                let hidden = matches!(process.executable, Err(Absent::NotPermitted));
+                !is_ordinary(process) && !is_mps(process) && !contained && !hidden
+            })
+        };
+        matches!(self, Role::Display | Role::Daemon) && !believed()
     }
 
     /// Returns whether a process of this role may ever be signalled.
@@ -278,24 +271,24 @@ mod tests {
     }
 
     #[test]
-    fn unverified_service_keeps_device_free_up_to_a_bound() {
-        let gib = |gib: u64| Ok(Bytes(gib << 30));
+    fn service_that_a_user_can_forge_is_unverified() {
         let root = running("Xorg", 0, "/usr/lib/xorg/Xorg");
-        assert!(!Role::Display.occupies(Some(&root), gib(15)));
+        assert!(!Role::Display.is_unverified(Some(&root)));
         let contained = ProcessInfo { namespace_pids: Ok(vec![Pid(9), Pid(1)]), ..root.clone() };
-        let hidden = ProcessInfo { executable: Err(Absent::NotPermitted), ..root };
+        let hidden = ProcessInfo { executable: Err(Absent::NotPermitted), ..root.clone() };
         let user = running("Xorg", 1000, "/usr/lib/xorg/Xorg");
         let mps = running("nvidia-cuda-mps", 0, "/usr/bin/nvidia-cuda-mps-server");
         for (role, process) in [
-            (Role::Display, contained),
-            (Role::Display, hidden),
-            (Role::Display, user),
-            (Role::Daemon, mps),
+            (Role::Display, Some(&contained)),
+            (Role::Display, Some(&hidden)),
+            (Role::Display, Some(&user)),
+            (Role::Daemon, Some(&mps)),
+            (Role::Daemon, None),
         ] {
-            assert!(!role.occupies(Some(&process), gib(1)), "{process:?}");
-            assert!(role.occupies(Some(&process), gib(15)), "{process:?}");
+            assert!(role.is_unverified(process), "{process:?}");
         }
-        assert!(Role::MemoryUser.occupies(None, gib(0)));
+        assert!(!Role::MemoryUser.is_unverified(Some(&user)), "it makes the device busy itself");
+        assert!(!Role::Monitor.is_unverified(Some(&user)));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::defect::{Defect, unfit};
 use crate::detect::{DetectContext, Unexplained, busy_alone};
-use crate::role::Role;
+use crate::role::{DAEMON_MEMORY, Role};
 use gpu_core::{Absent, Bytes, DeviceId, DeviceState, Percent, Pid, Reading, Snapshot};
 
 /// The users of each device of a machine.
@@ -99,7 +99,7 @@ fn of_device(case: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
             utilization: process.utilization,
             listed: Ok(true),
             role,
-            occupies: role.occupies(case.info(process.pid), process.memory),
+            occupies: role == Role::MemoryUser,
         }
     });
     let mut users: Vec<User> = listed.collect();
@@ -123,6 +123,13 @@ fn of_device(case: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
                 occupies: true,
             });
         }
+    }
+    // Several forged services may share what one of them would not be believed.
+    let unverified = |user: &&mut User| user.role.is_unverified(case.info(user.pid));
+    let served = users.iter_mut().filter(unverified).map(|user| user.memory.ok());
+    let served: Option<Bytes> = served.sum();
+    if served.is_none_or(|memory| memory > DAEMON_MEMORY) {
+        users.iter_mut().filter(unverified).for_each(|user| user.occupies = true);
     }
     let account = Unexplained::of(case, device);
     DeviceUsage {

@@ -544,3 +544,29 @@ fn known_and_doubtful_findings_are_left_out() {
     assert_eq!(kept(Confidence::Possible, &["hoarder:0"]), 1, "it is on GPU 1 too");
     assert_eq!(kept(Confidence::Possible, &["hoarder:0", "hoarder:1"]), 0);
 }
+
+#[test]
+fn unverified_services_keep_a_device_free_up_to_a_bound_together() {
+    let free = |services: &[Option<u64>]| {
+        let mut now = look(vec![device(0, 4, 16_280)], vec![], vec![]);
+        for (pid, mib) in (66..).zip(services) {
+            let mps = ProcessInfo { uid: Ok(0), ..process(pid, "nvidia-cuda-mps") };
+            now.processes.insert(Pid(pid), Process::from(Ok(mps)));
+            now.devices[0] = listing(now.devices[0].clone(), pid, mib.unwrap_or(0));
+            let listed = now.devices[0].processes.as_mut().unwrap().last_mut().unwrap();
+            listed.memory = mib.map(Bytes::from_mib).ok_or(Absent::NotSupported);
+            now.devices[0].sample.as_mut().unwrap().memory.used =
+                Ok(Bytes::from_mib(services.iter().flatten().sum::<u64>() + 4));
+        }
+        let usage = Usage::of(&now);
+        let users = usage.on(now.devices[0].id());
+        assert_eq!(users.len(), services.len());
+        users.iter().all(|user| !user.occupies)
+    };
+    assert!(free(&[]));
+    assert!(free(&[Some(2048)]));
+    assert!(!free(&[Some(2049)]));
+    assert!(free(&[Some(1024), Some(1024)]));
+    assert!(!free(&[Some(2040), Some(2040)]), "a job split in two");
+    assert!(!free(&[None]), "its memory is unknown");
+}
