@@ -4,11 +4,12 @@ mod claims;
 mod env;
 mod memory;
 mod parse;
-mod quantity;
+
 mod reap;
 mod request;
 mod run;
 mod sim;
+mod time;
 mod views;
 
 pub(crate) use claims::{ClaimArgs, LeasesArgs};
@@ -21,13 +22,17 @@ pub(crate) use reap::{Reach, ReapArgs};
 pub(crate) use request::RequestArgs;
 pub(crate) use run::RunArgs;
 pub(crate) use sim::SimArgs;
-pub(crate) use views::{Fields, Format, QueryArgs, Repeat, ResetArgs, StatusArgs, usual_spelling};
+use views::usual_spelling;
+pub(crate) use views::{Fields, Format, QueryArgs, Repeat, ResetArgs, StatusArgs};
 
+use self::time::time;
 use crate::exit::Exit;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gpu_core::{Pid, Selector};
 use gpu_reaper::{Confidence, Ignored};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -65,8 +70,8 @@ pub(crate) struct Global {
     /// Use a simulated machine: its name, a directory, or a file written by `record`.
     #[arg(long, global = true, value_name = "NAME|DIR|FILE")]
     pub(crate) sim: Option<PathBuf>,
-    /// Seconds to wait for the driver to answer.
-    #[arg(long, global = true, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    /// Time to wait for the driver to answer.
+    #[arg(long, global = true, value_name = "TIME", default_value = "30s", value_parser = time)]
     pub(crate) deadline: Duration,
     /// Path of the NVML library to use instead of the installed libnvidia-ml.so.1.
     #[arg(long, global = true, value_name = "LIBRARY")]
@@ -195,16 +200,9 @@ pub(crate) struct Sampling {
     #[arg(long = "looks", value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) count: u16,
-    /// Seconds between samples.
-    #[arg(long, value_name = "SECONDS", default_value_t = 5,
-          value_parser = clap::value_parser!(u64).range(1..=3600))]
-    pub(crate) every: u64,
-}
-
-impl Sampling {
-    pub(crate) fn pause(&self) -> Duration {
-        Duration::from_secs(self.every)
-    }
+    /// Time between samples.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    pub(crate) every: Duration,
 }
 
 #[derive(Debug, Args)]
@@ -254,16 +252,19 @@ pub(crate) struct ManArgs {
     pub(crate) command: Option<String>,
 }
 
-fn pid(text: &str) -> Result<Pid, std::num::ParseIntError> {
-    text.parse().map(Pid)
+fn pid(text: &str) -> Result<Pid, &'static str> {
+    text.parse().map(Pid).map_err(|_| "not a PID; pgrep finds the PIDs of a name")
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(time) if !time.is_zero() && seconds <= 86_400.0 => Ok(time),
-        _ => Err("must be positive and at most 86400 seconds".to_owned()),
+/// Parses the arguments. The default command has its options without its name too: `gpuws -l`.
+pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, clap::Error> {
+    let mut words = usual_spelling(words.into_iter());
+    let cli = Cli::try_parse_from(&words);
+    if !cli.as_ref().is_err_and(|error| error.kind() == ErrorKind::UnknownArgument) {
+        return cli;
     }
+    words.insert(1, "status".into());
+    Cli::try_parse_from(&words).or(cli)
 }
 
 /// Returns a parser that maps each of these names to its value.
@@ -294,14 +295,6 @@ mod tests {
         for sub in command.get_subcommands_mut().filter(|sub| sub.get_name() != "help") {
             let help = sub.render_help().to_string();
             assert!(help.contains("\nExample"), "{}", sub.get_name());
-        }
-    }
-
-    #[test]
-    fn deadline_parses_as_positive_seconds() {
-        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
-        for wrong in ["0", "-1", "nan", "inf", "1e9", "soon"] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
         }
     }
 }

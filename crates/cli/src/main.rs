@@ -19,7 +19,6 @@ mod terminal;
 mod wording;
 
 use args::{Cli, Command, StatusArgs};
-use clap::Parser;
 use commands::frontend::Role;
 use exit::Exit;
 use failure::Failure;
@@ -37,7 +36,7 @@ fn main() -> ExitCode {
         Ok(found) => found,
         Err(failure) => return fail(&failure),
     };
-    let cli = match Cli::try_parse_from(args::usual_spelling(words.into_iter())) {
+    let cli = match args::parse(words) {
         Ok(cli) => cli,
         Err(reported) => {
             let code = if reported.use_stderr() { Exit::Usage } else { Exit::Done };

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
+use std::str::FromStr;
 
 /// An amount of memory, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -65,6 +66,55 @@ impl fmt::Display for Bytes {
             write!(f, "{digit}")?;
         }
         f.write_str(" MiB")
+    }
+}
+
+/// The units in which people give amounts of memory. `G` is `GiB`, as for docker, ulimit and Slurm.
+const UNITS: [(&str, u64); 12] = [
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("T", 1 << 40),
+    ("G", 1 << 30),
+    ("M", 1 << 20),
+    ("K", 1 << 10),
+    ("TB", 1_000_000_000_000),
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("KB", 1_000),
+];
+
+impl FromStr for Bytes {
+    type Err = String;
+
+    /// Parses an amount of memory with its unit, such as `6GiB`, `6G` or `500 MiB`: positive, and at
+    /// most 8192 TiB.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (number, unit) = (&text[..digits], text[digits..].trim());
+        let unit = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit));
+        let (_, unit) = unit.ok_or("missing unit, e.g. 6G or 500MiB")?;
+        let amount: f64 = number.parse().map_err(|_| format!("'{number}' is not a number"))?;
+        let bytes = amount * *unit as f64;
+        // `f64` represents every whole number up to 2^53, here 8 PiB.
+        match bytes >= 1.0 && bytes <= (1_u64 << 53) as f64 {
+            true => Ok(Bytes(bytes as u64)),
+            false => Err("must be positive and at most 8192TiB".to_owned()),
+        }
+    }
+}
+
+impl Bytes {
+    /// Writes the amount in the largest unit that represents it exactly, as [`Bytes::from_str`]
+    /// parses it.
+    pub fn exact(self) -> String {
+        match UNITS.iter().find(|(_, unit)| self.0.is_multiple_of(*unit)) {
+            Some((name, unit)) => format!("{}{name}", self.0 / unit),
+            // Division by a power of two is exact.
+            None => format!("{}KiB", self.0 as f64 / 1024.0),
+        }
     }
 }
 
@@ -150,6 +200,38 @@ impl fmt::Display for Percent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_size_requires_unit() {
+        for (text, bytes) in [
+            ("6GiB", 6 << 30),
+            ("500 MiB", 500 << 20),
+            ("1.5gib", 3 << 29),
+            ("2GB", 2_000_000_000),
+            ("1TiB", 1 << 40),
+            ("6G", 6 << 30),
+            ("512m", 512 << 20),
+        ] {
+            assert_eq!(text.parse::<Bytes>(), Ok(Bytes(bytes)), "{text}");
+        }
+        for text in ["0", "0GiB", "6", "6Q", "-1GiB", "GiB", "1e9GiB", "9999999TiB", ".GiB", ""] {
+            assert!(text.parse::<Bytes>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn memory_size_round_trips() {
+        for (bytes, text) in [
+            (6 << 30, "6GiB"),
+            (3 << 29, "1536MiB"),
+            (2_000_000_000, "1953125KiB"),
+            (300_000_001, "292968.7509765625KiB"),
+            (1_000, "1KB"),
+        ] {
+            assert_eq!(Bytes(bytes).exact(), text);
+            assert_eq!(text.parse::<Bytes>(), Ok(Bytes(bytes)));
+        }
+    }
 
     #[test]
     fn mib_display_groups_thousands() {

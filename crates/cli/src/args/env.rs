@@ -8,12 +8,12 @@ use gpu_memory_advice::environment::{Framework, Version};
 #[derive(Debug, Args)]
 pub(crate) struct EnvArgs {
     /// Memory limit per process and GPU (6GiB, 500MiB).
-    #[arg(long, value_name = "SIZE", value_parser = super::quantity::size)]
+    #[arg(long, value_name = "SIZE")]
     pub(crate) limit: Bytes,
     #[command(flatten)]
     pub(crate) keep: KeepArgs,
     /// Total memory of the GPU (80GiB), instead of querying this machine.
-    #[arg(long, value_name = "SIZE", value_parser = super::quantity::size, conflicts_with = "gpu")]
+    #[arg(long, value_name = "SIZE", conflicts_with = "gpu")]
     pub(crate) device_memory: Option<Bytes>,
     /// GPUs visible to the program, by index (0,2-3), UUID or PCI bus ID, or all; repeatable. Default: those of
     /// CUDA_VISIBLE_DEVICES or the scheduler, or all.
@@ -25,7 +25,7 @@ pub(crate) struct EnvArgs {
 #[derive(Debug, Args)]
 pub(crate) struct KeepArgs {
     /// Memory reserved for the CUDA context and libraries, which no framework counts.
-    #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = super::quantity::size)]
+    #[arg(long, value_name = "SIZE", default_value = "512MiB")]
     pub(crate) context: Bytes,
     /// Framework of the program; `auto` detects what its Python has installed. Repeatable.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "auto")]
@@ -40,7 +40,7 @@ impl KeepArgs {
     pub(crate) fn again(&self) -> String {
         let mut words = String::new();
         if self.context != CONTEXT {
-            words.push_str(&format!(" --context {}", super::quantity::written(self.context)));
+            words.push_str(&format!(" --context {}", self.context.exact()));
         }
         if self.framework != [Named::Auto] {
             let names = self.framework.iter().filter_map(|named| named.to_possible_value());

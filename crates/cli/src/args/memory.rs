@@ -73,11 +73,11 @@ pub(crate) struct ReplayArgs {
     #[command(flatten)]
     pub(crate) policies: PolicyArgs,
     /// Limit for the allocator (40GiB, 500MiB).
-    #[arg(long, value_name = "SIZE", value_parser = super::quantity::size)]
+    #[arg(long, value_name = "SIZE")]
     pub(crate) limit: Option<Bytes>,
     /// GPU memory available to this job (80GiB): the total in gpuws status less what others use.
     /// Default: unlimited.
-    #[arg(long, value_name = "SIZE", value_parser = super::quantity::size)]
+    #[arg(long, value_name = "SIZE")]
     pub(crate) device_memory: Option<Bytes>,
     /// Only this device, by its index in the recording.
     #[arg(long, value_name = "NUMBER")]
@@ -99,18 +99,18 @@ pub(crate) struct FitArgs {
     pub(crate) policies: PolicyArgs,
     /// Memory of the GPU they should fit on (80GiB): the total in gpuws status less what others
     /// use.
-    #[arg(long, value_name = "SIZE", value_parser = super::quantity::size)]
+    #[arg(long, value_name = "SIZE")]
     pub(crate) device_memory: Option<Bytes>,
     /// Memory per process for the CUDA context and libraries, which recordings do not contain;
     /// default 512 MiB.
-    #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = super::quantity::size)]
+    #[arg(long, value_name = "SIZE", default_value = "512MiB")]
     pub(crate) context: Bytes,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ReadingArgs {
     /// Host memory limit for reading a recording; default: 7 × file size + 16 MiB, at most 4 GiB.
-    #[arg(long, value_name = "SIZE", value_parser = super::quantity::size)]
+    #[arg(long, value_name = "SIZE")]
     pub(crate) read_limit: Option<Bytes>,
 }
 

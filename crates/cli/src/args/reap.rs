@@ -1,11 +1,11 @@
 //! Arguments of `gpuws reap`.
 
+use super::time::time_or_zero;
 use super::{named, pid};
 use crate::wording::shell_word;
 use clap::builder::TypedValueParser;
 use clap::{ArgAction, Args};
-use gpu_core::Pid;
-use gpu_core::Selector;
+use gpu_core::{Pid, Selector};
 use gpu_reaper::{Protect, Request};
 use std::time::Duration;
 
@@ -23,10 +23,9 @@ pub(crate) struct ReapArgs {
     /// Execute the plan; without it the plan is only printed.
     #[arg(long, action = ArgAction::SetTrue)]
     pub(crate) yes: bool,
-    /// Seconds from SIGTERM to SIGKILL.
-    #[arg(long, value_name = "SECONDS", default_value_t = Request::GRACE.as_secs(),
-          value_parser = clap::value_parser!(u64).range(..=86_400))]
-    grace: u64,
+    /// Time from SIGTERM to SIGKILL; 0 sends SIGKILL at once.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time_or_zero)]
+    pub(crate) grace: Duration,
     /// What to end together with a target.
     #[arg(long, default_value = "process", value_parser = scope())]
     pub(crate) scope: Reach,
@@ -57,8 +56,8 @@ impl ReapArgs {
         self.gpu.iter().for_each(|gpu| option("gpu", gpu));
         self.user.iter().for_each(|user| option("user", user));
         self.pid.iter().for_each(|pid| option("pid", pid));
-        if self.grace() != Request::GRACE {
-            option("grace", &self.grace);
+        if self.grace != Request::GRACE {
+            option("grace", &format!("{}s", self.grace.as_secs_f64()));
         }
         match self.scope {
             Reach::Process => {}
@@ -73,11 +72,6 @@ impl ReapArgs {
             }
         }
         command + " --yes"
-    }
-
-    /// Returns the time from SIGTERM to SIGKILL.
-    pub(crate) fn grace(&self) -> Duration {
-        Duration::from_secs(self.grace)
     }
 }
 
@@ -119,6 +113,6 @@ mod tests {
         let cli = Cli::try_parse_from(["gpuws", "reap"]).unwrap();
         let Some(Command::Reap(reap)) = cli.command else { panic!("expected the reap command") };
         assert!(!reap.yes && reap.pid.is_empty() && reap.scope == Reach::Process);
-        assert_eq!(reap.grace(), Request::GRACE);
+        assert_eq!(reap.grace, Request::GRACE);
     }
 }

@@ -1,6 +1,6 @@
 //! Arguments that describe the requested devices.
 
-use super::quantity::{size, time, written};
+use super::time::time;
 use crate::wording::shell_word;
 use clap::{Args, ValueEnum};
 use gpu_core::{Bytes, Selector};
@@ -15,7 +15,7 @@ pub(crate) struct RequestArgs {
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) count: u32,
     /// Claim only this much memory of each GPU and share the rest (6GiB, 500MiB).
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE")]
     pub(crate) mem: Option<Bytes>,
     /// Choose only among these GPUs, by index (0,2-3), UUID or PCI bus ID, or all; repeatable.
     #[arg(long, value_name = "GPU,…", value_delimiter = ',')]
@@ -31,7 +31,7 @@ pub(crate) struct RequestArgs {
     #[arg(long = "with", value_name = "GPU,…", value_delimiter = ',')]
     pub(crate) required: Vec<Selector>,
     /// Minimum free memory on each GPU.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE")]
     pub(crate) min_free: Option<Bytes>,
     /// Minimum compute capability.
     #[arg(long, value_name = "MAJOR.MINOR", value_parser = capability)]
@@ -75,11 +75,11 @@ impl RequestArgs {
             option("-n", Some(self.count.to_string()));
         }
         for (name, value) in [
-            ("--mem", self.mem.map(written)),
+            ("--mem", self.mem.map(Bytes::exact)),
             ("--gpu", list(&self.gpu)),
             ("--not", list(&self.except)),
             ("--with", list(&self.required)),
-            ("--min-free", self.min_free.map(written)),
+            ("--min-free", self.min_free.map(Bytes::exact)),
             ("--capability", self.capability.map(|(major, minor)| format!("{major}.{minor}"))),
             ("--timeout", self.timeout.map(|time| format!("{}s", time.as_secs_f64()))),
             ("--visible", (self.visible == Visible::Index).then(|| "index".to_owned())),

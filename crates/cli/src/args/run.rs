@@ -1,6 +1,6 @@
 //! Arguments of `gpuws run`.
 
-use super::quantity::time;
+use super::time::time;
 use super::{KeepArgs, RequestArgs};
 use clap::{Args, ValueEnum};
 use gpu_steward::OnDeath;

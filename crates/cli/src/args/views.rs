@@ -57,12 +57,12 @@ pub(crate) struct Fields {
 // Whether and how often a view is repeated.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Repeat {
-    /// Repeat every this many seconds until Ctrl-C.
-    #[arg(short = 'l', long = "loop", value_name = "SECONDS", num_args = 0..=1,
-          default_missing_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
-    seconds: Option<u32>,
+    /// Repeat after this time until Ctrl-C.
+    #[arg(short = 'l', long = "loop", value_name = "TIME", num_args = 0..=1,
+          default_missing_value = "5s", value_parser = super::time::time)]
+    every: Option<Duration>,
     /// Repeat interval in milliseconds; also -lms.
-    #[arg(long = "loop-ms", value_name = "MS", conflicts_with = "seconds",
+    #[arg(long = "loop-ms", value_name = "MS", conflicts_with = "every",
           value_parser = clap::value_parser!(u32).range(1..))]
     millis: Option<u32>,
 }
@@ -75,8 +75,7 @@ impl Repeat {
 
     /// Returns the time between two views; `None` for a single one.
     pub(crate) fn pause(&self) -> Option<Duration> {
-        let seconds = self.seconds.map(|seconds| Duration::from_secs(seconds.into()));
-        seconds.or(self.millis.map(|millis| Duration::from_millis(millis.into())))
+        self.every.or(self.millis.map(|millis| Duration::from_millis(millis.into())))
     }
 }
 
@@ -132,7 +131,7 @@ fn format(text: &str) -> Result<Format, String> {
 }
 
 /// Replaces nvidia-smi's `-lms`, a long option with a single dash, with `--loop-ms`.
-pub(crate) fn usual_spelling(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+pub(super) fn usual_spelling(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let usual = |word: OsString| match word.to_str() {
         Some("-lms") => OsStr::new("--loop-ms").to_owned(),
         Some(text) => match text.strip_prefix("-lms=") {
@@ -156,10 +155,9 @@ pub(crate) fn usual_spelling(words: impl Iterator<Item = OsString>) -> Vec<OsStr
 mod tests {
     use super::*;
     use crate::args::{Cli, Command};
-    use clap::Parser;
 
     fn read(line: &str) -> Result<Cli, clap::Error> {
-        Cli::try_parse_from(usual_spelling(line.split(' ').map(OsString::from)))
+        crate::args::parse(line.split(' ').map(OsString::from).collect())
     }
 
     #[test]
@@ -181,6 +179,17 @@ mod tests {
             assert_eq!(query.devices.len(), devices, "{line}");
             assert!(query.format.is_some() && query.fields.query_gpu.is_some(), "{line}");
         }
+    }
+
+    #[test]
+    fn default_command_has_its_options_without_its_name() {
+        for line in ["gpuws -l", "gpuws -i 0", "gpuws --json -q", "gpuws --sim x -i 0 --holders"] {
+            let parsed = read(line);
+            assert!(matches!(parsed, Ok(Cli { command: Some(Command::Status(_)), .. })), "{line}");
+        }
+        let unknown = read("gpuws --nope").unwrap_err().to_string();
+        assert!(unknown.contains("'--nope'") && !unknown.contains("status"), "{unknown}");
+        assert!(read("gpuws topo -l").is_err());
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(crate) fn run(
     }
     let groups = gpu_reaper::health_groups();
     let snapshots = source::open_for_query(global, groups, args.sampling.count == 1)?
-        .snapshots(groups, args.sampling.count, args.sampling.pause())
+        .snapshots(groups, args.sampling.count, args.sampling.every)
         .collect::<Vec<_>>();
     let Some(now) = snapshots.last() else { return Ok(Exit::Done) };
     if let (Err(fault), true) = (&now.driver, now.devices.is_empty()) {

@@ -24,7 +24,7 @@ pub(crate) fn run(
     let mut anonymizer = Anonymizer::default();
     let mut first = None;
     let mut sample_count = 0;
-    for snapshot in source.snapshots(Groups::NONE, args.sampling.count, args.sampling.pause()) {
+    for snapshot in source.snapshots(Groups::NONE, args.sampling.count, args.sampling.every) {
         let offset = snapshot.taken_at.since(*first.get_or_insert(snapshot.taken_at));
         let snapshot = if args.names { snapshot } else { anonymizer.anonymize(&snapshot) };
         writer.add(offset, &snapshot)?;

@@ -141,7 +141,7 @@ fn request<'a>(
             Reach::Group => Scope::Group(everyone),
             Reach::Container => Scope::Container(everyone),
         },
-        grace: args.grace(),
+        grace: args.grace,
     })
 }
 
