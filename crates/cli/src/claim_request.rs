@@ -13,7 +13,7 @@ use gpu_core::{
 use gpu_placement::{Bar, Passed, Refusal};
 use gpu_report::wording::claims::{self, wait_reason_text};
 use gpu_steward::{
-    NamedDevices, NarrowError, NotGranted, Refused, Request, Standing, Wait, narrowed,
+    Grant, NamedDevices, NarrowError, NotGranted, Refused, Request, Standing, Wait, narrowed,
 };
 use std::cell::OnceCell;
 
@@ -23,7 +23,7 @@ pub(crate) struct PreparedClaim {
     /// Messages for the user about the request.
     pub(crate) notes: Vec<String>,
     /// The environment variable that limits the request to the devices it names.
-    limited_by: Option<&'static str>,
+    pub(crate) limited_by: Option<&'static str>,
 }
 
 /// Builds the request from the command line, limited to the devices of an outer scheduler.
@@ -65,7 +65,11 @@ pub(crate) fn request(
             Failure::from(error).ending(Exit::CannotObserve).with_hint("omit --topology")
         })?;
     }
-    let notes = given.notes.iter().map(claims::note).collect();
+    let mut notes: Vec<String> = given.notes.iter().map(claims::note).collect();
+    let named = claim.among.len();
+    if !args.gpu.is_empty() && named > claim.count as usize {
+        notes.push(format!("claims {} of the {named} named GPUs; -n {named} for all", claim.count));
+    }
     let request = Request {
         claim,
         wait: match (args.no_wait, args.timeout) {
@@ -107,11 +111,22 @@ pub(crate) fn barred(bar: &Bar) -> String {
     claims::barred(bar, &user)
 }
 
-/// Describes each reason once, with the devices that it applies to.
+/// Describes each reason once, with the devices that it applies to; `limit` is the environment
+/// variable that limits the claim.
 pub(crate) fn reasons<'a>(
     passed_over: impl Iterator<Item = (&'a DeviceId, &'a Passed)>,
+    limit: Option<&str>,
 ) -> Vec<String> {
-    claims::reasons(passed_over, &user)
+    claims::reasons(passed_over, &user, limit)
+}
+
+/// Describes the granted devices, and why they were chosen.
+pub(crate) fn granted(grant: &Grant) -> String {
+    let product = wording::product_of(&grant.scene.snapshot, &grant.devices);
+    match &grant.decision {
+        Some(decision) => claims::chosen(decision, product.as_deref()),
+        None => claims::granted(&grant.devices.iter().collect::<Vec<_>>(), product.as_deref()),
+    }
 }
 
 /// Converts the reason why nothing was granted to a failure with a hint.
@@ -127,8 +142,9 @@ pub(crate) fn failure(prepared: &PreparedClaim, why: NotGranted) -> Failure {
     match why {
         NotGranted::NotNow { waited, standing, refused } => {
             let Standing { ahead, leases, wait_reason } = *standing;
-            let mut reasons =
-                refused.as_ref().map_or(Vec::new(), |refused| reasons(refused.passed()));
+            let mut reasons = refused
+                .as_ref()
+                .map_or(Vec::new(), |refused| reasons(refused.passed(), prepared.limited_by));
             if let Some(nearest) = &ahead.nearest {
                 let others = wording::count(ahead.count, "claim waits", "claims wait");
                 reasons.insert(0, format!("{others} already, the last from {}", owner(nearest)));
@@ -179,7 +195,8 @@ fn never(failure: Failure, refused: Option<&Refused>, prepared: &PreparedClaim) 
         return failure.with_source("the enclosing lease has fewer GPUs");
     };
     let is_relevant = |why: &Passed| why.is_lasting() && *why != Passed::NotAmong;
-    let reasons = reasons(refused.passed().filter(|(_, why)| is_relevant(why)));
+    let reasons =
+        reasons(refused.passed().filter(|(_, why)| is_relevant(why)), prepared.limited_by);
     let reasons = match reasons.is_empty() {
         true => String::new(),
         false => format!("; {}", reasons.join("; ")),

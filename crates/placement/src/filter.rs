@@ -90,7 +90,9 @@ fn reason(claim: &Claim, offers: &[Offer], offer: &Offer) -> Option<Passed> {
     let named = |uuid: &DeviceUuid| offer.id.uuid.as_ref() == Ok(uuid);
     let same = offers.iter().filter(|other| other.id.uuid == offer.id.uuid).count();
     if offer.id.uuid.is_err() || same > 1 {
-        return Some(Passed::Barred(Bar::NameUnknown));
+        // A lost device has a worse problem.
+        let fault = offer.bar.clone().filter(|bar| matches!(bar, Bar::Faulty(_)));
+        return Some(Passed::Barred(fault.unwrap_or(Bar::NameUnknown)));
     }
     if claim.except.iter().any(named) {
         return Some(Passed::Excluded);

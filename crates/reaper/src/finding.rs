@@ -2,7 +2,8 @@
 
 use crate::role::Role;
 use gpu_core::{
-    Bytes, DeviceId, DeviceState, Pid, ProcessKey, Reach, Snapshot, Workload, WorkloadKind,
+    Bytes, DeviceId, DeviceState, Pid, ProcessInfo, ProcessKey, Reach, Snapshot, Workload,
+    WorkloadKind,
 };
 use serde::Serialize;
 use std::str::FromStr;
@@ -346,7 +347,11 @@ impl Advice {
     /// Returns how to end a process without surprise for the one who started it: a job or a
     /// container through its runtime, a service through systemd, any other process by its PID.
     pub(crate) fn to_end(now: &Snapshot, pid: Pid) -> Advice {
-        let Ok(info) = now.process(pid) else { return Advice::ReapProcess(pid) };
+        now.process(pid).map_or(Advice::ReapProcess(pid), Advice::to_end_process)
+    }
+
+    /// Returns how to end this process, likewise.
+    pub(crate) fn to_end_process(info: &ProcessInfo) -> Advice {
         if let Some(Workload { kind, id, cgroup }) = info.workload.as_deref() {
             let id = id.clone();
             return match kind {
@@ -362,7 +367,7 @@ impl Advice {
                 let by_user = cgroup.split('/').any(|part| part.starts_with("user@"));
                 Advice::StopUnit { unit: unit.to_owned(), by_user }
             }
-            _ => Advice::ReapProcess(pid),
+            _ => Advice::ReapProcess(info.key.pid),
         }
     }
 }

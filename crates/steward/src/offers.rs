@@ -76,11 +76,11 @@ fn bar(
     claim: &Claim,
     beside: ClaimSurroundings<'_>,
 ) -> Option<Bar> {
-    let Ok(uuid) = &device.id().uuid else { return Some(Bar::NameUnknown) };
     let fault = silence(device).or(device.sample.as_ref().err());
     if let Some(fault) = fault {
         return Some(Bar::Faulty(fault.clone()));
     }
+    let Ok(uuid) = &device.id().uuid else { return Some(Bar::NameUnknown) };
     if let Some(defect) = unfit(device)
         && (defect.fitness() == Fitness::Unusable || beside.parent.is_none() && !names(claim, uuid))
     {

@@ -189,6 +189,6 @@ fn waits(screen: &mut Screen, queued: &Queued, now: Timestamp) -> Result<(), Fai
         .plain(&entry.command);
     let room = screen.room(0);
     screen.print(&line.cut(room))?;
-    let lacks = queued.lacks.as_ref().map_or(Vec::new(), |lacks| reasons(lacks.passed()));
+    let lacks = queued.lacks.as_ref().map_or(Vec::new(), |lacks| reasons(lacks.passed(), None));
     lacks.iter().try_for_each(|reason| wording::flow(screen, Line::new().dim("       "), reason))
 }

@@ -8,7 +8,7 @@ use crate::terminal::{Line, Screen};
 use crate::wording;
 use crate::wording::shell_word;
 use gpu_core::selector::select;
-use gpu_core::{Absent, ActToken, DeviceFault, DeviceState, ErrorKind, Groups, Pid};
+use gpu_core::{Absent, ActToken, DeviceFault, ErrorKind, Groups, Pid};
 use gpu_reaper::reset::{Blocker, Blockers, Check, Linked, Outcome};
 use gpu_report::json;
 use gpu_report::wording::reset as reset_wording;
@@ -77,6 +77,9 @@ fn show(screen: &mut Screen, args: &ResetArgs, reset: &Reset<'_>) -> Result<(), 
     }
     let devices = wording::devices(reset.check.now, std::slice::from_ref(reset.check.device.id()));
     let Linked { peers, whole } = &reset.check.linked;
+    if let Some(cost) = reset_wording::cost(&reset.check) {
+        wording::flow(screen, Line::new().accent("note: "), &cost)?;
+    }
     if !peers.is_empty() {
         let all: Vec<u32> =
             std::iter::once(reset.check.device.id().index).chain(peers.clone()).collect();
@@ -91,16 +94,14 @@ fn show(screen: &mut Screen, args: &ResetArgs, reset: &Reset<'_>) -> Result<(), 
             screen.print(&Line::new().padded_to(6).accent(command))?;
         }
     }
-    if let Some(cost) = reset_wording::cost(&reset.check) {
-        wording::flow(screen, Line::new().accent("note: "), &cost)?;
-    }
     for blocker in &reset.check.blockers.users {
         show_blocker(screen, reset, blocker)?;
     }
+    let is_root = reset.check.now.is_root == Ok(true);
     if let Some(unknown) = reset.check.blockers.unknown {
         let what = format!("{}; another process may be affected", reset_wording::why(unknown));
         wording::flow(screen, Line::new().accent("unknown: "), &what)?;
-        screen.print(&Line::new().padded_to(11).accent(reset_wording::remedy(unknown)))?;
+        screen.print(&Line::new().padded_to(11).accent(reset_wording::remedy(unknown, is_root)))?;
     }
     match &reset.outcome {
         Some(outcome) => show_outcome(screen, &devices, reset, outcome),
@@ -133,25 +134,10 @@ fn show_outcome(
     reset: &Reset<'_>,
     outcome: &Outcome,
 ) -> Result<(), Failure> {
-    match &outcome.answer {
-        Ok(()) => screen.print(&Line::new().plain(format!("{devices} was reset")))?,
-        Err(fault) => {
-            let head = Line::new().accent(format!("{devices} was not reset: "));
-            wording::flow(screen, head, &one_line(&fault.text))?;
-        }
-    }
-    let memory = |device: Option<&DeviceState>| match device.map(DeviceState::memory_used) {
-        Some(Ok(bytes)) => bytes.to_string(),
-        Some(Err(absent)) => format!("({absent})"),
-        None => "(no longer visible)".to_owned(),
-    };
-    let before = memory(Some(reset.check.device));
-    let after = memory(outcome.after.as_ref());
+    wording::flow(screen, Line::new(), &reset_wording::answer(devices, &outcome.answer))?;
+    let before = reset.check.device.memory_used();
+    let after = outcome.after.as_ref().and_then(|device| device.memory_used().ok());
+    let (Ok(before), Some(after)) = (before, after) else { return Ok(()) };
     let line = format!("GPU {}: {before} → {after}", reset.check.device.id().index);
     screen.print(&Line::new().plain(line))
-}
-
-/// Joins the lines of a message from the driver.
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

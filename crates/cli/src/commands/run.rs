@@ -120,7 +120,6 @@ pub(crate) fn supervise(
         share: prepared.request.claim.memory(),
         is_over: false,
         end_signal: None,
-        has_waited: false,
         waiting_printed: false,
     };
     if watch.origin != Origin::Live {

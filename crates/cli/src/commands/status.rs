@@ -23,7 +23,6 @@ use gpu_reaper::{Diagnosis, Finding, FindingKind, Usage};
 use gpu_report::json;
 use gpu_steward::DeviceLeases;
 use notes::{bystanders, next_commands, unreported, unseen_by};
-use rustix::process::geteuid;
 use std::borrow::Cow;
 
 pub(crate) fn run(
@@ -137,7 +136,7 @@ fn show_some(
         if snapshot.unreadable.total() > 0 {
             let unread =
                 wording::count(snapshot.unreadable.total() as usize, "process", "processes");
-            let by = unseen_by(&snapshot.origin, geteuid().is_root());
+            let by = unseen_by(snapshot.is_root);
             let line = format!("{unread} could not be inspected{by}");
             print_all(screen, wrapped(Line::new(), Tone::Dim, &line, room))?;
         }

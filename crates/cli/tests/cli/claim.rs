@@ -135,10 +135,10 @@ fn limiting_factor_is_named() {
 fn accepted_used_devices_are_listed_last() {
     let output = script("labbox", "\"$0\" claim --accept-used; \"$0\" claim -n 2 --accept-used");
     let output_text = out(&output);
-    assert!(output_text.contains("would claim GPU 1\n"), "{output_text}");
+    assert!(output_text.contains("would claim GPU 1 A100-SXM4-80GB\n"), "{output_text}");
     assert!(output_text.contains("in use without a lease by"), "{output_text}");
     assert!(!output_text.contains(": free"), "{output_text}");
-    assert!(output_text.contains("would claim GPUs 0 and 1 ("), "{output_text}");
+    assert!(output_text.contains("would claim GPUs 0 and 1 A100-SXM4-80GB ("), "{output_text}");
 }
 
 #[test]

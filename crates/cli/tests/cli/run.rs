@@ -396,5 +396,8 @@ fn shim_dir_in_path_persists_and_is_not_writable_by_others() {
 #[test]
 fn run_takes_linked_devices() {
     let output = script("dgx1-v100", "\"$0\" run -n 2 -- true");
-    assert!(reported(&output).contains("GPUs 0 and 3 (NVLink ×2"), "{output:?}");
+    assert!(
+        reported(&output).contains("GPUs 0 and 3 Tesla V100-SXM2-32GB (NVLink ×2"),
+        "{output:?}"
+    );
 }

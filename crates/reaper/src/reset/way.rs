@@ -1,5 +1,6 @@
 //! The ways to remove the blockers of a reset.
 
+use crate::finding::Advice;
 use crate::role::Role;
 use gpu_core::{Pid, ProcessInfo, ProcessState, kernel_name};
 
@@ -12,6 +13,8 @@ pub enum Way {
     ReadKernelLog,
     /// It uses the memory of the device of this index and does not compute: reap it.
     Reap(u32, Pid),
+    /// So does it, and it belongs to a service, a job or a container: end that.
+    EndWhole(Advice),
     /// It computes on the device of this index, or may do so: its owner decides.
     AskOwner(u32),
     /// It belongs to MPS: tell its control daemon to quit. The value is the daemon's user, if not
@@ -41,11 +44,15 @@ pub(super) fn way(
     if process.state == Ok(ProcessState::Uninterruptible) {
         return Way::ReadKernelLog;
     }
-    let unit = process.cgroup.as_deref().ok().and_then(system_unit);
+    let of_system = process.cgroup.as_ref().is_ok_and(|path| path.starts_with("/system.slice/"));
+    let unit = process.service().filter(|_| of_system).map(str::to_owned);
     let usual = || usual_unit(&process.name).filter(|_| role == Role::Daemon).map(str::to_owned);
     match role {
         Role::MemoryUser if may_compute => Way::AskOwner(gpu),
-        Role::MemoryUser => Way::Reap(gpu, pid),
+        Role::MemoryUser => match Advice::to_end_process(process) {
+            Advice::ReapProcess(pid) => Way::Reap(gpu, pid),
+            whole => Way::EndWhole(whole),
+        },
         Role::Daemon if is_mps(process) => Way::QuitMps(mps_user(process, parent)),
         Role::Display => Way::EndGraphicalSession,
         _ => match unit.or_else(usual) {
@@ -69,13 +76,6 @@ fn mps_user(process: &ProcessInfo, parent: Option<&ProcessInfo>) -> Option<u32> 
     let of_root = |parent: &ProcessInfo| is_mps(parent) && parent.uid == Ok(0);
     let uid = process.uid.ok().filter(|uid| *uid != 0)?;
     (!parent.is_some_and(of_root)).then_some(uid)
-}
-
-/// Returns the system service of a cgroup path.
-fn system_unit(cgroup: &str) -> Option<String> {
-    let mut parts = cgroup.trim_start_matches('/').split('/');
-    let unit = (parts.next() == Some("system.slice")).then(|| parts.next())??;
-    unit.ends_with(".service").then(|| unit.to_owned())
 }
 
 /// Returns the service under which NVIDIA's packages install a daemon.
@@ -115,6 +115,10 @@ mod tests {
         assert_eq!(of(&process, Role::Monitor), Way::StopService("my dcgm.service".into()));
         process.cgroup = Ok("/user.slice/user-1000.slice/app.service".into());
         process.name = "nvtop".into();
+        let unit = Advice::StopUnit { unit: "app.service".into(), by_user: false };
+        assert_eq!(of(&process, Role::MemoryUser), Way::EndWhole(unit));
+        process.cgroup = Ok("/system.slice/ssh.service".into());
+        assert_eq!(of(&process, Role::Monitor), Way::EndMonitor(Pid(7)), "others log in by it");
         assert_eq!(of(&process, Role::Monitor), Way::EndMonitor(Pid(7)));
         assert_eq!(way(None, None, Role::MemoryUser, 2, false), Way::Diagnose(2));
     }

@@ -39,7 +39,8 @@ pub(super) fn passed_over<'a>(
     all: impl Iterator<Item = (&'a DeviceId, &'a gpu_placement::Passed)>,
     user: UserName<'_>,
 ) -> Vec<PassedOver> {
-    all.map(|(id, why)| PassedOver { device: Device::of(id), why: passed(why, user) }).collect()
+    all.map(|(id, why)| PassedOver { device: Device::of(id), why: passed(why, user, None) })
+        .collect()
 }
 
 impl Claimed {

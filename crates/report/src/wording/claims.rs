@@ -1,17 +1,17 @@
 //! Text about claims: the chosen devices, and the reasons against the others.
 
 use gpu_claim::{Ahead, WaitReason, Waiting};
-use gpu_core::{Claim, DeviceId, DeviceUuid, LeaseEntry, Link, Share};
+use gpu_core::{Claim, DeviceFault, DeviceId, DeviceUuid, ErrorKind, LeaseEntry, Link, Share};
 use gpu_placement::{Bar, Passed, Why};
 use gpu_steward::{Decision, Note};
 
 /// Returns the name of a user by UID.
 pub type User<'a> = &'a dyn Fn(u32) -> String;
 
-/// Formats `GPUs 4 and 5 (NVLink ×2; 0 and 3 would have been across sockets)`.
-pub fn chosen(decision: &Decision) -> String {
+/// Formats `GPUs 4 and 5 Tesla V100 (NVLink ×2; 0 and 3 would have been across sockets)`.
+pub fn chosen(decision: &Decision, product: Option<&str>) -> String {
     let devices = decision.devices();
-    let text = named(&devices.iter().collect::<Vec<_>>());
+    let text = granted(&devices.iter().collect::<Vec<_>>(), product);
     match &decision.choice.why {
         Why::Linked { weakest: Some(weakest), instead, instead_weakest, .. } => {
             let instead: Vec<u32> = instead
@@ -19,7 +19,8 @@ pub fn chosen(decision: &Decision) -> String {
                 .filter_map(|at| decision.offered.get(*at))
                 .map(|id| id.index)
                 .collect();
-            let other = instead_weakest.map_or(String::new(), |other| {
+            let other = instead_weakest.filter(|other| other != weakest);
+            let other = other.map_or(String::new(), |other| {
                 format!("; {} would have been {}", list(&instead), link(other))
             });
             format!("{text} ({}{other})", link(*weakest))
@@ -30,6 +31,12 @@ pub fn chosen(decision: &Decision) -> String {
         Why::LeastRecent => format!("{text} (least recently used)"),
         Why::Linked { .. } | Why::OnlyOne | Why::First => text,
     }
+}
+
+/// Formats `GPU 0 A100-SXM4-80GB`.
+pub fn granted(devices: &[&DeviceId], product: Option<&str>) -> String {
+    let names = named(devices);
+    product.map_or(names.clone(), |product| format!("{names} {product}"))
 }
 
 /// Formats `GPU 0` or `GPUs 0 and 3`.
@@ -73,11 +80,15 @@ fn link(link: Link) -> String {
     }
 }
 
-/// Returns why a device was passed over.
-pub fn passed(why: &Passed, user: User<'_>) -> String {
+/// Returns why a device was passed over; `limit` names what determines the requested set, if it is
+/// an environment variable.
+pub fn passed(why: &Passed, user: User<'_>, limit: Option<&str>) -> String {
     match why {
         Passed::Barred(bar) => barred(bar, user),
-        Passed::NotAmong => "not in the requested set".to_owned(),
+        Passed::NotAmong => match limit {
+            Some(variable) => format!("excluded by {variable}"),
+            None => "not in the requested set".to_owned(),
+        },
         Passed::Excluded => "excluded".to_owned(),
         Passed::LacksMemory { has, needs } => format!("has only {has} in total; {needs} requested"),
         Passed::LacksRoom { has, needs } => format!("has only {has} free; {needs} requested"),
@@ -102,7 +113,11 @@ pub fn barred(bar: &Bar, user: User<'_>) -> String {
         }
         Bar::Outsider { pid, name } => format!("in use without a lease by {pid} {name}"),
         Bar::Unexplained(bytes) => format!("{bytes} in use that no process accounts for"),
-        Bar::Faulty(fault) => format!("faulty: failed to {fault}"),
+        Bar::Faulty(fault) => match fault.kind {
+            ErrorKind::Device(DeviceFault::Lost) => "lost (fallen off the bus)".to_owned(),
+            ErrorKind::Device(DeviceFault::ResetRequired) => "requires a reset".to_owned(),
+            _ => format!("faulty: failed to {fault}"),
+        },
         Bar::Unfit(defect) => defect.clone(),
         Bar::UsersUnknown(absent) => format!("users unknown: {absent}"),
         Bar::NameUnknown => "has no unique UUID".to_owned(),
@@ -115,10 +130,11 @@ pub fn barred(bar: &Bar, user: User<'_>) -> String {
 pub fn reasons<'a>(
     passed_over: impl Iterator<Item = (&'a DeviceId, &'a Passed)>,
     user: User<'_>,
+    limit: Option<&str>,
 ) -> Vec<String> {
     let mut by_reason: Vec<(String, Vec<&DeviceId>)> = Vec::new();
     for (device, why) in passed_over {
-        let reason = passed(why, user);
+        let reason = passed(why, user, limit);
         match by_reason.iter_mut().find(|(known, _)| *known == reason) {
             Some((_, devices)) => devices.push(device),
             None => by_reason.push((reason, vec![device])),
@@ -260,6 +276,7 @@ mod tests {
                 linked(Some(Link::NvLink(2)), &[2, 3], Some(Link::Sys)),
                 " (NVLink ×2; 0 and 3 would have been across sockets)",
             ),
+            (linked(Some(Link::Sys), &[2, 3], Some(Link::Sys)), " (across sockets)"),
             (linked(Some(Link::Pix), &[], None), " (one PCIe switch)"),
             (linked(Some(Link::Pxb), &[], None), " (several PCIe switches)"),
             (linked(Some(Link::Phb), &[], None), " (one host bridge)"),
@@ -282,7 +299,10 @@ mod tests {
                 passed: Vec::new(),
             };
             let offered = [4, 5, 0, 3].map(DeviceId::from_index).into();
-            assert_eq!(chosen(&Decision { choice, offered }), format!("GPUs 4 and 5{text}"));
+            assert_eq!(
+                chosen(&Decision { choice, offered }, Some("V100")),
+                format!("GPUs 4 and 5 V100{text}")
+            );
         }
     }
 

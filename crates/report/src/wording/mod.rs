@@ -232,16 +232,20 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
     }
 }
 
+/// Returns the product name of these devices, if it is the same.
+pub fn product_of(snapshot: &Snapshot, ids: &[DeviceId]) -> Option<String> {
+    let states = ids.iter().filter_map(|id| snapshot.device(id));
+    let mut names: Vec<&str> = states.filter_map(|state| state.info.name.as_deref().ok()).collect();
+    names.dedup();
+    match names[..] {
+        [name] => Some(product(name).to_string()),
+        _ => None,
+    }
+}
+
 /// Formats `GPU 0 Tesla P100-PCIE-16GB` or `GPUs 1–7 GeForce GTX 1080 Ti`.
 pub fn devices(snapshot: &Snapshot, ids: &[DeviceId]) -> String {
-    let states: Vec<&DeviceState> = ids.iter().filter_map(|id| snapshot.device(id)).collect();
-    let mut names: Vec<&str> =
-        states.iter().filter_map(|state| state.info.name.as_deref().ok()).collect();
-    names.dedup();
-    let name = match names[..] {
-        [name] => format!(" {}", product(name)),
-        _ => String::new(),
-    };
+    let name = product_of(snapshot, ids).map_or(String::new(), |name| format!(" {name}"));
     let indexes: Vec<u32> = ids.iter().map(|id| id.index).collect();
     let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
     format!("{word} {}{name}", ranges(&indexes))

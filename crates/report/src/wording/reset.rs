@@ -1,6 +1,7 @@
 //! Text about the processes that block a reset.
 
 use super::{count, ranges, shell_word, user};
+use gpu_core::{DeviceFault, ErrorKind, Fault};
 use gpu_reaper::Role;
 use gpu_reaper::reset::{Blocker, Check, Unknown, Way};
 use std::collections::BTreeSet;
@@ -22,6 +23,7 @@ pub fn way(way: &Way, sim: &str) -> (String, &'static str) {
             format!("gpuws {sim}reap --gpu {gpu} --pid {pid}"),
             "shows the plan; add --yes to end it and verify that its memory was freed",
         ),
+        Way::EndWhole(advice) => super::advice(advice, sim),
         Way::AskOwner(gpu) => (
             format!("gpuws {sim}status -i {gpu}"),
             "shows its work: it may compute now, so ask its owner to stop it",
@@ -109,13 +111,32 @@ pub fn why(unknown: Unknown) -> String {
     }
 }
 
-/// Returns the command that makes the users of a device known.
-pub fn remedy(unknown: Unknown) -> &'static str {
+/// Returns the command that makes the users of a device known; root needs no more rights.
+pub fn remedy(unknown: Unknown, is_root: bool) -> &'static str {
     match unknown {
+        Unknown::DeviceFile | Unknown::NoFile | Unknown::Holders if is_root => "gpuws doctor",
         Unknown::DeviceFile | Unknown::NoFile | Unknown::Holders => "sudo gpuws doctor",
         Unknown::Links => "nvidia-smi topo -m",
+        Unknown::Unread(_) if is_root => "run the same command on the host, outside any container",
         Unknown::Unread(_) => "run the same command with sudo",
         Unknown::OtherNamespaces => "run the same command on the host",
+    }
+}
+
+/// Returns the result of a reset: its devices, and the error if it failed.
+pub fn answer(devices: &str, answer: &Result<(), Fault>) -> String {
+    match answer {
+        Ok(()) => format!("{devices} was reset"),
+        Err(fault) => match fault.kind {
+            ErrorKind::Device(DeviceFault::Lost) => {
+                format!("{devices} was not reset: it is lost (fallen off the bus); reboot")
+            }
+            // The message of the driver may have several lines.
+            _ => {
+                let text: Vec<&str> = fault.text.split_whitespace().collect();
+                format!("{devices} was not reset: {}", text.join(" "))
+            }
+        },
     }
 }
 

@@ -171,6 +171,7 @@ fn every_reason_against_a_device_is_told() {
     let user = |uid: u32| format!("user {uid}");
     let lease = LeaseId::parse("a").unwrap();
     let mib = Bytes::from_mib;
+    let fault = |kind: DeviceFault| Error::new(kind, "ask it").fault();
     for (passed, words) in [
         (Passed::Barred(Bar::Leased { lease: lease.clone(), owner: 7 }), "leased by user 7"),
         (
@@ -185,6 +186,12 @@ fn every_reason_against_a_device_is_told() {
         (
             Passed::Barred(Bar::Faulty(Error::new(ErrorKind::Io, "ask it").fault())),
             "faulty: failed to ask it",
+        ),
+        (Passed::Barred(Bar::Faulty(fault(DeviceFault::Lost))), "lost (fallen off the bus)"),
+        (Passed::Barred(Bar::Faulty(fault(DeviceFault::ResetRequired))), "requires a reset"),
+        (
+            Passed::Barred(Bar::Unfit("2 uncorrected memory errors".into())),
+            "2 uncorrected memory errors",
         ),
         (Passed::Barred(Bar::UsersUnknown(Absent::TooOld)), "users unknown: driver too old"),
         (Passed::Barred(Bar::NameUnknown), "has no unique UUID"),
@@ -209,8 +216,10 @@ fn every_reason_against_a_device_is_told() {
         (Passed::DrivesDisplay, "drives a display"),
         (Passed::OtherSetBetter, "free"),
     ] {
-        assert_eq!(claims::passed(&passed, &user), words);
+        assert_eq!(claims::passed(&passed, &user, None), words);
     }
+    let limit = Some("CUDA_VISIBLE_DEVICES");
+    assert_eq!(claims::passed(&Passed::NotAmong, &user, limit), "excluded by CUDA_VISIBLE_DEVICES");
 }
 
 #[test]
@@ -219,7 +228,7 @@ fn reasons_are_told_once_with_their_devices() {
     let ids: Vec<DeviceId> = (0..4).map(DeviceId::from_index).collect();
     let (excluded, display) = (Passed::Excluded, Passed::DrivesDisplay);
     let passed = [&excluded, &display, &excluded, &excluded];
-    let reasons = claims::reasons(ids.iter().zip(passed), &user);
+    let reasons = claims::reasons(ids.iter().zip(passed), &user, None);
     assert_eq!(reasons, ["GPUs 0, 2, 3: excluded", "GPU 1: drives a display"]);
     assert_eq!(claims::gpus(&[0, 3]), "GPUs 0 and 3");
     let part = DeviceId { uuid: Ok(DeviceUuid("MIG-7".into())), ..DeviceId::from_index(2) };
@@ -311,7 +320,8 @@ fn obstacles_to_a_reset_are_told_with_a_command() {
             "run the same command on the host",
         ),
     ] {
-        assert_eq!((reset::why(unknown).as_str(), reset::remedy(unknown)), (why, remedy));
+        assert_eq!((reset::why(unknown).as_str(), reset::remedy(unknown, false)), (why, remedy));
+        assert!(!reset::remedy(unknown, true).contains("sudo"), "root is not told to be root");
     }
     for (way, command) in [
         (Way::Diagnose(2), "gpuws --sim a doctor --gpu 2"),

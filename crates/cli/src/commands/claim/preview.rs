@@ -59,15 +59,17 @@ fn print(
     }
     match &seen.decision {
         Ok(decision) => {
-            wording::flow(screen, Line::new().plain("would claim "), &chosen(decision))?;
-            for reason in reasons(decision.passed()) {
+            let product = wording::product_of(&seen.scene.snapshot, &decision.devices());
+            let text = chosen(decision, product.as_deref());
+            wording::flow(screen, Line::new().plain("would claim "), &text)?;
+            for reason in reasons(decision.passed(), prepared.limited_by) {
                 wording::flow(screen, Line::new().dim("  "), &reason)?;
             }
         }
         Err(refused) => {
             let asked = asked(&prepared.request.claim);
             screen.print(&Line::new().accent(format_args!("{asked} not available now")))?;
-            for reason in reasons(refused.passed()) {
+            for reason in reasons(refused.passed(), prepared.limited_by) {
                 wording::flow(screen, Line::new().plain("  "), &reason)?;
             }
         }

@@ -10,7 +10,6 @@ use crate::terminal::Line;
 use crate::wording;
 use gpu_core::{Bytes, JobExit, Origin};
 use gpu_host::supervise::{LinuxLauncher, end_as};
-use gpu_report::wording::claims::{chosen, gpus};
 use gpu_report::wording::limit::reported as bounded;
 use gpu_steward::{Event, Grant, HandOff, OnDeath};
 use std::io::Write;
@@ -35,7 +34,6 @@ pub(super) struct Watch<'a> {
     pub(super) is_over: bool,
     /// The signal that requested the end before the command started.
     pub(super) end_signal: Option<i32>,
-    pub(super) has_waited: bool,
     pub(super) waiting_printed: bool,
 }
 
@@ -43,7 +41,6 @@ impl Watch<'_> {
     pub(super) fn see(&mut self, event: Event<'_>) -> ControlFlow<()> {
         match event {
             Event::Waiting(waiting) => {
-                self.has_waited = true;
                 self.queue.show(waiting);
                 return self.go_on();
             }
@@ -123,12 +120,7 @@ impl Watch<'_> {
     }
 
     fn granted(&self, grant: &Grant) {
-        let indexes: Vec<u32> = grant.devices.iter().map(|id| id.index).collect();
-        let text = grant.decision.as_ref().map(chosen).filter(|text| *text != gpus(&indexes));
-        // Only worth a line if the claim waited or there was a choice.
-        if self.has_waited || text.is_some() || indexes.len() > 1 {
-            self.print(&text.unwrap_or_else(|| gpus(&indexes)));
-        }
+        self.print(&claim_request::granted(grant));
         for (device, bar) in &grant.accepted {
             let bar = claim_request::barred(bar);
             self.print(&format!("warning: GPU {}: {bar}", device.index));

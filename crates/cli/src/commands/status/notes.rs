@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::source::sim_option;
 use crate::terminal::{Line, Screen, Tone, packed, wrapped};
 use crate::wording;
-use gpu_core::{Origin, Snapshot};
+use gpu_core::{Reading, Snapshot};
 use gpu_reaper::{Diagnosis, Usage, silence};
 
 /// Prints the first fault for all devices that did not answer, and the devices whose users are
@@ -25,11 +25,10 @@ pub(super) fn unreported(screen: &mut Screen, snapshot: &Snapshot) -> Result<(),
 }
 
 /// Returns who could inspect the processes that were not readable.
-pub(super) fn unseen_by(origin: &Origin, is_root: bool) -> &'static str {
-    match (origin, is_root) {
+pub(super) fn unseen_by(is_root: Reading<bool>) -> &'static str {
+    match is_root {
         // Root lacks a capability here.
-        (Origin::Live, true) => ", not even by root: is this a container?",
-        // The caller on a simulated machine is not the user who runs this program.
+        Ok(true) => ", not even by root: is this a container?",
         _ => "; root can inspect all",
     }
 }
@@ -107,9 +106,7 @@ mod tests {
 
     #[test]
     fn root_gets_no_root_hint() {
-        assert!(unseen_by(&Origin::Live, true).starts_with(", not even by root"));
-        assert_eq!(unseen_by(&Origin::Live, false), "; root can inspect all");
-        let simulated = Origin::Simulated("other-user".into());
-        assert_eq!(unseen_by(&simulated, true), "; root can inspect all");
+        assert!(unseen_by(Ok(true)).starts_with(", not even by root"));
+        assert_eq!(unseen_by(Ok(false)), "; root can inspect all");
     }
 }
