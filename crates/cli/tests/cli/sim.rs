@@ -268,16 +268,24 @@ fn session_dir_requires_trusted_parent() {
         command.env("XDG_RUNTIME_DIR", runtime).env("TMPDIR", temporary);
         command.output().unwrap()
     };
+    let uid = rustix::process::geteuid().as_raw();
+    let own_in_sticky = sticky.join(format!("gpuws-sim-of-{uid}"));
     for (runtime, temporary, place) in [
         (&own, &shared, &own),
-        (&sticky, &own, &sticky),
+        (&sticky, &own, &own),
         (&shared, &own, &own),
-        (&own.join("none"), &sticky, &sticky),
+        (&own.join("none"), &sticky, &own_in_sticky),
+        (&sticky, &sticky, &own_in_sticky),
     ] {
         let output = made(runtime, temporary);
         let session = PathBuf::from(text(&output.stdout).trim_end());
         assert_eq!(session.parent(), Some(place.as_path()), "{output:?}");
     }
+    assert!(own_in_sticky.is_dir(), "no other user gets the name of a session");
+    fs::remove_dir(&own_in_sticky).unwrap();
+    std::os::unix::fs::symlink(&own, &own_in_sticky).unwrap();
+    let output = made(&sticky, &sticky);
+    assert_eq!(output.status.code(), Some(2), "a link may be another user's: {output:?}");
     let output = made(&shared, &shared);
     let output_text = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{output:?}");

@@ -15,13 +15,15 @@ pub use error::LiveError;
 pub use host::{SessionClock, SessionHost};
 pub use placeholders::{ACTOR, PlaceholderProcesses};
 
+use crate::trusted::private;
 use crate::{ExternalProcess, Session, trusted};
 use error::io;
 use gpu_core::{Error, ErrorKind};
 use rustix::fd::OwnedFd;
 use std::ffi::OsString;
-use std::fs::Permissions;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::fs::{DirBuilder, Permissions};
+use std::io::ErrorKind::AlreadyExists;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 
 /// The file name of the simulated NVML, as cargo builds it.
@@ -136,17 +138,36 @@ fn simulated(path: &Path) -> Result<PathBuf, LiveError> {
     }
 }
 
-/// Returns the parent for session directories: the user's runtime directory, else the directory for
-/// temporary files. In a directory that other users can write to, they could replace the session.
+/// Returns the parent for session directories, in which only the user can create files: the user's
+/// runtime directory, else a directory in that for temporary files.
 ///
 /// # Errors
 /// `NoPlace` if other users can write to each of them.
 pub fn place() -> Result<PathBuf, LiveError> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let runtime = runtime.filter(|path| path.is_absolute());
-    match runtime.and_then(|runtime| trusted(&runtime).ok()) {
+    match runtime.and_then(|runtime| private(&runtime).ok()) {
         Some(runtime) => Ok(runtime),
-        None => trusted(&std::env::temp_dir()).map_err(LiveError::NoPlace),
+        None => own_dir(&std::env::temp_dir()).map_err(LiveError::NoPlace),
+    }
+}
+
+/// Returns the user's own directory in `parent`, and creates it if others can create files there.
+///
+/// It is never removed. A program that outlives its session still has the name of the session, for
+/// example in `LD_LIBRARY_PATH`, and another user must not get that name.
+fn own_dir(parent: &Path) -> Result<PathBuf, Error> {
+    let parent = trusted(parent)?;
+    if let Ok(parent) = private(&parent) {
+        return Ok(parent);
+    }
+    let uid = rustix::process::geteuid().as_raw();
+    let dir = parent.join(format!("gpuws-sim-of-{uid}"));
+    let invalid = || Error::new(ErrorKind::Invalid, format!("create '{}'", dir.display()));
+    match DirBuilder::new().mode(0o700).create(&dir) {
+        Err(error) if error.kind() != AlreadyExists => Err(invalid().with_source(error)),
+        _ if dir.symlink_metadata().is_ok_and(|found| found.is_dir()) => private(&dir),
+        _ => Err(invalid().with_source("it exists and is not a directory")),
     }
 }
 
