@@ -6,7 +6,7 @@ use crate::no_devices::NoDevices;
 use crate::session_devices::SessionDevices;
 use crate::{Cause, MachineError};
 use gpu_core::{
-    Absent, Clock, DeviceFile, Error, ErrorKind, GpuBackend, Groups, HolderSearch, Host, Journal,
+    Absent, Clock, DeviceFile, Error, ErrorKind, GpuBackend, Groups, Host, Journal, Observation,
     Snapshot,
 };
 use gpu_host::{
@@ -249,9 +249,9 @@ impl Source {
         gpu_core::observe(&*self.backend, &*self.host, &*self.clock)
     }
 
-    /// Takes a snapshot with these groups of details.
-    pub fn detailed_snapshot(&self, groups: Groups, search: HolderSearch) -> Snapshot {
-        gpu_core::observe_in_detail(&*self.backend, &*self.host, &*self.clock, groups, search)
+    /// Takes a snapshot that covers what `observation` requests.
+    pub fn detailed_snapshot(&self, observation: Observation) -> Snapshot {
+        gpu_core::observe_in_detail(&*self.backend, &*self.host, &*self.clock, observation)
     }
 
     /// Returns whether time advances only by sleeping.

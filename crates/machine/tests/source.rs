@@ -1,8 +1,9 @@
 //! The machine that the options name, behind its ports.
 
 use gpu_core::{
-    Absent, ActToken, Claim, DeviceId, DeviceUuid, EntryKind, ErrorKind, Groups, HolderSearch,
-    Launch, LeaseEntry, LeaseStore, Origin, Pid, ProcessInfo, ProcessKey, StartTime, Timestamp,
+    Absent, ActToken, Claim, DeviceId, DeviceUuid, EntryKind, ErrorKind, Groups, Launch,
+    LeaseEntry, LeaseStore, Observation, Origin, Pid, ProcessInfo, ProcessKey, StartTime,
+    Timestamp,
 };
 use gpu_machine::{Options, Source, is_placeholder, placeholder};
 use std::os::unix::fs::PermissionsExt;
@@ -30,12 +31,8 @@ fn named_machine_is_simulated_behind_every_port() {
     assert!(source.is_simulated() && source.can_end_processes);
     assert_eq!(source.session(), None);
     assert!(!source.snapshot().devices.is_empty());
-    let details = source
-        .detailed_snapshot(Groups::all(), HolderSearch::Always)
-        .devices
-        .remove(0)
-        .details
-        .unwrap();
+    let all = Observation { groups: Groups::all(), ..Observation::default() };
+    let details = source.detailed_snapshot(all).devices.remove(0).details.unwrap();
     assert!(details.product.is_some());
     source.journal().unwrap().append("line").unwrap();
     source.leak();
