@@ -1,8 +1,8 @@
 //! A running machine answers as a driver does: with a value, or with a reason of a driver.
 
 use gpu_core::{
-    Absent, Bytes, DeviceId, DeviceProcess, DeviceProcessKind, ErrorKind, GpuBackend, Group, Pid,
-    observe,
+    Absent, Bytes, DeviceId, DeviceProcess, DeviceProcessKind, ErrorKind, GpuBackend, Group,
+    Groups, Pid, observe,
 };
 use gpu_sim::{Event, Machine, Recording, Seed, Simulation};
 use std::time::Duration;
