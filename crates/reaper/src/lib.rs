@@ -68,6 +68,7 @@ mod sweep;
 mod tree;
 mod usage;
 mod verify;
+pub mod xid;
 
 pub use act::{Event, Ports, execute};
 pub use detect::{diagnose, driver_reserve, silence};
