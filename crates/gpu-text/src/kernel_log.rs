@@ -166,7 +166,7 @@ fn time(line: &str) -> Option<u64> {
     let fraction = rest.strip_prefix(['.', ',']).unwrap_or_default();
     let length = fraction.find(|c: char| !c.is_ascii_digit()).unwrap_or(fraction.len());
     let millis = (0..3).fold(0, |millis, place| {
-        let digit = fraction[..length].as_bytes().get(place).map_or(0, |digit| digit - b'0');
+        let digit = fraction.as_bytes()[..length].get(place).map_or(0, |digit| digit - b'0');
         millis * 10 + i64::from(digit)
     });
     let zone = if rest.starts_with(['.', ',']) { &fraction[length..] } else { rest };
