@@ -162,9 +162,6 @@ fn digits(text: &str) -> (&str, &str) {
 /// Parses an address as the driver prints it: `PCI:0000:01:00`, `0000:01:00`, `0000:01:00.0`.
 fn address(word: &str) -> Option<PciBusId> {
     let word = word.strip_prefix("PCI:").unwrap_or(word);
-    if word.len() > MAX_PLACE {
-        return None;
-    }
     let bus = match word.contains('.') {
         true => word.parse::<PciBusId>(),
         false => format!("{word}.0").parse(),
@@ -271,8 +268,13 @@ mod tests {
                 "NVRM: Xid (PCI:10002:a1:1f): 48, DBE",
                 DriverMessage { bus: far, ..message(Xid(48), "DBE") },
             ),
+            ("NVRM: Xid (PCI:0000:3b:00): 43, pid=x, y", message(Xid(43), "pid=x, y")),
             (
                 "NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.",
+                message(FallenOffBus, "GPU has fallen off the bus."),
+            ),
+            (
+                "NVRM: GPU 0000:3b:00.1: GPU has fallen off the bus.",
                 message(FallenOffBus, "GPU has fallen off the bus."),
             ),
             (

@@ -42,6 +42,10 @@ const DRIVER: &str = "NVRM: ";
 
 /// Returns the messages in the log below `dev`; `booted` is the wall clock at boot.
 pub(crate) fn driver_messages(dev: &Path, booted: Timestamp) -> Result<Vec<DriverMessage>> {
+    read_within(MAX_TIME, dev, booted)
+}
+
+fn read_within(time: Duration, dev: &Path, booted: Timestamp) -> Result<Vec<DriverMessage>> {
     let path = dev.join(NAME);
     let what = || format!("read the kernel log '{}'", path.display());
     let file = log(&path).map_err(|errno| denied(what(), errno))?;
@@ -51,7 +55,7 @@ pub(crate) fn driver_messages(dev: &Path, booted: Timestamp) -> Result<Vec<Drive
     }
     let mut messages = VecDeque::new();
     let mut record = vec![0; RECORD];
-    let end = timer::now() + MAX_TIME;
+    let end = timer::now() + time;
     for _ in 0..MAX_RECORDS {
         match read(&file, &mut record) {
             Ok(0) | Err(Errno::AGAIN) => return Ok(messages.into()),
@@ -230,6 +234,14 @@ mod tests {
         assert_eq!(driver_messages(dir.path(), BOOTED).unwrap(), []);
         log.write_all(format!("4,1,5,-;{XID}\n").as_bytes()).unwrap();
         assert_eq!(driver_messages(dir.path(), BOOTED).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn log_that_grows_faster_than_it_is_read_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(NAME), format!("4,1,5,-;{XID}\n")).unwrap();
+        let error = read_within(Duration::ZERO, dir.path(), BOOTED).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
     }
 
     #[test]

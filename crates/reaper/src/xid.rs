@@ -223,6 +223,55 @@ mod tests {
         }
     }
 
+    /// Returns the numbers whose meaning is so, as ranges.
+    fn with(is_so: impl Fn(XidMeaning) -> bool) -> String {
+        let mut ranges: Vec<(u32, u32)> = Vec::new();
+        for code in (0..1000).filter(|code| meaning(*code).is_some_and(&is_so)) {
+            match ranges.last_mut().filter(|(_, last)| last + 1 == code) {
+                Some((_, last)) => *last = code,
+                None => ranges.push((code, code)),
+            }
+        }
+        let written = ranges.iter().map(|(first, last)| match first == last {
+            true => first.to_string(),
+            false => format!("{first}-{last}"),
+        });
+        written.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn numbers_have_remedy_of_catalog() {
+        for (action, codes) in [
+            (XidAction::None, "37-38 43-45 63 66-67 92-93 106-108 121 137 141 152-154 157 160-176"),
+            (
+                XidAction::RestartApplication,
+                "8 11 13 25 31-32 39-41 60 68-72 75-77 80 82-86 88-89 94 96-105 126-135 139",
+            ),
+            (XidAction::Reset, "46 48 62 64 95 109-110 119-120 123 136 140 143 155-156 158"),
+            (XidAction::Reboot, "79"),
+            (
+                XidAction::Support,
+                "54 56-58 61 65 73-74 78 81 90 111-118 122 124-125 138 142 144-151 159",
+            ),
+        ] {
+            assert_eq!(with(|known| known.action == action), codes, "{action:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_belong_to_part_that_fails() {
+        for (class, codes) in [
+            (XidClass::Application, "11 13 25 31-32 43 45 69 108 137"),
+            (XidClass::Memory, "48 57-58 63-64 90 92 94-95 140 160-161 168 171-172 175"),
+            (XidClass::Link, "74 121 136 144-150 155 159 166-167 170 173 176"),
+            (XidClass::Lost, "79 119-120 143 158"),
+            (XidClass::Informational, "93 106-107 154 162-165"),
+        ] {
+            assert_eq!(with(|known| known.class == class), codes, "{class:?}");
+        }
+        assert_eq!(with(|_| true), "8 11 13 25 31-32 37-41 43-46 48 54 56-58 60-86 88-90 92-176");
+    }
+
     #[test]
     fn errors_of_programs_accuse_no_device() {
         for code in [13, 31, 43, 45] {
