@@ -149,7 +149,7 @@ pub(crate) fn of_row(row: &DriverMessage, otherwise: Timestamp) -> Option<gpu_co
 /// `journalctl -o short-iso`). All other forms lack the year, the zone or both.
 fn time(line: &str) -> Option<u64> {
     let stamp = line.trim_start().trim_start_matches('[').split([' ', ']']).next()?;
-    if !stamp.is_ascii() || stamp.len() > 40 {
+    if !stamp.is_ascii() {
         return None;
     }
     let number = |from: usize, length: usize| -> Option<i64> {
@@ -275,6 +275,20 @@ mod tests {
     }
 
     #[test]
+    fn other_lines_of_kernel_are_passed_over() {
+        for line in [
+            "[    1.5] usb 1-1: new device",
+            "<6>[    1.5] usb 1-1: new device",
+            "-- Boot 0123 --",
+            "Mar  3 10:00:00 node7 kernel: usb 1-1: new device",
+            "2025-03-03T10:00:00+01:00 usb 1-1: new device",
+            "NVRM: loading NVIDIA UNIX x86_64 Kernel Module",
+        ] {
+            assert_eq!(of(&format!("{line}\n{XID}\n")).unread, [], "{line}");
+        }
+    }
+
+    #[test]
     fn times_have_date_and_zone() {
         for (stamp, time) in [
             ("1970-01-01T00:00:00Z", Some(0)),
@@ -294,6 +308,8 @@ mod tests {
             ("2025-03-03T10:00:00+01.00", None),
             ("+025-03-03T10:00:00Z", None),
             ("Mar  3 10:00:00", None),
+            ("2025-03-03T10:00:00+\u{e9}", None),
+            ("\u{e9}025-03-03T10:00:00Z", None),
             ("", None),
         ] {
             assert_eq!(super::time(&format!("{stamp} node7 kernel: x")), time, "{stamp}");
