@@ -2,8 +2,8 @@
 //! find, and that it accuses nobody who is healthy. Prints precision and recall; a finding counts
 //! from confidence likely on.
 
-use gpu_core::{Clock, GpuBackend, Groups, HolderSearch, Host, Pid, Snapshot, observe_in_detail};
-use gpu_reaper::{Confidence, Finding, diagnose, health_groups};
+use gpu_core::{Clock, GpuBackend, Host, Observation, Pid, Snapshot, observe_in_detail};
+use gpu_reaper::{Confidence, Finding, diagnose, full_observation};
 use gpu_sim::{Machine, Seed, Simulation, machines};
 use gpuws_tests::{Chance, bound};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use std::time::Duration;
 fn observe(simulation: &Simulation) -> Snapshot {
     let (backend, host): (&dyn GpuBackend, &dyn Host) = (simulation, simulation);
     let clock: &dyn Clock = simulation;
-    observe_in_detail(backend, host, clock, health_groups(), HolderSearch::Always)
+    observe_in_detail(backend, host, clock, full_observation())
 }
 
 /// Diagnoses a machine after these times, in seconds.
@@ -518,13 +518,7 @@ fn sickness_in_a_healthy_population_is_found_and_nothing_else() {
 #[test]
 fn plain_look_without_details_finds_no_defect_by_guess() {
     let simulation = Simulation::embedded("sick-gpus").unwrap();
-    let look = observe_in_detail(
-        &simulation,
-        &simulation,
-        &simulation,
-        Groups::NONE,
-        HolderSearch::Always,
-    );
+    let look = observe_in_detail(&simulation, &simulation, &simulation, Observation::default());
     let kinds: Vec<String> = diagnose(&[look]).findings.iter().map(kind).collect();
     assert_eq!(kinds, ["no-mig-instance", "busy-without-process"]);
 }

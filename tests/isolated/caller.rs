@@ -5,8 +5,9 @@
 //! are started with other arguments.
 
 use gpu_core::{
-    ActToken, Clock, DeviceFile, DeviceInfo, EntryKind, HolderScan, Host, Launch, LeaseId,
-    LeaseStore, Origin, Pid, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result,
+    ActToken, Clock, DeviceFile, DeviceInfo, DriverMessage, EntryKind, HolderScan, Host, Launch,
+    LeaseId, LeaseStore, Origin, Pid, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading,
+    Result,
 };
 use gpu_host::supervise::{LinuxLauncher, Reexec, ReexecRole, Successor, SupervisorOrder};
 use gpu_host::{FileJournal, FileLeaseStore, LinuxHost, Place, Roots, SafeGpuFiles, SystemClock};
@@ -267,6 +268,9 @@ impl Host for HostOfMachine {
     }
     fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
         self.host.driver_devices()
+    }
+    fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
+        self.host.driver_messages()
     }
     fn device_files(&self) -> Result<Vec<DeviceFile>> {
         self.host.device_files()

@@ -227,6 +227,9 @@ impl Host for Here {
     fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
         Ok(Vec::new())
     }
+    fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
+        Ok(Vec::new())
+    }
     fn device_files(&self) -> Result<Vec<DeviceFile>> {
         self.0.device_files()
     }

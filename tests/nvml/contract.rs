@@ -157,13 +157,8 @@ fn every_machine_is_identical_through_nvml() {
             let fixture = Fixture::of(&machine, moment);
             let (simulation, nvml) = (fixture.simulation(), fixture.nvml(DEADLINE));
             let look = |backend: &dyn GpuBackend| {
-                by_kind(observe_in_detail(
-                    backend,
-                    &simulation,
-                    &simulation,
-                    Groups::all(),
-                    HolderSearch::Always,
-                ))
+                let all = Observation { groups: Groups::all(), ..Observation::default() };
+                by_kind(observe_in_detail(backend, &simulation, &simulation, all))
             };
             let (direct, through) = (look(&simulation), look(&nvml));
             let mut differences = Vec::new();

@@ -2,6 +2,7 @@
 
 use crate::absent::Reading;
 use crate::device::DeviceInfo;
+use crate::driver_message::DriverMessage;
 use crate::error::Result;
 use crate::file::DeviceFile;
 use crate::holder::{HeldFile, HolderScan, Unreadable};
@@ -65,6 +66,13 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// `Io` when the module's list cannot be read.
     fn driver_devices(&self) -> Result<Vec<DeviceInfo>>;
+
+    /// Returns the driver's error messages that the kernel log of this boot still has, oldest first.
+    ///
+    /// # Errors
+    /// `Field(NotPermitted)` when the caller may not read the log, `Field(NotFound)` when there is
+    /// none here, and `TimedOut` when it is too long to read; `Io` otherwise.
+    fn driver_messages(&self) -> Result<Vec<DriverMessage>>;
 
     /// Returns the GPU device files that exist.
     ///

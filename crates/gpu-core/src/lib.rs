@@ -47,6 +47,7 @@ mod backend;
 mod clock;
 mod details;
 mod device;
+mod driver_message;
 mod error;
 mod executable;
 mod file;
@@ -86,6 +87,7 @@ pub use details::{
 pub use device::{
     DeviceInfo, DeviceProcess, DeviceProcessKind, DeviceSample, Driver, MemoryInfo, MigInstance,
 };
+pub use driver_message::{DriverMessage, DriverMessageKind};
 pub use error::{DeviceFault, Error, ErrorKind, Fault, MachineFault, ProcessFault, Reach, Result};
 pub use executable::{Executable, in_system_dir};
 pub use file::{DeviceFile, DeviceFileKind, FileId};
@@ -105,7 +107,8 @@ pub use lease_store::{
 };
 pub use memory::{DeviceMemory, Region};
 pub use observe::{
-    HolderSearch, look_at_devices, look_up_processes, observe, observe_in_detail, observe_users,
+    HolderSearch, Observation, look_at_devices, look_up_processes, observe, observe_in_detail,
+    observe_users,
 };
 pub use process::{ProcessInfo, ProcessState, Workload, WorkloadKind};
 pub use selector::{SelectError, Selector};

@@ -33,26 +33,39 @@ impl HolderSearch {
     }
 }
 
+/// What a snapshot covers beyond the devices and their processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Observation {
+    /// The groups of details of every device.
+    pub groups: Groups,
+    /// When the holders of the device files are searched for.
+    pub holders: HolderSearch,
+    /// Whether the driver's messages in the kernel log are read.
+    pub driver_messages: bool,
+}
+
 /// Takes a snapshot of a machine.
 ///
 /// It never fails: each failure is recorded as a fault in the place of the value it affects, and
 /// all other values are kept. Without a driver, the snapshot still has the holders of the device
 /// files.
 pub fn observe(backend: &dyn GpuBackend, host: &dyn Host, clock: &dyn Clock) -> Snapshot {
-    observe_in_detail(backend, host, clock, Groups::NONE, HolderSearch::Always)
+    observe_in_detail(backend, host, clock, Observation::default())
 }
 
-/// Takes a snapshot of a machine like [`observe`], with these groups of every device. Holders that
-/// are not searched for are a fault of the kind [`NotRequested`](crate::ErrorKind::NotRequested).
+/// Takes a snapshot of a machine like [`observe`] that covers what `observation` requests. All else
+/// is a fault of the kind [`NotRequested`](crate::ErrorKind::NotRequested).
 pub fn observe_in_detail(
     backend: &dyn GpuBackend,
     host: &dyn Host,
     clock: &dyn Clock,
-    groups: Groups,
-    search: HolderSearch,
+    observation: Observation,
 ) -> Snapshot {
-    let mut snapshot = look(backend, host, clock, groups);
-    if search == HolderSearch::IfUnexplained && is_memory_explained(&snapshot) {
+    let mut snapshot = look(backend, host, clock, observation.groups);
+    if observation.driver_messages {
+        snapshot.driver_messages = ask(|| host.driver_messages());
+    }
+    if observation.holders == HolderSearch::IfUnexplained && is_memory_explained(&snapshot) {
         look_up(host, &mut snapshot, named_pids);
         let is_gone = |process: &Process| process.0 == Err(Absent::NotFound);
         if !snapshot.processes.values().any(is_gone) {

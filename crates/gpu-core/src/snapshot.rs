@@ -4,6 +4,7 @@ use crate::absent::{Absent, Reading};
 use crate::clock::Timestamp;
 use crate::details::DeviceDetails;
 use crate::device::{DeviceInfo, DeviceProcess, DeviceSample, Driver, MemoryInfo, MigInstance};
+use crate::driver_message::DriverMessage;
 use crate::error::{ErrorKind, Fault};
 use crate::file::DeviceFile;
 use crate::holder::{Holder, UnreadProcess, Unreadable};
@@ -162,11 +163,31 @@ pub struct Snapshot {
     /// Whether the caller was root.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading", default = "not_recorded"))]
     pub is_root: Reading<bool>,
+    /// The driver's error messages in the kernel log, oldest first, or why they could not be read.
+    #[cfg_attr(
+        feature = "serde",
+        serde(default = "no_messages", skip_serializing_if = "is_not_requested")
+    )]
+    pub driver_messages: Result<Vec<DriverMessage>, Fault>,
+}
+
+/// Returns the fault of messages that nobody requested.
+fn no_messages() -> Result<Vec<DriverMessage>, Fault> {
+    Err(not_requested("read the driver's messages in the kernel log"))
+}
+
+#[cfg(feature = "serde")]
+fn is_not_requested(messages: &Result<Vec<DriverMessage>, Fault>) -> bool {
+    *messages == no_messages()
 }
 
 #[cfg(feature = "serde")]
 fn not_recorded<T>() -> Reading<T> {
     Err(Absent::NotRecorded)
+}
+
+fn not_requested(what: &str) -> Fault {
+    Fault { kind: ErrorKind::NotRequested, text: what.to_owned() }
 }
 
 /// A process named in a snapshot, or why it is unknown.
@@ -186,8 +207,6 @@ impl From<Reading<ProcessInfo>> for Process {
 impl Snapshot {
     /// Returns a snapshot that knows nothing yet but its origin and time, to be filled in.
     pub fn empty(origin: Origin, taken_at: Timestamp) -> Self {
-        let not_requested =
-            |what: &str| Fault { kind: ErrorKind::NotRequested, text: what.to_owned() };
         Snapshot {
             taken_at,
             origin,
@@ -202,6 +221,7 @@ impl Snapshot {
             processes: BTreeMap::new(),
             sees_host_pids: Err(Absent::NotRecorded),
             is_root: Err(Absent::NotRecorded),
+            driver_messages: no_messages(),
         }
     }
 

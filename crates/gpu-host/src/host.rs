@@ -5,11 +5,11 @@ use crate::handle::LinuxProcess;
 use crate::proc_dir::{ProcDir, ProcRoot, number};
 use crate::users::Users;
 use crate::walk::Walker;
-use crate::{fault, files, hidepid, inherited, parallel, process};
+use crate::{fault, files, hidepid, inherited, kernel_log, parallel, process};
 use gpu_core::{
-    Absent, DeviceFile, DeviceInfo, Error, ErrorKind, Holder, HolderScan, Host, LeaseId, Origin,
-    Pid, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result, Timestamp,
-    UnreadProcess, Unreadable,
+    Absent, DeviceFile, DeviceInfo, DriverMessage, Error, ErrorKind, Holder, HolderScan, Host,
+    LeaseId, Origin, Pid, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result,
+    Timestamp, UnreadProcess, Unreadable,
 };
 use rustix::io::Errno;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ const ANCESTORS: usize = 1 << 16;
 pub struct Roots {
     /// Processes: `/proc`.
     pub proc: PathBuf,
-    /// Device files: `/dev`.
+    /// Device files and the kernel log: `/dev`.
     pub dev: PathBuf,
     /// Drivers of devices: `/sys`.
     pub sys: PathBuf,
@@ -154,6 +154,15 @@ impl Host for LinuxHost {
 
     fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
         crate::driver::devices(&self.context.roots.proc)
+    }
+
+    /// Reads `/dev/kmsg`, and so the messages of this boot that its buffer still has. No other
+    /// program is started to read earlier ones from the journal.
+    fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
+        let booted = self.context.booted_at().map_err(|absent| {
+            Error::new(absent, "read the kernel log").with_source("the time of boot is unknown")
+        });
+        kernel_log::driver_messages(&self.context.roots.dev, booted?)
     }
 
     fn device_files(&self) -> Result<Vec<DeviceFile>> {

@@ -31,7 +31,8 @@
 //! Limits: it contacts no file server (a dead one must not stop a walk), so it identifies a file
 //! there by what the kernel has cached; it checks the current and root directory of the first
 //! thread only; before Linux 6.2 it misses a thread with its own descriptor table; and reading the
-//! mappings of a process with a locked memory map blocks until the lock is released.
+//! mappings of a process with a locked memory map blocks until the lock is released. The driver's
+//! messages are those of this boot that the kernel's buffer still has.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("gpu-host reads Linux's /proc");
@@ -47,6 +48,7 @@ mod hidepid;
 mod host;
 mod inherited;
 mod journal;
+mod kernel_log;
 mod limits;
 mod locks;
 mod maps;

@@ -11,7 +11,7 @@ const FIRST_USER: u32 = 1000;
 ///
 /// The numbers are the same in every snapshot that goes through one anonymizer, so that related
 /// processes stay recognisable. The names of display servers and of the driver's daemons stay, and
-/// so do system UIDs. PIDs, times, devices and memory stay.
+/// so do system UIDs. PIDs, times, devices, memory and the text of the driver's messages stay.
 #[derive(Clone, Debug, Default)]
 pub struct Anonymizer {
     uids: BTreeMap<u32, u32>,
@@ -27,6 +27,9 @@ impl Anonymizer {
             for process in device.processes.iter_mut().flatten() {
                 process.name = Err(Absent::NotRecorded);
             }
+        }
+        for message in snapshot.driver_messages.iter_mut().flatten() {
+            message.process = None;
         }
         for process in snapshot.processes.values_mut() {
             if let Ok(info) = &mut process.0 {

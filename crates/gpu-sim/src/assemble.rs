@@ -5,7 +5,7 @@ use crate::device_entry::set;
 use crate::file::{DriverEntry, GpuEntry, MachineFile, Place};
 use crate::import::{IN_USE, UPTIME, machine_from_snapshot};
 use crate::machine::{Device, Machine, Viewer, device_file, driver_files};
-use crate::{details, device_entry, process_entry, product, script, topology};
+use crate::{details, device_entry, driver_log, process_entry, product, script, topology};
 use gpu_core::{
     Absent, Bytes, DeviceFile, DeviceFileKind, Driver, Error, Fault, Pid, Result, Snapshot,
     Timestamp, Unreadable,
@@ -71,6 +71,13 @@ pub(crate) fn assemble(
     for process in &mut machine.processes {
         process_entry::complete(process, &devices, &users, clock, booted);
     }
+    let mut messages = machine.driver_messages.unwrap_or_default();
+    machine.driver_messages = Ok(Vec::new());
+    for entry in &file.driver_messages {
+        messages.push(driver_log::message(&machine, place, entry)?);
+    }
+    messages.sort_by_key(|message| message.at);
+    machine.driver_messages = Ok(messages);
     for entry in &file.events {
         machine.events.push(script::scheduled(&machine, &users, place, entry)?);
     }
@@ -98,6 +105,7 @@ pub(crate) fn empty(name: &str) -> Machine {
         topology: Err(Absent::NotRecorded),
         processes: Vec::new(),
         unreadable: Unreadable::default(),
+        driver_messages: Ok(Vec::new()),
         events: Vec::new(),
         reset_refusal: IN_USE.to_owned(),
         recordings: BTreeMap::new(),

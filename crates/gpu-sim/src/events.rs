@@ -49,6 +49,7 @@ impl State {
                 }
             }
             Event::Reports(index, kind) => {
+                self.log(index, kind);
                 self.reports.push(DeviceEvent { device: Some(index), kind });
             }
             Event::Becomes(look) => {
@@ -252,6 +253,7 @@ impl State {
         self.machine.files = look.files;
         self.machine.holders_fault = look.holders_fault;
         self.machine.unreadable = look.unreadable;
+        self.machine.driver_messages = look.driver_messages;
     }
 }
 

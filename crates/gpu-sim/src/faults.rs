@@ -33,6 +33,8 @@ pub enum Call {
     SeesHostPids,
     /// `Host::driver_devices`
     DriverDevices,
+    /// `Host::driver_messages`
+    DriverMessages,
     /// `Host::device_files`
     DeviceFiles,
     /// `Host::holders`
@@ -81,7 +83,7 @@ pub enum Call {
 
 impl Call {
     /// Every call, in the order of the ports.
-    pub const ALL: [Call; 34] = [
+    pub const ALL: [Call; 35] = [
         Call::Driver,
         Call::Devices,
         Call::Sample,
@@ -94,6 +96,7 @@ impl Call {
         Call::Hostname,
         Call::SeesHostPids,
         Call::DriverDevices,
+        Call::DriverMessages,
         Call::DeviceFiles,
         Call::Holders,
         Call::Process,
@@ -135,6 +138,7 @@ impl fmt::Display for Call {
             Call::Hostname => "ask for the host's name",
             Call::SeesHostPids => "ask for the PID namespace",
             Call::DriverDevices => "list the devices of the kernel module",
+            Call::DriverMessages => "read the kernel log",
             Call::DeviceFiles => "list the device files",
             Call::Holders => "look for holders",
             Call::Process => "look at a process",

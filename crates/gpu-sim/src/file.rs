@@ -34,6 +34,8 @@ pub(crate) struct MachineFile {
     pub(crate) gpus: Vec<GpuEntry>,
     #[serde(default, rename = "process")]
     pub(crate) processes: Vec<ProcessEntry>,
+    #[serde(default, rename = "driver_message")]
+    pub(crate) driver_messages: Vec<DriverMessageEntry>,
     #[serde(default, rename = "event")]
     pub(crate) events: Vec<EventEntry>,
 }
@@ -211,6 +213,24 @@ pub(crate) enum ReactionEntry {
     Stuck,
     StuckUntilMs(u64),
     LeavesThreads,
+}
+
+/// A message of the driver in the kernel log.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DriverMessageEntry {
+    pub(crate) gpu: Option<u32>,
+    pub(crate) bus: Option<Spanned<String>>,
+    pub(crate) xid: Option<u32>,
+    #[serde(default)]
+    pub(crate) fallen_off_bus: bool,
+    pub(crate) at: Option<Datetime>,
+    pub(crate) seconds_ago: Option<u64>,
+    pub(crate) pid: Option<u32>,
+    pub(crate) process: Option<String>,
+    pub(crate) gpu_instance: Option<u32>,
+    pub(crate) compute_instance: Option<u32>,
+    pub(crate) text: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -5,9 +5,9 @@ use crate::machine::Process;
 use crate::simulation::Simulation;
 use crate::state::{Living, SentSignal, Serial, State};
 use gpu_core::{
-    Absent, Access, ActToken, DeviceFile, DeviceInfo, Error, HeldFile, Holder, HolderScan, Host,
-    LeaseId, Origin, Pid, ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList,
-    ProcessState, Reading, Result, Signal, UnreadProcess,
+    Absent, Access, ActToken, DeviceFile, DeviceInfo, DriverMessage, Error, HeldFile, Holder,
+    HolderScan, Host, LeaseId, Origin, Pid, ProcessFault, ProcessHandle, ProcessInfo, ProcessKey,
+    ProcessList, ProcessState, Reading, Result, Signal, UnreadProcess,
 };
 use std::collections::BTreeMap;
 
@@ -35,6 +35,10 @@ impl Host for Simulation {
     /// A loaded kernel module lists its devices, whatever the library reports.
     fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
         self.call(Call::DriverDevices, |state| Ok(state.module_devices()))
+    }
+
+    fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
+        self.call(Call::DriverMessages, |state| state.driver_messages())
     }
 
     fn device_files(&self) -> Result<Vec<DeviceFile>> {

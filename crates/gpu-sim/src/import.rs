@@ -75,6 +75,7 @@ pub(crate) fn machine_from_snapshot(name: &str, snapshot: &Snapshot) -> Machine 
         topology: Err(Absent::NotRecorded),
         processes: processes.all(),
         unreadable: snapshot.unreadable.clone(),
+        driver_messages: crate::driver_log::recorded(snapshot),
         events: Vec::new(),
         reset_refusal: IN_USE.to_owned(),
         recordings: BTreeMap::new(),

@@ -45,6 +45,7 @@ mod details;
 mod device_entry;
 mod devices;
 mod drift;
+mod driver_log;
 mod events;
 mod external_process;
 mod faults;

@@ -5,8 +5,8 @@
 
 use gpu_core::{
     Absent, Bytes, Celsius, DeviceDetails, DeviceEventKind, DeviceFile, DeviceFileKind, DeviceInfo,
-    DeviceProcessKind, Driver, Fault, FileId, HeldFile, MigInstance, Milliwatts, Pid, ProcessInfo,
-    ProcessState, Reading, Timestamp, Topology, Unreadable,
+    DeviceProcessKind, Driver, DriverMessage, Fault, FileId, HeldFile, MigInstance, Milliwatts,
+    Pid, ProcessInfo, ProcessState, Reading, Timestamp, Topology, Unreadable,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,6 +43,8 @@ pub struct Machine {
     pub processes: Vec<Process>,
     /// Processes that the recording could not read and has no data for.
     pub unreadable: Unreadable,
+    /// The driver's messages in the kernel log, oldest first, or why they are unknown.
+    pub driver_messages: Result<Vec<DriverMessage>, Fault>,
     /// Scripted events.
     pub events: Vec<Scheduled>,
     /// The driver's message for a refused reset.

@@ -39,6 +39,9 @@ pub(crate) fn read(line: &str) -> Option<Command> {
             (is_typed || known).then(|| nvidia_smi(&arguments))
         }
         "fuser" => is_typed.then_some(Command { kind: Some(Kind::Fuser), fields: None }),
+        "dmesg" | "journalctl" => {
+            is_typed.then_some(Command { kind: Some(Kind::KernelLog), fields: None })
+        }
         "lsof" => is_typed.then_some(Command { kind: Some(Kind::Lsof), fields: None }),
         _ => None,
     }
@@ -149,6 +152,8 @@ mod tests {
             ("$ watch -n 1 nvidia-smi", Some(Kind::Table)),
             ("$ CUDA_VISIBLE_DEVICES=0 nvidia-smi dmon", Some(Kind::Dmon)),
             ("sudo fuser -v /dev/nvidia0", Some(Kind::Fuser)),
+            ("$ sudo dmesg", Some(Kind::KernelLog)),
+            ("journalctl -k -b -1", Some(Kind::KernelLog)),
         ] {
             assert_eq!(read(line).and_then(|command| command.kind), kind, "{line}");
         }
@@ -229,6 +234,7 @@ mod tests {
             ("nvidia-smi - works", false),
             ("lsof /dev/nvidia0", true),
             ("lsof is a tool", false),
+            ("dmesg shows it", false),
             ("$ lsof", true),
             ("time -n1 exec sudo -E lsof -d 3", true),
             ("-x=1 nvidia-smi", false),

@@ -2,12 +2,13 @@
 //!
 //! Every kind has lines that no other kind has: a header, a row with its own shape. The first such
 //! line decides. CSV without a header has none; only the command line above it or the caller
-//! identifies it. A text of no other kind is a failure text if it complains.
+//! identifies it. Messages of the kernel log may stand in any other output, so they decide only if
+//! nothing else does. A text of no other kind is a failure text if it complains.
 
 use crate::command::{self, Command};
 use crate::document::Kind;
 use crate::text::Text;
-use crate::{csv, failure, fuser, list, lsof, monitor, tensorflow, topology};
+use crate::{csv, failure, fuser, kernel_log, list, lsof, monitor, tensorflow, topology};
 
 /// The detected kind of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,16 +21,19 @@ pub(crate) struct Recognized {
 
 /// Detects the kind of a text.
 pub(crate) fn recognize(text: &Text) -> Option<Recognized> {
-    let mut command = None;
+    let (mut command, mut is_log) = (None, false);
     let mut lines = text.lines();
     while let Some((_, line)) = lines.next() {
-        if let Some(kind) = of_line(line, lines.clone().map(|(_, line)| line)) {
-            return Some(Recognized { kind, fields: None });
+        match of_line(line, lines.clone().map(|(_, line)| line)) {
+            Some(Kind::KernelLog) => is_log = true,
+            Some(kind) => return Some(Recognized { kind, fields: None }),
+            None => {}
         }
         command = command.or_else(|| command::read(line));
     }
     by_command(text, command.as_ref()).or_else(|| {
-        failure::is_failure(text).then_some(Recognized { kind: Kind::Error, fields: None })
+        let kind = if is_log { Kind::KernelLog } else { Kind::Error };
+        (is_log || failure::is_failure(text)).then_some(Recognized { kind, fields: None })
     })
 }
 
@@ -50,7 +54,10 @@ fn by_command(text: &Text, command: Option<&Command>) -> Option<Recognized> {
 
 /// Returns the kind that has lines like this one and no other kind has; `following` are the lines
 /// after it.
-pub(crate) fn of_line<'a>(line: &str, following: impl Iterator<Item = &'a str>) -> Option<Kind> {
+pub(crate) fn of_line<'a>(
+    line: &str,
+    following: impl Iterator<Item = &'a str> + Clone,
+) -> Option<Kind> {
     let line = line.trim();
     if line.is_empty() {
         return None;
@@ -73,7 +80,8 @@ pub(crate) fn of_line<'a>(line: &str, following: impl Iterator<Item = &'a str>) 
     } else {
         monitor::kind_of_header(line)
             .or_else(|| csv::kind_of_header(line))
-            .or_else(|| topology::kind_of_header(line, following))
+            .or_else(|| topology::kind_of_header(line, following.clone()))
+            .or_else(|| kernel_log::is_row(line, following).then_some(Kind::KernelLog))
     }
 }
 
@@ -210,6 +218,7 @@ mod tests {
             ("             USER        PID ACCESS COMMAND", Kind::Fuser),
             ("COMMAND PID USER FD TYPE DEVICE SIZE/OFF NODE NAME", Kind::Lsof),
             ("x 7 ann mem CHR 195,0 5 /dev/nvidia0", Kind::Lsof),
+            ("[1.5] NVRM: Xid (PCI:0000:3b:00): 79, x", Kind::KernelLog),
             ("No devices were found", Kind::Error),
             ("$ nvidia-smi --query-gpu=index,name --format=csv,noheader\n0, Test", Kind::QueryGpu),
             ("$ nvidia-smi --query-gpu=index --format=csv\nNo devices were found", Kind::Error),

@@ -36,13 +36,15 @@ pub enum Kind {
     Fuser,
     /// `lsof`.
     Lsof,
+    /// The kernel log, with messages of NVIDIA's driver: `dmesg`, `journalctl -k` or syslog.
+    KernelLog,
     /// A failure text of a whole tool.
     Error,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Kind; 13] = [
+    pub const ALL: [Kind; 14] = [
         Kind::Table,
         Kind::Q,
         Kind::Xml,
@@ -55,6 +57,7 @@ impl Kind {
         Kind::P2p,
         Kind::Fuser,
         Kind::Lsof,
+        Kind::KernelLog,
         Kind::Error,
     ];
 
@@ -73,6 +76,7 @@ impl Kind {
             Kind::P2p => "p2p",
             Kind::Fuser => "fuser",
             Kind::Lsof => "lsof",
+            Kind::KernelLog => "kernel_log",
             Kind::Error => "error",
         }
     }
@@ -110,6 +114,8 @@ pub struct Document {
     pub unreadable_pids: BTreeSet<u32>,
     /// Failures of the whole tool.
     pub errors: Vec<ErrorCode>,
+    /// Error messages of the driver in the kernel log, in the order of the text.
+    pub driver_messages: Vec<DriverMessage>,
     /// Lines that could not be parsed, at most 1000.
     pub unread: Vec<Unread>,
 }
@@ -136,6 +142,7 @@ impl Document {
             holders: Vec::new(),
             unreadable_pids: BTreeSet::new(),
             errors: Vec::new(),
+            driver_messages: Vec::new(),
             unread: Vec::new(),
         }
     }
@@ -345,6 +352,30 @@ pub struct Holder {
     pub fd: Option<String>,
     /// Column NAME of lsof. Null if the text does not contain it.
     pub name: Option<String>,
+}
+
+/// An error message of the driver in the kernel log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DriverMessage {
+    /// Time of the message, in milliseconds since 1970-01-01 UTC. Null if its line has no date with
+    /// a time zone.
+    pub time_unix_ms: Option<u64>,
+    /// PCI bus ID of the GPU.
+    pub bus_id: String,
+    /// Number in NVIDIA's Xid catalog. Null if the message only says that the GPU has fallen off
+    /// the bus.
+    pub xid: Option<u32>,
+    /// Process ID on the host. Null if the message has none.
+    pub pid: Option<u32>,
+    /// Name of the process, at most 100 characters. Null if the message has none.
+    pub process: Option<String>,
+    /// ID of the MIG GPU instance. Null if the message has none.
+    pub gpu_instance_id: Option<u32>,
+    /// ID of the MIG compute instance. Null if the message has none.
+    pub compute_instance_id: Option<u32>,
+    /// Rest of the message, at most 1024 characters.
+    pub text: String,
 }
 
 /// The matrix of `topo`, by its printed names.

@@ -6,6 +6,7 @@
 
 use crate::command;
 use crate::document::{Document, ErrorCode, Kind};
+use crate::kernel_log;
 use crate::text::Text;
 use crate::work_meter;
 use std::collections::BTreeMap;
@@ -176,8 +177,12 @@ impl Vocabulary {
     }
 }
 
-/// Records in `document` the failure that `line` reports; returns whether it reports one.
+/// Records in `document` the failure that `line` reports; returns whether it reports one. A message
+/// of the kernel log is none of a tool.
 pub(crate) fn note(document: &mut Document, line: &str) -> bool {
+    if kernel_log::is_row(line, std::iter::empty()) {
+        return false;
+    }
     let codes = codes(line);
     let found = !codes.is_empty();
     for code in codes {

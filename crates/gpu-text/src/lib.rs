@@ -33,6 +33,7 @@ mod document;
 mod failure;
 mod field;
 mod fuser;
+mod kernel_log;
 mod list;
 mod lsof;
 mod monitor;
@@ -50,7 +51,8 @@ mod work_meter;
 mod xml;
 
 pub use document::{
-    Document, ErrorCode, Gpu, Holder, Kind, MigDevice, Process, Topology, Unread, Value,
+    Document, DriverMessage, ErrorCode, Gpu, Holder, Kind, MigDevice, Process, Topology, Unread,
+    Value,
 };
 pub use parse::{Hint, Unrecognized, parse};
 pub use sections::sections;

@@ -4,7 +4,9 @@ use crate::command;
 use crate::detect::{self, Recognized};
 use crate::document::{Document, Kind};
 use crate::text::{self, Text};
-use crate::{csv, failure, fuser, list, lsof, monitor, q, table, tensorflow, topology, xml};
+use crate::{
+    csv, failure, fuser, kernel_log, list, lsof, monitor, q, table, tensorflow, topology, xml,
+};
 
 /// What the caller knows about a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,8 +92,12 @@ pub(crate) fn of_kind(text: &Text, kind: Kind, fields: Option<&[String]>) -> Doc
         Kind::Topo | Kind::P2p => topology::parse(text, kind),
         Kind::Fuser => fuser::parse(text),
         Kind::Lsof => lsof::parse(text),
+        Kind::KernelLog => kernel_log::parse(text),
         Kind::Error => failure::parse(text),
     };
+    if !matches!(kind, Kind::KernelLog | Kind::Xml) {
+        kernel_log::take_unread(text, &mut document);
+    }
     // Shell output around the text is not part of it.
     document.unread.retain(|unread| !command::is_between(&unread.text));
     if text.is_cut() {
@@ -116,6 +122,7 @@ fn says_nothing(document: &Document) -> bool {
         && topology.is_none()
         && holders.is_empty()
         && document.errors.is_empty()
+        && document.driver_messages.is_empty()
         && document.driver_version.is_none()
         && document.unread.is_empty()
 }
@@ -183,6 +190,7 @@ mod tests {
             (Kind::List, "No devices were found\n"),
             (Kind::List, "MIG 1g.5gb Device 0: (UUID: MIG-a)\n"),
             (Kind::Pmon, "# gpu pid\n"),
+            (Kind::KernelLog, "NVRM: Xid (PCI:0000:3b:00): 79, x\n"),
         ] {
             assert_eq!(unread(kind, text), [], "{text}");
         }

@@ -6,7 +6,7 @@ use crate::no_devices::NoDevices;
 use crate::session_devices::SessionDevices;
 use crate::{Cause, MachineError};
 use gpu_core::{
-    Absent, Clock, DeviceFile, Error, ErrorKind, GpuBackend, Groups, HolderSearch, Host, Journal,
+    Absent, Clock, DeviceFile, Error, ErrorKind, GpuBackend, Groups, Host, Journal, Observation,
     Snapshot,
 };
 use gpu_host::{
@@ -249,9 +249,9 @@ impl Source {
         gpu_core::observe(&*self.backend, &*self.host, &*self.clock)
     }
 
-    /// Takes a snapshot with these groups of details.
-    pub fn detailed_snapshot(&self, groups: Groups, search: HolderSearch) -> Snapshot {
-        gpu_core::observe_in_detail(&*self.backend, &*self.host, &*self.clock, groups, search)
+    /// Takes a snapshot that covers what `observation` requests.
+    pub fn detailed_snapshot(&self, observation: Observation) -> Snapshot {
+        gpu_core::observe_in_detail(&*self.backend, &*self.host, &*self.clock, observation)
     }
 
     /// Returns whether time advances only by sleeping.
@@ -262,14 +262,14 @@ impl Source {
     /// Takes two snapshots, far enough apart for CPU time, which is counted in hundredths of a
     /// second, to advance, and for exiting processes to disappear.
     pub fn two_snapshots(&self) -> Vec<Snapshot> {
-        self.snapshots(Groups::NONE, 2, Duration::from_millis(500)).collect()
+        self.snapshots(Observation::default(), 2, Duration::from_millis(500)).collect()
     }
 
-    /// Takes `count` snapshots with these groups of details, but only one if no device can be
-    /// queried, because further ones could not show a difference.
+    /// Takes `count` snapshots, but only one if no device can be queried, because further ones
+    /// could not show a difference.
     pub fn snapshots(
         &self,
-        groups: Groups,
+        observation: Observation,
         count: u16,
         pause: Duration,
     ) -> impl Iterator<Item = Snapshot> {
@@ -287,7 +287,7 @@ impl Source {
                 }
                 self.clock.sleep(pause);
             }
-            let snapshot = self.detailed_snapshot(groups, HolderSearch::Always);
+            let snapshot = self.detailed_snapshot(observation);
             blind = snapshot.driver.is_err() && snapshot.devices.is_empty();
             Some(snapshot)
         })

@@ -356,7 +356,10 @@ fn session_has_its_own_devices_log_and_leases() {
 
     assert_eq!(source.two_snapshots().len(), 2);
     assert!(MESSAGES.lock().unwrap().is_empty(), "that wait is short");
-    assert_eq!(source.snapshots(gpu_core::Groups::NONE, 2, Duration::from_secs(1)).count(), 2);
+    assert_eq!(
+        source.snapshots(gpu_core::Observation::default(), 2, Duration::from_secs(1)).count(),
+        2
+    );
     assert_eq!(*MESSAGES.lock().unwrap(), ["sample 1 of 2 taken; next in 1 s"]);
 
     source.journal().unwrap().append("a line").unwrap();

@@ -1,8 +1,9 @@
 //! The machine that the options name, behind its ports.
 
 use gpu_core::{
-    Absent, ActToken, Claim, DeviceId, DeviceUuid, EntryKind, ErrorKind, Groups, HolderSearch,
-    Launch, LeaseEntry, LeaseStore, Origin, Pid, ProcessInfo, ProcessKey, StartTime, Timestamp,
+    Absent, ActToken, Claim, DeviceId, DeviceUuid, EntryKind, ErrorKind, Groups, Launch,
+    LeaseEntry, LeaseStore, Observation, Origin, Pid, ProcessInfo, ProcessKey, StartTime,
+    Timestamp,
 };
 use gpu_machine::{Options, Source, is_placeholder, placeholder};
 use std::os::unix::fs::PermissionsExt;
@@ -30,12 +31,8 @@ fn named_machine_is_simulated_behind_every_port() {
     assert!(source.is_simulated() && source.can_end_processes);
     assert_eq!(source.session(), None);
     assert!(!source.snapshot().devices.is_empty());
-    let details = source
-        .detailed_snapshot(Groups::all(), HolderSearch::Always)
-        .devices
-        .remove(0)
-        .details
-        .unwrap();
+    let all = Observation { groups: Groups::all(), ..Observation::default() };
+    let details = source.detailed_snapshot(all).devices.remove(0).details.unwrap();
     assert!(details.product.is_some());
     source.journal().unwrap().append("line").unwrap();
     source.leak();
@@ -76,7 +73,7 @@ fn looks_are_apart_by_their_pause() {
         looks.iter().map(|look| look.taken_at.since(first).as_millis()).collect::<Vec<_>>()
     };
     assert_eq!(
-        times(&mut source.snapshots(gpu_core::Groups::NONE, 3, Duration::from_secs(2))),
+        times(&mut source.snapshots(gpu_core::Observation::default(), 3, Duration::from_secs(2))),
         [0, 2000, 4000]
     );
     assert_eq!(times(&mut source.two_snapshots().into_iter()), [0, 500]);
@@ -86,7 +83,7 @@ fn looks_are_apart_by_their_pause() {
 fn machine_without_devices_is_looked_at_once() {
     let bare = Source::bare();
     assert!(!bare.is_simulated());
-    assert_eq!(bare.snapshots(gpu_core::Groups::NONE, 3, Duration::ZERO).count(), 1);
+    assert_eq!(bare.snapshots(gpu_core::Observation::default(), 3, Duration::ZERO).count(), 1);
     assert!(bare.host.process(Pid(std::process::id())).is_ok(), "its processes are real");
     let device = DeviceId::from_index(0);
     let kinds = [

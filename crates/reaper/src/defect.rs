@@ -1,6 +1,6 @@
 //! Defects that a device reports of itself.
 
-use gpu_core::{ComputeMode, DeviceState, Group, Groups};
+use gpu_core::{ComputeMode, DeviceState, Group, Groups, HolderSearch, Observation};
 use std::fmt;
 
 /// The groups of details that show the defects of a device.
@@ -8,10 +8,12 @@ pub fn defect_groups() -> Groups {
     Groups::from_iter([Group::Modes, Group::ResetStatus, Group::MemoryHealth])
 }
 
-/// The groups of details that a full diagnosis needs.
-pub fn health_groups() -> Groups {
+/// What a full diagnosis needs: the health of the devices, the holders of their files, and the
+/// driver's messages in the kernel log.
+pub fn full_observation() -> Observation {
     let more = [Group::Activity, Group::Thermal, Group::Pcie, Group::NvLinks, Group::Fabric];
-    defect_groups().and(Groups::from_iter(more))
+    let groups = defect_groups().and(Groups::from_iter(more));
+    Observation { groups, holders: HolderSearch::Always, driver_messages: true }
 }
 
 /// A defect of a device, or a setting with the same effect.

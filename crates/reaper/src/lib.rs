@@ -69,9 +69,10 @@ mod sweep;
 mod tree;
 mod usage;
 mod verify;
+pub mod xid;
 
 pub use act::{Event, Ports, execute};
-pub use defect::{Defect, Fitness, defect_groups, defects, health_groups, unfit};
+pub use defect::{Defect, Fitness, defect_groups, defects, full_observation, unfit};
 pub use detect::{busy_alone, diagnose, driver_reserve, silence};
 pub use finding::{Advice, Cleared, Confidence, Diagnosis, Finding, FindingKind, Ignored, Suspect};
 pub use guard::{Guard, Protect, Refusal};

@@ -261,6 +261,9 @@ impl Host for Recorder {
     fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
         Ok(Vec::new())
     }
+    fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
+        Ok(Vec::new())
+    }
     fn device_files(&self) -> Result<Vec<DeviceFile>> {
         self.host.device_files()
     }

@@ -19,21 +19,15 @@ pub(crate) struct ParseArgs {
 }
 
 /// The kinds of text, by their names in JSON.
-const KINDS: [(&str, Kind); 13] = [
-    ("table", Kind::Table),
-    ("q", Kind::Q),
-    ("xml", Kind::Xml),
-    ("query_gpu", Kind::QueryGpu),
-    ("query_apps", Kind::QueryApps),
-    ("list", Kind::List),
-    ("pmon", Kind::Pmon),
-    ("dmon", Kind::Dmon),
-    ("topo", Kind::Topo),
-    ("p2p", Kind::P2p),
-    ("fuser", Kind::Fuser),
-    ("lsof", Kind::Lsof),
-    ("error", Kind::Error),
-];
+const KINDS: [(&str, Kind); Kind::ALL.len()] = {
+    let mut kinds = [("", Kind::Error); Kind::ALL.len()];
+    let mut at = 0;
+    while at < kinds.len() {
+        kinds[at] = (Kind::ALL[at].name(), Kind::ALL[at]);
+        at += 1;
+    }
+    kinds
+};
 
 fn kind() -> impl TypedValueParser<Value = Kind> {
     named(&KINDS)

@@ -22,9 +22,9 @@ pub(crate) fn run(
     if args.paste {
         return super::paste::run(args, global, screen);
     }
-    let groups = gpu_reaper::health_groups();
-    let snapshots = source::open_for_query(global, groups, args.sampling.count == 1)?
-        .snapshots(groups, args.sampling.count, args.sampling.every)
+    let observation = gpu_reaper::full_observation();
+    let snapshots = source::open_for_query(global, observation.groups, args.sampling.count == 1)?
+        .snapshots(observation, args.sampling.count, args.sampling.every)
         .collect::<Vec<_>>();
     let Some(now) = snapshots.last() else { return Ok(Exit::Done) };
     if let (Err(fault), true) = (&now.driver, now.devices.is_empty()) {

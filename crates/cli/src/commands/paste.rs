@@ -23,17 +23,18 @@ pub(super) fn run(
     let documents = gpu_text::sections(&bytes);
     if documents.is_empty() {
         return Err(Failure::new(Exit::Usage, "read the pasted text")
-            .with_source("it contains no output of nvidia-smi, fuser or lsof")
+            .with_source("it contains no output of nvidia-smi, fuser or lsof, and no Xid")
             .with_hint(BOTH));
     }
     one_machine(&documents)?;
     let snapshot = gpu_text::snapshot(&documents, SystemClock::new().wall());
     let failures: Vec<ErrorCode> =
         documents.iter().flat_map(|d| d.errors.iter().copied()).collect();
-    let judged = snapshot.devices.iter().any(|device| device.memory_used().is_ok());
+    let logged = snapshot.driver_messages.iter().any(|messages| !messages.is_empty());
+    let judged = logged || snapshot.devices.iter().any(|device| device.memory_used().is_ok());
     if !judged && failures.is_empty() {
         return Err(Failure::new(Exit::Usage, "diagnose the pasted text")
-            .with_source("it has no GPU memory figures")
+            .with_source("it has no GPU memory figures and no Xid")
             .with_hint(BOTH));
     }
     if !global.json {
@@ -48,7 +49,7 @@ pub(super) fn run(
         return Ok(Exit::Remains);
     }
     let exit = super::doctor::report(args, global, &[snapshot], screen)?;
-    Ok(if failures.is_empty() { exit } else { Exit::Remains })
+    Ok(if failures.is_empty() && !logged { exit } else { Exit::Remains })
 }
 
 /// Rejects texts in which an index belongs to different devices: they are from different machines,

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::source;
 use crate::terminal::{Line, Screen};
 use crate::wording;
-use gpu_core::Groups;
+use gpu_core::Observation;
 use gpu_host::output::Part;
 use gpu_report::json;
 use gpu_sim::{Anonymizer, RecordingWriter};
@@ -24,7 +24,9 @@ pub(crate) fn run(
     let mut anonymizer = Anonymizer::default();
     let mut first = None;
     let mut sample_count = 0;
-    for snapshot in source.snapshots(Groups::NONE, args.sampling.count, args.sampling.every) {
+    for snapshot in
+        source.snapshots(Observation::default(), args.sampling.count, args.sampling.every)
+    {
         let offset = snapshot.taken_at.since(*first.get_or_insert(snapshot.taken_at));
         let snapshot = if args.names { snapshot } else { anonymizer.anonymize(&snapshot) };
         writer.add(offset, &snapshot)?;

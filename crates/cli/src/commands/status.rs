@@ -17,7 +17,8 @@ use crate::source;
 use crate::terminal::{Line, Screen, Tone, packed, wrapped};
 use crate::wording;
 use gpu_core::{
-    DeviceId, Driver, Groups, HolderSearch, Origin, Pid, Selector, Snapshot, selector::select,
+    DeviceId, Driver, Groups, HolderSearch, Observation, Origin, Pid, Selector, Snapshot,
+    selector::select,
 };
 use gpu_reaper::{Diagnosis, Finding, FindingKind, Usage};
 use gpu_report::json;
@@ -38,12 +39,13 @@ pub(crate) fn run(
         None => {}
     }
     let groups = if args.details { Groups::all() } else { gpu_reaper::defect_groups() };
-    let search = HolderSearch::wanted(args.details || args.holders);
+    let holders = HolderSearch::wanted(args.details || args.holders);
+    let observation = Observation { groups, holders, ..Observation::default() };
     let source = source::open_for_query(global, groups, args.repeat.is_once())?;
     let exit = repeat::show(&args.repeat, &source, screen, |screen| {
         // The driver is queried in the background meanwhile.
         let leased = source.leases();
-        let whole = source.detailed_snapshot(groups, search);
+        let whole = source.detailed_snapshot(observation);
         let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&whole));
         let snapshot = only(&whole, &args.devices)?;
         match (args.details, global.json) {

@@ -197,6 +197,9 @@ fn uninformative_paste_is_not_reported_healthy() {
     let reported = with_input(&["doctor", "--paste"], &refusal);
     assert_eq!(reported.code, 1, "{}", reported.stderr);
     assert!(reported.stdout.contains("a reset was refused"), "{}", reported.stdout);
+    let log = b"[12.5] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n";
+    let accepted = with_input(&["doctor", "--paste"], log);
+    assert_eq!((accepted.code, accepted.stderr.as_str()), (1, ""), "{}", accepted.stdout);
 }
 
 #[test]

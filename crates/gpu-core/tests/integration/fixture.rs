@@ -33,6 +33,11 @@ pub(crate) fn sample(used: u64, percent: u64) -> DeviceSample {
     }
 }
 
+pub(crate) fn driver_message() -> DriverMessage {
+    let line = "NVRM: Xid (PCI:0000:04:00 GPU-I:02): 43, pid=100, name=train, Ch 00000008";
+    DriverMessage::parse(line, Timestamp(5)).unwrap()
+}
+
 pub(crate) fn listed(pid: u32, mib: u64, percent: Option<u64>) -> DeviceProcess {
     DeviceProcess {
         pid: Pid(pid),

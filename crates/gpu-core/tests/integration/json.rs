@@ -106,6 +106,18 @@ fn snapshot_round_trips() {
     let text = serde_json::to_string(&snapshot).unwrap();
     assert!(text.contains(r#""cpu_time_ms":1234"#), "{text}");
     assert_eq!(text.matches(r#""details":"#).count(), 2, "no details without a request");
+    assert!(!text.contains("driver_messages"), "none without a request");
+    snapshot.driver_messages = Err(Error::new(Absent::NotPermitted, "read the log").fault());
+    assert_round_trip(&snapshot);
+    let off_bus = DriverMessage { kind: DriverMessageKind::FallenOffBus, ..driver_message() };
+    snapshot.driver_messages = Ok(vec![driver_message(), off_bus]);
+    assert_round_trip(&snapshot);
+    let text = serde_json::to_string(&snapshot).unwrap();
+    assert!(text.contains(r#"{"at_unix_ms":5,"bus":"00000000:04:00.0","#), "{text}");
+    assert!(
+        text.contains(r#""kind":{"kind":"xid","xid":43},"pid":100,"process":"train""#),
+        "{text}"
+    );
 }
 
 #[test]

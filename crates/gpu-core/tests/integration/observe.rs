@@ -188,8 +188,30 @@ fn device_using(used: Bytes) -> DeviceState {
 }
 
 fn if_unexplained(devices: Vec<DeviceState>, host: &MockHost) -> Snapshot {
-    let search = HolderSearch::IfUnexplained;
-    observe_in_detail(&backend(devices), host, &clock(), Groups::NONE, search)
+    let observation =
+        Observation { holders: HolderSearch::IfUnexplained, ..Observation::default() };
+    observe_in_detail(&backend(devices), host, &clock(), observation)
+}
+
+#[test]
+fn driver_messages_are_read_only_if_requested() {
+    let used = || device_using(Bytes::from_mib(300));
+    // A host of `host_of` panics if it is asked for messages.
+    let seen = if_unexplained(vec![used()], &host_of(family(), true));
+    assert_eq!(seen.driver_messages.unwrap_err().kind, ErrorKind::NotRequested);
+    let read = |messages: fn() -> Result<Vec<DriverMessage>>| {
+        let mut host = host_of(family(), true);
+        host.expect_driver_messages().returning(messages);
+        let observation = Observation {
+            holders: HolderSearch::IfUnexplained,
+            driver_messages: true,
+            ..Observation::default()
+        };
+        observe_in_detail(&backend(vec![used()]), &host, &clock(), observation).driver_messages
+    };
+    assert_eq!(read(|| Ok(vec![driver_message()])), Ok(vec![driver_message()]));
+    let denied = || Err(Error::new(Absent::NotPermitted, "read the kernel log"));
+    assert_eq!(read(denied).unwrap_err().kind, Absent::NotPermitted.into());
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use super::{LiveError, members, placeholders};
 use crate::{Session, Simulation};
 use gpu_core::{
-    Absent, ActToken, Clock, DeviceFile, DeviceInfo, Error, ErrorKind, HeldFile, HolderScan, Host,
-    LeaseId, Origin, Pid, ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList,
-    Reading, Result, Signal, Timestamp,
+    Absent, ActToken, Clock, DeviceFile, DeviceInfo, DriverMessage, Error, ErrorKind, HeldFile,
+    HolderScan, Host, LeaseId, Origin, Pid, ProcessFault, ProcessHandle, ProcessInfo, ProcessKey,
+    ProcessList, Reading, Result, Signal, Timestamp,
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::path::{Path, PathBuf};
@@ -130,6 +130,25 @@ impl Host for SessionHost {
         match &self.processes {
             Processes::Simulated(moving) => moving.simulation.driver_devices(),
             Processes::Real(_) => self.session.open()?.driver_devices(),
+        }
+    }
+
+    /// The messages are those of the simulated machine, with their age there. The real driver's
+    /// messages must stay hidden.
+    fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
+        match &self.processes {
+            Processes::Simulated(moving) => moving.now().driver_messages(),
+            Processes::Real(_) => {
+                let (simulation, session) = (self.session.open()?, self.session.clone());
+                let moving = Moving { simulation, session };
+                let (there, here) = (moving.now().wall(), self.clock.wall());
+                let mut messages = moving.simulation.driver_messages()?;
+                for message in &mut messages {
+                    let age = u64::try_from(there.since(message.at).as_millis());
+                    message.at = Timestamp(here.0.saturating_sub(age.unwrap_or(u64::MAX)));
+                }
+                Ok(messages)
+            }
         }
     }
 

@@ -1,6 +1,8 @@
 //! Machines of any size are created from their name.
 
-use gpu_core::{Bytes, DeviceProcess, ErrorKind, GpuBackend, Groups, Host, Pid, observe_in_detail};
+use gpu_core::{
+    Bytes, DeviceProcess, ErrorKind, GpuBackend, Groups, Host, Observation, Pid, observe_in_detail,
+};
 use gpu_sim::{Event, Machine, Simulation};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -132,7 +134,8 @@ proptest! {
         let pids: BTreeSet<Pid> = machine.processes.iter().map(|process| process.pid()).collect();
         prop_assert_eq!(pids.len() as u32, gpus * each, "each has a number of its own");
         let simulation = Simulation::start(machine, gpu_sim::Seed(0));
-        let look = observe_in_detail(&simulation, &simulation, &simulation, Groups::all(), gpu_core::HolderSearch::Always);
+        let all = Observation { groups: Groups::all(), ..Observation::default() };
+        let look = observe_in_detail(&simulation, &simulation, &simulation, all);
         let names: BTreeSet<_> = look.devices.iter().map(|d| d.info.id.bus.unwrap()).collect();
         prop_assert_eq!(names.len() as u32, gpus);
         for device in &look.devices {

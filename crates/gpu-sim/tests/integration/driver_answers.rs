@@ -2,7 +2,7 @@
 
 use gpu_core::{
     Absent, Bytes, DeviceId, DeviceProcess, DeviceProcessKind, ErrorKind, GpuBackend, Group,
-    Groups, Pid, observe_in_detail,
+    Groups, Pid, observe,
 };
 use gpu_sim::{Event, Machine, Recording, Seed, Simulation};
 use std::time::Duration;
@@ -49,13 +49,7 @@ fn driver_values_are_never_not_recorded() {
         let reported = reported(&simulation);
         assert!(!reported.contains("not-recorded"), "{}: {reported}", machine.name);
         // A recording of it that leaves out what it may.
-        let snapshot = observe_in_detail(
-            &simulation,
-            &simulation,
-            &simulation,
-            Groups::NONE,
-            gpu_core::HolderSearch::Always,
-        );
+        let snapshot = observe(&simulation, &simulation, &simulation);
         let mut text = "{\"gpuws_recording\":1,\"anonymous\":false}\n".to_owned().into_bytes();
         for offset in [0, 1000] {
             let snapshot = serde_json::to_string(&snapshot).unwrap();

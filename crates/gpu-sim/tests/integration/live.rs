@@ -348,6 +348,7 @@ fn live_session_host_opens_only_processes_of_the_session() {
     assert_eq!(host.hostname(), Ok("real".to_owned()));
     assert_eq!(host.sees_host_pids(), Ok(true));
     assert_eq!(host.driver_devices().unwrap().len(), 4, "the simulated ones");
+    assert_eq!(host.driver_messages().unwrap(), [], "the real ones stay hidden");
     assert_eq!(host.own_ancestry().unwrap(), [OWN]);
     assert_eq!(host.inherited_leases().len(), 1);
     assert_eq!(host.device_files().unwrap().len(), 1);

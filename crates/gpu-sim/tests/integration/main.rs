@@ -5,6 +5,7 @@ mod defaults;
 mod details;
 mod drift;
 mod driver_answers;
+mod driver_log;
 mod external;
 #[cfg(feature = "live")]
 mod live;

@@ -283,6 +283,7 @@ fn every_call_but_the_clock_is_counted_and_can_fail() {
             Call::Hostname => simulation.hostname() == Err(Absent::Failed),
             Call::SeesHostPids => simulation.sees_host_pids() == Err(Absent::Failed),
             Call::DriverDevices => simulation.driver_devices().is_err(),
+            Call::DriverMessages => simulation.driver_messages().is_err(),
             Call::DeviceFiles => simulation.device_files().is_err(),
             Call::Holders => simulation.holders(&[]).is_err(),
             Call::Process => Host::process(&simulation, Pid(1)).is_err(),

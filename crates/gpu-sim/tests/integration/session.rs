@@ -1,7 +1,9 @@
 //! A session is a directory that several processes open; each sees the same machine at the same
 //! time.
 
-use gpu_core::{ErrorKind, GpuBackend, Groups, Host, Pid, Snapshot, observe_in_detail};
+use gpu_core::{
+    ErrorKind, GpuBackend, Groups, Host, Observation, Pid, Snapshot, observe_in_detail,
+};
 use gpu_sim::{CallEffect, CallFault, Event, Machine, Placeholder, Session, Simulation};
 use proptest::prelude::*;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -13,13 +15,8 @@ fn session(machine: &str) -> Session {
 }
 
 fn look(simulation: &Simulation) -> Snapshot {
-    observe_in_detail(
-        simulation,
-        simulation,
-        simulation,
-        Groups::all(),
-        gpu_core::HolderSearch::Always,
-    )
+    let all = Observation { groups: Groups::all(), ..Observation::default() };
+    observe_in_detail(simulation, simulation, simulation, all)
 }
 
 fn refused(dir: &Path) -> (ErrorKind, String) {

@@ -71,6 +71,7 @@ fn check(document: &Document) {
     assert!(document.gpus.len() <= Document::MAX_ROWS);
     assert!(document.rows.len() <= Document::MAX_ROWS);
     assert!(document.holders.len() <= Document::MAX_ROWS);
+    assert!(document.driver_messages.len() <= Document::MAX_ROWS);
     if let Some(links) = topology(document) {
         assert!(links.links.iter().all(|row| row.len() == links.links.len()));
     }

@@ -2,7 +2,8 @@
 //!
 //! Devices are matched by the strongest identifier that two texts share, values of a later text
 //! take precedence over those of an earlier one, and what no text has stays absent: without a
-//! `fuser` or `lsof` among the texts the holders are a fault, never an empty list.
+//! `fuser` or `lsof` among the texts the holders are a fault, never an empty list, and so are the
+//! driver's messages without a kernel log. A message without a time has that of the snapshot.
 
 mod devices;
 mod holders;
@@ -10,10 +11,11 @@ mod listed;
 
 use crate::document::{Document, ErrorCode, Kind, Value};
 use crate::field;
+use crate::kernel_log;
 use devices::Devices;
 use gpu_core::{
-    Absent, DeviceState, Driver, ErrorKind, Fault, Holder, MachineFault, Origin, Pid, Process,
-    ProcessInfo, Reading, Snapshot, Timestamp, Unreadable,
+    Absent, DeviceState, Driver, DriverMessage, ErrorKind, Fault, Holder, MachineFault, Origin,
+    Pid, Process, ProcessInfo, Reading, Snapshot, Timestamp, Unreadable,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,6 +32,7 @@ pub fn snapshot(documents: &[Document], taken_at: Timestamp) -> Snapshot {
         holders,
         unreadable: unreadable(documents),
         processes,
+        driver_messages: driver_messages(documents, taken_at),
         ..Snapshot::empty(Origin::Pasted, taken_at)
     }
 }
@@ -53,6 +56,22 @@ fn driver(documents: &[Document], no_devices: bool) -> Result<Driver, Fault> {
         None if driver.version.is_ok() => Ok(driver),
         None => fault(Absent::NotRecorded.into(), "find output of nvidia-smi in the text"),
     }
+}
+
+/// Returns the messages of the kernel log, oldest first.
+fn driver_messages(
+    documents: &[Document],
+    taken_at: Timestamp,
+) -> Result<Vec<DriverMessage>, Fault> {
+    let is_log = |d: &Document| d.kind == Kind::KernelLog || !d.driver_messages.is_empty();
+    if !documents.iter().any(is_log) {
+        let text = "find messages of the kernel log in the text".to_owned();
+        return Err(Fault { kind: Absent::NotRecorded.into(), text });
+    }
+    let rows = documents.iter().flat_map(|document| &document.driver_messages);
+    let mut messages: Vec<_> = rows.filter_map(|row| kernel_log::of_row(row, taken_at)).collect();
+    messages.sort_by_key(|message| message.at);
+    Ok(messages)
 }
 
 /// Returns the meaning of a failure for the whole machine, and the fragment that completes 'failed

@@ -33,6 +33,17 @@ fn missing_holder_list_is_not_recorded() {
 }
 
 #[test]
+fn driver_messages_have_time_of_line_or_snapshot() {
+    let absent = of(GPUS).driver_messages.unwrap_err();
+    assert_eq!(absent.kind, ErrorKind::Field(Absent::NotRecorded));
+    let xid = "NVRM: Xid (PCI:0000:3b:00 GPU-I:05): 43, pid=7, name=train, Ch 1\n";
+    let lost = "1970-01-01T00:00:00Z n kernel: NVRM: GPU 0000:5e:00.0: GPU has fallen off the bus.";
+    let messages = of(&format!("{GPUS}[1.5] {xid}{lost}\n")).driver_messages.unwrap();
+    let parsed = |line: &str, at| DriverMessage::parse(line, Timestamp(at)).unwrap();
+    assert_eq!(messages, [parsed(lost, 0), parsed(xid, 1)]);
+}
+
+#[test]
 fn devices_keep_values_and_reasons() {
     let devices = of(GPUS).devices;
     let sample = devices[0].sample.as_ref().unwrap();

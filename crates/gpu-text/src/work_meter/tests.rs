@@ -93,6 +93,12 @@ const UNITS: &[&str] = &[
     "NVIDIA-SMI 1",
     "| NVIDIA-SMI 1  Driver Version: 1.1 |\n",
     "DMA: 0 1\n0: Y N\n",
+    "NVRM: ",
+    "NVRM: \n",
+    "NVRM: Xid (PCI:0000:3b:00): 79, pid=7, name=a, b\n",
+    "NVRM: Xid (PCI:0000:3b:00): 79, ",
+    "NVRM: The NVIDIA GPU 0000:3b:00.0\n",
+    "NVRM: The NVIDIA GPU ",
 ];
 
 /// Units that the cleaning of a text changes before any parser of one kind sees them.

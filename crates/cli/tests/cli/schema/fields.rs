@@ -8,7 +8,7 @@ const UNITS: [&str; 15] = [
 ];
 
 /// Last words of the names of integers without a unit: identifiers, counts and scores.
-const UNITLESS: [&str; 13] = [
+const UNITLESS: [&str; 14] = [
     "schema",
     "pid",
     "pids",
@@ -19,6 +19,7 @@ const UNITLESS: [&str; 13] = [
     "line",
     "count",
     "code",
+    "xid",
     "descriptors",
     "scores",
     "shape",

@@ -39,7 +39,7 @@ const LOOKS: [&[&str]; 20] = [
 ];
 
 /// Text of other tools, beside the recordings of the machines.
-const PASTED: [&str; 9] = [
+const PASTED: [&str; 10] = [
     "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)\n  MIG 3g.20gb Device 0: (UUID: MIG-1)\n",
     "index, name, memory.used [MiB], power.draw [W]\n0, Tesla P100, 12 MiB, [N/A]\n",
     "pid, process_name, used_gpu_memory [MiB]\n12, python, 100 MiB\n",
@@ -49,6 +49,7 @@ const PASTED: [&str; 9] = [
     "COMMAND  PID USER   FD   TYPE DEVICE SIZE/OFF NODE NAME\npython  1234 root  mem    CHR  195,0          500 /dev/nvidia0\n",
     "                     USER        PID ACCESS COMMAND\n/dev/nvidia0:        root      1234 F...m python\nnoise\n",
     "Failed to initialize NVML: Driver/library version mismatch\n",
+    "2025-03-03T10:00:00Z n kernel: NVRM: Xid (PCI:0000:04:00 GPU-I:01): 43, pid=7, name=a, Ch 1\n[1.5] NVRM: GPU 0000:04:00.0: GPU has fallen off the bus.\n",
 ];
 
 /// Prints the name of a schema and an output in one line, on real processes.

@@ -159,6 +159,10 @@ impl Host for World {
         Ok(Vec::new())
     }
 
+    fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
+        Ok(Vec::new())
+    }
+
     fn device_files(&self) -> Result<Vec<DeviceFile>> {
         Ok(self.state().files())
     }

@@ -1,0 +1,121 @@
+//! The driver's messages in the kernel log of a simulated machine.
+
+use crate::file::{DriverMessageEntry, Place};
+use crate::machine::Machine;
+use crate::state::State;
+use gpu_core::{
+    Absent, DeviceEventKind, DriverMessage, DriverMessageKind, ErrorKind, Fault, PciBusId, Result,
+    Snapshot, Timestamp,
+};
+
+/// The driver's text for a device that fell off the bus.
+const OFF_BUS: &str = "GPU has fallen off the bus.";
+
+/// Parses a `[[driver_message]]`.
+///
+/// # Errors
+/// `Invalid` when it does not name one device of the machine and one error, or lies after the
+/// machine's clock or before its boot.
+pub(crate) fn message(
+    machine: &Machine,
+    place: Place<'_>,
+    entry: &DriverMessageEntry,
+) -> Result<DriverMessage> {
+    let complain = |what: &str| place.error(None, &format!("a driver message {what}"));
+    let bus = match (entry.gpu, &entry.bus) {
+        (Some(index), None) => address(machine, index)
+            .ok_or_else(|| complain(&format!("names GPU {index}, which is not in this machine"))),
+        (None, Some(bus)) => bus.get_ref().parse::<PciBusId>().map_err(|error| {
+            place.error(Some(bus.span()), &format!("a driver message has a bus ID: {error}"))
+        }),
+        _ => Err(complain("has either 'gpu' or 'bus'")),
+    }?;
+    let kind = match (entry.xid, entry.fallen_off_bus) {
+        (Some(xid), false) => DriverMessageKind::Xid(xid),
+        (None, true) => DriverMessageKind::FallenOffBus,
+        _ => return Err(complain("has either 'xid' or 'fallen_off_bus = true'")),
+    };
+    let at = match (&entry.at, entry.seconds_ago) {
+        (Some(at), None) => crate::assemble::date(place, "at", at)?,
+        (None, ago) => {
+            let millis = ago.unwrap_or(0).saturating_mul(1000);
+            Timestamp(machine.clock.0.saturating_sub(millis))
+        }
+        _ => return Err(complain("has either 'at' or 'seconds_ago'")),
+    };
+    if at < machine.booted || at > machine.clock {
+        return Err(complain("is older than the machine or later than its clock"));
+    }
+    if kind == DriverMessageKind::FallenOffBus && (entry.pid.is_some() || entry.process.is_some()) {
+        return Err(complain("without an Xid names no process"));
+    }
+    if entry.process.is_some() && entry.pid.is_none() {
+        return Err(complain("has a 'process' only with its 'pid'"));
+    }
+    DriverMessage::parse(&line(kind, bus, entry), at)
+        .ok_or_else(|| complain("is not one that a driver writes"))
+}
+
+/// Returns the line of the log: what is read of it is what is read of a driver's.
+fn line(kind: DriverMessageKind, bus: PciBusId, entry: &DriverMessageEntry) -> String {
+    let PciBusId { domain, bus, device, .. } = bus;
+    let code = match kind {
+        DriverMessageKind::Xid(code) => code,
+        DriverMessageKind::FallenOffBus => {
+            let text = entry.text.as_deref().unwrap_or(OFF_BUS);
+            return format!("NVRM: GPU {domain:04x}:{bus:02x}:{device:02x}.0: {text}");
+        }
+    };
+    let mut line = format!("NVRM: Xid (PCI:{domain:04x}:{bus:02x}:{device:02x}");
+    let mut add = |part: String| line.push_str(&part);
+    entry.gpu_instance.into_iter().for_each(|id| add(format!(" GPU-I:{id:02}")));
+    entry.compute_instance.into_iter().for_each(|id| add(format!(" GPU-CI:{id:02}")));
+    add(format!("): {code}, "));
+    entry.pid.into_iter().for_each(|pid| add(format!("pid={pid}, ")));
+    entry.process.iter().for_each(|name| add(format!("name={name}, ")));
+    let default = if code == 79 { OFF_BUS } else { "" };
+    add(entry.text.clone().unwrap_or_else(|| default.to_owned()));
+    line
+}
+
+fn address(machine: &Machine, index: u32) -> Option<PciBusId> {
+    let device = machine.devices.iter().find(|device| device.info.id.index == index)?;
+    device.info.id.bus.ok()
+}
+
+/// Returns the messages of a recorded machine. A recording without them does not show that there
+/// were none.
+pub(crate) fn recorded(snapshot: &Snapshot) -> Result<Vec<DriverMessage>, Fault> {
+    snapshot.driver_messages.clone().map_err(|fault| match fault.kind {
+        ErrorKind::NotRequested => Fault { kind: Absent::NotRecorded.into(), ..fault },
+        _ => fault,
+    })
+}
+
+impl State {
+    /// Returns the messages that the viewer can read: root, those that were logged by now.
+    ///
+    /// # Errors
+    /// `Field(NotPermitted)` for any other viewer, as where `kernel.dmesg_restrict` is 1; the
+    /// failure that was recorded.
+    pub(crate) fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
+        if !self.machine.viewer.privileged {
+            let refused = gpu_core::Error::new(Absent::NotPermitted, "read the kernel log");
+            return Err(refused.with_source("it requires CAP_SYSLOG on this machine"));
+        }
+        self.machine.driver_messages.clone().map_err(|fault| crate::devices::failure(&fault))
+    }
+
+    /// Logs an error that a device reports. Only an Xid is logged, and only at a known address.
+    pub(crate) fn log(&mut self, index: u32, event: DeviceEventKind) {
+        let DeviceEventKind::Xid(code) = event else { return };
+        let at = self.wall();
+        let (Ok(code), Some(bus)) = (u32::try_from(code), address(&self.machine, index)) else {
+            return;
+        };
+        let line = line(DriverMessageKind::Xid(code), bus, &DriverMessageEntry::default());
+        if let Ok(messages) = &mut self.machine.driver_messages {
+            messages.extend(DriverMessage::parse(&line, at));
+        }
+    }
+}

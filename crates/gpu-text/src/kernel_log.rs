@@ -1,0 +1,380 @@
+//! The error messages of NVIDIA's driver in the kernel log, as `dmesg`, `journalctl -k` and syslog
+//! print it.
+//!
+//! [`gpu_core::DriverMessage`] reads a message; this module finds it in a line, reads the time
+//! before it, and joins the lines of a message that has three. All other lines of the kernel are
+//! about something else and are passed over.
+
+use crate::document::{Document, DriverMessage, ErrorCode, Kind, keep};
+use crate::failure;
+use crate::text::Text;
+use crate::work_meter;
+use gpu_core::{DriverMessageKind, Timestamp};
+use std::collections::BTreeSet;
+
+/// The driver's prefix.
+const DRIVER: &str = "NVRM: ";
+/// The first line of a message that has three.
+const FIRST_OF_THREE: &str = "NVRM: The NVIDIA GPU ";
+
+/// Parses the log.
+pub(crate) fn parse(text: &Text) -> Document {
+    let mut document = Document::new(Kind::KernelLog);
+    let found = read(text, &mut document, |_| true);
+    for (number, line) in text.lines() {
+        if line.trim().is_empty() || found.contains(&number) {
+            continue;
+        }
+        let mut codes = failure::codes(line);
+        codes.retain(|code| *code != ErrorCode::Other);
+        if codes.is_empty() && !is_of_kernel(line) {
+            document.note_unread(number, line, "no line of a kernel log");
+        }
+        codes.retain(|code| !document.errors.contains(code));
+        document.errors.extend(codes);
+    }
+    document
+}
+
+/// Moves messages among the unread lines of another output to the document's messages.
+pub(crate) fn take_unread(text: &Text, document: &mut Document) {
+    let unread: BTreeSet<usize> = document.unread.iter().map(|unread| unread.line).collect();
+    if !unread.is_empty() {
+        let found = read(text, document, |line| unread.contains(&line));
+        document.unread.retain(|unread| !found.contains(&unread.line));
+    }
+}
+
+/// Adds the messages that start in these lines to a document, and returns all their lines.
+fn read(text: &Text, document: &mut Document, starts: impl Fn(usize) -> bool) -> BTreeSet<usize> {
+    let mut found = BTreeSet::new();
+    let mut lines = text.lines();
+    while let Some((number, line)) = lines.next() {
+        if !starts(number) {
+            continue;
+        }
+        let following = lines.clone();
+        let Some((message, more)) = message(line, following.clone().map(|(_, line)| line)) else {
+            continue;
+        };
+        if keep(&mut document.driver_messages, row(message, line)) {
+            found.insert(number);
+            found.extend(following.take(more).map(|(number, _)| number));
+        } else {
+            document.note_unread(number, line, "more rows than are kept");
+        }
+    }
+    found
+}
+
+/// Returns whether a message starts in a line; `following` are the lines after it.
+pub(crate) fn is_row<'a>(line: &str, following: impl Iterator<Item = &'a str>) -> bool {
+    message(line, following).is_some()
+}
+
+/// Returns the message that starts in a line, and the number of further lines that it has.
+fn message<'a>(
+    line: &str,
+    following: impl Iterator<Item = &'a str>,
+) -> Option<(gpu_core::DriverMessage, usize)> {
+    work_meter::add(line.len());
+    let start = line.find(DRIVER).filter(|start| is_prefix(&line[..*start]))?;
+    let at = Timestamp(0);
+    if let Some(message) = gpu_core::DriverMessage::parse(&line[start..], at) {
+        return Some((message, 0));
+    }
+    if !line[start..].starts_with(FIRST_OF_THREE) {
+        return None;
+    }
+    let (mut joined, mut more) = (line[start..].to_owned(), 0);
+    for line in following.take(2).take_while(|line| line.contains(DRIVER)) {
+        joined.extend(["\n", line]);
+        more += 1;
+    }
+    work_meter::add(joined.len());
+    Some((gpu_core::DriverMessage::parse(&joined, at)?, more))
+}
+
+/// Returns whether this stands before the driver's prefix in a log: nothing, a time, `kernel:`, a
+/// level. Elsewhere the prefix is part of a text that somebody chose, such as a process name.
+fn is_prefix(before: &str) -> bool {
+    let before = before.trim();
+    let is_name = ["Name", "Process name"].iter().any(|key| before.starts_with(key));
+    let ends = |c: char| matches!(c, ']' | ':' | '>' | 'Z') || c.is_ascii_digit();
+    before.is_empty() || (before.ends_with(ends) && !is_name)
+}
+
+/// Returns whether a line has a prefix of a kernel log.
+fn is_of_kernel(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with(['[', '<'])
+        || line.starts_with("-- ")
+        || line.contains("kernel: ")
+        || line.find(DRIVER).is_some_and(|start| is_prefix(&line[..start]))
+        || time(line).is_some()
+}
+
+fn row(message: gpu_core::DriverMessage, line: &str) -> DriverMessage {
+    DriverMessage {
+        time_unix_ms: time(line),
+        bus_id: message.bus.to_string(),
+        xid: match message.kind {
+            DriverMessageKind::Xid(code) => Some(code),
+            DriverMessageKind::FallenOffBus => None,
+        },
+        pid: message.pid.map(|pid| pid.0),
+        process: message.process,
+        gpu_instance_id: message.gpu_instance,
+        compute_instance_id: message.compute_instance,
+        text: message.text,
+    }
+}
+
+/// Converts a row back, with this time if it has none.
+pub(crate) fn of_row(row: &DriverMessage, otherwise: Timestamp) -> Option<gpu_core::DriverMessage> {
+    Some(gpu_core::DriverMessage {
+        at: row.time_unix_ms.map_or(otherwise, Timestamp),
+        bus: row.bus_id.parse().ok()?,
+        kind: row.xid.map_or(DriverMessageKind::FallenOffBus, DriverMessageKind::Xid),
+        pid: row.pid.map(gpu_core::Pid),
+        process: row.process.clone(),
+        gpu_instance: row.gpu_instance_id,
+        compute_instance: row.compute_instance_id,
+        text: row.text.clone(),
+    })
+}
+
+/// Returns the time at the start of a line, in milliseconds since 1970: a date with its time zone
+/// (RFC 3339, also with the comma of `dmesg --time-format iso` and the zone without a colon of
+/// `journalctl -o short-iso`). All other forms lack the year, the zone or both.
+fn time(line: &str) -> Option<u64> {
+    let stamp = line.trim_start().trim_start_matches('[').split([' ', ']']).next()?;
+    if !stamp.is_ascii() {
+        return None;
+    }
+    let number = |from: usize, length: usize| -> Option<i64> {
+        let digits = stamp.get(from..from + length)?;
+        digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
+    };
+    let separators = [(4, '-'), (7, '-'), (10, 'T'), (13, ':'), (16, ':')];
+    if separators.iter().any(|(at, sign)| stamp.get(*at..).is_none_or(|s| !s.starts_with(*sign))) {
+        return None;
+    }
+    let (year, month, day) = (number(0, 4)?, number(5, 2)?, number(8, 2)?);
+    let (hour, minute, second) = (number(11, 2)?, number(14, 2)?, number(17, 2)?);
+    let rest = stamp.get(19..)?;
+    let fraction = rest.strip_prefix(['.', ',']).unwrap_or_default();
+    let length = fraction.find(|c: char| !c.is_ascii_digit()).unwrap_or(fraction.len());
+    let millis = (0..3).fold(0, |millis, place| {
+        let digit = fraction.as_bytes()[..length].get(place).map_or(0, |digit| digit - b'0');
+        millis * 10 + i64::from(digit)
+    });
+    let zone = if rest.starts_with(['.', ',']) { &fraction[length..] } else { rest };
+    let at = stamp.len() - zone.len();
+    let offset = match zone.as_bytes() {
+        [b'Z'] => 0,
+        [sign @ (b'+' | b'-'), ..] => {
+            let minutes = match zone.len() {
+                3 => 0,
+                5 => number(at + 3, 2)?,
+                6 if zone.as_bytes()[3] == b':' => number(at + 4, 2)?,
+                _ => return None,
+            };
+            let minutes = number(at + 1, 2)? * 60 + minutes;
+            if *sign == b'+' { minutes } else { -minutes }
+        }
+        _ => return None,
+    };
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 {
+        return None;
+    }
+    let seconds = ((days(year, month, day) * 24 + hour) * 60 + minute - offset) * 60 + second;
+    u64::try_from(seconds * 1000 + millis).ok()
+}
+
+/// Returns the days from 1970-01-01 to a date, after Howard Hinnant's `days_from_civil`
+/// (chrono-compatible low-level date algorithms).
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::clean;
+    use crate::{Hint, sections};
+    use proptest::prelude::*;
+
+    const XID: &str =
+        "NVRM: Xid (PCI:0000:3b:00): 79, pid=7, name=train, GPU has fallen off the bus.";
+    const THREE: [&str; 3] = [
+        "NVRM: The NVIDIA GPU 0000:5e:00.0",
+        "NVRM: (PCI ID: 10de:2330) installed in this system has",
+        "NVRM: fallen off the bus and is not responding to commands.",
+    ];
+
+    fn of(text: &str) -> Document {
+        parse(&clean(text.as_bytes()))
+    }
+
+    fn codes(document: &Document) -> Vec<Option<u32>> {
+        document.driver_messages.iter().map(|message| message.xid).collect()
+    }
+
+    #[test]
+    fn messages_of_each_tool_are_parsed() {
+        let text = format!(
+            "[    0.000000] Linux version 6.8.0 (build@host) #1 SMP\n\
+             [12345.678901] {XID}\n\
+             [12345.7] NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.\n\
+             2025-03-03T10:00:00+0100 node7 kernel: {XID}\n\
+             Mar  3 10:00:00 node7 kernel: [   12.5] {XID}\n\
+             -- Boot 0123 --\n\
+             <3>[   12.5] {XID}\n\n{XID}\n"
+        );
+        let document = of(&text);
+        assert_eq!(codes(&document), [Some(79), None, Some(79), Some(79), Some(79), Some(79)]);
+        let first = &document.driver_messages[0];
+        assert_eq!((first.bus_id.as_str(), first.pid), ("00000000:3B:00.0", Some(7)));
+        assert_eq!(first.process.as_deref(), Some("train"));
+        let times: Vec<_> = document.driver_messages.iter().map(|m| m.time_unix_ms).collect();
+        assert_eq!(times, [None, None, Some(1_740_992_400_000), None, None, None]);
+        assert_eq!(document.unread, []);
+    }
+
+    #[test]
+    fn three_lines_are_one_message() {
+        let prefixed = |prefix: &str| THREE.map(|line| format!("{prefix}{line}\n")).concat();
+        for text in [
+            prefixed("[   12.5] "),
+            format!("Mar  3 10:00:00 n kernel: {}", prefixed("           ").trim_start()),
+        ] {
+            let document = of(&text);
+            assert_eq!((codes(&document), document.unread.len()), (vec![None], 0), "{text}");
+            assert_eq!(document.driver_messages[0].bus_id, "00000000:5E:00.0");
+        }
+        let cut = of(&format!("{}\n{}\n\n{}\n", THREE[0], THREE[1], THREE[2]));
+        assert_eq!(codes(&cut), []);
+    }
+
+    #[test]
+    fn text_that_somebody_chose_is_no_message() {
+        for before in ["Name                  : ", "Process name : x ", "7, ", "| x ", "name=x "] {
+            assert_eq!(codes(&of(&format!("{before}{XID}\n"))), [], "{before}");
+        }
+    }
+
+    #[test]
+    fn other_lines_are_unread_and_failures_noted() {
+        let document = of(&format!("what is this\n{XID}\n[1.5] NVRM: API mismatch: the client\n"));
+        let unread: Vec<_> = document.unread.iter().map(|unread| unread.line).collect();
+        assert_eq!((unread, document.errors), (vec![1], vec![ErrorCode::NvmlMismatch]));
+    }
+
+    #[test]
+    fn other_lines_of_kernel_are_passed_over() {
+        for line in [
+            "[    1.5] usb 1-1: new device",
+            "<6>[    1.5] usb 1-1: new device",
+            "-- Boot 0123 --",
+            "Mar  3 10:00:00 node7 kernel: usb 1-1: new device",
+            "2025-03-03T10:00:00+01:00 usb 1-1: new device",
+            "NVRM: loading NVIDIA UNIX x86_64 Kernel Module",
+        ] {
+            assert_eq!(of(&format!("{line}\n{XID}\n")).unread, [], "{line}");
+        }
+    }
+
+    #[test]
+    fn times_have_date_and_zone() {
+        for (stamp, time) in [
+            ("1970-01-01T00:00:00Z", Some(0)),
+            ("2025-03-03T10:00:00+00:00", Some(1_740_996_000_000)),
+            ("2025-03-03T10:00:00,123456+00:00", Some(1_740_996_000_123)),
+            ("[2025-03-03T10:00:00.5-0130]", Some(1_741_001_400_500)),
+            ("2024-02-29T23:59:59.999+01", Some(1_709_247_599_999)),
+            ("1969-12-31T23:59:59Z", None),
+            ("2025-03-03T10:00:00", None),
+            ("2025-03-03 10:00:00Z", None),
+            ("2025-13-03T10:00:00Z", None),
+            ("2025-00-03T10:00:00Z", None),
+            ("2025-03-00T10:00:00Z", None),
+            ("2025-03-03T24:00:00Z", None),
+            ("2025-03-03T10:60:00Z", None),
+            ("2025-03-03T10:00:00+1:00", None),
+            ("2025-03-03T10:00:00+01.00", None),
+            ("+025-03-03T10:00:00Z", None),
+            ("Mar  3 10:00:00", None),
+            ("2025-03-03T10:00:00+\u{e9}", None),
+            ("\u{e9}025-03-03T10:00:00Z", None),
+            ("", None),
+        ] {
+            assert_eq!(super::time(&format!("{stamp} node7 kernel: x")), time, "{stamp}");
+        }
+    }
+
+    #[test]
+    fn log_is_detected_alone_and_among_other_outputs() {
+        let list = "GPU 0: Test K80 (UUID: GPU-1)\n";
+        let read = |text: &str| crate::parse(text.as_bytes(), &Hint::default()).unwrap();
+        let alone = read(&format!("[1.5] {XID}\n"));
+        assert_eq!((alone.kind, codes(&alone)), (Kind::KernelLog, vec![Some(79)]));
+        for text in [format!("{list}{XID}\n"), format!("{XID}\n{list}")] {
+            let both = read(&text);
+            assert_eq!((both.kind, both.gpus.len(), codes(&both)), (Kind::List, 1, vec![Some(79)]));
+            assert_eq!((both.errors, both.unread), (vec![], vec![]));
+            let parts = sections(text.as_bytes());
+            let messages: usize = parts.iter().map(|part| part.driver_messages.len()).sum();
+            assert_eq!((parts.len(), messages), (2, 1), "{text}");
+        }
+    }
+
+    #[test]
+    fn messages_past_the_limit_are_unread() {
+        let document = of(&format!("{XID}\n").repeat(Document::MAX_ROWS + 1));
+        assert_eq!(document.driver_messages.len(), Document::MAX_ROWS);
+        assert_eq!(document.unread[0].why, "more rows than are kept");
+    }
+
+    const PIECES: &[&str] = &[
+        "NVRM: ",
+        "Xid (PCI:0000:3b:00): ",
+        "79",
+        ", ",
+        "[1.5] ",
+        "The NVIDIA GPU 0:1:0.0",
+        "\n",
+        "fallen off the bus",
+        "2025-03-03T10:00:00Z ",
+        "a",
+        "é",
+        "pid=",
+        "name=",
+    ];
+
+    proptest! {
+        #[test]
+        fn every_line_is_parsed_or_passed_over(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..100)) {
+            let text = pieces.concat();
+            let document = of(&text);
+            let filled = text.lines().filter(|line| !line.trim().is_empty()).count();
+            prop_assert!(document.driver_messages.len() + document.unread.len() <= filled);
+            for message in &document.driver_messages {
+                prop_assert!(of_row(message, Timestamp(3)).is_some());
+            }
+        }
+
+        #[test]
+        fn written_time_is_read(at in 0_u64..253_402_300_800_000) {
+            prop_assert_eq!(super::time(&Timestamp(at).to_string()), Some(at));
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
+            parse(&clean(&bytes));
+        }
+    }
+}
