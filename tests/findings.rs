@@ -225,7 +225,7 @@ impl Population {
         let (gpu, pid, age) = (self.gpu(), self.pid(), self.age());
         let load = [0, 0, 3, 40, 97, 100][self.chance.below(6) as usize];
         let any = self.memory(gpu, load, "compute");
-        let gone = pid - 1;
+        let gone = 100_000 + pid;
         match self.chance.below(18) {
             // A job that computes, or pauses.
             0 | 1 => {
@@ -345,7 +345,7 @@ impl Population {
     /// and process.
     fn sicken(&mut self) -> Expected {
         let (gpu, pid) = (self.gpu(), self.pid());
-        let gone = pid - 1;
+        let gone = 100_000 + pid;
         let mib = 2_000 + self.chance.below(10_000);
         let memory = |listed: bool| {
             format!(
@@ -372,7 +372,14 @@ impl Population {
                  memory_total_mib = {TOTAL_MIB}\ndriver_reserve_mib = 4\n{mig}{fields}"
             ));
         };
-        match self.chance.below(11) {
+        match self.chance.below(12) {
+            11 => {
+                add_gpu("", "");
+                self.processes.push_str(&format!(
+                    "[[driver_message]]\ngpu = {fresh}\nxid = 119\nseconds_ago = 600\n"
+                ));
+                on_fresh("driver-error")
+            }
             0 => {
                 self.process(pid, "python", 7_200, &memory(false));
                 of_process("ghost", Confidence::High)
@@ -453,7 +460,7 @@ impl Population {
 
 #[test]
 fn healthy_populations_raise_nothing_above_possible() {
-    let count = bound("GPUWS_POPULATIONS", 200, 1_000);
+    let count = bound("GPUWS_POPULATIONS", 1_000, 10_000);
     let mut possible: BTreeMap<String, u32> = BTreeMap::new();
     for seed in 0..count {
         let mut population = Population::healthy(seed);
@@ -475,7 +482,7 @@ fn healthy_populations_raise_nothing_above_possible() {
 
 #[test]
 fn sickness_in_a_healthy_population_is_found_and_nothing_else() {
-    let count = bound("GPUWS_POPULATIONS", 200, 1_000);
+    let count = bound("GPUWS_POPULATIONS", 1_000, 10_000);
     let mut scores: BTreeMap<String, Score> = BTreeMap::new();
     let mut wrong = Vec::new();
     for seed in 0..count {

@@ -31,6 +31,8 @@ pub enum FindingKind {
     /// Fewer active NVLinks than other devices of the product have, or no place in the NVLink fabric.
     #[serde(rename = "nvlink-down")]
     NvLinkDown,
+    /// An error that the driver has written into the kernel log (Xid).
+    DriverError,
     /// A device in MIG mode without an instance.
     NoMigInstance,
     /// A device on which no program may create a CUDA context.
@@ -67,10 +69,11 @@ pub enum FindingKind {
 
 impl FindingKind {
     /// Every kind, in order.
-    pub const ALL: [FindingKind; 19] = [
+    pub const ALL: [FindingKind; 20] = [
         FindingKind::DeviceFault,
         FindingKind::MemoryErrors,
         FindingKind::NvLinkDown,
+        FindingKind::DriverError,
         FindingKind::NoMigInstance,
         FindingKind::ComputeProhibited,
         FindingKind::Ghost,
@@ -95,6 +98,7 @@ impl FindingKind {
             FindingKind::DeviceFault => "device-fault",
             FindingKind::MemoryErrors => "memory-errors",
             FindingKind::NvLinkDown => "nvlink-down",
+            FindingKind::DriverError => "driver-error",
             FindingKind::NoMigInstance => "no-mig-instance",
             FindingKind::ComputeProhibited => "compute-prohibited",
             FindingKind::Ghost => "ghost",
@@ -130,6 +134,7 @@ impl FindingKind {
             | FindingKind::DeviceFault
             | FindingKind::MemoryErrors
             | FindingKind::NvLinkDown
+            | FindingKind::DriverError
             | FindingKind::NoMigInstance
             | FindingKind::ComputeProhibited
             | FindingKind::BusyWithoutProcess
@@ -220,14 +225,18 @@ impl Diagnosis {
     /// Keeps the findings with at least this confidence that are not ignored. A finding on several
     /// devices is ignored if it is on each of them.
     pub fn retain(&mut self, least: Confidence, ignored: &[Ignored]) {
-        let is_ignored = |kind, index| {
-            let covers = |ignored: &Ignored| ignored.device.is_none_or(|device| device == index);
+        let is_ignored = |kind, index: Option<u32>| {
+            let covers = |ignored: &Ignored| ignored.device.is_none() || ignored.device == index;
             ignored.iter().any(|ignored| ignored.kind == kind && covers(ignored))
         };
         let found = self.findings.len();
         self.findings.retain(|finding| {
-            let known = finding.devices.iter().all(|id| is_ignored(finding.kind, id.index));
-            finding.confidence >= least && (finding.devices.is_empty() || !known)
+            let mut indexes = finding.devices.iter().map(|id| Some(id.index));
+            let known = match finding.devices.is_empty() {
+                true => is_ignored(finding.kind, None),
+                false => indexes.all(|index| is_ignored(finding.kind, index)),
+            };
+            finding.confidence >= least && !known
         });
         self.left_out += found - self.findings.len();
     }

@@ -9,6 +9,7 @@ use crate::source::{self, sim_option};
 use crate::terminal::{Line, Screen};
 use crate::wording;
 use finding::{concerns, show_cleared, show_finding};
+use gpu_core::ErrorKind::NotRequested;
 use gpu_core::selector::indexes;
 use gpu_core::{DeviceId, DeviceState, Driver, Origin, Snapshot};
 use gpu_reaper::{Cleared, Diagnosis};
@@ -108,6 +109,11 @@ fn show_some(
     }
     if global.quiet {
         return Ok(());
+    }
+    if let Some(fault) = snapshot.driver_messages.as_ref().err().filter(|f| f.kind != NotRequested)
+    {
+        let text = format!("failed to {fault}; errors that only the driver logs are not covered");
+        wording::flow(screen, Line::new().dim("note: "), &text)?;
     }
     screen.print(&summary(snapshot, diagnosis))
 }

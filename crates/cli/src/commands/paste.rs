@@ -49,7 +49,7 @@ pub(super) fn run(
         return Ok(Exit::Remains);
     }
     let exit = super::doctor::report(args, global, &[snapshot], screen)?;
-    Ok(if failures.is_empty() && !logged { exit } else { Exit::Remains })
+    Ok(if failures.is_empty() { exit } else { Exit::Remains })
 }
 
 /// Rejects texts in which an index belongs to different devices: they are from different machines,

@@ -3,6 +3,7 @@
 mod busy;
 mod context;
 mod defects;
+mod driver_log;
 mod foreign;
 mod gone;
 mod health;
@@ -43,6 +44,7 @@ pub fn diagnose(looks: &[Snapshot]) -> Diagnosis {
     ];
     let found = detectors.iter().flat_map(|detector| detector(&case)).collect();
     let mut findings = merged(found);
+    driver_log::add(&case, &mut findings);
     // The finding that unblocks a reset comes before the blocked reset.
     let unblocking: Vec<(Advice, Advice)> = findings
         .iter()

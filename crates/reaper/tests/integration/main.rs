@@ -2,6 +2,7 @@
 
 mod act;
 mod detectors;
+mod driver_log;
 mod evidence;
 mod fixture;
 mod plan;

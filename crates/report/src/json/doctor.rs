@@ -18,6 +18,8 @@ pub struct Doctor<'a> {
     pub findings: Vec<Finding<'a>>,
     /// Number of findings that --min-confidence and --ignore left out.
     pub left_out_count: usize,
+    /// Why the driver's messages in the kernel log could not be read. Null if they were read.
+    pub kernel_log_error: Option<Failure>,
     /// GPUs whose processes could not be listed.
     pub unknown_users: Vec<UnknownUsers>,
     /// Processes that hold a GPU and were found harmless, with the reason.
@@ -105,6 +107,7 @@ impl<'a> Doctor<'a> {
             head: Head::of(snapshot),
             findings: diagnosis.findings.iter().map(|f| Finding::of(snapshot, f, sim)).collect(),
             left_out_count: diagnosis.left_out,
+            kernel_log_error: snapshot.driver_messages.as_ref().err().map(Failure::of),
             unknown_users: devices.iter().filter_map(|device| UnknownUsers::of(device)).collect(),
             cleared: diagnosis.cleared.iter().map(|c| Cleared::of(snapshot, c)).collect(),
         }

@@ -196,6 +196,8 @@ names! {
         /// The device has fewer active NVLinks than its equals, or no place in its NVLink fabric.
         #[serde(rename = "nvlink-down")]
         NvLinkDown,
+        /// The driver has written an error into the kernel log (Xid).
+        DriverError,
         /// The device is in MIG mode and has no instance.
         NoMigInstance,
         /// No program may create a CUDA context on the device.

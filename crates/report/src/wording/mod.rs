@@ -29,6 +29,7 @@ pub fn kind(kind: FindingKind) -> &'static str {
         FindingKind::DeviceFault => "device fault",
         FindingKind::MemoryErrors => "memory errors",
         FindingKind::NvLinkDown => "NVLink down",
+        FindingKind::DriverError => "driver error",
         FindingKind::NoMigInstance => "no MIG instance",
         FindingKind::ComputeProhibited => "compute prohibited",
         FindingKind::BusyWithoutProcess => "busy without process",
@@ -54,6 +55,7 @@ pub fn short(kind: FindingKind) -> &'static str {
         | FindingKind::DeviceFault
         | FindingKind::MemoryErrors
         | FindingKind::NvLinkDown
+        | FindingKind::DriverError
         | FindingKind::NoMigInstance
         | FindingKind::ComputeProhibited
         | FindingKind::BusyWithoutProcess
@@ -245,6 +247,9 @@ pub fn product_of(snapshot: &Snapshot, ids: &[DeviceId]) -> Option<String> {
 
 /// Formats `GPU 0 Tesla P100-PCIE-16GB` or `GPUs 1–7 GeForce GTX 1080 Ti`.
 pub fn devices(snapshot: &Snapshot, ids: &[DeviceId]) -> String {
+    if ids.is_empty() {
+        return "a GPU that is not listed".to_owned();
+    }
     let name = product_of(snapshot, ids).map_or(String::new(), |name| format!(" {name}"));
     let indexes: Vec<u32> = ids.iter().map(|id| id.index).collect();
     let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };

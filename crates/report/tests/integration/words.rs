@@ -11,34 +11,11 @@ use gpu_placement::{Bar, Passed};
 use gpu_steward::{Convention, Note, WaitReason};
 use std::collections::BTreeSet;
 
-/// All kinds of findings.
-const KINDS: [FindingKind; 19] = [
-    FindingKind::Ghost,
-    FindingKind::DriverLeak,
-    FindingKind::NotPermitted,
-    FindingKind::ForeignNamespace,
-    FindingKind::ListedButGone,
-    FindingKind::ZombieHolder,
-    FindingKind::StuckHolder,
-    FindingKind::Orphan,
-    FindingKind::Hoarder,
-    FindingKind::DeviceFault,
-    FindingKind::MemoryErrors,
-    FindingKind::NvLinkDown,
-    FindingKind::NoMigInstance,
-    FindingKind::ComputeProhibited,
-    FindingKind::BusyWithoutProcess,
-    FindingKind::Throttled,
-    FindingKind::SlowPcie,
-    FindingKind::PendingReset,
-    FindingKind::BlockedReset,
-];
-
 #[test]
 fn every_kind_of_finding_has_words_of_its_own() {
-    let words: BTreeSet<&str> = KINDS.into_iter().map(wording::kind).collect();
-    assert_eq!(words.len(), KINDS.len());
-    let short: BTreeSet<&str> = KINDS.into_iter().map(wording::short).collect();
+    let words: BTreeSet<&str> = FindingKind::ALL.into_iter().map(wording::kind).collect();
+    assert_eq!(words.len(), FindingKind::ALL.len());
+    let short: BTreeSet<&str> = FindingKind::ALL.into_iter().map(wording::short).collect();
     let expected = ["", "ghost", "gone", "hoarder", "orphan", "stuck", "zombie"];
     assert!(short.into_iter().eq(expected), "only kinds that name a process have one");
 }
