@@ -181,6 +181,7 @@ mod tests {
             "gpuws: failed to read 'smi\\n.txt': entity not found\nhint: check the name"
         );
         assert_eq!(failure.exit(), Exit::CannotObserve);
+        assert_eq!(failure.reason(), "read 'smi\\n.txt': entity not found");
     }
 
     #[test]

@@ -443,7 +443,8 @@ fn same_machine_may_be_pasted_in_two_spellings() {
             "index, pci.bus_id, memory.used [MiB], memory.total [MiB]\n0, {bus}, 5 MiB, 16280 MiB\n"
         )
     };
-    for (second, same) in [("00000000:04:00.0", true), ("0000:04:00.0", true), ("0000:05:00.0", false)]
+    for (second, same) in
+        [("00000000:04:00.0", true), ("0000:04:00.0", true), ("0000:05:00.0", false)]
     {
         let text = format!("{}\n{}", list("00000000:04:00.0"), list(second));
         let pasted = with_input(&["doctor", "--paste"], text.as_bytes());
@@ -457,7 +458,8 @@ fn quiet_holders_have_no_legend() {
     let legend = "f open, F open for writing, m mapped";
     let whole = gpuws(here, &["--sim", "p100-ghost", "holders"]);
     assert!(whole.stdout.contains(legend), "{}", whole.stdout);
-    let nobody = gpuws(here, &["--sim", "healthy-box", "holders", "/dev/nvidiactl", "/dev/nvidia0"]);
+    let nobody =
+        gpuws(here, &["--sim", "healthy-box", "holders", "/dev/nvidiactl", "/dev/nvidia0"]);
     assert_eq!(nobody.code, 0, "{}", nobody.stderr);
     let none = gpuws(here, &["--sim", "dgx1-v100", "holders"]);
     assert_eq!(none.stdout.contains(legend), !none.stdout.contains("(no holder)"));

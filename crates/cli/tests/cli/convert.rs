@@ -180,9 +180,8 @@ fn memory_for_reading_can_be_limited() {
     let dir = tempfile::tempdir().unwrap();
     let (head, rows) = RMM.split_once('\n').unwrap();
     fs::write(dir.path().join("rmm.csv"), format!("{head}\n{}", rows.repeat(1000))).unwrap();
-    let limited = |limit: &str| {
-        gpuws(dir.path(), &["mem", "convert", "rmm.csv", "--read-limit", limit])
-    };
+    let limited =
+        |limit: &str| gpuws(dir.path(), &["mem", "convert", "rmm.csv", "--read-limit", limit]);
     assert!(limited("16MiB").status.success());
     let refused = limited("1KiB");
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");

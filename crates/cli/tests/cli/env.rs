@@ -195,7 +195,8 @@ fn limit_applies_to_the_named_devices() {
     assert_eq!(memory(&["--gpu", "0"]), [40960]);
     assert_eq!(memory(&["--gpu", part]), [19968]);
     assert_eq!(memory(&["--gpu", &format!("0,{part}")]), [19968, 40960]);
-    let unknown = gpuws(&["--sim", "no-driver", "mem", "env", "--limit", "2GiB", "--gpu", "0"], &[]);
+    let unknown =
+        gpuws(&["--sim", "no-driver", "mem", "env", "--limit", "2GiB", "--gpu", "0"], &[]);
     assert_eq!((out(&unknown).as_str(), unknown.status.code()), ("(exit 3)\n", Some(3)));
     assert!(reported(&unknown).contains("find the devices that --gpu names"), "{unknown:?}");
     // Without names, a limit does not need their size.

@@ -133,7 +133,8 @@ fn at_most_20_messages_are_shown() {
     ] {
         let log: String = (0..count).map(message).collect();
         let shown = explained(&["--no-live", "--quiet", "-"], log.as_bytes());
-        let heads = shown.lines().filter(|line| line.starts_with("PyTorch 2.2 or later, GPU ")).count();
+        let heads =
+            shown.lines().filter(|line| line.starts_with("PyTorch 2.2 or later, GPU ")).count();
         assert_eq!(heads, 20, "{shown}");
         let last = shown.lines().last().expect("some output");
         assert_eq!(last.ends_with("--json has all").then_some(last), note, "{shown}");
@@ -199,6 +200,20 @@ fn machine_is_asked_only_if_it_helps() {
     };
     let (none, some) = (json(&["-"]), json(&["too-big.log"]));
     assert_ne!(none["looked_at"], some["looked_at"], "no message, no question: {none}");
+    let silent = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir(silent.path().join("box")).expect("a directory");
+    let text = "description = 'made: no device'\nclock = 2025-03-03T10:00:00Z\n[driver]\n\
+                version = '535.261.03'\ncuda = '12.2'\n";
+    let machine = silent.path().join("box");
+    std::fs::write(machine.join("machine.toml"), text).expect("written");
+    let machine = machine.to_str().expect("UTF-8");
+    assert_eq!(explained(&["--sim", machine, "too-big.log"], b""), alone);
+    // A machine that was not named need not answer.
+    let mut command = Command::new(own);
+    let words = ["env", "-u", "LD_LIBRARY_PATH", own, "mem", "explain", "too-big.log"];
+    command.args(["sim", "labbox", "--"]).args(words).current_dir(dir());
+    let output = command.env_remove("GPUWS_SIM_SESSION").output().expect("gpuws runs");
+    assert_eq!(String::from_utf8(output.stdout).expect("UTF-8"), alone);
     for named in [["--sim", "no-such"], ["--nvml", "/no/such/library.so"]] {
         let output = gpuws(&[&["mem", "explain", "too-big.log"], &named[..]].concat(), b"");
         assert!(!output.status.success() && output.stdout.is_empty(), "{named:?}: {output:?}");

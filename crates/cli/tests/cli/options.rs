@@ -155,7 +155,8 @@ fn suggested_command_names_machine_as_typed() {
     assert!(out(&of(&["status"])).contains("gpuws --sim './my box' doctor --gpu 0"));
     let claim = out(&of(&["claim", "--accept-used"]));
     assert!(claim.contains("   gpuws sim './my box' --live -- gpuws run --accept-used"), "{claim}");
-    for words in [&["run", "--", "true"][..], &["claim", "--hold"], &["claim", "--release", "abc123"]]
+    for words in
+        [&["run", "--", "true"][..], &["claim", "--hold"], &["claim", "--release", "abc123"]]
     {
         let refused = of(words);
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
@@ -175,7 +176,8 @@ fn record_counts_samples_and_says_what_it_left_out() {
     ));
     assert_eq!(out(&record(&["b", "--quiet"])), "");
     let json: serde_json::Value =
-        serde_json::from_slice(&record(&["c", "--json", "--names", "--looks", "2"]).stdout).unwrap();
+        serde_json::from_slice(&record(&["c", "--json", "--names", "--looks", "2"]).stdout)
+            .unwrap();
     assert_eq!(json["look_count"], 2, "{json}");
     let head = |name: &str| {
         let text = std::fs::read_to_string(dir.path().join(name)).unwrap();

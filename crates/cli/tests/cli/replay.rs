@@ -204,6 +204,19 @@ fn allocator_of_whole_device_requires_its_size() {
 }
 
 #[test]
+fn failed_allocation_of_the_job_is_reported() {
+    let oom = "{\"event\":{\"action\":\"oom\",\"device\":0,\"size_bytes\":2147483648}}\n";
+    let text = STEP.replace("\"events\":16", "\"events\":17") + oom;
+    let dir = Dir::with(&[("failed.jsonl", &text)]);
+    for command in ["replay", "fit"] {
+        let output = dir.run(&["mem", command, "failed.jsonl", "--policy", "caching"]);
+        let text = String::from_utf8(output.stdout).expect("gpuws prints UTF-8");
+        let line = "  the job ended with a failed allocation of 2 GiB; the replay grants it\n";
+        assert!(text.contains(line), "{command}: {text}");
+    }
+}
+
+#[test]
 fn recording_is_read_from_standard_input() {
     let dir = Dir::with(&[("step.jsonl", STEP)]);
     let shown = |file: &str| {

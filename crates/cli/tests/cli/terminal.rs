@@ -208,8 +208,9 @@ fn unchanged_status_is_reported_once_and_a_change_soon() {
          cut -c -34 told; grep -c 'waiting for' quiet",
     );
     let line = "gpuws: waiting for 12 GPUs; leased";
-    let expected =
-        format!("1\ngpuws: simulated machine twelve-gp\n{line}\n{line}\ngpuws: interrupted; nothing was cl\n");
+    let expected = format!(
+        "1\ngpuws: simulated machine twelve-gp\n{line}\n{line}\ngpuws: interrupted; nothing was cl\n"
+    );
     assert!(out(&output).starts_with(&expected), "{output:?}");
     assert!(out(&output).ends_with("\n0\n"), "{output:?}");
 }
