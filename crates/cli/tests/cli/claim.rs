@@ -301,7 +301,7 @@ fn at_most_four_keepers_of_a_lease_are_named() {
          lease=$(leases | grep -o '\"id\":\"[^\"]*' | cut -d'\"' -f4)\n\
          for n in 1 2 3 4 5; do\n\
          (exec 9>> claims/u$(command id -u)/lease-$lease; exec sleep 30$n) & all=\"$all $!\"\n\
-         until_so grep -q sleep /proc/$!/cmdline\n\
+         until_so grep -q sleep /proc/$!/comm\n\
          \"$0\" claim --release $lease 2>&1 | grep -o 'alive by .*,' | sed 's/[0-9][0-9]* sleep/sleep/g'\n\
          done; kill $all",
     );

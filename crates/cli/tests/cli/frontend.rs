@@ -10,6 +10,7 @@ start() {
     echo $PPID > supervisor; echo $$ > job; exec sleep 300' 2> told & front=$!
   until_so test -s job
 }
+lives() { case "$(cut -d ' ' -f 3 /proc/$1/stat 2> /dev/null)" in ''|Z) false;; esac; }
 has() { grep -c -e "$1" told; }
 "#;
 
@@ -20,7 +21,7 @@ fn killed_supervisor_is_reported_unless_quiet_or_json() {
         &format!(
             "{START}for option in --time-limit=60s --quiet --json; do\n\
              start $option; kill -9 $(cat supervisor); wait $front; echo $?\n\
-             kill -0 $(cat job) 2> /dev/null || echo gone\n\
+             lives $(cat job) || echo gone\n\
              has 'gpuws: supervisor was killed; ending the job$'; has 'gpuws: 1 process ended$'\n\
              done"
         ),
@@ -49,11 +50,11 @@ fn killed_frontend_is_reported_if_the_job_ends_with_it() {
     let output = script(
         "twelve-gpus",
         &format!(
-            "{START}alone() {{ ! kill -0 $(cat supervisor) 2> /dev/null; }}\n\
+            "{START}alone() {{ ! lives $(cat supervisor); }}\n\
              BEFORE='trap \"\" TERM'; start; BEFORE=; kill -9 $front; until_so alone\n\
-             kill -0 $(cat job) 2> /dev/null || echo gone\n\
+             lives $(cat job) || echo gone\n\
              has 'gpuws: frontend was killed; ending the job$'; has 'SIGKILL to [0-9]* sleep$'\n\
-             start --on-death keep; kill -9 $front; sleep 0.5; kill -0 $(cat job) && echo lives\n\
+             start --on-death keep; kill -9 $front; sleep 0.5; lives $(cat job) && echo lives\n\
              kill $(cat job); until_so alone; has 'frontend was killed'"
         ),
     );
