@@ -194,6 +194,15 @@ fn lease_shows_command_line_of_its_root() {
 }
 
 #[test]
+fn missing_process_is_not_blamed_on_hidepid() {
+    let output = script("twelve-gpus", "\"$0\" claim --export --for 4190000");
+    let reported = reported(&output);
+    assert!(reported.contains("4190000"), "{reported}");
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!reported.contains("hidepid") || mounts.contains("hidepid"), "{reported}");
+}
+
+#[test]
 fn leases_name_simulated_machine() {
     let output = Command::new(GPUWS).args(["--sim", "p100-ghost", "leases"]).output().unwrap();
     let lines: Vec<String> = out(&output).lines().map(str::to_owned).collect();

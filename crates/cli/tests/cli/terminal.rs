@@ -115,7 +115,8 @@ fn long_search_shows_progress_only_on_a_terminal() {
         std::fs::write(&file, events(count)).unwrap();
         let words = ["mem", "fit", file.to_str().unwrap(), "--policy", "caching"];
         let shown = on_terminal(80, &words, &PLAIN);
-        let text = format!("gpuws: finding the minimum memory for {count} events of {count}.jsonl\n");
+        let text =
+            format!("gpuws: finding the minimum memory for {count} events of {count}.jsonl\n");
         assert_eq!(shown.starts_with(&text), shows, "{count}: {shown}");
         let words = ["mem", "replay", file.to_str().unwrap(), "--policy", "caching"];
         assert!(!on_terminal(80, &words, &PLAIN).contains("gpuws: replaying"), "{count}");
@@ -192,7 +193,11 @@ fn status_line_is_erased_before_an_error() {
 #[test]
 fn background_job_never_overwrites_the_command_line() {
     let shown = waiting(80, "background", "run -n 3 --timeout 3s -- true");
-    assert_eq!(shown.matches("gpuws: waiting for 3 GPUs; 2nd in the queue; leased by ").count(), 1, "{shown}");
+    assert_eq!(
+        shown.matches("gpuws: waiting for 3 GPUs; 2nd in the queue; leased by ").count(),
+        1,
+        "{shown}"
+    );
     assert!(!shown.contains('\r') && !shown.contains("E["), "{shown}");
 }
 
