@@ -2,6 +2,8 @@
 //! passes everything else to the real one.
 
 use crate::live::{out, script};
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, lchown};
 
 /// A real nvidia-smi that repeats its arguments.
 const REAL: &str = "mkdir bin; printf '#!/bin/sh\\necho \"real $*\"; exit 3\\n' > bin/nvidia-smi\n\
@@ -71,4 +73,35 @@ fn path_of_the_job_keeps_its_directories_and_the_link_stays() {
          \"$0\" run --quiet --no-nvidia-smi -- sh -c '[ \"$PATH\" = \"$1\" ] && echo as before' sh \"$PATH\"",
     );
     assert_eq!(out(&output), "1\n/bin:/usr/bin\nsame\nown\nas before\n", "{output:?}");
+}
+
+/// A colon separates the directories in `PATH`, so the shim is in the next best place.
+#[test]
+fn shim_is_never_in_a_directory_with_a_colon() {
+    const NOBODY: u32 = 65534;
+    let place = match tempfile::tempdir_in("/run") {
+        Ok(place) if rustix::process::geteuid().is_root() => place,
+        _ => {
+            let _ = writeln!(std::io::stderr(), "skipped: needs root and a writable /run");
+            return;
+        }
+    };
+    std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let [home, runtime] = ["home", "a:b"].map(|name| place.path().join(name));
+    for dir in [&home, &runtime] {
+        std::fs::create_dir(dir).unwrap();
+        lchown(dir, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let output = script(
+        "twelve-gpus",
+        &format!(
+            "cd /; exec setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups \
+             env -u GPUWS_SIM_SESSION -u LD_LIBRARY_PATH -u XDG_CACHE_HOME \
+             -u XDG_RUNTIME_DIR HOME='{}' NO_COLOR=1 \"$0\" sim twelve-gpus --live -- \
+             env XDG_RUNTIME_DIR='{}' \"$0\" run --quiet -- sh -c 'echo \"${{PATH%%:*}}\"'",
+            home.display(),
+            runtime.display()
+        ),
+    );
+    assert_eq!(out(&output), format!("{}/.cache/gpuws/bin\n", home.display()), "{output:?}");
 }
