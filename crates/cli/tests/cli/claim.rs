@@ -194,6 +194,24 @@ fn lease_shows_command_line_of_its_root() {
 }
 
 #[test]
+fn table_of_leases_shows_commands_and_nesting() {
+    let output = script(
+        "twelve-gpus",
+        "\"$0\" claim -n 2 --gpu 3,4 --mem 6GiB --export > words; . ./words\n\
+         outer=$(leases | grep -o '\"id\":\"[^\"]*' | cut -d'\"' -f4)\n\
+         \"$0\" run --quiet --gpu 4 --mem 2GiB -- \"$0\" leases --quiet\n\
+         echo \"leases --quiet  within $outer\"",
+    );
+    let output_text = out(&output);
+    let lines: Vec<&str> =
+        output_text.lines().skip_while(|line| !line.starts_with("user ")).collect();
+    let [_, outer, inner, nested] = lines[..] else { panic!("{output:?}") };
+    assert!(outer.contains(" 3, 4  6,144 MiB "), "{output_text}");
+    assert!(outer.contains("  sh -c ") && !outer.contains("  within "), "{output_text}");
+    assert!(inner.contains(" 4     2,048 MiB ") && inner.ends_with(nested), "{output_text}");
+}
+
+#[test]
 fn missing_process_is_not_blamed_on_hidepid() {
     let output = script("twelve-gpus", "\"$0\" claim --export --for 4190000");
     let reported = reported(&output);
