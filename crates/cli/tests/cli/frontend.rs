@@ -145,9 +145,9 @@ fn held_claim_ends_with_the_process_it_is_for() {
         "twelve-gpus",
         "mkfifo pipe; sleep 300 & owner=$!\n\
          \"$0\" claim --gpu 6 --hold --for $owner < pipe > held & holder=$!\n\
-         exec 3> pipe; until_so grep -q VISIBLE held; kill $owner; wait $holder; echo $?\n\
+         exec 3> pipe; until_so grep -qs VISIBLE held; kill $owner; wait $holder; echo $?\n\
          \"$0\" claim --gpu 6 --hold < pipe > again & holder=$!\n\
-         until_so grep -q VISIBLE again; echo more >&3; sleep 0.2; kill -0 $holder && echo holds\n\
+         until_so grep -qs VISIBLE again; echo more >&3; sleep 0.2; kill -0 $holder && echo holds\n\
          kill -HUP $holder; wait $holder; echo $?; leases | grep -c '\"leases\":\\[\\]'",
     );
     assert_eq!(out(&output), "0\nholds\n0\n1\n", "{output:?}");

@@ -125,8 +125,12 @@ fn memory_that_is_not_freed_is_awaited_and_reported() {
         std::fs::write(dir.path().join("machine.toml"), machine).unwrap();
         let output = script(
             dir.path().to_str().unwrap(),
-            "pid=$(\"$0\" query --query-compute-apps=pid --format=csv,noheader 2> /dev/null)\n\
-             \"$0\" run --accept-used --gpu 0 -- kill -9 $pid; echo $?",
+            // The job ends when the driver no longer lists the other process.
+            "cat > job << 'END'\n\
+             own=$1; listed() { \"$own\" query --query-compute-apps=pid --format=csv,noheader 2> /dev/null; }\n\
+             kill -9 $(listed); while listed | grep -q .; do sleep 0.05; done\n\
+             END\n\
+             \"$0\" run --accept-used --gpu 0 -- sh job \"$0\"; echo $?",
         );
         assert_eq!(out(&output), "0\n", "{memory}: {output:?}");
         let reported = reported(&output);
