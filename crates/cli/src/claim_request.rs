@@ -39,7 +39,6 @@ pub(crate) fn request(
     quiet: bool,
 ) -> Result<PreparedClaim, Failure> {
     let claim = Claim {
-        count: args.count,
         share: args.mem.map_or(Share::Whole, Share::Memory),
         free_memory: args.min_free,
         compute_capability: args.capability,

@@ -181,6 +181,9 @@ mod tests {
             "gpuws: failed to read 'smi\\n.txt': entity not found\nhint: check the name"
         );
         assert_eq!(failure.exit(), Exit::CannotObserve);
+        let denied = Failure::io("x", io::ErrorKind::PermissionDenied.into());
+        assert_eq!(denied.exit(), Exit::NotPermitted);
+        assert_eq!(failure.reason(), "read 'smi\\n.txt': entity not found");
     }
 
     #[test]

@@ -43,6 +43,7 @@ pub(crate) fn run(
     }
     let left_out = if args.names { "" } else { ", without names and command lines" };
     screen.print(&Line::new().plain(format!("{samples} written to {file}{left_out}")))?;
-    screen.print(&Line::new().plain("replay it: ").accent(format!("gpuws --sim {file} doctor")))?;
+    let sim = wording::shell_word(&args.file.to_string_lossy());
+    screen.print(&Line::new().plain("replay it: ").accent(format!("gpuws --sim {sim} doctor")))?;
     Ok(Exit::Done)
 }

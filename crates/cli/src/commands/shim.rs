@@ -16,7 +16,7 @@ use gpu_host::supervise::find_program;
 use gpu_host::{PathTrust, TrustedDir};
 use gpu_machine::is_placeholder;
 use gpu_steward::{descends, own_lease};
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode};
 use rustix::process::geteuid;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
@@ -72,9 +72,8 @@ impl Shim {
         };
         if geteuid().is_root() {
             // A command of root may run as another user, who must be able to use the shim too.
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let same = rustix::fs::openat(&dir, ".", flags, Mode::empty()).map_err(failed)?;
-            rustix::fs::fchmod(&same, Mode::from_raw_mode(0o755)).map_err(failed)?;
+            let mode = Mode::from_raw_mode(0o755);
+            rustix::fs::chmodat(&dir, ".", mode, AtFlags::empty()).map_err(failed)?;
         }
         let own = std::env::current_exe();
         let own = own.map_err(|error| Failure::io("find this program", error))?;

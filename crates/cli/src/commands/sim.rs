@@ -20,6 +20,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(crate) fn run(args: &SimArgs, global: &Global) -> Result<Exit, Failure> {
     let own = |failure: Failure| match failure.exit() {
@@ -151,7 +152,6 @@ fn absolute(machine: &Path) -> PathBuf {
 }
 
 fn since_boot() -> u64 {
-    let now = clock_gettime(ClockId::Boottime);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
-    seconds.saturating_mul(1_000_000_000) + u64::try_from(now.tv_nsec).unwrap_or_default()
+    let now = Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -102,11 +102,9 @@ impl Line {
     /// Pads with spaces up to a column; does nothing if the line is already longer.
     pub(crate) fn padded_to(mut self, column: usize) -> Self {
         let blanks = column.saturating_sub(self.width);
-        if blanks > 0 {
-            self.text.extend(std::iter::repeat_n(' ', blanks));
-            self.width += blanks;
-            self.end(Tone::Plain);
-        }
+        self.text.extend(std::iter::repeat_n(' ', blanks));
+        self.width += blanks;
+        self.end(Tone::Plain);
         self
     }
 

@@ -361,3 +361,125 @@ fn closed_pipe_is_not_an_error() {
     let ended = ended(child.wait_with_output().expect("gpuws ends"));
     assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
 }
+
+#[test]
+fn input_at_the_size_limit_is_read_and_one_byte_more_is_not() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    for (name, length) in [("limit", 64 << 20), ("more", (64 << 20) + 1)] {
+        let file = fs::File::create(dir.path().join(name)).expect("a file");
+        file.set_len(length).expect("a sparse file");
+        let refused = gpuws(dir.path(), &["parse", name]);
+        assert_eq!(refused.code, 2, "{}", refused.stderr);
+        let too_long = refused.stderr.contains("it is larger than 64 MiB");
+        assert_eq!(too_long, name == "more", "{name}: {}", refused.stderr);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
+        let input = fs::File::open(dir.path().join(name)).expect("the file");
+        let piped = ended(command.args(["parse", "-"]).stdin(input).output().expect("gpuws runs"));
+        assert_eq!(piped.stderr, refused.stderr.replacen(name, "-", 1), "{name}");
+    }
+}
+
+/// The fields of CSV without a header line, and files of unknown length.
+#[test]
+fn parse_takes_fields_and_reads_proc() {
+    let of = |words: &[&str], input: &str| with_input(words, input.as_bytes());
+    let named = ["parse", "--kind", "query_gpu", "--fields", "index,name,memory.used", "-"];
+    let parsed = of(&named, "0, Tesla K80, 5 MiB\n");
+    assert_eq!(parsed.code, 0, "{}", parsed.stderr);
+    assert!(parsed.stdout.contains("Tesla K80"), "{}", parsed.stdout);
+    let refused = gpuws(Path::new("."), &["parse", "/proc/self/status"]);
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+    assert!(refused.stderr.contains("hint: gpuws parse --help"), "{}", refused.stderr);
+}
+
+/// A text with an out-of-memory message belongs to another command, unless its kind is named.
+#[test]
+fn failure_text_is_distinguished_from_oom_log() {
+    let oom = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 10.76 GiB total \
+               capacity; 8.00 GiB already allocated; 1.00 GiB free)\n";
+    let failed = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n";
+    for (kind, text, code) in
+        [("", oom, 2), ("error", oom, 0), ("", failed, 0), ("", &format!("{failed}{oom}"), 0)]
+    {
+        let kind = if kind.is_empty() { vec![] } else { vec!["--kind", kind] };
+        let parsed = with_input(&[&["parse"], &kind[..], &["-"]].concat(), text.as_bytes());
+        assert_eq!(parsed.code, code, "{kind:?} {text}: {}{}", parsed.stdout, parsed.stderr);
+        assert_eq!(parsed.stderr.contains("use gpuws mem explain"), code == 2, "{}", parsed.stderr);
+    }
+}
+
+#[test]
+fn pasted_failures_have_meaning_and_remedy() {
+    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim-fixtures/machines");
+    let healthy = fs::read_to_string(machines.join("p100-ghost/nvidia-smi.txt")).expect("recorded");
+    let lost = "Unable to determine the device handle for GPU 0000:04:00.0: Unknown Error\n";
+    let no_driver = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. \
+                     Make sure that the latest NVIDIA driver is installed and running.\n";
+    let pasted = |words: &[&str], text: &str| {
+        with_input(&[&["doctor", "--paste"], words].concat(), text.as_bytes())
+    };
+    let shown = pasted(&[], lost);
+    assert_eq!(shown.code, 1, "{}", shown.stderr);
+    assert!(shown.stdout.starts_with("FAILURE  the driver cannot reach a GPU"), "{}", shown.stdout);
+    assert!(shown.stdout.contains("\n  there    sudo dmesg"), "{}", shown.stdout);
+    assert!(!shown.stdout.contains("no GPU could be queried"), "{}", shown.stdout);
+    let shown = pasted(&[], no_driver);
+    assert_eq!(shown.code, 1, "{}", shown.stderr);
+    assert!(shown.stdout.starts_with("no GPU could be queried there: "), "{}", shown.stdout);
+    assert_eq!(shown.stdout.matches("  there    ").count(), 1, "{}", shown.stdout);
+    assert!(!shown.stdout.contains("FAILURE"), "{}", shown.stdout);
+    // A failure beside figures does not hide them, nor the other way round.
+    let both = pasted(&[], &format!("{lost}{healthy}"));
+    assert_eq!(both.code, 1, "{}", both.stderr);
+    assert!(both.stdout.starts_with("FAILURE  ") && both.stdout.contains("pasted text"));
+    for text in [lost.to_owned(), format!("{lost}{healthy}")] {
+        let json = pasted(&["--json"], &text);
+        assert_eq!(json.code, 1, "{}", json.stderr);
+        let _: serde_json::Value = serde_json::from_str(&json.stdout).expect("one JSON object");
+    }
+}
+
+#[test]
+fn same_machine_may_be_pasted_in_two_spellings() {
+    let list = |bus: &str| {
+        format!(
+            "index, pci.bus_id, memory.used [MiB], memory.total [MiB]\n0, {bus}, 5 MiB, 16280 MiB\n"
+        )
+    };
+    for (second, same) in
+        [("00000000:04:00.0", true), ("0000:04:00.0", true), ("0000:05:00.0", false)]
+    {
+        let text = format!("{}\n{}", list("00000000:04:00.0"), list(second));
+        let pasted = with_input(&["doctor", "--paste"], text.as_bytes());
+        assert_eq!(pasted.stderr.contains("one machine at a time"), !same, "{}", pasted.stderr);
+    }
+}
+
+#[test]
+fn quiet_holders_have_no_legend() {
+    let here = Path::new(".");
+    let legend = "f open, F open for writing, m mapped";
+    let whole = gpuws(here, &["--sim", "p100-ghost", "holders"]);
+    assert!(whole.stdout.contains(legend), "{}", whole.stdout);
+    let nobody =
+        gpuws(here, &["--sim", "healthy-box", "holders", "/dev/nvidiactl", "/dev/nvidia0"]);
+    assert_eq!(nobody.code, 0, "{}", nobody.stderr);
+    let none = gpuws(here, &["--sim", "dgx1-v100", "holders"]);
+    assert_eq!(none.stdout.contains(legend), !none.stdout.contains("(no holder)"));
+}
+
+#[test]
+fn gpustat_format_selects_devices_or_fails() {
+    let here = Path::new(".");
+    let of = |machine: &str, gpu: &str| {
+        let words = ["--sim", machine, "status", "--format", "gpustat-json", "-i", gpu];
+        gpuws(here, &words)
+    };
+    let one = of("labbox", "2");
+    assert_eq!((one.code, one.stdout.matches("\"index\": ").count()), (0, 1), "{}", one.stdout);
+    // As with nvidia-smi, a missing one does not hide the others.
+    let some = of("labbox", "0,9");
+    assert_eq!((some.code, some.stdout.matches("\"index\": ").count()), (0, 1), "{}", some.stderr);
+    let missing = of("labbox", "9");
+    assert_eq!((missing.code, missing.stdout.as_str()), (2, ""), "{}", missing.stderr);
+}

@@ -109,7 +109,7 @@ fn impossible_claim_preview_exits_like_run() {
     assert_eq!(out(&output), "2\n2\n2\n2\n2\n2\n  \"possible\": false,\n0\n", "{output:?}");
     let reported = reported(&output);
     assert!(reported.contains("this machine can provide only 12"), "{reported}");
-    assert!(reported.contains("the maximum is -n 12"), "{reported}");
+    assert!(reported.contains("hint: it has 0–11; the maximum is -n 12"), "{reported}");
 }
 
 #[test]
@@ -124,6 +124,7 @@ fn limiting_factor_is_named() {
     let lines: Vec<&str> = reported.lines().filter(|line| line.starts_with("gpuws: ")).collect();
     let [gpu, variable, lease] = lines[..] else { panic!("{output:?}") };
     assert!(gpu.ends_with(": --gpu can provide only 2"), "{gpu}");
+    assert!(reported.contains("hint: it has 0, 1; the maximum is -n 2\n"), "{reported}");
     assert!(variable.ends_with(": CUDA_VISIBLE_DEVICES can provide only 2"), "{variable}");
     assert!(
         lease.contains(": the enclosing lease ") && lease.ends_with(" can provide only 2"),
@@ -175,9 +176,11 @@ fn preview_names_place_in_queue() {
          until_so sh -c '\"$0\" leases --json | grep -q \"command\"' \"$0\"\n\
          for place in 1 2; do \"$0\" run -n 1 -- true 2> /dev/null & sleep 0.1; done\n\
          until_so sh -c '[ $(\"$0\" claim -n 1 | grep -c 3rd) = 1 ]' \"$0\"\n\
-         \"$0\" claim -n 1 | grep queue; touch done; wait",
+         \"$0\" claim -n 1 | grep queue; echo \"$(id -un): true\"; touch done; wait",
     );
-    assert!(out(&output).starts_with("would be 3rd in the queue; first: "), "{output:?}");
+    let output_text = out(&output);
+    let (place, first) = output_text.trim_end().split_once('\n').unwrap();
+    assert_eq!(place, format!("would be 3rd in the queue; first: {first}"), "{output:?}");
 }
 
 #[test]
@@ -191,8 +194,169 @@ fn lease_shows_command_line_of_its_root() {
 }
 
 #[test]
+fn table_of_leases_shows_commands_and_nesting() {
+    let output = script(
+        "twelve-gpus",
+        "\"$0\" claim -n 2 --gpu 3,4 --mem 6GiB --export > words; . ./words\n\
+         outer=$(leases | grep -o '\"id\":\"[^\"]*' | cut -d'\"' -f4)\n\
+         \"$0\" run --quiet --gpu 4 --mem 2GiB -- \"$0\" leases --quiet\n\
+         echo \"leases --quiet  within $outer\"",
+    );
+    let output_text = out(&output);
+    let lines: Vec<&str> =
+        output_text.lines().skip_while(|line| !line.starts_with("user ")).collect();
+    let [_, outer, inner, nested] = lines[..] else { panic!("{output:?}") };
+    assert!(outer.contains(" 3, 4  6,144 MiB "), "{output_text}");
+    assert!(outer.contains("  sh -c ") && !outer.contains("  within "), "{output_text}");
+    assert!(inner.contains(" 4     2,048 MiB ") && inner.ends_with(nested), "{output_text}");
+}
+
+#[test]
+fn missing_process_is_not_blamed_on_hidepid() {
+    let output = script("twelve-gpus", "\"$0\" claim --export --for 4190000");
+    let reported = reported(&output);
+    assert!(reported.contains("4190000"), "{reported}");
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!reported.contains("hidepid") || mounts.contains("hidepid"), "{reported}");
+}
+
+#[test]
 fn leases_name_simulated_machine() {
     let output = Command::new(GPUWS).args(["--sim", "p100-ghost", "leases"]).output().unwrap();
     let lines: Vec<String> = out(&output).lines().map(str::to_owned).collect();
     assert_eq!(lines[..2], ["simulated machine p100-ghost", "no leases and no waiting claims"]);
+}
+
+#[test]
+fn requirements_of_a_claim_are_honoured() {
+    let output = script(
+        "twelve-gpus",
+        "for words in '--min-free 30GiB' '--capability 99.0' '--with 1 --not 1'; do\n\
+         \"$0\" claim $words; echo $?; done\n\
+         \"$0\" claim --min-free 20GiB --capability 8.6 --quiet > /dev/null; echo $?",
+    );
+    assert_eq!(out(&output), "2\n2\n2\n0\n", "{output:?}");
+    for why in [
+        "GPUs 0–11: has only 24,389 MiB in total; 30,720 MiB requested\nhint: it has 0–11\n",
+        "GPUs 0–11: has compute capability 8.6; 99.0 requested\nhint: it has 0–11\n",
+        ": a GPU named by --with is not available; GPU 1: excluded\n",
+    ] {
+        assert!(reported(&output).contains(why), "{why}: {output:?}");
+    }
+    let mig = Command::new(GPUWS).args(["--sim", "mig-a100", "claim", "--mig", "-n", "4"]).output();
+    let text = reported(&mig.unwrap());
+    assert!(text.contains("the choice of MIG devices can provide only "), "{text}");
+}
+
+/// A claim of one device does not depend on how the devices are connected.
+#[test]
+fn topology_is_queried_only_for_several_devices() {
+    let dir = tempfile::tempdir().unwrap();
+    let calls = |words: &[&str]| {
+        let counts = dir.path().join(words.join("-"));
+        let mut command = Command::new(GPUWS);
+        command.args(["sim", "dgx1-v100", "--count-calls", counts.to_str().unwrap(), "--"]);
+        let output = command.args([GPUWS, "claim"]).args(words).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        std::fs::read_to_string(counts).unwrap().contains("nvmlDeviceGetNvLinkState")
+    };
+    assert!(!calls(&["--quiet"]) && calls(&["-n", "2"]) && calls(&["--topology"]));
+}
+
+#[test]
+fn leases_show_whole_short_commands_and_256_bytes_of_long_ones() {
+    let output = script(
+        "twelve-gpus",
+        "shown() { \"$0\" leases --json | sed -n 's/^ *\"command\": \"\\(.*\\)\",*$/\\1/p'; }\n\
+         long=$(printf 'é%.0s' $(seq 200))\n\
+         \"$0\" run --quiet -- sh -c 'touch short; exec sleep 300' x & first=$!\n\
+         until_so test -e short; shown; kill $first; wait $first\n\
+         \"$0\" run --quiet -- sh -c 'touch long; exec sleep 300' $long & second=$!\n\
+         until_so test -e long; shown | tr -d '\\n' | wc -c; kill $second; wait $second",
+    );
+    // The last character would end at byte 257.
+    assert_eq!(out(&output), "sh -c touch short; exec sleep 300 x\n255\n", "{output:?}");
+}
+
+/// The lease is for the shell that runs the command, not for one around it; a subshell is a copy of
+/// the shell that forked it, unless it left its process group.
+#[test]
+fn root_of_a_lease_is_the_shell_that_takes_it() {
+    let output = script(
+        "twelve-gpus",
+        "root() { leases | grep -o '\"pid\":[0-9]*' | cut -d: -f2; }\n\
+         own() { [ \"$(root)\" = $1 ] && echo own || echo \"$(root) is not $1\"; }\n\
+         release() { \"$0\" claim --release $(leases | grep -o '\"id\":\"[^\"]*' | cut -d'\"' -f4); } > /dev/null\n\
+         (\"$0\" claim --gpu 3 --export > /dev/null; true); own $$; release\n\
+         cat > inner << 'END'\n\
+         \"$1\" claim --gpu 4 --export > /dev/null; echo $$ > pid; until test -e go; do sleep 0.05; done\n\
+         END\n\
+         sh inner \"$0\" 2> /dev/null & until_so test -s pid; own $(cat pid); touch go; wait\n\
+         cat > apart.py << 'END'\n\
+         import os, subprocess, sys, time\n\
+         if os.fork(): os.wait(); sys.exit()\n\
+         os.setsid(); subprocess.run([sys.argv[1], 'claim', '--gpu', '5', '--export'], stdout=2)\n\
+         print(os.getpid(), file=open('apart', 'w'), flush=True)\n\
+         while not os.path.exists('end'): time.sleep(0.05)\n\
+         END\n\
+         python3 apart.py \"$0\" 2> /dev/null & until_so test -s apart; own $(cat apart); touch end; wait",
+    );
+    assert_eq!(out(&output), "own\nown\nown\n", "{output:?}");
+}
+
+/// Every process descends from it, so an exported lease would never end.
+#[test]
+fn lease_is_not_taken_for_systemd() {
+    let output = script(
+        "twelve-gpus",
+        "cp /bin/sh systemd\n\
+         ./systemd -c '\"$0\" claim --export; echo $?; echo | \"$0\" claim --hold > held; echo $?; grep -c VISIBLE held' \"$0\"\n\
+         \"$0\" run --quiet -- \"$0\" claim --export; echo $?",
+    );
+    assert_eq!(out(&output), "(exit 2)\n2\n0\n1\n(exit 2)\n2\n", "{output:?}");
+    let reported = reported(&output);
+    assert!(reported.contains(": every process descends from it\n"), "{reported}");
+    assert!(reported.contains(": that is gpuws itself, waiting for this program\n"), "{reported}");
+}
+
+#[test]
+fn at_most_four_keepers_of_a_lease_are_named() {
+    let output = script(
+        "twelve-gpus",
+        "GPUWS_CLAIMS=$PWD/claims; export GPUWS_CLAIMS; mkdir claims\n\
+         \"$0\" claim --gpu 6 --export > /dev/null\n\
+         lease=$(leases | grep -o '\"id\":\"[^\"]*' | cut -d'\"' -f4)\n\
+         for n in 1 2 3 4 5; do\n\
+         (exec 9>> claims/u$(command id -u)/lease-$lease; exec sleep 30$n) & all=\"$all $!\"\n\
+         until_so grep -q sleep /proc/$!/comm\n\
+         \"$0\" claim --release $lease 2>&1 | grep -o 'alive by .*,' | sed 's/[0-9][0-9]* sleep/sleep/g'\n\
+         done; kill $all",
+    );
+    let expected = "alive by sleep,\nalive by sleep and sleep,\nalive by sleep, sleep and sleep,\n\
+                    alive by sleep, sleep, sleep and sleep,\n\
+                    alive by sleep, sleep, sleep, sleep and 1 more,\n";
+    assert_eq!(out(&output), expected, "{output:?}");
+}
+
+#[test]
+fn leases_of_invisible_devices_and_claims_without_leases_are_listed() {
+    let output = script(
+        "labbox",
+        "export GPUWS_CLAIMS=$PWD\n\
+         \"$0\" run --gpu 0 -- true 2> /dev/null & waiter=$!\n\
+         until_so sh -c '\"$0\" leases --json | grep -q ahead' \"$0\"; \"$0\" leases --quiet; echo ====\n\
+         \"$0\" claim --gpu 1 --export --for $$ > /dev/null; \"$0\" leases --quiet; echo ====\n\
+         \"$0\" leases | grep -c 'claim --release'; \"$0\" leases --quiet | grep -c 'claim --release'\n\
+         kill $waiter; wait $waiter; echo ====\n\
+         \"$0\" sim twelve-gpus --live -- \"$0\" leases",
+    );
+    let output_text = out(&output);
+    let parts: Vec<&str> = output_text.split("====\n").collect();
+    let [waits, both, releases, elsewhere] = parts[..] else { panic!("{output:?}") };
+    assert!(waits.starts_with("simulated machine labbox\n1 claim waiting\n  1st  "), "{waits}");
+    assert!(waits.contains("       GPU 0: in use without a lease by "), "{waits}");
+    assert!(both.contains("\nuser ") && both.contains("\n\n1 claim waiting\n  1st  "), "{both}");
+    assert_eq!(releases, "1\n0\n", "{output:?}");
+    assert!(elsewhere.contains("  1 not visible here  ") && !elsewhere.contains(" and "));
+    assert!(elsewhere.contains("\n1 GPU not visible here: held by your claim."), "{elsewhere}");
 }

@@ -165,3 +165,35 @@ fn recorded_text_is_escaped() {
     let first: serde_json::Value = serde_json::from_str(lines.trim_end()).unwrap();
     assert_eq!(first["settings"]["a"], "\u{9b}2J\u{202e}€😀\u{7f}");
 }
+
+#[test]
+fn dump_in_a_broken_recording_is_not_converted() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!("{{\"schema\":1,\"kind\":\"memory-trace\"}}\n{BFC}");
+    fs::write(dir.path().join("job.jsonl"), text).unwrap();
+    let refused = gpuws(dir.path(), &["mem", "convert", "job.jsonl"]);
+    assert_eq!((refused.status.code(), refused.stdout.len()), (Some(2), 0), "{refused:?}");
+}
+
+#[test]
+fn memory_for_reading_can_be_limited() {
+    let dir = tempfile::tempdir().unwrap();
+    let (head, rows) = RMM.split_once('\n').unwrap();
+    fs::write(dir.path().join("rmm.csv"), format!("{head}\n{}", rows.repeat(1000))).unwrap();
+    let limited =
+        |limit: &str| gpuws(dir.path(), &["mem", "convert", "rmm.csv", "--read-limit", limit]);
+    assert!(limited("16MiB").status.success());
+    let refused = limited("1KiB");
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(text.contains("--read-limit"), "{text}");
+}
+
+#[test]
+fn quiet_conversion_prints_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("rmm.csv"), RMM).unwrap();
+    let output = gpuws(dir.path(), &["--quiet", "mem", "convert", "rmm.csv", "-o", "out.jsonl"]);
+    assert_eq!(printed(&output), "");
+    assert!(dir.path().join("out.jsonl").exists());
+}

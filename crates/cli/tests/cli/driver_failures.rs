@@ -55,6 +55,12 @@ fn status_reports_refused_process_list() {
     assert!(text.contains("nvidia1 nvidiactl nvidia-uvm mapped"), "{text}");
     assert!(!text.contains("not listed"), "whether it is listed is not known: {text}");
 
+    for (fault, line) in [(REFUSED, "\n\nGPU 1: users of it unknown: "), (HANGS, "\n\nno answer: ")]
+    {
+        let output = with(fault, &["status", "--quiet"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(text.matches(line).count(), 1, "below the devices: {text}");
+    }
     let gpus = gpus(&with(REFUSED, &["status", "--json"]));
     assert_eq!(gpus[1]["absent"]["processes"], "not-permitted");
     assert!(gpus[1]["error"]["what"].as_str().unwrap().contains("GPU 1"), "{}", gpus[1]);

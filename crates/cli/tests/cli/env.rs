@@ -105,6 +105,18 @@ fn installed_frameworks_are_detected_without_running_python() {
         object["variables"].as_array().expect("a list").iter().map(|v| &v["name"]).collect();
     assert_eq!(names, ["PYTORCH_ALLOC_CONF", "XLA_PYTHON_CLIENT_MEM_FRACTION"]);
     assert_eq!(object["schema"], 1);
+    // The installed version has its interpreter; another one comes from the command line.
+    let text = |words: &[&str]| out(&gpuws(words, &active));
+    let shown = text(&[&words[..2], &words[3..]].concat());
+    let python = dir.path().join("bin/python");
+    let line = format!("\n# PyTorch 2.10.0+cu128 of {}\n", python.display());
+    assert!(shown.replace("\n#  ", "").contains(&line), "{shown}");
+    let told = text(&[&words[..2], &words[3..], &["--torch-version", "2.11"]].concat());
+    assert!(told.contains("\n# PyTorch 2.11\n"), "{told}");
+    // A named framework has the version that is installed.
+    let named = [&words[..], &["--framework", "jax"]].concat();
+    let named: Value = serde_json::from_slice(&gpuws(&named, &active).stdout).expect("valid JSON");
+    assert_eq!(named["frameworks"], serde_json::json!([frameworks[1]]));
     let nobody: Value = serde_json::from_slice(&gpuws(&words, &[]).stdout).expect("valid JSON");
     assert_eq!(
         (&nobody["python"], nobody["variables"].as_array().map(Vec::len)),
@@ -149,6 +161,47 @@ fn hostile_text_is_shell_quoted() {
         assert!(value.ends_with("per_process_memory_fraction:0.0687"), "{value}");
         assert!(output.stderr.is_empty() && !dir.path().join("made").exists(), "{output:?}");
     }
+}
+
+/// A comment of 80 columns is not wrapped, a longer one is, between two words.
+#[test]
+fn comments_are_wrapped_at_80_columns() {
+    for (length, wraps) in [(60, false), (61, true), (62, true)] {
+        let dir = tempfile::tempdir().unwrap();
+        let name = "m".repeat(length);
+        let machine = dir.path().join(&name);
+        std::fs::create_dir(&machine).unwrap();
+        let text = "description = 'made: one device'\nclock = 2025-03-03T10:00:00Z\n\
+                    [[gpu]]\nindex = 0\nmemory_total_mib = 24576\n";
+        std::fs::write(machine.join("machine.toml"), text).unwrap();
+        let words = ["--sim", machine.to_str().unwrap(), "mem", "env", "--limit", "6GiB"];
+        let printed = out(&gpuws(&words, &[]));
+        let between = if wraps { "\n#   " } else { " " };
+        let expected = format!("# simulated machine{between}{name}\n# limit 6 GiB per GPU");
+        assert!(printed.starts_with(&expected), "{length}: {printed}");
+    }
+}
+
+#[test]
+fn limit_applies_to_the_named_devices() {
+    let memory = |more: &[&str]| {
+        let words = ["--json", "--sim", "mig-a100", "mem", "env", "--limit", "2GiB"];
+        let output = gpuws(&[&words[..], more].concat(), &[]);
+        let object: Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
+        let sizes = object["device_memory_bytes"].as_array().expect("a list").clone();
+        sizes.iter().map(|size| size.as_u64().expect("bytes") >> 20).collect::<Vec<_>>()
+    };
+    let part = "MIG-12c54c5e-ecac-9193-bb3a-2ba04a79b9ed";
+    assert_eq!(memory(&["--gpu", "0"]), [40960]);
+    assert_eq!(memory(&["--gpu", part]), [19968]);
+    assert_eq!(memory(&["--gpu", &format!("0,{part}")]), [19968, 40960]);
+    let unknown =
+        gpuws(&["--sim", "no-driver", "mem", "env", "--limit", "2GiB", "--gpu", "0"], &[]);
+    assert_eq!((out(&unknown).as_str(), unknown.status.code()), ("(exit 3)\n", Some(3)));
+    assert!(reported(&unknown).contains("find the devices that --gpu names"), "{unknown:?}");
+    // Without names, a limit does not need their size.
+    let any = ["--sim", "no-driver", "mem", "env", "--limit", "2GiB", "--framework", "jax"];
+    assert!(gpuws(&any, &[]).status.success());
 }
 
 #[test]

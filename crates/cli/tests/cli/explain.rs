@@ -103,3 +103,121 @@ fn parse_suggests_mem_explain_for_oom_log() {
     let output_text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output_text.contains("gpuws mem explain"), "{output_text}");
 }
+
+/// Runs `gpuws mem explain` on this machine, whether it has a driver or not.
+fn explained(words: &[&str], input: &[u8]) -> String {
+    String::from_utf8(gpuws(&[&["mem", "explain"], words].concat(), input).stdout).expect("UTF-8")
+}
+
+fn message(device: usize) -> String {
+    format!(
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU {device} has a \
+         total capacity of 23.69 GiB of which 1.00 GiB is free.\n"
+    )
+}
+
+#[test]
+fn quiet_output_has_causes_but_no_remedies() {
+    let whole = explained(&["--no-live", "too-big.log"], b"");
+    let quiet = explained(&["--no-live", "too-big.log", "--quiet"], b"");
+    assert!(whole.contains("\nTry: ") && whole.starts_with(&quiet), "{whole}");
+    assert!(!quiet.contains("\nTry: ") && quiet.lines().count() > 2, "{quiet}");
+}
+
+#[test]
+fn at_most_20_messages_are_shown() {
+    for (count, note) in [
+        (20, None),
+        (21, Some("1 more message; --json has all")),
+        (22, Some("2 more messages; --json has all")),
+    ] {
+        let log: String = (0..count).map(message).collect();
+        let shown = explained(&["--no-live", "--quiet", "-"], log.as_bytes());
+        let heads =
+            shown.lines().filter(|line| line.starts_with("PyTorch 2.2 or later, GPU ")).count();
+        assert_eq!(heads, 20, "{shown}");
+        let last = shown.lines().last().expect("some output");
+        assert_eq!(last.ends_with("--json has all").then_some(last), note, "{shown}");
+        let blanks = shown.lines().filter(|line| line.is_empty()).count();
+        assert_eq!(blanks, 19 + usize::from(note.is_some()), "one between two messages: {shown}");
+    }
+}
+
+#[test]
+fn only_a_recording_is_referred_to_replay() {
+    let none = "no out-of-memory message found\n";
+    let next = "this is a memory recording; use: gpuws mem replay -\n";
+    for (input, is_recording) in [
+        (&b"\x80\x04 a pickle"[..], true),
+        (b"{\"kind\":\"memory-trace\"}\n", true),
+        (b"{\"kind\":\"other\"}\n", false),
+        (b"a memory-trace\n", false),
+        (b"all is well\n", false),
+    ] {
+        let expected = if is_recording { format!("{none}{next}") } else { none.to_owned() };
+        assert_eq!(explained(&["--no-live", "-"], input), expected);
+        assert_eq!(explained(&["--no-live", "--quiet", "-"], input), none);
+    }
+}
+
+/// Twice the part that is kept, mostly of one long line.
+#[test]
+fn line_numbers_count_omitted_lines() {
+    use std::io::{Seek, SeekFrom};
+    let mut file = tempfile::tempfile().expect("a file");
+    file.write_all(&[b'\n'; 10]).expect("written");
+    // The parser reads exactly as much as is kept, so that it cuts nothing itself.
+    let end = format!("\n{}", message(3));
+    file.seek(SeekFrom::Start((128 << 20) - end.len() as u64)).expect("a sparse file");
+    file.write_all(end.as_bytes()).expect("written");
+    file.seek(SeekFrom::Start(0)).expect("back to the start");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
+    let output = command.args(["mem", "explain", "--no-live", "--quiet", "-"]).stdin(file).output();
+    let output = output.expect("gpuws runs");
+    let shown = String::from_utf8(output.stdout).expect("UTF-8");
+    assert!(shown.starts_with("PyTorch 2.2 or later, GPU 3 (23.69 GiB)   line 12\n"), "{shown}");
+    assert!(shown.ends_with("\nonly the end of the log was read\n"), "{shown}");
+    assert!(!explained(&["--no-live", "too-big.log"], b"").contains("only the end"));
+}
+
+#[test]
+fn machine_is_asked_only_if_it_helps() {
+    let own = env!("CARGO_BIN_EXE_gpuws");
+    let session = |words: &[&str]| {
+        let mut command = Command::new(own);
+        command.args(["sim", "labbox", "--", own, "mem", "explain"]).args(words);
+        command.current_dir(dir()).env_remove("GPUWS_SIM_SESSION").env("NO_COLOR", "1");
+        String::from_utf8(command.output().expect("gpuws runs").stdout).expect("UTF-8")
+    };
+    let asked = session(&["too-big.log"]);
+    assert!(asked.starts_with("simulated machine labbox (driver 535.261.03)\n\n"), "{asked}");
+    assert!(asked.contains("\nnow "), "{asked}");
+    let alone = explained(&["--no-live", "too-big.log"], b"");
+    assert_eq!(session(&["--no-live", "too-big.log"]), alone);
+    // A machine without devices says nothing.
+    assert_eq!(explained(&["--sim", "no-driver", "too-big.log"], b""), alone);
+    let json = |words: &[&str]| -> serde_json::Value {
+        let words = [&["--json", "--sim", "labbox"], words].concat();
+        serde_json::from_str(&explained(&words, b"all is well\n")).expect("valid JSON")
+    };
+    let (none, some) = (json(&["-"]), json(&["too-big.log"]));
+    assert_ne!(none["looked_at"], some["looked_at"], "no message, no question: {none}");
+    let silent = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir(silent.path().join("box")).expect("a directory");
+    let text = "description = 'made: no device'\nclock = 2025-03-03T10:00:00Z\n[driver]\n\
+                version = '535.261.03'\ncuda = '12.2'\n";
+    let machine = silent.path().join("box");
+    std::fs::write(machine.join("machine.toml"), text).expect("written");
+    let machine = machine.to_str().expect("UTF-8");
+    assert_eq!(explained(&["--sim", machine, "too-big.log"], b""), alone);
+    // A machine that was not named need not answer.
+    let mut command = Command::new(own);
+    let words = ["env", "-u", "LD_LIBRARY_PATH", own, "mem", "explain", "too-big.log"];
+    command.args(["sim", "labbox", "--"]).args(words).current_dir(dir());
+    let output = command.env_remove("GPUWS_SIM_SESSION").output().expect("gpuws runs");
+    assert_eq!(String::from_utf8(output.stdout).expect("UTF-8"), alone);
+    for named in [["--sim", "no-such"], ["--nvml", "/no/such/library.so"]] {
+        let output = gpuws(&[&["mem", "explain", "too-big.log"], &named[..]].concat(), b"");
+        assert!(!output.status.success() && output.stdout.is_empty(), "{named:?}: {output:?}");
+    }
+}

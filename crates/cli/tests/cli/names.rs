@@ -53,6 +53,22 @@ fn device_selectors_work_in_doctor_reap_and_status() {
     }
 }
 
+/// The headline is that of the whole machine; findings elsewhere are not repeated.
+#[test]
+fn status_of_one_device_names_no_findings_of_others() {
+    let shown = |gpu: &str| {
+        String::from_utf8(run(&["--sim", "labbox", "status", "-i", gpu]).stdout).expect("UTF-8")
+    };
+    for (gpu, named) in [("1", &[][..]), ("2", &["GPU 2: "]), ("2,3", &["GPU 3: ", "GPU 2: "])] {
+        let shown = shown(gpu);
+        let findings: Vec<&str> = shown.lines().filter(|line| line.contains("doctor")).collect();
+        assert!(shown.contains("4 GPUs, 1 free, 3 findings"), "{shown}");
+        assert_eq!(findings.len(), named.len(), "{shown}");
+        let all = findings.iter().zip(named).all(|(line, name)| line.starts_with(name));
+        assert!(all, "{shown}");
+    }
+}
+
 #[test]
 fn failed_output_exits_nonzero() {
     for command in ["status", "doctor", "holders", "leases", "--help"] {

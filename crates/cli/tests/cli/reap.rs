@@ -77,3 +77,22 @@ fn memory_of_target_is_counted_once_if_neighbour_exits() {
         (&(6000 * MIB).into(), &true.into())
     );
 }
+
+#[test]
+fn part_of_the_expected_memory_is_no_success() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = machine(false).replacen(
+        "\n[[process]]\npid = 1002",
+        "on_kill = \"stuck\"\n\n[[process]]\npid = 1002",
+        1,
+    );
+    std::fs::write(dir.path().join("machine.toml"), text).unwrap();
+    let mut command = std::process::Command::new(crate::live::GPUWS);
+    command.arg("--sim").arg(dir.path()).args(["reap", "--pid", "1001,1002", "--yes"]);
+    let output = command.env("NO_COLOR", "1").output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let output_text = out(&output);
+    assert!(output_text.contains("they are still running\n"), "{output_text}");
+    let line = "freed 6,000 MiB of 12,000 MiB; the rest was not freed\n";
+    assert!(output_text.contains(line), "{output_text}");
+}

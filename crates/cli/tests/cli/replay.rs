@@ -141,6 +141,96 @@ fn fit_reports_exact_need_and_fitting_sets() {
     );
 }
 
+/// Which sizes of devices suffice and which do not, and what `--quiet` leaves out.
+#[test]
+fn fit_names_device_sizes() {
+    let dir = Dir::with(&[("step.jsonl", STEP)]);
+    let with = |words: &[&str]| dir.transcript(&[&["mem", "fit", "step.jsonl"], words].concat());
+    hold(
+        "fit-sizes.txt",
+        &[
+            // The smallest need is 160 MiB, which just fits beside the context.
+            with(&["--context", "3936MiB"]),
+            with(&["--context", "3937MiB"]),
+            with(&["--context", "300GiB"]),
+            with(&["--policy", "bfc-all-at-once"]),
+            with(&["--set", "max_split_size_mb=64"]),
+            with(&["--quiet"]),
+            with(&["--quiet", "--device-memory", "1MiB"]),
+        ],
+    );
+}
+
+#[test]
+fn title_of_a_job_takes_two_lines_only_if_it_must() {
+    // The title is 43 columns long without the name.
+    for (length, one_line) in [(36, true), (37, true), (38, false)] {
+        let name = "a".repeat(length);
+        let dir = Dir::with(&[(&name, STEP)]);
+        let output = dir.run(&["mem", "fit", &format!("./{name}"), "--policy", "caching"]);
+        let text = String::from_utf8(output.stdout).expect("gpuws prints UTF-8");
+        let between = if one_line { "" } else { "\n" };
+        let title = format!("{name}  16 events, device 0{between}  147 MiB live at once\n");
+        assert!(text.starts_with(&title), "{length}: {text}");
+    }
+}
+
+#[test]
+fn quiet_replay_has_no_advice() {
+    let dir = Dir::with(&[("step.jsonl", STEP)]);
+    let replay = |words: &[&str]| {
+        let output = dir.run(&[&["mem", "replay", "step.jsonl"], words].concat());
+        String::from_utf8(output.stdout).expect("gpuws prints UTF-8")
+    };
+    let quiet = replay(&["--quiet", "--limit", "150MiB", "--timeline", "out.svg"]);
+    assert!(quiet.contains("Fragmentation: 72 MiB free"), "{quiet}");
+    assert!(!quiet.contains("Fits with") && !quiet.contains("drawn: "), "{quiet}");
+    assert!(!quiet.contains("No setting of this allocator helps"), "{quiet}");
+    assert!(dir.read("out.svg").ends_with("</svg>\n"));
+}
+
+#[test]
+fn allocator_of_whole_device_requires_its_size() {
+    let dir = Dir::with(&[("step.jsonl", STEP)]);
+    let replay = |words: &[&str]| {
+        dir.run(&[&["mem", "replay", "step.jsonl", "--policy", "bfc-all-at-once"], words].concat())
+    };
+    let refused = replay(&[]);
+    assert_eq!(refused.status.code(), Some(2));
+    let text = String::from_utf8(refused.stderr).expect("gpuws prints UTF-8");
+    assert!(text.contains("it allocates the whole device up front"), "{text}");
+    assert!(replay(&["--device-memory", "1GiB"]).status.success());
+    assert!(replay(&["--limit", "1GiB"]).status.success());
+}
+
+#[test]
+fn failed_allocation_of_the_job_is_reported() {
+    let oom = "{\"event\":{\"action\":\"oom\",\"device\":0,\"size_bytes\":2147483648}}\n";
+    let text = STEP.replace("\"events\":16", "\"events\":17") + oom;
+    let dir = Dir::with(&[("failed.jsonl", &text)]);
+    for command in ["replay", "fit"] {
+        let output = dir.run(&["mem", command, "failed.jsonl", "--policy", "caching"]);
+        let text = String::from_utf8(output.stdout).expect("gpuws prints UTF-8");
+        let line = "  the job ended with a failed allocation of 2 GiB; the replay grants it\n";
+        assert!(text.contains(line), "{command}: {text}");
+    }
+}
+
+#[test]
+fn recording_is_read_from_standard_input() {
+    let dir = Dir::with(&[("step.jsonl", STEP)]);
+    let shown = |file: &str| {
+        let input = fs::File::open(dir.0.path().join("step.jsonl")).expect("it was written");
+        let mut command = dir.command(&["mem", "fit", file, "--policy", "caching"]);
+        let output = command.stdin(input).output().expect("gpuws runs");
+        String::from_utf8(output.stdout).expect("gpuws prints UTF-8")
+    };
+    let whole = dir.0.path().join("step.jsonl");
+    let (named, piped) = (shown(whole.to_str().expect("UTF-8")), shown("-"));
+    assert!(named.starts_with("step.jsonl  16 events"), "{named}");
+    assert_eq!(piped, named.replacen("step.jsonl", "standard input", 1));
+}
+
 #[test]
 fn replay_and_fit_print_json() {
     let dir = Dir::with(&[("step.jsonl", STEP), ("moved.jsonl", &moved())]);
@@ -266,6 +356,8 @@ fn svg_shows_one_device_and_html_all() {
     let two = STEP.to_owned() + &second.collect::<Vec<_>>().join("\n") + "\n";
     let dir = Dir::with(&[("two.jsonl", &two)]);
     let replay = |words: &[&str]| dir.run(&[&["mem", "replay", "two.jsonl"], words].concat());
+    let text = String::from_utf8(replay(&["--quiet"]).stdout).expect("gpuws prints UTF-8");
+    assert!(text.starts_with("two.jsonl  ") && text.contains("\n\ntwo.jsonl  "), "{text}");
     let refused = replay(&["--timeline", "two.svg"]);
     assert_eq!(refused.status.code(), Some(2));
     let output_text = String::from_utf8_lossy(&refused.stderr);

@@ -1,6 +1,6 @@
 //! The summary of a finished `gpuws run`.
 
-use crate::live::{out, reported, script};
+use crate::live::{each_at_once, out, reported, script};
 use serde_json::Value;
 
 fn json(text: &str) -> Value {
@@ -103,4 +103,41 @@ fn topo_accepts_nvidia_smi_matrix_option() {
         "\"$0\" topo > plain; \"$0\" topo -m | cmp - plain; echo $?; \"$0\" topo -m --svg -; echo $?",
     );
     assert_eq!(out(&output), "0\n2\n", "{output:?}");
+}
+
+/// The job ends another process on its device, whose memory is free at once, late or never.
+#[test]
+fn memory_that_is_not_freed_is_awaited_and_reported() {
+    let cases = [
+        ("memory_returns_after_ms = 100", false, false),
+        ("memory_returns_after_ms = 3000", true, false),
+        ("leaks_memory = true", true, true),
+    ];
+    each_at_once(cases, |(memory, waits, lost)| {
+        let dir = tempfile::tempdir().unwrap();
+        let machine = format!(
+            "description = 'made: one process'\nclock = 2025-03-03T10:00:00Z\n\
+             [driver]\nversion = '535.261.03'\ncuda = '12.2'\n\
+             [[gpu]]\nindex = 0\nmemory_total_mib = 40960\n\
+             [[process]]\npid = 1001\nname = 'other'\nuid = 1000\n\
+             memory = [{{ gpu = 0, mib = 6000 }}]\n{memory}\n"
+        );
+        std::fs::write(dir.path().join("machine.toml"), machine).unwrap();
+        let output = script(
+            dir.path().to_str().unwrap(),
+            // The job ends when the driver no longer lists the other process.
+            "cat > job << 'END'\n\
+             own=$1; listed() { \"$own\" query --query-compute-apps=pid --format=csv,noheader 2> /dev/null; }\n\
+             kill -9 $(listed); while listed | grep -q .; do sleep 0.05; done\n\
+             END\n\
+             \"$0\" run --accept-used --gpu 0 -- sh job \"$0\"; echo $?",
+        );
+        assert_eq!(out(&output), "0\n", "{memory}: {output:?}");
+        let reported = reported(&output);
+        let count = |line: &str| reported.matches(line).count();
+        let waiting = count("gpuws: waiting for GPU memory to be freed …\n");
+        assert_eq!(waiting, usize::from(waits), "{memory}: {reported}");
+        let warned = count("gpuws: warning: memory was not freed; for details: gpuws doctor\n");
+        assert_eq!(warned, usize::from(lost), "{memory}: {reported}");
+    });
 }

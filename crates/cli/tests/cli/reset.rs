@@ -85,6 +85,28 @@ fn lost_peer_may_be_linked() {
 }
 
 #[test]
+fn reset_with_hidden_processes_exits_as_not_permitted() {
+    let text = "description = 'made: an idle device'\nclock = 2025-03-03T10:00:00Z\n\
+                [viewer]\nuid = 1001\nuser = 'alice'\n[driver]\nversion = '535.261.03'\n\
+                cuda = '12.2'\n[[gpu]]\nindex = 0\nmemory_total_mib = 100\n";
+    let dir = tempfile::tempdir().unwrap();
+    let machine = dir.path().join("box");
+    std::fs::create_dir(&machine).unwrap();
+    std::fs::write(machine.join("machine.toml"), text).unwrap();
+    let gpuws = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
+        command.arg("--sim").arg(&machine).args(words).env("NO_COLOR", "1").output().unwrap()
+    };
+    for words in [&["reset", "0"][..], &["reset", "0", "--yes"]] {
+        let refused = gpuws(words);
+        let output_text = String::from_utf8(refused.stdout).unwrap();
+        assert_eq!(refused.status.code(), Some(4), "{output_text}");
+        assert!(output_text.contains("unknown: 1 process could not be inspected"), "{output_text}");
+        assert!(output_text.ends_with("\nGPU 0 was not reset\n"), "{output_text}");
+    }
+}
+
+#[test]
 fn blockers_are_reported_before_unsupported_reset() {
     let output = reset(&["labbox"], &["0", "--yes", "--json"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");

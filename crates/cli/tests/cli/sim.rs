@@ -435,3 +435,78 @@ fn sim_works_with_low_fd_limit() {
     let output = shell.env_remove("GPUWS_SIM_SESSION").output().unwrap();
     assert_eq!(text(&output.stdout), "ran\n", "{output:?}");
 }
+
+#[test]
+fn machine_of_a_session_is_found_from_any_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    // A directory does not hide the shipped machine of its name.
+    for name in ["box", "labbox"] {
+        fs::create_dir(dir.path().join(name)).unwrap();
+    }
+    let text = "description = 'made'\nclock = 2025-03-03T10:00:00Z\n\
+                [[gpu]]\nindex = 0\nmemory_total_mib = 100\n";
+    fs::write(dir.path().join("box/machine.toml"), text).unwrap();
+    for (machine, count) in [("./box", 1), ("labbox", 4)] {
+        let script = "cd /; \"$0\" query --query-gpu=index --format=csv,noheader";
+        let words = ["sim", machine, "--", "sh", "-c", script, env!("CARGO_BIN_EXE_gpuws")];
+        let output = command(&words).current_dir(dir.path()).output().unwrap();
+        assert_eq!(text_lines(&output), count, "{machine}: {output:?}");
+    }
+}
+
+fn text_lines(output: &Output) -> usize {
+    text(&output.stdout).lines().count()
+}
+
+#[test]
+fn time_of_a_session_starts_with_it() {
+    let output = within(&["labbox"], &["query", "--query-gpu=timestamp", "--format=csv,noheader"]);
+    assert!(text(&output.stdout).starts_with("2025/03/03 10:00:"), "{output:?}");
+}
+
+#[test]
+fn command_without_nvml_has_no_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let counts = dir.path().join("calls.jsonl");
+    let output = gpuws(&["sim", "labbox", "--count-calls", counts.to_str().unwrap(), "--", "true"]);
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{output:?}");
+    assert_eq!(fs::read(&counts).unwrap(), b"");
+}
+
+/// One process of the driver answers all queries of a loop, and ends with it.
+#[test]
+fn one_child_answers_a_repeated_query() {
+    let dir = tempfile::tempdir().unwrap();
+    let counts = dir.path().join("calls.jsonl");
+    for view in ["status", "query --query-gpu=index --format=csv", "status --format gpustat-json"] {
+        let script = format!("\"$0\" {view} --loop-ms 1 2> /dev/null | head -n 200 | tail -n 1");
+        let counts = counts.to_str().unwrap();
+        let own = env!("CARGO_BIN_EXE_gpuws");
+        let _ = fs::remove_file(counts);
+        let output =
+            gpuws(&["sim", "labbox", "--count-calls", counts, "--", "sh", "-c", &script, own]);
+        assert_eq!(text_lines(&output), 1, "{view}: {output:?}");
+        let lines = fs::read_to_string(counts).unwrap();
+        let pids: Vec<&str> = lines.lines().filter_map(|line| line.split(',').next()).collect();
+        assert!(pids.len() > 1, "{view}: {lines}");
+        assert!(pids.iter().all(|pid| pid == &pids[0]), "{view}: {pids:?}");
+    }
+}
+
+#[test]
+fn plan_without_targets_suggests_doctor() {
+    let output = within(&["healthy-box"], &["reap"]);
+    let last = text(&output.stdout).lines().last().unwrap_or_default().to_owned();
+    assert_eq!(last, "nothing was done.   gpuws doctor", "{output:?}");
+}
+
+#[test]
+fn holders_are_searched_if_requested() {
+    let searched = |words: &[&str]| {
+        let output = gpuws(&[&["--sim", "healthy-box", "--json", "status"], words].concat());
+        json(&output)
+    };
+    let (plain, holders) = (searched(&[]), searched(&["--holders"]));
+    assert_ne!(plain, holders, "{plain}");
+    assert_eq!(searched(&["--holders", "-q"]), searched(&["-q"]));
+}

@@ -96,3 +96,16 @@ fn missing_topology_has_hint() {
         );
     }
 }
+
+#[test]
+fn each_device_of_the_svg_has_its_own_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = "description = 'made'\nclock = 2025-03-03T10:00:00Z\ntopology = ['X NV2', 'NV2 X']\n\
+                [[gpu]]\nindex = 0\nname = 'First'\nmemory_total_mib = 100\n\
+                [[gpu]]\nindex = 1\nname = 'Second'\nmemory_total_mib = 100\n";
+    std::fs::write(dir.path().join("machine.toml"), machine).unwrap();
+    let drawn = gpuws(&["--sim", dir.path().to_str().unwrap(), "topo", "--svg", "-"]);
+    let picture = text(drawn.stdout);
+    let names = [picture.find("First"), picture.find("Second")];
+    assert!(names[0].is_some() && names[0] < names[1], "{picture}");
+}

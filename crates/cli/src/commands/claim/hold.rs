@@ -86,7 +86,7 @@ pub(super) fn hold(
             Err(errno) => return Err(failed(errno)),
         }
         let ready: Vec<bool> = files.iter().map(|file| !file.revents().is_empty()).collect();
-        if ready[0] || ready[1] || signals.reported().is_break() {
+        if ready[0] || ready[1] {
             return Ok(Exit::Done);
         }
         if ready.get(2) == Some(&true) {

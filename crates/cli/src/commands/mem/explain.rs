@@ -39,7 +39,8 @@ pub(crate) fn run(
         let what = "no out-of-memory message found";
         screen.print(&Line::new().plain(what))?;
         if is_recording(&log.bytes) && !global.quiet {
-            let next = format!("gpuws mem replay {}", args.file.display());
+            let file = args.file.to_string_lossy();
+            let next = format!("gpuws mem replay {}", wording::shell_word(&file));
             screen.print(&Line::new().dim("this is a memory recording; use: ").plain(next))?;
         }
     } else {

@@ -1,11 +1,11 @@
 //! `gpuws mem fit`: finds the minimum memory that recorded jobs need.
 
-use super::jobs::{self, file_name, policies, show_head, without_settings};
+use super::jobs::{self, announce, file_name, policies, show_head, without_settings};
 use super::replay::show_refused;
 use crate::args::{FitArgs, Global};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::terminal::{Align, Line, Screen, Table, progress};
+use crate::terminal::{Align, Line, Screen, Table};
 use crate::wording;
 use gpu_allocator_policy::PolicyConfig;
 use gpu_core::{Bytes, amount};
@@ -28,9 +28,7 @@ pub(crate) fn run(args: &FitArgs, global: &Global, screen: &mut Screen) -> Resul
         let job = jobs::read(path, &args.reading)?;
         let policies = policies(&args.policies, &job)?;
         for on_device in jobs::devices(&job, path, None)? {
-            if on_device.trace.events.len() > MANY {
-                progress(&format!("finding the minimum memory for {}", file_name(path)));
-            }
+            announce("finding the minimum memory for", &on_device, path, MANY);
             let by_policy = policies
                 .iter()
                 .map(|(title, policy)| needed(&on_device.granted, title, policy))

@@ -4,7 +4,7 @@ use super::recording;
 use crate::args::{PolicyArgs, ReadingArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::terminal::{Line, Screen};
+use crate::terminal::{Line, Screen, progress};
 use crate::wording;
 use gpu_allocator_policy::{PolicyConfig, PolicyConfigError};
 use gpu_core::{Bytes, amount};
@@ -53,6 +53,14 @@ pub(crate) fn devices<'a>(
             }
         }
     })
+}
+
+/// Prints a progress message for a job of more than `many` events.
+pub(super) fn announce(doing: &str, job: &OnDevice<'_>, path: &Path, many: usize) {
+    let events = job.trace.events.len();
+    if events > many {
+        progress(&format!("{doing} {events} events of {}", file_name(path)));
+    }
 }
 
 /// Returns the title of an allocator without the settings of `--set`.

@@ -4,12 +4,12 @@ mod show;
 
 pub(super) use show::show_refused;
 
-use super::jobs::{self, file_name, policies};
+use super::jobs::{self, announce, policies};
 use super::timeline_file::Drawing;
 use crate::args::{Global, ReplayArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::terminal::{Line, Screen, progress};
+use crate::terminal::{Line, Screen};
 use gpu_allocator_policy::PolicyConfig;
 use gpu_core::Bytes;
 use gpu_memory_trace::{
@@ -31,10 +31,7 @@ pub(crate) fn run(
     let policies = policies(&args.policies, &job)?;
     let mut all = Vec::new();
     for on_device in jobs::devices(&job, &args.file, args.device)? {
-        if on_device.trace.events.len() > MANY {
-            let events = on_device.trace.events.len();
-            progress(&format!("replaying {events} events of {}", file_name(&args.file)));
-        }
+        announce("replaying", &on_device, &args.file, MANY);
         let agreement = agreement(&job, &on_device)?;
         let runs = policies
             .iter()

@@ -72,6 +72,7 @@ mod tests {
     #[test]
     fn endless_input_is_rejected() {
         assert!(end(io::repeat(b'x'), 10, 1000).unwrap().is_none());
+        assert!(end(&[b'x'; 20][..], 10, 20).unwrap().is_some());
         assert_eq!(end(io::empty(), 10, 1000).unwrap().unwrap().bytes, b"");
     }
 }
