@@ -99,7 +99,7 @@ for options in '' '--on-death keep'; do
 }
 
 #[test]
-fn granted_devices_are_named_if_there_was_a_choice_or_a_wait() {
+fn granted_devices_are_named() {
     let output = script(
         "twelve-gpus",
         "\"$0\" run --gpu 3 -- true 2> one; \"$0\" run --gpu 4,9 -n 2 -- true 2> two\n\
@@ -108,8 +108,11 @@ fn granted_devices_are_named_if_there_was_a_choice_or_a_wait() {
          until_so test -e runs; \"$0\" run --gpu 7 -- true 2> waited & until_so grep -q wait waited\n\
          touch go; wait; for run in one two chosen waited; do echo $run; grep '^gpuws: GPU' $run; done",
     );
-    let expected = "one\ntwo\ngpuws: GPUs 4 and 9\nchosen\n\
-                    gpuws: GPU 8 (keeps NVLink groups intact)\nwaited\ngpuws: GPU 7\n";
+    let name = "GeForce RTX 3090";
+    let expected = format!(
+        "one\ngpuws: GPU 3 {name}\ntwo\ngpuws: GPUs 4 and 9 {name}\nchosen\n\
+         gpuws: GPU 8 {name} (keeps NVLink groups intact)\nwaited\ngpuws: GPU 7 {name}\n"
+    );
     assert_eq!(out(&output), expected, "{output:?}");
 }
 
