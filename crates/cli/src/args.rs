@@ -161,7 +161,7 @@ pub(crate) enum Command {
     #[command(after_help = "Example: gpuws demo p100-ghost")]
     Demo(DemoArgs),
     /// Run a program (gpustat, nvtop, nvidia-smi, gpuws) against a simulated NVML.
-    #[command(after_help = "Examples: gpuws sim labbox -- gpustat\n          \
+    #[command(after_help = "Examples: gpuws sim labbox --live -- gpustat\n          \
                             gpuws sim p100-ghost --live -- gpuws reap --gpu 0 --yes\nExits with \
                                 the command's exit status.")]
     Sim(SimArgs),

@@ -37,21 +37,23 @@ impl SystemService {
     }
 }
 
-/// Returns the systemd service to which a cgroup path belongs: its last unit, if that is a service.
+/// Returns the systemd service to which a cgroup path belongs: the outermost unit, or below the
+/// service manager of a user the next one. Who runs in a unit may create cgroups of any name below
+/// it.
 ///
 /// A service whose processes people start themselves is none: a login, a scheduler, a container
 /// runtime, a service manager. To stop it would end the work of others. The processes of a login
 /// session are in a scope, so they belong to no service either.
 pub(crate) fn service_of(cgroup: &str) -> Option<&str> {
     let is_unit = |part: &&str| part.ends_with(".service") || part.ends_with(".scope");
-    let unit = cgroup.rsplit('/').find(is_unit)?;
+    let mut units = cgroup.split('/').filter(is_unit);
+    let unit = units.find(|unit| !unit.starts_with("user@"))?;
     let name = unit.strip_suffix(".service")?;
     let template = name.split('@').next().unwrap_or(name);
     let is_carrier = template.starts_with("systemd-")
         || matches!(
             template,
-            "user"
-                | "ssh"
+            "ssh"
                 | "sshd"
                 | "dropbear"
                 | "getty"
@@ -122,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn service_is_the_last_unit_of_the_path() {
+    fn service_is_the_outermost_unit() {
         for (path, service) in [
             ("/system.slice/vllm.service", Some("vllm.service")),
             ("/system.slice/system-triton.slice/triton@0.service/worker", Some("triton@0.service")),
@@ -137,6 +139,9 @@ mod tests {
             ("/system.slice/slurmd.service", None),
             ("/system.slice/docker.service", None),
             ("/system.slice/.service", None),
+            // Whoever runs in a container may name a cgroup there.
+            ("/system.slice/docker-4c01.scope/nvidia-persistenced.service", None),
+            ("/system.slice/vllm.service/ssh.service", Some("vllm.service")),
             ("/", None),
         ] {
             assert_eq!(service_of(path), service, "{path}");

@@ -9,6 +9,11 @@ pub fn as_nvidia_smi(at: Timestamp, zone: &TimeZone) -> String {
     format(at, zone, "%Y/%m/%d %H:%M:%S.%3f")
 }
 
+/// Formats a time for people: `2026-11-23 10:05:07`.
+pub fn readable(at: Timestamp, zone: &TimeZone) -> String {
+    format(at, zone, "%Y-%m-%d %H:%M:%S")
+}
+
 /// Formats a time as Python's `datetime.isoformat` does: `2026-11-21T04:35:24.123000`. The fraction
 /// is printed even if it is zero.
 pub fn as_python(at: Timestamp, zone: &TimeZone) -> String {

@@ -31,6 +31,8 @@ pub(crate) fn run(
     if let (Err(fault), true) = (&now.driver, now.devices.is_empty()) {
         let failure = Failure::from(gpu_core::Error::new(fault.kind, fault.text.clone()));
         if global.json {
+            let sim = sim_option(&now.origin, global);
+            screen.json(&json::Doctor::of(now, &[], &gpu_reaper::diagnose(&snapshots), &sim))?;
             return Err(failure);
         }
         if let Some(line) = origin(now) {

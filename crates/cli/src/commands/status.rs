@@ -21,7 +21,7 @@ use gpu_core::{
     selector::select,
 };
 use gpu_reaper::{Diagnosis, Finding, FindingKind, Usage};
-use gpu_report::json;
+use gpu_report::{json, local_time};
 use gpu_steward::DeviceLeases;
 use notes::{bystanders, next_commands, unreported, unseen_by};
 use std::borrow::Cow;
@@ -48,16 +48,17 @@ pub(crate) fn run(
         let whole = source.detailed_snapshot(observation);
         let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&whole));
         let snapshot = only(&whole, &args.devices)?;
+        let status = || json::Status::of(&snapshot, args.details, &diagnosis, &leased, &user);
         match (args.details, global.json) {
-            (_, true) => screen.json(&json::Status::of(
-                &snapshot,
-                args.details,
-                &diagnosis,
-                &leased,
-                &user,
-            ))?,
+            (_, true) if args.repeat.is_once() => screen.json(&status())?,
+            (_, true) => screen.json_line(&status())?,
             (true, false) => details::show(screen, &snapshot)?,
             (false, false) => screen.together(|screen| {
+                if !args.repeat.is_once() {
+                    screen.clear()?;
+                    let zone = crate::local_time::zone();
+                    screen.print(&Line::new().dim(local_time::readable(whole.taken_at, &zone)))?;
+                }
                 show_some(screen, global, &whole, &snapshot, &diagnosis, &leased)
             })?,
         }

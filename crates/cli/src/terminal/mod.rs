@@ -127,6 +127,16 @@ impl Screen {
         self.write(|out| gpu_report::write::write(out, object))
     }
 
+    /// Prints an object on one line.
+    pub(crate) fn json_line(&mut self, object: &impl Serialize) -> Result<(), Failure> {
+        self.write(|out| writeln!(out, "{}", gpu_report::write::one_line(object)?))
+    }
+
+    /// Clears a terminal, so that the next view replaces the last one.
+    pub(crate) fn clear(&mut self) -> Result<(), Failure> {
+        if self.is_terminal { self.raw(b"\x1b[H\x1b[J") } else { Ok(()) }
+    }
+
     /// Prints an object in the format of Python's `json.dump` with `indent=4`.
     pub(crate) fn json_as_python(&mut self, object: &impl Serialize) -> Result<(), Failure> {
         self.write(|out| gpu_report::write::write_as_python(out, object))

@@ -483,3 +483,13 @@ fn gpustat_format_selects_devices_or_fails() {
     let missing = of("labbox", "9");
     assert_eq!((missing.code, missing.stdout.as_str()), (2, ""), "{}", missing.stderr);
 }
+
+#[test]
+fn diagnosis_without_driver_is_an_object_too() {
+    let ended = gpuws(Path::new("."), &["--sim", "no-driver", "--json", "doctor"]);
+    assert_eq!(ended.code, 3, "{}", ended.stderr);
+    let object: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert!(object["driver_error"]["what"].is_string(), "{object}");
+    assert_eq!(object["findings"], serde_json::json!([]));
+    assert!(!ended.stderr.is_empty());
+}

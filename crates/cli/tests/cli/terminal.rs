@@ -243,3 +243,26 @@ fn narrow_terminal_omits_columns_of_leases() {
     assert_eq!(heads, ["user GPUs since command", whole], "{output_text}");
     assert!(output_text.lines().all(|line| line.chars().count() <= 60), "{output_text}");
 }
+
+#[test]
+fn repeated_status_replaces_the_last_one_on_a_terminal() {
+    let mut command = Command::new("python3");
+    let words = ["--sim", "labbox", "status", "-l", "1s"];
+    // The second view starts a simulated second later.
+    command.args(["-c", PTY, "80", "10:00:01", GPUWS]).args(words);
+    command.env("TZ", "UTC").env("TERM", "xterm").env("NO_COLOR", "1").stdin(Stdio::null());
+    let shown = out(&command.output().unwrap());
+    let views: Vec<&str> = shown.split("E[HE[J").skip(1).collect();
+    assert!(views.len() >= 2 && views[0].starts_with("2025-03-03 10:00:00\n"), "{shown}");
+    assert!(views[1].starts_with("2025-03-03 10:00:01\nsimulated machine labbox\n"), "{shown}");
+}
+
+#[test]
+fn repeated_json_has_one_object_per_line() {
+    let output = script(
+        "labbox",
+        "\"$0\" --json -l 250ms > lines & until_so test \"$(wc -l < lines)\" -ge 2; kill $!\n\
+         head -n 2 lines | cut -c 1-13",
+    );
+    assert_eq!(out(&output), "{\"schema\":1,\"\n".repeat(2), "{output:?}");
+}
