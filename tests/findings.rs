@@ -391,7 +391,7 @@ impl Population {
                     memory(true)
                 );
                 self.process(pid, "python", 7_200, &fields);
-                of_process("orphan", Confidence::High)
+                of_process("orphan", Confidence::Likely)
             }
             2 => {
                 let fields = format!("{}state = \"zombie\"\nthreads = 3\n", memory(true));

@@ -264,7 +264,9 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, clap::Error> {
         return cli;
     }
     words.insert(1, "status".into());
-    Cli::try_parse_from(&words).or(cli)
+    let status = Cli::try_parse_from(&words);
+    let is_unknown = |error: &clap::Error| error.kind() == ErrorKind::UnknownArgument;
+    if status.as_ref().is_err_and(is_unknown) { cli } else { status }
 }
 
 /// Returns a parser that maps each of these names to its value.

@@ -112,7 +112,7 @@ pub use observe::{
 };
 pub use process::{ProcessInfo, ProcessState, Workload, WorkloadKind};
 pub use selector::{SelectError, Selector};
-pub use service::{SystemService, is_login_program, kernel_name};
+pub use service::{ServiceUnit, SystemService, is_login_program, kernel_name};
 pub use snapshot::{DRIVER_OVERHEAD, DeviceState, Origin, Process, Snapshot};
 pub use text::{acts, clean};
 pub use token::ActToken;

@@ -4,7 +4,7 @@ use crate::absent::Reading;
 use crate::clock::Timestamp;
 use crate::executable::Executable;
 use crate::id::{Pid, ProcessKey};
-use crate::service::service_of;
+use crate::service::{ServiceUnit, service_of};
 use crate::units::Bytes;
 use std::fmt;
 use std::sync::Arc;
@@ -135,8 +135,8 @@ pub struct ProcessInfo {
 }
 
 impl ProcessInfo {
-    /// Returns the systemd service that started the process, such as `vllm.service`.
-    pub fn service(&self) -> Option<&str> {
+    /// Returns the systemd service that the process belongs to.
+    pub fn service(&self) -> Option<ServiceUnit<'_>> {
         service_of(self.cgroup.as_deref().ok()?)
     }
 

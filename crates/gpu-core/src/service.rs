@@ -37,6 +37,15 @@ impl SystemService {
     }
 }
 
+/// A systemd service that a process belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServiceUnit<'a> {
+    /// Its name, such as `vllm.service`, of the characters that systemd allows.
+    pub name: &'a str,
+    /// The service manager of a user started it, and not that of the system.
+    pub by_user: bool,
+}
+
 /// Returns the systemd service to which a cgroup path belongs: the outermost unit, or below the
 /// service manager of a user the next one. Who runs in a unit may create cgroups of any name below
 /// it.
@@ -44,11 +53,17 @@ impl SystemService {
 /// A service whose processes people start themselves is none: a login, a scheduler, a container
 /// runtime, a service manager. To stop it would end the work of others. The processes of a login
 /// session are in a scope, so they belong to no service either.
-pub(crate) fn service_of(cgroup: &str) -> Option<&str> {
+pub(crate) fn service_of(cgroup: &str) -> Option<ServiceUnit<'_>> {
     let is_unit = |part: &&str| part.ends_with(".service") || part.ends_with(".scope");
     let mut units = cgroup.split('/').filter(is_unit);
-    let unit = units.find(|unit| !unit.starts_with("user@"))?;
+    let first = units.next()?;
+    let by_user = first.starts_with("user@");
+    let unit = if by_user { units.next()? } else { first };
     let name = unit.strip_suffix(".service")?;
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || ":_.@-\\".contains(c);
+    if !name.chars().all(is_allowed) {
+        return None;
+    }
     let template = name.split('@').next().unwrap_or(name);
     let is_carrier = template.starts_with("systemd-")
         || matches!(
@@ -97,7 +112,7 @@ pub(crate) fn service_of(cgroup: &str) -> Option<&str> {
                 | "gnome-terminal-server"
                 | "konsole"
         );
-    (!template.is_empty() && !is_carrier).then_some(unit)
+    (!template.is_empty() && !is_carrier).then_some(ServiceUnit { name: unit, by_user })
 }
 
 /// Returns whether a name is that of a login service.
@@ -142,10 +157,19 @@ mod tests {
             // Whoever runs in a container may name a cgroup there.
             ("/system.slice/docker-4c01.scope/nvidia-persistenced.service", None),
             ("/system.slice/vllm.service/ssh.service", Some("vllm.service")),
+            ("/system.slice/vllm.service/user@1.service/x.service", Some("vllm.service")),
+            ("/user.slice/user-1.slice/user@1.service/app.slice/*.service", None),
             ("/", None),
         ] {
-            assert_eq!(service_of(path), service, "{path}");
+            assert_eq!(service_of(path).map(|unit| unit.name), service, "{path}");
         }
+    }
+
+    #[test]
+    fn service_of_a_user_is_told_from_one_of_the_system() {
+        let by_user = |path| service_of(path).unwrap().by_user;
+        assert!(by_user("/user.slice/user-1.slice/user@1.service/app.slice/a.service"));
+        assert!(!by_user("/system.slice/a.service/user@1.service/b.service"));
     }
 
     #[test]

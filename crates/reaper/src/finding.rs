@@ -2,8 +2,8 @@
 
 use crate::role::Role;
 use gpu_core::{
-    Bytes, DeviceId, DeviceState, Pid, ProcessInfo, ProcessKey, Reach, Snapshot, Workload,
-    WorkloadKind,
+    Bytes, DeviceId, DeviceState, Pid, ProcessInfo, ProcessKey, Reach, ServiceUnit, Snapshot,
+    Workload, WorkloadKind,
 };
 use serde::Serialize;
 use std::str::FromStr;
@@ -123,13 +123,13 @@ impl FindingKind {
     pub(crate) fn reap_reason(self) -> Option<&'static str> {
         match self {
             FindingKind::Ghost => Some("ghost"),
-            FindingKind::Orphan => Some("orphan"),
             FindingKind::ZombieHolder => Some("zombie with live threads"),
             FindingKind::ListedButGone => Some("child of a listed process that exited"),
             FindingKind::DriverLeak
             | FindingKind::NotPermitted
             | FindingKind::ForeignNamespace
             | FindingKind::StuckHolder
+            | FindingKind::Orphan
             | FindingKind::Hoarder
             | FindingKind::DeviceFault
             | FindingKind::MemoryErrors
@@ -314,13 +314,15 @@ pub enum Advice {
     StopService(Pid),
     /// Ask the parent to reap its child, or end the parent.
     EndParent(Pid),
-    /// Stop a systemd unit of the system or, if `by_user`, of the user's own manager.
+    /// Stop a systemd unit of the system or of a user.
     StopUnit {
         /// Its name.
         unit: String,
-        /// It belongs to the service manager of a user.
-        by_user: bool,
+        /// The user whose service manager it belongs to, and not that of the system.
+        user: Option<String>,
     },
+    /// Ask the owner of the process that computes on the device of this index.
+    AskOwner(u32),
     /// Cancel a Slurm job.
     CancelJob(String),
     /// Stop a container by its ID.
@@ -360,23 +362,36 @@ impl Advice {
     }
 
     /// Returns how to end this process, likewise.
+    ///
+    /// Users may create cgroups of any name below their own service manager, and name a job or a
+    /// container of somebody else there.
     pub(crate) fn to_end_process(info: &ProcessInfo) -> Advice {
+        let pid = info.key.pid;
+        let of_user = |cgroup: &str| cgroup.split('/').any(|part| part.starts_with("user@"));
         if let Some(Workload { kind, id, cgroup }) = info.workload.as_deref() {
+            let is_container_id = id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
             let id = id.clone();
             return match kind {
+                _ if of_user(cgroup) => Advice::ReapProcess(pid),
                 WorkloadKind::SlurmJob => Advice::CancelJob(id),
                 WorkloadKind::Pod => Advice::DeletePod(id),
-                WorkloadKind::Container => {
-                    Advice::StopContainer { podman: cgroup.contains("libpod-"), id }
+                WorkloadKind::Container if is_container_id && cgroup.contains("libpod-") => {
+                    Advice::StopContainer { podman: true, id }
                 }
+                WorkloadKind::Container if is_container_id && cgroup.contains("docker") => {
+                    Advice::StopContainer { podman: false, id }
+                }
+                WorkloadKind::Container => Advice::ReapProcess(pid),
             };
         }
-        match (info.service(), info.cgroup.as_deref()) {
-            (Some(unit), Ok(cgroup)) => {
-                let by_user = cgroup.split('/').any(|part| part.starts_with("user@"));
-                Advice::StopUnit { unit: unit.to_owned(), by_user }
+        match (info.service(), &info.user) {
+            (Some(ServiceUnit { name, by_user: false }), _) => {
+                Advice::StopUnit { unit: name.to_owned(), user: None }
             }
-            _ => Advice::ReapProcess(info.key.pid),
+            (Some(ServiceUnit { name, by_user: true }), Ok(user)) => {
+                Advice::StopUnit { unit: name.to_owned(), user: Some(user.clone()) }
+            }
+            _ => Advice::ReapProcess(pid),
         }
     }
 }

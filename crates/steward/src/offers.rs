@@ -26,7 +26,7 @@ pub struct ClaimSurroundings<'a> {
 /// not get a part of one.
 ///
 /// Use by others excludes a device unless the claim accepts it. So does a doubtful device, unless
-/// the claim names it: its user may know better. Within a lease it does not: the
+/// the claim insists on it: its user may know better. Within a lease it does not: the
 /// ownership of its devices was settled when the lease was made, and a claim that waited there
 /// might wait for itself.
 pub fn offers(scene: &Scene, claim: &Claim, beside: ClaimSurroundings<'_>) -> Vec<Offer> {
@@ -41,6 +41,13 @@ pub fn offers(scene: &Scene, claim: &Claim, beside: ClaimSurroundings<'_>) -> Ve
 
 fn names(claim: &Claim, uuid: &DeviceUuid) -> bool {
     claim.among.contains(uuid) || claim.required.contains(uuid)
+}
+
+/// Returns whether a claim wants this very device: it requires it, or leaves no choice. A range of
+/// devices, or a list from a scheduler, is no decision for each of them.
+fn insists_on(claim: &Claim, uuid: &DeviceUuid) -> bool {
+    let no_choice = claim.among.len() <= claim.count as usize;
+    claim.required.contains(uuid) || no_choice && claim.among.contains(uuid)
 }
 
 fn offer(
@@ -82,7 +89,8 @@ fn bar(
     }
     let Ok(uuid) = &device.id().uuid else { return Some(Bar::NameUnknown) };
     if let Some(defect) = unfit(device)
-        && (defect.fitness() == Fitness::Unusable || beside.parent.is_none() && !names(claim, uuid))
+        && (defect.fitness() == Fitness::Unusable
+            || beside.parent.is_none() && !insists_on(claim, uuid))
     {
         return Some(Bar::Unfit(defect.to_string()));
     }

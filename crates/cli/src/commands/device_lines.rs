@@ -43,8 +43,10 @@ const INDENT: &str = "    ";
 
 /// Returns a line for each defect of a device.
 pub(super) fn defects(device: &DeviceState) -> impl Iterator<Item = Line> {
-    let line = |defect: gpu_reaper::Defect| Line::new().plain(INDENT).accent(defect.to_string());
-    gpu_reaper::defects(device).into_iter().map(line)
+    let busy = gpu_reaper::busy_alone(device);
+    let busy = busy.map(|share| format!("{share} busy, and no process uses it"));
+    let defects = gpu_reaper::defects(device).into_iter().map(|defect| defect.to_string());
+    defects.chain(busy).map(|text| Line::new().plain(INDENT).accent(text))
 }
 
 fn longest_process(snapshot: &Snapshot) -> usize {

@@ -16,7 +16,7 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
 /// persistence mode the driver initialises the device for each query, and counts that as work.
 fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     // A container does not see the processes outside.
-    let share = busy_alone(device).filter(|_| case.now.sees_host_pids != Ok(false))?;
+    let share = share(device).filter(|_| case.now.sees_host_pids != Ok(false))?;
     let is_used = Unexplained::of(case, device).is_none_or(|account| account.is_ghost())
         || case
             .holders_of(device)
@@ -24,7 +24,7 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
     if is_used {
         return None;
     }
-    let lasting = case.lasting(device, |now| busy_alone(now).is_some());
+    let lasting = case.lasting(device, |now| self::share(now).is_some());
     let mut evidence = vec![format!("{share} busy, and no process uses it")];
     evidence.extend(lasting.describe());
     let persistent = device.info.persistence != Ok(false);
@@ -50,7 +50,12 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
 }
 
 /// Returns the utilization of a device that is busy although the driver lists no process on it.
+/// Without persistence mode, the query itself may be the reason, and the result is `None`.
 pub fn busy_alone(device: &DeviceState) -> Option<Percent> {
+    share(device).filter(|_| device.info.persistence != Ok(false))
+}
+
+fn share(device: &DeviceState) -> Option<Percent> {
     let share = device.sample.as_ref().ok()?.utilization.ok()?;
     let alone = device.processes.as_ref().is_ok_and(Vec::is_empty);
     (alone && share.get() >= BUSY).then_some(share)

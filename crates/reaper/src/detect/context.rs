@@ -188,6 +188,19 @@ impl<'a> DetectContext<'a> {
         self.age(pid).is_some_and(|own| own < age)
     }
 
+    /// Returns how to end a process without surprise for others; one that computes now on some
+    /// device is for its owner to end.
+    pub(crate) fn to_end(&self, pid: Pid) -> Advice {
+        let computes = |device: &&DeviceState| {
+            let own = self.listed(device, pid).map(|process| process.utilization);
+            own.is_some_and(|own| own.is_ok_and(|share| share.get() > 0))
+        };
+        match self.now.devices.iter().find(computes) {
+            Some(device) => Advice::AskOwner(device.id().index),
+            None => Advice::to_end(self.now, pid),
+        }
+    }
+
     /// Returns whether a process used a noticeable part of a CPU between the first snapshot with it
     /// and now: 2 % of one. A process that waits uses less.
     pub(crate) fn uses_cpu(&self, process: ProcessKey) -> bool {

@@ -13,7 +13,7 @@ const RELEVANT: Duration = Duration::from_secs(3 * 86_400);
 
 /// The messages of one kind about one device.
 struct Logged<'a> {
-    kind: DriverMessageKind,
+    code: u32,
     meaning: Option<XidMeaning>,
     count: usize,
     last: Timestamp,
@@ -24,19 +24,26 @@ struct Logged<'a> {
 pub(crate) fn add(case: &DetectContext<'_>, findings: &mut Vec<Finding>) {
     let now = case.now.taken_at;
     let messages = case.now.driver_messages.iter().flatten();
-    let mut by_device: BTreeMap<PciBusId, BTreeMap<DriverMessageKind, Logged<'_>>> =
-        BTreeMap::new();
+    let mut by_device: BTreeMap<PciBusId, BTreeMap<u32, Logged<'_>>> = BTreeMap::new();
     for message in messages.filter(|message| now.since(message.at) <= RELEVANT) {
-        let logged = by_device.entry(message.bus).or_default().entry(message.kind);
+        let code = match message.kind {
+            DriverMessageKind::Xid(code) => code,
+            DriverMessageKind::FallenOffBus => 79,
+        };
+        let logged = by_device.entry(message.bus).or_default().entry(code);
         let logged = logged.or_insert_with(|| Logged {
-            kind: message.kind,
+            code,
             meaning: None,
             count: 0,
             last: message.at,
             programs: BTreeSet::new(),
         });
-        // The text of the last one counts: it has the present recovery action.
-        logged.meaning = meaning_of(message);
+        // Of 154, the last one has the present recovery action; else the gravest counts.
+        let meaning = meaning_of(message);
+        let action = |meaning: Option<XidMeaning>| meaning.map(|meaning| meaning.action);
+        if code == 154 || action(meaning) >= action(logged.meaning) {
+            logged.meaning = meaning;
+        }
         logged.count += 1;
         logged.last = logged.last.max(message.at);
         logged.programs.extend(message.process.as_deref());
@@ -44,12 +51,17 @@ pub(crate) fn add(case: &DetectContext<'_>, findings: &mut Vec<Finding>) {
     for (bus, logged) in by_device {
         let is_it = |device: &&DeviceState| is_bus_of(device.id(), bus);
         let device = case.now.devices.iter().find(is_it);
-        let codes: Vec<u32> = logged.values().map(Logged::code).collect();
+        let codes: Vec<u32> = logged.keys().copied().collect();
         for logged in logged.values() {
             if let Some(finding) = finding(case, device, bus, logged, &codes) {
                 match findings.iter_mut().find(|known| explains(known, &finding, logged)) {
                     Some(known) => {
-                        if finding.confidence > known.confidence {
+                        let resets = |finding: &Finding| {
+                            matches!(finding.advice[..], [Advice::ResetDevice(_)])
+                        };
+                        let graver = finding.confidence > known.confidence
+                            || finding.confidence == known.confidence && resets(&finding);
+                        if graver && known.kind == FindingKind::DriverError {
                             known.confidence = finding.confidence;
                             known.advice = finding.advice;
                         }
@@ -110,12 +122,12 @@ fn finding(
             evidence.push_str("; the GPU reports no such error now");
             Confidence::Possible
         }
-        Some(XidClass::Lost) if logged.code() == 79 && !lost => {
+        Some(XidClass::Lost) if logged.code == 79 && !lost => {
             evidence.push_str("; it answers now");
             Confidence::Possible
         }
-        _ if withholds(&[logged.code()]) && !withholds(codes) => Confidence::Possible,
-        _ if withholds(&[logged.code()]) => Confidence::Likely,
+        _ if withholds(&[logged.code]) && !withholds(codes) => Confidence::Possible,
+        _ if withholds(&[logged.code]) => Confidence::Likely,
         _ if matches!(action, XidAction::Reset | XidAction::Reboot) => Confidence::Likely,
         _ => Confidence::Possible,
     };
@@ -146,17 +158,18 @@ fn has_healthy_memory(device: &DeviceState) -> bool {
 }
 
 impl Logged<'_> {
-    fn code(&self) -> u32 {
-        match self.kind {
-            DriverMessageKind::Xid(code) => code,
-            DriverMessageKind::FallenOffBus => 79,
-        }
-    }
-
     /// Formats `Xid 31: invalid memory access (MMU fault), 3 times, last 2 h ago, by python`.
     fn describe(&self, now: Timestamp) -> String {
         let text = self.meaning.map_or("unknown to this version", |meaning| meaning.text);
-        let mut line = format!("Xid {}: {text}", self.code());
+        let mut line = format!("Xid {}: {text}", self.code);
+        if self.code == 154 {
+            let action = self.meaning.map(|meaning| meaning.action);
+            line.push_str(if action == Some(XidAction::Reboot) {
+                " to reboot"
+            } else {
+                " to reset"
+            });
+        }
         if self.count > 1 {
             line.push_str(&format!(", {} times, last", self.count));
         } else {

@@ -21,7 +21,7 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
     let best = suspects.iter().map(|suspect| suspect.confidence).max();
     let advice = match (best, suspects.first()) {
         (Some(Confidence::High), _) => Some(Advice::ReapDevice(device.id().index)),
-        (_, Some(suspect)) => Some(Advice::to_end(case.now, suspect.process.pid)),
+        (_, Some(suspect)) => Some(case.to_end(suspect.process.pid)),
         (_, None) if case.unread().is_some() => case.look_as_root(),
         (_, None) => Some(Advice::ResetDevice(device.id().index)),
     };

@@ -144,7 +144,7 @@ fn blocked(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     let mut advice: Vec<Advice> = suspects
         .iter()
         .map(|suspect| match case.role(suspect.process.pid, device).may_be_signalled() {
-            true => Advice::ReapProcess(suspect.process.pid),
+            true => case.to_end(suspect.process.pid),
             false => Advice::StopService(suspect.process.pid),
         })
         .collect();

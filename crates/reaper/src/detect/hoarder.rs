@@ -89,7 +89,7 @@ fn finding(case: &DetectContext<'_>, pid: Pid, held: &[(&DeviceState, Bytes)]) -
         if confidence == Confidence::Possible {
             advice.push(Advice::WatchIdle);
         }
-        advice.push(Advice::to_end(case.now, pid));
+        advice.push(case.to_end(pid));
     } else {
         let list = busy.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
         evidence.push(format!(

@@ -14,7 +14,7 @@ mod stuck;
 mod throttle;
 mod unexplained;
 
-use crate::finding::{Advice, Cleared, Confidence, Diagnosis, Finding, FindingKind, Suspect};
+use crate::finding::{Advice, Cleared, Diagnosis, Finding, FindingKind, Suspect};
 use crate::role::Role;
 pub use busy::busy_alone;
 pub use context::driver_reserve;
@@ -82,12 +82,16 @@ fn merged(found: Vec<Finding>) -> Vec<Finding> {
         found.into_iter().partition(|finding| is_sign(finding.kind));
     for sign in signs {
         let Some(about) = sign.suspects.first() else { continue };
-        // Idle memory needs no reason beyond the one that is known.
         let covers = |finding: &Finding| {
             let here = sign.devices.iter().all(|id| finding.devices.iter().any(|of| of == id));
             let accounts = matches!(finding.kind, FindingKind::Ghost | FindingKind::ListedButGone);
-            (accounts && here || sign.kind == FindingKind::Hoarder)
-                && finding.suspects.iter().any(|suspect| suspect.process == about.process)
+            // Idle memory needs no reason beyond the one that is known.
+            let tells_more = accounts || sign.kind == FindingKind::Hoarder;
+            // A ghost may be less certain than its sign for a reason of its own.
+            let is_it = |suspect: &Suspect| {
+                suspect.process == about.process && suspect.confidence >= about.confidence
+            };
+            here && tells_more && finding.suspects.iter().any(is_it)
         };
         let Some(finding) = findings.iter_mut().find(|finding| covers(finding)) else {
             findings.push(sign);
@@ -96,14 +100,9 @@ fn merged(found: Vec<Finding>) -> Vec<Finding> {
         if sign.kind == FindingKind::Hoarder {
             continue;
         }
-        finding.confidence = finding.confidence.max(about.confidence);
         let same = |suspect: &&mut Suspect| suspect.process == about.process;
         for suspect in finding.suspects.iter_mut().filter(same) {
-            suspect.confidence = suspect.confidence.max(about.confidence);
             suspect.evidence.extend(about.evidence.iter().cloned());
-        }
-        if about.confidence == Confidence::High {
-            finding.advice.clone_from(&sign.advice);
         }
     }
     findings

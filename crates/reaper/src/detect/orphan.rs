@@ -2,7 +2,7 @@
 
 use super::context::DetectContext;
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
-use gpu_core::{DeviceId, Pid, ProcessInfo, Snapshot};
+use gpu_core::{DeviceId, Pid, ProcessInfo, ProcessState, Snapshot};
 use std::time::Duration;
 
 /// A younger process may still load its data.
@@ -33,42 +33,48 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
     let first = devices.first()?;
     let is_idle = |look: &Snapshot| !devices.iter().any(|device| computes(look, device.id(), pid));
     let works = !is_idle(case.now) || case.uses_cpu(info.key);
-    let is_worker = is_worker(info);
-    // Started with nohup, it shall continue without its parent. A worker cannot.
-    let is_wanted = info.ignores_hangup == Ok(true) || case.is_younger(pid, MIN_AGE);
-    if is_wanted && (works || !is_worker) {
+    // Started with nohup, it shall continue without its parent. Under a debugger or in a system
+    // call, its idleness says nothing.
+    let is_wanted = info.ignores_hangup == Ok(true)
+        || info.tracer.is_ok()
+        || info.state == Ok(ProcessState::Uninterruptible)
+        || case.is_younger(pid, MIN_AGE);
+    if is_wanted {
         return None;
     }
     let mut evidence = vec![format!(
         "its parent exited (re-parented to {parent}), and so did its process group leader {group}"
     )];
     // A daemon that forked twice, or a background program whose shell has ended, looks the same
-    // from outside. A worker of Python's multiprocessing surely cannot continue without its parent:
-    // it gets its work through the parent's pipe.
+    // from outside. A worker of Python's multiprocessing mostly gets its work from its parent; one
+    // that has a task of its own may go on without.
     let uses_memory = devices.iter().any(|device| case.surely_uses(pid, device));
     let session_gone = info.session.is_ok_and(|session| session != pid && case.is_gone(session));
     let used_cpu = case.cpu_time_advance(info.key).is_some_and(|(used, _)| !used.is_zero());
+    let is_worker = uses_memory && session_gone && is_worker(info) && !used_cpu;
     let seen = case.lasting_look(is_idle);
-    let (confidence, advice) = if works {
-        evidence.push("it computes now; a job that a script started looks the same".into());
-        (Confidence::Possible, vec![Advice::LookLonger])
-    } else if uses_memory && session_gone && is_worker && !used_cpu {
-        evidence.push(
-            "a Python multiprocessing worker, which normally exits with its parent; no \
-            compute observed"
-                .into(),
-        );
-        (Confidence::High, vec![Advice::ReapDevice(first.id().index)])
-    } else if seen.span >= MIN_IDLE {
-        evidence.push(format!(
-            "idle in {} samples over {} s; a daemon would look the same",
-            seen.looks,
-            seen.span.as_secs()
-        ));
-        (Confidence::Likely, vec![Advice::ReapProcess(pid)])
-    } else {
-        evidence.push("no compute observed; a daemon would look the same".into());
-        (Confidence::Possible, vec![Advice::WatchIdle, Advice::ReapProcess(pid)])
+    let is_long = seen.span >= MIN_IDLE;
+    evidence.push(match (works, is_long) {
+        (true, _) => "it computes now; a job that a script started looks the same".to_owned(),
+        (false, true) => format!("idle in {} samples over {} s", seen.looks, seen.span.as_secs()),
+        (false, false) => "no compute observed".to_owned(),
+    });
+    if !works {
+        let text = match is_worker {
+            true => "a Python multiprocessing worker, which normally exits with its parent",
+            false => "a daemon would look the same",
+        };
+        evidence.push(text.to_owned());
+    }
+    let (confidence, advice) = match (works, is_worker, is_long) {
+        (true, ..) => (Confidence::Possible, vec![Advice::AskOwner(first.id().index)]),
+        (false, true, true) => (Confidence::High, vec![Advice::ReapProcess(pid)]),
+        (false, true, false) | (false, false, true) => {
+            (Confidence::Likely, vec![Advice::ReapProcess(pid)])
+        }
+        (false, false, false) => {
+            (Confidence::Possible, vec![Advice::WatchIdle, Advice::ReapProcess(pid)])
+        }
     };
     let suspect = Suspect { process: info.key, confidence, evidence };
     Some(case.about(suspect, &devices, FindingKind::Orphan, advice))

@@ -50,7 +50,10 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
             let is_stuck = |look: &Snapshot| {
                 look.process(pid).is_ok_and(|info| info.state == Ok(ProcessState::Uninterruptible))
             };
-            let lasts = case.lasting_look(is_stuck).span >= HUNG && !case.uses_cpu(info.key);
+            let progress = case.cpu_time_advance(info.key);
+            let idle = progress.is_some_and(|(used, _)| used.is_zero())
+                && !matches!(case.to_end(pid), Advice::AskOwner(_));
+            let lasts = case.lasting_look(is_stuck).span >= HUNG && idle;
             let evidence = "it is in uninterruptible sleep (state D): not even SIGKILL ends it \
                 before the wait does";
             let (confidence, advice) = match lasts {

@@ -69,10 +69,14 @@ fn suspected(
         case.unread().map(|unread| format!("{unread}; some of it may be theirs"))
     };
     let advice = match confidence {
-        Confidence::High => Advice::ReapDevice(device.id().index),
         Confidence::Possible => Advice::LookLonger,
         _ if is_stuck(case, first) => Advice::WaitOrReboot,
-        _ => Advice::to_end(case.now, first),
+        _ => match case.to_end(first) {
+            Advice::ReapProcess(_) if confidence == Confidence::High => {
+                Advice::ReapDevice(device.id().index)
+            }
+            advice => advice,
+        },
     };
     Some(Cause { kind: FindingKind::Ghost, confidence, evidence, advice: Some(advice) })
 }

@@ -44,8 +44,7 @@ pub(super) fn way(
     if process.state == Ok(ProcessState::Uninterruptible) {
         return Way::ReadKernelLog;
     }
-    let of_system = process.cgroup.as_ref().is_ok_and(|path| path.starts_with("/system.slice/"));
-    let unit = process.service().filter(|_| of_system).map(str::to_owned);
+    let unit = process.service().filter(|unit| !unit.by_user).map(|unit| unit.name.to_owned());
     let usual = || usual_unit(&process.name).filter(|_| role == Role::Daemon).map(str::to_owned);
     match role {
         Role::MemoryUser if may_compute => Way::AskOwner(gpu),
@@ -111,11 +110,12 @@ mod tests {
         assert_eq!(of(&process, Role::Daemon), dcgm);
         let mps = ProcessInfo { name: "nvidia-cuda-mps".into(), uid: Ok(0), ..process.clone() };
         assert_eq!(of(&mps, Role::Daemon), Way::QuitMps(None));
-        process.cgroup = Ok("/system.slice/my dcgm.service".into());
-        assert_eq!(of(&process, Role::Monitor), Way::StopService("my dcgm.service".into()));
-        process.cgroup = Ok("/user.slice/user-1000.slice/app.service".into());
+        process.cgroup = Ok("/system.slice/my-dcgm.service".into());
+        assert_eq!(of(&process, Role::Monitor), Way::StopService("my-dcgm.service".into()));
+        process.cgroup = Ok("/user.slice/user-7.slice/user@7.service/a/app.service".into());
+        process.user = Ok("eve".into());
         process.name = "nvtop".into();
-        let unit = Advice::StopUnit { unit: "app.service".into(), by_user: false };
+        let unit = Advice::StopUnit { unit: "app.service".into(), user: Some("eve".into()) };
         assert_eq!(of(&process, Role::MemoryUser), Way::EndWhole(unit));
         process.cgroup = Ok("/system.slice/ssh.service".into());
         assert_eq!(of(&process, Role::Monitor), Way::EndMonitor(Pid(7)), "others log in by it");

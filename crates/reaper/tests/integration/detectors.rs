@@ -236,7 +236,7 @@ fn orphan_that_uses_cpu_time_may_still_compute() {
         snapshot.processes.insert(Pid(20), Process::from(Err(Absent::NotFound)));
         Snapshot { taken_at, ..snapshot }
     };
-    for (later_ms, expected) in [(1000, Confidence::High), (1010, Confidence::Possible)] {
+    for (later_ms, expected) in [(1000, Confidence::Likely), (1010, Confidence::Possible)] {
         let looks = [seen(1000, Timestamp(1_000_000)), seen(later_ms, Timestamp(1_001_000))];
         let findings = diagnose(&looks).findings;
         let of: Vec<_> = findings.iter().map(|found| (found.kind, found.confidence)).collect();
@@ -256,7 +256,7 @@ fn orphan_lost_parent_and_group() {
         kinds(&snapshot).into_iter().find(orphan).map(|(_, confidence)| confidence)
     };
     let held = context(&worker, &[0]);
-    assert_eq!(with(&worker, &device, false, held.clone()), Some(Confidence::High));
+    assert_eq!(with(&worker, &device, false, held.clone()), Some(Confidence::Likely));
     assert_eq!(
         with(&worker, &busy(device.clone(), 90), false, held.clone()),
         Some(Confidence::Possible)
@@ -269,13 +269,13 @@ fn orphan_lost_parent_and_group() {
     assert_eq!(with(&nohup, &device, false, held.clone()), None, "it shall live without a parent");
     let service = ProcessInfo { cgroup: Ok("/system.slice/serve.service".into()), ..daemon };
     assert_eq!(with(&service, &device, false, held.clone()), None, "systemd manages it");
-    let nohup = ProcessInfo { ignores_hangup: Ok(true), ..worker.clone() };
-    assert_eq!(
-        with(&nohup, &device, false, held.clone()),
-        Some(Confidence::High),
-        "a worker cannot live without its parent"
-    );
-    assert_eq!(with(&nohup, &busy(device.clone(), 90), false, held.clone()), None);
+    for wanted in [
+        ProcessInfo { ignores_hangup: Ok(true), ..worker.clone() },
+        ProcessInfo { tracer: Ok(Pid(77)), ..worker.clone() },
+        ProcessInfo { started_at: Ok(Timestamp(1_000_000)), ..worker.clone() },
+    ] {
+        assert_eq!(with(&wanted, &device, false, held.clone()), None, "{wanted:?}");
+    }
     // A process that only received open files, and has no memory.
     let mut unlisted = device.clone();
     unlisted.processes = Ok(vec![]);

@@ -128,3 +128,21 @@ fn contained_memory_error_does_not_withhold() {
     assert_eq!(confidence(vec![double.clone()]), Confidence::Likely);
     assert_eq!(confidence(vec![double, contained]), Confidence::Possible);
 }
+
+#[test]
+fn gravest_text_and_remedy_count() {
+    let at = |ago, text: &str| logged(ago, &format!("Xid (PCI:0000:3b:00): {text}"));
+    let fatal = at(90, "145, RLW_X Fatal XC0 i0 Link 08 (0x1 0x2)");
+    let mild = at(60, "145, RLW_X Nonfatal XC0 i0 Link 08 (0x1 0x2)");
+    let found = with(vec![sound(0)], vec![fatal, mild]);
+    assert_eq!(found[0].advice, [Advice::ResetDevice(0)]);
+    let by = |name: &str| at(60, &format!("31, pid=7, name={name}, Ch"));
+    let found = with(vec![sound(0)], vec![by("a"), by("b"), at(60, "119, Timeout")]);
+    assert_eq!(found[0].advice, [Advice::ResetDevice(0)]);
+    let reboot = at(60, "154, GPU recovery action changed from 0x0 (None) to 0x2 (OS Reboot)");
+    assert!(with(vec![sound(0)], vec![reboot])[0].evidence[0].contains(" to reboot, 60 s ago"));
+    // The same event with its number and without.
+    let off = logged(60, "GPU 0000:3e:00.0: GPU has fallen off the bus.");
+    let numbered = logged(60, "Xid (PCI:0000:3e:00): 79, GPU has fallen off the bus.");
+    assert_eq!(with(vec![sound(0)], vec![off, numbered]).len(), 1);
+}

@@ -194,12 +194,12 @@ fn orphan_is_worker_whose_whole_family_is_gone() {
     fn says(worker: &mut ProcessInfo, line: &[&str]) {
         worker.command_line = Ok(line.iter().map(|word| word.to_string()).collect());
     }
-    let (high, possible) = (Some(Confidence::High), Some(Confidence::Possible));
-    assert_eq!(orphan(|_, _| {}), high);
+    let (likely, possible) = (Some(Confidence::Likely), Some(Confidence::Possible));
+    assert_eq!(orphan(|_, _| {}), likely);
     let code = |worker: &mut ProcessInfo, _: &mut Snapshot| {
         says(worker, &["python", "-c", "from multiprocessing.forkserver import main; x"]);
     };
-    assert_eq!(orphan(code), high);
+    assert_eq!(orphan(code), likely);
     let argument = |worker: &mut ProcessInfo, _: &mut Snapshot| {
         says(worker, &["echo", "from multiprocessing.spawn import spawn_main; x"]);
     };
@@ -214,7 +214,7 @@ fn orphan_is_worker_whose_whole_family_is_gone() {
         worker.parent = Ok(Pid(900));
         now.processes.insert(Pid(900), Process::from(Ok(process(900, "systemd"))));
     };
-    assert_eq!(orphan(adopted), high, "a user's service manager adopts, too");
+    assert_eq!(orphan(adopted), likely, "a user's service manager adopts, too");
     assert_eq!(orphan(|worker, _| worker.parent = Ok(Pid(2))), None, "bash adopts none");
 }
 
@@ -303,8 +303,8 @@ fn advice_and_memory_of_orphan_follow_its_confidence() {
         let findings = diagnose(&[now]).findings;
         findings.into_iter().find(|found| found.kind == FindingKind::Orphan).unwrap()
     };
-    assert_eq!(found(true).advice, [Advice::ReapDevice(0)]);
-    assert_eq!(found(false).advice, [Advice::LookLonger], "it computes");
+    assert_eq!(found(true).advice, [Advice::ReapProcess(Pid(30))]);
+    assert_eq!(found(false).advice, [Advice::AskOwner(0)], "it computes");
     assert_eq!(found(true).memory, Some(Bytes::from_mib(4990)));
 }
 

@@ -320,11 +320,14 @@ fn service_is_stopped_by_its_manager() {
         let found = diagnose(&[look(devices, vec![context(&info, &[0, 1])], vec![info])]);
         found.findings[0].advice[0].clone()
     };
-    let unit = |unit: &str, by_user| Advice::StopUnit { unit: unit.to_owned(), by_user };
-    assert_eq!(unlisted("/system.slice/vllm.service"), unit("vllm.service", false));
+    let unit = |unit: &str, user: Option<&str>| Advice::StopUnit {
+        unit: unit.to_owned(),
+        user: user.map(str::to_owned),
+    };
+    assert_eq!(unlisted("/system.slice/vllm.service"), unit("vllm.service", None));
     assert_eq!(
         unlisted("/user.slice/user-9.slice/user@9.service/app.slice/ollama.service"),
-        unit("ollama.service", true)
+        unit("ollama.service", Some("user"))
     );
     assert_eq!(unlisted("/user.slice/user-9.slice/session-3.scope"), Advice::ReapProcess(Pid(100)));
 }
@@ -336,24 +339,35 @@ fn process_is_ended_by_its_runtime() {
             let (id, cgroup) = (id.to_owned(), cgroup.to_owned());
             info.workload = Some(Box::new(Workload { kind, id, cgroup }));
         });
-        diagnose(&[old.clone(), later(&old, 600, 0)]).findings[0].advice.clone()
+        diagnose(&[old.clone(), later(&old, 600, 0)]).findings[0].advice[0].clone()
     };
-    assert_eq!(
-        advice(WorkloadKind::SlurmJob, "4711", "/slurm/uid_1/job_4711"),
-        [Advice::CancelJob("4711".into())]
-    );
-    assert_eq!(
-        advice(WorkloadKind::Container, "ab", "/system.slice/docker-ab.scope"),
-        [Advice::StopContainer { podman: false, id: "ab".into() }]
-    );
-    assert_eq!(
-        advice(WorkloadKind::Container, "ab", "/machine.slice/libpod-ab.scope"),
-        [Advice::StopContainer { podman: true, id: "ab".into() }]
-    );
-    assert_eq!(
-        advice(WorkloadKind::Pod, "uid", "/kubepods/poduid"),
-        [Advice::DeletePod("uid".into())]
-    );
+    let hex = "4c01db0b339c4c01db0b339c4c01db0b339c4c01db0b339c4c01db0b339c4c01";
+    let (job, container) = (WorkloadKind::SlurmJob, WorkloadKind::Container);
+    let stop = |podman| Advice::StopContainer { podman, id: hex.into() };
+    let reap = Advice::ReapProcess(Pid(100));
+    assert_eq!(advice(job, "4711", "/slurm/uid_1/job_4711"), Advice::CancelJob("4711".into()));
+    assert_eq!(advice(container, hex, "/system.slice/docker-4c.scope"), stop(false));
+    assert_eq!(advice(container, hex, "/machine.slice/libpod-4c.scope"), stop(true));
+    let pod = advice(WorkloadKind::Pod, "uid", "/kubepods/poduid");
+    assert_eq!(pod, Advice::DeletePod("uid".into()));
+    // Another runtime, and names that a user can choose.
+    assert_eq!(advice(container, hex, "/system.slice/cri-4c.scope"), reap);
+    assert_eq!(advice(container, "--all", "/libpod-x/lxc/--all"), reap);
+    let below = "/user.slice/user-1.slice/user@1.service/";
+    assert_eq!(advice(job, "4711", &format!("{below}slurm/uid_2/job_4711")), reap);
+    assert_eq!(advice(container, hex, &format!("{below}libpod-4c.scope")), reap);
+}
+
+#[test]
+fn process_that_computes_is_not_offered_for_the_kill() {
+    let info = process(100, "python");
+    let mut busy = listing(device(0, 900, 16_280), 100, 890);
+    busy.processes.as_mut().unwrap()[0].utilization = Ok(Percent::new(50).unwrap());
+    let devices = vec![busy, device(1, 9000, 16_280)];
+    let finding =
+        diagnose(&[look(devices, vec![context(&info, &[0, 1])], vec![info])]).findings.remove(0);
+    assert_eq!((finding.kind, finding.confidence), (FindingKind::Ghost, Confidence::Likely));
+    assert_eq!(finding.advice, [Advice::AskOwner(0)]);
 }
 
 #[test]
@@ -376,7 +390,7 @@ fn process_is_stuck_if_it_stays_so() {
     let of = |confidence| vec![(FindingKind::StuckHolder, confidence)];
     assert_eq!(stuck(119, 0), of(Confidence::Possible));
     assert_eq!(stuck(120, 0), of(Confidence::Likely));
-    assert_eq!(stuck(120, 3), of(Confidence::Possible), "it makes progress");
+    assert_eq!(stuck(120, 1), of(Confidence::Possible), "it makes progress");
 }
 
 #[test]
@@ -392,6 +406,37 @@ fn one_process_is_one_finding_with_its_signs() {
     let signs = ghost.suspects[0].evidence.join("; ");
     assert!(signs.contains("mapped") && signs.contains("its parent exited"), "{signs}");
     assert_eq!(ghost.advice, [Advice::ReapDevice(0)]);
+}
+
+#[test]
+fn sign_never_makes_a_ghost_more_certain() {
+    let zombie = |mig: bool| {
+        let mut info = process(9, "train");
+        (info.state, info.live_threads) = (Ok(ProcessState::Zombie), Ok(3));
+        let mut device = device(0, 9000, 16_280);
+        if mig {
+            let fault = Fault { kind: ErrorKind::TimedOut, text: "list".into() };
+            (device.info.mig_enabled, device.mig) = (Ok(true), Err(fault));
+        }
+        found(&[look(vec![device], vec![context(&info, &[0])], vec![info])])
+    };
+    assert_eq!(zombie(false), [(FindingKind::Ghost, Confidence::High)]);
+    assert_eq!(
+        zombie(true),
+        [(FindingKind::Ghost, Confidence::Likely), (FindingKind::ZombieHolder, Confidence::High)]
+    );
+}
+
+#[test]
+fn idle_memory_beside_another_finding_is_still_reported() {
+    // Unlisted memory on GPU 0, and much idle memory on GPU 1.
+    let mut info = process(100, "python");
+    info.started_at = Ok(Timestamp(0));
+    let devices = vec![device(0, 2004, 16_280), listing(device(1, 8202, 16_280), 100, 8192)];
+    let mut now = look(devices, vec![context(&info, &[0, 1])], vec![info]);
+    now.taken_at = Timestamp(90_000_000);
+    let kinds: Vec<_> = found(&[now]).into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(kinds, [FindingKind::Ghost, FindingKind::Hoarder]);
 }
 
 #[test]
@@ -569,4 +614,17 @@ fn unverified_services_keep_a_device_free_up_to_a_bound_together() {
     assert!(free(&[Some(1024), Some(1024)]));
     assert!(!free(&[Some(2040), Some(2040)]), "a job split in two");
     assert!(!free(&[None]), "its memory is unknown");
+}
+
+#[test]
+fn worker_without_its_parent_is_certain_after_ten_idle_minutes() {
+    let orphaned = holding(Some(90_000), |info| {
+        (info.parent, info.group, info.session) = (Ok(Pid(1)), Ok(Pid(20)), Ok(Pid(20)));
+        info.command_line = Ok(["--multiprocessing-fork".to_owned()].into());
+    });
+    let mut one = orphaned;
+    one.processes.insert(Pid(20), Process::from(Err(Absent::NotFound)));
+    let watched = |seconds| found(&[one.clone(), later(&one, seconds, 0)]);
+    assert_eq!(watched(599), [(FindingKind::Orphan, Confidence::Likely)]);
+    assert_eq!(watched(600), [(FindingKind::Orphan, Confidence::High)]);
 }

@@ -176,15 +176,22 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
             format!("systemctl status {pid}"),
             "shows its service; stop that (gpuws never signals it)",
         ),
-        Advice::StopUnit { unit, by_user } => {
-            let whose = if *by_user { "--user " } else { "" };
-            (format!("systemctl {whose}stop {}", shell_word(unit)), "stops the service")
+        Advice::StopUnit { unit, user } => {
+            let whose = user.as_ref().map_or(String::new(), |user| {
+                format!("--user -M {} ", shell_word(&format!("{user}@")))
+            });
+            (format!("sudo systemctl {whose}stop -- {}", shell_word(unit)), "stops the service")
         }
-        Advice::CancelJob(id) => (format!("scancel {}", shell_word(id)), "cancels the Slurm job"),
+        Advice::AskOwner(index) => {
+            (format!("gpuws {sim}status -i {index}"), "it computes: ask its owner to stop it")
+        }
+        Advice::CancelJob(id) => {
+            (format!("scancel -- {}", shell_word(id)), "cancels the Slurm job")
+        }
         Advice::StopContainer { podman, id } => {
             let runtime = if *podman { "podman" } else { "docker" };
             let id = id.get(..12).unwrap_or(id);
-            (format!("{runtime} stop {}", shell_word(id)), "stops the container")
+            (format!("sudo {runtime} stop -- {}", shell_word(id)), "stops the container")
         }
         Advice::DeletePod(uid) => (
             format!(

@@ -40,7 +40,10 @@ fn modes_and_roles_have_the_words_of_nvidia_smi() {
 
 #[test]
 fn advice_is_a_command_with_the_simulated_machine_in_it() {
-    let stop = |unit: &str, by_user| Advice::StopUnit { unit: unit.to_owned(), by_user };
+    let stop = |unit: &str, user: Option<&str>| Advice::StopUnit {
+        unit: unit.to_owned(),
+        user: user.map(str::to_owned),
+    };
     let container = |podman| Advice::StopContainer { podman, id: "0123456789abcdef".into() };
     for (advice, command) in [
         (Advice::ReapDevice(3), "gpuws --sim a reap --gpu 3"),
@@ -62,11 +65,12 @@ fn advice_is_a_command_with_the_simulated_machine_in_it() {
         (Advice::StopService(Pid(7)), "systemctl status 7"),
         (Advice::EndParent(Pid(7)), "ps -o pid,user,args -p 7"),
         (Advice::WatchIdle, "gpuws --sim a doctor --looks 11 --every 60"),
-        (stop("vllm.service", false), "systemctl stop vllm.service"),
-        (stop("a b.service", true), "systemctl --user stop 'a b.service'"),
-        (Advice::CancelJob("4711_3".into()), "scancel 4711_3"),
-        (container(false), "docker stop 0123456789ab"),
-        (container(true), "podman stop 0123456789ab"),
+        (stop("vllm.service", None), "sudo systemctl stop -- vllm.service"),
+        (stop("a.service", Some("eve")), "sudo systemctl --user -M 'eve@' stop -- a.service"),
+        (Advice::AskOwner(3), "gpuws --sim a status -i 3"),
+        (Advice::CancelJob("4711_3".into()), "scancel -- 4711_3"),
+        (container(false), "sudo docker stop -- 0123456789ab"),
+        (container(true), "sudo podman stop -- 0123456789ab"),
         (
             Advice::DeletePod("2f44".into()),
             "kubectl get pods -A -o custom-columns=NS:metadata.namespace,NAME:metadata.name,\

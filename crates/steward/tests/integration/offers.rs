@@ -170,11 +170,15 @@ fn defective_device_is_granted_only_to_those_who_name_it() {
     let unfit = Some(Bar::Unfit("7 uncorrected memory errors".to_owned()));
     let own = DeviceUuid("GPU-0".into());
     let among = Claim { among: vec![own.clone()], ..whole() };
-    let required = Claim { required: vec![own], ..whole() };
+    let required = Claim { required: vec![own.clone()], ..whole() };
+    // A range, or the list of a scheduler, decides nothing about each of its devices.
+    let range = Claim { among: vec![own, DeviceUuid("GPU-1".into())], ..whole() };
     for (claim, bar) in [
         (whole(), unfit.clone()),
         (Claim { accept_used: true, ..whole() }, unfit.clone()),
         (some(100), unfit.clone()),
+        (range.clone(), unfit.clone()),
+        (Claim { count: 2, ..range }, None),
         (among.clone(), None),
         (required, None),
     ] {
