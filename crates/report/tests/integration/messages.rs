@@ -65,6 +65,7 @@ fn full() -> Event {
 fn diagnosis(account: Account) -> Diagnosis {
     Diagnosis {
         cause: Cause::Fragmented,
+        verdict: "a verdict".to_owned(),
         account,
         reasons: vec!["a reason".to_owned()],
         contradictions: vec!["a contradiction".to_owned()],

@@ -12,6 +12,7 @@ use crate::wording;
 use gpu_memory_advice::explain::{Diagnosis, explain};
 use gpu_memory_advice::text;
 use gpu_report::json;
+use gpu_report::wording::oom::groups;
 use gpu_text::oom;
 
 /// The maximum number of events shown; JSON contains all.
@@ -65,21 +66,23 @@ fn show(
     report: &oom::Report,
     diagnoses: &[Diagnosis],
 ) -> Result<(), Failure> {
-    let pairs = report.events.iter().zip(diagnoses);
-    for (index, (event, diagnosis)) in pairs.take(MAX_SHOWN).enumerate() {
+    let groups = groups(&report.events, diagnoses);
+    for (index, group) in groups.iter().take(MAX_SHOWN).enumerate() {
         if index > 0 {
             screen.print(&Line::new())?;
         }
-        render::show(screen, global, event, diagnosis)?;
+        render::show(screen, global, group)?;
     }
-    let more = report.events.len().saturating_sub(MAX_SHOWN);
+    let more = groups.len().saturating_sub(MAX_SHOWN);
     if more > 0 {
         screen.print(&Line::new())?;
         let more = wording::count(more, "more message", "more messages");
         screen.print(&Line::new().dim(format!("{more}; --json has all")))?;
     }
     if report.is_cut {
-        screen.print(&Line::new().dim("some messages or rows of the log were omitted: it has too many"))?;
+        screen.print(
+            &Line::new().dim("some messages or rows of the log were omitted: it has too many"),
+        )?;
     }
     Ok(())
 }

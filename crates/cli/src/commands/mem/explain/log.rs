@@ -3,11 +3,13 @@
 use crate::failure::Failure;
 use crate::terminal::progress;
 use flate2::bufread::MultiGzDecoder;
+use gpu_core::Clock;
+use gpu_host::SystemClock;
 use gpu_text::oom::{LogReader, Report};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The bytes that are read at once.
 const PART: usize = 1 << 20;
@@ -46,7 +48,8 @@ fn decompressed(from: impl Read) -> io::Result<Log> {
 /// Reads to the end; of the log, only a piece is in memory.
 fn streamed(mut from: impl Read) -> io::Result<Log> {
     let (mut reader, mut head) = (LogReader::default(), Vec::new());
-    let (mut part, mut length, mut told) = (Vec::new(), 0, Instant::now());
+    let clock = SystemClock::new();
+    let (mut part, mut length, mut told) = (Vec::new(), 0, clock.monotonic());
     loop {
         part.clear();
         let more = from.by_ref().take(PART as u64).read_to_end(&mut part)?;
@@ -58,9 +61,9 @@ fn streamed(mut from: impl Read) -> io::Result<Log> {
         }
         reader.push(&part);
         length += more;
-        if told.elapsed() > LONG {
+        if clock.monotonic() > told + LONG {
             progress(&format!("read {} MiB of the log", length >> 20));
-            told = Instant::now();
+            told = clock.monotonic();
         }
     }
 }
