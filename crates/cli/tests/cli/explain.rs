@@ -103,3 +103,56 @@ fn parse_suggests_mem_explain_for_oom_log() {
     let output_text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output_text.contains("gpuws mem explain"), "{output_text}");
 }
+
+const OOM: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.50 GiB. GPU 0 has a \
+    total capacity of 31.75 GiB of which 5.00 GiB is free. Including non-PyTorch memory, this process \
+    has 26.40 GiB memory in use. Of the allocated memory 25.90 GiB is allocated by PyTorch, and 64.00 \
+    MiB is reserved by PyTorch but unallocated.\n";
+
+#[test]
+fn message_at_the_start_of_a_log_of_90_mib_is_explained_once_also_from_gzip() {
+    use flate2::{Compression, write::GzEncoder};
+    let step = "step 1000: loss 0.123456 lr 0.000100 throughput 1234.5 samples per second\n";
+    let log = format!("start\n{OOM}{}", step.repeat((90 << 20) / step.len()));
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    gzip.write_all(log.as_bytes()).unwrap();
+    for input in [log.as_bytes(), &gzip.finish().unwrap()] {
+        let output = gpuws(&["mem", "explain", "--no-live", "-"], input);
+        assert_eq!(output.status.code(), Some(0));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.starts_with("The program is too big for this GPU"), "{text}");
+        assert!(text.contains("   line 2\n"), "{text}");
+        assert_eq!(text.matches("PyTorch 2.2 or later").count(), 1, "{text}");
+    }
+}
+
+#[test]
+fn damaged_gzip_is_an_error() {
+    let output = gpuws(&["mem", "explain", "--no-live", "-"], &[0x1f, 0x8b, 8, 0, 1, 2]);
+    assert_eq!(output.status.code(), Some(3));
+}
+
+#[test]
+fn ranks_of_a_job_are_one_block_and_other_causes_stay_apart() {
+    let rank = |gpu: u32| {
+        let free = 84 - 10 * gpu;
+        OOM.replace("6.50 GiB", "320.00 MiB")
+            .replace("GPU 0", &format!("GPU {gpu}"))
+            .replace("5.00 GiB is free", &format!("{free}.00 MiB is free"))
+            .replace("64.00 MiB is reserved", "0 bytes is reserved")
+            .replace("25.90 GiB", "31.20 GiB")
+            .replace("26.40 GiB", "31.60 GiB")
+    };
+    let ranks: String = (0..8).map(rank).collect();
+    let other = "CUDA out of memory. Tried to allocate 3.00 GiB. GPU 9 has a total capacity of 24.00 GiB \
+        of which 20.00 GiB is free. 3.00 GiB allowed; Of the allocated memory 2.90 GiB is allocated by \
+        PyTorch, and 40.00 MiB is reserved by PyTorch but unallocated.\n";
+    let output = gpuws(&["mem", "explain", "--no-live", "-"], format!("{ranks}{other}").as_bytes());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        text.contains("8 ranks, GPUs 0–7 (31.75 GiB), lacking 236–306 MiB   lines 1–8"),
+        "{text}"
+    );
+    assert!(text.contains("GPU 7, which lacks most:"), "{text}");
+    assert_eq!(text.matches("Try: ").count(), 2, "{text}");
+}

@@ -290,7 +290,7 @@ fn fragmented(said: &mut Vec<String>, shown: &OomFigures, account: &Account, ask
     let unused = shown.unused.unwrap_or_default();
     match (shown.free, account.lacking) {
         (Some(free), Some(lacking)) => said.push(format!(
-            "Fragmented: {} free and {} reserved but unused; a contiguous {} is missing.",
+            "Fragmented: {} free and {} reserved but unused, not contiguous; short by {}.",
             amount(free),
             amount(unused),
             approximate(lacking, account.lacking_slack)

@@ -60,7 +60,7 @@ fn reasons_state_the_figures() {
     assert_reason(
         &torch([3, 24, 2, 20, 2]),
         Cause::Fragmented,
-        "Fragmented: 2 GiB free and 2 GiB reserved but unused; a contiguous 1 GiB is missing.",
+        "Fragmented: 2 GiB free and 2 GiB reserved but unused, not contiguous; short by 1 GiB.",
     );
     assert_reason(
         &others(&[8192], OomFigures { process: gib(11), ..torch([6, 24, 5, 10, 0]) }),

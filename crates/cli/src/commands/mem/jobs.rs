@@ -81,7 +81,6 @@ pub(crate) fn policies(args: &PolicyArgs, job: &Job) -> Result<Policies, Failure
     let names: Vec<&str> = match (args.policy.is_empty(), args.set.is_empty()) {
         (false, _) => args.policy.iter().map(String::as_str).collect(),
         (true, false) => vec!["caching"],
-        (true, true) if job.recording.format == Format::BfcDump => vec!["bfc"],
         (true, true) => vec!["caching", "expandable"],
     };
     let mut policies = Vec::new();
