@@ -322,8 +322,7 @@ fn job_that_fits_with_expandable_segments_is_told_the_setting() {
         ("alloc", 1000, 200),
     ];
     let events: String = events.iter().enumerate().map(event).collect();
-    let head = "{\"schema\":1,\"kind\":\"memory-trace\"}\n\
-                {\"device\":{\"device\":0,\"segments\":0,\"events\":5}}\n";
+    let head = "{\"schema\":1,\"kind\":\"memory-trace\"}\n";
     let dir = Dir::with(&[("job.jsonl", &format!("{head}{events}"))]);
     let fit = |device: &str, more: &[&str]| {
         let words = ["mem", "fit", "job.jsonl", "--device-memory", device, "--context", "100MiB"];
