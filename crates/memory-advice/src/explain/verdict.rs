@@ -52,10 +52,12 @@ fn others(shown: &OomFigures, account: &Account) -> String {
         .filter(|other| Some(**other) != account.itself)
         .map(|other| (other.pid, other.memory))
         .collect();
-    let hold = account.others.zip(shown.total).map_or_else(
-        || "the missing memory".to_owned(),
-        |(held, total)| format!("{} of this GPU", share(held, total)),
-    );
+    let hold = match account.others.zip(shown.total) {
+        Some((held, total)) if held.0 > total.0 / 2 => {
+            format!("{} of this GPU", share(held, total))
+        }
+        _ => "the missing memory".to_owned(),
+    };
     match others[..] {
         [(pid, _)] => format!("Process {pid} holds {hold}."),
         _ => format!("{} other processes hold {hold}.", others.len()),

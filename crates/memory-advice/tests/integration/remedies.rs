@@ -429,6 +429,8 @@ fn process_that_holds_most_of_the_device_is_named_before_fragmentation() {
     );
     assert!(sets(&diagnosis)[1].starts_with("gpuws run --mem"), "{diagnosis:?}");
     assert_eq!(explain(&shown(10_000), None).cause, Cause::Fragmented);
+    let small = explain(&OomFigures { unused: mib(0), ..shown(10_000) }, None);
+    assert_eq!(small.verdict, "Process 2006998 holds the missing memory.");
 }
 
 #[test]
