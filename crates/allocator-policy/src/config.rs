@@ -120,8 +120,8 @@ impl PolicyConfig {
                 "caching, expandable"
             }
             PolicyConfig::Caching(_) => "caching",
-            PolicyConfig::Bfc(settings) if settings.allow_growth => "BFC, growth",
-            PolicyConfig::Bfc(_) => "BFC, all at once",
+            PolicyConfig::Bfc(settings) if settings.allow_growth => "TensorFlow (BFC)",
+            PolicyConfig::Bfc(_) => "TensorFlow (BFC), all at once",
             PolicyConfig::StreamOrdered(_) => "cudaMallocAsync",
             PolicyConfig::Direct => "cudaMalloc",
         }

@@ -45,6 +45,11 @@ fn clean_within(bytes: &[u8], bound: usize) -> Text {
 }
 
 impl Text {
+    /// Returns the text as part of a longer one: its first line has this number.
+    pub(crate) fn numbered_from(self, first_line: usize) -> Self {
+        Text { first_line, ..self }
+    }
+
     /// Returns the whole text; its lines end with `\n` or `\r`.
     pub(crate) fn as_str(&self) -> &str {
         &self.clean

@@ -45,6 +45,7 @@ pub fn shown(event: &Event) -> OomFigures {
         left: dump.pool.filter(|pool| pool.held.is_none()).and_then(|pool| pool.available),
         variable: (event.wording == Some(Wording::Torch29)).then_some("PYTORCH_ALLOC_CONF"),
         room_slack: room_slack(event),
+        lacking_slack: [&event.tried, &event.free].into_iter().flatten().map(|f| f.slack).sum(),
         went_on: event.wording == Some(Wording::NoFailure),
         slack: slack(event),
         ..OomFigures::by(speaker(event))

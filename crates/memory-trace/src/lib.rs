@@ -61,7 +61,7 @@ pub use job::{Job, JobError, OnDevice};
 pub use need::{Need, need, together};
 pub use recorded::{Divergence, Tally};
 pub use replay::{Level, Outcome, Replay, Stop, Witness};
-pub use results::{Needs, Replays, Run};
+pub use results::{Fitting, Needs, Replays, Run};
 pub use sparkline::Sparkline;
 pub use timeline::{Timeline, page};
 pub use workload::{InitialAllocation, Step, StepKind, Workload, WorkloadError};

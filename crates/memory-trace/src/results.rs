@@ -52,14 +52,50 @@ pub struct Needs {
 /// plausible one.
 const ROUNDED: Bytes = Bytes(32 << 20);
 
+/// The setting of PyTorch under which a job needs what its title [`EXPANDABLE`] shows.
+const EXPANDABLE_SEGMENTS: &str = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
+
+/// The title of PyTorch's allocator with expandable segments.
+const EXPANDABLE: &str = "caching, expandable";
+
+/// Whether a job fits on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fitting {
+    /// It fits, if need be with the setting.
+    pub fits: bool,
+    /// The setting without which it does not fit.
+    pub setting: Option<&'static str>,
+    /// The memory that it needs, with the CUDA context, in whole MiB.
+    pub mem: Bytes,
+}
+
 impl Needs {
+    /// Decides whether the job fits: under the first allocator, or else with expandable segments.
+    /// Without a device, it fits.
+    pub fn fitting(&self, context: Bytes, device_memory: Option<Bytes>) -> Fitting {
+        let mem = self.with_context(context, device_memory);
+        let fits = |mem: Bytes| device_memory.is_none_or(|total| mem <= total);
+        let expandable = self.by_policy.iter().skip(1).find(|(title, ..)| title == EXPANDABLE);
+        let expandable = expandable.map(|(_, need, _)| total(need.least, context, device_memory));
+        match expandable {
+            Some(less) if !fits(mem) && fits(less) => {
+                Fitting { fits: true, setting: Some(EXPANDABLE_SEGMENTS), mem: less }
+            }
+            _ => Fitting { fits: fits(mem), setting: None, mem },
+        }
+    }
+
     /// Returns the need under the first allocator, plus the CUDA context and the rounding error of
     /// a fraction of a device with this much memory, in whole MiB.
     pub fn with_context(&self, context: Bytes, device_memory: Option<Bytes>) -> Bytes {
         let least = self.by_policy.first().map_or(self.live, |(_, need, _)| need.least);
-        let rounded = device_memory.map_or(ROUNDED, |total| Bytes(total.0 / 10_000));
-        Bytes::from_mib((least + context + rounded).0.div_ceil(Bytes::MIB))
+        total(least, context, device_memory)
     }
+}
+
+fn total(least: Bytes, context: Bytes, device_memory: Option<Bytes>) -> Bytes {
+    let rounded = device_memory.map_or(ROUNDED, |total| Bytes(total.0 / 10_000));
+    Bytes::from_mib((least + context + rounded).0.div_ceil(Bytes::MIB))
 }
 
 #[cfg(test)]
@@ -88,5 +124,33 @@ mod tests {
             Bytes::from_mib(103)
         );
         assert_eq!(with(Vec::new()).with_context(Bytes(0), Some(Bytes(0))), Bytes::from_mib(5));
+    }
+
+    #[test]
+    fn job_that_needs_expandable_segments_fits_with_the_setting() {
+        let choice = PolicyConfig::named("direct").expect("there is one");
+        let found = need(&Workload::default(), &choice).expect("nothing is needed");
+        let of = |(title, mib): (&str, u64)| {
+            let need = crate::Need { least: Bytes::from_mib(mib), ..found.clone() };
+            (title.to_owned(), need, Sparkline::default())
+        };
+        let needs = Needs {
+            file: String::new(),
+            device: 0,
+            events: 0,
+            live: Bytes(0),
+            by_policy: [("caching (as recorded)", 900), (EXPANDABLE, 700)].map(of).into(),
+            refused: None,
+        };
+        let fitting = |mib| {
+            let found = needs.fitting(Bytes::from_mib(100), Some(Bytes::from_mib(mib)));
+            (found.fits, found.setting.is_some(), found.mem.mib())
+        };
+        assert_eq!(fitting(1001), (true, false, 1001));
+        assert_eq!(fitting(1000), (true, true, 801));
+        assert_eq!(fitting(801), (true, true, 801));
+        assert_eq!(fitting(800), (false, false, 1001));
+        assert!(needs.fitting(Bytes(0), None).fits);
+        assert_eq!(PolicyConfig::named("expandable").unwrap().title(), EXPANDABLE);
     }
 }

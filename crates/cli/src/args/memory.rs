@@ -27,12 +27,14 @@ pub(crate) enum MemCommand {
     /// others.
     #[command(
         after_help = "Example: gpuws mem replay snapshot.pickle --policy expandable --limit 40GiB\n\
-                            A snapshot is what torch.cuda.memory._dump_snapshot writes."
+                            A snapshot is what torch.cuda.memory._dump_snapshot writes. Exits \
+                            with 1 if the job runs out of memory."
     )]
     Replay(ReplayArgs),
     /// Find the minimum memory that recorded jobs need and which of them fit on one GPU.
     #[command(after_help = "Example: gpuws mem fit a.pickle b.pickle --device-memory 80GiB\n\
-                            gpuws run --mem takes the answer.")]
+                            gpuws run --mem takes the answer. Exits with 1 if a job does not \
+                            fit.")]
     Fit(FitArgs),
     /// Print environment variables, as shell code, that keep an unmodified program within a memory
     /// limit, and code to add for frameworks without such variables.
@@ -43,7 +45,7 @@ pub(crate) enum MemCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// The log; `-` is standard input.
+    /// The log, also .gz; `-` is standard input.
     #[arg(value_name = "LOG")]
     pub(crate) file: PathBuf,
     /// Do not query this machine for current GPU users.

@@ -37,6 +37,12 @@ pub(crate) fn progress(text: &str) {
     }
 }
 
+/// Prints a note or a warning to standard error.
+pub(crate) fn warn(text: &str) {
+    // An error here must not fail the command.
+    let _ = writeln!(io::stderr(), "gpuws: {text}");
+}
+
 /// Standard output, or a substitute in tests.
 pub(crate) struct Screen {
     /// Buffers until it is flushed.

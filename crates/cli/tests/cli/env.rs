@@ -295,3 +295,17 @@ fn claim_of_memory_share_prints_variables() {
     assert_eq!(lines[..3], ["1", "0", "0"], "{output:?}");
     assert!(lines[3].starts_with("0.") && lines[3].ends_with(" PCI_BUS_ID"), "{output:?}");
 }
+
+#[test]
+fn limit_that_nothing_keeps_is_a_warning() {
+    let words = ["mem", "env", "--limit", "6GiB", "--device-memory", "24GiB"];
+    let unnamed = gpuws(&words, &[]);
+    assert!(
+        reported(&unnamed).starts_with("gpuws: warning: nothing limits the program to 6 GiB"),
+        "{}",
+        reported(&unnamed)
+    );
+    assert!(reported(&unnamed).contains("--framework torch"));
+    let named = gpuws(&[&words[..], &["--framework", "jax"]].concat(), &[]);
+    assert_eq!(reported(&named), "");
+}

@@ -131,10 +131,11 @@ fn at_most_20_messages_are_shown() {
         (21, Some("1 more message; --json has all")),
         (22, Some("2 more messages; --json has all")),
     ] {
-        let log: String = (0..count).map(message).collect();
+        let log: String =
+            (0..count).map(|n| message(0).replace("2.00 GiB", &format!("2.{n:02} GiB"))).collect();
         let shown = explained(&["--no-live", "--quiet", "-"], log.as_bytes());
         let heads =
-            shown.lines().filter(|line| line.starts_with("PyTorch 2.2 or later, GPU ")).count();
+            shown.lines().filter(|line| line.starts_with("  PyTorch 2.2 or later, GPU ")).count();
         assert_eq!(heads, 20, "{shown}");
         let last = shown.lines().last().expect("some output");
         assert_eq!(last.ends_with("--json has all").then_some(last), note, "{shown}");
@@ -158,26 +159,6 @@ fn only_a_recording_is_referred_to_replay() {
         assert_eq!(explained(&["--no-live", "-"], input), expected);
         assert_eq!(explained(&["--no-live", "--quiet", "-"], input), none);
     }
-}
-
-/// Twice the part that is kept, mostly of one long line.
-#[test]
-fn line_numbers_count_omitted_lines() {
-    use std::io::{Seek, SeekFrom};
-    let mut file = tempfile::tempfile().expect("a file");
-    file.write_all(&[b'\n'; 10]).expect("written");
-    // The parser reads exactly as much as is kept, so that it cuts nothing itself.
-    let end = format!("\n{}", message(3));
-    file.seek(SeekFrom::Start((128 << 20) - end.len() as u64)).expect("a sparse file");
-    file.write_all(end.as_bytes()).expect("written");
-    file.seek(SeekFrom::Start(0)).expect("back to the start");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
-    let output = command.args(["mem", "explain", "--no-live", "--quiet", "-"]).stdin(file).output();
-    let output = output.expect("gpuws runs");
-    let shown = String::from_utf8(output.stdout).expect("UTF-8");
-    assert!(shown.starts_with("PyTorch 2.2 or later, GPU 3 (23.69 GiB)   line 12\n"), "{shown}");
-    assert!(shown.ends_with("\nonly the end of the log was read\n"), "{shown}");
-    assert!(!explained(&["--no-live", "too-big.log"], b"").contains("only the end"));
 }
 
 #[test]
@@ -220,4 +201,56 @@ fn machine_is_asked_only_if_it_helps() {
         let output = gpuws(&[&["mem", "explain", "too-big.log"], &named[..]].concat(), b"");
         assert!(!output.status.success() && output.stdout.is_empty(), "{named:?}: {output:?}");
     }
+}
+
+const OOM: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.50 GiB. GPU 0 has a \
+    total capacity of 31.75 GiB of which 5.00 GiB is free. Including non-PyTorch memory, this process \
+    has 26.40 GiB memory in use. Of the allocated memory 25.90 GiB is allocated by PyTorch, and 64.00 \
+    MiB is reserved by PyTorch but unallocated.\n";
+
+#[test]
+fn message_before_the_last_64_mib_is_explained_once_also_from_gzip() {
+    use flate2::{Compression, write::GzEncoder};
+    let log = format!("start\n{OOM}{}", format!("{:1023}\n", "step").repeat(66 << 10));
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    gzip.write_all(log.as_bytes()).unwrap();
+    for input in [log.as_bytes(), &gzip.finish().unwrap()] {
+        let output = gpuws(&["mem", "explain", "--no-live", "-"], input);
+        assert_eq!(output.status.code(), Some(0));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.starts_with("The program is too big for this GPU"), "{text}");
+        assert!(text.contains("   line 2\n"), "{text}");
+        assert_eq!(text.matches("PyTorch 2.2 or later").count(), 1, "{text}");
+    }
+}
+
+#[test]
+fn damaged_gzip_is_an_error() {
+    let output = gpuws(&["mem", "explain", "--no-live", "-"], &[0x1f, 0x8b, 8, 0, 1, 2]);
+    assert_eq!(output.status.code(), Some(3));
+}
+
+#[test]
+fn ranks_of_a_job_are_one_block_and_other_causes_stay_apart() {
+    let rank = |gpu: u32| {
+        let free = 84 - 10 * gpu;
+        OOM.replace("6.50 GiB", "320.00 MiB")
+            .replace("GPU 0", &format!("GPU {gpu}"))
+            .replace("5.00 GiB is free", &format!("{free}.00 MiB is free"))
+            .replace("64.00 MiB is reserved", "0 bytes is reserved")
+            .replace("25.90 GiB", "31.20 GiB")
+            .replace("26.40 GiB", "31.60 GiB")
+    };
+    let ranks: String = (0..8).map(rank).collect();
+    let other = "CUDA out of memory. Tried to allocate 3.00 GiB. GPU 9 has a total capacity of 24.00 GiB \
+        of which 20.00 GiB is free. 3.00 GiB allowed; Of the allocated memory 2.90 GiB is allocated by \
+        PyTorch, and 40.00 MiB is reserved by PyTorch but unallocated.\n";
+    let output = gpuws(&["mem", "explain", "--no-live", "-"], format!("{ranks}{other}").as_bytes());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        text.contains("8 ranks, GPUs 0–7 (31.75 GiB), lacking 236–306 MiB   lines 1–8"),
+        "{text}"
+    );
+    assert!(text.contains("GPU 7, which lacks most:"), "{text}");
+    assert_eq!(text.matches("Try: ").count(), 2, "{text}");
 }

@@ -261,7 +261,8 @@ fn repeated_status_replaces_the_last_one_on_a_terminal() {
 fn repeated_json_has_one_object_per_line() {
     let output = script(
         "labbox",
-        "\"$0\" --json -l 250ms > lines & until_so test \"$(wc -l < lines)\" -ge 2; kill $!\n\
+        "\"$0\" --json -l 250ms > lines & until_so sh -c 'test $(wc -l < lines) -ge 2'\n\
+         kill $!; wait\n\
          head -n 2 lines | cut -c 1-13",
     );
     assert_eq!(out(&output), "{\"schema\":1,\"\n".repeat(2), "{output:?}");

@@ -1,9 +1,9 @@
 //! The report of TensorFlow's and XLA's allocator, and the errors that mention it.
 
-use super::MAX_ROWS;
 use super::event::{Bin, Block, ChunkSum, Event, Framework, Pool, Region, Tensor, Wording};
 use super::figure::{Figure, integer};
 use super::reader::{Passage, Reader, framework_of_path};
+use super::{MAX_ALL_ROWS, MAX_ROWS};
 use crate::work_meter;
 use gpu_core::Bytes;
 
@@ -146,6 +146,11 @@ fn open<'a>(
     passage: Passage<'_>,
     is_new: impl FnOnce(&Event) -> bool,
 ) -> Option<&'a mut Event> {
+    reader.rows += 1;
+    if reader.rows > MAX_ALL_ROWS {
+        (reader.is_cut, reader.is_full) = (true, true);
+        return None;
+    }
     let list = reader.events.list();
     let known = reader.open_dump.filter(|index| !list.get(*index).is_none_or(is_new));
     let index = match known {

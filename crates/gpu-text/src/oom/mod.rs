@@ -11,6 +11,7 @@ mod event;
 mod figure;
 mod flatten;
 mod libraries;
+mod pieces;
 mod reader;
 mod short_messages;
 mod torch;
@@ -22,8 +23,7 @@ pub use event::{
     Wording,
 };
 pub use figure::Figure;
-
-use crate::text;
+pub use pieces::LogReader;
 
 /// The most events that are kept.
 const MAX_EVENTS: usize = 1000;
@@ -31,37 +31,18 @@ const MAX_EVENTS: usize = 1000;
 /// The most rows of a dump (bins, sums, blocks, statistics) that are kept of each.
 const MAX_ROWS: usize = 1 << 20;
 
+/// The most rows of all dumps together.
+const MAX_ALL_ROWS: usize = 2 * MAX_ROWS;
+
 /// Parses every out-of-memory message in a log.
 ///
 /// Total: whatever the bytes, it returns what it recognises, and no event if there is none. A
-/// repeated message is one event with a higher [`Event::times`]. Of a log above 64 MiB it parses
-/// the end, where such a message is.
+/// repeated message is one event with a higher [`Event::times`]. [`LogReader`] does the same for a
+/// log that is not in memory.
 pub fn read(bytes: &[u8]) -> Report {
-    read_within(bytes, text::MAX_BYTES)
-}
-
-fn read_within(bytes: &[u8], most: usize) -> Report {
-    let (head, tail) = end_of(bytes, most);
-    let text = text::clean(tail);
-    let mut report = reader::read(&flatten::flatten(&text));
-    report.is_cut |= text.is_cut() || !head.is_empty();
-    let lines_before = head.iter().filter(|byte| **byte == b'\n').count();
-    for event in &mut report.events {
-        event.line += lines_before;
-    }
-    report
-}
-
-/// Splits a log before the first whole line of its last bytes. UTF-16 is not split, because its
-/// start identifies it.
-fn end_of(bytes: &[u8], most: usize) -> (&[u8], &[u8]) {
-    let over = bytes.len().saturating_sub(most);
-    if over == 0 || bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
-        return (&[], bytes);
-    }
-    let (_, end) = bytes.split_at(over);
-    let rest_of_line = end.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    bytes.split_at(over + rest_of_line)
+    let mut log = LogReader::default();
+    log.push(bytes);
+    log.finish()
 }
 
 #[cfg(test)]

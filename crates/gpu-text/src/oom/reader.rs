@@ -70,6 +70,10 @@ pub(super) struct Reader {
     pub(super) is_cut: bool,
     /// There is no room for another event: parsing stops.
     pub(super) is_full: bool,
+    /// The number of rows of all dumps.
+    pub(super) rows: usize,
+    /// The messages without figures.
+    bare: Events,
 }
 
 impl Reader {
@@ -94,67 +98,104 @@ impl Reader {
     }
 }
 
-/// Parses a flattened log.
-pub(super) fn read(flat: &Flat) -> Report {
-    let (marks, bare_marks) = marks(flat.text());
-    let mut reader = Reader::default();
-    let with_figures = read_marks(&mut reader, flat, &marks);
-    read_bare_marks(&mut reader, flat, bare_marks, &with_figures);
-    if let Some(complaint) = reader.complaint.take().filter(|_| reader.events.list().is_empty()) {
-        reader.add(complaint);
+impl Reader {
+    /// Parses the messages that begin on these lines of a flattened piece.
+    pub(super) fn read(&mut self, flat: &Flat, lines: Range<usize>) {
+        let (marks, bare_marks) = marks(flat.text());
+        let with_figures = self.read_marks(flat, &marks, &lines);
+        self.read_bare_marks(flat, bare_marks, &with_figures, &lines);
     }
-    Report { events: reader.events.finish(), is_cut: reader.is_cut }
-}
 
-/// Parses the messages with figures, and returns their positions.
-fn read_marks(reader: &mut Reader, flat: &Flat, marks: &Marks<Mark>) -> Vec<usize> {
-    let mut with_figures = Vec::new();
-    for (index, (at, mark)) in marks.iter().enumerate() {
-        if reader.is_full {
-            break;
+    /// Returns all messages.
+    pub(super) fn finish(mut self) -> Report {
+        for event in std::mem::take(&mut self.bare).finish() {
+            let more = event.times - 1;
+            let index = self.add(Event { times: 1, ..event });
+            if let Some(known) = self.events.get_mut(index).filter(|_| !self.is_full) {
+                known.times += more;
+            }
         }
-        let before = index.checked_sub(1).map_or(0, |before| marks[before].0);
-        let end = marks.get(index + 1).map_or(flat.text().len(), |(next, _)| *next);
-        let passage = Passage::of(flat, before, *at, end);
-        let found = match mark {
-            Mark::Torch => torch::read(reader, passage),
-            Mark::HostTorch => torch::read_host(reader, passage),
-            Mark::DriverPoolTorch => torch::read_driver_pool(reader, passage),
-            Mark::Bfc(mark) => bfc::read(reader, *mark, passage),
-            Mark::Xla(mark) => xla::read(reader, *mark, passage),
-            Mark::Plain(mark) => libraries::read(reader, *mark, passage),
-            Mark::Brief(mark) => short_messages::read(reader, *mark, passage),
+        if let Some(complaint) = self.complaint.take().filter(|_| self.events.list().is_empty()) {
+            self.add(complaint);
+        }
+        Report { events: self.events.finish(), is_cut: self.is_cut }
+    }
+
+    /// Parses the messages with figures, and returns the positions of those in the whole piece.
+    fn read_marks(&mut self, flat: &Flat, marks: &Marks<Mark>, lines: &Range<usize>) -> Vec<usize> {
+        let mut with_figures = Vec::new();
+        // Another piece parses what is outside of these lines.
+        let mut outside = Reader::default();
+        for (index, (at, mark)) in marks.iter().enumerate() {
+            let is_inside = lines.contains(&flat.line(*at));
+            let reader = if is_inside { &mut *self } else { &mut outside };
+            if reader.is_full {
+                continue;
+            }
+            let before = index.checked_sub(1).map_or(0, |before| marks[before].0);
+            let end = marks.get(index + 1).map_or(flat.text().len(), |(next, _)| *next);
+            let passage = Passage::of(flat, before, *at, end);
+            let found = match mark {
+                Mark::Torch => torch::read(reader, passage),
+                Mark::HostTorch => torch::read_host(reader, passage),
+                Mark::DriverPoolTorch => torch::read_driver_pool(reader, passage),
+                Mark::Bfc(mark) => bfc::read(reader, *mark, passage),
+                Mark::Xla(mark) => xla::read(reader, *mark, passage),
+                Mark::Plain(mark) => libraries::read(reader, *mark, passage),
+                Mark::Brief(mark) => short_messages::read(reader, *mark, passage),
+            };
+            if found {
+                with_figures.push(*at);
+            }
+        }
+        with_figures
+    }
+
+    /// Parses the messages without figures that are not part of one with figures.
+    fn read_bare_marks(
+        &mut self,
+        flat: &Flat,
+        marks: Marks<Bare>,
+        with_figures: &[usize],
+        lines: &Range<usize>,
+    ) {
+        let text = flat.text();
+        let is_part = |at: usize| {
+            let next = with_figures.partition_point(|known| *known < at);
+            let mut around = with_figures[next.saturating_sub(1)..].iter().take(2);
+            around.any(|known| known.abs_diff(at) <= NEAR)
         };
-        if found {
-            with_figures.push(*at);
+        // The last position that created an event: a library's code and its text are one message.
+        let mut reported: Option<Reported> = None;
+        for (at, what) in marks {
+            if self.is_full {
+                break;
+            }
+            let is_same =
+                reported.as_mut().is_some_and(|reported| reported.is_one_message(flat, at));
+            if is_same || libraries::is_source(&text[flat.line_start(at)..at], &text[at..]) {
+                continue;
+            }
+            if !is_part(at)
+                && let Some(event) = libraries::bare(what, Passage::of(flat, 0, at, text.len()))
+            {
+                if lines.contains(&event.line) {
+                    self.add_bare(event);
+                }
+                reported = Some(Reported { at, next_letter: None });
+            }
         }
     }
-    with_figures
-}
 
-/// Parses the messages without figures that are not part of one with figures.
-fn read_bare_marks(reader: &mut Reader, flat: &Flat, marks: Marks<Bare>, with_figures: &[usize]) {
-    let text = flat.text();
-    let is_part = |at: usize| {
-        let next = with_figures.partition_point(|known| *known < at);
-        let mut around = with_figures[next.saturating_sub(1)..].iter().take(2);
-        around.any(|known| known.abs_diff(at) <= NEAR)
-    };
-    // The last position that created an event: a library's code and its text are one message.
-    let mut reported: Option<Reported> = None;
-    for (at, what) in marks {
-        if reader.is_full {
-            break;
-        }
-        let is_same = reported.as_mut().is_some_and(|reported| reported.is_one_message(flat, at));
-        if is_same || libraries::is_source(&text[flat.line_start(at)..at], &text[at..]) {
-            continue;
-        }
-        if !is_part(at)
-            && let Some(event) = libraries::bare(what, Passage::of(flat, 0, at, text.len()))
-        {
-            reader.add(event);
-            reported = Some(Reported { at, next_letter: None });
+    fn add_bare(&mut self, event: Event) {
+        if let Some(index) = self.bare.find(&event, |known| event.repeats(known)) {
+            if let Some(known) = self.bare.get_mut(index) {
+                known.times += 1;
+            }
+        } else if self.bare.has_room() {
+            self.bare.push(event);
+        } else {
+            self.is_cut = true;
         }
     }
 }

@@ -33,6 +33,23 @@ pub struct Account {
     /// the container.
     #[serde(skip)]
     pub itself: Option<Other>,
+    /// The rounding error of a printed figure, and so of the context and the unnamed memory.
+    #[serde(skip)]
+    pub slack: Bytes,
+    /// The rounding error of the missing memory.
+    #[serde(skip)]
+    pub lacking_slack: Bytes,
+}
+
+/// Returns an amount with no more digits than its rounding error allows: `≈ 390 MiB`.
+pub fn approximate(bytes: Bytes, slack: Bytes) -> String {
+    const STEP: u64 = 10 * Bytes::MIB;
+    let is_rough = slack.0 >= Bytes::MIB && bytes.0 < 1 << 30;
+    match bytes.0.saturating_add(STEP / 2) / STEP {
+        _ if !is_rough => amount(bytes),
+        0 => "less than 10 MiB".to_owned(),
+        steps => format!("≈ {}", amount(Bytes(steps * STEP))),
+    }
 }
 
 impl Account {
@@ -64,7 +81,19 @@ impl Account {
             .zip(shown.asked)
             .map(|(in_use, asked)| in_use + asked + context.unwrap_or_default());
         let needed = shown.needs.or(summed);
-        Account { held, context, others, unnamed, lacking, lacking_after_cache, needed, itself }
+        let (slack, lacking_slack) = (shown.slack, shown.lacking_slack);
+        Account {
+            held,
+            context,
+            others,
+            unnamed,
+            lacking,
+            lacking_after_cache,
+            needed,
+            itself,
+            slack,
+            lacking_slack,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The cause that the figures indicate.
 
-use super::account::Account;
+use super::account::{Account, approximate};
 use super::evidence::{MessageSource, OomFigures};
 use gpu_core::{Bytes, amount};
 use serde::Serialize;
@@ -75,7 +75,10 @@ impl Cause {
         }
         // Sums only these figures: the total is printed with less precision.
         let unused = shown.unused.unwrap_or_default();
-        if unused > Bytes(0) && asked <= free + unused + shown.room_slack {
+        if unused > Bytes(0)
+            && asked <= free + unused + shown.room_slack
+            && !others_hold_most(shown, account)
+        {
             return Cause::Fragmented;
         }
         of_device(shown, account)
@@ -105,6 +108,13 @@ fn of_pool(shown: &OomFigures, account: &Account, asked: Bytes) -> Option<Cause>
     }
     let fits_free = shown.free.is_none_or(|free| free >= asked);
     (fits_free && shown.surely_more(held + asked, limit)).then_some(Cause::Limit)
+}
+
+/// Whether the other named processes hold most of the device, and their memory would suffice.
+fn others_hold_most(shown: &OomFigures, account: &Account) -> bool {
+    let (Some(others), Some(total)) = (account.others, shown.total) else { return false };
+    let fits_alone = account.needed.is_none_or(|needed| !shown.surely_more(needed, total));
+    fits_alone && others > Bytes(total.0 / 2) && account.lacking.is_some_and(|it| it <= others)
 }
 
 /// The cause on the device, if neither a free block nor the cache suffices.
@@ -140,8 +150,11 @@ fn of_device(shown: &OomFigures, account: &Account) -> Cause {
 pub(super) fn reasons(cause: Cause, shown: &OomFigures, account: &Account) -> Vec<String> {
     let mut said = Vec::new();
     let asked = shown.asked.unwrap_or_default();
-    let lacking = amount(account.lacking.unwrap_or_default());
-    let after_cache = amount(account.lacking_after_cache.unwrap_or_default());
+    let lacking = approximate(account.lacking.unwrap_or_default(), account.lacking_slack);
+    let after_cache = match account.lacking_after_cache {
+        Some(short) if short > Bytes(0) => approximate(short, account.lacking_slack),
+        _ => lacking.clone(),
+    };
     let total = shown.total.unwrap_or_default();
     match cause {
         Cause::LargerThanDevice => said.push(format!(
@@ -189,6 +202,9 @@ pub(super) fn reasons(cause: Cause, shown: &OomFigures, account: &Account) -> Ve
     {
         said.push(match unused {
             Bytes(0) => "Nothing is cached, so emptying the cache gives nothing.".to_owned(),
+            unused if account.lacking_after_cache == Some(Bytes(0)) => {
+                format!("The cache has {}, but not in one piece with what is free.", amount(unused))
+            }
             unused => format!(
                 "Not fragmentation: {lacking} are missing and the cache has {}.",
                 amount(unused)
@@ -250,7 +266,9 @@ fn too_big(said: &mut Vec<String>, shown: &OomFigures, account: &Account, asked:
         )),
         (Some(in_use), None, Some(total), Some(needed)) if shown.surely_more(needed, total) => {
             let context = match account.context {
-                Some(context) if context > Bytes(0) => format!(", {} context", amount(context)),
+                Some(context) if context > Bytes(0) => {
+                    format!(" plus {} context", approximate(context, account.slack))
+                }
                 _ => String::new(),
             };
             said.push(format!(
@@ -263,7 +281,7 @@ fn too_big(said: &mut Vec<String>, shown: &OomFigures, account: &Account, asked:
         }
         _ => said.push(format!(
             "Too big: short by {}, more than any process named in the message holds.",
-            amount(account.lacking_after_cache.unwrap_or_default())
+            approximate(account.lacking_after_cache.unwrap_or_default(), account.lacking_slack)
         )),
     }
 }
@@ -272,10 +290,10 @@ fn fragmented(said: &mut Vec<String>, shown: &OomFigures, account: &Account, ask
     let unused = shown.unused.unwrap_or_default();
     match (shown.free, account.lacking) {
         (Some(free), Some(lacking)) => said.push(format!(
-            "Fragmented: {} free and {} reserved but unused; a contiguous {} is missing.",
+            "Fragmented: {} free and {} reserved but unused, not contiguous; short by {}.",
             amount(free),
             amount(unused),
-            amount(lacking)
+            approximate(lacking, account.lacking_slack)
         )),
         _ => {
             let largest = match shown.largest_free {
@@ -308,8 +326,8 @@ fn unnamed(said: &mut Vec<String>, shown: &OomFigures, account: &Account) {
     };
     said.push(format!(
         "Short by {}; {} of the device is not attributed to any process in the message.",
-        amount(account.lacking_after_cache.unwrap_or_default()),
-        amount(unnamed)
+        approximate(account.lacking_after_cache.unwrap_or_default(), account.lacking_slack),
+        approximate(unnamed, account.slack)
     ));
     said.push(match account.context {
         Some(_) => "That is a process it could not see, or a ghost.".to_owned(),
@@ -367,7 +385,8 @@ fn ladder(said: &mut Vec<String>, shown: &OomFigures) {
 fn not_told(shown: &OomFigures, account: &Account) -> String {
     match (shown.asked, account.lacking) {
         (Some(_), Some(lacking)) if lacking > Bytes(0) => {
-            format!("Short by {}; the message does not say who holds the rest.", amount(lacking))
+            let lacking = approximate(lacking, account.lacking_slack);
+            format!("Short by {lacking}; the message does not say who holds the rest.")
         }
         (Some(asked), _) => {
             format!("It requested {}; the message has no further figures.", amount(asked))

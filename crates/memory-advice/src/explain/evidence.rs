@@ -92,6 +92,8 @@ pub struct OomFigures {
     pub slack: Bytes,
     /// The maximum rounding error of free + cached − asked.
     pub room_slack: Bytes,
+    /// The maximum rounding error of asked − free.
+    pub lacking_slack: Bytes,
 }
 
 impl OomFigures {
@@ -125,6 +127,7 @@ impl OomFigures {
             variable: None,
             slack: Bytes(0),
             room_slack: Bytes(0),
+            lacking_slack: Bytes(0),
         }
     }
 
@@ -173,6 +176,8 @@ pub struct Resident {
     pub pid: Pid,
     /// A description of the process.
     pub name: String,
+    /// The name of its owner.
+    pub owner: String,
     /// The device.
     pub device: u32,
     /// Its memory there.
@@ -186,10 +191,10 @@ impl Now {
         for other in &shown.others {
             let is_here = |resident: &&Resident| resident.pid == other.pid;
             match self.residents.iter().find(is_here) {
-                Some(Resident { name, device, memory, .. }) => {
+                Some(Resident { name, owner, device, memory, .. }) => {
                     let holds = memory.map_or("memory".to_owned(), amount);
                     reported.push(format!(
-                        "process {} is {name} and holds {holds} on GPU {device}",
+                        "process {} is {name} of {owner} and holds {holds} on GPU {device}",
                         other.pid
                     ));
                 }

@@ -10,8 +10,9 @@ mod account;
 mod cause;
 mod evidence;
 mod remedy;
+mod verdict;
 
-pub use account::Account;
+pub use account::{Account, approximate};
 pub use cause::Cause;
 pub use evidence::{Device, MessageSource, Now, OomFigures, Other, Resident};
 pub use remedy::{Remedy, RemedyKind};
@@ -23,6 +24,8 @@ use serde::Serialize;
 pub struct Diagnosis {
     /// The cause.
     pub cause: Cause,
+    /// The cause in this case, in one line.
+    pub verdict: String,
     /// The sums of the figures.
     pub account: Account,
     /// The cause in this case, one sentence each, the most relevant first.
@@ -43,6 +46,7 @@ pub fn explain(shown: &OomFigures, now: Option<&Now>) -> Diagnosis {
     let cause = Cause::of(shown, &account);
     Diagnosis {
         cause,
+        verdict: verdict::of(cause, shown, &account),
         reasons: cause::reasons(cause, shown, &account),
         contradictions: account::contradictions(shown),
         now: now.map(|now| now.reported(shown, &account)).unwrap_or_default(),

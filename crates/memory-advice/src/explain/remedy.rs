@@ -18,6 +18,9 @@ const JAX_DEFAULT_PERCENT: u64 = 75;
 /// The highest sensible fraction for JAX, since the context needs some memory.
 const JAX_MOST_PERCENT: u64 = 95;
 
+/// The least fraction of the device for vLLM that is worth setting, in percent.
+const LEAST_UTILIZATION: u128 = 30;
+
 /// The default reserve within a limit for the CUDA context and libraries.
 const CONTEXT: Bytes = Bytes::from_mib(512);
 
@@ -100,10 +103,15 @@ pub(super) fn remedies(
             elsewhere(&mut list, shown, account, now);
         }
         Cause::Unnamed => {
-            if shown.speaker == MessageSource::Vllm {
-                utilization(&mut list, shown);
-            }
             doctor(&mut list, "shows the holder, even a ghost");
+            match shown.speaker {
+                MessageSource::Vllm => {
+                    list.add(RemedyKind::Command, "gpuws status", "shows what each process holds");
+                    utilization(&mut list, shown);
+                }
+                MessageSource::TensorFlow => smaller(&mut list, shown),
+                _ => {}
+            }
             elsewhere(&mut list, shown, account, now);
         }
         Cause::Limit => limit(&mut list, shown, account),
@@ -111,6 +119,7 @@ pub(super) fn remedies(
             doctor(&mut list, "shows the holder, even a ghost");
             if matches!(shown.speaker, MessageSource::TensorFlow) {
                 growth(&mut list);
+                smaller(&mut list, shown);
             } else {
                 preallocate(&mut list);
             }
@@ -135,6 +144,9 @@ pub(super) fn remedies(
                 );
             }
             doctor(&mut list, "tells who holds the device's memory");
+            if shown.speaker == MessageSource::TensorFlow {
+                smaller(&mut list, shown);
+            }
             elsewhere(&mut list, shown, account, now);
         }
     }
@@ -280,13 +292,16 @@ fn limit(list: &mut List, shown: &OomFigures, account: &Account) {
     smaller(list, shown);
 }
 
-/// The fraction for vLLM of the free memory.
+/// The fraction for vLLM of the free memory, unless no model would fit into it.
 fn utilization(list: &mut List, shown: &OomFigures) {
     let (Some(free), Some(total)) = (shown.free, shown.total) else { return };
     let Some(hundredths) = (u128::from(free.0) * 100).checked_div(u128::from(total.0)) else {
         return;
     };
     let hundredths = hundredths.saturating_sub(1).min(99);
+    if hundredths < LEAST_UTILIZATION {
+        return;
+    }
     list.add(
         RemedyKind::Option,
         format!("--gpu-memory-utilization 0.{hundredths:02}"),
@@ -316,21 +331,34 @@ fn elsewhere(list: &mut List, shown: &OomFigures, account: &Account, now: Option
     let Some(needed) = account.needed.filter(|needed| is_cuda && *needed > Bytes(0)) else {
         return;
     };
-    let needed = limit_for(needed, account, shown);
+    let within = limit_for(needed, account, shown);
     let why = match now {
+        // Without a look at the machine, its devices are assumed to be like this one.
+        None if shown.total.is_some_and(|total| needed > total) => {
+            return list.work(format!("a GPU with more memory: it needs {}", amount(needed)));
+        }
+        None if shown.total.is_some_and(|total| within > total) => return whole(list),
         None => "waits for a GPU with that much free memory".to_owned(),
         Some(now) => {
-            let could = |device: &&super::Device| device.total >= needed;
+            let could = |device: &&super::Device| device.total >= within;
             match now.devices.iter().filter(could).max_by_key(|device| device.free) {
+                None if now.devices.iter().any(|device| device.total >= needed) => {
+                    return whole(list);
+                }
                 None => return,
-                Some(device) if device.free >= needed => {
+                Some(device) if device.free >= within => {
                     format!("GPU {} has {} free now", device.index, amount(device.free))
                 }
                 Some(_) => "waits for a GPU with that much free memory".to_owned(),
             }
         }
     };
-    list.add(RemedyKind::Command, format!("gpuws run --mem {}MiB -- COMMAND", needed.mib()), why);
+    list.add(RemedyKind::Command, format!("gpuws run --mem {}MiB -- COMMAND", within.mib()), why);
+}
+
+/// A whole GPU: with the reserve for the context, the limit would exceed the device.
+fn whole(list: &mut List) {
+    list.add(RemedyKind::Command, "gpuws run -- COMMAND", "waits for a whole GPU");
 }
 
 /// Returns the limit that suffices for everything, in whole MiB: an allocator gets the limit minus

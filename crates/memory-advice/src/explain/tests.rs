@@ -330,7 +330,13 @@ fn snapshot_names_gpu_with_room_and_ghost() {
         free: gib(free).unwrap(),
         ghost: ghost.and_then(gib),
     };
-    let resident = Resident { pid: Pid(7), name: "python".to_owned(), device: 0, memory: gib(0.2) };
+    let resident = Resident {
+        pid: Pid(7),
+        owner: "alice".to_owned(),
+        name: "python".to_owned(),
+        device: 0,
+        memory: gib(0.2),
+    };
     let now = Now {
         devices: vec![device(0, 24.0, 5.0, Some(3.0)), device(1, 80.0, 40.0, None)],
         residents: vec![resident],

@@ -49,7 +49,7 @@ fn reasons_state_the_figures() {
     assert_reason(
         &OomFigures { process: gib(19), ..torch([6, 24, 5, 18, 0]) },
         Cause::TooBig,
-        "Too big: 18 GiB in use plus 6 GiB requested, 1 GiB context is 25 GiB; the device has 24 \
+        "Too big: 18 GiB in use plus 6 GiB requested plus 1 GiB context is 25 GiB; the device has 24 \
          GiB.",
     );
     assert_reason(
@@ -60,7 +60,7 @@ fn reasons_state_the_figures() {
     assert_reason(
         &torch([3, 24, 2, 20, 2]),
         Cause::Fragmented,
-        "Fragmented: 2 GiB free and 2 GiB reserved but unused; a contiguous 1 GiB is missing.",
+        "Fragmented: 2 GiB free and 2 GiB reserved but unused, not contiguous; short by 1 GiB.",
     );
     assert_reason(
         &others(&[8192], OomFigures { process: gib(11), ..torch([6, 24, 5, 10, 0]) }),
@@ -315,10 +315,12 @@ fn utilization_for_vllm_is_what_was_free() {
         };
         let diagnosis = explain(&shown, None);
         assert_eq!(diagnosis.cause, Cause::Unnamed);
-        sets(&diagnosis)[0].to_owned()
+        sets(&diagnosis).join(" | ")
     };
-    assert_eq!(suggested(10, 20), "--gpu-memory-utilization 0.49");
-    assert_eq!(suggested(1, 100), "--gpu-memory-utilization 0.00");
+    let first = "gpuws doctor | gpuws status";
+    assert_eq!(suggested(10, 20), format!("{first} | --gpu-memory-utilization 0.49"));
+    assert_eq!(suggested(31, 100), format!("{first} | --gpu-memory-utilization 0.30"));
+    assert_eq!(suggested(30, 100), first, "no model fits into so little");
 }
 
 #[test]
@@ -356,12 +358,112 @@ fn run_on_another_gpu_needs_a_need_and_a_device() {
         run.map(|remedy| remedy.why)
     };
     let waits = Some("waits for a GPU with that much free memory".to_owned());
-    assert_eq!(why(&shown, &[]), waits);
+    assert_eq!(why(&shown, &[]), None, "a GPU like this one is too small");
     assert_eq!(why(&shown, &[(80, 10)]), waits);
     assert_eq!(why(&shown, &[(80, 30), (80, 40)]), Some("GPU 1 has 40 GiB free now".into()));
     assert_eq!(why(&shown, &[(24, 24)]), None, "it would never fit");
+    let small = OomFigures {
+        process: gib(11),
+        others: vec![Other { pid: Pid(7), memory: gib(8) }],
+        ..message(TorchExpandable, [6, 24, 5, 10, 0])
+    };
+    assert_eq!(why(&small, &[]), waits);
     let hip = OomFigures { backend: Some("hip".into()), ..shown };
     assert_eq!(why(&hip, &[]), None);
     let ladder = OomFigures { ladder: Some((Bytes(9), Bytes(7), 3)), ..OomFigures::by(Xla) };
     assert_eq!(why(&ladder, &[]), None, "it is unknown how much it needs");
+}
+
+#[test]
+fn advised_limit_never_exceeds_the_device() {
+    let sets_of = |process: u64, now: Option<&Now>| {
+        let shown = OomFigures {
+            process: mib(process),
+            total: mib(81_050),
+            asked: mib(1_000),
+            free: mib(500),
+            in_use: mib(process - 400),
+            others: vec![Other { pid: Pid(7), memory: mib(81_050 - 500 - process) }],
+            ..OomFigures::by(TorchExpandable)
+        };
+        let diagnosis = explain(&shown, now);
+        sets(&diagnosis).join(" | ")
+    };
+    let device = |mib| Device {
+        index: 0,
+        total: Bytes::from_mib(mib),
+        free: Bytes::from_mib(mib),
+        ghost: None,
+    };
+    let now = |mib| Now { devices: vec![device(mib)], residents: vec![] };
+    assert_eq!(sets_of(50_000, None), "gpuws status | gpuws run --mem 51144MiB -- COMMAND");
+    assert_eq!(sets_of(79_950, None), "gpuws status | gpuws run -- COMMAND");
+    assert_eq!(sets_of(79_950, Some(&now(81_050))), "gpuws status | gpuws run -- COMMAND");
+    assert_eq!(
+        sets_of(79_950, Some(&now(90_000))),
+        "gpuws status | gpuws run --mem 81094MiB -- COMMAND"
+    );
+}
+
+#[test]
+fn process_that_holds_most_of_the_device_is_named_before_fragmentation() {
+    let shown = |theirs| OomFigures {
+        total: mib(24_259),
+        asked: mib(20),
+        free: mib(8),
+        in_use: mib(3_000),
+        unused: mib(300),
+        process: mib(3_737),
+        others: vec![Other { pid: Pid(2_006_998), memory: mib(theirs) }],
+        ..OomFigures::by(TorchExpandable)
+    };
+    let diagnosis = explain(&shown(20_480), None);
+    assert_eq!(diagnosis.cause, Cause::OtherProcesses);
+    assert_eq!(diagnosis.verdict, "Process 2006998 holds 84 % of this GPU.");
+    assert_eq!(
+        diagnosis.reasons,
+        [
+            "Short by 12 MiB, which other processes hold: PID 2006998 20 GiB.",
+            "The cache has 300 MiB, but not in one piece with what is free."
+        ]
+    );
+    assert!(sets(&diagnosis)[1].starts_with("gpuws run --mem"), "{diagnosis:?}");
+    assert_eq!(explain(&shown(10_000), None).cause, Cause::Fragmented);
+    let small = explain(&OomFigures { unused: mib(0), ..shown(10_000) }, None);
+    assert_eq!(small.verdict, "Process 2006998 holds the missing memory.");
+}
+
+#[test]
+fn rough_figures_are_rounded() {
+    let shown = OomFigures {
+        process: mib(19_389),
+        slack: Bytes::from_mib(5),
+        lacking_slack: Bytes::from_mib(5),
+        ..message(TorchExpandable, [6, 24, 5, 18, 0])
+    };
+    let diagnosis = explain(&OomFigures { in_use: mib(19_000), ..shown }, None);
+    assert!(diagnosis.reasons[0].contains("plus ≈ 390 MiB context"), "{diagnosis:?}");
+    let slack = Bytes::from_mib(5);
+    for (mib, text) in [(3, "less than 10 MiB"), (307, "≈ 310 MiB"), (2048, "2 GiB")] {
+        assert_eq!(approximate(Bytes::from_mib(mib), slack), text);
+    }
+    assert_eq!(approximate(Bytes::from_mib(307), Bytes(5000)), "307 MiB");
+}
+
+#[test]
+fn smaller_batch_helps_tensorflow_too() {
+    for shown in [
+        OomFigures { ladder: Some((Bytes(9), Bytes(7), 3)), ..OomFigures::by(TensorFlow) },
+        OomFigures { asked: gib(1), ..OomFigures::by(TensorFlow) },
+        OomFigures {
+            limit: gib(20),
+            in_use: gib(4),
+            unused: gib(0),
+            asked: gib(2),
+            ..OomFigures::by(TensorFlow)
+        },
+    ] {
+        let remedies = explain(&shown, None).remedies;
+        assert!(remedies.iter().any(|remedy| remedy.why.contains("smaller batch")), "{shown:?}");
+    }
 }

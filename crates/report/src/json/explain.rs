@@ -41,6 +41,8 @@ impl<'a> Explained<'a> {
 pub struct Why<'a> {
     /// The cause.
     pub cause: Cause,
+    /// The cause in one line.
+    pub verdict: &'a str,
     /// Memory that the allocator of the program held, in bytes. Null if the message does not tell.
     pub held_bytes: Option<u64>,
     /// Memory of the program outside its allocator, such as the CUDA context, in bytes. Null if the
@@ -346,6 +348,7 @@ impl<'a> Why<'a> {
         let account = &diagnosis.account;
         Why {
             cause: diagnosis.cause.into(),
+            verdict: &diagnosis.verdict,
             held_bytes: count(account.held),
             context_bytes: count(account.context),
             others_bytes: count(account.others),

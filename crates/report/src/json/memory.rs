@@ -322,9 +322,13 @@ pub struct Fit<'a> {
     /// Size of the failed request that ended the job, in bytes. It is counted as granted. Null if
     /// there was none.
     pub refused_bytes: Option<u64>,
-    /// Memory that the job needs under the first allocator, with the CUDA context, in MiB: the
-    /// value for gpuws run --mem.
+    /// Memory that the job needs under the first allocator, or with the setting if there is one,
+    /// with the CUDA context, in MiB: the value for gpuws run --mem.
     pub mem_mib: u64,
+    /// Whether the job fits on the GPU. Null if no memory of a GPU was given.
+    pub fits: Option<bool>,
+    /// Environment variable without which the job does not fit. Null if there is none.
+    pub setting: Option<&'static str>,
     /// The least memory, one for each allocator.
     pub policies: Vec<Least<'a>>,
 }
@@ -362,13 +366,16 @@ impl<'a> Fit<'a> {
             replay_count: need.replays,
             share_percent: device_memory.map(|total| 100.0 * need.least.0 as f64 / total.0 as f64),
         };
+        let fitting = needs.fitting(context, device_memory);
         Fit {
             file: &needs.file,
             device_index: needs.device,
             event_count: needs.events,
             live_bytes: needs.live.0,
             refused_bytes: needs.refused.map(|bytes| bytes.0),
-            mem_mib: needs.with_context(context, device_memory).mib(),
+            mem_mib: fitting.mem.mib(),
+            fits: device_memory.map(|_| fitting.fits),
+            setting: fitting.setting,
             policies: needs.by_policy.iter().map(least).collect(),
         }
     }

@@ -3,6 +3,18 @@
 use gpu_core::{Bytes, amount};
 use gpu_memory_advice::environment::{Advice, Keeper};
 
+/// Warns that no setting limits a program because its framework is unknown.
+pub fn unlimited(advice: &Advice, limit: Bytes) -> Option<String> {
+    let is_unlimited = advice.variables.is_empty() && advice.code.is_empty();
+    is_unlimited.then(|| {
+        format!(
+            "warning: nothing limits the program to {}: no framework was found; name it with \
+            --framework torch, tensorflow or jax",
+            amount(limit)
+        )
+    })
+}
+
 /// Returns one line that names the settings that keep a job within its share, and how strict they
 /// are.
 pub fn reported(advice: &Advice, share: Bytes) -> String {

@@ -1,6 +1,7 @@
 //! The words for enums, as the command line prints them.
 
 pub mod claims;
+pub mod fit;
 pub mod limit;
 pub mod oom;
 pub mod reset;

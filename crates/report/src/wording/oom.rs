@@ -1,11 +1,109 @@
 //! Text about an out-of-memory message.
 
 use gpu_core::{Bytes, amount};
-use gpu_memory_advice::explain::Diagnosis;
+use gpu_memory_advice::explain::{Account, Diagnosis, approximate};
 use gpu_text::oom::{Event, Figure, Framework, Wording};
 
 /// The maximum number of other processes in the text.
 const MAX_PROCESSES: usize = 8;
+
+/// Messages with the same cause, each from another GPU: those of the ranks of a job.
+#[derive(Clone, Debug)]
+pub struct Group<'a> {
+    messages: Vec<(&'a Event, &'a Diagnosis)>,
+}
+
+/// Groups the messages of the ranks of one job, in the order of the log.
+pub fn groups<'a>(events: &'a [Event], diagnoses: &'a [Diagnosis]) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    for message in events.iter().zip(diagnoses) {
+        match groups.iter_mut().find(|group| group.takes(message)) {
+            Some(group) => group.messages.push(message),
+            None => groups.push(Group { messages: vec![message] }),
+        }
+    }
+    groups
+}
+
+impl<'a> Group<'a> {
+    fn takes(&self, (event, diagnosis): (&Event, &Diagnosis)) -> bool {
+        let (first, known) = self.messages[0];
+        let is_alike = |event: &Event| (event.framework, event.wording, event.total.clone());
+        let is_rank = |(one, _): &(&Event, &Diagnosis)| one.gpu.is_some() && one.gpu != event.gpu;
+        known.cause == diagnosis.cause
+            && event.gpu.is_some()
+            && is_alike(first) == is_alike(event)
+            && self.messages.iter().all(is_rank)
+    }
+
+    /// Returns the message that lacks most memory, which stands for all.
+    pub fn worst(&self) -> (&'a Event, &'a Diagnosis) {
+        let mut worst = self.messages[0];
+        for message in &self.messages {
+            if lacking(message.1) > lacking(worst.1) {
+                worst = *message;
+            }
+        }
+        worst
+    }
+
+    /// Formats `PyTorch 2.1, GPU 0 (23.69 GiB)`, or
+    /// `PyTorch 2.1, 8 ranks, GPUs 0–7 (79.15 GiB), lacking 236–307 MiB`.
+    pub fn source(&self) -> String {
+        let (event, _) = self.messages[0];
+        let mut gpus: Vec<u32> = self.messages.iter().filter_map(|(event, _)| event.gpu).collect();
+        gpus.sort_unstable();
+        let gpus = match gpus[..] {
+            [] => String::new(),
+            [gpu] => format!(", GPU {gpu}"),
+            _ => format!(", {} ranks, GPUs {}", gpus.len(), super::ranges(&gpus)),
+        };
+        let total =
+            event.total.as_ref().map_or(String::new(), |total| format!(" ({})", total.text));
+        format!("{}{gpus}{total}{}", name(event), self.lacking().unwrap_or_default())
+    }
+
+    /// Formats `, lacking 236–307 MiB`.
+    fn lacking(&self) -> Option<String> {
+        if self.messages.len() == 1 {
+            return None;
+        }
+        let all = || self.messages.iter().filter_map(|(_, diagnosis)| lacking(diagnosis));
+        let slack = self.messages.iter().map(|(_, diagnosis)| diagnosis.account.lacking_slack);
+        let slack = slack.max()?;
+        let [least, most] = [all().min()?, all().max()?].map(|bytes| approximate(bytes, slack));
+        let unit = most.rsplit_once(' ').map_or("", |(_, unit)| unit);
+        let from = least.strip_suffix(unit).unwrap_or(&least).trim_end();
+        Some(match least == most {
+            true => format!(", lacking {most} each"),
+            false => format!(", lacking {from}–{}", most.trim_start_matches("≈ ")),
+        })
+    }
+
+    /// Formats `line 7, printed 3 times`, or `lines 7–40`.
+    pub fn place(&self) -> String {
+        let lines = || self.messages.iter().map(|(event, _)| event.line);
+        match (lines().min(), lines().max(), self.messages[0].0.times) {
+            (Some(first), Some(last), _) if first < last => format!("lines {first}–{last}"),
+            (first, _, 0 | 1) => format!("line {}", first.unwrap_or_default()),
+            (first, _, times) => {
+                format!("line {}, printed {times} times", first.unwrap_or_default())
+            }
+        }
+    }
+
+    /// Returns the introduction of the figures of one rank: `GPU 3, which lacks most:`.
+    pub fn introduction(&self) -> Option<String> {
+        let gpu = self.worst().0.gpu.filter(|_| self.messages.len() > 1)?;
+        Some(format!("GPU {gpu}, which lacks most:"))
+    }
+}
+
+/// Returns how much memory was missing.
+fn lacking(diagnosis: &Diagnosis) -> Option<Bytes> {
+    let account = &diagnosis.account;
+    account.lacking_after_cache.filter(|lacking| lacking.0 > 0).or(account.lacking)
+}
 
 /// Returns the source of the message: `PyTorch 2.1`, `llama.cpp on Metal`.
 pub fn name(event: &Event) -> String {
@@ -76,7 +174,7 @@ pub fn figures(event: &Event, diagnosis: &Diagnosis) -> Vec<String> {
         request.push(format!("limit of the program: {}", complaint.limit.text));
     }
     lines.extend((!request.is_empty()).then(|| request.join(" · ")));
-    lines.extend(own(event, account.context));
+    lines.extend(own(event, account));
     lines.extend(pool(event));
     let others = event.processes.iter();
     for (pid, memory) in others.take(MAX_PROCESSES) {
@@ -95,7 +193,8 @@ pub fn figures(event: &Event, diagnosis: &Diagnosis) -> Vec<String> {
     }
     if let Some(unnamed) = account.unnamed.filter(|unnamed| *unnamed >= Bytes::from_mib(64)) {
         let context = if account.context.is_some() { "" } else { ", with the context" };
-        lines.push(format!("not attributed to a named process: {}{context}", amount(unnamed)));
+        let unnamed = approximate(unnamed, account.slack);
+        lines.push(format!("not attributed to a named process: {unnamed}{context}"));
     }
     lines
 }
@@ -104,8 +203,8 @@ fn named(parts: &mut Vec<String>, what: &str, figure: &Option<Figure>) {
     parts.extend(figure.as_ref().map(|figure| format!("{what} {}", figure.text)));
 }
 
-/// Formats `this process 18.17 GiB: 17.88 GiB in use, 0 bytes cached, 296.96 MiB context`.
-fn own(event: &Event, context: Option<Bytes>) -> Option<String> {
+/// Formats `this process 18.17 GiB: 17.88 GiB in use, 0 bytes cached, ≈ 300 MiB context`.
+fn own(event: &Event, account: &Account) -> Option<String> {
     let mut parts = Vec::new();
     let of = |figure: &Option<Figure>, what: &str| {
         figure.as_ref().map(|figure| format!("{} {what}", figure.text))
@@ -116,9 +215,10 @@ fn own(event: &Event, context: Option<Bytes>) -> Option<String> {
     parts.extend(of(&event.cached, "cached"));
     parts.extend(of(&event.reserved_total, "reserved in total"));
     parts.extend(
-        context
+        account
+            .context
             .filter(|context| *context > Bytes(0))
-            .map(|bytes| format!("{} context", amount(bytes))),
+            .map(|bytes| format!("{} context", approximate(bytes, account.slack))),
     );
     let process =
         event.this_process.as_ref().map_or(String::new(), |process| format!(" {}", process.text));

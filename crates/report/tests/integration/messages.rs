@@ -65,6 +65,7 @@ fn full() -> Event {
 fn diagnosis(account: Account) -> Diagnosis {
     Diagnosis {
         cause: Cause::Fragmented,
+        verdict: "a verdict".to_owned(),
         account,
         reasons: vec!["a reason".to_owned()],
         contradictions: vec!["a contradiction".to_owned()],
@@ -195,7 +196,7 @@ fn json_of_a_message_has_every_figure() {
         lacking: mib(55),
         lacking_after_cache: mib(56),
         needed: mib(57),
-        itself: None,
+        ..Account::default()
     };
     let report = Report { events: vec![full(), bare()], is_cut: true };
     let diagnoses = [diagnosis(account), diagnosis(Account::default())];
@@ -291,4 +292,34 @@ fn needs_of_jobs_are_a_share_of_the_device() {
     let together: Vec<_> = together.iter().map(|set| (set.files.clone(), set.mem_mib)).collect();
     assert_eq!(together, [(vec!["a", "b"], all[0] + all[1]), (vec!["b"], all[1])]);
     assert_eq!(Fit::of(&a, context, None).policies[0].share_percent, None);
+}
+
+#[test]
+fn ranks_with_one_cause_are_a_group() {
+    let rank = |gpu: u32| Event { gpu: Some(gpu), line: gpu as usize + 5, ..bare() };
+    let lacks = |mib: u64| {
+        let account = Account { lacking: Some(Bytes::from_mib(mib)), ..Account::default() };
+        diagnosis(account)
+    };
+    let other = Diagnosis { cause: Cause::Limit, ..lacks(9) };
+    let events = [rank(2), rank(0), rank(1), rank(1), bare(), rank(3)];
+    let diagnoses = [lacks(236), lacks(307), lacks(250), lacks(250), lacks(1), other];
+    let groups = words::groups(&events, &diagnoses);
+    let shown: Vec<_> = groups.iter().map(|group| (group.source(), group.place())).collect();
+    let text = |source: &str, place: &str| (source.to_owned(), place.to_owned());
+    assert_eq!(
+        shown,
+        [
+            text("PyTorch, 3 ranks, GPUs 0–2, lacking 236–307 MiB", "lines 5–7"),
+            text("PyTorch, GPU 1", "line 6"),
+            text("PyTorch", "line 1"),
+            text("PyTorch, GPU 3", "line 8"),
+        ]
+    );
+    assert_eq!(groups[0].worst().0.gpu, Some(0));
+    assert_eq!(groups[0].introduction().as_deref(), Some("GPU 0, which lacks most:"));
+    assert_eq!(groups[1].introduction(), None);
+    let same = [lacks(20), lacks(20)];
+    let groups = words::groups(&events[..2], &same);
+    assert_eq!(groups[0].source(), "PyTorch, 2 ranks, GPUs 0, 2, lacking 20 MiB each");
 }

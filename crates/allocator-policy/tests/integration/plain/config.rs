@@ -15,8 +15,8 @@ fn each_name_gives_its_policy() {
     for (name, title, policy, takes_all, sees_only_grants) in [
         ("caching", "caching", "caching", false, true),
         ("expandable", "caching, expandable", "caching", false, true),
-        ("bfc", "BFC, growth", "bfc", false, false),
-        ("bfc-all-at-once", "BFC, all at once", "bfc", true, false),
+        ("bfc", "TensorFlow (BFC)", "bfc", false, false),
+        ("bfc-all-at-once", "TensorFlow (BFC), all at once", "bfc", true, false),
         ("stream-ordered", "cudaMallocAsync", "stream-ordered", false, true),
         ("direct", "cudaMalloc", "direct", false, true),
     ] {

@@ -12,6 +12,7 @@ use crate::wording;
 use gpu_memory_advice::explain::{Diagnosis, explain};
 use gpu_memory_advice::text;
 use gpu_report::json;
+use gpu_report::wording::oom::groups;
 use gpu_text::oom;
 
 /// The maximum number of events shown; JSON contains all.
@@ -23,22 +24,18 @@ pub(crate) fn run(
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
     let log = log::read(&args.file)?;
-    let mut report = oom::read(&log.bytes);
-    report.is_cut |= log.lines_before > 0;
-    for event in &mut report.events {
-        event.line += log.lines_before;
-    }
+    let report = &log.report;
     let none = report.events.is_empty();
     let snapshot = if none || args.no_live { None } else { machine::query(global)? };
     let now = snapshot.as_ref().map(machine::now);
     let diagnose = |event| explain(&text::shown(event), now.as_ref());
     let diagnoses: Vec<Diagnosis> = report.events.iter().map(diagnose).collect();
     if global.json {
-        screen.json(&json::Explained::of(&report, &diagnoses, snapshot.as_ref()))?;
+        screen.json(&json::Explained::of(report, &diagnoses, snapshot.as_ref()))?;
     } else if none {
         let what = "no out-of-memory message found";
         screen.print(&Line::new().plain(what))?;
-        if is_recording(&log.bytes) && !global.quiet {
+        if is_recording(&log.head) && !global.quiet {
             let file = args.file.to_string_lossy();
             let next = format!("gpuws mem replay {}", wording::shell_word(&file));
             screen.print(&Line::new().dim("this is a memory recording; use: ").plain(next))?;
@@ -51,16 +48,15 @@ pub(crate) fn run(
                 screen.print(&origin)?;
                 screen.print(&Line::new())?;
             }
-            show(screen, global, &report, &diagnoses)
+            show(screen, global, report, &diagnoses)
         })?;
     }
     Ok(if none { Exit::Remains } else { Exit::Done })
 }
 
 /// Returns whether a file is a memory recording instead of a log: a PyTorch snapshot or JSON Lines.
-fn is_recording(bytes: &[u8]) -> bool {
+fn is_recording(head: &[u8]) -> bool {
     const KIND: &[u8] = b"memory-trace";
-    let head = &bytes[..bytes.len().min(200)];
     head.starts_with(&[0x80])
         || (head.starts_with(b"{") && head.windows(KIND.len()).any(|part| part == KIND))
 }
@@ -71,21 +67,23 @@ fn show(
     report: &oom::Report,
     diagnoses: &[Diagnosis],
 ) -> Result<(), Failure> {
-    let pairs = report.events.iter().zip(diagnoses);
-    for (index, (event, diagnosis)) in pairs.take(MAX_SHOWN).enumerate() {
+    let groups = groups(&report.events, diagnoses);
+    for (index, group) in groups.iter().take(MAX_SHOWN).enumerate() {
         if index > 0 {
             screen.print(&Line::new())?;
         }
-        render::show(screen, global, event, diagnosis)?;
+        render::show(screen, global, group)?;
     }
-    let more = report.events.len().saturating_sub(MAX_SHOWN);
+    let more = groups.len().saturating_sub(MAX_SHOWN);
     if more > 0 {
         screen.print(&Line::new())?;
         let more = wording::count(more, "more message", "more messages");
         screen.print(&Line::new().dim(format!("{more}; --json has all")))?;
     }
     if report.is_cut {
-        screen.print(&Line::new().dim("only the end of the log was read"))?;
+        screen.print(
+            &Line::new().dim("some messages or rows of the log were omitted: it has too many"),
+        )?;
     }
     Ok(())
 }

@@ -11,10 +11,8 @@ use gpu_allocator_policy::PolicyConfig;
 use gpu_core::{Bytes, amount};
 use gpu_memory_trace::{Need, Needs, Sparkline, need, together, trial};
 use gpu_report::json::{Fit, Fitted};
+use gpu_report::wording::fit::{next, verdict};
 use std::path::Path;
-
-/// Memory sizes of current devices in GiB.
-const SIZES: [u64; 14] = [4, 6, 8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180, 288];
 
 /// Progress is shown for jobs with more events, which are replayed many times.
 const MANY: usize = 5_000;
@@ -23,6 +21,7 @@ const MANY: usize = 5_000;
 const MAX_GIB: f64 = 1_000_000.0;
 
 pub(crate) fn run(args: &FitArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
+    jobs::note_decimal(args.device_memory);
     let mut all = Vec::new();
     for path in &args.files {
         let job = jobs::read(path, &args.reading)?;
@@ -43,14 +42,16 @@ pub(crate) fn run(args: &FitArgs, global: &Global, screen: &mut Screen) -> Resul
             });
         }
     }
-    let needs: Vec<_> =
-        all.iter().map(|needs| needs.with_context(args.context, args.device_memory)).collect();
+    let fitting = |needs: &Needs| needs.fitting(args.context, args.device_memory);
+    let needs: Vec<_> = all.iter().map(|needs| fitting(needs).mem).collect();
+    let all_fit = all.iter().all(|needs| fitting(needs).fits);
+    let exit = if all_fit { Exit::Done } else { Exit::Remains };
     let sets = args.device_memory.map(|total| together(&needs, total));
     if global.json {
         let jobs =
             all.iter().map(|needs| Fit::of(needs, args.context, args.device_memory)).collect();
         screen.json(&Fitted::of(args.context, args.device_memory, jobs, sets))?;
-        return Ok(Exit::Done);
+        return Ok(exit);
     }
     screen.together(|screen| {
         for (number, needs) in all.iter().enumerate() {
@@ -66,7 +67,7 @@ pub(crate) fn run(args: &FitArgs, global: &Global, screen: &mut Screen) -> Resul
             _ => Ok(()),
         }
     })?;
-    Ok(Exit::Done)
+    Ok(exit)
 }
 
 fn needed(
@@ -120,39 +121,12 @@ fn show(
     }
     table.print(screen)?;
     show_refused(screen, needs.refused)?;
-    let mem = needs.with_context(args.context, args.device_memory);
-    let verdict = match args.device_memory {
-        Some(total) if mem <= total => format!("fits {}", amount(total)),
-        Some(total) => format!("does not fit {}", amount(total)),
-        None => devices_that_fit(needs, args),
-    };
-    let text =
-        format!("{verdict}, assuming {} for the CUDA context (--context)", amount(args.context));
-    wording::flow(screen, Line::new(), &text)?;
-    if !global.quiet && args.device_memory.is_none_or(|total| mem <= total) {
-        let next = format!("gpuws run --mem {}MiB -- COMMAND", mem.mib());
-        screen.print(&Line::new().dim("next: ").plain(next))?;
+    let fitting = needs.fitting(args.context, args.device_memory);
+    wording::flow(screen, Line::new(), &verdict(needs, args.context, args.device_memory))?;
+    if !global.quiet && fitting.fits {
+        screen.print(&Line::new().dim("next: ").plain(next(fitting)))?;
     }
     Ok(())
-}
-
-/// Describes which device size suffices under the first allocator, and which is too small under
-/// all.
-fn devices_that_fit(needs: &Needs, args: &FitArgs) -> String {
-    let mem = needs.with_context(args.context, args.device_memory);
-    let best = needs.by_policy.iter().map(|(_, need, _)| need.least).min().unwrap_or(needs.live);
-    let gib = |size: u64| Bytes(size << 30);
-    let suffices = SIZES.iter().find(|size| mem <= gib(**size));
-    let too_small = SIZES.iter().rfind(|size| gib(**size) < best + args.context);
-    match (suffices, too_small) {
-        (Some(enough), Some(small)) => {
-            format!(
-                "fits a {enough} GiB GPU; fits no {small} GiB GPU under any of these allocators"
-            )
-        }
-        (Some(enough), None) => format!("fits a {enough} GiB GPU"),
-        (None, _) => "fits no current GPU".to_owned(),
-    }
 }
 
 fn show_sets(

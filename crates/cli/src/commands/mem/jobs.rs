@@ -4,13 +4,20 @@ use super::recording;
 use crate::args::{PolicyArgs, ReadingArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::terminal::{Line, Screen, progress};
+use crate::terminal::{Line, Screen, progress, warn};
 use crate::wording;
 use gpu_allocator_policy::{PolicyConfig, PolicyConfigError};
 use gpu_core::{Bytes, amount};
 use gpu_memory_trace::trace::Format;
 use gpu_memory_trace::{Job, JobError, OnDevice};
 use std::path::Path;
+
+/// Notes a size of a device in decimal GB, which is less than a card of that name has.
+pub(super) fn note_decimal(size: Option<Bytes>) {
+    if let Some(note) = size.and_then(gpu_report::wording::fit::decimal_note) {
+        warn(&note);
+    }
+}
 
 /// Reads the recording of a job.
 ///
@@ -82,7 +89,7 @@ pub(crate) fn policies(args: &PolicyArgs, job: &Job) -> Result<Policies, Failure
     let names: Vec<&str> = match (args.policy.is_empty(), args.set.is_empty()) {
         (false, _) => args.policy.iter().map(String::as_str).collect(),
         (true, false) => vec!["caching"],
-        (true, true) => vec!["caching", "expandable", "bfc"],
+        (true, true) => vec!["caching", "expandable"],
     };
     let mut policies = Vec::new();
     for name in names {

@@ -26,6 +26,7 @@ pub(crate) fn run(
     global: &Global,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
+    jobs::note_decimal(args.device_memory);
     let drawing = args.timeline.as_deref().map(Drawing::begin).transpose()?;
     let job = jobs::read(&args.file, &args.reading)?;
     let policies = policies(&args.policies, &job)?;
@@ -63,7 +64,9 @@ pub(crate) fn run(
             }
         })?;
     }
-    Ok(Exit::Done)
+    let is_done = |run: &Run| run.trial.outcome.survived();
+    let all_done = all.iter().all(|replays| replays.runs.first().is_none_or(is_done));
+    Ok(if all_done { Exit::Done } else { Exit::Remains })
 }
 
 /// Compares the replay with the recording if PyTorch's allocator recorded it with its segments.

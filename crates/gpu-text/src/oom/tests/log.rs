@@ -107,13 +107,57 @@ fn truncated_message_keeps_its_figures() {
     }
 }
 
+/// Reads a log in small pieces, which are pushed in parts of another size.
+fn in_pieces(log: &[u8], piece: usize, overlap: usize) -> Report {
+    let mut reader = LogReader::with_pieces(piece, overlap);
+    for part in log.chunks(37) {
+        reader.push(part);
+    }
+    reader.finish()
+}
+
 #[test]
-fn end_of_long_log_is_read() {
-    let log = format!("{}CUDA out of memory. Tried to allocate 2.00 GiB.\n", "step\n".repeat(1000));
-    let report = read_within(log.as_bytes(), 200);
-    assert!(report.is_cut);
-    let places: Vec<usize> = report.events.iter().map(|event| event.line).collect();
-    assert_eq!(places, [1001]);
-    assert!(!read_within(log.as_bytes(), log.len()).is_cut);
-    assert_eq!(read_within("x".repeat(300).as_bytes(), 200).events, []);
+fn messages_of_long_log_are_read_once_wherever_a_piece_ends() {
+    for gap in 0..90 {
+        let steps = "step\n".repeat(400);
+        let bare = "RuntimeError: CUDA error: out of memory\n";
+        let log = format!(
+            "{steps}{:>gap$}{TORCH_2}\n{steps}{DUMP}\n{steps}{bare}{steps}{TORCH_2}\n{steps}",
+            '\n'
+        );
+        let report = in_pieces(log.as_bytes(), 6_000, 4_000);
+        assert_eq!(report, in_pieces(log.as_bytes(), 1 << 20, 0), "{gap}");
+        let seen: Vec<_> = report.events.iter().map(|event| (event.line, event.times)).collect();
+        assert_eq!((seen.len(), seen[0].1), (3, 2), "{gap} {seen:?}");
+        assert!(seen.iter().all(|(line, _)| *line > 400) && !report.is_cut, "{seen:?}");
+    }
+}
+
+#[test]
+fn dump_longer_than_a_piece_is_one_event() {
+    let rows: String = (0..500)
+        .map(|n| format!("I bfc_allocator.cc:1114] InUse at {:x} of size 256 next 7\n", n * 256))
+        .collect();
+    let head = "Allocator (GPU_1_bfc) ran out of memory trying to allocate 1.00GiB (rounded to 1073741824)\n\
+        Next region of size 128000\n";
+    let log = format!("{head}{rows}Stats:\nLimit: 5000\nInUse: 4000\n");
+    let report = in_pieces(log.as_bytes(), 6_000, 4_000);
+    assert_eq!(report.events.len(), 1);
+    assert_eq!(report.events[0].dump.blocks.len(), 500);
+    assert_eq!(report, read(log.as_bytes()));
+}
+
+#[test]
+fn utf16_log_and_endless_line_are_read_in_pieces() {
+    let log = format!("{}{TORCH_2}\n{}", "step\n".repeat(1000), "step\n".repeat(1000));
+    for (mark, unit) in
+        [([0xff, 0xfe], u16::to_le_bytes as fn(u16) -> [u8; 2]), ([0xfe, 0xff], u16::to_be_bytes)]
+    {
+        let units = log.encode_utf16().flat_map(unit);
+        let bytes: Vec<u8> = mark.into_iter().chain(units).collect();
+        assert_eq!(in_pieces(&bytes, 6_000, 4_000), read(log.as_bytes()));
+    }
+    let line = format!("{}\n{TORCH_2}\n", "x".repeat(20_000));
+    assert_eq!(in_pieces(line.as_bytes(), 6_000, 4_000), read(line.as_bytes()));
+    assert_eq!(in_pieces("x".repeat(20_000).as_bytes(), 6_000, 4_000).events, []);
 }

@@ -8,16 +8,18 @@ use share::Known;
 pub(crate) use share::bounding;
 
 use super::explain::machine;
+use super::jobs::note_decimal;
 use crate::args::{EnvArgs, Global};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::terminal::{Line, Screen};
+use crate::terminal::{Line, Screen, warn};
 use crate::wording::shell_word;
 use gpu_core::Selector;
 use gpu_core::selector::select;
 use gpu_core::{Bytes, DeviceState, Origin, Snapshot, amount};
 use gpu_memory_advice::environment::{Advice, Bound, MPS_PIPES};
 use gpu_report::json::{Bounded, Seen};
+use gpu_report::wording::limit::unlimited;
 use gpu_steward::{inherited as given, serves};
 use share::inherited;
 
@@ -35,6 +37,7 @@ pub(crate) fn run(args: &EnvArgs, global: &Global, screen: &mut Screen) -> Resul
 }
 
 fn advise(args: &EnvArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
+    note_decimal(args.device_memory);
     let variable = |name: &str| std::env::var_os(name);
     let known = Known::of(&args.keep, None, &variable);
     let snapshot = match args.device_memory {
@@ -74,6 +77,12 @@ fn advise(args: &EnvArgs, global: &Global, screen: &mut Screen) -> Result<Exit, 
             .with_hint("set the context size with --context"));
     }
     let advice = bound.advice(&known.used);
+    if known.used.is_empty()
+        && !bound.is_whole()
+        && let Some(warning) = unlimited(&advice, args.limit)
+    {
+        warn(&warning);
+    }
     if global.json {
         let seen = Seen { look: snapshot.as_ref(), totals: &totals, is_served };
         screen.json(&Bounded::of(

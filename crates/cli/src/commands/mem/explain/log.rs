@@ -1,78 +1,69 @@
-//! The end of a log of any length; out-of-memory messages are near the end.
+//! A log of any length, compressed with gzip or not.
 
-use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::terminal::progress;
+use flate2::bufread::MultiGzDecoder;
+use gpu_core::Clock;
+use gpu_host::SystemClock;
+use gpu_text::oom::{LogReader, Report};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
+use std::time::Duration;
 
-/// At least this many of the last bytes are kept, and at most twice as many are buffered.
-const KEPT: usize = 64 << 20;
+/// The bytes that are read at once.
+const PART: usize = 1 << 20;
 
-/// The maximum number of bytes to read.
-const MAX: u64 = 16 << 30;
+/// The start of a file that gzip compressed.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// The end of a log.
+/// Progress is reported for a log that takes longer, and again after as long.
+const LONG: Duration = Duration::from_secs(1);
+
+/// A log that was read to its end.
 pub(super) struct Log {
-    pub(super) bytes: Vec<u8>,
-    /// The number of omitted lines before it.
-    pub(super) lines_before: usize,
+    pub(super) report: Report,
+    /// Its first bytes.
+    pub(super) head: Vec<u8>,
 }
 
 /// Reads a file, or standard input for `-`.
 pub(super) fn read(path: &Path) -> Result<Log, Failure> {
-    let what = || format!("read '{}'", path.display());
     let log = if path.as_os_str() == "-" {
-        end(io::stdin().lock(), KEPT, MAX)
+        decompressed(io::stdin().lock())
     } else {
-        File::open(path).and_then(|file| end(file, KEPT, MAX))
+        File::open(path).and_then(decompressed)
     };
-    log.map_err(|error| Failure::io(what(), error))?.ok_or_else(|| {
-        Failure::new(Exit::Usage, what())
-            .with_source(format!("it is larger than {} GiB", MAX >> 30))
-            .with_hint("tail -c 60M LOG | gpuws mem explain -")
-    })
+    log.map_err(|error| Failure::io(format!("read '{}'", path.display()), error))
 }
 
-/// Reads to the end and keeps the last bytes; `None` if there are more than `most`.
-fn end(mut from: impl Read, kept: usize, most: u64) -> io::Result<Option<Log>> {
-    let mut log = Log { bytes: Vec::new(), lines_before: 0 };
-    let mut all = 0;
+fn decompressed(from: impl Read) -> io::Result<Log> {
+    let mut from = BufReader::with_capacity(PART, from);
+    match from.fill_buf()?.starts_with(&GZIP) {
+        true => streamed(MultiGzDecoder::new(from)),
+        false => streamed(from),
+    }
+}
+
+/// Reads to the end; of the log, only a piece is in memory.
+fn streamed(mut from: impl Read) -> io::Result<Log> {
+    let (mut reader, mut head) = (LogReader::default(), Vec::new());
+    let clock = SystemClock::new();
+    let (mut part, mut length, mut told) = (Vec::new(), 0, clock.monotonic());
     loop {
-        let room = kept.saturating_mul(2).saturating_sub(log.bytes.len());
-        let more = from.by_ref().take(room as u64).read_to_end(&mut log.bytes)?;
-        all += more as u64;
-        if more < room {
-            return Ok(Some(log));
+        part.clear();
+        let more = from.by_ref().take(PART as u64).read_to_end(&mut part)?;
+        if more == 0 {
+            return Ok(Log { report: reader.finish(), head });
         }
-        if all > most {
-            return Ok(None);
+        if length == 0 {
+            head.extend_from_slice(&part[..part.len().min(200)]);
         }
-        let dropped = log.bytes.drain(..log.bytes.len().saturating_sub(kept));
-        log.lines_before += dropped.filter(|byte| *byte == b'\n').count();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn log_tail_keeps_count_of_skipped_lines() {
-        let text: String = (0..1000).map(|line| format!("line {line}\n")).collect();
-        for kept in [1, 7, 100, 1000, 10_000, 100_000] {
-            let log = end(text.as_bytes(), kept, 1 << 20).unwrap().unwrap();
-            assert!(text.as_bytes().ends_with(&log.bytes) && log.bytes.len() <= 2 * kept);
-            assert!(log.bytes.len() >= kept.min(text.len()), "{kept}");
-            let here = log.bytes.iter().filter(|byte| **byte == b'\n').count();
-            assert_eq!(log.lines_before + here, 1000, "{kept}");
+        reader.push(&part);
+        length += more;
+        if clock.monotonic() > told + LONG {
+            progress(&format!("read {} MiB of the log", length >> 20));
+            told = clock.monotonic();
         }
-    }
-
-    #[test]
-    fn endless_input_is_rejected() {
-        assert!(end(io::repeat(b'x'), 10, 1000).unwrap().is_none());
-        assert!(end(&[b'x'; 20][..], 10, 20).unwrap().is_some());
-        assert_eq!(end(io::empty(), 10, 1000).unwrap().unwrap().bytes, b"");
     }
 }

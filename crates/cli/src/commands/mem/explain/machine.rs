@@ -53,6 +53,7 @@ pub(super) fn now(snapshot: &Snapshot) -> Now {
         listed.map(move |process| Resident {
             pid: process.pid,
             name: wording::command(snapshot.process(process.pid), None).chars().take(60).collect(),
+            owner: wording::user(snapshot.process(process.pid)).into_owned(),
             device: device.id().index,
             memory: process.memory.ok(),
         })

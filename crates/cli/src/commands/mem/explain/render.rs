@@ -1,22 +1,18 @@
-//! Output of an out-of-memory event.
+//! Output of out-of-memory events.
 
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::terminal::{Line, Screen};
 use crate::wording;
-use gpu_memory_advice::explain::Diagnosis;
-use gpu_report::wording::oom::{figures, name};
-use gpu_text::oom::Event;
+use gpu_report::wording::oom::{Group, figures};
 
-/// Prints an event: its figures, causes and remedies.
-pub(super) fn show(
-    screen: &mut Screen,
-    global: &Global,
-    event: &Event,
-    diagnosis: &Diagnosis,
-) -> Result<(), Failure> {
-    screen.print(&head(event))?;
-    for line in figures(event, diagnosis) {
+/// Prints an event, or those of the ranks of a job: the verdict, figures, causes and remedies.
+pub(super) fn show(screen: &mut Screen, global: &Global, group: &Group<'_>) -> Result<(), Failure> {
+    let (event, diagnosis) = group.worst();
+    wording::flow(screen, Line::new(), &diagnosis.verdict)?;
+    let place = format!("   {}", group.place());
+    screen.print(&Line::new().plain("  ").accent(group.source()).dim(place))?;
+    for line in group.introduction().into_iter().chain(figures(event, diagnosis)) {
         wording::flow(screen, Line::new().plain("  "), &line)?;
     }
     wording::flow(screen, Line::new(), &diagnosis.reasons.join(" "))?;
@@ -39,20 +35,4 @@ pub(super) fn show(
         }
     }
     Ok(())
-}
-
-/// Formats `PyTorch 2.1, GPU 0 (23.69 GiB)   line 7, printed 3 times`.
-fn head(event: &Event) -> Line {
-    let mut line = Line::new().accent(name(event));
-    if let Some(gpu) = event.gpu {
-        line = line.plain(format!(", GPU {gpu}"));
-    }
-    if let Some(total) = &event.total {
-        line = line.plain(format!(" ({})", total.text));
-    }
-    let times = match event.times {
-        0 | 1 => String::new(),
-        times => format!(", printed {times} times"),
-    };
-    line.dim(format!("   line {}{times}", event.line))
 }

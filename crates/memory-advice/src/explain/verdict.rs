@@ -1,0 +1,82 @@
+//! A cause in one line.
+
+use super::account::{Account, approximate};
+use super::cause::Cause;
+use super::evidence::{MessageSource, OomFigures};
+use gpu_core::{Bytes, Pid};
+
+/// Describes a cause in one line.
+pub(super) fn of(cause: Cause, shown: &OomFigures, account: &Account) -> String {
+    let lacks = account.lacking_after_cache.or(account.lacking).filter(|lacking| lacking.0 > 0);
+    let lacks = lacks.map_or(String::new(), |lacking| {
+        format!(": short by {}", approximate(lacking, account.lacking_slack))
+    });
+    match cause {
+        Cause::LargerThanDevice => "One request is larger than the GPU.".to_owned(),
+        Cause::TooBig if shown.needs_at_least.is_some() => {
+            "The compiled program is too big for its limit.".to_owned()
+        }
+        Cause::TooBig if shown.limit.is_some() && !shown.speaker.is_torch() => {
+            "The program is too big for the limit of its allocator.".to_owned()
+        }
+        Cause::TooBig => format!("The program is too big for this GPU{lacks}."),
+        Cause::Fragmented => "Fragmented: enough memory is free, but not in one piece.".to_owned(),
+        Cause::OtherProcesses => others(shown, account),
+        Cause::ManyContexts => format!(
+            "{} other processes on this GPU hold the missing memory.",
+            shown.others.iter().filter(|other| Some(**other) != account.itself).count()
+        ),
+        Cause::Unnamed => match (unnamed(shown, account), shown.total) {
+            (Some(held), Some(total)) => format!(
+                "{} of this GPU is held by others, whom the message does not name.",
+                share(held, total)
+            ),
+            _ => "Others, whom the message does not name, hold the missing memory.".to_owned(),
+        },
+        Cause::Limit => {
+            "The program has reached its own limit, not the memory of the GPU.".to_owned()
+        }
+        Cause::TakenBefore => "The memory was in use before the program asked for it.".to_owned(),
+        Cause::HostMemory => "Host memory ran out, not GPU memory.".to_owned(),
+        Cause::NoFailure => "No failure: the program continued without the memory.".to_owned(),
+        Cause::FreeEnough => "Enough memory was free; another limit may apply.".to_owned(),
+        Cause::NotTold => format!("The message does not give the cause{lacks}."),
+    }
+}
+
+/// `Process 2006998 holds 84 % of this GPU.`
+fn others(shown: &OomFigures, account: &Account) -> String {
+    let others: Vec<(Pid, Option<Bytes>)> = shown
+        .others
+        .iter()
+        .filter(|other| Some(**other) != account.itself)
+        .map(|other| (other.pid, other.memory))
+        .collect();
+    let hold = match account.others.zip(shown.total) {
+        Some((held, total)) if held.0 > total.0 / 2 => {
+            format!("{} of this GPU", share(held, total))
+        }
+        _ => "the missing memory".to_owned(),
+    };
+    match others[..] {
+        [(pid, _)] => format!("Process {pid} holds {hold}."),
+        _ => format!("{} other processes hold {hold}.", others.len()),
+    }
+}
+
+/// The memory that others hold, if this is known without the context of the process.
+fn unnamed(shown: &OomFigures, account: &Account) -> Option<Bytes> {
+    match shown.speaker {
+        // It checks before it takes memory.
+        MessageSource::Vllm => Some(shown.total?.saturating_sub(shown.free?)),
+        _ => account.unnamed.filter(|_| account.context.is_some()),
+    }
+}
+
+/// `84 %`.
+fn share(part: Bytes, total: Bytes) -> String {
+    let percent = (u128::from(part.0) * 100 + u128::from(total.0) / 2)
+        .checked_div(u128::from(total.0))
+        .unwrap_or(100);
+    format!("{percent} %")
+}
