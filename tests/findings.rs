@@ -1,6 +1,7 @@
 //! The findings of the diagnosis on a battery of machines, and on random populations: what it must
 //! find, and that it accuses nobody who is healthy. Prints precision and recall; a finding counts
 //! from confidence likely on.
+#![expect(clippy::print_stdout, reason = "the figures of a run are its result")]
 
 use gpu_core::{Clock, GpuBackend, Host, Observation, Pid, Snapshot, observe_in_detail};
 use gpu_reaper::{Confidence, Finding, diagnose, full_observation};

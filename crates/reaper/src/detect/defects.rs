@@ -25,7 +25,7 @@ fn detect_on(device: &DeviceState) -> Vec<Finding> {
     // The device itself refused to answer, which is a finding of its own.
     let refused =
         device.sample.as_ref().is_err_and(|fault| matches!(fault.kind, ErrorKind::Device(_)));
-    signs.retain(|kind, of| !of.is_empty() && !(refused && *kind == FindingKind::DeviceFault));
+    signs.retain(|kind, of| !(of.is_empty() || refused && *kind == FindingKind::DeviceFault));
     signs.into_iter().map(|(kind, of)| finding(device, kind, &of)).collect()
 }
 

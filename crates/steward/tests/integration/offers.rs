@@ -167,7 +167,9 @@ fn mig_enabled_device_is_not_offered_whole() {
 fn defective_device_is_granted_only_to_those_who_name_it() {
     let world = World::new(2);
     world.state().devices[0].uncorrected = 7;
-    let unfit = Some(Bar::Unfit("7 uncorrected memory errors".to_owned()));
+    let bar = Bar::Unfit("7 uncorrected memory errors".to_owned());
+    assert!(bar.is_lasting(), "nobody waits for it");
+    let unfit = Some(bar);
     let own = DeviceUuid("GPU-0".into());
     let among = Claim { among: vec![own.clone()], ..whole() };
     let required = Claim { required: vec![own.clone()], ..whole() };
@@ -185,7 +187,6 @@ fn defective_device_is_granted_only_to_those_who_name_it() {
         let bars: Vec<_> = offered(&world, &claim, None, &[]).into_iter().map(|o| o.bar).collect();
         assert_eq!(bars, [bar, None], "{claim:?}");
     }
-    assert!(unfit.unwrap().is_lasting(), "nobody waits for it");
     // The lease that it is taken out of had it already.
     let parent = lease("p", 0, 1, &[0]);
     assert_eq!(offered(&world, &whole(), Some(&parent), &[])[0].bar, None);
