@@ -191,6 +191,20 @@ pub struct Finding {
     pub advice: Vec<Advice>,
 }
 
+impl Finding {
+    /// Returns the finding for a device itself, without a process behind it.
+    pub(crate) fn about_device(
+        device: &DeviceState,
+        kind: FindingKind,
+        confidence: Confidence,
+        evidence: Vec<String>,
+        advice: Vec<Advice>,
+    ) -> Self {
+        let devices = vec![device.id().clone()];
+        Finding { kind, confidence, devices, memory: None, suspects: Vec::new(), evidence, advice }
+    }
+}
+
 /// A finding that is known and not to be reported: its kind, on one device or on all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ignored {

@@ -38,15 +38,8 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
         (true, true) => (Confidence::Likely, vec![Advice::ResetDevice(index)]),
         (true, false) => (Confidence::Possible, vec![Advice::LookLonger]),
     };
-    Some(Finding {
-        kind: FindingKind::BusyWithoutProcess,
-        confidence,
-        devices: vec![device.id().clone()],
-        memory: None,
-        suspects: Vec::new(),
-        evidence,
-        advice,
-    })
+    let kind = FindingKind::BusyWithoutProcess;
+    Some(Finding::about_device(device, kind, confidence, evidence, advice))
 }
 
 /// Returns the utilization of a device that is busy although the driver lists no process on it.

@@ -9,6 +9,12 @@ use gpu_core::{
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// A younger process may still load its data.
+pub(crate) const MIN_AGE: Duration = Duration::from_secs(15 * 60);
+
+/// A process that was idle for less may write a checkpoint or wait for its data.
+pub(crate) const MIN_IDLE: Duration = Duration::from_secs(10 * 60);
+
 /// The snapshots, with the last one indexed: there can be many holders and many devices.
 pub(crate) struct DetectContext<'a> {
     /// All snapshots, oldest first.

@@ -51,13 +51,6 @@ fn finding(device: &DeviceState, kind: FindingKind, signs: &[Defect]) -> Finding
         _ if signs.contains(&Defect::RemappingFailed) => Advice::ReplaceDevice(index),
         _ => Advice::ResetDevice(index),
     };
-    Finding {
-        kind,
-        confidence: Confidence::High,
-        devices: vec![device.id().clone()],
-        memory: None,
-        suspects: Vec::new(),
-        evidence: signs.iter().map(Defect::to_string).collect(),
-        advice: vec![advice],
-    }
+    let evidence = signs.iter().map(Defect::to_string).collect();
+    Finding::about_device(device, kind, Confidence::High, evidence, vec![advice])
 }

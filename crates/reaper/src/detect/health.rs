@@ -92,15 +92,8 @@ fn faulty(device: &DeviceState) -> Option<Finding> {
             (Confidence::Likely, what, Advice::ReadKernelLog)
         }
     };
-    Some(Finding {
-        kind: FindingKind::DeviceFault,
-        confidence,
-        devices: vec![device.id().clone()],
-        memory: None,
-        suspects: Vec::new(),
-        evidence: vec![evidence],
-        advice: vec![advice],
-    })
+    let kind = FindingKind::DeviceFault;
+    Some(Finding::about_device(device, kind, confidence, vec![evidence], vec![advice]))
 }
 
 /// The values for which a device returns an error (`ERR!`), which often precedes its loss.

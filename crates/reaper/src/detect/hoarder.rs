@@ -1,6 +1,6 @@
 //! Processes that keep memory and do not compute.
 
-use super::context::{DetectContext, Lasting};
+use super::context::{DetectContext, Lasting, MIN_AGE, MIN_IDLE};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use crate::role::Role;
 use gpu_core::{Bytes, DeviceId, DeviceState, Pid, ProcessInfo, ProcessState, Snapshot};
@@ -11,12 +11,6 @@ use std::time::Duration;
 fn is_much(memory: Bytes, total: Bytes) -> bool {
     memory >= Bytes::from_mib(1024) && memory.0 >= total.0 / 20
 }
-
-/// A younger process may still load its data.
-const MIN_AGE: Duration = Duration::from_secs(15 * 60);
-
-/// A process that was idle for less may write a checkpoint or wait for its data.
-const MIN_IDLE: Duration = Duration::from_secs(10 * 60);
 
 /// A notebook waits for the next cell, and its user thinks.
 const MIN_IDLE_NOTEBOOK: Duration = Duration::from_secs(60 * 60);

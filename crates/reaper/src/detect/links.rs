@@ -32,7 +32,7 @@ fn pcie(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
         true => (Confidence::Likely, vec![Advice::CheckSlot(index)]),
         false => (Confidence::Possible, vec![Advice::LookLonger, Advice::CheckSlot(index)]),
     };
-    Some(finding(device, FindingKind::SlowPcie, confidence, evidence, advice))
+    Some(Finding::about_device(device, FindingKind::SlowPcie, confidence, evidence, advice))
 }
 
 /// Describes the link of a device that works at full clocks with fewer lanes, or of a lower
@@ -81,7 +81,13 @@ fn nvlinks(equals: &[&DeviceState]) -> Vec<Finding> {
             };
             let evidence = format!("{count} active NVLinks; its equals have {most}");
             let advice = vec![Advice::CheckNvLinks(device.id().index)];
-            finding(device, FindingKind::NvLinkDown, confidence, vec![evidence], advice)
+            Finding::about_device(
+                device,
+                FindingKind::NvLinkDown,
+                confidence,
+                vec![evidence],
+                advice,
+            )
         })
         .collect()
 }
@@ -107,20 +113,9 @@ fn fabric(device: &DeviceState) -> Option<Finding> {
         _ => return None,
     };
     let advice = vec![Advice::CheckFabricManager];
-    Some(finding(device, FindingKind::NvLinkDown, confidence, vec![evidence], advice))
+    Some(Finding::about_device(device, FindingKind::NvLinkDown, confidence, vec![evidence], advice))
 }
 
 fn details(device: &DeviceState) -> Option<&DeviceDetails> {
     device.details.as_ref().ok()
-}
-
-fn finding(
-    device: &DeviceState,
-    kind: FindingKind,
-    confidence: Confidence,
-    evidence: Vec<String>,
-    advice: Vec<Advice>,
-) -> Finding {
-    let devices = vec![device.id().clone()];
-    Finding { kind, confidence, devices, memory: None, suspects: Vec::new(), evidence, advice }
 }

@@ -1,15 +1,8 @@
 //! Holders whose parent and whose job are gone.
 
-use super::context::DetectContext;
+use super::context::{DetectContext, MIN_AGE, MIN_IDLE};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use gpu_core::{DeviceId, Pid, ProcessInfo, ProcessState, Snapshot};
-use std::time::Duration;
-
-/// A younger process may still load its data.
-const MIN_AGE: Duration = Duration::from_secs(15 * 60);
-
-/// A process that was idle for less may wait for its data.
-const MIN_IDLE: Duration = Duration::from_secs(10 * 60);
 
 pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
     case.infos().filter_map(|info| finding(case, info)).collect()

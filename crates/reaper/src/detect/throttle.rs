@@ -42,15 +42,8 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
         true => Advice::CheckCooling(device.id().index),
         false => Advice::CheckPower(device.id().index),
     });
-    Some(Finding {
-        kind: FindingKind::Throttled,
-        confidence,
-        devices: vec![device.id().clone()],
-        memory: None,
-        suspects: Vec::new(),
-        evidence,
-        advice,
-    })
+    let kind = FindingKind::Throttled;
+    Some(Finding::about_device(device, kind, confidence, evidence, advice))
 }
 
 fn faults(device: &DeviceState) -> Option<ThrottleReasons> {

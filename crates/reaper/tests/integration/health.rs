@@ -1,0 +1,305 @@
+//! The health of devices.
+
+use crate::fixture::*;
+use gpu_core::*;
+use gpu_reaper::*;
+
+fn with_details(index: u32, change: impl Fn(&mut DeviceState, &mut DeviceDetails)) -> DeviceState {
+    let mut device = device(index, 4, 16_280);
+    let mut details = DeviceDetails::default();
+    change(&mut device, &mut details);
+    device.details = Ok(details);
+    device
+}
+
+/// Snapshots of one device without processes, this many seconds apart.
+fn over(seconds: &[u64], device: &DeviceState) -> Vec<Snapshot> {
+    let at = |seconds: &u64| Snapshot {
+        taken_at: Timestamp(1_000_000 + seconds * 1000),
+        ..look(vec![device.clone()], vec![], vec![])
+    };
+    seconds.iter().map(at).collect()
+}
+
+fn alone(device: DeviceState) -> Found {
+    found(&over(&[0], &device))
+}
+
+#[test]
+fn defects_are_certain_and_named_by_kind() {
+    use Confidence::High;
+    let memory = |change: fn(&mut MemoryHealth)| {
+        let mut health = MemoryHealth::absent(Absent::NotSupported);
+        change(&mut health);
+        alone(with_details(0, |_, details| details.memory_health = Some(health.clone())))
+    };
+    assert_eq!(memory(|_| {}), []);
+    assert_eq!(memory(|health| health.uncorrected = Ok(0)), []);
+    assert_eq!(memory(|health| health.uncorrected = Ok(1)), [(FindingKind::MemoryErrors, High)]);
+    // Corrected errors, and errors before the driver was loaded, are normal.
+    assert_eq!(
+        memory(|health| (health.corrected, health.uncorrected_lifetime) = (Ok(90), Ok(3))),
+        []
+    );
+    for change in [
+        (|health| health.remapped_failure = Ok(true)) as fn(&mut MemoryHealth),
+        |health| health.remapped_pending = Ok(true),
+        |health| health.retired_pending = Ok(true),
+    ] {
+        assert_eq!(memory(change), [(FindingKind::MemoryErrors, High)]);
+    }
+    let modes = |change: fn(&mut DeviceState, &mut Modes)| {
+        alone(with_details(0, |device, details| {
+            let mut modes = Modes::absent(Absent::NotSupported);
+            change(device, &mut modes);
+            details.modes = Some(modes);
+        }))
+    };
+    assert_eq!(modes(|_, modes| modes.compute_mode = Ok(ComputeMode::ExclusiveProcess)), []);
+    assert_eq!(
+        modes(|_, modes| modes.compute_mode = Ok(ComputeMode::Prohibited)),
+        [(FindingKind::ComputeProhibited, High)]
+    );
+    assert_eq!(
+        modes(|_, modes| (modes.ecc, modes.ecc_pending) = (Ok(true), Ok(false))),
+        [(FindingKind::PendingReset, High)]
+    );
+    assert_eq!(
+        modes(|device, modes| {
+            (device.info.mig_enabled, modes.mig_pending) = (Ok(false), Ok(true));
+        }),
+        [(FindingKind::PendingReset, High)]
+    );
+    assert_eq!(
+        modes(|device, _| device.info.mig_enabled = Ok(true)),
+        [(FindingKind::NoMigInstance, High)]
+    );
+    let unknown_parts = modes(|device, _| {
+        device.info.mig_enabled = Ok(true);
+        device.mig = Err(Fault { kind: ErrorKind::TimedOut, text: "list".into() });
+    });
+    assert_eq!(unknown_parts, [], "there may be some");
+}
+
+#[test]
+fn reset_that_is_required_is_reported_once() {
+    let reset = |required, drain| {
+        with_details(0, |_, details| {
+            details.reset_status =
+                Some(ResetStatus { required: Ok(required), drain_recommended: Ok(drain) });
+        })
+    };
+    assert_eq!(alone(reset(true, false)), [(FindingKind::DeviceFault, Confidence::High)]);
+    assert_eq!(alone(reset(false, true)), [(FindingKind::PendingReset, Confidence::High)]);
+    assert_eq!(alone(reset(false, false)), []);
+    let mut refused = reset(true, false);
+    let kind = DeviceFault::ResetRequired.into();
+    refused.sample = Err(Fault { kind, text: "sample it".into() });
+    assert_eq!(alone(refused), [(FindingKind::DeviceFault, Confidence::High)]);
+}
+
+#[test]
+fn throttling_is_certain_if_it_lasts_and_the_temperature_agrees() {
+    let device = |reasons, temperature| {
+        with_details(0, |device, details| {
+            device.sample.as_mut().unwrap().temperature = Ok(Celsius(temperature));
+            let mut activity = Activity::absent(Absent::NotSupported);
+            activity.throttle = Ok(ThrottleReasons(reasons));
+            details.activity = Some(activity);
+            let mut thermal = Thermal::absent(Absent::NotSupported);
+            thermal.slowdown = Ok(Celsius(90));
+            details.thermal = Some(thermal);
+        })
+    };
+    let throttled = |confidence| vec![(FindingKind::Throttled, confidence)];
+    let (possible, likely, high) = (Confidence::Possible, Confidence::Likely, Confidence::High);
+    for (reasons, temperature, seconds, expected) in [
+        // Idle, power cap, sync boost, display and application clocks.
+        (0x001 | 0x002 | 0x004 | 0x010 | 0x100, 95, &[0, 5][..], vec![]),
+        (0x040, 70, &[0], throttled(possible)),
+        (0x040, 90, &[0], throttled(likely)),
+        (0x040, 70, &[0, 5], throttled(likely)),
+        (0x020, 90, &[0, 5], throttled(high)),
+        (0x080, 95, &[0], throttled(possible)),
+        (0x008, 70, &[0, 4], throttled(possible)),
+        (0x008, 70, &[0, 2, 5], throttled(likely)),
+    ] {
+        let looks = over(seconds, &device(reasons, temperature));
+        assert_eq!(found(&looks), expected, "{reasons:#x} {temperature} {seconds:?}");
+    }
+    let mut looks = over(&[0, 5, 6], &device(0x008, 70));
+    looks[1].devices = vec![device(0, 70)];
+    assert_eq!(found(&looks), throttled(possible), "it was interrupted");
+}
+
+#[test]
+fn slow_pcie_link_is_judged_only_at_work() {
+    let device = |utilization, state, (generation, width)| {
+        with_details(0, |device, details| {
+            device.sample.as_mut().unwrap().utilization = Ok(Percent::new(utilization).unwrap());
+            device.processes.as_mut().unwrap().push(DeviceProcess {
+                memory: Ok(Bytes::from_mib(4)),
+                ..listing(super::fixture::device(0, 0, 1), 7, 4).processes.unwrap().remove(0)
+            });
+            let mut activity = Activity::absent(Absent::NotSupported);
+            activity.performance_state = Ok(state);
+            details.activity = Some(activity);
+            let mut pcie = Pcie::absent(Absent::NotSupported);
+            (pcie.generation, pcie.generation_max) = (Ok(generation), Ok(4));
+            (pcie.width, pcie.width_max) = (Ok(width), Ok(16));
+            details.pcie = Some(pcie);
+        })
+    };
+    let slow = |confidence| vec![(FindingKind::SlowPcie, confidence)];
+    for (utilization, state, link, seconds, expected) in [
+        (90, 0, (4, 16), &[0, 5][..], vec![]),
+        (0, 8, (1, 16), &[0, 5], vec![]),
+        (0, 0, (4, 4), &[0, 5], vec![]),
+        (90, 8, (1, 16), &[0, 5], vec![]),
+        (90, 0, (4, 4), &[0], slow(Confidence::Possible)),
+        (90, 2, (4, 4), &[0, 5], slow(Confidence::Likely)),
+        (1, 0, (3, 16), &[0, 5], slow(Confidence::Likely)),
+    ] {
+        let looks = over(seconds, &device(utilization, state, link));
+        let looks: Vec<Snapshot> = looks
+            .into_iter()
+            .map(|mut look| {
+                look.processes.insert(Pid(7), Process::from(Ok(process(7, "train"))));
+                look
+            })
+            .collect();
+        assert_eq!(found(&looks), expected, "{utilization} {state} {link:?} {seconds:?}");
+    }
+}
+
+#[test]
+fn nvlinks_are_compared_among_equals() {
+    let with_links = |index, active: usize, total: usize| {
+        with_details(index, |_, details| {
+            let link = |nth| {
+                let mut link = NvLink::absent(Absent::NotSupported);
+                link.active = Ok(nth < active);
+                link
+            };
+            details.nvlinks = Some((0..total).map(link).collect());
+        })
+    };
+    let of = |counts: &[usize]| {
+        let devices = (0..).zip(counts).map(|(index, count)| with_links(index, *count, 12));
+        found(&[look(devices.collect(), vec![], vec![])])
+    };
+    let down = |confidence| vec![(FindingKind::NvLinkDown, confidence)];
+    assert_eq!(of(&[12, 12, 12, 12]), []);
+    assert_eq!(of(&[0, 0, 0, 0]), [], "no bridges");
+    assert_eq!(of(&[12, 12, 11, 12]), down(Confidence::Likely));
+    assert_eq!(of(&[12, 12, 0]), down(Confidence::Possible), "two of three have a bridge");
+    assert_eq!(of(&[12, 12, 12, 0]), down(Confidence::Likely), "the only one without");
+    assert_eq!(of(&[12, 6]), down(Confidence::Possible), "which of the two is right?");
+    let mut divided = with_links(2, 0, 12);
+    (divided.info.mig_enabled, divided.mig) =
+        (Ok(true), Err(Fault { kind: ErrorKind::TimedOut, text: "list".into() }));
+    let devices = vec![with_links(0, 12, 12), with_links(1, 12, 12), divided];
+    assert_eq!(found(&[look(devices, vec![], vec![])]), [], "MIG turns links off");
+}
+
+#[test]
+fn fabric_that_is_not_ready_keeps_cuda_from_starting() {
+    let of = |state, status| {
+        alone(with_details(0, |_, details| {
+            details.fabric = Some(Fabric { state: Ok(state), status });
+        }))
+    };
+    let none = Err(Absent::NotSupported);
+    let down = |confidence| vec![(FindingKind::NvLinkDown, confidence)];
+    assert_eq!(of(FabricState::None, none), []);
+    assert_eq!(of(FabricState::Completed, Ok(0)), []);
+    assert_eq!(of(FabricState::Completed, Ok(999)), down(Confidence::High));
+    assert_eq!(of(FabricState::InProgress, none), down(Confidence::Likely));
+    assert_eq!(of(FabricState::NotStarted, none), down(Confidence::Likely));
+}
+
+#[test]
+fn busy_device_without_process_is_reported_if_it_stays_busy() {
+    let device = |share, persistence| {
+        let mut device = busy(device(0, 4, 16_280), share);
+        device.info.persistence = persistence;
+        device
+    };
+    let lone = |confidence| vec![(FindingKind::BusyWithoutProcess, confidence)];
+    assert_eq!(found(&over(&[0, 5], &device(94, Ok(true)))), []);
+    assert_eq!(found(&over(&[0], &device(100, Ok(true)))), lone(Confidence::Possible));
+    assert_eq!(found(&over(&[0, 5], &device(95, Ok(true)))), lone(Confidence::Likely));
+    // Each query initialises the device anew.
+    assert_eq!(found(&over(&[0, 5], &device(100, Ok(false)))), lone(Confidence::Possible));
+    let user = process(7, "python");
+    let used = look(vec![device(100, Ok(true))], vec![context(&user, &[0])], vec![user]);
+    assert_eq!(found(&[used]), [], "a process uses it");
+    let outside =
+        Snapshot { sees_host_pids: Ok(false), ..over(&[0], &device(100, Ok(true))).remove(0) };
+    assert_eq!(found(&[outside]), [], "a container sees no other process");
+}
+
+#[test]
+fn defective_device_is_not_free() {
+    let free = |change: fn(&mut MemoryHealth)| {
+        let mut health = MemoryHealth::absent(Absent::NotSupported);
+        change(&mut health);
+        let device = with_details(0, |_, details| details.memory_health = Some(health.clone()));
+        let now = look(vec![device], vec![], vec![]);
+        Usage::of(&now).is_free(now.devices[0].id())
+    };
+    assert!(free(|_| {}));
+    assert!(free(|health| health.remapped_pending = Ok(true)), "it works until the reset");
+    assert!(!free(|health| health.remapped_failure = Ok(true)));
+    assert!(!free(|health| health.uncorrected = Ok(2)));
+}
+
+#[test]
+fn defects_are_described_and_ordered_by_their_effect() {
+    let device = with_details(0, |device, details| {
+        let mut modes = Modes::absent(Absent::NotSupported);
+        modes.compute_mode = Ok(ComputeMode::Prohibited);
+        (modes.ecc, modes.ecc_pending) = (Ok(false), Ok(true));
+        (device.info.mig_enabled, modes.mig_pending) = (Ok(true), Ok(false));
+        details.modes = Some(modes);
+        let mut health = MemoryHealth::absent(Absent::NotSupported);
+        (health.uncorrected, health.remapped_failure) = (Ok(2), Ok(true));
+        health.remapped_pending = Ok(true);
+        details.memory_health = Some(health);
+        details.reset_status =
+            Some(ResetStatus { required: Ok(true), drain_recommended: Ok(true) });
+    });
+    let words: Vec<String> = defects(&device).iter().map(ToString::to_string).collect();
+    assert_eq!(
+        words,
+        [
+            "MIG enabled without an instance: CUDA sees no device",
+            "requires a reset",
+            "compute mode Prohibited: CUDA cannot use it",
+            "a memory row could not be remapped",
+            "2 uncorrected memory errors",
+            "the driver recommends a reset when idle",
+            "MIG will be disabled after a reset",
+            "ECC will be enabled after a reset",
+            "a memory repair takes effect at the next reset",
+        ]
+    );
+    assert_eq!(Defect::Uncorrected(1).to_string(), "1 uncorrected memory error");
+    assert_eq!(unfit(&device), Some(Defect::NoMigInstance));
+}
+
+#[test]
+fn fault_comes_before_its_consequences() {
+    let user = process(7, "python");
+    let mut broken = with_details(1, |_, details| {
+        details.reset_status =
+            Some(ResetStatus { required: Ok(true), drain_recommended: Ok(false) });
+    });
+    broken.sample.as_mut().unwrap().memory.used = Ok(Bytes::from_mib(9000));
+    let devices = vec![device(0, 9000, 16_280), broken];
+    let kinds: Vec<_> = found(&[look(devices, vec![context(&user, &[0])], vec![user])])
+        .into_iter()
+        .map(|(kind, _)| kind)
+        .collect();
+    assert_eq!(kinds, [FindingKind::DeviceFault, FindingKind::Ghost, FindingKind::DriverLeak]);
+}
