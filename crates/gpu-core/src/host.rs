@@ -93,6 +93,15 @@ pub trait Host: Send + Sync {
     /// `Process(Gone)` when it does not exist.
     fn process(&self, pid: Pid) -> Result<ProcessInfo>;
 
+    /// Returns several processes, in the order of `pids`: an implementation reads what they share
+    /// once.
+    ///
+    /// # Errors
+    /// As [`process`](Host::process), for each of them.
+    fn processes_of(&self, pids: &[Pid]) -> Vec<Result<ProcessInfo>> {
+        pids.iter().map(|pid| self.process(*pid)).collect()
+    }
+
     /// Returns every process.
     ///
     /// # Errors

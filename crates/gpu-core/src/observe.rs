@@ -5,12 +5,12 @@ use crate::backend::GpuBackend;
 use crate::clock::Clock;
 use crate::details::Groups;
 use crate::device::DeviceInfo;
+use crate::error::Reach;
 use crate::host::Host;
 use crate::id::{DeviceId, Pid, ProcessKey};
 use crate::inventory::{Inventory, ask};
 use crate::snapshot::{DRIVER_OVERHEAD, DeviceState, Process, Snapshot};
-use std::collections::BTreeSet;
-use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// When all processes of the machine are searched for holders of the device files. The search
 /// reads every open file and mapping of every process.
@@ -201,17 +201,21 @@ fn look_up_all(host: &dyn Host, snapshot: &mut Snapshot, wanted: BTreeSet<Pid>) 
     let holders = snapshot.holders.as_deref().unwrap_or_default();
     let walked: BTreeMap<Pid, ProcessKey> =
         holders.iter().map(|holder| (holder.process.pid, holder.process)).collect();
-    for pid in wanted {
-        let Entry::Vacant(place) = snapshot.processes.entry(pid) else { continue };
-        let answer = ask(|| host.process(pid).map(Box::new));
-        let mut answer = answer.map_err(|fault| fault.kind.absent());
-        if let (Ok(info), Some(holder)) = (&answer, walked.get(&pid))
+    let unknown = wanted.into_iter().filter(|pid| !snapshot.processes.contains_key(pid));
+    let unknown: Vec<Pid> = unknown.collect();
+    for (pid, answer) in unknown.iter().zip(host.processes_of(&unknown)) {
+        let answer = match answer {
+            Err(error) if error.kind().reach() == Reach::Again => ask(|| host.process(*pid)),
+            answer => answer.map_err(|error| error.fault()),
+        };
+        let mut answer = answer.map(Box::new).map_err(|fault| fault.kind.absent());
+        if let (Ok(info), Some(holder)) = (&answer, walked.get(pid))
             && !info.key.definitely_same(holder)
         {
             // The holder has ended since the walk and its PID was reused.
             answer = Err(Absent::NotFound);
         }
-        place.insert(Process(answer));
+        snapshot.processes.insert(*pid, Process(answer));
     }
 }
 

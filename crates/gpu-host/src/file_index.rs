@@ -42,6 +42,11 @@ impl<'a> Targets<'a> {
         self.ids.is_empty()
     }
 
+    /// Returns their identities.
+    pub(crate) fn ids(&self) -> &[FileId] {
+        &self.ids
+    }
+
     /// Returns whether this file is one of them.
     pub(crate) fn contains(&self, id: FileId) -> bool {
         self.ids.binary_search(&id).is_ok()

@@ -75,7 +75,8 @@ impl ProcessHandle for LinuxProcess {
     fn held(&self, files: &[DeviceFile]) -> Result<Vec<HeldFile>> {
         let act = "inspect the files of";
         let targets = Targets::new(files);
-        let seen = Walker::new(&targets).look(&self.dir, self.pid.0).map_err(self.failed(act))?;
+        let seen =
+            Walker::new(&targets, true).look(&self.dir, self.pid.0).map_err(self.failed(act))?;
         self.still_lives(act)?;
         match seen.blocked {
             // Nothing was found, and not everything was readable: that is not 'none'.

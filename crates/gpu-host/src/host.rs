@@ -5,7 +5,7 @@ use crate::handle::LinuxProcess;
 use crate::proc_dir::{ProcDir, ProcRoot, number};
 use crate::users::Users;
 use crate::walk::Walker;
-use crate::{fault, files, hidepid, inherited, kernel_log, parallel, process};
+use crate::{bpf, fault, files, hidepid, inherited, kernel_log, parallel, process};
 use gpu_core::{
     Absent, DeviceFile, DeviceInfo, DriverMessage, Error, ErrorKind, Holder, HolderScan, Host,
     LeaseId, Origin, Pid, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result,
@@ -20,6 +20,9 @@ const FIRST_PID_NAMESPACE: &[u8] = b"pid:[4026531836]";
 
 /// `/proc/stat` grows with CPUs and interrupts, but not beyond this.
 pub(crate) const STAT_LIMIT: usize = 4 << 20;
+
+/// The first process of a PID namespace, which lives as long as the namespace.
+const FIRST: u32 = 1;
 
 /// No process has more ancestors; a fake /proc could have a cycle.
 const ANCESTORS: usize = 1 << 16;
@@ -42,6 +45,7 @@ pub struct Roots {
 #[derive(Clone)]
 pub struct LinuxHost {
     context: Arc<Context>,
+    uses_bpf: bool,
 }
 
 /// Shared state of queries about processes.
@@ -124,7 +128,32 @@ impl Context {
 impl LinuxHost {
     /// Returns the machine with these roots. Nothing is read yet.
     pub fn new(roots: Roots) -> Self {
-        LinuxHost { context: Arc::new(Context { roots, users: Users::default() }) }
+        let context = Arc::new(Context { roots, users: Users::default() });
+        LinuxHost { context, uses_bpf: true }
+    }
+
+    /// Returns the machine with holders searched for without bpf(2), which some hosts audit. The
+    /// result is the same, but takes several times as long.
+    pub fn without_bpf(self) -> Self {
+        LinuxHost { uses_bpf: false, ..self }
+    }
+
+    /// Returns the PIDs of all processes that may hold one of these files, and perhaps of others.
+    fn candidates(
+        &self,
+        root: &ProcRoot,
+        targets: &Targets<'_>,
+        has_own_numbers: bool,
+    ) -> Result<Vec<u32>> {
+        // The kernel's tables have the numbers of the caller's namespace, and hide no process.
+        if self.uses_bpf
+            && has_own_numbers
+            && first(root).is_ok()
+            && let Some(users) = bpf::device_users(targets.ids(), &self.context.roots.sys)
+        {
+            return Ok(users.into_iter().collect());
+        }
+        self.context.pids(root)
     }
 }
 
@@ -175,12 +204,13 @@ impl Host for LinuxHost {
             return Ok(HolderScan::default());
         }
         let root = self.context.root()?;
-        let pids = self.context.pids(&root)?;
-        let start = || (Walker::new(&targets), HolderScan::default());
+        let has_own_numbers = shows_own_namespace(&root) == Ok(true);
+        let pids = self.candidates(&root, &targets, has_own_numbers)?;
+        let start = || (Walker::new(&targets, has_own_numbers), HolderScan::default());
         let shares = parallel::over(&pids, start, |(walker, scan), pid| {
             self.context.look_at_holder(walker, &root, pid, scan);
         });
-        let mut all = HolderScan { unreadable: hidden(&root, &pids), ..HolderScan::default() };
+        let mut all = HolderScan { unreadable: hidden(&root), ..HolderScan::default() };
         for (_, share) in shares {
             all.holders.extend(share.holders);
             add(&mut all.unreadable, share.unreadable);
@@ -199,6 +229,27 @@ impl Host for LinuxHost {
             .map_err(|errno| fault::process(format!("inspect process {pid}"), errno))
     }
 
+    /// Reads the processes on all cores.
+    fn processes_of(&self, pids: &[Pid]) -> Vec<Result<ProcessInfo>> {
+        let inspect =
+            |pid: Pid| move |errno| fault::process(format!("inspect process {pid}"), errno);
+        let root = match self.context.root() {
+            Ok(root) => root,
+            Err(_) => return pids.iter().map(|pid| self.process(*pid)).collect(),
+        };
+        let booted_at = process::booted_at(&root);
+        let places: Vec<u32> = (0..).take(pids.len()).collect();
+        let shares = parallel::over(&places, Vec::new, |own, place| {
+            let pid = pids[place as usize];
+            let info = root.process(pid.0);
+            let info = info.and_then(|dir| process::read(&dir, booted_at, &self.context.users));
+            own.push((place, info.map_err(inspect(pid))));
+        });
+        let mut all: Vec<_> = shares.into_iter().flatten().collect();
+        all.sort_unstable_by_key(|(place, _)| *place);
+        all.into_iter().map(|(_, info)| info).collect()
+    }
+
     fn processes(&self) -> Result<ProcessList> {
         let root = self.context.root()?;
         let pids = self.context.pids(&root)?;
@@ -211,7 +262,7 @@ impl Host for LinuxHost {
                 Err(errno) => list.unreadable.count(fault::absent(errno)),
             }
         });
-        let mut all = ProcessList { processes: Vec::new(), unreadable: hidden(&root, &pids) };
+        let mut all = ProcessList { processes: Vec::new(), unreadable: hidden(&root) };
         for share in shares {
             all.processes.extend(share.processes);
             add(&mut all.unreadable, share.unreadable);
@@ -274,12 +325,16 @@ impl Host for LinuxHost {
 /// Counts the processes that `hidepid` keeps out of the list. Their number is unknown, but the
 /// first process of a namespace lives as long as the namespace: a list without it lacks at least
 /// it.
-fn hidden(root: &ProcRoot, pids: &[u32]) -> Unreadable {
+fn hidden(root: &ProcRoot) -> Unreadable {
     let mut unreadable = Unreadable::default();
-    if root.is_real_proc() && pids.first() != Some(&1) {
+    if root.is_real_proc() && first(root) == Err(Errno::NOENT) {
         unreadable.count(Absent::NotPermitted);
     }
     unreadable
+}
+
+fn first(root: &ProcRoot) -> rustix::io::Result<ProcessKey> {
+    root.process(FIRST).and_then(|dir| process::read_key(&dir))
 }
 
 fn add(sum: &mut Unreadable, more: Unreadable) {

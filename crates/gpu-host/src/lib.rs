@@ -30,13 +30,15 @@
 //!
 //! Limits: it contacts no file server (a dead one must not stop a walk), so it identifies a file
 //! there by what the kernel has cached; it checks the current and root directory of the first
-//! thread only; before Linux 6.2 it misses a thread with its own descriptor table; and reading the
+//! thread only; before Linux 6.2 it misses a thread with its own descriptor table where the kernel
+//! does not compare tables (`CONFIG_KCMP`, and PIDs of the caller's namespace); and reading the
 //! mappings of a process with a locked memory map blocks until the lock is released. The driver's
 //! messages are those of this boot that the kernel's buffer still has.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("gpu-host reads Linux's /proc");
 
+mod bpf;
 mod clock;
 mod driver;
 mod executable;
@@ -58,6 +60,7 @@ mod proc_dir;
 mod process;
 pub mod python;
 pub mod supervise;
+mod syscall;
 mod timer;
 mod trusted_dir;
 mod users;

@@ -100,7 +100,12 @@ impl ProcDir {
 
     /// Returns the IDs of its threads, the first one included.
     pub(crate) fn threads(&self) -> Result<Vec<u32>> {
-        numbers_in(&self.open_dir("task")?)
+        self.tasks()?.threads()
+    }
+
+    /// Opens the directory of its threads.
+    pub(crate) fn tasks(&self) -> Result<TaskDir> {
+        self.open_dir("task").map(TaskDir)
     }
 
     /// Returns whether it surely has one thread: `task` then has at most one subdirectory.
@@ -108,11 +113,20 @@ impl ProcDir {
         let stat = rustix::fs::statx(&self.0, c"task", AtFlags::STATX_DONT_SYNC, StatxFlags::NLINK);
         stat.is_ok_and(|stat| stat.stx_nlink == 3)
     }
+}
 
-    /// Opens the directory of one of its threads.
+/// The open directory of the threads of one process.
+pub(crate) struct TaskDir(OwnedFd);
+
+impl TaskDir {
+    /// Returns the IDs of the threads, the first one included.
+    pub(crate) fn threads(&self) -> Result<Vec<u32>> {
+        numbers_in(&self.0)
+    }
+
+    /// Opens the directory of one of the threads.
     pub(crate) fn thread(&self, tid: u32) -> Result<ProcDir> {
-        let task = open_path(self.0.as_fd(), "task")?;
-        open_path(task.as_fd(), DecInt::new(tid)).map(ProcDir)
+        open_path(self.0.as_fd(), DecInt::new(tid)).map(ProcDir)
     }
 }
 
@@ -145,6 +159,8 @@ fn open_file(dir: BorrowedFd<'_>, path: impl Arg) -> Result<OwnedFd> {
     rustix::fs::openat(dir, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
+/// Reads a file of one record, such as `stat`: the kernel returns less than requested only at its
+/// end.
 fn read(dir: BorrowedFd<'_>, path: &str, limit: usize) -> Result<Vec<u8>> {
     let file = open_file(dir, path)?;
     let mut text = Vec::with_capacity(limit.min(4096));
@@ -152,8 +168,12 @@ fn read(dir: BorrowedFd<'_>, path: &str, limit: usize) -> Result<Vec<u8>> {
     while text.len() < limit {
         let wanted = piece.len().min(limit - text.len());
         match rustix::io::read(&file, &mut piece[..wanted]) {
-            Ok(0) => break,
-            Ok(count) => text.extend_from_slice(&piece[..count]),
+            Ok(count) => {
+                text.extend_from_slice(&piece[..count]);
+                if count < wanted {
+                    break;
+                }
+            }
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }

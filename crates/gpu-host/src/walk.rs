@@ -7,6 +7,7 @@
 use crate::file_index::{Findings, Targets, file_id};
 use crate::maps::Mappings;
 use crate::proc_dir::{ENTRIES, ProcDir, identify, number};
+use crate::syscall::shares_files;
 use gpu_core::{Access, Pid};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, RawDir, StatxFlags};
@@ -19,6 +20,8 @@ pub(crate) struct Walker<'a> {
     targets: &'a Targets<'a>,
     mappings: Mappings,
     entries: Vec<MaybeUninit<u8>>,
+    /// The numbers of processes here are those of the caller's system calls.
+    has_own_numbers: bool,
 }
 
 /// The files found in one process.
@@ -33,11 +36,13 @@ pub(crate) struct Seen {
 }
 
 impl<'a> Walker<'a> {
-    pub(crate) fn new(targets: &'a Targets<'a>) -> Self {
+    /// Creates a walker. `has_own_numbers`: the `/proc` shows the caller's own PID namespace.
+    pub(crate) fn new(targets: &'a Targets<'a>, has_own_numbers: bool) -> Self {
         Walker {
             targets,
             mappings: Mappings::default(),
             entries: vec![MaybeUninit::uninit(); ENTRIES],
+            has_own_numbers,
         }
     }
 
@@ -69,18 +74,29 @@ impl<'a> Walker<'a> {
             Err(Errno::ACCESS | Errno::PERM) => false,
             first => first?,
         };
-        let mut stand_in = None;
-        for tid in process.threads()?.into_iter().filter(|tid| *tid != pid) {
+        let tasks = process.tasks()?;
+        let mut stand_in: Option<(u32, ProcDir)> = None;
+        for tid in tasks.threads()?.into_iter().filter(|tid| *tid != pid) {
+            let speaker = match &stand_in {
+                _ if first_lives => Some((pid, process)),
+                stand_in => stand_in.as_ref().map(|(tid, thread)| (*tid, thread)),
+            };
+            let shares = speaker.map(|(speaker, _)| self.shares_files(speaker, tid));
+            if shares == Some(Ok(true)) {
+                continue;
+            }
             // A thread that ends in between is no longer one of the process.
-            let Ok(thread) = process.thread(tid) else { continue };
-            let speaker = if first_lives { Some(process) } else { stand_in.as_ref() };
-            if speaker.is_some_and(|speaker| !has_own_fd_table(speaker, &thread)) {
+            let Ok(thread) = tasks.thread(tid) else { continue };
+            if let Some((_, speaker)) = speaker
+                && shares != Some(Ok(false))
+                && !has_own_fd_table(speaker, &thread)
+            {
                 continue;
             }
             match self.look_through(&thread, &mut seen) {
                 Ok(true) if speaker.is_none() => {
                     seen.through_thread = Some(Pid(tid));
-                    stand_in = Some(thread);
+                    stand_in = Some((tid, thread));
                 }
                 // A process of another user: its other threads are closed as well.
                 Err(Errno::ACCESS | Errno::PERM) => break,
@@ -88,6 +104,13 @@ impl<'a> Walker<'a> {
             }
         }
         if stand_in.is_some() { Ok(seen) } else { first.map(|_| seen) }
+    }
+
+    /// Returns whether two threads surely share their descriptor table.
+    ///
+    /// If a number was reused meanwhile, its process has ended, and the answer does not matter.
+    fn shares_files(&self, one: u32, other: u32) -> Result<bool> {
+        if self.has_own_numbers { shares_files(one, other) } else { Err(Errno::NOSYS) }
     }
 
     /// Reads everything of one thread, and returns whether it lives: a zombie and a kernel thread
@@ -175,8 +198,8 @@ fn open_access(table: &OwnedFd, name: &CStr) -> Access {
 /// Returns whether two threads surely have separate tables: their numbers of descriptors differ,
 /// and not only because one was opened or closed between the two reads.
 ///
-/// The number is the size of the `fd` directory since Linux 6.2. Before, it is always zero, and a
-/// separate table is missed.
+/// This is for callers that may not compare the tables themselves. The number is the size of the
+/// `fd` directory since Linux 6.2. Before, it is always zero, and a separate table is missed.
 fn has_own_fd_table(speaker: &ProcDir, other: &ProcDir) -> bool {
     let size = |thread: &ProcDir| {
         let size = rustix::fs::statx(thread, c"fd", AtFlags::STATX_DONT_SYNC, StatxFlags::SIZE);

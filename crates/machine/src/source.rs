@@ -50,6 +50,9 @@ pub const CLAIMS: &str = "GPUWS_CLAIMS";
 /// The name of the lease directory in that of a session.
 const SESSION_CLAIMS: &str = "claims";
 
+/// The environment variable that, if not empty, keeps the search for holders from using bpf(2).
+const NO_BPF: &str = "GPUWS_NO_BPF";
+
 /// The file name of the audit log.
 const AUDIT_LOG: &str = "audit.jsonl";
 
@@ -73,6 +76,13 @@ fn check_claims(dir: &Path) -> Result<(), MachineError> {
 /// Returns the file systems that show the processes and devices of this machine.
 pub fn roots() -> Roots {
     Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() }
+}
+
+/// Returns this machine's processes, with the file systems of devices and drivers at these roots.
+fn linux_host(roots: Roots) -> LinuxHost {
+    let host = LinuxHost::new(roots);
+    let no_bpf = std::env::var_os(NO_BPF).is_some_and(|value| !value.is_empty());
+    if no_bpf { host.without_bpf() } else { host }
 }
 
 /// The hidden command name of the child process that queries NVML.
@@ -163,7 +173,7 @@ impl Source {
     fn of_this_machine(backend: Box<dyn GpuBackend>) -> Self {
         Source {
             backend,
-            host: Box::new(LinuxHost::new(roots())),
+            host: Box::new(linux_host(roots())),
             clock: Arc::new(SystemClock::new()),
             simulation: None,
             session: None,
@@ -223,7 +233,7 @@ impl Source {
     fn in_session(backend: NvmlChild, dir: &Path) -> Result<Self, MachineError> {
         let host = SessionHost::open(
             dir,
-            |dev, sys| Box::new(LinuxHost::new(Roots { dev, sys, ..roots() })),
+            |dev, sys| Box::new(linux_host(Roots { dev, sys, ..roots() })),
             Arc::new(SystemClock::new()),
         )?;
         let backend = SessionDevices::new(backend, dir, host.origin())?;

@@ -202,6 +202,20 @@ fn silent_library_does_not_make_machine_real() {
     }
 }
 
+/// Starting the program again instead would take a quarter of the time of a look.
+#[test]
+fn driver_is_queried_by_fork_of_program() {
+    let dir = tempfile::tempdir().unwrap();
+    let library = hanging_library(dir.path());
+    let child_of = "\"$0\" status --nvml \"$1\" --deadline 100 >/dev/null 2>&1 & parent=$!\n\
+         until child=$(cat /proc/$parent/task/$parent/children) && [ \"$child\" ]; do :; done\n\
+         sleep 0.2; tr '\\0' ' ' < /proc/${child% }/cmdline; kill $parent ${child% }";
+    let mut shell = Command::new("sh");
+    let output = shell.args(["-c", child_of, env!("CARGO_BIN_EXE_gpuws"), &library]).output();
+    let output = text(&output.expect("there is a shell").stdout);
+    assert!(output.contains(" status --nvml "), "{output}");
+}
+
 /// Runs a shell script in a session, with gpuws as `$0`.
 fn script(sim: &[&str], script: &str) -> Output {
     let own = env!("CARGO_BIN_EXE_gpuws");

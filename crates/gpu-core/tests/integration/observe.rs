@@ -53,8 +53,9 @@ fn host_of(processes: Vec<ProcessInfo>, sees_host_pids: bool) -> MockHost {
     host.expect_hostname().returning(|| Ok("host".into()));
     host.expect_sees_host_pids().returning(move || Ok(sees_host_pids));
     host.expect_is_root().returning(|| Ok(true));
-    host.expect_process().returning(move |pid| {
-        all.get(&pid).cloned().ok_or_else(|| Error::new(ProcessFault::Gone, "look at a process"))
+    host.expect_processes_of().returning(move |pids| {
+        let gone = || Error::new(ProcessFault::Gone, "look at a process");
+        pids.iter().map(|pid| all.get(pid).cloned().ok_or_else(gone)).collect()
     });
     host
 }
@@ -128,7 +129,8 @@ fn unreadable_holders_are_a_fault_in_their_place() {
     host.expect_sees_host_pids().returning(|| Ok(true));
     host.expect_is_root().returning(|| Ok(true));
     host.expect_device_files().returning(|| Err(Error::new(ErrorKind::Io, "list the files")));
-    host.expect_process().returning(|pid| Ok(process(pid.0, 0)));
+    host.expect_processes_of()
+        .returning(|pids| pids.iter().map(|pid| Ok(process(pid.0, 0))).collect());
     let seen = observe(&backend(vec![device_listing(&[70])]), &host, &clock());
     assert_eq!(seen.holders.as_ref().unwrap_err().text, "list the files");
     assert_eq!((pids(&seen), seen.devices.len()), (vec![70], 1));

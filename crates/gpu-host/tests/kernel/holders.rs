@@ -171,7 +171,7 @@ fn second_node_of_device_is_same_device() {
 }
 
 /// Maps the file named by the argument, closes it, and reports so.
-const MAPPER: &str = r#"
+pub(crate) const MAPPER: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>

@@ -3,6 +3,7 @@
 //! If root runs the tests, everything runs twice: once as root, and once as nobody, because
 //! visibility and detection differ.
 
+mod bpf;
 mod child;
 mod handles;
 mod holders;

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Opens the file named by the argument, then ends its first thread and lives on in another.
-const ZOMBIE: &str = r#"
+pub(crate) const ZOMBIE: &str = r#"
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -63,7 +63,7 @@ fn zombie_leader_with_live_threads_is_a_holder() {
 }
 
 /// Opens the file named by the argument in a thread with its own descriptor table.
-const UNSHARED: &str = r#"
+pub(crate) const UNSHARED: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>

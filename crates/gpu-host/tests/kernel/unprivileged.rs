@@ -274,6 +274,21 @@ fn own_namespace_processes_are_listed() {
 }
 
 #[test]
+fn bpf_in_pid_namespace() {
+    const TEST: &str = "bpf_in_pid_namespace";
+    let Some(again) = Unprivileged::new(TEST) else { return };
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--mount-proc"]);
+    again.only(TEST, "own_namespace_holders_are_the_same_with_and_without_bpf", &mut command);
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn own_namespace_holders_are_the_same_with_and_without_bpf() {
+    crate::bpf::compare();
+}
+
+#[test]
 fn pid_namespace_with_chosen_pids() {
     const TEST: &str = "pid_namespace_with_chosen_pids";
     let Some(again) = Unprivileged::new(TEST) else { return };

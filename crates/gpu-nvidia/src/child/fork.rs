@@ -59,12 +59,12 @@ fn detach_from_program(ends: &Ends) -> rustix::io::Result<()> {
     chdir("/")
 }
 
-/// The signals that the standard library itself handles, to detect stack overflows: SIGBUS and
-/// SIGSEGV, as bits of the masks in `/proc/PID/status`.
-const OWN_HANDLERS: u64 = 1 << (7 - 1) | 1 << (11 - 1);
+/// Signals whose handlers a fork may inherit, as bits of the masks in `/proc/PID/status`: SIGBUS and
+/// SIGSEGV, which the standard library handles to detect stack overflows, and SIGXFSZ, whose
+/// handler only makes a write past the file size limit fail.
+const OWN_HANDLERS: u64 = 1 << (7 - 1) | 1 << (11 - 1) | 1 << (25 - 1);
 
-/// Returns whether this process certainly has one thread and no signal handlers except those of the
-/// standard library.
+/// Returns whether this process certainly has one thread and no signal handlers except those.
 fn is_plain() -> bool {
     std::fs::read_to_string("/proc/self/status").is_ok_and(|status| {
         let value = |key| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);

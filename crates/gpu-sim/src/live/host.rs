@@ -164,6 +164,11 @@ impl Host for SessionHost {
         self.now().process(pid).map(in_its_part)
     }
 
+    fn processes_of(&self, pids: &[Pid]) -> Vec<Result<ProcessInfo>> {
+        let found = self.now().processes_of(pids).into_iter();
+        found.map(|process| process.map(in_its_part)).collect()
+    }
+
     fn processes(&self) -> Result<ProcessList> {
         let mut list = self.now().processes()?;
         list.processes = list.processes.into_iter().map(in_its_part).collect();
