@@ -1,6 +1,7 @@
 //! The whole pipeline on the real kernel, without a GPU: real processes open and map substitutes
 //! for the device nodes; they are found, ended and verified.
 
+mod findings;
 mod other_users;
 mod recheck;
 
@@ -22,15 +23,26 @@ const EACH_MIB: u64 = 9000;
 struct Bench {
     dir: tempfile::TempDir,
     children: Vec<Child>,
+    /// Programs that the test uses, and processes that others have started for it.
+    tools: Vec<Child>,
+    strangers: Vec<Pid>,
     host: Here,
     /// The processes that the driver lists.
     listed: Vec<(Pid, Bytes)>,
+    /// How busy the device and each listed process is.
+    utilization: Reading<Percent>,
+    /// The memory in use, if it does not depend on the children.
+    used: Option<Bytes>,
 }
 
 /// This machine. If the tests run in a container, PIDs differ from the driver's; with this
 /// substitute device they do not.
 #[derive(Clone)]
-struct Here(LinuxHost);
+struct Here {
+    linux: LinuxHost,
+    /// How much older than they are the processes seem to be; unknown otherwise.
+    age: Option<Duration>,
+}
 
 /// This machine's clock at four times its rate, so that full waits are shorter.
 struct FastClock(SystemClock);
@@ -68,8 +80,17 @@ impl Bench {
             std::fs::set_permissions(dev.join(name), open_to_all).unwrap();
         }
         let roots = Roots { proc: "/proc".into(), dev, sys: "/sys".into() };
-        let host = Here(LinuxHost::new(roots));
-        Bench { dir, children: Vec::new(), host, listed: Vec::new() }
+        let host = Here { linux: LinuxHost::new(roots), age: None };
+        Bench {
+            dir,
+            children: Vec::new(),
+            tools: Vec::new(),
+            strangers: Vec::new(),
+            host,
+            listed: Vec::new(),
+            utilization: Err(Absent::NotSupported),
+            used: None,
+        }
     }
 
     /// Starts a process that has all files open and the device mapped; `before` is a shell command
@@ -88,14 +109,14 @@ impl Bench {
         let child = command.spawn().unwrap();
         let pid = Pid(child.id());
         self.children.push(child);
-        // It is ready once it has executed its final program.
-        for _ in 0..500 {
-            if self.host.process(pid).is_ok_and(|info| info.name == "sleep") {
-                return pid;
-            }
-            SystemClock::new().sleep(Duration::from_millis(10));
-        }
-        panic!("process {pid} did not execute its final program");
+        self.wait_until_asleep(pid);
+        pid
+    }
+
+    /// Waits until a process has executed its final program.
+    fn wait_until_asleep(&self, pid: Pid) {
+        let is_asleep = || self.host.process(pid).is_ok_and(|info| info.name == "sleep");
+        assert!(eventually(is_asleep), "process {pid} did not execute its final program");
     }
 
     /// Starts a program that prints "ready" when it is.
@@ -147,11 +168,26 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        for child in &mut self.children {
+        for pid in &self.strangers {
+            let process = self.host.open(*pid);
+            let _ = process.and_then(|it| it.signal(Signal::Kill, &ActToken::user_confirmed()));
+        }
+        for child in self.tools.iter_mut().chain(&mut self.children) {
             let _ = child.kill();
             let _ = child.wait();
         }
     }
+}
+
+/// Returns whether a condition comes true within five seconds.
+fn eventually(condition: impl Fn() -> bool) -> bool {
+    (0..500).any(|_| {
+        let is_so = condition();
+        if !is_so {
+            SystemClock::new().sleep(Duration::from_millis(10));
+        }
+        is_so
+    })
 }
 
 /// A shared library that this program has mapped and that `sleep` does not need.
@@ -178,8 +214,10 @@ impl GpuBackend for Bench {
         let living = self.children.iter().filter(|child| self.lives(Pid(child.id())));
         let living = living.count() as u64;
         let mut sample = DeviceSample::absent(Absent::NotSupported);
-        sample.memory.used = Ok(Bytes::from_mib(25 + living * EACH_MIB));
+        let used = self.used.unwrap_or(Bytes::from_mib(25 + living * EACH_MIB));
+        sample.memory.used = Ok(used);
         sample.memory.total = Ok(Bytes::from_mib(80_000));
+        sample.utilization = self.utilization;
         Ok(sample)
     }
     fn processes(&self, _: &DeviceId) -> Result<Vec<DeviceProcess>> {
@@ -187,7 +225,7 @@ impl GpuBackend for Bench {
             pid: *pid,
             kind: DeviceProcessKind::Compute,
             memory: Ok(*memory),
-            utilization: Err(Absent::NotSupported),
+            utilization: self.utilization,
             name: Err(Absent::NotRecorded),
             gpu_instance: None,
             compute_instance: None,
@@ -213,16 +251,16 @@ impl GpuBackend for Bench {
 
 impl Host for Here {
     fn origin(&self) -> Origin {
-        self.0.origin()
+        self.linux.origin()
     }
     fn hostname(&self) -> Reading<String> {
-        self.0.hostname()
+        self.linux.hostname()
     }
     fn sees_host_pids(&self) -> Reading<bool> {
         Ok(true)
     }
     fn is_root(&self) -> Reading<bool> {
-        self.0.is_root()
+        self.linux.is_root()
     }
     fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
         Ok(Vec::new())
@@ -231,27 +269,33 @@ impl Host for Here {
         Ok(Vec::new())
     }
     fn device_files(&self) -> Result<Vec<DeviceFile>> {
-        self.0.device_files()
+        self.linux.device_files()
     }
     fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {
         // A sandbox may hide its own processes from all others: none of them belongs to this test.
-        Ok(HolderScan { unreadable: Unreadable::default(), ..self.0.holders(files)? })
+        Ok(HolderScan { unreadable: Unreadable::default(), ..self.linux.holders(files)? })
     }
     fn process(&self, pid: Pid) -> Result<ProcessInfo> {
+        let info = self.linux.process(pid)?;
         // It was started just now, and such a process is no certain ghost.
-        Ok(ProcessInfo { started_at: Err(Absent::NotRecorded), ..self.0.process(pid)? })
+        let age = self.age.ok_or(Absent::NotRecorded);
+        let started_at = age.and_then(|age| {
+            let millis = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+            Ok(Timestamp(info.started_at?.0.saturating_sub(millis)))
+        });
+        Ok(ProcessInfo { started_at, ..info })
     }
     fn processes(&self) -> Result<ProcessList> {
-        self.0.processes()
+        self.linux.processes()
     }
     fn own_ancestry(&self) -> Result<Vec<ProcessKey>> {
-        self.0.own_ancestry()
+        self.linux.own_ancestry()
     }
     fn inherited_leases(&self) -> Vec<(LeaseId, u32)> {
-        self.0.inherited_leases()
+        self.linux.inherited_leases()
     }
     fn open(&self, pid: Pid) -> Result<Box<dyn ProcessHandle>> {
-        self.0.open(pid)
+        self.linux.open(pid)
     }
 }
 

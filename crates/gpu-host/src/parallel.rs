@@ -1,14 +1,17 @@
 //! A parallel map over processes, on all cores.
 
-use std::num::NonZero;
+use rustix::thread::sched_getaffinity;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{Builder, available_parallelism};
+use std::thread::Builder;
 
 /// The batch size of a worker: small enough that all finish together, although some processes have
 /// a thousand times the descriptors of others.
 const SHARE: usize = 4;
+
+/// The most workers. A limit of the cgroup is not read, which would take as long as ten processes.
+const MOST: usize = 8;
 
 /// Calls `step` for each of `pids`, and returns what each worker has gathered.
 ///
@@ -31,8 +34,8 @@ pub(crate) fn over<G: Send>(
         }
         gathered.lock().unwrap_or_else(PoisonError::into_inner).push(own);
     };
-    let cores = available_parallelism().map_or(1, NonZero::get);
-    let helpers = cores.min(pids.len().div_ceil(SHARE)).saturating_sub(1);
+    let cores = sched_getaffinity(None).map_or(1, |own| own.count()) as usize;
+    let helpers = cores.min(MOST).min(pids.len().div_ceil(SHARE)).saturating_sub(1);
     std::thread::scope(|scope| {
         for _ in 0..helpers {
             if Builder::new().spawn_scoped(scope, work).is_err() {
