@@ -1,26 +1,34 @@
 //! The mark of a hanging child: a lock that the kernel keeps as long as the child exists.
 //!
 //! A machine may have thousands of processes, and hanging children are rare. To avoid reading the
-//! names of all processes each time, a hanging child locks a byte of its program's file. Only if
-//! that byte is locked are the processes searched.
+//! names of all processes, a hanging child locks a byte of its program's file, whose place tells
+//! its PID.
 //!
 //! - Only processes that run the program of the caller or of its helper count as hanging children,
 //!   and the locked file is one of these. All processes to which the child matters see the same
 //!   file, in any directory, session or network namespace. Nothing has to be created or removed.
 //! - It is a read lock on the open file description (`F_OFD_SETLK`). It ends with the process in
 //!   any case. Only a write lock prevents it, which requires write permission for the program.
-//! - The offset of the byte is the user ID. Every user who may read the program can lock it too,
-//!   which only causes a search without a result.
+//! - The offset of the byte has the user ID and the PID. Every user who may read the program can
+//!   lock any byte, so a mark only says which processes to inspect. With more than 64 marks, or one
+//!   of several bytes, the answer is unknown.
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{F_RDLCK, F_UNLCK, F_WRLCK, SEEK_SET, flock};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
+use std::ops::Range;
 use std::path::Path;
 
+/// Bits of a PID (`PID_MAX_LIMIT` of the kernel's linux/threads.h is 2²²).
+const PID_BITS: u32 = 22;
+
 /// An offset beyond those of all users; a lock on it has no meaning.
-const UNUSED_BYTE: i64 = 1 << 32;
+const UNUSED_BYTE: i64 = 1 << 60;
+
+/// More marks than anybody needs.
+const MOST: usize = 64;
 
 /// A file that can be marked.
 pub(crate) struct Mark(OwnedFd);
@@ -32,40 +40,68 @@ impl Mark {
         open(program, flags, Mode::empty()).map(Mark)
     }
 
-    /// Sets the mark until all copies of the descriptor are closed.
-    pub(crate) fn set(&self) {
-        // An error cannot be handled here; `may_be_set` checks whether marks can be set.
-        let _ = self.lock(own_byte());
+    /// Marks a process until all copies of the descriptor are closed.
+    pub(crate) fn set(&self, pid: u32) {
+        // An error cannot be handled here; `marked` checks whether marks can be set.
+        let _ = self.lock(bytes_of_user().start + i64::from(pid));
     }
 
     fn lock(&self, byte: i64) -> nix::Result<()> {
-        fcntl(&self.0, FcntlArg::F_OFD_SETLK(&range(F_RDLCK, byte))).map(drop)
+        fcntl(&self.0, FcntlArg::F_OFD_SETLK(&range(F_RDLCK, &(byte..byte + 1)))).map(drop)
     }
 
-    fn is_set(&self) -> nix::Result<bool> {
+    /// Returns a locked range that overlaps this one.
+    fn locked_in(&self, bytes: &Range<i64>) -> nix::Result<Option<Range<i64>>> {
         // A query for a write lock conflicts with any other lock.
-        let mut answer = range(F_WRLCK, own_byte());
+        let mut answer = range(F_WRLCK, bytes);
         fcntl(&self.0, FcntlArg::F_OFD_GETLK(&mut answer))?;
-        Ok(i32::from(answer.l_type) != F_UNLCK)
+        let is_free = i32::from(answer.l_type) == F_UNLCK;
+        Ok((!is_free).then(|| answer.l_start..answer.l_start.saturating_add(answer.l_len)))
+    }
+
+    /// Returns the PIDs that are marked for this user; `None` if there are too many.
+    fn marked(&self) -> nix::Result<Option<Vec<u32>>> {
+        let own = bytes_of_user();
+        let (mut ranges, mut pids) = (vec![own.clone()], Vec::new());
+        while let Some(bytes) = ranges.pop() {
+            let Some(locked) = self.locked_in(&bytes)? else { continue };
+            let place = locked.start - own.start;
+            let pid = u32::try_from(place).ok().filter(|_| locked.end == locked.start + 1);
+            let Some(pid) = pid.filter(|_| pids.len() < MOST) else { return Ok(None) };
+            pids.push(pid);
+            let parts = [bytes.start..locked.start, locked.end..bytes.end];
+            ranges.extend(parts.into_iter().filter(|part| !part.is_empty()));
+        }
+        pids.sort_unstable();
+        Ok(Some(pids))
     }
 }
 
-/// Returns whether a child of this user that runs this program may have set its mark. Also returns
-/// `true` if this is unknown or marks cannot be set, but not if there is no such program.
-pub(crate) fn may_be_set(program: &Path) -> bool {
+/// Returns the PIDs of the children of this user that run this program and may have set their mark;
+/// none if there is no such program, and `None` if this is unknown or marks cannot be set.
+pub(crate) fn marked(program: &Path) -> Option<Vec<u32>> {
     match Mark::on(program) {
-        Ok(mark) => mark.lock(UNUSED_BYTE).is_err() || mark.is_set() != Ok(false),
-        Err(errno) => !matches!(errno, Errno::NOENT | Errno::NOTDIR),
+        Ok(mark) => mark.lock(UNUSED_BYTE).and_then(|()| mark.marked()).ok().flatten(),
+        Err(Errno::NOENT | Errno::NOTDIR) => Some(Vec::new()),
+        Err(_) => None,
     }
 }
 
-fn own_byte() -> i64 {
-    rustix::process::getuid().as_raw().into()
+/// Returns the bytes of all PIDs of this user.
+fn bytes_of_user() -> Range<i64> {
+    let user = i64::from(rustix::process::getuid().as_raw());
+    user << PID_BITS..(user + 1) << PID_BITS
 }
 
-fn range(kind: i32, byte: i64) -> flock {
-    // The lock types are 0, 1 and 2; SEEK_SET is 0.
-    flock { l_type: kind as i16, l_whence: SEEK_SET as i16, l_start: byte, l_len: 1, l_pid: 0 }
+fn range(kind: i32, bytes: &Range<i64>) -> flock {
+    flock {
+        // The lock types are 0, 1 and 2; SEEK_SET is 0.
+        l_type: kind as i16,
+        l_whence: SEEK_SET as i16,
+        l_start: bytes.start,
+        l_len: bytes.end - bytes.start,
+        l_pid: 0,
+    }
 }
 
 #[cfg(test)]
@@ -79,22 +115,20 @@ pub(super) mod tests {
         let program = tempfile::NamedTempFile::new().unwrap();
         // Programs are not writable, and a read lock needs no write permission.
         std::fs::set_permissions(program.path(), Permissions::from_mode(0o555)).unwrap();
-        assert!(!may_be_set(program.path()));
-        let marks = [(); 2].map(|()| Mark::on(program.path()).unwrap());
-        assert!(!may_be_set(program.path()), "opened but not marked");
-        marks.iter().for_each(Mark::set);
-        assert!(may_be_set(program.path()));
-        let [first, second] = marks;
-        drop(first);
-        assert!(may_be_set(program.path()), "another child hangs");
-        drop(second);
+        assert_eq!(marked(program.path()), Some(vec![]));
+        let marks = [(); 4].map(|()| Mark::on(program.path()).unwrap());
+        assert_eq!(marked(program.path()), Some(vec![]), "opened but not marked");
+        let last = (1 << PID_BITS) - 1;
+        marks.iter().zip([4711, last, 1, 4712]).for_each(|(mark, pid)| mark.set(pid));
+        assert_eq!(marked(program.path()), Some(vec![1, 4711, 4712, last]));
+        drop(marks);
         until_released(program.path());
     }
 
     /// Waits until no child of another test, just forked, has an inherited copy of a closed mark.
     pub(in crate::child) fn until_released(program: &Path) {
         for _ in 0..10_000 {
-            if !may_be_set(program) {
+            if marked(program) == Some(Vec::new()) {
                 return;
             }
             let timeout = rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
@@ -104,22 +138,39 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn mark_is_own_byte_of_user() {
+    fn marks_of_other_users_do_not_count() {
         let program = tempfile::NamedTempFile::new().unwrap();
         let other = Mark::on(program.path()).unwrap();
-        for byte in [own_byte() + 1, UNUSED_BYTE] {
+        let own = bytes_of_user();
+        for byte in [own.end, UNUSED_BYTE] {
             other.lock(byte).unwrap();
         }
-        assert!(!may_be_set(program.path()));
+        assert_eq!(marked(program.path()), Some(vec![]));
+        assert!(own.end < UNUSED_BYTE);
+        assert!(i64::from(u32::MAX) << PID_BITS < UNUSED_BYTE, "the last user has its bytes too");
     }
 
     #[test]
-    fn missing_mark_is_inconclusive_if_marks_cannot_be_set() {
+    fn marks_are_unknown_if_forged_or_impossible() {
+        let own = bytes_of_user();
+        let program = tempfile::NamedTempFile::new().unwrap();
+        let forger = Mark::on(program.path()).unwrap();
+        fcntl(&forger.0, FcntlArg::F_OFD_SETLK(&range(F_RDLCK, &(own.start..own.end)))).unwrap();
+        assert_eq!(marked(program.path()), None, "one lock of all bytes");
+
+        let program = tempfile::NamedTempFile::new().unwrap();
+        // Locks side by side of one file are one lock.
+        let forger = Mark::on(program.path()).unwrap();
+        (0..MOST as u32).for_each(|place| forger.set(2 * place));
+        assert_eq!(marked(program.path()).map(|pids| pids.len()), Some(MOST));
+        forger.set(1_000_001);
+        assert_eq!(marked(program.path()), None, "more than there are");
+
         let program = tempfile::NamedTempFile::new().unwrap();
         let writer = std::fs::File::options().write(true).open(program.path()).unwrap();
-        let all = flock { l_len: 0, ..range(F_WRLCK, 0) };
+        let all = flock { l_len: 0, ..range(F_WRLCK, &(0..1)) };
         fcntl(&writer, FcntlArg::F_OFD_SETLK(&all)).unwrap();
-        assert!(may_be_set(program.path()));
-        assert!(!may_be_set(Path::new("/nowhere/program")), "no such program");
+        assert_eq!(marked(program.path()), None);
+        assert_eq!(marked(Path::new("/nowhere/program")), Some(vec![]), "no such program");
     }
 }

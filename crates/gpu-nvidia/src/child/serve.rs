@@ -204,7 +204,7 @@ impl Shared {
             return;
         }
         if let Some(mark) = &self.mark {
-            mark.set();
+            mark.set(std::process::id());
         }
         if let Some(name) = &self.name {
             // An error cannot be handled here.
@@ -269,7 +269,7 @@ fn close_inherited() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::child::mark::may_be_set;
+    use crate::child::mark::marked;
     use tempfile::NamedTempFile;
 
     #[test]
@@ -286,7 +286,8 @@ mod tests {
                 mark: Some(Mark::on(program.path()).unwrap()),
             };
             shared.rename();
-            assert_eq!(may_be_set(program.path()), is_reported, "{pending}");
+            let pids = if is_reported { vec![std::process::id()] } else { vec![] };
+            assert_eq!(marked(program.path()), Some(pids), "{pending}");
             let expected = if is_reported { NAME } else { "" };
             assert_eq!(std::fs::read_to_string(name.path()).unwrap(), expected, "{pending}");
         }

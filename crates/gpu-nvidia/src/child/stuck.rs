@@ -1,8 +1,8 @@
 //! A child of an earlier query that hangs in the driver and cannot be ended.
 //!
-//! It is identified by its name, which it can still change and others can see, and sets a
-//! [mark](super::mark): without a mark, no process is inspected. Any process can have that name, so
-//! the name is not sufficient. A process counts as such a child only if
+//! It sets a [mark](super::mark), which tells its PID, and takes a name that others can see. Any
+//! process can have both, so they are not sufficient. All processes are searched for the name only
+//! if it is unknown which are marked. A process counts as such a child only if
 //!
 //! - its real, effective and saved user IDs are the caller's, also for root: a hanging child of
 //!   another user costs the caller at most one hanging child of its own, which blocks later
@@ -19,7 +19,7 @@
 //! contrast, could block all queries.
 
 use super::Helper;
-use super::mark::may_be_set;
+use super::mark::marked;
 use rustix::event::{Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, RawDir, Stat, openat, readlinkat, stat, statat};
@@ -103,25 +103,24 @@ impl Stuck {
 
 /// Returns a hanging child of an earlier query; `None` if `/proc` cannot be read.
 ///
-/// Costs about ten system calls. If a mark is set, it costs three more per user process, and 100 ms
-/// if one has the name.
+/// Costs about ten system calls, and 100 ms if one may hang. If it is unknown which are marked,
+/// costs three more for each process of the machine.
 pub(crate) fn find(helper: &Helper) -> Option<Stuck> {
-    let is_marked = Programs::paths(helper).into_iter().any(may_be_set);
-    if is_marked { search(helper) } else { None }
-}
-
-/// Searches all processes by name.
-fn search(helper: &Helper) -> Option<Stuck> {
-    let proc = &helper.proc;
-    let root = open(rustix::fs::CWD, proc, OFlags::DIRECTORY).ok()?;
-    let kernel = kernel_threads(root.as_fd(), proc);
-    let named = named(root.as_fd(), &kernel).ok()?;
-    if named.is_empty() {
+    let marks: Option<Vec<Vec<u32>>> = Programs::paths(helper).into_iter().map(marked).collect();
+    let marked = marks.map(|pids| pids.concat());
+    if marked.as_ref().is_some_and(Vec::is_empty) {
         return None;
     }
+    let root = open(rustix::fs::CWD, &helper.proc, OFlags::DIRECTORY).ok()?;
+    let pids = marked.map_or_else(|| named(root.as_fd()), Ok).ok()?;
+    confirmed(helper, root.as_fd(), pids)
+}
+
+/// Returns one of these processes that hangs.
+fn confirmed(helper: &Helper, root: BorrowedFd<'_>, pids: Vec<u32>) -> Option<Stuck> {
     let programs = Programs::of(helper);
-    let look = |pid| look(root.as_fd(), pid, &programs);
-    let suspects: Vec<_> = named.into_iter().filter_map(look).collect();
+    let look = |pid| look(root, pid, &programs);
+    let suspects: Vec<_> = pids.into_iter().filter_map(look).collect();
     if suspects.is_empty() {
         return None;
     }
@@ -130,27 +129,8 @@ fn search(helper: &Helper) -> Option<Stuck> {
     suspects.into_iter().find(|before| look(before.pid).is_some_and(|after| after.same(before)))
 }
 
-/// The flag of a kernel thread in `/proc/PID/stat` (`PF_KTHREAD` of Linux's
-/// `include/linux/sched.h`).
-const KERNEL_THREAD: u64 = 0x0020_0000;
-
-/// Returns the sorted kernel threads, most of the processes of a large machine: the children of
-/// kthreadd, process 2. Empty if `/proc` does not show them; in other PID namespaces than the
-/// first, process 2 is not a kernel thread.
-fn kernel_threads(root: BorrowedFd<'_>, proc: &Path) -> Vec<u32> {
-    let flags = read(root, "2/stat").and_then(|stat| field(&stat, 6));
-    if flags.is_none_or(|flags| flags & KERNEL_THREAD == 0) {
-        return Vec::new();
-    }
-    let children = std::fs::read_to_string(proc.join("2/task/2/children")).unwrap_or_default();
-    let mut threads: Vec<u32> =
-        children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect();
-    threads.sort_unstable();
-    threads
-}
-
-/// Returns the processes with the name, except these.
-fn named(root: BorrowedFd<'_>, without: &[u32]) -> rustix::io::Result<Vec<u32>> {
+/// Returns the processes with the name.
+fn named(root: BorrowedFd<'_>) -> rustix::io::Result<Vec<u32>> {
     let mut buffer = vec![MaybeUninit::uninit(); ENTRIES];
     let mut entries = RawDir::new(root, &mut buffer);
     let mut found = Vec::new();
@@ -159,9 +139,6 @@ fn named(root: BorrowedFd<'_>, without: &[u32]) -> rustix::io::Result<Vec<u32>> 
         let entry = entry?;
         let digits = entry.file_name().to_bytes();
         let Some(pid) = number(digits) else { continue };
-        if without.binary_search(&pid).is_ok() {
-            continue;
-        }
         path.clear();
         path.extend_from_slice(digits);
         path.extend_from_slice(b"/comm");
@@ -285,8 +262,14 @@ mod tests {
         search(&helper(proc))
     }
 
+    /// Searches all processes by name.
+    fn search(helper: &Helper) -> Option<Stuck> {
+        let root = open(rustix::fs::CWD, &helper.proc, OFlags::DIRECTORY).ok()?;
+        confirmed(helper, root.as_fd(), named(root.as_fd()).ok()?)
+    }
+
     #[test]
-    fn processes_are_scanned_only_if_a_mark_is_set() {
+    fn only_marked_processes_are_inspected() {
         let proc = proc_with(NAME, "D (disk sleep)", &own());
         let program = tempfile::NamedTempFile::new().unwrap();
         let link = proc.path().join("4711/exe");
@@ -294,9 +277,13 @@ mod tests {
         symlink(program.path(), &link).unwrap();
         let helper = Helper { proc: proc.path().to_owned(), ..Helper::new(program.path()) };
         assert_eq!(find(&helper), None);
+        let other = Mark::on(program.path()).unwrap();
+        other.set(4712);
+        assert_eq!(find(&helper), None, "the mark of a process that has ended");
         let mark = Mark::on(program.path()).unwrap();
-        mark.set();
+        mark.set(4711);
         assert_eq!(find(&helper).map(|stuck| stuck.pid), Some(4711));
+        drop(other);
         drop(mark);
         crate::child::mark::tests::until_released(program.path());
         assert_eq!(find(&helper), None);
@@ -370,27 +357,6 @@ mod tests {
             fs::remove_file(proc.path().join("4711/ns").join(kind)).unwrap();
             assert_eq!(found(proc.path()), None, "unknown {kind} namespace");
         }
-    }
-
-    #[test]
-    fn only_real_kernel_threads_are_skipped() {
-        let proc = proc_with(NAME, "D (disk sleep)", &own());
-        let second = proc.path().join("2");
-        fs::create_dir_all(second.join("task/2")).unwrap();
-        let children = second.join("task/2/children");
-        for (flags, children_of, is_found) in [
-            (KERNEL_THREAD | 0x40, "3 4711 5 ", false),
-            (KERNEL_THREAD, "471 47110 ", true),
-            (KERNEL_THREAD, "", true),
-            (0x40, "4711 ", true),
-        ] {
-            let stat = format!("2 (kthreadd) S 0 0 0 0 -1 {flags} 0 0\n");
-            fs::write(second.join("stat"), stat).unwrap();
-            fs::write(&children, children_of).unwrap();
-            assert_eq!(found(proc.path()).is_some(), is_found, "{flags:#x} {children_of}");
-        }
-        fs::remove_file(&children).unwrap();
-        assert!(found(proc.path()).is_some(), "the kernel may not list the children");
     }
 
     #[test]

@@ -29,10 +29,10 @@ impl Child {
     }
 }
 
-/// Sets the mark of a hanging child that runs this test program.
-fn set_mark() -> File {
+/// Sets the mark of a hanging child that runs this test program and has this PID.
+fn set_mark(pid: u32) -> File {
     let program = File::open("/proc/self/exe").unwrap();
-    let l_start = rustix::process::getuid().as_raw().into();
+    let l_start = (i64::from(rustix::process::getuid().as_raw()) << 22) + i64::from(pid);
     let (l_type, l_whence) = (F_RDLCK as i16, SEEK_SET as i16);
     let lock = flock { l_type, l_whence, l_start, l_len: 1, l_pid: 0 };
     fcntl(&program, FcntlArg::F_OFD_SETLK(&lock)).unwrap();
@@ -46,7 +46,7 @@ fn no_query_while_earlier_child_hangs() {
     let child = Child::script(&format!("{GREETING}; {reported}; cat \"$1/answer\"; cat"))
         .with("answer", &[begun(0), done()]);
     child.hanging_process(own);
-    let _mark = set_mark();
+    let _mark = set_mark(4711);
     let backend = child.backend(LONG);
     for _ in 0..2 {
         let fault = failed(backend.look(Groups::NONE));
@@ -71,7 +71,7 @@ fn hanging_process_of_other_user_is_ignored() {
     let child = Child::script(&format!("{GREETING}; read -r order; cat \"$1/answer\"; cat"))
         .with("answer", &[begun(0), done()]);
     child.hanging_process(rustix::process::getuid().as_raw() + 1);
-    let _mark = set_mark();
+    let _mark = set_mark(4711);
     assert_eq!(child.backend(LONG).look(Groups::NONE).driver, Ok(driver()));
 }
 
@@ -93,7 +93,7 @@ fn busy_program_with_same_name_is_ignored() {
     };
     let comm = format!("/proc/{}/comm", busy.0.id());
     eventually(|| fs::read_to_string(&comm).is_ok_and(|name| name == "gpuws-stuck\n"));
-    let _mark = set_mark();
+    let _mark = set_mark(busy.0.id());
     let child = Child::script(&format!("{GREETING}; read -r order; cat \"$1/answer\"; cat"))
         .with("answer", &[begun(0), done()]);
     let look = child.backend_beside("/proc".into(), LONG).look(Groups::NONE);

@@ -276,6 +276,12 @@ impl Lasting {
         self.looks > 1 && self.span >= Lasting::MIN
     }
 
+    /// Returns whether somebody watched for this long: two samples far apart may both have hit a
+    /// pause.
+    pub(crate) fn was_watched_for(self, least: Duration) -> bool {
+        self.looks >= 3 && self.span >= least
+    }
+
     /// Describes several snapshots.
     pub(crate) fn describe(self) -> Option<String> {
         (self.looks > 1)

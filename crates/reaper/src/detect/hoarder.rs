@@ -62,7 +62,7 @@ fn finding(case: &DetectContext<'_>, pid: Pid, held: &[(&DeviceState, Bytes)]) -
         busy.is_empty() && (is_reading || case.uses_cpu(info.key))
     };
     let seen = case.lasting_look(|look| devices.iter().all(|device| is_idle(look, device, pid)));
-    if info.is_some_and(|info| works(info) || may_wait(info, seen.span)) {
+    if info.is_some_and(|info| works(info) || may_wait(info, seen)) {
         return None;
     }
     let memory: Bytes = held.iter().map(|(_, memory)| *memory).sum();
@@ -74,7 +74,7 @@ fn finding(case: &DetectContext<'_>, pid: Pid, held: &[(&DeviceState, Bytes)]) -
     if info.is_some_and(|info| info.state == Ok(ProcessState::Stopped)) {
         evidence.push("stopped".to_owned());
     }
-    let confidence = match seen.span >= MIN_IDLE {
+    let confidence = match seen.was_watched_for(MIN_IDLE) {
         true => Confidence::Likely,
         false => Confidence::Possible,
     };
@@ -122,8 +122,10 @@ fn idle_time(
 
 /// Returns whether a process may rightly wait: a service for requests, a traced process for its
 /// debugger, a notebook for its user.
-fn may_wait(info: &ProcessInfo, idle: Duration) -> bool {
+fn may_wait(info: &ProcessInfo, idle: Lasting) -> bool {
     let mut words = info.command_line.iter().flat_map(|line| line.iter());
     let mut is_notebook = || words.any(|word| word.contains("ipykernel"));
-    info.service().is_some() || info.tracer.is_ok() || idle < MIN_IDLE_NOTEBOOK && is_notebook()
+    info.service().is_some()
+        || info.tracer.is_ok()
+        || !idle.was_watched_for(MIN_IDLE_NOTEBOOK) && is_notebook()
 }

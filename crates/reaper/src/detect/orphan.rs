@@ -46,7 +46,7 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
     let used_cpu = case.cpu_time_advance(info.key).is_some_and(|(used, _)| !used.is_zero());
     let is_worker = uses_memory && session_gone && is_worker(info) && !used_cpu;
     let seen = case.lasting_look(is_idle);
-    let is_long = seen.span >= MIN_IDLE;
+    let is_long = seen.was_watched_for(MIN_IDLE);
     evidence.push(match (works, is_long) {
         (true, _) => "it computes now; a job that a script started looks the same".to_owned(),
         (false, true) => format!("idle in {} samples over {} s", seen.looks, seen.span.as_secs()),

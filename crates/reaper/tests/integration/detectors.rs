@@ -205,7 +205,7 @@ fn single_snapshot_yields_only_possible_hoarder() {
     let mut later = one.clone();
     for (seconds, confidence) in [(599, Confidence::Possible), (600, Confidence::Likely)] {
         later.taken_at = Timestamp(one.taken_at.0 + seconds * 1000);
-        let findings = diagnose(&[one.clone(), later.clone()]).findings;
+        let findings = diagnose(&[one.clone(), one.clone(), later.clone()]).findings;
         assert_eq!(findings[0].confidence, confidence, "{seconds} s");
     }
     for device in &mut one.devices {

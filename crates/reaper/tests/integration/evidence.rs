@@ -278,14 +278,13 @@ fn hoarder_in_single_sample_calls_for_a_longer_look() {
     let info = process(100, "python");
     let device = |index| listing(device(index, 2010, 16_000), 100, 2000);
     let now = look(vec![device(0), device(1)], vec![context(&info, &[0, 1])], vec![info]);
-    let mut later = now.clone();
-    later.taken_at = Timestamp(now.taken_at.0 + 600_000);
+    let after = |millis| Snapshot { taken_at: Timestamp(now.taken_at.0 + millis), ..now.clone() };
     let found = only(now.clone());
     let evidence = ["holds 4,000 MiB on 2 GPUs", "0 % utilization in a single sample"];
     assert_eq!(found.suspects[0].evidence, evidence);
     assert_eq!(found.advice, [Advice::WatchIdle, Advice::ReapProcess(Pid(100))]);
-    let longer = diagnose(&[now, later]).findings.remove(0);
-    assert_eq!(longer.suspects[0].evidence[1], "idle in 2 samples over 600 s");
+    let longer = diagnose(&[0, 300_000, 600_000].map(after)).findings.remove(0);
+    assert_eq!(longer.suspects[0].evidence[1], "idle in 3 samples over 600 s");
     assert_eq!(longer.confidence, Confidence::Likely);
     assert_eq!(longer.advice, [Advice::ReapProcess(Pid(100))]);
 }

@@ -26,6 +26,11 @@ fn later(look: &Snapshot, seconds: u64, cpu: u64) -> Snapshot {
     later
 }
 
+/// A snapshot, another half-way, and the last one after these seconds.
+fn watch(look: &Snapshot, seconds: u64, cpu: u64) -> [Snapshot; 3] {
+    [look.clone(), later(look, seconds / 2, cpu / 2), later(look, seconds, cpu)]
+}
+
 #[test]
 fn process_is_a_hoarder_by_time_and_not_by_one_look() {
     let hoards = |confidence| vec![(FindingKind::Hoarder, confidence)];
@@ -33,11 +38,13 @@ fn process_is_a_hoarder_by_time_and_not_by_one_look() {
     assert_eq!(found(&[holding(Some(900), |_| {})]), hoards(Confidence::Possible));
     assert_eq!(found(&[holding(None, |_| {})]), hoards(Confidence::Possible), "age unknown");
     let old = holding(Some(90_000), |_| {});
-    let watched = |seconds, cpu| found(&[old.clone(), later(&old, seconds, cpu)]);
+    let watched = |seconds, cpu| found(&watch(&old, seconds, cpu));
     assert_eq!(watched(599, 0), hoards(Confidence::Possible));
     assert_eq!(watched(600, 0), hoards(Confidence::Likely));
     assert_eq!(watched(600, 12), hoards(Confidence::Likely), "it polls");
     assert_eq!(watched(600, 13), [], "it prepares data");
+    let twice = [old.clone(), later(&old, 86_400, 0)];
+    assert_eq!(found(&twice), hoards(Confidence::Possible), "two samples may hit two pauses");
     let reading = holding(Some(90_000), |info| info.state = Ok(ProcessState::Uninterruptible));
     let kinds: Vec<_> = found(&[reading]).into_iter().map(|(kind, _)| kind).collect();
     assert_eq!(kinds, [FindingKind::StuckHolder], "it reads or writes a file");
@@ -47,7 +54,7 @@ fn process_is_a_hoarder_by_time_and_not_by_one_look() {
 fn process_with_a_reason_to_wait_is_no_hoarder() {
     let after = |seconds, change: fn(&mut ProcessInfo)| {
         let old = holding(Some(90_000), change);
-        found(&[old.clone(), later(&old, seconds, 0)])
+        found(&watch(&old, seconds, 0))
     };
     let hoards = vec![(FindingKind::Hoarder, Confidence::Likely)];
     let day = 86_400;
@@ -98,7 +105,7 @@ fn process_is_ended_by_its_runtime() {
             let (id, cgroup) = (id.to_owned(), cgroup.to_owned());
             info.workload = Some(Box::new(Workload { kind, id, cgroup }));
         });
-        diagnose(&[old.clone(), later(&old, 600, 0)]).findings[0].advice[0].clone()
+        diagnose(&watch(&old, 600, 0)).findings[0].advice[0].clone()
     };
     let hex = "4c01db0b339c4c01db0b339c4c01db0b339c4c01db0b339c4c01db0b339c4c01";
     let (job, container) = (WorkloadKind::SlurmJob, WorkloadKind::Container);
@@ -245,7 +252,7 @@ fn worker_without_its_parent_is_certain_after_ten_idle_minutes() {
     });
     let mut one = orphaned;
     one.processes.insert(Pid(20), Process::from(Err(Absent::NotFound)));
-    let watched = |seconds| found(&[one.clone(), later(&one, seconds, 0)]);
+    let watched = |seconds| found(&watch(&one, seconds, 0));
     assert_eq!(watched(599), [(FindingKind::Orphan, Confidence::Likely)]);
     assert_eq!(watched(600), [(FindingKind::Orphan, Confidence::High)]);
 }
