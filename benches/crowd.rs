@@ -2,11 +2,12 @@
 //! real /proc, beside a plain loop over NVML and common tools.
 //!
 //! The host has 100, 2,000 and 5,000 processes (50 more than before in test mode). Looks are at
-//! eight simulated GPUs with four real processes each, all of whose memory is listed; claims and
-//! runs are on a simulated machine of twelve idle GPUs. The NVML has no latency. The peers must be
-//! installed by `cargo xtask peers --install-only`; `fuser` is the one in PATH.
+//! eight simulated GPUs with four real processes each, all of whose memory is listed, and at 64 GPUs
+//! with 32 each (two with two in test mode) without a further crowd; claims and runs are on a
+//! simulated machine of twelve idle GPUs. The NVML has no latency. The peers must be installed by
+//! `cargo xtask peers --install-only`; `fuser` is the one in PATH.
 //!
-//! The bench starts itself again in a live session, which starts the real processes.
+//! The bench starts itself again in a live session of each machine, which starts the real processes.
 #![expect(clippy::print_stderr, reason = "a peer that is not installed is skipped visibly")]
 
 use criterion::{BenchmarkGroup, Criterion, SamplingMode, criterion_group, measurement::WallTime};
@@ -17,8 +18,11 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// Set in the live session.
+/// Set in the live session, to the number of GPUs.
 const INSIDE: &str = "GPUWS_BENCH_CROWD";
+
+/// The GPUs of the machine with a crowd of other processes.
+const EIGHT: u32 = 8;
 
 /// Sleeping processes, which end when this is dropped.
 #[derive(Default)]
@@ -75,52 +79,76 @@ fn time(
     });
 }
 
-fn crowds(criterion: &mut Criterion) {
-    let gpuws = || built("gpuws");
-    let library = built("libnvml_sim.so").expect("the session has it");
-    let idle = IdleMachine::new(&library, gpuws().expect("it starts this session"));
+/// Returns the group of benches on a host with this crowd.
+fn group<'c>(criterion: &'c mut Criterion, name: &str) -> BenchmarkGroup<'c, WallTime> {
+    let mut group = criterion.benchmark_group(format!("crowd/{name}"));
+    group.sampling_mode(SamplingMode::Flat).sample_size(20);
+    group.measurement_time(Duration::from_secs(3)).warm_up_time(Duration::from_millis(500));
+    group
+}
+
+/// Times looks at the devices of the session, by gpuws and its peers.
+fn looks(group: &mut BenchmarkGroup<'_, WallTime>, gpus: u32) {
     let session = std::env::var(Session::VARIABLE).expect("the session sets it");
-    let devices = (0..8).map(|index| format!("{session}/dev/nvidia{index}"));
-    let devices: Vec<String> = devices.collect();
+    let devices: Vec<String> = (0..gpus).map(|at| format!("{session}/dev/nvidia{at}")).collect();
     let in_path = |name: &str| {
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path).map(|dir| dir.join(name)).find(|path| path.is_file())
     };
-    let is_test = std::env::args().any(|argument| argument == "--test");
-    let sizes = if is_test { vec![on_host() + 50] } else { vec![100, 2000, 5000] };
+    time(group, "plain loop", built("plain-loop"), |_| {});
+    time(group, "gpuws", built("gpuws"), |command| {
+        command.arg("status");
+    });
+    time(group, "gpuws --holders", built("gpuws"), |command| {
+        command.args(["status", "--holders"]);
+    });
+    time(group, "gpuws query", built("gpuws"), |command| {
+        command.args(["query", "--query-gpu=index,memory.used", "--format=csv"]);
+    });
+    let smi = peer("root/usr/lib/nvidia/current/nvidia-smi");
+    time(group, "nvidia-smi", smi, |_| {});
+    time(group, "fuser", in_path("fuser"), |command| {
+        command.arg("-v").args(&devices);
+    });
+}
+
+/// Times claims and runs on an idle machine.
+fn claims(group: &mut BenchmarkGroup<'_, WallTime>, idle: &IdleMachine) {
+    time(group, "gpuws claim", built("gpuws"), |command| {
+        idle.on(command.args(["claim", "--hold"]));
+    });
+    time(group, "gpuws run", built("gpuws"), |command| {
+        idle.on(command.args(["run", "--", "true"]));
+    });
+    let package = peer("safe-gpu-2.0.0");
+    let python = peer("venv/bin/python").filter(|_| package.is_some());
+    time(group, "safe-gpu", python, |command| {
+        let package = package.iter().collect::<PathBuf>();
+        idle.on(command.args(["-c", SAFE_GPU_USER]).env("PYTHONPATH", package));
+    });
+}
+
+fn is_test() -> bool {
+    std::env::args().any(|argument| argument == "--test")
+}
+
+fn crowds(criterion: &mut Criterion) {
+    let gpus = std::env::var(INSIDE).ok().and_then(|gpus| gpus.parse().ok());
+    let gpus = gpus.expect("the session has a number of GPUs");
+    if gpus != EIGHT {
+        let mut group = group(criterion, &format!("{gpus}-gpus"));
+        looks(&mut group, gpus);
+        return group.finish();
+    }
+    let library = built("libnvml_sim.so").expect("the session has it");
+    let idle = IdleMachine::new(&library, built("gpuws").expect("it starts this session"));
+    let sizes = if is_test() { vec![on_host() + 50] } else { vec![100, 2000, 5000] };
     let mut crowd = Crowd::default();
     for size in sizes {
         crowd.grow(size);
-        let mut group = criterion.benchmark_group(format!("crowd/{size}"));
-        group.sampling_mode(SamplingMode::Flat).sample_size(20);
-        group.measurement_time(Duration::from_secs(3)).warm_up_time(Duration::from_millis(500));
-        time(&mut group, "plain loop", built("plain-loop"), |_| {});
-        time(&mut group, "gpuws", gpuws(), |command| {
-            command.arg("status");
-        });
-        time(&mut group, "gpuws --holders", gpuws(), |command| {
-            command.args(["status", "--holders"]);
-        });
-        time(&mut group, "gpuws query", gpuws(), |command| {
-            command.args(["query", "--query-gpu=index,memory.used", "--format=csv"]);
-        });
-        let smi = peer("root/usr/lib/nvidia/current/nvidia-smi");
-        time(&mut group, "nvidia-smi", smi, |_| {});
-        time(&mut group, "fuser", in_path("fuser"), |command| {
-            command.arg("-v").args(&devices);
-        });
-        time(&mut group, "gpuws claim", gpuws(), |command| {
-            idle.on(command.args(["claim", "--hold"]));
-        });
-        time(&mut group, "gpuws run", gpuws(), |command| {
-            idle.on(command.args(["run", "--", "true"]));
-        });
-        let package = peer("safe-gpu-2.0.0");
-        let python = peer("venv/bin/python").filter(|_| package.is_some());
-        time(&mut group, "safe-gpu", python, |command| {
-            let package = package.iter().collect::<PathBuf>();
-            idle.on(command.args(["-c", SAFE_GPU_USER]).env("PYTHONPATH", package));
-        });
+        let mut group = group(criterion, &size.to_string());
+        looks(&mut group, gpus);
+        claims(&mut group, &idle);
         group.finish();
     }
 }
@@ -139,10 +167,14 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     };
     let own = std::env::current_exe().expect("a running program has a path");
-    let mut session = Command::new(gpuws);
-    session.args(["sim", "crowd:8x4", "--live", "--"]).arg(own).args(std::env::args().skip(1));
-    match session.env(INSIDE, "1").status().expect("gpuws starts").code() {
-        Some(0) => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
+    let large = if is_test() { (2, 2) } else { (64, 32) };
+    for (gpus, processes) in [(EIGHT, 4), large] {
+        let mut session = Command::new(&gpuws);
+        session.args(["sim", &format!("crowd:{gpus}x{processes}"), "--live", "--"]).arg(&own);
+        session.args(std::env::args().skip(1)).env(INSIDE, gpus.to_string());
+        if session.status().expect("gpuws starts").code() != Some(0) {
+            return ExitCode::FAILURE;
+        }
     }
+    ExitCode::SUCCESS
 }

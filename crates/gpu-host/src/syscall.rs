@@ -8,9 +8,11 @@
 use nix::libc;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::{Errno, Result};
+use rustix::thread::{SecureComputingMode, secure_computing_mode};
 use std::ffi::CStr;
 use std::ops::Deref;
 use std::ptr::{NonNull, from_mut, null_mut};
+use std::sync::LazyLock;
 
 /// `KCMP_FILES` of linux/kcmp.h: compare descriptor tables.
 const KCMP_FILES: libc::c_long = 2;
@@ -37,13 +39,24 @@ pub(crate) struct Instruction {
     pub(crate) immediate: i32,
 }
 
+/// Returns whether a seccomp filter restricts this process. Such a filter may end it for a system
+/// call that it does not expect, as that of a systemd service does, so the calls here are not tried.
+pub(crate) fn is_filtered() -> bool {
+    static FILTERED: LazyLock<bool> =
+        LazyLock::new(|| secure_computing_mode() != Ok(SecureComputingMode::Disabled));
+    *FILTERED
+}
+
 /// Returns whether two threads of the caller's PID namespace share their descriptor table
 /// (kcmp(2)).
 ///
 /// # Errors
 /// `ESRCH` when one has ended, `EPERM` when one may not be inspected, `ENOSYS` on a kernel without
-/// `CONFIG_KCMP`.
+/// `CONFIG_KCMP` and under a seccomp filter.
 pub(crate) fn shares_files(one: u32, other: u32) -> Result<bool> {
+    if is_filtered() {
+        return Err(Errno::NOSYS);
+    }
     let (one, other) = (libc::c_long::from(one), libc::c_long::from(other));
     // SAFETY: KCMP_FILES takes two thread IDs and no pointer; the two indices are unused.
     let order = unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_FILES, 0_i64, 0_i64) };

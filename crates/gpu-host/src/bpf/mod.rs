@@ -3,13 +3,14 @@
 //!
 //! The iterators visit each open file and each mapping inside the kernel, where that takes a tenth
 //! of what `/proc` takes. Their answer selects the processes to read and proves nothing: each one is
-//! then read through `/proc` like any other. They require `CAP_BPF` and `CAP_PERFMON`, Linux 5.12
-//! and the kernel's type information; on any error the caller reads all processes.
+//! then read through `/proc` like any other. They require `CAP_BPF` and `CAP_PERFMON`, Linux 5.12,
+//! the kernel's type information and no seccomp filter; on any error the caller reads all
+//! processes.
 
 mod btf;
 mod program;
 
-use crate::syscall::{MappedSysfs, load_iterator_program, start_iterator};
+use crate::syscall::{MappedSysfs, is_filtered, load_iterator_program, start_iterator};
 use btf::Wanted;
 use gpu_core::FileId;
 use program::{Object, program};
@@ -62,7 +63,7 @@ struct Offsets {
 /// are no devices, the caller lacks the capabilities, or the kernel refuses.
 pub(crate) fn device_users(files: &[FileId], sys: &Path) -> Option<BTreeSet<u32>> {
     let ranges = ranges(files)?;
-    if cfg!(target_endian = "big") || !is_capable() {
+    if cfg!(target_endian = "big") || is_filtered() || !is_capable() {
         return None;
     }
     let layout = layout(&sys.join("kernel/btf/vmlinux"))?;
@@ -200,7 +201,8 @@ mod tests {
         let user = User::of("/dev/full");
         let other = User::of("/dev/null");
         let Some(found) = device_users(&[FULL], Path::new("/sys")) else {
-            let may_fail = !is_capable() || !Path::new("/sys/kernel/btf/vmlinux").exists();
+            let may_fail =
+                is_filtered() || !is_capable() || !Path::new("/sys/kernel/btf/vmlinux").exists();
             assert!(may_fail, "the kernel refuses the programs");
             writeln!(std::io::stderr(), "skipped: BPF iterators are not available").unwrap();
             return;
