@@ -23,7 +23,7 @@ pub(crate) use request::RequestArgs;
 pub(crate) use run::RunArgs;
 pub(crate) use sim::SimArgs;
 use views::usual_spelling;
-pub(crate) use views::{Fields, Format, QueryArgs, Repeat, ResetArgs, StatusArgs};
+pub(crate) use views::{Fields, Format, QueryArgs, Repeat, ResetArgs, Shown, StatusArgs};
 
 use self::time::time;
 use crate::exit::Exit;

@@ -25,15 +25,19 @@ pub mod csv;
 pub mod details;
 mod exit;
 pub mod fault;
+mod filter;
 pub mod gpustat;
 pub mod json;
 pub mod local_time;
+pub mod rows;
 #[cfg(feature = "schema")]
 pub mod schema;
+pub mod text;
 pub mod wording;
 pub mod write;
 
 pub use exit::Exit;
+pub use filter::ProcessFilter;
 pub use jiff::tz::TimeZone;
 
 /// The example of the README, as a doctest.

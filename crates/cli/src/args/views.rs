@@ -1,7 +1,7 @@
 //! Arguments of the commands that show devices, some with the option names of other tools.
 
 use clap::{ArgGroup, Args};
-use gpu_core::Selector;
+use gpu_core::{Pid, Selector};
 use gpu_report::csv;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -38,9 +38,26 @@ pub(crate) struct StatusArgs {
     #[arg(long, value_name = "FORM", value_parser = format, conflicts_with = "details")]
     pub(crate) format: Option<Format>,
     #[command(flatten)]
+    pub(crate) shown: Shown,
+    #[command(flatten)]
     pub(crate) fields: Fields,
     #[command(flatten)]
     pub(crate) repeat: Repeat,
+}
+
+// Which processes are shown.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Shown {
+    /// Show only processes of these users (name or UID); all GPUs are still shown.
+    #[arg(long, value_name = "USER,…", value_delimiter = ',', conflicts_with = "format")]
+    pub(crate) user: Vec<String>,
+    /// Show only your own processes.
+    #[arg(long, conflicts_with = "format")]
+    pub(crate) mine: bool,
+    /// Show only these processes.
+    #[arg(long, value_name = "PID,…", value_parser = super::pid, value_delimiter = ',',
+          conflicts_with = "format")]
+    pub(crate) pid: Vec<Pid>,
 }
 
 // The fields of a CSV row, by their names in nvidia-smi.

@@ -3,7 +3,6 @@
 pub(crate) mod claim;
 pub(crate) mod completions;
 pub(crate) mod demo;
-mod device_lines;
 pub(crate) mod doctor;
 pub(crate) mod frontend;
 pub(crate) mod holders;

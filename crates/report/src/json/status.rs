@@ -4,10 +4,9 @@ use super::details::Details;
 use super::leases::OnDevice;
 use super::names::{Absent, HolderSearch, Role};
 use super::{Failure, Head, Process};
-use crate::wording::claims::User as UserName;
+use crate::rows::View;
 use gpu_core::{DeviceState, Reading, Snapshot};
-use gpu_reaper::{Diagnosis, Usage, User};
-use gpu_steward::DeviceLeases;
+use gpu_reaper::User;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -26,6 +25,9 @@ pub struct Status {
     pub holder_search: HolderSearch,
     /// Why the search failed. Null if it did not fail.
     pub holder_error: Option<Failure>,
+    /// Number of processes that --user, --mine or --pid left out, counted on each GPU. Null without
+    /// these options.
+    pub left_out_process_count: Option<usize>,
     /// Number of findings of gpuws doctor. Null if no GPU could be queried.
     pub finding_count: Option<usize>,
     /// Why the leases are unknown. Null if they are known.
@@ -153,17 +155,12 @@ pub struct DeviceProcess {
 }
 
 impl Status {
-    /// Returns what is told of a look; `name` names the owners of leases by number.
-    pub fn of(
-        snapshot: &Snapshot,
-        with_details: bool,
-        diagnosis: &Diagnosis,
-        leased: &DeviceLeases,
-        name: UserName<'_>,
-    ) -> Self {
-        let usage = Usage::of(snapshot);
+    /// Returns what is told of a look; of the GPUs, the details only if requested.
+    pub(crate) fn of(view: &View<'_>, with_details: bool) -> Self {
+        let snapshot = view.snapshot;
+        let shows = |pid| view.filter.shows(snapshot, pid);
         let gpu = |device| {
-            let gpu = Gpu::of(snapshot, &usage, (leased, name), device);
+            let gpu = Gpu::of(view, device);
             Gpu { details: gpu.details.filter(|_| with_details), ..gpu }
         };
         let holder_search = HolderSearch::from(snapshot);
@@ -172,15 +169,15 @@ impl Status {
         Status {
             head: Head::of(snapshot),
             gpus: snapshot.devices.iter().map(gpu).collect(),
-            holders: snapshot
-                .holders
-                .as_ref()
-                .ok()
-                .map(|holders| holders.iter().map(|holder| Holder::of(snapshot, holder)).collect()),
+            holders: snapshot.holders.as_ref().ok().map(|holders| {
+                let shown = holders.iter().filter(|holder| shows(holder.process.pid));
+                shown.map(|holder| Holder::of(snapshot, holder)).collect()
+            }),
             holder_search,
             holder_error,
-            finding_count: (!snapshot.devices.is_empty()).then_some(diagnosis.findings.len()),
-            lease_error: leased.fault().map(Failure::of),
+            left_out_process_count: view.left_out_count(),
+            finding_count: (!snapshot.devices.is_empty()).then_some(view.diagnosis.findings.len()),
+            lease_error: view.leased.fault().map(Failure::of),
         }
     }
 }
@@ -212,12 +209,8 @@ impl MigDevice {
 }
 
 impl Gpu {
-    fn of(
-        snapshot: &Snapshot,
-        usage: &Usage,
-        (leased, name): (&DeviceLeases, UserName<'_>),
-        device: &DeviceState,
-    ) -> Self {
+    fn of(view: &View<'_>, device: &DeviceState) -> Self {
+        let View { snapshot, usage, leased, .. } = view;
         let mut absent = BTreeMap::new();
         let sample = device
             .sample
@@ -255,7 +248,7 @@ impl Gpu {
             free: leased.is_free(device, usage),
             defects: gpu_reaper::defects(device).iter().map(ToString::to_string).collect(),
             leases: leased.fault().is_none().then(|| {
-                leased.on(device).map(|lease| OnDevice::of(lease, device, name)).collect()
+                leased.on(device).map(|lease| OnDevice::of(lease, device, view.name)).collect()
             }),
             mig_devices: device
                 .mig
@@ -265,6 +258,7 @@ impl Gpu {
             processes: usage
                 .on(device.id())
                 .iter()
+                .filter(|user| view.filter.shows(snapshot, user.pid))
                 .map(|user| DeviceProcess::of(snapshot, user))
                 .collect(),
             error: device.sample.as_ref().err().or(list).map(Failure::of),

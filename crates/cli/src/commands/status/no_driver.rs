@@ -1,6 +1,5 @@
 //! The status of a machine whose driver does not answer.
 
-use super::print_all;
 use crate::failure::{Failure, account, remedy};
 use crate::terminal::{Line, Screen, packed};
 use crate::wording;
@@ -20,7 +19,7 @@ pub(crate) fn without_driver(
     for device in &snapshot.unasked {
         let (head, indent) = (Line::new().dim("module: "), 8);
         let lines = packed(head, unasked(device), "  ", indent, screen.room(0));
-        print_all(screen, lines)?;
+        screen.print_all(lines)?;
     }
     match &snapshot.holders {
         Err(fault) => wording::flow(screen, Line::new().dim("/proc:  "), &account(fault)),

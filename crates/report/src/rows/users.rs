@@ -1,15 +1,15 @@
 //! The lines for the users of a device and its leases.
 
-use super::{INDENT, Layout, USUAL, cell};
-use crate::queue_status::owner;
-use crate::terminal::{Line, Tone, packed, wrapped};
+use super::layout::{INDENT, Layout, USUAL, cell};
+use crate::text::{Line, Tone, packed, wrapped};
 use crate::wording;
+use crate::wording::claims::User as UserName;
 use gpu_core::{Access, DeviceFileKind, DeviceState, HeldFile, LeaseEntry, Snapshot, Timestamp};
 use gpu_reaper::{FindingKind, User};
 
 impl Layout {
     /// Formats `    alice      21044 python train.py      71.0 GiB   98 %  3 h  hoarder`.
-    pub(in crate::commands) fn user(
+    pub(super) fn user(
         &self,
         snapshot: &Snapshot,
         user: &User,
@@ -46,7 +46,7 @@ impl Layout {
     }
 
     /// Formats `    no listed process       15.4 GiB   ← unexplained`.
-    pub(in crate::commands) fn unexplained(&self, gib: f64) -> Vec<Line> {
+    pub(super) fn unexplained(&self, gib: f64) -> Vec<Line> {
         let line = Line::new().plain(INDENT).accent("no listed process");
         let line = line.padded_to(self.amount()).plain(format!("{gib:>6.1} GiB"));
         let mark = Line::new().accent("← unexplained");
@@ -58,7 +58,7 @@ impl Layout {
 
     /// Describes how a user was found that NVML does not list, or may not list: by its open device
     /// files.
-    pub(in crate::commands) fn unlisted(
+    pub(super) fn unlisted(
         &self,
         snapshot: &Snapshot,
         device: &DeviceState,
@@ -76,12 +76,12 @@ const CLAIMS: usize = 4;
 
 /// Formats `    claimed by bob · 12 min · 6.0 GiB · python train.py` for the first leases of a
 /// device.
-pub(in crate::commands) fn claims(leases: &[&LeaseEntry], now: Timestamp) -> Vec<Line> {
+pub(super) fn claims(leases: &[&LeaseEntry], now: Timestamp, name: UserName<'_>) -> Vec<Line> {
     let line = |lease: &&LeaseEntry| {
         let age = wording::age(now.since(lease.since));
         let share = lease.claim.memory();
         let share = share.map_or(String::new(), |bytes| format!(" · {:.1} GiB", bytes.gib()));
-        let line = Line::new().plain(INDENT).plain("claimed by ").fitted(owner(lease), 20);
+        let line = Line::new().plain(INDENT).plain("claimed by ").fitted(name(lease.owner), 20);
         let line = line.dim(format_args!(" · {age}{share}"));
         if lease.command.is_empty() {
             return line;

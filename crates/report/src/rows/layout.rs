@@ -1,11 +1,7 @@
-//! The lines for a device, its MIG instances and its users, fitted to the terminal.
+//! The lines for a device and its MIG instances, fitted to a width.
 
-mod users;
-
-pub(super) use users::claims;
-
-use crate::failure::brief;
-use crate::terminal::{Line, Tone, bar, packed, wrapped};
+use crate::fault::brief;
+use crate::text::{Line, Tone, bar, packed, wrapped};
 use crate::wording;
 use gpu_core::{DeviceState, MemoryInfo, MigInstance, Snapshot};
 
@@ -15,11 +11,11 @@ pub(super) struct Layout {
     /// The width of the device name column.
     name: usize,
     /// The width of a process with its PID.
-    process: usize,
+    pub(super) process: usize,
     /// There is room for bars and for the power limit.
-    is_wide: bool,
+    pub(super) is_wide: bool,
     /// The total width.
-    columns: usize,
+    pub(super) columns: usize,
 }
 
 /// The width of a device line without the name: on a wide terminal, on a wide terminal with a
@@ -36,10 +32,10 @@ const PROCESS: usize = 15;
 const WHOLE_PROCESS: usize = 32;
 
 /// The width of a standard terminal.
-const USUAL: usize = 80;
+pub(super) const USUAL: usize = 80;
 
 /// The indentation of a user's line.
-const INDENT: &str = "    ";
+pub(super) const INDENT: &str = "    ";
 
 /// Returns a line for each defect of a device.
 pub(super) fn defects(device: &DeviceState) -> impl Iterator<Item = Line> {
@@ -140,7 +136,7 @@ fn name(device: &DeviceState) -> &str {
 }
 
 /// Appends a right-aligned cell.
-fn cell(line: Line, text: Option<String>, width: usize) -> Line {
+pub(super) fn cell(line: Line, text: Option<String>, width: usize) -> Line {
     match text {
         Some(text) => line.plain(format_args!("{text:>width$}")),
         None => line.dim(format_args!("{:>width$}", "–")),

@@ -1,0 +1,111 @@
+//! The text of `gpuws status`: a headline, and a row for each device and each of its users.
+
+mod layout;
+mod users;
+
+use crate::text::Line;
+use crate::wording::claims::User as UserName;
+use crate::{ProcessFilter, json, wording};
+use gpu_core::{DeviceId, DeviceState, Driver, Pid, Snapshot};
+use gpu_reaper::{Diagnosis, Finding, FindingKind, Usage};
+use gpu_steward::DeviceLeases;
+use layout::Layout;
+
+/// What is shown of a machine: some devices, and some of the processes on them.
+pub struct View<'a> {
+    /// The whole machine, for the headline.
+    pub whole: &'a Snapshot,
+    /// The machine with the selected devices only.
+    pub snapshot: &'a Snapshot,
+    /// The users of all devices of the machine.
+    pub usage: Usage,
+    /// The diagnosis of the whole machine.
+    pub diagnosis: &'a Diagnosis,
+    /// The leases on the devices.
+    pub leased: DeviceLeases,
+    /// Which processes are shown.
+    pub filter: ProcessFilter,
+    /// Returns the name of a user by UID.
+    pub name: UserName<'a>,
+}
+
+impl View<'_> {
+    /// Returns the object of `status --json`.
+    pub fn json(&self, with_details: bool) -> json::Status {
+        json::Status::of(self, with_details)
+    }
+
+    /// Formats `labbox · driver 535.261.03 · CUDA 12.2 · 4 GPUs, 1 free, 1 finding`, in pieces.
+    pub fn headline(&self) -> Vec<Line> {
+        let mut parts = Vec::new();
+        if let Ok(hostname) = &self.whole.hostname {
+            parts.push(hostname.clone());
+        }
+        if let Ok(Driver { version, cuda }) = &self.whole.driver {
+            parts.extend(version.iter().map(|version| format!("driver {version}")));
+            parts.extend(cuda.iter().map(|cuda| format!("CUDA {cuda}")));
+            let free = self.whole.devices.iter().filter(|device| self.is_free(device)).count();
+            let gpus = wording::count(self.whole.devices.len(), "GPU", "GPUs");
+            parts.push(format!("{gpus}, {free} free"));
+        }
+        let mut pieces: Vec<Line> = parts.into_iter().map(|part| Line::new().plain(part)).collect();
+        if !self.diagnosis.findings.is_empty() {
+            let findings = wording::count(self.diagnosis.findings.len(), "finding", "findings");
+            let last = pieces.pop().map_or_else(Line::new, |last| last.plain(", "));
+            pieces.push(last.accent(findings));
+        }
+        pieces
+    }
+
+    /// Returns the rows of the devices, each followed by those of its users, within `columns`.
+    pub fn rows(&self, columns: usize) -> Vec<Line> {
+        let any_free = self.snapshot.devices.iter().any(|device| self.is_free(device));
+        let layout = Layout::of(columns, self.snapshot, any_free);
+        let devices = self.snapshot.devices.iter();
+        let lines = devices.flat_map(|device| self.rows_of(&layout, device));
+        lines.map(|line| line.cut(columns)).collect()
+    }
+
+    fn rows_of(&self, layout: &Layout, device: &DeviceState) -> Vec<Line> {
+        let mut lines = layout.device(device, self.is_free(device));
+        lines.extend(layout::defects(device));
+        lines.extend(device.mig.iter().flatten().map(|instance| layout.instance(instance)));
+        let leases: Vec<_> = self.leased.on(device).collect();
+        lines.extend(users::claims(&leases, self.snapshot.taken_at, self.name));
+        let users = self.usage.on(device.id()).iter();
+        for user in users.filter(|user| self.filter.shows(self.snapshot, user.pid)) {
+            let finding = self.suspected(device.id(), user.pid);
+            lines.extend(layout.user(self.snapshot, user, finding));
+            lines.extend(layout.unlisted(self.snapshot, device, user));
+        }
+        let unexplained = self.usage.unexplained(device.id());
+        lines.extend(unexplained.into_iter().flat_map(|bytes| layout.unexplained(bytes.gib())));
+        lines
+    }
+
+    /// Says how many rows the filter left out; `None` without a filter.
+    pub fn left_out(&self) -> Option<String> {
+        let left_out = self.left_out_count()?;
+        Some(self.filter.describe(left_out))
+    }
+
+    /// Returns how many rows of processes the filter left out; `None` without a filter.
+    pub fn left_out_count(&self) -> Option<usize> {
+        let devices = self.snapshot.devices.iter();
+        let users = devices.flat_map(|device| self.usage.on(device.id()));
+        let hidden = users.filter(|user| !self.filter.shows(self.snapshot, user.pid));
+        (!self.filter.is_empty()).then(|| hidden.count())
+    }
+
+    fn is_free(&self, device: &DeviceState) -> bool {
+        self.leased.is_free(device, &self.usage)
+    }
+
+    fn suspected(&self, device: &DeviceId, pid: Pid) -> Option<FindingKind> {
+        let is_it = |finding: &&Finding| {
+            finding.devices.iter().any(|id| id.same_device(device))
+                && finding.suspects.iter().any(|suspect| suspect.process.pid == pid)
+        };
+        self.diagnosis.findings.iter().find(is_it).map(|finding| finding.kind)
+    }
+}
