@@ -47,3 +47,22 @@ fn filter_leaves_out_processes_and_counts_them() {
     assert!(details.contains("Process ID 18411") && !details.contains("Process ID 18310"));
     assert!(details.ends_with("\nfilter: only processes with PID 18411; 2 rows left out\n"));
 }
+
+#[test]
+fn processes_and_unexplained_memory_are_shown_in_their_mig_instance() {
+    let status: Value = serde_json::from_str(&out(&gpuws("--sim mig-a100 --json"))).unwrap();
+    let gpu = &status["gpus"][0];
+    let place = |process: &Value| {
+        let id = |name: &str| process[name].as_u64();
+        (process["pid"].as_u64(), id("gpu_instance_id"), id("compute_instance_id"))
+    };
+    let processes: Vec<_> = gpu["processes"].as_array().unwrap().iter().map(place).collect();
+    assert_eq!(processes, [(Some(15010), Some(1), Some(0)), (Some(15077), None, None)]);
+    let part = |mig: &Value| {
+        let profile = mig["profile"].as_str().unwrap().to_owned();
+        (profile, mig["memory_unexplained_bytes"].as_u64().unwrap() >> 20)
+    };
+    let parts: Vec<_> = gpu["mig_devices"].as_array().unwrap().iter().map(part).collect();
+    let expected = [("3g.20gb", 0), ("2g.10gb", 5132), ("2g.10gb", 0)];
+    assert_eq!(parts, expected.map(|(profile, mib)| (profile.to_owned(), mib)));
+}

@@ -64,6 +64,8 @@ pub struct MigDevice {
     pub mig_index: u32,
     /// UUID of the MIG device. Null if unknown.
     pub uuid: Option<String>,
+    /// Profile of the MIG device, such as 1g.5gb. Null if the driver did not report it.
+    pub profile: Option<String>,
     /// ID of the GPU instance. Null if unknown.
     pub gpu_instance_id: Option<u32>,
     /// ID of the compute instance. Null if unknown.
@@ -72,6 +74,9 @@ pub struct MigDevice {
     pub memory_used_bytes: Option<u64>,
     /// Total memory, in bytes. Null if the driver did not report it.
     pub memory_total_bytes: Option<u64>,
+    /// Memory in use in the GPU instance that neither listed processes nor the driver account for,
+    /// in bytes. Null if the memory of a GPU instance or the GPU instance of a process is unknown.
+    pub memory_unexplained_bytes: Option<u64>,
 }
 
 /// A GPU.
@@ -148,6 +153,11 @@ pub struct DeviceProcess {
     /// Whether the driver lists the process. Null if its list could not be read. A process that is
     /// not listed was found by its mapped device file.
     pub listed: Option<bool>,
+    /// ID of the MIG GPU instance that the process runs in. Null if the driver did not report one.
+    pub gpu_instance_id: Option<u32>,
+    /// ID of the MIG compute instance that the process runs in. Null if the driver did not report
+    /// one.
+    pub compute_instance_id: Option<u32>,
     /// Role of the process.
     pub role: Role,
     /// Why values about the process on this GPU are null, by field name.
@@ -196,9 +206,12 @@ impl Holder {
 }
 
 impl MigDevice {
-    fn of(instance: &gpu_core::MigInstance) -> Self {
+    fn of(view: &View<'_>, device: &DeviceState, instance: &gpu_core::MigInstance) -> Self {
+        let account = |id| view.usage.account_of_instance(device.id(), id);
         MigDevice {
             mig_index: instance.index,
+            profile: instance.profile.clone().ok(),
+            memory_unexplained_bytes: instance.gpu_instance.and_then(account).map(|bytes| bytes.0),
             uuid: instance.uuid.as_ref().ok().map(ToString::to_string),
             gpu_instance_id: instance.gpu_instance,
             compute_instance_id: instance.compute_instance,
@@ -254,7 +267,7 @@ impl Gpu {
                 .mig
                 .as_ref()
                 .ok()
-                .map(|instances| instances.iter().map(MigDevice::of).collect()),
+                .map(|all| all.iter().map(|mig| MigDevice::of(view, device, mig)).collect()),
             processes: usage
                 .on(device.id())
                 .iter()
@@ -279,6 +292,8 @@ impl DeviceProcess {
             utilization_percent: known(&mut absent, "utilization_percent", user.utilization)
                 .map(|utilization| utilization.get()),
             listed: known(&mut absent, "listed", user.listed),
+            gpu_instance_id: user.gpu_instance,
+            compute_instance_id: user.compute_instance,
             role: user.role.into(),
             absent,
         }

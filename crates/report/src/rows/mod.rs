@@ -6,8 +6,8 @@ mod users;
 use crate::text::Line;
 use crate::wording::claims::User as UserName;
 use crate::{ProcessFilter, json, wording};
-use gpu_core::{DeviceId, DeviceState, Driver, Pid, Snapshot};
-use gpu_reaper::{Diagnosis, Finding, FindingKind, Usage};
+use gpu_core::{DeviceId, DeviceState, Driver, MigInstance, Pid, Snapshot};
+use gpu_reaper::{Diagnosis, Finding, FindingKind, Usage, User};
 use gpu_steward::DeviceLeases;
 use layout::Layout;
 
@@ -69,18 +69,48 @@ impl View<'_> {
     fn rows_of(&self, layout: &Layout, device: &DeviceState) -> Vec<Line> {
         let mut lines = layout.device(device, self.is_free(device));
         lines.extend(layout::defects(device));
-        lines.extend(device.mig.iter().flatten().map(|instance| layout.instance(instance)));
         let leases: Vec<_> = self.leased.on(device).collect();
         lines.extend(users::claims(&leases, self.snapshot.taken_at, self.name));
-        let users = self.usage.on(device.id()).iter();
-        for user in users.filter(|user| self.filter.shows(self.snapshot, user.pid)) {
-            let finding = self.suspected(device.id(), user.pid);
-            lines.extend(layout.user(self.snapshot, user, finding));
-            lines.extend(layout.unlisted(self.snapshot, device, user));
+        for place in places(device) {
+            lines.extend(place.map(|instance| layout.instance(instance)));
+            let layout = if place.is_some() { layout.nested() } else { *layout };
+            for user in self.shown_on(device) {
+                let finding = self.suspected(device.id(), user.pid);
+                if same(self.place_of(device, user, finding), place) {
+                    lines.extend(layout.user(self.snapshot, user, finding));
+                    lines.extend(layout.unlisted(self.snapshot, device, user));
+                }
+            }
+            if same(self.place_of_unexplained(device), place) {
+                let bytes = self.usage.unexplained(device.id());
+                lines.extend(bytes.into_iter().flat_map(|bytes| layout.unexplained(bytes.gib())));
+            }
         }
-        let unexplained = self.usage.unexplained(device.id());
-        lines.extend(unexplained.into_iter().flat_map(|bytes| layout.unexplained(bytes.gib())));
         lines
+    }
+
+    fn shown_on(&self, device: &DeviceState) -> impl Iterator<Item = &User> {
+        let users = self.usage.on(device.id()).iter();
+        users.filter(|user| self.filter.shows(self.snapshot, user.pid))
+    }
+
+    /// Returns the MIG device of a user, if the driver reports it. A suspect for unexplained memory
+    /// is shown with that memory.
+    fn place_of<'d>(
+        &self,
+        device: &'d DeviceState,
+        user: &User,
+        finding: Option<FindingKind>,
+    ) -> Option<&'d MigInstance> {
+        if user.listed == Ok(false) && finding == Some(FindingKind::Ghost) {
+            return self.place_of_unexplained(device);
+        }
+        place(device, user.gpu_instance?, user.compute_instance)
+    }
+
+    /// Returns the MIG device that has the unexplained memory.
+    fn place_of_unexplained<'d>(&self, device: &'d DeviceState) -> Option<&'d MigInstance> {
+        place(device, self.usage.unexplained_in(device.id())?, None)
     }
 
     /// Says how many rows the filter left out; `None` without a filter.
@@ -108,4 +138,23 @@ impl View<'_> {
         };
         self.diagnosis.findings.iter().find(is_it).map(|finding| finding.kind)
     }
+}
+
+/// Returns the MIG devices of a device, and then `None` for the device itself.
+fn places(device: &DeviceState) -> impl Iterator<Item = Option<&MigInstance>> {
+    device.mig.iter().flatten().map(Some).chain([None])
+}
+
+/// Returns the MIG device of a GPU instance and a compute instance, or the only one of the GPU
+/// instance if the compute instance is unknown.
+fn place(device: &DeviceState, gpu: u32, compute: Option<u32>) -> Option<&MigInstance> {
+    let is_here = |mig: &&MigInstance| {
+        mig.gpu_instance == Some(gpu) && (compute.is_none() || mig.compute_instance == compute)
+    };
+    let mut here = device.mig.iter().flatten().filter(is_here);
+    here.next().filter(|_| here.next().is_none())
+}
+
+fn same(one: Option<&MigInstance>, other: Option<&MigInstance>) -> bool {
+    one.map(|mig| mig.index) == other.map(|mig| mig.index)
 }

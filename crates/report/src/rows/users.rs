@@ -18,7 +18,8 @@ impl Layout {
         let process = snapshot.process(user.pid);
         let name = wording::command(process, user.name.as_deref());
         let what = format_args!("{} {name}", user.pid);
-        let line = Line::new().plain(INDENT).fitted(wording::user(process), 10).padded_to(15);
+        let line = Line::new().padded_to(self.indent);
+        let line = line.fitted(wording::user(process), 14 - self.indent).padded_to(15);
         let memory = user.memory.ok().map(|bytes| format!("{:.1} GiB", bytes.gib()));
         let room = self.process;
         let mut line = cell(line.fitted(what, room).padded_to(self.amount()), memory, 10);
@@ -47,12 +48,12 @@ impl Layout {
 
     /// Formats `    no listed process       15.4 GiB   ← unexplained`.
     pub(super) fn unexplained(&self, gib: f64) -> Vec<Line> {
-        let line = Line::new().plain(INDENT).accent("no listed process");
+        let line = Line::new().padded_to(self.indent).accent("no listed process");
         let line = line.padded_to(self.amount()).plain(format!("{gib:>6.1} GiB"));
         let mark = Line::new().accent("← unexplained");
         match self.is_wide {
             true => vec![line.padded_to(self.amount() + 17).line(mark)],
-            false => packed(Line::new(), [line, mark], "   ", 4, self.columns),
+            false => packed(Line::new(), [line, mark], "   ", self.indent, self.columns),
         }
     }
 
