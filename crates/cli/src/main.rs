@@ -93,6 +93,9 @@ fn check_global_options(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Status(args)) if cli.global.json && args.format.is_some() => {
             refused("--json", "--format selects another format")
         }
+        Some(Command::Status(args)) if cli.global.json && args.columns.is_some() => {
+            refused("--json", "--columns selects columns of tables; --json -q has all values")
+        }
         Some(Command::Demo(_) | Command::Completions(_) | Command::Man(_)) if cli.global.json => {
             refused("--json", "the output of this command is not data")
         }

@@ -21,6 +21,7 @@
 //! assert_eq!(Exit::of(error.kind(), false).code(), 3);
 //! ```
 
+mod columns;
 pub mod csv;
 pub mod details;
 mod exit;
@@ -36,6 +37,7 @@ pub mod text;
 pub mod wording;
 pub mod write;
 
+pub use columns::Columns;
 pub use exit::Exit;
 pub use filter::ProcessFilter;
 pub use jiff::tz::TimeZone;

@@ -2,7 +2,7 @@
 
 use clap::{ArgGroup, Args};
 use gpu_core::{Pid, Selector};
-use gpu_report::csv;
+use gpu_report::{Columns, csv};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -37,6 +37,9 @@ pub(crate) struct StatusArgs {
     /// --query-gpu or --query-compute-apps.
     #[arg(long, value_name = "FORM", value_parser = format, conflicts_with = "details")]
     pub(crate) format: Option<Format>,
+    #[arg(long, value_name = "COLUMN,…", value_parser = Columns::parse, help = columns_help(),
+          conflicts_with_all = ["format", "details"])]
+    pub(crate) columns: Option<Columns>,
     #[command(flatten)]
     pub(crate) shown: Shown,
     #[command(flatten)]
@@ -58,6 +61,12 @@ pub(crate) struct Shown {
     #[arg(long, value_name = "PID,…", value_parser = super::pid, value_delimiter = ',',
           conflicts_with = "format")]
     pub(crate) pid: Vec<Pid>,
+}
+
+/// Returns the help of `--columns`.
+fn columns_help() -> String {
+    let names = Columns::names();
+    format!("Show tables with these columns; {names}. cpu: since the start, or the last look of -l")
 }
 
 // The fields of a CSV row, by their names in nvidia-smi.

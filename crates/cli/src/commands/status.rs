@@ -16,9 +16,9 @@ use crate::source::{self, Source};
 use crate::terminal::{Line, Screen, Tone, packed, wrapped};
 use crate::wording;
 use gpu_core::{Groups, HolderSearch, Observation, Origin, Selector, Snapshot, selector::select};
-use gpu_reaper::{Diagnosis, Usage};
+use gpu_reaper::Diagnosis;
 use gpu_report::rows::View;
-use gpu_report::{ProcessFilter, local_time};
+use gpu_report::{Columns, ProcessFilter, local_time};
 use gpu_steward::DeviceLeases;
 use notes::{bystanders, next_commands, unreported, unseen_by};
 use std::borrow::Cow;
@@ -35,26 +35,25 @@ pub(crate) fn run(
         Some(Format::GpustatJson) => return gpustat::run(args, global, screen),
         None => {}
     }
-    let groups = if args.details { Groups::all() } else { gpu_reaper::defect_groups() };
+    let requested = args.columns.as_ref().map_or(Groups::NONE, Columns::groups);
+    let groups = match args.details {
+        true => Groups::all(),
+        false => gpu_reaper::defect_groups().and(requested),
+    };
     let holders = HolderSearch::wanted(args.details || args.holders);
     let observation = Observation { groups, holders, ..Observation::default() };
     let source = source::open_for_query(global, groups, args.repeat.is_once())?;
     let filter = filter(&args.shown, &source)?;
+    let mut before = None;
     let exit = repeat::show(&args.repeat, &source, screen, |screen| {
         // The driver is queried in the background meanwhile.
         let leased = source.leases();
         let whole = source.detailed_snapshot(observation);
         let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&whole));
         let snapshot = only(&whole, &args.devices)?;
-        let view = View {
-            whole: &whole,
-            snapshot: &snapshot,
-            usage: Usage::of(&whole),
-            diagnosis: &diagnosis,
-            leased,
-            filter: filter.clone(),
-            name: &user,
-        };
+        let mut view = View::of(&whole, &snapshot, &diagnosis, leased, &user);
+        view.filter = filter.clone();
+        (view.columns, view.before) = (args.columns.as_ref(), before.as_ref());
         match (args.details, global.json) {
             (_, true) if args.repeat.is_once() => screen.json(&view.json(args.details))?,
             (_, true) => screen.json_line(&view.json(args.details))?,
@@ -75,6 +74,8 @@ pub(crate) fn run(
         drop(snapshot);
         if args.repeat.is_once() {
             std::mem::forget((whole, diagnosis));
+        } else {
+            before = Some(whole);
         }
         Ok(Exit::Done)
     });
@@ -113,15 +114,7 @@ pub(crate) fn show(
     snapshot: &Snapshot,
     diagnosis: &Diagnosis,
 ) -> Result<(), Failure> {
-    let view = View {
-        whole: snapshot,
-        snapshot,
-        usage: Usage::of(snapshot),
-        diagnosis,
-        leased: DeviceLeases::none(),
-        filter: ProcessFilter::default(),
-        name: &user,
-    };
+    let view = View::of(snapshot, snapshot, diagnosis, DeviceLeases::none(), &user);
     show_view(screen, global, &view)
 }
 

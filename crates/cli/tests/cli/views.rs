@@ -49,6 +49,18 @@ fn filter_leaves_out_processes_and_counts_them() {
 }
 
 #[test]
+fn tables_have_the_requested_columns() {
+    let commands = [
+        "--sim labbox --columns name,fan,pstate,sm-clock,user,cpu,job,command",
+        "--sim lost-gpu --quiet --columns fan,encoder --user alice",
+        "--sim mig-a100 --quiet --columns mig,gpu-memory",
+        "--sim labbox --columns fan,speed",
+        "--sim labbox --columns fan --json",
+    ];
+    hold("views.columns.txt", transcripts(&commands));
+}
+
+#[test]
 fn processes_and_unexplained_memory_are_shown_in_their_mig_instance() {
     let status: Value = serde_json::from_str(&out(&gpuws("--sim mig-a100 --json"))).unwrap();
     let gpu = &status["gpus"][0];

@@ -158,6 +158,10 @@ pub struct DeviceProcess {
     /// ID of the MIG compute instance that the process runs in. Null if the driver did not report
     /// one.
     pub compute_instance_id: Option<u32>,
+    /// Host memory of the process (resident set size), in bytes. Null if unknown.
+    pub resident_bytes: Option<u64>,
+    /// systemd service that the process belongs to. Null if it belongs to none.
+    pub service: Option<String>,
     /// Role of the process.
     pub role: Role,
     /// Why values about the process on this GPU are null, by field name.
@@ -283,6 +287,7 @@ impl Gpu {
 
 impl DeviceProcess {
     fn of(snapshot: &Snapshot, user: &User) -> Self {
+        let info = snapshot.process(user.pid);
         let mut process = Process::of(snapshot, user.pid);
         process.name = process.name.or_else(|| user.name.clone());
         let mut absent = BTreeMap::new();
@@ -294,6 +299,9 @@ impl DeviceProcess {
             listed: known(&mut absent, "listed", user.listed),
             gpu_instance_id: user.gpu_instance,
             compute_instance_id: user.compute_instance,
+            resident_bytes: known(&mut absent, "resident_bytes", info.and_then(|i| i.resident))
+                .map(|bytes| bytes.0),
+            service: info.ok().and_then(|info| Some(info.service()?.name.to_owned())),
             role: user.role.into(),
             absent,
         }

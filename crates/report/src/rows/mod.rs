@@ -5,7 +5,7 @@ mod users;
 
 use crate::text::Line;
 use crate::wording::claims::User as UserName;
-use crate::{ProcessFilter, json, wording};
+use crate::{Columns, ProcessFilter, json, wording};
 use gpu_core::{DeviceId, DeviceState, Driver, MigInstance, Pid, Snapshot};
 use gpu_reaper::{Diagnosis, Finding, FindingKind, Usage, User};
 use gpu_steward::DeviceLeases;
@@ -25,11 +25,36 @@ pub struct View<'a> {
     pub leased: DeviceLeases,
     /// Which processes are shown.
     pub filter: ProcessFilter,
+    /// The requested columns, in place of the usual rows.
+    pub columns: Option<&'a Columns>,
+    /// The previous look of a repeated view.
+    pub before: Option<&'a Snapshot>,
     /// Returns the name of a user by UID.
     pub name: UserName<'a>,
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
+    /// Returns the view of everything; `name` returns the name of a user by UID.
+    pub fn of(
+        whole: &'a Snapshot,
+        snapshot: &'a Snapshot,
+        diagnosis: &'a Diagnosis,
+        leased: DeviceLeases,
+        name: UserName<'a>,
+    ) -> Self {
+        View {
+            whole,
+            snapshot,
+            usage: Usage::of(whole),
+            diagnosis,
+            leased,
+            filter: ProcessFilter::default(),
+            columns: None,
+            before: None,
+            name,
+        }
+    }
+
     /// Returns the object of `status --json`.
     pub fn json(&self, with_details: bool) -> json::Status {
         json::Status::of(self, with_details)
@@ -57,8 +82,12 @@ impl View<'_> {
         pieces
     }
 
-    /// Returns the rows of the devices, each followed by those of its users, within `columns`.
+    /// Returns the rows of the devices, each followed by those of its users, within `columns`; or
+    /// the tables with the requested columns.
     pub fn rows(&self, columns: usize) -> Vec<Line> {
+        if let Some(requested) = self.columns {
+            return requested.lines(self, columns);
+        }
         let any_free = self.snapshot.devices.iter().any(|device| self.is_free(device));
         let layout = Layout::of(columns, self.snapshot, any_free);
         let devices = self.snapshot.devices.iter();
@@ -89,7 +118,7 @@ impl View<'_> {
         lines
     }
 
-    fn shown_on(&self, device: &DeviceState) -> impl Iterator<Item = &User> {
+    pub(crate) fn shown_on(&self, device: &DeviceState) -> impl Iterator<Item = &User> {
         let users = self.usage.on(device.id()).iter();
         users.filter(|user| self.filter.shows(self.snapshot, user.pid))
     }

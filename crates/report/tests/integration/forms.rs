@@ -3,11 +3,11 @@
 
 use crate::fixture::*;
 use gpu_core::*;
-use gpu_reaper::{Guard, Request, Usage, diagnose, plan};
+use gpu_reaper::{Guard, Request, diagnose, plan};
 use gpu_report::csv::{Query, Seen, Style, Subject};
 use gpu_report::details::{Entry, Value, entries, head};
 use gpu_report::rows::View;
-use gpu_report::{ProcessFilter, TimeZone, gpustat, json, write};
+use gpu_report::{TimeZone, gpustat, json, write};
 use gpu_steward::DeviceLeases;
 use snapbox::Data;
 use std::path::Path;
@@ -145,15 +145,7 @@ fn status_has_every_value_or_its_reason() {
     let snapshot = snapshot();
     let diagnosis = diagnose(std::slice::from_ref(&snapshot));
     let name = |uid: u32| format!("user {uid}");
-    let view = View {
-        whole: &snapshot,
-        snapshot: &snapshot,
-        usage: Usage::of(&snapshot),
-        diagnosis: &diagnosis,
-        leased: DeviceLeases::none(),
-        filter: ProcessFilter::default(),
-        name: &name,
-    };
+    let view = View::of(&snapshot, &snapshot, &diagnosis, DeviceLeases::none(), &name);
     assert_golden("status.json", &pretty(&view.json(true)));
 }
 

@@ -1,5 +1,6 @@
 //! One test program for the whole crate, so that it is linked once.
 
+mod columns;
 mod fixture;
 mod forms;
 mod messages;
