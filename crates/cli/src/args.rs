@@ -30,7 +30,7 @@ use crate::exit::Exit;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use gpu_core::{Pid, Selector};
+use gpu_core::{PeerCapability, Pid, Selector};
 use gpu_reaper::{Confidence, Ignored};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -210,10 +210,22 @@ pub(crate) struct TopoArgs {
     /// Print the matrix (default).
     #[arg(short = 'm', long, conflicts_with = "svg")]
     matrix: bool,
+    /// Print peer-to-peer access instead: reads, writes, NVLink, atomics or PCIe; also -p2p.
+    #[arg(short = 'p', long = "p2p", visible_alias = "p2p_status", value_name = "r|w|n|a|p",
+          value_parser = named(&CAPABILITIES), conflicts_with_all = ["matrix", "svg"])]
+    pub(crate) p2p: Option<PeerCapability>,
     /// Write an SVG to this file instead; `-` is standard output.
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
 }
+
+const CAPABILITIES: [(&str, PeerCapability); 5] = [
+    ("r", PeerCapability::Read),
+    ("w", PeerCapability::Write),
+    ("n", PeerCapability::NvLink),
+    ("a", PeerCapability::Atomics),
+    ("p", PeerCapability::Prop),
+];
 
 #[derive(Debug, Args)]
 pub(crate) struct HoldersArgs {

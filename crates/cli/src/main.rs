@@ -90,6 +90,9 @@ fn check_global_options(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Query(_)) if cli.global.json => {
             refused("--json", "query prints CSV; gpuws status --json has the same figures")
         }
+        Some(Command::Status(args)) if cli.global.json && args.list_gpus => {
+            refused("--json", "-L is a format of nvidia-smi; --json without it has the same data")
+        }
         Some(Command::Status(args)) if cli.global.json && args.format.is_some() => {
             refused("--json", "--format selects another format")
         }

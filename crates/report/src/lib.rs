@@ -33,6 +33,7 @@ pub mod local_time;
 pub mod rows;
 #[cfg(feature = "schema")]
 pub mod schema;
+pub mod smi;
 pub mod text;
 pub mod wording;
 pub mod write;

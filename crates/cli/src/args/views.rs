@@ -27,6 +27,10 @@ pub(crate) struct StatusArgs {
         value_delimiter = ','
     )]
     pub(crate) devices: Vec<Selector>,
+    /// List the GPUs and MIG devices with their UUIDs, as nvidia-smi -L does.
+    #[arg(short = 'L', long, conflicts_with_all = ["details", "format", "columns", "user", "mine",
+          "pid", "holders", "every", "millis"])]
+    pub(crate) list_gpus: bool,
     /// Show all details of each GPU, in the order of `nvidia-smi -q`.
     #[arg(short = 'q', long)]
     pub(crate) details: bool,
@@ -156,10 +160,12 @@ fn format(text: &str) -> Result<Format, String> {
     }
 }
 
-/// Replaces nvidia-smi's `-lms`, a long option with a single dash, with `--loop-ms`.
+/// Replaces nvidia-smi's `-lms` and `-p2p`, long options with a single dash, with `--loop-ms` and
+/// `--p2p`.
 pub(super) fn usual_spelling(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let usual = |word: OsString| match word.to_str() {
         Some("-lms") => OsStr::new("--loop-ms").to_owned(),
+        Some("-p2p") => OsStr::new("--p2p").to_owned(),
         Some(text) => match text.strip_prefix("-lms=") {
             Some(value) => format!("--loop-ms={value}").into(),
             None => word,
@@ -170,7 +176,7 @@ pub(super) fn usual_spelling(words: impl Iterator<Item = OsString>) -> Vec<OsStr
     let (mut views, mut ours) = (false, true);
     words
         .map(|word| {
-            views |= word == "query" || word == "status";
+            views |= word == "query" || word == "status" || word == "topo";
             ours &= word != "--";
             if views && ours { usual(word) } else { word }
         })

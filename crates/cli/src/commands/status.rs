@@ -1,6 +1,7 @@
 //! `gpuws status`: shows the devices and their users.
 
 mod gpustat;
+mod list;
 mod no_driver;
 mod notes;
 
@@ -33,6 +34,7 @@ pub(crate) fn run(
             return query::rows(&args.fields, style, &args.devices, &args.repeat, global, screen);
         }
         Some(Format::GpustatJson) => return gpustat::run(args, global, screen),
+        None if args.list_gpus => return list::run(args, global, screen),
         None => {}
     }
     let requested = args.columns.as_ref().map_or(Groups::NONE, Columns::groups);

@@ -3,6 +3,7 @@
 
 use crate::golden::{hold, transcript};
 use crate::live::{GPUWS, out};
+use gpu_text::{Document, Hint, Kind};
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
 
@@ -58,6 +59,53 @@ fn tables_have_the_requested_columns() {
         "--sim labbox --columns fan --json",
     ];
     hold("views.columns.txt", transcripts(&commands));
+}
+
+/// Parses the output of a command as nvidia-smi's, and checks that every line was read.
+fn parsed(words: &str, kind: Kind) -> Document {
+    let output = gpuws(words);
+    assert!(output.status.success(), "{words}: {output:?}");
+    let document = gpu_text::parse(&output.stdout, &Hint::default()).unwrap();
+    assert_eq!((document.kind, document.unread.len()), (kind, 0), "{words}: {document:?}");
+    document
+}
+
+#[test]
+fn list_of_devices_parses_back() {
+    let document = parsed("--sim mig-a100 -L", Kind::List);
+    let uuid = document.gpus[0].uuid.as_deref().unwrap();
+    assert!(uuid.starts_with("GPU-") && document.gpus[0].index == Some(0));
+    let migs: Vec<_> = document.mig_devices.iter().map(|mig| mig.profile.as_deref()).collect();
+    assert_eq!(migs, [Some("3g.20gb"), Some("2g.10gb"), Some("2g.10gb")]);
+    assert!(document.mig_devices.iter().all(|mig| mig.uuid.is_some()));
+    let lost = parsed("--sim lost-gpu status --list-gpus", Kind::List);
+    assert_eq!((lost.gpus.len(), lost.errors.len()), (3, 1), "{lost:?}");
+    assert_eq!(parsed("--sim lost-gpu -L -i 1", Kind::List).gpus.len(), 1);
+    let output = gpuws("--sim labbox -L --json");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+#[test]
+fn peer_access_parses_back_and_what_is_not_reported_is_an_error() {
+    for (option, cells) in
+        [("-p2p r", ["OK", "TNS"]), ("-p2p w", ["OK", "TNS"]), ("-p n", ["OK", "NS"])]
+    {
+        let words = format!("--sim dgx1-v100 topo {option}");
+        let topology = parsed(&words, Kind::P2p).topology.unwrap();
+        let cell = |to: &str| topology.matrix["GPU0"][to].as_deref();
+        assert_eq!([cell("GPU1"), cell("GPU5")], cells.map(Some), "{words}");
+        assert_eq!(cell("GPU0"), Some("X"));
+    }
+    for words in ["--sim dgx1-v100 topo -p2p a", "--sim labbox topo --p2p p"] {
+        let output = gpuws(words);
+        assert_eq!(output.status.code(), Some(3), "{words}: {output:?}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains("failed to query the peer-to-peer status"), "{words}: {text}");
+    }
+    for words in ["topo -p2p x", "topo -p2p r --json", "topo -p2p r --svg -"] {
+        let output = gpuws(&format!("--sim dgx1-v100 {words}"));
+        assert_eq!(output.status.code(), Some(2), "{words}: {output:?}");
+    }
 }
 
 #[test]
