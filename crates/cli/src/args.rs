@@ -3,6 +3,7 @@
 mod claims;
 mod env;
 mod memory;
+mod monitor;
 mod parse;
 
 mod reap;
@@ -17,6 +18,7 @@ pub(crate) use env::{EnvArgs, KeepArgs};
 pub(crate) use memory::{
     ConvertArgs, ExplainArgs, FitArgs, MemArgs, MemCommand, PolicyArgs, ReadingArgs, ReplayArgs,
 };
+pub(crate) use monitor::{DmonArgs, PmonArgs, Stream};
 pub(crate) use parse::ParseArgs;
 pub(crate) use reap::{Reach, ReapArgs};
 pub(crate) use request::RequestArgs;
@@ -116,6 +118,12 @@ pub(crate) enum Command {
                             --format=csv,noheader,nounits"
     )]
     Query(QueryArgs),
+    /// Print a row per GPU each second, like nvidia-smi dmon.
+    #[command(after_help = "Example: gpuws --sim labbox dmon -s pucm -c 3")]
+    Dmon(DmonArgs),
+    /// Print a row per process each second, like nvidia-smi pmon.
+    #[command(after_help = "Example: gpuws --sim labbox pmon -s um -c 3")]
+    Pmon(PmonArgs),
     /// Diagnose problems, with evidence and the next command to run.
     #[command(after_help = "Example: nvidia-smi 2>&1 | gpuws doctor --paste\nExits with 1 if \
         there are findings.")]

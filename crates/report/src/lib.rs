@@ -30,6 +30,7 @@ mod filter;
 pub mod gpustat;
 pub mod json;
 pub mod local_time;
+pub mod monitor;
 pub mod rows;
 #[cfg(feature = "schema")]
 pub mod schema;

@@ -9,6 +9,7 @@ pub(crate) mod holders;
 pub(crate) mod leases;
 pub(crate) mod man;
 pub(crate) mod mem;
+pub(crate) mod monitor;
 pub(crate) mod parse;
 mod paste;
 pub(crate) mod query;

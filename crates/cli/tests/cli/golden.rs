@@ -87,6 +87,8 @@ fn every_help_text_matches_golden_file() {
     let words = [
         "status",
         "query",
+        "dmon",
+        "pmon",
         "doctor",
         "reap",
         "reset",

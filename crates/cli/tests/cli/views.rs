@@ -3,7 +3,7 @@
 
 use crate::golden::{hold, transcript};
 use crate::live::{GPUWS, out};
-use gpu_text::{Document, Hint, Kind};
+use gpu_text::{Document, Hint, Kind, Value as Cell};
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
 
@@ -104,6 +104,28 @@ fn peer_access_parses_back_and_what_is_not_reported_is_an_error() {
     }
     for words in ["topo -p2p x", "topo -p2p r --json", "topo -p2p r --svg -"] {
         let output = gpuws(&format!("--sim dgx1-v100 {words}"));
+        assert_eq!(output.status.code(), Some(2), "{words}: {output:?}");
+    }
+}
+
+#[test]
+fn streams_parse_back() {
+    let rows = |words: &str, kind| parsed(words, kind).rows;
+    let devices = rows("--sim labbox dmon -c 3 -d 10ms -s pucvmet", Kind::Dmon);
+    assert_eq!((devices.len(), &devices[4]["pwr"]), (12, &Cell::Integer(312)));
+    assert_eq!(rows("--sim lost-gpu dmon --count 1 --id 1-2", Kind::Dmon).len(), 2);
+    let processes = rows("--sim shared-lab pmon -c 2 -d 10ms -s um", Kind::Pmon);
+    assert_eq!(processes.len(), 40);
+    assert_eq!(processes[5]["command"], Cell::Text("python".to_owned()));
+    // The header is repeated before the second look.
+    let text = out(&gpuws("--sim shared-lab pmon -c 2 -d 10ms"));
+    assert_eq!(text.matches("# gpu").count(), 2, "{text}");
+    let lost = gpuws("--sim lost-gpu pmon -c 1");
+    let told = String::from_utf8_lossy(&lost.stderr);
+    assert!(told.contains("GPU 2 did not answer"), "{told}");
+    assert_eq!(lost.status.code(), Some(3));
+    for words in ["dmon -c 0", "dmon -s x", "pmon -s p", "dmon -c 1 --json", "pmon -d 0"] {
+        let output = gpuws(&format!("--sim labbox {words}"));
         assert_eq!(output.status.code(), Some(2), "{words}: {output:?}");
     }
 }

@@ -4,6 +4,7 @@ mod columns;
 mod fixture;
 mod forms;
 mod messages;
+mod monitor;
 #[cfg(feature = "schema")]
 mod schema;
 mod words;
