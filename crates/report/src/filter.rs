@@ -1,6 +1,7 @@
 //! Which processes a view shows.
 
 use gpu_core::{Pid, Snapshot};
+use std::borrow::Cow;
 
 /// Selects processes by their owner and PID. All conditions must hold; the default selects all.
 ///
@@ -36,14 +37,17 @@ impl ProcessFilter {
 
     /// Returns the snapshot without the processes that are left out, for a list of all its values.
     /// Memory that they use would be unexplained in it.
-    pub fn applied_to(&self, snapshot: &Snapshot) -> Snapshot {
+    pub fn applied_to<'a>(&self, snapshot: &'a Snapshot) -> Cow<'a, Snapshot> {
+        if self.is_empty() {
+            return Cow::Borrowed(snapshot);
+        }
         let mut filtered = snapshot.clone();
         let lists = filtered.devices.iter_mut().filter_map(|device| device.processes.as_mut().ok());
         lists.for_each(|list| list.retain(|process| self.shows(snapshot, process.pid)));
         if let Ok(holders) = &mut filtered.holders {
             holders.retain(|holder| self.shows(snapshot, holder.process.pid));
         }
-        filtered
+        Cow::Owned(filtered)
     }
 
     /// Formats `only processes of alice; 2 rows left out`.

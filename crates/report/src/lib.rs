@@ -1,4 +1,5 @@
-//! Output of gpuws: versioned JSON, the formats of other tools, and the words for enums.
+//! Output of gpuws: versioned JSON, the rows of `status`, the formats of other tools, and the words
+//! for enums.
 //!
 //! The main decision is that each printed object has its own type, separate from the types that it
 //! is made from. The JSON names therefore stay stable when the fields of the libraries change. Each

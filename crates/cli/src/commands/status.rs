@@ -96,17 +96,16 @@ fn only<'a>(whole: &'a Snapshot, selectors: &[Selector]) -> Result<Cow<'a, Snaps
 
 /// Returns the filter that the arguments describe.
 fn filter(args: &Shown, source: &Source) -> Result<ProcessFilter, Failure> {
-    let own = match source.host.own_ancestry() {
-        _ if !args.mine => None,
-        Ok(own) => own.first().map(|own| source.host.process(own.pid)).transpose()?,
-        Err(error) => return Err(error.into()),
-    };
-    let uid = own.and_then(|own| own.uid.ok());
-    if args.mine && uid.is_none() {
-        return Err(Failure::new(Exit::CannotObserve, "find the owner of this process")
-            .with_hint("use --user"));
-    }
+    let uid = if args.mine { Some(own_uid(source)?) } else { None };
     Ok(ProcessFilter { users: args.user.clone(), uid, pids: args.pid.clone() })
+}
+
+/// Returns the user of this process; on a simulated machine, that of the simulated caller.
+fn own_uid(source: &Source) -> Result<u32, Failure> {
+    let own = source.host.own_ancestry()?.first().map(|own| source.host.process(own.pid));
+    own.transpose()?.and_then(|own| own.uid.ok()).ok_or_else(|| {
+        Failure::new(Exit::CannotObserve, "find the owner of this process").with_hint("use --user")
+    })
 }
 
 /// Prints the state of the whole machine, without leases.
@@ -128,7 +127,7 @@ fn show_view(screen: &mut Screen, global: &Global, view: &View<'_>) -> Result<()
     let room = screen.room(0);
     screen.print_all(packed(Line::new(), view.headline(), "  ·  ", 4, room))?;
     if let Err(fault) = &snapshot.driver {
-        without_driver(screen, snapshot, fault)?;
+        without_driver(screen, snapshot, fault, &view.filter)?;
     }
     if !snapshot.devices.is_empty() {
         screen.print(&Line::new())?;

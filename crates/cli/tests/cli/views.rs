@@ -27,6 +27,7 @@ fn filter_leaves_out_processes_and_counts_them() {
         "--sim shared-lab --mine -i 5-7",
         "--sim shared-lab --pid 18310,18500 --user erin -i 2",
         "--sim p100-ghost --user nobody",
+        "--sim driver-mismatch --user nobody",
     ];
     hold("views.filter.txt", transcripts(&commands));
     let json = out(&gpuws("--sim shared-lab status --user dave --holders --json"));

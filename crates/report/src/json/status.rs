@@ -25,8 +25,8 @@ pub struct Status {
     pub holder_search: HolderSearch,
     /// Why the search failed. Null if it did not fail.
     pub holder_error: Option<Failure>,
-    /// Number of processes that --user, --mine or --pid left out, counted on each GPU. Null without
-    /// these options.
+    /// Number of processes that --user, --mine or --pid left out, counted on each GPU or, if no GPU
+    /// could be queried, of the holders. Null without these options.
     pub left_out_process_count: Option<usize>,
     /// Number of findings of gpuws doctor. Null if no GPU could be queried.
     pub finding_count: Option<usize>,

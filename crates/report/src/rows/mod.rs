@@ -148,12 +148,17 @@ impl<'a> View<'a> {
         Some(self.filter.describe(left_out))
     }
 
-    /// Returns how many rows of processes the filter left out; `None` without a filter.
+    /// Returns how many rows of processes the filter left out, on all devices together or, if no
+    /// device is known, of the holders of device files; `None` without a filter.
     pub fn left_out_count(&self) -> Option<usize> {
-        let devices = self.snapshot.devices.iter();
-        let users = devices.flat_map(|device| self.usage.on(device.id()));
-        let hidden = users.filter(|user| !self.filter.shows(self.snapshot, user.pid));
-        (!self.filter.is_empty()).then(|| hidden.count())
+        let hidden = |pid: &Pid| !self.filter.shows(self.snapshot, *pid);
+        let holders = || self.snapshot.holders().iter().map(|holder| holder.process.pid);
+        let devices = &self.snapshot.devices;
+        let users = || devices.iter().flat_map(|device| self.usage.on(device.id()));
+        (!self.filter.is_empty()).then(|| match devices.is_empty() {
+            true => holders().filter(hidden).count(),
+            false => users().map(|user| user.pid).filter(hidden).count(),
+        })
     }
 
     fn is_free(&self, device: &DeviceState) -> bool {
