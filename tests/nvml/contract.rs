@@ -178,6 +178,32 @@ fn every_machine_is_identical_through_nvml() {
 }
 
 #[test]
+fn peer_access_of_every_kind_is_the_same_through_nvml() {
+    for machine in ["dgx1-v100", "p100-ghost", "no-driver"] {
+        let fixture = Fixture::of(machine, MOMENTS[0]);
+        let (simulation, nvml) = (fixture.simulation(), fixture.nvml(DEADLINE));
+        for capability in [
+            PeerCapability::Read,
+            PeerCapability::Write,
+            PeerCapability::NvLink,
+            PeerCapability::Atomics,
+            PeerCapability::Prop,
+        ] {
+            let (direct, through) =
+                (simulation.peer_access(capability), nvml.peer_access(capability));
+            let what = format!("{machine}: {capability:?}: {direct:?}, {through:?}");
+            assert_eq!(kind_of_error(&direct), kind_of_error(&through), "{what}");
+            assert_eq!(direct.as_ref().ok(), through.as_ref().ok(), "{what}");
+            if machine == "dgx1-v100" && capability == PeerCapability::NvLink {
+                let row = &direct.unwrap()[0];
+                assert_eq!(row[..2], [PeerAccess::Itself, PeerAccess::Ok], "{what}");
+                assert_eq!(row[5], PeerAccess::NotSupported, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
 fn simulated_backend_meets_contract() {
     for machine in machines() {
         for moment in MOMENTS {

@@ -3,6 +3,7 @@
 mod claims;
 mod env;
 mod memory;
+mod monitor;
 mod parse;
 
 mod reap;
@@ -17,20 +18,21 @@ pub(crate) use env::{EnvArgs, KeepArgs};
 pub(crate) use memory::{
     ConvertArgs, ExplainArgs, FitArgs, MemArgs, MemCommand, PolicyArgs, ReadingArgs, ReplayArgs,
 };
+pub(crate) use monitor::{DmonArgs, PmonArgs, Stream};
 pub(crate) use parse::ParseArgs;
 pub(crate) use reap::{Reach, ReapArgs};
 pub(crate) use request::RequestArgs;
 pub(crate) use run::RunArgs;
 pub(crate) use sim::SimArgs;
 use views::usual_spelling;
-pub(crate) use views::{Fields, Format, QueryArgs, Repeat, ResetArgs, StatusArgs};
+pub(crate) use views::{Fields, Format, QueryArgs, Repeat, ResetArgs, Shown, StatusArgs};
 
 use self::time::time;
 use crate::exit::Exit;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use gpu_core::{Pid, Selector};
+use gpu_core::{PeerCapability, Pid, Selector};
 use gpu_reaper::{Confidence, Ignored};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -116,6 +118,12 @@ pub(crate) enum Command {
                             --format=csv,noheader,nounits"
     )]
     Query(QueryArgs),
+    /// Print a row per GPU each second, like nvidia-smi dmon.
+    #[command(after_help = "Example: gpuws --sim labbox dmon -s pucm -c 3")]
+    Dmon(DmonArgs),
+    /// Print a row per process each second, like nvidia-smi pmon.
+    #[command(after_help = "Example: gpuws --sim labbox pmon -s um -c 3")]
+    Pmon(PmonArgs),
     /// Diagnose problems, with evidence and the next command to run.
     #[command(after_help = "Example: nvidia-smi 2>&1 | gpuws doctor --paste\nExits with 1 if \
         there are findings.")]
@@ -210,10 +218,22 @@ pub(crate) struct TopoArgs {
     /// Print the matrix (default).
     #[arg(short = 'm', long, conflicts_with = "svg")]
     matrix: bool,
+    /// Print peer-to-peer access instead: reads, writes, NVLink, atomics or PCIe; also -p2p.
+    #[arg(short = 'p', long = "p2p", visible_alias = "p2p_status", value_name = "r|w|n|a|p",
+          value_parser = named(&CAPABILITIES), conflicts_with_all = ["matrix", "svg"])]
+    pub(crate) p2p: Option<PeerCapability>,
     /// Write an SVG to this file instead; `-` is standard output.
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
 }
+
+const CAPABILITIES: [(&str, PeerCapability); 5] = [
+    ("r", PeerCapability::Read),
+    ("w", PeerCapability::Write),
+    ("n", PeerCapability::NvLink),
+    ("a", PeerCapability::Atomics),
+    ("p", PeerCapability::Prop),
+];
 
 #[derive(Debug, Args)]
 pub(crate) struct HoldersArgs {

@@ -22,6 +22,7 @@ use args::{Cli, Command, StatusArgs};
 use commands::frontend::Role;
 use exit::Exit;
 use failure::Failure;
+use gpu_report::csv::Subject;
 use std::io::Write;
 use std::process::ExitCode;
 use terminal::Screen;
@@ -90,8 +91,17 @@ fn check_global_options(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Query(_)) if cli.global.json => {
             refused("--json", "query prints CSV; gpuws status --json has the same figures")
         }
+        Some(Command::Dmon(_) | Command::Pmon(_)) if cli.global.json => {
+            refused("--json", "it prints rows; gpuws status -l --json prints one object per look")
+        }
+        Some(Command::Status(args)) if cli.global.json && args.list_gpus => {
+            refused("--json", "-L is a format of nvidia-smi; --json without it has the same data")
+        }
         Some(Command::Status(args)) if cli.global.json && args.format.is_some() => {
             refused("--json", "--format selects another format")
+        }
+        Some(Command::Status(args)) if cli.global.json && args.columns.is_some() => {
+            refused("--json", "--columns selects columns of tables; --json -q has all values")
         }
         Some(Command::Demo(_) | Command::Completions(_) | Command::Man(_)) if cli.global.json => {
             refused("--json", "the output of this command is not data")
@@ -108,6 +118,13 @@ fn run(cli: &Cli, role: Role) -> Result<Exit, Failure> {
         None => commands::status::run(&StatusArgs::default(), global, &mut screen),
         Some(Command::Status(args)) => commands::status::run(args, global, &mut screen),
         Some(Command::Query(args)) => commands::query::run(args, global, &mut screen),
+        Some(Command::Dmon(args)) => {
+            commands::monitor::run(&args.select, Subject::Gpu, &args.stream, global, &mut screen)
+        }
+        Some(Command::Pmon(args)) => {
+            let subject = Subject::ComputeApp;
+            commands::monitor::run(&args.select, subject, &args.stream, global, &mut screen)
+        }
         Some(Command::Reset(args)) => commands::reset::run(args, global, &mut screen),
         Some(Command::Doctor(args)) => commands::doctor::run(args, global, &mut screen),
         Some(Command::Reap(args)) => commands::reap::run(args, global, &mut screen),

@@ -1,13 +1,14 @@
 //! The port to the devices.
 
+use crate::absent::Absent;
 use crate::details::{DeviceDetails, DeviceEvent, Groups};
 use crate::device::{DeviceInfo, DeviceProcess, DeviceSample, Driver, MigInstance};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::{DeviceId, Pid};
 use crate::inventory::{self, Inventory};
 use crate::snapshot::{DeviceState, Origin};
 use crate::token::ActToken;
-use crate::topology::Topology;
+use crate::topology::{PeerAccess, PeerCapability, Topology};
 use std::time::Duration;
 
 /// Reads the devices of a machine.
@@ -63,6 +64,20 @@ pub trait GpuBackend: Send + Sync {
     /// `Field` when the machine does not report it.
     fn topology(&self) -> Result<Topology>;
 
+    /// Returns whether each device has this kind of access to each other one, by index; square. By
+    /// default only reads are known, from the [`topology`](GpuBackend::topology).
+    ///
+    /// # Errors
+    /// `Field` when the machine does not report it.
+    fn peer_access(&self, capability: PeerCapability) -> Result<Vec<Vec<PeerAccess>>> {
+        let peers = match capability {
+            PeerCapability::Read => self.topology()?.peers,
+            _ => Vec::new(),
+        };
+        let unreported = || Error::new(Absent::NotSupported, "query the peer-to-peer status");
+        if peers.is_empty() { Err(unreported()) } else { Ok(peers) }
+    }
+
     /// Waits at most `wait` for an event from a device; returns the events, or nothing if none
     /// occurred.
     ///
@@ -114,6 +129,7 @@ mockall::mock! {
         fn mig_instances(&self, device: &DeviceId) -> Result<Vec<MigInstance>>;
         fn details(&self, device: &DeviceId, groups: Groups) -> Result<DeviceDetails>;
         fn topology(&self) -> Result<Topology>;
+        fn peer_access(&self, capability: PeerCapability) -> Result<Vec<Vec<PeerAccess>>>;
         fn events(&self, wait: Duration) -> Result<Vec<DeviceEvent>>;
         fn reset(&self, device: &DeviceId, token: &ActToken) -> Result<()>;
         fn look(&self, groups: Groups) -> Inventory;

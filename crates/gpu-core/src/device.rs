@@ -151,12 +151,21 @@ pub struct MigInstance {
     /// Its UUID: `MIG-` and 36 characters, or its parts with drivers up to R460.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub uuid: Reading<DeviceUuid>,
+    /// Its profile, which names its share of the device: `1g.5gb`, `1c.3g.20gb`, `1g.5gb+me`.
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading", default = "not_recorded"))]
+    pub profile: Reading<String>,
     /// GPU instance.
     pub gpu_instance: Option<u32>,
     /// Compute instance.
     pub compute_instance: Option<u32>,
     /// The memory of its GPU instance, which all compute instances in it share.
     pub memory: MemoryInfo,
+}
+
+/// The value of a field in a recording that predates the field.
+#[cfg(feature = "serde")]
+fn not_recorded<T>() -> Reading<T> {
+    Err(Absent::NotRecorded)
 }
 
 impl MigInstance {

@@ -116,7 +116,7 @@ pub use service::{ServiceUnit, SystemService, is_login_program, kernel_name};
 pub use snapshot::{DRIVER_OVERHEAD, DeviceState, Origin, Process, Snapshot};
 pub use text::{acts, clean};
 pub use token::ActToken;
-pub use topology::{Link, PeerAccess, Topology};
+pub use topology::{Link, PeerAccess, PeerCapability, Topology};
 pub use units::{Bytes, Celsius, Milliwatts, Percent, amount};
 #[cfg(feature = "mock")]
 pub use {

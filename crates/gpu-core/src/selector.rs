@@ -257,6 +257,7 @@ mod tests {
         let mig = |uuid: &str, gpu_instance| crate::MigInstance {
             index: gpu_instance,
             uuid: Ok(DeviceUuid(uuid.into())),
+            profile: Err(crate::Absent::NotRecorded),
             gpu_instance: Some(gpu_instance),
             compute_instance: Some(0),
             memory: crate::MemoryInfo { total: absent, used: absent, reserved: absent },

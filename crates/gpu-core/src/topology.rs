@@ -63,6 +63,38 @@ pub enum PeerAccess {
     Unknown,
 }
 
+impl fmt::Display for PeerAccess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PeerAccess::Itself => "X",
+            PeerAccess::Ok => "OK",
+            PeerAccess::ChipsetNotSupported => "CNS",
+            PeerAccess::DeviceNotSupported => "GNS",
+            PeerAccess::TopologyNotSupported => "TNS",
+            PeerAccess::Disabled => "DR",
+            PeerAccess::NotSupported => "NS",
+            PeerAccess::Unknown => "U",
+        })
+    }
+}
+
+/// A kind of access to the memory of another device, by the letters of `nvidia-smi topo -p2p`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum PeerCapability {
+    /// `r`: reads.
+    Read,
+    /// `w`: writes.
+    Write,
+    /// `n`: over NVLink.
+    NvLink,
+    /// `a`: atomic operations.
+    Atomics,
+    /// `p`: over PCIe, as the driver supports it (`NVML_P2P_CAPS_INDEX_PROP`).
+    Prop,
+}
+
 /// How the devices are connected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

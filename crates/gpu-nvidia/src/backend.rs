@@ -9,7 +9,8 @@ use crate::session::{Opened, Session};
 use crate::snapshot::inventory;
 use gpu_core::{
     ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,
-    Driver, Error, ErrorKind, GpuBackend, Groups, Inventory, MigInstance, Origin, Result, Topology,
+    Driver, Error, ErrorKind, GpuBackend, Groups, Inventory, MigInstance, Origin, PeerAccess,
+    PeerCapability, Result, Topology,
 };
 use std::path::Path;
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
@@ -158,6 +159,10 @@ impl GpuBackend for Nvml {
 
     fn topology(&self) -> Result<Topology> {
         self.with_session(|nvml| nvml.topology())
+    }
+
+    fn peer_access(&self, capability: PeerCapability) -> Result<Vec<Vec<PeerAccess>>> {
+        self.with_session(|nvml| nvml.peer_access(capability))
     }
 
     fn events(&self, wait: Duration) -> Result<Vec<DeviceEvent>> {

@@ -5,7 +5,7 @@ use crate::code::Code;
 use crate::device::{Device, Handle};
 use crate::sample::memory;
 use crate::session::{Opened, reported};
-use gpu_core::{DeviceUuid, MigInstance, Reading, Result};
+use gpu_core::{Absent, DeviceUuid, MigInstance, Reading, Result};
 
 /// The maximum number of instances, larger than on any device.
 const MAX_INSTANCES: u32 = 64;
@@ -47,18 +47,44 @@ impl Opened<'_> {
 
 fn instance(device: Device<'_>, index: u32) -> Result<MigInstance> {
     let uuid = device.value("nvmlDeviceGetUUID", "for its UUID", |device| device.uuid())?;
+    let name = device.value("nvmlDeviceGetName", "for its name", |device| device.name())?;
     let gpu = reading(device.gpu_instance())?;
     let compute = reading(device.compute_instance())?;
     Ok(MigInstance {
         index,
         uuid: uuid.and_then(reported).map(DeviceUuid),
+        profile: name.and_then(|name| profile(&name)),
         gpu_instance: gpu.and_then(instance_id).ok(),
         compute_instance: compute.and_then(instance_id).ok(),
         memory: memory(device)?,
     })
 }
 
+/// Returns the profile that ends the name of a MIG device, `NVIDIA A100-SXM4-40GB MIG 1g.5gb`.
+fn profile(name: &str) -> Reading<String> {
+    let (_, profile) = name.rsplit_once("MIG ").ok_or(Absent::NotSupported)?;
+    reported(profile.to_owned())
+}
+
 /// Decodes an instance ID; all ones mean that there is none.
 pub(crate) fn instance_id(id: u32) -> Reading<u32> {
-    if id == u32::MAX { Err(gpu_core::Absent::NotFound) } else { Ok(id) }
+    if id == u32::MAX { Err(Absent::NotFound) } else { Ok(id) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn profile_is_the_end_of_the_name() {
+        for (name, known) in [
+            ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", Ok("1g.5gb")),
+            ("A100-SXM4-40GB MIG 1c.3g.20gb+me", Ok("1c.3g.20gb+me")),
+            ("MIG 7g.40gb ", Ok("7g.40gb")),
+            ("NVIDIA A100-SXM4-40GB", Err(Absent::NotSupported)),
+            ("NVIDIA A100 MIG ", Err(Absent::NotFound)),
+        ] {
+            assert_eq!(profile(name), known.map(str::to_owned), "{name}");
+        }
+    }
 }

@@ -6,12 +6,15 @@ use crate::call::{Answer, Failure, reading};
 use crate::details::{Remote, remotes};
 use crate::device::Device;
 use crate::session::{Opened, affects_all};
-use gpu_core::{Absent, Error, Link, PciBusId, PeerAccess, Reading, Result, Topology};
+use gpu_core::{
+    Absent, Error, Link, PciBusId, PeerAccess, PeerCapability, Reading, Result, Topology,
+};
 use nvml_wrapper::enum_wrappers::device::P2pCapabilitiesIndex;
 
 const WHAT: &str = "query the topology";
+const PEERS: &str = "query the peer-to-peer status";
 
-impl Opened<'_> {
+impl<'a> Opened<'a> {
     /// Returns the topology: for each pair the number of NVLinks or, without NVLinks, the nearest
     /// common ancestor in the PCI tree; and that ancestor for all pairs. A device that does not
     /// answer has unknown links. One that does not report the remote ends of its NVLinks has only
@@ -20,13 +23,7 @@ impl Opened<'_> {
     /// # Errors
     /// `Machine` when the driver does not answer; `Field` when no pair is reported.
     pub(crate) fn topology(self) -> Result<Topology> {
-        let mut devices = Vec::new();
-        for index in self.indices() {
-            devices.push(match self.device(index) {
-                Err(error) if affects_all(&error) => return Err(error),
-                device => device.ok(),
-            });
-        }
+        let devices = self.every_device()?;
         let mut buses = Vec::new();
         for device in &devices {
             let bus = device.map_or(Ok(Err(Absent::DeviceLost)), |device| self.bus(device));
@@ -47,14 +44,7 @@ impl Opened<'_> {
             // An unknown level is not an error.
             level.map(|level| link(level.as_c())).or_else(unknown(Link::Unknown))
         })?;
-        let peers = pairs(&devices, PeerAccess::Itself, |from, to| {
-            let name = "nvmlDeviceGetP2PStatus";
-            let status = from.query(name, "for its peer-to-peer status", |device| {
-                device.p2p_status(&to.wrapped(), P2pCapabilitiesIndex::Read)
-            });
-            let access = status.map(|status| peer_access(status.as_c()));
-            access.or_else(unknown(PeerAccess::Unknown))
-        })?;
+        let peers = peers(&devices, PeerCapability::Read)?;
         let mut paths = known(&places, Link::Itself, Link::Unknown);
         for (number, row) in paths.iter_mut().enumerate() {
             row[number] = Link::Itself; // Also for a device that does not answer.
@@ -65,6 +55,54 @@ impl Opened<'_> {
         let peers = known(&peers, PeerAccess::Itself, PeerAccess::Unknown);
         Ok(Topology { links, peers, paths })
     }
+
+    /// Returns whether each device has this kind of access to each other one.
+    ///
+    /// # Errors
+    /// `Machine` when the driver does not answer; `Field` when no pair is reported.
+    pub(crate) fn peer_access(self, capability: PeerCapability) -> Result<Vec<Vec<PeerAccess>>> {
+        let cells = peers(&self.every_device()?, capability)?;
+        let absent = cells.iter().flatten().find_map(|cell| cell.err());
+        let known = known(&cells, PeerAccess::Itself, PeerAccess::Unknown);
+        match absent {
+            Some(absent) if known.is_empty() => Err(Error::new(absent, PEERS)),
+            _ => Ok(known),
+        }
+    }
+
+    /// Returns every device by index; `None` for one that does not answer.
+    fn every_device(self) -> Result<Vec<Option<Device<'a>>>> {
+        let mut devices = Vec::new();
+        for index in self.indices() {
+            devices.push(match self.device(index) {
+                Err(error) if affects_all(&error) => return Err(error),
+                device => device.ok(),
+            });
+        }
+        Ok(devices)
+    }
+}
+
+/// Queries the peer access of each pair.
+fn peers(
+    devices: &[Option<Device<'_>>],
+    capability: PeerCapability,
+) -> Result<Vec<Vec<Reading<PeerAccess>>>> {
+    let index = || match capability {
+        PeerCapability::Read => P2pCapabilitiesIndex::Read,
+        PeerCapability::Write => P2pCapabilitiesIndex::Write,
+        PeerCapability::NvLink => P2pCapabilitiesIndex::NvLink,
+        PeerCapability::Atomics => P2pCapabilitiesIndex::Atomics,
+        PeerCapability::Prop => P2pCapabilitiesIndex::Prop,
+    };
+    pairs(devices, PeerAccess::Itself, |from, to| {
+        let name = "nvmlDeviceGetP2PStatus";
+        let status = from.query(name, "for its peer-to-peer status", |device| {
+            device.p2p_status(&to.wrapped(), index())
+        });
+        let access = status.map(|status| peer_access(status.as_c()));
+        access.or_else(unknown(PeerAccess::Unknown))
+    })
 }
 
 /// Returns the values, with `unknown` for absent ones; empty if no pair has a value.

@@ -7,8 +7,8 @@ use crate::simulation::Simulation;
 use crate::state::{Living, Serial, State};
 use gpu_core::{
     Absent, ActToken, Bytes, DeviceDetails, DeviceEvent, DeviceFault, DeviceFileKind, DeviceId,
-    DeviceInfo, DeviceProcess, DeviceSample, Driver, Error, ErrorKind, GpuBackend, Groups,
-    MigInstance, Origin, Result, Topology,
+    DeviceInfo, DeviceProcess, DeviceSample, Driver, Error, ErrorKind, GpuBackend, Groups, Link,
+    MigInstance, Origin, PeerAccess, PeerCapability, Result, Topology,
 };
 use std::time::Duration;
 
@@ -57,6 +57,28 @@ impl GpuBackend for Simulation {
             let topology = state.machine.topology.clone();
             topology.map_err(|absent| Error::new(absent, Call::Topology.to_string()))
         })
+    }
+
+    /// Returns the peer access of the topology for reads and writes, and the NVLinks.
+    fn peer_access(&self, capability: PeerCapability) -> Result<Vec<Vec<PeerAccess>>> {
+        let Topology { links, peers, .. } = self.topology()?;
+        let by_nvlink = |link: &Link| match link {
+            Link::Itself => PeerAccess::Itself,
+            Link::NvLink(_) => PeerAccess::Ok,
+            Link::Unknown => PeerAccess::Unknown,
+            _ => PeerAccess::NotSupported,
+        };
+        match capability {
+            PeerCapability::Read | PeerCapability::Write => Ok(peers),
+            PeerCapability::NvLink => {
+                Ok(links.iter().map(|row| row.iter().map(by_nvlink).collect()).collect())
+            }
+            // A single device has access to itself.
+            PeerCapability::Atomics | PeerCapability::Prop if links.len() == 1 => Ok(peers),
+            PeerCapability::Atomics | PeerCapability::Prop => {
+                Err(Error::new(Absent::NotSupported, "query the peer-to-peer status"))
+            }
+        }
     }
 
     /// Lets time pass until an event is reported, at most `wait`.

@@ -42,6 +42,7 @@ impl Device {
         for instance in &mut self.mig {
             let MemoryInfo { total, used, reserved } = &mut instance.memory;
             [total, used, reserved].into_iter().for_each(settle);
+            settle(&mut instance.profile);
         }
         let details = &mut self.details;
         details.product.get_or_insert_default();

@@ -106,6 +106,7 @@ fn mig_instance(entry: &MigEntry) -> MigInstance {
     MigInstance {
         index: entry.index,
         uuid: entry.uuid.clone().map(DeviceUuid).ok_or(Absent::NotRecorded),
+        profile: entry.profile.clone().ok_or(Absent::NotRecorded),
         gpu_instance: Some(entry.gpu_instance),
         compute_instance: entry.compute_instance,
         memory: MemoryInfo {

@@ -129,6 +129,7 @@ pub(crate) enum GpuFault {
 pub(crate) struct MigEntry {
     pub(crate) index: u32,
     pub(crate) uuid: Option<String>,
+    pub(crate) profile: Option<String>,
     pub(crate) gpu_instance: u32,
     pub(crate) compute_instance: Option<u32>,
     pub(crate) memory_total_mib: u64,

@@ -3,8 +3,8 @@
 use crate::MachineError;
 use gpu_core::{
     ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,
-    DeviceState, Driver, Error, ErrorKind, GpuBackend, Groups, Inventory, MigInstance, Origin, Pid,
-    Result, Topology,
+    DeviceState, Driver, Error, ErrorKind, GpuBackend, Groups, Inventory, MigInstance, Origin,
+    PeerAccess, PeerCapability, Pid, Result, Topology,
 };
 use gpu_nvidia::NvmlChild;
 use gpu_sim::Session;
@@ -94,6 +94,10 @@ impl GpuBackend for SessionDevices {
 
     fn topology(&self) -> Result<Topology> {
         self.checked(self.child.topology())
+    }
+
+    fn peer_access(&self, capability: PeerCapability) -> Result<Vec<Vec<PeerAccess>>> {
+        self.checked(self.child.peer_access(capability))
     }
 
     fn events(&self, wait: Duration) -> Result<Vec<DeviceEvent>> {

@@ -1,7 +1,7 @@
 //! The users of each device, for a view of the whole machine.
 
 use crate::defect::{Defect, unfit};
-use crate::detect::{DetectContext, Unexplained, busy_alone};
+use crate::detect::{DetectContext, InstanceAccount, Unexplained, busy_alone};
 use crate::role::{DAEMON_MEMORY, Role};
 use gpu_core::{Absent, Bytes, DeviceId, DeviceState, Percent, Pid, Reading, Snapshot};
 
@@ -18,6 +18,10 @@ struct DeviceUsage {
     /// Its memory and its users are known.
     accounted: bool,
     unexplained: Option<Bytes>,
+    /// The GPU instances of MIG, if the memory of each and the instance of each user are known.
+    instances: Vec<InstanceAccount>,
+    /// The GPU instance that has the unexplained memory.
+    unexplained_in: Option<u32>,
     unfit: Option<Defect>,
     busy_alone: bool,
 }
@@ -35,6 +39,10 @@ pub struct User {
     pub utilization: Reading<Percent>,
     /// NVML lists it; absent if its list could not be read.
     pub listed: Reading<bool>,
+    /// The MIG GPU instance that it runs in, if the driver reports it.
+    pub gpu_instance: Option<u32>,
+    /// The MIG compute instance that it runs in, if the driver reports it.
+    pub compute_instance: Option<u32>,
     /// Its role.
     pub role: Role,
     /// It makes the device busy. Displays, monitors and daemons do not, unless they may be a user's
@@ -68,6 +76,21 @@ impl Usage {
         Some(usage.unexplained.unwrap_or(Bytes(0)))
     }
 
+    /// Returns the MIG GPU instance that has the unexplained memory of a device: all of it, except
+    /// what the driver's overhead explains. `None` if several have some, or if the memory of an
+    /// instance or the instance of a listed process is unknown.
+    pub fn unexplained_in(&self, device: &DeviceId) -> Option<u32> {
+        self.find(device)?.unexplained_in
+    }
+
+    /// Returns the unexplained memory of a MIG GPU instance, zero if the driver's overhead explains
+    /// it; `None` if the memory of an instance or the instance of a listed process is unknown.
+    pub fn account_of_instance(&self, device: &DeviceId, gpu_instance: u32) -> Option<Bytes> {
+        let accounts = &self.find(device)?.instances;
+        let account = accounts.iter().find(|known| known.gpu_instance == gpu_instance)?;
+        Some(account.unexplained())
+    }
+
     /// Returns the defect that keeps a device from jobs, as far as its details were read
     /// ([`defect_groups`](crate::defect_groups)).
     pub fn unfit(&self, device: &DeviceId) -> Option<Defect> {
@@ -98,6 +121,8 @@ fn of_device(case: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
             memory: process.memory,
             utilization: process.utilization,
             listed: Ok(true),
+            gpu_instance: process.gpu_instance,
+            compute_instance: process.compute_instance,
             role,
             occupies: role == Role::MemoryUser,
         }
@@ -119,6 +144,8 @@ fn of_device(case: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
                 memory: Err(unreported),
                 utilization: Err(unreported),
                 listed: list.map(|_| false),
+                gpu_instance: None,
+                compute_instance: None,
                 role,
                 occupies: true,
             });
@@ -132,11 +159,16 @@ fn of_device(case: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
         users.iter_mut().filter(unverified).for_each(|user| user.occupies = true);
     }
     let account = Unexplained::of(case, device);
+    let instances = InstanceAccount::all(case, device);
+    let whole = account.as_ref().filter(|account| account.is_ghost());
+    let place = whole.and_then(|whole| InstanceAccount::with_all(&instances, whole));
     DeviceUsage {
         device: device.id().clone(),
         users,
         accounted: account.is_some(),
-        unexplained: account.filter(Unexplained::is_ghost).map(|account| account.bytes),
+        unexplained: whole.map(|account| account.bytes),
+        unexplained_in: place.map(|instance| instance.gpu_instance),
+        instances,
         unfit: unfit(device),
         busy_alone: busy_alone(device).is_some(),
     }

@@ -1,4 +1,5 @@
-//! Output of gpuws: versioned JSON, the formats of other tools, and the words for enums.
+//! Output of gpuws: versioned JSON, the rows of `status`, the formats of other tools, and the words
+//! for enums.
 //!
 //! The main decision is that each printed object has its own type, separate from the types that it
 //! is made from. The JSON names therefore stay stable when the fields of the libraries change. Each
@@ -21,19 +22,27 @@
 //! assert_eq!(Exit::of(error.kind(), false).code(), 3);
 //! ```
 
+mod columns;
 pub mod csv;
 pub mod details;
 mod exit;
 pub mod fault;
+mod filter;
 pub mod gpustat;
 pub mod json;
 pub mod local_time;
+pub mod monitor;
+pub mod rows;
 #[cfg(feature = "schema")]
 pub mod schema;
+pub mod smi;
+pub mod text;
 pub mod wording;
 pub mod write;
 
+pub use columns::Columns;
 pub use exit::Exit;
+pub use filter::ProcessFilter;
 pub use jiff::tz::TimeZone;
 
 /// The example of the README, as a doctest.

@@ -238,6 +238,7 @@ mod tests {
         MigInstance {
             index: gpu_instance,
             uuid: Ok(DeviceUuid(uuid.into())),
+            profile: Err(Absent::NotRecorded),
             gpu_instance: Some(gpu_instance),
             compute_instance: Some(0),
             memory: DeviceSample::absent(Absent::NotRecorded).memory,

@@ -1,8 +1,8 @@
 //! Arguments of the commands that show devices, some with the option names of other tools.
 
 use clap::{ArgGroup, Args};
-use gpu_core::Selector;
-use gpu_report::csv;
+use gpu_core::{Pid, Selector};
+use gpu_report::{Columns, csv};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,6 +27,10 @@ pub(crate) struct StatusArgs {
         value_delimiter = ','
     )]
     pub(crate) devices: Vec<Selector>,
+    /// List the GPUs and MIG devices with their UUIDs, as nvidia-smi -L does.
+    #[arg(short = 'L', long, conflicts_with_all = ["details", "format", "columns", "user", "mine",
+          "pid", "holders", "every", "millis"])]
+    pub(crate) list_gpus: bool,
     /// Show all details of each GPU, in the order of `nvidia-smi -q`.
     #[arg(short = 'q', long)]
     pub(crate) details: bool,
@@ -37,10 +41,36 @@ pub(crate) struct StatusArgs {
     /// --query-gpu or --query-compute-apps.
     #[arg(long, value_name = "FORM", value_parser = format, conflicts_with = "details")]
     pub(crate) format: Option<Format>,
+    #[arg(long, value_name = "COLUMN,…", value_parser = Columns::parse, help = columns_help(),
+          conflicts_with_all = ["format", "details"])]
+    pub(crate) columns: Option<Columns>,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
     #[command(flatten)]
     pub(crate) fields: Fields,
     #[command(flatten)]
     pub(crate) repeat: Repeat,
+}
+
+// Which processes are shown.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Shown {
+    /// Show only processes of these users (name or UID); all GPUs are still shown.
+    #[arg(long, value_name = "USER,…", value_delimiter = ',', conflicts_with = "format")]
+    pub(crate) user: Vec<String>,
+    /// Show only your own processes.
+    #[arg(long, conflicts_with = "format")]
+    pub(crate) mine: bool,
+    /// Show only these processes.
+    #[arg(long, value_name = "PID,…", value_parser = super::pid, value_delimiter = ',',
+          conflicts_with = "format")]
+    pub(crate) pid: Vec<Pid>,
+}
+
+/// Returns the help of `--columns`.
+fn columns_help() -> String {
+    let names = Columns::names();
+    format!("Show tables with these columns; {names}. cpu: since the start, or the last look of -l")
 }
 
 // The fields of a CSV row, by their names in nvidia-smi.
@@ -130,10 +160,12 @@ fn format(text: &str) -> Result<Format, String> {
     }
 }
 
-/// Replaces nvidia-smi's `-lms`, a long option with a single dash, with `--loop-ms`.
+/// Replaces nvidia-smi's `-lms` and `-p2p`, long options with a single dash, with `--loop-ms` and
+/// `--p2p`.
 pub(super) fn usual_spelling(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let usual = |word: OsString| match word.to_str() {
         Some("-lms") => OsStr::new("--loop-ms").to_owned(),
+        Some("-p2p") => OsStr::new("--p2p").to_owned(),
         Some(text) => match text.strip_prefix("-lms=") {
             Some(value) => format!("--loop-ms={value}").into(),
             None => word,
@@ -144,7 +176,7 @@ pub(super) fn usual_spelling(words: impl Iterator<Item = OsString>) -> Vec<OsStr
     let (mut views, mut ours) = (false, true);
     words
         .map(|word| {
-            views |= word == "query" || word == "status";
+            views |= word == "query" || word == "status" || word == "topo";
             ours &= word != "--";
             if views && ours { usual(word) } else { word }
         })

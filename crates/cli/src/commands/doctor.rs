@@ -13,7 +13,7 @@ use gpu_core::ErrorKind::NotRequested;
 use gpu_core::selector::indexes;
 use gpu_core::{DeviceId, DeviceState, Driver, Origin, Snapshot};
 use gpu_reaper::{Cleared, Diagnosis};
-use gpu_report::json;
+use gpu_report::{ProcessFilter, json};
 
 pub(crate) fn run(
     args: &DoctorArgs,
@@ -38,7 +38,7 @@ pub(crate) fn run(
         if let Some(line) = origin(now) {
             screen.print(&line)?;
         }
-        super::status::without_driver(screen, now, fault)?;
+        super::status::without_driver(screen, now, fault, &ProcessFilter::default())?;
         return Ok(failure.exit());
     }
     report(args, global, &snapshots, screen)

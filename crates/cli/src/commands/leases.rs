@@ -120,7 +120,7 @@ fn show(screen: &mut Screen, global: &Global, listing: &Listing, dir: &str) -> R
             let cells = (0..).zip(row(leased, now)).filter(|(column, _)| shown(*column));
             table.row(cells.map(|(_, cell)| cell));
         }
-        table.print(screen)?;
+        screen.print_all(table.lines(screen.room(0)))?;
     }
     if !listing.queue.is_empty() {
         if !listing.leases.is_empty() {

@@ -3,13 +3,13 @@
 pub(crate) mod claim;
 pub(crate) mod completions;
 pub(crate) mod demo;
-mod device_lines;
 pub(crate) mod doctor;
 pub(crate) mod frontend;
 pub(crate) mod holders;
 pub(crate) mod leases;
 pub(crate) mod man;
 pub(crate) mod mem;
+pub(crate) mod monitor;
 pub(crate) mod parse;
 mod paste;
 pub(crate) mod query;

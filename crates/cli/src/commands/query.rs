@@ -86,7 +86,7 @@ pub(super) fn rows(
 
 /// Reports on standard error the devices that did not answer, whose rows are missing; returns the
 /// exit code for this case.
-fn unanswered(devices: &[gpu_core::DeviceState], subject: Subject) -> Option<Exit> {
+pub(super) fn unanswered(devices: &[gpu_core::DeviceState], subject: Subject) -> Option<Exit> {
     let mut faults: Vec<(&Fault, Vec<u32>)> = Vec::new();
     for device in devices {
         let fault = match subject {

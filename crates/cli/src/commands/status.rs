@@ -1,27 +1,25 @@
 //! `gpuws status`: shows the devices and their users.
 
 mod gpustat;
+mod list;
 mod no_driver;
 mod notes;
 
 pub(crate) use no_driver::without_driver;
 
-use crate::args::{Format, Global, StatusArgs};
-use crate::commands::device_lines::{Layout, claims, defects};
+use crate::args::{Format, Global, Shown, StatusArgs};
 use crate::commands::{query, repeat};
 use crate::details;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::queue_status::user;
-use crate::source;
+use crate::source::{self, Source};
 use crate::terminal::{Line, Screen, Tone, packed, wrapped};
 use crate::wording;
-use gpu_core::{
-    DeviceId, Driver, Groups, HolderSearch, Observation, Origin, Pid, Selector, Snapshot,
-    selector::select,
-};
-use gpu_reaper::{Diagnosis, Finding, FindingKind, Usage};
-use gpu_report::{json, local_time};
+use gpu_core::{Groups, HolderSearch, Observation, Origin, Selector, Snapshot, selector::select};
+use gpu_reaper::Diagnosis;
+use gpu_report::rows::View;
+use gpu_report::{Columns, ProcessFilter, local_time};
 use gpu_steward::DeviceLeases;
 use notes::{bystanders, next_commands, unreported, unseen_by};
 use std::borrow::Cow;
@@ -36,35 +34,50 @@ pub(crate) fn run(
             return query::rows(&args.fields, style, &args.devices, &args.repeat, global, screen);
         }
         Some(Format::GpustatJson) => return gpustat::run(args, global, screen),
+        None if args.list_gpus => return list::run(args, global, screen),
         None => {}
     }
-    let groups = if args.details { Groups::all() } else { gpu_reaper::defect_groups() };
+    let requested = args.columns.as_ref().map_or(Groups::NONE, Columns::groups);
+    let groups = match args.details {
+        true => Groups::all(),
+        false => gpu_reaper::defect_groups().and(requested),
+    };
     let holders = HolderSearch::wanted(args.details || args.holders);
     let observation = Observation { groups, holders, ..Observation::default() };
     let source = source::open_for_query(global, groups, args.repeat.is_once())?;
+    let filter = filter(&args.shown, &source)?;
+    let mut before = None;
     let exit = repeat::show(&args.repeat, &source, screen, |screen| {
         // The driver is queried in the background meanwhile.
         let leased = source.leases();
         let whole = source.detailed_snapshot(observation);
         let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&whole));
         let snapshot = only(&whole, &args.devices)?;
-        let status = || json::Status::of(&snapshot, args.details, &diagnosis, &leased, &user);
+        let mut view = View::of(&whole, &snapshot, &diagnosis, leased, &user);
+        view.filter = filter.clone();
+        (view.columns, view.before) = (args.columns.as_ref(), before.as_ref());
         match (args.details, global.json) {
-            (_, true) if args.repeat.is_once() => screen.json(&status())?,
-            (_, true) => screen.json_line(&status())?,
-            (true, false) => details::show(screen, &snapshot)?,
+            (_, true) if args.repeat.is_once() => screen.json(&view.json(args.details))?,
+            (_, true) => screen.json_line(&view.json(args.details))?,
+            (true, false) => {
+                details::show(screen, &view.filter.applied_to(&snapshot))?;
+                left_out(screen, &view)?;
+            }
             (false, false) => screen.together(|screen| {
                 if !args.repeat.is_once() {
                     screen.clear()?;
                     let zone = crate::local_time::zone();
                     screen.print(&Line::new().dim(local_time::readable(whole.taken_at, &zone)))?;
                 }
-                show_some(screen, global, &whole, &snapshot, &diagnosis, &leased)
+                show_view(screen, global, &view)
             })?,
         }
+        drop(view);
         drop(snapshot);
         if args.repeat.is_once() {
             std::mem::forget((whole, diagnosis));
+        } else {
+            before = Some(whole);
         }
         Ok(Exit::Done)
     });
@@ -81,6 +94,20 @@ fn only<'a>(whole: &'a Snapshot, selectors: &[Selector]) -> Result<Cow<'a, Snaps
     Ok(Cow::Owned(Snapshot { devices, ..whole.clone() }))
 }
 
+/// Returns the filter that the arguments describe.
+fn filter(args: &Shown, source: &Source) -> Result<ProcessFilter, Failure> {
+    let uid = if args.mine { Some(own_uid(source)?) } else { None };
+    Ok(ProcessFilter { users: args.user.clone(), uid, pids: args.pid.clone() })
+}
+
+/// Returns the user of this process; on a simulated machine, that of the simulated caller.
+fn own_uid(source: &Source) -> Result<u32, Failure> {
+    let own = source.host.own_ancestry()?.first().map(|own| source.host.process(own.pid));
+    own.transpose()?.and_then(|own| own.uid.ok()).ok_or_else(|| {
+        Failure::new(Exit::CannotObserve, "find the owner of this process").with_hint("use --user")
+    })
+}
+
 /// Prints the state of the whole machine, without leases.
 pub(crate) fn show(
     screen: &mut Screen,
@@ -88,51 +115,30 @@ pub(crate) fn show(
     snapshot: &Snapshot,
     diagnosis: &Diagnosis,
 ) -> Result<(), Failure> {
-    show_some(screen, global, snapshot, snapshot, diagnosis, &DeviceLeases::none())
+    let view = View::of(snapshot, snapshot, diagnosis, DeviceLeases::none(), &user);
+    show_view(screen, global, &view)
 }
 
-/// Prints the headline for the whole machine and the devices of `snapshot`.
-fn show_some(
-    screen: &mut Screen,
-    global: &Global,
-    whole: &Snapshot,
-    snapshot: &Snapshot,
-    diagnosis: &Diagnosis,
-    leased: &DeviceLeases,
-) -> Result<(), Failure> {
-    let usage = Usage::of(whole);
+fn show_view(screen: &mut Screen, global: &Global, view: &View<'_>) -> Result<(), Failure> {
+    let snapshot = view.snapshot;
     if snapshot.origin != Origin::Live {
         screen.print(&Line::new().accent(snapshot.origin.to_string()))?;
     }
     let room = screen.room(0);
-    let head = headline(whole, diagnosis, &usage, leased);
-    print_all(screen, packed(Line::new(), head, "  ·  ", 4, room))?;
+    screen.print_all(packed(Line::new(), view.headline(), "  ·  ", 4, room))?;
     if let Err(fault) = &snapshot.driver {
-        without_driver(screen, snapshot, fault)?;
+        without_driver(screen, snapshot, fault, &view.filter)?;
     }
     if !snapshot.devices.is_empty() {
         screen.print(&Line::new())?;
     }
-    let any_free = snapshot.devices.iter().any(|device| leased.is_free(device, &usage));
-    let layout = Layout::of(room, snapshot, any_free);
-    for device in &snapshot.devices {
-        let mut lines = layout.device(device, leased.is_free(device, &usage));
-        lines.extend(defects(device));
-        lines.extend(device.mig.iter().flatten().map(|instance| layout.instance(instance)));
-        lines.extend(claims(&leased.on(device).collect::<Vec<_>>(), snapshot.taken_at));
-        for user in usage.on(device.id()) {
-            lines.extend(layout.user(snapshot, user, suspected(diagnosis, device.id(), user.pid)));
-            lines.extend(layout.unlisted(snapshot, device, user));
-        }
-        let unexplained = usage.unexplained(device.id());
-        lines.extend(unexplained.into_iter().flat_map(|bytes| layout.unexplained(bytes.gib())));
-        lines.into_iter().try_for_each(|line| screen.print(&line.cut(room)))?;
-    }
+    screen.print_all(view.rows(room))?;
     unreported(screen, snapshot)?;
+    left_out(screen, view)?;
     if !global.quiet {
-        next_commands(screen, global, snapshot, diagnosis)?;
-        bystanders(screen, snapshot, &usage, diagnosis)?;
-        if let Some(fault) = leased.fault() {
+        next_commands(screen, global, snapshot, view.diagnosis)?;
+        bystanders(screen, view)?;
+        if let Some(fault) = view.leased.fault() {
             let head = Line::new().dim("leases unknown: ");
             wording::flow(screen, head, &format!("failed to {fault}"))?;
         }
@@ -141,47 +147,15 @@ fn show_some(
                 wording::count(snapshot.unreadable.total() as usize, "process", "processes");
             let by = unseen_by(snapshot.is_root);
             let line = format!("{unread} could not be inspected{by}");
-            print_all(screen, wrapped(Line::new(), Tone::Dim, &line, room))?;
+            screen.print_all(wrapped(Line::new(), Tone::Dim, &line, room))?;
         }
     }
     Ok(())
 }
 
-fn print_all(screen: &mut Screen, lines: Vec<Line>) -> Result<(), Failure> {
-    lines.iter().try_for_each(|line| screen.print(line))
-}
-
-fn suspected(diagnosis: &Diagnosis, device: &DeviceId, pid: Pid) -> Option<FindingKind> {
-    let is_it = |finding: &&Finding| {
-        finding.devices.iter().any(|id| id.same_device(device))
-            && finding.suspects.iter().any(|suspect| suspect.process.pid == pid)
-    };
-    diagnosis.findings.iter().find(is_it).map(|finding| finding.kind)
-}
-
-/// Formats `labbox · driver 535.261.03 · CUDA 12.2 · 4 GPUs, 1 free, 1 finding`, in pieces.
-fn headline(
-    snapshot: &Snapshot,
-    diagnosis: &Diagnosis,
-    usage: &Usage,
-    leased: &DeviceLeases,
-) -> Vec<Line> {
-    let mut parts = Vec::new();
-    if let Ok(hostname) = &snapshot.hostname {
-        parts.push(hostname.clone());
-    }
-    if let Ok(Driver { version, cuda }) = &snapshot.driver {
-        parts.extend(version.iter().map(|version| format!("driver {version}")));
-        parts.extend(cuda.iter().map(|cuda| format!("CUDA {cuda}")));
-        let free = snapshot.devices.iter().filter(|device| leased.is_free(device, usage)).count();
-        let gpus = wording::count(snapshot.devices.len(), "GPU", "GPUs");
-        parts.push(format!("{gpus}, {free} free"));
-    }
-    let mut pieces: Vec<Line> = parts.into_iter().map(|part| Line::new().plain(part)).collect();
-    if !diagnosis.findings.is_empty() {
-        let findings = wording::count(diagnosis.findings.len(), "finding", "findings");
-        let last = pieces.pop().map_or_else(Line::new, |last| last.plain(", "));
-        pieces.push(last.accent(findings));
-    }
-    pieces
+/// Prints how many rows the filter left out, if there is one.
+fn left_out(screen: &mut Screen, view: &View<'_>) -> Result<(), Failure> {
+    let Some(text) = view.left_out() else { return Ok(()) };
+    screen.print(&Line::new())?;
+    wording::flow(screen, Line::new().dim("filter: "), &text)
 }

@@ -1,13 +1,16 @@
 //! `gpuws topo`: shows the topology as a matrix or draws it.
 
 use crate::args::{Global, TopoArgs};
+use crate::commands::repeat;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source;
 use crate::terminal::{Line, Screen};
-use gpu_core::{Absent, Error, ErrorKind, Group, Groups, Origin, Snapshot, Topology};
+use gpu_core::{Absent, Error, ErrorKind, Group, Groups, Origin, PeerCapability};
+use gpu_core::{Snapshot, Topology};
 use gpu_placement::{Matrix, picture};
 use gpu_report::json;
+use gpu_report::smi::peer_table;
 use std::path::Path;
 
 /// A machine and its topology.
@@ -19,9 +22,12 @@ pub(crate) struct Connected {
 }
 
 pub(crate) fn run(args: &TopoArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
-    if args.svg.is_some() && global.json {
+    if (args.svg.is_some() || args.p2p.is_some()) && global.json {
         return Err(Failure::new(Exit::Usage, "take --json here")
-            .with_source("--svg selects another format"));
+            .with_source("--svg and -p2p select another format"));
+    }
+    if let Some(capability) = args.p2p {
+        return peers(capability, global, screen);
     }
     let connected = query(global)?;
     match &args.svg {
@@ -60,6 +66,24 @@ fn unreported(error: Error, origin: &Origin) -> Failure {
         (true, _) => failure
             .with_hint("the driver does not report the topology; lspci -t shows the PCI tree"),
     }
+}
+
+/// Prints the table of `nvidia-smi topo -p2p`.
+fn peers(
+    capability: PeerCapability,
+    global: &Global,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
+    let source = source::open_for_query(global, Groups::NONE, false)?;
+    repeat::name_origin(&source);
+    let unreported = |error: Error| match error.kind() {
+        ErrorKind::Field(_) => Failure::from(error)
+            .with_hint("the driver does not report it; topo -p2p r shows read access"),
+        _ => error.into(),
+    };
+    let peers = source.backend.peer_access(capability).map_err(unreported)?;
+    screen.raw(peer_table(&peers).as_bytes())?;
+    Ok(Exit::Done)
 }
 
 fn title(connected: &Connected) -> String {

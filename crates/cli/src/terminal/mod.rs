@@ -3,17 +3,9 @@
 //! Text reaches the terminal only through [`Line`] and [`Screen::json`]. Both escape control
 //! characters, so that a process cannot move the cursor by its name.
 
-mod bar;
-mod line;
-mod table;
-mod wrap;
-
-pub(crate) use bar::bar;
 pub(crate) use gpu_core::clean;
+pub(crate) use gpu_report::text::{Align, Line, Table, Tone, packed, wrapped};
 pub(crate) use gpu_report::write::one_line;
-pub(crate) use line::{Line, Tone};
-pub(crate) use table::{Align, Table};
-pub(crate) use wrap::{packed, wrapped};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -126,6 +118,14 @@ impl Screen {
             true => self.write(|out| writeln!(out, "{line}")),
             false => self.write(|out| writeln!(out, "{}", line.text())),
         }
+    }
+
+    /// Prints lines.
+    pub(crate) fn print_all(
+        &mut self,
+        lines: impl IntoIterator<Item = Line>,
+    ) -> Result<(), Failure> {
+        lines.into_iter().try_for_each(|line| self.print(&line))
     }
 
     /// Prints an object as JSON, followed by a newline.

@@ -13,7 +13,7 @@ fn gpuws(words: &[&str]) -> Command {
 }
 
 /// Returns the output of a command on both streams and its exit code, below the command line.
-fn transcript(words: &[&str]) -> String {
+pub(crate) fn transcript(words: &[&str]) -> String {
     let output = gpuws(words).output().expect("gpuws runs");
     let text = |bytes| String::from_utf8(bytes).expect("gpuws prints UTF-8");
     let code = output.status.code().expect("gpuws ends by itself");
@@ -21,7 +21,7 @@ fn transcript(words: &[&str]) -> String {
     format!("$ gpuws {}\n{stdout}{stderr}=> {code}\n", words.join(" "))
 }
 
-fn hold(name: &str, transcript: String) {
+pub(crate) fn hold(name: &str, transcript: String) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     snapbox::assert_data_eq!(transcript, Data::read_from(&path, None).raw());
 }
@@ -87,6 +87,8 @@ fn every_help_text_matches_golden_file() {
     let words = [
         "status",
         "query",
+        "dmon",
+        "pmon",
         "doctor",
         "reap",
         "reset",

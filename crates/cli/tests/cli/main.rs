@@ -37,3 +37,4 @@ mod sim;
 mod status_leases;
 mod terminal;
 mod topo;
+mod views;

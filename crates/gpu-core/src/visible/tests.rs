@@ -34,6 +34,7 @@ fn machine() -> Vec<DeviceState> {
             4 => Err(Absent::NotSupported),
             _ => Ok(DeviceUuid(format!("MIG-41a7-b{gpu}"))),
         },
+        profile: Err(Absent::NotRecorded),
         gpu_instance: Some(gpu),
         compute_instance: Some(0),
         memory: unknown,

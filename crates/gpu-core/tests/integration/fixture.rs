@@ -67,6 +67,7 @@ pub(crate) fn mig(gpu_instance: u32, compute_instance: u32) -> MigInstance {
     MigInstance {
         index: gpu_instance + compute_instance,
         uuid: Ok(uuid(&format!("MIG-{gpu_instance}-{compute_instance}"))),
+        profile: Err(Absent::NotRecorded),
         gpu_instance: Some(gpu_instance),
         compute_instance: Some(compute_instance),
         memory,

@@ -11,7 +11,7 @@ use crate::reset::Resetter;
 use gpu_core::{
     ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,
     DeviceState, Driver, Error, ErrorKind, Fault, GpuBackend, Groups, Inventory, MachineFault,
-    MigInstance, Origin, Pid, Result, Topology,
+    MigInstance, Origin, PeerAccess, PeerCapability, Pid, Result, Topology,
 };
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -374,6 +374,10 @@ impl GpuBackend for NvmlChild {
 
     fn topology(&self) -> Result<Topology> {
         single!(self, Query::Topology, Topology)
+    }
+
+    fn peer_access(&self, capability: PeerCapability) -> Result<Vec<Vec<PeerAccess>>> {
+        single!(self, Query::PeerAccess(capability), PeerAccess)
     }
 
     /// Waits for events. Events between two waits are lost unless NVML stays open.

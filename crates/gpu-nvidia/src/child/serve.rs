@@ -121,6 +121,7 @@ fn answer(nvml: &Nvml, query: Query, send: &mut impl FnMut(&Reply)) {
             Reply::Details(fault(nvml.details(&device, groups)).map(Box::new))
         }
         Query::Topology => Reply::Topology(fault(nvml.topology())),
+        Query::PeerAccess(capability) => Reply::PeerAccess(fault(nvml.peer_access(capability))),
         Query::Events { wait_ms } => {
             Reply::Events(fault(nvml.events(Duration::from_millis(wait_ms))))
         }

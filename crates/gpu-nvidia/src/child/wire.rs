@@ -2,7 +2,7 @@
 
 use gpu_core::{
     DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample, DeviceState,
-    Driver, Fault, Groups, MigInstance, Topology,
+    Driver, Fault, Groups, MigInstance, PeerAccess, PeerCapability, Topology,
 };
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -56,6 +56,7 @@ pub(crate) enum Query {
     MigInstances(DeviceId),
     Details(DeviceId, Groups),
     Topology,
+    PeerAccess(PeerCapability),
     Events {
         wait_ms: u64,
     },
@@ -78,6 +79,7 @@ pub(crate) enum Reply {
     MigInstances(Result<Vec<MigInstance>, Fault>),
     Details(Result<Box<DeviceDetails>, Fault>),
     Topology(Result<Topology, Fault>),
+    PeerAccess(Result<Vec<Vec<PeerAccess>>, Fault>),
     Events(Result<Vec<DeviceEvent>, Fault>),
     /// The first part of a snapshot; `count` times `Device` follows, in order of the index.
     Begun {

@@ -134,6 +134,7 @@ impl Devices {
                 device.mig.push(MigInstance {
                     index: mig.mig_index.unwrap_or(next),
                     uuid: Err(Absent::NotRecorded),
+                    profile: Err(Absent::NotRecorded),
                     gpu_instance: None,
                     compute_instance: None,
                     memory: DeviceSample::absent(Absent::NotRecorded).memory,
@@ -145,6 +146,7 @@ impl Devices {
         known.gpu_instance = mig.gpu_instance_id.or(known.gpu_instance);
         known.compute_instance = mig.compute_instance_id.or(known.compute_instance);
         take_later(&mut known.uuid, mig.uuid.clone().map(DeviceUuid).ok_or(Absent::NotRecorded));
+        take_later(&mut known.profile, mig.profile.clone().ok_or(Absent::NotRecorded));
         take_later(&mut known.memory.used, mig.memory_used_mib.map(Bytes::from_mib));
         take_later(&mut known.memory.total, mig.memory_total_mib.map(Bytes::from_mib));
     }

@@ -121,7 +121,11 @@ exports! {
     }
 
     device [nvmlDeviceGetName](name: Out<c_char>, length: c_uint) |subject| {
-        name.put_text(length, text(&subject.state.info.name)?)
+        let device = text(&subject.state.info.name)?;
+        match subject.mig.and_then(|mig| mig.profile.as_ref().ok()) {
+            Some(profile) => name.put_text(length, &format!("{device} MIG {profile}")),
+            None => name.put_text(length, device),
+        }
     }
 
     device [nvmlDeviceGetUUID](uuid: Out<c_char>, length: c_uint) |subject| {

@@ -8,6 +8,7 @@ mod foreign;
 mod gone;
 mod health;
 mod hoarder;
+mod instance;
 mod links;
 mod orphan;
 mod stuck;
@@ -21,6 +22,7 @@ pub use context::driver_reserve;
 pub(crate) use context::{DetectContext, Unexplained};
 use gpu_core::{Pid, Snapshot};
 pub use health::silence;
+pub(crate) use instance::InstanceAccount;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the diagnosis of `looks`, oldest first; the last one is 'now'.

@@ -1,6 +1,7 @@
 //! Memory that no listed process accounts for: ghosts, driver leaks, and unreadable processes.
 
 use super::context::{DetectContext, Unexplained, paths};
+use super::instance::InstanceAccount;
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use crate::role::Role;
 use gpu_core::{Access, DeviceState, Fault, Holder, Origin, Pid, ProcessState};
@@ -23,13 +24,16 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
         Err(fault) => unknown_holders(case, fault),
         Ok(_) => suspected(case, device, &suspects).unwrap_or_else(|| unsuspected(case, device)),
     };
+    let instance = InstanceAccount::with_all(&InstanceAccount::all(case, device), &account);
+    let instance = instance.map(|instance| instance.describe(device));
+    let accounts = std::iter::once(account.describe(device)).chain(instance);
     Some(Finding {
         kind,
         confidence,
         devices: vec![device.id().clone()],
         memory: Some(account.bytes),
         suspects,
-        evidence: std::iter::once(account.describe(device)).chain(evidence).collect(),
+        evidence: accounts.chain(evidence).collect(),
         advice: advice.into_iter().collect(),
     })
 }

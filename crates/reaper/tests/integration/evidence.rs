@@ -75,6 +75,7 @@ fn instance() -> MigInstance {
     MigInstance {
         index: 0,
         uuid: Ok(DeviceUuid("MIG-0".into())),
+        profile: Err(Absent::NotRecorded),
         gpu_instance: Some(1),
         compute_instance: Some(0),
         memory: DeviceSample::absent(Absent::NotSupported).memory,
@@ -379,4 +380,63 @@ fn advice_for_half_dead_process_depends_on_its_threads() {
     assert_eq!(advice(zombie, Ok(0), None), (likely, end_parent, memory));
     let stuck = advice(ProcessState::Uninterruptible, Ok(1), None);
     assert_eq!(stuck, (Confidence::Possible, Advice::WatchIdle, memory), "it may read a file");
+}
+
+/// Each instance has 16,000 MiB; its used memory, and a listed process with its instance and memory.
+fn in_instances(
+    whole: u64,
+    instances: &[(u32, u64)],
+    listed: &[(Option<u32>, u64)],
+) -> (Option<u32>, Vec<Option<Bytes>>, Option<String>) {
+    let mut device = device(0, whole, 40_960);
+    device.info.mig_enabled = Ok(true);
+    let part = |(index, (gpu_instance, used)): (usize, &(u32, u64))| {
+        let (used, total) = (Ok(Bytes::from_mib(*used)), Ok(Bytes::from_mib(16_000)));
+        let memory = MemoryInfo { total, used, reserved: Err(Absent::NotSupported) };
+        let (index, gpu_instance) = (index as u32, Some(*gpu_instance));
+        MigInstance { index, gpu_instance, memory, profile: Ok("3g.20gb".into()), ..instance() }
+    };
+    device.mig = Ok(instances.iter().enumerate().map(part).collect());
+    for (number, (gpu_instance, mib)) in (7..).zip(listed) {
+        device = listing(device, number, *mib);
+        let process = device.processes.as_mut().unwrap().last_mut().unwrap();
+        process.gpu_instance = *gpu_instance;
+    }
+    let id = device.id().clone();
+    let look = look(vec![device], vec![], vec![]);
+    let usage = Usage::of(&look);
+    let accounts = instances.iter().map(|(gi, _)| usage.account_of_instance(&id, *gi)).collect();
+    let findings = diagnose(&[look]).findings;
+    let mut evidence = findings.iter().flat_map(|finding| &finding.evidence);
+    let within = evidence.find(|line| line.starts_with("within")).cloned();
+    (usage.unexplained_in(&id), accounts, within)
+}
+
+#[test]
+fn ghost_is_tied_to_the_one_mig_instance_with_its_memory() {
+    let mib = |mib| Some(Bytes::from_mib(mib));
+    let tied = in_instances(14_100, &[(1, 9_020), (5, 5_030)], &[(Some(1), 9_000)]);
+    let within = "within MIG 1 (3g.20gb, GPU instance 5): 5,030 of 16,000 MiB used there, none by \
+                  listed processes";
+    assert_eq!(tied, (Some(5), vec![mib(0), mib(5_030)], Some(within.to_owned())));
+    let beside = in_instances(14_100, &[(1, 14_020)], &[(Some(1), 9_000)]);
+    let within = "within MIG 0 (3g.20gb, GPU instance 1): 14,020 of 16,000 MiB used there, 9,000 \
+                  MiB by listed processes";
+    assert_eq!(beside, (Some(1), vec![mib(5_020)], Some(within.to_owned())));
+    // The two compute instances of a GPU instance have one memory.
+    let shared = in_instances(9_020, &[(1, 9_000), (1, 9_000)], &[]);
+    let within = "within GPU instance 1: 9,000 of 16,000 MiB used there, none by listed processes";
+    assert_eq!((shared.0, shared.2), (Some(1), Some(within.to_owned())));
+
+    for (whole, instances, listed, accounts) in [
+        // In both, in none, more than the instance has, and in an instance that is unknown.
+        (9_000, [(1, 4_000), (5, 5_000)], &[][..], vec![mib(4_000), mib(5_000)]),
+        (9_000, [(1, 20), (5, 20)], &[], vec![mib(0), mib(0)]),
+        (9_000, [(1, 5_000), (5, 20)], &[], vec![mib(5_000), mib(0)]),
+        (14_000, [(1, 9_020), (5, 5_000)], &[(None, 9_000)], vec![None, None]),
+        (14_000, [(1, 9_020), (5, 5_000)], &[(Some(7), 9_000)], vec![None, None]),
+    ] {
+        let found = in_instances(whole, &instances, listed);
+        assert_eq!(found, (None, accounts, None), "{whole} {instances:?} {listed:?}");
+    }
 }

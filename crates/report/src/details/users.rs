@@ -23,6 +23,7 @@ fn instances(device: &DeviceState) -> Entry {
         group(
             format!("MIG Device {}", instance.index),
             [
+                value("Profile", instance.profile.clone()),
                 value("GPU Instance ID", id(instance.gpu_instance)),
                 value("Compute Instance ID", id(instance.compute_instance)),
                 super::state::memory("FB Memory Usage", &instance.memory),

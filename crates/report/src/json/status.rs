@@ -4,10 +4,9 @@ use super::details::Details;
 use super::leases::OnDevice;
 use super::names::{Absent, HolderSearch, Role};
 use super::{Failure, Head, Process};
-use crate::wording::claims::User as UserName;
+use crate::rows::View;
 use gpu_core::{DeviceState, Reading, Snapshot};
-use gpu_reaper::{Diagnosis, Usage, User};
-use gpu_steward::DeviceLeases;
+use gpu_reaper::User;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -26,6 +25,9 @@ pub struct Status {
     pub holder_search: HolderSearch,
     /// Why the search failed. Null if it did not fail.
     pub holder_error: Option<Failure>,
+    /// Number of processes that --user, --mine or --pid left out, counted on each GPU or, if no GPU
+    /// could be queried, of the holders. Null without these options.
+    pub left_out_process_count: Option<usize>,
     /// Number of findings of gpuws doctor. Null if no GPU could be queried.
     pub finding_count: Option<usize>,
     /// Why the leases are unknown. Null if they are known.
@@ -62,6 +64,8 @@ pub struct MigDevice {
     pub mig_index: u32,
     /// UUID of the MIG device. Null if unknown.
     pub uuid: Option<String>,
+    /// Profile of the MIG device, such as 1g.5gb. Null if the driver did not report it.
+    pub profile: Option<String>,
     /// ID of the GPU instance. Null if unknown.
     pub gpu_instance_id: Option<u32>,
     /// ID of the compute instance. Null if unknown.
@@ -70,6 +74,9 @@ pub struct MigDevice {
     pub memory_used_bytes: Option<u64>,
     /// Total memory, in bytes. Null if the driver did not report it.
     pub memory_total_bytes: Option<u64>,
+    /// Memory in use in the GPU instance that neither listed processes nor the driver account for,
+    /// in bytes. Null if the memory of a GPU instance or the GPU instance of a process is unknown.
+    pub memory_unexplained_bytes: Option<u64>,
 }
 
 /// A GPU.
@@ -146,6 +153,15 @@ pub struct DeviceProcess {
     /// Whether the driver lists the process. Null if its list could not be read. A process that is
     /// not listed was found by its mapped device file.
     pub listed: Option<bool>,
+    /// ID of the MIG GPU instance that the process runs in. Null if the driver did not report one.
+    pub gpu_instance_id: Option<u32>,
+    /// ID of the MIG compute instance that the process runs in. Null if the driver did not report
+    /// one.
+    pub compute_instance_id: Option<u32>,
+    /// Host memory of the process (resident set size), in bytes. Null if unknown.
+    pub resident_bytes: Option<u64>,
+    /// systemd service that the process belongs to. Null if it belongs to none.
+    pub service: Option<String>,
     /// Role of the process.
     pub role: Role,
     /// Why values about the process on this GPU are null, by field name.
@@ -153,17 +169,12 @@ pub struct DeviceProcess {
 }
 
 impl Status {
-    /// Returns what is told of a look; `name` names the owners of leases by number.
-    pub fn of(
-        snapshot: &Snapshot,
-        with_details: bool,
-        diagnosis: &Diagnosis,
-        leased: &DeviceLeases,
-        name: UserName<'_>,
-    ) -> Self {
-        let usage = Usage::of(snapshot);
+    /// Returns what is told of a look; of the GPUs, the details only if requested.
+    pub(crate) fn of(view: &View<'_>, with_details: bool) -> Self {
+        let snapshot = view.snapshot;
+        let shows = |pid| view.filter.shows(snapshot, pid);
         let gpu = |device| {
-            let gpu = Gpu::of(snapshot, &usage, (leased, name), device);
+            let gpu = Gpu::of(view, device);
             Gpu { details: gpu.details.filter(|_| with_details), ..gpu }
         };
         let holder_search = HolderSearch::from(snapshot);
@@ -172,15 +183,15 @@ impl Status {
         Status {
             head: Head::of(snapshot),
             gpus: snapshot.devices.iter().map(gpu).collect(),
-            holders: snapshot
-                .holders
-                .as_ref()
-                .ok()
-                .map(|holders| holders.iter().map(|holder| Holder::of(snapshot, holder)).collect()),
+            holders: snapshot.holders.as_ref().ok().map(|holders| {
+                let shown = holders.iter().filter(|holder| shows(holder.process.pid));
+                shown.map(|holder| Holder::of(snapshot, holder)).collect()
+            }),
             holder_search,
             holder_error,
-            finding_count: (!snapshot.devices.is_empty()).then_some(diagnosis.findings.len()),
-            lease_error: leased.fault().map(Failure::of),
+            left_out_process_count: view.left_out_count(),
+            finding_count: (!snapshot.devices.is_empty()).then_some(view.diagnosis.findings.len()),
+            lease_error: view.leased.fault().map(Failure::of),
         }
     }
 }
@@ -199,9 +210,12 @@ impl Holder {
 }
 
 impl MigDevice {
-    fn of(instance: &gpu_core::MigInstance) -> Self {
+    fn of(view: &View<'_>, device: &DeviceState, instance: &gpu_core::MigInstance) -> Self {
+        let account = |id| view.usage.account_of_instance(device.id(), id);
         MigDevice {
             mig_index: instance.index,
+            profile: instance.profile.clone().ok(),
+            memory_unexplained_bytes: instance.gpu_instance.and_then(account).map(|bytes| bytes.0),
             uuid: instance.uuid.as_ref().ok().map(ToString::to_string),
             gpu_instance_id: instance.gpu_instance,
             compute_instance_id: instance.compute_instance,
@@ -212,12 +226,8 @@ impl MigDevice {
 }
 
 impl Gpu {
-    fn of(
-        snapshot: &Snapshot,
-        usage: &Usage,
-        (leased, name): (&DeviceLeases, UserName<'_>),
-        device: &DeviceState,
-    ) -> Self {
+    fn of(view: &View<'_>, device: &DeviceState) -> Self {
+        let View { snapshot, usage, leased, .. } = view;
         let mut absent = BTreeMap::new();
         let sample = device
             .sample
@@ -255,16 +265,17 @@ impl Gpu {
             free: leased.is_free(device, usage),
             defects: gpu_reaper::defects(device).iter().map(ToString::to_string).collect(),
             leases: leased.fault().is_none().then(|| {
-                leased.on(device).map(|lease| OnDevice::of(lease, device, name)).collect()
+                leased.on(device).map(|lease| OnDevice::of(lease, device, view.name)).collect()
             }),
             mig_devices: device
                 .mig
                 .as_ref()
                 .ok()
-                .map(|instances| instances.iter().map(MigDevice::of).collect()),
+                .map(|all| all.iter().map(|mig| MigDevice::of(view, device, mig)).collect()),
             processes: usage
                 .on(device.id())
                 .iter()
+                .filter(|user| view.filter.shows(snapshot, user.pid))
                 .map(|user| DeviceProcess::of(snapshot, user))
                 .collect(),
             error: device.sample.as_ref().err().or(list).map(Failure::of),
@@ -276,6 +287,7 @@ impl Gpu {
 
 impl DeviceProcess {
     fn of(snapshot: &Snapshot, user: &User) -> Self {
+        let info = snapshot.process(user.pid);
         let mut process = Process::of(snapshot, user.pid);
         process.name = process.name.or_else(|| user.name.clone());
         let mut absent = BTreeMap::new();
@@ -285,6 +297,11 @@ impl DeviceProcess {
             utilization_percent: known(&mut absent, "utilization_percent", user.utilization)
                 .map(|utilization| utilization.get()),
             listed: known(&mut absent, "listed", user.listed),
+            gpu_instance_id: user.gpu_instance,
+            compute_instance_id: user.compute_instance,
+            resident_bytes: known(&mut absent, "resident_bytes", info.and_then(|i| i.resident))
+                .map(|bytes| bytes.0),
+            service: info.ok().and_then(|info| Some(info.service()?.name.to_owned())),
             role: user.role.into(),
             absent,
         }

@@ -6,6 +6,7 @@ use gpu_core::*;
 use gpu_reaper::{Guard, Request, diagnose, plan};
 use gpu_report::csv::{Query, Seen, Style, Subject};
 use gpu_report::details::{Entry, Value, entries, head};
+use gpu_report::rows::View;
 use gpu_report::{TimeZone, gpustat, json, write};
 use gpu_steward::DeviceLeases;
 use snapbox::Data;
@@ -144,8 +145,8 @@ fn status_has_every_value_or_its_reason() {
     let snapshot = snapshot();
     let diagnosis = diagnose(std::slice::from_ref(&snapshot));
     let name = |uid: u32| format!("user {uid}");
-    let status = json::Status::of(&snapshot, true, &diagnosis, &DeviceLeases::none(), &name);
-    assert_golden("status.json", &pretty(&status));
+    let view = View::of(&snapshot, &snapshot, &diagnosis, DeviceLeases::none(), &name);
+    assert_golden("status.json", &pretty(&view.json(true)));
 }
 
 #[test]

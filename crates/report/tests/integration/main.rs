@@ -1,8 +1,10 @@
 //! One test program for the whole crate, so that it is linked once.
 
+mod columns;
 mod fixture;
 mod forms;
 mod messages;
+mod monitor;
 #[cfg(feature = "schema")]
 mod schema;
 mod words;

@@ -67,7 +67,7 @@ fn show(
         if *origin != Origin::Live {
             screen.print(&Line::new().plain(origin.to_string()))?;
         }
-        table(&files, &found).print(screen)?;
+        screen.print_all(table(&files, &found).lines(screen.room(0)))?;
         if !global.quiet {
             print_legend(args, host, &found, &unreadable, screen)?;
         }

@@ -119,7 +119,7 @@ fn show(
         let given = format!("{}:", args.policies.set.join(", "));
         wording::flow(screen, Line::new().plain("  With "), &given)?;
     }
-    table.print(screen)?;
+    screen.print_all(table.lines(screen.room(0)))?;
     show_refused(screen, needs.refused)?;
     let fitting = needs.fitting(args.context, args.device_memory);
     wording::flow(screen, Line::new(), &verdict(needs, args.context, args.device_memory))?;

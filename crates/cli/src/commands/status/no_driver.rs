@@ -1,16 +1,17 @@
 //! The status of a machine whose driver does not answer.
 
-use super::print_all;
 use crate::failure::{Failure, account, remedy};
 use crate::terminal::{Line, Screen, packed};
 use crate::wording;
 use gpu_core::{DeviceInfo, Holder, Snapshot};
+use gpu_report::ProcessFilter;
 
-/// Prints the cause, the remedy, and the information from /proc.
+/// Prints the cause, the remedy, and the information from /proc about the selected processes.
 pub(crate) fn without_driver(
     screen: &mut Screen,
     snapshot: &Snapshot,
     fault: &gpu_core::Fault,
+    filter: &ProcessFilter,
 ) -> Result<(), Failure> {
     wording::flow(screen, Line::new().accent("cannot query any GPU: "), &account(fault))?;
     if let Some(remedy) = remedy(fault.kind) {
@@ -20,7 +21,7 @@ pub(crate) fn without_driver(
     for device in &snapshot.unasked {
         let (head, indent) = (Line::new().dim("module: "), 8);
         let lines = packed(head, unasked(device), "  ", indent, screen.room(0));
-        print_all(screen, lines)?;
+        screen.print_all(lines)?;
     }
     match &snapshot.holders {
         Err(fault) => wording::flow(screen, Line::new().dim("/proc:  "), &account(fault)),
@@ -31,7 +32,8 @@ pub(crate) fn without_driver(
             let head = wording::count(holders.len(), "process has", "processes have");
             screen
                 .print(&Line::new().dim("/proc:  ").plain(format!("{head} a GPU device file")))?;
-            holders.iter().try_for_each(|holder| print_holder(screen, snapshot, holder))
+            let mut shown = holders.iter().filter(|h| filter.shows(snapshot, h.process.pid));
+            shown.try_for_each(|holder| print_holder(screen, snapshot, holder))
         }
     }
 }

@@ -1,13 +1,13 @@
 //! The notes below the devices: missing information, suggested commands, other holders.
 
-use super::print_all;
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::source::sim_option;
 use crate::terminal::{Line, Screen, Tone, packed, wrapped};
 use crate::wording;
 use gpu_core::{Reading, Snapshot};
-use gpu_reaper::{Diagnosis, Usage, silence};
+use gpu_reaper::{Diagnosis, silence};
+use gpu_report::rows::View;
 
 /// Prints the first fault for all devices that did not answer, and the devices whose users are
 /// unknown.
@@ -34,13 +34,11 @@ pub(super) fn unseen_by(is_root: Reading<bool>) -> &'static str {
 }
 
 /// Prints the processes that have a device open but use none of its memory, such as monitors.
-pub(super) fn bystanders(
-    screen: &mut Screen,
-    snapshot: &Snapshot,
-    usage: &Usage,
-    diagnosis: &Diagnosis,
-) -> Result<(), Failure> {
-    let who = diagnosis.cleared.iter().filter_map(|cleared| {
+pub(super) fn bystanders(screen: &mut Screen, view: &View<'_>) -> Result<(), Failure> {
+    let View { snapshot, usage, diagnosis, .. } = view;
+    let cleared = diagnosis.cleared.iter();
+    let shown = cleared.filter(|cleared| view.filter.shows(snapshot, cleared.process.pid));
+    let who = shown.filter_map(|cleared| {
         let pid = cleared.process.pid;
         let is_reported = |id| usage.on(id).iter().any(|user| user.pid == pid);
         let open = cleared.devices.iter().filter(|id| snapshot.device(id).is_some());
@@ -95,7 +93,7 @@ pub(super) fn next_commands(
         // On one line, so that it can be copied.
         let last = lines.pop().unwrap_or_default();
         lines.extend(packed(Line::new(), [last, command], "   ", 4, room));
-        print_all(screen, lines)?;
+        screen.print_all(lines)?;
     }
     Ok(())
 }

@@ -4,7 +4,9 @@ use crate::live::{GPUWS, text};
 use std::process::{Command, Output, Stdio};
 
 /// Commands that refuse `--json`, with arguments that are valid without it.
-const WITHOUT_JSON: [&[&str]; 5] = [
+const WITHOUT_JSON: [&[&str]; 7] = [
+    &["dmon", "-c", "1"],
+    &["pmon", "-c", "1"],
     &["query", "--query-gpu=index", "--format=csv"],
     &["demo"],
     &["sim", "labbox", "--", "true"],

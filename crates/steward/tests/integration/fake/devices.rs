@@ -135,6 +135,7 @@ impl GpuBackend for World {
             MigInstance {
                 index: index as u32,
                 uuid: Ok(mig_uuid(*number)),
+                profile: Err(Absent::NotRecorded),
                 gpu_instance: Some(*number),
                 compute_instance: Some(0),
                 memory,

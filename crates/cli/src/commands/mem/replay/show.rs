@@ -54,7 +54,7 @@ pub(super) fn show(
             Line::new().dim(run.spark.draw()),
         ]);
     }
-    table.print(screen)?;
+    screen.print_all(table.lines(screen.room(0)))?;
     for run in &replays.runs {
         show_stop(screen, global, replays, run)?;
     }

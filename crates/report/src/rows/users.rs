@@ -1,15 +1,15 @@
 //! The lines for the users of a device and its leases.
 
-use super::{INDENT, Layout, USUAL, cell};
-use crate::queue_status::owner;
-use crate::terminal::{Line, Tone, packed, wrapped};
+use super::layout::{INDENT, Layout, USUAL, cell};
+use crate::text::{Line, Tone, packed, wrapped};
 use crate::wording;
+use crate::wording::claims::User as UserName;
 use gpu_core::{Access, DeviceFileKind, DeviceState, HeldFile, LeaseEntry, Snapshot, Timestamp};
 use gpu_reaper::{FindingKind, User};
 
 impl Layout {
     /// Formats `    alice      21044 python train.py      71.0 GiB   98 %  3 h  hoarder`.
-    pub(in crate::commands) fn user(
+    pub(super) fn user(
         &self,
         snapshot: &Snapshot,
         user: &User,
@@ -18,7 +18,8 @@ impl Layout {
         let process = snapshot.process(user.pid);
         let name = wording::command(process, user.name.as_deref());
         let what = format_args!("{} {name}", user.pid);
-        let line = Line::new().plain(INDENT).fitted(wording::user(process), 10).padded_to(15);
+        let line = Line::new().padded_to(self.indent);
+        let line = line.fitted(wording::user(process), 14 - self.indent).padded_to(15);
         let memory = user.memory.ok().map(|bytes| format!("{:.1} GiB", bytes.gib()));
         let room = self.process;
         let mut line = cell(line.fitted(what, room).padded_to(self.amount()), memory, 10);
@@ -46,19 +47,19 @@ impl Layout {
     }
 
     /// Formats `    no listed process       15.4 GiB   ← unexplained`.
-    pub(in crate::commands) fn unexplained(&self, gib: f64) -> Vec<Line> {
-        let line = Line::new().plain(INDENT).accent("no listed process");
+    pub(super) fn unexplained(&self, gib: f64) -> Vec<Line> {
+        let line = Line::new().padded_to(self.indent).accent("no listed process");
         let line = line.padded_to(self.amount()).plain(format!("{gib:>6.1} GiB"));
         let mark = Line::new().accent("← unexplained");
         match self.is_wide {
             true => vec![line.padded_to(self.amount() + 17).line(mark)],
-            false => packed(Line::new(), [line, mark], "   ", 4, self.columns),
+            false => packed(Line::new(), [line, mark], "   ", self.indent, self.columns),
         }
     }
 
     /// Describes how a user was found that NVML does not list, or may not list: by its open device
     /// files.
-    pub(in crate::commands) fn unlisted(
+    pub(super) fn unlisted(
         &self,
         snapshot: &Snapshot,
         device: &DeviceState,
@@ -76,12 +77,12 @@ const CLAIMS: usize = 4;
 
 /// Formats `    claimed by bob · 12 min · 6.0 GiB · python train.py` for the first leases of a
 /// device.
-pub(in crate::commands) fn claims(leases: &[&LeaseEntry], now: Timestamp) -> Vec<Line> {
+pub(super) fn claims(leases: &[&LeaseEntry], now: Timestamp, name: UserName<'_>) -> Vec<Line> {
     let line = |lease: &&LeaseEntry| {
         let age = wording::age(now.since(lease.since));
         let share = lease.claim.memory();
         let share = share.map_or(String::new(), |bytes| format!(" · {:.1} GiB", bytes.gib()));
-        let line = Line::new().plain(INDENT).plain("claimed by ").fitted(owner(lease), 20);
+        let line = Line::new().plain(INDENT).plain("claimed by ").fitted(name(lease.owner), 20);
         let line = line.dim(format_args!(" · {age}{share}"));
         if lease.command.is_empty() {
             return line;

@@ -1,11 +1,10 @@
 //! Tables.
 
-use super::{Line, Screen, Tone};
-use crate::failure::Failure;
+use super::{Line, Tone};
 
 /// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Align {
+pub enum Align {
     /// Text.
     Left,
     /// Numbers.
@@ -14,13 +13,14 @@ pub(crate) enum Align {
 
 /// A table: a dim header, two spaces between columns, the last column truncated to the terminal.
 #[derive(Clone, Debug)]
-pub(crate) struct Table {
+pub struct Table {
     aligns: Vec<Align>,
     rows: Vec<Vec<Line>>,
 }
 
 impl Table {
-    pub(crate) fn new(columns: &[(&str, Align)]) -> Self {
+    /// Returns a table with these columns and no rows.
+    pub fn new(columns: &[(&str, Align)]) -> Self {
         Table {
             aligns: columns.iter().map(|(_, align)| *align).collect(),
             rows: vec![columns.iter().map(|(name, _)| Line::new().add(Tone::Dim, name)).collect()],
@@ -28,16 +28,17 @@ impl Table {
     }
 
     /// Adds a row; excess cells are dropped.
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Line>) {
+    pub fn row(&mut self, cells: impl IntoIterator<Item = Line>) {
         self.rows.push(cells.into_iter().take(self.aligns.len()).collect());
     }
 
-    pub(crate) fn print(self, screen: &mut Screen) -> Result<(), Failure> {
+    /// Returns the lines, each truncated to `room` columns.
+    pub fn lines(self, room: usize) -> Vec<Line> {
         let width_of = |column: usize| {
             self.rows.iter().filter_map(|row| row.get(column)).map(Line::width).max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..self.aligns.len()).map(width_of).collect();
-        for row in self.rows {
+        let fitted = |row: Vec<Line>| {
             let mut line = Line::new();
             let mut start = 0;
             for ((cell, width), align) in row.into_iter().zip(&widths).zip(&self.aligns) {
@@ -48,9 +49,8 @@ impl Table {
                 line = line.padded_to(start + blanks).line(cell);
                 start += width + 2;
             }
-            let room = screen.room(0);
-            screen.print(&line.cut(room))?;
-        }
-        Ok(())
+            line.cut(room)
+        };
+        self.rows.into_iter().map(fitted).collect()
     }
 }

@@ -1,11 +1,7 @@
-//! The lines for a device, its MIG instances and its users, fitted to the terminal.
+//! The lines for a device and its MIG instances, fitted to a width.
 
-mod users;
-
-pub(super) use users::claims;
-
-use crate::failure::brief;
-use crate::terminal::{Line, Tone, bar, packed, wrapped};
+use crate::fault::brief;
+use crate::text::{Line, Tone, bar, packed, wrapped};
 use crate::wording;
 use gpu_core::{DeviceState, MemoryInfo, MigInstance, Snapshot};
 
@@ -15,11 +11,13 @@ pub(super) struct Layout {
     /// The width of the device name column.
     name: usize,
     /// The width of a process with its PID.
-    process: usize,
+    pub(super) process: usize,
     /// There is room for bars and for the power limit.
-    is_wide: bool,
+    pub(super) is_wide: bool,
     /// The total width.
-    columns: usize,
+    pub(super) columns: usize,
+    /// The indentation of a user's line.
+    pub(super) indent: usize,
 }
 
 /// The width of a device line without the name: on a wide terminal, on a wide terminal with a
@@ -36,10 +34,10 @@ const PROCESS: usize = 15;
 const WHOLE_PROCESS: usize = 32;
 
 /// The width of a standard terminal.
-const USUAL: usize = 80;
+pub(super) const USUAL: usize = 80;
 
-/// The indentation of a user's line.
-const INDENT: &str = "    ";
+/// The indentation of a line below a device.
+pub(super) const INDENT: &str = "    ";
 
 /// Returns a line for each defect of a device.
 pub(super) fn defects(device: &DeviceState) -> impl Iterator<Item = Line> {
@@ -75,7 +73,7 @@ impl Layout {
             }
             _ => (PROCESS + columns.saturating_sub(LEAST + FINDING)).min(WHOLE_PROCESS),
         };
-        Layout { name, process, is_wide, columns }
+        Layout { name, process, is_wide, columns, indent: INDENT.len() }
     }
 
     /// Formats ` 0  A100-SXM4-80GB  54°C 312/400 W  98 %  ██████████▊░  71.2/ 80.0 GiB`.
@@ -105,13 +103,23 @@ impl Layout {
         }
     }
 
-    /// Formats `    MIG 0  GI 2 CI 0 …`, with its memory below that of its device.
+    /// Formats `    MIG 0  1g.5gb GI 2 CI 0 …`, with its memory below that of its device.
     pub(super) fn instance(&self, instance: &MigInstance) -> Line {
         let number = |id: Option<u32>| id.map_or("?".to_owned(), |id| id.to_string());
         let (gi, ci) = (number(instance.gpu_instance), number(instance.compute_instance));
-        let line = Line::new().plain(format!("{INDENT}MIG {}  GI {gi} CI {ci}", instance.index));
+        let line = Line::new().plain(format_args!("{INDENT}MIG {}", instance.index));
+        let line = match &instance.profile {
+            Ok(profile) if self.is_wide => line.plain(format_args!("  {profile} GI {gi} CI {ci}")),
+            Ok(profile) => line.plain(format_args!("  {profile}")),
+            Err(_) => line.plain(format_args!("  GI {gi} CI {ci}")),
+        };
         let column = 4 + self.name + if self.is_wide { 23 } else { 13 };
         self.memory(line.padded_to(column), &instance.memory)
+    }
+
+    /// Returns the layout with the users indented below a MIG device.
+    pub(super) fn nested(&self) -> Self {
+        Layout { indent: INDENT.len() + 2, ..*self }
     }
 
     fn memory(&self, line: Line, memory: &MemoryInfo) -> Line {
@@ -140,7 +148,7 @@ fn name(device: &DeviceState) -> &str {
 }
 
 /// Appends a right-aligned cell.
-fn cell(line: Line, text: Option<String>, width: usize) -> Line {
+pub(super) fn cell(line: Line, text: Option<String>, width: usize) -> Line {
     match text {
         Some(text) => line.plain(format_args!("{text:>width$}")),
         None => line.dim(format_args!("{:>width$}", "–")),

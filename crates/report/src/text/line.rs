@@ -1,19 +1,19 @@
 //! A line of styled text and its width on the terminal.
 
-use super::clean;
 use anstyle::{AnsiColor, Style};
+use gpu_core::clean;
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
 /// The style of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tone {
-    /// Default style.
+pub enum Tone {
+    /// The default style.
     Plain,
-    /// For text that needs attention.
+    /// Text that needs attention.
     Accent,
-    /// For secondary text.
+    /// Secondary text.
     Dim,
 }
 
@@ -32,7 +32,7 @@ const USUAL_LENGTH: usize = 96;
 
 /// A line under construction. Control characters in added text are escaped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Line {
+pub struct Line {
     text: String,
     /// The tones, each with the byte offset where it ends.
     tones: Vec<(Tone, usize)>,
@@ -40,12 +40,14 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    pub(crate) fn new() -> Self {
+    /// Returns an empty line.
+    pub fn new() -> Self {
         Line::default()
     }
 
     /// Appends text in a tone.
-    pub(crate) fn add(mut self, tone: Tone, text: impl fmt::Display) -> Self {
+    #[must_use]
+    pub fn add(mut self, tone: Tone, text: impl fmt::Display) -> Self {
         if self.text.is_empty() {
             self.text.reserve(USUAL_LENGTH);
         }
@@ -70,27 +72,33 @@ impl Line {
     }
 
     /// Appends text in the default style.
-    pub(crate) fn plain(self, text: impl fmt::Display) -> Self {
+    #[must_use]
+    pub fn plain(self, text: impl fmt::Display) -> Self {
         self.add(Tone::Plain, text)
     }
 
     /// Appends text that needs attention.
-    pub(crate) fn accent(self, text: impl fmt::Display) -> Self {
+    #[must_use]
+    pub fn accent(self, text: impl fmt::Display) -> Self {
         self.add(Tone::Accent, text)
     }
 
     /// Appends secondary text.
-    pub(crate) fn dim(self, text: impl fmt::Display) -> Self {
+    #[must_use]
+    pub fn dim(self, text: impl fmt::Display) -> Self {
         self.add(Tone::Dim, text)
     }
 
     /// Appends text in the default style, truncated to `columns`.
-    pub(crate) fn fitted(self, text: impl fmt::Display, columns: usize) -> Self {
+    #[must_use]
+    pub fn fitted(self, text: impl fmt::Display, columns: usize) -> Self {
         let (begin, width) = (self.text.len(), self.width);
         self.plain(text).cut_behind(begin, width, columns)
     }
 
-    pub(crate) fn line(mut self, other: Line) -> Self {
+    /// Appends another line.
+    #[must_use]
+    pub fn line(mut self, other: Line) -> Self {
         self.width += other.width;
         for (tone, text) in other.pieces() {
             self.text.push_str(text);
@@ -100,7 +108,8 @@ impl Line {
     }
 
     /// Pads with spaces up to a column; does nothing if the line is already longer.
-    pub(crate) fn padded_to(mut self, column: usize) -> Self {
+    #[must_use]
+    pub fn padded_to(mut self, column: usize) -> Self {
         let blanks = column.saturating_sub(self.width);
         self.text.extend(std::iter::repeat_n(' ', blanks));
         self.width += blanks;
@@ -109,7 +118,8 @@ impl Line {
     }
 
     /// Truncates to `columns`, and marks the truncation with `…`.
-    pub(crate) fn cut(self, columns: usize) -> Self {
+    #[must_use]
+    pub fn cut(self, columns: usize) -> Self {
         self.cut_behind(0, 0, columns)
     }
 
@@ -134,12 +144,13 @@ impl Line {
         self
     }
 
-    pub(crate) fn width(&self) -> usize {
+    /// Returns the width, in columns.
+    pub fn width(&self) -> usize {
         self.width
     }
 
     /// Returns the text without styles and trailing spaces.
-    pub(crate) fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         self.text.trim_end()
     }
 

@@ -5,7 +5,7 @@ use unicode_width::UnicodeWidthStr;
 
 /// Returns the head and the pieces, with `between` as the separator, on as many lines of `columns`
 /// as needed. Continuation lines are indented by `indent`. Pieces are never split.
-pub(crate) fn packed(
+pub fn packed(
     head: Line,
     pieces: impl IntoIterator<Item = Line>,
     between: &str,
@@ -27,7 +27,7 @@ pub(crate) fn packed(
 
 /// Returns the head and the text, wrapped between words. Continuation lines are aligned with the
 /// start of the text.
-pub(crate) fn wrapped(head: Line, tone: Tone, text: &str, columns: usize) -> Vec<Line> {
+pub fn wrapped(head: Line, tone: Tone, text: &str, columns: usize) -> Vec<Line> {
     let indent = head.width();
     let words = text.split(' ').map(|word| Line::new().add(tone, word));
     packed(head, words, " ", indent, columns)

@@ -1,0 +1,35 @@
+//! `gpuws dmon` and `gpuws pmon`: streams of rows in nvidia-smi's format.
+
+use crate::args::{Global, Stream};
+use crate::commands::{query, repeat};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::source;
+use crate::terminal::Screen;
+use gpu_report::csv::Subject;
+use gpu_report::monitor::{Look, Page, Rows};
+
+/// Prints rows about the devices or their processes until the stream ends.
+pub(crate) fn run(
+    rows: &dyn Rows,
+    subject: Subject,
+    stream: &Stream,
+    global: &Global,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
+    let source = source::open_for_query(global, rows.groups(), stream.count == Some(1))?;
+    repeat::name_origin(&source);
+    let (mut page, mut is_first) = (Page::default(), true);
+    repeat::times(Some(stream.delay), stream.count, &source, screen, |screen| {
+        let machine = gpu_core::look_at_devices(&*source.backend, &*source.host, rows.groups());
+        let devices = query::shown(&machine, &stream.devices)?;
+        let process = |pid| query::look_up(&source, pid);
+        let lines = page.lines(rows, &Look { devices: &devices, process: &process });
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        screen.raw(text.as_bytes())?;
+        // Once: the rows of all looks show it.
+        let is_first = std::mem::take(&mut is_first);
+        let unanswered = || query::unanswered(&devices, subject);
+        Ok(is_first.then(unanswered).flatten().unwrap_or(Exit::Done))
+    })
+}

@@ -1,0 +1,62 @@
+//! Columns of a device.
+
+use super::{Column, DeviceColumn};
+use crate::text::Align;
+use gpu_core::{Absent, DeviceDetails, DeviceSample, DeviceState, Group, Reading};
+
+/// Makes a column.
+macro_rules! column {
+    ($name:literal, $title:literal, $align:ident, $group:expr, $cell:expr) => {
+        Column { name: $name, title: ($title, Align::$align), group: $group, cell: $cell }
+    };
+}
+
+/// Makes a column for a value in a group of details.
+macro_rules! detail {
+    ($name:literal, $title:literal, $group:ident: $field:ident . $value:ident, $format:expr) => {
+        column!($name, $title, Right, Some(Group::$group), |device| {
+            details(device)?.$field.as_ref().ok_or(Absent::NotRecorded)?.$value.map($format)
+        })
+    };
+}
+
+pub(super) const COLUMNS: &[DeviceColumn] = &[
+    column!("name", "NAME", Left, None, |device| {
+        device.info.name.as_deref().map(product).map_err(|absent| *absent)
+    }),
+    column!("temp", "TEMP", Right, None, |device| text(sample(device)?.temperature)),
+    column!("power", "POWER", Right, None, |device| text(sample(device)?.power_draw)),
+    column!("power-limit", "LIMIT", Right, None, |device| text(sample(device)?.power_limit)),
+    column!("util", "UTIL", Right, None, |device| text(sample(device)?.utilization)),
+    column!("memory", "MEMORY", Right, None, |device| {
+        let memory = sample(device)?.memory;
+        Ok(format!("{:.1}/{:.1} GiB", memory.used?.gib(), memory.total?.gib()))
+    }),
+    detail!("fan", "FAN", Thermal: thermal.fan_speed, |percent| format!("{percent} %")),
+    detail!("pstate", "PSTATE", Activity: activity.performance_state, |state| format!("P{state}")),
+    detail!("sm-clock", "SM CLOCK", Clocks: clocks.sm, mhz),
+    detail!("memory-clock", "MEMORY CLOCK", Clocks: clocks.memory, mhz),
+    detail!("memory-util", "MEMORY UTIL", Activity: activity.memory, |share| share.to_string()),
+    detail!("encoder", "ENCODER", Activity: activity.encoder, |share| share.to_string()),
+    detail!("decoder", "DECODER", Activity: activity.decoder, |share| share.to_string()),
+];
+
+fn product(name: &str) -> String {
+    crate::wording::product(name).to_owned()
+}
+
+fn mhz(clock: u32) -> String {
+    format!("{clock} MHz")
+}
+
+fn text(reading: Reading<impl ToString>) -> Reading<String> {
+    reading.map(|value| value.to_string())
+}
+
+fn sample(device: &DeviceState) -> Reading<&DeviceSample> {
+    device.sample.as_ref().map_err(|fault| fault.kind.absent())
+}
+
+fn details(device: &DeviceState) -> Reading<&DeviceDetails> {
+    device.details.as_ref().map_err(|fault| fault.kind.absent())
+}

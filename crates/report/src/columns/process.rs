@@ -1,0 +1,78 @@
+//! Columns of a process that uses a device.
+
+use super::{Column, UserColumn, UserRow, cpu_times};
+use crate::text::Align;
+use crate::wording;
+use gpu_core::{Absent, ProcessInfo, Reading, WorkloadKind};
+
+/// Makes a column.
+macro_rules! column {
+    ($name:literal, $title:literal, $align:ident, $cell:expr) => {
+        Column { name: $name, title: ($title, Align::$align), group: None, cell: $cell }
+    };
+}
+
+pub(super) const COLUMNS: &[UserColumn] = &[
+    column!("user", "USER", Left, |row| match wording::user(row.info()) {
+        name if name == "?" => Err(row.info().err().unwrap_or(Absent::NotRecorded)),
+        name => Ok(name.into_owned()),
+    }),
+    column!("gpu-memory", "GPU MEMORY", Right, |row| {
+        row.user.memory.map(|bytes| format!("{:.1} GiB", bytes.gib()))
+    }),
+    column!("gpu-util", "GPU UTIL", Right, |row| row.user.utilization.map(|util| util.to_string())),
+    column!("mig", "MIG", Left, |row| match (row.user.gpu_instance, row.user.compute_instance) {
+        (Some(gpu), Some(compute)) => Ok(format!("GI {gpu} CI {compute}")),
+        (Some(gpu), None) => Ok(format!("GI {gpu}")),
+        _ => Err(Absent::NotFound),
+    }),
+    column!("age", "AGE", Right, |row| {
+        Ok(wording::age(row.snapshot.taken_at.since(row.info()?.started_at?)))
+    }),
+    column!("cpu", "CPU", Right, |row| row.cpu().map(|percent| format!("{percent} %"))),
+    column!("host-memory", "HOST MEMORY", Right, |row| {
+        Ok(format!("{:.1} GiB", row.info()?.resident?.gib()))
+    }),
+    column!("job", "JOB", Left, |row| job(row.info()?)),
+    column!("command", "COMMAND", Left, |row| {
+        match wording::command(row.info(), row.user.name.as_deref()) {
+            name if name == "?" => Err(row.info().err().unwrap_or(Absent::NotRecorded)),
+            name => Ok(name.into_owned()),
+        }
+    }),
+];
+
+impl UserRow<'_> {
+    fn info(&self) -> Reading<&ProcessInfo> {
+        self.snapshot.process(self.user.pid)
+    }
+
+    /// Returns the CPU time per elapsed time, in percent of one CPU: since the previous look, or
+    /// since the start of the process if there is none.
+    fn cpu(&self) -> Reading<u128> {
+        let since = |before| cpu_times(before, self.snapshot, self.user.pid);
+        let (used, elapsed) = match self.before.and_then(since) {
+            Some(times) => times,
+            None => {
+                let info = self.info()?;
+                let age = self.snapshot.taken_at.since(info.started_at?);
+                (info.cpu_time?.as_millis(), age.as_millis())
+            }
+        };
+        (used * 100).checked_div(elapsed).ok_or(Absent::Implausible)
+    }
+}
+
+/// Formats the container, pod, Slurm job or service of a process: `Slurm job 1234`.
+fn job(info: &ProcessInfo) -> Reading<String> {
+    if let Some(workload) = &info.workload {
+        let id = match workload.kind {
+            // As docker and kubectl print it.
+            WorkloadKind::Container => workload.id.get(..12).unwrap_or(&workload.id),
+            WorkloadKind::Pod | WorkloadKind::SlurmJob => &workload.id,
+        };
+        return Ok(format!("{} {id}", workload.kind));
+    }
+    let service = info.service().ok_or(Absent::NotFound)?;
+    Ok(format!("{}{}", if service.by_user { "user " } else { "" }, service.name))
+}

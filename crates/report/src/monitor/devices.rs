@@ -1,0 +1,116 @@
+//! `dmon`: a row for each device.
+
+use super::{Look, Rows, cell, letters};
+use gpu_core::{Absent, DeviceDetails, DeviceSample, DeviceState, Group, Groups, Reading};
+
+/// A column: the letter of its group, its name and unit, the group of details that contains its
+/// value, and its value.
+struct Column(char, &'static str, &'static str, Option<Group>, fn(&DeviceState) -> Reading<String>);
+
+/// Makes a column for a value in a group of details.
+macro_rules! detail {
+    ($letter:literal, $name:literal, $unit:literal,
+     $group:ident: $field:ident . $value:ident $(, $convert:expr)?) => {
+        Column($letter, $name, $unit, Some(Group::$group), |device| {
+            let group = details(device)?.$field.as_ref().ok_or(Absent::NotRecorded)?;
+            text(group.$value.clone()$(.map($convert))?)
+        })
+    };
+}
+
+const COLUMNS: [Column; 21] = [
+    Column('p', "pwr", "W", None, |device| {
+        text(sample(device)?.power_draw.map(|power| power.0.saturating_add(500) / 1000))
+    }),
+    Column('p', "gtemp", "C", None, |device| {
+        text(sample(device)?.temperature.map(|celsius| celsius.0))
+    }),
+    detail!('p', "mtemp", "C", Thermal: thermal.memory, |celsius| celsius.0),
+    Column('u', "sm", "%", None, |device| {
+        text(sample(device)?.utilization.map(|share| share.get()))
+    }),
+    detail!('u', "mem", "%", Activity: activity.memory, |share| share.get()),
+    detail!('u', "enc", "%", Activity: activity.encoder, |share| share.get()),
+    detail!('u', "dec", "%", Activity: activity.decoder, |share| share.get()),
+    detail!('u', "jpg", "%", Engines: engines.jpeg, |share| share.get()),
+    detail!('u', "ofa", "%", Engines: engines.ofa, |share| share.get()),
+    detail!('c', "mclk", "MHz", Clocks: clocks.memory),
+    detail!('c', "pclk", "MHz", Clocks: clocks.sm),
+    // How long the driver reduced the clocks is not read.
+    Column('v', "pviol", "%", None, |_| Err(Absent::NotRecorded)),
+    Column('v', "tviol", "bool", None, |_| Err(Absent::NotRecorded)),
+    Column('m', "fb", "MB", None, |device| {
+        text(sample(device)?.memory.used.map(|bytes| bytes.mib()))
+    }),
+    detail!('m', "bar1", "MB", Pcie: pcie.bar1_used, |bytes| bytes.mib()),
+    detail!('m', "ccpm", "MB", ProtectedMemory: protected_memory.used, |bytes| bytes.mib()),
+    detail!('e', "sbecc", "errs", MemoryHealth: memory_health.corrected),
+    detail!('e', "dbecc", "errs", MemoryHealth: memory_health.uncorrected),
+    detail!('e', "pci", "errs", Pcie: pcie.replays),
+    detail!('t', "rxpci", "MB/s", PcieThroughput: pcie_throughput.received, |kib| kib / 1024),
+    detail!('t', "txpci", "MB/s", PcieThroughput: pcie_throughput.sent, |kib| kib / 1024),
+];
+
+/// The columns of `nvidia-smi dmon`.
+#[derive(Clone)]
+pub struct Dmon {
+    columns: Vec<&'static Column>,
+}
+
+impl std::fmt::Debug for Dmon {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.columns.iter().map(|column| column.1)).finish()
+    }
+}
+
+impl Dmon {
+    /// Parses the option `-s`: the letters of groups of columns, in the order of the letters. `p` is
+    /// power and temperature, `u` utilization, `c` clocks, `v` violations (not read), `m` memory,
+    /// `e` errors, `t` PCIe throughput.
+    ///
+    /// # Errors
+    /// The first letter that names no group.
+    pub fn parse(select: &str) -> Result<Self, String> {
+        let letters = letters(select, "pucvmet")?;
+        let of = |letter| COLUMNS.iter().filter(move |column| column.0 == letter);
+        Ok(Dmon { columns: letters.into_iter().flat_map(of).collect() })
+    }
+}
+
+impl Rows for Dmon {
+    fn groups(&self) -> Groups {
+        self.columns.iter().filter_map(|column| column.3).collect()
+    }
+
+    fn head(&self) -> [String; 2] {
+        let line = |first: &str, of: fn(&Column) -> &'static str| {
+            let cells: String = self.columns.iter().map(|column| cell_of(of(column))).collect();
+            format!("{first}{cells} ")
+        };
+        [line("# gpu", |column| column.1), line("# Idx", |column| column.2)]
+    }
+
+    fn rows(&self, look: &Look<'_>) -> Vec<String> {
+        let row = |device: &DeviceState| {
+            let cells = self.columns.iter().map(|column| cell_of(&cell((column.4)(device))));
+            format!("{:>5}{} ", device.id().index, cells.collect::<String>())
+        };
+        look.devices.iter().map(row).collect()
+    }
+}
+
+fn cell_of(text: &str) -> String {
+    format!("{text:>7}")
+}
+
+fn text(reading: Reading<impl ToString>) -> Reading<String> {
+    reading.map(|value| value.to_string())
+}
+
+fn sample(device: &DeviceState) -> Reading<&DeviceSample> {
+    device.sample.as_ref().map_err(|fault| fault.kind.absent())
+}
+
+fn details(device: &DeviceState) -> Reading<&DeviceDetails> {
+    device.details.as_ref().map_err(|fault| fault.kind.absent())
+}

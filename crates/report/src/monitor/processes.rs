@@ -1,0 +1,100 @@
+//! `pmon`: a row for each process of a device, and one for each device without processes.
+
+use super::{Look, Rows, cell, letters};
+use gpu_core::{DeviceProcess, DeviceProcessKind, DeviceState, Groups, Pid, ProcessInfo};
+use gpu_core::{Reading, clean};
+
+/// The longest name that is printed, in characters: that of Linux.
+const NAME: usize = 15;
+
+/// The columns of `nvidia-smi pmon`. Of a process, the driver reports here only the memory and the
+/// share of the multiprocessors.
+#[derive(Clone, Copy, Debug)]
+pub struct Pmon {
+    memory: bool,
+    utilization: bool,
+}
+
+impl Pmon {
+    /// Parses the option `-s`: `u` is utilization, `m` memory. Memory comes first.
+    ///
+    /// # Errors
+    /// The first letter that names no group.
+    pub fn parse(select: &str) -> Result<Self, String> {
+        let letters = letters(select, "um")?;
+        Ok(Pmon { memory: letters.contains(&'m'), utilization: letters.contains(&'u') })
+    }
+
+    /// Returns a line with these cells.
+    fn line(&self, first: String, memory: [&str; 2], shares: [&str; 6], name: &str) -> String {
+        let shown = [(self.memory, &memory[..]), (self.utilization, &shares[..])];
+        let cells = shown.iter().filter(|(shown, _)| *shown).flat_map(|(_, cells)| *cells);
+        let cells: String = cells.map(|cell| format!("{cell:>7}")).collect();
+        format!("{first}{cells}    {name}")
+    }
+
+    fn row(&self, index: u32, process: &DeviceProcess, look: &Look<'_>) -> String {
+        let kind = match process.kind {
+            DeviceProcessKind::Compute => "C",
+            DeviceProcessKind::Graphics => "G",
+            DeviceProcessKind::ComputeAndGraphics => "C+G",
+            DeviceProcessKind::Mps => "M+C",
+            DeviceProcessKind::Unknown => "-",
+        };
+        let memory = cell(process.memory.map(|bytes| bytes.mib()));
+        let share = cell(process.utilization.map(|share| share.get()));
+        let shares = [share.as_str(), "-", "-", "-", "-", "-"];
+        let name = name(process, look.process);
+        let name = format!("{name:<NAME$}");
+        self.line(
+            format!("{index:>5}{:>11}{kind:>6}", process.pid.0),
+            [&memory, "-"],
+            shares,
+            &name,
+        )
+    }
+}
+
+impl Rows for Pmon {
+    fn groups(&self) -> Groups {
+        Groups::NONE
+    }
+
+    fn head(&self) -> [String; 2] {
+        let shares = ["sm", "mem", "enc", "dec", "jpg", "ofa"];
+        let names = format!("# gpu{:>12}{:>7}", "pid", "type");
+        let units = format!("# Idx{:>12}{:>7}", "#", "C/G");
+        [
+            self.line(names, ["fb", "ccpm"], shares, "command "),
+            self.line(units, ["MB", "MB"], ["%"; 6], "name "),
+        ]
+    }
+
+    fn rows(&self, look: &Look<'_>) -> Vec<String> {
+        let rows = |device: &DeviceState| -> Vec<String> {
+            let index = device.id().index;
+            match device.processes.as_deref() {
+                Ok(processes) if !processes.is_empty() => {
+                    processes.iter().map(|process| self.row(index, process, look)).collect()
+                }
+                _ => {
+                    let name = format!("{:<NAME$}", "-");
+                    let first = format!("{index:>5}{:>11}{:>6}", "-", "-");
+                    vec![self.line(first, ["-"; 2], ["-"; 6], &name)]
+                }
+            }
+        };
+        look.devices.iter().flat_map(rows).collect()
+    }
+}
+
+/// Returns the short name of a process without control characters, else the last part of the path that the driver reports.
+fn name(process: &DeviceProcess, look_up: &dyn Fn(Pid) -> Reading<ProcessInfo>) -> String {
+    let known = look_up(process.pid).map(|info| info.name).ok().filter(|name| !name.is_empty());
+    let listed = || {
+        let path = process.name.as_deref().ok()?;
+        Some(path.rsplit('/').next().unwrap_or(path).to_owned())
+    };
+    let name = known.or_else(listed).unwrap_or_else(|| "-".to_owned());
+    clean(&name).chars().take(NAME).collect()
+}

@@ -1,0 +1,194 @@
+//! The text of `gpuws status`: a headline, and a row for each device and each of its users.
+
+mod layout;
+mod users;
+
+use crate::text::Line;
+use crate::wording::claims::User as UserName;
+use crate::{Columns, ProcessFilter, json, wording};
+use gpu_core::{DeviceId, DeviceState, Driver, MigInstance, Pid, Snapshot};
+use gpu_reaper::{Diagnosis, Finding, FindingKind, Usage, User};
+use gpu_steward::DeviceLeases;
+use layout::Layout;
+
+/// What is shown of a machine: some devices, and some of the processes on them.
+pub struct View<'a> {
+    /// The whole machine, for the headline.
+    pub whole: &'a Snapshot,
+    /// The machine with the selected devices only.
+    pub snapshot: &'a Snapshot,
+    /// The users of all devices of the machine.
+    pub usage: Usage,
+    /// The diagnosis of the whole machine.
+    pub diagnosis: &'a Diagnosis,
+    /// The leases on the devices.
+    pub leased: DeviceLeases,
+    /// Which processes are shown.
+    pub filter: ProcessFilter,
+    /// The requested columns, in place of the usual rows.
+    pub columns: Option<&'a Columns>,
+    /// The previous look of a repeated view.
+    pub before: Option<&'a Snapshot>,
+    /// Returns the name of a user by UID.
+    pub name: UserName<'a>,
+}
+
+impl<'a> View<'a> {
+    /// Returns the view of everything; `name` returns the name of a user by UID.
+    pub fn of(
+        whole: &'a Snapshot,
+        snapshot: &'a Snapshot,
+        diagnosis: &'a Diagnosis,
+        leased: DeviceLeases,
+        name: UserName<'a>,
+    ) -> Self {
+        View {
+            whole,
+            snapshot,
+            usage: Usage::of(whole),
+            diagnosis,
+            leased,
+            filter: ProcessFilter::default(),
+            columns: None,
+            before: None,
+            name,
+        }
+    }
+
+    /// Returns the object of `status --json`.
+    pub fn json(&self, with_details: bool) -> json::Status {
+        json::Status::of(self, with_details)
+    }
+
+    /// Formats `labbox · driver 535.261.03 · CUDA 12.2 · 4 GPUs, 1 free, 1 finding`, in pieces.
+    pub fn headline(&self) -> Vec<Line> {
+        let mut parts = Vec::new();
+        if let Ok(hostname) = &self.whole.hostname {
+            parts.push(hostname.clone());
+        }
+        if let Ok(Driver { version, cuda }) = &self.whole.driver {
+            parts.extend(version.iter().map(|version| format!("driver {version}")));
+            parts.extend(cuda.iter().map(|cuda| format!("CUDA {cuda}")));
+            let free = self.whole.devices.iter().filter(|device| self.is_free(device)).count();
+            let gpus = wording::count(self.whole.devices.len(), "GPU", "GPUs");
+            parts.push(format!("{gpus}, {free} free"));
+        }
+        let mut pieces: Vec<Line> = parts.into_iter().map(|part| Line::new().plain(part)).collect();
+        if !self.diagnosis.findings.is_empty() {
+            let findings = wording::count(self.diagnosis.findings.len(), "finding", "findings");
+            let last = pieces.pop().map_or_else(Line::new, |last| last.plain(", "));
+            pieces.push(last.accent(findings));
+        }
+        pieces
+    }
+
+    /// Returns the rows of the devices, each followed by those of its users, within `columns`; or
+    /// the tables with the requested columns.
+    pub fn rows(&self, columns: usize) -> Vec<Line> {
+        if let Some(requested) = self.columns {
+            return requested.lines(self, columns);
+        }
+        let any_free = self.snapshot.devices.iter().any(|device| self.is_free(device));
+        let layout = Layout::of(columns, self.snapshot, any_free);
+        let devices = self.snapshot.devices.iter();
+        let lines = devices.flat_map(|device| self.rows_of(&layout, device));
+        lines.map(|line| line.cut(columns)).collect()
+    }
+
+    fn rows_of(&self, layout: &Layout, device: &DeviceState) -> Vec<Line> {
+        let mut lines = layout.device(device, self.is_free(device));
+        lines.extend(layout::defects(device));
+        let leases: Vec<_> = self.leased.on(device).collect();
+        lines.extend(users::claims(&leases, self.snapshot.taken_at, self.name));
+        for place in places(device) {
+            lines.extend(place.map(|instance| layout.instance(instance)));
+            let layout = if place.is_some() { layout.nested() } else { *layout };
+            for user in self.shown_on(device) {
+                let finding = self.suspected(device.id(), user.pid);
+                if same(self.place_of(device, user, finding), place) {
+                    lines.extend(layout.user(self.snapshot, user, finding));
+                    lines.extend(layout.unlisted(self.snapshot, device, user));
+                }
+            }
+            if same(self.place_of_unexplained(device), place) {
+                let bytes = self.usage.unexplained(device.id());
+                lines.extend(bytes.into_iter().flat_map(|bytes| layout.unexplained(bytes.gib())));
+            }
+        }
+        lines
+    }
+
+    pub(crate) fn shown_on(&self, device: &DeviceState) -> impl Iterator<Item = &User> {
+        let users = self.usage.on(device.id()).iter();
+        users.filter(|user| self.filter.shows(self.snapshot, user.pid))
+    }
+
+    /// Returns the MIG device of a user, if the driver reports it. A suspect for unexplained memory
+    /// is shown with that memory.
+    fn place_of<'d>(
+        &self,
+        device: &'d DeviceState,
+        user: &User,
+        finding: Option<FindingKind>,
+    ) -> Option<&'d MigInstance> {
+        if user.listed == Ok(false) && finding == Some(FindingKind::Ghost) {
+            return self.place_of_unexplained(device);
+        }
+        place(device, user.gpu_instance?, user.compute_instance)
+    }
+
+    /// Returns the MIG device that has the unexplained memory.
+    fn place_of_unexplained<'d>(&self, device: &'d DeviceState) -> Option<&'d MigInstance> {
+        place(device, self.usage.unexplained_in(device.id())?, None)
+    }
+
+    /// Says how many rows the filter left out; `None` without a filter.
+    pub fn left_out(&self) -> Option<String> {
+        let left_out = self.left_out_count()?;
+        Some(self.filter.describe(left_out))
+    }
+
+    /// Returns how many rows of processes the filter left out, on all devices together or, if no
+    /// device is known, of the holders of device files; `None` without a filter.
+    pub fn left_out_count(&self) -> Option<usize> {
+        let hidden = |pid: &Pid| !self.filter.shows(self.snapshot, *pid);
+        let holders = || self.snapshot.holders().iter().map(|holder| holder.process.pid);
+        let devices = &self.snapshot.devices;
+        let users = || devices.iter().flat_map(|device| self.usage.on(device.id()));
+        (!self.filter.is_empty()).then(|| match devices.is_empty() {
+            true => holders().filter(hidden).count(),
+            false => users().map(|user| user.pid).filter(hidden).count(),
+        })
+    }
+
+    fn is_free(&self, device: &DeviceState) -> bool {
+        self.leased.is_free(device, &self.usage)
+    }
+
+    fn suspected(&self, device: &DeviceId, pid: Pid) -> Option<FindingKind> {
+        let is_it = |finding: &&Finding| {
+            finding.devices.iter().any(|id| id.same_device(device))
+                && finding.suspects.iter().any(|suspect| suspect.process.pid == pid)
+        };
+        self.diagnosis.findings.iter().find(is_it).map(|finding| finding.kind)
+    }
+}
+
+/// Returns the MIG devices of a device, and then `None` for the device itself.
+fn places(device: &DeviceState) -> impl Iterator<Item = Option<&MigInstance>> {
+    device.mig.iter().flatten().map(Some).chain([None])
+}
+
+/// Returns the MIG device of a GPU instance and a compute instance, or the only one of the GPU
+/// instance if the compute instance is unknown.
+fn place(device: &DeviceState, gpu: u32, compute: Option<u32>) -> Option<&MigInstance> {
+    let is_here = |mig: &&MigInstance| {
+        mig.gpu_instance == Some(gpu) && (compute.is_none() || mig.compute_instance == compute)
+    };
+    let mut here = device.mig.iter().flatten().filter(is_here);
+    here.next().filter(|_| here.next().is_none())
+}
+
+fn same(one: Option<&MigInstance>, other: Option<&MigInstance>) -> bool {
+    one.map(|mig| mig.index) == other.map(|mig| mig.index)
+}
