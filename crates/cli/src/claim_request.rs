@@ -237,14 +237,6 @@ fn never(failure: Failure, refused: Option<&Refused>, prepared: &PreparedClaim) 
     }
 }
 
-/// Returns a command line for `gpuws leases`, at most 256 bytes long.
-pub(crate) fn described<'a>(command: impl IntoIterator<Item = &'a std::ffi::OsString>) -> String {
-    let words: Vec<_> = command.into_iter().map(|word| word.to_string_lossy()).collect();
-    let line = words.join(" ");
-    let end = line.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= 256);
-    line[..end.last().unwrap_or(0)].to_owned()
-}
-
 /// Returns the owner and the command of an entry: `alice: python train.py`.
 pub(crate) fn whose(entry: &LeaseEntry) -> String {
     match entry.command.is_empty() {

@@ -18,6 +18,7 @@ use crate::source::{self, CLAIMS, roots};
 use gpu_core::{ActToken, ErrorKind, Launch, Origin, ProcessFault};
 use gpu_host::supervise::{LinuxLauncher, find_program};
 use gpu_machine::placeholder;
+use gpu_report::wording::claims;
 use gpu_steward::{NotGranted, NotRun, Ports, RunOrder};
 use report::ReportFile;
 use std::ffi::{OsStr, OsString};
@@ -64,7 +65,7 @@ pub(crate) fn supervise(
         .map_err(|error| own(error.into()))?
         .first()
         .ok_or_else(|| Failure::new(Exit::Own, "find the own process"))?;
-    let command = claim_request::described(&args.command);
+    let command = claims::command_line(&args.command);
     let prepared =
         claim_request::request(&args.request, &source, root, command, global.quiet).map_err(own)?;
     // The command runs without the shim, too; only safe-gpu in it may then choose other devices.

@@ -1,13 +1,14 @@
 //! The process for which devices are claimed.
 
 use crate::args::ClaimArgs;
-use crate::claim_request;
+
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::lease_keepers::is_supervisor;
 use crate::source::Source;
 use gpu_core::{EntryKind, LeaseStore, ProcessInfo};
 use gpu_host::FileLeaseStore;
+use gpu_report::wording::claims;
 use rustix::process::geteuid;
 use std::ffi::OsString;
 
@@ -72,5 +73,5 @@ pub(super) fn described(root: &ProcessInfo) -> String {
         Ok(words) if !words.is_empty() => words.iter().map(OsString::from).collect(),
         _ => vec![OsString::from(&root.name)],
     };
-    claim_request::described(&words)
+    claims::command_line(&words)
 }
