@@ -220,7 +220,7 @@ fn never(failure: Failure, refused: Option<&Refused>, prepared: &PreparedClaim) 
             let mut all: Vec<u32> =
                 refused.offered.iter().filter(is_named).map(|id| id.index).collect();
             all.dedup();
-            let has = wording::machine_has(&all);
+            let has = wording::choose_from(&all);
             failure.with_source(format!("{limit} can provide only {could}{reasons}")).with_hint(
                 match could {
                     0 => has,

@@ -41,7 +41,9 @@ pub use claim_context::{Scene, Wants};
 pub use device_leases::DeviceLeases;
 pub use environment::{LEASE, environment};
 pub use gpu_claim::{Ahead, Standing, Wait, WaitReason, Waiting};
-pub use grant::{Decision, Grant, NotGranted, Preview, Refused, preview, take};
+pub use grant::{
+    Decision, Grant, NotGranted, Preview, Refused, preview, take, waits_for_own_lease,
+};
 pub use held_devices::HeldDevices;
 pub use inherited::{Convention, Inherited, Note, inherited};
 pub use isolated::{

@@ -41,7 +41,7 @@ impl<S> Taking<'_, S> {
             && self.attempted >= self.awake_until
             && let Some(before) = queue.before(&self.entry)?
         {
-            let leases = self.pool(&self.leases()?)?.leases;
+            let leases = self.blocking(&self.leases()?)?;
             let standing = Standing { ahead: queue.ahead(), leases, wait_reason: None };
             let own_look = SLEEP_TIMEOUT * queue.rank().max(1);
             self.own_look.get_or_insert(self.attempted.saturating_add(own_look));

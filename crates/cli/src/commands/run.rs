@@ -25,8 +25,8 @@ use std::ffi::{OsStr, OsString};
 use watch::Watch;
 
 /// Returns an error if the program does not exist, before devices are claimed for it.
-pub(super) fn is_there(args: &RunArgs) -> Result<(), Failure> {
-    let program = args.command.first().map_or(OsStr::new(""), OsString::as_os_str);
+pub(super) fn is_there(command: &[OsString]) -> Result<(), Failure> {
+    let program = command.first().map_or(OsStr::new(""), OsString::as_os_str);
     let found = find_program(program, std::env::var_os("PATH").as_deref());
     found.map(drop).map_err(|error| not_started(&error))
 }

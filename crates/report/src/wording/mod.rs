@@ -301,11 +301,12 @@ pub fn ranges(sorted: &[u32]) -> String {
     parts.iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
-/// Formats the device indexes of a machine: `it has 0–3`.
-pub fn machine_has(known: &[u32]) -> String {
+/// Formats the device indexes that can be named: `choose from GPUs 0–3`.
+pub fn choose_from(known: &[u32]) -> String {
     match known {
-        [] => "it has no responding GPU".to_owned(),
-        known => format!("it has {}", ranges(known)),
+        [] => "no GPU responds".to_owned(),
+        [one] => format!("the only GPU is {one}"),
+        known => format!("choose from GPUs {}", ranges(known)),
     }
 }
 

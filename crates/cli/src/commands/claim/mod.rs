@@ -19,7 +19,7 @@ use gpu_machine::{Holder, Keeps, placeholder};
 use gpu_memory_advice::environment::Advice;
 use gpu_report::json;
 use gpu_report::wording::limit;
-use gpu_steward::{Grant, NotGranted, Ports, environment, take};
+use gpu_steward::{Grant, NotGranted, Ports, environment, take, waits_for_own_lease};
 use hold::{Signals, hold};
 use root_process::{check_root, default_root, described};
 use std::ffi::OsString;
@@ -71,6 +71,11 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
     };
     if !args.hold && !args.export {
         return preview::show(args, global, screen, &prepared, &ports);
+    }
+    if let Some(lease) =
+        waits_for_own_lease(&prepared.request, &ports).map_err(|why| failure(&prepared, why))?
+    {
+        return Err(root_process::waits_for_itself(&root, &lease.id));
     }
     let signals = Signals::watch()?;
     let group = process_group();

@@ -6,7 +6,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::lease_keepers::is_supervisor;
 use crate::source::Source;
-use gpu_core::{EntryKind, LeaseStore, ProcessInfo};
+use gpu_core::{EntryKind, LeaseId, LeaseStore, ProcessInfo};
 use gpu_host::FileLeaseStore;
 use gpu_report::wording::claims;
 use rustix::process::geteuid;
@@ -66,6 +66,14 @@ pub(super) fn check_root(root: ProcessInfo) -> Result<ProcessInfo, Failure> {
             .with_source("it does not belong to you")
             .with_hint("pass --for a process of your own, e.g. $$")),
     }
+}
+
+/// Refuses a claim that would wait for the end of a lease that ends with this process.
+pub(super) fn waits_for_itself(root: &ProcessInfo, lease: &LeaseId) -> Failure {
+    let what = format!("claim for process {}, which would wait for itself", root.key.pid);
+    Failure::new(Exit::Usage, what)
+        .with_source(format!("it already has lease {lease} on the requested GPUs"))
+        .with_hint(format!("release that lease with: gpuws claim --release {lease}"))
 }
 
 pub(super) fn described(root: &ProcessInfo) -> String {
