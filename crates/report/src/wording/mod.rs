@@ -12,6 +12,7 @@ use gpu_core::{
     Reading, Snapshot, Timestamp,
 };
 use gpu_reaper::{Advice, Confidence, FindingKind, Role};
+use gpu_text::ErrorCode;
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -281,6 +282,35 @@ pub fn unknown_users<'a>(
         let (word, it) = if indexes.len() == 1 { ("GPU", "it") } else { ("GPUs", "them") };
         let which = ranges(&indexes);
         format!("{word} {which}: users of {it} unknown: failed to {fault}")
+    })
+}
+
+/// Returns the meaning of a failure text and the command to run on that machine; `None` for a
+/// failure of the whole driver, which is reported as a fault.
+pub fn pasted_failure(code: ErrorCode) -> Option<(&'static str, &'static str)> {
+    Some(match code {
+        ErrorCode::DriverNotRunning
+        | ErrorCode::NvmlMismatch
+        | ErrorCode::NoDevices
+        | ErrorCode::NoLibrary
+        | ErrorCode::Blocked
+        | ErrorCode::NotPermitted => return None,
+        ErrorCode::DeviceHandle => (
+            "the driver cannot reach a GPU: it has fallen off the bus or requires a reset",
+            KERNEL_LOG,
+        ),
+        ErrorCode::ResetRefused => {
+            ("a reset was refused because a process, perhaps a monitor, has the device open", FUSER)
+        }
+        ErrorCode::MigPending => {
+            ("a change of the MIG mode is pending: it takes effect after a reset", FUSER)
+        }
+        ErrorCode::NvlinksInactive => {
+            ("all NVLinks of a GPU are inactive", "nvidia-smi nvlink --status")
+        }
+        ErrorCode::Other => {
+            ("a program failed for the reason it printed; to see the device holders:", FUSER)
+        }
     })
 }
 
