@@ -21,6 +21,8 @@
 //! assert_eq!(Exit::of(error.kind(), false).code(), 3);
 //! ```
 
+pub mod ascii;
+pub mod bar;
 pub mod csv;
 pub mod details;
 mod exit;

@@ -17,7 +17,7 @@ use crate::source;
 use crate::terminal::{Line, Screen, Tone, packed, wrapped};
 use crate::wording;
 use gpu_core::{
-    DeviceId, Driver, Groups, HolderSearch, Observation, Origin, Pid, Selector, Snapshot,
+    Absent, DeviceId, Driver, Groups, HolderSearch, Observation, Origin, Pid, Selector, Snapshot,
     selector::select,
 };
 use gpu_reaper::{Diagnosis, Finding, FindingKind, Usage};
@@ -120,11 +120,16 @@ fn show_some(
         lines.extend(defects(device));
         lines.extend(device.mig.iter().flatten().map(|instance| layout.instance(instance)));
         lines.extend(claims(&leased.on(device).collect::<Vec<_>>(), snapshot.taken_at));
+        let mut unexplained = usage.unexplained(device.id());
+        let ghost = diagnosis.only_ghost(device.id()).filter(|_| unexplained.is_some());
         for user in usage.on(device.id()) {
-            lines.extend(layout.user(snapshot, user, suspected(diagnosis, device.id(), user.pid)));
-            lines.extend(layout.unlisted(snapshot, device, user));
+            let mut user = user.clone();
+            if ghost == Some(user.pid) && user.memory.is_err() {
+                user.memory = unexplained.take().ok_or(Absent::NotFound);
+            }
+            lines.extend(layout.user(snapshot, &user, suspected(diagnosis, device.id(), user.pid)));
+            lines.extend(layout.unlisted(snapshot, device, &user));
         }
-        let unexplained = usage.unexplained(device.id());
         lines.extend(unexplained.into_iter().flat_map(|bytes| layout.unexplained(bytes.gib())));
         lines.into_iter().try_for_each(|line| screen.print(&line.cut(room)))?;
     }

@@ -535,6 +535,41 @@ fn same_machine_may_be_pasted_in_two_spellings() {
 }
 
 #[test]
+fn other_locale_gets_ascii() {
+    let shown = |locale: Option<&str>, words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
+        for name in ["LC_ALL", "LC_CTYPE", "LANG"] {
+            command.env_remove(name);
+        }
+        command.envs(locale.map(|locale| ("LANG", locale))).args(words);
+        let Ended { code, stdout, stderr } = ended(command.output().expect("gpuws runs"));
+        (code, stdout, stderr)
+    };
+    for words in [&["--sim", "labbox"][..], &["--sim", "labbox", "doctor", "--gpu", "9"]] {
+        let (code, stdout, stderr) = shown(Some("C"), words);
+        assert!(stdout.is_ascii() && stderr.is_ascii(), "{stdout}{stderr}");
+        for locale in [None, Some("C.UTF-8")] {
+            let (same, rich, told) = shown(locale, words);
+            assert!(!rich.is_ascii() || !told.is_ascii(), "{rich}{told}");
+            let lines = |text: &str| text.lines().map(|line| line.chars().count()).collect();
+            let (rich, plain): (Vec<_>, Vec<_>) = (lines(&rich), lines(&stdout));
+            assert_eq!((same, rich), (code, plain));
+        }
+    }
+    // JSON is UTF-8 everywhere.
+    let json = |locale| shown(Some(locale), &["--sim", "labbox", "--json"]).1;
+    assert_eq!(json("C"), json("C.UTF-8"));
+}
+
+#[test]
+fn reap_by_pid_without_driver_cannot_observe() {
+    let refused = gpuws(Path::new("."), &["--sim", "no-driver", "reap", "--pid", "5"]);
+    assert_eq!(refused.code, 3, "{}{}", refused.stdout, refused.stderr);
+    assert!(refused.stdout.contains("refused 5"), "{}", refused.stdout);
+    assert!(refused.stderr.contains("no NVIDIA driver"), "{}", refused.stderr);
+}
+
+#[test]
 fn quiet_holders_have_no_legend() {
     let here = Path::new(".");
     let legend = "f open, F open for writing, m mapped";
@@ -543,8 +578,10 @@ fn quiet_holders_have_no_legend() {
     let nobody =
         gpuws(here, &["--sim", "healthy-box", "holders", "/dev/nvidiactl", "/dev/nvidia0"]);
     assert_eq!(nobody.code, 0, "{}", nobody.stderr);
+    assert_eq!(whole.code, 0, "{}", whole.stderr);
     let none = gpuws(here, &["--sim", "dgx1-v100", "holders"]);
     assert_eq!(none.stdout.contains(legend), !none.stdout.contains("(no holder)"));
+    assert_eq!(none.code, 1, "as fuser: {}", none.stdout);
 }
 
 #[test]

@@ -5,7 +5,7 @@ const WIDTH: u64 = 12;
 /// Returns a bar for `part` of `whole`, in eighths of a column: `██▎░░░░░░░░░`.
 ///
 /// A part above 0 fills at least an eighth, and one below `whole` leaves at least an eighth empty.
-pub(crate) fn bar(part: u64, whole: u64) -> String {
+pub fn bar(part: u64, whole: u64) -> String {
     const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let all = u128::from(WIDTH * 8);
     let exact = (u128::from(part) * all).checked_div(u128::from(whole)).unwrap_or(0);
