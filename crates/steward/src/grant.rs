@@ -7,8 +7,8 @@ use crate::ports::{Ports, Request};
 use crate::preference;
 use gpu_claim::{Chosen, ClaimRequest, Ledger, Standing, TakeError, Taken, Turn, Waiting};
 use gpu_core::{
-    Claim, DeviceId, DeviceUuid, EntryKind, Error, Fault, Groups, LeaseEntry, LeaseGuard, LeaseId,
-    MigInstance, Result, SafeGpuGuard, look_at_devices,
+    Claim, DeviceFileKind, DeviceId, DeviceUuid, EntryKind, Error, Fault, Groups, LeaseEntry,
+    LeaseGuard, LeaseId, MigInstance, Result, SafeGpuGuard, look_at_devices,
 };
 use gpu_placement::{Bar, Choice, Passed, Refusal};
 use std::cell::{Cell, RefCell};
@@ -182,9 +182,10 @@ pub fn take(
     watch: &mut dyn FnMut(&Waiting<'_>) -> ControlFlow<()>,
 ) -> Result<Grant, NotGranted> {
     let parent = parent(request, ports)?;
-    let chooser = Chooser::new(&request.claim, parent.as_ref());
+    let claim = visible(request, ports);
+    let chooser = Chooser::new(&claim, parent.as_ref());
     let ask = ClaimRequest {
-        claim: request.claim.clone(),
+        claim: claim.clone(),
         root: request.root,
         within: parent.clone(),
         parts_of: wholes(&request.claim, ports),
@@ -224,6 +225,18 @@ pub fn take(
             None => NotGranted::Failed(error),
         }),
     }
+}
+
+/// Returns the claim with the devices that the caller sees, by their device files: without asking
+/// the driver, because most claims of a queue never do.
+fn visible(request: &Request, ports: &Ports<'_>) -> Claim {
+    let files = ports.host.device_files().unwrap_or_default();
+    let minors = files.iter().filter_map(|file| match file.kind {
+        DeviceFileKind::Gpu(minor) => Some(minor),
+        _ => None,
+    });
+    let minors: BTreeSet<u32> = minors.collect();
+    Claim { visible_minors: minors.into_iter().collect(), ..request.claim.clone() }
 }
 
 /// Returns the GPUs of the MIG devices that a claim names, so that a lease on a MIG device still
@@ -306,7 +319,8 @@ pub struct Preview {
 /// [`NotGranted::Silent`], [`NotGranted::Foreign`] and [`NotGranted::Failed`].
 pub fn preview(request: &Request, ports: &Ports<'_>) -> Result<Preview, NotGranted> {
     let parent = parent(request, ports)?;
-    let chooser = Chooser::new(&request.claim, parent.as_ref());
+    let claim = visible(request, ports);
+    let chooser = Chooser::new(&claim, parent.as_ref());
     let scene = chooser.look(request, ports);
     if let Some(fault) = scene.silence() {
         return Err(NotGranted::Silent(fault.clone()));
@@ -318,7 +332,7 @@ pub fn preview(request: &Request, ports: &Ports<'_>) -> Result<Preview, NotGrant
         owner: ports.locks.owner(),
         root: request.root,
         within: parent.as_ref().map(LeaseEntry::nested).unwrap_or_default(),
-        claim: request.claim.clone(),
+        claim: claim.clone(),
         devices: Vec::new(),
         parts_of: Vec::new(),
         command: String::new(),

@@ -160,7 +160,8 @@ impl<S> Taking<'_, S> {
             |claim: &Claim, beside: &[LeaseEntry]| (self.choose)(&seen.scene, claim, beside);
         let places = queue.earlier();
         let within = self.ask.within.as_ref();
-        let mut read = |place: &QueuePlace| queue.rival(place, leases, within);
+        let claim = &self.ask.claim;
+        let mut read = |place: &QueuePlace| queue.rival(place, leases, claim, within);
         let judged = judge(&self.entry, &pool, &places, &mut read, &is_idle, &choose)?;
         let mut kept: BTreeMap<QueuePlace, Duration> = since
             .iter()
