@@ -123,7 +123,10 @@ impl Ledger {
 
     /// Returns the waiting claims that came before an entry.
     pub fn ahead_of(&self, entry: &LeaseEntry) -> impl Iterator<Item = &LeaseEntry> {
-        self.waiters.iter().filter(|other| !is_same(other, entry) && other.is_before(entry))
+        self.waiters.iter().filter(|other| {
+            let is_rival = !entry.claim.is_elsewhere(&other.claim);
+            !is_same(other, entry) && other.is_before(entry) && is_rival
+        })
     }
 }
 

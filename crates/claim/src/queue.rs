@@ -6,7 +6,7 @@
 use crate::admission::AtPlace;
 use crate::ledger::{Ledger, is_same};
 use crate::request::Ahead;
-use gpu_core::{LeaseEntry, LeaseStore, QueuePlace, Result, Waiter};
+use gpu_core::{Claim, LeaseEntry, LeaseStore, QueuePlace, Result, Waiter};
 use std::collections::HashSet;
 
 /// The places in the queue before a claim's own.
@@ -87,6 +87,7 @@ impl<'a> Queue<'a> {
         &mut self,
         place: &QueuePlace,
         leases: &Ledger,
+        claim: &Claim,
         within: Option<&LeaseEntry>,
     ) -> Result<AtPlace> {
         // A claim that has devices by now, and is about to leave the queue, no longer competes.
@@ -95,7 +96,7 @@ impl<'a> Queue<'a> {
         }
         let Some(entry) = self.waiter(place)? else { return Ok(AtPlace::Nobody) };
         let is_rival = match (leases.parent_of(&entry), within) {
-            (None, None) => true,
+            (None, None) => !claim.is_elsewhere(&entry.claim),
             (Some(parent), Some(within)) => is_same(parent, within),
             _ => false,
         };

@@ -220,7 +220,7 @@ fn never(failure: Failure, refused: Option<&Refused>, prepared: &PreparedClaim) 
             let mut all: Vec<u32> =
                 refused.offered.iter().filter(is_named).map(|id| id.index).collect();
             all.dedup();
-            let has = wording::machine_has(&all);
+            let has = wording::choose_from(&all);
             failure.with_source(format!("{limit} can provide only {could}{reasons}")).with_hint(
                 match could {
                     0 => has,
@@ -235,14 +235,6 @@ fn never(failure: Failure, refused: Option<&Refused>, prepared: &PreparedClaim) 
         Refusal::Contradictory => failure.with_source("--with names more GPUs than -n requests"),
         Refusal::NotNow { .. } => failure.with_source(format!("cannot be satisfied{reasons}")),
     }
-}
-
-/// Returns a command line for `gpuws leases`, at most 256 bytes long.
-pub(crate) fn described<'a>(command: impl IntoIterator<Item = &'a std::ffi::OsString>) -> String {
-    let words: Vec<_> = command.into_iter().map(|word| word.to_string_lossy()).collect();
-    let line = words.join(" ");
-    let end = line.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= 256);
-    line[..end.last().unwrap_or(0)].to_owned()
 }
 
 /// Returns the owner and the command of an entry: `alice: python train.py`.

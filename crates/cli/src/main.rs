@@ -64,7 +64,7 @@ fn prepare(cli: &Cli) {
 
 fn fail(failure: &Failure) -> ExitCode {
     // If standard error is closed, the exit code still reports the failure.
-    let _ = writeln!(std::io::stderr(), "{failure}");
+    let _ = writeln!(std::io::stderr(), "{}", terminal::localized(failure.to_string()));
     failure.exit().into()
 }
 

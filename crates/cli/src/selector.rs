@@ -10,7 +10,7 @@ impl From<SelectError> for Failure {
         let failure = Failure::new(Exit::Usage, error.to_string());
         let matches = match error {
             SelectError::NotFound { known, .. } => {
-                return failure.with_hint(wording::machine_has(&known));
+                return failure.with_hint(wording::choose_from(&known));
             }
             SelectError::Ambiguous { matches, .. } => format!("GPUs {}", wording::ranges(&matches)),
             SelectError::AmbiguousPart { matches, .. } => {

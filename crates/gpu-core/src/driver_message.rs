@@ -20,7 +20,7 @@ const MAX_PLACE: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DriverMessage {
-    /// The time at which it was logged, on the wall clock.
+    /// The time at which it was logged, on the wall clock, or [`DriverMessage::UNDATED`].
     #[cfg_attr(feature = "serde", serde(rename = "at_unix_ms"))]
     pub at: Timestamp,
     /// The device, always with function 0: the driver prints none in a message with an Xid.
@@ -56,6 +56,8 @@ pub enum DriverMessageKind {
 }
 
 impl DriverMessage {
+    /// The time of a message whose text has none.
+    pub const UNDATED: Timestamp = Timestamp(0);
     /// The maximum length of a process name, in characters: that of the driver's own buffer.
     pub const MAX_NAME: usize = 100;
     /// The maximum length of the text, in characters: that of a record of the kernel.

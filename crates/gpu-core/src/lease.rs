@@ -44,6 +44,10 @@ pub struct Claim {
     /// Accept a device that a process outside the scheme uses.
     #[cfg_attr(feature = "serde", serde(default))]
     pub accept_used: bool,
+    /// The minor numbers of the devices that the claimant sees, ascending; empty if unknown. In a
+    /// container these may be a part of the machine's.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    pub visible_minors: Vec<u32>,
 }
 
 impl Claim {
@@ -58,7 +62,15 @@ impl Claim {
             free_memory: None,
             compute_capability: None,
             accept_used: false,
+            visible_minors: Vec::new(),
         }
+    }
+
+    /// Returns whether two claimants see different devices, so that neither can take what the other
+    /// needs.
+    pub fn is_elsewhere(&self, other: &Claim) -> bool {
+        let (own, others) = (&self.visible_minors, &other.visible_minors);
+        !own.is_empty() && !others.is_empty() && !own.iter().any(|minor| others.contains(minor))
     }
 
     /// Returns the memory that it asks for of each device; `None` for whole devices.

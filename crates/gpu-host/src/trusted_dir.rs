@@ -82,10 +82,16 @@ pub fn is_own(uid: u32) -> bool {
 /// user_namespaces(7)): files of the machine's root belong to it there. `None` if all users are
 /// mapped.
 fn outsider() -> Option<u32> {
-    let read = |path| std::fs::read_to_string(path).ok();
-    let map = read("/proc/self/uid_map")?;
+    let map = std::fs::read_to_string("/proc/self/uid_map").ok()?;
     let is_whole = map.split_ascii_whitespace().eq(["0", "0", "4294967295"]);
-    if is_whole { None } else { read("/proc/sys/kernel/overflowuid")?.trim().parse().ok() }
+    (!is_whole).then(overflow_user)
+}
+
+/// Returns the UID that stands for any user whom a user namespace or a mount does not map.
+pub(crate) fn overflow_user() -> u32 {
+    let text = std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok();
+    // The default of the kernel.
+    text.and_then(|text| text.trim().parse().ok()).unwrap_or(65_534)
 }
 
 fn euid() -> u32 {

@@ -29,7 +29,9 @@ pub(crate) fn recognize(text: &Text) -> Option<Recognized> {
             Some(kind) => return Some(Recognized { kind, fields: None }),
             None => {}
         }
-        command = command.or_else(|| command::read(line));
+        if command.is_none() && !is_short_word(line) {
+            command = command::read(line);
+        }
     }
     by_command(text, command.as_ref()).or_else(|| {
         let kind = if is_log { Kind::KernelLog } else { Kind::Error };
@@ -62,6 +64,10 @@ pub(crate) fn of_line<'a>(
     if line.is_empty() {
         return None;
     }
+    if is_short_word(line) && !line.starts_with("GPU") {
+        // No field has a shorter name.
+        return if line.len() < 3 { None } else { csv::kind_of_header(line) };
+    }
     // The rows of fuser and lsof come first: their commands may look like anything else.
     if fuser::is_header(line) || fuser::is_row(line) {
         Some(Kind::Fuser)
@@ -83,6 +89,12 @@ pub(crate) fn of_line<'a>(
             .or_else(|| topology::kind_of_header(line, following.clone()))
             .or_else(|| kernel_log::is_row(line, following).then_some(Kind::KernelLog))
     }
+}
+
+/// Returns whether a line is one short word, of letters and digits alone. It is the name of a field
+/// or of a device, or means nothing: it is no command, no prompt and no failure.
+pub(crate) fn is_short_word(line: &str) -> bool {
+    line.len() < failure::SHORTEST && line.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 fn is_xml(line: &str) -> bool {
@@ -301,6 +313,18 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn short_word_is_field_or_nothing(word in "[A-Za-z0-9]{1,6}") {
+            prop_assert!(is_short_word(&word));
+            let is_between = word == "fuser" || word == "lsof";
+            prop_assert!(is_between || !command::is_between(&word));
+            prop_assert!(failure::codes(&word).is_empty());
+            prop_assert!(!kernel_log::is_row(&word, std::iter::empty()));
+            prop_assert!(monitor::kind_of_header(&word).is_none() && !tensorflow::is_row(&word));
+            prop_assert!(!is_table(&word) && !is_q(&word) && !list::is_row(&word));
+            prop_assert!(!fuser::is_row(&word) && !lsof::is_row(&word) && !is_xml(&word));
+        }
+
         #[test]
         fn detection_is_deterministic(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
             let text = clean(&bytes);

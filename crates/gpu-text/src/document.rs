@@ -118,6 +118,12 @@ pub struct Document {
     pub driver_messages: Vec<DriverMessage>,
     /// Lines that could not be parsed, at most 1000.
     pub unread: Vec<Unread>,
+    /// The failures that name a device.
+    #[serde(skip)]
+    pub device_failures: Vec<DeviceFailure>,
+    /// The text lists all MIG devices of its devices.
+    #[serde(skip)]
+    pub lists_mig: bool,
 }
 
 impl Document {
@@ -144,6 +150,8 @@ impl Document {
             errors: Vec::new(),
             driver_messages: Vec::new(),
             unread: Vec::new(),
+            device_failures: Vec::new(),
+            lists_mig: false,
         }
     }
 
@@ -154,6 +162,26 @@ impl Document {
             self.unread.push(Unread { line, text, why });
         }
     }
+}
+
+/// A failure that is about one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceFailure {
+    /// What failed.
+    pub code: ErrorCode,
+    /// The device, by what the text names.
+    pub device: NamedDevice,
+    /// Whether MIG will be enabled, if that is pending.
+    pub enables_mig: bool,
+}
+
+/// A device as a failure text names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamedDevice {
+    /// By its PCI address.
+    Bus(gpu_core::PciBusId),
+    /// By its index.
+    Index(u32),
 }
 
 /// A line that could not be read.
@@ -223,6 +251,9 @@ pub struct Gpu {
     #[serde(serialize_with = "value_or_null")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<bool>"))]
     pub mig_enabled: Reading<bool>,
+    /// The values that the health of the GPU is judged by.
+    #[serde(skip)]
+    pub details: gpu_core::DeviceDetails,
 }
 
 impl Default for Gpu {
@@ -244,6 +275,7 @@ impl Default for Gpu {
             persistence: Err(NotRecorded),
             display_active: Err(NotRecorded),
             mig_enabled: Err(NotRecorded),
+            details: gpu_core::DeviceDetails::default(),
         }
     }
 }
@@ -428,6 +460,10 @@ pub enum ErrorCode {
     Blocked,
     /// The caller lacks the permission.
     NotPermitted,
+    /// A change of the MIG mode is pending.
+    MigPending,
+    /// All NVLinks of a device are inactive.
+    NvlinksInactive,
     /// Any other failure text.
     Other,
 }

@@ -5,7 +5,7 @@
 //! [`ErrorCode::Other`].
 
 use crate::command;
-use crate::document::{Document, ErrorCode, Kind};
+use crate::document::{DeviceFailure, Document, ErrorCode, Gpu, Kind, NamedDevice};
 use crate::kernel_log;
 use crate::text::Text;
 use crate::work_meter;
@@ -28,6 +28,10 @@ const PHRASES: &[(&[&str], ErrorCode)] = &[
     (&["unable to determine the device handle"], ErrorCode::DeviceHandle),
     (&["unable to get the device handle"], ErrorCode::DeviceHandle),
     (&["failed to get device handle"], ErrorCode::DeviceHandle),
+    (&["gpu is lost"], ErrorCode::DeviceHandle),
+    (&["fallen off the bus"], ErrorCode::DeviceHandle),
+    (&["mig mode", "pending"], ErrorCode::MigPending),
+    (&["links are inactive"], ErrorCode::NvlinksInactive),
     (&["unable to reset"], ErrorCode::ResetRefused),
     (&["cannot be reset"], ErrorCode::ResetRefused),
     (&["can't be reset"], ErrorCode::ResetRefused),
@@ -104,6 +108,11 @@ const SUBJECTS: &[&str] = &[
     "nvidia", "nvml", "gpu", "cuda", "mig ", "mig-", "nvlink", "nvrm", "fuser", "lsof", "inforom",
 ];
 
+/// The most words of a failure text in which the name of its device is searched, and the most of
+/// such texts.
+const MAX_WORDS: usize = 100;
+const MAX_DEVICE_FAILURES: usize = 256;
+
 /// How much of a passage is read, in bytes.
 const MAX_PASSAGE: usize = 4096;
 
@@ -131,7 +140,7 @@ pub(crate) fn codes(passage: &str) -> Vec<ErrorCode> {
 }
 
 /// No shorter passage has a meaning: a complaint has four letters, a subject three.
-const SHORTEST: usize = 7;
+pub(crate) const SHORTEST: usize = 7;
 
 /// All search phrases, so that a passage is scanned once. A set of them is a number with a bit for
 /// each phrase.
@@ -189,8 +198,64 @@ pub(crate) fn note(document: &mut Document, line: &str) -> bool {
         if !document.errors.contains(&code) {
             document.errors.push(code);
         }
+        let of_device =
+            [ErrorCode::DeviceHandle, ErrorCode::MigPending, ErrorCode::NvlinksInactive];
+        // A listing names the device in the row above.
+        let above = document.gpus.last().and_then(|gpu| gpu.index).map(NamedDevice::Index);
+        if of_device.contains(&code)
+            && document.device_failures.len() < MAX_DEVICE_FAILURES
+            && let Some(device) = named_device(line).or(above)
+        {
+            let enables_mig = !line.to_lowercase().contains("disable");
+            document.device_failures.push(DeviceFailure { code, device, enables_mig });
+        }
     }
     found
+}
+
+/// Returns the failures of documents that the snapshot does not show at a device: they name none,
+/// or one with figures of another moment.
+pub fn unattributed(documents: &[Document]) -> Vec<ErrorCode> {
+    let has_figures = |device: NamedDevice| {
+        let is_it = |gpu: &&Gpu| match device {
+            NamedDevice::Bus(bus) => gpu.bus_id.as_ref().is_some_and(|id| id.parse() == Ok(bus)),
+            NamedDevice::Index(index) => gpu.index == Some(index),
+        };
+        let gpus = documents.iter().flat_map(|document| &document.gpus);
+        gpus.filter(is_it).any(|gpu| gpu.memory_used_mib.is_ok())
+    };
+    let of = |document: &Document| {
+        let named = |code: &ErrorCode| {
+            let mut of_code = document.device_failures.iter().filter(|it| it.code == *code);
+            of_code.any(|it| *code != ErrorCode::DeviceHandle || !has_figures(it.device))
+        };
+        document.errors.iter().copied().filter(|code| !named(code)).collect::<Vec<_>>()
+    };
+    documents.iter().flat_map(of).collect()
+}
+
+/// Returns the device that a failure text names: by its PCI address, or as `GPU 3` or `GPU3`.
+fn named_device(text: &str) -> Option<NamedDevice> {
+    let mut index = None;
+    let mut before = "";
+    for word in text.split_whitespace().take(MAX_WORDS) {
+        // `00000000:3B:00.0:In use by another client`
+        let bare = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+        let address = bare.find(":In").map_or(bare, |end| &bare[..end]);
+        if address.contains(':')
+            && let Ok(bus) = address.parse()
+        {
+            return Some(NamedDevice::Bus(bus));
+        }
+        let number = match bare.get(..3) {
+            Some(gpu) if gpu.eq_ignore_ascii_case("gpu") => &bare[3..],
+            _ if before.eq_ignore_ascii_case("gpu") => bare,
+            _ => "",
+        };
+        index = index.or_else(|| number.parse().ok().map(NamedDevice::Index));
+        before = bare;
+    }
+    index
 }
 
 /// Returns whether a text is a failure: short, and most of it complains.
@@ -310,7 +375,11 @@ mod tests {
             (
                 "Warning: MIG mode is in pending disable state for GPU 0A:00.0:In use by another \
                  client\n0A:00.0 is currently being used by one or more other processes",
-                ErrorCode::Other,
+                ErrorCode::MigPending,
+            ),
+            (
+                "Unable to retrieve NVLink information as all links are inActive",
+                ErrorCode::NvlinksInactive,
             ),
             ("Not supported on the device(s)", ErrorCode::Other),
             ("Failed to initialize NVML: Unknown Error", ErrorCode::Other),
@@ -318,6 +387,22 @@ mod tests {
             ("bash: nvidia-smi: command not found", ErrorCode::Other),
         ] {
             assert_eq!(codes(message), [want], "{message}");
+        }
+    }
+
+    #[test]
+    fn failure_names_its_device() {
+        let bus = |text: &str| Some(NamedDevice::Bus(text.parse().unwrap()));
+        for (text, device) in [
+            ("the device handle for gpu 0000:0A:00.0: GPU is lost.", bus("0000:0a:00.0")),
+            ("the device handle for GPU0: 00000000:3B:00.0: Unknown Error", bus("3b:00.0")),
+            ("pending disable state for GPU 00000000:0A:00.0:In use by", bus("0a:00.0")),
+            ("GPU 3 is lost", Some(NamedDevice::Index(3))),
+            ("GPU3: fallen off the bus", Some(NamedDevice::Index(3))),
+            ("a GPU is lost", None),
+            ("a GPU at 12:30 is lost", None),
+        ] {
+            assert_eq!(named_device(text), device, "{text}");
         }
     }
 

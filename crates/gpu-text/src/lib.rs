@@ -33,6 +33,7 @@ mod document;
 mod failure;
 mod field;
 mod fuser;
+mod health;
 mod kernel_log;
 mod list;
 mod lsof;
@@ -51,9 +52,10 @@ mod work_meter;
 mod xml;
 
 pub use document::{
-    Document, DriverMessage, ErrorCode, Gpu, Holder, Kind, MigDevice, Process, Topology, Unread,
-    Value,
+    DeviceFailure, Document, DriverMessage, ErrorCode, Gpu, Holder, Kind, MigDevice, NamedDevice,
+    Process, Topology, Unread, Value,
 };
+pub use failure::unattributed;
 pub use parse::{Hint, Unrecognized, parse};
 pub use sections::sections;
 pub use snapshot::snapshot;

@@ -4,6 +4,7 @@ use crate::document::{Document, Gpu, Kind, MigDevice};
 use crate::failure;
 use crate::field;
 use crate::text::Text;
+use gpu_core::NvLink;
 
 /// A line of the listing.
 enum Line<'a> {
@@ -14,6 +15,7 @@ enum Line<'a> {
 /// Parses the listing.
 pub(crate) fn parse(text: &Text) -> Document {
     let mut document = Document::new(Kind::List);
+    document.lists_mig = true;
     for (number, line) in text.lines() {
         if line.trim().is_empty() {
             continue;
@@ -42,11 +44,31 @@ pub(crate) fn parse(text: &Text) -> Document {
                 });
             }
             Some(_) => document.note_unread(number, line, "more rows than are kept"),
+            None if nvlink(&mut document, line) => {}
             None if failure::note(&mut document, line) => {}
             None => document.note_unread(number, line, "no line of a device listing"),
         }
     }
     document
+}
+
+/// Takes a line of `nvidia-smi nvlink -s`, below that of its device: `Link 0: 25 GB/s` or `Link 0:
+/// <inactive>`.
+fn nvlink(document: &mut Document, line: &str) -> bool {
+    const MAX_LINKS: usize = 64;
+    let link = line.trim().strip_prefix("Link ").and_then(|rest| rest.split_once(": "));
+    let Some((number, state)) = link else { return false };
+    let is_active = state.ends_with("GB/s");
+    let (Ok(number), Some(gpu)) = (number.parse::<usize>(), document.gpus.last_mut()) else {
+        return false;
+    };
+    if number >= MAX_LINKS || !(is_active || state.to_lowercase().contains("inactive")) {
+        return false;
+    }
+    let links = gpu.details.nvlinks.get_or_insert_default();
+    links.resize(links.len().max(number + 1), NvLink::default());
+    links[number].active = Ok(is_active);
+    true
 }
 
 /// Returns whether a line belongs to such a listing.

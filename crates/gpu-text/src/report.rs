@@ -6,6 +6,7 @@
 
 use crate::document::{Document, Gpu, Kind, MigDevice, Process, keep};
 use crate::field;
+use crate::health;
 use crate::work_meter;
 use gpu_core::{Absent, Reading};
 
@@ -20,7 +21,8 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn new(kind: Kind) -> Self {
-        Report { document: Document::new(kind), instances: [None; 2], full: false }
+        let document = Document { lists_mig: true, ..Document::new(kind) };
+        Report { document, instances: [None; 2], full: false }
     }
 
     /// Starts a device; its index is its position in the text.
@@ -62,6 +64,9 @@ impl Report {
             let power = ["power_readings", "gpu_power_readings", "gpu_ceiling_power_limit"];
             let power = power.into_iter().any(inside);
             self.device_leaf(section, power, key, value);
+            if let Some(gpu) = self.document.gpus.last_mut() {
+                health::leaf(&mut gpu.details, path, key, value);
+            }
         }
     }
 

@@ -50,13 +50,15 @@ fn starts(text: &Text) -> Vec<usize> {
         }
         let kind = detect::of_line(line, lines.clone().map(|(_, (_, line))| line)).or_else(|| {
             // A complaint after a row belongs to the same tool, and after a blank line to another.
-            let complains = part.kind.is_none() || before.is_empty();
-            (complains && is_failure(line)).then_some(Kind::Error)
+            let complains = part.kind.is_none() || before.is_empty() || is_border(before);
+            let may = complains && !detect::is_short_word(line);
+            (may && is_failure(line)).then_some(Kind::Error)
         });
         let start = match (part.kind, kind) {
             _ if part.ended => Some(at),
             // Everything until its end is XML.
             (Some((Kind::Xml, _)), _) => None,
+            (_, None) if detect::is_short_word(line) => None,
             (_, None) => command::is_between(line).then_some(at),
             (None, Some(_)) => None,
             (Some((current, _)), Some(kind)) if kind != current => Some(at),
@@ -86,6 +88,11 @@ fn title(line: &str, before: &str, kind: Kind, at: usize) -> Option<usize> {
         Kind::Q if detect::is_q_title(line) => Some(at),
         _ => None,
     }
+}
+
+/// Returns whether a line is the lower border of a table, after which another text may follow.
+fn is_border(line: &str) -> bool {
+    line.starts_with('+') && line.ends_with("-+")
 }
 
 fn is_failure(line: &str) -> bool {
@@ -148,6 +155,15 @@ mod tests {
             [Kind::List, Kind::Error, Kind::Fuser]
         );
         assert_eq!(kinds("just words\n"), []);
+    }
+
+    #[test]
+    fn failure_directly_below_table_is_kept() {
+        let lost = "Unable to determine the device handle for GPU 0000:0A:00.0: GPU is lost.\n";
+        let documents = sections(format!("{BORDER}{TABLE}{BORDER}{lost}").as_bytes());
+        let kinds: Vec<Kind> = documents.iter().map(|document| document.kind).collect();
+        assert_eq!(kinds, [Kind::Table, Kind::Error]);
+        assert_eq!(documents[1].errors, [ErrorCode::DeviceHandle]);
     }
 
     #[test]

@@ -26,7 +26,8 @@ mod source;
 
 pub use error::{Cause, MachineError};
 pub use lease_keeper::{
-    Holder, Keeps, RENEWAL, Served, is_placeholder, open_process, placeholder, time_until,
+    Companions, Holder, Keeps, RENEWAL, Served, is_placeholder, open_process, placeholder,
+    time_until,
 };
 pub use source::{CLAIMS, Options, Source, is_in_session, roots};
 

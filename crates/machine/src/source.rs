@@ -316,7 +316,7 @@ impl Source {
         files.into_iter().find(|file| Path::new(&*file.path) == path).ok_or_else(|| {
             let what = format!("find '{}' on the simulated machine", path.display());
             MachineError::new(Error::new(Absent::NotFound, what))
-                .with_hint(format!("it has {}", names.join(", ")))
+                .with_hint(format!("choose from {}", names.join(", ")))
         })
     }
 

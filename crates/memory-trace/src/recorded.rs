@@ -28,9 +28,9 @@ impl Tally {
         self.predicted == self.of
     }
 
-    pub(crate) fn count(&mut self, foretold: bool) {
+    pub(crate) fn count(&mut self, is_predicted: bool) {
         self.of += 1;
-        self.predicted += usize::from(foretold);
+        self.predicted += usize::from(is_predicted);
     }
 }
 

@@ -236,6 +236,20 @@ impl FromStr for Ignored {
 }
 
 impl Diagnosis {
+    /// Returns the process to which the memory that no listed process accounts for belongs, with
+    /// high confidence: the only suspect of a ghost on this device alone.
+    pub fn only_ghost(&self, device: &DeviceId) -> Option<Pid> {
+        let is_it = |finding: &&Finding| {
+            finding.kind == FindingKind::Ghost
+                && finding.confidence == Confidence::High
+                && finding.devices == std::slice::from_ref(device)
+        };
+        match &self.findings.iter().find(is_it)?.suspects[..] {
+            [only] => Some(only.process.pid),
+            _ => None,
+        }
+    }
+
     /// Keeps the findings with at least this confidence that are not ignored. A finding on several
     /// devices is ignored if it is on each of them.
     pub fn retain(&mut self, least: Confidence, ignored: &[Ignored]) {

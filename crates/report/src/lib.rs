@@ -22,6 +22,7 @@
 //! assert_eq!(Exit::of(error.kind(), false).code(), 3);
 //! ```
 
+pub mod ascii;
 mod columns;
 pub mod csv;
 pub mod details;

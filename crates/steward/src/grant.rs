@@ -7,8 +7,8 @@ use crate::ports::{Ports, Request};
 use crate::preference;
 use gpu_claim::{Chosen, ClaimRequest, Ledger, Standing, TakeError, Taken, Turn, Waiting};
 use gpu_core::{
-    Claim, DeviceId, DeviceUuid, EntryKind, Error, Fault, Groups, LeaseEntry, LeaseGuard, LeaseId,
-    MigInstance, Result, SafeGpuGuard, look_at_devices,
+    Claim, DeviceFileKind, DeviceId, DeviceUuid, EntryKind, Error, Fault, Groups, LeaseEntry,
+    LeaseGuard, LeaseId, MigInstance, Result, SafeGpuGuard, look_at_devices,
 };
 use gpu_placement::{Bar, Choice, Passed, Refusal};
 use std::cell::{Cell, RefCell};
@@ -182,9 +182,10 @@ pub fn take(
     watch: &mut dyn FnMut(&Waiting<'_>) -> ControlFlow<()>,
 ) -> Result<Grant, NotGranted> {
     let parent = parent(request, ports)?;
-    let chooser = Chooser::new(&request.claim, parent.as_ref());
+    let claim = visible(request, ports);
+    let chooser = Chooser::new(&claim, parent.as_ref());
     let ask = ClaimRequest {
-        claim: request.claim.clone(),
+        claim: claim.clone(),
         root: request.root,
         within: parent.clone(),
         parts_of: wholes(&request.claim, ports),
@@ -226,6 +227,18 @@ pub fn take(
     }
 }
 
+/// Returns the claim with the devices that the caller sees, by their device files: without asking
+/// the driver, because most claims of a queue never do.
+fn visible(request: &Request, ports: &Ports<'_>) -> Claim {
+    let files = ports.host.device_files().unwrap_or_default();
+    let minors = files.iter().filter_map(|file| match file.kind {
+        DeviceFileKind::Gpu(minor) => Some(minor),
+        _ => None,
+    });
+    let minors: BTreeSet<u32> = minors.collect();
+    Claim { visible_minors: minors.into_iter().collect(), ..request.claim.clone() }
+}
+
 /// Returns the GPUs of the MIG devices that a claim names, so that a lease on a MIG device still
 /// shows its GPU when the MIG device is no longer visible; empty unless all are visible.
 fn wholes(claim: &Claim, ports: &Ports<'_>) -> Vec<DeviceUuid> {
@@ -244,6 +257,46 @@ fn wholes(claim: &Claim, ports: &Ports<'_>) -> Vec<DeviceUuid> {
     wholes.unwrap_or_default().into_iter().collect()
 }
 
+/// Returns the lease of the request's own process for whose end the claim would wait: without the
+/// devices of that process's leases, too few remain for it, whatever others release.
+///
+/// # Errors
+/// [`NotGranted::Foreign`] and [`NotGranted::Failed`].
+pub fn waits_for_own_lease(
+    request: &Request,
+    ports: &Ports<'_>,
+) -> Result<Option<LeaseEntry>, NotGranted> {
+    let is_own = |lease: &LeaseEntry| {
+        lease.owner == ports.locks.owner() && lease.root.definitely_same(&request.root)
+    };
+    let leases = ports.locks.entries(EntryKind::Lease)?;
+    if !leases.iter().any(is_own) {
+        return Ok(None);
+    }
+    let parent = parent(request, ports)?;
+    let mut own = Ledger::new(leases, Vec::new()).pool(parent.as_ref()).leases;
+    own.retain(is_own);
+    let chooser = Chooser::new(&request.claim, parent.as_ref());
+    let scene = chooser.look(request, ports);
+    let beside = ClaimSurroundings { parent: parent.as_ref(), leases: &own, waiting: &[] };
+    let Err(refused) = decide(&scene, &request.claim, beside) else { return Ok(None) };
+    if !matches!(refused.refusal, Refusal::NotNow { .. }) {
+        return Ok(None);
+    }
+    let leased: Vec<(&DeviceId, &LeaseId)> = refused
+        .passed()
+        .filter_map(|(device, why)| match why {
+            Passed::Barred(Bar::Leased { lease, .. }) => Some((device, lease)),
+            _ => None,
+        })
+        .collect();
+    let left = refused.could().len().saturating_sub(leased.len());
+    let Some((_, id)) = leased.first().filter(|_| left < request.claim.count as usize) else {
+        return Ok(None);
+    };
+    Ok(own.iter().find(|lease| lease.id == **id).cloned())
+}
+
 /// The devices that a request would get now.
 #[derive(Debug)]
 pub struct Preview {
@@ -253,6 +306,9 @@ pub struct Preview {
     pub ahead: Vec<LeaseEntry>,
     /// The lease that the devices would come from.
     pub parent: Option<LeaseEntry>,
+    /// The devices with a reason against them that the claim would accept, as
+    /// [`Grant::accepted`].
+    pub accepted: Vec<(DeviceId, Bar)>,
     /// The snapshot.
     pub scene: Scene,
 }
@@ -263,7 +319,8 @@ pub struct Preview {
 /// [`NotGranted::Silent`], [`NotGranted::Foreign`] and [`NotGranted::Failed`].
 pub fn preview(request: &Request, ports: &Ports<'_>) -> Result<Preview, NotGranted> {
     let parent = parent(request, ports)?;
-    let chooser = Chooser::new(&request.claim, parent.as_ref());
+    let claim = visible(request, ports);
+    let chooser = Chooser::new(&claim, parent.as_ref());
     let scene = chooser.look(request, ports);
     if let Some(fault) = scene.silence() {
         return Err(NotGranted::Silent(fault.clone()));
@@ -275,7 +332,7 @@ pub fn preview(request: &Request, ports: &Ports<'_>) -> Result<Preview, NotGrant
         owner: ports.locks.owner(),
         root: request.root,
         within: parent.as_ref().map(LeaseEntry::nested).unwrap_or_default(),
-        claim: request.claim.clone(),
+        claim: claim.clone(),
         devices: Vec::new(),
         parts_of: Vec::new(),
         command: String::new(),
@@ -290,7 +347,9 @@ pub fn preview(request: &Request, ports: &Ports<'_>) -> Result<Preview, NotGrant
         _ => return Err(NotGranted::Never(None)),
     };
     let ahead = pool.ahead_of(&entry).cloned().collect();
-    Ok(Preview { decision, ahead, parent, scene })
+    let devices = decision.as_ref().map_or(Vec::new(), Decision::devices);
+    let accepted = accepted(&scene, &entry.claim, &devices, parent.as_ref(), &pool.leases);
+    Ok(Preview { decision, ahead, parent, accepted, scene })
 }
 
 /// Returns the lease that the caller is within.
@@ -387,13 +446,25 @@ impl<'a> Chooser<'a> {
             entry.devices.iter().filter_map(|uuid| scene.device(uuid)).cloned().collect();
         let decision = self.seen.borrow_mut().decision.take();
         let decision = decision.filter(|decision| decision.devices() == devices);
-        let mut accepted = match entry.claim.accept_used && parent.is_none() {
-            true => outsiders(&scene, &devices, &beside),
-            false => Vec::new(),
-        };
-        accepted.extend(doubtful(&scene, &devices));
+        let accepted = accepted(&scene, &entry.claim, &devices, parent.as_ref(), &beside);
         Grant { entry, devices, decision, accepted, parent, scene, held, held_back }
     }
+}
+
+/// Returns those of the devices with a reason against them that a claim accepts.
+fn accepted(
+    scene: &Scene,
+    claim: &Claim,
+    devices: &[DeviceId],
+    parent: Option<&LeaseEntry>,
+    leases: &[LeaseEntry],
+) -> Vec<(DeviceId, Bar)> {
+    let mut accepted = match claim.accept_used && parent.is_none() {
+        true => outsiders(scene, devices, leases),
+        false => Vec::new(),
+    };
+    accepted.extend(doubtful(scene, devices));
+    accepted
 }
 
 fn uuids<'a>(devices: impl Iterator<Item = &'a DeviceId>) -> Vec<DeviceUuid> {

@@ -5,16 +5,18 @@
 //! of a lock in their order, whichever processes they are. If the locks have to be released before
 //! the job uses all of its devices, a placeholder (a process with a CUDA context) is therefore
 //! started on each of the others, and a snapshot must list it there first. A placeholder ends when
-//! the job appears on its device. Nothing here blocks: each step is taken at a snapshot of the run.
+//! the job appears on its device. When the job leaves a device again, between two programs of a
+//! script, the locks are taken again, as soon as no safe-gpu has them, and handed over in the same
+//! way. Nothing here blocks: each step is taken at a snapshot of the run.
 
 use crate::environment::placeholder_environment;
 use crate::grant::Grant;
 use crate::memory::{Others, Tally};
 use crate::ports::Ports;
-use crate::run::{Event, HandOff, RunOrder};
+use crate::run::{Event, HandOff};
 use gpu_core::{
-    Companion, ComputeMode, DeviceId, Error, ErrorKind, Group, Host, Launcher, Pid, ProcessKey,
-    Result, SafeGpuGuard, Snapshot, current_ancestry,
+    Companion, ComputeMode, DeviceId, Error, ErrorKind, Group, Host, Launch, Launcher, Pid,
+    ProcessKey, Result, SafeGpuGuard, Snapshot, current_ancestry,
 };
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -35,13 +37,27 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 type Watch<'w> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'w;
 
+/// What determines a hand-over.
+#[derive(Clone, Copy)]
+pub(crate) struct HandoffTerms<'a> {
+    /// The process whose descendants are the job.
+    pub(crate) root: ProcessKey,
+    /// How long outsiders are held back for a job that has not appeared.
+    pub(crate) timeout: Duration,
+    /// The placeholder program.
+    pub(crate) placeholder: Option<&'a Launch>,
+}
+
 /// The locks of safe-gpu during a run, and the placeholders.
 pub(crate) struct Handoff<'a> {
-    order: &'a RunOrder,
+    terms: HandoffTerms<'a>,
     ports: &'a Ports<'a>,
     launcher: &'a dyn Launcher,
+    /// Since when the locks are held for a job that has not appeared on all devices.
     start: Duration,
     held_back: Option<Box<dyn SafeGpuGuard>>,
+    /// Whether the locks are taken again. Within another lease, that lease's run holds them.
+    retakes: bool,
     devices: Vec<Device>,
     cover: Cover,
     /// Placeholders that were killed and have not ended yet.
@@ -58,6 +74,17 @@ pub(crate) struct Handoff<'a> {
 struct Device {
     id: DeviceId,
     placeholder: Option<Box<dyn Companion>>,
+    /// Since the locks were last released, the job or a placeholder was on it.
+    was_in_use: bool,
+    /// The job was on it at the last snapshot.
+    is_used: bool,
+}
+
+impl Device {
+    /// Returns whether the job or its placeholder has left the device.
+    fn is_left(&self) -> bool {
+        self.was_in_use && !self.is_used && self.placeholder.is_none()
+    }
 }
 
 /// The state of the placeholders.
@@ -91,17 +118,23 @@ impl Queues {
 impl<'a> Handoff<'a> {
     /// Starts with the locks held, if they could be taken.
     pub(crate) fn new(
-        order: &'a RunOrder,
+        terms: HandoffTerms<'a>,
         ports: &'a Ports<'a>,
         launcher: &'a dyn Launcher,
         grant: &mut Grant,
     ) -> Self {
-        let device = |id: &DeviceId| Device { id: id.clone(), placeholder: None };
+        let device = |id: &DeviceId| Device {
+            id: id.clone(),
+            placeholder: None,
+            was_in_use: false,
+            is_used: false,
+        };
         Handoff {
-            order,
+            terms,
             ports,
             launcher,
             start: ports.clock.monotonic(),
+            retakes: grant.held_back.is_some(),
             held_back: grant.held_back.take().and_then(Result::ok),
             devices: grant.devices.iter().map(device).collect(),
             cover: Cover::Unasked,
@@ -118,7 +151,22 @@ impl<'a> Handoff<'a> {
         let covers = self.devices.iter().any(|device| device.placeholder.is_some());
         let now = self.ports.clock.monotonic();
         let is_recent = self.released.is_none_or(|at| now.saturating_sub(at) < RECENT);
-        self.contended.is_some() || (covers && is_recent)
+        let is_left = self.held_back.is_none() && self.devices.iter().any(Device::is_left);
+        self.contended.is_some() || is_left || (covers && is_recent)
+    }
+
+    /// Returns whether the next step has no effect: the locks are held, and no process waits for
+    /// them.
+    pub(crate) fn is_idle(&self) -> bool {
+        let held = self.held_back.as_ref();
+        held.is_some_and(|held| held.waiting().is_ok_and(|pids| pids.is_empty()))
+            && matches!(self.cover, Cover::Unasked)
+            && self.leaving.is_empty()
+    }
+
+    /// Returns whether there is anything to hand over: not within another lease.
+    pub(crate) fn concerns_safe_gpu(&self) -> bool {
+        self.retakes
     }
 
     /// Returns the processes that descend from the run's root and do not belong to the job.
@@ -134,14 +182,17 @@ impl<'a> Handoff<'a> {
     /// Takes the next step, based on a snapshot. `tallies` are those of the devices, in order.
     pub(crate) fn step(&mut self, look: &Snapshot, tallies: &[Tally], watch: &mut Watch<'_>) {
         let others = self.others();
-        let root = self.order.request.root;
+        let root = self.terms.root;
         let used: Vec<bool> =
             tallies.iter().map(|tally| tally.shows(look, &root, &others)).collect();
         let now = self.ports.clock.monotonic();
         self.dismiss(&used);
         self.reap(now);
         if self.held_back.is_none() {
-            return self.miss(watch);
+            self.miss(watch);
+            if !self.retake(&used, now) {
+                return;
+            }
         }
         if used.iter().all(|used| *used) {
             return self.release(HandOff::Seen, watch);
@@ -149,7 +200,7 @@ impl<'a> Handoff<'a> {
         let queues = self.queues();
         let job_waits = queues.as_ref().is_ok_and(Queues::has_job);
         // If the waiting processes are unknown, assume that some wait.
-        let is_over = now.saturating_sub(self.start) >= self.order.handoff
+        let is_over = now.saturating_sub(self.start) >= self.terms.timeout
             && queues.as_ref().map_or(true, Queues::has_outsiders);
         if !job_waits {
             self.contended = None;
@@ -193,8 +244,30 @@ impl<'a> Handoff<'a> {
         self.held_back = None;
         self.contended = None;
         self.released = Some(self.ports.clock.monotonic());
+        for device in &mut self.devices {
+            // After a timeout, outsiders are not held back again before the job appears.
+            device.was_in_use = false;
+        }
         // The program continues, whatever the observer returns.
         let _ = watch(Event::HandedOff(why));
+    }
+
+    /// Takes the locks again if the job has left a device, and returns whether they are held. If a
+    /// safe-gpu has them now, it may take that device.
+    fn retake(&mut self, used: &[bool], now: Duration) -> bool {
+        for (device, used) in self.devices.iter_mut().zip(used) {
+            device.is_used = *used;
+            device.was_in_use |= *used || device.placeholder.is_some();
+        }
+        if !self.retakes || !self.devices.iter().any(Device::is_left) {
+            return false;
+        }
+        let Ok(held) = self.ports.locks.hold_back_safe_gpu(Duration::ZERO) else { return false };
+        self.held_back = Some(held);
+        self.start = now;
+        self.released = None;
+        self.cover = Cover::Unasked;
+        true
     }
 
     /// Releases the locks for which only the job waits. If others wait too, the job may be behind
@@ -216,14 +289,14 @@ impl<'a> Handoff<'a> {
             let _ = watch(Event::Contended(contenders));
             now
         });
-        if now.saturating_sub(since) >= self.order.handoff {
+        if now.saturating_sub(since) >= self.terms.timeout {
             self.release(HandOff::TimedOut, watch);
         }
     }
 
     fn queues(&self) -> Result<Queues> {
         let queues = self.held_back.as_ref().map_or(Ok(Vec::new()), |held| held.queues())?;
-        let root = &self.order.request.root;
+        let root = &self.terms.root;
         let split = |pids: Vec<Pid>| {
             let (job, outsiders): (Vec<Pid>, Vec<Pid>) =
                 pids.into_iter().partition(|pid| descends(self.ports.host, *pid, root));
@@ -276,7 +349,7 @@ impl<'a> Handoff<'a> {
         if missing.is_empty() {
             return Ok(());
         }
-        let template = self.order.placeholder.as_ref();
+        let template = self.terms.placeholder;
         let template =
             template.ok_or_else(|| refused("start a placeholder: no program is configured"))?;
         if look.sees_host_pids == Ok(false) {

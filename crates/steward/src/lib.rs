@@ -15,12 +15,14 @@ mod device_leases;
 mod environment;
 mod grant;
 mod handoff;
+mod held_devices;
 mod holder_cleanup;
 mod inherited;
 mod isolated;
 mod job_monitor;
 mod lease_holders;
 mod lease_keeper;
+mod lease_view;
 mod leftover_scan;
 mod leftovers;
 mod listing;
@@ -39,13 +41,17 @@ pub use claim_context::{Scene, Wants};
 pub use device_leases::DeviceLeases;
 pub use environment::{LEASE, environment};
 pub use gpu_claim::{Ahead, Standing, Wait, WaitReason, Waiting};
-pub use grant::{Decision, Grant, NotGranted, Preview, Refused, preview, take};
+pub use grant::{
+    Decision, Grant, NotGranted, Preview, Refused, preview, take, waits_for_own_lease,
+};
+pub use held_devices::HeldDevices;
 pub use inherited::{Convention, Inherited, Note, inherited};
 pub use isolated::{
     EntryPoint, Isolated, IsolatedError, IsolatedReport, IsolatedUse, Isolation, Outcome, RESULT,
     serve_entry, supervise,
 };
 pub use lease_holders::{LeaseKeepers, is_supervisor};
+pub use lease_view::users_within_lease;
 pub use leftovers::{TakenOver, take_over};
 pub use listing::{LeaseUser, Listed, Listing, Queued, listing};
 pub use memory_limit::{MemoryLimit, serves, variables};

@@ -3,6 +3,7 @@
 use crate::inherited::{Inherited, inherited};
 use gpu_core::selector::{self, SelectError, Selector};
 use gpu_core::{Absent, Claim, DeviceState, DeviceUuid, Error, Fault, Inventory};
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fmt;
 
@@ -82,7 +83,8 @@ pub fn narrowed<'a>(
             return Err(NarrowError::NoDriver(fault.clone()));
         }
         let [among, except, required] = lists.map(|list| uuids(devices, list, named.mig));
-        (claim.among, claim.except, claim.required) = (among?, except?, required?);
+        (claim.among, claim.except) = (among?.0, except?.0);
+        claim.required = required?.all()?;
         if named.mig {
             claim.among = mig_among(devices, claim.among)?;
         }
@@ -115,36 +117,49 @@ fn mig_uuids(device: &DeviceState) -> impl Iterator<Item = DeviceUuid> {
     device.mig.iter().flatten().filter_map(|mig| mig.uuid.clone().ok())
 }
 
-/// Returns the UUIDs of the named devices; with `mig`, those of divided devices' MIG devices.
-fn uuids(
-    devices: &[DeviceState],
-    named: &[Selector],
-    mig: bool,
-) -> Result<Vec<DeviceUuid>, NarrowError> {
-    if named.is_empty() {
-        return Ok(Vec::new());
+/// The UUIDs of named devices, and a device without one that a range or `all` includes.
+struct Uuids(Vec<DeviceUuid>, Option<NarrowError>);
+
+impl Uuids {
+    /// Returns them, if every device has one.
+    fn all(self) -> Result<Vec<DeviceUuid>, NarrowError> {
+        self.1.map_or(Ok(self.0), Err)
     }
-    let (mut found, mut whole) = (Vec::new(), Vec::new());
-    for selector in named {
-        match selector::part(devices, selector)? {
-            Some(uuid) => found.push(uuid),
-            None => whole.push(selector.clone()),
-        }
+
+    /// Returns each once, in the order of the names.
+    fn unique(mut self) -> Self {
+        let mut seen = HashSet::new();
+        self.0.retain(|uuid| seen.insert(uuid.clone()));
+        self
     }
-    if !whole.is_empty() {
-        let devices = selector::select(devices.to_vec(), &whole)?;
-        if mig {
-            found.extend(devices.iter().flat_map(mig_uuids));
-        }
-        found.extend(whole_uuids(devices)?);
-    }
-    Ok(found)
 }
 
-fn whole_uuids(devices: Vec<DeviceState>) -> Result<Vec<DeviceUuid>, NarrowError> {
-    let uuid = |device: DeviceState| {
-        let index = device.id().index;
-        device.info.id.uuid.map_err(|why| NarrowError::NoUuid { index, why })
-    };
-    devices.into_iter().map(uuid).collect()
+/// Returns the UUIDs of the named devices; with `mig`, those of divided devices' MIG devices. A
+/// device that has fallen off the bus has none. A range or `all` then means the other devices.
+///
+/// # Errors
+/// If a name matches no device, or only devices without UUID.
+fn uuids(devices: &[DeviceState], named: &[Selector], mig: bool) -> Result<Uuids, NarrowError> {
+    let mut found = Uuids(Vec::new(), None);
+    for selector in named {
+        if let Some(uuid) = selector::part(devices, selector)? {
+            found.0.push(uuid);
+            continue;
+        }
+        let devices = selector::select(devices.to_vec(), std::slice::from_ref(selector))?;
+        if mig {
+            found.0.extend(devices.iter().flat_map(mig_uuids));
+        }
+        let is_single = !matches!(selector, Selector::Range(..) | Selector::All);
+        for device in devices {
+            let index = device.id().index;
+            match device.info.id.uuid {
+                Ok(uuid) => found.0.push(uuid),
+                Err(why) if is_single => return Err(NarrowError::NoUuid { index, why }),
+                Err(why) => found.1 = Some(NarrowError::NoUuid { index, why }),
+            }
+        }
+    }
+    // A list without devices would mean any device.
+    if found.0.is_empty() { found.all().map(|none| Uuids(none, None)) } else { Ok(found.unique()) }
 }

@@ -209,7 +209,7 @@ fn others(
 /// Returns whether a listed process uses the device for itself. Display servers, monitors and
 /// daemons serve others, unless a user may have forged one and it has more memory than such a
 /// service needs. In a PID namespace of its own, gpuws cannot tell, and assumes that it does.
-fn is_user(scene: &Scene, device: &DeviceState, process: &DeviceProcess) -> bool {
+pub(crate) fn is_user(scene: &Scene, device: &DeviceState, process: &DeviceProcess) -> bool {
     let users = scene.usage.on(device.id());
     let user = users.iter().find(|user| user.pid == process.pid);
     user.is_none_or(|user| user.occupies)

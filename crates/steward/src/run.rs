@@ -2,7 +2,7 @@
 
 use crate::environment::environment;
 use crate::grant::{self, Grant, NotGranted};
-use crate::handoff::Handoff;
+use crate::handoff::{Handoff, HandoffTerms};
 use crate::job_monitor::{JobMonitor, KILL};
 use crate::lease_keeper::LeaseKeeper;
 use crate::leftovers::{Cleaned, Reach, Tree};
@@ -250,7 +250,12 @@ fn carry_out(
     let mut job = start(order, &grant, bounds, launcher).map_err(NotRun::NotStarted)?;
     let started = ports.clock.monotonic();
     let mut tallies = tallies(&grant);
-    let handoff = Handoff::new(order, ports, launcher, &mut grant);
+    let terms = HandoffTerms {
+        root: order.request.root,
+        timeout: order.handoff,
+        placeholder: order.placeholder.as_ref(),
+    };
+    let handoff = Handoff::new(terms, ports, launcher, &mut grant);
     let mut course = JobMonitor::new(order, leaves, ports, &mut grant, &mut tallies, handoff);
     let followed = course.follow(&mut *job, watch);
     let JobMonitor { limit_hit, abandoned, overstayed, .. } = course;
@@ -340,7 +345,7 @@ fn start(
     job
 }
 
-fn tallies(grant: &Grant) -> Vec<Tally> {
+pub(crate) fn tallies(grant: &Grant) -> Vec<Tally> {
     let lease = &grant.entry;
     let whole = lease.claim.share == Share::Whole && grant.parent.is_none();
     lease.devices.iter().map(|uuid| Tally::begin(&grant.scene, uuid, whole)).collect()

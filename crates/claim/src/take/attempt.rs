@@ -41,7 +41,7 @@ impl<S> Taking<'_, S> {
             && self.attempted >= self.awake_until
             && let Some(before) = queue.before(&self.entry)?
         {
-            let leases = self.pool(&self.leases()?)?.leases;
+            let leases = self.blocking(&self.leases()?)?;
             let standing = Standing { ahead: queue.ahead(), leases, wait_reason: None };
             let own_look = SLEEP_TIMEOUT * queue.rank().max(1);
             self.own_look.get_or_insert(self.attempted.saturating_add(own_look));
@@ -160,7 +160,8 @@ impl<S> Taking<'_, S> {
             |claim: &Claim, beside: &[LeaseEntry]| (self.choose)(&seen.scene, claim, beside);
         let places = queue.earlier();
         let within = self.ask.within.as_ref();
-        let mut read = |place: &QueuePlace| queue.rival(place, leases, within);
+        let claim = &self.ask.claim;
+        let mut read = |place: &QueuePlace| queue.rival(place, leases, claim, within);
         let judged = judge(&self.entry, &pool, &places, &mut read, &is_idle, &choose)?;
         let mut kept: BTreeMap<QueuePlace, Duration> = since
             .iter()

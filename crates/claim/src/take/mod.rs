@@ -10,8 +10,8 @@ use crate::request::{
     Ahead, Chosen, ClaimRequest, Standing, TakeError, Taken, Wait, WaitReason, Waiting,
 };
 use gpu_core::{
-    Claim, Clock, EntryKind, Error, ErrorKind, LeaseEntry, LeaseGuard, LeaseStore, QUEUE_HEARTBEAT,
-    QueuePlace, Result, SafeGpuHolder,
+    Claim, Clock, DeviceUuid, EntryKind, Error, ErrorKind, LeaseEntry, LeaseGuard, LeaseStore,
+    QUEUE_HEARTBEAT, QueuePlace, Result, SafeGpuHolder,
 };
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -211,6 +211,22 @@ impl<S> Taking<'_, S> {
         Ok(ledger.pool(Some(within)))
     }
 
+    /// Returns the leases that compete with it for the devices that it may have.
+    fn blocking(&self, leases: &Ledger) -> Result<Vec<LeaseEntry>> {
+        let Claim { among, except, .. } = &self.ask.claim;
+        // A lease on a whole device blocks its MIG devices, which have other names.
+        let is_exact = !among.iter().chain(except).any(DeviceUuid::is_mig);
+        let may_have = |uuid: &DeviceUuid| {
+            (among.is_empty() || among.contains(uuid)) && !except.contains(uuid)
+        };
+        let mut blocking = self.pool(leases)?.leases;
+        blocking.retain(|lease| {
+            let has_mig = lease.devices.iter().any(DeviceUuid::is_mig);
+            !is_exact || has_mig || lease.devices.iter().any(may_have)
+        });
+        Ok(blocking)
+    }
+
     /// Returns its position.
     fn standing(
         &self,
@@ -218,7 +234,7 @@ impl<S> Taking<'_, S> {
         queue: &Queue<'_>,
         wait_reason: Option<WaitReason>,
     ) -> Result<Standing> {
-        Ok(Standing { ahead: queue.ahead(), leases: self.pool(leases)?.leases, wait_reason })
+        Ok(Standing { ahead: queue.ahead(), leases: self.blocking(leases)?, wait_reason })
     }
 }
 

@@ -280,6 +280,30 @@ fn stalled_claim_is_skipped_immediately_and_reported() {
     assert!(named.is_empty() || named == [entry("stopped", 1, 4, &[])], "{named:?}");
 }
 
+/// In containers with different devices, neither claim can take what the other needs.
+#[test]
+fn claim_that_sees_other_devices_is_not_waited_for() {
+    for (own, other, passes) in [
+        (&[0, 1][..], &[2, 3][..], true),
+        (&[0, 1], &[1, 2], false),
+        (&[], &[2, 3], false),
+        (&[0, 1], &[], false),
+    ] {
+        let made = Made::default();
+        let mut waits = entry("waits", 1, 1, &[]);
+        waits.claim.visible_minors = other.to_vec();
+        made.add(EntryKind::Waiter, waits.clone());
+        let mut request = ask(4, Wait::No);
+        request.claim.visible_minors = own.to_vec();
+        let taken = take_now(&made, &request);
+        assert_eq!(taken.is_ok(), passes, "{own:?} {other:?}");
+        let mut later = entry("later", 2, 1, &[]);
+        later.claim.visible_minors = own.to_vec();
+        let ledger = Ledger::read(&made).unwrap();
+        assert_eq!(ledger.ahead_of(&later).count(), usize::from(!passes), "{own:?} {other:?}");
+    }
+}
+
 #[test]
 fn stalled_claim_is_not_counted_as_ahead() {
     let made = Made::default();

@@ -1,5 +1,6 @@
 //! Durations as command-line arguments.
 
+use jiff::SpanRelativeTo;
 use std::time::Duration;
 
 /// Parses a duration such as `10m`; a number without a unit is in seconds.
@@ -7,15 +8,16 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
     if let Ok(seconds) = text.parse::<f64>() {
         return seconds_within(seconds);
     }
-    let time: jiff::SignedDuration = text
-        .parse()
-        .map_err(|_| "invalid duration; expected e.g. 90s, 10m, 2h or 1h 30m".to_owned())?;
+    let time: Option<jiff::Span> = text.parse().ok();
+    let time = time.and_then(|time| time.to_duration(SpanRelativeTo::days_are_24_hours()).ok());
+    let time = time.ok_or("invalid duration; expected e.g. 90s, 10m, 1h 30m or 2d")?;
     seconds_within(time.as_secs_f64())
 }
 
 /// Parses a duration that may be zero.
 pub(super) fn time_or_zero(text: &str) -> Result<Duration, String> {
-    if text == "0" { Ok(Duration::ZERO) } else { time(text) }
+    let is_zero = text.trim_end_matches('s').parse() == Ok(0.0);
+    if is_zero { Ok(Duration::ZERO) } else { time(text) }
 }
 
 fn seconds_within(seconds: f64) -> Result<Duration, String> {
@@ -40,10 +42,17 @@ mod tests {
             ("2", 2_000),
             ("0.5", 500),
             ("250ms", 250),
+            ("2d", 172_800_000),
+            ("1d 12h", 129_600_000),
         ] {
             assert_eq!(time(text), Ok(Duration::from_millis(millis)), "{text}");
         }
-        assert_eq!(time_or_zero("0"), Ok(Duration::ZERO));
+        for text in ["0", "0.0", "0s", "00"] {
+            assert_eq!(time_or_zero(text), Ok(Duration::ZERO), "{text}");
+        }
+        for text in ["s", "", "-1s", "1w3"] {
+            assert!(time_or_zero(text).is_err(), "{text}");
+        }
         assert_eq!(time_or_zero("2m"), Ok(Duration::from_secs(120)));
         assert!(time_or_zero("-1").is_err());
         for text in ["0", "0s", "-5s", "soon", "", "1e400", "inf", "NaN", "999999d"] {

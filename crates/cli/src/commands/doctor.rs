@@ -14,6 +14,7 @@ use gpu_core::selector::indexes;
 use gpu_core::{DeviceId, DeviceState, Driver, Origin, Snapshot};
 use gpu_reaper::{Cleared, Diagnosis};
 use gpu_report::{ProcessFilter, json};
+use gpu_text::ErrorCode;
 
 pub(crate) fn run(
     args: &DoctorArgs,
@@ -41,7 +42,7 @@ pub(crate) fn run(
         super::status::without_driver(screen, now, fault, &ProcessFilter::default())?;
         return Ok(failure.exit());
     }
-    report(args, global, &snapshots, screen)
+    report(args, global, &snapshots, &[], screen)
 }
 
 /// Diagnoses the selected devices from these snapshots and prints the result.
@@ -49,6 +50,7 @@ pub(super) fn report(
     args: &DoctorArgs,
     global: &Global,
     snapshots: &[Snapshot],
+    failures: &[ErrorCode],
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
     let Some(now) = snapshots.last() else { return Ok(Exit::Done) };
@@ -64,7 +66,8 @@ pub(super) fn report(
     let devices: Vec<&DeviceState> = now.devices.iter().filter(|d| selected(d.id())).collect();
     if global.json {
         let sim = sim_option(&now.origin, global);
-        screen.json(&json::Doctor::of(now, &devices, &diagnosis, &sim))?;
+        let doctor = json::Doctor::of(now, &devices, &diagnosis, &sim);
+        screen.json(&doctor.with_failures(failures))?;
     } else {
         show_some(screen, global, now, &devices, &diagnosis)?;
     }

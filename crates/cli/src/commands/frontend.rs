@@ -61,7 +61,7 @@ pub(crate) fn run(
         _ => failure.ending(Exit::Own),
     };
     let failed = |error: gpu_core::Error| own(error.into());
-    is_there(args)?;
+    is_there(&args.command)?;
     claim_request::real_processes(global)?;
     let roots = roots();
     let program = std::env::current_exe()

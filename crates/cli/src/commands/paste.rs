@@ -5,7 +5,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, brief, remedy};
 use crate::terminal::{Line, Screen};
 use crate::wording;
-use gpu_core::{Clock, PciBusId};
+use gpu_core::{Clock, DeviceState, PciBusId};
 use gpu_host::SystemClock;
 use gpu_text::{Document, ErrorCode};
 use std::collections::BTreeMap;
@@ -28,10 +28,10 @@ pub(super) fn run(
     }
     one_machine(&documents)?;
     let snapshot = gpu_text::snapshot(&documents, SystemClock::new().wall());
-    let failures: Vec<ErrorCode> =
-        documents.iter().flat_map(|d| d.errors.iter().copied()).collect();
+    let failures = gpu_text::unattributed(&documents);
+    let attributed = documents.iter().any(|document| !document.device_failures.is_empty());
     let logged = snapshot.driver_messages.iter().any(|messages| !messages.is_empty());
-    let judged = logged || snapshot.devices.iter().any(|device| device.memory_used().is_ok());
+    let judged = logged || attributed || snapshot.devices.iter().any(shows_health);
     if !judged && failures.is_empty() {
         return Err(Failure::new(Exit::Usage, "diagnose the pasted text")
             .with_source("it has no GPU memory figures and no Xid")
@@ -48,8 +48,13 @@ pub(super) fn run(
         }
         return Ok(Exit::Remains);
     }
-    let exit = super::doctor::report(args, global, &[snapshot], screen)?;
+    let exit = super::doctor::report(args, global, &[snapshot], &failures, screen)?;
     Ok(if failures.is_empty() { exit } else { Exit::Remains })
+}
+
+/// Returns whether a device can be judged.
+fn shows_health(device: &DeviceState) -> bool {
+    device.memory_used().is_ok() || device.details.as_ref().is_ok_and(|known| !known.is_empty())
 }
 
 /// Rejects texts in which an index belongs to different devices: they are from different machines,
@@ -87,27 +92,8 @@ fn report_driver(screen: &mut Screen, fault: &gpu_core::Fault) -> Result<(), Fai
 
 /// Prints the meaning of an error text and the command to run on that machine.
 fn explain(screen: &mut Screen, code: ErrorCode) -> Result<(), Failure> {
-    let (meaning, command) = match code {
-        // Reported with the driver.
-        ErrorCode::DriverNotRunning
-        | ErrorCode::NvmlMismatch
-        | ErrorCode::NoDevices
-        | ErrorCode::NoLibrary
-        | ErrorCode::Blocked
-        | ErrorCode::NotPermitted => return Ok(()),
-        ErrorCode::DeviceHandle => (
-            "the driver cannot reach a GPU: it has fallen off the bus or requires a reset",
-            wording::KERNEL_LOG,
-        ),
-        ErrorCode::ResetRefused => (
-            "a reset was refused because a process, perhaps a monitor, has the device open",
-            wording::FUSER,
-        ),
-        ErrorCode::Other => (
-            "a program failed for the reason it printed; to see the device holders:",
-            wording::FUSER,
-        ),
-    };
+    // Without a meaning of its own, it is reported with the driver.
+    let Some((meaning, command)) = wording::pasted_failure(code) else { return Ok(()) };
     wording::flow(screen, Line::new().accent("FAILURE  "), meaning)?;
     screen.print(&Line::new().dim("  there    ").accent(command))
 }

@@ -18,14 +18,15 @@ use crate::source::{self, CLAIMS, roots};
 use gpu_core::{ActToken, ErrorKind, Launch, Origin, ProcessFault};
 use gpu_host::supervise::{LinuxLauncher, find_program};
 use gpu_machine::placeholder;
+use gpu_report::wording::claims;
 use gpu_steward::{NotGranted, NotRun, Ports, RunOrder};
 use report::ReportFile;
 use std::ffi::{OsStr, OsString};
 use watch::Watch;
 
 /// Returns an error if the program does not exist, before devices are claimed for it.
-pub(super) fn is_there(args: &RunArgs) -> Result<(), Failure> {
-    let program = args.command.first().map_or(OsStr::new(""), OsString::as_os_str);
+pub(super) fn is_there(command: &[OsString]) -> Result<(), Failure> {
+    let program = command.first().map_or(OsStr::new(""), OsString::as_os_str);
     let found = find_program(program, std::env::var_os("PATH").as_deref());
     found.map(drop).map_err(|error| not_started(&error))
 }
@@ -64,7 +65,7 @@ pub(crate) fn supervise(
         .map_err(|error| own(error.into()))?
         .first()
         .ok_or_else(|| Failure::new(Exit::Own, "find the own process"))?;
-    let command = claim_request::described(&args.command);
+    let command = claims::command_line(&args.command);
     let prepared =
         claim_request::request(&args.request, &source, root, command, global.quiet).map_err(own)?;
     // The command runs without the shim, too; only safe-gpu in it may then choose other devices.

@@ -6,16 +6,17 @@
 //! nvidia-smi.
 
 use crate::args::Cli;
+use crate::claim_request::no_journal;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source;
 use crate::terminal::Screen;
 use clap::Parser;
-use gpu_core::{DeviceState, EntryKind, Groups, LeaseEntry, LeaseStore, observe_users};
+use gpu_core::{DeviceState, EntryKind, LeaseEntry, LeaseStore, ProcessInfo};
 use gpu_host::supervise::find_program;
 use gpu_host::{PathTrust, TrustedDir};
 use gpu_machine::is_placeholder;
-use gpu_steward::{descends, own_lease};
+use gpu_steward::{Ports, Scene, Wants, own_lease, users_within_lease};
 use rustix::fs::{AtFlags, Mode};
 use rustix::process::geteuid;
 use std::ffi::{OsStr, OsString};
@@ -138,25 +139,27 @@ fn answer(words: &[OsString]) -> Result<Option<Exit>, Failure> {
     }
     let Ok(usual) = Cli::try_parse_from(["gpuws"]) else { return Ok(None) };
     let source = source::open(&usual.global)?;
-    let leases = source.lease_store(None)?.entries(EntryKind::Lease)?;
+    let locks = source.lease_store(None)?;
+    let leases = locks.entries(EntryKind::Lease)?;
     let Some(lease) = own_lease(&*source.host, &leases, None)? else { return Ok(None) };
-    let snapshot = observe_users(&*source.backend, &*source.host, &*source.clock, Groups::NONE);
+    let ports = Ports {
+        backend: &*source.backend,
+        host: &*source.host,
+        clock: &*source.clock,
+        journal: &no_journal(),
+        locks: &locks,
+    };
+    let scene = Scene::look(&ports, Wants::default());
+    let stands_for_it = |process: &ProcessInfo| is_placeholder(process, lease.root.pid);
     let mut text = String::new();
-    for device in snapshot.devices.iter().filter(|device| is_of(&lease, device)) {
+    for device in scene.snapshot.devices.iter().filter(|device| is_of(&lease, device)) {
         let Ok(bus) = device.id().bus else { continue };
-        match of_processes {
-            false => text.push_str(&format!("{}, {bus}\n", device.id().index)),
-            // Other jobs that share the device must not make it snapshot used.
-            true => {
-                let stands_for_it = |pid| {
-                    snapshot.process(pid).is_ok_and(|info| is_placeholder(info, lease.root.pid))
-                };
-                let own = |pid| descends(&snapshot, pid, &lease.root) && !stands_for_it(pid);
-                let listed = device.processes.iter().flatten().map(|process| process.pid);
-                for pid in listed.filter(|pid| own(*pid)) {
-                    text.push_str(&format!("{pid}, {bus}\n"));
-                }
-            }
+        if !of_processes {
+            text.push_str(&format!("{}, {bus}\n", device.id().index));
+            continue;
+        }
+        for pid in users_within_lease(&scene, device, &lease, &leases, stands_for_it) {
+            text.push_str(&format!("{pid}, {bus}\n"));
         }
     }
     Screen::stdout(usual.global.color.into()).raw(text.as_bytes())?;

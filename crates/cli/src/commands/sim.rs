@@ -81,6 +81,7 @@ fn run_command(args: &SimArgs, dir: &Dir) -> Result<ExitStatus, Failure> {
             after --",
         )
     })?;
+    super::run::is_there(&args.command)?;
     let watch = |error| Failure::io("watch for Ctrl-C", error).ending(Exit::Own);
     let (mut ended, ends) = UnixStream::pair().map_err(watch)?;
     for signal in [SIGTERM, SIGHUP] {
@@ -92,11 +93,8 @@ fn run_command(args: &SimArgs, dir: &Dir) -> Result<ExitStatus, Failure> {
     }
     let mut command = Command::new(program);
     let mut child = command.args(rest).envs(dir.environment()).spawn().map_err(|error| {
-        let exit = match error.kind() {
-            io::ErrorKind::NotFound => Exit::CommandNotFound,
-            _ => Exit::CommandNotRun,
-        };
-        Failure::io(format!("run '{}'", Path::new(program).display()), error).ending(exit)
+        let what = format!("run '{}'", Path::new(program).display());
+        Failure::io(what, error).ending(Exit::CommandNotRun)
     })?;
     wait(&mut child, &mut ended)
         .map_err(|error| Failure::io("wait for the command", error).ending(Exit::Own))

@@ -106,7 +106,7 @@ fn draw(connected: &Connected, path: &Path, screen: &mut Screen) -> Result<(), F
     if path.as_os_str() == "-" {
         return screen.raw(svg.as_bytes());
     }
-    Ok(gpu_host::output::replace(path, svg.as_bytes())?)
+    Ok(gpu_host::output::write_new(path, svg.as_bytes())?)
 }
 
 fn show(connected: &Connected, global: &Global, screen: &mut Screen) -> Result<(), Failure> {

@@ -10,9 +10,11 @@ pub(crate) use gpu_report::write::one_line;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use anstream::{AutoStream, ColorChoice};
+use gpu_report::ascii;
 use serde::Serialize;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// The size of the output buffer in bytes: the capacity of a pipe on Linux.
 const PIECE: usize = 64 << 10;
@@ -25,14 +27,24 @@ pub(crate) fn progress(text: &str) {
     let mut stderr = io::stderr();
     if stderr.is_terminal() {
         // An error here must not fail the command.
-        let _ = writeln!(stderr, "gpuws: {text}");
+        let _ = writeln!(stderr, "{}", localized(format!("gpuws: {text}")));
     }
+}
+
+/// Returns text as the locale can show it.
+pub(crate) fn localized(text: String) -> String {
+    static ASCII: OnceLock<bool> = OnceLock::new();
+    let needed = || {
+        let values = ["LC_ALL", "LC_CTYPE", "LANG"].map(|name| std::env::var(name).ok());
+        ascii::is_needed(values.each_ref().map(Option::as_deref))
+    };
+    if *ASCII.get_or_init(needed) { ascii::ascii(&text) } else { text }
 }
 
 /// Prints a note or a warning to standard error.
 pub(crate) fn warn(text: &str) {
     // An error here must not fail the command.
-    let _ = writeln!(io::stderr(), "gpuws: {text}");
+    let _ = writeln!(io::stderr(), "{}", localized(format!("gpuws: {text}")));
 }
 
 /// Standard output, or a substitute in tests.
@@ -115,8 +127,8 @@ impl Screen {
     /// Prints a line. A closed pipe is not an error: later output is discarded.
     pub(crate) fn print(&mut self, line: &Line) -> Result<(), Failure> {
         match self.colour {
-            true => self.write(|out| writeln!(out, "{line}")),
-            false => self.write(|out| writeln!(out, "{}", line.text())),
+            true => self.write(|out| writeln!(out, "{}", localized(line.to_string()))),
+            false => self.write(|out| writeln!(out, "{}", localized(line.text().to_owned()))),
         }
     }
 

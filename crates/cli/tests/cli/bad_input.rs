@@ -420,8 +420,9 @@ fn pasted_failures_have_meaning_and_remedy() {
     };
     let shown = pasted(&[], lost);
     assert_eq!(shown.code, 1, "{}", shown.stderr);
-    assert!(shown.stdout.starts_with("FAILURE  the driver cannot reach a GPU"), "{}", shown.stdout);
-    assert!(shown.stdout.contains("\n  there    sudo dmesg"), "{}", shown.stdout);
+    assert!(shown.stdout.contains("DEVICE FAULT  GPU 0"), "{}", shown.stdout);
+    assert!(shown.stdout.contains("off the bus"), "{}", shown.stdout);
+    assert!(shown.stdout.contains("sudo dmesg"), "{}", shown.stdout);
     assert!(!shown.stdout.contains("no GPU could be queried"), "{}", shown.stdout);
     let shown = pasted(&[], no_driver);
     assert_eq!(shown.code, 1, "{}", shown.stderr);
@@ -432,10 +433,88 @@ fn pasted_failures_have_meaning_and_remedy() {
     let both = pasted(&[], &format!("{lost}{healthy}"));
     assert_eq!(both.code, 1, "{}", both.stderr);
     assert!(both.stdout.starts_with("FAILURE  ") && both.stdout.contains("pasted text"));
-    for text in [lost.to_owned(), format!("{lost}{healthy}")] {
+    let refused = "Unable to reset this GPU because it's being used by some other process\n";
+    for (text, findings, failures) in [
+        (lost.to_owned(), 1, &[][..]),
+        (format!("{lost}{healthy}"), 1, &["device-handle"]),
+        (refused.to_owned(), 0, &["reset-refused"]),
+    ] {
         let json = pasted(&["--json"], &text);
         assert_eq!(json.code, 1, "{}", json.stderr);
-        let _: serde_json::Value = serde_json::from_str(&json.stdout).expect("one JSON object");
+        let json: serde_json::Value = serde_json::from_str(&json.stdout).expect("one JSON object");
+        assert_eq!(json["findings"].as_array().unwrap().len(), findings, "{json}");
+        let codes: Vec<_> = json["failures"].as_array().unwrap().iter().collect();
+        let codes: Vec<_> = codes.iter().map(|failure| failure["code"].as_str().unwrap()).collect();
+        assert_eq!(codes, failures, "{json}");
+    }
+}
+
+/// The rows of a table, from the device on.
+fn table(rows: &str) -> String {
+    let rule = format!("+{}+\n", "-".repeat(77));
+    format!(
+        "{rule}| NVIDIA-SMI 470.57.02    Driver Version: 470.57.02    CUDA Version: 11.4     |\n\
+         |-------------------------------+----------------------+----------------------+\n\
+         | GPU  Name        Persistence-M| Bus-Id        Disp.A | Volatile Uncorr. ECC |\n\
+         |===============================+======================+======================|\n\
+         {rows}{rule}"
+    )
+}
+
+#[test]
+fn pasted_output_shows_faults_of_devices() {
+    let fan = table(
+        "|   0  Tesla V100-PCIE...  On   | 00000000:3B:00.0 Off |                    0 |\n\
+         |ERR!   41C    P0    N/A /  N/A |      0MiB / 16160MiB |      0%      Default |\n\
+         |                               |                      |                  N/A |\n",
+    );
+    let mig = |enabled: &str| {
+        table(&format!(
+            "|   0  A100-SXM4-40GB      On   | 00000000:3B:00.0 Off |                    0 |\n\
+             | N/A   41C    P0    52W / 400W |      0MiB / 40536MiB |     N/A      Default |\n\
+             |                               |                      |             {enabled} |\n",
+        ))
+    };
+    let empty = format!(
+        "{}\n{}",
+        mig(" Enabled"),
+        table("")
+            .replace("GPU  Name ", "MIG devices:")
+            .replace(&format!("+{}+\n", "-".repeat(77)), "")
+    );
+    let empty = format!("{empty}|  No MIG devices found                     |\n");
+    let ecc =
+        fan.replace("ERR!", "N/A ").replace("                   0 |", "                   7 |");
+    let query = "\
+==============NVSMI LOG==============
+GPU 00000000:3B:00.0
+    Product Name                 : Example
+    Compute Mode                 : Prohibited
+    FB Memory Usage
+        Total                    : 40000 MiB
+        Used                     : 10 MiB
+    Remapped Rows
+        Remapping Failure Occurred : Yes
+";
+    let pending = "Warning: MIG mode is in pending enable state for GPU 00000000:3B:00.0:In use \
+                   by another client\n";
+    let links = "GPU 0: A100 (UUID: GPU-1)\n\t Link 0: <inactive>\n\t Link 1: <inactive>\n";
+    let undated = "[12.5] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n";
+    for (text, shown) in [
+        (fan.as_str(), &["DEVICE FAULT  GPU 0", "its fan speed cannot be read"][..]),
+        (&mig("    ERR!"), &["DEVICE FAULT  GPU 0", "its MIG mode cannot be read"]),
+        (&empty, &["NO MIG INSTANCE  GPU 0", "CUDA sees no device"]),
+        (&ecc, &["MEMORY ERRORS  GPU 0", "7 uncorrected memory errors"]),
+        (query, &["COMPUTE PROHIBITED  GPU 0", "a memory row could not be remapped"]),
+        (pending, &["PENDING RESET  GPU 0", "MIG will be enabled after a reset"]),
+        (links, &["NVLINK DOWN  GPU 0", "all its NVLinks are inactive"]),
+        (undated, &["Xid 79", "at an unknown time"]),
+    ] {
+        let pasted = with_input(&["doctor", "--paste"], text.as_bytes());
+        assert_eq!(pasted.code, 1, "{text}{}{}", pasted.stdout, pasted.stderr);
+        for shown in shown {
+            assert!(pasted.stdout.contains(shown), "{shown}: {text}{}", pasted.stdout);
+        }
     }
 }
 
@@ -456,6 +535,41 @@ fn same_machine_may_be_pasted_in_two_spellings() {
 }
 
 #[test]
+fn other_locale_gets_ascii() {
+    let shown = |locale: Option<&str>, words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
+        for name in ["LC_ALL", "LC_CTYPE", "LANG"] {
+            command.env_remove(name);
+        }
+        command.envs(locale.map(|locale| ("LANG", locale))).args(words);
+        let Ended { code, stdout, stderr } = ended(command.output().expect("gpuws runs"));
+        (code, stdout, stderr)
+    };
+    for words in [&["--sim", "labbox"][..], &["--sim", "labbox", "doctor", "--gpu", "9"]] {
+        let (code, stdout, stderr) = shown(Some("C"), words);
+        assert!(stdout.is_ascii() && stderr.is_ascii(), "{stdout}{stderr}");
+        for locale in [None, Some("C.UTF-8")] {
+            let (same, rich, told) = shown(locale, words);
+            assert!(!rich.is_ascii() || !told.is_ascii(), "{rich}{told}");
+            let lines = |text: &str| text.lines().map(|line| line.chars().count()).collect();
+            let (rich, plain): (Vec<_>, Vec<_>) = (lines(&rich), lines(&stdout));
+            assert_eq!((same, rich), (code, plain));
+        }
+    }
+    // JSON is UTF-8 everywhere.
+    let json = |locale| shown(Some(locale), &["--sim", "labbox", "--json"]).1;
+    assert_eq!(json("C"), json("C.UTF-8"));
+}
+
+#[test]
+fn reap_by_pid_without_driver_cannot_observe() {
+    let refused = gpuws(Path::new("."), &["--sim", "no-driver", "reap", "--pid", "5"]);
+    assert_eq!(refused.code, 3, "{}{}", refused.stdout, refused.stderr);
+    assert!(refused.stdout.contains("refused 5"), "{}", refused.stdout);
+    assert!(refused.stderr.contains("no NVIDIA driver"), "{}", refused.stderr);
+}
+
+#[test]
 fn quiet_holders_have_no_legend() {
     let here = Path::new(".");
     let legend = "f open, F open for writing, m mapped";
@@ -464,8 +578,10 @@ fn quiet_holders_have_no_legend() {
     let nobody =
         gpuws(here, &["--sim", "healthy-box", "holders", "/dev/nvidiactl", "/dev/nvidia0"]);
     assert_eq!(nobody.code, 0, "{}", nobody.stderr);
+    assert_eq!(whole.code, 0, "{}", whole.stderr);
     let none = gpuws(here, &["--sim", "dgx1-v100", "holders"]);
     assert_eq!(none.stdout.contains(legend), !none.stdout.contains("(no holder)"));
+    assert_eq!(none.code, 1, "as fuser: {}", none.stdout);
 }
 
 #[test]

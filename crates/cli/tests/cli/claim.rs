@@ -109,7 +109,7 @@ fn impossible_claim_preview_exits_like_run() {
     assert_eq!(out(&output), "2\n2\n2\n2\n2\n2\n  \"possible\": false,\n0\n", "{output:?}");
     let reported = reported(&output);
     assert!(reported.contains("this machine can provide only 12"), "{reported}");
-    assert!(reported.contains("hint: it has 0–11; the maximum is -n 12"), "{reported}");
+    assert!(reported.contains("hint: choose from GPUs 0–11; the maximum is -n 12"), "{reported}");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn limiting_factor_is_named() {
     let lines: Vec<&str> = reported.lines().filter(|line| line.starts_with("gpuws: ")).collect();
     let [gpu, variable, lease] = lines[..] else { panic!("{output:?}") };
     assert!(gpu.ends_with(": --gpu can provide only 2"), "{gpu}");
-    assert!(reported.contains("hint: it has 0, 1; the maximum is -n 2\n"), "{reported}");
+    assert!(reported.contains("hint: choose from GPUs 0, 1; the maximum is -n 2\n"), "{reported}");
     assert!(variable.ends_with(": CUDA_VISIBLE_DEVICES can provide only 2"), "{variable}");
     assert!(
         lease.contains(": the enclosing lease ") && lease.ends_with(" can provide only 2"),
@@ -237,8 +237,8 @@ fn requirements_of_a_claim_are_honoured() {
     );
     assert_eq!(out(&output), "2\n2\n2\n0\n", "{output:?}");
     for why in [
-        "GPUs 0–11: has only 24,389 MiB in total; 30,720 MiB requested\nhint: it has 0–11\n",
-        "GPUs 0–11: has compute capability 8.6; 99.0 requested\nhint: it has 0–11\n",
+        "GPUs 0–11: has only 24,389 MiB in total; 30,720 MiB requested\nhint: choose from GPUs 0–11\n",
+        "GPUs 0–11: has compute capability 8.6; 99.0 requested\nhint: choose from GPUs 0–11\n",
         ": a GPU named by --with is not available; GPU 1: excluded\n",
     ] {
         assert!(reported(&output).contains(why), "{why}: {output:?}");
@@ -302,6 +302,55 @@ fn root_of_a_lease_is_the_shell_that_takes_it() {
          python3 apart.py \"$0\" 2> /dev/null & until_so test -s apart; own $(cat apart); touch end; wait",
     );
     assert_eq!(out(&output), "own\nown\nown\n", "{output:?}");
+}
+
+#[test]
+fn shell_does_not_wait_for_its_own_lease() {
+    let output = script(
+        "twelve-gpus",
+        "\"$0\" claim --gpu 3 --export > words; . ./words\n\
+         \"$0\" claim --timeout 60s --export; echo $?; unset CUDA_VISIBLE_DEVICES\n\
+         \"$0\" claim --gpu 5 --hold --for $$ < /dev/null > /dev/null & other=$!\n\
+         until_so sh -c '[ $(\"$0\" leases --json | grep -c \\\"id\\\") = 2 ]' \"$0\"\n\
+         \"$0\" claim --timeout 60s --gpu 3 --export; echo $?\n\
+         \"$0\" claim --timeout 60s -n 11 --export; echo $?\n\
+         \"$0\" claim --gpu 3,4 --export --no-wait > /dev/null; echo $?\n\
+         kill $other; wait $other",
+    );
+    assert_eq!(out(&output), "(exit 2)\n2\n(exit 2)\n2\n(exit 2)\n2\n0\n", "{output:?}");
+    let reported = reported(&output);
+    assert!(reported.contains("which would wait for itself: it already has lease "), "{reported}");
+    assert!(
+        reported.contains("hint: release that lease with: gpuws claim --release "),
+        "{reported}"
+    );
+}
+
+#[test]
+fn waiting_line_names_only_leases_of_requested_gpus() {
+    let output = script(
+        "twelve-gpus",
+        "(\"$0\" run -n 3 --gpu 4,5,6 -- sleep 300 & echo $! > four; wait) &\n\
+         (\"$0\" run --gpu 3 -- sleep 300 & echo $! > three; wait) &\n\
+         until_so sh -c '[ $(\"$0\" leases --json | grep -c \\\"id\\\") = 2 ]' \"$0\"\n\
+         \"$0\" run --gpu 3 --timeout 1s -- true; echo $?\n\
+         kill $(cat three four); wait",
+    );
+    assert_eq!(out(&output), "75\n", "{output:?}");
+    let reported = reported(&output);
+    let line = reported.lines().find(|line| line.contains("waiting for 1 GPU")).unwrap();
+    assert!(line.contains("leased by ") && line.contains(" (1 GPU)"), "{line}");
+    assert!(!line.contains("3 GPUs"), "{line}");
+}
+
+#[test]
+fn preview_warns_of_gpu_that_is_busy_without_process() {
+    let output = script("sick-gpus", "\"$0\" claim --gpu 7; \"$0\" run --gpu 7 -- true");
+    for text in [out(&output), reported(&output)] {
+        let mut lines = text.lines().filter(|line| line.contains("warning: GPU 7: "));
+        let line = lines.next().unwrap_or_else(|| panic!("{output:?}"));
+        assert!(line.ends_with(" % busy, and no process uses it"), "{line}");
+    }
 }
 
 /// Every process descends from it, so an exported lease would never end.

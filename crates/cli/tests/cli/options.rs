@@ -46,7 +46,7 @@ fn global_option_without_effect_is_rejected_with_reason() {
 #[test]
 fn quiet_leaves_out_headings_and_advice() {
     for (words, advice, answer) in [
-        ("--sim p100-ghost", "gpuws --sim p100-ghost doctor", "no listed process"),
+        ("--sim p100-ghost", "gpuws --sim p100-ghost doctor", "15.5 GiB       1 h  ghost"),
         ("--sim p100-ghost doctor", "1 finding.", "GHOST"),
         ("--sim p100-ghost reap", "nothing was done.", "would send SIGTERM"),
         ("--sim p100-ghost holders", "f open, F open for writing", "t2t-decoder"),

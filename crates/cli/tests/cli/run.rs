@@ -343,7 +343,8 @@ fn held_claim_does_not_block_safe_gpu() {
         "twelve-gpus",
         "mkfifo pipe; \"$0\" claim --hold < pipe > held & exec 3> pipe\n\
          until_so grep -q CUDA_VISIBLE_DEVICES held\n\
-         python3 let-go.py && echo free\n\
+         sed 's/ | fcntl.LOCK_NB//' let-go.py > waits.py; ! cmp -s let-go.py waits.py\n\
+         timeout 60 python3 waits.py && echo free\n\
          exec 3>&-",
     );
     assert_eq!(out(&output), "free\n", "{output:?}");

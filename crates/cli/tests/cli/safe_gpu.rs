@@ -248,6 +248,35 @@ fn handoff_without_placeholder_waits_until_only_job_waits() {
 }
 
 #[test]
+fn held_device_goes_to_no_outsider() {
+    with_both(
+        "rtx8000-x4",
+        "mkfifo keep; \"$0\" claim --gpu 0 --hold < keep > held & exec 3> keep\n\
+         until_so grep -q CUDA_VISIBLE held\n\
+         (safe_gpu 1 done > outside) & until_so grep -q safe_gpu outside\n\
+         sh job 0 & (safe_gpu 1); touch done; wait %2 %3; exec 3>&-; wait; cat outside",
+        |output| assert_eq!(out(output), "safe_gpu 2\nsafe_gpu 1\n", "{output:?}"),
+    );
+}
+
+/// The job calls safe_gpu after an outsider has taken its device: no placeholder was possible.
+#[test]
+fn safe_gpu_within_job_does_not_take_what_outsider_has() {
+    with_both(
+        "rtx8000-x4",
+        &format!(
+            "{CALLS_LATER}export ACTOR=\"$PWD/actor\"\n\
+             mv \"$GPUWS_SIM_SESSION/nvml-sim-process\" \"$ACTOR\"\n\
+             \"$0\" run --gpu 0 --handoff-timeout 1ms -- sh calls-later 1 2> told > inside & \n\
+             until_so test -s job; (safe_gpu 1 done > outside) & \n\
+             until_so grep -q safe_gpu outside; touch may; until_so test -s inside\n\
+             touch done; wait; cat outside inside"
+        ),
+        |output| assert_eq!(out(output), "safe_gpu 0\nrefused\n", "{output:?}"),
+    );
+}
+
+#[test]
 fn no_device_is_granted_twice_under_load() {
     with_both(
         "twelve-gpus",

@@ -49,6 +49,9 @@ fn svg_is_written_to_file() {
     assert!(drawn.status.success() && drawn.stdout.is_empty(), "{drawn:?}");
     let written = std::fs::read(&file).unwrap();
     assert_eq!(written, gpuws(&["--sim", "rtx8000-x4", "topo", "--svg", "-"]).stdout);
+    let refused = gpuws(&["--sim", "labbox", "topo", "--svg", name]);
+    assert_eq!((refused.status.code(), std::fs::read(&file).unwrap()), (Some(2), written));
+    assert!(text(refused.stderr).contains("it already exists"));
     let nowhere = dir.path().join("none/topo.svg");
     let failed = gpuws(&["--sim", "rtx8000-x4", "topo", "--svg", nowhere.to_str().unwrap()]);
     assert_eq!(failed.status.code(), Some(3), "{failed:?}");

@@ -52,6 +52,7 @@ fn entry_round_trips_without_its_owner() {
         free_memory: Some(Bytes(5)),
         compute_capability: Some((8, 0)),
         accept_used: true,
+        visible_minors: vec![0, 3],
     };
     let outer = OuterLease { id: LeaseId::parse("outer").unwrap(), owner: 7 };
     let full = LeaseEntry {

@@ -106,6 +106,7 @@ pub(super) fn parse(kind: EntryKind, name: &str, owner: u32, text: &[u8]) -> Opt
         && [&entry.claim.among, &entry.claim.except, &entry.claim.required, &entry.parts_of]
             .iter()
             .all(|devices| devices.len() <= DEVICES)
+        && entry.claim.visible_minors.len() <= DEVICES
         && entry.within.len() <= DEPTH
         && entry.devices.iter().all(plain)
         && entry.devices.is_empty() == (kind == EntryKind::Waiter);

@@ -8,9 +8,12 @@ use super::chance;
 use super::dir::{Dir, is_local_failure};
 use super::names::QUEUE;
 use crate::fault;
+use crate::trusted_dir::overflow_user;
 use gpu_core::{Error, ErrorKind, Result};
-use rustix::fs::{AtFlags, FileType, Mode, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, Stat, StatxFlags};
 use rustix::io::Errno;
+use std::cell::LazyCell;
+use std::collections::HashMap;
 
 /// The name prefix of a user's directory.
 pub(super) const USER: &str = "u";
@@ -19,6 +22,11 @@ pub(super) const USER: &str = "u";
 /// in-memory file system (tmpfs(5), `nr_inodes`): a user who can create that many can fill it
 /// altogether.
 const SHARED_NAMES: usize = 1 << 20;
+
+/// How many directories of one user are read, the first ones by name. gpuws creates one for each
+/// user, or two if another user took the usual name, and prefers the earlier name; only their owner
+/// can create more.
+const DIRS_PER_USER: u32 = 256;
 
 /// A user's files beyond this count are ignored, which harms only that user.
 const USER_NAMES: usize = 1 << 16;
@@ -34,7 +42,7 @@ pub(super) struct UserDir {
 
 impl UserDir {
     /// Visits the directories of all users in a shared directory, with one open at a time: there
-    /// may be more than the limit on open files.
+    /// may be more than the limit on open files. Of each user, it visits [`DIRS_PER_USER`].
     ///
     /// # Errors
     /// `Io` when the caller or the machine cannot list or open them: an unreadable entry must not
@@ -49,9 +57,18 @@ impl UserDir {
             return Err(Error::new(ErrorKind::Invalid, what));
         }
         names.sort_unstable();
+        let mut counts: HashMap<u32, u32> = HashMap::new();
+        // An unmapped user looks like many others.
+        let overflow = LazyCell::new(overflow_user);
         for name in names {
-            // However many one user has: each may contain a live lease.
-            if let Some(user) = Self::open(shared, &format!("{}{USER}{name}", shared.prefix))? {
+            let name = format!("{}{USER}{name}", shared.prefix);
+            if displayed_owner(shared, &name).is_some_and(|owner| {
+                counts.get(&owner) >= Some(&DIRS_PER_USER) && owner != *overflow
+            }) {
+                continue;
+            }
+            if let Some(user) = Self::open(shared, &name)? {
+                *counts.entry(user.owner).or_default() += 1;
                 visit(user)?;
             }
         }
@@ -187,6 +204,18 @@ impl UserDir {
 
 fn mode() -> Mode {
     Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH
+}
+
+/// Returns the owner of a file, without opening it; `None` if it is unknown. A file system in user
+/// space, which anybody may mount on a directory of their own, is not queried, because it might
+/// never answer.
+///
+/// The answer is only good for not opening a directory: whoever replaces the file, or forges its
+/// owner, has their own directory skipped.
+fn displayed_owner(shared: &Dir, name: &str) -> Option<u32> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
+    let stat = rustix::fs::statx(&shared.fd, name, flags, StatxFlags::UID).ok()?;
+    Some(stat.stx_uid)
 }
 
 /// Creates a directory; false if the name is taken.

@@ -110,6 +110,17 @@ pub fn replace(path: &Path, content: &[u8]) -> Result<(), OutputError> {
     file.write_all(content).map_err(|error| place.failed(error))
 }
 
+/// Writes a new file, completely or not at all.
+///
+/// # Errors
+/// If the path exists, or the file cannot be created or written.
+pub fn write_new(path: &Path, content: &[u8]) -> Result<(), OutputError> {
+    let mut part = Part::beside(path)?;
+    let written = part.file.write_all(content);
+    written.map_err(|error| OutputError::new(path, Why::Io(error)))?;
+    part.finish(path)
+}
+
 /// Opens a file of the user's own for appending, and creates it if it does not exist.
 ///
 /// # Errors

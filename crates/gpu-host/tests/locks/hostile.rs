@@ -85,6 +85,59 @@ fn unlimited_files_hide_no_lease_of_another_user() {
     assert_eq!(here.entries(LEASE).unwrap(), [entry]);
 }
 
+/// Creates a directory of a user, and a live lease in it.
+fn planted(dir: &Path, name: &str, owner: u32, id: &str, text: &[u8]) -> File {
+    let user = dir.join(name);
+    fs::create_dir(&user).unwrap();
+    let path = user.join(format!("lease-{id}"));
+    let file = locked(&path, text);
+    for path in [&path, &user] {
+        chown(path, Some(owner), None).unwrap();
+    }
+    file
+}
+
+#[test]
+fn unlimited_directories_cost_little_and_hide_no_lease_of_another_user() {
+    let test = "unlimited_directories_cost_little_and_hide_no_lease_of_another_user";
+    let Some(dir) = shared(test) else { return };
+    let here = locks(dir.path());
+    let (entry, _held) = lease(&here, &["GPU-1"]);
+    let text = fs::read(own(dir.path()).join(format!("lease-{}", entry.id))).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let plant = |name: &str, owner: u32, id: &str| {
+        let text = text.replace(entry.id.as_str(), id);
+        planted(dir.path(), name, owner, id, text.as_bytes())
+    };
+    // Names of the attacker's choice, before and after those of others, and their names too.
+    let empty = |name: String, owner: u32| {
+        let user = dir.path().join(name);
+        fs::create_dir(&user).unwrap();
+        chown(&user, Some(owner), None).unwrap();
+    };
+    for number in 0..254 {
+        empty(format!("u-{number:03}"), 4_321);
+        // It may stand for many users of a user namespace.
+        empty(format!("u{NOBODY}-{number}"), NOBODY);
+    }
+    let _held = [
+        plant("u-254", 4_321, "a"),
+        plant("u0-first", 4_321, "b"),
+        plant("u0-second", 4_321, "c"),
+        plant("u4321", 4_321, "d"),
+        plant("u4322-squatted", 4_322, "e"),
+        plant("u65534-y", NOBODY, "f"),
+        plant("u65534-z1", NOBODY, "g"),
+        plant("u65534-z2", NOBODY, "h"),
+    ];
+    let entries = here.entries(LEASE).unwrap();
+    let mut ids: Vec<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
+    ids.sort_unstable();
+    let mut expected = vec![entry.id.as_str(), "a", "b", "e", "f", "g", "h"];
+    expected.sort_unstable();
+    assert_eq!(ids, expected);
+}
+
 /// With `fs.protected_hardlinks` off, any user may create a second link to any file.
 #[test]
 fn hard_link_to_lease_does_not_hide_it() {

@@ -2,11 +2,13 @@
 
 use super::listed::{self, Key, Listed, unsigned};
 use super::take_later;
-use crate::document::{Document, Gpu, Kind, MigDevice, Value};
+use crate::document::{
+    DeviceFailure, Document, ErrorCode, Gpu, Kind, MigDevice, NamedDevice, Value,
+};
 use crate::work_meter;
 use gpu_core::{
-    Absent, Bytes, DeviceDetails, DeviceId, DeviceInfo, DeviceProcess, DeviceSample, DeviceState,
-    DeviceUuid, Fault, MemoryInfo, MigInstance, PciBusId, plausible,
+    Absent, Bytes, DeviceFault, DeviceId, DeviceInfo, DeviceProcess, DeviceSample, DeviceState,
+    DeviceUuid, Fault, MemoryInfo, MigInstance, NvLink, PciBusId, plausible,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +24,8 @@ pub(super) struct Devices {
     list: Vec<Device>,
     /// The device of each MIG device, by UUID and index.
     migs: BTreeMap<String, u32>,
+    /// Some text lists all MIG devices.
+    lists_mig: bool,
 }
 
 /// A device, with the data of the texts so far.
@@ -33,13 +37,15 @@ struct Device {
     /// `None` until a text has it.
     processes: Option<BTreeMap<Key, DeviceProcess>>,
     mig: Vec<MigInstance>,
+    failures: Vec<DeviceFailure>,
 }
 
 impl Devices {
     pub(super) fn read(documents: &[Document]) -> Self {
         let migs = documents.iter().flat_map(|document| &document.mig_devices);
         let migs = migs.filter_map(|mig| Some((mig.uuid.clone()?, mig.gpu_index?))).collect();
-        let mut devices = Devices { list: Vec::new(), migs };
+        let lists_mig = documents.iter().any(|document| document.lists_mig);
+        let mut devices = Devices { list: Vec::new(), migs, lists_mig };
         // Identifiers first, from the texts that have most of them, so that a text with one
         // identifier finds its device whatever the order of the paste.
         let mut by_names: Vec<&Document> = documents.iter().collect();
@@ -50,7 +56,16 @@ impl Devices {
                 devices.name(gpu, position, others);
             }
         }
+        let failures: Vec<&DeviceFailure> =
+            documents.iter().flat_map(|document| &document.device_failures).collect();
+        // A tool that fails at a device does not list it.
+        failures.iter().for_each(|failure| devices.name_failed(failure.device));
         devices.number();
+        for failure in failures {
+            if let Some(at) = devices.find(&failed(failure.device)) {
+                devices.list[at].failures.push(failure.clone());
+            }
+        }
         for document in documents {
             for (position, gpu) in gpus(document).iter().enumerate() {
                 if let Some(at) = devices.find(gpu).or_else(|| devices.at_position(gpu, position)) {
@@ -87,6 +102,16 @@ impl Devices {
                 self.list.push(device);
             }
             None => {}
+        }
+    }
+
+    /// Adds a device that a failure text names, unless it is known.
+    fn name_failed(&mut self, device: NamedDevice) {
+        let gpu = failed(device);
+        if self.find(&gpu).is_none() && self.list.len() < MAX_DEVICES {
+            let mut device = Device::default();
+            device.take_names(&gpu);
+            self.list.push(device);
         }
     }
 
@@ -189,7 +214,8 @@ impl Devices {
     }
 
     pub(super) fn into_states(self) -> Vec<DeviceState> {
-        self.list.into_iter().map(Device::into_state).collect()
+        let lists_mig = self.lists_mig;
+        self.list.into_iter().map(|device| device.into_state(lists_mig)).collect()
     }
 }
 
@@ -225,11 +251,12 @@ impl Device {
         }
     }
 
-    fn into_state(mut self) -> DeviceState {
+    fn into_state(mut self, lists_mig: bool) -> DeviceState {
         for mig in &mut self.mig {
             mig.memory = plausible::memory_of(mig.memory);
         }
-        let gpu = self.gpu;
+        let mut gpu = self.gpu;
+        let is_lost = take_failures(&mut gpu, &self.failures);
         let absent = Absent::NotRecorded;
         let id = DeviceId {
             uuid: gpu.uuid.map(DeviceUuid).ok_or(absent),
@@ -257,15 +284,64 @@ impl Device {
                 mig_enabled: gpu.mig_enabled,
                 ..DeviceInfo::unknown(id)
             },
-            sample: Ok(sample),
-            processes: processes.ok_or_else(|| Fault {
-                kind: absent.into(),
-                text: "find a list of its processes in the text".to_owned(),
+            sample: if is_lost { Err(lost()) } else { Ok(sample) },
+            processes: processes.ok_or_else(|| match is_lost {
+                true => lost(),
+                false => Fault {
+                    kind: absent.into(),
+                    text: "find a list of its processes in the text".to_owned(),
+                },
             }),
-            mig: Ok(self.mig),
-            details: Ok(DeviceDetails::default()),
+            mig: match gpu.mig_enabled == Ok(true) && self.mig.is_empty() && !lists_mig {
+                true => Err(Fault {
+                    kind: absent.into(),
+                    text: "find a list of its MIG devices in the text".to_owned(),
+                }),
+                false => Ok(self.mig),
+            },
+            details: Ok(gpu.details),
         }
     }
+}
+
+/// The fault of a device that a tool could not reach.
+fn lost() -> Fault {
+    Fault {
+        kind: DeviceFault::Lost.into(),
+        text: "reach it, by the message of nvidia-smi: off the bus, or requires a reset".to_owned(),
+    }
+}
+
+/// Returns the identifier by which a failure text names a device.
+fn failed(device: NamedDevice) -> Gpu {
+    match device {
+        NamedDevice::Bus(bus) => Gpu { bus_id: Some(bus.to_string()), ..Gpu::default() },
+        NamedDevice::Index(index) => Gpu { index: Some(index), ..Gpu::default() },
+    }
+}
+
+/// Adds what failure texts say about a device, and returns whether it could not be reached.
+fn take_failures(gpu: &mut Gpu, failures: &[DeviceFailure]) -> bool {
+    let mut is_lost = false;
+    for failure in failures {
+        match failure.code {
+            // Figures of another moment show more than the failure does.
+            ErrorCode::DeviceHandle => is_lost = gpu.memory_used_mib.is_err(),
+            ErrorCode::MigPending => {
+                let after = failure.enables_mig;
+                gpu.details.modes.get_or_insert_default().mig_pending = Ok(after);
+                gpu.mig_enabled = gpu.mig_enabled.or(Ok(!after));
+            }
+            ErrorCode::NvlinksInactive => {
+                let links = gpu.details.nvlinks.get_or_insert_default();
+                if links.is_empty() {
+                    links.push(NvLink { active: Ok(false), ..NvLink::default() });
+                }
+            }
+            _ => {}
+        }
+    }
+    is_lost
 }
 
 fn parse_bus(text: &str) -> Option<PciBusId> {
@@ -332,6 +408,7 @@ impl Gpu {
         take_later(&mut self.persistence, later.persistence);
         take_later(&mut self.display_active, later.display_active);
         take_later(&mut self.mig_enabled, later.mig_enabled);
+        self.details.overlay(&later.details);
     }
 }
 

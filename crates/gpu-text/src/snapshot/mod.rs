@@ -3,7 +3,7 @@
 //! Devices are matched by the strongest identifier that two texts share, values of a later text
 //! take precedence over those of an earlier one, and what no text has stays absent: without a
 //! `fuser` or `lsof` among the texts the holders are a fault, never an empty list, and so are the
-//! driver's messages without a kernel log. A message without a time has that of the snapshot.
+//! driver's messages without a kernel log. A message without a time is undated.
 
 mod devices;
 mod holders;
@@ -32,7 +32,7 @@ pub fn snapshot(documents: &[Document], taken_at: Timestamp) -> Snapshot {
         holders,
         unreadable: unreadable(documents),
         processes,
-        driver_messages: driver_messages(documents, taken_at),
+        driver_messages: driver_messages(documents),
         ..Snapshot::empty(Origin::Pasted, taken_at)
     }
 }
@@ -59,17 +59,14 @@ fn driver(documents: &[Document], no_devices: bool) -> Result<Driver, Fault> {
 }
 
 /// Returns the messages of the kernel log, oldest first.
-fn driver_messages(
-    documents: &[Document],
-    taken_at: Timestamp,
-) -> Result<Vec<DriverMessage>, Fault> {
+fn driver_messages(documents: &[Document]) -> Result<Vec<DriverMessage>, Fault> {
     let is_log = |d: &Document| d.kind == Kind::KernelLog || !d.driver_messages.is_empty();
     if !documents.iter().any(is_log) {
         let text = "find messages of the kernel log in the text".to_owned();
         return Err(Fault { kind: Absent::NotRecorded.into(), text });
     }
     let rows = documents.iter().flat_map(|document| &document.driver_messages);
-    let mut messages: Vec<_> = rows.filter_map(|row| kernel_log::of_row(row, taken_at)).collect();
+    let mut messages: Vec<_> = rows.filter_map(kernel_log::of_row).collect();
     messages.sort_by_key(|message| message.at);
     Ok(messages)
 }
@@ -91,7 +88,11 @@ fn machine_fault(code: ErrorCode) -> Option<(MachineFault, &'static str)> {
             (MachineFault::Blocked, "open the devices: the operating system blocks them")
         }
         ErrorCode::NotPermitted => (MachineFault::NotPermitted, "open the devices: not permitted"),
-        ErrorCode::DeviceHandle | ErrorCode::ResetRefused | ErrorCode::Other => return None,
+        ErrorCode::DeviceHandle
+        | ErrorCode::ResetRefused
+        | ErrorCode::MigPending
+        | ErrorCode::NvlinksInactive
+        | ErrorCode::Other => return None,
     })
 }
 

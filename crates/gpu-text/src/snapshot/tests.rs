@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::sections;
-use gpu_core::{Bytes, DeviceFileKind, DeviceProcessKind, FileId, Link, Percent};
+use gpu_core::{
+    Bytes, DeviceFault, DeviceFileKind, DeviceProcessKind, FileId, Link, NvLink, Percent,
+};
 use proptest::prelude::*;
 
 fn of(paste: &str) -> Snapshot {
@@ -33,14 +35,15 @@ fn missing_holder_list_is_not_recorded() {
 }
 
 #[test]
-fn driver_messages_have_time_of_line_or_snapshot() {
+fn driver_messages_have_time_of_line_or_none() {
     let absent = of(GPUS).driver_messages.unwrap_err();
     assert_eq!(absent.kind, ErrorKind::Field(Absent::NotRecorded));
     let xid = "NVRM: Xid (PCI:0000:3b:00 GPU-I:05): 43, pid=7, name=train, Ch 1\n";
-    let lost = "1970-01-01T00:00:00Z n kernel: NVRM: GPU 0000:5e:00.0: GPU has fallen off the bus.";
+    let lost = "1970-01-01T00:00:01Z n kernel: NVRM: GPU 0000:5e:00.0: GPU has fallen off the bus.";
     let messages = of(&format!("{GPUS}[1.5] {xid}{lost}\n")).driver_messages.unwrap();
     let parsed = |line: &str, at| DriverMessage::parse(line, Timestamp(at)).unwrap();
-    assert_eq!(messages, [parsed(lost, 0), parsed(xid, 1)]);
+    assert_eq!(DriverMessage::UNDATED, Timestamp(0));
+    assert_eq!(messages, [parsed(xid, 0), parsed(lost, 1000)]);
 }
 
 #[test]
@@ -209,10 +212,71 @@ fn every_machine_error_is_a_fault_of_its_own() {
     ] {
         assert_eq!(of(message).driver.unwrap_err().kind, kind.into(), "{message}");
     }
-    let other = of("Unable to determine the device handle for GPU0: Unknown Error");
+    let other = of("Unable to determine the device handle for some GPU: Unknown Error");
     assert_eq!(other.driver.unwrap_err().kind, ErrorKind::Field(Absent::NotRecorded));
     let versions = of("driver_version, name\n470.1, K80\n").driver.unwrap();
     assert_eq!(versions.version.as_deref(), Ok("470.1"));
+}
+
+/// An index, the fault of its sample, and the MIG modes now and after a reset.
+type State = (u32, Option<ErrorKind>, Reading<bool>, Reading<bool>);
+
+fn states(text: &str) -> Vec<State> {
+    let state = |device: DeviceState| {
+        let pending = device.details.unwrap().modes.map(|modes| modes.mig_pending);
+        let fault = device.sample.err().map(|fault| fault.kind);
+        let pending = pending.unwrap_or(Err(Absent::NotRecorded));
+        (device.info.id.index, fault, device.info.mig_enabled, pending)
+    };
+    of(text).devices.into_iter().map(state).collect()
+}
+
+#[test]
+fn failure_text_is_about_the_device_that_it_names() {
+    let unknown = Err(Absent::NotRecorded);
+    let lost = Some(ErrorKind::Device(DeviceFault::Lost));
+    let handle =
+        |name: &str| format!("Unable to determine the device handle for {name}: GPU is lost.");
+    assert_eq!(states(&handle("GPU 0000:0A:00.0")), [(0, lost, unknown, unknown)]);
+    assert_eq!(states(&handle("GPU3")), [(3, lost, unknown, unknown)]);
+    // The device that the table lacks.
+    let listed = format!("index, pci.bus_id\n0, 0:1:0.0\n2, 0:3:0.0\n\n{}", handle("GPU 0:2:0.0"));
+    assert_eq!(
+        states(&listed),
+        [(0, None, unknown, unknown), (1, lost, unknown, unknown), (2, None, unknown, unknown)]
+    );
+    let pending = "Warning: MIG mode is in pending disable state for GPU 00000000:0A:00.0:In use by another client";
+    assert_eq!(states(pending), [(0, None, Ok(true), Ok(false))]);
+    let pending = pending.replace("disable", "enable");
+    assert_eq!(states(&pending), [(0, None, Ok(false), Ok(true))]);
+}
+
+#[test]
+fn mig_devices_are_unknown_unless_text_lists_them() {
+    let mig =
+        |text: &str| of(text).devices[0].mig.as_ref().map(Vec::len).map_err(|fault| fault.kind);
+    let absent = Err(ErrorKind::Field(Absent::NotRecorded));
+    assert_eq!(mig("index, mig.mode.current\n0, Enabled\n"), absent);
+    assert_eq!(mig("index, mig.mode.current\n0, Disabled\n"), Ok(0));
+    let listed = "index, mig.mode.current\n0, Enabled\n\nGPU 0: A100 (UUID: GPU-1)\n";
+    assert_eq!(mig(listed), Ok(0));
+}
+
+#[test]
+fn nvlinks_are_read_below_their_device() {
+    let links = |text: &str| -> Vec<Option<Vec<Reading<bool>>>> {
+        let links = |device: DeviceState| device.details.unwrap().nvlinks;
+        let active = |links: Vec<NvLink>| links.iter().map(|link| link.active).collect();
+        of(text).devices.into_iter().map(|device| links(device).map(active)).collect()
+    };
+    let gpus = ["GPU 0: A100 (UUID: GPU-1)", "GPU 1: A100 (UUID: GPU-2)"];
+    let text = format!("{}\n\t Link 0: 25 GB/s\n\t Link 1: <inactive>\n{}\n", gpus[0], gpus[1]);
+    assert_eq!(links(&text), [Some(vec![Ok(true), Ok(false)]), None]);
+    let text = format!(
+        "{}\nNVML: Unable to retrieve NVLink information as all links are inActive\n",
+        gpus[1]
+    );
+    assert_eq!(links(&text), [Some(vec![Ok(false)])]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::cell;
 use super::line::Row;
 use crate::document::Gpu;
 use crate::field;
-use gpu_core::{Absent, PciBusId, Reading};
+use gpu_core::{Absent, ComputeMode, DeviceDetails, PciBusId, Reading};
 
 /// The word after a name: persistence mode, or on Windows the driver model.
 const MODES: [&str; 10] =
@@ -28,8 +28,16 @@ pub(super) fn first(row: Row<'_>, ruled: bool) -> Option<Gpu> {
         .map(|(name, address, after)| (name, Some(address), after))
         .or_else(|| if ruled { split_without_address(rest) } else { None })?;
     let (name, persistence) = name_and_mode(name);
-    let display = after.split('|').next().and_then(|cell| cell.split_whitespace().next());
+    let mut cells = after.split('|');
+    let display = cells.next().and_then(|cell| cell.split_whitespace().next());
+    // `Volatile Uncorr. ECC`; without the last bar the row is cut.
+    let uncorrected = cells.next().filter(|_| row.closed);
+    let mut details = DeviceDetails::default();
+    if let Some(Ok(count)) = uncorrected.map(|cell| cell.trim().parse()) {
+        details.memory_health.get_or_insert_default().uncorrected = Ok(count);
+    }
     Some(Gpu {
+        details,
         index: Some(index),
         name: field::text(name),
         bus_id: bus_id.map(str::to_owned),
@@ -94,6 +102,11 @@ pub(super) fn second(row: Row<'_>, gpu: &mut Gpu) -> bool {
     };
     let words = cell::words(state);
     let (before, [draw, limit]) = cell::pair(&words).unwrap_or((&words, [None, None]));
+    if let [fan, _, _] = before {
+        let fan = cell::value(Some(fan), &["%"], field::percent);
+        let fan = fan.map(|percent| u32::try_from(percent).unwrap_or(u32::MAX));
+        gpu.details.thermal.get_or_insert_default().fan_speed = fan;
+    }
     // Fan, temperature, performance state; the fan may be missing.
     let degrees = before.iter().find(|word| word.ends_with('C')).or(before.get(1));
     gpu.temperature_c = cell::value(degrees.copied(), &["C"], field::celsius);
@@ -102,6 +115,10 @@ pub(super) fn second(row: Row<'_>, gpu: &mut Gpu) -> bool {
     [gpu.memory_used_mib, gpu.memory_total_mib] = cell::memory_pair(memory);
     let percent = cell::words(utilization).first().copied();
     gpu.utilization_percent = cell::value(percent, &["%"], field::percent);
+    if cell::words(utilization).contains(&"Prohibited") {
+        let modes = gpu.details.modes.get_or_insert_default();
+        modes.compute_mode = Ok(ComputeMode::Prohibited);
+    }
     true
 }
 

@@ -93,6 +93,7 @@ impl Reader {
             self.enter(Section::Devices);
             header::read(row, &mut self.document);
         } else if let Some(section) = heading(row) {
+            self.document.lists_mig |= matches!(section, Section::Mig);
             self.enter(section);
         } else {
             let read = match self.section {

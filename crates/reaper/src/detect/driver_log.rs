@@ -3,7 +3,7 @@
 use super::context::DetectContext;
 use crate::finding::{Advice, Confidence, Finding, FindingKind};
 use crate::xid::{XidAction, XidClass, XidMeaning, meaning_of, withholds};
-use gpu_core::{DeviceId, DeviceState, DriverMessageKind, PciBusId, Timestamp};
+use gpu_core::{DeviceId, DeviceState, DriverMessage, DriverMessageKind, PciBusId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -25,7 +25,8 @@ pub(crate) fn add(case: &DetectContext<'_>, findings: &mut Vec<Finding>) {
     let now = case.now.taken_at;
     let messages = case.now.driver_messages.iter().flatten();
     let mut by_device: BTreeMap<PciBusId, BTreeMap<u32, Logged<'_>>> = BTreeMap::new();
-    for message in messages.filter(|message| now.since(message.at) <= RELEVANT) {
+    let is_recent = |at: Timestamp| at == DriverMessage::UNDATED || now.since(at) <= RELEVANT;
+    for message in messages.filter(|message| is_recent(message.at)) {
         let code = match message.kind {
             DriverMessageKind::Xid(code) => code,
             DriverMessageKind::FallenOffBus => 79,
@@ -126,6 +127,8 @@ fn finding(
             evidence.push_str("; it answers now");
             Confidence::Possible
         }
+        // It may be from before a reset.
+        _ if logged.last == DriverMessage::UNDATED && !lost => Confidence::Possible,
         _ if withholds(&[logged.code]) && !withholds(codes) => Confidence::Possible,
         _ if withholds(&[logged.code]) => Confidence::Likely,
         _ if matches!(action, XidAction::Reset | XidAction::Reboot) => Confidence::Likely,
@@ -177,6 +180,7 @@ impl Logged<'_> {
         }
         let seconds = now.since(self.last).as_secs();
         line.push_str(&match seconds {
+            _ if self.last == DriverMessage::UNDATED => " at an unknown time".to_owned(),
             0..120 => format!(" {seconds} s ago"),
             120..7_200 => format!(" {} min ago", seconds / 60),
             _ => format!(" {} h ago", seconds / 3600),

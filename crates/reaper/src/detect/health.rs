@@ -84,7 +84,7 @@ fn faulty(device: &DeviceState) -> Option<Finding> {
         }
         (None, Err(_)) => return None,
         (None, Ok(sample)) => {
-            let failing = failing(sample);
+            let failing = failing(device, sample);
             if failing.is_empty() {
                 return None;
             }
@@ -97,13 +97,16 @@ fn faulty(device: &DeviceState) -> Option<Finding> {
 }
 
 /// The values for which a device returns an error (`ERR!`), which often precedes its loss.
-fn failing(sample: &DeviceSample) -> Vec<&'static str> {
+fn failing(device: &DeviceState, sample: &DeviceSample) -> Vec<&'static str> {
+    let thermal = device.details.as_ref().ok().and_then(|details| details.thermal.as_ref());
     [
         ("memory", sample.memory.used.err()),
         ("utilisation", sample.utilization.err()),
         ("temperature", sample.temperature.err()),
         ("power draw", sample.power_draw.err()),
         ("power limit", sample.power_limit.err()),
+        ("fan speed", thermal.and_then(|thermal| thermal.fan_speed.err())),
+        ("MIG mode", device.info.mig_enabled.err()),
     ]
     .into_iter()
     .filter_map(|(name, absent)| (absent == Some(Absent::Failed)).then_some(name))

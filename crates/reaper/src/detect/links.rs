@@ -2,7 +2,7 @@
 
 use super::context::DetectContext;
 use crate::finding::{Advice, Confidence, Finding, FindingKind};
-use gpu_core::{DeviceDetails, DeviceState, FabricState, NvLink, Pcie};
+use gpu_core::{DeviceDetails, DeviceId, DeviceState, FabricState, NvLink, Origin, Pcie};
 use std::collections::BTreeMap;
 
 pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
@@ -16,6 +16,12 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
         case.now.devices.iter().filter_map(|device| pcie(case, device)).collect();
     findings.extend(equals.values().flat_map(|equals| nvlinks(equals)));
     findings.extend(case.now.devices.iter().filter_map(fabric));
+    if case.now.origin == Origin::Pasted {
+        let of_equals: Vec<DeviceId> =
+            findings.iter().flat_map(|finding| finding.devices.clone()).collect();
+        let others = case.now.devices.iter().filter(|device| !of_equals.contains(device.id()));
+        findings.extend(others.filter_map(inactive));
+    }
     findings
 }
 
@@ -90,6 +96,17 @@ fn nvlinks(equals: &[&DeviceState]) -> Vec<Finding> {
             )
         })
         .collect()
+}
+
+/// In a text that somebody pastes, a device without any active link is remarkable. On a machine, it
+/// may simply have no bridge.
+fn inactive(device: &DeviceState) -> Option<Finding> {
+    let links = details(device)?.nvlinks.as_ref()?;
+    let is_down = !links.is_empty() && active_links(links) == Some(0);
+    let advice = vec![Advice::CheckNvLinks(device.id().index)];
+    let evidence = vec!["all its NVLinks are inactive".to_owned()];
+    let kind = FindingKind::NvLinkDown;
+    is_down.then(|| Finding::about_device(device, kind, Confidence::Possible, evidence, advice))
 }
 
 /// The number of active links; `None` if the state of one is unknown.

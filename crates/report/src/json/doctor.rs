@@ -5,6 +5,7 @@ use super::{Device, Failure, Head, Process};
 use crate::wording;
 use gpu_core::{DeviceState, Snapshot};
 use gpu_reaper::Diagnosis;
+use gpu_text::ErrorCode;
 use serde::Serialize;
 
 /// A diagnosis of the machine.
@@ -16,6 +17,8 @@ pub struct Doctor<'a> {
     pub head: Head,
     /// The problems, by kind, then by GPU.
     pub findings: Vec<Finding<'a>>,
+    /// Failures of tools in the pasted text that no finding covers.
+    pub failures: Vec<PastedFailure>,
     /// Number of findings that --min-confidence and --ignore left out.
     pub left_out_count: usize,
     /// Why the driver's messages in the kernel log could not be read. Null if they were read.
@@ -24,6 +27,18 @@ pub struct Doctor<'a> {
     pub unknown_users: Vec<UnknownUsers>,
     /// Processes that hold a GPU and were found harmless, with the reason.
     pub cleared: Vec<Cleared<'a>>,
+}
+
+/// A failure of a tool in a pasted text.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PastedFailure {
+    /// What failed.
+    pub code: ErrorCode,
+    /// What it means, as a sentence fragment.
+    pub meaning: &'static str,
+    /// The command to run on that machine.
+    pub next: &'static str,
 }
 
 /// A problem.
@@ -106,11 +121,32 @@ impl<'a> Doctor<'a> {
         Doctor {
             head: Head::of(snapshot),
             findings: diagnosis.findings.iter().map(|f| Finding::of(snapshot, f, sim)).collect(),
+            failures: Vec::new(),
             left_out_count: diagnosis.left_out,
             kernel_log_error: snapshot.driver_messages.as_ref().err().map(Failure::of),
             unknown_users: devices.iter().filter_map(|device| UnknownUsers::of(device)).collect(),
             cleared: diagnosis.cleared.iter().map(|c| Cleared::of(snapshot, c)).collect(),
         }
+    }
+}
+
+impl PastedFailure {
+    /// Returns what is told of failures; nothing of those that concern the whole driver, which is
+    /// reported as a fault.
+    fn of(failures: &[ErrorCode]) -> Vec<Self> {
+        let told = |code: &ErrorCode| {
+            let (meaning, next) = wording::pasted_failure(*code)?;
+            Some(PastedFailure { code: *code, meaning, next })
+        };
+        failures.iter().filter_map(told).collect()
+    }
+}
+
+impl Doctor<'_> {
+    /// Adds the failures of tools in a pasted text that no finding covers.
+    #[must_use]
+    pub fn with_failures(self, failures: &[ErrorCode]) -> Self {
+        Doctor { failures: PastedFailure::of(failures), ..self }
     }
 }
 

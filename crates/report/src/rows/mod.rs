@@ -6,7 +6,7 @@ mod users;
 use crate::text::Line;
 use crate::wording::claims::User as UserName;
 use crate::{Columns, ProcessFilter, json, wording};
-use gpu_core::{DeviceId, DeviceState, Driver, MigInstance, Pid, Snapshot};
+use gpu_core::{Absent, DeviceId, DeviceState, Driver, MigInstance, Pid, Snapshot};
 use gpu_reaper::{Diagnosis, Finding, FindingKind, Usage, User};
 use gpu_steward::DeviceLeases;
 use layout::Layout;
@@ -100,19 +100,28 @@ impl<'a> View<'a> {
         lines.extend(layout::defects(device));
         let leases: Vec<_> = self.leased.on(device).collect();
         lines.extend(users::claims(&leases, self.snapshot.taken_at, self.name));
+        // The memory of the one process that surely has it is on its row.
+        let mut unexplained = self.usage.unexplained(device.id());
+        let ghost = self.diagnosis.only_ghost(device.id()).filter(|_| unexplained.is_some());
         for place in places(device) {
             lines.extend(place.map(|instance| layout.instance(instance)));
             let layout = if place.is_some() { layout.nested() } else { *layout };
             for user in self.shown_on(device) {
                 let finding = self.suspected(device.id(), user.pid);
-                if same(self.place_of(device, user, finding), place) {
-                    lines.extend(layout.user(self.snapshot, user, finding));
-                    lines.extend(layout.unlisted(self.snapshot, device, user));
+                if !same(self.place_of(device, user, finding), place) {
+                    continue;
                 }
+                let mut user = user.clone();
+                if ghost == Some(user.pid) && user.memory.is_err() {
+                    user.memory = unexplained.take().ok_or(Absent::NotFound);
+                }
+                lines.extend(layout.user(self.snapshot, &user, finding));
+                lines.extend(layout.unlisted(self.snapshot, device, &user));
             }
             if same(self.place_of_unexplained(device), place) {
-                let bytes = self.usage.unexplained(device.id());
-                lines.extend(bytes.into_iter().flat_map(|bytes| layout.unexplained(bytes.gib())));
+                lines.extend(
+                    unexplained.into_iter().flat_map(|bytes| layout.unexplained(bytes.gib())),
+                );
             }
         }
         lines

@@ -162,6 +162,14 @@ pub fn asked(claim: &Claim) -> String {
     }
 }
 
+/// Returns a command line for `gpuws leases`, at most 256 bytes long.
+pub fn command_line<'a>(command: impl IntoIterator<Item = &'a std::ffi::OsString>) -> String {
+    let words: Vec<_> = command.into_iter().map(|word| word.to_string_lossy()).collect();
+    let line = words.join(" ");
+    let end = line.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= 256);
+    line[..end.last().unwrap_or(0)].to_owned()
+}
+
 /// Formats an ordinal: `1st`, `2nd`, `11th`.
 pub fn ordinal(number: usize) -> String {
     let ending = match (number % 100, number % 10) {

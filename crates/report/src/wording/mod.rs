@@ -12,6 +12,7 @@ use gpu_core::{
     Reading, Snapshot, Timestamp,
 };
 use gpu_reaper::{Advice, Confidence, FindingKind, Role};
+use gpu_text::ErrorCode;
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -284,6 +285,35 @@ pub fn unknown_users<'a>(
     })
 }
 
+/// Returns the meaning of a failure text and the command to run on that machine; `None` for a
+/// failure of the whole driver, which is reported as a fault.
+pub fn pasted_failure(code: ErrorCode) -> Option<(&'static str, &'static str)> {
+    Some(match code {
+        ErrorCode::DriverNotRunning
+        | ErrorCode::NvmlMismatch
+        | ErrorCode::NoDevices
+        | ErrorCode::NoLibrary
+        | ErrorCode::Blocked
+        | ErrorCode::NotPermitted => return None,
+        ErrorCode::DeviceHandle => (
+            "the driver cannot reach a GPU: it has fallen off the bus or requires a reset",
+            KERNEL_LOG,
+        ),
+        ErrorCode::ResetRefused => {
+            ("a reset was refused because a process, perhaps a monitor, has the device open", FUSER)
+        }
+        ErrorCode::MigPending => {
+            ("a change of the MIG mode is pending: it takes effect after a reset", FUSER)
+        }
+        ErrorCode::NvlinksInactive => {
+            ("all NVLinks of a GPU are inactive", "nvidia-smi nvlink --status")
+        }
+        ErrorCode::Other => {
+            ("a program failed for the reason it printed; to see the device holders:", FUSER)
+        }
+    })
+}
+
 /// Formats sorted numbers: `0`, `1–7`, `0, 2, 4–6`.
 pub fn ranges(sorted: &[u32]) -> String {
     let mut parts: Vec<(u32, u32)> = Vec::new();
@@ -301,11 +331,12 @@ pub fn ranges(sorted: &[u32]) -> String {
     parts.iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
-/// Formats the device indexes of a machine: `it has 0–3`.
-pub fn machine_has(known: &[u32]) -> String {
+/// Formats the device indexes that can be named: `choose from GPUs 0–3`.
+pub fn choose_from(known: &[u32]) -> String {
     match known {
-        [] => "it has no responding GPU".to_owned(),
-        known => format!("it has {}", ranges(known)),
+        [] => "no GPU responds".to_owned(),
+        [one] => format!("the only GPU is {one}"),
+        known => format!("choose from GPUs {}", ranges(known)),
     }
 }
 

@@ -105,8 +105,9 @@ fn devices_are_named_together() {
     assert_eq!(named(&[0], &snapshot), "GPU 0 A100");
     assert_eq!(named(&[0, 1, 2], &snapshot), "GPUs 0–2 A100");
     assert_eq!(named(&[0, 3], &snapshot), "GPUs 0, 3", "they differ");
-    assert_eq!(wording::machine_has(&[]), "it has no responding GPU");
-    assert_eq!(wording::machine_has(&[0, 1, 2]), "it has 0–2");
+    assert_eq!(wording::choose_from(&[]), "no GPU responds");
+    assert_eq!(wording::choose_from(&[3]), "the only GPU is 3");
+    assert_eq!(wording::choose_from(&[0, 1, 2]), "choose from GPUs 0–2");
 }
 
 #[test]

@@ -73,6 +73,24 @@ fn names_that_give_no_claim_are_refused_with_reason() {
 }
 
 #[test]
+fn range_with_lost_device_means_the_others() {
+    let mut machine = machine();
+    machine.devices[1].info.id.uuid = Err(Absent::NotSupported);
+    for names in [&["0-1"][..], &["0-1", "0"]] {
+        assert_eq!(among(&machine, names, false).unwrap(), [uuid(0)], "{names:?}");
+    }
+    assert_eq!(among(&machine, &["all"], false).unwrap(), [uuid(0), uuid(2)]);
+    let refused = "read the UUID of GPU 1";
+    for names in [&["1-1"][..], &["0-1", "1"]] {
+        assert_eq!(among(&machine, names, false).unwrap_err().to_string(), refused, "{names:?}");
+    }
+    let required = selectors(&["0-1"]);
+    let named = NamedDevices { among: &[], except: &[], required: &required, mig: false };
+    let with_all = narrowed(Claim::whole(2), &named, &|| &machine, &|_| None);
+    assert_eq!(with_all.unwrap_err().to_string(), refused, "the claim needs every one of them");
+}
+
+#[test]
 fn claim_without_names_does_not_query_machine() {
     let named = NamedDevices { among: &[], except: &[], required: &[], mig: false };
     let machine = || -> &'static Inventory { panic!("the machine was queried") };

@@ -3,7 +3,7 @@
 use crate::fake::*;
 use gpu_core::*;
 use gpu_placement::{Bar, Offer};
-use gpu_steward::{ClaimSurroundings, Scene, Wants, offers};
+use gpu_steward::{ClaimSurroundings, Scene, Wants, offers, users_within_lease};
 
 fn scene(world: &World) -> Scene {
     Scene::look(&world.ports(), Wants::default())
@@ -422,4 +422,28 @@ fn nested_claim_in_share_is_limited_to_share() {
     let offers = offered(&world, &some(100), Some(&parent), &[sibling]);
     assert_eq!(offers[0].capacity, Ok(Bytes::from_mib(5_000)));
     assert_eq!(offers[0].room, Ok(Bytes::from_mib(5_000 - 1_000 - 1_500)));
+}
+
+#[test]
+fn job_sees_outsiders_on_its_whole_device() {
+    let world = World::new(1);
+    for (pid, parent) in [(60, SELF), (61, SELF), (100, 2), (70, 2), (71, 70)] {
+        world.state().add(process(pid, parent, "python"));
+        world.state().uses(pid, 0, 500);
+    }
+    let own = lease("own", 1, SELF, &[0]);
+    let others = lease("other", 2, 70, &[0]);
+    let users = |own: &LeaseEntry| -> Vec<u32> {
+        let (scene, leases) = (scene(&world), [own.clone(), others.clone()]);
+        let is_placeholder = |info: &ProcessInfo| info.key.pid == Pid(61);
+        let device = &scene.snapshot.devices[0];
+        let users = users_within_lease(&scene, device, own, &leases, is_placeholder);
+        users.into_iter().map(|pid| pid.0).collect()
+    };
+    assert_eq!(users(&own), [60, 100]);
+    let accepts = Claim { accept_used: true, ..own.claim.clone() };
+    assert_eq!(users(&LeaseEntry { claim: accepts, ..own.clone() }), [60]);
+    assert_eq!(users(&share(own.clone(), 4_000)), [60]);
+    world.state().sees_host_pids = false;
+    assert_eq!(users(&own), [0; 0], "the PIDs mean nothing here");
 }

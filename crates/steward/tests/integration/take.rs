@@ -434,3 +434,20 @@ fn device_is_free_without_user_and_lease() {
     world.state().uses(100, 1, 900);
     assert_eq!(is_free(), [false, false]);
 }
+
+#[test]
+fn claim_names_the_devices_that_it_sees() {
+    let world = World::new(2);
+    let grant = take(&request(Claim::whole(1), Wait::No), &world.ports(), &mut |_| {
+        ControlFlow::Continue(())
+    });
+    let seen = grant.unwrap().entry.claim.visible_minors;
+    assert_eq!(seen, [0, 1]);
+
+    // One that sees other devices is not ahead of it.
+    let mut waiter = lease("waits", 1, 100, &[]);
+    waiter.claim.visible_minors = vec![7];
+    world.state().waiters.push(waiter);
+    let preview = preview(&request(Claim::whole(2), Wait::No), &world.ports()).unwrap();
+    assert!(preview.decision.is_ok() && preview.ahead.is_empty());
+}

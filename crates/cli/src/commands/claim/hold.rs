@@ -2,10 +2,10 @@
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use gpu_core::{EntryKind, JobExit, ProcessKey};
+use gpu_core::{EntryKind, JobExit, Launch, ProcessKey};
 use gpu_host::supervise::end_as;
-use gpu_machine::{RENEWAL, open_process, time_until};
-use gpu_steward::{Grant, Ports};
+use gpu_machine::{Companions, RENEWAL, open_process, time_until};
+use gpu_steward::{Grant, HeldDevices, Ports};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
@@ -63,8 +63,11 @@ pub(super) fn hold(
     ports: &Ports<'_>,
     root: ProcessKey,
     signals: &Signals,
+    placeholder: Option<&Launch>,
 ) -> Result<Exit, Failure> {
     let failed = |errno: Errno| Failure::io("wait for the lease to end", errno.into());
+    let mut devices = placeholder
+        .map(|placeholder| HeldDevices::new(&mut grant, root, placeholder, ports, &Companions));
     let Some(root) = open_process(root).map_err(failed)? else { return Ok(Exit::Done) };
     let stdin = std::io::stdin();
     let mut has_pipe = fstat(&stdin).is_ok_and(|stat| {
@@ -81,7 +84,11 @@ pub(super) fn hold(
         if has_pipe {
             files.push(PollFd::new(&stdin, PollFlags::IN));
         }
-        match poll(&mut files, Some(&time_until(due, ports.clock))) {
+        let next = devices.as_mut().and_then(|devices| {
+            devices.step(&mut |error| warn(&format!("no placeholder: failed to {}", error.fault())))
+        });
+        let next = next.map_or(due, |next| due.min(ports.clock.monotonic() + next));
+        match poll(&mut files, Some(&time_until(next, ports.clock))) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(failed(errno)),
         }

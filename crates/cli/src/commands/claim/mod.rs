@@ -15,11 +15,11 @@ use crate::source::{self, Source};
 use crate::terminal::{Line, Screen, progress};
 use gpu_core::Origin;
 use gpu_host::supervise::process_group;
-use gpu_machine::{Holder, Keeps};
+use gpu_machine::{Holder, Keeps, placeholder};
 use gpu_memory_advice::environment::Advice;
 use gpu_report::json;
 use gpu_report::wording::limit;
-use gpu_steward::{Grant, NotGranted, Ports, environment, take};
+use gpu_steward::{Grant, NotGranted, Ports, environment, take, waits_for_own_lease};
 use hold::{Signals, hold};
 use root_process::{check_root, default_root, described};
 use std::ffi::OsString;
@@ -72,6 +72,11 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
     if !args.hold && !args.export {
         return preview::show(args, global, screen, &prepared, &ports);
     }
+    if let Some(lease) =
+        waits_for_own_lease(&prepared.request, &ports).map_err(|why| failure(&prepared, why))?
+    {
+        return Err(root_process::waits_for_itself(&root, &lease.id));
+    }
     let signals = Signals::watch()?;
     let group = process_group();
     let mut status = QueueStatus::new(&prepared.request.claim, group, global.quiet);
@@ -96,10 +101,13 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
         true => Some(Holder::start(&grant, root.key, keeps, &variables)?),
         false => None,
     };
-    // No job has to start first: if there are placeholders, safe-gpu sees the devices in use now.
-    if let Some(Err(error)) = grant.held_back.take() {
+    if let Some(Err(error)) = &grant.held_back {
         let fault = error.fault();
         progress(&format!("safe-gpu users will not see the lease: failed to {fault}"));
+    }
+    // With --placeholder, safe-gpu sees the devices in use now.
+    if args.export || args.placeholder {
+        grant.held_back = None;
     }
     for (device, bar) in &grant.accepted {
         progress(&format!("warning: GPU {}: {}", device.index, claim_request::barred(bar)));
@@ -116,7 +124,12 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
             Ok(Exit::Done)
         }
         // The process that keeps the contexts ends when this one does.
-        (false, _holder) => hold(grant, &ports, root.key, &signals),
+        (false, holder) => {
+            let own = source.host.own_ancestry()?.first().copied();
+            let stand_in = own.filter(|_| holder.is_none());
+            let stand_in = stand_in.map(|own| placeholder(own, source.session()));
+            hold(grant, &ports, root.key, &signals, stand_in.as_ref())
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A preview of a claim.
 
 use crate::args::{ClaimArgs, Global};
-use crate::claim_request::{PreparedClaim, failure, reasons, whose, within};
+use crate::claim_request::{PreparedClaim, barred, failure, reasons, whose, within};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::queue_status::user;
@@ -62,6 +62,10 @@ fn print(
             let product = wording::product_of(&seen.scene.snapshot, &decision.devices());
             let text = chosen(decision, product.as_deref());
             wording::flow(screen, Line::new().plain("would claim "), &text)?;
+            for (device, bar) in &seen.accepted {
+                let text = format!("GPU {}: {}", device.index, barred(bar));
+                wording::flow(screen, Line::new().accent("  warning: "), &text)?;
+            }
             for reason in reasons(decision.passed(), prepared.limited_by) {
                 wording::flow(screen, Line::new().dim("  "), &reason)?;
             }

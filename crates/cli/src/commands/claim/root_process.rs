@@ -1,13 +1,14 @@
 //! The process for which devices are claimed.
 
 use crate::args::ClaimArgs;
-use crate::claim_request;
+
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::lease_keepers::is_supervisor;
 use crate::source::Source;
-use gpu_core::{EntryKind, LeaseStore, ProcessInfo};
+use gpu_core::{EntryKind, LeaseId, LeaseStore, ProcessInfo};
 use gpu_host::FileLeaseStore;
+use gpu_report::wording::claims;
 use rustix::process::geteuid;
 use std::ffi::OsString;
 
@@ -67,10 +68,18 @@ pub(super) fn check_root(root: ProcessInfo) -> Result<ProcessInfo, Failure> {
     }
 }
 
+/// Refuses a claim that would wait for the end of a lease that ends with this process.
+pub(super) fn waits_for_itself(root: &ProcessInfo, lease: &LeaseId) -> Failure {
+    let what = format!("claim for process {}, which would wait for itself", root.key.pid);
+    Failure::new(Exit::Usage, what)
+        .with_source(format!("it already has lease {lease} on the requested GPUs"))
+        .with_hint(format!("release that lease with: gpuws claim --release {lease}"))
+}
+
 pub(super) fn described(root: &ProcessInfo) -> String {
     let words: Vec<OsString> = match &root.command_line {
         Ok(words) if !words.is_empty() => words.iter().map(OsString::from).collect(),
         _ => vec![OsString::from(&root.name)],
     };
-    claim_request::described(&words)
+    claims::command_line(&words)
 }

@@ -36,8 +36,8 @@ pub(crate) fn run(
     {
         return Err(failure);
     }
-    show(global, args, &*source.host, named, screen)?;
-    missing.next().map_or(Ok(Exit::Done), Err)
+    let exit = show(global, args, &*source.host, named, screen)?;
+    missing.next().map_or(Ok(exit), Err)
 }
 
 /// Shows the holders of the named files, or of the GPU device files if there are none.
@@ -72,7 +72,7 @@ fn show(
             print_legend(args, host, &found, &unreadable, screen)?;
         }
     }
-    Ok(Exit::Done)
+    Ok(if found.is_empty() { Exit::Remains } else { Exit::Done })
 }
 
 fn print_legend(

@@ -51,7 +51,13 @@ pub(crate) fn run(args: &ReapArgs, global: &Global, screen: &mut Screen) -> Resu
         } else if !global.quiet {
             not_done(screen, args, global, &source, now, &plan)?;
         }
-        return Ok(Exit::Done);
+        return match &now.driver {
+            // Without a driver, only holders of device files can be targets.
+            Err(fault) if now.devices.is_empty() && plan.targets.is_empty() => {
+                Err(gpu_core::Error::new(fault.kind, fault.text.clone()).into())
+            }
+            _ => Ok(Exit::Done),
+        };
     }
     let report = carry_out(&source, &plan, &guard, (!global.json).then_some(&mut *screen))?;
     if global.json {

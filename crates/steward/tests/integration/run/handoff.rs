@@ -307,3 +307,70 @@ fn time_limit_ends_run_with_hanging_placeholder() {
     let report = report.unwrap();
     assert!(report.limit_hit && world.state().companions().is_empty());
 }
+
+#[test]
+fn locks_are_taken_again_between_two_programs_of_job() {
+    let world = World::new(1);
+    world.after(2 * SECOND, |state| state.uses(JOB, 0, 100));
+    world.after(10 * SECOND, |state| {
+        assert!(!state.holds_back);
+        state.devices[0].listed.clear();
+    });
+    wait_after(&world, 12 * SECOND, &[OUTSIDE]);
+    world.after(14 * SECOND, |state| assert!(state.holds_back, "the device looks unused"));
+    // The outsider is served, and the next program comes, without the device looking unused.
+    world.after(50 * SECOND, |state| {
+        assert_eq!((state.companions(), state.holds_back), (vec![1000], false));
+        state.waits_for_safe_gpu.clear();
+        state.uses(JOB, 0, 100);
+    });
+    world.after(60 * SECOND, |state| {
+        assert_eq!((state.companions(), state.holds_back), (vec![], false));
+        state.devices[0].listed.clear();
+    });
+    wait_after(&world, 62 * SECOND, &[INSIDE]);
+    world.after(70 * SECOND, |state| {
+        assert_eq!((state.companions(), state.holds_back), (vec![1001], false));
+        state.ends(INSIDE, JobExit::Code(0));
+    });
+    ends_after(&world, 80 * SECOND, 0);
+    let expected = ["Seen", "Covered", "Wanted"].map(|why| format!("HandedOff({why})"));
+    assert_eq!(reported(&world, &with_placeholder(1)), expected);
+}
+
+#[test]
+fn locks_are_not_taken_again_before_job_appears() {
+    let world = World::new(1);
+    world.state().accompany_fault = Some(ErrorKind::Io);
+    wait_after(&world, SECOND, &[OUTSIDE]);
+    world.after(100 * SECOND, |state| {
+        assert!(!state.holds_back, "each outsider would wait for the timeout");
+        state.waits_for_safe_gpu.clear();
+        state.uses(JOB, 0, 100);
+    });
+    world.after(110 * SECOND, |state| {
+        assert!(!state.holds_back);
+        state.devices[0].listed.clear();
+    });
+    world.after(112 * SECOND, |state| assert!(state.holds_back));
+    ends_after(&world, 120 * SECOND, 0);
+    let reported = reported(&world, &with_placeholder(1));
+    assert_eq!(reported[1..], ["HandedOff(TimedOut)"], "{reported:?}");
+}
+
+#[test]
+fn safe_gpu_that_was_faster_is_not_disturbed() {
+    let world = World::new(1);
+    world.after(2 * SECOND, |state| state.uses(JOB, 0, 100));
+    world.after(10 * SECOND, |state| {
+        state.devices[0].listed.clear();
+        state.is_safe_gpu_at_work = true;
+    });
+    world.after(12 * SECOND, |state| {
+        assert!(!state.holds_back);
+        state.is_safe_gpu_at_work = false;
+    });
+    world.after(13 * SECOND, |state| assert!(state.holds_back));
+    ends_after(&world, 20 * SECOND, 0);
+    assert_eq!(reported(&world, &with_placeholder(1)), ["HandedOff(Seen)"]);
+}

@@ -1,0 +1,227 @@
+//! The values of `-q` and `-q -x` by which the health of a device is judged.
+//!
+//! Names are in the form of XML, as in [`report`](crate::report). XML repeats the name of the
+//! section in that of the value (`clocks_event_reason_hw_slowdown`), so that only its end counts.
+
+use crate::field;
+use gpu_core::{Celsius, ComputeMode, DeviceDetails, Reading, ThrottleReasons};
+
+/// Reasons for low clocks, with NVML's bits.
+const THROTTLE: [(&str, u64); 6] = [
+    ("hw_thermal_slowdown", 0x040),
+    ("hw_power_brake_slowdown", 0x080),
+    ("hw_power_brake", 0x080),
+    ("sw_thermal_slowdown", 0x020),
+    ("hw_slowdown", 0x008),
+    ("sw_power_cap", 0x004),
+];
+
+/// Takes a leaf within the sections `path`, the innermost last.
+pub(crate) fn leaf(details: &mut DeviceDetails, path: &[String], key: &str, value: &str) {
+    let section = path.last().map_or("", String::as_str);
+    let inside = |name: &str| path.iter().any(|section| section == name);
+    if inside("clocks_event_reasons") || inside("clocks_throttle_reasons") {
+        return throttle(details, key, value);
+    }
+    if inside("volatile") {
+        return errors(details, section, key, value);
+    }
+    match (section, key) {
+        (_, "compute_mode") => {
+            let mode = match value {
+                "Default" => ComputeMode::Default,
+                "Prohibited" => ComputeMode::Prohibited,
+                "Exclusive_Process" | "Exclusive Process" => ComputeMode::ExclusiveProcess,
+                "Exclusive_Thread" | "Exclusive Thread" => ComputeMode::ExclusiveThread,
+                _ => return,
+            };
+            details.modes.get_or_insert_default().compute_mode = Ok(mode);
+        }
+        ("mig_mode", "pending" | "pending_mig") => {
+            details.modes.get_or_insert_default().mig_pending = field::switch(value);
+        }
+        ("ecc_mode", "current" | "current_ecc") => {
+            details.modes.get_or_insert_default().ecc = field::switch(value);
+        }
+        ("ecc_mode", "pending" | "pending_ecc") => {
+            details.modes.get_or_insert_default().ecc_pending = field::switch(value);
+        }
+        ("remapped_rows", "pending" | "remapped_row_pending") => {
+            details.memory_health.get_or_insert_default().remapped_pending = field::switch(value);
+        }
+        ("remapped_rows", "remapping_failure_occurred" | "remapped_row_failure") => {
+            details.memory_health.get_or_insert_default().remapped_failure = field::switch(value);
+        }
+        ("retired_pages", "pending_page_blacklist" | "pending_retirement") => {
+            details.memory_health.get_or_insert_default().retired_pending = field::switch(value);
+        }
+        (_, "gpu_slowdown_temp" | "gpu_temp_slow_threshold") => {
+            let limit = field::celsius(value);
+            details.thermal.get_or_insert_default().slowdown =
+                limit.map(|limit| Celsius(i32::try_from(limit).unwrap_or(i32::MAX)));
+        }
+        (_, "fan_speed") => {
+            let fan = field::percent(value);
+            details.thermal.get_or_insert_default().fan_speed =
+                fan.map(|percent| u32::try_from(percent).unwrap_or(u32::MAX));
+        }
+        (_, "performance_state") => {
+            if let Some(Ok(state)) = value.strip_prefix('P').map(str::parse) {
+                details.activity.get_or_insert_default().performance_state = Ok(state);
+            }
+        }
+        ("pcie_generation", "current") | (_, "current_link_gen") => {
+            details.pcie.get_or_insert_default().generation = number(value);
+        }
+        ("pcie_generation", "max") | (_, "max_link_gen") => {
+            details.pcie.get_or_insert_default().generation_max = number(value);
+        }
+        ("link_width", "current") | (_, "current_link_width") => {
+            details.pcie.get_or_insert_default().width = number(value.trim_end_matches('x'));
+        }
+        ("link_width", "max") | (_, "max_link_width") => {
+            details.pcie.get_or_insert_default().width_max = number(value.trim_end_matches('x'));
+        }
+        (_, "gpu_recovery_action") => {
+            let status = details.reset_status.get_or_insert_default();
+            status.required = Ok(matches!(value, "Reset" | "Reboot"));
+            status.drain_recommended = Ok(value.starts_with("Drain"));
+        }
+        _ => {}
+    }
+}
+
+fn throttle(details: &mut DeviceDetails, key: &str, value: &str) {
+    let Some((_, bit)) = THROTTLE.iter().find(|(name, _)| key.ends_with(name)) else { return };
+    let Ok(is_active) = field::switch(value) else { return };
+    let reasons = &mut details.activity.get_or_insert_default().throttle;
+    let known = reasons.map_or(0, |reasons| reasons.0);
+    *reasons = Ok(ThrottleReasons(if is_active { known | bit } else { known }));
+}
+
+/// Sums the uncorrected errors since the driver was loaded: of device memory and of SRAM, or before
+/// driver 450 the total of double-bit errors.
+fn errors(details: &mut DeviceDetails, section: &str, key: &str, value: &str) {
+    let is_total = section == "double_bit" && key == "total";
+    let is_uncorrected =
+        key.starts_with("dram_uncorrectable") || key.starts_with("sram_uncorrectable") || is_total;
+    if !is_uncorrected {
+        return;
+    }
+    if let Ok(count) = value.parse::<u64>() {
+        let uncorrected = &mut details.memory_health.get_or_insert_default().uncorrected;
+        *uncorrected = Ok(uncorrected.unwrap_or(0).saturating_add(count));
+    }
+}
+
+fn number(value: &str) -> Reading<u32> {
+    field::number(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::{Hint, parse};
+
+    fn details(text: &str) -> DeviceDetails {
+        parse(text.as_bytes(), &Hint::default()).unwrap().gpus[0].details.clone()
+    }
+
+    #[test]
+    fn log_and_xml_give_same_health() {
+        let log = "\
+GPU 00000000:0A:00.0
+    Product Name                 : Example 9000
+    Compute Mode                 : Prohibited
+    GPU Recovery Action          : Reset
+    MIG Mode
+        Current                  : Disabled
+        Pending                  : Enabled
+    PCI
+        GPU Link Info
+            PCIe Generation
+                Max              : 4
+                Current          : 1
+            Link Width
+                Max              : 16x
+                Current          : 4x
+    Fan Speed                    : 30 %
+    Performance State            : P2
+    Clocks Event Reasons
+        Idle                     : Not Active
+        HW Slowdown              : Active
+            HW Thermal Slowdown  : Active
+            HW Power Brake Slowdown : Not Active
+        SW Thermal Slowdown      : Not Active
+    ECC Mode
+        Current                  : Enabled
+        Pending                  : Disabled
+    ECC Errors
+        Volatile
+            SRAM Correctable     : 9
+            SRAM Uncorrectable   : 1
+            DRAM Uncorrectable   : 6
+        Aggregate
+            DRAM Uncorrectable   : 70
+    Remapped Rows
+        Pending                  : No
+        Remapping Failure Occurred : Yes
+    Temperature
+        GPU Slowdown Temp        : 92 C
+";
+        let xml = "\
+<nvidia_smi_log><gpu id=\"00000000:0A:00.0\">
+<compute_mode>Prohibited</compute_mode>
+<gpu_recovery_action>Reset</gpu_recovery_action>
+<mig_mode><current_mig>Disabled</current_mig><pending_mig>Enabled</pending_mig></mig_mode>
+<pci><pci_gpu_link_info>
+<pcie_gen><max_link_gen>4</max_link_gen><current_link_gen>1</current_link_gen></pcie_gen>
+<link_widths><max_link_width>16x</max_link_width><current_link_width>4x</current_link_width></link_widths>
+</pci_gpu_link_info></pci>
+<fan_speed>30 %</fan_speed>
+<performance_state>P2</performance_state>
+<clocks_event_reasons>
+<clocks_event_reason_gpu_idle>Not Active</clocks_event_reason_gpu_idle>
+<clocks_event_reason_hw_slowdown>Active</clocks_event_reason_hw_slowdown>
+<clocks_event_reason_hw_thermal_slowdown>Active</clocks_event_reason_hw_thermal_slowdown>
+<clocks_event_reason_sw_thermal_slowdown>Not Active</clocks_event_reason_sw_thermal_slowdown>
+</clocks_event_reasons>
+<ecc_mode><current_ecc>Enabled</current_ecc><pending_ecc>Disabled</pending_ecc></ecc_mode>
+<ecc_errors><volatile><sram_correctable>9</sram_correctable>
+<sram_uncorrectable>1</sram_uncorrectable><dram_uncorrectable>6</dram_uncorrectable></volatile>
+<aggregate><dram_uncorrectable>70</dram_uncorrectable></aggregate></ecc_errors>
+<remapped_rows><remapped_row_pending>No</remapped_row_pending>
+<remapped_row_failure>Yes</remapped_row_failure></remapped_rows>
+<temperature><gpu_temp_slow_threshold>92 C</gpu_temp_slow_threshold></temperature>
+</gpu></nvidia_smi_log>
+";
+        let read = details(log);
+        assert_eq!(read, details(xml));
+        let modes = read.modes.unwrap();
+        assert_eq!(modes.compute_mode, Ok(ComputeMode::Prohibited));
+        assert_eq!(
+            (modes.mig_pending, modes.ecc, modes.ecc_pending),
+            (Ok(true), Ok(true), Ok(false))
+        );
+        let health = read.memory_health.unwrap();
+        assert_eq!(health.uncorrected, Ok(7));
+        assert_eq!((health.remapped_pending, health.remapped_failure), (Ok(false), Ok(true)));
+        let activity = read.activity.unwrap();
+        assert_eq!(activity.throttle, Ok(ThrottleReasons(0x048)));
+        assert_eq!(activity.performance_state, Ok(2));
+        let thermal = read.thermal.unwrap();
+        assert_eq!((thermal.slowdown, thermal.fan_speed), (Ok(Celsius(92)), Ok(30)));
+        let pcie = read.pcie.unwrap();
+        assert_eq!((pcie.generation, pcie.generation_max), (Ok(1), Ok(4)));
+        assert_eq!((pcie.width, pcie.width_max), (Ok(4), Ok(16)));
+        assert_eq!(read.reset_status.unwrap().required, Ok(true));
+    }
+
+    #[test]
+    fn old_logs_count_double_bit_errors() {
+        let log = "GPU 0000:0A:00.0\n    Product Name : K80\n    ECC Errors\n        Volatile\n            Single Bit\n                \
+            Total : 5\n            Double Bit\n                Device Memory : 2\n                \
+            Total : 2\n        Aggregate\n            Double Bit\n                Total : 9\n";
+        assert_eq!(details(log).memory_health.unwrap().uncorrected, Ok(2));
+    }
+}
