@@ -70,7 +70,10 @@ pub(crate) struct Shown {
 /// Returns the help of `--columns`.
 fn columns_help() -> String {
     let names = Columns::names();
-    format!("Show tables with these columns; {names}. cpu: since the start, or the last look of -l")
+    format!(
+        "Show tables with these columns; {names}. `cpu` is the average since the start of the \
+         process, with -l since the last look"
+    )
 }
 
 // The fields of a CSV row, by their names in nvidia-smi.
