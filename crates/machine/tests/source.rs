@@ -109,7 +109,7 @@ fn file_of_a_machine_is_found_by_its_path() {
     assert_eq!(&*found.path, "/dev/nvidia0");
     let missing = source.file(Path::new("/dev/nvidia99")).unwrap_err();
     let hint = missing.hint().unwrap().to_owned();
-    assert!(hint.starts_with("it has ") && hint.contains("/dev/nvidia0"), "{hint}");
+    assert!(hint.starts_with("choose from ") && hint.contains("/dev/nvidia0"), "{hint}");
     assert_eq!(missing.into_error().kind(), Absent::NotFound.into());
     assert_eq!(&*Source::bare().file(Path::new("/dev/null")).unwrap().path, "/dev/null");
 }
