@@ -241,7 +241,8 @@ mod tests {
         // Only processes that lock a byte of their program are inspected.
         let program = fs::File::open("/proc/self/exe").unwrap();
         let (l_type, l_whence) = (F_RDLCK as i16, SEEK_SET as i16);
-        let mark = flock { l_type, l_whence, l_start: user.into(), l_len: 1, l_pid: 0 };
+        let l_start = (i64::from(user) << 22) + 4711;
+        let mark = flock { l_type, l_whence, l_start, l_len: 1, l_pid: 0 };
         fcntl(&program, FcntlArg::F_OFD_SETLK(&mark)).unwrap();
 
         let devices = devices(&greeting("null"), proc.path()).unwrap();
