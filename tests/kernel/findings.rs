@@ -113,7 +113,8 @@ const CONTEXT: &str = "import mmap, os, sys, time\n\
     mapped = mmap.mmap(gpu, 4096)\n";
 
 const C_CONTEXT: &str = "#define _GNU_SOURCE\n\
-    #include <fcntl.h>\n#include <pthread.h>\n#include <sys/mman.h>\n\
+    #include <fcntl.h>\n#include <pthread.h>\n#include <signal.h>\n\
+    #include <sys/mman.h>\n#include <sys/prctl.h>\n\
     #include <sys/wait.h>\n#include <unistd.h>\n\
     static void *idle(void *unused) { for (;;) pause(); return unused; }\n\
     static void context(void) {\n\
@@ -190,7 +191,11 @@ fn cases() -> Vec<Case> {
         Case {
             name: "a job with workers that load data",
             start: |bench| {
-                let workers = "for worker in range(4):\n    if os.fork() == 0: time.sleep(600)\n";
+                // They end with their parent.
+                let workers = "main = os.getpid()\nfor worker in range(4):\n\
+                    \x20   if os.fork() == 0:\n\
+                    \x20       while os.getppid() == main: time.sleep(0.1)\n\
+                    \x20       os._exit(0)\n";
                 python(bench, &format!("{CONTEXT}{workers}os.write(1, b'ready')\ntime.sleep(600)"))
             },
             ..HEALTHY
@@ -228,10 +233,11 @@ fn cases() -> Vec<Case> {
             name: "uninterruptible sleep",
             sick: Some((FindingKind::StuckHolder, Confidence::Likely)),
             utilization: 0,
-            // A process waits for its vforked child in state D.
+            // A process waits for its vforked child in state D; the child ends with it.
             start: |bench| {
                 let main = "int main(void) { context(); write(1, \"ready\", 5); \
-                    if (vfork() == 0) for (;;) pause(); return 0; }";
+                    if (vfork() == 0) { prctl(PR_SET_PDEATHSIG, SIGKILL); for (;;) pause(); } \
+                    return 0; }";
                 compiled(bench, &format!("{C_CONTEXT}{main}"))
             },
             ..HEALTHY

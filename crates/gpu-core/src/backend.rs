@@ -6,7 +6,7 @@ use crate::device::{DeviceInfo, DeviceProcess, DeviceSample, Driver, MigInstance
 use crate::error::{Error, Result};
 use crate::id::{DeviceId, Pid};
 use crate::inventory::{self, Inventory};
-use crate::snapshot::{DeviceState, Origin};
+use crate::snapshot::Origin;
 use crate::token::ActToken;
 use crate::topology::{PeerAccess, PeerCapability, Topology};
 use std::time::Duration;
@@ -17,6 +17,7 @@ use std::time::Duration;
 /// all of them. A value that the machine does not report is [`Absent`](crate::Absent) inside an
 /// `Ok`; the [`ErrorKind`](crate::ErrorKind) of an `Err` says whether it affects the machine, one
 /// device or only this call.
+#[cfg_attr(feature = "mock", mockall::automock)]
 pub trait GpuBackend: Send + Sync {
     /// Returns the source of the answers; shown in every output.
     fn origin(&self) -> Origin;
@@ -100,39 +101,8 @@ pub trait GpuBackend: Send + Sync {
         inventory::take(self, groups)
     }
 
-    /// Reads all devices like [`look`](GpuBackend::look), and passes each device as soon as it is
-    /// known, in order: the caller can work on it while the driver is asked about the next. Devices
-    /// that do not answer may be left out.
-    fn look_at_each(&self, groups: Groups, seen: &mut dyn FnMut(&DeviceState)) -> Inventory {
-        let inventory = self.look(groups);
-        inventory.devices.iter().for_each(seen);
-        inventory
-    }
-
     /// Returns the live children of the calling process that it keeps for its own work.
     fn helpers(&self) -> Vec<Pid> {
         Vec::new()
-    }
-}
-
-// Not by `automock`, which cannot mock a closure: `look_at_each` calls the mocked `look`.
-#[cfg(feature = "mock")]
-mockall::mock! {
-    pub GpuBackend {}
-
-    impl GpuBackend for GpuBackend {
-        fn origin(&self) -> Origin;
-        fn driver(&self) -> Result<Driver>;
-        fn devices(&self) -> Result<Vec<DeviceInfo>>;
-        fn sample(&self, device: &DeviceId) -> Result<DeviceSample>;
-        fn processes(&self, device: &DeviceId) -> Result<Vec<DeviceProcess>>;
-        fn mig_instances(&self, device: &DeviceId) -> Result<Vec<MigInstance>>;
-        fn details(&self, device: &DeviceId, groups: Groups) -> Result<DeviceDetails>;
-        fn topology(&self) -> Result<Topology>;
-        fn peer_access(&self, capability: PeerCapability) -> Result<Vec<Vec<PeerAccess>>>;
-        fn events(&self, wait: Duration) -> Result<Vec<DeviceEvent>>;
-        fn reset(&self, device: &DeviceId, token: &ActToken) -> Result<()>;
-        fn look(&self, groups: Groups) -> Inventory;
-        fn helpers(&self) -> Vec<Pid>;
     }
 }

@@ -61,8 +61,7 @@ pub fn observe_in_detail(
     clock: &dyn Clock,
     observation: Observation,
 ) -> Snapshot {
-    let early = observation.holders == HolderSearch::IfUnexplained;
-    let mut snapshot = look(backend, host, clock, observation.groups, early);
+    let mut snapshot = look(backend, host, clock, observation.groups);
     if observation.driver_messages {
         snapshot.driver_messages = ask(|| host.driver_messages());
     }
@@ -115,7 +114,7 @@ pub fn observe_users(
     clock: &dyn Clock,
     groups: Groups,
 ) -> Snapshot {
-    let mut snapshot = look(backend, host, clock, groups, true);
+    let mut snapshot = look(backend, host, clock, groups);
     look_up(host, &mut snapshot, named_pids);
     // Looks up each unknown ancestor until there is none: this terminates, because each PID is
     // looked up once.
@@ -127,47 +126,29 @@ pub fn observe_users(
     snapshot
 }
 
-/// Reads the devices once, with a place for everything else. `early`: the listed processes of each
-/// device are read while the driver is asked about the next device.
-fn look(
-    backend: &dyn GpuBackend,
-    host: &dyn Host,
-    clock: &dyn Clock,
-    groups: Groups,
-    early: bool,
-) -> Snapshot {
+/// Reads the devices once, with a place for everything else.
+fn look(backend: &dyn GpuBackend, host: &dyn Host, clock: &dyn Clock, groups: Groups) -> Snapshot {
     let taken_at = clock.wall();
-    let mut snapshot = Snapshot {
+    let Inventory { driver, devices } = look_at_devices(backend, host, groups);
+    Snapshot {
         hostname: host.hostname(),
+        driver,
+        devices,
         sees_host_pids: host.sees_host_pids(),
         is_root: host.is_root(),
         ..Snapshot::empty(backend.origin(), taken_at)
-    };
-    let is_early = early && snapshot.sees_host_pids != Ok(false);
-    let mut inventory = backend.look_at_each(groups, &mut |device| {
-        if is_early {
-            let listed = device.processes.iter().flatten().map(|process| process.pid);
-            look_up_all(host, &mut snapshot, listed.collect());
-        }
-    });
-    identify(&mut inventory, host);
-    Snapshot { driver: inventory.driver, devices: inventory.devices, ..snapshot }
+    }
 }
 
 /// Reads only the devices, once. A device that could not identify itself has the identifiers that
 /// the kernel module lists.
 pub fn look_at_devices(backend: &dyn GpuBackend, host: &dyn Host, groups: Groups) -> Inventory {
     let mut inventory = backend.look(groups);
-    identify(&mut inventory, host);
-    inventory
-}
-
-/// Makes the identifiers of devices unique, and adds missing ones.
-fn identify(inventory: &mut Inventory, host: &dyn Host) {
     clear_duplicate_ids(&mut inventory.devices);
     if inventory.devices.iter().any(|device| device.info.is_unknown()) {
         name(&mut inventory.devices, ask(|| host.driver_devices()).unwrap_or_default());
     }
+    inventory
 }
 
 /// Removes identifiers that two devices share: through such an identifier, the holders of one would

@@ -3,8 +3,8 @@
 use crate::MachineError;
 use gpu_core::{
     ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,
-    DeviceState, Driver, Error, ErrorKind, GpuBackend, Groups, Inventory, MigInstance, Origin,
-    PeerAccess, PeerCapability, Pid, Result, Topology,
+    Driver, Error, ErrorKind, GpuBackend, Groups, Inventory, MigInstance, Origin, PeerAccess,
+    PeerCapability, Pid, Result, Topology,
 };
 use gpu_nvidia::NvmlChild;
 use gpu_sim::Session;
@@ -111,11 +111,7 @@ impl GpuBackend for SessionDevices {
     }
 
     fn look(&self, groups: Groups) -> Inventory {
-        self.look_at_each(groups, &mut |_| {})
-    }
-
-    fn look_at_each(&self, groups: Groups, seen: &mut dyn FnMut(&DeviceState)) -> Inventory {
-        let inventory = self.child.look_at_each(groups, seen);
+        let inventory = self.child.look(groups);
         let is_reported = inventory.driver.is_ok() || !inventory.devices.is_empty();
         match is_reported && !self.are_known() {
             true => Inventory { driver: Err(self.other().fault()), devices: Vec::new() },

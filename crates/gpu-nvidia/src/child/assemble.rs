@@ -68,22 +68,20 @@ impl Answer for Nothing {
 const MAX_DEVICES: u32 = 1024;
 
 /// The snapshot of all devices.
-pub(crate) struct Look<'a> {
+pub(crate) struct Look {
     groups: Groups,
     begun: Option<(Result<Driver, Fault>, u32)>,
     devices: Vec<DeviceState>,
-    seen: &'a mut dyn FnMut(&DeviceState),
 }
 
-impl<'a> Look<'a> {
-    /// `seen` is called with each device when it is received.
-    pub(crate) fn new(groups: Groups, seen: &'a mut dyn FnMut(&DeviceState)) -> Self {
-        Look { groups, begun: None, devices: Vec::new(), seen }
+impl Look {
+    pub(crate) fn new(groups: Groups) -> Self {
+        Look { groups, begun: None, devices: Vec::new() }
     }
 
     /// Returns the received devices; `trouble` is the fault of the missing ones.
     pub(crate) fn or(self, fault: Fault) -> Inventory {
-        let Look { groups, begun, mut devices, .. } = self;
+        let Look { groups, begun, mut devices } = self;
         let Some((driver, count)) = begun else {
             return Inventory { driver: Err(fault), devices };
         };
@@ -100,7 +98,7 @@ impl<'a> Look<'a> {
     }
 }
 
-impl Answer for Look<'_> {
+impl Answer for Look {
     fn take(&mut self, part: Reply) -> Result<(), Box<Reply>> {
         match part {
             Reply::Begun { driver, count } if self.begun.is_none() && count <= MAX_DEVICES => {
@@ -108,7 +106,6 @@ impl Answer for Look<'_> {
             }
             Reply::Refused(fault) if self.begun.is_none() => self.begun = Some((Err(fault), 0)),
             Reply::Device(state) if self.next() == Some(state.id().index) => {
-                (self.seen)(&state);
                 self.devices.push(*state);
             }
             part => return Err(Box::new(part)),
@@ -125,22 +122,6 @@ impl Answer for Look<'_> {
 mod tests {
     use super::*;
     use gpu_core::{Absent, DeviceId, DeviceInfo, ErrorKind};
-
-    fn new(groups: Groups) -> Look<'static> {
-        Look::new(groups, Box::leak(Box::new(|_: &DeviceState| {})))
-    }
-
-    #[test]
-    fn each_device_is_passed_on_when_it_is_received() {
-        let mut seen = Vec::new();
-        let mut pass_on = |device: &DeviceState| seen.push(device.id().index);
-        let mut look = Look::new(Groups::NONE, &mut pass_on);
-        for part in [begun(3), device(0), device(1)] {
-            look.take(part).unwrap();
-        }
-        assert!(look.take(device(1)).is_err(), "it is not the next");
-        assert_eq!(seen, [0, 1]);
-    }
 
     fn info(index: u32) -> DeviceInfo {
         DeviceInfo::unknown(DeviceId::from_index(index))
@@ -164,7 +145,7 @@ mod tests {
 
     #[test]
     fn parts_received_before_failure_are_kept() {
-        let mut look = new(Groups::all());
+        let mut look = Look::new(Groups::all());
         assert!(!look.is_whole());
         for part in [begun(3), device(0), device(1)] {
             look.take(part).unwrap();
@@ -181,18 +162,18 @@ mod tests {
 
     #[test]
     fn no_device_info_means_driver_does_not_answer() {
-        let mut look = new(Groups::NONE);
+        let mut look = Look::new(Groups::NONE);
         look.take(begun(2)).unwrap();
         let failed = Inventory { driver: Err(fault("hangs")), devices: Vec::new() };
         assert_eq!(look.or(fault("hangs")), failed);
-        let mut look = new(Groups::NONE);
+        let mut look = Look::new(Groups::NONE);
         look.take(begun(0)).unwrap();
         assert!(look.or(fault("hangs")).driver.is_ok(), "a machine without devices answers");
     }
 
     #[test]
     fn complete_snapshot_has_exactly_announced_devices() {
-        let mut look = new(Groups::NONE);
+        let mut look = Look::new(Groups::NONE);
         look.take(begun(2)).unwrap();
         assert!(look.take(begun(2)).is_err(), "second begin");
         look.take(device(0)).unwrap();
@@ -201,7 +182,7 @@ mod tests {
         assert!(look.take(device(2)).is_err(), "third of two devices");
         assert!(look.take(Reply::Refused(fault("no"))).is_err());
 
-        let mut look = new(Groups::NONE);
+        let mut look = Look::new(Groups::NONE);
         assert!(look.take(device(0)).is_err(), "device before begin");
         assert!(look.take(begun(u32::MAX)).is_err(), "too many devices");
         look.take(begun(2)).unwrap();

@@ -10,8 +10,8 @@ use crate::SimulatedNvml;
 use crate::reset::Resetter;
 use gpu_core::{
     ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,
-    DeviceState, Driver, Error, ErrorKind, Fault, GpuBackend, Groups, Inventory, MachineFault,
-    MigInstance, Origin, PeerAccess, PeerCapability, Pid, Result, Topology,
+    Driver, Error, ErrorKind, Fault, GpuBackend, Groups, Inventory, MachineFault, MigInstance,
+    Origin, PeerAccess, PeerCapability, Pid, Result, Topology,
 };
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -237,7 +237,7 @@ impl NvmlChild {
                 return Ok(());
             }
             self.receive_greeting(child, limit)?;
-            request::answer(&mut child.process, limit, &mut Look::new(prefetched, &mut |_| {}))?;
+            request::answer(&mut child.process, limit, &mut Look::new(prefetched))?;
         }
         request::send(&mut child.process, query, self.then)
     }
@@ -404,12 +404,7 @@ impl GpuBackend for NvmlChild {
     }
 
     fn look(&self, groups: Groups) -> Inventory {
-        self.look_at_each(groups, &mut |_| {})
-    }
-
-    /// The child goes on to the next device meanwhile.
-    fn look_at_each(&self, groups: Groups, seen: &mut dyn FnMut(&DeviceState)) -> Inventory {
-        let mut look = Look::new(groups, seen);
+        let mut look = Look::new(groups);
         let outcome = self.ask(Query::Look(groups), Duration::ZERO, &mut look);
         look.or(outcome.err().unwrap_or_else(no_reply))
     }
