@@ -35,7 +35,7 @@ impl ProcRoot {
 
     /// Returns the beginning of a file below the root.
     pub(crate) fn read(&self, path: &str, limit: usize) -> Result<Vec<u8>> {
-        read(self.0.as_fd(), path, limit)
+        read(self.0.as_fd(), path, limit, Short::Pause)
     }
 
     /// Returns the target of a symbolic link below the root.
@@ -58,12 +58,17 @@ pub(crate) struct ProcDir(OwnedFd);
 impl ProcDir {
     /// Returns the beginning of a file.
     pub(crate) fn read(&self, name: &str, limit: usize) -> Result<Vec<u8>> {
-        read(self.0.as_fd(), name, limit)
+        read(self.0.as_fd(), name, limit, Short::Pause)
+    }
+
+    /// Returns the beginning of a file of one record, such as `cgroup`, which takes one read less.
+    pub(crate) fn read_record(&self, name: &str, limit: usize) -> Result<Vec<u8>> {
+        read(self.0.as_fd(), name, limit, Short::End)
     }
 
     /// Returns all of `stat` or `status`.
     pub(crate) fn read_status(&self, name: &str) -> Result<Vec<u8>> {
-        self.read(name, STATUS_LIMIT)
+        self.read_record(name, STATUS_LIMIT)
     }
 
     /// Opens a file to read it in pieces.
@@ -159,18 +164,26 @@ fn open_file(dir: BorrowedFd<'_>, path: impl Arg) -> Result<OwnedFd> {
     rustix::fs::openat(dir, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Reads a file of one record, such as `stat`: the kernel returns less than requested only at its
-/// end.
-fn read(dir: BorrowedFd<'_>, path: &str, limit: usize) -> Result<Vec<u8>> {
+/// What a read that returns less than requested means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Short {
+    /// The end: the file has one record, such as `stat`.
+    End,
+    /// Nothing: the next record of a list, such as `children` or `locks`, did not fit.
+    Pause,
+}
+
+fn read(dir: BorrowedFd<'_>, path: &str, limit: usize, short: Short) -> Result<Vec<u8>> {
     let file = open_file(dir, path)?;
     let mut text = Vec::with_capacity(limit.min(4096));
     let mut piece = [0; 4096];
     while text.len() < limit {
         let wanted = piece.len().min(limit - text.len());
         match rustix::io::read(&file, &mut piece[..wanted]) {
+            Ok(0) => break,
             Ok(count) => {
                 text.extend_from_slice(&piece[..count]);
-                if count < wanted {
+                if count < wanted && short == Short::End {
                     break;
                 }
             }
@@ -198,4 +211,28 @@ pub(crate) fn number(digits: &[u8]) -> Option<u32> {
         return None;
     }
     std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::fcntl::{FcntlArg, fcntl};
+    use nix::libc::{F_WRLCK, SEEK_SET, flock};
+    use std::os::unix::fs::MetadataExt;
+
+    /// The kernel returns the list in pieces of less than a page.
+    #[test]
+    fn list_of_many_records_is_read_to_its_end() {
+        let file = tempfile::tempfile().unwrap();
+        for byte in 0..300 {
+            let (l_type, l_whence) = (F_WRLCK as i16, SEEK_SET as i16);
+            // Locks side by side would be one.
+            let lock = flock { l_type, l_whence, l_start: 2 * byte, l_len: 1, l_pid: 0 };
+            fcntl(&file, FcntlArg::F_OFD_SETLK(&lock)).unwrap();
+        }
+        let inode = format!(":{} ", file.metadata().unwrap().ino());
+        let root = ProcRoot::open(Path::new("/proc")).unwrap();
+        let list = String::from_utf8(root.read("locks", 1 << 20).unwrap()).unwrap();
+        assert_eq!(list.lines().filter(|line| line.contains(&inode)).count(), 300);
+    }
 }

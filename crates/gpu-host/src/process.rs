@@ -241,7 +241,7 @@ fn read_status(dir: &ProcDir) -> Reading<Status> {
 }
 
 fn read_cgroups(dir: &ProcDir) -> Reading<ProcessCGroups> {
-    let text = dir.read("cgroup", CGROUP_LIMIT).map_err(fault::absent)?;
+    let text = dir.read_record("cgroup", CGROUP_LIMIT).map_err(fault::absent)?;
     let text = String::from_utf8_lossy(&text);
     ProcessCGroups::from_buf_read(text.as_bytes()).map_err(|_| Absent::Failed)
 }

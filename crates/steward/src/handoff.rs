@@ -245,8 +245,9 @@ impl<'a> Handoff<'a> {
         self.contended = None;
         self.released = Some(self.ports.clock.monotonic());
         for device in &mut self.devices {
-            // After a timeout, outsiders are not held back again before the job appears.
-            device.was_in_use = false;
+            // After a timeout, outsiders are not held back again before the job appears, unless a
+            // placeholder ends before it.
+            device.was_in_use = device.placeholder.is_some();
         }
         // The program continues, whatever the observer returns.
         let _ = watch(Event::HandedOff(why));

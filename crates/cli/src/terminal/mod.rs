@@ -27,8 +27,14 @@ pub(crate) fn progress(text: &str) {
     let mut stderr = io::stderr();
     if stderr.is_terminal() {
         // An error here must not fail the command.
-        let _ = writeln!(stderr, "{}", localized(format!("gpuws: {text}")));
+        let _ = writeln!(stderr, "{}", localized(said(text)));
     }
+}
+
+/// Returns a message of one or several lines, without control characters in it.
+fn said(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(clean).collect();
+    format!("gpuws: {}", lines.join("\n"))
 }
 
 /// Returns text as the locale can show it.
@@ -44,7 +50,7 @@ pub(crate) fn localized(text: String) -> String {
 /// Prints a note or a warning to standard error.
 pub(crate) fn warn(text: &str) {
     // An error here must not fail the command.
-    let _ = writeln!(io::stderr(), "{}", localized(format!("gpuws: {text}")));
+    let _ = writeln!(io::stderr(), "{}", localized(said(text)));
 }
 
 /// Standard output, or a substitute in tests.

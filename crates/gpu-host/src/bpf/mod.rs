@@ -131,7 +131,7 @@ fn ranges(files: &[FileId]) -> Option<Vec<RangeInclusive<u32>>> {
     }
 }
 
-/// Reads the numbers that a program writes, to the end.
+/// Reads the numbers that a program writes, to the end; `None` if one is unknown.
 fn read_pids(iterator: &OwnedFd) -> Option<BTreeSet<u32>> {
     let mut pids = BTreeSet::new();
     let mut buffer = vec![0; 16 << 10];
@@ -139,7 +139,7 @@ fn read_pids(iterator: &OwnedFd) -> Option<BTreeSet<u32>> {
     let mut held = 0;
     loop {
         match rustix::io::read(iterator, &mut buffer[held..]) {
-            Ok(0) => return (held == 0).then_some(pids),
+            Ok(0) => return (held == 0 && !pids.contains(&0)).then_some(pids),
             Ok(count) => {
                 let (whole, rest) = buffer[..held + count].as_chunks::<4>();
                 pids.extend(whole.iter().map(|bytes| u32::from_ne_bytes(*bytes)));

@@ -12,8 +12,8 @@ const PROBE_READ_KERNEL: i32 = 113;
 const SEQ_WRITE: i32 = 127;
 const GET_CURRENT_TASK_BTF: i32 = 158;
 
-/// `MAX_PID_NS_LEVEL` of linux/pid_namespace.h, less one: a mask for levels.
-const LEVELS: i32 = 31;
+/// A mask for levels, of which the last is `MAX_PID_NS_LEVEL` (32) of linux/pid_namespace.h.
+const LEVELS: i32 = 63;
 
 /// Offsets in the context of both iterators: `meta`, `task`, and then what it iterates over.
 const TASK: i16 = 8;
@@ -29,7 +29,7 @@ pub(super) enum Object {
 
 /// Returns the program for one iterator. It writes four bytes for each file whose device number
 /// (`major << 20 | minor`) is in one of `ranges`: the process's PID in the reader's namespace, in
-/// the byte order of the machine.
+/// the byte order of the machine, or 0 if it cannot be read.
 ///
 /// `None` if an offset does not fit into an instruction.
 pub(super) fn program(
@@ -79,7 +79,6 @@ pub(super) fn program(
     code.add(1, -8);
     code.set(2, 4);
     code.call(PROBE_READ_KERNEL);
-    code.exit_unless_zero(0);
     code.load(Size::Double, 1, 6, 0);
     code.load(Size::Double, 1, 1, 0);
     code.copy(2, 10);
@@ -162,11 +161,6 @@ impl Code {
     fn exit_if_null(&mut self, register: u8) {
         self.exits.push(self.instructions.len());
         self.push(0x15, (register, 0), 0, 0);
-    }
-
-    fn exit_unless_zero(&mut self, register: u8) {
-        self.exits.push(self.instructions.len());
-        self.push(0x55, (register, 0), 0, 0);
     }
 
     fn exit(&mut self) {

@@ -67,9 +67,11 @@ impl UserDir {
             }) {
                 continue;
             }
-            if let Some(user) = Self::open(shared, &name)? {
-                *counts.entry(user.owner).or_default() += 1;
-                visit(user)?;
+            let Some((dir, stat)) = Self::opened(shared, &name)? else { continue };
+            // Those that count for nothing have cost an open too.
+            *counts.entry(stat.st_uid).or_default() += 1;
+            if is_dir_of_its_owner(&stat) {
+                visit(UserDir { dir, owner: stat.st_uid, name })?;
             }
         }
         Ok(())
@@ -80,11 +82,14 @@ impl UserDir {
     /// # Errors
     /// `Io` if the caller or the machine is at fault.
     pub(super) fn open(shared: &Dir, name: &str) -> Result<Option<Self>> {
-        let opened = shared.open_dir(name).map_err(|errno| {
-            fault::file(format!("open the lease directory '{}'", shared.show(name)), errno)
-        })?;
-        let user = opened.filter(|(_, stat)| is_dir_of_its_owner(stat));
+        let user = Self::opened(shared, name)?.filter(|(_, stat)| is_dir_of_its_owner(stat));
         Ok(user.map(|(dir, stat)| UserDir { dir, owner: stat.st_uid, name: name.to_owned() }))
+    }
+
+    fn opened(shared: &Dir, name: &str) -> Result<Option<(Dir, Stat)>> {
+        shared.open_dir(name).map_err(|errno| {
+            fault::file(format!("open the lease directory '{}'", shared.show(name)), errno)
+        })
     }
 
     /// Returns the caller's own directory, and creates it if it is missing.
