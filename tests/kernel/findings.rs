@@ -85,6 +85,7 @@ fn background(bench: &mut Bench, how: &str) -> Option<Pid> {
     std::fs::write(bench.dir.path().join("job"), format!("echo $$; {OPEN}")).unwrap();
     let pid = left_by(bench, &format!("{how} sh job 2>/dev/null & sleep 0.1"))?;
     bench.wait_until_asleep(pid);
+    bench.wait_until_mapped(pid);
     Some(pid)
 }
 
@@ -250,7 +251,7 @@ fn cases() -> Vec<Case> {
                 let ended = bench.children.last_mut()?;
                 ended.kill().and_then(|()| ended.wait()).ok()?;
                 // Its memory stays in use.
-                bench.context("exec sleep 600;");
+                bench.start("exec sleep 600");
                 Some(pid)
             },
             ..HEALTHY
@@ -279,6 +280,7 @@ fn in_tmux(bench: &mut Bench) -> Option<Pid> {
     let pid = Pid(String::from_utf8_lossy(&output.stdout).trim().parse().ok()?);
     bench.strangers.push(pid);
     bench.wait_until_asleep(pid);
+    bench.wait_until_mapped(pid);
     Some(pid)
 }
 
@@ -298,12 +300,14 @@ fn under_gdb(bench: &mut Bench) -> Option<Pid> {
     Some(pid)
 }
 
-/// A worker whose parent and whose session have ended.
+/// A worker whose parent and whose session have ended. The tests may run under nohup, and it does
+/// not.
 fn orphaned_worker(bench: &mut Bench) -> Option<Pid> {
     super::recheck::python("findings_about_real_processes")?;
     let worker = format!(
-        "from multiprocessing.spawn import spawn_main\n{CONTEXT}print(os.getpid(), flush=True)\n\
-         time.sleep(600)\n"
+        "from multiprocessing.spawn import spawn_main\nimport signal\n\
+         signal.signal(signal.SIGHUP, signal.SIG_DFL)\n{CONTEXT}\
+         print(os.getpid(), flush=True)\ntime.sleep(600)\n"
     );
     std::fs::write(bench.dir.path().join("worker"), worker).unwrap();
     let script = "exec setsid sh -c '/usr/bin/python3 -c \"$(cat worker)\" & sleep 0.1'";

@@ -96,10 +96,18 @@ impl Bench {
     /// Starts a process that has all files open and the device mapped; `before` is a shell command
     /// that runs first.
     fn context(&mut self, before: &str) -> Pid {
-        self.start(&format!(
+        let pid = self.start(&format!(
             "{before} exec 3<>dev/nvidia0 4<>dev/nvidia-uvm 5<>dev/nvidiactl; \
              export LD_PRELOAD=$PWD/dev/nvidia0; exec sleep 600"
-        ))
+        ));
+        self.wait_until_mapped(pid);
+        pid
+    }
+
+    /// Waits until a program that was just executed has loaded the device as a library.
+    fn wait_until_mapped(&self, pid: Pid) {
+        let maps = || std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        assert!(eventually(|| maps().contains("nvidia0")), "process {pid} maps no device");
     }
 
     fn start(&mut self, script: &str) -> Pid {
