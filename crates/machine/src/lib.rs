@@ -26,8 +26,7 @@ mod source;
 
 pub use error::{Cause, MachineError};
 pub use lease_keeper::{
-    Companions, Holder, Keeps, RENEWAL, Served, is_placeholder, open_process, placeholder,
-    time_until,
+    Holder, Keeps, RENEWAL, Served, is_placeholder, open_process, placeholder, time_until,
 };
 pub use source::{CLAIMS, Options, Source, is_in_session, roots};
 

@@ -33,6 +33,7 @@ pub mod gpustat;
 pub mod json;
 pub mod local_time;
 pub mod monitor;
+mod readings;
 pub mod rows;
 #[cfg(feature = "schema")]
 pub mod schema;

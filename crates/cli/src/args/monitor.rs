@@ -1,8 +1,8 @@
 //! Arguments of `gpuws dmon` and `gpuws pmon`, with the option names of nvidia-smi.
 
 use super::time::time;
+use super::views::Only;
 use clap::Args;
-use gpu_core::Selector;
 use gpu_report::monitor::{Dmon, Pmon};
 use std::time::Duration;
 
@@ -34,13 +34,6 @@ pub(crate) struct Stream {
     /// Time between samples.
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = time)]
     pub(crate) delay: Duration,
-    /// Only these GPUs, by index (0,2-3), UUID or PCI bus ID, or all.
-    #[arg(
-        short = 'i',
-        long = "id",
-        visible_alias = "gpu",
-        value_name = "GPU,…",
-        value_delimiter = ','
-    )]
-    pub(crate) devices: Vec<Selector>,
+    #[command(flatten)]
+    pub(crate) only: Only,
 }

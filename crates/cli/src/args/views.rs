@@ -18,15 +18,8 @@ pub(crate) enum Format {
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct StatusArgs {
-    /// Only these GPUs, by index (0,2-3), UUID or PCI bus ID, or all.
-    #[arg(
-        short = 'i',
-        long = "gpu",
-        visible_alias = "id",
-        value_name = "GPU,…",
-        value_delimiter = ','
-    )]
-    pub(crate) devices: Vec<Selector>,
+    #[command(flatten)]
+    pub(crate) only: Only,
     /// List the GPUs and MIG devices with their UUIDs, as nvidia-smi -L does.
     #[arg(short = 'L', long, conflicts_with_all = ["details", "format", "columns", "user", "mine",
           "pid", "holders", "every", "millis"])]
@@ -50,6 +43,20 @@ pub(crate) struct StatusArgs {
     pub(crate) fields: Fields,
     #[command(flatten)]
     pub(crate) repeat: Repeat,
+}
+
+// Which devices are shown; all without a selector.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Only {
+    /// Only these GPUs, by index (0,2-3), UUID or PCI bus ID, or all.
+    #[arg(
+        short = 'i',
+        long = "gpu",
+        visible_alias = "id",
+        value_name = "GPU,…",
+        value_delimiter = ','
+    )]
+    pub(crate) devices: Vec<Selector>,
 }
 
 // Which processes are shown.
@@ -130,15 +137,8 @@ pub(crate) struct QueryArgs {
     /// Output format: `csv`, `csv,noheader`, `csv,nounits` or `csv,noheader,nounits`.
     #[arg(long, value_name = "FORM", value_parser = csv::Style::parse)]
     pub(crate) format: Option<csv::Style>,
-    /// Only these GPUs, by index (0,2-3), UUID or PCI bus ID, or all.
-    #[arg(
-        short = 'i',
-        long = "id",
-        visible_alias = "gpu",
-        value_name = "GPU,…",
-        value_delimiter = ','
-    )]
-    pub(crate) devices: Vec<Selector>,
+    #[command(flatten)]
+    pub(crate) only: Only,
     /// Write to this file instead of standard output.
     #[arg(short = 'f', long = "filename", value_name = "FILE")]
     pub(crate) filename: Option<PathBuf>,
@@ -211,7 +211,7 @@ mod tests {
                 panic!("{line}: {:?}", read(line).err())
             };
             assert_eq!(query.repeat.pause(), millis.map(Duration::from_millis), "{line}");
-            assert_eq!(query.devices.len(), devices, "{line}");
+            assert_eq!(query.only.devices.len(), devices, "{line}");
             assert!(query.format.is_some() && query.fields.query_gpu.is_some(), "{line}");
         }
     }

@@ -22,7 +22,7 @@ pub(crate) fn run(
     let (mut page, mut is_first) = (Page::default(), true);
     repeat::times(Some(stream.delay), stream.count, &source, screen, |screen| {
         let machine = gpu_core::look_at_devices(&*source.backend, &*source.host, rows.groups());
-        let devices = query::shown(&machine, &stream.devices)?;
+        let devices = query::shown(&machine, &stream.only.devices)?;
         let process = |pid| query::look_up(&source, pid);
         let lines = page.lines(rows, &Look { devices: &devices, process: &process });
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();

@@ -26,10 +26,15 @@ pub(crate) fn run(args: &QueryArgs, global: &Global, screen: &mut Screen) -> Res
             .with_hint("--format=csv, csv,noheader or csv,noheader,nounits"));
     };
     match &args.filename {
-        Some(path) => {
-            rows(&args.fields, style, &args.devices, &args.repeat, global, &mut Screen::file(path)?)
-        }
-        None => rows(&args.fields, style, &args.devices, &args.repeat, global, screen),
+        Some(path) => rows(
+            &args.fields,
+            style,
+            &args.only.devices,
+            &args.repeat,
+            global,
+            &mut Screen::file(path)?,
+        ),
+        None => rows(&args.fields, style, &args.only.devices, &args.repeat, global, screen),
     }
 }
 

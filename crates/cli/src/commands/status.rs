@@ -31,7 +31,14 @@ pub(crate) fn run(
 ) -> Result<Exit, Failure> {
     match args.format {
         Some(Format::Csv(style)) => {
-            return query::rows(&args.fields, style, &args.devices, &args.repeat, global, screen);
+            return query::rows(
+                &args.fields,
+                style,
+                &args.only.devices,
+                &args.repeat,
+                global,
+                screen,
+            );
         }
         Some(Format::GpustatJson) => return gpustat::run(args, global, screen),
         None if args.list_gpus => return list::run(args, global, screen),
@@ -52,7 +59,7 @@ pub(crate) fn run(
         let leased = source.leases();
         let whole = source.detailed_snapshot(observation);
         let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&whole));
-        let snapshot = only(&whole, &args.devices)?;
+        let snapshot = only(&whole, &args.only.devices)?;
         let mut view = View::of(&whole, &snapshot, &diagnosis, leased, &user);
         view.filter = filter.clone();
         (view.columns, view.before) = (args.columns.as_ref(), before.as_ref());

@@ -2,6 +2,7 @@
 //! of the job remains, or all of them continue.
 
 use crate::live::{out, reported, script};
+use crate::program::is_deep;
 
 /// Starts a run whose command has a child and another one that left its process group and session.
 /// `$front` and `$supervisor` are then set, and `pids` contains the three processes of the job.
@@ -182,12 +183,11 @@ while time.time() < end:
 
 #[test]
 fn endlessly_forking_job_is_ended() {
-    let is_deep = std::env::var_os("GPUWS_DEEP").is_some();
     let ways =
         [("--time-limit 2s", ":"), ("", "kill -KILL $front"), ("", "kill -KILL $(cat supervisor)")];
     for (number, pause) in ["0.002", "0.0003", "0"].into_iter().enumerate() {
         // Each pause and each way once, and in deep tests each pair.
-        let ways = if is_deep { &ways[..] } else { &ways[number..=number] };
+        let ways = if is_deep() { &ways[..] } else { &ways[number..=number] };
         for (options, way) in ways {
             // It has inherited the lease. On a busy machine, the time limit may end before it
             // starts.

@@ -4,6 +4,7 @@
 //! The check is independent of leases: each job locks a file for each of its devices with flock(1),
 //! and the kernel releases the locks when the job ends.
 
+use crate::program::is_deep;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -17,7 +18,7 @@ const BESIDE: u64 = 12;
 
 /// The number of consecutive runs of each, quick or deep.
 fn each() -> u64 {
-    if std::env::var_os("GPUWS_DEEP").is_some() { 12 } else { 5 }
+    if is_deep() { 12 } else { 5 }
 }
 
 /// Locks its devices. The process that it may leave uses none of them.

@@ -1,9 +1,9 @@
-//! The port [`Companion`]: a helper program of the supervisor beside its job.
+//! The port [`Companion`]: a helper program beside a job, or beside devices that are only held.
 
 use super::launcher::Shared;
 use super::tree::place;
 use crate::fault;
-use gpu_core::{Companion, Error, ErrorKind, Launch, Pid, ProcessKey, Result};
+use gpu_core::{Companion, Error, ErrorKind, Job, Launch, Launcher, Pid, ProcessKey, Result};
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -12,20 +12,34 @@ use std::rc::Rc;
 /// The most of its output that is read.
 const SAID_LIMIT: usize = 4096;
 
-/// A child of the supervisor that is not a member of the job.
-pub(crate) struct LinuxCompanion {
-    shared: Rc<Shared>,
+/// Starts companions, such as placeholders, and no job: the [`Launcher`] of a program that only
+/// holds devices.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Companions;
+
+impl Launcher for Companions {
+    fn launch(&self, _: &Launch) -> Result<Box<dyn Job>> {
+        Err(Error::new(ErrorKind::Unsupported, "start a job in a program that only holds devices"))
+    }
+
+    fn accompany(&self, launch: &Launch) -> Result<Box<dyn Companion>> {
+        Ok(Box::new(Helper::start(launch, Command::spawn)?))
+    }
+}
+
+/// A child. Until it is waited for, its PID is not reused.
+struct Helper {
     child: Child,
-    key: ProcessKey,
     /// Its output, once it has ended.
     said: Option<String>,
 }
 
-impl LinuxCompanion {
+impl Helper {
     /// Starts a program.
-    pub(crate) fn start(launch: &Launch, shared: Rc<Shared>) -> Result<Self> {
-        let what = || format!("start '{}' beside the job", launch.program.to_string_lossy());
-        let failed = |error: std::io::Error| Error::new(ErrorKind::Io, what()).with_source(error);
+    fn start(
+        launch: &Launch,
+        spawn: impl FnOnce(&mut Command) -> std::io::Result<Child>,
+    ) -> Result<Self> {
         let mut command = Command::new(&launch.program);
         command.args(&launch.arguments).process_group(0).current_dir("/");
         for name in &launch.unset {
@@ -33,30 +47,24 @@ impl LinuxCompanion {
         }
         command.envs(launch.set.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = shared.as_before(|| command.spawn()).map_err(failed)?;
-        // Until it is reaped, its PID is not reused.
-        let key = match place(&shared.root, child.id()) {
-            Ok(place) => place.key,
-            Err(errno) => {
-                let _ = child.kill().and_then(|()| child.wait());
-                return Err(fault::file(what(), errno));
-            }
-        };
-        shared.companions.borrow_mut().insert(key);
-        Ok(LinuxCompanion { shared, child, key, said: None })
+        let child = spawn(&mut command).map_err(|error| {
+            let what = format!("start '{}'", launch.program.to_string_lossy());
+            Error::new(ErrorKind::Io, what).with_source(error)
+        })?;
+        Ok(Helper { child, said: None })
     }
 }
 
-impl Companion for LinuxCompanion {
+impl Companion for Helper {
     fn pid(&self) -> Pid {
-        self.key.pid
+        Pid(self.child.id())
     }
 
     fn ended(&mut self) -> Result<Option<String>> {
         if self.said.is_none() {
+            let pid = self.pid();
             let failed = |error: std::io::Error| {
-                let what = format!("watch process {}", self.key.pid);
-                Error::new(ErrorKind::Io, what).with_source(error)
+                Error::new(ErrorKind::Io, format!("watch process {pid}")).with_source(error)
             };
             if self.child.try_wait().map_err(failed)?.is_none() {
                 return Ok(None);
@@ -72,11 +80,55 @@ impl Companion for LinuxCompanion {
     }
 }
 
+impl Drop for Helper {
+    fn drop(&mut self) {
+        self.kill();
+        // One that the driver blocks ends later: nobody waits for it here.
+        let _ = self.child.try_wait();
+    }
+}
+
+/// A child of the supervisor that is not a member of the job. If it has not ended when this is
+/// dropped, it is reaped with the job's processes.
+pub(crate) struct LinuxCompanion {
+    shared: Rc<Shared>,
+    helper: Helper,
+    key: ProcessKey,
+}
+
+impl LinuxCompanion {
+    /// Starts a program.
+    pub(crate) fn start(launch: &Launch, shared: Rc<Shared>) -> Result<Self> {
+        let helper = Helper::start(launch, |command| shared.as_before(|| command.spawn()))?;
+        let place = place(&shared.root, helper.child.id()).map_err(|errno| {
+            let program = launch.program.to_string_lossy();
+            fault::file(format!("start '{program}' beside the job"), errno)
+        });
+        let key = place?.key;
+        shared.companions.borrow_mut().insert(key);
+        Ok(LinuxCompanion { shared, helper, key })
+    }
+}
+
+impl Companion for LinuxCompanion {
+    fn pid(&self) -> Pid {
+        self.key.pid
+    }
+
+    fn ended(&mut self) -> Result<Option<String>> {
+        self.helper.ended()
+    }
+
+    fn kill(&mut self) {
+        self.helper.kill();
+    }
+}
+
 impl Drop for LinuxCompanion {
     fn drop(&mut self) {
         self.kill();
-        // One that has not ended yet is reaped with the job's processes.
-        let _ = self.child.try_wait();
+        // It is reaped before it counts as a process of the job.
+        let _ = self.helper.child.try_wait();
         self.shared.companions.borrow_mut().remove(&self.key);
     }
 }

@@ -2,14 +2,13 @@
 
 use super::launcher::{Shared, Watched};
 use super::members::members;
-use super::signals::FREE;
+use super::signals::{FREE, is_pending};
 use super::suspend::{send, suspend_new};
 use super::terminal::Terminal;
-use super::tree::{Places, children};
+use super::tree::{Places, reap};
 use super::tree_kill::kill_tree;
 use super::{moment, pause, program};
 use crate::fault;
-use crate::handle::raw;
 use gpu_core::{
     ActToken, Error, ErrorKind, Job, JobEvent, JobExit, KilledTree, Launch, ProcessFault,
     ProcessInfo, ProcessKey, Result, SuspendedProcesses,
@@ -105,7 +104,8 @@ impl LinuxJob {
         if came.contains(&SIGCHLD) {
             // A process that stays a zombie is reaped at the next end of a child, or when this
             // process ends.
-            let _ = self.wait_for_orphans();
+            let Shared { root, .. } = &*self.shared;
+            let _ = reap(root, |key| self.shared.is_own(key), Some(self.pid));
         }
         if let Some(ending) = self.ended.filter(|_| !self.told_ended) {
             self.told_ended = true;
@@ -196,20 +196,24 @@ impl LinuxJob {
 
     /// Does what a shell does when its job has stopped, and what the kernel does if no shell can
     /// continue it.
-    fn stop(&mut self, signal: i32) -> rustix::io::Result<()> {
+    fn stop(&mut self, mut signal: i32) -> rustix::io::Result<()> {
         let (Some(terminal), Some(group)) = (&self.terminal, self.shared.group) else {
             return Ok(());
         };
         let places = Places::read(&self.shared.root)?;
         let number = u32::try_from(group.as_raw_nonzero().get()).unwrap_or_default();
-        let wants_terminal = [SIGTTIN, SIGTTOU].contains(&signal);
+        let mut wants_terminal = [SIGTTIN, SIGTTOU].contains(&signal);
         // Last: a shell may give the terminal to the frontend's process group at any time.
         let foreground = terminal.foreground();
         if wants_terminal && (foreground == Some(self.pid) || foreground == Some(group)) {
             // It requested the terminal before it was lent.
             self.wants_terminal = true;
-            self.go_on();
-            return Ok(());
+            if !self.is_pending(SIGTSTP) {
+                self.go_on();
+                return Ok(());
+            }
+            // SIGCONT would discard the Ctrl-Z that was pressed since (signal(7)).
+            (signal, wants_terminal) = (SIGTSTP, false);
         }
         // While the frontend lives, its group ID is not reused.
         if places.is_orphaned(number) || self.shared.front.is_gone()? {
@@ -244,18 +248,10 @@ impl LinuxJob {
         let _ = self.pass(signal);
     }
 
-    /// Reaps orphaned descendants that have ended, so that their PIDs become free. Processes that
-    /// other code in this process may wait for are left alone.
-    fn wait_for_orphans(&self) -> rustix::io::Result<()> {
-        for place in children(&self.shared.root)? {
-            let pid = place.key.pid.0;
-            let adopted = !is(pid, self.pid) && !self.shared.is_own(&place.key);
-            if let Some(number) = raw(pid).filter(|_| place.has_ended && adopted) {
-                // No other code waits for it, so its PID is not reused.
-                waitid(WaitId::Pid(number), WaitIdOptions::EXITED | WaitIdOptions::NOHANG)?;
-            }
-        }
-        Ok(())
+    /// Returns whether a signal waits until the stopped job continues.
+    fn is_pending(&self, signal: i32) -> bool {
+        let pid = self.pid.as_raw_nonzero().get().unsigned_abs();
+        is_pending(&self.shared.root, pid, signal).unwrap_or(false)
     }
 
     fn failed(&self) -> impl Fn(Errno) -> Error + use<> {
@@ -314,7 +310,7 @@ impl Job for LinuxJob {
     /// NVML. Their descendants are included.
     fn members(&self) -> Result<Vec<ProcessInfo>> {
         let Shared { root, users, .. } = &*self.shared;
-        members(root, users, |key| self.shared.is_own(key))
+        members(root, users, |key| self.shared.is_own(key), Some(self.pid))
     }
 
     fn kill_tree(

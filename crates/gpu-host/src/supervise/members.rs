@@ -1,6 +1,6 @@
 //! The members of a job.
 
-use super::tree::{Places, listed, listed_below, settled_below};
+use super::tree::{Places, listed, listed_below, reap, settled_below};
 use crate::fault;
 use crate::proc_dir::ProcRoot;
 use crate::process::{Place, booted_at, read_known};
@@ -13,7 +13,7 @@ use std::collections::HashSet;
 const READINGS: usize = 2;
 
 /// Returns the live descendants of this process, without its own children. Processes hidden from
-/// the caller (`hidepid`, proc(5)) are missed.
+/// the caller (`hidepid`, proc(5)) are missed. `kept` is not reaped when it has ended.
 ///
 /// # Errors
 /// `Io` when the list of processes cannot be read completely.
@@ -21,15 +21,19 @@ pub(crate) fn members(
     root: &ProcRoot,
     users: &Users,
     is_own: impl Fn(&ProcessKey) -> bool,
+    kept: Option<rustix::process::Pid>,
 ) -> Result<Vec<ProcessInfo>> {
     let list = || listed(root).unwrap_or_default();
-    let mut known: HashSet<u32> = list().into_iter().collect();
     let mut reading = 0;
     loop {
         reading += 1;
+        // A process that forks and exits every millisecond leaves a zombie each time, and each
+        // makes the next reading longer.
+        let _ = reap(root, &is_own, kept);
+        let known: HashSet<u32> = list().into_iter().collect();
         let mut members = read(root, users, &is_own)?;
-        // A process that forks and exits while all processes are read can be missed every time. But
-        // then this process has a child, dead or alive, that did not exist before.
+        // Such a process can be missed every time. But then this process has a child, dead or
+        // alive, that did not exist before.
         let is_member =
             |pid: u32, members: &[ProcessInfo]| members.iter().any(|one| one.key.pid.0 == pid);
         let mut missed = list();
@@ -38,13 +42,12 @@ pub(crate) fn members(
             return Ok(members);
         }
         if reading == READINGS {
-            // They start and end faster than all processes can be read: these represent them.
+            // They start and end faster than all processes can be read: the newest represents them.
             let read = |pid| root.process(pid).and_then(|dir| read_known(&dir, UNKNOWN, users));
-            let infos = missed.into_iter().filter_map(|pid| read(pid).ok());
-            members.extend(infos.filter(|info| !is_own(&info.key)));
+            let mut infos = missed.into_iter().rev().filter_map(|pid| read(pid).ok());
+            members.extend(infos.find(|info| !is_own(&info.key)));
             return Ok(members);
         }
-        known.extend(missed);
     }
 }
 

@@ -34,6 +34,7 @@ mod terminal;
 mod tree;
 mod tree_kill;
 
+pub use companion::Companions;
 pub use detach::{DetachPipe, dismiss};
 pub use exit_status::end_as;
 pub use frontend::{Front, Relation, parse_words};

@@ -65,7 +65,8 @@ impl Job for Orphans<'_> {
     }
 
     fn members(&self) -> Result<Vec<ProcessInfo>> {
-        members(&self.root, &self.users, |key| self.own_children.contains(key))
+        let is_own = |key: &ProcessKey| self.own_children.contains(key);
+        members(&self.root, &self.users, is_own, None)
     }
 
     fn kill_tree(&self, spared: &[Pid], at_most: Duration, _: &ActToken) -> Result<KilledTree> {

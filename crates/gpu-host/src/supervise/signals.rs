@@ -119,9 +119,19 @@ fn is_echo(heard: &mut BTreeMap<i32, Duration>, signal: i32) -> bool {
 
 /// Returns the ignored signals of this process, as bits.
 pub(crate) fn ignored(root: &ProcRoot) -> io::Result<u64> {
-    let status = root.read("self/status", STATUS_LIMIT)?;
-    let status = String::from_utf8_lossy(&status);
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask(&root.read("self/status", STATUS_LIMIT)?, "SigIgn:")
+}
+
+/// Returns whether a signal to a whole process waits until the process can receive it.
+pub(crate) fn is_pending(root: &ProcRoot, pid: u32, signal: i32) -> io::Result<bool> {
+    let status = root.process(pid)?.read("status", STATUS_LIMIT)?;
+    mask(&status, "ShdPnd:").map(|pending| is_in(pending, signal))
+}
+
+/// Returns a mask of signals in `/proc/PID/status` (proc_pid_status(5)).
+fn mask(status: &[u8], label: &str) -> io::Result<u64> {
+    let status = String::from_utf8_lossy(status);
+    let mask = status.lines().find_map(|line| line.strip_prefix(label));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     mask.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }

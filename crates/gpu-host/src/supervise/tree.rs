@@ -1,9 +1,11 @@
 //! The descent of processes.
 
+use crate::handle::raw;
 use crate::proc_dir::{ProcDir, ProcRoot, number};
 use crate::process::{Place, read_place};
 use gpu_core::ProcessKey;
 use rustix::io::{Errno, Result};
+use rustix::process::{WaitId, WaitIdOptions, waitid};
 use std::collections::{HashMap, HashSet};
 
 /// How much of a list of children is read.
@@ -116,6 +118,26 @@ pub(crate) fn children(root: &ProcRoot) -> Result<Vec<Place>> {
         }
         Err(errno) => Err(errno),
     }
+}
+
+/// Reaps the children of this process that have ended, so that their PIDs become free, except
+/// `kept` and those that match `is_own`: other code waits for them.
+///
+/// # Errors
+/// As [`children`].
+pub(crate) fn reap(
+    root: &ProcRoot,
+    is_own: impl Fn(&ProcessKey) -> bool,
+    kept: Option<rustix::process::Pid>,
+) -> Result<()> {
+    for child in children(root)? {
+        let pid = raw(child.key.pid.0).filter(|pid| kept != Some(*pid));
+        if let Some(pid) = pid.filter(|_| child.has_ended && !is_own(&child.key)) {
+            // No other code waits for it, so its PID is not reused.
+            waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG)?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the identities of the children of this process.

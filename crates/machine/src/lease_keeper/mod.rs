@@ -2,10 +2,8 @@
 //! inherited descriptor, and a CUDA context on each device if requested. The placeholder of a run
 //! is such a process with one context.
 
-mod companions;
 mod serve;
 
-pub use companions::Companions;
 pub(crate) use serve::serve_if_requested;
 pub use serve::{Served, open_process, time_until};
 

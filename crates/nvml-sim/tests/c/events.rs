@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const XID: u64 = 8;
 
-/// A machine whose second GPU reports XID 79 after a second.
+/// A machine whose second GPU reports XID 79 after three seconds.
 const MACHINE: &str = r#"
 description = "made: two GPUs, one falls off the bus"
 clock = 2025-03-03T10:00:00Z
@@ -19,7 +19,7 @@ index = 0
 [[gpu]]
 index = 1
 [[event]]
-at_ms = 1000
+at_ms = 3000
 reports = { gpu = 1, xid = 79 }
 "#;
 
@@ -59,7 +59,7 @@ fn event_wait_returns_device_event() {
     fs::write(machine.path().join("machine.toml"), MACHINE).unwrap();
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let now = Duration::new(now.tv_sec as u64, now.tv_nsec as u32);
-    // Its time advances. The event comes after a second, when it is waited for on a busy machine too.
+    // Its time advances. The event comes when it is waited for, on a busy machine too.
     let began = now;
     let session = Session {
         machine: machine.path().to_owned(),

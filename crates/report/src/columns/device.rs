@@ -1,8 +1,9 @@
 //! Columns of a device.
 
 use super::{Column, DeviceColumn};
+use crate::readings::{details, sample, text};
 use crate::text::Align;
-use gpu_core::{Absent, DeviceDetails, DeviceSample, DeviceState, Group, Reading};
+use gpu_core::{Absent, Group};
 
 /// Makes a column.
 macro_rules! column {
@@ -47,16 +48,4 @@ fn product(name: &str) -> String {
 
 fn mhz(clock: u32) -> String {
     format!("{clock} MHz")
-}
-
-fn text(reading: Reading<impl ToString>) -> Reading<String> {
-    reading.map(|value| value.to_string())
-}
-
-fn sample(device: &DeviceState) -> Reading<&DeviceSample> {
-    device.sample.as_ref().map_err(|fault| fault.kind.absent())
-}
-
-fn details(device: &DeviceState) -> Reading<&DeviceDetails> {
-    device.details.as_ref().map_err(|fault| fault.kind.absent())
 }

@@ -1,7 +1,8 @@
 //! `dmon`: a row for each device.
 
 use super::{Look, Rows, cell, letters};
-use gpu_core::{Absent, DeviceDetails, DeviceSample, DeviceState, Group, Groups, Reading};
+use crate::readings::{details, sample, text};
+use gpu_core::{Absent, DeviceState, Group, Groups, Reading};
 
 /// A column: the letter of its group, its name and unit, the group of details that contains its
 /// value, and its value.
@@ -101,16 +102,4 @@ impl Rows for Dmon {
 
 fn cell_of(text: &str) -> String {
     format!("{text:>7}")
-}
-
-fn text(reading: Reading<impl ToString>) -> Reading<String> {
-    reading.map(|value| value.to_string())
-}
-
-fn sample(device: &DeviceState) -> Reading<&DeviceSample> {
-    device.sample.as_ref().map_err(|fault| fault.kind.absent())
-}
-
-fn details(device: &DeviceState) -> Reading<&DeviceDetails> {
-    device.details.as_ref().map_err(|fault| fault.kind.absent())
 }

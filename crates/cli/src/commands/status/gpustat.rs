@@ -19,9 +19,9 @@ pub(super) fn run(
     repeat::show(&args.repeat, &source, screen, |screen| {
         let at = source.clock.wall();
         let machine = gpu_core::look_at_devices(&*source.backend, &*source.host, gpustat::groups());
-        let devices = match query::shown(&machine, &args.devices)? {
-            devices if devices.is_empty() && !args.devices.is_empty() => {
-                select(machine.devices.clone(), &args.devices)?
+        let devices = match query::shown(&machine, &args.only.devices)? {
+            devices if devices.is_empty() && !args.only.devices.is_empty() => {
+                select(machine.devices.clone(), &args.only.devices)?
             }
             devices => devices,
         };

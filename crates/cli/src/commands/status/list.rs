@@ -17,7 +17,7 @@ pub(super) fn run(
     let source = source::open_for_query(global, Groups::NONE, true)?;
     repeat::name_origin(&source);
     let machine = gpu_core::look_at_devices(&*source.backend, &*source.host, Groups::NONE);
-    let devices = query::shown(&machine, &args.devices)?;
+    let devices = query::shown(&machine, &args.only.devices)?;
     screen.print_all(smi::list(&devices).into_iter().map(|line| Line::new().plain(line)))?;
     Ok(Exit::Done)
 }
