@@ -8,7 +8,7 @@ use crate::terminal::{Line, Screen};
 use crate::wording;
 use crate::wording::shell_word;
 use gpu_core::selector::select;
-use gpu_core::{Absent, ActToken, DeviceFault, ErrorKind, Groups, Pid};
+use gpu_core::{Absent, ActToken, DeviceFault, ErrorKind, Groups};
 use gpu_reaper::reset::{Blocker, Blockers, Check, Linked, Outcome};
 use gpu_report::json;
 use gpu_report::wording::reset as reset_wording;
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &ResetArgs, global: &Global, screen: &mut Screen) -> Res
     let topology = source.backend.topology().map_err(|error| error.kind().absent());
     let linked = Linked::of(&topology, &now.devices, device.id().index);
     let sim = sim_option(&now.origin, global);
-    let own = Pid(rustix::process::getpid().as_raw_nonzero().get() as u32);
+    let own = source.host.own_ancestry()?.first().map(|own| own.pid);
     let blockers = Blockers::of(&now, device, &linked, own);
     let check = Check { now: &now, device, linked, blockers };
     let outcome = match args.yes && check.may_ask(source.is_simulated()) {

@@ -78,8 +78,14 @@ pub struct Blocker {
 
 impl Blockers {
     /// Returns the processes that use the device or a device that is reset with it. `own` is the
-    /// PID of this program, whose child for NVML may still have the files open; both are left out.
-    pub fn of(snapshot: &Snapshot, device: &DeviceState, linked: &Linked, own: Pid) -> Self {
+    /// PID of this program if it runs on that machine; its child for NVML may still have the files
+    /// open. Both are left out.
+    pub fn of(
+        snapshot: &Snapshot,
+        device: &DeviceState,
+        linked: &Linked,
+        own: Option<Pid>,
+    ) -> Self {
         let together = |one: &&DeviceState| {
             one.id().same_device(device.id()) || linked.peers.contains(&one.id().index)
         };
@@ -89,7 +95,8 @@ impl Blockers {
         let holds =
             |holder: &&Holder| devices.iter().any(|device| reaches(snapshot, device, holder));
         pids.extend(snapshot.holders().iter().filter(holds).map(|holder| holder.process.pid));
-        pids.retain(|pid| *pid != own && !is_own_child(snapshot, *pid, own));
+        let is_ours = |pid, own| pid == own || is_own_child(snapshot, pid, own);
+        pids.retain(|pid| !own.is_some_and(|own| is_ours(*pid, own)));
         // NVML may list a process that has certainly ended. A reset clears this.
         let seen = |pid: &Pid| snapshot.process(*pid) != Err(Absent::NotFound);
         pids.retain(|pid| seen(pid) || snapshot.sees_host_pids != Ok(true));

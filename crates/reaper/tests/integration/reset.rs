@@ -69,7 +69,7 @@ fn users_of_any_device_of_the_reset_are_in_the_way() {
     ];
     let now = look(devices, holders, vec![user, monitor, elsewhere]);
     let users = |linked: &Linked| {
-        let blockers = Blockers::of(&now, &now.devices[0], linked, OWN);
+        let blockers = Blockers::of(&now, &now.devices[0], linked, Some(OWN));
         assert_eq!(blockers.unknown, None);
         let users = blockers.users.into_iter();
         users.map(|user| (user.pid.0, user.devices, user.role, user.way)).collect::<Vec<_>>()
@@ -92,10 +92,10 @@ fn memory_user_of_one_device_is_no_monitor_of_another() {
     let devices = vec![device(0, 0, 16_280), device(1, 900, 16_280)];
     let now = look(devices, vec![held], vec![worker]);
     let peers = Linked { peers: vec![1], whole: true };
-    let blockers = Blockers::of(&now, &now.devices[0], &peers, OWN);
+    let blockers = Blockers::of(&now, &now.devices[0], &peers, Some(OWN));
     assert_eq!(blockers.users[0].role, Role::MemoryUser);
     let watched = Snapshot { holders: Ok(vec![monitor]), ..now };
-    let blockers = Blockers::of(&watched, &watched.devices[0], &peers, OWN);
+    let blockers = Blockers::of(&watched, &watched.devices[0], &peers, Some(OWN));
     assert_eq!(blockers.users[0].role, Role::Monitor);
 }
 
@@ -119,7 +119,7 @@ fn process_that_may_compute_is_left_to_its_owner() {
         });
         let now = look(devices.into(), vec![], vec![process(100, "python")]);
         let both = Linked { peers: vec![1], whole: true };
-        let blocker = Blockers::of(&now, &now.devices[0], &both, OWN).users.remove(0);
+        let blocker = Blockers::of(&now, &now.devices[0], &both, Some(OWN)).users.remove(0);
         assert_eq!(blocker.way, expected, "{shares:?} of {of_device} %");
         let known = shares.into_iter().filter_map(Reading::ok).max();
         assert_eq!(blocker.utilization, known.ok_or(Absent::NoAnswer));
@@ -138,7 +138,7 @@ fn own_processes_and_ended_ones_are_not_in_the_way() {
     let mut now = look(vec![listed], holders, all);
     now.processes.insert(Pid(60), Process::from(Err(Absent::NotFound)));
     let pids = |now: &Snapshot| {
-        let blockers = Blockers::of(now, &now.devices[0], &alone(), OWN);
+        let blockers = Blockers::of(now, &now.devices[0], &alone(), Some(OWN));
         blockers.users.iter().map(|user| user.pid.0).collect::<Vec<_>>()
     };
     assert_eq!(pids(&now), [52, 53]);
@@ -155,7 +155,7 @@ fn display_reaches_devices_through_other_files() {
         let info = ProcessInfo { uid: Ok(0), ..process(100, name) };
         let now =
             look(vec![device(0, 0, 16_280)], vec![holder(&info, &[(path, "F....")])], vec![info]);
-        !Blockers::of(&now, &now.devices[0], &alone(), OWN).is_clear()
+        !Blockers::of(&now, &now.devices[0], &alone(), Some(OWN)).is_clear()
     };
     for path in ["/dev/nvidia-modeset", "/dev/dri/renderD128"] {
         assert!(blocked("Xorg", path), "{path}");
@@ -188,7 +188,7 @@ fn unseen_users_may_be_in_the_way() {
         let devices = vec![device(0, 0, 16_280), device(1, 0, 16_280)];
         let (mut now, mut linked) = (look(devices, vec![], vec![]), alone());
         change(&mut now, &mut linked);
-        let blockers = Blockers::of(&now, &now.devices[0], &linked, OWN);
+        let blockers = Blockers::of(&now, &now.devices[0], &linked, Some(OWN));
         assert_eq!((blockers.unknown, blockers.users.len()), (expected, 0));
         assert_eq!(blockers.is_clear(), expected.is_none());
     }
@@ -205,7 +205,7 @@ fn may_ask(path: Option<&str>, unknown: bool) -> (bool, bool) {
         now.unreadable.count(Absent::NotPermitted);
     }
     let linked = Linked { peers: vec![1], whole: true };
-    let blockers = Blockers::of(&now, &now.devices[0], &linked, OWN);
+    let blockers = Blockers::of(&now, &now.devices[0], &linked, Some(OWN));
     let check = Check { now: &now, device: &now.devices[0], linked, blockers };
     (check.may_ask(false), check.may_ask(true))
 }
@@ -225,7 +225,7 @@ fn reset_is_logged_before_and_after() {
     {
         let mut now = look(vec![device(0, 0, 16_280)], vec![], vec![]);
         now.devices[0].info.id.bus = Ok("00000000:04:00.0".parse().unwrap());
-        let blockers = Blockers::of(&now, &now.devices[0], &alone(), OWN);
+        let blockers = Blockers::of(&now, &now.devices[0], &alone(), Some(OWN));
         let check = Check { now: &now, device: &now.devices[0], linked: alone(), blockers };
         let (journal, lines) = journal();
         let mut backend = MockGpuBackend::new();
@@ -264,7 +264,7 @@ fn reset_is_logged_before_and_after() {
 #[test]
 fn reset_without_audit_log_is_not_made() {
     let now = look(vec![device(0, 0, 16_280)], vec![], vec![]);
-    let blockers = Blockers::of(&now, &now.devices[0], &alone(), OWN);
+    let blockers = Blockers::of(&now, &now.devices[0], &alone(), Some(OWN));
     let check = Check { now: &now, device: &now.devices[0], linked: alone(), blockers };
     let mut journal = MockJournal::new();
     journal.expect_append().returning(|_| Err(Error::new(ErrorKind::Io, "write journal")));
