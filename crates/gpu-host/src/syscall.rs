@@ -1,4 +1,5 @@
-//! System calls that no safe wrapper offers: `kcmp`, `bpf`, and `mmap` of a file of sysfs.
+//! System calls that no safe wrapper offers: `kcmp`, `bpf`, `PROCMAP_QUERY`, and `mmap` of a file
+//! of sysfs.
 //!
 //! This is the only file of the crate with `unsafe`. Each function takes and returns safe types,
 //! and no kernel object outlives its `OwnedFd`.
@@ -157,6 +158,84 @@ unsafe fn bpf<A>(command: libc::c_long, mut attributes: A) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// `PROCMAP_QUERY` of linux/fs.h: `_IOWR('f', 17, struct procmap_query)`, since Linux 6.11.
+const PROCMAP_QUERY: libc::c_ulong = 0xc068_6611;
+
+/// `PROCMAP_QUERY_COVERING_OR_NEXT_VMA | PROCMAP_QUERY_FILE_BACKED_VMA`.
+const NEXT_WITH_FILE: u64 = 0x10 | 0x20;
+
+/// `struct procmap_query`.
+#[derive(Default)]
+#[repr(C)]
+struct MappingQuery {
+    size: u64,
+    flags: u64,
+    address: u64,
+    start: u64,
+    end: u64,
+    _permissions: u64,
+    _page_size: u64,
+    _offset: u64,
+    inode: u64,
+    major: u32,
+    minor: u32,
+    path_size: u32,
+    _build_id_size: u32,
+    path: u64,
+    _build_id: u64,
+}
+
+/// A mapping of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileMapping {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// The numbers of the file *system*, and the inode.
+    pub(crate) file: (u64, u64),
+    /// The length of the path in bytes.
+    pub(crate) path_length: usize,
+}
+
+/// Returns the first mapping of a file that contains or follows an address, and writes its path to
+/// `path` unless that is empty; `None` if there is none. `maps` is `/proc/PID/maps`.
+///
+/// # Errors
+/// `ESRCH` when the process has ended or has no memory, `ENOTTY` on older kernels and for another
+/// file, `ENAMETOOLONG` when the path is too long, `ENOSYS` under a seccomp filter.
+pub(crate) fn next_file_mapping(
+    maps: BorrowedFd<'_>,
+    from: u64,
+    path: &mut [u8],
+) -> Result<Option<FileMapping>> {
+    if is_filtered() {
+        return Err(Errno::NOSYS);
+    }
+    let mut query = MappingQuery {
+        size: size_of::<MappingQuery>() as u64,
+        flags: NEXT_WITH_FILE,
+        address: from,
+        path_size: u32::try_from(path.len()).map_err(|_| Errno::INVAL)?,
+        path: if path.is_empty() { 0 } else { path.as_mut_ptr().expose_provenance() as u64 },
+        ..MappingQuery::default()
+    };
+    // SAFETY: the number contains the size of the struct, which the kernel reads and writes; it
+    // writes at most `path_size` bytes to `path`. Both outlive the call. For any other file, the
+    // number is unknown.
+    let answer = unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY, from_mut(&mut query)) };
+    match if answer < 0 { Err(last_error()) } else { Ok(()) } {
+        Err(Errno::NOENT) => return Ok(None),
+        answered => answered?,
+    }
+    let length = usize::try_from(query.path_size).map_err(|_| Errno::IO)?;
+    Ok(Some(FileMapping {
+        start: query.start,
+        end: query.end,
+        file: (rustix::fs::makedev(query.major, query.minor), query.inode),
+        // It includes the terminating zero byte.
+        path_length: length.saturating_sub(1),
+    }))
+}
+
 /// The magic number of sysfs (`SYSFS_MAGIC` of linux/magic.h).
 const SYSFS: u64 = 0x6265_6572;
 
@@ -219,4 +298,5 @@ const _: () = {
     assert!(std::mem::offset_of!(ProgramAttributes, attach_function) == 108);
     assert!(size_of::<ProgramAttributes>() == 120);
     assert!(size_of::<LinkAttributes>() == 32);
+    assert!(size_of::<MappingQuery>() == 104);
 };
