@@ -4,7 +4,7 @@
 //! `gpu_host::LinuxHost`, `gpu_host::SystemClock` and `gpu_host::FileJournal`.
 
 use gpu_core::{ActToken, observe};
-use gpu_reaper::{Guard, Ports, Request, diagnose, execute, plan};
+use gpu_reaper::{Evidence, Guard, Ports, Request, diagnose, execute, plan};
 use gpu_sim::Simulation;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -18,7 +18,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let diagnosis = diagnose(&looks);
     for finding in &diagnosis.findings {
-        println!("{:?}, {:?}: {}", finding.kind, finding.confidence, finding.evidence.join("; "));
+        let evidence = Evidence::texts(&finding.evidence).join("; ");
+        println!("{:?}, {:?}: {evidence}", finding.kind, finding.confidence);
     }
     let guard = Guard::new(ports.host, Vec::new())?;
     let plan = plan(&looks, &diagnosis, &guard, &Request::default());

@@ -70,7 +70,7 @@ fn look(machine: &str) -> Snapshot {
 }
 
 fn blockers(now: &Snapshot, linked: &Linked) -> Blockers {
-    Blockers::of(now, &now.devices[0], linked, OWN)
+    Blockers::of(now, &now.devices[0], linked, Some(OWN))
 }
 
 fn pids(blockers: &Blockers) -> Vec<u32> {

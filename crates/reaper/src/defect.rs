@@ -1,5 +1,6 @@
 //! Defects that a device reports of itself.
 
+use crate::evidence::Sign;
 use gpu_core::{ComputeMode, DeviceState, Group, Groups, HolderSearch, Observation};
 use std::fmt;
 
@@ -63,6 +64,21 @@ impl Defect {
             | Defect::DrainRecommended
             | Defect::MigPending(_)
             | Defect::EccPending(_) => Fitness::Fit,
+        }
+    }
+
+    /// Returns the kind of observation that it is in a finding.
+    pub fn sign(self) -> Sign {
+        match self {
+            Defect::ResetRequired => Sign::ResetRequired,
+            Defect::ComputeProhibited => Sign::ComputeProhibited,
+            Defect::NoMigInstance => Sign::NoMigInstance,
+            Defect::RemappingFailed => Sign::RowRemappingFailed,
+            Defect::Uncorrected(_) => Sign::UncorrectedEccErrors,
+            Defect::RepairPending => Sign::MemoryRepairPending,
+            Defect::DrainRecommended => Sign::ResetRecommended,
+            Defect::MigPending(_) => Sign::MigModePending,
+            Defect::EccPending(_) => Sign::EccModePending,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The result of a diagnosis.
 
+use crate::evidence::Evidence;
 use crate::role::Role;
 use gpu_core::{
     Bytes, DeviceId, DeviceState, Pid, ProcessInfo, ProcessKey, Reach, ServiceUnit, Snapshot,
@@ -185,8 +186,8 @@ pub struct Finding {
     pub memory: Option<Bytes>,
     /// The processes behind it, most suspect first.
     pub suspects: Vec<Suspect>,
-    /// The evidence, a sentence fragment each.
-    pub evidence: Vec<String>,
+    /// The evidence.
+    pub evidence: Vec<Evidence>,
     /// The remedies, best first.
     pub advice: Vec<Advice>,
 }
@@ -197,7 +198,7 @@ impl Finding {
         device: &DeviceState,
         kind: FindingKind,
         confidence: Confidence,
-        evidence: Vec<String>,
+        evidence: Vec<Evidence>,
         advice: Vec<Advice>,
     ) -> Self {
         let devices = vec![device.id().clone()];
@@ -290,7 +291,7 @@ pub struct Suspect {
     /// The confidence that this process is behind it.
     pub confidence: Confidence,
     /// The observations of it.
-    pub evidence: Vec<String>,
+    pub evidence: Vec<Evidence>,
 }
 
 /// A cleared holder.

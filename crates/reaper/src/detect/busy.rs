@@ -1,6 +1,7 @@
 //! Devices that are busy although nobody uses them.
 
 use super::context::{DetectContext, Unexplained};
+use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind};
 use crate::role::Role;
 use gpu_core::{DeviceState, Percent};
@@ -25,12 +26,15 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
         return None;
     }
     let lasting = case.lasting(device, |now| self::share(now).is_some());
-    let mut evidence = vec![format!("{share} busy, and no process uses it")];
+    let mut evidence = vec![Evidence::new(
+        Sign::BusyWithoutProcess,
+        format!("{share} busy, and no process uses it"),
+    )];
     evidence.extend(lasting.describe());
     let persistent = device.info.persistence != Ok(false);
     if !persistent {
         let why = "persistence mode is off: the driver's own initialisation counts as work";
-        evidence.push(why.to_owned());
+        evidence.push(Evidence::new(Sign::PersistenceModeOff, why));
     }
     let index = device.id().index;
     let (confidence, advice) = match (persistent, lasting.is_long()) {

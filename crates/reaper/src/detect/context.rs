@@ -1,5 +1,6 @@
 //! Data that all detectors use.
 
+use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Finding, FindingKind, Suspect};
 use crate::role::Role;
 use gpu_core::{
@@ -282,10 +283,16 @@ impl Lasting {
         self.looks >= 3 && self.span >= least
     }
 
-    /// Describes several snapshots.
-    pub(crate) fn describe(self) -> Option<String> {
-        (self.looks > 1)
-            .then(|| format!("the same in {} samples over {} s", self.looks, self.span.as_secs()))
+    /// Returns the evidence of several snapshots.
+    pub(crate) fn describe(self) -> Option<Evidence> {
+        let text = || format!("the same in {} samples over {} s", self.looks, self.span.as_secs());
+        (self.looks > 1).then(|| Evidence::new(Sign::SameInSeveralSamples, text()))
+    }
+
+    /// Returns the evidence that a process was idle in them.
+    pub(crate) fn idle(self) -> Evidence {
+        let text = format!("idle in {} samples over {} s", self.looks, self.span.as_secs());
+        Evidence::new(Sign::Idle, text)
     }
 }
 

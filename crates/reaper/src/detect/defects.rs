@@ -2,6 +2,7 @@
 
 use super::context::DetectContext;
 use crate::defect::{Defect, defects};
+use crate::evidence::Evidence;
 use crate::finding::{Advice, Confidence, Finding, FindingKind};
 use gpu_core::{DeviceState, ErrorKind};
 use std::collections::BTreeMap;
@@ -51,6 +52,7 @@ fn finding(device: &DeviceState, kind: FindingKind, signs: &[Defect]) -> Finding
         _ if signs.contains(&Defect::RemappingFailed) => Advice::ReplaceDevice(index),
         _ => Advice::ResetDevice(index),
     };
-    let evidence = signs.iter().map(Defect::to_string).collect();
+    let evidence = |defect: &Defect| Evidence::new(defect.sign(), defect.to_string());
+    let evidence = signs.iter().map(evidence).collect();
     Finding::about_device(device, kind, Confidence::High, evidence, vec![advice])
 }

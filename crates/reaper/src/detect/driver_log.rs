@@ -1,6 +1,7 @@
 //! Errors that the driver has written into the kernel log.
 
 use super::context::DetectContext;
+use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind};
 use crate::xid::{XidAction, XidClass, XidMeaning, meaning_of, withholds};
 use gpu_core::{DeviceId, DeviceState, DriverMessage, DriverMessageKind, PciBusId, Timestamp};
@@ -144,7 +145,7 @@ fn finding(
         devices: device.map(|device| device.id().clone()).into_iter().collect(),
         memory: None,
         suspects: Vec::new(),
-        evidence: vec![evidence],
+        evidence: vec![Evidence::new(Sign::Xid, evidence)],
         advice: vec![advice],
     })
 }

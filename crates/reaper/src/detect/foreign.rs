@@ -1,6 +1,7 @@
 //! A separate PID namespace, as in a container.
 
 use super::context::{DetectContext, Unexplained};
+use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use gpu_core::DeviceState;
 
@@ -19,13 +20,19 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
     if listed == 0 && unexplained.is_none() {
         return None;
     }
-    let mut evidence = vec!["this is a separate PID namespace; NVML reports host PIDs".into()];
+    let mut evidence = vec![Evidence::new(
+        Sign::SeparatePidNamespace,
+        "this is a separate PID namespace; NVML reports host PIDs",
+    )];
     if listed > 0 {
         let them = if listed == 1 { "one process" } else { "processes" };
-        evidence.push(format!("NVML lists {them} by host PIDs, which are invalid here"));
+        let text = format!("NVML lists {them} by host PIDs, which are invalid here");
+        evidence.push(Evidence::new(Sign::HostPidsListed, text));
     }
     evidence.extend(unexplained.as_ref().map(|account| {
-        format!("{} of {} used", account.used.to_string().trim_end_matches(" MiB"), account.total)
+        let used = account.used.to_string();
+        let text = format!("{} of {} used", used.trim_end_matches(" MiB"), account.total);
+        Evidence::new(Sign::MemoryUsed, text)
     }));
     let minor = case.now.minor_of(device);
     let suspects = case
@@ -34,7 +41,10 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
         .map(|holder| Suspect {
             process: holder.process,
             confidence: Confidence::Possible,
-            evidence: vec!["uses the device from inside this namespace".into()],
+            evidence: vec![Evidence::new(
+                Sign::UsesDevice,
+                "uses the device from inside this namespace",
+            )],
         })
         .collect();
     Some(Finding {

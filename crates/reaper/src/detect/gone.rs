@@ -2,6 +2,7 @@
 
 use super::context::DetectContext;
 use super::unexplained::suspects;
+use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use gpu_core::{Bytes, DeviceState};
 
@@ -25,13 +26,14 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
         (_, None) if case.unread().is_some() => case.look_as_root(),
         (_, None) => Some(Advice::ResetDevice(device.id().index)),
     };
+    let text = format!("NVML lists {pids}, which {verb} not exist here");
     Some(Finding {
         kind: FindingKind::ListedButGone,
         confidence: best.unwrap_or(Confidence::Likely),
         devices: vec![device.id().clone()],
         memory,
         suspects,
-        evidence: vec![format!("NVML lists {pids}, which {verb} not exist here")],
+        evidence: vec![Evidence::new(Sign::PidNotFound, text)],
         advice: advice.into_iter().collect(),
     })
 }

@@ -1,6 +1,7 @@
 //! Devices that return errors or do not answer, and processes that block a reset.
 
 use super::context::{DetectContext, Unexplained, paths};
+use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use gpu_core::{
     Absent, DeviceFault, DeviceSample, DeviceState, ErrorKind, Fault, MachineFault, Reach,
@@ -33,12 +34,13 @@ fn silent(case: &DetectContext<'_>) -> Option<Finding> {
         }
     }
     let (_, first) = asked.first()?;
-    let mut evidence = vec![format!("failed to {first}")];
-    match &behind[..] {
-        [] => {}
-        [one] => evidence.push(format!("GPU {one} was not queried")),
-        many => evidence.push(format!("GPUs {} were not queried", many.join(", "))),
-    }
+    let behind = match &behind[..] {
+        [] => None,
+        [one] => Some(format!("GPU {one} was not queried")),
+        many => Some(format!("GPUs {} were not queried", many.join(", "))),
+    };
+    let mut evidence = vec![Evidence::of_failure(first)];
+    evidence.extend(behind.map(|text| Evidence::new(Sign::NotQueried, text)));
     Some(Finding {
         kind: FindingKind::DeviceFault,
         confidence: Confidence::Likely,
@@ -80,7 +82,7 @@ fn faulty(device: &DeviceState) -> Option<Finding> {
                 DeviceFault::ResetRequired => Advice::ResetDevice(device.id().index),
                 _ => Advice::ReadKernelLog,
             };
-            (Confidence::High, format!("failed to {fault}"), advice)
+            (Confidence::High, Evidence::of_failure(fault), advice)
         }
         (None, Err(_)) => return None,
         (None, Ok(sample)) => {
@@ -89,7 +91,7 @@ fn faulty(device: &DeviceState) -> Option<Finding> {
                 return None;
             }
             let what = format!("its {} cannot be read", failing.join(", "));
-            (Confidence::Likely, what, Advice::ReadKernelLog)
+            (Confidence::Likely, Evidence::new(Sign::UnreadableValues, what), Advice::ReadKernelLog)
         }
     };
     let kind = FindingKind::DeviceFault;
@@ -131,7 +133,10 @@ fn blocked(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
         .map(|holder| Suspect {
             process: holder.process,
             confidence: Confidence::High,
-            evidence: vec![format!("has {} open", paths(holder))],
+            evidence: vec![Evidence::new(
+                Sign::DeviceFileOpen,
+                format!("has {} open", paths(holder)),
+            )],
         })
         .collect();
     if suspects.is_empty() {
@@ -145,12 +150,13 @@ fn blocked(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
         })
         .collect();
     advice.push(Advice::ResetDevice(device.id().index));
+    let text = "a reset is refused while any process has the device open";
     Some(Finding {
         kind: FindingKind::BlockedReset,
         confidence: Confidence::High,
         devices: vec![device.id().clone()],
         memory: None,
-        evidence: vec!["a reset is refused while any process has the device open".to_owned()],
+        evidence: vec![Evidence::new(Sign::ResetBlocked, text)],
         suspects,
         advice,
     })

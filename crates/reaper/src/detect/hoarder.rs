@@ -1,6 +1,7 @@
 //! Processes that keep memory and do not compute.
 
 use super::context::{DetectContext, Lasting, MIN_AGE, MIN_IDLE};
+use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use crate::role::Role;
 use gpu_core::{Bytes, DeviceId, DeviceState, Pid, ProcessInfo, ProcessState, Snapshot};
@@ -66,13 +67,14 @@ fn finding(case: &DetectContext<'_>, pid: Pid, held: &[(&DeviceState, Bytes)]) -
         return None;
     }
     let memory: Bytes = held.iter().map(|(_, memory)| *memory).sum();
-    let mut evidence = vec![match held {
+    let holds = match held {
         [(_, memory)] => format!("holds {memory}"),
         _ => format!("holds {memory} on {} GPUs", held.len()),
-    }];
-    evidence.push(idle_time(case, pid, held, seen));
+    };
+    let mut evidence =
+        vec![Evidence::new(Sign::HoldsMemory, holds), idle_time(case, pid, held, seen)];
     if info.is_some_and(|info| info.state == Ok(ProcessState::Stopped)) {
-        evidence.push("stopped".to_owned());
+        evidence.push(Evidence::new(Sign::Stopped, "stopped"));
     }
     let confidence = match seen.was_watched_for(MIN_IDLE) {
         true => Confidence::Likely,
@@ -86,10 +88,11 @@ fn finding(case: &DetectContext<'_>, pid: Pid, held: &[(&DeviceState, Bytes)]) -
         advice.push(case.to_end(pid));
     } else {
         let list = busy.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-        evidence.push(format!(
+        let text = format!(
             "computes on GPU {list} only; TensorFlow allocates nearly all memory of every \
                 visible GPU"
-        ));
+        );
+        evidence.push(Evidence::new(Sign::ComputesOnOtherDevice, text));
         advice.push(Advice::LimitVisibleDevices(busy));
         advice.push(Advice::LetMemoryGrow);
     }
@@ -109,14 +112,18 @@ fn idle_time(
     pid: Pid,
     held: &[(&DeviceState, Bytes)],
     seen: Lasting,
-) -> String {
+) -> Evidence {
     let sampled = held.iter().all(|(device, _)| {
         case.listed(device, pid).is_some_and(|process| process.utilization.is_ok())
     });
     match (seen.is_long(), sampled) {
-        (true, _) => format!("idle in {} samples over {} s", seen.looks, seen.span.as_secs()),
-        (false, true) => "no compute in NVML's sample window".to_owned(),
-        (false, false) => "0 % utilization in a single sample".to_owned(),
+        (true, _) => seen.idle(),
+        (false, true) => {
+            Evidence::new(Sign::NoComputeObserved, "no compute in NVML's sample window")
+        }
+        (false, false) => {
+            Evidence::new(Sign::NoComputeObserved, "0 % utilization in a single sample")
+        }
     }
 }
 

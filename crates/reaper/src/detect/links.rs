@@ -1,6 +1,7 @@
 //! Links that are slower than they should be: PCI Express and NVLink.
 
 use super::context::DetectContext;
+use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind};
 use gpu_core::{DeviceDetails, DeviceId, DeviceState, FabricState, NvLink, Origin, Pcie};
 use std::collections::BTreeMap;
@@ -29,7 +30,7 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
 /// information"), so only a device at work can show a fault, and only one that shows it again is
 /// likely to have one: the link also trains anew after a change of clocks.
 fn pcie(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
-    let slow = slow_link(device)?;
+    let slow = Evidence::new(Sign::SlowPcieLink, slow_link(device)?);
     let lasting = case.lasting(device, |now| slow_link(now).is_some());
     let mut evidence = vec![slow];
     evidence.extend(lasting.describe());
@@ -85,13 +86,13 @@ fn nvlinks(equals: &[&DeviceState]) -> Vec<Finding> {
                 (1.., _) | (0, true) if with_most >= 2 => Confidence::Likely,
                 _ => Confidence::Possible,
             };
-            let evidence = format!("{count} active NVLinks; its equals have {most}");
+            let text = format!("{count} active NVLinks; its equals have {most}");
             let advice = vec![Advice::CheckNvLinks(device.id().index)];
             Finding::about_device(
                 device,
                 FindingKind::NvLinkDown,
                 confidence,
-                vec![evidence],
+                vec![Evidence::new(Sign::FewerNvLinks, text)],
                 advice,
             )
         })
@@ -104,7 +105,7 @@ fn inactive(device: &DeviceState) -> Option<Finding> {
     let links = details(device)?.nvlinks.as_ref()?;
     let is_down = !links.is_empty() && active_links(links) == Some(0);
     let advice = vec![Advice::CheckNvLinks(device.id().index)];
-    let evidence = vec!["all its NVLinks are inactive".to_owned()];
+    let evidence = vec![Evidence::new(Sign::NvLinksInactive, "all its NVLinks are inactive")];
     let kind = FindingKind::NvLinkDown;
     is_down.then(|| Finding::about_device(device, kind, Confidence::Possible, evidence, advice))
 }
@@ -122,10 +123,11 @@ fn fabric(device: &DeviceState) -> Option<Finding> {
     let (confidence, evidence) = match (fabric.state.ok()?, fabric.status) {
         (FabricState::NotStarted | FabricState::InProgress, _) => {
             let text = "not registered with its NVLink fabric yet: CUDA fails with error 802";
-            (Confidence::Likely, text.to_owned())
+            (Confidence::Likely, Evidence::new(Sign::FabricNotRegistered, text))
         }
         (FabricState::Completed, Ok(code)) if code != 0 => {
-            (Confidence::High, format!("registration with its NVLink fabric failed: error {code}"))
+            let text = format!("registration with its NVLink fabric failed: error {code}");
+            (Confidence::High, Evidence::new(Sign::FabricRegistrationFailed, text))
         }
         _ => return None,
     };

@@ -1,6 +1,7 @@
 //! Holders whose parent and whose job are gone.
 
 use super::context::{DetectContext, MIN_AGE, MIN_IDLE};
+use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use gpu_core::{DeviceId, Pid, ProcessInfo, ProcessState, Snapshot};
 
@@ -35,9 +36,10 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
     if is_wanted {
         return None;
     }
-    let mut evidence = vec![format!(
+    let text = format!(
         "its parent exited (re-parented to {parent}), and so did its process group leader {group}"
-    )];
+    );
+    let mut evidence = vec![Evidence::new(Sign::ParentExited, text)];
     // A daemon that forked twice, or a background program whose shell has ended, looks the same
     // from outside. A worker of Python's multiprocessing mostly gets its work from its parent; one
     // that has a task of its own may go on without.
@@ -48,16 +50,21 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
     let seen = case.lasting_look(is_idle);
     let is_long = seen.was_watched_for(MIN_IDLE);
     evidence.push(match (works, is_long) {
-        (true, _) => "it computes now; a job that a script started looks the same".to_owned(),
-        (false, true) => format!("idle in {} samples over {} s", seen.looks, seen.span.as_secs()),
-        (false, false) => "no compute observed".to_owned(),
+        (true, _) => Evidence::new(
+            Sign::Computes,
+            "it computes now; a job that a script started looks the same",
+        ),
+        (false, true) => seen.idle(),
+        (false, false) => Evidence::new(Sign::NoComputeObserved, "no compute observed"),
     });
     if !works {
-        let text = match is_worker {
-            true => "a Python multiprocessing worker, which normally exits with its parent",
-            false => "a daemon would look the same",
-        };
-        evidence.push(text.to_owned());
+        evidence.push(match is_worker {
+            true => Evidence::new(
+                Sign::MultiprocessingWorker,
+                "a Python multiprocessing worker, which normally exits with its parent",
+            ),
+            false => Evidence::new(Sign::MayBeDaemon, "a daemon would look the same"),
+        });
     }
     let (confidence, advice) = match (works, is_worker, is_long) {
         (true, ..) => (Confidence::Possible, vec![Advice::AskOwner(first.id().index)]),

@@ -1,6 +1,7 @@
 //! Half-dead holders: zombies with live threads, and uninterruptible sleep.
 
 use super::context::DetectContext;
+use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use gpu_core::{ProcessInfo, ProcessState, Snapshot};
 use std::time::Duration;
@@ -24,9 +25,8 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
         info.live_threads.is_ok_and(|live| live > 0)
             || case.holder(pid).is_some_and(|holder| holder.through_thread.is_some())
     };
-    let about = |kind, confidence, evidence: &str, advice| {
-        let suspect =
-            Suspect { process: info.key, confidence, evidence: vec![evidence.to_owned()] };
+    let about = |kind, confidence, evidence, advice| {
+        let suspect = Suspect { process: info.key, confidence, evidence: vec![evidence] };
         Some(case.about(suspect, &devices, kind, vec![advice]))
     };
     match state {
@@ -36,12 +36,14 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
                 true => (Confidence::High, Advice::ReapDevice(index)),
                 false => (Confidence::Likely, Advice::ReapProcess(pid)),
             };
-            let evidence = "its main thread is a zombie but other threads hold the device; tools \
+            let text = "its main thread is a zombie but other threads hold the device; tools \
                 that read only the main thread's files miss it";
+            let evidence = Evidence::new(Sign::MainThreadExited, text);
             about(FindingKind::ZombieHolder, confidence, evidence, advice)
         }
         ProcessState::Zombie => {
-            let evidence = "it exited but its parent has not reaped it";
+            let text = "it exited but its parent has not reaped it";
+            let evidence = Evidence::new(Sign::Zombie, text);
             let advice = Advice::EndParent(info.parent.ok()?);
             about(FindingKind::ZombieHolder, Confidence::Likely, evidence, advice)
         }
@@ -54,8 +56,9 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
             let idle = progress.is_some_and(|(used, _)| used.is_zero())
                 && !matches!(case.to_end(pid), Advice::AskOwner(_));
             let lasts = case.lasting_look(is_stuck).span >= HUNG && idle;
-            let evidence = "it is in uninterruptible sleep (state D): not even SIGKILL ends it \
+            let text = "it is in uninterruptible sleep (state D): not even SIGKILL ends it \
                 before the wait does";
+            let evidence = Evidence::new(Sign::UninterruptibleSleep, text);
             let (confidence, advice) = match lasts {
                 true => (Confidence::Likely, Advice::WaitOrReboot),
                 false => (Confidence::Possible, Advice::WatchIdle),

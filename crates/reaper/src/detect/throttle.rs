@@ -1,6 +1,7 @@
 //! Clocks that the hardware holds back.
 
 use super::context::DetectContext;
+use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind};
 use gpu_core::{DeviceState, ThrottleReasons};
 
@@ -21,11 +22,17 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
     let reasons = faults(device).filter(|reasons| reasons.0 != 0)?;
     let lasting = case.lasting(device, |now| faults(now).is_some_and(|now| now.0 & reasons.0 != 0));
     let names: Vec<&str> = reasons.names().collect();
-    let mut evidence = vec![format!("clocks reduced: {}", names.join(", "))];
+    let text = format!("clocks reduced: {}", names.join(", "));
+    let mut evidence = vec![Evidence::new(Sign::ClocksReduced, text)];
     let hot = reasons.0 & THERMAL != 0;
     let heat = temperatures(device);
     if let Some((temperature, limit)) = heat {
-        evidence.push(format!("{temperature} °C; clocks are reduced from {limit} °C on"));
+        let sign = match temperature >= limit {
+            true => Sign::AtSlowdownTemperature,
+            false => Sign::BelowSlowdownTemperature,
+        };
+        let text = format!("{temperature} °C; clocks are reduced from {limit} °C on");
+        evidence.push(Evidence::new(sign, text));
     }
     let agrees = hot && heat.is_some_and(|(temperature, limit)| temperature >= limit);
     let confidence = match (lasting.is_long(), agrees) {

@@ -2,9 +2,10 @@
 
 use super::context::{DetectContext, Unexplained, paths};
 use super::instance::InstanceAccount;
+use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use crate::role::Role;
-use gpu_core::{Access, DeviceState, Fault, Holder, Origin, Pid, ProcessState};
+use gpu_core::{Access, DeviceState, Fault, Holder, Origin, Pid, ProcessState, WorkloadKind};
 use std::time::Duration;
 
 /// A younger process may still be starting.
@@ -25,8 +26,10 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
         Ok(_) => suspected(case, device, &suspects).unwrap_or_else(|| unsuspected(case, device)),
     };
     let instance = InstanceAccount::with_all(&InstanceAccount::all(case, device), &account);
-    let instance = instance.map(|instance| instance.describe(device));
-    let accounts = std::iter::once(account.describe(device)).chain(instance);
+    let whole = Evidence::new(Sign::UnexplainedMemory, account.describe(device));
+    let within = instance
+        .map(|instance| Evidence::new(Sign::MemoryInMigInstance, instance.describe(device)));
+    let accounts = std::iter::once(whole).chain(within);
     Some(Finding {
         kind,
         confidence,
@@ -43,15 +46,16 @@ struct Cause {
     kind: FindingKind,
     confidence: Confidence,
     /// The evidence for it besides the account.
-    evidence: Option<String>,
+    evidence: Option<Evidence>,
     advice: Option<Advice>,
 }
 
 fn unknown_holders(case: &DetectContext<'_>, fault: &Fault) -> Cause {
+    let text = format!("holders of the device files unknown: failed to {fault}");
     Cause {
         kind: FindingKind::Ghost,
         confidence: Confidence::Possible,
-        evidence: Some(format!("holders of the device files unknown: failed to {fault}")),
+        evidence: Some(Evidence::new(Sign::HoldersUnknown, text)),
         advice: match case.now.origin {
             Origin::Pasted => Some(Advice::PasteHolders),
             _ => case.look_as_root(),
@@ -68,9 +72,11 @@ fn suspected(
     let first = suspects.first()?.process.pid;
     let confidence = suspects.iter().map(|suspect| suspect.confidence).max()?;
     let evidence = if device.info.mig_enabled == Ok(true) {
-        Some("MIG is enabled, so process lists may be incomplete".to_owned())
+        let text = "MIG is enabled, so process lists may be incomplete";
+        Some(Evidence::new(Sign::MigEnabled, text))
     } else {
-        case.unread().map(|unread| format!("{unread}; some of it may be theirs"))
+        let theirs = |unread| format!("{unread}; some of it may be theirs");
+        case.unread().map(|unread| Evidence::new(Sign::UninspectedProcesses, theirs(unread)))
     };
     let advice = match confidence {
         Confidence::Possible => Advice::LookLonger,
@@ -92,20 +98,24 @@ fn unsuspected(case: &DetectContext<'_>, device: &DeviceState) -> Cause {
         case.holders_of(device).find(|holder| holder.has_mapped(minor))
     };
     let (kind, confidence, evidence, advice) = if let Some(unread) = case.unread() {
-        (FindingKind::NotPermitted, Confidence::Likely, unread, case.look_as_root())
+        let evidence = Evidence::new(Sign::UninspectedProcesses, unread);
+        (FindingKind::NotPermitted, Confidence::Likely, evidence, case.look_as_root())
     } else if let Some(daemon) = mps(case, device) {
-        let evidence = format!("held by {daemon}: clients of the MPS server may use it");
+        let text = format!("held by {daemon}: clients of the MPS server may use it");
+        let evidence = Evidence::new(Sign::HeldByMps, text);
         (FindingKind::Ghost, Confidence::Possible, evidence, None)
     } else if let Some(holder) = mapped() {
         let pid = holder.process.pid;
         let name = case.info(pid).map_or("?", |info| info.name.as_str());
-        let evidence = format!(
+        let text = format!(
             "mapped by {pid} {name}, by its name a display server or daemon, which is never \
                 signalled"
         );
+        let evidence = Evidence::new(Sign::MappedByDisplayOrDaemon, text);
         (FindingKind::Ghost, Confidence::Possible, evidence, Some(Advice::StopService(pid)))
     } else {
-        let evidence = "all processes were inspected; none uses memory of the device".to_owned();
+        let text = "all processes were inspected; none uses memory of the device";
+        let evidence = Evidence::new(Sign::NoMemoryUser, text);
         let advice = Advice::ResetDevice(device.id().index);
         (FindingKind::DriverLeak, Confidence::Likely, evidence, Some(advice))
     };
@@ -146,9 +156,15 @@ pub(super) fn suspects(case: &DetectContext<'_>, device: &DeviceState) -> Vec<Su
     suspects
 }
 
-fn evidence_of(case: &DetectContext<'_>, holder: &Holder, minor: u32, starts: bool) -> Vec<String> {
+fn evidence_of(
+    case: &DetectContext<'_>,
+    holder: &Holder,
+    minor: u32,
+    starts: bool,
+) -> Vec<Evidence> {
+    let is_mapped = holder.has_mapped(minor);
     let how = match (
-        holder.has_mapped(minor),
+        is_mapped,
         holder.held.iter().any(|h| h.access.contains(Access::OPEN_FOR_WRITING)),
     ) {
         (true, true) => "open for writing and mapped",
@@ -156,22 +172,30 @@ fn evidence_of(case: &DetectContext<'_>, holder: &Holder, minor: u32, starts: bo
         (false, true) => "open for writing",
         (false, false) => "open",
     };
-    let mut evidence = vec![format!("{} {how}", paths(holder))];
+    let sign = if is_mapped { Sign::DeviceFileMapped } else { Sign::DeviceFileOpen };
+    let mut evidence = vec![Evidence::new(sign, format!("{} {how}", paths(holder)))];
+    let mut note = |sign, text: String| evidence.push(Evidence::new(sign, text));
     if starts {
-        evidence.push("started just now: the driver may not list it yet".to_owned());
+        note(Sign::StartedJustNow, "started just now: the driver may not list it yet".to_owned());
     }
     if let Some(thread) = holder.through_thread {
-        evidence.push(format!("its main thread exited; thread {thread} is alive and holds them"));
+        let text = format!("its main thread exited; thread {thread} is alive and holds them");
+        note(Sign::MainThreadExited, text);
     }
     if let Some(info) = case.info(holder.process.pid) {
         if let Ok([_, .., inner]) = info.namespace_pids.as_deref() {
-            evidence.push(format!("PID {inner} in its own PID namespace"));
+            note(Sign::OwnPidNamespace, format!("PID {inner} in its own PID namespace"));
         }
         if let Some(workload) = &info.workload {
-            evidence.push(format!("{} {}", workload.kind, workload.id));
+            let sign = match workload.kind {
+                WorkloadKind::Container => Sign::Container,
+                WorkloadKind::Pod => Sign::Pod,
+                WorkloadKind::SlurmJob => Sign::SlurmJob,
+            };
+            note(sign, format!("{} {}", workload.kind, workload.id));
         }
         if info.state == Ok(ProcessState::Stopped) {
-            evidence.push("stopped".into());
+            note(Sign::Stopped, "stopped".to_owned());
         }
     }
     evidence

@@ -121,12 +121,12 @@ fn hanging_call_is_a_fault_of_its_device_only() {
     assert_eq!((finding.kind, finding.confidence), (FindingKind::DeviceFault, Confidence::Likely));
     assert_eq!(finding.devices.iter().map(|id| id.index).collect::<Vec<_>>(), [1]);
     let evidence = ["failed to get an answer: x hangs", "GPU 2 was not queried"];
-    assert_eq!(finding.evidence, evidence);
+    assert_eq!(Evidence::texts(&finding.evidence), evidence);
     assert_eq!(finding.suspects, []);
     assert_eq!(finding.advice, [Advice::AllowMoreTime, Advice::WaitOrReboot]);
 
     let more = reported((0..3).map(silent).collect());
-    assert_eq!(more.evidence[1], "GPUs 1, 2 were not queried");
+    assert_eq!(more.evidence[1].text, "GPUs 1, 2 were not queried");
     assert_eq!(
         reported(vec![device(0, 0, 16_280), silent(1)]).evidence.len(),
         1,
@@ -149,7 +149,7 @@ fn refused_process_list_is_a_finding() {
     assert_eq!((finding.kind, finding.confidence), (FindingKind::DeviceFault, Confidence::Likely));
     let devices: Vec<u32> = finding.devices.iter().map(|id| id.index).collect();
     assert_eq!(devices, [0, 2], "both were asked, and each has refused");
-    assert_eq!(finding.evidence, ["failed to list the processes of GPU 0"]);
+    assert_eq!(Evidence::texts(&finding.evidence), ["failed to list the processes of GPU 0"]);
     assert_eq!(finding.advice, [Advice::LoadDriver]);
     for (fault, advice) in [
         (MachineFault::VersionMismatch, Advice::LoadDriver),
@@ -337,10 +337,10 @@ fn listed_but_gone_processes_are_named_in_evidence() {
         for pid in pids {
             gone.processes.insert(Pid(*pid), Process::from(Err(Absent::NotFound)));
         }
-        diagnose(&[gone]).findings[0].evidence.clone()
+        diagnose(&[gone]).findings[0].evidence[0].text.clone()
     };
-    assert_eq!(evidence(&[50]), ["NVML lists 50, which does not exist here"]);
-    assert_eq!(evidence(&[50, 51]), ["NVML lists 50, 51, which do not exist here"]);
+    assert_eq!(evidence(&[50]), "NVML lists 50, which does not exist here");
+    assert_eq!(evidence(&[50, 51]), "NVML lists 50, 51, which do not exist here");
 }
 
 #[test]
@@ -389,7 +389,10 @@ fn failing_readings_are_a_device_fault() {
     failing.sample.as_mut().unwrap().temperature = Err(Absent::Failed);
     let snapshot = look(vec![failing], vec![], vec![]);
     assert_eq!(kinds(&snapshot), [(FindingKind::DeviceFault, Confidence::Likely)]);
-    assert_eq!(diagnose(&[snapshot]).findings[0].evidence[0], "its temperature cannot be read");
+    assert_eq!(
+        diagnose(&[snapshot]).findings[0].evidence[0].text,
+        "its temperature cannot be read"
+    );
 }
 
 #[test]

@@ -30,7 +30,9 @@ fn of(seconds_ago: u64, message: &str) -> Option<(FindingKind, Confidence, Strin
     let line = format!("Xid (PCI:0000:3b:00): {message}");
     let mut found = with(vec![sound(0)], vec![logged(seconds_ago, &line)]);
     assert!(found.len() < 2, "{found:?}");
-    found.pop().map(|found| (found.kind, found.confidence, found.evidence.join("; ")))
+    found
+        .pop()
+        .map(|found| (found.kind, found.confidence, Evidence::texts(&found.evidence).join("; ")))
 }
 
 #[test]
@@ -46,7 +48,7 @@ fn error_of_a_program_does_not_accuse_the_device() {
     let several = with(vec![sound(0)], vec![by("train"), by("train"), by("eval")]);
     let [several] = &several[..] else { panic!("{several:?}") };
     assert_eq!(several.confidence, Confidence::Likely);
-    assert!(several.evidence[0].contains("3 times, last 60 s ago, by eval, train"));
+    assert!(several.evidence[0].text.contains("3 times, last 60 s ago, by eval, train"));
 }
 
 #[test]
@@ -85,7 +87,7 @@ fn message_joins_the_finding_about_the_same_part() {
         (found[0].kind, found[0].confidence),
         (FindingKind::DriverError, Confidence::Possible)
     );
-    assert!(found[0].evidence[0].ends_with("the GPU reports no such error now"));
+    assert!(found[0].evidence[0].text.ends_with("the GPU reports no such error now"));
     let mut lost = sound(0);
     let kind = DeviceFault::Lost.into();
     lost.sample = Err(Fault { kind, text: "ask GPU 0".into() });
@@ -94,7 +96,7 @@ fn message_joins_the_finding_about_the_same_part() {
     let [fault] = &found[..] else { panic!("{found:?}") };
     assert_eq!((fault.kind, fault.evidence.len()), (FindingKind::DeviceFault, 2));
     let found = with(vec![sound(0)], vec![off.clone()]);
-    assert!(found[0].evidence[0].ends_with("; it answers now"));
+    assert!(found[0].evidence[0].text.ends_with("; it answers now"));
     assert_eq!(found[0].confidence, Confidence::Possible);
     // Several messages about one device are one finding.
     let gsp = logged(60, "Xid (PCI:0000:3b:00): 119, Timeout");
@@ -110,7 +112,7 @@ fn message_about_a_device_that_is_not_listed_is_a_finding() {
     let found = with(vec![sound(0)], vec![off]);
     assert_eq!(found[0].devices, []);
     assert_eq!(found[0].confidence, Confidence::Likely);
-    assert!(found[0].evidence[0].contains("3E:00.0: Xid 79"), "{found:?}");
+    assert!(found[0].evidence[0].text.contains("3E:00.0: Xid 79"), "{found:?}");
     let mut diagnosis = Diagnosis { findings: found, ..Diagnosis::default() };
     diagnosis.retain(Confidence::Possible, &["driver-error:0".parse().unwrap()]);
     assert_eq!(diagnosis.findings.len(), 1, "it is on no device of this index");
@@ -140,7 +142,9 @@ fn gravest_text_and_remedy_count() {
     let found = with(vec![sound(0)], vec![by("a"), by("b"), at(60, "119, Timeout")]);
     assert_eq!(found[0].advice, [Advice::ResetDevice(0)]);
     let reboot = at(60, "154, GPU recovery action changed from 0x0 (None) to 0x2 (OS Reboot)");
-    assert!(with(vec![sound(0)], vec![reboot])[0].evidence[0].contains(" to reboot, 60 s ago"));
+    assert!(
+        with(vec![sound(0)], vec![reboot])[0].evidence[0].text.contains(" to reboot, 60 s ago")
+    );
     // The same event with its number and without.
     let off = logged(60, "GPU 0000:3e:00.0: GPU has fallen off the bus.");
     let numbered = logged(60, "Xid (PCI:0000:3e:00): 79, GPU has fallen off the bus.");

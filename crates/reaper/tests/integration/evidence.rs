@@ -62,9 +62,9 @@ fn evidence_of_ghost_describes_how_device_is_held() {
             "PID 7 in its own PID namespace".to_owned(),
             "stopped".to_owned(),
         ];
-        assert_eq!(found.suspects[0].evidence, evidence);
+        assert_eq!(Evidence::texts(&found.suspects[0].evidence), evidence);
         assert_eq!(
-            found.evidence[0],
+            found.evidence[0].text,
             "9,000 of 16,000 MiB used; NVML lists no process; driver overhead explains at most \
              144 MiB of the rest"
         );
@@ -94,7 +94,11 @@ fn advice_for_ghost_follows_its_certainty() {
         let diagnosis = diagnose(&[now]);
         let found = &diagnosis.findings[0];
         assert_eq!(found.kind, FindingKind::Ghost);
-        (found.confidence, found.advice[0].clone(), found.evidence.get(1).cloned())
+        (
+            found.confidence,
+            found.advice[0].clone(),
+            found.evidence.get(1).map(|more| more.text.clone()),
+        )
     };
     let sleeping = ProcessState::Sleeping;
     let (high, likely) = (Confidence::High, Confidence::Likely);
@@ -126,7 +130,8 @@ fn separate_namespace_is_found_by_list_or_memory() {
     let inside = |device: DeviceState| {
         let mut now = look(vec![device], vec![], vec![]);
         now.sees_host_pids = Ok(false);
-        diagnose(&[now]).findings.first().map(|found| found.evidence[1..].to_vec())
+        let found = diagnose(&[now]).findings.pop()?;
+        Some(found.evidence[1..].iter().map(|more| more.text.clone()).collect::<Vec<_>>())
     };
     assert_eq!(inside(device(0, 25, 16_000)), None);
     let listed = "NVML lists one process by host PIDs, which are invalid here".to_owned();
@@ -268,7 +273,7 @@ fn hoarder_is_judged_by_its_own_utilization() {
     assert_eq!((found.kind, found.confidence), (FindingKind::Hoarder, Confidence::Possible));
     assert_eq!(found.memory, Some(Bytes::from_mib(2000)));
     let evidence = ["holds 2,000 MiB", "no compute in NVML's sample window"];
-    assert_eq!(found.suspects[0].evidence, evidence);
+    assert_eq!(Evidence::texts(&found.suspects[0].evidence), evidence);
     assert_eq!(found.advice, [Advice::WatchIdle, Advice::ReapProcess(Pid(100))]);
     assert!(hoarder(Ok(1)).is_none());
     assert!(hoarder(Err(Absent::NotSupported)).is_none(), "the device computes for somebody");
@@ -282,10 +287,10 @@ fn hoarder_in_single_sample_calls_for_a_longer_look() {
     let after = |millis| Snapshot { taken_at: Timestamp(now.taken_at.0 + millis), ..now.clone() };
     let found = only(now.clone());
     let evidence = ["holds 4,000 MiB on 2 GPUs", "0 % utilization in a single sample"];
-    assert_eq!(found.suspects[0].evidence, evidence);
+    assert_eq!(Evidence::texts(&found.suspects[0].evidence), evidence);
     assert_eq!(found.advice, [Advice::WatchIdle, Advice::ReapProcess(Pid(100))]);
     let longer = diagnose(&[0, 300_000, 600_000].map(after)).findings.remove(0);
-    assert_eq!(longer.suspects[0].evidence[1], "idle in 3 samples over 600 s");
+    assert_eq!(longer.suspects[0].evidence[1].text, "idle in 3 samples over 600 s");
     assert_eq!(longer.confidence, Confidence::Likely);
     assert_eq!(longer.advice, [Advice::ReapProcess(Pid(100))]);
 }
@@ -314,7 +319,7 @@ fn memory_held_by_service_may_be_that_of_its_clients() {
         let info = ProcessInfo { uid: Ok(0), ..process(66, name) };
         let found =
             only(look(vec![device(0, 9000, 16_000)], vec![context(&info, &[0])], vec![info]));
-        (found.confidence, found.evidence[1].clone(), found.advice)
+        (found.confidence, found.evidence[1].text.clone(), found.advice)
     };
     let possible = Confidence::Possible;
     let clients = "held by 66 nvidia-cuda-mps: clients of the MPS server may use it".to_owned();
@@ -408,7 +413,8 @@ fn in_instances(
     let accounts = instances.iter().map(|(gi, _)| usage.account_of_instance(&id, *gi)).collect();
     let findings = diagnose(&[look]).findings;
     let mut evidence = findings.iter().flat_map(|finding| &finding.evidence);
-    let within = evidence.find(|line| line.starts_with("within")).cloned();
+    let within = evidence.find(|one| one.sign == Sign::MemoryInMigInstance);
+    let within = within.map(|one| one.text.clone());
     (usage.unexplained_in(&id), accounts, within)
 }
 

@@ -4,14 +4,6 @@ use crate::fixture::*;
 use gpu_core::*;
 use gpu_reaper::*;
 
-fn with_details(index: u32, change: impl Fn(&mut DeviceState, &mut DeviceDetails)) -> DeviceState {
-    let mut device = device(index, 4, 16_280);
-    let mut details = DeviceDetails::default();
-    change(&mut device, &mut details);
-    device.details = Ok(details);
-    device
-}
-
 /// Snapshots of one device without processes, this many seconds apart.
 fn over(seconds: &[u64], device: &DeviceState) -> Vec<Snapshot> {
     let at = |seconds: &u64| Snapshot {

@@ -1,6 +1,7 @@
 //! One test program for the whole crate, so that it is linked once.
 
 mod act;
+mod codes;
 mod detectors;
 mod driver_log;
 mod evidence;

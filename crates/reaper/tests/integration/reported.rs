@@ -3,6 +3,7 @@
 use crate::fixture::*;
 use gpu_core::*;
 use gpu_reaper::*;
+use std::collections::BTreeSet;
 
 #[test]
 fn unread_processes_are_named_and_root_is_not_told_to_be_root() {
@@ -18,7 +19,7 @@ fn unread_processes_are_named_and_root_is_not_told_to_be_root() {
         now.unreadable.add(Absent::NotPermitted, unread.len() as u32);
         (now.unread, now.is_root) = (unread, Ok(is_root));
         let finding = diagnose(&[now]).findings.remove(0);
-        (finding.kind, finding.evidence.last().cloned().unwrap(), finding.advice)
+        (finding.kind, finding.evidence.last().unwrap().text.clone(), finding.advice)
     };
     let one = "1 process could not be inspected: 9 sshd (root)".to_owned();
     assert_eq!(
@@ -55,6 +56,18 @@ fn kinds_have_their_serialised_names() {
     ] {
         assert_eq!(text.parse(), level);
     }
+}
+
+#[test]
+fn signs_have_their_serialised_names() {
+    let names: BTreeSet<&str> = Sign::ALL.iter().map(|sign| sign.name()).collect();
+    assert_eq!(names.len(), Sign::ALL.len());
+    for sign in Sign::ALL {
+        assert_eq!(serde_json::to_value(sign).unwrap(), sign.name());
+        let letters = sign.name().chars().all(|c| c.is_ascii_lowercase() || c == '-');
+        assert!(letters, "{}", sign.name());
+    }
+    assert!(Sign::ALL.is_sorted());
 }
 
 #[test]

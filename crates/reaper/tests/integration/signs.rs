@@ -72,7 +72,7 @@ fn process_with_a_reason_to_wait_is_no_hoarder() {
     assert_eq!(after(3_600, notebook), hoards);
     let stopped = holding(Some(90_000), |info| info.state = Ok(ProcessState::Stopped));
     let evidence = diagnose(&[stopped]).findings.remove(0).suspects.remove(0).evidence;
-    assert_eq!(evidence.last().unwrap(), "stopped");
+    assert_eq!(evidence.last().unwrap().text, "stopped");
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn one_process_is_one_finding_with_its_signs() {
     let findings = diagnose(&[now]).findings;
     let [ghost] = &findings[..] else { panic!("{findings:?}") };
     assert_eq!((ghost.kind, ghost.confidence), (FindingKind::Ghost, Confidence::High));
-    let signs = ghost.suspects[0].evidence.join("; ");
+    let signs = Evidence::texts(&ghost.suspects[0].evidence).join("; ");
     assert!(signs.contains("mapped") && signs.contains("its parent exited"), "{signs}");
     assert_eq!(ghost.advice, [Advice::ReapDevice(0)]);
 }

@@ -1,10 +1,11 @@
 //! `gpuws doctor --json`.
 
+use super::evidence::EvidenceCode;
 use super::names::{Confidence, FindingKind, Role};
 use super::{Device, Failure, Head, Process};
 use crate::wording;
 use gpu_core::{DeviceState, Snapshot};
-use gpu_reaper::Diagnosis;
+use gpu_reaper::{Diagnosis, Evidence};
 use gpu_text::ErrorCode;
 use serde::Serialize;
 
@@ -56,7 +57,9 @@ pub struct Finding<'a> {
     /// Processes that cause the problem, most likely first.
     pub suspects: Vec<Suspect<'a>>,
     /// The evidence, one sentence fragment each.
-    pub evidence: &'a [String],
+    pub evidence: Vec<&'a str>,
+    /// The kinds of observations behind the evidence, one for each fragment, in the same order.
+    pub evidence_codes: Vec<EvidenceCode>,
     /// Commands to run next, best first.
     pub next: Vec<Next>,
 }
@@ -71,7 +74,9 @@ pub struct Suspect<'a> {
     /// How certain it is that this process causes the problem.
     pub confidence: Confidence,
     /// What was observed of the process, one sentence fragment each.
-    pub evidence: &'a [String],
+    pub evidence: Vec<&'a str>,
+    /// The kinds of observations, one for each fragment, in the same order.
+    pub evidence_codes: Vec<EvidenceCode>,
 }
 
 /// A process that holds a GPU and was found harmless.
@@ -155,7 +160,8 @@ impl<'a> Finding<'a> {
         let suspect = |suspect: &'a gpu_reaper::Suspect| Suspect {
             process: Process::of(snapshot, suspect.process.pid),
             confidence: suspect.confidence.into(),
-            evidence: &suspect.evidence,
+            evidence: Evidence::texts(&suspect.evidence),
+            evidence_codes: EvidenceCode::of(&suspect.evidence),
         };
         let next = |advice| {
             let (command, what) = wording::advice(advice, sim);
@@ -167,7 +173,8 @@ impl<'a> Finding<'a> {
             gpus: finding.devices.iter().map(Device::of).collect(),
             memory_bytes: finding.memory.map(|bytes| bytes.0),
             suspects: finding.suspects.iter().map(suspect).collect(),
-            evidence: &finding.evidence,
+            evidence: Evidence::texts(&finding.evidence),
+            evidence_codes: EvidenceCode::of(&finding.evidence),
             next: finding.advice.iter().map(next).collect(),
         }
     }

@@ -8,6 +8,7 @@ pub mod convert;
 pub mod details;
 pub mod doctor;
 pub mod env;
+pub mod evidence;
 pub mod explain;
 pub mod holders;
 pub mod leases;

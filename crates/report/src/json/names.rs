@@ -30,6 +30,7 @@ macro_rules! names {
         }
     )* };
 }
+pub(super) use names;
 
 names! {
     /// Why a value is null.

@@ -6,7 +6,7 @@ use crate::source::sim_option;
 use crate::terminal::{Line, Screen};
 use crate::wording;
 use gpu_core::{Origin, Pid, Snapshot};
-use gpu_reaper::{Cleared, Diagnosis, Finding, Suspect};
+use gpu_reaper::{Cleared, Diagnosis, Evidence, Finding, Suspect};
 
 pub(super) fn show_finding(
     screen: &mut Screen,
@@ -22,7 +22,7 @@ pub(super) fn show_finding(
     let column = screen.width().min(100).saturating_sub(confidence.len());
     screen.print(&head.plain("  ").padded_to(column).plain(confidence))?;
     for evidence in &finding.evidence {
-        wording::flow(screen, Line::new().plain("  "), evidence)?;
+        wording::flow(screen, Line::new().plain("  "), &evidence.text)?;
     }
     for suspect in &finding.suspects {
         show_suspect(screen, snapshot, suspect)?;
@@ -62,7 +62,7 @@ fn show_suspect(
     suspect: &Suspect,
 ) -> Result<(), Failure> {
     let head = who(snapshot, "held by", suspect.process.pid);
-    wording::print_wrapped(screen, head, &suspect.evidence.join("; "))
+    wording::print_wrapped(screen, head, &Evidence::texts(&suspect.evidence).join("; "))
 }
 
 pub(super) fn show_cleared(

@@ -3,6 +3,7 @@
 
 mod commands;
 mod documents;
+mod evidence;
 mod fields;
 mod outputs;
 mod validator;

@@ -1,0 +1,143 @@
+//! The codes of the evidence in `gpuws doctor --json`.
+
+use super::names::names;
+use gpu_reaper::Evidence;
+use serde::Serialize;
+
+names! {
+    /// Kind of an observation.
+    EvidenceCode of gpu_reaper::Sign {
+        /// Listed processes and the driver's overhead do not account for the used memory.
+        UnexplainedMemory,
+        /// One MIG instance has all of the unexplained memory.
+        MemoryInMigInstance,
+        /// More memory is used than the driver's overhead, and NVML's PIDs are invalid here.
+        MemoryUsed,
+        /// The holders of the device files are unknown.
+        HoldersUnknown,
+        /// Some processes could not be inspected.
+        UninspectedProcesses,
+        /// All processes were inspected, and none uses memory of the device.
+        NoMemoryUser,
+        /// MIG is enabled, so the process lists may be incomplete.
+        MigEnabled,
+        /// A process of MPS holds the device.
+        HeldByMps,
+        /// A process with the name of a display server or daemon has the device mapped.
+        MappedByDisplayOrDaemon,
+        /// NVML lists a PID that does not exist here.
+        PidNotFound,
+        /// This is a separate PID namespace, and NVML reports host PIDs.
+        SeparatePidNamespace,
+        /// NVML lists processes by host PIDs.
+        HostPidsListed,
+
+        /// The process has the device mapped.
+        DeviceFileMapped,
+        /// The process has the device open.
+        DeviceFileOpen,
+        /// The process uses the device, and NVML's PIDs are invalid here.
+        UsesDevice,
+        /// The process was started less than 30 seconds ago.
+        StartedJustNow,
+        /// The main thread of the process exited, and other threads hold the device.
+        MainThreadExited,
+        /// The process is in a PID namespace of its own.
+        OwnPidNamespace,
+        /// The process is in a container.
+        Container,
+        /// The process is in a Kubernetes pod.
+        Pod,
+        /// The process is in a Slurm job.
+        SlurmJob,
+        /// A signal or a debugger stopped the process.
+        Stopped,
+        /// The process holds much memory.
+        HoldsMemory,
+        /// The process did not compute in several samples.
+        Idle,
+        /// The process was not seen computing, over too short a time to call it idle.
+        NoComputeObserved,
+        /// The process computes on other devices only.
+        ComputesOnOtherDevice,
+        /// The process computes.
+        Computes,
+        /// The parent and the process group leader of the process exited.
+        ParentExited,
+        /// The process is a worker of Python's multiprocessing.
+        MultiprocessingWorker,
+        /// The process may be a daemon: a daemon would look the same.
+        MayBeDaemon,
+        /// The process exited, and its parent has not reaped it.
+        Zombie,
+        /// The process is in uninterruptible sleep (state D).
+        UninterruptibleSleep,
+
+        /// The driver did not answer in time.
+        NoAnswer,
+        /// The driver could not be used.
+        DriverUnavailable,
+        /// The device has fallen off the bus.
+        DeviceLost,
+        /// The device returned another error.
+        DeviceError,
+        /// Some devices were not queried, because the driver did not answer before.
+        NotQueried,
+        /// Some values of the device cannot be read.
+        UnreadableValues,
+        /// The driver has written an error into the kernel log (Xid).
+        Xid,
+        /// The device requires a reset.
+        ResetRequired,
+        /// The driver recommends a reset of the device once it is idle.
+        ResetRecommended,
+        /// Processes have the device open, which prevents a reset.
+        ResetBlocked,
+        /// The compute mode is Prohibited.
+        ComputeProhibited,
+        /// MIG is enabled, and there is no instance.
+        NoMigInstance,
+        /// MIG will be enabled or disabled by the next reset.
+        MigModePending,
+        /// ECC will be enabled or disabled by the next reset.
+        EccModePending,
+        /// ECC could not correct memory errors since the driver was loaded.
+        UncorrectedEccErrors,
+        /// A row of the memory could not be remapped.
+        RowRemappingFailed,
+        /// A row or page of the memory is replaced at the next reset.
+        MemoryRepairPending,
+
+        /// The device has fewer active NVLinks than others of its product.
+        #[serde(rename = "fewer-nvlinks")]
+        FewerNvLinks,
+        /// All NVLinks of the device are inactive.
+        #[serde(rename = "nvlinks-inactive")]
+        NvLinksInactive,
+        /// The device is not registered with its NVLink fabric yet.
+        FabricNotRegistered,
+        /// The registration of the device with its NVLink fabric failed.
+        FabricRegistrationFailed,
+        /// At work, the PCI Express link has fewer lanes or a lower generation than possible.
+        SlowPcieLink,
+        /// Heat or a lack of power reduces the clocks.
+        ClocksReduced,
+        /// The temperature is at the slowdown threshold or above.
+        AtSlowdownTemperature,
+        /// The temperature is below the slowdown threshold.
+        BelowSlowdownTemperature,
+        /// The device is busy, and no process uses it.
+        BusyWithoutProcess,
+        /// Persistence mode is off.
+        PersistenceModeOff,
+        /// Several samples in a row show the same.
+        SameInSeveralSamples,
+    }
+}
+
+impl EvidenceCode {
+    /// Returns the codes of several observations, in the same order.
+    pub(super) fn of(evidence: &[Evidence]) -> Vec<Self> {
+        evidence.iter().map(|one| one.sign.into()).collect()
+    }
+}
