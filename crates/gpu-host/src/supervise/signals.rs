@@ -122,10 +122,12 @@ pub(crate) fn ignored(root: &ProcRoot) -> io::Result<u64> {
     mask(&root.read("self/status", STATUS_LIMIT)?, "SigIgn:")
 }
 
-/// Returns whether a signal to a whole process waits until the process can receive it.
+/// Returns whether a signal to a whole process waits only until the process continues: its first
+/// thread does not block the signal.
 pub(crate) fn is_pending(root: &ProcRoot, pid: u32, signal: i32) -> io::Result<bool> {
     let status = root.process(pid)?.read("status", STATUS_LIMIT)?;
-    mask(&status, "ShdPnd:").map(|pending| is_in(pending, signal))
+    let (pending, blocked) = (mask(&status, "ShdPnd:")?, mask(&status, "SigBlk:")?);
+    Ok(is_in(pending & !blocked, signal))
 }
 
 /// Returns a mask of signals in `/proc/PID/status` (proc_pid_status(5)).
