@@ -13,6 +13,15 @@ const VERSION: &str = "27.1.0";
 /// The maximum number of mutants in one run, some seconds each; a larger change is sampled evenly.
 const MOST: usize = 40;
 
+/// The maximum time for one run, in seconds: the rest of the mutants is then left out.
+const SECONDS: &str = "480";
+
+/// The exit codes of timeout(1) when the time is over, and when SIGINT has not ended the run.
+const TIME_OVER: [Option<i32>; 2] = [Some(124), Some(137)];
+
+/// Runs timeout(1) as a child of bash, which reaps orphans as the first process of a PID namespace.
+const CHILD: &str = "timeout --signal INT --kill-after 60 \"$@\"; exit $?";
+
 /// Exit codes of `cargo mutants` (its manual, "Exit codes") if every mutant was caught, or if some
 /// tests timed out, which also shows a difference from the code.
 const CAUGHT: [Option<i32>; 2] = [Some(0), Some(3)];
@@ -38,12 +47,9 @@ pub fn mutants(root: &Path, since: Option<&str>, out: &mut dyn Write) -> io::Res
     fs::write(&change, diff)?;
 
     let program = installed(root, out)?;
-    let run = |more: &[&str]| {
-        let mut command = Command::new(&program);
-        command.current_dir(root).arg("mutants").arg("--in-diff").arg(&change).args(more);
-        command
-    };
-    let listed = checked(run(&["--list"]).stderr(Stdio::inherit()).output()?, "cargo mutants")?;
+    let mut list = Command::new(&program);
+    list.current_dir(root).args(["mutants", "--list", "--in-diff"]).arg(&change);
+    let listed = checked(list.stderr(Stdio::inherit()).output()?, "cargo mutants")?;
     let count = String::from_utf8_lossy(&listed).lines().count();
     let shards = count.div_ceil(MOST);
     match shards {
@@ -55,10 +61,33 @@ pub fn mutants(root: &Path, since: Option<&str>, out: &mut dyn Write) -> io::Res
         _ => writeln!(out, "mutants: one in {shards} of the {count} since {since}")?,
     }
     let shard = format!("0/{shards}");
-    let status = run(&["--no-times", "--shard", &shard, "--sharding=round-robin", "--output"])
-        .arg(&dir)
-        .status()?;
-    Ok(CAUGHT.contains(&status.code()))
+    let mut run = contained();
+    run.current_dir(root).arg(SECONDS).arg(&program).arg("mutants").arg("--in-diff").arg(&change);
+    run.args(["--no-times", "--shard", &shard, "--sharding=round-robin", "--output"]).arg(&dir);
+    let code = run.status()?.code();
+    if !TIME_OVER.contains(&code) {
+        return Ok(CAUGHT.contains(&code));
+    }
+    let missed = fs::read_to_string(dir.join("mutants.out").join("missed.txt"))?;
+    writeln!(out, "mutants: stopped after {SECONDS} s; the rest is not tested")?;
+    Ok(missed.is_empty())
+}
+
+/// Returns the command that runs its arguments for a number of seconds, the first argument.
+///
+/// A mutant of code that sends signals may send them to every process, so it gets a PID namespace of
+/// its own if the caller may create one.
+fn contained() -> Command {
+    let isolated = || {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--mount-proc", "--kill-child"]);
+        command
+    };
+    let probe = isolated().arg("true").stderr(Stdio::null()).status();
+    let may = probe.is_ok_and(|status| status.success());
+    let mut command = if may { isolated() } else { Command::new("env") };
+    command.args(["bash", "-c", CHILD, "timeout"]);
+    command
 }
 
 /// Returns the revision that the checked-out change is based on.
