@@ -115,7 +115,8 @@ impl Mappings {
                 }
             }
             // The kernel writes no line longer than the buffer: drop it.
-            held = if filled - whole == buffer.len() { 0 } else { filled - whole };
+            let is_too_long = whole == 0 && filled == buffer.len();
+            held = if is_too_long { 0 } else { filled - whole };
             buffer.copy_within(whole..whole + held, 0);
         };
         self.buffer = buffer;

@@ -64,6 +64,9 @@ fn status(pid: u32, uid: u32, nspid: &str) -> String {
 
 const PF_KTHREAD: u32 = 0x0020_0000;
 
+/// How many lines of 19 bytes a buffer of 32 KiB holds: the next line is cut by its end.
+const LINES_OF_BUFFER: usize = 1_724;
+
 #[test]
 fn container_process_is_described() {
     let made = MadeProc::new();
@@ -174,7 +177,7 @@ fn holders_are_found_by_descriptors_maps_and_threads() {
     made.file("21/stat", stat(21, "mapped", 'S', 1, 0, 1))
         .link("21/fd/0", "/dev/null")
         .link("21/task/21/fd/0", "/dev/null")
-        .file("21/maps", format!("{}{line}", "not a line of maps\n".repeat(10_000)));
+        .file("21/maps", format!("{}{line}", "not a line of maps\n".repeat(LINES_OF_BUFFER)));
     made.file("22/stat", stat(22, "half-dead", 'Z', 1, 0, 2)).file("22/maps", "");
     fs::create_dir_all(made.below("22/fd/x").parent().unwrap()).unwrap();
     made.link("22/task/23/fd/3", &stand_in).file("22/task/23/maps", &line);
