@@ -1,17 +1,42 @@
 //! Helper programs of the supervisor beside its job.
 
 use crate::Test;
-use crate::fixture::{below, eventually};
+use crate::fixture::{below, eventually, everybody};
 use crate::roles::roots;
 use gpu_core::{Launch, Launcher};
-use gpu_host::supervise::LinuxLauncher;
+use gpu_host::supervise::{Companions, LinuxLauncher};
 use std::process::Command;
 use std::time::Duration;
 
-pub(crate) const TESTS: &[Test] = &[(
-    "companion_is_not_a_job_member_and_leaves_no_zombie",
-    companion_is_not_a_job_member_and_leaves_no_zombie,
-)];
+pub(crate) const TESTS: &[Test] = &[
+    (
+        "companion_is_not_a_job_member_and_leaves_no_zombie",
+        companion_is_not_a_job_member_and_leaves_no_zombie,
+    ),
+    ("companion_without_job_reports_output_and_is_killed", without_job),
+];
+
+fn without_job() {
+    let shell = |script: &str| Launch {
+        program: "/bin/sh".into(),
+        arguments: vec!["-c".into(), script.into()],
+        ..Launch::default()
+    };
+    assert!(Companions.launch(&shell("true")).is_err());
+    let mut short = Companions.accompany(&shell("echo why; exit 3")).unwrap();
+    let mut said = None;
+    eventually("it has ended", || {
+        said = short.ended().unwrap();
+        said.is_some()
+    });
+    assert_eq!(said.as_deref(), Some("why\n"));
+    let mut long = Companions.accompany(&shell("exec sleep 1003")).unwrap();
+    let pid = long.pid().0;
+    assert_eq!(long.ended().unwrap(), None);
+    drop(long);
+    let lives = || everybody().iter().any(|seen| seen.pid == pid && seen.state != 'Z');
+    eventually("it is killed", || !lives());
+}
 
 fn companion_is_not_a_job_member_and_leaves_no_zombie() {
     let program = std::env::current_exe().unwrap();
