@@ -190,23 +190,43 @@ struct MappingQuery {
 pub(crate) struct FileMapping {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// The numbers of the file *system*, and the inode.
+    /// The device number of the file *system*, and the inode.
     pub(crate) file: (u64, u64),
-    /// The length of the path in bytes.
-    pub(crate) path_length: usize,
 }
 
-/// Returns the first mapping of a file that contains or follows an address, and writes its path to
-/// `path` unless that is empty; `None` if there is none. `maps` is `/proc/PID/maps`.
+/// Returns the first mapping of a file that contains or follows an address; `None` if there is none.
+/// `maps` is `/proc/PID/maps`.
 ///
 /// # Errors
 /// `ESRCH` when the process has ended or has no memory, `ENOTTY` on older kernels and for another
-/// file, `ENAMETOOLONG` when the path is too long, `ENOSYS` under a seccomp filter.
-pub(crate) fn next_file_mapping(
-    maps: BorrowedFd<'_>,
-    from: u64,
-    path: &mut [u8],
-) -> Result<Option<FileMapping>> {
+/// file, `ENOSYS` under a seccomp filter.
+pub(crate) fn next_file_mapping(maps: BorrowedFd<'_>, from: u64) -> Result<Option<FileMapping>> {
+    match query_mapping(maps, from, &mut []) {
+        Ok(found) => Ok(Some(FileMapping {
+            start: found.start,
+            end: found.end,
+            file: (rustix::fs::makedev(found.major, found.minor), found.inode),
+        })),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Returns the path of the file that is mapped at an address.
+///
+/// # Errors
+/// As [`next_file_mapping`], and `ENOENT` when nothing is mapped there or behind it.
+pub(crate) fn path_of_mapping(maps: BorrowedFd<'_>, at: u64) -> Result<Vec<u8>> {
+    let mut path = vec![0; libc::PATH_MAX.unsigned_abs() as usize];
+    let found = query_mapping(maps, at, &mut path)?;
+    // It includes the terminating zero byte.
+    path.truncate((found.path_size as usize).saturating_sub(1));
+    Ok(path)
+}
+
+/// Asks for the first mapping of a file from an address on. The path is written unless its buffer is
+/// empty.
+fn query_mapping(maps: BorrowedFd<'_>, from: u64, path: &mut [u8]) -> Result<MappingQuery> {
     if is_filtered() {
         return Err(Errno::NOSYS);
     }
@@ -222,18 +242,7 @@ pub(crate) fn next_file_mapping(
     // writes at most `path_size` bytes to `path`. Both outlive the call. For any other file, the
     // number is unknown.
     let answer = unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY, from_mut(&mut query)) };
-    match if answer < 0 { Err(last_error()) } else { Ok(()) } {
-        Err(Errno::NOENT) => return Ok(None),
-        answered => answered?,
-    }
-    let length = usize::try_from(query.path_size).map_err(|_| Errno::IO)?;
-    Ok(Some(FileMapping {
-        start: query.start,
-        end: query.end,
-        file: (rustix::fs::makedev(query.major, query.minor), query.inode),
-        // It includes the terminating zero byte.
-        path_length: length.saturating_sub(1),
-    }))
+    if answer < 0 { Err(last_error()) } else { Ok(query) }
 }
 
 /// The magic number of sysfs (`SYSFS_MAGIC` of linux/magic.h).

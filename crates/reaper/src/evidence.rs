@@ -42,151 +42,133 @@ impl fmt::Display for Evidence {
     }
 }
 
-/// Defines the kinds of observations with their names.
-macro_rules! signs {
-    ($( $(#[$meta:meta])* $variant:ident = $name:literal, )*) => {
-        /// The kind of an observation: of a device, of a process on it, or of the driver.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-        pub enum Sign {
-            $( $(#[$meta])* #[serde(rename = $name)] $variant, )*
-        }
-
-        impl Sign {
-            /// Every kind, in order.
-            pub const ALL: &'static [Sign] = &[$( Sign::$variant, )*];
-
-            /// Returns its name, as serialised.
-            pub fn name(self) -> &'static str {
-                match self {
-                    $( Sign::$variant => $name, )*
-                }
-            }
-        }
-    };
-}
-
-signs! {
+/// The kind of an observation: of a device, of a process on it, or of the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sign {
     /// Listed processes and the driver's overhead do not account for the used memory.
-    UnexplainedMemory = "unexplained-memory",
+    UnexplainedMemory,
     /// One MIG instance has all of the unexplained memory.
-    MemoryInMigInstance = "memory-in-mig-instance",
+    MemoryInMigInstance,
     /// More memory is used than the driver's overhead, and NVML's PIDs are invalid here.
-    MemoryUsed = "memory-used",
+    MemoryUsed,
     /// The holders of the device files are unknown.
-    HoldersUnknown = "holders-unknown",
+    HoldersUnknown,
     /// Some processes could not be inspected.
-    UninspectedProcesses = "uninspected-processes",
+    UninspectedProcesses,
     /// All processes were inspected, and none uses memory of the device.
-    NoMemoryUser = "no-memory-user",
+    NoMemoryUser,
     /// MIG is enabled, so the process lists may be incomplete.
-    MigEnabled = "mig-enabled",
+    MigEnabled,
     /// A process of MPS holds the device.
-    HeldByMps = "held-by-mps",
+    HeldByMps,
     /// A process with the name of a display server or daemon has the device mapped.
-    MappedByDisplayOrDaemon = "mapped-by-display-or-daemon",
+    MappedByDisplayOrDaemon,
     /// NVML lists a PID that does not exist here.
-    PidNotFound = "pid-not-found",
+    PidNotFound,
     /// This is a separate PID namespace, and NVML reports host PIDs.
-    SeparatePidNamespace = "separate-pid-namespace",
+    SeparatePidNamespace,
     /// NVML lists processes by host PIDs.
-    HostPidsListed = "host-pids-listed",
+    HostPidsListed,
 
     /// The process has the device mapped.
-    DeviceFileMapped = "device-file-mapped",
+    DeviceFileMapped,
     /// The process has the device open.
-    DeviceFileOpen = "device-file-open",
+    DeviceFileOpen,
     /// The process uses the device, and NVML's PIDs are invalid here.
-    UsesDevice = "uses-device",
+    UsesDevice,
     /// The process was started less than 30 seconds ago.
-    StartedJustNow = "started-just-now",
+    StartedJustNow,
     /// The main thread of the process exited, and other threads hold the device.
-    MainThreadExited = "main-thread-exited",
+    MainThreadExited,
     /// The process is in a PID namespace of its own.
-    OwnPidNamespace = "own-pid-namespace",
+    OwnPidNamespace,
     /// The process is in a container.
-    Container = "container",
+    Container,
     /// The process is in a Kubernetes pod.
-    Pod = "pod",
+    Pod,
     /// The process is in a Slurm job.
-    SlurmJob = "slurm-job",
+    SlurmJob,
     /// A signal or a debugger stopped the process.
-    Stopped = "stopped",
+    Stopped,
     /// The process holds much memory.
-    HoldsMemory = "holds-memory",
+    HoldsMemory,
     /// The process did not compute in several samples.
-    Idle = "idle",
+    Idle,
     /// The process was not seen computing, over too short a time to call it idle.
-    NoComputeObserved = "no-compute-observed",
+    NoComputeObserved,
     /// The process computes on other devices only.
-    ComputesOnOtherDevice = "computes-on-other-device",
+    ComputesOnOtherDevice,
     /// The process computes.
-    Computes = "computes",
+    Computes,
     /// The parent and the process group leader of the process exited.
-    ParentExited = "parent-exited",
+    ParentExited,
     /// The process is a worker of Python's multiprocessing.
-    MultiprocessingWorker = "multiprocessing-worker",
+    MultiprocessingWorker,
     /// The process may be a daemon: a daemon would look the same.
-    MayBeDaemon = "may-be-daemon",
+    MayBeDaemon,
     /// The process exited, and its parent has not reaped it.
-    Zombie = "zombie",
+    Zombie,
     /// The process is in uninterruptible sleep (state D).
-    UninterruptibleSleep = "uninterruptible-sleep",
+    UninterruptibleSleep,
 
     /// The driver did not answer in time.
-    NoAnswer = "no-answer",
+    NoAnswer,
     /// The driver could not be used.
-    DriverUnavailable = "driver-unavailable",
+    DriverUnavailable,
     /// The device has fallen off the bus.
-    DeviceLost = "device-lost",
+    DeviceLost,
     /// The device returned another error.
-    DeviceError = "device-error",
+    DeviceError,
     /// Some devices were not queried, because the driver did not answer before.
-    NotQueried = "not-queried",
+    NotQueried,
     /// Some values of the device cannot be read.
-    UnreadableValues = "unreadable-values",
+    UnreadableValues,
     /// The driver has written an error into the kernel log (Xid).
-    Xid = "xid",
+    Xid,
     /// The device requires a reset.
-    ResetRequired = "reset-required",
+    ResetRequired,
     /// The driver recommends a reset of the device once it is idle.
-    ResetRecommended = "reset-recommended",
+    ResetRecommended,
     /// Processes have the device open, which prevents a reset.
-    ResetBlocked = "reset-blocked",
+    ResetBlocked,
     /// The compute mode is Prohibited.
-    ComputeProhibited = "compute-prohibited",
+    ComputeProhibited,
     /// MIG is enabled, and there is no instance.
-    NoMigInstance = "no-mig-instance",
+    NoMigInstance,
     /// MIG will be enabled or disabled by the next reset.
-    MigModePending = "mig-mode-pending",
+    MigModePending,
     /// ECC will be enabled or disabled by the next reset.
-    EccModePending = "ecc-mode-pending",
+    EccModePending,
     /// ECC could not correct memory errors since the driver was loaded.
-    UncorrectedEccErrors = "uncorrected-ecc-errors",
+    UncorrectedEccErrors,
     /// A row of the memory could not be remapped.
-    RowRemappingFailed = "row-remapping-failed",
+    RowRemappingFailed,
     /// A row or page of the memory is replaced at the next reset.
-    MemoryRepairPending = "memory-repair-pending",
+    MemoryRepairPending,
 
     /// The device has fewer active NVLinks than others of its product.
-    FewerNvLinks = "fewer-nvlinks",
+    #[serde(rename = "fewer-nvlinks")]
+    FewerNvLinks,
     /// All NVLinks of the device are inactive.
-    NvLinksInactive = "nvlinks-inactive",
+    #[serde(rename = "nvlinks-inactive")]
+    NvLinksInactive,
     /// The device is not registered with its NVLink fabric yet.
-    FabricNotRegistered = "fabric-not-registered",
+    FabricNotRegistered,
     /// The registration of the device with its NVLink fabric failed.
-    FabricRegistrationFailed = "fabric-registration-failed",
+    FabricRegistrationFailed,
     /// At work, the PCI Express link has fewer lanes or a lower generation than possible.
-    SlowPcieLink = "slow-pcie-link",
+    SlowPcieLink,
     /// Heat or a lack of power reduces the clocks.
-    ClocksReduced = "clocks-reduced",
+    ClocksReduced,
     /// The temperature is at the slowdown threshold or above.
-    AtSlowdownTemperature = "at-slowdown-temperature",
+    AtSlowdownTemperature,
     /// The temperature is below the slowdown threshold.
-    BelowSlowdownTemperature = "below-slowdown-temperature",
+    BelowSlowdownTemperature,
     /// The device is busy, and no process uses it.
-    BusyWithoutProcess = "busy-without-process",
+    BusyWithoutProcess,
     /// Persistence mode is off.
-    PersistenceModeOff = "persistence-mode-off",
+    PersistenceModeOff,
     /// Several samples in a row show the same.
-    SameInSeveralSamples = "same-in-several-samples",
+    SameInSeveralSamples,
 }

@@ -53,6 +53,12 @@ impl Helper {
         })?;
         Ok(Helper { child, said: None })
     }
+
+    /// Kills it, and reaps it if it ends at once: nobody waits for one that the driver blocks.
+    fn end(&mut self) {
+        self.kill();
+        let _ = self.child.try_wait();
+    }
 }
 
 impl Companion for Helper {
@@ -82,9 +88,7 @@ impl Companion for Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        self.kill();
-        // One that the driver blocks ends later: nobody waits for it here.
-        let _ = self.child.try_wait();
+        self.end();
     }
 }
 
@@ -100,11 +104,11 @@ impl LinuxCompanion {
     /// Starts a program.
     pub(crate) fn start(launch: &Launch, shared: Rc<Shared>) -> Result<Self> {
         let helper = Helper::start(launch, |command| shared.as_before(|| command.spawn()))?;
-        let place = place(&shared.root, helper.child.id()).map_err(|errno| {
+        let failed = |errno| {
             let program = launch.program.to_string_lossy();
             fault::file(format!("start '{program}' beside the job"), errno)
-        });
-        let key = place?.key;
+        };
+        let key = place(&shared.root, helper.child.id()).map_err(failed)?.key;
         shared.companions.borrow_mut().insert(key);
         Ok(LinuxCompanion { shared, helper, key })
     }
@@ -126,9 +130,8 @@ impl Companion for LinuxCompanion {
 
 impl Drop for LinuxCompanion {
     fn drop(&mut self) {
-        self.kill();
-        // It is reaped before it counts as a process of the job.
-        let _ = self.helper.child.try_wait();
+        // Before it counts as a process of the job.
+        self.helper.end();
         self.shared.companions.borrow_mut().remove(&self.key);
     }
 }

@@ -3,7 +3,6 @@
 use crate::fixture::*;
 use gpu_core::*;
 use gpu_reaper::*;
-use std::collections::BTreeSet;
 
 #[test]
 fn unread_processes_are_named_and_root_is_not_told_to_be_root() {
@@ -56,18 +55,6 @@ fn kinds_have_their_serialised_names() {
     ] {
         assert_eq!(text.parse(), level);
     }
-}
-
-#[test]
-fn signs_have_their_serialised_names() {
-    let names: BTreeSet<&str> = Sign::ALL.iter().map(|sign| sign.name()).collect();
-    assert_eq!(names.len(), Sign::ALL.len());
-    for sign in Sign::ALL {
-        assert_eq!(serde_json::to_value(sign).unwrap(), sign.name());
-        let letters = sign.name().chars().all(|c| c.is_ascii_lowercase() || c == '-');
-        assert!(letters, "{}", sign.name());
-    }
-    assert!(Sign::ALL.is_sorted());
 }
 
 #[test]

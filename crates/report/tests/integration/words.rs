@@ -3,8 +3,7 @@
 use crate::fixture::*;
 use gpu_core::*;
 use gpu_reaper::reset::{Unknown, Way};
-use gpu_reaper::{Advice, Confidence, FindingKind, Role, Sign};
-use gpu_report::json::evidence::EvidenceCode;
+use gpu_reaper::{Advice, Confidence, FindingKind, Role};
 use gpu_report::wording::{self, claims, reset};
 use gpu_report::{Exit, fault};
 
@@ -19,13 +18,6 @@ fn every_kind_of_finding_has_words_of_its_own() {
     let short: BTreeSet<&str> = FindingKind::ALL.into_iter().map(wording::short).collect();
     let expected = ["", "ghost", "gone", "hoarder", "orphan", "stuck", "zombie"];
     assert!(short.into_iter().eq(expected), "only kinds that name a process have one");
-}
-
-#[test]
-fn every_sign_has_a_code_of_its_own() {
-    let code = |sign: &Sign| serde_json::to_string(&EvidenceCode::from(*sign)).unwrap();
-    let codes: BTreeSet<String> = Sign::ALL.iter().map(code).collect();
-    assert_eq!(codes.len(), Sign::ALL.len());
 }
 
 #[test]

@@ -3,8 +3,7 @@
 use crate::exit::Exit;
 use crate::failure::Failure;
 use gpu_core::{EntryKind, JobExit, Launch, ProcessKey};
-use gpu_host::supervise::Companions;
-use gpu_host::supervise::end_as;
+use gpu_host::supervise::{Companions, end_as};
 use gpu_machine::{RENEWAL, open_process, time_until};
 use gpu_steward::{Grant, HeldDevices, Ports};
 use rustix::event::{PollFd, PollFlags, poll};
