@@ -3,8 +3,13 @@
 //! from confidence likely on.
 #![expect(clippy::print_stdout, reason = "the figures of a run are its result")]
 
-use gpu_core::{Clock, GpuBackend, Host, Observation, Pid, Snapshot, observe_in_detail};
-use gpu_reaper::{Confidence, Finding, diagnose, full_observation};
+use gpu_core::{
+    Absent, Clock, GpuBackend, HolderSearch, Host, Observation, Pid, ProcessDetail, Snapshot,
+    SystemService, observe_in_detail,
+};
+use gpu_reaper::{
+    Confidence, Finding, defect_groups, diagnose, diagnose_outlines, full_observation,
+};
 use gpu_sim::{Machine, Seed, Simulation, machines};
 use gpuws_tests::{Chance, bound};
 use std::collections::{BTreeMap, BTreeSet};
@@ -521,6 +526,61 @@ fn sickness_in_a_healthy_population_is_found_and_nothing_else() {
     wrong.truncate(5);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(scores.len() >= 10, "every kind of sickness occurs");
+}
+
+/// Removes what an outline of a process does not have.
+fn outlined(whole: &Snapshot) -> Snapshot {
+    let mut snapshot = whole.clone();
+    for process in snapshot.processes.values_mut() {
+        let Ok(info) = &mut process.0 else { continue };
+        if SystemService::named(&info.name).is_some() {
+            continue;
+        }
+        info.executable = Err(Absent::NotRecorded);
+        info.ignores_hangup = Err(Absent::NotRecorded);
+        info.tracer = Err(Absent::NotRecorded);
+        info.namespace_pids = Err(Absent::NotRecorded);
+        info.cgroup = Err(Absent::NotRecorded);
+        info.workload = None;
+    }
+    snapshot
+}
+
+/// What exonerates a process is not in its outline, so a table of outlines must read who is
+/// suspected, and then say what it would of whole processes.
+#[test]
+fn outlines_have_the_findings_of_whole_processes() {
+    let count = bound("GPUWS_POPULATIONS", 1_000, 10_000);
+    let embedded =
+        machines().into_iter().map(|machine| Simulation::embedded(machine.name).unwrap());
+    let healthy = (0..count).map(|seed| Population::healthy(seed).start(seed));
+    let sick = (0..count).map(|seed| {
+        let mut population = Population::healthy(seed);
+        population.sicken();
+        population.start(seed)
+    });
+    let (mut compared, mut exonerated) = (0, 0);
+    for simulation in embedded.chain(healthy).chain(sick) {
+        let observation = Observation {
+            groups: defect_groups(),
+            holders: HolderSearch::IfUnexplained,
+            processes: ProcessDetail::Outline,
+            driver_messages: false,
+        };
+        let whole = observe_in_detail(&simulation, &simulation, &simulation, observation);
+        // After a search, all processes are whole.
+        if whole.holders.is_ok() {
+            continue;
+        }
+        let mut outlines = outlined(&whole);
+        let suspected = diagnose(std::slice::from_ref(&outlines));
+        let diagnosis = diagnose_outlines(&mut outlines, &simulation);
+        exonerated += u32::from(suspected != diagnosis);
+        compared += 1;
+        assert_eq!(diagnosis, diagnose(std::slice::from_ref(&whole)), "{:#?}", whole.processes);
+    }
+    println!("{compared} machines without a search; in {exonerated} a suspect was exonerated");
+    assert!(compared > 1_000 && exonerated > 100);
 }
 
 #[test]

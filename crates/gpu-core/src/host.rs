@@ -8,7 +8,7 @@ use crate::file::DeviceFile;
 use crate::holder::{HeldFile, HolderScan, Unreadable};
 use crate::id::{Pid, ProcessKey};
 use crate::lease::LeaseId;
-use crate::process::ProcessInfo;
+use crate::process::{ProcessDetail, ProcessInfo};
 use crate::snapshot::Origin;
 use crate::token::ActToken;
 use std::fmt;
@@ -94,11 +94,11 @@ pub trait Host: Send + Sync {
     fn process(&self, pid: Pid) -> Result<ProcessInfo>;
 
     /// Returns several processes, in the order of `pids`: an implementation reads what they share
-    /// once.
+    /// once. It may read more than `detail`.
     ///
     /// # Errors
     /// As [`process`](Host::process), for each of them.
-    fn processes_of(&self, pids: &[Pid]) -> Vec<Result<ProcessInfo>> {
+    fn processes_of(&self, pids: &[Pid], _detail: ProcessDetail) -> Vec<Result<ProcessInfo>> {
         pids.iter().map(|pid| self.process(*pid)).collect()
     }
 

@@ -107,10 +107,10 @@ pub use lease_store::{
 };
 pub use memory::{DeviceMemory, Region};
 pub use observe::{
-    HolderSearch, Observation, look_at_devices, look_up_processes, observe, observe_in_detail,
-    observe_users,
+    HolderSearch, Observation, complete_processes, look_at_devices, look_up_processes, observe,
+    observe_in_detail, observe_users,
 };
-pub use process::{ProcessInfo, ProcessState, Workload, WorkloadKind};
+pub use process::{ProcessDetail, ProcessInfo, ProcessState, Workload, WorkloadKind};
 pub use selector::{SelectError, Selector};
 pub use service::{ServiceUnit, SystemService, is_login_program, kernel_name};
 pub use snapshot::{DRIVER_OVERHEAD, DeviceState, Origin, Process, Snapshot};

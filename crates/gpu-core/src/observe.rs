@@ -9,6 +9,7 @@ use crate::error::Reach;
 use crate::host::Host;
 use crate::id::{DeviceId, Pid, ProcessKey};
 use crate::inventory::{Inventory, ask};
+use crate::process::ProcessDetail;
 use crate::snapshot::{DRIVER_OVERHEAD, DeviceState, Process, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,6 +41,8 @@ pub struct Observation {
     pub groups: Groups,
     /// When the holders of the device files are searched for.
     pub holders: HolderSearch,
+    /// How much of each process is read if the holders are not searched for.
+    pub processes: ProcessDetail,
     /// Whether the driver's messages in the kernel log are read.
     pub driver_messages: bool,
 }
@@ -66,10 +69,10 @@ pub fn observe_in_detail(
         snapshot.driver_messages = ask(|| host.driver_messages());
     }
     if observation.holders == HolderSearch::IfUnexplained && is_memory_explained(&snapshot) {
-        look_up(host, &mut snapshot, named_pids);
+        look_up(host, &mut snapshot, named_pids, observation.processes);
         let is_gone = |process: &Process| process.0 == Err(Absent::NotFound);
         if !snapshot.processes.values().any(is_gone) {
-            look_up(host, &mut snapshot, relatives);
+            look_up(host, &mut snapshot, relatives, observation.processes);
             return snapshot;
         }
         // The search comes before the processes that it finds are read.
@@ -89,8 +92,8 @@ pub fn observe_in_detail(
         Err(fault) => snapshot.holders = Err(fault),
     }
     snapshot.files = files.unwrap_or_default();
-    look_up(host, &mut snapshot, named_pids);
-    look_up(host, &mut snapshot, relatives);
+    look_up(host, &mut snapshot, named_pids, ProcessDetail::Whole);
+    look_up(host, &mut snapshot, relatives, ProcessDetail::Whole);
     snapshot
 }
 
@@ -115,13 +118,13 @@ pub fn observe_users(
     groups: Groups,
 ) -> Snapshot {
     let mut snapshot = look(backend, host, clock, groups);
-    look_up(host, &mut snapshot, named_pids);
+    look_up(host, &mut snapshot, named_pids, ProcessDetail::Whole);
     // Looks up each unknown ancestor until there is none: this terminates, because each PID is
     // looked up once.
     let mut known = 0;
     while snapshot.processes.len() > known {
         known = snapshot.processes.len();
-        look_up(host, &mut snapshot, parents);
+        look_up(host, &mut snapshot, parents, ProcessDetail::Whole);
     }
     snapshot
 }
@@ -189,15 +192,38 @@ fn name(devices: &mut [DeviceState], module: Vec<DeviceInfo>) {
 /// Adds these processes to a snapshot, although they hold nothing and no device lists them.
 /// Existing data stays unchanged.
 pub fn look_up_processes(host: &dyn Host, snapshot: &mut Snapshot, pids: &[Pid]) {
-    look_up_all(host, snapshot, pids.iter().copied().collect());
+    look_up_all(host, snapshot, pids.iter().copied().collect(), ProcessDetail::Whole);
 }
 
-fn look_up(host: &dyn Host, snapshot: &mut Snapshot, which: fn(&Snapshot) -> BTreeSet<Pid>) {
+/// Reads these processes whole, of which a snapshot may have outlines. A process that has ended
+/// since, or whose PID was reused, keeps its outline.
+pub fn complete_processes(host: &dyn Host, snapshot: &mut Snapshot, pids: &[Pid]) {
+    for answer in host.processes_of(pids, ProcessDetail::Whole).into_iter().flatten() {
+        let known = snapshot.processes.get_mut(&answer.key.pid);
+        if let Some(Process(Ok(known))) = known
+            && known.key == answer.key
+        {
+            **known = answer;
+        }
+    }
+}
+
+fn look_up(
+    host: &dyn Host,
+    snapshot: &mut Snapshot,
+    which: fn(&Snapshot) -> BTreeSet<Pid>,
+    detail: ProcessDetail,
+) {
     let wanted = which(snapshot);
-    look_up_all(host, snapshot, wanted);
+    look_up_all(host, snapshot, wanted, detail);
 }
 
-fn look_up_all(host: &dyn Host, snapshot: &mut Snapshot, wanted: BTreeSet<Pid>) {
+fn look_up_all(
+    host: &dyn Host,
+    snapshot: &mut Snapshot,
+    wanted: BTreeSet<Pid>,
+    detail: ProcessDetail,
+) {
     let holders = snapshot.holders.as_deref().unwrap_or_default();
     let walked: BTreeMap<Pid, ProcessKey> =
         holders.iter().map(|holder| (holder.process.pid, holder.process)).collect();
@@ -206,7 +232,7 @@ fn look_up_all(host: &dyn Host, snapshot: &mut Snapshot, wanted: BTreeSet<Pid>) 
     if unknown.is_empty() {
         return;
     }
-    for (pid, answer) in unknown.iter().zip(host.processes_of(&unknown)) {
+    for (pid, answer) in unknown.iter().zip(host.processes_of(&unknown, detail)) {
         let answer = match answer {
             Err(error) if error.kind().reach() == Reach::Again => ask(|| host.process(*pid)),
             answer => answer.map_err(|error| error.fault()),

@@ -64,6 +64,19 @@ pub struct Workload {
     pub cgroup: String,
 }
 
+/// How much of a process is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProcessDetail {
+    /// Everything.
+    #[default]
+    Whole,
+    /// What a list of processes shows. All else may be `NotRecorded`: the executable, the cgroup
+    /// and workload, the PIDs of other namespaces, whether it is traced or ignores SIGHUP. A
+    /// process with the name of a [`SystemService`](crate::SystemService) is read whole, because
+    /// its executable decides whether it is one.
+    Outline,
+}
+
 /// A process, as `/proc` shows it at one moment.
 ///
 /// `name` and `command_line` are chosen by the process: hostile text.

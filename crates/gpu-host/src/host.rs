@@ -8,8 +8,8 @@ use crate::walk::Walker;
 use crate::{bpf, fault, files, hidepid, inherited, kernel_log, parallel, process};
 use gpu_core::{
     Absent, DeviceFile, DeviceInfo, DriverMessage, Error, ErrorKind, Holder, HolderScan, Host,
-    LeaseId, Origin, Pid, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result,
-    Timestamp, UnreadProcess, Unreadable,
+    LeaseId, Origin, Pid, ProcessDetail, ProcessHandle, ProcessInfo, ProcessKey, ProcessList,
+    Reading, Result, Timestamp, UnreadProcess, Unreadable,
 };
 use rustix::io::Errno;
 use std::path::PathBuf;
@@ -230,7 +230,7 @@ impl Host for LinuxHost {
     }
 
     /// Reads the processes on all cores.
-    fn processes_of(&self, pids: &[Pid]) -> Vec<Result<ProcessInfo>> {
+    fn processes_of(&self, pids: &[Pid], detail: ProcessDetail) -> Vec<Result<ProcessInfo>> {
         let inspect =
             |pid: Pid| move |errno| fault::process(format!("inspect process {pid}"), errno);
         let root = match self.context.root() {
@@ -241,8 +241,12 @@ impl Host for LinuxHost {
         let places: Vec<u32> = (0..).take(pids.len()).collect();
         let shares = parallel::over(&places, Vec::new, |own, place| {
             let pid = pids[place as usize];
+            let read = match detail {
+                ProcessDetail::Whole => process::read,
+                ProcessDetail::Outline => process::read_outline,
+            };
             let info = root.process(pid.0);
-            let info = info.and_then(|dir| process::read(&dir, booted_at, &self.context.users));
+            let info = info.and_then(|dir| read(&dir, booted_at, &self.context.users));
             own.push((place, info.map_err(inspect(pid))));
         });
         let mut all: Vec<_> = shares.into_iter().flatten().collect();

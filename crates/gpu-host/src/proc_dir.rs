@@ -71,6 +71,13 @@ impl ProcDir {
         self.read_record(name, STATUS_LIMIT)
     }
 
+    /// Returns the effective user of the process, which the kernel shows as the owner of its
+    /// directory, whether it is dumpable or not (`task_dump_owner` of the kernel).
+    pub(crate) fn user(&self) -> Result<u32> {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        rustix::fs::statx(&self.0, c"", flags, StatxFlags::UID).map(|stat| stat.stx_uid)
+    }
+
     /// Opens a file to read it in pieces.
     pub(crate) fn open(&self, name: &str) -> Result<OwnedFd> {
         open_file(self.0.as_fd(), name)

@@ -7,7 +7,8 @@ use crate::proc_dir::{ProcDir, ProcRoot, number};
 use crate::users::Users;
 use crate::workload::place;
 use gpu_core::{
-    Absent, Bytes, Pid, ProcessInfo, ProcessKey, ProcessState, Reading, StartTime, Timestamp,
+    Absent, Bytes, Pid, ProcessInfo, ProcessKey, ProcessState, Reading, StartTime, SystemService,
+    Timestamp,
 };
 use procfs::process::{Stat, StatFlags};
 use procfs::{FromBufRead, FromRead, ProcessCGroups};
@@ -34,6 +35,31 @@ pub(crate) fn read(
     Ok(ProcessInfo { command_line: command_line(dir), ..info })
 }
 
+/// Reads what a list of processes shows: three files less.
+///
+/// # Errors
+/// As [`read_known`].
+pub(crate) fn read_outline(
+    dir: &ProcDir,
+    booted_at: Reading<Timestamp>,
+    users: &Users,
+) -> Result<ProcessInfo> {
+    let stat = read_stat(dir)?;
+    if SystemService::named(&stat.comm).is_some() {
+        return read(dir, booted_at, users);
+    }
+    if is_later_thread(&stat) {
+        return Err(Errno::SRCH);
+    }
+    let uid = dir.user().map_err(fault::absent);
+    Ok(ProcessInfo {
+        uid,
+        user: uid.and_then(|uid| users.name(uid)),
+        command_line: command_line(dir),
+        ..from_stat(stat, booted_at)?
+    })
+}
+
 /// Reads only data that the kernel itself has about one process, and no memory of the process: the
 /// command line is there, and a process can block its reader indefinitely.
 ///
@@ -56,16 +82,9 @@ pub(crate) fn read_known(
         Ok(groups) => place(&groups.0),
         Err(absent) => (Err(absent), None),
     };
-    let state = state(stat.state);
     Ok(ProcessInfo {
-        key: ProcessKey { pid: pid(stat.pid)?, start: Some(since_boot(&stat)) },
-        command_line: Err(Absent::NotRecorded),
         uid,
         user: uid.and_then(|uid| users.name(uid)),
-        parent: pid(stat.ppid).map_err(fault::absent),
-        group: pid(stat.pgrp).map_err(fault::absent),
-        session: pid(stat.session).map_err(fault::absent),
-        has_terminal: Ok(stat.tty_nr != 0),
         executable: match is_kernel_thread(&stat) {
             true => Err(Absent::NotFound),
             false => executable::read(dir, &stat.comm).map(Box::new),
@@ -75,17 +94,37 @@ pub(crate) fn read_known(
             .map_err(|absent| *absent)
             .and_then(|status| status.ignores_hangup),
         tracer: status.as_ref().map_err(|absent| *absent).and_then(|status| status.tracer),
+        namespace_pids: status.and_then(|status| status.namespace_pids),
+        cgroup,
+        workload: workload.map(Box::new),
+        ..from_stat(stat, booted_at)?
+    })
+}
+
+/// Returns what `stat` alone says of a process.
+fn from_stat(stat: Stat, booted_at: Reading<Timestamp>) -> Result<ProcessInfo> {
+    let pid = pid(stat.pid)?;
+    let state = state(stat.state);
+    Ok(ProcessInfo {
+        key: ProcessKey { pid, start: Some(since_boot(&stat)) },
+        parent: self::pid(stat.ppid).map_err(fault::absent),
+        group: self::pid(stat.pgrp).map_err(fault::absent),
+        session: self::pid(stat.session).map_err(fault::absent),
+        has_terminal: Ok(stat.tty_nr != 0),
         state: Ok(state),
         live_threads: live_threads(&stat, state),
         started_at: booted_at.map(|boot| started_at(&stat, boot)),
         cpu_time: Ok(ticks(stat.utime.saturating_add(stat.stime))),
         resident: Ok(Bytes(stat.rss.saturating_mul(procfs::page_size()))),
-        namespace_pids: status.and_then(|status| status.namespace_pids),
-        cgroup,
-        workload: workload.map(Box::new),
         kernel_thread: is_kernel_thread(&stat),
-        name: stat.comm,
+        ..ProcessInfo::from_name(pid, stat.comm)
     })
+}
+
+/// Returns whether `stat` is that of a thread other than the first: a thread ID has a directory
+/// too. Only the first thread has an exit signal (`thread_group_leader` of the kernel).
+fn is_later_thread(stat: &Stat) -> bool {
+    stat.exit_signal.is_some_and(|signal| signal < 0)
 }
 
 /// Reads the start time of a process, which identifies it permanently together with its PID.
@@ -248,7 +287,7 @@ fn read_cgroups(dir: &ProcDir) -> Reading<ProcessCGroups> {
 
 /// Reads the arguments; a kernel thread and a zombie have none.
 fn command_line(dir: &ProcDir) -> Reading<Arc<[String]>> {
-    let text = dir.read("cmdline", COMMAND_LINE_LIMIT).map_err(fault::absent)?;
+    let text = dir.read_record("cmdline", COMMAND_LINE_LIMIT).map_err(fault::absent)?;
     let Some(text) = text.strip_suffix(b"\0").or(Some(&text[..])).filter(|text| !text.is_empty())
     else {
         return Err(Absent::NotFound);

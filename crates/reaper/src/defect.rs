@@ -14,7 +14,12 @@ pub fn defect_groups() -> Groups {
 pub fn full_observation() -> Observation {
     let more = [Group::Activity, Group::Thermal, Group::Pcie, Group::NvLinks, Group::Fabric];
     let groups = defect_groups().and(Groups::from_iter(more));
-    Observation { groups, holders: HolderSearch::Always, driver_messages: true }
+    Observation {
+        groups,
+        holders: HolderSearch::Always,
+        driver_messages: true,
+        ..Observation::default()
+    }
 }
 
 /// A defect of a device, or a setting with the same effect.

@@ -16,7 +16,9 @@ use crate::queue_status::user;
 use crate::source::{self, Source};
 use crate::terminal::{Line, Screen, Tone, packed, wrapped};
 use crate::wording;
-use gpu_core::{Groups, HolderSearch, Observation, Origin, Selector, Snapshot, selector::select};
+use gpu_core::{
+    Groups, HolderSearch, Observation, Origin, ProcessDetail, Selector, Snapshot, selector::select,
+};
 use gpu_reaper::Diagnosis;
 use gpu_report::rows::View;
 use gpu_report::{Columns, ProcessFilter, local_time};
@@ -50,15 +52,20 @@ pub(crate) fn run(
         false => gpu_reaper::defect_groups().and(requested),
     };
     let holders = HolderSearch::wanted(args.details || args.holders);
-    let observation = Observation { groups, holders, ..Observation::default() };
+    // The table needs no more of a process that nothing is suspected of.
+    let processes = match args.details || args.columns.is_some() || global.json {
+        true => ProcessDetail::Whole,
+        false => ProcessDetail::Outline,
+    };
+    let observation = Observation { groups, holders, processes, driver_messages: false };
     let source = source::open_for_query(global, groups, args.repeat.is_once())?;
     let filter = filter(&args.shown, &source)?;
     let mut before = None;
     let exit = repeat::show(&args.repeat, &source, screen, |screen| {
         // The driver is queried in the background meanwhile.
         let leased = source.leases();
-        let whole = source.detailed_snapshot(observation);
-        let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&whole));
+        let mut whole = source.detailed_snapshot(observation);
+        let diagnosis = gpu_reaper::diagnose_outlines(&mut whole, &*source.host);
         let snapshot = only(&whole, &args.only.devices)?;
         let mut view = View::of(&whole, &snapshot, &diagnosis, leased, &user);
         view.filter = filter.clone();

@@ -53,7 +53,7 @@ fn host_of(processes: Vec<ProcessInfo>, sees_host_pids: bool) -> MockHost {
     host.expect_hostname().returning(|| Ok("host".into()));
     host.expect_sees_host_pids().returning(move || Ok(sees_host_pids));
     host.expect_is_root().returning(|| Ok(true));
-    host.expect_processes_of().returning(move |pids| {
+    host.expect_processes_of().returning(move |pids, _| {
         let gone = || Error::new(ProcessFault::Gone, "look at a process");
         pids.iter().map(|pid| all.get(pid).cloned().ok_or_else(gone)).collect()
     });
@@ -130,7 +130,7 @@ fn unreadable_holders_are_a_fault_in_their_place() {
     host.expect_is_root().returning(|| Ok(true));
     host.expect_device_files().returning(|| Err(Error::new(ErrorKind::Io, "list the files")));
     host.expect_processes_of()
-        .returning(|pids| pids.iter().map(|pid| Ok(process(pid.0, 0))).collect());
+        .returning(|pids, _| pids.iter().map(|pid| Ok(process(pid.0, 0))).collect());
     let seen = observe(&backend(vec![device_listing(&[70])]), &host, &clock());
     assert_eq!(seen.holders.as_ref().unwrap_err().text, "list the files");
     assert_eq!((pids(&seen), seen.devices.len()), (vec![70], 1));
@@ -145,6 +145,59 @@ fn known_processes_are_not_looked_up_again() {
     assert_eq!(seen.process(Pid(60)), Err(Absent::NotPermitted));
     assert_eq!(seen.process(Pid(61)).map(|info| info.key.pid), Ok(Pid(61)));
     assert_eq!(pids(&seen), [60, 61], "and no relatives");
+}
+
+/// A host of the family that expects to be asked for this detail.
+fn host_of_detail(expected: ProcessDetail) -> MockHost {
+    let mut host = MockHost::new();
+    host.expect_hostname().returning(|| Ok("host".into()));
+    host.expect_sees_host_pids().returning(|| Ok(true));
+    host.expect_is_root().returning(|| Ok(true));
+    host.expect_device_files().returning(|| Ok(Vec::new()));
+    host.expect_holders().returning(|_| Ok(HolderScan::default()));
+    host.expect_processes_of().returning(move |pids, detail| {
+        assert_eq!(detail, expected);
+        let found = |pid: &Pid| family().into_iter().find(|info| info.key.pid == *pid);
+        let gone = || Error::new(ProcessFault::Gone, "look at a process");
+        pids.iter().map(|pid| found(pid).ok_or_else(gone)).collect()
+    });
+    host
+}
+
+#[test]
+fn processes_are_outlined_only_without_a_search() {
+    let outlines = |holders, used| {
+        let detail = ProcessDetail::Outline;
+        let observation = Observation { holders, processes: detail, ..Observation::default() };
+        let (searched, host) = match (holders, used) {
+            (HolderSearch::IfUnexplained, 300) => (false, host_of_detail(detail)),
+            _ => (true, host_of_detail(ProcessDetail::Whole)),
+        };
+        let devices = vec![device_using(Bytes::from_mib(used))];
+        let seen = observe_in_detail(&backend(devices), &host, &clock(), observation);
+        assert_eq!((seen.holders.is_ok(), pids(&seen)), (searched, vec![60, 61, 62, 70]));
+    };
+    outlines(HolderSearch::IfUnexplained, 300);
+    outlines(HolderSearch::Always, 300);
+}
+
+#[test]
+fn only_the_same_process_completes_an_outline() {
+    let mut seen = Snapshot::empty(Origin::Live, Timestamp(0));
+    for info in family() {
+        let mut outline = ProcessInfo { parent: Err(Absent::NotRecorded), ..info };
+        if outline.key.pid == Pid(61) {
+            outline.key.start = Some(StartTime(u64::MAX));
+        }
+        seen.processes.insert(outline.key.pid, Process::from(Ok(outline)));
+    }
+    let host = host_of_detail(ProcessDetail::Whole);
+    complete_processes(&host, &mut seen, &[60, 61, 99].map(Pid));
+    let is_whole = |pid: u32| seen.process(Pid(pid)).unwrap().parent.is_ok();
+    assert!(is_whole(60));
+    assert!(!is_whole(61), "its PID was reused");
+    assert!(!is_whole(62), "it was not asked for");
+    assert_eq!(seen.process(Pid(99)), Err(Absent::NotRecorded));
 }
 
 #[test]

@@ -2,10 +2,11 @@
 
 use crate::child::Sleeper;
 use crate::host;
-use gpu_core::{Absent, Clock, Host, Pid, ProcessState};
+use gpu_core::{Absent, Clock, Host, Pid, ProcessDetail, ProcessFault, ProcessInfo, ProcessState};
 use gpu_host::SystemClock;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
@@ -95,6 +96,85 @@ fn command_lines_are_bounded_and_keep_empty_arguments() {
     assert_eq!(line[..5], ["sh", "-c", "read line", "", "\n\x1b"]);
     assert_eq!(line.len(), 6);
     assert_eq!(line.iter().map(|argument| argument.len() + 1).sum::<usize>(), 4096 + 1);
+}
+
+/// Sets its dumpable flag to 0, which makes root the owner of its files in /proc, and prints
+/// `ready`.
+const NOT_DUMPABLE: &str = r#"
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+int main(void) {
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)) return 1;
+    puts("ready");
+    fflush(stdout);
+    for (;;) pause();
+}
+"#;
+
+fn outline(pid: Pid) -> gpu_core::Result<ProcessInfo> {
+    host().processes_of(&[pid], ProcessDetail::Outline).remove(0)
+}
+
+/// Asserts that an outline agrees with the whole process.
+fn assert_outlined(pid: Pid) {
+    let whole = host().process(pid).unwrap();
+    let expected = ProcessInfo {
+        executable: Err(Absent::NotRecorded),
+        ignores_hangup: Err(Absent::NotRecorded),
+        tracer: Err(Absent::NotRecorded),
+        namespace_pids: Err(Absent::NotRecorded),
+        cgroup: Err(Absent::NotRecorded),
+        workload: None,
+        ..whole
+    };
+    assert_eq!(outline(pid).unwrap(), expected);
+}
+
+#[test]
+fn outline_agrees_with_whole_process() {
+    let sleeper = Sleeper::shell(":", &[]);
+    assert_outlined(sleeper.pid());
+    assert_eq!(outline(Pid(1)).unwrap().uid, Ok(0));
+    let dir = tempfile::tempdir().unwrap();
+    let Some(program) = crate::child::compile(dir.path(), NOT_DUMPABLE) else {
+        return crate::skip("outline_agrees_with_whole_process", "there is no C compiler");
+    };
+    let mut command = Command::new(program);
+    if rustix::process::geteuid().is_root() {
+        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        command.uid(65_534);
+    }
+    let sleeper = Sleeper::ready(&mut command);
+    assert_outlined(sleeper.pid());
+    assert_ne!(outline(sleeper.pid()).unwrap().uid, Ok(u32::MAX));
+}
+
+#[test]
+fn outline_of_a_thread_does_not_exist() {
+    let (send, receive) = std::sync::mpsc::channel();
+    let (end, wait) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        send.send(rustix::thread::gettid()).unwrap();
+        wait.recv().unwrap_err();
+    });
+    let thread_id = Pid(receive.recv().unwrap().as_raw_nonzero().get().unsigned_abs());
+    assert_ne!(thread_id, own_pid());
+    assert_eq!(outline(thread_id).unwrap_err().kind(), ProcessFault::Gone.into());
+    assert_eq!(host().process(thread_id).unwrap_err().kind(), ProcessFault::Gone.into());
+    drop(end);
+    thread.join().unwrap();
+}
+
+#[test]
+fn process_called_like_a_service_has_no_outline() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("nvidia-persiste");
+    crate::programs::copy_program("/bin/sleep".as_ref(), &path);
+    let sleeper = Sleeper::spawn(Command::new(&path).arg("1000"));
+    sleeper.wait_for_name("nvidia-persiste");
+    let read = outline(sleeper.pid()).unwrap();
+    assert_eq!(read.executable.unwrap().path, path.to_str().unwrap());
 }
 
 #[test]

@@ -4,8 +4,8 @@ use super::{LiveError, members, placeholders};
 use crate::{Session, Simulation};
 use gpu_core::{
     Absent, ActToken, Clock, DeviceFile, DeviceInfo, DriverMessage, Error, ErrorKind, HeldFile,
-    HolderScan, Host, LeaseId, Origin, Pid, ProcessFault, ProcessHandle, ProcessInfo, ProcessKey,
-    ProcessList, Reading, Result, Signal, Timestamp,
+    HolderScan, Host, LeaseId, Origin, Pid, ProcessDetail, ProcessFault, ProcessHandle,
+    ProcessInfo, ProcessKey, ProcessList, Reading, Result, Signal, Timestamp,
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::path::{Path, PathBuf};
@@ -164,9 +164,17 @@ impl Host for SessionHost {
         self.now().process(pid).map(in_its_part)
     }
 
-    fn processes_of(&self, pids: &[Pid]) -> Vec<Result<ProcessInfo>> {
-        let found = self.now().processes_of(pids).into_iter();
-        found.map(|process| process.map(in_its_part)).collect()
+    fn processes_of(&self, pids: &[Pid], detail: ProcessDetail) -> Vec<Result<ProcessInfo>> {
+        let is_real = matches!(self.processes, Processes::Real(_));
+        let found = self.now().processes_of(pids, detail).into_iter();
+        found
+            .map(|process| process.map(in_its_part))
+            .map(|process| match is_real && detail == ProcessDetail::Outline {
+                // An outline does not tell the placeholders from others.
+                true => Ok(ProcessInfo { started_at: Err(Absent::NotRecorded), ..process? }),
+                false => process,
+            })
+            .collect()
     }
 
     fn processes(&self) -> Result<ProcessList> {

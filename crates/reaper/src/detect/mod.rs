@@ -20,7 +20,7 @@ use crate::role::Role;
 pub use busy::busy_alone;
 pub use context::driver_reserve;
 pub(crate) use context::{DetectContext, Unexplained};
-use gpu_core::{Pid, Snapshot};
+use gpu_core::{Host, Pid, Snapshot};
 pub use health::silence;
 pub(crate) use instance::InstanceAccount;
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,6 +66,19 @@ pub fn diagnose(looks: &[Snapshot]) -> Diagnosis {
     findings.sort_by_key(|f| (f.kind, f.devices.first().map(|device| device.index)));
     let cleared = cleared(&case, &findings);
     Diagnosis { findings, cleared, left_out: 0 }
+}
+
+/// Returns the diagnosis of one snapshot that may have only outlines of processes: reads those that
+/// are suspected whole, because what exonerates a process is not in its outline.
+pub fn diagnose_outlines(now: &mut Snapshot, host: &dyn Host) -> Diagnosis {
+    let diagnosis = diagnose(std::slice::from_ref(now));
+    let suspects = diagnosis.findings.iter().flat_map(|finding| &finding.suspects);
+    let suspects: BTreeSet<Pid> = suspects.map(|suspect| suspect.process.pid).collect();
+    if suspects.is_empty() {
+        return diagnosis;
+    }
+    gpu_core::complete_processes(host, now, &suspects.into_iter().collect::<Vec<_>>());
+    diagnose(std::slice::from_ref(now))
 }
 
 /// Reports each process once: what is known of it besides becomes a sign in the finding that
