@@ -11,11 +11,18 @@ pub struct Evidence {
     pub sign: Sign,
     /// The observation, as a sentence fragment.
     pub text: String,
+    /// The number of the error that the driver has logged, if it is one ([`Sign::Xid`]).
+    pub xid: Option<u32>,
 }
 
 impl Evidence {
     pub(crate) fn new(sign: Sign, text: impl Into<String>) -> Self {
-        Evidence { sign, text: text.into() }
+        Evidence { sign, text: text.into(), xid: None }
+    }
+
+    /// Returns the evidence of an error that the driver has logged.
+    pub(crate) fn of_xid(code: u32, text: String) -> Self {
+        Evidence { sign: Sign::Xid, text, xid: Some(code) }
     }
 
     /// Returns the evidence that a call of the driver failed.

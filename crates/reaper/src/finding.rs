@@ -7,6 +7,7 @@ use gpu_core::{
     Workload, WorkloadKind,
 };
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
 /// Everything concluded from the snapshots.
@@ -206,6 +207,43 @@ impl Finding {
     }
 }
 
+impl Finding {
+    /// Returns whether both are ghosts of the same processes.
+    fn is_same_ghost(&self, other: &Finding) -> bool {
+        let is_ghost = |finding: &Finding| finding.kind == FindingKind::Ghost;
+        let processes = |finding: &Finding| {
+            let suspects = finding.suspects.iter();
+            suspects.map(|suspect| suspect.process).collect::<BTreeSet<_>>()
+        };
+        let suspected = processes(self);
+        is_ghost(self) && is_ghost(other) && !suspected.is_empty() && suspected == processes(other)
+    }
+
+    /// Adds the devices of another finding about the same processes.
+    fn join(&mut self, mut other: Finding) {
+        if self.devices.len() == 1 {
+            self.name_device_in_evidence();
+        }
+        other.name_device_in_evidence();
+        self.evidence.append(&mut other.evidence);
+        self.devices.append(&mut other.devices);
+        self.memory = self.memory.zip(other.memory).map(|(own, more)| own + more);
+        self.confidence = self.confidence.max(other.confidence);
+        for suspect in &mut self.suspects {
+            let there = other.suspects.iter().find(|there| there.process == suspect.process);
+            suspect.confidence =
+                there.map_or(suspect.confidence, |there| there.confidence.max(suspect.confidence));
+        }
+    }
+
+    fn name_device_in_evidence(&mut self) {
+        let Some(device) = self.devices.first() else { return };
+        for evidence in &mut self.evidence {
+            evidence.text.insert_str(0, &format!("GPU {}: ", device.index));
+        }
+    }
+}
+
 /// A finding that is known and not to be reported: its kind, on one device or on all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ignored {
@@ -268,6 +306,19 @@ impl Diagnosis {
             finding.confidence >= least && !known
         });
         self.left_out += found - self.findings.len();
+    }
+
+    /// Joins the ghosts of several devices that have the same suspects: a process that uses memory
+    /// of all of them is one problem. The advice for the first device frees the others too.
+    pub fn join_ghosts(&mut self) {
+        let mut joined: Vec<Finding> = Vec::new();
+        for finding in std::mem::take(&mut self.findings) {
+            match joined.iter_mut().find(|known| known.is_same_ghost(&finding)) {
+                Some(known) => known.join(finding),
+                None => joined.push(finding),
+            }
+        }
+        self.findings = joined;
     }
 
     /// Returns whether a finding explains why the process list of a device could not be read: a

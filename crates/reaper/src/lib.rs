@@ -74,7 +74,7 @@ pub mod xid;
 
 pub use act::{Event, Ports, execute};
 pub use defect::{Defect, Fitness, defect_groups, defects, full_observation, unfit};
-pub use detect::{busy_alone, diagnose, diagnose_outlines, driver_reserve, silence};
+pub use detect::{busy_alone, diagnose, diagnose_outlines, driver_reserve, logged_errors, silence};
 pub use evidence::{Evidence, Sign};
 pub use finding::{Advice, Cleared, Confidence, Diagnosis, Finding, FindingKind, Ignored, Suspect};
 pub use guard::{Guard, Protect, Refusal};

@@ -8,7 +8,7 @@ use crate::preference;
 use gpu_claim::{Chosen, ClaimRequest, Ledger, Standing, TakeError, Taken, Turn, Waiting};
 use gpu_core::{
     Claim, DeviceFileKind, DeviceId, DeviceUuid, EntryKind, Error, Fault, Groups, LeaseEntry,
-    LeaseGuard, LeaseId, MigInstance, Result, SafeGpuGuard, look_at_devices,
+    LeaseGuard, LeaseId, MigInstance, Result, SafeGpuGuard, ask, look_at_devices,
 };
 use gpu_placement::{Bar, Choice, Passed, Refusal};
 use std::cell::{Cell, RefCell};
@@ -215,7 +215,7 @@ pub fn take(
     let not_now =
         |waited, standing| NotGranted::NotNow { waited, standing, refused: chooser.refused() };
     match taken {
-        Ok(taken) => Ok(chooser.grant(taken, parent.clone())),
+        Ok(taken) => Ok(chooser.grant(taken, parent.clone(), ports)),
         Err(TakeError::NotNow(standing)) => Err(not_now(false, standing)),
         Err(TakeError::TimedOut(standing)) => Err(not_now(true, standing)),
         Err(TakeError::Never) => Err(NotGranted::Never(chooser.refused())),
@@ -321,10 +321,11 @@ pub fn preview(request: &Request, ports: &Ports<'_>) -> Result<Preview, NotGrant
     let parent = parent(request, ports)?;
     let claim = visible(request, ports);
     let chooser = Chooser::new(&claim, parent.as_ref());
-    let scene = chooser.look(request, ports);
+    let mut scene = chooser.look(request, ports);
     if let Some(fault) = scene.silence() {
         return Err(NotGranted::Silent(fault.clone()));
     }
+    scene.snapshot.driver_messages = ask(|| ports.host.driver_messages());
     let pool = Ledger::read(ports.locks)?.pool(parent.as_ref());
     let entry = LeaseEntry {
         id: ports.locks.new_id()?,
@@ -440,8 +441,9 @@ impl<'a> Chooser<'a> {
         self.seen.borrow_mut().refused.take()
     }
 
-    fn grant(&self, taken: Taken<Scene>, parent: Option<LeaseEntry>) -> Grant {
-        let Taken { entry, held, held_back, scene, beside } = taken;
+    fn grant(&self, taken: Taken<Scene>, parent: Option<LeaseEntry>, ports: &Ports<'_>) -> Grant {
+        let Taken { entry, held, held_back, mut scene, beside } = taken;
+        scene.snapshot.driver_messages = ask(|| ports.host.driver_messages());
         let devices: Vec<DeviceId> =
             entry.devices.iter().filter_map(|uuid| scene.device(uuid)).cloned().collect();
         let decision = self.seen.borrow_mut().decision.take();

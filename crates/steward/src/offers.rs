@@ -7,7 +7,9 @@ use gpu_core::{
     ErrorKind, Fault, LeaseEntry, LeaseId, Reading, Share,
 };
 use gpu_placement::{Bar, Offer};
-use gpu_reaper::{Fitness, busy_alone, driver_reserve, silence, unfit};
+use gpu_reaper::{
+    Evidence, Finding, Fitness, busy_alone, driver_reserve, logged_errors, silence, unfit,
+};
 
 /// The leases and claims around a claim.
 #[derive(Clone, Copy, Debug)]
@@ -173,12 +175,22 @@ pub(crate) fn outsiders(
     used.collect()
 }
 
-/// Returns those of the devices that have a defect, or are busy although nobody uses them.
+/// Returns those of the devices that have a defect, are busy although nobody uses them, or have an
+/// error in the kernel log that a reset must clear.
 pub(crate) fn doubtful(scene: &Scene, devices: &[DeviceId]) -> Vec<(DeviceId, Bar)> {
+    let logged = logged_errors(&scene.snapshot);
+    let error = |id: &DeviceId| {
+        let is_its = |finding: &&Finding| {
+            // A MIG device is at the address of its GPU.
+            finding.devices.iter().any(|of| of.bus.is_ok() && of.bus == id.bus)
+        };
+        let evidence = &logged.iter().find(is_its)?.evidence;
+        Some(Evidence::texts(evidence).join("; "))
+    };
     let doubt = |id: &DeviceId| {
         let device = scene.find(id.uuid.as_ref().ok()?)?;
         let busy = || Some(format!("{} busy, and no process uses it", busy_alone(device)?));
-        unfit(device).map(|defect| defect.to_string()).or_else(busy)
+        unfit(device).map(|defect| defect.to_string()).or_else(busy).or_else(|| error(id))
     };
     devices.iter().filter_map(|id| Some((id.clone(), Bar::Unfit(doubt(id)?)))).collect()
 }

@@ -57,6 +57,7 @@ pub(super) fn report(
     let gpus = indexes(&now.devices, &args.gpu)?;
     let mut diagnosis = gpu_reaper::diagnose(snapshots);
     diagnosis.retain(args.min_confidence, &args.ignore);
+    diagnosis.join_ghosts();
     if !gpus.is_empty() {
         let is_selected = |index: u32| gpus.contains(&index);
         diagnosis.findings.retain(|finding| finding.devices.iter().any(|id| is_selected(id.index)));

@@ -7,7 +7,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, chdir, setpgid};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use std::ffi::c_int;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -66,7 +67,11 @@ const OWN_HANDLERS: u64 = 1 << (7 - 1) | 1 << (11 - 1) | 1 << (25 - 1);
 
 /// Returns whether this process certainly has one thread and no signal handlers except those.
 fn is_plain() -> bool {
-    std::fs::read_to_string("/proc/self/status").is_ok_and(|status| {
+    // The file has no size; without room for it, it is read in many small pieces.
+    let mut status = String::with_capacity(4096);
+    let read =
+        File::open("/proc/self/status").and_then(|mut file| file.read_to_string(&mut status));
+    read.is_ok_and(|_| {
         let value = |key| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
         let caught = value("SigCgt:").and_then(|mask| u64::from_str_radix(mask, 16).ok());
         value("Threads:") == Some("1") && caught.is_some_and(|mask| mask & !OWN_HANDLERS == 0)

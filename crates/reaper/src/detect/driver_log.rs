@@ -1,10 +1,12 @@
 //! Errors that the driver has written into the kernel log.
 
 use super::context::DetectContext;
-use crate::evidence::{Evidence, Sign};
+use crate::evidence::Evidence;
 use crate::finding::{Advice, Confidence, Finding, FindingKind};
 use crate::xid::{XidAction, XidClass, XidMeaning, meaning_of, withholds};
-use gpu_core::{DeviceId, DeviceState, DriverMessage, DriverMessageKind, PciBusId, Timestamp};
+use gpu_core::{
+    DeviceId, DeviceState, DriverMessage, DriverMessageKind, PciBusId, Snapshot, Timestamp,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -19,6 +21,17 @@ struct Logged<'a> {
     count: usize,
     last: Timestamp,
     programs: BTreeSet<&'a str>,
+}
+
+/// Returns the errors of devices that the driver has logged, at least with confidence likely: one
+/// finding for each part of a device.
+pub fn logged_errors(now: &Snapshot) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Some(case) = DetectContext::new(std::slice::from_ref(now)) {
+        add(&case, &mut findings);
+    }
+    findings.retain(|finding| finding.confidence >= Confidence::Likely);
+    findings
 }
 
 /// Adds what the messages say to the findings about the same device, or as findings of their own.
@@ -145,7 +158,7 @@ fn finding(
         devices: device.map(|device| device.id().clone()).into_iter().collect(),
         memory: None,
         suspects: Vec::new(),
-        evidence: vec![Evidence::new(Sign::Xid, evidence)],
+        evidence: vec![Evidence::of_xid(logged.code, evidence)],
         advice: vec![advice],
     })
 }

@@ -20,6 +20,7 @@ use crate::role::Role;
 pub use busy::busy_alone;
 pub use context::driver_reserve;
 pub(crate) use context::{DetectContext, Unexplained};
+pub use driver_log::logged_errors;
 use gpu_core::{Host, Pid, Snapshot};
 pub use health::silence;
 pub(crate) use instance::InstanceAccount;

@@ -34,6 +34,36 @@ fn ghost_names_holder_and_clears_monitor() {
 }
 
 #[test]
+fn ghosts_of_the_same_processes_are_joined() {
+    let (first, other) = (process(100, "python"), process(200, "python"));
+    let ghosts = |of_third: &[ProcessInfo]| {
+        let on = |info: &ProcessInfo, devices: &[u32]| context(info, devices);
+        let third = of_third.iter().map(|info| on(info, &[2]));
+        let devices =
+            vec![device(0, 9000, 16_280), device(1, 7000, 16_280), device(2, 500, 16_280)];
+        let holders = std::iter::once(on(&first, &[0, 1])).chain(third).collect();
+        let mut diagnosis = diagnose(&[look(devices, holders, vec![first.clone(), other.clone()])]);
+        assert_eq!(diagnosis.findings.len(), 3, "{diagnosis:?}");
+        diagnosis.join_ghosts();
+        diagnosis.findings
+    };
+    for of_third in [&[other.clone()][..], &[]] {
+        let findings = ghosts(of_third);
+        let [both, alone] = &findings[..] else { panic!("{findings:?}") };
+        let indexes = |finding: &Finding| -> Vec<u32> {
+            finding.devices.iter().map(|device| device.index).collect()
+        };
+        assert_eq!((indexes(both), indexes(alone)), (vec![0, 1], vec![2]));
+        assert_eq!(both.memory, Some(Bytes::from_mib(16_000)));
+        assert_eq!((both.confidence, both.suspects.len()), (Confidence::High, 1));
+        assert_eq!(both.advice, [Advice::ReapDevice(0)]);
+        let evidence = Evidence::texts(&both.evidence);
+        assert!(evidence[0].starts_with("GPU 0: ") && evidence[1].starts_with("GPU 1: "));
+        assert!(!alone.evidence[0].text.starts_with("GPU"));
+    }
+}
+
+#[test]
 fn small_unlisted_memory_is_driver_overhead() {
     assert_eq!(kinds(&look(vec![device(0, 25, 16_280)], vec![], vec![])), []);
     let worker = process(4631, "python");

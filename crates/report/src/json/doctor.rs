@@ -60,6 +60,8 @@ pub struct Finding<'a> {
     pub evidence: Vec<&'a str>,
     /// The kinds of observations behind the evidence, one for each fragment, in the same order.
     pub evidence_codes: Vec<EvidenceCode>,
+    /// Numbers of the errors in the evidence that the driver has logged (Xids), in the same order.
+    pub xids: Vec<u32>,
     /// Commands to run next, best first.
     pub next: Vec<Next>,
 }
@@ -175,6 +177,7 @@ impl<'a> Finding<'a> {
             suspects: finding.suspects.iter().map(suspect).collect(),
             evidence: Evidence::texts(&finding.evidence),
             evidence_codes: EvidenceCode::of(&finding.evidence),
+            xids: finding.evidence.iter().filter_map(|evidence| evidence.xid).collect(),
             next: finding.advice.iter().map(next).collect(),
         }
     }

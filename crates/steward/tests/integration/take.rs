@@ -135,6 +135,25 @@ fn defect_of_named_device_is_reported_with_its_grant() {
 }
 
 #[test]
+fn logged_error_of_device_is_reported_with_its_grant() {
+    let reported = |xid, on: usize| {
+        let world = World::new(1);
+        let text = format!("NVRM: Xid (PCI:{}): {xid}, pid=7, name=train, x", bus(on));
+        let message = DriverMessage::parse(&text, world.wall());
+        world.state().logged.extend(message);
+        assert_eq!(world.state().logged.len(), 1, "{text}");
+        let grant = taken(&world, Claim::whole(1), Wait::No).unwrap();
+        assert_eq!(indexes(&grant.devices), [0], "it is granted");
+        grant.accepted.into_iter().map(|(_, bar)| bar).collect::<Vec<_>>()
+    };
+    let [Bar::Unfit(text)] = &reported(62, 0)[..] else { panic!("nothing is reported") };
+    assert!(text.starts_with("Xid 62: the power management firmware halted"), "{text}");
+    assert_eq!(reported(31, 0), [], "most often a fault of the program");
+    assert_eq!(reported(95, 0), [], "the device reports no memory error now");
+    assert_eq!(reported(62, 1), [], "another device");
+}
+
+#[test]
 fn unused_devices_are_preferred_over_accepted_used_ones() {
     let used = |devices: &[usize]| {
         let world = World::new(4);

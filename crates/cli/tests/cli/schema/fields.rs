@@ -20,6 +20,7 @@ const UNITLESS: [&str; 14] = [
     "count",
     "code",
     "xid",
+    "xids",
     "descriptors",
     "scores",
     "shape",

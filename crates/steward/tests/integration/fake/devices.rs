@@ -80,6 +80,7 @@ impl GpuBackend for World {
             let mut id = DeviceId::from_index(index as u32);
             id.uuid = device.uuid.clone().ok_or(Absent::NotSupported);
             id.minor = Ok(index as u32);
+            id.bus = Ok(bus(index));
             let (name, mig_enabled) = (Ok("A100".into()), device.mig_enabled);
             let display_active = device.display;
             DeviceInfo { name, mig_enabled, display_active, ..DeviceInfo::unknown(id) }
@@ -174,4 +175,9 @@ impl GpuBackend for World {
     fn helpers(&self) -> Vec<Pid> {
         self.state().helpers.iter().map(|pid| Pid(*pid)).collect()
     }
+}
+
+/// The address of a device.
+pub(crate) fn bus(index: usize) -> PciBusId {
+    PciBusId { domain: 0, bus: index as u8 + 1, device: 0, function: 0 }
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-pub(crate) use devices::{Device, mig_uuid, uuid};
+pub(crate) use devices::{Device, bus, mig_uuid, uuid};
 pub(crate) use processes::{key, process};
 
 /// The calling process: parent 2, user 1000.
@@ -33,6 +33,8 @@ pub(crate) struct State {
     pub(crate) devices: Vec<Device>,
     pub(crate) attempts: Vec<LeaseEntry>,
     pub(crate) leases: Vec<LeaseEntry>,
+    /// The driver's messages in the kernel log.
+    pub(crate) logged: Vec<DriverMessage>,
     /// The user of the caller.
     pub(crate) owner: u32,
     pub(crate) waiters: Vec<LeaseEntry>,
@@ -168,6 +170,7 @@ impl World {
             hides_holders: false,
             hidden: Vec::new(),
             unseen: Vec::new(),
+            logged: Vec::new(),
             other_files: Vec::new(),
             successors: Vec::new(),
             restarts: None,

@@ -160,7 +160,7 @@ impl Host for World {
     }
 
     fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
-        Ok(Vec::new())
+        Ok(self.state().logged.clone())
     }
 
     fn device_files(&self) -> Result<Vec<DeviceFile>> {
