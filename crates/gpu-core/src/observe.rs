@@ -41,7 +41,7 @@ pub struct Observation {
     pub groups: Groups,
     /// When the holders of the device files are searched for.
     pub holders: HolderSearch,
-    /// How much of each process is read if the holders are not searched for.
+    /// How much of each process is read.
     pub processes: ProcessDetail,
     /// Whether the driver's messages in the kernel log are read.
     pub driver_messages: bool,
@@ -92,8 +92,8 @@ pub fn observe_in_detail(
         Err(fault) => snapshot.holders = Err(fault),
     }
     snapshot.files = files.unwrap_or_default();
-    look_up(host, &mut snapshot, named_pids, ProcessDetail::Whole);
-    look_up(host, &mut snapshot, relatives, ProcessDetail::Whole);
+    look_up(host, &mut snapshot, named_pids, observation.processes);
+    look_up(host, &mut snapshot, relatives, observation.processes);
     snapshot
 }
 

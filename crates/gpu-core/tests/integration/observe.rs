@@ -165,20 +165,20 @@ fn host_of_detail(expected: ProcessDetail) -> MockHost {
 }
 
 #[test]
-fn processes_are_outlined_only_without_a_search() {
-    let outlines = |holders, used| {
-        let detail = ProcessDetail::Outline;
-        let observation = Observation { holders, processes: detail, ..Observation::default() };
-        let (searched, host) = match (holders, used) {
-            (HolderSearch::IfUnexplained, 300) => (false, host_of_detail(detail)),
-            _ => (true, host_of_detail(ProcessDetail::Whole)),
-        };
-        let devices = vec![device_using(Bytes::from_mib(used))];
-        let seen = observe_in_detail(&backend(devices), &host, &clock(), observation);
-        assert_eq!((seen.holders.is_ok(), pids(&seen)), (searched, vec![60, 61, 62, 70]));
-    };
-    outlines(HolderSearch::IfUnexplained, 300);
-    outlines(HolderSearch::Always, 300);
+fn processes_are_read_in_the_requested_detail() {
+    for detail in [ProcessDetail::Outline, ProcessDetail::Whole] {
+        for (holders, used, searched) in [
+            (HolderSearch::IfUnexplained, 300, false),
+            (HolderSearch::IfUnexplained, 9_000, true),
+            (HolderSearch::Always, 300, true),
+        ] {
+            let observation = Observation { holders, processes: detail, ..Observation::default() };
+            let devices = vec![device_using(Bytes::from_mib(used))];
+            let host = host_of_detail(detail);
+            let seen = observe_in_detail(&backend(devices), &host, &clock(), observation);
+            assert_eq!((seen.holders.is_ok(), pids(&seen)), (searched, vec![60, 61, 62, 70]));
+        }
+    }
 }
 
 #[test]
