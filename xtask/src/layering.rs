@@ -33,7 +33,10 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         "gpu-sim" => &["gpu-core", "gpu-text"],
         "gpu-nvml-sim" => &["gpu-core", "gpu-sim"],
         // Policies depend on the ports, not on adapters or on each other.
-        "gpu-reaper" | "gpu-placement" | "gpu-claim" | "gpu-allocator-policy" => &["gpu-core"],
+        "gpu-reaper" | "gpu-placement" | "gpu-claim" | "gpu-allocator-policy" | "gpu-graph"
+        | "gpu-model" => &["gpu-core"],
+        // The executor runs graphs that were placed.
+        "gpu-executor" => &["gpu-core", "gpu-graph"],
         // Formats are plain data: advice is based on messages that the parsers have read.
         "gpu-memory-advice" => &["gpu-core", "gpu-text"],
         // Recordings are replayed under the allocators; some are printed text.
@@ -52,6 +55,9 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
             "gpu-memory-advice",
             "gpu-memory-trace",
             "gpu-steward",
+            "gpu-graph",
+            "gpu-model",
+            "gpu-executor",
         ],
         // One library opens machines: it selects the adapters for the layers above.
         "gpu-machine" => &[
@@ -85,6 +91,9 @@ const LIBRARIES_AND_XTASK: &[&str] = &[
     "gpu-reaper",
     "gpu-placement",
     "gpu-claim",
+    "gpu-graph",
+    "gpu-model",
+    "gpu-executor",
     "gpu-allocator-policy",
     "gpu-memory-advice",
     "gpu-memory-trace",

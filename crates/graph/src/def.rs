@@ -1,0 +1,108 @@
+//! Graphs as files describe them: nodes that name their inputs, and functions.
+//!
+//! All readers produce a [`GraphDef`]; [`Graph::build`](crate::Graph::build) resolves the names.
+
+use crate::dtype::{Dtype, ValueType};
+use crate::registry::OpDef;
+use std::collections::BTreeMap;
+
+/// A graph before its names are resolved.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GraphDef {
+    /// The nodes, in the order of the file.
+    pub nodes: Vec<NodeDef>,
+    /// The functions that nodes may call.
+    pub functions: Vec<FunctionDef>,
+}
+
+/// A node as a file describes it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeDef {
+    /// Its name, unique in the graph.
+    pub name: String,
+    /// The operation, such as `MatMul`.
+    pub op: String,
+    /// Its inputs: `node`, `node:1` for another output than the first, `^node` for order only.
+    pub inputs: Vec<String>,
+    /// The device that the user requests; empty for none.
+    pub device: String,
+    /// The attributes.
+    pub attrs: BTreeMap<String, Attr>,
+    /// The types of its outputs, where the file tells; otherwise the operation's definition does.
+    pub outputs: Option<Vec<ValueType>>,
+}
+
+/// A function: a graph with arguments and results.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FunctionDef {
+    /// Its name, arguments, results and attributes.
+    pub signature: OpDef,
+    /// The nodes. Inputs are `argument`, `argument:0`, `node:output:0` or `^node`.
+    pub nodes: Vec<NodeDef>,
+    /// For each result of the signature by name, the input form of the value: `node:output:0`.
+    pub returns: BTreeMap<String, String>,
+}
+
+/// The value of an attribute.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Attr {
+    /// A number.
+    Int(i64),
+    /// A number.
+    Float(f64),
+    /// A truth value.
+    Bool(bool),
+    /// Text or bytes; what is not UTF-8 is replaced.
+    Text(String),
+    /// An element type.
+    Type(ValueType),
+    /// A shape; `None` if the number of dimensions is unknown, −1 for an unknown dimension.
+    Shape(Option<Vec<i64>>),
+    /// A tensor, without its data.
+    Tensor {
+        /// The element type, if the file tells one that is known.
+        dtype: Option<Dtype>,
+        /// Its shape.
+        shape: Option<Vec<i64>>,
+    },
+    /// A function and the values of its attributes.
+    Function(String, BTreeMap<String, Attr>),
+    /// A reference to an attribute of the enclosing function.
+    Placeholder(String),
+    /// A list.
+    List(Vec<Attr>),
+}
+
+impl Attr {
+    /// Returns the element type, if it is one.
+    pub fn as_type(&self) -> Option<ValueType> {
+        match self {
+            Attr::Type(of) => Some(*of),
+            _ => None,
+        }
+    }
+
+    /// Returns the number, if it is a whole one.
+    pub fn as_int(&self) -> Option<i64> {
+        match self {
+            Attr::Int(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// Returns the text, if it is one.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Attr::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Returns the items of a list; a single value is a list of one.
+    pub fn items(&self) -> &[Attr] {
+        match self {
+            Attr::List(items) => items,
+            single => std::slice::from_ref(single),
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Graphs of operations: which device each operation is placed on, and why.
+//!
+//! The main decision is that a graph, what can run it, and the machine are three separate pieces of
+//! plain data: a [`Graph`], a [`Registry`] of kernels by type of device, and a list of [`Device`]s.
+//! Every placement is a pure function of the three, so it can be repeated, compared and explained
+//! without the framework that wrote the graph.
+
+mod def;
+mod device;
+mod dtype;
+mod graph;
+mod registry;
+
+pub use def::{Attr, FunctionDef, GraphDef, NodeDef};
+pub use device::{Device, DeviceSpec};
+pub use dtype::{Dtype, ValueType};
+pub use graph::{Graph, Node, NodeId, Source};
+pub use registry::{ArgDef, ArgKind, Kernel, OpDef, Registry};

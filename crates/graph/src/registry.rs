@@ -1,0 +1,101 @@
+//! Operations and the kernels that implement them on types of devices.
+
+use crate::def::Attr;
+use crate::dtype::{Dtype, ValueType};
+use std::collections::{BTreeMap, HashMap};
+
+/// The definition of an operation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OpDef {
+    /// Its name, such as `MatMul`.
+    pub name: String,
+    /// The arguments.
+    pub inputs: Vec<ArgDef>,
+    /// The results.
+    pub outputs: Vec<ArgDef>,
+    /// The attributes and their default values.
+    pub attrs: BTreeMap<String, Option<Attr>>,
+    /// Whether it has state or side effects.
+    pub stateful: bool,
+}
+
+/// An argument or a result of an operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ArgDef {
+    /// Its name.
+    pub name: String,
+    /// Its type or types.
+    pub kind: ArgKind,
+    /// Whether it is a reference to a value.
+    pub reference: bool,
+}
+
+/// The type of an argument, or the attribute that has it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ArgKind {
+    /// Always this type.
+    Type(Dtype),
+    /// The type in this attribute (`type_attr`).
+    TypeAttr(String),
+    /// One value for each type in this attribute (`type_list_attr`).
+    TypeListAttr(String),
+    /// As many values as the first attribute says (`number_attr`), all of the type of the other.
+    Repeated(String, Box<ArgKind>),
+}
+
+/// A kernel: the implementation of an operation on a type of device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Kernel {
+    /// The operation.
+    pub op: String,
+    /// The type of device, such as `CPU`, `GPU` or `DEFAULT` (all types without one of their own).
+    pub device_type: String,
+    /// Higher is preferred.
+    pub priority: i32,
+    /// The types that an attribute may have; attributes that are not named may have any.
+    pub constraints: BTreeMap<String, Vec<Dtype>>,
+    /// The names of inputs and outputs that are in the memory of the host.
+    pub host_memory: Vec<String>,
+    /// The time that it takes, in nanoseconds, where it is known.
+    pub nanos: Option<u64>,
+}
+
+/// The operations and kernels that are known.
+#[derive(Clone, Debug, Default)]
+pub struct Registry {
+    ops: HashMap<String, OpDef>,
+    kernels: HashMap<String, Vec<Kernel>>,
+}
+
+impl Registry {
+    /// Adds or replaces an operation.
+    pub fn add_op(&mut self, op: OpDef) {
+        self.ops.insert(op.name.clone(), op);
+    }
+
+    /// Adds a kernel.
+    pub fn add_kernel(&mut self, kernel: Kernel) {
+        self.kernels.entry(kernel.op.clone()).or_default().push(kernel);
+    }
+
+    /// Returns the definition of an operation.
+    pub fn op(&self, name: &str) -> Option<&OpDef> {
+        self.ops.get(name)
+    }
+
+    /// Returns the kernels of an operation, in the order in which they were added.
+    pub fn kernels(&self, op: &str) -> &[Kernel] {
+        self.kernels.get(op).map(Vec::as_slice).unwrap_or_default()
+    }
+}
+
+impl Kernel {
+    /// Returns whether the attributes of a node satisfy the constraints.
+    pub fn accepts(&self, attrs: &BTreeMap<String, Attr>) -> bool {
+        self.constraints.iter().all(|(name, allowed)| {
+            let allows = |of: ValueType| allowed.contains(&of.dtype);
+            let items = attrs.get(name).map(Attr::items).unwrap_or_default();
+            !items.is_empty() && items.iter().all(|item| item.as_type().is_some_and(allows))
+        })
+    }
+}

@@ -1,0 +1,11 @@
+//! What a model takes on devices, and which of its layers go where.
+//!
+//! The main decision is that only headers are read: a model of hundreds of gigabytes is known from
+//! a few megabytes, nothing in it is executed, and the numbers in a header are claims that are
+//! checked against the length of the file.
+
+mod model;
+mod tensor;
+
+pub use model::{Architecture, Experts, Mixer, Model};
+pub use tensor::{Encoding, Tensor};
