@@ -55,7 +55,8 @@ fn on_host() -> usize {
     names.filter(|name| name.to_string_lossy().parse::<u32>().is_ok()).count()
 }
 
-/// Times a program from start to exit; skips one that is not installed.
+/// Times a program from start to exit, with its output read through a pipe; skips one that is not
+/// installed.
 fn time(
     group: &mut BenchmarkGroup<'_, WallTime>,
     name: &str,
@@ -71,10 +72,11 @@ fn time(
             let mut command = Command::new(&program);
             with(&mut command);
             // A pipe that is closed at once ends `gpuws claim --hold`.
-            command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
             let mut child = command.spawn().expect("an installed program runs");
             drop(child.stdin.take());
-            assert!(child.wait().expect("it is a child").success(), "{name}");
+            let ended = child.wait_with_output().expect("it is a child");
+            assert!(ended.status.success(), "{name}");
         });
     });
 }
