@@ -2,7 +2,7 @@
 
 use crate::ancestry;
 use crate::claim_context::{Scene, Wants};
-use crate::offers::{ClaimSurroundings, doubtful, outsiders};
+use crate::offers::{ClaimSurroundings, doubtful, offers, outsiders};
 use crate::ports::{Ports, Request};
 use crate::preference;
 use gpu_claim::{Chosen, ClaimRequest, Ledger, Standing, TakeError, Taken, Turn, Waiting};
@@ -10,7 +10,7 @@ use gpu_core::{
     Claim, DeviceFileKind, DeviceId, DeviceUuid, EntryKind, Error, Fault, Groups, LeaseEntry,
     LeaseGuard, LeaseId, MigInstance, Result, SafeGpuGuard, ask, look_at_devices,
 };
-use gpu_placement::{Bar, Choice, Passed, Refusal};
+use gpu_placement::{Bar, Choice, Offer, Passed, Refusal};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -351,6 +351,23 @@ pub fn preview(request: &Request, ports: &Ports<'_>) -> Result<Preview, NotGrant
     let devices = decision.as_ref().map_or(Vec::new(), Decision::devices);
     let accepted = accepted(&scene, &entry.claim, &devices, parent.as_ref(), &pool.leases);
     Ok(Preview { decision, ahead, parent, accepted, scene })
+}
+
+/// Returns what each device offers to a request now, without a choice among them, and the snapshot.
+/// Waiting claims reserve nothing.
+///
+/// # Errors
+/// [`NotGranted::Silent`], [`NotGranted::Foreign`] and [`NotGranted::Failed`].
+pub fn offered(request: &Request, ports: &Ports<'_>) -> Result<(Vec<Offer>, Scene), NotGranted> {
+    let parent = parent(request, ports)?;
+    let chooser = Chooser::new(&request.claim, parent.as_ref());
+    let scene = chooser.look(request, ports);
+    if let Some(fault) = scene.silence() {
+        return Err(NotGranted::Silent(fault.clone()));
+    }
+    let leases = Ledger::read(ports.locks)?.pool(parent.as_ref()).leases;
+    let beside = ClaimSurroundings { parent: parent.as_ref(), leases: &leases, waiting: &[] };
+    Ok((offers(&scene, &request.claim, beside), scene))
 }
 
 /// Returns the lease that the caller is within.

@@ -42,7 +42,7 @@ pub use device_leases::DeviceLeases;
 pub use environment::{LEASE, environment};
 pub use gpu_claim::{Ahead, Standing, Wait, WaitReason, Waiting};
 pub use grant::{
-    Decision, Grant, NotGranted, Preview, Refused, preview, take, waits_for_own_lease,
+    Decision, Grant, NotGranted, Preview, Refused, offered, preview, take, waits_for_own_lease,
 };
 pub use held_devices::HeldDevices;
 pub use inherited::{Convention, Inherited, Note, inherited};

@@ -4,8 +4,8 @@ use crate::fake::*;
 use gpu_core::*;
 use gpu_placement::{Bar, Passed, Refusal};
 use gpu_steward::{
-    DeviceLeases, Grant, NotGranted, Request, Scene, Wait, WaitReason, Wants, listing, own_lease,
-    preview, take,
+    DeviceLeases, Grant, NotGranted, Request, Scene, Wait, WaitReason, Wants, listing, offered,
+    own_lease, preview, take,
 };
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -46,6 +46,20 @@ fn grant_holds_lease_until_drop() {
     drop(grant);
     assert_eq!(world.state().leases.len(), 1);
     assert!(!world.state().holds_back);
+}
+
+#[test]
+fn offers_exclude_leased_devices_and_granted_shares() {
+    let world = World::new(3);
+    world.state().leases.push(lease("whole", 1, 100, &[0]));
+    world.state().leases.push(share(lease("part", 1, 200, &[1]), 4_000));
+    let claim = Claim { share: Share::Memory(Bytes(1)), accept_used: true, ..Claim::whole(1) };
+    let (offers, scene) = offered(&request(claim, Wait::No), &world.ports()).unwrap();
+    assert_eq!(scene.devices().count(), 3);
+    assert!(matches!(offers[0].bar, Some(Bar::Leased { .. })), "{offers:?}");
+    assert_eq!((&offers[1].bar, &offers[2].bar), (&None, &None));
+    let room = |at: usize| offers[at].room.unwrap();
+    assert_eq!(room(1) + Bytes::from_mib(4_000), room(2));
 }
 
 #[test]
