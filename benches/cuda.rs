@@ -1,5 +1,6 @@
 //! The cost of memory on a real GPU: CUDA's plain memory, its pool, pages mapped into address
-//! ranges, and a caching allocator over plain memory, for regions that are allocated and freed.
+//! ranges, and a caching allocator over plain memory, for regions that are allocated and freed; and
+//! of kernels: a launch, one stream that waits for another, and a product of matrices.
 //!
 //! GPUWS_HW_GPU is the UUID of the GPU. Without it, the bench uses no GPU and prints a note.
 #![expect(clippy::print_stderr, reason = "a skipped bench prints a note")]
@@ -7,7 +8,8 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use gpu_allocator_policy::{Caching, Policy, Stream};
 use gpu_core::{Bytes, DeviceMemory, DeviceUuid, Region};
-use gpu_cuda::{CudaMemory, CudaPool};
+use gpu_cuda::cudarc::driver::{CudaSlice, CudaStream, DriverError};
+use gpu_cuda::{CudaKernels, CudaMemory, CudaPool, MatmulShape};
 use std::sync::Arc;
 
 /// The variable that permits the use of one GPU.
@@ -66,6 +68,82 @@ fn bench(criterion: &mut Criterion) {
         });
         group.finish();
     }
+    match kernels(criterion, &device) {
+        Ok(()) => {}
+        Err(error) => eprintln!("skipped: kernels: {}", error.fault().text),
+    }
+}
+
+/// Measures kernels, after a check of their results against the host's.
+fn kernels(criterion: &mut Criterion, device: &DeviceUuid) -> gpu_core::Result<()> {
+    let context = gpu_cuda::open(device)?;
+    let kernels = CudaKernels::compile(&context)?;
+    let [first, second] = [(); 2].map(|()| context.new_stream().expect("a stream can be created"));
+    check(&kernels, &first);
+    let mut group = criterion.benchmark_group("kernels of a GPU");
+    let vector = |length| zeros(&first, length).expect("the device has free memory");
+    let (small, mut sum) = (vector(256), vector(256));
+    group.bench_function("one add of 256 elements", |bencher| {
+        bencher.iter(|| {
+            kernels.add(&first, (&small, &small), &mut sum).expect("the lengths are equal");
+            first.synchronize().expect("the kernel ends");
+        });
+    });
+    group.bench_function("a stream waits for an event of another", |bencher| {
+        bencher.iter(|| {
+            let event = first.record_event(None).expect("an event can be recorded");
+            second.wait(&event).expect("a stream can wait for it");
+            second.synchronize().expect("both streams end");
+        });
+    });
+    const SIDE: u32 = 1024;
+    let length = (SIDE * SIDE) as usize;
+    let (a, b, mut product) = (vector(length), vector(length), vector(length));
+    let shape = MatmulShape { rows: SIDE, inner: SIDE, columns: SIDE };
+    group.bench_function("product of 1024 by 1024 matrices", |bencher| {
+        bencher.iter(|| {
+            kernels.matmul(&first, shape, (&a, &b), &mut product).expect("the lengths are right");
+            first.synchronize().expect("the kernel ends");
+        });
+    });
+    group.finish();
+    Ok(())
+}
+
+fn zeros(stream: &Arc<CudaStream>, length: usize) -> Result<CudaSlice<f32>, DriverError> {
+    stream.alloc_zeros(length)
+}
+
+/// Compares the kernels with the host on sizes that are no multiples of a block.
+fn check(kernels: &CudaKernels, stream: &Arc<CudaStream>) {
+    let (rows, inner, columns) = (33_u32, 17_u32, 65_u32);
+    let numbers = |count: u32| (0..count).map(|at| (at % 7) as f32 - 3.0).collect::<Vec<_>>();
+    let (a, b) = (numbers(rows * inner), numbers(inner * columns));
+    let product = |row: u32, column: u32| -> f32 {
+        let term = |k: u32| a[(row * inner + k) as usize] * b[(k * columns + column) as usize];
+        (0..inner).map(term).sum()
+    };
+    let expected: Vec<f32> = (0..rows)
+        .flat_map(|row| (0..columns).map(move |column| (row, column)))
+        .map(|(row, column)| product(row, column))
+        .collect();
+    let on_device = |values: &Vec<f32>| stream.clone_htod(values).expect("the device has memory");
+    let on_host = |values: &CudaSlice<f32>| stream.clone_dtoh(values).expect("it can be copied");
+    let mut out = zeros(stream, expected.len()).expect("the device has free memory");
+    let shape = MatmulShape { rows, inner, columns };
+    kernels
+        .matmul(stream, shape, (&on_device(&a), &on_device(&b)), &mut out)
+        .expect("the lengths are right");
+    // Whole numbers this small are exact in any order.
+    assert_eq!(on_host(&out), expected);
+    let values = numbers(100_000);
+    let device = on_device(&values);
+    let mut twice = zeros(stream, values.len()).expect("the device has free memory");
+    kernels.add(stream, (&device, &device), &mut twice).expect("the lengths are equal");
+    assert_eq!(on_host(&twice), values.iter().map(|value| value * 2.0).collect::<Vec<_>>());
+    let mut total = zeros(stream, 1).expect("the device has free memory");
+    kernels.sum(stream, &device, &mut total).expect("it has elements");
+    assert_eq!(on_host(&total), [values.iter().sum::<f32>()]);
 }
 
 criterion_group!(benches, bench);

@@ -116,7 +116,11 @@ if [[ -n "$PERMITTED" ]]; then
         step ghosts "$(($(left) - 10))" python3 ghosts.py "$RAW" "$seconds"
         ghosts="$(cat "$RAW/rows.md" 2>/dev/null || echo '**ghosts.py wrote no table**: see raw/ghosts.txt.')"
         step status-after 30 gpuws status
-        step cuda 60 bin/cuda-bench --bench --warm-up-time 0.5 --measurement-time 2
+        # PyTorch's wheels bring NVRTC, where the loader does not look.
+        nvrtc="$(timeout 20 python3 -c 'import glob, sysconfig
+print(*glob.glob(sysconfig.get_path("purelib") + "/nvidia/cuda_nvrtc/lib"))' 2>/dev/null)"
+        step cuda 80 env LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$nvrtc" \
+            bin/cuda-bench --bench --warm-up-time 0.5 --measurement-time 2
     fi
 fi
 

@@ -11,6 +11,7 @@
 //! - [`CudaMemory`] is [`gpu_core::DeviceMemory`] with `cuMemAlloc`, and with virtual memory where
 //!   driver and device support it.
 //! - [`CudaPool`] is [`gpu_core::DeviceMemory`] from the driver's pool.
+//! - [`CudaKernels`] is a product of matrices and sums of vectors, compiled at run time by NVRTC.
 //! - [`open`] returns cudarc's context of a device, for streams, events, copies and kernels.
 //!
 //! The crate is separate so that programs that only read devices do not compile cudarc.
@@ -42,6 +43,7 @@ struct Readme;
 mod code;
 mod contexts;
 mod driver;
+mod kernels;
 mod memory;
 mod pool;
 
@@ -49,5 +51,6 @@ pub use contexts::CudaContexts;
 /// The crate of the types that [`open`] returns.
 pub use cudarc;
 pub use driver::open;
+pub use kernels::{CudaKernels, MatmulShape};
 pub use memory::CudaMemory;
 pub use pool::CudaPool;

@@ -3,6 +3,7 @@
 
 mod contexts;
 mod failures;
+mod kernels;
 mod pool;
 mod presence;
 mod stand_in;

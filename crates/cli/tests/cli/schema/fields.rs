@@ -8,7 +8,7 @@ const UNITS: [&str; 15] = [
 ];
 
 /// Last words of the names of integers without a unit: identifiers, counts and scores.
-const UNITLESS: [&str; 14] = [
+const UNITLESS: [&str; 15] = [
     "schema",
     "pid",
     "pids",

@@ -174,7 +174,8 @@ static void settle(int m)
 
 int cuDeviceGetAttribute(int *value, int attribute, int device)
 {
-    *value = attribute == 102 || attribute == POOLS;
+    /* Compute capability 7.0: attributes 75 and 76. */
+    *value = attribute == 75 ? 7 : attribute == 102 || attribute == POOLS;
     return KNOWN(device) ? OK : INVALID;
 }
 int cuDeviceGetUuid_v2(unsigned char *uuid, int device) { return cuDeviceGetUuid(uuid, device); }
@@ -336,5 +337,43 @@ int cuMemFreeAsync(uint64_t address, void *stream)
 {
     ENTER(cuMemFreeAsync);
     return stream == &streams ? cuMemFree_v2(address) : INVALID;
+}
+int cuMemsetD8Async(uint64_t address, unsigned char value, size_t size, void *stream)
+{
+    ENTER(cuMemsetD8Async);
+    return address && size && !value && stream == &streams ? OK : INVALID;
+}
+
+/* A module is its text, and a function the place of its entry in it. A launch is logged, not run. */
+int cuModuleLoadData(void **module, const void *image)
+{
+    ENTER(cuModuleLoadData);
+    if (!strstr(image, ".target sm_70")) return INVALID;
+    *module = malloc(strlen(image) + 1);
+    strcpy(*module, image);
+    return OK;
+}
+int cuModuleGetFunction(void **function, void *module, const char *name)
+{
+    char entry[64];
+    ENTER(cuModuleGetFunction);
+    snprintf(entry, sizeof entry, ".entry %s(", name);
+    *function = strstr(module, entry);
+    return *function ? OK : INVALID;
+}
+int cuModuleUnload(void *module) { free(module); return OK; }
+int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                   unsigned block_y, unsigned block_z, unsigned shared, void *stream,
+                   void **arguments, void **extra)
+{
+    char word[96];
+    ENTER(cuLaunchKernel);
+    if (stream != &streams || shared || extra || !arguments || grid_z != 1 || block_z != 1)
+        return INVALID;
+    snprintf(word, sizeof word, "%.*s %u×%u blocks of %u×%u",
+             (int)strcspn((char *)function + 7, "("), (char *)function + 7, grid_x, grid_y, block_x,
+             block_y);
+    say(word, *(uint64_t *)arguments[0] != 0);
+    return OK;
 }
 #endif

@@ -60,7 +60,13 @@ fn start(stand_in: &StandIn<'_>, test: &str) {
     }
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", test, "--nocapture"]);
-    child.env(INSIDE, "1").env("LD_LIBRARY_PATH", dir.path());
+    // NVRTC may be in the path of this process.
+    let mut library_path = dir.path().as_os_str().to_owned();
+    if let Some(inherited) = std::env::var_os("LD_LIBRARY_PATH") {
+        library_path.push(":");
+        library_path.push(inherited);
+    }
+    child.env(INSIDE, "1").env("LD_LIBRARY_PATH", library_path);
     child.env("STAND_IN_LOG", dir.path().join("log"));
     match stand_in.fails {
         Some(call) => child.env("STAND_IN_FAIL", call),
@@ -69,8 +75,16 @@ fn start(stand_in: &StandIn<'_>, test: &str) {
     let output = child.output().unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout);
     let stderr = String::from_utf8_lossy(&output.stderr);
+    if let Some(skipped) = stdout.lines().find(|line| line.contains("skipped: ")) {
+        note(skipped);
+    }
     let passed = output.status.success() && stdout.contains("1 passed");
     assert!(passed, "{test} on {:?} {:?}: {stdout}{stderr}", stand_in.defines, stand_in.fails);
+}
+
+#[expect(clippy::print_stdout, reason = "a skipped test prints a note")]
+fn note(text: &str) {
+    println!("{text}");
 }
 
 /// Returns the log that the stand-in wrote in this process.
