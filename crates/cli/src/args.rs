@@ -5,7 +5,7 @@ mod env;
 mod memory;
 mod monitor;
 mod parse;
-
+mod place;
 mod reap;
 mod request;
 mod run;
@@ -20,6 +20,9 @@ pub(crate) use memory::{
 };
 pub(crate) use monitor::{DmonArgs, PmonArgs, Stream};
 pub(crate) use parse::ParseArgs;
+pub(crate) use place::{
+    EngineName, Goal, PlaceArgs, PlaceCommand, PlaceGraphArgs, PlaceModelArgs, SplitForm,
+};
 pub(crate) use reap::{Reach, ReapArgs};
 pub(crate) use request::RequestArgs;
 pub(crate) use run::RunArgs;
@@ -151,6 +154,9 @@ pub(crate) enum Command {
     /// Show the GPU topology like nvidia-smi topo -m, or draw it as SVG.
     #[command(after_help = "Example: gpuws --sim dgx1-v100 topo --svg dgx1.svg")]
     Topo(TopoArgs),
+    /// Show where the operations of a graph or the layers of a model would go.
+    #[command(after_help = "Example: gpuws place model ./Llama-3-8B --context 8k")]
+    Place(PlaceArgs),
     /// Analyse a job's GPU memory use and out-of-memory errors.
     #[command(after_help = "Example: gpuws mem explain train.log")]
     Mem(MemArgs),

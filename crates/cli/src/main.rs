@@ -136,6 +136,7 @@ fn run(cli: &Cli, role: Role) -> Result<Exit, Failure> {
         Some(Command::Claim(args)) => commands::claim::run(args, global, &mut screen),
         Some(Command::Leases(args)) => commands::leases::run(args, global, &mut screen),
         Some(Command::Topo(args)) => commands::topo::run(args, global, &mut screen),
+        Some(Command::Place(args)) => commands::place::run(args, global, &mut screen),
         Some(Command::Mem(args)) => commands::mem::run(args, global, &mut screen),
         Some(Command::Holders(args)) => commands::holders::run(args, global, &mut screen),
         Some(Command::Parse(args)) => commands::parse::run(args, &mut screen),

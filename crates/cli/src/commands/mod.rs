@@ -12,6 +12,7 @@ pub(crate) mod mem;
 pub(crate) mod monitor;
 pub(crate) mod parse;
 mod paste;
+pub(crate) mod place;
 pub(crate) mod query;
 pub(crate) mod reap;
 pub(crate) mod record;

@@ -1,0 +1,136 @@
+//! `gpuws place graph`: which device each operation is placed on, and why.
+
+mod devices;
+mod input;
+
+use crate::args::{Global, PlaceGraphArgs};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::terminal::{Align, Line, Screen, Table, progress, warn};
+use crate::wording::{self, count, flow};
+use devices::Machine;
+use gpu_graph::{DeviceSet, Graph, Options, Placement, place};
+use gpu_report::json::{PlacedGraph, place_graph};
+use input::Input;
+
+/// The operations that are listed without `--explain`, for each device.
+const LISTED: usize = 4;
+
+pub(crate) fn run(
+    args: &PlaceGraphArgs,
+    global: &Global,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
+    let Input { graph, registry, devices, notes } = input::read(&args.file, &args.kernels)?;
+    let machine = Machine::select(args, devices, global)?;
+    let options = Options { soft: !args.hard, ..Options::default() };
+    let placement = place(&graph, &registry, &machine.devices, &options).map_err(|error| {
+        let hint = match args.hard {
+            true => "omit --hard to place operations elsewhere where their request cannot be met",
+            false => "--devices names other devices, --kernels other kernels",
+        };
+        Failure::new(Exit::Remains, format!("place '{}'", args.file.display()))
+            .with_source(error.message)
+            .with_hint(hint)
+    })?;
+    let devices = &machine.devices;
+    if args.log {
+        for line in placement.log(&graph, devices) {
+            screen.print(&Line::new().plain(line))?;
+        }
+        return Ok(Exit::Done);
+    }
+    let file = args.file.display().to_string();
+    if global.json {
+        let machine = machine.name.as_deref();
+        let placed = PlacedGraph::of(&file, machine, &graph, devices, &placement, &notes);
+        screen.json(&placed)?;
+        return Ok(Exit::Done);
+    }
+    if !global.quiet {
+        notes.iter().for_each(|note| progress(note));
+    }
+    screen.together(|screen| show(args, global, screen, &machine, &graph, &placement))?;
+    for warning in placement.warnings() {
+        warn(&place_graph::described(warning, &graph, devices, &placement));
+    }
+    Ok(Exit::Done)
+}
+
+fn show(
+    args: &PlaceGraphArgs,
+    global: &Global,
+    screen: &mut Screen,
+    machine: &Machine,
+    graph: &Graph,
+    placement: &Placement,
+) -> Result<(), Failure> {
+    if let Some(name) = &machine.name {
+        screen.print(&Line::new().accent(format_args!("simulated machine {name}")))?;
+    }
+    let nodes = count(graph.nodes().len(), "operation", "operations");
+    let on = count(machine.devices.devices().len(), "device", "devices");
+    screen.print(&Line::new().plain(format_args!("{nodes} on {on}")))?;
+    match args.explain {
+        true => explain(screen, graph, placement, &machine.devices)?,
+        false => summarize(screen, graph, placement, &machine.devices)?,
+    }
+    if !global.quiet && !args.explain {
+        let next = "next: --explain shows the reason of each, --log prints TensorFlow's log";
+        flow(screen, Line::new(), next)?;
+    }
+    Ok(())
+}
+
+/// Prints a line for each device with the number of its operations and the first of them.
+fn summarize(
+    screen: &mut Screen,
+    graph: &Graph,
+    placement: &Placement,
+    devices: &DeviceSet,
+) -> Result<(), Failure> {
+    let mut on: Vec<Vec<&str>> = vec![Vec::new(); devices.names().len()];
+    for id in placement.order() {
+        let node = placement.node(graph, *id);
+        if let (Some(names), Some(node)) = (on.get_mut(placement.device(*id)), node) {
+            names.push(&node.name);
+        }
+    }
+    for (device, names) in devices.names().iter().zip(&on) {
+        let head = Line::new().plain(format_args!("  {device}  ")).accent(names.len());
+        let mut listed = names.iter().take(LISTED).copied().collect::<Vec<_>>().join(", ");
+        if names.len() > LISTED {
+            listed.push_str(", …");
+        }
+        flow(screen, head.plain("  "), &listed)?;
+    }
+    Ok(())
+}
+
+/// Prints each operation with its device and the reason, in the order of placement.
+fn explain(
+    screen: &mut Screen,
+    graph: &Graph,
+    placement: &Placement,
+    devices: &DeviceSet,
+) -> Result<(), Failure> {
+    let mut table = Table::new(&[
+        ("  operation", Align::Left),
+        ("device", Align::Left),
+        ("reason", Align::Left),
+    ]);
+    for id in placement.order() {
+        let Some(node) = placement.node(graph, *id) else { continue };
+        let device = devices.devices().get(placement.device(*id));
+        let device = device.map_or(String::new(), |device| {
+            let index = device.name.index.map_or(String::new(), |index| format!(":{index}"));
+            format!("{}{index}", device.kind())
+        });
+        table.row([
+            Line::new().plain(format_args!("  {} ({})", node.name, node.op)),
+            Line::new().accent(device),
+            Line::new().dim(placement.explain(graph, *id)),
+        ]);
+    }
+    screen.print_all(table.lines(screen.room(0)))
+}

@@ -1,0 +1,79 @@
+//! The devices that a graph is placed on.
+
+use crate::args::{Global, PlaceGraphArgs};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::source;
+use gpu_core::{Groups, Origin};
+use gpu_graph::{Device, DeviceSet, DeviceSpec};
+
+/// The process that all devices belong to.
+const PROCESS: &str = "/job:localhost/replica:0/task:0";
+
+/// The devices, and the simulated machine that they are of.
+pub(super) struct Machine {
+    pub(super) devices: DeviceSet,
+    pub(super) name: Option<String>,
+}
+
+impl Machine {
+    /// Returns the named devices, else those of the graph's file, else a CPU and the GPUs of the
+    /// machine that the command line selects.
+    ///
+    /// # Errors
+    /// If a name is malformed, or the machine cannot be queried.
+    pub(super) fn select(
+        args: &PlaceGraphArgs,
+        listed: Option<Vec<Device>>,
+        global: &Global,
+    ) -> Result<Machine, Failure> {
+        if !args.devices.is_empty() {
+            let devices: Result<Vec<Device>, Failure> =
+                args.devices.iter().map(|name| named(name)).collect();
+            return Ok(Machine { devices: DeviceSet::new(devices?), name: None });
+        }
+        if let Some(listed) = listed {
+            return Ok(Machine { devices: DeviceSet::new(listed), name: None });
+        }
+        let source = source::open_for_query(global, Groups::NONE, true)?;
+        let look = gpu_core::look_at_devices(&*source.backend, &*source.host, Groups::NONE);
+        if let (Err(fault), true) = (&look.driver, look.devices.is_empty()) {
+            return Err(Failure::from(gpu_core::Error::new(fault.kind, fault.text.clone()))
+                .with_hint("--devices /cpu:0,/gpu:0 places without a machine"));
+        }
+        let mut devices = DeviceSet::new([numbered("CPU", 0)]);
+        for index in 0..look.devices.len() as u32 {
+            devices.add(numbered("GPU", index));
+        }
+        let name = match source.host.origin() {
+            Origin::Simulated(name) => Some(name),
+            _ => None,
+        };
+        Ok(Machine { devices, name })
+    }
+}
+
+/// Returns the device with a name; what it leaves out is that of a single process.
+fn named(name: &str) -> Result<Device, Failure> {
+    let malformed = || {
+        Failure::new(Exit::Usage, format!("read the device name '{name}'")).with_hint(
+            "a device is written /gpu:0, /device:GPU:0 or /job:localhost/replica:0/task:0/device:GPU:0",
+        )
+    };
+    let spec = DeviceSpec::parse(name).ok_or_else(malformed)?;
+    let (Some(kind), Some(index)) = (spec.kind, spec.index) else { return Err(malformed()) };
+    let name = DeviceSpec {
+        job: spec.job.or_else(|| Some("localhost".to_owned())),
+        replica: spec.replica.or(Some(0)),
+        task: spec.task.or(Some(0)),
+        kind: Some(kind),
+        index: Some(index),
+    };
+    Ok(Device { name, is_local: true })
+}
+
+fn numbered(kind: &str, index: u32) -> Device {
+    let full = format!("{PROCESS}/device:{kind}:{index}");
+    let name = DeviceSpec::parse(&full).unwrap_or_default();
+    Device { name, is_local: true }
+}

@@ -1,0 +1,91 @@
+//! The graph, and the operations and kernels that it uses.
+
+use crate::commands::parse::read_up_to;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use gpu_graph::read::{self, Document, Form, Limits, ReadError};
+use gpu_graph::{Device, Graph, GraphDef, Kernel, Registry};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// What the files contain.
+pub(super) struct Input {
+    pub(super) graph: Graph,
+    pub(super) registry: Registry,
+    /// The devices, where the file lists them.
+    pub(super) devices: Option<Vec<Device>>,
+    pub(super) notes: Vec<String>,
+}
+
+/// Reads a graph and files of kernels; without any, the kernels are those of the graph's file or
+/// TensorFlow's.
+///
+/// # Errors
+/// If a file cannot be read or is malformed, or if the graph refers to what is not there.
+pub(super) fn read(file: &Path, kernels: &[PathBuf]) -> Result<Input, Failure> {
+    let limits = Limits::default();
+    let bytes = read_up_to(file, limits.bytes)?;
+    let Document { form, graph, registry, devices, mut notes } =
+        read::graph(&bytes, &limits).map_err(|error| unreadable(file, error))?;
+    let mut registry = match (registry, kernels.is_empty(), form) {
+        (Some(registry), ..) => registry,
+        (None, false, _) => Registry::default(),
+        (None, true, Form::Onnx) => {
+            notes.push(ANY_DEVICE.to_owned());
+            for_any_device(&graph)
+        }
+        (None, true, _) => Registry::tensorflow(),
+    };
+    for path in kernels {
+        add_kernels(&mut registry, path, &limits)?;
+    }
+    let graph = Graph::build(graph, &registry).map_err(|error| {
+        Failure::new(Exit::Usage, format!("build the graph of '{}'", file.display()))
+            .with_source(error)
+            .with_hint("--kernels FILE adds operations and kernels (docs/graph-formats.md)")
+    })?;
+    Ok(Input { graph, registry, devices, notes })
+}
+
+/// ONNX has no list of kernels: which operations run where depends on the program that runs it.
+const ANY_DEVICE: &str = "the file lists no kernels: each operation is assumed to run on CPUs and \
+                          GPUs (--kernels FILE tells otherwise)";
+
+fn for_any_device(graph: &GraphDef) -> Registry {
+    let mut registry = Registry::default();
+    let ops: BTreeSet<&str> = graph.nodes.iter().map(|node| &*node.op).collect();
+    for (op, device_type) in ops.into_iter().flat_map(|op| [(op, "GPU"), (op, "CPU")]) {
+        let (op, device_type) = (op.to_owned(), device_type.to_owned());
+        registry.add_kernel(Kernel { op, device_type, ..Kernel::default() });
+    }
+    registry
+}
+
+/// Adds the operations and kernels of a file.
+fn add_kernels(registry: &mut Registry, path: &Path, limits: &Limits) -> Result<(), Failure> {
+    let unreadable = |error| unreadable(path, error);
+    let bytes = read_up_to(path, limits.bytes)?;
+    match read::detect(&bytes).map_err(unreadable)? {
+        Form::Ops => read::ops(&bytes, limits)
+            .map_err(unreadable)?
+            .into_iter()
+            .for_each(|op| registry.add_op(op)),
+        Form::Kernels => read::kernels(&bytes, limits)
+            .map_err(unreadable)?
+            .into_iter()
+            .for_each(|kernel| registry.add_kernel(kernel)),
+        _ => match read::graph(&bytes, limits).map_err(unreadable)?.registry {
+            Some(more) => registry.extend(more),
+            None => {
+                let what = format!("find kernels in '{}'", path.display());
+                return Err(Failure::new(Exit::Usage, what)
+                    .with_source("it lists neither operations nor kernels"));
+            }
+        },
+    }
+    Ok(())
+}
+
+fn unreadable(path: &Path, error: ReadError) -> Failure {
+    Failure::new(Exit::Usage, format!("read '{}'", path.display())).with_source(error)
+}
