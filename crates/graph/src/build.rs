@@ -243,10 +243,8 @@ fn connect(
     by_name: &HashMap<Arc<str>, NodeId>,
     nodes: &[Node],
 ) -> Result<(Vec<Source>, Vec<NodeId>), BuildError> {
-    let unknown = |input: &str| BuildError::UnknownInput {
-        node: node.to_owned(),
-        input: input.to_owned(),
-    };
+    let unknown =
+        |input: &str| BuildError::UnknownInput { node: node.to_owned(), input: input.to_owned() };
     let mut sources = Vec::new();
     let mut controls = Vec::new();
     let mut seen = HashSet::new();

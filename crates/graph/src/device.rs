@@ -240,9 +240,16 @@ mod tests {
             let spec = DeviceSpec::parse(short).unwrap();
             assert_eq!(spec.to_string(), long, "{short}");
         }
-        for malformed in
-            ["gpu:0", "/fakegpu:1", "/foo:bar", "/job:", "/job:1a", "/task:-1", "/gpu:+1", "/job:a/"]
-        {
+        for malformed in [
+            "gpu:0",
+            "/fakegpu:1",
+            "/foo:bar",
+            "/job:",
+            "/job:1a",
+            "/task:-1",
+            "/gpu:+1",
+            "/job:a/",
+        ] {
             assert_eq!(DeviceSpec::parse(malformed), None, "{malformed}");
         }
     }

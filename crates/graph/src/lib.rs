@@ -10,6 +10,7 @@ mod def;
 mod device;
 mod dtype;
 mod graph;
+pub mod placer;
 mod registry;
 
 pub use build::BuildError;

@@ -32,8 +32,7 @@ pub(crate) fn add(
     all: &mut Vec<ValueType>,
 ) -> Result<(), BuildError> {
     let get = |name: &str| {
-        let missing =
-            || BuildError::MissingAttr { node: node.to_owned(), attr: name.to_owned() };
+        let missing = || BuildError::MissingAttr { node: node.to_owned(), attr: name.to_owned() };
         attrs.get(name).ok_or_else(missing)
     };
     let invalid =

@@ -19,10 +19,8 @@ fn registry() -> Registry {
     registry.add_op(op("Var", vec![], vec![arg(ArgKind::Type(Dtype::FLOAT), true)]));
     registry.add_op(op("Set", vec![arg(ArgKind::Type(Dtype::FLOAT), true), float()], vec![]));
     let mut merge = op("Merge", vec![], vec![t()]);
-    merge.inputs = vec![arg(
-        ArgKind::Repeated("N".into(), Box::new(ArgKind::TypeAttr("T".into()))),
-        false,
-    )];
+    merge.inputs =
+        vec![arg(ArgKind::Repeated("N".into(), Box::new(ArgKind::TypeAttr("T".into()))), false)];
     merge.attrs.insert("N".into(), Some(Attr::Int(2)));
     merge.attrs.insert("T".into(), Some(Attr::Type(ValueType::of(Dtype::FLOAT))));
     registry.add_op(merge);

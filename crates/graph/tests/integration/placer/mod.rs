@@ -1,0 +1,4 @@
+//! The simple placer against the cases of TensorFlow's tests, and its properties.
+
+mod cases;
+mod fixture;
