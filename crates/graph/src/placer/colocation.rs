@@ -124,7 +124,11 @@ impl<'g> Colocation<'g> {
             }
             let (from, to) = (self.body.node(edge.from), self.body.node(edge.to));
             let value = from.outputs[edge.output as usize];
-            let is_bound = value.binds() && !FREE_USERS.contains(&&*to.op);
+            let binds = match value.reference {
+                true => cx.takes_reference(to, edge.input),
+                false => value.dtype == Dtype::RESOURCE,
+            };
+            let is_bound = binds && !FREE_USERS.contains(&&*to.op);
             let is_dataset =
                 value.dtype == Dtype::VARIANT && makes_dataset(from) && makes_dataset(to);
             if is_bound || is_dataset {

@@ -7,6 +7,7 @@ use super::inspect::Limits;
 use super::kinds::{KindList, Kinds};
 use super::name::{Incompatible, Name, Names, Symbol};
 use super::{Options, message};
+use crate::build;
 use crate::def::{Attr, FunctionDef};
 use crate::device::DeviceSet;
 use crate::dtype::Dtype;
@@ -148,6 +149,15 @@ impl<'a> Context<'a> {
         let found = self.functions.get(name);
         let missing = || fail(format!("Failed to find function \"{name}\" in function library"));
         Ok((found.ok_or_else(missing)?, attrs))
+    }
+
+    /// Returns whether an input takes a reference, not only the value that it refers to.
+    pub(super) fn takes_reference(&self, node: &Node, input: u32) -> bool {
+        let Some(of) = build::definition(&node.op, self.functions, self.registry) else {
+            return true;
+        };
+        let types = build::signature::types(&of.inputs, &node.attrs, &node.name);
+        types.is_ok_and(|types| types.get(input as usize).is_some_and(|of| of.reference))
     }
 
     /// Returns for each node whether it calls a function that returns a resource.

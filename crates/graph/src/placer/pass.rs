@@ -21,6 +21,14 @@ fn reads_metadata(node: &Node) -> bool {
     matches!(&*node.op, "Shape" | "Size" | "Rank")
 }
 
+/// The edges that leave a node, with values and for order.
+#[derive(Clone, Copy, Debug, Default)]
+struct Leaving {
+    count: u32,
+    /// Where one of them goes.
+    to: Option<u32>,
+}
+
 /// The devices that a node may be placed on, the best first.
 struct Candidates {
     devices: Rc<[u32]>,
@@ -34,6 +42,21 @@ struct Pass<'g, 'c, 'a> {
     devices: Vec<Option<u32>>,
     reasons: Vec<Option<Reason>>,
     order: Vec<NodeId>,
+    leaving: Vec<Leaving>,
+}
+
+/// Counts the edges that leave each node.
+fn leaving(nodes: &[Node]) -> Vec<Leaving> {
+    let mut leaving = vec![Leaving::default(); nodes.len()];
+    for (at, node) in nodes.iter().enumerate() {
+        let inputs = node.inputs.iter().map(|source| source.node);
+        for from in inputs.chain(node.controls.iter().copied()) {
+            let leaving = &mut leaving[from.index()];
+            leaving.count += 1;
+            leaving.to = Some(at as u32);
+        }
+    }
+    leaving
 }
 
 /// Places all nodes of a body; those of the graph come first.
@@ -43,6 +66,7 @@ pub(super) fn run(
 ) -> Result<Placement, PlaceError> {
     let count = colocation.body.nodes.len();
     let mut pass = Pass {
+        leaving: leaving(&colocation.body.nodes),
         colocation,
         cx,
         devices: vec![None; count],
@@ -85,8 +109,8 @@ impl Pass<'_, '_, '_> {
                 generators.push(at);
                 continue;
             }
-            let input = node.inputs.first().filter(|_| reads_metadata(node));
-            let input = input.map(|source| source.node);
+            let follower = reads_metadata(node) || self.is_plain_identity(at);
+            let input = node.inputs.first().filter(|_| follower).map(|source| source.node);
             let candidates = self.candidates(at)?;
             let follows = input.and_then(|input| {
                 let device = self.devices[input.index()]?;
@@ -98,6 +122,22 @@ impl Pass<'_, '_, '_> {
             self.choose(at, &candidates, follows)?;
         }
         Ok(generators)
+    }
+
+    /// Returns whether a node is an identity between two nodes, none of which requests a device:
+    /// with a request, an identity is meant to be the copy between two devices.
+    fn is_plain_identity(&self, at: u32) -> bool {
+        let body = &self.colocation.body;
+        let node = body.node(at);
+        let [input] = node.inputs.as_slice() else { return false };
+        let leaving = self.leaving[at as usize];
+        // A node of the graph whose value is not used is followed by the sink.
+        let is_followed = leaving.count == 1 || leaving.count == 0 && (at as usize) < body.given;
+        let others = [Some(input.node.0), leaving.to].into_iter().flatten();
+        matches!(&*node.op, "Identity" | "RefIdentity")
+            && node.controls.is_empty()
+            && is_followed
+            && others.chain([at]).all(|at| body.node(at).requested.is_empty())
     }
 
     /// Places generators where all their consumers are, if those agree.

@@ -24,7 +24,7 @@ pub(crate) const OPS: &[(&str, &str, &str, &str)] = &[
     ("Out", "", "f", "C G"),
     ("OutG", "", "f", "G"),
     ("Dev", "", "f f", "G"),
-    ("Sum", "f f", "f", "C G"),
+    ("Plus", "f f", "f", "C G"),
     ("Rectify", "f", "f", "C G"),
     ("RectifyC", "f", "f", "C"),
     ("RectifyG", "f", "f", "G"),
@@ -48,16 +48,15 @@ pub(crate) const OPS: &[(&str, &str, &str, &str)] = &[
     ("TwoHandles", "res res", "", "C G"),
 ];
 
-/// Operations of TensorFlow itself.
+/// Operations of TensorFlow itself, with the names of their arguments and results.
 const BUILT_IN: &[(&str, &str, &str, &str)] = &[
-    ("Shape", "T", "i", "C G D"),
-    ("_Arg", "", "T", "C G D"),
-    ("_Retval", "T", "", "C G D"),
-    ("Identity", "T", "T", "C G D"),
-    ("Const", "", "T", "C G D"),
-    ("Mul", "T T", "T", "C G"),
-    ("Add", "T T", "T", "C G"),
-    ("PartitionedCall", "Tin", "Tout", "C G"),
+    ("Shape", "input:T", "output:i", "C G D"),
+    ("_Arg", "", "output:T", "C G D"),
+    ("_Retval", "input:T", "", "C G D"),
+    ("Identity", "input:T", "output:T", "C G D"),
+    ("Mul", "x:T y:T", "z:T", "C G"),
+    ("Add", "x:T y:T", "z:T", "C G"),
+    ("PartitionedCall", "args:Tin", "output:Tout", "C G"),
 ];
 
 fn dtype(text: &str) -> Dtype {
@@ -70,12 +69,14 @@ fn dtype(text: &str) -> Dtype {
 
 fn args(text: &str, prefix: &str) -> Vec<ArgDef> {
     let arg = |(at, text): (usize, &str)| {
+        let numbered = format!("{prefix}{at}");
+        let (name, text) = text.split_once(':').unwrap_or((&numbered, text));
         let kind = match text {
             "T" => ArgKind::TypeAttr("T".into()),
             "Tin" | "Tout" => ArgKind::TypeListAttr(text.into()),
             _ => ArgKind::Type(dtype(text)),
         };
-        ArgDef { name: format!("{prefix}{at}"), kind, reference: text == "ref" }
+        ArgDef { name: name.into(), kind, reference: text == "ref" }
     };
     text.split_whitespace().enumerate().map(arg).collect()
 }
@@ -162,17 +163,17 @@ pub(crate) fn node(line: &str, functions: &[FunctionDef]) -> NodeDef {
         node.op = "PartitionedCall".into();
         let of = attr("T", of.trim_end_matches('>'));
         let signature = functions.iter().find(|f| f.signature.name == function).expect(line);
-        let types = |args: &[ArgDef]| {
-            let of = |arg: &ArgDef| match &arg.kind {
-                ArgKind::Type(dtype) => Attr::Type(ValueType::of(*dtype)),
-                _ => of.1.clone(),
-            };
-            Attr::List(args.iter().map(of).collect())
+        let type_of = |arg: &ArgDef| match &arg.kind {
+            ArgKind::Type(dtype) => Attr::Type(ValueType::of(*dtype)),
+            _ => of.1.clone(),
         };
+        let types = |args: &[ArgDef]| Attr::List(args.iter().map(type_of).collect());
+        let (inputs, outputs) =
+            (types(&signature.signature.inputs), types(&signature.signature.outputs));
         node.attrs.extend([
-            ("Tin".to_owned(), types(&signature.signature.inputs)),
-            ("Tout".to_owned(), types(&signature.signature.outputs)),
-            ("f".to_owned(), Attr::Function(function.into(), BTreeMap::from([of.clone()]))),
+            ("Tin".to_owned(), inputs),
+            ("Tout".to_owned(), outputs),
+            ("f".to_owned(), Attr::Function(function.into(), BTreeMap::from([of]))),
         ]);
     }
     let mut classes = Vec::new();
@@ -205,6 +206,10 @@ fn function(name: &str, inputs: &[(&str, &str)], outputs: &[(&str, &str, &str)])
         name: name.into(),
         inputs: inputs.iter().map(|(name, of)| arg(name, of)).collect(),
         outputs: outputs.iter().map(|(name, of, _)| arg(name, of)).collect(),
+        attrs: match inputs.iter().any(|(_, of)| *of == "T") {
+            true => BTreeMap::from([("T".to_owned(), None)]),
+            false => BTreeMap::new(),
+        },
         ..OpDef::default()
     };
     let returns = outputs.iter().map(|(name, _, value)| ((*name).into(), (*value).into()));
@@ -217,19 +222,27 @@ pub(crate) fn functions() -> Vec<FunctionDef> {
         function(
             "PassResource",
             &[("x", "f"), ("y", "res")],
-            &[("y_out", "res", "y"), ("twice", "f", "mul:o0:0")],
+            &[("y_out", "res", "y"), ("twice", "f", "mul:z:0")],
         ),
-        function("Swap", &[("a", "T"), ("b", "T")], &[("c", "T", "x:o0:0"), ("d", "T", "y:o0:0")]),
-        function("Same", &[("x", "res")], &[("y", "res", "out:o0:0")]),
+        function(
+            "Swap",
+            &[("a", "T"), ("b", "T")],
+            &[("c", "T", "x:output:0"), ("d", "T", "y:output:0")],
+        ),
+        function("Same", &[("x", "res")], &[("y", "res", "out:output:0")]),
         function("MakeC", &[("x", "f")], &[("set", "res", "make:o0:0"), ("x_out", "f", "x")]),
-        function("CallMakeC", &[("x", "f")], &[("set", "res", "y:o0:0"), ("z", "f", "y:o0:1")]),
-        function("Clash", &[], &[("out", "res", "add:o0:0")]),
-        function("Self", &[("x", "res")], &[("y", "res", "out:o0:0")]),
-        function("Ping", &[("x", "res")], &[("y", "res", "out:o0:0")]),
-        function("Pong", &[("x", "res")], &[("y", "res", "out:o0:0")]),
+        function(
+            "CallMakeC",
+            &[("x", "f")],
+            &[("set", "res", "y:output:0"), ("z", "f", "y:output:1")],
+        ),
+        function("Clash", &[], &[("out", "res", "add:z:0")]),
+        function("Self", &[("x", "res")], &[("y", "res", "out:output:0")]),
+        function("Ping", &[("x", "res")], &[("y", "res", "out:output:0")]),
+        function("Pong", &[("x", "res")], &[("y", "res", "out:output:0")]),
     ];
     let bodies: &[(&str, &[&str])] = &[
-        ("PassResource", &["two = Const", "mul = Mul x two:o0:0"]),
+        ("PassResource", &["mul = Mul x x"]),
         ("Swap", &["x = Identity<T> b", "y = Identity<T> a"]),
         ("Same", &["out = Identity<res> x"]),
         ("MakeC", &["make = SetC"]),
@@ -239,10 +252,10 @@ pub(crate) fn functions() -> Vec<FunctionDef> {
             &[
                 "c = SetC",
                 "y = call:Same c:o0:0",
-                "w = call:Same y:o0:0",
+                "w = call:Same y:output:0",
                 "g = SetG",
                 "z = call:Same g:o0:0",
-                "add = Add<res> w:o0:0 z:o0:0",
+                "add = Add<res> w:output:0 z:output:0",
             ],
         ),
         ("Self", &["out = call:Self x"]),

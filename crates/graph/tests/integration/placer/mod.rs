@@ -2,3 +2,5 @@
 
 mod cases;
 mod fixture;
+mod peer;
+mod random;
