@@ -1,11 +1,13 @@
 //! Names of devices, full and partial, and the set of devices that a graph may use.
 
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 /// A full or partial name of a device, such as `/job:localhost/replica:0/task:0/device:GPU:0`,
 /// `/device:GPU:*` or `/cpu:0`. Each part that is `None` may be anything.
 ///
-/// The grammar is that of TensorFlow's `device_name_utils.cc`.
+/// The grammar is that of TensorFlow's `device_name_utils.cc`: only the short forms change the case
+/// of a type, so `/device:gpu:0` is no device of the type `GPU`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceSpec {
     /// The job: letters, digits and `_`.
@@ -44,7 +46,7 @@ impl DeviceSpec {
                         Some((kind, index)) => (kind, number(index)?),
                         None => (value, None),
                     };
-                    spec.kind = if kind == "*" { None } else { Some(kind_name(kind)?) };
+                    spec.kind = if kind == "*" { None } else { Some(name(kind)?) };
                     spec.index = index;
                 }
                 // The short forms.
@@ -107,14 +109,6 @@ fn name(text: &str) -> Option<String> {
     valid.then(|| text.to_owned())
 }
 
-/// A type is written in upper case where it is one of the usual two.
-fn kind_name(text: &str) -> Option<String> {
-    match text {
-        "cpu" | "gpu" => Some(text.to_uppercase()),
-        _ => name(text),
-    }
-}
-
 /// Returns a number, or `None` within for `*`.
 fn number(text: &str) -> Option<Option<u32>> {
     match text {
@@ -143,5 +137,141 @@ impl Device {
     /// Returns its type.
     pub fn kind(&self) -> &str {
         self.name.kind.as_deref().unwrap_or_default()
+    }
+}
+
+/// The devices that a graph may use, with the priorities of their types.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceSet {
+    devices: Vec<Device>,
+    names: Vec<String>,
+    by_name: HashMap<String, usize>,
+    priorities: BTreeMap<String, i32>,
+}
+
+impl DeviceSet {
+    /// Returns a set of devices. If two have one name, the first answers to it.
+    pub fn new(devices: impl IntoIterator<Item = Device>) -> DeviceSet {
+        let mut set = DeviceSet::default();
+        for device in devices {
+            set.add(device);
+        }
+        set
+    }
+
+    /// Returns a set of devices of this process, by their full names; `None` if one is malformed or
+    /// partial.
+    pub fn named<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<DeviceSet> {
+        names.into_iter().map(Device::named).collect::<Option<Vec<_>>>().map(DeviceSet::new)
+    }
+
+    /// Adds a device.
+    pub fn add(&mut self, device: Device) {
+        let name = device.name.to_string();
+        self.by_name.entry(name.clone()).or_insert(self.devices.len());
+        self.names.push(name);
+        self.devices.push(device);
+    }
+
+    /// Sets the priority of a type of device: operations go to the type of the highest priority
+    /// that has a kernel for them.
+    pub fn set_priority(&mut self, kind: &str, priority: i32) {
+        self.priorities.insert(kind.to_owned(), priority);
+    }
+
+    /// Returns the priority of a type of device: 210 for `GPU`, 70 for `GPUCompatibleCPU`, 60 for
+    /// `CPU` and 50 for others, as TensorFlow registers them, unless another was set.
+    pub fn priority(&self, kind: &str) -> i32 {
+        match (self.priorities.get(kind), kind) {
+            (Some(priority), _) => *priority,
+            (None, "GPU") => 210,
+            (None, "GPUCompatibleCPU") => 70,
+            (None, "CPU") => 60,
+            (None, _) => 50,
+        }
+    }
+
+    /// Returns the devices, in the order in which they were added.
+    pub fn devices(&self) -> &[Device] {
+        &self.devices
+    }
+
+    /// Returns whether it has no device.
+    pub fn is_empty(&self) -> bool {
+        self.devices.is_empty()
+    }
+
+    /// Returns the full names of the devices, in their order.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Returns the position of the device with a full name.
+    pub fn position(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied()
+    }
+
+    /// Returns the types of the devices: the highest priority first, then by name.
+    pub fn kinds(&self) -> Vec<&str> {
+        let kinds: BTreeSet<&str> = self.devices.iter().map(Device::kind).collect();
+        let mut kinds = Vec::from_iter(kinds);
+        kinds.sort_by_key(|kind| std::cmp::Reverse(self.priority(kind)));
+        kinds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partial_and_short_names_are_parsed() {
+        let full = "/job:localhost/replica:0/task:0/device:GPU:1";
+        assert_eq!(DeviceSpec::parse(full).map(|spec| spec.to_string()).as_deref(), Some(full));
+        for (short, long) in [
+            ("/gpu:1", "/device:GPU:1"),
+            ("/CPU:*", "/device:CPU:*"),
+            ("/device:TPU", "/device:TPU:*"),
+            ("/job:*/task:3", "/task:3"),
+            ("/device:*", ""),
+            ("/", ""),
+            ("", ""),
+        ] {
+            let spec = DeviceSpec::parse(short).unwrap();
+            assert_eq!(spec.to_string(), long, "{short}");
+        }
+        for malformed in [
+            "gpu:0",
+            "/fakegpu:1",
+            "/foo:bar",
+            "/job:",
+            "/job:1a",
+            "/task:-1",
+            "/gpu:+1",
+            "/job:a/",
+        ] {
+            assert_eq!(DeviceSpec::parse(malformed), None, "{malformed}");
+        }
+    }
+
+    #[test]
+    fn partial_name_matches_devices_that_agree_with_each_part() {
+        let device = DeviceSpec::parse("/job:a/replica:0/task:0/device:GPU:1").unwrap();
+        for (spec, matches) in
+            [("/gpu:1", true), ("/gpu:0", false), ("/job:a", true), ("/task:1", false), ("", true)]
+        {
+            assert_eq!(DeviceSpec::parse(spec).unwrap().matches(&device), matches, "{spec}");
+        }
+    }
+
+    #[test]
+    fn types_are_in_order_of_priority() {
+        let name = |kind: &str| format!("/job:a/replica:0/task:0/device:{kind}:0");
+        let names: Vec<String> = ["CPU", "TPU", "ASIC", "GPU", "FPGA"].map(name).into();
+        let mut set = DeviceSet::named(names.iter().map(String::as_str)).unwrap();
+        set.set_priority("FPGA", 61);
+        assert_eq!(set.kinds(), ["GPU", "FPGA", "CPU", "ASIC", "TPU"]);
+        assert_eq!(set.position(&names[2]), Some(2));
+        assert_eq!(DeviceSet::named(["/gpu:0"]), None);
     }
 }

@@ -1,5 +1,6 @@
 //! A graph with its names resolved.
 
+use crate::build;
 use crate::def::{Attr, FunctionDef};
 use crate::dtype::ValueType;
 use std::collections::{BTreeMap, HashMap};
@@ -49,7 +50,11 @@ pub struct Node {
 impl Node {
     /// Returns the groups of the attribute `_class`: the names in `loc:@name`.
     pub fn colocation(&self) -> impl Iterator<Item = &str> {
-        let classes = self.attrs.get("_class").map(Attr::items).unwrap_or_default();
+        let classes = match self.attrs.get("_class") {
+            Some(Attr::List(classes)) => classes.as_slice(),
+            // TensorFlow ignores a single text.
+            _ => &[],
+        };
         classes.iter().filter_map(|class| class.as_text()?.strip_prefix("loc:@"))
     }
 }
@@ -90,6 +95,14 @@ impl Graph {
     /// Returns the positions of all nodes.
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = NodeId> + use<> {
         (0..self.nodes.len() as u32).map(NodeId)
+    }
+
+    /// Returns the nodes such that each follows its inputs, but for those that close a loop: of the
+    /// nodes whose inputs were returned, the earliest in the file is next.
+    ///
+    /// TensorFlow numbers and places nodes in this order.
+    pub fn order(&self) -> Vec<NodeId> {
+        build::cycle::order(&self.nodes).into_iter().map(NodeId).collect()
     }
 
     /// Returns a function.

@@ -5,14 +5,17 @@
 //! Every placement is a pure function of the three, so it can be repeated, compared and explained
 //! without the framework that wrote the graph.
 
+mod build;
 mod def;
 mod device;
 mod dtype;
 mod graph;
+pub mod placer;
 mod registry;
 
+pub use build::BuildError;
 pub use def::{Attr, FunctionDef, GraphDef, NodeDef};
-pub use device::{Device, DeviceSpec};
+pub use device::{Device, DeviceSet, DeviceSpec};
 pub use dtype::{Dtype, ValueType};
 pub use graph::{Graph, Node, NodeId, Source};
 pub use registry::{ArgDef, ArgKind, Kernel, OpDef, Registry};

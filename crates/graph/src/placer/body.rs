@@ -1,0 +1,186 @@
+//! The nodes and edges that are placed together: a graph, or the body of a function.
+//!
+//! Calls of functions that return resources are isolated first: each of their inputs and outputs
+//! gets an identity of its own, as TensorFlow's `placer_inspection_required_ops_utils.cc` does, so
+//! that the devices of the resources within bind the identities and not the call.
+
+use crate::def::Attr;
+use crate::dtype::ValueType;
+use crate::graph::{Node, NodeId, Source};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+/// A value that one node gives to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Edge {
+    pub(super) from: u32,
+    pub(super) output: u32,
+    pub(super) to: u32,
+    pub(super) input: u32,
+}
+
+/// Nodes, the order in which they are placed, and their edges in the order in which TensorFlow
+/// would have added them.
+#[derive(Clone, Debug)]
+pub(super) struct Body<'g> {
+    pub(super) nodes: Cow<'g, [Node]>,
+    pub(super) order: Vec<u32>,
+    pub(super) edges: Vec<Edge>,
+    /// For each node whether it is a call to look into.
+    pub(super) inspected: Vec<bool>,
+    /// How many nodes were given; the others are identities.
+    pub(super) given: usize,
+}
+
+impl<'g> Body<'g> {
+    /// Returns the body with the nodes of a graph. The calls in `inspected` are isolated if
+    /// `isolate`.
+    pub(super) fn new(
+        nodes: &'g [Node],
+        order: Vec<u32>,
+        inspected: Vec<bool>,
+        isolate: bool,
+    ) -> Body<'g> {
+        let mut edges = Vec::with_capacity(nodes.len());
+        for to in &order {
+            for (input, source) in nodes[*to as usize].inputs.iter().enumerate() {
+                let (from, output) = (source.node.0, source.output);
+                edges.push(Edge { from, output, to: *to, input: input as u32 });
+            }
+        }
+        let mut body =
+            Body { nodes: Cow::Borrowed(nodes), order, edges, inspected, given: nodes.len() };
+        if isolate && body.inspected.contains(&true) {
+            body = Isolation::new(body).run();
+        }
+        body
+    }
+
+    /// Returns the node.
+    pub(super) fn node(&self, at: u32) -> &Node {
+        &self.nodes[at as usize]
+    }
+}
+
+/// The insertion of identities.
+struct Isolation {
+    nodes: Vec<Node>,
+    order: Vec<u32>,
+    /// Edges that were removed are `None`.
+    edges: Vec<Option<Edge>>,
+    /// The positions of the edges from each node.
+    outgoing: Vec<Vec<usize>>,
+    /// The position of the edge to each input of each node.
+    incoming: Vec<Vec<usize>>,
+    names: HashSet<Arc<str>>,
+    calls: Vec<bool>,
+    given: usize,
+}
+
+impl Isolation {
+    fn new(body: Body<'_>) -> Isolation {
+        let mut isolation = Isolation {
+            outgoing: vec![Vec::new(); body.nodes.len()],
+            incoming: body.nodes.iter().map(|node| vec![0; node.inputs.len()]).collect(),
+            names: body.nodes.iter().map(|node| node.name.clone()).collect(),
+            nodes: body.nodes.into_owned(),
+            order: body.order,
+            edges: Vec::with_capacity(body.edges.len()),
+            calls: body.inspected,
+            given: body.given,
+        };
+        for edge in body.edges {
+            isolation.connect(edge);
+        }
+        isolation
+    }
+
+    fn run<'g>(mut self) -> Body<'g> {
+        for at in self.order.clone() {
+            if self.calls[at as usize] {
+                self.isolate_inputs(at);
+                self.isolate_outputs(at);
+            }
+        }
+        Body {
+            nodes: Cow::Owned(self.nodes),
+            order: self.order,
+            edges: self.edges.into_iter().flatten().collect(),
+            inspected: self.calls,
+            given: self.given,
+        }
+    }
+
+    fn connect(&mut self, edge: Edge) {
+        let at = self.edges.len();
+        self.edges.push(Some(edge));
+        self.outgoing[edge.from as usize].push(at);
+        self.incoming[edge.to as usize][edge.input as usize] = at;
+        let source = Source { node: NodeId(edge.from), output: edge.output };
+        self.nodes[edge.to as usize].inputs[edge.input as usize] = source;
+    }
+
+    fn isolate_inputs(&mut self, call: u32) {
+        for at in self.incoming[call as usize].clone() {
+            if let Some(edge) = self.edges[at] {
+                self.insert_between(at, edge);
+            }
+        }
+    }
+
+    fn isolate_outputs(&mut self, call: u32) {
+        let outputs = self.nodes[call as usize].outputs.len();
+        let mut is_used = vec![false; outputs];
+        for at in self.outgoing[call as usize].clone() {
+            if let Some(edge) = self.edges[at] {
+                is_used[edge.output as usize] = true;
+                self.insert_between(at, edge);
+            }
+        }
+        let unused = is_used.iter().enumerate().filter(|(_, used)| !**used);
+        for (output, _) in unused {
+            let name = self.nodes[call as usize].name.to_string();
+            self.insert(name, call, output as u32);
+        }
+    }
+
+    /// Replaces an edge with an identity and the edges to and from it.
+    fn insert_between(&mut self, at: usize, edge: Edge) {
+        let name = |at: u32| &self.nodes[at as usize].name;
+        let identity =
+            self.insert(format!("{}_{}", name(edge.from), name(edge.to)), edge.from, edge.output);
+        self.edges[at] = None;
+        self.connect(Edge { from: identity, output: 0, ..edge });
+    }
+
+    /// Adds an identity of an output.
+    fn insert(&mut self, name: String, from: u32, output: u32) -> u32 {
+        let at = self.nodes.len() as u32;
+        let of = self.nodes[from as usize].outputs[output as usize];
+        let of = ValueType::of(of.dtype);
+        let mut unique: Arc<str> = name.as_str().into();
+        for counter in 0_u64.. {
+            if self.names.insert(unique.clone()) {
+                break;
+            }
+            unique = format!("{name}_{counter}").into();
+        }
+        self.nodes.push(Node {
+            name: unique,
+            op: "Identity".into(),
+            inputs: vec![Source { node: NodeId(from), output }],
+            controls: Vec::new(),
+            outputs: vec![of],
+            requested: String::new(),
+            assigned: None,
+            attrs: BTreeMap::from([("T".to_owned(), Attr::Type(of))]),
+        });
+        self.order.push(at);
+        self.outgoing.push(Vec::new());
+        self.incoming.push(vec![0]);
+        self.calls.push(false);
+        self.connect(Edge { from, output, to: at, input: 0 });
+        at
+    }
+}

@@ -1,0 +1,195 @@
+//! Where each node of a graph is placed, and why.
+
+use crate::device::DeviceSet;
+use crate::graph::{Graph, Node, NodeId};
+use std::fmt;
+
+/// Why a node is on its device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// It was placed there before.
+    Assigned,
+    /// It requests the device, or the device is the first that is as it requests.
+    Requested,
+    /// It must be where this node is: references, resources or `_class` connect them.
+    Colocated(NodeId),
+    /// It reads only the shape of its input, which is there.
+    FollowsInput(NodeId),
+    /// It has no input, and all its users are there; this is the first.
+    FollowsConsumers(NodeId),
+    /// It is the first device with a kernel.
+    FirstWithKernel,
+    /// It is the only device with a kernel.
+    OnlyWithKernel,
+    /// No device is as requested and has a kernel; this is the first with one.
+    SoftFallback {
+        /// The request of the node or its group.
+        from: String,
+    },
+}
+
+/// What was not done as requested, without being an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// Soft placement dropped the type and the index of a request.
+    Fallback {
+        /// The node that was placed first of its group.
+        node: NodeId,
+        /// The request.
+        requested: String,
+        /// The device instead, by its position.
+        device: usize,
+    },
+    /// Soft placement moved the device of a resource.
+    ResourceMoved {
+        /// The node that was placed first of its group.
+        node: NodeId,
+        /// The request.
+        requested: String,
+        /// The device instead, by its position.
+        device: usize,
+    },
+    /// Soft placement ignored a request to colocate.
+    ColocationIgnored {
+        /// The node.
+        node: NodeId,
+        /// The group that it names.
+        group: String,
+        /// Why it cannot be colocated.
+        reason: String,
+    },
+    /// Soft placement dropped requests of nodes that are colocated and differ.
+    RequestsDiffer {
+        /// A node.
+        node: NodeId,
+        /// A node of the other group.
+        other: NodeId,
+        /// What the node's group requests.
+        requested: String,
+        /// What the other group requests.
+        against: String,
+    },
+    /// A reference or resource overrides the request of the node that uses it.
+    RequestOverridden {
+        /// The node.
+        node: NodeId,
+        /// The source of the reference.
+        by: NodeId,
+        /// What the node's group requested.
+        requested: String,
+        /// What the source's group requests.
+        instead: String,
+    },
+}
+
+/// The placement of a graph: the answer to [`place`](super::place).
+///
+/// Positions of nodes count the nodes of the graph, and then those that [`Placement::inserted`]
+/// tells. Positions of devices are those of the [`DeviceSet`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Placement {
+    pub(super) devices: Vec<u32>,
+    pub(super) reasons: Vec<Reason>,
+    pub(super) order: Vec<NodeId>,
+    pub(super) inserted: Vec<Node>,
+    pub(super) warnings: Vec<Warning>,
+}
+
+impl Placement {
+    /// Returns the position of the device of a node.
+    ///
+    /// # Panics
+    /// If the node is of another graph.
+    pub fn device(&self, node: NodeId) -> usize {
+        self.devices[node.index()] as usize
+    }
+
+    /// Returns the positions of the devices of all nodes, in their order.
+    pub fn devices(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
+        self.devices.iter().map(|device| *device as usize)
+    }
+
+    /// Returns why a node is on its device.
+    ///
+    /// # Panics
+    /// If the node is of another graph.
+    pub fn reason(&self, node: NodeId) -> &Reason {
+        &self.reasons[node.index()]
+    }
+
+    /// Returns the nodes in the order in which they were placed.
+    pub fn order(&self) -> &[NodeId] {
+        &self.order
+    }
+
+    /// Returns the identities that were inserted around calls of functions that return resources.
+    pub fn inserted(&self) -> &[Node] {
+        &self.inserted
+    }
+
+    /// Returns what was not done as requested.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// Returns a node of the graph or an inserted one.
+    pub fn node<'a>(&'a self, graph: &'a Graph, id: NodeId) -> Option<&'a Node> {
+        let nodes = graph.nodes();
+        nodes.get(id.index()).or_else(|| self.inserted.get(id.index().checked_sub(nodes.len())?))
+    }
+
+    /// Returns the lines of the placement log, in the order in which nodes were placed:
+    /// `name: (Op): /job:localhost/replica:0/task:0/device:GPU:0`.
+    pub fn log<'a>(
+        &'a self,
+        graph: &'a Graph,
+        devices: &'a DeviceSet,
+    ) -> impl Iterator<Item = String> + 'a {
+        self.order.iter().filter_map(move |id| {
+            let node = self.node(graph, *id)?;
+            let device = devices.names().get(self.device(*id))?;
+            Some(format!("{}: ({}): {device}", node.name, node.op))
+        })
+    }
+
+    /// Sets the device of each node of the graph, so that the next placement keeps it.
+    pub fn apply(&self, graph: &mut Graph, devices: &DeviceSet) {
+        for (node, device) in graph.nodes_mut().iter_mut().zip(self.devices()) {
+            node.assigned = devices.names().get(device).cloned();
+        }
+    }
+
+    /// Returns a reason in words, with the names of the nodes.
+    pub fn explain<'a>(&'a self, graph: &'a Graph, id: NodeId) -> impl fmt::Display + 'a {
+        Explained { placement: self, graph, id }
+    }
+}
+
+struct Explained<'a> {
+    placement: &'a Placement,
+    graph: &'a Graph,
+    id: NodeId,
+}
+
+impl fmt::Display for Explained<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |id: &NodeId| self.placement.node(self.graph, *id).map_or("", |node| &node.name);
+        match self.placement.reason(self.id) {
+            Reason::Assigned => write!(f, "was placed there before"),
+            Reason::Requested => {
+                let node = self.placement.node(self.graph, self.id);
+                write!(f, "requests {}", node.map_or("", |node| &node.requested))
+            }
+            Reason::Colocated(with) => write!(f, "must be on the device of {}", name(with)),
+            Reason::FollowsInput(input) => write!(f, "follows its input {}", name(input)),
+            Reason::FollowsConsumers(first) => write!(f, "follows its consumer {}", name(first)),
+            Reason::FirstWithKernel => write!(f, "first device with a kernel"),
+            Reason::OnlyWithKernel => write!(f, "only device with a kernel"),
+            Reason::SoftFallback { from } => {
+                write!(f, "no device {from} supports it; first device that does")
+            }
+        }
+    }
+}

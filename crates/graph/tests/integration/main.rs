@@ -1,0 +1,3 @@
+//! What the crate promises to its users.
+
+mod placer;

@@ -1,0 +1,6 @@
+//! The simple placer against the cases of TensorFlow's tests, and its properties.
+
+mod cases;
+mod fixture;
+mod peer;
+mod random;
