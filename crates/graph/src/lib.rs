@@ -9,6 +9,7 @@ mod def;
 mod device;
 mod dtype;
 mod graph;
+pub mod read;
 mod registry;
 
 pub use def::{Attr, FunctionDef, GraphDef, NodeDef};

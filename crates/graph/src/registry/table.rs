@@ -3,7 +3,7 @@
 use super::{ArgDef, ArgKind, Kernel, OpDef};
 use crate::def::Attr;
 use crate::dtype::{Dtype, ValueType};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{LazyLock, OnceLock};
 
 static TENSORFLOW: LazyLock<Table> =
@@ -150,6 +150,7 @@ fn dtype(number: &str) -> Option<Dtype> {
 mod tests {
     use super::super::Registry;
     use super::*;
+    use std::collections::BTreeMap;
 
     fn attrs(name: &str, of: Dtype) -> BTreeMap<String, Attr> {
         BTreeMap::from([(name.to_owned(), Attr::Type(ValueType::of(of)))])
