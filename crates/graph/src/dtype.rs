@@ -43,6 +43,7 @@ const TYPES: &[(u8, &str, u8)] = &[
     (30, "UINT4", 4),
     (31, "INT2", 2),
     (32, "UINT2", 2),
+    (33, "FLOAT4_E2M1FN", 4),
 ];
 
 /// The offset of reference types in `types.proto`.

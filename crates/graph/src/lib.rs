@@ -11,6 +11,7 @@ mod device;
 mod dtype;
 mod graph;
 pub mod placer;
+pub mod read;
 mod registry;
 
 pub use build::BuildError;

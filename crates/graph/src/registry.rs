@@ -1,8 +1,11 @@
 //! Operations and the kernels that implement them on types of devices.
 
+mod table;
+
 use crate::def::Attr;
 use crate::dtype::{Dtype, ValueType};
 use std::collections::{BTreeMap, HashMap};
+use table::Table;
 
 /// The definition of an operation.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -65,9 +68,20 @@ pub struct Kernel {
 pub struct Registry {
     ops: HashMap<String, OpDef>,
     kernels: HashMap<String, Vec<Kernel>>,
+    /// Operations and kernels behind those that were added.
+    table: Option<&'static Table>,
 }
 
 impl Registry {
+    /// Returns the operations and kernels of TensorFlow 2.21 for CPUs and NVIDIA GPUs.
+    ///
+    /// The table comes with the crate; `data/export.py` writes it. It has no kernels with a label,
+    /// and of the attributes only those with types and numbers of arguments. An operation is parsed
+    /// when it is first asked for.
+    pub fn tensorflow() -> Registry {
+        Registry { table: Some(table::tensorflow()), ..Registry::default() }
+    }
+
     /// Adds or replaces an operation.
     pub fn add_op(&mut self, op: OpDef) {
         self.ops.insert(op.name.clone(), op);
@@ -75,17 +89,20 @@ impl Registry {
 
     /// Adds a kernel.
     pub fn add_kernel(&mut self, kernel: Kernel) {
-        self.kernels.entry(kernel.op.clone()).or_default().push(kernel);
+        let known = || self.table.map(|table| table.kernels(&kernel.op).to_vec());
+        let kernels = self.kernels.entry(kernel.op.clone());
+        kernels.or_insert_with(|| known().unwrap_or_default()).push(kernel);
     }
 
     /// Returns the definition of an operation.
     pub fn op(&self, name: &str) -> Option<&OpDef> {
-        self.ops.get(name)
+        self.ops.get(name).or_else(|| self.table?.op(name))
     }
 
     /// Returns the kernels of an operation, in the order in which they were added.
     pub fn kernels(&self, op: &str) -> &[Kernel] {
-        self.kernels.get(op).map(Vec::as_slice).unwrap_or_default()
+        let added = self.kernels.get(op).map(Vec::as_slice);
+        added.or_else(|| Some(self.table?.kernels(op))).unwrap_or_default()
     }
 }
 

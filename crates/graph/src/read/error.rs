@@ -1,0 +1,90 @@
+//! Why a file cannot be read, and where.
+
+use super::Form;
+use std::fmt;
+use thiserror::Error;
+
+/// Why a file cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("read {}{place}: {reason}", .form.map_or("the graph", Form::name))]
+pub struct ReadError {
+    /// What the file was read as; `None` if that could not be told.
+    pub form: Option<Form>,
+    /// Where the reader stopped.
+    pub place: Place,
+    /// What is wrong there.
+    pub reason: Reason,
+}
+
+/// A place in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The file as a whole.
+    Whole,
+    /// The byte at this offset.
+    Offset(u64),
+    /// A place in text; both count from 1, columns in bytes.
+    Line {
+        /// The line.
+        line: u64,
+        /// The column.
+        column: u64,
+    },
+}
+
+/// What is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Reason {
+    /// A limit is exceeded.
+    #[error("more than {limit} {what}")]
+    Limit {
+        /// What is limited.
+        what: &'static str,
+        /// The limit.
+        limit: u64,
+    },
+    /// The content is not what the form prescribes.
+    #[error("{0}")]
+    Malformed(String),
+}
+
+/// Text from a file in a message is at most this long.
+const QUOTED_CHARS: usize = 200;
+
+impl Reason {
+    /// Returns a reason; control characters are escaped, and the rest of a long text is left out.
+    pub(super) fn malformed(text: impl AsRef<str>) -> Reason {
+        let mut kept = String::new();
+        for char in text.as_ref().chars() {
+            if kept.len() >= QUOTED_CHARS {
+                kept.push('…');
+                break;
+            }
+            match char {
+                _ if char.is_control() => kept.extend(char.escape_default()),
+                _ => kept.push(char),
+            }
+        }
+        Reason::Malformed(kept)
+    }
+}
+
+impl Place {
+    /// Returns the line and the column of an offset.
+    pub(super) fn in_text(text: &[u8], offset: usize) -> Place {
+        let before = text.get(..offset).unwrap_or(text);
+        let line = before.iter().filter(|byte| **byte == b'\n').count();
+        let column = before.iter().rev().take_while(|byte| **byte != b'\n').count();
+        Place::Line { line: line as u64 + 1, column: column as u64 + 1 }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Whole => Ok(()),
+            Place::Offset(offset) => write!(f, " at offset {offset}"),
+            Place::Line { line, column } => write!(f, " at line {line}, column {column}"),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Limits on what a file may make a reader do.
+
+use super::error::Reason;
+use crate::def::{Attr, NodeDef};
+use crate::registry::{ArgDef, Kernel, OpDef};
+use std::mem::size_of;
+
+/// Limits on what a file may make a reader do. A file that exceeds one is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The size of a file in bytes.
+    pub bytes: u64,
+    /// The number of nodes, those of functions included.
+    pub nodes: u64,
+    /// How deep messages, lists and functions may nest.
+    pub depth: usize,
+    /// The memory for the result, in bytes, counted generously; at most 128 times the file and
+    /// 1 MiB.
+    pub memory: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { bytes: 1 << 30, nodes: 4_000_000, depth: 100, memory: 4 << 30 }
+    }
+}
+
+/// A growing vector holds its old and its new allocation for a moment.
+const GROWTH: usize = 3;
+/// What an allocation needs beside its content.
+const ALLOCATION: usize = 32;
+/// A leaf of a map of attributes, which has room for 11.
+const LEAF: usize = 11 * (size_of::<String>() + size_of::<Attr>()) + 2 * ALLOCATION;
+
+/// What is left of the limits while a file is read.
+#[derive(Clone, Debug)]
+pub(super) struct Budget {
+    limits: Limits,
+    nodes: u64,
+    memory: u64,
+}
+
+impl Budget {
+    /// Begins to read a file.
+    ///
+    /// # Errors
+    /// If the file is too large.
+    pub(super) fn new(file: &[u8], limits: &Limits) -> Result<Budget, Reason> {
+        let size = file.len() as u64;
+        if size > limits.bytes {
+            return Err(Reason::Limit { what: "bytes", limit: limits.bytes });
+        }
+        let memory = limits.memory.min(size.saturating_mul(128).saturating_add(1 << 20));
+        Ok(Budget { limits: *limits, nodes: limits.nodes, memory })
+    }
+
+    pub(super) fn depth(&self) -> usize {
+        self.limits.depth
+    }
+
+    pub(super) fn node(&mut self) -> Result<(), Reason> {
+        let over = Reason::Limit { what: "nodes", limit: self.limits.nodes };
+        self.nodes = self.nodes.checked_sub(1).ok_or(over)?;
+        self.charge(GROWTH * size_of::<NodeDef>())
+    }
+
+    pub(super) fn text(&mut self, text: &str) -> Result<(), Reason> {
+        self.charge(text.len() + ALLOCATION)
+    }
+
+    /// A text that becomes an item of a list.
+    pub(super) fn item(&mut self, text: &str) -> Result<(), Reason> {
+        self.charge(GROWTH * size_of::<String>())?;
+        self.text(text)
+    }
+
+    /// An attribute of a map that has `before` others.
+    pub(super) fn attribute(&mut self, name: &str, before: usize) -> Result<(), Reason> {
+        self.charge(if before == 0 { LEAF } else { LEAF / 4 })?;
+        self.text(name)
+    }
+
+    pub(super) fn values(&mut self, number: usize) -> Result<(), Reason> {
+        self.charge(number.saturating_mul(GROWTH * size_of::<Attr>()))
+    }
+
+    pub(super) fn op(&mut self) -> Result<(), Reason> {
+        self.charge(GROWTH * size_of::<OpDef>())
+    }
+
+    pub(super) fn argument(&mut self) -> Result<(), Reason> {
+        self.charge(GROWTH * size_of::<ArgDef>())
+    }
+
+    pub(super) fn kernel(&mut self) -> Result<(), Reason> {
+        self.charge(GROWTH * size_of::<Kernel>())
+    }
+
+    pub(super) fn charge(&mut self, bytes: usize) -> Result<(), Reason> {
+        let over = Reason::Limit { what: "bytes of memory", limit: self.limits.memory };
+        self.memory = self.memory.checked_sub(bytes as u64).ok_or(over)?;
+        Ok(())
+    }
+}

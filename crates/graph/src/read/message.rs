@@ -1,0 +1,69 @@
+//! The fields of a protobuf message, whether it is written as text or as binary.
+//!
+//! A reader of a message asks for one field after the other and takes each value where it stands, so
+//! nothing is built that the result does not need. With this, one reader serves both forms.
+
+use super::error::{ReadError, Reason};
+use super::limit::Budget;
+use crate::dtype::ValueType;
+
+/// How a field is encoded in binary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A number, a flag or an enumeration: a variable number of bytes.
+    Varint,
+    /// Four bytes.
+    Fixed32,
+    /// Eight bytes.
+    Fixed64,
+    /// Text, bytes or a message, with their length.
+    Length,
+}
+
+/// The fields of a message: number, name and encoding.
+pub(super) type Fields = &'static [(u32, &'static str, Kind)];
+
+/// A file of nested messages, at one place in it.
+pub(super) trait Message {
+    /// Moves to the next field of the message, or to the next item of a repeated field, and returns
+    /// its number. At the end of the message, returns to the enclosing one.
+    fn next(&mut self, fields: Fields) -> Result<Option<u32>, ReadError>;
+
+    /// Enters the message that is the value of the field.
+    fn enter(&mut self) -> Result<(), ReadError>;
+
+    /// Takes text.
+    fn text(&mut self) -> Result<String, ReadError>;
+
+    /// Takes bytes as text; what is not UTF-8 is replaced.
+    fn bytes(&mut self) -> Result<String, ReadError>;
+
+    /// Takes a whole number.
+    fn int(&mut self) -> Result<i64, ReadError>;
+
+    /// Takes a number of 32 bits.
+    fn float(&mut self) -> Result<f64, ReadError>;
+
+    /// Takes a truth value.
+    fn flag(&mut self) -> Result<bool, ReadError>;
+
+    /// Takes an element type; the number of one that is not known.
+    fn dtype(&mut self) -> Result<Result<ValueType, i64>, ReadError>;
+
+    /// Leaves the value out.
+    fn skip(&mut self) -> Result<(), ReadError>;
+
+    /// Returns what is left of the limits.
+    fn budget(&mut self) -> &mut Budget;
+
+    /// Returns an error at this place.
+    fn error(&self, reason: Reason) -> ReadError;
+
+    /// Counts against the limits.
+    fn charge(
+        &mut self,
+        charge: impl FnOnce(&mut Budget) -> Result<(), Reason>,
+    ) -> Result<(), ReadError> {
+        charge(self.budget()).map_err(|reason| self.error(reason))
+    }
+}

@@ -1,0 +1,234 @@
+//! All forms of one graph are read as that graph; hostile files are refused within the limits.
+
+mod hostile;
+mod models;
+mod printed;
+mod protobuf;
+
+use super::{Document, Form, Limits, Place, ReadError, Reason, detect};
+use crate::def::{Attr, FunctionDef, GraphDef, NodeDef};
+use crate::dtype::ValueType;
+use crate::registry::{ArgDef, ArgKind, OpDef};
+use proptest::collection::{btree_map, vec};
+use proptest::option;
+use proptest::prelude::*;
+use prost::Message;
+use std::collections::BTreeMap;
+
+fn read(file: impl AsRef<[u8]>) -> Result<Document, ReadError> {
+    super::graph(file.as_ref(), &Limits::default())
+}
+
+fn read_as(form: Form, file: impl AsRef<[u8]>) -> Result<GraphDef, ReadError> {
+    super::graph_as(form, file.as_ref(), &Limits::default()).map(|document| document.graph)
+}
+
+/// Returns the error as a user sees it.
+fn error(file: impl AsRef<[u8]>) -> String {
+    read(file).map(|document| document.graph).unwrap_err().to_string()
+}
+
+fn a_type() -> impl Strategy<Value = ValueType> {
+    (1u32..34, any::<bool>()).prop_map(|(number, reference)| {
+        let of = ValueType::numbered(number).unwrap();
+        ValueType { reference, ..of }
+    })
+}
+
+fn a_shape() -> impl Strategy<Value = Option<Vec<i64>>> {
+    option::of(vec(any::<i64>(), 0..3))
+}
+
+fn a_single_value() -> BoxedStrategy<Attr> {
+    let tensor = (option::of(a_type()), a_shape());
+    prop_oneof![
+        any::<i64>().prop_map(Attr::Int),
+        any::<i16>().prop_map(|number| Attr::Float(f64::from(number) / 8.0)),
+        any::<bool>().prop_map(Attr::Bool),
+        any::<String>().prop_map(Attr::Text),
+        a_type().prop_map(Attr::Type),
+        a_shape().prop_map(Attr::Shape),
+        tensor.prop_map(|(of, shape)| Attr::Tensor { dtype: of.map(|of| of.dtype), shape }),
+    ]
+    .boxed()
+}
+
+fn a_value() -> impl Strategy<Value = Attr> {
+    let leaf = prop_oneof![
+        4 => a_single_value(),
+        1 => any::<String>().prop_map(Attr::Placeholder),
+        1 => (a_single_value(), 0usize..4).prop_map(|(item, count)| Attr::List(vec![item; count])),
+        1 => vec(any::<i64>().prop_map(Attr::Int), 0..4).prop_map(Attr::List),
+    ];
+    leaf.prop_recursive(3, 8, 2, |inner| {
+        let attrs = btree_map("[a-zA-Z_]{1,4}", inner, 0..2);
+        let function = (any::<String>(), attrs).prop_map(|(name, of)| Attr::Function(name, of));
+        prop_oneof![function.clone(), vec(function, 1..3).prop_map(Attr::List)]
+    })
+}
+
+fn some_attrs() -> impl Strategy<Value = BTreeMap<String, Attr>> {
+    btree_map(any::<String>(), a_value(), 0..3)
+}
+
+fn a_node() -> impl Strategy<Value = NodeDef> {
+    let name = || ".{1,6}";
+    (name(), name(), vec(any::<String>(), 0..4), any::<String>(), some_attrs()).prop_map(
+        |(name, op, inputs, device, attrs)| NodeDef {
+            name,
+            op,
+            inputs,
+            device,
+            attrs,
+            outputs: None,
+        },
+    )
+}
+
+fn an_argument() -> impl Strategy<Value = ArgDef> {
+    let name = || "[a-zA-Z]{1,4}";
+    let kind = prop_oneof![
+        a_type().prop_map(|of| ArgKind::Type(of.dtype)),
+        name().prop_map(ArgKind::TypeAttr),
+        name().prop_map(ArgKind::TypeListAttr),
+        (name(), name())
+            .prop_map(|(count, of)| { ArgKind::Repeated(count, Box::new(ArgKind::TypeAttr(of))) }),
+    ];
+    (name(), kind, any::<bool>()).prop_map(|(name, kind, reference)| ArgDef {
+        name,
+        kind,
+        reference,
+    })
+}
+
+fn a_function() -> impl Strategy<Value = FunctionDef> {
+    let attrs = btree_map("[a-zA-Z]{1,4}", option::of(a_value()), 0..2);
+    let signature =
+        (".{1,5}", vec(an_argument(), 0..3), vec(an_argument(), 0..3), attrs, any::<bool>())
+            .prop_map(|(name, inputs, outputs, attrs, stateful)| OpDef {
+                name,
+                inputs,
+                outputs,
+                attrs,
+                stateful,
+            });
+    let returns = btree_map(any::<String>(), any::<String>(), 0..3);
+    (signature, vec(a_node(), 0..3), returns).prop_map(|(signature, nodes, returns)| FunctionDef {
+        signature,
+        nodes,
+        returns,
+    })
+}
+
+fn a_graph() -> impl Strategy<Value = GraphDef> {
+    (vec(a_node(), 0..4), vec(a_function(), 0..2))
+        .prop_map(|(nodes, functions)| GraphDef { nodes, functions })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn every_form_of_a_graph_is_read_as_that_graph(def in a_graph()) {
+        let binary = protobuf::graph(&def).encode_to_vec();
+        prop_assert_eq!(read_as(Form::GraphBinary, &binary), Ok(def.clone()));
+        let text = printed::text(&def);
+        prop_assert_eq!(read_as(Form::GraphText, &text), Ok(def.clone()), "{}", text);
+        let json = printed::json(&def);
+        prop_assert_eq!(read_as(Form::Json, &json), Ok(def.clone()), "{}", json);
+        prop_assert_eq!(detect(json.as_bytes()), Ok(Form::Json));
+        prop_assert_eq!(detect(text.as_bytes()), Ok(Form::GraphText));
+        if !def.nodes.is_empty() {
+            prop_assert_eq!(detect(&binary), Ok(Form::GraphBinary));
+            let graph_def = Some(protobuf::graph(&def));
+            let meta = protobuf::MetaGraph { graph_def };
+            prop_assert_eq!(read_as(Form::MetaGraph, meta.encode_to_vec()), Ok(def.clone()));
+            let saved_model_schema_version = 1;
+            let model = protobuf::SavedModel { saved_model_schema_version, meta_graphs: vec![meta] };
+            let document = read(model.encode_to_vec());
+            let found = document.map(|document| (document.form, document.graph));
+            prop_assert_eq!(found, Ok((Form::SavedModel, def)));
+        }
+    }
+
+    #[test]
+    fn changed_bytes_are_read_only_where_another_decoder_reads_them(
+        def in a_graph(),
+        at in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+    ) {
+        let mut binary = protobuf::graph(&def).encode_to_vec();
+        if !binary.is_empty() {
+            let at = at.index(binary.len());
+            binary[at] = byte;
+        }
+        if read_as(Form::GraphBinary, &binary).is_ok() {
+            prop_assert!(protobuf::Graph::decode(binary.as_slice()).is_ok());
+        }
+    }
+}
+
+#[test]
+fn errors_name_the_line_and_the_column() {
+    let text = "node {\n  name: \"a\"\n  opp: \"NoOp\"\n}\n";
+    assert_eq!(
+        error(text),
+        "read the GraphDef in text form at line 3, column 3: unknown field 'opp'"
+    );
+    let place = Place::Line { line: 1, column: 25 };
+    let unknown = "node { attr { key: \"T\" value { type: DT_FLOT } } }";
+    let found = read(unknown).unwrap_err();
+    assert_eq!(found.place, Place::Line { line: 1, column: 38 });
+    let unclosed = read("node { name: \"a\" op: \"b\" ").unwrap_err();
+    assert_eq!(unclosed.place, Place::Line { line: 1, column: 26 });
+    assert_ne!(unclosed.place, place);
+    let json = "{\n \"nodes\": [\n {\"name\": \"a\", \"op\": \"b\", \"devise\": \"\"}]}";
+    let found = error(json);
+    let start = "read the graph in JSON at line 3, column 34: unknown field `devise`";
+    assert!(found.starts_with(start), "{found}");
+}
+
+#[test]
+fn nodes_need_names_and_operations() {
+    assert!(error("node { op: 'b' }").ends_with("a node has no name"));
+    assert!(error("node { name: 'a' }").ends_with("node 'a' has no operation"));
+    assert!(error(r#"{"nodes": [{"name": "", "op": "b"}]}"#).contains("expected a name"));
+    assert!(error(r#"{"nodes": [{"name": "a"}]}"#).contains("missing field `op`"));
+}
+
+#[test]
+fn later_attribute_replaces_an_earlier_one_as_in_protobuf() {
+    let attr = |number| format!("attr {{ key: 'N' value {{ i: {number} }} }}");
+    let text = format!("node {{ name: 'a' op: 'b' {} {} }}", attr(1), attr(-0x10));
+    let graph = read(text).unwrap().graph;
+    assert_eq!(graph.nodes[0].attrs, BTreeMap::from([("N".to_owned(), Attr::Int(-16))]));
+    let json = r#"{"nodes": [{"name": "a", "op": "b", "attrs": {"N": 1, "N": 2}}]}"#;
+    assert!(error(json).contains("duplicate key 'N'"), "{}", error(json));
+}
+
+#[test]
+fn kernels_of_labels_and_constraints_on_numbers_are_left_out() {
+    let text = "kernel { op: 'A' device_type: 'CPU' label: 'x' }
+        kernel { op: 'A' device_type: 'GPU' priority: -1 host_memory_arg: ['in', 'out']
+          constraint { name: 'T' allowed_values { list { type: [DT_FLOAT, 2] } } }
+          constraint { name: 'flag' allowed_values { list { b: true } } } }";
+    let kernels = super::kernels(text.as_bytes(), &Limits::default()).unwrap();
+    let [kernel] = kernels.as_slice() else { panic!("{kernels:?}") };
+    assert_eq!((kernel.op.as_str(), kernel.device_type.as_str()), ("A", "GPU"));
+    assert_eq!((kernel.priority, kernel.host_memory.len()), (-1, 2));
+    let types: Vec<_> = kernel.constraints["T"].iter().map(|of| of.number()).collect();
+    assert_eq!((types, kernel.constraints.len()), (vec![1, 2], 1));
+}
+
+#[test]
+fn limits_hold() {
+    let text = "node { name: 'a' op: 'b' } node { name: 'c' op: 'd' }";
+    let refused = |limits: Limits| match super::graph(text.as_bytes(), &limits) {
+        Err(ReadError { reason: Reason::Limit { what, .. }, .. }) => what,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refused(Limits { nodes: 1, ..Limits::default() }), "nodes");
+    assert_eq!(refused(Limits { bytes: 10, ..Limits::default() }), "bytes");
+    assert_eq!(refused(Limits { memory: 500, ..Limits::default() }), "bytes of memory");
+    assert_eq!(refused(Limits { depth: 0, ..Limits::default() }), "nested messages");
+}
