@@ -1,5 +1,6 @@
 //! Readers of the headers of models.
 
+pub mod config;
 pub mod gguf;
 pub mod index;
 mod name;

@@ -3,11 +3,13 @@
 //! Source of the rules: `docs/gguf.md` and `src/gguf.cpp` of ggml. Arrays of vocabularies are passed
 //! over, so that the memory of a header is that of its tensors and a few numbers.
 
+mod architecture;
 mod cursor;
 mod error;
 mod split;
 mod value;
 
+pub use architecture::architecture;
 pub use error::GgufError;
 pub use split::{Split, join, split_name};
 pub use value::{Value, Values};
