@@ -20,6 +20,19 @@ pub(crate) fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.len() <= 255 && !name.starts_with('.') && name.chars().all(harmless)
 }
 
+/// Returns the prefix, the number from 1, and the count of a name without its extension, such as
+/// `model-00001-of-00003`.
+pub(crate) fn numbered(stem: &str) -> Option<(&str, u64, u64)> {
+    let digits = |text: &str| {
+        let plain = text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+        plain.then(|| text.parse::<u64>().ok()).flatten()
+    };
+    let (start, count) = stem.rsplit_once("-of-")?;
+    let (prefix, number) = start.rsplit_once('-')?;
+    let (number, count) = (digits(number)?, digits(count)?);
+    (!prefix.is_empty() && 1 <= number && number <= count).then_some((prefix, number, count))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

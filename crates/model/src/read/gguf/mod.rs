@@ -167,4 +167,4 @@ fn within(tensors: &[(Tensor, u64)], data_start: u64, length: u64) -> Result<(),
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,6 +1,7 @@
 //! Models in several GGUF files.
 
 use super::{GgufError, Header, Values};
+use crate::read::name::numbered;
 use crate::tensor::Tensor;
 
 /// The place of a file in a split model.
@@ -36,14 +37,7 @@ impl Split {
 /// Returns the prefix, the number from 1, and the count of a name such as
 /// `llama-00001-of-00003.gguf`.
 pub fn split_name(name: &str) -> Option<(&str, u64, u64)> {
-    let digits = |text: &str| {
-        let plain = text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
-        plain.then(|| text.parse::<u64>().ok()).flatten()
-    };
-    let (start, count) = name.strip_suffix(".gguf")?.rsplit_once("-of-")?;
-    let (prefix, number) = start.rsplit_once('-')?;
-    let (number, count) = (digits(number)?, digits(count)?);
-    (!prefix.is_empty() && 1 <= number && number <= count).then_some((prefix, number, count))
+    numbered(name.strip_suffix(".gguf")?)
 }
 
 /// Joins the headers of a split model, in the order of their numbers.
