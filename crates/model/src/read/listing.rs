@@ -140,15 +140,11 @@ pub struct Found {
 ///
 /// # Errors
 /// If there is no model or more than one, a file of it is missing, or its header is malformed.
-pub fn model(
-    files: &[File],
-    wanted: Option<&str>,
-    open: &Open<'_>,
-) -> Result<Found, ReadError> {
+pub fn model(files: &[File], wanted: Option<&str>, open: &Open<'_>) -> Result<Found, ReadError> {
     let listing = Listing { files, open };
     let mut notes = Vec::new();
     let config = listing.config(&mut notes)?;
-    let mut groups = listing.groups(wanted);
+    let mut groups = listing.groups(wanted)?;
     let Some(group) = choose(&mut groups, wanted)? else {
         return match config {
             Some(config) if wanted.is_none_or(|wanted| wanted == "config.json") => {
@@ -214,7 +210,8 @@ fn choose(groups: &mut Vec<Group>, wanted: Option<&str>) -> Result<Option<Group>
         }
         let usual = |group: &Group| {
             group.format == format
-                && (group.index.is_some() || matches!(group.prefix.as_str(), "model" | "pytorch_model"))
+                && (group.index.is_some()
+                    || matches!(group.prefix.as_str(), "model" | "pytorch_model"))
         };
         let at = groups.iter().position(usual).or_else(|| {
             let only = count == 1;
@@ -234,7 +231,8 @@ fn choose(groups: &mut Vec<Group>, wanted: Option<&str>) -> Result<Option<Group>
 
 /// Returns whether a file has the extension of weights but other contents.
 fn is_beside(name: &str) -> bool {
-    let starts = ["optimizer", "scheduler", "rng_state", "training_args", "scaler", "adapter_", "mmproj"];
+    let starts =
+        ["optimizer", "scheduler", "rng_state", "training_args", "scaler", "adapter_", "mmproj"];
     starts.iter().any(|start| name.starts_with(start))
 }
 
@@ -289,11 +287,11 @@ impl Listing<'_> {
     }
 
     /// Returns the files of weights in groups that belong together, by format and prefix.
-    fn groups(&self, wanted: Option<&str>) -> Vec<Group> {
+    fn groups(&self, wanted: Option<&str>) -> Result<Vec<Group>, ReadError> {
         let mut groups: BTreeMap<(Format, String, u64), Group> = BTreeMap::new();
         let mut indexes = Vec::new();
         for file in self.files {
-            let format = match detect(&file.name, b"") {
+            let format = match self.format(file, wanted)? {
                 Some(format @ (Format::Safetensors | Format::Gguf | Format::Torch)) => format,
                 Some(Format::Index) => {
                     indexes.push(file.name.as_str());
@@ -334,7 +332,20 @@ impl Listing<'_> {
         for group in &mut groups {
             group.files.sort();
         }
-        groups
+        Ok(groups)
+    }
+
+    /// Returns the format by the name, or by the first bytes of a wanted file whose name has no
+    /// known extension, as in stores that name files by their digest.
+    fn format(&self, file: &File, wanted: Option<&str>) -> Result<Option<Format>, ReadError> {
+        match detect(&file.name, b"") {
+            None if wanted == Some(file.name.as_str()) => {
+                let mut start = self.bytes(&file.name, 15)?;
+                start.truncate(16);
+                Ok(detect(&file.name, &start))
+            }
+            format => Ok(format),
+        }
     }
 
     /// Returns the error that names the numbered files that are missing, if any are.
@@ -343,9 +354,10 @@ impl Listing<'_> {
         let Some((_, extension)) = first.rsplit_once('.').filter(|_| group.count > 1) else {
             return Ok(());
         };
+        let present: HashSet<&str> = group.files.iter().map(String::as_str).collect();
         let missing: Vec<String> = (1..=group.count)
             .map(|number| format!("{}-{number:05}-of-{:05}.{extension}", group.prefix, group.count))
-            .filter(|name| !group.files.contains(name))
+            .filter(|name| !present.contains(name.as_str()))
             .collect();
         if missing.is_empty() { Ok(()) } else { Err(ReadError::Missing(missing)) }
     }
@@ -391,7 +403,8 @@ impl Listing<'_> {
         match &index {
             Some(index) => {
                 let names = || index.files.keys().cloned();
-                let missing: Vec<String> = names().filter(|name| self.length(name).is_none()).collect();
+                let missing: Vec<String> =
+                    names().filter(|name| self.length(name).is_none()).collect();
                 if !missing.is_empty() {
                     return Err(ReadError::Missing(missing));
                 }
@@ -429,7 +442,8 @@ impl Listing<'_> {
         if unlisted > 0 {
             notes.push(format!("{unlisted} tensors are not in the index and are left out"));
         }
-        let kind = config.as_ref().map_or("unknown", |config| config.model_type.as_str()).to_owned();
+        let kind =
+            config.as_ref().map_or("unknown", |config| config.model_type.as_str()).to_owned();
         let model = Model {
             name: shown(&group.prefix),
             architecture: kind,

@@ -50,6 +50,9 @@ pub enum SafetensorsError {
     /// The file is shorter than the length of a header.
     #[error("read the header's length: the file has {0} bytes, fewer than 8")]
     TooSmall(u64),
+    /// The file is a pointer of Git LFS.
+    #[error("read the header: the file is a pointer of Git LFS; fetch its data")]
+    Pointer,
     /// The header is longer than the format permits.
     #[error("read the header: {0} bytes are more than the format's 100,000,000")]
     TooLarge(u64),
@@ -79,7 +82,9 @@ pub enum SafetensorsError {
         encoding: String,
     },
     /// A tensor overlaps another, leaves a hole before it, or ends before it starts.
-    #[error("read tensor '{tensor}': it is at {start}..{end}, and the data before it ends at {expected}")]
+    #[error(
+        "read tensor '{tensor}': it is at {start}..{end}, and the data before it ends at {expected}"
+    )]
     Offset {
         /// The tensor.
         tensor: String,
@@ -91,7 +96,9 @@ pub enum SafetensorsError {
         expected: u64,
     },
     /// The offsets of a tensor do not span the bytes of its shape.
-    #[error("read tensor '{tensor}': its shape takes {needed} bytes, and its offsets span {spanned}")]
+    #[error(
+        "read tensor '{tensor}': its shape takes {needed} bytes, and its offsets span {spanned}"
+    )]
     Size {
         /// The tensor.
         tensor: String,
@@ -130,6 +137,9 @@ pub fn read(mut file: impl Read, length: u64) -> Result<Vec<Tensor>, Safetensors
         return Err(SafetensorsError::TooSmall(length));
     }
     file.read_exact(&mut size)?;
+    if &size == b"version " {
+        return Err(SafetensorsError::Pointer);
+    }
     let claimed = u64::from_le_bytes(size);
     if claimed > MAX_HEADER_BYTES {
         return Err(SafetensorsError::TooLarge(claimed));
@@ -318,6 +328,12 @@ mod tests {
         file.extend(b"{}");
         let error = read(file.as_slice(), 3 << 30).unwrap_err();
         assert!(matches!(error, SafetensorsError::TooLarge(claimed) if claimed == 2 << 30));
+    }
+
+    #[test]
+    fn pointer_of_git_lfs_is_told() {
+        let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
+        assert!(matches!(read_bytes(pointer), Err(SafetensorsError::Pointer)));
     }
 
     #[test]

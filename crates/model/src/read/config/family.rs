@@ -163,11 +163,10 @@ pub(super) fn known() -> String {
     KNOWN.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
-#[rustfmt::skip]
-const fn defaults(
-    hidden: u64, feed_forward: u64, layers: u64, heads: u64, kv_heads: u64, head: u64,
-    vocabulary: u64, tied: bool,
-) -> Defaults {
+/// Returns defaults: width, feed-forward width, layers, heads, heads of keys, width of a head,
+/// vocabulary, and whether the output is tied.
+const fn defaults(numbers: [u64; 7], tied: bool) -> Defaults {
+    let [hidden, feed_forward, layers, heads, kv_heads, head, vocabulary] = numbers;
     Defaults { hidden, feed_forward, layers, heads, kv_heads, head, vocabulary, tied }
 }
 
@@ -181,35 +180,35 @@ impl Family {
     #[rustfmt::skip]
     pub(super) fn defaults(self) -> Defaults {
         match self {
-            Llama => defaults(4096, 11_008, 32, 32, 0, 0, 32_000, false),
-            Mistral | Mixtral => defaults(4096, 14_336, 32, 32, 8, 0, 32_000, false),
-            Qwen2 => defaults(4096, 22_016, 32, 32, 32, 0, 151_936, false),
-            Qwen3 => defaults(4096, 22_016, 32, 32, 32, 128, 151_936, false),
-            Qwen3Moe => defaults(2048, 6144, 24, 32, 4, 0, 151_936, false),
-            Qwen3Next | Qwen35 => defaults(2048, 5632, 48, 16, 2, 256, 151_936, false),
-            Gemma => defaults(3072, 24_576, 28, 16, 16, 256, 256_000, true),
-            Gemma2 => defaults(2304, 9216, 26, 8, 4, 256, 256_000, true),
-            Gemma3 => defaults(2304, 9216, 26, 8, 4, 256, 262_208, true),
-            Gemma3n => defaults(2048, 16_384, 35, 8, 2, 256, 262_400, true),
-            Gemma4 => defaults(0, 0, 0, 0, 0, 256, 262_144, true),
-            Cohere2 => defaults(8192, 22_528, 40, 64, 0, 0, 256_000, true),
-            GptOss => defaults(2880, 2880, 36, 64, 8, 64, 201_088, false),
-            Llama4 => defaults(5120, 8192, 48, 40, 8, 128, 202_048, false),
-            Deepseek2 => defaults(0, 0, 0, 0, 0, 0, 0, false),
-            Deepseek3 => defaults(7168, 18_432, 61, 128, 128, 0, 129_280, false),
-            Falcon => defaults(4544, 0, 32, 71, 0, 0, 65_024, true),
-            Gpt2 => defaults(768, 0, 12, 12, 0, 0, 50_257, true),
-            GptNeox => defaults(6144, 24_576, 44, 64, 0, 0, 50_432, false),
-            Bloom => defaults(64, 0, 2, 8, 0, 0, 250_880, true),
-            Opt => defaults(768, 3072, 12, 12, 0, 0, 50_272, true),
-            Mpt => defaults(2048, 0, 24, 16, 0, 0, 50_368, true),
-            Jamba => defaults(4096, 14_336, 32, 32, 8, 0, 65_536, false),
-            Mamba => defaults(768, 0, 32, 0, 0, 0, 50_280, true),
-            Mamba2 => defaults(4096, 0, 64, 0, 0, 0, 32_768, false),
-            Bamba => defaults(4096, 14_336, 32, 32, 8, 0, 128_000, false),
-            FalconH1 => defaults(4096, 14_336, 32, 32, 8, 0, 128_000, false),
-            Lfm2 => defaults(2560, 12_288, 32, 32, 8, 0, 65_536, true),
-            RecurrentGemma => defaults(2560, 7680 * 3, 26, 10, 0, 0, 256_000, true),
+            Llama => defaults([4096, 11_008, 32, 32, 0, 0, 32_000], false),
+            Mistral | Mixtral => defaults([4096, 14_336, 32, 32, 8, 0, 32_000], false),
+            Qwen2 => defaults([4096, 22_016, 32, 32, 32, 0, 151_936], false),
+            Qwen3 => defaults([4096, 22_016, 32, 32, 32, 128, 151_936], false),
+            Qwen3Moe => defaults([2048, 6144, 24, 32, 4, 0, 151_936], false),
+            Qwen3Next | Qwen35 => defaults([2048, 5632, 48, 16, 2, 256, 151_936], false),
+            Gemma => defaults([3072, 24_576, 28, 16, 16, 256, 256_000], true),
+            Gemma2 => defaults([2304, 9216, 26, 8, 4, 256, 256_000], true),
+            Gemma3 => defaults([2304, 9216, 26, 8, 4, 256, 262_208], true),
+            Gemma3n => defaults([2048, 16_384, 35, 8, 2, 256, 262_400], true),
+            Gemma4 => defaults([0, 0, 0, 0, 0, 256, 262_144], true),
+            Cohere2 => defaults([8192, 22_528, 40, 64, 0, 0, 256_000], true),
+            GptOss => defaults([2880, 2880, 36, 64, 8, 64, 201_088], false),
+            Llama4 => defaults([5120, 8192, 48, 40, 8, 128, 202_048], false),
+            Deepseek2 => defaults([0, 0, 0, 0, 0, 0, 0], false),
+            Deepseek3 => defaults([7168, 18_432, 61, 128, 128, 0, 129_280], false),
+            Falcon => defaults([4544, 0, 32, 71, 0, 0, 65_024], true),
+            Gpt2 => defaults([768, 0, 12, 12, 0, 0, 50_257], true),
+            GptNeox => defaults([6144, 24_576, 44, 64, 0, 0, 50_432], false),
+            Bloom => defaults([64, 0, 2, 8, 0, 0, 250_880], true),
+            Opt => defaults([768, 3072, 12, 12, 0, 0, 50_272], true),
+            Mpt => defaults([2048, 0, 24, 16, 0, 0, 50_368], true),
+            Jamba => defaults([4096, 14_336, 32, 32, 8, 0, 65_536], false),
+            Mamba => defaults([768, 0, 32, 0, 0, 0, 50_280], true),
+            Mamba2 => defaults([4096, 0, 64, 0, 0, 0, 32_768], false),
+            Bamba => defaults([4096, 14_336, 32, 32, 8, 0, 128_000], false),
+            FalconH1 => defaults([4096, 14_336, 32, 32, 8, 0, 128_000], false),
+            Lfm2 => defaults([2560, 12_288, 32, 32, 8, 0, 65_536], true),
+            RecurrentGemma => defaults([2560, 7680 * 3, 26, 10, 0, 0, 256_000], true),
             GraniteHybrid | NemotronH | MiniMax | KimiLinear | Generic => Defaults::default(),
         }
     }

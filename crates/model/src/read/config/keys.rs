@@ -53,11 +53,7 @@ impl<'a> Keys<'a> {
     }
 
     /// Returns an integer, or the default of the class; 0 stands for no default.
-    pub(super) fn number(
-        &self,
-        names: &[&'static str],
-        default: u64,
-    ) -> Result<u64, ConfigError> {
+    pub(super) fn number(&self, names: &[&'static str], default: u64) -> Result<u64, ConfigError> {
         let number = self.integer(names)?;
         let key = names.first().copied().unwrap_or_default();
         number.or((default > 0).then_some(default)).ok_or(ConfigError::Missing(key))
@@ -77,7 +73,8 @@ impl<'a> Keys<'a> {
 
     /// Returns the model type: that of the language model, without `_text`.
     pub(super) fn model_type(&self) -> String {
-        let found = [self.text, self.root].into_iter().find_map(|map| map.get("model_type")?.as_str());
+        let found =
+            [self.text, self.root].into_iter().find_map(|map| map.get("model_type")?.as_str());
         let name = found.unwrap_or_default();
         shown(name.strip_suffix("_text").unwrap_or(name))
     }

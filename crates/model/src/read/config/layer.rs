@@ -14,20 +14,66 @@ pub(super) struct Layer {
 /// What mixes the tokens of a layer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Block {
-    Attention { heads: u64, kv_heads: u64, key: u64, value: u64, window: Option<u64>, gate: bool },
-    Latent { heads: u64, query_rank: Option<u64>, rank: u64, rope: u64, nope: u64, value: u64 },
-    Mamba { inner: u64, state: u64, kernel: u64, rank: u64, normed: bool },
-    Mamba2 { inner: u64, state: u64, kernel: u64, groups: u64, heads: u64, normed: bool },
+    Attention {
+        heads: u64,
+        kv_heads: u64,
+        key: u64,
+        value: u64,
+        window: Option<u64>,
+        gate: bool,
+    },
+    Latent {
+        heads: u64,
+        query_rank: Option<u64>,
+        rank: u64,
+        rope: u64,
+        nope: u64,
+        value: u64,
+    },
+    Mamba {
+        inner: u64,
+        state: u64,
+        kernel: u64,
+        rank: u64,
+        normed: bool,
+    },
+    Mamba2 {
+        inner: u64,
+        state: u64,
+        kernel: u64,
+        groups: u64,
+        heads: u64,
+        normed: bool,
+    },
     /// A gated delta net (Qwen3-Next).
-    Delta { key_heads: u64, value_heads: u64, key: u64, value: u64, kernel: u64 },
+    Delta {
+        key_heads: u64,
+        value_heads: u64,
+        key: u64,
+        value: u64,
+        kernel: u64,
+    },
     /// Kimi delta attention.
-    Kimi { heads: u64, head: u64, kernel: u64 },
+    Kimi {
+        heads: u64,
+        head: u64,
+        kernel: u64,
+    },
     /// The short convolution of LFM2.
-    Convolution { kernel: u64 },
+    Convolution {
+        kernel: u64,
+    },
     /// The gated linear recurrent unit of Griffin (RecurrentGemma).
-    Gated { width: u64, kernel: u64, heads: u64 },
+    Gated {
+        width: u64,
+        kernel: u64,
+        heads: u64,
+    },
     /// Lightning attention (MiniMax).
-    Lightning { heads: u64, head: u64 },
+    Lightning {
+        heads: u64,
+        head: u64,
+    },
     Nothing,
 }
 
@@ -65,8 +111,8 @@ impl Block {
                 }
             }
             Block::Delta { key_heads, value_heads, key, value, kernel } => {
-                let channels = product(&[2, key_heads, key])
-                    .saturating_add(product(&[value_heads, value]));
+                let channels =
+                    product(&[2, key_heads, key]).saturating_add(product(&[value_heads, value]));
                 Mixer::Recurrent {
                     convolution: product(&[kernel.saturating_sub(1), channels]),
                     state: product(&[value_heads, key, value]),

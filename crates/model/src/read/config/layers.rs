@@ -80,8 +80,8 @@ impl Reader<'_> {
             Llama4 => keys.number(&["intermediate_size_mlp"], 16_384),
             RecurrentGemma => Ok(keys.number(&["intermediate_size"], 7680)? / 2),
             Lfm2 => {
-                let width =
-                    keys.number(&["block_ff_dim", "intermediate_size"], self.defaults.feed_forward)?;
+                let width = keys
+                    .number(&["block_ff_dim", "intermediate_size"], self.defaults.feed_forward)?;
                 if !keys.flag("block_auto_adjust_ff_dim", true)? {
                     return Ok(width);
                 }
@@ -89,7 +89,8 @@ impl Reader<'_> {
                 // Products of numbers of 31 bits do not overflow.
                 Ok((2 * width / 3).next_multiple_of(multiple.max(1)))
             }
-            _ => keys.number(&["intermediate_size", "ffn_dim", "n_inner"], self.defaults.feed_forward),
+            _ => keys
+                .number(&["intermediate_size", "ffn_dim", "n_inner"], self.defaults.feed_forward),
         }
     }
 
@@ -153,7 +154,8 @@ impl Reader<'_> {
         let listed = |list: &[u64], rare: Kind, other: Kind| -> Vec<Kind> {
             (0..count).map(|i| if list.contains(&i) { rare } else { other }).collect()
         };
-        let period = |default| keys.number(&["sliding_window_pattern", "_sliding_window_pattern"], default);
+        let period =
+            |default| keys.number(&["sliding_window_pattern", "_sliding_window_pattern"], default);
         let all = |kind| vec![kind; count as usize];
         Ok(match self.family {
             Mistral => match keys.given("sliding_window").is_some_and(serde_json::Value::is_null) {
@@ -177,13 +179,13 @@ impl Reader<'_> {
                 Some(list) => (0..count as usize)
                     .map(|i| if list.get(i) == Some(&0) { Kind::Full } else { Kind::Chunked })
                     .collect(),
-                None => every(
-                    keys.number(&["no_rope_layer_interval"], 4)?,
-                    Kind::Full,
-                    Kind::Chunked,
-                ),
+                None => {
+                    every(keys.number(&["no_rope_layer_interval"], 4)?, Kind::Full, Kind::Chunked)
+                }
             },
-            Qwen3Next | Qwen35 => every(keys.number(&["full_attention_interval"], 4)?, Kind::Full, Kind::Linear),
+            Qwen3Next | Qwen35 => {
+                every(keys.number(&["full_attention_interval"], 4)?, Kind::Full, Kind::Linear)
+            }
             Jamba => {
                 let period = keys.number(&["attn_layer_period"], 8)?.max(1);
                 let offset = keys.integer(&["attn_layer_offset"])?.unwrap_or(4);
@@ -278,7 +280,14 @@ impl Reader<'_> {
             Kind::Full if matches!(self.family, Gemma4) => {
                 let head = keys.number(&["global_head_dim"], 512)?;
                 let kv_heads = keys.integer(&["num_global_key_value_heads"])?.unwrap_or(kv_heads);
-                Block::Attention { heads, kv_heads, key: head, value: head, window: None, gate: false }
+                Block::Attention {
+                    heads,
+                    kv_heads,
+                    key: head,
+                    value: head,
+                    window: None,
+                    gate: false,
+                }
             }
             Kind::Full => attention(None),
             Kind::Sliding => attention(match self.family {

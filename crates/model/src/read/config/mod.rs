@@ -107,8 +107,13 @@ pub fn read(text: &[u8]) -> Result<Config, ConfigError> {
         let defaults = reader.defaults;
         // The class of Falcon-H1 and others read `tie_word_embeddings` beside `text_config` too.
         let tied = keys.flag("tie_word_embeddings", defaults.tied)?;
-        let context =
-            keys.integer(&["max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length"])?;
+        let context = keys.integer(&[
+            "max_position_embeddings",
+            "n_positions",
+            "n_ctx",
+            "max_seq_len",
+            "seq_length",
+        ])?;
         let architecture = Architecture {
             hidden: widths.hidden,
             feed_forward: widths.feed_forward,

@@ -85,7 +85,9 @@ impl Quantization {
         match self {
             Quantization::Fp8 { block } => {
                 let scales = match block {
-                    Some((down, across)) => stacked(&[rows.div_ceil(down), columns.div_ceil(across)]),
+                    Some((down, across)) => {
+                        stacked(&[rows.div_ceil(down), columns.div_ceil(across)])
+                    }
                     None => stacked(&[1]),
                 };
                 vec![

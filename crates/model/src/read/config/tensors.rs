@@ -44,7 +44,8 @@ impl List {
             Some(Quantization::Mxfp4) if !experts => None,
             other => other,
         };
-        let stacked = |shape: &[u64]| if experts { [&[count], shape].concat() } else { shape.to_vec() };
+        let stacked =
+            |shape: &[u64]| if experts { [&[count], shape].concat() } else { shape.to_vec() };
         match quantization {
             None => self.plain(format!("{name}.weight"), &stacked(&[rows, columns]))?,
             Some(quantization) => {

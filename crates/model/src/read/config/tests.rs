@@ -59,11 +59,7 @@ const KNOWN: &[(&str, &str, u64)] = &[
         "vocab_size":151936,"decoder_sparse_step":1,"mlp_only_layers":[]}"#,
         30_532_122_624,
     ),
-    (
-        "Gemma 2 2B",
-        r#"{"model_type":"gemma2"}"#,
-        2_614_341_888,
-    ),
+    ("Gemma 2 2B", r#"{"model_type":"gemma2"}"#, 2_614_341_888),
     // The language model of 4.3 B with the vision tower.
     ("Gemma 3 4B", GEMMA_3_4B, 3_880_263_168),
     ("DeepSeek V2 Lite", DEEPSEEK_V2_LITE, 15_706_484_224),
@@ -212,7 +208,10 @@ fn windows_follow_the_class() {
     // A list wins over the rule.
     let list = r#","layer_types":["full_attention","sliding_attention","full_attention"]"#;
     assert_eq!(layers_of("gemma3", 3, list), "FwF");
-    assert_eq!(parse(r#"{"model_type":"llama4"}"#).architecture.layers[0], attention(8, 128, Some(8192)));
+    assert_eq!(
+        parse(r#"{"model_type":"llama4"}"#).architecture.layers[0],
+        attention(8, 128, Some(8192))
+    );
     let shared = r#","layer_types":["sliding_attention","full_attention","sliding_attention"],"num_kv_shared_layers":1"#;
     assert_eq!(layers_of("gemma4", 3, shared), "wF-");
 }
@@ -277,7 +276,10 @@ fn implausible_configurations_are_refused() {
     assert!(matches!(with(r#""num_attention_heads":0"#), ConfigError::Missing(_)));
     assert!(matches!(with(r#""layer_types":["full_attention"]"#), ConfigError::Value { .. }));
     let types = with(r#""num_hidden_layers":1,"layer_types":["psychic"]"#);
-    assert_eq!(types.to_string(), "read 'layer_types' of the configuration: unknown type 'psychic'");
+    assert_eq!(
+        types.to_string(),
+        "read 'layer_types' of the configuration: unknown type 'psychic'"
+    );
     let long = " ".repeat(MAX_CONFIG_BYTES as usize + 1);
     assert!(matches!(refused(&long), ConfigError::TooLarge(_)));
     let nested = format!("{{\"a\":{}", "[".repeat(100_000));
@@ -326,12 +328,14 @@ fn quantized_matrices_are_what_the_files_hold() {
     assert_eq!(bytes(&fp8), [n, 32 * 32 * 4]);
     let bnb4 = quantized(r#"{"quant_method":"bitsandbytes","load_in_4bit":true}"#).1;
     assert_eq!(bytes(&bnb4), [n / 2, n / 64 * 4, 64]);
-    let double = r#"{"quant_method":"bitsandbytes","load_in_4bit":true,"bnb_4bit_use_double_quant":true}"#;
+    let double =
+        r#"{"quant_method":"bitsandbytes","load_in_4bit":true,"bnb_4bit_use_double_quant":true}"#;
     assert_eq!(bytes(&quantized(double).1), [n / 2, n / 64, 64, n / 64 / 256 * 4, 1024]);
     let bnb8 = quantized(r#"{"quant_method":"bitsandbytes","load_in_8bit":true}"#).1;
     assert_eq!(bytes(&bnb8), [n, 4096 * 4]);
     // Embeddings, norms and the output stay as they are.
-    let kept = |name: &str| gptq.iter().find(|tensor| tensor.name == name).map(|tensor| tensor.bytes);
+    let kept =
+        |name: &str| gptq.iter().find(|tensor| tensor.name == name).map(|tensor| tensor.bytes);
     assert_eq!(kept("model.embed_tokens.weight"), Some(Bytes(128_256 * 4096 * 2)));
     assert_eq!(kept("lm_head.weight"), Some(Bytes(128_256 * 4096 * 2)));
     let (unknown, plain) = quantized(r#"{"quant_method":"aqlm"}"#);

@@ -92,7 +92,11 @@ impl Keys<'_> {
         let Some(numbers) = self.values.per_layer(&self.key(name), layers)? else {
             return Ok(None);
         };
-        numbers.into_iter().map(|number| self.plausible(name, number)).collect::<Result<_, _>>().map(Some)
+        numbers
+            .into_iter()
+            .map(|number| self.plausible(name, number))
+            .collect::<Result<_, _>>()
+            .map(Some)
     }
 }
 
@@ -179,7 +183,8 @@ impl Layers {
     fn mixer(&self, index: usize) -> Mixer {
         let at = |list: &[u64]| list.get(index).copied().unwrap_or(0);
         let (heads, kv_heads) = (at(&self.heads), at(&self.kv_heads));
-        let window = self.has_window.get(index).is_some_and(|has| *has).then_some(self.window).flatten();
+        let window =
+            self.has_window.get(index).is_some_and(|has| *has).then_some(self.window).flatten();
         let over = self.hidden.checked_div(heads).unwrap_or(0);
         let (key, value) = if window.is_some() { self.windowed } else { self.full };
         let (key, value) = (key.unwrap_or(over), value.unwrap_or(over));
@@ -195,7 +200,9 @@ impl Layers {
         }
         match (has_state, self.state) {
             (true, Some(state)) => state,
-            (false, Some(Mixer::Recurrent { convolution, state })) if self.states == States::Beside => {
+            (false, Some(Mixer::Recurrent { convolution, state }))
+                if self.states == States::Beside =>
+            {
                 Mixer::Parallel { kv_heads, key, value, convolution, state }
             }
             _ if kv_heads == 0 => Mixer::Nothing,
@@ -301,10 +308,7 @@ mod tests {
         assert_eq!(layers(one), [attention(2, 32, None); 2]);
         assert_eq!(layers(base("llama", 1)), [attention(8, 32, None)]);
         let each = base("deci", 3).integers("deci.attention.head_count_kv", &[4, 0, 2]);
-        assert_eq!(
-            layers(each),
-            [attention(4, 32, None), Mixer::Nothing, attention(2, 32, None)]
-        );
+        assert_eq!(layers(each), [attention(4, 32, None), Mixer::Nothing, attention(2, 32, None)]);
         let few = base("deci", 3).integers("deci.attention.head_count_kv", &[4, 0]);
         assert!(matches!(read(few), Err(GgufError::Value { .. })));
         let negative = base("deci", 1).integers("deci.attention.head_count_kv", &[-1]);
@@ -317,7 +321,8 @@ mod tests {
             base(name, layers).integer(&format!("{name}.attention.sliding_window"), 128)
         };
         let has = |writer| -> Vec<bool> {
-            let windowed = |mixer: &Mixer| matches!(mixer, Mixer::Attention { window: Some(128), .. });
+            let windowed =
+                |mixer: &Mixer| matches!(mixer, Mixer::Attention { window: Some(128), .. });
             layers(writer).iter().map(windowed).collect()
         };
         assert_eq!(has(window("gemma3", 7)), [true, true, true, true, true, false, true]);

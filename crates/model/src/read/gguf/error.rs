@@ -87,7 +87,9 @@ pub enum GgufError {
     #[error("read tensor '{0}': its size is too large to count")]
     Overflow(String),
     /// A tensor does not start where the one before it ends.
-    #[error("read tensor '{tensor}': it starts at {found}, and the data before it ends at {expected}")]
+    #[error(
+        "read tensor '{tensor}': it starts at {found}, and the data before it ends at {expected}"
+    )]
     Offset {
         /// The tensor.
         tensor: String,

@@ -22,9 +22,8 @@ impl Split {
         if count <= 1 {
             return Ok(None);
         }
-        let wanted = |key: &str| {
-            values.integer(key)?.ok_or_else(|| GgufError::Missing(key.to_owned()))
-        };
+        let wanted =
+            |key: &str| values.integer(key)?.ok_or_else(|| GgufError::Missing(key.to_owned()));
         let (number, tensors) = (wanted("split.no")?, wanted("split.tensors.count")?);
         if count > u64::from(u16::MAX) || number >= count {
             let place = format!("file {number} of {count} cannot be");
@@ -88,9 +87,13 @@ mod tests {
     #[test]
     fn names_of_splits_have_five_digits() {
         assert_eq!(split_name("a-b-00002-of-00003.gguf"), Some(("a-b", 2, 3)));
-        for name in
-            ["a.gguf", "a-1-of-2.gguf", "a-00000-of-00002.gguf", "a-00003-of-00002.gguf", "-00001-of-00001.gguf"]
-        {
+        for name in [
+            "a.gguf",
+            "a-1-of-2.gguf",
+            "a-00000-of-00002.gguf",
+            "a-00003-of-00002.gguf",
+            "-00001-of-00001.gguf",
+        ] {
             assert_eq!(split_name(name), None, "{name}");
         }
     }

@@ -58,13 +58,8 @@ impl Writer {
     }
 
     fn start(version: u32, tensors: u64, pairs: u64) -> Vec<u8> {
-        [
-            &b"GGUF"[..],
-            &version.to_le_bytes(),
-            &tensors.to_le_bytes(),
-            &pairs.to_le_bytes(),
-        ]
-        .concat()
+        [&b"GGUF"[..], &version.to_le_bytes(), &tensors.to_le_bytes(), &pairs.to_le_bytes()]
+            .concat()
     }
 
     fn header(&self) -> Vec<u8> {
@@ -163,7 +158,10 @@ fn counts_that_lie_cost_nothing() {
 fn keys_are_unique_and_have_a_length() {
     let twice = Writer::default().integer("a", 1).integer("a", 2);
     assert_eq!(refusal(&twice).to_string(), "read 'a': the name occurs twice");
-    assert_eq!(refusal(&Writer::default().integer("", 1)).to_string(), "read '': the name is empty");
+    assert_eq!(
+        refusal(&Writer::default().integer("", 1)).to_string(),
+        "read '': the name is empty"
+    );
     let long = Writer::default().integer(&"k".repeat(65_536), 1);
     assert!(matches!(refusal(&long), GgufError::TooMuch { limit: 65_535, .. }));
 }
@@ -222,7 +220,9 @@ fn sum_of_sizes_that_wraps_is_refused() {
         writer = writer.described(&format!("t{index}"), &huge, 0, index << 60);
     }
     let header = writer.header();
-    assert!(matches!(read(header.as_slice(), None), Err(GgufError::Overflow(last)) if last == "t15"));
+    assert!(
+        matches!(read(header.as_slice(), None), Err(GgufError::Overflow(last)) if last == "t15")
+    );
 }
 
 #[test]

@@ -75,14 +75,18 @@ fn missing_shards_are_named() {
     // Without the index, the names tell.
     files.remove(1);
     let error = read(&files, None).unwrap_err();
-    assert!(matches!(error, ReadError::Missing(names) if names == ["model-00002-of-00002.safetensors"]));
+    assert!(
+        matches!(error, ReadError::Missing(names) if names == ["model-00002-of-00002.safetensors"])
+    );
 }
 
 #[test]
 fn index_that_does_not_fit_its_shards_is_refused() {
     let mut files = indexed();
     files[3].1 = tensors(&[("c", 4)]);
-    assert!(matches!(read(&files, None), Err(ReadError::TensorMissing { tensor, .. }) if tensor == "b"));
+    assert!(
+        matches!(read(&files, None), Err(ReadError::TensorMissing { tensor, .. }) if tensor == "b")
+    );
     files.remove(1);
     files[2].1 = tensors(&[("a", 4)]);
     assert!(matches!(read(&files, None), Err(ReadError::Twice { tensor, .. }) if tensor == "a"));
@@ -116,7 +120,8 @@ fn splits_of_gguf_are_one_model() {
     assert_eq!(found.model.shape.unwrap().layers.len(), 1);
     let error = read(&files[..1], None).unwrap_err();
     assert!(error.to_string().ends_with("files are missing: tiny-00001-of-00002.gguf"), "{error}");
-    let swapped = [("t-00001-of-00002.gguf", part(1, "b")), ("t-00002-of-00002.gguf", part(0, "a"))];
+    let swapped =
+        [("t-00001-of-00002.gguf", part(1, "b")), ("t-00002-of-00002.gguf", part(0, "a"))];
     assert!(matches!(read(&swapped, None), Err(ReadError::Gguf { .. })));
 }
 
@@ -130,6 +135,9 @@ fn several_models_are_told_apart_by_a_name() {
     assert_eq!(found.model.tensors[0].name, "b");
     assert_eq!(found.model.shape, None);
     assert!(matches!(read(&files, Some("x.txt")), Err(ReadError::Nothing)));
+    // A store may name files by their digest.
+    let blobs = [("sha256-0a", one("a")), ("sha256-0b", one("b"))];
+    assert_eq!(read(&blobs, Some("sha256-0b")).unwrap().model.tensors[0].name, "b");
     // The usual name, and safetensors before others.
     let mut files = indexed();
     files.push(("consolidated.safetensors", tensors(&[("c", 1)])));

@@ -34,7 +34,9 @@ pub enum TorchError {
     #[error("read the directory of the zip file")]
     Zip(#[source] ZipError),
     /// The file has the format of PyTorch before 1.6.
-    #[error("read the file: it has the format of PyTorch before 1.6; save it again with a newer one")]
+    #[error(
+        "read the file: it has the format of PyTorch before 1.6; save it again with a newer one"
+    )]
     Legacy,
     /// The file is not one that PyTorch saves.
     #[error("read the zip file: {0}")]
@@ -146,7 +148,8 @@ impl Weights {
         for view in views {
             let Some(tensor) = view.within(storages) else {
                 let name = shown(&view.name);
-                self.notes.push(format!("tensor '{name}' is left out: its storage has no room for it"));
+                self.notes
+                    .push(format!("tensor '{name}' is left out: its storage has no room for it"));
                 continue;
             };
             let place = (view.storage.clone(), view.offset);

@@ -40,8 +40,16 @@ enum Value<'a> {
     Tuple(Vec<Ref>),
     /// A dictionary, with its keys and values in turn.
     Dictionary(Vec<Ref>),
-    Storage { kind: &'a str, key: &'a str },
-    Tensor { kind: &'a str, key: &'a str, offset: u64, size: Ref },
+    Storage {
+        kind: &'a str,
+        key: &'a str,
+    },
+    Tensor {
+        kind: &'a str,
+        key: &'a str,
+        offset: u64,
+        size: Ref,
+    },
     Opaque,
 }
 
@@ -86,7 +94,8 @@ impl<'a> Machine<'a> {
 
     fn text(&mut self, length: u64) -> Result<&'a str, String> {
         let bytes = self.take(length)?;
-        std::str::from_utf8(bytes).map_err(|_| format!("a text before byte {} is not UTF-8", self.at))
+        std::str::from_utf8(bytes)
+            .map_err(|_| format!("a text before byte {} is not UTF-8", self.at))
     }
 
     fn line(&mut self) -> Result<&'a str, String> {
@@ -314,7 +323,8 @@ impl<'a> Machine<'a> {
             ("torch._utils", "_rebuild_tensor" | "_rebuild_tensor_v2" | "_rebuild_tensor_v3") => {
                 self.tensor(items).unwrap_or(Value::Opaque)
             }
-            ("torch._utils", "_rebuild_parameter") => match items.first().map(|at| self.value(*at)) {
+            ("torch._utils", "_rebuild_parameter") => match items.first().map(|at| self.value(*at))
+            {
                 Some(tensor @ Value::Tensor { .. }) => tensor.clone(),
                 _ => Value::Opaque,
             },
@@ -383,7 +393,8 @@ impl<'a> Machine<'a> {
                         views.push(View { name, storage, encoding, offset: *offset, shape });
                     }
                     Value::Dictionary(_) if depth < MAX_DEPTH && seen.insert(*value) => {
-                        room = room.checked_sub(name.len()).ok_or("it expands to 8 times its size")?;
+                        room =
+                            room.checked_sub(name.len()).ok_or("it expands to 8 times its size")?;
                         left.push((*value, name, depth + 1));
                     }
                     _ => {}

@@ -25,7 +25,8 @@ fn integer(value: u32) -> Vec<u8> {
 }
 
 fn tuple(values: &[u32]) -> Vec<u8> {
-    [b"(".to_vec(), values.iter().flat_map(|value| integer(*value)).collect(), b"t".to_vec()].concat()
+    [b"(".to_vec(), values.iter().flat_map(|value| integer(*value)).collect(), b"t".to_vec()]
+        .concat()
 }
 
 /// Writes the call that rebuilds a tensor.
@@ -118,7 +119,9 @@ fn calls_are_not_executed() {
 
 #[test]
 fn pickle_that_is_not_known_leaves_the_sizes() {
-    for pickle in [&b""[..], b"\x80\x02", b"\x80\x09.", b"i", b"t.", b"(0.", b"h\x05.", b"X\xff\xff\xff\xff."] {
+    for pickle in
+        [&b""[..], b"\x80\x02", b"\x80\x09.", b"i", b"t.", b"(0.", b"h\x05.", b"X\xff\xff\xff\xff."]
+    {
         let weights = with_pickle(pickle);
         assert_eq!(bytes(&weights), Bytes(24));
         assert!(weights.notes[0].starts_with("names and shapes are not read"), "{weights:?}");
@@ -130,7 +133,8 @@ fn pickle_that_is_not_known_leaves_the_sizes() {
 #[test]
 fn tensor_beyond_its_storage_is_left_out() {
     for (offset, shape) in [(0, &[7][..]), (4, &[3]), (0, &[u32::MAX >> 1; 4])] {
-        let weights = with_pickle(&dictionary(&[("a", tensor("FloatStorage", "0", offset, shape))]));
+        let weights =
+            with_pickle(&dictionary(&[("a", tensor("FloatStorage", "0", offset, shape))]));
         assert_eq!(weights.tensors[0].name, "data/0");
         assert!(weights.notes[0].contains("'a' is left out"), "{:?}", weights.notes);
     }
