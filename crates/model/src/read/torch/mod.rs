@@ -11,7 +11,7 @@ use super::name::shown;
 use crate::tensor::{Encoding, Tensor};
 use gpu_core::Bytes;
 use pickle::View;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Seek, SeekFrom};
 use zip::ZipArchive;
 use zip::result::ZipError;
@@ -139,11 +139,11 @@ fn views<R: Read + Seek>(archive: &mut ZipArchive<R>, top: &str) -> Result<Vec<V
 }
 
 impl Weights {
-    /// Adds the views whose storages have room for them, then the storages without any.
+    /// Adds the views whose storages have room for them, then what is left of each storage. The sum
+    /// is that of the storages.
     fn fill(&mut self, views: Vec<View>, storages: &BTreeMap<String, u64>) {
-        // The first view of each storage at each offset, and the bytes that views take.
-        let mut first: BTreeMap<(String, u64), String> = BTreeMap::new();
-        let mut taken: BTreeMap<String, u64> = BTreeMap::new();
+        let mut left = storages.clone();
+        let mut places: BTreeSet<(String, u64)> = BTreeSet::new();
         let mut shared = 0usize;
         for view in views {
             let Some(tensor) = view.within(storages) else {
@@ -152,21 +152,20 @@ impl Weights {
                     .push(format!("tensor '{name}' is left out: its storage has no room for it"));
                 continue;
             };
-            let place = (view.storage.clone(), view.offset);
-            if first.contains_key(&place) && tensor.bytes > Bytes(0) {
-                shared += 1;
-                continue;
+            let room = left.entry(view.storage.clone()).or_default();
+            let again = !places.insert((view.storage, view.offset)) && tensor.bytes > Bytes(0);
+            match room.checked_sub(tensor.bytes.0) {
+                Some(rest) if !again => {
+                    *room = rest;
+                    self.tensors.push(tensor);
+                }
+                _ => shared += 1,
             }
-            first.insert(place, view.name);
-            let taken = taken.entry(view.storage).or_default();
-            *taken = taken.saturating_add(tensor.bytes.0);
-            self.tensors.push(tensor);
         }
         if shared > 0 {
             self.notes.push(format!("{shared} tensors share the storage of another"));
         }
-        for (key, bytes) in storages {
-            let rest = bytes.saturating_sub(taken.get(key).copied().unwrap_or(0));
+        for (key, rest) in left {
             let Some(encoding) = Encoding::named("U8").filter(|_| rest > 0) else { continue };
             let name = format!("data/{key}");
             self.tensors.push(Tensor { name, encoding, shape: vec![rest], bytes: Bytes(rest) });

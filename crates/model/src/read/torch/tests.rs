@@ -143,6 +143,17 @@ fn tensor_beyond_its_storage_is_left_out() {
 }
 
 #[test]
+fn tensors_that_overlap_are_counted_once() {
+    let weights = with_pickle(&dictionary(&[
+        ("all", tensor("FloatStorage", "0", 0, &[6])),
+        ("tail", tensor("FloatStorage", "0", 2, &[4])),
+    ]));
+    assert_eq!(weights.tensors.len(), 1);
+    assert_eq!(bytes(&weights), Bytes(24));
+    assert_eq!(weights.notes, ["1 tensors share the storage of another"]);
+}
+
+#[test]
 fn dictionary_within_itself_ends() {
     // d = {"a": d, "b": d, ...}
     let pickle = [&b"\x80\x02}q\x00("[..], &text("a"), b"h\x00", &text("b"), b"h\x00u."].concat();
