@@ -5,6 +5,7 @@
 //! checked against the length of the file.
 
 mod model;
+pub mod read;
 mod tensor;
 
 pub use model::{Architecture, Experts, Mixer, Model};

@@ -89,6 +89,19 @@ pub enum Mixer {
         /// Elements of the state of a sequence.
         state: u64,
     },
+    /// Attention and a state side by side in one layer (Falcon-H1).
+    Parallel {
+        /// Heads of keys and values.
+        kv_heads: u64,
+        /// Elements of a key.
+        key: u64,
+        /// Elements of a value.
+        value: u64,
+        /// Elements of the convolution's state of a sequence.
+        convolution: u64,
+        /// Elements of the state of a sequence.
+        state: u64,
+    },
     /// Nothing is kept: the layer has no mixer, or uses what another layer keeps.
     Nothing,
 }

@@ -66,6 +66,45 @@ const ENCODINGS: &[Encoding] = &[
     blocks("TQ2_0", 256, 66),
 ];
 
+/// The numbers of ggml's types.
+const GGML: &[(u32, &str)] = &[
+    (0, "F32"),
+    (1, "F16"),
+    (2, "Q4_0"),
+    (3, "Q4_1"),
+    (6, "Q5_0"),
+    (7, "Q5_1"),
+    (8, "Q8_0"),
+    (9, "Q8_1"),
+    (10, "Q2_K"),
+    (11, "Q3_K"),
+    (12, "Q4_K"),
+    (13, "Q5_K"),
+    (14, "Q6_K"),
+    (15, "Q8_K"),
+    (16, "IQ2_XXS"),
+    (17, "IQ2_XS"),
+    (18, "IQ3_XXS"),
+    (19, "IQ1_S"),
+    (20, "IQ4_NL"),
+    (21, "IQ3_S"),
+    (22, "IQ2_S"),
+    (23, "IQ4_XS"),
+    (24, "I8"),
+    (25, "I16"),
+    (26, "I32"),
+    (27, "I64"),
+    (28, "F64"),
+    (29, "IQ1_M"),
+    (30, "BF16"),
+    (34, "TQ1_0"),
+    (35, "TQ2_0"),
+    (39, "MXFP4"),
+    (40, "NVFP4"),
+    (41, "Q1_0"),
+    (42, "Q2_0"),
+];
+
 const fn plain(name: &'static str, bits: u64) -> Encoding {
     Encoding { name, block: 1, block_bits: bits }
 }
@@ -78,6 +117,15 @@ impl Encoding {
     /// Returns the encoding with a name such as `BF16` or `q4_K`, in any case.
     pub fn named(name: &str) -> Option<Encoding> {
         ENCODINGS.iter().copied().find(|known| known.name.eq_ignore_ascii_case(name))
+    }
+
+    /// Returns the encoding of a type of ggml by its number; `None` for a number that ggml never
+    /// had or no longer has (4, 5, 31–33, 36–38).
+    ///
+    /// Source: `enum ggml_type` of `ggml.h`.
+    pub fn of_ggml(number: u32) -> Option<Encoding> {
+        let (_, name) = GGML.iter().find(|(known, _)| *known == number)?;
+        Encoding::named(name)
     }
 
     /// Returns the name.
@@ -99,6 +147,11 @@ impl Encoding {
         }
         let bits = (elements / self.block).checked_mul(self.block_bits)?;
         bits.is_multiple_of(8).then_some(bits / 8)
+    }
+
+    /// Returns the bits that a block takes.
+    pub fn block_bits(self) -> u64 {
+        self.block_bits
     }
 
     /// Returns the bits that an element takes on average.
@@ -136,6 +189,16 @@ impl Tensor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_ggml_name_encodings() {
+        for (number, name) in GGML {
+            assert_eq!(Encoding::of_ggml(*number).map(Encoding::name), Some(*name));
+        }
+        for gone in [4, 5, 31, 32, 33, 36, 37, 38, 43, u32::MAX] {
+            assert_eq!(Encoding::of_ggml(gone), None);
+        }
+    }
 
     #[test]
     fn bytes_are_whole_blocks() {

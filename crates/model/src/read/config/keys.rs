@@ -1,0 +1,103 @@
+//! The keys of a configuration, of the language model first.
+
+use super::ConfigError;
+use crate::read::name::shown;
+use serde_json::{Map, Value};
+
+/// The largest number that a configuration may have. Products of two fit 64 bits.
+const MAX: u64 = 1 << 31;
+/// The most layers, and so the most entries of a list.
+pub(super) const MAX_LAYERS: u64 = 4096;
+
+/// The objects of a configuration.
+pub(super) struct Keys<'a> {
+    /// The language model's, which is nested in a model of several modalities.
+    text: &'a Map<String, Value>,
+    root: &'a Map<String, Value>,
+}
+
+impl<'a> Keys<'a> {
+    pub(super) fn new(root: &'a Map<String, Value>) -> Self {
+        let nested = ["text_config", "llm_config", "language_config"];
+        let text = nested.iter().find_map(|key| root.get(*key)?.as_object()).unwrap_or(root);
+        Keys { text, root }
+    }
+
+    /// Returns the keys of an object within.
+    pub(super) fn within(&self, name: &str) -> Option<Keys<'a>> {
+        let object = self.given(name)?.as_object()?;
+        Some(Keys { text: object, root: object })
+    }
+
+    /// Returns a value as it is given, `null` too.
+    pub(super) fn given(&self, name: &str) -> Option<&'a Value> {
+        self.text.get(name).or_else(|| self.root.get(name))
+    }
+
+    /// Returns the first of some keys that is there and not `null`.
+    fn value(&self, names: &[&'static str]) -> Option<(&'static str, &'a Value)> {
+        let found = |name: &'static str| Some((name, self.given(name)?));
+        names.iter().filter_map(|name| found(name)).find(|(_, value)| !value.is_null())
+    }
+
+    /// Returns an integer under the first of some names that is there.
+    pub(super) fn integer(&self, names: &[&'static str]) -> Result<Option<u64>, ConfigError> {
+        let Some((key, value)) = self.value(names) else { return Ok(None) };
+        let whole = |float: f64| (float.fract() == 0.0 && float >= 0.0).then_some(float as u64);
+        value
+            .as_u64()
+            .or_else(|| value.as_f64().and_then(whole))
+            .filter(|value| *value <= MAX)
+            .map(Some)
+            .ok_or(ConfigError::Value { key, wanted: "an integer from 0 to 2^31" })
+    }
+
+    /// Returns an integer, or the default of the class; 0 stands for no default.
+    pub(super) fn number(&self, names: &[&'static str], default: u64) -> Result<u64, ConfigError> {
+        let number = self.integer(names)?;
+        let key = names.first().copied().unwrap_or_default();
+        number.or((default > 0).then_some(default)).ok_or(ConfigError::Missing(key))
+    }
+
+    pub(super) fn flag(&self, name: &'static str, default: bool) -> Result<bool, ConfigError> {
+        match self.value(&[name]) {
+            None => Ok(default),
+            Some((_, Value::Bool(flag))) => Ok(*flag),
+            Some((key, _)) => Err(ConfigError::Value { key, wanted: "true or false" }),
+        }
+    }
+
+    pub(super) fn text(&self, name: &'static str) -> Option<&'a str> {
+        self.given(name)?.as_str()
+    }
+
+    /// Returns the model type: that of the language model, without `_text`.
+    pub(super) fn model_type(&self) -> String {
+        let found =
+            [self.text, self.root].into_iter().find_map(|map| map.get("model_type")?.as_str());
+        let name = found.unwrap_or_default();
+        shown(name.strip_suffix("_text").unwrap_or(name))
+    }
+
+    fn list(&self, key: &'static str) -> Result<Option<&'a [Value]>, ConfigError> {
+        match self.value(&[key]) {
+            None => Ok(None),
+            Some((_, Value::Array(list))) if list.len() as u64 <= MAX_LAYERS => Ok(Some(list)),
+            Some((key, _)) => Err(ConfigError::Value { key, wanted: "a list, at most 4096 long" }),
+        }
+    }
+
+    /// Returns a list of integers.
+    pub(super) fn integers(&self, key: &'static str) -> Result<Option<Vec<u64>>, ConfigError> {
+        let Some(list) = self.list(key)? else { return Ok(None) };
+        let integers: Option<Vec<u64>> = list.iter().map(Value::as_u64).collect();
+        integers.map(Some).ok_or(ConfigError::Value { key, wanted: "a list of integers" })
+    }
+
+    /// Returns a list of texts.
+    pub(super) fn texts(&self, key: &'static str) -> Result<Option<Vec<&'a str>>, ConfigError> {
+        let Some(list) = self.list(key)? else { return Ok(None) };
+        let texts: Option<Vec<&str>> = list.iter().map(Value::as_str).collect();
+        texts.map(Some).ok_or(ConfigError::Value { key, wanted: "a list of texts" })
+    }
+}

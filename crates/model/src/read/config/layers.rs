@@ -1,0 +1,515 @@
+//! Which layer mixes how, and what follows it.
+
+use super::ConfigError;
+use super::family::{Defaults, Family, Family::*};
+use super::keys::{Keys, MAX_LAYERS};
+use super::layer::{Block, Feed, Layer};
+use crate::model::Experts;
+
+/// How a layer mixes, before the numbers.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Full,
+    Sliding,
+    Chunked,
+    /// Recurrent, as the family is.
+    Linear,
+    /// No mixer: the layer is a feed-forward part alone.
+    Feed,
+    /// Keys and values of another layer are used.
+    Shared,
+}
+
+/// The numbers that all layers of a model have.
+pub(super) struct Widths {
+    pub(super) hidden: u64,
+    pub(super) feed_forward: u64,
+    pub(super) heads: u64,
+    pub(super) kv_heads: u64,
+    pub(super) head: u64,
+}
+
+/// Reads the layers, from keys and defaults.
+pub(super) struct Reader<'a> {
+    pub(super) keys: &'a Keys<'a>,
+    pub(super) family: Family,
+    pub(super) defaults: Defaults,
+}
+
+impl Reader<'_> {
+    /// Reads the widths.
+    pub(super) fn widths(&self) -> Result<Widths, ConfigError> {
+        let (keys, defaults) = (self.keys, &self.defaults);
+        let hidden = keys.number(&["hidden_size", "n_embd", "d_model"], defaults.hidden)?;
+        let stateful = matches!(self.family, Mamba | Mamba2);
+        let heads = match stateful {
+            true => 0,
+            false => keys.number(&["num_attention_heads", "n_head", "n_heads"], defaults.heads)?,
+        };
+        let feed_forward = self.feed_forward(hidden)?;
+        let kv_heads = match self.family {
+            Falcon if keys.flag("new_decoder_architecture", false)? => {
+                keys.number(&["num_kv_heads"], heads)?
+            }
+            Falcon if keys.flag("multi_query", true)? => 1,
+            Falcon => heads,
+            _ => {
+                let class = defaults.kv_heads;
+                let default = if class > 0 { class.min(heads) } else { heads };
+                keys.integer(&["num_key_value_heads"])?.unwrap_or(default)
+            }
+        };
+        let over = hidden.checked_div(heads).unwrap_or(0);
+        let default = if defaults.head > 0 { defaults.head } else { over };
+        let head = keys.integer(&["head_dim", "kv_channels"])?.unwrap_or(default);
+        if !stateful && (heads == 0 || hidden == 0) {
+            return Err(ConfigError::Missing("num_attention_heads"));
+        }
+        Ok(Widths { hidden, feed_forward, heads, kv_heads, head })
+    }
+
+    fn feed_forward(&self, hidden: u64) -> Result<u64, ConfigError> {
+        let keys = self.keys;
+        let four = hidden.saturating_mul(4);
+        match self.family {
+            Mamba | Mamba2 => Ok(0),
+            Gpt2 => Ok(keys.integer(&["n_inner"])?.unwrap_or(four)),
+            Bloom => Ok(four),
+            Falcon => Ok(keys.integer(&["ffn_hidden_size"])?.unwrap_or(four)),
+            Mpt => Ok(hidden.saturating_mul(keys.number(&["expansion_ratio"], 4)?)),
+            Llama4 => keys.number(&["intermediate_size_mlp"], 16_384),
+            RecurrentGemma => Ok(keys.number(&["intermediate_size"], 7680)? / 2),
+            Lfm2 => {
+                let width = keys
+                    .number(&["block_ff_dim", "intermediate_size"], self.defaults.feed_forward)?;
+                if !keys.flag("block_auto_adjust_ff_dim", true)? {
+                    return Ok(width);
+                }
+                let multiple = keys.number(&["block_multiple_of"], 256)?;
+                // Products of numbers of 31 bits do not overflow.
+                Ok((2 * width / 3).next_multiple_of(multiple.max(1)))
+            }
+            _ => keys
+                .number(&["intermediate_size", "ffn_dim", "n_inner"], self.defaults.feed_forward),
+        }
+    }
+
+    /// Reads the number of layers.
+    pub(super) fn count(&self) -> Result<u64, ConfigError> {
+        let names = ["num_hidden_layers", "n_layer", "n_layers", "num_layers"];
+        let count = self.keys.number(&names, self.defaults.layers)?;
+        match count {
+            1..=MAX_LAYERS => Ok(count),
+            _ => Err(ConfigError::Layers(count)),
+        }
+    }
+
+    /// Reads all layers.
+    pub(super) fn layers(&self, widths: &Widths) -> Result<Vec<Layer>, ConfigError> {
+        let count = self.count()?;
+        let kinds = self.kinds(count)?;
+        let experts = self.experts(widths)?;
+        let feeds = self.feeds(count, widths, experts, &kinds)?;
+        (kinds.into_iter().zip(feeds))
+            .map(|(kind, feed)| {
+                let block = self.block(kind, widths)?;
+                let beside = match self.family {
+                    FalconH1 => Some(self.linear(widths)?),
+                    _ => None,
+                };
+                Ok(Layer { block, beside, feed })
+            })
+            .collect()
+    }
+
+    /// Decides how each layer mixes. A list in the configuration wins.
+    fn kinds(&self, count: u64) -> Result<Vec<Kind>, ConfigError> {
+        let mut kinds = match self.keys.texts("layer_types")? {
+            Some(list) => {
+                if (list.len() as u64) < count {
+                    let wanted = "a list of all layers";
+                    return Err(ConfigError::Value { key: "layer_types", wanted });
+                }
+                let named = list.iter().take(count as usize).map(|name| kind(name));
+                named.collect::<Result<Vec<Kind>, ConfigError>>()?
+            }
+            None => self.kinds_of_family(count)?,
+        };
+        if matches!(self.family, Gemma3n | Gemma4) {
+            let default = if matches!(self.family, Gemma3n) { 15 } else { 0 };
+            let shared = self.keys.integer(&["num_kv_shared_layers"])?.unwrap_or(default);
+            for kind in kinds.iter_mut().rev().take(shared as usize) {
+                *kind = Kind::Shared;
+            }
+        }
+        Ok(kinds)
+    }
+
+    fn kinds_of_family(&self, count: u64) -> Result<Vec<Kind>, ConfigError> {
+        let keys = self.keys;
+        let every = |period: u64, rare: Kind, other: Kind| -> Vec<Kind> {
+            let rare_at = |i: u64| (i + 1).is_multiple_of(period.max(1));
+            (0..count).map(|i| if rare_at(i) { rare } else { other }).collect()
+        };
+        let listed = |list: &[u64], rare: Kind, other: Kind| -> Vec<Kind> {
+            (0..count).map(|i| if list.contains(&i) { rare } else { other }).collect()
+        };
+        let period =
+            |default| keys.number(&["sliding_window_pattern", "_sliding_window_pattern"], default);
+        let all = |kind| vec![kind; count as usize];
+        Ok(match self.family {
+            Mistral => match keys.given("sliding_window").is_some_and(serde_json::Value::is_null) {
+                true => all(Kind::Full),
+                false => all(Kind::Sliding),
+            },
+            Mixtral => match keys.integer(&["sliding_window"])? {
+                Some(_) => all(Kind::Sliding),
+                None => all(Kind::Full),
+            },
+            Qwen2 | Qwen3 | Qwen3Moe if keys.flag("use_sliding_window", false)? => {
+                let from = keys.integer(&["max_window_layers"])?.unwrap_or(28);
+                let kind = |i| if i >= from { Kind::Sliding } else { Kind::Full };
+                (0..count).map(kind).collect()
+            }
+            Gemma2 | GptOss => every(2, Kind::Full, Kind::Sliding),
+            Gemma3n => every(5, Kind::Full, Kind::Sliding),
+            Gemma3 | Gemma4 => every(period(6)?, Kind::Full, Kind::Sliding),
+            Cohere2 => every(period(4)?, Kind::Full, Kind::Sliding),
+            Llama4 => match keys.integers("no_rope_layers")?.filter(|list| !list.is_empty()) {
+                Some(list) => (0..count as usize)
+                    .map(|i| if list.get(i) == Some(&0) { Kind::Full } else { Kind::Chunked })
+                    .collect(),
+                None => {
+                    every(keys.number(&["no_rope_layer_interval"], 4)?, Kind::Full, Kind::Chunked)
+                }
+            },
+            Qwen3Next | Qwen35 => {
+                every(keys.number(&["full_attention_interval"], 4)?, Kind::Full, Kind::Linear)
+            }
+            Jamba => {
+                let period = keys.number(&["attn_layer_period"], 8)?.max(1);
+                let offset = keys.integer(&["attn_layer_offset"])?.unwrap_or(4);
+                let full = |i: u64| i % period == offset % period;
+                (0..count).map(|i| if full(i) { Kind::Full } else { Kind::Linear }).collect()
+            }
+            Mamba | Mamba2 => all(Kind::Linear),
+            Bamba => {
+                let list = keys.integers("attn_layer_indices")?.unwrap_or_default();
+                listed(&list, Kind::Full, Kind::Linear)
+            }
+            GraniteHybrid => all(Kind::Linear),
+            Lfm2 => match keys.integers("full_attn_idxs")? {
+                Some(list) => listed(&list, Kind::Full, Kind::Linear),
+                None => all(Kind::Full),
+            },
+            MiniMax => match keys.integers("attn_type_list")? {
+                Some(list) => (0..count as usize)
+                    .map(|i| if list.get(i) == Some(&0) { Kind::Linear } else { Kind::Full })
+                    .collect(),
+                None => every(2, Kind::Full, Kind::Linear),
+            },
+            KimiLinear => {
+                let linear = keys.within("linear_attn_config");
+                let linear = linear.ok_or(ConfigError::Missing("linear_attn_config"))?;
+                // Counted from 1.
+                let list = linear.integers("full_attn_layers")?.unwrap_or_default();
+                let full = |i: u64| list.contains(&(i + 1));
+                (0..count).map(|i| if full(i) { Kind::Full } else { Kind::Linear }).collect()
+            }
+            RecurrentGemma => {
+                let kinds = match keys.texts("block_types")?.or(keys.texts("_block_types")?) {
+                    Some(list) => list.into_iter().map(kind).collect::<Result<Vec<_>, _>>()?,
+                    None => vec![Kind::Linear, Kind::Linear, Kind::Sliding],
+                };
+                // `attention` is local in this family.
+                let local = |kind| if kind == Kind::Full { Kind::Sliding } else { kind };
+                kinds.into_iter().map(local).cycle().take(count as usize).collect()
+            }
+            NemotronH => {
+                let pattern = keys.text("hybrid_override_pattern");
+                let pattern = pattern.ok_or(ConfigError::Missing("hybrid_override_pattern"))?;
+                let kinds: Option<Vec<Kind>> = (pattern.chars().take(count as usize))
+                    .map(|letter| match letter {
+                        'M' => Some(Kind::Linear),
+                        '*' => Some(Kind::Full),
+                        '-' | 'E' => Some(Kind::Feed),
+                        _ => None,
+                    })
+                    .collect();
+                kinds.filter(|kinds| kinds.len() as u64 == count).ok_or(ConfigError::Value {
+                    key: "hybrid_override_pattern",
+                    wanted: "one of M, *, - or E for each layer",
+                })?
+            }
+            _ => all(Kind::Full),
+        })
+    }
+
+    fn window(&self, names: &[&'static str], default: u64) -> Result<Option<u64>, ConfigError> {
+        let window = self.keys.integer(names)?.unwrap_or(default);
+        Ok((window > 0).then_some(window))
+    }
+
+    fn block(&self, kind: Kind, widths: &Widths) -> Result<Block, ConfigError> {
+        let keys = self.keys;
+        let &Widths { heads, kv_heads, head, .. } = widths;
+        let attention = |window| Block::Attention {
+            heads,
+            kv_heads,
+            key: head,
+            value: head,
+            window,
+            gate: matches!(self.family, Qwen3Next | Qwen35),
+        };
+        Ok(match kind {
+            Kind::Feed | Kind::Shared => Block::Nothing,
+            Kind::Linear => self.linear(widths)?,
+            Kind::Full if matches!(self.family, Deepseek2 | Deepseek3 | KimiLinear) => {
+                // Absent: the default of the class. Null: no compression of queries.
+                let absent = keys.given("q_lora_rank").is_none();
+                let absent = absent && !matches!(self.family, KimiLinear);
+                Block::Latent {
+                    heads,
+                    query_rank: keys.integer(&["q_lora_rank"])?.or(absent.then_some(1536)),
+                    rank: keys.number(&["kv_lora_rank"], 512)?,
+                    rope: keys.number(&["qk_rope_head_dim"], 64)?,
+                    nope: keys.number(&["qk_nope_head_dim"], 128)?,
+                    value: keys.number(&["v_head_dim"], 128)?,
+                }
+            }
+            Kind::Full if matches!(self.family, Gemma4) => {
+                let head = keys.number(&["global_head_dim"], 512)?;
+                let kv_heads = keys.integer(&["num_global_key_value_heads"])?.unwrap_or(kv_heads);
+                Block::Attention {
+                    heads,
+                    kv_heads,
+                    key: head,
+                    value: head,
+                    window: None,
+                    gate: false,
+                }
+            }
+            Kind::Full => attention(None),
+            Kind::Sliding => attention(match self.family {
+                GptOss => self.window(&["sliding_window"], 128)?,
+                Gemma3n | Gemma4 => self.window(&["sliding_window"], 512)?,
+                RecurrentGemma => self.window(&["attention_window_size"], 2048)?,
+                _ => self.window(&["sliding_window"], 4096)?,
+            }),
+            Kind::Chunked => attention(self.window(&["attention_chunk_size"], 8192)?),
+        })
+    }
+
+    /// Returns the recurrent block of the family.
+    fn linear(&self, widths: &Widths) -> Result<Block, ConfigError> {
+        let keys = self.keys;
+        let &Widths { hidden, heads, head, .. } = widths;
+        let expanded = |name| -> Result<u64, ConfigError> {
+            Ok(hidden.saturating_mul(keys.number(&[name], 2)?))
+        };
+        let rank = |name| -> Result<u64, ConfigError> {
+            match keys.given(name).is_some_and(serde_json::Value::is_string) {
+                true => Ok(hidden.div_ceil(16)),
+                false => Ok(keys.integer(&[name])?.unwrap_or(hidden.div_ceil(16))),
+            }
+        };
+        Ok(match self.family {
+            Mamba => Block::Mamba {
+                inner: match keys.integer(&["intermediate_size"])? {
+                    Some(inner) => inner,
+                    None => expanded("expand")?,
+                },
+                state: keys.number(&["state_size"], 16)?,
+                kernel: keys.number(&["conv_kernel"], 4)?,
+                rank: rank("time_step_rank")?,
+                normed: false,
+            },
+            Jamba => Block::Mamba {
+                inner: expanded("mamba_expand")?,
+                state: keys.number(&["mamba_d_state"], 16)?,
+                kernel: keys.number(&["mamba_d_conv"], 4)?,
+                rank: rank("mamba_dt_rank")?,
+                normed: true,
+            },
+            Mamba2 => Block::Mamba2 {
+                inner: expanded("expand")?,
+                state: keys.number(&["state_size"], 128)?,
+                kernel: keys.number(&["conv_kernel"], 4)?,
+                groups: keys.number(&["n_groups"], 8)?,
+                heads: keys.number(&["num_heads"], 128)?,
+                normed: true,
+            },
+            NemotronH => {
+                let heads = keys.number(&["mamba_num_heads"], 128)?;
+                Block::Mamba2 {
+                    inner: heads.saturating_mul(keys.number(&["mamba_head_dim"], 64)?),
+                    state: keys.number(&["ssm_state_size"], 128)?,
+                    kernel: keys.number(&["conv_kernel"], 4)?,
+                    groups: keys.number(&["n_groups"], 8)?,
+                    heads,
+                    normed: true,
+                }
+            }
+            Bamba | FalconH1 | GraniteHybrid => Block::Mamba2 {
+                inner: match keys.integer(&["mamba_d_ssm"])? {
+                    Some(inner) => inner,
+                    None => expanded("mamba_expand")?,
+                },
+                state: keys.number(&["mamba_d_state"], 256)?,
+                kernel: keys.number(&["mamba_d_conv"], 4)?,
+                groups: keys.number(&["mamba_n_groups"], 1)?,
+                heads: keys.number(&["mamba_n_heads"], 128)?,
+                normed: keys.flag("mamba_rms_norm", !matches!(self.family, FalconH1))?,
+            },
+            Qwen3Next | Qwen35 => Block::Delta {
+                key_heads: keys.number(&["linear_num_key_heads"], 16)?,
+                value_heads: keys.number(&["linear_num_value_heads"], 32)?,
+                key: keys.number(&["linear_key_head_dim"], 128)?,
+                value: keys.number(&["linear_value_head_dim"], 128)?,
+                kernel: keys.number(&["linear_conv_kernel_dim"], 4)?,
+            },
+            Lfm2 => Block::Convolution { kernel: keys.number(&["conv_L_cache"], 3)? },
+            RecurrentGemma => Block::Gated {
+                width: keys.number(&["lru_width"], hidden)?,
+                kernel: keys.number(&["conv1d_width"], 4)?,
+                heads,
+            },
+            MiniMax => Block::Lightning { heads, head },
+            KimiLinear => {
+                let linear = keys.within("linear_attn_config");
+                let linear = linear.ok_or(ConfigError::Missing("linear_attn_config"))?;
+                Block::Kimi {
+                    heads: linear.number(&["num_heads"], heads)?,
+                    head: linear.number(&["head_dim"], 128)?,
+                    kernel: linear.number(&["short_conv_kernel_size"], 4)?,
+                }
+            }
+            _ => {
+                let wanted = "a list of layers of attention";
+                return Err(ConfigError::Value { key: "layer_types", wanted });
+            }
+        })
+    }
+
+    /// Reads the experts; `None` if no layer has any.
+    pub(super) fn experts(&self, widths: &Widths) -> Result<Option<Experts>, ConfigError> {
+        let keys = self.keys;
+        let counts = ["num_experts", "num_local_experts", "n_routed_experts"];
+        let (count, used, width) = match self.family {
+            Mixtral => (8, 2, 0),
+            Qwen3Moe => (128, 8, 768),
+            Qwen3Next => (512, 10, 512),
+            GptOss => (128, 4, 0),
+            Llama4 => (16, 1, 0),
+            Deepseek2 => (64, 6, 1407),
+            Deepseek3 => (256, 8, 2048),
+            Jamba => (16, 2, 0),
+            _ => (0, 0, 0),
+        };
+        let count = keys.integer(&counts)?.unwrap_or(count);
+        if count == 0 || (count == 1 && matches!(self.family, Jamba)) {
+            return Ok(None);
+        }
+        let names = ["num_experts_per_tok", "num_experts_per_token", "top_k_experts"];
+        let used = keys.integer(&names)?.unwrap_or(used);
+        let width = if width > 0 { width } else { widths.feed_forward };
+        let feed_forward = match self.family {
+            Llama4 => keys.number(&["intermediate_size"], 8192)?,
+            _ => keys.integer(&["moe_intermediate_size"])?.unwrap_or(width),
+        };
+        let shared = match self.family {
+            Llama4 => 1,
+            Qwen3Next => {
+                let shared = keys.number(&["shared_expert_intermediate_size"], 512)?;
+                shared.checked_div(feed_forward).unwrap_or(0)
+            }
+            _ => keys.integer(&["n_shared_experts", "num_shared_experts"])?.unwrap_or(0),
+        };
+        let default = if matches!(self.family, Deepseek3) { 3 } else { 0 };
+        let dense_layers = keys.integer(&["first_k_dense_replace"])?.unwrap_or(default);
+        Ok(Some(Experts { count, used, feed_forward, shared, dense_layers }))
+    }
+
+    /// Decides what follows the mixer of each layer.
+    fn feeds(
+        &self,
+        count: u64,
+        widths: &Widths,
+        experts: Option<Experts>,
+        kinds: &[Kind],
+    ) -> Result<Vec<Feed>, ConfigError> {
+        let keys = self.keys;
+        let dense = match widths.feed_forward {
+            0 => Feed::Nothing,
+            width => Feed::Dense { width },
+        };
+        let (step, offset) = match self.family {
+            Jamba => (
+                keys.number(&["expert_layer_period"], 2)?,
+                keys.integer(&["expert_layer_offset"])?.unwrap_or(1),
+            ),
+            Llama4 => {
+                let step = keys.number(&["interleave_moe_layer_step"], 1)?;
+                (step, step.saturating_sub(1))
+            }
+            _ => {
+                let step = keys.number(&["decoder_sparse_step", "moe_layer_freq"], 1)?;
+                (step, step.saturating_sub(1))
+            }
+        };
+        let step = step.max(1);
+        let without = keys.integers("mlp_only_layers")?.unwrap_or_default();
+        let listed = keys.integers("moe_layers")?;
+        let shared = |experts: &Experts| -> Result<u64, ConfigError> {
+            match self.family {
+                Qwen3Next => keys.number(&["shared_expert_intermediate_size"], 512),
+                GraniteHybrid => Ok(keys.integer(&["shared_intermediate_size"])?.unwrap_or(0)),
+                _ => Ok(experts.shared.saturating_mul(experts.feed_forward)),
+            }
+        };
+        let sparse = match &experts {
+            Some(experts) => Some(Feed::Experts {
+                count: experts.count,
+                width: experts.feed_forward,
+                shared: shared(experts)?,
+            }),
+            None => None,
+        };
+        // Without experts, Granite's shared part is its feed-forward part.
+        let dense = match (self.family, keys.integer(&["shared_intermediate_size"])?) {
+            (GraniteHybrid, Some(width)) => Feed::Dense { width },
+            _ => dense,
+        };
+        let first_dense = experts.map_or(0, |experts| experts.dense_layers);
+        let is_sparse = |i: u64| match &listed {
+            Some(list) => list.contains(&i),
+            None => i >= first_dense && i % step == offset % step && !without.contains(&i),
+        };
+        let nemotron = matches!(self.family, NemotronH);
+        let pattern = keys.text("hybrid_override_pattern").unwrap_or_default();
+        let mut letters = pattern.chars();
+        Ok((0..count)
+            .zip(kinds)
+            .map(|(i, kind)| match (nemotron, kind) {
+                (true, Kind::Feed) if letters.next() == Some('E') => sparse.unwrap_or(dense),
+                (true, Kind::Feed) => dense,
+                (true, _) => {
+                    letters.next();
+                    Feed::Nothing
+                }
+                (false, _) => sparse.filter(|_| is_sparse(i)).unwrap_or(dense),
+            })
+            .collect())
+    }
+}
+
+/// Returns the kind of a name in a list of layers.
+fn kind(name: &str) -> Result<Kind, ConfigError> {
+    match name {
+        "full_attention" | "attention" | "global_attention" => Ok(Kind::Full),
+        "sliding_attention" | "local_attention" => Ok(Kind::Sliding),
+        "chunked_attention" => Ok(Kind::Chunked),
+        "linear_attention" | "conv" | "mamba" | "mamba2" | "recurrent" => Ok(Kind::Linear),
+        _ => Err(ConfigError::LayerType(crate::read::name::shown(name))),
+    }
+}

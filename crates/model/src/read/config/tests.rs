@@ -1,0 +1,371 @@
+//! Configurations of real models, with the parameters that they are known to have.
+
+use super::*;
+use crate::model::Mixer;
+use gpu_core::Bytes;
+
+fn parse(text: &str) -> Config {
+    read(text.as_bytes()).expect(text)
+}
+
+fn parameters(config: &Config) -> u64 {
+    config.tensors().expect("derived").iter().map(Tensor::elements).sum()
+}
+
+const LLAMA_3_8B: &str = r#"{"model_type":"llama","hidden_size":4096,"intermediate_size":14336,
+    "num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":8,"vocab_size":128256,
+    "max_position_embeddings":8192,"torch_dtype":"bfloat16","tie_word_embeddings":false}"#;
+
+const GEMMA_3_4B: &str = r#"{"model_type":"gemma3","torch_dtype":"bfloat16","vision_config":{"hidden_size":1152,
+    "num_hidden_layers":27},"text_config":{"model_type":"gemma3_text","hidden_size":2560,
+    "intermediate_size":10240,"num_hidden_layers":34,"sliding_window":1024}}"#;
+
+const DEEPSEEK_V2_LITE: &str = r#"{"model_type":"deepseek_v2","hidden_size":2048,"intermediate_size":10944,
+    "moe_intermediate_size":1408,"num_hidden_layers":27,"num_attention_heads":16,
+    "num_key_value_heads":16,"vocab_size":102400,"kv_lora_rank":512,"q_lora_rank":null,
+    "qk_rope_head_dim":64,"qk_nope_head_dim":128,"v_head_dim":128,"n_routed_experts":64,
+    "n_shared_experts":2,"num_experts_per_tok":6,"first_k_dense_replace":1,"moe_layer_freq":1,
+    "tie_word_embeddings":false,"torch_dtype":"bfloat16"}"#;
+
+const GPT_OSS_20B: &str = r#"{"model_type":"gpt_oss","hidden_size":2880,"intermediate_size":2880,
+    "num_hidden_layers":24,"num_attention_heads":64,"num_key_value_heads":8,"head_dim":64,
+    "num_local_experts":32,"num_experts_per_tok":4,"vocab_size":201088,"sliding_window":128,
+    "dtype":"bfloat16"}"#;
+
+/// Models with their parameters: those of the published files.
+const KNOWN: &[(&str, &str, u64)] = &[
+    ("Llama 3 8B", LLAMA_3_8B, 8_030_261_248),
+    (
+        "Llama 3.2 1B",
+        r#"{"model_type":"llama","hidden_size":2048,"intermediate_size":8192,"num_hidden_layers":16,
+        "num_attention_heads":32,"num_key_value_heads":8,"head_dim":64,"vocab_size":128256,
+        "tie_word_embeddings":true}"#,
+        1_235_814_400,
+    ),
+    ("Mistral 7B", r#"{"model_type":"mistral"}"#, 7_241_732_096),
+    ("Mixtral 8x7B", r#"{"model_type":"mixtral"}"#, 46_702_792_704),
+    (
+        "Qwen2.5 7B",
+        r#"{"model_type":"qwen2","hidden_size":3584,"intermediate_size":18944,
+        "num_hidden_layers":28,"num_attention_heads":28,"num_key_value_heads":4,
+        "vocab_size":152064}"#,
+        7_615_616_512,
+    ),
+    (
+        "Qwen3 30B-A3B",
+        r#"{"model_type":"qwen3_moe","hidden_size":2048,"intermediate_size":6144,
+        "moe_intermediate_size":768,"num_hidden_layers":48,"num_attention_heads":32,
+        "num_key_value_heads":4,"head_dim":128,"num_experts":128,"num_experts_per_tok":8,
+        "vocab_size":151936,"decoder_sparse_step":1,"mlp_only_layers":[]}"#,
+        30_532_122_624,
+    ),
+    ("Gemma 2 2B", r#"{"model_type":"gemma2"}"#, 2_614_341_888),
+    // The language model of 4.3 B with the vision tower.
+    ("Gemma 3 4B", GEMMA_3_4B, 3_880_263_168),
+    ("DeepSeek V2 Lite", DEEPSEEK_V2_LITE, 15_706_484_224),
+    ("GPT-OSS 20B", GPT_OSS_20B, 20_914_757_184),
+    (
+        "Mamba 130M",
+        r#"{"model_type":"mamba","hidden_size":768,"num_hidden_layers":24,"vocab_size":50280}"#,
+        129_135_360,
+    ),
+    (
+        "Mamba-Codestral 7B",
+        r#"{"model_type":"mamba2","num_hidden_layers":64,"hidden_size":4096}"#,
+        7_285_403_648,
+    ),
+    ("Jamba 52B", r#"{"model_type":"jamba"}"#, 51_570_323_328),
+    (
+        "GPT-2",
+        r#"{"model_type":"gpt2","n_embd":768,"n_head":12,"n_layer":12,"n_positions":1024}"#,
+        124_439_808,
+    ),
+    (
+        "LFM2 1.2B",
+        r#"{"model_type":"lfm2","hidden_size":2048,"block_ff_dim":12288,"num_hidden_layers":16,
+        "num_attention_heads":32,"num_key_value_heads":8,"full_attn_idxs":[2,5,8,10,12,14],
+        "vocab_size":65536}"#,
+        1_170_340_608,
+    ),
+    (
+        "OPT 125M",
+        r#"{"model_type":"opt","hidden_size":768,"ffn_dim":3072,"num_hidden_layers":12,
+        "num_attention_heads":12,"max_position_embeddings":2048}"#,
+        125_239_296,
+    ),
+    (
+        "Bloom 560M",
+        r#"{"model_type":"bloom","hidden_size":1024,"n_layer":24,"n_head":16}"#,
+        559_214_592,
+    ),
+    ("Falcon 7B", r#"{"model_type":"falcon"}"#, 6_921_720_704),
+    (
+        "MPT 7B",
+        r#"{"model_type":"mpt","d_model":4096,"n_heads":32,"n_layers":32,"vocab_size":50432}"#,
+        6_649_286_656,
+    ),
+    (
+        "Pythia 160M",
+        r#"{"model_type":"gpt_neox","hidden_size":768,"intermediate_size":3072,
+        "num_hidden_layers":12,"num_attention_heads":12,"vocab_size":50304}"#,
+        162_322_944,
+    ),
+    (
+        "Qwen3-Next 80B-A3B",
+        r#"{"model_type":"qwen3_next","hidden_size":2048,"num_hidden_layers":48}"#,
+        79_674_391_296,
+    ),
+    (
+        "RecurrentGemma 2B",
+        r#"{"model_type":"recurrent_gemma","intermediate_size":15360,"num_key_value_heads":1}"#,
+        2_682_862_080,
+    ),
+];
+
+#[test]
+fn parameters_are_those_of_the_published_files() {
+    let wrong: Vec<String> = (KNOWN.iter())
+        .map(|(name, text, wanted)| (name, parameters(&parse(text)), *wanted))
+        .filter(|(_, found, wanted)| found != wanted)
+        .map(|(name, found, wanted)| format!("{name}: {found}, not {wanted}"))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn attention(kv_heads: u64, head: u64, window: Option<u64>) -> Mixer {
+    Mixer::Attention { kv_heads, key: head, value: head, window }
+}
+
+/// Returns one letter per layer: full, window, latent, recurrent, parallel, or nothing.
+fn letters(config: &Config) -> String {
+    let letter = |mixer: &Mixer| match mixer {
+        Mixer::Attention { window: None, .. } => 'F',
+        Mixer::Attention { .. } => 'w',
+        Mixer::Latent { .. } => 'L',
+        Mixer::Recurrent { .. } => 'r',
+        Mixer::Parallel { .. } => 'P',
+        Mixer::Nothing => '-',
+    };
+    config.architecture.layers.iter().map(letter).collect()
+}
+
+fn layers_of(model_type: &str, count: u64, keys: &str) -> String {
+    let text = format!(
+        r#"{{"model_type":"{model_type}","num_hidden_layers":{count},"hidden_size":64,
+        "intermediate_size":128,"num_attention_heads":4,"vocab_size":32{keys}}}"#
+    );
+    letters(&parse(&text))
+}
+
+#[test]
+fn llama_keeps_keys_of_every_token() {
+    let architecture = parse(LLAMA_3_8B).architecture;
+    assert_eq!(architecture.layers, [attention(8, 128, None); 32]);
+    assert_eq!(architecture.context, Some(8192));
+    assert_eq!(architecture.encoding, Encoding::named("BF16"));
+    assert_eq!(architecture.experts, None);
+    assert!(!architecture.tied);
+    // Two bytes for each parameter.
+    let model = parse(LLAMA_3_8B).model().unwrap();
+    assert_eq!(model.bytes(), Bytes(2 * 8_030_261_248));
+}
+
+#[test]
+fn nested_text_configuration_has_the_defaults_of_its_class() {
+    let config = parse(GEMMA_3_4B);
+    assert_eq!(config.model_type, "gemma3");
+    assert!(config.architecture.tied);
+    let layers = &config.architecture.layers;
+    assert_eq!(layers.len(), 34);
+    assert_eq!(layers[0], attention(4, 256, Some(1024)));
+    assert_eq!(layers[5], attention(4, 256, None));
+    assert_eq!(layers.iter().filter(|layer| **layer == layers[5]).count(), 5);
+}
+
+#[test]
+fn latent_attention_keeps_one_vector_for_all_heads() {
+    let architecture = parse(DEEPSEEK_V2_LITE).architecture;
+    assert_eq!(architecture.layers, [Mixer::Latent { rank: 512, rope: 64 }; 27]);
+    let experts = architecture.experts.unwrap();
+    assert_eq!((experts.count, experts.used, experts.shared), (64, 6, 2));
+    assert_eq!((experts.feed_forward, experts.dense_layers), (1408, 1));
+}
+
+#[test]
+fn windows_follow_the_class() {
+    assert_eq!(layers_of("mistral", 2, ""), "ww");
+    assert_eq!(layers_of("mistral", 2, r#","sliding_window":null"#), "FF");
+    assert_eq!(layers_of("mixtral", 2, ""), "FF");
+    assert_eq!(layers_of("qwen2", 3, r#","sliding_window":9"#), "FFF");
+    let used = r#","use_sliding_window":true,"max_window_layers":1"#;
+    assert_eq!(layers_of("qwen2", 3, used), "Fww");
+    assert_eq!(layers_of("gemma2", 4, ""), "wFwF");
+    assert_eq!(layers_of("gpt_oss", 4, ""), "wFwF");
+    assert_eq!(layers_of("cohere2", 5, ""), "wwwFw");
+    assert_eq!(layers_of("gemma3", 7, ""), "wwwwwFw");
+    assert_eq!(layers_of("llama4", 5, ""), "wwwFw");
+    assert_eq!(layers_of("llama4", 3, r#","no_rope_layers":[0,1,1]"#), "Fww");
+    // A list wins over the rule.
+    let list = r#","layer_types":["full_attention","sliding_attention","full_attention"]"#;
+    assert_eq!(layers_of("gemma3", 3, list), "FwF");
+    assert_eq!(
+        parse(r#"{"model_type":"llama4"}"#).architecture.layers[0],
+        attention(8, 128, Some(8192))
+    );
+    let shared = r#","layer_types":["sliding_attention","full_attention","sliding_attention"],"num_kv_shared_layers":1"#;
+    assert_eq!(layers_of("gemma4", 3, shared), "wF-");
+}
+
+#[test]
+fn hybrids_mix_states_and_attention() {
+    assert_eq!(layers_of("qwen3_next", 5, ""), "rrrFr");
+    assert_eq!(layers_of("jamba", 13, ""), "rrrrFrrrrrrrF");
+    assert_eq!(layers_of("bamba", 3, r#","attn_layer_indices":[1]"#), "rFr");
+    assert_eq!(layers_of("falcon_h1", 2, ""), "PP");
+    assert_eq!(layers_of("granitemoehybrid", 2, r#","layer_types":["mamba","attention"]"#), "rF");
+    assert_eq!(layers_of("nemotron_h", 4, r#","hybrid_override_pattern":"M-*M""#), "r-Fr");
+    assert_eq!(layers_of("lfm2", 3, r#","full_attn_idxs":[1]"#), "rFr");
+    assert_eq!(layers_of("recurrent_gemma", 4, ""), "rrwr");
+    assert_eq!(layers_of("minimax", 4, ""), "rFrF");
+    let kimi = r#","linear_attn_config":{"full_attn_layers":[2],"kda_layers":[1,3],"head_dim":16,"num_heads":4}"#;
+    assert_eq!(layers_of("kimi_linear", 3, kimi), "rLr");
+}
+
+#[test]
+fn states_have_the_sizes_that_llama_cpp_allocates() {
+    let first = |text: &str| parse(text).architecture.layers[0];
+    // 98,304 bytes and 2 MiB in 32-bit floats.
+    let delta = Mixer::Recurrent { convolution: 98_304 / 4, state: (2 << 20) / 4 };
+    assert_eq!(first(r#"{"model_type":"qwen3_next"}"#), delta);
+    let mamba = Mixer::Recurrent { convolution: 3 * 1536, state: 16 * 1536 };
+    assert_eq!(first(r#"{"model_type":"mamba"}"#), mamba);
+    let mamba2 = Mixer::Recurrent { convolution: 3 * (8192 + 2 * 8 * 128), state: 128 * 8192 };
+    assert_eq!(first(r#"{"model_type":"mamba2"}"#), mamba2);
+    let lfm2 = Mixer::Recurrent { convolution: 2 * 2560, state: 0 };
+    assert_eq!(first(r#"{"model_type":"lfm2","full_attn_idxs":[]}"#), lfm2);
+}
+
+#[test]
+fn unknown_type_is_read_by_the_keys_of_llama_or_named() {
+    let text = r#"{"model_type":"novel","hidden_size":64,"intermediate_size":128,"head_dim":16,
+        "num_hidden_layers":2,"num_attention_heads":4,"vocab_size":32}"#;
+    let config = parse(text);
+    assert!(config.generic);
+    assert_eq!(config.architecture.layers, [attention(4, 16, None); 2]);
+    assert!(matches!(config.tensors(), Err(ConfigError::Underived(name)) if name == "novel"));
+    assert!(!parse(LLAMA_3_8B).generic);
+    let error = read(br#"{"model_type":"bert\u001b","hidden_size":64}"#).unwrap_err().to_string();
+    assert!(error.contains(r"unknown model type 'bert\x1b'; known are bamba, bloom"), "{error}");
+}
+
+#[test]
+fn implausible_configurations_are_refused() {
+    let refused = |text: &str| read(text.as_bytes()).expect_err(text);
+    assert!(matches!(refused(""), ConfigError::Json(_)));
+    assert!(matches!(refused("[]"), ConfigError::Json(_)));
+    assert!(matches!(refused("{}"), ConfigError::Unknown { .. }));
+    let with = |keys: &str| refused(&format!(r#"{{"model_type":"llama",{keys}}}"#));
+    for layers in ["0", "4097", "2147483648"] {
+        let error = with(&format!(r#""num_hidden_layers":{layers}"#));
+        assert!(matches!(error, ConfigError::Layers(_)), "{layers}");
+    }
+    for value in ["-1", "\"8\"", "1.5", "2147483649", "1e300", "true", "[]"] {
+        let error = with(&format!(r#""hidden_size":{value}"#));
+        assert!(matches!(error, ConfigError::Value { key: "hidden_size", .. }), "{value}");
+    }
+    assert!(matches!(with(r#""num_attention_heads":0"#), ConfigError::Missing(_)));
+    assert!(matches!(with(r#""layer_types":["full_attention"]"#), ConfigError::Value { .. }));
+    let types = with(r#""num_hidden_layers":1,"layer_types":["psychic"]"#);
+    assert_eq!(
+        types.to_string(),
+        "read 'layer_types' of the configuration: unknown type 'psychic'"
+    );
+    let long = " ".repeat(MAX_CONFIG_BYTES as usize + 1);
+    assert!(matches!(refused(&long), ConfigError::TooLarge(_)));
+    let nested = format!("{{\"a\":{}", "[".repeat(100_000));
+    assert!(matches!(refused(&nested), ConfigError::Json(_)));
+}
+
+#[test]
+fn largest_numbers_overflow_without_panic() {
+    let most = 1u64 << 31;
+    let types = ["llama", "mamba", "mamba2", "qwen3_next", "jamba", "deepseek_v3", "lfm2", "mpt"];
+    let methods = ["none", "gptq", "awq", "fp8", "bitsandbytes"];
+    let pairs = types.iter().flat_map(|name| methods.map(|method| (name, method)));
+    for (model_type, method) in pairs {
+        let text = format!(
+            r#"{{"model_type":"{model_type}","hidden_size":{most},"d_model":{most},"num_attention_heads":{most},
+            "n_heads":{most},"head_dim":{most},"kv_lora_rank":{most},"qk_rope_head_dim":{most},
+            "state_size":{most},"linear_num_key_heads":{most},"linear_key_head_dim":{most},
+            "intermediate_size":{most},"vocab_size":{most},"num_experts":{most},"block_ff_dim":{most},
+            "mamba_d_state":{most},"v_head_dim":{most},"expansion_ratio":{most},"n_groups":{most},
+            "quantization_config":{{"quant_method":"{method}","bits":8,"load_in_4bit":true}}}}"#
+        );
+        let config = parse(&text);
+        assert!(matches!(config.tensors(), Err(ConfigError::Overflow(_))), "{model_type}");
+    }
+}
+
+fn quantized(quantization: &str) -> (Config, Vec<Tensor>) {
+    let text = LLAMA_3_8B.replacen('{', &format!(r#"{{"quantization_config":{quantization},"#), 1);
+    let config = parse(&text);
+    let tensors = config.tensors().unwrap();
+    (config, tensors)
+}
+
+#[test]
+fn quantized_matrices_are_what_the_files_hold() {
+    let bytes = |tensors: &[Tensor]| {
+        let query = "model.layers.0.self_attn.q_proj.";
+        tensors.iter().filter(|t| t.name.starts_with(query)).map(|t| t.bytes.0).collect::<Vec<_>>()
+    };
+    let n = 4096 * 4096;
+    let gptq = quantized(r#"{"quant_method":"gptq","bits":4,"group_size":128}"#).1;
+    assert_eq!(bytes(&gptq), [n / 2, n / 128 / 2, n / 128 * 2, 4096 * 4]);
+    let awq = quantized(r#"{"quant_method":"awq","bits":4,"group_size":128}"#).1;
+    assert_eq!(bytes(&awq), [n / 2, n / 128 / 2, n / 128 * 2]);
+    let fp8 = quantized(r#"{"quant_method":"fp8","weight_block_size":[128,128]}"#).1;
+    assert_eq!(bytes(&fp8), [n, 32 * 32 * 4]);
+    let bnb4 = quantized(r#"{"quant_method":"bitsandbytes","load_in_4bit":true}"#).1;
+    assert_eq!(bytes(&bnb4), [n / 2, n / 64 * 4, 64]);
+    let double =
+        r#"{"quant_method":"bitsandbytes","load_in_4bit":true,"bnb_4bit_use_double_quant":true}"#;
+    assert_eq!(bytes(&quantized(double).1), [n / 2, n / 64, 64, n / 64 / 256 * 4, 1024]);
+    let bnb8 = quantized(r#"{"quant_method":"bitsandbytes","load_in_8bit":true}"#).1;
+    assert_eq!(bytes(&bnb8), [n, 4096 * 4]);
+    // Embeddings, norms and the output stay as they are.
+    let kept =
+        |name: &str| gptq.iter().find(|tensor| tensor.name == name).map(|tensor| tensor.bytes);
+    assert_eq!(kept("model.embed_tokens.weight"), Some(Bytes(128_256 * 4096 * 2)));
+    assert_eq!(kept("lm_head.weight"), Some(Bytes(128_256 * 4096 * 2)));
+    let (unknown, plain) = quantized(r#"{"quant_method":"aqlm"}"#);
+    assert_eq!(unknown.quantization, None);
+    assert_eq!(bytes(&plain), [n * 2]);
+}
+
+#[test]
+fn four_bit_experts_leave_attention_as_it_is() {
+    let text = GPT_OSS_20B.replacen('{', r#"{"quantization_config":{"quant_method":"mxfp4"},"#, 1);
+    let model = parse(&text).model().unwrap();
+    let bytes = |name: &str| model.tensors.iter().find(|t| t.name == name).map(|t| t.bytes.0);
+    let blocks = bytes("model.layers.0.mlp.experts.up_proj.weight_blocks");
+    assert_eq!(blocks, Some(32 * 2880 * 2880 / 2));
+    assert_eq!(bytes("model.layers.0.self_attn.q_proj.weight"), Some(4096 * 2880 * 2));
+    // The published files take 13.76 GB.
+    assert_eq!(model.bytes().0 / 10_000_000, 1376);
+}
+
+proptest::proptest! {
+    #[test]
+    fn changed_configurations_are_no_panic(at in 0usize..600, byte in proptest::prelude::any::<u8>()) {
+        for text in [LLAMA_3_8B, GEMMA_3_4B, DEEPSEEK_V2_LITE, GPT_OSS_20B] {
+            let mut text = text.as_bytes().to_vec();
+            if let Some(old) = text.get_mut(at) {
+                *old = byte;
+            }
+            if let Ok(config) = read(&text) {
+                let _ = config.tensors();
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Why a GGUF header was refused.
+
+use std::io;
+
+/// Why a GGUF header was refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GgufError {
+    /// The file could not be read.
+    #[error("read the file")]
+    Io(#[from] io::Error),
+    /// The file does not start with `GGUF`.
+    #[error("read the header: it does not start with 'GGUF'")]
+    Magic,
+    /// The version is unknown.
+    #[error("read the header: version {0} is neither 2 nor 3")]
+    Version(u32),
+    /// The file was written for machines of the other byte order.
+    #[error("read the header: the file is big-endian")]
+    BigEndian,
+    /// The file ends within the header, or a count or a length is larger than the rest of it.
+    #[error("read {what} at byte {at}: the file ends before")]
+    Truncated {
+        /// What was read.
+        what: &'static str,
+        /// The offset of the read.
+        at: u64,
+    },
+    /// A count, a length or the header is larger than the limit.
+    #[error("read {what} at byte {at}: {found} is more than {limit}")]
+    TooMuch {
+        /// What was read.
+        what: &'static str,
+        /// The offset of the read.
+        at: u64,
+        /// The number in the file.
+        found: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// A name is not UTF-8, is empty, or occurs twice.
+    #[error("read '{name}': the name {problem}")]
+    Name {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A value has a type that does not exist or may not be there.
+    #[error("read '{key}': unknown or wrong type {found}")]
+    ValueType {
+        /// The key.
+        key: String,
+        /// The number of the type.
+        found: u32,
+    },
+    /// A value is not what its key requires.
+    #[error("read '{key}': it is not {wanted}")]
+    Value {
+        /// The key.
+        key: String,
+        /// What is wanted.
+        wanted: &'static str,
+    },
+    /// A key is missing.
+    #[error("read '{0}': it is missing")]
+    Missing(String),
+    /// A tensor has a type that ggml does not have.
+    #[error("read tensor '{tensor}': unknown type {found}")]
+    TensorType {
+        /// The tensor.
+        tensor: String,
+        /// The number of the type.
+        found: u32,
+    },
+    /// A tensor's first dimension is not a multiple of its type's block.
+    #[error("read tensor '{tensor}': {columns} columns are no whole number of blocks of {block}")]
+    Block {
+        /// The tensor.
+        tensor: String,
+        /// Its first dimension.
+        columns: u64,
+        /// The elements of a block.
+        block: u64,
+    },
+    /// The size of a tensor, or of all up to it, is larger than can be counted.
+    #[error("read tensor '{0}': its size is too large to count")]
+    Overflow(String),
+    /// A tensor does not start where the one before it ends.
+    #[error(
+        "read tensor '{tensor}': it starts at {found}, and the data before it ends at {expected}"
+    )]
+    Offset {
+        /// The tensor.
+        tensor: String,
+        /// The offset in the file.
+        found: u64,
+        /// The offset that follows from the tensors before it.
+        expected: u64,
+    },
+    /// The data of a tensor is beyond the end of the file.
+    #[error("read tensor '{tensor}': its data ends at byte {end}, and the file has {length}")]
+    Beyond {
+        /// The tensor.
+        tensor: String,
+        /// The end of the data in the file.
+        end: u64,
+        /// The bytes of the file.
+        length: u64,
+    },
+    /// The files of a split model do not belong together.
+    #[error("read the files of a split model: {0}")]
+    Split(String),
+}

@@ -1,0 +1,138 @@
+//! The index of a model in several files: `model.safetensors.index.json`, and PyTorch's
+//! `pytorch_model.bin.index.json` of the same form.
+
+use super::name::{is_plain, shown};
+use serde::Deserialize;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The longest index that is read, in bytes. That of a model with 100,000 tensors takes 10 MB.
+pub const MAX_INDEX_BYTES: u64 = 100_000_000;
+
+/// Why an index was refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IndexError {
+    /// The text is not JSON of the right form, or a tensor occurs twice.
+    #[error("parse the index")]
+    Json(#[from] serde_json::Error),
+    /// The index has more bytes than are read.
+    #[error("read the index: {0} bytes are more than 100,000,000")]
+    TooLarge(u64),
+    /// A file has the name of a path or a hidden file.
+    #[error("read the index: '{0}' is not the name of a file beside it")]
+    Path(String),
+    /// The index names no file.
+    #[error("read the index: it names no file")]
+    Empty,
+}
+
+/// Which file has which tensor.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Index {
+    /// The names of the tensors of each file, by the name of the file. A name of a file is never
+    /// that of a path.
+    pub files: BTreeMap<String, Vec<String>>,
+    /// The bytes of all tensors as the index claims them.
+    pub total_bytes: Option<u64>,
+}
+
+/// Reads an index.
+///
+/// # Errors
+/// If the text is not an index, or names a file that is not beside it.
+pub fn read(text: &[u8]) -> Result<Index, IndexError> {
+    if text.len() as u64 > MAX_INDEX_BYTES {
+        return Err(IndexError::TooLarge(text.len() as u64));
+    }
+    let document: Document = serde_json::from_slice(text)?;
+    let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (tensor, file) in document.weight_map.0 {
+        if !is_plain(&file) {
+            return Err(IndexError::Path(shown(&file)));
+        }
+        files.entry(file).or_default().push(tensor);
+    }
+    if files.is_empty() {
+        return Err(IndexError::Empty);
+    }
+    let total_bytes = document.metadata.and_then(|metadata| metadata.total_size?.as_u64());
+    Ok(Index { files, total_bytes })
+}
+
+#[derive(Deserialize)]
+struct Document {
+    weight_map: Weights,
+    metadata: Option<Metadata>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    total_size: Option<serde_json::Number>,
+}
+
+/// The file of each tensor, by name.
+struct Weights(BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Weights {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(WeightsVisitor)
+    }
+}
+
+struct WeightsVisitor;
+
+impl<'de> Visitor<'de> for WeightsVisitor {
+    type Value = Weights;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of file names")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Weights, A::Error> {
+        let mut weights = BTreeMap::new();
+        while let Some((tensor, file)) = map.next_entry::<String, String>()? {
+            if weights.contains_key(&tensor) {
+                return Err(de::Error::custom(format!("'{}' occurs twice", shown(&tensor))));
+            }
+            weights.insert(tensor, file);
+        }
+        Ok(Weights(weights))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_are_listed_by_file() {
+        let text = br#"{"metadata":{"total_size":12,"total_parameters":6},
+            "weight_map":{"b":"model-2.safetensors","a":"model-1.safetensors","c":"model-1.safetensors"}}"#;
+        let index = read(text).unwrap();
+        assert_eq!(index.total_bytes, Some(12));
+        assert_eq!(index.files["model-1.safetensors"], ["a", "c"]);
+        assert_eq!(index.files["model-2.safetensors"], ["b"]);
+        // Some tools wrote the size as a float.
+        let float = br#"{"metadata":{"total_size":1.5e9},"weight_map":{"a":"b"}}"#;
+        assert_eq!(read(float).unwrap().total_bytes, None);
+    }
+
+    #[test]
+    fn paths_are_refused() {
+        for file in ["../../etc/shadow", "/dev/zero", "a/b", "..", ".", "a\\\\b", "c:b", ""] {
+            let text = format!(r#"{{"weight_map":{{"a":"{file}"}}}}"#);
+            assert!(matches!(read(text.as_bytes()), Err(IndexError::Path(_))), "{file}");
+        }
+    }
+
+    #[test]
+    fn malformed_indexes_are_refused() {
+        let twice = r#"{"weight_map":{"a":"b","a":"c"}}"#;
+        for text in [twice, "", "[]", "{}", r#"{"weight_map":{"a":1}}"#] {
+            assert!(matches!(read(text.as_bytes()), Err(IndexError::Json(_))), "{text}");
+        }
+        assert!(matches!(read(br#"{"weight_map":{}}"#), Err(IndexError::Empty)));
+    }
+}

@@ -1,0 +1,54 @@
+//! Names from files: shown without harm, and never a path.
+
+/// The characters of a name that an error shows.
+const SHOWN: usize = 80;
+
+/// Returns a name from a file for an error: escaped, and shortened to 80 characters.
+pub(crate) fn shown(name: &str) -> String {
+    let mut characters = name.chars();
+    let start: String = characters.by_ref().take(SHOWN).collect();
+    let mut shown = gpu_core::clean(&start).into_owned();
+    if characters.next().is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Returns whether a name is that of a file in the same directory, and cannot lead elsewhere.
+pub(crate) fn is_plain(name: &str) -> bool {
+    let harmless = |c: char| !matches!(c, '/' | '\\' | ':' | '\0') && !gpu_core::acts(c);
+    !name.is_empty() && name.len() <= 255 && !name.starts_with('.') && name.chars().all(harmless)
+}
+
+/// Returns the prefix, the number from 1, and the count of a name without its extension, such as
+/// `model-00001-of-00003`.
+pub(crate) fn numbered(stem: &str) -> Option<(&str, u64, u64)> {
+    let digits = |text: &str| {
+        let plain = text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+        plain.then(|| text.parse::<u64>().ok()).flatten()
+    };
+    let (start, count) = stem.rsplit_once("-of-")?;
+    let (prefix, number) = start.rsplit_once('-')?;
+    let (number, count) = (digits(number)?, digits(count)?);
+    (!prefix.is_empty() && 1 <= number && number <= count).then_some((prefix, number, count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_and_controlling_names_are_tamed() {
+        assert_eq!(shown("a\u{1b}[2Jb"), "a\\x1b[2Jb");
+        assert_eq!(shown(&"x".repeat(81)), format!("{}…", "x".repeat(80)));
+    }
+
+    #[test]
+    fn names_that_lead_elsewhere_are_not_plain() {
+        assert!(is_plain("model-00001-of-00002.safetensors"));
+        for name in ["", "..", ".hidden", "/etc/passwd", "a/b", "..\\b", "C:x", "a\0b", "a\nb"] {
+            assert!(!is_plain(name), "{name:?}");
+        }
+        assert!(!is_plain(&"x".repeat(256)));
+    }
+}

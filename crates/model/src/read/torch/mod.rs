@@ -1,0 +1,214 @@
+//! Weights of PyTorch (`.bin`, `.pt`, `.pth`): a zip file with a pickle and one entry per storage.
+//!
+//! The sizes come from the directory of the zip file, and need no pickle. Names and shapes come
+//! from a walk over the pickle that executes nothing; if it meets something that it does not know,
+//! the sizes alone are the result. Source of the layout: `torch/serialization.py` and
+//! `caffe2/serialize/inline_container.h` of PyTorch.
+
+mod pickle;
+
+use super::name::shown;
+use crate::tensor::{Encoding, Tensor};
+use gpu_core::Bytes;
+use pickle::View;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read, Seek, SeekFrom};
+use zip::ZipArchive;
+use zip::result::ZipError;
+
+/// The most bytes that are read of a file: its directory, and the header of each entry.
+const MAX_READ_BYTES: u64 = 256 << 20;
+/// The longest pickle that is read, in bytes.
+const MAX_PICKLE_BYTES: u64 = 32 << 20;
+/// The most storages of a file.
+const MAX_STORAGES: usize = 1 << 18;
+
+/// Why a file of PyTorch was refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TorchError {
+    /// The file could not be read.
+    #[error("read the file")]
+    Io(#[from] io::Error),
+    /// The directory of the zip file is malformed, or too large.
+    #[error("read the directory of the zip file")]
+    Zip(#[source] ZipError),
+    /// The file has the format of PyTorch before 1.6.
+    #[error(
+        "read the file: it has the format of PyTorch before 1.6; save it again with a newer one"
+    )]
+    Legacy,
+    /// The file is not one that PyTorch saves.
+    #[error("read the zip file: {0}")]
+    Foreign(String),
+    /// The storages claim more bytes than the file has.
+    #[error("read the zip file: its storages claim {claimed} bytes, and the file has {length}")]
+    Claimed {
+        /// The bytes that the storages claim.
+        claimed: u64,
+        /// The bytes of the file.
+        length: u64,
+    },
+}
+
+/// What a file of PyTorch has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Weights {
+    /// The tensors by name. A storage that two tensors share is counted once, with the first of
+    /// them; a storage without a known tensor is a tensor of bytes named `data/KEY`.
+    pub tensors: Vec<Tensor>,
+    /// What could not be read, or was left out.
+    pub notes: Vec<String>,
+}
+
+/// Reads the weights of a file of `length` bytes.
+///
+/// # Errors
+/// If the file cannot be read, is no zip file of PyTorch, or claims more than its length.
+pub fn read(file: impl Read + Seek, length: u64) -> Result<Weights, TorchError> {
+    let mut file = Metered { file, left: MAX_READ_BYTES };
+    let mut start = Vec::new();
+    (&mut file).take(16).read_to_end(&mut start)?;
+    if is_legacy(&start) {
+        return Err(TorchError::Legacy);
+    }
+    file.seek(SeekFrom::Start(0))?;
+    let mut archive = ZipArchive::new(file).map_err(TorchError::Zip)?;
+    let (top, storages) = storages(&mut archive, length)?;
+    let mut weights = Weights::default();
+    match views(&mut archive, &top) {
+        Ok(views) => weights.fill(views, &storages),
+        Err(problem) => {
+            weights.fill(Vec::new(), &storages);
+            weights.notes.push(format!("names and shapes are not read: data.pkl: {problem}"));
+        }
+    }
+    Ok(weights)
+}
+
+/// Returns whether a file starts as PyTorch's older formats do: a pickle of the number
+/// 0x1950A86A20F9469CFC6C.
+pub(super) fn is_legacy(start: &[u8]) -> bool {
+    start.get(2..14) == Some(b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19")
+}
+
+/// Returns the name of the folder at the top, and the bytes of each storage by its key.
+fn storages<R: Read + Seek>(
+    archive: &mut ZipArchive<R>,
+    length: u64,
+) -> Result<(String, BTreeMap<String, u64>), TorchError> {
+    let foreign = |text: &str| TorchError::Foreign(text.to_owned());
+    let top = (archive.file_names())
+        .filter_map(Result::ok)
+        .find_map(|name| {
+            let top = name.strip_suffix("/data.pkl").filter(|top| !top.contains('/'))?;
+            Some(top.to_owned())
+        })
+        .ok_or_else(|| foreign("it has no data.pkl in a folder"))?;
+    if archive.len() > MAX_STORAGES {
+        return Err(foreign("it has more than 262,144 entries"));
+    }
+    let mut storages = BTreeMap::new();
+    let mut claimed = 0u64;
+    for index in 0..archive.len() {
+        let entry = archive.by_index_raw(index).map_err(TorchError::Zip)?;
+        let name = entry.name().map_err(TorchError::Zip)?;
+        let key = name.strip_prefix(&top).and_then(|rest| rest.strip_prefix("/data/"));
+        let Some(key) = key.filter(|key| !key.is_empty()) else { continue };
+        if entry.compression() != zip::CompressionMethod::Stored || entry.encrypted() {
+            return Err(foreign("a storage is compressed or encrypted"));
+        }
+        claimed = claimed.saturating_add(entry.size());
+        storages.insert(key.to_owned(), entry.size());
+    }
+    match claimed > length {
+        true => Err(TorchError::Claimed { claimed, length }),
+        false => Ok((top, storages)),
+    }
+}
+
+/// Reads the tensors of the pickle, or tells what is not known.
+fn views<R: Read + Seek>(archive: &mut ZipArchive<R>, top: &str) -> Result<Vec<View>, String> {
+    let entry = archive.by_name(&format!("{top}/data.pkl")).map_err(|error| error.to_string())?;
+    if entry.size() > MAX_PICKLE_BYTES {
+        return Err(format!("{} bytes are more than 32 MiB", entry.size()));
+    }
+    let mut bytes = Vec::new();
+    entry.take(MAX_PICKLE_BYTES).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    pickle::read(&bytes)
+}
+
+impl Weights {
+    /// Adds the views whose storages have room for them, then what is left of each storage. The sum
+    /// is that of the storages.
+    fn fill(&mut self, views: Vec<View>, storages: &BTreeMap<String, u64>) {
+        let mut left = storages.clone();
+        let mut places: BTreeSet<(String, u64)> = BTreeSet::new();
+        let mut shared = 0usize;
+        for view in views {
+            let Some(tensor) = view.within(storages) else {
+                let name = shown(&view.name);
+                self.notes
+                    .push(format!("tensor '{name}' is left out: its storage has no room for it"));
+                continue;
+            };
+            let room = left.entry(view.storage.clone()).or_default();
+            let again = !places.insert((view.storage, view.offset)) && tensor.bytes > Bytes(0);
+            match room.checked_sub(tensor.bytes.0) {
+                Some(rest) if !again => {
+                    *room = rest;
+                    self.tensors.push(tensor);
+                }
+                _ => shared += 1,
+            }
+        }
+        if shared > 0 {
+            self.notes.push(format!("{shared} tensors share the storage of another"));
+        }
+        for (key, rest) in left {
+            let Some(encoding) = Encoding::named("U8").filter(|_| rest > 0) else { continue };
+            let name = format!("data/{key}");
+            self.tensors.push(Tensor { name, encoding, shape: vec![rest], bytes: Bytes(rest) });
+        }
+    }
+}
+
+impl View {
+    /// Returns the tensor, if its storage has room for it.
+    fn within(&self, storages: &BTreeMap<String, u64>) -> Option<Tensor> {
+        let encoding = Encoding::named(self.encoding)?;
+        let elements = (self.shape.iter())
+            .try_fold(1u64, |product, dimension| product.checked_mul(*dimension))?;
+        let end = encoding.bytes(self.offset.checked_add(elements)?)?;
+        (end <= *storages.get(&self.storage)?).then_some(())?;
+        let bytes = Bytes(encoding.bytes(elements)?);
+        Some(Tensor { name: self.name.clone(), encoding, shape: self.shape.clone(), bytes })
+    }
+}
+
+/// A file of which only so many bytes are read.
+struct Metered<R> {
+    file: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Metered<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.left == 0 {
+            return Err(io::Error::other("the directory takes more than 256 MiB"));
+        }
+        let most = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let read = self.file.read(buffer.get_mut(..most).unwrap_or_default())?;
+        self.left = self.left.saturating_sub(read as u64);
+        Ok(read)
+    }
+}
+
+impl<R: Seek> Seek for Metered<R> {
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        self.file.seek(position)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

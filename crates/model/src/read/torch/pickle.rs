@@ -1,0 +1,440 @@
+//! The names and shapes in `data.pkl`: a walk over its opcodes that calls nothing.
+//!
+//! A call that rebuilds a tensor is recognized by its name and read as data; the result of any
+//! other call is a value without content. Source of the forms: `torch/_utils.py` and
+//! `torch/serialization.py` of PyTorch.
+
+use std::collections::HashMap;
+
+/// The most values that are kept. A tensor takes about 20.
+const MAX_VALUES: usize = 1 << 21;
+/// How deep dictionaries are searched for tensors.
+const MAX_DEPTH: usize = 8;
+/// The most dimensions of a tensor.
+const MAX_DIMENSIONS: usize = 64;
+/// The longest name of a tensor, in bytes.
+const MAX_NAME_BYTES: usize = 1024;
+
+/// Where a value is among the values.
+type Ref = usize;
+
+/// A tensor as the pickle describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct View {
+    /// The keys that lead to it, joined by dots.
+    pub(super) name: String,
+    /// The key of the storage: the file `data/KEY`.
+    pub(super) storage: String,
+    /// The element type, as a name of [`crate::Encoding`].
+    pub(super) encoding: &'static str,
+    /// The offset in the storage, in elements.
+    pub(super) offset: u64,
+    pub(super) shape: Vec<u64>,
+}
+
+#[derive(Clone, Debug)]
+enum Value<'a> {
+    Integer(i64),
+    Text(&'a str),
+    Global(&'a str, &'a str),
+    Tuple(Vec<Ref>),
+    /// A dictionary, with its keys and values in turn.
+    Dictionary(Vec<Ref>),
+    Storage {
+        kind: &'a str,
+        key: &'a str,
+    },
+    Tensor {
+        kind: &'a str,
+        key: &'a str,
+        offset: u64,
+        size: Ref,
+    },
+    Opaque,
+}
+
+/// Reads the tensors of a pickle.
+///
+/// # Errors
+/// A sentence about what the walk does not know. Nothing of the pickle is then used.
+pub(super) fn read(pickle: &[u8]) -> Result<Vec<View>, String> {
+    let mut machine = Machine { input: pickle, at: 0, ..Machine::default() };
+    let root = machine.run()?;
+    machine.tensors(root)
+}
+
+#[derive(Default)]
+struct Machine<'a> {
+    input: &'a [u8],
+    at: usize,
+    values: Vec<Value<'a>>,
+    stack: Vec<Ref>,
+    /// The heights of the stack at each mark.
+    marks: Vec<usize>,
+    memo: HashMap<u64, Ref>,
+}
+
+impl<'a> Machine<'a> {
+    fn take(&mut self, length: u64) -> Result<&'a [u8], String> {
+        let length = usize::try_from(length).map_err(|_| self.cut())?;
+        let end = self.at.checked_add(length).ok_or_else(|| self.cut())?;
+        let bytes = self.input.get(self.at..end).ok_or_else(|| self.cut())?;
+        self.at = end;
+        Ok(bytes)
+    }
+
+    fn cut(&self) -> String {
+        format!("it ends within the opcode before byte {}", self.at)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
+        let bytes = self.take(N as u64)?;
+        bytes.try_into().map_err(|_| self.cut())
+    }
+
+    fn text(&mut self, length: u64) -> Result<&'a str, String> {
+        let bytes = self.take(length)?;
+        std::str::from_utf8(bytes)
+            .map_err(|_| format!("a text before byte {} is not UTF-8", self.at))
+    }
+
+    fn line(&mut self) -> Result<&'a str, String> {
+        let rest = self.input.get(self.at..).unwrap_or_default();
+        let length = rest.iter().position(|byte| *byte == b'\n').ok_or_else(|| self.cut())?;
+        let line = self.text(length as u64)?;
+        self.at += 1;
+        Ok(line)
+    }
+
+    fn push(&mut self, value: Value<'a>) -> Result<(), String> {
+        if self.values.len() >= MAX_VALUES {
+            return Err(format!("it has more than {MAX_VALUES} values"));
+        }
+        self.stack.push(self.values.len());
+        self.values.push(value);
+        Ok(())
+    }
+
+    fn pop(&mut self) -> Result<Ref, String> {
+        let floor = self.marks.last().copied().unwrap_or(0);
+        let top = if self.stack.len() > floor { self.stack.pop() } else { None };
+        top.ok_or_else(|| format!("no value is left before byte {}", self.at))
+    }
+
+    fn marked(&mut self) -> Result<Vec<Ref>, String> {
+        let mark = self.marks.pop().filter(|mark| *mark <= self.stack.len());
+        let mark = mark.ok_or_else(|| format!("no mark is left before byte {}", self.at))?;
+        Ok(self.stack.split_off(mark))
+    }
+
+    fn value(&self, at: Ref) -> &Value<'a> {
+        self.values.get(at).unwrap_or(&Value::Opaque)
+    }
+
+    fn remember(&mut self, index: u64) -> Result<(), String> {
+        let top = self.pop()?;
+        self.stack.push(top);
+        self.memo.insert(index, top);
+        Ok(())
+    }
+
+    fn recall(&mut self, index: u64) -> Result<(), String> {
+        let found = self.memo.get(&index).copied();
+        self.stack.push(found.ok_or_else(|| format!("the memo has no entry {index}"))?);
+        Ok(())
+    }
+
+    fn run(&mut self) -> Result<Ref, String> {
+        loop {
+            let [opcode] = self.array()?;
+            if opcode == b'.' {
+                return self.pop();
+            }
+            self.step(opcode)?;
+        }
+    }
+
+    fn step(&mut self, opcode: u8) -> Result<(), String> {
+        match opcode {
+            0x80 => match self.array()? {
+                [0..=5] => Ok(()),
+                [version] => Err(format!("protocol {version} is newer than 5")),
+            },
+            // A frame tells only how much to read at once.
+            0x95 => self.array::<8>().map(drop),
+            b'(' => {
+                self.marks.push(self.stack.len());
+                match self.marks.len() > MAX_VALUES {
+                    true => Err(format!("it has more than {MAX_VALUES} marks")),
+                    false => Ok(()),
+                }
+            }
+            b'0' => self.pop().map(drop),
+            b'1' => self.marked().map(drop),
+            b'2' => {
+                let top = self.pop()?;
+                self.stack.extend([top, top]);
+                Ok(())
+            }
+            b'q' => {
+                let [index] = self.array()?;
+                self.remember(index.into())
+            }
+            b'r' => {
+                let index = u32::from_le_bytes(self.array()?);
+                self.remember(index.into())
+            }
+            0x94 => self.remember(self.memo.len() as u64),
+            b'h' => {
+                let [index] = self.array()?;
+                self.recall(index.into())
+            }
+            b'j' => {
+                let index = u32::from_le_bytes(self.array()?);
+                self.recall(index.into())
+            }
+            b'N' => self.push(Value::Opaque),
+            0x88 => self.push(Value::Integer(1)),
+            0x89 => self.push(Value::Integer(0)),
+            b'G' => self.array::<8>().and_then(|_| self.push(Value::Opaque)),
+            b'K' => {
+                let [value] = self.array()?;
+                self.push(Value::Integer(value.into()))
+            }
+            b'M' => {
+                let value = u16::from_le_bytes(self.array()?);
+                self.push(Value::Integer(value.into()))
+            }
+            b'J' => {
+                let value = i32::from_le_bytes(self.array()?);
+                self.push(Value::Integer(value.into()))
+            }
+            0x8a => {
+                let [length] = self.array()?;
+                let bytes = self.take(length.into())?;
+                let value = long(bytes).map_or(Value::Opaque, Value::Integer);
+                self.push(value)
+            }
+            b'X' => {
+                let length = u32::from_le_bytes(self.array()?);
+                let text = self.text(length.into())?;
+                self.push(Value::Text(text))
+            }
+            0x8c => {
+                let [length] = self.array()?;
+                let text = self.text(length.into())?;
+                self.push(Value::Text(text))
+            }
+            b'B' | b'T' => {
+                let length = u32::from_le_bytes(self.array()?);
+                self.take(length.into())?;
+                self.push(Value::Opaque)
+            }
+            b'C' | b'U' => {
+                let [length] = self.array()?;
+                self.take(length.into())?;
+                self.push(Value::Opaque)
+            }
+            b'c' => {
+                let (module, name) = (self.line()?, self.line()?);
+                self.push(Value::Global(module, name))
+            }
+            0x93 => {
+                let (name, module) = (self.pop()?, self.pop()?);
+                let global = match (self.value(module), self.value(name)) {
+                    (Value::Text(module), Value::Text(name)) => Value::Global(module, name),
+                    _ => Value::Opaque,
+                };
+                self.push(global)
+            }
+            b')' => self.push(Value::Tuple(Vec::new())),
+            0x85..=0x87 => {
+                let mut items = Vec::new();
+                for _ in 0x84..opcode {
+                    items.push(self.pop()?);
+                }
+                items.reverse();
+                self.push(Value::Tuple(items))
+            }
+            b't' => {
+                let items = self.marked()?;
+                self.push(Value::Tuple(items))
+            }
+            b']' => self.push(Value::Opaque),
+            b'l' => self.marked().and_then(|_| self.push(Value::Opaque)),
+            b'a' => self.pop().map(drop),
+            b'e' => self.marked().map(drop),
+            b'}' => self.push(Value::Dictionary(Vec::new())),
+            b'd' => {
+                let items = self.marked()?;
+                self.push(Value::Dictionary(items))
+            }
+            b's' => {
+                let (value, key) = (self.pop()?, self.pop()?);
+                self.set(vec![key, value])
+            }
+            b'u' => {
+                let items = self.marked()?;
+                self.set(items)
+            }
+            // The state of an object is no tensor of a dictionary.
+            b'b' => self.pop().map(drop),
+            b'Q' => {
+                let id = self.pop()?;
+                let storage = self.storage(id);
+                self.push(storage)
+            }
+            b'R' | 0x81 => {
+                let (arguments, callable) = (self.pop()?, self.pop()?);
+                let result = self.call(callable, arguments);
+                self.push(result)
+            }
+            unknown => Err(format!("opcode {unknown:#04x} before byte {} is not known", self.at)),
+        }
+    }
+
+    fn set(&mut self, items: Vec<Ref>) -> Result<(), String> {
+        let target = self.pop()?;
+        self.stack.push(target);
+        if let Some(Value::Dictionary(entries)) = self.values.get_mut(target) {
+            entries.extend(items);
+        }
+        Ok(())
+    }
+
+    /// Reads a persistent id: `('storage', type, key, location, elements)`.
+    fn storage(&self, id: Ref) -> Value<'a> {
+        let Value::Tuple(items) = self.value(id) else { return Value::Opaque };
+        let [tag, kind, key, ..] = items.as_slice() else { return Value::Opaque };
+        match (self.value(*tag), self.value(*kind), self.value(*key)) {
+            (Value::Text("storage"), Value::Global(_, kind), Value::Text(key)) => {
+                Value::Storage { kind, key }
+            }
+            _ => Value::Opaque,
+        }
+    }
+
+    /// Returns what a call that is known makes, without calling anything.
+    fn call(&self, callable: Ref, arguments: Ref) -> Value<'a> {
+        let Value::Global(module, name) = self.value(callable) else { return Value::Opaque };
+        let Value::Tuple(items) = self.value(arguments) else { return Value::Opaque };
+        match (*module, *name) {
+            ("collections", "OrderedDict") => Value::Dictionary(Vec::new()),
+            ("torch._utils", "_rebuild_tensor" | "_rebuild_tensor_v2" | "_rebuild_tensor_v3") => {
+                self.tensor(items).unwrap_or(Value::Opaque)
+            }
+            ("torch._utils", "_rebuild_parameter") => match items.first().map(|at| self.value(*at))
+            {
+                Some(tensor @ Value::Tensor { .. }) => tensor.clone(),
+                _ => Value::Opaque,
+            },
+            _ => Value::Opaque,
+        }
+    }
+
+    /// Reads the arguments of a rebuilt tensor: storage, offset, size, stride; of version 3, the
+    /// element type at the end.
+    fn tensor(&self, items: &[Ref]) -> Option<Value<'a>> {
+        let [storage, offset, size, ..] = items else { return None };
+        let Value::Storage { kind, key } = self.value(*storage) else { return None };
+        let Value::Tuple(dimensions) = self.value(*size) else { return None };
+        if dimensions.len() > MAX_DIMENSIONS {
+            return None;
+        }
+        let kind = match (*kind, items.get(6).map(|at| self.value(*at))) {
+            ("UntypedStorage", Some(Value::Global("torch", dtype))) => dtype,
+            (kind, _) => kind,
+        };
+        Some(Value::Tensor { kind, key, offset: self.integer(*offset)?, size: *size })
+    }
+
+    /// Returns an integer that is not negative.
+    fn integer(&self, at: Ref) -> Option<u64> {
+        match self.value(at) {
+            Value::Integer(value) => u64::try_from(*value).ok(),
+            _ => None,
+        }
+    }
+
+    /// Returns the dimensions of a tensor.
+    fn shape(&self, size: Ref) -> Option<Vec<u64>> {
+        let Value::Tuple(size) = self.value(size) else { return None };
+        size.iter().map(|at| self.integer(*at)).collect()
+    }
+
+    /// Collects the tensors of a dictionary and of those within. Each dictionary is searched once.
+    fn tensors(&self, root: Ref) -> Result<Vec<View>, String> {
+        let mut views = Vec::new();
+        // References repeat names and shapes at little cost: bound what they expand to.
+        let mut room = self.input.len().saturating_mul(8);
+        let mut seen = std::collections::HashSet::from([root]);
+        let mut left = vec![(root, String::new(), 0)];
+        while let Some((at, prefix, depth)) = left.pop() {
+            let Value::Dictionary(entries) = self.value(at) else { continue };
+            let (pairs, _) = entries.as_chunks::<2>();
+            for [key, value] in pairs {
+                let Value::Text(key) = self.value(*key) else { continue };
+                let name = match prefix.is_empty() {
+                    true => (*key).to_owned(),
+                    false => format!("{prefix}.{key}"),
+                };
+                if name.len() > MAX_NAME_BYTES {
+                    return Err("the name of a tensor has more than 1024 bytes".to_owned());
+                }
+                match self.value(*value) {
+                    Value::Tensor { kind, key, offset, size } => {
+                        let Some(shape) = self.shape(*size) else { continue };
+                        let unknown =
+                            || format!("element type '{}' is not known", super::shown(kind));
+                        let encoding = encoding(kind).ok_or_else(unknown)?;
+                        let cost = name.len() + key.len() + 8 * shape.len();
+                        room = room.checked_sub(cost).ok_or("it expands to 8 times its size")?;
+                        let storage = (*key).to_owned();
+                        views.push(View { name, storage, encoding, offset: *offset, shape });
+                    }
+                    Value::Dictionary(_) if depth < MAX_DEPTH && seen.insert(*value) => {
+                        room =
+                            room.checked_sub(name.len()).ok_or("it expands to 8 times its size")?;
+                        left.push((*value, name, depth + 1));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(views)
+    }
+}
+
+/// Reads a little-endian integer in two's complement; `None` if it has more than 64 bits.
+fn long(bytes: &[u8]) -> Option<i64> {
+    let negative = bytes.last().is_some_and(|last| *last >= 0x80);
+    let mut wide = [if negative { 0xff } else { 0 }; 8];
+    wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    Some(i64::from_le_bytes(wide))
+}
+
+/// Returns the encoding of a storage class or of an element type of PyTorch.
+fn encoding(kind: &str) -> Option<&'static str> {
+    Some(match kind {
+        "DoubleStorage" | "float64" => "F64",
+        "FloatStorage" | "float32" => "F32",
+        "HalfStorage" | "float16" => "F16",
+        "BFloat16Storage" | "bfloat16" => "BF16",
+        "LongStorage" | "int64" => "I64",
+        "IntStorage" | "int32" => "I32",
+        "ShortStorage" | "int16" => "I16",
+        "CharStorage" | "int8" | "QInt8Storage" => "I8",
+        "ByteStorage" | "uint8" | "QUInt8Storage" => "U8",
+        "BoolStorage" | "bool" => "BOOL",
+        "ComplexFloatStorage" | "complex64" => "C64",
+        "uint16" => "U16",
+        "uint32" => "U32",
+        "uint64" => "U64",
+        "float8_e4m3fn" => "F8_E4M3",
+        "float8_e5m2" => "F8_E5M2",
+        "float8_e4m3fnuz" => "F8_E4M3FNUZ",
+        "float8_e5m2fnuz" => "F8_E5M2FNUZ",
+        "float8_e8m0fnu" => "F8_E8M0",
+        _ => return None,
+    })
+}

@@ -1,0 +1,3 @@
+//! One test program for the whole crate, so that it is linked once.
+
+mod packages;
