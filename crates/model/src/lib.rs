@@ -5,6 +5,8 @@
 //! checked against the length of the file.
 
 mod model;
+pub mod need;
+pub mod split;
 mod tensor;
 
 pub use model::{Architecture, Experts, Mixer, Model};

@@ -1,0 +1,3 @@
+//! Which layers go where.
+
+pub mod vllm;

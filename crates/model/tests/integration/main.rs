@@ -1,0 +1,4 @@
+//! Tests of the public API, with published models and figures.
+
+mod models;
+mod published;
