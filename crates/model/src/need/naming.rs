@@ -43,17 +43,6 @@ impl Kind {
     pub fn is_routed(self) -> bool {
         matches!(self, Kind::ExpertGate | Kind::ExpertUp | Kind::ExpertDown)
     }
-
-    /// Returns whether llama.cpp's name starts with `ffn_` and one of `gate`, `up`, `down`; the
-    /// router is `ffn_gate_inp`.
-    pub(crate) fn is_one_of(self, gate: bool, up: bool, down: bool) -> bool {
-        match self {
-            Kind::Attention => false,
-            Kind::Router | Kind::Gate | Kind::SharedGate | Kind::ExpertGate => gate,
-            Kind::Up | Kind::SharedUp | Kind::ExpertUp => up,
-            Kind::Down | Kind::SharedDown | Kind::ExpertDown => down,
-        }
-    }
 }
 
 /// Names of lists of blocks.

@@ -1,4 +1,6 @@
 //! Tests of the public API, with published models and figures.
 
+mod llama;
 mod models;
+mod optimal;
 mod published;
