@@ -11,6 +11,7 @@ mod plan;
 mod room;
 mod walk;
 
+pub mod accelerate;
 pub mod llama;
 pub mod vllm;
 

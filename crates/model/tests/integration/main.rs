@@ -1,5 +1,6 @@
 //! Tests of the public API, with published models and figures.
 
+mod accelerate;
 mod llama;
 mod models;
 mod optimal;
