@@ -126,7 +126,9 @@ impl Split {
         let mut reasons = Vec::new();
         for (room, first, end) in self.stages() {
             let layers = chain.layers.get(first..end).unwrap_or_default();
-            reasons.push(reason(layers, room.and_then(|room| rooms.rooms.get(room))));
+            for run in layers.chunk_by(|one, next| one.pinned == next.pinned) {
+                reasons.push(reason(run, room.and_then(|room| rooms.rooms.get(room))));
+            }
         }
         for moved in &self.moved {
             if let (Some(layer), Some(room)) =
@@ -164,7 +166,7 @@ fn reason(layers: &[Layer], room: Option<&Room>) -> String {
     };
     let bytes = amount(layers.iter().map(Layer::bytes).sum());
     match room {
-        _ if layers.iter().all(|layer| layer.pinned) => {
+        Some(_) if layers.iter().all(|layer| layer.pinned) => {
             format!("{names} ({bytes}) in the memory of the CPU: the engine keeps it there")
         }
         None => format!("{names} ({bytes}) in no room"),
