@@ -5,7 +5,9 @@
 //! checked against the length of the file.
 
 mod model;
+pub mod need;
 pub mod read;
+pub mod split;
 mod tensor;
 
 pub use model::{Architecture, Experts, Mixer, Model};

@@ -114,6 +114,12 @@ const fn blocks(name: &'static str, block: u64, bytes: u64) -> Encoding {
 }
 
 impl Encoding {
+    /// IEEE half precision, which caches and activations use unless they are told otherwise.
+    pub const F16: Encoding = plain("F16", 16);
+
+    /// IEEE single precision, which norms and routers keep.
+    pub const F32: Encoding = plain("F32", 32);
+
     /// Returns the encoding with a name such as `BF16` or `q4_K`, in any case.
     pub fn named(name: &str) -> Option<Encoding> {
         ENCODINGS.iter().copied().find(|known| known.name.eq_ignore_ascii_case(name))

@@ -1,3 +1,9 @@
-//! One test program for the whole crate, so that it is linked once.
+//! Tests of the public API, with published models and figures, and with files of other packages.
 
+mod accelerate;
+mod answer;
+mod llama;
+mod models;
+mod optimal;
 mod packages;
+mod published;

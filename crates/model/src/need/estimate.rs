@@ -1,0 +1,45 @@
+//! What a model takes on one device.
+
+use super::{Chain, Layer};
+use gpu_core::Bytes;
+
+/// The totals of a model on one device, and what stays in the memory of the CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Estimate {
+    /// The weights.
+    pub weights: Bytes,
+    /// Keys and values, and state.
+    pub context: Bytes,
+    /// Gradients, optimizer and activations.
+    pub training: Bytes,
+    /// The buffer of computation.
+    pub buffer: Bytes,
+    /// What the process holds beside.
+    pub overhead: Bytes,
+    /// The weights that the engine keeps in the memory of the CPU.
+    pub pinned: Bytes,
+}
+
+impl Estimate {
+    /// Returns the bytes on the device.
+    pub fn total(&self) -> Bytes {
+        self.weights + self.context + self.training + self.buffer + self.overhead
+    }
+}
+
+/// Returns what a model takes if one device holds all layers.
+pub fn estimate(chain: &Chain) -> Estimate {
+    let on_device = || chain.layers.iter().filter(|layer| !layer.pinned);
+    let sum = |part: fn(&Layer) -> Bytes| on_device().map(part).sum::<Bytes>();
+    let pinned: Bytes =
+        chain.layers.iter().filter(|layer| layer.pinned).map(|layer| layer.weights).sum();
+    let shared = if pinned == Bytes(0) { chain.tied } else { Bytes(0) };
+    Estimate {
+        weights: sum(|layer| layer.weights).saturating_sub(shared),
+        context: sum(|layer| layer.context),
+        training: sum(|layer| layer.training),
+        buffer: on_device().map(|layer| layer.buffer).max().unwrap_or_default(),
+        overhead: chain.overhead,
+        pinned,
+    }
+}

@@ -1,0 +1,32 @@
+//! What a model takes when it runs: weights, context, buffers, and what training adds.
+//!
+//! The unit is the layer: [`chain()`] lists them in order, each with all that it brings to the
+//! device that holds it. [`estimate`] adds them up for one device.
+
+mod buffers;
+mod chain;
+mod context;
+mod estimate;
+mod naming;
+mod overhead;
+mod run;
+mod training;
+mod weights;
+
+pub use chain::{Chain, Layer, Position, Unknown, chain};
+pub use context::{cells, context};
+pub use estimate::{Estimate, estimate};
+pub use naming::Kind;
+pub use overhead::{OVERHEADS, Overhead, overhead};
+pub use run::{Engine, Optimizer, Precision, Recompute, Run, Training};
+pub use weights::Part;
+
+/// Multiplies, saturating: the factors come from headers.
+pub(crate) fn product(factors: &[u64]) -> u64 {
+    factors.iter().fold(1, |product, factor| product.saturating_mul(*factor))
+}
+
+/// Rounds up to a multiple, saturating.
+pub(crate) fn padded(value: u64, multiple: u64) -> u64 {
+    value.div_ceil(multiple.max(1)).saturating_mul(multiple.max(1))
+}

@@ -1,0 +1,212 @@
+//! Where a tensor belongs, by its name.
+//!
+//! Two conventions cover nearly all files: GGUF's `blk.N.ffn_up.weight`, and the module paths of
+//! PyTorch, `model.layers.N.mlp.up_proj.weight`, whose lists of blocks have a handful of names.
+
+/// The layer of a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Input,
+    Block(u64),
+    Output,
+}
+
+/// What a tensor of a block is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Attention or another mixer, norms, and whatever is not named below.
+    Attention,
+    /// The router of experts.
+    Router,
+    /// The gate of a dense feed-forward layer, or gate and up in one.
+    Gate,
+    /// The up projection of a dense feed-forward layer.
+    Up,
+    /// The down projection of a dense feed-forward layer.
+    Down,
+    /// Gates of experts that every token uses.
+    SharedGate,
+    /// Up projections of experts that every token uses.
+    SharedUp,
+    /// Down projections of experts that every token uses.
+    SharedDown,
+    /// Gates of routed experts, or gate and up in one.
+    ExpertGate,
+    /// Up projections of routed experts.
+    ExpertUp,
+    /// Down projections of routed experts.
+    ExpertDown,
+}
+
+impl Kind {
+    /// Returns whether a token uses only some of it.
+    pub fn is_routed(self) -> bool {
+        matches!(self, Kind::ExpertGate | Kind::ExpertUp | Kind::ExpertDown)
+    }
+}
+
+/// Names of lists of blocks.
+const LISTS: [&str; 7] = ["layers", "layer", "blk", "h", "block", "blocks", "decoder_layers"];
+
+/// Parts of a path that mark the encoder of images or sound, which runs before the blocks.
+const ENCODERS: [&str; 9] = [
+    "visual",
+    "vision_tower",
+    "vision_model",
+    "vision_encoder",
+    "audio_tower",
+    "multi_modal_projector",
+    "v",
+    "a",
+    "mm",
+];
+
+/// Parts of a path that mark embeddings of the input.
+const INPUTS: [&str; 15] = [
+    "token_embd",
+    "token_embd_norm",
+    "token_types",
+    "position_embd",
+    "per_layer_token_embd",
+    "embed_tokens",
+    "embed_positions",
+    "embed_in",
+    "embeddings",
+    "embedding",
+    "tok_embeddings",
+    "word_embeddings",
+    "word_embeddings_layernorm",
+    "wte",
+    "wpe",
+];
+
+/// Returns the layer of a tensor.
+pub(crate) fn place(name: &str) -> Place {
+    let parts = || name.split('.');
+    if parts().next().is_some_and(|first| ENCODERS.contains(&first))
+        || parts().nth(1).is_some_and(|second| second.len() > 2 && ENCODERS.contains(&second))
+    {
+        return Place::Input;
+    }
+    let mut before = "";
+    for part in parts() {
+        if LISTS.contains(&before)
+            && let Ok(number) = part.parse()
+        {
+            return Place::Block(number);
+        }
+        before = part;
+    }
+    match parts().any(|part| INPUTS.contains(&part)) {
+        true => Place::Input,
+        false => Place::Output,
+    }
+}
+
+/// Returns whether a tensor is the matrix of the output.
+pub(crate) fn is_output_matrix(name: &str) -> bool {
+    let mut parts = name.split('.').rev();
+    let last = parts.next();
+    let module = parts.next().unwrap_or_default();
+    last == Some("weight") && matches!(module, "output" | "lm_head" | "embed_out")
+}
+
+/// Returns whether a tensor is the matrix of the input embedding.
+pub(crate) fn is_input_matrix(name: &str) -> bool {
+    const MATRICES: [&str; 7] = [
+        "token_embd",
+        "embed_tokens",
+        "embed_in",
+        "tok_embeddings",
+        "word_embeddings",
+        "wte",
+        "embeddings",
+    ];
+    let mut parts = name.split('.').rev();
+    let last = parts.next();
+    last == Some("weight") && parts.next().is_some_and(|module| MATRICES.contains(&module))
+}
+
+/// Returns what a tensor of a block is for.
+pub(crate) fn kind(name: &str) -> Kind {
+    let has = |text: &str| name.contains(text);
+    let has_part = |text: &str| name.split('.').any(|part| part == text);
+    if has("self_attn") || has("attention") || has("attn_") || has_part("attn") {
+        return Kind::Attention;
+    }
+    if has("ffn_gate_inp") || has_part("gate") || has_part("router") || has("shared_expert_gate") {
+        return Kind::Router;
+    }
+    let shared = has("shexp") || has("shared_expert");
+    let routed = !shared && (has("exps") || has_part("experts"));
+    let pick = |dense, all, some| match (shared, routed) {
+        (true, _) => all,
+        (_, true) => some,
+        _ => dense,
+    };
+    if has("ffn_gate") || has("gate_proj") || has("gate_up") || has_part("w1") {
+        pick(Kind::Gate, Kind::SharedGate, Kind::ExpertGate)
+    } else if ["ffn_up", "up_proj", "fc1", "c_fc", "h_to_4h", "fc_in", "intermediate.dense"]
+        .iter()
+        .any(|text| has(text))
+        || has_part("w3")
+    {
+        pick(Kind::Up, Kind::SharedUp, Kind::ExpertUp)
+    } else if ["ffn_down", "down_proj", "fc2", "mlp.c_proj", "4h_to_h", "fc_out", "output.dense"]
+        .iter()
+        .any(|text| has(text))
+        || has_part("w2")
+    {
+        pick(Kind::Down, Kind::SharedDown, Kind::ExpertDown)
+    } else {
+        Kind::Attention
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layer_follows_from_name() {
+        for (name, layer) in [
+            ("blk.31.attn_q.weight", Place::Block(31)),
+            ("model.layers.7.mlp.experts.12.up_proj.weight", Place::Block(7)),
+            ("transformer.h.3.attn.c_attn.weight", Place::Block(3)),
+            ("bert.encoder.layer.11.output.dense.bias", Place::Block(11)),
+            ("token_embd.weight", Place::Input),
+            ("model.embed_tokens.weight", Place::Input),
+            ("bert.embeddings.position_embeddings.weight", Place::Input),
+            ("model.visual.blocks.4.norm1.weight", Place::Input),
+            ("vision_tower.vision_model.encoder.layers.0.fc1.weight", Place::Input),
+            ("output_norm.weight", Place::Output),
+            ("lm_head.weight", Place::Output),
+            ("bert.pooler.dense.weight", Place::Output),
+        ] {
+            assert_eq!(place(name), layer, "{name}");
+        }
+        assert_eq!(place("blk.99999999999999999999999.x"), Place::Output);
+        assert_eq!(place(""), Place::Output);
+    }
+
+    #[test]
+    fn kind_follows_from_name() {
+        for (name, expected) in [
+            ("blk.0.attn_output.weight", Kind::Attention),
+            ("blk.0.ffn_norm.weight", Kind::Attention),
+            ("blk.0.ffn_gate_inp.weight", Kind::Router),
+            ("blk.0.ffn_gate_exps.weight", Kind::ExpertGate),
+            ("blk.0.ffn_gate_up_exps.weight", Kind::ExpertGate),
+            ("blk.0.ffn_down_shexp.weight", Kind::SharedDown),
+            ("model.layers.0.mlp.gate.weight", Kind::Router),
+            ("model.layers.0.mlp.gate_proj.weight", Kind::Gate),
+            ("model.layers.0.block_sparse_moe.experts.3.w2.weight", Kind::ExpertDown),
+            ("bert.encoder.layer.0.attention.output.dense.weight", Kind::Attention),
+            ("bert.encoder.layer.0.intermediate.dense.weight", Kind::Up),
+            ("bert.encoder.layer.0.output.dense.weight", Kind::Down),
+            ("transformer.h.0.mlp.c_proj.weight", Kind::Down),
+        ] {
+            assert_eq!(kind(name), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What a process holds on a device beside its tensors.
+
+use super::{Engine, Run};
+use gpu_core::Bytes;
+
+/// A measured amount of memory that no tensor accounts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overhead {
+    /// What takes it, and where.
+    pub what: &'static str,
+    /// The least that was reported, in MiB.
+    pub least_mib: u64,
+    /// The most that was reported, in MiB.
+    pub most_mib: u64,
+    /// Where it was reported.
+    pub source: &'static str,
+}
+
+/// What was reported of CUDA contexts and the workspaces of libraries.
+///
+/// A context takes what its driver, the number of multiprocessors and the loaded kernels make it
+/// take, so the ranges are wide; since CUDA 11.7 kernels are loaded when they are first used.
+pub const OVERHEADS: &[Overhead] = &[
+    Overhead {
+        what: "CUDA context with PyTorch, kernels loaded at once (before CUDA 11.7)",
+        least_mib: 880,
+        most_mib: 1490,
+        source: "pytorch#49877, pytorch#28394",
+    },
+    Overhead {
+        what: "CUDA context with PyTorch, kernels loaded on use",
+        least_mib: 256,
+        most_mib: 616,
+        source: "pytorch#107667, InvokeAI#9413, unsloth-zoo#1053, LMCache#4019",
+    },
+    Overhead {
+        what: "constant of Ollama for each device",
+        least_mib: 377,
+        most_mib: 457,
+        source: "ollama#10765, ollama#3241",
+    },
+    Overhead {
+        what: "llama.cpp's unaccounted memory on Blackwell",
+        least_mib: 753,
+        most_mib: 2183,
+        source: "logs of common_memory_breakdown_print",
+    },
+    Overhead {
+        what: "workspace of cuBLAS for each handle and stream, 32 MiB on Hopper",
+        least_mib: 8,
+        most_mib: 32,
+        source: "CUDABlas.cpp of PyTorch",
+    },
+    Overhead {
+        what: "workspace of cuBLASLt, 32 MiB from Hopper on",
+        least_mib: 1,
+        most_mib: 32,
+        source: "pytorch PR#120925",
+    },
+];
+
+/// Returns what a process holds on each device beside tensors and buffers: the run's own figure, or
+/// the engine's usual.
+///
+/// llama.cpp: the constant of Ollama, which measures the same library. PyTorch: a context whose
+/// kernels are loaded on use (426 MiB, unsloth-zoo#1053) with the workspaces of cuBLAS and
+/// cuBLASLt.
+pub fn overhead(run: &Run) -> Bytes {
+    run.overhead.unwrap_or(match run.engine {
+        Engine::LlamaCpp => Bytes::from_mib(457),
+        Engine::Vllm | Engine::Transformers => Bytes::from_mib(426 + 8 + 1),
+    })
+}

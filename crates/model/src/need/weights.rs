@@ -1,0 +1,176 @@
+//! The weights of each layer, by what they are for.
+
+use super::naming::{self, Kind, Place};
+use super::product;
+use crate::model::{Architecture, Mixer, Model};
+use crate::tensor::{Encoding, Tensor};
+use gpu_core::Bytes;
+
+/// A part of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// What it is for.
+    pub kind: Kind,
+    /// Its bytes.
+    pub bytes: Bytes,
+    /// Its parameters.
+    pub elements: u64,
+}
+
+/// The weights of a model by layer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Weights {
+    pub(super) input: Sum,
+    pub(super) blocks: Vec<Vec<Part>>,
+    pub(super) output: Sum,
+    /// The matrix of the input embedding.
+    pub(super) embedding: Sum,
+    pub(super) has_output_matrix: bool,
+}
+
+/// A sum of tensors.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sum {
+    pub(super) bytes: Bytes,
+    pub(super) elements: u64,
+}
+
+impl Sum {
+    pub(super) fn add(&mut self, other: Sum) {
+        self.bytes += other.bytes;
+        self.elements = self.elements.saturating_add(other.elements);
+    }
+}
+
+/// Returns the weights by layer, as stored or converted to an encoding. Numbered blocks beyond the
+/// layers of the architecture, such as those that predict several tokens, count as output.
+pub(super) fn weights(model: &Model, shape: &Architecture, to: Option<Encoding>) -> Weights {
+    let assumed;
+    let tensors = if model.tensors.is_empty() {
+        assumed = assumed_tensors(shape);
+        &assumed
+    } else {
+        &model.tensors
+    };
+    let mut weights =
+        Weights { blocks: vec![Vec::new(); shape.layers.len()], ..Weights::default() };
+    for tensor in tensors {
+        let size = Sum { bytes: converted(tensor, to), elements: tensor.elements() };
+        weights.has_output_matrix |= naming::is_output_matrix(&tensor.name);
+        match naming::place(&tensor.name) {
+            Place::Input => {
+                weights.input.add(size);
+                if naming::is_input_matrix(&tensor.name) {
+                    weights.embedding.add(size);
+                }
+            }
+            Place::Block(number) => {
+                let block = usize::try_from(number).ok();
+                match block.and_then(|block| weights.blocks.get_mut(block)) {
+                    Some(parts) => add_part(parts, naming::kind(&tensor.name), size),
+                    None => weights.output.add(size),
+                }
+            }
+            Place::Output => weights.output.add(size),
+        }
+    }
+    weights
+}
+
+fn add_part(parts: &mut Vec<Part>, kind: Kind, size: Sum) {
+    match parts.iter_mut().find(|part| part.kind == kind) {
+        Some(part) => {
+            part.bytes += size.bytes;
+            part.elements = part.elements.saturating_add(size.elements);
+        }
+        None => parts.push(Part { kind, bytes: size.bytes, elements: size.elements }),
+    }
+}
+
+/// Returns the bytes of a tensor once it is converted.
+///
+/// As llama-quantize does: vectors and routers stay as they are, the matrix of the output is at
+/// least `Q6_K`, and a matrix whose rows are no whole blocks becomes `F16`. The mixtures, such as
+/// `Q4_K_M`, keep some more matrices wider and so take a few percent more.
+fn converted(tensor: &Tensor, to: Option<Encoding>) -> Bytes {
+    let Some(to) = to else { return tensor.bytes };
+    let is_matrix = tensor.shape.len() > 1 && tensor.shape.iter().filter(|n| **n > 1).count() > 1;
+    let is_router = naming::kind(&tensor.name) == Kind::Router;
+    if !is_matrix || is_router {
+        return tensor.bytes;
+    }
+    let widest = Encoding::named("Q6_K").filter(|six| {
+        naming::is_output_matrix(&tensor.name) && to.bits_per_element() < six.bits_per_element()
+    });
+    let to = widest.unwrap_or(to);
+    let row = tensor.shape.last().copied().unwrap_or_default();
+    let to = if row.is_multiple_of(to.block()) { to } else { Encoding::F16 };
+    to.bytes(tensor.elements()).map_or(tensor.bytes, Bytes)
+}
+
+/// Returns the tensors of a model of which only the configuration is known: attention with four
+/// projections, feed-forward layers with gate, up and down, norms without bias.
+fn assumed_tensors(shape: &Architecture) -> Vec<Tensor> {
+    let encoding = shape.encoding.unwrap_or(Encoding::F16);
+    let mut tensors = Vec::new();
+    let mut add = |name: String, shape: &[u64]| {
+        let elements = product(shape);
+        let bytes = encoding.bytes(elements).map_or(Bytes(elements.saturating_mul(2)), Bytes);
+        tensors.push(Tensor { name, encoding, shape: shape.to_vec(), bytes });
+    };
+    let hidden = shape.hidden;
+    add("token_embd.weight".to_owned(), &[shape.vocabulary, hidden]);
+    for (layer, mixer) in shape.layers.iter().enumerate() {
+        let name = |part: &str| format!("blk.{layer}.{part}.weight");
+        add(name("attn_norm"), &[hidden]);
+        add(name("ffn_norm"), &[hidden]);
+        match *mixer {
+            Mixer::Attention { kv_heads, key, value, .. } => {
+                add(name("attn_q"), &[product(&[shape.heads, key]), hidden]);
+                add(name("attn_k"), &[product(&[kv_heads, key]), hidden]);
+                add(name("attn_v"), &[product(&[kv_heads, value]), hidden]);
+                add(name("attn_output"), &[hidden, product(&[shape.heads, value])]);
+            }
+            // Of the width of a head no more is known than that DeepSeek's is a quarter of the rank.
+            Mixer::Latent { rank, rope } => {
+                let head = rank / 4;
+                let wide = head.saturating_add(rope);
+                add(name("attn_q"), &[product(&[shape.heads, wide]), hidden]);
+                add(name("attn_kv_a_mqa"), &[rank.saturating_add(rope), hidden]);
+                add(name("attn_kv_b"), &[product(&[shape.heads, head, 2]), rank]);
+                add(name("attn_output"), &[hidden, product(&[shape.heads, head])]);
+            }
+            Mixer::Recurrent { .. } => {
+                add(name("ssm_in"), &[product(&[hidden, 4]), hidden]);
+                add(name("ssm_out"), &[hidden, product(&[hidden, 2])]);
+            }
+            Mixer::Nothing => {}
+        }
+        let routed = shape.experts.filter(|experts| layer as u64 >= experts.dense_layers);
+        match routed {
+            Some(experts) => {
+                let wide = experts.feed_forward;
+                add(name("ffn_gate_inp"), &[experts.count, hidden]);
+                add(name("ffn_gate_exps"), &[experts.count, wide, hidden]);
+                add(name("ffn_up_exps"), &[experts.count, wide, hidden]);
+                add(name("ffn_down_exps"), &[experts.count, hidden, wide]);
+                if experts.shared > 0 {
+                    let wide = product(&[wide, experts.shared]);
+                    add(name("ffn_gate_shexp"), &[wide, hidden]);
+                    add(name("ffn_up_shexp"), &[wide, hidden]);
+                    add(name("ffn_down_shexp"), &[hidden, wide]);
+                }
+            }
+            None => {
+                add(name("ffn_gate"), &[shape.feed_forward, hidden]);
+                add(name("ffn_up"), &[shape.feed_forward, hidden]);
+                add(name("ffn_down"), &[hidden, shape.feed_forward]);
+            }
+        }
+    }
+    add("output_norm.weight".to_owned(), &[hidden]);
+    if !shape.tied {
+        add("output.weight".to_owned(), &[shape.vocabulary, hidden]);
+    }
+    tensors
+}

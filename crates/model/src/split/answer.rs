@@ -1,0 +1,102 @@
+//! Which encodings fit on given rooms, how, and with how much context.
+
+use super::{Objective, RoomKind, Rooms, Split, optimal};
+use crate::model::Model;
+use crate::need::{Chain, Engine, Estimate, Run, Unknown, chain, estimate};
+use crate::tensor::Encoding;
+
+/// Contexts are tried in steps of this many tokens, the cells of llama.cpp.
+const STEP: u64 = 256;
+/// The longest context that is tried if the model does not name one.
+const LONGEST: u64 = 1 << 20;
+
+/// The encodings that are tried for llama.cpp, from wide to narrow.
+const GGML: [&str; 10] =
+    ["F16", "Q8_0", "Q6_K", "Q5_K", "Q4_K", "IQ4_XS", "Q3_K", "IQ3_XXS", "Q2_K", "IQ2_XXS"];
+/// The encodings that are tried for the others.
+const TORCH: [&str; 3] = ["F16", "F8_E4M3", "NVFP4"];
+
+/// What an encoding of the weights leads to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// The encoding; `None` is as stored.
+    pub encoding: Option<Encoding>,
+    /// What one device would have to hold.
+    pub estimate: Estimate,
+    /// The layers.
+    pub chain: Chain,
+    /// The best placement; if nothing fits, one that tells what lacks.
+    pub split: Split,
+    /// The longest context that fits on the GPUs, up to that of the model; `None` if not even the
+    /// shortest does.
+    pub largest_context: Option<u64>,
+}
+
+/// Returns the encodings that make a model smaller than it is stored, from wide to narrow.
+pub fn candidates(model: &Model, engine: Engine) -> Vec<Encoding> {
+    let elements: u64 = model.tensors.iter().fold(0, |sum, t| sum.saturating_add(t.elements()));
+    let stored = match elements {
+        0 => {
+            let named = model.shape.as_ref().and_then(|shape| shape.encoding);
+            named.unwrap_or(Encoding::F16).bits_per_element()
+        }
+        _ => model.bytes().0 as f64 * 8.0 / elements as f64,
+    };
+    let names: &[&str] = if engine == Engine::LlamaCpp { &GGML } else { &TORCH };
+    let known = names.iter().filter_map(|name| Encoding::named(name));
+    known.filter(|encoding| encoding.bits_per_element() < stored * 0.99).collect()
+}
+
+/// Returns for the stored encoding and each candidate whether the model fits, how, and with how
+/// much context.
+///
+/// # Errors
+/// [`Unknown`] if the files do not have the numbers of the architecture.
+pub fn answer(
+    model: &Model,
+    run: &Run,
+    rooms: &Rooms,
+    candidates: &[Encoding],
+    objective: Objective,
+) -> Result<Vec<Answer>, Unknown> {
+    let encodings = std::iter::once(None).chain(candidates.iter().copied().map(Some));
+    let each = encodings.map(|encoding| {
+        let run = Run { weights: encoding, ..run.clone() };
+        let chain = chain(model, &run)?;
+        let split = optimal(&chain, rooms, objective);
+        let largest_context = largest_context(model, &run, rooms, RoomKind::Gpu)?;
+        let estimate = estimate(&chain);
+        Ok(Answer { encoding, estimate, chain, split, largest_context })
+    });
+    each.collect()
+}
+
+/// Returns the longest context, in steps of 256 tokens and up to that of the model, with which the
+/// model fits without a worse room than `last_resort`; `None` if not even 256 tokens fit.
+///
+/// # Errors
+/// [`Unknown`] if the files do not have the numbers of the architecture.
+pub fn largest_context(
+    model: &Model,
+    run: &Run,
+    rooms: &Rooms,
+    last_resort: RoomKind,
+) -> Result<Option<u64>, Unknown> {
+    let fits = |context: u64| {
+        let chain = chain(model, &Run { context, ..run.clone() })?;
+        // Fewest rooms need not be the least time: any objective finds what fits.
+        let split = optimal(&chain, rooms, Objective::Latency);
+        Ok::<bool, Unknown>(split.fits() && split.last_resort <= last_resort)
+    };
+    let trained = model.shape.as_ref().and_then(|shape| shape.context);
+    let longest = trained.unwrap_or(LONGEST).min(1 << 40);
+    if fits(longest)? {
+        return Ok(Some(longest));
+    }
+    let (mut low, mut high) = (0, longest.div_ceil(STEP));
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if fits(middle * STEP)? { low = middle } else { high = middle }
+    }
+    Ok((low > 0).then_some(low * STEP))
+}

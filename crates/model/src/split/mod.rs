@@ -1,0 +1,25 @@
+//! Which layers go where.
+//!
+//! All algorithms place the same [`crate::need::Chain`] into the same [`Rooms`], and
+//! [`measure`] judges each result by the same rules, so that they can be compared. [`optimal()`]
+//! finds the best placement of consecutive layers; [`first_fit`], [`balanced`], [`accelerate`] and
+//! [`llama`] do what other tools do.
+
+mod answer;
+mod baseline;
+mod optimal;
+mod picture;
+mod plan;
+mod room;
+mod walk;
+
+pub mod accelerate;
+pub mod llama;
+pub mod vllm;
+
+pub use answer::{Answer, answer, candidates, largest_context};
+pub use baseline::{balanced, first_fit};
+pub use optimal::optimal;
+pub use picture::picture;
+pub use plan::{Cost, Lack, Moved, Objective, Split, Use, measure};
+pub use room::{PCIE, Room, RoomKind, Rooms, Wire};

@@ -1,0 +1,283 @@
+//! The best placement of consecutive layers.
+//!
+//! Rooms that can be exchanged without a difference form a class, so that sixteen equal GPUs are one
+//! class with seventeen possible counts instead of sixteen factorial orders. With few classes the
+//! search covers every order of rooms; beyond that it covers the orders that usually matter, and
+//! says so.
+
+use super::plan::{may_follow, pinned_room};
+use super::walk::{Measure, Paths, Stages};
+use super::{Objective, RoomKind, Rooms, Split, balanced, first_fit, measure};
+use crate::need::{Chain, Layer};
+use gpu_core::Bytes;
+
+/// The most steps of a search that covers every order of rooms; some 30 milliseconds.
+const STEPS: u64 = 30_000_000;
+/// What a room costs where the fewest are asked for, in nanoseconds: more than all layers together.
+const ROOM: u64 = 1 << 56;
+/// The most nodes of such a search.
+const NODES: usize = 1 << 16;
+
+/// Returns the placement of consecutive layers with the least cost, each room holding one run of
+/// layers; if nothing fits, that of [`first_fit`], which tells what lacks.
+///
+/// The CPU is used only if the GPUs cannot hold everything, and the disk only if both cannot.
+/// [`Split::is_optimal`] tells whether all orders of rooms were covered. The time grows with the
+/// square of the number of layers, and with the number of orders up to a bound.
+pub fn optimal(chain: &Chain, rooms: &Rooms, objective: Objective) -> Split {
+    let skipped = chain.layers.iter().take_while(|layer| layer.pinned).count();
+    let search = Search { chain, rooms, objective, skipped };
+    let mut candidates = vec![first_fit(chain, rooms), balanced(chain, rooms)];
+    let mut is_optimal = true;
+    for last_resort in [RoomKind::Gpu, RoomKind::Cpu, RoomKind::Disk] {
+        candidates.extend(search.single(last_resort));
+        is_optimal &= search.within(last_resort, &mut candidates);
+        if candidates.iter().any(|split| split.fits() && split.last_resort <= last_resort) {
+            break;
+        }
+    }
+    let fitting = candidates.iter().filter(|split| split.fits());
+    let mut best = match fitting.min_by_key(|split| split.cost(objective)) {
+        Some(split) => split.clone(),
+        None => first_fit(chain, rooms),
+    };
+    best.is_optimal = is_optimal && best.fits();
+    best
+}
+
+struct Search<'a> {
+    chain: &'a Chain,
+    rooms: &'a Rooms,
+    objective: Objective,
+    skipped: usize,
+}
+
+impl Search<'_> {
+    fn kind(&self, room: usize) -> RoomKind {
+        self.rooms.rooms.get(room).map_or(RoomKind::Disk, |room| room.kind)
+    }
+
+    /// Returns the placements of all layers in one room of a kind.
+    fn single(&self, kind: RoomKind) -> Vec<Split> {
+        let of_kind = (0..self.rooms.rooms.len()).filter(|room| self.kind(*room) == kind);
+        of_kind.map(|room| self.split(&[(room, self.chain.layers.len() - self.skipped)])).collect()
+    }
+
+    /// Returns a placement by the room and the end of each stage.
+    fn split(&self, stages: &[(usize, usize)]) -> Split {
+        let pinned = pinned_room(self.rooms);
+        let mut assigned = vec![pinned; self.skipped];
+        for (room, end) in stages {
+            assigned.resize(self.skipped + end, Some(*room));
+        }
+        measure(self.chain, self.rooms, assigned, Vec::new())
+    }
+
+    /// Adds the best placement that uses no worse room than a kind; returns whether every order of
+    /// rooms was covered.
+    fn within(&self, last_resort: RoomKind, candidates: &mut Vec<Split>) -> bool {
+        let usable: Vec<usize> =
+            (0..self.rooms.rooms.len()).filter(|room| self.kind(*room) <= last_resort).collect();
+        let pipelined = self.chain.cpu_first && last_resort == RoomKind::Gpu;
+        let base = self.base();
+        let stages = Stages::new(self.chain, self.skipped, self.rooms, &base, pipelined);
+        let classes = self.classes(&usable);
+        if let Some(paths) = self.all_orders(&classes, &stages, last_resort) {
+            if let Some(walk) = self.best(&stages, &paths) {
+                candidates.push(self.split(&members(&classes, walk)));
+            }
+            return true;
+        }
+        for order in self.orders(&usable) {
+            let paths = self.in_order(&order, last_resort);
+            if let Some(walk) = self.best(&stages, &paths) {
+                candidates.push(self.split(&walk));
+            }
+        }
+        false
+    }
+
+    /// Returns the bytes that each room holds whatever the placement, and its least buffer.
+    fn base(&self) -> Vec<(Bytes, Bytes)> {
+        let mut base = vec![(Bytes(0), Bytes(0)); self.rooms.rooms.len()];
+        let pinned = self.chain.layers.iter().take(self.skipped);
+        if self.skipped > 0
+            && let Some(place) = pinned_room(self.rooms).and_then(|room| base.get_mut(room))
+        {
+            *place = (pinned.map(Layer::bytes).sum(), self.chain.pinned_buffer);
+        }
+        base
+    }
+
+    fn best(&self, stages: &Stages, paths: &Paths) -> Option<Vec<(usize, usize)>> {
+        let shortest = |measure| stages.shortest(self.rooms, paths, measure);
+        let measure = match self.objective {
+            Objective::Latency => Measure::Sum { limit: u64::MAX, each: 0 },
+            Objective::FewestRooms => Measure::Sum { limit: u64::MAX, each: ROOM },
+            Objective::Throughput => {
+                let (limit, _) = shortest(Measure::Largest)?;
+                Measure::Sum { limit, each: 0 }
+            }
+        };
+        shortest(measure).map(|(_, walk)| walk)
+    }
+
+    /// Returns the rooms in classes: two are in one if exchanging them changes nothing.
+    fn classes(&self, usable: &[usize]) -> Vec<Vec<usize>> {
+        let mut classes: Vec<Vec<usize>> = Vec::new();
+        for room in usable {
+            let alike = |class: &&mut Vec<usize>| {
+                class.first().is_some_and(|first| self.alike(*first, *room, usable))
+            };
+            match classes.iter_mut().find(alike) {
+                Some(class) => class.push(*room),
+                None => classes.push(vec![*room]),
+            }
+        }
+        classes
+    }
+
+    fn alike(&self, one: usize, other: usize, usable: &[usize]) -> bool {
+        let (Some(a), Some(b)) = (self.rooms.rooms.get(one), self.rooms.rooms.get(other)) else {
+            return false;
+        };
+        let link = |from, to| self.rooms.link(from, to);
+        let pinned = pinned_room(self.rooms).filter(|_| self.skipped > 0);
+        (a.kind, a.capacity) == (b.kind, b.capacity)
+            && (a.bytes_per_second, a.operations_per_second)
+                == (b.bytes_per_second, b.operations_per_second)
+            && pinned.is_none_or(|pinned| pinned != one && pinned != other)
+            && link(one, other) == link(other, one)
+            && usable.iter().filter(|room| **room != one && **room != other).all(|room| {
+                link(one, *room) == link(other, *room) && link(*room, one) == link(*room, other)
+            })
+    }
+
+    /// Returns whether a stage on a room may be the first. With a last resort that comes first, it
+    /// must be used, or the devices would be a pipeline with other needs.
+    fn may_start(&self, room: usize, last_resort: RoomKind) -> bool {
+        !self.chain.cpu_first || last_resort == RoomKind::Gpu || self.kind(room) != RoomKind::Gpu
+    }
+
+    /// Returns the paths through all orders of rooms, if they are not too many.
+    fn all_orders(
+        &self,
+        classes: &[Vec<usize>],
+        stages: &Stages,
+        last_resort: RoomKind,
+    ) -> Option<Paths> {
+        let mut codes = 1_usize;
+        let mut radix = Vec::new();
+        for class in classes {
+            radix.push(codes);
+            codes = codes.checked_mul(class.len() + 1)?;
+        }
+        let nodes = codes.checked_mul(classes.len()).filter(|nodes| *nodes <= NODES)?;
+        let firsts: Vec<usize> =
+            classes.iter().filter_map(|class| class.first().copied()).collect();
+        let work: u64 = firsts.iter().map(|room| stages.work(*room)).sum();
+        if work.saturating_mul(nodes as u64) > STEPS {
+            return None;
+        }
+        // Node 1 + code · classes + last is a room of class `last` after counts `code`.
+        let counts = |code: usize, class: usize| code / radix[class] % (classes[class].len() + 1);
+        let width = classes.len();
+        let follow = |code: usize, last: Option<usize>| -> Vec<usize> {
+            let may = |class: &usize| {
+                let to = firsts[*class];
+                counts(code, *class) < classes[*class].len()
+                    && match last {
+                        Some(last) => {
+                            may_follow(self.chain, self.kind(firsts[last]), self.kind(to))
+                        }
+                        None => self.may_start(to, last_resort),
+                    }
+            };
+            (0..width).filter(may).map(|to| 1 + (code + radix[to]) * width + to).collect()
+        };
+        let mut paths = Paths { rooms: vec![0], twins: vec![0], next: vec![follow(0, None)] };
+        for code in 0..codes {
+            for (last, first) in firsts.iter().enumerate() {
+                paths.rooms.push(*first);
+                paths.twins.push(classes[last].get(1).copied().unwrap_or(*first));
+                let used = counts(code, last) > 0;
+                paths.next.push(if used { follow(code, Some(last)) } else { Vec::new() });
+            }
+        }
+        Some(paths)
+    }
+
+    /// Returns the paths through rooms in an order, of which some may be skipped.
+    fn in_order(&self, order: &[usize], last_resort: RoomKind) -> Paths {
+        let start = (0..order.len()).filter(|place| self.may_start(order[*place], last_resort));
+        let mut paths = Paths {
+            rooms: vec![0],
+            twins: vec![0],
+            next: vec![start.map(|place| place + 1).collect()],
+        };
+        for (place, room) in order.iter().enumerate() {
+            paths.rooms.push(*room);
+            paths.twins.push(*room);
+            let after = place + 1..order.len();
+            paths.next.push(after.map(|place| place + 1).collect());
+        }
+        paths
+    }
+
+    /// Returns orders of rooms that are worth a search: as they are, by speed, by capacity, and
+    /// along fast links.
+    fn orders(&self, usable: &[usize]) -> Vec<Vec<usize>> {
+        let room = |index: &usize| self.rooms.rooms.get(*index);
+        let by = |key: &dyn Fn(&usize) -> u64| {
+            let mut order = usable.to_vec();
+            order.sort_by_key(|room| std::cmp::Reverse(key(room)));
+            order
+        };
+        let mut orders = vec![
+            usable.to_vec(),
+            by(&|index| room(index).map_or(0, |room| room.bytes_per_second)),
+            by(&|index| room(index).map_or(0, |room| room.capacity.0)),
+            self.along_links(usable),
+        ];
+        for order in &mut orders {
+            order.sort_by_key(|room| self.kind(*room));
+            if self.chain.cpu_first {
+                // The last resorts come first, the GPUs in their order after them.
+                order.sort_by_key(|room| std::cmp::Reverse(self.kind(*room)));
+            }
+        }
+        orders.dedup();
+        orders
+    }
+
+    /// Returns rooms in an order in which each has the fastest link to the one before.
+    fn along_links(&self, usable: &[usize]) -> Vec<usize> {
+        let bytes = self.chain.layers.first().map_or(Bytes(0), |layer| layer.crossing);
+        let mut left = usable.to_vec();
+        let mut order: Vec<usize> = Vec::new();
+        while !left.is_empty() {
+            let nearest = match order.last() {
+                Some(last) => (0..left.len())
+                    .min_by_key(|place| self.rooms.transfer_nanos(*last, left[*place], bytes)),
+                None => Some(0),
+            };
+            order.push(left.remove(nearest.unwrap_or(0)));
+        }
+        order
+    }
+}
+
+/// Replaces the first room of each class by its members, one after another.
+fn members(classes: &[Vec<usize>], walk: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
+    let mut taken = vec![0_usize; classes.len()];
+    let mut member = |(room, end): (usize, usize)| {
+        let class = classes.iter().position(|class| class.first() == Some(&room));
+        let of = class.and_then(|class| {
+            let taken = taken.get_mut(class)?;
+            *taken += 1;
+            classes.get(class)?.get(*taken - 1).copied()
+        });
+        (of.unwrap_or(room), end)
+    };
+    walk.into_iter().map(&mut member).collect()
+}

@@ -1,0 +1,338 @@
+//! A placement of layers, and what it takes: all algorithms are judged here.
+
+use super::{Room, RoomKind, Rooms};
+use crate::need::{Chain, Kind, Layer, Part};
+use gpu_core::{Bytes, amount};
+
+/// What a placement should be good at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Objective {
+    /// The slowest stage is as fast as possible: tokens a second of many requests.
+    Throughput,
+    /// The stages together are as fast as possible: the time of one request.
+    Latency,
+    /// As few rooms as possible; among those, latency.
+    FewestRooms,
+}
+
+/// Parts of a layer that are in another room than the rest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// The index of the layer in the chain.
+    pub layer: usize,
+    /// The parts.
+    pub kinds: Vec<Kind>,
+    /// Their room.
+    pub room: usize,
+}
+
+/// The use of a room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Use {
+    /// The weights, with what training adds.
+    pub weights: Bytes,
+    /// Keys and values, and state.
+    pub context: Bytes,
+    /// The buffer of computation.
+    pub buffer: Bytes,
+    /// What the process holds beside.
+    pub overhead: Bytes,
+}
+
+impl Use {
+    /// Returns the bytes together.
+    pub fn total(&self) -> Bytes {
+        self.weights + self.context + self.buffer + self.overhead
+    }
+}
+
+/// A room that cannot hold what a placement gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lack {
+    /// The index of the room.
+    pub room: usize,
+    /// What it would have to hold.
+    pub needs: Bytes,
+    /// What it has.
+    pub has: Bytes,
+}
+
+/// A placement: the room of each layer, and what results.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Split {
+    /// The room of each layer; `None` for pinned layers if there is no CPU among the rooms.
+    pub rooms: Vec<Option<usize>>,
+    /// Parts that are in another room than their layer.
+    pub moved: Vec<Moved>,
+    /// The use of each room.
+    pub used: Vec<Use>,
+    /// The time of each room for a token, with the transfers into it, in nanoseconds.
+    pub nanos: Vec<u64>,
+    /// The rooms that cannot hold their layers; empty if the placement fits.
+    pub lacks: Vec<Lack>,
+    /// Layers without a room, pinned ones aside.
+    pub homeless: usize,
+    /// The number of rooms that hold layers, pinned ones aside.
+    pub count: usize,
+    /// The last resort among them.
+    pub last_resort: RoomKind,
+    /// Whether no placement is better under the objective that was asked.
+    pub is_optimal: bool,
+}
+
+/// The cost of a placement: less is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cost {
+    /// The last resort that is used: a GPU is better than the CPU, and the CPU better than a disk.
+    pub last_resort: RoomKind,
+    /// What the objective asks for: nanoseconds, or rooms.
+    pub first: u64,
+    /// What decides between equals: the nanoseconds of one request.
+    pub then: u64,
+}
+
+impl Split {
+    /// Returns whether every layer has a room, and every room holds what it is given.
+    pub fn fits(&self) -> bool {
+        self.lacks.is_empty() && self.homeless == 0
+    }
+
+    /// Returns the cost under an objective.
+    pub fn cost(&self, objective: Objective) -> Cost {
+        let sum = self.nanos.iter().fold(0_u64, |sum, nanos| sum.saturating_add(*nanos));
+        let first = match objective {
+            Objective::Throughput => self.nanos.iter().copied().max().unwrap_or(0),
+            Objective::Latency => sum,
+            Objective::FewestRooms => self.count as u64,
+        };
+        Cost { last_resort: self.last_resort, first, then: sum }
+    }
+
+    /// Returns the runs of layers in one room, in order: room, first layer, and the layer after the
+    /// last.
+    pub fn stages(&self) -> Vec<(Option<usize>, usize, usize)> {
+        let mut stages: Vec<(Option<usize>, usize, usize)> = Vec::new();
+        for (layer, room) in self.rooms.iter().enumerate() {
+            match stages.last_mut() {
+                Some((last, _, end)) if last == room => *end = layer + 1,
+                _ => stages.push((*room, layer, layer + 1)),
+            }
+        }
+        stages
+    }
+
+    /// Returns why each stage is where it is, and what lacks, one sentence each.
+    pub fn reasons(&self, chain: &Chain, rooms: &Rooms) -> Vec<String> {
+        let mut reasons = Vec::new();
+        for (room, first, end) in self.stages() {
+            let layers = chain.layers.get(first..end).unwrap_or_default();
+            for run in layers.chunk_by(|one, next| one.pinned == next.pinned) {
+                reasons.push(reason(run, room.and_then(|room| rooms.rooms.get(room))));
+            }
+        }
+        for moved in &self.moved {
+            if let (Some(layer), Some(room)) =
+                (chain.layers.get(moved.layer), rooms.rooms.get(moved.room))
+            {
+                let bytes = bytes_of(layer, &moved.kinds);
+                reasons.push(format!(
+                    "{} of {} in {}: the rest of the layer leaves no room for it",
+                    amount(bytes),
+                    layer.name,
+                    room.name
+                ));
+            }
+        }
+        for lack in &self.lacks {
+            if let Some(room) = rooms.rooms.get(lack.room) {
+                reasons.push(format!(
+                    "{} lacks {}: it needs {} and has {}",
+                    room.name,
+                    amount(lack.needs.saturating_sub(lack.has)),
+                    amount(lack.needs),
+                    amount(lack.has)
+                ));
+            }
+        }
+        reasons
+    }
+}
+
+fn reason(layers: &[Layer], room: Option<&Room>) -> String {
+    let names = match layers {
+        [one] => one.name.clone(),
+        [first, .., last] => format!("{} to {}", first.name, last.name),
+        [] => String::new(),
+    };
+    let bytes = amount(layers.iter().map(Layer::bytes).sum());
+    match room {
+        Some(_) if layers.iter().all(|layer| layer.pinned) => {
+            format!("{names} ({bytes}) in the memory of the CPU: the engine keeps it there")
+        }
+        None => format!("{names} ({bytes}) in no room"),
+        Some(room) => match room.kind {
+            RoomKind::Gpu => format!("{names} ({bytes}) on {}", room.name),
+            RoomKind::Cpu | RoomKind::Disk => {
+                format!("{names} ({bytes}) on {}: the GPUs have no room for more", room.name)
+            }
+        },
+    }
+}
+
+/// Returns the bytes of some parts of a layer.
+pub(crate) fn bytes_of(layer: &Layer, kinds: &[Kind]) -> Bytes {
+    let some = layer.parts.iter().filter(|part: &&Part| kinds.contains(&part.kind));
+    some.map(|part| part.bytes).sum()
+}
+
+/// Returns the placement with what results from it: use, times, and what lacks.
+///
+/// A room holds its layers, the largest buffer among them and the overhead of a process. llama.cpp
+/// runs several GPUs as a pipeline if they hold all layers whole; each then has copies of its
+/// inputs. Input and output share their matrix if they are in one room.
+pub fn measure(
+    chain: &Chain,
+    rooms: &Rooms,
+    assigned: Vec<Option<usize>>,
+    moved: Vec<Moved>,
+) -> Split {
+    let count = rooms.rooms.len();
+    let mut used = vec![Use::default(); count];
+    let mut nanos = vec![0_u64; count];
+    let pipelined = is_pipeline(chain, rooms, &assigned, &moved);
+    let mut before: Option<usize> = None;
+    for (index, layer) in chain.layers.iter().enumerate() {
+        let Some(room) = assigned.get(index).copied().flatten() else { continue };
+        let (Some(place), Some(of)) = (used.get_mut(room), rooms.rooms.get(room)) else { continue };
+        place.weights += layer.weights + layer.training;
+        place.context += layer.context;
+        place.buffer = match layer.pinned {
+            true => place.buffer.max(chain.pinned_buffer),
+            false if pipelined => place.buffer.max(layer.pipelined),
+            false if without_experts(layer, index, &moved) => {
+                place.buffer.max(layer.buffer_without_experts)
+            }
+            false => place.buffer.max(layer.buffer),
+        };
+        let mut time = if layer.pinned { 0 } else { of.layer_nanos(layer) };
+        if of.kind == RoomKind::Gpu {
+            place.overhead = chain.overhead;
+        }
+        if let Some(from) = before.filter(|from| *from != room) {
+            let bytes = chain.layers.get(index - 1).map_or(Bytes(0), |layer| layer.crossing);
+            time = time.saturating_add(rooms.transfer_nanos(from, room, bytes));
+        }
+        if let Some(spent) = nanos.get_mut(room) {
+            *spent = spent.saturating_add(time);
+        }
+        before = if layer.pinned { None } else { Some(room) };
+    }
+    if pipelined {
+        add_entries(chain, &assigned, &mut used);
+    }
+    if let (Some(Some(first)), Some(last)) = (assigned.first(), assigned.last())
+        && Some(*first) == *last
+        && let Some(room) = used.get_mut(*first)
+    {
+        room.weights = room.weights.saturating_sub(chain.tied);
+    }
+    for part in &moved {
+        move_part(chain, rooms, &assigned, part, &mut used);
+    }
+    let lacks = lacks(rooms, &used);
+    let free = chain.layers.iter().zip(&assigned).filter(|(layer, _)| !layer.pinned);
+    let free: Vec<Option<usize>> = free.map(|(_, room)| *room).collect();
+    let homeless = free.iter().filter(|room| room.is_none()).count();
+    let mut holders: Vec<usize> = free.into_iter().flatten().collect();
+    holders.sort_unstable();
+    holders.dedup();
+    let kind = |room: &usize| rooms.rooms.get(*room).map(|room| room.kind);
+    let last_resort = holders.iter().filter_map(kind).max().unwrap_or(RoomKind::Gpu);
+    let count = holders.len();
+    Split {
+        rooms: assigned,
+        moved,
+        used,
+        nanos,
+        lacks,
+        homeless,
+        count,
+        last_resort,
+        is_optimal: false,
+    }
+}
+
+/// Returns whether all experts of a layer are elsewhere.
+fn without_experts(layer: &Layer, index: usize, moved: &[Moved]) -> bool {
+    let away = |kind| moved.iter().any(|part| part.layer == index && part.kinds.contains(&kind));
+    let mut routed = layer.parts.iter().filter(|part| part.kind.is_routed()).peekable();
+    routed.peek().is_some() && routed.all(|part| away(part.kind))
+}
+
+fn is_pipeline(chain: &Chain, rooms: &Rooms, assigned: &[Option<usize>], moved: &[Moved]) -> bool {
+    if !chain.cpu_first || !moved.is_empty() {
+        return false;
+    }
+    let mut first = None;
+    let mut several = false;
+    for (_, room) in chain.layers.iter().zip(assigned).filter(|(layer, _)| !layer.pinned) {
+        let Some(room) = *room else { return false };
+        if rooms.rooms.get(room).is_none_or(|room| room.kind != RoomKind::Gpu) {
+            return false;
+        }
+        several |= *first.get_or_insert(room) != room;
+    }
+    several
+}
+
+/// Adds what each device of a pipeline holds of incoming data.
+fn add_entries(chain: &Chain, assigned: &[Option<usize>], used: &mut [Use]) {
+    let mut before = None;
+    for (layer, room) in chain.layers.iter().zip(assigned).filter(|(layer, _)| !layer.pinned) {
+        if *room != before
+            && let Some(place) = room.and_then(|room| used.get_mut(room))
+        {
+            place.buffer += layer.entry;
+        }
+        before = *room;
+    }
+}
+
+fn move_part(
+    chain: &Chain,
+    rooms: &Rooms,
+    assigned: &[Option<usize>],
+    part: &Moved,
+    used: &mut [Use],
+) {
+    let Some(layer) = chain.layers.get(part.layer) else { return };
+    let bytes = bytes_of(layer, &part.kinds);
+    let home = assigned.get(part.layer).copied().flatten();
+    if let Some(home) = home.and_then(|home| used.get_mut(home)) {
+        home.weights = home.weights.saturating_sub(bytes);
+    }
+    let gpu = rooms.rooms.get(part.room).is_some_and(|room| room.kind == RoomKind::Gpu);
+    if let Some(away) = used.get_mut(part.room) {
+        away.weights += bytes;
+        away.overhead = if gpu { chain.overhead } else { away.overhead };
+    }
+}
+
+/// Returns the rooms that cannot hold what they are given.
+pub(super) fn lacks(rooms: &Rooms, used: &[Use]) -> Vec<Lack> {
+    let each = rooms.rooms.iter().zip(used).enumerate();
+    each.filter(|(_, (room, used))| used.total() > room.capacity)
+        .map(|(index, (room, used))| Lack { room: index, needs: used.total(), has: room.capacity })
+        .collect()
+}
+
+/// Returns whether rooms may follow one another: the last resorts are where the engine computes
+/// them, before the GPUs or after, and each room has one run of layers.
+pub(super) fn may_follow(chain: &Chain, from: RoomKind, to: RoomKind) -> bool {
+    if chain.cpu_first { from >= to } else { from <= to }
+}
+
+/// Returns the room of pinned layers: the first CPU.
+pub(super) fn pinned_room(rooms: &Rooms) -> Option<usize> {
+    rooms.first(RoomKind::Cpu)
+}

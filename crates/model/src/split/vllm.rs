@@ -1,0 +1,151 @@
+//! How vLLM fills its devices: the weights, a share for activations, and context in the rest.
+//!
+//! A tensor-parallel group divides every layer over its ranks, so the question is not which layers
+//! go where but which degrees are possible, and how much context is left.
+
+use crate::model::{Architecture, Mixer, Model};
+use crate::need::{Run, Unknown, chain, context};
+use gpu_core::Bytes;
+
+/// What a rank of vLLM holds, and the context that results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Vllm {
+    /// Tensor-parallel ranks.
+    pub ranks: u64,
+    /// The weights of a rank.
+    pub weights: Bytes,
+    /// Activations of the largest batch, as vLLM measures them with a dummy run.
+    pub activations: Bytes,
+    /// What is left for context.
+    pub cache: Bytes,
+    /// Tokens of the context that fit, of all sequences together.
+    pub tokens: u64,
+    /// Whether one sequence of the asked length fits.
+    pub fits: bool,
+}
+
+/// Returns the degrees of tensor parallelism that vLLM accepts, up to a number of devices: those
+/// that divide the attention heads (`ModelConfig.verify_with_parallel_config`). Heads of keys and
+/// values are replicated where there are fewer than ranks; where they do not divide evenly, vLLM
+/// refuses too.
+pub fn degrees(shape: &Architecture, devices: u64) -> Vec<u64> {
+    let kv_heads = shape.layers.iter().find_map(|mixer| match mixer {
+        Mixer::Attention { kv_heads, .. } => Some(*kv_heads),
+        _ => None,
+    });
+    let divides = |ranks: &u64| {
+        let kv = kv_heads
+            .is_none_or(|kv| kv > 0 && (kv.is_multiple_of(*ranks) || ranks.is_multiple_of(kv)));
+        shape.heads.is_multiple_of(*ranks) && kv
+    };
+    (1..=devices.min(shape.heads)).filter(divides).collect()
+}
+
+/// Returns the number of layers of each rank of a pipeline: equal parts, and what remains to the
+/// ranks before the last, from the back (`distributed/utils.py`).
+pub fn pipeline(layers: usize, ranks: usize) -> Vec<usize> {
+    let ranks = ranks.max(1);
+    let mut parts = vec![layers / ranks; ranks];
+    let remainder = layers % ranks;
+    for part in parts.iter_mut().rev().skip(1).take(remainder) {
+        *part += 1;
+    }
+    parts
+}
+
+/// Returns the bytes of a token's context on a rank, without the layers whose windows bound them.
+pub fn token_bytes(shape: &Architecture, run: &Run, ranks: u64) -> Bytes {
+    const TOKENS: u64 = 16;
+    let page = Run { context: TOKENS, sequences: 1, ..run.clone() };
+    let grows = |mixer: &&Mixer| match mixer {
+        Mixer::Attention { window, .. } => window.is_none(),
+        Mixer::Latent { .. } => true,
+        Mixer::Recurrent { .. } | Mixer::Nothing => false,
+    };
+    let page: Bytes =
+        shape.layers.iter().filter(grows).map(|mixer| context(*mixer, &page, ranks)).sum();
+    Bytes(page.0 / TOKENS)
+}
+
+/// Returns what fits on devices of a capacity, for a degree of tensor parallelism and the share of
+/// the device that vLLM may use (`--gpu-memory-utilization`), as `worker/utils.py` computes it: the
+/// share, less the weights, less the peak of a dummy run, less what is allocated outside PyTorch.
+///
+/// # Errors
+/// [`Unknown`] if the files do not have the numbers of the architecture.
+pub fn size(
+    model: &Model,
+    run: &Run,
+    capacity: Bytes,
+    ranks: u64,
+    utilisation: f64,
+) -> Result<Vllm, Unknown> {
+    let chain = chain(model, run)?;
+    let shape = model.shape.as_ref().ok_or_else(|| Unknown::Shape(model.name.clone()))?;
+    let ranks = ranks.max(1);
+    let all: Bytes = chain.layers.iter().map(|layer| layer.weights).sum();
+    let weights = Bytes(all.saturating_sub(chain.tied).0 / ranks);
+    // Logits are gathered on every rank; the rest of a layer is divided but for its input.
+    let activations = chain.layers.iter().map(|layer| layer.buffer);
+    let activations: Bytes = {
+        let last = chain.layers.last().map_or(Bytes(0), |layer| layer.buffer);
+        let block = activations.rev().skip(1).max().unwrap_or_default();
+        Bytes(block.0 / ranks) + last
+    };
+    let requested = Bytes((capacity.0 as f64 * utilisation.clamp(0.0, 1.0)).ceil() as u64);
+    let cache = requested
+        .saturating_sub(weights)
+        .saturating_sub(activations)
+        .saturating_sub(chain.overhead);
+    let one: Bytes = {
+        let single = Run { sequences: 1, ..run.clone() };
+        shape.layers.iter().map(|mixer| context(*mixer, &single, ranks)).sum()
+    };
+    let token = token_bytes(shape, run, ranks);
+    // Layers with windows or state take a constant amount of each sequence.
+    let constant = one.saturating_sub(Bytes(token.0.saturating_mul(run.context)));
+    let constant = Bytes(constant.0.saturating_mul(run.sequences.max(1)));
+    let tokens = cache.saturating_sub(constant).0.checked_div(token.0).unwrap_or(u64::MAX);
+    Ok(Vllm { ranks, weights, activations, cache, tokens, fits: one <= cache })
+}
+
+/// Returns what fits for every degree of tensor parallelism that a number of equal devices allows.
+///
+/// # Errors
+/// [`Unknown`] if the files do not have the numbers of the architecture.
+pub fn sizes(
+    model: &Model,
+    run: &Run,
+    capacity: Bytes,
+    devices: u64,
+    utilisation: f64,
+) -> Result<Vec<Vllm>, Unknown> {
+    let shape = model.shape.as_ref().ok_or_else(|| Unknown::Shape(model.name.clone()))?;
+    let degrees = degrees(shape, devices);
+    degrees.into_iter().map(|ranks| size(model, run, capacity, ranks, utilisation)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(heads: u64, kv_heads: u64) -> Architecture {
+        let mixer = Mixer::Attention { kv_heads, key: 128, value: 128, window: None };
+        Architecture { heads, layers: vec![mixer; 4], ..Architecture::default() }
+    }
+
+    #[test]
+    fn degrees_divide_heads() {
+        assert_eq!(degrees(&shape(32, 8), 8), [1, 2, 4, 8]);
+        assert_eq!(degrees(&shape(40, 8), 8), [1, 2, 4, 8]);
+        assert_eq!(degrees(&shape(28, 4), 8), [1, 2, 4]);
+        assert!(degrees(&shape(0, 4), 8).is_empty());
+    }
+
+    #[test]
+    fn remainder_goes_before_the_last_rank() {
+        assert_eq!(pipeline(32, 4), [8, 8, 8, 8]);
+        assert_eq!(pipeline(30, 4), [7, 8, 8, 7]);
+        assert_eq!(pipeline(3, 0), [3]);
+    }
+}

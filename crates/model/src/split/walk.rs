@@ -1,0 +1,189 @@
+//! The shortest walk of a chain of layers through rooms, by dynamic programming.
+//!
+//! A node is a room in use after a choice of others, an edge the next room. What is best up to a
+//! layer and a node does not depend on the way there, so each pair is computed once, from all the
+//! stages that may end there.
+
+use super::plan::pinned_room;
+use super::{RoomKind, Rooms};
+use crate::need::Chain;
+use gpu_core::Bytes;
+
+/// What is added up along a walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Measure {
+    /// The largest stage.
+    Largest,
+    /// All stages, none larger than a limit, with an amount for each.
+    Sum {
+        /// The limit, in nanoseconds.
+        limit: u64,
+        /// What is added for each stage.
+        each: u64,
+    },
+}
+
+/// The rooms that may follow one another. Nodes are in an order in which edges lead forward; the
+/// first is the start and has no room.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Paths {
+    /// The room of each node, as an index of stages.
+    pub(super) rooms: Vec<usize>,
+    /// Another room that each node may stand for: its room stands for a class of equal ones.
+    pub(super) twins: Vec<usize>,
+    /// The nodes that follow each.
+    pub(super) next: Vec<Vec<usize>>,
+}
+
+/// The sizes of stages: what each room can hold of consecutive layers, and how long it takes.
+pub(super) struct Stages {
+    /// The layers, without pinned ones.
+    pub(super) layers: usize,
+    /// The time of the layers before each, for each room: `layers + 1` entries.
+    nanos: Vec<Vec<u64>>,
+    /// For each room and first layer, the end of the longest stage that fits.
+    ends: Vec<Vec<usize>>,
+    /// Whether a stage may end before each layer.
+    cuts: Vec<bool>,
+    /// The bytes that cross before each layer.
+    crossings: Vec<Bytes>,
+}
+
+impl Stages {
+    /// Returns the stages of a chain without its first `skipped` layers; `base` are the bytes that
+    /// each room holds anyway, with the least buffer.
+    pub(super) fn new(
+        chain: &Chain,
+        skipped: usize,
+        rooms: &Rooms,
+        base: &[(Bytes, Bytes)],
+        pipelined: bool,
+    ) -> Stages {
+        let layers = chain.layers.get(skipped..).unwrap_or_default();
+        let count = layers.len();
+        let mut nanos = Vec::new();
+        let mut ends = Vec::new();
+        // The output shares the matrix of a pinned input in the same room.
+        let shares = pinned_room(rooms).filter(|_| skipped > 0);
+        for (number, (room, (held, least))) in rooms.rooms.iter().zip(base).enumerate() {
+            let mut sums = Vec::with_capacity(count + 1);
+            let mut sum = 0_u64;
+            sums.push(sum);
+            for layer in layers {
+                sum = sum.saturating_add(room.layer_nanos(layer));
+                sums.push(sum);
+            }
+            nanos.push(sums);
+            let overhead = if room.kind == RoomKind::Gpu { chain.overhead } else { Bytes(0) };
+            let mut longest = Vec::with_capacity(count);
+            for first in 0..count {
+                let (mut bytes, mut buffer) = (*held + overhead, *least);
+                let mut end = first;
+                for (index, layer) in layers.iter().enumerate().skip(first) {
+                    if index == first && pipelined {
+                        bytes += layer.entry;
+                    }
+                    bytes += layer.bytes();
+                    if index + 1 == count && Some(number) == shares {
+                        bytes = bytes.saturating_sub(chain.tied);
+                    }
+                    buffer = buffer.max(if pipelined { layer.pipelined } else { layer.buffer });
+                    if bytes + buffer > room.capacity {
+                        break;
+                    }
+                    end = index + 1;
+                }
+                longest.push(end);
+            }
+            ends.push(longest);
+        }
+        let cut = |layer: usize| layers.get(layer).is_none_or(|layer| !layer.joined);
+        let crossing = |layer: usize| {
+            let before = layer.checked_sub(1).and_then(|layer| layers.get(layer));
+            before.map_or(Bytes(0), |layer| layer.crossing)
+        };
+        Stages {
+            layers: count,
+            nanos,
+            ends,
+            cuts: (0..=count).map(cut).collect(),
+            crossings: (0..=count).map(crossing).collect(),
+        }
+    }
+
+    /// Returns about how many stages fit into each room, added up over first layers.
+    pub(super) fn work(&self, room: usize) -> u64 {
+        let ends = self.ends.get(room).map(Vec::as_slice).unwrap_or_default();
+        ends.iter().enumerate().map(|(first, end)| end.saturating_sub(first) as u64).sum()
+    }
+
+    /// Returns the walk with the least measure that places all layers, as the room and end of each
+    /// stage, and the measure.
+    pub(super) fn shortest(
+        &self,
+        rooms: &Rooms,
+        paths: &Paths,
+        measure: Measure,
+    ) -> Option<(u64, Vec<(usize, usize)>)> {
+        let (count, nodes) = (self.layers, paths.rooms.len());
+        let width = count + 1;
+        let mut best = vec![u64::MAX; nodes.checked_mul(width)?];
+        let mut from = vec![(0_u32, 0_u32); best.len()];
+        *best.first_mut()? = 0;
+        let mut known = u64::MAX;
+        for node in 0..nodes {
+            for first in 0..count {
+                let value = best[node * width + first];
+                if value == u64::MAX || value > known {
+                    continue;
+                }
+                for next in &paths.next[node] {
+                    let room = paths.rooms[*next];
+                    let enter = match node {
+                        0 => 0,
+                        _ => {
+                            let last = paths.rooms[node];
+                            let last = if last == room { paths.twins[node] } else { last };
+                            rooms.transfer_nanos(last, room, self.crossings[first])
+                        }
+                    };
+                    let sums = &self.nanos[room][first..];
+                    let length = self.ends[room][first] - first;
+                    let row = *next * width + first;
+                    let cuts = &self.cuts[first..];
+                    let before = sums[0];
+                    for step in 1..=length {
+                        let time = (sums[step] - before).saturating_add(enter);
+                        let total = match measure {
+                            Measure::Largest => value.max(time),
+                            Measure::Sum { limit, .. } if time > limit => break,
+                            Measure::Sum { each, .. } => {
+                                value.saturating_add(time).saturating_add(each)
+                            }
+                        };
+                        if total > known {
+                            break;
+                        }
+                        if total < best[row + step] && cuts[step] {
+                            best[row + step] = total;
+                            from[row + step] = (node as u32, first as u32);
+                        }
+                    }
+                    known = known.min(best[*next * width + count]);
+                }
+            }
+        }
+        let ends = (0..nodes).filter(|node| best[node * width + count] != u64::MAX);
+        let mut node = ends.min_by_key(|node| best[node * width + count])?;
+        let value = best[node * width + count];
+        let mut end = count;
+        let mut stages = Vec::new();
+        while node != 0 {
+            stages.push((paths.rooms[node], end));
+            let (before, first) = from[node * width + end];
+            (node, end) = (before as usize, first as usize);
+        }
+        stages.reverse();
+        Some((value, stages))
+    }
+}

@@ -1,0 +1,94 @@
+//! Which encodings fit, and with how much context.
+
+use crate::models::{LLAMA_2_70B, LLAMA_8B, encoding};
+use gpu_core::Bytes;
+use gpu_model::Model;
+use gpu_model::need::{Engine, Run, Unknown, chain};
+use gpu_model::split::llama::{FitOptions, arguments, fit};
+use gpu_model::split::{
+    Objective, Room, RoomKind, Rooms, Use, answer, candidates, largest_context, optimal, vllm,
+};
+
+fn two(mib: u64) -> Rooms {
+    let gpu = |name: &str| Room::gpu(name, Bytes::from_mib(mib));
+    Rooms::new(vec![gpu("CUDA0"), gpu("CUDA1"), Room::cpu(Bytes::from_mib(1 << 20))])
+}
+
+fn without_overhead(context: u64) -> Run {
+    Run { overhead: Some(Bytes(0)), ..Run::new(Engine::LlamaCpp, context) }
+}
+
+#[test]
+fn search_finds_more_context_than_fit() {
+    let model = LLAMA_8B.gguf("Q8_0");
+    // The margin of `--fit` on devices with 8000 MiB.
+    let (rooms, run) = (two(8000 - 1024), without_overhead(0));
+    let context = largest_context(&model, &run, &rooms, RoomKind::Gpu).unwrap();
+    assert_eq!(context, Some(43_776));
+    let chain = chain(&model, &without_overhead(43_776)).unwrap();
+    let split = optimal(&chain, &rooms, Objective::Latency);
+    assert_eq!(arguments(&chain, &rooms, &split).unwrap().tensor_split, [17, 16]);
+    // Measured with llama.cpp, which rounds each part down.
+    let parts = |used: &Use| used.weights.mib() + used.context.mib() + used.buffer.mib();
+    let used: Vec<u64> = split.used[..2].iter().map(parts).collect();
+    assert_eq!(used, [6975, 6905]);
+    let fitted = fit(&model, &run, &two(8000), &FitOptions::default()).unwrap();
+    assert_eq!(fitted.context, 41_472);
+}
+
+#[test]
+fn narrower_encodings_fit_where_stored_one_does_not() {
+    let model = LLAMA_2_70B.gguf("F16");
+    let run = Run::new(Engine::LlamaCpp, 4096);
+    let rooms = two(24_000);
+    let encodings = candidates(&model, Engine::LlamaCpp);
+    assert_eq!(encodings.first(), Some(&encoding("Q8_0")));
+    let answers = answer(&model, &run, &rooms, &encodings, Objective::Throughput).unwrap();
+    let on_gpus = |name: Option<&str>| {
+        let found = answers.iter().find(|answer| answer.encoding.map(|e| e.name()) == name);
+        found.map(|answer| answer.split.fits() && answer.split.last_resort == RoomKind::Gpu)
+    };
+    assert_eq!(on_gpus(None), Some(false));
+    assert_eq!(on_gpus(Some("Q6_K")), Some(false));
+    assert_eq!(on_gpus(Some("Q4_K")), Some(true));
+    for pair in answers.windows(2) {
+        assert!(pair[0].estimate.weights > pair[1].estimate.weights);
+        assert!(pair[0].largest_context <= pair[1].largest_context);
+    }
+    for found in &answers {
+        let fits = found.split.fits() && found.split.last_resort == RoomKind::Gpu;
+        assert_eq!(fits, found.largest_context.is_some_and(|context| context >= 4096));
+    }
+}
+
+#[test]
+fn reasons_name_layers_and_what_lacks() {
+    let model = LLAMA_8B.gguf("Q8_0");
+    let gpu = Room::gpu("CUDA0", Bytes::from_mib(4000));
+    let rooms = Rooms::new(vec![gpu, Room::cpu(Bytes::from_mib(2000))]);
+    let chain = chain(&model, &without_overhead(4096)).unwrap();
+    let split = optimal(&chain, &rooms, Objective::Latency);
+    assert!(!split.fits() && !split.is_optimal);
+    let reasons = split.reasons(&chain, &rooms).join("\n");
+    assert!(reasons.contains("the engine keeps it there"), "{reasons}");
+    assert!(reasons.contains(" on CUDA0"), "{reasons}");
+    assert!(reasons.contains("cpu lacks "), "{reasons}");
+}
+
+#[test]
+fn vllm_fits_more_on_more_ranks() {
+    let model = LLAMA_2_70B.safetensors("BF16");
+    let run = Run { ubatch: 4096, ..Run::new(Engine::Vllm, 4096) };
+    let sizes = vllm::sizes(&model, &run, Bytes::from_mib(81_000), 8, 0.9).unwrap();
+    let fits: Vec<(u64, bool)> = sizes.iter().map(|size| (size.ranks, size.fits)).collect();
+    assert_eq!(fits, [(1, false), (2, true), (4, true), (8, true)]);
+    assert!(sizes.windows(2).all(|pair| pair[0].tokens < pair[1].tokens));
+}
+
+#[test]
+fn model_without_numbers_is_an_error_that_names_it() {
+    let model = Model { name: "blob".to_owned(), ..Model::default() };
+    let error = chain(&model, &without_overhead(4096)).unwrap_err();
+    assert_eq!(error, Unknown::Shape("blob".to_owned()));
+    assert!(error.to_string().contains("'blob'"));
+}

@@ -1,0 +1,203 @@
+//! The search for the best placement, against every placement and against the plain ones.
+
+use gpu_core::Bytes;
+use gpu_model::need::{Chain, Layer, Position};
+use gpu_model::split::{
+    Cost, Objective, Room, RoomKind, Rooms, Split, Wire, balanced, first_fit, llama, measure,
+    optimal,
+};
+use proptest::prelude::*;
+
+const OBJECTIVES: [Objective; 3] =
+    [Objective::Throughput, Objective::Latency, Objective::FewestRooms];
+
+/// The numbers of a layer: weights, context, reads, operations, crossing, buffer, more of it in a
+/// pipeline, entry, joined.
+type Numbers = ((u64, u64, u64, u64), (u64, u64, u64, u64), bool);
+
+fn layer(index: usize, last: usize, numbers: &Numbers) -> Layer {
+    let ((weights, context, reads, operations), (crossing, buffer, more, entry), joined) = *numbers;
+    Layer {
+        name: format!("layer {index}"),
+        position: match index {
+            0 => Position::Input,
+            _ if index == last => Position::Output,
+            _ => Position::Block(index - 1),
+        },
+        weights: Bytes(weights),
+        context: Bytes(context),
+        training: Bytes(0),
+        parts: Vec::new(),
+        reads: Bytes(reads),
+        operations,
+        crossing: Bytes(crossing),
+        buffer: Bytes(buffer),
+        pipelined: Bytes(buffer + more),
+        buffer_without_experts: Bytes(buffer),
+        entry: Bytes(entry),
+        joined: joined && index > 1,
+        pinned: false,
+    }
+}
+
+fn chains(most: usize) -> impl Strategy<Value = Chain> {
+    let joined = prop::bool::weighted(0.15);
+    let sizes = (1..100_u64, 0..50_u64, 1..100_u64, 0..100_u64);
+    let numbers = (sizes, (0..30_u64, 0..40_u64, 0..20_u64, 0..20_u64), joined);
+    let layers = prop::collection::vec(numbers, 3..=most);
+    (layers, 0..30_u64, 0..60_u64, 0..20_u64, any::<bool>()).prop_map(
+        |(numbers, overhead, tied, pinned_buffer, cpu_first)| {
+            let last = numbers.len() - 1;
+            let each = numbers.iter().enumerate();
+            let mut layers: Vec<Layer> =
+                each.map(|(index, numbers)| layer(index, last, numbers)).collect();
+            layers[0].pinned = cpu_first;
+            let tied = Bytes(tied).min(layers[0].weights).min(layers[last].weights);
+            let pinned_buffer = Bytes(pinned_buffer);
+            Chain { layers, tied, overhead: Bytes(overhead), pinned_buffer, cpu_first }
+        },
+    )
+}
+
+/// Rooms of few kinds, so that some can be exchanged and some cannot, on links of two speeds.
+fn rooms(most: usize) -> impl Strategy<Value = Rooms> {
+    let kinds = prop::sample::select(vec![
+        RoomKind::Gpu,
+        RoomKind::Gpu,
+        RoomKind::Gpu,
+        RoomKind::Cpu,
+        RoomKind::Disk,
+    ]);
+    let room = (kinds, prop::sample::select(vec![150_u64, 300, 500, 900]), 1..3_u64);
+    let even = any::<bool>();
+    (prop::collection::vec(room, 1..=most), even, any::<u64>()).prop_map(|(rooms, even, seed)| {
+        let rooms: Vec<Room> = rooms
+            .into_iter()
+            .enumerate()
+            .map(|(index, (kind, capacity, speed))| Room {
+                name: format!("room {index}"),
+                kind,
+                capacity: Bytes(capacity),
+                bytes_per_second: speed * 1_000_000_000 / if kind == RoomKind::Gpu { 1 } else { 7 },
+                operations_per_second: 3_000_000_000,
+            })
+            .collect();
+        let wire = |from: usize, to: usize| match seed >> ((from * 5 + to) % 61) & 1 {
+            bit if bit == 0 || even => Wire { bytes_per_second: 10_000_000_000, latency_nanos: 3 },
+            _ => Wire { bytes_per_second: 500_000_000, latency_nanos: 20 },
+        };
+        let count = rooms.len();
+        let links = (0..count).map(|from| (0..count).map(|to| wire(from, to)).collect()).collect();
+        Rooms { rooms, links }
+    })
+}
+
+/// Tries every placement: each order of rooms, each division of layers.
+struct All<'a> {
+    chain: &'a Chain,
+    rooms: &'a Rooms,
+    objective: Objective,
+    best: Option<Cost>,
+}
+
+impl All<'_> {
+    fn walk(&mut self, assigned: &mut Vec<Option<usize>>, used: &mut Vec<usize>) {
+        let layers = &self.chain.layers;
+        if assigned.len() == layers.len() {
+            let split = measure(self.chain, self.rooms, assigned.clone(), Vec::new());
+            if split.fits() {
+                let cost = split.cost(self.objective);
+                self.best = Some(self.best.map_or(cost, |best| best.min(cost)));
+            }
+            return;
+        }
+        for room in 0..self.rooms.rooms.len() {
+            let kind = self.rooms.rooms[room].kind;
+            let last = used.last().map(|last| self.rooms.rooms[*last].kind);
+            let in_order = last.is_none_or(|last| match self.chain.cpu_first {
+                true => last >= kind,
+                false => last <= kind,
+            });
+            if used.contains(&room) || !in_order {
+                continue;
+            }
+            used.push(room);
+            for end in assigned.len() + 1..=layers.len() {
+                if layers.get(end).is_some_and(|layer| layer.joined) {
+                    continue;
+                }
+                let before = assigned.len();
+                assigned.resize(end, Some(room));
+                self.walk(assigned, used);
+                assigned.truncate(before);
+            }
+            used.pop();
+        }
+    }
+}
+
+fn brute_force(chain: &Chain, rooms: &Rooms, objective: Objective) -> Option<Cost> {
+    let cpu = rooms.rooms.iter().position(|room| room.kind == RoomKind::Cpu);
+    let mut assigned = if chain.cpu_first { vec![cpu] } else { Vec::new() };
+    let mut all = All { chain, rooms, objective, best: None };
+    all.walk(&mut assigned, &mut Vec::new());
+    all.best
+}
+
+/// Returns whether layers that must stay together do not.
+fn cuts_group(chain: &Chain, split: &Split) -> bool {
+    let pairs = chain.layers.iter().zip(split.rooms.windows(2)).zip(1..);
+    pairs.into_iter().any(|((_, pair), next)| chain.layers[next].joined && pair[0] != pair[1])
+}
+
+fn cost(split: &Split, objective: Objective) -> Option<Cost> {
+    split.fits().then(|| split.cost(objective))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn optimum_equals_best_of_all_placements(chain in chains(8), rooms in rooms(3)) {
+        for objective in OBJECTIVES {
+            let found = optimal(&chain, &rooms, objective);
+            prop_assert_eq!(cost(&found, objective), brute_force(&chain, &rooms, objective));
+            prop_assert_eq!(found.is_optimal, found.fits());
+        }
+    }
+
+    #[test]
+    fn optimum_is_never_worse_than_plain_placements(chain in chains(40), rooms in rooms(7)) {
+        for objective in OBJECTIVES {
+            let best = cost(&optimal(&chain, &rooms, objective), objective);
+            let plain = [
+                first_fit(&chain, &rooms),
+                balanced(&chain, &rooms),
+                llama::placed(&chain, &rooms, None, &[]),
+                llama::placed(&chain, &rooms, Some(chain.layers.len() / 2), &[1.0, 3.0]),
+            ];
+            let respects = |split: &&Split| {
+                let order = chain.cpu_first || split.last_resort == RoomKind::Gpu;
+                order && !cuts_group(&chain, split)
+            };
+            for other in plain.iter().filter(respects).filter_map(|split| cost(split, objective)) {
+                prop_assert!(best.is_some_and(|best| best <= other), "{best:?} {other:?}");
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn optimum_of_larger_cases_equals_best_of_all_placements(
+        chain in chains(12),
+        rooms in rooms(4),
+    ) {
+        for objective in OBJECTIVES {
+            let found = optimal(&chain, &rooms, objective);
+            prop_assert_eq!(cost(&found, objective), brute_force(&chain, &rooms, objective));
+        }
+    }
+}
