@@ -105,3 +105,16 @@ pub enum Mixer {
     /// Nothing is kept: the layer has no mixer, or uses what another layer keeps.
     Nothing,
 }
+
+impl Mixer {
+    /// Returns the mixers that work side by side in the layer, none of them [`Mixer::Parallel`].
+    pub fn parts(self) -> [Mixer; 2] {
+        match self {
+            Mixer::Parallel { kv_heads, key, value, convolution, state } => [
+                Mixer::Attention { kv_heads, key, value, window: None },
+                Mixer::Recurrent { convolution, state },
+            ],
+            single => [single, Mixer::Nothing],
+        }
+    }
+}

@@ -64,11 +64,11 @@ impl Batch<'_> {
         }
         let width = if self.run.flash_attention { 2 } else { 4 };
         let mut seen = Vec::new();
-        for mixer in &self.shape.layers {
+        for mixer in self.shape.layers.iter().flat_map(|mixer| mixer.parts()) {
             let cells = match mixer {
-                Mixer::Attention { window, .. } => stream_cells(self.run, *window),
+                Mixer::Attention { window, .. } => stream_cells(self.run, window),
                 Mixer::Latent { .. } => stream_cells(self.run, None),
-                Mixer::Recurrent { .. } | Mixer::Nothing => continue,
+                Mixer::Recurrent { .. } | Mixer::Parallel { .. } | Mixer::Nothing => continue,
             };
             if !seen.contains(&cells) {
                 seen.push(cells);
@@ -81,7 +81,8 @@ impl Batch<'_> {
     pub(super) fn block(&self, layer: usize, with_experts: bool) -> Buffers {
         let feed_forward = self.feed_forward(layer, with_experts);
         let mixer = self.shape.layers.get(layer).copied().unwrap_or(Mixer::Nothing);
-        let widest = feed_forward.max(self.mixer(mixer));
+        let mixers = mixer.parts().into_iter().filter(|part| *part != Mixer::Nothing);
+        let widest = mixers.map(|part| self.mixer(part)).fold(feed_forward, Bytes::max);
         let masks = self.masks();
         let crossings = if layer == 0 { 1 } else { 2 };
         Buffers {
@@ -122,7 +123,9 @@ impl Batch<'_> {
                 let wide = rank.saturating_add(rope);
                 (product(&[heads, wide]), wide)
             }
-            Mixer::Recurrent { .. } | Mixer::Nothing => (self.shape.hidden, 0),
+            Mixer::Recurrent { .. } | Mixer::Parallel { .. } | Mixer::Nothing => {
+                (self.shape.hidden, 0)
+            }
         };
         let states = self.hidden(2) + self.rows(product(&[queries, 2])) + self.rows(cached);
         let Mixer::Attention { window, .. } = mixer else { return states };

@@ -72,6 +72,9 @@ pub fn context(mixer: Mixer, run: &Run, ranks: u64) -> Bytes {
             let bytes = product(&[convolution, width]).saturating_add(product(&[state, 4]));
             Bytes(product(&[bytes, run.sequences.max(1)]) / ranks.max(1))
         }
+        Mixer::Parallel { .. } => {
+            mixer.parts().into_iter().map(|part| context(part, run, ranks)).sum()
+        }
         Mixer::Nothing => Bytes(0),
     }
 }
@@ -133,6 +136,15 @@ mod tests {
         let mixer = Mixer::Recurrent { convolution: 24_576, state: 524_288 };
         assert_eq!(context(mixer, &run(1 << 20), 1), Bytes(98_304 + 2 * MIB));
         assert_eq!(context(mixer, &Run { sequences: 4, ..run(64) }, 1).0, 4 * (98_304 + 2 * MIB));
+    }
+
+    #[test]
+    fn attention_beside_a_state_keeps_both() {
+        let (convolution, state) = (24_576, 524_288);
+        let both = Mixer::Parallel { kv_heads: 8, key: 128, value: 128, convolution, state };
+        let recurrent = Mixer::Recurrent { convolution, state };
+        let sum = context(LLAMA, &run(4096), 1) + context(recurrent, &run(4096), 1);
+        assert_eq!(context(both, &run(4096), 1), sum);
     }
 
     #[test]

@@ -124,27 +124,29 @@ fn assumed_tensors(shape: &Architecture) -> Vec<Tensor> {
         let name = |part: &str| format!("blk.{layer}.{part}.weight");
         add(name("attn_norm"), &[hidden]);
         add(name("ffn_norm"), &[hidden]);
-        match *mixer {
-            Mixer::Attention { kv_heads, key, value, .. } => {
-                add(name("attn_q"), &[product(&[shape.heads, key]), hidden]);
-                add(name("attn_k"), &[product(&[kv_heads, key]), hidden]);
-                add(name("attn_v"), &[product(&[kv_heads, value]), hidden]);
-                add(name("attn_output"), &[hidden, product(&[shape.heads, value])]);
+        for part in mixer.parts() {
+            match part {
+                Mixer::Attention { kv_heads, key, value, .. } => {
+                    add(name("attn_q"), &[product(&[shape.heads, key]), hidden]);
+                    add(name("attn_k"), &[product(&[kv_heads, key]), hidden]);
+                    add(name("attn_v"), &[product(&[kv_heads, value]), hidden]);
+                    add(name("attn_output"), &[hidden, product(&[shape.heads, value])]);
+                }
+                // Of the width of a head no more is known than that DeepSeek's is a quarter of the rank.
+                Mixer::Latent { rank, rope } => {
+                    let head = rank / 4;
+                    let wide = head.saturating_add(rope);
+                    add(name("attn_q"), &[product(&[shape.heads, wide]), hidden]);
+                    add(name("attn_kv_a_mqa"), &[rank.saturating_add(rope), hidden]);
+                    add(name("attn_kv_b"), &[product(&[shape.heads, head, 2]), rank]);
+                    add(name("attn_output"), &[hidden, product(&[shape.heads, head])]);
+                }
+                Mixer::Recurrent { .. } => {
+                    add(name("ssm_in"), &[product(&[hidden, 4]), hidden]);
+                    add(name("ssm_out"), &[hidden, product(&[hidden, 2])]);
+                }
+                Mixer::Parallel { .. } | Mixer::Nothing => {}
             }
-            // Of the width of a head no more is known than that DeepSeek's is a quarter of the rank.
-            Mixer::Latent { rank, rope } => {
-                let head = rank / 4;
-                let wide = head.saturating_add(rope);
-                add(name("attn_q"), &[product(&[shape.heads, wide]), hidden]);
-                add(name("attn_kv_a_mqa"), &[rank.saturating_add(rope), hidden]);
-                add(name("attn_kv_b"), &[product(&[shape.heads, head, 2]), rank]);
-                add(name("attn_output"), &[hidden, product(&[shape.heads, head])]);
-            }
-            Mixer::Recurrent { .. } => {
-                add(name("ssm_in"), &[product(&[hidden, 4]), hidden]);
-                add(name("ssm_out"), &[hidden, product(&[hidden, 2])]);
-            }
-            Mixer::Nothing => {}
         }
         let routed = shape.experts.filter(|experts| layer as u64 >= experts.dense_layers);
         match routed {

@@ -29,8 +29,9 @@ pub struct Vllm {
 /// values are replicated where there are fewer than ranks; where they do not divide evenly, vLLM
 /// refuses too.
 pub fn degrees(shape: &Architecture, devices: u64) -> Vec<u64> {
-    let kv_heads = shape.layers.iter().find_map(|mixer| match mixer {
-        Mixer::Attention { kv_heads, .. } => Some(*kv_heads),
+    let mut parts = shape.layers.iter().flat_map(|mixer| mixer.parts());
+    let kv_heads = parts.find_map(|mixer| match mixer {
+        Mixer::Attention { kv_heads, .. } => Some(kv_heads),
         _ => None,
     });
     let divides = |ranks: &u64| {
@@ -57,13 +58,13 @@ pub fn pipeline(layers: usize, ranks: usize) -> Vec<usize> {
 pub fn token_bytes(shape: &Architecture, run: &Run, ranks: u64) -> Bytes {
     const TOKENS: u64 = 16;
     let page = Run { context: TOKENS, sequences: 1, ..run.clone() };
-    let grows = |mixer: &&Mixer| match mixer {
+    let grows = |mixer: &Mixer| match mixer {
         Mixer::Attention { window, .. } => window.is_none(),
         Mixer::Latent { .. } => true,
-        Mixer::Recurrent { .. } | Mixer::Nothing => false,
+        Mixer::Recurrent { .. } | Mixer::Parallel { .. } | Mixer::Nothing => false,
     };
-    let page: Bytes =
-        shape.layers.iter().filter(grows).map(|mixer| context(*mixer, &page, ranks)).sum();
+    let parts = shape.layers.iter().flat_map(|mixer| mixer.parts());
+    let page: Bytes = parts.filter(grows).map(|mixer| context(mixer, &page, ranks)).sum();
     Bytes(page.0 / TOKENS)
 }
 
