@@ -423,7 +423,10 @@ impl Reader<'_> {
                 let shared = keys.number(&["shared_expert_intermediate_size"], 512)?;
                 shared.checked_div(feed_forward).unwrap_or(0)
             }
-            _ => keys.integer(&["n_shared_experts", "num_shared_experts"])?.unwrap_or(0),
+            _ => {
+                let default = if matches!(self.family, Deepseek3) { 1 } else { 0 };
+                keys.integer(&["n_shared_experts", "num_shared_experts"])?.unwrap_or(default)
+            }
         };
         let default = if matches!(self.family, Deepseek3) { 3 } else { 0 };
         let dense_layers = keys.integer(&["first_k_dense_replace"])?.unwrap_or(default);
