@@ -12,3 +12,8 @@ mod tensor;
 
 pub use model::{Architecture, Experts, Mixer, Model};
 pub use tensor::{Encoding, Tensor};
+
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -36,7 +36,8 @@ pub fn gguf(bytes: &[u8]) {
     let known = read::gguf::read(bytes, Some(bytes.len() as u64));
     let unknown = read::gguf::read(bytes, None);
     if let Ok(header) = known {
-        assert_eq!(unknown.ok().as_ref(), Some(&header));
+        // Values may be NaN, which equals nothing.
+        assert_eq!(unknown.ok().map(|header| header.tensors).as_ref(), Some(&header.tensors));
         check(&header.tensors, bytes);
         if let Ok(Some(shape)) = read::gguf::architecture(&header.values, &header.tensors) {
             assert!((1..=4096).contains(&shape.layers.len()));

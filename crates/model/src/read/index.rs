@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// The longest index that is read, in bytes. That of a model with 100,000 tensors takes 10 MB.
-pub const MAX_INDEX_BYTES: u64 = 100_000_000;
+pub const MAX_INDEX_BYTES: u64 = 64 << 20;
 
 /// Why an index was refused.
 #[derive(Debug, thiserror::Error)]
@@ -18,7 +18,7 @@ pub enum IndexError {
     #[error("parse the index")]
     Json(#[from] serde_json::Error),
     /// The index has more bytes than are read.
-    #[error("read the index: {0} bytes are more than 100,000,000")]
+    #[error("read the index: {0} bytes are more than 64 MiB")]
     TooLarge(u64),
     /// A file has the name of a path or a hidden file.
     #[error("read the index: '{0}' is not the name of a file beside it")]

@@ -5,6 +5,7 @@
 //! that the need of a model is known before it is downloaded.
 
 mod family;
+mod feeds;
 mod keys;
 mod layer;
 mod layers;

@@ -100,6 +100,21 @@ const KNOWN: &[(&str, &str, u64)] = &[
     ),
     ("Falcon 7B", r#"{"model_type":"falcon"}"#, 6_921_720_704),
     (
+        "Falcon 40B",
+        r#"{"model_type":"falcon","hidden_size":8192,"num_hidden_layers":60,
+        "num_attention_heads":128,"new_decoder_architecture":true,"num_kv_heads":8}"#,
+        41_303_293_952,
+    ),
+    (
+        "Qwen3 0.6B",
+        r#"{"model_type":"qwen3","hidden_size":1024,"intermediate_size":3072,"head_dim":128,
+        "num_hidden_layers":28,"num_attention_heads":16,"num_key_value_heads":8,
+        "tie_word_embeddings":true}"#,
+        596_049_920,
+    ),
+    // Without the layer that predicts a second token.
+    ("DeepSeek V3", r#"{"model_type":"deepseek_v3"}"#, 671_026_419_200),
+    (
         "MPT 7B",
         r#"{"model_type":"mpt","d_model":4096,"n_heads":32,"n_layers":32,"vocab_size":50432}"#,
         6_649_286_656,

@@ -115,6 +115,8 @@ struct Layers {
     latent: Option<(u64, u64)>,
     state: Option<Mixer>,
     states: States,
+    /// Which layers have a state, if a list tells.
+    recurrent: Vec<u64>,
     /// Layers at the end that keep nothing.
     without: usize,
 }
@@ -131,6 +133,8 @@ enum States {
     WithoutHeadsAndFeed,
     /// All but each n-th.
     Except(u64),
+    /// Those that a list names.
+    Listed,
 }
 
 impl Layers {
@@ -153,7 +157,9 @@ impl Layers {
             (true, Some(rank)) => Some((rank, keys.integer("rope.dimension_count")?.unwrap_or(64))),
             _ => None,
         };
+        let recurrent = keys.per_layer("attention.recurrent_layers", count)?;
         let states = match keys.name {
+            _ if recurrent.is_some() => States::Listed,
             "mamba" | "mamba2" | "rwkv6" | "rwkv7" | "rwkv6qwen2" | "arwkv7" => States::All,
             "falcon-h1" => States::Beside,
             "nemotron_h" | "nemotron_h_moe" => States::WithoutHeadsAndFeed,
@@ -176,6 +182,7 @@ impl Layers {
             has_window,
             latent,
             states,
+            recurrent: recurrent.unwrap_or_default(),
             without: shared.saturating_add(predicted) as usize,
         })
     }
@@ -193,6 +200,7 @@ impl Layers {
             States::Beside => false,
             States::WithoutHeads => kv_heads == 0,
             States::WithoutHeadsAndFeed => kv_heads == 0 && at(&self.feed_forward) == 0,
+            States::Listed => at(&self.recurrent) != 0,
             States::Except(period) => !(index as u64 + 1).is_multiple_of(period),
         };
         if index >= self.heads.len().saturating_sub(self.without) {
@@ -254,7 +262,7 @@ fn windows(keys: &Keys<'_>, count: usize) -> Result<(Option<u64>, Vec<bool>), Gg
     let window = keys.integer("attention.sliding_window")?;
     let window = match keys.name {
         // Chunks, with a size that no key has.
-        "llama4" => window.or(keys.integer("attention.chunk_size")?).or(Some(8192)),
+        "llama4" => window.or(Some(8192)),
         "gemma2" => window.or(Some(4096)),
         _ => window,
     };
@@ -375,6 +383,9 @@ mod tests {
         let full = attention(8, 32, None);
         assert_eq!(layers(with_state("qwen3next", 4)), [state, state, state, full]);
         assert_eq!(layers(with_state("mamba2", 1)), [state]);
+        let listed =
+            with_state("qwen35", 3).integers("qwen35.attention.recurrent_layers", &[1, 0, 1]);
+        assert_eq!(layers(listed), [state, full, state]);
         let jamba = with_state("jamba", 2).integers("jamba.attention.head_count_kv", &[0, 8]);
         assert_eq!(layers(jamba), [state, full]);
         let Mixer::Recurrent { convolution, state: size } = state else { unreachable!() };

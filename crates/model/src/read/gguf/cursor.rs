@@ -3,8 +3,8 @@
 use super::error::GgufError;
 use std::io::{ErrorKind, Read};
 
-/// The most bytes that a header may have. Vocabularies take a few megabytes.
-pub(super) const MAX_HEADER_BYTES: u64 = 1 << 30;
+/// The most bytes that a header may have. Vocabularies take a few tens of megabytes.
+pub(super) const MAX_HEADER_BYTES: u64 = 1 << 28;
 
 /// The position in a header.
 pub(super) struct Cursor<R> {

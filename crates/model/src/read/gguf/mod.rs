@@ -24,6 +24,10 @@ use std::io::{BufReader, Read};
 /// The longest name of a tensor, in bytes, and the most dimensions.
 const MAX_NAME_BYTES: u64 = 63;
 const MAX_DIMENSIONS: u32 = 4;
+/// The most pairs and tensors of a file. Models have some dozens of pairs and some thousands of
+/// tensors.
+const MAX_PAIRS: u64 = 1 << 16;
+const MAX_TENSORS: u64 = 1 << 20;
 /// The fewest bytes of a pair (length and type, and a byte) and of a tensor.
 const LEAST_PAIR_BYTES: u64 = 8 + 4 + 1;
 const LEAST_TENSOR_BYTES: u64 = 8 + 4 + 4 + 8;
@@ -65,8 +69,8 @@ pub fn read(file: impl Read, length: Option<u64>) -> Result<Header, GgufError> {
         version if version != 0 && version & 0xffff == 0 => return Err(GgufError::BigEndian),
         version => return Err(GgufError::Version(version)),
     }
-    let tensors = count(&mut cursor, LEAST_TENSOR_BYTES, "the number of tensors")?;
-    let pairs = count(&mut cursor, LEAST_PAIR_BYTES, "the number of pairs")?;
+    let tensors = count(&mut cursor, (MAX_TENSORS, LEAST_TENSOR_BYTES), "the number of tensors")?;
+    let pairs = count(&mut cursor, (MAX_PAIRS, LEAST_PAIR_BYTES), "the number of pairs")?;
     let values = Values::read(&mut cursor, pairs)?;
     let alignment = alignment(&values)?;
     let split = Split::of(&values)?;
@@ -79,14 +83,14 @@ pub fn read(file: impl Read, length: Option<u64>) -> Result<Header, GgufError> {
     Ok(Header { version, values, tensors, split, data_start })
 }
 
-/// Reads a signed count of items that take at least `least` bytes each.
+/// Reads a count of at most `most` items that take at least `least` bytes each.
 fn count<R: Read>(
     cursor: &mut Cursor<R>,
-    least: u64,
+    (most, least): (u64, u64),
     what: &'static str,
 ) -> Result<u64, GgufError> {
     let count = cursor.u64(what)?;
-    cursor.limit(count, i64::MAX as u64, what)?;
+    cursor.limit(count, most, what)?;
     cursor.fits(count.saturating_mul(least), what)?;
     Ok(count)
 }

@@ -194,6 +194,17 @@ fn vocabularies_are_passed_over() {
 }
 
 #[test]
+fn arrays_beyond_the_room_are_passed_over() {
+    let mut writer = Writer::default();
+    for index in 0..65 {
+        writer = writer.integers(&format!("k{index}"), &[1; 4096]);
+    }
+    let values = parse(&writer.file()).unwrap().values;
+    assert!(matches!(values.get("k63"), Some(Value::Integers(_))));
+    assert_eq!(values.get("k64"), Some(&Value::Passed { length: 4096 }));
+}
+
+#[test]
 fn tensors_that_break_a_rule_are_refused() {
     let bad = |name: &str, shape: &[u64], number, offset| {
         refusal(&Writer::default().described(name, shape, number, offset))

@@ -15,6 +15,8 @@ const MAX_TEXT_BYTES: u64 = 256;
 const MAX_LENGTH: u64 = 1 << 30;
 /// The most elements of an array that is kept: it has one for each layer.
 pub(super) const MAX_KEPT: u64 = 4096;
+/// The most elements of all arrays that are kept.
+const MAX_KEPT_IN_ALL: u64 = 1 << 18;
 
 /// A value of a header.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,13 +44,17 @@ impl Values {
     /// Reads this many pairs.
     pub(super) fn read<R: Read>(cursor: &mut Cursor<R>, count: u64) -> Result<Self, GgufError> {
         let mut values = BTreeMap::new();
+        let mut room = MAX_KEPT_IN_ALL;
         for _ in 0..count {
             let key = cursor.text(MAX_KEY_BYTES, "a key")?;
             if key.is_empty() {
                 return Err(GgufError::Name { name: key, problem: "is empty" });
             }
             let kind = cursor.u32("the type of a value")?;
-            let value = value(cursor, &key, kind)?;
+            let value = value(cursor, &key, kind, room)?;
+            if let Value::Integers(kept) = &value {
+                room = room.saturating_sub(kept.len() as u64);
+            }
             if values.contains_key(&key) {
                 return Err(GgufError::Name { name: shown(&key), problem: "occurs twice" });
             }
@@ -128,7 +134,12 @@ fn width(kind: u32) -> Option<u64> {
     }
 }
 
-fn value<R: Read>(cursor: &mut Cursor<R>, key: &str, kind: u32) -> Result<Value, GgufError> {
+fn value<R: Read>(
+    cursor: &mut Cursor<R>,
+    key: &str,
+    kind: u32,
+    room: u64,
+) -> Result<Value, GgufError> {
     match kind {
         8 => {
             let length = cursor.u64("a text")?;
@@ -140,7 +151,7 @@ fn value<R: Read>(cursor: &mut Cursor<R>, key: &str, kind: u32) -> Result<Value,
             let bytes = short(cursor, length)?;
             Ok(Value::Text(String::from_utf8_lossy(&bytes).into_owned()))
         }
-        9 => array(cursor, key),
+        9 => array(cursor, key, room),
         _ => match width(kind) {
             Some(_) => number(cursor, kind),
             None => Err(GgufError::ValueType { key: shown(key), found: kind }),
@@ -170,7 +181,8 @@ fn number<R: Read>(cursor: &mut Cursor<R>, kind: u32) -> Result<Value, GgufError
     })
 }
 
-fn array<R: Read>(cursor: &mut Cursor<R>, key: &str) -> Result<Value, GgufError> {
+/// Reads an array, and keeps it if it is of integers and there is room.
+fn array<R: Read>(cursor: &mut Cursor<R>, key: &str, room: u64) -> Result<Value, GgufError> {
     let kind = cursor.u32("the type of an array")?;
     let length = cursor.u64("the length of an array")?;
     cursor.limit(length, MAX_LENGTH, "the length of an array")?;
@@ -184,7 +196,7 @@ fn array<R: Read>(cursor: &mut Cursor<R>, key: &str) -> Result<Value, GgufError>
             }
             Ok(Value::Passed { length })
         }
-        (0..=5 | 7 | 10 | 11, Some(_)) if length <= MAX_KEPT => {
+        (0..=5 | 7 | 10 | 11, Some(_)) if length <= MAX_KEPT.min(room) => {
             let mut values = Vec::new();
             for _ in 0..length {
                 if let Value::Integer(value) = number(cursor, kind)? {

@@ -4,6 +4,7 @@ use super::super::gguf::tests::Writer;
 use super::super::torch::tests::{small, zipped};
 use super::*;
 use gpu_core::Bytes;
+use std::collections::BTreeMap;
 use std::io::Cursor;
 
 const CONFIG: &str = r#"{"model_type":"llama","hidden_size":8,"intermediate_size":16,

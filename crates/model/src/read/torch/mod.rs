@@ -17,7 +17,7 @@ use zip::ZipArchive;
 use zip::result::ZipError;
 
 /// The most bytes that are read of a file: its directory, and the header of each entry.
-const MAX_READ_BYTES: u64 = 256 << 20;
+const MAX_READ_BYTES: u64 = 96 << 20;
 /// The longest pickle that is read, in bytes.
 const MAX_PICKLE_BYTES: u64 = 32 << 20;
 /// The most storages of a file.
@@ -195,7 +195,7 @@ struct Metered<R> {
 impl<R: Read> Read for Metered<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.left == 0 {
-            return Err(io::Error::other("the directory takes more than 256 MiB"));
+            return Err(io::Error::other("the directory takes more than 96 MiB"));
         }
         let most = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
         let read = self.file.read(buffer.get_mut(..most).unwrap_or_default())?;

@@ -195,6 +195,42 @@ fn every_truncation_is_an_error() {
     }
 }
 
+/// A file of zeros.
+struct Zeros {
+    at: u64,
+    length: u64,
+    read: std::rc::Rc<std::cell::Cell<u64>>,
+}
+
+impl Read for Zeros {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = buffer.len().min(self.length.saturating_sub(self.at) as usize);
+        buffer[..length].fill(0);
+        self.at += length as u64;
+        self.read.set(self.read.get() + length as u64);
+        Ok(length)
+    }
+}
+
+impl Seek for Zeros {
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        self.at = match position {
+            SeekFrom::Start(at) => at,
+            SeekFrom::End(by) => self.length.checked_add_signed(by).expect("within"),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by).expect("within"),
+        };
+        Ok(self.at)
+    }
+}
+
+#[test]
+fn search_for_a_directory_in_a_large_file_ends() {
+    let (length, count) = (1 << 40, std::rc::Rc::default());
+    let file = Zeros { at: 0, length, read: std::rc::Rc::clone(&count) };
+    assert!(read(file, length).is_err());
+    assert!(count.get() <= MAX_READ_BYTES, "{}", count.get());
+}
+
 #[test]
 fn only_so_many_bytes_are_read() {
     let mut metered = Metered { file: std::io::repeat(0), left: 10 };

@@ -1,15 +1,22 @@
 //! The model among the files of a directory.
 
-use super::config::{self, Config, ConfigError};
+mod error;
+mod group;
+
+pub use error::ReadError;
+
+use super::config::{self, Config};
 use super::detect::{Format, detect};
-use super::gguf::{self, GgufError};
-use super::index::{self, IndexError};
-use super::name::{numbered, shown};
-use super::safetensors::{self, SafetensorsError};
-use super::torch::{self, TorchError};
+use super::gguf;
+use super::index;
+use super::name::shown;
+use super::safetensors;
+use super::torch;
 use crate::model::Model;
 use crate::tensor::Tensor;
-use std::collections::{BTreeMap, HashSet};
+use error::list;
+use group::{Group, choose};
+use std::collections::HashSet;
 use std::io::{self, Read, Seek};
 
 /// A file that is read from any place.
@@ -27,94 +34,6 @@ pub struct File {
     pub name: String,
     /// Its length in bytes.
     pub bytes: u64,
-}
-
-/// Why no model was read from a directory.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReadError {
-    /// No file is one of a model.
-    #[error("find a model: no file is one of a model that is read")]
-    Nothing,
-    /// There are several models.
-    #[error("find the model: there are several: {}", list(.0))]
-    Several(Vec<String>),
-    /// Files of the model are missing.
-    #[error("read the model: files are missing: {}", list(.0))]
-    Missing(Vec<String>),
-    /// A file has not the tensor that the index says it has.
-    #[error("read '{file}': it has no tensor '{tensor}', and the index says that it has")]
-    TensorMissing {
-        /// The file.
-        file: String,
-        /// The tensor.
-        tensor: String,
-    },
-    /// A tensor is in several files.
-    #[error("read '{file}': tensor '{tensor}' is in another file too")]
-    Twice {
-        /// The file.
-        file: String,
-        /// The tensor.
-        tensor: String,
-    },
-    /// A file could not be opened or read.
-    #[error("read '{file}'")]
-    Open {
-        /// The file.
-        file: String,
-        /// The error.
-        source: io::Error,
-    },
-    /// A file of safetensors is malformed.
-    #[error("read '{file}'")]
-    Safetensors {
-        /// The file.
-        file: String,
-        /// The error.
-        source: SafetensorsError,
-    },
-    /// A file of GGUF is malformed.
-    #[error("read '{file}'")]
-    Gguf {
-        /// The file.
-        file: String,
-        /// The error.
-        source: GgufError,
-    },
-    /// A file of PyTorch is malformed.
-    #[error("read '{file}'")]
-    Torch {
-        /// The file.
-        file: String,
-        /// The error.
-        source: TorchError,
-    },
-    /// The index is malformed.
-    #[error("read '{file}'")]
-    Index {
-        /// The file.
-        file: String,
-        /// The error.
-        source: IndexError,
-    },
-    /// The configuration is malformed, and there is nothing else.
-    #[error("read '{file}'")]
-    Config {
-        /// The file.
-        file: String,
-        /// The error.
-        source: ConfigError,
-    },
-}
-
-/// Lists names in an error: at most eight.
-fn list(names: &[String]) -> String {
-    let start: Vec<String> = names.iter().take(8).map(|name| shown(name)).collect();
-    match names.len().saturating_sub(8) {
-        0 => start.join(", "),
-        more => format!("{} and {more} more", start.join(", ")),
-    }
 }
 
 /// A model that was found.
@@ -180,62 +99,6 @@ fn derived(config: Config, mut notes: Vec<String>) -> Found {
     Found { model, format: Format::Config, config: Some(config), files: Vec::new(), notes }
 }
 
-/// Files that belong together.
-struct Group {
-    format: Format,
-    /// What is before the numbers and the extension.
-    prefix: String,
-    /// The index, if there is one.
-    index: Option<String>,
-    files: Vec<String>,
-    /// The number of files that the names tell, if they do.
-    count: u64,
-}
-
-/// Takes the group to read: the one wanted, the only one, or the one that has the usual name.
-fn choose(groups: &mut Vec<Group>, wanted: Option<&str>) -> Result<Option<Group>, ReadError> {
-    if let Some(wanted) = wanted {
-        let has = |group: &Group| {
-            group.index.as_deref() == Some(wanted) || group.files.iter().any(|file| file == wanted)
-        };
-        let found = groups.iter().position(has).map(|at| groups.swap_remove(at));
-        groups.clear();
-        return Ok(found);
-    }
-    for format in [Format::Safetensors, Format::Gguf, Format::Torch] {
-        let of_format = |group: &&Group| group.format == format;
-        let count = groups.iter().filter(of_format).count();
-        if count == 0 {
-            continue;
-        }
-        let usual = |group: &Group| {
-            group.format == format
-                && (group.index.is_some()
-                    || matches!(group.prefix.as_str(), "model" | "pytorch_model"))
-        };
-        let at = groups.iter().position(usual).or_else(|| {
-            let only = count == 1;
-            only.then(|| groups.iter().position(|group| group.format == format)).flatten()
-        });
-        let names = |groups: &[Group]| {
-            let first = |group: &Group| group.files.first().cloned();
-            groups.iter().filter(of_format).filter_map(first).collect()
-        };
-        return match at {
-            Some(at) => Ok(Some(groups.swap_remove(at))),
-            None => Err(ReadError::Several(names(groups))),
-        };
-    }
-    Ok(None)
-}
-
-/// Returns whether a file has the extension of weights but other contents.
-fn is_beside(name: &str) -> bool {
-    let starts =
-        ["optimizer", "scheduler", "rng_state", "training_args", "scaler", "adapter_", "mmproj"];
-    starts.iter().any(|start| name.starts_with(start))
-}
-
 struct Listing<'a> {
     files: &'a [File],
     open: &'a Open<'a>,
@@ -283,68 +146,6 @@ impl Listing<'_> {
                 notes.push(format!("config.json is ignored: failed to {source}"));
                 Ok(None)
             }
-        }
-    }
-
-    /// Returns the files of weights in groups that belong together, by format and prefix.
-    fn groups(&self, wanted: Option<&str>) -> Result<Vec<Group>, ReadError> {
-        let mut groups: BTreeMap<(Format, String, u64), Group> = BTreeMap::new();
-        let mut indexes = Vec::new();
-        for file in self.files {
-            let format = match self.format(file, wanted)? {
-                Some(format @ (Format::Safetensors | Format::Gguf | Format::Torch)) => format,
-                Some(Format::Index) => {
-                    indexes.push(file.name.as_str());
-                    continue;
-                }
-                _ => continue,
-            };
-            if is_beside(&file.name) && wanted != Some(file.name.as_str()) {
-                continue;
-            }
-            let stem = file.name.rsplit_once('.').map_or(file.name.as_str(), |(stem, _)| stem);
-            let (prefix, count) = match numbered(stem) {
-                Some((prefix, _, count)) => (prefix.to_owned(), count),
-                None => (stem.to_owned(), 1),
-            };
-            let key = (format, prefix.clone(), count);
-            let empty = || Group { format, prefix, index: None, files: Vec::new(), count };
-            groups.entry(key).or_insert_with(empty).files.push(file.name.clone());
-        }
-        let mut groups: Vec<Group> = groups.into_values().collect();
-        for index in indexes {
-            let (format, prefix) = match index.strip_suffix(".safetensors.index.json") {
-                Some(prefix) => (Format::Safetensors, prefix),
-                None => (Format::Torch, index.strip_suffix(".bin.index.json").unwrap_or(index)),
-            };
-            let same = |group: &&mut Group| group.format == format && group.prefix == prefix;
-            match groups.iter_mut().find(same) {
-                Some(group) => group.index = Some(index.to_owned()),
-                None => groups.push(Group {
-                    format,
-                    prefix: prefix.to_owned(),
-                    index: Some(index.to_owned()),
-                    files: Vec::new(),
-                    count: 1,
-                }),
-            }
-        }
-        for group in &mut groups {
-            group.files.sort();
-        }
-        Ok(groups)
-    }
-
-    /// Returns the format by the name, or by the first bytes of a wanted file whose name has no
-    /// known extension, as in stores that name files by their digest.
-    fn format(&self, file: &File, wanted: Option<&str>) -> Result<Option<Format>, ReadError> {
-        match detect(&file.name, b"") {
-            None if wanted == Some(file.name.as_str()) => {
-                let mut start = self.bytes(&file.name, 15)?;
-                start.truncate(16);
-                Ok(detect(&file.name, &start))
-            }
-            format => Ok(format),
         }
     }
 
