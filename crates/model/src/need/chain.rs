@@ -211,3 +211,132 @@ impl Builder<'_> {
         Bytes(self.run.training.map_or(0, state))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Kind, Optimizer, Precision, Recompute, Training, estimate};
+    use super::*;
+    use crate::model::{Experts, Mixer};
+    use crate::tensor::{Encoding, Tensor};
+
+    fn shape(tied: bool) -> Architecture {
+        let mixer = Mixer::Attention { kv_heads: 2, key: 64, value: 64, window: None };
+        Architecture {
+            hidden: 512,
+            feed_forward: 1024,
+            heads: 8,
+            vocabulary: 1000,
+            tied,
+            layers: vec![mixer; 2],
+            ..Architecture::default()
+        }
+    }
+
+    fn model(shape: Architecture) -> Model {
+        Model { shape: Some(shape), ..Model::default() }
+    }
+
+    #[test]
+    fn tied_output_is_counted_where_it_is_stored() {
+        let embedding = 512 * 1000 * 2;
+        let of =
+            |tied, engine| estimate(&chain(&model(shape(tied)), &Run::new(engine, 256)).unwrap());
+        let (tied, own) = (of(true, Engine::LlamaCpp), of(false, Engine::LlamaCpp));
+        assert_eq!((tied.weights, tied.pinned), (own.weights, own.pinned));
+        assert_eq!(tied.pinned, Bytes(embedding));
+        let (tied, own) = (of(true, Engine::Transformers), of(false, Engine::Transformers));
+        assert_eq!(tied.weights + Bytes(embedding), own.weights);
+        assert_eq!(tied.pinned, Bytes(0));
+    }
+
+    #[test]
+    fn conversion_keeps_vectors_and_widens_output() {
+        let run = Run { weights: Encoding::named("Q4_K"), ..Run::new(Engine::LlamaCpp, 256) };
+        let chain = chain(&model(shape(false)), &run).unwrap();
+        // 512 and 1000 columns: the rows of the output are whole blocks.
+        let output = &chain.layers[3];
+        assert_eq!(output.weights, Bytes(512 * 1000 / 256 * 210 + 512 * 2));
+        let up = chain.layers[1].parts.iter().find(|part| part.kind == Kind::Up).unwrap();
+        assert_eq!(up.bytes, Bytes(512 * 1024 / 256 * 144));
+    }
+
+    #[test]
+    fn token_reads_only_experts_that_it_uses() {
+        let experts = Experts { count: 8, used: 2, feed_forward: 256, shared: 0, dense_layers: 1 };
+        let shape = Architecture { experts: Some(experts), ..shape(false) };
+        let chain = chain(&model(shape), &Run::new(Engine::LlamaCpp, 256)).unwrap();
+        let routed = 8 * 3 * 256 * 512 * 2;
+        let block = &chain.layers[2];
+        assert_eq!(block.reads.0, block.weights.0 - routed / 4 * 3 + block.context.0);
+        assert!(chain.layers[1].parts.iter().all(|part| !part.kind.is_routed()));
+    }
+
+    #[test]
+    fn training_counts_parameters_by_precision_and_optimizer() {
+        let training = Training {
+            optimizer: Optimizer::Adam,
+            precision: Precision::Mixed,
+            batch: 1,
+            tokens: 16,
+            recompute: Recompute::Layers,
+        };
+        let plain = Run::new(Engine::Transformers, 16);
+        let run = Run { training: Some(training), ..plain.clone() };
+        let model = model(shape(false));
+        let trained = estimate(&chain(&model, &run).unwrap());
+        let parameters = estimate(&chain(&model, &plain).unwrap()).weights.0 / 2;
+        let activations = 2 * (2 * 16 * 512);
+        assert_eq!(trained.weights, Bytes(6 * parameters));
+        assert_eq!(trained.training, Bytes(12 * parameters + activations));
+        assert_eq!(trained.context, Bytes(0));
+    }
+
+    #[test]
+    fn numbered_blocks_beyond_architecture_belong_to_output() {
+        let named = |name: &str| Tensor {
+            name: name.to_owned(),
+            encoding: Encoding::F16,
+            shape: vec![10, 10],
+            bytes: Bytes(200),
+        };
+        let mut model = model(shape(false));
+        model.tensors = [
+            "blk.0.attn_q.weight",
+            "blk.2.attn_q.weight",
+            "blk.18446744073709551615.x",
+            "output.weight",
+        ]
+        .map(named)
+        .into();
+        let chain = chain(&model, &Run::new(Engine::LlamaCpp, 256)).unwrap();
+        let weights: Vec<u64> = chain.layers.iter().map(|layer| layer.weights.0).collect();
+        assert_eq!(weights, [0, 200, 0, 600]);
+    }
+
+    #[test]
+    fn absurd_numbers_saturate() {
+        let most = u64::MAX;
+        let mixers = [
+            Mixer::Attention { kv_heads: most, key: most, value: most, window: Some(most) },
+            Mixer::Latent { rank: most, rope: most },
+            Mixer::Recurrent { convolution: most, state: most },
+            Mixer::Nothing,
+        ];
+        let experts =
+            Experts { count: most, used: most, feed_forward: most, shared: most, dense_layers: 0 };
+        let shape = Architecture {
+            hidden: most,
+            feed_forward: most,
+            heads: most,
+            vocabulary: most,
+            experts: Some(experts),
+            layers: mixers.to_vec(),
+            ..Architecture::default()
+        };
+        for engine in [Engine::LlamaCpp, Engine::Vllm, Engine::Transformers] {
+            let run = Run { sequences: most, ubatch: most, ..Run::new(engine, most) };
+            let chain = chain(&model(shape.clone()), &run).unwrap();
+            assert_eq!(estimate(&chain).total(), Bytes(most));
+        }
+    }
+}

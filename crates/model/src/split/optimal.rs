@@ -15,8 +15,8 @@ use gpu_core::Bytes;
 const STEPS: u64 = 30_000_000;
 /// What a room costs where the fewest are asked for, in nanoseconds: more than all layers together.
 const ROOM: u64 = 1 << 56;
-/// The most nodes of such a search.
-const NODES: usize = 1 << 16;
+/// The most pairs of a node and a layer in such a search; 16 bytes each.
+const PAIRS: usize = 1 << 21;
 
 /// Returns the placement of consecutive layers with the least cost, each room holding one run of
 /// layers; if nothing fits, that of [`first_fit`], which tells what lacks.
@@ -172,7 +172,10 @@ impl Search<'_> {
             radix.push(codes);
             codes = codes.checked_mul(class.len() + 1)?;
         }
-        let nodes = codes.checked_mul(classes.len()).filter(|nodes| *nodes <= NODES)?;
+        let nodes = codes.checked_mul(classes.len())?;
+        if nodes.checked_mul(stages.layers + 1).is_none_or(|pairs| pairs > PAIRS) {
+            return None;
+        }
         let firsts: Vec<usize> =
             classes.iter().filter_map(|class| class.first().copied()).collect();
         let work: u64 = firsts.iter().map(|room| stages.work(*room)).sum();

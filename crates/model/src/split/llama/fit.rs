@@ -96,7 +96,7 @@ pub fn fit(model: &Model, run: &Run, rooms: &Rooms, options: &FitOptions) -> Res
         if target > used {
             let grown = i128::from(trained - context) * (target - used) / (most - used).max(1);
             let grown = context.saturating_add(u64::try_from(grown).unwrap_or(0));
-            let step = 256 * run.sequences.max(1);
+            let step = run.sequences.max(1).saturating_mul(256);
             context = (grown - grown % step).max(options.least_context);
         }
         chain = with(context)?;
