@@ -9,11 +9,17 @@ mod def;
 mod device;
 mod dtype;
 mod graph;
-pub mod read;
 mod registry;
+
+pub mod read;
 
 pub use def::{Attr, FunctionDef, GraphDef, NodeDef};
 pub use device::{Device, DeviceSpec};
 pub use dtype::{Dtype, ValueType};
 pub use graph::{Graph, Node, NodeId, Source};
 pub use registry::{ArgDef, ArgKind, Kernel, OpDef, Registry};
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
