@@ -146,7 +146,7 @@ fn values_of_an_onnx_model_become_outputs_of_nodes() {
     let branch = [part(1, "then"), part(6, [part(1, ""), part(1, "")].concat()), small(20, 5)];
     let to = [part(1, "to"), small(3, 10), small(20, 2)].concat();
     let axes = [part(1, "axes"), part(8, [1, 2, 3]), small(20, 7)].concat();
-    let cast = [onnx_node(&["l"], &["z"], "x", "Cast"), part(5, to), part(5, axes)].concat();
+    let cast = [onnx_node(&["l"], &["z"], "/é^n:1", "Cast"), part(5, to), part(5, axes)].concat();
     let file = model(&[
         part(1, [onnx_node(&["x", "w:0"], &["y"], "x", "Gemm"), part(5, branch.concat())].concat()),
         part(1, split.concat()),
@@ -180,6 +180,7 @@ fn values_of_an_onnx_model_become_outputs_of_nodes() {
         (cast.inputs.as_slice(), types(cast)),
         (["TopK_3:1".to_owned()].as_slice(), vec!["DT_HALF".to_owned()])
     );
+    assert_eq!(cast.name, "_/__n_1");
     assert_eq!(cast.attrs["axes"], Attr::List([1, 2, 3].map(Attr::Int).to_vec()));
     assert_eq!(notes.len(), 2, "{notes:?}");
     for end in 0..file.len() {
