@@ -9,9 +9,8 @@ mod def;
 mod device;
 mod dtype;
 mod graph;
-mod registry;
-
 pub mod read;
+mod registry;
 
 pub use def::{Attr, FunctionDef, GraphDef, NodeDef};
 pub use device::{Device, DeviceSpec};
