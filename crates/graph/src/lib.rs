@@ -20,3 +20,8 @@ pub use device::{Device, DeviceSet, DeviceSpec};
 pub use dtype::{Dtype, ValueType};
 pub use graph::{Graph, Node, NodeId, Source};
 pub use registry::{ArgDef, ArgKind, Kernel, OpDef, Registry};
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -2,9 +2,9 @@
 
 mod table;
 
-use crate::def::Attr;
+use crate::def::{Attr, GraphDef};
 use crate::dtype::{Dtype, ValueType};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use table::Table;
 
 /// The definition of an operation.
@@ -82,6 +82,24 @@ impl Registry {
         Registry { table: Some(table::tensorflow()), ..Registry::default() }
     }
 
+    /// Returns kernels for all operations of a graph on each of these types of devices, for graphs
+    /// that no framework's kernels fit, such as ONNX models.
+    pub fn supporting(graph: &GraphDef, device_types: &[&str]) -> Registry {
+        let mut registry = Registry::default();
+        let in_functions = graph.functions.iter().flat_map(|function| &function.nodes);
+        let ops = graph.nodes.iter().chain(in_functions).map(|node| node.op.as_str());
+        for op in ops.collect::<BTreeSet<_>>() {
+            for device_type in device_types {
+                registry.add_kernel(Kernel {
+                    op: op.to_owned(),
+                    device_type: (*device_type).to_owned(),
+                    ..Kernel::default()
+                });
+            }
+        }
+        registry
+    }
+
     /// Adds or replaces an operation.
     pub fn add_op(&mut self, op: OpDef) {
         self.ops.insert(op.name.clone(), op);
@@ -114,5 +132,25 @@ impl Kernel {
             let items = attrs.get(name).map(Attr::items).unwrap_or_default();
             !items.is_empty() && items.iter().all(|item| item.as_type().is_some_and(allows))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::def::{FunctionDef, NodeDef};
+
+    #[test]
+    fn operations_of_a_graph_and_its_functions_have_kernels_on_each_type() {
+        let node = |op: &str| NodeDef { op: op.to_owned(), ..NodeDef::default() };
+        let function = FunctionDef { nodes: vec![node("C")], ..FunctionDef::default() };
+        let nodes = vec![node("A"), node("B"), node("A")];
+        let graph = GraphDef { nodes, functions: vec![function] };
+        let registry = Registry::supporting(&graph, &["CPU", "GPU"]);
+        for op in ["A", "B", "C"] {
+            let kernels = registry.kernels(op).iter().map(|kernel| kernel.device_type.as_str());
+            assert_eq!(kernels.collect::<Vec<_>>(), ["CPU", "GPU"], "{op}");
+        }
+        assert_eq!(registry.kernels("D"), []);
     }
 }

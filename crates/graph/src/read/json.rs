@@ -78,7 +78,9 @@ fn node(node: form::Node) -> NodeDef {
     let mut attrs = node.attrs;
     if !node.colocate_with.is_empty() {
         let groups = node.colocate_with.iter().map(|name| Attr::Text(format!("loc:@{name}")));
-        attrs.insert("_class".to_owned(), Attr::List(groups.collect()));
+        let mut classes = attrs.get("_class").map(Attr::items).unwrap_or_default().to_vec();
+        classes.extend(groups);
+        attrs.insert("_class".to_owned(), Attr::List(classes));
     }
     match node.nanos {
         Some(form::Nanos::Everywhere(nanos)) => {

@@ -102,3 +102,33 @@ impl Budget {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_that_is_read_counts_against_the_memory() {
+        let limits = Limits::default();
+        let all = Budget::new(b"", &limits).unwrap();
+        assert_eq!(all.memory, 1 << 20);
+        assert_eq!(Budget::new(&[0; 100], &limits).unwrap().memory, (1 << 20) + 12_800);
+        let charged = |charge: &dyn Fn(&mut Budget) -> Result<(), Reason>| {
+            let mut budget = all.clone();
+            charge(&mut budget).unwrap();
+            (all.memory - budget.memory) as usize
+        };
+        assert!(charged(&|budget| budget.node()) > size_of::<NodeDef>());
+        assert!(charged(&|budget| budget.op()) > size_of::<OpDef>());
+        assert!(charged(&|budget| budget.argument()) > size_of::<ArgDef>());
+        assert!(charged(&|budget| budget.kernel()) > size_of::<Kernel>());
+        assert!(charged(&|budget| budget.values(10)) > 10 * size_of::<Attr>());
+        assert!(charged(&|budget| budget.text("text")) > 4);
+        assert!(charged(&|budget| budget.item("text")) > 4 + size_of::<String>());
+        let (first, second) =
+            (charged(&|b| b.attribute("T", 0)), charged(&|b| b.attribute("T", 1)));
+        assert!(first > 11 * (size_of::<String>() + size_of::<Attr>()) && first > second);
+        assert_eq!(charged(&|budget| budget.charge(7)), 7);
+        assert!(all.clone().charge(1 << 21).is_err());
+    }
+}

@@ -171,18 +171,17 @@ fn initializer(name: String, tensor: Tensor) -> NodeDef {
     NodeDef { name, op, attrs, outputs: Some(vec![of]), ..NodeDef::default() }
 }
 
-/// The names of nodes: unique, and without what has a meaning in the inputs of nodes.
+/// The names of nodes: unique, and of the characters that names in TensorFlow have.
 #[derive(Default)]
 struct Names(HashSet<String>);
 
 impl Names {
     fn unique(&mut self, name: &str, op: &str, index: usize) -> String {
-        let mut name = match name {
-            "" => format!("{op}_{index}"),
-            _ => name.to_owned(),
-        };
-        if name.contains([':', '^']) || name.contains(char::is_control) {
-            name = name.replace(|char: char| matches!(char, ':' | '^') || char.is_control(), "_");
+        let allowed = |char: char| char.is_ascii_alphanumeric() || "._\\/>-".contains(char);
+        let name = if name.is_empty() { format!("{op}_{index}") } else { name.to_owned() };
+        let mut name = name.replace(|char| !allowed(char), "_");
+        if name.starts_with(['\\', '/', '>', '-']) {
+            name.insert(0, '_');
         }
         while !self.0.insert(name.clone()) {
             name = format!("{name}_{index}");

@@ -8,7 +8,8 @@ const EXAMPLE: &str = r#"{
   "nodes": [
     {"name": "a", "op": "Const", "device": "/cpu:0", "nanos": {"CPU": 5, "GPU": 2},
      "outputs": [{"type": "float", "shape": [2, 3], "bytes": 24}, "int32_ref"]},
-    {"name": "c", "op": "MatMul", "inputs": ["a", "a:1"], "colocate_with": ["a"], "nanos": 7}
+    {"name": "c", "op": "MatMul", "inputs": ["a", "a:1"], "colocate_with": ["a"], "nanos": 7,
+     "attrs": {"_class": "loc:@b"}}
   ],
   "ops": [{"name": "MatMul", "stateful": true, "attrs": {"T": {"type": "half"}, "N": null},
     "inputs": [{"name": "a", "type_attr": "T"}, {"name": "r", "type": "float_ref"}],
@@ -42,7 +43,8 @@ fn document_has_graph_operations_kernels_and_devices() {
     assert_eq!(a.attrs["_output_bytes"], Attr::List(vec![Attr::Int(24), Attr::Int(-1)]));
     let shapes = vec![Attr::Shape(Some(vec![2, 3])), Attr::Shape(None)];
     assert_eq!(a.attrs["_output_shapes"], Attr::List(shapes));
-    assert_eq!(c.attrs["_class"], Attr::List(vec![Attr::Text("loc:@a".to_owned())]));
+    let classes = ["loc:@b", "loc:@a"].map(|name| Attr::Text(name.to_owned()));
+    assert_eq!(c.attrs["_class"], Attr::List(classes.to_vec()));
     assert_eq!((c.attrs.get("_nanos"), &c.outputs), (Some(&Attr::Int(7)), &None));
     let registry = registry.unwrap();
     let op = registry.op("MatMul").unwrap();
@@ -51,6 +53,17 @@ fn document_has_graph_operations_kernels_and_devices() {
     let [kernel] = registry.kernels("MatMul") else { panic!("one kernel") };
     assert_eq!((kernel.priority, kernel.nanos, kernel.host_memory.len()), (1, Some(9), 1));
     assert_eq!(kernel.constraints["T"].len(), 2);
+}
+
+#[test]
+fn documented_examples_are_read() {
+    let page = include_str!("../../../../../docs/graph-formats.md");
+    let examples = page.split("```json\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let graphs: Vec<_> = examples.map(|json| read(json).unwrap().graph).collect();
+    let names: Vec<_> = graphs[0].nodes.iter().map(|node| node.name.as_str()).collect();
+    assert_eq!((graphs.len(), names), (2, vec!["a", "b", "c"]));
+    assert_eq!(graphs[0].nodes[2].device, "");
+    assert_eq!(graphs[1].nodes[1].attrs["_nanos_GPU"], Attr::Int(25_000));
 }
 
 #[test]
@@ -133,7 +146,7 @@ fn values_of_an_onnx_model_become_outputs_of_nodes() {
     let branch = [part(1, "then"), part(6, [part(1, ""), part(1, "")].concat()), small(20, 5)];
     let to = [part(1, "to"), small(3, 10), small(20, 2)].concat();
     let axes = [part(1, "axes"), part(8, [1, 2, 3]), small(20, 7)].concat();
-    let cast = [onnx_node(&["l"], &["z"], "x", "Cast"), part(5, to), part(5, axes)].concat();
+    let cast = [onnx_node(&["l"], &["z"], "/é^n:1", "Cast"), part(5, to), part(5, axes)].concat();
     let file = model(&[
         part(1, [onnx_node(&["x", "w:0"], &["y"], "x", "Gemm"), part(5, branch.concat())].concat()),
         part(1, split.concat()),
@@ -167,6 +180,7 @@ fn values_of_an_onnx_model_become_outputs_of_nodes() {
         (cast.inputs.as_slice(), types(cast)),
         (["TopK_3:1".to_owned()].as_slice(), vec!["DT_HALF".to_owned()])
     );
+    assert_eq!(cast.name, "_/__n_1");
     assert_eq!(cast.attrs["axes"], Attr::List([1, 2, 3].map(Attr::Int).to_vec()));
     assert_eq!(notes.len(), 2, "{notes:?}");
     for end in 0..file.len() {
