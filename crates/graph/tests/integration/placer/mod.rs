@@ -3,4 +3,5 @@
 mod cases;
 mod fixture;
 mod peer;
+mod properties;
 mod random;
