@@ -126,10 +126,13 @@ pub enum BuildError {
         /// The names of a cycle; each node is an input of the next, and the last of the first.
         cycle: Vec<String>,
     },
-    /// There are more nodes than can be numbered.
-    #[error("the graph has too many nodes")]
+    /// There are more nodes than can be numbered, or more than 16,777,216 outputs.
+    #[error("the graph has too many nodes or outputs")]
     TooLarge,
 }
+
+/// The largest number of outputs of all nodes: an attribute of a few bytes can ask for many.
+const MOST_OUTPUTS: usize = 1 << 24;
 
 impl Graph {
     /// Resolves the names of a graph and determines the types of its outputs.
@@ -164,6 +167,7 @@ pub(crate) fn resolve(
     let mut ops: HashSet<Arc<str>> = HashSet::new();
     let mut nodes = Vec::with_capacity(defs.len());
     let mut inputs = Vec::with_capacity(defs.len());
+    let mut outputs_left = MOST_OUTPUTS;
     for (at, mut def) in defs.into_iter().enumerate() {
         let name: Arc<str> = def.name.as_str().into();
         if !is_valid_name(&name) {
@@ -189,6 +193,7 @@ pub(crate) fn resolve(
             (None, Some(of)) => signature::types(&of.outputs, &def.attrs, &def.name)?,
             (None, None) => return Err(BuildError::UnknownOp { node: def.name, op: def.op }),
         };
+        outputs_left = outputs_left.checked_sub(outputs.len()).ok_or(BuildError::TooLarge)?;
         nodes.push(Node {
             name,
             op,

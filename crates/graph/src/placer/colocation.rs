@@ -8,6 +8,7 @@ use super::context::Context;
 use super::error::{PlaceError, PlaceErrorKind};
 use super::inspect::{self, Frame};
 use super::kinds;
+use super::lists;
 use super::member::{Conflict, Groups, Member};
 use super::message;
 use super::name::Name;
@@ -90,6 +91,7 @@ impl<'g> Colocation<'g> {
         };
         colocation.add_members(cx)?;
         let calls = colocation.follow_edges(cx)?;
+        lists::restrict(&mut colocation, cx);
         for call in calls {
             inspect::apply(&mut colocation, call, stack, cx)?;
         }

@@ -17,9 +17,9 @@ pub(super) struct Instance {
     pub(super) results: Vec<u32>,
 }
 
-/// The largest number of attribute values in the bodies of one placement: functions that pass each
-/// other nested attributes can double them on every level.
-pub(super) const MOST_VALUES: usize = 4_000_000;
+/// The largest number of nodes, inputs and values of attributes in the bodies of one placement:
+/// functions that pass each other nested attributes can double them on every level.
+pub(super) const MOST_VALUES: usize = 1_000_000;
 
 /// Returns the types of the results of a function.
 pub(super) fn result_types(
@@ -52,12 +52,17 @@ pub(super) fn instantiate(
     let mut nodes = Vec::new();
     for arg in &signature.inputs {
         let given = boundary(arg, "_Arg", &arg.name, &attrs, signature, nodes.len())?;
+        *budget = budget.saturating_sub(given.len());
         values.insert(arg.name.clone(), given.iter().map(|node| node.name.clone()).collect());
         nodes.extend(given);
     }
     let arguments = 0..nodes.len() as u32;
 
     for node in &function.nodes {
+        *budget = budget.saturating_sub(1 + node.inputs.len());
+        if *budget == 0 {
+            break;
+        }
         let of_node =
             node.attrs.iter().map(|(name, attr)| (name.clone(), substitute(attr, &attrs, budget)));
         let mut of_node: BTreeMap<String, Attr> = of_node.collect();
@@ -67,6 +72,7 @@ pub(super) fn instantiate(
             for output in &of.outputs {
                 let mut types = Vec::new();
                 signature::add(&output.kind, false, &of_node, &node.name, &mut types)?;
+                *budget = budget.saturating_sub(types.len());
                 let outputs = first..first + types.len();
                 first = outputs.end;
                 let outputs = outputs.map(|at| format!("{}:{at}", node.name)).collect();

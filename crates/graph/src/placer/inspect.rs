@@ -122,7 +122,7 @@ fn limits(node: &Node, stack: &[Frame], cx: &mut Context<'_>) -> Result<Rc<Limit
     let instance =
         function::instantiate(function, attrs, cx.functions, cx.registry, &mut cx.budget);
     if cx.budget == 0 {
-        return Err(fail("The bodies of functions have too many attributes".to_owned()));
+        return Err(fail("The bodies of functions are too large".to_owned()));
     }
     let instance = instance.map_err(|error| fail(format!("function {name}: {error}")))?;
 

@@ -147,6 +147,18 @@ impl<'a> Kinds<'a> {
         list
     }
 
+    /// Returns the list with one type only; `None` if it does not have that type.
+    pub(super) fn only(
+        &mut self,
+        list: KindList,
+        kind: &str,
+        names: &mut Names,
+    ) -> Option<KindList> {
+        let kind = names.symbol(kind);
+        let kept = self.get(list).iter().find(|(of, _)| *of == kind).copied()?;
+        Some(self.number(vec![kept]))
+    }
+
     /// Returns the list without the types that only a request may choose, unless only those are
     /// left.
     pub(super) fn without_xla(&mut self, list: KindList, names: &Names) -> KindList {

@@ -108,10 +108,10 @@ impl Name {
         }
     }
 
-    /// Returns whether both name a process completely, and not the same one.
+    /// Returns whether both name a job, replica or task, and not the same one.
     pub(super) fn is_other_process(&self, other: &Name) -> bool {
-        let full = |name: &Name| Some((name.job?, name.replica?, name.task?));
-        full(self).zip(full(other)).is_some_and(|(a, b)| a != b)
+        let process = |name: &Name| Name { kind: None, index: None, ..*name };
+        !process(self).is_compatible(&process(other))
     }
 }
 

@@ -21,6 +21,15 @@ fn reads_metadata(node: &Node) -> bool {
     matches!(&*node.op, "Shape" | "Size" | "Rank")
 }
 
+/// Returns the node whose device a node follows: its first input. TensorFlow takes the first of a
+/// set of edges, and where an identity was inserted before a node, the last edge for order is first
+/// in that set. `given` is the position of the first identity.
+fn first_edge(node: &Node, given: usize) -> Option<NodeId> {
+    let input = node.inputs.first()?.node;
+    let order = node.controls.last().filter(|_| input.index() >= given);
+    Some(*order.unwrap_or(&input))
+}
+
 /// The edges that leave a node, with values and for order.
 #[derive(Clone, Copy, Debug, Default)]
 struct Leaving {
@@ -109,8 +118,8 @@ impl Pass<'_, '_, '_> {
                 generators.push(at);
                 continue;
             }
-            let follower = reads_metadata(node) || self.is_plain_identity(at);
-            let input = node.inputs.first().filter(|_| follower).map(|source| source.node);
+            let is_follower = reads_metadata(node) || self.is_plain_identity(at);
+            let input = first_edge(node, self.colocation.body.given).filter(|_| is_follower);
             let candidates = self.candidates(at)?;
             let follows = input.and_then(|input| {
                 let device = self.devices[input.index()]?;
@@ -124,8 +133,8 @@ impl Pass<'_, '_, '_> {
         Ok(generators)
     }
 
-    /// Returns whether a node is an identity between two nodes, none of which requests a device:
-    /// with a request, an identity is meant to be the copy between two devices.
+    /// Returns whether a node is an identity that need not copy from one device to another: it has
+    /// one user, and no request of its own, and the nodes before and after it request the same.
     fn is_plain_identity(&self, at: u32) -> bool {
         let body = &self.colocation.body;
         let node = body.node(at);
@@ -133,11 +142,12 @@ impl Pass<'_, '_, '_> {
         let leaving = self.leaving[at as usize];
         // A node of the graph whose value is not used is followed by the sink.
         let is_followed = leaving.count == 1 || leaving.count == 0 && (at as usize) < body.given;
-        let others = [Some(input.node.0), leaving.to].into_iter().flatten();
+        let after = leaving.to.map_or("", |to| &body.node(to).requested);
         matches!(&*node.op, "Identity" | "RefIdentity")
             && node.controls.is_empty()
             && is_followed
-            && others.chain([at]).all(|at| body.node(at).requested.is_empty())
+            && node.requested.is_empty()
+            && body.node(input.node.0).requested == after
     }
 
     /// Places generators where all their consumers are, if those agree.

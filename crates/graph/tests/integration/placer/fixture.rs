@@ -56,7 +56,7 @@ const BUILT_IN: &[(&str, &str, &str, &str)] = &[
     ("Identity", "input:T", "output:T", "C G D"),
     ("Mul", "x:T y:T", "z:T", "C G"),
     ("Add", "x:T y:T", "z:T", "C G"),
-    ("PartitionedCall", "args:Tin", "output:Tout", "C G"),
+    ("PartitionedCall", "args:Tin", "output:Tout", "C G D"),
 ];
 
 fn dtype(text: &str) -> Dtype {

@@ -2,5 +2,8 @@
 
 mod cases;
 mod fixture;
+mod functions;
+mod kernels;
 mod peer;
+mod properties;
 mod random;
