@@ -39,7 +39,7 @@ impl DeviceMap {
     }
 
     /// Replaces modules of which all parts are on one device by the module.
-    fn merged(self, tree: &Tree) -> DeviceMap {
+    pub(super) fn merged(self, tree: &Tree) -> DeviceMap {
         let mut devices = self.devices;
         // Children come after their parents.
         for node in tree.nodes.iter().rev() {

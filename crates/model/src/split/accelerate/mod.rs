@@ -6,10 +6,12 @@
 mod balance;
 mod infer;
 mod module;
+mod placed;
 
 pub use balance::balanced_memory;
 pub use infer::{DeviceMap, infer};
 pub use module::{BLOCK, Module};
+pub use placed::device_map;
 
 use gpu_core::Bytes;
 use std::collections::BTreeMap;
