@@ -1,7 +1,8 @@
 //! `gpuws place graph --json`.
 
 use super::Version;
-use gpu_graph::{DeviceSet, Graph, Placement, Reason, Warning};
+use gpu_graph::placer::{Placement, Reason, Warning};
+use gpu_graph::{DeviceSet, Graph};
 use serde::Serialize;
 
 /// A graph, and the device of each of its operations.

@@ -30,7 +30,8 @@ pub fn device_map(model: &Model, rooms: &Rooms, split: &Split) -> DeviceMap {
         };
         let room = split.rooms.get(layer).copied().flatten();
         let device = room.and_then(|room| devices.get(room)).copied().unwrap_or(Device::Cpu);
-        map.devices.insert(tensor.name.clone(), device);
+        let module = tensor.name.rsplit_once('.').map_or(&*tensor.name, |(module, _)| module);
+        map.devices.insert(module.to_owned(), device);
     }
     map.merged(&Tree::new(&Module::of(&model.tensors), &[]))
 }
@@ -49,6 +50,7 @@ mod tests {
             "model.layers.0.mlp.up_proj.weight",
             "model.layers.0.mlp.down_proj.weight",
             "model.layers.1.mlp.up_proj.weight",
+            "model.layers.1.input_layernorm.weight",
             "model.norm.weight",
             "lm_head.weight",
         ];

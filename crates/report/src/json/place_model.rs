@@ -1,0 +1,270 @@
+//! `gpuws place model --json`.
+
+use super::Version;
+use gpu_model::need::{Estimate, Layer};
+use gpu_model::split::{Answer, RoomKind, Rooms};
+use gpu_model::{Encoding, Model};
+use serde::Serialize;
+
+/// What a model takes, and which of its layers go where.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PlacedModel<'a> {
+    /// Version of this object's format.
+    pub schema: Version,
+    /// Path of the model.
+    pub file: &'a str,
+    /// Name of the simulated machine whose GPUs are used. Null if the sizes were given, or are
+    /// those of a real machine.
+    pub machine: Option<&'a str>,
+    /// The model.
+    pub model: Described<'a>,
+    /// Tokens of context of each sequence.
+    pub context_tokens: u64,
+    /// Number of sequences at the same time.
+    pub sequence_count: u64,
+    /// Whether the model fits.
+    pub fits: bool,
+    /// Whether no placement of consecutive layers is better for the goal. Null if it does not fit.
+    pub is_optimal: Option<bool>,
+    /// What the model takes if one GPU holds all of it.
+    pub needs: Needs,
+    /// Where layers can go.
+    pub rooms: Vec<Room<'a>>,
+    /// The layers in order.
+    pub layers: Vec<PlacedLayer<'a>>,
+    /// Why layers are where they are, and what lacks.
+    pub reasons: Vec<String>,
+    /// The encodings that were tried, the one in use first.
+    pub encodings: Vec<Tried>,
+    /// GPUs that are not available, with the reasons.
+    pub unavailable: &'a [String],
+    /// What was ignored, or is known less exactly.
+    pub notes: &'a [String],
+}
+
+/// A model.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Described<'a> {
+    /// Name of the model.
+    pub name: &'a str,
+    /// Its architecture.
+    pub architecture: &'a str,
+    /// Number of parameters.
+    pub parameter_count: u64,
+    /// Weights as stored, in bytes.
+    pub weights_bytes: u64,
+    /// Number of blocks.
+    pub layer_count: usize,
+    /// Tokens of context that the model was trained for. Null if unknown.
+    pub trained_context_tokens: Option<u64>,
+}
+
+/// What a model takes on one GPU.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Needs {
+    /// Weights, in bytes.
+    pub weights_bytes: u64,
+    /// Keys, values and state of all sequences, in bytes.
+    pub context_bytes: u64,
+    /// Buffer of computation, in bytes.
+    pub buffer_bytes: u64,
+    /// What a process holds beside tensors, in bytes.
+    pub overhead_bytes: u64,
+    /// All of these, in bytes.
+    pub total_bytes: u64,
+    /// Weights that the engine keeps in the memory of the host, in bytes.
+    pub host_bytes: u64,
+}
+
+/// A place for layers.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Room<'a> {
+    /// Name of the place: the GPU by its index, or cpu.
+    pub name: &'a str,
+    /// Kind of the place.
+    pub kind: RoomName,
+    /// Memory that may be used, in bytes.
+    pub free_bytes: u64,
+    /// Weights there, in bytes.
+    pub weights_bytes: u64,
+    /// Keys, values and state there, in bytes.
+    pub context_bytes: u64,
+    /// Buffer of computation there, in bytes.
+    pub buffer_bytes: u64,
+    /// What the process holds there beside tensors, in bytes.
+    pub overhead_bytes: u64,
+    /// All of these, in bytes.
+    pub used_bytes: u64,
+    /// What it would need beyond its memory, in bytes. Zero if it suffices.
+    pub lacking_bytes: u64,
+    /// Number of layers there, including the embedding and the output.
+    pub layer_count: usize,
+}
+
+/// The kind of a place.
+#[derive(Clone, Copy, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum RoomName {
+    /// Memory of a GPU.
+    Gpu,
+    /// Memory of the host.
+    Cpu,
+    /// A disk.
+    Disk,
+}
+
+/// A layer.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PlacedLayer<'a> {
+    /// Name of the layer.
+    pub name: &'a str,
+    /// Name of its place. Null if it has none.
+    pub room: Option<&'a str>,
+    /// Weights, in bytes.
+    pub weights_bytes: u64,
+    /// Keys, values and state, in bytes.
+    pub context_bytes: u64,
+}
+
+/// What an encoding of the weights leads to.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Tried {
+    /// Name of the encoding. Null for the one in use: as stored, or the requested one.
+    pub encoding: Option<&'static str>,
+    /// What the model takes on one GPU, in bytes.
+    pub total_bytes: u64,
+    /// Whether it fits.
+    pub fits: bool,
+    /// Number of places that hold layers. Null if it does not fit.
+    pub room_count: Option<usize>,
+    /// Largest context that fits on the GPUs, in tokens, up to that of the model. Null if none
+    /// fits.
+    pub largest_context_tokens: Option<u64>,
+}
+
+/// How a model is to run, and where.
+pub struct Question<'a> {
+    /// Path of the model.
+    pub file: &'a str,
+    /// The simulated machine.
+    pub machine: Option<&'a str>,
+    /// The model.
+    pub model: &'a Model,
+    /// Tokens of context of each sequence.
+    pub context: u64,
+    /// Sequences at the same time.
+    pub sequences: u64,
+    /// The rooms.
+    pub rooms: &'a Rooms,
+    /// GPUs that are not available, with the reasons.
+    pub unavailable: &'a [String],
+    /// What was ignored, or is known less exactly.
+    pub notes: &'a [String],
+}
+
+impl<'a> PlacedModel<'a> {
+    /// Returns what is told of a placement: the first answer, and the others as alternatives.
+    pub fn of(question: &Question<'a>, first: &'a Answer, others: &[Answer]) -> Self {
+        let Question { model, rooms, .. } = *question;
+        let split = &first.split;
+        let room = |at: usize| rooms.rooms.get(at).map(|room| &*room.name);
+        let layers = first.chain.layers.iter().zip(&split.rooms);
+        PlacedModel {
+            schema: Version,
+            file: question.file,
+            machine: question.machine,
+            model: Described {
+                name: &model.name,
+                architecture: &model.architecture,
+                parameter_count: parameters(model),
+                weights_bytes: model.bytes().0,
+                layer_count: first.chain.blocks(),
+                trained_context_tokens: model.shape.as_ref().and_then(|shape| shape.context),
+            },
+            context_tokens: question.context,
+            sequence_count: question.sequences,
+            fits: split.fits(),
+            is_optimal: split.fits().then_some(split.is_optimal),
+            needs: Needs::of(&first.estimate),
+            rooms: Room::each(first, rooms),
+            layers: layers.map(|(layer, at)| PlacedLayer::of(layer, at.and_then(room))).collect(),
+            reasons: split.reasons(&first.chain, rooms),
+            encodings: std::iter::once(first).chain(others).map(Tried::of).collect(),
+            unavailable: question.unavailable,
+            notes: question.notes,
+        }
+    }
+}
+
+/// Returns the number of parameters of a model: the elements of its tensors.
+pub fn parameters(model: &Model) -> u64 {
+    model.tensors.iter().fold(0, |sum, tensor| sum.saturating_add(tensor.elements()))
+}
+
+impl Needs {
+    fn of(estimate: &Estimate) -> Self {
+        Needs {
+            weights_bytes: (estimate.weights + estimate.training).0,
+            context_bytes: estimate.context.0,
+            buffer_bytes: estimate.buffer.0,
+            overhead_bytes: estimate.overhead.0,
+            total_bytes: estimate.total().0,
+            host_bytes: estimate.pinned.0,
+        }
+    }
+}
+
+impl<'a> Room<'a> {
+    fn each(answer: &Answer, rooms: &'a Rooms) -> Vec<Self> {
+        let split = &answer.split;
+        let each = rooms.rooms.iter().zip(&split.used).enumerate();
+        each.map(|(at, (room, used))| Room {
+            name: &room.name,
+            kind: match room.kind {
+                RoomKind::Gpu => RoomName::Gpu,
+                RoomKind::Cpu => RoomName::Cpu,
+                RoomKind::Disk => RoomName::Disk,
+            },
+            free_bytes: room.capacity.0,
+            weights_bytes: used.weights.0,
+            context_bytes: used.context.0,
+            buffer_bytes: used.buffer.0,
+            overhead_bytes: used.overhead.0,
+            used_bytes: used.total().0,
+            lacking_bytes: used.total().saturating_sub(room.capacity).0,
+            layer_count: split.rooms.iter().filter(|of| **of == Some(at)).count(),
+        })
+        .collect()
+    }
+}
+
+impl<'a> PlacedLayer<'a> {
+    fn of(layer: &'a Layer, room: Option<&'a str>) -> Self {
+        PlacedLayer {
+            name: &layer.name,
+            room,
+            weights_bytes: (layer.weights + layer.training).0,
+            context_bytes: layer.context.0,
+        }
+    }
+}
+
+impl Tried {
+    fn of(answer: &Answer) -> Self {
+        let fits = answer.split.fits();
+        Tried {
+            encoding: answer.encoding.map(Encoding::name),
+            total_bytes: answer.estimate.total().0,
+            fits,
+            room_count: fits.then_some(answer.split.count),
+            largest_context_tokens: answer.largest_context,
+        }
+    }
+}
