@@ -112,6 +112,15 @@ impl Registry {
         kernels.or_insert_with(|| known().unwrap_or_default()).push(kernel);
     }
 
+    /// Adds the operations and kernels of another registry; its operations replace those of the same
+    /// name.
+    pub fn extend(&mut self, other: Registry) {
+        self.ops.extend(other.ops);
+        for (op, kernels) in other.kernels {
+            self.kernels.entry(op).or_default().extend(kernels);
+        }
+    }
+
     /// Returns the definition of an operation.
     pub fn op(&self, name: &str) -> Option<&OpDef> {
         self.ops.get(name).or_else(|| self.table?.op(name))

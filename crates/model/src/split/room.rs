@@ -1,7 +1,7 @@
 //! Where layers may go, and how fast data passes between.
 
 use crate::need::Layer;
-use gpu_core::Bytes;
+use gpu_core::{Bytes, Link, PeerAccess, Topology};
 
 /// The kind of a room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -82,6 +82,29 @@ pub struct Wire {
 /// PCIe 4.0 with 16 lanes, through the memory of the host.
 pub const PCIE: Wire = Wire { bytes_per_second: 25_000_000_000, latency_nanos: 10_000 };
 
+impl Wire {
+    /// Returns the link between two GPUs of a machine, by their indexes.
+    ///
+    /// An NVLink passes 25 GB/s in each direction (NVLink 2 to 4, NVIDIA's datasheets of V100, A100
+    /// and H100). PCIe 4.0 with 16 lanes passes 31.5 GB/s, of which copies reach about 25; across
+    /// sockets it is about half. Without peer access, data passes through the memory of the host.
+    pub fn between(topology: &Topology, from: usize, to: usize) -> Wire {
+        let cell = |rows: &[Vec<Link>]| rows.get(from).and_then(|row| row.get(to)).copied();
+        let link = cell(&topology.links).unwrap_or(Link::Unknown);
+        let peer = topology.peers.get(from).and_then(|row| row.get(to));
+        let direct = !matches!(peer, Some(access) if *access != PeerAccess::Ok);
+        let (gigabytes, latency_nanos) = match link {
+            Link::Itself => return Wire { bytes_per_second: u64::MAX, latency_nanos: 0 },
+            Link::NvLink(lanes) => (25 * u64::from(lanes.max(1)), 2_000),
+            Link::Pix | Link::Pxb | Link::Phb if direct => (25, 5_000),
+            Link::Node if direct => (20, 5_000),
+            Link::Sys => (12, 10_000),
+            _ => return PCIE,
+        };
+        Wire { bytes_per_second: gigabytes * 1_000_000_000, latency_nanos }
+    }
+}
+
 /// The rooms, and the links between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rooms {
@@ -111,5 +134,33 @@ impl Rooms {
     /// Returns the first room of a kind.
     pub fn first(&self, kind: RoomKind) -> Option<usize> {
         self.rooms.iter().position(|room| room.kind == kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn better_links_are_faster() {
+        let row = vec![
+            Link::Itself,
+            Link::NvLink(4),
+            Link::NvLink(1),
+            Link::Pix,
+            Link::Node,
+            Link::Sys,
+            Link::Unknown,
+        ];
+        let topology = Topology { links: vec![row], ..Topology::default() };
+        let rate = |to: usize| Wire::between(&topology, 0, to).bytes_per_second;
+        let rates: Vec<u64> = (0..6).map(rate).collect();
+        assert!(rates.is_sorted_by(|a, b| a >= b), "{rates:?}");
+        assert_eq!(rate(1), 4 * rate(2));
+        assert_eq!(Wire::between(&topology, 0, 6), PCIE);
+        assert_eq!(Wire::between(&topology, 9, 9), PCIE);
+        let peers = vec![vec![PeerAccess::NotSupported; 7]];
+        let apart = Topology { peers, ..topology };
+        assert_eq!(Wire::between(&apart, 0, 4), PCIE);
     }
 }

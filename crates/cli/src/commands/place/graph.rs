@@ -7,9 +7,10 @@ use crate::args::{Global, PlaceGraphArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Align, Line, Screen, Table, progress, warn};
-use crate::wording::{self, count, flow};
+use crate::wording::{count, flow};
 use devices::Machine;
-use gpu_graph::{DeviceSet, Graph, Options, Placement, place};
+use gpu_graph::placer::{Options, Placement, place};
+use gpu_graph::{DeviceSet, Graph};
 use gpu_report::json::{PlacedGraph, place_graph};
 use input::Input;
 

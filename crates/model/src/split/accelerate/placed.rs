@@ -48,7 +48,7 @@ mod tests {
         let names = [
             "model.embed_tokens.weight",
             "model.layers.0.mlp.up_proj.weight",
-            "model.layers.0.mlp.down_proj.weight",
+            "model.layers.0.input_layernorm.weight",
             "model.layers.1.mlp.up_proj.weight",
             "model.layers.1.input_layernorm.weight",
             "model.norm.weight",

@@ -1,0 +1,116 @@
+//! `gpuws place model`: what a model takes, and which of its layers go to which GPU.
+
+mod form;
+mod input;
+mod rooms;
+mod table;
+
+use crate::args::{EngineName, Global, Goal, PlaceModelArgs};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::terminal::{Screen, progress};
+use gpu_model::Encoding;
+use gpu_model::need::{Engine, Run};
+use gpu_model::read::Found;
+use gpu_model::split::{Objective, answer, candidates, picture};
+use gpu_report::json::PlacedModel;
+use gpu_report::json::place_model::Question;
+use rooms::Machine;
+
+/// Tokens of context for a model that does not name any.
+const CONTEXT: u64 = 4096;
+
+pub(crate) fn run(
+    args: &PlaceModelArgs,
+    global: &Global,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
+    let Found { model, notes, .. } = input::read(&args.path)?;
+    let trained = model.shape.as_ref().and_then(|shape| shape.context);
+    let context = args.context.or(trained).unwrap_or(CONTEXT);
+    let run = settings(args, context)?;
+    let objective = match args.goal {
+        Goal::Fewest => Objective::FewestRooms,
+        Goal::Latency => Objective::Latency,
+        Goal::Throughput => Objective::Throughput,
+    };
+    let machine = Machine::select(args, global)?;
+    let others = match run.weights {
+        None => candidates(&model, run.engine),
+        Some(_) => Vec::new(),
+    };
+    let failed = |error| {
+        Failure::new(Exit::Usage, format!("place '{}'", args.path.display()))
+            .with_source(error)
+            .with_hint("a directory with config.json, or a .gguf file, tells them")
+    };
+    let mut answers = answer(&model, &run, &machine.rooms, &others, objective).map_err(failed)?;
+    let first = if run.weights.is_some() { answers.pop() } else { Some(answers.remove(0)) };
+    let Some(first) = first else { return Ok(Exit::Done) };
+    let file = args.path.display().to_string();
+    let question = Question {
+        file: &file,
+        machine: machine.name.as_deref(),
+        model: &model,
+        context,
+        sequences: args.sequences,
+        rooms: &machine.rooms,
+        unavailable: &machine.unavailable,
+        notes: &notes,
+    };
+    let exit = if first.split.fits() { Exit::Done } else { Exit::Remains };
+    if let Some(path) = &args.svg {
+        let title = format!("{}, {context} tokens of context", model.name);
+        let svg = picture(&first.chain, &machine.rooms, &first.split, &title);
+        if path.as_os_str() == "-" {
+            screen.raw(svg.as_bytes())?;
+            return Ok(exit);
+        }
+        gpu_host::output::write_new(path, svg.as_bytes())?;
+    }
+    if let Some(form) = args.format {
+        form::print(screen, form, &question, &first)?;
+        return Ok(exit);
+    }
+    if global.json {
+        screen.json(&PlacedModel::of(&question, &first, &answers))?;
+        return Ok(exit);
+    }
+    if !global.quiet {
+        notes.iter().for_each(|note| progress(note));
+    }
+    screen.together(|screen| table::show(args, global, screen, &question, &first, &answers))?;
+    Ok(exit)
+}
+
+/// Returns how the model is to run.
+///
+/// # Errors
+/// If an encoding is unknown.
+fn settings(args: &PlaceModelArgs, context: u64) -> Result<Run, Failure> {
+    let engine = match args.engine {
+        EngineName::LlamaCpp => Engine::LlamaCpp,
+        EngineName::Vllm => Engine::Vllm,
+        EngineName::Transformers => Engine::Transformers,
+    };
+    let kv = encoding(&args.kv)?;
+    // llama.cpp divides its context among the sequences.
+    let whole = match engine {
+        Engine::LlamaCpp => context.saturating_mul(args.sequences),
+        Engine::Vllm | Engine::Transformers => context,
+    };
+    Ok(Run {
+        sequences: args.sequences,
+        keys: kv,
+        values: kv,
+        weights: args.weights.as_deref().map(encoding).transpose()?,
+        ..Run::new(engine, whole)
+    })
+}
+
+fn encoding(name: &str) -> Result<Encoding, Failure> {
+    Encoding::named(name).ok_or_else(|| {
+        Failure::new(Exit::Usage, format!("read the encoding '{name}'"))
+            .with_hint("encodings are F16, BF16, F8_E4M3, Q8_0, Q6_K, Q5_K, Q4_K, Q3_K, Q2_K, …")
+    })
+}

@@ -1,0 +1,46 @@
+//! A placement in the form of another program.
+
+use crate::args::SplitForm;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::terminal::{Line, Screen};
+use gpu_model::split::accelerate::device_map;
+use gpu_model::split::llama::arguments;
+use gpu_model::split::{Answer, RoomKind};
+use gpu_report::json::place_model::Question;
+
+/// Prints the device map, or the options of llama.cpp or vLLM.
+///
+/// # Errors
+/// If the program cannot express the placement.
+pub(super) fn print(
+    screen: &mut Screen,
+    form: SplitForm,
+    question: &Question<'_>,
+    first: &Answer,
+) -> Result<(), Failure> {
+    match form {
+        SplitForm::DeviceMap => {
+            let map = device_map(question.model, question.rooms, &first.split);
+            screen.json(&map.json())
+        }
+        SplitForm::Llama => {
+            let arguments =
+                arguments(&first.chain, question.rooms, &first.split).map_err(|error| {
+                    Failure::new(Exit::Remains, "write the options of llama.cpp")
+                        .with_source(error)
+                        .with_hint("--engine llama.cpp places layers as it can")
+                })?;
+            screen.print(&Line::new().plain(arguments.words().join(" ")))
+        }
+        SplitForm::Vllm => {
+            let gpus = question.rooms.rooms.iter().filter(|room| room.kind == RoomKind::Gpu);
+            let line = format!(
+                "--tensor-parallel-size {} --max-model-len {}",
+                gpus.count(),
+                question.context
+            );
+            screen.print(&Line::new().plain(line))
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The memory that layers may use.
+
+use crate::args::{Global, PlaceModelArgs};
+use crate::claim_request::{barred, no_journal};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::source::{self, Source};
+use gpu_core::{Bytes, Claim, Groups, Inventory, Origin, Share, Topology};
+use gpu_model::split::{Room, Rooms, Wire};
+use gpu_placement::Offer;
+use gpu_steward::{NamedDevices, NotGranted, Ports, Request, Wait, narrowed, offered};
+use std::cell::OnceCell;
+use std::time::Duration;
+
+/// The rooms for a model, and the machine that they are of.
+pub(super) struct Machine {
+    pub(super) rooms: Rooms,
+    pub(super) name: Option<String>,
+    /// GPUs that are not available, with the reasons.
+    pub(super) unavailable: Vec<String>,
+}
+
+impl Machine {
+    /// Returns rooms of the given sizes, else those that the GPUs of the selected machine have now:
+    /// without leased GPUs, and less what shares and other processes take.
+    ///
+    /// # Errors
+    /// If the machine cannot be queried, or a named GPU does not exist.
+    pub(super) fn select(args: &PlaceModelArgs, global: &Global) -> Result<Machine, Failure> {
+        let mut machine = match args.memory.is_empty() {
+            true => Machine::now(args, global)?,
+            false => {
+                let room = |(at, size): (usize, &Bytes)| gpu(at, *size, args.margin);
+                let rooms = args.memory.iter().enumerate().map(room).collect();
+                Machine { rooms: Rooms::new(rooms), name: None, unavailable: Vec::new() }
+            }
+        };
+        if let Some(size) = args.host_memory {
+            machine.rooms.rooms.push(Room::cpu(size));
+        }
+        Ok(machine)
+    }
+
+    fn now(args: &PlaceModelArgs, global: &Global) -> Result<Machine, Failure> {
+        let source = source::open(global)?;
+        let (offers, topology) = offers(args, &source)?;
+        let name = match source.host.origin() {
+            Origin::Simulated(name) => Some(name),
+            _ => None,
+        };
+        let mut machine = Machine { rooms: Rooms::default(), name, unavailable: Vec::new() };
+        let mut devices = Vec::new();
+        for offer in offers {
+            let index = offer.id.index as usize;
+            match (&offer.bar, offer.room) {
+                (Some(bar), _) => {
+                    machine.unavailable.push(format!("GPU {index}: {}", barred(bar)));
+                }
+                (None, Err(absent)) => {
+                    machine.unavailable.push(format!("GPU {index}: free memory: {absent}"));
+                }
+                (None, Ok(room)) => {
+                    machine.rooms.rooms.push(gpu(index, room, args.margin));
+                    devices.push(index);
+                }
+            }
+        }
+        if let Some(topology) = topology {
+            let wire = |from: &usize, to: &usize| Wire::between(&topology, *from, *to);
+            machine.rooms.links = devices
+                .iter()
+                .map(|from| devices.iter().map(|to| wire(from, to)).collect())
+                .collect();
+        }
+        Ok(machine)
+    }
+}
+
+/// Returns the room of a GPU, without the memory that stays free.
+fn gpu(index: usize, free: Bytes, margin: Bytes) -> Room {
+    Room::gpu(format!("GPU {index}"), free.saturating_sub(margin))
+}
+
+/// Returns what the GPUs offer to a job that shares them, and how they are connected, if known.
+fn offers(
+    args: &PlaceModelArgs,
+    source: &Source,
+) -> Result<(Vec<Offer>, Option<Topology>), Failure> {
+    let locks = source.lease_store(args.claims.as_deref())?;
+    let ports = Ports {
+        backend: &*source.backend,
+        host: &*source.host,
+        clock: &*source.clock,
+        journal: &no_journal(),
+        locks: &locks,
+    };
+    let inventory = OnceCell::new();
+    let look = || -> &Inventory {
+        inventory.get_or_init(|| {
+            gpu_core::look_at_devices(&*source.backend, &*source.host, Groups::NONE)
+        })
+    };
+    let named = NamedDevices { among: &args.gpu, except: &[], required: &[], mig: false };
+    let shared =
+        Claim { share: Share::Memory(Bytes(1)), accept_used: true, ..Claim::whole(1) };
+    let variable = |name: &str| std::env::var_os(name);
+    let (claim, _) = narrowed(shared, &named, &look, &variable)?;
+    let among = claim.among.clone();
+    let root = source.host.own_ancestry()?.first().copied();
+    let root = root.ok_or_else(|| Failure::new(Exit::Own, "find the process of gpuws"))?;
+    let request = Request {
+        claim,
+        wait: Wait::No,
+        pace: Duration::ZERO,
+        needs_topology: true,
+        command: String::new(),
+        root,
+    };
+    let (mut offers, scene) = offered(&request, &ports).map_err(refused)?;
+    offers.retain(|offer| {
+        among.is_empty() || offer.id.uuid.as_ref().is_ok_and(|uuid| among.contains(uuid))
+    });
+    Ok((offers, scene.topology))
+}
+
+fn refused(why: NotGranted) -> Failure {
+    match why {
+        NotGranted::Silent(fault) => Failure::from(gpu_core::Error::new(fault.kind, fault.text))
+            .with_hint("--memory 24GiB,24GiB plans for GPUs of these sizes"),
+        NotGranted::Failed(error) => error.into(),
+        other => Failure::new(Exit::CannotObserve, "read the leases").with_source(other),
+    }
+}

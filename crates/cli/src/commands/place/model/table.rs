@@ -1,0 +1,247 @@
+//! The table of a placed model.
+
+use crate::args::{EngineName, Global, PlaceModelArgs};
+use crate::failure::Failure;
+use crate::terminal::{Align, Line, Screen, Table};
+use crate::wording::{count, flow, shell_word};
+use gpu_core::{Bytes, amount};
+use gpu_model::split::llama::arguments;
+use gpu_model::split::{Answer, RoomKind};
+use gpu_report::json::place_model::{Question, parameters};
+
+pub(super) fn show(
+    args: &PlaceModelArgs,
+    global: &Global,
+    screen: &mut Screen,
+    question: &Question<'_>,
+    first: &Answer,
+    others: &[Answer],
+) -> Result<(), Failure> {
+    if let Some(name) = question.machine {
+        screen.print(&Line::new().accent(format_args!("simulated machine {name}")))?;
+    }
+    head(screen, question, first)?;
+    screen.print(&Line::new())?;
+    rooms(screen, question, first)?;
+    for reason in question.unavailable {
+        flow(screen, Line::new().dim("  not available: "), reason)?;
+    }
+    screen.print(&Line::new())?;
+    verdict(screen, question, first)?;
+    if args.explain {
+        for reason in first.split.reasons(&first.chain, question.rooms) {
+            flow(screen, Line::new().plain("  "), &reason)?;
+        }
+        layers(screen, question, first)?;
+    }
+    if !others.is_empty() {
+        screen.print(&Line::new())?;
+        encodings(screen, first, others)?;
+    }
+    match (global.quiet, next(args, question, first, others)) {
+        (false, Some(next)) => {
+            screen.print(&Line::new())?;
+            flow(screen, Line::new().dim("next: "), &next)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn head(screen: &mut Screen, question: &Question<'_>, first: &Answer) -> Result<(), Failure> {
+    let model = question.model;
+    let text = format!(
+        "{}  {}  {}  {:.2} B parameters  {}",
+        model.name,
+        model.architecture,
+        count(first.chain.blocks(), "layer", "layers"),
+        parameters(model) as f64 / 1e9,
+        amount(model.bytes())
+    );
+    flow(screen, Line::new(), &text)?;
+    let estimate = &first.estimate;
+    let sequences = match question.sequences {
+        1 => String::new(),
+        many => format!(" × {many} sequences"),
+    };
+    let host = match estimate.pinned {
+        Bytes(0) => String::new(),
+        bytes => format!("; {} more in the memory of the host", amount(bytes)),
+    };
+    let text = format!(
+        "{} tokens of context{sequences}: weights {} + context {} + buffers {} + overhead {} = {} \
+         on one GPU{host}",
+        question.context,
+        amount(estimate.weights + estimate.training),
+        amount(estimate.context),
+        amount(estimate.buffer),
+        amount(estimate.overhead),
+        amount(estimate.total())
+    );
+    flow(screen, Line::new(), &text)
+}
+
+fn rooms(screen: &mut Screen, question: &Question<'_>, first: &Answer) -> Result<(), Failure> {
+    let mut table = Table::new(&[
+        ("  place", Align::Left),
+        ("usable", Align::Right),
+        ("weights", Align::Right),
+        ("context", Align::Right),
+        ("other", Align::Right),
+        ("used", Align::Right),
+        ("layers", Align::Left),
+    ]);
+    let split = &first.split;
+    for (at, (room, used)) in question.rooms.rooms.iter().zip(&split.used).enumerate() {
+        let names: Vec<&str> = first
+            .chain
+            .layers
+            .iter()
+            .zip(&split.rooms)
+            .filter(|(_, of)| **of == Some(at))
+            .map(|(layer, _)| &*layer.name)
+            .collect();
+        let held = match names[..] {
+            [] => String::new(),
+            [one] => one.to_owned(),
+            [first, .., last] => format!("{first} … {last} ({})", names.len()),
+        };
+        let is_short = used.total() > room.capacity;
+        let total = Line::new();
+        let total = match is_short {
+            true => total.accent(amount(used.total())),
+            false => total.plain(amount(used.total())),
+        };
+        let plain = |bytes: Bytes| Line::new().plain(amount(bytes));
+        table.row([
+            Line::new().plain(format_args!("  {}", room.name)),
+            plain(room.capacity),
+            plain(used.weights),
+            plain(used.context),
+            plain(used.buffer + used.overhead),
+            total,
+            Line::new().plain(held),
+        ]);
+    }
+    screen.print_all(table.lines(screen.room(0)))
+}
+
+fn verdict(screen: &mut Screen, question: &Question<'_>, first: &Answer) -> Result<(), Failure> {
+    let split = &first.split;
+    if !split.fits() {
+        let gpus = question.rooms.rooms.iter().filter(|room| room.kind == RoomKind::Gpu);
+        let has: Bytes = gpus.map(|room| room.capacity).sum();
+        let needs = first.estimate.total();
+        let text = format!(
+            "it takes at least {}, and the GPUs have {} to use",
+            amount(needs),
+            amount(has)
+        );
+        return flow(screen, Line::new().accent("does not fit: "), &text);
+    }
+    let places = match split.last_resort {
+        RoomKind::Gpu => count(split.count, "GPU", "GPUs"),
+        RoomKind::Cpu => "the GPUs and the memory of the host".to_owned(),
+        RoomKind::Disk => "the GPUs, the memory of the host and the disk".to_owned(),
+    };
+    let context = match first.largest_context {
+        Some(tokens) => format!("; the largest context that fits is {tokens} tokens"),
+        None => String::new(),
+    };
+    flow(screen, Line::new().accent("fits "), &format!("{places}{context}"))
+}
+
+/// Prints each layer with its memory and place.
+fn layers(screen: &mut Screen, question: &Question<'_>, first: &Answer) -> Result<(), Failure> {
+    let mut table = Table::new(&[
+        ("  layer", Align::Left),
+        ("weights", Align::Right),
+        ("context", Align::Right),
+        ("place", Align::Left),
+    ]);
+    for (layer, room) in first.chain.layers.iter().zip(&first.split.rooms) {
+        let room = room.and_then(|room| question.rooms.rooms.get(room));
+        table.row([
+            Line::new().plain(format_args!("  {}", layer.name)),
+            Line::new().plain(amount(layer.weights + layer.training)),
+            Line::new().plain(amount(layer.context)),
+            Line::new().plain(match room {
+                Some(room) => &*room.name,
+                None if layer.pinned => "host",
+                None => "–",
+            }),
+        ]);
+    }
+    screen.print_all(table.lines(screen.room(0)))
+}
+
+/// Prints what each encoding of the weights would lead to.
+fn encodings(screen: &mut Screen, first: &Answer, others: &[Answer]) -> Result<(), Failure> {
+    let mut table = Table::new(&[
+        ("  weights", Align::Left),
+        ("on one GPU", Align::Right),
+        ("fits", Align::Left),
+        ("largest context", Align::Right),
+    ]);
+    for answer in std::iter::once(first).chain(others) {
+        let name = answer.encoding.map_or("as stored", |encoding| encoding.name());
+        let fits = match (answer.split.fits(), answer.split.last_resort) {
+            (false, _) => "no".to_owned(),
+            (true, RoomKind::Gpu) => count(answer.split.count, "GPU", "GPUs"),
+            (true, RoomKind::Cpu | RoomKind::Disk) => "with the host".to_owned(),
+        };
+        table.row([
+            Line::new().plain(format_args!("  {name}")),
+            Line::new().plain(amount(answer.estimate.total())),
+            Line::new().plain(fits),
+            Line::new().plain(answer.largest_context.map_or("–".to_owned(), |t| t.to_string())),
+        ]);
+    }
+    screen.print_all(table.lines(screen.room(0)))
+}
+
+/// Returns the command that runs the model as placed, or one that may make it fit.
+fn next(
+    args: &PlaceModelArgs,
+    question: &Question<'_>,
+    first: &Answer,
+    others: &[Answer],
+) -> Option<String> {
+    let path = shell_word(&args.path.to_string_lossy());
+    if !first.split.fits() {
+        let smaller = others.iter().find(|answer| answer.split.fits())?;
+        let name = smaller.encoding?.name();
+        return Some(format!("gpuws place model {path} --weights {name}"));
+    }
+    let split = &first.split;
+    let used: Vec<(usize, Bytes)> = question
+        .rooms
+        .rooms
+        .iter()
+        .zip(&split.used)
+        .enumerate()
+        .filter(|(at, (room, _))| {
+            room.kind == RoomKind::Gpu && split.rooms.contains(&Some(*at))
+        })
+        .map(|(at, (_, used))| (at, used.total() + args.margin))
+        .collect();
+    let memory = used.iter().map(|(_, bytes)| bytes.0).max()?;
+    let names = used.iter().filter_map(|(at, _)| question.rooms.rooms.get(*at));
+    let gpus: Vec<&str> = names.filter_map(|room| room.name.strip_prefix("GPU ")).collect();
+    let memory = Bytes(memory.div_ceil(1 << 30) << 30).exact();
+    let claim = format!("gpuws run -n {} --gpu {} --mem {memory} --", gpus.len(), gpus.join(","));
+    let program = match args.engine {
+        EngineName::LlamaCpp => {
+            let words = arguments(&first.chain, question.rooms, split).ok()?.words();
+            format!("llama-server -m {path} -c {} {}", question.context, words.join(" "))
+        }
+        EngineName::Vllm => format!(
+            "vllm serve {path} --tensor-parallel-size {} --max-model-len {}",
+            gpus.len(),
+            question.context
+        ),
+        EngineName::Transformers => {
+            return Some(format!("{claim} COMMAND, with the device_map of --format device-map"));
+        }
+    };
+    Some(format!("{claim} {program}"))
+}
