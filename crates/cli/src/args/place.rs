@@ -85,6 +85,9 @@ pub(crate) struct PlaceModelArgs {
     /// Only these GPUs, by index (0,2-3), UUID or PCI bus ID; repeatable.
     #[arg(long, value_name = "GPU,…", value_delimiter = ',', conflicts_with = "memory")]
     pub(crate) gpu: Vec<Selector>,
+    /// Include GPUs in use without a lease or with unexplained memory, with what they have left.
+    #[arg(long, conflicts_with = "memory")]
+    pub(crate) accept_used: bool,
     /// Plan for GPUs with this much free memory each (24GiB,24GiB) instead of this machine's.
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', conflicts_with = "sim")]
     pub(crate) memory: Vec<Bytes>,
@@ -159,7 +162,10 @@ mod tests {
 
     #[test]
     fn context_is_a_number_of_tokens_or_of_1024() {
-        assert_eq!((tokens("8192"), tokens("8k"), tokens("128K")), (Ok(8192), Ok(8192), Ok(131_072)));
+        assert_eq!(
+            (tokens("8192"), tokens("8k"), tokens("128K")),
+            (Ok(8192), Ok(8192), Ok(131_072))
+        );
         for text in ["", "k", "0", "-1", "8m", "1073741825", "18446744073709551615k"] {
             assert!(tokens(text).is_err(), "{text}");
         }

@@ -37,7 +37,7 @@ pub(crate) fn run(
     let machine = Machine::select(args, global)?;
     let others = match run.weights {
         None => candidates(&model, run.engine),
-        Some(_) => Vec::new(),
+        Some(weights) => vec![weights],
     };
     let failed = |error| {
         Failure::new(Exit::Usage, format!("place '{}'", args.path.display()))

@@ -102,7 +102,7 @@ fn offers(
     };
     let named = NamedDevices { among: &args.gpu, except: &[], required: &[], mig: false };
     let shared =
-        Claim { share: Share::Memory(Bytes(1)), accept_used: true, ..Claim::whole(1) };
+        Claim { share: Share::Memory(Bytes(1)), accept_used: args.accept_used, ..Claim::whole(1) };
     let variable = |name: &str| std::env::var_os(name);
     let (claim, _) = narrowed(shared, &named, &look, &variable)?;
     let among = claim.among.clone();

@@ -1,11 +1,11 @@
 //! The table of a placed model.
 
+use super::form::llama;
 use crate::args::{EngineName, Global, PlaceModelArgs};
 use crate::failure::Failure;
 use crate::terminal::{Align, Line, Screen, Table};
 use crate::wording::{count, flow, shell_word};
 use gpu_core::{Bytes, amount};
-use gpu_model::split::llama::arguments;
 use gpu_model::split::{Answer, RoomKind};
 use gpu_report::json::place_model::{Question, parameters};
 
@@ -49,10 +49,12 @@ pub(super) fn show(
 
 fn head(screen: &mut Screen, question: &Question<'_>, first: &Answer) -> Result<(), Failure> {
     let model = question.model;
+    let name = match model.name == model.architecture {
+        true => model.name.clone(),
+        false => format!("{}  {}", model.name, model.architecture),
+    };
     let text = format!(
-        "{}  {}  {}  {:.2} B parameters  {}",
-        model.name,
-        model.architecture,
+        "{name}  {}  {:.2} B parameters  {}",
         count(first.chain.blocks(), "layer", "layers"),
         parameters(model) as f64 / 1e9,
         amount(model.bytes())
@@ -219,24 +221,23 @@ fn next(
         .iter()
         .zip(&split.used)
         .enumerate()
-        .filter(|(at, (room, _))| {
-            room.kind == RoomKind::Gpu && split.rooms.contains(&Some(*at))
-        })
+        .filter(|(at, (room, _))| room.kind == RoomKind::Gpu && split.rooms.contains(&Some(*at)))
         .map(|(at, (_, used))| (at, used.total() + args.margin))
         .collect();
     let memory = used.iter().map(|(_, bytes)| bytes.0).max()?;
     let names = used.iter().filter_map(|(at, _)| question.rooms.rooms.get(*at));
     let gpus: Vec<&str> = names.filter_map(|room| room.name.strip_prefix("GPU ")).collect();
     let memory = Bytes(memory.div_ceil(1 << 30) << 30).exact();
-    let claim = format!("gpuws run -n {} --gpu {} --mem {memory} --", gpus.len(), gpus.join(","));
+    let accept = if args.accept_used { " --accept-used" } else { "" };
+    let (count, gpus) = (gpus.len(), gpus.join(","));
+    let claim = format!("gpuws run -n {count} --gpu {gpus} --mem {memory}{accept} --");
     let program = match args.engine {
         EngineName::LlamaCpp => {
-            let words = arguments(&first.chain, question.rooms, split).ok()?.words();
-            format!("llama-server -m {path} -c {} {}", question.context, words.join(" "))
+            let words = llama(question, first).ok()?.words().join(" ");
+            format!("llama-server -m {path} -c {} {words}", question.context * question.sequences)
         }
         EngineName::Vllm => format!(
-            "vllm serve {path} --tensor-parallel-size {} --max-model-len {}",
-            gpus.len(),
+            "vllm serve {path} --tensor-parallel-size {count} --max-model-len {}",
             question.context
         ),
         EngineName::Transformers => {
