@@ -261,6 +261,19 @@ fn states_have_the_sizes_that_llama_cpp_allocates() {
 }
 
 #[test]
+fn null_and_lists_are_read_as_the_classes_do() {
+    let dense = DEEPSEEK_V2_LITE.replace(r#""n_routed_experts":64"#, r#""n_routed_experts":null"#);
+    assert_eq!(parse(&dense).architecture.experts, None);
+    let widths = r#"{"model_type":"gemma3n","num_hidden_layers":20,"intermediate_size":[8,16]}"#;
+    let config = parse(widths);
+    assert_eq!(config.architecture.feed_forward, 16);
+    // The last 15 layers use keys of the others.
+    assert_eq!(letters(&config), "wwwwF---------------");
+    let wide = widths.replace("16", "4294967296");
+    assert!(matches!(read(wide.as_bytes()), Err(ConfigError::Value { .. })));
+}
+
+#[test]
 fn unknown_type_is_read_by_the_keys_of_llama_or_named() {
     let text = r#"{"model_type":"novel","hidden_size":64,"intermediate_size":128,"head_dim":16,
         "num_hidden_layers":2,"num_attention_heads":4,"vocab_size":32}"#;
