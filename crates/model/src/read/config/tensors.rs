@@ -85,7 +85,7 @@ pub(super) fn derive(config: &Config) -> Result<Vec<Tensor>, ConfigError> {
         list.plain("model.embed_positions.weight".to_owned(), &[rows, hidden])?;
     }
     if style.embedding_norm {
-        list.norm("model.embed_norm".to_owned(), hidden, style.norm_bias)?;
+        list.norm("model.word_embeddings_layernorm".to_owned(), hidden, style.norm_bias)?;
     }
     for (index, layer) in config.layers.iter().enumerate() {
         let prefix = format!("model.layers.{index}");
