@@ -140,6 +140,14 @@ fn several_models_are_told_apart_by_a_name() {
     // A store may name files by their digest.
     let blobs = [("sha256-0a", one("a")), ("sha256-0b", one("b"))];
     assert_eq!(read(&blobs, Some("sha256-0b")).unwrap().model.tensors[0].name, "b");
+    // An index makes a name the usual one.
+    let index = r#"{"weight_map":{"a":"x-00001-of-00001.safetensors"}}"#;
+    let files = [
+        ("b.safetensors", tensors(&[("b", 2)])),
+        ("x-00001-of-00001.safetensors", tensors(&[("a", 1)])),
+        ("x.safetensors.index.json", text(index)),
+    ];
+    assert_eq!(read(&files, None).unwrap().model.bytes(), Bytes(1));
     // The usual name, and safetensors before others.
     let mut files = indexed();
     files.push(("consolidated.safetensors", tensors(&[("c", 1)])));
