@@ -116,6 +116,9 @@ impl Reader<'_> {
         let shared = |experts: &Experts| -> Result<u64, ConfigError> {
             match self.family {
                 Qwen3Next => keys.number(&["shared_expert_intermediate_size"], 512),
+                NemotronH => {
+                    Ok(keys.integer(&["moe_shared_expert_intermediate_size"])?.unwrap_or(0))
+                }
                 GraniteHybrid => Ok(keys.integer(&["shared_intermediate_size"])?.unwrap_or(0)),
                 _ => Ok(experts.shared.saturating_mul(experts.feed_forward)),
             }
@@ -138,19 +141,14 @@ impl Reader<'_> {
             Some(list) => list.contains(&i),
             None => i >= first_dense && i % step == offset % step && !without.contains(&i),
         };
-        let nemotron = matches!(self.family, NemotronH);
-        let pattern = keys.text("hybrid_override_pattern").unwrap_or_default();
-        let mut letters = pattern.chars();
         Ok((0..count)
             .zip(kinds)
-            .map(|(i, kind)| match (nemotron, kind) {
-                (true, Kind::Feed) if letters.next() == Some('E') => sparse.unwrap_or(dense),
-                (true, Kind::Feed) => dense,
-                (true, _) => {
-                    letters.next();
-                    Feed::Nothing
-                }
-                (false, _) => sparse.filter(|_| is_sparse(i)).unwrap_or(dense),
+            .map(|(i, kind)| match (self.family, kind) {
+                (_, Kind::Experts) => sparse.unwrap_or(dense),
+                (_, Kind::Feed) => dense,
+                // The layers of Nemotron have a mixer or a feed-forward part.
+                (NemotronH, _) => Feed::Nothing,
+                _ => sparse.filter(|_| is_sparse(i)).unwrap_or(dense),
             })
             .collect())
     }
