@@ -338,15 +338,22 @@ mod tests {
 
     #[test]
     fn lying_lengths_are_refused() {
-        let mut lie = 90_000_000u64.to_le_bytes().to_vec();
-        lie.extend(b"{}");
+        let mut bytes = 90_000_000u64.to_le_bytes().to_vec();
+        bytes.extend(b"{}");
+        let lie = bytes.as_slice();
         assert!(matches!(
-            read_bytes(&lie),
+            read_bytes(lie),
             Err(SafetensorsError::Truncated { claimed: 90_000_000, present: 2 })
         ));
         // The length of the file lies too.
         assert!(matches!(
-            read(lie.as_slice(), 1 << 40),
+            read(lie, 1 << 40),
+            Err(SafetensorsError::Truncated { claimed: 90_000_000, present: 2 })
+        ));
+        // Nothing past the length of the file is read, even if there is more.
+        let endless = lie.chain(std::io::repeat(0));
+        assert!(matches!(
+            read(endless, 10),
             Err(SafetensorsError::Truncated { claimed: 90_000_000, present: 2 })
         ));
         let lengths = [u64::MAX, u64::MAX - 7, 1 << 63];

@@ -5,6 +5,7 @@ use super::family::Family::*;
 use super::layer::Feed;
 use super::layers::{Kind, Reader, Widths};
 use crate::model::Experts;
+use serde_json::Value;
 
 impl Reader<'_> {
     /// Reads the width of the feed-forward part.
@@ -29,6 +30,11 @@ impl Reader<'_> {
                 // Products of numbers of 31 bits do not overflow.
                 Ok((2 * width / 3).next_multiple_of(multiple.max(1)))
             }
+            // One width for each layer: the widest stands for all.
+            Gemma3n if keys.given("intermediate_size").is_some_and(Value::is_array) => {
+                let widths = keys.integers("intermediate_size")?.unwrap_or_default();
+                Ok(widths.into_iter().max().unwrap_or(0))
+            }
             _ => keys
                 .number(&["intermediate_size", "ffn_dim", "n_inner"], self.defaults.feed_forward),
         }
@@ -49,7 +55,8 @@ impl Reader<'_> {
             Jamba => (16, 2, 0),
             _ => (0, 0, 0),
         };
-        let count = keys.integer(&counts)?.unwrap_or(count);
+        let null = counts.iter().any(|key| keys.given(key).is_some_and(Value::is_null));
+        let count = keys.integer(&counts)?.unwrap_or(if null { 0 } else { count });
         if count == 0 || (count == 1 && matches!(self.family, Jamba)) {
             return Ok(None);
         }
@@ -109,6 +116,9 @@ impl Reader<'_> {
         let shared = |experts: &Experts| -> Result<u64, ConfigError> {
             match self.family {
                 Qwen3Next => keys.number(&["shared_expert_intermediate_size"], 512),
+                NemotronH => {
+                    Ok(keys.integer(&["moe_shared_expert_intermediate_size"])?.unwrap_or(0))
+                }
                 GraniteHybrid => Ok(keys.integer(&["shared_intermediate_size"])?.unwrap_or(0)),
                 _ => Ok(experts.shared.saturating_mul(experts.feed_forward)),
             }
@@ -131,19 +141,14 @@ impl Reader<'_> {
             Some(list) => list.contains(&i),
             None => i >= first_dense && i % step == offset % step && !without.contains(&i),
         };
-        let nemotron = matches!(self.family, NemotronH);
-        let pattern = keys.text("hybrid_override_pattern").unwrap_or_default();
-        let mut letters = pattern.chars();
         Ok((0..count)
             .zip(kinds)
-            .map(|(i, kind)| match (nemotron, kind) {
-                (true, Kind::Feed) if letters.next() == Some('E') => sparse.unwrap_or(dense),
-                (true, Kind::Feed) => dense,
-                (true, _) => {
-                    letters.next();
-                    Feed::Nothing
-                }
-                (false, _) => sparse.filter(|_| is_sparse(i)).unwrap_or(dense),
+            .map(|(i, kind)| match (self.family, kind) {
+                (_, Kind::Experts) => sparse.unwrap_or(dense),
+                (_, Kind::Feed) => dense,
+                // The layers of Nemotron have a mixer or a feed-forward part.
+                (NemotronH, _) => Feed::Nothing,
+                _ => sparse.filter(|_| is_sparse(i)).unwrap_or(dense),
             })
             .collect())
     }

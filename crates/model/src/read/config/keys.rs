@@ -90,7 +90,8 @@ impl<'a> Keys<'a> {
     /// Returns a list of integers.
     pub(super) fn integers(&self, key: &'static str) -> Result<Option<Vec<u64>>, ConfigError> {
         let Some(list) = self.list(key)? else { return Ok(None) };
-        let integers: Option<Vec<u64>> = list.iter().map(Value::as_u64).collect();
+        let plausible = |value: &Value| value.as_u64().filter(|value| *value <= MAX);
+        let integers: Option<Vec<u64>> = list.iter().map(plausible).collect();
         integers.map(Some).ok_or(ConfigError::Value { key, wanted: "a list of integers" })
     }
 

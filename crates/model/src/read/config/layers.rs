@@ -15,6 +15,8 @@ pub(super) enum Kind {
     Linear,
     /// No mixer: the layer is a feed-forward part alone.
     Feed,
+    /// No mixer: the layer is a part of experts alone.
+    Experts,
     /// Keys and values of another layer are used.
     Shared,
 }
@@ -97,11 +99,17 @@ impl Reader<'_> {
 
     /// Decides how each layer mixes. A list in the configuration wins.
     fn kinds(&self, count: u64) -> Result<Vec<Kind>, ConfigError> {
-        let mut kinds = match self.keys.texts("layer_types")? {
-            Some(list) => {
+        let mut listed = None;
+        for key in ["layer_types", "layers_block_type"] {
+            if let Some(list) = self.keys.texts(key)? {
+                listed = Some((key, list));
+                break;
+            }
+        }
+        let mut kinds = match listed {
+            Some((key, list)) => {
                 if (list.len() as u64) < count {
-                    let wanted = "a list of all layers";
-                    return Err(ConfigError::Value { key: "layer_types", wanted });
+                    return Err(ConfigError::Value { key, wanted: "a list of all layers" });
                 }
                 let named = list.iter().take(count as usize).map(|name| kind(name));
                 named.collect::<Result<Vec<Kind>, ConfigError>>()?
@@ -205,7 +213,8 @@ impl Reader<'_> {
                     .map(|letter| match letter {
                         'M' => Some(Kind::Linear),
                         '*' => Some(Kind::Full),
-                        '-' | 'E' => Some(Kind::Feed),
+                        '-' => Some(Kind::Feed),
+                        'E' => Some(Kind::Experts),
                         _ => None,
                     })
                     .collect();
@@ -215,6 +224,15 @@ impl Reader<'_> {
                 })?
             }
             _ => all(Kind::Full),
+        })
+    }
+
+    /// Returns whether attention is latent, as its rank tells in an unknown family.
+    fn is_latent(&self) -> Result<bool, ConfigError> {
+        Ok(match self.family {
+            Deepseek2 | Deepseek3 | KimiLinear => true,
+            Generic => self.keys.integer(&["kv_lora_rank"])?.is_some(),
+            _ => false,
         })
     }
 
@@ -235,9 +253,9 @@ impl Reader<'_> {
             gate: matches!(self.family, Qwen3Next | Qwen35),
         };
         Ok(match kind {
-            Kind::Feed | Kind::Shared => Block::Nothing,
+            Kind::Feed | Kind::Experts | Kind::Shared => Block::Nothing,
             Kind::Linear => self.linear(widths)?,
-            Kind::Full if matches!(self.family, Deepseek2 | Deepseek3 | KimiLinear) => {
+            Kind::Full if self.is_latent()? => {
                 // Absent: the default of the class. Null: no compression of queries.
                 let absent = keys.given("q_lora_rank").is_none();
                 let absent = absent && !matches!(self.family, KimiLinear);
@@ -368,10 +386,13 @@ impl Reader<'_> {
 /// Returns the kind of a name in a list of layers.
 fn kind(name: &str) -> Result<Kind, ConfigError> {
     match name {
-        "full_attention" | "attention" | "global_attention" => Ok(Kind::Full),
+        // A hybrid layer has its state beside attention.
+        "full_attention" | "attention" | "global_attention" | "hybrid" => Ok(Kind::Full),
         "sliding_attention" | "local_attention" => Ok(Kind::Sliding),
         "chunked_attention" => Ok(Kind::Chunked),
         "linear_attention" | "conv" | "mamba" | "mamba2" | "recurrent" => Ok(Kind::Linear),
+        "mlp" => Ok(Kind::Feed),
+        "moe" => Ok(Kind::Experts),
         _ => Err(ConfigError::LayerType(crate::read::name::shown(name))),
     }
 }

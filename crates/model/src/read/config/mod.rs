@@ -50,7 +50,7 @@ pub enum ConfigError {
     #[error("read the configuration: {0} layers are not from 1 to 4096")]
     Layers(u64),
     /// A layer has an unknown type.
-    #[error("read 'layer_types' of the configuration: unknown type '{0}'")]
+    #[error("read the types of layers in the configuration: unknown type '{0}'")]
     LayerType(String),
     /// The model type is unknown, and its keys are not those of most models.
     #[error("read the configuration: unknown model type '{name}'; known are {known}")]
@@ -84,6 +84,8 @@ pub struct Config {
     head: u64,
     bias: bool,
     feed_bias: bool,
+    /// Whether experts work on a narrower stream, by matrices that are not derived.
+    narrowed: bool,
     layers: Vec<Layer>,
 }
 
@@ -135,6 +137,7 @@ pub fn read(text: &[u8]) -> Result<Config, ConfigError> {
             head: widths.head,
             bias: keys.flag("attention_bias", false)?,
             feed_bias: keys.flag("mlp_bias", false)?,
+            narrowed: keys.integer(&["moe_latent_size", "routed_expert_hidden_size"])?.is_some(),
             layers,
         })
     };

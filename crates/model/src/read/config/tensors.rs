@@ -66,8 +66,8 @@ impl List {
 
 /// Derives the tensors of a model.
 pub(super) fn derive(config: &Config) -> Result<Vec<Tensor>, ConfigError> {
-    let mut style =
-        config.family.style().ok_or_else(|| ConfigError::Underived(config.model_type.clone()))?;
+    let style = config.family.style().filter(|_| !config.narrowed);
+    let mut style = style.ok_or_else(|| ConfigError::Underived(config.model_type.clone()))?;
     style.query_bias |= config.bias;
     style.output_bias |= config.bias;
     style.feed_bias |= config.feed_bias;
@@ -85,7 +85,7 @@ pub(super) fn derive(config: &Config) -> Result<Vec<Tensor>, ConfigError> {
         list.plain("model.embed_positions.weight".to_owned(), &[rows, hidden])?;
     }
     if style.embedding_norm {
-        list.norm("model.embed_norm".to_owned(), hidden, style.norm_bias)?;
+        list.norm("model.word_embeddings_layernorm".to_owned(), hidden, style.norm_bias)?;
     }
     for (index, layer) in config.layers.iter().enumerate() {
         let prefix = format!("model.layers.{index}");

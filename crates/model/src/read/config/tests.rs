@@ -239,6 +239,9 @@ fn hybrids_mix_states_and_attention() {
     assert_eq!(layers_of("falcon_h1", 2, ""), "PP");
     assert_eq!(layers_of("granitemoehybrid", 2, r#","layer_types":["mamba","attention"]"#), "rF");
     assert_eq!(layers_of("nemotron_h", 4, r#","hybrid_override_pattern":"M-*M""#), "r-Fr");
+    let blocks = r#","layers_block_type":["mamba","mlp","attention","moe"]"#;
+    assert_eq!(layers_of("nemotron_h", 4, blocks), "r-F-");
+    assert_eq!(layers_of("falcon_h1", 2, r#","layer_types":["hybrid","hybrid"]"#), "PP");
     assert_eq!(layers_of("lfm2", 3, r#","full_attn_idxs":[1]"#), "rFr");
     assert_eq!(layers_of("recurrent_gemma", 4, ""), "rrwr");
     assert_eq!(layers_of("minimax", 4, ""), "rFrF");
@@ -261,6 +264,35 @@ fn states_have_the_sizes_that_llama_cpp_allocates() {
 }
 
 #[test]
+fn layers_of_nemotron_have_a_mixer_or_a_feed_forward_part() {
+    let text = r#"{"model_type":"nemotron_h","num_hidden_layers":4,"hidden_size":64,"head_dim":16,
+        "num_attention_heads":4,"num_key_value_heads":2,"intermediate_size":32,"vocab_size":10,
+        "mamba_num_heads":4,"mamba_head_dim":16,"ssm_state_size":16,"n_groups":2,
+        "n_routed_experts":4,"num_experts_per_tok":2,"moe_intermediate_size":24,
+        "moe_shared_expert_intermediate_size":40,"hybrid_override_pattern":"M*-E"}"#;
+    let mamba = 64 * (2 * 64 + 2 * 2 * 16 + 4) + 128 * 5 + 3 * 4 + 64 + 64 * 64;
+    let attention = 2 * 64 * 64 + 2 * 64 * 32;
+    let experts = 4 * 2 * 64 * 24 + 2 * 64 * 40 + 4 * 64;
+    let rest = 2 * 10 * 64 + 5 * 64;
+    assert_eq!(parameters(&parse(text)), mamba + attention + 2 * 64 * 32 + experts + rest);
+    let narrowed = text.replacen('{', r#"{"moe_latent_size":32,"#, 1);
+    assert!(matches!(parse(&narrowed).tensors(), Err(ConfigError::Underived(_))));
+}
+
+#[test]
+fn null_and_lists_are_read_as_the_classes_do() {
+    let dense = DEEPSEEK_V2_LITE.replace(r#""n_routed_experts":64"#, r#""n_routed_experts":null"#);
+    assert_eq!(parse(&dense).architecture.experts, None);
+    let widths = r#"{"model_type":"gemma3n","num_hidden_layers":20,"intermediate_size":[8,16]}"#;
+    let config = parse(widths);
+    assert_eq!(config.architecture.feed_forward, 16);
+    // The last 15 layers use keys of the others.
+    assert_eq!(letters(&config), "wwwwF---------------");
+    let wide = widths.replace("16", "4294967296");
+    assert!(matches!(read(wide.as_bytes()), Err(ConfigError::Value { .. })));
+}
+
+#[test]
 fn unknown_type_is_read_by_the_keys_of_llama_or_named() {
     let text = r#"{"model_type":"novel","hidden_size":64,"intermediate_size":128,"head_dim":16,
         "num_hidden_layers":2,"num_attention_heads":4,"vocab_size":32}"#;
@@ -268,6 +300,9 @@ fn unknown_type_is_read_by_the_keys_of_llama_or_named() {
     assert!(config.generic);
     assert_eq!(config.architecture.layers, [attention(4, 16, None); 2]);
     assert!(matches!(config.tensors(), Err(ConfigError::Underived(name)) if name == "novel"));
+    // A rank tells latent attention.
+    let latent = parse(&text.replacen('{', r#"{"kv_lora_rank":32,"qk_rope_head_dim":8,"#, 1));
+    assert_eq!(latent.architecture.layers, [Mixer::Latent { rank: 32, rope: 8 }; 2]);
     assert!(!parse(LLAMA_3_8B).generic);
     let error = read(br#"{"model_type":"bert\u001b","hidden_size":64}"#).unwrap_err().to_string();
     assert!(error.contains(r"unknown model type 'bert\x1b'; known are bamba, bloom"), "{error}");
@@ -293,7 +328,7 @@ fn implausible_configurations_are_refused() {
     let types = with(r#""num_hidden_layers":1,"layer_types":["psychic"]"#);
     assert_eq!(
         types.to_string(),
-        "read 'layer_types' of the configuration: unknown type 'psychic'"
+        "read the types of layers in the configuration: unknown type 'psychic'"
     );
     let long = " ".repeat(MAX_CONFIG_BYTES as usize + 1);
     assert!(matches!(refused(&long), ConfigError::TooLarge(_)));

@@ -155,6 +155,14 @@ fn counts_that_lie_cost_nothing() {
 }
 
 #[test]
+fn nothing_past_the_length_of_the_file_is_read() {
+    let long = Writer::default().raw("a", 8, &1000u64.to_le_bytes()).header();
+    let endless = long.as_slice().chain(std::io::repeat(0));
+    let error = read(endless, Some(long.len() as u64)).unwrap_err();
+    assert!(matches!(error, GgufError::Truncated { what: "a text", .. }), "{error}");
+}
+
+#[test]
 fn keys_are_unique_and_have_a_length() {
     let twice = Writer::default().integer("a", 1).integer("a", 2);
     assert_eq!(refusal(&twice).to_string(), "read 'a': the name occurs twice");
@@ -218,6 +226,8 @@ fn tensors_that_break_a_rule_are_refused() {
     assert!(matches!(bad("a", &[8], 0, 0), GgufError::Beyond { .. }));
     let twice = Writer::default().tensor("a", &[1], 0).tensor("a", &[1], 0);
     assert!(matches!(refusal(&twice), GgufError::Name { problem: "occurs twice", .. }));
+    // 2^63 elements of about a bit: the bytes could be counted, the elements not.
+    assert!(matches!(bad("a", &[1 << 62, 2], 41, 0), GgufError::Overflow(_)));
     // The padded size of 4 × (2^30 − 1) × (2^30 + 1) numbers of 4 bytes wraps to 0.
     let wraps = bad("a", &[4, (1 << 30) - 1, (1 << 30) + 1], 0, 0);
     assert!(matches!(wraps, GgufError::Overflow(_)));

@@ -114,6 +114,13 @@ impl Listing<'_> {
         Ok(groups)
     }
 
+    /// Returns the files that have the extension of weights but other contents.
+    pub(super) fn beside(&self, wanted: Option<&str>) -> Vec<String> {
+        let other =
+            |name: &&str| is_beside(name) && wanted != Some(*name) && detect(name, b"").is_some();
+        self.files.iter().map(|file| file.name.as_str()).filter(other).map(str::to_owned).collect()
+    }
+
     /// Returns the format by the name, or by the first bytes of a wanted file whose name has no
     /// known extension, as in stores that name files by their digest.
     fn format(&self, file: &File, wanted: Option<&str>) -> Result<Option<Format>, ReadError> {

@@ -75,6 +75,10 @@ pub fn model(files: &[File], wanted: Option<&str>, open: &Open<'_>) -> Result<Fo
     for other in groups {
         notes.push(format!("ignored: {}", list(&other.files)));
     }
+    let beside = listing.beside(wanted);
+    if !beside.is_empty() {
+        notes.push(format!("ignored: {}", list(&beside)));
+    }
     match group.format {
         Format::Gguf => listing.gguf(group, config, notes),
         _ => listing.weights(group, config, notes),

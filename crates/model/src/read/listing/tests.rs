@@ -118,6 +118,7 @@ fn splits_of_gguf_are_one_model() {
     let found = read(&files, None).unwrap();
     assert_eq!((found.model.name.as_str(), found.format), ("Tiny\\x1b", Format::Gguf));
     assert_eq!(found.model.bytes(), Bytes(4 * 34));
+    assert_eq!(found.notes, ["ignored: mmproj-F16.gguf"]);
     assert_eq!(found.model.shape.unwrap().layers.len(), 1);
     let error = read(&files[..1], None).unwrap_err();
     assert!(error.to_string().ends_with("files are missing: tiny-00001-of-00002.gguf"), "{error}");
@@ -139,6 +140,14 @@ fn several_models_are_told_apart_by_a_name() {
     // A store may name files by their digest.
     let blobs = [("sha256-0a", one("a")), ("sha256-0b", one("b"))];
     assert_eq!(read(&blobs, Some("sha256-0b")).unwrap().model.tensors[0].name, "b");
+    // An index makes a name the usual one.
+    let index = r#"{"weight_map":{"a":"x-00001-of-00001.safetensors"}}"#;
+    let files = [
+        ("b.safetensors", tensors(&[("b", 2)])),
+        ("x-00001-of-00001.safetensors", tensors(&[("a", 1)])),
+        ("x.safetensors.index.json", text(index)),
+    ];
+    assert_eq!(read(&files, None).unwrap().model.bytes(), Bytes(1));
     // The usual name, and safetensors before others.
     let mut files = indexed();
     files.push(("consolidated.safetensors", tensors(&[("c", 1)])));
@@ -159,7 +168,11 @@ fn files_of_pytorch_are_read_last() {
     let found = read(&files, None).unwrap();
     assert_eq!(found.format, Format::Torch);
     assert_eq!(found.model.bytes(), Bytes(32));
-    assert_eq!(found.notes, ["pytorch_model.bin: 1 tensors share the storage of another"]);
+    let wanted = [
+        "ignored: optimizer.pt, training_args.bin",
+        "pytorch_model.bin: 1 tensors share the storage of another",
+    ];
+    assert_eq!(found.notes, wanted);
     let sizes = zipped(&[("x/data.pkl", b"?"), ("x/data/0", &[0; 5])]);
     let found = read(&[("checkpoint.pth", sizes)], None).unwrap();
     assert_eq!(found.model.tensors[0].name, "data/0");
