@@ -110,7 +110,7 @@ impl Search<'_> {
     }
 
     fn best(&self, stages: &Stages, paths: &Paths) -> Option<Vec<(usize, usize)>> {
-        let shortest = |measure| stages.shortest(self.rooms, paths, measure);
+        let shortest = |measure| stages.shortest(paths, measure);
         let measure = match self.objective {
             Objective::Latency => Measure::Sum { limit: u64::MAX, each: 0 },
             Objective::FewestRooms => Measure::Sum { limit: u64::MAX, each: ROOM },

@@ -45,8 +45,10 @@ pub(super) struct Stages {
     ends: Vec<Vec<usize>>,
     /// Whether a stage may end before each layer.
     cuts: Vec<bool>,
-    /// The bytes that cross before each layer.
-    crossings: Vec<Bytes>,
+    /// For each layer, which of the transfers enters before it.
+    crossings: Vec<usize>,
+    /// The time of each kind of transfer, from each room to each.
+    transfers: Vec<Vec<Vec<u64>>>,
 }
 
 impl Stages {
@@ -98,16 +100,30 @@ impl Stages {
             ends.push(longest);
         }
         let cut = |layer: usize| layers.get(layer).is_none_or(|layer| !layer.joined);
-        let crossing = |layer: usize| {
+        let mut sizes: Vec<Bytes> = Vec::new();
+        let mut crossings = Vec::with_capacity(count + 1);
+        for layer in 0..=count {
             let before = layer.checked_sub(1).and_then(|layer| layers.get(layer));
-            before.map_or(Bytes(0), |layer| layer.crossing)
+            let size = before.map_or(Bytes(0), |layer| layer.crossing);
+            let known = sizes.iter().position(|known| *known == size);
+            crossings.push(known.unwrap_or_else(|| {
+                sizes.push(size);
+                sizes.len() - 1
+            }));
+        }
+        let all = 0..rooms.rooms.len();
+        let from_each = |size: &Bytes| {
+            let to_each =
+                |from: usize| all.clone().map(|to| rooms.transfer_nanos(from, to, *size)).collect();
+            all.clone().map(to_each).collect()
         };
         Stages {
             layers: count,
             nanos,
             ends,
             cuts: (0..=count).map(cut).collect(),
-            crossings: (0..=count).map(crossing).collect(),
+            crossings,
+            transfers: sizes.iter().map(from_each).collect(),
         }
     }
 
@@ -121,7 +137,6 @@ impl Stages {
     /// stage, and the measure.
     pub(super) fn shortest(
         &self,
-        rooms: &Rooms,
         paths: &Paths,
         measure: Measure,
     ) -> Option<(u64, Vec<(usize, usize)>)> {
@@ -144,7 +159,7 @@ impl Stages {
                         _ => {
                             let last = paths.rooms[node];
                             let last = if last == room { paths.twins[node] } else { last };
-                            rooms.transfer_nanos(last, room, self.crossings[first])
+                            self.transfers[self.crossings[first]][last][room]
                         }
                     };
                     let sums = &self.nanos[room][first..];
