@@ -6,13 +6,15 @@
 //! says so.
 
 use super::plan::{may_follow, pinned_room};
-use super::walk::{Measure, Paths, Stages};
+use super::walk::{Measure, OutOfSteps, Paths, Stages, Walk};
 use super::{Objective, RoomKind, Rooms, Split, balanced, first_fit, measure};
 use crate::need::{Chain, Layer};
 use gpu_core::Bytes;
 
 /// The most steps of a search that covers every order of rooms; some 30 milliseconds.
 const STEPS: u64 = 30_000_000;
+/// The nodes from which on a search of a few orders first pays off, as it bounds the cost.
+const FEW_NODES: usize = 24;
 /// What a room costs where the fewest are asked for, in nanoseconds: more than all layers together.
 const ROOM: u64 = 1 << 56;
 /// The most pairs of a node and a layer in such a search; 16 bytes each.
@@ -45,6 +47,13 @@ pub fn optimal(chain: &Chain, rooms: &Rooms, objective: Objective) -> Split {
     best
 }
 
+/// A walk that was found.
+struct Found {
+    /// The limit of its stages, in nanoseconds.
+    limit: u64,
+    walk: Walk,
+}
+
 struct Search<'a> {
     chain: &'a Chain,
     rooms: &'a Rooms,
@@ -55,6 +64,10 @@ struct Search<'a> {
 impl Search<'_> {
     fn kind(&self, room: usize) -> RoomKind {
         self.rooms.rooms.get(room).map_or(RoomKind::Disk, |room| room.kind)
+    }
+
+    fn capacity(&self, room: usize) -> Bytes {
+        self.rooms.rooms.get(room).map_or(Bytes(0), |room| room.capacity)
     }
 
     /// Returns the placements of all layers in one room of a kind.
@@ -82,19 +95,29 @@ impl Search<'_> {
         let base = self.base();
         let stages = Stages::new(self.chain, self.skipped, self.rooms, &base, pipelined);
         let classes = self.classes(&usable);
-        if let Some(paths) = self.all_orders(&classes, &stages, last_resort) {
-            if let Some(walk) = self.best(&stages, &paths) {
-                candidates.push(self.split(&members(&classes, walk)));
+        let all = self.all_orders(&classes, &stages, last_resort);
+        let mut best: Option<Found> = None;
+        if all.as_ref().is_none_or(|paths| paths.rooms.len() > FEW_NODES) {
+            let mut unlimited = u64::MAX;
+            for order in self.orders(&usable) {
+                let paths = self.in_order(&order, last_resort);
+                let found = self.best(&stages, &paths, best.as_ref(), &mut unlimited);
+                if let Ok(Some(found)) = found {
+                    candidates.push(self.split(&found.walk.stages));
+                    best = Some(found);
+                }
             }
-            return true;
         }
-        for order in self.orders(&usable) {
-            let paths = self.in_order(&order, last_resort);
-            if let Some(walk) = self.best(&stages, &paths) {
-                candidates.push(self.split(&walk));
+        let Some(paths) = all else { return false };
+        let mut steps = STEPS;
+        match self.best(&stages, &paths, best.as_ref(), &mut steps) {
+            Ok(found) => {
+                let split = |found: Found| self.split(&members(&classes, found.walk.stages));
+                candidates.extend(found.map(split));
+                true
             }
+            Err(OutOfSteps) => false,
         }
-        false
     }
 
     /// Returns the bytes that each room holds whatever the placement, and its least buffer.
@@ -109,17 +132,28 @@ impl Search<'_> {
         base
     }
 
-    fn best(&self, stages: &Stages, paths: &Paths) -> Option<Vec<(usize, usize)>> {
-        let shortest = |measure| stages.shortest(self.rooms, paths, measure);
-        let measure = match self.objective {
-            Objective::Latency => Measure::Sum { limit: u64::MAX, each: 0 },
-            Objective::FewestRooms => Measure::Sum { limit: u64::MAX, each: ROOM },
-            Objective::Throughput => {
-                let (limit, _) = shortest(Measure::Largest)?;
-                Measure::Sum { limit, each: 0 }
+    /// Returns the best walk that is no worse than a known one.
+    fn best(
+        &self,
+        stages: &Stages,
+        paths: &Paths,
+        known: Option<&Found>,
+        steps: &mut u64,
+    ) -> Result<Option<Found>, OutOfSteps> {
+        let mut limit = u64::MAX;
+        if self.objective == Objective::Throughput {
+            let most = known.map_or(u64::MAX, |known| known.limit);
+            match stages.shortest(paths, Measure::Largest, most, steps)? {
+                Some(walk) => limit = walk.value,
+                None => return Ok(None),
             }
-        };
-        shortest(measure).map(|(_, walk)| walk)
+        }
+        let each = if self.objective == Objective::FewestRooms { ROOM } else { 0 };
+        // A smaller limit may take a larger sum.
+        let known = known.filter(|known| known.limit == limit);
+        let most = known.map_or(u64::MAX, |known| known.walk.value);
+        let walk = stages.shortest(paths, Measure::Sum { limit, each }, most, steps)?;
+        Ok(walk.map(|walk| Found { limit, walk }))
     }
 
     /// Returns the rooms in classes: two are in one if exchanging them changes nothing.
@@ -178,10 +212,6 @@ impl Search<'_> {
         }
         let firsts: Vec<usize> =
             classes.iter().filter_map(|class| class.first().copied()).collect();
-        let work: u64 = firsts.iter().map(|room| stages.work(*room)).sum();
-        if work.saturating_mul(nodes as u64) > STEPS {
-            return None;
-        }
         // Node 1 + code · classes + last is a room of class `last` after counts `code`.
         let counts = |code: usize, class: usize| code / radix[class] % (classes[class].len() + 1);
         let width = classes.len();
@@ -198,11 +228,22 @@ impl Search<'_> {
             };
             (0..width).filter(may).map(|to| 1 + (code + radix[to]) * width + to).collect()
         };
-        let mut paths = Paths { rooms: vec![0], twins: vec![0], next: vec![follow(0, None)] };
+        let left = |code: usize| {
+            let unused = |class: usize| (classes[class].len() - counts(code, class)) as u64;
+            let bytes = |class: usize| self.capacity(firsts[class]).0.saturating_mul(unused(class));
+            ((0..width).map(unused).sum(), (0..width).map(|class| Bytes(bytes(class))).sum())
+        };
+        let mut paths = Paths {
+            rooms: vec![0],
+            twins: vec![0],
+            next: vec![follow(0, None)],
+            left: vec![left(0)],
+        };
         for code in 0..codes {
             for (last, first) in firsts.iter().enumerate() {
                 paths.rooms.push(*first);
                 paths.twins.push(classes[last].get(1).copied().unwrap_or(*first));
+                paths.left.push(left(code));
                 let used = counts(code, last) > 0;
                 paths.next.push(if used { follow(code, Some(last)) } else { Vec::new() });
             }
@@ -212,15 +253,21 @@ impl Search<'_> {
 
     /// Returns the paths through rooms in an order, of which some may be skipped.
     fn in_order(&self, order: &[usize], last_resort: RoomKind) -> Paths {
+        let left = |from: usize| {
+            let rooms = order.get(from..).unwrap_or_default();
+            (rooms.len() as u64, rooms.iter().map(|room| self.capacity(*room)).sum())
+        };
         let start = (0..order.len()).filter(|place| self.may_start(order[*place], last_resort));
         let mut paths = Paths {
             rooms: vec![0],
             twins: vec![0],
+            left: vec![left(0)],
             next: vec![start.map(|place| place + 1).collect()],
         };
         for (place, room) in order.iter().enumerate() {
             paths.rooms.push(*room);
             paths.twins.push(*room);
+            paths.left.push(left(place + 1));
             let after = place + 1..order.len();
             paths.next.push(after.map(|place| place + 1).collect());
         }

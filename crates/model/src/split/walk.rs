@@ -33,7 +33,22 @@ pub(super) struct Paths {
     pub(super) twins: Vec<usize>,
     /// The nodes that follow each.
     pub(super) next: Vec<Vec<usize>>,
+    /// The rooms that may still follow each, and their capacity.
+    pub(super) left: Vec<(u64, Bytes)>,
 }
+
+/// A walk of all layers.
+#[derive(Clone, Debug)]
+pub(super) struct Walk {
+    /// Its measure.
+    pub(super) value: u64,
+    /// The room and the end of each stage.
+    pub(super) stages: Vec<(usize, usize)>,
+}
+
+/// A search took more steps than it may.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OutOfSteps;
 
 /// The sizes of stages: what each room can hold of consecutive layers, and how long it takes.
 pub(super) struct Stages {
@@ -43,10 +58,16 @@ pub(super) struct Stages {
     nanos: Vec<Vec<u64>>,
     /// For each room and first layer, the end of the longest stage that fits.
     ends: Vec<Vec<usize>>,
+    /// The least time of the layers from each on, whatever their rooms.
+    rest: Vec<u64>,
+    /// The least bytes of the layers from each on.
+    rest_bytes: Vec<Bytes>,
     /// Whether a stage may end before each layer.
     cuts: Vec<bool>,
-    /// The bytes that cross before each layer.
-    crossings: Vec<Bytes>,
+    /// For each layer, which of the transfers enters before it.
+    crossings: Vec<usize>,
+    /// The time of each kind of transfer, from each room to each.
+    transfers: Vec<Vec<Vec<u64>>>,
 }
 
 impl Stages {
@@ -98,43 +119,73 @@ impl Stages {
             ends.push(longest);
         }
         let cut = |layer: usize| layers.get(layer).is_none_or(|layer| !layer.joined);
-        let crossing = |layer: usize| {
+        let mut sizes: Vec<Bytes> = Vec::new();
+        let mut crossings = Vec::with_capacity(count + 1);
+        for layer in 0..=count {
             let before = layer.checked_sub(1).and_then(|layer| layers.get(layer));
-            before.map_or(Bytes(0), |layer| layer.crossing)
+            let size = before.map_or(Bytes(0), |layer| layer.crossing);
+            let known = sizes.iter().position(|known| *known == size);
+            crossings.push(known.unwrap_or_else(|| {
+                sizes.push(size);
+                sizes.len() - 1
+            }));
+        }
+        let all = 0..rooms.rooms.len();
+        let from_each = |size: &Bytes| {
+            let to_each =
+                |from: usize| all.clone().map(|to| rooms.transfer_nanos(from, to, *size)).collect();
+            all.clone().map(to_each).collect()
         };
+        let mut rest = vec![0_u64; count + 1];
+        for (index, layer) in layers.iter().enumerate().rev() {
+            let least = rooms.rooms.iter().map(|room| room.layer_nanos(layer)).min();
+            rest[index] = rest[index + 1].saturating_add(least.unwrap_or(0));
+        }
+        let mut sum = Bytes(0);
+        let mut rest_bytes = vec![sum; count + 1];
+        for (index, layer) in layers.iter().enumerate().rev() {
+            sum += layer.bytes();
+            // The output may share a matrix with the input.
+            rest_bytes[index] = sum.saturating_sub(chain.tied);
+        }
         Stages {
             layers: count,
+            rest,
+            rest_bytes,
             nanos,
             ends,
             cuts: (0..=count).map(cut).collect(),
-            crossings: (0..=count).map(crossing).collect(),
+            crossings,
+            transfers: sizes.iter().map(from_each).collect(),
         }
     }
 
-    /// Returns about how many stages fit into each room, added up over first layers.
-    pub(super) fn work(&self, room: usize) -> u64 {
-        let ends = self.ends.get(room).map(Vec::as_slice).unwrap_or_default();
-        ends.iter().enumerate().map(|(first, end)| end.saturating_sub(first) as u64).sum()
-    }
-
-    /// Returns the walk with the least measure that places all layers, as the room and end of each
-    /// stage, and the measure.
+    /// Returns the walk with the least measure that places all layers, if there is one with no more
+    /// than `known`. `steps` counts down.
     pub(super) fn shortest(
         &self,
-        rooms: &Rooms,
         paths: &Paths,
         measure: Measure,
-    ) -> Option<(u64, Vec<(usize, usize)>)> {
+        mut known: u64,
+        steps: &mut u64,
+    ) -> Result<Option<Walk>, OutOfSteps> {
         let (count, nodes) = (self.layers, paths.rooms.len());
         let width = count + 1;
-        let mut best = vec![u64::MAX; nodes.checked_mul(width)?];
+        let mut best = vec![u64::MAX; nodes * width];
         let mut from = vec![(0_u32, 0_u32); best.len()];
-        *best.first_mut()? = 0;
-        let mut known = u64::MAX;
+        best[0] = 0;
         for node in 0..nodes {
+            let (left, capacity) = paths.left[node];
             for first in 0..count {
                 let value = best[node * width + first];
-                if value == u64::MAX || value > known {
+                let longest = match measure {
+                    Measure::Largest => known,
+                    Measure::Sum { limit, .. } => limit,
+                };
+                // What is left needs rooms with the memory, and stages with the time.
+                let is_hopeless = self.rest_bytes[first] > capacity
+                    || self.rest[first] > longest.saturating_mul(left);
+                if value == u64::MAX || value > known || is_hopeless {
                     continue;
                 }
                 for next in &paths.next[node] {
@@ -144,7 +195,7 @@ impl Stages {
                         _ => {
                             let last = paths.rooms[node];
                             let last = if last == room { paths.twins[node] } else { last };
-                            rooms.transfer_nanos(last, room, self.crossings[first])
+                            self.transfers[self.crossings[first]][last][room]
                         }
                     };
                     let sums = &self.nanos[room][first..];
@@ -152,6 +203,8 @@ impl Stages {
                     let row = *next * width + first;
                     let cuts = &self.cuts[first..];
                     let before = sums[0];
+                    let rest = &self.rest[first..];
+                    let mut taken = 0;
                     for step in 1..=length {
                         let time = (sums[step] - before).saturating_add(enter);
                         let total = match measure {
@@ -161,20 +214,29 @@ impl Stages {
                                 value.saturating_add(time).saturating_add(each)
                             }
                         };
-                        if total > known {
+                        // What is to come takes at least its share of the sum.
+                        let least = match measure {
+                            Measure::Largest => total,
+                            Measure::Sum { .. } => total.saturating_add(rest[step]),
+                        };
+                        if least > known {
                             break;
                         }
+                        taken += 1;
                         if total < best[row + step] && cuts[step] {
                             best[row + step] = total;
                             from[row + step] = (node as u32, first as u32);
                         }
                     }
                     known = known.min(best[*next * width + count]);
+                    *steps = steps.checked_sub(1 + taken).ok_or(OutOfSteps)?;
                 }
             }
         }
         let ends = (0..nodes).filter(|node| best[node * width + count] != u64::MAX);
-        let mut node = ends.min_by_key(|node| best[node * width + count])?;
+        let Some(mut node) = ends.min_by_key(|node| best[node * width + count]) else {
+            return Ok(None);
+        };
         let value = best[node * width + count];
         let mut end = count;
         let mut stages = Vec::new();
@@ -184,6 +246,6 @@ impl Stages {
             (node, end) = (before as usize, first as usize);
         }
         stages.reverse();
-        Some((value, stages))
+        Ok(Some(Walk { value, stages }))
     }
 }

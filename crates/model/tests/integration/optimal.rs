@@ -167,7 +167,7 @@ proptest! {
     }
 
     #[test]
-    fn optimum_is_never_worse_than_plain_placements(chain in chains(40), rooms in rooms(7)) {
+    fn optimum_is_never_worse_than_plain_placements(chain in chains(24), rooms in rooms(6)) {
         for objective in OBJECTIVES {
             let best = cost(&optimal(&chain, &rooms, objective), objective);
             let plain = [
@@ -198,6 +198,31 @@ proptest! {
         for objective in OBJECTIVES {
             let found = optimal(&chain, &rooms, objective);
             prop_assert_eq!(cost(&found, objective), brute_force(&chain, &rooms, objective));
+        }
+    }
+}
+
+#[test]
+fn machine_of_sixteen_different_devices_is_searched_in_some_orders() {
+    let sizes = (20..60).map(|size| ((size, 5, size, 3), (4, 6, 3, 2), size % 11 == 0));
+    let numbers: Vec<Numbers> = sizes.collect();
+    let last = numbers.len() - 1;
+    let layers = numbers.iter().enumerate().map(|(index, of)| layer(index, last, of)).collect();
+    let chain = Chain { layers, overhead: Bytes(10), cpu_first: true, ..Chain::default() };
+    let room = |index: u64| Room {
+        bytes_per_second: 1_000_000_000 + index * 37_000_000,
+        ..Room::gpu(format!("room {index}"), Bytes(170 + index * 13 % 40))
+    };
+    let rooms = Rooms::new((0..16).map(room).collect());
+    for objective in OBJECTIVES {
+        let found = optimal(&chain, &rooms, objective);
+        assert!(found.fits() && !found.is_optimal);
+        for other in [
+            first_fit(&chain, &rooms),
+            balanced(&chain, &rooms),
+            llama::placed(&chain, &rooms, None, &[]),
+        ] {
+            assert!(!other.fits() || found.cost(objective) <= other.cost(objective));
         }
     }
 }
