@@ -139,7 +139,9 @@ proptest! {
         prop_assert_eq!(detect(json.as_bytes()), Ok(Form::Json));
         prop_assert_eq!(detect(text.as_bytes()), Ok(Form::GraphText));
         if !def.nodes.is_empty() {
-            prop_assert_eq!(detect(&binary), Ok(Form::GraphBinary));
+            let detected = detect(&binary).unwrap();
+            let capitals = !def.nodes[0].op.contains(|c: char| c.is_ascii_lowercase());
+            prop_assert!(detected == Form::GraphBinary || capitals || def.nodes[0].op.contains(char::is_control));
             let graph_def = Some(protobuf::graph(&def));
             let meta = protobuf::MetaGraph { graph_def };
             prop_assert_eq!(read_as(Form::MetaGraph, meta.encode_to_vec()), Ok(def.clone()));
@@ -218,6 +220,24 @@ fn kernels_of_labels_and_constraints_on_numbers_are_left_out() {
     assert_eq!((kernel.priority, kernel.host_memory.len()), (-1, 2));
     let types: Vec<_> = kernel.constraints["T"].iter().map(|of| of.number()).collect();
     assert_eq!((types, kernel.constraints.len()), (vec![1, 2], 1));
+}
+
+#[test]
+fn lists_of_operations_and_kernels_are_told_from_graphs() {
+    assert_eq!(detect(b"# all\n\n# of them\nop { name: 'A' }"), Ok(Form::Ops));
+    assert_eq!(detect(b" kernel { op: 'A' device_type: 'CPU' }"), Ok(Form::Kernels));
+    assert_eq!(detect(b"kernels { }"), Ok(Form::GraphText));
+    let (argument, name) = (b"\x12\x05\x0a\x01x\x18\x01", b"\x0a\x01A");
+    let item = |fields: &[u8]| [&[0x0a, fields.len() as u8], fields].concat();
+    let op = item(&[name.as_slice(), argument].concat());
+    assert_eq!((detect(&op), detect(&item(name))), (Ok(Form::Ops), Ok(Form::Ops)));
+    let op = &super::ops(&op, &Limits::default()).unwrap()[0];
+    assert_eq!((op.inputs.len(), &op.inputs[0].kind), (1, &ArgKind::Type(crate::Dtype::FLOAT)));
+    let kernel = item(b"\x0a\x01A\x12\x03CPU\x30\x02");
+    assert_eq!(detect(&kernel), Ok(Form::Kernels));
+    assert_eq!(super::kernels(&kernel, &Limits::default()).unwrap()[0].priority, 2);
+    assert_eq!(detect(&item(b"\x0a\x01A\x12\x03Cpu")), Ok(Form::GraphBinary));
+    assert!(error(kernel).ends_with("read the list of kernels: it has no graph"));
 }
 
 #[test]
