@@ -109,13 +109,14 @@ fn binary(file: &[u8]) -> Option<Form> {
     (!fields.is_empty() && only(&graph)).then_some(Form::GraphBinary)
 }
 
-/// Returns what the items of field 1 are: field 2 of a node is the name of its operation, of a
-/// kernel a type of device, which is in capitals, and of an operation a message or absent.
+/// Returns what the items of field 1 are. Field 2 of a node is the name of its operation, of a kernel
+/// a type of device, which is in capitals, and of an operation a message or absent. Field 5 of a
+/// node is a message, its attribute, and of a kernel text.
 fn list(file: &[u8]) -> Form {
-    let second = first(file, 1).and_then(|item| first(item, 2)).filter(|text| is_name(text));
+    let item = first(file, 1).unwrap_or_default();
     let in_capitals = |text: &[u8]| !text.iter().any(u8::is_ascii_lowercase);
-    match second {
-        Some(text) if in_capitals(text) => Form::Kernels,
+    match first(item, 2).filter(|text| is_name(text)) {
+        Some(text) if in_capitals(text) && first(item, 5).is_none_or(is_name) => Form::Kernels,
         Some(_) => Form::GraphBinary,
         None => Form::Ops,
     }

@@ -241,6 +241,22 @@ fn lists_of_operations_and_kernels_are_told_from_graphs() {
 }
 
 #[test]
+fn meta_graph_is_told_from_a_graph_with_functions() {
+    let with = |graph: &str| {
+        let graph = read_as(Form::GraphText, graph).unwrap();
+        let graph_def = Some(protobuf::graph(&graph));
+        let graph = protobuf::graph(&graph).encode_to_vec();
+        (graph, protobuf::MetaGraph { graph_def }.encode_to_vec())
+    };
+    let (graph, meta) = with("node { name: 'a' op: 'NoOp' }");
+    assert_eq!((detect(&graph), detect(&meta)), (Ok(Form::GraphBinary), Ok(Form::MetaGraph)));
+    let (graph, _) = with("node { name: 'a' op: 'FFT' attr { key: 'T' value { type: 8 } } }");
+    assert_eq!(detect(&graph), Ok(Form::GraphBinary));
+    let (graph, _) = with("library { function { signature { name: 'f' } } }");
+    assert_eq!(detect(&graph), Ok(Form::GraphBinary));
+}
+
+#[test]
 fn limits_hold() {
     let text = "node { name: 'a' op: 'b' } node { name: 'c' op: 'd' }";
     let refused = |limits: Limits| match super::graph(text.as_bytes(), &limits) {
@@ -251,4 +267,10 @@ fn limits_hold() {
     assert_eq!(refused(Limits { bytes: 10, ..Limits::default() }), "bytes");
     assert_eq!(refused(Limits { memory: 500, ..Limits::default() }), "bytes of memory");
     assert_eq!(refused(Limits { depth: 0, ..Limits::default() }), "nested messages");
+    let json = r#"{"nodes": [{"name": "a", "op": "b"}],
+        "functions": [{"name": "f", "nodes": [{"name": "a", "op": "b"}]}]}"#;
+    let read = |nodes| super::graph(json.as_bytes(), &Limits { nodes, ..Limits::default() });
+    assert!(read(2).is_ok() && read(1).unwrap_err().to_string().ends_with("more than 1 nodes"));
+    let read = |nodes| super::graph(text.as_bytes(), &Limits { nodes, ..Limits::default() });
+    assert!(read(2).is_ok());
 }

@@ -77,7 +77,6 @@ impl<'a> Scan<'a> {
 
     /// Takes a number or a name, with its sign.
     pub(super) fn scalar(&mut self) -> Result<&'a str, String> {
-        self.blanks();
         let start = self.at;
         self.eat(b'-');
         while let Some(byte) = self.peek() {
