@@ -198,6 +198,35 @@ fn nodes_need_names_and_operations() {
     assert!(error(r#"{"nodes": [{"name": "a"}]}"#).contains("missing field `op`"));
 }
 
+/// Reads the value of an attribute in text form.
+fn value(text: &str) -> Attr {
+    let text = format!("node {{ name: 'a' op: 'B' attr {{ key: 'x' value {{ {text} }} }} }}");
+    read_as(Form::GraphText, text).unwrap().nodes[0].attrs["x"].clone()
+}
+
+#[test]
+fn numbers_and_flags_in_text_have_several_spellings() {
+    let ints = value("list { i: [0, -1, 017, 0x1F, -0X10, 9223372036854775807] i: - 5 }");
+    let expected = [0, -1, 15, 31, -16, i64::MAX, -5].map(Attr::Int);
+    assert_eq!(ints, Attr::List(expected.to_vec()));
+    let floats = value("list { f: [1, -2.5e+3, .5f, 25E-2F, inf, -infinity, 1f] f: - 1e1; }");
+    let expected = [1.0, -2500.0, 0.5, 0.25, f64::INFINITY, f64::NEG_INFINITY, 1.0, -10.0];
+    assert_eq!(floats, Attr::List(expected.map(Attr::Float).to_vec()));
+    assert!(matches!(value("f: nan"), Attr::Float(number) if number.is_nan()));
+    let flags = value("list { b: [true, t, True, 1] b: [] b: [false, f], b: 0 }");
+    let expected = [true, true, true, true, false, false, false].map(Attr::Bool);
+    assert_eq!(flags, Attr::List(expected.to_vec()));
+    assert_eq!(value("type: 101"), Attr::Type(ValueType::named("float_ref").unwrap()));
+    assert_eq!((value("type: 77"), value("type: DT_INVALID")), (Attr::Int(77), Attr::Int(0)));
+}
+
+#[test]
+fn escapes_in_text_are_bytes() {
+    let text = value(r#"s: "\a\b\t\n\v\f\r\\\'\"\?" '\101\60x\x4a\X4\u00e9\U0001F600'"#);
+    assert_eq!(text, Attr::Text("\u{7}\u{8}\t\n\u{b}\u{c}\r\\'\"?A0xJ\u{4}é😀".to_owned()));
+    assert_eq!(value(r"s: '\303\251\377'"), Attr::Text("é\u{fffd}".to_owned()));
+}
+
 #[test]
 fn later_attribute_replaces_an_earlier_one_as_in_protobuf() {
     let attr = |number| format!("attr {{ key: 'N' value {{ i: {number} }} }}");
@@ -267,6 +296,11 @@ fn limits_hold() {
     assert_eq!(refused(Limits { bytes: 10, ..Limits::default() }), "bytes");
     assert_eq!(refused(Limits { memory: 500, ..Limits::default() }), "bytes of memory");
     assert_eq!(refused(Limits { depth: 0, ..Limits::default() }), "nested messages");
+    let one = read_as(Form::GraphText, text).unwrap();
+    for file in [text.as_bytes(), &protobuf::graph(&one).encode_to_vec()] {
+        let limits = Limits { depth: 1, bytes: file.len() as u64, ..Limits::default() };
+        assert!(super::graph(file, &limits).is_ok());
+    }
     let json = r#"{"nodes": [{"name": "a", "op": "b"}],
         "functions": [{"name": "f", "nodes": [{"name": "a", "op": "b"}]}]}"#;
     let read = |nodes| super::graph(json.as_bytes(), &Limits { nodes, ..Limits::default() });
