@@ -279,6 +279,12 @@ fn meta_graph_is_told_from_a_graph_with_functions() {
     };
     let (graph, meta) = with("node { name: 'a' op: 'NoOp' }");
     assert_eq!((detect(&graph), detect(&meta)), (Ok(Form::GraphBinary), Ok(Form::MetaGraph)));
+    // A version, which only a graph has; fields that no form has.
+    let graph = [meta, b"\x18\x01".to_vec()].concat();
+    assert_eq!(detect(&graph), Ok(Form::GraphBinary));
+    for none in [b"\x48\x01\x12\x00".as_slice(), b"\x1a\x00", b"\x10\x00", b"\x08\x01"] {
+        assert!(detect(none).is_err(), "{none:?}");
+    }
     let (graph, _) = with("node { name: 'a' op: 'FFT' attr { key: 'T' value { type: 8 } } }");
     assert_eq!(detect(&graph), Ok(Form::GraphBinary));
     let (graph, _) = with("library { function { signature { name: 'f' } } }");
