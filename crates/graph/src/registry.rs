@@ -112,13 +112,12 @@ impl Registry {
         kernels.or_insert_with(|| known().unwrap_or_default()).push(kernel);
     }
 
-    /// Adds the operations and kernels of another registry; its operations replace those of the same
-    /// name.
+    /// Adds the operations and kernels of another registry. Its operations replace those of the
+    /// same name; its kernels come after those that are known.
     pub fn extend(&mut self, other: Registry) {
-        self.ops.extend(other.ops);
-        for (op, kernels) in other.kernels {
-            self.kernels.entry(op).or_default().extend(kernels);
-        }
+        other.ops.into_values().for_each(|op| self.add_op(op));
+        other.kernels.into_values().flatten().for_each(|kernel| self.add_kernel(kernel));
+        self.table = self.table.or(other.table);
     }
 
     /// Returns the definition of an operation.
@@ -161,5 +160,25 @@ mod tests {
             assert_eq!(kernels.collect::<Vec<_>>(), ["CPU", "GPU"], "{op}");
         }
         assert_eq!(registry.kernels("D"), []);
+    }
+
+    #[test]
+    fn registry_is_extended_by_another() {
+        let kernel = |device_type: &str| Kernel {
+            op: "MatMul".to_owned(),
+            device_type: device_type.to_owned(),
+            ..Kernel::default()
+        };
+        let mut more = Registry::tensorflow();
+        let known = more.kernels("MatMul").len();
+        more.add_op(OpDef { name: "Mine".to_owned(), ..OpDef::default() });
+        more.add_kernel(kernel("NPU"));
+        let mut registry = Registry::default();
+        registry.add_kernel(kernel("TPU"));
+        registry.extend(more);
+        let kernels = registry.kernels("MatMul");
+        assert_eq!(kernels.len(), known + 2);
+        assert_eq!((&*kernels[0].device_type, &*kernels[known + 1].device_type), ("TPU", "NPU"));
+        assert!(registry.op("Mine").is_some() && registry.op("MatMul").is_some());
     }
 }

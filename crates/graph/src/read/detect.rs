@@ -6,9 +6,10 @@ use super::limit::Limits;
 use super::message::Kind::{self, Length, Varint};
 use super::wire::Wire;
 
-/// Detects the form of a file with a graph.
+/// Detects the form of a file.
 ///
-/// Binary forms are told apart by the numbers and encodings of their outermost fields.
+/// Binary forms are told apart by the numbers and encodings of their outermost fields; lists of
+/// operations and kernels by their first item, or by the first name in text.
 ///
 /// # Errors
 /// If the file is empty or of no form that is known.
@@ -24,7 +25,11 @@ pub fn detect(file: &[u8]) -> Result<Form, ReadError> {
         return Ok(form);
     }
     if is_text(text) {
-        return Ok(Form::GraphText);
+        return Ok(match first_name(text) {
+            b"op" => Form::Ops,
+            b"kernel" => Form::Kernels,
+            _ => Form::GraphText,
+        });
     }
     let reason = Reason::malformed(match file.is_empty() {
         true => "the file is empty",
@@ -43,6 +48,16 @@ fn in_braces(rest: &[u8]) -> bool {
 fn is_text(text: &[u8]) -> bool {
     text.first().is_some_and(|first| first.is_ascii_alphabetic() || b"#_[".contains(first))
         && text.iter().take(1 << 10).all(|byte| *byte >= b' ' || byte.is_ascii_whitespace())
+}
+
+/// Returns the name of the first field of a message in text form.
+fn first_name(mut text: &[u8]) -> &[u8] {
+    while text.first() == Some(&b'#') {
+        let end = text.iter().position(|byte| *byte == b'\n').unwrap_or(text.len());
+        text = text.get(end..).unwrap_or_default().trim_ascii_start();
+    }
+    let end = text.iter().position(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
+    text.get(..end.unwrap_or(text.len())).unwrap_or_default()
 }
 
 /// Whether a list of operations or kernels is in binary form: its only field is number 1.
@@ -79,6 +94,9 @@ fn binary(file: &[u8]) -> Option<Form> {
     if has((1, Varint)) && has((2, Length)) && only(&|number, _| number <= 2) {
         return Some(Form::SavedModel);
     }
+    if has((1, Length)) && fields.len() == 1 {
+        return Some(list(file));
+    }
     let graph = |number, kind| match number {
         1 | 2 | 4 | 5 => kind == Length,
         3 => kind == Varint,
@@ -91,17 +109,29 @@ fn binary(file: &[u8]) -> Option<Form> {
     (!fields.is_empty() && only(&graph)).then_some(Form::GraphBinary)
 }
 
+/// Returns what the items of field 1 are. Field 2 of a node is the name of its operation, of a kernel
+/// a type of device, which is in capitals, and of an operation a message or absent. Field 5 of a
+/// node is a message, its attribute, and of a kernel text.
+fn list(file: &[u8]) -> Form {
+    let item = first(file, 1).unwrap_or_default();
+    let in_capitals = |text: &[u8]| !text.iter().any(u8::is_ascii_lowercase);
+    match first(item, 2).filter(|text| is_name(text)) {
+        Some(text) if in_capitals(text) && first(item, 5).is_none_or(is_name) => Form::Kernels,
+        Some(_) => Form::GraphBinary,
+        None => Form::Ops,
+    }
+}
+
 /// Whether field 2 is a graph with nodes rather than a library: field 1 of a node is its name, and
 /// field 1 of a function is a message, its signature.
 fn is_meta_graph(file: &[u8]) -> bool {
-    let Some(graph) = first(file, 2) else { return false };
-    let Some(node) = first(graph, 1) else { return false };
-    let (name, op) = (first(node, 1), first(node, 2));
-    let is_name = |bytes: &[u8]| {
-        let name = std::str::from_utf8(bytes);
-        name.is_ok_and(|name| !name.is_empty() && !name.contains(char::is_control))
-    };
-    name.is_some_and(is_name) && op.is_some_and(is_name)
+    let Some(node) = first(file, 2).and_then(|graph| first(graph, 1)) else { return false };
+    first(node, 1).is_some_and(is_name) && first(node, 2).is_some_and(is_name)
+}
+
+fn is_name(bytes: &[u8]) -> bool {
+    let name = std::str::from_utf8(bytes);
+    name.is_ok_and(|name| !name.is_empty() && !name.contains(char::is_control))
 }
 
 /// Returns the first value of a field of a message.

@@ -80,10 +80,7 @@ impl<'a> Wire<'a> {
                 return Ok(number);
             }
         }
-        match bytes.len() {
-            ..10 => self.malformed("the message ends within a number"),
-            _ => self.malformed("a number of more than ten bytes"),
-        }
+        self.malformed("the message ends within a number")
     }
 
     fn take(&mut self, length: u64) -> Result<&'a [u8], ReadError> {
@@ -110,9 +107,7 @@ impl<'a> Wire<'a> {
     /// Moves to the next field of any number, and returns it and its encoding.
     pub(super) fn field(&mut self) -> Result<Option<(u32, Kind)>, ReadError> {
         if self.at >= self.end() {
-            if self.ends.len() > 1 {
-                self.ends.pop();
-            }
+            self.ends.pop();
             return Ok(None);
         }
         let key = self.varint()?;

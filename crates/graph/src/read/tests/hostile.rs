@@ -138,6 +138,8 @@ fn lengths_and_numbers_that_lie_are_refused() {
         (b"\x0a\x04\x0a\x05ab", "a value of 5 bytes where 2 are left"),
         (b"\x0a\x80", "the message ends within a number"),
         (b"\x02\x00", "a field without a valid number"),
+        (b"\x80\x80\x80\x80\x10\x00", "a field without a valid number"),
+        (b"\xf8\xff\xff\xff\xff\xff\x0f\x00", "a field without a valid number"),
         (b"\x0b\x0c", "field 1 has the wire type 3"),
         (b"\x08\x01", "node has another encoding"),
         (b"\x0a\x04\x0a\x02\xff\xfe", "text that is not UTF-8"),

@@ -208,3 +208,20 @@ fn onnx_models_that_contradict_themselves_are_refused() {
     let node = &read(model(&[part(5, huge)])).unwrap().graph.nodes[0];
     assert_eq!(node.attrs.get("_output_bytes"), None);
 }
+
+#[test]
+fn nodes_of_onnx_models_count_against_the_memory() {
+    let input = part(11, value("x", 1, &[]));
+    let initializer = part(5, [small(2, 1), small(1, 0), part(8, "w")].concat());
+    let node = part(1, onnx_node(&[], &["y"], "n", "Relu"));
+    for part in [input, initializer, node] {
+        let file = model(&[part]);
+        let read = |memory| super::super::graph(&file, &Limits { memory, ..Limits::default() });
+        assert!(read(1_500).is_err());
+        let graph = read(1 << 20).unwrap().graph;
+        assert_eq!(graph.nodes.len(), 1);
+        if let Some(bytes) = graph.nodes[0].attrs.get("_output_bytes") {
+            assert_eq!(bytes, &Attr::List(vec![Attr::Int(0)]));
+        }
+    }
+}

@@ -77,9 +77,10 @@ impl<'a> Scan<'a> {
 
     /// Takes a number or a name, with its sign.
     pub(super) fn scalar(&mut self) -> Result<&'a str, String> {
-        self.blanks();
         let start = self.at;
-        self.eat(b'-');
+        if self.eat(b'-') {
+            self.blanks();
+        }
         while let Some(byte) = self.peek() {
             let exponent = matches!(byte, b'+' | b'-')
                 && self
@@ -105,7 +106,7 @@ impl<'a> Scan<'a> {
         let start = self.at;
         let token = self.scalar()?;
         let (negative, digits) = match token.strip_prefix('-') {
-            Some(digits) => (true, digits),
+            Some(digits) => (true, digits.trim_start()),
             None => (false, token),
         };
         let hexadecimal = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
@@ -128,7 +129,7 @@ impl<'a> Scan<'a> {
         self.blanks();
         let start = self.at;
         let token = self.scalar()?;
-        let digits = token.trim_start_matches('-');
+        let digits = token.strip_prefix('-').unwrap_or(token).trim_start();
         let number = match digits.strip_suffix(['f', 'F']) {
             // `inf` ends so too.
             Some(number)

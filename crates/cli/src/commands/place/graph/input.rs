@@ -4,8 +4,7 @@ use crate::commands::parse::read_up_to;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use gpu_graph::read::{self, Document, Form, Limits, ReadError};
-use gpu_graph::{Device, Graph, GraphDef, Kernel, Registry};
-use std::collections::BTreeSet;
+use gpu_graph::{Device, Graph, Registry};
 use std::path::{Path, PathBuf};
 
 /// What the files contain.
@@ -32,7 +31,7 @@ pub(super) fn read(file: &Path, kernels: &[PathBuf]) -> Result<Input, Failure> {
         (None, false, _) => Registry::default(),
         (None, true, Form::Onnx) => {
             notes.push(ANY_DEVICE.to_owned());
-            for_any_device(&graph)
+            Registry::supporting(&graph, &["GPU", "CPU"])
         }
         (None, true, _) => Registry::tensorflow(),
     };
@@ -50,16 +49,6 @@ pub(super) fn read(file: &Path, kernels: &[PathBuf]) -> Result<Input, Failure> {
 /// ONNX has no list of kernels: which operations run where depends on the program that runs it.
 const ANY_DEVICE: &str = "the file lists no kernels: each operation is assumed to run on CPUs and \
                           GPUs (--kernels FILE tells otherwise)";
-
-fn for_any_device(graph: &GraphDef) -> Registry {
-    let mut registry = Registry::default();
-    let ops: BTreeSet<&str> = graph.nodes.iter().map(|node| &*node.op).collect();
-    for (op, device_type) in ops.into_iter().flat_map(|op| [(op, "GPU"), (op, "CPU")]) {
-        let (op, device_type) = (op.to_owned(), device_type.to_owned());
-        registry.add_kernel(Kernel { op, device_type, ..Kernel::default() });
-    }
-    registry
-}
 
 /// Adds the operations and kernels of a file.
 fn add_kernels(registry: &mut Registry, path: &Path, limits: &Limits) -> Result<(), Failure> {
