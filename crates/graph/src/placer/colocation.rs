@@ -235,6 +235,9 @@ impl<'g> Colocation<'g> {
     /// Colocates the nodes that name each other, or the same name, in `_class`. Names that no node
     /// has are groups, too.
     fn follow_classes(&mut self, cx: &mut Context<'_>) -> Result<(), PlaceError> {
+        if self.body.nodes.iter().all(|node| node.colocation().next().is_none()) {
+            return Ok(());
+        }
         let mut joins = Vec::new();
         let mut first: HashMap<&str, u32> = HashMap::with_capacity(self.body.nodes.len());
         for at in &self.body.order {

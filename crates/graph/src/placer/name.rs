@@ -142,6 +142,9 @@ impl Names {
 
     /// Parses a name; `None` if it is malformed.
     pub(super) fn parse(&mut self, text: &str) -> Option<Name> {
+        if text.is_empty() {
+            return Some(Name::default());
+        }
         if let Some(name) = self.parsed.get(text) {
             return *name;
         }

@@ -134,6 +134,44 @@ impl Placement {
         &self.warnings
     }
 
+    /// Returns the warnings in words, with the names of nodes and devices.
+    pub fn warning_lines<'a>(
+        &'a self,
+        graph: &'a Graph,
+        devices: &'a DeviceSet,
+    ) -> impl Iterator<Item = String> + 'a {
+        let name = |id: &NodeId| self.node(graph, *id).map_or("", |node| &node.name);
+        let device = |at: &usize| devices.names().get(*at).map_or("", |name| name);
+        self.warnings.iter().map(move |warning| match warning {
+            Warning::Fallback { node, requested, device: at } => format!(
+                "{}: no device {requested} supports it or is there; soft placement chose {}",
+                name(node),
+                device(at)
+            ),
+            Warning::ResourceMoved { node, requested, device: at } => format!(
+                "{}: a resource was moved from {requested} to {}, because that device does not \
+                 support the operations on it",
+                name(node),
+                device(at)
+            ),
+            Warning::ColocationIgnored { node, group, reason } => {
+                format!("{}: not colocated with {group}: {reason}", name(node))
+            }
+            Warning::RequestsDiffer { node, other, requested, against } => format!(
+                "{}: colocated with {}, but requests {requested} and {against} differ; where they \
+                 do, they are ignored",
+                name(node),
+                name(other)
+            ),
+            Warning::RequestOverridden { node, by, requested, instead } => format!(
+                "{}: request {requested} ignored for {instead}, the device of the reference or \
+                 resource from {}",
+                name(node),
+                name(by)
+            ),
+        })
+    }
+
     /// Returns a node of the graph or an inserted one.
     pub fn node<'a>(&'a self, graph: &'a Graph, id: NodeId) -> Option<&'a Node> {
         let nodes = graph.nodes();

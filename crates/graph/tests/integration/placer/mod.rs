@@ -7,3 +7,4 @@ mod kernels;
 mod peer;
 mod properties;
 mod random;
+mod words;
