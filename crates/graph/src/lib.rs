@@ -5,6 +5,7 @@
 //! Every placement is a pure function of the three, so it can be repeated, compared and explained
 //! without the framework that wrote the graph.
 
+pub mod cost;
 mod def;
 mod device;
 mod dtype;
