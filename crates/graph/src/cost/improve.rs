@@ -37,7 +37,8 @@ pub(super) fn improved(problem: &Problem<'_>, found: Vec<Schedule>) -> Schedule 
         starts.take(STARTS - 1).map(|schedule| Solution::of(problem, &schedule)).collect();
     let mut random = Random(1);
     for (at, start) in std::iter::once(first).chain(others).enumerate() {
-        let until = search.tries.saturating_sub(if at == STARTS - 1 { search.tries } else { share });
+        let until =
+            search.tries.saturating_sub(if at == STARTS - 1 { search.tries } else { share });
         let (mut solution, mut end) = search.descend(start, until);
         search.keep(&solution, end, &mut best);
         while search.tries > until {
@@ -191,13 +192,11 @@ fn assign(problem: &Problem<'_>, assigned: &mut [u32], item: u32, processor: u32
 fn range(problem: &Problem<'_>, order: &[u32], place: usize) -> (usize, usize) {
     let item = order[place];
     let inputs = &problem.dag.items[item as usize].inputs;
-    let before = order[..place].iter().rposition(|other| {
-        inputs.iter().any(|input| input.item == *other)
-    });
+    let before =
+        order[..place].iter().rposition(|other| inputs.iter().any(|input| input.item == *other));
     let nexts = &problem.successors[item as usize];
-    let after = order[place + 1..].iter().position(|other| {
-        nexts.iter().any(|(next, _)| next == other)
-    });
+    let after =
+        order[place + 1..].iter().position(|other| nexts.iter().any(|(next, _)| next == other));
     (before.map_or(0, |at| at + 1), after.map_or(order.len() - 1, |at| place + at))
 }
 

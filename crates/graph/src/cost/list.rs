@@ -190,3 +190,163 @@ impl Placer {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::random::{Shape, cluster, dag};
+    use super::super::{Input, Item, Violation, verify};
+    use super::*;
+    use proptest::prelude::*;
+
+    fn item(name: &str, nanos: &[u64], inputs: &[Input], output: u64) -> Item {
+        Item {
+            name: name.into(),
+            inputs: inputs.to_vec(),
+            outputs: vec![Bytes(output)],
+            nanos: nanos.iter().map(|nanos| Some(*nanos)).collect(),
+            ..Item::default()
+        }
+    }
+
+    #[test]
+    fn value_is_copied_once_for_all_its_users_on_a_processor() {
+        let mut cluster = cluster(2, 1);
+        cluster.routes = vec![vec![super::super::Route::default(); 2]; 2];
+        let mut items = vec![item("a", &[10, 10], &[], 8)];
+        items[0].fixed = Some(0);
+        for name in ["b", "c"] {
+            items.push(item(name, &[10, 10], &[Input::value(0, 0)], 8));
+        }
+        items[1].fixed = Some(1);
+        items[2].fixed = Some(1);
+        let schedule = list_schedule(&Dag { items }, &cluster).unwrap();
+        assert_eq!((schedule.transfers.len(), schedule.makespan_nanos), (1, 30));
+        assert_eq!(schedule.reasons, vec![Choice::Fixed; 3]);
+    }
+
+    #[test]
+    fn memory_that_suffices_nowhere_is_an_error_that_tells_what_is_missing() {
+        let mut cluster = cluster(2, 1);
+        cluster.processors[0].memory = Some(Bytes::from_mib(1));
+        cluster.processors[1].memory = Some(Bytes::from_mib(2));
+        let items = vec![item("big", &[1, 1], &[], 5 << 20)];
+        let error = list_schedule(&Dag { items }, &cluster).unwrap_err();
+        let expected =
+            "no memory for item 'big': /device:GPU:0 lacks 4 MiB, /device:GPU:1 lacks 3 MiB";
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn group_goes_where_its_persistent_memory_fits() {
+        let mut cluster = cluster(2, 1);
+        cluster.processors[0].memory = Some(Bytes::from_mib(1));
+        cluster.processors[1].memory = Some(Bytes::from_mib(2));
+        // Alone, each would be faster on processor 0.
+        let mut items = vec![item("u", &[1, 90], &[], 0), item("v", &[1, 90], &[], 0)];
+        for item in &mut items {
+            item.group = Some(7);
+            item.persistent = Bytes::from_mib(1);
+        }
+        let schedule = list_schedule(&Dag { items }, &cluster).unwrap();
+        assert!(schedule.slots.iter().all(|slot| slot.processor == 1));
+        assert_eq!(schedule.peaks, [Bytes(0), Bytes::from_mib(2)]);
+    }
+
+    #[test]
+    fn item_waits_for_memory_that_others_release() {
+        let mut cluster = cluster(1, 1);
+        cluster.processors[0].memory = Some(Bytes(100));
+        let mut items =
+            vec![item("a", &[10], &[], 60), item("b", &[10], &[Input::value(0, 0)], 40)];
+        items.push(item("c", &[10], &[], 60));
+        let dag = Dag { items };
+        let schedule = list_schedule(&dag, &cluster).unwrap();
+        verify(&dag, &cluster, &schedule).unwrap();
+        assert_eq!((schedule.makespan_nanos, &schedule.peaks[..]), (30, &[Bytes(100)][..]));
+    }
+
+    #[test]
+    fn cycle_is_an_error_that_names_its_items() {
+        let mut items = vec![item("a", &[1], &[Input::order(2)], 0)];
+        items.push(item("b", &[1], &[Input::value(0, 0)], 0));
+        items.push(item("c", &[1], &[Input::value(1, 0)], 0));
+        items.push(item("d", &[1], &[Input::value(2, 0)], 0));
+        let error = list_schedule(&Dag { items }, &cluster(1, 1)).unwrap_err();
+        assert_eq!(error.to_string(), "items in a cycle: b, c, a");
+    }
+
+    #[test]
+    fn inputs_and_processors_must_exist() {
+        let cluster = cluster(1, 1);
+        for wrong in [
+            item("x", &[1], &[Input::value(9, 0)], 0),
+            item("x", &[1, 1], &[], 0),
+            Item { fixed: Some(1), ..item("x", &[1], &[], 0) },
+        ] {
+            let error = list_schedule(&Dag { items: vec![wrong] }, &cluster).unwrap_err();
+            assert_eq!(error, ScheduleError::Malformed { item: "x".into() });
+        }
+        let nowhere = Item { nanos: vec![None], ..item("x", &[], &[], 0) };
+        let error = list_schedule(&Dag { items: vec![nowhere] }, &cluster).unwrap_err();
+        assert_eq!(error.to_string(), "no processor can run item 'x'");
+        assert_eq!(list_schedule(&Dag::default(), &cluster).unwrap().makespan_nanos, 0);
+    }
+
+    #[test]
+    fn spoilt_schedules_are_noticed() {
+        let cluster = cluster(2, 3);
+        let dag = dag(30, 2, 3, Shape { groups: false });
+        let good = list_schedule(&dag, &cluster).unwrap();
+        verify(&dag, &cluster, &good).unwrap();
+        let first = (0..30).find(|at| !dag.items[*at].inputs.is_empty()).unwrap();
+        let mut early = good.clone();
+        let length = early.slots[first].end_nanos - early.slots[first].start_nanos;
+        early.slots[first].start_nanos = 0;
+        early.slots[first].end_nanos = length;
+        assert!(matches!(verify(&dag, &cluster, &early), Err(Violation::Input { .. })));
+        let mut short = good.clone();
+        short.slots[first].end_nanos -= 1;
+        assert!(matches!(verify(&dag, &cluster, &short), Err(Violation::Time { .. })));
+        let mut lighter = good.clone();
+        lighter.peaks[0] = Bytes(0);
+        assert_eq!(verify(&dag, &cluster, &lighter), Err(Violation::Totals));
+        let mut untransferred = good.clone();
+        assert!(untransferred.transfers.pop().is_some());
+        assert!(matches!(verify(&dag, &cluster, &untransferred), Err(Violation::Input { .. })));
+        let mut small = cluster.clone();
+        small.processors[0].memory = Some(Bytes(good.peaks[0].0 - 1));
+        assert!(matches!(verify(&dag, &small, &good), Err(Violation::Memory { .. })));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn schedules_keep_to_the_model(
+            count in 0_usize..160,
+            processors in 1_usize..5,
+            seed: u64,
+            groups: bool,
+            one_port: bool,
+            limit in proptest::option::of(600_000_u64..20_000_000),
+        ) {
+            let mut cluster = cluster(processors, seed);
+            cluster.one_port = one_port;
+            for processor in &mut cluster.processors {
+                processor.memory = limit.map(Bytes);
+            }
+            let dag = dag(count, processors, seed, Shape { groups });
+            match list_schedule(&dag, &cluster) {
+                Ok(schedule) => {
+                    prop_assert_eq!(verify(&dag, &cluster, &schedule), Ok(()));
+                    prop_assert_eq!(list_schedule(&dag, &cluster), Ok(schedule));
+                }
+                Err(ScheduleError::Memory { lacks, .. }) => {
+                    prop_assert!(limit.is_some() && !lacks.is_empty());
+                }
+                Err(ScheduleError::Infeasible { .. }) => prop_assert_eq!(processors, 1),
+                Err(error) => prop_assert!(false, "{}", error),
+            }
+        }
+    }
+}

@@ -8,7 +8,7 @@
 
 mod cluster;
 mod dag;
-// mod estimate;
+mod estimate;
 mod improve;
 mod list;
 mod memory;
@@ -22,7 +22,7 @@ mod verify;
 
 pub use cluster::{Cluster, Processor, Rates, Route};
 pub use dag::{Dag, Input, Item};
-// pub use estimate::{EstimateError, Estimates, estimate};
+pub use estimate::{EstimateError, Estimates, estimate};
 pub use list::list_schedule;
 pub use optimal::{MAX_ITEMS, Optimum, optimal};
 pub use schedule::{Choice, Lack, Schedule, ScheduleError, Slot, Transfer};

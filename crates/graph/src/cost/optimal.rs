@@ -273,8 +273,11 @@ mod tests {
         }
         let mut best = u64::MAX;
         for (at, item) in dag.items.iter().enumerate() {
-            let inputs: Option<Vec<_>> =
-                item.inputs.iter().map(|input| Some((input, slots[input.item as usize]?))).collect();
+            let inputs: Option<Vec<_>> = item
+                .inputs
+                .iter()
+                .map(|input| Some((input, slots[input.item as usize]?)))
+                .collect();
             let (None, Some(inputs)) = (slots[at], inputs) else { continue };
             for (processor, nanos) in (0_u32..).zip(&item.nanos) {
                 let Some(nanos) = nanos else { continue };
@@ -371,7 +374,8 @@ mod tests {
                 let mut cluster = cluster(processors, seed);
                 cluster.one_port = one_port;
                 let most = if one_port { 3 } else { 6 };
-                let dag = dag(6 + (seed % most) as usize, processors, seed, Shape { groups: false });
+                let dag =
+                    dag(6 + (seed % most) as usize, processors, seed, Shape { groups: false });
                 let heuristic = list_schedule(&dag, &cluster).unwrap();
                 let best = optimal(&dag, &cluster, 20_000).unwrap();
                 if !best.proven {

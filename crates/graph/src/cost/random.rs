@@ -47,11 +47,8 @@ pub(super) fn dag(count: usize, processors: usize, seed: u64, shape: Shape) -> D
 /// Returns processors with routes of about 1 GB/s and without limits of memory.
 pub(super) fn cluster(count: usize, seed: u64) -> Cluster {
     let mut random = Random(seed ^ 0x5eed);
-    let processor = |at| Processor {
-        name: format!("/device:GPU:{at}").into(),
-        speed: 1.0,
-        memory: None,
-    };
+    let processor =
+        |at| Processor { name: format!("/device:GPU:{at}").into(), speed: 1.0, memory: None };
     let mut route = |from, to| match from == to {
         true => Route::default(),
         false => Route {
