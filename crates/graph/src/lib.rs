@@ -11,6 +11,7 @@ mod device;
 mod dtype;
 mod graph;
 mod registry;
+pub mod replicate;
 
 pub use def::{Attr, FunctionDef, GraphDef, NodeDef};
 pub use device::{Device, DeviceSpec};
