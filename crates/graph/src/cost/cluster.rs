@@ -41,9 +41,10 @@ impl Route {
     pub fn nanos(self, bytes: u64) -> u64 {
         const SECOND: u128 = 1_000_000_000;
         let rate = u128::from(self.bytes_per_second);
-        let carried = (u128::from(bytes) * SECOND).checked_div(rate.max(1)).unwrap_or(0);
-        let exact = rate == 0 || u128::from(bytes) * SECOND % rate == 0;
-        let carried = if rate == 0 { 0 } else { carried + u128::from(!exact) };
+        let carried = match rate {
+            0 => 0,
+            _ => (u128::from(bytes) * SECOND).div_ceil(rate),
+        };
         self.latency_nanos.saturating_add(u64::try_from(carried).unwrap_or(u64::MAX))
     }
 

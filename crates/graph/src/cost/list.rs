@@ -293,6 +293,18 @@ mod tests {
     }
 
     #[test]
+    fn hundred_thousand_items_are_scheduled_on_eight_processors() {
+        let cluster = cluster(8, 5);
+        let dag = dag(100_000, 8, 5, Shape { groups: false });
+        let schedule = list_schedule(&dag, &cluster).unwrap();
+        verify(&dag, &cluster, &schedule).unwrap();
+        // No more than three times the work divided by the processors.
+        let least = |item: &Item| item.nanos.iter().flatten().min().copied().unwrap_or(0);
+        let work: u64 = dag.items.iter().map(least).sum();
+        assert!(schedule.makespan_nanos < 3 * work / 8, "{}", schedule.makespan_nanos);
+    }
+
+    #[test]
     fn spoilt_schedules_are_noticed() {
         let cluster = cluster(2, 3);
         let dag = dag(30, 2, 3, Shape { groups: false });

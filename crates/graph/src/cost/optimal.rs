@@ -364,6 +364,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::print_stderr, reason = "the figures are quoted in docs/graph-scheduling.md")]
     fn heuristic_is_near_the_optimum_of_random_graphs() {
         let count: u64 = 500;
         for one_port in [false, true] {
