@@ -40,9 +40,10 @@ pub(super) enum Selection<'a> {
 /// Items are taken by upward rank and put where they end first, transfers included, also into gaps
 /// (HEFT: Topcuoglu, Hariri and Wu, 2002). A place whose memory would be exceeded at any time is not
 /// chosen; an item waits for memory where that helps. Several rank functions are tried, with and
-/// without the look ahead of PEFT (Arabnejad and Barbosa, 2014), and the schedule that ends first
-/// is taken: eleven passes up to 36,000 items, fewer above, at least one. Schedules of small graphs
-/// are then improved by local search. The result depends only on the arguments.
+/// without the lookahead of PEFT (Arabnejad and Barbosa, 2014), and everything on one processor. The
+/// schedule that ends first is taken. Up to 40,000 items there are ten passes besides those on one
+/// processor; above, fewer, at least one. Schedules of up to 600 items are then improved by local
+/// search. The result depends only on the arguments.
 ///
 /// # Errors
 /// If the graph is malformed or has a cycle, if no processor can run an item or all items of a

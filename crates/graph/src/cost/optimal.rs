@@ -374,11 +374,11 @@ mod tests {
                 let processors = 2 + (seed % 2) as usize;
                 let mut cluster = cluster(processors, seed);
                 cluster.one_port = one_port;
-                let most = if one_port { 3 } else { 6 };
+                let most = if one_port { 4 } else { 7 };
                 let dag =
                     dag(6 + (seed % most) as usize, processors, seed, Shape { groups: false });
                 let heuristic = list_schedule(&dag, &cluster).unwrap();
-                let best = optimal(&dag, &cluster, 20_000).unwrap();
+                let best = optimal(&dag, &cluster, 50_000).unwrap();
                 if !best.proven {
                     unproven += 1;
                     continue;

@@ -125,7 +125,7 @@ fn transfers(
     let mut arrivals = HashMap::new();
     for transfer in &schedule.transfers {
         let made = schedule.slots[transfer.item as usize];
-        let route = cluster.routes[transfer.from as usize][transfer.to as usize];
+        let route = cluster.route(transfer.from, transfer.to);
         let length = transfer.end_nanos - transfer.start_nanos;
         let key = (transfer.item, transfer.output, transfer.to);
         if made.processor != transfer.from
@@ -154,8 +154,8 @@ fn inputs(
                 _ if made.processor == slot.processor => Some(made.end_nanos),
                 Some(output) => arrivals.get(&(input.item, output, slot.processor)).copied(),
                 None => {
-                    let row = &cluster.routes[made.processor as usize];
-                    made.end_nanos.checked_add(row[slot.processor as usize].latency_nanos)
+                    let route = cluster.route(made.processor, slot.processor);
+                    made.end_nanos.checked_add(route.latency_nanos)
                 }
             };
             if arrival.is_none_or(|arrival| arrival > slot.start_nanos) {
