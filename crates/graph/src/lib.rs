@@ -6,6 +6,7 @@
 //! without the framework that wrote the graph.
 
 mod build;
+pub mod cost;
 mod def;
 mod device;
 mod dtype;
@@ -13,6 +14,7 @@ mod graph;
 pub mod placer;
 pub mod read;
 mod registry;
+pub mod replicate;
 
 pub use build::BuildError;
 pub use def::{Attr, FunctionDef, GraphDef, NodeDef};

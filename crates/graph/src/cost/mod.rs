@@ -1,0 +1,32 @@
+//! Placing a graph by its costs: when and where each operation runs, by simulation.
+//!
+//! A [`Dag`] holds what operations cost and what they produce, a [`Cluster`] what runs them and how
+//! it is connected. [`list_schedule`] chooses a processor and a time for every item, [`optimal`]
+//! finds the best schedule of a small graph, and [`verify`] checks any schedule without the code
+//! that made it. The three share one model of time, transfers and memory, which [`Schedule`]
+//! describes.
+
+mod cluster;
+mod dag;
+mod estimate;
+mod improve;
+mod list;
+mod memory;
+mod optimal;
+mod partial;
+mod problem;
+mod rank;
+mod schedule;
+mod timeline;
+mod verify;
+
+pub use cluster::{Cluster, Processor, Rates, Route};
+pub use dag::{Dag, Input, Item};
+pub use estimate::{EstimateError, Estimates, estimate};
+pub use list::list_schedule;
+pub use optimal::{MAX_ITEMS, Optimum, optimal};
+pub use schedule::{Choice, Lack, Schedule, ScheduleError, Slot, Transfer};
+pub use verify::{Violation, verify};
+
+#[cfg(test)]
+mod random;

@@ -1,0 +1,46 @@
+//! Which values of a training graph are gradients.
+
+use crate::def::GraphDef;
+
+/// The input of a node that applies a gradient to a variable.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Gradient {
+    /// The node that applies it, such as an `ApplyGradientDescent`.
+    pub update: String,
+    /// Which of its inputs.
+    pub input: usize,
+}
+
+/// Operations that apply a gradient, without `Resource` in front, and the input that it is, by
+/// TensorFlow's `training_ops.cc` and `state_ops.cc`.
+const UPDATES: [(&str, usize); 13] = [
+    ("ApplyGradientDescent", 2),
+    ("ApplyMomentum", 3),
+    ("ApplyKerasMomentum", 3),
+    ("ApplyAdagrad", 3),
+    ("ApplyAdadelta", 6),
+    ("ApplyAdam", 9),
+    ("ApplyAdaMax", 8),
+    ("ApplyFtrl", 3),
+    ("ApplyRMSProp", 7),
+    ("ApplyCenteredRMSProp", 8),
+    ("ApplyProximalGradientDescent", 4),
+    ("AssignSub", 1),
+    ("AssignSubVariableOp", 1),
+];
+
+/// Finds the gradients of a graph by the operations that apply them: `Apply…`, `ResourceApply…` and
+/// `AssignSub`.
+///
+/// `AssignAdd` is not one of them, because step counters use it.
+pub fn gradients(graph: &GraphDef) -> Vec<Gradient> {
+    let of = |op: &str| {
+        let bare = op.strip_prefix("Resource").unwrap_or(op);
+        UPDATES.iter().find(|(name, _)| *name == bare).map(|(_, input)| *input)
+    };
+    let found = graph.nodes.iter().filter_map(|node| {
+        let input = of(&node.op)?;
+        Some(Gradient { update: node.name.clone(), input })
+    });
+    found.collect()
+}
