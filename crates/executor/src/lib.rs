@@ -2,3 +2,20 @@
 //!
 //! The main decision is that a graph becomes a compact list of successors and counts once, and that
 //! every executor walks this list by the same rule: a node runs once, after all nodes before it.
+
+mod cancel;
+mod context;
+mod crew;
+mod error;
+mod graph;
+mod pool;
+mod run;
+mod split;
+mod trace;
+
+pub use cancel::Cancel;
+pub use context::Context;
+pub use error::RunError;
+pub use graph::{GraphError, MAX_NODES, NodeIx, TaskGraph};
+pub use pool::{Options, Pool, Report};
+pub use trace::{Lane, Span, Trace};

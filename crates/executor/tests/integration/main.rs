@@ -1,0 +1,3 @@
+//! The public API.
+
+mod pool;
