@@ -204,7 +204,6 @@ fn update(tile: &mut [f64], left: &[f64], right: &[f64]) {
     }
 }
 
-
 fn rayon_inline<'s>(
     scope: &rayon::Scope<'s>,
     case: &'s Case,
@@ -265,11 +264,7 @@ fn tokio_spawn<K: Fn(u32) + Send + Sync + 'static>(tasks: Arc<Tasks<K>>, node: u
     });
 }
 
-fn run_gpuws(
-    pool: &Pool<'static>,
-    case: &Case,
-    kernel: impl Fn(u32) + Send + Sync + 'static,
-) {
+fn run_gpuws(pool: &Pool<'static>, case: &Case, kernel: impl Fn(u32) + Send + Sync + 'static) {
     let kernel = move |node: NodeIx, _: &gpu_executor::Context<'_, 'static>| {
         kernel(node.0);
         Ok::<(), Infallible>(())
@@ -277,12 +272,7 @@ fn run_gpuws(
     pool.run(Arc::clone(&case.graph), kernel, &Options::default()).expect("no kernel fails");
 }
 
-fn run_rayon(
-    pool: &rayon::ThreadPool,
-    case: &Case,
-    kernel: impl Fn(u32) + Sync,
-    is_inline: bool,
-) {
+fn run_rayon(pool: &rayon::ThreadPool, case: &Case, kernel: impl Fn(u32) + Sync, is_inline: bool) {
     let counts = case.counts();
     let (counts, kernel) = (&counts[..], &kernel);
     pool.scope(|scope| {

@@ -8,7 +8,7 @@ use crate::graph::{NodeIx, TaskGraph, sole};
 use crate::pool::{Options, Report};
 use crate::trace::{Lane, Span, Trace};
 use gpu_core::Clock;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -34,6 +34,8 @@ pub(crate) struct Run<G, K, E> {
     cancel: Option<Cancel>,
     clock: Option<(Arc<dyn Clock>, Duration)>,
     spans: Mutex<Vec<Span>>,
+    /// Whether there is a request to look at or a clock to read, for each node.
+    is_observed: bool,
     threads: usize,
 }
 
@@ -42,7 +44,7 @@ pub(crate) struct Run<G, K, E> {
 struct Tally {
     node: Cell<u32>,
     done: Cell<usize>,
-    spans: std::cell::RefCell<Vec<Span>>,
+    spans: RefCell<Vec<Span>>,
 }
 
 impl<'env, G, K, E> Run<G, K, E>
@@ -70,6 +72,7 @@ where
                 (clock, start)
             }),
             spans: Mutex::default(),
+            is_observed: options.cancel.is_some() || options.clock.is_some(),
             threads,
         }
     }
@@ -131,21 +134,15 @@ where
         if self.is_stopped.load(Ordering::Relaxed) {
             return false;
         }
-        if self.cancel.as_ref().is_some_and(Cancel::is_canceled) {
-            self.stop(RunError::Canceled);
-            return false;
-        }
         tally.node.set(node);
-        let start = self.clock.as_ref().map(|(clock, start)| clock.monotonic() - *start);
-        let result = (self.kernel)(NodeIx(node), context);
-        if let (Some((clock, zero)), Some(start)) = (&self.clock, start) {
-            tally.spans.borrow_mut().push(Span {
-                node: NodeIx(node),
-                lane: context.thread() as u32,
-                start_nanos: nanos(start),
-                end_nanos: nanos(clock.monotonic() - *zero),
-            });
-        }
+        let result = match self.is_observed {
+            false => (self.kernel)(NodeIx(node), context),
+            true if self.cancel.as_ref().is_some_and(Cancel::is_canceled) => {
+                self.stop(RunError::Canceled);
+                return false;
+            }
+            true => self.timed(node, context, tally),
+        };
         match result {
             Ok(()) => {
                 tally.done.set(tally.done.get() + 1);
@@ -157,6 +154,23 @@ where
                 false
             }
         }
+    }
+
+    /// Runs a kernel, and records when if there is a clock.
+    fn timed(&self, node: u32, context: &Context<'_, 'env>, tally: &Tally) -> Result<(), E> {
+        let Some((clock, zero)) = &self.clock else {
+            return (self.kernel)(NodeIx(node), context);
+        };
+        let start = clock.monotonic();
+        let result = (self.kernel)(NodeIx(node), context);
+        let end = clock.monotonic();
+        tally.spans.borrow_mut().push(Span {
+            node: NodeIx(node),
+            lane: context.thread() as u32,
+            start_nanos: nanos(start.saturating_sub(*zero)),
+            end_nanos: nanos(end.saturating_sub(*zero)),
+        });
+        result
     }
 
     /// Runs nodes, and turns a panic of a kernel into the failure of its node.

@@ -1,6 +1,6 @@
 //! Runs on threads.
 
-use gpu_executor::{Cancel, NodeIx, Options, Pool, RunError, TaskGraph};
+use gpu_executor::{Cancel, Context, NodeIx, Options, Pool, RunError, TaskGraph};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ fn kernels_borrow_data_of_the_caller() {
     let sum = AtomicU64::new(0);
     Pool::scope(2, |pool| {
         for _ in 0..3 {
-            let kernel = |node: NodeIx, _: &_| {
+            let kernel = |node: NodeIx, _: &Context<'_, '_>| {
                 sum.fetch_add(node.0.into(), Ordering::Relaxed);
                 Ok::<(), Infallible>(())
             };
@@ -48,7 +48,7 @@ fn error_names_its_node_and_ends_the_run() {
         let pool = Pool::new(threads).expect("threads can be created");
         let ran = Arc::new(AtomicBool::new(false));
         let after = Arc::clone(&ran);
-        let kernel = move |node: NodeIx, _: &_| match node.0 {
+        let kernel = move |node: NodeIx, _: &Context<'_, '_>| match node.0 {
             1 => Err("no memory"),
             2 => {
                 after.store(true, Ordering::Relaxed);
@@ -69,7 +69,7 @@ fn error_names_its_node_and_ends_the_run() {
 fn panic_of_a_kernel_is_an_error_that_names_its_node() {
     for threads in [1, 3] {
         let pool = Pool::new(threads).expect("threads can be created");
-        let kernel = |node: NodeIx, _: &_| {
+        let kernel = |node: NodeIx, _: &Context<'_, '_>| {
             assert!(node.0 != 7, "seven is too much");
             Ok::<(), ()>(())
         };
@@ -86,7 +86,7 @@ fn canceled_run_ends_between_nodes() {
         let cancel = Cancel::default();
         let count = Arc::new(AtomicUsize::new(0));
         let (inside, counter) = (cancel.clone(), Arc::clone(&count));
-        let kernel = move |node: NodeIx, _: &_| {
+        let kernel = move |node: NodeIx, _: &Context<'_, '_>| {
             counter.fetch_add(1, Ordering::Relaxed);
             if node.0 == 4 {
                 inside.cancel();
@@ -104,7 +104,7 @@ fn canceled_run_ends_between_nodes() {
 fn pool_within_its_own_kernel_is_busy() {
     let pool = Arc::new(Pool::new(2).expect("threads can be created"));
     let inner = Arc::clone(&pool);
-    let kernel = move |_: NodeIx, _: &_| {
+    let kernel = move |_: NodeIx, _: &Context<'_, '_>| {
         let result = inner.run(graph(1, &[]), |_, _| Ok::<(), ()>(()), &Options::default());
         result.map(|_| ())
     };
@@ -118,7 +118,7 @@ fn ready_nodes_run_at_the_same_time() {
     let pool = Pool::new(2).expect("threads can be created");
     for _ in 0..50 {
         let barrier = std::sync::Barrier::new(2);
-        let kernel = move |node: NodeIx, _: &_| {
+        let kernel = move |node: NodeIx, _: &Context<'_, '_>| {
             if (1..=2).contains(&node.0) {
                 barrier.wait();
             }
@@ -134,7 +134,7 @@ fn sources_run_at_the_same_time() {
     let pool = Pool::new(3).expect("threads can be created");
     for _ in 0..50 {
         let barrier = std::sync::Barrier::new(3);
-        let kernel = move |_: NodeIx, _: &_| {
+        let kernel = move |_: NodeIx, _: &Context<'_, '_>| {
             barrier.wait();
             Ok::<(), ()>(())
         };
@@ -148,7 +148,7 @@ fn parts_of_a_range_cover_it_and_nest() {
         let pool = Pool::new(threads).expect("threads can be created");
         let total = Arc::new(AtomicUsize::new(0));
         let sum = Arc::clone(&total);
-        let kernel = move |_: NodeIx, context: &gpu_executor::Context<'_, 'static>| {
+        let kernel = move |_: NodeIx, context: &Context<'_, 'static>| {
             let sum = Arc::clone(&sum);
             let outer = context.parallel_map(3..40, 5, |part| part.clone().map(|x| x as u64).sum());
             let outer: Vec<u64> = outer;
@@ -170,7 +170,7 @@ fn parts_run_on_idle_threads() {
     let pool = Pool::new(2).expect("threads can be created");
     for _ in 0..50 {
         let barrier = Arc::new(std::sync::Barrier::new(2));
-        let kernel = move |_: NodeIx, context: &gpu_executor::Context<'_, 'static>| {
+        let kernel = move |_: NodeIx, context: &Context<'_, 'static>| {
             let barrier = Arc::clone(&barrier);
             context.parallel_for(0..2, 1, move |_| {
                 barrier.wait();
@@ -185,7 +185,7 @@ fn parts_run_on_idle_threads() {
 fn panic_of_a_part_is_the_panic_of_its_kernel() {
     for threads in [1, 2] {
         let pool = Pool::new(threads).expect("threads can be created");
-        let kernel = |_: NodeIx, context: &gpu_executor::Context<'_, 'static>| {
+        let kernel = |_: NodeIx, context: &Context<'_, 'static>| {
             context.parallel_for(0..10, 1, |part| assert!(part.start != 3, "three"));
             Ok::<(), ()>(())
         };
