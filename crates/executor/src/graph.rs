@@ -267,8 +267,10 @@ impl TaskGraph {
 
     /// Returns the successors of a node, to be read by [`sole`].
     pub(crate) fn links(&self, node: u32) -> &[u32] {
-        let node = node as usize;
-        &self.successors[self.offsets[node] as usize..self.offsets[node + 1] as usize]
+        match self.offsets.get(node as usize..).and_then(<[u32]>::first_chunk) {
+            Some([from, to]) => &self.successors[*from as usize..*to as usize],
+            None => &[],
+        }
     }
 
     fn check_order(&self) -> Result<(), GraphError> {

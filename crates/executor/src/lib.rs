@@ -27,3 +27,8 @@ pub use streams::{Step, StreamError, StreamPlan, Streams};
 pub use timeline::{chrome, svg};
 pub use trace::{Lane, Span, Trace};
 pub use values::{Io, Port, ValueError, Values};
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

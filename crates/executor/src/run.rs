@@ -104,24 +104,25 @@ where
             let mut pending = self.graph.counts().to_vec();
             let mut ready = Vec::new();
             for source in self.graph.sources() {
-                let mut node = Some(source.0);
-                while let Some(current) = node {
-                    if !self.execute(current, &context, &tally) {
-                        return;
-                    }
-                    node = None;
-                    for link in self.graph.links(current).iter().rev() {
-                        let (next, is_sole) = sole(*link);
-                        let is_ready = is_sole || {
+                ready.push(source.0);
+                while let Some(first) = ready.pop() {
+                    let mut node = Some(first);
+                    while let Some(current) = node {
+                        if !self.execute(current, &context, &tally) {
+                            return;
+                        }
+                        node = None;
+                        for link in self.graph.links(current).iter().rev() {
+                            let (next, is_sole) = sole(*link);
                             let count = &mut pending[next as usize];
-                            *count -= 1;
-                            *count == 0
-                        };
-                        if is_ready && let Some(other) = node.replace(next) {
-                            ready.push(other);
+                            *count -= u32::from(!is_sole);
+                            if (is_sole || *count == 0)
+                                && let Some(other) = node.replace(next)
+                            {
+                                ready.push(other);
+                            }
                         }
                     }
-                    node = node.or_else(|| ready.pop());
                 }
             }
         });
@@ -220,14 +221,20 @@ where
     /// Runs a node, and then those that it made ready, one at a time; others wait in the queue.
     #[inline]
     fn follow(&self, node: u32, seat: &Seat<'_, 'env>, context: &Context<'_, 'env>, tally: &Tally) {
-        let mut node = Some(node);
-        while let Some(current) = node {
-            if !self.execute(current, context, tally) {
-                return;
+        let mut current = node;
+        while self.execute(current, context, tally) {
+            let links = self.graph.links(current);
+            // Most often there is one: then nothing is to be chosen or announced.
+            if let [link] = links {
+                let (next, is_sole) = sole(*link);
+                if !is_sole && !self.is_last_input(next) {
+                    return;
+                }
+                current = next;
+                continue;
             }
-            node = None;
-            let mut has_more = false;
-            for link in self.graph.links(current).iter().rev() {
+            let (mut node, mut has_more) = (None, false);
+            for link in links.iter().rev() {
                 let (next, is_sole) = sole(*link);
                 if (is_sole || self.is_last_input(next))
                     && let Some(other) = node.replace(next)
@@ -239,6 +246,8 @@ where
             if has_more {
                 seat.crew.announce();
             }
+            let Some(next) = node else { return };
+            current = next;
         }
     }
 
