@@ -9,7 +9,7 @@
 //! `GPUWS_BENCH_THREADS` sets the number of threads, which is otherwise 1 and then all.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use gpu_executor::{NodeIx, Options, Pool, TaskGraph};
+use gpu_executor::{Context, NodeIx, Options, Pool, TaskGraph, ValueError, Values};
 use std::convert::Infallible;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -265,7 +265,7 @@ fn tokio_spawn<K: Fn(u32) + Send + Sync + 'static>(tasks: Arc<Tasks<K>>, node: u
 }
 
 fn run_gpuws(pool: &Pool<'static>, case: &Case, kernel: impl Fn(u32) + Send + Sync + 'static) {
-    let kernel = move |node: NodeIx, _: &gpu_executor::Context<'_, 'static>| {
+    let kernel = move |node: NodeIx, _: &Context<'_, 'static>| {
         kernel(node.0);
         Ok::<(), Infallible>(())
     };
@@ -371,6 +371,68 @@ impl Executors {
     }
 }
 
+/// What a run costs besides its nodes: with threads that are kept, and with threads created for it.
+fn start(c: &mut Criterion, pool: &Pool<'static>) {
+    let case = tree(15);
+    let mut group = c.benchmark_group("executor/start");
+    group.bench_function(BenchmarkId::new("kept", pool.threads()), |b| {
+        b.iter(|| {
+            run_gpuws(pool, &case, |node| {
+                black_box(node);
+            })
+        });
+    });
+    group.bench_function(BenchmarkId::new("scoped", pool.threads()), |b| {
+        b.iter(|| {
+            Pool::scope(pool.threads(), |pool| {
+                let kernel = |node: NodeIx, _: &Context<'_, '_>| {
+                    black_box(node);
+                    Ok::<(), Infallible>(())
+                };
+                pool.run(&*case.graph, kernel, &Options::default()).expect("no kernel fails")
+            })
+        });
+    });
+    group.finish();
+}
+
+/// A wavefront whose nodes add what their inputs hold.
+fn values(c: &mut Criterion, threads: usize) {
+    let case = wavefront(316);
+    let mut reads = vec![Vec::new(); case.graph.len()];
+    for (node, successors) in case.successors.iter().enumerate() {
+        for next in successors {
+            reads[*next as usize].push((NodeIx(node as u32), 0));
+        }
+    }
+    let inputs: Vec<usize> = reads.iter().map(Vec::len).collect();
+    let outputs = vec![1; case.graph.len()];
+    let mut group = c.benchmark_group("executor/values");
+    group.throughput(Throughput::Elements(case.graph.len() as u64));
+    Pool::scope(threads, |pool| {
+        group.bench_function(BenchmarkId::new("wavefront", threads), |b| {
+            let values = || Arc::new(Values::new(&outputs, &reads).expect("the outputs exist"));
+            let inputs: Arc<[usize]> = inputs.as_slice().into();
+            b.iter_with_setup(values, |values| {
+                let inputs = Arc::clone(&inputs);
+                let kernel = move |node: NodeIx, _: &Context<'_, '_>| {
+                    let io = values.of_node(node);
+                    let mut sum = 1_u64;
+                    for at in 0..inputs[node.index()] {
+                        sum = sum.wrapping_add(*io.input::<u64>(at)?);
+                    }
+                    io.set_output(0, sum)?;
+                    values.release_inputs(node);
+                    Ok::<(), ValueError>(())
+                };
+                let graph = Arc::clone(&case.graph);
+                pool.run(graph, kernel, &Options::default()).expect("no kernel fails")
+            });
+        });
+    });
+    group.finish();
+}
+
 fn bench(c: &mut Criterion) {
     let all = std::thread::available_parallelism().map_or(2, usize::from);
     let asked = std::env::var("GPUWS_BENCH_THREADS").ok().and_then(|text| text.parse().ok());
@@ -387,6 +449,8 @@ fn bench(c: &mut Criterion) {
     let matrix = Arc::new(Matrix::new(steps));
     for threads in counts {
         let executors = Executors::new(threads);
+        start(c, &executors.gpuws);
+        values(c, threads);
         for case in &cases {
             executors.measure(c, case, case.name, |node| {
                 black_box(node);
