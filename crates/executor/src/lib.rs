@@ -2,3 +2,33 @@
 //!
 //! The main decision is that a graph becomes a compact list of successors and counts once, and that
 //! every executor walks this list by the same rule: a node runs once, after all nodes before it.
+
+mod cancel;
+mod context;
+mod crew;
+mod error;
+mod graph;
+mod pool;
+mod run;
+mod simulated;
+mod split;
+mod streams;
+mod timeline;
+mod trace;
+mod values;
+
+pub use cancel::Cancel;
+pub use context::Context;
+pub use error::RunError;
+pub use graph::{GraphError, MAX_NODES, NodeIx, TaskGraph};
+pub use pool::{Options, Pool, Report};
+pub use simulated::{Placed, PlacedError, Virtual, VirtualDevice};
+pub use streams::{Step, StreamError, StreamPlan, Streams};
+pub use timeline::{chrome, svg};
+pub use trace::{Lane, Span, Trace};
+pub use values::{Io, Port, ValueError, Values};
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,82 @@
+//! What a kernel can ask of its executor.
+
+use crate::crew::Crew;
+use crate::split::{Chunks, Split};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The place where a kernel runs.
+pub struct Context<'a, 'env> {
+    thread: usize,
+    crew: Option<&'a Crew<'env>>,
+}
+
+impl<'a, 'env> Context<'a, 'env> {
+    /// Creates the context of a kernel that runs outside of a pool.
+    pub const fn alone() -> Self {
+        Self { thread: 0, crew: None }
+    }
+
+    pub(crate) const fn of(thread: usize, crew: &'a Crew<'env>) -> Self {
+        Self { thread, crew: Some(crew) }
+    }
+
+    /// Returns the index of the thread in its pool; the caller of [`Pool::run`](crate::Pool::run)
+    /// is 0.
+    pub const fn thread(&self) -> usize {
+        self.thread
+    }
+
+    /// Returns how many threads can run parts of a kernel at the same time.
+    pub fn threads(&self) -> usize {
+        self.crew.map_or(1, Crew::threads)
+    }
+
+    /// Calls a function with each part of a range, on this thread and on idle threads of the pool.
+    ///
+    /// Every part has `grain` positions (at least 1) but the last. Returns when no part runs any
+    /// more. Parts may call this function themselves: a thread waits only for parts that run.
+    ///
+    /// # Panics
+    /// If a part panics, once the others are done.
+    pub fn parallel_for<F>(&self, range: Range<usize>, grain: usize, body: F)
+    where
+        F: Fn(Range<usize>) + Send + Sync + 'env,
+    {
+        self.parallel_map(range, grain, body);
+    }
+
+    /// Calls a function with each part of a range, as [`Context::parallel_for`] does, and returns
+    /// the results in order of the range.
+    ///
+    /// # Panics
+    /// If a part panics, once the others are done.
+    pub fn parallel_map<T, F>(&self, range: Range<usize>, grain: usize, body: F) -> Vec<T>
+    where
+        F: Fn(Range<usize>) -> T + Send + Sync + 'env,
+        T: Send + 'env,
+    {
+        let grain = grain.max(1);
+        let parts = range.len().div_ceil(grain);
+        match self.crew {
+            Some(crew) if parts > 1 && crew.threads() > 1 => {
+                let split = Arc::new(Split::new(range, grain, parts, body));
+                let chunks: Arc<dyn Chunks + 'env> = Arc::clone(&split) as _;
+                crew.offer(&chunks, parts - 1);
+                chunks.work();
+                crew.withdraw(&chunks);
+                split.wait()
+            }
+            _ => {
+                let part = |at| range.start + at * grain;
+                (0..parts).map(|at| body(part(at)..range.end.min(part(at) + grain))).collect()
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Context<'_, '_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").field("thread", &self.thread).finish_non_exhaustive()
+    }
+}

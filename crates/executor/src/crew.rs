@@ -1,0 +1,316 @@
+//! The threads of a pool: what they share, and how they sleep and wake.
+//!
+//! A thread sleeps outside of runs. Work wakes one sleeper at a time: a producer wakes one only if
+//! nobody is already searching, and a searcher that finds work wakes the next. So a chain never
+//! wakes a thread, and a wide graph wakes all.
+
+use crate::split::Chunks;
+use crossbeam_deque::{Steal, Stealer, Worker};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
+
+/// The number of searches that a thread makes before it sleeps, and of those that keep the core.
+const SEARCHES: u32 = 48;
+const BUSY_SEARCHES: u32 = 16;
+/// One more searching thread; sleepers are counted below.
+const SEARCHING: usize = 1 << 16;
+
+/// A run that threads can join.
+pub(crate) trait Job<'env>: Send + Sync {
+    /// Runs nodes until none is found.
+    fn work(&self, seat: &Seat<'_, 'env>);
+
+    /// Returns whether there are sources that no thread has taken.
+    fn has_sources(&self) -> bool;
+}
+
+/// Locks, whether or not a thread panicked with the lock.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The place of a thread in a run.
+pub(crate) struct Seat<'a, 'env> {
+    pub(crate) index: usize,
+    pub(crate) ready: &'a Worker<u32>,
+    pub(crate) crew: &'a Crew<'env>,
+}
+
+#[derive(Default)]
+struct State<'env> {
+    job: Option<Arc<dyn Job<'env> + 'env>>,
+    /// Threads in the run, without the one that started it.
+    active: usize,
+    is_closing: bool,
+}
+
+/// One thread that can sleep.
+struct Bed {
+    stealer: Stealer<u32>,
+    thread: OnceLock<Thread>,
+    is_woken: AtomicBool,
+}
+
+/// What the threads of a pool share. The thread with index 0 is the one that starts a run.
+pub(crate) struct Crew<'env> {
+    state: Mutex<State<'env>>,
+    left: Condvar,
+    beds: Vec<Bed>,
+    sleepers: Mutex<Vec<usize>>,
+    /// The number of sleepers, and of searching threads times [`SEARCHING`].
+    idle: AtomicUsize,
+    /// Loops over chunks that want help, and their number.
+    splits: Mutex<Vec<Arc<dyn Chunks + 'env>>>,
+    open_splits: AtomicUsize,
+    /// The thread of the current run, to wake it from a wait.
+    starter: Mutex<Option<Thread>>,
+}
+
+impl<'env> Crew<'env> {
+    pub(crate) fn new(ready: &[Worker<u32>]) -> Self {
+        let bed = |worker: &Worker<u32>| Bed {
+            stealer: worker.stealer(),
+            thread: OnceLock::new(),
+            is_woken: AtomicBool::new(false),
+        };
+        Self {
+            state: Mutex::default(),
+            left: Condvar::new(),
+            beds: ready.iter().map(bed).collect(),
+            sleepers: Mutex::default(),
+            idle: AtomicUsize::new(0),
+            splits: Mutex::default(),
+            open_splits: AtomicUsize::new(0),
+            starter: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.beds.len()
+    }
+
+    /// The life of a thread of the pool.
+    pub(crate) fn live(&self, index: usize, ready: &Worker<u32>) {
+        let seat = Seat { index, ready, crew: self };
+        let _ = self.beds[index].thread.set(std::thread::current());
+        loop {
+            self.sleep(index, |crew| crew.has_work());
+            let job = {
+                let mut state = lock(&self.state);
+                if state.is_closing {
+                    return;
+                }
+                let job = state.job.clone();
+                state.active += usize::from(job.is_some());
+                job
+            };
+            let Some(job) = job else { continue };
+            job.work(&seat);
+            drop(job);
+            let mut state = lock(&self.state);
+            state.active -= 1;
+            if state.active == 0 {
+                self.left.notify_all();
+            }
+        }
+    }
+
+    /// Tells the threads to end.
+    pub(crate) fn close(&self) {
+        lock(&self.state).is_closing = true;
+        for bed in &self.beds {
+            bed.wake();
+        }
+    }
+
+    /// Runs a job on the calling thread, with the others' help, until `is_over`. No thread works on
+    /// the job after that.
+    pub(crate) fn run(
+        &self,
+        job: Arc<dyn Job<'env> + 'env>,
+        ready: &Worker<u32>,
+        is_over: impl Fn() -> bool,
+    ) {
+        *lock(&self.starter) = Some(std::thread::current());
+        lock(&self.state).job = Some(Arc::clone(&job));
+        let seat = Seat { index: 0, ready, crew: self };
+        loop {
+            job.work(&seat);
+            if is_over() {
+                break;
+            }
+            self.sleep(0, |crew| is_over() || crew.has_work());
+        }
+        drop(job);
+        let mut state = lock(&self.state);
+        state.job = None;
+        while state.active > 0 {
+            state = self.left.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
+        *lock(&self.starter) = None;
+    }
+
+    fn has_work(&self) -> bool {
+        let state = lock(&self.state);
+        let has_sources = state.job.as_ref().is_some_and(|job| job.has_sources());
+        state.is_closing || has_sources || self.has_ready()
+    }
+
+    fn has_ready(&self) -> bool {
+        self.open_splits.load(Ordering::Acquire) > 0
+            || self.beds.iter().any(|bed| !bed.stealer.is_empty())
+    }
+
+    fn sleep(&self, index: usize, has_work: impl Fn(&Self) -> bool) {
+        let bed = &self.beds[index];
+        lock(&self.sleepers).push(index);
+        self.idle.fetch_add(1, Ordering::SeqCst);
+        // A producer publishes work and then looks for sleepers; this thread says that it sleeps
+        // and then looks for work. One of the two sees the other.
+        fence(Ordering::SeqCst);
+        if has_work(self) {
+            self.rouse(index);
+        }
+        while !bed.is_woken.swap(false, Ordering::Acquire) {
+            std::thread::park();
+        }
+        self.rouse(index);
+        bed.is_woken.store(false, Ordering::Relaxed);
+    }
+
+    /// Takes a sleeper off the list and wakes it.
+    fn rouse(&self, index: usize) {
+        let mut sleepers = lock(&self.sleepers);
+        if let Some(at) = sleepers.iter().position(|sleeper| *sleeper == index) {
+            sleepers.swap_remove(at);
+            self.idle.fetch_sub(1, Ordering::SeqCst);
+            drop(sleepers);
+            self.wake(index);
+        }
+    }
+
+    fn wake(&self, index: usize) {
+        match index {
+            0 => {
+                self.beds[0].is_woken.store(true, Ordering::Release);
+                if let Some(thread) = &*lock(&self.starter) {
+                    thread.unpark();
+                }
+            }
+            index => self.beds[index].wake(),
+        }
+    }
+
+    /// Wakes the thread that started the run.
+    pub(crate) fn wake_starter(&self) {
+        self.rouse(0);
+    }
+
+    /// Wakes a sleeper for work that was just published, unless a thread already searches for it.
+    pub(crate) fn announce(&self) {
+        fence(Ordering::SeqCst);
+        let idle = self.idle.load(Ordering::Relaxed);
+        if idle != 0 && idle < SEARCHING {
+            self.wake_one();
+        }
+    }
+
+    #[cold]
+    fn wake_one(&self) {
+        let sleeper = {
+            let mut sleepers = lock(&self.sleepers);
+            let sleeper = sleepers.pop();
+            if sleeper.is_some() {
+                self.idle.fetch_sub(1, Ordering::SeqCst);
+            }
+            sleeper
+        };
+        if let Some(index) = sleeper {
+            self.wake(index);
+        }
+    }
+
+    /// Offers chunks to the other threads.
+    pub(crate) fn offer(&self, chunks: &Arc<dyn Chunks + 'env>, helpers: usize) {
+        lock(&self.splits).push(Arc::clone(chunks));
+        self.open_splits.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        for _ in 0..helpers.min(self.threads().saturating_sub(1)) {
+            self.wake_one();
+        }
+    }
+
+    /// Takes an offer back.
+    pub(crate) fn withdraw(&self, chunks: &Arc<dyn Chunks + 'env>) {
+        let mut splits = lock(&self.splits);
+        let before = splits.len();
+        splits.retain(|other| !Arc::ptr_eq(other, chunks));
+        self.open_splits.fetch_sub(before - splits.len(), Ordering::SeqCst);
+    }
+
+    /// Searches for a node that another thread has ready, and helps with chunks on the way.
+    pub(crate) fn search(
+        &self,
+        seat: &Seat<'_, 'env>,
+        take_source: impl Fn() -> Option<u32>,
+        is_over: impl Fn() -> bool,
+    ) -> Option<u32> {
+        self.idle.fetch_add(SEARCHING, Ordering::SeqCst);
+        let mut found = None;
+        for round in 0..SEARCHES {
+            if is_over() {
+                break;
+            }
+            found = take_source().or_else(|| self.steal(seat));
+            if found.is_some() {
+                break;
+            }
+            if self.open_splits.load(Ordering::Acquire) > 0 {
+                self.help();
+                continue;
+            }
+            match round < BUSY_SEARCHES {
+                true => std::hint::spin_loop(),
+                false => std::thread::yield_now(),
+            }
+        }
+        self.idle.fetch_sub(SEARCHING, Ordering::SeqCst);
+        if found.is_some() && self.has_ready() {
+            self.announce();
+        }
+        found
+    }
+
+    fn steal(&self, seat: &Seat<'_, 'env>) -> Option<u32> {
+        let count = self.beds.len();
+        for other in (seat.index + 1..count).chain(0..seat.index) {
+            loop {
+                match self.beds[other].stealer.steal_batch_and_pop(seat.ready) {
+                    Steal::Success(node) => return Some(node),
+                    Steal::Empty => break,
+                    Steal::Retry => std::hint::spin_loop(),
+                }
+            }
+        }
+        None
+    }
+
+    fn help(&self) {
+        let chunks = lock(&self.splits).last().cloned();
+        if let Some(chunks) = chunks {
+            chunks.work();
+            self.withdraw(&chunks);
+        }
+    }
+}
+
+impl Bed {
+    fn wake(&self) {
+        self.is_woken.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Threads that run graphs, kept between runs.
+
+use crate::cancel::Cancel;
+use crate::context::Context;
+use crate::crew::Crew;
+use crate::error::RunError;
+use crate::graph::{NodeIx, TaskGraph};
+use crate::run::Run;
+use crate::trace::Trace;
+use crossbeam_deque::Worker;
+use gpu_core::Clock;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, TryLockError};
+use std::thread::JoinHandle;
+
+/// What a run may be given besides its graph and kernels.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// Ends the run early when it is canceled.
+    pub cancel: Option<Cancel>,
+    /// Records when each node ran; no recording without it.
+    pub clock: Option<Arc<dyn Clock>>,
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Options");
+        shown.field("cancel", &self.cancel).field("has_clock", &self.clock.is_some());
+        shown.finish()
+    }
+}
+
+/// A run in which every node ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The number of nodes that ran.
+    pub nodes: usize,
+    /// When and where each ran, if the options had a clock. One lane is one thread; lane 0 is the
+    /// thread that called.
+    pub trace: Option<Trace>,
+}
+
+/// Threads that run graphs: the caller of [`Pool::run`] and those that the pool keeps.
+///
+/// Kept threads sleep between runs, and within a run until there is work for them. Kernels may
+/// borrow whatever outlives the pool: nothing but `'static` data with [`Pool::new`], and data of
+/// the caller with [`Pool::scope`]. Dropping the pool ends its threads and waits for them.
+pub struct Pool<'env> {
+    crew: Arc<Crew<'env>>,
+    ready: Mutex<Worker<u32>>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+impl Pool<'static> {
+    /// Creates a pool of a number of threads, the caller of [`Pool::run`] included; at least 1.
+    ///
+    /// # Errors
+    /// If the system cannot create a thread.
+    pub fn new(threads: usize) -> std::io::Result<Self> {
+        let (mut pool, others) = Self::prepare(threads);
+        for (index, ready) in others {
+            let crew = Arc::clone(&pool.crew);
+            let name = format!("executor-{index}");
+            let body = move || crew.live(index, &ready);
+            // On an error, the drop of the pool ends the threads so far.
+            pool.handles.push(std::thread::Builder::new().name(name).spawn(body)?);
+        }
+        Ok(pool)
+    }
+}
+
+impl<'env> Pool<'env> {
+    /// Calls a function with a pool whose kernels may borrow anything that outlives this call.
+    ///
+    /// Threads are created here and kept for every run within the function, so that a run costs as
+    /// little as with [`Pool::new`].
+    ///
+    /// # Panics
+    /// If the system cannot create a thread.
+    pub fn scope<R>(threads: usize, body: impl FnOnce(&Pool<'env>) -> R) -> R {
+        std::thread::scope(|scope| {
+            let (pool, others) = Self::prepare(threads);
+            for (index, ready) in others {
+                let crew = Arc::clone(&pool.crew);
+                scope.spawn(move || crew.live(index, &ready));
+            }
+            body(&pool)
+        })
+    }
+
+    fn prepare(threads: usize) -> (Self, Vec<(usize, Worker<u32>)>) {
+        let mut ready: Vec<Worker<u32>> = (0..threads.max(1)).map(|_| Worker::new_lifo()).collect();
+        let crew = Arc::new(Crew::new(&ready));
+        let others = ready.split_off(1).into_iter().enumerate();
+        let others = others.map(|(at, ready)| (at + 1, ready)).collect();
+        let first = ready.pop().unwrap_or_else(Worker::new_lifo);
+        (Self { crew, ready: Mutex::new(first), handles: Vec::new() }, others)
+    }
+
+    /// Returns the number of threads, the caller of [`Pool::run`] included.
+    pub fn threads(&self) -> usize {
+        self.crew.threads()
+    }
+
+    /// Runs a graph: each node once, after all nodes that it waits for. Returns when no kernel runs
+    /// any more.
+    ///
+    /// The graph and the kernel may be references, if they outlive the pool, or an `Arc` and a
+    /// closure that owns its data. After a node, the first successor that is ready runs on the same
+    /// thread; others may be taken by other threads.
+    ///
+    /// # Errors
+    /// The first error or panic of a kernel, with its node; [`RunError::Canceled`]; and
+    /// [`RunError::Busy`] if the pool runs another graph, as when a kernel calls its own pool. No
+    /// node starts after an error is known.
+    pub fn run<G, K, E>(
+        &self,
+        graph: G,
+        kernel: K,
+        options: &Options,
+    ) -> Result<Report, RunError<E>>
+    where
+        G: Deref<Target = TaskGraph> + Send + Sync + 'env,
+        K: Fn(NodeIx, &Context<'_, 'env>) -> Result<(), E> + Send + Sync + 'env,
+        E: Send + 'env,
+    {
+        let ready = match self.ready.try_lock() {
+            Ok(ready) => ready,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Err(RunError::Busy),
+        };
+        let run = Arc::new(Run::new(graph, kernel, options, self.threads()));
+        match self.threads() {
+            1 => run.alone(),
+            _ if run.is_over() => {}
+            _ => self.crew.run(Arc::clone(&run) as _, &ready, || run.is_over()),
+        }
+        run.finish()
+    }
+}
+
+impl Drop for Pool<'_> {
+    fn drop(&mut self) {
+        self.crew.close();
+        for handle in self.handles.drain(..) {
+            // A thread ends without a panic: those of kernels are caught.
+            let _ = handle.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for Pool<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let is_idle = self.ready.try_lock().is_ok();
+        f.debug_struct("Pool").field("threads", &self.threads()).field("is_idle", &is_idle).finish()
+    }
+}

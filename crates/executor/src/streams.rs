@@ -1,0 +1,297 @@
+//! Graphs on streams of asynchronous devices.
+
+use crate::cancel::Cancel;
+use crate::graph::{NodeIx, TaskGraph};
+use std::collections::HashMap;
+
+/// Streams that run work in order, each on its own, and events between them; as CUDA's.
+///
+/// A stream is named by its position; the implementation knows its device.
+pub trait Streams {
+    /// A point in the work of a stream.
+    type Event;
+    /// What can fail.
+    type Error;
+
+    /// Appends the work of a node to a stream.
+    ///
+    /// # Errors
+    /// If the device refuses.
+    fn launch(&mut self, stream: usize, node: NodeIx) -> Result<(), Self::Error>;
+
+    /// Records an event after the work that a stream has so far.
+    ///
+    /// # Errors
+    /// If the device refuses.
+    fn record(&mut self, stream: usize) -> Result<Self::Event, Self::Error>;
+
+    /// Makes the later work of a stream wait for an event. Does not wait itself.
+    ///
+    /// # Errors
+    /// If the device refuses.
+    fn wait_event(&mut self, stream: usize, event: &Self::Event) -> Result<(), Self::Error>;
+
+    /// Returns whether the work before an event is done.
+    ///
+    /// # Errors
+    /// If the work failed.
+    fn is_done(&mut self, event: &Self::Event) -> Result<bool, Self::Error>;
+
+    /// Waits until all work of all streams is done.
+    ///
+    /// # Errors
+    /// If any work failed.
+    fn synchronize(&mut self) -> Result<(), Self::Error>;
+}
+
+/// A step of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// A stream waits for the event of a node.
+    Wait {
+        /// The stream.
+        stream: usize,
+        /// The node.
+        node: NodeIx,
+    },
+    /// A node is launched on a stream.
+    Launch {
+        /// The stream.
+        stream: usize,
+        /// The node.
+        node: NodeIx,
+    },
+    /// The event of the node that was just launched is recorded.
+    Record {
+        /// The stream.
+        stream: usize,
+        /// The node.
+        node: NodeIx,
+    },
+}
+
+/// What to issue to streams, in order.
+///
+/// For its order of launches the plan has the fewest waits: none for an input on the same stream,
+/// none for what the stream has waited for already, directly or through another stream, and one for
+/// the latest of several inputs on one stream. Only nodes that somebody waits for have an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamPlan {
+    steps: Vec<Step>,
+}
+
+/// Why a run on streams ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StreamError<E> {
+    /// A node could not be launched, or its event not recorded or waited for.
+    #[error("issue node {} to its stream", .node.0)]
+    Issue {
+        /// The node.
+        node: NodeIx,
+        /// What the device says.
+        #[source]
+        error: E,
+    },
+    /// Work failed after it was issued.
+    #[error("finish the work of the streams")]
+    Work(#[source] E),
+    /// The run was canceled; what was issued is done.
+    #[error("finish a canceled run")]
+    Canceled,
+}
+
+impl StreamPlan {
+    /// Plans a graph, given the stream of each node.
+    ///
+    /// Nodes are launched in an order that starts with the sources and continues with the node that
+    /// became ready last, as the successors of [`TaskGraph`] are ordered.
+    pub fn new(graph: &TaskGraph, stream_of: impl Fn(NodeIx) -> usize) -> Self {
+        let stream_of: Vec<usize> =
+            (0..graph.len() as u32).map(|node| stream_of(NodeIx(node))).collect();
+        let order = graph.order();
+        let mut inputs: Vec<Vec<NodeIx>> = vec![Vec::new(); graph.len()];
+        for node in &order {
+            for next in graph.successors(*node) {
+                inputs[next.index()].push(*node);
+            }
+        }
+        let mut place = vec![0usize; graph.len()];
+        let mut known = Clocks::default();
+        let mut steps = Vec::with_capacity(graph.len());
+        for node in order {
+            let stream = stream_of[node.index()];
+            for input in known.waits(stream, &inputs[node.index()], &stream_of, &place) {
+                steps.push(Step::Wait { stream, node: input });
+                known.join(stream, input);
+            }
+            steps.push(Step::Launch { stream, node });
+            place[node.index()] = known.launch(stream, node);
+        }
+        let mut plan = Self { steps };
+        plan.add_records();
+        plan
+    }
+
+    fn add_records(&mut self) {
+        let waits = self.steps.iter().filter_map(|step| match step {
+            Step::Wait { node, .. } => Some(*node),
+            _ => None,
+        });
+        let waited: std::collections::HashSet<NodeIx> = waits.collect();
+        let steps = std::mem::take(&mut self.steps).into_iter();
+        self.steps = steps
+            .flat_map(|step| {
+                let record = match step {
+                    Step::Launch { stream, node } if waited.contains(&node) => {
+                        Some(Step::Record { stream, node })
+                    }
+                    _ => None,
+                };
+                [Some(step), record].into_iter().flatten()
+            })
+            .collect();
+    }
+
+    /// Returns the steps.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Returns the number of waits.
+    pub fn waits(&self) -> usize {
+        self.steps.iter().filter(|step| matches!(step, Step::Wait { .. })).count()
+    }
+
+    /// Issues the steps and waits until all work is done, also when a step fails or the run is
+    /// canceled.
+    ///
+    /// # Errors
+    /// The first failure, or [`StreamError::Canceled`].
+    pub fn run<S: Streams>(
+        &self,
+        streams: &mut S,
+        cancel: Option<&Cancel>,
+    ) -> Result<(), StreamError<S::Error>> {
+        let issued = self.issue(streams, cancel);
+        let done = streams.synchronize().map_err(StreamError::Work);
+        issued.and(done)
+    }
+
+    fn issue<S: Streams>(
+        &self,
+        streams: &mut S,
+        cancel: Option<&Cancel>,
+    ) -> Result<(), StreamError<S::Error>> {
+        let mut events = HashMap::new();
+        for step in &self.steps {
+            let (Step::Wait { node, .. } | Step::Launch { node, .. } | Step::Record { node, .. }) =
+                *step;
+            let issued = match *step {
+                Step::Launch { .. } if cancel.is_some_and(Cancel::is_canceled) => {
+                    return Err(StreamError::Canceled);
+                }
+                Step::Launch { stream, node } => streams.launch(stream, node),
+                Step::Record { stream, node } => {
+                    streams.record(stream).map(|event| drop(events.insert(node, event)))
+                }
+                Step::Wait { stream, node } => match events.get(&node) {
+                    Some(event) => streams.wait_event(stream, event),
+                    None => Ok(()),
+                },
+            };
+            issued.map_err(|error| StreamError::Issue { node, error })?;
+        }
+        Ok(())
+    }
+}
+
+/// How much of each other stream is done before the next work of a stream, in launches.
+type Clock = HashMap<usize, usize>;
+
+#[derive(Default)]
+struct Clocks {
+    of_stream: HashMap<usize, Clock>,
+    of_node: HashMap<NodeIx, Clock>,
+}
+
+impl Clocks {
+    /// Returns the inputs that a stream must wait for, none of which implies another.
+    fn waits(
+        &self,
+        stream: usize,
+        inputs: &[NodeIx],
+        stream_of: &[usize],
+        place: &[usize],
+    ) -> Vec<NodeIx> {
+        let is_known = |clock: Option<&Clock>, input: &NodeIx| {
+            let (of, at) = (stream_of[input.index()], place[input.index()]);
+            clock.and_then(|clock| clock.get(&of)).is_some_and(|known| *known >= at)
+        };
+        let own = self.of_stream.get(&stream);
+        let open: Vec<NodeIx> =
+            inputs.iter().filter(|input| !is_known(own, input)).copied().collect();
+        let is_implied = |input: &NodeIx| {
+            let others = open.iter().filter(|other| *other != input);
+            others.into_iter().any(|other| is_known(self.of_node.get(other), input))
+        };
+        open.iter().filter(|input| !is_implied(input)).copied().collect()
+    }
+
+    /// Counts what a node knows as known to a stream.
+    fn join(&mut self, stream: usize, node: NodeIx) {
+        let own = self.of_stream.entry(stream).or_default();
+        for (of, at) in self.of_node.get(&node).into_iter().flatten() {
+            let known = own.entry(*of).or_insert(0);
+            *known = (*known).max(*at);
+        }
+    }
+
+    /// Counts a launch, and returns its place on the stream, from 1.
+    fn launch(&mut self, stream: usize, node: NodeIx) -> usize {
+        let own = self.of_stream.entry(stream).or_default();
+        let place = own.entry(stream).or_insert(0);
+        *place += 1;
+        let place = *place;
+        self.of_node.insert(node, own.clone());
+        place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waits(nodes: usize, edges: &[(u32, u32)], streams: &[usize]) -> Vec<(usize, u32)> {
+        let graph = TaskGraph::from_edges(nodes, edges.iter().copied()).expect("no cycle");
+        let plan = StreamPlan::new(&graph, |node| streams[node.index()]);
+        let waits = plan.steps().iter().filter_map(|step| match step {
+            Step::Wait { stream, node } => Some((*stream, node.0)),
+            _ => None,
+        });
+        waits.collect()
+    }
+
+    #[test]
+    fn nodes_of_one_stream_do_not_wait() {
+        assert_eq!(waits(3, &[(0, 1), (0, 2), (1, 2)], &[0, 0, 0]), []);
+    }
+
+    #[test]
+    fn latest_of_several_inputs_is_enough() {
+        assert_eq!(waits(3, &[(0, 1), (0, 2), (1, 2)], &[0, 0, 1]), [(1, 1)]);
+    }
+
+    #[test]
+    fn wait_through_another_stream_is_enough() {
+        let edges = [(0, 1), (1, 2), (0, 2)];
+        assert_eq!(waits(3, &edges, &[0, 1, 2]), [(1, 0), (2, 1)]);
+    }
+
+    #[test]
+    fn event_is_recorded_only_where_one_waits() {
+        let graph = TaskGraph::from_edges(3, [(0, 1), (0, 2)]).expect("no cycle");
+        let plan = StreamPlan::new(&graph, |node| usize::from(node.0 == 2));
+        let records = plan.steps().iter().filter(|step| matches!(step, Step::Record { .. }));
+        assert_eq!((records.count(), plan.waits()), (1, 1));
+    }
+}

@@ -1,0 +1,7 @@
+//! Draws traces.
+
+mod chrome;
+mod svg;
+
+pub use chrome::chrome;
+pub use svg::svg;

@@ -1,0 +1,211 @@
+//! A trace as a picture.
+
+use crate::graph::TaskGraph;
+use crate::trace::{Span, Trace};
+use std::fmt::Write;
+
+/// Sizes, in units of the picture.
+const MARGIN: u64 = 16;
+const LABELS: u64 = 180;
+const WIDTH: u64 = 1000;
+const ROW: u64 = 26;
+const BAR: u64 = 20;
+const HEADING: u64 = 36;
+/// The least width of a bar with its name on it, and the width of a letter.
+const NAMED: u64 = 48;
+const LETTER: u64 = 7;
+/// The maximum number of lanes to draw.
+const MAX_LANES: usize = 256;
+/// The maximum length of a name, in characters.
+const MAX_NAME: usize = 200;
+const COLORS: usize = 6;
+
+const STYLE: &str = "text{font:12px sans-serif;fill:#222}.bar{stroke:#fff;stroke-width:.5}\
+.c0{fill:#4e79a7}.c1{fill:#f28e2b}.c2{fill:#59a14f}.c3{fill:#b07aa1}.c4{fill:#76b7b2}\
+.c5{fill:#9c755f}.many{fill:#999}.lane{fill:#f3f3f3}.bar+text{fill:#fff;pointer-events:none}\
+@media(prefers-color-scheme:dark){svg{background:#1b1b1b}text{fill:#ddd}.lane{fill:#2a2a2a}}";
+
+/// Returns a trace as SVG, with a row for each lane and a bar for each node.
+///
+/// Nodes too short to see are drawn as one gray bar, so that the size of the picture depends on the
+/// number of lanes and not on the number of nodes. At most 256 lanes are drawn.
+pub fn svg(trace: &Trace, graph: &TaskGraph, title: &str) -> String {
+    let lanes = trace.lanes.len().min(MAX_LANES);
+    let (width, height) = (2 * MARGIN + LABELS + WIDTH, HEADING + ROW * lanes as u64 + 2 * MARGIN);
+    let makespan = trace.makespan_nanos();
+    let mut svg = String::new();
+    let _ = write!(
+        svg,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+         width=\"{width}\" height=\"{height}\" role=\"img\">\n<title>{}</title>\n\
+         <style>{STYLE}</style>\n<text x=\"{MARGIN}\" y=\"{}\">{}: {}</text>\n",
+        escape(title, MAX_NAME),
+        MARGIN + 12,
+        escape(title, MAX_NAME),
+        duration(makespan)
+    );
+    let mut rows: Vec<Vec<&Span>> = vec![Vec::new(); lanes];
+    for span in &trace.spans {
+        if let Some(row) = rows.get_mut(span.lane as usize) {
+            row.push(span);
+        }
+    }
+    for (at, (lane, mut spans)) in trace.lanes.iter().zip(rows).enumerate() {
+        let y = HEADING + MARGIN / 2 + ROW * at as u64;
+        let name = escape(&format!("{} {}", lane.process, lane.name), 26);
+        let x = MARGIN + LABELS;
+        let _ = write!(
+            svg,
+            "<text x=\"{MARGIN}\" y=\"{}\">{name}</text>\n\
+             <rect class=\"lane\" x=\"{x}\" y=\"{y}\" width=\"{WIDTH}\" height=\"{BAR}\"/>\n",
+            y + 14
+        );
+        spans.sort_by_key(|span| (span.start_nanos, span.end_nanos));
+        for bar in bars(&spans, makespan) {
+            bar.write(&mut svg, graph, y);
+        }
+    }
+    if trace.lanes.len() > lanes {
+        let more = trace.lanes.len() - lanes;
+        let _ = writeln!(
+            svg,
+            "<text x=\"{MARGIN}\" y=\"{}\">… {more} more</text>",
+            height - MARGIN / 2
+        );
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+/// A node, or several that are too short to tell apart.
+struct Bar<'a> {
+    first: &'a Span,
+    count: usize,
+    from: u64,
+    to: u64,
+}
+
+/// Returns the bars of a row: two never begin at the same unit.
+fn bars<'a>(spans: &[&'a Span], makespan: u64) -> Vec<Bar<'a>> {
+    let place = |nanos: u64| {
+        let scaled = u128::from(nanos) * u128::from(WIDTH) / u128::from(makespan.max(1));
+        scaled as u64
+    };
+    let mut bars: Vec<Bar<'a>> = Vec::new();
+    for span in spans {
+        let (from, to) = (place(span.start_nanos), place(span.end_nanos));
+        match bars.last_mut() {
+            Some(last) if from < last.to.max(last.from + 1) => {
+                last.count += 1;
+                last.to = last.to.max(to);
+            }
+            _ => bars.push(Bar { first: span, count: 1, from, to }),
+        }
+    }
+    bars
+}
+
+impl Bar<'_> {
+    fn write(&self, svg: &mut String, graph: &TaskGraph, y: u64) {
+        let width = self.to.saturating_sub(self.from).max(1);
+        let x = MARGIN + LABELS + self.from;
+        let name = match self.count {
+            1 => graph.name(self.first.node),
+            count => format!("{count} nodes"),
+        };
+        let class = match self.count {
+            1 => format!("c{}", self.first.node.index() % COLORS),
+            _ => "many".to_owned(),
+        };
+        let lasting = self.first.end_nanos.saturating_sub(self.first.start_nanos);
+        let lasting = if self.count == 1 { duration(lasting) } else { String::new() };
+        let _ = writeln!(
+            svg,
+            "<rect class=\"bar {class}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{BAR}\">\
+             <title>{} {lasting}</title></rect>",
+            escape(&name, MAX_NAME)
+        );
+        if width >= NAMED {
+            let (x, y) = (x + 4, y + 14);
+            let name = escape(&name, (width / LETTER) as usize);
+            let _ = writeln!(svg, "<text x=\"{x}\" y=\"{y}\">{name}</text>");
+        }
+    }
+}
+
+/// Formats a duration with three or more digits.
+fn duration(nanos: u64) -> String {
+    match nanos {
+        0..10_000 => format!("{nanos} ns"),
+        10_000..10_000_000 => format!("{} µs", nanos / 1000),
+        10_000_000..10_000_000_000 => format!("{} ms", nanos / 1_000_000),
+        _ => format!("{} s", nanos / 1_000_000_000),
+    }
+}
+
+/// Escapes external text: at most `most` characters, and no markup or characters that act.
+fn escape(text: &str, most: usize) -> String {
+    let mut safe = String::new();
+    for (count, character) in text.chars().enumerate() {
+        if count == most {
+            safe.push('…');
+            break;
+        }
+        match character {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            c if gpu_core::acts(c) || u32::from(c) & 0xfffe == 0xfffe => {
+                let _ = write!(safe, "\\u{{{:x}}}", u32::from(c));
+            }
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::NodeIx;
+    use crate::trace::Lane;
+
+    fn lanes(count: usize) -> Vec<Lane> {
+        vec![Lane { process: "gpu:0".to_owned(), name: "<script>".to_owned() }; count]
+    }
+
+    #[test]
+    fn hostile_names_are_escaped() {
+        let names = vec!["\"><script>\x1b\u{202e}".into()];
+        let graph = TaskGraph::with_names(1, [], names).expect("no cycle");
+        let span = Span { node: NodeIx(0), lane: 0, start_nanos: 0, end_nanos: 10 };
+        let picture = svg(&Trace { lanes: lanes(1), spans: vec![span] }, &graph, "</title>");
+        assert!(!picture.contains("<script>") && !picture.contains('\x1b'));
+        assert!(picture.contains("&quot;&gt;&lt;script&gt;\\u{1b}\\u{202e}"), "{picture}");
+        assert_eq!(picture.matches("</title>").count(), 2);
+    }
+
+    #[test]
+    fn size_depends_on_lanes_and_not_on_nodes() {
+        let graph = TaskGraph::from_edges(200_000, []).expect("no cycle");
+        let span = |at: u32| Span {
+            node: NodeIx(at),
+            lane: at % 2,
+            start_nanos: at.into(),
+            end_nanos: u64::from(at) + 1,
+        };
+        let trace = Trace { lanes: lanes(2), spans: (0..200_000).map(span).collect() };
+        let picture = svg(&trace, &graph, "many");
+        assert!(picture.matches("<rect").count() <= 2 * (1 + WIDTH as usize));
+        assert!(picture.contains("200 nodes") || picture.contains("100 nodes"), "{picture}");
+    }
+
+    #[test]
+    fn lanes_are_limited() {
+        let graph = TaskGraph::from_edges(0, []).expect("no cycle");
+        let picture = svg(&Trace { lanes: lanes(300), spans: Vec::new() }, &graph, "wide");
+        assert!(picture.contains("… 44 more"), "{picture}");
+    }
+}

@@ -1,0 +1,5 @@
+//! The public API.
+
+mod order;
+mod pool;
+mod strict;
