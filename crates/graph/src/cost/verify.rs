@@ -246,3 +246,93 @@ fn peaks(dag: &Dag, schedule: &Schedule, processors: usize) -> Vec<Bytes> {
     };
     base.into_iter().zip(steps).map(peak).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Choice, Input, Item, Processor, Route};
+    use super::*;
+
+    fn slot(processor: u32, start_nanos: u64) -> Slot {
+        Slot { processor, start_nanos, end_nanos: start_nanos + 10 }
+    }
+
+    fn transfer(item: u32, start_nanos: u64) -> Transfer {
+        let end_nanos = start_nanos + 5;
+        Transfer { start_nanos, end_nanos, item, output: 0, from: 0, to: 1, bytes: Bytes(5) }
+    }
+
+    /// Two sources on processor 0 and, on processor 1, an item that needs both.
+    fn example() -> (Dag, Cluster, Schedule) {
+        let item = |name: &str, inputs: &[u32]| Item {
+            name: name.into(),
+            inputs: inputs.iter().map(|item| Input::value(*item, 0)).collect(),
+            outputs: vec![Bytes(5)],
+            nanos: vec![Some(10); 2],
+            ..Item::default()
+        };
+        let dag = Dag { items: vec![item("a", &[]), item("b", &[]), item("sum", &[0, 1])] };
+        let processor = |name: &str| Processor { name: name.into(), speed: 1.0, memory: None };
+        let route = Route { latency_nanos: 0, bytes_per_second: 1_000_000_000 };
+        let cluster = Cluster {
+            processors: vec![processor("p"), processor("q")],
+            routes: vec![vec![Route::default(), route], vec![route, Route::default()]],
+            one_port: true,
+        };
+        let schedule = Schedule {
+            slots: vec![slot(0, 0), slot(0, 10), slot(1, 25)],
+            transfers: vec![transfer(0, 10), transfer(1, 20)],
+            makespan_nanos: 35,
+            peaks: vec![Bytes(10), Bytes(15)],
+            reasons: vec![Choice::Searched; 3],
+        };
+        (dag, cluster, schedule)
+    }
+
+    #[test]
+    fn valid_schedule_passes() {
+        let (dag, cluster, schedule) = example();
+        assert_eq!(verify(&dag, &cluster, &schedule), Ok(()));
+    }
+
+    #[test]
+    fn each_violation_is_told() {
+        let (dag, cluster, good) = example();
+        let of = |dag: &Dag, change: &dyn Fn(&mut Schedule)| {
+            let mut schedule = good.clone();
+            change(&mut schedule);
+            verify(dag, &cluster, &schedule).unwrap_err().to_string()
+        };
+        let twice = "two items or transfers overlap on processor 'p'";
+        assert_eq!(of(&dag, &|of| of.slots[1] = slot(0, 9)), twice);
+        let made = "the transfer of an output of 'b' is too early, too short or made twice";
+        assert_eq!(of(&dag, &|of| of.transfers[1].start_nanos = 19), made);
+        assert_eq!(of(&dag, &|of| of.transfers[1].start_nanos = 21), made);
+        assert_eq!(of(&dag, &|of| of.transfers.push(transfer(1, 25))), made);
+        let late = |of: &mut Schedule| of.transfers[0] = transfer(0, 18);
+        assert_eq!(of(&dag, &late), twice);
+        let early = "item 'sum' starts before its input from 'b' arrives";
+        assert_eq!(of(&dag, &|of| of.slots[2] = slot(1, 24)), early);
+        let shape = "the schedule is not one of this graph and this cluster";
+        assert_eq!(of(&dag, &|of| of.slots[2].processor = 2), shape);
+        assert_eq!(of(&dag, &|of| of.slots.truncate(2)), shape);
+        assert_eq!(of(&dag, &|of| of.transfers[0].bytes = Bytes(1)), shape);
+        let totals = "the end or the peak memory of the schedule is wrong";
+        assert_eq!(of(&dag, &|of| of.makespan_nanos = 34), totals);
+        let mut grouped = dag.clone();
+        grouped.items[0].group = Some(3);
+        grouped.items[2].group = Some(3);
+        assert_eq!(of(&grouped, &|_| ()), "item 'sum' is not with its group");
+        let mut fixed = dag.clone();
+        fixed.items[0].fixed = Some(1);
+        assert_eq!(of(&fixed, &|_| ()), "item 'a' does not run there, or not for that time");
+    }
+
+    #[test]
+    fn ports_matter_only_if_there_is_one() {
+        let (dag, mut cluster, mut schedule) = example();
+        schedule.transfers[0] = transfer(0, 18);
+        schedule.peaks = vec![Bytes(10), Bytes(15)];
+        cluster.one_port = false;
+        assert_eq!(verify(&dag, &cluster, &schedule), Ok(()));
+    }
+}
