@@ -251,24 +251,23 @@ impl<'env> Crew<'env> {
     }
 
     /// Searches for a node that another thread has ready, and helps with chunks on the way.
-    pub(crate) fn search(
-        &self,
-        seat: &Seat<'_, 'env>,
-        take_source: impl Fn() -> Option<u32>,
-        is_over: impl Fn() -> bool,
-    ) -> Option<u32> {
+    pub(crate) fn search(&self, seat: &Seat<'_, 'env>, is_over: impl Fn() -> bool) -> Option<u32> {
         self.idle.fetch_add(SEARCHING, Ordering::SeqCst);
         let mut found = None;
         for round in 0..SEARCHES {
             if is_over() {
                 break;
             }
-            found = take_source().or_else(|| self.steal(seat));
+            found = self.steal(seat);
             if found.is_some() {
                 break;
             }
             if self.open_splits.load(Ordering::Acquire) > 0 {
+                // Who helps does not search: others may be needed for what becomes ready meanwhile.
+                self.idle.fetch_sub(SEARCHING, Ordering::SeqCst);
+                self.announce();
                 self.help();
+                self.idle.fetch_add(SEARCHING, Ordering::SeqCst);
                 continue;
             }
             match round < BUSY_SEARCHES {

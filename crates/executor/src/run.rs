@@ -280,8 +280,7 @@ where
                 if done > 0 && self.remaining.fetch_sub(done, Ordering::AcqRel) == done {
                     return;
                 }
-                let source = || self.take_source(seat);
-                match seat.crew.search(seat, source, || self.is_over()) {
+                match seat.crew.search(seat, || self.is_over()) {
                     Some(node) => self.follow(node, seat, &context, &tally),
                     None => return,
                 }

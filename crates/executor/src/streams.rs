@@ -2,7 +2,7 @@
 
 use crate::cancel::Cancel;
 use crate::graph::{NodeIx, TaskGraph};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Streams that run work in order, each on its own, and events between them; as CUDA's.
 ///
@@ -137,7 +137,7 @@ impl StreamPlan {
             Step::Wait { node, .. } => Some(*node),
             _ => None,
         });
-        let waited: std::collections::HashSet<NodeIx> = waits.collect();
+        let waited: HashSet<NodeIx> = waits.collect();
         let steps = std::mem::take(&mut self.steps).into_iter();
         self.steps = steps
             .flat_map(|step| {
@@ -228,11 +228,18 @@ impl Clocks {
             clock.and_then(|clock| clock.get(&of)).is_some_and(|known| *known >= at)
         };
         let own = self.of_stream.get(&stream);
-        let open: Vec<NodeIx> =
-            inputs.iter().filter(|input| !is_known(own, input)).copied().collect();
+        // The latest of each stream, by stream: what is left is as short as the streams are few.
+        let mut latest: BTreeMap<usize, NodeIx> = BTreeMap::new();
+        for input in inputs.iter().filter(|input| !is_known(own, input)) {
+            let last = latest.entry(stream_of[input.index()]).or_insert(*input);
+            if place[input.index()] > place[last.index()] {
+                *last = *input;
+            }
+        }
+        let open: Vec<NodeIx> = latest.into_values().collect();
         let is_implied = |input: &NodeIx| {
-            let others = open.iter().filter(|other| *other != input);
-            others.into_iter().any(|other| is_known(self.of_node.get(other), input))
+            let mut others = open.iter().filter(|other| *other != input);
+            others.any(|other| is_known(self.of_node.get(other), input))
         };
         open.iter().filter(|input| !is_implied(input)).copied().collect()
     }

@@ -53,10 +53,11 @@ struct Slot {
 pub struct Values {
     slots: Vec<Slot>,
     /// Where the outputs of each node begin.
-    outputs: Vec<u32>,
-    inputs: Vec<u32>,
+    outputs: Vec<usize>,
+    /// The places that inputs read.
+    inputs: Vec<usize>,
     /// Where the inputs of each node begin.
-    input_offsets: Vec<u32>,
+    input_offsets: Vec<usize>,
 }
 
 impl Values {
@@ -69,17 +70,17 @@ impl Values {
         let mut values = Self { outputs: vec![0], input_offsets: vec![0], ..Self::default() };
         let mut total = 0;
         for count in outputs {
-            total += count;
+            total += *count as usize;
             values.outputs.push(total);
         }
-        values.slots.resize_with(total as usize, Slot::default);
+        values.slots.resize_with(total, Slot::default);
         for reads in inputs {
             for (node, output) in reads {
                 let slot = values.slot(*node, *output as usize)?;
                 values.slots[slot].readers.fetch_add(1, Ordering::Relaxed);
-                values.inputs.push(slot as u32);
+                values.inputs.push(slot);
             }
-            values.input_offsets.push(values.inputs.len() as u32);
+            values.input_offsets.push(values.inputs.len());
         }
         Ok(values)
     }
@@ -107,7 +108,7 @@ impl Values {
     /// dropped. Call it once for each node, after its kernel.
     pub fn release_inputs(&self, node: NodeIx) {
         for slot in self.inputs_of(node) {
-            let slot = &self.slots[*slot as usize];
+            let slot = &self.slots[*slot];
             if slot.readers.fetch_sub(1, Ordering::AcqRel) == 1 {
                 let value = lock(&slot.value).take();
                 drop(value);
@@ -137,13 +138,13 @@ impl Values {
         let unknown = ValueError::Unknown(Port::Output(node, output));
         let ends = self.outputs.get(node.index()..).and_then(|ends| ends.get(..2));
         let ends = ends.ok_or(unknown)?;
-        let slot = ends[0] as usize + output;
-        if slot < ends[1] as usize { Ok(slot) } else { Err(unknown) }
+        let slot = ends[0].checked_add(output).ok_or(unknown)?;
+        if slot < ends[1] { Ok(slot) } else { Err(unknown) }
     }
 
-    fn inputs_of(&self, node: NodeIx) -> &[u32] {
+    fn inputs_of(&self, node: NodeIx) -> &[usize] {
         match self.input_offsets.get(node.index()..).and_then(|ends| ends.get(..2)) {
-            Some(ends) => &self.inputs[ends[0] as usize..ends[1] as usize],
+            Some(ends) => &self.inputs[ends[0]..ends[1]],
             None => &[],
         }
     }
@@ -168,7 +169,7 @@ impl Io<'_> {
     pub fn input<T: Send + Sync + 'static>(&self, at: usize) -> Result<Arc<T>, ValueError> {
         let port = Port::Input(self.node, at);
         let slot = self.values.inputs_of(self.node).get(at).ok_or(ValueError::Unknown(port))?;
-        let value = lock(&self.values.slots[*slot as usize].value).clone();
+        let value = lock(&self.values.slots[*slot].value).clone();
         typed(value, port)
     }
 
