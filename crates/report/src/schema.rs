@@ -34,6 +34,10 @@ pub fn documents() -> Vec<Document> {
         document::<json::Replayed<'_>>("mem-replay", "gpuws mem replay --json"),
         document::<gpu_text::Document>("parse", "gpuws parse --json"),
         document::<json::PlacedGraph<'_>>("place-graph", "gpuws place graph --json"),
+        document::<json::ScheduledGraph<'_>>(
+            "place-graph-schedule",
+            "gpuws place graph --schedule --json",
+        ),
         document::<json::PlacedModel<'_>>("place-model", "gpuws place model --json"),
         document::<json::Reap<'_>>("reap", "gpuws reap --json"),
         document::<json::RecordedFile>("record", "gpuws record --json"),

@@ -49,9 +49,9 @@ pub struct EstimateError {
 ///
 /// - A node can run on the processors whose type has a kernel for it (or `DEFAULT` has), and of
 ///   these on the one that it was assigned to or those that match its request.
-/// - Its time is its attribute `nanos`, or that of its kernel, or an estimate from the bytes of its
+/// - Its time is its attribute `_nanos_GPU` (for that type of device) or `_nanos`, or that of its kernel, or an estimate from the bytes of its
 ///   inputs and outputs and from the operation; divided by the speed of the processor.
-/// - The size of an output is the attribute `bytes` (one number or one for each output), or that of
+/// - The size of an output is the attribute `_output_bytes` (one number or one for each output), or that of
 ///   the shape in `_output_shapes` or `shape`, or [`Estimates::output`]. References and resources
 ///   have none: the variable behind them is persistent memory of its node.
 /// - Nodes that share a reference, a resource or a group in `_class` stay together.
@@ -85,9 +85,11 @@ pub fn estimate(
             .filter_map(|input| sizes.get(input.node.index())?.get(input.output as usize));
         let moved: Bytes = read.chain(&sizes[at]).copied().sum();
         let time = |(name, processor): (&DeviceSpec, &super::Processor)| {
-            let kernel = kernel(registry, node, name.kind.as_deref()?)?;
+            let kind = name.kind.as_deref()?;
+            let kernel = kernel(registry, node, kind)?;
             request.matches(name).then_some(())?;
-            let stated = node.attrs.get("nanos").and_then(Attr::as_int);
+            let stated = node.attrs.get(&format!("_nanos_{kind}"));
+            let stated = stated.or_else(|| node.attrs.get("_nanos")).and_then(Attr::as_int);
             let stated = stated.and_then(|nanos| u64::try_from(nanos).ok()).or(kernel.nanos);
             let nanos = stated.unwrap_or_else(|| estimates.nanos(&node.op, moved));
             Some((nanos as f64 / processor.speed.max(f64::MIN_POSITIVE)).ceil() as u64)
@@ -147,14 +149,16 @@ fn kernel<'a>(registry: &'a Registry, node: &Node, kind: &str) -> Option<&'a Ker
 /// Returns the size of each output.
 fn sizes(node: &Node, estimates: &Estimates) -> Vec<Bytes> {
     let attr = |name: &str| node.attrs.get(name).map(Attr::items).unwrap_or_default();
-    let stated = attr("bytes");
+    let stated = attr("_output_bytes");
     let shapes = match attr("_output_shapes") {
         [] => attr("shape"),
         shapes => shapes,
     };
     let size = |(at, of): (usize, &crate::ValueType)| {
-        if let Some(bytes) = stated.get(at).and_then(Attr::as_int) {
-            return Bytes(u64::try_from(bytes).unwrap_or(0));
+        let stated = stated.get(at).and_then(Attr::as_int);
+        // −1 where it is not given.
+        if let Some(bytes) = stated.and_then(|bytes| u64::try_from(bytes).ok()) {
+            return Bytes(bytes);
         }
         let Some(Attr::Shape(Some(shape))) = shapes.get(at) else { return estimates.output };
         let elements = shape.iter().try_fold(1_u64, |product, dimension| {
@@ -254,9 +258,9 @@ mod tests {
     fn times_come_from_the_node_the_kernel_or_the_estimate() {
         let shape = Attr::Shape(Some(vec![1000, 250]));
         let nodes = vec![
-            node("r", "Read", &[], &[("bytes", Attr::Int(1_000_000))]),
+            node("r", "Read", &[], &[("_output_bytes", Attr::Int(1_000_000))]),
             node("k", "MatMul", &[0], &[("shape", shape)]),
-            node("s", "MatMul", &[1], &[("nanos", Attr::Int(90))]),
+            node("s", "MatMul", &[1], &[("_nanos", Attr::Int(90))]),
         ];
         let dag = estimate(&graph(nodes), &registry(), &cluster(), &Estimates::default()).unwrap();
         assert_eq!(dag.items[0].nanos, [None, Some(2 * (5000 + 2000))]);
@@ -269,7 +273,7 @@ mod tests {
 
     #[test]
     fn variables_are_persistent_and_bind_their_users() {
-        let mut variable = node("v", "Variable", &[], &[("bytes", Attr::Int(64))]);
+        let mut variable = node("v", "Variable", &[], &[("_output_bytes", Attr::Int(64))]);
         variable.outputs = vec![ValueType::reference_to(Dtype::FLOAT)];
         let class = Attr::List(vec![Attr::Text("loc:@v".to_owned())]);
         let nodes = vec![

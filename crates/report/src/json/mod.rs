@@ -19,6 +19,7 @@ pub mod place_model;
 pub mod reap;
 pub mod record;
 pub mod reset;
+pub mod schedule;
 pub mod status;
 pub mod topo;
 
@@ -35,6 +36,7 @@ pub use place_model::PlacedModel;
 pub use reap::Reap;
 pub use record::RecordedFile;
 pub use reset::Reset;
+pub use schedule::ScheduledGraph;
 pub use status::Status;
 pub use topo::Topo;
 

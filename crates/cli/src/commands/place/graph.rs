@@ -2,6 +2,7 @@
 
 mod devices;
 mod input;
+mod schedule;
 
 use crate::args::{Global, PlaceGraphArgs};
 use crate::exit::Exit;
@@ -24,6 +25,9 @@ pub(crate) fn run(
 ) -> Result<Exit, Failure> {
     let Input { graph, registry, devices, notes } = input::read(&args.file, &args.kernels)?;
     let machine = Machine::select(args, devices, global)?;
+    if args.schedule {
+        return schedule::run(args, global, screen, &machine, (&graph, &registry, &notes));
+    }
     let options = Options { soft: !args.hard, ..Options::default() };
     let placement = place(&graph, &registry, &machine.devices, &options).map_err(|error| {
         let hint = match args.hard {

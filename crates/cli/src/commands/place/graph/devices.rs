@@ -4,16 +4,24 @@ use crate::args::{Global, PlaceGraphArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source;
-use gpu_core::{Groups, Origin};
+use gpu_core::{Bytes, Groups, Origin, Topology};
+use gpu_graph::cost::{Cluster, Processor, Rates, Route};
 use gpu_graph::{Device, DeviceSet, DeviceSpec};
 
 /// The process that all devices belong to.
 const PROCESS: &str = "/job:localhost/replica:0/task:0";
 
+/// How fast a CPU is beside a GPU where nothing else is known: its memory passes a tenth as much.
+const CPU_SPEED: f64 = 0.1;
+
 /// The devices, and the simulated machine that they are of.
+#[derive(Default)]
 pub(super) struct Machine {
     pub(super) devices: DeviceSet,
     pub(super) name: Option<String>,
+    /// The free memory of each GPU of a machine, by index.
+    free: Vec<Option<Bytes>>,
+    topology: Topology,
 }
 
 impl Machine {
@@ -30,10 +38,10 @@ impl Machine {
         if !args.devices.is_empty() {
             let devices: Result<Vec<Device>, Failure> =
                 args.devices.iter().map(|name| named(name)).collect();
-            return Ok(Machine { devices: DeviceSet::new(devices?), name: None });
+            return Ok(Machine { devices: DeviceSet::new(devices?), ..Machine::default() });
         }
         if let Some(listed) = listed {
-            return Ok(Machine { devices: DeviceSet::new(listed), name: None });
+            return Ok(Machine { devices: DeviceSet::new(listed), ..Machine::default() });
         }
         let source = source::open_for_query(global, Groups::NONE, true)?;
         let look = gpu_core::look_at_devices(&*source.backend, &*source.host, Groups::NONE);
@@ -41,6 +49,13 @@ impl Machine {
             return Err(Failure::from(gpu_core::Error::new(fault.kind, fault.text.clone()))
                 .with_hint("--devices /cpu:0,/gpu:0 places without a machine"));
         }
+        let free = look.devices.iter().map(|device| {
+            let memory = device.sample.as_ref().ok()?.memory;
+            Some(memory.total.ok()?.saturating_sub(memory.used.ok()?))
+        });
+        let free = free.collect();
+        // A machine of which it is unknown is as one without direct links.
+        let topology = source.backend.topology().unwrap_or_default();
         let mut devices = DeviceSet::new([numbered("CPU", 0)]);
         for index in 0..look.devices.len() as u32 {
             devices.add(numbered("GPU", index));
@@ -49,7 +64,34 @@ impl Machine {
             Origin::Simulated(name) => Some(name),
             _ => None,
         };
-        Ok(Machine { devices, name })
+        Ok(Machine { devices, name, free, topology })
+    }
+
+    /// Returns the devices as processors, with the free memory of the GPUs and the links between
+    /// them.
+    pub(super) fn cluster(&self) -> Cluster {
+        let rates = Rates::default();
+        let devices = self.devices.devices();
+        let gpu = |device: &Device| {
+            let is_gpu = device.kind() == "GPU";
+            device.name.index.filter(|_| is_gpu).map(|index| index as usize)
+        };
+        let processors = devices.iter().zip(self.devices.names()).map(|(device, name)| Processor {
+            name: name.as_str().into(),
+            speed: if device.kind() == "CPU" { CPU_SPEED } else { 1.0 },
+            memory: gpu(device).and_then(|index| *self.free.get(index)?),
+        });
+        let route = |from: &Device, to: &Device| match (from == to, gpu(from), gpu(to)) {
+            (true, ..) => Route::default(),
+            (false, Some(from), Some(to)) => rates.between(&self.topology, from, to),
+            _ => rates.host(),
+        };
+        let row = |from| devices.iter().map(|to| route(from, to)).collect();
+        Cluster {
+            processors: processors.collect(),
+            routes: devices.iter().map(row).collect(),
+            one_port: true,
+        }
     }
 }
 

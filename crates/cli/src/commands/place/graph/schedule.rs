@@ -1,0 +1,170 @@
+//! `gpuws place graph --schedule`: where and when each operation runs, by costs.
+
+use super::devices::Machine;
+use crate::args::{Global, PlaceGraphArgs};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::terminal::{Align, Line, Screen, Table};
+use crate::wording::{count, flow};
+use gpu_core::{Bytes, amount};
+
+use gpu_executor::{Lane, NodeIx, Span, TaskGraph, Trace, chrome, svg};
+use gpu_graph::cost::{Cluster, Estimates, Schedule, estimate, list_schedule};
+use gpu_graph::{Graph, Registry};
+use gpu_report::json::ScheduledGraph;
+use gpu_report::json::schedule::{Processor, explained};
+
+pub(super) fn run(
+    args: &PlaceGraphArgs,
+    global: &Global,
+    screen: &mut Screen,
+    machine: &Machine,
+    (graph, registry, notes): (&Graph, &Registry, &[String]),
+) -> Result<Exit, Failure> {
+    let file = args.file.display().to_string();
+    let failed = || Failure::new(Exit::Remains, format!("schedule '{file}'"));
+    let cluster = machine.cluster();
+    let dag = estimate(graph, registry, &cluster, &Estimates::default())
+        .map_err(|error| failed().ending(Exit::Usage).with_source(error))?;
+    let schedule = list_schedule(&dag, &cluster).map_err(|error| {
+        failed()
+            .with_source(error)
+            .with_hint("--devices names other devices, --kernels other kernels")
+    })?;
+    if args.svg.is_some() || args.trace.is_some() {
+        draw(args, graph, &cluster, &schedule).map_err(|error| failed().with_source(error))??;
+    }
+    if global.json {
+        let machine = machine.name.as_deref();
+        let scheduled = ScheduledGraph::of(&file, machine, graph, &cluster, &schedule, notes);
+        screen.json(&scheduled)?;
+        return Ok(Exit::Done);
+    }
+    screen.together(|screen| show(args, global, screen, machine, graph, &cluster, &schedule))?;
+    Ok(Exit::Done)
+}
+
+/// Writes the schedule as a picture and as a trace, each to a new file.
+fn draw(
+    args: &PlaceGraphArgs,
+    graph: &Graph,
+    cluster: &Cluster,
+    schedule: &Schedule,
+) -> Result<Result<(), Failure>, gpu_executor::GraphError> {
+    let tasks = TaskGraph::of(graph)?;
+    let mut trace = Trace::default();
+    for processor in &cluster.processors {
+        let (process, name) =
+            processor.name.rsplit_once("/device:").unwrap_or(("", &processor.name));
+        trace.lanes.push(Lane { process: process.to_owned(), name: name.to_owned() });
+    }
+    for (at, slot) in (0_u32..).zip(&schedule.slots) {
+        trace.spans.push(Span {
+            node: NodeIx(at),
+            lane: slot.processor,
+            start_nanos: slot.start_nanos,
+            end_nanos: slot.end_nanos,
+        });
+    }
+    trace.spans.sort_by_key(|span| (span.start_nanos, span.node.0));
+    let written = |path: Option<&std::path::PathBuf>, text: &dyn Fn() -> String| match path {
+        Some(path) => gpu_host::output::write_new(path, text().as_bytes()).map_err(Failure::from),
+        None => Ok(()),
+    };
+    let title = args.file.display().to_string();
+    Ok(written(args.svg.as_ref(), &|| svg(&trace, &tasks, &title))
+        .and_then(|()| written(args.trace.as_ref(), &|| chrome(&trace, &tasks))))
+}
+
+fn show(
+    args: &PlaceGraphArgs,
+    global: &Global,
+    screen: &mut Screen,
+    machine: &Machine,
+    graph: &Graph,
+    cluster: &Cluster,
+    schedule: &Schedule,
+) -> Result<(), Failure> {
+    if let Some(name) = &machine.name {
+        screen.print(&Line::new().accent(format_args!("simulated machine {name}")))?;
+    }
+    let copied: Bytes = schedule.transfers.iter().map(|copy| copy.bytes).sum();
+    let text = format!(
+        "{} in {}; {} between devices, {}",
+        count(graph.nodes().len(), "operation", "operations"),
+        time(schedule.makespan_nanos),
+        count(schedule.transfers.len(), "copy", "copies"),
+        amount(copied)
+    );
+    flow(screen, Line::new(), &text)?;
+    let mut table = Table::new(&[
+        ("  device", Align::Left),
+        ("operations", Align::Right),
+        ("busy", Align::Right),
+        ("share", Align::Right),
+        ("peak memory", Align::Right),
+    ]);
+    for of in Processor::each(cluster, schedule) {
+        let share = of.busy_ns as f64 / schedule.makespan_nanos.max(1) as f64;
+        table.row([
+            Line::new().plain(format_args!("  {}", short(of.name))),
+            Line::new().plain(of.node_count),
+            Line::new().plain(time(of.busy_ns)),
+            Line::new().plain(format_args!("{:.0} %", share * 100.0)),
+            Line::new().plain(amount(Bytes(of.peak_memory_bytes))),
+        ]);
+    }
+    screen.print_all(table.lines(screen.room(0)))?;
+    if args.explain {
+        return explain(screen, graph, cluster, schedule);
+    }
+    if !global.quiet {
+        let next = "next: --explain shows the time and reason of each, --trace OUT writes them \
+                    for ui.perfetto.dev";
+        flow(screen, Line::new(), next)?;
+    }
+    Ok(())
+}
+
+/// Prints each operation with its device, time and reason, by start.
+fn explain(
+    screen: &mut Screen,
+    graph: &Graph,
+    cluster: &Cluster,
+    schedule: &Schedule,
+) -> Result<(), Failure> {
+    let mut table = Table::new(&[
+        ("  start", Align::Right),
+        ("end", Align::Right),
+        ("device", Align::Left),
+        ("operation", Align::Left),
+        ("reason", Align::Left),
+    ]);
+    let mut order: Vec<usize> = (0..graph.nodes().len().min(schedule.slots.len())).collect();
+    order.sort_by_key(|at| (schedule.slots[*at].start_nanos, *at));
+    for at in order {
+        let (node, slot) = (&graph.nodes()[at], schedule.slots[at]);
+        let device = cluster.processors.get(slot.processor as usize);
+        let reason = schedule.reasons.get(at).map(|choice| explained(*choice, cluster));
+        table.row([
+            Line::new().plain(format_args!("  {}", time(slot.start_nanos))),
+            Line::new().plain(time(slot.end_nanos)),
+            Line::new().accent(device.map_or("", |device| short(&device.name))),
+            Line::new().plain(format_args!("{} ({})", node.name, node.op)),
+            Line::new().dim(reason.unwrap_or_default()),
+        ]);
+    }
+    screen.print_all(table.lines(screen.room(0)))
+}
+
+/// Returns the type and index of a device: `GPU:0`.
+fn short(name: &str) -> &str {
+    name.rsplit_once("/device:").map_or(name, |(_, short)| short)
+}
+
+fn time(nanos: u64) -> String {
+    match nanos {
+        0..10_000_000 => format!("{:.1} us", nanos as f64 / 1e3),
+        _ => format!("{:.1} ms", nanos as f64 / 1e6),
+    }
+}
