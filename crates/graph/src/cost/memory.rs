@@ -17,6 +17,8 @@ pub(super) struct Memory {
     last: i64,
     /// At least the maximum over all times, without the base.
     ceiling: Cell<i64>,
+    /// How often memory was added since the ceiling was exact.
+    added: Cell<usize>,
 }
 
 impl Memory {
@@ -29,6 +31,7 @@ impl Memory {
     pub(super) fn add(&mut self, at: u64, bytes: u64) {
         self.step(at, signed(bytes));
         self.ceiling.set(self.ceiling.get().saturating_add(signed(bytes)));
+        self.added.set(self.added.get() + 1);
     }
 
     /// Releases memory from a time on.
@@ -70,9 +73,15 @@ impl Memory {
         if lack(self.base.saturating_add(unsigned(self.ceiling.get()))) == 0 {
             return 0;
         }
+        lack(self.exact_peak())
+    }
+
+    /// Returns the maximum over all times and lowers the ceiling to it.
+    fn exact_peak(&self) -> u64 {
         let peak = self.peak();
         self.ceiling.set(signed(peak.saturating_sub(self.base)));
-        lack(peak)
+        self.added.set(0);
+        peak
     }
 
     /// Returns the earliest time from `first` on after which additional memory never exceeds a
@@ -86,6 +95,13 @@ impl Memory {
         let Some(room) = room.filter(|room| self.last <= *room) else {
             return Err(needed.saturating_add(unsigned(self.last)).saturating_sub(limit));
         };
+        // Rarely enough that it costs no more than adding.
+        if self.ceiling.get() > room && self.added.get() > self.steps.len() {
+            self.exact_peak();
+        }
+        if self.ceiling.get() <= room {
+            return Ok(first);
+        }
         let mut level = self.last;
         for (at, step) in self.steps.range(first.saturating_add(1)..).rev() {
             level = level.saturating_sub(*step);
