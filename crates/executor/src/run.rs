@@ -105,23 +105,24 @@ where
             let mut ready = Vec::new();
             for source in self.graph.sources() {
                 ready.push(source.0);
-                while let Some(first) = ready.pop() {
-                    let mut node = Some(first);
-                    while let Some(current) = node {
+                while let Some(mut current) = ready.pop() {
+                    loop {
                         if !self.execute(current, &context, &tally) {
                             return;
                         }
-                        node = None;
+                        let mut node = None;
                         for link in self.graph.links(current).iter().rev() {
                             let (next, is_sole) = sole(*link);
-                            let count = &mut pending[next as usize];
-                            *count -= u32::from(!is_sole);
-                            if (is_sole || *count == 0)
-                                && let Some(other) = node.replace(next)
-                            {
+                            let is_ready = is_sole || {
+                                pending[next as usize] -= 1;
+                                pending[next as usize] == 0
+                            };
+                            if is_ready && let Some(other) = node.replace(next) {
                                 ready.push(other);
                             }
                         }
+                        let Some(next) = node else { break };
+                        current = next;
                     }
                 }
             }
