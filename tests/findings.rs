@@ -576,7 +576,9 @@ fn outlines_have_the_findings_of_whole_processes() {
         compared += 1;
         assert_eq!(diagnosis, diagnose(std::slice::from_ref(&whole)), "{:#?}", whole.processes);
     }
-    println!("{compared} machines, {searched} with a search; in {exonerated} a suspect was exonerated");
+    println!(
+        "{compared} machines, {searched} with a search; in {exonerated} a suspect was exonerated"
+    );
     assert!(compared - searched > 1_000 && searched > 100 && exonerated > 100);
 }
 

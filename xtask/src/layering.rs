@@ -33,7 +33,11 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         "gpu-sim" => &["gpu-core", "gpu-text"],
         "gpu-nvml-sim" => &["gpu-core", "gpu-sim"],
         // Policies depend on the ports, not on adapters or on each other.
-        "gpu-reaper" | "gpu-placement" | "gpu-claim" | "gpu-allocator-policy" | "gpu-graph"
+        "gpu-reaper"
+        | "gpu-placement"
+        | "gpu-claim"
+        | "gpu-allocator-policy"
+        | "gpu-graph"
         | "gpu-model" => &["gpu-core"],
         // The executor runs graphs that were placed.
         "gpu-executor" => &["gpu-core", "gpu-graph"],

@@ -22,6 +22,7 @@ mod narrow;
 mod options;
 mod paste;
 mod peers;
+mod place;
 mod placeholder;
 mod program;
 mod queue;

@@ -4,6 +4,7 @@ pub mod claims;
 pub mod fit;
 pub mod limit;
 pub mod oom;
+pub mod place;
 pub mod reset;
 pub mod run;
 

@@ -1,5 +1,6 @@
 //! `gpuws place model`: what a model takes, and which of its layers go to which GPU.
 
+mod details;
 mod form;
 mod input;
 mod rooms;
@@ -88,11 +89,7 @@ pub(crate) fn run(
 /// # Errors
 /// If an encoding is unknown.
 fn settings(args: &PlaceModelArgs, context: u64) -> Result<Run, Failure> {
-    let engine = match args.engine {
-        EngineName::LlamaCpp => Engine::LlamaCpp,
-        EngineName::Vllm => Engine::Vllm,
-        EngineName::Transformers => Engine::Transformers,
-    };
+    let engine = engine(args.engine);
     let kv = encoding(&args.kv)?;
     // llama.cpp divides its context among the sequences.
     let whole = match engine {
@@ -106,6 +103,14 @@ fn settings(args: &PlaceModelArgs, context: u64) -> Result<Run, Failure> {
         weights: args.weights.as_deref().map(encoding).transpose()?,
         ..Run::new(engine, whole)
     })
+}
+
+fn engine(name: EngineName) -> Engine {
+    match name {
+        EngineName::LlamaCpp => Engine::LlamaCpp,
+        EngineName::Vllm => Engine::Vllm,
+        EngineName::Transformers => Engine::Transformers,
+    }
 }
 
 fn encoding(name: &str) -> Result<Encoding, Failure> {

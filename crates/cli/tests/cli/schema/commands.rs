@@ -44,6 +44,6 @@ fn collect(words: &[&str], all: &mut Vec<String>) {
 }
 
 /// Runs the program without input.
-pub(super) fn run(words: &[&str]) -> Output {
+pub(crate) fn run(words: &[&str]) -> Output {
     Command::new(GPUWS).args(words).stdin(Stdio::null()).output().expect("gpuws runs")
 }

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value};
 
-const UNITS: [&str; 15] = [
+const UNITS: [&str; 16] = [
     "bytes", "mib", "gib", "bits", "mw", "w", "mj", "c", "percent", "ms", "s", "us", "ns", "mhz",
-    "ticks",
+    "ticks", "tokens",
 ];
 
 /// Last words of the names of integers without a unit: identifiers, counts and scores.

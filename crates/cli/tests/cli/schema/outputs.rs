@@ -4,6 +4,7 @@ use super::commands::{run, with_json};
 use super::documents::dir;
 use super::validator::validate;
 use crate::live::{GPUWS, each_at_once, out, script};
+use crate::place::{FIRST, LLAMA};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -113,7 +114,7 @@ impl Checked {
 
 #[test]
 fn every_json_output_matches_its_schema() {
-    let parts = [on_every_machine, of_pasted_text, about_memory, on_real_processes];
+    let parts = [on_every_machine, of_pasted_text, about_memory, about_places, on_real_processes];
     let counts = Mutex::new(BTreeMap::<String, usize>::new());
     each_at_once(parts, |part: fn(&mut Checked)| {
         let mut checked = Checked::new();
@@ -203,6 +204,20 @@ fn about_memory(checked: &mut Checked) {
     checked.words("mem-env", &[&["--sim", "labbox"], &env[..], &all].concat());
     let file = dir.path().join("job.jsonl");
     checked.words("mem-convert", &["mem", "convert", step, "-o", file.to_str().expect("UTF-8")]);
+}
+
+/// Graphs and models.
+fn about_places(checked: &mut Checked) {
+    for more in [&[][..], &["--devices", "/cpu:0,/gpu:0"]] {
+        let graph = [&["--sim", "labbox", "place", "graph", FIRST], more].concat();
+        checked.words("place-graph", &graph);
+        checked.words("place-graph-schedule", &[&graph[..], &["--schedule"]].concat());
+    }
+    let model = ["place", "model", LLAMA, "--context", "8k"];
+    checked.words("place-model", &[&["--sim", "labbox"], &model[..]].concat());
+    for memory in ["8GiB,8GiB", "80GiB"] {
+        checked.words("place-model", &[&model[..], &["--memory", memory]].concat());
+    }
 }
 
 /// Leases, waiting claims, runs and what they leave behind, and a process that is ended.

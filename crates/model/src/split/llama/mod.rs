@@ -2,9 +2,11 @@
 
 mod arguments;
 mod fit;
+mod visible;
 
 pub use arguments::{Arguments, Inexpressible, arguments};
 pub use fit::{Fit, FitError, FitOptions, fit};
+pub use visible::visible;
 
 use super::plan::pinned_room;
 use super::{RoomKind, Rooms, Split, measure};

@@ -1,13 +1,14 @@
 //! The table of a placed model.
 
-use super::form::llama;
-use crate::args::{EngineName, Global, PlaceModelArgs};
+use super::details::{encodings, layers};
+use crate::args::{Global, PlaceModelArgs};
 use crate::failure::Failure;
 use crate::terminal::{Align, Line, Screen, Table};
 use crate::wording::{count, flow, shell_word};
 use gpu_core::{Bytes, amount};
 use gpu_model::split::{Answer, RoomKind};
 use gpu_report::json::place_model::{Question, parameters};
+use gpu_report::wording::place::{Again, next};
 
 pub(super) fn show(
     args: &PlaceModelArgs,
@@ -38,7 +39,13 @@ pub(super) fn show(
         screen.print(&Line::new())?;
         encodings(screen, first, others)?;
     }
-    match (global.quiet, next(args, question, first, others)) {
+    let again = Again {
+        path: &shell_word(&args.path.to_string_lossy()),
+        engine: super::engine(args.engine),
+        margin: args.margin,
+        accept_used: args.accept_used,
+    };
+    match (global.quiet, next(&again, question, first, others)) {
         (false, Some(next)) => {
             screen.print(&Line::new())?;
             flow(screen, Line::new().dim("next: "), &next)
@@ -150,99 +157,4 @@ fn verdict(screen: &mut Screen, question: &Question<'_>, first: &Answer) -> Resu
         None => String::new(),
     };
     flow(screen, Line::new().accent("fits "), &format!("{places}{context}"))
-}
-
-/// Prints each layer with its memory and place.
-fn layers(screen: &mut Screen, question: &Question<'_>, first: &Answer) -> Result<(), Failure> {
-    let mut table = Table::new(&[
-        ("  layer", Align::Left),
-        ("weights", Align::Right),
-        ("context", Align::Right),
-        ("place", Align::Left),
-    ]);
-    for (layer, room) in first.chain.layers.iter().zip(&first.split.rooms) {
-        let room = room.and_then(|room| question.rooms.rooms.get(room));
-        table.row([
-            Line::new().plain(format_args!("  {}", layer.name)),
-            Line::new().plain(amount(layer.weights + layer.training)),
-            Line::new().plain(amount(layer.context)),
-            Line::new().plain(match room {
-                Some(room) => &*room.name,
-                None if layer.pinned => "host",
-                None => "–",
-            }),
-        ]);
-    }
-    screen.print_all(table.lines(screen.room(0)))
-}
-
-/// Prints what each encoding of the weights would lead to.
-fn encodings(screen: &mut Screen, first: &Answer, others: &[Answer]) -> Result<(), Failure> {
-    let mut table = Table::new(&[
-        ("  weights", Align::Left),
-        ("on one GPU", Align::Right),
-        ("fits", Align::Left),
-        ("largest context", Align::Right),
-    ]);
-    for answer in std::iter::once(first).chain(others) {
-        let name = answer.encoding.map_or("as stored", |encoding| encoding.name());
-        let fits = match (answer.split.fits(), answer.split.last_resort) {
-            (false, _) => "no".to_owned(),
-            (true, RoomKind::Gpu) => count(answer.split.count, "GPU", "GPUs"),
-            (true, RoomKind::Cpu | RoomKind::Disk) => "with the host".to_owned(),
-        };
-        table.row([
-            Line::new().plain(format_args!("  {name}")),
-            Line::new().plain(amount(answer.estimate.total())),
-            Line::new().plain(fits),
-            Line::new().plain(answer.largest_context.map_or("–".to_owned(), |t| t.to_string())),
-        ]);
-    }
-    screen.print_all(table.lines(screen.room(0)))
-}
-
-/// Returns the command that runs the model as placed, or one that may make it fit.
-fn next(
-    args: &PlaceModelArgs,
-    question: &Question<'_>,
-    first: &Answer,
-    others: &[Answer],
-) -> Option<String> {
-    let path = shell_word(&args.path.to_string_lossy());
-    if !first.split.fits() {
-        let smaller = others.iter().find(|answer| answer.split.fits())?;
-        let name = smaller.encoding?.name();
-        return Some(format!("gpuws place model {path} --weights {name}"));
-    }
-    let split = &first.split;
-    let used: Vec<(usize, Bytes)> = question
-        .rooms
-        .rooms
-        .iter()
-        .zip(&split.used)
-        .enumerate()
-        .filter(|(at, (room, _))| room.kind == RoomKind::Gpu && split.rooms.contains(&Some(*at)))
-        .map(|(at, (_, used))| (at, used.total() + args.margin))
-        .collect();
-    let memory = used.iter().map(|(_, bytes)| bytes.0).max()?;
-    let names = used.iter().filter_map(|(at, _)| question.rooms.rooms.get(*at));
-    let gpus: Vec<&str> = names.filter_map(|room| room.name.strip_prefix("GPU ")).collect();
-    let memory = Bytes(memory.div_ceil(1 << 30) << 30).exact();
-    let accept = if args.accept_used { " --accept-used" } else { "" };
-    let (count, gpus) = (gpus.len(), gpus.join(","));
-    let claim = format!("gpuws run -n {count} --gpu {gpus} --mem {memory}{accept} --");
-    let program = match args.engine {
-        EngineName::LlamaCpp => {
-            let words = llama(question, first).ok()?.words().join(" ");
-            format!("llama-server -m {path} -c {} {words}", question.context * question.sequences)
-        }
-        EngineName::Vllm => format!(
-            "vllm serve {path} --tensor-parallel-size {count} --max-model-len {}",
-            question.context
-        ),
-        EngineName::Transformers => {
-            return Some(format!("{claim} COMMAND, with the device_map of --format device-map"));
-        }
-    };
-    Some(format!("{claim} {program}"))
 }

@@ -1,0 +1,203 @@
+//! `gpuws place`: graphs and models on simulated machines and on named devices.
+//! `SNAPSHOTS=overwrite cargo test -p gpuws place::` updates the golden files.
+
+use crate::live::{out, text};
+use crate::schema::commands::run;
+use serde_json::{Value, json};
+use snapbox::Data;
+use std::path::Path;
+use std::process::Output;
+
+/// The example that everybody starts from: `a` and `b` on the CPU, `c` free.
+pub(crate) const FIRST: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/place/first.pbtxt");
+/// The directory of a model of 8 billion parameters, of which only the configuration is there.
+pub(crate) const LLAMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/place/llama");
+
+fn object(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+fn hold(name: &str, output: &Output) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/place").join(name);
+    let shown = out(output).replace(FIRST, "first.pbtxt").replace(LLAMA, "llama");
+    snapbox::assert_data_eq!(shown, Data::read_from(&path, None).raw());
+}
+
+/// Returns the exit code and what standard error says.
+fn refusal(words: &[&str]) -> (Option<i32>, String) {
+    let output = run(words);
+    assert!(output.stdout.is_empty(), "{words:?}: {output:?}");
+    (output.status.code(), text(&output.stderr))
+}
+
+fn graph_file(dir: &Path, name: &str, content: &[u8]) -> String {
+    let path = dir.join(name);
+    std::fs::write(&path, content).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn first_example_has_the_log_of_tensorflow() {
+    let place = ["--sim", "labbox", "place", "graph", FIRST];
+    let log = out(&run(&[&place[..], &["--log"]].concat()));
+    let mut lines: Vec<&str> = log.lines().collect();
+    lines.sort_unstable();
+    let on = "/job:localhost/replica:0/task:0/device:";
+    assert_eq!(
+        lines,
+        [
+            format!("a: (Const): {on}CPU:0"),
+            format!("b: (Const): {on}CPU:0"),
+            format!("c: (MatMul): {on}GPU:0"),
+        ]
+    );
+    hold("first.txt", &run(&place));
+    hold("first.explain.txt", &run(&[&place[..], &["--explain"]].concat()));
+    let placed = object(&run(&[&place[..], &["--json"]].concat()));
+    assert_eq!(placed["machine"], "labbox");
+    let of = |name: &str| {
+        let nodes = placed["nodes"].as_array().unwrap();
+        let node = nodes.iter().find(|node| node["name"] == name).unwrap();
+        (node["device"].as_str().unwrap().to_owned(), node["reason"].clone())
+    };
+    assert_eq!(of("a"), (format!("{on}CPU:0"), json!("requested")));
+    assert_eq!(of("c"), (format!("{on}GPU:0"), json!("first-with-kernel")));
+}
+
+#[test]
+fn hard_placement_refuses_what_soft_placement_moves() {
+    let dir = tempfile::tempdir().unwrap();
+    let pinned = graph_file(
+        dir.path(),
+        "pinned.pbtxt",
+        b"node { name: 's' op: 'Placeholder' device: '/gpu:1' \
+          attr { key: 'dtype' value { type: DT_STRING } } } \
+          node { name: 'd' op: 'DecodeRaw' input: 's' device: '/gpu:1' \
+          attr { key: 'out_type' value { type: DT_UINT8 } } }",
+    );
+    let words = ["--sim", "labbox", "place", "graph", &pinned];
+    let soft = run(&words);
+    assert_eq!(soft.status.code(), Some(0), "{soft:?}");
+    assert!(text(&soft.stderr).contains("d: no device /"), "{soft:?}");
+    let (code, told) = refusal(&[&words[..], &["--hard"]].concat());
+    assert_eq!(code, Some(1), "{told}");
+    for part in ["Could not satisfy explicit device specification", "DecodeRaw", "omit --hard"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+}
+
+#[test]
+fn graph_that_cannot_be_built_is_refused_with_its_nodes() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = |name: &str, inputs: &str| {
+        let of = "attr { key: 'T' value { type: DT_FLOAT } }";
+        format!("node {{ name: '{name}' op: 'Relu' {inputs} {of} }}")
+    };
+    let cycle = node("a", "input: 'b'") + &node("b", "input: 'a'");
+    for (content, expected) in [
+        (cycle.as_str(), "nodes in a cycle"),
+        (&node("a", "input: 'zz'"), "Unknown input node 'zz'"),
+        ("node { name: 'a' op: 'Bogus' }", "--kernels FILE adds operations"),
+        ("node { name: 'a' op: ", "failed to read '"),
+        ("{\"nodes\": 3}", "failed to read '"),
+        ("", "failed to read '"),
+    ] {
+        let file = graph_file(dir.path(), "graph", content.as_bytes());
+        let (code, told) = refusal(&["place", "graph", &file, "--devices", "/cpu:0"]);
+        assert_eq!(code, Some(2), "{content}: {told}");
+        assert!(told.contains(expected), "{content}: {told}");
+    }
+    let (code, told) = refusal(&["place", "graph", FIRST, "--devices", "/cpu:0,gpu0"]);
+    assert_eq!((code, told.contains("device name 'gpu0'")), (Some(2), true), "{told}");
+    let (_, told) = refusal(&["--sim", "no-driver", "place", "graph", FIRST]);
+    assert!(told.contains("--devices /cpu:0,/gpu:0"), "{told}");
+}
+
+#[test]
+fn schedule_is_drawn_and_traced_to_new_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (svg, trace) = (at("a.svg"), at("a.json"));
+    let words = ["--sim", "dgx1-v100", "place", "graph", FIRST, "--schedule"];
+    hold("first.schedule.txt", &run(&[&words[..], &["--explain"]].concat()));
+    let files = ["--svg", &svg, "--trace", &trace];
+    let drawn = run(&[&words[..], &files].concat());
+    assert_eq!(drawn.status.code(), Some(0), "{drawn:?}");
+    assert!(std::fs::read_to_string(&svg).unwrap().starts_with("<svg"));
+    let trace: Value = serde_json::from_slice(&std::fs::read(&trace).unwrap()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let ran = events.iter().filter(|event| event["ph"] == "X").count();
+    assert_eq!(ran, 3, "{trace:#}");
+    let (code, told) = refusal(&[&words[..], &files].concat());
+    assert_eq!((code, told.contains("already exists")), (Some(2), true), "{told}");
+    let (code, _) = refusal(&["place", "graph", FIRST, "--svg", &at("b.svg")]);
+    assert_eq!(code, Some(2), "a picture is of a schedule");
+}
+
+#[test]
+fn model_is_placed_on_gpus_that_a_claim_would_get() {
+    let words = ["--sim", "labbox", "place", "model", LLAMA, "--context", "8k"];
+    hold("llama.txt", &run(&words));
+    let placed = object(&run(&[&words[..], &["--json"]].concat()));
+    assert_eq!((&placed["fits"], placed["context_tokens"].as_u64()), (&json!(true), Some(8192)));
+    assert_eq!(placed["model"]["parameter_count"].as_u64(), Some(8_030_261_248));
+    assert_eq!(placed["rooms"].as_array().unwrap().len(), 1, "the other GPUs are in use");
+    assert_eq!(placed["unavailable"].as_array().unwrap().len(), 3);
+    // 32 layers, 8 heads of keys and of values, 128 elements of 2 bytes, 8,192 tokens.
+    assert_eq!(placed["needs"]["context_bytes"].as_u64(), Some(32 * 8 * 2 * 128 * 2 * 8192));
+    let used = object(&run(&[&words[..], &["--accept-used", "--json"]].concat()));
+    assert_eq!(used["rooms"].as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn model_that_does_not_fit_exits_with_1_and_offers_an_encoding() {
+    let words = ["place", "model", LLAMA, "--context", "8k", "--memory", "8GiB,8GiB"];
+    let small = run(&words);
+    assert_eq!(small.status.code(), Some(1), "{small:?}");
+    hold("llama.small.txt", &small);
+    assert!(out(&small).contains("--weights Q8_0"), "{small:?}");
+    let smaller = run(&[&words[..], &["--weights", "Q8_0"]].concat());
+    assert_eq!(smaller.status.code(), Some(0), "{smaller:?}");
+    let host = run(&[&words[..], &["--host-memory", "64GiB"]].concat());
+    assert_eq!(host.status.code(), Some(0), "{host:?}");
+}
+
+#[test]
+fn split_is_printed_in_the_form_of_other_programs() {
+    let words = ["place", "model", LLAMA, "--context", "8k", "--memory", "10GiB,10GiB"];
+    let with = |more: &[&str]| run(&[&words[..], more].concat());
+    let llama = out(&with(&["--format", "llama"]));
+    let shares = llama.trim_end().strip_prefix("-ngl 33 --tensor-split ").unwrap();
+    let shares: Vec<u32> = shares.split(',').map(|share| share.parse().unwrap()).collect();
+    assert_eq!((shares.len(), shares.iter().sum()), (2, 33));
+    let map = object(&with(&["--format", "device-map", "--engine", "transformers"]));
+    assert_eq!((&map["model.embed_tokens"], &map["lm_head"]), (&json!(0), &json!(1)));
+    let svg = out(&with(&["--svg", "-"]));
+    assert!(svg.starts_with("<svg") && svg.contains("GPU 1"), "{svg}");
+    let vllm = out(&with(&["--format", "vllm", "--engine", "vllm"]));
+    assert_eq!(vllm, "--tensor-parallel-size 2 --max-model-len 8192\n");
+}
+
+#[test]
+fn bad_model_is_refused_with_its_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let empty = dir.path().to_str().unwrap();
+    let memory = ["--memory", "8GiB"];
+    let refused = |words: &[&str]| refusal(&[&["place", "model"], words, &memory].concat());
+    for (words, part) in [
+        (&[empty][..], "no file is one of a model"),
+        (&[LLAMA, "--weights", "Q4"], "read the encoding 'Q4'"),
+        (&[LLAMA, "--context", "0"], "must be between 1 and"),
+        (&["/nonexistent"], "failed to read '/nonexistent'"),
+    ] {
+        let (code, told) = refused(words);
+        assert!(code != Some(0) && told.contains(part), "{words:?}: {code:?} {told}");
+    }
+    // A header of two gigabytes in a file of 16 bytes.
+    let lying = dir.path().join("model.safetensors");
+    std::fs::write(&lying, [&(2_u64 << 30).to_le_bytes()[..], b"{\"a\": {}"].concat()).unwrap();
+    let (code, told) = refused(&[empty]);
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("model.safetensors"), "{told}");
+}
