@@ -1,6 +1,7 @@
 //! The cost of memory on a real GPU: CUDA's plain memory, its pool, pages mapped into address
 //! ranges, and a caching allocator over plain memory, for regions that are allocated and freed; and
-//! of kernels: a launch, one stream that waits for another, and a product of matrices.
+//! of kernels: a launch, one stream that waits for another, a graph
+//! on two streams, and a product of matrices.
 //!
 //! GPUWS_HW_GPU is the UUID of the GPU. Without it, the bench uses no GPU and prints a note.
 #![expect(clippy::print_stderr, reason = "a skipped bench prints a note")]
@@ -8,8 +9,9 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use gpu_allocator_policy::{Caching, Policy, Stream};
 use gpu_core::{Bytes, DeviceMemory, DeviceUuid, Region};
-use gpu_cuda::cudarc::driver::{CudaSlice, CudaStream, DriverError};
-use gpu_cuda::{CudaKernels, CudaMemory, CudaPool, MatmulShape};
+use gpu_cuda::cudarc::driver::{CudaEvent, CudaSlice, CudaStream, DriverError};
+use gpu_cuda::{CudaKernels, CudaMemory, CudaPool, CudaStreams, MatmulShape};
+use gpu_executor::{NodeIx, StreamPlan, Streams, TaskGraph};
 use std::sync::Arc;
 
 /// The variable that permits the use of one GPU.
@@ -96,6 +98,14 @@ fn kernels(criterion: &mut Criterion, device: &DeviceUuid) -> gpu_core::Result<(
             second.synchronize().expect("both streams end");
         });
     });
+    let streams = CudaStreams::open(&[context.clone(), context.clone()])?;
+    let (graph, mut work) = Wavefront::new(&kernels, &streams);
+    let plan = StreamPlan::new(&graph, |node| node.0 as usize / WIDE % 2);
+    plan.run(&mut work, None).expect("the graph runs");
+    work.check();
+    group.bench_function("graph of 64 adds on two streams", |bencher| {
+        bencher.iter(|| plan.run(&mut work, None).expect("the graph runs"));
+    });
     const SIDE: u32 = 1024;
     let length = (SIDE * SIDE) as usize;
     let (a, b, mut product) = (vector(length), vector(length), vector(length));
@@ -108,6 +118,83 @@ fn kernels(criterion: &mut Criterion, device: &DeviceUuid) -> gpu_core::Result<(
     });
     group.finish();
     Ok(())
+}
+
+/// The width of the wavefront.
+const WIDE: usize = 8;
+/// The elements of each of its vectors.
+const LONG: usize = 256;
+
+/// A grid of nodes, each of which adds the vectors of its neighbours above and to the left.
+struct Wavefront<'a> {
+    kernels: &'a CudaKernels,
+    streams: &'a CudaStreams,
+    /// The vector of each node; ones beyond the edges.
+    vectors: Vec<Option<CudaSlice<f32>>>,
+    edge: CudaSlice<f32>,
+}
+
+impl<'a> Wavefront<'a> {
+    fn new(kernels: &'a CudaKernels, streams: &'a CudaStreams) -> (TaskGraph, Self) {
+        let right = |at: u32| (!(at as usize + 1).is_multiple_of(WIDE)).then_some(at + 1);
+        let below = |at: u32| (at as usize + WIDE < WIDE * WIDE).then_some(at + WIDE as u32);
+        let nodes = 0..(WIDE * WIDE) as u32;
+        let edges = nodes.clone().flat_map(|at| {
+            let next = [right(at), below(at)].into_iter().flatten();
+            next.map(move |to| (at, to))
+        });
+        let graph = TaskGraph::from_edges(WIDE * WIDE, edges).expect("it has no cycle");
+        let first = streams.stream(0);
+        let vectors = nodes.map(|_| zeros(first, LONG).ok()).collect();
+        let edge = first.clone_htod(&[1.0_f32; LONG]).expect("the device has memory");
+        streams.synchronize().expect("the copies end");
+        (graph, Wavefront { kernels, streams, vectors, edge })
+    }
+
+    /// Compares the last vector with the host's.
+    fn check(&self) {
+        let mut grid = [[1.0_f32; WIDE + 1]; WIDE + 1];
+        for row in 1..=WIDE {
+            for column in 1..=WIDE {
+                grid[row][column] = grid[row - 1][column] + grid[row][column - 1];
+            }
+        }
+        let last = self.vectors.last().and_then(Option::as_ref).expect("it has nodes");
+        let values = self.streams.stream(0).clone_dtoh(last).expect("it can be copied");
+        assert_eq!(values, [grid[WIDE][WIDE]; LONG]);
+    }
+}
+
+impl Streams for Wavefront<'_> {
+    type Event = CudaEvent;
+    type Error = gpu_core::Error;
+
+    fn launch(&mut self, stream: usize, node: NodeIx) -> gpu_core::Result<()> {
+        let at = node.0 as usize;
+        let Some(mut out) = self.vectors[at].take() else { return Ok(()) };
+        let of = |at: Option<usize>| at.and_then(|at| self.vectors[at].as_ref());
+        let above = of(at.checked_sub(WIDE)).unwrap_or(&self.edge);
+        let left = of((!at.is_multiple_of(WIDE)).then(|| at - 1)).unwrap_or(&self.edge);
+        let added = self.kernels.add(self.streams.stream(stream), (above, left), &mut out);
+        self.vectors[at] = Some(out);
+        added
+    }
+
+    fn record(&mut self, stream: usize) -> gpu_core::Result<CudaEvent> {
+        self.streams.record(stream)
+    }
+
+    fn wait_event(&mut self, stream: usize, event: &CudaEvent) -> gpu_core::Result<()> {
+        self.streams.wait_event(stream, event)
+    }
+
+    fn is_done(&mut self, event: &CudaEvent) -> gpu_core::Result<bool> {
+        Ok(event.is_complete())
+    }
+
+    fn synchronize(&mut self) -> gpu_core::Result<()> {
+        self.streams.synchronize()
+    }
 }
 
 fn zeros(stream: &Arc<CudaStream>, length: usize) -> Result<CudaSlice<f32>, DriverError> {

@@ -12,6 +12,7 @@
 //!   driver and device support it.
 //! - [`CudaPool`] is [`gpu_core::DeviceMemory`] from the driver's pool.
 //! - [`CudaKernels`] is a product of matrices and sums of vectors, compiled at run time by NVRTC.
+//! - [`CudaStreams`] is a set of streams and the events between them, for an executor of graphs.
 //! - [`open`] returns cudarc's context of a device, for streams, events, copies and kernels.
 //!
 //! The crate is separate so that programs that only read devices do not compile cudarc.
@@ -46,6 +47,7 @@ mod driver;
 mod kernels;
 mod memory;
 mod pool;
+mod streams;
 
 pub use contexts::CudaContexts;
 /// The crate of the types that [`open`] returns.
@@ -54,3 +56,4 @@ pub use driver::open;
 pub use kernels::{CudaKernels, MatmulShape};
 pub use memory::CudaMemory;
 pub use pool::CudaPool;
+pub use streams::CudaStreams;

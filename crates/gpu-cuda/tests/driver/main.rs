@@ -7,3 +7,4 @@ mod kernels;
 mod pool;
 mod presence;
 mod stand_in;
+mod streams;
