@@ -68,8 +68,9 @@ impl<'a, 'env> Context<'a, 'env> {
                 split.wait()
             }
             _ => {
-                let part = |at| range.start + at * grain;
-                (0..parts).map(|at| body(part(at)..range.end.min(part(at) + grain))).collect()
+                let part = |at: usize| range.start + at * grain;
+                let end = |at: usize| range.end.min(part(at).saturating_add(grain));
+                (0..parts).map(|at| body(part(at)..end(at))).collect()
             }
         }
     }

@@ -23,6 +23,9 @@ pub(crate) trait Job<'env>: Send + Sync {
 
     /// Returns whether there are sources that no thread has taken.
     fn has_sources(&self) -> bool;
+
+    /// Returns whether it is done or has stopped.
+    fn is_over(&self) -> bool;
 }
 
 /// Locks, whether or not a thread panicked with the lock.
@@ -154,8 +157,12 @@ impl<'env> Crew<'env> {
 
     fn has_work(&self) -> bool {
         let state = lock(&self.state);
-        let has_sources = state.job.as_ref().is_some_and(|job| job.has_sources());
-        state.is_closing || has_sources || self.has_ready()
+        // What is ready of a job that is over is left to be thrown away.
+        let has_job = state
+            .job
+            .as_ref()
+            .is_some_and(|job| !job.is_over() && (job.has_sources() || self.has_ready()));
+        state.is_closing || has_job
     }
 
     fn has_ready(&self) -> bool {

@@ -151,7 +151,6 @@ impl Drop for Pool<'_> {
 
 impl std::fmt::Debug for Pool<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let is_idle = self.ready.try_lock().is_ok();
-        f.debug_struct("Pool").field("threads", &self.threads()).field("is_idle", &is_idle).finish()
+        f.debug_struct("Pool").field("threads", &self.threads()).finish_non_exhaustive()
     }
 }

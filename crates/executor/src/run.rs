@@ -296,6 +296,10 @@ where
         }
     }
 
+    fn is_over(&self) -> bool {
+        Run::is_over(self)
+    }
+
     fn has_sources(&self) -> bool {
         !self.is_over() && self.next_source.load(Ordering::Relaxed) < self.sources
     }

@@ -66,9 +66,9 @@ impl<T: Send, F: Fn(Range<usize>) -> T + Send + Sync> Chunks for Split<T, F> {
             let mut outcome = lock(&self.outcome);
             match result {
                 Ok(result) => outcome.results[part] = Some(result),
-                Err(panic) => {
-                    outcome.panic.get_or_insert(panic);
-                }
+                Err(panic) if outcome.panic.is_none() => outcome.panic = Some(panic),
+                // Another part has panicked before. Dropping this payload might panic again.
+                Err(panic) => std::mem::forget(panic),
             }
             outcome.done += 1;
             if outcome.done == self.parts {

@@ -1,8 +1,9 @@
 //! Arguments of `gpuws place`.
 
+use crate::wording::shell_word;
 use clap::{Args, Subcommand, ValueEnum};
 use gpu_core::{Bytes, Selector};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub(crate) struct PlaceArgs {
@@ -73,9 +74,10 @@ pub(crate) struct PlaceModelArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=4096))]
     pub(crate) sequences: u64,
-    /// The program that runs the model: what it keeps depends on it.
-    #[arg(long, value_name = "ENGINE", default_value = "llama.cpp")]
-    pub(crate) engine: EngineName,
+    /// The program that runs the model: what it keeps depends on it. Default: that of --format, or
+    /// llama.cpp.
+    #[arg(long, value_name = "ENGINE")]
+    pub(crate) engine: Option<EngineName>,
     /// Encoding of the weights (BF16, Q8_0, Q4_K, …); default: as stored.
     #[arg(long, value_name = "ENCODING")]
     pub(crate) weights: Option<String>,
@@ -112,6 +114,40 @@ pub(crate) struct PlaceModelArgs {
     /// Draw the split to a new SVG file; `-` is standard output.
     #[arg(long, value_name = "OUT")]
     pub(crate) svg: Option<PathBuf>,
+}
+
+impl PlaceModelArgs {
+    /// Returns this command as text, without `--weights` and what only changes the output.
+    pub(crate) fn again(&self, sim: Option<&Path>) -> String {
+        let mut words = String::from("gpuws");
+        let mut add = |name: &str, value: Option<String>| {
+            words.extend(value.map(|value| format!(" {name} {}", shell_word(&value))));
+        };
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let list = |items: Vec<String>| (!items.is_empty()).then(|| items.join(","));
+        add("--sim", sim.map(text));
+        add("place model", Some(text(&self.path)));
+        add("--context", self.context.map(|tokens| tokens.to_string()));
+        add("--sequences", (self.sequences > 1).then(|| self.sequences.to_string()));
+        let name = |value: &dyn Fn() -> Option<clap::builder::PossibleValue>| {
+            value().map(|value| value.get_name().to_owned())
+        };
+        let engine = self.engine;
+        add("--engine", name(&|| engine?.to_possible_value()));
+        add("--kv", (self.kv != "F16").then(|| self.kv.clone()));
+        add("--gpu", list(self.gpu.iter().map(ToString::to_string).collect()));
+        add("--memory", list(self.memory.iter().map(|size| size.exact()).collect()));
+        add("--host-memory", self.host_memory.map(Bytes::exact));
+        add("--margin", (self.margin != Bytes::from_mib(512)).then(|| self.margin.exact()));
+        add(
+            "--goal",
+            (self.goal != Goal::Fewest).then(|| name(&|| self.goal.to_possible_value())).flatten(),
+        );
+        if self.accept_used {
+            words.push_str(" --accept-used");
+        }
+        words
+    }
 }
 
 /// The program that runs a model.

@@ -175,8 +175,14 @@ fn split_is_printed_in_the_form_of_other_programs() {
     assert_eq!((&map["model.embed_tokens"], &map["lm_head"]), (&json!(0), &json!(1)));
     let svg = out(&with(&["--svg", "-"]));
     assert!(svg.starts_with("<svg") && svg.contains("GPU 1"), "{svg}");
-    let vllm = out(&with(&["--format", "vllm", "--engine", "vllm"]));
-    assert_eq!(vllm, "--tensor-parallel-size 2 --max-model-len 8192\n");
+    let vllm = out(&with(&["--format", "vllm"]));
+    assert_eq!(vllm, "--pipeline-parallel-size 2 --max-model-len 8192\n");
+    let (code, told) =
+        refusal(&[&words[..], &["--format", "vllm", "--engine", "llama.cpp"]].concat());
+    assert_eq!((code, told.contains("of another engine")), (Some(2), true), "{told}");
+    let small = ["place", "model", LLAMA, "--memory", "2GiB", "--format", "llama"];
+    let (code, told) = refusal(&small);
+    assert_eq!((code, told.contains("the GPU has 1.5 GiB")), (Some(1), true), "{told}");
 }
 
 #[test]

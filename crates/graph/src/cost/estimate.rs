@@ -49,8 +49,9 @@ pub struct EstimateError {
 ///
 /// - A node can run on the processors whose type has a kernel for it (or `DEFAULT` has), and of
 ///   these on the one that it was assigned to or those that match its request.
-/// - Its time is its attribute `_nanos_GPU` (for that type of device) or `_nanos`, or that of its kernel, or an estimate from the bytes of its
-///   inputs and outputs and from the operation; divided by the speed of the processor.
+/// - Its time is its attribute `_nanos_GPU` (for that type of device) or `_nanos`, or that of its
+///   kernel; else an estimate from the bytes of its inputs and outputs and from the operation,
+///   divided by the speed of the processor.
 /// - The size of an output is the attribute `_output_bytes` (one number or one for each output), or that of
 ///   the shape in `_output_shapes` or `shape`, or [`Estimates::output`]. References and resources
 ///   have none: the variable behind them is persistent memory of its node.
@@ -91,8 +92,11 @@ pub fn estimate(
             let stated = node.attrs.get(&format!("_nanos_{kind}"));
             let stated = stated.or_else(|| node.attrs.get("_nanos")).and_then(Attr::as_int);
             let stated = stated.and_then(|nanos| u64::try_from(nanos).ok()).or(kernel.nanos);
-            let nanos = stated.unwrap_or_else(|| estimates.nanos(&node.op, moved));
-            Some((nanos as f64 / processor.speed.max(f64::MIN_POSITIVE)).ceil() as u64)
+            let estimated = || {
+                let nanos = estimates.nanos(&node.op, moved) as f64;
+                (nanos / processor.speed.max(f64::MIN_POSITIVE)).ceil() as u64
+            };
+            Some(stated.unwrap_or_else(estimated))
         };
         let is_variable = node.inputs.is_empty() && node.outputs.iter().any(|of| of.binds());
         let outputs = sizes[at].iter().zip(&node.outputs);
@@ -266,8 +270,9 @@ mod tests {
         assert_eq!(dag.items[0].nanos, [None, Some(2 * (5000 + 2000))]);
         assert_eq!(dag.items[1].outputs, [Bytes(1_000_000)]);
         // 2 MB, 16 times, at 500 GB/s.
-        assert_eq!(dag.items[1].nanos, [Some(350), Some(2 * (5000 + 64_000))]);
-        assert_eq!(dag.items[2].nanos, [Some(45), Some(180)]);
+        // The kernel's time is as stated.
+        assert_eq!(dag.items[1].nanos, [Some(700), Some(2 * (5000 + 64_000))]);
+        assert_eq!(dag.items[2].nanos, [Some(90), Some(90)]);
         assert_eq!(dag.items[2].outputs, [Bytes(4096)]);
     }
 

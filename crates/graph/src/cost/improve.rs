@@ -120,7 +120,7 @@ impl Search<'_> {
         let mut at = 0;
         while since < count && self.tries > until {
             let item = solution.order[at % count];
-            match self.moved(&solution, item, end) {
+            match self.moved(&solution, item, end, until) {
                 Some((better, earlier)) => {
                     (solution, end) = (better, earlier);
                     since = 0;
@@ -133,7 +133,13 @@ impl Search<'_> {
     }
 
     /// Returns the best solution that moves one item, if it ends earlier.
-    fn moved(&mut self, solution: &Solution, item: u32, end: u64) -> Option<(Solution, u64)> {
+    fn moved(
+        &mut self,
+        solution: &Solution,
+        item: u32,
+        end: u64,
+        until: usize,
+    ) -> Option<(Solution, u64)> {
         let problem = self.problem;
         let place = solution.order.iter().position(|other| *other == item)?;
         let (first, last) = range(problem, &solution.order, place);
@@ -143,6 +149,9 @@ impl Search<'_> {
             let mut assigned = solution.assigned.clone();
             assign(problem, &mut assigned, item, *processor);
             for to in first..=last {
+                if self.tries <= until {
+                    return best;
+                }
                 if to == place && assigned == solution.assigned {
                     continue;
                 }

@@ -232,8 +232,7 @@ mod tests {
         cluster.processors[1].memory = Some(Bytes::from_mib(2));
         let items = vec![item("big", &[1, 1], &[], 5 << 20)];
         let error = list_schedule(&Dag { items }, &cluster).unwrap_err();
-        let expected =
-            "no memory for item 'big': /device:GPU:0 lacks 4 MiB, /device:GPU:1 lacks 3 MiB";
+        let expected = "no memory for 'big': /device:GPU:0 lacks 4 MiB, /device:GPU:1 lacks 3 MiB";
         assert_eq!(error.to_string(), expected);
     }
 
@@ -289,7 +288,7 @@ mod tests {
         }
         let nowhere = Item { nanos: vec![None], ..item("x", &[], &[], 0) };
         let error = list_schedule(&Dag { items: vec![nowhere] }, &cluster).unwrap_err();
-        assert_eq!(error.to_string(), "no processor can run item 'x'");
+        assert_eq!(error.to_string(), "no device can run 'x' as it requests");
         assert_eq!(list_schedule(&Dag::default(), &cluster).unwrap().makespan_nanos, 0);
     }
 

@@ -69,6 +69,9 @@ impl Memory {
 
     /// Returns how much a limit lacks for additional memory at all times; 0 if it fits.
     pub(super) fn lack_always(&self, bytes: u64, limit: u64) -> u64 {
+        if bytes == 0 {
+            return 0;
+        }
         let lack = |peak: u64| peak.saturating_add(bytes).saturating_sub(limit);
         if lack(self.base.saturating_add(unsigned(self.ceiling.get()))) == 0 {
             return 0;

@@ -146,10 +146,6 @@ impl<'p> Partial<'p> {
                 ready = ready.max(copy.ready);
                 continue;
             }
-            let mut planned = trial.transfers.iter();
-            if planned.any(|other| (other.item, other.output) == (input.item, output)) {
-                continue;
-            }
             trial.transfers.push(Transfer {
                 start_nanos: made.end_nanos,
                 end_nanos: 0,
@@ -161,6 +157,8 @@ impl<'p> Partial<'p> {
             });
         }
         trial.transfers.sort_unstable();
+        // A value that is used twice is copied once.
+        trial.transfers.dedup();
         let mut after = floor;
         for transfer in &mut trial.transfers {
             let length = problem.cluster.route(transfer.from, to).nanos(transfer.bytes.0);

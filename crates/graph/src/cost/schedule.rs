@@ -105,7 +105,7 @@ pub struct Lack {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
     /// An input names an item or an output that does not exist, or a time is missing.
-    #[error("item '{item}' has an input, a processor or a time that does not exist")]
+    #[error("'{item}' has an input, a device or a time that does not exist")]
     Malformed {
         /// The item.
         item: Arc<str>,
@@ -117,19 +117,19 @@ pub enum ScheduleError {
         items: Vec<String>,
     },
     /// No processor can run the item.
-    #[error("no processor can run item '{item}'")]
+    #[error("no device can run '{item}' as it requests")]
     Infeasible {
         /// The item.
         item: Arc<str>,
     },
     /// No processor can run all items of a group.
-    #[error("no processor can run all items of the group of '{item}'")]
+    #[error("no device can run all that must be on the device of '{item}'")]
     Group {
         /// The first item of the group.
         item: Arc<str>,
     },
     /// The memory of no processor suffices.
-    #[error("no memory for item '{item}': {}", lacking(.lacks))]
+    #[error("no memory for '{item}': {}", lacking(.lacks))]
     Memory {
         /// The item.
         item: Arc<str>,

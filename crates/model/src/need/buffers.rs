@@ -29,11 +29,18 @@ pub(super) struct Buffers {
 /// The sizes of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Batch<'a> {
-    pub(super) shape: &'a Architecture,
-    pub(super) run: &'a Run,
+    shape: &'a Architecture,
+    run: &'a Run,
+    /// The bytes of the masks of attention.
+    masks: Bytes,
 }
 
-impl Batch<'_> {
+impl<'a> Batch<'a> {
+    pub(super) fn new(shape: &'a Architecture, run: &'a Run) -> Self {
+        let batch = Batch { shape, run, masks: Bytes(0) };
+        Batch { masks: batch.masks(), ..batch }
+    }
+
     fn tokens(&self) -> u64 {
         match self.run.engine {
             Engine::LlamaCpp => self.run.ubatch.min(self.run.context).max(1),
@@ -58,7 +65,7 @@ impl Batch<'_> {
 
     /// Returns the bytes of the masks of attention, which llama.cpp passes in as inputs: 16 bits for
     /// each pair of token and cell, 32 without flash attention.
-    pub(super) fn masks(&self) -> Bytes {
+    fn masks(&self) -> Bytes {
         if self.run.engine != Engine::LlamaCpp {
             return Bytes(0);
         }
@@ -83,7 +90,7 @@ impl Batch<'_> {
         let mixer = self.shape.layers.get(layer).copied().unwrap_or(Mixer::Nothing);
         let mixers = mixer.parts().into_iter().filter(|part| *part != Mixer::Nothing);
         let widest = mixers.map(|part| self.mixer(part)).fold(feed_forward, Bytes::max);
-        let masks = self.masks();
+        let masks = self.masks;
         let crossings = if layer == 0 { 1 } else { 2 };
         Buffers {
             alone: masks + widest,
@@ -151,7 +158,7 @@ impl Batch<'_> {
             Engine::Transformers => Bytes(product(&[vocabulary, self.run.sequences.max(1), 4])),
         };
         let alone = logits + self.hidden(1);
-        let masks = Bytes(product(&[self.masks().0, COPIES]));
+        let masks = Bytes(product(&[self.masks.0, COPIES]));
         let entry = match self.run.engine {
             Engine::LlamaCpp => self.hidden(COPIES * 2),
             Engine::Vllm | Engine::Transformers => Bytes(0),
@@ -161,7 +168,7 @@ impl Batch<'_> {
 
     /// Returns what the CPU computes in if it holds nothing but the input embedding.
     pub(super) fn input(&self) -> Bytes {
-        self.masks() + self.hidden(2)
+        self.masks + self.hidden(2)
     }
 
     /// Returns the bytes of a token that pass from layer to layer.

@@ -98,7 +98,7 @@ pub fn chain(model: &Model, run: &Run) -> Result<Chain, Unknown> {
     let shape = model.shape.as_ref().ok_or_else(|| Unknown::Shape(model.name.clone()))?;
     let mut weights = weights(model, shape, run.weights);
     let tied = tie(&mut weights, shape, run);
-    let builder = Builder { shape, run, batch: Batch { shape, run } };
+    let builder = Builder { shape, run, batch: Batch::new(shape, run) };
     let mut layers = Vec::with_capacity(weights.blocks.len().saturating_add(2));
     layers.push(builder.input(&weights));
     for (number, parts) in weights.blocks.iter().enumerate() {

@@ -90,8 +90,8 @@ fn add_part(parts: &mut Vec<Part>, kind: Kind, size: Sum) {
 /// Returns the bytes of a tensor once it is converted.
 ///
 /// As llama-quantize does: vectors and routers stay as they are, the matrix of the output is at
-/// least `Q6_K`, and a matrix whose rows are no whole blocks becomes `F16`. The mixtures, such as
-/// `Q4_K_M`, keep some more matrices wider and so take a few percent more.
+/// least `Q6_K`, and a matrix whose rows are no whole blocks gets narrower blocks, or becomes `F16`.
+/// The mixtures, such as `Q4_K_M`, keep some more matrices wider and so take a few percent more.
 fn converted(tensor: &Tensor, to: Option<Encoding>) -> Bytes {
     let Some(to) = to else { return tensor.bytes };
     let is_matrix = tensor.shape.len() > 1 && tensor.shape.iter().filter(|n| **n > 1).count() > 1;
@@ -104,8 +104,22 @@ fn converted(tensor: &Tensor, to: Option<Encoding>) -> Bytes {
     });
     let to = widest.unwrap_or(to);
     let row = tensor.shape.last().copied().unwrap_or_default();
-    let to = if row.is_multiple_of(to.block()) { to } else { Encoding::F16 };
+    let fits = |to: &Encoding| row.is_multiple_of(to.block());
+    let to = Some(to).filter(fits).or_else(|| narrower(to).filter(fits)).unwrap_or(Encoding::F16);
     to.bytes(tensor.elements()).map_or(tensor.bytes, Bytes)
+}
+
+/// Returns the encoding with blocks of 32 that llama-quantize takes for a matrix whose rows are no
+/// multiple of 256 (`llama_tensor_get_type` of `llama-quant.cpp`).
+fn narrower(to: Encoding) -> Option<Encoding> {
+    Encoding::named(match to.name() {
+        "Q6_K" => "Q8_0",
+        "Q5_K" => "Q5_1",
+        "Q4_K" => "Q5_0",
+        "TQ1_0" | "TQ2_0" => "Q4_0",
+        _ if to.block() == 256 => "IQ4_NL",
+        _ => return None,
+    })
 }
 
 /// Returns the tensors of a model of which only the configuration is known: attention with four

@@ -1,12 +1,15 @@
 //! Which encodings fit on given rooms, how, and with how much context.
 
-use super::{Objective, RoomKind, Rooms, Split, optimal};
+use super::{Objective, Room, RoomKind, Rooms, Split, balanced, first_fit, optimal};
 use crate::model::Model;
 use crate::need::{Chain, Engine, Estimate, Run, Unknown, chain, estimate};
 use crate::tensor::Encoding;
 
 /// Contexts are tried in steps of this many tokens, the cells of llama.cpp.
 const STEP: u64 = 256;
+/// The layers of a model up to which each context is searched for the best placement; beyond, it is
+/// placed in the order of the rooms.
+const SEARCHED: usize = 512;
 /// The longest context that is tried if the model does not name one.
 const LONGEST: u64 = 1 << 20;
 
@@ -71,8 +74,9 @@ pub fn answer(
     each.collect()
 }
 
-/// Returns the longest context, in steps of 256 tokens and up to that of the model, with which the
-/// model fits without a worse room than `last_resort`; `None` if not even 256 tokens fit.
+/// Returns the longest context of each sequence, in steps of 256 tokens and up to that of the model,
+/// with which the model fits without a worse room than `last_resort`; `None` if not even 256 tokens
+/// fit.
 ///
 /// # Errors
 /// [`Unknown`] if the files do not have the numbers of the architecture.
@@ -82,11 +86,23 @@ pub fn largest_context(
     rooms: &Rooms,
     last_resort: RoomKind,
 ) -> Result<Option<u64>, Unknown> {
+    // llama.cpp divides its context among the sequences.
+    let share = if run.engine == Engine::LlamaCpp { run.sequences.max(1) } else { 1 };
+    let is_usable = |room: &&Room| room.kind <= last_resort || room.kind == RoomKind::Cpu;
+    let usable = Rooms::new(rooms.rooms.iter().filter(is_usable).cloned().collect());
     let fits = |context: u64| {
+        let context = context.saturating_mul(share);
         let chain = chain(model, &Run { context, ..run.clone() })?;
+        let is_enough = |split: &Split| split.fits() && split.last_resort <= last_resort;
+        if is_enough(&first_fit(&chain, &usable)) || is_enough(&balanced(&chain, &usable)) {
+            return Ok(true);
+        }
+        // A search for each length would take long for a chain that no model has.
+        if chain.layers.len() > SEARCHED {
+            return Ok(false);
+        }
         // Fewest rooms need not be the least time: any objective finds what fits.
-        let split = optimal(&chain, rooms, Objective::Latency);
-        Ok::<bool, Unknown>(split.fits() && split.last_resort <= last_resort)
+        Ok::<bool, Unknown>(is_enough(&optimal(&chain, &usable, Objective::Latency)))
     };
     let trained = model.shape.as_ref().and_then(|shape| shape.context);
     let longest = trained.unwrap_or(LONGEST).min(1 << 40);

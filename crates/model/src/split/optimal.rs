@@ -15,6 +15,8 @@ use gpu_core::Bytes;
 const STEPS: u64 = 30_000_000;
 /// The nodes from which on a search of a few orders first pays off, as it bounds the cost.
 const FEW_NODES: usize = 24;
+/// A chain that is longer than those of models.
+const LONG: u64 = 256;
 /// What a room costs where the fewest are asked for, in nanoseconds: more than all layers together.
 const ROOM: u64 = 1 << 56;
 /// The most pairs of a node and a layer in such a search; 16 bytes each.
@@ -62,6 +64,12 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
+    /// Returns the steps of a search: fewer for a chain so long that only a hostile file has it, for
+    /// which each step stands for more work around it.
+    fn budget(&self) -> u64 {
+        STEPS / (self.chain.layers.len() as u64 / LONG).max(1)
+    }
+
     fn kind(&self, room: usize) -> RoomKind {
         self.rooms.rooms.get(room).map_or(RoomKind::Disk, |room| room.kind)
     }
@@ -98,10 +106,10 @@ impl Search<'_> {
         let all = self.all_orders(&classes, &stages, last_resort);
         let mut best: Option<Found> = None;
         if all.as_ref().is_none_or(|paths| paths.rooms.len() > FEW_NODES) {
-            let mut unlimited = u64::MAX;
+            let mut steps = self.budget();
             for order in self.orders(&usable) {
                 let paths = self.in_order(&order, last_resort);
-                let found = self.best(&stages, &paths, best.as_ref(), &mut unlimited);
+                let found = self.best(&stages, &paths, best.as_ref(), &mut steps);
                 if let Ok(Some(found)) = found {
                     candidates.push(self.split(&found.walk.stages));
                     best = Some(found);
@@ -109,7 +117,7 @@ impl Search<'_> {
             }
         }
         let Some(paths) = all else { return false };
-        let mut steps = STEPS;
+        let mut steps = self.budget();
         match self.best(&stages, &paths, best.as_ref(), &mut steps) {
             Ok(found) => {
                 let split = |found: Found| self.split(&members(&classes, found.walk.stages));

@@ -6,8 +6,9 @@
 
 use super::plan::pinned_room;
 use super::{RoomKind, Rooms};
-use crate::need::Chain;
+use crate::need::{Chain, Layer};
 use gpu_core::Bytes;
+use std::collections::VecDeque;
 
 /// What is added up along a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +71,49 @@ pub(super) struct Stages {
     transfers: Vec<Vec<Vec<u64>>>,
 }
 
+/// Returns for each first layer the end of the longest stage that fits, where `fits` tells whether
+/// layers from the first to an end do, with the largest of their buffers. A stage without its first
+/// layer takes no more, unless `grows` says so of the new first layer; the work is therefore linear.
+fn longest(
+    least: Bytes,
+    buffers: &[Bytes],
+    grows: impl Fn(usize) -> bool,
+    fits: impl Fn(usize, usize, Bytes) -> bool,
+) -> Vec<usize> {
+    let count = buffers.len();
+    // The places of the largest buffers from the first layer on, each before smaller ones.
+    let mut window: VecDeque<usize> = VecDeque::new();
+    let mut filled = 0;
+    let mut ends: Vec<usize> = Vec::with_capacity(count);
+    for first in 0..count {
+        let mut end = ends.last().copied().unwrap_or(0).max(first);
+        if grows(first) {
+            (end, filled) = (first, first);
+            window.clear();
+        }
+        while window.front().is_some_and(|at| *at < first) {
+            window.pop_front();
+        }
+        filled = filled.max(first);
+        loop {
+            while filled < (end + 1).min(count) {
+                while window.back().is_some_and(|at| buffers[*at] <= buffers[filled]) {
+                    window.pop_back();
+                }
+                window.push_back(filled);
+                filled += 1;
+            }
+            let widest = window.front().map_or(least, |at| buffers[*at].max(least));
+            if end == count || !fits(first, end + 1, widest) {
+                break;
+            }
+            end += 1;
+        }
+        ends.push(end);
+    }
+    ends
+}
+
 impl Stages {
     /// Returns the stages of a chain without its first `skipped` layers; `base` are the bytes that
     /// each room holds anyway, with the least buffer.
@@ -84,6 +128,17 @@ impl Stages {
         let count = layers.len();
         let mut nanos = Vec::new();
         let mut ends = Vec::new();
+        // Sums of the first layers, and the buffer of each.
+        let mut totals = vec![0_u64];
+        for layer in layers {
+            totals.push(totals[totals.len() - 1].saturating_add(layer.bytes().0));
+        }
+        let buffer = |layer: &Layer| if pipelined { layer.pipelined } else { layer.buffer };
+        let buffers: Vec<Bytes> = layers.iter().map(buffer).collect();
+        let entry = |first: usize| {
+            let layer = layers.get(first).filter(|_| pipelined);
+            layer.map_or(Bytes(0), |layer| layer.entry)
+        };
         // The output shares the matrix of a pinned input in the same room.
         let shares = pinned_room(rooms).filter(|_| skipped > 0);
         for (number, (room, (held, least))) in rooms.rooms.iter().zip(base).enumerate() {
@@ -96,27 +151,16 @@ impl Stages {
             }
             nanos.push(sums);
             let overhead = if room.kind == RoomKind::Gpu { chain.overhead } else { Bytes(0) };
-            let mut longest = Vec::with_capacity(count);
-            for first in 0..count {
-                let (mut bytes, mut buffer) = (*held + overhead, *least);
-                let mut end = first;
-                for (index, layer) in layers.iter().enumerate().skip(first) {
-                    if index == first && pipelined {
-                        bytes += layer.entry;
-                    }
-                    bytes += layer.bytes();
-                    if index + 1 == count && Some(number) == shares {
-                        bytes = bytes.saturating_sub(chain.tied);
-                    }
-                    buffer = buffer.max(if pipelined { layer.pipelined } else { layer.buffer });
-                    if bytes + buffer > room.capacity {
-                        break;
-                    }
-                    end = index + 1;
+            let fits = |first: usize, end: usize, buffer: Bytes| {
+                let own = Bytes(totals[end].saturating_sub(totals[first]));
+                let mut bytes = *held + overhead + entry(first) + own;
+                if end == count && Some(number) == shares {
+                    bytes = bytes.saturating_sub(chain.tied);
                 }
-                longest.push(end);
-            }
-            ends.push(longest);
+                bytes + buffer <= room.capacity
+            };
+            let grows = |first: usize| first > 0 && entry(first) > entry(first - 1);
+            ends.push(longest(*least, &buffers, grows, fits));
         }
         let cut = |layer: usize| layers.get(layer).is_none_or(|layer| !layer.joined);
         let mut sizes: Vec<Bytes> = Vec::new();

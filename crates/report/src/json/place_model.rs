@@ -136,7 +136,7 @@ pub struct PlacedLayer<'a> {
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tried {
-    /// Name of the encoding. Null for the one in use: as stored, or the requested one.
+    /// Name of the encoding. Null for the weights as stored.
     pub encoding: Option<&'static str>,
     /// What the model takes on one GPU, in bytes.
     pub total_bytes: u64,
@@ -167,6 +167,8 @@ pub struct Question<'a> {
     pub unavailable: &'a [String],
     /// What was ignored, or is known less exactly.
     pub notes: &'a [String],
+    /// The format of the tensors.
+    pub format: gpu_model::read::Format,
 }
 
 impl<'a> PlacedModel<'a> {

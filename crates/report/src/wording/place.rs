@@ -1,21 +1,49 @@
 //! Text about placed models.
 
 use crate::json::place_model::Question;
-use gpu_core::Bytes;
-use gpu_model::need::Engine;
+use gpu_core::{Bytes, amount};
+use gpu_model::Encoding;
+use gpu_model::need::{Engine, Run};
+use gpu_model::read::Format;
 use gpu_model::split::llama::{arguments, visible};
 use gpu_model::split::{Answer, RoomKind};
 
 /// What the user asked for, for a command that follows.
 pub struct Again<'a> {
+    /// The command without `--weights`, as text for a shell.
+    pub command: &'a str,
     /// Path of the model, as a word of a shell.
     pub path: &'a str,
-    /// The program that runs the model.
-    pub engine: Engine,
+    /// How the model is to run.
+    pub run: &'a Run,
     /// Memory to leave free on each GPU.
     pub margin: Bytes,
     /// Whether GPUs in use are accepted.
     pub accept_used: bool,
+    /// Whether the GPUs are those that this machine has now.
+    pub is_here: bool,
+}
+
+/// Returns why a model does not fit: what it takes, and what lacks where.
+pub fn lacking(question: &Question<'_>, first: &Answer) -> String {
+    let gpus = || question.rooms.rooms.iter().filter(|room| room.kind == RoomKind::Gpu);
+    let has: Bytes = gpus().map(|room| room.capacity).sum();
+    let needs = amount(first.estimate.total());
+    match gpus().count() {
+        0 => format!(
+            "it takes {needs} on one GPU, and no GPU is available; --memory plans for sizes"
+        ),
+        1 => format!("it takes {needs}, and the GPU has {}", amount(has)),
+        _ => {
+            let first = first.split.reasons(&first.chain, question.rooms);
+            let lacks = first.into_iter().find(|reason| reason.contains(" lacks "));
+            let lacks = lacks.map_or(String::new(), |lack| format!("; placed best, {lack}"));
+            format!(
+                "it takes {needs} on one GPU, and the GPUs have {} together{lacks}",
+                amount(has)
+            )
+        }
+    }
 }
 
 /// Returns the command that runs the model as placed, or one that may make it fit.
@@ -25,42 +53,102 @@ pub fn next(
     first: &Answer,
     others: &[Answer],
 ) -> Option<String> {
-    let path = again.path;
     if !first.split.fits() {
         let smaller = others.iter().find(|answer| answer.split.fits())?;
         let name = smaller.encoding?.name();
-        return Some(format!("gpuws place model {path} --weights {name}"));
+        return Some(format!("{} --weights {name}", again.command));
     }
-    let split = &first.split;
-    let used: Vec<(usize, Bytes)> = question
-        .rooms
-        .rooms
-        .iter()
-        .zip(&split.used)
-        .enumerate()
-        .filter(|(at, (room, _))| room.kind == RoomKind::Gpu && split.rooms.contains(&Some(*at)))
-        .map(|(at, (_, used))| (at, used.total() + again.margin))
-        .collect();
-    let memory = used.iter().map(|(_, bytes)| bytes.0).max()?;
-    let names = used.iter().filter_map(|(at, _)| question.rooms.rooms.get(*at));
-    let gpus: Vec<&str> = names.filter_map(|room| room.name.strip_prefix("GPU ")).collect();
-    let memory = Bytes(memory.div_ceil(1 << 30) << 30).exact();
-    let accept = if again.accept_used { " --accept-used" } else { "" };
-    let (count, gpus) = (gpus.len(), gpus.join(","));
-    let claim = format!("gpuws run -n {count} --gpu {gpus} --mem {memory}{accept} --");
-    let program = match again.engine {
-        Engine::LlamaCpp => {
-            let (rooms, split) = visible(question.rooms, split);
-            let words = arguments(&first.chain, &rooms, &split).ok()?.words().join(" ");
-            format!("llama-server -m {path} -c {} {words}", question.context * question.sequences)
-        }
-        Engine::Vllm => format!(
-            "vllm serve {path} --tensor-parallel-size {count} --max-model-len {}",
-            question.context
-        ),
-        Engine::Transformers => {
-            return Some(format!("{claim} COMMAND, with the device_map of --format device-map"));
-        }
+    let program = program(again, question, first)?;
+    let claim = again.is_here.then(|| claim(again, question, first)).flatten();
+    let program = match claim {
+        Some(claim) => format!("{claim} {program}"),
+        None => program,
     };
-    Some(format!("{claim} {program}"))
+    Some(match preparation(again.run, question.format, first.encoding) {
+        Some(preparation) => format!("{preparation}, then {program}"),
+        None => program,
+    })
+}
+
+/// Returns the `gpuws run` that gets these GPUs; `None` if none can, because a share is the same on
+/// each GPU and the largest exceeds what the smallest has.
+fn claim(again: &Again<'_>, question: &Question<'_>, first: &Answer) -> Option<String> {
+    let split = &first.split;
+    let each = question.rooms.rooms.iter().zip(&split.used).enumerate();
+    let used = each
+        .filter(|(at, (room, _))| room.kind == RoomKind::Gpu && split.rooms.contains(&Some(*at)));
+    let used: Vec<_> = used.map(|(_, pair)| pair).collect();
+    let largest = used.iter().map(|(_, used)| used.total().0).max()?;
+    let share = Bytes(largest.div_ceil(Bytes::MIB) * Bytes::MIB);
+    if used.iter().any(|(room, _)| room.capacity + again.margin < share) {
+        return None;
+    }
+    let gpus: Vec<&str> =
+        used.iter().filter_map(|(room, _)| room.name.strip_prefix("GPU ")).collect();
+    let accept = if again.accept_used { " --accept-used" } else { "" };
+    Some(format!(
+        "gpuws run -n {} --gpu {} --mem {}MiB{accept} --",
+        gpus.len(),
+        gpus.join(","),
+        share.mib()
+    ))
+}
+
+/// Returns the program with its options.
+fn program(again: &Again<'_>, question: &Question<'_>, first: &Answer) -> Option<String> {
+    let (path, context) = (again.path, question.context);
+    Some(match again.run.engine {
+        Engine::LlamaCpp => {
+            let (rooms, split) = visible(question.rooms, &first.split);
+            let mut words = arguments(&first.chain, &rooms, &split).ok()?.words();
+            if question.sequences > 1 {
+                words.push(format!("-np {}", question.sequences));
+            }
+            if again.run.keys != Encoding::F16 {
+                let name = again.run.keys.name().to_lowercase();
+                words.push(format!("-ctk {name} -ctv {name}"));
+            }
+            let path = if question.format == Format::Gguf { path } else { "MODEL.gguf" };
+            let context = context.saturating_mul(question.sequences);
+            format!("llama-server -m {path} -c {context} {}", words.join(" "))
+        }
+        Engine::Vllm => format!("{}vllm serve {path} {}", partition(first), vllm(question, first)),
+        Engine::Transformers => "COMMAND, with the device_map of --format device-map".to_owned(),
+    })
+}
+
+/// Returns vLLM's options for a placement of consecutive layers: a pipeline.
+pub fn vllm(question: &Question<'_>, first: &Answer) -> String {
+    let (stages, context) = (first.split.count, question.context);
+    format!("--pipeline-parallel-size {stages} --max-model-len {context}")
+}
+
+/// Returns the variable that gives each stage of vLLM's pipeline its blocks; empty for one.
+fn partition(first: &Answer) -> String {
+    let last = first.chain.layers.len().saturating_sub(1);
+    let blocks = |first: usize, end: usize| end.min(last) - first.clamp(1, end.min(last).max(1));
+    let stages = first.split.stages();
+    let blocks: Vec<String> =
+        stages.iter().map(|(_, first, end)| blocks(*first, *end).to_string()).collect();
+    match blocks.len() {
+        0 | 1 => String::new(),
+        _ => format!("VLLM_PP_LAYER_PARTITION={} ", blocks.join(",")),
+    }
+}
+
+/// Returns what must be done to the files first.
+fn preparation(run: &Run, format: Format, encoding: Option<Encoding>) -> Option<String> {
+    match (run.engine, format, encoding) {
+        (_, Format::Config, _) => Some("download the weights".to_owned()),
+        (Engine::LlamaCpp, Format::Gguf, Some(encoding)) => {
+            Some(format!("convert it by llama-quantize to {}", encoding.name()))
+        }
+        (Engine::LlamaCpp, Format::Gguf, None) | (_, _, None) if format == Format::Gguf => None,
+        (Engine::LlamaCpp, _, encoding) => {
+            let to = encoding.map_or(String::new(), |to| format!(" in {}", to.name()));
+            Some(format!("convert it to GGUF{to}"))
+        }
+        (_, _, Some(encoding)) => Some(format!("quantize it to {}", encoding.name())),
+        (_, _, None) => None,
+    }
 }

@@ -7,10 +7,10 @@ mod schedule;
 use crate::args::{Global, PlaceGraphArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::terminal::{Align, Line, Screen, Table, progress, warn};
+use crate::terminal::{Align, Line, Screen, Table, warn};
 use crate::wording::{count, flow};
 use devices::Machine;
-use gpu_graph::placer::{Options, Placement, place};
+use gpu_graph::placer::{Options, PlaceErrorKind, Placement, place};
 use gpu_graph::{DeviceSet, Graph};
 use gpu_report::json::{PlacedGraph, place_graph};
 use input::Input;
@@ -34,9 +34,16 @@ pub(crate) fn run(
             true => "omit --hard to place operations elsewhere where their request cannot be met",
             false => "--devices names other devices, --kernels other kernels",
         };
-        Failure::new(Exit::Remains, format!("place '{}'", args.file.display()))
-            .with_source(error.message)
-            .with_hint(hint)
+        let exit = match error.kind {
+            PlaceErrorKind::MalformedRequest => Exit::Usage,
+            _ => Exit::Remains,
+        };
+        let mut lines = error.message.lines().map(str::trim_end);
+        let first = lines.next().unwrap_or_default().to_owned();
+        lines.filter(|line| !line.is_empty()).for_each(warn);
+        let failure = Failure::new(exit, format!("place '{}'", args.file.display()));
+        let failure = failure.with_source(first);
+        if exit == Exit::Usage { failure } else { failure.with_hint(hint) }
     })?;
     let devices = &machine.devices;
     if args.log {
@@ -53,7 +60,7 @@ pub(crate) fn run(
         return Ok(Exit::Done);
     }
     if !global.quiet {
-        notes.iter().for_each(|note| progress(note));
+        notes.iter().for_each(|note| warn(note));
     }
     screen.together(|screen| show(args, global, screen, &machine, &graph, &placement))?;
     for warning in placement.warnings() {

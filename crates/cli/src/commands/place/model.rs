@@ -6,10 +6,10 @@ mod input;
 mod rooms;
 mod table;
 
-use crate::args::{EngineName, Global, Goal, PlaceModelArgs};
+use crate::args::{EngineName, Global, Goal, PlaceModelArgs, SplitForm};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::terminal::{Screen, progress};
+use crate::terminal::{Screen, warn};
 use gpu_model::Encoding;
 use gpu_model::need::{Engine, Run};
 use gpu_model::read::Found;
@@ -26,7 +26,7 @@ pub(crate) fn run(
     global: &Global,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
-    let Found { model, notes, .. } = input::read(&args.path)?;
+    let Found { model, notes, format, .. } = input::read(&args.path)?;
     let trained = model.shape.as_ref().and_then(|shape| shape.context);
     let context = args.context.or(trained).unwrap_or(CONTEXT);
     let run = settings(args, context)?;
@@ -58,6 +58,7 @@ pub(crate) fn run(
         rooms: &machine.rooms,
         unavailable: &machine.unavailable,
         notes: &notes,
+        format,
     };
     let exit = if first.split.fits() { Exit::Done } else { Exit::Remains };
     if let Some(path) = &args.svg {
@@ -73,14 +74,17 @@ pub(crate) fn run(
         form::print(screen, form, &question, &first)?;
         return Ok(exit);
     }
+    let is_here = machine.name.is_none() && args.memory.is_empty();
     if global.json {
         screen.json(&PlacedModel::of(&question, &first, &answers))?;
         return Ok(exit);
     }
     if !global.quiet {
-        notes.iter().for_each(|note| progress(note));
+        notes.iter().for_each(|note| warn(note));
     }
-    screen.together(|screen| table::show(args, global, screen, &question, &first, &answers))?;
+    screen.together(|screen| {
+        table::show(args, global, screen, &question, &first, &answers, (&run, is_here))
+    })?;
     Ok(exit)
 }
 
@@ -89,7 +93,19 @@ pub(crate) fn run(
 /// # Errors
 /// If an encoding is unknown.
 fn settings(args: &PlaceModelArgs, context: u64) -> Result<Run, Failure> {
-    let engine = engine(args.engine);
+    let wanted = args.format.map(|form| match form {
+        SplitForm::Llama => EngineName::LlamaCpp,
+        SplitForm::Vllm => EngineName::Vllm,
+        SplitForm::DeviceMap => EngineName::Transformers,
+    });
+    let engine = match (args.engine, wanted) {
+        (Some(named), Some(of_form)) if named != of_form => {
+            return Err(Failure::new(Exit::Usage, "write the placement in this form")
+                .with_source("it is of another engine, which takes other memory"));
+        }
+        (Some(named), _) => engine(named),
+        (None, of_form) => engine(of_form.unwrap_or(EngineName::LlamaCpp)),
+    };
     let kv = encoding(&args.kv)?;
     // llama.cpp divides its context among the sequences.
     let whole = match engine {

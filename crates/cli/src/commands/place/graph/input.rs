@@ -4,7 +4,7 @@ use crate::commands::parse::read_up_to;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use gpu_graph::read::{self, Document, Form, Limits, ReadError};
-use gpu_graph::{Device, Graph, Registry};
+use gpu_graph::{BuildError, Device, Graph, Registry};
 use std::path::{Path, PathBuf};
 
 /// What the files contain.
@@ -39,9 +39,14 @@ pub(super) fn read(file: &Path, kernels: &[PathBuf]) -> Result<Input, Failure> {
         add_kernels(&mut registry, path, &limits)?;
     }
     let graph = Graph::build(graph, &registry).map_err(|error| {
-        Failure::new(Exit::Usage, format!("build the graph of '{}'", file.display()))
-            .with_source(error)
-            .with_hint("--kernels FILE adds operations and kernels (docs/graph-formats.md)")
+        let failure = Failure::new(Exit::Usage, format!("build the graph of '{}'", file.display()));
+        let is_unknown = matches!(error, BuildError::UnknownOp { .. });
+        let failure = failure.with_source(error);
+        match is_unknown {
+            true => failure
+                .with_hint("--kernels FILE adds operations and kernels (docs/graph-formats.md)"),
+            false => failure,
+        }
     })?;
     Ok(Input { graph, registry, devices, notes })
 }

@@ -4,10 +4,9 @@ use super::devices::Machine;
 use crate::args::{Global, PlaceGraphArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::terminal::{Align, Line, Screen, Table};
+use crate::terminal::{Align, Line, Screen, Table, warn};
 use crate::wording::{count, flow};
 use gpu_core::{Bytes, amount};
-
 use gpu_executor::{Lane, NodeIx, Span, TaskGraph, Trace, chrome, svg};
 use gpu_graph::cost::{Cluster, Estimates, Schedule, estimate, list_schedule};
 use gpu_graph::{Graph, Registry};
@@ -39,6 +38,9 @@ pub(super) fn run(
         let scheduled = ScheduledGraph::of(&file, machine, graph, &cluster, &schedule, notes);
         screen.json(&scheduled)?;
         return Ok(Exit::Done);
+    }
+    if !global.quiet {
+        notes.iter().for_each(|note| warn(note));
     }
     screen.together(|screen| show(args, global, screen, machine, graph, &cluster, &schedule))?;
     Ok(Exit::Done)

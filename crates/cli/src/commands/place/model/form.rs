@@ -4,10 +4,11 @@ use crate::args::SplitForm;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Line, Screen};
+use gpu_model::split::Answer;
 use gpu_model::split::accelerate::device_map;
 use gpu_model::split::llama::{arguments, visible};
-use gpu_model::split::{Answer, RoomKind};
 use gpu_report::json::place_model::Question;
+use gpu_report::wording::place::{lacking, vllm};
 
 /// Prints the device map, or the options of llama.cpp or vLLM.
 ///
@@ -19,6 +20,10 @@ pub(super) fn print(
     question: &Question<'_>,
     first: &Answer,
 ) -> Result<(), Failure> {
+    if !first.split.fits() {
+        return Err(Failure::new(Exit::Remains, format!("place '{}'", question.file))
+            .with_source(lacking(question, first)));
+    }
     match form {
         SplitForm::DeviceMap => {
             let map = device_map(question.model, question.rooms, &first.split);
@@ -33,14 +38,6 @@ pub(super) fn print(
             })?;
             screen.print(&Line::new().plain(arguments.words().join(" ")))
         }
-        SplitForm::Vllm => {
-            let gpus = question.rooms.rooms.iter().filter(|room| room.kind == RoomKind::Gpu);
-            let line = format!(
-                "--tensor-parallel-size {} --max-model-len {}",
-                gpus.count(),
-                question.context
-            );
-            screen.print(&Line::new().plain(line))
-        }
+        SplitForm::Vllm => screen.print(&Line::new().plain(vllm(question, first))),
     }
 }

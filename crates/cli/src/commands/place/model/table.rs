@@ -6,9 +6,10 @@ use crate::failure::Failure;
 use crate::terminal::{Align, Line, Screen, Table};
 use crate::wording::{count, flow, shell_word};
 use gpu_core::{Bytes, amount};
+use gpu_model::need::Run;
 use gpu_model::split::{Answer, RoomKind};
 use gpu_report::json::place_model::{Question, parameters};
-use gpu_report::wording::place::{Again, next};
+use gpu_report::wording::place::{Again, lacking, next};
 
 pub(super) fn show(
     args: &PlaceModelArgs,
@@ -17,6 +18,7 @@ pub(super) fn show(
     question: &Question<'_>,
     first: &Answer,
     others: &[Answer],
+    (run, is_here): (&Run, bool),
 ) -> Result<(), Failure> {
     if let Some(name) = question.machine {
         screen.print(&Line::new().accent(format_args!("simulated machine {name}")))?;
@@ -40,10 +42,12 @@ pub(super) fn show(
         encodings(screen, first, others)?;
     }
     let again = Again {
+        command: &args.again(global.sim.as_deref()),
         path: &shell_word(&args.path.to_string_lossy()),
-        engine: super::engine(args.engine),
+        run,
         margin: args.margin,
         accept_used: args.accept_used,
+        is_here,
     };
     match (global.quiet, next(&again, question, first, others)) {
         (false, Some(next)) => {
@@ -100,6 +104,7 @@ fn rooms(screen: &mut Screen, question: &Question<'_>, first: &Answer) -> Result
         ("layers", Align::Left),
     ]);
     let split = &first.split;
+    let mut unused = Vec::new();
     for (at, (room, used)) in question.rooms.rooms.iter().zip(&split.used).enumerate() {
         let names: Vec<&str> = first
             .chain
@@ -114,7 +119,15 @@ fn rooms(screen: &mut Screen, question: &Question<'_>, first: &Answer) -> Result
             [one] => one.to_owned(),
             [first, .., last] => format!("{first} … {last} ({})", names.len()),
         };
+        let held = match used.total().saturating_sub(room.capacity) {
+            Bytes(0) => held,
+            lack => format!("{held}, lacks {}", amount(lack)),
+        };
         let is_short = used.total() > room.capacity;
+        if names.is_empty() && !is_short && room.kind == RoomKind::Gpu {
+            unused.push(room.name.strip_prefix("GPU ").unwrap_or(&room.name));
+            continue;
+        }
         let total = Line::new();
         let total = match is_short {
             true => total.accent(amount(used.total())),
@@ -131,20 +144,17 @@ fn rooms(screen: &mut Screen, question: &Question<'_>, first: &Answer) -> Result
             Line::new().plain(held),
         ]);
     }
-    screen.print_all(table.lines(screen.room(0)))
+    screen.print_all(table.lines(screen.room(0)))?;
+    if !unused.is_empty() {
+        flow(screen, Line::new().dim("  unused: GPU "), &unused.join(", "))?;
+    }
+    Ok(())
 }
 
 fn verdict(screen: &mut Screen, question: &Question<'_>, first: &Answer) -> Result<(), Failure> {
     let split = &first.split;
     if !split.fits() {
-        let gpus = question.rooms.rooms.iter().filter(|room| room.kind == RoomKind::Gpu);
-        let has: Bytes = gpus.map(|room| room.capacity).sum();
-        let needs = first.estimate.total();
-        let text = format!(
-            "it takes at least {}, and the GPUs have {} to use",
-            amount(needs),
-            amount(has)
-        );
+        let text = lacking(question, first);
         return flow(screen, Line::new().accent("does not fit: "), &text);
     }
     let places = match split.last_resort {
