@@ -107,7 +107,8 @@ fn offers(
     let (claim, _) = narrowed(shared, &named, &look, &variable)?;
     let among = claim.among.clone();
     let root = source.host.own_ancestry()?.first().copied();
-    let root = root.ok_or_else(|| Failure::new(Exit::CannotObserve, "find the process of gpuws"))?;
+    let root =
+        root.ok_or_else(|| Failure::new(Exit::CannotObserve, "find the process of gpuws"))?;
     let request = Request {
         claim,
         wait: Wait::No,

@@ -117,7 +117,11 @@ fn rooms(screen: &mut Screen, question: &Question<'_>, first: &Answer) -> Result
         let held = match names[..] {
             [] => String::new(),
             [one] => one.to_owned(),
-            [first, .., last] => format!("{first} … {last} ({})", names.len()),
+            [first, .., last] => {
+                let first = first.strip_prefix("block ").unwrap_or(first);
+                let last = last.strip_prefix("block ").unwrap_or(last);
+                format!("{first} – {last}")
+            }
         };
         let held = match used.total().saturating_sub(room.capacity) {
             Bytes(0) => held,
