@@ -52,6 +52,38 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
+/// Escapes external text for an element or an attribute of SVG or HTML: at most `most` characters, without markup,
+/// characters that XML forbids, and characters that change how others are displayed.
+pub fn escape_markup(text: &str, most: usize) -> String {
+    let mut safe = String::with_capacity(text.len().min(4 * most) + 8);
+    for (count, character) in text.chars().enumerate() {
+        if count == most {
+            safe.push('…');
+            break;
+        }
+        match character {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            c if is_harmful(c) => {
+                let _ = write!(safe, "\\u{{{:x}}}", u32::from(c));
+            }
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// Returns whether a character must not appear in a picture: a control or formatting character, or
+/// a noncharacter.
+fn is_harmful(character: char) -> bool {
+    acts(character)
+        || matches!(character, '\u{fdd0}'..='\u{fdef}' | '\u{fff9}'..='\u{ffff}')
+        || u32::from(character) & 0xfffe == 0xfffe
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,6 +110,43 @@ mod tests {
                 let text = character.to_string();
                 assert!(!clean(&text).contains(char::is_control), "{code:x}");
             }
+        }
+    }
+
+    #[test]
+    fn markup_is_escaped() {
+        for (text, safe) in [
+            ("</script>", "&lt;/script&gt;"),
+            ("\"><img onerror='x'>", "&quot;&gt;&lt;img onerror=&#39;x&#39;&gt;"),
+            ("a&amp;b", "a&amp;amp;b"),
+            ("\x1b[2J\0\n", "\\u{1b}[2J\\u{0}\\u{a}"),
+            ("exe\u{202e}gpj\u{2066}\u{ffff}", "exe\\u{202e}gpj\\u{2066}\\u{ffff}"),
+            ("训练 µ", "训练 µ"),
+            ("]]>", "]]&gt;"),
+        ] {
+            assert_eq!(escape_markup(text, 100), safe);
+        }
+        assert_eq!(escape_markup("<<<<", 2), "&lt;&lt;…");
+        assert_eq!(escape_markup("ab", 2), "ab");
+    }
+
+    #[test]
+    fn characters_that_act_or_are_none_are_shown_by_number() {
+        for (character, is) in [
+            ('a', false),
+            ('\u{7f}', true),
+            ('\u{200b}', true),
+            ('\u{fdcf}', false),
+            ('\u{fdd0}', true),
+            ('\u{fdef}', true),
+            ('\u{fdf0}', false),
+            ('\u{fff9}', true),
+            ('\u{1fffd}', false),
+            ('\u{1fffe}', true),
+            ('\u{1ffff}', true),
+            ('\u{10fffe}', true),
+        ] {
+            assert_eq!(is_harmful(character), is, "{:x}", u32::from(character));
         }
     }
 }

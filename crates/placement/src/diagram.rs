@@ -4,7 +4,7 @@
 //! NVLinks are lines, and more links make a thicker line. If every pair has the same number of
 //! links, as over NVSwitch, one bar stands for all of them.
 
-use gpu_core::{Link, Topology};
+use gpu_core::{Link, Topology, escape_markup};
 use std::fmt::Write;
 
 /// Sizes, in units of the picture.
@@ -213,7 +213,7 @@ impl Picture<'_> {
     }
 
     fn begin(&mut self, title: &str, width: i64, height: i64) {
-        let title = escaped(title);
+        let title = escape_markup(title, LONGEST_NAME);
         self.add(format_args!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
              width=\"{width}\" height=\"{height}\" role=\"img\" font-family=\"sans-serif\">\n\
@@ -331,7 +331,8 @@ impl Picture<'_> {
 
     fn device(&mut self, device: usize, name: Option<&str>) {
         let (x, y) = self.places[device];
-        let title = name.map_or(String::new(), |name| format!(": {}", escaped(name)));
+        let title =
+            name.map_or(String::new(), |name| format!(": {}", escape_markup(name, LONGEST_NAME)));
         self.add(format_args!(
             "<g><title>GPU {device}{title}</title>\
              <rect class=\"gpu\" x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" rx=\"6\"/>\
@@ -346,22 +347,6 @@ impl Picture<'_> {
 
 /// The longest name that is drawn in full.
 const LONGEST_NAME: usize = 120;
-
-/// Returns text for SVG: with markup escaped, and without characters that XML cannot contain.
-fn escaped(text: &str) -> String {
-    let mut safe = String::new();
-    for character in text.chars().filter(|c| !c.is_control()).take(LONGEST_NAME) {
-        match character {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\u{fffe}' | '\u{ffff}' => {}
-            character => safe.push(character),
-        }
-    }
-    safe
-}
 
 #[cfg(test)]
 mod tests {
@@ -441,7 +426,7 @@ mod tests {
         let name = "</title><script>\u{1b}&\"".to_owned() + &"x".repeat(200);
         let svg = picture(&topology(1, pairs, false), &name, &[Some(name.clone())], &[]);
         assert!(!svg.contains("<script") && !svg.contains('\u{1b}'), "{svg}");
-        assert!(svg.contains("&lt;/title&gt;&lt;script&gt;&amp;&quot;x"), "{svg}");
+        assert!(svg.contains("&lt;/title&gt;&lt;script&gt;\\u{1b}&amp;&quot;x"), "{svg}");
         assert!(!svg.contains(&"x".repeat(LONGEST_NAME)), "{svg}");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::graph::TaskGraph;
 use crate::trace::{Span, Trace};
+use gpu_core::escape_markup;
 use std::fmt::Write;
 
 /// Sizes, in units of the picture.
@@ -39,9 +40,9 @@ pub fn svg(trace: &Trace, graph: &TaskGraph, title: &str) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
          width=\"{width}\" height=\"{height}\" role=\"img\">\n<title>{}</title>\n\
          <style>{STYLE}</style>\n<text x=\"{MARGIN}\" y=\"{}\">{}: {}</text>\n",
-        escape(title, MAX_NAME),
+        escape_markup(title, MAX_NAME),
         MARGIN + 12,
-        escape(title, MAX_NAME),
+        escape_markup(title, MAX_NAME),
         duration(makespan)
     );
     let mut rows: Vec<Vec<&Span>> = vec![Vec::new(); lanes];
@@ -52,7 +53,7 @@ pub fn svg(trace: &Trace, graph: &TaskGraph, title: &str) -> String {
     }
     for (at, (lane, mut spans)) in trace.lanes.iter().zip(rows).enumerate() {
         let y = HEADING + MARGIN / 2 + ROW * at as u64;
-        let name = escape(&format!("{} {}", lane.process, lane.name), 26);
+        let name = escape_markup(&format!("{} {}", lane.process, lane.name), 26);
         let x = MARGIN + LABELS;
         let _ = write!(
             svg,
@@ -123,11 +124,11 @@ impl Bar<'_> {
             svg,
             "<rect class=\"bar {class}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{BAR}\">\
              <title>{} {lasting}</title></rect>",
-            escape(&name, MAX_NAME)
+            escape_markup(&name, MAX_NAME)
         );
         if width >= NAMED {
             let (x, y) = (x + 4, y + 14);
-            let name = escape(&name, (width / LETTER) as usize);
+            let name = escape_markup(&name, (width / LETTER) as usize);
             let _ = writeln!(svg, "<text x=\"{x}\" y=\"{y}\">{name}</text>");
         }
     }
@@ -141,29 +142,6 @@ fn duration(nanos: u64) -> String {
         10_000_000..10_000_000_000 => format!("{} ms", nanos / 1_000_000),
         _ => format!("{} s", nanos / 1_000_000_000),
     }
-}
-
-/// Escapes external text: at most `most` characters, and no markup or characters that act.
-fn escape(text: &str, most: usize) -> String {
-    let mut safe = String::new();
-    for (count, character) in text.chars().enumerate() {
-        if count == most {
-            safe.push('…');
-            break;
-        }
-        match character {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            c if gpu_core::acts(c) || u32::from(c) & 0xfffe == 0xfffe => {
-                let _ = write!(safe, "\\u{{{:x}}}", u32::from(c));
-            }
-            c => safe.push(c),
-        }
-    }
-    safe
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@ use super::bands::{self, Band};
 use super::history::{Mark, MarkKind};
 use super::map::{self, Totals};
 use super::scale::{LEFT, PLOT, RIGHT, Scale, WIDTH, duration, thousands};
-use super::svg::{Path, Tenths, escape};
+use super::svg::{Path, Tenths};
 use super::{Timeline, spans};
-use gpu_core::{Bytes, amount};
+use gpu_core::{Bytes, amount, escape_markup};
 use std::fmt::Write;
 
 pub(super) const STYLE: &str = include_str!("picture.css");
@@ -118,7 +118,7 @@ impl Graph<'_, '_> {
             for span in spans {
                 let (from, to) = (self.scale.x(span.from), self.scale.x(span.to));
                 let width = (to - from).max(5);
-                let name = escape(&span.name, 80);
+                let name = escape_markup(&span.name, 80);
                 self.put(format_args!(
                     "<rect class=\"span\" x=\"{}\" y=\"{y}\" width=\"{}\" height=\"{}\"><title>{name}, events {} to {}</title></rect>",
                     Tenths(from),
@@ -129,7 +129,7 @@ impl Graph<'_, '_> {
                 ));
                 let room = width / 72;
                 if room >= 5 {
-                    let name = escape(&span.name, room as usize - 1);
+                    let name = escape_markup(&span.name, room as usize - 1);
                     self.put(format_args!(
                         "<text class=\"small\" x=\"{}\" y=\"{}\">{name}</text>",
                         Tenths(from + 30),
@@ -409,7 +409,8 @@ impl Graph<'_, '_> {
 
     fn finish(self, height: i64) -> String {
         let timeline = self.timeline;
-        let (name, allocator) = (escape(&timeline.name, 80), escape(&timeline.allocator, 120));
+        let (name, allocator) =
+            (escape_markup(&timeline.name, 80), escape_markup(&timeline.allocator, 120));
         let live = amount(Bytes(timeline.workload.peak_requested()));
         let events = thousands(timeline.trace.events.len() as u64);
         let outcome = &timeline.outcome;

@@ -3,9 +3,8 @@
 use super::Timeline;
 use super::history::{Life, Mark, MarkKind, Origin};
 use super::scale::thousands;
-use super::svg::escape;
 use crate::trace::{Frame, StackId};
-use gpu_core::{Bytes, amount};
+use gpu_core::{Bytes, amount, escape_markup};
 
 /// The maximum number of frames in a stack, and of characters in each.
 const MAX_CALLS: usize = 8;
@@ -132,7 +131,7 @@ fn call(frame: &Frame) -> String {
         0 => without_arguments(&frame.function),
         _ => &frame.function,
     };
-    escape(&format!("{function}{place}"), LONGEST_CALL)
+    escape_markup(&format!("{function}{place}"), LONGEST_CALL)
 }
 
 /// Returns whether a frame belongs to PyTorch's recorder, to its allocator, or to tensor creation.

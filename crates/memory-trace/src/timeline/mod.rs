@@ -2,7 +2,7 @@
 //! above them, and the blocks of the segments at the peak.
 //!
 //! The picture is one SVG without scripts, readable without colour. The page is that SVG with its
-//! own script, and loads nothing. All text from a recording goes through [`svg::escape`].
+//! own script, and loads nothing. All text from a recording goes through [`gpu_core::escape_markup`].
 
 mod bands;
 mod graph;

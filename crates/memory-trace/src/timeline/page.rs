@@ -3,8 +3,7 @@
 use super::Timeline;
 use super::history::{Life, Origin};
 use super::scale::thousands;
-use super::svg::escape;
-use gpu_core::{Bytes, amount};
+use gpu_core::{Bytes, amount, escape_markup};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -33,7 +32,7 @@ pub fn page(timelines: &[Timeline<'_>]) -> String {
          <meta name=\"viewport\" content=\"width=device-width\">\n\
          <title>GPU memory of {}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
          <p id=\"told\">Point at a band, a mark or a segment to read what it is; click to keep it, click again to let it go.</p>\n",
-        escape(name, 80)
+        escape_markup(name, 80)
     );
     for timeline in timelines {
         let _ = write!(page, "<div class=\"scroll\">\n{}</div>\n", timeline.svg());

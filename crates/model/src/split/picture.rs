@@ -3,7 +3,7 @@
 
 use super::{Room, RoomKind, Rooms, Split};
 use crate::need::{Chain, Position};
-use gpu_core::{Bytes, amount};
+use gpu_core::{Bytes, amount, escape_markup};
 use std::fmt::Write;
 
 /// Sizes, in units of the picture.
@@ -104,7 +104,8 @@ fn length(bytes: Bytes, longest: Bytes) -> i64 {
 
 fn draw_room(svg: &mut String, room: &Room, used: Bytes, longest: Bytes, y: i64) {
     let class = if used > room.capacity { "lack" } else { "room" };
-    let (name, long) = (escaped(&room.name), length(room.capacity, longest).max(1));
+    let (name, long) =
+        (escape_markup(&room.name, LONGEST_NAME), length(room.capacity, longest).max(1));
     let has = match room.kind {
         RoomKind::Disk => format!("{} used", amount(used)),
         _ => format!("{} of {} used", amount(used), amount(room.capacity)),
@@ -128,21 +129,21 @@ fn draw_box(svg: &mut String, part: &Segment, start: Bytes, longest: Bytes, y: i
         svg,
         "<g><title>{}</title><rect class=\"{class}\" x=\"{x}\" y=\"{}\" width=\"{long}\" \
          height=\"{}\"/>",
-        escaped(&part.title),
+        escape_markup(&part.title, LONGEST_NAME),
         y + 4,
         HEIGHT - 8,
     );
     let fits = long >= LABEL || (long >= LABEL / 2 && part.label.len() <= 2);
     if fits {
         let (x, y) = (x + long / 2, y + HEIGHT / 2 + 4);
-        let label = escaped(&part.label);
+        let label = escape_markup(&part.label, LONGEST_NAME);
         let _ = write!(svg, "<text class=\"inner\" x=\"{x}\" y=\"{y}\">{label}</text>");
     }
     svg.push_str("</g>\n");
 }
 
 fn begin(svg: &mut String, title: &str, width: i64, height: i64) {
-    let title = escaped(title);
+    let title = escape_markup(title, LONGEST_NAME);
     let _ = writeln!(
         svg,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
@@ -162,22 +163,6 @@ fn begin(svg: &mut String, title: &str, width: i64, height: i64) {
          <rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>\n\
          <text class=\"name\" x=\"{MARGIN}\" y=\"{MARGIN}\">{title}</text>"
     );
-}
-
-/// Returns text for SVG: with markup escaped, and without characters that XML cannot contain.
-fn escaped(text: &str) -> String {
-    let mut safe = String::new();
-    for character in text.chars().filter(|c| !c.is_control()).take(LONGEST_NAME) {
-        match character {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\u{fffe}' | '\u{ffff}' => {}
-            character => safe.push(character),
-        }
-    }
-    safe
 }
 
 #[cfg(test)]
