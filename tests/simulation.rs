@@ -124,11 +124,17 @@ fn walk(asked: &Asked, between: impl Fn(&Simulation, &Plan)) -> Option<Walk> {
     let simulation = random(seed);
     let own = Host::own_ancestry(&simulation).ok()?.iter().map(|key| key.pid).collect();
     let machine = random_machine(seed);
+    let script = random_script(seed, &machine);
+    let lets_go = script.iter().any(|scheduled| matches!(scheduled.event, Happening::LetGo(..)));
     for (call, nth, fault) in random_faults(seed, &machine, asked.faults) {
         // Between the last check and the signal there is an unavoidable instant. A target that
-        // releases its memory exactly then is the one case that the reaper cannot handle
-        // (docs/safety.md).
-        let unseen = matches!(fault, Fault::Meanwhile(Happening::LetGo(..)));
+        // releases its memory exactly then, or while the signal is delayed, is the one case that
+        // the reaper cannot handle (docs/safety.md).
+        let unseen = match fault {
+            Fault::Meanwhile(Happening::LetGo(..)) => true,
+            Fault::Delay(_) => lets_go,
+            _ => false,
+        };
         if call != gpu_sim::Call::Signal || !unseen {
             simulation.inject(call, nth, fault);
         }

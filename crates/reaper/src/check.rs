@@ -142,19 +142,28 @@ impl Check<'_> {
     ) -> Result<(), Objection> {
         let held = handle.held(self.files)?;
         let holder = Holder { process: now.key, held, through_thread: None };
-        let held: Vec<u32> = holder.held.iter().filter_map(|held| gpu(held.kind)).collect();
-        if !held.iter().any(|minor| minors.contains(minor)) {
+        let is_planned =
+            |kind: DeviceFileKind| gpu(kind).is_some_and(|minor| minors.contains(&minor));
+        if !holder.held.iter().any(|held| is_planned(held.kind)) {
             return Err(Outcome::LetGo.into());
         }
+        let held: Vec<u32> = holder.held.iter().filter_map(|held| gpu(held.kind)).collect();
         let roles =
             || held.iter().map(|minor| Role::of(Some(now), Some(&holder), None, Some(*minor)));
         if let Some(role) = roles().find(|role| matches!(role, Role::Display | Role::Daemon)) {
             return Err(Outcome::RoleForbids { role }.into());
         }
-        if roles().any(Role::may_be_signalled) || self.is_listed(now, &held)? {
+        if roles().any(Role::may_be_signalled) {
             return Ok(());
         }
-        Err(Outcome::RoleForbids { role: Role::Monitor }.into())
+        if !self.is_listed(now, &held)? {
+            return Err(Outcome::RoleForbids { role: Role::Monitor }.into());
+        }
+        // The driver takes milliseconds to answer.
+        match handle.held(self.files)?.iter().any(|held| is_planned(held.kind)) {
+            true => Ok(()),
+            false => Err(Outcome::LetGo.into()),
+        }
     }
 
     /// Returns whether the driver lists a process on one of these devices now: it then uses their

@@ -108,7 +108,7 @@ pub(crate) struct PlaceModelArgs {
     /// Print the split in the form of another program.
     #[arg(long, value_name = "FORM", conflicts_with = "json")]
     pub(crate) format: Option<SplitForm>,
-    /// Show the memory of each layer and the splits that were compared.
+    /// Show why layers are where they are, and the memory of each.
     #[arg(long)]
     pub(crate) explain: bool,
     /// Draw the split to a new SVG file; `-` is standard output.

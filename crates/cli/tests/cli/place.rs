@@ -6,7 +6,7 @@ use crate::schema::commands::run;
 use serde_json::{Value, json};
 use snapbox::Data;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
 /// The example that everybody starts from: `a` and `b` on the CPU, `c` free.
 pub(crate) const FIRST: &str =
@@ -18,10 +18,19 @@ fn object(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-fn hold(name: &str, output: &Output) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/place").join(name);
-    let shown = out(output).replace(FIRST, "first.pbtxt").replace(LLAMA, "llama");
-    snapbox::assert_data_eq!(shown, Data::read_from(&path, None).raw());
+/// Compares what a command prints with a golden file. It runs beside its inputs and gets their
+/// names, not their paths: lines are wrapped, and a checkout may be anywhere.
+fn hold(golden: &str, words: &[&str]) {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/place");
+    let name = |word: &str| match word {
+        FIRST => "first.pbtxt".to_owned(),
+        LLAMA => "llama".to_owned(),
+        other => other.to_owned(),
+    };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
+    let output = command.args(words.iter().map(|word| name(word))).current_dir(&dir).output();
+    let shown = out(&output.expect("gpuws runs"));
+    snapbox::assert_data_eq!(shown, Data::read_from(&dir.join(golden), None).raw());
 }
 
 /// Returns the exit code and what standard error says.
@@ -52,8 +61,8 @@ fn first_example_has_the_log_of_tensorflow() {
             format!("c: (MatMul): {on}GPU:0"),
         ]
     );
-    hold("first.txt", &run(&place));
-    hold("first.explain.txt", &run(&[&place[..], &["--explain"]].concat()));
+    hold("first.txt", &place);
+    hold("first.explain.txt", &[&place[..], &["--explain"]].concat());
     let placed = object(&run(&[&place[..], &["--json"]].concat()));
     assert_eq!(placed["machine"], "labbox");
     let of = |name: &str| {
@@ -63,6 +72,38 @@ fn first_example_has_the_log_of_tensorflow() {
     };
     assert_eq!(of("a"), (format!("{on}CPU:0"), json!("requested")));
     assert_eq!(of("c"), (format!("{on}GPU:0"), json!("first-with-kernel")));
+}
+
+#[test]
+fn lost_gpu_is_no_device() {
+    let placed = object(&run(&["--sim", "lost-gpu", "place", "graph", FIRST, "--json"]));
+    let names: Vec<&str> = placed["devices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|at| at["name"].as_str().unwrap())
+        .collect();
+    let status = object(&run(&["--sim", "lost-gpu", "status", "--json"]));
+    let gpus = status["gpus"].as_array().unwrap();
+    let answering = gpus.iter().filter(|gpu| gpu["memory_used_bytes"].is_u64());
+    let expected = answering.map(|gpu| format!("device:GPU:{}", gpu["index"]));
+    let expected: Vec<String> = expected.collect();
+    assert!(expected.len() < gpus.len(), "{status:#}");
+    assert_eq!(names.len(), 1 + expected.len(), "{names:?}");
+    for name in expected {
+        assert!(names.iter().any(|known| known.ends_with(&name)), "{name}: {names:?}");
+    }
+}
+
+#[test]
+fn devices_of_two_processes_have_different_names() {
+    let devices =
+        "/job:a/replica:0/task:0/device:GPU:0,/job:a/replica:0/task:1/device:GPU:0,/cpu:0";
+    for more in [&["--explain"][..], &["--schedule", "--explain"]] {
+        let words = [&["place", "graph", FIRST, "--devices", devices], more].concat();
+        let shown = out(&run(&words));
+        assert!(shown.contains("/task:"), "{shown}");
+    }
 }
 
 #[test]
@@ -120,7 +161,7 @@ fn schedule_is_drawn_and_traced_to_new_files() {
     let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let (svg, trace) = (at("a.svg"), at("a.json"));
     let words = ["--sim", "dgx1-v100", "place", "graph", FIRST, "--schedule"];
-    hold("first.schedule.txt", &run(&[&words[..], &["--explain"]].concat()));
+    hold("first.schedule.txt", &[&words[..], &["--explain"]].concat());
     let files = ["--svg", &svg, "--trace", &trace];
     let drawn = run(&[&words[..], &files].concat());
     assert_eq!(drawn.status.code(), Some(0), "{drawn:?}");
@@ -138,7 +179,7 @@ fn schedule_is_drawn_and_traced_to_new_files() {
 #[test]
 fn model_is_placed_on_gpus_that_a_claim_would_get() {
     let words = ["--sim", "labbox", "place", "model", LLAMA, "--context", "8k"];
-    hold("llama.txt", &run(&words));
+    hold("llama.txt", &words);
     let placed = object(&run(&[&words[..], &["--json"]].concat()));
     assert_eq!((&placed["fits"], placed["context_tokens"].as_u64()), (&json!(true), Some(8192)));
     assert_eq!(placed["model"]["parameter_count"].as_u64(), Some(8_030_261_248));
@@ -155,7 +196,7 @@ fn model_that_does_not_fit_exits_with_1_and_offers_an_encoding() {
     let words = ["place", "model", LLAMA, "--context", "8k", "--memory", "8GiB,8GiB"];
     let small = run(&words);
     assert_eq!(small.status.code(), Some(1), "{small:?}");
-    hold("llama.small.txt", &small);
+    hold("llama.small.txt", &words);
     assert!(out(&small).contains("--weights Q8_0"), "{small:?}");
     let smaller = run(&[&words[..], &["--weights", "Q8_0"]].concat());
     assert_eq!(smaller.status.code(), Some(0), "{smaller:?}");

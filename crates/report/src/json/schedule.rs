@@ -1,6 +1,7 @@
 //! `gpuws place graph --schedule --json`.
 
 use super::Version;
+use crate::wording::place::short_names;
 use gpu_graph::Graph;
 use gpu_graph::cost::{Choice, Cluster, Schedule};
 use serde::Serialize;
@@ -112,6 +113,7 @@ impl<'a> ScheduledGraph<'a> {
         notes: &'a [String],
     ) -> Self {
         let device = |at: u32| cluster.processors.get(at as usize).map_or("", |of| &*of.name);
+        let names = short_names(cluster.processors.iter().map(|of| &*of.name));
         let nodes = graph.nodes().iter().zip(&schedule.slots).zip(&schedule.reasons);
         let transfers = schedule.transfers.iter().map(|copy| Copied {
             node: graph.nodes().get(copy.item as usize).map_or("", |node| &node.name),
@@ -142,7 +144,7 @@ impl<'a> ScheduledGraph<'a> {
                         Choice::Earliest { .. } => ChoiceCode::Earliest,
                         Choice::Searched => ChoiceCode::Searched,
                     },
-                    explanation: explained(*choice, cluster),
+                    explanation: explained(*choice, &names),
                 })
                 .collect(),
             transfers: transfers.collect(),
@@ -151,13 +153,13 @@ impl<'a> ScheduledGraph<'a> {
     }
 }
 
-/// Describes why an operation runs on its device, with the name of the next best one.
-pub fn explained(choice: Choice, cluster: &Cluster) -> String {
+/// Describes why an operation runs on its device, with the name of the next best one of the devices
+/// with these names.
+pub fn explained(choice: Choice, names: &[&str]) -> String {
     match choice {
         Choice::Earliest { next: Some((at, nanos)) } => {
-            let name = cluster.processors.get(at as usize).map_or("", |of| &*of.name);
-            let short = name.rsplit_once("/device:").map_or(name, |(_, short)| short);
-            format!("ends first there; on {short} it would end at {:.1} us", nanos as f64 / 1e3)
+            let name = names.get(at as usize).copied().unwrap_or_default();
+            format!("ends first there; on {name} it would end at {:.1} us", nanos as f64 / 1e3)
         }
         other => other.to_string(),
     }

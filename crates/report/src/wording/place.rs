@@ -24,6 +24,18 @@ pub struct Again<'a> {
     pub is_here: bool,
 }
 
+/// Returns the names of devices as a table shows them: `GPU:0` if all belong to one process, else
+/// the full names.
+pub fn short_names<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<&'a str> {
+    let parts = names.clone().map(|name| name.rsplit_once("/device:"));
+    let mut processes = parts.clone().map(|parts| parts.map(|(process, _)| process));
+    let first = processes.next().flatten();
+    match first.is_some() && processes.all(|process| process == first) {
+        true => parts.map(|parts| parts.map_or("", |(_, short)| short)).collect(),
+        false => names.collect(),
+    }
+}
+
 /// Returns why a model does not fit: what it takes, and what lacks where.
 pub fn lacking(question: &Question<'_>, first: &Answer) -> String {
     let gpus = || question.rooms.rooms.iter().filter(|room| room.kind == RoomKind::Gpu);
@@ -150,5 +162,23 @@ fn preparation(run: &Run, format: Format, encoding: Option<Encoding>) -> Option<
         }
         (_, _, Some(encoding)) => Some(format!("quantize it to {}", encoding.name())),
         (_, _, None) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short_names;
+
+    #[test]
+    fn devices_of_several_processes_keep_their_full_names() {
+        let name = |task, device| format!("/job:a/replica:0/task:{task}/device:{device}");
+        let shown = |names: &[String]| -> Vec<String> {
+            short_names(names.iter().map(String::as_str)).into_iter().map(str::to_owned).collect()
+        };
+        assert_eq!(shown(&[name(0, "CPU:0"), name(0, "GPU:0")]), ["CPU:0", "GPU:0"]);
+        let two = [name(0, "GPU:0"), name(1, "GPU:0")];
+        assert_eq!(shown(&two), two);
+        assert_eq!(shown(&["odd".to_owned()]), ["odd"]);
+        assert_eq!(shown(&[]), [""; 0]);
     }
 }

@@ -13,6 +13,7 @@ use devices::Machine;
 use gpu_graph::placer::{Options, PlaceErrorKind, Placement, place};
 use gpu_graph::{DeviceSet, Graph};
 use gpu_report::json::{PlacedGraph, place_graph};
+use gpu_report::wording::place::short_names;
 use input::Input;
 
 /// The operations that are listed without `--explain`, for each device.
@@ -131,13 +132,10 @@ fn explain(
         ("device", Align::Left),
         ("reason", Align::Left),
     ]);
+    let names = short_names(devices.names().iter().map(String::as_str));
     for id in placement.order() {
         let Some(node) = placement.node(graph, *id) else { continue };
-        let device = devices.devices().get(placement.device(*id));
-        let device = device.map_or(String::new(), |device| {
-            let index = device.name.index.map_or(String::new(), |index| format!(":{index}"));
-            format!("{}{index}", device.kind())
-        });
+        let device = names.get(placement.device(*id)).copied().unwrap_or_default();
         table.row([
             Line::new().plain(format_args!("  {} ({})", node.name, node.op)),
             Line::new().accent(device),

@@ -37,7 +37,7 @@ fn ended_by(
     backend: &MockGpuBackend,
     planned: ProcessInfo,
     then: ProcessInfo,
-    files: fn() -> Vec<HeldFile>,
+    files: impl Fn() -> Vec<HeldFile> + Clone + Send + Sync + 'static,
 ) -> Action {
     let now = planned.clone();
     let mut host = host(move |handle| {
@@ -46,6 +46,7 @@ fn ended_by(
         handle.expect_look().returning(move || {
             Ok(if look.load(Ordering::Relaxed) { then.clone() } else { now.clone() })
         });
+        let files = files.clone();
         handle
             .expect_held()
             .returning(move |_| Ok(if held.load(Ordering::Relaxed) { files() } else { using() }));
@@ -83,8 +84,8 @@ fn process_that_became_a_monitor_is_not_killed() {
     assert_spared(&becoming(python(), monitoring), &monitor);
 }
 
-#[test]
-fn process_still_listed_by_driver_is_not_a_monitor() {
+/// A driver that lists the process.
+fn listing_driver() -> MockGpuBackend {
     let mut backend = MockGpuBackend::new();
     backend.expect_origin().returning(origin);
     backend.expect_devices().returning(|| Ok(vec![device(0, 0, 0).info]));
@@ -94,7 +95,22 @@ fn process_still_listed_by_driver_is_not_a_monitor() {
     backend
         .expect_processes()
         .returning(|_| Ok(listing(device(0, 0, 0), 100, 8975).processes.unwrap()));
-    assert_killed(&ended_by(&backend, python(), python(), monitoring));
+    backend
+}
+
+#[test]
+fn process_still_listed_by_driver_is_not_a_monitor() {
+    assert_killed(&ended_by(&listing_driver(), python(), python(), monitoring));
+}
+
+#[test]
+fn process_that_closes_device_while_driver_answers_is_not_killed() {
+    let was_read = Arc::new(AtomicBool::new(false));
+    let files = move || match was_read.swap(true, Ordering::Relaxed) {
+        true => Vec::new(),
+        false => monitoring(),
+    };
+    assert_spared(&ended_by(&listing_driver(), python(), python(), files), &Outcome::LetGo);
 }
 
 #[test]

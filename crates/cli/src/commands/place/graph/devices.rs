@@ -7,6 +7,7 @@ use crate::source;
 use gpu_core::{Bytes, Groups, Origin, Topology};
 use gpu_graph::cost::{Cluster, Processor, Rates, Route};
 use gpu_graph::{Device, DeviceSet, DeviceSpec};
+use std::collections::BTreeMap;
 
 /// The process that all devices belong to.
 const PROCESS: &str = "/job:localhost/replica:0/task:0";
@@ -19,8 +20,8 @@ const CPU_SPEED: f64 = 0.1;
 pub(super) struct Machine {
     pub(super) devices: DeviceSet,
     pub(super) name: Option<String>,
-    /// The free memory of each GPU of a machine, by index.
-    free: Vec<Option<Bytes>>,
+    /// The free memory of each GPU of a machine, by index; `None` if unknown.
+    free: BTreeMap<u32, Option<Bytes>>,
     topology: Topology,
 }
 
@@ -49,17 +50,20 @@ impl Machine {
             return Err(Failure::from(gpu_core::Error::new(fault.kind, fault.text.clone()))
                 .with_hint("--devices /cpu:0,/gpu:0 places without a machine"));
         }
-        let free = look.devices.iter().map(|device| {
-            let memory = device.sample.as_ref().ok()?.memory;
-            Some(memory.total.ok()?.saturating_sub(memory.used.ok()?))
-        });
-        let free = free.collect();
+        let free: BTreeMap<u32, Option<Bytes>> = look
+            .devices
+            .iter()
+            // One that does not answer, such as a lost one, runs nothing.
+            .filter_map(|device| {
+                let memory = device.sample.as_ref().ok()?.memory;
+                let free = memory.total.ok().zip(memory.used.ok());
+                Some((device.id().index, free.map(|(total, used)| total.saturating_sub(used))))
+            })
+            .collect();
         // A machine of which it is unknown is as one without direct links.
         let topology = source.backend.topology().unwrap_or_default();
         let mut devices = DeviceSet::new([numbered("CPU", 0)]);
-        for index in 0..look.devices.len() as u32 {
-            devices.add(numbered("GPU", index));
-        }
+        free.keys().for_each(|index| devices.add(numbered("GPU", *index)));
         let name = match source.host.origin() {
             Origin::Simulated(name) => Some(name),
             _ => None,
@@ -74,16 +78,18 @@ impl Machine {
         let devices = self.devices.devices();
         let gpu = |device: &Device| {
             let is_gpu = device.kind() == "GPU";
-            device.name.index.filter(|_| is_gpu).map(|index| index as usize)
+            device.name.index.filter(|_| is_gpu)
         };
         let processors = devices.iter().zip(self.devices.names()).map(|(device, name)| Processor {
             name: name.as_str().into(),
             speed: if device.kind() == "CPU" { CPU_SPEED } else { 1.0 },
-            memory: gpu(device).and_then(|index| *self.free.get(index)?),
+            memory: gpu(device).and_then(|index| *self.free.get(&index)?),
         });
         let route = |from: &Device, to: &Device| match (from == to, gpu(from), gpu(to)) {
             (true, ..) => Route::default(),
-            (false, Some(from), Some(to)) => rates.between(&self.topology, from, to),
+            (false, Some(from), Some(to)) => {
+                rates.between(&self.topology, from as usize, to as usize)
+            }
             _ => rates.host(),
         };
         let row = |from| devices.iter().map(|to| route(from, to)).collect();

@@ -12,6 +12,7 @@ use gpu_graph::cost::{Cluster, Estimates, Schedule, estimate, list_schedule};
 use gpu_graph::{Graph, Registry};
 use gpu_report::json::ScheduledGraph;
 use gpu_report::json::schedule::{Processor, explained};
+use gpu_report::wording::place::short_names;
 
 pub(super) fn run(
     args: &PlaceGraphArgs,
@@ -106,10 +107,11 @@ fn show(
         ("share", Align::Right),
         ("peak memory", Align::Right),
     ]);
-    for of in Processor::each(cluster, schedule) {
+    let names = short_names(cluster.processors.iter().map(|of| &*of.name));
+    for (of, name) in Processor::each(cluster, schedule).into_iter().zip(names) {
         let share = of.busy_ns as f64 / schedule.makespan_nanos.max(1) as f64;
         table.row([
-            Line::new().plain(format_args!("  {}", short(of.name))),
+            Line::new().plain(format_args!("  {name}")),
             Line::new().plain(of.node_count),
             Line::new().plain(time(of.busy_ns)),
             Line::new().plain(format_args!("{:.0} %", share * 100.0)),
@@ -143,25 +145,21 @@ fn explain(
         ("reason", Align::Left),
     ]);
     let mut order: Vec<usize> = (0..graph.nodes().len().min(schedule.slots.len())).collect();
+    let names = short_names(cluster.processors.iter().map(|of| &*of.name));
     order.sort_by_key(|at| (schedule.slots[*at].start_nanos, *at));
     for at in order {
         let (node, slot) = (&graph.nodes()[at], schedule.slots[at]);
-        let device = cluster.processors.get(slot.processor as usize);
-        let reason = schedule.reasons.get(at).map(|choice| explained(*choice, cluster));
+        let device = names.get(slot.processor as usize).copied();
+        let reason = schedule.reasons.get(at).map(|choice| explained(*choice, &names));
         table.row([
             Line::new().plain(format_args!("  {}", time(slot.start_nanos))),
             Line::new().plain(time(slot.end_nanos)),
-            Line::new().accent(device.map_or("", |device| short(&device.name))),
+            Line::new().accent(device.unwrap_or_default()),
             Line::new().plain(format_args!("{} ({})", node.name, node.op)),
             Line::new().dim(reason.unwrap_or_default()),
         ]);
     }
     screen.print_all(table.lines(screen.room(0)))
-}
-
-/// Returns the type and index of a device: `GPU:0`.
-fn short(name: &str) -> &str {
-    name.rsplit_once("/device:").map_or(name, |(_, short)| short)
 }
 
 fn time(nanos: u64) -> String {
