@@ -1,13 +1,11 @@
-//! Scheduling random graphs of growing size on eight devices: the time should grow about as fast as
-//! the graph.
+//! Scheduling random graphs of growing size on eight devices. `cargo xtask plot` draws how the time
+//! grows.
 //!
 //! Before anything is timed, each schedule is checked by `gpu_graph::cost::verify`.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use gpu_core::{Bytes, Link, Topology};
-use gpu_graph::cost::{
-    Cluster, Dag, Input, Item, Processor, Rates, list_schedule, optimal, verify,
-};
+use gpu_core::{Bytes, Link, Rates, Topology};
+use gpu_graph::cost::{Cluster, Dag, Input, Item, Processor, list_schedule, optimal, verify};
 use std::hint::black_box;
 
 const DEVICES: usize = 8;
@@ -50,7 +48,7 @@ fn cluster(memory: Option<Bytes>) -> Cluster {
 }
 
 fn schedules(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("schedule on 8 devices");
+    let mut group = criterion.benchmark_group("scheduling");
     group.sample_size(10);
     for count in [1_000, 10_000, 100_000] {
         let dag = dag(count);

@@ -4,10 +4,10 @@
 //! accelerate takes 56 ms for a map of this size on two cores of another machine.
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use gpu_core::Bytes;
+use gpu_core::{Bytes, Rates, Route};
 use gpu_model::need::{Chain, Engine, Run, chain};
 use gpu_model::split::accelerate::{Device, Memory, Module, balanced_memory, infer};
-use gpu_model::split::{Objective, PCIE, Room, Rooms, Wire, optimal};
+use gpu_model::split::{Objective, Room, Rooms, optimal};
 use gpu_model::{Architecture, Encoding, Mixer, Model};
 use std::hint::black_box;
 
@@ -38,10 +38,11 @@ fn rooms(kinds: usize, island: usize, least_mib: u64) -> Rooms {
         room.bytes_per_second += kind * 70_000_000_000;
         room
     };
-    let fast = Wire { bytes_per_second: 300_000_000_000, latency_nanos: 5_000 };
-    let link = |from: usize, to: usize| if from / island == to / island { fast } else { PCIE };
-    let links = (0..DEVICES).map(|from| (0..DEVICES).map(|to| link(from, to)).collect()).collect();
-    Rooms { rooms: (0..DEVICES).map(room).collect(), links }
+    let fast = Route { bytes_per_second: 300_000_000_000, latency_nanos: 5_000 };
+    let slow = Rates::default().through_host();
+    let route = |from: usize, to: usize| if from / island == to / island { fast } else { slow };
+    let row = |from| (0..DEVICES).map(|to| route(from, to)).collect();
+    Rooms { rooms: (0..DEVICES).map(room).collect(), routes: (0..DEVICES).map(row).collect() }
 }
 
 fn search(c: &mut Criterion) {

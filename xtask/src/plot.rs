@@ -16,7 +16,7 @@ struct Drawing {
     sizes: &'static str,
 }
 
-const DRAWINGS: [Drawing; 2] = [
+const DRAWINGS: [Drawing; 4] = [
     Drawing {
         group: "growth",
         file: "docs/replay-growth.svg",
@@ -28,6 +28,18 @@ const DRAWINGS: [Drawing; 2] = [
         file: "docs/queue-growth.svg",
         title: "Time of a grant over the waiting claims",
         sizes: "waiting claims",
+    },
+    Drawing {
+        group: "placing",
+        file: "docs/placing-growth.svg",
+        title: "Time to build and to place a graph over its nodes",
+        sizes: "nodes",
+    },
+    Drawing {
+        group: "scheduling",
+        file: "docs/scheduling-growth.svg",
+        title: "Time to schedule a graph on eight devices over its nodes",
+        sizes: "nodes",
     },
 ];
 

@@ -110,8 +110,15 @@ where
                         if !self.execute(current, &context, &tally) {
                             return;
                         }
+                        let links = self.graph.links(current);
+                        if let [link] = links
+                            && let (next, true) = sole(*link)
+                        {
+                            current = next;
+                            continue;
+                        }
                         let mut node = None;
-                        for link in self.graph.links(current).iter().rev() {
+                        for link in links.iter().rev() {
                             let (next, is_sole) = sole(*link);
                             let is_ready = is_sole || {
                                 pending[next as usize] -= 1;

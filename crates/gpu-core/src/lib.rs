@@ -63,6 +63,7 @@ mod memory;
 mod observe;
 pub mod plausible;
 mod process;
+mod rates;
 pub mod selector;
 mod service;
 mod snapshot;
@@ -111,6 +112,7 @@ pub use observe::{
     observe_in_detail, observe_users,
 };
 pub use process::{ProcessDetail, ProcessInfo, ProcessState, Workload, WorkloadKind};
+pub use rates::{Rates, Route};
 pub use selector::{SelectError, Selector};
 pub use service::{ServiceUnit, SystemService, is_login_program, kernel_name};
 pub use snapshot::{DRIVER_OVERHEAD, DeviceState, Origin, Process, Snapshot};

@@ -95,6 +95,64 @@ fn lost_gpu_is_no_device() {
     }
 }
 
+/// A machine with a slow GPU and one that reads its memory 1.93 times as fast.
+const TWO_KINDS: &str = r#"
+description = "made: two kinds of GPUs"
+hostname = "two"
+clock = 2025-03-03T10:00:00Z
+
+[driver]
+version = "535.261.03"
+cuda = "12.2"
+
+[[gpu]]
+index = 0
+name = "NVIDIA GeForce GTX 1080 Ti"
+memory_total_mib = 11264
+driver_reserve_mib = 4
+temperature_c = 33
+power_draw_mw = 21000
+power_limit_mw = 260000
+
+[[gpu]]
+index = 1
+name = "NVIDIA GeForce RTX 3090"
+memory_total_mib = 24576
+driver_reserve_mib = 4
+temperature_c = 33
+power_draw_mw = 21000
+power_limit_mw = 350000
+"#;
+
+#[test]
+fn faster_gpu_gets_more() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("machine.toml"), TWO_KINDS).unwrap();
+    let machine = dir.path().to_str().unwrap();
+    let words = ["--sim", machine, "place", "graph", FIRST, "--schedule", "--json"];
+    let scheduled = object(&run(&words));
+    let speeds: Vec<f64> = scheduled["devices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|at| at["speed"].as_f64().unwrap())
+        .collect();
+    // 484.44 and 936.192 GB/s; the CPU is assumed.
+    assert_eq!(speeds[0], 0.1);
+    assert!((speeds[1] - 484.44 / 936.192).abs() < 0.01 && speeds[2] == 1.0, "{speeds:?}");
+    let node = |name: &str| {
+        let nodes = scheduled["nodes"].as_array().unwrap();
+        nodes.iter().find(|node| node["name"] == name).unwrap()["device"].as_str().unwrap()
+    };
+    assert!(node("c").ends_with("GPU:1"), "{scheduled:#}");
+
+    let goal = ["--context", "8k", "--goal", "throughput", "--json"];
+    let words = [&["--sim", machine, "place", "model", LLAMA], &goal[..]].concat();
+    let placed = object(&run(&words));
+    let layers = |at: usize| placed["rooms"][at]["layer_count"].as_u64().unwrap();
+    assert_eq!((layers(0), layers(1)), (10, 23), "{placed:#}");
+}
+
 #[test]
 fn devices_of_two_processes_have_different_names() {
     let devices =

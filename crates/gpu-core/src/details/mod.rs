@@ -7,6 +7,7 @@ mod group;
 mod health;
 mod links;
 mod modes;
+mod peak;
 mod power;
 mod product;
 mod readings;

@@ -255,7 +255,7 @@ mod tests {
         let device = "/job:localhost/replica:0/task:0/device";
         let gpus = vec![processor(&format!("{device}:GPU:0"), 2.0)];
         let host = processor(&format!("{device}:CPU:0"), 0.5);
-        Cluster::of_machine(gpus, Some(host), &Topology::default(), &super::super::Rates::default())
+        Cluster::of_machine(gpus, Some(host), &Topology::default(), &gpu_core::Rates::default())
     }
 
     #[test]

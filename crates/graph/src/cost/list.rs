@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn value_is_copied_once_for_all_its_users_on_a_processor() {
         let mut cluster = cluster(2, 1);
-        cluster.routes = vec![vec![super::super::Route::default(); 2]; 2];
+        cluster.routes = vec![vec![gpu_core::Route::default(); 2]; 2];
         let mut items = vec![item("a", &[10, 10], &[], 8)];
         items[0].fixed = Some(0);
         for name in ["b", "c"] {

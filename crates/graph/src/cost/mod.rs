@@ -20,7 +20,7 @@ mod schedule;
 mod timeline;
 mod verify;
 
-pub use cluster::{Cluster, Processor, Rates, Route};
+pub use cluster::{Cluster, Processor};
 pub use dag::{Dag, Input, Item};
 pub use estimate::{EstimateError, Estimates, estimate};
 pub use list::list_schedule;

@@ -1,8 +1,8 @@
 //! Random graphs and clusters for tests.
 
 use super::improve::Random;
-use super::{Cluster, Dag, Input, Item, Processor, Route};
-use gpu_core::Bytes;
+use super::{Cluster, Dag, Input, Item, Processor};
+use gpu_core::{Bytes, Route};
 
 /// What random graphs have.
 #[derive(Clone, Copy, Debug)]

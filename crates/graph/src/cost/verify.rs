@@ -249,8 +249,9 @@ fn peaks(dag: &Dag, schedule: &Schedule, processors: usize) -> Vec<Bytes> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Choice, Input, Item, Processor, Route};
+    use super::super::{Choice, Input, Item, Processor};
     use super::*;
+    use gpu_core::Route;
 
     fn slot(processor: u32, start_nanos: u64) -> Slot {
         Slot { processor, start_nanos, end_nanos: start_nanos + 10 }

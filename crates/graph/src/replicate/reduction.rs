@@ -1,7 +1,6 @@
 //! Ring or tree: how devices sum their gradients.
 
-use crate::cost::{Rates, Route};
-use gpu_core::{Bytes, Link, PeerAccess, Topology};
+use gpu_core::{Bytes, Link, PeerAccess, Rates, Route, Topology};
 
 /// The largest number of devices for which a ring is searched.
 const MAX_RING: usize = 16;

@@ -22,4 +22,4 @@ pub use baseline::{balanced, first_fit};
 pub use optimal::optimal;
 pub use picture::picture;
 pub use plan::{Cost, Lack, Moved, Objective, Split, Use, measure};
-pub use room::{PCIE, Room, RoomKind, Rooms, Wire};
+pub use room::{Room, RoomKind, Rooms};

@@ -183,15 +183,15 @@ impl Search<'_> {
         let (Some(a), Some(b)) = (self.rooms.rooms.get(one), self.rooms.rooms.get(other)) else {
             return false;
         };
-        let link = |from, to| self.rooms.link(from, to);
+        let route = |from, to| self.rooms.route(from, to);
         let pinned = pinned_room(self.rooms).filter(|_| self.skipped > 0);
         (a.kind, a.capacity) == (b.kind, b.capacity)
             && (a.bytes_per_second, a.operations_per_second)
                 == (b.bytes_per_second, b.operations_per_second)
             && pinned.is_none_or(|pinned| pinned != one && pinned != other)
-            && link(one, other) == link(other, one)
+            && route(one, other) == route(other, one)
             && usable.iter().filter(|room| **room != one && **room != other).all(|room| {
-                link(one, *room) == link(other, *room) && link(*room, one) == link(*room, other)
+                route(one, *room) == route(other, *room) && route(*room, one) == route(*room, other)
             })
     }
 
@@ -283,7 +283,7 @@ impl Search<'_> {
     }
 
     /// Returns orders of rooms that are worth a search: as they are, by speed, by capacity, and
-    /// along fast links.
+    /// along fast routes.
     fn orders(&self, usable: &[usize]) -> Vec<Vec<usize>> {
         let room = |index: &usize| self.rooms.rooms.get(*index);
         let by = |key: &dyn Fn(&usize) -> u64| {
@@ -295,7 +295,7 @@ impl Search<'_> {
             usable.to_vec(),
             by(&|index| room(index).map_or(0, |room| room.bytes_per_second)),
             by(&|index| room(index).map_or(0, |room| room.capacity.0)),
-            self.along_links(usable),
+            self.along_routes(usable),
         ];
         for order in &mut orders {
             order.sort_by_key(|room| self.kind(*room));
@@ -308,15 +308,15 @@ impl Search<'_> {
         orders
     }
 
-    /// Returns rooms in an order in which each has the fastest link to the one before.
-    fn along_links(&self, usable: &[usize]) -> Vec<usize> {
+    /// Returns rooms in an order in which each has the fastest route from the one before.
+    fn along_routes(&self, usable: &[usize]) -> Vec<usize> {
         let bytes = self.chain.layers.first().map_or(Bytes(0), |layer| layer.crossing);
         let mut left = usable.to_vec();
         let mut order: Vec<usize> = Vec::new();
         while !left.is_empty() {
             let nearest = match order.last() {
                 Some(last) => (0..left.len())
-                    .min_by_key(|place| self.rooms.transfer_nanos(*last, left[*place], bytes)),
+                    .min_by_key(|place| self.rooms.route(*last, left[*place]).nanos(bytes.0)),
                 None => Some(0),
             };
             order.push(left.remove(nearest.unwrap_or(0)));

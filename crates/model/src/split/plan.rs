@@ -220,7 +220,7 @@ pub fn measure(
         }
         if let Some(from) = before.filter(|from| *from != room) {
             let bytes = chain.layers.get(index - 1).map_or(Bytes(0), |layer| layer.crossing);
-            time = time.saturating_add(rooms.transfer_nanos(from, room, bytes));
+            time = time.saturating_add(rooms.route(from, room).nanos(bytes.0));
         }
         if let Some(spent) = nanos.get_mut(room) {
             *spent = spent.saturating_add(time);

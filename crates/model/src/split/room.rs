@@ -1,7 +1,7 @@
 //! Where layers may go, and how fast data passes between.
 
 use crate::need::Layer;
-use gpu_core::{Bytes, Link, PeerAccess, Topology};
+use gpu_core::{Bytes, Rates, Route};
 
 /// The kind of a room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,9 +30,10 @@ pub struct Room {
 }
 
 impl Room {
-    /// Returns a GPU that reads 1 TB and computes 100 trillion operations a second.
+    /// Returns a GPU that reads 1 TB and computes 20 trillion operations a second, about as an A100
+    /// does without its tensor cores.
     pub fn gpu(name: impl Into<String>, capacity: Bytes) -> Room {
-        let (bytes_per_second, operations_per_second) = (1_000_000_000_000, 100_000_000_000_000);
+        let (bytes_per_second, operations_per_second) = (1_000_000_000_000, 20_000_000_000_000);
         let kind = RoomKind::Gpu;
         Room { name: name.into(), kind, capacity, bytes_per_second, operations_per_second }
     }
@@ -58,77 +59,39 @@ impl Room {
     /// Returns the time that a layer takes for a token, in nanoseconds: its bytes are read, then it
     /// is computed.
     pub fn layer_nanos(&self, layer: &Layer) -> u64 {
-        nanos(layer.reads.0, self.bytes_per_second)
-            .saturating_add(nanos(layer.operations, self.operations_per_second))
+        let at = |per_second| Route { latency_nanos: 0, bytes_per_second: per_second };
+        let read = at(self.bytes_per_second).nanos(layer.reads.0);
+        read.saturating_add(at(self.operations_per_second).nanos(layer.operations))
     }
 }
 
-/// Returns the time of an amount at a rate, in nanoseconds; of nothing known, none.
-fn nanos(amount: u64, per_second: u64) -> u64 {
-    let product = u128::from(amount) * 1_000_000_000;
-    let nanos = product.checked_div(u128::from(per_second)).unwrap_or(0);
-    u64::try_from(nanos).unwrap_or(u64::MAX)
-}
-
-/// A link between two rooms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Wire {
-    /// How fast data passes, in bytes a second.
-    pub bytes_per_second: u64,
-    /// How long it takes at least, in nanoseconds.
-    pub latency_nanos: u64,
-}
-
-/// PCIe 4.0 with 16 lanes, through the memory of the host.
-pub const PCIE: Wire = Wire { bytes_per_second: 25_000_000_000, latency_nanos: 10_000 };
-
-impl Wire {
-    /// Returns the link between two GPUs of a machine, by their indexes.
-    ///
-    /// An NVLink passes 25 GB/s in each direction (NVLink 2 to 4, NVIDIA's datasheets of V100, A100
-    /// and H100). PCIe 4.0 with 16 lanes passes 31.5 GB/s, of which copies reach about 25; across
-    /// sockets it is about half. Without peer access, data passes through the memory of the host.
-    pub fn between(topology: &Topology, from: usize, to: usize) -> Wire {
-        let cell = |rows: &[Vec<Link>]| rows.get(from).and_then(|row| row.get(to)).copied();
-        let link = cell(&topology.links).unwrap_or(Link::Unknown);
-        let peer = topology.peers.get(from).and_then(|row| row.get(to));
-        let direct = !matches!(peer, Some(access) if *access != PeerAccess::Ok);
-        let (gigabytes, latency_nanos) = match link {
-            Link::Itself => return Wire { bytes_per_second: u64::MAX, latency_nanos: 0 },
-            Link::NvLink(lanes) => (25 * u64::from(lanes.max(1)), 2_000),
-            Link::Pix | Link::Pxb | Link::Phb if direct => (25, 5_000),
-            Link::Node if direct => (20, 5_000),
-            Link::Sys => (12, 10_000),
-            _ => return PCIE,
-        };
-        Wire { bytes_per_second: gigabytes * 1_000_000_000, latency_nanos }
-    }
-}
-
-/// The rooms, and the links between them.
+/// The rooms, and the routes between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rooms {
     /// The rooms, in the order of the caller.
     pub rooms: Vec<Room>,
-    /// The link from each room to each; what is absent is [`PCIE`].
-    pub links: Vec<Vec<Wire>>,
+    /// The route from each room to each. One that is absent has the default [`Rates`]; between
+    /// GPUs, it goes through the memory of the host.
+    pub routes: Vec<Vec<Route>>,
 }
 
 impl Rooms {
-    /// Returns rooms that are all linked by [`PCIE`].
+    /// Returns rooms between which data passes through the memory of the host.
     pub fn new(rooms: Vec<Room>) -> Rooms {
-        Rooms { rooms, links: Vec::new() }
+        Rooms { rooms, routes: Vec::new() }
     }
 
-    /// Returns the link from a room to another.
-    pub fn link(&self, from: usize, to: usize) -> Wire {
-        self.links.get(from).and_then(|row| row.get(to)).copied().unwrap_or(PCIE)
-    }
-
-    /// Returns the time that bytes take from a room to another, in nanoseconds.
-    pub fn transfer_nanos(&self, from: usize, to: usize, bytes: Bytes) -> u64 {
-        let link = self.link(from, to);
-        nanos(bytes.0, link.bytes_per_second).saturating_add(link.latency_nanos)
+    /// Returns the route from a room to another.
+    pub fn route(&self, from: usize, to: usize) -> Route {
+        let given = self.routes.get(from).and_then(|row| row.get(to));
+        let is_gpu = |at: usize| self.rooms.get(at).is_some_and(|room| room.kind == RoomKind::Gpu);
+        match (given, is_gpu(from), is_gpu(to)) {
+            (Some(route), ..) => *route,
+            _ if from == to => Route::default(),
+            (None, true, true) => Rates::default().through_host(),
+            (None, false, false) => Route::default(),
+            _ => Rates::default().host(),
+        }
     }
 
     /// Returns the first room of a kind.
@@ -142,25 +105,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn better_links_are_faster() {
-        let row = vec![
-            Link::Itself,
-            Link::NvLink(4),
-            Link::NvLink(1),
-            Link::Pix,
-            Link::Node,
-            Link::Sys,
-            Link::Unknown,
-        ];
-        let topology = Topology { links: vec![row], ..Topology::default() };
-        let rate = |to: usize| Wire::between(&topology, 0, to).bytes_per_second;
-        let rates: Vec<u64> = (0..6).map(rate).collect();
-        assert!(rates.is_sorted_by(|a, b| a >= b), "{rates:?}");
-        assert_eq!(rate(1), 4 * rate(2));
-        assert_eq!(Wire::between(&topology, 0, 6), PCIE);
-        assert_eq!(Wire::between(&topology, 9, 9), PCIE);
-        let peers = vec![vec![PeerAccess::NotSupported; 7]];
-        let apart = Topology { peers, ..topology };
-        assert_eq!(Wire::between(&apart, 0, 4), PCIE);
+    fn data_between_gpus_passes_through_host_if_no_route_is_given() {
+        let gpu = |at: usize| Room::gpu(format!("GPU {at}"), Bytes(1));
+        let mut rooms = Rooms::new(vec![gpu(0), gpu(1), Room::cpu(Bytes(1)), Room::disk()]);
+        let rates = Rates::default();
+        assert_eq!(rooms.route(0, 1), rates.through_host());
+        assert_eq!((rooms.route(0, 2), rooms.route(3, 1)), (rates.host(), rates.host()));
+        assert_eq!((rooms.route(1, 1), rooms.route(2, 3)), (Route::default(), Route::default()));
+        let fast = Route { latency_nanos: 1, bytes_per_second: 2 };
+        rooms.routes = vec![vec![Route::default(), fast]];
+        assert_eq!((rooms.route(0, 1), rooms.route(1, 0)), (fast, rates.through_host()));
     }
 }

@@ -177,7 +177,7 @@ impl Stages {
         let all = 0..rooms.rooms.len();
         let from_each = |size: &Bytes| {
             let to_each =
-                |from: usize| all.clone().map(|to| rooms.transfer_nanos(from, to, *size)).collect();
+                |from: usize| all.clone().map(|to| rooms.route(from, to).nanos(size.0)).collect();
             all.clone().map(to_each).collect()
         };
         let mut rest = vec![0_u64; count + 1];

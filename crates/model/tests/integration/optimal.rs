@@ -1,10 +1,9 @@
 //! The search for the best placement, against every placement and against the plain ones.
 
-use gpu_core::Bytes;
+use gpu_core::{Bytes, Route};
 use gpu_model::need::{Chain, Layer, Position};
 use gpu_model::split::{
-    Cost, Objective, Room, RoomKind, Rooms, Split, Wire, balanced, first_fit, llama, measure,
-    optimal,
+    Cost, Objective, Room, RoomKind, Rooms, Split, balanced, first_fit, llama, measure, optimal,
 };
 use proptest::prelude::*;
 
@@ -82,13 +81,13 @@ fn rooms(most: usize) -> impl Strategy<Value = Rooms> {
                 operations_per_second: 3_000_000_000,
             })
             .collect();
-        let wire = |from: usize, to: usize| match seed >> ((from * 5 + to) % 61) & 1 {
-            bit if bit == 0 || even => Wire { bytes_per_second: 10_000_000_000, latency_nanos: 3 },
-            _ => Wire { bytes_per_second: 500_000_000, latency_nanos: 20 },
+        let route = |from: usize, to: usize| match seed >> ((from * 5 + to) % 61) & 1 {
+            bit if bit == 0 || even => Route { bytes_per_second: 10_000_000_000, latency_nanos: 3 },
+            _ => Route { bytes_per_second: 500_000_000, latency_nanos: 20 },
         };
         let count = rooms.len();
-        let links = (0..count).map(|from| (0..count).map(|to| wire(from, to)).collect()).collect();
-        Rooms { rooms, links }
+        let row = |from| (0..count).map(|to| route(from, to)).collect();
+        Rooms { rooms, routes: (0..count).map(row).collect() }
     })
 }
 

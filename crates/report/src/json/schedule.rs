@@ -35,6 +35,8 @@ pub struct ScheduledGraph<'a> {
 pub struct Processor<'a> {
     /// Full name, such as /job:localhost/replica:0/task:0/device:GPU:0.
     pub name: &'a str,
+    /// Its speed, relative to the fastest GPU. 1 for a GPU if the speed of any GPU is unknown.
+    pub speed: f64,
     /// Number of operations on it.
     pub node_count: usize,
     /// Time in which it runs operations, in nanoseconds.
@@ -179,6 +181,7 @@ impl<'a> Processor<'a> {
         let each = cluster.processors.iter().zip(busy).zip(peaks);
         each.map(|((of, (node_count, busy_ns)), peak_memory_bytes)| Processor {
             name: &of.name,
+            speed: of.speed,
             node_count,
             busy_ns,
             peak_memory_bytes,

@@ -4,8 +4,8 @@ use crate::args::{Global, PlaceGraphArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source;
-use gpu_core::{Bytes, Groups, Origin, Topology};
-use gpu_graph::cost::{Cluster, Processor, Rates, Route};
+use gpu_core::{Bytes, Groups, Origin, Rates, Route, Topology};
+use gpu_graph::cost::{Cluster, Processor};
 use gpu_graph::{Device, DeviceSet, DeviceSpec};
 use std::collections::BTreeMap;
 
@@ -20,9 +20,17 @@ const CPU_SPEED: f64 = 0.1;
 pub(super) struct Machine {
     pub(super) devices: DeviceSet,
     pub(super) name: Option<String>,
-    /// The free memory of each GPU of a machine, by index; `None` if unknown.
-    free: BTreeMap<u32, Option<Bytes>>,
+    /// The GPUs of a machine, by index.
+    gpus: BTreeMap<u32, Gpu>,
     topology: Topology,
+}
+
+#[derive(Clone, Copy)]
+struct Gpu {
+    /// Its free memory, if known.
+    free: Option<Bytes>,
+    /// How fast its memory is read, in bytes per second, if known.
+    memory_rate: Option<u64>,
 }
 
 impl Machine {
@@ -44,31 +52,33 @@ impl Machine {
         if let Some(listed) = listed {
             return Ok(Machine { devices: DeviceSet::new(listed), ..Machine::default() });
         }
-        let source = source::open_for_query(global, Groups::NONE, true)?;
-        let look = gpu_core::look_at_devices(&*source.backend, &*source.host, Groups::NONE);
+        let groups = if args.schedule { super::super::speed_groups() } else { Groups::NONE };
+        let source = source::open_for_query(global, groups, true)?;
+        let look = gpu_core::look_at_devices(&*source.backend, &*source.host, groups);
         if let (Err(fault), true) = (&look.driver, look.devices.is_empty()) {
             return Err(Failure::from(gpu_core::Error::new(fault.kind, fault.text.clone()))
                 .with_hint("--devices /cpu:0,/gpu:0 places without a machine"));
         }
-        let free: BTreeMap<u32, Option<Bytes>> = look
-            .devices
-            .iter()
-            // One that does not answer, such as a lost one, runs nothing.
-            .filter_map(|device| {
-                let memory = device.sample.as_ref().ok()?.memory;
-                let free = memory.total.ok().zip(memory.used.ok());
-                Some((device.id().index, free.map(|(total, used)| total.saturating_sub(used))))
-            })
-            .collect();
+        // One that does not answer, such as a lost one, runs nothing.
+        let gpus = look.devices.iter().filter_map(|device| {
+            let memory = device.sample.as_ref().ok()?.memory;
+            let free = memory.total.ok().zip(memory.used.ok());
+            let gpu = Gpu {
+                free: free.map(|(total, used)| total.saturating_sub(used)),
+                memory_rate: device.details.as_ref().ok().and_then(|of| of.peak_memory_rate()),
+            };
+            Some((device.id().index, gpu))
+        });
+        let gpus: BTreeMap<u32, Gpu> = gpus.collect();
         // A machine of which it is unknown is as one without direct links.
         let topology = source.backend.topology().unwrap_or_default();
         let mut devices = DeviceSet::new([numbered("CPU", 0)]);
-        free.keys().for_each(|index| devices.add(numbered("GPU", *index)));
+        gpus.keys().for_each(|index| devices.add(numbered("GPU", *index)));
         let name = match source.host.origin() {
             Origin::Simulated(name) => Some(name),
             _ => None,
         };
-        Ok(Machine { devices, name, free, topology })
+        Ok(Machine { devices, name, gpus, topology })
     }
 
     /// Returns the devices as processors, with the free memory of the GPUs and the links between
@@ -80,10 +90,13 @@ impl Machine {
             let is_gpu = device.kind() == "GPU";
             device.name.index.filter(|_| is_gpu)
         };
-        let processors = devices.iter().zip(self.devices.names()).map(|(device, name)| Processor {
-            name: name.as_str().into(),
-            speed: if device.kind() == "CPU" { CPU_SPEED } else { 1.0 },
-            memory: gpu(device).and_then(|index| *self.free.get(&index)?),
+        let processors = devices.iter().zip(self.devices.names()).map(|(device, name)| {
+            let known = gpu(device).and_then(|index| self.gpus.get(&index));
+            Processor {
+                name: name.as_str().into(),
+                speed: if device.kind() == "CPU" { CPU_SPEED } else { self.speed(known) },
+                memory: known.and_then(|gpu| gpu.free),
+            }
         });
         let route = |from: &Device, to: &Device| match (from == to, gpu(from), gpu(to)) {
             (true, ..) => Route::default(),
@@ -97,6 +110,17 @@ impl Machine {
             processors: processors.collect(),
             routes: devices.iter().map(row).collect(),
             one_port: true,
+        }
+    }
+
+    /// Returns the speed of a GPU, relative to the fastest; 1 if that of any GPU is unknown. Most
+    /// operations are as fast as the memory is read.
+    fn speed(&self, gpu: Option<&Gpu>) -> f64 {
+        let rates: Option<Vec<u64>> = self.gpus.values().map(|gpu| gpu.memory_rate).collect();
+        let fastest = rates.and_then(|rates| rates.into_iter().max());
+        match (gpu.and_then(|gpu| gpu.memory_rate), fastest) {
+            (Some(rate), Some(fastest)) => rate as f64 / fastest as f64,
+            _ => 1.0,
         }
     }
 }

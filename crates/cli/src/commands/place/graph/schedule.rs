@@ -102,6 +102,7 @@ fn show(
     flow(screen, Line::new(), &text)?;
     let mut table = Table::new(&[
         ("  device", Align::Left),
+        ("speed", Align::Right),
         ("operations", Align::Right),
         ("busy", Align::Right),
         ("share", Align::Right),
@@ -112,6 +113,7 @@ fn show(
         let share = of.busy_ns as f64 / schedule.makespan_nanos.max(1) as f64;
         table.row([
             Line::new().plain(format_args!("  {name}")),
+            Line::new().plain(format_args!("{:.2}", of.speed)),
             Line::new().plain(of.node_count),
             Line::new().plain(time(of.busy_ns)),
             Line::new().plain(format_args!("{:.0} %", share * 100.0)),

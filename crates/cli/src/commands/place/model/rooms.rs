@@ -5,8 +5,8 @@ use crate::claim_request::{barred, no_journal};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::{self, Source};
-use gpu_core::{Bytes, Claim, Groups, Inventory, Origin, Share, Topology};
-use gpu_model::split::{Room, Rooms, Wire};
+use gpu_core::{Bytes, Claim, Groups, Inventory, Origin, Rates, Share, Topology};
+use gpu_model::split::{Room, Rooms};
 use gpu_placement::Offer;
 use gpu_steward::{NamedDevices, NotGranted, Ports, Request, Wait, narrowed, offered};
 use std::cell::OnceCell;
@@ -60,17 +60,25 @@ impl Machine {
                     machine.unavailable.push(format!("GPU {index}: free memory: {absent}"));
                 }
                 (None, Ok(room)) => {
-                    machine.rooms.rooms.push(gpu(index, room, args.margin));
+                    let mut room = gpu(index, room, args.margin);
+                    let details = source.backend.details(&offer.id, super::super::speed_groups());
+                    if let Ok(details) = details {
+                        let (rate, operations) =
+                            (details.peak_memory_rate(), details.peak_operations());
+                        room.bytes_per_second = rate.unwrap_or(room.bytes_per_second);
+                        room.operations_per_second =
+                            operations.unwrap_or(room.operations_per_second);
+                    }
+                    machine.rooms.rooms.push(room);
                     devices.push(index);
                 }
             }
         }
         if let Some(topology) = topology {
-            let wire = |from: &usize, to: &usize| Wire::between(&topology, *from, *to);
-            machine.rooms.links = devices
-                .iter()
-                .map(|from| devices.iter().map(|to| wire(from, to)).collect())
-                .collect();
+            let rates = Rates::default();
+            let route = |from: &usize, to: &usize| rates.between(&topology, *from, *to);
+            let row = |from| devices.iter().map(|to| route(from, to)).collect();
+            machine.rooms.routes = devices.iter().map(row).collect();
         }
         Ok(machine)
     }
