@@ -188,10 +188,6 @@ impl Streams for Wavefront<'_> {
         self.streams.wait_event(stream, event)
     }
 
-    fn is_done(&mut self, event: &CudaEvent) -> gpu_core::Result<bool> {
-        Ok(event.is_complete())
-    }
-
     fn synchronize(&mut self) -> gpu_core::Result<()> {
         self.streams.synchronize()
     }

@@ -1,6 +1,6 @@
 //! What a kernel can ask of its executor.
 
-use crate::crew::Crew;
+use crate::shared::Shared;
 use crate::split::{Chunks, Split};
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use std::sync::Arc;
 /// The place where a kernel runs.
 pub struct Context<'a, 'env> {
     thread: usize,
-    crew: Option<&'a Crew<'env>>,
+    shared: Option<&'a Shared<'env>>,
 }
 
 impl<'a, 'env> Context<'a, 'env> {
     /// Creates the context of a kernel that runs outside of a pool.
     pub const fn alone() -> Self {
-        Self { thread: 0, crew: None }
+        Self { thread: 0, shared: None }
     }
 
-    pub(crate) const fn of(thread: usize, crew: &'a Crew<'env>) -> Self {
-        Self { thread, crew: Some(crew) }
+    pub(crate) const fn of(thread: usize, shared: &'a Shared<'env>) -> Self {
+        Self { thread, shared: Some(shared) }
     }
 
     /// Returns the index of the thread in its pool; the caller of [`Pool::run`](crate::Pool::run)
@@ -29,7 +29,7 @@ impl<'a, 'env> Context<'a, 'env> {
 
     /// Returns how many threads can run parts of a kernel at the same time.
     pub fn threads(&self) -> usize {
-        self.crew.map_or(1, Crew::threads)
+        self.shared.map_or(1, Shared::threads)
     }
 
     /// Calls a function with each part of a range, on this thread and on idle threads of the pool.
@@ -38,7 +38,7 @@ impl<'a, 'env> Context<'a, 'env> {
     /// more. Parts may call this function themselves: a thread waits only for parts that run.
     ///
     /// # Panics
-    /// If a part panics, once the others are done.
+    /// If a part panics. Parts that run are finished first; those that have not begun may not run.
     pub fn parallel_for<F>(&self, range: Range<usize>, grain: usize, body: F)
     where
         F: Fn(Range<usize>) + Send + Sync + 'env,
@@ -50,7 +50,7 @@ impl<'a, 'env> Context<'a, 'env> {
     /// the results in order of the range.
     ///
     /// # Panics
-    /// If a part panics, once the others are done.
+    /// As [`Context::parallel_for`].
     pub fn parallel_map<T, F>(&self, range: Range<usize>, grain: usize, body: F) -> Vec<T>
     where
         F: Fn(Range<usize>) -> T + Send + Sync + 'env,
@@ -58,13 +58,13 @@ impl<'a, 'env> Context<'a, 'env> {
     {
         let grain = grain.max(1);
         let parts = range.len().div_ceil(grain);
-        match self.crew {
-            Some(crew) if parts > 1 && crew.threads() > 1 => {
+        match self.shared {
+            Some(shared) if parts > 1 && shared.threads() > 1 => {
                 let split = Arc::new(Split::new(range, grain, parts, body));
                 let chunks: Arc<dyn Chunks + 'env> = Arc::clone(&split) as _;
-                crew.offer(&chunks, parts - 1);
+                shared.offer(&chunks, parts - 1);
                 chunks.work();
-                crew.withdraw(&chunks);
+                shared.withdraw(&chunks);
                 split.wait()
             }
             _ => {

@@ -5,11 +5,11 @@
 
 mod cancel;
 mod context;
-mod crew;
 mod error;
 mod graph;
 mod pool;
 mod run;
+mod shared;
 mod simulated;
 mod split;
 mod streams;

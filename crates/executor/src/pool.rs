@@ -2,10 +2,10 @@
 
 use crate::cancel::Cancel;
 use crate::context::Context;
-use crate::crew::Crew;
 use crate::error::RunError;
 use crate::graph::{NodeIx, TaskGraph};
 use crate::run::Run;
+use crate::shared::Shared;
 use crate::trace::Trace;
 use crossbeam_deque::Worker;
 use gpu_core::Clock;
@@ -46,7 +46,7 @@ pub struct Report {
 /// borrow whatever outlives the pool: nothing but `'static` data with [`Pool::new`], and data of
 /// the caller with [`Pool::scope`]. Dropping the pool ends its threads and waits for them.
 pub struct Pool<'env> {
-    crew: Arc<Crew<'env>>,
+    shared: Arc<Shared<'env>>,
     ready: Mutex<Worker<u32>>,
     handles: Vec<JoinHandle<()>>,
 }
@@ -59,9 +59,9 @@ impl Pool<'static> {
     pub fn new(threads: usize) -> std::io::Result<Self> {
         let (mut pool, others) = Self::prepare(threads);
         for (index, ready) in others {
-            let crew = Arc::clone(&pool.crew);
+            let shared = Arc::clone(&pool.shared);
             let name = format!("executor-{index}");
-            let body = move || crew.live(index, &ready);
+            let body = move || shared.work_loop(index, &ready);
             // On an error, the drop of the pool ends the threads so far.
             pool.handles.push(std::thread::Builder::new().name(name).spawn(body)?);
         }
@@ -81,8 +81,8 @@ impl<'env> Pool<'env> {
         std::thread::scope(|scope| {
             let (pool, others) = Self::prepare(threads);
             for (index, ready) in others {
-                let crew = Arc::clone(&pool.crew);
-                scope.spawn(move || crew.live(index, &ready));
+                let shared = Arc::clone(&pool.shared);
+                scope.spawn(move || shared.work_loop(index, &ready));
             }
             body(&pool)
         })
@@ -90,16 +90,16 @@ impl<'env> Pool<'env> {
 
     fn prepare(threads: usize) -> (Self, Vec<(usize, Worker<u32>)>) {
         let mut ready: Vec<Worker<u32>> = (0..threads.max(1)).map(|_| Worker::new_lifo()).collect();
-        let crew = Arc::new(Crew::new(&ready));
+        let shared = Arc::new(Shared::new(&ready));
         let others = ready.split_off(1).into_iter().enumerate();
         let others = others.map(|(at, ready)| (at + 1, ready)).collect();
         let first = ready.pop().unwrap_or_else(Worker::new_lifo);
-        (Self { crew, ready: Mutex::new(first), handles: Vec::new() }, others)
+        (Self { shared, ready: Mutex::new(first), handles: Vec::new() }, others)
     }
 
     /// Returns the number of threads, the caller of [`Pool::run`] included.
     pub fn threads(&self) -> usize {
-        self.crew.threads()
+        self.shared.threads()
     }
 
     /// Runs a graph: each node once, after all nodes that it waits for. Returns when no kernel runs
@@ -133,7 +133,7 @@ impl<'env> Pool<'env> {
         match self.threads() {
             1 => run.alone(),
             _ if run.is_over() => {}
-            _ => self.crew.run(Arc::clone(&run) as _, &ready, || run.is_over()),
+            _ => self.shared.run(Arc::clone(&run) as _, &ready, || run.is_over()),
         }
         run.finish()
     }
@@ -141,7 +141,7 @@ impl<'env> Pool<'env> {
 
 impl Drop for Pool<'_> {
     fn drop(&mut self) {
-        self.crew.close();
+        self.shared.close();
         for handle in self.handles.drain(..) {
             // A thread ends without a panic: those of kernels are caught.
             let _ = handle.join();

@@ -2,10 +2,10 @@
 
 use crate::cancel::Cancel;
 use crate::context::Context;
-use crate::crew::{Job, Seat, lock};
 use crate::error::{RunError, message};
 use crate::graph::{NodeIx, TaskGraph, sole};
 use crate::pool::{Options, Report};
+use crate::shared::{Job, Slot, lock};
 use crate::trace::{Lane, Span, Trace};
 use gpu_core::Clock;
 use std::cell::{Cell, RefCell};
@@ -209,7 +209,7 @@ where
     }
 
     /// Takes some sources: returns the first and makes the others ready on this thread.
-    fn take_source(&self, seat: &Seat<'_, 'env>) -> Option<u32> {
+    fn take_source(&self, slot: &Slot<'_, 'env>) -> Option<u32> {
         if self.next_source.load(Ordering::Relaxed) >= self.sources {
             return None;
         }
@@ -217,18 +217,18 @@ where
         let first = self.graph.source(from)?;
         for at in (from + 1..self.sources.min(from + self.share)).rev() {
             if let Some(source) = self.graph.source(at) {
-                seat.ready.push(source);
+                slot.ready.push(source);
             }
         }
         if from + 1 < self.sources {
-            seat.crew.announce();
+            slot.shared.announce();
         }
         Some(first)
     }
 
     /// Runs a node, and then those that it made ready, one at a time; others wait in the queue.
     #[inline]
-    fn follow(&self, node: u32, seat: &Seat<'_, 'env>, context: &Context<'_, 'env>, tally: &Tally) {
+    fn follow(&self, node: u32, slot: &Slot<'_, 'env>, context: &Context<'_, 'env>, tally: &Tally) {
         let mut current = node;
         while self.execute(current, context, tally) {
             let links = self.graph.links(current);
@@ -247,12 +247,12 @@ where
                 if (is_sole || self.is_last_input(next))
                     && let Some(other) = node.replace(next)
                 {
-                    seat.ready.push(other);
+                    slot.ready.push(other);
                     has_more = true;
                 }
             }
             if has_more {
-                seat.crew.announce();
+                slot.shared.announce();
             }
             let Some(next) = node else { return };
             current = next;
@@ -273,13 +273,13 @@ where
     K: Fn(NodeIx, &Context<'_, 'env>) -> Result<(), E> + Send + Sync,
     E: Send,
 {
-    fn work(&self, seat: &Seat<'_, 'env>) {
+    fn work(&self, slot: &Slot<'_, 'env>) {
         let tally = Tally::default();
-        let context = Context::of(seat.index, seat.crew);
+        let context = Context::of(slot.index, slot.shared);
         self.guard(&tally, || {
             loop {
-                while let Some(node) = seat.ready.pop().or_else(|| self.take_source(seat)) {
-                    self.follow(node, seat, &context, &tally);
+                while let Some(node) = slot.ready.pop().or_else(|| self.take_source(slot)) {
+                    self.follow(node, slot, &context, &tally);
                     if self.is_stopped.load(Ordering::Relaxed) {
                         return;
                     }
@@ -288,17 +288,17 @@ where
                 if done > 0 && self.remaining.fetch_sub(done, Ordering::AcqRel) == done {
                     return;
                 }
-                match seat.crew.search(seat, || self.is_over()) {
-                    Some(node) => self.follow(node, seat, &context, &tally),
+                match slot.shared.search(slot, || self.is_over()) {
+                    Some(node) => self.follow(node, slot, &context, &tally),
                     None => return,
                 }
             }
         });
         self.record(&tally);
         if self.is_over() {
-            while seat.ready.pop().is_some() {}
-            if seat.index != 0 {
-                seat.crew.wake_starter();
+            while slot.ready.pop().is_some() {}
+            if slot.index != 0 {
+                slot.shared.wake_starter();
             }
         }
     }

@@ -1,6 +1,6 @@
 //! A range whose parts run on several threads.
 
-use crate::crew::lock;
+use crate::shared::lock;
 use std::any::Any;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

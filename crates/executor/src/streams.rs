@@ -31,12 +31,6 @@ pub trait Streams {
     /// If the device refuses.
     fn wait_event(&mut self, stream: usize, event: &Self::Event) -> Result<(), Self::Error>;
 
-    /// Returns whether the work before an event is done.
-    ///
-    /// # Errors
-    /// If the work failed.
-    fn is_done(&mut self, event: &Self::Event) -> Result<bool, Self::Error>;
-
     /// Waits until all work of all streams is done.
     ///
     /// # Errors

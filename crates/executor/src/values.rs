@@ -1,7 +1,7 @@
 //! Values that nodes pass on.
 
-use crate::crew::lock;
 use crate::graph::NodeIx;
+use crate::shared::lock;
 use gpu_graph::Graph;
 use std::any::Any;
 use std::sync::atomic::{AtomicU32, Ordering};

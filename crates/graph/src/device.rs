@@ -134,6 +134,17 @@ impl Device {
         Some(Device { name, is_local: true })
     }
 
+    /// Returns the device of this process with a name such as `/gpu:0`; `None` if it is malformed,
+    /// or has no type or index. The parts before the type are `/job:localhost/replica:0/task:0`
+    /// where they are left out.
+    pub fn local(name: &str) -> Option<Device> {
+        let mut name = DeviceSpec::parse(name)?;
+        name.job.get_or_insert_with(|| "localhost".to_owned());
+        name.replica.get_or_insert(0);
+        name.task.get_or_insert(0);
+        name.is_full().then_some(Device { name, is_local: true })
+    }
+
     /// Returns its type.
     pub fn kind(&self) -> &str {
         self.name.kind.as_deref().unwrap_or_default()

@@ -135,7 +135,7 @@ fn faster_gpu_gets_more() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|at| at["speed"].as_f64().unwrap())
+        .map(|at| at["speed_ratio"].as_f64().unwrap())
         .collect();
     // 484.44 and 936.192 GB/s; the CPU is assumed.
     assert_eq!(speeds[0], 0.1);
@@ -153,6 +153,58 @@ fn faster_gpu_gets_more() {
     assert_eq!((layers(0), layers(1)), (10, 23), "{placed:#}");
 }
 
+/// Two operations on GPU 0 of two machines.
+const TWO_TASKS: &str = r#"{
+  "devices": ["/job:a/task:0/gpu:0", "/job:a/task:1/gpu:0"],
+  "ops": [
+    {"name": "Make", "outputs": [{"name": "y", "type": "float"}], "stateful": true},
+    {"name": "Use", "inputs": [{"name": "x", "type": "float"}], "stateful": true}
+  ],
+  "kernels": [{"op": "Make", "device": "GPU"}, {"op": "Use", "device": "GPU"}],
+  "nodes": [
+    {"name": "make", "op": "Make", "device": "/task:0", "nanos": 1,
+     "outputs": [{"type": "float", "bytes": 1250000000}]},
+    {"name": "use", "op": "Use", "device": "/task:1", "inputs": ["make"], "nanos": 1}
+  ]
+}"#;
+
+#[test]
+fn copy_between_machines_takes_the_time_of_a_network() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("two.json");
+    std::fs::write(&file, TWO_TASKS).unwrap();
+    let words = ["place", "graph", file.to_str().unwrap(), "--schedule", "--json"];
+    let scheduled = object(&run(&words));
+    assert_eq!(scheduled["transfers"].as_array().unwrap().len(), 1, "{scheduled:#}");
+    // 1.25 GB at 10 Gbit/s, and the latency.
+    assert_eq!(scheduled["makespan_ns"], 1_000_050_002_u64, "{scheduled:#}");
+}
+
+/// A loop: its value returns to the merge by `NextIteration`.
+const LOOP: &str = r#"
+node { name: "zero" op: "Const" attr { key: "dtype" value { type: DT_FLOAT } } }
+node { name: "enter" op: "Enter" input: "zero" attr { key: "T" value { type: DT_FLOAT } } }
+node { name: "merge" op: "Merge" input: "enter" input: "next"
+  attr { key: "T" value { type: DT_FLOAT } } attr { key: "N" value { i: 2 } } }
+node { name: "next" op: "NextIteration" input: "merge"
+  attr { key: "T" value { type: DT_FLOAT } } }
+"#;
+
+#[test]
+fn loop_is_drawn() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (file, svg, trace) = (at("loop.pbtxt"), at("loop.svg"), at("loop.json"));
+    std::fs::write(&file, LOOP).unwrap();
+    let words = ["place", "graph", &file, "--devices", "/cpu:0,/gpu:0", "--schedule"];
+    let drawn = run(&[&words[..], &["--svg", &svg, "--trace", &trace]].concat());
+    assert_eq!(drawn.status.code(), Some(0), "{drawn:?}");
+    let trace: Value = serde_json::from_slice(&std::fs::read(trace).unwrap()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    assert!(events.iter().any(|event| event["name"] == "merge"), "{trace:#}");
+    assert!(std::fs::read_to_string(svg).unwrap().contains("merge"));
+}
+
 #[test]
 fn devices_of_two_processes_have_different_names() {
     let devices =
@@ -162,6 +214,9 @@ fn devices_of_two_processes_have_different_names() {
         let shown = out(&run(&words));
         assert!(shown.contains("/task:"), "{shown}");
     }
+    let twice = ["place", "graph", FIRST, "--devices", "/gpu:0,/device:GPU:0"];
+    let (code, told) = refusal(&twice);
+    assert_eq!((code, told.contains("device:GPU:0 twice")), (Some(2), true), "{told}");
 }
 
 #[test]
@@ -275,13 +330,41 @@ fn split_is_printed_in_the_form_of_other_programs() {
     let svg = out(&with(&["--svg", "-"]));
     assert!(svg.starts_with("<svg") && svg.contains("GPU 1"), "{svg}");
     let vllm = out(&with(&["--format", "vllm"]));
-    assert_eq!(vllm, "--pipeline-parallel-size 2 --max-model-len 8192\n");
+    let expected = format!(
+        "VLLM_PP_LAYER_PARTITION=16,16 vllm serve {LLAMA} --pipeline-parallel-size 2 \
+         --max-model-len 8192\n"
+    );
+    assert_eq!(vllm, expected);
+    let spilled = ["--memory", "10GiB", "--host-memory", "64GiB", "--format", "vllm"];
+    let (code, told) = refusal(&[&words[..5], &spilled].concat());
+    assert_eq!((code, told.contains("on GPUs alone")), (Some(1), true), "{told}");
     let (code, told) =
         refusal(&[&words[..], &["--format", "vllm", "--engine", "llama.cpp"]].concat());
     assert_eq!((code, told.contains("of another engine")), (Some(2), true), "{told}");
     let small = ["place", "model", LLAMA, "--memory", "2GiB", "--format", "llama"];
     let (code, told) = refusal(&small);
     assert_eq!((code, told.contains("the GPU has 1.5 GiB")), (Some(1), true), "{told}");
+}
+
+/// `gpuws run` lets the program see only the GPUs that hold layers.
+#[test]
+fn device_map_numbers_the_gpus_in_use() {
+    let sizes = ["--memory", "2GiB,24GiB", "--context", "8k", "--format", "device-map"];
+    let map = object(&run(&[&["place", "model", LLAMA], &sizes[..]].concat()));
+    assert_eq!(map, json!({ "": 0 }));
+}
+
+#[test]
+fn vllm_has_sizes_for_each_degree_of_tensor_parallelism() {
+    let sizes = ["--memory", "16GiB,24GiB,16GiB", "--context", "8k", "--engine", "vllm"];
+    let words = [&["place", "model", LLAMA], &sizes[..]].concat();
+    let placed = object(&run(&[&words[..], &["--json"]].concat()));
+    let sizes = placed["tensor_parallel"].as_array().unwrap();
+    let of = |key: &str| -> Vec<Value> { sizes.iter().map(|size| size[key].clone()).collect() };
+    assert_eq!(of("gpu_count"), [1, 2]);
+    assert_eq!(of("fits"), [false, true]);
+    assert_eq!(of("weights_bytes")[1], 8_030_261_248_u64);
+    assert!(out(&run(&words)).contains("does not fit"), "{placed:#}");
 }
 
 #[test]

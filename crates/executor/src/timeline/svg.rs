@@ -78,10 +78,11 @@ pub fn svg(trace: &Trace, graph: &TaskGraph, title: &str) -> String {
     svg
 }
 
-/// A node, or several that are too short to tell apart.
+/// A node, with those beside it that are too short to see, or several such nodes.
 struct Bar<'a> {
-    first: &'a Span,
-    count: usize,
+    longest: &'a Span,
+    /// How many more nodes there are.
+    more: usize,
     from: u64,
     to: u64,
 }
@@ -96,11 +97,13 @@ fn bars<'a>(spans: &[&'a Span], makespan: u64) -> Vec<Bar<'a>> {
     for span in spans {
         let (from, to) = (place(span.start_nanos), place(span.end_nanos));
         match bars.last_mut() {
-            Some(last) if from < last.to.max(last.from + 1) => {
-                last.count += 1;
-                last.to = last.to.max(to);
+            Some(last) if from == last.from || from == to && from < last.to => {
+                last.more += 1;
+                if to > last.to {
+                    (last.longest, last.to) = (span, to);
+                }
             }
-            _ => bars.push(Bar { first: span, count: 1, from, to }),
+            _ => bars.push(Bar { longest: span, more: 0, from, to }),
         }
     }
     bars
@@ -110,21 +113,22 @@ impl Bar<'_> {
     fn write(&self, svg: &mut String, graph: &TaskGraph, y: u64) {
         let width = self.to.saturating_sub(self.from).max(1);
         let x = MARGIN + LABELS + self.from;
-        let name = match self.count {
-            1 => graph.name(self.first.node),
-            count => format!("{count} nodes"),
+        let (is_visible, node) = (self.to > self.from, self.longest.node);
+        let name = graph.name(node);
+        let lasting = duration(self.longest.end_nanos.saturating_sub(self.longest.start_nanos));
+        let (class, title) = match (is_visible, self.more) {
+            (_, 0) => (format!("c{}", node.index() % COLORS), format!("{name} {lasting}")),
+            (true, more) => {
+                let class = format!("c{}", node.index() % COLORS);
+                (class, format!("{name} {lasting}, with {more} shorter"))
+            }
+            (false, more) => ("many".to_owned(), format!("{} nodes", more + 1)),
         };
-        let class = match self.count {
-            1 => format!("c{}", self.first.node.index() % COLORS),
-            _ => "many".to_owned(),
-        };
-        let lasting = self.first.end_nanos.saturating_sub(self.first.start_nanos);
-        let lasting = if self.count == 1 { duration(lasting) } else { String::new() };
         let _ = writeln!(
             svg,
             "<rect class=\"bar {class}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{BAR}\">\
-             <title>{} {lasting}</title></rect>",
-            escape_markup(&name, MAX_NAME)
+             <title>{}</title></rect>",
+            escape_markup(&title, MAX_NAME)
         );
         if width >= NAMED {
             let (x, y) = (x + 4, y + 14);
@@ -178,6 +182,25 @@ mod tests {
         let picture = svg(&trace, &graph, "many");
         assert!(picture.matches("<rect").count() <= 2 * (1 + WIDTH as usize));
         assert!(picture.contains("200 nodes") || picture.contains("100 nodes"), "{picture}");
+    }
+
+    #[test]
+    fn long_node_keeps_its_name_beside_short_ones() {
+        let names = ["constant", "product", "sum"].map(Into::into).into();
+        let graph = TaskGraph::with_names(3, [], names).expect("no cycle");
+        let span = |node, start_nanos, end_nanos| Span {
+            node: NodeIx(node),
+            lane: 0,
+            start_nanos,
+            end_nanos,
+        };
+        let spans = vec![span(0, 0, 0), span(1, 0, 1_000_000_000), span(2, 999_999_999, 1 << 30)];
+        let picture = svg(&Trace { lanes: lanes(1), spans }, &graph, "short");
+        assert!(picture.contains("<title>product 1000 ms, with 1 shorter</title>"), "{picture}");
+        assert!(
+            picture.contains(">product</text>") && picture.contains("<title>sum "),
+            "{picture}"
+        );
     }
 
     #[test]

@@ -55,10 +55,6 @@ impl Streams for Strict<'_> {
         Ok(())
     }
 
-    fn is_done(&mut self, _: &Self::Event) -> Result<bool, Fault> {
-        Ok(self.is_synchronized)
-    }
-
     fn synchronize(&mut self) -> Result<(), Fault> {
         self.is_synchronized = true;
         Ok(())

@@ -6,7 +6,7 @@ mod form;
 use super::error::{Place, ReadError, Reason};
 use super::{Document, Form, Limits};
 use crate::def::{Attr, FunctionDef, GraphDef, NodeDef};
-use crate::device::{Device, DeviceSpec};
+use crate::device::Device;
 use crate::dtype::ValueType;
 use crate::registry::{ArgDef, ArgKind, Kernel, OpDef, Registry};
 use std::collections::BTreeMap;
@@ -67,11 +67,7 @@ pub(super) fn read(file: &[u8], limits: &Limits) -> Result<Document, ReadError> 
 
 /// Returns a device; the job, replica and task that are not named are those of a single process.
 fn device(name: &str, is_local: bool) -> Option<Device> {
-    let mut name = DeviceSpec::parse(name)?;
-    name.job.get_or_insert_with(|| "localhost".to_owned());
-    name.replica.get_or_insert(0);
-    name.task.get_or_insert(0);
-    name.is_full().then_some(Device { name, is_local })
+    Some(Device { is_local, ..Device::local(name)? })
 }
 
 fn node(node: form::Node) -> NodeDef {

@@ -43,9 +43,9 @@ impl<'a> Batch<'a> {
 
     fn tokens(&self) -> u64 {
         match self.run.engine {
-            Engine::LlamaCpp => self.run.ubatch.min(self.run.context).max(1),
-            Engine::Vllm => self.run.ubatch.max(1),
-            Engine::Transformers => product(&[self.run.ubatch.max(1), self.run.sequences.max(1)]),
+            Engine::LlamaCpp => self.run.batch().min(self.run.context).max(1),
+            Engine::Vllm => self.run.batch().max(1),
+            Engine::Transformers => product(&[self.run.batch().max(1), self.run.sequences.max(1)]),
         }
     }
 

@@ -334,7 +334,7 @@ mod tests {
             ..Architecture::default()
         };
         for engine in [Engine::LlamaCpp, Engine::Vllm, Engine::Transformers] {
-            let run = Run { sequences: most, ubatch: most, ..Run::new(engine, most) };
+            let run = Run { sequences: most, ubatch: Some(most), ..Run::new(engine, most) };
             let chain = chain(&model(shape.clone()), &run).unwrap();
             assert_eq!(estimate(&chain).total(), Bytes(most));
         }

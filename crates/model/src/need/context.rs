@@ -25,7 +25,7 @@ pub fn cells(run: &Run, window: Option<u64>) -> u64 {
             product(&[stream_cells(run, window), streams])
         }
         Engine::Vllm => {
-            let in_flight = |window: u64| window.saturating_sub(1).saturating_add(run.ubatch);
+            let in_flight = |window: u64| window.saturating_sub(1).saturating_add(run.batch());
             let kept = window.map_or(run.context, |window| run.context.min(in_flight(window)));
             product(&[padded(kept, PAGE), sequences])
         }
@@ -43,7 +43,7 @@ pub(super) fn stream_cells(run: &Run, window: Option<u64>) -> u64 {
     match window.filter(|_| !run.full_windows) {
         Some(window) => {
             let windows = product(&[window, if run.unified { sequences } else { 1 }]);
-            padded(stream.min(windows.saturating_add(run.ubatch)), CELLS)
+            padded(stream.min(windows.saturating_add(run.batch())), CELLS)
         }
         None => stream,
     }
@@ -151,7 +151,7 @@ mod tests {
     fn absurd_numbers_saturate() {
         let most = u64::MAX;
         let mixer = Mixer::Attention { kv_heads: most, key: most, value: 3, window: Some(most) };
-        let run = Run { sequences: most, ubatch: most, ..run(most) };
+        let run = Run { sequences: most, ubatch: Some(most), ..run(most) };
         assert_eq!(context(mixer, &run, 1), Bytes(most));
     }
 }

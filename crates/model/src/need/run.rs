@@ -24,8 +24,8 @@ pub struct Run {
     /// Sequences at once.
     pub sequences: u64,
     /// Tokens that are computed at once: llama.cpp's `--ubatch-size`, vLLM's
-    /// `max_num_batched_tokens`.
-    pub ubatch: u64,
+    /// `max_num_batched_tokens`; `None` takes the engine's usual ([`Run::batch`]).
+    pub ubatch: Option<u64>,
     /// The encoding of cached keys.
     pub keys: Encoding,
     /// The encoding of cached values.
@@ -47,16 +47,11 @@ pub struct Run {
 impl Run {
     /// Returns a run with the engine's defaults, for one sequence of this many tokens.
     pub fn new(engine: Engine, context: u64) -> Run {
-        let ubatch = match engine {
-            Engine::LlamaCpp => 512,
-            Engine::Vllm => 8192,
-            Engine::Transformers => context,
-        };
         Run {
             engine,
             context,
             sequences: 1,
-            ubatch,
+            ubatch: None,
             keys: Encoding::F16,
             values: Encoding::F16,
             flash_attention: true,
@@ -66,6 +61,17 @@ impl Run {
             overhead: None,
             training: None,
         }
+    }
+
+    /// Returns the tokens of a sequence that are computed at once: by default, 512 by llama.cpp,
+    /// 8,192 by vLLM, and the whole context by transformers.
+    pub fn batch(&self) -> u64 {
+        let usual = match self.engine {
+            Engine::LlamaCpp => 512,
+            Engine::Vllm => 8192,
+            Engine::Transformers => self.context,
+        };
+        self.ubatch.unwrap_or(usual)
     }
 }
 

@@ -71,7 +71,7 @@ pub struct Split {
     /// The rooms that cannot hold their layers; empty if the placement fits.
     pub lacks: Vec<Lack>,
     /// Layers without a room, pinned ones aside.
-    pub homeless: usize,
+    pub unplaced: usize,
     /// The number of rooms that hold layers, pinned ones aside.
     pub count: usize,
     /// The last resort among them.
@@ -94,7 +94,7 @@ pub struct Cost {
 impl Split {
     /// Returns whether every layer has a room, and every room holds what it is given.
     pub fn fits(&self) -> bool {
-        self.lacks.is_empty() && self.homeless == 0
+        self.lacks.is_empty() && self.unplaced == 0
     }
 
     /// Returns the cost under an objective.
@@ -242,7 +242,7 @@ pub fn measure(
     let lacks = lacks(rooms, &used);
     let free = chain.layers.iter().zip(&assigned).filter(|(layer, _)| !layer.pinned);
     let free: Vec<Option<usize>> = free.map(|(_, room)| *room).collect();
-    let homeless = free.iter().filter(|room| room.is_none()).count();
+    let unplaced = free.iter().filter(|room| room.is_none()).count();
     let mut holders: Vec<usize> = free.into_iter().flatten().collect();
     holders.sort_unstable();
     holders.dedup();
@@ -255,7 +255,7 @@ pub fn measure(
         used,
         nanos,
         lacks,
-        homeless,
+        unplaced,
         count,
         last_resort,
         is_optimal: false,

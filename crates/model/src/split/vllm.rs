@@ -3,6 +3,7 @@
 //! A tensor-parallel group divides every layer over its ranks, so the question is not which layers
 //! go where but which degrees are possible, and how much context is left.
 
+use super::{RoomKind, Rooms};
 use crate::model::{Architecture, Mixer, Model};
 use crate::need::{Run, Unknown, chain, context};
 use gpu_core::Bytes;
@@ -18,8 +19,8 @@ pub struct Vllm {
     pub activations: Bytes,
     /// What is left for context.
     pub cache: Bytes,
-    /// Tokens of the context that fit, of all sequences together.
-    pub tokens: u64,
+    /// Tokens of context that fit, of all sequences together; `None` if a token takes none.
+    pub tokens: Option<u64>,
     /// Whether one sequence of the asked length fits.
     pub fits: bool,
 }
@@ -106,23 +107,30 @@ pub fn size(
     // Layers with windows or state take a constant amount of each sequence.
     let constant = one.saturating_sub(Bytes(token.0.saturating_mul(run.context)));
     let constant = Bytes(constant.0.saturating_mul(run.sequences.max(1)));
-    let tokens = cache.saturating_sub(constant).0.checked_div(token.0).unwrap_or(u64::MAX);
+    let tokens = cache.saturating_sub(constant).0.checked_div(token.0);
     Ok(Vllm { ranks, weights, activations, cache, tokens, fits: one <= cache })
 }
 
-/// Returns what fits for every degree of tensor parallelism that a number of equal devices allows.
+/// The share of a device that vLLM takes by default (`--gpu-memory-utilization`, vLLM 0.32).
+pub const SHARE: f64 = 0.92;
+
+/// Returns what fits for every degree of tensor parallelism that the GPUs of these rooms allow. Each
+/// counts as much as the smallest.
 ///
 /// # Errors
 /// [`Unknown`] if the files do not have the numbers of the architecture.
 pub fn sizes(
     model: &Model,
     run: &Run,
-    capacity: Bytes,
-    devices: u64,
+    rooms: &Rooms,
     utilisation: f64,
 ) -> Result<Vec<Vllm>, Unknown> {
+    let gpus = rooms.rooms.iter().filter(|room| room.kind == RoomKind::Gpu);
+    let Some(capacity) = gpus.clone().map(|room| room.capacity).min() else {
+        return Ok(Vec::new());
+    };
     let shape = model.shape.as_ref().ok_or_else(|| Unknown::Shape(model.name.clone()))?;
-    let degrees = degrees(shape, devices);
+    let degrees = degrees(shape, gpus.count() as u64);
     degrees.into_iter().map(|ranks| size(model, run, capacity, ranks, utilisation)).collect()
 }
 

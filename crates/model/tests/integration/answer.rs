@@ -62,6 +62,19 @@ fn narrower_encodings_fit_where_stored_one_does_not() {
 }
 
 #[test]
+fn largest_context_does_not_depend_on_the_asked_one() {
+    let model = LLAMA_8B.gguf("Q8_0");
+    let rooms = Rooms::new(vec![Room::gpu("CUDA0", Bytes::from_mib(20_000))]);
+    for engine in [Engine::LlamaCpp, Engine::Vllm, Engine::Transformers] {
+        let of = |asked| {
+            largest_context(&model, &Run::new(engine, asked), &rooms, RoomKind::Gpu).unwrap()
+        };
+        assert!(of(512).is_some_and(|largest| largest > 4096), "{engine:?}");
+        assert_eq!(of(512), of(65_536), "{engine:?}");
+    }
+}
+
+#[test]
 fn reasons_name_layers_and_what_lacks() {
     let model = LLAMA_8B.gguf("Q8_0");
     let gpu = Room::gpu("CUDA0", Bytes::from_mib(4000));
@@ -78,8 +91,10 @@ fn reasons_name_layers_and_what_lacks() {
 #[test]
 fn vllm_fits_more_on_more_ranks() {
     let model = LLAMA_2_70B.safetensors("BF16");
-    let run = Run { ubatch: 4096, ..Run::new(Engine::Vllm, 4096) };
-    let sizes = vllm::sizes(&model, &run, Bytes::from_mib(81_000), 8, 0.9).unwrap();
+    let run = Run { ubatch: Some(4096), ..Run::new(Engine::Vllm, 4096) };
+    let gpu = |at: usize| Room::gpu(format!("GPU {at}"), Bytes::from_mib(81_000));
+    let rooms = Rooms::new((0..8).map(gpu).collect());
+    let sizes = vllm::sizes(&model, &run, &rooms, 0.9).unwrap();
     let fits: Vec<(u64, bool)> = sizes.iter().map(|size| (size.ranks, size.fits)).collect();
     assert_eq!(fits, [(1, false), (2, true), (4, true), (8, true)]);
     assert!(sizes.windows(2).all(|pair| pair[0].tokens < pair[1].tokens));

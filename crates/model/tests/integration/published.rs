@@ -52,7 +52,7 @@ fn reserved() -> Vec<Row> {
     let base = llama(32768);
     let plain = Run { flash_attention: false, ..base.clone() };
     let quantised = Run { keys: q8, values: q8, ..base.clone() };
-    let wide = Run { ubatch: 2048, ..base.clone() };
+    let wide = Run { ubatch: Some(2048), ..base.clone() };
     let four = Run { sequences: 4, ..base.clone() };
     let full = Run { full_windows: true, ..base.clone() };
     let l8 = LLAMA_8B.gguf("Q8_0");
@@ -192,11 +192,16 @@ fn served() -> Vec<Row> {
     let two = size(&llama3, &run, capacity(79.22), 2, 0.9);
     add("the same on two", "weights", 7.48, gib(two.weights));
 
-    let run = Run { ubatch: 4096, ..Run::new(Engine::Vllm, 4096) };
+    let run = Run { ubatch: Some(4096), ..Run::new(Engine::Vllm, 4096) };
     let seven = size(&bf16(LLAMA_2_7B), &run, capacity(79.15), 1, 0.9);
-    add("Llama-2-7B, vLLM, A100 80 GB", "blocks", 7351.0, (seven.tokens / 16) as f64);
+    add("Llama-2-7B, vLLM, A100 80 GB", "blocks", 7351.0, (seven.tokens.unwrap() / 16) as f64);
     let seventy = size(&bf16(LLAMA_2_70B), &run, capacity(79.15), 4, 0.9);
-    add("Llama-2-70B, vLLM, 4 × A100 80 GB", "blocks", 20865.0, (seventy.tokens / 16) as f64);
+    add(
+        "Llama-2-70B, vLLM, 4 × A100 80 GB",
+        "blocks",
+        20865.0,
+        (seventy.tokens.unwrap() / 16) as f64,
+    );
 
     let distilled = Config {
         layers: 48,
@@ -206,7 +211,7 @@ fn served() -> Vec<Row> {
         vocabulary: 152_064,
         ..LLAMA_8B
     };
-    let run = Run { ubatch: 2048, ..Run::new(Engine::Vllm, 8192) };
+    let run = Run { ubatch: Some(2048), ..Run::new(Engine::Vllm, 8192) };
     let two = size(&bf16(distilled), &run, capacity(23.64), 2, 0.98);
     let case = "R1-Distill-Qwen-14B, vLLM, 2 × RTX 4090";
     add(case, "weights", 13.95, gib(two.weights));

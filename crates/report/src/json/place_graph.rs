@@ -1,7 +1,7 @@
 //! `gpuws place graph --json`.
 
 use super::Version;
-use gpu_graph::placer::{Placement, Reason, Warning};
+use gpu_graph::placer::{Placement, Reason};
 use gpu_graph::{DeviceSet, Graph};
 use serde::Serialize;
 
@@ -127,11 +127,7 @@ impl<'a> PlacedGraph<'a> {
                 .zip(counts)
                 .map(|(name, node_count)| Device { name, node_count })
                 .collect(),
-            warnings: placement
-                .warnings()
-                .iter()
-                .map(|warning| described(warning, graph, devices, placement))
-                .collect(),
+            warnings: placement.warning_lines(graph, devices).collect(),
             notes,
         }
     }
@@ -150,42 +146,5 @@ impl ReasonCode {
             Reason::SoftFallback { .. } => ReasonCode::SoftFallback,
             _ => ReasonCode::Other,
         }
-    }
-}
-
-/// Describes a warning in a sentence fragment, with the names of the nodes.
-pub fn described(
-    warning: &Warning,
-    graph: &Graph,
-    devices: &DeviceSet,
-    placement: &Placement,
-) -> String {
-    let name = |id: &_| placement.node(graph, *id).map_or("", |node| &*node.name);
-    let device = |at: &usize| devices.names().get(*at).map_or("", String::as_str);
-    match warning {
-        Warning::Fallback { node, requested, device: at } => {
-            format!("{}: no device {requested} supports it; on {} instead", name(node), device(at))
-        }
-        Warning::ResourceMoved { node, requested, device: at } => format!(
-            "{}: its resource was requested on {requested} and is on {}",
-            name(node),
-            device(at)
-        ),
-        Warning::ColocationIgnored { node, group, reason } => {
-            let why = reason.lines().next().unwrap_or_default();
-            format!("{}: not colocated with {group}: {why}", name(node))
-        }
-        Warning::RequestsDiffer { node, other, requested, against } => format!(
-            "{} requests {requested} and {} requests {against}, but both are colocated: neither \
-             request is satisfied",
-            name(node),
-            name(other)
-        ),
-        Warning::RequestOverridden { node, by, requested, instead } => format!(
-            "{} requests {requested}, but must be on the device of {}, which requests {instead}",
-            name(node),
-            name(by)
-        ),
-        other => format!("{other:?}"),
     }
 }

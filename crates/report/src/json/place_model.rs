@@ -2,6 +2,7 @@
 
 use super::Version;
 use gpu_model::need::{Estimate, Layer};
+use gpu_model::split::vllm::Vllm;
 use gpu_model::split::{Answer, RoomKind, Rooms};
 use gpu_model::{Encoding, Model};
 use serde::Serialize;
@@ -37,10 +38,31 @@ pub struct PlacedModel<'a> {
     pub reasons: Vec<String>,
     /// The encodings that were tried, the one in use first.
     pub encodings: Vec<Tried>,
+    /// What vLLM fits for each degree of tensor parallelism that it accepts. Empty for other
+    /// engines.
+    pub tensor_parallel: Vec<TensorParallel>,
     /// GPUs that are not available, with the reasons.
     pub unavailable: &'a [String],
     /// What was ignored, or is known less exactly.
     pub notes: &'a [String],
+}
+
+/// What vLLM fits if each layer is divided over several GPUs.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TensorParallel {
+    /// Number of GPUs.
+    pub gpu_count: u64,
+    /// Weights on each GPU, in bytes.
+    pub weights_bytes: u64,
+    /// Activations of the largest batch on each GPU, in bytes.
+    pub activation_bytes: u64,
+    /// Memory that is left for context on each GPU, in bytes.
+    pub cache_bytes: u64,
+    /// Tokens of context that fit, of all sequences together. Null if none is kept.
+    pub cache_tokens: Option<u64>,
+    /// Whether one sequence with the context fits.
+    pub fits: bool,
 }
 
 /// A model.
@@ -163,6 +185,8 @@ pub struct Question<'a> {
     pub sequences: u64,
     /// The rooms.
     pub rooms: &'a Rooms,
+    /// What vLLM fits for each degree of tensor parallelism.
+    pub tensor_parallel: &'a [Vllm],
     /// GPUs that are not available, with the reasons.
     pub unavailable: &'a [String],
     /// What was ignored, or is known less exactly.
@@ -199,6 +223,7 @@ impl<'a> PlacedModel<'a> {
             layers: layers.map(|(layer, at)| PlacedLayer::of(layer, at.and_then(room))).collect(),
             reasons: split.reasons(&first.chain, rooms),
             encodings: std::iter::once(first).chain(others).map(Tried::of).collect(),
+            tensor_parallel: question.tensor_parallel.iter().map(TensorParallel::of).collect(),
             unavailable: question.unavailable,
             notes: question.notes,
         }
@@ -208,6 +233,19 @@ impl<'a> PlacedModel<'a> {
 /// Returns the number of parameters of a model: the elements of its tensors.
 pub fn parameters(model: &Model) -> u64 {
     model.tensors.iter().fold(0, |sum, tensor| sum.saturating_add(tensor.elements()))
+}
+
+impl TensorParallel {
+    fn of(size: &Vllm) -> Self {
+        TensorParallel {
+            gpu_count: size.ranks,
+            weights_bytes: size.weights.0,
+            activation_bytes: size.activations.0,
+            cache_bytes: size.cache.0,
+            cache_tokens: size.tokens,
+            fits: size.fits,
+        }
+    }
 }
 
 impl Needs {

@@ -36,7 +36,7 @@ pub struct Processor<'a> {
     /// Full name, such as /job:localhost/replica:0/task:0/device:GPU:0.
     pub name: &'a str,
     /// Its speed, relative to the fastest GPU. 1 for a GPU if the speed of any GPU is unknown.
-    pub speed: f64,
+    pub speed_ratio: f64,
     /// Number of operations on it.
     pub node_count: usize,
     /// Time in which it runs operations, in nanoseconds.
@@ -161,7 +161,7 @@ pub fn explained(choice: Choice, names: &[&str]) -> String {
     match choice {
         Choice::Earliest { next: Some((at, nanos)) } => {
             let name = names.get(at as usize).copied().unwrap_or_default();
-            format!("ends first there; on {name} it would end at {:.1} us", nanos as f64 / 1e3)
+            format!("best there; on {name} it would end at {:.1} us", nanos as f64 / 1e3)
         }
         other => other.to_string(),
     }
@@ -181,7 +181,7 @@ impl<'a> Processor<'a> {
         let each = cluster.processors.iter().zip(busy).zip(peaks);
         each.map(|((of, (node_count, busy_ns)), peak_memory_bytes)| Processor {
             name: &of.name,
-            speed: of.speed,
+            speed_ratio: of.speed,
             node_count,
             busy_ns,
             peak_memory_bytes,

@@ -124,15 +124,23 @@ fn program(again: &Again<'_>, question: &Question<'_>, first: &Answer) -> Option
             let context = context.saturating_mul(question.sequences);
             format!("llama-server -m {path} -c {context} {}", words.join(" "))
         }
-        Engine::Vllm => format!("{}vllm serve {path} {}", partition(first), vllm(question, first)),
+        Engine::Vllm => vllm(path, context, first)?,
         Engine::Transformers => "COMMAND, with the device_map of --format device-map".to_owned(),
     })
 }
 
-/// Returns vLLM's options for a placement of consecutive layers: a pipeline.
-pub fn vllm(question: &Question<'_>, first: &Answer) -> String {
-    let (stages, context) = (first.split.count, question.context);
-    format!("--pipeline-parallel-size {stages} --max-model-len {context}")
+/// Returns the command of vLLM for a placement of consecutive layers: a pipeline with the blocks of
+/// each stage. `None` if a stage is not on a GPU.
+pub fn vllm(path: &str, context: u64, first: &Answer) -> Option<String> {
+    if first.split.last_resort != RoomKind::Gpu {
+        return None;
+    }
+    let pipeline = match first.split.count {
+        0 | 1 => String::new(),
+        stages => format!(" --pipeline-parallel-size {stages}"),
+    };
+    let partition = partition(first);
+    Some(format!("{partition}vllm serve {path}{pipeline} --max-model-len {context}"))
 }
 
 /// Returns the variable that gives each stage of vLLM's pipeline its blocks; empty for one.

@@ -12,7 +12,7 @@ use crate::wording::{count, flow};
 use devices::Machine;
 use gpu_graph::placer::{Options, PlaceErrorKind, Placement, place};
 use gpu_graph::{DeviceSet, Graph};
-use gpu_report::json::{PlacedGraph, place_graph};
+use gpu_report::json::PlacedGraph;
 use gpu_report::wording::place::short_names;
 use input::Input;
 
@@ -64,9 +64,7 @@ pub(crate) fn run(
         notes.iter().for_each(|note| warn(note));
     }
     screen.together(|screen| show(args, global, screen, &machine, &graph, &placement))?;
-    for warning in placement.warnings() {
-        warn(&place_graph::described(warning, &graph, devices, &placement));
-    }
+    placement.warning_lines(&graph, devices).for_each(|warning| warn(&warning));
     Ok(Exit::Done)
 }
 

@@ -13,7 +13,7 @@ use crate::terminal::{Screen, warn};
 use gpu_model::Encoding;
 use gpu_model::need::{Engine, Run};
 use gpu_model::read::Found;
-use gpu_model::split::{Objective, answer, candidates, picture};
+use gpu_model::split::{Objective, answer, candidates, picture, vllm};
 use gpu_report::json::PlacedModel;
 use gpu_report::json::place_model::Question;
 use rooms::Machine;
@@ -48,6 +48,13 @@ pub(crate) fn run(
     let mut answers = answer(&model, &run, &machine.rooms, &others, objective).map_err(failed)?;
     let first = if run.weights.is_some() { answers.pop() } else { Some(answers.remove(0)) };
     let Some(first) = first else { return Ok(Exit::Done) };
+    let tensor_parallel = match run.engine {
+        Engine::Vllm => {
+            let run = Run { weights: first.encoding, ..run.clone() };
+            vllm::sizes(&model, &run, &machine.rooms, vllm::SHARE).map_err(failed)?
+        }
+        _ => Vec::new(),
+    };
     let file = args.path.display().to_string();
     let question = Question {
         file: &file,
@@ -56,6 +63,7 @@ pub(crate) fn run(
         context,
         sequences: args.sequences,
         rooms: &machine.rooms,
+        tensor_parallel: &tensor_parallel,
         unavailable: &machine.unavailable,
         notes: &notes,
         format,

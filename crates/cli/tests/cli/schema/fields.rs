@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value};
 
-const UNITS: [&str; 16] = [
+const UNITS: [&str; 17] = [
     "bytes", "mib", "gib", "bits", "mw", "w", "mj", "c", "percent", "ms", "s", "us", "ns", "mhz",
-    "ticks", "tokens",
+    "ticks", "tokens", "ratio",
 ];
 
 /// Last words of the names of integers without a unit: identifiers, counts and scores.

@@ -171,6 +171,17 @@ fn references_that_multiply_names_are_bounded() {
 }
 
 #[test]
+fn references_without_values_are_bounded() {
+    // MEMOIZE, DUP and MARK add a reference for each byte.
+    for opcode in [0x94, b'2', b'('] {
+        let mut pickle = vec![b'N'; 1];
+        pickle.resize((1 << 21) + 10, opcode);
+        let told = with_pickle(&pickle).notes.concat();
+        assert!(told.contains("more than 2097152 references"), "{told}");
+    }
+}
+
+#[test]
 fn older_and_foreign_files_are_told() {
     let legacy = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.";
     assert!(matches!(parse(legacy), Err(TorchError::Legacy)));

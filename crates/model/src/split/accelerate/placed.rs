@@ -7,8 +7,9 @@ use crate::model::Model;
 use crate::need::{Place, place};
 
 /// Returns the map of a placement, for `device_map=` of transformers. The index of a GPU is its
-/// place among the GPUs of the rooms, as a program that sees only these GPUs numbers them. A model
-/// of which only the configuration is known has no names, and its map is empty.
+/// place among the GPUs of the rooms, as a program that sees only these GPUs numbers them
+/// ([`visible`](super::super::llama::visible) leaves out unused ones). A model of which only the
+/// configuration is known has no names, and its map is empty.
 pub fn device_map(model: &Model, rooms: &Rooms, split: &Split) -> DeviceMap {
     let mut gpus = 0..;
     let devices: Vec<Device> = rooms
@@ -25,7 +26,9 @@ pub fn device_map(model: &Model, rooms: &Rooms, split: &Split) -> DeviceMap {
     for tensor in &model.tensors {
         let layer = match place(&tensor.name) {
             Place::Input => 0,
-            Place::Block(number) => usize::try_from(number).map_or(last, |block| block + 1),
+            // A block beyond those of the architecture predicts further tokens, as the output does.
+            Place::Block(number) => usize::try_from(number)
+                .map_or(last, |block| block.checked_add(1).map_or(last, |layer| layer.min(last))),
             Place::Output => last,
         };
         let room = split.rooms.get(layer).copied().flatten();
@@ -69,7 +72,7 @@ mod tests {
             used: vec![Use::default(); 3],
             nanos: vec![0; 3],
             lacks: Vec::new(),
-            homeless: 0,
+            unplaced: 0,
             count: 2,
             last_resort: RoomKind::Gpu,
             is_optimal: true,
@@ -79,6 +82,12 @@ mod tests {
             "model.norm": 1, "lm_head": 1,
         });
         assert_eq!(device_map(&model, &rooms, &split).json(), expected);
+        let tensors = ["model.layers.2.a", "model.layers.18446744073709551615.b"].map(tensor);
+        let beyond = Model { tensors: tensors.into(), ..Model::default() };
+        assert_eq!(
+            device_map(&beyond, &rooms, &split).json(),
+            serde_json::json!({ "model.layers": 1 })
+        );
         let whole = Split { rooms: [2; 4].map(Some).into(), ..split };
         assert_eq!(device_map(&model, &rooms, &whole).json(), serde_json::json!({ "": 1 }));
     }

@@ -8,7 +8,7 @@ use crate::terminal::{Align, Line, Screen, Table, warn};
 use crate::wording::{count, flow};
 use gpu_core::{Bytes, amount};
 use gpu_executor::{Lane, NodeIx, Span, TaskGraph, Trace, chrome, svg};
-use gpu_graph::cost::{Cluster, Estimates, Schedule, estimate, list_schedule};
+use gpu_graph::cost::{Cluster, Dag, Estimates, Schedule, estimate, list_schedule};
 use gpu_graph::{Graph, Registry};
 use gpu_report::json::ScheduledGraph;
 use gpu_report::json::schedule::{Processor, explained};
@@ -32,7 +32,7 @@ pub(super) fn run(
             .with_hint("--devices names other devices, --kernels other kernels")
     })?;
     if args.svg.is_some() || args.trace.is_some() {
-        draw(args, graph, &cluster, &schedule).map_err(|error| failed().with_source(error))??;
+        draw(args, &dag, &cluster, &schedule).map_err(|error| failed().with_source(error))??;
     }
     if global.json {
         let machine = machine.name.as_deref();
@@ -50,11 +50,15 @@ pub(super) fn run(
 /// Writes the schedule as a picture and as a trace, each to a new file.
 fn draw(
     args: &PlaceGraphArgs,
-    graph: &Graph,
+    dag: &Dag,
     cluster: &Cluster,
     schedule: &Schedule,
 ) -> Result<Result<(), Failure>, gpu_executor::GraphError> {
-    let tasks = TaskGraph::of(graph)?;
+    let edges = (0_u32..)
+        .zip(&dag.items)
+        .flat_map(|(to, item)| item.inputs.iter().map(move |input| (input.item, to)));
+    let names = dag.items.iter().map(|item| item.name.clone()).collect();
+    let tasks = TaskGraph::with_names(dag.items.len(), edges, names)?;
     let mut trace = Trace::default();
     for processor in &cluster.processors {
         let (process, name) =
@@ -113,7 +117,7 @@ fn show(
         let share = of.busy_ns as f64 / schedule.makespan_nanos.max(1) as f64;
         table.row([
             Line::new().plain(format_args!("  {name}")),
-            Line::new().plain(format_args!("{:.2}", of.speed)),
+            Line::new().plain(format_args!("{:.2}", of.speed_ratio)),
             Line::new().plain(of.node_count),
             Line::new().plain(time(of.busy_ns)),
             Line::new().plain(format_args!("{:.0} %", share * 100.0)),

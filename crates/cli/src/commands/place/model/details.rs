@@ -35,6 +35,30 @@ pub(super) fn layers(
     screen.print_all(table.lines(screen.room(0)))
 }
 
+/// Prints what vLLM fits if each layer is divided over some of the GPUs.
+pub(super) fn tensor_parallel(screen: &mut Screen, question: &Question<'_>) -> Result<(), Failure> {
+    let mut table = Table::new(&[
+        ("  --tensor-parallel-size", Align::Left),
+        ("weights on each", Align::Right),
+        ("left for context", Align::Right),
+        ("tokens", Align::Right),
+    ]);
+    for size in question.tensor_parallel {
+        let tokens = match (size.fits, size.tokens) {
+            (false, _) => "does not fit".to_owned(),
+            (true, None) => "–".to_owned(),
+            (true, Some(tokens)) => tokens.to_string(),
+        };
+        table.row([
+            Line::new().plain(format_args!("  {}", size.ranks)),
+            Line::new().plain(amount(size.weights)),
+            Line::new().plain(amount(size.cache)),
+            Line::new().plain(tokens),
+        ]);
+    }
+    screen.print_all(table.lines(screen.room(0)))
+}
+
 /// Prints what each encoding of the weights would lead to.
 pub(super) fn encodings(
     screen: &mut Screen,

@@ -4,13 +4,14 @@ use crate::args::SplitForm;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Line, Screen};
+use crate::wording::shell_word;
 use gpu_model::split::Answer;
 use gpu_model::split::accelerate::device_map;
 use gpu_model::split::llama::{arguments, visible};
 use gpu_report::json::place_model::Question;
 use gpu_report::wording::place::{lacking, vllm};
 
-/// Prints the device map, or the options of llama.cpp or vLLM.
+/// Prints the device map, the options of llama.cpp, or the command of vLLM.
 ///
 /// # Errors
 /// If the program cannot express the placement.
@@ -26,8 +27,8 @@ pub(super) fn print(
     }
     match form {
         SplitForm::DeviceMap => {
-            let map = device_map(question.model, question.rooms, &first.split);
-            screen.json(&map.json())
+            let (rooms, split) = visible(question.rooms, &first.split);
+            screen.json(&device_map(question.model, &rooms, &split).json())
         }
         SplitForm::Llama => {
             let (rooms, split) = visible(question.rooms, &first.split);
@@ -38,6 +39,14 @@ pub(super) fn print(
             })?;
             screen.print(&Line::new().plain(arguments.words().join(" ")))
         }
-        SplitForm::Vllm => screen.print(&Line::new().plain(vllm(question, first))),
+        SplitForm::Vllm => {
+            let path = shell_word(question.file);
+            let command = vllm(&path, question.context, first).ok_or_else(|| {
+                Failure::new(Exit::Remains, "write the command of vLLM")
+                    .with_source("it runs layers on GPUs alone")
+                    .with_hint("omit --host-memory")
+            })?;
+            screen.print(&Line::new().plain(command))
+        }
     }
 }

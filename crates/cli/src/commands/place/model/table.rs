@@ -1,6 +1,6 @@
 //! The table of a placed model.
 
-use super::details::{encodings, layers};
+use super::details::{encodings, layers, tensor_parallel};
 use crate::args::{Global, PlaceModelArgs};
 use crate::failure::Failure;
 use crate::terminal::{Align, Line, Screen, Table};
@@ -36,6 +36,10 @@ pub(super) fn show(
             flow(screen, Line::new().plain("  "), &reason)?;
         }
         layers(screen, question, first)?;
+    }
+    if !question.tensor_parallel.is_empty() {
+        screen.print(&Line::new())?;
+        tensor_parallel(screen, question)?;
     }
     if !others.is_empty() {
         screen.print(&Line::new())?;

@@ -8,7 +8,8 @@ mod rebuilt;
 
 use std::collections::HashMap;
 
-/// The most values that are kept. A tensor takes about 20.
+/// The most values, and the most references to them in the stack, in the memo and as marks. A
+/// tensor takes about 20.
 const MAX_VALUES: usize = 1 << 21;
 
 /// Where a value is among the values.
@@ -147,6 +148,10 @@ impl<'a> Machine<'a> {
                 return self.pop();
             }
             self.step(opcode)?;
+            // Opcodes of one byte add references without a value.
+            if self.stack.len().max(self.memo.len()).max(self.marks.len()) > MAX_VALUES {
+                return Err(format!("it has more than {MAX_VALUES} references"));
+            }
         }
     }
 
@@ -160,10 +165,7 @@ impl<'a> Machine<'a> {
             0x95 => self.array::<8>().map(drop),
             b'(' => {
                 self.marks.push(self.stack.len());
-                match self.marks.len() > MAX_VALUES {
-                    true => Err(format!("it has more than {MAX_VALUES} marks")),
-                    false => Ok(()),
-                }
+                Ok(())
             }
             b'0' => self.pop().map(drop),
             b'1' => self.marked().map(drop),

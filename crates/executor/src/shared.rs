@@ -19,7 +19,7 @@ const SEARCHING: usize = 1 << 16;
 /// A run that threads can join.
 pub(crate) trait Job<'env>: Send + Sync {
     /// Runs nodes until none is found.
-    fn work(&self, seat: &Seat<'_, 'env>);
+    fn work(&self, slot: &Slot<'_, 'env>);
 
     /// Returns whether there are sources that no thread has taken.
     fn has_sources(&self) -> bool;
@@ -33,11 +33,11 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The place of a thread in a run.
-pub(crate) struct Seat<'a, 'env> {
+/// The slot of a thread in a run.
+pub(crate) struct Slot<'a, 'env> {
     pub(crate) index: usize,
     pub(crate) ready: &'a Worker<u32>,
-    pub(crate) crew: &'a Crew<'env>,
+    pub(crate) shared: &'a Shared<'env>,
 }
 
 #[derive(Default)]
@@ -48,18 +48,18 @@ struct State<'env> {
     is_closing: bool,
 }
 
-/// One thread that can sleep.
-struct Bed {
+/// How a thread sleeps and is woken, and what others steal from it.
+struct Parker {
     stealer: Stealer<u32>,
     thread: OnceLock<Thread>,
     is_woken: AtomicBool,
 }
 
 /// What the threads of a pool share. The thread with index 0 is the one that starts a run.
-pub(crate) struct Crew<'env> {
+pub(crate) struct Shared<'env> {
     state: Mutex<State<'env>>,
     left: Condvar,
-    beds: Vec<Bed>,
+    parkers: Vec<Parker>,
     sleepers: Mutex<Vec<usize>>,
     /// The number of sleepers, and of searching threads times [`SEARCHING`].
     idle: AtomicUsize,
@@ -70,9 +70,9 @@ pub(crate) struct Crew<'env> {
     starter: Mutex<Option<Thread>>,
 }
 
-impl<'env> Crew<'env> {
+impl<'env> Shared<'env> {
     pub(crate) fn new(ready: &[Worker<u32>]) -> Self {
-        let bed = |worker: &Worker<u32>| Bed {
+        let parker = |worker: &Worker<u32>| Parker {
             stealer: worker.stealer(),
             thread: OnceLock::new(),
             is_woken: AtomicBool::new(false),
@@ -80,7 +80,7 @@ impl<'env> Crew<'env> {
         Self {
             state: Mutex::default(),
             left: Condvar::new(),
-            beds: ready.iter().map(bed).collect(),
+            parkers: ready.iter().map(parker).collect(),
             sleepers: Mutex::default(),
             idle: AtomicUsize::new(0),
             splits: Mutex::default(),
@@ -90,15 +90,15 @@ impl<'env> Crew<'env> {
     }
 
     pub(crate) fn threads(&self) -> usize {
-        self.beds.len()
+        self.parkers.len()
     }
 
-    /// The life of a thread of the pool.
-    pub(crate) fn live(&self, index: usize, ready: &Worker<u32>) {
-        let seat = Seat { index, ready, crew: self };
-        let _ = self.beds[index].thread.set(std::thread::current());
+    /// The loop of a thread of the pool.
+    pub(crate) fn work_loop(&self, index: usize, ready: &Worker<u32>) {
+        let slot = Slot { index, ready, shared: self };
+        let _ = self.parkers[index].thread.set(std::thread::current());
         loop {
-            self.sleep(index, |crew| crew.has_work());
+            self.sleep(index, |shared| shared.has_work());
             let job = {
                 let mut state = lock(&self.state);
                 if state.is_closing {
@@ -109,7 +109,7 @@ impl<'env> Crew<'env> {
                 job
             };
             let Some(job) = job else { continue };
-            job.work(&seat);
+            job.work(&slot);
             drop(job);
             let mut state = lock(&self.state);
             state.active -= 1;
@@ -122,8 +122,8 @@ impl<'env> Crew<'env> {
     /// Tells the threads to end.
     pub(crate) fn close(&self) {
         lock(&self.state).is_closing = true;
-        for bed in &self.beds {
-            bed.wake();
+        for parker in &self.parkers {
+            parker.wake();
         }
     }
 
@@ -137,13 +137,13 @@ impl<'env> Crew<'env> {
     ) {
         *lock(&self.starter) = Some(std::thread::current());
         lock(&self.state).job = Some(Arc::clone(&job));
-        let seat = Seat { index: 0, ready, crew: self };
+        let slot = Slot { index: 0, ready, shared: self };
         loop {
-            job.work(&seat);
+            job.work(&slot);
             if is_over() {
                 break;
             }
-            self.sleep(0, |crew| is_over() || crew.has_work());
+            self.sleep(0, |shared| is_over() || shared.has_work());
         }
         drop(job);
         let mut state = lock(&self.state);
@@ -167,28 +167,28 @@ impl<'env> Crew<'env> {
 
     fn has_ready(&self) -> bool {
         self.open_splits.load(Ordering::Acquire) > 0
-            || self.beds.iter().any(|bed| !bed.stealer.is_empty())
+            || self.parkers.iter().any(|parker| !parker.stealer.is_empty())
     }
 
     fn sleep(&self, index: usize, has_work: impl Fn(&Self) -> bool) {
-        let bed = &self.beds[index];
+        let parker = &self.parkers[index];
         lock(&self.sleepers).push(index);
         self.idle.fetch_add(1, Ordering::SeqCst);
         // A producer publishes work and then looks for sleepers; this thread says that it sleeps
         // and then looks for work. One of the two sees the other.
         fence(Ordering::SeqCst);
         if has_work(self) {
-            self.rouse(index);
+            self.unpark(index);
         }
-        while !bed.is_woken.swap(false, Ordering::Acquire) {
+        while !parker.is_woken.swap(false, Ordering::Acquire) {
             std::thread::park();
         }
-        self.rouse(index);
-        bed.is_woken.store(false, Ordering::Relaxed);
+        self.unpark(index);
+        parker.is_woken.store(false, Ordering::Relaxed);
     }
 
     /// Takes a sleeper off the list and wakes it.
-    fn rouse(&self, index: usize) {
+    fn unpark(&self, index: usize) {
         let mut sleepers = lock(&self.sleepers);
         if let Some(at) = sleepers.iter().position(|sleeper| *sleeper == index) {
             sleepers.swap_remove(at);
@@ -201,18 +201,18 @@ impl<'env> Crew<'env> {
     fn wake(&self, index: usize) {
         match index {
             0 => {
-                self.beds[0].is_woken.store(true, Ordering::Release);
+                self.parkers[0].is_woken.store(true, Ordering::Release);
                 if let Some(thread) = &*lock(&self.starter) {
                     thread.unpark();
                 }
             }
-            index => self.beds[index].wake(),
+            index => self.parkers[index].wake(),
         }
     }
 
     /// Wakes the thread that started the run.
     pub(crate) fn wake_starter(&self) {
-        self.rouse(0);
+        self.unpark(0);
     }
 
     /// Wakes a sleeper for work that was just published, unless a thread already searches for it.
@@ -258,14 +258,14 @@ impl<'env> Crew<'env> {
     }
 
     /// Searches for a node that another thread has ready, and helps with chunks on the way.
-    pub(crate) fn search(&self, seat: &Seat<'_, 'env>, is_over: impl Fn() -> bool) -> Option<u32> {
+    pub(crate) fn search(&self, slot: &Slot<'_, 'env>, is_over: impl Fn() -> bool) -> Option<u32> {
         self.idle.fetch_add(SEARCHING, Ordering::SeqCst);
         let mut found = None;
         for round in 0..SEARCHES {
             if is_over() {
                 break;
             }
-            found = self.steal(seat);
+            found = self.steal(slot);
             if found.is_some() {
                 break;
             }
@@ -289,11 +289,11 @@ impl<'env> Crew<'env> {
         found
     }
 
-    fn steal(&self, seat: &Seat<'_, 'env>) -> Option<u32> {
-        let count = self.beds.len();
-        for other in (seat.index + 1..count).chain(0..seat.index) {
+    fn steal(&self, slot: &Slot<'_, 'env>) -> Option<u32> {
+        let count = self.parkers.len();
+        for other in (slot.index + 1..count).chain(0..slot.index) {
             loop {
-                match self.beds[other].stealer.steal_batch_and_pop(seat.ready) {
+                match self.parkers[other].stealer.steal_batch_and_pop(slot.ready) {
                     Steal::Success(node) => return Some(node),
                     Steal::Empty => break,
                     Steal::Retry => std::hint::spin_loop(),
@@ -312,7 +312,7 @@ impl<'env> Crew<'env> {
     }
 }
 
-impl Bed {
+impl Parker {
     fn wake(&self) {
         self.is_woken.store(true, Ordering::Release);
         if let Some(thread) = self.thread.get() {
