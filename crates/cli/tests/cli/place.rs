@@ -350,8 +350,30 @@ fn split_is_printed_in_the_form_of_other_programs() {
 #[test]
 fn device_map_numbers_the_gpus_in_use() {
     let sizes = ["--memory", "2GiB,24GiB", "--context", "8k", "--format", "device-map"];
-    let map = object(&run(&[&["place", "model", LLAMA], &sizes[..]].concat()));
-    assert_eq!(map, json!({ "": 0 }));
+    let mapped = run(&[&["place", "model", LLAMA], &sizes[..]].concat());
+    assert_eq!(object(&mapped), json!({ "": 0 }));
+    let told = String::from_utf8_lossy(&mapped.stderr);
+    assert!(told.contains("CUDA_VISIBLE_DEVICES=1'"), "{told}");
+}
+
+/// A program that sees all GPUs would use the small one in the middle.
+#[test]
+fn command_shows_only_the_gpus_in_use() {
+    let sizes = ["--memory", "12GiB,4GiB,12GiB", "--context", "8k"];
+    let words = [&["place", "model", LLAMA], &sizes[..]].concat();
+    let shown = out(&run(&words)).split_whitespace().collect::<Vec<_>>().join(" ");
+    let command = "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0,2 llama-server";
+    assert!(shown.contains(command) && shown.contains(" -np 1"), "{shown}");
+    let equal = ["place", "model", LLAMA, "--memory", "12GiB,12GiB", "--context", "8k"];
+    assert!(!out(&run(&equal)).contains("CUDA_VISIBLE_DEVICES"));
+}
+
+#[test]
+fn as_many_layers_as_fit_stay_on_gpus() {
+    let words = ["place", "model", LLAMA, "--context", "8k", "--memory", "8GiB,8GiB"];
+    let placed = object(&run(&[&words[..], &["--host-memory", "64GiB", "--json"]].concat()));
+    let layers = |at: usize| placed["rooms"][at]["layer_count"].as_u64().unwrap();
+    assert!(layers(0) >= 10 && layers(1) >= 10, "{placed:#}");
 }
 
 #[test]

@@ -70,18 +70,21 @@ impl<'a> Batch<'a> {
             return Bytes(0);
         }
         let width = if self.run.flash_attention { 2 } else { 4 };
+        // One for all layers with a window and one for those without, whatever their sizes.
         let mut seen = Vec::new();
         for mixer in self.shape.layers.iter().flat_map(|mixer| mixer.parts()) {
             let cells = match mixer {
-                Mixer::Attention { window, .. } => stream_cells(self.run, window),
-                Mixer::Latent { .. } => stream_cells(self.run, None),
+                Mixer::Attention { window, .. } => {
+                    (window.is_some(), stream_cells(self.run, window))
+                }
+                Mixer::Latent { .. } => (false, stream_cells(self.run, None)),
                 Mixer::Recurrent { .. } | Mixer::Parallel { .. } | Mixer::Nothing => continue,
             };
             if !seen.contains(&cells) {
                 seen.push(cells);
             }
         }
-        seen.iter().map(|cells| Bytes(product(&[*cells, self.tokens(), width]))).sum()
+        seen.iter().map(|(_, cells)| Bytes(product(&[*cells, self.tokens(), width]))).sum()
     }
 
     /// Returns the buffers of a block.
@@ -135,7 +138,11 @@ impl<'a> Batch<'a> {
             }
         };
         let states = self.hidden(2) + self.rows(product(&[queries, 2])) + self.rows(cached);
-        let Mixer::Attention { window, .. } = mixer else { return states };
+        let window = match mixer {
+            Mixer::Attention { window, .. } => window,
+            Mixer::Latent { .. } => None,
+            Mixer::Recurrent { .. } | Mixer::Parallel { .. } | Mixer::Nothing => return states,
+        };
         if self.run.flash_attention {
             return states;
         }

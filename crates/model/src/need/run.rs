@@ -36,6 +36,9 @@ pub struct Run {
     pub unified: bool,
     /// Whether layers with a window cache the whole context (llama.cpp's `--swa-full`).
     pub full_windows: bool,
+    /// Whether a GPU computes batches for layers in the memory of the CPU, to which it copies their
+    /// matrices and their cache: llama.cpp does on CUDA, unless `--no-op-offload` forbids it.
+    pub op_offload: bool,
     /// The encoding to which the matrices are converted; `None` leaves them as they are stored.
     pub weights: Option<Encoding>,
     /// What each device holds beside tensors; `None` takes the engine's usual.
@@ -57,6 +60,7 @@ impl Run {
             flash_attention: true,
             unified: false,
             full_windows: false,
+            op_offload: engine == Engine::LlamaCpp,
             weights: None,
             overhead: None,
             training: None,

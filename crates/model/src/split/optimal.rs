@@ -26,8 +26,9 @@ const PAIRS: usize = 1 << 21;
 /// layers; if nothing fits, that of [`first_fit`], which tells what lacks.
 ///
 /// The CPU is used only if the GPUs cannot hold everything, and the disk only if both cannot.
-/// [`Split::is_optimal`] tells whether all orders of rooms were covered. The time grows with the
-/// square of the number of layers, and with the number of orders up to a bound.
+/// [`Split::is_optimal`] tells whether all orders of rooms were covered, and whether the CPU is used
+/// beside several GPUs of which the search cannot tell which computes batches for it. The time grows
+/// with the square of the number of layers, and with the number of orders up to a bound.
 pub fn optimal(chain: &Chain, rooms: &Rooms, objective: Objective) -> Split {
     let skipped = chain.layers.iter().take_while(|layer| layer.pinned).count();
     let search = Search { chain, rooms, objective, skipped };
@@ -45,8 +46,16 @@ pub fn optimal(chain: &Chain, rooms: &Rooms, objective: Objective) -> Split {
         Some(split) => split.clone(),
         None => first_fit(chain, rooms),
     };
-    best.is_optimal = is_optimal && best.fits();
+    // The search reserves on each GPU what only the first holds.
+    let is_exact = best.last_resort == RoomKind::Gpu || is_simple(chain, rooms);
+    best.is_optimal = is_optimal && is_exact && best.fits();
     best
+}
+
+/// Returns whether at most one GPU can be the first that computes batches for the CPU.
+fn is_simple(chain: &Chain, rooms: &Rooms) -> bool {
+    let gpus = rooms.rooms.iter().filter(|room| room.kind == RoomKind::Gpu);
+    chain.offload == Bytes(0) || gpus.count() <= 1
 }
 
 /// A walk that was found.
@@ -99,9 +108,8 @@ impl Search<'_> {
     fn within(&self, last_resort: RoomKind, candidates: &mut Vec<Split>) -> bool {
         let usable: Vec<usize> =
             (0..self.rooms.rooms.len()).filter(|room| self.kind(*room) <= last_resort).collect();
-        let pipelined = self.chain.cpu_first && last_resort == RoomKind::Gpu;
         let base = self.base();
-        let stages = Stages::new(self.chain, self.skipped, self.rooms, &base, pipelined);
+        let stages = Stages::new(self.chain, self.skipped, self.rooms, &base, last_resort);
         let classes = self.classes(&usable);
         let all = self.all_orders(&classes, &stages, last_resort);
         let mut best: Option<Found> = None;
@@ -109,7 +117,7 @@ impl Search<'_> {
             let mut steps = self.budget();
             for order in self.orders(&usable) {
                 let paths = self.in_order(&order, last_resort);
-                let found = self.best(&stages, &paths, best.as_ref(), &mut steps);
+                let found = self.best(&stages, &paths, last_resort, best.as_ref(), &mut steps);
                 if let Ok(Some(found)) = found {
                     candidates.push(self.split(&found.walk.stages));
                     best = Some(found);
@@ -118,7 +126,7 @@ impl Search<'_> {
         }
         let Some(paths) = all else { return false };
         let mut steps = self.budget();
-        match self.best(&stages, &paths, best.as_ref(), &mut steps) {
+        match self.best(&stages, &paths, last_resort, best.as_ref(), &mut steps) {
             Ok(found) => {
                 let split = |found: Found| self.split(&members(&classes, found.walk.stages));
                 candidates.extend(found.map(split));
@@ -145,6 +153,7 @@ impl Search<'_> {
         &self,
         stages: &Stages,
         paths: &Paths,
+        last_resort: RoomKind,
         known: Option<&Found>,
         steps: &mut u64,
     ) -> Result<Option<Found>, OutOfSteps> {
@@ -156,7 +165,8 @@ impl Search<'_> {
                 None => return Ok(None),
             }
         }
-        let each = if self.objective == Objective::FewestRooms { ROOM } else { 0 };
+        let is_counted = self.objective == Objective::FewestRooms && last_resort == RoomKind::Gpu;
+        let each = if is_counted { ROOM } else { 0 };
         // A smaller limit may take a larger sum.
         let known = known.filter(|known| known.limit == limit);
         let most = known.map_or(u64::MAX, |known| known.walk.value);

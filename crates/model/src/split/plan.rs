@@ -103,7 +103,9 @@ impl Split {
         let first = match objective {
             Objective::Throughput => self.nanos.iter().copied().max().unwrap_or(0),
             Objective::Latency => sum,
-            Objective::FewestRooms => self.count as u64,
+            // Once the CPU is needed, more GPUs are better.
+            Objective::FewestRooms if self.last_resort == RoomKind::Gpu => self.count as u64,
+            Objective::FewestRooms => sum,
         };
         Cost { last_resort: self.last_resort, first, then: sum }
     }
@@ -189,7 +191,8 @@ pub(crate) fn bytes_of(layer: &Layer, kinds: &[Kind]) -> Bytes {
 ///
 /// A room holds its layers, the largest buffer among them and the overhead of a process. llama.cpp
 /// runs several GPUs as a pipeline if they hold all layers whole; each then has copies of its
-/// inputs. Input and output share their matrix if they are in one room.
+/// inputs. If layers are on the CPU, the first GPU computes batches for them. Input and output share
+/// their matrix if they are in one room.
 pub fn measure(
     chain: &Chain,
     rooms: &Rooms,
@@ -226,6 +229,15 @@ pub fn measure(
             *spent = spent.saturating_add(time);
         }
         before = if layer.pinned { None } else { Some(room) };
+    }
+    let on_cpu = |room: usize| rooms.rooms.get(room).is_some_and(|of| of.kind != RoomKind::Gpu);
+    let mut unpinned = chain.layers.iter().zip(&assigned).filter(|(layer, _)| !layer.pinned);
+    let first_gpu = unpinned.clone().find_map(|(_, room)| room.filter(|room| !on_cpu(*room)));
+    if let Some(place) = first_gpu.and_then(|room| used.get_mut(room))
+        && (unpinned.any(|(_, room)| room.is_some_and(on_cpu))
+            || moved.iter().any(|part| on_cpu(part.room)))
+    {
+        place.buffer += chain.offload;
     }
     if pipelined {
         add_entries(chain, &assigned, &mut used);

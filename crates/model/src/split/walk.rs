@@ -122,8 +122,11 @@ impl Stages {
         skipped: usize,
         rooms: &Rooms,
         base: &[(Bytes, Bytes)],
-        pipelined: bool,
+        last_resort: RoomKind,
     ) -> Stages {
+        let pipelined = chain.cpu_first && last_resort == RoomKind::Gpu;
+        // Any GPU may be the first.
+        let offload = if last_resort == RoomKind::Gpu { Bytes(0) } else { chain.offload };
         let layers = chain.layers.get(skipped..).unwrap_or_default();
         let count = layers.len();
         let mut nanos = Vec::new();
@@ -150,7 +153,10 @@ impl Stages {
                 sums.push(sum);
             }
             nanos.push(sums);
-            let overhead = if room.kind == RoomKind::Gpu { chain.overhead } else { Bytes(0) };
+            let overhead = match room.kind {
+                RoomKind::Gpu => chain.overhead + offload,
+                RoomKind::Cpu | RoomKind::Disk => Bytes(0),
+            };
             let fits = |first: usize, end: usize, buffer: Bytes| {
                 let own = Bytes(totals[end].saturating_sub(totals[first]));
                 let mut bytes = *held + overhead + entry(first) + own;

@@ -15,7 +15,7 @@ fn two(mib: u64) -> Rooms {
 }
 
 fn without_overhead(context: u64) -> Run {
-    Run { overhead: Some(Bytes(0)), ..Run::new(Engine::LlamaCpp, context) }
+    Run { overhead: Some(Bytes(0)), op_offload: false, ..Run::new(Engine::LlamaCpp, context) }
 }
 
 #[test]

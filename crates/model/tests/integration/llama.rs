@@ -8,7 +8,7 @@ use gpu_model::split::llama::{FitError, FitOptions, arguments, fit, placed};
 use gpu_model::split::{Objective, Room, Rooms, Split, optimal};
 
 fn run(context: u64) -> Run {
-    Run { overhead: Some(Bytes(0)), ..Run::new(Engine::LlamaCpp, context) }
+    Run { overhead: Some(Bytes(0)), op_offload: false, ..Run::new(Engine::LlamaCpp, context) }
 }
 
 /// GPUs with this much free memory, in MiB, and a CPU with plenty.

@@ -9,7 +9,9 @@ use crate::models::{
 };
 use gpu_core::Bytes;
 use gpu_model::need::{Engine, Estimate, Run, chain, estimate};
+use gpu_model::split::llama::placed;
 use gpu_model::split::vllm::{self, Vllm};
+use gpu_model::split::{Room, Rooms};
 use gpu_model::{Architecture, Experts, Mixer, Model};
 
 struct Row {
@@ -26,7 +28,7 @@ impl Row {
 }
 
 fn llama(context: u64) -> Run {
-    Run { overhead: Some(Bytes(0)), ..Run::new(Engine::LlamaCpp, context) }
+    Run { overhead: Some(Bytes(0)), op_offload: false, ..Run::new(Engine::LlamaCpp, context) }
 }
 
 fn of(model: &Model, run: &Run) -> Estimate {
@@ -44,6 +46,27 @@ fn layers(layers: Vec<Mixer>, vocabulary: u64, hidden: u64) -> Model {
     let shape =
         Architecture { layers, vocabulary, hidden, heads, encoding, ..Architecture::default() };
     Model { shape: Some(shape), ..Model::default() }
+}
+
+/// A GPU with `offload_op`, as ggml-cuda has it, computes batches for blocks on the CPU. llama.cpp
+/// reserved these MiB on the first one.
+#[test]
+fn buffer_of_the_first_gpu_covers_batches_for_the_cpu() {
+    for (model, blocks, reserved) in
+        [(LLAMA_8B.gguf("F16"), 20, 688.0), (LLAMA_8B.gguf("Q8_0"), 14, 929.0)]
+    {
+        let buffer = |op_offload| {
+            let chain = chain(&model, &Run { op_offload, ..llama(131_072) }).unwrap();
+            let gpus = ["CUDA0", "CUDA1"].map(|name| Room::gpu(name, Bytes(1 << 40)));
+            let rooms =
+                Rooms::new(vec![gpus[0].clone(), gpus[1].clone(), Room::cpu(Bytes(1 << 40))]);
+            let split = placed(&chain, &rooms, Some(blocks), &[]);
+            (mib(split.used[0].buffer), mib(split.used[1].buffer))
+        };
+        let (alone, with) = (buffer(false), buffer(true));
+        assert!(with.0 >= reserved && with.0 < 1.7 * reserved, "{with:?}");
+        assert!(alone.0 < reserved && alone.1 == with.1, "{alone:?} {with:?}");
+    }
 }
 
 /// What llama.cpp reserved for synthetic models: weights, context and buffer of one device.

@@ -185,6 +185,8 @@ pub struct Question<'a> {
     pub sequences: u64,
     /// The rooms.
     pub rooms: &'a Rooms,
+    /// Whether the rooms have all GPUs of the machine.
+    pub is_whole: bool,
     /// What vLLM fits for each degree of tensor parallelism.
     pub tensor_parallel: &'a [Vllm],
     /// GPUs that are not available, with the reasons.

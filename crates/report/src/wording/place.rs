@@ -70,16 +70,41 @@ pub fn next(
         let name = smaller.encoding?.name();
         return Some(format!("{} --weights {name}", again.command));
     }
-    let program = program(again, question, first)?;
-    let claim = again.is_here.then(|| claim(again, question, first)).flatten();
-    let program = match claim {
-        Some(claim) => format!("{claim} {program}"),
-        None => program,
+    let (variables, program) = program(again, question, first)?;
+    let shown = shown(again, question, first);
+    let command = match shown {
+        Some(shown) => format!("{variables}{shown} {program}"),
+        None => format!("{variables}{program}"),
     };
     Some(match preparation(again.run, question.format, first.encoding) {
-        Some(preparation) => format!("{preparation}, then {program}"),
-        None => program,
+        Some(preparation) => format!("{preparation}, then {command}"),
+        None => command,
     })
+}
+
+/// Returns what precedes a command so that it sees only the GPUs that hold layers, by which its
+/// options number them: a `gpuws run` on this machine, else variables of CUDA. `None` if it sees
+/// just these anyway.
+pub fn shown(again: &Again<'_>, question: &Question<'_>, first: &Answer) -> Option<String> {
+    if let Some(claim) = again.is_here.then(|| claim(again, question, first)).flatten() {
+        return Some(claim);
+    }
+    let gpus = || question.rooms.rooms.iter().filter(|room| room.kind == RoomKind::Gpu);
+    let used = used(question, first);
+    // CUDA puts the fastest first unless it is told otherwise.
+    let are_equal = gpus().all(|room| gpus().all(|other| room.capacity == other.capacity));
+    if used.is_empty() || question.is_whole && are_equal && used.len() == gpus().count() {
+        return None;
+    }
+    Some(format!("CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={}", used.join(",")))
+}
+
+/// Returns the numbers of the GPUs that hold layers.
+fn used<'a>(question: &Question<'a>, first: &Answer) -> Vec<&'a str> {
+    let each = question.rooms.rooms.iter().enumerate();
+    let used = each
+        .filter(|(at, room)| room.kind == RoomKind::Gpu && first.split.rooms.contains(&Some(*at)));
+    used.filter_map(|(_, room)| room.name.strip_prefix("GPU ")).collect()
 }
 
 /// Returns the `gpuws run` that gets these GPUs; `None` if none can, because a share is the same on
@@ -95,8 +120,7 @@ fn claim(again: &Again<'_>, question: &Question<'_>, first: &Answer) -> Option<S
     if used.iter().any(|(room, _)| room.capacity + again.margin < share) {
         return None;
     }
-    let gpus: Vec<&str> =
-        used.iter().filter_map(|(room, _)| room.name.strip_prefix("GPU ")).collect();
+    let gpus = self::used(question, first);
     let accept = if again.accept_used { " --accept-used" } else { "" };
     Some(format!(
         "gpuws run -n {} --gpu {} --mem {}MiB{accept} --",
@@ -106,16 +130,15 @@ fn claim(again: &Again<'_>, question: &Question<'_>, first: &Answer) -> Option<S
     ))
 }
 
-/// Returns the program with its options.
-fn program(again: &Again<'_>, question: &Question<'_>, first: &Answer) -> Option<String> {
+/// Returns the variables of the program, and the program with its options.
+fn program(again: &Again<'_>, question: &Question<'_>, first: &Answer) -> Option<(String, String)> {
     let (path, context) = (again.path, question.context);
-    Some(match again.run.engine {
+    let program = match again.run.engine {
         Engine::LlamaCpp => {
             let (rooms, split) = visible(question.rooms, &first.split);
             let mut words = arguments(&first.chain, &rooms, &split).ok()?.words();
-            if question.sequences > 1 {
-                words.push(format!("-np {}", question.sequences));
-            }
+            // llama-server serves four sequences unless it is told otherwise.
+            words.push(format!("-np {}", question.sequences));
             if again.run.keys != Encoding::F16 {
                 let name = again.run.keys.name().to_lowercase();
                 words.push(format!("-ctk {name} -ctv {name}"));
@@ -124,14 +147,15 @@ fn program(again: &Again<'_>, question: &Question<'_>, first: &Answer) -> Option
             let context = context.saturating_mul(question.sequences);
             format!("llama-server -m {path} -c {context} {}", words.join(" "))
         }
-        Engine::Vllm => vllm(path, context, first)?,
+        Engine::Vllm => return vllm(path, context, first),
         Engine::Transformers => "COMMAND, with the device_map of --format device-map".to_owned(),
-    })
+    };
+    Some((String::new(), program))
 }
 
-/// Returns the command of vLLM for a placement of consecutive layers: a pipeline with the blocks of
-/// each stage. `None` if a stage is not on a GPU.
-pub fn vllm(path: &str, context: u64, first: &Answer) -> Option<String> {
+/// Returns the variables and the command of vLLM for a placement of consecutive layers: a pipeline
+/// with the blocks of each stage. `None` if a stage is not on a GPU.
+pub fn vllm(path: &str, context: u64, first: &Answer) -> Option<(String, String)> {
     if first.split.last_resort != RoomKind::Gpu {
         return None;
     }
@@ -139,8 +163,8 @@ pub fn vllm(path: &str, context: u64, first: &Answer) -> Option<String> {
         0 | 1 => String::new(),
         stages => format!(" --pipeline-parallel-size {stages}"),
     };
-    let partition = partition(first);
-    Some(format!("{partition}vllm serve {path}{pipeline} --max-model-len {context}"))
+    let command = format!("vllm serve {path}{pipeline} --max-model-len {context}");
+    Some((partition(first), command))
 }
 
 /// Returns the variable that gives each stage of vLLM's pipeline its blocks; empty for one.

@@ -10,12 +10,14 @@ use crate::args::{EngineName, Global, Goal, PlaceModelArgs, SplitForm};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Screen, warn};
+use crate::wording::shell_word;
 use gpu_model::Encoding;
 use gpu_model::need::{Engine, Run};
 use gpu_model::read::Found;
 use gpu_model::split::{Objective, answer, candidates, picture, vllm};
 use gpu_report::json::PlacedModel;
 use gpu_report::json::place_model::Question;
+use gpu_report::wording::place::Again;
 use rooms::Machine;
 
 /// Tokens of context for a model that does not name any.
@@ -63,6 +65,7 @@ pub(crate) fn run(
         context,
         sequences: args.sequences,
         rooms: &machine.rooms,
+        is_whole: args.gpu.is_empty() && machine.unavailable.is_empty(),
         tensor_parallel: &tensor_parallel,
         unavailable: &machine.unavailable,
         notes: &notes,
@@ -78,11 +81,18 @@ pub(crate) fn run(
         }
         gpu_host::output::write_new(path, svg.as_bytes())?;
     }
+    let again = Again {
+        command: &args.again(global.sim.as_deref()),
+        path: &shell_word(&file),
+        run: &run,
+        margin: args.margin,
+        accept_used: args.accept_used,
+        is_here: machine.name.is_none() && args.memory.is_empty(),
+    };
     if let Some(form) = args.format {
-        form::print(screen, form, &question, &first)?;
+        form::print(screen, form, &question, &first, &again)?;
         return Ok(exit);
     }
-    let is_here = machine.name.is_none() && args.memory.is_empty();
     if global.json {
         screen.json(&PlacedModel::of(&question, &first, &answers))?;
         return Ok(exit);
@@ -91,7 +101,7 @@ pub(crate) fn run(
         notes.iter().for_each(|note| warn(note));
     }
     screen.together(|screen| {
-        table::show(args, global, screen, &question, &first, &answers, (&run, is_here))
+        table::show(args, global, screen, &question, &first, &answers, &again)
     })?;
     Ok(exit)
 }

@@ -73,7 +73,10 @@ pub fn fit(model: &Model, run: &Run, rooms: &Rooms, options: &FitOptions) -> Res
         return Err(FitError::NoGpu);
     }
     let trained = model.shape.as_ref().and_then(|shape| shape.context);
-    let trained = trained.unwrap_or(options.least_context);
+    // Each stream has a context of its own.
+    let streams = if run.unified { 1 } else { run.sequences.max(1) };
+    let least = options.least_context.saturating_mul(streams);
+    let trained = trained.map_or(least, |trained| trained.saturating_mul(streams));
     let with = |context| chain(model, &Run { context, ..run.clone() });
     let full = options.context.unwrap_or(trained);
     let shares = options.shares.as_slice();
@@ -88,16 +91,16 @@ pub fn fit(model: &Model, run: &Run, rooms: &Rooms, options: &FitOptions) -> Res
     let (mut context, mut chain) = (full, chain);
     let target: i128 = planner.targets().iter().sum();
     let most: i128 = planner.memory(&split).iter().sum();
-    if most > target && options.context.is_none() && trained > options.least_context {
-        let least = with(options.least_context)?;
-        let used = planner.memory(&usual(&least)).iter().sum::<i128>();
+    if most > target && options.context.is_none() && trained > least {
+        let smallest = with(least)?;
+        let used = planner.memory(&usual(&smallest)).iter().sum::<i128>();
         let target = target - planner.waste(&chain, &split, model, options.layers);
-        context = options.least_context;
+        context = least;
         if target > used {
             let grown = i128::from(trained - context) * (target - used) / (most - used).max(1);
             let grown = context.saturating_add(u64::try_from(grown).unwrap_or(0));
             let step = run.sequences.max(1).saturating_mul(256);
-            context = (grown - grown % step).max(options.least_context);
+            context = (grown - grown % step).max(least);
         }
         chain = with(context)?;
         if target > used && planner.gpus.len() == 1 {

@@ -3,13 +3,12 @@
 use crate::args::SplitForm;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::terminal::{Line, Screen};
-use crate::wording::shell_word;
+use crate::terminal::{Line, Screen, warn};
 use gpu_model::split::Answer;
 use gpu_model::split::accelerate::device_map;
 use gpu_model::split::llama::{arguments, visible};
 use gpu_report::json::place_model::Question;
-use gpu_report::wording::place::{lacking, vllm};
+use gpu_report::wording::place::{Again, lacking, shown, vllm};
 
 /// Prints the device map, the options of llama.cpp, or the command of vLLM.
 ///
@@ -20,10 +19,15 @@ pub(super) fn print(
     form: SplitForm,
     question: &Question<'_>,
     first: &Answer,
+    again: &Again<'_>,
 ) -> Result<(), Failure> {
     if !first.split.fits() {
         return Err(Failure::new(Exit::Remains, format!("place '{}'", question.file))
             .with_source(lacking(question, first)));
+    }
+    let shown = shown(again, question, first);
+    if let Some(shown) = &shown {
+        warn(&format!("GPUs are numbered as under '{shown}'"));
     }
     match form {
         SplitForm::DeviceMap => {
@@ -40,13 +44,13 @@ pub(super) fn print(
             screen.print(&Line::new().plain(arguments.words().join(" ")))
         }
         SplitForm::Vllm => {
-            let path = shell_word(question.file);
-            let command = vllm(&path, question.context, first).ok_or_else(|| {
-                Failure::new(Exit::Remains, "write the command of vLLM")
-                    .with_source("it runs layers on GPUs alone")
-                    .with_hint("omit --host-memory")
-            })?;
-            screen.print(&Line::new().plain(command))
+            let (variables, command) =
+                vllm(again.path, question.context, first).ok_or_else(|| {
+                    Failure::new(Exit::Remains, "write the command of vLLM")
+                        .with_source("it runs layers on GPUs alone")
+                        .with_hint("omit --host-memory")
+                })?;
+            screen.print(&Line::new().plain(format_args!("{variables}{command}")))
         }
     }
 }

@@ -4,9 +4,8 @@ use super::details::{encodings, layers, tensor_parallel};
 use crate::args::{Global, PlaceModelArgs};
 use crate::failure::Failure;
 use crate::terminal::{Align, Line, Screen, Table};
-use crate::wording::{count, flow, shell_word};
+use crate::wording::{count, flow};
 use gpu_core::{Bytes, amount};
-use gpu_model::need::Run;
 use gpu_model::split::{Answer, RoomKind};
 use gpu_report::json::place_model::{Question, parameters};
 use gpu_report::wording::place::{Again, lacking, next};
@@ -18,7 +17,7 @@ pub(super) fn show(
     question: &Question<'_>,
     first: &Answer,
     others: &[Answer],
-    (run, is_here): (&Run, bool),
+    again: &Again<'_>,
 ) -> Result<(), Failure> {
     if let Some(name) = question.machine {
         screen.print(&Line::new().accent(format_args!("simulated machine {name}")))?;
@@ -45,15 +44,7 @@ pub(super) fn show(
         screen.print(&Line::new())?;
         encodings(screen, first, others)?;
     }
-    let again = Again {
-        command: &args.again(global.sim.as_deref()),
-        path: &shell_word(&args.path.to_string_lossy()),
-        run,
-        margin: args.margin,
-        accept_used: args.accept_used,
-        is_here,
-    };
-    match (global.quiet, next(&again, question, first, others)) {
+    match (global.quiet, next(again, question, first, others)) {
         (false, Some(next)) => {
             screen.print(&Line::new())?;
             flow(screen, Line::new().dim("next: "), &next)
