@@ -1,3 +1,4 @@
 //! What the crate promises to its users.
 
+mod limits;
 mod placer;
