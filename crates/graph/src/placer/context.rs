@@ -7,10 +7,9 @@ use super::inspect::Limits;
 use super::kinds::{KindList, Kinds};
 use super::name::{Incompatible, Name, Names, Symbol};
 use super::{Options, message};
-use crate::build;
+use crate::build::{self, budget::Budget};
 use crate::def::{Attr, FunctionDef};
 use crate::device::DeviceSet;
-use crate::dtype::Dtype;
 use crate::graph::Node;
 use crate::registry::Registry;
 use std::cmp::Reverse;
@@ -38,8 +37,8 @@ pub(super) struct Context<'a> {
     found: HashMap<(Name, KindList), Rc<[u32]>>,
     /// What the bodies of functions demand, by name and attributes.
     pub(super) limits: HashMap<(String, String), Rc<Limits>>,
-    /// How many more values of attributes the bodies of functions may have.
-    pub(super) budget: usize,
+    /// How many more values the bodies of functions may have.
+    pub(super) budget: Budget,
 }
 
 impl<'a> Context<'a> {
@@ -82,7 +81,7 @@ impl<'a> Context<'a> {
             local: Name { kind: None, index: None, ..process },
             found: HashMap::new(),
             limits: HashMap::new(),
-            budget: function::MOST_VALUES,
+            budget: Budget::new(function::MOST_VALUES),
         }
     }
 
@@ -156,7 +155,8 @@ impl<'a> Context<'a> {
         let Some(of) = build::definition(&node.op, self.functions, self.registry) else {
             return true;
         };
-        let types = build::signature::types(&of.inputs, &node.attrs, &node.name);
+        let mut budget = Budget::new(build::MOST_VALUES);
+        let types = build::signature::types(&of.inputs, &node.attrs, &node.name, &mut budget);
         types.is_ok_and(|types| types.get(input as usize).is_some_and(|of| of.reference))
     }
 
@@ -167,10 +167,9 @@ impl<'a> Context<'a> {
                 return Ok(false);
             }
             let (function, attrs) = self.called(node)?;
-            let types = function::result_types(&function.signature, attrs).map_err(|error| {
+            function::returns_resource(&function.signature, attrs).map_err(|error| {
                 PlaceError::new(PlaceErrorKind::Function, error.to_string()).at(&node.name)
-            })?;
-            Ok(types.iter().any(|of| of.dtype == Dtype::RESOURCE && !of.reference))
+            })
         };
         nodes.iter().map(is_inspected).collect()
     }

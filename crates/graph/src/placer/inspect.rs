@@ -10,6 +10,7 @@ use super::function;
 use super::kinds::KindList;
 use super::member::Member;
 use super::name::Name;
+use crate::build::BuildError;
 use crate::dtype::Dtype;
 use crate::graph::Node;
 use std::collections::HashMap;
@@ -121,10 +122,10 @@ fn limits(node: &Node, stack: &[Frame], cx: &mut Context<'_>) -> Result<Rc<Limit
     }
     let instance =
         function::instantiate(function, attrs, cx.functions, cx.registry, &mut cx.budget);
-    if cx.budget == 0 {
-        return Err(fail("The bodies of functions are too large".to_owned()));
-    }
-    let instance = instance.map_err(|error| fail(format!("function {name}: {error}")))?;
+    let instance = instance.map_err(|error| match error {
+        BuildError::TooLarge => fail("The bodies of functions are too large".to_owned()),
+        error => fail(format!("function {name}: {error}")),
+    })?;
 
     let nodes = instance.graph.nodes();
     let order = instance.graph.order().into_iter().map(|id| id.0).collect();
