@@ -8,7 +8,7 @@ use crate::def::Attr;
 use crate::dtype::ValueType;
 use crate::graph::{Node, NodeId, Source};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// A value that one node gives to another.
@@ -74,6 +74,9 @@ struct Isolation {
     /// The position of the edge to each input of each node.
     incoming: Vec<Vec<usize>>,
     names: HashSet<Arc<str>>,
+    /// For each name that was taken when an identity asked for it, the first number to try as its
+    /// suffix. Those below it are taken.
+    suffixes: HashMap<Arc<str>, u64>,
     calls: Vec<bool>,
     given: usize,
 }
@@ -84,6 +87,7 @@ impl Isolation {
             outgoing: vec![Vec::new(); body.nodes.len()],
             incoming: body.nodes.iter().map(|node| vec![0; node.inputs.len()]).collect(),
             names: body.nodes.iter().map(|node| node.name.clone()).collect(),
+            suffixes: HashMap::new(),
             nodes: body.nodes.into_owned(),
             order: body.order,
             edges: Vec::with_capacity(body.edges.len()),
@@ -154,18 +158,27 @@ impl Isolation {
         self.connect(Edge { from: identity, output: 0, ..edge });
     }
 
+    /// Returns a name with the first suffix that makes it unique, if any is needed.
+    fn unique(&mut self, name: Arc<str>) -> Arc<str> {
+        if self.names.insert(name.clone()) {
+            return name;
+        }
+        let suffix = self.suffixes.entry(name.clone()).or_insert(0);
+        loop {
+            let unique: Arc<str> = format!("{name}_{suffix}").into();
+            *suffix += 1;
+            if self.names.insert(unique.clone()) {
+                return unique;
+            }
+        }
+    }
+
     /// Adds an identity of an output.
     fn insert(&mut self, name: String, from: u32, output: u32) -> u32 {
         let at = self.nodes.len() as u32;
         let of = self.nodes[from as usize].outputs[output as usize];
         let of = ValueType::of(of.dtype);
-        let mut unique: Arc<str> = name.as_str().into();
-        for counter in 0_u64.. {
-            if self.names.insert(unique.clone()) {
-                break;
-            }
-            unique = format!("{name}_{counter}").into();
-        }
+        let unique = self.unique(name.into());
         self.nodes.push(Node {
             name: unique,
             op: "Identity".into(),

@@ -150,14 +150,14 @@ impl<'a> Context<'a> {
         Ok((found.ok_or_else(missing)?, attrs))
     }
 
-    /// Returns whether an input takes a reference, not only the value that it refers to.
-    pub(super) fn takes_reference(&self, node: &Node, input: u32) -> bool {
+    /// Returns for each input whether it takes a reference, not only the value that it refers to.
+    pub(super) fn takes_references(&self, node: &Node) -> Vec<bool> {
         let Some(of) = build::definition(&node.op, self.functions, self.registry) else {
-            return true;
+            return vec![true; node.inputs.len()];
         };
         let mut budget = Budget::new(build::MOST_VALUES);
         let types = build::signature::types(&of.inputs, &node.attrs, &node.name, &mut budget);
-        types.is_ok_and(|types| types.get(input as usize).is_some_and(|of| of.reference))
+        types.unwrap_or_default().iter().map(|of| of.reference).collect()
     }
 
     /// Returns for each node whether it calls a function that returns a resource.

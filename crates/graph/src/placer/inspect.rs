@@ -43,10 +43,11 @@ struct Limit {
     kinds: KindList,
 }
 
-/// Applies what the function of a call demands to the nodes around the call.
+/// Applies what the function of a call demands to the nodes around the call, which the edges
+/// `leaving` it reach.
 pub(super) fn apply(
     colocation: &mut Colocation<'_>,
-    call: u32,
+    (call, leaving): (u32, &[Edge]),
     stack: &[Frame],
     cx: &mut Context<'_>,
 ) -> Result<(), PlaceError> {
@@ -67,7 +68,7 @@ pub(super) fn apply(
     for (source, group) in node.inputs.iter().zip(&limits.arguments) {
         around[*group].push((source.node.0, false));
     }
-    for edge in colocation.body.edges.iter().filter(|edge| edge.from == call) {
+    for edge in leaving {
         let of = node.outputs[edge.output as usize];
         let is_resource = of.dtype == Dtype::RESOURCE && !of.reference;
         around[limits.results[edge.output as usize]].push((edge.to, is_resource));
