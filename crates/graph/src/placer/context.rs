@@ -39,6 +39,8 @@ pub(super) struct Context<'a> {
     pub(super) limits: HashMap<(String, String), Rc<Limits>>,
     /// How many more values the bodies of functions may have.
     pub(super) budget: Budget,
+    /// How many more identities may be inserted around calls.
+    pub(super) identities: Budget,
 }
 
 impl<'a> Context<'a> {
@@ -82,6 +84,7 @@ impl<'a> Context<'a> {
             found: HashMap::new(),
             limits: HashMap::new(),
             budget: Budget::new(function::MOST_VALUES),
+            identities: Budget::new(build::MOST_VALUES),
         }
     }
 

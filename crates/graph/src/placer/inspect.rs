@@ -130,7 +130,7 @@ fn limits(node: &Node, stack: &[Frame], cx: &mut Context<'_>) -> Result<Rc<Limit
 
     let nodes = instance.graph.nodes();
     let order = instance.graph.order().into_iter().map(|id| id.0).collect();
-    let body = Body::new(nodes, order, cx.inspected(nodes)?, true);
+    let body = Body::new(nodes, order, cx.inspected(nodes)?, true, &mut cx.identities)?;
     let mut stack = stack.to_vec();
     let caller = stack.last().map(|frame| frame.function.clone()).unwrap_or_default();
     stack.push(Frame { caller, node: node.name.to_string(), function: name.clone() });
