@@ -1,0 +1,92 @@
+//! From a file to a schedule.
+
+use gpu_core::{Bytes, Rates, Topology};
+use gpu_graph::cost::{
+    Cluster, Dag, Estimates, Processor, Schedule, estimate, list_schedule, verify,
+};
+use gpu_graph::read::{self, Limits};
+use gpu_graph::replicate::{self, Reduction, Replicas};
+use gpu_graph::{Graph, GraphDef, Registry};
+
+const HERE: &str = "/job:localhost/replica:0/task:0/device:";
+
+/// Two GPUs and a CPU with a tenth of their speed.
+fn cluster(gpu_memory: Option<Bytes>) -> Cluster {
+    let processor = |name: &str, speed, memory| Processor {
+        name: format!("{HERE}{name}").into(),
+        speed,
+        memory,
+    };
+    let gpus = ["GPU:0", "GPU:1"].map(|name| processor(name, 1.0, gpu_memory));
+    let cpu = processor("CPU:0", 0.1, None);
+    Cluster::of_machine(gpus.into(), Some(cpu), &Topology::default(), &Rates::default())
+}
+
+fn read(json: &str) -> (GraphDef, Registry) {
+    let document = read::graph(json.as_bytes(), &Limits::default()).unwrap();
+    (document.graph, document.registry.unwrap_or_default())
+}
+
+fn scheduled(def: GraphDef, registry: &Registry, cluster: &Cluster) -> (Graph, Dag, Schedule) {
+    let graph = Graph::build(def, registry).unwrap();
+    let dag = estimate(&graph, registry, cluster, &Estimates::default()).unwrap();
+    let schedule = list_schedule(&dag, cluster).unwrap();
+    verify(&dag, cluster, &schedule).unwrap();
+    (graph, dag, schedule)
+}
+
+/// A step of training whose gradient has 12,000,006 bytes.
+const TRAINING: &str = r#"{
+    "ops": [
+        {"name": "Weights", "outputs": [{"name": "ref", "type": "float_ref"}]},
+        {"name": "Gradient", "inputs": [{"name": "weights", "type": "float"}],
+         "outputs": [{"name": "loss", "type": "float"}, {"name": "gradient", "type": "float"}]},
+        {"name": "ApplyGradientDescent",
+         "inputs": [{"name": "var", "type": "float", "reference": true},
+                    {"name": "alpha", "type": "float"}, {"name": "delta", "type": "float"}],
+         "outputs": [{"name": "out", "type": "float_ref"}]}
+    ],
+    "kernels": [
+        {"op": "Weights", "device": "GPU"},
+        {"op": "Gradient", "device": "GPU"},
+        {"op": "ApplyGradientDescent", "device": "GPU"}
+    ],
+    "nodes": [
+        {"name": "weights", "op": "Weights"},
+        {"name": "grad", "op": "Gradient", "inputs": ["weights"], "attrs": {"T": {"type": "float"}},
+         "outputs": [{"type": "float"}, {"type": "float", "bytes": 12000006}]},
+        {"name": "update", "op": "ApplyGradientDescent", "inputs": ["weights", "grad", "grad:1"]}
+    ]
+}"#;
+
+#[test]
+fn gradients_of_a_file_are_reduced_in_chunks_of_their_size() {
+    let (def, mut registry) = read(TRAINING);
+    replicate::register(&mut registry);
+    let devices = vec!["/device:GPU:0".to_owned(), "/device:GPU:1".to_owned()];
+    let gradients = replicate::gradients(&def);
+    let how = Replicas { devices, gradients, reduction: Reduction::Ring, mean: false };
+    let parallel = replicate::data_parallel(&def, &how).unwrap();
+    let cluster = cluster(None);
+    let (graph, dag, schedule) = scheduled(parallel, &registry, &cluster);
+    let item = |name: &str| &dag.items[graph.find(name).unwrap().index()];
+    let half = Bytes(6_000_003);
+    for replica in ["reduce/0/replica_0", "reduce/0/replica_1"] {
+        assert_eq!(item(&format!("{replica}/split")).outputs, [half; 2]);
+        for step in ["copy_0", "add_0", "copy_1"] {
+            assert_eq!(item(&format!("{replica}/{step}")).outputs, [half], "{replica}/{step}");
+        }
+        assert_eq!(item(&format!("{replica}/join")).outputs, [Bytes(12_000_006)]);
+    }
+    // Every replica sends each half once: one to be added, and the sum of the other.
+    let sent = |from: u32| {
+        let of = schedule.transfers.iter().filter(move |of| of.from == from && of.bytes == half);
+        of.count()
+    };
+    assert_eq!((schedule.transfers.len(), sent(0), sent(1)), (4, 2, 2));
+    for (at, node) in graph.nodes().iter().enumerate() {
+        if node.name.starts_with("replica_1/") || node.name.contains("/replica_1/") {
+            assert_eq!(schedule.slots[at].processor, 1, "{}", node.name);
+        }
+    }
+}
