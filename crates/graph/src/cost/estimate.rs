@@ -55,7 +55,8 @@ pub struct EstimateError {
 /// - The size of an output is the attribute `_output_bytes` (one number or one for each output), or that of
 ///   the shape in `_output_shapes` or `shape`, or [`Estimates::output`]. References and resources
 ///   have none: the variable behind them is persistent memory of its node.
-/// - Nodes that share a reference, a resource or a group in `_class` stay together.
+/// - Nodes that share a reference, a resource or a group in `_class` stay together. A group need not
+///   be the name of a node.
 /// - Of a loop, one iteration counts: inputs from `NextIteration` are left out.
 ///
 /// # Errors
@@ -182,6 +183,7 @@ fn sizes(node: &Node, estimates: &Estimates) -> Vec<Bytes> {
 fn groups(graph: &Graph) -> HashMap<usize, u32> {
     let mut parents: Vec<usize> = (0..graph.nodes().len()).collect();
     let mut grouped = Vec::new();
+    let mut first: HashMap<&str, usize> = HashMap::with_capacity(graph.nodes().len());
     for (at, node) in graph.nodes().iter().enumerate() {
         let bound = node.inputs.iter().filter(|input| {
             let from = graph.nodes().get(input.node.index());
@@ -189,8 +191,9 @@ fn groups(graph: &Graph) -> HashMap<usize, u32> {
             of.is_some_and(|of| of.binds())
         });
         let bound = bound.map(|input| input.node.index());
-        let named = node.colocation().filter_map(|name| Some(graph.find(name)?.index()));
-        for other in bound.chain(named) {
+        let named = node.colocation().chain([&*node.name]);
+        let named = named.map(|group| *first.entry(group).or_insert(at));
+        for other in bound.chain(named).filter(|other| *other != at) {
             grouped.extend([at, other]);
             let (a, b) = (root(&mut parents, at), root(&mut parents, other));
             parents[a.max(b)] = a.min(b);

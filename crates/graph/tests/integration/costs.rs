@@ -35,6 +35,20 @@ fn scheduled(def: GraphDef, registry: &Registry, cluster: &Cluster) -> (Graph, D
     (graph, dag, schedule)
 }
 
+#[test]
+fn nodes_of_a_group_that_no_node_names_are_together() {
+    let json = r#"{"nodes": [
+        {"name": "a", "op": "A", "outputs": ["float"], "nanos": 1000000, "colocate_with": ["g"]},
+        {"name": "b", "op": "B", "outputs": ["float"], "nanos": 1000000, "colocate_with": ["g"]},
+        {"name": "c", "op": "C", "outputs": ["float"], "nanos": 1000000}
+    ]}"#;
+    let (def, _) = read(json);
+    let registry = Registry::supporting(&def, &["GPU", "CPU"]);
+    let (_, dag, schedule) = scheduled(def, &registry, &cluster(None));
+    assert_eq!([0, 1, 2].map(|at| dag.items[at].group), [Some(0), Some(0), None]);
+    assert_eq!(schedule.slots[0].processor, schedule.slots[1].processor);
+}
+
 /// A step of training whose gradient has 12,000,006 bytes.
 const TRAINING: &str = r#"{
     "ops": [
