@@ -47,8 +47,9 @@ pub struct EstimateError {
 
 /// Returns the work of a graph on a cluster, an item for each node.
 ///
-/// - A node can run on the processors whose type has a kernel for it (or `DEFAULT` has), and of
-///   these on the one that it was assigned to or those that match its request.
+/// - A node can run on the processors whose type has a kernel for it (or `DEFAULT` has), and on all
+///   if its operation has neither a kernel nor a definition; of these on the one that it was
+///   assigned to or those that match its request, also where soft placement would choose another.
 /// - Its time is its attribute `_nanos_GPU` (for that type of device) or `_nanos`, or that of its
 ///   kernel; else an estimate from the bytes of its inputs and outputs and from the operation,
 ///   divided by the speed of the processor.
@@ -86,13 +87,16 @@ pub fn estimate(
             .iter()
             .filter_map(|input| sizes.get(input.node.index())?.get(input.output as usize));
         let moved: Bytes = read.chain(&sizes[at]).copied().sum();
+        let is_unknown = registry.kernels(&node.op).is_empty() && registry.op(&node.op).is_none();
         let time = |(name, processor): (&DeviceSpec, &super::Processor)| {
             let kind = name.kind.as_deref()?;
-            let kernel = kernel(registry, node, kind)?;
+            let kernel = kernel(registry, node, kind);
+            (is_unknown || kernel.is_some()).then_some(())?;
             request.matches(name).then_some(())?;
             let stated = node.attrs.get(&format!("_nanos_{kind}"));
             let stated = stated.or_else(|| node.attrs.get("_nanos")).and_then(Attr::as_int);
-            let stated = stated.and_then(|nanos| u64::try_from(nanos).ok()).or(kernel.nanos);
+            let stated = stated.and_then(|nanos| u64::try_from(nanos).ok());
+            let stated = stated.or_else(|| kernel?.nanos);
             let estimated = || {
                 let nanos = estimates.nanos(&node.op, moved) as f64;
                 (nanos / processor.speed.max(f64::MIN_POSITIVE)).ceil() as u64

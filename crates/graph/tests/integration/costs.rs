@@ -4,9 +4,10 @@ use gpu_core::{Bytes, Rates, Topology};
 use gpu_graph::cost::{
     Cluster, Dag, Estimates, Processor, Schedule, estimate, list_schedule, verify,
 };
+use gpu_graph::placer::{self, Options};
 use gpu_graph::read::{self, Limits};
 use gpu_graph::replicate::{self, Reduction, Replicas};
-use gpu_graph::{Graph, GraphDef, Registry};
+use gpu_graph::{DeviceSet, Graph, GraphDef, Registry};
 
 const HERE: &str = "/job:localhost/replica:0/task:0/device:";
 
@@ -47,6 +48,31 @@ fn nodes_of_a_group_that_no_node_names_are_together() {
     let (_, dag, schedule) = scheduled(def, &registry, &cluster(None));
     assert_eq!([0, 1, 2].map(|at| dag.items[at].group), [Some(0), Some(0), None]);
     assert_eq!(schedule.slots[0].processor, schedule.slots[1].processor);
+}
+
+#[test]
+fn operation_that_is_not_known_runs_on_every_device_as_for_the_placer() {
+    let node = |extra: &str| {
+        let outputs = r#""outputs": ["float"]"#;
+        read(&format!(r#"{{"nodes": [{{"name": "a", "op": "Mine", {outputs}{extra}}}]}}"#)).0
+    };
+    let registry = Registry::tensorflow();
+    let (graph, dag, schedule) = scheduled(node(""), &registry, &cluster(None));
+    assert_eq!(dag.items[0].nanos.iter().flatten().count(), 3);
+    let names = ["GPU:0", "GPU:1", "CPU:0"].map(|name| format!("{HERE}{name}"));
+    let devices = DeviceSet::named(names.iter().map(String::as_str)).unwrap();
+    let placement = placer::place(&graph, &registry, &devices, &Options::default()).unwrap();
+    assert_eq!(placement.devices().collect::<Vec<_>>(), [schedule.slots[0].processor as usize]);
+    // Times and requests count all the same.
+    let times = r#", "nanos": {"CPU": 7}, "device": "/cpu:0""#;
+    let dag = scheduled(node(times), &registry, &cluster(None)).1;
+    assert_eq!(dag.items[0].nanos, [None, None, Some(7)]);
+    // A defined operation without a kernel runs nowhere.
+    let mut registry = registry;
+    registry.add_op(gpu_graph::OpDef { name: "Mine".into(), ..Default::default() });
+    let graph = Graph::build(node(""), &registry).unwrap();
+    let dag = estimate(&graph, &registry, &cluster(None), &Estimates::default()).unwrap();
+    assert!(list_schedule(&dag, &cluster(None)).is_err());
 }
 
 /// A step of training whose gradient has 12,000,006 bytes.
