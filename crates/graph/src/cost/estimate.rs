@@ -55,7 +55,8 @@ pub struct EstimateError {
 ///   divided by the speed of the processor.
 /// - The size of an output is the attribute `_output_bytes` (one number or one for each output), or that of
 ///   the shape in `_output_shapes` or `shape`, or [`Estimates::output`]. References and resources
-///   have none: the variable behind them is persistent memory of its node.
+///   have none: the variable behind them is persistent memory of its node. The initializers of
+///   ONNX models are persistent memory, too.
 /// - Nodes that share a reference, a resource or a group in `_class` stay together. A group need not
 ///   be the name of a node.
 /// - Of a loop, one iteration counts: inputs from `NextIteration` are left out.
@@ -103,6 +104,7 @@ pub fn estimate(
             };
             Some(stated.unwrap_or_else(estimated))
         };
+        let is_initializer = &*node.op == "Initializer";
         let is_variable = node.inputs.is_empty() && node.outputs.iter().any(|of| of.binds());
         let outputs = sizes[at].iter().zip(&node.outputs);
         let outputs = outputs.map(|(bytes, of)| if of.binds() { Bytes(0) } else { *bytes });
@@ -112,7 +114,11 @@ pub fn estimate(
             outputs: outputs.collect(),
             nanos: names.iter().zip(&cluster.processors).map(time).collect(),
             workspace: Bytes(0),
-            persistent: if is_variable { sizes[at].iter().copied().sum() } else { Bytes(0) },
+            persistent: match is_variable || is_initializer {
+                true => sizes[at].iter().copied().sum(),
+                false => Bytes(0),
+            },
+            keeps_outputs: is_initializer,
             group: groups.get(&at).copied(),
             fixed: None,
         });
@@ -122,9 +128,13 @@ pub fn estimate(
 
 impl Estimates {
     fn nanos(&self, op: &str, moved: Bytes) -> u64 {
-        const STRUCTURE: [&str; 8] = [
+        // `Constant`, `Initializer` and `Input` are those of ONNX.
+        const STRUCTURE: [&str; 11] = [
             "Const",
+            "Constant",
             "Identity",
+            "Initializer",
+            "Input",
             "NoOp",
             "Placeholder",
             "Variable",

@@ -228,7 +228,10 @@ fn peaks(dag: &Dag, schedule: &Schedule, processors: usize) -> Vec<Bytes> {
         steps[processor as usize].extend([(start, bytes), (end, -bytes)]);
     };
     for ((item, output, processor), life) in lives {
-        live(processor, life, dag.items[item as usize].outputs[output as usize]);
+        let made = &dag.items[item as usize];
+        if !made.keeps_outputs || processor != schedule.slots[item as usize].processor {
+            live(processor, life, made.outputs[output as usize]);
+        }
     }
     for (item, slot) in dag.items.iter().zip(&schedule.slots) {
         live(slot.processor, (slot.start_nanos, slot.end_nanos), item.workspace);

@@ -2,7 +2,7 @@
 
 use gpu_core::{Bytes, Rates, Topology};
 use gpu_graph::cost::{
-    Cluster, Dag, Estimates, Processor, Schedule, estimate, list_schedule, verify,
+    Cluster, Dag, Estimates, Item, Processor, Schedule, estimate, list_schedule, verify,
 };
 use gpu_graph::placer::{self, Options};
 use gpu_graph::read::{self, Limits};
@@ -73,6 +73,50 @@ fn operation_that_is_not_known_runs_on_every_device_as_for_the_placer() {
     let graph = Graph::build(node(""), &registry).unwrap();
     let dag = estimate(&graph, &registry, &cluster(None), &Estimates::default()).unwrap();
     assert!(list_schedule(&dag, &cluster(None)).is_err());
+}
+
+#[test]
+fn weights_of_onnx_models_take_no_time_and_stay_in_memory() {
+    let json = r#"{"nodes": [
+        {"name": "x", "op": "Input", "outputs": [{"type": "float", "bytes": 1000000}]},
+        {"name": "w", "op": "Initializer", "outputs": [{"type": "float", "bytes": 6000000}]},
+        {"name": "one", "op": "Constant", "outputs": [{"type": "float", "bytes": 4000}]},
+        {"name": "y", "op": "Gemm", "inputs": ["x", "w", "one"],
+         "outputs": [{"type": "float", "bytes": 1000000}], "device": "/gpu:0"},
+        {"name": "z", "op": "Relu", "inputs": ["y"], "device": "/gpu:0",
+         "outputs": [{"type": "float", "bytes": 1000000}]}
+    ]}"#;
+    let (def, _) = read(json);
+    let registry = Registry::supporting(&def, &["GPU"]);
+    // The weights count once, so that they fit together with the values.
+    let cluster = cluster(Some(Bytes(8_100_000)));
+    let (_, dag, schedule) = scheduled(def, &registry, &cluster);
+    for at in 0..3 {
+        assert_eq!(dag.items[at].nanos[..2], [Some(0); 2], "{}", dag.items[at].name);
+    }
+    let persistent = dag.items.iter().map(|item| item.persistent.0).collect::<Vec<_>>();
+    assert_eq!(persistent, [0, 6_000_000, 0, 0, 0]);
+    assert_eq!(dag.items[1].outputs, [Bytes(6_000_000)]);
+    assert!(schedule.slots.iter().all(|slot| slot.processor == 0));
+    assert_eq!(schedule.peaks, [Bytes(8_004_000), Bytes(0), Bytes(0)]);
+}
+
+#[test]
+fn copies_of_weights_occupy_memory_on_other_processors() {
+    let item = |processor, inputs| Item {
+        inputs,
+        outputs: vec![Bytes(5)],
+        nanos: vec![Some(10); 3],
+        fixed: Some(processor),
+        ..Item::default()
+    };
+    let weights = Item { persistent: Bytes(5), keeps_outputs: true, ..item(0, Vec::new()) };
+    let of_weights = vec![gpu_graph::cost::Input::value(0, 0)];
+    let items = vec![weights, item(1, of_weights.clone()), item(0, of_weights)];
+    let (dag, cluster) = (Dag { items }, cluster(None));
+    let schedule = list_schedule(&dag, &cluster).unwrap();
+    verify(&dag, &cluster, &schedule).unwrap();
+    assert_eq!(schedule.peaks, [Bytes(10), Bytes(10), Bytes(0)]);
 }
 
 /// A step of training whose gradient has 12,000,006 bytes.
