@@ -1,5 +1,6 @@
 //! Builds a graph: names become positions, and outputs get their types.
 
+pub(crate) mod budget;
 pub(crate) mod cycle;
 pub(crate) mod signature;
 
@@ -7,6 +8,7 @@ use crate::def::{Attr, FunctionDef, GraphDef, NodeDef};
 use crate::dtype::ValueType;
 use crate::graph::{Graph, Node, NodeId, Source};
 use crate::registry::{OpDef, Registry};
+use budget::Budget;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -126,13 +128,16 @@ pub enum BuildError {
         /// The names of a cycle; each node is an input of the next, and the last of the first.
         cycle: Vec<String>,
     },
-    /// There are more nodes than can be numbered, or more than 16,777,216 outputs.
-    #[error("the graph has too many nodes or outputs")]
+    /// There are more nodes than can be numbered, more than 16,777,216 outputs, or as many default
+    /// values of attributes, where each 64 bytes of a text count as one; or a node has fewer inputs
+    /// than arguments, and more than 65,536 of these.
+    #[error("the graph has too many nodes or values")]
     TooLarge,
 }
 
-/// The largest number of outputs of all nodes: an attribute of a few bytes can ask for many.
-const MOST_OUTPUTS: usize = 1 << 24;
+/// The largest number of outputs of all nodes, and of values in the default attributes that they
+/// get: an attribute of a few bytes can ask for many.
+pub(crate) const MOST_VALUES: usize = 1 << 24;
 
 impl Graph {
     /// Resolves the names of a graph and determines the types of its outputs.
@@ -167,7 +172,8 @@ pub(crate) fn resolve(
     let mut ops: HashSet<Arc<str>> = HashSet::new();
     let mut nodes = Vec::with_capacity(defs.len());
     let mut inputs = Vec::with_capacity(defs.len());
-    let mut outputs_left = MOST_OUTPUTS;
+    let mut outputs_left = Budget::new(MOST_VALUES);
+    let mut defaults_left = Budget::new(MOST_VALUES);
     for (at, mut def) in defs.into_iter().enumerate() {
         let name: Arc<str> = def.name.as_str().into();
         if !is_valid_name(&name) {
@@ -186,14 +192,18 @@ pub(crate) fn resolve(
         };
         let of = definition(&op, functions, registry);
         if let Some(of) = of {
-            add_defaults(&mut def.attrs, of);
+            add_defaults(&mut def.attrs, of, &mut defaults_left)?;
         }
         let outputs = match (def.outputs.take(), of) {
-            (Some(outputs), _) => outputs,
-            (None, Some(of)) => signature::types(&of.outputs, &def.attrs, &def.name)?,
+            (Some(outputs), _) => {
+                outputs_left.take(outputs.len())?;
+                outputs
+            }
+            (None, Some(of)) => {
+                signature::types(&of.outputs, &def.attrs, &def.name, &mut outputs_left)?
+            }
             (None, None) => return Err(BuildError::UnknownOp { node: def.name, op: def.op }),
         };
-        outputs_left = outputs_left.checked_sub(outputs.len()).ok_or(BuildError::TooLarge)?;
         nodes.push(Node {
             name,
             op,
@@ -234,12 +244,19 @@ fn is_valid_name(name: &str) -> bool {
         && chars.all(|c| c.is_ascii_alphanumeric() || "._\\/>-".contains(c))
 }
 
-fn add_defaults(attrs: &mut BTreeMap<String, Attr>, of: &OpDef) {
+/// Adds the defaults of attributes that are missing, and takes their values from the budget.
+pub(crate) fn add_defaults(
+    attrs: &mut BTreeMap<String, Attr>,
+    of: &OpDef,
+    budget: &mut Budget,
+) -> Result<(), BuildError> {
     for (name, default) in &of.attrs {
         if let (Some(default), false) = (default, attrs.contains_key(name)) {
+            budget.take(budget::length(name) + budget::count(default))?;
             attrs.insert(name.clone(), default.clone());
         }
     }
+    Ok(())
 }
 
 fn connect(
@@ -290,7 +307,9 @@ fn check_inputs(
     sources: &[Source],
     nodes: &[Node],
 ) -> Result<(), BuildError> {
-    let expected = signature::types(&of.inputs, &node.attrs, &node.name)?;
+    // If there are more than inputs, the error names them; above this number it does not.
+    let mut budget = Budget::new(sources.len().max(signature::MOST_VALUES));
+    let expected = signature::types(&of.inputs, &node.attrs, &node.name, &mut budget)?;
     if expected.len() != sources.len() {
         let expected: Vec<String> = expected.iter().map(|of| short_name(*of)).collect();
         return Err(BuildError::InputCount {

@@ -70,7 +70,7 @@ pub fn place(
     let mut cx = Context::new(registry, devices, &graph.functions, options);
     let order = graph.order().into_iter().map(|id| id.0).collect();
     let inspected = cx.inspected(graph.nodes())?;
-    let body = Body::new(graph.nodes(), order, inspected, cx.isolate);
+    let body = Body::new(graph.nodes(), order, inspected, cx.isolate, &mut cx.identities)?;
     let colocation = Colocation::new(body, &[], &mut cx)?;
     pass::run(colocation, &mut cx)
 }

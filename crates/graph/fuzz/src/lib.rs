@@ -1,8 +1,10 @@
 //! The invariants of every fuzz target: the same answer twice, a result in proportion to the file,
-//! names where they are needed, and errors that a terminal can show.
+//! names where they are needed, errors that a terminal can show, and graphs that are built and
+//! placed or refused.
 
+use gpu_graph::placer::{self, Options};
 use gpu_graph::read::{self, Document, Form, Limits, ReadError};
-use gpu_graph::{Attr, NodeDef};
+use gpu_graph::{Attr, DeviceSet, Graph, NodeDef, Registry};
 
 /// Reads bytes as a file of one form.
 ///
@@ -61,6 +63,24 @@ fn check(bytes: &[u8], read: impl Fn() -> Result<Document, ReadError>) {
     assert!(values <= 8 * bytes.len() + 8, "{values} values");
     // Text, because a number that is none differs from itself.
     assert_eq!(read().map(|again| format!("{:?}", again.graph)), Ok(format!("{graph:?}")));
+    place(document);
+}
+
+/// Builds and places a graph with the kernels of TensorFlow and with kernels for everything.
+fn place(document: Document) {
+    let Document { graph: def, registry: own, .. } = document;
+    let names = ["CPU:0", "GPU:0"].map(|of| format!("/job:localhost/replica:0/task:0/device:{of}"));
+    let Some(devices) = DeviceSet::named(names.iter().map(String::as_str)) else { return };
+    let mut tensorflow = Registry::tensorflow();
+    tensorflow.extend(own.unwrap_or_default());
+    for registry in [Registry::supporting(&def, &["CPU", "GPU"]), tensorflow] {
+        let Ok(graph) = Graph::build(def.clone(), &registry) else { continue };
+        let Ok(placement) = placer::place(&graph, &registry, &devices, &Options::default()) else {
+            continue;
+        };
+        let count = graph.nodes().len() + placement.inserted().len();
+        assert_eq!(placement.devices().len(), count);
+    }
 }
 
 fn check_node(node: &NodeDef) {

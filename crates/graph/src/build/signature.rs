@@ -1,6 +1,6 @@
 //! The types of the arguments and results of an operation, given the attributes of a node.
 
-use super::BuildError;
+use super::{Budget, BuildError};
 use crate::def::Attr;
 use crate::dtype::ValueType;
 use crate::registry::{ArgDef, ArgKind};
@@ -8,46 +8,64 @@ use std::collections::BTreeMap;
 
 /// The largest number of values that one argument may have. TensorFlow has no bound; a file must
 /// not be able to demand more memory than it has bytes.
-const MOST_VALUES: usize = 65_536;
+pub(super) const MOST_VALUES: usize = 65_536;
 
-/// Returns the types of arguments, one for each value.
+/// Returns the types of arguments, one for each value, and takes their number from the budget.
 pub(crate) fn types(
     args: &[ArgDef],
     attrs: &BTreeMap<String, Attr>,
     node: &str,
+    budget: &mut Budget,
 ) -> Result<Vec<ValueType>, BuildError> {
     let mut all = Vec::with_capacity(args.len());
     for arg in args {
-        add(&arg.kind, arg.reference, attrs, node, &mut all)?;
+        add(&arg.kind, arg.reference, attrs, node, budget, &mut all)?;
     }
     Ok(all)
 }
 
-/// Adds the types of the values of one argument.
+/// Adds the types of the values of one argument, and takes their number from the budget.
 pub(crate) fn add(
     kind: &ArgKind,
     reference: bool,
     attrs: &BTreeMap<String, Attr>,
     node: &str,
+    budget: &mut Budget,
     all: &mut Vec<ValueType>,
+) -> Result<(), BuildError> {
+    each(kind, reference, &|name| attrs.get(name), node, &mut |of, count| {
+        budget.take(count)?;
+        all.extend(std::iter::repeat_n(of, count));
+        Ok(())
+    })
+}
+
+/// Calls a function with the types of the values of one argument and how many in a row have each.
+pub(crate) fn each<'a>(
+    kind: &ArgKind,
+    reference: bool,
+    attr: &dyn Fn(&str) -> Option<&'a Attr>,
+    node: &str,
+    found: &mut dyn FnMut(ValueType, usize) -> Result<(), BuildError>,
 ) -> Result<(), BuildError> {
     let get = |name: &str| {
         let missing = || BuildError::MissingAttr { node: node.to_owned(), attr: name.to_owned() };
-        attrs.get(name).ok_or_else(missing)
+        attr(name).ok_or_else(missing)
     };
     let invalid =
         |name: &str| BuildError::InvalidAttr { node: node.to_owned(), attr: name.to_owned() };
     let value = |of: ValueType| ValueType { reference: reference || of.reference, ..of };
     match kind {
-        ArgKind::Type(dtype) => all.push(value(ValueType::of(*dtype))),
+        ArgKind::Type(dtype) => found(value(ValueType::of(*dtype)), 1),
         ArgKind::TypeAttr(name) => {
             let of = get(name)?.as_type().ok_or_else(|| invalid(name))?;
-            all.push(value(of));
+            found(value(of), 1)
         }
         ArgKind::TypeListAttr(name) => {
             for item in get(name)?.items() {
-                all.push(value(item.as_type().ok_or_else(|| invalid(name))?));
+                found(value(item.as_type().ok_or_else(|| invalid(name))?), 1)?;
             }
+            Ok(())
         }
         ArgKind::Repeated(name, kind) => {
             let count = get(name)?.as_int().and_then(|count| usize::try_from(count).ok());
@@ -60,8 +78,7 @@ pub(crate) fn add(
                     return Err(invalid(inner));
                 }
             };
-            all.extend(std::iter::repeat_n(value(of), count));
+            found(value(of), count)
         }
     }
-    Ok(())
 }

@@ -139,6 +139,38 @@ fn loop_that_next_iteration_closes_is_no_cycle() {
 }
 
 #[test]
+fn repeated_arguments_cannot_demand_more_values_together_than_the_bound() {
+    let most = 65_536;
+    let many = || {
+        let kind = ArgKind::Repeated("N".into(), Box::new(ArgKind::Type(Dtype::FLOAT)));
+        vec![arg(kind, false); 150_000]
+    };
+    for (inputs, outputs) in [(Vec::new(), many()), (many(), Vec::new())] {
+        let mut registry = registry();
+        registry.add_op(op("Many", inputs, outputs));
+        let mut node = node("m", "Many", &[]);
+        node.attrs.insert("N".into(), Attr::Int(most));
+        let graph = GraphDef { nodes: vec![node], functions: Vec::new() };
+        assert_eq!(Graph::build(graph, &registry).err(), Some(BuildError::TooLarge));
+    }
+}
+
+#[test]
+fn defaults_of_all_nodes_count_against_the_bound() {
+    let mut of = op("Text", Vec::new(), Vec::new());
+    of.attrs.insert("value".into(), Some(Attr::Text("x".repeat(6_400))));
+    let mut left = Budget::new(250);
+    let mut added = || {
+        let mut attrs = BTreeMap::new();
+        add_defaults(&mut attrs, &of, &mut left).map(|()| attrs.len())
+    };
+    assert_eq!([added(), added(), added()], [Ok(1), Ok(1), Err(BuildError::TooLarge)]);
+    let shapes = vec![Attr::Shape(Some(vec![1; 16])); 3];
+    let nested = Attr::Function("f".into(), [("a".to_owned(), Attr::List(shapes))].into());
+    assert_eq!(budget::count(&nested), 11);
+}
+
+#[test]
 fn repeated_argument_cannot_demand_more_values_than_the_bound() {
     let mut merge = node("m", "Merge", &[]);
     merge.attrs.insert("N".into(), Attr::Int(i64::MAX));

@@ -25,6 +25,9 @@ pub struct Item {
     pub workspace: Bytes,
     /// Memory that it occupies on its processor all the time, such as a variable.
     pub persistent: Bytes,
+    /// Whether its outputs are in its persistent memory, as the weights of a model are: they occupy
+    /// no other memory on its processor, but their copies do on others.
+    pub keeps_outputs: bool,
     /// Items with the same group run on one processor.
     pub group: Option<u32>,
     /// The processor that it must run on.

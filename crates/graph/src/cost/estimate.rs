@@ -47,15 +47,18 @@ pub struct EstimateError {
 
 /// Returns the work of a graph on a cluster, an item for each node.
 ///
-/// - A node can run on the processors whose type has a kernel for it (or `DEFAULT` has), and of
-///   these on the one that it was assigned to or those that match its request.
+/// - A node can run on the processors whose type has a kernel for it (or `DEFAULT` has), and on all
+///   if its operation has neither a kernel nor a definition; of these on the one that it was
+///   assigned to or those that match its request, also where soft placement would choose another.
 /// - Its time is its attribute `_nanos_GPU` (for that type of device) or `_nanos`, or that of its
 ///   kernel; else an estimate from the bytes of its inputs and outputs and from the operation,
 ///   divided by the speed of the processor.
 /// - The size of an output is the attribute `_output_bytes` (one number or one for each output), or that of
 ///   the shape in `_output_shapes` or `shape`, or [`Estimates::output`]. References and resources
-///   have none: the variable behind them is persistent memory of its node.
-/// - Nodes that share a reference, a resource or a group in `_class` stay together.
+///   have none: the variable behind them is persistent memory of its node. The initializers of
+///   ONNX models are persistent memory, too.
+/// - Nodes that share a reference, a resource or a group in `_class` stay together. A group need not
+///   be the name of a node.
 /// - Of a loop, one iteration counts: inputs from `NextIteration` are left out.
 ///
 /// # Errors
@@ -85,19 +88,23 @@ pub fn estimate(
             .iter()
             .filter_map(|input| sizes.get(input.node.index())?.get(input.output as usize));
         let moved: Bytes = read.chain(&sizes[at]).copied().sum();
+        let is_unknown = registry.kernels(&node.op).is_empty() && registry.op(&node.op).is_none();
         let time = |(name, processor): (&DeviceSpec, &super::Processor)| {
             let kind = name.kind.as_deref()?;
-            let kernel = kernel(registry, node, kind)?;
+            let kernel = kernel(registry, node, kind);
+            (is_unknown || kernel.is_some()).then_some(())?;
             request.matches(name).then_some(())?;
             let stated = node.attrs.get(&format!("_nanos_{kind}"));
             let stated = stated.or_else(|| node.attrs.get("_nanos")).and_then(Attr::as_int);
-            let stated = stated.and_then(|nanos| u64::try_from(nanos).ok()).or(kernel.nanos);
+            let stated = stated.and_then(|nanos| u64::try_from(nanos).ok());
+            let stated = stated.or_else(|| kernel?.nanos);
             let estimated = || {
                 let nanos = estimates.nanos(&node.op, moved) as f64;
                 (nanos / processor.speed.max(f64::MIN_POSITIVE)).ceil() as u64
             };
             Some(stated.unwrap_or_else(estimated))
         };
+        let is_initializer = &*node.op == "Initializer";
         let is_variable = node.inputs.is_empty() && node.outputs.iter().any(|of| of.binds());
         let outputs = sizes[at].iter().zip(&node.outputs);
         let outputs = outputs.map(|(bytes, of)| if of.binds() { Bytes(0) } else { *bytes });
@@ -107,7 +114,11 @@ pub fn estimate(
             outputs: outputs.collect(),
             nanos: names.iter().zip(&cluster.processors).map(time).collect(),
             workspace: Bytes(0),
-            persistent: if is_variable { sizes[at].iter().copied().sum() } else { Bytes(0) },
+            persistent: match is_variable || is_initializer {
+                true => sizes[at].iter().copied().sum(),
+                false => Bytes(0),
+            },
+            keeps_outputs: is_initializer,
             group: groups.get(&at).copied(),
             fixed: None,
         });
@@ -117,9 +128,13 @@ pub fn estimate(
 
 impl Estimates {
     fn nanos(&self, op: &str, moved: Bytes) -> u64 {
-        const STRUCTURE: [&str; 8] = [
+        // `Constant`, `Initializer` and `Input` are those of ONNX.
+        const STRUCTURE: [&str; 11] = [
             "Const",
+            "Constant",
             "Identity",
+            "Initializer",
+            "Input",
             "NoOp",
             "Placeholder",
             "Variable",
@@ -182,6 +197,7 @@ fn sizes(node: &Node, estimates: &Estimates) -> Vec<Bytes> {
 fn groups(graph: &Graph) -> HashMap<usize, u32> {
     let mut parents: Vec<usize> = (0..graph.nodes().len()).collect();
     let mut grouped = Vec::new();
+    let mut first: HashMap<&str, usize> = HashMap::with_capacity(graph.nodes().len());
     for (at, node) in graph.nodes().iter().enumerate() {
         let bound = node.inputs.iter().filter(|input| {
             let from = graph.nodes().get(input.node.index());
@@ -189,8 +205,9 @@ fn groups(graph: &Graph) -> HashMap<usize, u32> {
             of.is_some_and(|of| of.binds())
         });
         let bound = bound.map(|input| input.node.index());
-        let named = node.colocation().filter_map(|name| Some(graph.find(name)?.index()));
-        for other in bound.chain(named) {
+        let named = node.colocation().chain([&*node.name]);
+        let named = named.map(|group| *first.entry(group).or_insert(at));
+        for other in bound.chain(named).filter(|other| *other != at) {
             grouped.extend([at, other]);
             let (a, b) = (root(&mut parents, at), root(&mut parents, other));
             parents[a.max(b)] = a.min(b);

@@ -18,7 +18,8 @@ pub const MAX_ITEMS: usize = 32;
 pub struct Optimum {
     /// The schedule.
     pub schedule: Schedule,
-    /// Whether the search completed, so that no schedule ends earlier.
+    /// Whether the search completed, so that no schedule ends earlier; with limits of memory or
+    /// [`Cluster::one_port`], no list schedule does (see [`optimal`]).
     pub proven: bool,
     /// How many partial schedules it looked at.
     pub states: u64,

@@ -106,7 +106,8 @@ impl<'p> Partial<'p> {
         let Some(limit) = self.problem.cluster.processors[here].memory else { return Ok(()) };
         let made = &self.problem.dag.items[item as usize];
         let copied = trial.transfers.iter().map(|transfer| transfer.bytes);
-        let values: Bytes = made.outputs.iter().copied().chain(copied).sum();
+        let outputs = made.outputs.iter().filter(|_| !made.keeps_outputs);
+        let values: Bytes = outputs.copied().chain(copied).sum();
         let needed = (values + made.workspace + Bytes(self.persistent(item))).0;
         let first = trial.transfers.iter().map(|transfer| transfer.start_nanos);
         let first = first.min().unwrap_or(trial.start).min(trial.start);
@@ -218,6 +219,9 @@ impl<'p> Partial<'p> {
         for (output, bytes) in (0_u32..).zip(&made.outputs) {
             let value = problem.value(item, output);
             self.copies[value].push(Copied { processor, ready: end, last_use: end });
+            if made.keeps_outputs {
+                continue;
+            }
             self.memory[to].add(start, bytes.0);
             if self.uses_left[value] == 0 {
                 self.memory[to].release(end, bytes.0);
@@ -231,8 +235,10 @@ impl<'p> Partial<'p> {
             }
             self.uses_left[value] -= 1;
             if self.uses_left[value] == 0 {
-                let bytes = problem.dag.items[input.item as usize].outputs[output as usize];
-                for copy in &self.copies[value] {
+                let from = &problem.dag.items[input.item as usize];
+                let bytes = from.outputs[output as usize];
+                // The value itself is first, its copies follow.
+                for copy in self.copies[value].iter().skip(usize::from(from.keeps_outputs)) {
                     self.memory[copy.processor as usize].release(copy.last_use, bytes.0);
                 }
             }

@@ -37,6 +37,7 @@ pub(super) fn dag(count: usize, processors: usize, seed: u64, shape: Shape) -> D
             nanos,
             workspace: Bytes(random.below(100_000) as u64),
             persistent: Bytes(if random.below(4) == 0 { 50_000 } else { 0 }),
+            keeps_outputs: at % 5 == 1,
             group: (shape.groups && random.below(3) == 0).then(|| random.below(3) as u32),
             fixed: None,
         }

@@ -1,7 +1,7 @@
 //! Checks a schedule against the model, without the code that made it.
 
 use super::cluster::Cluster;
-use super::dag::Dag;
+use super::dag::{Dag, Input};
 use super::schedule::{Schedule, Slot, Transfer};
 use gpu_core::Bytes;
 use std::collections::HashMap;
@@ -10,7 +10,8 @@ use std::sync::Arc;
 /// What is wrong with a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// It has another number of items or processors, or names ones that do not exist.
+    /// It has another number of items or processors, or it or the graph names ones that do not
+    /// exist.
     #[error("the schedule is not one of this graph and this cluster")]
     Shape,
     /// An item is where it cannot run, or not for as long as it takes.
@@ -74,10 +75,15 @@ pub fn verify(dag: &Dag, cluster: &Cluster, schedule: &Schedule) -> Result<(), V
             && item.and_then(|item| item.outputs.get(transfer.output as usize))
                 == Some(&transfer.bytes)
     };
+    let exists = |input: &Input| {
+        let from = dag.items.get(input.item as usize);
+        from.is_some_and(|from| input.output.is_none_or(|at| (at as usize) < from.outputs.len()))
+    };
     if schedule.slots.len() != dag.items.len()
         || schedule.peaks.len() != processors
         || !schedule.slots.iter().all(|slot| in_cluster(slot.processor))
         || !schedule.transfers.iter().all(known)
+        || !dag.items.iter().flat_map(|item| &item.inputs).all(exists)
     {
         return Err(Violation::Shape);
     }
@@ -228,7 +234,10 @@ fn peaks(dag: &Dag, schedule: &Schedule, processors: usize) -> Vec<Bytes> {
         steps[processor as usize].extend([(start, bytes), (end, -bytes)]);
     };
     for ((item, output, processor), life) in lives {
-        live(processor, life, dag.items[item as usize].outputs[output as usize]);
+        let made = &dag.items[item as usize];
+        if !made.keeps_outputs || processor != schedule.slots[item as usize].processor {
+            live(processor, life, made.outputs[output as usize]);
+        }
     }
     for (item, slot) in dag.items.iter().zip(&schedule.slots) {
         live(slot.processor, (slot.start_nanos, slot.end_nanos), item.workspace);
@@ -249,7 +258,7 @@ fn peaks(dag: &Dag, schedule: &Schedule, processors: usize) -> Vec<Bytes> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Choice, Input, Item, Processor};
+    use super::super::{Choice, Item, Processor};
     use super::*;
     use gpu_core::Route;
 
@@ -317,6 +326,11 @@ mod tests {
         assert_eq!(of(&dag, &|of| of.slots[2].processor = 2), shape);
         assert_eq!(of(&dag, &|of| of.slots.truncate(2)), shape);
         assert_eq!(of(&dag, &|of| of.transfers[0].bytes = Bytes(1)), shape);
+        let mut missing = dag.clone();
+        missing.items[2].inputs[0] = Input::value(3, 0);
+        assert_eq!(of(&missing, &|_| ()), shape);
+        missing.items[2].inputs[0] = Input::value(0, 1);
+        assert_eq!(of(&missing, &|_| ()), shape);
         let totals = "the end or the peak memory of the schedule is wrong";
         assert_eq!(of(&dag, &|of| of.makespan_nanos = 34), totals);
         let mut grouped = dag.clone();

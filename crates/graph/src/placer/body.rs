@@ -4,11 +4,14 @@
 //! gets an identity of its own, as TensorFlow's `placer_inspection_required_ops_utils.cc` does, so
 //! that the devices of the resources within bind the identities and not the call.
 
+use super::error::{PlaceError, PlaceErrorKind};
+use crate::build::BuildError;
+use crate::build::budget::{Budget, length};
 use crate::def::Attr;
 use crate::dtype::ValueType;
 use crate::graph::{Node, NodeId, Source};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// A value that one node gives to another.
@@ -35,13 +38,17 @@ pub(super) struct Body<'g> {
 
 impl<'g> Body<'g> {
     /// Returns the body with the nodes of a graph. The calls in `inspected` are isolated if
-    /// `isolate`.
+    /// `isolate`; the identities, with their names, count against the budget.
+    ///
+    /// # Errors
+    /// If the budget does not suffice.
     pub(super) fn new(
         nodes: &'g [Node],
         order: Vec<u32>,
         inspected: Vec<bool>,
         isolate: bool,
-    ) -> Body<'g> {
+        budget: &mut Budget,
+    ) -> Result<Body<'g>, PlaceError> {
         let mut edges = Vec::with_capacity(nodes.len());
         for to in &order {
             for (input, source) in nodes[*to as usize].inputs.iter().enumerate() {
@@ -52,9 +59,12 @@ impl<'g> Body<'g> {
         let mut body =
             Body { nodes: Cow::Borrowed(nodes), order, edges, inspected, given: nodes.len() };
         if isolate && body.inspected.contains(&true) {
-            body = Isolation::new(body).run();
+            body = Isolation::new(body).run(budget).map_err(|_| {
+                let message = "The identities around calls of functions are too many".to_owned();
+                PlaceError::new(PlaceErrorKind::Function, message)
+            })?;
         }
-        body
+        Ok(body)
     }
 
     /// Returns the node.
@@ -74,6 +84,9 @@ struct Isolation {
     /// The position of the edge to each input of each node.
     incoming: Vec<Vec<usize>>,
     names: HashSet<Arc<str>>,
+    /// For each name that was taken when an identity asked for it, the first number to try as its
+    /// suffix. Those below it are taken.
+    suffixes: HashMap<Arc<str>, u64>,
     calls: Vec<bool>,
     given: usize,
 }
@@ -84,6 +97,7 @@ impl Isolation {
             outgoing: vec![Vec::new(); body.nodes.len()],
             incoming: body.nodes.iter().map(|node| vec![0; node.inputs.len()]).collect(),
             names: body.nodes.iter().map(|node| node.name.clone()).collect(),
+            suffixes: HashMap::new(),
             nodes: body.nodes.into_owned(),
             order: body.order,
             edges: Vec::with_capacity(body.edges.len()),
@@ -96,20 +110,20 @@ impl Isolation {
         isolation
     }
 
-    fn run<'g>(mut self) -> Body<'g> {
+    fn run<'g>(mut self, budget: &mut Budget) -> Result<Body<'g>, BuildError> {
         for at in self.order.clone() {
             if self.calls[at as usize] {
-                self.isolate_inputs(at);
-                self.isolate_outputs(at);
+                self.isolate_inputs(at, budget)?;
+                self.isolate_outputs(at, budget)?;
             }
         }
-        Body {
+        Ok(Body {
             nodes: Cow::Owned(self.nodes),
             order: self.order,
             edges: self.edges.into_iter().flatten().collect(),
             inspected: self.calls,
             given: self.given,
-        }
+        })
     }
 
     fn connect(&mut self, edge: Edge) {
@@ -121,51 +135,75 @@ impl Isolation {
         self.nodes[edge.to as usize].inputs[edge.input as usize] = source;
     }
 
-    fn isolate_inputs(&mut self, call: u32) {
+    fn isolate_inputs(&mut self, call: u32, budget: &mut Budget) -> Result<(), BuildError> {
         for at in self.incoming[call as usize].clone() {
             if let Some(edge) = self.edges[at] {
-                self.insert_between(at, edge);
+                self.insert_between(at, edge, budget)?;
             }
         }
+        Ok(())
     }
 
-    fn isolate_outputs(&mut self, call: u32) {
+    fn isolate_outputs(&mut self, call: u32, budget: &mut Budget) -> Result<(), BuildError> {
         let outputs = self.nodes[call as usize].outputs.len();
         let mut is_used = vec![false; outputs];
         for at in self.outgoing[call as usize].clone() {
             if let Some(edge) = self.edges[at] {
                 is_used[edge.output as usize] = true;
-                self.insert_between(at, edge);
+                self.insert_between(at, edge, budget)?;
             }
         }
         let unused = is_used.iter().enumerate().filter(|(_, used)| !**used);
         for (output, _) in unused {
             let name = self.nodes[call as usize].name.to_string();
-            self.insert(name, call, output as u32);
+            self.insert(name, call, output as u32, budget)?;
         }
+        Ok(())
     }
 
     /// Replaces an edge with an identity and the edges to and from it.
-    fn insert_between(&mut self, at: usize, edge: Edge) {
+    fn insert_between(
+        &mut self,
+        at: usize,
+        edge: Edge,
+        budget: &mut Budget,
+    ) -> Result<(), BuildError> {
         let name = |at: u32| &self.nodes[at as usize].name;
-        let identity =
-            self.insert(format!("{}_{}", name(edge.from), name(edge.to)), edge.from, edge.output);
+        let name = format!("{}_{}", name(edge.from), name(edge.to));
+        let identity = self.insert(name, edge.from, edge.output, budget)?;
         self.edges[at] = None;
         self.connect(Edge { from: identity, output: 0, ..edge });
+        Ok(())
+    }
+
+    /// Returns a name with the first suffix that makes it unique, if any is needed.
+    fn unique(&mut self, name: Arc<str>) -> Arc<str> {
+        if self.names.insert(name.clone()) {
+            return name;
+        }
+        let suffix = self.suffixes.entry(name.clone()).or_insert(0);
+        loop {
+            let unique: Arc<str> = format!("{name}_{suffix}").into();
+            *suffix += 1;
+            if self.names.insert(unique.clone()) {
+                return unique;
+            }
+        }
     }
 
     /// Adds an identity of an output.
-    fn insert(&mut self, name: String, from: u32, output: u32) -> u32 {
+    fn insert(
+        &mut self,
+        name: String,
+        from: u32,
+        output: u32,
+        budget: &mut Budget,
+    ) -> Result<u32, BuildError> {
+        budget.take(1 + length(&name))?;
         let at = self.nodes.len() as u32;
         let of = self.nodes[from as usize].outputs[output as usize];
         let of = ValueType::of(of.dtype);
-        let mut unique: Arc<str> = name.as_str().into();
-        for counter in 0_u64.. {
-            if self.names.insert(unique.clone()) {
-                break;
-            }
-            unique = format!("{name}_{counter}").into();
-        }
+        let unique = self.unique(name.into());
         self.nodes.push(Node {
             name: unique,
             op: "Identity".into(),
@@ -181,6 +219,36 @@ impl Isolation {
         self.incoming.push(vec![0]);
         self.calls.push(false);
         self.connect(Edge { from, output, to: at, input: 0 });
-        at
+        Ok(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::Dtype;
+
+    #[test]
+    fn identities_count_against_the_budget_with_their_names() {
+        let node = |name: &str, inputs| Node {
+            name: name.into(),
+            op: "Call".into(),
+            inputs,
+            controls: Vec::new(),
+            outputs: vec![ValueType::of(Dtype::RESOURCE)],
+            requested: String::new(),
+            assigned: None,
+            attrs: BTreeMap::new(),
+        };
+        let source = Source { node: NodeId(0), output: 0 };
+        let nodes = [node("a", Vec::new()), node(&"c".repeat(640), vec![source; 3])];
+        let mut budget = Budget::new(100);
+        let mut identities = || {
+            let body = Body::new(&nodes, vec![0, 1], vec![false, true], true, &mut budget);
+            body.map(|body| body.nodes.len() - body.given).map_err(|error| error.kind)
+        };
+        // Three for the inputs and one for the output, each as eleven values.
+        assert_eq!([identities(), identities()], [Ok(4), Ok(4)]);
+        assert_eq!(identities(), Err(PlaceErrorKind::Function));
     }
 }

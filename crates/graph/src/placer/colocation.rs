@@ -92,8 +92,8 @@ impl<'g> Colocation<'g> {
         colocation.add_members(cx)?;
         let calls = colocation.follow_edges(cx)?;
         lists::restrict(&mut colocation, cx);
-        for call in calls {
-            inspect::apply(&mut colocation, call, stack, cx)?;
+        for (call, leaving) in &calls {
+            inspect::apply(&mut colocation, (*call, leaving), stack, cx)?;
         }
         colocation.follow_classes(cx)?;
         colocation.drop_xla(cx);
@@ -111,23 +111,35 @@ impl<'g> Colocation<'g> {
         Ok(())
     }
 
-    /// Colocates the ends of references and resources. Returns the calls to look into, in order.
-    fn follow_edges(&mut self, cx: &mut Context<'_>) -> Result<Vec<u32>, PlaceError> {
-        let mut calls = Vec::new();
-        let mut seen = vec![false; self.body.nodes.len()];
+    /// Colocates the ends of references and resources. Returns the calls to look into, in order,
+    /// each with the edges that leave it.
+    fn follow_edges(&mut self, cx: &mut Context<'_>) -> Result<Vec<(u32, Vec<Edge>)>, PlaceError> {
+        let mut calls: Vec<(u32, Vec<Edge>)> = Vec::new();
+        let mut positions: HashMap<u32, usize> = HashMap::new();
+        // Of the last node with references, because the edges to a node follow each other.
+        let mut takes_references: (Option<u32>, Vec<bool>) = (None, Vec::new());
         for at in 0..self.body.edges.len() {
             let edge = self.body.edges[at];
             let inspected = [edge.from, edge.to].into_iter().find(|end| self.is_inspected(*end));
             if let Some(call) = inspected {
-                if !std::mem::replace(&mut seen[call as usize], true) {
-                    calls.push(call);
+                let position = *positions.entry(call).or_insert(calls.len());
+                if position == calls.len() {
+                    calls.push((call, Vec::new()));
+                }
+                if edge.from == call {
+                    calls[position].1.push(edge);
                 }
                 continue;
             }
             let (from, to) = (self.body.node(edge.from), self.body.node(edge.to));
             let value = from.outputs[edge.output as usize];
             let binds = match value.reference {
-                true => cx.takes_reference(to, edge.input),
+                true => {
+                    if takes_references.0 != Some(edge.to) {
+                        takes_references = (Some(edge.to), cx.takes_references(to));
+                    }
+                    takes_references.1.get(edge.input as usize) == Some(&true)
+                }
                 false => value.dtype == Dtype::RESOURCE,
             };
             let is_bound = binds && !FREE_USERS.contains(&&*to.op);

@@ -7,10 +7,9 @@ use super::inspect::Limits;
 use super::kinds::{KindList, Kinds};
 use super::name::{Incompatible, Name, Names, Symbol};
 use super::{Options, message};
-use crate::build;
+use crate::build::{self, budget::Budget};
 use crate::def::{Attr, FunctionDef};
 use crate::device::DeviceSet;
-use crate::dtype::Dtype;
 use crate::graph::Node;
 use crate::registry::Registry;
 use std::cmp::Reverse;
@@ -38,8 +37,10 @@ pub(super) struct Context<'a> {
     found: HashMap<(Name, KindList), Rc<[u32]>>,
     /// What the bodies of functions demand, by name and attributes.
     pub(super) limits: HashMap<(String, String), Rc<Limits>>,
-    /// How many more values of attributes the bodies of functions may have.
-    pub(super) budget: usize,
+    /// How many more values the bodies of functions may have.
+    pub(super) budget: Budget,
+    /// How many more identities may be inserted around calls.
+    pub(super) identities: Budget,
 }
 
 impl<'a> Context<'a> {
@@ -82,7 +83,8 @@ impl<'a> Context<'a> {
             local: Name { kind: None, index: None, ..process },
             found: HashMap::new(),
             limits: HashMap::new(),
-            budget: function::MOST_VALUES,
+            budget: Budget::new(function::MOST_VALUES),
+            identities: Budget::new(build::MOST_VALUES),
         }
     }
 
@@ -151,13 +153,14 @@ impl<'a> Context<'a> {
         Ok((found.ok_or_else(missing)?, attrs))
     }
 
-    /// Returns whether an input takes a reference, not only the value that it refers to.
-    pub(super) fn takes_reference(&self, node: &Node, input: u32) -> bool {
+    /// Returns for each input whether it takes a reference, not only the value that it refers to.
+    pub(super) fn takes_references(&self, node: &Node) -> Vec<bool> {
         let Some(of) = build::definition(&node.op, self.functions, self.registry) else {
-            return true;
+            return vec![true; node.inputs.len()];
         };
-        let types = build::signature::types(&of.inputs, &node.attrs, &node.name);
-        types.is_ok_and(|types| types.get(input as usize).is_some_and(|of| of.reference))
+        let mut budget = Budget::new(build::MOST_VALUES);
+        let types = build::signature::types(&of.inputs, &node.attrs, &node.name, &mut budget);
+        types.unwrap_or_default().iter().map(|of| of.reference).collect()
     }
 
     /// Returns for each node whether it calls a function that returns a resource.
@@ -167,10 +170,9 @@ impl<'a> Context<'a> {
                 return Ok(false);
             }
             let (function, attrs) = self.called(node)?;
-            let types = function::result_types(&function.signature, attrs).map_err(|error| {
+            function::returns_resource(&function.signature, attrs).map_err(|error| {
                 PlaceError::new(PlaceErrorKind::Function, error.to_string()).at(&node.name)
-            })?;
-            Ok(types.iter().any(|of| of.dtype == Dtype::RESOURCE && !of.reference))
+            })
         };
         nodes.iter().map(is_inspected).collect()
     }

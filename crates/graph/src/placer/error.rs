@@ -23,7 +23,7 @@ pub enum PlaceErrorKind {
     /// A function calls itself.
     RecursiveFunction,
     /// A node calls a function that is not there or that cannot be built, or functions that are
-    /// nested too deep.
+    /// nested too deep or too large.
     Function,
 }
 

@@ -1,8 +1,9 @@
 //! The bodies of functions, as graphs with a node for each argument and each result.
 
+use crate::build::budget::{Budget, count, length};
 use crate::build::{self, BuildError, signature};
 use crate::def::{Attr, FunctionDef, NodeDef};
-use crate::dtype::ValueType;
+use crate::dtype::{Dtype, ValueType};
 use crate::graph::Graph;
 use crate::registry::{ArgDef, ArgKind, OpDef, Registry};
 use std::collections::{BTreeMap, HashMap};
@@ -17,62 +18,63 @@ pub(super) struct Instance {
     pub(super) results: Vec<u32>,
 }
 
-/// The largest number of nodes, inputs and values of attributes in the bodies of one placement:
-/// functions that pass each other nested attributes can double them on every level.
+/// The largest number of nodes, inputs, outputs and values of attributes in the bodies of one
+/// placement: functions that pass each other nested attributes can double them on every level.
 pub(super) const MOST_VALUES: usize = 1_000_000;
 
-/// Returns the types of the results of a function.
-pub(super) fn result_types(
+/// Returns whether a function returns a resource.
+pub(super) fn returns_resource(
     signature: &OpDef,
     attrs: &BTreeMap<String, Attr>,
-) -> Result<Vec<ValueType>, BuildError> {
-    signature::types(&signature.outputs, &with_defaults(signature, attrs), &signature.name)
+) -> Result<bool, BuildError> {
+    let attr = |name: &str| attrs.get(name).or_else(|| signature.attrs.get(name)?.as_ref());
+    let mut found = false;
+    for result in &signature.outputs {
+        let (kind, reference) = (&result.kind, result.reference);
+        signature::each(kind, reference, &attr, &signature.name, &mut |of, count| {
+            found |= of == ValueType::of(Dtype::RESOURCE) && count > 0;
+            Ok(())
+        })?;
+    }
+    Ok(found)
 }
 
-fn with_defaults(signature: &OpDef, attrs: &BTreeMap<String, Attr>) -> BTreeMap<String, Attr> {
-    let defaults = signature.attrs.iter().filter_map(|(name, default)| {
-        Some((name.clone(), default.clone()?)).filter(|(name, _)| !attrs.contains_key(name))
-    });
-    defaults.chain(attrs.iter().map(|(name, value)| (name.clone(), value.clone()))).collect()
-}
-
-/// Puts the values of attributes into a function. `budget` is how many more values may be copied,
-/// and 0 afterwards if they were too many.
+/// Puts the values of attributes into a function.
+///
+/// # Errors
+/// [`BuildError::TooLarge`] if it has more values than the budget.
 pub(super) fn instantiate(
     function: &FunctionDef,
     attrs: &BTreeMap<String, Attr>,
     functions: &BTreeMap<String, FunctionDef>,
     registry: &Registry,
-    budget: &mut usize,
+    budget: &mut Budget,
 ) -> Result<Instance, BuildError> {
     let signature = &function.signature;
-    let attrs = with_defaults(signature, attrs);
+    let mut attrs = attrs.clone();
+    build::add_defaults(&mut attrs, signature, budget)?;
     // What each name in an input stands for, as inputs of a graph.
     let mut values: HashMap<String, Vec<String>> = HashMap::new();
     let mut nodes = Vec::new();
     for arg in &signature.inputs {
-        let given = boundary(arg, "_Arg", &arg.name, &attrs, signature, nodes.len())?;
-        *budget = budget.saturating_sub(given.len());
+        let given = boundary(arg, "_Arg", &arg.name, &attrs, signature, nodes.len(), budget)?;
         values.insert(arg.name.clone(), given.iter().map(|node| node.name.clone()).collect());
         nodes.extend(given);
     }
     let arguments = 0..nodes.len() as u32;
 
     for node in &function.nodes {
-        *budget = budget.saturating_sub(1 + node.inputs.len());
-        if *budget == 0 {
-            break;
-        }
-        let of_node =
-            node.attrs.iter().map(|(name, attr)| (name.clone(), substitute(attr, &attrs, budget)));
-        let mut of_node: BTreeMap<String, Attr> = of_node.collect();
+        let texts = node.inputs.iter().chain([&node.name, &node.op, &node.device]);
+        let stated = node.outputs.as_ref().map_or(0, Vec::len);
+        budget.take(1 + node.inputs.len() + stated + texts.map(|of| length(of)).sum::<usize>())?;
+        let mut of_node = all_substituted(&node.attrs, &attrs, budget)?;
         if let Some(of) = build::definition(&node.op, functions, registry) {
-            of_node = with_defaults(of, &of_node);
+            build::add_defaults(&mut of_node, of, budget)?;
             let mut first = 0;
             for output in &of.outputs {
                 let mut types = Vec::new();
-                signature::add(&output.kind, false, &of_node, &node.name, &mut types)?;
-                *budget = budget.saturating_sub(types.len());
+                signature::add(&output.kind, false, &of_node, &node.name, budget, &mut types)?;
+                budget.take(types.len() * length(&node.name) + length(&output.name))?;
                 let outputs = first..first + types.len();
                 first = outputs.end;
                 let outputs = outputs.map(|at| format!("{}:{at}", node.name)).collect();
@@ -89,15 +91,15 @@ pub(super) fn instantiate(
         });
     }
     for node in &mut nodes {
-        node.inputs = translate(&node.inputs, &values, budget);
+        node.inputs = translate(&node.inputs, &values, budget)?;
     }
 
     let first_result = nodes.len() as u32;
     for (number, result) in signature.outputs.iter().enumerate() {
         let name = format!("{}_RetVal", result.name);
-        let taken = boundary(result, "_Retval", &name, &attrs, signature, number)?;
+        let taken = boundary(result, "_Retval", &name, &attrs, signature, number, budget)?;
         let given = function.returns.get(&result.name).map(std::slice::from_ref);
-        let given = translate(given.unwrap_or_default(), &values, budget);
+        let given = translate(given.unwrap_or_default(), &values, budget)?;
         for (at, mut node) in taken.into_iter().enumerate() {
             // A result without a value is an error of the number of inputs.
             node.inputs = given.get(at).cloned().into_iter().collect();
@@ -118,9 +120,11 @@ fn boundary(
     attrs: &BTreeMap<String, Attr>,
     signature: &OpDef,
     first: usize,
+    budget: &mut Budget,
 ) -> Result<Vec<NodeDef>, BuildError> {
     let mut types = Vec::new();
-    signature::add(&arg.kind, arg.reference, attrs, &signature.name, &mut types)?;
+    signature::add(&arg.kind, arg.reference, attrs, &signature.name, budget, &mut types)?;
+    budget.take(types.len() * length(name))?;
     let is_list = matches!(arg.kind, ArgKind::TypeListAttr(_) | ArgKind::Repeated(..));
     let node = |(at, of): (usize, ValueType)| NodeDef {
         name: if is_list { format!("{name}_{at}") } else { name.to_owned() },
@@ -139,15 +143,14 @@ fn boundary(
 fn translate(
     inputs: &[String],
     values: &HashMap<String, Vec<String>>,
-    budget: &mut usize,
-) -> Vec<String> {
+    budget: &mut Budget,
+) -> Result<Vec<String>, BuildError> {
     let mut translated = Vec::with_capacity(inputs.len());
     for input in inputs {
         if let Some(all) = values.get(input) {
-            *budget = budget.saturating_sub(all.len());
-            if *budget > 0 {
-                translated.extend(all.iter().cloned());
-            }
+            let longest = all.last().map_or(0, |name| length(name));
+            budget.take(all.len() * (1 + longest))?;
+            translated.extend(all.iter().cloned());
             continue;
         }
         let one = input
@@ -155,29 +158,37 @@ fn translate(
             .and_then(|(name, number)| values.get(name)?.get(number.parse::<usize>().ok()?));
         translated.push(one.unwrap_or(input).clone());
     }
-    translated
+    Ok(translated)
+}
+
+/// Returns attributes with the values of the function's where they refer to them.
+fn all_substituted(
+    of: &BTreeMap<String, Attr>,
+    attrs: &BTreeMap<String, Attr>,
+    budget: &mut Budget,
+) -> Result<BTreeMap<String, Attr>, BuildError> {
+    let each = of.iter().map(|(name, attr)| {
+        budget.take(length(name))?;
+        Ok((name.clone(), substituted(attr, attrs, budget)?))
+    });
+    each.collect()
 }
 
 /// Returns an attribute with the values of the function's where it refers to them.
-fn substitute(attr: &Attr, attrs: &BTreeMap<String, Attr>, budget: &mut usize) -> Attr {
+fn substituted(
+    attr: &Attr,
+    attrs: &BTreeMap<String, Attr>,
+    budget: &mut Budget,
+) -> Result<Attr, BuildError> {
     let given = match attr {
         Attr::Placeholder(name) => attrs.get(name).unwrap_or(attr),
         Attr::Function(name, inner) => {
-            let inner =
-                inner.iter().map(|(name, attr)| (name.clone(), substitute(attr, attrs, budget)));
-            return Attr::Function(name.clone(), inner.collect());
+            budget.take(1 + length(name))?;
+            let inner = all_substituted(inner, attrs, budget)?;
+            return Ok(Attr::Function(name.clone(), inner));
         }
         _ => attr,
     };
-    *budget = budget.saturating_sub(count(given));
-    if *budget > 0 { given.clone() } else { Attr::Bool(false) }
-}
-
-/// Returns how many values an attribute holds.
-fn count(attr: &Attr) -> usize {
-    match attr {
-        Attr::List(items) => 1 + items.iter().map(count).sum::<usize>(),
-        Attr::Function(_, inner) => 1 + inner.values().map(count).sum::<usize>(),
-        _ => 1,
-    }
+    budget.take(count(given))?;
+    Ok(given.clone())
 }

@@ -10,6 +10,7 @@ use super::function;
 use super::kinds::KindList;
 use super::member::Member;
 use super::name::Name;
+use crate::build::BuildError;
 use crate::dtype::Dtype;
 use crate::graph::Node;
 use std::collections::HashMap;
@@ -42,10 +43,11 @@ struct Limit {
     kinds: KindList,
 }
 
-/// Applies what the function of a call demands to the nodes around the call.
+/// Applies what the function of a call demands to the nodes around the call, which the edges
+/// `leaving` it reach.
 pub(super) fn apply(
     colocation: &mut Colocation<'_>,
-    call: u32,
+    (call, leaving): (u32, &[Edge]),
     stack: &[Frame],
     cx: &mut Context<'_>,
 ) -> Result<(), PlaceError> {
@@ -66,7 +68,7 @@ pub(super) fn apply(
     for (source, group) in node.inputs.iter().zip(&limits.arguments) {
         around[*group].push((source.node.0, false));
     }
-    for edge in colocation.body.edges.iter().filter(|edge| edge.from == call) {
+    for edge in leaving {
         let of = node.outputs[edge.output as usize];
         let is_resource = of.dtype == Dtype::RESOURCE && !of.reference;
         around[limits.results[edge.output as usize]].push((edge.to, is_resource));
@@ -121,14 +123,14 @@ fn limits(node: &Node, stack: &[Frame], cx: &mut Context<'_>) -> Result<Rc<Limit
     }
     let instance =
         function::instantiate(function, attrs, cx.functions, cx.registry, &mut cx.budget);
-    if cx.budget == 0 {
-        return Err(fail("The bodies of functions are too large".to_owned()));
-    }
-    let instance = instance.map_err(|error| fail(format!("function {name}: {error}")))?;
+    let instance = instance.map_err(|error| match error {
+        BuildError::TooLarge => fail("The bodies of functions are too large".to_owned()),
+        error => fail(format!("function {name}: {error}")),
+    })?;
 
     let nodes = instance.graph.nodes();
     let order = instance.graph.order().into_iter().map(|id| id.0).collect();
-    let body = Body::new(nodes, order, cx.inspected(nodes)?, true);
+    let body = Body::new(nodes, order, cx.inspected(nodes)?, true, &mut cx.identities)?;
     let mut stack = stack.to_vec();
     let caller = stack.last().map(|frame| frame.function.clone()).unwrap_or_default();
     stack.push(Frame { caller, node: node.name.to_string(), function: name.clone() });

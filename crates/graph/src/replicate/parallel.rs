@@ -6,10 +6,13 @@ use super::steps::{ADD, COPY, JOIN, SCALE, SPLIT};
 use crate::def::{Attr, GraphDef, NodeDef};
 use crate::device::DeviceSpec;
 use crate::dtype::ValueType;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The largest number of replicas: a ring has n² nodes for each gradient.
 const MAX_REPLICAS: usize = 64;
+
+/// The attribute with the size of each output.
+const BYTES: &str = "_output_bytes";
 
 /// How a graph is replicated.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,9 +74,10 @@ pub fn data_parallel(graph: &GraphDef, how: &Replicas) -> Result<GraphDef, Repli
     if !(1..=MAX_REPLICAS).contains(&count) {
         return Err(ReplicateError::Devices { count, max: MAX_REPLICAS });
     }
-    for (at, device) in how.devices.iter().enumerate() {
-        let twice = how.devices.iter().skip(at + 1).any(|other| other == device);
-        if DeviceSpec::parse(device).is_none() || twice {
+    let mut seen = HashSet::new();
+    for device in &how.devices {
+        // `/gpu:0` and `/device:GPU:0` are one device.
+        if !DeviceSpec::parse(device).is_some_and(|spec| seen.insert(spec)) {
             return Err(ReplicateError::Device { device: device.clone() });
         }
     }
@@ -87,18 +91,20 @@ pub fn data_parallel(graph: &GraphDef, how: &Replicas) -> Result<GraphDef, Repli
         nodes.extend(graph.nodes.iter().map(|node| copied(node, at, device)));
     }
     let mut steps = Steps { how, nodes: Vec::new(), prefix: String::new() };
-    let mut reduced: HashMap<String, Vec<String>> = HashMap::new();
+    let mut reduced: HashMap<(&str, usize), Vec<String>> = HashMap::new();
     for Gradient { update, input } in &how.gradients {
         let wrong = || ReplicateError::Gradient { update: update.clone(), input: *input };
         let at = *by_name.get(update.as_str()).ok_or_else(wrong)?;
         let value = graph.nodes.get(at).and_then(|node| node.inputs.get(*input));
         let value = value.filter(|value| !value.starts_with('^')).ok_or_else(wrong)?;
+        // `grad` and `grad:0` are one value.
+        let (name, output) = value.rsplit_once(':').unwrap_or((value, "0"));
+        let output = output.parse().map_err(|_| wrong())?;
         let number = reduced.len();
-        let values = reduced.entry(value.clone()).or_insert_with(|| {
-            let (name, output) = value.split_once(':').unwrap_or((value.as_str(), "0"));
+        let values = reduced.entry((name, output)).or_insert_with(|| {
             let node = by_name.get(name).and_then(|at| graph.nodes.get(*at));
             steps.prefix = format!("reduce/{number}");
-            steps.reduce(value, Value::of(node, output.parse().unwrap_or(0)))
+            steps.reduce(value, Value::of(node, output))
         });
         for (replica, value) in values.iter().enumerate() {
             let node = nodes.get_mut(replica * graph.nodes.len() + at);
@@ -148,7 +154,7 @@ impl Value {
         let stated = node.and_then(|node| node.outputs.as_ref()?.get(output).copied());
         let attr = |name: &str| node.and_then(|node| node.attrs.get(name));
         let typed = || ["T", "dtype"].iter().find_map(|name| attr(name)?.as_type());
-        let bytes = attr("bytes").and_then(|bytes| bytes.items().get(output)?.as_int());
+        let bytes = attr(BYTES).and_then(|bytes| bytes.items().get(output)?.as_int());
         Value { of: stated.or_else(typed), bytes: bytes.filter(|bytes| *bytes >= 0) }
     }
 
@@ -255,7 +261,7 @@ impl Steps<'_> {
             vec![of; sizes.len()]
         });
         if let Some(sizes) = sizes.into_iter().map(|size| size.map(Attr::Int)).collect() {
-            attrs.insert("bytes".to_owned(), Attr::List(sizes));
+            attrs.insert(BYTES.to_owned(), Attr::List(sizes));
         }
         let device = self.how.devices.get(replica).cloned().unwrap_or_default();
         let op = op.to_owned();
@@ -283,7 +289,7 @@ mod tests {
 
     fn training() -> GraphDef {
         let mut gradient = node("grad", "Gradient", &["weights", "^read"]);
-        gradient.attrs.insert("bytes".to_owned(), Attr::Int(SIZE as i64 * 4));
+        gradient.attrs.insert(BYTES.to_owned(), Attr::Int(SIZE as i64 * 4));
         gradient.attrs.insert("T".to_owned(), Attr::Type(ValueType::named("float").unwrap()));
         let mut read = node("read", "Read", &[]);
         read.device = "/cpu:0".to_owned();
@@ -396,7 +402,7 @@ mod tests {
                 let copies = of_device(COPY, replica);
                 assert_eq!(copies.len(), 2 * (count - 1));
                 assert_eq!(of_device(ADD, replica).len(), count - 1);
-                let bytes = copies.iter().map(|node| node.attrs["bytes"].items()[0].as_int());
+                let bytes = copies.iter().map(|node| node.attrs[BYTES].items()[0].as_int());
                 let bytes: i64 = bytes.map(Option::unwrap).sum();
                 assert_eq!(bytes as usize, 2 * (count - 1) * SIZE * 4 / count);
                 // It receives from the previous device only.
@@ -420,6 +426,10 @@ mod tests {
             of(Replicas { devices: devices(&["/gpu:0", "/gpu:0"]), ..good.clone() }),
             "the device '/gpu:0' of a replica is malformed or occurs twice"
         );
+        assert_eq!(
+            of(Replicas { devices: devices(&["/gpu:0", "/device:GPU:0"]), ..good.clone() }),
+            "the device '/device:GPU:0' of a replica is malformed or occurs twice"
+        );
         for wrong in [gradient("update", 3), gradient("nothing", 2), gradient("grad", 1)] {
             let text = of(Replicas { gradients: wrong, ..good.clone() });
             assert!(text.contains("that is a gradient"), "{text}");
@@ -433,7 +443,7 @@ mod tests {
     #[test]
     fn gradient_of_two_updates_is_reduced_once() {
         let mut graph = training();
-        graph.nodes.push(node("momentum", "ApplyMomentum", &["w", "a", "r", "grad:0", "m"]));
+        graph.nodes.push(node("momentum", "ApplyMomentum", &["w", "a", "r", "grad", "m"]));
         let how = Replicas { gradients: gradients(&graph), ..replicas(2, Reduction::Tree) };
         assert_eq!(how.gradients.len(), 2);
         let parallel = data_parallel(&graph, &how).unwrap();

@@ -1,3 +1,5 @@
 //! What the crate promises to its users.
 
+mod costs;
+mod limits;
 mod placer;

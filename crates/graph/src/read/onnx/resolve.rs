@@ -20,7 +20,10 @@ pub(super) fn resolve(raw: Raw, m: &mut Wire<'_>) -> Result<(GraphDef, u64), Rea
     let mut producers = Producers::new();
     let stored: HashSet<&str> = initializers.iter().map(|tensor| tensor.name.as_str()).collect();
     for name in inputs.iter().filter(|name| !stored.contains(name.as_str())) {
-        let info = values.get(name).cloned().unwrap_or_default();
+        let info = values.get(name);
+        let shape = info.and_then(|info| info.shape.as_deref()).unwrap_or_default();
+        m.charge(|budget| budget.charge(size_of_val(shape)))?;
+        let info = info.cloned().unwrap_or_default();
         produce(&mut producers, name, (graph.nodes.len(), 0), m)?;
         m.charge(|budget| budget.attribute("_output_shapes", 0))?;
         graph.nodes.push(input(names.unique(name, "Input", graph.nodes.len()), info));
@@ -52,6 +55,8 @@ pub(super) fn resolve(raw: Raw, m: &mut Wire<'_>) -> Result<(GraphDef, u64), Rea
         let RawNode { op, domain, mut attrs, .. } = node;
         if shapes.iter().any(Option::is_some) {
             m.charge(|budget| budget.values(shapes.len()))?;
+            let told = shapes.iter().flatten().map(|shape| size_of_val(shape.as_slice()));
+            m.charge(|budget| budget.charge(told.sum()))?;
             let shapes = shapes.into_iter().map(|shape| Attr::Shape(shape.cloned()));
             attrs.insert("_output_shapes".to_owned(), Attr::List(shapes.collect()));
         }
@@ -129,7 +134,8 @@ fn outputs_of<'a>(
     };
     let (mut types, mut shapes, mut assumed) = (Vec::new(), Vec::new(), 0);
     for (index, value) in node.outputs.iter().enumerate() {
-        let info = values.get(value);
+        // An output without a name is an optional one that is left out.
+        let info = values.get(value).filter(|_| !value.is_empty());
         let told = info.and_then(|info| info.element.dtype()).or(of_attribute);
         let dtype = told.or_else(|| prescribed(&node.op, index)).unwrap_or_else(|| {
             assumed += 1;

@@ -84,6 +84,46 @@ fn attributes_that_double_on_every_level_are_an_error() {
     assert!(message.starts_with("The bodies of functions are too large"), "{message}");
 }
 
+/// A function that takes and returns a resource, with many more results.
+fn many(name: &str, inputs: usize, outputs: usize) -> FunctionDef {
+    let kind = ArgKind::Repeated("N".into(), Box::new(ArgKind::Type(Dtype::FLOAT)));
+    let arg = |at: usize| ArgDef { name: format!("a{at}"), kind: kind.clone(), reference: false };
+    FunctionDef {
+        signature: OpDef {
+            name: name.into(),
+            inputs: [resource("x")].into_iter().chain((0..inputs).map(arg)).collect(),
+            outputs: [resource("out")].into_iter().chain((0..outputs).map(arg)).collect(),
+            attrs: [("N".to_owned(), Some(Attr::Int(65_536)))].into(),
+            ..OpDef::default()
+        },
+        returns: [("out".to_owned(), "x".to_owned())].into(),
+        ..FunctionDef::default()
+    }
+}
+
+#[test]
+fn arguments_and_outputs_of_a_body_count_before_they_are_made() {
+    let too_large = |functions| {
+        let (kind, message) = place(functions).unwrap_err();
+        assert_eq!(kind, PlaceErrorKind::Function);
+        assert!(message.starts_with("The bodies of functions are too large"), "{message}");
+    };
+    too_large(vec![many("f0", 200, 0)]);
+    too_large(vec![many("f0", 0, 200)]);
+    // The output of a node in the body.
+    let mut outer = many("f0", 0, 0);
+    outer.nodes.push(NodeDef { name: "y".into(), op: "f1".into(), ..NodeDef::default() });
+    too_large(vec![outer.clone(), many("f1", 0, 200)]);
+    outer.nodes[0].outputs = Some(vec![ValueType::of(Dtype::FLOAT); 1_000_001]);
+    outer.nodes[0].op = "Unknown".into();
+    too_large(vec![outer.clone()]);
+    // Long texts are as many values.
+    outer.nodes[0].outputs = None;
+    outer.nodes[0].op = "HandleC".into();
+    outer.nodes[0].name = "y".repeat(65_000_000);
+    too_large(vec![outer]);
+}
+
 #[test]
 fn missing_function_is_an_error_that_names_it() {
     let (kind, message) = place(Vec::new()).unwrap_err();

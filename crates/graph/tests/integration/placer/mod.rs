@@ -4,6 +4,7 @@ mod cases;
 mod fixture;
 mod functions;
 mod kernels;
+mod large;
 mod peer;
 mod properties;
 mod random;
