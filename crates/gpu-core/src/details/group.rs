@@ -89,6 +89,10 @@ impl Groups {
     /// No group: the cost is that of the plain view.
     pub const NONE: Groups = Groups(0);
 
+    /// What [`DeviceDetails::peak_memory_rate`](super::DeviceDetails::peak_memory_rate) and
+    /// `peak_operations` follow from.
+    pub const PEAKS: Groups = Groups(1 << Group::Product as u32 | 1 << Group::Clocks as u32);
+
     /// Returns every group.
     pub fn all() -> Self {
         Group::ALL.into_iter().collect()

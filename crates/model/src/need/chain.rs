@@ -187,24 +187,26 @@ impl Builder<'_> {
 
     fn block(&self, number: usize, parts: &[Part]) -> Layer {
         let mut size = Sum::default();
-        let mut active = Sum::default();
         let (count, used) =
             self.shape.experts.map_or((1, 1), |experts| (experts.count, experts.used));
-        for part in parts {
+        let mut parts = parts.to_vec();
+        for part in &mut parts {
             size.add(Sum { bytes: part.bytes, elements: part.elements });
             let share = |whole: u64| match part.kind.is_routed() {
                 true => product(&[whole / count.max(1), used.min(count)]),
                 false => whole,
             };
-            active.add(Sum { bytes: Bytes(share(part.bytes.0)), elements: share(part.elements) });
+            part.reads = Bytes(share(part.bytes.0));
+            part.operations = share(part.elements).saturating_mul(2);
         }
         let position = Position::Block(number);
         let buffers = self.batch.block(number, true);
         let mut layer = self.layer(format!("block {number}"), position, size, buffers);
         layer.buffer_without_experts = self.batch.block(number, false).alone;
-        layer.parts = parts.to_vec();
-        layer.operations = active.elements.saturating_mul(2);
-        layer.reads = active.bytes;
+        layer.operations =
+            parts.iter().fold(0, |sum: u64, part| sum.saturating_add(part.operations));
+        layer.reads = parts.iter().map(|part| part.reads).sum();
+        layer.parts = parts;
         if self.run.training.is_none()
             && let Some(mixer) = self.shape.layers.get(number)
         {

@@ -15,6 +15,10 @@ pub struct Part {
     pub bytes: Bytes,
     /// Its parameters.
     pub elements: u64,
+    /// The bytes that are read for a token: of routed experts, those in use.
+    pub reads: Bytes,
+    /// The operations of a token.
+    pub operations: u64,
 }
 
 /// The weights of a model by layer.
@@ -83,7 +87,13 @@ fn add_part(parts: &mut Vec<Part>, kind: Kind, size: Sum) {
             part.bytes += size.bytes;
             part.elements = part.elements.saturating_add(size.elements);
         }
-        None => parts.push(Part { kind, bytes: size.bytes, elements: size.elements }),
+        None => parts.push(Part {
+            kind,
+            bytes: size.bytes,
+            elements: size.elements,
+            reads: Bytes(0),
+            operations: 0,
+        }),
     }
 }
 

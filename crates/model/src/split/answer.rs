@@ -1,6 +1,6 @@
 //! Which encodings fit on given rooms, how, and with how much context.
 
-use super::{Objective, Room, RoomKind, Rooms, Split, balanced, first_fit, optimal};
+use super::{Objective, Room, RoomKind, Rooms, Split, balanced, first_fit, llama, optimal};
 use crate::model::Model;
 use crate::need::{Chain, Engine, Estimate, Run, Unknown, chain, estimate};
 use crate::tensor::Encoding;
@@ -66,12 +66,24 @@ pub fn answer(
     let each = encodings.map(|encoding| {
         let run = Run { weights: encoding, ..run.clone() };
         let chain = chain(model, &run)?;
-        let split = optimal(&chain, rooms, objective);
+        let split = best(&chain, run.engine, rooms, objective);
         let largest_context = largest_context(model, &run, rooms, RoomKind::Gpu)?;
         let estimate = estimate(&chain);
         Ok(Answer { encoding, estimate, chain, split, largest_context })
     });
     each.collect()
+}
+
+/// Returns the best placement of whole layers, or a better one with experts on the CPU.
+fn best(chain: &Chain, engine: Engine, rooms: &Rooms, objective: Objective) -> Split {
+    let whole = optimal(chain, rooms, objective);
+    if engine != Engine::LlamaCpp || whole.fits() && whole.last_resort == RoomKind::Gpu {
+        return whole;
+    }
+    let is_better = |divided: &Split| {
+        divided.fits() && (!whole.fits() || divided.cost(objective) < whole.cost(objective))
+    };
+    llama::with_experts_on_cpu(chain, rooms).filter(is_better).unwrap_or(whole)
 }
 
 /// Returns the longest context of each sequence, in steps of 256 tokens and up to that of the model,

@@ -132,18 +132,29 @@ impl Split {
                 reasons.push(reason(run, room.and_then(|room| rooms.rooms.get(room))));
             }
         }
-        for moved in &self.moved {
-            if let (Some(layer), Some(room)) =
-                (chain.layers.get(moved.layer), rooms.rooms.get(moved.room))
-            {
-                let bytes = bytes_of(layer, &moved.kinds);
-                reasons.push(format!(
-                    "{} of {} in {}: the rest of the layer leaves no room for it",
-                    amount(bytes),
-                    layer.name,
-                    room.name
-                ));
-            }
+        let is_next = |one: &Moved, next: &Moved| {
+            (one.room, &one.kinds, one.layer + 1) == (next.room, &next.kinds, next.layer)
+        };
+        for run in self.moved.chunk_by(is_next) {
+            let mut layers = run.iter().filter_map(|moved| chain.layers.get(moved.layer));
+            let bytes = layers.clone().zip(run).map(|(of, moved)| bytes_of(of, &moved.kinds)).sum();
+            let room = run.first().and_then(|moved| rooms.rooms.get(moved.room));
+            let (Some(first), Some(last), Some(room)) =
+                (layers.clone().next(), layers.next_back(), room)
+            else {
+                continue;
+            };
+            let names = match first.name == last.name {
+                true => first.name.clone(),
+                false => format!("{} to {}", first.name, last.name),
+            };
+            let experts = run.iter().flat_map(|moved| &moved.kinds).all(|kind| kind.is_routed());
+            let part = if experts { "the experts" } else { "parts" };
+            reasons.push(format!(
+                "{part} of {names} ({}) on {}: the rest of these layers leaves no room for them",
+                amount(bytes),
+                room.name
+            ));
         }
         for lack in &self.lacks {
             if let Some(room) = rooms.rooms.get(lack.room) {
@@ -249,13 +260,14 @@ pub fn measure(
         room.weights = room.weights.saturating_sub(chain.tied);
     }
     for part in &moved {
-        move_part(chain, rooms, &assigned, part, &mut used);
+        move_part(chain, rooms, &assigned, part, (&mut used, &mut nanos));
     }
     let lacks = lacks(rooms, &used);
     let free = chain.layers.iter().zip(&assigned).filter(|(layer, _)| !layer.pinned);
     let free: Vec<Option<usize>> = free.map(|(_, room)| *room).collect();
     let unplaced = free.iter().filter(|room| room.is_none()).count();
     let mut holders: Vec<usize> = free.into_iter().flatten().collect();
+    holders.extend(moved.iter().map(|part| part.room));
     holders.sort_unstable();
     holders.dedup();
     let kind = |room: &usize| rooms.rooms.get(*room).map(|room| room.kind);
@@ -310,23 +322,40 @@ fn add_entries(chain: &Chain, assigned: &[Option<usize>], used: &mut [Use]) {
     }
 }
 
+/// Moves a part of a layer: its bytes, its time, and what passes to it and back.
 fn move_part(
     chain: &Chain,
     rooms: &Rooms,
     assigned: &[Option<usize>],
     part: &Moved,
-    used: &mut [Use],
+    (used, nanos): (&mut [Use], &mut [u64]),
 ) {
     let Some(layer) = chain.layers.get(part.layer) else { return };
     let bytes = bytes_of(layer, &part.kinds);
+    let of_kinds = || layer.parts.iter().filter(|of| part.kinds.contains(&of.kind));
+    let reads: Bytes = of_kinds().map(|of| of.reads).sum();
+    let operations = of_kinds().fold(0_u64, |sum, of| sum.saturating_add(of.operations));
     let home = assigned.get(part.layer).copied().flatten();
     if let Some(home) = home.and_then(|home| used.get_mut(home)) {
         home.weights = home.weights.saturating_sub(bytes);
+    }
+    let time = |room: usize| rooms.rooms.get(room).map_or(0, |of| of.nanos(reads, operations));
+    if let Some(home) = home
+        && let Some(spent) = nanos.get_mut(home)
+    {
+        *spent = spent.saturating_sub(time(home));
     }
     let gpu = rooms.rooms.get(part.room).is_some_and(|room| room.kind == RoomKind::Gpu);
     if let Some(away) = used.get_mut(part.room) {
         away.weights += bytes;
         away.overhead = if gpu { chain.overhead } else { away.overhead };
+    }
+    if let Some(spent) = nanos.get_mut(part.room) {
+        let passing = home.map_or(0, |home| {
+            let there = rooms.route(home, part.room).nanos(layer.crossing.0);
+            there.saturating_add(rooms.route(part.room, home).nanos(layer.crossing.0))
+        });
+        *spent = spent.saturating_add(time(part.room)).saturating_add(passing);
     }
 }
 

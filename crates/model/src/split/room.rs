@@ -1,7 +1,7 @@
 //! Where layers may go, and how fast data passes between.
 
 use crate::need::Layer;
-use gpu_core::{Bytes, Rates, Route};
+use gpu_core::{Bytes, DeviceDetails, Rates, Route};
 
 /// The kind of a room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,6 +38,15 @@ impl Room {
         Room { name: name.into(), kind, capacity, bytes_per_second, operations_per_second }
     }
 
+    /// Sets the speeds to the peaks of a GPU, where they are known.
+    #[must_use]
+    pub fn as_fast_as(mut self, details: &DeviceDetails) -> Room {
+        self.bytes_per_second = details.peak_memory_rate().unwrap_or(self.bytes_per_second);
+        self.operations_per_second =
+            details.peak_operations().unwrap_or(self.operations_per_second);
+        self
+    }
+
     /// Returns a CPU that reads 50 GB and computes 1 trillion operations a second.
     pub fn cpu(capacity: Bytes) -> Room {
         let (bytes_per_second, operations_per_second) = (50_000_000_000, 1_000_000_000_000);
@@ -59,9 +68,14 @@ impl Room {
     /// Returns the time that a layer takes for a token, in nanoseconds: its bytes are read, then it
     /// is computed.
     pub fn layer_nanos(&self, layer: &Layer) -> u64 {
+        self.nanos(layer.reads, layer.operations)
+    }
+
+    /// Returns the time of reading some bytes and of some operations, in nanoseconds.
+    pub(super) fn nanos(&self, reads: Bytes, operations: u64) -> u64 {
         let at = |per_second| Route { latency_nanos: 0, bytes_per_second: per_second };
-        let read = at(self.bytes_per_second).nanos(layer.reads.0);
-        read.saturating_add(at(self.operations_per_second).nanos(layer.operations))
+        let read = at(self.bytes_per_second).nanos(reads.0);
+        read.saturating_add(at(self.operations_per_second).nanos(operations))
     }
 }
 

@@ -1,12 +1,13 @@
 //! Which encodings fit, and with how much context.
 
-use crate::models::{LLAMA_2_70B, LLAMA_8B, encoding};
+use crate::models::{LLAMA_2_70B, LLAMA_8B, MOE_30B, encoding};
 use gpu_core::Bytes;
 use gpu_model::Model;
 use gpu_model::need::{Engine, Run, Unknown, chain};
 use gpu_model::split::llama::{FitOptions, arguments, fit};
 use gpu_model::split::{
-    Objective, Room, RoomKind, Rooms, Use, answer, candidates, largest_context, optimal, vllm,
+    Objective, Room, RoomKind, Rooms, Split, Use, answer, candidates, largest_context, optimal,
+    vllm,
 };
 
 fn two(mib: u64) -> Rooms {
@@ -71,6 +72,29 @@ fn largest_context_does_not_depend_on_the_asked_one() {
         };
         assert!(of(512).is_some_and(|largest| largest > 4096), "{engine:?}");
         assert_eq!(of(512), of(65_536), "{engine:?}");
+    }
+}
+
+/// Whole layers on the CPU would bring their attention there too.
+#[test]
+fn experts_go_to_the_cpu_before_whole_layers_do() {
+    let model = MOE_30B.gguf("Q4_0");
+    let gpu = |at: usize| Room::gpu(format!("CUDA{at}"), Bytes::from_mib(6_000));
+    for gpus in [1, 2] {
+        let rooms: Vec<Room> = (0..gpus).map(gpu).chain([Room::cpu(Bytes(1 << 40))]).collect();
+        let rooms = Rooms::new(rooms);
+        let run = without_overhead(16_384);
+        let found = &answer(&model, &run, &rooms, &[], Objective::FewestRooms).unwrap()[0];
+        assert!(found.split.fits() && found.split.last_resort == RoomKind::Cpu);
+        assert!(found.split.rooms.iter().skip(1).all(|room| *room != Some(gpus)));
+        let whole = optimal(&found.chain, &rooms, Objective::FewestRooms);
+        let time = |split: &Split| split.cost(Objective::Latency).first;
+        assert!(whole.fits() && 2 * time(&found.split) < time(&whole), "{gpus} GPUs");
+        let reasons = found.split.reasons(&found.chain, &rooms).join("\n");
+        assert!(reasons.contains("the experts of block "), "{reasons}");
+        let words = arguments(&found.chain, &rooms, &found.split).unwrap().words();
+        let overrides = words.iter().filter(|word| *word == "-ot").count();
+        assert!((1..=4).contains(&overrides), "{words:?}");
     }
 }
 

@@ -1,11 +1,12 @@
 //! Text about placed models.
 
+use super::shell_word;
 use crate::json::place_model::Question;
 use gpu_core::{Bytes, amount};
 use gpu_model::Encoding;
 use gpu_model::need::{Engine, Run};
 use gpu_model::read::Format;
-use gpu_model::split::llama::{arguments, visible};
+use gpu_model::split::llama::{Inexpressible, arguments, visible};
 use gpu_model::split::{Answer, RoomKind};
 
 /// What the user asked for, for a command that follows.
@@ -135,22 +136,31 @@ fn program(again: &Again<'_>, question: &Question<'_>, first: &Answer) -> Option
     let (path, context) = (again.path, question.context);
     let program = match again.run.engine {
         Engine::LlamaCpp => {
-            let (rooms, split) = visible(question.rooms, &first.split);
-            let mut words = arguments(&first.chain, &rooms, &split).ok()?.words();
-            // llama-server serves four sequences unless it is told otherwise.
-            words.push(format!("-np {}", question.sequences));
+            let mut options = llama(question, first).ok()?;
             if again.run.keys != Encoding::F16 {
                 let name = again.run.keys.name().to_lowercase();
-                words.push(format!("-ctk {name} -ctv {name}"));
+                options = format!("{options} -ctk {name} -ctv {name}");
             }
             let path = if question.format == Format::Gguf { path } else { "MODEL.gguf" };
             let context = context.saturating_mul(question.sequences);
-            format!("llama-server -m {path} -c {context} {}", words.join(" "))
+            // llama-server serves four sequences unless it is told otherwise.
+            format!("llama-server -m {path} -c {context} {options} -np {}", question.sequences)
         }
         Engine::Vllm => return vllm(path, context, first),
         Engine::Transformers => "COMMAND, with the device_map of --format device-map".to_owned(),
     };
     Some((String::new(), program))
+}
+
+/// Returns llama.cpp's options for a placement, for a program that sees only the GPUs in use.
+///
+/// # Errors
+/// [`Inexpressible`] if llama.cpp cannot place layers so.
+pub fn llama(question: &Question<'_>, first: &Answer) -> Result<String, Inexpressible> {
+    let (rooms, split) = visible(question.rooms, &first.split);
+    let words = arguments(&first.chain, &rooms, &split)?.words();
+    let words: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
+    Ok(words.join(" "))
 }
 
 /// Returns the variables and the command of vLLM for a placement of consecutive layers: a pipeline

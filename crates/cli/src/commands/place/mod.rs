@@ -7,12 +7,6 @@ use crate::args::{Global, PlaceArgs, PlaceCommand};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::Screen;
-use gpu_core::{Group, Groups};
-
-/// Returns the groups of details that say how fast a GPU is.
-fn speed_groups() -> Groups {
-    [Group::Product, Group::Clocks].into_iter().collect()
-}
 
 pub(crate) fn run(args: &PlaceArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     match &args.command {

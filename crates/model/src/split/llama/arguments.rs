@@ -16,6 +16,9 @@ pub enum Inexpressible {
     Scattered(String, String),
 }
 
+/// The beginning of the pattern of a block.
+const BLOCK: &str = "blk\\.";
+
 /// The arguments that reproduce a placement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
@@ -30,7 +33,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Returns the words of a command line.
+    /// Returns the words of a command line. Overrides of the same tensors of several blocks are one.
     pub fn words(&self) -> Vec<String> {
         let mut words = vec!["-ngl".to_owned(), self.layers.to_string()];
         if !self.devices.is_empty() {
@@ -40,8 +43,23 @@ impl Arguments {
             let shares: Vec<String> = self.tensor_split.iter().map(usize::to_string).collect();
             words.extend(["--tensor-split".to_owned(), shares.join(",")]);
         }
+        let mut merged: Vec<(&str, Vec<&str>, &str)> = Vec::new();
         for (pattern, room) in &self.overrides {
-            words.extend(["-ot".to_owned(), format!("{pattern}={room}")]);
+            let (block, tensors) = pattern
+                .strip_prefix(BLOCK)
+                .and_then(|rest| rest.split_once("\\."))
+                .unwrap_or(("", pattern));
+            match merged.last_mut() {
+                Some((last, blocks, to)) if (*last, *to) == (tensors, room) => blocks.push(block),
+                _ => merged.push((tensors, vec![block], room)),
+            }
+        }
+        for (tensors, blocks, room) in merged {
+            let blocks = match blocks[..] {
+                [one] => one.to_owned(),
+                _ => format!("({})", blocks.join("|")),
+            };
+            words.extend(["-ot".to_owned(), format!("{BLOCK}{blocks}\\.{tensors}={room}")]);
         }
         words
     }
@@ -105,5 +123,5 @@ fn pattern(moved: &Moved) -> String {
     let which = if moved.kinds.iter().all(|kind| kind.is_routed()) { "_(ch|)exps" } else { ".*" };
     // The chain begins with the input.
     let block = moved.layer.saturating_sub(1);
-    format!("blk\\.{block}\\.ffn_({}){which}", names.join("|"))
+    format!("{BLOCK}{block}\\.ffn_({}){which}", names.join("|"))
 }

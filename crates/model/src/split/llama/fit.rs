@@ -118,6 +118,18 @@ pub fn fit(model: &Model, run: &Run, rooms: &Rooms, options: &FitOptions) -> Res
     Ok(Fit { context, replaced: true, chain, split })
 }
 
+/// Returns the placement that `--fit` makes of a mixture of experts that the GPUs cannot hold: as many
+/// layers on GPUs as fit without their experts, which are on the CPU, and then as many of them whole
+/// as fit. `None` for a model without experts, or without a GPU or a CPU.
+pub fn with_experts_on_cpu(chain: &Chain, rooms: &Rooms) -> Option<Split> {
+    let gpus = gpus(rooms);
+    let routed = |layer: &crate::need::Layer| layer.parts.iter().any(|p| p.kind.is_routed());
+    if gpus.is_empty() || pinned_room(rooms).is_none() || !chain.layers.iter().any(routed) {
+        return None;
+    }
+    Some(Planner { rooms, gpus, margin: chain.overhead }.place(chain))
+}
+
 /// What remains of the first partial layer of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Rest {

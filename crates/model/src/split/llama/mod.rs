@@ -5,7 +5,7 @@ mod fit;
 mod visible;
 
 pub use arguments::{Arguments, Inexpressible, arguments};
-pub use fit::{Fit, FitError, FitOptions, fit};
+pub use fit::{Fit, FitError, FitOptions, fit, with_experts_on_cpu};
 pub use visible::visible;
 
 use super::plan::pinned_room;

@@ -38,7 +38,7 @@ impl Machine {
         if let Some(listed) = listed {
             return Machine::of(listed);
         }
-        let groups = if args.schedule { super::super::speed_groups() } else { Groups::NONE };
+        let groups = if args.schedule { Groups::PEAKS } else { Groups::NONE };
         let source = source::open_for_query(global, groups, true)?;
         let look = gpu_core::look_at_devices(&*source.backend, &*source.host, groups);
         if let (Err(fault), true) = (&look.driver, look.devices.is_empty()) {

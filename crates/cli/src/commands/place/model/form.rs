@@ -6,9 +6,9 @@ use crate::failure::Failure;
 use crate::terminal::{Line, Screen, warn};
 use gpu_model::split::Answer;
 use gpu_model::split::accelerate::device_map;
-use gpu_model::split::llama::{arguments, visible};
+use gpu_model::split::llama::visible;
 use gpu_report::json::place_model::Question;
-use gpu_report::wording::place::{Again, lacking, shown, vllm};
+use gpu_report::wording::place::{Again, lacking, llama, shown, vllm};
 
 /// Prints the device map, the options of llama.cpp, or the command of vLLM.
 ///
@@ -35,13 +35,12 @@ pub(super) fn print(
             screen.json(&device_map(question.model, &rooms, &split).json())
         }
         SplitForm::Llama => {
-            let (rooms, split) = visible(question.rooms, &first.split);
-            let arguments = arguments(&first.chain, &rooms, &split).map_err(|error| {
+            let options = llama(question, first).map_err(|error| {
                 Failure::new(Exit::Remains, "write the options of llama.cpp")
                     .with_source(error)
                     .with_hint("--engine llama.cpp places layers as it can")
             })?;
-            screen.print(&Line::new().plain(arguments.words().join(" ")))
+            screen.print(&Line::new().plain(options))
         }
         SplitForm::Vllm => {
             let (variables, command) =

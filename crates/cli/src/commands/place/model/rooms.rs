@@ -60,16 +60,9 @@ impl Machine {
                     machine.unavailable.push(format!("GPU {index}: free memory: {absent}"));
                 }
                 (None, Ok(room)) => {
-                    let mut room = gpu(index, room, args.margin);
-                    let details = source.backend.details(&offer.id, super::super::speed_groups());
-                    if let Ok(details) = details {
-                        let (rate, operations) =
-                            (details.peak_memory_rate(), details.peak_operations());
-                        room.bytes_per_second = rate.unwrap_or(room.bytes_per_second);
-                        room.operations_per_second =
-                            operations.unwrap_or(room.operations_per_second);
-                    }
-                    machine.rooms.rooms.push(room);
+                    let details = source.backend.details(&offer.id, Groups::PEAKS);
+                    let room = gpu(index, room, args.margin);
+                    machine.rooms.rooms.push(room.as_fast_as(&details.unwrap_or_default()));
                     devices.push(index);
                 }
             }

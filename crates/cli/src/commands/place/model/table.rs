@@ -118,12 +118,18 @@ fn rooms(screen: &mut Screen, question: &Question<'_>, first: &Answer) -> Result
                 format!("{first} – {last}")
             }
         };
+        let moved = split.moved.iter().filter(|moved| moved.room == at).count();
+        let held = match (moved, held.as_str()) {
+            (0, _) => held,
+            (moved, "") => format!("parts of {}", count(moved, "layer", "layers")),
+            (moved, held) => format!("{held}, parts of {moved} more"),
+        };
         let held = match used.total().saturating_sub(room.capacity) {
             Bytes(0) => held,
             lack => format!("{held}, lacks {}", amount(lack)),
         };
         let is_short = used.total() > room.capacity;
-        if names.is_empty() && !is_short && room.kind == RoomKind::Gpu {
+        if names.is_empty() && moved == 0 && !is_short && room.kind == RoomKind::Gpu {
             unused.push(room.name.strip_prefix("GPU ").unwrap_or(&room.name));
             continue;
         }
