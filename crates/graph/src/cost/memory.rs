@@ -1,7 +1,9 @@
 //! How much memory of a processor is in use, over time.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+
+/// The most steps of a chunk.
+const MOST_STEPS: usize = 48;
 
 /// The memory in use as a step function of time.
 ///
@@ -11,14 +13,39 @@ use std::collections::BTreeMap;
 pub(super) struct Memory {
     /// In use all the time.
     base: u64,
-    /// By how much it changes at a time.
-    steps: BTreeMap<u64, i64>,
+    /// The steps in order of time. A chunk is passed over at once if its highest level allows.
+    chunks: Vec<Chunk>,
     /// In use at the end, without the base.
     last: i64,
     /// At least the maximum over all times, without the base.
     ceiling: Cell<i64>,
-    /// How often memory was added since the ceiling was exact.
-    added: Cell<usize>,
+}
+
+/// Steps that follow one another; at least one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Chunk {
+    /// Times, each with the change of the level.
+    steps: Vec<(u64, i64)>,
+    /// The sum of the changes.
+    sum: i64,
+    /// The highest level after any of the steps, above that before the first.
+    highest: i64,
+}
+
+impl Chunk {
+    fn of(steps: Vec<(u64, i64)>) -> Chunk {
+        let mut chunk = Chunk { steps, ..Chunk::default() };
+        chunk.count();
+        chunk
+    }
+
+    fn count(&mut self) {
+        (self.sum, self.highest) = (0, i64::MIN);
+        for (_, change) in &self.steps {
+            self.sum = self.sum.saturating_add(*change);
+            self.highest = self.highest.max(self.sum);
+        }
+    }
 }
 
 impl Memory {
@@ -31,7 +58,6 @@ impl Memory {
     pub(super) fn add(&mut self, at: u64, bytes: u64) {
         self.step(at, signed(bytes));
         self.ceiling.set(self.ceiling.get().saturating_add(signed(bytes)));
-        self.added.set(self.added.get() + 1);
     }
 
     /// Releases memory from a time on.
@@ -44,10 +70,24 @@ impl Memory {
             return;
         }
         self.last = self.last.saturating_add(bytes);
-        let step = self.steps.entry(at).or_default();
-        *step = step.saturating_add(bytes);
-        if *step == 0 {
-            self.steps.remove(&at);
+        // The last chunk that begins no later.
+        let begins_later = |chunk: &Chunk| chunk.steps.first().is_none_or(|(first, _)| *first > at);
+        let number = self.chunks.partition_point(|chunk| !begins_later(chunk)).saturating_sub(1);
+        let Some(chunk) = self.chunks.get_mut(number) else {
+            self.chunks.push(Chunk::of(vec![(at, bytes)]));
+            return;
+        };
+        let place = chunk.steps.partition_point(|(time, _)| *time < at);
+        match chunk.steps.get_mut(place) {
+            Some((time, change)) if *time == at => *change = change.saturating_add(bytes),
+            _ => chunk.steps.insert(place, (at, bytes)),
+        }
+        if chunk.steps.len() > MOST_STEPS {
+            let later = chunk.steps.split_off(MOST_STEPS / 2);
+            chunk.count();
+            self.chunks.insert(number + 1, Chunk::of(later));
+        } else {
+            chunk.count();
         }
     }
 
@@ -55,9 +95,9 @@ impl Memory {
     pub(super) fn peak(&self) -> u64 {
         let mut level = 0_i64;
         let mut peak = 0;
-        for step in self.steps.values() {
-            level = level.saturating_add(*step);
-            peak = peak.max(level);
+        for chunk in &self.chunks {
+            peak = peak.max(level.saturating_add(chunk.highest));
+            level = level.saturating_add(chunk.sum);
         }
         self.base.saturating_add(unsigned(peak))
     }
@@ -76,15 +116,9 @@ impl Memory {
         if lack(self.base.saturating_add(unsigned(self.ceiling.get()))) == 0 {
             return 0;
         }
-        lack(self.exact_peak())
-    }
-
-    /// Returns the maximum over all times and lowers the ceiling to it.
-    fn exact_peak(&self) -> u64 {
         let peak = self.peak();
         self.ceiling.set(signed(peak.saturating_sub(self.base)));
-        self.added.set(0);
-        peak
+        lack(peak)
     }
 
     /// Returns the earliest time from `first` on after which additional memory never exceeds a
@@ -98,19 +132,27 @@ impl Memory {
         let Some(room) = room.filter(|room| self.last <= *room) else {
             return Err(needed.saturating_add(unsigned(self.last)).saturating_sub(limit));
         };
-        // Rarely enough that it costs no more than adding.
-        if self.ceiling.get() > room && self.added.get() > self.steps.len() {
-            self.exact_peak();
-        }
         if self.ceiling.get() <= room {
             return Ok(first);
         }
         let mut level = self.last;
-        for (at, step) in self.steps.range(first.saturating_add(1)..).rev() {
-            level = level.saturating_sub(*step);
-            if level > room {
-                return Ok(*at);
+        for chunk in self.chunks.iter().rev() {
+            let before = level.saturating_sub(chunk.sum);
+            if before.max(before.saturating_add(chunk.highest)) > room {
+                for (at, change) in chunk.steps.iter().rev() {
+                    if *at <= first {
+                        return Ok(first);
+                    }
+                    level = level.saturating_sub(*change);
+                    if level > room {
+                        return Ok(*at);
+                    }
+                }
             }
+            if chunk.steps.first().is_some_and(|(at, _)| *at <= first) {
+                break;
+            }
+            level = before;
         }
         Ok(first)
     }
@@ -152,5 +194,54 @@ mod tests {
         memory.release(8, 60);
         assert_eq!(memory.lack_always(40, 100), 0);
         assert_eq!(memory.lack_always(45, 100), 5);
+    }
+
+    /// The same, without chunks.
+    fn plain(steps: &[(u64, i64)], first: u64, room: i64) -> Option<u64> {
+        let level = |at: u64| -> i64 {
+            steps.iter().filter(|(time, _)| *time <= at).map(|(_, by)| by).sum()
+        };
+        let mut times: Vec<u64> =
+            steps.iter().map(|(at, _)| *at).filter(|at| *at > first).collect();
+        times.sort_unstable();
+        let exceeds = |at: u64| -> bool { level(at) > room };
+        if exceeds(u64::MAX) {
+            return None;
+        }
+        let before = |at: &u64| exceeds(at - 1);
+        Some(times.iter().rev().find(|at| before(at)).copied().unwrap_or(first))
+    }
+
+    #[test]
+    fn chunks_change_nothing() {
+        let mut state = 7_u64;
+        let mut random = |limit: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % limit
+        };
+        let (mut memory, mut steps) = (Memory::default(), Vec::new());
+        for round in 0..2_000_u64 {
+            // Sometimes near the end, sometimes anywhere, and often at a time that has a step.
+            let from = if random(4) == 0 { 0 } else { round };
+            let (at, lasting, bytes) = (1 + from + random(40), 1 + random(60), 1 + random(9));
+            memory.add(at, bytes);
+            memory.release(at + lasting, bytes);
+            steps.extend([(at, bytes as i64), (at + lasting, -(bytes as i64))]);
+            if round % 50 == 0 {
+                let peak = steps.iter().map(|(at, _)| {
+                    steps.iter().filter(|(time, _)| time <= at).map(|(_, by)| by).sum::<i64>()
+                });
+                assert_eq!(Some(memory.peak() as i64), peak.max());
+                for _ in 0..20 {
+                    let (first, limit) = (random(round + 100), random(memory.peak() + 20));
+                    let bytes = random(5);
+                    let found = memory.earliest(first, bytes, limit).ok();
+                    let room = limit as i64 - bytes as i64;
+                    let expected = if room < 0 { None } else { plain(&steps, first, room) };
+                    assert_eq!(found, expected, "round {round}, first {first}, room {room}");
+                }
+            }
+        }
+        assert!(memory.chunks.len() > 20);
     }
 }
