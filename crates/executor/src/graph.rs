@@ -339,6 +339,14 @@ mod tests {
     }
 
     #[test]
+    fn graph_that_cannot_be_numbered_is_refused() {
+        for nodes in [MAX_NODES + 1, usize::MAX] {
+            let error = TaskGraph::from_edges(nodes, []).unwrap_err();
+            assert_eq!(error, GraphError::TooLarge { nodes, edges: 0 });
+        }
+    }
+
+    #[test]
     fn unknown_node_is_an_error() {
         let error = TaskGraph::from_edges(2, [(0, 2)]).unwrap_err();
         assert_eq!(error, GraphError::UnknownNode { from: 0, to: 2, nodes: 2 });

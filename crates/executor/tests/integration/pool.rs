@@ -181,6 +181,27 @@ fn parts_run_on_idle_threads() {
     }
 }
 
+/// The thread that started the run finds nothing more and sleeps; the last node ends elsewhere.
+#[test]
+fn last_node_wakes_the_thread_that_started_the_run() {
+    let pool = Pool::new(2).expect("threads can be created");
+    let has_begun = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&has_begun);
+    let kernel = move |_: NodeIx, context: &Context<'_, 'static>| {
+        if context.thread() == 0 {
+            while !seen.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+        } else {
+            seen.store(true, Ordering::Release);
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        Ok::<(), ()>(())
+    };
+    pool.run(graph(2, &[]), kernel, &Options::default()).expect("nothing fails");
+    assert!(has_begun.load(Ordering::Acquire));
+}
+
 #[test]
 fn panic_of_a_part_is_the_panic_of_its_kernel() {
     for threads in [1, 2] {

@@ -372,6 +372,9 @@ fn quantized_matrices_are_what_the_files_hold() {
     let n = 4096 * 4096;
     let gptq = quantized(r#"{"quant_method":"gptq","bits":4,"group_size":128}"#).1;
     assert_eq!(bytes(&gptq), [n / 2, n / 128 / 2, n / 128 * 2, 4096 * 4]);
+    // One group for each column.
+    let whole = quantized(r#"{"quant_method":"gptq","bits":4,"group_size":-1}"#).1;
+    assert_eq!(bytes(&whole), [n / 2, 4096 / 2, 4096 * 2, 4096 * 4]);
     let awq = quantized(r#"{"quant_method":"awq","bits":4,"group_size":128}"#).1;
     assert_eq!(bytes(&awq), [n / 2, n / 128 / 2, n / 128 * 2]);
     let fp8 = quantized(r#"{"quant_method":"fp8","weight_block_size":[128,128]}"#).1;
