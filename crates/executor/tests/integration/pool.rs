@@ -183,6 +183,7 @@ fn parts_run_on_idle_threads() {
 
 /// The thread that started the run finds nothing more and sleeps; the last node ends elsewhere.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the other thread has to fall asleep meanwhile")]
 fn last_node_wakes_the_thread_that_started_the_run() {
     let pool = Pool::new(2).expect("threads can be created");
     let has_begun = Arc::new(AtomicBool::new(false));

@@ -60,6 +60,17 @@ fn names_and_outputs_are_resolved_in_any_order_of_the_file() {
 }
 
 #[test]
+fn names_begin_with_a_letter_a_digit_a_dot_or_an_underscore() {
+    for name in ["a", "Z", "0", ".a", "_a", "a/b-c>d\\e._9"] {
+        assert!(build(vec![node(name, "In", &[])]).is_ok(), "{name}");
+    }
+    for name in ["", "-a", "/a", ">a", "a b", "a:0", "ä"] {
+        let error = build(vec![node(name, "In", &[])]).err();
+        assert_eq!(error, Some(BuildError::InvalidName { node: name.into() }), "{name}");
+    }
+}
+
+#[test]
 fn output_types_come_from_attributes_and_their_defaults() {
     let mut split = node("s", "Split", &[]);
     let types = [Dtype::INT32, Dtype::RESOURCE].map(|of| Attr::Type(ValueType::of(of)));

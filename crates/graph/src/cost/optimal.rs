@@ -264,8 +264,9 @@ fn twin(problem: &Problem<'_>, processor: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::super::random::{Shape, cluster, dag};
-    use super::super::{list_schedule, verify};
+    use super::super::{Item, list_schedule, verify};
     use super::*;
+    use gpu_core::{Bytes, Route};
 
     /// Ends of all schedules that append items in every order, without any bound.
     fn brute_force(dag: &Dag, cluster: &Cluster, slots: &mut Vec<Option<Slot>>) -> u64 {
@@ -325,6 +326,35 @@ mod tests {
             }
         }
         best
+    }
+
+    #[test]
+    fn twin_has_the_same_times_memory_and_routes() {
+        let processor = |_| super::super::Processor { name: "p".into(), speed: 1.0, memory: None };
+        let route = Route { latency_nanos: 5, bytes_per_second: 7 };
+        let alike = Cluster {
+            processors: (0..3).map(processor).collect(),
+            routes: vec![vec![route; 3]; 3],
+            one_port: true,
+        };
+        let times = |nanos: [Option<u64>; 3]| Item { nanos: nanos.into(), ..Item::default() };
+        let dag = |items: Vec<Item>| Dag { items };
+        let twins = |dag: &Dag, cluster: &Cluster| {
+            let problem = Problem::new(dag, cluster).expect("all items can run");
+            [0, 1, 2].map(|processor| twin(&problem, processor))
+        };
+        let same = dag(vec![times([Some(3); 3])]);
+        assert_eq!(twins(&same, &alike), [None, Some(0), Some(0)]);
+        let slower = dag(vec![times([Some(3), Some(4), Some(4)]), times([Some(1); 3])]);
+        assert_eq!(twins(&slower, &alike), [None, None, Some(1)]);
+        let unable = dag(vec![times([Some(3), None, Some(3)])]);
+        assert_eq!(twins(&unable, &alike), [None, None, Some(0)]);
+        let mut smaller = alike.clone();
+        smaller.processors[0].memory = Some(Bytes(9));
+        assert_eq!(twins(&same, &smaller), [None, None, Some(1)]);
+        let mut far = alike.clone();
+        far.routes[0][2].latency_nanos = 6;
+        assert_eq!(twins(&same, &far), [None, None, None]);
     }
 
     #[test]

@@ -100,3 +100,33 @@ pub(super) fn tails(problem: &Problem<'_>) -> Vec<u64> {
     }
     tails
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Cluster, Dag, Input, Item, Processor};
+    use super::*;
+    use gpu_core::{Bytes, Route};
+
+    #[test]
+    fn mean_route_has_the_mean_latency_and_the_mean_time_of_a_byte() {
+        let processor = || Processor { name: "p".into(), speed: 1.0, memory: None };
+        let route = |latency_nanos, bytes_per_second| Route { latency_nanos, bytes_per_second };
+        let cluster = Cluster {
+            processors: vec![processor(), processor()],
+            // 1 and 3 ns for each byte.
+            routes: vec![
+                vec![Route::default(), route(10, 1_000_000_000)],
+                vec![route(30, 333_333_333), Route::default()],
+            ],
+            one_port: true,
+        };
+        let nanos = vec![Some(1); 2];
+        let first = Item { nanos: nanos.clone(), outputs: vec![Bytes(1000)], ..Item::default() };
+        let then = Item { nanos, inputs: vec![Input::value(0, 0)], ..Item::default() };
+        let dag = Dag { items: vec![first, then] };
+        let problem = Problem::new(&dag, &cluster).expect("all items can run");
+        let mean = MeanRoute::of(&problem);
+        assert_eq!(mean.nanos(&problem, 0, None), 20);
+        assert_eq!(mean.nanos(&problem, 0, Some(0)), 20 + 2000);
+    }
+}
