@@ -160,7 +160,13 @@ fn unknown_size_is_that_of_a_usual_terminal() {
 fn wait_for_the_driver_is_told_and_ends_with_the_next_look() {
     let mut state = watched("labbox", 1, (80, 24));
     state.update(Event::Tick(Duration::from_secs(4)));
-    assert!(lines(&state).lines().next().unwrap().ends_with("no answer from the machine for 4 s"));
+    assert!(
+        lines(&state)
+            .lines()
+            .next()
+            .unwrap()
+            .ends_with("labbox · no answer from the machine for 4 s")
+    );
     let what = "waiting for the driver for 5 s (nvmlInit_v2)".to_owned();
     state.update(Event::Stalled { what, since: Duration::from_secs(5) });
     assert!(
@@ -168,7 +174,7 @@ fn wait_for_the_driver_is_told_and_ends_with_the_next_look() {
             .lines()
             .next()
             .unwrap()
-            .ends_with("waiting for the driver for 5 s (nvmlInit_v2)")
+            .ends_with("labbox · waiting for the driver for 5 s (nvmlInit_v2)")
     );
     let machine = Simulation::named(Path::new("labbox")).unwrap();
     state.update(Event::Frame(Box::new(look(&machine))));

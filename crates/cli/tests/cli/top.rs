@@ -113,7 +113,7 @@ fn mouse_is_left_to_the_terminal_on_request_and_colours_as_asked() {
 
 #[test]
 fn terminal_of_unknown_size_is_drawn_as_a_usual_one() {
-    let shown = on_terminal((0, 0), "Esc=q", &TOP);
+    let shown = on_terminal((0, 0), "21044=q", &TOP);
     assert!(shown.contains("21044"), "{shown}");
 }
 
@@ -124,6 +124,16 @@ fn only_selected_devices_and_users_are_shown() {
     assert!(!shown.contains("21044") && !shown.contains("71.0/80.0 GiB"), "{shown}");
     // Memory that nobody lists is nobody's to hide.
     assert!(shown.contains("19777"), "{shown}");
+}
+
+#[test]
+fn keys_are_answered_while_the_driver_hangs() {
+    // The first two looks make eight of these calls.
+    let hang = "nvmlDeviceGetUtilizationRates=hang,from=9";
+    let words = ["sim", "labbox", "--fault", hang, "--", GPUWS, "top"];
+    let shown = on_terminal((120, 24), "nvmlDeviceGetUtilizationRates=m|▼=q", &words);
+    assert!(shown.starts_with("ended with 0, same settings: True\n"), "{shown}");
+    assert!(shown.ends_with(RESTORED), "{shown}");
 }
 
 #[test]

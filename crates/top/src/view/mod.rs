@@ -59,18 +59,22 @@ pub fn text(buffer: &Buffer) -> String {
 
 fn header(paint: &mut Paint<'_>, state: &State, area: Rect) {
     let mut right = Vec::new();
-    if let Some((what, since)) = &state.waiting {
-        let what = match what.is_empty() {
-            true => format!("  no answer from the machine for {} s", since.as_secs()),
-            false => format!("  {what}"),
-        };
-        right.push((Tone::Accent, what));
-    }
     if state.paused {
         right.push((Tone::Accent, "  paused".to_owned()));
     }
     let mut left: Vec<(Tone, String)> = Vec::new();
-    if let Some(frame) = state.frame.as_deref() {
+    let frame = state.frame.as_deref();
+    if let Some((what, since)) = &state.waiting {
+        // What is old is left out, but not which machine it is.
+        left.extend(frame.and_then(Frame::label).map(|label| (Tone::Strong, label + " · ")));
+        left.push((
+            Tone::Accent,
+            match what.is_empty() {
+                true => format!("no answer from the machine for {} s", since.as_secs()),
+                false => what.clone(),
+            },
+        ));
+    } else if let Some(frame) = frame {
         let time = local_time::readable(frame.snapshot.taken_at, &state.options.zone);
         let short = time.get(11..).unwrap_or_default();
         let room = usize::from(area.width).saturating_sub(width(&right) + short.len() + 2);
