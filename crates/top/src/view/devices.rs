@@ -17,6 +17,11 @@ const GRAPHS: [(Measure, &str, u16); 3] = [
     (Measure::Power, "power", 60),
 ];
 
+/// The columns of the label of a graph, with a gap after it.
+const LABEL: u16 = 6;
+/// The column from which a line has a graph of the utilization, if it is long enough.
+const INLINE: u16 = 116;
+
 /// The widest column of names.
 const NAME: usize = 30;
 
@@ -49,6 +54,12 @@ pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
             width.saturating_sub(gap),
             grid.lines,
         );
+        if grid.lines == 1 && cell.width >= INLINE + 30 {
+            let history = Rect { x: cell.x + INLINE, width: cell.width - INLINE, ..cell };
+            graph_of(paint, state, device, GRAPHS[0], history);
+            device_line(paint, Rect { width: INLINE, ..cell }, device, grid.level, name);
+            continue;
+        }
         device_line(paint, cell, device, grid.level, name);
         if grid.lines > 1 {
             graphs(paint, state, device, Rect { y: cell.y + 1, height: cell.height - 1, ..cell });
@@ -71,19 +82,28 @@ fn first_shown(state: &State, lines: usize, columns: usize) -> usize {
 }
 
 fn graphs(paint: &mut Paint<'_>, state: &State, device: &Device, area: Rect) {
-    let Some(history) = state.history(device.index) else { return };
-    let shown: Vec<_> = GRAPHS.iter().filter(|(.., least)| area.width >= *least).collect();
+    let shown: Vec<_> = GRAPHS.into_iter().filter(|(.., least)| area.width >= *least).collect();
     let width = area.width / shown.len().max(1) as u16;
-    for (at, (measure, label, _)) in shown.into_iter().enumerate() {
+    for (at, graph) in shown.into_iter().enumerate() {
         let x = area.x + at as u16 * width;
-        // The label is as wide as the longest one.
-        let label_width = 6.min(width);
-        paint.put_right(x, x + label_width - label_width.min(1), area.y, label, Tone::Dim);
-        let graph =
-            Rect::new(x + label_width, area.y, width.saturating_sub(label_width + 1), area.height);
-        let back = |age| history.back(*measure, age + state.behind);
-        graph::draw(paint, graph, state.marker, back);
+        let area = Rect { x, width: width.saturating_sub(1), ..area };
+        graph_of(paint, state, device, graph, area);
     }
+}
+
+/// Draws a graph with its label at the left.
+fn graph_of(
+    paint: &mut Paint<'_>,
+    state: &State,
+    device: &Device,
+    (measure, label, _): (Measure, &str, u16),
+    area: Rect,
+) {
+    let Some(history) = state.history(device.index) else { return };
+    let left = LABEL.min(area.width);
+    paint.put_right(area.x, area.x + left.saturating_sub(1), area.y, label, Tone::Dim);
+    let graph = Rect { x: area.x + left, width: area.width - left, ..area };
+    graph::draw(paint, graph, state.marker, |age| history.back(measure, age + state.behind));
 }
 
 /// Draws the line of a device; `name` is the width of the longest name.
