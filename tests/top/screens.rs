@@ -187,6 +187,7 @@ fn machine_without_driver_says_why() {
     let screen = lines(&state);
     assert!(screen.contains("\nno NVIDIA driver is installed\n"), "{screen}");
     assert!(!screen.contains("no process uses"), "{screen}");
+    assert!(screen.contains("\n failed to "), "with the reason: {screen}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ pub struct Frame {
     pub devices: Vec<Device>,
     /// What uses these devices, by device; within a device as the driver lists it.
     pub rows: Vec<Row>,
-    /// Why rows or leases are not known. Text is escaped.
+    /// Why devices, rows or leases are not known. Text is escaped.
     pub unknown: Vec<String>,
 }
 
@@ -41,7 +41,8 @@ impl Frame {
         let rows = rows.filter(|row| row.pid().is_none_or(|pid| filter.shows(&snapshot, pid)));
         let rows = rows.collect();
         let leases = leased.fault().map(|fault| format!("leases unknown: failed to {fault}"));
-        let unknown = wording::unknown_users(visible()).chain(leases);
+        let driver = snapshot.driver.as_ref().err().map(|fault| format!("failed to {fault}"));
+        let unknown = driver.into_iter().chain(wording::unknown_users(visible())).chain(leases);
         let unknown = unknown.map(|text| clean(&text).into_owned()).collect();
         Frame { devices, rows, unknown, snapshot, diagnosis }
     }

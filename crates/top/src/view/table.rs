@@ -6,6 +6,7 @@ use crate::frame::Frame;
 use crate::rows::{Column, Row, Subject};
 use crate::state::State;
 use gpu_core::Bytes;
+use gpu_report::text::{Line, Tone as Plain, wrapped};
 use gpu_report::wording;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
@@ -97,12 +98,15 @@ pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
     let shown = state.rows().len().saturating_sub(state.top);
     let mut rest = areas.rows;
     rest.y = rest.y.saturating_add(u16::try_from(shown).unwrap_or(u16::MAX));
+    let width = usize::from(rest.width).saturating_sub(2).max(1);
     for (tone, text) in notes(state, frame) {
-        if !areas.rows.contains(rest.as_position()) {
-            break;
+        for line in wrapped(Line::new(), Plain::Plain, &text, width) {
+            if !areas.rows.contains(rest.as_position()) {
+                return;
+            }
+            paint.put(rest.x + 1, rest.y, rest.width.saturating_sub(1), line.text(), tone);
+            rest.y += 1;
         }
-        paint.put(rest.x + 1, rest.y, rest.width.saturating_sub(1), &text, tone);
-        rest.y += 1;
     }
 }
 
