@@ -63,6 +63,8 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
             "gpu-model",
             "gpu-executor",
         ],
+        // Views draw the data of the libraries, without an adapter.
+        "gpu-top" => &["gpu-core", "gpu-reaper", "gpu-steward", "gpu-report"],
         // One library opens machines: it selects the adapters for the layers above.
         "gpu-machine" => &[
             "gpu-core",
@@ -104,6 +106,7 @@ const LIBRARIES_AND_XTASK: &[&str] = &[
     "gpu-steward",
     "gpu-machine",
     "gpu-report",
+    "gpu-top",
     "xtask",
 ];
 const LIBRARIES: usize = LIBRARIES_AND_XTASK.len() - 1;
@@ -121,6 +124,8 @@ const SYSTEM_USERS: &[&str] = &[
     // It checks the owner of a session's directory.
     "gpu-sim",
     "gpu-machine",
+    // It gives the terminal back, and stops its process group at Ctrl-Z.
+    "gpu-top",
     "gpuws",
     "gpuws-tests",
     "gpuws-benches",

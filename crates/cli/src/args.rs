@@ -11,6 +11,7 @@ mod request;
 mod run;
 mod sim;
 mod time;
+mod top;
 mod views;
 
 pub(crate) use claims::{ClaimArgs, LeasesArgs};
@@ -27,6 +28,7 @@ pub(crate) use reap::{Reach, ReapArgs};
 pub(crate) use request::RequestArgs;
 pub(crate) use run::RunArgs;
 pub(crate) use sim::SimArgs;
+pub(crate) use top::TopArgs;
 use views::usual_spelling;
 pub(crate) use views::{Fields, Format, QueryArgs, Repeat, ResetArgs, Shown, StatusArgs};
 
@@ -112,6 +114,9 @@ pub(crate) enum Command {
                             gpuws --sim labbox status -i 3 -q\n         \
                             gpuws --sim labbox status --format gpustat-json")]
     Status(StatusArgs),
+    /// Watch the devices and who uses them on the whole screen.
+    #[command(after_help = "Example: gpuws --sim labbox top\n? shows the keys, q quits.")]
+    Top(TopArgs),
     /// Print CSV like nvidia-smi, with the same options, for scripts.
     #[command(
         override_usage = "gpuws query --query-gpu <FIELD,…> --format <FORM> [OPTIONS]\n       \

@@ -91,6 +91,10 @@ fn check_global_options(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Query(_)) if cli.global.json => {
             refused("--json", "query prints CSV; gpuws status --json has the same figures")
         }
+        Some(Command::Top(_)) if cli.global.json => refused(
+            "--json",
+            "it shows a screen; gpuws status -l --json prints one object per look",
+        ),
         Some(Command::Dmon(_) | Command::Pmon(_)) if cli.global.json => {
             refused("--json", "it prints rows; gpuws status -l --json prints one object per look")
         }
@@ -117,6 +121,7 @@ fn run(cli: &Cli, role: Role) -> Result<Exit, Failure> {
     match &cli.command {
         None => commands::status::run(&StatusArgs::default(), global, &mut screen),
         Some(Command::Status(args)) => commands::status::run(args, global, &mut screen),
+        Some(Command::Top(args)) => commands::top::run(args, global, screen.is_coloured()),
         Some(Command::Query(args)) => commands::query::run(args, global, &mut screen),
         Some(Command::Dmon(args)) => {
             commands::monitor::run(&args.select, Subject::Gpu, &args.stream, global, &mut screen)

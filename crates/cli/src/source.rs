@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// Opens the machine that the command line selects.
 pub(crate) fn open(global: &Global) -> Result<Source, Failure> {
-    Source::open(&options(global)).map_err(|error| opening(global.sim.as_deref(), error))
+    open_telling(global, progress)
 }
 
 /// Opens the machine that the command line selects, for a query of these groups next.
@@ -22,6 +22,12 @@ pub(crate) fn open_for_query(
     once: bool,
 ) -> Result<Source, Failure> {
     Source::open_for_query(&options(global), groups, once)
+        .map_err(|error| opening(global.sim.as_deref(), error))
+}
+
+/// Opens the machine that the command line selects, with another function for messages about waits.
+pub(crate) fn open_telling(global: &Global, progress: fn(&str)) -> Result<Source, Failure> {
+    Source::open(&Options { progress, ..options(global) })
         .map_err(|error| opening(global.sim.as_deref(), error))
 }
 

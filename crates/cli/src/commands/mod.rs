@@ -22,4 +22,5 @@ pub(crate) mod run;
 pub(crate) mod shim;
 pub(crate) mod sim;
 pub(crate) mod status;
+pub(crate) mod top;
 pub(crate) mod topo;

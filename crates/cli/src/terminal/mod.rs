@@ -37,14 +37,18 @@ fn said(text: &str) -> String {
     format!("gpuws: {}", lines.join("\n"))
 }
 
-/// Returns text as the locale can show it.
-pub(crate) fn localized(text: String) -> String {
+/// Returns whether the locale shows only ASCII.
+pub(crate) fn is_ascii() -> bool {
     static ASCII: OnceLock<bool> = OnceLock::new();
-    let needed = || {
+    *ASCII.get_or_init(|| {
         let values = ["LC_ALL", "LC_CTYPE", "LANG"].map(|name| std::env::var(name).ok());
         ascii::is_needed(values.each_ref().map(Option::as_deref))
-    };
-    if *ASCII.get_or_init(needed) { ascii::ascii(&text) } else { text }
+    })
+}
+
+/// Returns text as the locale can show it.
+pub(crate) fn localized(text: String) -> String {
+    if is_ascii() { ascii::ascii(&text) } else { text }
 }
 
 /// Prints a note or a warning to standard error.
@@ -107,6 +111,11 @@ impl Screen {
     /// Returns whether the reader closed the pipe.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed
+    }
+
+    /// Returns whether the output has colours.
+    pub(crate) fn is_coloured(&self) -> bool {
+        self.colour
     }
 
     /// Returns the width of the terminal, or 80 without one.

@@ -86,6 +86,7 @@ fn status_is_default_command() {
 fn every_help_text_matches_golden_file() {
     let words = [
         "status",
+        "top",
         "query",
         "dmon",
         "pmon",

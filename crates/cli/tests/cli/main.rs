@@ -39,6 +39,7 @@ mod shim;
 mod sim;
 mod status_leases;
 mod terminal;
+mod top;
 mod topo;
 mod view_formats;
 mod views;

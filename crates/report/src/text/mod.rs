@@ -8,7 +8,7 @@ mod line;
 mod table;
 mod wrap;
 
-pub use bar::bar;
+pub use bar::{bar, bar_of};
 pub use line::{Line, Tone};
 pub use table::{Align, Table};
 pub use wrap::{packed, wrapped};

@@ -1,0 +1,149 @@
+//! `gpuws top` on a pseudo-terminal: it shows the machine, and gives the terminal back on every way
+//! out.
+
+use crate::live::{GPUWS, out};
+use std::process::{Command, Stdio};
+
+/// Runs a command as a job of a shell on a pseudo-terminal. Whenever the output since the last step
+/// contains a text, the next step follows: text that is typed, or a signal. `fg` follows when the
+/// job has stopped. Prints how the job ended and, for the stop and the end, whether the settings of
+/// the terminal are those from before; then the output, with `E` for the escape character.
+const SHELL: &str = "import fcntl, os, pty, select, signal, struct, sys, termios, time
+rows, columns, steps, *command = sys.argv[1:]
+steps = [step.split('=', 1) for step in steps.split('|')]
+signal.alarm(60)
+told, tell = os.pipe()
+shell, terminal = pty.fork()
+if shell == 0:
+    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack('HHHH', int(rows), int(columns), 0, 0))
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    before = termios.tcgetattr(0)
+    job = os.fork()
+    if job == 0:
+        os.setpgid(0, 0); os.tcsetpgrp(0, os.getpid())
+        signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+        os.execvp(command[0], command)
+    os.write(tell, b'job %d\\n' % job)
+    while True:
+        status = os.waitpid(job, os.WUNTRACED)[1]
+        same = termios.tcgetattr(0) == before
+        os.tcsetpgrp(0, os.getpid())
+        if not os.WIFSTOPPED(status): break
+        os.write(tell, b'stopped, same settings: %s\\n' % str(same).encode())
+        time.sleep(0.2)
+        os.tcsetpgrp(0, job); os.kill(job, signal.SIGCONT)
+    os.write(tell, b'ended with %d, same settings: %s\\n'
+        % (os.waitstatus_to_exitcode(status), str(same).encode()))
+    os._exit(0)
+os.close(tell)
+job = int(os.read(told, 100).split()[1])
+shown, since = b'', 0
+while True:
+    if steps and steps[0][0].encode() in shown[since:]:
+        action = steps.pop(0)[1]
+        since = len(shown)
+        if action.startswith('SIG'): os.kill(job, getattr(signal, action))
+        else: os.write(terminal, action.encode().decode('unicode_escape').encode())
+    try: piece = os.read(terminal, 65536)
+    except OSError: break
+    if not piece: break
+    shown += piece
+os.waitpid(shell, 0)
+print(os.read(told, 1000).decode(), end='')
+print(shown.decode().replace('\\x1b', 'E'), end='')
+";
+
+/// Runs `gpuws` with these words on a terminal of this size.
+fn on_terminal((columns, rows): (u16, u16), steps: &str, words: &[&str]) -> String {
+    let mut command = Command::new("python3");
+    command.args(["-c", SHELL, &rows.to_string(), &columns.to_string(), steps, GPUWS]).args(words);
+    for name in ["CUDA_VISIBLE_DEVICES", "GPUWS_SIM_SESSION", "NO_COLOR", "COLUMNS", "LINES"] {
+        command.env_remove(name);
+    }
+    command.env("TZ", "UTC").env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    out(&output)
+}
+
+const TOP: [&str; 3] = ["--sim", "labbox", "top"];
+
+/// The last output of the program: the default colours, no mouse, no bracketed paste, the main
+/// screen, a visible cursor.
+const RESTORED: &str = "E[0mE[?1006lE[?1015lE[?1003lE[?1002lE[?1000lE[?2004lE[?1049lE[?25h";
+
+#[test]
+fn terminal_is_restored_on_every_way_out() {
+    for (step, end) in [
+        ("q", "ended with 0"),
+        ("\\x03", "ended with 0"),
+        ("SIGTERM", "ended with -15"),
+        ("SIGHUP", "ended with -1"),
+        ("SIGINT", "ended with -2"),
+        ("SIGQUIT", "ended with -3"),
+    ] {
+        let shown = on_terminal((80, 24), &format!("21044={step}"), &TOP);
+        let head = format!("{end}, same settings: True\nE[?1049h");
+        assert!(shown.starts_with(&head), "{step}: {shown}");
+        assert!(shown.contains("simulated machine labbox"), "{step}: {shown}");
+        assert!(shown.ends_with(RESTORED), "{step}: {shown}");
+        assert_eq!(shown.matches("E[?1049l").count(), 1, "{step}: {shown}");
+    }
+}
+
+#[test]
+fn stopped_job_gives_the_terminal_back_and_takes_it_again() {
+    let shown = on_terminal((80, 24), "21044=\\x1a|21044=q", &TOP);
+    let head = "stopped, same settings: True\nended with 0, same settings: True\n";
+    assert!(shown.starts_with(head), "{shown}");
+    assert!(shown.matches("E[?1049h").count() >= 2, "{shown}");
+    assert!(shown.ends_with(RESTORED), "{shown}");
+}
+
+#[test]
+fn mouse_is_left_to_the_terminal_on_request_and_colours_as_asked() {
+    let words = [&TOP[..], &["--no-mouse", "--ascii", "--color", "never"]].concat();
+    let shown = on_terminal((80, 24), "21044=q", &words);
+    let screen = shown.split("E[?1049h").nth(1).unwrap();
+    assert!(!screen.contains("E[?1000h") && screen.is_ascii(), "{shown}");
+    assert!(!screen.contains("E[38;5;"), "{shown}");
+    let coloured = on_terminal((80, 24), "21044=q", &TOP);
+    assert!(coloured.contains("E[38;5;3"), "{coloured}");
+}
+
+#[test]
+fn terminal_of_unknown_size_is_drawn_as_a_usual_one() {
+    let shown = on_terminal((0, 0), "21044=q", &TOP);
+    assert!(shown.contains("21044"), "{shown}");
+}
+
+#[test]
+fn only_selected_devices_and_users_are_shown() {
+    let words = [&TOP[..], &["-i", "2-3", "--user", "bob"]].concat();
+    let shown = on_terminal((80, 24), "18250=q", &words);
+    assert!(!shown.contains("21044") && !shown.contains("71.0/80.0 GiB"), "{shown}");
+    // Memory that nobody lists is nobody's to hide.
+    assert!(shown.contains("19777"), "{shown}");
+}
+
+#[test]
+fn keys_are_answered_while_the_driver_hangs() {
+    // The first two looks make eight of these calls.
+    let hang = "nvmlDeviceGetUtilizationRates=hang,from=9";
+    let words = ["sim", "labbox", "--fault", hang, "--", GPUWS, "top"];
+    let shown = on_terminal((120, 24), "nvmlDeviceGetUtilizationRates=m|▼=q", &words);
+    assert!(shown.starts_with("ended with 0, same settings: True\n"), "{shown}");
+    assert!(shown.ends_with(RESTORED), "{shown}");
+}
+
+#[test]
+fn output_without_a_terminal_is_refused() {
+    let mut command = Command::new(GPUWS);
+    let output = command.args(TOP).stdin(Stdio::null()).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("gpuws status -l") && output.stdout.is_empty(), "{error}");
+    let mut command = Command::new(GPUWS);
+    let output = command.args(["top", "--json"]).stdin(Stdio::null()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}

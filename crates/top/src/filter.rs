@@ -1,0 +1,86 @@
+//! Which rows are shown: the text that the user types.
+
+use crate::rows::Row;
+
+/// A filter, parsed from text. Words are separated by spaces, and all must match: `user=NAME`
+/// matches the beginning of the owner, `gpu=0,2-3` the device, and any other word a part of the
+/// PID, the owner, the note or the command, in upper or lower case.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    text: String,
+    words: Vec<Word>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Word {
+    User(Vec<String>),
+    Gpu(Vec<(u32, u32)>),
+    Text(String),
+}
+
+/// The most characters of a filter; more are ignored.
+const MOST: usize = 256;
+
+impl Filter {
+    /// Parses a filter; every text is one.
+    pub fn new(text: &str) -> Self {
+        let text: String = text.chars().filter(|c| !gpu_core::acts(*c)).take(MOST).collect();
+        let words = text.split_whitespace().filter_map(Word::parse).collect();
+        Filter { text, words }
+    }
+
+    /// Returns the text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns whether every row is shown.
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// Returns whether a row is shown.
+    pub fn shows(&self, row: &Row) -> bool {
+        self.words.iter().all(|word| word.matches(row))
+    }
+}
+
+impl Word {
+    /// Returns the condition of a word; `None` for one that is not complete, such as `gpu=`.
+    fn parse(word: &str) -> Option<Self> {
+        if let Some(names) = word.strip_prefix("user=") {
+            let names: Vec<String> = parts(names).map(str::to_owned).collect();
+            return (!names.is_empty()).then_some(Word::User(names));
+        }
+        if let Some(list) = word.strip_prefix("gpu=") {
+            let range = |part: &str| {
+                let (first, last) = part.split_once('-').unwrap_or((part, part));
+                let first = first.parse().ok()?;
+                Some((first, if last.is_empty() { first } else { last.parse().ok()? }))
+            };
+            let ranges: Vec<(u32, u32)> = parts(list).filter_map(range).collect();
+            return (!ranges.is_empty()).then_some(Word::Gpu(ranges));
+        }
+        Some(Word::Text(word.to_lowercase()))
+    }
+
+    fn matches(&self, row: &Row) -> bool {
+        match self {
+            Word::User(names) => names.iter().any(|name| row.user.starts_with(name.as_str())),
+            Word::Gpu(ranges) => {
+                ranges.iter().any(|(first, last)| (*first..=*last).contains(&row.key.gpu))
+            }
+            Word::Text(text) => {
+                let has = |field: &str| field.to_lowercase().contains(text.as_str());
+                has(&row.command)
+                    || has(&row.user)
+                    || has(row.note())
+                    || row.pid().is_some_and(|pid| pid.to_string().contains(text.as_str()))
+            }
+        }
+    }
+}
+
+fn parts(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').filter(|part| !part.is_empty())
+}

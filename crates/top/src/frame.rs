@@ -1,0 +1,78 @@
+//! A look at the machine, with the rows that are derived from it.
+
+use crate::rows::{self, Device, Row};
+use gpu_core::{DeviceId, Driver, Origin, Snapshot, clean};
+use gpu_reaper::{Diagnosis, Usage};
+use gpu_report::{ProcessFilter, fault, wording};
+use gpu_steward::DeviceLeases;
+
+/// One look: the state of the machine, what was concluded from it, and who leases what.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// The state of the whole machine.
+    pub snapshot: Snapshot,
+    /// The diagnosis of the whole machine.
+    pub diagnosis: Diagnosis,
+    /// The devices that are shown.
+    pub devices: Vec<Device>,
+    /// What uses these devices, by device; within a device as the driver lists it.
+    pub rows: Vec<Row>,
+    /// Why devices, rows or leases are not known. Text is escaped.
+    pub unknown: Vec<String>,
+}
+
+impl Frame {
+    /// Derives the rows of a look. `shown` selects devices and `filter` processes; memory that
+    /// nobody lists is always shown. `user_name` returns the name of a user by UID, for the owners
+    /// of leases.
+    pub fn of(
+        snapshot: Snapshot,
+        diagnosis: Diagnosis,
+        leased: &DeviceLeases,
+        shown: impl Fn(&DeviceId) -> bool,
+        filter: &ProcessFilter,
+        user_name: &dyn Fn(u32) -> String,
+    ) -> Self {
+        let usage = Usage::of(&snapshot);
+        let look = rows::Look { snapshot: &snapshot, diagnosis: &diagnosis, usage: &usage };
+        let visible = || snapshot.devices.iter().filter(|device| shown(device.id()));
+        let devices = visible().map(|device| look.device(device, leased, user_name)).collect();
+        let rows = visible().flat_map(|device| look.rows_of(device, leased));
+        let rows = rows.filter(|row| row.pid().is_none_or(|pid| filter.shows(&snapshot, pid)));
+        let rows = rows.collect();
+        let leases = leased.fault().map(|fault| format!("leases unknown: failed to {fault}"));
+        let driver = snapshot.driver.as_ref().err().map(|fault| format!("failed to {fault}"));
+        let unknown = driver.into_iter().chain(wording::unknown_users(visible())).chain(leases);
+        let unknown = unknown.map(|text| clean(&text).into_owned()).collect();
+        Frame { devices, rows, unknown, snapshot, diagnosis }
+    }
+
+    /// Returns the host name, escaped; `None` if it is unknown.
+    pub fn host(&self) -> Option<String> {
+        self.snapshot.hostname.as_deref().ok().map(|name| clean(name).into_owned())
+    }
+
+    /// Returns the label of a machine that is not this one, such as `simulated machine labbox`.
+    pub fn label(&self) -> Option<String> {
+        let origin = &self.snapshot.origin;
+        (*origin != Origin::Live).then(|| clean(&origin.to_string()).into_owned())
+    }
+
+    /// Returns the driver and its version, or why it cannot be queried.
+    ///
+    /// # Errors
+    /// The reason, as a phrase.
+    pub fn driver(&self) -> Result<String, String> {
+        match &self.snapshot.driver {
+            Ok(Driver { version: Ok(version), .. }) => Ok(format!("driver {}", clean(version))),
+            Ok(_) => Ok("driver of unknown version".to_owned()),
+            Err(fault) => Err(clean(&fault::brief(fault)).into_owned()),
+        }
+    }
+
+    /// Formats `4 GPUs, 1 free`.
+    pub fn summary(&self) -> String {
+        let free = self.devices.iter().filter(|device| device.is_free).count();
+        format!("{}, {free} free", wording::count(self.devices.len(), "GPU", "GPUs"))
+    }
+}

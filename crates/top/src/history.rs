@@ -1,0 +1,56 @@
+//! The recent past of a device.
+
+use crate::rows::Device;
+use std::collections::VecDeque;
+
+/// How many samples are kept for each device: half an hour at one a second.
+pub const SAMPLES: usize = 2048;
+
+/// What a graph shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// The share of time in which a kernel ran.
+    Utilization,
+    /// The used share of the memory.
+    Memory,
+    /// The used share of the power limit.
+    Power,
+}
+
+/// The last [`SAMPLES`] samples of a device, in percent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// One array a look, by measure; [`UNKNOWN`] where there is no value.
+    samples: VecDeque<[u8; 3]>,
+}
+
+const UNKNOWN: u8 = u8::MAX;
+
+impl History {
+    /// Adds the state of the device at one look; the oldest sample gives way.
+    pub fn add(&mut self, device: &Device) {
+        if self.samples.len() == SAMPLES {
+            self.samples.pop_front();
+        }
+        let values = [device.utilization, device.memory_percent(), device.power_percent()];
+        self.samples.push_back(values.map(|value| value.map_or(UNKNOWN, |value| value.min(100))));
+    }
+
+    /// Returns how many samples there are.
+    pub fn len(&self) -> usize {
+        self.samples.len()
+    }
+
+    /// Returns whether there is no sample.
+    pub fn is_empty(&self) -> bool {
+        self.samples.is_empty()
+    }
+
+    /// Returns the sample of `age` looks ago, 0 for the last one; `None` if there is none or if the
+    /// value was unknown.
+    pub fn back(&self, measure: Measure, age: usize) -> Option<u8> {
+        let at = self.samples.len().checked_sub(age + 1)?;
+        let value = self.samples.get(at)?[measure as usize];
+        (value != UNKNOWN).then_some(value)
+    }
+}

@@ -1,0 +1,210 @@
+//! The keys, as a table. The help and the footer are made from it.
+
+use crate::rows::Column;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+/// What a key does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Ends the program.
+    Quit,
+    /// Opens or closes the help.
+    Help,
+    /// Moves the selection one row up.
+    Up,
+    /// Moves the selection one row down.
+    Down,
+    /// Selects the first row.
+    First,
+    /// Selects the last row.
+    Last,
+    /// Moves the selection one page up.
+    PageUp,
+    /// Moves the selection one page down.
+    PageDown,
+    /// Opens or closes the details of the selected row.
+    Details,
+    /// Edits the filter.
+    Filter,
+    /// Sorts by the next column.
+    NextColumn,
+    /// Sorts by the previous column.
+    PreviousColumn,
+    /// Reverses the order.
+    Reverse,
+    /// Sorts by a column.
+    SortBy(Column),
+    /// Stops or resumes the display of new looks.
+    Pause,
+    /// Draws graphs with other characters.
+    Markers,
+    /// Closes the help or the details, otherwise clears the filter, otherwise the selection.
+    Clear,
+    /// Draws the whole screen again.
+    Repaint,
+    /// Stops the program until `fg`.
+    Suspend,
+}
+
+/// A key, with or without the control key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stroke {
+    /// The key.
+    pub code: KeyCode,
+    /// It is pressed together with the control key.
+    pub control: bool,
+}
+
+impl Stroke {
+    const fn key(code: KeyCode) -> Self {
+        Stroke { code, control: false }
+    }
+
+    const fn char(letter: char) -> Self {
+        Stroke::key(KeyCode::Char(letter))
+    }
+
+    const fn control(letter: char) -> Self {
+        Stroke { code: KeyCode::Char(letter), control: true }
+    }
+
+    /// Returns the pressed key; `None` with the Alt key, which has no meaning here.
+    pub fn of(key: KeyEvent) -> Option<Self> {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        let other = key.modifiers.difference(KeyModifiers::CONTROL | KeyModifiers::SHIFT);
+        other.is_empty().then_some(Stroke { code: key.code, control })
+    }
+
+    /// Returns its name: `q`, `^C`, `F10`, `PgUp`.
+    pub fn name(self) -> String {
+        match self.code {
+            KeyCode::Char(letter) if self.control => format!("^{}", letter.to_ascii_uppercase()),
+            KeyCode::Char(letter) => letter.to_string(),
+            KeyCode::F(number) => format!("F{number}"),
+            KeyCode::PageUp => "PgUp".to_owned(),
+            KeyCode::PageDown => "PgDn".to_owned(),
+            other => format!("{other:?}"),
+        }
+    }
+}
+
+/// An action, its keys and its description.
+#[derive(Clone, Copy, Debug)]
+pub struct Binding {
+    /// The action.
+    pub action: Action,
+    /// The keys.
+    pub keys: &'static [Stroke],
+    /// The description in the help.
+    pub help: &'static str,
+    /// The word in the footer; empty for none.
+    pub word: &'static str,
+}
+
+const fn bind(
+    action: Action,
+    keys: &'static [Stroke],
+    help: &'static str,
+    word: &'static str,
+) -> Binding {
+    Binding { action, keys, help, word }
+}
+
+use KeyCode::{Down, End, Enter, Esc, F, Home, PageDown, PageUp, Up};
+
+/// Every key. The order is that of the help and of the footer.
+pub const BINDINGS: &[Binding] = &[
+    bind(
+        Action::Quit,
+        &[Stroke::char('q'), Stroke::key(F(10)), Stroke::control('c')],
+        "quit",
+        "Quit",
+    ),
+    bind(
+        Action::Help,
+        &[Stroke::char('?'), Stroke::char('h'), Stroke::key(F(1))],
+        "this help",
+        "Help",
+    ),
+    bind(Action::Filter, &[Stroke::char('/'), Stroke::key(F(4))], "filter the rows", "Filter"),
+    bind(
+        Action::NextColumn,
+        &[Stroke::char('s'), Stroke::key(F(6)), Stroke::char('>')],
+        "sort by the next column",
+        "Sort",
+    ),
+    bind(Action::PreviousColumn, &[Stroke::char('<')], "sort by the previous column", ""),
+    bind(Action::Reverse, &[Stroke::char('r')], "reverse the order", "Reverse"),
+    bind(Action::Details, &[Stroke::key(Enter)], "details of the selected row", "Details"),
+    bind(Action::Pause, &[Stroke::char('z')], "pause and resume", "Pause"),
+    bind(
+        Action::Clear,
+        &[Stroke::key(Esc)],
+        "close this or the details, clear the filter, the selection",
+        "Clear",
+    ),
+    bind(Action::Up, &[Stroke::key(Up), Stroke::char('k')], "row up", ""),
+    bind(Action::Down, &[Stroke::key(Down), Stroke::char('j')], "row down", ""),
+    bind(Action::PageUp, &[Stroke::key(PageUp)], "page up", ""),
+    bind(Action::PageDown, &[Stroke::key(PageDown)], "page down", ""),
+    bind(Action::First, &[Stroke::key(Home), Stroke::char('g')], "first row", ""),
+    bind(Action::Last, &[Stroke::key(End), Stroke::char('G')], "last row", ""),
+    bind(Action::SortBy(Column::Gpu), &[Stroke::char('d')], "sort by GPU (device)", ""),
+    bind(Action::SortBy(Column::Memory), &[Stroke::char('m')], "sort by GPU memory", ""),
+    bind(Action::SortBy(Column::Pid), &[Stroke::char('p')], "sort by PID", ""),
+    bind(Action::SortBy(Column::User), &[Stroke::char('u')], "sort by user", ""),
+    bind(Action::SortBy(Column::Age), &[Stroke::char('a')], "sort by age", ""),
+    bind(Action::SortBy(Column::Command), &[Stroke::char('c')], "sort by command", ""),
+    bind(Action::Markers, &[Stroke::char('b')], "graphs of braille, blocks or ASCII", ""),
+    bind(Action::Repaint, &[Stroke::control('l')], "draw the screen again", ""),
+    bind(Action::Suspend, &[Stroke::control('z')], "stop until fg", ""),
+];
+
+/// Returns the action of a key.
+pub fn action(key: KeyEvent) -> Option<Action> {
+    let pressed = Stroke::of(key)?;
+    let is_it = |binding: &&Binding| binding.keys.contains(&pressed);
+    BINDINGS.iter().find(is_it).map(|binding| binding.action)
+}
+
+/// Returns the names of an action's keys: `q F10 ^C`.
+pub fn names(binding: &Binding) -> String {
+    binding.keys.iter().map(|key| key.name()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_key_has_two_actions_and_no_action_is_listed_twice() {
+        let strokes: Vec<Stroke> =
+            BINDINGS.iter().flat_map(|binding| binding.keys).copied().collect();
+        for (at, stroke) in strokes.iter().enumerate() {
+            assert!(!strokes[..at].contains(stroke), "{}", stroke.name());
+        }
+        for (at, binding) in BINDINGS.iter().enumerate() {
+            let before = &BINDINGS[..at];
+            assert!(before.iter().all(|other| other.action != binding.action), "{binding:?}");
+        }
+    }
+
+    #[test]
+    fn every_function_key_has_another_key_beside_it() {
+        for binding in BINDINGS {
+            let is_function = |key: &Stroke| matches!(key.code, F(_));
+            assert!(!binding.keys.iter().all(is_function), "{binding:?}");
+        }
+    }
+
+    #[test]
+    fn escape_never_quits() {
+        assert_eq!(action(KeyEvent::new(Esc, KeyModifiers::NONE)), Some(Action::Clear));
+        let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        assert_eq!(action(control_c), Some(Action::Quit));
+        let alt_q = KeyEvent::new(KeyCode::Char('q'), KeyModifiers::ALT);
+        assert_eq!(action(alt_q), None);
+        let capital = KeyEvent::new(KeyCode::Char('G'), KeyModifiers::SHIFT);
+        assert_eq!(action(capital), Some(Action::Last));
+    }
+}

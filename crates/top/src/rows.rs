@@ -1,0 +1,386 @@
+//! The devices and the rows of the table of processes, derived from a look.
+//!
+//! The users of a device are those that `gpuws status` shows ([`Usage`]). Unlike there, memory that
+//! no listed process accounts for always has a row of its own, which names who holds the device.
+
+use gpu_core::{
+    Bytes, DeviceId, DeviceProcessKind, DeviceState, Pid, ProcessInfo, ProcessKey, Snapshot,
+    Timestamp, clean,
+};
+use gpu_reaper::{Diagnosis, Finding, FindingKind, Usage, User};
+use gpu_report::{fault, wording};
+use gpu_steward::DeviceLeases;
+use std::cmp::Ordering;
+use std::time::Duration;
+
+/// A device, as it is drawn. Text is escaped.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Device {
+    /// NVML's index.
+    pub index: u32,
+    /// The product name; `?` if it is unknown.
+    pub name: String,
+    /// The share of time in which a kernel ran, in percent.
+    pub utilization: Option<u8>,
+    /// Memory in use.
+    pub memory_used: Option<Bytes>,
+    /// All memory.
+    pub memory_total: Option<Bytes>,
+    /// Power draw in milliwatts.
+    pub power: Option<u64>,
+    /// Power limit in milliwatts.
+    pub power_limit: Option<u64>,
+    /// Temperature in degrees Celsius.
+    pub temperature: Option<i32>,
+    /// Whether it is certainly unused, fit for jobs and without a lease.
+    pub is_free: bool,
+    /// Who leases it or parts of it.
+    pub leased_by: Vec<String>,
+    /// The words for what was found on it: findings, defects, or why it could not be read.
+    pub findings: Vec<String>,
+}
+
+impl Device {
+    /// Returns the used share of the memory, in percent.
+    pub fn memory_percent(&self) -> Option<u8> {
+        percent(self.memory_used?.0, self.memory_total?.0)
+    }
+
+    /// Returns the used share of the power limit, in percent.
+    pub fn power_percent(&self) -> Option<u8> {
+        percent(self.power?, self.power_limit?)
+    }
+}
+
+fn percent(part: u64, whole: u64) -> Option<u8> {
+    let share = (u128::from(part) * 100).checked_div(u128::from(whole))?;
+    u8::try_from(share.min(100)).ok()
+}
+
+/// What a row is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Subject {
+    /// A process, by PID and start time.
+    Process(ProcessKey),
+    /// Memory that no listed process accounts for.
+    Unlisted,
+}
+
+/// The identity of a row. It stays the same from look to look and in every order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RowKey {
+    /// The index of the device.
+    pub gpu: u32,
+    /// What the row is about.
+    pub subject: Subject,
+}
+
+/// A row of the table. Text is escaped.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Its identity.
+    pub key: RowKey,
+    /// The owner, or the owners of the suspects; `?` if unknown.
+    pub user: String,
+    /// Device memory.
+    pub memory: Option<Bytes>,
+    /// The share of time in which its kernels ran, in percent.
+    pub sm: Option<u8>,
+    /// CPU time so far.
+    pub cpu_time: Option<Duration>,
+    /// CPU time per elapsed time since the previous look, in percent of one CPU.
+    pub cpu: Option<u32>,
+    /// Host memory.
+    pub host: Option<Bytes>,
+    /// The time since its start.
+    pub age: Option<Duration>,
+    /// The kind of use, in nvidia-smi's letters; `-` if it is unknown.
+    pub kind: &'static str,
+    /// The finding that suspects it.
+    pub finding: Option<FindingKind>,
+    /// Whether a lease covers it: it descends from the process that has the lease.
+    pub is_leased: bool,
+    /// The command line, or who holds unlisted memory.
+    pub command: String,
+}
+
+impl Row {
+    /// Returns the PID; `None` for memory that nobody lists.
+    pub fn pid(&self) -> Option<Pid> {
+        match self.key.subject {
+            Subject::Process(key) => Some(key.pid),
+            Subject::Unlisted => None,
+        }
+    }
+
+    /// Returns the word for the finding, otherwise for unlisted memory or for the lease; empty
+    /// without these.
+    pub fn note(&self) -> &'static str {
+        match self.finding {
+            Some(kind) if !wording::short(kind).is_empty() => wording::short(kind),
+            Some(kind) => wording::kind(kind),
+            None if self.key.subject == Subject::Unlisted => "unlisted",
+            None if self.is_leased => "leased",
+            None => "",
+        }
+    }
+}
+
+/// A column of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Column {
+    /// The index of the device.
+    Gpu,
+    /// The PID.
+    Pid,
+    /// The owner.
+    User,
+    /// Device memory.
+    Memory,
+    /// The share of time in which its kernels ran.
+    Sm,
+    /// CPU.
+    Cpu,
+    /// Host memory.
+    Host,
+    /// The age.
+    Age,
+    /// The kind of use.
+    Kind,
+    /// The finding or the lease.
+    Note,
+    /// The command line.
+    Command,
+}
+
+impl Column {
+    /// Every column, from left to right.
+    pub const ALL: [Column; 11] = [
+        Column::Gpu,
+        Column::Pid,
+        Column::User,
+        Column::Memory,
+        Column::Sm,
+        Column::Cpu,
+        Column::Host,
+        Column::Age,
+        Column::Kind,
+        Column::Note,
+        Column::Command,
+    ];
+
+    /// Returns its title.
+    pub fn title(self) -> &'static str {
+        match self {
+            Column::Gpu => "GPU",
+            Column::Pid => "PID",
+            Column::User => "USER",
+            Column::Memory => "GPU-MEM",
+            Column::Sm => "SM%",
+            Column::Cpu => "CPU%",
+            Column::Host => "HOST",
+            Column::Age => "AGE",
+            Column::Kind => "TYPE",
+            Column::Note => "NOTE",
+            Column::Command => "COMMAND",
+        }
+    }
+
+    /// Returns whether the largest value comes first unless the order is reversed.
+    pub fn is_largest_first(self) -> bool {
+        matches!(self, Column::Memory | Column::Sm | Column::Cpu | Column::Host | Column::Age)
+    }
+
+    /// Compares two rows by this column in its usual order; an unknown value comes last even if
+    /// the order is `reversed`. Rows with the same value are compared by device, then by memory.
+    pub fn compare(self, a: &Row, b: &Row, reversed: bool) -> Ordering {
+        let first = match self {
+            Column::Gpu => known(Some(a.key.gpu), Some(b.key.gpu), reversed),
+            Column::Pid => known(a.pid(), b.pid(), reversed),
+            Column::User => known(Some(&a.user), Some(&b.user), reversed),
+            Column::Memory => known(a.memory, b.memory, !reversed),
+            Column::Sm => known(a.sm, b.sm, !reversed),
+            Column::Cpu => known(a.cpu, b.cpu, !reversed),
+            Column::Host => known(a.host, b.host, !reversed),
+            Column::Age => known(a.age, b.age, !reversed),
+            Column::Kind => known(Some(a.kind), Some(b.kind), reversed),
+            Column::Note => known(noted(a), noted(b), reversed),
+            Column::Command => known(Some(&a.command), Some(&b.command), reversed),
+        };
+        let by_device = || a.key.gpu.cmp(&b.key.gpu);
+        first
+            .then_with(by_device)
+            .then_with(|| known(a.memory, b.memory, true))
+            .then_with(|| a.key.cmp(&b.key))
+    }
+}
+
+fn noted(row: &Row) -> Option<&'static str> {
+    Some(row.note()).filter(|note| !note.is_empty())
+}
+
+fn known<T: Ord>(a: Option<T>, b: Option<T>, falling: bool) -> Ordering {
+    match (a, b) {
+        (Some(a), Some(b)) if falling => b.cmp(&a),
+        (Some(a), Some(b)) => a.cmp(&b),
+        (a, b) => b.is_some().cmp(&a.is_some()),
+    }
+}
+
+/// What rows are derived from.
+pub(crate) struct Look<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) diagnosis: &'a Diagnosis,
+    pub(crate) usage: &'a Usage,
+}
+
+/// The most suspects that the row of unlisted memory names.
+const NAMED: usize = 3;
+
+impl Look<'_> {
+    pub(crate) fn device(
+        &self,
+        device: &DeviceState,
+        leased: &DeviceLeases,
+        user_name: &dyn Fn(u32) -> String,
+    ) -> Device {
+        let sample = device.sample.as_ref().ok();
+        let name = device.info.name.as_deref().map_or("?", wording::product);
+        let owner = |owner: u32| clean(&user_name(owner)).into_owned();
+        let mut leased_by: Vec<String> =
+            leased.on(device).map(|lease| owner(lease.owner)).collect();
+        leased_by.dedup();
+        Device {
+            index: device.id().index,
+            name: clean(name).into_owned(),
+            utilization: sample.and_then(|s| s.utilization.ok()).map(|share| share.get()),
+            memory_used: device.memory_used().ok(),
+            memory_total: device.memory_total().ok(),
+            power: sample.and_then(|s| s.power_draw.ok()).map(|power| power.0),
+            power_limit: sample.and_then(|s| s.power_limit.ok()).map(|power| power.0),
+            temperature: sample.and_then(|s| s.temperature.ok()).map(|degrees| degrees.0),
+            is_free: leased.is_free(device, self.usage),
+            leased_by,
+            findings: self.found_on(device),
+        }
+    }
+
+    fn found_on(&self, device: &DeviceState) -> Vec<String> {
+        let mut found: Vec<String> = Vec::new();
+        if let Err(fault) = &device.sample {
+            found.push(clean(&fault::brief(fault)).into_owned());
+        }
+        let about = self.findings_on(device.id()).map(|finding| wording::kind(finding.kind));
+        found.extend(about.map(str::to_owned));
+        let defects = gpu_reaper::defects(device).into_iter();
+        found.extend(defects.map(|defect| clean(&defect.to_string()).into_owned()));
+        let mut seen = Vec::new();
+        found.retain(|word| {
+            !seen.contains(word) && {
+                seen.push(word.clone());
+                true
+            }
+        });
+        found
+    }
+
+    fn findings_on(&self, device: &DeviceId) -> impl Iterator<Item = &Finding> {
+        let is_here =
+            move |finding: &&Finding| finding.devices.iter().any(|id| id.same_device(device));
+        self.diagnosis.findings.iter().filter(is_here)
+    }
+
+    pub(crate) fn rows_of(&self, device: &DeviceState, leased: &DeviceLeases) -> Vec<Row> {
+        let roots: Vec<ProcessKey> = leased.on(device).map(|lease| lease.root).collect();
+        let users = self.usage.on(device.id()).iter();
+        let mut rows: Vec<Row> = users.map(|user| self.row(device, user, &roots)).collect();
+        rows.extend(self.unlisted(device));
+        rows
+    }
+
+    fn row(&self, device: &DeviceState, user: &User, roots: &[ProcessKey]) -> Row {
+        let info = self.snapshot.process(user.pid).ok();
+        let key = info.map_or(ProcessKey { pid: user.pid, start: None }, |info| info.key);
+        let suspects = |finding: &&Finding| {
+            finding.suspects.iter().any(|suspect| suspect.process.pid == user.pid)
+        };
+        let finding = self.findings_on(device.id()).find(suspects).map(|finding| finding.kind);
+        let command = wording::command(self.snapshot.process(user.pid), user.name.as_deref());
+        Row {
+            key: RowKey { gpu: device.id().index, subject: Subject::Process(key) },
+            user: clean(&wording::user(self.snapshot.process(user.pid))).into_owned(),
+            memory: user.memory.ok(),
+            sm: user.utilization.ok().map(|share| share.get()),
+            cpu_time: info.and_then(|info| info.cpu_time.ok()),
+            cpu: None,
+            host: info.and_then(|info| info.resident.ok()),
+            age: info.and_then(|info| age(info, self.snapshot.taken_at)),
+            kind: kind_of(device, user.pid),
+            finding,
+            is_leased: ancestry(self.snapshot, user.pid).any(|own| roots.contains(&own.key)),
+            command: clean(&command).into_owned(),
+        }
+    }
+
+    /// Returns the row of the memory that no listed process accounts for.
+    fn unlisted(&self, device: &DeviceState) -> Option<Row> {
+        let memory = self.usage.unexplained(device.id())?;
+        let kinds =
+            [FindingKind::Ghost, FindingKind::DriverLeak, FindingKind::NotPermitted].as_slice();
+        let finding = self.findings_on(device.id()).find(|finding| kinds.contains(&finding.kind));
+        let suspects = finding.map_or(&[][..], |finding| &finding.suspects[..]);
+        let processes = || suspects.iter().map(|suspect| suspect.process.pid);
+        let mut users: Vec<String> = processes()
+            .map(|pid| clean(&wording::user(self.snapshot.process(pid))).into_owned())
+            .collect();
+        users.dedup();
+        let named = |pid: Pid| {
+            let info = self.snapshot.process(pid);
+            let name = info.ok().map_or("?", |info| info.name.as_str());
+            format!("{pid} {}", clean(name))
+        };
+        let mut holders: Vec<String> = processes().take(NAMED).map(named).collect();
+        if suspects.len() > NAMED {
+            holders.push(format!("{} more", suspects.len() - NAMED));
+        }
+        let command = match holders.is_empty() {
+            true => "not listed, holder unknown".to_owned(),
+            false => format!("not listed: {}", holders.join(", ")),
+        };
+        Some(Row {
+            key: RowKey { gpu: device.id().index, subject: Subject::Unlisted },
+            user: if users.is_empty() { "?".to_owned() } else { users.join(",") },
+            memory: Some(memory),
+            sm: None,
+            cpu_time: None,
+            cpu: None,
+            host: None,
+            age: None,
+            kind: "-",
+            finding: finding.map(|finding| finding.kind),
+            is_leased: false,
+            command,
+        })
+    }
+}
+
+fn age(info: &ProcessInfo, now: Timestamp) -> Option<Duration> {
+    Some(now.since(info.started_at.ok()?))
+}
+
+fn kind_of(device: &DeviceState, pid: Pid) -> &'static str {
+    let listed = device.processes.iter().flatten().find(|process| process.pid == pid);
+    match listed.map(|process| process.kind) {
+        Some(DeviceProcessKind::Compute) => "C",
+        Some(DeviceProcessKind::Graphics) => "G",
+        Some(DeviceProcessKind::ComputeAndGraphics) => "C+G",
+        Some(DeviceProcessKind::Mps) => "M+C",
+        Some(DeviceProcessKind::Unknown) | None => "-",
+    }
+}
+
+/// Returns a process and its known ancestors, nearest first.
+pub(crate) fn ancestry(snapshot: &Snapshot, pid: Pid) -> impl Iterator<Item = &ProcessInfo> {
+    let find = |pid| snapshot.process(pid).ok();
+    gpu_core::line_of(find(pid), find)
+}

@@ -1,0 +1,181 @@
+//! The terminal: taken over, drawn on, and given back on every way out.
+//!
+//! There is one function that gives it back ([`restore`]). It does so once however often it is
+//! called, and it takes no lock of standard output, so that a thread can call it while another one
+//! is blocked in a write.
+
+use ratatui::backend::{Backend, CrosstermBackend};
+use ratatui::buffer::Buffer;
+use ratatui::crossterm::cursor::{Hide, MoveTo, Show};
+use ratatui::crossterm::event::{
+    DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture,
+};
+use ratatui::crossterm::style::ResetColor;
+use ratatui::crossterm::terminal::{
+    BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen,
+    LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use ratatui::crossterm::{execute, queue};
+use ratatui::layout::Rect;
+use rustix::process::{Signal, kill_current_process_group};
+use rustix::termios::tcgetwinsize;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The terminal is taken over.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// The size of the output buffer in bytes: a whole frame is one write.
+const BUFFER: usize = 64 << 10;
+
+/// Gives the terminal back: end of a synchronized update, default colours, no mouse, no bracketed
+/// paste, the main screen, a visible cursor, and the line discipline from before. Without effect if
+/// it is not taken over.
+pub(crate) fn restore() {
+    if !TAKEN.swap(false, Ordering::SeqCst) {
+        return;
+    }
+    let mut bytes = Vec::new();
+    // Writing to memory cannot fail.
+    let _ = queue!(
+        bytes,
+        EndSynchronizedUpdate,
+        ResetColor,
+        DisableMouseCapture,
+        DisableBracketedPaste,
+        LeaveAlternateScreen,
+        Show
+    );
+    let stdout = io::stdout();
+    let mut left = &bytes[..];
+    while !left.is_empty() {
+        match rustix::io::write(stdout.as_fd(), left) {
+            Ok(written) => left = left.get(written..).unwrap_or_default(),
+            Err(rustix::io::Errno::INTR) => {}
+            // A terminal that is gone has nothing to restore.
+            Err(_) => break,
+        }
+    }
+    let _ = disable_raw_mode();
+}
+
+/// Gives the terminal back before a panic is reported, on any thread.
+fn restore_on_panic() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let report = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            restore();
+            report(panic);
+        }));
+    });
+}
+
+/// A terminal that is taken over. It is given back when this value is dropped.
+pub(crate) struct Screen {
+    backend: CrosstermBackend<BufWriter<File>>,
+    /// What is on the terminal.
+    shown: Buffer,
+    mouse: bool,
+}
+
+impl Screen {
+    /// Takes the terminal over: raw mode, alternate screen, bracketed paste, no cursor, and the
+    /// mouse if asked.
+    ///
+    /// # Errors
+    /// When standard output is not a terminal, or does not accept the settings.
+    pub(crate) fn take(mouse: bool) -> io::Result<Self> {
+        restore_on_panic();
+        let out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+        let mut screen = Screen {
+            backend: CrosstermBackend::new(BufWriter::with_capacity(BUFFER, out)),
+            shown: Buffer::empty(Rect::ZERO),
+            mouse,
+        };
+        screen.set_up()?;
+        Ok(screen)
+    }
+
+    fn set_up(&mut self) -> io::Result<()> {
+        TAKEN.store(true, Ordering::SeqCst);
+        enable_raw_mode()?;
+        execute!(self.backend, EnterAlternateScreen, EnableBracketedPaste, Hide)?;
+        if self.mouse {
+            execute!(self.backend, EnableMouseCapture)?;
+        }
+        self.forget();
+        Ok(())
+    }
+
+    /// Returns the size in columns and rows, 0 where it is unknown. Some environments tell only
+    /// `COLUMNS` and `LINES`.
+    pub(crate) fn size() -> (u16, u16) {
+        let told = tcgetwinsize(io::stdout()).map_or((0, 0), |size| (size.ws_col, size.ws_row));
+        let variable = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+        let known = |size: u16, name| if size > 0 { size } else { variable(name).unwrap_or(0) };
+        (known(told.0, "COLUMNS"), known(told.1, "LINES"))
+    }
+
+    /// Forgets what is on the terminal: the next frame is drawn whole.
+    pub(crate) fn forget(&mut self) {
+        self.shown = Buffer::empty(Rect::ZERO);
+    }
+
+    /// Draws a frame: writes what differs from the last one, and nothing if nothing does.
+    ///
+    /// # Errors
+    /// When the terminal does not accept the output.
+    pub(crate) fn draw(&mut self, frame: Buffer) -> io::Result<()> {
+        let whole = self.shown.area() != frame.area();
+        if whole {
+            self.shown = Buffer::empty(*frame.area());
+        } else if self.shown == frame {
+            return Ok(());
+        }
+        queue!(self.backend, BeginSynchronizedUpdate)?;
+        if whole {
+            queue!(self.backend, ResetColor, Clear(ClearType::All))?;
+        }
+        let changes = self.shown.diff(&frame);
+        self.backend.draw(changes.into_iter())?;
+        // A cursor that is parked does not trail after each change on terminals that animate it.
+        queue!(self.backend, MoveTo(0, 0), EndSynchronizedUpdate)?;
+        Write::flush(&mut self.backend)?;
+        self.shown = frame;
+        Ok(())
+    }
+
+    /// Gives the terminal back, stops the process group as the terminal does at ^Z, and takes the
+    /// terminal over again when the shell continues it. A group that no shell waits for is not
+    /// stopped.
+    ///
+    /// # Errors
+    /// When the terminal cannot be taken over again.
+    pub(crate) fn suspend(&mut self) -> io::Result<()> {
+        restore();
+        // The signal has its default effect, so this returns after SIGCONT.
+        kill_current_process_group(Signal::TSTP)?;
+        self.set_up()
+    }
+
+    /// Takes the terminal over again after SIGCONT: the shell may have changed it.
+    ///
+    /// # Errors
+    /// When the terminal does not accept the settings.
+    pub(crate) fn resume(&mut self) -> io::Result<()> {
+        let _ = disable_raw_mode();
+        self.set_up()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // What is still buffered belongs before the end of the screen.
+        let _ = Write::flush(&mut self.backend);
+        restore();
+    }
+}

@@ -1,0 +1,208 @@
+//! The devices: with graphs if they are few, else as a grid with bars.
+
+use super::graph;
+use super::layout::{Areas, Level};
+use super::paint::{Paint, Tone};
+use crate::history::Measure;
+use crate::rows::Device;
+use crate::state::State;
+use gpu_core::Milliwatts;
+use ratatui::layout::Rect;
+use unicode_width::UnicodeWidthStr;
+
+/// The graphs of a device, with the fewest columns of the screen from which each is shown.
+const GRAPHS: [(Measure, &str, u16); 3] = [
+    (Measure::Utilization, "util", 0),
+    (Measure::Memory, "mem", 40),
+    (Measure::Power, "power", 60),
+];
+
+/// The columns of the label of a graph, with a gap after it.
+const LABEL: u16 = 6;
+/// The column from which a line has a graph of the utilization, if it is long enough.
+const INLINE: u16 = 116;
+
+/// The widest column of names.
+const NAME: usize = 30;
+
+pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
+    let (area, grid) = (areas.devices, areas.grid);
+    let Some(frame) = state.frame.as_deref() else {
+        paint.pieces(area, &[(Tone::Dim, "looking …".to_owned())]);
+        return;
+    };
+    if frame.devices.is_empty() {
+        let what = frame.driver().err().unwrap_or_else(|| "no GPU is shown".to_owned());
+        paint.pieces(area, &[(Tone::Accent, what)]);
+        return;
+    }
+    let lines = usize::from(area.height / grid.lines.max(1));
+    let columns = usize::from(grid.columns);
+    let first = first_shown(state, lines, columns);
+    let width = area.width / grid.columns.max(1);
+    let longest = frame.devices.iter().map(|device| device.name.width()).max().unwrap_or(0);
+    let name = longest.min(NAME) as u16;
+    let devices = frame.devices.iter().skip(first).take(lines * columns);
+    for (place, device) in devices.enumerate() {
+        // From top to bottom, then the next column, as people read a list.
+        let (column, line) = (place / lines.max(1), place % lines.max(1));
+        let (column, line) = (column as u16, line as u16);
+        let gap = u16::from(column + 1 < grid.columns);
+        let cell = Rect::new(
+            area.x + column * width,
+            area.y + line * grid.lines,
+            width.saturating_sub(gap),
+            grid.lines,
+        );
+        if grid.lines == 1 && cell.width >= INLINE + 30 {
+            let history = Rect { x: cell.x + INLINE, width: cell.width - INLINE, ..cell };
+            graph_of(paint, state, device, GRAPHS[0], history);
+            device_line(paint, Rect { width: INLINE, ..cell }, device, grid.level, name);
+            continue;
+        }
+        device_line(paint, cell, device, grid.level, name);
+        if grid.lines > 1 {
+            graphs(paint, state, device, Rect { y: cell.y + 1, height: cell.height - 1, ..cell });
+        }
+    }
+    let more = frame.devices.len().saturating_sub(lines * columns);
+    if more > 0 {
+        let text = format!(" +{more} GPUs ");
+        paint.put_right(area.x, area.right(), area.bottom().saturating_sub(1), &text, Tone::Accent);
+    }
+}
+
+/// Returns the first device on the screen: if not all have room, that of the selected row is shown.
+fn first_shown(state: &State, lines: usize, columns: usize) -> usize {
+    let devices = state.frame.as_deref().map_or(&[][..], |frame| &frame.devices[..]);
+    let room = (lines * columns).max(1);
+    let chosen = state.selected_row().map_or(0, |row| row.key.gpu);
+    let at = devices.iter().position(|device| device.index == chosen).unwrap_or(0);
+    (at + 1).saturating_sub(room).min(devices.len().saturating_sub(room))
+}
+
+fn graphs(paint: &mut Paint<'_>, state: &State, device: &Device, area: Rect) {
+    let shown: Vec<_> = GRAPHS.into_iter().filter(|(.., least)| area.width >= *least).collect();
+    let width = area.width / shown.len().max(1) as u16;
+    for (at, graph) in shown.into_iter().enumerate() {
+        let x = area.x + at as u16 * width;
+        let area = Rect { x, width: width.saturating_sub(1), ..area };
+        graph_of(paint, state, device, graph, area);
+    }
+}
+
+/// Draws a graph with its label at the left.
+fn graph_of(
+    paint: &mut Paint<'_>,
+    state: &State,
+    device: &Device,
+    (measure, label, _): (Measure, &str, u16),
+    area: Rect,
+) {
+    let Some(history) = state.history(device.index) else { return };
+    let left = LABEL.min(area.width);
+    paint.put_right(area.x, area.x + left.saturating_sub(1), area.y, label, Tone::Dim);
+    let graph = Rect { x: area.x + left, width: area.width - left, ..area };
+    graph::draw(paint, graph, state.marker, |age| history.back(measure, age + state.behind));
+}
+
+/// Draws the line of a device; `name` is the width of the longest name.
+fn device_line(paint: &mut Paint<'_>, cell: Rect, device: &Device, level: Level, name: u16) {
+    let (x, y, right) = (cell.x, cell.y, cell.right());
+    let utilization = device.utilization.map(|share| format!("{share} %"));
+    match level {
+        Level::Full => {
+            // The rest of the line is for the name and the bar.
+            let fixed = 3 + 6 + 10 + 6 + 16 + 2 + 10;
+            let rest = cell.width.saturating_sub(fixed);
+            let name = name.min(rest.saturating_sub(6));
+            let bar = (rest - name).min(40);
+            paint.put_right(x, x + 2, y, &device.index.to_string(), Tone::Strong);
+            paint.put(x + 3, y, name, &device.name, Tone::Plain);
+            let mut at = x + 3 + name;
+            at = cell_right(
+                paint,
+                at,
+                y,
+                6,
+                device.temperature.map(|degrees| format!("{degrees}°C")),
+            );
+            at = cell_right(paint, at, y, 10, power(device));
+            at = cell_right(paint, at, y, 6, utilization);
+            at = memory_bar(paint, at + 1, y, bar.saturating_sub(1), device);
+            at = cell_right(paint, at, y, 16, memory(device));
+            usage(paint, at + 2, right, y, device);
+        }
+        Level::Medium => {
+            let bar = cell.width.saturating_sub(3 + 6 + 1 + 16 + 1 + 9).clamp(4, 20);
+            paint.put_right(x, x + 2, y, &device.index.to_string(), Tone::Strong);
+            let at = cell_right(paint, x + 2, y, 6, utilization);
+            let at = memory_bar(paint, at + 1, y, bar, device);
+            let at = cell_right(paint, at, y, 15, memory(device));
+            usage(paint, at + 1, right, y, device);
+        }
+        Level::Compact => {
+            let flag = 1;
+            paint.put_right(x, x + 3, y, &device.index.to_string(), Tone::Strong);
+            let at = cell_right(paint, x + 3, y, 6, utilization);
+            let bar = right.saturating_sub(at + 1 + 1 + flag);
+            let at = memory_bar(paint, at + 1, y, bar, device);
+            let (tone, sign) = match device {
+                Device { findings, .. } if !findings.is_empty() => (Tone::Accent, "!"),
+                Device { leased_by, .. } if !leased_by.is_empty() => (Tone::Plain, "L"),
+                _ => (Tone::Plain, ""),
+            };
+            paint.put(at + 1, y, flag, sign, tone);
+        }
+    }
+}
+
+/// Writes a value at the right of a column, or a dash if it is unknown.
+fn cell_right(paint: &mut Paint<'_>, x: u16, y: u16, width: u16, text: Option<String>) -> u16 {
+    match text {
+        Some(text) => paint.put_right(x, x + width, y, &text, Tone::Plain),
+        None => paint.put_right(x, x + width, y, "–", Tone::Dim),
+    }
+    x + width
+}
+
+fn memory_bar(paint: &mut Paint<'_>, x: u16, y: u16, width: u16, device: &Device) -> u16 {
+    if let (Some(used), Some(total)) = (device.memory_used, device.memory_total) {
+        paint.bar(x, y, width, used.0, total.0);
+    }
+    x + width
+}
+
+fn memory(device: &Device) -> Option<String> {
+    let used = device.memory_used?;
+    Some(match device.memory_total {
+        Some(total) => format!("{:.1}/{:.1} GiB", used.gib(), total.gib()),
+        None => format!("{:.1} GiB", used.gib()),
+    })
+}
+
+fn power(device: &Device) -> Option<String> {
+    let draw = Milliwatts(device.power?).to_string();
+    Some(match device.power_limit {
+        Some(limit) => format!("{}/{}", draw.trim_end_matches(" W"), Milliwatts(limit)),
+        None => draw,
+    })
+}
+
+/// Writes what was found on the device, otherwise who leases it, otherwise whether it is free.
+fn usage(paint: &mut Paint<'_>, x: u16, right: u16, y: u16, device: &Device) {
+    let width = right.saturating_sub(x);
+    let more = |count: usize| if count > 1 { format!(" +{}", count - 1) } else { String::new() };
+    match (device.findings.first(), device.leased_by.first()) {
+        (Some(found), _) => {
+            let text = format!("{found}{}", more(device.findings.len()));
+            paint.put(x, y, width, &text, Tone::Accent)
+        }
+        (None, Some(owner)) => {
+            let text = format!("leased {owner}{}", more(device.leased_by.len()));
+            paint.put(x, y, width, &text, Tone::Plain)
+        }
+        (None, None) if device.is_free => paint.put(x, y, width, "free", Tone::Good),
+        (None, None) => x,
+    };
+}

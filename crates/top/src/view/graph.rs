@@ -1,0 +1,67 @@
+//! Filled graphs of a history, newest sample at the right.
+
+use super::paint::{Paint, Tone};
+use crate::state::Marker;
+use ratatui::layout::Rect;
+
+const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const ASCII: [char; 3] = ['.', ':', '#'];
+/// The dots of a braille pattern from the bottom up: those at the left, and those at the right.
+const DOTS: [[u32; 4]; 2] = [[0x40, 0x04, 0x02, 0x01], [0x80, 0x20, 0x10, 0x08]];
+
+/// Draws a graph of percentages; `back` returns the sample of so many looks ago. A known value has
+/// at least the lowest level, so that it differs from an unknown one.
+pub(super) fn draw(
+    paint: &mut Paint<'_>,
+    area: Rect,
+    marker: Marker,
+    back: impl Fn(usize) -> Option<u8>,
+) {
+    for column in 0..area.width {
+        let x = area.right() - 1 - column;
+        let column = usize::from(column);
+        let samples = match marker {
+            Marker::Braille => [back(2 * column + 1), back(2 * column)],
+            Marker::Block | Marker::Ascii => [None, back(column)],
+        };
+        if samples == [None, None] {
+            continue;
+        }
+        let tone = match samples.iter().flatten().all(|value| *value == 0) {
+            true => Tone::Dim,
+            false => Tone::Graph,
+        };
+        for line in 0..area.height {
+            let below = usize::from(area.height - 1 - line);
+            let in_line = |levels: usize| {
+                samples.map(|value| filled(value, levels, usize::from(area.height), below))
+            };
+            let symbol = match marker {
+                Marker::Braille => braille(in_line(4)),
+                Marker::Block => pick(&BLOCKS, in_line(8)[1]),
+                Marker::Ascii => pick(&ASCII, in_line(3)[1]),
+            };
+            if let Some(symbol) = symbol {
+                paint.symbol(x, area.y + line, symbol, tone);
+            }
+        }
+    }
+}
+
+/// Returns how many of the levels of one line are filled, with `below` lines below it.
+fn filled(value: Option<u8>, levels: usize, lines: usize, below: usize) -> usize {
+    let Some(value) = value else { return 0 };
+    let all = levels * lines;
+    let exact = (usize::from(value.min(100)) * all).div_ceil(100).max(1);
+    exact.saturating_sub(below * levels).min(levels)
+}
+
+fn braille([left, right]: [usize; 2]) -> Option<char> {
+    let dots = |side: usize, count: usize| DOTS[side][..count].iter().sum::<u32>();
+    let dots = dots(0, left) + dots(1, right);
+    (dots > 0).then(|| char::from_u32(0x2800 + dots)).flatten()
+}
+
+fn pick(symbols: &[char], level: usize) -> Option<char> {
+    symbols.get(level.checked_sub(1)?).copied()
+}

@@ -1,0 +1,131 @@
+//! Where everything is drawn.
+
+use crate::state::State;
+use ratatui::layout::Rect;
+use std::num::NonZeroU16;
+
+/// The size of a terminal that does not tell it.
+const USUAL: (u16, u16) = (80, 24);
+/// The largest size that is drawn: a buffer has one cell for each place.
+const LARGEST: (u16, u16) = (1000, 500);
+
+/// Returns the area for a size in columns and rows. 0 means unknown.
+pub(crate) fn usable((columns, rows): (u16, u16)) -> Rect {
+    let known = |size: u16, usual: u16| NonZeroU16::new(size).map_or(usual, NonZeroU16::get);
+    let columns = known(columns, USUAL.0).min(LARGEST.0);
+    let rows = known(rows, USUAL.1).min(LARGEST.1);
+    Rect::new(0, 0, columns, rows)
+}
+
+/// The parts of the screen, from top to bottom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Areas {
+    pub(crate) header: Rect,
+    pub(crate) devices: Rect,
+    /// How the devices are arranged.
+    pub(crate) grid: Grid,
+    /// The titles of the table.
+    pub(crate) titles: Rect,
+    pub(crate) rows: Rect,
+    pub(crate) footer: Rect,
+}
+
+/// The arrangement of the devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grid {
+    /// The number of devices side by side.
+    pub(crate) columns: u16,
+    /// The number of lines of each device: 1 without graphs.
+    pub(crate) lines: u16,
+    /// How much is told of each.
+    pub(crate) level: Level,
+}
+
+/// How much is told of a device on its line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// Name, temperature, power, utilization, memory and use.
+    Full,
+    /// Utilization, memory and use.
+    Medium,
+    /// Utilization and a bar of the memory.
+    Compact,
+}
+
+impl Level {
+    const ALL: [Level; 3] = [Level::Full, Level::Medium, Level::Compact];
+
+    /// Returns the fewest columns for it.
+    const fn width(self) -> u16 {
+        match self {
+            Level::Full => 72,
+            Level::Medium => 38,
+            Level::Compact => 19,
+        }
+    }
+}
+
+/// The most devices that have graphs.
+const WITH_GRAPHS: usize = 4;
+/// The most lines of a graph.
+const GRAPH: u16 = 8;
+
+impl Areas {
+    pub(crate) fn of(state: &State, area: Rect) -> Self {
+        let count = state.frame.as_deref().map_or(0, |frame| frame.devices.len());
+        let header = area.height.min(1);
+        let footer = u16::from(area.height >= 4);
+        let body = area.height - header - footer;
+        // The table keeps its titles and most of a small screen.
+        let most = match body {
+            0..=2 => body.min(1),
+            _ => (body * 11 / 20).max(1),
+        };
+        let grid = Grid::of(count, area.width, most);
+        let needed = u32::try_from(count.div_ceil(usize::from(grid.columns))).unwrap_or(u32::MAX);
+        let needed = needed.saturating_mul(grid.lines.into()).max(1);
+        let devices = u16::try_from(needed).unwrap_or(u16::MAX).min(most);
+        let titles = u16::from(body > devices + 1);
+        let mut y = area.y;
+        let mut part = |height: u16| {
+            let part = Rect::new(area.x, y, area.width, height);
+            y += height;
+            part
+        };
+        Areas {
+            header: part(header),
+            devices: part(devices),
+            grid,
+            titles: part(titles),
+            rows: part(body - devices - titles),
+            footer: part(footer),
+        }
+    }
+
+    /// Returns what an overlay covers.
+    pub(crate) fn body(&self) -> Rect {
+        let top = self.devices.y;
+        let height = self.rows.bottom().saturating_sub(top);
+        Rect::new(self.devices.x, top, self.devices.width, height)
+    }
+}
+
+impl Grid {
+    fn of(count: usize, width: u16, most: u16) -> Self {
+        let best = Level::ALL.into_iter().find(|level| width >= level.width());
+        let best = best.unwrap_or(Level::Compact);
+        let devices = u16::try_from(count).unwrap_or(u16::MAX).max(1);
+        if count <= WITH_GRAPHS && most / devices >= 2 {
+            let lines = (most / devices).min(GRAPH + 1);
+            return Grid { columns: 1, lines, level: best };
+        }
+        let columns = |level: Level| (width / level.width()).max(1);
+        let fits = |level: &Level| {
+            width >= level.width() && u32::from(columns(*level)) * u32::from(most) >= devices.into()
+        };
+        let level = Level::ALL.into_iter().find(fits).unwrap_or(Level::Compact);
+        // No more side by side than the lines require: a column is then as wide as it can be.
+        let needed = devices.div_ceil(most.max(1));
+        Grid { columns: columns(level).min(needed).max(1), lines: 1, level }
+    }
+}

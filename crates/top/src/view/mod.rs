@@ -1,0 +1,212 @@
+//! Drawing: a pure function from the state to a buffer.
+
+mod devices;
+mod graph;
+mod layout;
+mod overlay;
+mod paint;
+mod table;
+
+pub(crate) use layout::usable;
+
+use crate::frame::Frame;
+use crate::keys::BINDINGS;
+use crate::rows::Column;
+use crate::state::{Marker, Overlay, State};
+use gpu_report::{ascii, local_time, wording};
+use layout::Areas;
+use paint::{Paint, Tone};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use unicode_width::UnicodeWidthStr;
+
+/// Draws the state on an area of a buffer. The area may have any size, also none.
+pub fn view(state: &State, area: Rect, buffer: &mut Buffer) {
+    let area = area.intersection(*buffer.area());
+    if area.is_empty() {
+        return;
+    }
+    let areas = Areas::of(state, area);
+    let mut paint = Paint { buffer, colour: state.options.colour };
+    header(&mut paint, state, areas.header);
+    devices::draw(&mut paint, state, &areas);
+    table::draw(&mut paint, state, &areas);
+    overlay::draw(&mut paint, state, &areas);
+    footer(&mut paint, state, areas.footer);
+    if state.marker == Marker::Ascii {
+        to_ascii(buffer, area);
+    }
+}
+
+/// Returns the text of a buffer, without its styles and without spaces at the ends of lines.
+pub fn text(buffer: &Buffer) -> String {
+    let area = *buffer.area();
+    let mut text = String::new();
+    for y in area.top()..area.bottom() {
+        let begin = text.len();
+        let mut x = area.left();
+        while x < area.right() {
+            let symbol = buffer[(x, y)].symbol();
+            text.push_str(symbol);
+            // A wide character covers the next cell as well.
+            x += u16::try_from(symbol.width()).unwrap_or(1).max(1);
+        }
+        text.truncate(begin + text[begin..].trim_end().len());
+        text.push('\n');
+    }
+    text
+}
+
+fn header(paint: &mut Paint<'_>, state: &State, area: Rect) {
+    let mut right = Vec::new();
+    if state.paused {
+        right.push((Tone::Accent, "  paused".to_owned()));
+    }
+    let mut left: Vec<(Tone, String)> = Vec::new();
+    let frame = state.frame.as_deref();
+    if let Some((what, since)) = &state.waiting {
+        // What is old is left out, but not which machine it is.
+        left.extend(frame.and_then(Frame::label).map(|label| (Tone::Strong, label + " · ")));
+        left.push((
+            Tone::Accent,
+            match what.is_empty() {
+                true => format!("no answer from the machine for {} s", since.as_secs()),
+                false => what.clone(),
+            },
+        ));
+    } else if let Some(frame) = frame {
+        let time = local_time::readable(frame.snapshot.taken_at, &state.options.zone);
+        let short = time.get(11..).unwrap_or_default();
+        let room = usize::from(area.width).saturating_sub(width(&right) + short.len() + 2);
+        left = told(frame, room);
+        let room = usize::from(area.width).saturating_sub(width(&right) + width(&left));
+        // The date only where it has room.
+        let fits = [time.as_str(), short].into_iter().find(|time| room >= time.len() + 2);
+        right.extend(fits.map(|time| (Tone::Dim, format!("  {time}"))));
+    }
+    let width = u16::try_from(width(&right)).unwrap_or(u16::MAX).min(area.width);
+    paint.pieces(Rect { width: area.width - width, ..area }, &left);
+    paint.pieces(Rect { x: area.right() - width, width, ..area }, &right);
+}
+
+fn width(pieces: &[(Tone, String)]) -> usize {
+    pieces.iter().map(|(_, text)| text.width()).sum()
+}
+
+/// Returns what the header tells of a machine, without what has no room: first the number of
+/// devices is left out, then the driver.
+fn told(frame: &Frame, room: usize) -> Vec<(Tone, String)> {
+    let mut parts = Vec::new();
+    let label = frame.label();
+    match (frame.host(), &label) {
+        // A simulated machine often has the name of its host.
+        (Some(host), Some(label)) if label.ends_with(&format!(" {host}")) => {}
+        (Some(host), _) => parts.push((0, Tone::Strong, host)),
+        (None, _) => {}
+    }
+    parts.extend(label.map(|label| (0, Tone::Strong, label)));
+    match frame.driver() {
+        Ok(driver) => {
+            parts.push((1, Tone::Plain, driver));
+            parts.push((2, Tone::Plain, frame.summary()));
+        }
+        // Without devices it is told in their place.
+        Err(_) if frame.devices.is_empty() => {}
+        Err(why) => parts.push((0, Tone::Accent, why)),
+    }
+    let findings = frame.diagnosis.findings.len();
+    if findings > 0 {
+        let findings = wording::count(findings, "finding", "findings");
+        parts.push((0, Tone::Accent, findings));
+    }
+    let joined = |most: u8| {
+        let kept = parts.iter().filter(|(rank, ..)| *rank <= most);
+        let pieces =
+            kept.flat_map(|(_, tone, text)| [(Tone::Dim, " · ".to_owned()), (*tone, text.clone())]);
+        pieces.skip(1).collect::<Vec<_>>()
+    };
+    [2, 1].into_iter().map(joined).find(|told| width(told) <= room).unwrap_or_else(|| joined(0))
+}
+
+fn footer(paint: &mut Paint<'_>, state: &State, area: Rect) {
+    if area.height == 0 {
+        return;
+    }
+    let text = state.filter.text();
+    if state.editing || !text.is_empty() {
+        let all = state.frame.as_deref().map_or(0, |frame| frame.rows.len());
+        let count = format!(" {} of {}", state.order.len(), wording::count(all, "row", "rows"));
+        let room = area.width.saturating_sub(count.len() as u16);
+        let mut pieces =
+            vec![(Tone::Strong, "filter: ".to_owned()), (Tone::Plain, text.to_owned())];
+        match state.editing {
+            true => pieces.push((Tone::Accent, "█".to_owned())),
+            false => pieces.push((Tone::Dim, "  / edits, Esc clears".to_owned())),
+        }
+        paint.pieces(Rect { width: room, ..area }, &pieces);
+        paint.put_right(area.x + room, area.right(), area.y, &count, Tone::Dim);
+        return;
+    }
+    let mut x = area.x;
+    for binding in BINDINGS.iter().filter(|binding| !binding.word.is_empty()) {
+        let Some(key) = binding.keys.first() else { continue };
+        let key = key.name();
+        let width = (key.len() + 1 + binding.word.len()) as u16;
+        if x + width > area.right() {
+            break;
+        }
+        x = paint.put(x, area.y, area.width, &key, Tone::Strong);
+        x = paint.put(x + 1, area.y, area.right().saturating_sub(x + 1), binding.word, Tone::Dim)
+            + 2;
+    }
+}
+
+/// Replaces what ASCII does not have, cell by cell.
+fn to_ascii(buffer: &mut Buffer, area: Rect) {
+    for y in area.top()..area.bottom() {
+        for x in area.left()..area.right() {
+            let cell = &mut buffer[(x, y)];
+            if !cell.symbol().is_ascii() {
+                let shown = ascii::ascii(cell.symbol());
+                cell.set_symbol(shown.get(..1).unwrap_or("?"));
+            }
+        }
+    }
+}
+
+/// What a click hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// The title of a column.
+    Title(Column),
+    /// The row at this place in the order.
+    Row(usize),
+}
+
+/// Returns what is at a place of the screen.
+pub(crate) fn target(state: &State, x: u16, y: u16) -> Option<Target> {
+    let areas = Areas::of(state, state.area());
+    if areas.titles.contains((x, y).into()) {
+        let places = table::places(state, areas.rows);
+        let is_here = |place: &&table::Place| (place.x..=place.x + place.width).contains(&x);
+        return places.iter().find(is_here).map(|place| Target::Title(place.column));
+    }
+    let index = state.top + usize::from(y.checked_sub(areas.rows.y)?);
+    let hit = areas.rows.contains((x, y).into()) && index < state.order.len();
+    hit.then_some(Target::Row(index))
+}
+
+/// Returns how many rows of the table have room.
+pub(crate) fn rows_on_screen(state: &State) -> usize {
+    Areas::of(state, state.area()).rows.height.into()
+}
+
+/// Returns the number of lines of the help, and how many have room.
+pub(crate) fn help_length(state: &State) -> (usize, usize) {
+    overlay::length(state, Overlay::Help, &Areas::of(state, state.area()))
+}
+
+/// Returns the number of lines of the details, and how many have room.
+pub(crate) fn details_length(state: &State) -> (usize, usize) {
+    overlay::length(state, Overlay::Details, &Areas::of(state, state.area()))
+}

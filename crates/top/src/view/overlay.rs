@@ -1,0 +1,219 @@
+//! The help and the details of a row, in a box over the devices and the table.
+
+use super::layout::Areas;
+use super::paint::{Paint, Tone};
+use crate::frame::Frame;
+use crate::keys::{self, BINDINGS};
+use crate::rows::{Row, Subject, ancestry};
+use crate::state::{Overlay, State};
+use gpu_core::{Pid, ProcessInfo, clean};
+use gpu_reaper::Finding;
+use gpu_report::text::{Line, Tone as Plain, wrapped};
+use gpu_report::{local_time, wording};
+use ratatui::layout::{Margin, Rect};
+
+type Text = Vec<(Tone, String)>;
+
+/// The columns of the name of a value.
+const NAME: usize = 12;
+/// The most ancestors that are shown.
+const ANCESTORS: usize = 16;
+
+/// An overlay: its place, its place for text, and its text.
+struct Sheet {
+    outside: Rect,
+    inside: Rect,
+    text: Text,
+}
+
+/// Lays an overlay out: as high as its text, at the bottom, with a frame if there is room for one.
+fn sheet(state: &State, overlay: Overlay, areas: &Areas) -> Sheet {
+    let body = areas.body();
+    let framed = body.width > 24 && body.height > 4;
+    let margin = if framed { (2, 1) } else { (0, 0) };
+    let text = text(state, overlay, body.width - 2 * margin.0);
+    let lines = u16::try_from(text.len()).unwrap_or(u16::MAX);
+    let height = lines.saturating_add(2 * margin.1).min(body.height);
+    let outside = Rect { y: body.bottom() - height, height, ..body };
+    let inside = outside.inner(Margin::new(margin.0, margin.1));
+    Sheet { outside, inside, text }
+}
+
+pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
+    let Some(overlay) = state.overlay else { return };
+    let Sheet { outside, inside: area, text } = sheet(state, overlay, areas);
+    paint.clear(outside);
+    let framed = area != outside;
+    if framed {
+        let title = match overlay {
+            Overlay::Help => " keys ",
+            Overlay::Details => " details ",
+        };
+        frame(paint, outside, title);
+    }
+    let lines = text.iter().skip(state.overlay_top).take(usize::from(area.height));
+    for (line, (tone, text)) in lines.enumerate() {
+        paint.put(area.x, area.y + line as u16, area.width, text, *tone);
+    }
+    let below = text.len().saturating_sub(state.overlay_top + usize::from(area.height));
+    if below > 0 && framed {
+        let more = format!(" {} below ", wording::count(below, "more line", "more lines"));
+        let right = outside.right() - 2;
+        paint.put_right(outside.x, right, outside.bottom() - 1, &more, Tone::Accent);
+    }
+}
+
+/// Returns the number of lines of an overlay, and how many have room.
+pub(super) fn length(state: &State, overlay: Overlay, areas: &Areas) -> (usize, usize) {
+    let sheet = sheet(state, overlay, areas);
+    (sheet.text.len(), sheet.inside.height.into())
+}
+
+fn frame(paint: &mut Paint<'_>, area: Rect, title: &str) {
+    let line = "─".repeat(usize::from(area.width) - 2);
+    let bottom = area.bottom() - 1;
+    paint.put(area.x, area.y, area.width, &format!("┌{line}┐"), Tone::Dim);
+    paint.put(area.x, bottom, area.width, &format!("└{line}┘"), Tone::Dim);
+    for y in area.y + 1..bottom {
+        paint.put(area.x, y, 1, "│", Tone::Dim);
+        paint.put(area.right() - 1, y, 1, "│", Tone::Dim);
+    }
+    paint.put(area.x + 2, area.y, area.width - 4, title, Tone::Strong);
+}
+
+fn text(state: &State, overlay: Overlay, width: u16) -> Text {
+    match overlay {
+        Overlay::Help => help(width),
+        Overlay::Details => details(state, width),
+    }
+}
+
+fn help(width: u16) -> Text {
+    let mut text = Vec::new();
+    for binding in BINDINGS {
+        let keys = keys::names(binding);
+        add(&mut text, Tone::Plain, &format!("{keys:<NAME$} {}", binding.help), NAME + 1, width);
+    }
+    let notes = [
+        "",
+        "A filter is words that all must match: user=NAME (or the beginning of it), gpu=0,2-3, or \
+         a part of the PID, the user, the note or the command.",
+        "A click on a title sorts; a click on a row selects it.",
+        "In a narrow list of GPUs, ! is a finding and L a lease.",
+        "NOTE is the finding of gpuws doctor about a process, or `leased`.",
+    ];
+    for note in notes {
+        add(&mut text, Tone::Dim, note, 0, width);
+    }
+    text
+}
+
+/// Adds a line, wrapped, with later lines indented.
+fn add(text: &mut Text, tone: Tone, line: &str, indent: usize, width: u16) {
+    let width = usize::from(width).max(1);
+    let indent = if indent * 2 > width { 0 } else { indent };
+    let (head, rest) =
+        line.split_at(line.char_indices().nth(indent).map_or(line.len(), |(at, _)| at));
+    let lines = wrapped(Line::new().plain(head).padded_to(indent), Plain::Plain, rest, width);
+    text.extend(lines.into_iter().map(|line| (tone, line.text().to_owned())));
+    if rest.is_empty() && head.is_empty() {
+        text.push((tone, String::new()));
+    }
+}
+
+fn value(text: &mut Text, name: &str, value: &str, width: u16) {
+    add(text, Tone::Plain, &format!("{name:<NAME$} {value}"), NAME + 1, width);
+}
+
+fn details(state: &State, width: u16) -> Text {
+    let mut text = Vec::new();
+    let Some((frame, row)) = state.frame.as_deref().zip(state.selected_row()) else {
+        add(&mut text, Tone::Dim, "this row is gone, or the filter hides it", 0, width);
+        return text;
+    };
+    match row.key.subject {
+        Subject::Process(key) => process(&mut text, state, frame, row, key.pid, width),
+        Subject::Unlisted => {
+            let memory = row.memory.map_or("?".to_owned(), gpu_core::amount);
+            let gpu = row.key.gpu;
+            let what =
+                format!("{memory} of GPU {gpu} is used, and no listed process accounts for it");
+            add(&mut text, Tone::Strong, &what, 0, width);
+            value(&mut text, "users", &row.user, width);
+            value(&mut text, "holders", row.command.trim_start_matches("not listed: "), width);
+        }
+    }
+    for finding in frame.diagnosis.findings.iter().filter(|finding| concerns(finding, row)) {
+        add_finding(&mut text, state, finding, row, width);
+    }
+    text
+}
+
+fn process(text: &mut Text, state: &State, frame: &Frame, row: &Row, pid: Pid, width: u16) {
+    add(text, Tone::Strong, &format!("{pid} {}", row.command), 0, width);
+    let gib = |bytes: Option<gpu_core::Bytes>| bytes.map_or("–".to_owned(), gpu_core::amount);
+    let percent = |share: Option<u32>| share.map_or("–".to_owned(), |share| format!("{share} %"));
+    value(text, "user", &row.user, width);
+    for row in state.rows().filter(|other| other.pid() == Some(pid)) {
+        let sm = percent(row.sm.map(u32::from));
+        let line = format!("{}, SM {sm}, type {}", gib(row.memory), row.kind);
+        value(text, &format!("GPU {}", row.key.gpu), &line, width);
+    }
+    value(text, "host", &format!("{}, CPU {}", gib(row.host), percent(row.cpu)), width);
+    let info = frame.snapshot.process(pid).ok();
+    if let Some(at) = info.and_then(|info| info.started_at.ok()) {
+        let age = row.age.map_or(String::new(), |age| format!(", {} ago", wording::age(age)));
+        let started = local_time::readable(at, &state.options.zone);
+        value(text, "started", &format!("{started}{age}"), width);
+    }
+    if let Some(workload) = info.and_then(|info| info.workload.as_deref()) {
+        value(text, &workload.kind.to_string(), &workload.id, width);
+    }
+    if let Some(service) = info.and_then(ProcessInfo::service) {
+        value(text, "service", service.name, width);
+    }
+    let parents: Vec<String> = ancestry(&frame.snapshot, pid)
+        .skip(1)
+        .take(ANCESTORS)
+        .map(|info| format!("{} {}", info.key.pid, clean(&info.name)))
+        .collect();
+    if !parents.is_empty() {
+        value(text, "parents", &parents.join(" ← "), width);
+    }
+}
+
+fn concerns(finding: &Finding, row: &Row) -> bool {
+    let on_device = || finding.devices.iter().any(|device| device.index == row.key.gpu);
+    match row.pid() {
+        Some(pid) => finding.suspects.iter().any(|suspect| suspect.process.pid == pid),
+        None => on_device() && row.finding == Some(finding.kind),
+    }
+}
+
+fn add_finding(text: &mut Text, state: &State, finding: &Finding, row: &Row, width: u16) {
+    text.push((Tone::Plain, String::new()));
+    let kind = wording::kind(finding.kind);
+    let confidence = wording::confidence(finding.confidence);
+    add(text, Tone::Accent, &format!("{kind}, confidence {confidence}"), 0, width);
+    for evidence in &finding.evidence {
+        add(text, Tone::Plain, &format!("  {}", evidence.text), 2, width);
+    }
+    let about = finding.suspects.iter();
+    let about = about.filter(|suspect| row.pid().is_none_or(|pid| pid == suspect.process.pid));
+    for suspect in about {
+        for evidence in &suspect.evidence {
+            add(
+                text,
+                Tone::Plain,
+                &format!("  {}: {}", suspect.process.pid, evidence.text),
+                4,
+                width,
+            );
+        }
+    }
+    for advice in &finding.advice {
+        let (command, effect) = wording::advice(advice, &state.options.sim);
+        value(text, "next", &command, width);
+        add(text, Tone::Dim, &format!("{:<NAME$} {effect}", ""), NAME + 1, width);
+    }
+}

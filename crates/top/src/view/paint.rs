@@ -1,0 +1,110 @@
+//! Text and styles on a buffer.
+
+use gpu_report::text::Line;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+use std::borrow::Cow;
+use unicode_width::UnicodeWidthStr;
+
+/// The style of a piece of text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    /// The default style.
+    Plain,
+    /// A title.
+    Strong,
+    /// Secondary text.
+    Dim,
+    /// Text that needs attention.
+    Accent,
+    /// Bars and graphs.
+    Graph,
+    /// What is free.
+    Good,
+}
+
+/// A buffer and the styles on it.
+pub(crate) struct Paint<'a> {
+    pub(crate) buffer: &'a mut Buffer,
+    pub(crate) colour: bool,
+}
+
+impl Paint<'_> {
+    pub(crate) fn style(&self, tone: Tone) -> Style {
+        let coloured = |colour: Color| match self.colour {
+            true => Style::new().fg(colour),
+            false => Style::new(),
+        };
+        match tone {
+            Tone::Plain => Style::new(),
+            Tone::Strong => Style::new().add_modifier(Modifier::BOLD),
+            Tone::Dim => Style::new().add_modifier(Modifier::DIM),
+            // As in the other commands.
+            Tone::Accent => coloured(Color::Yellow).add_modifier(Modifier::BOLD),
+            Tone::Graph => coloured(Color::Cyan),
+            Tone::Good => coloured(Color::Green),
+        }
+    }
+
+    /// Writes escaped text within `width` columns; cuts longer text with an ellipsis. Returns the
+    /// column after it.
+    pub(crate) fn put(&mut self, x: u16, y: u16, width: u16, text: &str, tone: Tone) -> u16 {
+        let area = *self.buffer.area();
+        let room = width.min(area.right().saturating_sub(x));
+        if room == 0 || x < area.x || y < area.y || y >= area.bottom() {
+            return x;
+        }
+        // The fitting reads all of the text; a column of the terminal shows few characters of it.
+        let most = usize::from(room).saturating_mul(8);
+        let text = text.char_indices().nth(most).map_or(text, |(end, _)| &text[..end]);
+        let fitted = match text.width() <= usize::from(room) {
+            true => Cow::Borrowed(text),
+            false => Cow::Owned(Line::new().fitted(text, room.into()).text().to_owned()),
+        };
+        let style = self.style(tone);
+        self.buffer.set_stringn(x, y, fitted, usize::from(room), style).0
+    }
+
+    /// Writes one character that is one column wide.
+    pub(crate) fn symbol(&mut self, x: u16, y: u16, symbol: char, tone: Tone) {
+        let style = self.style(tone);
+        if let Some(cell) = self.buffer.cell_mut((x, y)) {
+            cell.set_char(symbol).set_style(style);
+        }
+    }
+
+    /// Writes text so that it ends before the column `right`.
+    pub(crate) fn put_right(&mut self, x: u16, right: u16, y: u16, text: &str, tone: Tone) {
+        let width = u16::try_from(text.width()).unwrap_or(u16::MAX);
+        let from = right.saturating_sub(width).max(x);
+        self.put(from, y, right.saturating_sub(from), text, tone);
+    }
+
+    /// Writes pieces one after another within an area of one line.
+    pub(crate) fn pieces(&mut self, area: Rect, pieces: &[(Tone, String)]) -> u16 {
+        let mut x = area.x;
+        for (tone, text) in pieces {
+            x = self.put(x, area.y, area.right().saturating_sub(x), text, *tone);
+        }
+        x
+    }
+
+    /// Draws a bar for `part` of `whole`.
+    pub(crate) fn bar(&mut self, x: u16, y: u16, width: u16, part: u64, whole: u64) {
+        let text = gpu_report::text::bar_of(part, whole, width);
+        let filled = text.find('░').unwrap_or(text.len());
+        let end = self.put(x, y, width, &text[..filled], Tone::Graph);
+        self.put(end, y, (x + width).saturating_sub(end), &text[filled..], Tone::Dim);
+    }
+
+    /// Clears an area.
+    pub(crate) fn clear(&mut self, area: Rect) {
+        let area = area.intersection(*self.buffer.area());
+        for y in area.top()..area.bottom() {
+            for x in area.left()..area.right() {
+                self.buffer[(x, y)].reset();
+            }
+        }
+    }
+}

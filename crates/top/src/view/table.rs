@@ -1,0 +1,184 @@
+//! The table of what uses the devices.
+
+use super::layout::Areas;
+use super::paint::{Paint, Tone};
+use crate::frame::Frame;
+use crate::rows::{Column, Row, Subject};
+use crate::state::State;
+use gpu_core::Bytes;
+use gpu_report::text::{Line, Tone as Plain, wrapped};
+use gpu_report::wording;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+use unicode_width::UnicodeWidthStr;
+
+/// A column on the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) column: Column,
+    pub(super) x: u16,
+    pub(super) width: u16,
+}
+
+/// The narrowest and the widest column of users.
+const USER: (usize, usize) = (4, 14);
+
+/// Returns the columns that have room, from left to right.
+pub(super) fn places(state: &State, area: Rect) -> Vec<Place> {
+    let least = |column| match column {
+        Column::Gpu | Column::Pid | Column::Memory | Column::Command => 0,
+        Column::User => 36,
+        Column::Sm => 44,
+        Column::Age => 60,
+        Column::Note => 66,
+        Column::Kind => 76,
+        Column::Cpu => 96,
+        Column::Host => 106,
+    };
+    let shown: Vec<Column> =
+        Column::ALL.into_iter().filter(|column| area.width >= least(*column)).collect();
+    let mut x = area.x;
+    let mut places = Vec::new();
+    for column in shown {
+        let width = match column {
+            Column::User => user_width(state),
+            Column::Command => area.right().saturating_sub(x),
+            other => fixed_width(other),
+        };
+        let width = width.min(area.right().saturating_sub(x));
+        if width == 0 {
+            break;
+        }
+        places.push(Place { column, x, width });
+        x = x.saturating_add(width + 1);
+    }
+    places
+}
+
+fn fixed_width(column: Column) -> u16 {
+    match column {
+        Column::Gpu => 3,
+        Column::Pid => 7,
+        Column::Sm => 4,
+        Column::Cpu => 5,
+        Column::Kind => 4,
+        Column::Age => 6,
+        Column::Note => 9,
+        Column::Memory | Column::Host => 9,
+        Column::User | Column::Command => 0,
+    }
+}
+
+fn user_width(state: &State) -> u16 {
+    let rows = state.frame.as_deref().map_or(&[][..], |frame| &frame.rows[..]);
+    let longest = rows.iter().map(|row| row.user.width()).max().unwrap_or(0);
+    longest.clamp(USER.0, USER.1) as u16
+}
+
+fn is_right(column: Column) -> bool {
+    !matches!(column, Column::User | Column::Kind | Column::Note | Column::Command)
+}
+
+pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
+    let places = places(state, areas.rows);
+    titles(paint, state, areas.titles, &places);
+    let Some(frame) = state.frame.as_deref() else { return };
+    let selected = state.selected();
+    let rows = state.rows().skip(state.top).take(usize::from(areas.rows.height));
+    for (line, row) in rows.enumerate() {
+        let y = areas.rows.y + line as u16;
+        for place in &places {
+            cell(paint, place, y, row);
+        }
+        if selected == Some(row.key) {
+            let area = Rect::new(areas.rows.x, y, areas.rows.width, 1);
+            paint.buffer.set_style(area, Style::new().add_modifier(Modifier::REVERSED));
+        }
+    }
+    let shown = state.rows().len().saturating_sub(state.top);
+    let mut rest = areas.rows;
+    rest.y = rest.y.saturating_add(u16::try_from(shown).unwrap_or(u16::MAX));
+    let width = usize::from(rest.width).saturating_sub(2).max(1);
+    for (tone, text) in notes(state, frame) {
+        for line in wrapped(Line::new(), Plain::Plain, &text, width) {
+            if !areas.rows.contains(rest.as_position()) {
+                return;
+            }
+            paint.put(rest.x + 1, rest.y, rest.width.saturating_sub(1), line.text(), tone);
+            rest.y += 1;
+        }
+    }
+}
+
+/// Returns what is told below the rows.
+fn notes(state: &State, frame: &Frame) -> Vec<(Tone, String)> {
+    let mut notes = Vec::new();
+    if !state.filter.is_empty() && state.rows().len() == 0 {
+        notes.push((Tone::Dim, "no row matches the filter".to_owned()));
+    } else if frame.rows.is_empty() && frame.unknown.is_empty() && !frame.devices.is_empty() {
+        notes.push((Tone::Dim, "no process uses these GPUs".to_owned()));
+    }
+    notes.extend(frame.unknown.iter().map(|text| (Tone::Accent, text.clone())));
+    let unread = frame.snapshot.unreadable.total();
+    if unread > 0 {
+        let unread = wording::count(unread as usize, "process", "processes");
+        notes.push((Tone::Dim, format!("{unread} could not be inspected")));
+    }
+    notes
+}
+
+fn titles(paint: &mut Paint<'_>, state: &State, area: Rect, places: &[Place]) {
+    if area.height == 0 {
+        return;
+    }
+    let (sort, reversed) = state.sort();
+    for place in places {
+        let is_sorted = place.column == sort;
+        let falling = sort.is_largest_first() != reversed;
+        let mut title = place.column.title().to_owned();
+        // The mark takes the place of the gap where the title fills its column.
+        if is_sorted {
+            title.push(if falling { '▼' } else { '▲' });
+        }
+        let tone = if is_sorted { Tone::Strong } else { Tone::Dim };
+        let width = place.width.max(title.width() as u16);
+        match is_right(place.column) && title.width() <= usize::from(place.width) {
+            true => paint.put_right(place.x, place.x + place.width, area.y, &title, tone),
+            false => {
+                paint.put(place.x, area.y, width, &title, tone);
+            }
+        }
+    }
+    let style = Style::new().add_modifier(Modifier::UNDERLINED);
+    paint.buffer.set_style(area, style);
+}
+
+fn cell(paint: &mut Paint<'_>, place: &Place, y: u16, row: &Row) {
+    let gib = |bytes: Bytes| format!("{:.1} GiB", bytes.gib());
+    let unlisted = row.key.subject == Subject::Unlisted;
+    let (text, tone) = match place.column {
+        Column::Gpu => (Some(row.key.gpu.to_string()), Tone::Plain),
+        Column::Pid => (row.pid().map(|pid| pid.to_string()), Tone::Plain),
+        Column::User => (Some(row.user.clone()), Tone::Plain),
+        Column::Memory => (row.memory.map(gib), if unlisted { Tone::Accent } else { Tone::Plain }),
+        Column::Sm => (row.sm.map(|share| share.to_string()), Tone::Plain),
+        Column::Cpu => (row.cpu.map(|share| share.to_string()), Tone::Plain),
+        Column::Host => (row.host.map(gib), Tone::Plain),
+        Column::Age => (row.age.map(wording::age), Tone::Dim),
+        Column::Kind => (Some(row.kind.to_owned()), Tone::Dim),
+        Column::Note => (
+            Some(row.note().to_owned()),
+            if row.finding.is_some() || unlisted { Tone::Accent } else { Tone::Plain },
+        ),
+        Column::Command => {
+            (Some(row.command.clone()), if unlisted { Tone::Accent } else { Tone::Plain })
+        }
+    };
+    let (text, tone) = text.map_or(("–".to_owned(), Tone::Dim), |text| (text, tone));
+    match is_right(place.column) {
+        true => paint.put_right(place.x, place.x + place.width, y, &text, tone),
+        false => {
+            paint.put(place.x, y, place.width, &text, tone);
+        }
+    }
+}

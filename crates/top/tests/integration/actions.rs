@@ -1,0 +1,281 @@
+//! What each key and the mouse do.
+
+use crate::fixture::{Made, key, lines, made, options, press};
+use gpu_core::{Pid, ProcessKey, StartTime};
+use gpu_top::keys::{Action, BINDINGS, action};
+use gpu_top::rows::{Column, RowKey, Subject};
+use gpu_top::{Effect, Event, Overlay, State};
+use ratatui::crossterm::event::{
+    KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
+
+fn three() -> Vec<Made> {
+    vec![
+        Made::new(0, 30, "carol", 100, "alpha"),
+        Made::new(0, 10, "bob", 300, "charlie"),
+        Made::new(1, 20, "alice", 200, "bravo"),
+    ]
+}
+
+fn state() -> State {
+    let mut state = State::new(options(), (80, 24));
+    state.update(Event::Frame(Box::new(made(2, &three(), 1000))));
+    state
+}
+
+fn pids(state: &State) -> Vec<u32> {
+    state.rows().map(|row| row.pid().map_or(0, |pid| pid.0)).collect()
+}
+
+fn process(gpu: u32, pid: u32) -> Option<RowKey> {
+    let key = ProcessKey { pid: Pid(pid), start: Some(StartTime(1)) };
+    Some(RowKey { gpu, subject: Subject::Process(key) })
+}
+
+fn control(letter: char) -> Event {
+    Event::Key(KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL))
+}
+
+#[test]
+fn keys_that_end_or_stop() {
+    for event in [key(KeyCode::Char('q')), key(KeyCode::F(10)), control('c')] {
+        assert_eq!(state().update(event), Effect::Quit);
+    }
+    assert_eq!(state().update(control('z')), Effect::Suspend);
+    assert_eq!(state().update(control('l')), Effect::Repaint);
+    assert_eq!(state().update(key(KeyCode::Char('x'))), Effect::Nothing);
+}
+
+#[test]
+fn escape_never_quits_and_clears_one_thing_after_another() {
+    let mut state = state();
+    press(&mut state, "/al");
+    state.update(key(KeyCode::Enter));
+    press(&mut state, "j");
+    state.update(key(KeyCode::Enter));
+    let shown = |state: &State| {
+        (state.overlay(), state.filter().text().to_owned(), state.selected().is_some())
+    };
+    assert_eq!(shown(&state), (Some(Overlay::Details), "al".to_owned(), true));
+    for expected in [
+        (None, "al".to_owned(), true),
+        (None, String::new(), true),
+        (None, String::new(), false),
+        (None, String::new(), false),
+    ] {
+        assert_eq!(state.update(key(KeyCode::Esc)), Effect::Draw);
+        assert_eq!(shown(&state), expected);
+    }
+}
+
+#[test]
+fn rows_are_sorted_by_each_direct_key_and_reversed() {
+    let mut state = state();
+    assert_eq!((state.sort(), pids(&state)), ((Column::Gpu, false), vec![10, 30, 20]));
+    for (letter, column, sorted) in [
+        ("m", Column::Memory, [10, 20, 30]),
+        ("p", Column::Pid, [10, 20, 30]),
+        ("u", Column::User, [20, 10, 30]),
+        ("c", Column::Command, [30, 20, 10]),
+        ("d", Column::Gpu, [10, 30, 20]),
+    ] {
+        press(&mut state, letter);
+        assert_eq!((state.sort(), pids(&state)), ((column, false), sorted.to_vec()));
+    }
+    press(&mut state, "mr");
+    assert_eq!((state.sort(), pids(&state)), ((Column::Memory, true), vec![30, 20, 10]));
+    press(&mut state, "a");
+    assert_eq!(state.sort(), (Column::Age, false));
+}
+
+#[test]
+fn next_and_previous_column_pass_all_columns() {
+    let mut state = state();
+    for column in Column::ALL.into_iter().cycle().skip(1).take(Column::ALL.len()) {
+        press(&mut state, "s");
+        assert_eq!(state.sort().0, column);
+    }
+    press(&mut state, "<");
+    assert_eq!(state.sort().0, Column::Command);
+    state.update(key(KeyCode::F(6)));
+    assert_eq!(state.sort().0, Column::Gpu);
+}
+
+#[test]
+fn selection_moves_by_row_page_and_to_the_ends() {
+    let rows: Vec<Made> =
+        (1..=100).map(|pid| Made::new(0, pid, "u", u64::from(200 - pid), "c")).collect();
+    let mut state = State::new(options(), (80, 24));
+    state.update(Event::Frame(Box::new(made(1, &rows, 1000))));
+    assert_eq!(state.selected(), None);
+    let visible = |state: &State| {
+        lines(state).contains(&format!(" {} u ", state.selected_row().unwrap().pid().unwrap()))
+    };
+    let page = 12;
+    for (code, pid) in [
+        (KeyCode::Down, 1),
+        (KeyCode::Down, 2),
+        (KeyCode::Char('j'), 3),
+        (KeyCode::Up, 2),
+        (KeyCode::Char('k'), 1),
+        (KeyCode::Up, 1),
+        (KeyCode::PageDown, 1 + page),
+        (KeyCode::PageDown, 1 + 2 * page),
+        (KeyCode::PageUp, 1 + page),
+        (KeyCode::End, 100),
+        (KeyCode::Down, 100),
+        (KeyCode::Home, 1),
+        (KeyCode::Char('G'), 100),
+        (KeyCode::Char('g'), 1),
+    ] {
+        state.update(key(code));
+        assert_eq!(state.selected(), process(0, pid), "{code:?}");
+        assert!(visible(&state), "{code:?}\n{}", lines(&state));
+    }
+}
+
+#[test]
+fn selection_survives_every_order_and_new_looks_and_moves_on_when_the_process_ends() {
+    let mut state = state();
+    press(&mut state, "jj");
+    assert_eq!(state.selected(), process(0, 30));
+    for keys in ["m", "r", "p", "u", "s", "<", "d"] {
+        press(&mut state, keys);
+        assert_eq!(state.selected(), process(0, 30), "{keys}");
+    }
+    let mut more = three();
+    more.insert(0, Made::new(0, 5, "zoe", 900, "zulu"));
+    state.update(Event::Frame(Box::new(made(2, &more, 2000))));
+    assert_eq!((state.selected(), pids(&state)), (process(0, 30), vec![5, 10, 30, 20]));
+    more.retain(|process| process.pid != 30);
+    state.update(Event::Frame(Box::new(made(2, &more, 3000))));
+    assert_eq!(state.selected(), process(1, 20), "the row that took its place");
+}
+
+#[test]
+fn filter_applies_while_it_is_typed() {
+    let mut state = state();
+    for (typed, shown) in
+        [("/", vec![10, 30, 20]), ("c", vec![10, 30, 20]), ("h", vec![10]), ("x", vec![])]
+    {
+        press(&mut state, typed);
+        assert_eq!(pids(&state), shown, "{typed}");
+    }
+    assert!(lines(&state).contains("filter: chx█"));
+    assert!(lines(&state).contains("no row matches the filter"));
+    state.update(key(KeyCode::Backspace));
+    assert_eq!(pids(&state), [10]);
+    state.update(key(KeyCode::Esc));
+    assert_eq!((state.filter().text(), pids(&state).len()), ("", 3));
+    for (text, shown) in [
+        ("user=bob", vec![10]),
+        ("user=bob,al", vec![10, 20]),
+        ("gpu=1", vec![20]),
+        ("gpu=0-1 user=c", vec![30]),
+        ("gpu=", vec![10, 30, 20]),
+        ("gpu=0-", vec![10, 30]),
+        ("ALPHA", vec![30]),
+        ("20", vec![20]),
+        ("user=bob gpu=1", vec![]),
+    ] {
+        state.update(key(KeyCode::F(4)));
+        state.update(control('u'));
+        state.update(Event::Paste(format!("{text}\n\u{1b}")));
+        assert_eq!((state.filter().text(), pids(&state)), (text, shown));
+        state.update(key(KeyCode::Enter));
+        assert!(lines(&state).contains(&format!("filter: {text}")));
+    }
+}
+
+#[test]
+fn letters_are_text_while_the_filter_is_edited_but_control_c_quits() {
+    let mut state = state();
+    assert_eq!(press(&mut state, "/qrm"), Effect::Draw);
+    assert_eq!((state.filter().text(), state.sort()), ("qrm", (Column::Gpu, false)));
+    assert_eq!(state.update(control('c')), Effect::Quit);
+    assert_eq!(state.update(key(KeyCode::F(10))), Effect::Quit);
+}
+
+#[test]
+fn paused_view_keeps_its_rows_and_shows_the_latest_look_when_it_resumes() {
+    let mut state = state();
+    press(&mut state, "z");
+    assert!(lines(&state).lines().next().unwrap().contains("paused"));
+    let before = lines(&state);
+    for at in [2000, 3000] {
+        let last = vec![Made::new(0, at, "x", 1, "y")];
+        let effect = state.update(Event::Frame(Box::new(made(2, &last, u64::from(at)))));
+        assert_eq!(effect, Effect::Nothing);
+    }
+    assert_eq!(lines(&state), before);
+    press(&mut state, "z");
+    assert_eq!((state.is_paused(), pids(&state)), (false, vec![3000]));
+    assert_eq!(state.history(0).unwrap().len(), 3, "no sample is lost");
+}
+
+fn click(state: &mut State, text: &str) -> Effect {
+    let screen = lines(state);
+    let mut rows = screen.lines().enumerate();
+    let (row, all) = rows.find(|(_, line)| line.contains(text)).unwrap();
+    let column = all[..all.find(text).unwrap()].chars().count();
+    mouse(state, MouseEventKind::Down(MouseButton::Left), column as u16, row as u16)
+}
+
+fn mouse(state: &mut State, kind: MouseEventKind, column: u16, row: u16) -> Effect {
+    let modifiers = KeyModifiers::NONE;
+    state.update(Event::Mouse(MouseEvent { kind, column, row, modifiers }))
+}
+
+#[test]
+fn mouse_selects_rows_sorts_by_titles_and_scrolls() {
+    let mut state = state();
+    assert_eq!(click(&mut state, "alpha"), Effect::Draw);
+    assert_eq!(state.selected(), process(0, 30));
+    click(&mut state, "USER");
+    assert_eq!(state.sort(), (Column::User, false));
+    click(&mut state, "USER");
+    assert_eq!(state.sort(), (Column::User, true));
+    mouse(&mut state, MouseEventKind::ScrollUp, 0, 0);
+    assert_eq!(state.selected(), process(0, 30), "it is the first row now");
+    mouse(&mut state, MouseEventKind::ScrollDown, 0, 0);
+    assert_eq!(state.selected(), process(1, 20));
+    assert_eq!(mouse(&mut state, MouseEventKind::Down(MouseButton::Left), 0, 0), Effect::Nothing);
+    press(&mut state, "?");
+    mouse(&mut state, MouseEventKind::Down(MouseButton::Left), 5, 5);
+    assert_eq!(state.overlay(), None);
+}
+
+#[test]
+fn cpu_share_is_that_since_the_previous_look() {
+    let mut processes = three();
+    let mut state = state();
+    processes[0].cpu = 1500;
+    state.update(Event::Frame(Box::new(made(2, &processes, 3000))));
+    let cpu = |state: &State| state.rows().map(|row| row.cpu).collect::<Vec<_>>();
+    assert_eq!(cpu(&state), [Some(0), Some(75), Some(0)]);
+    processes.push(Made::new(1, 40, "new", 1, "new"));
+    state.update(Event::Frame(Box::new(made(2, &processes, 4000))));
+    assert_eq!(cpu(&state), [Some(0), Some(0), Some(0), None], "unknown for a new process");
+}
+
+#[test]
+fn every_action_has_a_key_that_does_it() {
+    for binding in BINDINGS {
+        for stroke in binding.keys {
+            let modifiers = match stroke.control {
+                true => KeyModifiers::CONTROL,
+                false => KeyModifiers::NONE,
+            };
+            let found = action(KeyEvent::new(stroke.code, modifiers));
+            assert_eq!(found, Some(binding.action));
+            let expected = match binding.action {
+                Action::Quit => Effect::Quit,
+                Action::Suspend => Effect::Suspend,
+                Action::Repaint => Effect::Repaint,
+                _ => Effect::Draw,
+            };
+            let event = Event::Key(KeyEvent::new(stroke.code, modifiers));
+            assert_eq!(state().update(event), expected, "{binding:?}");
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! The view without a terminal: how events change it, whatever the machine shows.
+
+mod actions;
+mod fixture;
+mod hostile;
+mod random;

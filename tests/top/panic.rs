@@ -1,0 +1,58 @@
+//! A panic in any thread gives the terminal back before it is reported.
+
+use gpu_host::SystemClock;
+use gpu_report::TimeZone;
+use gpu_top::{Options, Settings, Top};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Runs a command on a pseudo-terminal, prints its output with `E` for the escape character, and
+/// then whether the settings of the terminal are those from before.
+const PTY: &str = "import os, pty, sys, termios
+leader, follower = pty.openpty()
+before = termios.tcgetattr(follower)
+pid = os.fork()
+if pid == 0:
+    os.setsid(); os.close(leader)
+    for fd in range(3): os.dup2(follower, fd)
+    import fcntl; fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    os.execvp(sys.argv[1], sys.argv[1:])
+os.waitpid(pid, 0)
+os.set_blocking(leader, False)
+shown = b''
+try:
+    while True: shown += os.read(leader, 65536)
+except OSError: pass
+print(shown.decode().replace('\\x1b', 'E'))
+print('same settings:', termios.tcgetattr(follower) == before)
+";
+
+#[test]
+fn panic_of_a_look_gives_the_terminal_back_and_ends_the_view() {
+    let own = std::env::current_exe().unwrap();
+    let mut command = Command::new("python3");
+    command.args(["-c", PTY]).arg(own);
+    command.args(["panic::child", "--exact", "--ignored", "--nocapture"]).env("TERM", "xterm");
+    let output = command.output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    let (before, after) = shown.split_once("E[?1049lE[?25h").expect(&shown);
+    assert!(before.contains("E[?1049h"), "{shown}");
+    assert!(after.contains("the look fails"), "the message is on the main screen: {shown}");
+    assert!(after.contains("ended: a thread of the view panicked"), "{shown}");
+    assert!(!after.contains("E["), "nothing is drawn after it: {shown}");
+    assert!(after.trim_end().ends_with("same settings: True"), "{shown}");
+}
+
+/// What the other test runs.
+#[test]
+#[ignore = "needs a terminal"]
+fn child() {
+    let options = Options { ascii: true, colour: false, zone: TimeZone::UTC, sim: String::new() };
+    let settings = Settings { interval: Duration::from_secs(1), mouse: true, options };
+    let ended = Top::new().run(settings, Arc::new(SystemClock::new()), || panic!("the look fails"));
+    assert!(ended.is_err());
+    let message = ended.unwrap_err();
+    // The output of a test that passes is not shown.
+    panic!("ended: {message}");
+}

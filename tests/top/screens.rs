@@ -1,0 +1,218 @@
+//! Whole screens of simulated machines, as golden files, and the styles of some cells.
+
+use gpu_core::{Clock, HolderSearch, Observation, ProcessDetail};
+use gpu_report::{ProcessFilter, TimeZone};
+use gpu_sim::Simulation;
+use gpu_steward::DeviceLeases;
+use gpu_top::keys::BINDINGS;
+use gpu_top::rows::Subject;
+use gpu_top::{Effect, Event, Frame, Options, Overlay, State, text};
+use ratatui::buffer::{Buffer, Cell};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::style::{Color, Modifier};
+use snapbox::Data;
+use std::path::Path;
+use std::time::Duration;
+
+fn options() -> Options {
+    Options { ascii: false, colour: true, zone: TimeZone::UTC, sim: "--sim NAME ".to_owned() }
+}
+
+/// Takes a look at a machine, as `gpuws top` does.
+fn look(machine: &Simulation) -> Frame {
+    let observation = Observation {
+        groups: gpu_reaper::defect_groups(),
+        holders: HolderSearch::IfUnexplained,
+        processes: ProcessDetail::Outline,
+        driver_messages: false,
+    };
+    let mut snapshot = gpu_core::observe_in_detail(machine, machine, machine, observation);
+    let diagnosis = gpu_reaper::diagnose_outlines(&mut snapshot, machine);
+    let leased = DeviceLeases::none();
+    let filter = ProcessFilter::default();
+    Frame::of(snapshot, diagnosis, &leased, |_| true, &filter, &|uid| format!("user {uid}"))
+}
+
+/// Returns the state after so many looks at a machine, one a second.
+fn watched(name: &str, looks: usize, size: (u16, u16)) -> State {
+    let machine = Simulation::named(Path::new(name)).unwrap();
+    let mut state = State::new(options(), size);
+    for _ in 0..looks {
+        assert_eq!(state.update(Event::Frame(Box::new(look(&machine)))), Effect::Draw);
+        machine.sleep(Duration::from_secs(1));
+    }
+    state
+}
+
+fn lines(state: &State) -> String {
+    text(&state.drawn())
+}
+
+fn key(code: KeyCode) -> Event {
+    Event::Key(KeyEvent::new(code, KeyModifiers::NONE))
+}
+
+fn press(state: &mut State, keys: &str) {
+    for letter in keys.chars() {
+        state.update(key(KeyCode::Char(letter)));
+    }
+}
+
+const SIZES: [(u16, u16); 4] = [(20, 5), (80, 24), (120, 40), (200, 60)];
+
+fn hold(name: &str, what: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("top/golden").join(name);
+    snapbox::assert_data_eq!(what, Data::read_from(&path, None).raw());
+}
+
+#[test]
+fn machines_match_golden_screens_at_every_size() {
+    for machine in ["p100-ghost", "labbox", "crowd:8x32", "crowd:64x32"] {
+        let at = |(columns, rows)| {
+            let state = watched(machine, 30, (columns, rows));
+            format!("{columns}x{rows}\n{}", lines(&state))
+        };
+        let screens = SIZES.map(at).join("\n");
+        hold(&format!("{}.txt", machine.replace(':', "-")), &screens);
+    }
+}
+
+#[test]
+fn overlays_match_golden_screens() {
+    let mut state = watched("labbox", 3, (80, 24));
+    press(&mut state, "?");
+    let help = lines(&state);
+    press(&mut state, "?G");
+    state.update(key(KeyCode::Enter));
+    let details = lines(&state);
+    let mut state = watched("p100-ghost", 3, (80, 24));
+    state.update(key(KeyCode::Enter));
+    let unlisted = lines(&state);
+    hold("overlays.txt", &[help, details, unlisted].join("\n"));
+}
+
+#[test]
+fn other_markers_match_golden_screens() {
+    let mut state = watched("labbox", 60, (80, 24));
+    press(&mut state, "b");
+    let blocks = lines(&state);
+    press(&mut state, "b");
+    let ascii = lines(&state);
+    assert!(ascii.is_ascii(), "{ascii}");
+    press(&mut state, "b");
+    assert!(lines(&state).contains('⣿'));
+    hold("markers.txt", &[blocks, ascii].join("\n"));
+    // A terminal without UTF-8 has no other characters.
+    let mut state = State::new(Options { ascii: true, ..options() }, (80, 24));
+    press(&mut state, "b");
+    assert!(lines(&state).is_ascii());
+}
+
+/// Returns the first cell of a text.
+fn cell<'a>(buffer: &'a Buffer, wanted: &str) -> &'a Cell {
+    let all = text(buffer);
+    let (y, line) = all.lines().enumerate().find(|(_, line)| line.contains(wanted)).expect(wanted);
+    let before = line[..line.find(wanted).unwrap()].chars().count();
+    &buffer[(before as u16, y as u16)]
+}
+
+#[test]
+fn findings_are_accented_and_free_is_green() {
+    let mut state = watched("labbox", 3, (120, 40));
+    let buffer = state.drawn();
+    for text in ["2 findings", "ghost", "hoarder", "not listed: 19777"] {
+        let cell = cell(&buffer, text);
+        assert_eq!((cell.fg, cell.modifier), (Color::Yellow, Modifier::BOLD), "{text}");
+    }
+    assert_eq!(cell(&buffer, "free").fg, Color::Reset, "of the header");
+    let screen = text(&buffer);
+    let (y, line) = screen.lines().enumerate().find(|(_, line)| line.ends_with("free")).unwrap();
+    assert_eq!(buffer[(line.chars().count() as u16 - 1, y as u16)].fg, Color::Green);
+    assert_eq!(cell(&buffer, "█").fg, Color::Cyan);
+    assert_eq!(cell(&buffer, "⣿").fg, Color::Cyan);
+    assert!(cell(&buffer, "░").modifier.contains(Modifier::DIM));
+    assert!(!cell(&buffer, "21044").modifier.contains(Modifier::REVERSED));
+    press(&mut state, "j");
+    assert!(cell(&state.drawn(), "21044").modifier.contains(Modifier::REVERSED));
+}
+
+#[test]
+fn without_colour_there_is_none_but_the_selection_is_visible() {
+    let mut state = State::new(Options { colour: false, ..options() }, (120, 40));
+    let machine = Simulation::named(Path::new("labbox")).unwrap();
+    state.update(Event::Frame(Box::new(look(&machine))));
+    press(&mut state, "j");
+    let buffer = state.drawn();
+    for cell in buffer.content() {
+        assert_eq!((cell.fg, cell.bg), (Color::Reset, Color::Reset));
+    }
+    assert!(cell(&buffer, "21044").modifier.contains(Modifier::REVERSED));
+}
+
+#[test]
+fn unknown_size_is_that_of_a_usual_terminal() {
+    let state = watched("labbox", 1, (0, 0));
+    assert_eq!((state.area().width, state.area().height), (80, 24));
+    assert!(lines(&state).contains("21044 alice"));
+}
+
+#[test]
+fn wait_for_the_driver_is_told_and_ends_with_the_next_look() {
+    let mut state = watched("labbox", 1, (80, 24));
+    state.update(Event::Tick(Duration::from_secs(4)));
+    assert!(
+        lines(&state)
+            .lines()
+            .next()
+            .unwrap()
+            .ends_with("labbox · no answer from the machine for 4 s")
+    );
+    let what = "waiting for the driver for 5 s (nvmlInit_v2)".to_owned();
+    state.update(Event::Stalled { what, since: Duration::from_secs(5) });
+    assert!(
+        lines(&state)
+            .lines()
+            .next()
+            .unwrap()
+            .ends_with("labbox · waiting for the driver for 5 s (nvmlInit_v2)")
+    );
+    let machine = Simulation::named(Path::new("labbox")).unwrap();
+    state.update(Event::Frame(Box::new(look(&machine))));
+    assert!(!lines(&state).lines().next().unwrap().contains("waiting"));
+}
+
+#[test]
+fn machine_without_driver_says_why() {
+    let state = watched("no-driver", 1, (80, 24));
+    let screen = lines(&state);
+    assert!(screen.contains("\nno NVIDIA driver is installed\n"), "{screen}");
+    assert!(!screen.contains("no process uses"), "{screen}");
+    assert!(screen.contains("\n failed to "), "with the reason: {screen}");
+}
+
+#[test]
+fn details_show_command_and_parents_and_help_lists_every_key() {
+    let mut state = watched("labbox", 2, (100, 40));
+    press(&mut state, "j");
+    state.update(key(KeyCode::Enter));
+    assert_eq!(state.overlay(), Some(Overlay::Details));
+    let screen = lines(&state);
+    assert!(screen.contains("21044 python train.py") && screen.contains("started"), "{screen}");
+    press(&mut state, "?");
+    let screen = lines(&state);
+    for binding in BINDINGS {
+        assert!(screen.contains(binding.help), "{}\n{screen}", binding.help);
+    }
+    press(&mut state, "h");
+    assert_eq!(state.overlay(), None);
+}
+
+#[test]
+fn ghost_is_explained_with_the_next_command() {
+    let mut state = watched("p100-ghost", 1, (80, 24));
+    state.update(key(KeyCode::Enter));
+    assert_eq!(state.selected().unwrap().subject, Subject::Unlisted);
+    let screen = lines(&state);
+    assert!(screen.contains("gpuws --sim NAME reap --gpu 0"), "{screen}");
+    assert!(screen.contains("100562 t2t-decoder"), "{screen}");
+}
