@@ -1,7 +1,7 @@
 //! What can happen: one enum for all sources.
 
 use crate::frame::Frame;
-use ratatui::crossterm::event::{Event as Input, KeyEvent, KeyEventKind, MouseEvent};
+use ratatui_crossterm::crossterm::event::{Event as Input, KeyEvent, KeyEventKind, MouseEvent};
 use std::time::Duration;
 
 /// An event, in the order in which the main loop receives it.
@@ -32,7 +32,7 @@ impl Event {
     /// Returns the event that an input of the terminal means; `None` if it means none, as the
     /// release of a key and a move of the mouse.
     pub fn of_input(input: Input) -> Option<Self> {
-        use ratatui::crossterm::event::MouseEventKind::{Down, ScrollDown, ScrollUp};
+        use ratatui_crossterm::crossterm::event::MouseEventKind::{Down, ScrollDown, ScrollUp};
         match input {
             Input::Key(key) if key.kind != KeyEventKind::Release => Some(Event::Key(key)),
             Input::Mouse(mouse) if matches!(mouse.kind, Down(_) | ScrollDown | ScrollUp) => {

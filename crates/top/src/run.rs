@@ -10,7 +10,7 @@ use crate::frame::Frame;
 use crate::state::{Effect, Options, State};
 use crate::terminal::{self, Screen};
 use gpu_core::Clock;
-use ratatui::crossterm::event as input;
+use ratatui_crossterm::crossterm::event as input;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;

@@ -9,9 +9,11 @@ use crate::rows::{Column, Row, RowKey, Subject};
 use crate::view::{Target, details_length, help_length, rows_on_screen, target, usable, view};
 use gpu_core::{ProcessKey, Timestamp};
 use gpu_report::TimeZone;
-use ratatui::buffer::Buffer;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseEvent, MouseEventKind};
-use ratatui::layout::Rect;
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use ratatui_crossterm::crossterm::event::{
+    KeyCode, KeyEvent, KeyModifiers, MouseEvent, MouseEventKind,
+};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

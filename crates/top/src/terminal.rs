@@ -4,19 +4,20 @@
 //! called, and it takes no lock of standard output, so that a thread can call it while another one
 //! is blocked in a write.
 
-use ratatui::backend::{Backend, CrosstermBackend};
-use ratatui::buffer::Buffer;
-use ratatui::crossterm::cursor::{Hide, MoveTo, Show};
-use ratatui::crossterm::event::{
+use ratatui_core::backend::Backend;
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use ratatui_crossterm::CrosstermBackend;
+use ratatui_crossterm::crossterm::cursor::{Hide, MoveTo, Show};
+use ratatui_crossterm::crossterm::event::{
     DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture,
 };
-use ratatui::crossterm::style::ResetColor;
-use ratatui::crossterm::terminal::{
+use ratatui_crossterm::crossterm::style::ResetColor;
+use ratatui_crossterm::crossterm::terminal::{
     BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen,
     LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
-use ratatui::crossterm::{execute, queue};
-use ratatui::layout::Rect;
+use ratatui_crossterm::crossterm::{execute, queue};
 use rustix::process::{Signal, kill_current_process_group};
 use rustix::termios::tcgetwinsize;
 use std::fs::File;

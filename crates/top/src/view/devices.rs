@@ -7,7 +7,7 @@ use crate::history::Measure;
 use crate::rows::Device;
 use crate::state::State;
 use gpu_core::Milliwatts;
-use ratatui::layout::Rect;
+use ratatui_core::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
 /// The graphs of a device, with the fewest columns of the screen from which each is shown.

@@ -2,7 +2,7 @@
 
 use super::paint::{Paint, Tone};
 use crate::state::Marker;
-use ratatui::layout::Rect;
+use ratatui_core::layout::Rect;
 
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const ASCII: [char; 3] = ['.', ':', '#'];

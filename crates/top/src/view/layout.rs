@@ -1,7 +1,7 @@
 //! Where everything is drawn.
 
 use crate::state::State;
-use ratatui::layout::Rect;
+use ratatui_core::layout::Rect;
 use std::num::NonZeroU16;
 
 /// The size of a terminal that does not tell it.

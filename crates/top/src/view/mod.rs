@@ -16,8 +16,8 @@ use crate::state::{Marker, Overlay, State};
 use gpu_report::{ascii, local_time, wording};
 use layout::Areas;
 use paint::{Paint, Tone};
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
 /// Draws the state on an area of a buffer. The area may have any size, also none.

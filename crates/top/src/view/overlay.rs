@@ -10,7 +10,7 @@ use gpu_core::{Pid, ProcessInfo, clean};
 use gpu_reaper::Finding;
 use gpu_report::text::{Line, Tone as Plain, wrapped};
 use gpu_report::{local_time, wording};
-use ratatui::layout::{Margin, Rect};
+use ratatui_core::layout::{Margin, Rect};
 
 type Text = Vec<(Tone, String)>;
 

@@ -1,9 +1,9 @@
 //! Text and styles on a buffer.
 
 use gpu_report::text::Line;
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::style::{Color, Modifier, Style};
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use ratatui_core::style::{Color, Modifier, Style};
 use std::borrow::Cow;
 use unicode_width::UnicodeWidthStr;
 

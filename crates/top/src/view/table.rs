@@ -8,8 +8,8 @@ use crate::state::State;
 use gpu_core::Bytes;
 use gpu_report::text::{Line, Tone as Plain, wrapped};
 use gpu_report::wording;
-use ratatui::layout::Rect;
-use ratatui::style::{Modifier, Style};
+use ratatui_core::layout::Rect;
+use ratatui_core::style::{Modifier, Style};
 use unicode_width::UnicodeWidthStr;
 
 /// A column on the screen.

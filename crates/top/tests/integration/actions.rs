@@ -5,7 +5,7 @@ use gpu_core::{Pid, ProcessKey, StartTime};
 use gpu_top::keys::{Action, BINDINGS, action};
 use gpu_top::rows::{Column, RowKey, Subject};
 use gpu_top::{Effect, Event, Overlay, State};
-use ratatui::crossterm::event::{
+use ratatui_crossterm::crossterm::event::{
     KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
 

@@ -10,7 +10,7 @@ use gpu_core::{
 use gpu_report::{ProcessFilter, TimeZone};
 use gpu_steward::DeviceLeases;
 use gpu_top::{Effect, Event, Frame, Options, State, text};
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::time::Duration;
 
 pub(crate) fn options() -> Options {

@@ -2,7 +2,7 @@
 
 use crate::fixture::{Made, key, lines, made, options, press};
 use gpu_top::{Event, State};
-use ratatui::crossterm::event::KeyCode;
+use ratatui_crossterm::crossterm::event::KeyCode;
 
 fn shown(user: &str, command: &str, size: (u16, u16)) -> Vec<String> {
     let rows = [Made::new(0, 7, user, 100, command), Made::new(0, 8, "bob", 1, "after")];

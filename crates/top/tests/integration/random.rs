@@ -3,11 +3,11 @@
 use crate::fixture::{Made, made, options};
 use gpu_top::{Event, State, view};
 use proptest::prelude::*;
-use ratatui::buffer::Buffer;
-use ratatui::crossterm::event::{
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use ratatui_crossterm::crossterm::event::{
     KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
-use ratatui::layout::Rect;
 use std::time::Duration;
 
 fn code() -> impl Strategy<Value = KeyCode> {
