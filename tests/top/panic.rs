@@ -46,7 +46,7 @@ fn panic_of_a_look_gives_the_terminal_back_and_ends_the_view() {
 
 /// What the other test runs.
 #[test]
-#[ignore = "needs a terminal"]
+#[ignore = "run by another test"]
 fn child() {
     let options = Options { ascii: true, colour: false, zone: TimeZone::UTC, sim: String::new() };
     let settings = Settings { interval: Duration::from_secs(1), mouse: true, options };
