@@ -36,6 +36,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         "gpu-reaper"
         | "gpu-placement"
         | "gpu-claim"
+        | "gpu-accounting"
         | "gpu-allocator-policy"
         | "gpu-graph"
         | "gpu-model" => &["gpu-core"],
@@ -62,6 +63,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
             "gpu-graph",
             "gpu-model",
             "gpu-executor",
+            "gpu-accounting",
         ],
         // Views draw the data of the libraries, without an adapter.
         "gpu-top" => &["gpu-core", "gpu-reaper", "gpu-steward", "gpu-report"],
@@ -97,6 +99,7 @@ const LIBRARIES_AND_XTASK: &[&str] = &[
     "gpu-reaper",
     "gpu-placement",
     "gpu-claim",
+    "gpu-accounting",
     "gpu-graph",
     "gpu-model",
     "gpu-executor",

@@ -115,7 +115,7 @@ pub use process::{ProcessDetail, ProcessInfo, ProcessState, Workload, WorkloadKi
 pub use rates::{Rates, Route};
 pub use selector::{SelectError, Selector};
 pub use service::{ServiceUnit, SystemService, is_login_program, kernel_name};
-pub use snapshot::{DRIVER_OVERHEAD, DeviceState, Origin, Process, Snapshot};
+pub use snapshot::{DRIVER_OVERHEAD, DeviceState, Origin, Process, Snapshot, driver_reserve};
 pub use text::{acts, clean, escape_markup};
 pub use token::ActToken;
 pub use topology::{Link, PeerAccess, PeerCapability, Topology};

@@ -3,7 +3,9 @@
 use crate::absent::{Absent, Reading};
 use crate::clock::Timestamp;
 use crate::details::DeviceDetails;
-use crate::device::{DeviceInfo, DeviceProcess, DeviceSample, Driver, MemoryInfo, MigInstance};
+use crate::device::{
+    DeviceInfo, DeviceProcess, DeviceProcessKind, DeviceSample, Driver, MemoryInfo, MigInstance,
+};
 use crate::driver_message::DriverMessage;
 use crate::error::{ErrorKind, Fault};
 use crate::file::DeviceFile;
@@ -41,6 +43,15 @@ impl fmt::Display for Origin {
 /// on a P100 with driver 418, 11 MiB on a K80, and nothing from driver 510 on. The smallest CUDA
 /// context takes about 100 MiB.
 pub const DRIVER_OVERHEAD: Bytes = Bytes::from_mib(64);
+
+/// Returns how far the used memory of a device may normally exceed that of the listed processes.
+///
+/// [`DRIVER_OVERHEAD`] and 0.5 % of the memory. If a display is drawn, there are also frame buffers
+/// that no list shows: 512 MiB more.
+pub fn driver_reserve(total: Bytes, graphics: bool) -> Bytes {
+    let display = if graphics { Bytes::from_mib(512) } else { Bytes(0) };
+    DRIVER_OVERHEAD + Bytes(total.0 / 200) + display
+}
 
 /// One device at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,6 +134,25 @@ impl DeviceState {
     /// reading, or the list itself is absent.
     pub fn memory_listed(&self) -> Option<Bytes> {
         self.processes.as_ref().ok()?.iter().map(|process| process.memory.ok()).sum()
+    }
+
+    /// Returns the most memory that the driver and displays may use on it beside the listed
+    /// processes ([`driver_reserve`]); `None` if its size is unknown.
+    pub fn driver_reserve(&self) -> Option<Bytes> {
+        let draws = |process: &DeviceProcess| {
+            use DeviceProcessKind::{ComputeAndGraphics, Graphics};
+            matches!(process.kind, Graphics | ComputeAndGraphics)
+        };
+        let graphics =
+            self.info.display_active == Ok(true) || self.processes.iter().flatten().any(draws);
+        Some(driver_reserve(self.memory_total().ok()?, graphics))
+    }
+
+    /// Returns the used memory that neither the listed processes nor the driver account for; `None`
+    /// if a part of the account is unknown.
+    pub fn memory_unlisted(&self) -> Option<Bytes> {
+        let rest = self.memory_used().ok()?.saturating_sub(self.memory_listed()?);
+        Some(if rest > self.driver_reserve()? { rest } else { Bytes(0) })
     }
 }
 

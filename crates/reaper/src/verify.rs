@@ -2,12 +2,13 @@
 //! again.
 
 use crate::act::Ports;
-use crate::detect::driver_reserve;
 use crate::guard::is_user;
 use crate::non_targets::{Holders, MemoryAtMoment, doubt};
 use crate::plan::{Expected, Membership, Plan};
 use crate::report::{Action, Freed, Newcomer, Outcome, Why};
-use gpu_core::{Absent, Bytes, DeviceFile, Holder, HolderScan, Pid, ProcessState, Reading};
+use gpu_core::{
+    Absent, Bytes, DeviceFile, Holder, HolderScan, Pid, ProcessState, Reading, driver_reserve,
+};
 use std::ops::ControlFlow;
 use std::time::Duration;
 

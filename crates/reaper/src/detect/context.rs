@@ -5,8 +5,8 @@ use crate::finding::{Advice, Finding, FindingKind, Suspect};
 use crate::past::{DevicePast, HOURS, Lasting, Past, Streak, UsePast, span};
 use crate::role::Role;
 use gpu_core::{
-    Absent, Bytes, DRIVER_OVERHEAD, DeviceFileKind, DeviceProcess, DeviceState, DeviceUuid, Holder,
-    Pid, ProcessInfo, ProcessKey, Snapshot,
+    Absent, Bytes, DeviceFileKind, DeviceProcess, DeviceState, DeviceUuid, Holder, Pid,
+    ProcessInfo, ProcessKey, Snapshot,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -296,19 +296,11 @@ impl Unexplained {
             Ok(false) => Bytes(0),
             _ => device.memory_listed()?,
         };
-        let graphics = device.info.display_active == Ok(true)
-            || device.processes.iter().flatten().any(|p| {
-                matches!(
-                    p.kind,
-                    gpu_core::DeviceProcessKind::Graphics
-                        | gpu_core::DeviceProcessKind::ComputeAndGraphics
-                )
-            });
         Some(Unexplained {
             used,
             total,
             listed,
-            reserve: driver_reserve(total, graphics),
+            reserve: device.driver_reserve()?,
             bytes: used.saturating_sub(listed),
         })
     }
@@ -333,13 +325,4 @@ impl Unexplained {
     pub(crate) fn is_ghost(&self) -> bool {
         self.bytes > self.reserve
     }
-}
-
-/// Returns how far `used` may normally exceed the memory of the listed processes.
-///
-/// [`DRIVER_OVERHEAD`] and 0.5 % of the memory. If a display is drawn, there are also frame buffers
-/// that no list shows: 512 MiB more.
-pub fn driver_reserve(total: Bytes, graphics: bool) -> Bytes {
-    let display = if graphics { Bytes::from_mib(512) } else { Bytes(0) };
-    DRIVER_OVERHEAD + Bytes(total.0 / 200) + display
 }

@@ -1,8 +1,7 @@
 //! The MIG instance that unexplained memory is in.
 
 use super::context::{DetectContext, Unexplained};
-use super::driver_reserve;
-use gpu_core::{Bytes, DeviceState, MigInstance};
+use gpu_core::{Bytes, DeviceState, MigInstance, driver_reserve};
 
 /// The memory of a GPU instance, which all compute instances in it share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

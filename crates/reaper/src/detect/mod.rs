@@ -21,7 +21,6 @@ use crate::past::Past;
 use crate::role::Role;
 pub use busy::busy_alone;
 pub(crate) use busy::is_busy_alone;
-pub use context::driver_reserve;
 pub(crate) use context::{DetectContext, Unexplained};
 pub use driver_log::logged_errors;
 use gpu_core::{Host, Pid, Snapshot};

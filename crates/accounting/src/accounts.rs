@@ -1,0 +1,462 @@
+//! The accumulator.
+
+use crate::amounts::{Amounts, Booked, Day, Energy, Gap, Gaps};
+use crate::division::{divide, divide_time, nanos};
+use crate::owner::{Owner, Work};
+use crate::series::Series;
+use gpu_core::{
+    Bytes, DeviceId, DeviceProcessKind, DeviceState, Milliwatts, Pid, ProcessKey, Snapshot,
+    Timestamp,
+};
+use std::collections::{BTreeMap, btree_map};
+use std::time::Duration;
+
+/// More jobs share one row, [`Work::Others`]: whoever starts a program chooses its name.
+const MOST_JOBS: usize = 10_000;
+
+/// No GPU draws more, so that a larger advance of the energy counter is none: 5 kW.
+const MOST_POWER: Milliwatts = Milliwatts(5_000_000);
+
+/// The accounts of a machine over time.
+#[derive(Clone, Debug)]
+pub struct Accounts {
+    /// A longer interval was not watched.
+    longest: Duration,
+    looks: usize,
+    first: Option<Timestamp>,
+    last: Option<(Timestamp, Day)>,
+    watched: Duration,
+    gaps: Gaps,
+    owners: Names<Owner>,
+    jobs: Names<(usize, Work)>,
+    by_owner: Vec<Amounts>,
+    by_job: Vec<Amounts>,
+    by_day: BTreeMap<Day, Amounts>,
+    gpus: Vec<GpuAccount>,
+    total: Amounts,
+    series: Series,
+    /// The owner and the job of each process in the last snapshot, so that their names are built
+    /// once.
+    known: BTreeMap<ProcessKey, (usize, usize)>,
+    memory: Memory,
+}
+
+/// The account of a GPU.
+#[derive(Clone, Debug)]
+pub struct GpuAccount {
+    /// Its identifiers, as seen last.
+    pub id: DeviceId,
+    /// Its product name.
+    pub name: Option<String>,
+    /// What was held and used of it. The energy is all that it has used.
+    pub amounts: Amounts,
+    /// The watched time in which its processes were known.
+    pub observed: Duration,
+    /// The held time in which no utilization was known: what was used in it is not booked.
+    pub unmeasured: Duration,
+    /// The energy that nobody's compute accounts for: idle power, and what had no reading.
+    pub unattributed: Energy,
+    /// The energy counter and the power draw of the last snapshot.
+    meter: (Option<u64>, Option<Milliwatts>),
+}
+
+/// Who has memory of a device in a snapshot.
+#[derive(Clone, Copy, Debug)]
+struct Party {
+    owner: usize,
+    job: usize,
+    memory: Bytes,
+    /// Its own utilization, in percent.
+    own: Option<u8>,
+}
+
+/// The memory in one snapshot, by owner and by job.
+#[derive(Clone, Debug, Default)]
+struct Memory {
+    by_owner: Vec<Bytes>,
+    by_job: Vec<Bytes>,
+    total: Bytes,
+}
+
+/// Names by number.
+#[derive(Clone, Debug)]
+struct Names<T> {
+    all: Vec<T>,
+    places: BTreeMap<T, usize>,
+}
+
+impl Accounts {
+    /// Returns empty accounts. An interval longer than `longest` is a gap: what happened in it was
+    /// not watched.
+    pub fn new(longest: Duration) -> Self {
+        Accounts {
+            longest,
+            looks: 0,
+            first: None,
+            last: None,
+            watched: Duration::ZERO,
+            gaps: Gaps::default(),
+            owners: Names { all: Vec::new(), places: BTreeMap::new() },
+            jobs: Names { all: Vec::new(), places: BTreeMap::new() },
+            by_owner: Vec::new(),
+            by_job: Vec::new(),
+            by_day: BTreeMap::new(),
+            gpus: Vec::new(),
+            total: Amounts::default(),
+            series: Series::default(),
+            known: BTreeMap::new(),
+            memory: Memory::default(),
+        }
+    }
+
+    /// Adds a snapshot, which describes the interval since the one before; `day` is the day of the
+    /// snapshot. An interval over midnight belongs to the day on which it began.
+    pub fn add(&mut self, look: &Snapshot, day: Day) {
+        let now = look.taken_at;
+        let interval = match self.last {
+            Some((before, _)) if now < before => {
+                self.gaps.set_back += 1;
+                None
+            }
+            Some((before, _)) if now.since(before) > self.longest => {
+                self.gaps.add(Gap { from: before, to: now });
+                None
+            }
+            Some((before, began)) => Some((before, began)),
+            None => None,
+        };
+        self.looks += 1;
+        self.first.get_or_insert(now);
+        self.last = Some((now, day));
+        let (from, day) = interval.unwrap_or((now, day));
+        let time = now.since(from);
+        self.watched = self.watched.saturating_add(time);
+        if !time.is_zero() {
+            let bucket = self.series.bucket(from, now);
+            bucket.watched = bucket.watched.saturating_add(time);
+        }
+        self.memory.clear();
+        let mut known = BTreeMap::new();
+        for (place, device) in look.devices.iter().enumerate() {
+            let place = self.gpu(place, device);
+            self.add_device(look, device, place, (from, now, day), &mut known);
+        }
+        self.known = known;
+        self.note_peaks(day);
+    }
+
+    fn gpu(&mut self, place: usize, device: &DeviceState) -> usize {
+        let same = |gpu: &GpuAccount| gpu.id.same_device(device.id());
+        let known = match self.gpus.get(place) {
+            Some(gpu) if same(gpu) => Some(place),
+            _ => self.gpus.iter().position(same),
+        };
+        known.unwrap_or_else(|| {
+            self.gpus.push(GpuAccount {
+                id: device.id().clone(),
+                name: device.info.name.clone().ok(),
+                amounts: Amounts::default(),
+                observed: Duration::ZERO,
+                unmeasured: Duration::ZERO,
+                unattributed: Energy::default(),
+                meter: (None, None),
+            });
+            self.gpus.len() - 1
+        })
+    }
+
+    fn add_device(
+        &mut self,
+        look: &Snapshot,
+        device: &DeviceState,
+        place: usize,
+        (from, now, day): (Timestamp, Timestamp, Day),
+        known: &mut BTreeMap<ProcessKey, (usize, usize)>,
+    ) {
+        let time = now.since(from);
+        let energy = self.gpus[place].energy(device, time);
+        let Some(parties) = self.parties(look, device, known) else {
+            self.book_nobody(place, day, energy);
+            return;
+        };
+        let mut held = Bytes(0);
+        for party in &parties {
+            held += party.memory;
+            self.memory.add(party);
+        }
+        let gpu = &mut self.gpus[place];
+        gpu.amounts.peak = gpu.amounts.peak.max(held);
+        gpu.observed = gpu.observed.saturating_add(time);
+        let whole = device.sample.as_ref().ok().and_then(|sample| sample.utilization.ok());
+        let whole = whole.map(|share| share.get());
+        let is_measured = whole.is_some() || parties.iter().all(|party| party.own.is_some());
+        if !parties.is_empty() && !is_measured {
+            gpu.unmeasured = gpu.unmeasured.saturating_add(time);
+        }
+        let (booked, rest) = divided(&parties, whole, time, energy);
+        self.book_nobody(place, day, rest);
+        for (party, booked) in parties.iter().zip(&booked) {
+            self.gpus[place].amounts.book(booked);
+            self.by_owner[party.owner].book(booked);
+            self.by_job[party.job].book(booked);
+            self.by_day.entry(day).or_default().book(booked);
+            self.total.book(booked);
+            if !time.is_zero() {
+                let bucket = self.series.bucket(from, now);
+                bucket.book(party.owner, booked.used, party.memory, time);
+            }
+        }
+    }
+
+    /// Books the energy that nobody's compute accounts for.
+    fn book_nobody(&mut self, place: usize, day: Day, energy: Energy) {
+        self.gpus[place].unattributed += energy;
+        self.gpus[place].amounts.energy += energy;
+        self.by_day.entry(day).or_default().energy += energy;
+        self.total.energy += energy;
+    }
+
+    /// Returns who has memory of a device; `None` if that is unknown.
+    fn parties(
+        &mut self,
+        look: &Snapshot,
+        device: &DeviceState,
+        known: &mut BTreeMap<ProcessKey, (usize, usize)>,
+    ) -> Option<Vec<Party>> {
+        let listed = device.processes.as_ref().ok()?;
+        let mut parties = Vec::with_capacity(listed.len());
+        for process in listed {
+            // Others can use a GPU on which a process only draws.
+            if process.kind == DeviceProcessKind::Graphics {
+                continue;
+            }
+            let own = process.utilization.ok().map(|share| share.get());
+            let (owner, job) = self.names(look, process.pid, known);
+            parties.push(Party { owner, job, memory: process.memory.unwrap_or_default(), own });
+        }
+        let unlisted = device.memory_unlisted().filter(|memory| memory.0 > 0);
+        if let Some(memory) = unlisted {
+            let owner = self.owner(Owner::Unlisted);
+            let job = self.job(owner, Work::Unknown);
+            parties.push(Party { owner, job, memory, own: None });
+        }
+        Some(parties)
+    }
+
+    fn names(
+        &mut self,
+        look: &Snapshot,
+        pid: Pid,
+        known: &mut BTreeMap<ProcessKey, (usize, usize)>,
+    ) -> (usize, usize) {
+        // In another PID namespace, the driver's PIDs name no process, or an unrelated one.
+        let visible = look.sees_host_pids != Ok(false);
+        let info = look.process(pid).ok().filter(|_| visible);
+        let key = info.map_or(ProcessKey { pid, start: None }, |info| info.key);
+        match known.entry(key) {
+            btree_map::Entry::Occupied(entry) => return *entry.get(),
+            btree_map::Entry::Vacant(entry) => {
+                if let Some(names) = self.known.get(&key).filter(|_| key.start.is_some()) {
+                    return *entry.insert(*names);
+                }
+            }
+        }
+        let owner = self.owner(Owner::of(info));
+        let names = (owner, self.job(owner, Work::of(info)));
+        known.insert(key, names);
+        names
+    }
+
+    fn owner(&mut self, owner: Owner) -> usize {
+        let place = self.owners.place(owner);
+        grow(&mut self.by_owner, place);
+        grow(&mut self.memory.by_owner, place);
+        place
+    }
+
+    fn job(&mut self, owner: usize, work: Work) -> usize {
+        let full = self.jobs.all.len() >= MOST_JOBS;
+        let fits = !full || self.jobs.places.contains_key(&(owner, work.clone()));
+        let place = self.jobs.place((owner, if fits { work } else { Work::Others }));
+        grow(&mut self.by_job, place);
+        grow(&mut self.memory.by_job, place);
+        place
+    }
+
+    fn note_peaks(&mut self, day: Day) {
+        let note = |all: &mut [Amounts], now: &[Bytes]| {
+            for (amounts, now) in all.iter_mut().zip(now) {
+                amounts.peak = amounts.peak.max(*now);
+            }
+        };
+        note(&mut self.by_owner, &self.memory.by_owner);
+        note(&mut self.by_job, &self.memory.by_job);
+        let of_day = self.by_day.entry(day).or_default();
+        of_day.peak = of_day.peak.max(self.memory.total);
+        self.total.peak = self.total.peak.max(self.memory.total);
+    }
+
+    /// Returns the users, in the order in which they were first seen.
+    pub fn users(&self) -> impl Iterator<Item = (&Owner, &Amounts)> {
+        self.owners.all.iter().zip(&self.by_owner)
+    }
+
+    /// Returns the users by their places in the buckets of the [`Series`].
+    pub fn owners(&self) -> &[Owner] {
+        &self.owners.all
+    }
+
+    /// Returns the jobs with their users, in the order in which they were first seen.
+    pub fn jobs(&self) -> impl Iterator<Item = (&Owner, &Work, &Amounts)> {
+        let names = self.jobs.all.iter().zip(&self.by_job);
+        names.map(|((owner, work), amounts)| (&self.owners.all[*owner], work, amounts))
+    }
+
+    /// Returns the days in order.
+    pub fn days(&self) -> impl Iterator<Item = (Day, &Amounts)> {
+        self.by_day.iter().map(|(day, amounts)| (*day, amounts))
+    }
+
+    /// Returns the GPUs, in the order in which they were first seen.
+    pub fn gpus(&self) -> &[GpuAccount] {
+        &self.gpus
+    }
+
+    /// Returns the totals of the machine, with the energy that is not attributed.
+    pub fn total(&self) -> &Amounts {
+        &self.total
+    }
+
+    /// Returns the energy that nobody's compute accounts for.
+    pub fn unattributed(&self) -> Energy {
+        Energy(self.gpus.iter().map(|gpu| gpu.unattributed.0).sum())
+    }
+
+    /// Returns the use over time.
+    pub fn series(&self) -> &Series {
+        &self.series
+    }
+
+    /// Returns the time of the first and the last snapshot.
+    pub fn span(&self) -> Option<(Timestamp, Timestamp)> {
+        Some((self.first?, self.last?.0))
+    }
+
+    /// Returns the number of snapshots.
+    pub fn looks(&self) -> usize {
+        self.looks
+    }
+
+    /// Returns the time that was watched: that between the snapshots without the gaps.
+    pub fn watched(&self) -> Duration {
+        self.watched
+    }
+
+    /// Returns the intervals that were not watched.
+    pub fn gaps(&self) -> &Gaps {
+        &self.gaps
+    }
+}
+
+impl GpuAccount {
+    /// Returns the energy used in an interval, and reads the meter.
+    fn energy(&mut self, device: &DeviceState, time: Duration) -> Energy {
+        let details = device.details.as_ref().ok();
+        let counter = details.and_then(|details| details.power.as_ref()?.energy.ok());
+        let draw = device.sample.as_ref().ok().and_then(|sample| sample.power_draw.ok());
+        let (counted, drawn) = std::mem::replace(&mut self.meter, (counter, draw));
+        if time.is_zero() {
+            return Energy::default();
+        }
+        // It restarts with the driver. Milliwatts times milliseconds are microjoules.
+        let millis = time.as_millis();
+        let advance = counter.zip(counted).and_then(|(now, before)| now.checked_sub(before));
+        let advance = advance.map(|millijoules| u128::from(millijoules) * 1_000);
+        let most = u128::from(MOST_POWER.0) * millis + 1_000_000;
+        if let Some(microjoules) = advance.filter(|advance| *advance <= most) {
+            return Energy(microjoules);
+        }
+        let draws = [draw, drawn].into_iter().flatten().map(|draw| u128::from(draw.0));
+        let (count, sum) = draws.fold((0, 0), |(count, sum), draw| (count + 1, sum + draw));
+        Energy((sum * millis).checked_div(count).unwrap_or(0))
+    }
+}
+
+/// Returns what is booked for each party, and the energy that is left.
+fn divided(
+    parties: &[Party],
+    whole: Option<u8>,
+    time: Duration,
+    energy: Energy,
+) -> (Vec<Booked>, Energy) {
+    let memory: Vec<u64> = parties.iter().map(|party| party.memory.0).collect();
+    let percent = |share: u64| nanos(time.as_nanos() * u128::from(share) / 100);
+    let own: u64 = parties.iter().map(|party| u64::from(party.own.unwrap_or(0))).sum();
+    // Who has no share of its own shares the rest.
+    let is_rest = |party: &Party| party.own.is_none();
+    let rest_memory: Vec<u64> =
+        parties.iter().filter(|party| is_rest(party)).map(|party| party.memory.0).collect();
+    let rest = percent(u64::from(whole.unwrap_or(0)).saturating_sub(own));
+    let mut rest = divide_time(rest, &rest_memory);
+    let scaled: Vec<u64> = parties.iter().map(|party| u64::from(party.own.unwrap_or(0))).collect();
+    let mut scaled = divide_time(percent(own.min(100)), &scaled);
+    let mut held = divide_time(time, &memory);
+    let mut booked: Vec<Booked> = parties
+        .iter()
+        .map(|party| {
+            let held = held.next().unwrap_or_default();
+            let share = scaled.next().unwrap_or_default();
+            let used = match is_rest(party) {
+                true => rest.next().unwrap_or_default(),
+                // Without any compute, the division is even.
+                false if own == 0 => Duration::ZERO,
+                false => share,
+            };
+            let idle = if party.own.or(whole) == Some(0) { held } else { Duration::ZERO };
+            Booked { held, used, idle, energy: Energy::default() }
+        })
+        .collect();
+    let mut weights: Vec<u64> = booked
+        .iter()
+        .map(|booked| u64::try_from(booked.used.as_nanos()).unwrap_or(u64::MAX))
+        .collect();
+    let used: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
+    let unused = time.as_nanos().saturating_sub(used).max(u128::from(used == 0));
+    weights.push(u64::try_from(unused).unwrap_or(u64::MAX));
+    let mut parts = divide(energy.0, &weights).map(Energy);
+    for booked in &mut booked {
+        booked.energy = parts.next().unwrap_or_default();
+    }
+    (booked, parts.next().unwrap_or_default())
+}
+
+impl Memory {
+    fn clear(&mut self) {
+        self.by_owner.fill(Bytes(0));
+        self.by_job.fill(Bytes(0));
+        self.total = Bytes(0);
+    }
+
+    fn add(&mut self, party: &Party) {
+        self.by_owner[party.owner] += party.memory;
+        self.by_job[party.job] += party.memory;
+        self.total += party.memory;
+    }
+}
+
+impl<T: Clone + Ord> Names<T> {
+    fn place(&mut self, name: T) -> usize {
+        if let Some(place) = self.places.get(&name) {
+            return *place;
+        }
+        self.all.push(name.clone());
+        self.places.insert(name, self.all.len() - 1);
+        self.all.len() - 1
+    }
+}
+
+fn grow<T: Default + Clone>(all: &mut Vec<T>, place: usize) {
+    if all.len() <= place {
+        all.resize(place + 1, T::default());
+    }
+}

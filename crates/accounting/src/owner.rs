@@ -1,0 +1,175 @@
+//! Whom amounts are booked to.
+
+use gpu_core::{ProcessInfo, WorkloadKind, clean};
+use std::fmt;
+
+/// A name is cut after so many characters: it may be hostile.
+const LONGEST: usize = 64;
+
+/// The user, or the lack of one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Owner {
+    /// A user by name.
+    User(String),
+    /// A user without a name.
+    Uid(u32),
+    /// The driver lists a process, and its user is not known: it is gone, or in a PID namespace
+    /// that is not visible.
+    Unknown,
+    /// The memory of a device that neither a listed process nor the driver accounts for.
+    Unlisted,
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Owner::User(name) => f.write_str(name),
+            Owner::Uid(uid) => write!(f, "uid {uid}"),
+            Owner::Unknown => f.write_str("unknown user"),
+            Owner::Unlisted => f.write_str("nobody listed"),
+        }
+    }
+}
+
+/// What a process works for: its job if it has one, else its command.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Work {
+    /// A Slurm job by its number.
+    SlurmJob(String),
+    /// A Kubernetes pod by its UID.
+    Pod(String),
+    /// A container by its ID.
+    Container(String),
+    /// A service of systemd.
+    Service(String),
+    /// A command: the program, and the script that an interpreter runs.
+    Command(String),
+    /// What was left over when [`Accounts`](crate::Accounts) had too many.
+    Others,
+    /// Nothing is known.
+    Unknown,
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Work::SlurmJob(id) => write!(f, "Slurm job {id}"),
+            Work::Pod(id) => write!(f, "pod {id}"),
+            Work::Container(id) => write!(f, "container {id}"),
+            Work::Service(unit) => f.write_str(unit),
+            Work::Command(command) => f.write_str(command),
+            Work::Others => f.write_str("other jobs"),
+            Work::Unknown => f.write_str("unknown"),
+        }
+    }
+}
+
+impl Owner {
+    pub(crate) fn of(info: Option<&ProcessInfo>) -> Self {
+        let Some(info) = info else { return Owner::Unknown };
+        match (&info.user, info.uid) {
+            (Ok(name), _) => Owner::User(cut(name)),
+            (Err(_), Ok(uid)) => Owner::Uid(uid),
+            _ => Owner::Unknown,
+        }
+    }
+}
+
+impl Work {
+    pub(crate) fn of(info: Option<&ProcessInfo>) -> Self {
+        let Some(info) = info else { return Work::Unknown };
+        if let Some(workload) = &info.workload {
+            let id = cut(&workload.id);
+            return match workload.kind {
+                WorkloadKind::SlurmJob => Work::SlurmJob(id),
+                WorkloadKind::Pod => Work::Pod(id),
+                // As the runtimes print it.
+                WorkloadKind::Container => Work::Container(id.chars().take(12).collect()),
+            };
+        }
+        match info.service() {
+            Some(unit) => Work::Service(cut(unit.name)),
+            None => Work::Command(command(info)),
+        }
+    }
+}
+
+/// Returns the program and the script that it runs: `python train.py`. Further arguments differ
+/// between runs of the same job.
+fn command(info: &ProcessInfo) -> String {
+    let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+    let Some([program, arguments @ ..]) = info.command_line.as_deref().ok() else {
+        return cut(&info.name);
+    };
+    let program = base(program);
+    let interprets = ["python", "bash", "sh", "julia", "Rscript", "perl", "ruby", "node"];
+    let is_version = |rest: &str| rest.chars().all(|c| c.is_ascii_digit() || c == '.');
+    let is_it = |name: &&str| program.strip_prefix(*name).is_some_and(is_version);
+    if !interprets.iter().any(|name| is_it(&name)) {
+        return cut(if program.is_empty() { &info.name } else { &program });
+    }
+    let script = match arguments {
+        [module, name, ..] if module == "-m" => Some(format!("-m {name}")),
+        _ => match arguments.iter().find(|word| *word == "-c" || !word.starts_with('-')) {
+            Some(word) if word != "-c" => Some(base(word)),
+            _ => None,
+        },
+    };
+    cut(&script.map_or(program.clone(), |script| format!("{program} {script}")))
+}
+
+fn cut(text: &str) -> String {
+    clean(text).chars().take(LONGEST).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{Pid, Workload};
+
+    fn with(line: &[&str]) -> ProcessInfo {
+        let mut info = ProcessInfo::from_name(Pid(7), "comm");
+        info.command_line = Ok(line.iter().map(|word| (*word).to_owned()).collect());
+        info
+    }
+
+    #[test]
+    fn command_is_the_program_and_its_script() {
+        for (line, name) in [
+            (&["python", "train.py", "--seed", "7"][..], "python train.py"),
+            (&["/opt/conda/bin/python3.11", "-u", "/home/x/train.py"], "python3.11 train.py"),
+            (&["python", "-m", "torch.distributed.run", "x.py"], "python -m torch.distributed.run"),
+            (&["python", "-c", "import torch"], "python"),
+            (&["python"], "python"),
+            (&["/usr/bin/gmx", "mdrun"], "gmx"),
+            (&[""], "comm"),
+            (&[], "comm"),
+            (&["pythonic", "a"], "pythonic"),
+        ] {
+            assert_eq!(Work::of(Some(&with(line))), Work::Command(name.into()), "{line:?}");
+        }
+        let hostile = with(&["python", &format!("a\u{1b}[2J{}", "x".repeat(500))]);
+        let name = Work::of(Some(&hostile)).to_string();
+        assert!(name.chars().count() <= LONGEST && !name.contains('\u{1b}'), "{name}");
+    }
+
+    #[test]
+    fn job_names_the_work_before_the_command() {
+        let mut info = with(&["python", "a.py"]);
+        info.cgroup = Ok("/system.slice/vllm.service".to_owned());
+        assert_eq!(Work::of(Some(&info)), Work::Service("vllm.service".into()));
+        let id = "4c01db0b339c4c01db0b339c4c01db0b339c4c01db0b339c4c01db0b339c4c01".to_owned();
+        for (kind, name) in [
+            (WorkloadKind::Container, "container 4c01db0b339c".to_owned()),
+            (WorkloadKind::SlurmJob, format!("Slurm job {id}")),
+            (WorkloadKind::Pod, format!("pod {id}")),
+        ] {
+            info.workload = Some(Box::new(Workload { kind, id: id.clone(), cgroup: "/x".into() }));
+            assert_eq!(Work::of(Some(&info)).to_string(), name);
+        }
+        assert_eq!(Work::of(None), Work::Unknown);
+        assert_eq!(Owner::of(None), Owner::Unknown);
+        info.uid = Ok(1_000);
+        assert_eq!(Owner::of(Some(&info)).to_string(), "uid 1000");
+    }
+}

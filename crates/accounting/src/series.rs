@@ -1,0 +1,141 @@
+//! Use over time, for pictures.
+
+use gpu_core::{Bytes, Timestamp};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The use of all GPUs over time, in buckets of equal width. There are at most [`Series::MOST`]: if
+/// the time is longer, the buckets are wider.
+#[derive(Clone, Debug)]
+pub struct Series {
+    start: Option<Timestamp>,
+    width: Duration,
+    buckets: Vec<Bucket>,
+}
+
+/// What happened in a part of the time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bucket {
+    /// How much of it was watched; none of a gap.
+    pub watched: Duration,
+    /// The parts of those who held a GPU in it, by their place in
+    /// [`Accounts::owners`](crate::Accounts::owners).
+    pub parts: BTreeMap<usize, Part>,
+}
+
+/// The part of one user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// GPU time used.
+    pub used: Duration,
+    /// Memory times the time for which it was held, in byte-milliseconds.
+    memory_time: u128,
+}
+
+impl Part {
+    /// Returns the mean memory over the watched time of a bucket.
+    pub fn memory(&self, watched: Duration) -> Bytes {
+        let mean = self.memory_time.checked_div(watched.as_millis()).unwrap_or(0);
+        Bytes(u64::try_from(mean).unwrap_or(u64::MAX))
+    }
+}
+
+impl Default for Series {
+    fn default() -> Self {
+        Series { start: None, width: Series::NARROWEST, buckets: Vec::new() }
+    }
+}
+
+impl Series {
+    /// The most buckets.
+    pub const MOST: usize = 512;
+    /// The width of a bucket at first.
+    const NARROWEST: Duration = Duration::from_secs(1);
+
+    /// Returns the start of the first bucket; `None` without any.
+    pub fn start(&self) -> Option<Timestamp> {
+        self.start
+    }
+
+    /// Returns the width of a bucket.
+    pub fn width(&self) -> Duration {
+        self.width
+    }
+
+    /// Returns the buckets in order of time.
+    pub fn buckets(&self) -> &[Bucket] {
+        &self.buckets
+    }
+
+    /// Returns the bucket of an interval that ends at `to`. An interval before the start, after a
+    /// step of the clock, counts for the first bucket.
+    pub(crate) fn bucket(&mut self, from: Timestamp, to: Timestamp) -> &mut Bucket {
+        let start = *self.start.get_or_insert(from);
+        let offset = to.since(start).saturating_sub(Duration::from_millis(1)).as_millis();
+        let mut place = offset / self.width.as_millis();
+        while place >= Series::MOST as u128 {
+            self.widen();
+            place = offset / self.width.as_millis();
+        }
+        let place = usize::try_from(place).unwrap_or(0);
+        if self.buckets.len() <= place {
+            self.buckets.resize_with(place + 1, Bucket::default);
+        }
+        &mut self.buckets[place]
+    }
+
+    fn widen(&mut self) {
+        self.width = self.width.saturating_mul(2);
+        let mut wider: Vec<Bucket> = Vec::with_capacity(self.buckets.len().div_ceil(2));
+        for (place, bucket) in std::mem::take(&mut self.buckets).into_iter().enumerate() {
+            match wider.last_mut().filter(|_| place % 2 == 1) {
+                Some(first) => first.join(bucket),
+                None => wider.push(bucket),
+            }
+        }
+        self.buckets = wider;
+    }
+}
+
+impl Bucket {
+    pub(crate) fn book(&mut self, owner: usize, used: Duration, memory: Bytes, time: Duration) {
+        let part = self.parts.entry(owner).or_default();
+        part.used = part.used.saturating_add(used);
+        let memory_time = u128::from(memory.0).saturating_mul(time.as_millis());
+        part.memory_time = part.memory_time.saturating_add(memory_time);
+    }
+
+    fn join(&mut self, other: Bucket) {
+        self.watched = self.watched.saturating_add(other.watched);
+        for (owner, more) in other.parts {
+            let part = self.parts.entry(owner).or_default();
+            part.used = part.used.saturating_add(more.used);
+            part.memory_time = part.memory_time.saturating_add(more.memory_time);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_widen_and_lose_nothing() {
+        let mut series = Series::default();
+        let (second, gib) = (Duration::from_secs(1), Bytes::from_mib(1_024));
+        for end in 1..=100_000 {
+            let bucket = series.bucket(Timestamp((end - 1) * 1_000), Timestamp(end * 1_000));
+            bucket.watched += second;
+            bucket.book(usize::from(end > 50_000), second, gib, second);
+        }
+        assert!(series.buckets().len() <= Series::MOST);
+        assert_eq!(series.width(), Duration::from_secs(256));
+        let used: Duration =
+            series.buckets().iter().flat_map(|b| b.parts.values()).map(|p| p.used).sum();
+        assert_eq!(used, Duration::from_secs(100_000));
+        let first = &series.buckets()[0];
+        assert_eq!(first.watched, series.width());
+        assert_eq!(first.parts[&0].memory(first.watched), gib);
+        assert_eq!(series.buckets().last().unwrap().parts.keys().copied().collect::<Vec<_>>(), [1]);
+    }
+}

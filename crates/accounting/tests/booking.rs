@@ -1,0 +1,220 @@
+//! What is booked to whom.
+
+use gpu_accounting::{Accounts, Day, Energy, Owner, Work};
+use gpu_core::*;
+use std::time::Duration;
+
+const DAY: Day = Day { year: 2026, month: 11, day: 24 };
+
+/// A device of 80 GiB at 300 W: PIDs with memory in MiB and utilization, and unlisted memory.
+fn device(
+    index: u32,
+    busy: Option<u64>,
+    listed: &[(u32, u64, Option<u64>)],
+    more: u64,
+) -> DeviceState {
+    let share = |share: Option<u64>| share.and_then(Percent::new).ok_or(Absent::NotSupported);
+    let mut sample = DeviceSample::absent(Absent::NotSupported);
+    let memory: u64 = listed.iter().map(|(_, mib, _)| mib).sum();
+    sample.memory.used = Ok(Bytes::from_mib(memory + more));
+    sample.memory.total = Ok(Bytes::from_mib(81_920));
+    sample.utilization = share(busy);
+    sample.power_draw = Ok(Milliwatts(300_000));
+    let listed = listed.iter().map(|(pid, mib, own)| DeviceProcess {
+        pid: Pid(*pid),
+        kind: DeviceProcessKind::Compute,
+        memory: Ok(Bytes::from_mib(*mib)),
+        utilization: share(*own),
+        name: Err(Absent::NotRecorded),
+        gpu_instance: None,
+        compute_instance: None,
+    });
+    DeviceState {
+        info: DeviceInfo::unknown(DeviceId::from_index(index)),
+        sample: Ok(sample),
+        processes: Ok(listed.collect()),
+        mig: Ok(Vec::new()),
+        details: Ok(DeviceDetails::default()),
+    }
+}
+
+fn look(second: u64, devices: Vec<DeviceState>) -> Snapshot {
+    let mut look = Snapshot::empty(Origin::Live, Timestamp(second * 1_000));
+    look.devices = devices;
+    for (pid, user) in [(1, "alice"), (2, "bob"), (3, "alice")] {
+        let mut info = ProcessInfo::from_name(Pid(pid), "train");
+        info.key.start = Some(StartTime(u64::from(pid)));
+        info.user = Ok(user.to_owned());
+        look.processes.insert(Pid(pid), Process::from(Ok(info)));
+    }
+    look
+}
+
+/// The accounts of ten seconds, each second the same.
+fn accounts(devices: &[DeviceState]) -> Accounts {
+    let mut accounts = Accounts::new(Duration::from_secs(300));
+    (0..=10).for_each(|second| accounts.add(&look(second, devices.to_vec()), DAY));
+    accounts
+}
+
+/// Held, used and idle seconds, the energy in joules and the peak in MiB, by user.
+fn rows(accounts: &Accounts) -> Vec<(String, f64, f64, f64, f64, u64)> {
+    let users = accounts.users().map(|(owner, amounts)| {
+        let [held, used, idle] =
+            [amounts.held, amounts.used, amounts.idle].map(|time| time.as_secs_f64());
+        (owner.to_string(), held, used, idle, amounts.energy.joules(), amounts.peak.mib())
+    });
+    users.collect()
+}
+
+fn row(
+    name: &str,
+    held: f64,
+    used: f64,
+    idle: f64,
+    joules: f64,
+    mib: u64,
+) -> (String, f64, f64, f64, f64, u64) {
+    (name.to_owned(), held, used, idle, joules, mib)
+}
+
+#[test]
+fn user_of_a_gpu_is_booked_its_time_once() {
+    let accounts =
+        accounts(&[device(0, Some(90), &[(1, 1_000, Some(40)), (3, 3_000, Some(40))], 4)]);
+    assert_eq!(rows(&accounts), [row("alice", 10.0, 8.0, 0.0, 2_400.0, 4_000)]);
+    assert_eq!(accounts.unattributed(), Energy(600_000_000));
+    assert_eq!(accounts.gpus()[0].amounts.energy.joules(), 3_000.0);
+}
+
+#[test]
+fn users_who_share_a_gpu_hold_it_by_memory_and_use_it_by_compute() {
+    let shared = device(0, Some(80), &[(1, 6_000, Some(0)), (2, 2_000, Some(80))], 4);
+    let rows = rows(&accounts(&[shared]));
+    assert_eq!(rows[0], row("alice", 7.5, 0.0, 7.5, 0.0, 6_000));
+    assert_eq!(rows[1], row("bob", 2.5, 8.0, 0.0, 2_400.0, 2_000));
+}
+
+#[test]
+fn shares_above_the_whole_are_scaled_down() {
+    let rows = rows(&accounts(&[device(0, Some(100), &[(1, 1, Some(100)), (2, 1, Some(60))], 4)]));
+    assert_eq!((rows[0].2, rows[1].2), (6.25, 3.75));
+}
+
+#[test]
+fn utilization_of_the_gpu_is_divided_where_processes_have_none() {
+    let rows = rows(&accounts(&[device(0, Some(40), &[(1, 3_000, None), (2, 1_000, None)], 4)]));
+    assert_eq!(rows[0], row("alice", 7.5, 3.0, 0.0, 900.0, 3_000));
+    assert_eq!(rows[1], row("bob", 2.5, 1.0, 0.0, 300.0, 1_000));
+}
+
+#[test]
+fn memory_that_nobody_lists_has_a_row_and_what_is_left_of_the_compute() {
+    let accounts = accounts(&[device(0, Some(70), &[(1, 1_000, Some(30))], 3_000)]);
+    let rows = rows(&accounts);
+    assert_eq!(rows[0], row("alice", 2.5, 3.0, 0.0, 900.0, 1_000));
+    assert_eq!(rows[1], row("nobody listed", 7.5, 4.0, 0.0, 1_200.0, 3_000));
+    // The driver's own is nobody's.
+    let rest = idle_device();
+    assert_eq!(rest.users().count(), 0);
+    assert_eq!((rest.total().held, rest.total().peak), (Duration::ZERO, Bytes(0)));
+}
+
+fn idle_device() -> Accounts {
+    accounts(&[device(0, Some(0), &[], 60)])
+}
+
+#[test]
+fn peak_is_that_of_one_moment_on_all_gpus() {
+    let mut accounts = Accounts::new(Duration::from_secs(300));
+    for (second, first, second_gpu) in [(0, 1_000, 5_000), (1, 4_000, 1_000), (2, 100, 100)] {
+        let devices = vec![
+            device(0, Some(0), &[(1, first, Some(0))], 4),
+            device(1, Some(0), &[(3, second_gpu, Some(0))], 4),
+        ];
+        accounts.add(&look(second, devices), DAY);
+    }
+    assert_eq!(rows(&accounts)[0].5, 6_000, "not 9,000");
+    assert_eq!(
+        accounts.gpus().iter().map(|gpu| gpu.amounts.peak.mib()).collect::<Vec<_>>(),
+        [4_000, 5_000]
+    );
+}
+
+#[test]
+fn gap_is_not_booked_but_listed() {
+    let mut accounts = Accounts::new(Duration::from_secs(300));
+    let busy = || vec![device(0, Some(50), &[(1, 1_000, Some(50))], 4)];
+    for second in [0, 60, 4_000, 4_060, 4_050, 4_110] {
+        accounts.add(&look(second, busy()), DAY);
+    }
+    assert_eq!(accounts.total().held, Duration::from_secs(180));
+    let gaps = accounts.gaps();
+    assert_eq!((gaps.count, gaps.time, gaps.set_back), (1, Duration::from_secs(3_940), 1));
+    assert_eq!(gaps.longest[0].from, Timestamp(60_000));
+}
+
+#[test]
+fn interval_over_midnight_belongs_to_the_day_on_which_it_began() {
+    let mut accounts = Accounts::new(Duration::from_secs(300));
+    let busy = || vec![device(0, Some(50), &[(1, 1_000, Some(50))], 4)];
+    for (second, day) in [(0, 24), (60, 25), (90, 25)] {
+        accounts.add(&look(second, busy()), Day { day, ..DAY });
+    }
+    let days: Vec<_> =
+        accounts.days().map(|(day, of)| (day.to_string(), of.held.as_secs())).collect();
+    assert_eq!(days, [("2026-11-24".to_owned(), 60), ("2026-11-25".to_owned(), 30)]);
+}
+
+#[test]
+fn process_that_only_draws_holds_nothing() {
+    let mut screen = device(0, Some(3), &[(1, 400, None)], 4);
+    screen.processes.as_mut().unwrap()[0].kind = DeviceProcessKind::Graphics;
+    let accounts = accounts(&[screen]);
+    assert_eq!(accounts.total().held, Duration::ZERO);
+    assert_eq!(accounts.gpus()[0].observed, Duration::from_secs(10));
+}
+
+#[test]
+fn energy_counter_is_used_unless_it_restarts() {
+    let mut accounts = Accounts::new(Duration::from_secs(300));
+    for (second, counter) in [(0, 1_000_000), (10, 1_002_000), (20, 50), (30, 1_050)] {
+        let mut busy = device(0, Some(100), &[(1, 1_000, Some(100))], 4);
+        let mut power = Power::absent(Absent::NotSupported);
+        power.energy = Ok(counter);
+        busy.details = Ok(DeviceDetails { power: Some(power), ..DeviceDetails::default() });
+        accounts.add(&look(second, vec![busy]), DAY);
+    }
+    // 2 J, then ten seconds at 300 W, then 1 J.
+    assert_eq!(accounts.total().energy.joules(), 3_003.0);
+}
+
+#[test]
+fn pid_that_is_used_again_is_booked_to_its_new_owner() {
+    let mut accounts = Accounts::new(Duration::from_secs(300));
+    for second in 0..=10 {
+        let mut now = look(second, vec![device(0, Some(0), &[(1, 1_000, Some(0))], 4)]);
+        if second > 5 {
+            let Some(Process(Ok(info))) = now.processes.get_mut(&Pid(1)) else { panic!() };
+            (info.key.start, info.user) = (Some(StartTime(900)), Ok("carol".into()));
+        }
+        accounts.add(&now, DAY);
+    }
+    let held: Vec<_> = rows(&accounts).into_iter().map(|row| (row.0, row.1)).collect();
+    assert_eq!(held, [("alice".to_owned(), 5.0), ("carol".to_owned(), 5.0)]);
+}
+
+#[test]
+fn too_many_jobs_share_a_row() {
+    let mut accounts = Accounts::new(Duration::from_secs(300));
+    for second in 0..10_100_u64 {
+        let mut now = look(second, vec![device(0, Some(0), &[(1, 1_000, Some(0))], 4)]);
+        let Some(Process(Ok(info))) = now.processes.get_mut(&Pid(1)) else { panic!() };
+        (info.key.start, info.name) = (Some(StartTime(second)), format!("job{second}"));
+        accounts.add(&now, DAY);
+    }
+    let (owner, work, others) = accounts.jobs().last().unwrap();
+    assert_eq!((owner, work), (&Owner::User("alice".into()), &Work::Others));
+    assert_eq!(others.held, Duration::from_secs(100));
+    assert_eq!(accounts.jobs().count(), 10_001);
+}
