@@ -57,6 +57,8 @@ pub enum FindingKind {
     Orphan,
     /// A process that keeps memory and does not compute.
     Hoarder,
+    /// A process whose memory has grown for hours.
+    MemoryGrowth,
     /// A device that is busy although no process uses it.
     BusyWithoutProcess,
     /// A device whose clocks are reduced by heat or a lack of power.
@@ -71,7 +73,7 @@ pub enum FindingKind {
 
 impl FindingKind {
     /// Every kind, in order.
-    pub const ALL: [FindingKind; 20] = [
+    pub const ALL: [FindingKind; 21] = [
         FindingKind::DeviceFault,
         FindingKind::MemoryErrors,
         FindingKind::NvLinkDown,
@@ -87,6 +89,7 @@ impl FindingKind {
         FindingKind::StuckHolder,
         FindingKind::Orphan,
         FindingKind::Hoarder,
+        FindingKind::MemoryGrowth,
         FindingKind::BusyWithoutProcess,
         FindingKind::Throttled,
         FindingKind::SlowPcie,
@@ -112,6 +115,7 @@ impl FindingKind {
             FindingKind::StuckHolder => "stuck-holder",
             FindingKind::Orphan => "orphan",
             FindingKind::Hoarder => "hoarder",
+            FindingKind::MemoryGrowth => "memory-growth",
             FindingKind::BusyWithoutProcess => "busy-without-process",
             FindingKind::Throttled => "throttled",
             FindingKind::SlowPcie => "slow-pcie",
@@ -133,6 +137,7 @@ impl FindingKind {
             | FindingKind::StuckHolder
             | FindingKind::Orphan
             | FindingKind::Hoarder
+            | FindingKind::MemoryGrowth
             | FindingKind::DeviceFault
             | FindingKind::MemoryErrors
             | FindingKind::NvLinkDown

@@ -62,6 +62,7 @@ mod finding;
 mod guard;
 mod login;
 mod non_targets;
+mod past;
 mod plan;
 mod report;
 pub mod reset;
@@ -74,10 +75,13 @@ pub mod xid;
 
 pub use act::{Event, Ports, execute};
 pub use defect::{Defect, Fitness, defect_groups, defects, full_observation, unfit};
-pub use detect::{busy_alone, diagnose, diagnose_outlines, driver_reserve, logged_errors, silence};
+pub use detect::{
+    busy_alone, diagnose, diagnose_after, diagnose_outlines, driver_reserve, logged_errors, silence,
+};
 pub use evidence::{Evidence, Sign};
 pub use finding::{Advice, Cleared, Confidence, Diagnosis, Finding, FindingKind, Ignored, Suspect};
 pub use guard::{Guard, Protect, Refusal};
+pub use past::Past;
 pub use plan::{Expected, Membership, Plan, Refused, Request, Scope, Target, plan};
 pub use report::{Action, Doubt, Freed, Newcomer, Outcome, Report, Why};
 pub use role::Role;

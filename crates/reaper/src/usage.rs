@@ -53,9 +53,7 @@ pub struct User {
 impl Usage {
     /// Returns the users: the processes that NVML lists, and those that use memory unlisted.
     pub fn of(snapshot: &Snapshot) -> Self {
-        let Some(case) = DetectContext::new(std::slice::from_ref(snapshot)) else {
-            return Usage::default();
-        };
+        let case = DetectContext::of(snapshot);
         Usage { devices: snapshot.devices.iter().map(|device| of_device(&case, device)).collect() }
     }
 
@@ -158,7 +156,7 @@ fn of_device(case: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
     if served.is_none_or(|memory| memory > DAEMON_MEMORY) {
         users.iter_mut().filter(unverified).for_each(|user| user.occupies = true);
     }
-    let account = Unexplained::of(case, device);
+    let account = Unexplained::of(case.now, device);
     let instances = InstanceAccount::all(case, device);
     let whole = account.as_ref().filter(|account| account.is_ghost());
     let place = whole.and_then(|whole| InstanceAccount::with_all(&instances, whole));

@@ -18,14 +18,14 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
 fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     // A container does not see the processes outside.
     let share = share(device).filter(|_| case.now.sees_host_pids != Ok(false))?;
-    let is_used = Unexplained::of(case, device).is_none_or(|account| account.is_ghost())
+    let is_used = Unexplained::of(case.now, device).is_none_or(|account| account.is_ghost())
         || case
             .holders_of(device)
             .any(|holder| case.role(holder.process.pid, device) == Role::MemoryUser);
     if is_used {
         return None;
     }
-    let lasting = case.lasting(device, |now| self::share(now).is_some());
+    let lasting = case.lasting(device, |past| Some(past.busy_alone));
     let mut evidence = vec![Evidence::new(
         Sign::BusyWithoutProcess,
         format!("{share} busy, and no process uses it"),
@@ -54,6 +54,12 @@ pub fn busy_alone(device: &DeviceState) -> Option<Percent> {
 
 fn share(device: &DeviceState) -> Option<Percent> {
     let share = device.sample.as_ref().ok()?.utilization.ok()?;
-    let alone = device.processes.as_ref().is_ok_and(Vec::is_empty);
-    (alone && share.get() >= BUSY).then_some(share)
+    is_busy_alone(device)?.then_some(share)
+}
+
+/// Returns whether a device is busy although the driver lists no process on it; `None` if unknown.
+pub(crate) fn is_busy_alone(device: &DeviceState) -> Option<bool> {
+    let share = device.sample.as_ref().ok()?.utilization.ok()?;
+    let alone = device.processes.as_ref().ok()?.is_empty();
+    Some(alone && share.get() >= BUSY)
 }

@@ -2,6 +2,7 @@
 
 use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Finding, FindingKind, Suspect};
+use crate::past::{DevicePast, HOURS, Lasting, Past, Streak, UsePast, span};
 use crate::role::Role;
 use gpu_core::{
     Absent, Bytes, DRIVER_OVERHEAD, DeviceFileKind, DeviceProcess, DeviceState, DeviceUuid, Holder,
@@ -16,11 +17,16 @@ pub(crate) const MIN_AGE: Duration = Duration::from_secs(15 * 60);
 /// A process that was idle for less may write a checkpoint or wait for its data.
 pub(crate) const MIN_IDLE: Duration = Duration::from_secs(10 * 60);
 
-/// The snapshots, with the last one indexed: there can be many holders and many devices.
+/// Memory below this blocks no other process: a twentieth of the device, at least 1 GiB.
+pub(super) fn is_much(memory: Bytes, total: Bytes) -> bool {
+    memory >= Bytes::from_mib(1024) && memory.0 >= total.0 / 20
+}
+
+/// The last snapshot, indexed, because there can be many holders and many devices, and what those
+/// before it have shown.
 pub(crate) struct DetectContext<'a> {
-    /// All snapshots, oldest first.
-    pub(crate) looks: &'a [Snapshot],
-    /// The last one.
+    pub(crate) past: &'a Past,
+    /// The last snapshot.
     pub(crate) now: &'a Snapshot,
     holders: BTreeMap<Pid, &'a Holder>,
     by_minor: BTreeMap<u32, Vec<&'a Holder>>,
@@ -32,8 +38,13 @@ pub(crate) struct DetectContext<'a> {
 type List<'a> = BTreeMap<Pid, &'a DeviceProcess>;
 
 impl<'a> DetectContext<'a> {
-    pub(crate) fn new(looks: &'a [Snapshot]) -> Option<Self> {
-        let now = looks.last()?;
+    /// Returns the context of a single snapshot.
+    pub(crate) fn of(now: &'a Snapshot) -> Self {
+        static NOTHING: Past = Past::new();
+        DetectContext::new(&NOTHING, now)
+    }
+
+    pub(crate) fn new(past: &'a Past, now: &'a Snapshot) -> Self {
         let mut by_minor: BTreeMap<u32, Vec<&Holder>> = BTreeMap::new();
         for holder in now.holders() {
             let minors = holder.held.iter().filter_map(|held| match held.kind {
@@ -57,13 +68,13 @@ impl<'a> DetectContext<'a> {
             let uuid = device.id().uuid.as_ref().ok();
             lists.entry(device.id().index).or_default().push((uuid, list));
         }
-        Some(DetectContext {
-            looks,
+        DetectContext {
+            past,
             now,
             holders: now.holders().iter().map(|holder| (holder.process.pid, holder)).collect(),
             by_minor,
             lists,
-        })
+        }
     }
 
     /// The processes that have the file of this very device.
@@ -165,24 +176,42 @@ impl<'a> DetectContext<'a> {
         }
     }
 
-    /// Returns for how long a device has been in a state without a break: over which of the last
-    /// snapshots.
+    /// Returns for how long a device has been in a state that it is in now.
     pub(crate) fn lasting(
         &self,
         device: &DeviceState,
-        is_so: impl Fn(&DeviceState) -> bool,
+        state: impl Fn(&DevicePast) -> Option<Streak>,
     ) -> Lasting {
-        self.lasting_look(|look| look.device(device.id()).is_some_and(&is_so))
+        self.past.lasting(self.past.device(device.id()).and_then(state))
     }
 
-    /// Returns over which of the last snapshots something was so.
-    pub(crate) fn lasting_look(&self, is_so: impl Fn(&Snapshot) -> bool) -> Lasting {
-        let since = self.looks.iter().rev().take_while(|look| is_so(look));
-        let (mut looks, mut first) = (0, self.now.taken_at);
-        for look in since {
-            (looks, first) = (looks + 1, look.taken_at);
-        }
-        Lasting { looks, span: self.now.taken_at.since(first) }
+    /// Returns the past of a process on a device that lists it.
+    pub(crate) fn past_use(&self, device: &DeviceState, pid: Pid) -> Option<&'a UsePast> {
+        self.past.device(device.id())?.use_by(self.key(pid))
+    }
+
+    /// Returns the evidence that a process has never computed on these devices, if it was seen for
+    /// hours.
+    pub(crate) fn never_computed(&self, devices: &[&DeviceState], pid: Pid) -> Option<Evidence> {
+        let uses = devices.iter().map(|device| {
+            let past = self.past_use(device, pid).filter(|past| !past.has_computed)?;
+            Some(self.past.known_for(past))
+        });
+        let known = uses.min()?.filter(|known| *known >= HOURS)?;
+        let text = format!("it has not computed since it was first seen {} ago", span(known));
+        Some(Evidence::new(Sign::NeverComputed, text))
+    }
+
+    /// Returns for how long a process that computes on none of these devices has not.
+    pub(crate) fn idle_on(&self, devices: &[&DeviceState], pid: Pid) -> Lasting {
+        let idle = devices.iter().map(|device| match self.past_use(device, pid) {
+            Some(past) => self.past.lasting(Some(past.idle)),
+            // Of a process that it does not list, only the whole device tells something.
+            None => {
+                self.lasting(device, |past| Some(past.still)).and(self.past.known(self.key(pid)))
+            }
+        });
+        idle.reduce(Lasting::and).unwrap_or_else(|| self.past.lasting(None))
     }
 
     /// Returns how long ago a process was started; `None` if unknown.
@@ -206,12 +235,6 @@ impl<'a> DetectContext<'a> {
             Some(device) => Advice::AskOwner(device.id().index),
             None => Advice::to_end(self.now, pid),
         }
-    }
-
-    /// Returns whether a process used a noticeable part of a CPU between the first snapshot with it
-    /// and now: 2 % of one. A process that waits uses less.
-    pub(crate) fn uses_cpu(&self, process: ProcessKey) -> bool {
-        self.cpu_time_advance(process).is_some_and(|(used, span)| used * 50 > span)
     }
 
     /// Describes the processes of which not even the open files could be read; `None` if there are
@@ -245,55 +268,6 @@ impl<'a> DetectContext<'a> {
     pub(crate) fn look_as_root(&self) -> Option<Advice> {
         (self.now.is_root != Ok(true)).then_some(Advice::LookAsRoot)
     }
-
-    /// CPU time that a process used between the first snapshot with it and now, and the elapsed
-    /// time; `None` with one snapshot.
-    pub(crate) fn cpu_time_advance(&self, process: ProcessKey) -> Option<(Duration, Duration)> {
-        let seen = |look: &Snapshot| {
-            let info = look.process(process.pid).ok()?;
-            if !info.key.definitely_same(&process) {
-                return None;
-            }
-            Some((look.taken_at, info.cpu_time.ok()?))
-        };
-        let (first_at, first) = self.looks.iter().find_map(seen)?;
-        let (last_at, last) = seen(self.now)?;
-        (last_at > first_at).then(|| (last.saturating_sub(first), last_at.since(first_at)))
-    }
-}
-
-/// Snapshots in a row that show the same.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Lasting {
-    pub(crate) looks: usize,
-    pub(crate) span: Duration,
-}
-
-impl Lasting {
-    /// Snapshots that span less than this are no better than one.
-    const MIN: Duration = Duration::from_secs(5);
-
-    pub(crate) fn is_long(self) -> bool {
-        self.looks > 1 && self.span >= Lasting::MIN
-    }
-
-    /// Returns whether somebody watched for this long: two samples far apart may both have hit a
-    /// pause.
-    pub(crate) fn was_watched_for(self, least: Duration) -> bool {
-        self.looks >= 3 && self.span >= least
-    }
-
-    /// Returns the evidence of several snapshots.
-    pub(crate) fn describe(self) -> Option<Evidence> {
-        let text = || format!("the same in {} samples over {} s", self.looks, self.span.as_secs());
-        (self.looks > 1).then(|| Evidence::new(Sign::SameInSeveralSamples, text()))
-    }
-
-    /// Returns the evidence that a process was idle in them.
-    pub(crate) fn idle(self) -> Evidence {
-        let text = format!("idle in {} samples over {} s", self.looks, self.span.as_secs());
-        Evidence::new(Sign::Idle, text)
-    }
 }
 
 /// The files of a holder by their short names, `nvidia0 nvidiactl`.
@@ -314,11 +288,11 @@ pub(crate) struct Unexplained {
 }
 
 impl Unexplained {
-    /// Returns the account of a device; `None` if a part of it is unknown.
-    pub(crate) fn of(case: &DetectContext<'_>, device: &DeviceState) -> Option<Self> {
+    /// Returns the account of a device of a snapshot; `None` if a part of it is unknown.
+    pub(crate) fn of(now: &Snapshot, device: &DeviceState) -> Option<Self> {
         let (used, total) = (device.memory_used().ok()?, device.memory_total().ok()?);
         // In a separate PID namespace, the list accounts for no visible process.
-        let listed = match case.now.sees_host_pids {
+        let listed = match now.sees_host_pids {
             Ok(false) => Bytes(0),
             _ => device.memory_listed()?,
         };

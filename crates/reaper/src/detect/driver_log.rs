@@ -27,9 +27,7 @@ struct Logged<'a> {
 /// finding for each part of a device.
 pub fn logged_errors(now: &Snapshot) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if let Some(case) = DetectContext::new(std::slice::from_ref(now)) {
-        add(&case, &mut findings);
-    }
+    add(&DetectContext::of(now), &mut findings);
     findings.retain(|finding| finding.confidence >= Confidence::Likely);
     findings
 }

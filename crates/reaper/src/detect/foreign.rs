@@ -16,7 +16,7 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
 
 fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     let listed = device.processes.as_ref().map_or(0, Vec::len);
-    let unexplained = Unexplained::of(case, device).filter(Unexplained::is_ghost);
+    let unexplained = Unexplained::of(case.now, device).filter(Unexplained::is_ghost);
     if listed == 0 && unexplained.is_none() {
         return None;
     }

@@ -1,20 +1,23 @@
 //! Processes that keep memory and do not compute.
 
-use super::context::{DetectContext, Lasting, MIN_AGE, MIN_IDLE};
+use super::context::{DetectContext, MIN_AGE, MIN_IDLE, is_much};
 use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
+use crate::past::Lasting;
 use crate::role::Role;
-use gpu_core::{Bytes, DeviceId, DeviceState, Pid, ProcessInfo, ProcessState, Snapshot};
+use gpu_core::{Bytes, DeviceId, DeviceProcess, DeviceState, Pid, ProcessInfo, ProcessState};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Below this, a process blocks no other: a twentieth of the device, at least 1 GiB.
-fn is_much(memory: Bytes, total: Bytes) -> bool {
-    memory >= Bytes::from_mib(1024) && memory.0 >= total.0 / 20
-}
-
 /// A notebook waits for the next cell, and its user thinks.
 const MIN_IDLE_NOTEBOOK: Duration = Duration::from_secs(60 * 60);
+
+/// A working day, or a night: after as long without GPU and CPU, nobody waits for the result, and
+/// the pauses of jobs (checkpoints, evaluations, downloads, other nodes) are over.
+const LONG_IDLE: Duration = Duration::from_secs(8 * 3_600);
+
+/// The user of a notebook has been away for a night and has not used it by day either.
+const LONG_IDLE_NOTEBOOK: Duration = Duration::from_secs(24 * 3_600);
 
 pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
     let mut idle: BTreeMap<Pid, Vec<(&DeviceState, Bytes)>> = BTreeMap::new();
@@ -26,7 +29,7 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
                 && is_much(memory, total)
                 && case.role(pid, device) == Role::MemoryUser
                 && !case.is_younger(pid, MIN_AGE);
-            if here && case.looks.iter().all(|look| is_idle(look, device.id(), pid)) {
+            if here && is_idle(device, process) && !pauses(case, device, pid) {
                 idle.entry(pid).or_default().push((device, memory));
             }
         }
@@ -34,16 +37,19 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
     idle.into_iter().filter_map(|(pid, held)| finding(case, pid, &held)).collect()
 }
 
-/// Returns whether a snapshot has a process on a device that did not compute there.
-fn is_idle(look: &Snapshot, device: &DeviceId, pid: Pid) -> bool {
-    let Some(device) = look.device(device) else { return false };
-    let mut listed = device.processes.iter().flatten();
-    let Some(process) = listed.find(|process| process.pid == pid) else { return false };
+/// Returns whether a process surely does not compute on a device.
+fn is_idle(device: &DeviceState, process: &DeviceProcess) -> bool {
     match (process.utilization, device.sample.as_ref().map(|sample| sample.utilization)) {
         (Ok(own), _) => own.get() == 0,
         (Err(_), Ok(Ok(whole))) => whole.get() == 0,
         _ => false,
     }
+}
+
+/// Returns whether a process was seen computing a while ago, and may do so again.
+fn pauses(case: &DetectContext<'_>, device: &DeviceState, pid: Pid) -> bool {
+    let past = case.past_use(device, pid).filter(|past| past.has_computed);
+    past.is_some_and(|past| !case.past.lasting(Some(past.idle)).was_watched_for(MIN_IDLE))
 }
 
 fn finding(case: &DetectContext<'_>, pid: Pid, held: &[(&DeviceState, Bytes)]) -> Option<Finding> {
@@ -60,10 +66,14 @@ fn finding(case: &DetectContext<'_>, pid: Pid, held: &[(&DeviceState, Bytes)]) -
     // It prepares data, or writes what it has computed.
     let works = |info: &ProcessInfo| {
         let is_reading = info.state == Ok(ProcessState::Uninterruptible);
-        busy.is_empty() && (is_reading || case.uses_cpu(info.key))
+        busy.is_empty() && (is_reading || case.past.uses_cpu(info.key))
     };
-    let seen = case.lasting_look(|look| devices.iter().all(|device| is_idle(look, device, pid)));
-    if info.is_some_and(|info| works(info) || may_wait(info, seen)) {
+    let idle_on: Vec<&DeviceState> = held.iter().map(|(device, _)| *device).collect();
+    let seen = case.idle_on(&idle_on, pid);
+    // What it did on a CPU meanwhile was work too.
+    let waits = info.and_then(|info| case.past.waits(info.key));
+    let quiet = waits.map_or(seen, |waits| seen.and(waits));
+    if info.is_some_and(|info| works(info) || may_wait(info, quiet)) {
         return None;
     }
     let memory: Bytes = held.iter().map(|(_, memory)| *memory).sum();
@@ -73,10 +83,14 @@ fn finding(case: &DetectContext<'_>, pid: Pid, held: &[(&DeviceState, Bytes)]) -
     };
     let mut evidence =
         vec![Evidence::new(Sign::HoldsMemory, holds), idle_time(case, pid, held, seen)];
+    evidence.extend(case.never_computed(&idle_on, pid));
     if info.is_some_and(|info| info.state == Ok(ProcessState::Stopped)) {
         evidence.push(Evidence::new(Sign::Stopped, "stopped"));
     }
-    let confidence = match seen.was_watched_for(MIN_IDLE) {
+    let is_waiting = busy.is_empty() && waits.is_some();
+    let is_abandoned = is_waiting && info.is_some_and(|info| is_abandoned(info, quiet));
+    let confidence = match quiet.was_watched_for(MIN_IDLE) {
+        true if is_abandoned => Confidence::High,
         true => Confidence::Likely,
         false => Confidence::Possible,
     };
@@ -130,9 +144,23 @@ fn idle_time(
 /// Returns whether a process may rightly wait: a service for requests, a traced process for its
 /// debugger, a notebook for its user.
 fn may_wait(info: &ProcessInfo, idle: Lasting) -> bool {
-    let mut words = info.command_line.iter().flat_map(|line| line.iter());
-    let mut is_notebook = || words.any(|word| word.contains("ipykernel"));
     info.service().is_some()
         || info.tracer.is_ok()
-        || !idle.was_watched_for(MIN_IDLE_NOTEBOOK) && is_notebook()
+        || !idle.was_watched_for(MIN_IDLE_NOTEBOOK) && is_notebook(info)
+}
+
+/// Returns whether a process was idle for so long that nothing else explains it. A look each two
+/// minutes, of which each covers a second, misses a program that computes in one of fifty seconds
+/// once in a hundred times over eight hours.
+fn is_abandoned(info: &ProcessInfo, idle: Lasting) -> bool {
+    let least = match is_notebook(info) {
+        true => LONG_IDLE_NOTEBOOK,
+        false => LONG_IDLE,
+    };
+    idle.was_watched_closely_for(least)
+}
+
+fn is_notebook(info: &ProcessInfo) -> bool {
+    let mut words = info.command_line.iter().flat_map(|line| line.iter());
+    words.any(|word| word.contains("ipykernel"))
 }

@@ -31,7 +31,7 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
 /// likely to have one: the link also trains anew after a change of clocks.
 fn pcie(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     let slow = Evidence::new(Sign::SlowPcieLink, slow_link(device)?);
-    let lasting = case.lasting(device, |now| slow_link(now).is_some());
+    let lasting = case.lasting(device, |past| Some(past.slow_link));
     let mut evidence = vec![slow];
     evidence.extend(lasting.describe());
     let index = device.id().index;
@@ -40,6 +40,13 @@ fn pcie(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
         false => (Confidence::Possible, vec![Advice::LookLonger, Advice::CheckSlot(index)]),
     };
     Some(Finding::about_device(device, FindingKind::SlowPcie, confidence, evidence, advice))
+}
+
+/// Returns whether the link of a device is slow at work; `None` if that is unknown.
+pub(crate) fn is_slow(device: &DeviceState) -> Option<bool> {
+    details(device)?.pcie.as_ref()?;
+    device.sample.as_ref().ok()?.utilization.ok()?;
+    Some(slow_link(device).is_some())
 }
 
 /// Describes the link of a device that works at full clocks with fewer lanes, or of a lower

@@ -6,6 +6,7 @@ mod defects;
 mod driver_log;
 mod foreign;
 mod gone;
+mod growth;
 mod health;
 mod hoarder;
 mod instance;
@@ -16,29 +17,43 @@ mod throttle;
 mod unexplained;
 
 use crate::finding::{Advice, Cleared, Diagnosis, Finding, FindingKind, Suspect};
+use crate::past::Past;
 use crate::role::Role;
 pub use busy::busy_alone;
+pub(crate) use busy::is_busy_alone;
 pub use context::driver_reserve;
 pub(crate) use context::{DetectContext, Unexplained};
 pub use driver_log::logged_errors;
 use gpu_core::{Host, Pid, Snapshot};
 pub use health::silence;
 pub(crate) use instance::InstanceAccount;
+pub(crate) use links::is_slow as is_link_slow;
 use std::collections::{BTreeMap, BTreeSet};
+pub(crate) use throttle::{FAULTS as THROTTLE_FAULTS, faults as throttle_faults};
 
 /// Returns the diagnosis of `looks`, oldest first; the last one is 'now'.
 ///
 /// One snapshot is enough except for questions of time: whether a process is idle or pauses, whether
 /// a state of a device lasts. Without any snapshot there are no findings.
 pub fn diagnose(looks: &[Snapshot]) -> Diagnosis {
-    let Some(case) = DetectContext::new(looks) else { return Diagnosis::default() };
-    let detectors: [fn(&DetectContext<'_>) -> Vec<Finding>; 11] = [
+    looks.last().map(|now| diagnose_after(&looks.iter().collect(), now)).unwrap_or_default()
+}
+
+/// Returns the diagnosis of `now` with what the snapshots up to it have shown: `now` is the one that
+/// was added to `past` last.
+///
+/// A watcher adds each snapshot and keeps none. With a past without `now`, the result is the same as
+/// that of `now` alone except for what lasts, which is then as long as it was before.
+pub fn diagnose_after(past: &Past, now: &Snapshot) -> Diagnosis {
+    let case = DetectContext::new(past, now);
+    let detectors: [fn(&DetectContext<'_>) -> Vec<Finding>; 12] = [
         foreign::detect,
         unexplained::detect,
         gone::detect,
         stuck::detect,
         orphan::detect,
         hoarder::detect,
+        growth::detect,
         health::detect,
         defects::detect,
         links::detect,
@@ -104,8 +119,10 @@ fn merged(found: Vec<Finding>) -> Vec<Finding> {
             // Idle memory needs no reason beyond the one that is known.
             let tells_more = accounts || sign.kind == FindingKind::Hoarder;
             // A ghost may be less certain than its sign for a reason of its own.
+            let joins = finding.kind == FindingKind::Orphan;
             let is_it = |suspect: &Suspect| {
-                suspect.process == about.process && suspect.confidence >= about.confidence
+                let is_less = suspect.confidence < about.confidence;
+                suspect.process == about.process && (joins || !is_less)
             };
             here && tells_more && finding.suspects.iter().any(is_it)
         };
@@ -114,6 +131,12 @@ fn merged(found: Vec<Finding>) -> Vec<Finding> {
             continue;
         };
         if sign.kind == FindingKind::Hoarder {
+            // An orphan that was idle for hours is certain, whatever kind of program it is.
+            let suspects = finding.suspects.iter_mut();
+            for suspect in suspects.filter(|suspect| suspect.process == about.process) {
+                suspect.confidence = suspect.confidence.max(about.confidence);
+                finding.confidence = finding.confidence.max(about.confidence);
+            }
             continue;
         }
         let same = |suspect: &&mut Suspect| suspect.process == about.process;

@@ -3,7 +3,7 @@
 use super::context::{DetectContext, MIN_AGE, MIN_IDLE};
 use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
-use gpu_core::{DeviceId, Pid, ProcessInfo, ProcessState, Snapshot};
+use gpu_core::{DeviceState, Pid, ProcessInfo, ProcessState};
 
 pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
     case.infos().filter_map(|info| finding(case, info)).collect()
@@ -25,8 +25,8 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
     }
     let devices = case.used_by(pid);
     let first = devices.first()?;
-    let is_idle = |look: &Snapshot| !devices.iter().any(|device| computes(look, device.id(), pid));
-    let works = !is_idle(case.now) || case.uses_cpu(info.key);
+    let computes = devices.iter().any(|device| computes(device, pid));
+    let works = computes || case.past.uses_cpu(info.key);
     // Started with nohup, it shall continue without its parent. Under a debugger or in a system
     // call, its idleness says nothing.
     let is_wanted = info.ignores_hangup == Ok(true)
@@ -45,9 +45,9 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
     // that has a task of its own may go on without.
     let uses_memory = devices.iter().any(|device| case.surely_uses(pid, device));
     let session_gone = info.session.is_ok_and(|session| session != pid && case.is_gone(session));
-    let used_cpu = case.cpu_time_advance(info.key).is_some_and(|(used, _)| !used.is_zero());
+    let seen = case.idle_on(&devices, pid);
+    let used_cpu = case.past.without_cpu_time(info.key) < seen.span;
     let is_worker = uses_memory && session_gone && is_worker(info) && !used_cpu;
-    let seen = case.lasting_look(is_idle);
     let is_long = seen.was_watched_for(MIN_IDLE);
     evidence.push(match (works, is_long) {
         (true, _) => Evidence::new(
@@ -58,6 +58,7 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
         (false, false) => Evidence::new(Sign::NoComputeObserved, "no compute observed"),
     });
     if !works {
+        evidence.extend(case.never_computed(&devices, pid));
         evidence.push(match is_worker {
             true => Evidence::new(
                 Sign::MultiprocessingWorker,
@@ -80,9 +81,8 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
     Some(case.about(suspect, &devices, FindingKind::Orphan, advice))
 }
 
-/// Returns whether a process computed on a device in a snapshot, or may have.
-fn computes(look: &Snapshot, device: &DeviceId, pid: Pid) -> bool {
-    let Some(device) = look.device(device) else { return false };
+/// Returns whether a process computes on a device, or may.
+fn computes(device: &DeviceState, pid: Pid) -> bool {
     let listed = device.processes.iter().flatten().find(|process| process.pid == pid);
     let own = listed.and_then(|process| process.utilization.ok());
     let whole = device.sample.as_ref().ok().and_then(|sample| sample.utilization.ok());

@@ -3,7 +3,7 @@
 use super::context::DetectContext;
 use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
-use gpu_core::{ProcessInfo, ProcessState, Snapshot};
+use gpu_core::{ProcessInfo, ProcessState};
 use std::time::Duration;
 
 /// The kernel reports a task as hung after as long in this state (`hung_task_timeout_secs`).
@@ -49,13 +49,9 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
         }
         _ => {
             // A process that writes a checkpoint to a file server is in this state for a while.
-            let is_stuck = |look: &Snapshot| {
-                look.process(pid).is_ok_and(|info| info.state == Ok(ProcessState::Uninterruptible))
-            };
-            let progress = case.cpu_time_advance(info.key);
-            let idle = progress.is_some_and(|(used, _)| used.is_zero())
+            let lasts = case.past.uninterruptible(info.key).span >= HUNG
+                && case.past.without_cpu_time(info.key) >= HUNG
                 && !matches!(case.to_end(pid), Advice::AskOwner(_));
-            let lasts = case.lasting_look(is_stuck).span >= HUNG && idle;
             let text = "it is in uninterruptible sleep (state D): not even SIGKILL ends it \
                 before the wait does";
             let evidence = Evidence::new(Sign::UninterruptibleSleep, text);

@@ -7,7 +7,7 @@ use gpu_core::{DeviceState, ThrottleReasons};
 
 /// Reasons that are no normal operation: hardware slowdown, software and hardware thermal slowdown,
 /// and the power brake. The power cap is normal at full load, and the others are settings.
-const FAULTS: u64 = 0x008 | 0x020 | 0x040 | 0x080;
+pub(crate) const FAULTS: [u64; 4] = [0x008, 0x020, 0x040, 0x080];
 
 /// Heat, as far as it has a bit of its own.
 const THERMAL: u64 = 0x020 | 0x040;
@@ -20,7 +20,7 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
 /// more if the temperature agrees: at the slowdown threshold or above.
 fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     let reasons = faults(device).filter(|reasons| reasons.0 != 0)?;
-    let lasting = case.lasting(device, |now| faults(now).is_some_and(|now| now.0 & reasons.0 != 0));
+    let lasting = case.lasting(device, |past| past.throttled(reasons.0));
     let names: Vec<&str> = reasons.names().collect();
     let text = format!("clocks reduced: {}", names.join(", "));
     let mut evidence = vec![Evidence::new(Sign::ClocksReduced, text)];
@@ -53,9 +53,10 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
     Some(Finding::about_device(device, kind, confidence, evidence, advice))
 }
 
-fn faults(device: &DeviceState) -> Option<ThrottleReasons> {
+/// Returns those of [`FAULTS`] that hold; `None` if they are unknown.
+pub(crate) fn faults(device: &DeviceState) -> Option<ThrottleReasons> {
     let reasons = device.details.as_ref().ok()?.activity.as_ref()?.throttle.ok()?;
-    Some(ThrottleReasons(reasons.0 & FAULTS))
+    Some(ThrottleReasons(FAULTS.into_iter().filter(|fault| reasons.0 & fault != 0).sum()))
 }
 
 /// The temperature of the chip and its slowdown threshold, in °C.

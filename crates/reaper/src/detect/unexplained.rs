@@ -19,7 +19,7 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
 }
 
 fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
-    let account = Unexplained::of(case, device).filter(Unexplained::is_ghost)?;
+    let account = Unexplained::of(case.now, device).filter(Unexplained::is_ghost)?;
     let suspects = suspects(case, device);
     let Cause { kind, confidence, evidence, advice } = match &case.now.holders {
         Err(fault) => unknown_holders(case, fault),
@@ -29,7 +29,8 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
     let whole = Evidence::new(Sign::UnexplainedMemory, account.describe(device));
     let within = instance
         .map(|instance| Evidence::new(Sign::MemoryInMigInstance, instance.describe(device)));
-    let accounts = std::iter::once(whole).chain(within);
+    let grows = super::growth::of_unlisted(case, device);
+    let accounts = std::iter::once(whole).chain(within).chain(grows);
     Some(Finding {
         kind,
         confidence,

@@ -122,7 +122,9 @@ pub fn plan(
     guard: &Guard,
     request: &Request<'_>,
 ) -> Plan {
-    let Some(case) = DetectContext::new(looks) else { return Plan::default() };
+    let Some(now) = looks.last() else { return Plan::default() };
+    let past = looks.iter().collect();
+    let case = DetectContext::new(&past, now);
     let mut plan =
         Plan { origin: Some(case.now.origin.clone()), grace: request.grace, ..Plan::default() };
     plan.users.clone_from(&request.users);

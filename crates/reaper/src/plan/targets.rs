@@ -171,7 +171,7 @@ fn held_minors(case: &DetectContext<'_>, pid: Pid) -> Vec<u32> {
 
 fn warnings(case: &DetectContext<'_>, process: &ProcessInfo) -> Vec<String> {
     let mut warnings = Vec::new();
-    if let Some((used, over)) = case.cpu_time_advance(process.key)
+    if let Some((used, over)) = case.past.recent_cpu_time(process.key)
         && !used.is_zero()
     {
         warnings.push(format!(

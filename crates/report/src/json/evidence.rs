@@ -54,6 +54,11 @@ names! {
         Stopped,
         /// The process holds much memory.
         HoldsMemory,
+        /// Memory has grown for hours without falling: that of the process, or what no listed
+        /// process accounts for.
+        MemoryGrows,
+        /// The process has not computed since it was first seen, hours ago.
+        NeverComputed,
         /// The process did not compute in several samples.
         Idle,
         /// The process was not seen computing, over too short a time to call it idle.

@@ -190,6 +190,8 @@ names! {
         Orphan,
         /// A process keeps memory and does not compute.
         Hoarder,
+        /// The memory of a process has grown for hours without falling.
+        MemoryGrowth,
         /// The device returns an error, or requires a reset.
         DeviceFault,
         /// Memory of the device has uncorrected errors, or a part of it is to be replaced.

@@ -29,6 +29,7 @@ pub fn kind(kind: FindingKind) -> &'static str {
         FindingKind::StuckHolder => "stuck holder",
         FindingKind::Orphan => "orphan",
         FindingKind::Hoarder => "hoarder",
+        FindingKind::MemoryGrowth => "memory growth",
         FindingKind::DeviceFault => "device fault",
         FindingKind::MemoryErrors => "memory errors",
         FindingKind::NvLinkDown => "NVLink down",
@@ -52,6 +53,7 @@ pub fn short(kind: FindingKind) -> &'static str {
         FindingKind::StuckHolder => "stuck",
         FindingKind::Orphan => "orphan",
         FindingKind::Hoarder => "hoarder",
+        FindingKind::MemoryGrowth => "grows",
         FindingKind::DriverLeak
         | FindingKind::NotPermitted
         | FindingKind::ForeignNamespace

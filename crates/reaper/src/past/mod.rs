@@ -1,0 +1,344 @@
+//! What earlier snapshots have shown, without the snapshots.
+
+mod cpu;
+mod growth;
+mod streak;
+
+use crate::detect::{THROTTLE_FAULTS, Unexplained, is_busy_alone, is_link_slow, throttle_faults};
+use cpu::CpuTime;
+use gpu_core::{
+    Bytes, DeviceId, DeviceState, Pid, ProcessInfo, ProcessKey, ProcessState, Snapshot, Timestamp,
+};
+use growth::Growth;
+pub(crate) use growth::Rise;
+use std::collections::BTreeMap;
+use std::time::Duration;
+pub(crate) use streak::{HOURS, Lasting, Streak, span};
+
+/// What a series of snapshots has shown of each device and process: since when it is idle, for how
+/// long a fault lasts, whether its memory grows.
+///
+/// It keeps a few numbers for each device, each process and each pair of them, however many
+/// snapshots are added, and forgets who is gone. A reused PID is a new process, because the start
+/// time differs.
+///
+/// Only what was watched counts. A value that a snapshot lacks neither confirms a state nor ends it,
+/// and after an interval longer than [`Past::every`] allows every state begins anew: a suspended
+/// machine or a recorder that was off has seen nobody idle. If the wall clock is set back, no time
+/// has passed between the two snapshots.
+///
+/// [`diagnose_after`](crate::diagnose_after) reads it.
+#[derive(Clone, Debug)]
+pub struct Past {
+    /// Two snapshots further apart did not watch what was between them.
+    longest: Duration,
+    /// The time of the last snapshot on the wall clock.
+    taken_at: Option<Timestamp>,
+    /// The same on a clock that starts with the first snapshot and never goes back.
+    now: Duration,
+    devices: Vec<DevicePast>,
+    processes: BTreeMap<Pid, ProcessPast>,
+}
+
+/// The past of a device.
+#[derive(Clone, Debug)]
+pub(crate) struct DevicePast {
+    id: DeviceId,
+    seen: Duration,
+    /// For each of [`THROTTLE_FAULTS`]: the clocks are reduced for this reason.
+    throttled: [Streak; THROTTLE_FAULTS.len()],
+    /// It is busy and nobody is listed on it.
+    pub(crate) busy_alone: Streak,
+    /// It works over a slow PCI Express link.
+    pub(crate) slow_link: Streak,
+    /// Nothing computes on it.
+    pub(crate) still: Streak,
+    /// The memory that no listed process accounts for.
+    pub(crate) unlisted: Growth,
+    uses: BTreeMap<Pid, UsePast>,
+}
+
+/// The past of a process on a device that lists it.
+#[derive(Clone, Debug)]
+pub(crate) struct UsePast {
+    key: ProcessKey,
+    /// It did not compute.
+    pub(crate) idle: Streak,
+    /// When it was first listed.
+    first: Duration,
+    /// It was seen computing.
+    pub(crate) has_computed: bool,
+    /// Its memory.
+    pub(crate) memory: Growth,
+}
+
+/// The past of a process.
+#[derive(Clone, Debug)]
+struct ProcessPast {
+    key: ProcessKey,
+    seen: Duration,
+    known: Streak,
+    uninterruptible: Streak,
+    cpu: CpuTime,
+    /// It uses less of a CPU than a process that works ([`Past::uses_cpu`]).
+    waits: Streak,
+}
+
+/// What one snapshot shows of a process on a device.
+#[derive(Clone, Copy, Debug)]
+struct Use {
+    idle: Option<bool>,
+    memory: Option<Bytes>,
+}
+
+impl Past {
+    /// Returns the past before the first snapshot, for snapshots that somebody chose: however far
+    /// apart, nothing else is known between them.
+    pub const fn new() -> Self {
+        Past {
+            longest: Duration::MAX,
+            taken_at: None,
+            now: Duration::ZERO,
+            devices: Vec::new(),
+            processes: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the past before the first snapshot of a watcher with this interval. Ten intervals
+    /// without a snapshot, five minutes at least, were not watched: a loaded machine may skip some
+    /// snapshots, and nothing in five minutes changes what hours have shown.
+    pub fn every(interval: Duration) -> Self {
+        let longest = interval.saturating_mul(10).max(Duration::from_secs(300));
+        Past { longest, ..Past::new() }
+    }
+
+    /// Adds a snapshot, which must be later than those before.
+    ///
+    /// Processes of which this snapshot has nothing are kept for a while, because a snapshot need
+    /// not search for holders. Processes that it knows to be gone are forgotten.
+    pub fn add(&mut self, look: &Snapshot) {
+        if let Some(before) = self.taken_at {
+            self.now = self.now.saturating_add(look.taken_at.since(before));
+        }
+        self.taken_at = Some(look.taken_at);
+        let (now, longest) = (self.now, self.longest);
+        for (place, device) in look.devices.iter().enumerate() {
+            // The order of the devices rarely changes.
+            let same = |past: &DevicePast| past.id.same_device(device.id());
+            let known = match self.devices.get(place) {
+                Some(past) if same(past) => Some(place),
+                _ => self.devices.iter().position(same),
+            };
+            let known = known.unwrap_or_else(|| {
+                self.devices.push(DevicePast::new(device.id().clone()));
+                self.devices.len() - 1
+            });
+            self.devices[known].add(look, device, now, longest);
+        }
+        self.devices.retain(|past| now.saturating_sub(past.seen) <= longest);
+        for (pid, process) in &look.processes {
+            match &process.0 {
+                Ok(info) => self.add_process(*pid, info),
+                Err(gpu_core::Absent::NotFound) => {
+                    self.processes.remove(pid);
+                }
+                Err(_) => {}
+            }
+        }
+        self.processes.retain(|_, past| now.saturating_sub(past.seen) <= longest);
+    }
+
+    fn add_process(&mut self, pid: Pid, info: &ProcessInfo) {
+        let (now, longest) = (self.now, self.longest);
+        let fresh = ProcessPast {
+            key: info.key,
+            seen: now,
+            known: Streak::default(),
+            uninterruptible: Streak::default(),
+            cpu: CpuTime::default(),
+            waits: Streak::default(),
+        };
+        let past = self.processes.entry(pid).or_insert_with(|| fresh.clone());
+        if past.key != info.key {
+            *past = fresh;
+        }
+        past.seen = now;
+        past.known.note(Some(true), now, longest);
+        let stuck = info.state.ok().map(|state| state == ProcessState::Uninterruptible);
+        past.uninterruptible.note(stuck, now, longest);
+        past.cpu.note(info.cpu_time.ok(), now, longest);
+        let waits = info.cpu_time.ok().map(|_| !past.cpu.recent(now).is_some_and(is_work));
+        past.waits.note(waits, now, longest);
+    }
+
+    /// Returns the past of a device, if the last snapshot had it or one shortly before.
+    pub(crate) fn device(&self, id: &DeviceId) -> Option<&DevicePast> {
+        self.devices.iter().find(|past| past.id.same_device(id))
+    }
+
+    /// Returns for how long a state has lasted, at least for this snapshot, which shows it.
+    pub(crate) fn lasting(&self, streak: Option<Streak>) -> Lasting {
+        streak.unwrap_or_default().until(self.now)
+    }
+
+    /// Returns the time since a process was first listed on a device.
+    pub(crate) fn known_for(&self, past: &UsePast) -> Duration {
+        self.now.saturating_sub(past.first)
+    }
+
+    /// Returns for how long a process has been in uninterruptible sleep.
+    pub(crate) fn uninterruptible(&self, process: ProcessKey) -> Lasting {
+        self.lasting(self.process(process).map(|past| past.uninterruptible))
+    }
+
+    /// Returns for how long a process surely has used no CPU time at all; zero if it is unknown.
+    pub(crate) fn without_cpu_time(&self, process: ProcessKey) -> Duration {
+        let past = self.process(process).filter(|past| past.key.start.is_some());
+        past.map_or(Duration::ZERO, |past| past.cpu.still().until(self.now).span)
+    }
+
+    /// Returns for how long a process has been seen.
+    pub(crate) fn known(&self, process: ProcessKey) -> Lasting {
+        self.lasting(self.process(process).map(|past| past.known))
+    }
+
+    /// Returns for how long a process has used less of a CPU than one that works; `None` if that is
+    /// unknown.
+    pub(crate) fn waits(&self, process: ProcessKey) -> Option<Lasting> {
+        let waits = self.process(process)?.waits;
+        (waits.looks() > 0).then(|| self.lasting(Some(waits)))
+    }
+
+    /// Returns whether a process has used a noticeable part of a CPU of late: 2 % of one. A process
+    /// that waits uses less.
+    pub(crate) fn uses_cpu(&self, process: ProcessKey) -> bool {
+        self.recent_cpu_time(process).is_some_and(is_work)
+    }
+
+    /// Returns the CPU time that a process has used of late, and over how long: since its first
+    /// snapshot, or over the last ten to twenty minutes. `None` with one snapshot.
+    pub(crate) fn recent_cpu_time(&self, process: ProcessKey) -> Option<(Duration, Duration)> {
+        self.process(process).filter(|past| past.key.start.is_some())?.cpu.recent(self.now)
+    }
+
+    fn process(&self, key: ProcessKey) -> Option<&ProcessPast> {
+        self.processes.get(&key.pid).filter(|past| past.key == key)
+    }
+}
+
+fn is_work((used, span): (Duration, Duration)) -> bool {
+    used.saturating_mul(50) > span
+}
+
+impl Default for Past {
+    fn default() -> Self {
+        Past::new()
+    }
+}
+
+impl<'a> FromIterator<&'a Snapshot> for Past {
+    fn from_iter<T: IntoIterator<Item = &'a Snapshot>>(looks: T) -> Self {
+        let mut past = Past::new();
+        looks.into_iter().for_each(|look| past.add(look));
+        past
+    }
+}
+
+impl DevicePast {
+    fn new(id: DeviceId) -> Self {
+        DevicePast {
+            id,
+            seen: Duration::ZERO,
+            throttled: Default::default(),
+            busy_alone: Streak::default(),
+            slow_link: Streak::default(),
+            still: Streak::default(),
+            unlisted: Growth::default(),
+            uses: BTreeMap::new(),
+        }
+    }
+
+    fn add(&mut self, look: &Snapshot, device: &DeviceState, now: Duration, longest: Duration) {
+        self.seen = now;
+        let faults = throttle_faults(device);
+        for (streak, fault) in self.throttled.iter_mut().zip(THROTTLE_FAULTS) {
+            streak.note(faults.map(|reasons| reasons.0 & fault != 0), now, longest);
+        }
+        self.busy_alone.note(is_busy_alone(device), now, longest);
+        self.slow_link.note(is_link_slow(device), now, longest);
+        let busy = device.sample.as_ref().ok().and_then(|sample| sample.utilization.ok());
+        let still = busy.map(|busy| busy.get() == 0);
+        self.still.note(still, now, longest);
+        let unlisted = Unexplained::of(look, device).map(|account| account.bytes);
+        self.unlisted.note(unlisted, now, longest);
+        // The PIDs of another namespace name nobody here.
+        let Some(listed) =
+            device.processes.as_ref().ok().filter(|_| look.sees_host_pids != Ok(false))
+        else {
+            return;
+        };
+        let mut uses: BTreeMap<Pid, Use> = BTreeMap::new();
+        for process in listed {
+            let idle = process.utilization.ok().map(|own| own.get() == 0).or(still);
+            let here = Use { idle, memory: process.memory.ok() };
+            // A process in several MIG instances is listed in each.
+            uses.entry(process.pid).and_modify(|known| known.join(here)).or_insert(here);
+        }
+        self.uses.retain(|pid, _| uses.contains_key(pid));
+        for (pid, here) in uses {
+            let key = look.process(pid).map_or(ProcessKey { pid, start: None }, |info| info.key);
+            let past = self.uses.entry(pid).or_insert_with(|| UsePast::new(key, now));
+            past.add(key, here, now, longest);
+        }
+    }
+
+    /// Returns the past of a process on it; `None` for a process that it did not list in the last
+    /// snapshot.
+    pub(crate) fn use_by(&self, process: ProcessKey) -> Option<&UsePast> {
+        self.uses.get(&process.pid).filter(|past| !past.is_other(process))
+    }
+
+    /// Returns how long the clocks have been reduced for one of these reasons.
+    pub(crate) fn throttled(&self, reasons: u64) -> Option<Streak> {
+        let bits = THROTTLE_FAULTS.iter().zip(&self.throttled);
+        let lasting = bits.filter(|(bit, _)| *bit & reasons != 0).map(|(_, streak)| *streak);
+        lasting.max_by_key(Streak::looks)
+    }
+}
+
+impl UsePast {
+    fn new(key: ProcessKey, now: Duration) -> Self {
+        UsePast {
+            key,
+            idle: Streak::default(),
+            first: now,
+            has_computed: false,
+            memory: Growth::default(),
+        }
+    }
+
+    fn add(&mut self, key: ProcessKey, here: Use, now: Duration, longest: Duration) {
+        if self.is_other(key) {
+            *self = UsePast::new(key, now);
+        }
+        self.key.start = key.start.or(self.key.start);
+        self.idle.note(here.idle, now, longest);
+        self.has_computed |= here.idle == Some(false);
+        self.memory.note(here.memory, now, longest);
+    }
+
+    /// Returns whether it surely is another process: a snapshot may lack the start time.
+    fn is_other(&self, key: ProcessKey) -> bool {
+        self.key.start.zip(key.start).is_some_and(|(own, other)| own != other)
+    }
+}
+
+impl Use {
+    fn join(&mut self, other: Use) {
+        self.idle = match (self.idle, other.idle) {
+            (Some(false), _) | (_, Some(false)) => Some(false),
+            (own, other) => own.and(other),
+        };
+        self.memory = self.memory.zip(other.memory).map(|(own, other)| own + other);
+    }
+}

@@ -1,0 +1,144 @@
+//! Snapshots in a row that show the same.
+
+use crate::evidence::{Evidence, Sign};
+use std::time::Duration;
+
+/// A state, and over which of the last snapshots it was seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Streak {
+    looks: usize,
+    first: Duration,
+    last: Duration,
+}
+
+impl Streak {
+    /// Adds a snapshot: the state is so, is not, or is unknown. What was not seen for longer than
+    /// `longest` begins anew.
+    pub(super) fn note(&mut self, is_so: Option<bool>, now: Duration, longest: Duration) {
+        match is_so {
+            Some(true) if self.looks > 0 && now - self.last <= longest => {
+                (self.looks, self.last) = (self.looks + 1, now);
+            }
+            Some(true) => *self = Streak { looks: 1, first: now, last: now },
+            Some(false) => *self = Streak::default(),
+            None => {}
+        }
+    }
+
+    pub(super) fn looks(&self) -> usize {
+        self.looks
+    }
+
+    /// Returns over how many snapshots it has lasted, and for how long.
+    pub(super) fn until(self, now: Duration) -> Lasting {
+        match self.looks {
+            0 => Lasting { looks: 1, span: Duration::ZERO },
+            looks => Lasting { looks, span: now.saturating_sub(self.first) },
+        }
+    }
+}
+
+/// For how long a state has lasted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lasting {
+    pub(crate) looks: usize,
+    pub(crate) span: Duration,
+}
+
+impl Lasting {
+    /// Snapshots that span less than this are no better than one.
+    const MIN: Duration = Duration::from_secs(5);
+
+    /// Returns the shorter of two: for how long both states have lasted.
+    pub(crate) fn and(self, other: Lasting) -> Lasting {
+        Lasting { looks: self.looks.min(other.looks), span: self.span.min(other.span) }
+    }
+
+    pub(crate) fn is_long(self) -> bool {
+        self.looks > 1 && self.span >= Lasting::MIN
+    }
+
+    /// Returns whether somebody watched for this long: two samples far apart may both have hit a
+    /// pause.
+    pub(crate) fn was_watched_for(self, least: Duration) -> bool {
+        self.looks >= 3 && self.span >= least
+    }
+
+    /// Returns whether somebody watched for this long, and at least each two minutes on
+    /// average.
+    pub(crate) fn was_watched_closely_for(self, least: Duration) -> bool {
+        self.span >= least && self.looks as u64 > self.span.as_secs() / 120
+    }
+
+    /// Returns the evidence of several snapshots.
+    pub(crate) fn describe(self) -> Option<Evidence> {
+        let text = || format!("the same in {} samples over {}", self.looks, span(self.span));
+        (self.looks > 1).then(|| Evidence::new(Sign::SameInSeveralSamples, text()))
+    }
+
+    /// Returns the evidence that a process was idle in them.
+    pub(crate) fn idle(self) -> Evidence {
+        let text = match self.span < HOURS {
+            true => format!("idle in {} samples over {}", self.looks, span(self.span)),
+            false => format!("no compute for {}, in {} samples", span(self.span), self.looks),
+        };
+        Evidence::new(Sign::Idle, text)
+    }
+}
+
+/// From this time on, hours are counted.
+pub(crate) const HOURS: Duration = Duration::from_secs(2 * 3_600);
+
+/// Formats a time that was watched: `600 s`, from two hours on `9 h`.
+pub(crate) fn span(time: Duration) -> String {
+    match time < HOURS {
+        true => format!("{} s", time.as_secs()),
+        false => format!("{} h", time.as_secs() / 3_600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(states: &[(u64, Option<bool>)], longest: u64) -> Lasting {
+        let mut streak = Streak::default();
+        for (at, is_so) in states {
+            streak.note(*is_so, Duration::from_secs(*at), Duration::from_secs(longest));
+        }
+        streak.until(Duration::from_secs(states.last().unwrap().0))
+    }
+
+    fn lasting(looks: usize, seconds: u64) -> Lasting {
+        Lasting { looks, span: Duration::from_secs(seconds) }
+    }
+
+    #[test]
+    fn streak_counts_since_the_last_break() {
+        let so = Some(true);
+        assert_eq!(after(&[(0, so), (5, so), (9, so)], 60), lasting(3, 9));
+        assert_eq!(after(&[(0, so), (5, Some(false)), (9, so)], 60), lasting(1, 0));
+        assert_eq!(after(&[(0, Some(false))], 60), lasting(1, 0));
+    }
+
+    #[test]
+    fn unknown_value_neither_counts_nor_breaks() {
+        let so = Some(true);
+        assert_eq!(after(&[(0, so), (5, None), (9, so)], 60), lasting(2, 9));
+        assert_eq!(after(&[(0, so), (40, None), (80, so)], 60), lasting(1, 0), "unseen for long");
+    }
+
+    #[test]
+    fn gap_is_no_part_of_a_streak() {
+        let so = Some(true);
+        assert_eq!(after(&[(0, so), (60, so), (121, so), (130, so)], 60), lasting(2, 9));
+    }
+
+    #[test]
+    fn close_watch_has_a_look_each_two_minutes() {
+        let hours = Duration::from_secs(8 * 3_600);
+        assert!(lasting(241, 28_800).was_watched_closely_for(hours));
+        assert!(!lasting(240, 28_800).was_watched_closely_for(hours));
+        assert!(!lasting(9_000, 28_799).was_watched_closely_for(hours));
+    }
+}
