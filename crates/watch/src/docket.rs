@@ -124,6 +124,9 @@ impl Tracked {
         self.suspects.iter().filter(move |_| is_there).filter_map(move |(key, suspect)| {
             let process = self.processes.get(key)?;
             let rule = reap.rule(id.kind, &finding.devices, process)?;
+            if reap.protect.iter().any(|protect| protect.covers(process)) {
+                return None;
+            }
             // In doubt whether it is allowed, it is spared.
             let is_allowed = policy
                 .allowed

@@ -16,7 +16,7 @@ pub struct Identity {
     pub kind: FindingKind,
     /// The process, for a finding about one.
     pub process: Option<ProcessKey>,
-    /// The devices, for any other: by UUID, else by PCI address, else by index.
+    /// The devices, unless they may change: by UUID, else by PCI address, else by index.
     pub devices: Vec<String>,
     /// The first error that the driver has logged, if it is about that.
     pub xid: Option<u32>,
@@ -28,8 +28,8 @@ impl Identity {
         let process = finding.suspects.first().map(|suspect| suspect.process);
         let process = process.filter(|_| is_about_process(finding.kind));
         let mut devices: Vec<String> = match process {
-            Some(_) => Vec::new(),
-            None => finding.devices.iter().map(device).collect(),
+            Some(_) if finding.kind != FindingKind::MemoryGrowth => Vec::new(),
+            _ => finding.devices.iter().map(device).collect(),
         };
         devices.sort();
         let logged = finding.kind == FindingKind::DriverError;
@@ -46,6 +46,7 @@ pub(crate) fn is_about_process(kind: FindingKind) -> bool {
             | FindingKind::StuckHolder
             | FindingKind::Orphan
             | FindingKind::Hoarder
+            | FindingKind::MemoryGrowth
     )
 }
 
@@ -63,7 +64,7 @@ impl fmt::Display for Identity {
         write!(f, "{}", self.kind.name())?;
         if let Some(ProcessKey { pid: Pid(pid), start }) = self.process {
             write!(f, "/{pid}")?;
-            return start.map_or(Ok(()), |start| write!(f, "-{}", start.0));
+            start.map_or(Ok(()), |start| write!(f, "-{}", start.0))?;
         }
         for device in &self.devices {
             write!(f, "/{device}")?;

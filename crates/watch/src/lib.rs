@@ -10,7 +10,6 @@
 mod docket;
 mod identity;
 mod policy;
-mod recent;
 mod round;
 mod sight;
 mod watch;
@@ -20,7 +19,6 @@ pub use identity::Identity;
 pub use policy::{
     Allowed, Policy, PolicyError, REAPABLE, ReapPolicy, ReapRule, Tell, Threshold, Users,
 };
-pub use recent::Recent;
 pub use round::{Look, Machine, Told};
 pub use watch::{Change, ChangeKind, Watch};
 

@@ -3,7 +3,7 @@
 use crate::docket::Condemned;
 use crate::watch::{Change, Watch};
 use gpu_core::{ActToken, Error, Fault, ProcessKey, Snapshot};
-use gpu_reaper::{Diagnosis, Guard, Plan, Ports, Report, Request};
+use gpu_reaper::{Diagnosis, Guard, Past, Plan, Ports, Report, Request};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -18,6 +18,15 @@ pub struct Look {
     pub snapshot: Snapshot,
     /// What it means, with what the looks before it saw.
     pub diagnosis: Diagnosis,
+}
+
+impl Look {
+    /// Adds a snapshot to what the snapshots before it have shown, and returns what it means.
+    pub fn after(past: &mut Past, snapshot: Snapshot) -> Self {
+        past.add(&snapshot);
+        let diagnosis = gpu_reaper::diagnose_after(past, &snapshot);
+        Look { snapshot, diagnosis }
+    }
 }
 
 /// The machine, as a round uses it.

@@ -41,6 +41,7 @@ pub(crate) fn shows_absence(now: &Snapshot, id: &Identity, finding: &Finding) ->
         | FindingKind::StuckHolder
         | FindingKind::Orphan
         | FindingKind::Hoarder
+        | FindingKind::MemoryGrowth
         | FindingKind::BusyWithoutProcess
         | FindingKind::BlockedReset => now.holders.is_ok() && process_readable(),
         FindingKind::DriverError => now.driver_messages.is_ok(),

@@ -4,7 +4,7 @@ use crate::identity::Identity;
 use crate::policy::Policy;
 use crate::sight::shows_absence;
 use gpu_core::{Bytes, ProcessInfo, ProcessKey, Snapshot, Timestamp};
-use gpu_reaper::{Confidence, Diagnosis, Finding, FindingKind};
+use gpu_reaper::{Confidence, Diagnosis, Evidence, Finding, FindingKind, Sign};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -288,8 +288,13 @@ impl Tracked {
                 continue;
             }
             let mut state = before.get(&suspect.process).cloned().unwrap_or_default();
+            // A process that computes anywhere is nobody's to end.
+            let computes = |evidence: &Evidence| {
+                matches!(evidence.sign, Sign::Computes | Sign::ComputesOnOtherDevice)
+            };
+            let works = suspect.evidence.iter().any(computes);
             for (level, lasted) in state.lasted.iter_mut().enumerate() {
-                let is_met = suspect.confidence as usize >= level;
+                let is_met = suspect.confidence as usize >= level && !works;
                 *lasted = is_met.then(|| lasted.map_or(Duration::ZERO, |lasted| lasted + step));
             }
             self.suspects.insert(suspect.process, state);

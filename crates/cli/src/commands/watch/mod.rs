@@ -11,7 +11,8 @@ use crate::terminal::{Line, Screen, warn};
 use gpu_core::{ActToken, Clock, Error, ErrorKind, Journal, NoJournal};
 use gpu_host::{SystemClock, TrustedFile};
 use gpu_machine::MachineError;
-use gpu_watch::{Machine, Policy, Recent, Watch};
+use gpu_reaper::{Past, full_observation};
+use gpu_watch::{Look, Machine, Policy, Watch};
 use signals::{Next, Signals};
 use std::path::Path;
 use std::time::Duration;
@@ -44,8 +45,8 @@ pub(crate) fn run(args: &WatchArgs, global: &Global, screen: &mut Screen) -> Res
         screen.print(&Line::new().plain(line).plain(reaps(&policy, args.reap)))?;
     }
     let mut watch = Watch::new(policy, args.every);
-    let mut recent = Recent::default();
-    let mut look = || recent.look(source.detailed_snapshot(gpu_reaper::full_observation()));
+    let mut past = Past::every(args.every);
+    let mut look = || Look::after(&mut past, source.detailed_snapshot(full_observation()));
     let end = args.time.map(|time| source.clock.monotonic().saturating_add(time));
     loop {
         let mut machine = Machine {
