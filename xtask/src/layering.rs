@@ -50,6 +50,8 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         "gpu-steward" => {
             &["gpu-core", "gpu-reaper", "gpu-placement", "gpu-claim", "gpu-memory-advice"]
         }
+        // The watcher decides by a policy what the reaper plans.
+        "gpu-watch" => &["gpu-core", "gpu-reaper"],
         // Reports are built from the data of the libraries, without an adapter.
         "gpu-report" => &[
             "gpu-core",
@@ -60,6 +62,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
             "gpu-memory-advice",
             "gpu-memory-trace",
             "gpu-steward",
+            "gpu-watch",
             "gpu-graph",
             "gpu-model",
             "gpu-executor",
@@ -107,6 +110,7 @@ const LIBRARIES_AND_XTASK: &[&str] = &[
     "gpu-memory-advice",
     "gpu-memory-trace",
     "gpu-steward",
+    "gpu-watch",
     "gpu-machine",
     "gpu-report",
     "gpu-top",

@@ -13,6 +13,7 @@ mod sim;
 mod time;
 mod top;
 mod views;
+mod watch;
 
 pub(crate) use claims::{ClaimArgs, LeasesArgs};
 pub(crate) use env::{EnvArgs, KeepArgs};
@@ -31,6 +32,7 @@ pub(crate) use sim::SimArgs;
 pub(crate) use top::TopArgs;
 use views::usual_spelling;
 pub(crate) use views::{Fields, Format, QueryArgs, Repeat, ResetArgs, Shown, StatusArgs};
+pub(crate) use watch::WatchArgs;
 
 use self::time::time;
 use crate::exit::Exit;
@@ -117,6 +119,12 @@ pub(crate) enum Command {
     /// Watch the devices and who uses them on the whole screen.
     #[command(after_help = "Example: gpuws --sim labbox top\n? shows the keys, q quits.")]
     Top(TopArgs),
+    /// Watch for problems: report each once, tell users, and reap where a policy says so.
+    #[command(
+        after_help = "Examples: gpuws watch --policy /etc/gpuws/watch.toml --json\n          \
+                            gpuws --sim labbox watch --for 1h"
+    )]
+    Watch(WatchArgs),
     /// Print CSV like nvidia-smi, with the same options, for scripts.
     #[command(
         override_usage = "gpuws query --query-gpu <FIELD,…> --format <FORM> [OPTIONS]\n       \

@@ -95,6 +95,9 @@ fn check_global_options(cli: &Cli) -> Result<(), Failure> {
             "--json",
             "it shows a screen; gpuws status -l --json prints one object per look",
         ),
+        Some(Command::Watch(args)) if cli.global.json && args.check_policy.is_some() => {
+            refused("--json", "--check-policy only says whether the policy is valid")
+        }
         Some(Command::Dmon(_) | Command::Pmon(_)) if cli.global.json => {
             refused("--json", "it prints rows; gpuws status -l --json prints one object per look")
         }
@@ -133,6 +136,7 @@ fn run(cli: &Cli, role: Role) -> Result<Exit, Failure> {
         Some(Command::Reset(args)) => commands::reset::run(args, global, &mut screen),
         Some(Command::Doctor(args)) => commands::doctor::run(args, global, &mut screen),
         Some(Command::Reap(args)) => commands::reap::run(args, global, &mut screen),
+        Some(Command::Watch(args)) => commands::watch::run(args, global, &mut screen),
         Some(Command::Run(args)) => match role {
             Role::Frontend => commands::frontend::run(args, global, None),
             Role::SecondFrontend(first) => commands::frontend::run(args, global, Some(first)),

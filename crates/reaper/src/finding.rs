@@ -126,7 +126,7 @@ impl FindingKind {
 
     /// Returns why a suspect of such a finding may be ended without a request by PID, as a noun for
     /// the plan; `None` if only such a request may end it.
-    pub(crate) fn reap_reason(self) -> Option<&'static str> {
+    pub fn reap_reason(self) -> Option<&'static str> {
         match self {
             FindingKind::Ghost => Some("ghost"),
             FindingKind::ZombieHolder => Some("zombie with live threads"),

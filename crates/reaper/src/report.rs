@@ -117,7 +117,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// Returns its name in the audit log and in JSON.
-    pub(crate) fn name(&self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             Outcome::NotReached => "not-reached",
             Outcome::AlreadyGone => "already-gone",

@@ -45,6 +45,7 @@ pub fn documents() -> Vec<Document> {
         document::<json::Run>("run", "gpuws run --json"),
         document::<json::Status>("status", "gpuws status --json"),
         document::<json::Topo>("topo", "gpuws topo --json"),
+        document::<json::WatchEvent<'_>>("watch", "gpuws watch --json"),
     ]
 }
 

@@ -24,3 +24,4 @@ pub(crate) mod sim;
 pub(crate) mod status;
 pub(crate) mod top;
 pub(crate) mod topo;
+pub(crate) mod watch;

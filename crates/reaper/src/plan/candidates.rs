@@ -2,7 +2,7 @@
 
 use super::Request;
 use crate::detect::diagnose;
-use crate::finding::{Confidence, Diagnosis};
+use crate::finding::{Confidence, Diagnosis, FindingKind};
 use gpu_core::{Pid, ProcessKey, Snapshot};
 use std::collections::BTreeMap;
 
@@ -20,14 +20,44 @@ pub(super) fn candidates(
         let why = "requested by PID";
         return request.pids.iter().map(|pid| (*pid, why.to_owned())).collect();
     }
-    let each_look: Vec<_> =
-        looks.iter().map(|look| certain(&diagnose(std::slice::from_ref(look)))).collect();
+    let alone: Vec<Diagnosis> =
+        looks.iter().map(|look| diagnose(std::slice::from_ref(look))).collect();
+    if !request.suspects.is_empty() {
+        return selected(&alone, diagnosis, &request.suspects);
+    }
+    let each_look: Vec<_> = alone.iter().map(certain).collect();
     certain(diagnosis)
         .into_iter()
         .filter(|(key, _)| {
             each_look.iter().all(|look| look.keys().any(|seen| seen.definitely_same(key)))
         })
         .map(|(key, why)| (key.pid, why.to_owned()))
+        .collect()
+}
+
+/// The suspects that a policy selects, as far as the diagnosis and each snapshot alone confirm them:
+/// those of kinds that are ended without a request by PID with high confidence, as there, and the
+/// others at all, because one snapshot cannot show for how long a process has been idle.
+fn selected(
+    alone: &[Diagnosis],
+    diagnosis: &Diagnosis,
+    suspects: &[(FindingKind, ProcessKey)],
+) -> BTreeMap<Pid, String> {
+    let is_confirmed = |by: &Diagnosis, kind: FindingKind, key: &ProcessKey| {
+        let found = by.findings.iter().filter(|finding| finding.kind == kind);
+        found.flat_map(|finding| &finding.suspects).any(|suspect| {
+            suspect.process.definitely_same(key)
+                && (kind.reap_reason().is_none() || suspect.confidence == Confidence::High)
+        })
+    };
+    let confirmed = suspects.iter().filter(|(kind, key)| {
+        is_confirmed(diagnosis, *kind, key) && alone.iter().all(|by| is_confirmed(by, *kind, key))
+    });
+    confirmed
+        .map(|(kind, key)| {
+            let reason = kind.reap_reason().unwrap_or(kind.name());
+            (key.pid, format!("{reason}, selected by the policy"))
+        })
         .collect()
 }
 

@@ -9,7 +9,7 @@ pub use expected::Expected;
 pub use membership::{Membership, Scope};
 
 use crate::detect::DetectContext;
-use crate::finding::Diagnosis;
+use crate::finding::{Diagnosis, FindingKind};
 use crate::guard::{Guard, Refusal};
 use candidates::candidates;
 use gpu_core::{DeviceId, Origin, Pid, ProcessInfo, ProcessKey, Snapshot};
@@ -23,6 +23,10 @@ pub struct Request<'a> {
     /// Exactly these processes. If empty, those that a ghost, orphan, zombie or gone finding names
     /// with high confidence.
     pub pids: Vec<Pid>,
+    /// Only these suspects of findings of these kinds, which a policy selects. Kinds that otherwise
+    /// require a PID are possible too: such a suspect must be one in every snapshot. Has no effect
+    /// beside `pids`.
+    pub suspects: Vec<(FindingKind, ProcessKey)>,
     /// Only on these devices; on all of them if empty.
     pub devices: Vec<DeviceId>,
     /// Only of these users, by name or UID, in a wider scope too; of all if empty.
@@ -42,6 +46,7 @@ impl Default for Request<'_> {
     fn default() -> Self {
         Request {
             pids: Vec::new(),
+            suspects: Vec::new(),
             devices: Vec::new(),
             users: Vec::new(),
             scope: Scope::Process,

@@ -4,7 +4,7 @@ use super::evidence::EvidenceCode;
 use super::names::{Confidence, FindingKind, Role};
 use super::{Device, Failure, Head, Process};
 use crate::wording;
-use gpu_core::{DeviceState, Snapshot};
+use gpu_core::{DeviceState, ProcessKey, Snapshot};
 use gpu_reaper::{Diagnosis, Evidence};
 use gpu_text::ErrorCode;
 use serde::Serialize;
@@ -159,8 +159,17 @@ impl Doctor<'_> {
 
 impl<'a> Finding<'a> {
     fn of(snapshot: &Snapshot, finding: &'a gpu_reaper::Finding, sim: &str) -> Self {
+        Finding::with(finding, sim, |key| Process::of(snapshot, key.pid))
+    }
+
+    /// Returns what is told of a finding whose processes this function knows.
+    pub(super) fn with(
+        finding: &'a gpu_reaper::Finding,
+        sim: &str,
+        process: impl Fn(ProcessKey) -> Process,
+    ) -> Self {
         let suspect = |suspect: &'a gpu_reaper::Suspect| Suspect {
-            process: Process::of(snapshot, suspect.process.pid),
+            process: process(suspect.process),
             confidence: suspect.confidence.into(),
             evidence: Evidence::texts(&suspect.evidence),
             evidence_codes: EvidenceCode::of(&suspect.evidence),

@@ -22,6 +22,7 @@ pub mod reset;
 pub mod schedule;
 pub mod status;
 pub mod topo;
+pub mod watch;
 
 pub use claims::{Claimed, Released, Run, Wanted};
 pub use convert::{Converted, Counts};
@@ -39,6 +40,7 @@ pub use reset::Reset;
 pub use schedule::ScheduledGraph;
 pub use status::Status;
 pub use topo::Topo;
+pub use watch::WatchEvent;
 
 use crate::fault::{account, remedy};
 use gpu_core::{DeviceId, Snapshot};
@@ -199,7 +201,10 @@ impl Workload {
 
 impl Process {
     fn of(snapshot: &Snapshot, pid: gpu_core::Pid) -> Self {
-        let info = snapshot.process(pid).ok();
+        Process::known(pid, snapshot.process(pid).ok())
+    }
+
+    fn known(pid: gpu_core::Pid, info: Option<&gpu_core::ProcessInfo>) -> Self {
         Process {
             pid: pid.0,
             start_ticks: info.and_then(|info| Some(info.key.start?.0)),

@@ -19,6 +19,15 @@ pub struct Reap<'a> {
     /// The source of the data.
     #[serde(flatten)]
     pub head: Head,
+    /// The plan and its result.
+    #[serde(flatten)]
+    pub planned: Planned<'a>,
+}
+
+/// A plan, and its result.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Planned<'a> {
     /// Processes to end, in order.
     pub targets: Vec<Target<'a>>,
     /// Processes that must not be ended, with the reason.
@@ -114,12 +123,17 @@ pub enum Doubt {
 impl<'a> Reap<'a> {
     /// Returns what is told of a plan, and of its execution where there was one.
     pub fn of(snapshot: &Snapshot, plan: &'a Plan, report: Option<&'a Report>) -> Self {
+        Reap { head: Head::of(snapshot), planned: Planned::of(snapshot, plan, report) }
+    }
+}
+
+impl<'a> Planned<'a> {
+    pub(super) fn of(snapshot: &Snapshot, plan: &'a Plan, report: Option<&'a Report>) -> Self {
         let expected = |expected: &gpu_reaper::Expected| Expected {
             gpu: Device::of(&expected.device),
             memory_bytes: expected.memory.map(|bytes| bytes.0),
         };
-        Reap {
-            head: Head::of(snapshot),
+        Planned {
             targets: plan.targets.iter().map(|target| Target::of(snapshot, target)).collect(),
             refused: plan.refused.iter().map(Refused::of).collect(),
             left_out: plan.left_out.iter().map(Refused::of).collect(),

@@ -140,6 +140,7 @@ fn request<'a>(
     let devices: Vec<DeviceId> = devices.filter(|id| gpus.contains(&id.index)).cloned().collect();
     Ok(Request {
         pids: args.pid.clone(),
+        suspects: Vec::new(),
         devices,
         users: args.user.clone(),
         scope: match args.scope {

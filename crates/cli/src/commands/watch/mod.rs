@@ -1,0 +1,152 @@
+//! `gpuws watch`: raises findings that last, tells users, and reaps by a policy.
+
+mod signals;
+mod teller;
+
+use crate::args::{Global, WatchArgs};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::source::{self, Source};
+use crate::terminal::{Line, Screen, warn};
+use gpu_core::{ActToken, Clock, Error, ErrorKind, Journal, NoJournal};
+use gpu_host::{SystemClock, TrustedFile};
+use gpu_machine::MachineError;
+use gpu_reaper::{Past, full_observation};
+use gpu_watch::{Look, Machine, Policy, Watch};
+use signals::{Next, Signals};
+use std::path::Path;
+use std::time::Duration;
+use teller::Teller;
+
+/// The largest policy file, in bytes.
+const MOST: u64 = 1 << 20;
+
+pub(crate) fn run(args: &WatchArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
+    if let Some(path) = &args.check_policy {
+        let policy = read_policy(path)?;
+        let line = Line::new().plain(format!("{}: valid; ", path.display()));
+        screen.print(&line.plain(reaps(&policy, true)))?;
+        return Ok(Exit::Done);
+    }
+    let signals = Signals::watch()?;
+    let policy = args.policy.as_deref().map_or_else(|| Ok(Policy::default()), read_policy)?;
+    if args.reap && policy.reap.as_ref().is_none_or(|reap| reap.dry_run) {
+        return Err(Failure::new(Exit::Usage, "reap by this policy")
+            .with_source("it has no section [reap] with dry_run = false")
+            .with_hint("without --reap the plans are printed"));
+    }
+    let source = source::open_telling(global, |text| warn(text))?;
+    let journal = journal(&source, args.reap)?;
+    let token = args.reap.then(ActToken::user_confirmed);
+    let mut teller = Teller::new(args, global, &source, &policy)?;
+    if !global.json && !global.quiet {
+        let every = args.every.as_secs_f64();
+        let line = format!("{}: watched every {every} s; ", source.backend.origin());
+        screen.print(&Line::new().plain(line).plain(reaps(&policy, args.reap)))?;
+    }
+    let mut watch = Watch::new(policy, args.every);
+    let mut past = Past::every(args.every);
+    let mut look = || Look::after(&mut past, source.detailed_snapshot(full_observation()));
+    let end = args.time.map(|time| source.clock.monotonic().saturating_add(time));
+    loop {
+        let mut machine = Machine {
+            ports: source.ports(&*journal),
+            look: &mut look,
+            token: token.as_ref(),
+            go_on: &|| signals.go_on(),
+        };
+        watch.round(&mut machine, &mut |told| teller.tell(&told, screen));
+        teller.outcome()?;
+        let left = end.map(|end| end.saturating_sub(source.clock.monotonic()));
+        if screen.is_closed() || left.is_some_and(|left| left.is_zero()) {
+            break;
+        }
+        let pause = left.map_or(args.every, |left| left.min(args.every));
+        match wait(&source, &signals, &mut teller, pause, args.time.is_some())? {
+            Next::Look => {}
+            Next::End => break,
+            Next::Reload => reload(&mut watch, args, &mut teller),
+        }
+    }
+    teller.finish(&signals)?;
+    Ok(Exit::Done)
+}
+
+/// Waits for the next look. A simulated machine has its own time; without `--for` nobody would end
+/// it, so the user waits too.
+fn wait(
+    source: &Source,
+    signals: &Signals,
+    teller: &mut Teller,
+    pause: Duration,
+    ends: bool,
+) -> Result<Next, Failure> {
+    if source.is_simulated() {
+        source.clock.sleep(pause);
+    }
+    let real = SystemClock::new();
+    let pause = if source.is_simulated() && ends { Duration::ZERO } else { pause };
+    loop {
+        teller.attend();
+        let left = pause.saturating_sub(real.monotonic());
+        match signals.wait(teller.patience().map_or(left, |most| most.min(left)))? {
+            Next::Look if left.is_zero() => return Ok(Next::Look),
+            Next::Look => {}
+            next => return Ok(next),
+        }
+    }
+}
+
+/// Reads the policy again; a policy that is not valid changes nothing.
+fn reload(watch: &mut Watch, args: &WatchArgs, teller: &mut Teller) {
+    let Some(path) = &args.policy else { return };
+    let replaced = read_policy(path).and_then(|policy| {
+        teller.follow(args, &policy)?;
+        watch.set_policy(policy);
+        Ok(())
+    });
+    match replaced {
+        Ok(()) => warn(&format!("policy '{}' read again", path.display())),
+        Err(failure) => {
+            warn(&format!("the policy stays as it was: failed to {}", failure.reason()))
+        }
+    }
+}
+
+/// Reads a policy from a file that only root and the caller can change.
+fn read_policy(path: &Path) -> Result<Policy, Failure> {
+    let what = || format!("read the policy '{}'", path.display());
+    let absolute = std::path::absolute(path).map_err(|error| Failure::io(what(), error))?;
+    let text = TrustedFile::open(&absolute).and_then(|file| file.text(MOST)).map_err(|error| {
+        let untrusted = error.kind() == ErrorKind::Invalid;
+        let failure = Failure::from(error);
+        match untrusted {
+            true => failure.with_hint("whoever can change a policy decides what is ended"),
+            false => failure,
+        }
+    })?;
+    Policy::parse(&text).map_err(|error| Failure::new(Exit::Usage, what()).with_source(error))
+}
+
+/// Opens the audit log if processes may be ended.
+fn journal(source: &Source, reap: bool) -> Result<Box<dyn Journal>, MachineError> {
+    match reap {
+        true => source.journal(),
+        false => {
+            let what = "write to the audit log in a dry run";
+            Ok(Box::new(NoJournal::new(Error::new(ErrorKind::Invalid, what))))
+        }
+    }
+}
+
+/// Says what a policy ends.
+fn reaps(policy: &Policy, reap: bool) -> String {
+    match &policy.reap {
+        None => "nothing is reaped".to_owned(),
+        Some(rules) if rules.dry_run || !reap => "plans to reap are only printed".to_owned(),
+        Some(rules) => {
+            let count = crate::wording::count(rules.rules.len(), "rule", "rules");
+            format!("reaps by {count}, at most {} processes an hour", rules.most_per_hour)
+        }
+    }
+}

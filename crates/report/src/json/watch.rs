@@ -1,0 +1,156 @@
+//! `gpuws watch --json`: one object for each event.
+
+use super::doctor::Finding;
+use super::names::Origin;
+use super::reap::Planned;
+use super::{Failure, Process, Version};
+use gpu_core::{ProcessInfo, ProcessKey, Timestamp};
+use gpu_watch::{ChangeKind, Told};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// An event.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct WatchEvent<'a> {
+    /// Version of this object's format.
+    pub schema: Version,
+    /// Where the data comes from.
+    pub origin: Origin,
+    /// Name of the simulated machine. Null for any other origin.
+    pub machine: Option<String>,
+    /// Hostname of the machine. Null if unknown.
+    pub hostname: Option<String>,
+    /// Time of the event, in UTC, as RFC 3339.
+    pub time: String,
+    /// What happened.
+    pub event: WatchEventKind,
+    /// Identifies the finding: the same from its first event to the last. Null if the event is not
+    /// about one finding.
+    pub finding_id: Option<String>,
+    /// When the finding was first seen, in UTC, as RFC 3339. Null if the event is not about one.
+    pub first_seen_at: Option<String>,
+    /// When the finding was last seen, in UTC, as RFC 3339. Null if the event is not about one.
+    pub last_seen_at: Option<String>,
+    /// The finding, as it was last seen. Null unless it was raised, updated or cleared.
+    pub finding: Option<Finding<'a>>,
+    /// The process that will be ended. Null unless this is a warning.
+    pub process: Option<Process>,
+    /// Time until that process is ended, in milliseconds. Null unless this is a warning.
+    pub reap_in_ms: Option<u64>,
+    /// The plan of the policy and its result, which is null for a dry run. Null for other events.
+    pub reap: Option<Planned<'a>>,
+    /// Number of findings that were not raised. Null unless some were held back.
+    pub held_back_count: Option<usize>,
+    /// What failed. Null unless something did.
+    pub error: Option<Failure>,
+}
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum WatchEventKind {
+    /// A finding has lasted for as long as the policy says.
+    Raised,
+    /// A raised finding is more certain, has other suspects, or concerns more or less memory.
+    Updated,
+    /// A raised finding has been absent for as long as the policy says.
+    Cleared,
+    /// The policy ends a process soon.
+    ReapWarning,
+    /// The policy would end processes; nothing was done.
+    ReapPlanned,
+    /// The policy ended processes, or tried to.
+    Reaped,
+    /// Processes were to be ended, and no plan could be made.
+    ReapFailed,
+    /// Too many findings of one kind and user: some were not raised.
+    HeldBack,
+    /// The driver cannot be queried; until it can, nothing is raised that needs it, or cleared.
+    Blind,
+    /// The driver answers again.
+    Sighted,
+}
+
+impl From<ChangeKind> for WatchEventKind {
+    fn from(kind: ChangeKind) -> Self {
+        match kind {
+            ChangeKind::Raised => WatchEventKind::Raised,
+            ChangeKind::Updated => WatchEventKind::Updated,
+            ChangeKind::Cleared => WatchEventKind::Cleared,
+        }
+    }
+}
+
+impl<'a> WatchEvent<'a> {
+    /// Returns what is told of an event on this machine at this time. `sim` is the option that names
+    /// a simulated machine in the next commands.
+    pub fn of(
+        told: &Told<'a>,
+        origin: &gpu_core::Origin,
+        hostname: Option<&str>,
+        time: Timestamp,
+        sim: &str,
+    ) -> Self {
+        let event = match told {
+            Told::Blind(_) => WatchEventKind::Blind,
+            Told::Sighted => WatchEventKind::Sighted,
+            Told::Change(change) => change.kind.into(),
+            Told::HeldBack(_) => WatchEventKind::HeldBack,
+            Told::Warning(_) => WatchEventKind::ReapWarning,
+            Told::Reap { report: None, .. } => WatchEventKind::ReapPlanned,
+            Told::Reap { report: Some(_), .. } => WatchEventKind::Reaped,
+            Told::NotPlanned(_) => WatchEventKind::ReapFailed,
+        };
+        let mut object = WatchEvent {
+            schema: Version,
+            origin: Origin::from(origin),
+            machine: match origin {
+                gpu_core::Origin::Simulated(name) => Some(name.clone()),
+                gpu_core::Origin::Live | gpu_core::Origin::Pasted => None,
+            },
+            hostname: hostname.map(str::to_owned),
+            time: time.to_string(),
+            event,
+            finding_id: None,
+            first_seen_at: None,
+            last_seen_at: None,
+            finding: None,
+            process: None,
+            reap_in_ms: None,
+            reap: None,
+            held_back_count: None,
+            error: None,
+        };
+        match told {
+            Told::Change(change) => {
+                object.finding_id = Some(change.id.to_string());
+                object.first_seen_at = Some(change.first_seen.to_string());
+                object.last_seen_at = Some(change.last_seen.to_string());
+                let process = |key| known(&change.processes, key);
+                object.finding = Some(Finding::with(&change.finding, sim, process));
+            }
+            Told::Warning(condemned) => {
+                let process = &condemned.process;
+                object.finding_id = Some(condemned.id.to_string());
+                object.process = Some(Process::known(process.key.pid, Some(process)));
+                object.reap_in_ms = u64::try_from(condemned.left.as_millis()).ok();
+            }
+            Told::Reap { now, plan, report, .. } => {
+                object.reap = Some(Planned::of(now, plan, *report));
+            }
+            Told::HeldBack(count) => object.held_back_count = Some(*count),
+            Told::Blind(fault) => object.error = Some(Failure::of(fault)),
+            Told::NotPlanned(error) => object.error = Some(Failure::of(&error.fault())),
+            Told::Sighted => {}
+        }
+        object
+    }
+}
+
+/// Returns what is known of a process: its start time at least, which its PID alone does not give.
+fn known(processes: &BTreeMap<ProcessKey, ProcessInfo>, key: ProcessKey) -> Process {
+    let start_ticks = key.start.map(|start| start.0);
+    Process { start_ticks, ..Process::known(key.pid, processes.get(&key)) }
+}

@@ -1,0 +1,52 @@
+//! Processes whose findings are expected.
+
+use super::is_service;
+use gpu_core::{Absent, ProcessInfo};
+use gpu_reaper::FindingKind;
+
+/// Allows findings about processes that meet every given condition.
+///
+/// A process chooses its name and its command line, so neither is a condition. It does not choose
+/// its owner, the service of the system that started it, or a program that only root can have
+/// installed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allowed {
+    /// Its owner, by name or UID.
+    pub user: Option<String>,
+    /// Its unit, of the system's service manager.
+    pub service: Option<String>,
+    /// The path of its executable, which root installed.
+    pub program: Option<String>,
+    /// Only findings of these kinds; of all if empty.
+    pub kinds: Vec<FindingKind>,
+}
+
+impl Allowed {
+    /// Returns whether this allows a finding about a process; `None` if that cannot be determined.
+    pub fn covers(&self, kind: FindingKind, process: Option<&ProcessInfo>) -> Option<bool> {
+        if !self.kinds.is_empty() && !self.kinds.contains(&kind) {
+            return Some(false);
+        }
+        let process = process?;
+        let user = self.user.as_ref().map(|name| match (process.uid, &process.user) {
+            (Ok(uid), _) if name.parse() == Ok(uid) => Some(true),
+            (_, Ok(user)) => Some(user == name),
+            (Ok(_), Err(Absent::NotFound)) => Some(false),
+            _ => None,
+        });
+        let service = self.service.as_ref().map(|name| match &process.cgroup {
+            Ok(_) => Some(is_service(process) && process.service().is_some_and(|u| u.name == name)),
+            Err(_) => None,
+        });
+        let program = self.program.as_ref().map(|path| match &process.executable {
+            Ok(program) => Some(program.path == *path && program.is_installed()),
+            Err(Absent::NotFound) => Some(false),
+            Err(_) => None,
+        });
+        let given: Vec<Option<bool>> = [user, service, program].into_iter().flatten().collect();
+        match given.contains(&Some(false)) {
+            true => Some(false),
+            false => given.into_iter().collect::<Option<Vec<bool>>>().map(|_| true),
+        }
+    }
+}

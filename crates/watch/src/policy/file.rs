@@ -1,0 +1,253 @@
+//! The policy file: TOML, in which an unknown key is an error.
+
+use super::value::{ByKind, Text, Word, plain};
+use super::{Allowed, Policy, REAPABLE, ReapPolicy, ReapRule, Tell, Threshold, Users};
+use gpu_core::{Bytes, Selector};
+use gpu_reaper::{Confidence, FindingKind, Ignored, Protect};
+use serde::Deserialize;
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+/// The longest time from SIGTERM to SIGKILL: nothing is watched meanwhile.
+const MOST_GRACE: Duration = Duration::from_secs(5 * 60);
+
+/// The shortest time until a process is ended, so that somebody can see the finding.
+const LEAST_AFTER: Duration = Duration::from_secs(60);
+
+/// What is wrong with a policy file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyError {
+    line: Option<usize>,
+    what: String,
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "line {line}: {}", self.what),
+            None => f.write_str(&self.what),
+        }
+    }
+}
+
+impl Error for PolicyError {}
+
+fn wrong(what: impl Into<String>) -> PolicyError {
+    PolicyError { line: None, what: what.into() }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    findings: FindingsTable,
+    #[serde(default)]
+    kind: ByKind<ThresholdTable>,
+    #[serde(default)]
+    allow: Vec<AllowTable>,
+    #[serde(default)]
+    tell: TellTable,
+    reap: Option<ReapTable>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FindingsTable {
+    min_confidence: Option<Text<Confidence>>,
+    min_memory: Option<Text<Bytes>>,
+    after: Option<Text<Duration>>,
+    clear_after: Option<Text<Duration>>,
+    #[serde(default)]
+    ignore: Vec<Text<Ignored>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ThresholdTable {
+    min_confidence: Option<Text<Confidence>>,
+    min_memory: Option<Text<Bytes>>,
+    after: Option<Text<Duration>>,
+    clear_after: Option<Text<Duration>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AllowTable {
+    user: Option<String>,
+    service: Option<String>,
+    program: Option<String>,
+    #[serde(default)]
+    kinds: Vec<Text<FindingKind>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TellTable {
+    on_finding: Option<Vec<String>>,
+    time_limit: Option<Text<Duration>>,
+    owner: Option<bool>,
+    update_every: Option<Text<Duration>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReapTable {
+    dry_run: bool,
+    most_per_hour: usize,
+    grace: Option<Text<Duration>>,
+    #[serde(default)]
+    protect: Vec<Text<Protect>>,
+    rule: Vec<RuleTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleTable {
+    kinds: Vec<Text<FindingKind>>,
+    users: Option<Vec<String>>,
+    all_users: Option<bool>,
+    #[serde(default)]
+    gpus: Vec<Text<Selector>>,
+    min_confidence: Text<Confidence>,
+    after: Text<Duration>,
+    warn: Text<Duration>,
+    jobs: Option<bool>,
+}
+
+impl Policy {
+    /// Reads a policy from the text of its file.
+    ///
+    /// # Errors
+    /// When the text is not TOML, has an unknown key or an invalid value, or a rule that could never
+    /// or should never apply.
+    pub fn parse(text: &str) -> Result<Policy, PolicyError> {
+        let file: File = toml::from_str(text).map_err(|error| {
+            let before = error.span().and_then(|span| text.get(..span.start));
+            let line = before.map(|before| before.matches('\n').count() + 1);
+            PolicyError { line, what: plain(error.message()) }
+        })?;
+        let usual = threshold(
+            Threshold::default(),
+            file.findings.min_confidence,
+            file.findings.min_memory,
+            file.findings.after,
+            file.findings.clear_after,
+        );
+        let mut kinds = std::collections::BTreeMap::new();
+        for (name, own) in file.kind {
+            let kind = FindingKind::read(&name).map_err(|why| wrong(format!("kind: {why}")))?;
+            let own =
+                threshold(usual, own.min_confidence, own.min_memory, own.after, own.clear_after);
+            kinds.insert(kind, own);
+        }
+        Ok(Policy {
+            usual,
+            kinds,
+            ignored: file.findings.ignore.into_iter().map(|ignored| ignored.0).collect(),
+            allowed: file.allow.into_iter().map(allowed).collect::<Result<_, _>>()?,
+            tell: tell(file.tell)?,
+            reap: file.reap.map(reap).transpose()?,
+        })
+    }
+}
+
+fn threshold(
+    usual: Threshold,
+    confidence: Option<Text<Confidence>>,
+    memory: Option<Text<Bytes>>,
+    after: Option<Text<Duration>>,
+    clear_after: Option<Text<Duration>>,
+) -> Threshold {
+    Threshold {
+        min_confidence: confidence.map_or(usual.min_confidence, |text| text.0),
+        min_memory: memory.map_or(usual.min_memory, |text| text.0),
+        after: after.map_or(usual.after, |text| text.0),
+        clear_after: clear_after.map_or(usual.clear_after, |text| text.0),
+    }
+}
+
+fn allowed(table: AllowTable) -> Result<Allowed, PolicyError> {
+    let AllowTable { user, service, program, kinds } = table;
+    if user.is_none() && service.is_none() && program.is_none() {
+        return Err(wrong("allow: name a 'user', 'service' or 'program'"));
+    }
+    if let Some(service) = service.as_ref().filter(|name| !name.ends_with(".service")) {
+        return Err(wrong(format!("allow: '{service}' does not end in .service")));
+    }
+    if let Some(program) = program.as_ref().filter(|path| !path.starts_with('/')) {
+        let why = "is not a path; a process chooses its own name, so give that of its executable";
+        return Err(wrong(format!("allow: program '{program}' {why}")));
+    }
+    let kinds = kinds.into_iter().map(|kind| kind.0).collect();
+    Ok(Allowed { user, service, program, kinds })
+}
+
+fn tell(table: TellTable) -> Result<Tell, PolicyError> {
+    let usual = Tell::default();
+    let tell = Tell {
+        on_finding: table.on_finding,
+        time_limit: table.time_limit.map_or(usual.time_limit, |time| time.0),
+        owner: table.owner.unwrap_or(usual.owner),
+        update_every: table.update_every.map_or(usual.update_every, |time| time.0),
+    };
+    match &tell.on_finding {
+        Some(words) if words.is_empty() => Err(wrong("tell: 'on_finding' names no command")),
+        Some(_) if tell.time_limit.is_zero() => Err(wrong("tell: 'time_limit' is zero")),
+        _ => Ok(tell),
+    }
+}
+
+fn reap(table: ReapTable) -> Result<ReapPolicy, PolicyError> {
+    let grace = table.grace.map_or(gpu_reaper::Request::GRACE, |time| time.0);
+    if grace > MOST_GRACE {
+        return Err(wrong("reap: 'grace' is longer than 5m, and nothing is watched meanwhile"));
+    }
+    if table.rule.is_empty() {
+        return Err(wrong("reap: there is no [[reap.rule]]"));
+    }
+    let rules = table.rule.into_iter().enumerate().map(|(at, table)| {
+        rule(table).map_err(|what| wrong(format!("reap.rule {}: {what}", at + 1)))
+    });
+    Ok(ReapPolicy {
+        dry_run: table.dry_run,
+        most_per_hour: table.most_per_hour,
+        grace,
+        protect: table.protect.into_iter().map(|protect| protect.0).collect(),
+        rules: rules.collect::<Result<_, _>>()?,
+    })
+}
+
+fn rule(table: RuleTable) -> Result<ReapRule, String> {
+    let kinds: Vec<FindingKind> = table.kinds.into_iter().map(|kind| kind.0).collect();
+    if kinds.is_empty() {
+        return Err("'kinds' is empty".to_owned());
+    }
+    if let Some(kind) = kinds.iter().find(|kind| !REAPABLE.contains(kind)) {
+        let names = REAPABLE.map(FindingKind::name).join(", ");
+        return Err(format!("no signal remedies '{}'; expected {names}", kind.name()));
+    }
+    let users = match (table.users, table.all_users) {
+        (Some(names), None | Some(false)) if !names.is_empty() => Users::Named(names),
+        (None, Some(true)) => Users::Ordinary,
+        _ => return Err("give either 'users', a list of names, or 'all_users = true'".to_owned()),
+    };
+    let (after, warn) = (table.after.0, table.warn.0);
+    if after < LEAST_AFTER {
+        return Err("'after' is less than 1m".to_owned());
+    }
+    if warn > after {
+        return Err("'warn' is longer than 'after'".to_owned());
+    }
+    let min_confidence = table.min_confidence.0;
+    let certain = kinds.iter().find(|kind| kind.reap_reason().is_some());
+    if let Some(kind) = certain.filter(|_| min_confidence < Confidence::High) {
+        return Err(format!("'{}' is reaped with min_confidence high only", kind.name()));
+    }
+    if min_confidence == Confidence::Possible {
+        return Err("a process is not ended for what is only possible".to_owned());
+    }
+    let gpus = table.gpus.into_iter().map(|gpu| gpu.0).collect();
+    let jobs = table.jobs.unwrap_or(false);
+    Ok(ReapRule { kinds, users, gpus, min_confidence, after, warn, jobs })
+}

@@ -1,0 +1,149 @@
+//! One round: look, tell, warn, and end what the policy has ended.
+
+use crate::docket::Condemned;
+use crate::watch::{Change, Watch};
+use gpu_core::{ActToken, Error, Fault, ProcessKey, Snapshot};
+use gpu_reaper::{Diagnosis, Guard, Past, Plan, Ports, Report, Request};
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+/// The time between the two looks before a plan: CPU time, counted in hundredths of a second, can
+/// advance in it, and processes that are ending disappear.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// A look at the machine.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// What it saw.
+    pub snapshot: Snapshot,
+    /// What it means, with what the looks before it saw.
+    pub diagnosis: Diagnosis,
+}
+
+impl Look {
+    /// Adds a snapshot to what the snapshots before it have shown, and returns what it means.
+    pub fn after(past: &mut Past, snapshot: Snapshot) -> Self {
+        past.add(&snapshot);
+        let diagnosis = gpu_reaper::diagnose_after(past, &snapshot);
+        Look { snapshot, diagnosis }
+    }
+}
+
+/// The machine, as a round uses it.
+pub struct Machine<'a> {
+    /// Its ports. Without a token, no line is written to the audit log.
+    pub ports: Ports<'a>,
+    /// Takes a look.
+    pub look: &'a mut dyn FnMut() -> Look,
+    /// The permission to end processes; without it, plans are only told.
+    pub token: Option<&'a ActToken>,
+    /// Whether to go on: asked before each round of looks and during an execution, at each step.
+    pub go_on: &'a dyn Fn() -> ControlFlow<()>,
+}
+
+/// What a round tells.
+#[derive(Debug)]
+pub enum Told<'a> {
+    /// The driver could not be queried, or not any more.
+    Blind(&'a Fault),
+    /// The driver answers again.
+    Sighted,
+    /// A finding was raised, updated or cleared.
+    Change(&'a Change),
+    /// So many findings were not raised, because too many were within an hour.
+    HeldBack(usize),
+    /// A process will be ended unless something changes.
+    Warning(&'a Condemned),
+    /// A plan of the policy, and its result unless it was a dry run.
+    Reap {
+        /// The last look before it.
+        now: &'a Snapshot,
+        /// The processes that the policy selected.
+        condemned: &'a [Condemned],
+        /// The plan.
+        plan: &'a Plan,
+        /// The result; `None` for a dry run.
+        report: Option<&'a Report>,
+    },
+    /// No plan could be made.
+    NotPlanned(&'a Error),
+}
+
+impl Watch {
+    /// Looks at the machine once and tells what has changed. Then warns the owners of processes that
+    /// the policy ends soon, and ends those that are due: looks twice more, and executes the plan
+    /// for the suspects that are still due after both looks.
+    ///
+    /// Without a token, or with `dry_run` in the policy, the plan is only told.
+    pub fn round(&mut self, machine: &mut Machine<'_>, told: &mut dyn FnMut(Told<'_>)) {
+        self.look_and_tell(machine, told);
+        for warning in self.warnings() {
+            told(Told::Warning(&warning));
+        }
+        if self.condemned().is_empty() || (machine.go_on)().is_break() {
+            return;
+        }
+        let looks = [(); 2].map(|()| {
+            machine.ports.clock.sleep(PAUSE);
+            self.look_and_tell(machine, told)
+        });
+        let condemned = self.condemned();
+        if condemned.is_empty() {
+            return;
+        }
+        self.reap(machine, &looks, &condemned, told);
+    }
+
+    fn look_and_tell(&mut self, machine: &mut Machine<'_>, told: &mut dyn FnMut(Told<'_>)) -> Look {
+        let look = (machine.look)();
+        match (&look.snapshot.driver, self.blind) {
+            (Err(fault), false) => told(Told::Blind(fault)),
+            (Ok(_), true) => told(Told::Sighted),
+            _ => {}
+        }
+        self.blind = look.snapshot.driver.is_err();
+        let at = machine.ports.clock.monotonic();
+        let before = self.held_back();
+        for change in self.look(&look.snapshot, &look.diagnosis, at) {
+            told(Told::Change(&change));
+        }
+        if self.held_back() > before {
+            told(Told::HeldBack(self.held_back()));
+        }
+        look
+    }
+
+    /// Plans for exactly these processes, and executes the plan if that is permitted.
+    fn reap(
+        &mut self,
+        machine: &Machine<'_>,
+        looks: &[Look; 2],
+        condemned: &[Condemned],
+        told: &mut dyn FnMut(Told<'_>),
+    ) {
+        let Some(policy) = self.policy().reap.clone() else { return };
+        let keys: Vec<ProcessKey> = condemned.iter().map(Condemned::key).collect();
+        self.tried(&keys);
+        let guard = match Guard::new(machine.ports.host, policy.protect.clone()) {
+            Ok(guard) => guard,
+            Err(error) => return told(Told::NotPlanned(&error)),
+        };
+        let request = Request {
+            suspects: condemned.iter().map(|one| (one.id.kind, one.key())).collect(),
+            grace: policy.grace,
+            ..Request::default()
+        };
+        let snapshots = [looks[0].snapshot.clone(), looks[1].snapshot.clone()];
+        let plan = gpu_reaper::plan(&snapshots, &looks[1].diagnosis, &guard, &request);
+        let token = machine.token.filter(|_| !policy.dry_run && !plan.targets.is_empty());
+        let report = token.map(|token| {
+            gpu_reaper::execute(&plan, &guard, machine.ports, token, &mut |_| (machine.go_on)())
+        });
+        if let Some(report) = &report {
+            let signalled = report.actions.iter().filter(|action| !action.signals.is_empty());
+            self.count_ended(signalled.count());
+        }
+        let now = &looks[1].snapshot;
+        told(Told::Reap { now, condemned, plan: &plan, report: report.as_ref() });
+    }
+}

@@ -1,0 +1,1 @@
+//! Users who want to be spared, to get others ended, or to flood whoever is told.
