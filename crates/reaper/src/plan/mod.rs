@@ -23,6 +23,9 @@ pub struct Request<'a> {
     /// Exactly these processes. If empty, those that a ghost, orphan, zombie or gone finding names
     /// with high confidence.
     pub pids: Vec<Pid>,
+    /// The processes of these PIDs as the user saw them, if they were chosen on a screen: a PID that
+    /// belongs to another process now is refused.
+    pub seen: Vec<ProcessKey>,
     /// Only on these devices; on all of them if empty.
     pub devices: Vec<DeviceId>,
     /// Only of these users, by name or UID, in a wider scope too; of all if empty.
@@ -42,6 +45,7 @@ impl Default for Request<'_> {
     fn default() -> Self {
         Request {
             pids: Vec::new(),
+            seen: Vec::new(),
             devices: Vec::new(),
             users: Vec::new(),
             scope: Scope::Process,

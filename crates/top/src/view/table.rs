@@ -90,6 +90,9 @@ pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
         for place in &places {
             cell(paint, place, y, row);
         }
+        if matches!(row.key.subject, Subject::Process(key) if state.tagged.contains(&key)) {
+            paint.put(areas.rows.x, y, 1, "*", Tone::Accent);
+        }
         if selected == Some(row.key) {
             let area = Rect::new(areas.rows.x, y, areas.rows.width, 1);
             paint.buffer.set_style(area, Style::new().add_modifier(Modifier::REVERSED));
