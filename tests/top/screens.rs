@@ -1,7 +1,7 @@
 //! Whole screens of simulated machines, as golden files, and the styles of some cells.
 
 use gpu_core::{Clock, HolderSearch, Observation, ProcessDetail};
-use gpu_report::{ProcessFilter, TimeZone};
+use gpu_report::ProcessFilter;
 use gpu_sim::Simulation;
 use gpu_steward::DeviceLeases;
 use gpu_top::keys::BINDINGS;
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 
 fn options() -> Options {
-    Options { ascii: false, colour: true, zone: TimeZone::UTC, sim: "--sim NAME ".to_owned() }
+    Options { sim: "--sim NAME ".to_owned(), can_end: true, ..Options::default() }
 }
 
 /// Takes a look at a machine, as `gpuws top` does.

@@ -46,6 +46,19 @@ pub struct Options {
     pub can_end: bool,
 }
 
+impl Default for Options {
+    /// Returns the options of a view with colours that only shows, in UTC.
+    fn default() -> Self {
+        Options {
+            ascii: false,
+            colour: true,
+            zone: TimeZone::UTC,
+            sim: String::new(),
+            can_end: false,
+        }
+    }
+}
+
 /// What the caller of [`State::update`] has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {

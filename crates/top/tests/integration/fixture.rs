@@ -1,20 +1,18 @@
 //! Looks at made-up machines.
 
-//! Looks at simulated machines, and made-up ones.
-
 use gpu_core::{
     Bytes, DeviceId, DeviceInfo, DeviceProcess, DeviceProcessKind, DeviceSample, DeviceState,
     MemoryInfo, Origin, Percent, Pid, Process, ProcessInfo, ProcessKey, Snapshot, StartTime,
     Timestamp,
 };
-use gpu_report::{ProcessFilter, TimeZone};
+use gpu_report::ProcessFilter;
 use gpu_steward::DeviceLeases;
 use gpu_top::{Effect, Event, Frame, Options, State, text};
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::time::Duration;
 
 pub(crate) fn options() -> Options {
-    Options { ascii: false, colour: true, zone: TimeZone::UTC, sim: "--sim NAME ".to_owned() }
+    Options { sim: "--sim NAME ".to_owned(), can_end: true, ..Options::default() }
 }
 
 /// Draws the state on its terminal, as text.

@@ -71,3 +71,47 @@ impl Ender for Reaper {
 fn said(failure: Failure) -> String {
     failure.to_string().trim_start_matches("gpuws: ").replace('\n', "; ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{ProcessKey, StartTime};
+    use gpu_reaper::Refusal;
+    use gpu_sim::Simulation;
+
+    fn machine() -> (Reaper, ProcessKey) {
+        let source = Source::simulated(Simulation::embedded("labbox").unwrap());
+        let key = source.snapshot().process(Pid(18250)).unwrap().key;
+        (Reaper(Arc::new(source)), key)
+    }
+
+    #[test]
+    fn chosen_process_is_ended_and_its_memory_comes_back() {
+        let (mut reaper, key) = machine();
+        let proposal = reaper.plan(&Aim::Processes(vec![key])).unwrap();
+        assert_eq!(proposal.plan.targets.len(), 1);
+        let report = reaper.execute(&proposal, &mut |_| ControlFlow::Continue(())).unwrap();
+        assert!(report.is_complete() && report.memory.len() == 1, "{report:?}");
+    }
+
+    #[test]
+    fn process_that_has_the_pid_of_the_chosen_one_is_refused() {
+        let (mut reaper, key) = machine();
+        let start = key.start.map(|StartTime(start)| StartTime(start + 1));
+        let proposal = reaper.plan(&Aim::Processes(vec![ProcessKey { start, ..key }])).unwrap();
+        assert_eq!(proposal.plan.targets, []);
+        assert_eq!(proposal.plan.refused[0].why, Refusal::NotTheSame);
+    }
+
+    #[test]
+    fn unlisted_memory_leads_to_the_plan_of_its_device_alone() {
+        let (mut reaper, _) = machine();
+        let device = reaper.0.snapshot().devices[3].id().clone();
+        let proposal = reaper.plan(&Aim::Unlisted(device)).unwrap();
+        let pids: Vec<Pid> = proposal.plan.targets.iter().map(|target| target.key.pid).collect();
+        assert_eq!(pids, [Pid(19777)]);
+        let device = reaper.0.snapshot().devices[0].id().clone();
+        let proposal = reaper.plan(&Aim::Unlisted(device)).unwrap();
+        assert_eq!(proposal.plan.targets, []);
+    }
+}
