@@ -32,6 +32,14 @@ pub enum Action {
     Tag,
     /// Takes all tags off.
     Untag,
+    /// Tags the selected process and those below it in the tree.
+    TagTree,
+    /// Shows the rows as a tree of processes, or as a list.
+    Tree,
+    /// Hides or shows what is below the selected process in the tree.
+    Fold,
+    /// Keeps the selection on the process, also when it ends.
+    Follow,
     /// Edits the filter.
     Filter,
     /// Sorts by the next column.
@@ -145,6 +153,25 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::PreviousColumn, &[Stroke::char('<')], "sort by the previous column", ""),
     bind(Action::Reverse, &[Stroke::char('r')], "reverse the order", "Reverse"),
     bind(Action::Details, &[Stroke::key(Enter)], "details of the selected row", "Details"),
+    bind(
+        Action::Tree,
+        &[Stroke::char('t'), Stroke::key(F(5))],
+        "tree of processes with the parents that join them",
+        "Tree",
+    ),
+    bind(
+        Action::Fold,
+        &[Stroke::char('x')],
+        "hide or show what is below a process of the tree",
+        "",
+    ),
+    bind(
+        Action::Follow,
+        &[Stroke::char('F')],
+        "follow the process: no other is selected after it",
+        "",
+    ),
+    bind(Action::TagTree, &[Stroke::char('T')], "tag the process and those below it", ""),
     bind(Action::Tag, &[Stroke::char(' ')], "tag the process, or take its tag off", ""),
     bind(Action::Untag, &[Stroke::char('U')], "take all tags off", ""),
     bind(

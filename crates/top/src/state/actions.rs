@@ -33,6 +33,10 @@ impl State {
             Action::End => return self.end(),
             Action::Confirm => return self.confirm(),
             Action::Tag => self.tag(),
+            Action::TagTree => self.tag_tree(),
+            Action::Tree => self.toggle_tree(),
+            Action::Fold => self.fold(),
+            Action::Follow => self.follow(),
             Action::Untag => self.tagged.clear(),
             Action::Suspend => return Effect::Suspend,
             Action::Repaint => return Effect::Repaint,
@@ -151,7 +155,10 @@ impl State {
                     return self.act(Action::Reverse);
                 }
                 Some(Target::Title(column)) => self.sort_by(column),
-                Some(Target::Row(index)) => self.select(index),
+                Some(Target::Row(index)) => {
+                    self.followed = None;
+                    self.select(index);
+                }
                 None => return Effect::Nothing,
             },
             _ => return Effect::Nothing,

@@ -3,7 +3,7 @@
 use super::{Effect, Overlay, State};
 use crate::dialog::Dialog;
 use crate::ending::{Aim, News};
-use crate::rows::Subject;
+use crate::rows::{Row, Subject};
 use gpu_report::wording::reap::Paragraph;
 
 /// What the dialog says if there is nothing to end.
@@ -29,7 +29,8 @@ impl State {
 
     /// Tags the selected process or takes the tag off, and goes on to the next row.
     pub(super) fn tag(&mut self) {
-        if let Some(Subject::Process(key)) = self.selected_row().map(|row| row.key.subject)
+        let user = self.selected_row().filter(|row| row.key.gpu.is_some());
+        if let Some(key) = user.and_then(Row::process)
             && !self.tagged.remove(&key)
         {
             self.tagged.insert(key);
@@ -65,7 +66,7 @@ impl State {
             Subject::Process(key) => Some(Aim::Processes(vec![key])),
             Subject::Unlisted => {
                 let mut devices = self.frame.as_deref()?.snapshot.devices.iter();
-                let device = devices.find(|device| device.id().index == row.key.gpu)?;
+                let device = devices.find(|device| Some(device.id().index) == row.key.gpu)?;
                 Some(Aim::Unlisted(device.id().clone()))
             }
         }

@@ -11,6 +11,7 @@ use crate::filter::Filter;
 use crate::frame::Frame;
 use crate::history::History;
 use crate::rows::{Column, Row, RowKey, Subject};
+use crate::tree::Branch;
 use crate::view::{usable, view};
 use gpu_core::{ProcessKey, Timestamp};
 use gpu_report::TimeZone;
@@ -101,13 +102,20 @@ pub struct State {
     /// The last look while the display is paused.
     pending: Option<Box<Frame>>,
     pub(crate) paused: bool,
-    pub(crate) history: BTreeMap<u32, History>,
+    /// By index and MIG index.
+    pub(crate) history: BTreeMap<(u32, Option<u32>), History>,
     /// How many looks came since the display was paused.
     pub(crate) behind: usize,
     /// The CPU times of the last look, and its time.
     cpu_before: (Timestamp, BTreeMap<ProcessKey, Duration>),
-    /// The shown rows in their order, as indexes of the rows of the frame.
-    pub(crate) order: Vec<usize>,
+    /// The shown rows in their order, each with what is drawn before the command.
+    pub(crate) order: Vec<Branch>,
+    /// The rows are shown as a tree.
+    pub(crate) tree: bool,
+    /// The processes below which nothing is shown.
+    folded: BTreeSet<ProcessKey>,
+    /// The process that the selection stays on, also when it has ended.
+    pub(crate) followed: Option<ProcessKey>,
     pub(crate) sort: Column,
     pub(crate) reversed: bool,
     pub(crate) filter: Filter,
@@ -144,6 +152,9 @@ impl State {
             behind: 0,
             cpu_before: (Timestamp(0), BTreeMap::new()),
             order: Vec::new(),
+            tree: false,
+            folded: BTreeSet::new(),
+            followed: None,
             sort: Column::Gpu,
             reversed: false,
             filter: Filter::default(),
@@ -188,7 +199,7 @@ impl State {
 
     /// Returns the history of the device with this index.
     pub fn history(&self, gpu: u32) -> Option<&History> {
-        self.history.get(&gpu)
+        self.history.get(&(gpu, None))
     }
 
     /// Returns the area that is drawn on: the terminal, or 80 × 24 if its size is unknown.
@@ -204,9 +215,9 @@ impl State {
     }
 
     /// Returns the shown rows in their order.
-    pub fn rows(&self) -> impl ExactSizeIterator<Item = &Row> {
-        let rows = self.frame.as_deref().map_or(&[][..], |frame| &frame.rows[..]);
-        self.order.iter().map(move |index| &rows[*index])
+    pub fn rows(&self) -> impl Iterator<Item = &Row> {
+        let frame = self.frame.as_deref();
+        self.order.iter().filter_map(move |branch| frame?.row(branch.index))
     }
 
     /// Returns the selected row.
@@ -254,9 +265,12 @@ impl State {
 
     fn look(&mut self, mut frame: Box<Frame>) -> Effect {
         self.waiting = None;
+        if self.tree {
+            frame.add_parents();
+        }
         self.add_cpu(&mut frame);
         for device in &frame.devices {
-            self.history.entry(device.index).or_default().add(device);
+            self.history.entry((device.index, device.mig)).or_default().add(device);
         }
         if self.is_frozen() {
             self.behind += 1;
@@ -274,7 +288,7 @@ impl State {
         let (at, before) = &self.cpu_before;
         let elapsed = now.since(*at).as_millis();
         let mut times = BTreeMap::new();
-        for row in &mut frame.rows {
+        for row in frame.rows.iter_mut().chain(&mut frame.parents) {
             let (Subject::Process(key), Some(time)) = (row.key.subject, row.cpu_time) else {
                 continue;
             };

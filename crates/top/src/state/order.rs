@@ -1,8 +1,10 @@
 //! Which rows are shown in which order, and which one is selected.
 
 use super::{Overlay, State};
-use crate::rows::Column;
+use crate::rows::{Column, Row, Subject, ancestry};
+use crate::tree::{self, Branch};
 use crate::view::{overlay_length, rows_on_screen};
+use std::collections::BTreeSet;
 
 impl State {
     pub(super) fn sort_by(&mut self, column: Column) {
@@ -13,20 +15,71 @@ impl State {
     /// Filters and sorts the rows. The selection stays on its row; if that is gone, it moves to the
     /// row that has taken the place.
     pub(super) fn sort_rows(&mut self) {
-        let rows = self.frame.as_deref().map_or(&[][..], |frame| &frame.rows[..]);
-        self.order.clear();
+        let Some(frame) = self.frame.as_deref() else { return };
+        let rows = &frame.rows[..];
         let shown = rows.iter().enumerate().filter(|(_, row)| self.filter.shows(row));
-        self.order.extend(shown.map(|(index, _)| index));
+        let mut order: Vec<usize> = shown.map(|(index, _)| index).collect();
         let (sort, reversed) = (self.sort, self.reversed);
-        self.order.sort_by(|a, b| sort.compare(&rows[*a], &rows[*b], reversed));
+        order.sort_by(|a, b| sort.compare(&rows[*a], &rows[*b], reversed));
+        self.order = match self.tree {
+            true => tree::arrange(frame, &order, &self.folded),
+            false => {
+                order.into_iter().map(|index| Branch { index, lines: String::new() }).collect()
+            }
+        };
+        let users = rows.iter().filter_map(Row::process).collect::<BTreeSet<_>>();
+        self.tagged.retain(|key| users.contains(key));
         let Some(key) = self.selected else { return };
-        match self.order.iter().position(|index| rows[*index].key == key) {
-            Some(place) => self.place = place,
+        let followed = self.followed.filter(|followed| key.subject == Subject::Process(*followed));
+        let is_it = |row: &Row| row.key == key;
+        let is_same = |row: &Row| row.process().is_some() && row.process() == followed;
+        let found = self.rows().position(is_it).or_else(|| self.rows().position(is_same));
+        match found {
+            Some(place) => self.select(place),
             // While the filter hides the row, it stays selected.
-            None if rows.iter().any(|row| row.key == key) => {}
-            None if self.overlay == Some(Overlay::Details) => {}
+            None if rows.iter().chain(&frame.parents).any(|row| row.key == key) => {}
+            None if self.overlay == Some(Overlay::Details) || followed.is_some() => {}
             None => self.select(self.place),
         }
+    }
+
+    /// Shows the rows as a tree, or as a list.
+    pub(super) fn toggle_tree(&mut self) {
+        self.tree = !self.tree;
+        if let Some(frame) = self.frame.as_deref_mut().filter(|_| self.tree) {
+            frame.add_parents();
+        }
+        self.sort_rows();
+    }
+
+    /// Hides or shows what is below the selected process in the tree.
+    pub(super) fn fold(&mut self) {
+        let Some(key) = self.selected_row().and_then(Row::process).filter(|_| self.tree) else {
+            return;
+        };
+        if !self.folded.remove(&key) {
+            self.folded.insert(key);
+        }
+        self.sort_rows();
+    }
+
+    /// Follows the selected process, or no longer.
+    pub(super) fn follow(&mut self) {
+        let selected = self.selected_row().and_then(Row::process);
+        self.followed = if self.followed == selected { None } else { selected };
+    }
+
+    /// Tags the selected process and those below it in the tree, whether they are shown or not.
+    pub(super) fn tag_tree(&mut self) {
+        let Some((frame, root)) =
+            self.frame.as_deref().zip(self.selected_row().and_then(Row::process))
+        else {
+            return;
+        };
+        let is_below =
+            |pid| ancestry(&frame.snapshot, pid).any(|above| above.key.definitely_same(&root));
+        let below = frame.rows.iter().filter_map(Row::process).filter(|key| is_below(key.pid));
+        self.tagged.extend(below.collect::<Vec<_>>());
     }
 
     /// Selects the row at this place, or the last one.
@@ -38,6 +91,7 @@ impl State {
 
     /// Moves the selection; with an overlay, moves its text.
     pub(super) fn step(&mut self, by: isize) {
+        self.followed = self.followed.filter(|_| self.overlay.is_some());
         if self.overlay.is_some() {
             self.overlay_top = self.overlay_top.saturating_add_signed(by);
             return;

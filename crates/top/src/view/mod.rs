@@ -63,6 +63,11 @@ fn header(paint: &mut Paint<'_>, state: &State, area: Rect) {
     if state.paused {
         right.push((Tone::Accent, "  paused".to_owned()));
     }
+    if let Some(key) = state.followed {
+        let has_ended = !state.rows().any(|row| row.process() == Some(key));
+        let what = if has_ended { "  has ended: " } else { "  following " };
+        right.push((Tone::Accent, format!("{what}{key}")));
+    }
     let closed = state.dialog.as_ref().filter(|_| state.overlay != Some(Overlay::Ending));
     if let Some(notice) = closed.and_then(Dialog::notice) {
         right.push((Tone::Accent, format!("  {notice}")));

@@ -174,7 +174,7 @@ fn details(state: &State, width: u16) -> Text {
         Subject::Process(key) => process(&mut text, state, frame, row, key.pid, width),
         Subject::Unlisted => {
             let memory = row.memory.map_or("?".to_owned(), gpu_core::amount);
-            let gpu = row.key.gpu;
+            let gpu = row.place();
             let what =
                 format!("{memory} of GPU {gpu} is used, and no listed process accounts for it");
             add(&mut text, Tone::Strong, &what, 0, width);
@@ -193,10 +193,11 @@ fn process(text: &mut Text, state: &State, frame: &Frame, row: &Row, pid: Pid, w
     let gib = |bytes: Option<gpu_core::Bytes>| bytes.map_or("–".to_owned(), gpu_core::amount);
     let percent = |share: Option<u32>| share.map_or("–".to_owned(), |share| format!("{share} %"));
     value(text, "user", &row.user, width);
-    for row in state.rows().filter(|other| other.pid() == Some(pid)) {
+    let uses = |other: &&Row| other.pid() == Some(pid) && other.key.gpu.is_some();
+    for row in frame.rows.iter().filter(uses) {
         let sm = percent(row.sm.map(u32::from));
         let line = format!("{}, SM {sm}, type {}", gib(row.memory), row.kind);
-        value(text, &format!("GPU {}", row.key.gpu), &line, width);
+        value(text, &format!("GPU {}", row.place()), &line, width);
     }
     value(text, "host", &format!("{}, CPU {}", gib(row.host), percent(row.cpu)), width);
     let info = frame.snapshot.process(pid).ok();
@@ -222,7 +223,7 @@ fn process(text: &mut Text, state: &State, frame: &Frame, row: &Row, pid: Pid, w
 }
 
 fn concerns(finding: &Finding, row: &Row) -> bool {
-    let on_device = || finding.devices.iter().any(|device| device.index == row.key.gpu);
+    let on_device = || finding.devices.iter().any(|device| Some(device.index) == row.key.gpu);
     match row.pid() {
         Some(pid) => finding.suspects.iter().any(|suspect| suspect.process.pid == pid),
         None => on_device() && row.finding == Some(finding.kind),

@@ -125,15 +125,15 @@ fn rows_are_frozen_while_the_dialog_is_open_and_looks_go_on() {
     for at in [2000, 3000] {
         assert_eq!(state.update(look(&[9], at)), Effect::Nothing);
     }
-    assert_eq!(state.rows().len(), 3);
+    assert_eq!(state.rows().count(), 3);
     assert_eq!(state.history(0).unwrap().len(), 3);
     state.update(key(KeyCode::Esc));
-    assert_eq!(state.rows().len(), 1);
+    assert_eq!(state.rows().count(), 1);
     // A pause lasts longer than the dialog.
     press(&mut state, "zjK");
     state.update(key(KeyCode::Esc));
     state.update(look(&[1, 2], 4000));
-    assert_eq!((state.is_paused(), state.rows().len()), (true, 1));
+    assert_eq!((state.is_paused(), state.rows().count()), (true, 1));
 }
 
 #[test]

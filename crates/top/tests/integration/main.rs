@@ -5,3 +5,4 @@ mod ending;
 mod fixture;
 mod hostile;
 mod random;
+mod tree;

@@ -14,7 +14,7 @@ use gpu_core::selector::indexes;
 use gpu_core::{DeviceId, HolderSearch, Observation, ProcessDetail, Snapshot};
 use gpu_host::SystemClock;
 use gpu_report::ProcessFilter;
-use gpu_top::{Ended, Ender, Frame, Options, Settings, Top, Waits, end_by};
+use gpu_top::{Ended, Ender, Frame, Jobs, Options, Settings, Top, Waits, end_by};
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -46,13 +46,16 @@ pub(crate) fn run(args: &TopArgs, global: &Global, screen: &mut Screen) -> Resul
     let interval = if source.is_simulated() { args.delay } else { Duration::ZERO };
     let reaper: Option<Box<dyn Ender>> =
         (!args.read_only).then(|| Box::new(Reaper(source.clone())) as _);
+    let mut jobs = Jobs::default();
     let look = move || {
         source.clock.sleep(std::mem::replace(&mut pause, interval));
         let leased = source.leases();
         let mut snapshot = snapshot(&source);
         let diagnosis = gpu_reaper::diagnose_outlines(&mut snapshot, &*source.host);
         let shown = |id: &DeviceId| all || shown.contains(&id.index);
-        Frame::of(snapshot, diagnosis, &leased, shown, &filter, &user)
+        let mut frame = Frame::of(snapshot, diagnosis, &leased, shown, &filter, &user);
+        jobs.fill(&mut frame, &*source.host);
+        frame
     };
     let top = Top::new();
     WAITS.get_or_init(|| top.waits());
