@@ -1,7 +1,6 @@
 //! A panic in any thread gives the terminal back before it is reported.
 
 use gpu_host::SystemClock;
-use gpu_report::TimeZone;
 use gpu_top::{Options, Settings, Top};
 use std::process::Command;
 use std::sync::Arc;
@@ -48,9 +47,10 @@ fn panic_of_a_look_gives_the_terminal_back_and_ends_the_view() {
 #[test]
 #[ignore = "run by another test"]
 fn child() {
-    let options = Options { ascii: true, colour: false, zone: TimeZone::UTC, sim: String::new() };
+    let options = Options { ascii: true, colour: false, ..Options::default() };
     let settings = Settings { interval: Duration::from_secs(1), mouse: true, options };
-    let ended = Top::new().run(settings, Arc::new(SystemClock::new()), || panic!("the look fails"));
+    let clock = Arc::new(SystemClock::new());
+    let ended = Top::new().run(settings, clock, || panic!("the look fails"), None);
     assert!(ended.is_err());
     let message = ended.unwrap_err();
     // The output of a test that passes is not shown.

@@ -1,12 +1,12 @@
 //! Whole screens of simulated machines, as golden files, and the styles of some cells.
 
 use gpu_core::{Clock, HolderSearch, Observation, ProcessDetail};
-use gpu_report::{ProcessFilter, TimeZone};
+use gpu_report::ProcessFilter;
 use gpu_sim::Simulation;
 use gpu_steward::DeviceLeases;
 use gpu_top::keys::BINDINGS;
 use gpu_top::rows::Subject;
-use gpu_top::{Effect, Event, Frame, Options, Overlay, State, text};
+use gpu_top::{Effect, Event, Frame, Jobs, Options, Overlay, State, text};
 use ratatui_core::buffer::{Buffer, Cell};
 use ratatui_core::style::{Color, Modifier};
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 
 fn options() -> Options {
-    Options { ascii: false, colour: true, zone: TimeZone::UTC, sim: "--sim NAME ".to_owned() }
+    Options { sim: "--sim NAME ".to_owned(), can_end: true, ..Options::default() }
 }
 
 /// Takes a look at a machine, as `gpuws top` does.
@@ -30,7 +30,10 @@ fn look(machine: &Simulation) -> Frame {
     let diagnosis = gpu_reaper::diagnose_outlines(&mut snapshot, machine);
     let leased = DeviceLeases::none();
     let filter = ProcessFilter::default();
-    Frame::of(snapshot, diagnosis, &leased, |_| true, &filter, &|uid| format!("user {uid}"))
+    let name = |uid| format!("user {uid}");
+    let mut frame = Frame::of(snapshot, diagnosis, &leased, |_| true, &filter, &name);
+    Jobs::default().fill(&mut frame, machine);
+    frame
 }
 
 /// Returns the state after so many looks at a machine, one a second.
@@ -67,7 +70,7 @@ fn hold(name: &str, what: &str) {
 
 #[test]
 fn machines_match_golden_screens_at_every_size() {
-    for machine in ["p100-ghost", "labbox", "crowd:8x32", "crowd:64x32"] {
+    for machine in ["p100-ghost", "labbox", "mig-a100", "crowd:8x32", "crowd:64x32"] {
         let at = |(columns, rows)| {
             let state = watched(machine, 30, (columns, rows));
             format!("{columns}x{rows}\n{}", lines(&state))

@@ -124,7 +124,7 @@ fn run(cli: &Cli, role: Role) -> Result<Exit, Failure> {
     match &cli.command {
         None => commands::status::run(&StatusArgs::default(), global, &mut screen),
         Some(Command::Status(args)) => commands::status::run(args, global, &mut screen),
-        Some(Command::Top(args)) => commands::top::run(args, global, screen.is_coloured()),
+        Some(Command::Top(args)) => commands::top::run(args, global, &mut screen),
         Some(Command::Query(args)) => commands::query::run(args, global, &mut screen),
         Some(Command::Dmon(args)) => {
             commands::monitor::run(&args.select, Subject::Gpu, &args.stream, global, &mut screen)

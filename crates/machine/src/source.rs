@@ -18,10 +18,9 @@ use gpu_reaper::Ports;
 use gpu_sim::Simulation;
 use gpu_sim::live::{self, SessionHost};
 use gpu_steward::DeviceLeases;
-use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -40,7 +39,7 @@ pub struct Source {
     /// placeholders.
     pub can_end_processes: bool,
     /// An empty lease directory, deleted with this value.
-    no_leases: OnceCell<TempDir>,
+    no_leases: OnceLock<TempDir>,
     progress: fn(&str),
 }
 
@@ -178,7 +177,7 @@ impl Source {
             simulation: None,
             session: None,
             can_end_processes: true,
-            no_leases: OnceCell::new(),
+            no_leases: OnceLock::new(),
             progress: |_| {},
         }
     }
@@ -192,7 +191,7 @@ impl Source {
             simulation: Some(simulation),
             session: None,
             can_end_processes: true,
-            no_leases: OnceCell::new(),
+            no_leases: OnceLock::new(),
             progress: |_| {},
         }
     }
@@ -243,7 +242,7 @@ impl Source {
             simulation: None,
             session: Some(host.dir().to_owned()),
             can_end_processes: host.has_real_processes(),
-            no_leases: OnceCell::new(),
+            no_leases: OnceLock::new(),
             progress: |_| {},
             host: Box::new(host),
         })

@@ -41,6 +41,8 @@ pub enum Refusal {
     /// Its start time is unknown, so it could not be distinguished from a process that reuses its
     /// PID.
     UnknownIdentity,
+    /// The PID belonged to another process when the user chose it.
+    NotTheSame,
     /// It holds none of the requested devices.
     HoldsNothing,
     /// It belongs to none of the requested users.
@@ -72,6 +74,7 @@ impl fmt::Display for Refusal {
             Refusal::Role(_) => "it is a system daemon for the GPU",
             Refusal::Protected => "it is on the protect list",
             Refusal::UnknownIdentity => "its start time is unknown",
+            Refusal::NotTheSame => "it is a different process than the chosen one (PID reused)",
             Refusal::HoldsNothing => "it holds none of the requested GPUs",
             Refusal::OtherUser => "it belongs to none of the requested users",
             Refusal::NotSeen => "no such process is visible",

@@ -1,5 +1,6 @@
 //! What can happen: one enum for all sources.
 
+use crate::ending::News;
 use crate::frame::Frame;
 use ratatui_crossterm::crossterm::event::{Event as Input, KeyEvent, KeyEventKind, MouseEvent};
 use std::time::Duration;
@@ -26,6 +27,8 @@ pub enum Event {
     },
     /// Time has passed without a look; the time since the last look or since the start.
     Tick(Duration),
+    /// Something happened to the processes that the user ends.
+    Ending(News),
 }
 
 impl Event {

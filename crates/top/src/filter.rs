@@ -4,7 +4,7 @@ use crate::rows::Row;
 
 /// A filter, parsed from text. Words are separated by spaces, and all must match: `user=NAME`
 /// matches the beginning of the owner, `gpu=0,2-3` the device, and any other word a part of the
-/// PID, the owner, the note or the command, in upper or lower case.
+/// PID, the owner, the note, the job or the command, in upper or lower case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     text: String,
@@ -68,13 +68,16 @@ impl Word {
         match self {
             Word::User(names) => names.iter().any(|name| row.user.starts_with(name.as_str())),
             Word::Gpu(ranges) => {
-                ranges.iter().any(|(first, last)| (*first..=*last).contains(&row.key.gpu))
+                let is_in =
+                    |gpu| ranges.iter().any(|(first, last)| (*first..=*last).contains(&gpu));
+                row.key.gpu.is_some_and(is_in)
             }
             Word::Text(text) => {
                 let has = |field: &str| field.to_lowercase().contains(text.as_str());
                 has(&row.command)
                     || has(&row.user)
                     || has(row.note())
+                    || has(&row.job)
                     || row.pid().is_some_and(|pid| pid.to_string().contains(text.as_str()))
             }
         }

@@ -13,10 +13,12 @@ pub struct Frame {
     pub snapshot: Snapshot,
     /// The diagnosis of the whole machine.
     pub diagnosis: Diagnosis,
-    /// The devices that are shown.
+    /// The devices that are shown, each followed by its MIG devices.
     pub devices: Vec<Device>,
     /// What uses these devices, by device; within a device as the driver lists it.
     pub rows: Vec<Row>,
+    /// The ancestors of the processes in `rows` that use no device; none until they are needed.
+    pub(crate) parents: Vec<Row>,
     /// Why devices, rows or leases are not known. Text is escaped.
     pub unknown: Vec<String>,
 }
@@ -36,7 +38,11 @@ impl Frame {
         let usage = Usage::of(&snapshot);
         let look = rows::Look { snapshot: &snapshot, diagnosis: &diagnosis, usage: &usage };
         let visible = || snapshot.devices.iter().filter(|device| shown(device.id()));
-        let devices = visible().map(|device| look.device(device, leased, user_name)).collect();
+        let devices = visible().flat_map(|device| {
+            let whole = look.device(device, leased, user_name);
+            std::iter::once(whole).chain(look.parts(device, leased, user_name))
+        });
+        let devices = devices.collect();
         let rows = visible().flat_map(|device| look.rows_of(device, leased));
         let rows = rows.filter(|row| row.pid().is_none_or(|pid| filter.shows(&snapshot, pid)));
         let rows = rows.collect();
@@ -44,7 +50,7 @@ impl Frame {
         let driver = snapshot.driver.as_ref().err().map(|fault| format!("failed to {fault}"));
         let unknown = driver.into_iter().chain(wording::unknown_users(visible())).chain(leases);
         let unknown = unknown.map(|text| clean(&text).into_owned()).collect();
-        Frame { devices, rows, unknown, snapshot, diagnosis }
+        Frame { devices, rows, parents: Vec::new(), unknown, snapshot, diagnosis }
     }
 
     /// Returns the host name, escaped; `None` if it is unknown.
@@ -72,7 +78,8 @@ impl Frame {
 
     /// Formats `4 GPUs, 1 free`.
     pub fn summary(&self) -> String {
-        let free = self.devices.iter().filter(|device| device.is_free).count();
-        format!("{}, {free} free", wording::count(self.devices.len(), "GPU", "GPUs"))
+        let whole = || self.devices.iter().filter(|device| device.mig.is_none());
+        let free = whole().filter(|device| device.is_free).count();
+        format!("{}, {free} free", wording::count(whole().count(), "GPU", "GPUs"))
     }
 }

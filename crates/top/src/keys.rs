@@ -24,6 +24,22 @@ pub enum Action {
     PageDown,
     /// Opens or closes the details of the selected row.
     Details,
+    /// Opens the dialog that ends processes.
+    End,
+    /// Confirms the plan that the dialog shows.
+    Confirm,
+    /// Tags the selected process, or takes its tag off.
+    Tag,
+    /// Takes all tags off.
+    Untag,
+    /// Tags the selected process and those below it in the tree.
+    TagTree,
+    /// Shows the rows as a tree of processes, or as a list.
+    Tree,
+    /// Hides or shows what is below the selected process in the tree.
+    Fold,
+    /// Keeps the selection on the process, also when it ends.
+    Follow,
     /// Edits the filter.
     Filter,
     /// Sorts by the next column.
@@ -79,6 +95,7 @@ impl Stroke {
     pub fn name(self) -> String {
         match self.code {
             KeyCode::Char(letter) if self.control => format!("^{}", letter.to_ascii_uppercase()),
+            KeyCode::Char(' ') => "Space".to_owned(),
             KeyCode::Char(letter) => letter.to_string(),
             KeyCode::F(number) => format!("F{number}"),
             KeyCode::PageUp => "PgUp".to_owned(),
@@ -136,6 +153,33 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::PreviousColumn, &[Stroke::char('<')], "sort by the previous column", ""),
     bind(Action::Reverse, &[Stroke::char('r')], "reverse the order", "Reverse"),
     bind(Action::Details, &[Stroke::key(Enter)], "details of the selected row", "Details"),
+    bind(
+        Action::Tree,
+        &[Stroke::char('t'), Stroke::key(F(5))],
+        "tree of processes with the parents that join them",
+        "Tree",
+    ),
+    bind(
+        Action::Fold,
+        &[Stroke::char('x')],
+        "hide or show what is below a process of the tree",
+        "",
+    ),
+    bind(
+        Action::Follow,
+        &[Stroke::char('F')],
+        "follow the process: no other is selected after it",
+        "",
+    ),
+    bind(Action::TagTree, &[Stroke::char('T')], "tag the process and those below it", ""),
+    bind(Action::Tag, &[Stroke::char(' ')], "tag the process, or take its tag off", ""),
+    bind(Action::Untag, &[Stroke::char('U')], "take all tags off", ""),
+    bind(
+        Action::End,
+        &[Stroke::char('K'), Stroke::key(F(9))],
+        "end the tagged processes or the selected one: shows the plan first",
+        "End",
+    ),
     bind(Action::Pause, &[Stroke::char('z')], "pause and resume", "Pause"),
     bind(
         Action::Clear,
@@ -159,6 +203,23 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::Repaint, &[Stroke::control('l')], "draw the screen again", ""),
     bind(Action::Suspend, &[Stroke::control('z')], "stop until fg", ""),
 ];
+
+/// The keys that only the dialog has. It also has the keys that move, and those that quit, stop and
+/// draw; no other key does anything there.
+pub const IN_DIALOG: &[Binding] =
+    &[bind(Action::Confirm, &[Stroke::char('y')], "end the processes of the plan", "")];
+
+/// Returns the action of a key in the dialog that ends processes.
+pub fn action_in_dialog(key: KeyEvent) -> Option<Action> {
+    use Action::{Clear, Down, First, Last, PageDown, PageUp, Quit, Repaint, Suspend, Up};
+    let pressed = Stroke::of(key)?;
+    let own = IN_DIALOG.iter().find(|binding| binding.keys.contains(&pressed));
+    let moves = [Clear, Down, First, Last, PageDown, PageUp, Quit, Repaint, Suspend, Up].as_slice();
+    match own {
+        Some(binding) => Some(binding.action),
+        None => action(key).filter(|action| moves.contains(action)),
+    }
+}
 
 /// Returns the action of a key.
 pub fn action(key: KeyEvent) -> Option<Action> {

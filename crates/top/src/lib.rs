@@ -8,20 +8,26 @@
 //! The terminal is restored on every way out: quit, error, panic, SIGTERM, SIGHUP, SIGINT, SIGQUIT
 //! and Ctrl-Z.
 
+mod dialog;
+pub mod ending;
 pub mod event;
 pub mod filter;
 pub mod frame;
 pub mod history;
+pub mod jobs;
 pub mod keys;
 pub mod rows;
 mod run;
 mod state;
 mod terminal;
+mod tree;
 mod view;
 
+pub use ending::{Aim, Ender};
 pub use event::Event;
 pub use frame::Frame;
-pub use run::{Ended, Settings, Top, Waits, end_by};
+pub use jobs::Jobs;
+pub use run::{Ended, Left, Settings, Top, Waits, end_by};
 pub use state::{Effect, Marker, Options, Overlay, State};
 pub use view::{text, view};
 

@@ -4,8 +4,8 @@
 //! no listed process accounts for always has a row of its own, which names who holds the device.
 
 use gpu_core::{
-    Bytes, DeviceId, DeviceProcessKind, DeviceState, Pid, ProcessInfo, ProcessKey, Snapshot,
-    Timestamp, clean,
+    Bytes, DeviceId, DeviceProcessKind, DeviceState, MigInstance, Pid, ProcessInfo, ProcessKey,
+    Snapshot, Timestamp, clean,
 };
 use gpu_reaper::{Diagnosis, Finding, FindingKind, Usage, User};
 use gpu_report::{fault, wording};
@@ -18,7 +18,9 @@ use std::time::Duration;
 pub struct Device {
     /// NVML's index.
     pub index: u32,
-    /// The product name; `?` if it is unknown.
+    /// The index of a MIG device; `None` for a whole device.
+    pub mig: Option<u32>,
+    /// The product name, or the profile of a MIG device; `?` if it is unknown.
     pub name: String,
     /// The share of time in which a kernel ran, in percent.
     pub utilization: Option<u8>,
@@ -41,6 +43,14 @@ pub struct Device {
 }
 
 impl Device {
+    /// Returns its name in a list: `0`, `0:1` for a MIG device.
+    pub fn label(&self) -> String {
+        match self.mig {
+            None => self.index.to_string(),
+            Some(mig) => format!("{}:{mig}", self.index),
+        }
+    }
+
     /// Returns the used share of the memory, in percent.
     pub fn memory_percent(&self) -> Option<u8> {
         percent(self.memory_used?.0, self.memory_total?.0)
@@ -69,8 +79,8 @@ pub enum Subject {
 /// The identity of a row. It stays the same from look to look and in every order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RowKey {
-    /// The index of the device.
-    pub gpu: u32,
+    /// The index of the device; `None` for an ancestor that uses none.
+    pub gpu: Option<u32>,
     /// What the row is about.
     pub subject: Subject,
 }
@@ -80,6 +90,8 @@ pub struct RowKey {
 pub struct Row {
     /// Its identity.
     pub key: RowKey,
+    /// The index of the MIG device, if it is known.
+    pub mig: Option<u32>,
     /// The owner, or the owners of the suspects; `?` if unknown.
     pub user: String,
     /// Device memory.
@@ -100,6 +112,8 @@ pub struct Row {
     pub finding: Option<FindingKind>,
     /// Whether a lease covers it: it descends from the process that has the lease.
     pub is_leased: bool,
+    /// The container, pod, job or service, such as `Slurm 4711`; empty if none is known.
+    pub job: String,
     /// The command line, or who holds unlisted memory.
     pub command: String,
 }
@@ -110,6 +124,36 @@ impl Row {
         match self.key.subject {
             Subject::Process(key) => Some(key.pid),
             Subject::Unlisted => None,
+        }
+    }
+
+    /// Returns the device, and the MIG device after a colon: `0`, `0:1`; `–` for none.
+    pub fn place(&self) -> String {
+        match (self.key.gpu, self.mig) {
+            (Some(gpu), Some(mig)) => format!("{gpu}:{mig}"),
+            (Some(gpu), None) => gpu.to_string(),
+            (None, _) => "–".to_owned(),
+        }
+    }
+
+    /// Returns the row of a process that uses no device.
+    pub(crate) fn of_ancestor(info: &ProcessInfo, snapshot: &Snapshot) -> Self {
+        let command = wording::command(Ok(info), None);
+        Row {
+            key: RowKey { gpu: None, subject: Subject::Process(info.key) },
+            mig: None,
+            user: clean(&wording::user(Ok(info))).into_owned(),
+            memory: None,
+            sm: None,
+            cpu_time: info.cpu_time.ok(),
+            cpu: None,
+            host: info.resident.ok(),
+            age: age(info, snapshot.taken_at),
+            kind: "-",
+            finding: None,
+            is_leased: false,
+            job: String::new(),
+            command: clean(&command).into_owned(),
         }
     }
 
@@ -149,13 +193,15 @@ pub enum Column {
     Kind,
     /// The finding or the lease.
     Note,
+    /// The container, pod, job or service.
+    Job,
     /// The command line.
     Command,
 }
 
 impl Column {
     /// Every column, from left to right.
-    pub const ALL: [Column; 11] = [
+    pub const ALL: [Column; 12] = [
         Column::Gpu,
         Column::Pid,
         Column::User,
@@ -166,6 +212,7 @@ impl Column {
         Column::Age,
         Column::Kind,
         Column::Note,
+        Column::Job,
         Column::Command,
     ];
 
@@ -182,6 +229,7 @@ impl Column {
             Column::Age => "AGE",
             Column::Kind => "TYPE",
             Column::Note => "NOTE",
+            Column::Job => "JOB",
             Column::Command => "COMMAND",
         }
     }
@@ -195,7 +243,7 @@ impl Column {
     /// the order is `reversed`. Rows with the same value are compared by device, then by memory.
     pub fn compare(self, a: &Row, b: &Row, reversed: bool) -> Ordering {
         let first = match self {
-            Column::Gpu => known(Some(a.key.gpu), Some(b.key.gpu), reversed),
+            Column::Gpu => known(a.key.gpu.zip(Some(a.mig)), b.key.gpu.zip(Some(b.mig)), reversed),
             Column::Pid => known(a.pid(), b.pid(), reversed),
             Column::User => known(Some(&a.user), Some(&b.user), reversed),
             Column::Memory => known(a.memory, b.memory, !reversed),
@@ -204,10 +252,11 @@ impl Column {
             Column::Host => known(a.host, b.host, !reversed),
             Column::Age => known(a.age, b.age, !reversed),
             Column::Kind => known(Some(a.kind), Some(b.kind), reversed),
-            Column::Note => known(noted(a), noted(b), reversed),
+            Column::Note => known(filled(a.note()), filled(b.note()), reversed),
+            Column::Job => known(filled(&a.job), filled(&b.job), reversed),
             Column::Command => known(Some(&a.command), Some(&b.command), reversed),
         };
-        let by_device = || a.key.gpu.cmp(&b.key.gpu);
+        let by_device = || (a.key.gpu, a.mig).cmp(&(b.key.gpu, b.mig));
         first
             .then_with(by_device)
             .then_with(|| known(a.memory, b.memory, true))
@@ -215,8 +264,8 @@ impl Column {
     }
 }
 
-fn noted(row: &Row) -> Option<&'static str> {
-    Some(row.note()).filter(|note| !note.is_empty())
+fn filled(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
 }
 
 fn known<T: Ord>(a: Option<T>, b: Option<T>, falling: bool) -> Ordering {
@@ -252,6 +301,7 @@ impl Look<'_> {
         leased_by.dedup();
         Device {
             index: device.id().index,
+            mig: None,
             name: clean(name).into_owned(),
             utilization: sample.and_then(|s| s.utilization.ok()).map(|share| share.get()),
             memory_used: device.memory_used().ok(),
@@ -263,6 +313,40 @@ impl Look<'_> {
             leased_by,
             findings: self.found_on(device),
         }
+    }
+
+    /// Returns the MIG devices of a device.
+    pub(crate) fn parts<'d>(
+        &'d self,
+        device: &'d DeviceState,
+        leased: &'d DeviceLeases,
+        user_name: &'d dyn Fn(u32) -> String,
+    ) -> impl Iterator<Item = Device> + 'd {
+        let instances = device.mig.iter().flatten();
+        instances.zip(device.mig_devices()).map(|(instance, part)| {
+            // What is measured of the whole device says nothing of a part.
+            let has_unlisted = instance.gpu_instance.is_some()
+                && self.usage.unexplained_in(device.id()) == instance.gpu_instance;
+            let account = instance
+                .gpu_instance
+                .and_then(|gpu| self.usage.account_of_instance(device.id(), gpu));
+            let is_unused = part.processes.as_ref().is_ok_and(Vec::is_empty)
+                && account == Some(Bytes(0))
+                && leased.on(device).next().is_none();
+            let whole = self.device(&part, leased, user_name);
+            let profile = instance.profile.as_deref().unwrap_or("?");
+            Device {
+                mig: Some(instance.index),
+                name: format!("MIG {}", clean(profile)),
+                utilization: None,
+                power: None,
+                power_limit: None,
+                temperature: None,
+                is_free: is_unused,
+                findings: if has_unlisted { vec!["unlisted".to_owned()] } else { Vec::new() },
+                ..whole
+            }
+        })
     }
 
     fn found_on(&self, device: &DeviceState) -> Vec<String> {
@@ -307,7 +391,14 @@ impl Look<'_> {
         let finding = self.findings_on(device.id()).find(suspects).map(|finding| finding.kind);
         let command = wording::command(self.snapshot.process(user.pid), user.name.as_deref());
         Row {
-            key: RowKey { gpu: device.id().index, subject: Subject::Process(key) },
+            key: RowKey { gpu: Some(device.id().index), subject: Subject::Process(key) },
+            // A suspect for unexplained memory is shown with that memory.
+            mig: match finding {
+                Some(FindingKind::Ghost) if user.listed == Ok(false) => {
+                    place(device, self.usage.unexplained_in(device.id()), None)
+                }
+                _ => place(device, user.gpu_instance, user.compute_instance),
+            },
             user: clean(&wording::user(self.snapshot.process(user.pid))).into_owned(),
             memory: user.memory.ok(),
             sm: user.utilization.ok().map(|share| share.get()),
@@ -317,6 +408,7 @@ impl Look<'_> {
             age: info.and_then(|info| age(info, self.snapshot.taken_at)),
             kind: kind_of(device, user.pid),
             finding,
+            job: String::new(),
             is_leased: ancestry(self.snapshot, user.pid).any(|own| roots.contains(&own.key)),
             command: clean(&command).into_owned(),
         }
@@ -348,7 +440,8 @@ impl Look<'_> {
             false => format!("not listed: {}", holders.join(", ")),
         };
         Some(Row {
-            key: RowKey { gpu: device.id().index, subject: Subject::Unlisted },
+            key: RowKey { gpu: Some(device.id().index), subject: Subject::Unlisted },
+            mig: place(device, self.usage.unexplained_in(device.id()), None),
             user: if users.is_empty() { "?".to_owned() } else { users.join(",") },
             memory: Some(memory),
             sm: None,
@@ -359,9 +452,22 @@ impl Look<'_> {
             kind: "-",
             finding: finding.map(|finding| finding.kind),
             is_leased: false,
+            job: String::new(),
             command,
         })
     }
+}
+
+/// Returns the index of the MIG device of a GPU instance and a compute instance, or of the only one
+/// of the GPU instance if the compute instance is unknown.
+fn place(device: &DeviceState, gpu: Option<u32>, compute: Option<u32>) -> Option<u32> {
+    let is_here = |mig: &&MigInstance| {
+        gpu.is_some()
+            && mig.gpu_instance == gpu
+            && (compute.is_none() || mig.compute_instance == compute)
+    };
+    let mut here = device.mig.iter().flatten().filter(is_here);
+    here.next().filter(|_| here.next().is_none()).map(|mig| mig.index)
 }
 
 fn age(info: &ProcessInfo, now: Timestamp) -> Option<Duration> {

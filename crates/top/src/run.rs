@@ -1,19 +1,23 @@
 //! The threads and the main loop.
 //!
-//! One thread reads the terminal, one looks at the machine, one waits for signals; all send to one
-//! channel, and the main loop waits on it. A key is therefore answered while a look waits for the
-//! driver. Of the looks only the latest is kept. Before each frame the loop applies every event that
+//! One thread reads the terminal, one looks at the machine, one waits for signals, one ends
+//! processes; all send to one channel, and the main loop waits on it. A key is therefore answered
+//! while a look waits for the driver, and while a process takes long to end. Of the looks only the latest is kept. Before each frame the loop applies every event that
 //! has arrived, so that a slow terminal never lags behind the keys.
 
+use crate::ending::{Aim, Ender, News, Proposal, Shown};
 use crate::event::Event;
 use crate::frame::Frame;
 use crate::state::{Effect, Options, State};
 use crate::terminal::{self, Screen};
 use gpu_core::Clock;
+use gpu_report::wording::reap::{self, Paragraph, Steps};
 use ratatui_crossterm::crossterm::event as input;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -37,6 +41,16 @@ pub enum Ended {
     Quit,
     /// A signal asks the program to end. The terminal is restored.
     Signal(i32),
+}
+
+/// What is left of the view.
+#[derive(Clone, Debug)]
+pub struct Left {
+    /// Why it has ended.
+    pub ended: Ended,
+    /// The plan that ended processes last, its steps and its result, unless the user has closed
+    /// the dialog.
+    pub record: Vec<Paragraph>,
 }
 
 /// What the threads send to the main loop.
@@ -82,6 +96,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const REMINDER: Duration = Duration::from_secs(1);
 /// The shortest pause between two looks, so that a slow machine is not only looked at.
 const PAUSE: Duration = Duration::from_millis(20);
+/// How long the program waits for an execution that the user has stopped.
+const STOP: Duration = Duration::from_secs(5);
 /// How long the main loop may take to end after a signal.
 const GRACE: Duration = Duration::from_millis(500);
 
@@ -98,90 +114,234 @@ impl Top {
     }
 
     /// Shows looks on the terminal until the user quits. `look` takes one; it is called on a thread
-    /// of its own, each time `settings.interval` after the last call, and may block.
+    /// of its own, each time `settings.interval` after the last call, and may block. `ender` ends
+    /// processes, on another thread; without it the keys for that do not exist.
     ///
     /// # Errors
     /// When the terminal cannot be used any more, or when a thread cannot be started or panics.
     pub fn run(
         self,
-        settings: Settings,
+        mut settings: Settings,
         clock: Arc<dyn Clock>,
         look: impl FnMut() -> Frame + Send + 'static,
-    ) -> io::Result<Ended> {
+        ender: Option<Box<dyn Ender>>,
+    ) -> io::Result<Left> {
         let Top { sender, receiver } = self;
+        settings.options.can_end = ender.is_some();
         let signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGCONT])?;
-        let mut screen = Screen::take(settings.mouse)?;
+        let screen = Screen::take(settings.mouse)?;
         let slot = Slot::default();
         spawn("signals", watch_signals(signals, sender.clone(), clock.clone()))?;
         spawn("input", read_input(sender.clone()))?;
         let collector =
             collect(look, settings.interval, slot.clone(), sender.clone(), clock.clone());
         spawn("looks", collector)?;
-        let mut state = State::new(settings.options, Screen::size());
-        screen.draw(state.drawn())?;
+        let mut endings = None;
+        if let Some(ender) = ender {
+            let (orders, received) = channel();
+            let stop = Arc::new(AtomicBool::new(false));
+            spawn("endings", end_processes(ender, received, stop.clone(), sender))?;
+            endings = Some(Endings { orders, stop });
+        }
+        let state = State::new(settings.options, Screen::size());
         let patience = settings.interval + PATIENCE;
-        let mut last_look = clock.monotonic();
-        let mut wait = patience;
+        let mut main = Main { receiver, screen, slot, clock, endings, state, patience };
+        let ended = main.run();
+        let limit = match ended {
+            Ok(Ended::Signal(_)) => GRACE / 2,
+            _ => STOP,
+        };
+        main.stop_ending(limit);
+        let record = main.state.record().unwrap_or_default().to_vec();
+        ended.map(|ended| Left { ended, record })
+    }
+}
+
+/// The main loop.
+struct Main {
+    receiver: Receiver<Message>,
+    screen: Screen,
+    slot: Slot,
+    clock: Arc<dyn Clock>,
+    endings: Option<Endings>,
+    state: State,
+    /// How long a look may take.
+    patience: Duration,
+}
+
+impl Main {
+    fn run(&mut self) -> io::Result<Ended> {
+        self.screen.draw(self.state.drawn())?;
+        let mut last_look = self.clock.monotonic();
+        let mut wait = self.patience;
         loop {
-            let mut effect = Effect::Nothing;
-            let mut next = match receiver.recv_timeout(wait) {
+            let mut next = match self.receiver.recv_timeout(wait) {
                 Ok(message) => Some(message),
                 Err(RecvTimeoutError::Timeout) => {
-                    let since = clock.monotonic().saturating_sub(last_look);
+                    let since = self.clock.monotonic().saturating_sub(last_look);
                     Some(Message::Event(Event::Tick(since)))
                 }
                 Err(RecvTimeoutError::Disconnected) => return Ok(Ended::Quit),
             };
+            let (mut draws, mut repaints) = (false, false);
             while let Some(message) = next {
-                let event = match message {
-                    Message::Event(event) => event,
-                    Message::Look => match slot.take() {
-                        Some(frame) => {
-                            last_look = clock.monotonic();
-                            Event::Frame(frame)
-                        }
-                        None => break,
-                    },
-                    Message::Stalled(what) => {
-                        let since = clock.monotonic().saturating_sub(last_look);
-                        Event::Stalled { what, since }
-                    }
-                    Message::Signal(SIGCONT) => {
-                        screen.resume()?;
-                        let (columns, rows) = Screen::size();
-                        Event::Resize(columns, rows)
-                    }
-                    Message::Signal(signal) => return Ok(Ended::Signal(signal)),
-                    Message::Failed(error) => return Err(error),
-                };
+                let Some(event) = self.event(message, &mut last_look)? else { break };
                 let event = match event {
-                    // The variables fill in what the terminal does not tell.
-                    Event::Resize(..) => {
-                        let (columns, rows) = Screen::size();
-                        Event::Resize(columns, rows)
-                    }
-                    other => other,
+                    Occurrence::Event(event) => event,
+                    Occurrence::Signal(signal) => return Ok(Ended::Signal(signal)),
                 };
-                match state.update(event) {
-                    Effect::Quit => return Ok(Ended::Quit),
+                // A plan is drawn before a key can confirm it.
+                let is_plan = matches!(event, Event::Ending(News::Planned(..)));
+                let effect = self.state.update(event);
+                draws |= effect != Effect::Nothing;
+                match effect {
+                    Effect::Nothing | Effect::Draw => {}
+                    Effect::Repaint => repaints = true,
                     Effect::Suspend => {
-                        screen.suspend()?;
-                        effect = Effect::Repaint;
+                        self.screen.suspend()?;
+                        repaints = true;
                     }
-                    Effect::Repaint => effect = Effect::Repaint,
-                    Effect::Draw if effect == Effect::Nothing => effect = Effect::Draw,
-                    Effect::Draw | Effect::Nothing => {}
+                    Effect::Quit => return Ok(Ended::Quit),
+                    Effect::Plan(number, aim) => self.order(Order::Plan(number, aim)),
+                    Effect::Execute(number) => self.order(Order::Execute(number)),
+                    Effect::Stop => self.stop(),
                 }
-                next = receiver.try_recv().ok();
+                next = if is_plan { None } else { self.receiver.try_recv().ok() };
             }
-            if effect == Effect::Repaint {
-                screen.forget();
+            if repaints {
+                self.screen.forget();
             }
-            if effect != Effect::Nothing {
-                screen.draw(state.drawn())?;
+            if draws {
+                self.screen.draw(self.state.drawn())?;
             }
-            let quiet = clock.monotonic().saturating_sub(last_look);
-            wait = patience.checked_sub(quiet).filter(|left| !left.is_zero()).unwrap_or(REMINDER);
+            let quiet = self.clock.monotonic().saturating_sub(last_look);
+            let left = self.patience.checked_sub(quiet).filter(|left| !left.is_zero());
+            wait = left.unwrap_or(REMINDER);
+        }
+    }
+
+    /// Returns what a message means; `None` for a look that was taken already.
+    fn event(
+        &mut self,
+        message: Message,
+        last_look: &mut Duration,
+    ) -> io::Result<Option<Occurrence>> {
+        let event = match message {
+            Message::Event(Event::Resize(..)) => resized(),
+            Message::Event(event) => event,
+            Message::Look => {
+                let Some(frame) = self.slot.take() else { return Ok(None) };
+                *last_look = self.clock.monotonic();
+                Event::Frame(frame)
+            }
+            Message::Stalled(what) => {
+                let since = self.clock.monotonic().saturating_sub(*last_look);
+                Event::Stalled { what, since }
+            }
+            Message::Signal(SIGCONT) => {
+                self.screen.resume()?;
+                resized()
+            }
+            Message::Signal(signal) => return Ok(Some(Occurrence::Signal(signal))),
+            Message::Failed(error) => return Err(error),
+        };
+        Ok(Some(Occurrence::Event(event)))
+    }
+
+    fn order(&self, order: Order) {
+        let Some(endings) = &self.endings else { return };
+        if let Order::Execute(_) = order {
+            endings.stop.store(false, Ordering::SeqCst);
+        }
+        // Its thread ends only by a panic, which is reported.
+        let _ = endings.orders.send(order);
+    }
+
+    fn stop(&self) {
+        if let Some(endings) = &self.endings {
+            endings.stop.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Stops an execution that goes on, and waits for its end.
+    fn stop_ending(&mut self, limit: Duration) {
+        self.stop();
+        let begin = self.clock.monotonic();
+        while self.state.is_ending() {
+            let waited = self.clock.monotonic().saturating_sub(begin);
+            let Some(left) = limit.checked_sub(waited) else { return };
+            match self.receiver.recv_timeout(left) {
+                Ok(Message::Event(event @ Event::Ending(_))) => {
+                    self.state.update(event);
+                }
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// What the main loop reacts to.
+enum Occurrence {
+    Event(Event),
+    /// A signal that ends the program.
+    Signal(i32),
+}
+
+/// Returns the size of the terminal; variables fill in what it does not tell.
+fn resized() -> Event {
+    let (columns, rows) = Screen::size();
+    Event::Resize(columns, rows)
+}
+
+/// What the thread that ends processes is asked for.
+enum Order {
+    Plan(u64, Aim),
+    Execute(u64),
+}
+
+/// The thread that ends processes.
+struct Endings {
+    orders: Sender<Order>,
+    /// No further signal is to be sent.
+    stop: Arc<AtomicBool>,
+}
+
+fn end_processes(
+    mut ender: Box<dyn Ender>,
+    orders: Receiver<Order>,
+    stop: Arc<AtomicBool>,
+    sender: Sender<Message>,
+) -> impl FnOnce() {
+    move || {
+        let _notice = PanicNotice(sender.clone());
+        // Without a main loop nobody hears it.
+        let tell = |news| drop(sender.send(Message::Event(Event::Ending(news))));
+        let mut planned: Option<(u64, Proposal)> = None;
+        for order in orders {
+            match order {
+                Order::Plan(number, aim) => {
+                    let proposal = ender.plan(&aim);
+                    let shown = proposal.as_ref().map(|proposal| Shown::of(&*ender, proposal));
+                    let shown = shown.map_err(Clone::clone);
+                    planned = proposal.ok().map(|proposal| (number, proposal));
+                    tell(News::Planned(number, shown));
+                }
+                Order::Execute(number) => {
+                    let Some((_, proposal)) = planned.take_if(|(known, _)| *known == number) else {
+                        continue;
+                    };
+                    let mut steps = Steps::default();
+                    let report = ender.execute(&proposal, &mut |event| {
+                        steps.line(&event).into_iter().for_each(|line| tell(News::Step(line)));
+                        match stop.load(Ordering::SeqCst) {
+                            true => ControlFlow::Break(()),
+                            false => ControlFlow::Continue(()),
+                        }
+                    });
+                    tell(News::Over(report.map(|report| reap::report(&report))));
+                }
+            }
         }
     }
 }

@@ -15,6 +15,9 @@ pub(crate) struct TopArgs {
     /// Show only processes of these users (name or UID); all GPUs are still shown.
     #[arg(long, value_name = "USER,…", value_delimiter = ',')]
     pub(crate) user: Vec<String>,
+    /// Only show: no key ends a process.
+    #[arg(long)]
+    pub(crate) read_only: bool,
     /// Leave the mouse to the terminal, for example to select text.
     #[arg(long)]
     pub(crate) no_mouse: bool,

@@ -137,6 +137,29 @@ fn keys_are_answered_while_the_driver_hangs() {
 }
 
 #[test]
+fn process_of_a_session_is_ended_from_the_view_and_its_memory_comes_back() {
+    let words = ["sim", "labbox", "--live", "--", "sh", "-c"];
+    let then =
+        r#""$0" top; "$0" query --query-gpu=index,memory.used --format=csv,noheader,nounits"#;
+    let words = [&words[..], &[then, GPUWS]].concat();
+    // Blanks may be missing on the screen: only what changes is written. The result is printed when the view has ended.
+    let steps = "notebook.py=jj|notebook.py=K|ends=\\ry|seen=q";
+    let shown = on_terminal((100, 30), steps, &words);
+    assert!(shown.starts_with("ended with 0, same settings: True\n"), "{shown}");
+    let (_, after) = shown.rsplit_once(RESTORED).expect(&shown);
+    for told in ["SIGTERM", "exited after", "24,580 → 4 MiB   freed 24,576 MiB", "\n2, 4"] {
+        assert!(after.contains(told), "{told}: {shown}");
+    }
+}
+
+#[test]
+fn read_only_view_shows_no_way_to_end_processes() {
+    let words = [&TOP[..], &["--read-only"]].concat();
+    let shown = on_terminal((100, 60), "21044=jK\\x1b[20~?|screen=q", &words);
+    assert!(!shown.contains("SIGTERM") && !shown.contains("F9"), "{shown}");
+}
+
+#[test]
 fn output_without_a_terminal_is_refused() {
     let mut command = Command::new(GPUWS);
     let output = command.args(TOP).stdin(Stdio::null()).output().unwrap();

@@ -27,6 +27,9 @@ pub struct Request<'a> {
     /// require a PID are possible too: such a suspect must be one in every snapshot. Has no effect
     /// beside `pids`.
     pub suspects: Vec<(FindingKind, ProcessKey)>,
+    /// The processes of these PIDs as the user saw them, if they were chosen on a screen: a PID that
+    /// belongs to another process now is refused.
+    pub seen: Vec<ProcessKey>,
     /// Only on these devices; on all of them if empty.
     pub devices: Vec<DeviceId>,
     /// Only of these users, by name or UID, in a wider scope too; of all if empty.
@@ -47,6 +50,7 @@ impl Default for Request<'_> {
         Request {
             pids: Vec::new(),
             suspects: Vec::new(),
+            seen: Vec::new(),
             devices: Vec::new(),
             users: Vec::new(),
             scope: Scope::Process,

@@ -5,7 +5,7 @@ use crate::detect::DetectContext;
 use crate::guard::{Guard, Refusal, is_user};
 use crate::login::{is_login, is_no_login_parent};
 use crate::role::Role;
-use gpu_core::{Absent, DeviceFileKind, DeviceState, Pid, ProcessInfo, ProcessState};
+use gpu_core::{Absent, DeviceFileKind, DeviceState, Pid, ProcessInfo, ProcessKey, ProcessState};
 
 /// The criteria for each candidate.
 pub(super) struct Choice<'a> {
@@ -30,6 +30,13 @@ impl Choice<'_> {
         let info = info.ok_or(Refusal::NotSeen)?;
         if let Some(refusal) = self.guard.forbids(info) {
             return Err(refusal);
+        }
+        let is_other = |seen: &&ProcessKey| seen.pid == pid && !seen.definitely_same(&info.key);
+        if let Some(seen) = self.request.seen.iter().find(is_other) {
+            return Err(match seen.start {
+                Some(_) => Refusal::NotTheSame,
+                None => Refusal::UnknownIdentity,
+            });
         }
         let held = self.held(pid);
         let minors = self.minors(pid, &held);

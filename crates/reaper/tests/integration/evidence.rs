@@ -356,6 +356,7 @@ fn refusals_are_described_in_words() {
         (Refusal::Role(Role::Display), "it is a display server"),
         (Refusal::Role(Role::Daemon), "it is a system daemon for the GPU"),
         (Refusal::NotSeen, "no such process is visible"),
+        (Refusal::NotTheSame, "it is a different process than the chosen one (PID reused)"),
         (
             Refusal::ScopeHolds(Pid(7), Box::new(Refusal::LoginSession)),
             "the scope would end 7 too, and it is part of a login session",

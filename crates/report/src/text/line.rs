@@ -154,7 +154,8 @@ impl Line {
         self.text.trim_end()
     }
 
-    fn pieces(&self) -> impl Iterator<Item = (Tone, &str)> {
+    /// Returns the text piece by piece, each with its tone.
+    pub fn pieces(&self) -> impl Iterator<Item = (Tone, &str)> {
         let mut begin = 0;
         self.tones.iter().map(move |(tone, end)| {
             let piece = &self.text[begin..*end];

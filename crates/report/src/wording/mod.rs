@@ -5,6 +5,7 @@ pub mod fit;
 pub mod limit;
 pub mod oom;
 pub mod place;
+pub mod reap;
 pub mod reset;
 pub mod run;
 

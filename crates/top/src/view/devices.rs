@@ -42,6 +42,8 @@ pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
     let width = area.width / grid.columns.max(1);
     let longest = frame.devices.iter().map(|device| device.name.width()).max().unwrap_or(0);
     let name = longest.min(NAME) as u16;
+    let label = frame.devices.iter().map(|device| device.label().len()).max().unwrap_or(0);
+    let widths = Widths { label: (label as u16).max(2), name };
     let devices = frame.devices.iter().skip(first).take(lines * columns);
     for (place, device) in devices.enumerate() {
         // From top to bottom, then the next column, as people read a list.
@@ -56,11 +58,12 @@ pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
         );
         if grid.lines == 1 && cell.width >= INLINE + 30 {
             let history = Rect { x: cell.x + INLINE, width: cell.width - INLINE, ..cell };
-            graph_of(paint, state, device, GRAPHS[0], history);
-            device_line(paint, Rect { width: INLINE, ..cell }, device, grid.level, name);
+            let graph = if device.mig.is_some() { GRAPHS[1] } else { GRAPHS[0] };
+            graph_of(paint, state, device, graph, history);
+            device_line(paint, Rect { width: INLINE, ..cell }, device, grid.level, widths);
             continue;
         }
-        device_line(paint, cell, device, grid.level, name);
+        device_line(paint, cell, device, grid.level, widths);
         if grid.lines > 1 {
             graphs(paint, state, device, Rect { y: cell.y + 1, height: cell.height - 1, ..cell });
         }
@@ -76,8 +79,8 @@ pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
 fn first_shown(state: &State, lines: usize, columns: usize) -> usize {
     let devices = state.frame.as_deref().map_or(&[][..], |frame| &frame.devices[..]);
     let room = (lines * columns).max(1);
-    let chosen = state.selected_row().map_or(0, |row| row.key.gpu);
-    let at = devices.iter().position(|device| device.index == chosen).unwrap_or(0);
+    let chosen = state.selected_row().and_then(|row| row.key.gpu);
+    let at = devices.iter().position(|device| Some(device.index) == chosen).unwrap_or(0);
     (at + 1).saturating_sub(room).min(devices.len().saturating_sub(room))
 }
 
@@ -99,27 +102,34 @@ fn graph_of(
     (measure, label, _): (Measure, &str, u16),
     area: Rect,
 ) {
-    let Some(history) = state.history(device.index) else { return };
+    let Some(history) = state.history.get(&(device.index, device.mig)) else { return };
     let left = LABEL.min(area.width);
     paint.put_right(area.x, area.x + left.saturating_sub(1), area.y, label, Tone::Dim);
     let graph = Rect { x: area.x + left, width: area.width - left, ..area };
     graph::draw(paint, graph, state.marker, |age| history.back(measure, age + state.behind));
 }
 
-/// Draws the line of a device; `name` is the width of the longest name.
-fn device_line(paint: &mut Paint<'_>, cell: Rect, device: &Device, level: Level, name: u16) {
+/// The widths of the longest label and of the longest name.
+#[derive(Clone, Copy)]
+struct Widths {
+    label: u16,
+    name: u16,
+}
+
+fn device_line(paint: &mut Paint<'_>, cell: Rect, device: &Device, level: Level, widths: Widths) {
+    let Widths { label, name } = widths;
     let (x, y, right) = (cell.x, cell.y, cell.right());
     let utilization = device.utilization.map(|share| format!("{share} %"));
     match level {
         Level::Full => {
             // The rest of the line is for the name and the bar.
-            let fixed = 3 + 6 + 10 + 6 + 16 + 2 + 10;
+            let fixed = label + 1 + 6 + 10 + 6 + 16 + 2 + 10;
             let rest = cell.width.saturating_sub(fixed);
             let name = name.min(rest.saturating_sub(6));
             let bar = (rest - name).min(40);
-            paint.put_right(x, x + 2, y, &device.index.to_string(), Tone::Strong);
-            paint.put(x + 3, y, name, &device.name, Tone::Plain);
-            let mut at = x + 3 + name;
+            paint.put_right(x, x + label, y, &device.label(), Tone::Strong);
+            paint.put(x + label + 1, y, name, &device.name, Tone::Plain);
+            let mut at = x + label + 1 + name;
             at = cell_right(
                 paint,
                 at,
@@ -134,17 +144,18 @@ fn device_line(paint: &mut Paint<'_>, cell: Rect, device: &Device, level: Level,
             usage(paint, at + 2, right, y, device);
         }
         Level::Medium => {
-            let bar = cell.width.saturating_sub(3 + 6 + 1 + 16 + 1 + 9).clamp(4, 20);
-            paint.put_right(x, x + 2, y, &device.index.to_string(), Tone::Strong);
-            let at = cell_right(paint, x + 2, y, 6, utilization);
+            let bar = cell.width.saturating_sub(label + 1 + 6 + 1 + 16 + 1 + 9).clamp(4, 20);
+            paint.put_right(x, x + label, y, &device.label(), Tone::Strong);
+            let at = cell_right(paint, x + label, y, 6, utilization);
             let at = memory_bar(paint, at + 1, y, bar, device);
             let at = cell_right(paint, at, y, 15, memory(device));
             usage(paint, at + 1, right, y, device);
         }
         Level::Compact => {
             let flag = 1;
-            paint.put_right(x, x + 3, y, &device.index.to_string(), Tone::Strong);
-            let at = cell_right(paint, x + 3, y, 6, utilization);
+            let label = label.max(3);
+            paint.put_right(x, x + label, y, &device.label(), Tone::Strong);
+            let at = cell_right(paint, x + label, y, 6, utilization);
             let bar = right.saturating_sub(at + 1 + 1 + flag);
             let at = memory_bar(paint, at + 1, y, bar, device);
             let (tone, sign) = match device {

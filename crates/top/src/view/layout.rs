@@ -72,7 +72,8 @@ const GRAPH: u16 = 8;
 
 impl Areas {
     pub(crate) fn of(state: &State, area: Rect) -> Self {
-        let count = state.frame.as_deref().map_or(0, |frame| frame.devices.len());
+        let devices = state.frame.as_deref().map_or(&[][..], |frame| &frame.devices[..]);
+        let (count, has_parts) = (devices.len(), devices.iter().any(|device| device.mig.is_some()));
         let header = area.height.min(1);
         let footer = u16::from(area.height >= 4);
         let body = area.height - header - footer;
@@ -81,7 +82,7 @@ impl Areas {
             0..=2 => body.min(1),
             _ => (body * 11 / 20).max(1),
         };
-        let grid = Grid::of(count, area.width, most);
+        let grid = Grid::of(count, has_parts, area.width, most);
         let needed = u32::try_from(count.div_ceil(usize::from(grid.columns))).unwrap_or(u32::MAX);
         let needed = needed.saturating_mul(grid.lines.into()).max(1);
         let devices = u16::try_from(needed).unwrap_or(u16::MAX).min(most);
@@ -111,11 +112,12 @@ impl Areas {
 }
 
 impl Grid {
-    fn of(count: usize, width: u16, most: u16) -> Self {
+    fn of(count: usize, has_parts: bool, width: u16, most: u16) -> Self {
         let best = Level::ALL.into_iter().find(|level| width >= level.width());
         let best = best.unwrap_or(Level::Compact);
         let devices = u16::try_from(count).unwrap_or(u16::MAX).max(1);
-        if count <= WITH_GRAPHS && most / devices >= 2 {
+        // Of a MIG device only the memory is known.
+        if !has_parts && count <= WITH_GRAPHS && most / devices >= 2 {
             let lines = (most / devices).min(GRAPH + 1);
             return Grid { columns: 1, lines, level: best };
         }

@@ -9,8 +9,9 @@ mod table;
 
 pub(crate) use layout::usable;
 
+use crate::dialog::Dialog;
 use crate::frame::Frame;
-use crate::keys::BINDINGS;
+use crate::keys::{BINDINGS, Binding};
 use crate::rows::Column;
 use crate::state::{Marker, Overlay, State};
 use gpu_report::{ascii, local_time, wording};
@@ -61,6 +62,15 @@ fn header(paint: &mut Paint<'_>, state: &State, area: Rect) {
     let mut right = Vec::new();
     if state.paused {
         right.push((Tone::Accent, "  paused".to_owned()));
+    }
+    if let Some(key) = state.followed {
+        let has_ended = !state.rows().any(|row| row.process() == Some(key));
+        let what = if has_ended { "  has ended: " } else { "  following " };
+        right.push((Tone::Accent, format!("{what}{key}")));
+    }
+    let closed = state.dialog.as_ref().filter(|_| state.overlay != Some(Overlay::Ending));
+    if let Some(notice) = closed.and_then(Dialog::notice) {
+        right.push((Tone::Accent, format!("  {notice}")));
     }
     let mut left: Vec<(Tone, String)> = Vec::new();
     let frame = state.frame.as_deref();
@@ -148,7 +158,8 @@ fn footer(paint: &mut Paint<'_>, state: &State, area: Rect) {
         return;
     }
     let mut x = area.x;
-    for binding in BINDINGS.iter().filter(|binding| !binding.word.is_empty()) {
+    let told = |binding: &&Binding| !binding.word.is_empty() && state.offers(binding.action);
+    for binding in BINDINGS.iter().filter(told) {
         let Some(key) = binding.keys.first() else { continue };
         let key = key.name();
         let width = (key.len() + 1 + binding.word.len()) as u16;
@@ -201,12 +212,7 @@ pub(crate) fn rows_on_screen(state: &State) -> usize {
     Areas::of(state, state.area()).rows.height.into()
 }
 
-/// Returns the number of lines of the help, and how many have room.
-pub(crate) fn help_length(state: &State) -> (usize, usize) {
-    overlay::length(state, Overlay::Help, &Areas::of(state, state.area()))
-}
-
-/// Returns the number of lines of the details, and how many have room.
-pub(crate) fn details_length(state: &State) -> (usize, usize) {
-    overlay::length(state, Overlay::Details, &Areas::of(state, state.area()))
+/// Returns the number of lines of an overlay, and how many have room.
+pub(crate) fn overlay_length(state: &State, overlay: Overlay) -> (usize, usize) {
+    overlay::length(state, overlay, &Areas::of(state, state.area()))
 }

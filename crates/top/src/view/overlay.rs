@@ -2,17 +2,20 @@
 
 use super::layout::Areas;
 use super::paint::{Paint, Tone};
+use crate::dialog::Dialog;
 use crate::frame::Frame;
 use crate::keys::{self, BINDINGS};
 use crate::rows::{Row, Subject, ancestry};
 use crate::state::{Overlay, State};
 use gpu_core::{Pid, ProcessInfo, clean};
 use gpu_reaper::Finding;
-use gpu_report::text::{Line, Tone as Plain, wrapped};
+use gpu_report::text::{Line, Tone as Plain, packed, wrapped};
+use gpu_report::wording::reap::Paragraph;
 use gpu_report::{local_time, wording};
 use ratatui_core::layout::{Margin, Rect};
 
-type Text = Vec<(Tone, String)>;
+/// Lines of pieces.
+type Text = Vec<Vec<(Tone, String)>>;
 
 /// The columns of the name of a value.
 const NAME: usize = 12;
@@ -24,6 +27,8 @@ struct Sheet {
     outside: Rect,
     inside: Rect,
     text: Text,
+    /// The last line, which does not move with the text.
+    prompt: Option<Vec<(Tone, String)>>,
 }
 
 /// Lays an overlay out: as high as its text, at the bottom, with a frame if there is room for one.
@@ -32,28 +37,38 @@ fn sheet(state: &State, overlay: Overlay, areas: &Areas) -> Sheet {
     let framed = body.width > 24 && body.height > 4;
     let margin = if framed { (2, 1) } else { (0, 0) };
     let text = text(state, overlay, body.width - 2 * margin.0);
+    let prompt = state.dialog.as_ref().filter(|_| overlay == Overlay::Ending);
+    let prompt = prompt.map(|dialog| pieces(&dialog.prompt()));
+    // With a gap above it.
+    let below = if prompt.is_some() { 1 + margin.1 } else { 0 };
     let lines = u16::try_from(text.len()).unwrap_or(u16::MAX);
-    let height = lines.saturating_add(2 * margin.1).min(body.height);
+    let height = lines.saturating_add(2 * margin.1 + below).min(body.height);
     let outside = Rect { y: body.bottom() - height, height, ..body };
-    let inside = outside.inner(Margin::new(margin.0, margin.1));
-    Sheet { outside, inside, text }
+    let mut inside = outside.inner(Margin::new(margin.0, margin.1));
+    inside.height = inside.height.saturating_sub(below);
+    Sheet { outside, inside, text, prompt }
 }
 
 pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
     let Some(overlay) = state.overlay else { return };
-    let Sheet { outside, inside: area, text } = sheet(state, overlay, areas);
+    let Sheet { outside, inside: area, text, prompt } = sheet(state, overlay, areas);
     paint.clear(outside);
-    let framed = area != outside;
+    let framed = area.width != outside.width;
     if framed {
         let title = match overlay {
             Overlay::Help => " keys ",
             Overlay::Details => " details ",
+            Overlay::Ending => " end processes ",
         };
         frame(paint, outside, title);
     }
     let lines = text.iter().skip(state.overlay_top).take(usize::from(area.height));
-    for (line, (tone, text)) in lines.enumerate() {
-        paint.put(area.x, area.y + line as u16, area.width, text, *tone);
+    for (line, pieces) in lines.enumerate() {
+        paint.pieces(Rect { y: area.y + line as u16, height: 1, ..area }, pieces);
+    }
+    if let Some(prompt) = prompt.filter(|_| !outside.is_empty()) {
+        let last = outside.bottom() - 1 - u16::from(framed);
+        paint.pieces(Rect { y: last, height: 1, ..area }, &prompt);
     }
     let below = text.len().saturating_sub(state.overlay_top + usize::from(area.height));
     if below > 0 && framed {
@@ -83,14 +98,38 @@ fn frame(paint: &mut Paint<'_>, area: Rect, title: &str) {
 
 fn text(state: &State, overlay: Overlay, width: u16) -> Text {
     match overlay {
-        Overlay::Help => help(width),
+        Overlay::Help => help(state, width),
         Overlay::Details => details(state, width),
+        Overlay::Ending => {
+            let told = state.dialog.iter().flat_map(Dialog::text);
+            told.flat_map(|paragraph| wrap(paragraph, width)).collect()
+        }
     }
 }
 
-fn help(width: u16) -> Text {
+/// The columns by which text after a long head is indented.
+const UNDER: usize = 11;
+
+fn wrap(Paragraph { head, text }: &Paragraph, width: u16) -> Text {
+    let indent = if head.width() <= UNDER { head.width() } else { UNDER };
+    let words = text.split(' ').filter(|word| !word.is_empty());
+    let words = words.map(|word| Line::new().plain(word));
+    let lines = packed(head.clone(), words, " ", indent, width.into());
+    lines.iter().map(pieces).collect()
+}
+
+fn pieces(line: &Line) -> Vec<(Tone, String)> {
+    let tone = |tone| match tone {
+        Plain::Plain => Tone::Plain,
+        Plain::Accent => Tone::Accent,
+        Plain::Dim => Tone::Dim,
+    };
+    line.pieces().map(|(kind, text)| (tone(kind), text.to_owned())).collect()
+}
+
+fn help(state: &State, width: u16) -> Text {
     let mut text = Vec::new();
-    for binding in BINDINGS {
+    for binding in BINDINGS.iter().filter(|binding| state.offers(binding.action)) {
         let keys = keys::names(binding);
         add(&mut text, Tone::Plain, &format!("{keys:<NAME$} {}", binding.help), NAME + 1, width);
     }
@@ -115,9 +154,9 @@ fn add(text: &mut Text, tone: Tone, line: &str, indent: usize, width: u16) {
     let (head, rest) =
         line.split_at(line.char_indices().nth(indent).map_or(line.len(), |(at, _)| at));
     let lines = wrapped(Line::new().plain(head).padded_to(indent), Plain::Plain, rest, width);
-    text.extend(lines.into_iter().map(|line| (tone, line.text().to_owned())));
+    text.extend(lines.into_iter().map(|line| vec![(tone, line.text().to_owned())]));
     if rest.is_empty() && head.is_empty() {
-        text.push((tone, String::new()));
+        text.push(Vec::new());
     }
 }
 
@@ -135,7 +174,7 @@ fn details(state: &State, width: u16) -> Text {
         Subject::Process(key) => process(&mut text, state, frame, row, key.pid, width),
         Subject::Unlisted => {
             let memory = row.memory.map_or("?".to_owned(), gpu_core::amount);
-            let gpu = row.key.gpu;
+            let gpu = row.place();
             let what =
                 format!("{memory} of GPU {gpu} is used, and no listed process accounts for it");
             add(&mut text, Tone::Strong, &what, 0, width);
@@ -154,10 +193,11 @@ fn process(text: &mut Text, state: &State, frame: &Frame, row: &Row, pid: Pid, w
     let gib = |bytes: Option<gpu_core::Bytes>| bytes.map_or("–".to_owned(), gpu_core::amount);
     let percent = |share: Option<u32>| share.map_or("–".to_owned(), |share| format!("{share} %"));
     value(text, "user", &row.user, width);
-    for row in state.rows().filter(|other| other.pid() == Some(pid)) {
+    let uses = |other: &&Row| other.pid() == Some(pid) && other.key.gpu.is_some();
+    for row in frame.rows.iter().filter(uses) {
         let sm = percent(row.sm.map(u32::from));
         let line = format!("{}, SM {sm}, type {}", gib(row.memory), row.kind);
-        value(text, &format!("GPU {}", row.key.gpu), &line, width);
+        value(text, &format!("GPU {}", row.place()), &line, width);
     }
     value(text, "host", &format!("{}, CPU {}", gib(row.host), percent(row.cpu)), width);
     let info = frame.snapshot.process(pid).ok();
@@ -183,7 +223,7 @@ fn process(text: &mut Text, state: &State, frame: &Frame, row: &Row, pid: Pid, w
 }
 
 fn concerns(finding: &Finding, row: &Row) -> bool {
-    let on_device = || finding.devices.iter().any(|device| device.index == row.key.gpu);
+    let on_device = || finding.devices.iter().any(|device| Some(device.index) == row.key.gpu);
     match row.pid() {
         Some(pid) => finding.suspects.iter().any(|suspect| suspect.process.pid == pid),
         None => on_device() && row.finding == Some(finding.kind),
@@ -191,7 +231,7 @@ fn concerns(finding: &Finding, row: &Row) -> bool {
 }
 
 fn add_finding(text: &mut Text, state: &State, finding: &Finding, row: &Row, width: u16) {
-    text.push((Tone::Plain, String::new()));
+    text.push(Vec::new());
     let kind = wording::kind(finding.kind);
     let confidence = wording::confidence(finding.confidence);
     add(text, Tone::Accent, &format!("{kind}, confidence {confidence}"), 0, width);

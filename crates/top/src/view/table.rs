@@ -23,8 +23,15 @@ pub(super) struct Place {
 /// The narrowest and the widest column of users.
 const USER: (usize, usize) = (4, 14);
 
+/// The width of the column of devices, without MIG devices.
+const GPU: u16 = 3;
+/// The width of the column of jobs.
+const JOB: u16 = 16;
+
 /// Returns the columns that have room, from left to right.
 pub(super) fn places(state: &State, area: Rect) -> Vec<Place> {
+    let rows = state.frame.as_deref().map_or(&[][..], |frame| &frame.rows[..]);
+    let has_jobs = rows.iter().any(|row| !row.job.is_empty());
     let least = |column| match column {
         Column::Gpu | Column::Pid | Column::Memory | Column::Command => 0,
         Column::User => 36,
@@ -34,6 +41,13 @@ pub(super) fn places(state: &State, area: Rect) -> Vec<Place> {
         Column::Kind => 76,
         Column::Cpu => 96,
         Column::Host => 106,
+        Column::Job => {
+            if has_jobs {
+                100
+            } else {
+                u16::MAX
+            }
+        }
     };
     let shown: Vec<Column> =
         Column::ALL.into_iter().filter(|column| area.width >= least(*column)).collect();
@@ -42,6 +56,7 @@ pub(super) fn places(state: &State, area: Rect) -> Vec<Place> {
     for column in shown {
         let width = match column {
             Column::User => user_width(state),
+            Column::Gpu => gpu_width(state),
             Column::Command => area.right().saturating_sub(x),
             other => fixed_width(other),
         };
@@ -57,16 +72,23 @@ pub(super) fn places(state: &State, area: Rect) -> Vec<Place> {
 
 fn fixed_width(column: Column) -> u16 {
     match column {
-        Column::Gpu => 3,
+        Column::Gpu => GPU,
         Column::Pid => 7,
         Column::Sm => 4,
         Column::Cpu => 5,
         Column::Kind => 4,
         Column::Age => 6,
         Column::Note => 9,
+        Column::Job => JOB,
         Column::Memory | Column::Host => 9,
         Column::User | Column::Command => 0,
     }
+}
+
+fn gpu_width(state: &State) -> u16 {
+    let rows = state.frame.as_deref().map_or(&[][..], |frame| &frame.rows[..]);
+    let parts = rows.iter().filter(|row| row.mig.is_some());
+    parts.map(|row| row.place().len() as u16).max().unwrap_or(0).max(GPU)
 }
 
 fn user_width(state: &State) -> u16 {
@@ -76,7 +98,7 @@ fn user_width(state: &State) -> u16 {
 }
 
 fn is_right(column: Column) -> bool {
-    !matches!(column, Column::User | Column::Kind | Column::Note | Column::Command)
+    !matches!(column, Column::User | Column::Kind | Column::Note | Column::Job | Column::Command)
 }
 
 pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
@@ -85,17 +107,21 @@ pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
     let Some(frame) = state.frame.as_deref() else { return };
     let selected = state.selected();
     let rows = state.rows().skip(state.top).take(usize::from(areas.rows.height));
-    for (line, row) in rows.enumerate() {
+    let branches = state.order.iter().skip(state.top);
+    for ((line, row), branch) in rows.enumerate().zip(branches) {
         let y = areas.rows.y + line as u16;
         for place in &places {
-            cell(paint, place, y, row);
+            cell(paint, place, y, row, &branch.lines);
+        }
+        if matches!(row.key.subject, Subject::Process(key) if state.tagged.contains(&key)) {
+            paint.put(areas.rows.x, y, 1, "*", Tone::Accent);
         }
         if selected == Some(row.key) {
             let area = Rect::new(areas.rows.x, y, areas.rows.width, 1);
             paint.buffer.set_style(area, Style::new().add_modifier(Modifier::REVERSED));
         }
     }
-    let shown = state.rows().len().saturating_sub(state.top);
+    let shown = state.order.len().saturating_sub(state.top);
     let mut rest = areas.rows;
     rest.y = rest.y.saturating_add(u16::try_from(shown).unwrap_or(u16::MAX));
     let width = usize::from(rest.width).saturating_sub(2).max(1);
@@ -113,7 +139,7 @@ pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
 /// Returns what is told below the rows.
 fn notes(state: &State, frame: &Frame) -> Vec<(Tone, String)> {
     let mut notes = Vec::new();
-    if !state.filter.is_empty() && state.rows().len() == 0 {
+    if !state.filter.is_empty() && state.order.is_empty() {
         notes.push((Tone::Dim, "no row matches the filter".to_owned()));
     } else if frame.rows.is_empty() && frame.unknown.is_empty() && !frame.devices.is_empty() {
         notes.push((Tone::Dim, "no process uses these GPUs".to_owned()));
@@ -153,11 +179,11 @@ fn titles(paint: &mut Paint<'_>, state: &State, area: Rect, places: &[Place]) {
     paint.buffer.set_style(area, style);
 }
 
-fn cell(paint: &mut Paint<'_>, place: &Place, y: u16, row: &Row) {
+fn cell(paint: &mut Paint<'_>, place: &Place, y: u16, row: &Row, branch: &str) {
     let gib = |bytes: Bytes| format!("{:.1} GiB", bytes.gib());
     let unlisted = row.key.subject == Subject::Unlisted;
     let (text, tone) = match place.column {
-        Column::Gpu => (Some(row.key.gpu.to_string()), Tone::Plain),
+        Column::Gpu => (row.key.gpu.map(|_| row.place()), Tone::Plain),
         Column::Pid => (row.pid().map(|pid| pid.to_string()), Tone::Plain),
         Column::User => (Some(row.user.clone()), Tone::Plain),
         Column::Memory => (row.memory.map(gib), if unlisted { Tone::Accent } else { Tone::Plain }),
@@ -170,9 +196,11 @@ fn cell(paint: &mut Paint<'_>, place: &Place, y: u16, row: &Row) {
             Some(row.note().to_owned()),
             if row.finding.is_some() || unlisted { Tone::Accent } else { Tone::Plain },
         ),
-        Column::Command => {
-            (Some(row.command.clone()), if unlisted { Tone::Accent } else { Tone::Plain })
-        }
+        Column::Job => (Some(row.job.clone()), Tone::Plain),
+        Column::Command => (
+            Some(format!("{branch}{}", row.command)),
+            if unlisted { Tone::Accent } else { Tone::Plain },
+        ),
     };
     let (text, tone) = text.map_or(("–".to_owned(), Tone::Dim), |text| (text, tone));
     match is_right(place.column) {

@@ -29,7 +29,7 @@ fn pids(state: &State) -> Vec<u32> {
 
 fn process(gpu: u32, pid: u32) -> Option<RowKey> {
     let key = ProcessKey { pid: Pid(pid), start: Some(StartTime(1)) };
-    Some(RowKey { gpu, subject: Subject::Process(key) })
+    Some(RowKey { gpu: Some(gpu), subject: Subject::Process(key) })
 }
 
 fn control(letter: char) -> Event {
@@ -43,7 +43,7 @@ fn keys_that_end_or_stop() {
     }
     assert_eq!(state().update(control('z')), Effect::Suspend);
     assert_eq!(state().update(control('l')), Effect::Repaint);
-    assert_eq!(state().update(key(KeyCode::Char('x'))), Effect::Nothing);
+    assert_eq!(state().update(key(KeyCode::Char('v'))), Effect::Nothing);
 }
 
 #[test]

@@ -1,20 +1,18 @@
 //! Looks at made-up machines.
 
-//! Looks at simulated machines, and made-up ones.
-
 use gpu_core::{
     Bytes, DeviceId, DeviceInfo, DeviceProcess, DeviceProcessKind, DeviceSample, DeviceState,
     MemoryInfo, Origin, Percent, Pid, Process, ProcessInfo, ProcessKey, Snapshot, StartTime,
     Timestamp,
 };
-use gpu_report::{ProcessFilter, TimeZone};
+use gpu_report::ProcessFilter;
 use gpu_steward::DeviceLeases;
 use gpu_top::{Effect, Event, Frame, Options, State, text};
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::time::Duration;
 
 pub(crate) fn options() -> Options {
-    Options { ascii: false, colour: true, zone: TimeZone::UTC, sim: "--sim NAME ".to_owned() }
+    Options { sim: "--sim NAME ".to_owned(), can_end: true, ..Options::default() }
 }
 
 /// Draws the state on its terminal, as text.
@@ -40,12 +38,17 @@ pub(crate) struct Made {
     pub(crate) memory: u64,
     pub(crate) command: String,
     pub(crate) cpu: u64,
+    /// The PID of the parent; 0 for none.
+    pub(crate) parent: u32,
 }
+
+/// The device of a process that uses none.
+pub(crate) const NO_GPU: u32 = u32::MAX;
 
 impl Made {
     pub(crate) fn new(gpu: u32, pid: u32, user: &str, memory_mib: u64, command: &str) -> Self {
         let (user, command) = (user.to_owned(), command.to_owned());
-        Made { gpu, pid, user, memory: memory_mib << 20, command, cpu: 0 }
+        Made { gpu, pid, user, memory: memory_mib << 20, command, cpu: 0, parent: 0 }
     }
 }
 
@@ -92,6 +95,7 @@ pub(crate) fn made(gpus: u32, processes: &[Made], at: u64) -> Frame {
             user: Ok(process.user.clone()),
             cpu_time: Ok(Duration::from_millis(process.cpu)),
             started_at: Ok(Timestamp(0)),
+            parent: Ok(Pid(process.parent)),
             ..ProcessInfo::from_name(Pid(process.pid), process.command.clone())
         };
         snapshot.processes.insert(Pid(process.pid), Process::from(Ok(info)));

@@ -1,7 +1,10 @@
 //! Random events and sizes: nothing panics, and what is shown stays consistent.
 
 use crate::fixture::{Made, made, options};
-use gpu_top::{Event, State, view};
+use gpu_report::text::Line;
+use gpu_report::wording::reap::Paragraph;
+use gpu_top::ending::{News, Shown};
+use gpu_top::{Effect, Event, Options, State, text, view};
 use proptest::prelude::*;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
@@ -24,10 +27,11 @@ fn code() -> impl Strategy<Value = KeyCode> {
         KeyCode::F(1),
         KeyCode::F(4),
         KeyCode::F(6),
+        KeyCode::F(9),
         KeyCode::Tab,
         KeyCode::Null,
     ];
-    let letters: Vec<char> = "?h/s<>rzjkgGdmpuacb".chars().collect();
+    let letters: Vec<char> = "?h/s<>rzjkgGdmpuacbKKKyyyqU ".chars().collect();
     prop_oneof![
         proptest::sample::select(named.to_vec()),
         proptest::sample::select(letters).prop_map(KeyCode::Char),
@@ -83,6 +87,41 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
+/// News of an ending, as if a thread had sent it.
+fn news() -> impl Strategy<Value = Event> {
+    let line = |text: String| Line::new().plain(text);
+    let told = proptest::collection::vec(any::<String>(), 0..30).prop_map(move |texts| {
+        let wrapped = |text: &String| Paragraph { head: Line::new(), text: text.clone() };
+        texts.iter().map(wrapped).collect::<Vec<_>>()
+    });
+    let planned = (0..4u64, told.clone(), 0..3usize, any::<bool>()).prop_map(
+        |(number, text, targets, refused)| {
+            let obstacle = refused.then(|| "not here".to_owned());
+            News::Planned(number, Ok(Shown { text, targets, obstacle }))
+        },
+    );
+    prop_oneof![
+        4 => planned,
+        1 => any::<String>().prop_map(|why| News::Planned(1, Err(why))),
+        1 => any::<String>().prop_map(move |text| News::Step(line(text))),
+        1 => told.prop_map(|told| News::Over(Ok(told))),
+        1 => any::<String>().prop_map(|why| News::Over(Err(why))),
+    ]
+    .prop_map(Event::Ending)
+}
+
+/// A key that the dialog reacts to, or one beside it.
+fn dialog_key() -> impl Strategy<Value = Event> {
+    let codes = ['K', 'y', 'y', 'j', ' ', 'q', 'Y'].map(KeyCode::Char);
+    let codes = [&codes[..], &[KeyCode::Esc, KeyCode::Enter, KeyCode::F(9)]].concat();
+    proptest::sample::select(codes)
+        .prop_map(|code| Event::Key(KeyEvent::new(code, KeyModifiers::NONE)))
+}
+
+fn is_confirmation(event: &Event) -> bool {
+    matches!(event, Event::Key(key) if key.code == KeyCode::Char('y') && key.modifiers.is_empty())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
@@ -97,6 +136,33 @@ proptest! {
             let buffer = state.drawn();
             for cell in buffer.content() {
                 prop_assert!(!cell.symbol().chars().any(gpu_core::acts), "{:?}", cell.symbol());
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_confirmation_of_the_plan_on_the_screen_ends_processes(
+        read_only in proptest::bool::weighted(0.2),
+        events in proptest::collection::vec(prop_oneof![1 => event(), 3 => dialog_key(), 2 => news()], 1..60),
+    ) {
+        let mut state = State::new(Options { can_end: !read_only, ..options() }, (80, 24));
+        let rows = [Made::new(0, 7, "u", 1, "c"), Made::new(0, 8, "u", 1, "c")];
+        state.update(Event::Frame(Box::new(made(1, &rows, 1))));
+        let mut asked = 0;
+        for event in events {
+            let prompt = text(&state.drawn());
+            let confirmed = is_confirmation(&event);
+            match state.update(event) {
+                Effect::Plan(number, aim) => {
+                    prop_assert!(!read_only && number > asked, "{aim:?}");
+                    asked = number;
+                }
+                Effect::Execute(number) => {
+                    prop_assert!(confirmed && number == asked, "{number}, not {asked}");
+                    prop_assert!(prompt.contains("y ends "), "{prompt}");
+                }
+                Effect::Stop => prop_assert!(prompt.contains("q sends no further signal")),
+                _ => {}
             }
         }
     }

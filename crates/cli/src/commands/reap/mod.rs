@@ -4,7 +4,7 @@ mod act;
 mod render;
 
 pub(crate) use act::carry_out;
-pub(crate) use render::{show_plan, show_report};
+pub(crate) use render::{show, show_plan, show_report};
 
 use crate::args::{Global, Reach, ReapArgs};
 use crate::exit::Exit;
@@ -141,6 +141,7 @@ fn request<'a>(
     Ok(Request {
         pids: args.pid.clone(),
         suspects: Vec::new(),
+        seen: Vec::new(),
         devices,
         users: args.user.clone(),
         scope: match args.scope {

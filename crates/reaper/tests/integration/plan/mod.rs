@@ -165,6 +165,23 @@ fn display_is_refused_even_by_pid() {
 }
 
 #[test]
+fn pid_that_was_reused_since_the_choice_is_refused() {
+    let (look, everyone) = ghost();
+    let known = everyone[0].key;
+    let chosen = |start: Option<u64>| {
+        let seen = vec![ProcessKey { start: start.map(StartTime), ..known }];
+        let request = Request { pids: vec![known.pid], seen, ..Request::default() };
+        let plan = planned(std::slice::from_ref(&look), &guard(&[], vec![]), &request);
+        let refused = plan.refused.iter().map(|refused| refused.why.clone()).collect::<Vec<_>>();
+        (targets(&plan), refused)
+    };
+    let StartTime(start) = known.start.unwrap();
+    assert_eq!(chosen(Some(start)), (vec![100], vec![]));
+    assert_eq!(chosen(Some(start + 1)), (vec![], vec![Refusal::NotTheSame]));
+    assert_eq!(chosen(None), (vec![], vec![Refusal::UnknownIdentity]));
+}
+
+#[test]
 fn unreadable_processes_make_expected_memory_unknown() {
     let (mut look, _) = ghost();
     look.unreadable.count(Absent::NotPermitted);

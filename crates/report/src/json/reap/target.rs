@@ -76,6 +76,8 @@ pub enum Refusal {
     Protected,
     /// Its start time is unknown, so another process could reuse its PID unnoticed.
     UnknownIdentity,
+    /// The PID belonged to another process when the user chose it.
+    NotTheSame,
     /// It holds none of the requested GPUs.
     HoldsNothing,
     /// It belongs to none of the requested users.
@@ -139,6 +141,7 @@ impl Refusal {
             Known::Role(role) => Refusal::Role((*role).into()),
             Known::Protected => Refusal::Protected,
             Known::UnknownIdentity => Refusal::UnknownIdentity,
+            Known::NotTheSame => Refusal::NotTheSame,
             Known::HoldsNothing => Refusal::HoldsNothing,
             Known::OtherUser => Refusal::OtherUser,
             Known::NotSeen => Refusal::NotSeen,

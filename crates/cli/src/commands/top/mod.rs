@@ -1,16 +1,20 @@
 //! `gpuws top`: the devices and their users on the whole screen.
 
+mod end;
+
 use crate::args::{Global, TopArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::queue_status::user;
 use crate::source::{self, Source};
+use crate::terminal::Screen;
 use crate::{local_time, terminal};
+use end::Reaper;
 use gpu_core::selector::indexes;
 use gpu_core::{DeviceId, HolderSearch, Observation, ProcessDetail, Snapshot};
 use gpu_host::SystemClock;
 use gpu_report::ProcessFilter;
-use gpu_top::{Ended, Frame, Options, Settings, Top, Waits, end_by};
+use gpu_top::{Ended, Ender, Frame, Jobs, Options, Settings, Top, Waits, end_by};
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -18,18 +22,19 @@ use std::time::Duration;
 /// Where messages about waits go while the screen is taken.
 static WAITS: OnceLock<Waits> = OnceLock::new();
 
-pub(crate) fn run(args: &TopArgs, global: &Global, colour: bool) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &TopArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         return Err(Failure::new(Exit::Usage, "show the screen")
             .with_source("standard input and output are not both a terminal")
             .with_hint("gpuws status -l repeats the same as text, also into a pipe"));
     }
-    let source = source::open_telling(global, tell)?;
+    let source = Arc::new(source::open_telling(global, tell)?);
     let options = Options {
         ascii: args.ascii || terminal::is_ascii(),
-        colour,
+        colour: screen.is_coloured(),
         zone: local_time::zone(),
         sim: source::sim_option(&source.backend.origin(), global),
+        can_end: false,
     };
     let settings = Settings { interval: args.delay, mouse: !args.no_mouse, options };
     let asked = &args.only.devices;
@@ -39,18 +44,25 @@ pub(crate) fn run(args: &TopArgs, global: &Global, colour: bool) -> Result<Exit,
     // A simulated machine has its own clock; the first look is at its start.
     let mut pause = Duration::ZERO;
     let interval = if source.is_simulated() { args.delay } else { Duration::ZERO };
+    let reaper: Option<Box<dyn Ender>> =
+        (!args.read_only).then(|| Box::new(Reaper(source.clone())) as _);
+    let mut jobs = Jobs::default();
     let look = move || {
         source.clock.sleep(std::mem::replace(&mut pause, interval));
         let leased = source.leases();
         let mut snapshot = snapshot(&source);
         let diagnosis = gpu_reaper::diagnose_outlines(&mut snapshot, &*source.host);
         let shown = |id: &DeviceId| all || shown.contains(&id.index);
-        Frame::of(snapshot, diagnosis, &leased, shown, &filter, &user)
+        let mut frame = Frame::of(snapshot, diagnosis, &leased, shown, &filter, &user);
+        jobs.fill(&mut frame, &*source.host);
+        frame
     };
     let top = Top::new();
     WAITS.get_or_init(|| top.waits());
-    let ended = top.run(settings, Arc::new(SystemClock::new()), look);
-    if let Ended::Signal(signal) = ended.map_err(|error| Failure::io("use the terminal", error))? {
+    let left = top.run(settings, Arc::new(SystemClock::new()), look, reaper);
+    let left = left.map_err(|error| Failure::io("use the terminal", error))?;
+    super::reap::show(screen, left.record)?;
+    if let Ended::Signal(signal) = left.ended {
         end_by(signal);
     }
     Ok(Exit::Done)

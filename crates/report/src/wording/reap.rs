@@ -1,0 +1,245 @@
+//! The words for a plan that ends processes, for its steps and for its result.
+
+use super::{count, process, started, user};
+use crate::text::Line;
+use gpu_core::{ErrorKind, ProcessState, Snapshot};
+use gpu_reaper::{Diagnosis, Event, Freed, Membership, Outcome, Plan, Report, Role, Target, Why};
+use std::time::Duration;
+
+/// A head, and a text that is wrapped behind it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Paragraph {
+    /// The head, in its tones.
+    pub head: Line,
+    /// The text; empty if the head says all.
+    pub text: String,
+}
+
+impl Paragraph {
+    fn new(head: Line, text: impl Into<String>) -> Self {
+        Paragraph { head, text: text.into() }
+    }
+}
+
+impl From<Line> for Paragraph {
+    fn from(head: Line) -> Self {
+        Paragraph::new(head, "")
+    }
+}
+
+/// Describes a plan: its targets, when they are killed, the memory that it frees, and the processes
+/// that it spares, with the reasons. `certain`: it is carried out.
+pub fn plan(now: &Snapshot, diagnosis: &Diagnosis, plan: &Plan, certain: bool) -> Vec<Paragraph> {
+    let mut told = targets(now, plan, certain);
+    for expected in &plan.expected {
+        let device = format!("GPU {}", expected.device.index);
+        told.push(Paragraph::from(Line::new().plain(match expected.memory {
+            Some(bytes) => format!("frees up to {bytes} on {device}"),
+            None => format!("frees an unknown amount of memory on {device}"),
+        })));
+    }
+    for refused in &plan.refused {
+        let who = process(refused.pid, refused.name.as_deref().unwrap_or(""));
+        let head = Line::new().accent("refused ").plain(who.trim_end()).plain(": ");
+        told.push(Paragraph::new(head, refused.why.to_string()));
+    }
+    for left_out in &plan.left_out {
+        let who = process(left_out.pid, left_out.name.as_deref().unwrap_or("?"));
+        let head = Line::new().dim("skipped ").plain(who).plain(": ");
+        told.push(Paragraph::new(head, left_out.why.to_string()));
+    }
+    if told.is_empty() {
+        told.push(Paragraph::new(
+            Line::new(),
+            match diagnosis.findings.is_empty() {
+                true => "nothing to reap: no unaccounted memory",
+                false => {
+                    "nothing to reap automatically: no high-confidence finding; to end a process \
+                     anyway, pass --pid"
+                }
+            },
+        ));
+    }
+    told
+}
+
+fn targets(now: &Snapshot, plan: &Plan, certain: bool) -> Vec<Paragraph> {
+    let verb = if certain { "will send SIGTERM to " } else { "would send SIGTERM to " };
+    let mut told = Vec::new();
+    for target in &plan.targets {
+        let who = process(target.key.pid, &target.process.name);
+        let head = Line::new().plain(verb).accent(who).plain(" ");
+        told.push(Paragraph::new(head, format!("({})", about(now, target))));
+        for warning in &target.warnings {
+            told.push(Paragraph::new(Line::new().plain("  ").accent("note: "), warning.as_str()));
+        }
+    }
+    if !plan.targets.is_empty() {
+        let they = if plan.targets.len() == 1 { "it is" } else { "they are" };
+        let grace = plan.grace.as_secs();
+        let kill = format!("  SIGKILL after {grace} s if {they} still running");
+        told.push(Line::new().plain(kill).into());
+    }
+    told
+}
+
+fn about(now: &Snapshot, target: &Target) -> String {
+    let mut parts = vec![user(Ok(&target.process)).into_owned()];
+    if let Ok(at) = target.process.started_at {
+        parts.push(format!("started {}", started(at, now.taken_at)));
+    }
+    parts.push(match &target.membership {
+        Membership::Holds(minors) => {
+            let names: Vec<String> = minors.iter().map(|minor| format!("nvidia{minor}")).collect();
+            format!("holds {}", names.join(" "))
+        }
+        Membership::Group(group) => format!("in process group {group}"),
+        Membership::Cgroup(cgroup) => format!("in {cgroup}"),
+        Membership::Descends(root) => format!("descends from {root}"),
+    });
+    parts.push(target.why.clone());
+    parts.join(", ")
+}
+
+/// The steps of an execution, as lines.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Steps {
+    /// A long wait was told since the last signal.
+    wait_is_told: bool,
+}
+
+impl Steps {
+    /// Returns the line for an event; `None` for one that is not told, such as a short wait.
+    pub fn line(&mut self, event: &Event<'_>) -> Option<Line> {
+        let name = |target: &Target| process(target.key.pid, &target.process.name);
+        Some(match event {
+            Event::Signalled(target, signal) => {
+                self.wait_is_told = false;
+                Line::new().accent(signal).plain(format!("  {}", name(target)))
+            }
+            Event::Settled(target, outcome) => {
+                Line::new().plain(format!("         {} ", name(target))).line(became(outcome))
+            }
+            Event::StillThere(target, after) => Line::new()
+                .plain(format!("         {} ", name(target)))
+                .accent(format!("still running after {:.1} s", after.as_secs_f64())),
+            Event::WaitingForEnd(left, waited) if self.is_late(*waited) => {
+                let left = count(*left, "process", "processes");
+                Line::new().dim(format!("         … waiting for {left} to end"))
+            }
+            Event::WaitingForMemory(waited) if self.is_late(*waited) => {
+                Line::new().dim("         … waiting for memory to be freed")
+            }
+            Event::WaitingForEnd(..) | Event::WaitingForMemory(_) => return None,
+        })
+    }
+
+    /// Returns `true` once for a wait of more than a second.
+    fn is_late(&mut self, waited: Duration) -> bool {
+        waited >= Duration::from_secs(1) && !std::mem::replace(&mut self.wait_is_told, true)
+    }
+}
+
+fn became(outcome: &Outcome) -> Line {
+    let line = Line::new();
+    match outcome {
+        Outcome::NotReached => line.accent("was not reached"),
+        Outcome::Unsettled => line.accent("did not finish exiting while watched"),
+        Outcome::AlreadyGone => line.plain("had already exited"),
+        Outcome::Ended { after_ms } => {
+            line.plain(format!("exited after {:.1} s", *after_ms as f64 / 1000.0))
+        }
+        Outcome::LetGo => line.plain("released the device itself; no further signal sent"),
+        Outcome::NotTheSame => {
+            line.accent("is a different process now (PID reused); no signal sent")
+        }
+        Outcome::AnotherProgram => {
+            line.accent("executes another program now; no further signal sent")
+        }
+        Outcome::RoleForbids { role: Role::Monitor } => {
+            line.plain("no longer uses device memory; no further signal sent")
+        }
+        Outcome::RoleForbids { role: Role::Display } => {
+            line.accent("is a display server; no further signal sent")
+        }
+        Outcome::RoleForbids { .. } => {
+            line.accent("is a system daemon for the GPU; no further signal sent")
+        }
+        Outcome::LoginSession => line.accent("belongs to a login session; no further signal sent"),
+        Outcome::Protected => line.accent("is protected; no signal sent"),
+        Outcome::Spared => line.plain("spared because its target was spared"),
+        Outcome::Survived { state: Ok(ProcessState::Uninterruptible) } => line
+            .accent("survived SIGKILL: state D (uninterruptible sleep); exits when the wait ends"),
+        Outcome::Survived { .. } => line.accent("survived SIGKILL"),
+        Outcome::Failed { why } => line.accent(format!("could not be ended: {why}")),
+    }
+}
+
+/// Describes a result: why it was stopped, the memory that was freed and that was expected, and the
+/// processes that are there unplanned.
+pub fn report(report: &Report) -> Vec<Paragraph> {
+    let mut told = Vec::new();
+    if let Some(fault) = &report.stopped {
+        let why = match fault.kind {
+            ErrorKind::Interrupted => "interrupted; no further signal sent".to_owned(),
+            _ => format!("failed to {fault}; no further signal sent"),
+        };
+        told.push(Paragraph::new(Line::new().accent("stopped: "), why));
+    }
+    for freed in &report.memory {
+        told.push(proof(freed).into());
+        if let Some(doubt) = freed.doubt {
+            let what = format!("unknown whether the targets freed it: {doubt}");
+            told.push(Paragraph::new(Line::new().plain("  ").accent("note: "), what));
+        }
+    }
+    let note = || Line::new().accent("note: ");
+    let newcomers = match &report.newcomers {
+        Ok(newcomers) => newcomers,
+        Err(absent) => {
+            let what = format!("cannot tell whether the devices are in use again: {absent}");
+            told.push(Paragraph::new(note(), what));
+            return told;
+        }
+    };
+    for newcomer in newcomers {
+        let who = process(newcomer.pid, newcomer.name.as_deref().unwrap_or("?"));
+        let what = match newcomer.why {
+            Why::TookTheDevice => format!(
+                "uses the device now; find its service with systemctl status {}",
+                newcomer.pid
+            ),
+            Why::JoinedTheScope => "joined the scope meanwhile and is still running".to_owned(),
+        };
+        told.push(Paragraph::new(note().plain(who).plain(" "), what));
+    }
+    told
+}
+
+fn proof(freed: &Freed) -> Line {
+    let line = Line::new().plain(format!("GPU {}: ", freed.device.index));
+    let (Ok(before), Ok(after), Some(bytes)) = (freed.before, freed.after, freed.freed) else {
+        let reason =
+            freed.after.err().or(freed.before.err()).map_or(String::new(), |why| why.to_string());
+        return line.accent(format!("unknown whether memory was freed: {reason}"));
+    };
+    let before = before.to_string();
+    let line = line.plain(format!("{} → {after}   ", before.trim_end_matches(" MiB")));
+    let seen = format!("{:.1} s later", freed.seen_after.as_secs_f64());
+    let others = |line: Line| match freed.by_others {
+        Some(others) => line.plain(format!("; other processes freed {others} meanwhile")),
+        None => line,
+    };
+    match (freed.came_back, bytes.0) {
+        (true, _) => others(line.plain(format!("freed {bytes}, seen {seen}"))),
+        (false, 0) => others(line.accent("was not freed")),
+        (false, _) if freed.doubt.is_some() => {
+            others(line.accent(format!("{bytes} freed, observed {seen}")))
+        }
+        (false, _) => {
+            let expected =
+                freed.expected.map_or(String::new(), |expected| format!(" of {expected}"));
+            others(line.accent(format!("freed {bytes}{expected}; the rest was not freed")))
+        }
+    }
+}

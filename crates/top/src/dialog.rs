@@ -1,0 +1,175 @@
+//! The dialog that ends processes: a plan, its confirmation, its steps and its result.
+
+use crate::ending::{News, Shown};
+use gpu_report::text::Line;
+use gpu_report::wording;
+use gpu_report::wording::reap::Paragraph;
+
+/// What the dialog shows and waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// A plan is being made.
+    Planning,
+    /// The plan is shown. So many processes would be ended; with 0 there is nothing to confirm.
+    Proposed(usize),
+    /// The plan is carried out.
+    Running,
+    /// It is carried out, and no further signal will be sent.
+    Stopping,
+    /// The result is shown, or why there is none.
+    Over,
+}
+
+/// The dialog.
+#[derive(Clone, Debug)]
+pub(crate) struct Dialog {
+    number: u64,
+    phase: Phase,
+    text: Vec<Paragraph>,
+    /// How many processes are ended.
+    targets: usize,
+    /// The plan was confirmed.
+    confirmed: bool,
+    /// The user wants to quit while the plan is carried out.
+    leaving: bool,
+}
+
+/// What is said while a plan is made.
+const LOOKING: &str = "looking at the machine as it is now …";
+
+impl Dialog {
+    /// Returns a dialog that waits for the plan of this number.
+    pub(crate) fn asked(number: u64) -> Self {
+        let text = vec![Line::new().dim(LOOKING).into()];
+        let phase = Phase::Planning;
+        Dialog { number, phase, text, targets: 0, confirmed: false, leaving: false }
+    }
+
+    /// Returns a dialog that only says something.
+    pub(crate) fn saying(number: u64, what: &str) -> Self {
+        let text = vec![Line::new().plain(what).into()];
+        Dialog { phase: Phase::Over, text, ..Dialog::asked(number) }
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Returns whether the plan was confirmed.
+    pub(crate) fn was_confirmed(&self) -> bool {
+        self.confirmed
+    }
+
+    /// Returns whether the plan is being carried out.
+    pub(crate) fn is_running(&self) -> bool {
+        matches!(self.phase, Phase::Running | Phase::Stopping)
+    }
+
+    /// Returns whether the program ends when the execution is over.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving && self.phase == Phase::Stopping
+    }
+
+    /// Takes what has happened in; returns whether it concerns this dialog.
+    pub(crate) fn news(&mut self, news: News) -> bool {
+        match (news, self.phase) {
+            (News::Planned(number, planned), Phase::Planning) if number == self.number => {
+                self.show(planned);
+            }
+            (News::Planned(..), _) => return false,
+            (News::Step(line), _) => self.text.push(line.into()),
+            (News::Over(Ok(result)), _) => {
+                self.text.extend(result);
+                self.phase = Phase::Over;
+            }
+            (News::Over(Err(why)), _) => {
+                self.text.push(failure(why));
+                self.phase = Phase::Over;
+            }
+        }
+        true
+    }
+
+    fn show(&mut self, planned: Result<Shown, String>) {
+        match planned {
+            Ok(Shown { text, targets, obstacle }) => {
+                self.text = text;
+                self.targets = targets;
+                let refused = obstacle.map(|why| Line::new().plain(why).into());
+                self.phase = Phase::Proposed(if refused.is_some() { 0 } else { targets });
+                self.text.extend(refused);
+            }
+            Err(why) => {
+                self.text = vec![failure(why)];
+                self.phase = Phase::Over;
+            }
+        }
+    }
+
+    /// Confirms the plan that is shown; returns whether it is to be carried out now.
+    pub(crate) fn confirm(&mut self) -> bool {
+        let confirmed = matches!(self.phase, Phase::Proposed(targets) if targets > 0);
+        if confirmed {
+            (self.phase, self.confirmed) = (Phase::Running, true);
+            self.text.push(Paragraph::default());
+        }
+        confirmed
+    }
+
+    /// Takes the wish to quit in while a plan is carried out: the first asks, the second stops it.
+    /// Returns whether it is to be stopped now.
+    pub(crate) fn leave(&mut self) -> bool {
+        let stops = self.leaving && self.phase == Phase::Running;
+        if stops {
+            self.phase = Phase::Stopping;
+        }
+        self.leaving = true;
+        stops
+    }
+
+    /// Takes the wish to stay in; returns whether the user wanted to leave.
+    pub(crate) fn stay(&mut self) -> bool {
+        self.phase == Phase::Running && std::mem::take(&mut self.leaving)
+    }
+
+    /// Returns the text.
+    pub(crate) fn text(&self) -> &[Paragraph] {
+        &self.text
+    }
+
+    /// Returns what the keys do now, or what the dialog waits for.
+    pub(crate) fn prompt(&self) -> Line {
+        let line = Line::new();
+        match self.phase {
+            Phase::Planning => line.dim("Esc leaves"),
+            Phase::Proposed(0) => line.dim("nothing was done; Esc leaves"),
+            Phase::Proposed(count) => {
+                let what = wording::count(count, "process", "processes");
+                line.accent("y").plain(format!(" ends {what}   ")).accent("Esc").plain(" leaves")
+            }
+            Phase::Running if self.leaving => line
+                .accent("processes are being ended: ")
+                .accent("q")
+                .plain(" sends no further signal and quits   ")
+                .accent("Esc")
+                .plain(" goes on"),
+            Phase::Running => line.dim("Esc closes this; the ending goes on"),
+            Phase::Stopping => line.accent("no further signal is sent; quits after this step"),
+            Phase::Over => line.dim("Esc closes this"),
+        }
+    }
+
+    /// Returns what the header says while the dialog is closed.
+    pub(crate) fn notice(&self) -> Option<String> {
+        let what = wording::count(self.targets, "process", "processes");
+        match self.phase {
+            Phase::Running | Phase::Stopping => Some(format!("ending {what}")),
+            Phase::Over => Some("processes were ended: K shows the result".to_owned()),
+            Phase::Planning | Phase::Proposed(_) => None,
+        }
+    }
+}
+
+fn failure(why: String) -> Paragraph {
+    Paragraph { head: Line::new(), text: why }
+}

@@ -1,0 +1,173 @@
+//! What keys and the mouse do.
+
+use super::{Effect, Marker, Overlay, State};
+use crate::filter::Filter;
+use crate::keys::{self, Action};
+use crate::rows::Column;
+use crate::view::{Target, target};
+use ratatui_crossterm::crossterm::event::{
+    KeyCode, KeyEvent, KeyModifiers, MouseEvent, MouseEventKind,
+};
+
+impl State {
+    /// Returns what a key does now.
+    pub(super) fn action(&self, key: KeyEvent) -> Option<Action> {
+        let action = match self.overlay {
+            Some(Overlay::Ending) => keys::action_in_dialog(key),
+            _ => keys::action(key),
+        };
+        action.filter(|action| self.offers(*action))
+    }
+
+    /// Returns whether an action is possible with these options.
+    pub(crate) fn offers(&self, action: Action) -> bool {
+        match action {
+            Action::End | Action::Confirm => self.options.can_end,
+            _ => true,
+        }
+    }
+
+    pub(super) fn act(&mut self, action: Action) -> Effect {
+        match action {
+            Action::Quit => return self.quit(),
+            Action::End => return self.end(),
+            Action::Confirm => return self.confirm(),
+            Action::Tag => self.tag(),
+            Action::TagTree => self.tag_tree(),
+            Action::Tree => self.toggle_tree(),
+            Action::Fold => self.fold(),
+            Action::Follow => self.follow(),
+            Action::Untag => self.tagged.clear(),
+            Action::Suspend => return Effect::Suspend,
+            Action::Repaint => return Effect::Repaint,
+            Action::Help => self.toggle(Overlay::Help),
+            Action::Details => {
+                if self.selected_row().is_none() {
+                    self.select(0);
+                }
+                if self.selected.is_none() {
+                    return Effect::Nothing;
+                }
+                self.toggle(Overlay::Details);
+            }
+            Action::Up => self.step(-1),
+            Action::Down => self.step(1),
+            Action::PageUp => self.step(-self.page()),
+            Action::PageDown => self.step(self.page()),
+            Action::First => self.step(isize::MIN),
+            Action::Last => self.step(isize::MAX),
+            Action::Filter => {
+                (self.editing, self.overlay) = (true, None);
+            }
+            Action::NextColumn => self.sort_by(next(self.sort, 1)),
+            Action::PreviousColumn => self.sort_by(next(self.sort, Column::ALL.len() - 1)),
+            Action::SortBy(column) => self.sort_by(column),
+            Action::Reverse => {
+                self.reversed = !self.reversed;
+                self.sort_rows();
+            }
+            Action::Pause => {
+                self.paused = !self.paused;
+                self.thaw();
+            }
+            Action::Markers => {
+                self.marker = match self.marker {
+                    _ if self.options.ascii => Marker::Ascii,
+                    Marker::Braille => Marker::Block,
+                    Marker::Block => Marker::Ascii,
+
+                    Marker::Ascii => Marker::Braille,
+                }
+            }
+            Action::Clear => {
+                if self.overlay == Some(Overlay::Ending) {
+                    self.close_dialog();
+                } else if self.overlay.take().is_none() {
+                    match self.filter.text().is_empty() {
+                        true => self.selected = None,
+                        false => return self.set_filter(""),
+                    }
+                }
+            }
+        }
+        Effect::Draw
+    }
+
+    fn toggle(&mut self, overlay: Overlay) {
+        self.overlay = if self.overlay == Some(overlay) { None } else { Some(overlay) };
+        self.overlay_top = 0;
+    }
+
+    /// Edits the filter. Text is text here; only ^C still ends the program.
+    pub(super) fn edit(&mut self, key: KeyEvent) -> Effect {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('u') if control => self.set_filter(""),
+            KeyCode::Char(letter) if !control && !key.modifiers.contains(KeyModifiers::ALT) => {
+                self.set_filter(&format!("{}{letter}", self.filter.text()))
+            }
+            KeyCode::Backspace => {
+                let mut text = self.filter.text().to_owned();
+                text.pop();
+                self.set_filter(&text)
+            }
+            KeyCode::Enter => {
+                self.editing = false;
+                Effect::Draw
+            }
+            KeyCode::Esc => {
+                self.editing = false;
+                self.set_filter("")
+            }
+            _ => match self.action(key) {
+                Some(
+                    action @ (Action::Quit
+                    | Action::Suspend
+                    | Action::Repaint
+                    | Action::Up
+                    | Action::Down
+                    | Action::PageUp
+                    | Action::PageDown),
+                ) => self.act(action),
+                _ => Effect::Nothing,
+            },
+        }
+    }
+
+    pub(super) fn set_filter(&mut self, text: &str) -> Effect {
+        self.filter = Filter::new(text);
+        self.top = 0;
+        self.sort_rows();
+        Effect::Draw
+    }
+
+    pub(super) fn click(&mut self, mouse: MouseEvent) -> Effect {
+        match mouse.kind {
+            MouseEventKind::ScrollUp => self.step(-3),
+            MouseEventKind::ScrollDown => self.step(3),
+            // A click answers no question.
+            MouseEventKind::Down(_) if self.overlay == Some(Overlay::Ending) => {
+                return Effect::Nothing;
+            }
+            MouseEventKind::Down(_) if self.overlay.is_some() => self.overlay = None,
+            MouseEventKind::Down(_) => match target(self, mouse.column, mouse.row) {
+                Some(Target::Title(column)) if column == self.sort => {
+                    return self.act(Action::Reverse);
+                }
+                Some(Target::Title(column)) => self.sort_by(column),
+                Some(Target::Row(index)) => {
+                    self.followed = None;
+                    self.select(index);
+                }
+                None => return Effect::Nothing,
+            },
+            _ => return Effect::Nothing,
+        }
+        Effect::Draw
+    }
+}
+
+fn next(column: Column, by: usize) -> Column {
+    let at = Column::ALL.iter().position(|other| *other == column).unwrap_or(0);
+    Column::ALL[(at + by) % Column::ALL.len()]
+}

@@ -1,0 +1,140 @@
+//! The dialog that ends processes, and the rows that it is about.
+
+use super::{Effect, Overlay, State};
+use crate::dialog::Dialog;
+use crate::ending::{Aim, News};
+use crate::rows::{Row, Subject};
+use gpu_report::wording::reap::Paragraph;
+
+/// What the dialog says if there is nothing to end.
+const NO_ROW: &str = "no row is selected: select one, or tag rows with Space";
+
+impl State {
+    /// Returns whether new looks are not shown: while the display is paused or the dialog is open.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.paused || self.overlay == Some(Overlay::Ending)
+    }
+
+    /// Shows the latest look, unless the display is still frozen.
+    pub(super) fn thaw(&mut self) {
+        if self.is_frozen() {
+            return;
+        }
+        self.behind = 0;
+        if let Some(frame) = self.pending.take() {
+            self.frame = Some(frame);
+            self.sort_rows();
+        }
+    }
+
+    /// Tags the selected process or takes the tag off, and goes on to the next row.
+    pub(super) fn tag(&mut self) {
+        let user = self.selected_row().filter(|row| row.key.gpu.is_some());
+        if let Some(key) = user.and_then(Row::process)
+            && !self.tagged.remove(&key)
+        {
+            self.tagged.insert(key);
+        }
+        self.step(1);
+    }
+
+    /// Opens the dialog: with the plan that goes on, otherwise with a new one.
+    pub(super) fn end(&mut self) -> Effect {
+        if self.overlay == Some(Overlay::Ending) {
+            return Effect::Nothing;
+        }
+        (self.overlay, self.overlay_top) = (Some(Overlay::Ending), 0);
+        if self.dialog.is_some() {
+            return Effect::Draw;
+        }
+        self.plans += 1;
+        let aim = self.aim();
+        self.dialog = Some(match aim {
+            Some(_) => Dialog::asked(self.plans),
+            None => Dialog::saying(self.plans, NO_ROW),
+        });
+        aim.map_or(Effect::Draw, |aim| Effect::Plan(self.plans, aim))
+    }
+
+    /// Returns what is to be ended: the tagged processes, otherwise the selected row.
+    fn aim(&self) -> Option<Aim> {
+        if !self.tagged.is_empty() {
+            return Some(Aim::Processes(self.tagged.iter().copied().collect()));
+        }
+        let row = self.selected_row()?;
+        match row.key.subject {
+            Subject::Process(key) => Some(Aim::Processes(vec![key])),
+            Subject::Unlisted => {
+                let mut devices = self.frame.as_deref()?.snapshot.devices.iter();
+                let device = devices.find(|device| Some(device.id().index) == row.key.gpu)?;
+                Some(Aim::Unlisted(device.id().clone()))
+            }
+        }
+    }
+
+    pub(super) fn confirm(&mut self) -> Effect {
+        let Some(dialog) = self.dialog.as_mut().filter(|_| self.overlay == Some(Overlay::Ending))
+        else {
+            return Effect::Nothing;
+        };
+        match dialog.confirm() {
+            true => {
+                self.tagged.clear();
+                self.overlay_top = usize::MAX;
+                Effect::Execute(dialog.number())
+            }
+            false => Effect::Nothing,
+        }
+    }
+
+    /// Closes the dialog. What it has begun goes on.
+    pub(super) fn close_dialog(&mut self) {
+        if self.dialog.as_mut().is_some_and(Dialog::stay) {
+            return;
+        }
+        self.dialog.take_if(|dialog| !dialog.is_running());
+        self.overlay = None;
+        self.thaw();
+    }
+
+    /// Quits; while processes are being ended, asks first, and stops after the current step.
+    pub(super) fn quit(&mut self) -> Effect {
+        let Some(dialog) = self.dialog.as_mut().filter(|dialog| dialog.is_running()) else {
+            return Effect::Quit;
+        };
+        if dialog.is_leaving() {
+            return Effect::Quit;
+        }
+        let stops = dialog.leave();
+        (self.overlay, self.overlay_top) = (Some(Overlay::Ending), usize::MAX);
+        if stops { Effect::Stop } else { Effect::Draw }
+    }
+
+    pub(super) fn hear(&mut self, news: News) -> Effect {
+        let Some(dialog) = &mut self.dialog else { return Effect::Nothing };
+        let (is_over, leaves) = (matches!(news, News::Over(_)), dialog.is_leaving());
+        let is_plan = matches!(news, News::Planned(..));
+        if !dialog.news(news) {
+            return Effect::Nothing;
+        }
+        if is_over && leaves {
+            return Effect::Quit;
+        }
+        if self.overlay == Some(Overlay::Ending) {
+            // The last step is in sight.
+            self.overlay_top = if is_plan { 0 } else { usize::MAX };
+        }
+        Effect::Draw
+    }
+
+    /// Returns whether processes are being ended.
+    pub fn is_ending(&self) -> bool {
+        self.dialog.as_ref().is_some_and(Dialog::is_running)
+    }
+
+    /// Returns the plan that was carried out last, with its steps and its result as far as they are
+    /// known; `None` if the user has closed the dialog since.
+    pub fn record(&self) -> Option<&[Paragraph]> {
+        self.dialog.as_ref().filter(|dialog| dialog.was_confirmed()).map(Dialog::text)
+    }
+}

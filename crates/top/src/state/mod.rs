@@ -1,0 +1,302 @@
+//! What the view shows, and how an event changes it. No I/O.
+
+mod actions;
+mod ending;
+mod order;
+
+use crate::dialog::Dialog;
+use crate::ending::Aim;
+use crate::event::Event;
+use crate::filter::Filter;
+use crate::frame::Frame;
+use crate::history::History;
+use crate::rows::{Column, Row, RowKey, Subject};
+use crate::tree::Branch;
+use crate::view::{usable, view};
+use gpu_core::{ProcessKey, Timestamp};
+use gpu_report::TimeZone;
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// The characters of the graphs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Marker {
+    /// Braille patterns: two samples in a column, four levels in a line.
+    #[default]
+    Braille,
+    /// Blocks: one sample in a column, eight levels in a line.
+    Block,
+    /// ASCII, for all text: one sample in a column, three levels in a line.
+    Ascii,
+}
+
+/// What stays the same.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The terminal shows only ASCII.
+    pub ascii: bool,
+    /// Colours are used, and not only bold, dim and reversed text.
+    pub colour: bool,
+    /// The time zone of the time in the header.
+    pub zone: TimeZone,
+    /// The option that selects a simulated machine, for suggested commands: empty or `--sim NAME `.
+    pub sim: String,
+    /// Processes can be ended; without it no key does.
+    pub can_end: bool,
+}
+
+impl Default for Options {
+    /// Returns the options of a view with colours that only shows, in UTC.
+    fn default() -> Self {
+        Options {
+            ascii: false,
+            colour: true,
+            zone: TimeZone::UTC,
+            sim: String::new(),
+            can_end: false,
+        }
+    }
+}
+
+/// What the caller of [`State::update`] has to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing: what is shown stays the same.
+    Nothing,
+    /// Draw.
+    Draw,
+    /// Clear the screen and draw.
+    Repaint,
+    /// Stop until the shell continues the program, then repaint.
+    Suspend,
+    /// Draw, and make a plan that ends these processes. It is carried out only after
+    /// [`Effect::Execute`] with its number.
+    Plan(u64, Aim),
+    /// Draw, and carry the plan of this number out: the user has confirmed it.
+    Execute(u64),
+    /// Draw, and stop the execution after the current step.
+    Stop,
+    /// End the program.
+    Quit,
+}
+
+/// What covers the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overlay {
+    /// The keys.
+    Help,
+    /// The details of the selected row.
+    Details,
+    /// The dialog that ends processes.
+    Ending,
+}
+
+/// The state of the view.
+#[derive(Clone, Debug)]
+pub struct State {
+    pub(crate) options: Options,
+    pub(crate) marker: Marker,
+    pub(crate) frame: Option<Box<Frame>>,
+    /// The last look while the display is paused.
+    pending: Option<Box<Frame>>,
+    pub(crate) paused: bool,
+    /// By index and MIG index.
+    pub(crate) history: BTreeMap<(u32, Option<u32>), History>,
+    /// How many looks came since the display was paused.
+    pub(crate) behind: usize,
+    /// The CPU times of the last look, and its time.
+    cpu_before: (Timestamp, BTreeMap<ProcessKey, Duration>),
+    /// The shown rows in their order, each with what is drawn before the command.
+    pub(crate) order: Vec<Branch>,
+    /// The rows are shown as a tree.
+    pub(crate) tree: bool,
+    /// The processes below which nothing is shown.
+    folded: BTreeSet<ProcessKey>,
+    /// The process that the selection stays on, also when it has ended.
+    pub(crate) followed: Option<ProcessKey>,
+    pub(crate) sort: Column,
+    pub(crate) reversed: bool,
+    pub(crate) filter: Filter,
+    pub(crate) editing: bool,
+    selected: Option<RowKey>,
+    /// The processes that are tagged.
+    pub(crate) tagged: BTreeSet<ProcessKey>,
+    /// The place of the selected row, kept for when the row disappears.
+    place: usize,
+    /// The first row on the screen.
+    pub(crate) top: usize,
+    pub(crate) overlay: Option<Overlay>,
+    /// The first line of the overlay on the screen.
+    pub(crate) overlay_top: usize,
+    /// The dialog that ends processes; it goes on while it is closed.
+    pub(crate) dialog: Option<Dialog>,
+    /// The number of the last plan.
+    plans: u64,
+    size: (u16, u16),
+    /// What a look waits for, and how long.
+    pub(crate) waiting: Option<(String, Duration)>,
+}
+
+impl State {
+    /// Returns the state before the first look, on a terminal of this size.
+    pub fn new(options: Options, size: (u16, u16)) -> Self {
+        State {
+            marker: if options.ascii { Marker::Ascii } else { Marker::default() },
+            options,
+            frame: None,
+            pending: None,
+            paused: false,
+            history: BTreeMap::new(),
+            behind: 0,
+            cpu_before: (Timestamp(0), BTreeMap::new()),
+            order: Vec::new(),
+            tree: false,
+            folded: BTreeSet::new(),
+            followed: None,
+            sort: Column::Gpu,
+            reversed: false,
+            filter: Filter::default(),
+            editing: false,
+            selected: None,
+            tagged: BTreeSet::new(),
+            place: 0,
+            top: 0,
+            overlay: None,
+            overlay_top: 0,
+            dialog: None,
+            plans: 0,
+            size,
+            waiting: None,
+        }
+    }
+
+    /// Returns the identity of the selected row.
+    pub fn selected(&self) -> Option<RowKey> {
+        self.selected
+    }
+
+    /// Returns the sort column, and whether the order is reversed.
+    pub fn sort(&self) -> (Column, bool) {
+        (self.sort, self.reversed)
+    }
+
+    /// Returns the filter.
+    pub fn filter(&self) -> &Filter {
+        &self.filter
+    }
+
+    /// Returns what covers the table.
+    pub fn overlay(&self) -> Option<Overlay> {
+        self.overlay
+    }
+
+    /// Returns whether new looks are not shown.
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Returns the history of the device with this index.
+    pub fn history(&self, gpu: u32) -> Option<&History> {
+        self.history.get(&(gpu, None))
+    }
+
+    /// Returns the area that is drawn on: the terminal, or 80 × 24 if its size is unknown.
+    pub fn area(&self) -> Rect {
+        usable(self.size)
+    }
+
+    /// Draws the state on the whole area.
+    pub fn drawn(&self) -> Buffer {
+        let mut buffer = Buffer::empty(self.area());
+        view(self, self.area(), &mut buffer);
+        buffer
+    }
+
+    /// Returns the shown rows in their order.
+    pub fn rows(&self) -> impl Iterator<Item = &Row> {
+        let frame = self.frame.as_deref();
+        self.order.iter().filter_map(move |branch| frame?.row(branch.index))
+    }
+
+    /// Returns the selected row.
+    pub fn selected_row(&self) -> Option<&Row> {
+        let key = self.selected?;
+        self.rows().find(|row| row.key == key)
+    }
+
+    /// Applies an event.
+    pub fn update(&mut self, event: Event) -> Effect {
+        let effect = match event {
+            Event::Key(key) if self.editing => self.edit(key),
+            Event::Key(key) => self.action(key).map_or(Effect::Nothing, |action| self.act(action)),
+            Event::Mouse(mouse) => self.click(mouse),
+            Event::Paste(text) if self.editing => {
+                self.set_filter(&format!("{}{text}", self.filter.text()))
+            }
+            Event::Paste(_) => Effect::Nothing,
+            Event::Resize(columns, rows) => {
+                self.size = (columns, rows);
+                Effect::Repaint
+            }
+            Event::Frame(frame) => self.look(frame),
+            Event::Stalled { what, since } => {
+                self.waiting = Some((what, since));
+                Effect::Draw
+            }
+            Event::Tick(since) => self.tick(since),
+            Event::Ending(news) => self.hear(news),
+        };
+        if effect != Effect::Nothing {
+            self.settle();
+        }
+        effect
+    }
+
+    fn tick(&mut self, since: Duration) -> Effect {
+        match &mut self.waiting {
+            Some((_, waited)) if waited.as_secs() == since.as_secs() => return Effect::Nothing,
+            Some((_, waited)) => *waited = since,
+            None => self.waiting = Some((String::new(), since)),
+        }
+        Effect::Draw
+    }
+
+    fn look(&mut self, mut frame: Box<Frame>) -> Effect {
+        self.waiting = None;
+        if self.tree {
+            frame.add_parents();
+        }
+        self.add_cpu(&mut frame);
+        for device in &frame.devices {
+            self.history.entry((device.index, device.mig)).or_default().add(device);
+        }
+        if self.is_frozen() {
+            self.behind += 1;
+            self.pending = Some(frame);
+            return Effect::Nothing;
+        }
+        self.frame = Some(frame);
+        self.sort_rows();
+        Effect::Draw
+    }
+
+    /// Fills in the CPU share since the previous look.
+    fn add_cpu(&mut self, frame: &mut Frame) {
+        let now = frame.snapshot.taken_at;
+        let (at, before) = &self.cpu_before;
+        let elapsed = now.since(*at).as_millis();
+        let mut times = BTreeMap::new();
+        for row in frame.rows.iter_mut().chain(&mut frame.parents) {
+            let (Subject::Process(key), Some(time)) = (row.key.subject, row.cpu_time) else {
+                continue;
+            };
+            times.insert(key, time);
+            let used = before.get(&key).map(|earlier| time.saturating_sub(*earlier).as_millis());
+            let share = used.and_then(|used| (used * 100).checked_div(elapsed));
+            row.cpu = share.and_then(|share| u32::try_from(share).ok());
+        }
+        self.cpu_before = (now, times);
+    }
+}

@@ -1,0 +1,122 @@
+//! Which rows are shown in which order, and which one is selected.
+
+use super::{Overlay, State};
+use crate::rows::{Column, Row, Subject, ancestry};
+use crate::tree::{self, Branch};
+use crate::view::{overlay_length, rows_on_screen};
+use std::collections::BTreeSet;
+
+impl State {
+    pub(super) fn sort_by(&mut self, column: Column) {
+        (self.sort, self.reversed) = (column, false);
+        self.sort_rows();
+    }
+
+    /// Filters and sorts the rows. The selection stays on its row; if that is gone, it moves to the
+    /// row that has taken the place.
+    pub(super) fn sort_rows(&mut self) {
+        let Some(frame) = self.frame.as_deref() else { return };
+        let rows = &frame.rows[..];
+        let shown = rows.iter().enumerate().filter(|(_, row)| self.filter.shows(row));
+        let mut order: Vec<usize> = shown.map(|(index, _)| index).collect();
+        let (sort, reversed) = (self.sort, self.reversed);
+        order.sort_by(|a, b| sort.compare(&rows[*a], &rows[*b], reversed));
+        self.order = match self.tree {
+            true => tree::arrange(frame, &order, &self.folded),
+            false => {
+                order.into_iter().map(|index| Branch { index, lines: String::new() }).collect()
+            }
+        };
+        let users = rows.iter().filter_map(Row::process).collect::<BTreeSet<_>>();
+        self.tagged.retain(|key| users.contains(key));
+        let Some(key) = self.selected else { return };
+        let followed = self.followed.filter(|followed| key.subject == Subject::Process(*followed));
+        let is_it = |row: &Row| row.key == key;
+        let is_same = |row: &Row| row.process().is_some() && row.process() == followed;
+        let found = self.rows().position(is_it).or_else(|| self.rows().position(is_same));
+        match found {
+            Some(place) => self.select(place),
+            // While the filter hides the row, it stays selected.
+            None if rows.iter().chain(&frame.parents).any(|row| row.key == key) => {}
+            None if self.overlay == Some(Overlay::Details) || followed.is_some() => {}
+            None => self.select(self.place),
+        }
+    }
+
+    /// Shows the rows as a tree, or as a list.
+    pub(super) fn toggle_tree(&mut self) {
+        self.tree = !self.tree;
+        if let Some(frame) = self.frame.as_deref_mut().filter(|_| self.tree) {
+            frame.add_parents();
+        }
+        self.sort_rows();
+    }
+
+    /// Hides or shows what is below the selected process in the tree.
+    pub(super) fn fold(&mut self) {
+        let Some(key) = self.selected_row().and_then(Row::process).filter(|_| self.tree) else {
+            return;
+        };
+        if !self.folded.remove(&key) {
+            self.folded.insert(key);
+        }
+        self.sort_rows();
+    }
+
+    /// Follows the selected process, or no longer.
+    pub(super) fn follow(&mut self) {
+        let selected = self.selected_row().and_then(Row::process);
+        self.followed = if self.followed == selected { None } else { selected };
+    }
+
+    /// Tags the selected process and those below it in the tree, whether they are shown or not.
+    pub(super) fn tag_tree(&mut self) {
+        let Some((frame, root)) =
+            self.frame.as_deref().zip(self.selected_row().and_then(Row::process))
+        else {
+            return;
+        };
+        let is_below =
+            |pid| ancestry(&frame.snapshot, pid).any(|above| above.key.definitely_same(&root));
+        let below = frame.rows.iter().filter_map(Row::process).filter(|key| is_below(key.pid));
+        self.tagged.extend(below.collect::<Vec<_>>());
+    }
+
+    /// Selects the row at this place, or the last one.
+    pub(super) fn select(&mut self, place: usize) {
+        self.place = place.min(self.order.len().saturating_sub(1));
+        let key = self.rows().nth(self.place).map(|row| row.key);
+        self.selected = key;
+    }
+
+    /// Moves the selection; with an overlay, moves its text.
+    pub(super) fn step(&mut self, by: isize) {
+        self.followed = self.followed.filter(|_| self.overlay.is_some());
+        if self.overlay.is_some() {
+            self.overlay_top = self.overlay_top.saturating_add_signed(by);
+            return;
+        }
+        let visible = self.selected_row().is_some();
+        match (visible, by) {
+            (_, isize::MIN) => self.select(0),
+            (false, isize::MAX) | (true, _) => self.select(self.place.saturating_add_signed(by)),
+            (false, _) => self.select(self.top),
+        }
+    }
+
+    pub(super) fn page(&self) -> isize {
+        isize::try_from(rows_on_screen(self)).unwrap_or(isize::MAX).max(1)
+    }
+
+    /// Keeps the selected row and the text of the overlay on the screen.
+    pub(super) fn settle(&mut self) {
+        let room = rows_on_screen(self).max(1);
+        let last = self.order.len().saturating_sub(room);
+        if self.selected_row().is_some() {
+            self.top = self.top.clamp((self.place + 1).saturating_sub(room), self.place);
+        }
+        self.top = self.top.min(last);
+        let (length, room) = self.overlay.map_or((0, 0), |overlay| overlay_length(self, overlay));
+        self.overlay_top = self.overlay_top.min(length.saturating_sub(room));
+    }
+}

@@ -1,0 +1,234 @@
+//! The dialog that ends processes.
+
+use crate::fixture::{Made, key, lines, made, options, press};
+use gpu_core::{Pid, ProcessKey, StartTime};
+use gpu_report::text::Line;
+use gpu_report::wording::reap::Paragraph;
+use gpu_top::ending::{News, Shown};
+use gpu_top::{Aim, Effect, Event, Options, Overlay, State};
+use ratatui_crossterm::crossterm::event::{
+    KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
+
+fn look(pids: &[u32], at: u64) -> Event {
+    let rows: Vec<Made> =
+        pids.iter().map(|pid| Made::new(0, *pid, "bob", 1000 - u64::from(*pid), "job")).collect();
+    Event::Frame(Box::new(made(1, &rows, at)))
+}
+
+fn state() -> State {
+    let mut state = State::new(options(), (80, 24));
+    state.update(look(&[1, 2, 3], 1000));
+    state
+}
+
+fn aim(pids: &[u32]) -> Aim {
+    let key = |pid: &u32| ProcessKey { pid: Pid(*pid), start: Some(StartTime(1)) };
+    Aim::Processes(pids.iter().map(key).collect())
+}
+
+fn said(text: &str) -> Vec<Paragraph> {
+    vec![Paragraph { head: Line::new(), text: text.to_owned() }]
+}
+
+fn planned(number: u64, targets: usize) -> Event {
+    let shown = Shown { text: said("the plan"), targets, obstacle: None };
+    Event::Ending(News::Planned(number, Ok(shown)))
+}
+
+fn step(text: &str) -> Event {
+    Event::Ending(News::Step(Line::new().plain(text)))
+}
+
+fn over(text: &str) -> Event {
+    Event::Ending(News::Over(Ok(said(text))))
+}
+
+/// Returns a state in which the plan of process 1 is carried out.
+fn running() -> State {
+    let mut state = state();
+    assert_eq!(press(&mut state, "jK"), Effect::Plan(1, aim(&[1])));
+    state.update(planned(1, 1));
+    assert_eq!(press(&mut state, "y"), Effect::Execute(1));
+    state
+}
+
+#[test]
+fn plan_is_shown_and_carried_out_only_after_its_confirmation() {
+    let mut state = state();
+    assert_eq!(press(&mut state, "jK"), Effect::Plan(1, aim(&[1])));
+    assert!(lines(&state).contains("looking at the machine as it is now"));
+    assert_eq!(press(&mut state, "y"), Effect::Nothing, "there is no plan yet");
+    assert_eq!(state.update(planned(1, 1)), Effect::Draw);
+    let screen = lines(&state);
+    assert!(screen.contains("the plan") && screen.contains("y ends 1 process   Esc leaves"));
+    let click = MouseEventKind::Down(MouseButton::Left);
+    let click = MouseEvent { kind: click, column: 4, row: 20, modifiers: KeyModifiers::NONE };
+    let control_y = KeyEvent::new(KeyCode::Char('y'), KeyModifiers::CONTROL);
+    for event in [
+        key(KeyCode::Enter),
+        key(KeyCode::Char(' ')),
+        key(KeyCode::Char('Y')),
+        Event::Key(control_y),
+        Event::Paste("y".to_owned()),
+        Event::Mouse(click),
+    ] {
+        assert_eq!(state.update(event.clone()), Effect::Nothing, "{event:?}");
+    }
+    assert_eq!(press(&mut state, "y"), Effect::Execute(1));
+    assert_eq!(press(&mut state, "y"), Effect::Nothing, "only once");
+    state.update(step("SIGTERM  1 job"));
+    state.update(over("freed 999 MiB"));
+    let screen = lines(&state);
+    assert!(screen.contains("SIGTERM  1 job") && screen.contains("freed 999 MiB"), "{screen}");
+    state.update(key(KeyCode::Esc));
+    assert_eq!((state.overlay(), state.record()), (None, None));
+}
+
+#[test]
+fn escape_leaves_and_a_late_plan_is_not_that_of_the_next_dialog() {
+    let mut state = state();
+    press(&mut state, "jK");
+    state.update(key(KeyCode::Esc));
+    assert_eq!(state.overlay(), None);
+    assert_eq!(press(&mut state, "jK"), Effect::Plan(2, aim(&[2])));
+    assert_eq!(state.update(planned(1, 1)), Effect::Nothing);
+    assert_eq!(press(&mut state, "y"), Effect::Nothing);
+    state.update(planned(2, 1));
+    assert_eq!(press(&mut state, "y"), Effect::Execute(2));
+}
+
+#[test]
+fn plan_without_targets_or_on_a_machine_that_allows_none_cannot_be_confirmed() {
+    for (targets, obstacle) in [(0, None), (2, Some("not on this machine".to_owned()))] {
+        let mut state = state();
+        press(&mut state, "jK");
+        let shown = Shown { text: said("the plan"), targets, obstacle: obstacle.clone() };
+        state.update(Event::Ending(News::Planned(1, Ok(shown))));
+        assert_eq!(press(&mut state, "y"), Effect::Nothing);
+        let screen = lines(&state);
+        assert!(screen.contains("nothing was done; Esc leaves"), "{screen}");
+        assert!(obstacle.is_none_or(|why| screen.contains(&why)), "{screen}");
+    }
+    let mut state = state();
+    press(&mut state, "jK");
+    let why = "failed to read the ancestors of this process".to_owned();
+    state.update(Event::Ending(News::Planned(1, Err(why.clone()))));
+    assert!(lines(&state).contains(&why));
+    assert_eq!(press(&mut state, "y"), Effect::Nothing);
+}
+
+#[test]
+fn rows_are_frozen_while_the_dialog_is_open_and_looks_go_on() {
+    let mut state = state();
+    press(&mut state, "jK");
+    for at in [2000, 3000] {
+        assert_eq!(state.update(look(&[9], at)), Effect::Nothing);
+    }
+    assert_eq!(state.rows().count(), 3);
+    assert_eq!(state.history(0).unwrap().len(), 3);
+    state.update(key(KeyCode::Esc));
+    assert_eq!(state.rows().count(), 1);
+    // A pause lasts longer than the dialog.
+    press(&mut state, "zjK");
+    state.update(key(KeyCode::Esc));
+    state.update(look(&[1, 2], 4000));
+    assert_eq!((state.is_paused(), state.rows().count()), (true, 1));
+}
+
+#[test]
+fn tagged_processes_are_ended_together_otherwise_the_selected_one() {
+    let mut state = state();
+    press(&mut state, "K");
+    assert!(lines(&state).contains("no row is selected"), "{}", lines(&state));
+    state.update(key(KeyCode::Esc));
+    press(&mut state, "j  ");
+    assert!(lines(&state).contains("* 0       1 bob"), "{}", lines(&state));
+    assert_eq!(press(&mut state, "K"), Effect::Plan(2, aim(&[1, 2])));
+    state.update(key(KeyCode::Esc));
+    press(&mut state, "gU");
+    assert_eq!(press(&mut state, "K"), Effect::Plan(3, aim(&[1])));
+    // A tag that is set twice is taken off.
+    state.update(key(KeyCode::Esc));
+    press(&mut state, "g g ");
+    assert_eq!(press(&mut state, "K"), Effect::Plan(4, aim(&[2])));
+}
+
+#[test]
+fn unlisted_memory_is_ended_as_reap_does_for_the_device() {
+    let mut frame = made(2, &[Made::new(0, 1, "bob", 10, "job")], 1000);
+    let sample = frame.snapshot.devices[1].sample.as_mut().unwrap();
+    sample.memory.used = Ok(gpu_core::Bytes::from_mib(5000));
+    let id = frame.snapshot.devices[1].id().clone();
+    let (snapshot, diagnosis) = (frame.snapshot, frame.diagnosis);
+    let leases = gpu_steward::DeviceLeases::none();
+    let filter = gpu_report::ProcessFilter::default();
+    let user = |uid| format!("user {uid}");
+    frame = gpu_top::Frame::of(snapshot, diagnosis, &leases, |_| true, &filter, &user);
+    let mut state = State::new(options(), (80, 24));
+    state.update(Event::Frame(Box::new(frame)));
+    assert_eq!(press(&mut state, "GK"), Effect::Plan(1, Aim::Unlisted(id)));
+}
+
+#[test]
+fn closed_dialog_does_not_stop_what_it_began_and_can_be_opened_again() {
+    let mut state = running();
+    state.update(key(KeyCode::Esc));
+    assert_eq!(state.overlay(), None);
+    assert!(lines(&state).contains("ending 1 process"), "{}", lines(&state));
+    assert_eq!(state.update(step("SIGKILL  1 job")), Effect::Draw);
+    assert_eq!(press(&mut state, "K"), Effect::Draw);
+    assert!(lines(&state).contains("SIGKILL  1 job"), "{}", lines(&state));
+    state.update(key(KeyCode::Esc));
+    state.update(over("freed"));
+    assert!(lines(&state).contains("K shows the result"), "{}", lines(&state));
+    assert!(state.record().is_some());
+    press(&mut state, "K");
+    state.update(key(KeyCode::Esc));
+    assert_eq!(press(&mut state, "K"), Effect::Plan(2, aim(&[1])));
+}
+
+#[test]
+fn quitting_while_processes_are_ended_asks_then_stops_after_the_step() {
+    let mut state = running();
+    state.update(key(KeyCode::Esc));
+    assert_eq!(press(&mut state, "q"), Effect::Draw);
+    assert_eq!(state.overlay(), Some(Overlay::Ending));
+    assert!(lines(&state).contains("q sends no further signal and quits"));
+    state.update(key(KeyCode::Esc));
+    assert!(!lines(&state).contains("no further signal"), "{}", lines(&state));
+    assert_eq!(press(&mut state, "q"), Effect::Draw, "it asks again");
+    let control_c = Event::Key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL));
+    assert_eq!(state.update(control_c), Effect::Stop);
+    assert!(state.is_ending());
+    assert_eq!(state.update(over("interrupted")), Effect::Quit);
+    assert!(state.record().unwrap().iter().any(|told| told.text == "interrupted"));
+    // Who does not wait for the step leaves at once.
+    let mut state = running();
+    assert_eq!(press(&mut state, "qq"), Effect::Stop);
+    assert_eq!(press(&mut state, "q"), Effect::Quit);
+}
+
+#[test]
+fn read_only_view_has_no_key_that_ends_processes() {
+    let mut state = State::new(Options { can_end: false, ..options() }, (100, 50));
+    state.update(look(&[1], 1000));
+    for event in [key(KeyCode::Char('K')), key(KeyCode::F(9)), key(KeyCode::Char('y'))] {
+        press(&mut state, "j");
+        assert_eq!(state.update(event), Effect::Nothing);
+    }
+    press(&mut state, "?");
+    assert!(!lines(&state).contains("F9"), "{}", lines(&state));
+    assert!(!lines(&state).contains("K End"), "{}", lines(&state));
+}
+
+#[test]
+fn dialog_has_its_prompt_in_the_smallest_terminal() {
+    for size in [(20, 5), (24, 4), (80, 24)] {
+        let mut state = State::new(options(), size);
+        state.update(look(&[1, 2, 3], 1000));
+        press(&mut state, "jK");
+        state.update(planned(1, 1));
+        assert!(lines(&state).contains("y ends 1 process"), "{size:?}: {}", lines(&state));
+    }
+}
