@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// Opens the machine that the command line selects.
 pub(crate) fn open(global: &Global) -> Result<Source, Failure> {
-    open_telling(global, progress)
+    Source::open(&options(global)).map_err(|error| opening(global.sim.as_deref(), error))
 }
 
 /// Opens the machine that the command line selects, for a query of these groups next.
@@ -25,9 +25,10 @@ pub(crate) fn open_for_query(
         .map_err(|error| opening(global.sim.as_deref(), error))
 }
 
-/// Opens the machine that the command line selects, with another function for messages about waits.
-pub(crate) fn open_telling(global: &Global, progress: fn(&str)) -> Result<Source, Failure> {
-    Source::open(&Options { progress, ..options(global) })
+/// Opens the machine that the command line selects, to look at it again and again, with another
+/// function for messages about waits.
+pub(crate) fn open_to_watch(global: &Global, progress: fn(&str)) -> Result<Source, Failure> {
+    Source::open_to_watch(&Options { progress, ..options(global) })
         .map_err(|error| opening(global.sim.as_deref(), error))
 }
 

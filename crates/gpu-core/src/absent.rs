@@ -28,6 +28,8 @@ pub enum Absent {
     Failed,
     /// The driver did not answer in time, or was not queried again after a timeout.
     NoAnswer,
+    /// The device sleeps and was not queried, because a query would wake it.
+    Asleep,
     /// The device is lost or waits for a reset (`[GPU is lost]`, `[GPU requires reset]`).
     DeviceLost,
     /// The recording or the pasted text does not contain it.
@@ -46,6 +48,7 @@ impl fmt::Display for Absent {
             Absent::Deprecated => "deprecated",
             Absent::Failed => "device error",
             Absent::NoAnswer => "no answer",
+            Absent::Asleep => "asleep",
             Absent::DeviceLost => "device lost",
             Absent::NotRecorded => "not recorded",
             Absent::Implausible => "implausible",

@@ -6,7 +6,7 @@ use crate::driver_message::DriverMessage;
 use crate::error::Result;
 use crate::file::DeviceFile;
 use crate::holder::{HeldFile, HolderScan, Unreadable};
-use crate::id::{Pid, ProcessKey};
+use crate::id::{DeviceId, Pid, ProcessKey};
 use crate::lease::LeaseId;
 use crate::process::{ProcessDetail, ProcessInfo};
 use crate::snapshot::Origin;
@@ -67,6 +67,12 @@ pub trait Host: Send + Sync {
     /// `Io` when the module's list cannot be read.
     fn driver_devices(&self) -> Result<Vec<DeviceInfo>>;
 
+    /// Returns the devices, by index, if the kernel has suspended all of them: a query of the driver
+    /// would wake them. Does not query the driver.
+    fn sleeping_devices(&self) -> Option<Vec<DeviceId>> {
+        None
+    }
+
     /// Returns the driver's error messages that the kernel log of this boot still has, oldest first.
     ///
     /// # Errors
@@ -79,6 +85,11 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// `Io` when the device directory cannot be read.
     fn device_files(&self) -> Result<Vec<DeviceFile>>;
+
+    /// Starts to notice that files are opened and closed; `None` if that is impossible here.
+    fn file_activity(&self, _files: &[DeviceFile]) -> Option<Box<dyn FileActivity>> {
+        None
+    }
 
     /// Returns every process that has one of `files` open, mapped, or as executable, current or
     /// root directory. A process that ends during the walk is left out.
@@ -128,6 +139,15 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// `Process(Gone)` when it does not exist; `Unsupported` if the kernel lacks pidfd.
     fn open(&self, pid: Pid) -> Result<Box<dyn ProcessHandle>>;
+}
+
+/// Notices that files are opened and closed.
+///
+/// It is a hint: a process can also receive an open file from another, or close one of two.
+#[cfg_attr(feature = "mock", mockall::automock)]
+pub trait FileActivity: Send {
+    /// Returns whether one of the files may have been opened or closed since the previous call.
+    fn noticed(&mut self) -> bool;
 }
 
 /// One opened process: a pidfd on Linux.

@@ -61,6 +61,7 @@ mod lease;
 mod lease_store;
 mod memory;
 mod observe;
+mod observer;
 pub mod plausible;
 mod process;
 mod rates;
@@ -93,7 +94,7 @@ pub use error::{DeviceFault, Error, ErrorKind, Fault, MachineFault, ProcessFault
 pub use executable::{Executable, in_system_dir};
 pub use file::{DeviceFile, DeviceFileKind, FileId};
 pub use holder::{HeldFile, Holder, HolderScan, UnreadProcess, Unreadable};
-pub use host::{Host, ProcessHandle, ProcessList, Signal};
+pub use host::{FileActivity, Host, ProcessHandle, ProcessList, Signal};
 pub use id::{DeviceId, DeviceUuid, PciBusId, Pid, ProcessKey, StartTime};
 pub use inventory::{Inventory, ask};
 pub use journal::{Journal, NoJournal};
@@ -111,6 +112,7 @@ pub use observe::{
     HolderSearch, Observation, complete_processes, look_at_devices, look_up_processes, observe,
     observe_in_detail, observe_users,
 };
+pub use observer::Observer;
 pub use process::{ProcessDetail, ProcessInfo, ProcessState, Workload, WorkloadKind};
 pub use rates::{Rates, Route};
 pub use selector::{SelectError, Selector};
@@ -122,9 +124,9 @@ pub use topology::{Link, PeerAccess, PeerCapability, Topology};
 pub use units::{Bytes, Celsius, Milliwatts, Percent, amount};
 #[cfg(feature = "mock")]
 pub use {
-    backend::MockGpuBackend, clock::MockClock, host::MockHost, host::MockProcessHandle,
-    journal::MockJournal, launch::MockSupervisors, lease_store::MockLeaseStore,
-    memory::MockDeviceMemory,
+    backend::MockGpuBackend, clock::MockClock, host::MockFileActivity, host::MockHost,
+    host::MockProcessHandle, journal::MockJournal, launch::MockSupervisors,
+    lease_store::MockLeaseStore, memory::MockDeviceMemory,
 };
 
 #[cfg(feature = "serde")]

@@ -2,10 +2,12 @@
 
 use crate::absent::Absent;
 use crate::backend::GpuBackend;
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::details::Groups;
 use crate::device::DeviceInfo;
-use crate::error::Reach;
+use crate::error::{Fault, Reach};
+use crate::file::DeviceFile;
+use crate::holder::HolderScan;
 use crate::host::Host;
 use crate::id::{DeviceId, Pid, ProcessKey};
 use crate::inventory::{Inventory, ask};
@@ -65,15 +67,26 @@ pub fn observe_in_detail(
     observation: Observation,
 ) -> Snapshot {
     let mut snapshot = look(backend, host, clock, observation.groups);
+    complete(&mut snapshot, host, observation, |_, files| ask(|| host.holders(files)));
+    snapshot
+}
+
+/// Adds to a look at the devices what else `observation` requests. `search` returns the holders of
+/// files; it is called at most once.
+pub(crate) fn complete(
+    snapshot: &mut Snapshot,
+    host: &dyn Host,
+    observation: Observation,
+    search: impl FnOnce(&Snapshot, &[DeviceFile]) -> Result<HolderScan, Fault>,
+) {
     if observation.driver_messages {
         snapshot.driver_messages = ask(|| host.driver_messages());
     }
-    if observation.holders == HolderSearch::IfUnexplained && is_memory_explained(&snapshot) {
-        look_up(host, &mut snapshot, named_pids, observation.processes);
+    if observation.holders == HolderSearch::IfUnexplained && is_memory_explained(snapshot) {
+        look_up(host, snapshot, named_pids, observation.processes);
         let is_gone = |process: &Process| process.0 == Err(Absent::NotFound);
         if !snapshot.processes.values().any(is_gone) {
-            look_up(host, &mut snapshot, relatives, observation.processes);
-            return snapshot;
+            return look_up(host, snapshot, relatives, observation.processes);
         }
         // The search comes before the processes that it finds are read.
         snapshot.processes.clear();
@@ -83,7 +96,7 @@ pub fn observe_in_detail(
     }
     // Processes come after devices: one that ends in between is then seen as gone, not as held.
     let files = ask(|| host.device_files());
-    match files.clone().and_then(|files| ask(|| host.holders(&files))) {
+    match files.clone().and_then(|files| search(snapshot, &files)) {
         Ok(scan) => {
             snapshot.holders = Ok(scan.holders);
             snapshot.unreadable = scan.unreadable;
@@ -92,15 +105,17 @@ pub fn observe_in_detail(
         Err(fault) => snapshot.holders = Err(fault),
     }
     snapshot.files = files.unwrap_or_default();
-    look_up(host, &mut snapshot, named_pids, observation.processes);
-    look_up(host, &mut snapshot, relatives, observation.processes);
-    snapshot
+    look_up(host, snapshot, named_pids, observation.processes);
+    look_up(host, snapshot, relatives, observation.processes);
 }
 
 /// Returns whether the driver accounts for the memory of every device by processes that it lists
 /// with PIDs that are valid here.
 fn is_memory_explained(snapshot: &Snapshot) -> bool {
     let explained = |device: &DeviceState| {
+        if device.memory_used() == Err(Absent::Asleep) {
+            return true;
+        }
         let accounted = device.memory_listed().map(|listed| listed + DRIVER_OVERHEAD);
         device.memory_used().is_ok_and(|used| accounted.is_some_and(|bytes| used <= bytes))
     };
@@ -132,7 +147,17 @@ pub fn observe_users(
 /// Reads the devices once, with a place for everything else.
 fn look(backend: &dyn GpuBackend, host: &dyn Host, clock: &dyn Clock, groups: Groups) -> Snapshot {
     let taken_at = clock.wall();
-    let Inventory { driver, devices } = look_at_devices(backend, host, groups);
+    begin(backend, host, taken_at, look_at_devices(backend, host, groups))
+}
+
+/// Returns a snapshot of these devices, with a place for everything else.
+pub(crate) fn begin(
+    backend: &dyn GpuBackend,
+    host: &dyn Host,
+    taken_at: Timestamp,
+    inventory: Inventory,
+) -> Snapshot {
+    let Inventory { driver, devices } = inventory;
     Snapshot {
         hostname: host.hostname(),
         driver,

@@ -5,11 +5,14 @@ use crate::handle::LinuxProcess;
 use crate::proc_dir::{ProcDir, ProcRoot, number};
 use crate::users::Users;
 use crate::walk::Walker;
-use crate::{bpf, fault, files, hidepid, inherited, kernel_log, parallel, process};
+use crate::{
+    bpf, fault, file_activity, files, hidepid, inherited, kernel_log, parallel, process,
+    runtime_power,
+};
 use gpu_core::{
-    Absent, DeviceFile, DeviceInfo, DriverMessage, Error, ErrorKind, Holder, HolderScan, Host,
-    LeaseId, Origin, Pid, ProcessDetail, ProcessHandle, ProcessInfo, ProcessKey, ProcessList,
-    Reading, Result, Timestamp, UnreadProcess, Unreadable,
+    Absent, DeviceFile, DeviceId, DeviceInfo, DriverMessage, Error, ErrorKind, FileActivity,
+    Holder, HolderScan, Host, LeaseId, Origin, Pid, ProcessDetail, ProcessHandle, ProcessInfo,
+    ProcessKey, ProcessList, Reading, Result, Timestamp, UnreadProcess, Unreadable,
 };
 use rustix::io::Errno;
 use std::path::PathBuf;
@@ -185,6 +188,10 @@ impl Host for LinuxHost {
         crate::driver::devices(&self.context.roots.proc)
     }
 
+    fn sleeping_devices(&self) -> Option<Vec<DeviceId>> {
+        runtime_power::sleeping(&self.context.roots.sys)
+    }
+
     /// Reads `/dev/kmsg`, and so the messages of this boot that its buffer still has. No other
     /// program is started to read earlier ones from the journal.
     fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
@@ -196,6 +203,10 @@ impl Host for LinuxHost {
 
     fn device_files(&self) -> Result<Vec<DeviceFile>> {
         files::device_files(&self.context.roots.dev, &self.context.roots.sys)
+    }
+
+    fn file_activity(&self, files: &[DeviceFile]) -> Option<Box<dyn FileActivity>> {
+        file_activity::watch(files)
     }
 
     fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {

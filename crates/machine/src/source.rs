@@ -7,7 +7,7 @@ use crate::session_devices::SessionDevices;
 use crate::{Cause, MachineError};
 use gpu_core::{
     Absent, Clock, DeviceFile, Error, ErrorKind, GpuBackend, Groups, Host, Journal, Observation,
-    Snapshot,
+    Observer, Snapshot,
 };
 use gpu_host::{
     FileJournal, FileLeaseStore, LinuxHost, PathTrust, Place, Roots, SafeGpuFiles, SystemClock,
@@ -153,6 +153,17 @@ impl Source {
         })
     }
 
+    /// Opens the selected machine to look at it again and again, with
+    /// [`observe`](Source::observe). NVML stays initialised between looks, which saves most of the
+    /// cost of a look, unless the kernel may suspend a GPU that nobody uses.
+    ///
+    /// # Errors
+    /// As [`open`](Source::open).
+    pub fn open_to_watch(options: &Options<'_>) -> Result<Self, MachineError> {
+        let keeps = !gpu_host::may_sleep(&roots().sys);
+        Source::prepared(options, |backend| if keeps { backend.keep_open() } else { backend })
+    }
+
     fn prepared(
         options: &Options<'_>,
         prepare: impl FnOnce(NvmlChild) -> NvmlChild,
@@ -261,6 +272,11 @@ impl Source {
     /// Takes a snapshot that covers what `observation` requests.
     pub fn detailed_snapshot(&self, observation: Observation) -> Snapshot {
         gpu_core::observe_in_detail(&*self.backend, &*self.host, &*self.clock, observation)
+    }
+
+    /// Takes a snapshot as one of many: see [`Observer`].
+    pub fn observe(&self, observer: &mut Observer, observation: Observation) -> Snapshot {
+        observer.observe(&*self.backend, &*self.host, &*self.clock, observation)
     }
 
     /// Returns whether time advances only by sleeping.

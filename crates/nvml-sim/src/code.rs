@@ -46,7 +46,9 @@ impl From<Absent> for Code {
             Absent::TooOld => Code::FUNCTION_NOT_FOUND,
             Absent::Deprecated => Code::DEPRECATED,
             Absent::DeviceLost => Code::GPU_IS_LOST,
-            Absent::Failed | Absent::NoAnswer | Absent::Implausible => Code::UNKNOWN,
+            Absent::Failed | Absent::NoAnswer | Absent::Implausible | Absent::Asleep => {
+                Code::UNKNOWN
+            }
         }
     }
 }

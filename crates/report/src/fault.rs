@@ -22,6 +22,7 @@ pub fn meaning(kind: ErrorKind) -> Option<&'static str> {
         ErrorKind::Device(DeviceFault::InsufficientPower) => "its power cables are not connected",
         ErrorKind::Device(DeviceFault::Interrupt) => "the kernel cannot service its interrupts",
         ErrorKind::TimedOut => "no answer in time",
+        ErrorKind::Field(Absent::Asleep) => "asleep",
         _ => return None,
     })
 }

@@ -14,10 +14,11 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::queue_status::user;
 use crate::source::{self, Source};
-use crate::terminal::{Line, Screen, Tone, packed, wrapped};
+use crate::terminal::{Line, Screen, Tone, packed, progress, wrapped};
 use crate::wording;
 use gpu_core::{
-    Groups, HolderSearch, Observation, Origin, ProcessDetail, Selector, Snapshot, selector::select,
+    Groups, HolderSearch, Observation, Observer, Origin, ProcessDetail, Selector, Snapshot,
+    selector::select,
 };
 use gpu_reaper::Diagnosis;
 use gpu_report::rows::View;
@@ -58,27 +59,35 @@ pub(crate) fn run(
         false => ProcessDetail::Outline,
     };
     let observation = Observation { groups, holders, processes, driver_messages: false };
-    let source = source::open_for_query(global, groups, args.repeat.is_once())?;
+    let once = args.repeat.is_once();
+    let source = match once {
+        true => source::open_for_query(global, groups, true)?,
+        false => source::open_to_watch(global, progress)?,
+    };
+    let mut observer = Observer::new();
     let filter = filter(&args.shown, &source)?;
     let mut before = None;
     let exit = repeat::show(&args.repeat, &source, screen, |screen| {
         // The driver is queried in the background meanwhile.
         let leased = source.leases();
-        let mut whole = source.detailed_snapshot(observation);
+        let mut whole = match once {
+            true => source.detailed_snapshot(observation),
+            false => source.observe(&mut observer, observation),
+        };
         let diagnosis = gpu_reaper::diagnose_outlines(&mut whole, &*source.host);
         let snapshot = only(&whole, &args.only.devices)?;
         let mut view = View::of(&whole, &snapshot, &diagnosis, leased, &user);
         view.filter = filter.clone();
         (view.columns, view.before) = (args.columns.as_ref(), before.as_ref());
         match (args.details, global.json) {
-            (_, true) if args.repeat.is_once() => screen.json(&view.json(args.details))?,
+            (_, true) if once => screen.json(&view.json(args.details))?,
             (_, true) => screen.json_line(&view.json(args.details))?,
             (true, false) => {
                 details::show(screen, &view.filter.applied_to(&snapshot))?;
                 left_out(screen, &view)?;
             }
             (false, false) => screen.together(|screen| {
-                if !args.repeat.is_once() {
+                if !once {
                     screen.clear()?;
                     let zone = crate::local_time::zone();
                     screen.print(&Line::new().dim(local_time::readable(whole.taken_at, &zone)))?;
@@ -88,7 +97,7 @@ pub(crate) fn run(
         }
         drop(view);
         drop(snapshot);
-        if args.repeat.is_once() {
+        if once {
             std::mem::forget((whole, diagnosis));
         } else {
             before = Some(whole);

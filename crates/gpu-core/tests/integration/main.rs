@@ -4,6 +4,7 @@ mod fixture;
 mod json;
 mod names;
 mod observe;
+mod observer;
 mod plain_data;
 mod ports;
 mod query;

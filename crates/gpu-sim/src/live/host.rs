@@ -3,9 +3,9 @@
 use super::{LiveError, members, placeholders};
 use crate::{Session, Simulation};
 use gpu_core::{
-    Absent, ActToken, Clock, DeviceFile, DeviceInfo, DriverMessage, Error, ErrorKind, HeldFile,
-    HolderScan, Host, LeaseId, Origin, Pid, ProcessDetail, ProcessFault, ProcessHandle,
-    ProcessInfo, ProcessKey, ProcessList, Reading, Result, Signal, Timestamp,
+    Absent, ActToken, Clock, DeviceFile, DeviceId, DeviceInfo, DriverMessage, Error, ErrorKind,
+    FileActivity, HeldFile, HolderScan, Host, LeaseId, Origin, Pid, ProcessDetail, ProcessFault,
+    ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result, Signal, Timestamp,
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::path::{Path, PathBuf};
@@ -154,6 +154,14 @@ impl Host for SessionHost {
 
     fn device_files(&self) -> Result<Vec<DeviceFile>> {
         self.now().device_files()
+    }
+
+    fn sleeping_devices(&self) -> Option<Vec<DeviceId>> {
+        self.now().sleeping_devices()
+    }
+
+    fn file_activity(&self, files: &[DeviceFile]) -> Option<Box<dyn FileActivity>> {
+        self.now().file_activity(files)
     }
 
     fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {

@@ -38,7 +38,9 @@ impl<'a> Row<'a> {
             Absent::TooOld => "[Function Not Found]",
             Absent::Deprecated => "[Requested functionality has been deprecated]",
             Absent::Failed | Absent::NoAnswer => "[Unknown Error]",
-            Absent::NotSupported | Absent::NotRecorded | Absent::Implausible => "[N/A]",
+            Absent::NotSupported | Absent::NotRecorded | Absent::Implausible | Absent::Asleep => {
+                "[N/A]"
+            }
         }
     }
 }

@@ -49,6 +49,8 @@ names! {
         Failed,
         /// The driver did not answer in time.
         NoAnswer,
+        /// The device sleeps and was not queried.
+        Asleep,
         /// The device is lost or requires a reset.
         DeviceLost,
         /// The recording or the pasted text does not contain it.

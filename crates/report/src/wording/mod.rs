@@ -10,8 +10,8 @@ pub mod reset;
 pub mod run;
 
 use gpu_core::{
-    AddressingMode, DeviceId, DeviceState, FabricState, Fault, OperationMode, Pid, ProcessInfo,
-    Reading, Snapshot, Timestamp,
+    Absent, AddressingMode, DeviceId, DeviceState, ErrorKind, FabricState, Fault, OperationMode,
+    Pid, ProcessInfo, Reading, Snapshot, Timestamp,
 };
 use gpu_reaper::{Advice, Confidence, FindingKind, Role};
 use gpu_text::ErrorCode;
@@ -277,6 +277,9 @@ pub fn unknown_users<'a>(
     let mut reasons: Vec<(&Fault, Vec<u32>)> = Vec::new();
     for device in devices {
         let Err(fault) = &device.processes else { continue };
+        if fault.kind == ErrorKind::Field(Absent::Asleep) {
+            continue;
+        }
         match reasons.iter_mut().find(|(known, _)| known.kind == fault.kind) {
             Some((_, indexes)) => indexes.push(device.id().index),
             None => reasons.push((fault, vec![device.id().index])),

@@ -11,7 +11,7 @@ use crate::terminal::Screen;
 use crate::{local_time, terminal};
 use end::Reaper;
 use gpu_core::selector::indexes;
-use gpu_core::{DeviceId, HolderSearch, Observation, ProcessDetail, Snapshot};
+use gpu_core::{DeviceId, HolderSearch, Observation, Observer, ProcessDetail, Snapshot};
 use gpu_host::SystemClock;
 use gpu_report::ProcessFilter;
 use gpu_top::{Ended, Ender, Frame, Jobs, Options, Settings, Top, Waits, end_by};
@@ -28,7 +28,8 @@ pub(crate) fn run(args: &TopArgs, global: &Global, screen: &mut Screen) -> Resul
             .with_source("standard input and output are not both a terminal")
             .with_hint("gpuws status -l repeats the same as text, also into a pipe"));
     }
-    let source = Arc::new(source::open_telling(global, tell)?);
+    let mut observer = Observer::new();
+    let source = Arc::new(source::open_to_watch(global, tell)?);
     let options = Options {
         ascii: args.ascii || terminal::is_ascii(),
         colour: screen.is_coloured(),
@@ -39,7 +40,8 @@ pub(crate) fn run(args: &TopArgs, global: &Global, screen: &mut Screen) -> Resul
     let settings = Settings { interval: args.delay, mouse: !args.no_mouse, options };
     let asked = &args.only.devices;
     let all = asked.is_empty();
-    let shown = if all { vec![] } else { indexes(&snapshot(&source).devices, asked)? };
+    let shown =
+        if all { vec![] } else { indexes(&snapshot(&source, &mut observer).devices, asked)? };
     let filter = ProcessFilter { users: args.user.clone(), ..ProcessFilter::default() };
     // A simulated machine has its own clock; the first look is at its start.
     let mut pause = Duration::ZERO;
@@ -50,7 +52,7 @@ pub(crate) fn run(args: &TopArgs, global: &Global, screen: &mut Screen) -> Resul
     let look = move || {
         source.clock.sleep(std::mem::replace(&mut pause, interval));
         let leased = source.leases();
-        let mut snapshot = snapshot(&source);
+        let mut snapshot = snapshot(&source, &mut observer);
         let diagnosis = gpu_reaper::diagnose_outlines(&mut snapshot, &*source.host);
         let shown = |id: &DeviceId| all || shown.contains(&id.index);
         let mut frame = Frame::of(snapshot, diagnosis, &leased, shown, &filter, &user);
@@ -75,11 +77,12 @@ fn tell(text: &str) {
 
 /// Takes a snapshot of what the screen shows: no more of a process than a list shows, unless it is
 /// suspected.
-fn snapshot(source: &Source) -> Snapshot {
-    source.detailed_snapshot(Observation {
+fn snapshot(source: &Source, observer: &mut Observer) -> Snapshot {
+    let observation = Observation {
         groups: gpu_reaper::defect_groups(),
         holders: HolderSearch::wanted(false),
         processes: ProcessDetail::Outline,
         driver_messages: false,
-    })
+    };
+    source.observe(observer, observation)
 }

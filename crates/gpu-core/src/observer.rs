@@ -1,0 +1,207 @@
+//! Looks at one machine again and again, and pays only once for what does not change.
+//!
+//! Two things are different from a single look. The search for holders reads every process of the
+//! machine, so its result is used again until something suggests that it has changed, and for a
+//! limited time: no event proves that nothing has. And a device that sleeps is not queried, because
+//! a query would wake it.
+//!
+//! This is for showing, not for acting: a plan and the checks before a signal search afresh.
+
+use crate::absent::Absent;
+use crate::backend::GpuBackend;
+use crate::clock::Clock;
+use crate::details::Groups;
+use crate::device::{DeviceInfo, Driver};
+use crate::error::Fault;
+use crate::file::DeviceFile;
+use crate::holder::HolderScan;
+use crate::host::{FileActivity, Host};
+use crate::id::{DeviceId, Pid};
+use crate::inventory::{Inventory, ask};
+use crate::observe::{Observation, begin, complete, look_at_devices};
+use crate::snapshot::{DRIVER_OVERHEAD, DeviceState, Snapshot};
+use crate::units::Bytes;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// A search without a reason takes at most this part of the time.
+const ROUTINE: u32 = 100;
+/// A search with a reason takes at most this part of the time.
+const WITH_REASON: u32 = 20;
+/// The shortest and the longest time from one search to the next without a reason.
+const INTERVALS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(60));
+
+/// Looks at one machine again and again. What a look found is remembered for the next one.
+#[derive(Default)]
+pub struct Observer {
+    last: Option<Search>,
+    activity: Option<Box<dyn FileActivity>>,
+    /// What was known of the driver and the devices when they were last awake.
+    driver: Option<Driver>,
+    devices: Vec<DeviceInfo>,
+}
+
+/// A search for holders.
+struct Search {
+    files: Vec<DeviceFile>,
+    scan: HolderScan,
+    /// When it ended, on the monotonic clock, and how long it took.
+    at: Duration,
+    took: Duration,
+    /// What the driver told before it.
+    told: Vec<Told>,
+    /// The processes that were named and did not exist, once they were looked up.
+    gone: Option<BTreeSet<Pid>>,
+    /// Something has changed since.
+    is_doubtful: bool,
+}
+
+/// What the driver tells about the users of a device.
+struct Told {
+    listed: BTreeSet<Pid>,
+    unexplained: Option<Bytes>,
+}
+
+impl Observer {
+    /// The longest time for which a search for holders is used again.
+    pub const LONGEST: Duration = INTERVALS.1;
+
+    /// Returns an observer that has not looked yet.
+    pub fn new() -> Self {
+        Observer::default()
+    }
+
+    /// Takes a snapshot like [`observe_in_detail`](crate::observe_in_detail), but the holders may
+    /// be those of an earlier look, without those that have ended since. Devices that sleep are
+    /// not queried. The backend's own helpers are left out of the holders.
+    pub fn observe(
+        &mut self,
+        backend: &dyn GpuBackend,
+        host: &dyn Host,
+        clock: &dyn Clock,
+        observation: Observation,
+    ) -> Snapshot {
+        let taken_at = clock.wall();
+        let inventory = match host.sleeping_devices() {
+            Some(devices) => self.asleep(devices, observation.groups),
+            None => self.awake(look_at_devices(backend, host, observation.groups)),
+        };
+        let mut snapshot = begin(backend, host, taken_at, inventory);
+        let mut searched = None;
+        complete(&mut snapshot, host, observation, |snapshot, files| {
+            let (scan, is_old) = self.holders(host, clock, snapshot, files)?;
+            searched = Some(is_old);
+            Ok(scan)
+        });
+        if let Some(is_old) = searched {
+            self.check(&mut snapshot, is_old);
+        }
+        if let Ok(holders) = &mut snapshot.holders {
+            let own = backend.helpers();
+            holders.retain(|holder| !own.contains(&holder.process.pid));
+        }
+        snapshot
+    }
+
+    fn awake(&mut self, inventory: Inventory) -> Inventory {
+        self.driver = inventory.driver.as_ref().ok().cloned();
+        self.devices = inventory.devices.iter().map(|device| device.info.clone()).collect();
+        inventory
+    }
+
+    /// Returns devices that were not queried, with what is known of them from before.
+    fn asleep(&self, devices: Vec<DeviceId>, groups: Groups) -> Inventory {
+        let fault = |what: String| Fault { kind: Absent::Asleep.into(), text: what };
+        let devices = devices.into_iter().map(|id| {
+            let known = self.devices.iter().find(|known| known.id.bus == id.bus).cloned();
+            let fault = fault(format!("query GPU {}: it sleeps", id.index));
+            let info = known.unwrap_or_else(|| DeviceInfo {
+                name: Err(Absent::Asleep),
+                ..DeviceInfo::unknown(id)
+            });
+            DeviceState::unanswered(info, groups, &fault)
+        });
+        let asleep = || fault("query the driver: all GPUs sleep".to_owned());
+        let driver = self.driver.clone().ok_or_else(asleep);
+        Inventory { driver, devices: devices.collect() }
+    }
+
+    /// Returns the holders of the files, and whether they are those of an earlier search.
+    fn holders(
+        &mut self,
+        host: &dyn Host,
+        clock: &dyn Clock,
+        snapshot: &Snapshot,
+        files: &[DeviceFile],
+    ) -> Result<(HolderScan, bool), Fault> {
+        let told: Vec<Told> = snapshot.devices.iter().map(Told::of).collect();
+        let noticed = self.activity.as_mut().is_some_and(|activity| activity.noticed());
+        let same_files = self.last.as_ref().is_some_and(|last| last.files == files);
+        if let Some(last) = self.last.as_mut().filter(|_| same_files) {
+            let as_before = last.told.len() == told.len()
+                && last.told.iter().zip(&told).all(|(old, new)| old.is_like(new));
+            last.is_doubtful |= noticed || !as_before;
+            if !last.is_over(clock.monotonic()) {
+                return Ok((last.scan.clone(), true));
+            }
+        } else {
+            // Before the search, so that nothing between the two is missed.
+            self.activity = host.file_activity(files);
+        }
+        self.last = None;
+        let begin = clock.monotonic();
+        let scan = ask(|| host.holders(files))?;
+        let at = clock.monotonic();
+        self.last = Some(Search {
+            files: files.to_vec(),
+            scan: scan.clone(),
+            at,
+            took: at.saturating_sub(begin),
+            told,
+            gone: None,
+            is_doubtful: false,
+        });
+        Ok((scan, false))
+    }
+
+    /// Compares the processes that do not exist with those after the search, and drops holders of
+    /// an earlier search that have ended.
+    fn check(&mut self, snapshot: &mut Snapshot, is_old: bool) {
+        let Some(last) = &mut self.last else { return };
+        let is_gone = |pid: &Pid| snapshot.process(*pid) == Err(Absent::NotFound);
+        let gone: BTreeSet<Pid> = snapshot.processes.keys().copied().filter(is_gone).collect();
+        if is_old && let Ok(holders) = &mut snapshot.holders {
+            holders.retain(|holder| !gone.contains(&holder.process.pid));
+        }
+        match &last.gone {
+            Some(before) => last.is_doubtful |= *before != gone,
+            None => last.gone = Some(gone),
+        }
+    }
+}
+
+impl Search {
+    /// Returns whether it must be repeated.
+    fn is_over(&self, now: Duration) -> bool {
+        let routine = (self.took * ROUTINE).clamp(INTERVALS.0, INTERVALS.1);
+        let least = if self.is_doubtful { self.took * WITH_REASON } else { routine };
+        now.saturating_sub(self.at) >= least.min(routine)
+    }
+}
+
+impl Told {
+    fn of(device: &DeviceState) -> Self {
+        let listed = device.processes.iter().flatten().map(|process| process.pid).collect();
+        let memory = device.memory_used().ok().zip(device.memory_listed());
+        Told { listed, unexplained: memory.map(|(used, listed)| used.saturating_sub(listed)) }
+    }
+
+    /// Returns whether the same processes are listed, and the unexplained memory is about the same.
+    fn is_like(&self, other: &Told) -> bool {
+        let about_same = match (self.unexplained, other.unexplained) {
+            (Some(one), Some(two)) => one.max(two).saturating_sub(one.min(two)) < DRIVER_OVERHEAD,
+            (one, two) => one.is_some() == two.is_some(),
+        };
+        about_same && self.listed == other.listed
+    }
+}

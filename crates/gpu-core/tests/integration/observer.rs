@@ -1,0 +1,257 @@
+//! Repeated looks: when holders are searched for again, and that no sleeping device is woken.
+
+use crate::fixture::*;
+use gpu_core::*;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A machine with one device, that a test changes between looks.
+#[derive(Clone, Default)]
+struct World(Arc<Mutex<Facts>>);
+
+#[derive(Default)]
+struct Facts {
+    now: Duration,
+    /// How long a search takes.
+    search: Duration,
+    searches: u32,
+    /// Memory in use and the processes that the driver lists.
+    used: u64,
+    listed: Vec<u32>,
+    /// The PIDs of holders and of processes that exist.
+    holders: Vec<u32>,
+    alive: Vec<u32>,
+    files: Vec<u32>,
+    activity: bool,
+    helpers: Vec<u32>,
+    asleep: bool,
+    queries: u32,
+}
+
+impl World {
+    /// A ghost: 9,000 MiB are used, and 300 of them by process 70; process 71 holds the device. A
+    /// search takes no time.
+    fn ghost() -> Self {
+        let world = World::default();
+        world.change(|facts| {
+            (facts.used, facts.listed) = (9_000, vec![70]);
+            (facts.holders, facts.alive, facts.files) = (vec![71], vec![70, 71], vec![0]);
+        });
+        world
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Facts) -> T) -> T {
+        change(&mut self.0.lock().unwrap())
+    }
+
+    /// Looks after this many seconds; returns the holders, and whether they were searched for.
+    fn look(&self, observer: &mut Observer, seconds: u64) -> (Vec<u32>, bool) {
+        let before = self.change(|facts| {
+            facts.now += Duration::from_secs(seconds);
+            facts.searches
+        });
+        let seen = observer.observe(&self.backend(), &self.host(), &self.clock(), observation());
+        let holders = seen.holders().iter().map(|holder| holder.process.pid.0).collect();
+        (holders, self.change(|facts| facts.searches) > before)
+    }
+
+    fn clock(&self) -> MockClock {
+        let mut clock = MockClock::new();
+        clock.expect_wall().returning(|| Timestamp(42));
+        let world = self.clone();
+        clock.expect_monotonic().returning(move || world.change(|facts| facts.now));
+        clock
+    }
+
+    fn backend(&self) -> MockGpuBackend {
+        let mut backend = MockGpuBackend::new();
+        backend.expect_origin().returning(|| Origin::Live);
+        let world = self.clone();
+        backend.expect_look().returning(move |_| {
+            world.change(|facts| {
+                facts.queries += 1;
+                let processes = facts.listed.iter().map(|pid| listed(*pid, 300, None)).collect();
+                let sample = Ok(sample(facts.used, 0));
+                let devices = vec![DeviceState { sample, processes: Ok(processes), ..state(0) }];
+                let driver = Driver { version: Ok("550.1".into()), cuda: Ok("12.4".into()) };
+                Inventory { driver: Ok(driver), devices }
+            })
+        });
+        let world = self.clone();
+        let helpers =
+            move || world.change(|facts| facts.helpers.iter().copied().map(Pid).collect());
+        backend.expect_helpers().returning(helpers);
+        backend
+    }
+
+    fn host(&self) -> MockHost {
+        let mut host = MockHost::new();
+        host.expect_hostname().returning(|| Ok("host".into()));
+        host.expect_sees_host_pids().returning(|| Ok(true));
+        host.expect_is_root().returning(|| Ok(true));
+        let world = self.clone();
+        host.expect_sleeping_devices()
+            .returning(move || world.change(|facts| facts.asleep.then(|| vec![bus_only()])));
+        let world = self.clone();
+        host.expect_device_files().returning(move || {
+            let file = |minor: &u32| DeviceFile {
+                path: format!("/dev/nvidia{minor}").into(),
+                kind: DeviceFileKind::Gpu(*minor),
+                id: Ok(FileId::Device { major: 195, minor: *minor }),
+            };
+            Ok(world.change(|facts| facts.files.iter().map(file).collect()))
+        });
+        let world = self.clone();
+        host.expect_file_activity().returning(move |_| {
+            let world = world.clone();
+            let mut activity = MockFileActivity::new();
+            let noticed = move || world.change(|facts| std::mem::take(&mut facts.activity));
+            activity.expect_noticed().returning(noticed);
+            Some(Box::new(activity))
+        });
+        let world = self.clone();
+        host.expect_holders().returning(move |_| {
+            world.change(|facts| {
+                facts.searches += 1;
+                facts.now += facts.search;
+                let held = [("/dev/nvidia0", Access::OPEN)];
+                let holders = facts.holders.iter();
+                let holders = holders.map(|pid| holder(process(*pid, 1).key, &held)).collect();
+                Ok(HolderScan { holders, ..HolderScan::default() })
+            })
+        });
+        let world = self.clone();
+        host.expect_processes_of().returning(move |pids, _| {
+            let gone = || Error::new(ProcessFault::Gone, "look at a process");
+            let alive = world.change(|facts| facts.alive.clone());
+            let read = |pid: &Pid| alive.contains(&pid.0).then(|| process(pid.0, 0));
+            pids.iter().map(|pid| read(pid).ok_or_else(gone)).collect()
+        });
+        host
+    }
+}
+
+fn observation() -> Observation {
+    Observation { holders: HolderSearch::IfUnexplained, ..Observation::default() }
+}
+
+/// What the bus tells of the device.
+fn bus_only() -> DeviceId {
+    DeviceId { bus: device_id(0).bus, ..DeviceId::from_index(0) }
+}
+
+#[test]
+fn holders_are_searched_again_only_after_a_while() {
+    let (world, mut observer) = (World::ghost(), Observer::new());
+    assert_eq!(world.look(&mut observer, 0), (vec![71], true));
+    for _ in 0..9 {
+        assert_eq!(world.look(&mut observer, 1), (vec![71], false));
+    }
+    // Nothing tells that a process received the open file from another.
+    world.change(|facts| (facts.holders.push(72), facts.alive.push(72)));
+    assert_eq!(world.look(&mut observer, 1), (vec![71, 72], true));
+}
+
+#[test]
+fn search_that_takes_long_is_repeated_less_often() {
+    for (millis, seconds) in [(1, 10), (150, 15), (599, 60), (60_000, 60)] {
+        let (world, mut observer) = (World::ghost(), Observer::new());
+        world.change(|facts| facts.search = Duration::from_millis(millis));
+        assert!(world.look(&mut observer, 0).1);
+        assert!(!world.look(&mut observer, seconds - 1).1, "{millis}");
+        assert!(world.look(&mut observer, 1).1, "{millis}");
+        assert!(Duration::from_secs(seconds) <= Observer::LONGEST);
+    }
+}
+
+#[test]
+fn reason_to_doubt_brings_the_search_forward() {
+    type Happens = fn(&mut Facts);
+    let reasons: [(&str, Happens); 6] = [
+        ("the device file was opened or closed", |facts| facts.activity = true),
+        ("another process is listed", |facts| facts.listed = vec![70, 71]),
+        ("a process is no longer listed", |facts| facts.listed = vec![]),
+        ("more memory is unexplained", |facts| facts.used += 64),
+        ("a listed process does not exist", |facts| facts.alive = vec![71]),
+        ("a holder has ended", |facts| facts.alive = vec![70]),
+    ];
+    for (reason, happens) in reasons {
+        let (world, mut observer) = (World::ghost(), Observer::new());
+        world.change(|facts| facts.search = Duration::from_millis(150));
+        assert!(world.look(&mut observer, 0).1);
+        assert!(!world.look(&mut observer, 1).1);
+        world.change(happens);
+        // At most a twentieth of the time, so after three seconds.
+        assert!(!world.look(&mut observer, 1).1, "{reason}");
+        assert!(world.look(&mut observer, 1).1, "{reason}");
+        assert!(!world.look(&mut observer, 3).1, "{reason}: what has changed is known");
+    }
+    let (world, mut observer) = (World::ghost(), Observer::new());
+    assert!(world.look(&mut observer, 0).1);
+    world.change(|facts| facts.used += 63);
+    assert!(!world.look(&mut observer, 1).1, "a change that is no context of a process");
+    world.change(|facts| facts.files.push(1));
+    assert!(world.look(&mut observer, 1).1, "other files");
+}
+
+#[test]
+fn holder_that_has_ended_is_not_shown_until_the_next_search() {
+    let (world, mut observer) = (World::ghost(), Observer::new());
+    world.change(|facts| facts.search = Duration::from_secs(1));
+    assert_eq!(world.look(&mut observer, 0), (vec![71], true));
+    world.change(|facts| (facts.alive = vec![70], facts.holders = vec![]));
+    assert_eq!(world.look(&mut observer, 1), (vec![], false));
+}
+
+#[test]
+fn explained_memory_needs_no_search() {
+    let (world, mut observer) = (World::ghost(), Observer::new());
+    world.change(|facts| facts.used = 300);
+    assert_eq!(world.look(&mut observer, 0), (vec![], false));
+    world.change(|facts| facts.used = 9_000);
+    assert_eq!(world.look(&mut observer, 1), (vec![71], true));
+}
+
+#[test]
+fn single_look_never_uses_what_an_observer_remembers() {
+    let (world, mut observer) = (World::ghost(), Observer::new());
+    assert_eq!(world.look(&mut observer, 0), (vec![71], true));
+    world.change(|facts| (facts.holders.push(72), facts.alive.push(72)));
+    assert_eq!(world.look(&mut observer, 1), (vec![71], false));
+    // A plan and the checks before a signal look so, or ask the host.
+    let fresh = observe(&world.backend(), &world.host(), &world.clock());
+    assert_eq!(fresh.holders().len(), 2);
+    let files = world.host().device_files().unwrap();
+    assert_eq!(world.host().holders(&files).unwrap().holders.len(), 2);
+}
+
+#[test]
+fn own_helper_is_not_shown_as_a_holder() {
+    let (world, mut observer) = (World::ghost(), Observer::new());
+    world.change(|facts| (facts.holders.push(72), facts.alive.push(72), facts.helpers.push(72)));
+    assert_eq!(world.look(&mut observer, 0), (vec![71], true));
+}
+
+#[test]
+fn sleeping_devices_are_not_queried() {
+    let (world, mut observer) = (World::ghost(), Observer::new());
+    world.change(|facts| facts.asleep = true);
+    let look = |observer: &mut Observer| {
+        observer.observe(&world.backend(), &world.host(), &world.clock(), observation())
+    };
+    let seen = look(&mut observer);
+    assert_eq!(world.change(|facts| (facts.queries, facts.searches)), (0, 0));
+    assert_eq!(seen.devices[0].id(), &bus_only());
+    assert_eq!(seen.devices[0].memory_used(), Err(Absent::Asleep));
+    assert_eq!(seen.devices[0].info.name, Err(Absent::Asleep));
+    assert_eq!(seen.driver.unwrap_err().kind, Absent::Asleep.into());
+
+    world.change(|facts| facts.asleep = false);
+    assert_eq!(look(&mut observer).devices[0].memory_used(), Ok(Bytes::from_mib(9_000)));
+    world.change(|facts| facts.asleep = true);
+    let seen = look(&mut observer);
+    assert_eq!(world.change(|facts| facts.queries), 1);
+    assert_eq!(seen.devices[0].info, info(0), "as it was known before");
+    assert_eq!(seen.devices[0].memory_used(), Err(Absent::Asleep));
+    assert_eq!(seen.driver.unwrap().version, Ok("550.1".into()));
+}
