@@ -35,7 +35,7 @@ pub(crate) fn run(args: &WatchArgs, global: &Global, screen: &mut Screen) -> Res
             .with_source("it has no section [reap] with dry_run = false")
             .with_hint("without --reap the plans are printed"));
     }
-    let source = source::open_telling(global, |text| warn(text))?;
+    let source = source::open_to_watch(global, |text| warn(text))?;
     let journal = journal(&source, args.reap)?;
     let token = args.reap.then(ActToken::user_confirmed);
     let mut teller = Teller::new(args, global, &source, &policy)?;
