@@ -39,6 +39,7 @@ pub mod rows;
 pub mod schema;
 pub mod smi;
 pub mod text;
+pub mod usage;
 pub mod wording;
 pub mod write;
 

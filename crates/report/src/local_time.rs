@@ -20,7 +20,7 @@ pub fn as_python(at: Timestamp, zone: &TimeZone) -> String {
     format(at, zone, "%Y-%m-%dT%H:%M:%S.%6f")
 }
 
-fn format(at: Timestamp, zone: &TimeZone, form: &str) -> String {
+pub(crate) fn format(at: Timestamp, zone: &TimeZone, form: &str) -> String {
     let instant = i64::try_from(at.0).ok().and_then(|at| Instant::from_millisecond(at).ok());
     let instant = instant.unwrap_or(Instant::MAX);
     Zoned::new(instant, zone.clone()).strftime(form).to_string()

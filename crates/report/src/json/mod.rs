@@ -22,6 +22,7 @@ pub mod reset;
 pub mod schedule;
 pub mod status;
 pub mod topo;
+pub mod usage;
 
 pub use claims::{Claimed, Released, Run, Wanted};
 pub use convert::{Converted, Counts};
@@ -39,6 +40,7 @@ pub use reset::Reset;
 pub use schedule::ScheduledGraph;
 pub use status::Status;
 pub use topo::Topo;
+pub use usage::Report;
 
 use crate::fault::{account, remedy};
 use gpu_core::{DeviceId, Snapshot};
