@@ -7,8 +7,9 @@ mod table;
 
 use crate::local_time::readable;
 use crate::wording::count;
-use gpu_accounting::{Accounts, Amounts, Energy, Owner};
+use gpu_accounting::{Accounts, Amounts, Day, Energy, Owner};
 use gpu_core::{Origin, Snapshot, Timestamp};
+use jiff::Timestamp as Instant;
 use jiff::tz::TimeZone;
 use std::time::Duration;
 
@@ -53,6 +54,13 @@ pub struct Usage<'a> {
     pub damage: Vec<String>,
     /// The time zone of times and days.
     pub zone: TimeZone,
+}
+
+/// Returns the day of a time in a time zone.
+pub fn day(at: Timestamp, zone: &TimeZone) -> Day {
+    let instant = i64::try_from(at.0).ok().and_then(|at| Instant::from_millisecond(at).ok());
+    let date = zone.to_datetime(instant.unwrap_or(Instant::MAX)).date();
+    Day { year: date.year(), month: date.month(), day: date.day() }
 }
 
 /// One row: a name, the user of a job, and the amounts.

@@ -22,7 +22,7 @@ fn accounts(user: &str, hours: u64) -> (Accounts, Snapshot) {
     for minute in (0..hours * 60).filter(|minute| !(120..180).contains(minute)) {
         last = look(minute, user);
         let day = Day { year: 2026, month: 11, day: if minute < 120 { 23 } else { 24 } };
-        accounts.add(&last, day);
+        accounts.add(&last, &[], day);
     }
     (accounts, last)
 }
