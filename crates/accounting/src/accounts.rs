@@ -135,15 +135,12 @@ impl Accounts {
         let (from, day) = interval.unwrap_or((now, day));
         let time = now.since(from);
         self.watched = self.watched.saturating_add(time);
-        if !time.is_zero() {
-            let bucket = self.series.bucket(from, now);
-            bucket.watched = bucket.watched.saturating_add(time);
-        }
+        let pieces = self.series.watch(from, now);
         self.memory.clear();
         let mut known = BTreeMap::new();
         for (place, device) in look.devices.iter().enumerate() {
             let place = self.gpu(place, device);
-            self.add_device((look, leases), device, place, (from, now, day), &mut known);
+            self.add_device((look, leases), device, place, (time, day, &pieces), &mut known);
         }
         self.known = known;
         self.note_peaks(day);
@@ -174,10 +171,9 @@ impl Accounts {
         look: (&Snapshot, &[LeaseEntry]),
         device: &DeviceState,
         place: usize,
-        (from, now, day): (Timestamp, Timestamp, Day),
+        (time, day, pieces): (Duration, Day, &[(usize, u64)]),
         known: &mut BTreeMap<ProcessKey, (usize, usize)>,
     ) {
-        let time = now.since(from);
         let energy = self.gpus[place].energy(device, time);
         let Some(parties) = self.parties(look, device, known) else {
             self.book_nobody(place, day, energy);
@@ -205,10 +201,7 @@ impl Accounts {
             self.by_job[party.job].book(booked);
             self.by_day.entry(day).or_default().book(booked);
             self.total.book(booked);
-            if !time.is_zero() {
-                let bucket = self.series.bucket(from, now);
-                bucket.book(party.owner, booked.used, party.memory, time);
-            }
+            self.series.book(pieces, party.owner, booked.used, party.memory);
         }
     }
 
