@@ -5,8 +5,8 @@ use crate::division::{divide, divide_time, nanos};
 use crate::owner::{Owner, Work};
 use crate::series::Series;
 use gpu_core::{
-    Bytes, DeviceId, DeviceProcessKind, DeviceState, Milliwatts, Pid, ProcessKey, Snapshot,
-    Timestamp,
+    Bytes, DeviceId, DeviceProcessKind, DeviceState, LeaseEntry, Milliwatts, Pid, ProcessKey,
+    Snapshot, Timestamp,
 };
 use std::collections::{BTreeMap, btree_map};
 use std::time::Duration;
@@ -27,6 +27,8 @@ pub struct Accounts {
     last: Option<(Timestamp, Day)>,
     watched: Duration,
     gaps: Gaps,
+    /// The names of users seen so far.
+    users: BTreeMap<u32, String>,
     owners: Names<Owner>,
     jobs: Names<(usize, Work)>,
     by_owner: Vec<Amounts>,
@@ -96,6 +98,7 @@ impl Accounts {
             last: None,
             watched: Duration::ZERO,
             gaps: Gaps::default(),
+            users: BTreeMap::new(),
             owners: Names { all: Vec::new(), places: BTreeMap::new() },
             jobs: Names { all: Vec::new(), places: BTreeMap::new() },
             by_owner: Vec::new(),
@@ -109,9 +112,10 @@ impl Accounts {
         }
     }
 
-    /// Adds a snapshot, which describes the interval since the one before; `day` is the day of the
-    /// snapshot. An interval over midnight belongs to the day on which it began.
-    pub fn add(&mut self, look: &Snapshot, day: Day) {
+    /// Adds a snapshot and the leases at that time, which describe the interval since the one
+    /// before; `day` is the day of the snapshot. An interval over midnight belongs to the day on
+    /// which it began.
+    pub fn add(&mut self, look: &Snapshot, leases: &[LeaseEntry], day: Day) {
         let now = look.taken_at;
         let interval = match self.last {
             Some((before, _)) if now < before => {
@@ -131,15 +135,12 @@ impl Accounts {
         let (from, day) = interval.unwrap_or((now, day));
         let time = now.since(from);
         self.watched = self.watched.saturating_add(time);
-        if !time.is_zero() {
-            let bucket = self.series.bucket(from, now);
-            bucket.watched = bucket.watched.saturating_add(time);
-        }
+        let pieces = self.series.watch(from, now);
         self.memory.clear();
         let mut known = BTreeMap::new();
         for (place, device) in look.devices.iter().enumerate() {
             let place = self.gpu(place, device);
-            self.add_device(look, device, place, (from, now, day), &mut known);
+            self.add_device((look, leases), device, place, (time, day, &pieces), &mut known);
         }
         self.known = known;
         self.note_peaks(day);
@@ -167,13 +168,12 @@ impl Accounts {
 
     fn add_device(
         &mut self,
-        look: &Snapshot,
+        look: (&Snapshot, &[LeaseEntry]),
         device: &DeviceState,
         place: usize,
-        (from, now, day): (Timestamp, Timestamp, Day),
+        (time, day, pieces): (Duration, Day, &[(usize, u64)]),
         known: &mut BTreeMap<ProcessKey, (usize, usize)>,
     ) {
-        let time = now.since(from);
         let energy = self.gpus[place].energy(device, time);
         let Some(parties) = self.parties(look, device, known) else {
             self.book_nobody(place, day, energy);
@@ -201,10 +201,7 @@ impl Accounts {
             self.by_job[party.job].book(booked);
             self.by_day.entry(day).or_default().book(booked);
             self.total.book(booked);
-            if !time.is_zero() {
-                let bucket = self.series.bucket(from, now);
-                bucket.book(party.owner, booked.used, party.memory, time);
-            }
+            self.series.book(pieces, party.owner, booked.used, party.memory);
         }
     }
 
@@ -219,7 +216,7 @@ impl Accounts {
     /// Returns who has memory of a device; `None` if that is unknown.
     fn parties(
         &mut self,
-        look: &Snapshot,
+        (look, leases): (&Snapshot, &[LeaseEntry]),
         device: &DeviceState,
         known: &mut BTreeMap<ProcessKey, (usize, usize)>,
     ) -> Option<Vec<Party>> {
@@ -239,6 +236,19 @@ impl Accounts {
             let owner = self.owner(Owner::Unlisted);
             let job = self.job(owner, Work::Unknown);
             parties.push(Party { owner, job, memory, own: None });
+        }
+        if parties.is_empty() {
+            // Nobody else may use a leased device.
+            let is_leased = |lease: &&LeaseEntry| {
+                let here = lease.devices.iter().chain(&lease.parts_of);
+                here.into_iter().any(|uuid| device.id().uuid.as_ref() == Ok(uuid))
+            };
+            for lease in leases.iter().filter(is_leased) {
+                let user = self.users.get(&lease.owner).cloned().map(Owner::User);
+                let owner = self.owner(user.unwrap_or(Owner::Uid(lease.owner)));
+                let job = self.job(owner, Work::command(&lease.command));
+                parties.push(Party { owner, job, memory: Bytes(0), own: Some(0) });
+            }
         }
         Some(parties)
     }
@@ -260,6 +270,11 @@ impl Accounts {
                     return *entry.insert(*names);
                 }
             }
+        }
+        if let Some(info) = info
+            && let (Ok(uid), Owner::User(name)) = (info.uid, Owner::of(Some(info)))
+        {
+            self.users.insert(uid, name);
         }
         let owner = self.owner(Owner::of(info));
         let names = (owner, self.job(owner, Work::of(info)));

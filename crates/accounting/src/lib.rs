@@ -8,7 +8,7 @@
 //!
 //! | amount | definition | source |
 //! |---|---|---|
-//! | held | a GPU with memory of listed processes, or with memory that nobody lists, for the time of the interval; divided in proportion to the memory. Processes that only draw hold none | NVML's process lists |
+//! | held | a GPU with memory of listed processes, or with memory that nobody lists, for the time of the interval; divided in proportion to the memory. Processes that only draw hold none. A GPU that nobody has memory of is held by its lease | NVML's process lists, `gpuws leases` |
 //! | used | the share of the interval in which kernels of the process ran, scaled down if the shares of a GPU exceed 100 %; where only the GPU's utilization is known, what of it is left is divided as the held time | `nvmlDeviceGetProcessUtilization`, else `nvmlDeviceGetUtilizationRates` |
 //! | idle | the part of the held time in which the process did not compute | the same |
 //! | peak | the most memory at once, on all GPUs together | NVML's process lists |
@@ -26,7 +26,7 @@
 //! let mut accounts = Accounts::new(Duration::from_secs(300));
 //! for second in [0, 1, 2, 4_000] {
 //!     let look = Snapshot::empty(Origin::Live, Timestamp(second * 1_000));
-//!     accounts.add(&look, day);
+//!     accounts.add(&look, &[], day);
 //! }
 //! assert_eq!(accounts.watched(), Duration::from_secs(2));
 //! assert_eq!(accounts.gaps().time, Duration::from_secs(3_998));

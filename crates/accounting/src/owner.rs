@@ -92,6 +92,11 @@ impl Work {
             None => Work::Command(command(info)),
         }
     }
+
+    /// Returns a command by its description.
+    pub(crate) fn command(text: &str) -> Self {
+        Work::Command(cut(text))
+    }
 }
 
 /// Returns the program and the script that it runs: `python train.py`. Further arguments differ

@@ -1,5 +1,6 @@
 //! Use over time, for pictures.
 
+use crate::division::divide_time;
 use gpu_core::{Bytes, Timestamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -67,21 +68,49 @@ impl Series {
         &self.buckets
     }
 
-    /// Returns the bucket of an interval that ends at `to`. An interval before the start, after a
-    /// step of the clock, counts for the first bucket.
-    pub(crate) fn bucket(&mut self, from: Timestamp, to: Timestamp) -> &mut Bucket {
+    /// Adds a watched interval, and returns the buckets that it lies in, each with the part of it in
+    /// milliseconds. After a step of the clock, what is before the start counts for the first bucket.
+    pub(crate) fn watch(&mut self, from: Timestamp, to: Timestamp) -> Vec<(usize, u64)> {
         let start = *self.start.get_or_insert(from);
-        let offset = to.since(start).saturating_sub(Duration::from_millis(1)).as_millis();
-        let mut place = offset / self.width.as_millis();
-        while place >= Series::MOST as u128 {
+        let length = to.since(from).as_millis() as u64;
+        let begin = from.since(start).as_millis() as u64;
+        while u128::from(begin.saturating_add(length)) > self.width.as_millis() * Self::MOST as u128
+        {
             self.widen();
-            place = offset / self.width.as_millis();
         }
-        let place = usize::try_from(place).unwrap_or(0);
-        if self.buckets.len() <= place {
-            self.buckets.resize_with(place + 1, Bucket::default);
+        let width = self.width.as_millis() as u64;
+        let (mut at, end) = (begin, begin.saturating_add(length));
+        let mut pieces = Vec::new();
+        while at < end {
+            let place = at / width;
+            let until = (place + 1).saturating_mul(width).min(end);
+            pieces.push((place as usize, until - at));
+            at = until;
         }
-        &mut self.buckets[place]
+        if let Some((last, _)) = pieces.last().filter(|(last, _)| *last >= self.buckets.len()) {
+            self.buckets.resize_with(last + 1, Bucket::default);
+        }
+        for (place, millis) in &pieces {
+            self.buckets[*place].watched += Duration::from_millis(*millis);
+        }
+        pieces
+    }
+
+    /// Books use and memory in an interval, of which these are the pieces.
+    pub(crate) fn book(
+        &mut self,
+        pieces: &[(usize, u64)],
+        owner: usize,
+        used: Duration,
+        memory: Bytes,
+    ) {
+        let weights: Vec<u64> = pieces.iter().map(|(_, millis)| *millis).collect();
+        for ((place, millis), used) in pieces.iter().zip(divide_time(used, &weights)) {
+            let part = self.buckets[*place].parts.entry(owner).or_default();
+            part.used = part.used.saturating_add(used);
+            let memory_time = u128::from(memory.0) * u128::from(*millis);
+            part.memory_time = part.memory_time.saturating_add(memory_time);
+        }
     }
 
     fn widen(&mut self) {
@@ -98,13 +127,6 @@ impl Series {
 }
 
 impl Bucket {
-    pub(crate) fn book(&mut self, owner: usize, used: Duration, memory: Bytes, time: Duration) {
-        let part = self.parts.entry(owner).or_default();
-        part.used = part.used.saturating_add(used);
-        let memory_time = u128::from(memory.0).saturating_mul(time.as_millis());
-        part.memory_time = part.memory_time.saturating_add(memory_time);
-    }
-
     fn join(&mut self, other: Bucket) {
         self.watched = self.watched.saturating_add(other.watched);
         for (owner, more) in other.parts {
@@ -124,9 +146,8 @@ mod tests {
         let mut series = Series::default();
         let (second, gib) = (Duration::from_secs(1), Bytes::from_mib(1_024));
         for end in 1..=100_000 {
-            let bucket = series.bucket(Timestamp((end - 1) * 1_000), Timestamp(end * 1_000));
-            bucket.watched += second;
-            bucket.book(usize::from(end > 50_000), second, gib, second);
+            let pieces = series.watch(Timestamp((end - 1) * 1_000), Timestamp(end * 1_000));
+            series.book(&pieces, usize::from(end > 50_000), second, gib);
         }
         assert!(series.buckets().len() <= Series::MOST);
         assert_eq!(series.width(), Duration::from_secs(256));
@@ -137,5 +158,19 @@ mod tests {
         assert_eq!(first.watched, series.width());
         assert_eq!(first.parts[&0].memory(first.watched), gib);
         assert_eq!(series.buckets().last().unwrap().parts.keys().copied().collect::<Vec<_>>(), [1]);
+    }
+
+    #[test]
+    fn interval_is_spread_over_the_buckets_that_it_lies_in() {
+        let mut series = Series::default();
+        let gib = Bytes::from_mib(1_024);
+        let pieces = series.watch(Timestamp(500), Timestamp(3_000));
+        series.book(&pieces, 0, Duration::from_millis(1_250), gib);
+        let used: Vec<u128> =
+            series.buckets().iter().map(|bucket| bucket.parts[&0].used.as_millis()).collect();
+        assert_eq!(used, [500, 500, 250], "the first bucket starts at 500 ms");
+        let last = &series.buckets()[2];
+        assert_eq!(last.watched, Duration::from_millis(500));
+        assert_eq!(last.parts[&0].memory(last.watched), gib);
     }
 }

@@ -53,7 +53,7 @@ fn look(second: u64, devices: Vec<DeviceState>) -> Snapshot {
 /// The accounts of ten seconds, each second the same.
 fn accounts(devices: &[DeviceState]) -> Accounts {
     let mut accounts = Accounts::new(Duration::from_secs(300));
-    (0..=10).for_each(|second| accounts.add(&look(second, devices.to_vec()), DAY));
+    (0..=10).for_each(|second| accounts.add(&look(second, devices.to_vec()), &[], DAY));
     accounts
 }
 
@@ -132,7 +132,7 @@ fn peak_is_that_of_one_moment_on_all_gpus() {
             device(0, Some(0), &[(1, first, Some(0))], 4),
             device(1, Some(0), &[(3, second_gpu, Some(0))], 4),
         ];
-        accounts.add(&look(second, devices), DAY);
+        accounts.add(&look(second, devices), &[], DAY);
     }
     assert_eq!(rows(&accounts)[0].5, 6_000, "not 9,000");
     assert_eq!(
@@ -146,7 +146,7 @@ fn gap_is_not_booked_but_listed() {
     let mut accounts = Accounts::new(Duration::from_secs(300));
     let busy = || vec![device(0, Some(50), &[(1, 1_000, Some(50))], 4)];
     for second in [0, 60, 4_000, 4_060, 4_050, 4_110] {
-        accounts.add(&look(second, busy()), DAY);
+        accounts.add(&look(second, busy()), &[], DAY);
     }
     assert_eq!(accounts.total().held, Duration::from_secs(180));
     let gaps = accounts.gaps();
@@ -159,7 +159,7 @@ fn interval_over_midnight_belongs_to_the_day_on_which_it_began() {
     let mut accounts = Accounts::new(Duration::from_secs(300));
     let busy = || vec![device(0, Some(50), &[(1, 1_000, Some(50))], 4)];
     for (second, day) in [(0, 24), (60, 25), (90, 25)] {
-        accounts.add(&look(second, busy()), Day { day, ..DAY });
+        accounts.add(&look(second, busy()), &[], Day { day, ..DAY });
     }
     let days: Vec<_> =
         accounts.days().map(|(day, of)| (day.to_string(), of.held.as_secs())).collect();
@@ -183,7 +183,7 @@ fn energy_counter_is_used_unless_it_restarts() {
         let mut power = Power::absent(Absent::NotSupported);
         power.energy = Ok(counter);
         busy.details = Ok(DeviceDetails { power: Some(power), ..DeviceDetails::default() });
-        accounts.add(&look(second, vec![busy]), DAY);
+        accounts.add(&look(second, vec![busy]), &[], DAY);
     }
     // 2 J, then ten seconds at 300 W, then 1 J.
     assert_eq!(accounts.total().energy.joules(), 3_003.0);
@@ -198,7 +198,7 @@ fn pid_that_is_used_again_is_booked_to_its_new_owner() {
             let Some(Process(Ok(info))) = now.processes.get_mut(&Pid(1)) else { panic!() };
             (info.key.start, info.user) = (Some(StartTime(900)), Ok("carol".into()));
         }
-        accounts.add(&now, DAY);
+        accounts.add(&now, &[], DAY);
     }
     let held: Vec<_> = rows(&accounts).into_iter().map(|row| (row.0, row.1)).collect();
     assert_eq!(held, [("alice".to_owned(), 5.0), ("carol".to_owned(), 5.0)]);
@@ -211,10 +211,49 @@ fn too_many_jobs_share_a_row() {
         let mut now = look(second, vec![device(0, Some(0), &[(1, 1_000, Some(0))], 4)]);
         let Some(Process(Ok(info))) = now.processes.get_mut(&Pid(1)) else { panic!() };
         (info.key.start, info.name) = (Some(StartTime(second)), format!("job{second}"));
-        accounts.add(&now, DAY);
+        accounts.add(&now, &[], DAY);
     }
     let (owner, work, others) = accounts.jobs().last().unwrap();
     assert_eq!((owner, work), (&Owner::User("alice".into()), &Work::Others));
     assert_eq!(others.held, Duration::from_secs(100));
     assert_eq!(accounts.jobs().count(), 10_001);
+}
+
+#[test]
+fn leased_gpu_without_memory_is_held_and_idle() {
+    let leased = |owner, index: u32| LeaseEntry {
+        id: LeaseId::parse("4711-1").expect("a valid ID"),
+        ticket: 1,
+        owner,
+        root: ProcessKey { pid: Pid(9), start: None },
+        within: Vec::new(),
+        claim: Claim::whole(1),
+        devices: vec![DeviceUuid(format!("GPU-{index}"))],
+        parts_of: Vec::new(),
+        command: "python wait.py".to_owned(),
+        since: Timestamp(0),
+    };
+    let mut accounts = Accounts::new(Duration::from_secs(300));
+    for second in 0..=10 {
+        let mut devices = vec![
+            device(0, Some(0), &[(1, 1_000, Some(0))], 4),
+            device(1, Some(0), &[], 4),
+            device(2, Some(0), &[], 4),
+        ];
+        for device in &mut devices {
+            device.info.id.uuid = Ok(DeviceUuid(format!("GPU-{}", device.info.id.index)));
+        }
+        let mut now = look(second, devices);
+        for (pid, uid) in [(1, 1_000), (2, 1_001)] {
+            let Some(Process(Ok(info))) = now.processes.get_mut(&Pid(pid)) else { panic!() };
+            info.uid = Ok(uid);
+        }
+        // Bob's lease of GPU 0 does not hold what alice has.
+        accounts.add(&now, &[leased(1_001, 0), leased(1_000, 1), leased(1_002, 2)], DAY);
+    }
+    let rows = rows(&accounts);
+    assert_eq!(rows[0], row("alice", 20.0, 0.0, 20.0, 0.0, 1_000));
+    assert_eq!(rows[1], row("uid 1002", 10.0, 0.0, 10.0, 0.0, 0));
+    assert_eq!(rows.len(), 2);
+    assert_eq!(accounts.jobs().nth(1).unwrap().1, &Work::Command("python wait.py".into()));
 }

@@ -111,7 +111,7 @@ proptest! {
             // Sometimes the clock is set back.
             let back = *back && *after < 50;
             at = if back { at - after } else { at + after };
-            accounts.add(&look(at, devices), day(at));
+            accounts.add(&look(at, devices), &[], day(at));
             match place {
                 0 => {}
                 _ if back && *after > 0 => set_back += 1,

@@ -8,6 +8,7 @@ mod monitor;
 mod parse;
 mod place;
 mod reap;
+mod report;
 mod request;
 mod run;
 mod sim;
@@ -28,6 +29,7 @@ pub(crate) use place::{
     EngineName, Goal, PlaceArgs, PlaceCommand, PlaceGraphArgs, PlaceModelArgs, SplitForm,
 };
 pub(crate) use reap::{Reach, ReapArgs};
+pub(crate) use report::{ReportArgs, ReportFormat};
 pub(crate) use request::RequestArgs;
 pub(crate) use run::RunArgs;
 pub(crate) use sim::SimArgs;
@@ -187,6 +189,10 @@ pub(crate) enum Command {
                             gpuws record --for 8h --names night && gpuws doctor --replay night"
     )]
     Record(RecordArgs),
+    /// Show who held and used the GPUs over time: hours, memory and energy.
+    #[command(after_help = "Examples: gpuws report /var/lib/gpuws/history --by job\n          \
+                            gpuws report DIR --since 2026-11-01 --format html -o usage.html")]
+    Report(ReportArgs),
     /// Walk through status, doctor and reap on a simulated machine.
     #[command(after_help = "Example: gpuws demo p100-ghost")]
     Demo(DemoArgs),

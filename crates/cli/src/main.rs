@@ -77,11 +77,9 @@ fn check_global_options(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Demo(_)) if cli.global.sim.is_some() => {
             refused("--sim", "demo takes the machine as an argument: gpuws demo NAME")
         }
-        Some(Command::Parse(_) | Command::Completions(_) | Command::Man(_))
-            if cli.global.sim.is_some() =>
-        {
-            refused("--sim", "this command queries no machine")
-        }
+        Some(
+            Command::Parse(_) | Command::Report(_) | Command::Completions(_) | Command::Man(_),
+        ) if cli.global.sim.is_some() => refused("--sim", "this command queries no machine"),
         Some(Command::Sim(_)) if cli.global.sim.is_some() => {
             refused("--sim", "sim takes the machine as an argument: gpuws sim NAME -- COMMAND")
         }
@@ -150,6 +148,7 @@ fn run(cli: &Cli, role: Role) -> Result<Exit, Failure> {
         Some(Command::Holders(args)) => commands::holders::run(args, global, &mut screen),
         Some(Command::Parse(args)) => commands::parse::run(args, &mut screen),
         Some(Command::Record(args)) => commands::record::run(args, global, &mut screen),
+        Some(Command::Report(args)) => commands::report::run(args, global, &mut screen),
         Some(Command::Demo(args)) => commands::demo::run(args, global, &mut screen),
         Some(Command::Sim(args)) => commands::sim::run(args, global),
         Some(Command::Completions(args)) => commands::completions::run(args, &mut screen),

@@ -40,6 +40,7 @@ pub mod rows;
 pub mod schema;
 pub mod smi;
 pub mod text;
+pub mod usage;
 pub mod watch;
 pub mod wording;
 pub mod write;

@@ -41,6 +41,7 @@ pub fn documents() -> Vec<Document> {
         document::<json::PlacedModel<'_>>("place-model", "gpuws place model --json"),
         document::<json::Reap<'_>>("reap", "gpuws reap --json"),
         document::<json::RecordedFile>("record", "gpuws record --json"),
+        document::<json::Report>("report", "gpuws report --json"),
         document::<json::Reset>("reset", "gpuws reset --json"),
         document::<json::Run>("run", "gpuws run --json"),
         document::<json::Status>("status", "gpuws status --json"),

@@ -3,9 +3,12 @@
 //! Text reaches the terminal only through [`Line`] and [`Screen::json`]. Both escape control
 //! characters, so that a process cannot move the cursor by its name.
 
+mod progress;
+
 pub(crate) use gpu_core::clean;
 pub(crate) use gpu_report::text::{Align, Line, Table, Tone, packed, wrapped};
 pub(crate) use gpu_report::write::one_line;
+pub(crate) use progress::Progress;
 
 use crate::exit::Exit;
 use crate::failure::Failure;

@@ -22,6 +22,7 @@ pub mod reset;
 pub mod schedule;
 pub mod status;
 pub mod topo;
+pub mod usage;
 pub mod watch;
 
 pub use claims::{Claimed, Released, Run, Wanted};
@@ -40,6 +41,7 @@ pub use reset::Reset;
 pub use schedule::ScheduledGraph;
 pub use status::Status;
 pub use topo::Topo;
+pub use usage::Report;
 pub use watch::WatchEvent;
 
 use crate::fault::{account, remedy};

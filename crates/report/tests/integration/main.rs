@@ -7,4 +7,5 @@ mod messages;
 mod monitor;
 #[cfg(feature = "schema")]
 mod schema;
+mod usage;
 mod words;

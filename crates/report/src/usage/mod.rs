@@ -1,0 +1,241 @@
+//! What `gpuws report` prints of the accounts of a machine: a table, CSV and a page with pictures.
+
+mod csv;
+mod page;
+mod picture;
+mod table;
+
+use crate::local_time::readable;
+use crate::wording::count;
+use gpu_accounting::{Accounts, Amounts, Day, Energy, Owner};
+use gpu_core::{Origin, Snapshot, Timestamp};
+use jiff::Timestamp as Instant;
+use jiff::tz::TimeZone;
+use std::time::Duration;
+
+/// The rows of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The users.
+    User,
+    /// Jobs, containers, pods, services and commands.
+    Job,
+    /// The GPUs.
+    Gpu,
+    /// The days of the time zone of the report.
+    Day,
+}
+
+impl By {
+    /// All, in the order of a page.
+    pub const ALL: [By; 4] = [By::User, By::Job, By::Gpu, By::Day];
+
+    /// Returns the heading of the first column.
+    fn heading(self) -> &'static str {
+        match self {
+            By::User => "user",
+            By::Job => "job",
+            By::Gpu => "gpu",
+            By::Day => "day",
+        }
+    }
+}
+
+/// The accounts of a machine, and what must be told of them.
+#[derive(Clone, Debug)]
+pub struct Usage<'a> {
+    /// The accounts.
+    pub accounts: &'a Accounts,
+    /// The source of the last snapshot.
+    pub origin: Origin,
+    /// The hostname, if it is known.
+    pub hostname: Option<String>,
+    /// What could not be read, as sentence fragments.
+    pub damage: Vec<String>,
+    /// The time zone of times and days.
+    pub zone: TimeZone,
+}
+
+/// Returns the day of a time in a time zone.
+pub fn day(at: Timestamp, zone: &TimeZone) -> Day {
+    let instant = i64::try_from(at.0).ok().and_then(|at| Instant::from_millisecond(at).ok());
+    let date = zone.to_datetime(instant.unwrap_or(Instant::MAX)).date();
+    Day { year: date.year(), month: date.month(), day: date.day() }
+}
+
+/// One row: a name, the user of a job, and the amounts.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) user: Option<String>,
+    pub(crate) amounts: Amounts,
+}
+
+impl<'a> Usage<'a> {
+    /// Returns the report of accounts, of which `last` is the last snapshot.
+    pub fn of(accounts: &'a Accounts, last: &Snapshot, zone: TimeZone) -> Self {
+        Usage {
+            accounts,
+            origin: last.origin.clone(),
+            hostname: last.hostname.clone().ok(),
+            damage: Vec::new(),
+            zone,
+        }
+    }
+
+    /// Returns the rows: users and jobs by the time that they held, who is nobody last.
+    pub(crate) fn rows(&self, by: By) -> Vec<Row> {
+        let mut rows: Vec<(bool, Row)> = match by {
+            By::User => {
+                let row = |(owner, amounts): (&Owner, &Amounts)| {
+                    let name = owner.to_string();
+                    (*owner == Owner::Unlisted, Row { name, user: None, amounts: *amounts })
+                };
+                self.accounts.users().map(row).collect()
+            }
+            By::Job => {
+                let jobs = self.accounts.jobs().map(|(owner, work, amounts)| {
+                    let is_nobody = *owner == Owner::Unlisted;
+                    let name = if is_nobody { owner.to_string() } else { work.to_string() };
+                    let user = (!is_nobody).then(|| owner.to_string());
+                    (is_nobody, Row { name, user, amounts: *amounts })
+                });
+                jobs.collect()
+            }
+            By::Gpu => {
+                let mut gpus: Vec<_> = self.accounts.gpus().iter().collect();
+                gpus.sort_by_key(|gpu| gpu.id.index);
+                let row = |gpu: &gpu_accounting::GpuAccount| {
+                    let product = gpu.name.as_deref().map(crate::wording::product);
+                    let name = format!("{} {}", gpu.id.index, product.unwrap_or_default());
+                    Row { name: name.trim_end().to_owned(), user: None, amounts: gpu.amounts }
+                };
+                return gpus.into_iter().map(row).collect();
+            }
+            By::Day => {
+                let row = |(day, amounts): (gpu_accounting::Day, &Amounts)| Row {
+                    name: day.to_string(),
+                    user: None,
+                    amounts: *amounts,
+                };
+                return self.accounts.days().map(row).collect();
+            }
+        };
+        rows.sort_by_key(|(is_nobody, row)| (*is_nobody, std::cmp::Reverse(row.amounts.held)));
+        rows.into_iter().map(|(_, row)| row).collect()
+    }
+
+    /// Returns the energy that is in no row: that of users and jobs has no idle power.
+    pub(crate) fn unattributed(&self, by: By) -> Option<Energy> {
+        let energy = self.accounts.unattributed();
+        (matches!(by, By::User | By::Job) && energy > Energy::default()).then_some(energy)
+    }
+
+    /// Returns what the accounts are of: `simulated machine labbox, 2026-11-23 10:05:07 to …`.
+    pub(crate) fn title(&self) -> String {
+        let mut machine = match (&self.origin, &self.hostname) {
+            (Origin::Live, Some(host)) => host.clone(),
+            (origin, _) => origin.to_string(),
+        };
+        if let Some((first, last)) = self.accounts.span() {
+            let [first, last] = [first, last].map(|at| self.time(at));
+            machine.push_str(&format!(", {first} to {last}"));
+        }
+        machine
+    }
+
+    /// Returns how much of the time was watched: `23 h 10 min watched in 83,400 samples`.
+    pub(crate) fn extent(&self) -> String {
+        let samples = count(self.accounts.looks(), "sample", "samples");
+        let gpus = count(self.accounts.gpus().len(), "GPU", "GPUs");
+        format!("{gpus}, {} watched in {samples}", span(self.accounts.watched()))
+    }
+
+    /// Returns what the reader should know before the figures are believed.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let gaps = self.accounts.gaps();
+        if gaps.count > 0 {
+            let longest = gaps.longest.iter().max_by_key(|gap| gap.time());
+            let longest = longest.map(|gap| match gaps.count {
+                1 => format!(", from {}", self.time(gap.from)),
+                _ => format!(", the longest {} from {}", span(gap.time()), self.time(gap.from)),
+            });
+            let what = count(gaps.count, "gap", "gaps");
+            let longest = longest.unwrap_or_default();
+            notes.push(format!("{what} of {} not watched{longest}", span(gaps.time)));
+        }
+        if gaps.set_back > 0 {
+            let times = count(gaps.set_back, "time", "times");
+            notes.push(format!("the clock was set back {times}"));
+        }
+        let unmeasured: Duration = self.accounts.gpus().iter().map(|gpu| gpu.unmeasured).sum();
+        if !unmeasured.is_zero() {
+            let time = hours(unmeasured);
+            notes
+                .push(format!("{time} GPU-hours held without a utilisation: their use is unknown"));
+        }
+        let whole = self.accounts.watched();
+        let blind = |gpu: &gpu_accounting::GpuAccount| whole.saturating_sub(gpu.observed);
+        let blind: Duration = self.accounts.gpus().iter().map(blind).sum();
+        if !blind.is_zero() {
+            let time = hours(blind);
+            notes.push(format!("{time} GPU-hours without a list of processes: not booked"));
+        }
+        notes.extend(self.damage.iter().map(|what| gpu_core::clean(what).into_owned()));
+        notes
+    }
+
+    fn time(&self, at: Timestamp) -> String {
+        readable(at, &self.zone)
+    }
+}
+
+/// Formats a time in hours: `23.4`, below a tenth `0.013`.
+pub(crate) fn hours(time: Duration) -> String {
+    let hours = time.as_secs_f64() / 3_600.0;
+    match hours {
+        0.0 => "0".to_owned(),
+        0.0..0.1 => format!("{hours:.3}"),
+        _ => format!("{hours:.1}"),
+    }
+}
+
+/// Formats an amount of energy: `6.3 kWh`, `120 J`.
+pub(crate) fn energy(energy: Energy) -> String {
+    match energy.joules() {
+        0.0 => "0".to_owned(),
+        joules @ 0.0..3_600.0 => format!("{joules:.0} J"),
+        joules @ 0.0..3.6e6 => format!("{:.1} Wh", joules / 3_600.0),
+        joules => format!("{:.1} kWh", joules / 3.6e6),
+    }
+}
+
+/// Formats a time for people: `45 s`, `12 min`, `9 h 30 min`, `2 d 3 h`.
+pub(crate) fn span(time: Duration) -> String {
+    let both = |large: u64, unit: &str, small: u64, small_unit: &str| match small {
+        0 => format!("{large} {unit}"),
+        _ => format!("{large} {unit} {small} {small_unit}"),
+    };
+    match time.as_secs() {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", seconds / 60),
+        seconds @ 7_200..172_800 => both(seconds / 3_600, "h", seconds / 60 % 60, "min"),
+        seconds => both(seconds / 86_400, "d", seconds / 3_600 % 24, "h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_formatted_for_people() {
+        let times = [0, 36, 400, 84_240].map(|seconds| hours(Duration::from_secs(seconds)));
+        assert_eq!(times, ["0", "0.010", "0.1", "23.4"]);
+        let spans = [45, 119, 720, 34_200, 36_000, 183_600].map(Duration::from_secs).map(span);
+        assert_eq!(spans, ["45 s", "119 s", "12 min", "9 h 30 min", "10 h", "2 d 3 h"]);
+        let energies = [0, 120, 3_600, 22_680_000].map(|joules| energy(Energy(joules * 1_000_000)));
+        assert_eq!(energies, ["0", "120 J", "1.0 Wh", "6.3 kWh"]);
+    }
+}

@@ -1,0 +1,262 @@
+//! Pictures of a page, as SVG: use over time, stacked by user, and bars by user.
+
+use super::{By, Usage, hours};
+use crate::local_time::format;
+use gpu_accounting::{Bucket, Owner};
+use gpu_core::{Timestamp, escape_markup};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// So many users have a colour of their own; the others share one.
+const COLOURS: usize = 7;
+
+/// The size of a picture and of its drawing, in the units of the SVG.
+const WIDTH: f64 = 760.0;
+const HEIGHT: f64 = 220.0;
+const LEFT: f64 = 56.0;
+const TOP: f64 = 10.0;
+const RIGHT: f64 = 8.0;
+const BOTTOM: f64 = 26.0;
+
+/// A user may be called whatever.
+pub(super) const NAME: usize = 40;
+
+/// A user or several with one colour.
+pub(super) struct Shade {
+    pub(super) name: String,
+    /// The class of its colour: `c0` to `c7`.
+    pub(super) class: String,
+    owners: Vec<usize>,
+}
+
+/// Returns the shades of the users, those who held most first.
+pub(super) fn shades(usage: &Usage<'_>) -> Vec<Shade> {
+    let owners = usage.accounts.owners();
+    let mut held: Vec<(usize, Duration)> =
+        usage.accounts.users().map(|(_, amounts)| amounts.held).enumerate().collect();
+    held.sort_by_key(|(place, held)| (owners[*place] == Owner::Unlisted, std::cmp::Reverse(*held)));
+    let mut shades: Vec<Shade> = Vec::new();
+    for (place, _) in held {
+        let is_full = shades.len() > COLOURS;
+        match shades.last_mut().filter(|_| is_full) {
+            Some(others) => {
+                others.name = "others".to_owned();
+                others.owners.push(place);
+            }
+            None => shades.push(Shade {
+                name: owners[place].to_string(),
+                class: format!("c{}", shades.len()),
+                owners: vec![place],
+            }),
+        }
+    }
+    shades
+}
+
+/// Draws how many GPUs were used over time, on the mean of each bucket.
+pub(super) fn used(usage: &Usage<'_>, shades: &[Shade]) -> String {
+    let value = |bucket: &Bucket, shade: &Shade| {
+        let parts = shade.owners.iter().filter_map(|owner| bucket.parts.get(owner));
+        let used: Duration = parts.map(|part| part.used).sum();
+        used.as_secs_f64() / bucket.watched.as_secs_f64()
+    };
+    let most = usage.accounts.gpus().len().max(1) as f64;
+    over_time(usage, shades, "GPUs used over time, by user", most, "", value)
+}
+
+/// Draws the memory in use over time.
+pub(super) fn memory(usage: &Usage<'_>, shades: &[Shade]) -> String {
+    let value = |bucket: &Bucket, shade: &Shade| {
+        let parts = shade.owners.iter().filter_map(|owner| bucket.parts.get(owner));
+        parts.map(|part| part.memory(bucket.watched).gib()).sum()
+    };
+    let most = usage.accounts.total().peak.gib().max(0.1);
+    over_time(usage, shades, "GPU memory held over time, by user", most, " GiB", value)
+}
+
+fn over_time(
+    usage: &Usage<'_>,
+    shades: &[Shade],
+    title: &str,
+    most: f64,
+    unit: &str,
+    value: impl Fn(&Bucket, &Shade) -> f64,
+) -> String {
+    let (step, most) = scale(most);
+    let (wide, high) = (WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM);
+    let buckets = usage.accounts.series().buckets();
+    let x = |place: usize| LEFT + wide * place as f64 / buckets.len().max(1) as f64;
+    let y = |value: f64| TOP + high * (1.0 - (value / most).min(1.0));
+    let mut svg = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">\n<title>{}</title>\n",
+        escape_markup(title, 100)
+    );
+    let mut level = 0.0;
+    while level <= most * 1.001 {
+        let (at, text) = (y(level), format!("{}{unit}", short(level)));
+        let _ = write!(
+            svg,
+            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
+             <text class=\"axis end\" x=\"{:.1}\" y=\"{:.1}\">{text}</text>\n",
+            WIDTH - RIGHT,
+            LEFT - 5.0,
+            at + 4.0
+        );
+        level += step;
+    }
+    for (place, text) in ticks(usage) {
+        let at = LEFT + wide * place;
+        let _ = writeln!(
+            svg,
+            "<text class=\"axis mid\" x=\"{at:.1}\" y=\"{:.1}\">{text}</text>",
+            HEIGHT - 8.0
+        );
+    }
+    // A path for each user, with a closed shape for each part without a gap.
+    let mut below = vec![0.0; buckets.len()];
+    for shade in shades {
+        let mut path = String::new();
+        for run in runs(buckets) {
+            let mut back = Vec::new();
+            for place in run {
+                let base = below[place];
+                below[place] += value(&buckets[place], shade);
+                let (left, right, top) = (x(place), x(place + 1), y(below[place]));
+                let start = if back.is_empty() { 'M' } else { 'L' };
+                let _ = write!(path, "{start}{left:.1} {top:.1}H{right:.1}");
+                back.push((left, right, y(base)));
+            }
+            for (left, right, base) in back.into_iter().rev() {
+                let _ = write!(path, "L{right:.1} {base:.1}H{left:.1}");
+            }
+            path.push('Z');
+        }
+        let name = escape_markup(&shade.name, NAME);
+        let class = &shade.class;
+        let _ = writeln!(svg, "<path class=\"{class}\" d=\"{path}\"><title>{name}</title></path>");
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+/// Returns the parts of the time that were watched without a gap.
+fn runs(buckets: &[Bucket]) -> Vec<std::ops::Range<usize>> {
+    let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
+    for (place, bucket) in buckets.iter().enumerate() {
+        match runs.last_mut() {
+            _ if bucket.watched.is_zero() => {}
+            Some(run) if run.end == place => run.end += 1,
+            _ => runs.push(place..place + 1),
+        }
+    }
+    runs
+}
+
+/// Returns the marks of the time axis: the place from 0 to 1, and the local time.
+fn ticks(usage: &Usage<'_>) -> Vec<(f64, String)> {
+    const STEPS: [u64; 13] =
+        [1, 5, 15, 60, 300, 900, 3_600, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800];
+    let series = usage.accounts.series();
+    let Some(start) = series.start() else { return Vec::new() };
+    let whole = series.width().as_millis() as u64 * series.buckets().len() as u64;
+    let mut steps = STEPS.iter().map(|seconds| seconds * 1_000);
+    let step = steps.find(|step| whole / step <= 8).unwrap_or(whole.max(1));
+    let form = match step {
+        86_400_000.. => "%b %-d",
+        60_000.. => "%H:%M",
+        _ => "%H:%M:%S",
+    };
+    // Marks are at full hours of the local time.
+    let offset = i64::try_from(start.0)
+        .ok()
+        .and_then(|at| jiff::Timestamp::from_millisecond(at).ok())
+        .map_or(0, |at| i64::from(usage.zone.to_offset(at).seconds()) * 1_000);
+    let local = start.0.saturating_add_signed(offset);
+    let first = local.next_multiple_of(step) - local;
+    let mut marks = Vec::new();
+    let mut at = first;
+    while at <= whole {
+        let time = Timestamp(start.0 + at);
+        marks.push((at as f64 / whole.max(1) as f64, format(time, &usage.zone, form)));
+        at += step;
+    }
+    marks
+}
+
+/// Returns the distance of the grid lines and the end of an axis that reaches `most`.
+fn scale(most: f64) -> (f64, f64) {
+    let power = 10_f64.powf((most / 4.0).log10().floor());
+    let factors = [1.0, 2.0, 5.0, 10.0];
+    let step = factors.map(|factor| factor * power).into_iter().find(|step| most / step <= 4.0);
+    let step = step.unwrap_or(most);
+    (step, (most / step).ceil() * step)
+}
+
+fn short(value: f64) -> String {
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Draws the GPU-hours of each user as a bar: used, idle, and held beside.
+pub(super) fn bars(usage: &Usage<'_>) -> String {
+    const ROW: f64 = 24.0;
+    const NAMES: f64 = 150.0;
+    const NUMBERS: f64 = 70.0;
+    let rows: Vec<_> = usage.rows(By::User).into_iter().take(20).collect();
+    let most = rows.iter().map(|row| row.amounts.held.max(row.amounts.used)).max();
+    let most = most.unwrap_or_default().as_secs_f64().max(1.0);
+    let scale = (WIDTH - NAMES - NUMBERS) / most;
+    let height = ROW * rows.len() as f64 + 4.0;
+    let mut svg = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n\
+         <title>GPU-hours held, used and idle by user</title>\n"
+    );
+    for (place, row) in rows.iter().enumerate() {
+        let y = ROW * place as f64 + 2.0;
+        let [held, used, idle] = [row.amounts.held, row.amounts.used, row.amounts.idle]
+            .map(|time| time.as_secs_f64() * scale);
+        let bar = |class: &str, width: f64, inset: f64| {
+            format!(
+                "<rect class=\"{class}\" x=\"{NAMES}\" y=\"{:.1}\" width=\"{width:.1}\" \
+                 height=\"{:.1}\"/>",
+                y + inset,
+                ROW - 6.0 - 2.0 * inset
+            )
+        };
+        // What is idle is at the end of what is held.
+        let idle = format!(
+            "<rect class=\"idle\" x=\"{:.1}\" y=\"{y:.1}\" width=\"{idle:.1}\" height=\"{:.1}\"/>",
+            NAMES + held - idle,
+            ROW - 6.0
+        );
+        let _ = writeln!(
+            svg,
+            "<text class=\"axis end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>{}{idle}{}\
+             <text class=\"axis\" x=\"{:.1}\" y=\"{:.1}\">{} h</text>",
+            NAMES - 8.0,
+            y + 13.0,
+            escape_markup(&row.name, 18),
+            bar("held", held, 0.0),
+            bar("used", used, 4.0),
+            NAMES + held.max(used) + 6.0,
+            y + 13.0,
+            hours(row.amounts.held)
+        );
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+#[cfg(test)]
+mod tests {
+    use super::scale;
+
+    #[test]
+    fn axis_has_round_marks() {
+        for (most, step, end) in
+            [(8.0, 2.0, 8.0), (1.0, 0.5, 1.0), (640.0, 200.0, 800.0), (3.0, 1.0, 3.0)]
+        {
+            assert_eq!(scale(most), (step, end), "{most}");
+        }
+    }
+}
