@@ -168,7 +168,8 @@ fn every_condition_of_an_allowance_must_hold() {
     let service = "/system.slice/vllm.service";
     let own = "/user.slice/user-1002.slice/user@1002.service/app.slice/vllm.service";
     let by_service = Allowed { service: Some("vllm.service".into()), ..Allowed::default() };
-    let by_program = Allowed { program: Some("/usr/bin/vllm".into()), ..Allowed::default() };
+    let file = Some(FileId::Inode { dev: 1, ino: 2 });
+    let by_program = Allowed { program: Some("/usr/bin/vllm".into()), file, ..Allowed::default() };
     let both = Allowed { user: Some("ray".into()), ..by_program.clone() };
     let kind = FindingKind::Hoarder;
     for (allowed, cgroup, path, owner, expected) in [
@@ -177,12 +178,19 @@ fn every_condition_of_an_allowance_must_hold() {
         (&by_service, session, "/usr/bin/vllm", 0, false),
         (&by_program, session, "/usr/bin/vllm", 0, true),
         (&by_program, session, "/usr/bin/vllm", 1002, false),
-        (&by_program, session, "/home/mallory/vllm", 0, false),
+        // The program by another path, such as through a link.
+        (&by_program, session, "/opt/vllm/vllm", 0, true),
         (&both, session, "/usr/bin/vllm", 0, false),
     ] {
         let process = process(cgroup, path, owner);
         assert_eq!(allowed.covers(kind, Some(&process)), Some(expected), "{allowed:?} {cgroup}");
     }
+    // A file of another identity at this path: another version, or a mount namespace of the user.
+    let other = Allowed { file: Some(FileId::Inode { dev: 1, ino: 3 }), ..by_program.clone() };
+    let shown = process(session, "/usr/bin/vllm", 0);
+    assert_eq!(other.covers(kind, Some(&shown)), None);
+    let elsewhere = process(session, "/usr/bin/python3", 0);
+    assert_eq!(other.covers(kind, Some(&elsewhere)), Some(false));
     let mut hidden = process(session, "/usr/bin/vllm", 0);
     hidden.executable = Err(Absent::NotPermitted);
     assert_eq!(by_program.covers(kind, Some(&hidden)), None);

@@ -125,7 +125,11 @@ fn read_policy(path: &Path) -> Result<Policy, Failure> {
             false => failure,
         }
     })?;
-    Policy::parse(&text).map_err(|error| Failure::new(Exit::Usage, what()).with_source(error))
+    let policy = Policy::parse(&text);
+    let mut policy =
+        policy.map_err(|error| Failure::new(Exit::Usage, what()).with_source(error))?;
+    policy.locate(|path| gpu_host::resolve(Path::new(path)).ok()?.id.ok());
+    Ok(policy)
 }
 
 /// Opens the audit log if processes may be ended.

@@ -113,7 +113,7 @@ impl Teller {
         let hostname = self.hostname.as_deref().unwrap_or("this machine");
         match told {
             Told::Change(change) if change.kind == ChangeKind::Raised => {
-                for process in change.processes.values() {
+                for process in change.concerned() {
                     let Ok(uid) = process.uid else { continue };
                     terminals.tell(uid, &message(change, process, hostname));
                 }
