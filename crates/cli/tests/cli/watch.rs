@@ -168,3 +168,21 @@ fn hangup_reads_the_policy_again_and_termination_ends_the_watch() {
     signal(&child, rustix::process::Signal::TERM);
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
+
+#[test]
+fn history_is_continued_and_never_written_where_others_can_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("history");
+    let at = path.to_str().unwrap();
+    let words = ["--sim", "labbox", "watch", "--for", "10m", "--every", "1m", "--history", at];
+    for _ in 0..2 {
+        let output = run(&words);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert_eq!(reported(&output), "");
+    }
+    let names = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(names.count() >= 3, "data, index and lock");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+    let refused = run(&words);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+}
