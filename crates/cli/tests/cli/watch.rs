@@ -120,7 +120,8 @@ fn program_gets_each_event_and_its_failure_is_not_fatal() {
         assert_eq!(told.contains("exited with 3"), code == "3", "{told}");
     }
     let open = write(dir.path().join("open"), &script, 0o777);
-    for (program, why) in [(open.as_str(), "writable by others"), ("cat", "not an absolute path")] {
+    for (program, why) in [(open.as_str(), "writable by others"), ("cat", "which is not absolute")]
+    {
         let refused = run(&["--sim", "labbox", "watch", "--for", "1m", "--on-finding", program]);
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
         assert!(reported(&refused).contains(why), "{refused:?}");
