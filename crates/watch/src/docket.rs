@@ -308,6 +308,24 @@ mod tests {
     }
 
     #[test]
+    fn time_without_looks_neither_raises_nor_clears() {
+        let (mut scene, info) = (Scene::new(GHOSTS), process(7, 1));
+        let raised = |scene: &Scene| scene.watch.raised().count();
+        scene.look(&high(&info));
+        scene.minute += 60;
+        scene.look(&high(&info));
+        assert_eq!(raised(&scene), 0);
+        scene.look(&high(&info));
+        assert_eq!(raised(&scene), 1);
+        scene.look(&[]);
+        scene.minute += 60;
+        scene.look(&[]);
+        assert_eq!(raised(&scene), 1);
+        scene.minutes(5, &[]);
+        assert_eq!(raised(&scene), 0);
+    }
+
+    #[test]
     fn new_policy_needs_a_new_warning() {
         let (mut scene, info) = (Scene::new(GHOSTS), process(7, 1));
         scene.minutes(12, &high(&info));
