@@ -231,11 +231,15 @@ fn selected_suspects_are_confirmed_by_every_snapshot() {
     let ghost = FindingKind::Ghost;
     assert_eq!(chosen(&[now.clone(), now.clone()], ghost, key), [100]);
     assert_eq!(chosen(&[before, now.clone()], ghost, key), [0_u32; 0]);
-    assert_eq!(chosen(&[now.clone()], FindingKind::Hoarder, key), [0_u32; 0], "another kind");
+    assert_eq!(
+        chosen(std::slice::from_ref(&now), FindingKind::Hoarder, key),
+        [0_u32; 0],
+        "another kind"
+    );
     let reused = ProcessKey { start: Some(StartTime(9_999)), ..key };
-    assert_eq!(chosen(&[now.clone()], ghost, reused), [0_u32; 0], "another process");
+    assert_eq!(chosen(std::slice::from_ref(&now), ghost, reused), [0_u32; 0], "another process");
     let listed = everyone[1].key;
-    assert_eq!(chosen(&[now.clone()], ghost, listed), [0_u32; 0], "no suspect");
+    assert_eq!(chosen(std::slice::from_ref(&now), ghost, listed), [0_u32; 0], "no suspect");
     // Not what is protected, whoever selects it.
     let request = Request { suspects: vec![(ghost, key)], ..Request::default() };
     let plan = planned(&[now], &guard(&[], vec![Protect::Pid(Pid(100))]), &request);
