@@ -25,6 +25,7 @@ pub(crate) enum Said {
     Blind,
     Planned(Vec<Pid>),
     Reaped(Vec<Pid>),
+    NotPlanned(String),
 }
 
 impl fmt::Debug for Said {
@@ -41,6 +42,7 @@ impl fmt::Debug for Said {
             Said::Blind => f.write_str("blind"),
             Said::Planned(pids) => write!(f, "planned {pids:?}"),
             Said::Reaped(pids) => write!(f, "reaped {pids:?}"),
+            Said::NotPlanned(why) => write!(f, "not planned: {why}"),
         }
     }
 }
@@ -100,7 +102,7 @@ impl Watcher {
                 Told::Reap { plan, report: Some(_), .. } => {
                     Said::Reaped(plan.targets.iter().map(|target| target.key.pid).collect())
                 }
-                Told::NotPlanned(error) => panic!("{error}"),
+                Told::NotPlanned(error) => Said::NotPlanned(error.to_string()),
             };
             said.push((minute, word));
         });

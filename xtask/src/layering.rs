@@ -75,6 +75,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         // One library opens machines: it selects the adapters for the layers above.
         "gpu-machine" => &[
             "gpu-core",
+            "gpu-history",
             "gpu-host",
             "gpu-nvidia",
             "gpu-cuda",

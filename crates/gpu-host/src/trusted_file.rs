@@ -31,6 +31,9 @@ impl TrustedFile {
     /// or the file is not regular, belongs to another user or is writable by others; `Io` when it
     /// cannot be opened.
     pub fn open(path: &Path) -> Result<Self> {
+        if !path.is_absolute() {
+            return Err(refused(path, "is not absolute"));
+        }
         let mut path = path.to_owned();
         for _ in 0..LINKS {
             let name = path.file_name().ok_or_else(|| refused(&path, "has no name"))?;

@@ -21,7 +21,10 @@
 mod error;
 pub mod history;
 mod lease_keeper;
+mod messengers;
 mod no_devices;
+mod recorder;
+mod requests;
 mod session_devices;
 mod source;
 
@@ -29,6 +32,9 @@ pub use error::{Cause, MachineError};
 pub use lease_keeper::{
     Holder, Keeps, RENEWAL, Served, is_placeholder, open_process, placeholder, time_until,
 };
+pub use messengers::{FAREWELL, Messengers};
+pub use recorder::Recorder;
+pub use requests::{Next, Requests};
 pub use source::{CLAIMS, Options, Source, is_in_session, roots};
 
 /// Queries NVML or keeps a lease if this process was started for that; otherwise returns `None`.

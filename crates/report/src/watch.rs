@@ -4,7 +4,7 @@ use crate::text::Line;
 use crate::wording;
 use gpu_core::{DeviceId, ProcessInfo, ProcessKey};
 use gpu_reaper::{Confidence, Evidence, Plan, Report};
-use gpu_watch::{Change, ChangeKind, Condemned, Told};
+use gpu_watch::{Change, ChangeKind, Condemned, Policy, Told};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -36,8 +36,36 @@ pub fn lines(told: &Told<'_>, time: &str, sim: &str) -> Vec<Line> {
     }
 }
 
-/// Returns the message to the owner of a process that is a suspect of a raised finding.
-pub fn message(change: &Change, process: &ProcessInfo, hostname: &str) -> String {
+/// Returns what the users of a machine are told of an event, by UID: the owners of processes that
+/// keep memory from others, and of those that will be ended.
+pub fn messages(told: &Told<'_>, hostname: &str) -> Vec<(u32, String)> {
+    match told {
+        Told::Change(change) if change.kind == ChangeKind::Raised => change
+            .concerned()
+            .filter_map(|process| Some((process.uid.ok()?, message(change, process, hostname))))
+            .collect(),
+        Told::Warning(condemned) => {
+            let uid = condemned.process.uid.ok();
+            uid.map(|uid| (uid, warning(condemned, hostname))).into_iter().collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Says what a policy ends; `permitted`: the command line permits it too.
+pub fn reaps(policy: &Policy, permitted: bool) -> String {
+    match &policy.reap {
+        None => "nothing is reaped".to_owned(),
+        Some(rules) if rules.dry_run || !permitted => "plans to reap are only printed".to_owned(),
+        Some(rules) => {
+            let count = wording::count(rules.rules.len(), "rule", "rules");
+            format!("reaps by {count}, at most {} processes an hour", rules.most_per_hour)
+        }
+    }
+}
+
+/// The message to the owner of a process that is a suspect of a raised finding.
+fn message(change: &Change, process: &ProcessInfo, hostname: &str) -> String {
     let finding = &change.finding;
     let suspect = finding.suspects.iter().find(|suspect| suspect.process == process.key);
     let evidence = suspect.map(|suspect| Evidence::texts(&suspect.evidence).join("; "));
@@ -50,8 +78,8 @@ pub fn message(change: &Change, process: &ProcessInfo, hostname: &str) -> String
     )
 }
 
-/// Returns the message to the owner of a process that will be ended.
-pub fn warning(condemned: &Condemned, hostname: &str) -> String {
+/// The message to the owner of a process that will be ended.
+fn warning(condemned: &Condemned, hostname: &str) -> String {
     format!(
         "gpuws on {hostname}: your process {} on {} ({}) will be ended in {}, by the policy of this \
          machine.\nTo keep it, use the GPU or end the process yourself.\n",

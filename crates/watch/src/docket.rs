@@ -145,3 +145,280 @@ impl Tracked {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Policy;
+    use gpu_core::{
+        Absent, DeviceDetails, DeviceInfo, DeviceSample, DeviceState, Driver, Origin, Pid, Process,
+        Snapshot, StartTime, Timestamp,
+    };
+    use gpu_reaper::{Diagnosis, FindingKind, Suspect};
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn policy(rule: &str) -> Policy {
+        let text = format!(
+            "[findings]\nafter = \"1m\"\nclear_after = \"5m\"\n[reap]\ndry_run = false\n\
+             most_per_hour = 2\nprotect = [\"user:carol\"]\n[[reap.rule]]\nmin_confidence = \
+             \"high\"\nafter = \"10m\"\nwarn = \"3m\"\n{rule}"
+        );
+        Policy::parse(&text).unwrap()
+    }
+
+    const GHOSTS: &str = "kinds = [\"ghost\"]\nall_users = true\n";
+
+    /// A process of an ordinary user, with this start time.
+    fn process(pid: u32, start: u64) -> ProcessInfo {
+        let mut info = ProcessInfo::from_name(Pid(pid), "python");
+        info.key.start = Some(StartTime(start));
+        info.uid = Ok(1001);
+        info.user = Ok("alice".to_owned());
+        info.cgroup = Ok("/user.slice/user-1001.slice/session-1.scope".to_owned());
+        info
+    }
+
+    /// A watcher, and the minute of its next look.
+    struct Scene {
+        watch: Watch,
+        minute: u32,
+        kind: FindingKind,
+    }
+
+    impl Scene {
+        fn new(rule: &str) -> Self {
+            let watch = Watch::new(policy(rule), MINUTE);
+            Scene { watch, minute: 0, kind: FindingKind::Ghost }
+        }
+
+        /// Looks once; these processes are suspects.
+        fn look(&mut self, suspects: &[(&ProcessInfo, Confidence)]) {
+            let at = MINUTE * self.minute;
+            let millis = u64::try_from(at.as_millis()).unwrap();
+            let mut snapshot = Snapshot::empty(Origin::Live, Timestamp(millis));
+            snapshot.driver =
+                Ok(Driver { version: Err(Absent::NotRecorded), cuda: Err(Absent::NotRecorded) });
+            let id = DeviceId::from_index(0);
+            snapshot.devices = vec![DeviceState {
+                info: DeviceInfo::unknown(id.clone()),
+                sample: Ok(DeviceSample::absent(Absent::NotSupported)),
+                processes: Ok(Vec::new()),
+                mig: Ok(Vec::new()),
+                details: Ok(DeviceDetails::default()),
+            }];
+            snapshot.holders = Ok(Vec::new());
+            let known =
+                suspects.iter().map(|(info, _)| (info.key.pid, Process::from(Ok((*info).clone()))));
+            snapshot.processes = known.collect();
+            let suspect = |(info, confidence): &(&ProcessInfo, Confidence)| Suspect {
+                process: info.key,
+                confidence: *confidence,
+                evidence: Vec::new(),
+            };
+            let finding = Finding {
+                kind: self.kind,
+                confidence: Confidence::High,
+                devices: vec![id],
+                memory: None,
+                suspects: suspects.iter().map(suspect).collect(),
+                evidence: Vec::new(),
+                advice: Vec::new(),
+            };
+            let findings = if suspects.is_empty() { Vec::new() } else { vec![finding] };
+            let diagnosis = Diagnosis { findings, ..Diagnosis::default() };
+            self.watch.look(&snapshot, &diagnosis, at);
+            self.minute += 1;
+        }
+
+        /// Looks for so many minutes, and warns as a round does.
+        fn minutes(&mut self, count: u32, suspects: &[(&ProcessInfo, Confidence)]) {
+            for _ in 0..count {
+                self.look(suspects);
+                self.watch.warnings();
+            }
+        }
+
+        fn condemned(&self) -> Vec<Pid> {
+            self.watch.condemned().iter().map(|one| one.key().pid).collect()
+        }
+    }
+
+    fn high(info: &ProcessInfo) -> [(&ProcessInfo, Confidence); 1] {
+        [(info, Confidence::High)]
+    }
+
+    /// Returns whether a rule ever ends this process, as the suspect of such a finding.
+    fn ends(rule: &str, kind: FindingKind, info: &ProcessInfo) -> bool {
+        let mut scene = Scene { kind, ..Scene::new(rule) };
+        scene.minutes(60, &high(info));
+        scene.condemned() == [info.key.pid]
+    }
+
+    #[test]
+    fn suspect_is_condemned_after_its_time_and_its_warning() {
+        let (mut scene, info) = (Scene::new(GHOSTS), process(7, 1));
+        scene.minutes(7, &high(&info));
+        scene.look(&high(&info));
+        let warned: Vec<Duration> = scene.watch.warnings().iter().map(|one| one.left).collect();
+        assert_eq!(warned, [3 * MINUTE], "seven minutes have passed");
+        scene.minutes(2, &high(&info));
+        assert_eq!(scene.condemned(), []);
+        scene.look(&high(&info));
+        assert_eq!(scene.condemned(), [Pid(7)]);
+        assert!(scene.watch.warnings().is_empty(), "it is warned of once");
+    }
+
+    #[test]
+    fn one_look_without_the_suspect_begins_its_time_anew() {
+        let (info, other) = (process(7, 1), process(8, 2));
+        let likely = [(&info, Confidence::Likely)];
+        let breaks: [&[(&ProcessInfo, Confidence)]; 3] = [&[], &likely, &high(&other)];
+        for pause in breaks {
+            let mut scene = Scene::new(GHOSTS);
+            scene.minutes(10, &high(&info));
+            scene.look(pause);
+            scene.minutes(10, &high(&info));
+            assert_eq!(scene.condemned(), [], "{pause:?}");
+            scene.minutes(2, &high(&info));
+            assert_eq!(scene.condemned(), [Pid(7)], "{pause:?}");
+        }
+    }
+
+    #[test]
+    fn process_that_reuses_the_pid_has_its_own_time() {
+        let mut scene = Scene::new(GHOSTS);
+        scene.minutes(10, &high(&process(7, 1)));
+        let second = process(7, 2);
+        scene.minutes(10, &high(&second));
+        assert_eq!(scene.condemned(), []);
+        scene.minutes(1, &high(&second));
+        assert_eq!(scene.watch.condemned()[0].key(), second.key);
+    }
+
+    #[test]
+    fn time_without_looks_is_not_watched() {
+        let (mut scene, info) = (Scene::new(GHOSTS), process(7, 1));
+        scene.minutes(5, &high(&info));
+        scene.minute += 60;
+        scene.minutes(10, &high(&info));
+        assert_eq!(scene.condemned(), []);
+        scene.minutes(1, &high(&info));
+        assert_eq!(scene.condemned(), [Pid(7)]);
+    }
+
+    #[test]
+    fn time_without_looks_neither_raises_nor_clears() {
+        let (mut scene, info) = (Scene::new(GHOSTS), process(7, 1));
+        let raised = |scene: &Scene| scene.watch.raised().count();
+        scene.look(&high(&info));
+        scene.minute += 60;
+        scene.look(&high(&info));
+        assert_eq!(raised(&scene), 0);
+        scene.look(&high(&info));
+        assert_eq!(raised(&scene), 1);
+        scene.look(&[]);
+        scene.minute += 60;
+        scene.look(&[]);
+        assert_eq!(raised(&scene), 1);
+        scene.minutes(5, &[]);
+        assert_eq!(raised(&scene), 0);
+    }
+
+    #[test]
+    fn new_policy_needs_a_new_warning() {
+        let (mut scene, info) = (Scene::new(GHOSTS), process(7, 1));
+        scene.minutes(12, &high(&info));
+        assert_eq!(scene.condemned(), [Pid(7)]);
+        scene.watch.set_policy(policy(GHOSTS));
+        assert_eq!(scene.condemned(), []);
+        scene.minutes(1, &high(&info));
+        assert_eq!(scene.condemned(), [], "it was warned just now");
+        scene.minutes(3, &high(&info));
+        assert_eq!(scene.condemned(), [Pid(7)]);
+    }
+
+    #[test]
+    fn hourly_limit_and_the_time_between_attempts_hold() {
+        let all: Vec<ProcessInfo> = (1..=3).map(|pid| process(pid + 6, 1)).collect();
+        let suspects: Vec<_> = all.iter().map(|info| (info, Confidence::High)).collect();
+        let mut scene = Scene::new(GHOSTS);
+        scene.minutes(12, &suspects);
+        assert_eq!(scene.condemned(), [Pid(7), Pid(8)]);
+        scene.watch.tried(&[all[0].key]);
+        assert_eq!(scene.condemned(), [Pid(8), Pid(9)]);
+        scene.watch.count_ended(1);
+        assert_eq!(scene.condemned(), [Pid(8)]);
+        scene.watch.count_ended(1);
+        assert_eq!(scene.condemned(), []);
+        scene.minutes(60, &suspects);
+        assert_eq!(scene.condemned(), [Pid(7), Pid(8)], "an hour later");
+    }
+
+    #[test]
+    fn rule_covers_only_whom_it_names() {
+        let ghost = FindingKind::Ghost;
+        let alice = process(7, 1);
+        let with = |change: &dyn Fn(&mut ProcessInfo)| {
+            let mut info = alice.clone();
+            change(&mut info);
+            info
+        };
+        let root = with(&|info| (info.uid, info.user) = (Ok(0), Ok("root".to_owned())));
+        let daemon = with(&|info| (info.uid, info.user) = (Ok(999), Ok("vllm".to_owned())));
+        let unknown = with(&|info| info.uid = Err(Absent::NotPermitted));
+        let carol = with(&|info| (info.uid, info.user) = (Ok(1003), Ok("carol".to_owned())));
+        let named = "kinds = [\"ghost\"]\nusers = [\"alice\", \"0\"]\n";
+        let elsewhere = format!("{GHOSTS}gpus = [\"1\"]\n");
+        for (rule, info, expected) in [
+            (GHOSTS, &alice, true),
+            (GHOSTS, &root, false),
+            (GHOSTS, &daemon, false),
+            (GHOSTS, &unknown, false),
+            (GHOSTS, &carol, false),
+            (named, &alice, true),
+            (named, &root, true),
+            (named, &daemon, false),
+            (&elsewhere, &alice, false),
+        ] {
+            assert_eq!(ends(rule, ghost, info), expected, "{rule} {info:?}");
+        }
+        assert!(!ends(GHOSTS, FindingKind::ZombieHolder, &alice), "another kind");
+    }
+
+    #[test]
+    fn services_are_spared_and_jobs_unless_the_rule_says_so() {
+        let in_cgroup = |path: &str, job: bool| {
+            let mut info = process(7, 1);
+            info.cgroup = Ok(path.to_owned());
+            let workload = gpu_core::Workload {
+                kind: gpu_core::WorkloadKind::SlurmJob,
+                id: "7".to_owned(),
+                cgroup: path.to_owned(),
+            };
+            info.workload = job.then(|| Box::new(workload));
+            info
+        };
+        let hoarders = "kinds = [\"hoarder\", \"ghost\"]\nall_users = true\n";
+        let jobs = format!("{hoarders}jobs = true\n");
+        let service = in_cgroup("/system.slice/vllm.service", false);
+        let own = "/user.slice/user-1001.slice/user@1001.service/app.slice/x.service";
+        let job = in_cgroup("/slurm/uid_1001/job_7", true);
+        let forged = in_cgroup(&format!("{own}/slurm/uid_1001/job_7"), true);
+        let mut hidden = process(7, 1);
+        hidden.cgroup = Err(Absent::NotPermitted);
+        let (hoarder, ghost) = (FindingKind::Hoarder, FindingKind::Ghost);
+        for (rule, kind, info, expected) in [
+            (jobs.as_str(), hoarder, &service, false),
+            (&jobs, ghost, &service, false),
+            (&jobs, ghost, &hidden, false),
+            (hoarders, hoarder, &in_cgroup(own, false), true),
+            (hoarders, hoarder, &job, false),
+            (hoarders, ghost, &job, true),
+            (&jobs, hoarder, &job, true),
+            (hoarders, hoarder, &forged, true),
+        ] {
+            assert_eq!(ends(rule, kind, info), expected, "{rule} {kind:?} {info:?}");
+        }
+    }
+}

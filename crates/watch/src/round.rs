@@ -107,7 +107,7 @@ impl Watch {
         for change in self.look(&look.snapshot, &look.diagnosis, at) {
             told(Told::Change(&change));
         }
-        if self.held_back() > before {
+        if before == 0 && self.held_back() > 0 {
             told(Told::HeldBack(self.held_back()));
         }
         look

@@ -239,6 +239,14 @@ impl Watch {
     }
 }
 
+impl Change {
+    /// Returns the processes whose owners are told: those that keep memory from others.
+    pub fn concerned(&self) -> impl Iterator<Item = &ProcessInfo> {
+        let is_about = self.id.process.is_some() || self.id.kind.reap_reason().is_some();
+        self.processes.values().filter(move |_| is_about)
+    }
+}
+
 impl Tracked {
     fn new(now: &Snapshot, at: Duration) -> Self {
         Tracked {

@@ -20,6 +20,12 @@ pub(crate) struct WatchArgs {
     /// End after this time; a simulated machine then runs as fast as it can.
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     pub(crate) time: Option<Duration>,
+    /// Record each look in this directory, which is created if it does not exist.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) history: Option<PathBuf>,
+    /// Remove days of the history that are older.
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = time)]
+    pub(crate) keep: Duration,
     /// Execute the plans of the policy, if it also says `dry_run = false`; else they are printed.
     #[arg(long, requires = "policy")]
     pub(crate) reap: bool,

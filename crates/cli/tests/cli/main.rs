@@ -44,3 +44,4 @@ mod top;
 mod topo;
 mod view_formats;
 mod views;
+mod watch;

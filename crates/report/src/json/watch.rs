@@ -108,7 +108,8 @@ impl<'a> WatchEvent<'a> {
             origin: Origin::from(origin),
             machine: match origin {
                 gpu_core::Origin::Simulated(name) => Some(name.clone()),
-                gpu_core::Origin::Live | gpu_core::Origin::Pasted => None,
+                // Nothing else is watched.
+                _ => None,
             },
             hostname: hostname.map(str::to_owned),
             time: time.to_string(),

@@ -1,7 +1,7 @@
 //! Processes whose findings are expected.
 
 use super::is_service;
-use gpu_core::{Absent, ProcessInfo};
+use gpu_core::{Absent, Executable, FileId, ProcessInfo};
 use gpu_reaper::FindingKind;
 
 /// Allows findings about processes that meet every given condition.
@@ -15,8 +15,11 @@ pub struct Allowed {
     pub user: Option<String>,
     /// Its unit, of the system's service manager.
     pub service: Option<String>,
-    /// The path of its executable, which root installed.
+    /// The path of its executable, which belongs to root.
     pub program: Option<String>,
+    /// The file at that path ([`Policy::locate`](crate::Policy::locate)): in a mount namespace of
+    /// its own, a process gives its executable any path.
+    pub file: Option<FileId>,
     /// Only findings of these kinds; of all if empty.
     pub kinds: Vec<FindingKind>,
 }
@@ -39,7 +42,7 @@ impl Allowed {
             Err(_) => None,
         });
         let program = self.program.as_ref().map(|path| match &process.executable {
-            Ok(program) => Some(program.path == *path && program.is_installed()),
+            Ok(program) => self.is_file(path, program),
             Err(Absent::NotFound) => Some(false),
             Err(_) => None,
         });
@@ -47,6 +50,16 @@ impl Allowed {
         match given.contains(&Some(false)) {
             true => Some(false),
             false => given.into_iter().collect::<Option<Vec<bool>>>().map(|_| true),
+        }
+    }
+
+    /// Returns whether this executable is that of the program; `None` if it may be a version of it
+    /// that was replaced since.
+    fn is_file(&self, path: &str, program: &Executable) -> Option<bool> {
+        match program.is_roots() {
+            true if self.file == Some(program.file) => Some(true),
+            true if program.path == path => None,
+            _ => Some(false),
         }
     }
 }

@@ -180,7 +180,7 @@ fn allowed(table: AllowTable) -> Result<Allowed, PolicyError> {
         return Err(wrong(format!("allow: program '{program}' {why}")));
     }
     let kinds = kinds.into_iter().map(|kind| kind.0).collect();
-    Ok(Allowed { user, service, program, kinds })
+    Ok(Allowed { user, service, program, file: None, kinds })
 }
 
 fn tell(table: TellTable) -> Result<Tell, PolicyError> {

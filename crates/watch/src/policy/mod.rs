@@ -7,7 +7,7 @@ mod value;
 pub use allow::Allowed;
 pub use file::PolicyError;
 
-use gpu_core::{Bytes, DeviceId, ProcessInfo, Selector};
+use gpu_core::{Bytes, DeviceId, FileId, ProcessInfo, Selector};
 use gpu_reaper::{Confidence, Finding, FindingKind, Ignored, Protect};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -133,6 +133,13 @@ pub enum Users {
 }
 
 impl Policy {
+    /// Finds the files of the programs that the policy allows. Until then, none is allowed.
+    pub fn locate(&mut self, find: impl Fn(&str) -> Option<FileId>) {
+        for allowed in &mut self.allowed {
+            allowed.file = allowed.program.as_deref().and_then(&find);
+        }
+    }
+
     /// Returns the threshold of a kind.
     pub fn threshold(&self, kind: FindingKind) -> Threshold {
         self.kinds.get(&kind).copied().unwrap_or(self.usual)

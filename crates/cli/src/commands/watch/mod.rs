@@ -1,6 +1,5 @@
 //! `gpuws watch`: raises findings that last, tells users, and reaps by a policy.
 
-mod signals;
 mod teller;
 
 use crate::args::{Global, WatchArgs};
@@ -8,15 +7,15 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::{self, Source};
 use crate::terminal::{Line, Screen, warn};
-use gpu_core::{ActToken, Clock, Error, ErrorKind, Journal, NoJournal};
+use gpu_core::{ActToken, Clock, Error, ErrorKind, NoJournal};
 use gpu_host::{SystemClock, TrustedFile};
-use gpu_machine::MachineError;
+use gpu_machine::{Next, Recorder, Requests};
 use gpu_reaper::{Past, full_observation};
+use gpu_report::watch::reaps;
 use gpu_watch::{Look, Machine, Policy, Watch};
-use signals::{Next, Signals};
 use std::path::Path;
 use std::time::Duration;
-use teller::Teller;
+use teller::{Teller, failed};
 
 /// The largest policy file, in bytes.
 const MOST: u64 = 1 << 20;
@@ -28,15 +27,18 @@ pub(crate) fn run(args: &WatchArgs, global: &Global, screen: &mut Screen) -> Res
         screen.print(&line.plain(reaps(&policy, true)))?;
         return Ok(Exit::Done);
     }
-    let signals = Signals::watch()?;
+    let requests = Requests::take()?;
     let policy = args.policy.as_deref().map_or_else(|| Ok(Policy::default()), read_policy)?;
     if args.reap && policy.reap.as_ref().is_none_or(|reap| reap.dry_run) {
         return Err(Failure::new(Exit::Usage, "reap by this policy")
             .with_source("it has no section [reap] with dry_run = false")
             .with_hint("without --reap the plans are printed"));
     }
-    let source = source::open_to_watch(global, |text| warn(text))?;
-    let journal = journal(&source, args.reap)?;
+    let source = source::open_to_watch(global, warn)?;
+    let journal = match args.reap {
+        true => source.journal()?,
+        false => Box::new(NoJournal::new(Error::new(ErrorKind::Invalid, "log in a dry run"))),
+    };
     let token = args.reap.then(ActToken::user_confirmed);
     let mut teller = Teller::new(args, global, &source, &policy)?;
     if !global.json && !global.quiet {
@@ -46,14 +48,22 @@ pub(crate) fn run(args: &WatchArgs, global: &Global, screen: &mut Screen) -> Res
     }
     let mut watch = Watch::new(policy, args.every);
     let mut past = Past::every(args.every);
-    let mut look = || Look::after(&mut past, source.detailed_snapshot(full_observation()));
+    let history = args.history.as_deref();
+    let mut recorder = history.map(|dir| Recorder::open(dir, args.keep)).transpose()?;
+    let mut look = || {
+        let snapshot = source.detailed_snapshot(full_observation());
+        let Some(recorder) = &mut recorder else { return Look::after(&mut past, snapshot) };
+        let (snapshot, added) = recorder.add(&source, snapshot);
+        failed(added.err());
+        Look::after(&mut past, snapshot)
+    };
     let end = args.time.map(|time| source.clock.monotonic().saturating_add(time));
     loop {
         let mut machine = Machine {
             ports: source.ports(&*journal),
             look: &mut look,
             token: token.as_ref(),
-            go_on: &|| signals.go_on(),
+            go_on: &|| requests.go_on(),
         };
         watch.round(&mut machine, &mut |told| teller.tell(&told, screen));
         teller.outcome()?;
@@ -62,13 +72,16 @@ pub(crate) fn run(args: &WatchArgs, global: &Global, screen: &mut Screen) -> Res
             break;
         }
         let pause = left.map_or(args.every, |left| left.min(args.every));
-        match wait(&source, &signals, &mut teller, pause, args.time.is_some())? {
-            Next::Look => {}
+        match wait(&source, &requests, &mut teller, pause, args.time.is_some())? {
+            Next::GoOn => {}
             Next::End => break,
             Next::Reload => reload(&mut watch, args, &mut teller),
         }
     }
-    teller.finish(&signals)?;
+    if let Some(recorder) = recorder {
+        failed(recorder.finish().err());
+    }
+    teller.finish(&requests, &SystemClock::new())?;
     Ok(Exit::Done)
 }
 
@@ -76,7 +89,7 @@ pub(crate) fn run(args: &WatchArgs, global: &Global, screen: &mut Screen) -> Res
 /// it, so the user waits too.
 fn wait(
     source: &Source,
-    signals: &Signals,
+    requests: &Requests,
     teller: &mut Teller,
     pause: Duration,
     ends: bool,
@@ -87,11 +100,11 @@ fn wait(
     let real = SystemClock::new();
     let pause = if source.is_simulated() && ends { Duration::ZERO } else { pause };
     loop {
-        teller.attend();
+        let patience = teller.attend();
         let left = pause.saturating_sub(real.monotonic());
-        match signals.wait(teller.patience().map_or(left, |most| most.min(left)))? {
-            Next::Look if left.is_zero() => return Ok(Next::Look),
-            Next::Look => {}
+        match requests.wait(patience.map_or(left, |most| most.min(left)))? {
+            Next::GoOn if left.is_zero() => return Ok(Next::GoOn),
+            Next::GoOn => {}
             next => return Ok(next),
         }
     }
@@ -125,28 +138,9 @@ fn read_policy(path: &Path) -> Result<Policy, Failure> {
             false => failure,
         }
     })?;
-    Policy::parse(&text).map_err(|error| Failure::new(Exit::Usage, what()).with_source(error))
-}
-
-/// Opens the audit log if processes may be ended.
-fn journal(source: &Source, reap: bool) -> Result<Box<dyn Journal>, MachineError> {
-    match reap {
-        true => source.journal(),
-        false => {
-            let what = "write to the audit log in a dry run";
-            Ok(Box::new(NoJournal::new(Error::new(ErrorKind::Invalid, what))))
-        }
-    }
-}
-
-/// Says what a policy ends.
-fn reaps(policy: &Policy, reap: bool) -> String {
-    match &policy.reap {
-        None => "nothing is reaped".to_owned(),
-        Some(rules) if rules.dry_run || !reap => "plans to reap are only printed".to_owned(),
-        Some(rules) => {
-            let count = crate::wording::count(rules.rules.len(), "rule", "rules");
-            format!("reaps by {count}, at most {} processes an hour", rules.most_per_hour)
-        }
-    }
+    let policy = Policy::parse(&text);
+    let mut policy =
+        policy.map_err(|error| Failure::new(Exit::Usage, what()).with_source(error))?;
+    policy.locate(|path| gpu_host::resolve(Path::new(path)).ok()?.id.ok());
+    Ok(policy)
 }

@@ -114,9 +114,16 @@ impl Checked {
 
 #[test]
 fn every_json_output_matches_its_schema() {
-    let parts = [on_every_machine, of_pasted_text, about_memory, about_places, on_real_processes];
+    let parts: [fn(&mut Checked); 6] = [
+        on_every_machine,
+        of_pasted_text,
+        about_memory,
+        about_places,
+        of_watchers,
+        on_real_processes,
+    ];
     let counts = Mutex::new(BTreeMap::<String, usize>::new());
-    each_at_once(parts, |part: fn(&mut Checked)| {
+    each_at_once(parts, |part| {
         let mut checked = Checked::new();
         part(&mut checked);
         let mut counts = counts.lock().expect("no part panics with it");
@@ -204,6 +211,26 @@ fn about_memory(checked: &mut Checked) {
     checked.words("mem-env", &[&["--sim", "labbox"], &env[..], &all].concat());
     let file = dir.path().join("job.jsonl");
     checked.words("mem-convert", &["mem", "convert", step, "-o", file.to_str().expect("UTF-8")]);
+}
+
+/// Events, one on each line.
+fn of_watchers(checked: &mut Checked) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let policy = dir.path().join("policy.toml");
+    let text = "[reap]\ndry_run = false\nmost_per_hour = 9\n[[reap.rule]]\nkinds = [\"ghost\"]\n\
+        all_users = true\nmin_confidence = \"high\"\nafter = \"10m\"\nwarn = \"2m\"\n";
+    fs::write(&policy, text).expect("it takes a file");
+    let policy = policy.to_str().expect("UTF-8");
+    let words = ["watch", "--for", "20m", "--every", "30s", "--policy", policy];
+    for machine in gpu_sim::machines() {
+        for more in [&[][..], &["--reap"]] {
+            let output = run(&[&["--json", "--sim", machine.name], &words[..], more].concat());
+            assert_eq!(output.status.code(), Some(0), "{}: {output:?}", machine.name);
+            for line in out(&output).lines() {
+                checked.check("watch", line, machine.name);
+            }
+        }
+    }
 }
 
 /// Graphs and models.

@@ -236,6 +236,50 @@ fn orphan_is_a_target_only_by_its_pid() {
 }
 
 #[test]
+fn selected_suspects_are_confirmed_by_every_snapshot() {
+    let (now, everyone) = ghost();
+    let mut before = now.clone();
+    before.devices[0] = device(0, 25, 16_280);
+    let key = everyone[0].key;
+    let chosen = |looks: &[Snapshot], kind, key| {
+        let request = Request { suspects: vec![(kind, key)], ..Request::default() };
+        targets(&planned(looks, &guard(&[], vec![]), &request))
+    };
+    let ghost = FindingKind::Ghost;
+    assert_eq!(chosen(&[now.clone(), now.clone()], ghost, key), [100]);
+    assert_eq!(chosen(&[before, now.clone()], ghost, key), [0_u32; 0]);
+    assert_eq!(
+        chosen(std::slice::from_ref(&now), FindingKind::Hoarder, key),
+        [0_u32; 0],
+        "another kind"
+    );
+    let reused = ProcessKey { start: Some(StartTime(9_999)), ..key };
+    assert_eq!(chosen(std::slice::from_ref(&now), ghost, reused), [0_u32; 0], "another process");
+    let listed = everyone[1].key;
+    assert_eq!(chosen(std::slice::from_ref(&now), ghost, listed), [0_u32; 0], "no suspect");
+    // Not what is protected, whoever selects it.
+    let request = Request { suspects: vec![(ghost, key)], ..Request::default() };
+    let plan = planned(&[now], &guard(&[], vec![Protect::Pid(Pid(100))]), &request);
+    assert_eq!((targets(&plan), plan.refused.len()), (vec![], 1));
+}
+
+#[test]
+fn selected_orphan_is_a_target_unless_it_has_the_name_of_a_daemon() {
+    for (name, expected) in [("python", &[30][..]), ("nvidia-cuda-mps", &[])] {
+        let mut worker = process(30, name);
+        (worker.parent, worker.group, worker.session) = (Ok(Pid(1)), Ok(Pid(20)), Ok(Pid(20)));
+        worker.command_line = Ok(["--multiprocessing-fork".to_owned()].into());
+        let key = worker.key;
+        let device = listing(device(0, 5000, 16_280), 30, 4990);
+        let mut now = look(vec![device], vec![context(&worker, &[0])], vec![worker]);
+        now.processes.insert(Pid(20), Process::from(Err(Absent::NotFound)));
+        let request = Request { suspects: vec![(FindingKind::Orphan, key)], ..Request::default() };
+        let plan = planned(&[now.clone(), now], &guard(&[], vec![]), &request);
+        assert_eq!(targets(&plan), expected, "{name}");
+    }
+}
+
+#[test]
 fn ghost_of_other_process_does_not_change_expected_memory() {
     let (mut now, _) = ghost();
     now.devices[0] = listing(device(0, 15_000, 16_280), 101, 4990);

@@ -1,7 +1,6 @@
-//! The signals that end the watcher or make it read its policy again.
+//! What signals request of a program that runs on.
 
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::MachineError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -12,24 +11,33 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What to do next.
-pub(super) enum Next {
-    Look,
+/// What to do after a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Go on: the time is over, or something has happened meanwhile.
+    GoOn,
+    /// Read the configuration again.
     Reload,
+    /// End.
     End,
 }
 
-pub(super) struct Signals {
+/// SIGTERM, SIGINT and SIGHUP as requests.
+#[derive(Debug)]
+pub struct Requests {
     pipe: UnixStream,
     end: Arc<AtomicBool>,
     reload: Arc<AtomicBool>,
 }
 
-impl Signals {
-    /// Watches for SIGTERM, SIGINT and SIGHUP. The last one means that the terminal is gone if there
-    /// was one.
-    pub(super) fn watch() -> Result<Self, Failure> {
-        let failed = |error| Failure::io("watch for signals", error).ending(Exit::Own);
+impl Requests {
+    /// Takes these signals from now on. SIGHUP requests the end if standard input or output is a
+    /// terminal, which is gone then, and otherwise to read the configuration again.
+    ///
+    /// # Errors
+    /// When the signals cannot be taken.
+    pub fn take() -> Result<Self, MachineError> {
+        let failed = |error| MachineError::io("watch for signals", error);
         let (pipe, sender) = UnixStream::pair().map_err(failed)?;
         pipe.set_nonblocking(true).map_err(failed)?;
         let (end, reload) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
@@ -40,11 +48,11 @@ impl Signals {
             let sender = sender.try_clone().map_err(failed)?;
             signal_hook::low_level::pipe::register(signal, sender).map_err(failed)?;
         }
-        Ok(Signals { pipe, end, reload })
+        Ok(Requests { pipe, end, reload })
     }
 
-    /// Returns whether no signal asked for the end.
-    pub(super) fn go_on(&self) -> ControlFlow<()> {
+    /// Returns whether no signal has requested the end.
+    pub fn go_on(&self) -> ControlFlow<()> {
         match self.end.load(Ordering::Relaxed) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
@@ -52,19 +60,22 @@ impl Signals {
     }
 
     /// Waits for this long, or for a signal.
-    pub(super) fn wait(&self, time: Duration) -> Result<Next, Failure> {
+    ///
+    /// # Errors
+    /// When the kernel does not let it wait.
+    pub fn wait(&self, time: Duration) -> Result<Next, MachineError> {
         let time = Timespec::try_from(time).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
         let waits = !self.end.load(Ordering::Relaxed) && !self.reload.load(Ordering::Relaxed);
         if waits {
             match poll(&mut [PollFd::new(&self.pipe, PollFlags::IN)], Some(&time)) {
                 Ok(_) | Err(Errno::INTR) => {}
-                Err(errno) => return Err(Failure::io("wait for the next look", errno.into())),
+                Err(errno) => return Err(MachineError::io("wait for signals", errno.into())),
             }
         }
         while (&self.pipe).read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
         if self.go_on().is_break() {
             return Ok(Next::End);
         }
-        Ok(if self.reload.swap(false, Ordering::Relaxed) { Next::Reload } else { Next::Look })
+        Ok(if self.reload.swap(false, Ordering::Relaxed) { Next::Reload } else { Next::GoOn })
     }
 }

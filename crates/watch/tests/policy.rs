@@ -1,0 +1,201 @@
+//! The policy file: what it accepts, and what it says about what it does not.
+
+use gpu_core::{Absent, Executable, FileId, Pid, ProcessInfo};
+use gpu_reaper::{Confidence, FindingKind, Protect};
+use gpu_watch::{Allowed, Policy, Users};
+use std::time::Duration;
+
+const RULE: &str = "[reap]\ndry_run = true\nmost_per_hour = 3\n[[reap.rule]]\nkinds = \
+    [\"ghost\"]\nall_users = true\nmin_confidence = \"high\"\nafter = \"30m\"\nwarn = \"5m\"\n";
+
+fn why(text: &str) -> String {
+    match Policy::parse(text) {
+        Ok(policy) => panic!("{text} is valid: {policy:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// The rule with one line replaced.
+fn rule_with(from: &str, to: &str) -> String {
+    assert!(RULE.contains(from), "{from}");
+    RULE.replace(from, to)
+}
+
+#[test]
+fn whole_policy_is_read() {
+    let policy = Policy::parse(
+        r#"
+        [findings]
+        after = "2m"
+        ignore = ["nvlink-down:3", "throttled"]
+        [kind.hoarder]
+        min_confidence = "high"
+        min_memory = "8GiB"
+        clear_after = "1h"
+        [[allow]]
+        user = "ray"
+        kinds = ["orphan"]
+        [tell]
+        on_finding = ["/usr/local/sbin/alert", "--now"]
+        owner = true
+        [reap]
+        dry_run = false
+        most_per_hour = 4
+        grace = "1m"
+        protect = ["user:root", "jupyter"]
+        [[reap.rule]]
+        kinds = ["hoarder", "orphan"]
+        users = ["alice", "1007"]
+        gpus = ["0", "GPU-1"]
+        min_confidence = "likely"
+        after = "9h"
+        warn = "1h"
+        jobs = true
+        "#,
+    )
+    .unwrap();
+    let usual = policy.threshold(FindingKind::Ghost);
+    assert_eq!((usual.after, usual.min_confidence), (Duration::from_secs(120), Confidence::Likely));
+    let hoarder = policy.threshold(FindingKind::Hoarder);
+    assert_eq!(hoarder.min_confidence, Confidence::High);
+    assert_eq!(hoarder.clear_after, Duration::from_secs(3_600));
+    assert_eq!(hoarder.after, usual.after, "what a kind leaves out is that of all kinds");
+    assert_eq!(policy.ignored.len(), 2);
+    assert_eq!(policy.allowed[0].kinds, [FindingKind::Orphan]);
+    assert!(policy.tell.owner && policy.tell.time_limit == Duration::from_secs(30));
+    let reap = policy.reap.unwrap();
+    assert_eq!(reap.protect, [Protect::User("root".into()), Protect::Name("jupyter".into())]);
+    let rule = &reap.rules[0];
+    assert_eq!(rule.users, Users::Named(vec!["alice".into(), "1007".into()]));
+    assert!(rule.jobs && rule.gpus.len() == 2 && !reap.dry_run);
+}
+
+#[test]
+fn empty_policy_ends_nothing() {
+    let policy = Policy::parse("").unwrap();
+    assert!(policy.reap.is_none() && policy.tell.on_finding.is_none() && !policy.tell.owner);
+    assert_eq!(policy.usual.min_confidence, Confidence::Likely);
+}
+
+#[test]
+fn unknown_keys_and_words_have_a_suggestion_and_a_line() {
+    for (text, expected) in [
+        ("[finding]\n", "line 1: unknown key 'finding'; did you mean 'findings'?"),
+        ("[findings]\nafer = \"1m\"", "line 2: unknown key 'afer'; did you mean 'after'?"),
+        ("[kind.horder]\n", "kind: 'horder' is not a kind of finding; did you mean 'hoarder'?"),
+        (
+            "[findings]\nmin_confidence = \"sure\"",
+            "line 2: 'sure' is not a confidence; expected one of possible, likely, high",
+        ),
+        (
+            "[findings]\nafter = 60",
+            "line 2: invalid type: integer '60', expected a duration in quotes, such as \"10m\"",
+        ),
+        (
+            "[findings]\nafter = \"soon\"",
+            "line 2: 'soon' is not a duration of at most a year; expected e.g. 90s, 10m or 2h",
+        ),
+        (
+            "[findings]\nignore = [\"gost:1\"]",
+            "line 2: 'gost' is not a kind of finding; did you mean 'ghost'?",
+        ),
+        ("[reap]\n", "line 1: missing key 'dry_run'"),
+    ] {
+        assert_eq!(why(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn rule_must_be_explicit_and_possible() {
+    assert!(Policy::parse(RULE).is_ok());
+    for (from, to, expected) in [
+        ("dry_run = true\n", "", "missing key 'dry_run'"),
+        ("most_per_hour = 3\n", "", "missing key 'most_per_hour'"),
+        ("warn = \"5m\"\n", "", "missing key 'warn'"),
+        ("all_users = true\n", "", "give either 'users'"),
+        ("all_users = true\n", "users = []\n", "give either 'users'"),
+        ("all_users = true\n", "all_users = true\nusers = [\"a\"]\n", "give either 'users'"),
+        ("[\"ghost\"]", "[]", "'kinds' is empty"),
+        ("[\"ghost\"]", "[\"throttled\"]", "no signal remedies 'throttled'"),
+        ("[\"ghost\"]", "[\"stuck-holder\"]", "no signal remedies 'stuck-holder'"),
+        ("\"high\"", "\"likely\"", "'ghost' is reaped with min_confidence high only"),
+        ("\"30m\"", "\"30s\"", "'after' is less than 1m"),
+        ("\"5m\"", "\"31m\"", "'warn' is longer than 'after'"),
+        ("[[reap.rule]]", "grace = \"6m\"\n[[reap.rule]]", "'grace' is longer than 5m"),
+        ("[[reap.rule]]", "protect = [\"17\"]\n[[reap.rule]]", "'17' is a PID"),
+    ] {
+        let told = why(&rule_with(from, to));
+        assert!(told.contains(expected), "{to}: {told}");
+    }
+    let possible = rule_with("\"high\"", "\"possible\"").replace("ghost", "hoarder");
+    assert!(why(&possible).contains("only possible"));
+    assert_eq!(
+        why("[reap]\ndry_run = true\nmost_per_hour = 1\nrule = []"),
+        "reap: there is no [[reap.rule]]"
+    );
+}
+
+#[test]
+fn name_of_a_process_allows_nothing() {
+    let told = why("[[allow]]\nprogram = \"vllm\"");
+    assert!(told.contains("a process chooses its own name"), "{told}");
+    assert!(why("[[allow]]\nkinds = [\"ghost\"]").contains("name a 'user'"));
+    assert!(why("[[allow]]\nservice = \"vllm\"").contains("does not end in .service"));
+    assert!(why("[[allow]]\nname = \"vllm\"").contains("unknown key 'name'"));
+}
+
+/// A process of user 1002 in this cgroup, with this executable.
+fn process(cgroup: &str, path: &str, owner: u32) -> ProcessInfo {
+    let program = Executable {
+        path: path.into(),
+        file: FileId::Inode { dev: 1, ino: 2 },
+        owner,
+        writable_by_others: false,
+        seen_by_caller: Ok(true),
+    };
+    ProcessInfo {
+        uid: Ok(1002),
+        user: Ok("mallory".into()),
+        cgroup: Ok(cgroup.into()),
+        executable: Ok(Box::new(program)),
+        ..ProcessInfo::from_name(Pid(7), "vllm")
+    }
+}
+
+#[test]
+fn every_condition_of_an_allowance_must_hold() {
+    let session = "/user.slice/user-1002.slice/session-1.scope";
+    let service = "/system.slice/vllm.service";
+    let own = "/user.slice/user-1002.slice/user@1002.service/app.slice/vllm.service";
+    let by_service = Allowed { service: Some("vllm.service".into()), ..Allowed::default() };
+    let file = Some(FileId::Inode { dev: 1, ino: 2 });
+    let by_program = Allowed { program: Some("/usr/bin/vllm".into()), file, ..Allowed::default() };
+    let both = Allowed { user: Some("ray".into()), ..by_program.clone() };
+    let kind = FindingKind::Hoarder;
+    for (allowed, cgroup, path, owner, expected) in [
+        (&by_service, service, "/usr/bin/x", 0, true),
+        (&by_service, own, "/usr/bin/x", 0, false),
+        (&by_service, session, "/usr/bin/vllm", 0, false),
+        (&by_program, session, "/usr/bin/vllm", 0, true),
+        (&by_program, session, "/usr/bin/vllm", 1002, false),
+        // The program by another path, such as through a link.
+        (&by_program, session, "/opt/vllm/vllm", 0, true),
+        (&both, session, "/usr/bin/vllm", 0, false),
+    ] {
+        let process = process(cgroup, path, owner);
+        assert_eq!(allowed.covers(kind, Some(&process)), Some(expected), "{allowed:?} {cgroup}");
+    }
+    // A file of another identity at this path: another version, or a mount namespace of the user.
+    let other = Allowed { file: Some(FileId::Inode { dev: 1, ino: 3 }), ..by_program.clone() };
+    let shown = process(session, "/usr/bin/vllm", 0);
+    assert_eq!(other.covers(kind, Some(&shown)), None);
+    let elsewhere = process(session, "/usr/bin/python3", 0);
+    assert_eq!(other.covers(kind, Some(&elsewhere)), Some(false));
+    let mut hidden = process(session, "/usr/bin/vllm", 0);
+    hidden.executable = Err(Absent::NotPermitted);
+    assert_eq!(by_program.covers(kind, Some(&hidden)), None);
+    assert_eq!(both.covers(kind, Some(&hidden)), Some(false), "the user is surely another");
+    assert_eq!(by_program.covers(kind, None), None);
+    let other = Allowed { kinds: vec![FindingKind::Orphan], ..by_program };
+    assert_eq!(other.covers(kind, Some(&hidden)), Some(false));
+}
