@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 
 fn options() -> Options {
-    Options { sim: "--sim NAME ".to_owned(), can_end: true, ..Options::default() }
+    Options { sim: "--sim NAME ".to_owned(), can_end: true, can_ask: true, ..Options::default() }
 }
 
 /// Takes a look at a machine, as `gpuws top` does.

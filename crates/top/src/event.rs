@@ -2,6 +2,7 @@
 
 use crate::ending::News;
 use crate::frame::Frame;
+use crate::inquiry::Answer;
 use ratatui_crossterm::crossterm::event::{Event as Input, KeyEvent, KeyEventKind, MouseEvent};
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ pub enum Event {
     Tick(Duration),
     /// Something happened to the processes that the user ends.
     Ending(News),
+    /// A question was answered.
+    Answer(Box<Answer>),
 }
 
 impl Event {

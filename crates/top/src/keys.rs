@@ -40,6 +40,12 @@ pub enum Action {
     Fold,
     /// Keeps the selection on the process, also when it ends.
     Follow,
+    /// Opens or closes the environment of the selected process.
+    Environment,
+    /// Shows or hides the values in the environment that may be secrets.
+    Reveal,
+    /// Opens or closes the leases and waiting claims.
+    Leases,
     /// Edits the filter.
     Filter,
     /// Sorts by the next column.
@@ -153,6 +159,9 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::PreviousColumn, &[Stroke::char('<')], "sort by the previous column", ""),
     bind(Action::Reverse, &[Stroke::char('r')], "reverse the order", "Reverse"),
     bind(Action::Details, &[Stroke::key(Enter)], "details of the selected row", "Details"),
+    bind(Action::Environment, &[Stroke::char('e')], "environment of the selected process", ""),
+    bind(Action::Reveal, &[Stroke::char('v')], "show values in it that may be secrets", ""),
+    bind(Action::Leases, &[Stroke::char('l')], "leases and waiting claims", ""),
     bind(
         Action::Tree,
         &[Stroke::char('t'), Stroke::key(F(5))],

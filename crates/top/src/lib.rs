@@ -14,6 +14,7 @@ pub mod event;
 pub mod filter;
 pub mod frame;
 pub mod history;
+pub mod inquiry;
 pub mod jobs;
 pub mod keys;
 pub mod rows;
@@ -26,8 +27,9 @@ mod view;
 pub use ending::{Aim, Ender};
 pub use event::Event;
 pub use frame::Frame;
+pub use inquiry::Inspector;
 pub use jobs::Jobs;
-pub use run::{Ended, Left, Settings, Top, Waits, end_by};
+pub use run::{Ended, Left, Machine, Settings, Top, Waits, end_by};
 pub use state::{Effect, Marker, Options, Overlay, State};
 pub use view::{text, view};
 

@@ -8,6 +8,7 @@
 use crate::ending::{Aim, Ender, News, Proposal, Shown};
 use crate::event::Event;
 use crate::frame::Frame;
+use crate::inquiry::{Inquiry, Inspector};
 use crate::state::{Effect, Options, State};
 use crate::terminal::{self, Screen};
 use gpu_core::Clock;
@@ -32,6 +33,17 @@ pub struct Settings {
     pub mouse: bool,
     /// How it is drawn.
     pub options: Options,
+}
+
+/// The machine that is shown.
+pub struct Machine {
+    /// Takes a look. It is called on a thread of its own, each time the interval after the last
+    /// call, and may block.
+    pub look: Box<dyn FnMut() -> Frame + Send>,
+    /// Ends processes, on another thread; without it the keys for that do not exist.
+    pub ender: Option<Box<dyn Ender>>,
+    /// Answers questions, each on a thread of its own; without it the keys for them do not exist.
+    pub inspector: Option<Arc<dyn Inspector>>,
 }
 
 /// Why the view has ended.
@@ -113,9 +125,7 @@ impl Top {
         Waits(self.sender.clone())
     }
 
-    /// Shows looks on the terminal until the user quits. `look` takes one; it is called on a thread
-    /// of its own, each time `settings.interval` after the last call, and may block. `ender` ends
-    /// processes, on another thread; without it the keys for that do not exist.
+    /// Shows looks at a machine on the terminal until the user quits.
     ///
     /// # Errors
     /// When the terminal cannot be used any more, or when a thread cannot be started or panics.
@@ -123,11 +133,12 @@ impl Top {
         self,
         mut settings: Settings,
         clock: Arc<dyn Clock>,
-        look: impl FnMut() -> Frame + Send + 'static,
-        ender: Option<Box<dyn Ender>>,
+        machine: Machine,
     ) -> io::Result<Left> {
         let Top { sender, receiver } = self;
+        let Machine { look, ender, inspector } = machine;
         settings.options.can_end = ender.is_some();
+        settings.options.can_ask = inspector.is_some();
         let signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGCONT])?;
         let screen = Screen::take(settings.mouse)?;
         let slot = Slot::default();
@@ -140,12 +151,13 @@ impl Top {
         if let Some(ender) = ender {
             let (orders, received) = channel();
             let stop = Arc::new(AtomicBool::new(false));
-            spawn("endings", end_processes(ender, received, stop.clone(), sender))?;
+            spawn("endings", end_processes(ender, received, stop.clone(), sender.clone()))?;
             endings = Some(Endings { orders, stop });
         }
         let state = State::new(settings.options, Screen::size());
         let patience = settings.interval + PATIENCE;
-        let mut main = Main { receiver, screen, slot, clock, endings, state, patience };
+        let inspector = inspector.map(|inspector| (inspector, sender));
+        let mut main = Main { receiver, screen, slot, clock, endings, inspector, state, patience };
         let ended = main.run();
         let limit = match ended {
             Ok(Ended::Signal(_)) => GRACE / 2,
@@ -164,6 +176,7 @@ struct Main {
     slot: Slot,
     clock: Arc<dyn Clock>,
     endings: Option<Endings>,
+    inspector: Option<(Arc<dyn Inspector>, Sender<Message>)>,
     state: State,
     /// How long a look may take.
     patience: Duration,
@@ -205,6 +218,7 @@ impl Main {
                     Effect::Plan(number, aim) => self.order(Order::Plan(number, aim)),
                     Effect::Execute(number) => self.order(Order::Execute(number)),
                     Effect::Stop => self.stop(),
+                    Effect::Ask(inquiry) => self.ask(inquiry)?,
                 }
                 next = if is_plan { None } else { self.receiver.try_recv().ok() };
             }
@@ -246,6 +260,15 @@ impl Main {
             Message::Failed(error) => return Err(error),
         };
         Ok(Some(Occurrence::Event(event)))
+    }
+
+    fn ask(&self, inquiry: Inquiry) -> io::Result<()> {
+        let Some((inspector, sender)) = self.inspector.clone() else { return Ok(()) };
+        spawn("inquiry", move || {
+            let answer = Box::new(inspector.answer(inquiry));
+            // Without a main loop nobody asks any more.
+            let _ = sender.send(Message::Event(Event::Answer(answer)));
+        })
     }
 
     fn order(&self, order: Order) {

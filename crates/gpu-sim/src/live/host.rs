@@ -3,8 +3,8 @@
 use super::{LiveError, members, placeholders};
 use crate::{Session, Simulation};
 use gpu_core::{
-    Absent, ActToken, Clock, DeviceFile, DeviceInfo, DriverMessage, Error, ErrorKind, HeldFile,
-    HolderScan, Host, LeaseId, Origin, Pid, ProcessDetail, ProcessFault, ProcessHandle,
+    Absent, ActToken, Clock, DeviceFile, DeviceInfo, DriverMessage, Environment, Error, ErrorKind,
+    HeldFile, HolderScan, Host, LeaseId, Origin, Pid, ProcessDetail, ProcessFault, ProcessHandle,
     ProcessInfo, ProcessKey, ProcessList, Reading, Result, Signal, Timestamp,
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -231,6 +231,10 @@ impl ProcessHandle for Actor {
 
     fn held(&self, files: &[DeviceFile]) -> Result<Vec<HeldFile>> {
         self.0.held(files)
+    }
+
+    fn environment(&self) -> Result<Environment> {
+        self.0.environment()
     }
 
     fn has_exited(&self) -> Result<bool> {

@@ -23,6 +23,7 @@ impl State {
     pub(crate) fn offers(&self, action: Action) -> bool {
         match action {
             Action::End | Action::Confirm => self.options.can_end,
+            Action::Environment | Action::Reveal | Action::Leases => self.options.can_ask,
             _ => true,
         }
     }
@@ -33,6 +34,12 @@ impl State {
             Action::End => return self.end(),
             Action::Confirm => return self.confirm(),
             Action::Tag => self.tag(),
+            Action::Environment => return self.toggle_environment(),
+            Action::Reveal if self.overlay == Some(Overlay::Environment) => {
+                self.reveals = !self.reveals;
+            }
+            Action::Reveal => return Effect::Nothing,
+            Action::Leases => return self.toggle_leases(),
             Action::TagTree => self.tag_tree(),
             Action::Tree => self.toggle_tree(),
             Action::Fold => self.fold(),
@@ -93,7 +100,7 @@ impl State {
         Effect::Draw
     }
 
-    fn toggle(&mut self, overlay: Overlay) {
+    pub(super) fn toggle(&mut self, overlay: Overlay) {
         self.overlay = if self.overlay == Some(overlay) { None } else { Some(overlay) };
         self.overlay_top = 0;
     }

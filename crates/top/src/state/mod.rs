@@ -2,6 +2,7 @@
 
 mod actions;
 mod ending;
+mod inquiry;
 mod order;
 
 use crate::dialog::Dialog;
@@ -9,11 +10,12 @@ use crate::ending::Aim;
 use crate::event::Event;
 use crate::filter::Filter;
 use crate::frame::Frame;
-use crate::history::History;
+use crate::history::{History, ProcessHistory};
+use crate::inquiry::{Inquiry, Leases};
 use crate::rows::{Column, Row, RowKey, Subject};
 use crate::tree::Branch;
 use crate::view::{usable, view};
-use gpu_core::{ProcessKey, Timestamp};
+use gpu_core::{Environment, ProcessKey, Timestamp};
 use gpu_report::TimeZone;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
@@ -45,6 +47,8 @@ pub struct Options {
     pub sim: String,
     /// Processes can be ended; without it no key does.
     pub can_end: bool,
+    /// Questions are answered; without it the keys for them do not exist.
+    pub can_ask: bool,
 }
 
 impl Default for Options {
@@ -56,6 +60,7 @@ impl Default for Options {
             zone: TimeZone::UTC,
             sim: String::new(),
             can_end: false,
+            can_ask: false,
         }
     }
 }
@@ -78,6 +83,8 @@ pub enum Effect {
     Execute(u64),
     /// Draw, and stop the execution after the current step.
     Stop,
+    /// Draw, and answer this question.
+    Ask(Inquiry),
     /// End the program.
     Quit,
 }
@@ -89,6 +96,10 @@ pub enum Overlay {
     Help,
     /// The details of the selected row.
     Details,
+    /// The environment of a process.
+    Environment,
+    /// The leases and waiting claims.
+    Leases,
     /// The dialog that ends processes.
     Ending,
 }
@@ -104,6 +115,8 @@ pub struct State {
     pub(crate) paused: bool,
     /// By index and MIG index.
     pub(crate) history: BTreeMap<(u32, Option<u32>), History>,
+    /// Of each process on each device.
+    pub(crate) processes: BTreeMap<RowKey, ProcessHistory>,
     /// How many looks came since the display was paused.
     pub(crate) behind: usize,
     /// The CPU times of the last look, and its time.
@@ -134,6 +147,12 @@ pub struct State {
     pub(crate) dialog: Option<Dialog>,
     /// The number of the last plan.
     plans: u64,
+    /// The process whose environment is shown, and that when it is known.
+    pub(crate) environment: Option<(ProcessKey, Option<Result<Environment, String>>)>,
+    /// Values that may be secrets are shown.
+    pub(crate) reveals: bool,
+    /// The leases and claims when they are known.
+    pub(crate) leases: Option<Result<Leases, String>>,
     size: (u16, u16),
     /// What a look waits for, and how long.
     pub(crate) waiting: Option<(String, Duration)>,
@@ -149,6 +168,7 @@ impl State {
             pending: None,
             paused: false,
             history: BTreeMap::new(),
+            processes: BTreeMap::new(),
             behind: 0,
             cpu_before: (Timestamp(0), BTreeMap::new()),
             order: Vec::new(),
@@ -167,6 +187,9 @@ impl State {
             overlay_top: 0,
             dialog: None,
             plans: 0,
+            environment: None,
+            reveals: false,
+            leases: None,
             size,
             waiting: None,
         }
@@ -247,6 +270,7 @@ impl State {
             }
             Event::Tick(since) => self.tick(since),
             Event::Ending(news) => self.hear(news),
+            Event::Answer(answer) => self.answered(*answer),
         };
         if effect != Effect::Nothing {
             self.settle();
@@ -272,6 +296,7 @@ impl State {
         for device in &frame.devices {
             self.history.entry((device.index, device.mig)).or_default().add(device);
         }
+        self.remember(&frame);
         if self.is_frozen() {
             self.behind += 1;
             self.pending = Some(frame);
@@ -280,6 +305,16 @@ impl State {
         self.frame = Some(frame);
         self.sort_rows();
         Effect::Draw
+    }
+
+    /// Adds the look to the past of the processes, and forgets those that are gone.
+    fn remember(&mut self, frame: &Frame) {
+        let mut before = std::mem::take(&mut self.processes);
+        for row in frame.rows.iter().filter(|row| row.process().is_some()) {
+            let mut history = before.remove(&row.key).unwrap_or_default();
+            history.add(row);
+            self.processes.insert(row.key, history);
+        }
     }
 
     /// Fills in the CPU share since the previous look.

@@ -2,9 +2,10 @@
 
 use crate::fixture::{Made, key, lines, made, options, press};
 use gpu_core::{Pid, ProcessKey, StartTime};
+use gpu_top::inquiry::Inquiry;
 use gpu_top::keys::{Action, BINDINGS, action};
 use gpu_top::rows::{Column, RowKey, Subject};
-use gpu_top::{Effect, Event, Overlay, State};
+use gpu_top::{Aim, Effect, Event, Overlay, State};
 use ratatui_crossterm::crossterm::event::{
     KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
@@ -260,6 +261,7 @@ fn cpu_share_is_that_since_the_previous_look() {
 
 #[test]
 fn every_action_has_a_key_that_does_it() {
+    let chosen = ProcessKey { pid: Pid(10), start: Some(StartTime(1)) };
     for binding in BINDINGS {
         for stroke in binding.keys {
             let modifiers = match stroke.control {
@@ -272,10 +274,17 @@ fn every_action_has_a_key_that_does_it() {
                 Action::Quit => Effect::Quit,
                 Action::Suspend => Effect::Suspend,
                 Action::Repaint => Effect::Repaint,
+                Action::End => Effect::Plan(1, Aim::Processes(vec![chosen])),
+                Action::Environment => Effect::Ask(Inquiry::Environment(chosen)),
+                Action::Leases => Effect::Ask(Inquiry::Leases),
+                // Only within the environment.
+                Action::Reveal => Effect::Nothing,
                 _ => Effect::Draw,
             };
             let event = Event::Key(KeyEvent::new(stroke.code, modifiers));
-            assert_eq!(state().update(event), expected, "{binding:?}");
+            let mut state = state();
+            press(&mut state, "j");
+            assert_eq!(state.update(event), expected, "{binding:?}");
         }
     }
 }

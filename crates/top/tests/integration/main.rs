@@ -4,5 +4,6 @@ mod actions;
 mod ending;
 mod fixture;
 mod hostile;
+mod inquiry;
 mod random;
 mod tree;

@@ -1,6 +1,7 @@
 //! `gpuws top`: the devices and their users on the whole screen.
 
 mod end;
+mod inspect;
 
 use crate::args::{Global, TopArgs};
 use crate::exit::Exit;
@@ -14,7 +15,10 @@ use gpu_core::selector::indexes;
 use gpu_core::{DeviceId, HolderSearch, Observation, ProcessDetail, Snapshot};
 use gpu_host::SystemClock;
 use gpu_report::ProcessFilter;
-use gpu_top::{Ended, Ender, Frame, Jobs, Options, Settings, Top, Waits, end_by};
+use gpu_top::{
+    Ended, Ender, Frame, Inspector, Jobs, Machine, Options, Settings, Top, Waits, end_by,
+};
+use inspect::Asked;
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -34,7 +38,7 @@ pub(crate) fn run(args: &TopArgs, global: &Global, screen: &mut Screen) -> Resul
         colour: screen.is_coloured(),
         zone: local_time::zone(),
         sim: source::sim_option(&source.backend.origin(), global),
-        can_end: false,
+        ..Options::default()
     };
     let settings = Settings { interval: args.delay, mouse: !args.no_mouse, options };
     let asked = &args.only.devices;
@@ -44,10 +48,11 @@ pub(crate) fn run(args: &TopArgs, global: &Global, screen: &mut Screen) -> Resul
     // A simulated machine has its own clock; the first look is at its start.
     let mut pause = Duration::ZERO;
     let interval = if source.is_simulated() { args.delay } else { Duration::ZERO };
-    let reaper: Option<Box<dyn Ender>> =
+    let ender: Option<Box<dyn Ender>> =
         (!args.read_only).then(|| Box::new(Reaper(source.clone())) as _);
+    let inspector: Arc<dyn Inspector> = Arc::new(Asked(source.clone()));
     let mut jobs = Jobs::default();
-    let look = move || {
+    let look = Box::new(move || {
         source.clock.sleep(std::mem::replace(&mut pause, interval));
         let leased = source.leases();
         let mut snapshot = snapshot(&source);
@@ -56,10 +61,11 @@ pub(crate) fn run(args: &TopArgs, global: &Global, screen: &mut Screen) -> Resul
         let mut frame = Frame::of(snapshot, diagnosis, &leased, shown, &filter, &user);
         jobs.fill(&mut frame, &*source.host);
         frame
-    };
+    });
+    let machine = Machine { look, ender, inspector: Some(inspector) };
     let top = Top::new();
     WAITS.get_or_init(|| top.waits());
-    let left = top.run(settings, Arc::new(SystemClock::new()), look, reaper);
+    let left = top.run(settings, Arc::new(SystemClock::new()), machine);
     let left = left.map_err(|error| Failure::io("use the terminal", error))?;
     super::reap::show(screen, left.record)?;
     if let Ended::Signal(signal) = left.ended {
