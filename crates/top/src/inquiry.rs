@@ -52,20 +52,8 @@ pub trait Inspector: Send + Sync {
 }
 
 /// Parts of the names of variables whose values are shown only on request.
-const SECRET: [&str; 12] = [
-    "TOKEN",
-    "KEY",
-    "SECRET",
-    "PASS",
-    "PWD",
-    "CREDENTIAL",
-    "AUTH",
-    "COOKIE",
-    "PRIVATE",
-    "SESSION",
-    "CERT",
-    "DSN",
-];
+const SECRET: [&str; 10] =
+    ["TOKEN", "KEY", "SECRET", "PASS", "PWD", "CREDENTIAL", "AUTH", "COOKIE", "PRIVATE", "DSN"];
 /// Variables whose names only look like that.
 const HARMLESS: [&str; 2] = ["PWD", "OLDPWD"];
 

@@ -212,6 +212,11 @@ pub(crate) fn rows_on_screen(state: &State) -> usize {
     Areas::of(state, state.area()).rows.height.into()
 }
 
+/// Returns whether the terminal has room for what the dialog asks.
+pub(crate) fn shows_prompt(state: &State) -> bool {
+    overlay::shows_prompt(state, &Areas::of(state, state.area()))
+}
+
 /// Returns the number of lines of an overlay, and how many have room.
 pub(crate) fn overlay_length(state: &State, overlay: Overlay) -> (usize, usize) {
     overlay::length(state, overlay, &Areas::of(state, state.area()))

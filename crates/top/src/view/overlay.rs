@@ -89,6 +89,15 @@ pub(super) fn length(state: &State, overlay: Overlay, areas: &Areas) -> (usize, 
     (sheet.text.len(), sheet.inside.height.into())
 }
 
+/// The fewest columns in which a prompt is understood.
+const PROMPT: u16 = 16;
+
+/// Returns whether there is room for the prompt of the dialog.
+pub(super) fn shows_prompt(state: &State, areas: &Areas) -> bool {
+    let Sheet { outside, inside, prompt, .. } = sheet(state, Overlay::Ending, areas);
+    prompt.is_some() && !outside.is_empty() && inside.width >= PROMPT
+}
+
 fn frame(paint: &mut Paint<'_>, area: Rect, title: &str) {
     let line = "─".repeat(usize::from(area.width) - 2);
     let bottom = area.bottom() - 1;
