@@ -1,7 +1,7 @@
 //! A panic in any thread gives the terminal back before it is reported.
 
 use gpu_host::SystemClock;
-use gpu_top::{Machine, Options, Settings, Top};
+use gpu_top::{Machine, Options, Settings, Theme, Top};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +47,7 @@ fn panic_of_a_look_gives_the_terminal_back_and_ends_the_view() {
 #[test]
 #[ignore = "run by another test"]
 fn child() {
-    let options = Options { ascii: true, colour: false, ..Options::default() };
+    let options = Options { ascii: true, theme: Theme::Mono, ..Options::default() };
     let settings = Settings { interval: Duration::from_secs(1), mouse: true, options };
     let clock = Arc::new(SystemClock::new());
     let look = Box::new(|| panic!("the look fails"));

@@ -59,6 +59,7 @@ mod parallel;
 mod proc_dir;
 mod process;
 pub mod python;
+mod settings;
 pub mod supervise;
 mod syscall;
 mod timer;
@@ -75,6 +76,7 @@ pub use inherited::renew_inherited;
 pub use journal::FileJournal;
 pub use limits::{ignore_file_size_signal, raise_open_file_limit};
 pub use locks::{FileLeaseStore, Place, SafeGpuFiles};
+pub use settings::read_settings;
 pub use trusted_dir::{PathTrust, TrustedDir, is_own};
 pub use users::{has_account, user_name};
 

@@ -36,6 +36,14 @@ impl History {
         self.samples.push_back(values.map(|value| value.map_or(UNKNOWN, |value| value.min(100))));
     }
 
+    /// Adds a look that told nothing of the device.
+    pub fn add_unknown(&mut self) {
+        if self.samples.len() == SAMPLES {
+            self.samples.pop_front();
+        }
+        self.samples.push_back([UNKNOWN; 3]);
+    }
+
     /// Returns how many samples there are.
     pub fn len(&self) -> usize {
         self.samples.len()

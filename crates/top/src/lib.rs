@@ -8,6 +8,7 @@
 //! The terminal is restored on every way out: quit, error, panic, SIGTERM, SIGHUP, SIGINT, SIGQUIT
 //! and Ctrl-Z.
 
+pub mod config;
 mod dialog;
 pub mod ending;
 pub mod event;
@@ -24,13 +25,14 @@ mod terminal;
 mod tree;
 mod view;
 
+pub use config::Config;
 pub use ending::{Aim, Ender};
 pub use event::Event;
 pub use frame::Frame;
 pub use inquiry::Inspector;
 pub use jobs::Jobs;
 pub use run::{Ended, Left, Machine, Settings, Top, Waits, end_by};
-pub use state::{Effect, Marker, Options, Overlay, State};
+pub use state::{Attention, Effect, Marker, Options, Overlay, State, Theme};
 pub use view::{text, view};
 
 /// The example of the README, as a doctest.

@@ -216,6 +216,24 @@ impl Column {
         Column::Command,
     ];
 
+    /// Returns its name in settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Column::Gpu => "gpu",
+            Column::Pid => "pid",
+            Column::User => "user",
+            Column::Memory => "gpu-mem",
+            Column::Sm => "sm",
+            Column::Cpu => "cpu",
+            Column::Host => "host",
+            Column::Age => "age",
+            Column::Kind => "type",
+            Column::Note => "note",
+            Column::Job => "job",
+            Column::Command => "command",
+        }
+    }
+
     /// Returns its title.
     pub fn title(self) -> &'static str {
         match self {

@@ -60,6 +60,8 @@ fn on_terminal((columns, rows): (u16, u16), steps: &str, words: &[&str]) -> Stri
     for name in ["CUDA_VISIBLE_DEVICES", "GPUWS_SIM_SESSION", "NO_COLOR", "COLUMNS", "LINES"] {
         command.env_remove(name);
     }
+    // Not the settings of the user who runs the tests.
+    command.env("XDG_CONFIG_HOME", "/nonexistent");
     command.env("TZ", "UTC").env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
     let output = command.stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -157,6 +159,39 @@ fn read_only_view_shows_no_way_to_end_processes() {
     let words = [&TOP[..], &["--read-only"]].concat();
     let shown = on_terminal((100, 60), "21044=jK\\x1b[20~?|screen=q", &words);
     assert!(!shown.contains("SIGTERM") && !shown.contains("F9"), "{shown}");
+}
+
+/// Runs `gpuws top` without a terminal, with settings of this text and mode.
+fn with_settings(text: &str, mode: u32) -> (Option<i32>, String) {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("gpuws/top.toml");
+    std::fs::create_dir(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+    let mut command = Command::new("python3");
+    command.args(["-c", SHELL, "24", "80", "21044=q", GPUWS]).args(TOP);
+    command.env("XDG_CONFIG_HOME", dir.path()).env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
+    command.env_remove("NO_COLOR").env_remove("GPUWS_SIM_SESSION");
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let shown = out(&output);
+    let code = shown.lines().next().and_then(|line| line.split([' ', ',']).nth(2)?.parse().ok());
+    (code, shown)
+}
+
+#[test]
+fn settings_of_the_user_are_applied_and_wrong_ones_are_named() {
+    let (code, shown) = with_settings("theme = 'light'\nsort = 'user'\nmouse = false\n", 0o644);
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(shown.contains("E[38;5;1") && !shown.contains("E[38;5;3"), "no yellow: {shown}");
+    assert!(shown.contains("USER▲") && !shown.contains("E[?1000h"), "{shown}");
+    let (code, shown) = with_settings("sorted = 'pid'\n", 0o644);
+    assert_eq!(code, Some(2), "{shown}");
+    assert!(shown.contains("unknown setting 'sorted'; did you mean 'sort'?"), "{shown}");
+    let (code, shown) = with_settings("sort = 'user'\n", 0o666);
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(shown.contains("which is writable by others"), "{shown}");
+    assert!(!shown.contains("USER▲"), "{shown}");
 }
 
 #[test]

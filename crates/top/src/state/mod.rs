@@ -34,13 +34,44 @@ pub enum Marker {
     Ascii,
 }
 
+/// The colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Theme {
+    /// For a dark background.
+    #[default]
+    Dark,
+    /// For a light background: no yellow and no cyan.
+    Light,
+    /// None: only bold, dim and reversed text.
+    Mono,
+}
+
+/// The values from which on a device needs attention; `None` for never.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attention {
+    /// Its temperature in degrees Celsius.
+    pub temperature: Option<u8>,
+    /// Its used memory in percent.
+    pub memory: Option<u8>,
+    /// Its power in percent of the limit.
+    pub power: Option<u8>,
+}
+
 /// What stays the same.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The terminal shows only ASCII.
     pub ascii: bool,
-    /// Colours are used, and not only bold, dim and reversed text.
-    pub colour: bool,
+    /// The colours.
+    pub theme: Theme,
+    /// What needs attention.
+    pub attention: Attention,
+    /// The columns of the table, if there is room for them.
+    pub columns: Vec<Column>,
+    /// The sort column at the start, and whether the order is reversed.
+    pub sort: (Column, bool),
+    /// The characters of the graphs at the start.
+    pub marker: Marker,
     /// The time zone of the time in the header.
     pub zone: TimeZone,
     /// The option that selects a simulated machine, for suggested commands: empty or `--sim NAME `.
@@ -56,7 +87,11 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             ascii: false,
-            colour: true,
+            theme: Theme::Dark,
+            attention: Attention::default(),
+            columns: Column::ALL.to_vec(),
+            sort: (Column::Gpu, false),
+            marker: Marker::default(),
             zone: TimeZone::UTC,
             sim: String::new(),
             can_end: false,
@@ -162,7 +197,9 @@ impl State {
     /// Returns the state before the first look, on a terminal of this size.
     pub fn new(options: Options, size: (u16, u16)) -> Self {
         State {
-            marker: if options.ascii { Marker::Ascii } else { Marker::default() },
+            marker: if options.ascii { Marker::Ascii } else { options.marker },
+            sort: options.sort.0,
+            reversed: options.sort.1,
             options,
             frame: None,
             pending: None,
@@ -175,8 +212,6 @@ impl State {
             tree: false,
             folded: BTreeSet::new(),
             followed: None,
-            sort: Column::Gpu,
-            reversed: false,
             filter: Filter::default(),
             editing: false,
             selected: None,
@@ -289,12 +324,19 @@ impl State {
 
     fn look(&mut self, mut frame: Box<Frame>) -> Effect {
         self.waiting = None;
+        if let Some(earlier) = self.pending.as_deref().or(self.frame.as_deref()) {
+            frame.keep(earlier);
+        }
         if self.tree {
             frame.add_parents();
         }
         self.add_cpu(&mut frame);
         for device in &frame.devices {
-            self.history.entry((device.index, device.mig)).or_default().add(device);
+            let history = self.history.entry((device.index, device.mig)).or_default();
+            match frame.as_of {
+                None => history.add(device),
+                Some(_) => history.add_unknown(),
+            }
         }
         self.remember(&frame);
         if self.is_frozen() {

@@ -14,7 +14,7 @@ use crate::frame::Frame;
 use crate::keys::{BINDINGS, Binding};
 use crate::rows::Column;
 use crate::state::{Marker, Overlay, State};
-use gpu_report::{ascii, local_time, wording};
+use gpu_report::{TimeZone, ascii, local_time, wording};
 use layout::Areas;
 use paint::{Paint, Tone};
 use ratatui_core::buffer::Buffer;
@@ -28,7 +28,7 @@ pub fn view(state: &State, area: Rect, buffer: &mut Buffer) {
         return;
     }
     let areas = Areas::of(state, area);
-    let mut paint = Paint { buffer, colour: state.options.colour };
+    let mut paint = Paint { buffer, theme: state.options.theme };
     header(&mut paint, state, areas.header);
     devices::draw(&mut paint, state, &areas);
     table::draw(&mut paint, state, &areas);
@@ -88,7 +88,7 @@ fn header(paint: &mut Paint<'_>, state: &State, area: Rect) {
         let time = local_time::readable(frame.snapshot.taken_at, &state.options.zone);
         let short = time.get(11..).unwrap_or_default();
         let room = usize::from(area.width).saturating_sub(width(&right) + short.len() + 2);
-        left = told(frame, room);
+        left = told(frame, room, &state.options.zone);
         let room = usize::from(area.width).saturating_sub(width(&right) + width(&left));
         // The date only where it has room.
         let fits = [time.as_str(), short].into_iter().find(|time| room >= time.len() + 2);
@@ -105,7 +105,7 @@ fn width(pieces: &[(Tone, String)]) -> usize {
 
 /// Returns what the header tells of a machine, without what has no room: first the number of
 /// devices is left out, then the driver.
-fn told(frame: &Frame, room: usize) -> Vec<(Tone, String)> {
+fn told(frame: &Frame, room: usize, zone: &TimeZone) -> Vec<(Tone, String)> {
     let mut parts = Vec::new();
     let label = frame.label();
     match (frame.host(), &label) {
@@ -115,6 +115,11 @@ fn told(frame: &Frame, room: usize) -> Vec<(Tone, String)> {
         (None, _) => {}
     }
     parts.extend(label.map(|label| (0, Tone::Strong, label)));
+    if let Some(at) = frame.as_of {
+        let time = local_time::readable(at, zone);
+        let time = time.get(11..).unwrap_or_default();
+        parts.push((0, Tone::Accent, format!("GPUs as of {time}")));
+    }
     match frame.driver() {
         Ok(driver) => {
             parts.push((1, Tone::Plain, driver));

@@ -2,6 +2,7 @@
 
 use crate::fixture::{Made, key, lines, made, options, press};
 use gpu_core::{Pid, ProcessKey, StartTime};
+use gpu_top::history::Measure;
 use gpu_top::inquiry::Inquiry;
 use gpu_top::keys::{Action, BINDINGS, action};
 use gpu_top::rows::{Column, RowKey, Subject};
@@ -244,6 +245,28 @@ fn mouse_selects_rows_sorts_by_titles_and_scrolls() {
     press(&mut state, "?");
     mouse(&mut state, MouseEventKind::Down(MouseButton::Left), 5, 5);
     assert_eq!(state.overlay(), None);
+}
+
+#[test]
+fn last_known_devices_stay_when_the_driver_does_not_answer() {
+    let mut state = state();
+    let mut blind = made(0, &[], 2000);
+    blind.snapshot.driver = Err(gpu_core::Fault {
+        kind: gpu_core::ErrorKind::TimedOut,
+        text: "query the driver: no answer within 30 s".to_owned(),
+    });
+    for _ in 0..2 {
+        state.update(Event::Frame(Box::new(blind.clone())));
+        let screen = lines(&state);
+        assert!(screen.lines().next().unwrap().contains("GPUs as of 00:00:01"), "{screen}");
+        assert_eq!(pids(&state), [10, 30, 20]);
+        assert!(!screen.contains("free"), "{screen}");
+    }
+    let history = state.history(0).unwrap();
+    assert_eq!((history.len(), history.back(Measure::Memory, 0)), (3, None));
+    assert!(history.back(Measure::Memory, 2).is_some());
+    state.update(Event::Frame(Box::new(made(2, &three(), 3000))));
+    assert!(!lines(&state).contains("as of"));
 }
 
 #[test]

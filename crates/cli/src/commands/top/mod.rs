@@ -2,22 +2,21 @@
 
 mod end;
 mod inspect;
+mod settings;
 
 use crate::args::{Global, TopArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::queue_status::user;
 use crate::source::{self, Source};
+use crate::terminal;
 use crate::terminal::Screen;
-use crate::{local_time, terminal};
 use end::Reaper;
 use gpu_core::selector::indexes;
 use gpu_core::{DeviceId, HolderSearch, Observation, ProcessDetail, Snapshot};
 use gpu_host::SystemClock;
 use gpu_report::ProcessFilter;
-use gpu_top::{
-    Ended, Ender, Frame, Inspector, Jobs, Machine, Options, Settings, Top, Waits, end_by,
-};
+use gpu_top::{Ended, Ender, Frame, Inspector, Jobs, Machine, Top, Waits, end_by};
 use inspect::Asked;
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, OnceLock};
@@ -32,24 +31,19 @@ pub(crate) fn run(args: &TopArgs, global: &Global, screen: &mut Screen) -> Resul
             .with_source("standard input and output are not both a terminal")
             .with_hint("gpuws status -l repeats the same as text, also into a pipe"));
     }
+    let config = settings::config()?;
     let source = Arc::new(source::open_telling(global, tell)?);
-    let options = Options {
-        ascii: args.ascii || terminal::is_ascii(),
-        colour: screen.is_coloured(),
-        zone: local_time::zone(),
-        sim: source::sim_option(&source.backend.origin(), global),
-        ..Options::default()
-    };
-    let settings = Settings { interval: args.delay, mouse: !args.no_mouse, options };
+    let settings = settings::settings(args, global, &config, &source, screen);
     let asked = &args.only.devices;
     let all = asked.is_empty();
     let shown = if all { vec![] } else { indexes(&snapshot(&source).devices, asked)? };
     let filter = ProcessFilter { users: args.user.clone(), ..ProcessFilter::default() };
     // A simulated machine has its own clock; the first look is at its start.
     let mut pause = Duration::ZERO;
-    let interval = if source.is_simulated() { args.delay } else { Duration::ZERO };
+    let interval = if source.is_simulated() { settings.interval } else { Duration::ZERO };
+    let is_read_only = args.read_only || config.read_only.unwrap_or(false);
     let ender: Option<Box<dyn Ender>> =
-        (!args.read_only).then(|| Box::new(Reaper(source.clone())) as _);
+        (!is_read_only).then(|| Box::new(Reaper(source.clone())) as _);
     let inspector: Arc<dyn Inspector> = Arc::new(Asked(source.clone()));
     let mut jobs = Jobs::default();
     let look = Box::new(move || {
