@@ -32,6 +32,8 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         "gpu-nvidia" | "gpu-cuda" | "gpu-host" | "gpu-text" => &["gpu-core"],
         "gpu-sim" => &["gpu-core", "gpu-text"],
         "gpu-nvml-sim" => &["gpu-core", "gpu-sim"],
+        // The history of a machine is files with a format of their own.
+        "gpu-history" => &["gpu-core"],
         // Policies depend on the ports, not on adapters or on each other.
         "gpu-reaper"
         | "gpu-placement"
@@ -72,6 +74,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
             "gpu-nvidia",
             "gpu-cuda",
             "gpu-sim",
+            "gpu-history",
             "gpu-reaper",
             "gpu-steward",
         ],
@@ -94,6 +97,7 @@ const LIBRARIES_AND_XTASK: &[&str] = &[
     "gpu-text",
     "gpu-sim",
     "gpu-nvml-sim",
+    "gpu-history",
     "gpu-reaper",
     "gpu-placement",
     "gpu-claim",
@@ -123,6 +127,8 @@ const SYSTEM_USERS: &[&str] = &[
     "gpu-nvml-sim",
     // It checks the owner of a session's directory.
     "gpu-sim",
+    // It opens the files of a history without following links, and locks them.
+    "gpu-history",
     "gpu-machine",
     // It gives the terminal back, and stops its process group at Ctrl-Z.
     "gpu-top",

@@ -57,10 +57,16 @@ impl std::error::Error for Absent {}
 
 /// Writes a [`Reading`] as the bare value or as `{"absent": "not-supported"}`; for
 /// `#[serde(with = "gpu_core::reading")]`.
+///
+/// A format for machines has no bare values to tell apart: there it is the enum [`NAME`](
+/// reading::NAME) with the variants `value` and `absent`.
 #[cfg(feature = "serde")]
 pub mod reading {
     use super::{Absent, Reading};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    /// The name of the enum in formats that are not readable by people.
+    pub const NAME: &str = "Reading";
 
     #[derive(Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -76,14 +82,23 @@ pub mod reading {
         Missing(Missing),
     }
 
+    #[derive(Deserialize)]
+    #[serde(rename = "Reading", rename_all = "kebab-case")]
+    enum Tagged<T> {
+        Value(T),
+        Absent(Absent),
+    }
+
     /// Serializes the value, or why it is missing.
     pub fn serialize<T: Serialize, S: Serializer>(
         reading: &Reading<T>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        match reading {
-            Ok(value) => value.serialize(serializer),
-            Err(absent) => Missing { absent: *absent }.serialize(serializer),
+        match (reading, serializer.is_human_readable()) {
+            (Ok(value), true) => value.serialize(serializer),
+            (Err(absent), true) => Missing { absent: *absent }.serialize(serializer),
+            (Ok(value), false) => serializer.serialize_newtype_variant(NAME, 0, "value", value),
+            (Err(absent), false) => serializer.serialize_newtype_variant(NAME, 1, "absent", absent),
         }
     }
 
@@ -94,6 +109,12 @@ pub mod reading {
     pub fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Reading<T>, D::Error> {
+        if !deserializer.is_human_readable() {
+            return Ok(match Tagged::deserialize(deserializer)? {
+                Tagged::Value(value) => Ok(value),
+                Tagged::Absent(absent) => Err(absent),
+            });
+        }
         Ok(match Wire::deserialize(deserializer)? {
             Wire::Missing(missing) => Err(missing.absent),
             Wire::Present(value) => Ok(value),

@@ -14,6 +14,16 @@ impl DeviceLeases {
         DeviceLeases(Ok(Vec::new()))
     }
 
+    /// Returns the leases of a look at some other time: those of [`entries`](Self::entries).
+    pub fn recorded(leases: Result<Vec<LeaseEntry>, Fault>) -> Self {
+        DeviceLeases(leases)
+    }
+
+    /// Returns the leases, or why they are unknown.
+    pub fn entries(&self) -> Result<&[LeaseEntry], &Fault> {
+        self.0.as_deref()
+    }
+
     /// Reads the leases. This never fails: the result contains any fault.
     pub fn read(locks: &dyn LeaseStore) -> Self {
         let leases = locks.entries(EntryKind::Lease).map_err(|error| error.fault());

@@ -1,0 +1,133 @@
+//! What is damaged in a day, and which frames that costs.
+
+use crate::chunk;
+use crate::damage::{Damage, DamageKind};
+use crate::day::FileKind;
+use crate::entry::{Entry, SIZE};
+use crate::shard::{Shard, position};
+
+/// Returns all damage of a day, in the order of the index.
+pub(crate) fn all(shard: &Shard) -> Vec<Damage> {
+    let mut found = not_in_index(shard);
+    for at in 0..shard.entries() {
+        let what = match shard.entry(at) {
+            None => Some(DamageKind::Entry),
+            Some(entry) => match base(shard, at, &entry) {
+                Some(base) => shard.data(&entry, base).err(),
+                None => Some(DamageKind::Base),
+            },
+        };
+        let Some(what) = what else { continue };
+        let damage = of(shard, at, what);
+        // Frames that are lost together are reported together.
+        if !found.contains(&damage) {
+            found.push(damage);
+        }
+    }
+    found
+}
+
+/// Returns the data that no entry refers to. Next to a damaged entry it is that entry's.
+fn not_in_index(shard: &Shard) -> Vec<Damage> {
+    let what = DamageKind::NotInIndex;
+    let mut found = Vec::new();
+    let (mut end, mut is_known) = (SIZE as u64, true);
+    let mut gap = |from: u64, to: u64, is_known: bool| {
+        if is_known && from < to {
+            let (day, file, what) = (shard.day, FileKind::Data, what.clone());
+            found.push(Damage { day, file, offset: from, what, frames: 0 });
+        }
+    };
+    for at in 0..shard.entries() {
+        match shard.entry(at) {
+            Some(entry) => {
+                gap(end, entry.offset, is_known);
+                (end, is_known) = (entry.offset.saturating_add(entry.length.into()), true);
+            }
+            None => is_known = false,
+        }
+    }
+    gap(end, shard.data_length(), is_known);
+    found
+}
+
+/// Returns the checksum of the frame that another is compared with; `None` if it is lost.
+fn base(shard: &Shard, at: usize, entry: &Entry) -> Option<Option<u32>> {
+    if entry.place == 0 {
+        return Some(None);
+    }
+    let path = shard.path(at)?;
+    let base = *path.get(path.len().checked_sub(2)?)?.first()?;
+    Some(Some(shard.entry(base)?.crc))
+}
+
+/// Describes the damage of a frame, by its place in the index.
+pub(crate) fn of(shard: &Shard, at: usize, what: DamageKind) -> Damage {
+    let day = shard.day;
+    let (file, offset, what, frames) = match (what, shard.entry(at)) {
+        (what @ DamageKind::Unreadable(_), _) if !shard.has_data() => {
+            (FileKind::Data, 0, what, shard.len())
+        }
+        (DamageKind::Base, Some(_)) => match lost_before(shard, at) {
+            Some(lost) => return of(shard, lost, DamageKind::Entry),
+            None => (FileKind::Index, position(at as u64), DamageKind::Base, 1),
+        },
+        (_, None) => {
+            let frames = 1 + without_base(shard, at);
+            (FileKind::Index, position(at as u64), DamageKind::Entry, frames)
+        }
+        (DamageKind::TornFrame, Some(_)) => {
+            let (first, frames) = torn(shard, at);
+            (FileKind::Data, first, DamageKind::TornFrame, frames)
+        }
+        (what, Some(entry)) => (FileKind::Data, entry.offset, what, dependent(shard, at, &entry)),
+    };
+    Damage { day, file, offset, what, frames }
+}
+
+/// Returns the next damaged entry before this one in its chunk.
+fn lost_before(shard: &Shard, at: usize) -> Option<usize> {
+    let mut before = (0..at).rev().take(2 * usize::from(chunk::LENGTH));
+    before.find(|at| shard.entry(*at).is_none())
+}
+
+/// Returns how many frames are lost because a damaged entry was that of their base.
+fn without_base(shard: &Shard, at: usize) -> usize {
+    let after = (at + 1..shard.entries()).map_while(|at| Some((at, shard.entry(at)?)));
+    let of_chunk = after.take_while(|(_, entry)| entry.is_copy || entry.place != 0);
+    of_chunk.filter(|(at, entry)| !entry.is_copy && shard.path(*at).is_none()).count()
+}
+
+/// Returns where the data of the frames that are cut off together starts, and how many there are.
+fn torn(shard: &Shard, at: usize) -> (u64, usize) {
+    let is_torn = |at: &usize| shard.entry(*at).is_some_and(|entry| shard.is_torn(&entry));
+    let before = (0..at).rev().take_while(is_torn);
+    let all = before.chain((at..shard.entries()).take_while(is_torn));
+    let entries = all.filter_map(|at| shard.entry(at));
+    entries.fold((u64::MAX, 0), |(first, frames), entry| {
+        (first.min(entry.offset), frames + usize::from(!entry.is_copy))
+    })
+}
+
+/// Returns how many frames cannot be read without the data of this one, itself included.
+fn dependent(shard: &Shard, at: usize, entry: &Entry) -> usize {
+    if entry.place == 0 {
+        let other = other_copy(shard, at, entry);
+        if entry.is_copy || other.is_some_and(|other| shard.data(&other, None).is_ok()) {
+            return 0;
+        }
+    }
+    let after = (at + 1..shard.entries()).filter_map(|at| shard.entry(at));
+    let of_chunk = after.take_while(|after| after.is_copy || after.place > entry.place);
+    let depends = |after: &Entry| !after.is_copy && chunk::path(after.place).contains(&entry.place);
+    1 + of_chunk.filter(depends).count()
+}
+
+/// Returns the other copy of a key frame.
+fn other_copy(shard: &Shard, at: usize, entry: &Entry) -> Option<Entry> {
+    let mut after = (at + 1..shard.entries())
+        .filter_map(|at| shard.entry(at))
+        .take_while(|after| after.is_copy || after.place != 0)
+        .take(chunk::LENGTH.into());
+    after.find(|after| after.is_copy && after.crc == entry.crc)
+}

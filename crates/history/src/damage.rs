@@ -1,0 +1,76 @@
+//! What is damaged in a history.
+
+use crate::day::{Day, FileKind};
+use std::fmt;
+
+/// A damaged part of a history, and how many frames it costs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Damage {
+    /// The day of the file.
+    pub day: Day,
+    /// Which of its files.
+    pub file: FileKind,
+    /// Where it starts in the file, in bytes.
+    pub offset: u64,
+    /// What is wrong.
+    pub what: DamageKind,
+    /// How many frames cannot be read because of it, including those that were compared with a
+    /// damaged one; 0 if a copy was read instead, or if it is unknown how many there were.
+    pub frames: usize,
+}
+
+/// What is wrong with a part of a history.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DamageKind {
+    /// The file is missing or cannot be read.
+    Unreadable(String),
+    /// The header does not match its checksum; the rest is readable.
+    Header,
+    /// An entry of the index does not match its checksum.
+    Entry,
+    /// The index ends in the middle of an entry.
+    TornEntry,
+    /// The data ends before the frame does.
+    TornFrame,
+    /// The data of a frame does not match its checksum.
+    Frame,
+    /// The frame that others were compared with is not in the index.
+    Base,
+    /// The data of a frame matches its checksum and is no frame.
+    Malformed,
+    /// Data that is in no entry: the recorder ended before it wrote the entry, or the end of the
+    /// index is lost.
+    NotInIndex,
+}
+
+impl fmt::Display for DamageKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DamageKind::Unreadable(why) => return write!(f, "unreadable: {why}"),
+            DamageKind::Header => "damaged header",
+            DamageKind::Entry => "damaged entry",
+            DamageKind::TornEntry => "entry cut off",
+            DamageKind::TornFrame => "frame cut off",
+            DamageKind::Frame => "damaged frame",
+            DamageKind::Base => "frame whose base is lost",
+            DamageKind::Malformed => "malformed frame",
+            DamageKind::NotInIndex => "data that is not in the index",
+        })
+    }
+}
+
+impl fmt::Display for Damage {
+    /// Writes `index_2026-11-24, byte 4128: damaged entry, 1 frame lost`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.file.name(self.day);
+        let lost = match (&self.what, self.file, self.frames) {
+            (DamageKind::Unreadable(_), FileKind::Index, _) => "all frames".to_owned(),
+            (DamageKind::NotInIndex, _, _) => "unknown frames".to_owned(),
+            (DamageKind::TornEntry, _, _) => "at least 1 frame".to_owned(),
+            (_, _, 0) => "nothing".to_owned(),
+            (_, _, 1) => "1 frame".to_owned(),
+            (_, _, count) => format!("{count} frames"),
+        };
+        write!(f, "{name}, byte {}: {}, {lost} lost", self.offset, self.what)
+    }
+}

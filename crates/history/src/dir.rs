@@ -1,0 +1,110 @@
+//! The directory of a history.
+
+use crate::day::{Day, FileKind};
+use gpu_core::{Error, ErrorKind, Result};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::fs::File;
+
+/// The file that a recorder locks.
+const LOCK: &str = "lock";
+
+/// The directory of a history, held open: names in it are fixed, and no link is followed.
+#[derive(Debug)]
+pub(crate) struct HistoryDir(OwnedFd);
+
+pub(crate) fn failed(what: impl Into<String>, errno: Errno) -> Error {
+    Error::new(ErrorKind::Io, what).with_source(errno)
+}
+
+impl HistoryDir {
+    pub(crate) fn new(dir: OwnedFd) -> Self {
+        HistoryDir(dir)
+    }
+
+    /// Verifies that only root and the caller can change what the directory contains.
+    pub(crate) fn check_owner(&self) -> Result<()> {
+        let what = "use the directory of the history";
+        let stat = rustix::fs::fstat(&self.0).map_err(|errno| failed(what, errno))?;
+        let refused = |why: String| Error::new(ErrorKind::Invalid, what).with_source(why);
+        if ![0, rustix::process::geteuid().as_raw()].contains(&stat.st_uid) {
+            return Err(refused(format!("it belongs to user {}", stat.st_uid)));
+        }
+        match Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
+            true => Err(refused("others may write to it".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    /// Locks the directory for one recorder, for as long as the returned file is open.
+    pub(crate) fn lock(&self) -> Result<File> {
+        let what = "lock the history";
+        let file = self.file(LOCK, OFlags::RDWR | OFlags::CREATE)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(file),
+            Err(Errno::WOULDBLOCK) => Err(Error::new(ErrorKind::Invalid, what)
+                .with_source("another recorder writes it; stop that one or use another directory")),
+            Err(errno) => Err(failed(what, errno)),
+        }
+    }
+
+    /// Opens the file of a day.
+    pub(crate) fn open(&self, kind: FileKind, day: Day, writes: bool) -> Result<File> {
+        let flags = if writes { OFlags::RDWR | OFlags::CREATE } else { OFlags::RDONLY };
+        self.file(&kind.name(day), flags)
+    }
+
+    fn file(&self, name: &str, flags: OFlags) -> Result<File> {
+        let what = || format!("open '{name}' of the history");
+        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR);
+        let file = file.map_err(|errno| failed(what(), errno))?;
+        let stat = rustix::fs::fstat(&file).map_err(|errno| failed(what(), errno))?;
+        match is_file(&stat) {
+            true => Ok(file.into()),
+            false => Err(Error::new(ErrorKind::Invalid, what()).with_source("not a regular file")),
+        }
+    }
+
+    /// Returns the days of which there are files, and the size of both files of each.
+    pub(crate) fn days(&self) -> Result<BTreeMap<Day, u64>> {
+        let list = || -> rustix::io::Result<BTreeMap<Day, u64>> {
+            let mut days = BTreeMap::new();
+            for entry in Dir::read_from(&self.0)? {
+                let entry = entry?;
+                let Ok(name) = entry.file_name().to_str() else { continue };
+                let kinds = [FileKind::Data, FileKind::Index];
+                let Some(day) = kinds.into_iter().find_map(|kind| Day::of_file(kind, name)) else {
+                    continue;
+                };
+                let stat = rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW);
+                // It may have been removed since.
+                if let Ok(stat) = stat
+                    && is_file(&stat)
+                {
+                    *days.entry(day).or_default() += u64::try_from(stat.st_size).unwrap_or(0);
+                }
+            }
+            Ok(days)
+        };
+        list().map_err(|errno| failed("list the files of the history", errno))
+    }
+
+    /// Removes the files of a day.
+    pub(crate) fn remove(&self, day: Day) -> Result<()> {
+        // The index first: without it, no reader misses the data.
+        for name in [FileKind::Index, FileKind::Data].map(|kind| kind.name(day)) {
+            match rustix::fs::unlinkat(&self.0, &name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(failed(format!("remove '{name}' of the history"), errno)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_file(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+}

@@ -1,0 +1,139 @@
+//! A frame as bytes, and what other frames are compared with.
+//!
+//! The bytes have two parts: the structure (the texts and rows that the base lacks), which is tiny
+//! unless a process started or ended, compressed with zstd and the structure of the key frame as
+//! dictionary; and the numbers. See `docs/history-format.md`.
+
+use crate::numbers::{self, Numbers};
+use crate::range::{Decoder, Encoder};
+use crate::rows;
+use crate::shape::{Flat, MAX_SHAPE};
+use crate::texts::{MAX_TEXTS, Texts};
+use crate::varint;
+use std::io;
+use std::sync::Arc;
+
+/// The most bytes of the structure of a frame.
+const MAX_STRUCTURE: usize = MAX_SHAPE + (16 << 20);
+/// The most bytes of a frame.
+pub(crate) const MAX_FRAME: usize = 32 << 20;
+/// The level of zstd.
+const LEVEL: i32 = 9;
+
+/// A frame as the base of others; the default is the base of key frames.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Image {
+    pub(crate) flat: Flat,
+    pub(crate) texts: Vec<Arc<str>>,
+    numbers: Numbers,
+    /// The structure of the key frame.
+    dictionary: Arc<[u8]>,
+}
+
+/// Returns the bytes of a frame, and it as a base of others.
+///
+/// `texts` are those of the frame and start with those of the base. `steps`: how many frames after
+/// the base it is.
+///
+/// # Errors
+/// If the frame is larger than what is read again.
+pub(crate) fn encode(
+    mut flat: Flat,
+    texts: &Texts,
+    base: &Image,
+    steps: u32,
+) -> io::Result<(Vec<u8>, Image)> {
+    let too_large = || io::Error::new(io::ErrorKind::InvalidInput, "the frame is too large");
+    let mut structure = Vec::new();
+    let added = texts.since(base.texts.len());
+    varint::put(&mut structure, added.len() as u64);
+    for text in added {
+        varint::put(&mut structure, text.len() as u64);
+        structure.extend_from_slice(text.as_bytes());
+    }
+    let sources = rows::describe(&flat, &base.flat, &mut structure);
+    if flat.is_too_large() || texts.len() > MAX_TEXTS || structure.len() > MAX_STRUCTURE {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    varint::put(&mut bytes, steps.into());
+    put_structure(&mut bytes, &structure, &base.dictionary)?;
+    let mut encoder = Encoder::new(bytes);
+    let numbers = numbers::code(&mut encoder, &mut flat, &sources, &base.numbers, steps);
+    let numbers = numbers.ok_or_else(too_large)?;
+    let bytes = encoder.finish();
+    if bytes.len() > MAX_FRAME {
+        return Err(too_large());
+    }
+    let texts = [&base.texts, added].concat();
+    Ok((bytes, Image { flat, texts, numbers, dictionary: dictionary(base, structure) }))
+}
+
+/// Returns the frame of which these are the bytes; `None` if they are malformed.
+pub(crate) fn decode(mut bytes: &[u8], base: &Image) -> Option<Image> {
+    let steps = u32::try_from(varint::take(&mut bytes)?).ok()?;
+    let structure = take_structure(&mut bytes, &base.dictionary)?;
+    let mut left = &structure[..];
+    let mut texts = base.texts.clone();
+    for _ in 0..varint::take(&mut left)? {
+        let text = std::str::from_utf8(varint::take_bytes(&mut left)?).ok()?;
+        texts.push(text.into());
+        if texts.len() > MAX_TEXTS {
+            return None;
+        }
+    }
+    let (mut flat, sources) = rows::described(&mut left, &base.flat, texts.len())?;
+    if !left.is_empty() {
+        return None;
+    }
+    let mut decoder = Decoder::new(bytes);
+    let numbers = numbers::code(&mut decoder, &mut flat, &sources, &base.numbers, steps)?;
+    Some(Image { flat, texts, numbers, dictionary: dictionary(base, structure) })
+}
+
+/// Returns the dictionary for frames with this base.
+fn dictionary(base: &Image, structure: Vec<u8>) -> Arc<[u8]> {
+    match base.dictionary.is_empty() {
+        true => structure.into(),
+        false => Arc::clone(&base.dictionary),
+    }
+}
+
+/// Appends a structure: a varint, twice its length and plus one if it is compressed; if so, the
+/// compressed length; then the bytes.
+fn put_structure(output: &mut Vec<u8>, structure: &[u8], dictionary: &[u8]) -> io::Result<()> {
+    // zstd needs more for its own header than it saves.
+    let compressed = match structure.len() {
+        0..32 => None,
+        _ => Some(zstd::bulk::Compressor::with_dictionary(LEVEL, dictionary)?.compress(structure)?),
+    };
+    let length = (structure.len() as u64) << 1;
+    match compressed.filter(|compressed| compressed.len() < structure.len()) {
+        Some(compressed) => {
+            varint::put(output, length | 1);
+            varint::put(output, compressed.len() as u64);
+            output.extend_from_slice(&compressed);
+        }
+        None => {
+            varint::put(output, length);
+            output.extend_from_slice(structure);
+        }
+    }
+    Ok(())
+}
+
+fn take_structure(input: &mut &[u8], dictionary: &[u8]) -> Option<Vec<u8>> {
+    let length = varint::take(input)?;
+    let is_compressed = length & 1 == 1;
+    let length = usize::try_from(length >> 1).ok().filter(|length| *length <= MAX_STRUCTURE)?;
+    if !is_compressed {
+        let (structure, rest) = input.split_at_checked(length)?;
+        *input = rest;
+        return Some(structure.to_vec());
+    }
+    let compressed = varint::take_bytes(input)?;
+    // The output has this capacity and no more; nothing else is allocated for it.
+    let mut decompressor = zstd::bulk::Decompressor::with_dictionary(dictionary).ok()?;
+    let structure = decompressor.decompress(compressed, length).ok()?;
+    (structure.len() == length).then_some(structure)
+}

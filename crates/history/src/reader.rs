@@ -1,0 +1,240 @@
+//! Reads a history.
+
+use crate::cost;
+use crate::damage::{Damage, DamageKind};
+use crate::dir::HistoryDir;
+use crate::entry::SIZE;
+use crate::frame::Frame;
+use crate::image::{self, Image};
+use crate::shard::{Shard, Summary};
+use crate::unflatten;
+use gpu_core::{Result, Timestamp};
+use std::os::fd::OwnedFd;
+
+/// Reads a history, which a recorder may still write.
+///
+/// Frames are numbered from 0 in the order in which they were recorded. A frame that is damaged
+/// keeps its number and cannot be read.
+#[derive(Debug)]
+pub struct Reader {
+    dir: HistoryDir,
+    days: Vec<Summary>,
+    /// The day of the last frame that was read.
+    shard: Option<(usize, Shard)>,
+    /// The frames on the path to the last one that was read, with their places in the index and
+    /// their checksums.
+    path: Vec<(usize, u32, Image)>,
+    damage: Vec<Damage>,
+}
+
+impl Reader {
+    /// Opens the history in this directory. It reads every index, and of the data nothing yet.
+    ///
+    /// # Errors
+    /// `Io` when the directory cannot be read; `Invalid` when a newer version has written a file.
+    pub fn open(dir: impl Into<OwnedFd>) -> Result<Self> {
+        let mut reader = Reader {
+            dir: HistoryDir::new(dir.into()),
+            days: Vec::new(),
+            shard: None,
+            path: Vec::new(),
+            damage: Vec::new(),
+        };
+        let mut found = Vec::new();
+        for day in reader.dir.days()?.into_keys() {
+            reader.days.push(Summary::read(&reader.dir, day, &mut found)?);
+        }
+        reader.add_all(found);
+        Ok(reader)
+    }
+
+    /// Finds the frames that were added since, and returns whether there are any.
+    ///
+    /// # Errors
+    /// As [`open`](Reader::open).
+    pub fn refresh(&mut self) -> Result<bool> {
+        let before = self.len();
+        let last = self.days.last().map(|day| day.day);
+        let mut found = Vec::new();
+        if let Some(last) = self.days.last_mut() {
+            // An entry that was cut off may be whole by now.
+            self.damage
+                .retain(|known| known.day != last.day || known.what != DamageKind::TornEntry);
+            // A day that was removed keeps its frames; they are found damaged when they are read.
+            let _ = last.refresh(&self.dir, &mut found);
+        }
+        for day in self.dir.days()?.into_keys().filter(|day| Some(*day) > last) {
+            self.days.push(Summary::read(&self.dir, day, &mut found)?);
+        }
+        if self.shard.as_ref().is_some_and(|(at, shard)| shard.len() < self.days[*at].frames) {
+            (self.shard, self.path) = (None, Vec::new());
+        }
+        self.add_all(found);
+        Ok(self.len() > before)
+    }
+
+    /// Returns the number of frames, damaged ones included.
+    pub fn len(&self) -> usize {
+        self.days.iter().map(|day| day.frames).sum()
+    }
+
+    /// Returns whether there is no frame.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the earliest and the latest time of a frame; `None` if there is no frame.
+    pub fn span(&self) -> Option<(Timestamp, Timestamp)> {
+        let spans = self.days.iter().filter_map(|day| day.span);
+        spans.reduce(|(from, to), (other, until)| (from.min(other), to.max(until)))
+    }
+
+    /// Returns what was found to be damaged so far, in the order of the files. Damaged data is only
+    /// found when it is read; [`check`](Reader::check) reads all of it.
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// Returns the time of a frame; `None` if there is no such frame.
+    pub fn time(&mut self, number: usize) -> Option<Timestamp> {
+        let (shard, at) = self.find(number)?;
+        shard.frame(at).map(|(_, entry)| entry.time)
+    }
+
+    /// Returns whether a recorder started with this frame: what happened before it is unknown.
+    pub fn starts_run(&mut self, number: usize) -> bool {
+        let frame = self.find(number).and_then(|(shard, at)| shard.frame(at));
+        frame.is_some_and(|(_, entry)| entry.starts_run)
+    }
+
+    /// Returns the number of the last frame at or before this time; `None` if all are later.
+    pub fn position(&mut self, time: Timestamp) -> Option<usize> {
+        let starts = |day: &Summary| day.span.is_some_and(|(first, _)| first <= time);
+        let day = self.days.iter().rposition(starts)?;
+        let before: usize = self.days[..day].iter().map(|day| day.frames).sum();
+        Some(before + self.load(day).last_until(time)?)
+    }
+
+    /// Returns a frame; `None` if it is damaged or there is none. Damage is added to
+    /// [`damage`](Reader::damage).
+    pub fn frame(&mut self, number: usize) -> Option<Frame> {
+        let (_, at) = self.find(number)?;
+        let (shard, at) = self.shard.as_ref().map(|(_, shard)| shard).zip(Some(at))?;
+        let (at, _) = shard.frame(at)?;
+        let read = walk(shard, &mut self.path, at);
+        let frame = read.and_then(|()| {
+            let (_, _, image) = self.path.last().ok_or((at, DamageKind::Base))?;
+            let frame = unflatten::unflatten(&image.flat, &image.texts);
+            frame.map_err(|_| (at, DamageKind::Malformed))
+        });
+        match frame {
+            Ok(frame) => Some(frame),
+            Err((damaged, what)) => {
+                let damage = cost::of(shard, damaged, what);
+                add(&mut self.damage, damage);
+                None
+            }
+        }
+    }
+
+    /// Returns the last readable frame at or before this time.
+    pub fn at(&mut self, time: Timestamp) -> Option<Frame> {
+        let position = self.position(time)?;
+        (0..=position).rev().find_map(|number| self.frame(number))
+    }
+
+    /// Returns the readable frames from the last one at or before this time on; all if there is
+    /// none.
+    pub fn from(&mut self, time: Timestamp) -> impl Iterator<Item = Frame> + '_ {
+        let start = self.position(time).unwrap_or(0);
+        (start..self.len()).filter_map(|number| self.frame(number))
+    }
+
+    /// Reads all data, compares it with its checksums, and returns all that is damaged.
+    pub fn check(&mut self) -> &[Damage] {
+        for day in 0..self.days.len() {
+            for damage in cost::all(self.load(day)) {
+                add(&mut self.damage, damage);
+            }
+        }
+        &self.damage
+    }
+
+    /// Adds what is damaged in the indexes, with the frames that are lost with it.
+    fn add_all(&mut self, found: Vec<Damage>) {
+        for mut damage in found {
+            let day = self.days.iter().position(|day| day.day == damage.day);
+            if let (DamageKind::Entry, Some(day)) = (&damage.what, day) {
+                let at = damage.offset / SIZE as u64 - 1;
+                damage = cost::of(self.load(day), at as usize, DamageKind::Entry);
+            }
+            add(&mut self.damage, damage);
+        }
+    }
+
+    /// Returns the day of a frame, loaded, and its number in it.
+    fn find(&mut self, number: usize) -> Option<(&Shard, usize)> {
+        let mut left = number;
+        for day in 0..self.days.len() {
+            match left.checked_sub(self.days[day].frames) {
+                Some(rest) => left = rest,
+                None => return Some((self.load(day), left)),
+            }
+        }
+        None
+    }
+
+    fn load(&mut self, day: usize) -> &Shard {
+        if self.shard.as_ref().is_none_or(|(at, _)| *at != day) {
+            self.path.clear();
+            self.shard = None;
+        }
+        let summary = &self.days[day];
+        &self.shard.get_or_insert_with(|| (day, Shard::open(&self.dir, summary))).1
+    }
+}
+
+/// Makes `path` the path to the frame with this entry; what it has in common with the path to the
+/// last frame is not read again.
+///
+/// # Errors
+/// The entry that is damaged, and what is wrong with it.
+fn walk(
+    shard: &Shard,
+    path: &mut Vec<(usize, u32, Image)>,
+    at: usize,
+) -> Result<(), (usize, DamageKind)> {
+    let wanted = shard.path(at).ok_or((at, DamageKind::Base))?;
+    let same = path.iter().zip(&wanted).take_while(|((at, ..), wanted)| wanted.contains(at));
+    path.truncate(same.count());
+    for places in &wanted[path.len()..] {
+        let none = Image::default();
+        let base = path.last();
+        let (crc, image) = base.map_or((None, &none), |(_, crc, image)| (Some(*crc), image));
+        let mut failure = None;
+        let mut read = None;
+        for at in places {
+            let Some(entry) = shard.entry(*at) else { continue };
+            let decoded = shard
+                .data(&entry, crc)
+                .and_then(|bytes| image::decode(&bytes, image).ok_or(DamageKind::Malformed));
+            match decoded {
+                Ok(image) => {
+                    read = Some((*at, entry.crc, image));
+                    break;
+                }
+                Err(what) => failure = failure.or(Some((*at, what))),
+            }
+        }
+        path.push(read.ok_or_else(|| failure.unwrap_or((at, DamageKind::Base)))?);
+    }
+    Ok(())
+}
+
+/// Adds what is damaged, unless it is known.
+fn add(known: &mut Vec<Damage>, damage: Damage) {
+    match known.binary_search(&damage) {
+        Ok(_) => {}
+        Err(at) => known.insert(at, damage),
+    }
+}

@@ -1,0 +1,301 @@
+//! The files of a day, for reading.
+
+use crate::chunk;
+use crate::damage::{Damage, DamageKind};
+use crate::day::{Day, FileKind};
+use crate::dir::HistoryDir;
+use crate::entry::{self, Entry, Header, SIZE};
+use crate::image::MAX_FRAME;
+use crate::writer::{MAX_ENTRIES, newer};
+use gpu_core::{Result, Timestamp};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// What is known of a day without its entries.
+#[derive(Debug)]
+pub(crate) struct Summary {
+    pub(crate) day: Day,
+    /// How many frames it has.
+    pub(crate) frames: usize,
+    /// The earliest and the latest time of them.
+    pub(crate) span: Option<(Timestamp, Timestamp)>,
+    /// How many entries of the index were read.
+    entries: u64,
+}
+
+/// The entries of a day, and its data.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    pub(crate) day: Day,
+    data: io::Result<File>,
+    /// The entries of the index; `None` for a damaged one.
+    entries: Vec<Option<Entry>>,
+    /// Which of them are frames.
+    frames: Vec<u32>,
+}
+
+impl Summary {
+    /// Reads the index of a day, and adds what is damaged in it.
+    ///
+    /// # Errors
+    /// `Invalid` if it has another version.
+    pub(crate) fn read(dir: &HistoryDir, day: Day, damage: &mut Vec<Damage>) -> Result<Self> {
+        let mut summary = Summary { day, frames: 0, span: None, entries: 0 };
+        let mut found = |file, what, frames| {
+            damage.push(Damage { day, file, offset: 0, what, frames });
+        };
+        match open(dir, FileKind::Index, day)? {
+            Ok((index, is_damaged)) => {
+                if is_damaged {
+                    found(FileKind::Index, DamageKind::Header, 0);
+                }
+                summary.read_more(&index, damage);
+            }
+            Err(why) => found(FileKind::Index, why, 0),
+        }
+        let mut found = |what, frames| {
+            damage.push(Damage { day, file: FileKind::Data, offset: 0, what, frames });
+        };
+        match open(dir, FileKind::Data, day)? {
+            Ok((_, false)) => {}
+            Ok((_, true)) => found(DamageKind::Header, 0),
+            Err(why) => found(why, summary.frames),
+        }
+        Ok(summary)
+    }
+
+    /// Reads entries that were added to the index since.
+    pub(crate) fn refresh(&mut self, dir: &HistoryDir, damage: &mut Vec<Damage>) -> Result<()> {
+        let index = dir.open(FileKind::Index, self.day, false)?;
+        self.read_more(&index, damage);
+        Ok(())
+    }
+
+    fn read_more(&mut self, index: &File, damage: &mut Vec<Damage>) {
+        let day = self.day;
+        let (first, mut count) = (self.entries, 0);
+        let ended = read_entries(index, first, |entry| {
+            match entry {
+                Some(Entry { is_copy: true, .. }) => {}
+                Some(Entry { time, .. }) => {
+                    self.frames += 1;
+                    let (from, to) = self.span.unwrap_or((time, time));
+                    self.span = Some((from.min(time), to.max(time)));
+                }
+                None => damage.push(Damage {
+                    day,
+                    file: FileKind::Index,
+                    offset: position(first + count),
+                    what: DamageKind::Entry,
+                    frames: 1,
+                }),
+            }
+            count += 1;
+        });
+        self.entries = first + count;
+        let what = match ended {
+            Ok(false) => return,
+            Ok(true) => DamageKind::TornEntry,
+            Err(error) => DamageKind::Unreadable(error.to_string()),
+        };
+        let offset = position(self.entries);
+        damage.push(Damage { day, file: FileKind::Index, offset, what, frames: 1 });
+    }
+}
+
+impl Shard {
+    /// Reads the entries that a summary counted, and opens the data.
+    pub(crate) fn open(dir: &HistoryDir, summary: &Summary) -> Self {
+        let day = summary.day;
+        let data = dir.open(FileKind::Data, day, false);
+        let mut shard = Shard {
+            day,
+            data: data.map_err(|error| io::Error::other(error.fault().text)),
+            entries: Vec::new(),
+            frames: Vec::new(),
+        };
+        if let Ok(index) = dir.open(FileKind::Index, day, false) {
+            // What cannot be read is in no summary.
+            let _ = read_entries(&index, 0, |entry| {
+                if shard.frames.len() < summary.frames {
+                    if entry.is_some_and(|entry| !entry.is_copy) {
+                        shard.frames.push(shard.entries.len() as u32);
+                    }
+                    shard.entries.push(entry);
+                }
+            });
+        }
+        shard
+    }
+
+    /// Returns the number of frames.
+    pub(crate) fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Returns the place in the index of a frame, and its entry.
+    pub(crate) fn frame(&self, number: usize) -> Option<(usize, Entry)> {
+        let at = *self.frames.get(number)? as usize;
+        Some((at, self.entries[at]?))
+    }
+
+    /// Returns the frame with the latest time that is not after this one, the last of those with
+    /// the same time. Their order is that in which they were recorded, and the clock may have been
+    /// set back in between.
+    pub(crate) fn last_until(&self, time: Timestamp) -> Option<usize> {
+        let times = (0..self.len()).filter_map(|number| Some((self.frame(number)?.1.time, number)));
+        times.filter(|(at, _)| *at <= time).max().map(|(_, number)| number)
+    }
+
+    /// Returns where the data of the frames on the path to one is, the key frame first; for the key
+    /// frame also where its copy is. `None` if one of them is not in the index.
+    ///
+    /// A wrong frame may be among them after one that is not in the index; its checksum will not
+    /// match.
+    pub(crate) fn path(&self, at: usize) -> Option<Vec<Vec<usize>>> {
+        let place = self.entries[at]?.place;
+        let mut places = chunk::path(place);
+        let mut path = vec![vec![at]];
+        places.pop();
+        let before = self.entries[..at].iter().enumerate().rev();
+        let mut before = before.filter_map(|(at, entry)| Some((at, (*entry)?)));
+        let mut last = place;
+        while let Some(wanted) = places.pop() {
+            let mut found = Vec::new();
+            for (at, entry) in before.by_ref().take(2 * usize::from(chunk::LENGTH)) {
+                match (entry.is_copy, entry.place) {
+                    (true, _) if wanted == 0 => found.push(at),
+                    (true, _) => {}
+                    // The start of the chunk is lost.
+                    (false, place) if place >= last => break,
+                    (false, place) => {
+                        last = place;
+                        if place == wanted {
+                            found.push(at);
+                        }
+                        if place <= wanted {
+                            break;
+                        }
+                    }
+                }
+            }
+            path.push(found);
+        }
+        if let Some(key) = path.last_mut() {
+            key.extend(self.copy_after(at));
+        }
+        path.reverse();
+        path.iter().all(|found| !found.is_empty()).then_some(path)
+    }
+
+    /// Returns where the copy of the key frame of a chunk is, if it comes after this frame of it.
+    fn copy_after(&self, at: usize) -> Option<usize> {
+        let after = self.entries.iter().enumerate().skip(at + 1);
+        let after = after.filter_map(|(at, entry)| Some((at, (*entry)?)));
+        let mut after = after.take_while(|(_, entry)| entry.is_copy || entry.place != 0);
+        after.by_ref().take(chunk::LENGTH.into()).find(|(_, entry)| entry.is_copy).map(|(at, _)| at)
+    }
+
+    /// Returns an entry.
+    pub(crate) fn entry(&self, at: usize) -> Option<Entry> {
+        *self.entries.get(at)?
+    }
+
+    /// Returns the number of entries, damaged ones included.
+    pub(crate) fn entries(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Returns whether there is data at all.
+    pub(crate) fn has_data(&self) -> bool {
+        self.data.is_ok()
+    }
+
+    /// Returns whether the data ends before that of a frame does.
+    pub(crate) fn is_torn(&self, entry: &Entry) -> bool {
+        let end = entry.offset.checked_add(entry.length.into());
+        end.is_none_or(|end| end > self.data_length())
+    }
+
+    /// Returns the length of the data, 0 if there is none.
+    pub(crate) fn data_length(&self) -> u64 {
+        let length = self.data.as_ref().ok().and_then(|data| data.metadata().ok());
+        length.map_or(0, |metadata| metadata.len())
+    }
+
+    /// Reads the data of a frame, and compares it with its checksum, which depends on that of the
+    /// frame that it is compared with.
+    pub(crate) fn data(
+        &self,
+        entry: &Entry,
+        base: Option<u32>,
+    ) -> std::result::Result<Vec<u8>, DamageKind> {
+        let unreadable = |error: &io::Error| DamageKind::Unreadable(error.to_string());
+        let data = self.data.as_ref().map_err(unreadable)?;
+        if self.is_torn(entry) {
+            return Err(DamageKind::TornFrame);
+        }
+        if entry.length as usize > MAX_FRAME {
+            return Err(DamageKind::Malformed);
+        }
+        let mut bytes = vec![0; entry.length as usize];
+        data.read_exact_at(&mut bytes, entry.offset).map_err(|error| unreadable(&error))?;
+        match entry::crc(base, &bytes) == entry.crc {
+            true => Ok(bytes),
+            false => Err(DamageKind::Frame),
+        }
+    }
+}
+
+/// Returns where an entry starts in its file.
+pub(crate) fn position(entry: u64) -> u64 {
+    (entry + 1) * SIZE as u64
+}
+
+/// Opens a file of a day, and returns whether its header is damaged; or why it cannot be read.
+///
+/// # Errors
+/// `Invalid` if it has another version.
+fn open(
+    dir: &HistoryDir,
+    kind: FileKind,
+    day: Day,
+) -> Result<std::result::Result<(File, bool), DamageKind>> {
+    let file = match dir.open(kind, day, false) {
+        Ok(file) => file,
+        Err(error) => return Ok(Err(DamageKind::Unreadable(error.fault().text))),
+    };
+    let mut bytes = [0; SIZE];
+    let header = file.read_exact_at(&mut bytes, 0).map(|()| Header::read(&bytes, kind, day));
+    match header {
+        Ok(Header::Version(version)) => Err(newer(&kind.name(day), version)),
+        Ok(Header::Known) => Ok(Ok((file, false))),
+        Ok(Header::Damaged) | Err(_) => Ok(Ok((file, true))),
+    }
+}
+
+/// Passes the entries of an index from the `first` on; `None` for a damaged one. Returns whether
+/// the file ends in the middle of one.
+fn read_entries(index: &File, first: u64, mut each: impl FnMut(Option<Entry>)) -> io::Result<bool> {
+    let mut block = vec![0; 2048 * SIZE];
+    let mut next = first;
+    while next < MAX_ENTRIES {
+        let mut filled = 0;
+        while filled < block.len() {
+            match index.read_at(&mut block[filled..], position(next) + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let (entries, torn) = block[..filled].as_chunks();
+        entries.iter().for_each(|bytes| each(Entry::read(bytes)));
+        next += entries.len() as u64;
+        if filled < block.len() {
+            return Ok(!torn.is_empty());
+        }
+    }
+    Ok(false)
+}

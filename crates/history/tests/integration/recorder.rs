@@ -1,0 +1,274 @@
+//! What a recorder does with the files.
+
+use crate::round_trip::{dir, reader, recorded, writer};
+use crate::world::{START, World};
+use gpu_core::{ErrorKind, Timestamp};
+use gpu_history::{DamageKind, Frame, Retention, Writer};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::time::Duration;
+use tempfile::TempDir;
+
+const DAY: u64 = 86_400_000;
+
+fn looks(seed: u64, count: usize) -> Vec<Frame> {
+    let mut world = World::new(seed, 1, 2);
+    (0..count).map(|_| world.look()).collect()
+}
+
+fn at(frame: &Frame, time: u64) -> Frame {
+    let mut frame = frame.clone();
+    frame.snapshot.taken_at = Timestamp(time);
+    frame
+}
+
+fn names(dir: &TempDir) -> Vec<String> {
+    let entries = fs::read_dir(dir.path()).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn file(dir: &TempDir, kind: &str) -> PathBuf {
+    dir.path().join(format!("{kind}_2026-11-24"))
+}
+
+fn cut(path: &PathBuf, length: u64) {
+    OpenOptions::new().write(true).open(path).unwrap().set_len(length).unwrap();
+}
+
+#[test]
+fn second_recorder_is_refused() {
+    let dir = dir();
+    let first = writer(&dir);
+    let open = || Writer::open(File::open(dir.path()).unwrap(), Retention::default());
+    let error = open().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.fault().text.contains("another recorder"), "{error:?}");
+    drop(first);
+    open().unwrap();
+}
+
+#[test]
+fn each_recorder_starts_a_run_of_its_own() {
+    let frames = looks(1, 90);
+    let dir = dir();
+    for run in frames.chunks(40) {
+        let mut writer = writer(&dir);
+        run.iter().for_each(|frame| writer.add(frame).unwrap());
+    }
+    let mut reader = reader(&dir);
+    for (number, frame) in frames.iter().enumerate() {
+        assert!(reader.frame(number).as_ref() == Some(frame), "{number}");
+        assert_eq!(reader.starts_run(number), number % 40 == 0, "{number}");
+    }
+}
+
+#[test]
+fn day_ends_at_midnight_utc() {
+    let frames = looks(2, 4);
+    let times = [START.0, START.0 + DAY - 1, START.0 + DAY, START.0 + 3 * DAY];
+    let frames: Vec<Frame> =
+        frames.iter().zip(times).map(|(frame, time)| at(frame, time)).collect();
+    let dir = recorded(&frames);
+    assert_eq!(
+        names(&dir),
+        [
+            "data_2026-11-24",
+            "data_2026-11-25",
+            "data_2026-11-27",
+            "index_2026-11-24",
+            "index_2026-11-25",
+            "index_2026-11-27",
+            "lock"
+        ]
+    );
+    let mut reader = reader(&dir);
+    assert!(reader.from(Timestamp(0)).eq(frames.iter().cloned()));
+    for (time, number) in [(0, 0), (DAY - 2, 0), (DAY - 1, 1), (2 * DAY, 2), (9 * DAY, 3)] {
+        assert_eq!(reader.position(Timestamp(START.0 + time)), Some(number), "{time}");
+    }
+    assert_eq!(reader.position(Timestamp(START.0 - 1)), None);
+    assert!(!reader.starts_run(2), "the recorder ran on");
+}
+
+#[test]
+fn clock_that_is_set_back_loses_no_frame() {
+    let frames = looks(3, 5);
+    let times = [5000, 9000, 4000, 6000, 0].map(|time| START.0 + time);
+    let mut frames: Vec<Frame> =
+        frames.iter().zip(times).map(|(frame, time)| at(frame, time)).collect();
+    // Also over midnight.
+    frames[4].snapshot.taken_at = Timestamp(START.0 - 1000);
+    let dir = recorded(&frames);
+    let mut reader = reader(&dir);
+    assert_eq!(reader.len(), 5);
+    for (time, frame) in [(START.0 + 6500, 3), (START.0 + 9500, 1), (START.0 - 1, 4)] {
+        assert!(reader.at(Timestamp(time)).as_ref() == Some(&frames[frame]), "{frame}");
+    }
+}
+
+#[test]
+fn growing_history_is_read() {
+    let frames = looks(4, 150);
+    let dir = dir();
+    let mut writer = writer(&dir);
+    writer.add(&frames[0]).unwrap();
+    let mut reader = reader(&dir);
+    assert_eq!((reader.len(), reader.refresh().unwrap()), (1, false));
+    for (number, frame) in frames.iter().enumerate().skip(1) {
+        writer.add(frame).unwrap();
+        assert_eq!((reader.refresh().unwrap(), reader.len()), (true, number + 1));
+        assert!(reader.frame(number).as_ref() == Some(frame), "{number}");
+    }
+    writer.add(&at(&frames[0], START.0 + DAY)).unwrap();
+    assert!(reader.refresh().unwrap());
+    assert_eq!(reader.span(), Some((frames[0].time(), Timestamp(START.0 + DAY))));
+    assert_eq!(reader.check(), []);
+}
+
+#[test]
+fn recorder_continues_after_a_torn_end() {
+    let frames = looks(5, 60);
+    let whole = recorded(&frames[..30]);
+    let index = fs::metadata(file(&whole, "index")).unwrap().len();
+    let data = fs::metadata(file(&whole, "data")).unwrap().len();
+    for (index_cut, data_cut) in [
+        (0, 0),
+        (1, 0),
+        (31, 0),
+        (32, 0),
+        (0, 1),
+        (0, 200),
+        (100, 77),
+        (index, data),
+        (index - 9, 0),
+    ] {
+        let dir = dir();
+        for kind in ["index", "data"] {
+            fs::copy(file(&whole, kind), file(&dir, kind)).unwrap();
+        }
+        cut(&file(&dir, "index"), index - index_cut);
+        cut(&file(&dir, "data"), data - data_cut);
+        let mut writer = writer(&dir);
+        frames[30..].iter().for_each(|frame| writer.add(frame).unwrap());
+        let mut reader = reader(&dir);
+        let read: Vec<Frame> = reader.from(Timestamp(0)).collect();
+        assert!(read.ends_with(&frames[30..]), "{index_cut} {data_cut}");
+        let before = &read[..read.len() - 30];
+        assert!(frames.starts_with(before), "{index_cut} {data_cut}");
+        let is_whole = before.len() == 30;
+        assert_eq!(is_whole, (index_cut, data_cut) == (0, 0), "{index_cut} {data_cut}");
+        assert_eq!(
+            reader.check().is_empty(),
+            is_whole || data_cut == data,
+            "{:?}",
+            reader.damage()
+        );
+    }
+}
+
+#[test]
+fn frame_that_cannot_be_written_is_left_out() {
+    let frames = looks(6, 6);
+    let dir = dir();
+    let mut writer = writer(&dir);
+    writer.add(&frames[0]).unwrap();
+    let mut late = frames[1].clone();
+    late.snapshot.taken_at = Timestamp(u64::MAX);
+    assert_eq!(writer.add(&late).unwrap_err().kind(), ErrorKind::Invalid);
+    // A directory in the place of a file of the next day.
+    fs::create_dir(dir.path().join("data_2026-11-25")).unwrap();
+    assert!(writer.add(&at(&frames[2], START.0 + DAY)).is_err());
+    writer.add(&frames[3]).unwrap();
+    writer.add(&frames[4]).unwrap();
+    let kept = [&frames[0], &frames[3], &frames[4]];
+    assert!(reader(&dir).from(Timestamp(0)).eq(kept.into_iter().cloned()));
+}
+
+#[test]
+fn old_and_large_days_are_removed() {
+    let frame = &looks(7, 1)[0];
+    let record = |retention, days: std::ops::Range<u64>| {
+        let dir = dir();
+        let mut writer = Writer::open(File::open(dir.path()).unwrap(), retention).unwrap();
+        days.for_each(|day| writer.add(&at(frame, START.0 + day * DAY)).unwrap());
+        names(&dir).into_iter().filter(|name| name.starts_with("index")).collect::<Vec<_>>()
+    };
+    let all = record(Retention::default(), 0..4);
+    assert_eq!(all.len(), 4);
+    let max_age = Some(Duration::from_secs(86_400));
+    assert_eq!(record(Retention { max_age, max_bytes: None }, 0..4), all[1..]);
+    assert_eq!(record(Retention { max_age: None, max_bytes: Some(0) }, 0..4), all[3..]);
+    let max_bytes = Some(1 << 30);
+    assert_eq!(record(Retention { max_age: None, max_bytes }, 0..4), all);
+}
+
+#[test]
+fn files_are_for_the_owner_alone() {
+    let dir = recorded(&looks(8, 1));
+    for name in names(&dir) {
+        let mode = fs::metadata(dir.path().join(&name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+#[test]
+fn dir_that_others_can_write_to_is_refused() {
+    for mode in [0o770, 0o707, 0o1777] {
+        let dir = dir();
+        fs::set_permissions(dir.path(), Permissions::from_mode(mode)).unwrap();
+        let error = Writer::open(File::open(dir.path()).unwrap(), Retention::default());
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::Invalid, "{mode:o}");
+        assert_eq!(names(&dir), [""; 0]);
+    }
+}
+
+#[test]
+fn link_in_the_place_of_a_file_is_not_followed() {
+    let frames = looks(9, 1);
+    for name in ["data_2026-11-24", "index_2026-11-24"] {
+        let dir = dir();
+        let target = dir.path().join("target");
+        fs::write(&target, "").unwrap();
+        symlink(&target, dir.path().join(name)).unwrap();
+        assert!(writer(&dir).add(&frames[0]).is_err());
+        assert_eq!(fs::read(&target).unwrap(), b"");
+    }
+}
+
+#[test]
+fn newer_version_is_neither_read_nor_continued() {
+    let frames = looks(10, 1);
+    for kind in ["data", "index"] {
+        let dir = recorded(&frames);
+        let path = file(&dir, kind);
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[8] = 2;
+        let crc = crc32fast::hash(&bytes[..28]).to_le_bytes();
+        bytes[28..32].copy_from_slice(&crc);
+        fs::write(&path, &bytes).unwrap();
+        let error = gpu_history::Reader::open(File::open(dir.path()).unwrap()).unwrap_err();
+        assert!(error.fault().text.contains("format version 2; expected 1"), "{error:?}");
+        assert!(writer(&dir).add(&frames[0]).is_err());
+        assert_eq!(fs::read(&path).unwrap(), bytes);
+    }
+}
+
+#[test]
+fn missing_files_are_told() {
+    let frames = looks(11, 3);
+    for (kind, left) in [("data", 3), ("index", 0)] {
+        let dir = recorded(&frames);
+        fs::remove_file(file(&dir, kind)).unwrap();
+        let mut reader = reader(&dir);
+        assert_eq!((reader.len(), reader.frame(0)), (left, None));
+        let damage = reader.check();
+        let missing = damage.iter().find(|damage| matches!(damage.what, DamageKind::Unreadable(_)));
+        assert_eq!(missing.map(|missing| missing.frames), Some(left));
+        let without_index = damage.iter().any(|damage| damage.what == DamageKind::NotInIndex);
+        assert_eq!(without_index, kind == "index");
+    }
+}
