@@ -1,7 +1,7 @@
 //! A panic in any thread gives the terminal back before it is reported.
 
 use gpu_host::SystemClock;
-use gpu_top::{Machine, Options, Settings, Theme, Top};
+use gpu_top::{Frames, Machine, Options, Settings, Theme, Top};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +51,7 @@ fn child() {
     let settings = Settings { interval: Duration::from_secs(1), mouse: true, options };
     let clock = Arc::new(SystemClock::new());
     let look = Box::new(|| panic!("the look fails"));
-    let ended = Top::new().run(settings, clock, Machine { look, ender: None, inspector: None });
+    let ended = Top::new().run(settings, clock, Machine { frames: Frames::Looks(look), ender: None, inspector: None });
     assert!(ended.is_err());
     let message = ended.unwrap_err();
     // The output of a test that passes is not shown.

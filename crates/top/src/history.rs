@@ -36,6 +36,13 @@ impl History {
         self.samples.push_back(values.map(|value| value.map_or(UNKNOWN, |value| value.min(100))));
     }
 
+    /// Adds what came after it.
+    pub(crate) fn append(&mut self, mut later: History) {
+        self.samples.append(&mut later.samples);
+        let surplus = self.samples.len().saturating_sub(SAMPLES);
+        self.samples.drain(..surplus);
+    }
+
     /// Adds a look that told nothing of the device.
     pub fn add_unknown(&mut self) {
         if self.samples.len() == SAMPLES {

@@ -18,6 +18,7 @@ pub mod history;
 pub mod inquiry;
 pub mod jobs;
 pub mod keys;
+pub mod replay;
 pub mod rows;
 mod run;
 mod state;
@@ -31,7 +32,8 @@ pub use event::Event;
 pub use frame::Frame;
 pub use inquiry::Inspector;
 pub use jobs::Jobs;
-pub use run::{Ended, Left, Machine, Settings, Top, Waits, end_by};
+pub use replay::Recording;
+pub use run::{Ended, Frames, Left, Machine, Settings, Top, Waits, end_by};
 pub use state::{Attention, Effect, Marker, Options, Overlay, State, Theme};
 pub use view::{text, view};
 

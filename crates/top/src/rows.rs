@@ -62,6 +62,34 @@ impl Device {
     }
 }
 
+/// Returns the devices of a snapshot with what graphs show, and nothing else.
+pub fn measured(snapshot: &Snapshot, shown: impl Fn(&DeviceId) -> bool) -> Vec<Device> {
+    let of = |device: &DeviceState, mig: Option<u32>| {
+        let sample = device.sample.as_ref().ok().filter(|_| mig.is_none());
+        Device {
+            index: device.id().index,
+            mig,
+            name: String::new(),
+            utilization: sample.and_then(|s| s.utilization.ok()).map(|share| share.get()),
+            memory_used: device.memory_used().ok(),
+            memory_total: device.memory_total().ok(),
+            power: sample.and_then(|s| s.power_draw.ok()).map(|power| power.0),
+            power_limit: sample.and_then(|s| s.power_limit.ok()).map(|power| power.0),
+            temperature: None,
+            is_free: false,
+            leased_by: Vec::new(),
+            findings: Vec::new(),
+        }
+    };
+    let devices = snapshot.devices.iter().filter(|device| shown(device.id()));
+    let devices = devices.flat_map(|device| {
+        let parts = device.mig.iter().flatten().zip(device.mig_devices());
+        let parts = parts.map(|(instance, part)| of(&part, Some(instance.index)));
+        std::iter::once(of(device, None)).chain(parts).collect::<Vec<_>>()
+    });
+    devices.collect()
+}
+
 fn percent(part: u64, whole: u64) -> Option<u8> {
     let share = (u128::from(part) * 100).checked_div(u128::from(whole))?;
     u8::try_from(share.min(100)).ok()

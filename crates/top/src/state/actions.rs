@@ -3,6 +3,7 @@
 use super::{Effect, Marker, Overlay, State};
 use crate::filter::Filter;
 use crate::keys::{self, Action};
+use crate::replay::Control;
 use crate::rows::Column;
 use crate::view::{Target, target};
 use ratatui_crossterm::crossterm::event::{
@@ -14,6 +15,7 @@ impl State {
     pub(super) fn action(&self, key: KeyEvent) -> Option<Action> {
         let action = match self.overlay {
             Some(Overlay::Ending) => keys::action_in_dialog(key),
+            _ if self.options.replays => keys::action_in_replay(key),
             _ => keys::action(key),
         };
         action.filter(|action| self.offers(*action))
@@ -73,6 +75,9 @@ impl State {
                 self.reversed = !self.reversed;
                 self.sort_rows();
             }
+            Action::Play(to) => return Effect::Play(to.control()),
+            Action::Timecode => self.timecode = Some(String::new()),
+            Action::Pause if self.options.replays => return Effect::Play(Control::Toggle),
             Action::Pause => {
                 self.paused = !self.paused;
                 self.thaw();

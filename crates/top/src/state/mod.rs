@@ -4,6 +4,7 @@ mod actions;
 mod ending;
 mod inquiry;
 mod order;
+mod replay;
 
 use crate::dialog::Dialog;
 use crate::ending::Aim;
@@ -12,6 +13,7 @@ use crate::filter::Filter;
 use crate::frame::Frame;
 use crate::history::{History, ProcessHistory};
 use crate::inquiry::{Inquiry, Leases};
+use crate::replay::{Control, Playback};
 use crate::rows::{Column, Row, RowKey, Subject};
 use crate::tree::Branch;
 use crate::view::{usable, view};
@@ -80,6 +82,8 @@ pub struct Options {
     pub can_end: bool,
     /// Questions are answered; without it the keys for them do not exist.
     pub can_ask: bool,
+    /// A recording is shown, and not the present.
+    pub replays: bool,
 }
 
 impl Default for Options {
@@ -96,6 +100,7 @@ impl Default for Options {
             sim: String::new(),
             can_end: false,
             can_ask: false,
+            replays: false,
         }
     }
 }
@@ -120,6 +125,8 @@ pub enum Effect {
     Stop,
     /// Draw, and answer this question.
     Ask(Inquiry),
+    /// Draw, and tell the player of the recording this.
+    Play(Control),
     /// End the program.
     Quit,
 }
@@ -188,6 +195,10 @@ pub struct State {
     pub(crate) reveals: bool,
     /// The leases and claims when they are known.
     pub(crate) leases: Option<Result<Leases, String>>,
+    /// How the recording is played.
+    pub(crate) playback: Playback,
+    /// The time that the user types.
+    pub(crate) timecode: Option<String>,
     size: (u16, u16),
     /// What a look waits for, and how long.
     pub(crate) waiting: Option<(String, Duration)>,
@@ -225,6 +236,8 @@ impl State {
             environment: None,
             reveals: false,
             leases: None,
+            playback: Playback::default(),
+            timecode: None,
             size,
             waiting: None,
         }
@@ -288,6 +301,7 @@ impl State {
     pub fn update(&mut self, event: Event) -> Effect {
         let effect = match event {
             Event::Key(key) if self.editing => self.edit(key),
+            Event::Key(key) if self.timecode.is_some() => self.edit_time(key),
             Event::Key(key) => self.action(key).map_or(Effect::Nothing, |action| self.act(action)),
             Event::Mouse(mouse) => self.click(mouse),
             Event::Paste(text) if self.editing => {
@@ -303,7 +317,9 @@ impl State {
                 self.waiting = Some((what, since));
                 Effect::Draw
             }
+            Event::Tick(_) if self.options.replays => Effect::Nothing,
             Event::Tick(since) => self.tick(since),
+            Event::Replayed(replayed) => self.replayed(replayed),
             Event::Ending(news) => self.hear(news),
             Event::Answer(answer) => self.answered(*answer),
         };

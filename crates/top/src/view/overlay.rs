@@ -200,7 +200,9 @@ fn pieces(line: &Line) -> Vec<(Tone, String)> {
 
 fn help(state: &State, width: u16) -> Text {
     let mut text = Vec::new();
-    for binding in BINDINGS.iter().filter(|binding| state.offers(binding.action)) {
+    let own = if state.options.replays { keys::IN_REPLAY } else { &[] };
+    let bindings = own.iter().chain(BINDINGS);
+    for binding in bindings.filter(|binding| state.offers(binding.action)) {
         let keys = keys::names(binding);
         add(&mut text, Tone::Plain, &format!("{keys:<NAME$} {}", binding.help), NAME + 1, width);
     }

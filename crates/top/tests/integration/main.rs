@@ -6,4 +6,5 @@ mod fixture;
 mod hostile;
 mod inquiry;
 mod random;
+mod replay;
 mod tree;
