@@ -51,7 +51,11 @@ fn child() {
     let settings = Settings { interval: Duration::from_secs(1), mouse: true, options };
     let clock = Arc::new(SystemClock::new());
     let look = Box::new(|| panic!("the look fails"));
-    let ended = Top::new().run(settings, clock, Machine { frames: Frames::Looks(look), ender: None, inspector: None });
+    let ended = Top::new().run(
+        settings,
+        clock,
+        Machine { frames: Frames::Looks(look), ender: None, inspector: None },
+    );
     assert!(ended.is_err());
     let message = ended.unwrap_err();
     // The output of a test that passes is not shown.

@@ -32,6 +32,7 @@ mod filter;
 pub mod gpustat;
 pub mod json;
 pub mod local_time;
+mod moment;
 pub mod monitor;
 mod readings;
 pub mod rows;
@@ -46,6 +47,7 @@ pub use columns::Columns;
 pub use exit::Exit;
 pub use filter::ProcessFilter;
 pub use jiff::tz::TimeZone;
+pub use moment::Moment;
 
 /// The example of the README, as a doctest.
 #[cfg(doctest)]

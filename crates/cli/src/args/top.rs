@@ -4,6 +4,7 @@ use super::time::time;
 use super::views::Only;
 use clap::Args;
 use gpu_top::Theme;
+use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
@@ -22,10 +23,25 @@ pub(crate) struct TopArgs {
     /// Only show: no key ends a process.
     #[arg(long)]
     pub(crate) read_only: bool,
+    /// Play a history instead: the directory of `record --for`.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["sim", "nvml", "delay"])]
+    pub(crate) replay: Option<PathBuf>,
+    /// The time at which the history is shown first: 2026-11-24T10:00, 10:00 of the last day, or -5m
+    /// from the end (default: its beginning).
+    #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
+    pub(crate) at: Option<String>,
+    /// Seconds of the history in a second.
+    #[arg(long, value_name = "N", requires = "replay", default_value_t = 1.0, value_parser = speed)]
+    pub(crate) speed: f64,
     /// Leave the mouse to the terminal, for example to select text.
     #[arg(long)]
     pub(crate) no_mouse: bool,
     /// Use only ASCII, also for graphs; the default without a UTF-8 locale.
     #[arg(long)]
     pub(crate) ascii: bool,
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    let speed = text.parse().ok().filter(|speed| (0.1..=86_400.0).contains(speed));
+    speed.ok_or_else(|| "must be a number from 0.1 to 86400".to_owned())
 }

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 /// the terminal are those from before; then the output, with `E` for the escape character.
 const SHELL: &str = "import fcntl, os, pty, select, signal, struct, sys, termios, time
 rows, columns, steps, *command = sys.argv[1:]
-steps = [step.split('=', 1) for step in steps.split('|')]
+steps = [step.split('=', 1) for step in steps.split('|') if step]
 signal.alarm(60)
 told, tell = os.pipe()
 shell, terminal = pty.fork()
@@ -192,6 +192,43 @@ fn settings_of_the_user_are_applied_and_wrong_ones_are_named() {
     assert_eq!(code, Some(0), "{shown}");
     assert!(shown.contains("which is writable by others"), "{shown}");
     assert!(!shown.contains("USER▲"), "{shown}");
+}
+
+/// Records five minutes of a simulated machine, from 10:00:00 on.
+fn history() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = gpu_sim::Simulation::embedded("labbox").unwrap();
+    let descriptor = std::fs::File::open(dir.path()).unwrap();
+    let mut writer =
+        gpu_history::Writer::open(descriptor, gpu_history::Retention::default()).unwrap();
+    for _ in 0..300 {
+        let snapshot = gpu_core::observe(&machine, &machine, &machine);
+        writer.add(&gpu_history::Frame { snapshot, leases: Ok(Vec::new()) }).unwrap();
+        gpu_core::Clock::sleep(&machine, std::time::Duration::from_secs(1));
+    }
+    dir
+}
+
+#[test]
+fn history_is_played_from_a_time_and_sought() {
+    let dir = history();
+    let path = dir.path().to_str().unwrap();
+    let words = ["top", "--replay", path, "--at", "10:02"];
+    // It goes on by itself; then 10 s at a time, and to a time.
+    let steps = "10:02:0=z|paused={|10:00:00=\\x1b[C|10=g10:04:30\\r|4:30=}|end=K?|forward=q";
+    let shown = on_terminal((120, 50), steps, &words);
+    assert!(shown.starts_with("ended with 0, same settings: True\n"), "{shown}");
+    assert!(shown.contains("recording of labbox"), "{shown}");
+    assert!(!shown.contains("SIGTERM") && !shown.contains("F9"), "{shown}");
+    assert!(shown.ends_with(RESTORED), "{shown}");
+    for (at, told) in [("noon", "expected e.g."), ("2025-02-30T10:00", "expected e.g.")] {
+        let shown = on_terminal((80, 24), "", &["top", "--replay", path, "--at", at]);
+        assert!(shown.starts_with("ended with 2") && shown.contains(told), "{at}: {shown}");
+    }
+    let empty = tempfile::tempdir().unwrap();
+    let words = ["top", "--replay", empty.path().to_str().unwrap()];
+    let shown = on_terminal((80, 24), "", &words);
+    assert!(shown.starts_with("ended with 3") && shown.contains("it has no frame"), "{shown}");
 }
 
 #[test]

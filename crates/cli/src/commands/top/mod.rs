@@ -2,6 +2,7 @@
 
 mod end;
 mod inspect;
+mod replay;
 mod settings;
 
 use crate::args::{Global, TopArgs};
@@ -16,7 +17,7 @@ use gpu_core::selector::indexes;
 use gpu_core::{DeviceId, HolderSearch, Observation, ProcessDetail, Snapshot};
 use gpu_host::SystemClock;
 use gpu_report::ProcessFilter;
-use gpu_top::{Ended, Ender, Frame, Inspector, Jobs, Machine, Top, Waits, end_by};
+use gpu_top::{Ended, Ender, Frame, Frames, Inspector, Jobs, Machine, Top, Waits, end_by};
 use inspect::Asked;
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, OnceLock};
@@ -32,31 +33,26 @@ pub(crate) fn run(args: &TopArgs, global: &Global, screen: &mut Screen) -> Resul
             .with_hint("gpuws status -l repeats the same as text, also into a pipe"));
     }
     let config = settings::config()?;
-    let source = Arc::new(source::open_telling(global, tell)?);
-    let settings = settings::settings(args, global, &config, &source, screen);
-    let asked = &args.only.devices;
-    let all = asked.is_empty();
-    let shown = if all { vec![] } else { indexes(&snapshot(&source).devices, asked)? };
     let filter = ProcessFilter { users: args.user.clone(), ..ProcessFilter::default() };
-    // A simulated machine has its own clock; the first look is at its start.
-    let mut pause = Duration::ZERO;
-    let interval = if source.is_simulated() { settings.interval } else { Duration::ZERO };
-    let is_read_only = args.read_only || config.read_only.unwrap_or(false);
-    let ender: Option<Box<dyn Ender>> =
-        (!is_read_only).then(|| Box::new(Reaper(source.clone())) as _);
-    let inspector: Arc<dyn Inspector> = Arc::new(Asked(source.clone()));
-    let mut jobs = Jobs::default();
-    let look = Box::new(move || {
-        source.clock.sleep(std::mem::replace(&mut pause, interval));
-        let leased = source.leases();
-        let mut snapshot = snapshot(&source);
-        let diagnosis = gpu_reaper::diagnose_outlines(&mut snapshot, &*source.host);
-        let shown = |id: &DeviceId| all || shown.contains(&id.index);
-        let mut frame = Frame::of(snapshot, diagnosis, &leased, shown, &filter, &user);
-        jobs.fill(&mut frame, &*source.host);
-        frame
-    });
-    let machine = Machine { look, ender, inspector: Some(inspector) };
+    let (settings, machine) = match &args.replay {
+        Some(path) => {
+            let (played, at) = replay::open(path, args, filter)?;
+            let frames = Frames::Recording(Box::new(played), at, args.speed);
+            let settings = settings::settings(args, &config, String::new(), screen);
+            (settings, Machine { frames, ender: None, inspector: None })
+        }
+        None => {
+            let source = Arc::new(source::open_telling(global, tell)?);
+            let sim = source::sim_option(&source.backend.origin(), global);
+            let settings = settings::settings(args, &config, sim, screen);
+            let is_read_only = args.read_only || config.read_only.unwrap_or(false);
+            let ender: Option<Box<dyn Ender>> =
+                (!is_read_only).then(|| Box::new(Reaper(source.clone())) as _);
+            let inspector: Option<Arc<dyn Inspector>> = Some(Arc::new(Asked(source.clone())));
+            let frames = looks(source, args, settings.interval, filter)?;
+            (settings, Machine { frames, ender, inspector })
+        }
+    };
     let top = Top::new();
     WAITS.get_or_init(|| top.waits());
     let left = top.run(settings, Arc::new(SystemClock::new()), machine);
@@ -66,6 +62,32 @@ pub(crate) fn run(args: &TopArgs, global: &Global, screen: &mut Screen) -> Resul
         end_by(signal);
     }
     Ok(Exit::Done)
+}
+
+/// Returns the looks at a machine.
+fn looks(
+    source: Arc<Source>,
+    args: &TopArgs,
+    interval: Duration,
+    filter: ProcessFilter,
+) -> Result<Frames, Failure> {
+    let asked = &args.only.devices;
+    let all = asked.is_empty();
+    let shown = if all { vec![] } else { indexes(&snapshot(&source).devices, asked)? };
+    // A simulated machine has its own clock; the first look is at its start.
+    let mut pause = Duration::ZERO;
+    let interval = if source.is_simulated() { interval } else { Duration::ZERO };
+    let mut jobs = Jobs::default();
+    Ok(Frames::Looks(Box::new(move || {
+        source.clock.sleep(std::mem::replace(&mut pause, interval));
+        let leased = source.leases();
+        let mut snapshot = snapshot(&source);
+        let diagnosis = gpu_reaper::diagnose_outlines(&mut snapshot, &*source.host);
+        let shown = |id: &DeviceId| all || shown.contains(&id.index);
+        let mut frame = Frame::of(snapshot, diagnosis, &leased, shown, &filter, &user);
+        jobs.fill(&mut frame, &*source.host);
+        frame
+    })))
 }
 
 /// Shows what a look waits for: on the screen once it is taken.

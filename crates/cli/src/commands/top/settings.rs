@@ -1,9 +1,8 @@
 //! The settings of the view: those of the user's file, and before these the options.
 
-use crate::args::{Global, TopArgs};
+use crate::args::TopArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::source::{self, Source};
 use crate::terminal::Screen;
 use crate::{local_time, terminal};
 use gpu_top::config::{Config, LONGEST};
@@ -41,13 +40,8 @@ fn path() -> Option<PathBuf> {
     Some(dir?.join("gpuws/top.toml"))
 }
 
-pub(super) fn settings(
-    args: &TopArgs,
-    global: &Global,
-    config: &Config,
-    source: &Source,
-    screen: &Screen,
-) -> Settings {
+/// Returns the settings; `sim` is the option that selects a simulated machine.
+pub(super) fn settings(args: &TopArgs, config: &Config, sim: String, screen: &Screen) -> Settings {
     let usual = Options::default();
     let theme = args.theme.or(config.theme).unwrap_or_default();
     let options = Options {
@@ -58,7 +52,7 @@ pub(super) fn settings(
         sort: (config.sort.unwrap_or(usual.sort.0), config.reverse.unwrap_or(usual.sort.1)),
         marker: config.marker.unwrap_or_default(),
         zone: local_time::zone(),
-        sim: source::sim_option(&source.backend.origin(), global),
+        sim,
         ..usual
     };
     let interval = args.delay.or(config.interval).unwrap_or(INTERVAL);
