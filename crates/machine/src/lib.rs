@@ -19,6 +19,7 @@
 //! ```
 
 mod error;
+pub mod history;
 mod lease_keeper;
 mod no_devices;
 mod session_devices;

@@ -8,7 +8,7 @@ mod notes;
 pub(crate) use no_driver::without_driver;
 
 use crate::args::{Format, Global, Shown, StatusArgs};
-use crate::commands::{query, repeat};
+use crate::commands::{query, repeat, replay};
 use crate::details;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -19,12 +19,14 @@ use crate::wording;
 use gpu_core::{
     Groups, HolderSearch, Observation, Origin, ProcessDetail, Selector, Snapshot, selector::select,
 };
+use gpu_history::Frame;
 use gpu_reaper::Diagnosis;
 use gpu_report::rows::View;
 use gpu_report::{Columns, ProcessFilter, local_time};
 use gpu_steward::DeviceLeases;
 use notes::{bystanders, next_commands, unreported, unseen_by};
 use std::borrow::Cow;
+use std::time::Duration;
 
 pub(crate) fn run(
     args: &StatusArgs,
@@ -45,6 +47,9 @@ pub(crate) fn run(
         Some(Format::GpustatJson) => return gpustat::run(args, global, screen),
         None if args.list_gpus => return list::run(args, global, screen),
         None => {}
+    }
+    if let Some(frames) = replay::frames(&args.replay, 1, Duration::ZERO)? {
+        return recorded(args, global, frames, screen);
     }
     let requested = args.columns.as_ref().map_or(Groups::NONE, Columns::groups);
     let groups = match args.details {
@@ -97,6 +102,35 @@ pub(crate) fn run(
     });
     source.leak();
     exit
+}
+
+/// Shows the last of these frames of a history.
+fn recorded(
+    args: &StatusArgs,
+    global: &Global,
+    frames: Vec<Frame>,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
+    if !args.repeat.is_once() || args.shown.mine {
+        return Err(Failure::new(Exit::Usage, "replay a history")
+            .with_source("-l and --mine are about this machine")
+            .with_hint("--user selects the processes of a user"));
+    }
+    let Some(Frame { snapshot: whole, leases }) = frames.into_iter().next_back() else {
+        return Ok(Exit::Done);
+    };
+    let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&whole));
+    let snapshot = only(&whole, &args.only.devices)?;
+    let leased = DeviceLeases::recorded(leases);
+    let mut view = View::of(&whole, &snapshot, &diagnosis, leased, &user);
+    let Shown { user: users, pid: pids, .. } = args.shown.clone();
+    view.filter = ProcessFilter { users, uid: None, pids };
+    view.columns = args.columns.as_ref();
+    match global.json {
+        true => screen.json(&view.json(false))?,
+        false => show_view(screen, global, &view)?,
+    }
+    Ok(Exit::Done)
 }
 
 /// Keeps only the selected devices.

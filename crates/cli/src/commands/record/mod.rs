@@ -1,4 +1,6 @@
-//! `gpuws record`: saves the state of this machine to a file for `--sim`.
+//! `gpuws record`: saves the state of this machine to a file for `--sim`, or its history.
+
+mod history;
 
 use crate::args::{Global, RecordArgs};
 use crate::exit::Exit;
@@ -16,23 +18,24 @@ pub(crate) fn run(
     global: &Global,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
-    let file = args.file.display();
+    if let Some(duration) = args.duration {
+        return history::run(args, duration, global, screen);
+    }
+    let file = args.path.display();
     let source = source::open(global)?;
-    let part = Part::beside(&args.file)?;
+    let part = Part::beside(&args.path)?;
     let topology = source.backend.topology().map_err(|error| error.kind().absent());
     let mut writer = RecordingWriter::new(&part.file, !args.names, topology)?;
     let mut anonymizer = Anonymizer::default();
     let mut first = None;
     let mut sample_count = 0;
-    for snapshot in
-        source.snapshots(Observation::default(), args.sampling.count, args.sampling.every)
-    {
+    for snapshot in source.snapshots(Observation::default(), args.count, args.every()) {
         let offset = snapshot.taken_at.since(*first.get_or_insert(snapshot.taken_at));
         let snapshot = if args.names { snapshot } else { anonymizer.anonymize(&snapshot) };
         writer.add(offset, &snapshot)?;
         sample_count += 1;
     }
-    part.finish(&args.file)?;
+    part.finish(&args.path)?;
     if global.json {
         screen.json(&json::RecordedFile::of(&file.to_string(), sample_count, args.names))?;
         return Ok(Exit::Done);
@@ -41,9 +44,14 @@ pub(crate) fn run(
     if global.quiet {
         return Ok(Exit::Done);
     }
-    let left_out = if args.names { "" } else { ", without names and command lines" };
+    let left_out = left_out(args.names);
     screen.print(&Line::new().plain(format!("{samples} written to {file}{left_out}")))?;
-    let sim = wording::shell_word(&args.file.to_string_lossy());
+    let sim = wording::shell_word(&args.path.to_string_lossy());
     screen.print(&Line::new().plain("replay it: ").accent(format!("gpuws --sim {sim} doctor")))?;
     Ok(Exit::Done)
+}
+
+/// Returns what is said of a recording with or without names.
+fn left_out(names: bool) -> &'static str {
+    if names { "" } else { ", without names and command lines" }
 }
