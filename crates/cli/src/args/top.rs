@@ -1,10 +1,10 @@
 //! Arguments of `gpuws top`. They come before the settings of the user's file.
 
+use super::HistoryArgs;
 use super::time::time;
 use super::views::Only;
 use clap::Args;
 use gpu_top::Theme;
-use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
@@ -23,13 +23,8 @@ pub(crate) struct TopArgs {
     /// Only show: no key ends a process.
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// Play a history instead: the directory of `record --for`.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["sim", "nvml", "delay"])]
-    pub(crate) replay: Option<PathBuf>,
-    /// The time at which the history is shown first: 2026-11-24T10:00, 10:00 of the last day, or -5m
-    /// from the end (default: its beginning).
-    #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
-    pub(crate) at: Option<String>,
+    #[command(flatten)]
+    pub(crate) replay: HistoryArgs,
     /// Seconds of the history in a second.
     #[arg(long, value_name = "N", requires = "replay", default_value_t = 1.0, value_parser = speed)]
     pub(crate) speed: f64,

@@ -214,14 +214,17 @@ fn history_is_played_from_a_time_and_sought() {
     let dir = history();
     let path = dir.path().to_str().unwrap();
     let words = ["top", "--replay", path, "--at", "10:02"];
-    // It goes on by itself; then 10 s at a time, and to a time.
-    let steps = "10:02:0=z|paused={|10:00:00=\\x1b[C|10=g10:04:30\\r|4:30=}|end=K?|forward=q";
+    // A stop is shown after the frame that was sought; then the whole screen is drawn again.
+    let steps = "10:02:0=g10:04:30\\rz|pause=\\x0c|10:04:3=K?|forward=q";
     let shown = on_terminal((120, 50), steps, &words);
     assert!(shown.starts_with("ended with 0, same settings: True\n"), "{shown}");
     assert!(shown.contains("recording of labbox"), "{shown}");
     assert!(!shown.contains("SIGTERM") && !shown.contains("F9"), "{shown}");
     assert!(shown.ends_with(RESTORED), "{shown}");
-    for (at, told) in [("noon", "expected e.g."), ("2025-02-30T10:00", "expected e.g.")] {
+    let words = ["top", "--replay", path, "--at", "10:04", "--speed", "60"];
+    let shown = on_terminal((80, 24), "end=q", &words);
+    assert!(shown.starts_with("ended with 0") && shown.contains("×60"), "{shown}");
+    for (at, told) in [("noon", "expected e.g."), ("10:09", "it covers 2025-03-03 10:00:00")] {
         let shown = on_terminal((80, 24), "", &["top", "--replay", path, "--at", at]);
         assert!(shown.starts_with("ended with 2") && shown.contains(told), "{at}: {shown}");
     }

@@ -1,20 +1,22 @@
 //! The frames of a history for the view.
 
 use crate::args::TopArgs;
-use crate::exit::Exit;
+use crate::commands::replay;
 use crate::failure::Failure;
 use crate::local_time;
 use crate::queue_status::user;
 use gpu_core::selector::indexes;
 use gpu_core::{DeviceId, Timestamp};
 use gpu_history::Reader;
-use gpu_host::{PathTrust, TrustedDir};
+use gpu_machine::history;
 use gpu_report::{Moment, ProcessFilter, TimeZone};
 use gpu_steward::DeviceLeases;
 use gpu_top::rows::{Device, measured};
 use gpu_top::{Frame, Recording};
-use std::os::fd::AsFd;
 use std::path::Path;
+
+/// How many of the last frames are tried for the devices, which an option selects.
+const SEARCHED: usize = 100;
 
 /// A history, as the view plays it.
 pub(super) struct Played {
@@ -26,33 +28,24 @@ pub(super) struct Played {
     devices: Vec<u32>,
 }
 
-/// Opens a history. Returns it with the time at which it is to be shown.
+/// Opens a history. Returns it with the time at which it is to be shown first.
 pub(super) fn open(
     path: &Path,
     args: &TopArgs,
     filter: ProcessFilter,
 ) -> Result<(Played, Option<Timestamp>), Failure> {
-    let failed = || Failure::new(Exit::CannotObserve, format!("replay '{}'", path.display()));
-    let dir = TrustedDir::open(path, PathTrust::AsGiven)?;
-    let descriptor = dir.as_fd().try_clone_to_owned();
-    let descriptor = descriptor.map_err(|error| failed().with_source(error))?;
-    let mut reader = Reader::open(descriptor)?;
-    let Some((_, end)) = reader.span() else {
-        return Err(failed().with_source("it has no frame"));
-    };
+    let mut reader = history::reader(path)?;
+    let zone = local_time::zone();
+    let position = replay::position(&args.replay, path, &mut reader)?;
+    let at = reader.time(position);
+    let end = reader.span().map_or(Timestamp(0), |(_, end)| end);
     let asked = &args.only.devices;
-    let last = (0..reader.len()).rev().take(100).find_map(|number| reader.frame(number));
-    let devices = match (asked.is_empty(), last) {
-        (false, Some(last)) => indexes(&last.snapshot.devices, asked)?,
+    let known = (0..reader.len()).rev().take(SEARCHED).find_map(|number| reader.frame(number));
+    let devices = match (asked.is_empty(), known) {
+        (false, Some(frame)) => indexes(&frame.snapshot.devices, asked)?,
         _ => Vec::new(),
     };
-    let played = Played { reader, end, zone: local_time::zone(), filter, devices };
-    let at = args.at.as_deref().map(|text| played.moment(text)).transpose();
-    let at = at.map_err(|expected| {
-        let what = format!("find the time '{}'", args.at.as_deref().unwrap_or_default());
-        Failure::new(Exit::Usage, what).with_source(expected)
-    })?;
-    Ok((played, at))
+    Ok((Played { reader, end, zone, filter, devices }, at))
 }
 
 impl Played {
