@@ -1,7 +1,7 @@
 //! A panic in any thread gives the terminal back before it is reported.
 
 use gpu_host::SystemClock;
-use gpu_top::{Options, Settings, Top};
+use gpu_top::{Frames, Machine, Options, Settings, Theme, Top};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,10 +47,15 @@ fn panic_of_a_look_gives_the_terminal_back_and_ends_the_view() {
 #[test]
 #[ignore = "run by another test"]
 fn child() {
-    let options = Options { ascii: true, colour: false, ..Options::default() };
+    let options = Options { ascii: true, theme: Theme::Mono, ..Options::default() };
     let settings = Settings { interval: Duration::from_secs(1), mouse: true, options };
     let clock = Arc::new(SystemClock::new());
-    let ended = Top::new().run(settings, clock, || panic!("the look fails"), None);
+    let look = Box::new(|| panic!("the look fails"));
+    let ended = Top::new().run(
+        settings,
+        clock,
+        Machine { frames: Frames::Looks(look), ender: None, inspector: None },
+    );
     assert!(ended.is_err());
     let message = ended.unwrap_err();
     // The output of a test that passes is not shown.

@@ -6,7 +6,7 @@ use gpu_sim::Simulation;
 use gpu_steward::DeviceLeases;
 use gpu_top::keys::BINDINGS;
 use gpu_top::rows::Subject;
-use gpu_top::{Effect, Event, Frame, Jobs, Options, Overlay, State, text};
+use gpu_top::{Attention, Effect, Event, Frame, Jobs, Options, Overlay, State, Theme, text};
 use ratatui_core::buffer::{Buffer, Cell};
 use ratatui_core::style::{Color, Modifier};
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 
 fn options() -> Options {
-    Options { sim: "--sim NAME ".to_owned(), can_end: true, ..Options::default() }
+    Options { sim: "--sim NAME ".to_owned(), can_end: true, can_ask: true, ..Options::default() }
 }
 
 /// Takes a look at a machine, as `gpuws top` does.
@@ -141,7 +141,7 @@ fn findings_are_accented_and_free_is_green() {
 
 #[test]
 fn without_colour_there_is_none_but_the_selection_is_visible() {
-    let mut state = State::new(Options { colour: false, ..options() }, (120, 40));
+    let mut state = State::new(Options { theme: Theme::Mono, ..options() }, (120, 40));
     let machine = Simulation::named(Path::new("labbox")).unwrap();
     state.update(Event::Frame(Box::new(look(&machine))));
     press(&mut state, "j");
@@ -150,6 +150,34 @@ fn without_colour_there_is_none_but_the_selection_is_visible() {
         assert_eq!((cell.fg, cell.bg), (Color::Reset, Color::Reset));
     }
     assert!(cell(&buffer, "21044").modifier.contains(Modifier::REVERSED));
+}
+
+#[test]
+fn light_theme_has_neither_yellow_nor_cyan() {
+    let mut state = State::new(Options { theme: Theme::Light, ..options() }, (120, 40));
+    let machine = Simulation::named(Path::new("labbox")).unwrap();
+    state.update(Event::Frame(Box::new(look(&machine))));
+    press(&mut state, "j");
+    let buffer = state.drawn();
+    for cell in buffer.content() {
+        assert!(![Color::Yellow, Color::Cyan, Color::White].contains(&cell.fg), "{cell:?}");
+    }
+    assert_eq!(cell(&buffer, "2 findings").fg, Color::Red);
+    assert_eq!(cell(&buffer, "█").fg, Color::Blue);
+}
+
+#[test]
+fn values_that_need_attention_are_accented() {
+    let attention = Attention { temperature: Some(50), memory: Some(80), power: None };
+    let mut state = State::new(Options { attention, ..options() }, (120, 40));
+    let machine = Simulation::named(Path::new("labbox")).unwrap();
+    state.update(Event::Frame(Box::new(look(&machine))));
+    let buffer = state.drawn();
+    assert_eq!(cell(&buffer, "71.0/80.0").fg, Color::Yellow);
+    assert_eq!(cell(&buffer, "24.0/80.0").fg, Color::Reset);
+    assert_eq!(cell(&buffer, "°C").fg, Color::Yellow);
+    assert_eq!(cell(&buffer, "31°C").fg, Color::Reset);
+    assert_eq!(cell(&buffer, "/400 W").fg, Color::Reset, "the power is not limited");
 }
 
 #[test]

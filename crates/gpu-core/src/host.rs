@@ -3,7 +3,8 @@
 use crate::absent::Reading;
 use crate::device::DeviceInfo;
 use crate::driver_message::DriverMessage;
-use crate::error::Result;
+use crate::environment::Environment;
+use crate::error::{Error, ErrorKind, Result};
 use crate::file::DeviceFile;
 use crate::holder::{HeldFile, HolderScan, Unreadable};
 use crate::id::{DeviceId, Pid, ProcessKey};
@@ -170,6 +171,16 @@ pub trait ProcessHandle: Send {
     /// # Errors
     /// `Process(Gone)` when it has ended, `Process(NotPermitted)` when the caller may not see them.
     fn held(&self, files: &[DeviceFile]) -> Result<Vec<HeldFile>>;
+
+    /// Returns its environment, at most [`Environment::LIMIT`] bytes of it. That is in the process's
+    /// own memory, so a process could block the reader.
+    ///
+    /// # Errors
+    /// `Process(Gone)` when it has ended, `Process(NotPermitted)` when the caller may not see it,
+    /// `Unsupported` for a process that has none, such as a simulated one.
+    fn environment(&self) -> Result<Environment> {
+        Err(Error::new(ErrorKind::Unsupported, "read the environment of a simulated process"))
+    }
 
     /// Returns whether it has ended, with all its threads.
     ///

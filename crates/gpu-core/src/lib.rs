@@ -48,6 +48,7 @@ mod clock;
 mod details;
 mod device;
 mod driver_message;
+mod environment;
 mod error;
 mod executable;
 mod file;
@@ -90,6 +91,7 @@ pub use device::{
     DeviceInfo, DeviceProcess, DeviceProcessKind, DeviceSample, Driver, MemoryInfo, MigInstance,
 };
 pub use driver_message::{DriverMessage, DriverMessageKind};
+pub use environment::Environment;
 pub use error::{DeviceFault, Error, ErrorKind, Fault, MachineFault, ProcessFault, Reach, Result};
 pub use executable::{Executable, in_system_dir};
 pub use file::{DeviceFile, DeviceFileKind, FileId};

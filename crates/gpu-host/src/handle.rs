@@ -7,8 +7,8 @@ use crate::proc_dir::{ProcDir, ProcRoot};
 use crate::process;
 use crate::walk::Walker;
 use gpu_core::{
-    ActToken, DeviceFile, Error, ErrorKind, HeldFile, Pid, ProcessFault, ProcessHandle,
-    ProcessInfo, Result, Signal,
+    ActToken, DeviceFile, Environment, Error, ErrorKind, HeldFile, Pid, ProcessFault,
+    ProcessHandle, ProcessInfo, Result, Signal,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
@@ -83,6 +83,13 @@ impl ProcessHandle for LinuxProcess {
             Some(errno) if seen.findings.is_empty() => Err(self.failed(act)(errno)),
             _ => Ok(seen.findings.into_held(&targets)),
         }
+    }
+
+    fn environment(&self) -> Result<Environment> {
+        let act = "read the environment of";
+        let bytes = self.dir.read("environ", Environment::LIMIT + 1).map_err(self.failed(act))?;
+        self.still_lives(act)?;
+        Ok(Environment::parse(&bytes))
     }
 
     /// A pidfd becomes readable once every thread has ended; a zombie first thread with live others

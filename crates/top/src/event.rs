@@ -2,6 +2,8 @@
 
 use crate::ending::News;
 use crate::frame::Frame;
+use crate::inquiry::Answer;
+use crate::replay::Replayed;
 use ratatui_crossterm::crossterm::event::{Event as Input, KeyEvent, KeyEventKind, MouseEvent};
 use std::time::Duration;
 
@@ -29,6 +31,10 @@ pub enum Event {
     Tick(Duration),
     /// Something happened to the processes that the user ends.
     Ending(News),
+    /// A recording is played.
+    Replayed(Replayed),
+    /// A question was answered.
+    Answer(Box<Answer>),
 }
 
 impl Event {

@@ -1,7 +1,7 @@
 //! A look at the machine, with the rows that are derived from it.
 
 use crate::rows::{self, Device, Row};
-use gpu_core::{DeviceId, Driver, Origin, Snapshot, clean};
+use gpu_core::{DeviceId, Driver, Origin, Snapshot, Timestamp, clean};
 use gpu_reaper::{Diagnosis, Usage};
 use gpu_report::{ProcessFilter, fault, wording};
 use gpu_steward::DeviceLeases;
@@ -19,6 +19,8 @@ pub struct Frame {
     pub rows: Vec<Row>,
     /// The ancestors of the processes in `rows` that use no device; none until they are needed.
     pub(crate) parents: Vec<Row>,
+    /// The time of the look that devices and rows are from, if the driver told none in this one.
+    pub(crate) as_of: Option<Timestamp>,
     /// Why devices, rows or leases are not known. Text is escaped.
     pub unknown: Vec<String>,
 }
@@ -50,7 +52,22 @@ impl Frame {
         let driver = snapshot.driver.as_ref().err().map(|fault| format!("failed to {fault}"));
         let unknown = driver.into_iter().chain(wording::unknown_users(visible())).chain(leases);
         let unknown = unknown.map(|text| clean(&text).into_owned()).collect();
-        Frame { devices, rows, parents: Vec::new(), unknown, snapshot, diagnosis }
+        Frame { devices, rows, parents: Vec::new(), as_of: None, unknown, snapshot, diagnosis }
+    }
+
+    /// Takes over the devices and rows of an earlier look if the driver told none in this one: what
+    /// was known last is worth more than an empty screen.
+    pub(crate) fn keep(&mut self, earlier: &Frame) {
+        if !self.devices.is_empty() || self.snapshot.driver.is_ok() || earlier.devices.is_empty() {
+            return;
+        }
+        self.as_of = earlier.as_of.or(Some(earlier.snapshot.taken_at));
+        self.devices.clone_from(&earlier.devices);
+        self.rows.clone_from(&earlier.rows);
+        for device in &mut self.devices {
+            // Nobody knows now.
+            device.is_free = false;
+        }
     }
 
     /// Returns the host name, escaped; `None` if it is unknown.

@@ -1,6 +1,6 @@
-//! The recent past of a device.
+//! The recent past of devices and processes.
 
-use crate::rows::Device;
+use crate::rows::{Device, Row};
 use std::collections::VecDeque;
 
 /// How many samples are kept for each device: half an hour at one a second.
@@ -36,6 +36,21 @@ impl History {
         self.samples.push_back(values.map(|value| value.map_or(UNKNOWN, |value| value.min(100))));
     }
 
+    /// Adds what came after it.
+    pub(crate) fn append(&mut self, mut later: History) {
+        self.samples.append(&mut later.samples);
+        let surplus = self.samples.len().saturating_sub(SAMPLES);
+        self.samples.drain(..surplus);
+    }
+
+    /// Adds a look that told nothing of the device.
+    pub fn add_unknown(&mut self) {
+        if self.samples.len() == SAMPLES {
+            self.samples.pop_front();
+        }
+        self.samples.push_back([UNKNOWN; 3]);
+    }
+
     /// Returns how many samples there are.
     pub fn len(&self) -> usize {
         self.samples.len()
@@ -52,5 +67,54 @@ impl History {
         let at = self.samples.len().checked_sub(age + 1)?;
         let value = self.samples.get(at)?[measure as usize];
         (value != UNKNOWN).then_some(value)
+    }
+}
+
+/// How many samples are kept of each process: 5 minutes at one a second.
+pub const PROCESS_SAMPLES: usize = 300;
+
+/// What a graph of a process shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// The share of time in which its kernels ran, in percent.
+    Sm,
+    /// Its device memory in MiB.
+    Memory,
+    /// Its CPU time, in percent of one CPU.
+    Cpu,
+}
+
+/// The last [`PROCESS_SAMPLES`] samples of a process on a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessHistory {
+    samples: VecDeque<[u32; 3]>,
+}
+
+const NOT_KNOWN: u32 = u32::MAX;
+
+impl ProcessHistory {
+    /// Adds the row of the process at one look; the oldest sample gives way.
+    pub fn add(&mut self, row: &Row) {
+        if self.samples.len() == PROCESS_SAMPLES {
+            self.samples.pop_front();
+        }
+        let memory = row.memory.map(|bytes| bytes.0 >> 20);
+        let memory = memory.map(|mib| u32::try_from(mib).unwrap_or(NOT_KNOWN - 1));
+        let values = [row.sm.map(u32::from), memory, row.cpu];
+        self.samples.push_back(values.map(|value| value.unwrap_or(NOT_KNOWN)));
+    }
+
+    /// Returns the sample of `age` looks ago, 0 for the last one; `None` if there is none or if the
+    /// value was unknown.
+    pub fn back(&self, shown: Use, age: usize) -> Option<u32> {
+        let at = self.samples.len().checked_sub(age + 1)?;
+        let value = self.samples.get(at)?[shown as usize];
+        (value != NOT_KNOWN).then_some(value)
+    }
+
+    /// Returns the largest known value; `None` if none is known.
+    pub fn largest(&self, shown: Use) -> Option<u32> {
+        let values = self.samples.iter().map(|values| values[shown as usize]);
+        values.filter(|value| *value != NOT_KNOWN).max()
     }
 }

@@ -1,5 +1,6 @@
 //! The keys, as a table. The help and the footer are made from it.
 
+use crate::replay::Control;
 use crate::rows::Column;
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -40,6 +41,16 @@ pub enum Action {
     Fold,
     /// Keeps the selection on the process, also when it ends.
     Follow,
+    /// Opens or closes the environment of the selected process.
+    Environment,
+    /// Shows or hides the values in the environment that may be secrets.
+    Reveal,
+    /// Opens or closes the leases and waiting claims.
+    Leases,
+    /// Tells the player of a recording something.
+    Play(Move),
+    /// Edits the time of the recording that is to be shown.
+    Timecode,
     /// Edits the filter.
     Filter,
     /// Sorts by the next column.
@@ -60,6 +71,43 @@ pub enum Action {
     Repaint,
     /// Stops the program until `fg`.
     Suspend,
+}
+
+/// What a key tells the player of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Move {
+    /// 10 seconds back.
+    Back,
+    /// 10 seconds forward.
+    Forward,
+    /// One frame back.
+    StepBack,
+    /// One frame forward.
+    StepForward,
+    /// To the first frame.
+    First,
+    /// To the last frame.
+    Last,
+    /// A higher speed.
+    Faster,
+    /// A lower speed.
+    Slower,
+}
+
+impl Move {
+    /// Returns the wish.
+    pub(crate) fn control(self) -> Control {
+        match self {
+            Move::Back => Control::By(-10),
+            Move::Forward => Control::By(10),
+            Move::StepBack => Control::Step(-1),
+            Move::StepForward => Control::Step(1),
+            Move::First => Control::First,
+            Move::Last => Control::Last,
+            Move::Faster => Control::Faster,
+            Move::Slower => Control::Slower,
+        }
+    }
 }
 
 /// A key, with or without the control key.
@@ -127,7 +175,7 @@ const fn bind(
     Binding { action, keys, help, word }
 }
 
-use KeyCode::{Down, End, Enter, Esc, F, Home, PageDown, PageUp, Up};
+use KeyCode::{Down, End, Enter, Esc, F, Home, Left, PageDown, PageUp, Right, Up};
 
 /// Every key. The order is that of the help and of the footer.
 pub const BINDINGS: &[Binding] = &[
@@ -153,6 +201,9 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::PreviousColumn, &[Stroke::char('<')], "sort by the previous column", ""),
     bind(Action::Reverse, &[Stroke::char('r')], "reverse the order", "Reverse"),
     bind(Action::Details, &[Stroke::key(Enter)], "details of the selected row", "Details"),
+    bind(Action::Environment, &[Stroke::char('e')], "environment of the selected process", ""),
+    bind(Action::Reveal, &[Stroke::char('v')], "show values in it that may be secrets", ""),
+    bind(Action::Leases, &[Stroke::char('l')], "leases and waiting claims", ""),
     bind(
         Action::Tree,
         &[Stroke::char('t'), Stroke::key(F(5))],
@@ -208,6 +259,26 @@ pub const BINDINGS: &[Binding] = &[
 /// draw; no other key does anything there.
 pub const IN_DIALOG: &[Binding] =
     &[bind(Action::Confirm, &[Stroke::char('y')], "end the processes of the plan", "")];
+
+/// The keys that only the view of a recording has. They come before those of [`BINDINGS`].
+pub const IN_REPLAY: &[Binding] = &[
+    bind(Action::Play(Move::Back), &[Stroke::key(Left)], "10 s back", ""),
+    bind(Action::Play(Move::Forward), &[Stroke::key(Right)], "10 s forward", "+10 s"),
+    bind(Action::Play(Move::StepBack), &[Stroke::char('[')], "one frame back", ""),
+    bind(Action::Play(Move::StepForward), &[Stroke::char(']')], "one frame forward", "Step"),
+    bind(Action::Play(Move::First), &[Stroke::char('{')], "to the first frame", ""),
+    bind(Action::Play(Move::Last), &[Stroke::char('}')], "to the last frame", ""),
+    bind(Action::Play(Move::Faster), &[Stroke::char('+'), Stroke::char('=')], "faster", "Faster"),
+    bind(Action::Play(Move::Slower), &[Stroke::char('-')], "slower", ""),
+    bind(Action::Timecode, &[Stroke::char('g')], "go to a time: 10:00, -5m from the end", "Time"),
+];
+
+/// Returns the action of a key in the view of a recording.
+pub fn action_in_replay(key: KeyEvent) -> Option<Action> {
+    let pressed = Stroke::of(key)?;
+    let own = IN_REPLAY.iter().find(|binding| binding.keys.contains(&pressed));
+    own.map(|binding| binding.action).or_else(|| action(key))
+}
 
 /// Returns the action of a key in the dialog that ends processes.
 pub fn action_in_dialog(key: KeyEvent) -> Option<Action> {

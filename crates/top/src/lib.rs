@@ -8,14 +8,17 @@
 //! The terminal is restored on every way out: quit, error, panic, SIGTERM, SIGHUP, SIGINT, SIGQUIT
 //! and Ctrl-Z.
 
+pub mod config;
 mod dialog;
 pub mod ending;
 pub mod event;
 pub mod filter;
 pub mod frame;
 pub mod history;
+pub mod inquiry;
 pub mod jobs;
 pub mod keys;
+pub mod replay;
 pub mod rows;
 mod run;
 mod state;
@@ -23,12 +26,15 @@ mod terminal;
 mod tree;
 mod view;
 
+pub use config::Config;
 pub use ending::{Aim, Ender};
 pub use event::Event;
 pub use frame::Frame;
+pub use inquiry::Inspector;
 pub use jobs::Jobs;
-pub use run::{Ended, Left, Settings, Top, Waits, end_by};
-pub use state::{Effect, Marker, Options, Overlay, State};
+pub use replay::Recording;
+pub use run::{Ended, Frames, Left, Machine, Settings, Top, Waits, end_by};
+pub use state::{Attention, Effect, Marker, Options, Overlay, State, Theme};
 pub use view::{text, view};
 
 /// The example of the README, as a doctest.

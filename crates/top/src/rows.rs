@@ -62,6 +62,34 @@ impl Device {
     }
 }
 
+/// Returns the devices of a snapshot with what graphs show, and nothing else.
+pub fn measured(snapshot: &Snapshot, shown: impl Fn(&DeviceId) -> bool) -> Vec<Device> {
+    let of = |device: &DeviceState, mig: Option<u32>| {
+        let sample = device.sample.as_ref().ok().filter(|_| mig.is_none());
+        Device {
+            index: device.id().index,
+            mig,
+            name: String::new(),
+            utilization: sample.and_then(|s| s.utilization.ok()).map(|share| share.get()),
+            memory_used: device.memory_used().ok(),
+            memory_total: device.memory_total().ok(),
+            power: sample.and_then(|s| s.power_draw.ok()).map(|power| power.0),
+            power_limit: sample.and_then(|s| s.power_limit.ok()).map(|power| power.0),
+            temperature: None,
+            is_free: false,
+            leased_by: Vec::new(),
+            findings: Vec::new(),
+        }
+    };
+    let devices = snapshot.devices.iter().filter(|device| shown(device.id()));
+    let devices = devices.flat_map(|device| {
+        let parts = device.mig.iter().flatten().zip(device.mig_devices());
+        let parts = parts.map(|(instance, part)| of(&part, Some(instance.index)));
+        std::iter::once(of(device, None)).chain(parts).collect::<Vec<_>>()
+    });
+    devices.collect()
+}
+
 fn percent(part: u64, whole: u64) -> Option<u8> {
     let share = (u128::from(part) * 100).checked_div(u128::from(whole))?;
     u8::try_from(share.min(100)).ok()
@@ -215,6 +243,24 @@ impl Column {
         Column::Job,
         Column::Command,
     ];
+
+    /// Returns its name in settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Column::Gpu => "gpu",
+            Column::Pid => "pid",
+            Column::User => "user",
+            Column::Memory => "gpu-mem",
+            Column::Sm => "sm",
+            Column::Cpu => "cpu",
+            Column::Host => "host",
+            Column::Age => "age",
+            Column::Kind => "type",
+            Column::Note => "note",
+            Column::Job => "job",
+            Column::Command => "command",
+        }
+    }
 
     /// Returns its title.
     pub fn title(self) -> &'static str {

@@ -8,9 +8,11 @@
 use crate::ending::{Aim, Ender, News, Proposal, Shown};
 use crate::event::Event;
 use crate::frame::Frame;
+use crate::inquiry::{Inquiry, Inspector};
+use crate::replay::{Control, Player, Recording, Replayed};
 use crate::state::{Effect, Options, State};
 use crate::terminal::{self, Screen};
-use gpu_core::Clock;
+use gpu_core::{Clock, Timestamp};
 use gpu_report::wording::reap::{self, Paragraph, Steps};
 use ratatui_crossterm::crossterm::event as input;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -32,6 +34,25 @@ pub struct Settings {
     pub mouse: bool,
     /// How it is drawn.
     pub options: Options,
+}
+
+/// Where frames come from.
+pub enum Frames {
+    /// Takes a look. It is called on a thread of its own, each time the interval after the last
+    /// call, and may block.
+    Looks(Box<dyn FnMut() -> Frame + Send>),
+    /// A recording, which is played from this time on, otherwise from its beginning, at this speed.
+    Recording(Box<dyn Recording>, Option<Timestamp>, f64),
+}
+
+/// The machine that is shown.
+pub struct Machine {
+    /// Where frames come from.
+    pub frames: Frames,
+    /// Ends processes, on another thread; without it the keys for that do not exist.
+    pub ender: Option<Box<dyn Ender>>,
+    /// Answers questions, each on a thread of its own; without it the keys for them do not exist.
+    pub inspector: Option<Arc<dyn Inspector>>,
 }
 
 /// Why the view has ended.
@@ -113,9 +134,7 @@ impl Top {
         Waits(self.sender.clone())
     }
 
-    /// Shows looks on the terminal until the user quits. `look` takes one; it is called on a thread
-    /// of its own, each time `settings.interval` after the last call, and may block. `ender` ends
-    /// processes, on another thread; without it the keys for that do not exist.
+    /// Shows looks at a machine on the terminal until the user quits.
     ///
     /// # Errors
     /// When the terminal cannot be used any more, or when a thread cannot be started or panics.
@@ -123,29 +142,41 @@ impl Top {
         self,
         mut settings: Settings,
         clock: Arc<dyn Clock>,
-        look: impl FnMut() -> Frame + Send + 'static,
-        ender: Option<Box<dyn Ender>>,
+        machine: Machine,
     ) -> io::Result<Left> {
         let Top { sender, receiver } = self;
+        let Machine { frames, ender, inspector } = machine;
+        settings.options.replays = matches!(frames, Frames::Recording(..));
         settings.options.can_end = ender.is_some();
+        settings.options.can_ask = inspector.is_some();
         let signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGCONT])?;
         let screen = Screen::take(settings.mouse)?;
         let slot = Slot::default();
         spawn("signals", watch_signals(signals, sender.clone(), clock.clone()))?;
         spawn("input", read_input(sender.clone()))?;
-        let collector =
-            collect(look, settings.interval, slot.clone(), sender.clone(), clock.clone());
-        spawn("looks", collector)?;
+        let (player, controls) = channel();
+        match frames {
+            Frames::Looks(look) => {
+                let (slot, sender, clock) = (slot.clone(), sender.clone(), clock.clone());
+                spawn("looks", collect(look, settings.interval, slot, sender, clock))?;
+            }
+            Frames::Recording(recording, at, speed) => {
+                let player = move || Player::new(recording, at, speed);
+                spawn("player", play(player, controls, sender.clone(), clock.clone()))?;
+            }
+        }
         let mut endings = None;
         if let Some(ender) = ender {
             let (orders, received) = channel();
             let stop = Arc::new(AtomicBool::new(false));
-            spawn("endings", end_processes(ender, received, stop.clone(), sender))?;
+            spawn("endings", end_processes(ender, received, stop.clone(), sender.clone()))?;
             endings = Some(Endings { orders, stop });
         }
         let state = State::new(settings.options, Screen::size());
         let patience = settings.interval + PATIENCE;
-        let mut main = Main { receiver, screen, slot, clock, endings, state, patience };
+        let inspector = inspector.map(|inspector| (inspector, sender));
+        let mut main =
+            Main { receiver, screen, slot, clock, endings, inspector, player, state, patience };
         let ended = main.run();
         let limit = match ended {
             Ok(Ended::Signal(_)) => GRACE / 2,
@@ -164,6 +195,8 @@ struct Main {
     slot: Slot,
     clock: Arc<dyn Clock>,
     endings: Option<Endings>,
+    inspector: Option<(Arc<dyn Inspector>, Sender<Message>)>,
+    player: Sender<Control>,
     state: State,
     /// How long a look may take.
     patience: Duration,
@@ -205,6 +238,9 @@ impl Main {
                     Effect::Plan(number, aim) => self.order(Order::Plan(number, aim)),
                     Effect::Execute(number) => self.order(Order::Execute(number)),
                     Effect::Stop => self.stop(),
+                    Effect::Ask(inquiry) => self.ask(inquiry)?,
+                    // Its thread ends only by a panic, which is reported.
+                    Effect::Play(control) => drop(self.player.send(control)),
                 }
                 next = if is_plan { None } else { self.receiver.try_recv().ok() };
             }
@@ -246,6 +282,15 @@ impl Main {
             Message::Failed(error) => return Err(error),
         };
         Ok(Some(Occurrence::Event(event)))
+    }
+
+    fn ask(&self, inquiry: Inquiry) -> io::Result<()> {
+        let Some((inspector, sender)) = self.inspector.clone() else { return Ok(()) };
+        spawn("inquiry", move || {
+            let answer = Box::new(inspector.answer(inquiry));
+            // Without a main loop nobody asks any more.
+            let _ = sender.send(Message::Event(Event::Answer(answer)));
+        })
     }
 
     fn order(&self, order: Order) {
@@ -392,6 +437,58 @@ fn read_input(sender: Sender<Message>) -> impl FnOnce() {
             let ends = matches!(message, Message::Failed(_));
             if sender.send(message).is_err() || ends {
                 return;
+            }
+        }
+    }
+}
+
+fn play(
+    player: impl FnOnce() -> Player,
+    controls: Receiver<Control>,
+    sender: Sender<Message>,
+    clock: Arc<dyn Clock>,
+) -> impl FnOnce() {
+    move || {
+        let _notice = PanicNotice(sender.clone());
+        let tell = |replayed| sender.send(Message::Event(Event::Replayed(replayed))).is_ok();
+        let mut player = player();
+        let (mut jumped, mut told) = (true, None);
+        let mut last = clock.monotonic();
+        loop {
+            if std::mem::take(&mut jumped) {
+                let sought = player.sought();
+                if !(sought.into_iter().all(tell) && player.past().into_iter().all(tell)) {
+                    return;
+                }
+            }
+            let playback = player.playback();
+            if told.as_ref() != Some(&playback) {
+                told = Some(playback.clone());
+                if !tell(Replayed::Playback(playback)) {
+                    return;
+                }
+            }
+            let received = match player.wait() {
+                Some(wait) => controls.recv_timeout(wait),
+                None => controls.recv().map_err(RecvTimeoutError::from),
+            };
+            match received {
+                // All that was asked for meanwhile is one jump.
+                Ok(control) => {
+                    last = clock.monotonic();
+                    jumped = player.obey(control);
+                    for control in controls.try_iter() {
+                        jumped |= player.obey(control);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    let elapsed = clock.monotonic().saturating_sub(last);
+                    last += elapsed;
+                    if !player.advance(elapsed).into_iter().all(tell) {
+                        return;
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     }

@@ -1,32 +1,20 @@
 //! `gpuws leases`: leases and waiting claims.
 
 use crate::args::{Global, LeasesArgs};
-use crate::claim_request::{self, reasons};
+use crate::claim_request;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::lease_keepers;
-use crate::queue_status::{owner, user};
+use crate::queue_status::user;
 use crate::source;
-use crate::terminal::{Align, Line, Screen, Table};
+use crate::terminal::{Line, Screen};
 use crate::wording;
 use crate::wording::shell_word;
-use gpu_core::{DeviceId, DeviceUuid, LeaseEntry, Origin, Timestamp};
+use gpu_core::{DeviceId, DeviceUuid, LeaseEntry, Origin};
 use gpu_host::FileLeaseStore;
 use gpu_report::json;
-use gpu_report::wording::claims::{self, asked, ordinal};
-use gpu_steward::{LeaseKeepers, Listed, Listing, Ports, Queued, listing};
-
-/// The columns of the table. A narrow terminal omits those in [`LEFT_OUT`].
-const COLUMNS: [(&str, Align); 6] = [
-    ("user", Align::Left),
-    ("GPUs", Align::Left),
-    ("share", Align::Right),
-    ("since", Align::Right),
-    ("process", Align::Right),
-    ("command", Align::Left),
-];
-const LEFT_OUT: [usize; 2] = [2, 4];
-const NARROW: usize = 60;
+use gpu_report::wording::claims;
+use gpu_steward::{LeaseKeepers, Listed, Listing, Ports, listing};
 
 pub(crate) fn run(
     args: &LeasesArgs,
@@ -109,86 +97,5 @@ fn show(screen: &mut Screen, global: &Global, listing: &Listing, dir: &str) -> R
         }
         return Ok(());
     }
-    let now = snapshot.taken_at;
-    if !listing.leases.is_empty() {
-        let is_narrow = screen.room(0) < NARROW;
-        let shown = |column: usize| !(is_narrow && LEFT_OUT.contains(&column));
-        let columns: Vec<_> = (0..).zip(COLUMNS).filter(|(column, _)| shown(*column)).collect();
-        let heads: Vec<_> = columns.into_iter().map(|(_, head)| head).collect();
-        let mut table = Table::new(&heads);
-        for leased in &listing.leases {
-            let cells = (0..).zip(row(leased, now)).filter(|(column, _)| shown(*column));
-            table.row(cells.map(|(_, cell)| cell));
-        }
-        screen.print_all(table.lines(screen.room(0)))?;
-    }
-    if !listing.queue.is_empty() {
-        if !listing.leases.is_empty() {
-            screen.print(&Line::new())?;
-        }
-        screen.print(&Line::new().plain(format_args!(
-            "{} waiting",
-            wording::count(listing.queue.len(), "claim", "claims")
-        )))?;
-        listing.queue.iter().try_for_each(|queued| waits(screen, queued, now))?;
-    }
-    Ok(())
-}
-
-fn row(leased: &Listed, now: Timestamp) -> [Line; 6] {
-    let entry = &leased.entry;
-    let known = leased.devices.iter().filter_map(|(_, id)| Some(id.as_ref()?.index));
-    let mut indexes: Vec<u32> = known.collect();
-    indexes.sort_unstable();
-    let unseen = leased.devices.len() - indexes.len();
-    let mut devices = wording::ranges(&indexes);
-    if unseen > 0 {
-        let and = if devices.is_empty() { "" } else { " and " };
-        devices.push_str(&format!("{and}{unseen} not visible here"));
-    }
-    let share = match entry.claim.memory() {
-        Some(bytes) => Line::new().plain(bytes),
-        None => Line::new().dim("whole"),
-    };
-    let process = match &leased.root {
-        Some(root) => Line::new().plain(root.key.pid),
-        None => Line::new().dim(format_args!("{} ?", entry.root.pid)),
-    };
-    [
-        Line::new().plain(owner(entry)),
-        Line::new().plain(devices),
-        share,
-        Line::new().plain(wording::age(now.since(entry.since))),
-        process,
-        command(entry),
-    ]
-}
-
-fn command(entry: &LeaseEntry) -> Line {
-    let line = Line::new().plain(&entry.command);
-    match entry.within.first() {
-        Some(parent) => line.dim(format_args!("  within {}", parent.id)),
-        None => line,
-    }
-}
-
-/// Prints `1st  bob  2 GPUs  40 s  python train.py`, then the reasons why it waits. A stopped claim
-/// has no position, because others pass it.
-fn waits(screen: &mut Screen, queued: &Queued, now: Timestamp) -> Result<(), Failure> {
-    let entry = &queued.entry;
-    let place = match queued.is_stopped {
-        true => "stopped".to_owned(),
-        false => ordinal(queued.ahead + 1),
-    };
-    let line = Line::new()
-        .plain(format_args!("  {place}  "))
-        .plain(owner(entry))
-        .plain(format_args!("  {}  ", asked(&entry.claim)))
-        .dim(wording::age(now.since(entry.since)))
-        .plain("  ")
-        .plain(&entry.command);
-    let room = screen.room(0);
-    screen.print(&line.cut(room))?;
-    let lacks = queued.lacks.as_ref().map_or(Vec::new(), |lacks| reasons(lacks.passed(), None));
-    lacks.iter().try_for_each(|reason| wording::flow(screen, Line::new().dim("       "), reason))
+    super::reap::show(screen, wording::leases::listing(listing, screen.room(0), &user))
 }

@@ -48,7 +48,11 @@ fn failed(path: &Path) -> Failure {
 }
 
 /// Returns the number of the frame to show.
-fn position(args: &HistoryArgs, path: &Path, reader: &mut Reader) -> Result<usize, Failure> {
+pub(super) fn position(
+    args: &HistoryArgs,
+    path: &Path,
+    reader: &mut Reader,
+) -> Result<usize, Failure> {
     let Some((first, last)) = reader.span() else {
         tell_damage(reader);
         return Err(failed(path).with_source("it has no frame"));

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 /// the terminal are those from before; then the output, with `E` for the escape character.
 const SHELL: &str = "import fcntl, os, pty, select, signal, struct, sys, termios, time
 rows, columns, steps, *command = sys.argv[1:]
-steps = [step.split('=', 1) for step in steps.split('|')]
+steps = [step.split('=', 1) for step in steps.split('|') if step]
 signal.alarm(60)
 told, tell = os.pipe()
 shell, terminal = pty.fork()
@@ -60,6 +60,8 @@ fn on_terminal((columns, rows): (u16, u16), steps: &str, words: &[&str]) -> Stri
     for name in ["CUDA_VISIBLE_DEVICES", "GPUWS_SIM_SESSION", "NO_COLOR", "COLUMNS", "LINES"] {
         command.env_remove(name);
     }
+    // Not the settings of the user who runs the tests.
+    command.env("XDG_CONFIG_HOME", "/nonexistent");
     command.env("TZ", "UTC").env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
     let output = command.stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -157,6 +159,79 @@ fn read_only_view_shows_no_way_to_end_processes() {
     let words = [&TOP[..], &["--read-only"]].concat();
     let shown = on_terminal((100, 60), "21044=jK\\x1b[20~?|screen=q", &words);
     assert!(!shown.contains("SIGTERM") && !shown.contains("F9"), "{shown}");
+}
+
+/// Runs `gpuws top` without a terminal, with settings of this text and mode.
+fn with_settings(text: &str, mode: u32) -> (Option<i32>, String) {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("gpuws/top.toml");
+    std::fs::create_dir(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+    let mut command = Command::new("python3");
+    command.args(["-c", SHELL, "24", "80", "21044=q", GPUWS]).args(TOP);
+    command.env("XDG_CONFIG_HOME", dir.path()).env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
+    command.env_remove("NO_COLOR").env_remove("GPUWS_SIM_SESSION");
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let shown = out(&output);
+    let code = shown.lines().next().and_then(|line| line.split([' ', ',']).nth(2)?.parse().ok());
+    (code, shown)
+}
+
+#[test]
+fn settings_of_the_user_are_applied_and_wrong_ones_are_named() {
+    let (code, shown) = with_settings("theme = 'light'\nsort = 'user'\nmouse = false\n", 0o644);
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(shown.contains("E[38;5;1") && !shown.contains("E[38;5;3"), "no yellow: {shown}");
+    assert!(shown.contains("USER▲") && !shown.contains("E[?1000h"), "{shown}");
+    let (code, shown) = with_settings("sorted = 'pid'\n", 0o644);
+    assert_eq!(code, Some(2), "{shown}");
+    assert!(shown.contains("unknown setting 'sorted'; did you mean 'sort'?"), "{shown}");
+    let (code, shown) = with_settings("sort = 'user'\n", 0o666);
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(shown.contains("which is writable by others"), "{shown}");
+    assert!(!shown.contains("USER▲"), "{shown}");
+}
+
+/// Records five minutes of a simulated machine, from 10:00:00 on.
+fn history() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = gpu_sim::Simulation::embedded("labbox").unwrap();
+    let descriptor = std::fs::File::open(dir.path()).unwrap();
+    let mut writer =
+        gpu_history::Writer::open(descriptor, gpu_history::Retention::default()).unwrap();
+    for _ in 0..300 {
+        let snapshot = gpu_core::observe(&machine, &machine, &machine);
+        writer.add(&gpu_history::Frame { snapshot, leases: Ok(Vec::new()) }).unwrap();
+        gpu_core::Clock::sleep(&machine, std::time::Duration::from_secs(1));
+    }
+    dir
+}
+
+#[test]
+fn history_is_played_from_a_time_and_sought() {
+    let dir = history();
+    let path = dir.path().to_str().unwrap();
+    let words = ["top", "--replay", path, "--at", "10:02"];
+    // A stop is shown after the frame that was sought; then the whole screen is drawn again.
+    let steps = "10:02:0=g10:04:30\\rz|pause=\\x0c|10:04:3=K?|forward=q";
+    let shown = on_terminal((120, 50), steps, &words);
+    assert!(shown.starts_with("ended with 0, same settings: True\n"), "{shown}");
+    assert!(shown.contains("recording of labbox"), "{shown}");
+    assert!(!shown.contains("SIGTERM") && !shown.contains("F9"), "{shown}");
+    assert!(shown.ends_with(RESTORED), "{shown}");
+    let words = ["top", "--replay", path, "--at", "10:04", "--speed", "60"];
+    let shown = on_terminal((80, 24), "end=q", &words);
+    assert!(shown.starts_with("ended with 0") && shown.contains("×60"), "{shown}");
+    for (at, told) in [("noon", "expected e.g."), ("10:09", "it covers 2025-03-03 10:00:00")] {
+        let shown = on_terminal((80, 24), "", &["top", "--replay", path, "--at", at]);
+        assert!(shown.starts_with("ended with 2") && shown.contains(told), "{at}: {shown}");
+    }
+    let empty = tempfile::tempdir().unwrap();
+    let words = ["top", "--replay", empty.path().to_str().unwrap()];
+    let shown = on_terminal((80, 24), "", &words);
+    assert!(shown.starts_with("ended with 3") && shown.contains("it has no frame"), "{shown}");
 }
 
 #[test]

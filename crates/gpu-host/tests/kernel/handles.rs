@@ -53,6 +53,24 @@ fn process_ignoring_sigterm_ends_on_sigkill() {
 }
 
 #[test]
+fn environment_is_that_of_the_opened_process() {
+    let mut child = Command::new("sleep");
+    child.arg("60").env_clear().env("NAME", "a=b").env("EMPTY", "");
+    let mut child = child.spawn().unwrap();
+    let handle = host().open(Pid(child.id())).unwrap();
+    let expected = |variables: &[(String, String)]| {
+        let mut known: Vec<_> = variables.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        known.sort_unstable();
+        known == [("EMPTY", ""), ("NAME", "a=b")]
+    };
+    // Until it has executed the program it has the environment of this test.
+    eventually(|| handle.environment().is_ok_and(|read| expected(&read.variables)));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(handle.environment().unwrap_err().kind(), GONE);
+}
+
+#[test]
 fn stopped_process_ends_on_sigkill() {
     let sleeper = Sleeper::shell(":", &[]);
     let handle = host().open(sleeper.pid()).unwrap();

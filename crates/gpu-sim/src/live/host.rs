@@ -3,7 +3,7 @@
 use super::{LiveError, members, placeholders};
 use crate::{Session, Simulation};
 use gpu_core::{
-    Absent, ActToken, Clock, DeviceFile, DeviceId, DeviceInfo, DriverMessage, Error, ErrorKind,
+    Absent, ActToken, Clock, DeviceFile, DeviceId, DeviceInfo, DriverMessage, Environment, Error, ErrorKind,
     FileActivity, HeldFile, HolderScan, Host, LeaseId, Origin, Pid, ProcessDetail, ProcessFault,
     ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result, Signal, Timestamp,
 };
@@ -239,6 +239,10 @@ impl ProcessHandle for Actor {
 
     fn held(&self, files: &[DeviceFile]) -> Result<Vec<HeldFile>> {
         self.0.held(files)
+    }
+
+    fn environment(&self) -> Result<Environment> {
+        self.0.environment()
     }
 
     fn has_exited(&self) -> Result<bool> {

@@ -2,6 +2,7 @@
 
 pub mod claims;
 pub mod fit;
+pub mod leases;
 pub mod limit;
 pub mod oom;
 pub mod place;

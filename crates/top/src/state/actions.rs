@@ -3,6 +3,7 @@
 use super::{Effect, Marker, Overlay, State};
 use crate::filter::Filter;
 use crate::keys::{self, Action};
+use crate::replay::Control;
 use crate::rows::Column;
 use crate::view::{Target, target};
 use ratatui_crossterm::crossterm::event::{
@@ -14,6 +15,7 @@ impl State {
     pub(super) fn action(&self, key: KeyEvent) -> Option<Action> {
         let action = match self.overlay {
             Some(Overlay::Ending) => keys::action_in_dialog(key),
+            _ if self.options.replays => keys::action_in_replay(key),
             _ => keys::action(key),
         };
         action.filter(|action| self.offers(*action))
@@ -23,6 +25,7 @@ impl State {
     pub(crate) fn offers(&self, action: Action) -> bool {
         match action {
             Action::End | Action::Confirm => self.options.can_end,
+            Action::Environment | Action::Reveal | Action::Leases => self.options.can_ask,
             _ => true,
         }
     }
@@ -33,6 +36,12 @@ impl State {
             Action::End => return self.end(),
             Action::Confirm => return self.confirm(),
             Action::Tag => self.tag(),
+            Action::Environment => return self.toggle_environment(),
+            Action::Reveal if self.overlay == Some(Overlay::Environment) => {
+                self.reveals = !self.reveals;
+            }
+            Action::Reveal => return Effect::Nothing,
+            Action::Leases => return self.toggle_leases(),
             Action::TagTree => self.tag_tree(),
             Action::Tree => self.toggle_tree(),
             Action::Fold => self.fold(),
@@ -66,6 +75,9 @@ impl State {
                 self.reversed = !self.reversed;
                 self.sort_rows();
             }
+            Action::Play(to) => return Effect::Play(to.control()),
+            Action::Timecode => self.timecode = Some(String::new()),
+            Action::Pause if self.options.replays => return Effect::Play(Control::Toggle),
             Action::Pause => {
                 self.paused = !self.paused;
                 self.thaw();
@@ -93,7 +105,7 @@ impl State {
         Effect::Draw
     }
 
-    fn toggle(&mut self, overlay: Overlay) {
+    pub(super) fn toggle(&mut self, overlay: Overlay) {
         self.overlay = if self.overlay == Some(overlay) { None } else { Some(overlay) };
         self.overlay_top = 0;
     }

@@ -2,18 +2,22 @@
 
 mod actions;
 mod ending;
+mod inquiry;
 mod order;
+mod replay;
 
 use crate::dialog::Dialog;
 use crate::ending::Aim;
 use crate::event::Event;
 use crate::filter::Filter;
 use crate::frame::Frame;
-use crate::history::History;
+use crate::history::{History, ProcessHistory};
+use crate::inquiry::{Inquiry, Leases};
+use crate::replay::{Control, Playback};
 use crate::rows::{Column, Row, RowKey, Subject};
 use crate::tree::Branch;
 use crate::view::{usable, view};
-use gpu_core::{ProcessKey, Timestamp};
+use gpu_core::{Environment, ProcessKey, Timestamp};
 use gpu_report::TimeZone;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
@@ -32,19 +36,54 @@ pub enum Marker {
     Ascii,
 }
 
+/// The colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Theme {
+    /// For a dark background.
+    #[default]
+    Dark,
+    /// For a light background: no yellow and no cyan.
+    Light,
+    /// None: only bold, dim and reversed text.
+    Mono,
+}
+
+/// The values from which on a device needs attention; `None` for never.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attention {
+    /// Its temperature in degrees Celsius.
+    pub temperature: Option<u8>,
+    /// Its used memory in percent.
+    pub memory: Option<u8>,
+    /// Its power in percent of the limit.
+    pub power: Option<u8>,
+}
+
 /// What stays the same.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The terminal shows only ASCII.
     pub ascii: bool,
-    /// Colours are used, and not only bold, dim and reversed text.
-    pub colour: bool,
+    /// The colours.
+    pub theme: Theme,
+    /// What needs attention.
+    pub attention: Attention,
+    /// The columns of the table, if there is room for them.
+    pub columns: Vec<Column>,
+    /// The sort column at the start, and whether the order is reversed.
+    pub sort: (Column, bool),
+    /// The characters of the graphs at the start.
+    pub marker: Marker,
     /// The time zone of the time in the header.
     pub zone: TimeZone,
     /// The option that selects a simulated machine, for suggested commands: empty or `--sim NAME `.
     pub sim: String,
     /// Processes can be ended; without it no key does.
     pub can_end: bool,
+    /// Questions are answered; without it the keys for them do not exist.
+    pub can_ask: bool,
+    /// A recording is shown, and not the present.
+    pub replays: bool,
 }
 
 impl Default for Options {
@@ -52,10 +91,16 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             ascii: false,
-            colour: true,
+            theme: Theme::Dark,
+            attention: Attention::default(),
+            columns: Column::ALL.to_vec(),
+            sort: (Column::Gpu, false),
+            marker: Marker::default(),
             zone: TimeZone::UTC,
             sim: String::new(),
             can_end: false,
+            can_ask: false,
+            replays: false,
         }
     }
 }
@@ -78,6 +123,10 @@ pub enum Effect {
     Execute(u64),
     /// Draw, and stop the execution after the current step.
     Stop,
+    /// Draw, and answer this question.
+    Ask(Inquiry),
+    /// Draw, and tell the player of the recording this.
+    Play(Control),
     /// End the program.
     Quit,
 }
@@ -89,6 +138,10 @@ pub enum Overlay {
     Help,
     /// The details of the selected row.
     Details,
+    /// The environment of a process.
+    Environment,
+    /// The leases and waiting claims.
+    Leases,
     /// The dialog that ends processes.
     Ending,
 }
@@ -104,6 +157,8 @@ pub struct State {
     pub(crate) paused: bool,
     /// By index and MIG index.
     pub(crate) history: BTreeMap<(u32, Option<u32>), History>,
+    /// Of each process on each device.
+    pub(crate) processes: BTreeMap<RowKey, ProcessHistory>,
     /// How many looks came since the display was paused.
     pub(crate) behind: usize,
     /// The CPU times of the last look, and its time.
@@ -134,6 +189,16 @@ pub struct State {
     pub(crate) dialog: Option<Dialog>,
     /// The number of the last plan.
     plans: u64,
+    /// The process whose environment is shown, and that when it is known.
+    pub(crate) environment: Option<(ProcessKey, Option<Result<Environment, String>>)>,
+    /// Values that may be secrets are shown.
+    pub(crate) reveals: bool,
+    /// The leases and claims when they are known.
+    pub(crate) leases: Option<Result<Leases, String>>,
+    /// How the recording is played.
+    pub(crate) playback: Playback,
+    /// The time that the user types.
+    pub(crate) timecode: Option<String>,
     size: (u16, u16),
     /// What a look waits for, and how long.
     pub(crate) waiting: Option<(String, Duration)>,
@@ -143,20 +208,21 @@ impl State {
     /// Returns the state before the first look, on a terminal of this size.
     pub fn new(options: Options, size: (u16, u16)) -> Self {
         State {
-            marker: if options.ascii { Marker::Ascii } else { Marker::default() },
+            marker: if options.ascii { Marker::Ascii } else { options.marker },
+            sort: options.sort.0,
+            reversed: options.sort.1,
             options,
             frame: None,
             pending: None,
             paused: false,
             history: BTreeMap::new(),
+            processes: BTreeMap::new(),
             behind: 0,
             cpu_before: (Timestamp(0), BTreeMap::new()),
             order: Vec::new(),
             tree: false,
             folded: BTreeSet::new(),
             followed: None,
-            sort: Column::Gpu,
-            reversed: false,
             filter: Filter::default(),
             editing: false,
             selected: None,
@@ -167,6 +233,11 @@ impl State {
             overlay_top: 0,
             dialog: None,
             plans: 0,
+            environment: None,
+            reveals: false,
+            leases: None,
+            playback: Playback::default(),
+            timecode: None,
             size,
             waiting: None,
         }
@@ -230,6 +301,7 @@ impl State {
     pub fn update(&mut self, event: Event) -> Effect {
         let effect = match event {
             Event::Key(key) if self.editing => self.edit(key),
+            Event::Key(key) if self.timecode.is_some() => self.edit_time(key),
             Event::Key(key) => self.action(key).map_or(Effect::Nothing, |action| self.act(action)),
             Event::Mouse(mouse) => self.click(mouse),
             Event::Paste(text) if self.editing => {
@@ -245,8 +317,11 @@ impl State {
                 self.waiting = Some((what, since));
                 Effect::Draw
             }
+            Event::Tick(_) if self.options.replays => Effect::Nothing,
             Event::Tick(since) => self.tick(since),
+            Event::Replayed(replayed) => self.replayed(replayed),
             Event::Ending(news) => self.hear(news),
+            Event::Answer(answer) => self.answered(*answer),
         };
         if effect != Effect::Nothing {
             self.settle();
@@ -265,13 +340,21 @@ impl State {
 
     fn look(&mut self, mut frame: Box<Frame>) -> Effect {
         self.waiting = None;
+        if let Some(earlier) = self.pending.as_deref().or(self.frame.as_deref()) {
+            frame.keep(earlier);
+        }
         if self.tree {
             frame.add_parents();
         }
         self.add_cpu(&mut frame);
         for device in &frame.devices {
-            self.history.entry((device.index, device.mig)).or_default().add(device);
+            let history = self.history.entry((device.index, device.mig)).or_default();
+            match frame.as_of {
+                None => history.add(device),
+                Some(_) => history.add_unknown(),
+            }
         }
+        self.remember(&frame);
         if self.is_frozen() {
             self.behind += 1;
             self.pending = Some(frame);
@@ -280,6 +363,16 @@ impl State {
         self.frame = Some(frame);
         self.sort_rows();
         Effect::Draw
+    }
+
+    /// Adds the look to the past of the processes, and forgets those that are gone.
+    fn remember(&mut self, frame: &Frame) {
+        let mut before = std::mem::take(&mut self.processes);
+        for row in frame.rows.iter().filter(|row| row.process().is_some()) {
+            let mut history = before.remove(&row.key).unwrap_or_default();
+            history.add(row);
+            self.processes.insert(row.key, history);
+        }
     }
 
     /// Fills in the CPU share since the previous look.

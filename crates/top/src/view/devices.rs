@@ -5,7 +5,7 @@ use super::layout::{Areas, Level};
 use super::paint::{Paint, Tone};
 use crate::history::Measure;
 use crate::rows::Device;
-use crate::state::State;
+use crate::state::{Attention, State};
 use gpu_core::Milliwatts;
 use ratatui_core::layout::Rect;
 use unicode_width::UnicodeWidthStr;
@@ -43,7 +43,7 @@ pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
     let longest = frame.devices.iter().map(|device| device.name.width()).max().unwrap_or(0);
     let name = longest.min(NAME) as u16;
     let label = frame.devices.iter().map(|device| device.label().len()).max().unwrap_or(0);
-    let widths = Widths { label: (label as u16).max(2), name };
+    let common = Common { label: (label as u16).max(2), name, limits: state.options.attention };
     let devices = frame.devices.iter().skip(first).take(lines * columns);
     for (place, device) in devices.enumerate() {
         // From top to bottom, then the next column, as people read a list.
@@ -60,10 +60,10 @@ pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
             let history = Rect { x: cell.x + INLINE, width: cell.width - INLINE, ..cell };
             let graph = if device.mig.is_some() { GRAPHS[1] } else { GRAPHS[0] };
             graph_of(paint, state, device, graph, history);
-            device_line(paint, Rect { width: INLINE, ..cell }, device, grid.level, widths);
+            device_line(paint, Rect { width: INLINE, ..cell }, device, grid.level, common);
             continue;
         }
-        device_line(paint, cell, device, grid.level, widths);
+        device_line(paint, cell, device, grid.level, common);
         if grid.lines > 1 {
             graphs(paint, state, device, Rect { y: cell.y + 1, height: cell.height - 1, ..cell });
         }
@@ -109,15 +109,23 @@ fn graph_of(
     graph::draw(paint, graph, state.marker, |age| history.back(measure, age + state.behind));
 }
 
-/// The widths of the longest label and of the longest name.
+/// What all lines of devices have in common.
 #[derive(Clone, Copy)]
-struct Widths {
+struct Common {
+    /// The width of the longest label.
     label: u16,
+    /// The width of the longest name.
     name: u16,
+    limits: Attention,
 }
 
-fn device_line(paint: &mut Paint<'_>, cell: Rect, device: &Device, level: Level, widths: Widths) {
-    let Widths { label, name } = widths;
+fn is_over<T: Into<i64>>(value: Option<T>, limit: Option<u8>) -> bool {
+    value.zip(limit).is_some_and(|(value, limit)| value.into() >= limit.into())
+}
+
+fn device_line(paint: &mut Paint<'_>, cell: Rect, device: &Device, level: Level, common: Common) {
+    let Common { label, name, limits } = common;
+    let is_full = is_over(device.memory_percent(), limits.memory);
     let (x, y, right) = (cell.x, cell.y, cell.right());
     let utilization = device.utilization.map(|share| format!("{share} %"));
     match level {
@@ -130,17 +138,13 @@ fn device_line(paint: &mut Paint<'_>, cell: Rect, device: &Device, level: Level,
             paint.put_right(x, x + label, y, &device.label(), Tone::Strong);
             paint.put(x + label + 1, y, name, &device.name, Tone::Plain);
             let mut at = x + label + 1 + name;
-            at = cell_right(
-                paint,
-                at,
-                y,
-                6,
-                device.temperature.map(|degrees| format!("{degrees}°C")),
-            );
-            at = cell_right(paint, at, y, 10, power(device));
+            let degrees = device.temperature.map(|degrees| format!("{degrees}°C"));
+            at = cell_in(paint, at, y, 6, degrees, is_over(device.temperature, limits.temperature));
+            let is_high = is_over(device.power_percent(), limits.power);
+            at = cell_in(paint, at, y, 10, power(device), is_high);
             at = cell_right(paint, at, y, 6, utilization);
             at = memory_bar(paint, at + 1, y, bar.saturating_sub(1), device);
-            at = cell_right(paint, at, y, 16, memory(device));
+            at = cell_in(paint, at, y, 16, memory(device), is_full);
             usage(paint, at + 2, right, y, device);
         }
         Level::Medium => {
@@ -148,7 +152,7 @@ fn device_line(paint: &mut Paint<'_>, cell: Rect, device: &Device, level: Level,
             paint.put_right(x, x + label, y, &device.label(), Tone::Strong);
             let at = cell_right(paint, x + label, y, 6, utilization);
             let at = memory_bar(paint, at + 1, y, bar, device);
-            let at = cell_right(paint, at, y, 15, memory(device));
+            let at = cell_in(paint, at, y, 15, memory(device), is_full);
             usage(paint, at + 1, right, y, device);
         }
         Level::Compact => {
@@ -170,8 +174,21 @@ fn device_line(paint: &mut Paint<'_>, cell: Rect, device: &Device, level: Level,
 
 /// Writes a value at the right of a column, or a dash if it is unknown.
 fn cell_right(paint: &mut Paint<'_>, x: u16, y: u16, width: u16, text: Option<String>) -> u16 {
+    cell_in(paint, x, y, width, text, false)
+}
+
+/// Writes a value that may need attention.
+fn cell_in(
+    paint: &mut Paint<'_>,
+    x: u16,
+    y: u16,
+    width: u16,
+    text: Option<String>,
+    needs_attention: bool,
+) -> u16 {
+    let tone = if needs_attention { Tone::Accent } else { Tone::Plain };
     match text {
-        Some(text) => paint.put_right(x, x + width, y, &text, Tone::Plain),
+        Some(text) => paint.put_right(x, x + width, y, &text, tone),
         None => paint.put_right(x, x + width, y, "–", Tone::Dim),
     }
     x + width

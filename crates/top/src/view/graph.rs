@@ -19,11 +19,7 @@ pub(super) fn draw(
 ) {
     for column in 0..area.width {
         let x = area.right() - 1 - column;
-        let column = usize::from(column);
-        let samples = match marker {
-            Marker::Braille => [back(2 * column + 1), back(2 * column)],
-            Marker::Block | Marker::Ascii => [None, back(column)],
-        };
+        let samples = samples(marker, usize::from(column), &back);
         if samples == [None, None] {
             continue;
         }
@@ -32,19 +28,46 @@ pub(super) fn draw(
             false => Tone::Graph,
         };
         for line in 0..area.height {
-            let below = usize::from(area.height - 1 - line);
-            let in_line = |levels: usize| {
-                samples.map(|value| filled(value, levels, usize::from(area.height), below))
-            };
-            let symbol = match marker {
-                Marker::Braille => braille(in_line(4)),
-                Marker::Block => pick(&BLOCKS, in_line(8)[1]),
-                Marker::Ascii => pick(&ASCII, in_line(3)[1]),
-            };
-            if let Some(symbol) = symbol {
+            if let Some(symbol) = symbol(marker, samples, area.height, line) {
                 paint.symbol(x, area.y + line, symbol, tone);
             }
         }
+    }
+}
+
+/// Returns the lines of a graph of this size, from the top.
+pub(super) fn lines(
+    (width, height): (u16, u16),
+    marker: Marker,
+    back: impl Fn(usize) -> Option<u8>,
+) -> Vec<String> {
+    let line = |line| {
+        let columns = (0..usize::from(width)).rev();
+        let symbols = columns.map(|column| {
+            symbol(marker, samples(marker, column, &back), height, line).unwrap_or(' ')
+        });
+        symbols.collect()
+    };
+    (0..height).map(line).collect()
+}
+
+/// Returns the samples in a column, counted from the right.
+fn samples(marker: Marker, column: usize, back: impl Fn(usize) -> Option<u8>) -> [Option<u8>; 2] {
+    match marker {
+        Marker::Braille => [back(2 * column + 1), back(2 * column)],
+        Marker::Block | Marker::Ascii => [None, back(column)],
+    }
+}
+
+/// Returns the symbol of a column in one of the lines of a graph, counted from the top.
+fn symbol(marker: Marker, samples: [Option<u8>; 2], lines: u16, line: u16) -> Option<char> {
+    let below = usize::from(lines - 1 - line);
+    let in_line =
+        |levels: usize| samples.map(|value| filled(value, levels, usize::from(lines), below));
+    match marker {
+        Marker::Braille => braille(in_line(4)),
+        Marker::Block => pick(&BLOCKS, in_line(8)[1]),
+        Marker::Ascii => pick(&ASCII, in_line(3)[1]),
     }
 }
 

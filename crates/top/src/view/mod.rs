@@ -11,9 +11,11 @@ pub(crate) use layout::usable;
 
 use crate::dialog::Dialog;
 use crate::frame::Frame;
-use crate::keys::{BINDINGS, Binding};
+use crate::keys::{self, BINDINGS, Binding};
+use crate::replay::Playback;
 use crate::rows::Column;
-use crate::state::{Marker, Overlay, State};
+use crate::state::{Marker, Options, Overlay, State};
+use gpu_core::clean;
 use gpu_report::{ascii, local_time, wording};
 use layout::Areas;
 use paint::{Paint, Tone};
@@ -28,7 +30,7 @@ pub fn view(state: &State, area: Rect, buffer: &mut Buffer) {
         return;
     }
     let areas = Areas::of(state, area);
-    let mut paint = Paint { buffer, colour: state.options.colour };
+    let mut paint = Paint { buffer, theme: state.options.theme };
     header(&mut paint, state, areas.header);
     devices::draw(&mut paint, state, &areas);
     table::draw(&mut paint, state, &areas);
@@ -63,6 +65,9 @@ fn header(paint: &mut Paint<'_>, state: &State, area: Rect) {
     if state.paused {
         right.push((Tone::Accent, "  paused".to_owned()));
     }
+    if state.options.replays {
+        right.extend(played(&state.playback).map(|what| (Tone::Accent, format!("  {what}"))));
+    }
     if let Some(key) = state.followed {
         let has_ended = !state.rows().any(|row| row.process() == Some(key));
         let what = if has_ended { "  has ended: " } else { "  following " };
@@ -88,7 +93,7 @@ fn header(paint: &mut Paint<'_>, state: &State, area: Rect) {
         let time = local_time::readable(frame.snapshot.taken_at, &state.options.zone);
         let short = time.get(11..).unwrap_or_default();
         let room = usize::from(area.width).saturating_sub(width(&right) + short.len() + 2);
-        left = told(frame, room);
+        left = told(frame, room, &state.options);
         let room = usize::from(area.width).saturating_sub(width(&right) + width(&left));
         // The date only where it has room.
         let fits = [time.as_str(), short].into_iter().find(|time| room >= time.len() + 2);
@@ -99,22 +104,46 @@ fn header(paint: &mut Paint<'_>, state: &State, area: Rect) {
     paint.pieces(Rect { x: area.right() - width, width, ..area }, &right);
 }
 
+/// Returns what is told of the playback.
+fn played(playback: &Playback) -> impl Iterator<Item = String> {
+    let state = match (playback.plays, playback.at_end) {
+        (_, true) => Some("end".to_owned()),
+        (false, false) => Some("paused".to_owned()),
+        (true, false) => (playback.speed != 1.0).then(|| format!("×{}", playback.speed)),
+    };
+    let damaged = (playback.damaged > 0).then(|| {
+        let frames = wording::count(playback.damaged, "frame", "frames");
+        format!("{frames} damaged")
+    });
+    damaged.into_iter().chain(state)
+}
+
 fn width(pieces: &[(Tone, String)]) -> usize {
     pieces.iter().map(|(_, text)| text.width()).sum()
 }
 
 /// Returns what the header tells of a machine, without what has no room: first the number of
 /// devices is left out, then the driver.
-fn told(frame: &Frame, room: usize) -> Vec<(Tone, String)> {
+fn told(frame: &Frame, room: usize, options: &Options) -> Vec<(Tone, String)> {
     let mut parts = Vec::new();
     let label = frame.label();
+    if options.replays {
+        let host = frame.host().unwrap_or_else(|| "an unknown machine".to_owned());
+        parts.push((0, Tone::Strong, format!("recording of {host}")));
+    }
     match (frame.host(), &label) {
         // A simulated machine often has the name of its host.
         (Some(host), Some(label)) if label.ends_with(&format!(" {host}")) => {}
+        (Some(_), _) if options.replays => {}
         (Some(host), _) => parts.push((0, Tone::Strong, host)),
         (None, _) => {}
     }
     parts.extend(label.map(|label| (0, Tone::Strong, label)));
+    if let Some(at) = frame.as_of {
+        let time = local_time::readable(at, &options.zone);
+        let time = time.get(11..).unwrap_or_default();
+        parts.push((0, Tone::Accent, format!("GPUs as of {time}")));
+    }
     match frame.driver() {
         Ok(driver) => {
             parts.push((1, Tone::Plain, driver));
@@ -142,6 +171,20 @@ fn footer(paint: &mut Paint<'_>, state: &State, area: Rect) {
     if area.height == 0 {
         return;
     }
+    if let Some(text) = &state.timecode {
+        let pieces = [
+            (Tone::Strong, "time: ".to_owned()),
+            (Tone::Plain, clean(text).into_owned()),
+            (Tone::Accent, "█".to_owned()),
+            (Tone::Dim, "  10:00, -5m from the end, 2025-03-03T10:00".to_owned()),
+        ];
+        paint.pieces(area, &pieces);
+        return;
+    }
+    if let Some(objection) = &state.playback.objection {
+        paint.pieces(area, &[(Tone::Accent, clean(objection).into_owned())]);
+        return;
+    }
     let text = state.filter.text();
     if state.editing || !text.is_empty() {
         let all = state.frame.as_deref().map_or(0, |frame| frame.rows.len());
@@ -159,7 +202,8 @@ fn footer(paint: &mut Paint<'_>, state: &State, area: Rect) {
     }
     let mut x = area.x;
     let told = |binding: &&Binding| !binding.word.is_empty() && state.offers(binding.action);
-    for binding in BINDINGS.iter().filter(told) {
+    let own = if state.options.replays { keys::IN_REPLAY } else { &[] };
+    for binding in own.iter().chain(BINDINGS).filter(told) {
         let Some(key) = binding.keys.first() else { continue };
         let key = key.name();
         let width = (key.len() + 1 + binding.word.len()) as u16;
@@ -210,6 +254,11 @@ pub(crate) fn target(state: &State, x: u16, y: u16) -> Option<Target> {
 /// Returns how many rows of the table have room.
 pub(crate) fn rows_on_screen(state: &State) -> usize {
     Areas::of(state, state.area()).rows.height.into()
+}
+
+/// Returns whether the terminal has room for what the dialog asks.
+pub(crate) fn shows_prompt(state: &State) -> bool {
+    overlay::shows_prompt(state, &Areas::of(state, state.area()))
 }
 
 /// Returns the number of lines of an overlay, and how many have room.

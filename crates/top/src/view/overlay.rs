@@ -1,9 +1,12 @@
 //! The help and the details of a row, in a box over the devices and the table.
 
+use super::graph;
 use super::layout::Areas;
 use super::paint::{Paint, Tone};
 use crate::dialog::Dialog;
 use crate::frame::Frame;
+use crate::history::{PROCESS_SAMPLES, Use};
+use crate::inquiry;
 use crate::keys::{self, BINDINGS};
 use crate::rows::{Row, Subject, ancestry};
 use crate::state::{Overlay, State};
@@ -58,6 +61,8 @@ pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
         let title = match overlay {
             Overlay::Help => " keys ",
             Overlay::Details => " details ",
+            Overlay::Environment => " environment ",
+            Overlay::Leases => " leases and waiting claims ",
             Overlay::Ending => " end processes ",
         };
         frame(paint, outside, title);
@@ -84,6 +89,15 @@ pub(super) fn length(state: &State, overlay: Overlay, areas: &Areas) -> (usize, 
     (sheet.text.len(), sheet.inside.height.into())
 }
 
+/// The fewest columns in which a prompt is understood.
+const PROMPT: u16 = 16;
+
+/// Returns whether there is room for the prompt of the dialog.
+pub(super) fn shows_prompt(state: &State, areas: &Areas) -> bool {
+    let Sheet { outside, inside, prompt, .. } = sheet(state, Overlay::Ending, areas);
+    prompt.is_some() && !outside.is_empty() && inside.width >= PROMPT
+}
+
 fn frame(paint: &mut Paint<'_>, area: Rect, title: &str) {
     let line = "─".repeat(usize::from(area.width) - 2);
     let bottom = area.bottom() - 1;
@@ -100,11 +114,68 @@ fn text(state: &State, overlay: Overlay, width: u16) -> Text {
     match overlay {
         Overlay::Help => help(state, width),
         Overlay::Details => details(state, width),
+        Overlay::Environment => environment(state, width),
+        Overlay::Leases => leases(state, width),
         Overlay::Ending => {
             let told = state.dialog.iter().flat_map(Dialog::text);
             told.flat_map(|paragraph| wrap(paragraph, width)).collect()
         }
     }
+}
+
+fn environment(state: &State, width: u16) -> Text {
+    let mut text = Vec::new();
+    let Some((key, read)) = &state.environment else { return text };
+    let name = state.rows().find(|row| row.process() == Some(*key));
+    let name = name.map_or_else(|| key.to_string(), |row| format!("{key} {}", row.command));
+    add(&mut text, Tone::Strong, &name, 0, width);
+    let environment = match read {
+        None => {
+            add(&mut text, Tone::Dim, "reading …", 0, width);
+            return text;
+        }
+        Some(Err(why)) => {
+            add(&mut text, Tone::Accent, &clean(why), 0, width);
+            return text;
+        }
+        Some(Ok(environment)) => environment,
+    };
+    let mut hidden = 0;
+    for (name, value) in &environment.variables {
+        let hides = !state.reveals && inquiry::is_secret(name, value);
+        hidden += usize::from(hides);
+        let line = Line::new().plain(name).plain("=");
+        let line = if hides { line.dim("(hidden)") } else { line.plain(value) };
+        text.push(pieces(&line));
+    }
+    if environment.variables.is_empty() {
+        add(&mut text, Tone::Dim, "no variables", 0, width);
+    }
+    if hidden > 0 {
+        let values = wording::count(hidden, "value", "values");
+        let what = format!("{values} that may be secret: v shows them");
+        add(&mut text, Tone::Accent, &what, 0, width);
+    }
+    if environment.is_cut {
+        add(&mut text, Tone::Accent, "there is more than what was read", 0, width);
+    }
+    text
+}
+
+fn leases(state: &State, width: u16) -> Text {
+    let user = |uid: u32| {
+        let known = state.leases.iter().flatten().find_map(|leases| leases.names.get(&uid));
+        known.cloned().unwrap_or_else(|| uid.to_string())
+    };
+    let told = match &state.leases {
+        None => vec![Line::new().dim("reading …").into()],
+        Some(Err(why)) => vec![Line::new().accent(why).into()],
+        Some(Ok(leases)) => wording::leases::listing(&leases.listing, width.into(), &user),
+    };
+    if told.is_empty() {
+        return vec![vec![(Tone::Plain, "no leases and no waiting claims".to_owned())]];
+    }
+    told.iter().flat_map(|paragraph| wrap(paragraph, width)).collect()
 }
 
 /// The columns by which text after a long head is indented.
@@ -129,7 +200,9 @@ fn pieces(line: &Line) -> Vec<(Tone, String)> {
 
 fn help(state: &State, width: u16) -> Text {
     let mut text = Vec::new();
-    for binding in BINDINGS.iter().filter(|binding| state.offers(binding.action)) {
+    let own = if state.options.replays { keys::IN_REPLAY } else { &[] };
+    let bindings = own.iter().chain(BINDINGS);
+    for binding in bindings.filter(|binding| state.offers(binding.action)) {
         let keys = keys::names(binding);
         add(&mut text, Tone::Plain, &format!("{keys:<NAME$} {}", binding.help), NAME + 1, width);
     }
@@ -200,6 +273,7 @@ fn process(text: &mut Text, state: &State, frame: &Frame, row: &Row, pid: Pid, w
         value(text, &format!("GPU {}", row.place()), &line, width);
     }
     value(text, "host", &format!("{}, CPU {}", gib(row.host), percent(row.cpu)), width);
+    graphs(text, state, row, width);
     let info = frame.snapshot.process(pid).ok();
     if let Some(at) = info.and_then(|info| info.started_at.ok()) {
         let age = row.age.map_or(String::new(), |age| format!(", {} ago", wording::age(age)));
@@ -221,6 +295,44 @@ fn process(text: &mut Text, state: &State, frame: &Frame, row: &Row, pid: Pid, w
         value(text, "parents", &parents.join(" ← "), width);
     }
 }
+
+/// The lines of each graph of a process.
+const GRAPH: u16 = 2;
+
+/// Adds the graphs of a process on the device of its row, once there is a past.
+fn graphs(text: &mut Text, state: &State, row: &Row, width: u16) {
+    let Some(history) = state.processes.get(&row.key) else { return };
+    let total = state.frame.iter().flat_map(|frame| &frame.devices);
+    let total = total.filter(|device| Some(device.index) == row.key.gpu && device.mig == row.mig);
+    let total = total.filter_map(|device| device.memory_total).next();
+    let mib = total.and_then(|total| u32::try_from(total.0 >> 20).ok());
+    for shown in [Use::Sm, Use::Memory, Use::Cpu] {
+        let Some(largest) = history.largest(shown) else { continue };
+        // Several CPUs are more than 100 %.
+        let (name, whole) = match shown {
+            Use::Sm => ("SM".to_owned(), 100),
+            Use::Memory => ("memory".to_owned(), mib.unwrap_or(largest)),
+            Use::Cpu => {
+                let whole = largest.div_ceil(100).max(1).saturating_mul(100);
+                (format!("CPU ≤{whole}%"), whole)
+            }
+        };
+        let back = |age: usize| {
+            let value = history.back(shown, age + state.behind)?;
+            let share = (u64::from(value) * 100).checked_div(whole.into())?;
+            Some(share.min(100) as u8)
+        };
+        let columns = width.saturating_sub(NAME as u16 + 1).min(MOST);
+        for (at, line) in graph::lines((columns, GRAPH), state.marker, back).into_iter().enumerate()
+        {
+            let name = if at == 0 { &*name } else { "" };
+            text.push(vec![(Tone::Plain, format!("{name:<NAME$} ")), (Tone::Graph, line)]);
+        }
+    }
+}
+
+/// The most columns of a graph of a process.
+const MOST: u16 = (PROCESS_SAMPLES / 2) as u16;
 
 fn concerns(finding: &Finding, row: &Row) -> bool {
     let on_device = || finding.devices.iter().any(|device| Some(device.index) == row.key.gpu);

@@ -1,5 +1,6 @@
 //! Text and styles on a buffer.
 
+use crate::state::Theme;
 use gpu_report::text::Line;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
@@ -27,23 +28,24 @@ pub(crate) enum Tone {
 /// A buffer and the styles on it.
 pub(crate) struct Paint<'a> {
     pub(crate) buffer: &'a mut Buffer,
-    pub(crate) colour: bool,
+    pub(crate) theme: Theme,
 }
 
 impl Paint<'_> {
     pub(crate) fn style(&self, tone: Tone) -> Style {
-        let coloured = |colour: Color| match self.colour {
-            true => Style::new().fg(colour),
-            false => Style::new(),
+        let coloured = |dark: Color, light: Color| match self.theme {
+            Theme::Dark => Style::new().fg(dark),
+            Theme::Light => Style::new().fg(light),
+            Theme::Mono => Style::new(),
         };
         match tone {
             Tone::Plain => Style::new(),
             Tone::Strong => Style::new().add_modifier(Modifier::BOLD),
             Tone::Dim => Style::new().add_modifier(Modifier::DIM),
             // As in the other commands.
-            Tone::Accent => coloured(Color::Yellow).add_modifier(Modifier::BOLD),
-            Tone::Graph => coloured(Color::Cyan),
-            Tone::Good => coloured(Color::Green),
+            Tone::Accent => coloured(Color::Yellow, Color::Red).add_modifier(Modifier::BOLD),
+            Tone::Graph => coloured(Color::Cyan, Color::Blue),
+            Tone::Good => coloured(Color::Green, Color::Green),
         }
     }
 

@@ -49,8 +49,13 @@ pub(super) fn places(state: &State, area: Rect) -> Vec<Place> {
             }
         }
     };
-    let shown: Vec<Column> =
-        Column::ALL.into_iter().filter(|column| area.width >= least(*column)).collect();
+    let shown: Vec<Column> = state
+        .options
+        .columns
+        .iter()
+        .copied()
+        .filter(|column| area.width >= least(*column))
+        .collect();
     let mut x = area.x;
     let mut places = Vec::new();
     for column in shown {

@@ -2,9 +2,11 @@
 
 use crate::fixture::{Made, key, lines, made, options, press};
 use gpu_core::{Pid, ProcessKey, StartTime};
+use gpu_top::history::Measure;
+use gpu_top::inquiry::Inquiry;
 use gpu_top::keys::{Action, BINDINGS, action};
 use gpu_top::rows::{Column, RowKey, Subject};
-use gpu_top::{Effect, Event, Overlay, State};
+use gpu_top::{Aim, Effect, Event, Overlay, State};
 use ratatui_crossterm::crossterm::event::{
     KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
@@ -246,6 +248,28 @@ fn mouse_selects_rows_sorts_by_titles_and_scrolls() {
 }
 
 #[test]
+fn last_known_devices_stay_when_the_driver_does_not_answer() {
+    let mut state = state();
+    let mut blind = made(0, &[], 2000);
+    blind.snapshot.driver = Err(gpu_core::Fault {
+        kind: gpu_core::ErrorKind::TimedOut,
+        text: "query the driver: no answer within 30 s".to_owned(),
+    });
+    for _ in 0..2 {
+        state.update(Event::Frame(Box::new(blind.clone())));
+        let screen = lines(&state);
+        assert!(screen.lines().next().unwrap().contains("GPUs as of 00:00:01"), "{screen}");
+        assert_eq!(pids(&state), [10, 30, 20]);
+        assert!(!screen.contains("free"), "{screen}");
+    }
+    let history = state.history(0).unwrap();
+    assert_eq!((history.len(), history.back(Measure::Memory, 0)), (3, None));
+    assert!(history.back(Measure::Memory, 2).is_some());
+    state.update(Event::Frame(Box::new(made(2, &three(), 3000))));
+    assert!(!lines(&state).contains("as of"));
+}
+
+#[test]
 fn cpu_share_is_that_since_the_previous_look() {
     let mut processes = three();
     let mut state = state();
@@ -260,6 +284,7 @@ fn cpu_share_is_that_since_the_previous_look() {
 
 #[test]
 fn every_action_has_a_key_that_does_it() {
+    let chosen = ProcessKey { pid: Pid(10), start: Some(StartTime(1)) };
     for binding in BINDINGS {
         for stroke in binding.keys {
             let modifiers = match stroke.control {
@@ -272,10 +297,17 @@ fn every_action_has_a_key_that_does_it() {
                 Action::Quit => Effect::Quit,
                 Action::Suspend => Effect::Suspend,
                 Action::Repaint => Effect::Repaint,
+                Action::End => Effect::Plan(1, Aim::Processes(vec![chosen])),
+                Action::Environment => Effect::Ask(Inquiry::Environment(chosen)),
+                Action::Leases => Effect::Ask(Inquiry::Leases),
+                // Only within the environment.
+                Action::Reveal => Effect::Nothing,
                 _ => Effect::Draw,
             };
             let event = Event::Key(KeyEvent::new(stroke.code, modifiers));
-            assert_eq!(state().update(event), expected, "{binding:?}");
+            let mut state = state();
+            press(&mut state, "j");
+            assert_eq!(state.update(event), expected, "{binding:?}");
         }
     }
 }

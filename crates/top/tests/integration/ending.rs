@@ -223,6 +223,17 @@ fn read_only_view_has_no_key_that_ends_processes() {
 }
 
 #[test]
+fn plan_that_has_no_room_cannot_be_confirmed() {
+    for size in [(80, 1), (3, 24)] {
+        let mut state = State::new(options(), size);
+        state.update(look(&[1, 2, 3], 1000));
+        press(&mut state, "jK");
+        state.update(planned(1, 1));
+        assert_eq!(press(&mut state, "y"), Effect::Nothing, "{size:?}: {}", lines(&state));
+    }
+}
+
+#[test]
 fn dialog_has_its_prompt_in_the_smallest_terminal() {
     for size in [(20, 5), (24, 4), (80, 24)] {
         let mut state = State::new(options(), size);

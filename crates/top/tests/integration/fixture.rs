@@ -12,7 +12,7 @@ use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::time::Duration;
 
 pub(crate) fn options() -> Options {
-    Options { sim: "--sim NAME ".to_owned(), can_end: true, ..Options::default() }
+    Options { sim: "--sim NAME ".to_owned(), can_end: true, can_ask: true, ..Options::default() }
 }
 
 /// Draws the state on its terminal, as text.

@@ -4,5 +4,7 @@ mod actions;
 mod ending;
 mod fixture;
 mod hostile;
+mod inquiry;
 mod random;
+mod replay;
 mod tree;

@@ -68,7 +68,7 @@ impl Ender for Reaper {
 }
 
 /// Returns the text of a failure with its hint as one line.
-fn said(failure: Failure) -> String {
+pub(super) fn said(failure: Failure) -> String {
     failure.to_string().trim_start_matches("gpuws: ").replace('\n', "; ")
 }
 

@@ -1,20 +1,24 @@
 //! `gpuws top`: the devices and their users on the whole screen.
 
 mod end;
+mod inspect;
+mod replay;
+mod settings;
 
 use crate::args::{Global, TopArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::queue_status::user;
 use crate::source::{self, Source};
+use crate::terminal;
 use crate::terminal::Screen;
-use crate::{local_time, terminal};
 use end::Reaper;
 use gpu_core::selector::indexes;
 use gpu_core::{DeviceId, HolderSearch, Observation, Observer, ProcessDetail, Snapshot};
 use gpu_host::SystemClock;
 use gpu_report::ProcessFilter;
-use gpu_top::{Ended, Ender, Frame, Jobs, Options, Settings, Top, Waits, end_by};
+use gpu_top::{Ended, Ender, Frame, Frames, Inspector, Jobs, Machine, Top, Waits, end_by};
+use inspect::Asked;
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -28,28 +32,55 @@ pub(crate) fn run(args: &TopArgs, global: &Global, screen: &mut Screen) -> Resul
             .with_source("standard input and output are not both a terminal")
             .with_hint("gpuws status -l repeats the same as text, also into a pipe"));
     }
-    let mut observer = Observer::new();
-    let source = Arc::new(source::open_to_watch(global, tell)?);
-    let options = Options {
-        ascii: args.ascii || terminal::is_ascii(),
-        colour: screen.is_coloured(),
-        zone: local_time::zone(),
-        sim: source::sim_option(&source.backend.origin(), global),
-        can_end: false,
+    let config = settings::config()?;
+    let filter = ProcessFilter { users: args.user.clone(), ..ProcessFilter::default() };
+    let (settings, machine) = match &args.replay.replay {
+        Some(path) => {
+            let (played, at) = replay::open(path, args, filter)?;
+            let frames = Frames::Recording(Box::new(played), at, args.speed);
+            let settings = settings::settings(args, &config, String::new(), screen);
+            (settings, Machine { frames, ender: None, inspector: None })
+        }
+        None => {
+            let source = Arc::new(source::open_to_watch(global, tell)?);
+            let sim = source::sim_option(&source.backend.origin(), global);
+            let settings = settings::settings(args, &config, sim, screen);
+            let is_read_only = args.read_only || config.read_only.unwrap_or(false);
+            let ender: Option<Box<dyn Ender>> =
+                (!is_read_only).then(|| Box::new(Reaper(source.clone())) as _);
+            let inspector: Option<Arc<dyn Inspector>> = Some(Arc::new(Asked(source.clone())));
+            let frames = looks(source, args, settings.interval, filter)?;
+            (settings, Machine { frames, ender, inspector })
+        }
     };
-    let settings = Settings { interval: args.delay, mouse: !args.no_mouse, options };
+    let top = Top::new();
+    WAITS.get_or_init(|| top.waits());
+    let left = top.run(settings, Arc::new(SystemClock::new()), machine);
+    let left = left.map_err(|error| Failure::io("use the terminal", error))?;
+    super::reap::show(screen, left.record)?;
+    if let Ended::Signal(signal) = left.ended {
+        end_by(signal);
+    }
+    Ok(Exit::Done)
+}
+
+/// Returns the looks at a machine.
+fn looks(
+    source: Arc<Source>,
+    args: &TopArgs,
+    interval: Duration,
+    filter: ProcessFilter,
+) -> Result<Frames, Failure> {
     let asked = &args.only.devices;
     let all = asked.is_empty();
+    let mut observer = Observer::new();
     let shown =
         if all { vec![] } else { indexes(&snapshot(&source, &mut observer).devices, asked)? };
-    let filter = ProcessFilter { users: args.user.clone(), ..ProcessFilter::default() };
     // A simulated machine has its own clock; the first look is at its start.
     let mut pause = Duration::ZERO;
-    let interval = if source.is_simulated() { args.delay } else { Duration::ZERO };
-    let reaper: Option<Box<dyn Ender>> =
-        (!args.read_only).then(|| Box::new(Reaper(source.clone())) as _);
+    let interval = if source.is_simulated() { interval } else { Duration::ZERO };
     let mut jobs = Jobs::default();
-    let look = move || {
+    Ok(Frames::Looks(Box::new(move || {
         source.clock.sleep(std::mem::replace(&mut pause, interval));
         let leased = source.leases();
         let mut snapshot = snapshot(&source, &mut observer);
@@ -58,16 +89,7 @@ pub(crate) fn run(args: &TopArgs, global: &Global, screen: &mut Screen) -> Resul
         let mut frame = Frame::of(snapshot, diagnosis, &leased, shown, &filter, &user);
         jobs.fill(&mut frame, &*source.host);
         frame
-    };
-    let top = Top::new();
-    WAITS.get_or_init(|| top.waits());
-    let left = top.run(settings, Arc::new(SystemClock::new()), look, reaper);
-    let left = left.map_err(|error| Failure::io("use the terminal", error))?;
-    super::reap::show(screen, left.record)?;
-    if let Ended::Signal(signal) = left.ended {
-        end_by(signal);
-    }
-    Ok(Exit::Done)
+    })))
 }
 
 /// Shows what a look waits for: on the screen once it is taken.

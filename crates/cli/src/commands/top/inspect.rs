@@ -1,0 +1,49 @@
+//! Answers the questions of the view.
+
+use super::end::said;
+use crate::claim_request;
+use crate::failure::Failure;
+use crate::queue_status::user;
+use crate::source::Source;
+use gpu_core::{Environment, Error, ProcessFault, ProcessKey};
+use gpu_steward::{Ports, listing};
+use gpu_top::Inspector;
+use gpu_top::inquiry::{Answer, Inquiry, Leases};
+use std::sync::Arc;
+
+/// A machine that is asked.
+pub(super) struct Asked(pub(super) Arc<Source>);
+
+impl Asked {
+    fn environment(&self, key: ProcessKey) -> Result<Environment, Failure> {
+        let process = self.0.host.open(key.pid)?;
+        if !process.look()?.key.definitely_same(&key) {
+            let what = format!("read the environment of process {key}");
+            return Err(Error::new(ProcessFault::Gone, what).into());
+        }
+        Ok(process.environment()?)
+    }
+
+    fn leases(&self) -> Result<Leases, Failure> {
+        let locks = self.0.lease_store(None)?;
+        let ports = Ports {
+            backend: &*self.0.backend,
+            host: &*self.0.host,
+            clock: &*self.0.clock,
+            journal: &claim_request::no_journal(),
+            locks: &locks,
+        };
+        Ok(Leases::of(listing(&ports)?, &user))
+    }
+}
+
+impl Inspector for Asked {
+    fn answer(&self, inquiry: Inquiry) -> Answer {
+        match inquiry {
+            Inquiry::Environment(key) => {
+                Answer::Environment(key, self.environment(key).map_err(said))
+            }
+            Inquiry::Leases => Answer::Leases(self.leases().map_err(said)),
+        }
+    }
+}

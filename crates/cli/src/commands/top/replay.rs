@@ -1,0 +1,92 @@
+//! The frames of a history for the view.
+
+use crate::args::TopArgs;
+use crate::commands::replay;
+use crate::failure::Failure;
+use crate::local_time;
+use crate::queue_status::user;
+use gpu_core::selector::indexes;
+use gpu_core::{DeviceId, Timestamp};
+use gpu_history::Reader;
+use gpu_machine::history;
+use gpu_report::{Moment, ProcessFilter, TimeZone};
+use gpu_steward::DeviceLeases;
+use gpu_top::rows::{Device, measured};
+use gpu_top::{Frame, Recording};
+use std::path::Path;
+
+/// How many of the last frames are tried for the devices, which an option selects.
+const SEARCHED: usize = 100;
+
+/// A history, as the view plays it.
+pub(super) struct Played {
+    reader: Reader,
+    end: Timestamp,
+    zone: TimeZone,
+    filter: ProcessFilter,
+    /// The indexes of the devices that are shown; all if empty.
+    devices: Vec<u32>,
+}
+
+/// Opens a history. Returns it with the time at which it is to be shown first.
+pub(super) fn open(
+    path: &Path,
+    args: &TopArgs,
+    filter: ProcessFilter,
+) -> Result<(Played, Option<Timestamp>), Failure> {
+    let mut reader = history::reader(path)?;
+    let zone = local_time::zone();
+    let position = replay::position(&args.replay, path, &mut reader)?;
+    let at = reader.time(position);
+    let end = reader.span().map_or(Timestamp(0), |(_, end)| end);
+    let asked = &args.only.devices;
+    let known = (0..reader.len()).rev().take(SEARCHED).find_map(|number| reader.frame(number));
+    let devices = match (asked.is_empty(), known) {
+        (false, Some(frame)) => indexes(&frame.snapshot.devices, asked)?,
+        _ => Vec::new(),
+    };
+    Ok((Played { reader, end, zone, filter, devices }, at))
+}
+
+impl Played {
+    fn shows(&self) -> impl Fn(&DeviceId) -> bool {
+        let devices = self.devices.clone();
+        move |id| devices.is_empty() || devices.contains(&id.index)
+    }
+}
+
+impl Recording for Played {
+    fn count(&self) -> usize {
+        self.reader.len()
+    }
+
+    fn time(&mut self, number: usize) -> Option<Timestamp> {
+        self.reader.time(number)
+    }
+
+    fn position(&mut self, time: Timestamp) -> Option<usize> {
+        self.reader.position(time)
+    }
+
+    fn frame(&mut self, number: usize) -> Option<Frame> {
+        let gpu_history::Frame { snapshot, leases } = self.reader.frame(number)?;
+        let leased = DeviceLeases::recorded(leases);
+        let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&snapshot));
+        Some(Frame::of(snapshot, diagnosis, &leased, self.shows(), &self.filter, &user))
+    }
+
+    fn devices(&mut self, number: usize) -> Option<Vec<Device>> {
+        let frame = self.reader.frame(number)?;
+        Some(measured(&frame.snapshot, self.shows()))
+    }
+
+    fn damaged(&self) -> usize {
+        self.reader.damage().iter().map(|damage| damage.frames).sum()
+    }
+
+    fn moment(&self, text: &str) -> Result<Timestamp, String> {
+        let moment: Moment = text.parse().map_err(str::to_owned)?;
+        let time = moment.resolved(self.end, &self.zone);
+        time.ok_or_else(|| "the calendar has no such time".to_owned())
+    }
+}

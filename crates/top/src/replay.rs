@@ -1,0 +1,396 @@
+//! Plays a recording instead of looks at a machine.
+//!
+//! A recording has frames with times. The player has a time of its own, which runs at a speed and
+//! can be set; it shows the last frame at or before it. After a jump, the frames before the new one
+//! are read as well, so that the graphs are those of then.
+
+use crate::frame::Frame;
+use crate::rows::Device;
+use gpu_core::Timestamp;
+use std::time::Duration;
+
+/// The frames of a recording, numbered from 0 in the order of their times.
+pub trait Recording: Send {
+    /// Returns the number of frames, damaged ones included.
+    fn count(&self) -> usize;
+
+    /// Returns the time of a frame; `None` if there is no such frame.
+    fn time(&mut self, number: usize) -> Option<Timestamp>;
+
+    /// Returns the number of the last frame at or before a time; `None` if all are later.
+    fn position(&mut self, time: Timestamp) -> Option<usize>;
+
+    /// Returns a frame; `None` if it is damaged.
+    fn frame(&mut self, number: usize) -> Option<Frame>;
+
+    /// Returns the devices of a frame, for the graphs; `None` if it is damaged.
+    fn devices(&mut self, number: usize) -> Option<Vec<Device>>;
+
+    /// Returns how many frames were found to be damaged so far.
+    fn damaged(&self) -> usize;
+
+    /// Returns the time that a text means, such as `10:00` for that of the last day.
+    ///
+    /// # Errors
+    /// What is expected, as a phrase.
+    fn moment(&self, text: &str) -> Result<Timestamp, String>;
+}
+
+/// What the user wants of a player.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// So many seconds forward, or back.
+    By(i64),
+    /// One frame forward, or back; the playback stops.
+    Step(i64),
+    /// To the first frame.
+    First,
+    /// To the last frame.
+    Last,
+    /// To the time that a text means.
+    To(String),
+    /// Stops or resumes the playback.
+    Toggle,
+    /// The next higher speed.
+    Faster,
+    /// The next lower speed.
+    Slower,
+}
+
+/// How a recording is played.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Playback {
+    /// Time goes on.
+    pub plays: bool,
+    /// Seconds of the recording in a second.
+    pub speed: f64,
+    /// The last frame is shown.
+    pub at_end: bool,
+    /// The number of frames that were found to be damaged so far.
+    pub damaged: usize,
+    /// Why the last wish was not fulfilled, as a phrase.
+    pub objection: Option<String>,
+}
+
+/// What a player shows.
+#[derive(Clone, Debug)]
+pub enum Replayed {
+    /// The next frame.
+    Played(Box<Frame>),
+    /// A frame after a jump, and the one before it in the recording, from which the CPU shares
+    /// follow.
+    Sought(Box<Frame>, Option<Box<Frame>>),
+    /// The devices in the frames before the one of this time, oldest first, for the graphs.
+    Past(Timestamp, Vec<Vec<Device>>),
+    /// How it is played.
+    Playback(Playback),
+}
+
+/// The speeds that can be chosen one after another.
+const SPEEDS: [f64; 10] = [0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0, 3600.0];
+/// The shortest time between two frames that are shown.
+const PAUSE: Duration = Duration::from_millis(100);
+/// A pause of the recorder that is longer is skipped.
+const GAP_MS: u64 = 30_000;
+/// How long it is shown instead.
+const SKIPPED_MS: f64 = 1000.0;
+/// The frames before the one that was sought that are read for the graphs.
+const PAST: usize = 480;
+
+/// A player of a recording.
+pub(crate) struct Player {
+    recording: Box<dyn Recording>,
+    /// The number of the frame that is shown.
+    at: usize,
+    /// The number of the frame that was sought last and is readable.
+    sought: usize,
+    /// The time of the player in milliseconds.
+    now: f64,
+    playback: Playback,
+}
+
+impl Player {
+    /// Returns a player at this time, otherwise at the beginning.
+    pub(crate) fn new(
+        mut recording: Box<dyn Recording>,
+        at: Option<Timestamp>,
+        speed: f64,
+    ) -> Self {
+        let at = at.and_then(|time| recording.position(time)).unwrap_or(0);
+        let playback = Playback { plays: true, speed, ..Playback::default() };
+        let mut player = Player { recording, at, sought: at, now: 0.0, playback };
+        player.set(at);
+        player
+    }
+
+    fn last(&self) -> usize {
+        self.recording.count().saturating_sub(1)
+    }
+
+    fn set(&mut self, at: usize) {
+        self.at = at.min(self.last());
+        self.now = self.recording.time(self.at).map_or(0.0, |time| time.0 as f64);
+        self.playback.at_end = self.at == self.last();
+    }
+
+    /// Fulfils a wish; returns whether the position has changed.
+    pub(crate) fn obey(&mut self, control: Control) -> bool {
+        self.playback.objection = None;
+        match control {
+            Control::By(seconds) => {
+                let time = (self.now + seconds as f64 * 1000.0).max(0.0);
+                self.seek(Timestamp(time as u64));
+            }
+            Control::Step(by) => {
+                self.playback.plays = false;
+                let at = self.at.saturating_add_signed(isize::try_from(by).unwrap_or(0));
+                self.set(at);
+            }
+            Control::First => self.set(0),
+            Control::Last => self.set(self.last()),
+            Control::To(text) => match self.recording.moment(&text) {
+                Ok(time) => self.seek(time),
+                Err(expected) => {
+                    self.playback.objection = Some(expected);
+                    return false;
+                }
+            },
+            Control::Toggle => {
+                self.playback.plays = !self.playback.plays;
+                return false;
+            }
+            Control::Faster => return self.change_speed(1),
+            Control::Slower => return self.change_speed(-1),
+        }
+        true
+    }
+
+    fn seek(&mut self, time: Timestamp) {
+        let at = self.recording.position(time).unwrap_or(0);
+        self.set(at);
+        // Within a pause of the recorder, the frame before it is shown.
+        self.now = self.now.max(time.0 as f64);
+        if self.playback.at_end {
+            self.set(at);
+        }
+    }
+
+    fn change_speed(&mut self, by: isize) -> bool {
+        let speed = self.playback.speed;
+        let next = match by > 0 {
+            true => SPEEDS.into_iter().find(|known| *known > speed),
+            false => SPEEDS.into_iter().rev().find(|known| *known < speed),
+        };
+        self.playback.speed = next.unwrap_or(speed);
+        false
+    }
+
+    /// Returns how it is played.
+    pub(crate) fn playback(&self) -> Playback {
+        Playback { damaged: self.recording.damaged(), ..self.playback.clone() }
+    }
+
+    /// Returns the frame at the position after a jump.
+    pub(crate) fn sought(&mut self) -> Option<Replayed> {
+        let (at, frame) = self.readable(0)?;
+        self.sought = at;
+        let before = at.checked_sub(1).and_then(|before| self.recording.frame(before));
+        Some(Replayed::Sought(Box::new(frame), before.map(Box::new)))
+    }
+
+    /// Returns the devices before the frame that was sought.
+    pub(crate) fn past(&mut self) -> Option<Replayed> {
+        let time = self.recording.time(self.sought)?;
+        let before = self.sought.saturating_sub(PAST)..self.sought;
+        let devices = before.filter_map(|number| self.recording.devices(number)).collect();
+        Some(Replayed::Past(time, devices))
+    }
+
+    /// Returns the last readable frame from `from` to the position.
+    fn readable(&mut self, from: usize) -> Option<(usize, Frame)> {
+        // A long damaged part is not searched through: the position says where it is.
+        let from = from.max(self.at.saturating_sub(64));
+        (from..=self.at).rev().find_map(|number| Some((number, self.recording.frame(number)?)))
+    }
+
+    /// Returns when to go on; `None` if time stands still.
+    pub(crate) fn wait(&mut self) -> Option<Duration> {
+        if !self.playback.plays || self.playback.at_end {
+            return None;
+        }
+        let left = self.recording.time(self.at + 1)?.0 as f64 - self.now;
+        let left = if left > GAP_MS as f64 { SKIPPED_MS } else { left.max(0.0) };
+        Some(Duration::from_secs_f64(left / 1000.0 / self.playback.speed).max(PAUSE))
+    }
+
+    /// Lets time go on; returns the frame that is to be shown then.
+    pub(crate) fn advance(&mut self, elapsed: Duration) -> Option<Replayed> {
+        if !self.playback.plays || self.playback.at_end {
+            return None;
+        }
+        self.now += elapsed.as_secs_f64() * 1000.0 * self.playback.speed;
+        let shown = self.recording.time(self.at)?.0;
+        let next = self.recording.time(self.at + 1)?.0;
+        if next.saturating_sub(shown) > GAP_MS && self.now < next as f64 {
+            self.now = next as f64;
+        }
+        let at = self.recording.position(Timestamp(self.now as u64))?;
+        if at <= self.at {
+            return None;
+        }
+        let from = self.at + 1;
+        self.at = at;
+        self.playback.at_end = at == self.last();
+        let (_, frame) = self.readable(from)?;
+        Some(Replayed::Played(Box::new(frame)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Frame as Shown;
+    use gpu_core::{Origin, Snapshot};
+    use gpu_report::ProcessFilter;
+    use gpu_steward::DeviceLeases;
+
+    /// Frames at these times in seconds; those in `damaged` cannot be read.
+    struct Made {
+        times: Vec<u64>,
+        damaged: Vec<usize>,
+        found: usize,
+    }
+
+    impl Recording for Made {
+        fn count(&self) -> usize {
+            self.times.len()
+        }
+
+        fn time(&mut self, number: usize) -> Option<Timestamp> {
+            self.times.get(number).map(|second| Timestamp(second * 1000))
+        }
+
+        fn position(&mut self, time: Timestamp) -> Option<usize> {
+            self.times.iter().rposition(|second| second * 1000 <= time.0)
+        }
+
+        fn frame(&mut self, number: usize) -> Option<Shown> {
+            if self.damaged.contains(&number) {
+                self.found += 1;
+                return None;
+            }
+            let snapshot = Snapshot::empty(Origin::Live, self.time(number)?);
+            let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&snapshot));
+            let (leases, filter) = (DeviceLeases::none(), ProcessFilter::default());
+            let user = |uid: u32| uid.to_string();
+            Some(Shown::of(snapshot, diagnosis, &leases, |_| true, &filter, &user))
+        }
+
+        fn devices(&mut self, number: usize) -> Option<Vec<Device>> {
+            self.frame(number).map(|frame| frame.devices)
+        }
+
+        fn damaged(&self) -> usize {
+            self.found
+        }
+
+        fn moment(&self, text: &str) -> Result<Timestamp, String> {
+            let second: u64 = text.parse().map_err(|_| "a second is expected".to_owned())?;
+            Ok(Timestamp(second * 1000))
+        }
+    }
+
+    fn player(times: impl IntoIterator<Item = u64>, damaged: &[usize]) -> Player {
+        let times = times.into_iter().collect();
+        let made = Made { times, damaged: damaged.to_vec(), found: 0 };
+        Player::new(Box::new(made), None, 1.0)
+    }
+
+    /// Returns the second of the frame that is shown.
+    fn second(shown: Option<Replayed>) -> Option<u64> {
+        match shown? {
+            Replayed::Played(frame) | Replayed::Sought(frame, _) => {
+                Some(frame.snapshot.taken_at.0 / 1000)
+            }
+            Replayed::Past(..) | Replayed::Playback(_) => None,
+        }
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn frames_are_shown_at_their_times_and_speed() {
+        let mut player = player(100..200, &[]);
+        assert_eq!(player.wait(), Some(SECOND));
+        assert_eq!(second(player.advance(SECOND / 2)), None);
+        assert_eq!(player.wait(), Some(SECOND / 2));
+        assert_eq!(second(player.advance(SECOND / 2)), Some(101));
+        for _ in 0..3 {
+            player.obey(Control::Faster);
+        }
+        assert_eq!(player.playback().speed, 10.0);
+        assert_eq!(second(player.advance(SECOND)), Some(111), "frames are left out");
+        player.obey(Control::Slower);
+        assert_eq!(player.playback().speed, 5.0);
+        assert_eq!(player.wait(), Some(Duration::from_millis(200)));
+        player.obey(Control::Toggle);
+        assert_eq!((player.wait(), second(player.advance(SECOND))), (None, None));
+    }
+
+    #[test]
+    fn jumps_go_by_time_and_steps_by_frame() {
+        let mut player = player((100..200).step_by(3), &[]);
+        for (control, expected) in [
+            (Control::By(10), 109),
+            (Control::By(-4), 106),
+            (Control::Step(1), 109),
+            (Control::Step(-1), 106),
+            (Control::To("150".to_owned()), 148),
+            (Control::First, 100),
+            (Control::By(-10), 100),
+            (Control::Step(-1), 100),
+            (Control::Last, 199),
+            (Control::Step(1), 199),
+            (Control::By(1000), 199),
+        ] {
+            assert!(player.obey(control.clone()));
+            assert_eq!(second(player.sought()), Some(expected), "{control:?}");
+        }
+        assert!(player.playback().at_end && player.wait().is_none());
+        assert!(!player.obey(Control::To("noon".to_owned())));
+        assert_eq!(player.playback().objection.as_deref(), Some("a second is expected"));
+        player.obey(Control::First);
+        assert_eq!(player.playback().objection, None);
+    }
+
+    #[test]
+    fn graphs_after_a_jump_are_those_of_the_frames_before_it() {
+        let mut player = player(0..2000, &[]);
+        player.obey(Control::To("1000".to_owned()));
+        let Some(Replayed::Sought(frame, before)) = player.sought() else { panic!() };
+        assert_eq!(frame.snapshot.taken_at, Timestamp(1_000_000));
+        assert_eq!(before.unwrap().snapshot.taken_at, Timestamp(999_000));
+        let Some(Replayed::Past(of, devices)) = player.past() else { panic!() };
+        assert_eq!((of, devices.len()), (Timestamp(1_000_000), PAST));
+    }
+
+    #[test]
+    fn damaged_frames_are_passed_over_and_counted() {
+        let mut player = player(0..10, &[4, 5]);
+        player.obey(Control::To("5".to_owned()));
+        assert_eq!(second(player.sought()), Some(3));
+        assert_eq!(player.playback().damaged, 2);
+        let Some(Replayed::Past(of, _)) = player.past() else { panic!() };
+        assert_eq!(of, Timestamp(3000));
+        assert_eq!(second(player.advance(SECOND)), Some(6));
+    }
+
+    #[test]
+    fn pauses_of_the_recorder_are_skipped() {
+        let mut player = player([0, 1, 40_000, 40_001], &[]);
+        assert_eq!(second(player.advance(SECOND)), Some(1));
+        assert_eq!(player.wait(), Some(SECOND));
+        assert_eq!(second(player.advance(SECOND)), Some(40_000));
+        assert_eq!(second(player.advance(SECOND)), Some(40_001));
+    }
+}

@@ -1,0 +1,112 @@
+//! The view of a recording.
+
+use crate::fixture::{Made, key, lines, made, options, press};
+use gpu_top::history::Measure;
+use gpu_top::replay::{Control, Playback, Replayed};
+use gpu_top::rows::measured;
+use gpu_top::{Effect, Event, Options, State};
+use ratatui_crossterm::crossterm::event::KeyCode;
+
+fn state() -> State {
+    let options = Options { replays: true, can_end: false, can_ask: false, ..options() };
+    State::new(options, (100, 30))
+}
+
+fn look(at: u64) -> gpu_top::Frame {
+    let job = Made { cpu: at / 2, ..Made::new(0, 7, "bob", at / 10, "job") };
+    made(1, &[job], at)
+}
+
+fn sought(at: u64) -> Event {
+    Event::Replayed(Replayed::Sought(Box::new(look(at)), Some(Box::new(look(at - 1000)))))
+}
+
+fn playback(playback: Playback) -> Event {
+    Event::Replayed(Replayed::Playback(playback))
+}
+
+#[test]
+fn header_tells_the_recording_its_time_and_how_it_is_played() {
+    let mut state = state();
+    state.update(sought(100_000));
+    let header = |state: &State| lines(state).lines().next().unwrap().to_owned();
+    state.update(playback(Playback { plays: true, speed: 1.0, ..Playback::default() }));
+    assert!(header(&state).starts_with("recording of made"), "{}", header(&state));
+    assert!(header(&state).ends_with("1970-01-01 00:01:40"), "{}", header(&state));
+    state.update(playback(Playback { plays: true, speed: 10.0, ..Playback::default() }));
+    assert!(header(&state).contains("×10"));
+    state.update(playback(Playback { speed: 1.0, damaged: 3, ..Playback::default() }));
+    assert!(header(&state).contains("3 frames damaged  paused"), "{}", header(&state));
+}
+
+#[test]
+fn jump_fills_graphs_and_cpu_shares_from_the_frames_before_it() {
+    let mut state = state();
+    for at in [1000, 2000, 3000] {
+        state.update(Event::Replayed(Replayed::Played(Box::new(look(at)))));
+    }
+    assert_eq!(state.history(0).unwrap().len(), 3);
+    state.update(sought(9_000_000));
+    assert_eq!(state.history(0).unwrap().len(), 1, "what was shown before is not its past");
+    assert_eq!(state.rows().next().unwrap().cpu, Some(50));
+    let past = [8_000_000, 8_500_000].map(|at| measured(&look(at).snapshot, |_| true));
+    let at = gpu_core::Timestamp;
+    state.update(Event::Replayed(Replayed::Played(Box::new(look(9_001_000)))));
+    let stale = Event::Replayed(Replayed::Past(at(9_000_000), past.to_vec()));
+    assert_eq!(state.update(stale), Effect::Nothing, "another frame is shown by now");
+    state.update(sought(9_000_000));
+    let effect = state.update(Event::Replayed(Replayed::Past(at(9_000_000), past.to_vec())));
+    assert_eq!((effect, state.history(0).unwrap().len()), (Effect::Draw, 3));
+    assert!(state.history(0).unwrap().back(Measure::Memory, 2).is_some());
+}
+
+#[test]
+fn keys_move_the_time_of_the_recording() {
+    let mut state = state();
+    state.update(sought(100_000));
+    for (code, control) in [
+        (KeyCode::Left, Control::By(-10)),
+        (KeyCode::Right, Control::By(10)),
+        (KeyCode::Char('['), Control::Step(-1)),
+        (KeyCode::Char(']'), Control::Step(1)),
+        (KeyCode::Char('{'), Control::First),
+        (KeyCode::Char('}'), Control::Last),
+        (KeyCode::Char('+'), Control::Faster),
+        (KeyCode::Char('-'), Control::Slower),
+        (KeyCode::Char('z'), Control::Toggle),
+    ] {
+        assert_eq!(state.update(key(code)), Effect::Play(control));
+    }
+    press(&mut state, "g10:0x");
+    state.update(key(KeyCode::Backspace));
+    press(&mut state, "0");
+    assert!(lines(&state).contains("time: 10:00█"), "{}", lines(&state));
+    let to = Control::To("10:00".to_owned());
+    assert_eq!(state.update(key(KeyCode::Enter)), Effect::Play(to));
+    state.update(playback(Playback { objection: Some("no".to_owned()), ..Playback::default() }));
+    assert!(lines(&state).lines().last().unwrap().starts_with("no"));
+    press(&mut state, "gq");
+    state.update(key(KeyCode::Esc));
+    assert_eq!(press(&mut state, "q"), Effect::Quit, "q is text only while a time is typed");
+}
+
+#[test]
+fn recording_offers_no_key_that_acts_on_the_present() {
+    let mut state = state();
+    state.update(sought(100_000));
+    for letter in ["jK", "e", "l"] {
+        assert_eq!(press(&mut state, letter), Effect::Nothing);
+    }
+    press(&mut state, "?");
+    let help = lines(&state);
+    assert!(help.contains("10 s forward") && !help.contains("F9"), "{help}");
+}
+
+#[test]
+fn live_view_has_no_keys_of_a_recording() {
+    let mut state = State::new(options(), (80, 24));
+    state.update(Event::Frame(Box::new(look(1000))));
+    for code in [KeyCode::Left, KeyCode::Char('['), KeyCode::Char('+')] {
+        assert_eq!(state.update(key(code)), Effect::Nothing);
+    }
+}
