@@ -8,6 +8,7 @@
 use crate::event::Event;
 use crate::frame::Frame;
 use crate::state::{Effect, Options, State};
+use crate::stops::{self, Stops};
 use crate::terminal::{self, Screen};
 use gpu_core::Clock;
 use ratatui_crossterm::crossterm::event as input;
@@ -110,10 +111,19 @@ impl Top {
     ) -> io::Result<Ended> {
         let Top { sender, receiver } = self;
         let signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGCONT])?;
+        let stops = Stops::block()?;
         let mut screen = Screen::take(settings.mouse)?;
         let slot = Slot::default();
         spawn("signals", watch_signals(signals, sender.clone(), clock.clone()))?;
         spawn("input", read_input(sender.clone()))?;
+        spawn("hangup", stops::watch_hangup)?;
+        let to_main = sender.clone();
+        spawn("stops", || {
+            stops.watch(move || {
+                // Without a main loop the program ends.
+                let _ = to_main.send(Message::Signal(SIGCONT));
+            });
+        })?;
         let collector =
             collect(look, settings.interval, slot.clone(), sender.clone(), clock.clone());
         spawn("looks", collector)?;
@@ -165,7 +175,7 @@ impl Top {
                 match state.update(event) {
                     Effect::Quit => return Ok(Ended::Quit),
                     Effect::Suspend => {
-                        screen.suspend()?;
+                        stops::stop_group()?;
                         effect = Effect::Repaint;
                     }
                     Effect::Repaint => effect = Effect::Repaint,
