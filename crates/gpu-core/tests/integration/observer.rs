@@ -26,6 +26,8 @@ struct Facts {
     helpers: Vec<u32>,
     asleep: bool,
     queries: u32,
+    /// The processes that were read whole, and again.
+    read: (Vec<u32>, Vec<u32>),
 }
 
 impl World {
@@ -122,12 +124,23 @@ impl World {
         });
         let world = self.clone();
         host.expect_processes_of().returning(move |pids, _| {
-            let gone = || Error::new(ProcessFault::Gone, "look at a process");
-            let alive = world.change(|facts| facts.alive.clone());
-            let read = |pid: &Pid| alive.contains(&pid.0).then(|| process(pid.0, 0));
-            pids.iter().map(|pid| read(pid).ok_or_else(gone)).collect()
+            world.change(|facts| facts.read.0.extend(pids.iter().map(|pid| pid.0)));
+            world.read(pids.iter().map(|pid| process(pid.0, 0)).collect())
+        });
+        let world = self.clone();
+        host.expect_processes_again().returning(move |known, _| {
+            world.change(|facts| facts.read.1.extend(known.iter().map(|known| known.key.pid.0)));
+            world.read(known.to_vec())
         });
         host
+    }
+
+    /// Returns those of the processes that exist.
+    fn read(&self, processes: Vec<ProcessInfo>) -> Vec<Result<ProcessInfo>> {
+        let alive = self.change(|facts| facts.alive.clone());
+        let gone = || Error::new(ProcessFault::Gone, "look at a process");
+        let read = |info: ProcessInfo| alive.contains(&info.key.pid.0).then_some(info);
+        processes.into_iter().map(|info| read(info).ok_or_else(gone)).collect()
     }
 }
 
@@ -254,4 +267,28 @@ fn sleeping_devices_are_not_queried() {
     assert_eq!(seen.devices[0].info, info(0), "as it was known before");
     assert_eq!(seen.devices[0].memory_used(), Err(Absent::Asleep));
     assert_eq!(seen.driver.unwrap().version, Ok("550.1".into()));
+}
+
+#[test]
+fn known_processes_are_read_whole_again_only_after_a_while() {
+    let (world, mut observer) = (World::ghost(), Observer::new());
+    let read = |world: &World| world.change(|facts| std::mem::take(&mut facts.read));
+    world.look(&mut observer, 0);
+    assert_eq!(read(&world), (vec![70, 71], vec![]));
+    for _ in 0..9 {
+        world.look(&mut observer, 1);
+        assert_eq!(read(&world), (vec![], vec![70, 71]));
+    }
+    world.change(|facts| (facts.holders.push(72), facts.alive.push(72)));
+    world.look(&mut observer, 1);
+    assert_eq!(read(&world), (vec![70, 71, 72], vec![]));
+    world.look(&mut observer, 1);
+    assert_eq!(read(&world), (vec![], vec![70, 71, 72]));
+    // One that has ended is read whole if its PID is used again.
+    world.change(|facts| facts.alive = vec![70, 72]);
+    world.look(&mut observer, 1);
+    world.change(|facts| facts.alive = vec![70, 71, 72]);
+    read(&world);
+    world.look(&mut observer, 1);
+    assert!(read(&world).0.contains(&71));
 }
