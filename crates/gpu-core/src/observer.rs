@@ -10,7 +10,7 @@
 use crate::absent::Absent;
 use crate::backend::GpuBackend;
 use crate::clock::Clock;
-use crate::details::Groups;
+use crate::details::{DeviceDetails, Groups};
 use crate::device::{DeviceInfo, Driver};
 use crate::error::{Error, Fault, ProcessFault};
 use crate::file::DeviceFile;
@@ -32,6 +32,10 @@ const WITH_REASON: u32 = 20;
 /// The shortest and the longest time from one search to the next without a reason.
 const INTERVALS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(60));
 
+/// The time after which details are queried again that are wanted rarely: faults of the memory and
+/// modes of a device seldom change.
+const RARELY: Duration = Duration::from_secs(10);
+
 /// The time after which a known process is read whole again: it may have changed its user or its
 /// command line.
 const REREAD: Duration = Duration::from_secs(10);
@@ -44,9 +48,15 @@ pub struct Observer {
     /// What was known of the driver and the devices when they were last awake.
     driver: Option<Driver>,
     devices: Vec<DeviceInfo>,
+    /// The details of the devices, and when they were queried, if that is done rarely.
+    details: Option<(Vec<(DeviceId, Details)>, Duration)>,
+    are_details_rare: bool,
     /// The processes of the last look, and when each was read whole.
     processes: BTreeMap<Pid, (ProcessInfo, Duration)>,
 }
+
+/// The details of a device, or why they are not known.
+type Details = Result<DeviceDetails, Fault>;
 
 /// A search for holders.
 struct Search {
@@ -78,6 +88,13 @@ impl Observer {
         Observer::default()
     }
 
+    /// Makes the observer query the details of devices only every ten seconds, which halves the
+    /// number of queries. The snapshots between have those of before.
+    #[must_use]
+    pub fn with_rare_details(self) -> Self {
+        Observer { are_details_rare: true, ..self }
+    }
+
     /// Takes a snapshot like [`observe_in_detail`](crate::observe_in_detail), but the holders may
     /// be those of an earlier look, without those that have ended since. Devices that sleep are
     /// not queried. The backend's own helpers are left out of the holders.
@@ -91,7 +108,7 @@ impl Observer {
         let taken_at = clock.wall();
         let inventory = match host.sleeping_devices() {
             Some(devices) => self.asleep(devices, observation.groups),
-            None => self.awake(look_at_devices(backend, host, observation.groups)),
+            None => self.awake(backend, host, clock, observation.groups),
         };
         let mut snapshot = begin(backend, host, taken_at, inventory);
         let known = std::mem::take(&mut self.processes);
@@ -108,7 +125,29 @@ impl Observer {
         snapshot
     }
 
-    fn awake(&mut self, inventory: Inventory) -> Inventory {
+    fn awake(
+        &mut self,
+        backend: &dyn GpuBackend,
+        host: &dyn Host,
+        clock: &dyn Clock,
+        groups: Groups,
+    ) -> Inventory {
+        let inventory = match self.details.take().filter(|_| self.are_details_rare) {
+            Some((known, at)) if clock.monotonic().saturating_sub(at) < RARELY => {
+                let mut inventory = look_at_devices(backend, host, Groups::NONE);
+                match with_details(&mut inventory.devices, &known) {
+                    true => self.details = Some((known, at)),
+                    false => inventory = look_at_devices(backend, host, groups),
+                }
+                inventory
+            }
+            _ => look_at_devices(backend, host, groups),
+        };
+        if self.are_details_rare && self.details.is_none() {
+            let known = |device: &DeviceState| (device.id().clone(), device.details.clone());
+            let known = inventory.devices.iter().map(known).collect();
+            self.details = Some((known, clock.monotonic()));
+        }
         self.driver = inventory.driver.as_ref().ok().cloned();
         self.devices = inventory.devices.iter().map(|device| device.info.clone()).collect();
         inventory
@@ -183,6 +222,19 @@ impl Observer {
             None => last.gone = Some(gone),
         }
     }
+}
+
+/// Adds details from before to the devices that answer. Returns whether they are the same devices.
+fn with_details(devices: &mut [DeviceState], known: &[(DeviceId, Details)]) -> bool {
+    let are_same = devices.len() == known.len()
+        && devices.iter().zip(known).all(|(device, (id, _))| device.id() == id);
+    for (device, (_, details)) in devices.iter_mut().zip(known).filter(|_| are_same) {
+        device.details = match &device.sample {
+            Ok(_) => details.clone(),
+            Err(fault) => Err(fault.clone()),
+        };
+    }
+    are_same
 }
 
 /// One look of an observer.

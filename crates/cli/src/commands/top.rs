@@ -24,7 +24,7 @@ pub(crate) fn run(args: &TopArgs, global: &Global, colour: bool) -> Result<Exit,
             .with_source("standard input and output are not both a terminal")
             .with_hint("gpuws status -l repeats the same as text, also into a pipe"));
     }
-    let mut observer = Observer::new();
+    let mut observer = Observer::new().with_rare_details();
     let source = source::open_to_watch(global, tell)?;
     let options = Options {
         ascii: args.ascii || terminal::is_ascii(),

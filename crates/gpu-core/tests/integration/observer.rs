@@ -26,6 +26,8 @@ struct Facts {
     helpers: Vec<u32>,
     asleep: bool,
     queries: u32,
+    queries_of_details: u32,
+    index: u32,
     /// The processes that were read whole, and again.
     read: (Vec<u32>, Vec<u32>),
 }
@@ -69,12 +71,14 @@ impl World {
         let mut backend = MockGpuBackend::new();
         backend.expect_origin().returning(|| Origin::Live);
         let world = self.clone();
-        backend.expect_look().returning(move |_| {
+        backend.expect_look().returning(move |groups| {
             world.change(|facts| {
                 facts.queries += 1;
+                facts.queries_of_details += u32::from(!groups.is_empty());
                 let processes = facts.listed.iter().map(|pid| listed(*pid, 300, None)).collect();
                 let sample = Ok(sample(facts.used, 0));
-                let devices = vec![DeviceState { sample, processes: Ok(processes), ..state(0) }];
+                let devices =
+                    vec![DeviceState { sample, processes: Ok(processes), ..state(facts.index) }];
                 let driver = Driver { version: Ok("550.1".into()), cuda: Ok("12.4".into()) };
                 Inventory { driver: Ok(driver), devices }
             })
@@ -291,4 +295,24 @@ fn known_processes_are_read_whole_again_only_after_a_while() {
     read(&world);
     world.look(&mut observer, 1);
     assert!(read(&world).0.contains(&71));
+}
+
+#[test]
+fn rare_details_are_queried_every_ten_seconds_and_of_other_devices() {
+    let (world, mut observer) = (World::ghost(), Observer::new().with_rare_details());
+    let mut look = |seconds| {
+        world.change(|facts| facts.now += Duration::from_secs(seconds));
+        let observation = Observation { groups: Groups::all(), ..observation() };
+        let (backend, host, clock) = (world.backend(), world.host(), world.clock());
+        let seen = observer.observe(&backend, &host, &clock, observation);
+        assert!(seen.devices[0].details.is_ok());
+        world.change(|facts| (facts.queries, facts.queries_of_details))
+    };
+    assert_eq!(look(0), (1, 1));
+    assert_eq!(look(1), (2, 1));
+    assert_eq!(look(8), (3, 1));
+    assert_eq!(look(1), (4, 2));
+    world.change(|facts| facts.index = 1);
+    assert_eq!(look(1), (6, 3), "the first answer tells that it is another device");
+    assert_eq!(look(1), (7, 3));
 }
