@@ -12,10 +12,9 @@
 
 use criterion::{BenchmarkGroup, Criterion, SamplingMode, criterion_group, measurement::WallTime};
 use gpu_sim::Session;
-use gpuws_benches::{IdleMachine, SAFE_GPU_USER, built, peer};
-use std::fs;
+use gpuws_benches::{Crowd, IdleMachine, SAFE_GPU_USER, built, on_host, peer};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 /// Set in the live session, to the number of GPUs.
@@ -23,37 +22,6 @@ const INSIDE: &str = "GPUWS_BENCH_CROWD";
 
 /// The GPUs of the machine with a crowd of other processes.
 const EIGHT: u32 = 8;
-
-/// Sleeping processes, which end when this is dropped.
-#[derive(Default)]
-struct Crowd(Vec<Child>);
-
-impl Crowd {
-    /// Adds processes until the host has this many.
-    fn grow(&mut self, processes: usize) {
-        for _ in on_host()..processes {
-            let mut command = Command::new("sleep");
-            command.arg("100000").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            self.0.push(command.spawn().expect("a process starts"));
-        }
-    }
-}
-
-impl Drop for Crowd {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            // It may have ended by itself.
-            let _ = child.kill().and_then(|()| child.wait());
-        }
-    }
-}
-
-/// Returns the number of processes that /proc shows.
-fn on_host() -> usize {
-    let entries = fs::read_dir("/proc").expect("/proc is mounted").flatten();
-    let names = entries.map(|entry| entry.file_name());
-    names.filter(|name| name.to_string_lossy().parse::<u32>().is_ok()).count()
-}
 
 /// Times a program from start to exit, with its output read through a pipe; skips one that is not
 /// installed.

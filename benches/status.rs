@@ -11,7 +11,7 @@
 
 use criterion::{BenchmarkGroup, Criterion, SamplingMode, criterion_group, measurement::WallTime};
 use gpu_sim::Session;
-use gpuws_benches::{built, peer};
+use gpuws_benches::{built, descendants, peak_of, peer};
 use nix::sys::resource::{UsageWho, getrusage};
 use std::collections::BTreeMap;
 use std::fs;
@@ -200,23 +200,6 @@ fn measure() {
         })
         .collect();
     eprintln!("peak memory: {largest} KiB in the largest process ({})", own.join(", "));
-}
-
-/// Returns a process and its descendants, with their depth.
-fn descendants(pid: u32, depth: u32) -> Vec<(u32, u32)> {
-    let mut all = vec![(depth, pid)];
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    for child in children.unwrap_or_default().split_whitespace() {
-        all.extend(child.parse().map(|child| descendants(child, depth + 1)).unwrap_or_default());
-    }
-    all
-}
-
-/// Returns the peak resident memory of a process in KiB, from /proc.
-fn peak_of(pid: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.split_whitespace().next()?.parse().ok()
 }
 
 fn settle(group: &mut BenchmarkGroup<'_, WallTime>) {

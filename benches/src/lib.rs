@@ -4,7 +4,7 @@ use gpu_sim::Session;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 /// A Python program that claims a device with safe-gpu and prints its index.
@@ -72,4 +72,58 @@ impl IdleMachine {
         command.env("LD_LIBRARY_PATH", self.dir.path()).env_remove("CUDA_VISIBLE_DEVICES");
         command.env("PATH", format!("{}/bin:{path}", self.dir.path().display()))
     }
+}
+
+/// Sleeping processes, which end when this is dropped.
+#[derive(Default)]
+pub struct Crowd(Vec<Child>);
+
+impl Crowd {
+    /// Adds processes until the host has this many.
+    ///
+    /// # Panics
+    /// If one does not start.
+    pub fn grow(&mut self, processes: usize) {
+        for _ in on_host()..processes {
+            let mut command = Command::new("sleep");
+            command.arg("100000").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            self.0.push(command.spawn().expect("a process starts"));
+        }
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // It may have ended by itself.
+            let _ = child.kill().and_then(|()| child.wait());
+        }
+    }
+}
+
+/// Returns the number of processes that /proc shows.
+///
+/// # Panics
+/// Without /proc.
+pub fn on_host() -> usize {
+    let entries = fs::read_dir("/proc").expect("/proc is mounted").flatten();
+    let names = entries.map(|entry| entry.file_name());
+    names.filter(|name| name.to_string_lossy().parse::<u32>().is_ok()).count()
+}
+
+/// Returns a process and its descendants, with their depth.
+pub fn descendants(pid: u32, depth: u32) -> Vec<(u32, u32)> {
+    let mut all = vec![(depth, pid)];
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    for child in children.unwrap_or_default().split_whitespace() {
+        all.extend(child.parse().map(|child| descendants(child, depth + 1)).unwrap_or_default());
+    }
+    all
+}
+
+/// Returns the peak resident memory of a process in KiB, from /proc.
+pub fn peak_of(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.split_whitespace().next()?.parse().ok()
 }

@@ -114,6 +114,21 @@ pub trait Host: Send + Sync {
         pids.iter().map(|pid| self.process(*pid)).collect()
     }
 
+    /// Returns processes of which this much is known from before, as they are now, in the same
+    /// order. An implementation may read only what a process changes all the time, and keep the
+    /// rest. If another process has the PID or another program is executed, all of it is read.
+    ///
+    /// # Errors
+    /// As [`process`](Host::process), for each of them.
+    fn processes_again(
+        &self,
+        known: &[ProcessInfo],
+        detail: ProcessDetail,
+    ) -> Vec<Result<ProcessInfo>> {
+        let pids: Vec<Pid> = known.iter().map(|known| known.key.pid).collect();
+        self.processes_of(&pids, detail)
+    }
+
     /// Returns every process.
     ///
     /// # Errors

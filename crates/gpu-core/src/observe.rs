@@ -5,13 +5,13 @@ use crate::backend::GpuBackend;
 use crate::clock::{Clock, Timestamp};
 use crate::details::Groups;
 use crate::device::DeviceInfo;
-use crate::error::{Fault, Reach};
+use crate::error::{Fault, Reach, Result};
 use crate::file::DeviceFile;
 use crate::holder::HolderScan;
 use crate::host::Host;
 use crate::id::{DeviceId, Pid, ProcessKey};
 use crate::inventory::{Inventory, ask};
-use crate::process::ProcessDetail;
+use crate::process::{ProcessDetail, ProcessInfo};
 use crate::snapshot::{DRIVER_OVERHEAD, DeviceState, Process, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,26 +67,47 @@ pub fn observe_in_detail(
     observation: Observation,
 ) -> Snapshot {
     let mut snapshot = look(backend, host, clock, observation.groups);
-    complete(&mut snapshot, host, observation, |_, files| ask(|| host.holders(files)));
+    complete(&mut snapshot, host, observation, &mut Fresh(host, observation.processes));
     snapshot
 }
 
-/// Adds to a look at the devices what else `observation` requests. `search` returns the holders of
-/// files; it is called at most once.
+/// Where a look gets holders and processes from.
+pub(crate) trait Answers {
+    /// Returns the holders of these files. It is called at most once.
+    fn holders(&mut self, snapshot: &Snapshot, files: &[DeviceFile]) -> Result<HolderScan, Fault>;
+
+    /// Returns these processes, in this order.
+    fn processes(&mut self, pids: &[Pid]) -> Vec<Result<ProcessInfo>>;
+}
+
+/// The machine itself.
+struct Fresh<'a>(&'a dyn Host, ProcessDetail);
+
+impl Answers for Fresh<'_> {
+    fn holders(&mut self, _: &Snapshot, files: &[DeviceFile]) -> Result<HolderScan, Fault> {
+        ask(|| self.0.holders(files))
+    }
+
+    fn processes(&mut self, pids: &[Pid]) -> Vec<Result<ProcessInfo>> {
+        self.0.processes_of(pids, self.1)
+    }
+}
+
+/// Adds to a look at the devices what else `observation` requests.
 pub(crate) fn complete(
     snapshot: &mut Snapshot,
     host: &dyn Host,
     observation: Observation,
-    search: impl FnOnce(&Snapshot, &[DeviceFile]) -> Result<HolderScan, Fault>,
+    answers: &mut dyn Answers,
 ) {
     if observation.driver_messages {
         snapshot.driver_messages = ask(|| host.driver_messages());
     }
     if observation.holders == HolderSearch::IfUnexplained && is_memory_explained(snapshot) {
-        look_up(host, snapshot, named_pids, observation.processes);
+        look_up(host, snapshot, named_pids, answers);
         let is_gone = |process: &Process| process.0 == Err(Absent::NotFound);
         if !snapshot.processes.values().any(is_gone) {
-            return look_up(host, snapshot, relatives, observation.processes);
+            return look_up(host, snapshot, relatives, answers);
         }
         // The search comes before the processes that it finds are read.
         snapshot.processes.clear();
@@ -96,7 +117,7 @@ pub(crate) fn complete(
     }
     // Processes come after devices: one that ends in between is then seen as gone, not as held.
     let files = ask(|| host.device_files());
-    match files.clone().and_then(|files| search(snapshot, &files)) {
+    match files.clone().and_then(|files| answers.holders(snapshot, &files)) {
         Ok(scan) => {
             snapshot.holders = Ok(scan.holders);
             snapshot.unreadable = scan.unreadable;
@@ -105,8 +126,8 @@ pub(crate) fn complete(
         Err(fault) => snapshot.holders = Err(fault),
     }
     snapshot.files = files.unwrap_or_default();
-    look_up(host, snapshot, named_pids, observation.processes);
-    look_up(host, snapshot, relatives, observation.processes);
+    look_up(host, snapshot, named_pids, answers);
+    look_up(host, snapshot, relatives, answers);
 }
 
 /// Returns whether the driver accounts for the memory of every device by processes that it lists
@@ -133,13 +154,14 @@ pub fn observe_users(
     groups: Groups,
 ) -> Snapshot {
     let mut snapshot = look(backend, host, clock, groups);
-    look_up(host, &mut snapshot, named_pids, ProcessDetail::Whole);
+    let answers = &mut Fresh(host, ProcessDetail::Whole);
+    look_up(host, &mut snapshot, named_pids, answers);
     // Looks up each unknown ancestor until there is none: this terminates, because each PID is
     // looked up once.
     let mut known = 0;
     while snapshot.processes.len() > known {
         known = snapshot.processes.len();
-        look_up(host, &mut snapshot, parents, ProcessDetail::Whole);
+        look_up(host, &mut snapshot, parents, answers);
     }
     snapshot
 }
@@ -217,7 +239,8 @@ fn name(devices: &mut [DeviceState], module: Vec<DeviceInfo>) {
 /// Adds these processes to a snapshot, although they hold nothing and no device lists them.
 /// Existing data stays unchanged.
 pub fn look_up_processes(host: &dyn Host, snapshot: &mut Snapshot, pids: &[Pid]) {
-    look_up_all(host, snapshot, pids.iter().copied().collect(), ProcessDetail::Whole);
+    let answers = &mut Fresh(host, ProcessDetail::Whole);
+    look_up_all(host, snapshot, pids.iter().copied().collect(), answers);
 }
 
 /// Reads these processes whole, of which a snapshot may have outlines. A process that has ended
@@ -237,17 +260,17 @@ fn look_up(
     host: &dyn Host,
     snapshot: &mut Snapshot,
     which: fn(&Snapshot) -> BTreeSet<Pid>,
-    detail: ProcessDetail,
+    answers: &mut dyn Answers,
 ) {
     let wanted = which(snapshot);
-    look_up_all(host, snapshot, wanted, detail);
+    look_up_all(host, snapshot, wanted, answers);
 }
 
 fn look_up_all(
     host: &dyn Host,
     snapshot: &mut Snapshot,
     wanted: BTreeSet<Pid>,
-    detail: ProcessDetail,
+    answers: &mut dyn Answers,
 ) {
     let holders = snapshot.holders.as_deref().unwrap_or_default();
     let walked: BTreeMap<Pid, ProcessKey> =
@@ -257,7 +280,7 @@ fn look_up_all(
     if unknown.is_empty() {
         return;
     }
-    for (pid, answer) in unknown.iter().zip(host.processes_of(&unknown, detail)) {
+    for (pid, answer) in unknown.iter().zip(answers.processes(&unknown)) {
         let answer = match answer {
             Err(error) if error.kind().reach() == Reach::Again => ask(|| host.process(*pid)),
             answer => answer.map_err(|error| error.fault()),

@@ -1,27 +1,28 @@
 //! Looks at one machine again and again, and pays only once for what does not change.
 //!
-//! Two things are different from a single look. The search for holders reads every process of the
+//! Three things are different from a single look. The search for holders reads every process of the
 //! machine, so its result is used again until something suggests that it has changed, and for a
-//! limited time: no event proves that nothing has. And a device that sleeps is not queried, because
-//! a query would wake it.
+//! limited time: no event proves that nothing has. Of a known process, only what changes all the
+//! time is read. And a device that sleeps is not queried, because a query would wake it.
 //!
 //! This is for showing, not for acting: a plan and the checks before a signal search afresh.
 
 use crate::absent::Absent;
 use crate::backend::GpuBackend;
 use crate::clock::Clock;
-use crate::details::Groups;
+use crate::details::{DeviceDetails, Groups};
 use crate::device::{DeviceInfo, Driver};
-use crate::error::Fault;
+use crate::error::{Error, Fault, ProcessFault};
 use crate::file::DeviceFile;
 use crate::holder::HolderScan;
 use crate::host::{FileActivity, Host};
 use crate::id::{DeviceId, Pid};
 use crate::inventory::{Inventory, ask};
-use crate::observe::{Observation, begin, complete, look_at_devices};
+use crate::observe::{Answers, Observation, begin, complete, look_at_devices};
+use crate::process::{ProcessDetail, ProcessInfo};
 use crate::snapshot::{DRIVER_OVERHEAD, DeviceState, Snapshot};
 use crate::units::Bytes;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A search without a reason takes at most this part of the time.
@@ -31,6 +32,14 @@ const WITH_REASON: u32 = 20;
 /// The shortest and the longest time from one search to the next without a reason.
 const INTERVALS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(60));
 
+/// The time after which details are queried again that are wanted rarely: faults of the memory and
+/// modes of a device seldom change.
+const RARELY: Duration = Duration::from_secs(10);
+
+/// The time after which a known process is read whole again: it may have changed its user or its
+/// command line.
+const REREAD: Duration = Duration::from_secs(10);
+
 /// Looks at one machine again and again. What a look found is remembered for the next one.
 #[derive(Default)]
 pub struct Observer {
@@ -39,7 +48,15 @@ pub struct Observer {
     /// What was known of the driver and the devices when they were last awake.
     driver: Option<Driver>,
     devices: Vec<DeviceInfo>,
+    /// The details of the devices, and when they were queried, if that is done rarely.
+    details: Option<(Vec<(DeviceId, Details)>, Duration)>,
+    are_details_rare: bool,
+    /// The processes of the last look, and when each was read whole.
+    processes: BTreeMap<Pid, (ProcessInfo, Duration)>,
 }
+
+/// The details of a device, or why they are not known.
+type Details = Result<DeviceDetails, Fault>;
 
 /// A search for holders.
 struct Search {
@@ -71,6 +88,13 @@ impl Observer {
         Observer::default()
     }
 
+    /// Makes the observer query the details of devices only every ten seconds, which halves the
+    /// number of queries. The snapshots between have those of before.
+    #[must_use]
+    pub fn with_rare_details(self) -> Self {
+        Observer { are_details_rare: true, ..self }
+    }
+
     /// Takes a snapshot like [`observe_in_detail`](crate::observe_in_detail), but the holders may
     /// be those of an earlier look, without those that have ended since. Devices that sleep are
     /// not queried. The backend's own helpers are left out of the holders.
@@ -84,16 +108,14 @@ impl Observer {
         let taken_at = clock.wall();
         let inventory = match host.sleeping_devices() {
             Some(devices) => self.asleep(devices, observation.groups),
-            None => self.awake(look_at_devices(backend, host, observation.groups)),
+            None => self.awake(backend, host, clock, observation.groups),
         };
         let mut snapshot = begin(backend, host, taken_at, inventory);
-        let mut searched = None;
-        complete(&mut snapshot, host, observation, |snapshot, files| {
-            let (scan, is_old) = self.holders(host, clock, snapshot, files)?;
-            searched = Some(is_old);
-            Ok(scan)
-        });
-        if let Some(is_old) = searched {
+        let known = std::mem::take(&mut self.processes);
+        let detail = observation.processes;
+        let mut look = Look { observer: self, host, clock, detail, known, is_old: None };
+        complete(&mut snapshot, host, observation, &mut look);
+        if let Some(is_old) = look.is_old {
             self.check(&mut snapshot, is_old);
         }
         if let Ok(holders) = &mut snapshot.holders {
@@ -103,7 +125,29 @@ impl Observer {
         snapshot
     }
 
-    fn awake(&mut self, inventory: Inventory) -> Inventory {
+    fn awake(
+        &mut self,
+        backend: &dyn GpuBackend,
+        host: &dyn Host,
+        clock: &dyn Clock,
+        groups: Groups,
+    ) -> Inventory {
+        let inventory = match self.details.take().filter(|_| self.are_details_rare) {
+            Some((known, at)) if clock.monotonic().saturating_sub(at) < RARELY => {
+                let mut inventory = look_at_devices(backend, host, Groups::NONE);
+                match with_details(&mut inventory.devices, &known) {
+                    true => self.details = Some((known, at)),
+                    false => inventory = look_at_devices(backend, host, groups),
+                }
+                inventory
+            }
+            _ => look_at_devices(backend, host, groups),
+        };
+        if self.are_details_rare && self.details.is_none() {
+            let known = |device: &DeviceState| (device.id().clone(), device.details.clone());
+            let known = inventory.devices.iter().map(known).collect();
+            self.details = Some((known, clock.monotonic()));
+        }
         self.driver = inventory.driver.as_ref().ok().cloned();
         self.devices = inventory.devices.iter().map(|device| device.info.clone()).collect();
         inventory
@@ -177,6 +221,74 @@ impl Observer {
             Some(before) => last.is_doubtful |= *before != gone,
             None => last.gone = Some(gone),
         }
+    }
+}
+
+/// Adds details from before to the devices that answer. Returns whether they are the same devices.
+fn with_details(devices: &mut [DeviceState], known: &[(DeviceId, Details)]) -> bool {
+    let are_same = devices.len() == known.len()
+        && devices.iter().zip(known).all(|(device, (id, _))| device.id() == id);
+    for (device, (_, details)) in devices.iter_mut().zip(known).filter(|_| are_same) {
+        device.details = match &device.sample {
+            Ok(_) => details.clone(),
+            Err(fault) => Err(fault.clone()),
+        };
+    }
+    are_same
+}
+
+/// One look of an observer.
+struct Look<'a> {
+    observer: &'a mut Observer,
+    host: &'a dyn Host,
+    clock: &'a dyn Clock,
+    detail: ProcessDetail,
+    /// The processes of the look before.
+    known: BTreeMap<Pid, (ProcessInfo, Duration)>,
+    /// Whether the holders are those of an earlier search; `None` if nobody asked for them.
+    is_old: Option<bool>,
+}
+
+impl Answers for Look<'_> {
+    fn holders(&mut self, snapshot: &Snapshot, files: &[DeviceFile]) -> Result<HolderScan, Fault> {
+        let (scan, is_old) = self.observer.holders(self.host, self.clock, snapshot, files)?;
+        self.is_old = Some(is_old);
+        Ok(scan)
+    }
+
+    fn processes(&mut self, pids: &[Pid]) -> Vec<crate::error::Result<ProcessInfo>> {
+        let now = self.clock.monotonic();
+        let (mut known, mut whole, mut new) = (Vec::new(), Vec::new(), Vec::new());
+        for pid in pids {
+            match self.known.remove(pid) {
+                Some((info, at)) if now.saturating_sub(at) < REREAD => {
+                    known.push(info);
+                    whole.push(at);
+                }
+                _ => new.push(*pid),
+            }
+        }
+        let again: Vec<Pid> = known.iter().map(|known| known.key.pid).collect();
+        let mut read = BTreeMap::new();
+        if !known.is_empty() {
+            let answers = self.host.processes_again(&known, self.detail);
+            read.extend(again.into_iter().zip(answers.into_iter().zip(whole)));
+        }
+        if !new.is_empty() {
+            let answers = self.host.processes_of(&new, self.detail);
+            let answers = answers.into_iter().map(|answer| (answer, now));
+            read.extend(new.into_iter().zip(answers));
+        }
+        let gone = || Error::new(ProcessFault::Gone, "inspect a process");
+        let mut answers = Vec::with_capacity(pids.len());
+        for pid in pids {
+            let (answer, at) = read.remove(pid).unwrap_or_else(|| (Err(gone()), now));
+            if let Ok(info) = &answer {
+                self.observer.processes.insert(*pid, (info.clone(), at));
+            }
+            answers.push(answer);
+        }
+        answers
     }
 }
 

@@ -265,6 +265,23 @@ impl Host for LinuxHost {
         all.into_iter().map(|(_, info)| info).collect()
     }
 
+    /// Reads only `stat` of a process that executes the same program as before.
+    fn processes_again(
+        &self,
+        known: &[ProcessInfo],
+        detail: ProcessDetail,
+    ) -> Vec<Result<ProcessInfo>> {
+        let Ok(root) = self.context.root() else {
+            return known.iter().map(|known| self.process(known.key.pid)).collect();
+        };
+        let again = |known: &ProcessInfo| match process::read_again(&root, known) {
+            Ok(Some(info)) => Ok(info),
+            Ok(None) => self.processes_of(&[known.key.pid], detail).remove(0),
+            Err(errno) => Err(fault::process(format!("inspect process {}", known.key.pid), errno)),
+        };
+        known.iter().map(again).collect()
+    }
+
     fn processes(&self) -> Result<ProcessList> {
         let root = self.context.root()?;
         let pids = self.context.pids(&root)?;

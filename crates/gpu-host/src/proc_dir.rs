@@ -38,6 +38,11 @@ impl ProcRoot {
         read(self.0.as_fd(), path, limit, Short::Pause)
     }
 
+    /// Returns `stat` of the process that has this PID now.
+    pub(crate) fn read_stat(&self, pid: u32) -> Result<Vec<u8>> {
+        read(self.0.as_fd(), &format!("{pid}/stat"), STATUS_LIMIT, Short::End)
+    }
+
     /// Returns the target of a symbolic link below the root.
     pub(crate) fn link(&self, path: &str) -> Result<Vec<u8>> {
         rustix::fs::readlinkat(&self.0, path, Vec::new()).map(|target| target.into_bytes())

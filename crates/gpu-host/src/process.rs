@@ -60,6 +60,31 @@ pub(crate) fn read_outline(
     })
 }
 
+/// Reads a known process again: only `stat`, with the rest as it is known. `None` if that tells of
+/// another process or another program.
+///
+/// # Errors
+/// As [`read_known`].
+pub(crate) fn read_again(root: &ProcRoot, known: &ProcessInfo) -> Result<Option<ProcessInfo>> {
+    let stat = parse_stat(&root.read_stat(known.key.pid.0)?)?;
+    let is_same = known.key.start == Some(since_boot(&stat)) && known.name == stat.comm;
+    if !is_same {
+        return Ok(None);
+    }
+    let now = from_stat(stat, known.started_at)?;
+    Ok(Some(ProcessInfo {
+        parent: now.parent,
+        group: now.group,
+        session: now.session,
+        has_terminal: now.has_terminal,
+        state: now.state,
+        live_threads: now.live_threads,
+        cpu_time: now.cpu_time,
+        resident: now.resident,
+        ..known.clone()
+    }))
+}
+
 /// Reads only data that the kernel itself has about one process, and no memory of the process: the
 /// command line is there, and a process can block its reader indefinitely.
 ///
@@ -196,7 +221,10 @@ pub(crate) fn booted_at(root: &ProcRoot) -> Reading<Timestamp> {
 }
 
 fn read_stat(dir: &ProcDir) -> Result<Stat> {
-    let text = dir.read_status("stat")?;
+    parse_stat(&dir.read_status("stat")?)
+}
+
+fn parse_stat(text: &[u8]) -> Result<Stat> {
     // The parser relies on digits and a space before the name in parentheses, and a space and a
     // letter after it; a directory that imitates /proc may lack them.
     let open = text.iter().position(|byte| *byte == b'(');
@@ -214,7 +242,7 @@ fn read_stat(dir: &ProcDir) -> Result<Stat> {
     if !spaced {
         return Err(Errno::INVAL);
     }
-    Stat::from_read(text.as_slice()).map_err(|_| Errno::INVAL)
+    Stat::from_read(text).map_err(|_| Errno::INVAL)
 }
 
 /// The lines of `status` that are used here (proc_pid_status(5)). They are parsed by hand: a table

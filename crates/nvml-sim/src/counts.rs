@@ -13,8 +13,12 @@ unsafe extern "C" {
     safe fn atexit(function: extern "C" fn()) -> c_int;
 }
 
-/// Call counts by function, and the file for them. They are written after the last shutdown,
-/// because not every program exits normally, and once more at the end.
+/// How many calls are written together, at most: a program that keeps NVML open and is ended never
+/// shuts it down.
+const TOGETHER: u64 = 64;
+
+/// Call counts by function, and the file for them. They are written after every so many calls and
+/// after the last shutdown, because not every program exits normally, and once more at the end.
 pub(crate) struct Counts {
     calls: BTreeMap<&'static str, u64>,
     unwritten: BTreeMap<&'static str, u64>,
@@ -31,6 +35,9 @@ impl Counts {
     pub(crate) fn add(&mut self, function: &'static str) {
         *self.calls.entry(function).or_default() += 1;
         *self.unwritten.entry(function).or_default() += 1;
+        if self.dir.is_some() && self.unwritten.values().sum::<u64>() >= TOGETHER {
+            self.write_down();
+        }
     }
 
     pub(crate) fn clear(&mut self) {

@@ -5,8 +5,8 @@
 //! I/O, so that each key and each screen has a test without a terminal. [`Top::run`] connects them
 //! to a terminal and to a function that looks at the machine; the caller selects the machine.
 //!
-//! The terminal is restored on every way out: quit, error, panic, SIGTERM, SIGHUP, SIGINT, SIGQUIT
-//! and Ctrl-Z.
+//! The terminal is restored on every way out: quit, error, panic, SIGTERM, SIGHUP, SIGINT, SIGQUIT,
+//! SIGTSTP, and a terminal that is closed.
 
 pub mod config;
 mod dialog;
@@ -22,6 +22,7 @@ pub mod replay;
 pub mod rows;
 mod run;
 mod state;
+mod stops;
 mod terminal;
 mod tree;
 mod view;

@@ -11,6 +11,7 @@ use crate::frame::Frame;
 use crate::inquiry::{Inquiry, Inspector};
 use crate::replay::{Control, Player, Recording, Replayed};
 use crate::state::{Effect, Options, State};
+use crate::stops::{self, Stops};
 use crate::terminal::{self, Screen};
 use gpu_core::{Clock, Timestamp};
 use gpu_report::wording::reap::{self, Paragraph, Steps};
@@ -150,10 +151,19 @@ impl Top {
         settings.options.can_end = ender.is_some();
         settings.options.can_ask = inspector.is_some();
         let signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGCONT])?;
+        let stops = Stops::block()?;
         let screen = Screen::take(settings.mouse)?;
         let slot = Slot::default();
         spawn("signals", watch_signals(signals, sender.clone(), clock.clone()))?;
         spawn("input", read_input(sender.clone()))?;
+        spawn("hangup", stops::watch_hangup)?;
+        let to_main = sender.clone();
+        spawn("stops", || {
+            stops.watch(move || {
+                // Without a main loop the program ends.
+                let _ = to_main.send(Message::Signal(SIGCONT));
+            });
+        })?;
         let (player, controls) = channel();
         match frames {
             Frames::Looks(look) => {
@@ -231,7 +241,7 @@ impl Main {
                     Effect::Nothing | Effect::Draw => {}
                     Effect::Repaint => repaints = true,
                     Effect::Suspend => {
-                        self.screen.suspend()?;
+                        stops::stop_group()?;
                         repaints = true;
                     }
                     Effect::Quit => return Ok(Ended::Quit),

@@ -18,16 +18,18 @@ use ratatui_crossterm::crossterm::terminal::{
     LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use ratatui_crossterm::crossterm::{execute, queue};
-use rustix::process::{Signal, kill_current_process_group};
 use rustix::termios::tcgetwinsize;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
 
 /// The terminal is taken over.
 static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Held while a frame is written.
+static WRITING: Mutex<()> = Mutex::new(());
 
 /// The size of the output buffer in bytes: a whole frame is one write.
 const BUFFER: usize = 64 << 10;
@@ -61,6 +63,12 @@ pub(crate) fn restore() {
         }
     }
     let _ = disable_raw_mode();
+}
+
+/// Gives the terminal back once no frame is being written, so that none follows.
+pub(crate) fn restore_between_frames() {
+    let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+    restore();
 }
 
 /// Gives the terminal back before a panic is reported, on any thread.
@@ -126,41 +134,34 @@ impl Screen {
         self.shown = Buffer::empty(Rect::ZERO);
     }
 
-    /// Draws a frame: writes what differs from the last one, and nothing if nothing does.
+    /// Draws a frame: writes what differs from the last one, and nothing if nothing does, or while
+    /// the terminal is given back.
     ///
     /// # Errors
     /// When the terminal does not accept the output.
     pub(crate) fn draw(&mut self, frame: Buffer) -> io::Result<()> {
+        let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+        if !TAKEN.load(Ordering::SeqCst) {
+            return Ok(());
+        }
         let whole = self.shown.area() != frame.area();
         if whole {
             self.shown = Buffer::empty(*frame.area());
-        } else if self.shown == frame {
+        }
+        let changes = self.shown.diff(&frame);
+        if changes.is_empty() && !whole {
             return Ok(());
         }
         queue!(self.backend, BeginSynchronizedUpdate)?;
         if whole {
             queue!(self.backend, ResetColor, Clear(ClearType::All))?;
         }
-        let changes = self.shown.diff(&frame);
         self.backend.draw(changes.into_iter())?;
         // A cursor that is parked does not trail after each change on terminals that animate it.
         queue!(self.backend, MoveTo(0, 0), EndSynchronizedUpdate)?;
         Write::flush(&mut self.backend)?;
         self.shown = frame;
         Ok(())
-    }
-
-    /// Gives the terminal back, stops the process group as the terminal does at ^Z, and takes the
-    /// terminal over again when the shell continues it. A group that no shell waits for is not
-    /// stopped.
-    ///
-    /// # Errors
-    /// When the terminal cannot be taken over again.
-    pub(crate) fn suspend(&mut self) -> io::Result<()> {
-        restore();
-        // The signal has its default effect, so this returns after SIGCONT.
-        kill_current_process_group(Signal::TSTP)?;
-        self.set_up()
     }
 
     /// Takes the terminal over again after SIGCONT: the shell may have changed it.

@@ -41,6 +41,7 @@ mod sim;
 mod status_leases;
 mod terminal;
 mod top;
+mod top_exits;
 mod topo;
 mod view_formats;
 mod views;

@@ -54,7 +54,7 @@ print(shown.decode().replace('\\x1b', 'E'), end='')
 ";
 
 /// Runs `gpuws` with these words on a terminal of this size.
-fn on_terminal((columns, rows): (u16, u16), steps: &str, words: &[&str]) -> String {
+pub(crate) fn on_terminal((columns, rows): (u16, u16), steps: &str, words: &[&str]) -> String {
     let mut command = Command::new("python3");
     command.args(["-c", SHELL, &rows.to_string(), &columns.to_string(), steps, GPUWS]).args(words);
     for name in ["CUDA_VISIBLE_DEVICES", "GPUWS_SIM_SESSION", "NO_COLOR", "COLUMNS", "LINES"] {
@@ -68,11 +68,12 @@ fn on_terminal((columns, rows): (u16, u16), steps: &str, words: &[&str]) -> Stri
     out(&output)
 }
 
-const TOP: [&str; 3] = ["--sim", "labbox", "top"];
+pub(crate) const TOP: [&str; 3] = ["--sim", "labbox", "top"];
 
 /// The last output of the program: the default colours, no mouse, no bracketed paste, the main
 /// screen, a visible cursor.
-const RESTORED: &str = "E[0mE[?1006lE[?1015lE[?1003lE[?1002lE[?1000lE[?2004lE[?1049lE[?25h";
+pub(crate) const RESTORED: &str =
+    "E[0mE[?1006lE[?1015lE[?1003lE[?1002lE[?1000lE[?2004lE[?1049lE[?25h";
 
 #[test]
 fn terminal_is_restored_on_every_way_out() {

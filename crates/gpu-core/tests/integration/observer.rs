@@ -26,6 +26,10 @@ struct Facts {
     helpers: Vec<u32>,
     asleep: bool,
     queries: u32,
+    queries_of_details: u32,
+    index: u32,
+    /// The processes that were read whole, and again.
+    read: (Vec<u32>, Vec<u32>),
 }
 
 impl World {
@@ -67,12 +71,14 @@ impl World {
         let mut backend = MockGpuBackend::new();
         backend.expect_origin().returning(|| Origin::Live);
         let world = self.clone();
-        backend.expect_look().returning(move |_| {
+        backend.expect_look().returning(move |groups| {
             world.change(|facts| {
                 facts.queries += 1;
+                facts.queries_of_details += u32::from(!groups.is_empty());
                 let processes = facts.listed.iter().map(|pid| listed(*pid, 300, None)).collect();
                 let sample = Ok(sample(facts.used, 0));
-                let devices = vec![DeviceState { sample, processes: Ok(processes), ..state(0) }];
+                let devices =
+                    vec![DeviceState { sample, processes: Ok(processes), ..state(facts.index) }];
                 let driver = Driver { version: Ok("550.1".into()), cuda: Ok("12.4".into()) };
                 Inventory { driver: Ok(driver), devices }
             })
@@ -122,12 +128,23 @@ impl World {
         });
         let world = self.clone();
         host.expect_processes_of().returning(move |pids, _| {
-            let gone = || Error::new(ProcessFault::Gone, "look at a process");
-            let alive = world.change(|facts| facts.alive.clone());
-            let read = |pid: &Pid| alive.contains(&pid.0).then(|| process(pid.0, 0));
-            pids.iter().map(|pid| read(pid).ok_or_else(gone)).collect()
+            world.change(|facts| facts.read.0.extend(pids.iter().map(|pid| pid.0)));
+            world.read(pids.iter().map(|pid| process(pid.0, 0)).collect())
+        });
+        let world = self.clone();
+        host.expect_processes_again().returning(move |known, _| {
+            world.change(|facts| facts.read.1.extend(known.iter().map(|known| known.key.pid.0)));
+            world.read(known.to_vec())
         });
         host
+    }
+
+    /// Returns those of the processes that exist.
+    fn read(&self, processes: Vec<ProcessInfo>) -> Vec<Result<ProcessInfo>> {
+        let alive = self.change(|facts| facts.alive.clone());
+        let gone = || Error::new(ProcessFault::Gone, "look at a process");
+        let read = |info: ProcessInfo| alive.contains(&info.key.pid.0).then_some(info);
+        processes.into_iter().map(|info| read(info).ok_or_else(gone)).collect()
     }
 }
 
@@ -254,4 +271,48 @@ fn sleeping_devices_are_not_queried() {
     assert_eq!(seen.devices[0].info, info(0), "as it was known before");
     assert_eq!(seen.devices[0].memory_used(), Err(Absent::Asleep));
     assert_eq!(seen.driver.unwrap().version, Ok("550.1".into()));
+}
+
+#[test]
+fn known_processes_are_read_whole_again_only_after_a_while() {
+    let (world, mut observer) = (World::ghost(), Observer::new());
+    let read = |world: &World| world.change(|facts| std::mem::take(&mut facts.read));
+    world.look(&mut observer, 0);
+    assert_eq!(read(&world), (vec![70, 71], vec![]));
+    for _ in 0..9 {
+        world.look(&mut observer, 1);
+        assert_eq!(read(&world), (vec![], vec![70, 71]));
+    }
+    world.change(|facts| (facts.holders.push(72), facts.alive.push(72)));
+    world.look(&mut observer, 1);
+    assert_eq!(read(&world), (vec![70, 71, 72], vec![]));
+    world.look(&mut observer, 1);
+    assert_eq!(read(&world), (vec![], vec![70, 71, 72]));
+    // One that has ended is read whole if its PID is used again.
+    world.change(|facts| facts.alive = vec![70, 72]);
+    world.look(&mut observer, 1);
+    world.change(|facts| facts.alive = vec![70, 71, 72]);
+    read(&world);
+    world.look(&mut observer, 1);
+    assert!(read(&world).0.contains(&71));
+}
+
+#[test]
+fn rare_details_are_queried_every_ten_seconds_and_of_other_devices() {
+    let (world, mut observer) = (World::ghost(), Observer::new().with_rare_details());
+    let mut look = |seconds| {
+        world.change(|facts| facts.now += Duration::from_secs(seconds));
+        let observation = Observation { groups: Groups::all(), ..observation() };
+        let (backend, host, clock) = (world.backend(), world.host(), world.clock());
+        let seen = observer.observe(&backend, &host, &clock, observation);
+        assert!(seen.devices[0].details.is_ok());
+        world.change(|facts| (facts.queries, facts.queries_of_details))
+    };
+    assert_eq!(look(0), (1, 1));
+    assert_eq!(look(1), (2, 1));
+    assert_eq!(look(8), (3, 1));
+    assert_eq!(look(1), (4, 2));
+    world.change(|facts| facts.index = 1);
+    assert_eq!(look(1), (6, 3), "the first answer tells that it is another device");
+    assert_eq!(look(1), (7, 3));
 }

@@ -3,9 +3,10 @@
 use super::{LiveError, members, placeholders};
 use crate::{Session, Simulation};
 use gpu_core::{
-    Absent, ActToken, Clock, DeviceFile, DeviceId, DeviceInfo, DriverMessage, Environment, Error, ErrorKind,
-    FileActivity, HeldFile, HolderScan, Host, LeaseId, Origin, Pid, ProcessDetail, ProcessFault,
-    ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result, Signal, Timestamp,
+    Absent, ActToken, Clock, DeviceFile, DeviceId, DeviceInfo, DriverMessage, Environment, Error,
+    ErrorKind, FileActivity, HeldFile, HolderScan, Host, LeaseId, Origin, Pid, ProcessDetail,
+    ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result, Signal,
+    Timestamp,
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::path::{Path, PathBuf};
@@ -104,6 +105,26 @@ impl SessionHost {
     }
 }
 
+impl SessionHost {
+    /// Returns processes that were read in this detail, as a program in the session sees them.
+    fn as_seen_here(
+        &self,
+        found: Vec<Result<ProcessInfo>>,
+        detail: ProcessDetail,
+    ) -> Vec<Result<ProcessInfo>> {
+        let is_real = matches!(self.processes, Processes::Real(_));
+        let found = found.into_iter();
+        found
+            .map(|process| process.map(in_its_part))
+            .map(|process| match is_real && detail == ProcessDetail::Outline {
+                // An outline does not tell the placeholders from others.
+                true => Ok(ProcessInfo { started_at: Err(Absent::NotRecorded), ..process? }),
+                false => process,
+            })
+            .collect()
+    }
+}
+
 impl Host for SessionHost {
     fn origin(&self) -> Origin {
         Origin::Simulated(self.session.machine_name().unwrap_or_else(|| "?".to_owned()))
@@ -173,16 +194,15 @@ impl Host for SessionHost {
     }
 
     fn processes_of(&self, pids: &[Pid], detail: ProcessDetail) -> Vec<Result<ProcessInfo>> {
-        let is_real = matches!(self.processes, Processes::Real(_));
-        let found = self.now().processes_of(pids, detail).into_iter();
-        found
-            .map(|process| process.map(in_its_part))
-            .map(|process| match is_real && detail == ProcessDetail::Outline {
-                // An outline does not tell the placeholders from others.
-                true => Ok(ProcessInfo { started_at: Err(Absent::NotRecorded), ..process? }),
-                false => process,
-            })
-            .collect()
+        self.as_seen_here(self.now().processes_of(pids, detail), detail)
+    }
+
+    fn processes_again(
+        &self,
+        known: &[ProcessInfo],
+        detail: ProcessDetail,
+    ) -> Vec<Result<ProcessInfo>> {
+        self.as_seen_here(self.now().processes_again(known, detail), detail)
     }
 
     fn processes(&self) -> Result<ProcessList> {

@@ -73,7 +73,7 @@ fn looks(
 ) -> Result<Frames, Failure> {
     let asked = &args.only.devices;
     let all = asked.is_empty();
-    let mut observer = Observer::new();
+    let mut observer = Observer::new().with_rare_details();
     let shown =
         if all { vec![] } else { indexes(&snapshot(&source, &mut observer).devices, asked)? };
     // A simulated machine has its own clock; the first look is at its start.
