@@ -38,6 +38,23 @@ pub enum Absent {
     Implausible,
 }
 
+impl Absent {
+    /// Every reason.
+    pub const ALL: [Absent; 11] = [
+        Absent::NotSupported,
+        Absent::NotPermitted,
+        Absent::NotFound,
+        Absent::TooOld,
+        Absent::Deprecated,
+        Absent::Failed,
+        Absent::NoAnswer,
+        Absent::Asleep,
+        Absent::DeviceLost,
+        Absent::NotRecorded,
+        Absent::Implausible,
+    ];
+}
+
 impl fmt::Display for Absent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -14,7 +14,7 @@ use crate::details::{DeviceDetails, Groups};
 use crate::device::{DeviceInfo, Driver};
 use crate::error::{Error, Fault, ProcessFault};
 use crate::file::DeviceFile;
-use crate::holder::HolderScan;
+use crate::holder::{Holder, HolderScan};
 use crate::host::{FileActivity, Host};
 use crate::id::{DeviceId, Pid};
 use crate::inventory::{Inventory, ask};
@@ -215,7 +215,16 @@ impl Observer {
         let is_gone = |pid: &Pid| snapshot.process(*pid) == Err(Absent::NotFound);
         let gone: BTreeSet<Pid> = snapshot.processes.keys().copied().filter(is_gone).collect();
         if is_old && let Ok(holders) = &mut snapshot.holders {
-            holders.retain(|holder| !gone.contains(&holder.process.pid));
+            let processes = &snapshot.processes;
+            // Another process may have the PID by now.
+            let is_other = |holder: &Holder| {
+                let process = processes.get(&holder.process.pid);
+                let info = process.and_then(|process| process.0.as_deref().ok());
+                info.is_some_and(|info| info.key != holder.process)
+            };
+            let before = holders.len();
+            holders.retain(|holder| !gone.contains(&holder.process.pid) && !is_other(holder));
+            last.is_doubtful |= holders.len() < before;
         }
         match &last.gone {
             Some(before) => last.is_doubtful |= *before != gone,

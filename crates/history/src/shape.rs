@@ -108,8 +108,8 @@ pub(crate) const REASONS: [&str; 16] = [
     "device-lost",
     "not-recorded",
     "implausible",
+    "asleep",
     // Reserved for later reasons.
-    "",
     "",
     "",
     "",

@@ -75,7 +75,10 @@ pub mod xid;
 
 pub use act::{Event, Ports, execute};
 pub use defect::{Defect, Fitness, defect_groups, defects, full_observation, unfit};
-pub use detect::{busy_alone, diagnose, diagnose_after, diagnose_outlines, logged_errors, silence};
+pub use detect::{
+    busy_alone, diagnose, diagnose_after, diagnose_outlines, diagnose_outlines_after, logged_errors,
+    silence,
+};
 pub use evidence::{Evidence, Sign};
 pub use finding::{Advice, Cleared, Confidence, Diagnosis, Finding, FindingKind, Ignored, Suspect};
 pub use gpu_core::driver_reserve;

@@ -21,6 +21,8 @@ struct Facts {
     /// The PIDs of holders and of processes that exist.
     holders: Vec<u32>,
     alive: Vec<u32>,
+    /// The PIDs that other processes have now.
+    reused: Vec<u32>,
     files: Vec<u32>,
     activity: bool,
     helpers: Vec<u32>,
@@ -141,9 +143,14 @@ impl World {
 
     /// Returns those of the processes that exist.
     fn read(&self, processes: Vec<ProcessInfo>) -> Vec<Result<ProcessInfo>> {
-        let alive = self.change(|facts| facts.alive.clone());
+        let (alive, reused) = self.change(|facts| (facts.alive.clone(), facts.reused.clone()));
         let gone = || Error::new(ProcessFault::Gone, "look at a process");
-        let read = |info: ProcessInfo| alive.contains(&info.key.pid.0).then_some(info);
+        let read = |mut info: ProcessInfo| {
+            if reused.contains(&info.key.pid.0) {
+                info.key.start = Some(StartTime(999_999));
+            }
+            alive.contains(&info.key.pid.0).then_some(info)
+        };
         processes.into_iter().map(|info| read(info).ok_or_else(gone)).collect()
     }
 }
@@ -218,6 +225,15 @@ fn holder_that_has_ended_is_not_shown_until_the_next_search() {
     assert_eq!(world.look(&mut observer, 0), (vec![71], true));
     world.change(|facts| (facts.alive = vec![70], facts.holders = vec![]));
     assert_eq!(world.look(&mut observer, 1), (vec![], false));
+}
+
+#[test]
+fn process_with_a_reused_pid_is_not_shown_as_a_holder() {
+    let (world, mut observer) = (World::ghost(), Observer::new());
+    assert_eq!(world.look(&mut observer, 0), (vec![71], true));
+    world.change(|facts| (facts.reused, facts.holders) = (vec![71], vec![]));
+    assert_eq!(world.look(&mut observer, 1), (vec![], false));
+    assert_eq!(world.look(&mut observer, 1), (vec![], true), "a reason to search");
 }
 
 #[test]

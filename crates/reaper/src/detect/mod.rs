@@ -86,14 +86,20 @@ pub fn diagnose_after(past: &Past, now: &Snapshot) -> Diagnosis {
 /// Returns the diagnosis of one snapshot that may have only outlines of processes: reads those that
 /// are suspected whole, because what exonerates a process is not in its outline.
 pub fn diagnose_outlines(now: &mut Snapshot, host: &dyn Host) -> Diagnosis {
-    let diagnosis = diagnose(std::slice::from_ref(now));
+    diagnose_outlines_after(&std::iter::once(&*now).collect(), now, host)
+}
+
+/// Returns the diagnosis of [`diagnose_outlines`] with what the snapshots up to this one have
+/// shown, as [`diagnose_after`] does.
+pub fn diagnose_outlines_after(past: &Past, now: &mut Snapshot, host: &dyn Host) -> Diagnosis {
+    let diagnosis = diagnose_after(past, now);
     let suspects = diagnosis.findings.iter().flat_map(|finding| &finding.suspects);
     let suspects: BTreeSet<Pid> = suspects.map(|suspect| suspect.process.pid).collect();
     if suspects.is_empty() {
         return diagnosis;
     }
     gpu_core::complete_processes(host, now, &suspects.into_iter().collect::<Vec<_>>());
-    diagnose(std::slice::from_ref(now))
+    diagnose_after(past, now)
 }
 
 /// Reports each process once: what is known of it besides becomes a sign in the finding that

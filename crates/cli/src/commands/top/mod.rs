@@ -16,6 +16,7 @@ use end::Reaper;
 use gpu_core::selector::indexes;
 use gpu_core::{DeviceId, HolderSearch, Observation, Observer, ProcessDetail, Snapshot};
 use gpu_host::SystemClock;
+use gpu_reaper::{Past, diagnose_outlines_after};
 use gpu_report::ProcessFilter;
 use gpu_top::{Ended, Ender, Frame, Frames, Inspector, Jobs, Machine, Top, Waits, end_by};
 use inspect::Asked;
@@ -76,6 +77,7 @@ fn looks(
     let mut observer = Observer::new().with_rare_details();
     let shown =
         if all { vec![] } else { indexes(&snapshot(&source, &mut observer).devices, asked)? };
+    let mut past = Past::every(interval);
     // A simulated machine has its own clock; the first look is at its start.
     let mut pause = Duration::ZERO;
     let interval = if source.is_simulated() { interval } else { Duration::ZERO };
@@ -84,7 +86,8 @@ fn looks(
         source.clock.sleep(std::mem::replace(&mut pause, interval));
         let leased = source.leases();
         let mut snapshot = snapshot(&source, &mut observer);
-        let diagnosis = gpu_reaper::diagnose_outlines(&mut snapshot, &*source.host);
+        past.add(&snapshot);
+        let diagnosis = diagnose_outlines_after(&past, &mut snapshot, &*source.host);
         let shown = |id: &DeviceId| all || shown.contains(&id.index);
         let mut frame = Frame::of(snapshot, diagnosis, &leased, shown, &filter, &user);
         jobs.fill(&mut frame, &*source.host);
