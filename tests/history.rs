@@ -20,7 +20,13 @@ fn looks(simulation: &Simulation, count: u64) -> Vec<Frame> {
     };
     let look = |number| {
         simulation.advance_to(Duration::from_secs(number * 7));
-        let snapshot = observe_in_detail(simulation, simulation, simulation, everything);
+        let mut snapshot = observe_in_detail(simulation, simulation, simulation, everything);
+        // Recordings have CPU time in milliseconds; /proc counts hundredths of a second.
+        for process in snapshot.processes.values_mut().filter_map(|process| process.0.as_mut().ok())
+        {
+            let whole = |time: Duration| Duration::from_millis(time.as_millis() as u64);
+            process.cpu_time = process.cpu_time.map(whole);
+        }
         let leases = match number % 5 {
             3 => Err(Error::new(ErrorKind::Io, "read the leases").fault()),
             _ => Ok(Vec::new()),
