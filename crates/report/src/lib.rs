@@ -35,6 +35,7 @@ pub mod local_time;
 mod moment;
 pub mod monitor;
 mod readings;
+pub mod replay;
 pub mod rows;
 #[cfg(feature = "schema")]
 pub mod schema;

@@ -4,6 +4,7 @@ mod gpustat;
 mod list;
 mod no_driver;
 mod notes;
+mod recorded;
 
 pub(crate) use no_driver::without_driver;
 
@@ -19,7 +20,6 @@ use crate::wording;
 use gpu_core::{
     Groups, HolderSearch, Observation, Origin, ProcessDetail, Selector, Snapshot, selector::select,
 };
-use gpu_history::Frame;
 use gpu_reaper::Diagnosis;
 use gpu_report::rows::View;
 use gpu_report::{Columns, ProcessFilter, local_time};
@@ -48,8 +48,9 @@ pub(crate) fn run(
         None if args.list_gpus => return list::run(args, global, screen),
         None => {}
     }
-    if let Some(frames) = replay::frames(&args.replay, 1, Duration::ZERO)? {
-        return recorded(args, global, frames, screen);
+    let replayed = replay::frames(&args.replay, 1, Duration::ZERO)?;
+    if let Some(frame) = replayed.into_iter().flatten().next_back() {
+        return recorded::show(args, global, frame, screen);
     }
     let requested = args.columns.as_ref().map_or(Groups::NONE, Columns::groups);
     let groups = match args.details {
@@ -102,35 +103,6 @@ pub(crate) fn run(
     });
     source.leak();
     exit
-}
-
-/// Shows the last of these frames of a history.
-fn recorded(
-    args: &StatusArgs,
-    global: &Global,
-    frames: Vec<Frame>,
-    screen: &mut Screen,
-) -> Result<Exit, Failure> {
-    if !args.repeat.is_once() || args.shown.mine {
-        return Err(Failure::new(Exit::Usage, "replay a history")
-            .with_source("-l and --mine are about this machine")
-            .with_hint("--user selects the processes of a user"));
-    }
-    let Some(Frame { snapshot: whole, leases }) = frames.into_iter().next_back() else {
-        return Ok(Exit::Done);
-    };
-    let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&whole));
-    let snapshot = only(&whole, &args.only.devices)?;
-    let leased = DeviceLeases::recorded(leases);
-    let mut view = View::of(&whole, &snapshot, &diagnosis, leased, &user);
-    let Shown { user: users, pid: pids, .. } = args.shown.clone();
-    view.filter = ProcessFilter { users, uid: None, pids };
-    view.columns = args.columns.as_ref();
-    match global.json {
-        true => screen.json(&view.json(false))?,
-        false => show_view(screen, global, &view)?,
-    }
-    Ok(Exit::Done)
 }
 
 /// Keeps only the selected devices.

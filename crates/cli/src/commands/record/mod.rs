@@ -21,7 +21,6 @@ pub(crate) fn run(
     if let Some(duration) = args.duration {
         return history::run(args, duration, global, screen);
     }
-    let file = args.path.display();
     let source = source::open(global)?;
     let part = Part::beside(&args.path)?;
     let topology = source.backend.topology().map_err(|error| error.kind().absent());
@@ -36,22 +35,28 @@ pub(crate) fn run(
         sample_count += 1;
     }
     part.finish(&args.path)?;
-    if global.json {
-        screen.json(&json::RecordedFile::of(&file.to_string(), sample_count, args.names))?;
-        return Ok(Exit::Done);
-    }
-    let samples = wording::count(sample_count, "sample", "samples");
-    if global.quiet {
-        return Ok(Exit::Done);
-    }
-    let left_out = left_out(args.names);
-    screen.print(&Line::new().plain(format!("{samples} written to {file}{left_out}")))?;
     let sim = wording::shell_word(&args.path.to_string_lossy());
-    screen.print(&Line::new().plain("replay it: ").accent(format!("gpuws --sim {sim} doctor")))?;
-    Ok(Exit::Done)
+    tell(args, global, screen, sample_count, "", &format!("gpuws --sim {sim} doctor"))
 }
 
-/// Returns what is said of a recording with or without names.
-fn left_out(names: bool) -> &'static str {
-    if names { "" } else { ", without names and command lines" }
+/// Tells what was recorded, how much space it takes, and how to replay it.
+fn tell(
+    args: &RecordArgs,
+    global: &Global,
+    screen: &mut Screen,
+    sample_count: usize,
+    size: &str,
+    again: &str,
+) -> Result<Exit, Failure> {
+    let path = args.path.display().to_string();
+    if global.json {
+        screen.json(&json::RecordedFile::of(&path, sample_count, args.names))?;
+    } else if !global.quiet {
+        let samples = wording::count(sample_count, "sample", "samples");
+        let left_out = if args.names { "" } else { ", without names and command lines" };
+        let line = format!("{samples} written to {path}{size}{left_out}");
+        screen.print(&Line::new().plain(line))?;
+        screen.print(&Line::new().plain("replay it: ").accent(again))?;
+    }
+    Ok(Exit::Done)
 }
