@@ -15,6 +15,24 @@ pub fn damage(damage: &[Damage]) -> Vec<String> {
     told.chain((more > 0).then(|| format!("damaged history: {more} more places"))).collect()
 }
 
+/// Returns the number of the frame of a history at a moment, the end by default.
+///
+/// # Errors
+/// `Invalid` when the history does not cover this moment, or has no frame.
+pub fn position(reader: &mut Reader, at: Option<Moment>, zone: &TimeZone) -> Result<usize> {
+    let Some((first, last)) = reader.span() else {
+        return Err(failed("it has no frame".to_owned()));
+    };
+    let time = at.map_or(Some(last), |moment| moment.resolved(last, zone));
+    let position = time.filter(|time| *time <= last).and_then(|time| reader.position(time));
+    let shown = |time: Timestamp| readable(time, zone);
+    position.ok_or_else(|| failed(format!("it covers {} to {}", shown(first), shown(last))))
+}
+
+fn failed(why: String) -> Error {
+    Error::new(ErrorKind::Invalid, "replay the history").with_source(why)
+}
+
 /// Returns the frames of a history that lead to a moment, the end by default, oldest first: at
 /// most `count`, at least this long apart. Their origin says of what they are a recording.
 ///
@@ -27,16 +45,7 @@ pub fn frames(
     count: usize,
     apart: Duration,
 ) -> Result<Vec<Frame>> {
-    let failed =
-        |why: String| Error::new(ErrorKind::Invalid, "replay the history").with_source(why);
-    let Some((first, last)) = reader.span() else {
-        return Err(failed("it has no frame".to_owned()));
-    };
-    let shown = |time: Timestamp| readable(time, zone);
-    let time = at.map_or(Some(last), |moment| moment.resolved(last, zone));
-    let position = time.filter(|time| *time <= last).and_then(|time| reader.position(time));
-    let position =
-        position.ok_or_else(|| failed(format!("it covers {} to {}", shown(first), shown(last))))?;
+    let position = position(reader, at, zone)?;
     let mut frames = reader.leading_to(position, count, apart);
     if frames.is_empty() {
         return Err(failed("every frame before this time is damaged".to_owned()));
@@ -48,7 +57,8 @@ pub fn frames(
             (Origin::Live, Err(_)) => "a machine".to_owned(),
             (origin, _) => origin.to_string(),
         };
-        snapshot.origin = Origin::Recorded(format!("{machine}, {}", shown(snapshot.taken_at)));
+        let at = readable(snapshot.taken_at, zone);
+        snapshot.origin = Origin::Recorded(format!("{machine}, {at}"));
     }
     Ok(frames)
 }

@@ -109,7 +109,7 @@ fn interval(value: &Value) -> Result<Duration, ConfigError> {
     let seconds = seconds.filter(|seconds| (0.1..=86_400.0).contains(seconds));
     seconds
         .map(Duration::from_secs_f64)
-        .ok_or_else(|| ConfigError(format!("'interval_s' must be a number from 0.1 to 86400")))
+        .ok_or_else(|| ConfigError("'interval_s' must be a number from 0.1 to 86400".to_owned()))
 }
 
 fn attention(value: &Value) -> Result<Attention, ConfigError> {

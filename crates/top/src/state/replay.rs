@@ -1,7 +1,6 @@
 //! What is shown of a recording.
 
 use super::{Effect, State};
-use crate::history::History;
 use crate::keys::Action;
 use crate::replay::{Control, Replayed};
 use gpu_core::Timestamp;
@@ -36,7 +35,7 @@ impl State {
                     self.history.entry((device.index, device.mig)).or_default().add(device);
                 }
                 for (key, later) in later {
-                    self.history.entry(key).or_insert_with(History::default).append(later);
+                    self.history.entry(key).or_default().append(later);
                 }
                 Effect::Draw
             }

@@ -1,7 +1,6 @@
 //! The frames of a history for the view.
 
 use crate::args::TopArgs;
-use crate::commands::replay;
 use crate::failure::Failure;
 use crate::local_time;
 use crate::queue_status::user;
@@ -36,7 +35,7 @@ pub(super) fn open(
 ) -> Result<(Played, Option<Timestamp>), Failure> {
     let mut reader = history::reader(path)?;
     let zone = local_time::zone();
-    let position = replay::position(&args.replay, path, &mut reader)?;
+    let position = gpu_report::replay::position(&mut reader, args.replay.at, &zone)?;
     let at = reader.time(position);
     let end = reader.span().map_or(Timestamp(0), |(_, end)| end);
     let asked = &args.only.devices;

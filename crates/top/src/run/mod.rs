@@ -1,30 +1,31 @@
 //! The threads and the main loop.
 //!
-//! One thread reads the terminal, one looks at the machine, one waits for signals, one ends
-//! processes; all send to one channel, and the main loop waits on it. A key is therefore answered
-//! while a look waits for the driver, and while a process takes long to end. Of the looks only the latest is kept. Before each frame the loop applies every event that
-//! has arrived, so that a slow terminal never lags behind the keys.
+//! One thread reads the terminal, one looks at the machine or plays a recording, one waits for
+//! signals, one ends processes, and each question has one; all send to one channel, and the main
+//! loop waits on it. A key is therefore answered while a look waits for the driver, and while a
+//! process takes long to end. Of the looks only the latest is kept. Before each frame the loop
+//! applies every event that has arrived, so that a slow terminal never lags behind the keys.
 
-use crate::ending::{Aim, Ender, News, Proposal, Shown};
+mod threads;
+
+use crate::ending::{Ender, News};
 use crate::event::Event;
 use crate::frame::Frame;
 use crate::inquiry::{Inquiry, Inspector};
-use crate::replay::{Control, Player, Recording, Replayed};
+use crate::replay::{Control, Player, Recording};
 use crate::state::{Effect, Options, State};
 use crate::stops::{self, Stops};
-use crate::terminal::{self, Screen};
+use crate::terminal::Screen;
 use gpu_core::{Clock, Timestamp};
-use gpu_report::wording::reap::{self, Paragraph, Steps};
-use ratatui_crossterm::crossterm::event as input;
+use gpu_report::wording::reap::Paragraph;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;
-use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
+use threads::{Order, Slot, collect, end_processes, play, read_input, spawn, watch_signals};
 
 /// How the view is run.
 #[derive(Clone, Debug)]
@@ -116,8 +117,6 @@ impl Default for Top {
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How often the header then tells it again.
 const REMINDER: Duration = Duration::from_secs(1);
-/// The shortest pause between two looks, so that a slow machine is not only looked at.
-const PAUSE: Duration = Duration::from_millis(20);
 /// How long the program waits for an execution that the user has stopped.
 const STOP: Duration = Duration::from_secs(5);
 /// How long the main loop may take to end after a signal.
@@ -349,202 +348,11 @@ fn resized() -> Event {
     Event::Resize(columns, rows)
 }
 
-/// What the thread that ends processes is asked for.
-enum Order {
-    Plan(u64, Aim),
-    Execute(u64),
-}
-
 /// The thread that ends processes.
 struct Endings {
     orders: Sender<Order>,
     /// No further signal is to be sent.
     stop: Arc<AtomicBool>,
-}
-
-fn end_processes(
-    mut ender: Box<dyn Ender>,
-    orders: Receiver<Order>,
-    stop: Arc<AtomicBool>,
-    sender: Sender<Message>,
-) -> impl FnOnce() {
-    move || {
-        let _notice = PanicNotice(sender.clone());
-        // Without a main loop nobody hears it.
-        let tell = |news| drop(sender.send(Message::Event(Event::Ending(news))));
-        let mut planned: Option<(u64, Proposal)> = None;
-        for order in orders {
-            match order {
-                Order::Plan(number, aim) => {
-                    let proposal = ender.plan(&aim);
-                    let shown = proposal.as_ref().map(|proposal| Shown::of(&*ender, proposal));
-                    let shown = shown.map_err(Clone::clone);
-                    planned = proposal.ok().map(|proposal| (number, proposal));
-                    tell(News::Planned(number, shown));
-                }
-                Order::Execute(number) => {
-                    let Some((_, proposal)) = planned.take_if(|(known, _)| *known == number) else {
-                        continue;
-                    };
-                    let mut steps = Steps::default();
-                    let report = ender.execute(&proposal, &mut |event| {
-                        steps.line(&event).into_iter().for_each(|line| tell(News::Step(line)));
-                        match stop.load(Ordering::SeqCst) {
-                            true => ControlFlow::Break(()),
-                            false => ControlFlow::Continue(()),
-                        }
-                    });
-                    tell(News::Over(report.map(|report| reap::report(&report))));
-                }
-            }
-        }
-    }
-}
-
-/// The latest look that was not shown yet.
-#[derive(Clone, Default)]
-struct Slot(Arc<Mutex<Option<Box<Frame>>>>);
-
-impl Slot {
-    /// Puts a look in; returns whether the slot was empty.
-    fn put(&self, frame: Box<Frame>) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).replace(frame).is_none()
-    }
-
-    fn take(&self) -> Option<Box<Frame>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
-}
-
-/// Tells the main loop that a thread has panicked. The panic itself is reported by its hook.
-struct PanicNotice(Sender<Message>);
-
-impl Drop for PanicNotice {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            let error = io::Error::other("a thread of the view panicked");
-            let _ = self.0.send(Message::Failed(error));
-        }
-    }
-}
-
-fn read_input(sender: Sender<Message>) -> impl FnOnce() {
-    move || {
-        let _notice = PanicNotice(sender.clone());
-        loop {
-            let message = match input::read() {
-                Ok(read) => match Event::of_input(read) {
-                    Some(event) => Message::Event(event),
-                    None => continue,
-                },
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => Message::Failed(error),
-            };
-            let ends = matches!(message, Message::Failed(_));
-            if sender.send(message).is_err() || ends {
-                return;
-            }
-        }
-    }
-}
-
-fn play(
-    player: impl FnOnce() -> Player,
-    controls: Receiver<Control>,
-    sender: Sender<Message>,
-    clock: Arc<dyn Clock>,
-) -> impl FnOnce() {
-    move || {
-        let _notice = PanicNotice(sender.clone());
-        let tell = |replayed| sender.send(Message::Event(Event::Replayed(replayed))).is_ok();
-        let mut player = player();
-        let (mut jumped, mut told) = (true, None);
-        let mut last = clock.monotonic();
-        loop {
-            if std::mem::take(&mut jumped) {
-                let sought = player.sought();
-                if !(sought.into_iter().all(tell) && player.past().into_iter().all(tell)) {
-                    return;
-                }
-            }
-            let playback = player.playback();
-            if told.as_ref() != Some(&playback) {
-                told = Some(playback.clone());
-                if !tell(Replayed::Playback(playback)) {
-                    return;
-                }
-            }
-            let received = match player.wait() {
-                Some(wait) => controls.recv_timeout(wait),
-                None => controls.recv().map_err(RecvTimeoutError::from),
-            };
-            match received {
-                // All that was asked for meanwhile is one jump.
-                Ok(control) => {
-                    last = clock.monotonic();
-                    jumped = player.obey(control);
-                    for control in controls.try_iter() {
-                        jumped |= player.obey(control);
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) => {
-                    let elapsed = clock.monotonic().saturating_sub(last);
-                    last += elapsed;
-                    if !player.advance(elapsed).into_iter().all(tell) {
-                        return;
-                    }
-                }
-                Err(RecvTimeoutError::Disconnected) => return,
-            }
-        }
-    }
-}
-
-fn collect(
-    mut look: impl FnMut() -> Frame,
-    interval: Duration,
-    slot: Slot,
-    sender: Sender<Message>,
-    clock: Arc<dyn Clock>,
-) -> impl FnOnce() {
-    move || {
-        let _notice = PanicNotice(sender.clone());
-        loop {
-            let begin = clock.monotonic();
-            let frame = Box::new(look());
-            if slot.put(frame) && sender.send(Message::Look).is_err() {
-                return;
-            }
-            let spent = clock.monotonic().saturating_sub(begin);
-            clock.sleep(interval.saturating_sub(spent).max(PAUSE));
-        }
-    }
-}
-
-/// Passes signals on. If the main loop does not end after one, because the terminal takes no
-/// output, this thread restores the terminal and ends the program.
-fn watch_signals(
-    mut signals: Signals,
-    sender: Sender<Message>,
-    clock: Arc<dyn Clock>,
-) -> impl FnOnce() {
-    move || {
-        for signal in signals.forever() {
-            let sent = sender.send(Message::Signal(signal)).is_ok();
-            if signal == SIGCONT {
-                continue;
-            }
-            if sent {
-                clock.sleep(GRACE);
-            }
-            terminal::restore();
-            end_by(signal);
-        }
-    }
 }
 
 /// Ends this program by a signal, as if it had not been caught, so that the caller sees why.
