@@ -66,6 +66,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
             "gpu-model",
             "gpu-executor",
             "gpu-accounting",
+            "gpu-history",
         ],
         // Views draw the data of the libraries, without an adapter.
         "gpu-top" => &["gpu-core", "gpu-reaper", "gpu-steward", "gpu-report"],

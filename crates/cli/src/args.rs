@@ -2,6 +2,7 @@
 
 mod claims;
 mod env;
+mod history;
 mod memory;
 mod monitor;
 mod parse;
@@ -17,6 +18,7 @@ mod views;
 
 pub(crate) use claims::{ClaimArgs, LeasesArgs};
 pub(crate) use env::{EnvArgs, KeepArgs};
+pub(crate) use history::{HistoryArgs, RecordArgs};
 pub(crate) use memory::{
     ConvertArgs, ExplainArgs, FitArgs, MemArgs, MemCommand, PolicyArgs, ReadingArgs, ReplayArgs,
 };
@@ -173,9 +175,10 @@ pub(crate) enum Command {
     /// Convert output of nvidia-smi, fuser or lsof to JSON.
     #[command(after_help = "Example: nvidia-smi -q | gpuws parse -")]
     Parse(ParseArgs),
-    /// Save the state of this machine to a file for --sim.
+    /// Save the state of this machine to a file for --sim, or its history for --replay.
     #[command(
-        after_help = "Example: gpuws record machine.gpuws && gpuws --sim machine.gpuws doctor"
+        after_help = "Examples: gpuws record machine.gpuws && gpuws --sim machine.gpuws doctor\n          \
+                            gpuws record --for 8h --names night && gpuws doctor --replay night"
     )]
     Record(RecordArgs),
     /// Show who held and used the GPUs over time: hours, memory and energy.
@@ -206,7 +209,7 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "GPU,…", value_delimiter = ',')]
     pub(crate) gpu: Vec<Selector>,
     /// Diagnose another machine from nvidia-smi and fuser output on standard input.
-    #[arg(long, conflicts_with = "sim")]
+    #[arg(long, conflicts_with_all = ["sim", "replay"])]
     pub(crate) paste: bool,
     /// Report only findings of this confidence or more: possible, likely or high.
     #[arg(long, value_name = "LEVEL", default_value = "possible")]
@@ -216,10 +219,12 @@ pub(crate) struct DoctorArgs {
     pub(crate) ignore: Vec<Ignored>,
     #[command(flatten)]
     pub(crate) sampling: Sampling,
+    #[command(flatten)]
+    pub(crate) replay: HistoryArgs,
 }
 
 // The number of samples and the time between them.
-#[derive(Debug, Args)]
+#[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Sampling {
     /// Number of samples; several tell an idle process from a pausing one.
     #[arg(long = "looks", value_name = "N", default_value_t = 1,
@@ -257,17 +262,6 @@ pub(crate) struct HoldersArgs {
     /// Files to check; default: the GPU device files.
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct RecordArgs {
-    /// The file to write; it must not exist.
-    pub(crate) file: PathBuf,
-    /// Include process names and command lines.
-    #[arg(long)]
-    pub(crate) names: bool,
-    #[command(flatten)]
-    pub(crate) sampling: Sampling,
 }
 
 #[derive(Debug, Args)]

@@ -27,6 +27,9 @@ pub enum Origin {
     Simulated(String),
     /// Text that other tools printed on some machine; no action is possible there.
     Pasted,
+    /// A history of a machine: its name and the time, as people read them. No action is possible
+    /// there.
+    Recorded(String),
 }
 
 impl fmt::Display for Origin {
@@ -35,6 +38,7 @@ impl fmt::Display for Origin {
             Origin::Live => f.write_str("this machine"),
             Origin::Simulated(name) => write!(f, "simulated machine {name}"),
             Origin::Pasted => f.write_str("pasted text"),
+            Origin::Recorded(what) => write!(f, "recording of {what}"),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Removes the data from a snapshot that shows who works on the machine, and on what.
 
-use gpu_core::{Absent, ProcessInfo, Snapshot, SystemService};
+use gpu_core::{Absent, LeaseEntry, ProcessInfo, Snapshot, SystemService};
 use std::collections::BTreeMap;
 
 /// The first ordinary UID (`UID_MIN` of login.defs); system UIDs stay.
@@ -28,6 +28,9 @@ impl Anonymizer {
                 process.name = Err(Absent::NotRecorded);
             }
         }
+        for unread in &mut snapshot.unread {
+            (unread.name, unread.user) = (Err(Absent::NotRecorded), Err(Absent::NotRecorded));
+        }
         for message in snapshot.driver_messages.iter_mut().flatten() {
             message.process = None;
         }
@@ -39,6 +42,27 @@ impl Anonymizer {
         snapshot
     }
 
+    /// Returns leases without their commands and with the numbers of their owners.
+    pub fn leases(&mut self, leases: &[LeaseEntry]) -> Vec<LeaseEntry> {
+        let mut leases = leases.to_vec();
+        for lease in &mut leases {
+            lease.command = "command".to_owned();
+            lease.owner = self.uid(lease.owner);
+            for outer in &mut lease.within {
+                outer.owner = self.uid(outer.owner);
+            }
+        }
+        leases
+    }
+
+    fn uid(&mut self, uid: u32) -> u32 {
+        let next = u32::try_from(self.uids.len()).unwrap_or(u32::MAX).saturating_add(1001);
+        match uid {
+            uid if uid < FIRST_USER => uid,
+            uid => *self.uids.entry(uid).or_insert(next),
+        }
+    }
+
     fn process(&mut self, info: &mut ProcessInfo) {
         // Names of services are not private, and the role of a holder depends on them.
         if SystemService::named(&info.name).is_none() {
@@ -47,11 +71,7 @@ impl Anonymizer {
         info.command_line = Err(Absent::NotRecorded);
         info.executable = Err(Absent::NotRecorded);
         info.user = Err(Absent::NotRecorded);
-        let next = u32::try_from(self.uids.len()).unwrap_or(u32::MAX).saturating_add(1001);
-        info.uid = info.uid.map(|uid| match uid {
-            uid if uid < FIRST_USER => uid,
-            uid => *self.uids.entry(uid).or_insert(next),
-        });
+        info.uid = info.uid.map(|uid| self.uid(uid));
         info.cgroup =
             info.cgroup.as_ref().map_err(|a| *a).map(|name| self.number("/cgroup-", name));
         if let Some(workload) = &mut info.workload {

@@ -72,7 +72,10 @@ impl HistoryDir {
     pub(crate) fn days(&self) -> Result<BTreeMap<Day, u64>> {
         let list = || -> rustix::io::Result<BTreeMap<Day, u64>> {
             let mut days = BTreeMap::new();
-            for entry in Dir::read_from(&self.0)? {
+            // The directory may be open as a mere place (`O_PATH`).
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let dir = rustix::fs::openat(&self.0, ".", flags, Mode::empty())?;
+            for entry in Dir::new(dir)? {
                 let entry = entry?;
                 let Ok(name) = entry.file_name().to_str() else { continue };
                 let kinds = [FileKind::Data, FileKind::Index];

@@ -10,6 +10,7 @@ use crate::shard::{Shard, Summary};
 use crate::unflatten;
 use gpu_core::{Result, Timestamp};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 /// Reads a history, which a recorder may still write.
 ///
@@ -148,6 +149,24 @@ impl Reader {
     pub fn from(&mut self, time: Timestamp) -> impl Iterator<Item = Frame> + '_ {
         let start = self.position(time).unwrap_or(0);
         (start..self.len()).filter_map(|number| self.frame(number))
+    }
+
+    /// Returns up to `count` readable frames that lead to this one, oldest first, at least this
+    /// long apart. None is from before the recorder started, as another machine boot may have been.
+    pub fn leading_to(&mut self, number: usize, count: usize, apart: Duration) -> Vec<Frame> {
+        let mut frames: Vec<Frame> = Vec::new();
+        for at in (0..=number).rev() {
+            let far = |frame: &Frame, time: Timestamp| frame.time().since(time) >= apart;
+            let time = self.time(at);
+            if time.is_some_and(|time| frames.last().is_none_or(|frame| far(frame, time))) {
+                frames.extend(self.frame(at));
+            }
+            if frames.len() >= count || self.starts_run(at) {
+                break;
+            }
+        }
+        frames.reverse();
+        frames
     }
 
     /// Reads all data, compares it with its checksums, and returns all that is damaged.

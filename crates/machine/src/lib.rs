@@ -19,8 +19,10 @@
 //! ```
 
 mod error;
+pub mod history;
 mod lease_keeper;
 mod no_devices;
+mod recorded;
 mod session_devices;
 mod source;
 
@@ -28,6 +30,7 @@ pub use error::{Cause, MachineError};
 pub use lease_keeper::{
     Holder, Keeps, RENEWAL, Served, is_placeholder, open_process, placeholder, time_until,
 };
+pub use recorded::Recorded;
 pub use source::{CLAIMS, Options, Source, is_in_session, roots};
 
 /// Queries NVML or keeps a lease if this process was started for that; otherwise returns `None`.

@@ -32,8 +32,10 @@ mod filter;
 pub mod gpustat;
 pub mod json;
 pub mod local_time;
+mod moment;
 pub mod monitor;
 mod readings;
+pub mod replay;
 pub mod rows;
 #[cfg(feature = "schema")]
 pub mod schema;
@@ -47,6 +49,7 @@ pub use columns::Columns;
 pub use exit::Exit;
 pub use filter::ProcessFilter;
 pub use jiff::tz::TimeZone;
+pub use moment::Moment;
 
 /// The example of the README, as a doctest.
 #[cfg(doctest)]

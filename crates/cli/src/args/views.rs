@@ -1,5 +1,6 @@
 //! Arguments of the commands that show devices, some with the option names of other tools.
 
+use super::HistoryArgs;
 use clap::{ArgGroup, Args};
 use gpu_core::{Pid, Selector};
 use gpu_report::{Columns, csv};
@@ -22,17 +23,17 @@ pub(crate) struct StatusArgs {
     pub(crate) only: Only,
     /// List the GPUs and MIG devices with their UUIDs, as nvidia-smi -L does.
     #[arg(short = 'L', long, conflicts_with_all = ["details", "format", "columns", "user", "mine",
-          "pid", "holders", "every", "millis"])]
+          "pid", "holders", "every", "millis", "replay"])]
     pub(crate) list_gpus: bool,
     /// Show all details of each GPU, in the order of `nvidia-smi -q`.
-    #[arg(short = 'q', long)]
+    #[arg(short = 'q', long, conflicts_with = "replay")]
     pub(crate) details: bool,
     /// Search all processes for holders of the device files even if no memory is unexplained.
-    #[arg(long, conflicts_with = "format")]
+    #[arg(long, conflicts_with_all = ["format", "replay"])]
     pub(crate) holders: bool,
     /// Output in another tool's format: `gpustat-json`, or `csv[,noheader][,nounits]` with
     /// --query-gpu or --query-compute-apps.
-    #[arg(long, value_name = "FORM", value_parser = format, conflicts_with = "details")]
+    #[arg(long, value_name = "FORM", value_parser = format, conflicts_with_all = ["details", "replay"])]
     pub(crate) format: Option<Format>,
     #[arg(long, value_name = "COLUMN,…", value_parser = Columns::parse, help = columns_help(),
           conflicts_with_all = ["format", "details"])]
@@ -43,6 +44,8 @@ pub(crate) struct StatusArgs {
     pub(crate) fields: Fields,
     #[command(flatten)]
     pub(crate) repeat: Repeat,
+    #[command(flatten)]
+    pub(crate) replay: HistoryArgs,
 }
 
 // Which devices are shown; all without a selector.
@@ -60,7 +63,7 @@ pub(crate) struct Only {
 }
 
 // Which processes are shown.
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Shown {
     /// Show only processes of these users (name or UID); all GPUs are still shown.
     #[arg(long, value_name = "USER,…", value_delimiter = ',', conflicts_with = "format")]

@@ -2,7 +2,8 @@
 
 mod finding;
 
-use crate::args::{DoctorArgs, Global};
+use super::replay;
+use crate::args::{DoctorArgs, Global, Sampling};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::{self, sim_option};
@@ -16,6 +17,9 @@ use gpu_reaper::{Cleared, Diagnosis};
 use gpu_report::{ProcessFilter, json};
 use gpu_text::ErrorCode;
 
+/// The samples of a history that are diagnosed together: a minute of them.
+const MINUTE: u16 = 13;
+
 pub(crate) fn run(
     args: &DoctorArgs,
     global: &Global,
@@ -25,9 +29,14 @@ pub(crate) fn run(
         return super::paste::run(args, global, screen);
     }
     let observation = gpu_reaper::full_observation();
-    let snapshots = source::open_for_query(global, observation.groups, args.sampling.count == 1)?
-        .snapshots(observation, args.sampling.count, args.sampling.every)
-        .collect::<Vec<_>>();
+    let Sampling { count, every } = args.sampling;
+    let replayed = replay::frames(&args.replay, if count == 1 { MINUTE } else { count }, every)?;
+    let snapshots: Vec<Snapshot> = match replayed {
+        Some(frames) => frames.into_iter().map(|frame| frame.snapshot).collect(),
+        None => source::open_for_query(global, observation.groups, count == 1)?
+            .snapshots(observation, count, every)
+            .collect(),
+    };
     let Some(now) = snapshots.last() else { return Ok(Exit::Done) };
     if let (Err(fault), true) = (&now.driver, now.devices.is_empty()) {
         let failure = Failure::from(gpu_core::Error::new(fault.kind, fault.text.clone()));

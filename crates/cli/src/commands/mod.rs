@@ -17,6 +17,7 @@ pub(crate) mod query;
 pub(crate) mod reap;
 pub(crate) mod record;
 mod repeat;
+mod replay;
 pub(crate) mod report;
 pub(crate) mod reset;
 pub(crate) mod run;

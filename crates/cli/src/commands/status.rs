@@ -4,11 +4,12 @@ mod gpustat;
 mod list;
 mod no_driver;
 mod notes;
+mod recorded;
 
 pub(crate) use no_driver::without_driver;
 
 use crate::args::{Format, Global, Shown, StatusArgs};
-use crate::commands::{query, repeat};
+use crate::commands::{query, repeat, replay};
 use crate::details;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -25,6 +26,7 @@ use gpu_report::{Columns, ProcessFilter, local_time};
 use gpu_steward::DeviceLeases;
 use notes::{bystanders, next_commands, unreported, unseen_by};
 use std::borrow::Cow;
+use std::time::Duration;
 
 pub(crate) fn run(
     args: &StatusArgs,
@@ -45,6 +47,10 @@ pub(crate) fn run(
         Some(Format::GpustatJson) => return gpustat::run(args, global, screen),
         None if args.list_gpus => return list::run(args, global, screen),
         None => {}
+    }
+    let replayed = replay::frames(&args.replay, 1, Duration::ZERO)?;
+    if let Some(frame) = replayed.into_iter().flatten().next_back() {
+        return recorded::show(args, global, frame, screen);
     }
     let requested = args.columns.as_ref().map_or(Groups::NONE, Columns::groups);
     let groups = match args.details {

@@ -34,6 +34,15 @@ pub(crate) fn progress(text: &str) {
     }
 }
 
+/// Replaces the last line of progress by this one if standard error is a terminal.
+pub(crate) fn redraw(text: &str) {
+    let mut stderr = io::stderr();
+    if stderr.is_terminal() {
+        // An error here must not fail the command.
+        let _ = write!(stderr, "\r\x1b[K{}", localized(clean(text).into_owned()));
+    }
+}
+
 /// Returns a message of one or several lines, without control characters in it.
 fn said(text: &str) -> String {
     let lines: Vec<_> = text.lines().map(clean).collect();

@@ -3,7 +3,8 @@
 use crate::round_trip::{dir, reader, recorded, writer};
 use crate::world::{START, World};
 use gpu_core::{ErrorKind, Timestamp};
-use gpu_history::{DamageKind, Frame, Retention, Writer};
+use gpu_history::{DamageKind, Frame, Reader, Retention, Writer};
+use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
@@ -207,6 +208,19 @@ fn old_and_large_days_are_removed() {
 }
 
 #[test]
+fn dir_may_be_open_as_a_mere_place() {
+    let (dir, frames) = (dir(), looks(12, 2));
+    let place = || {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open(dir.path(), flags, Mode::empty()).unwrap()
+    };
+    let retention = Retention { max_bytes: Some(1 << 30), max_age: None };
+    let mut writer = Writer::open(place(), retention).unwrap();
+    frames.iter().for_each(|frame| writer.add(frame).unwrap());
+    assert!(Reader::open(place()).unwrap().from(Timestamp(0)).eq(frames));
+}
+
+#[test]
 fn files_are_for_the_owner_alone() {
     let dir = recorded(&looks(8, 1));
     for name in names(&dir) {
@@ -250,7 +264,7 @@ fn newer_version_is_neither_read_nor_continued() {
         let crc = crc32fast::hash(&bytes[..28]).to_le_bytes();
         bytes[28..32].copy_from_slice(&crc);
         fs::write(&path, &bytes).unwrap();
-        let error = gpu_history::Reader::open(File::open(dir.path()).unwrap()).unwrap_err();
+        let error = Reader::open(File::open(dir.path()).unwrap()).unwrap_err();
         assert!(error.fault().text.contains("format version 2; expected 1"), "{error:?}");
         assert!(writer(&dir).add(&frames[0]).is_err());
         assert_eq!(fs::read(&path).unwrap(), bytes);

@@ -135,7 +135,7 @@ impl<'a> Holders<'a> {
             origin: Origin::from(origin),
             machine: match origin {
                 gpu_core::Origin::Simulated(name) => Some(name),
-                gpu_core::Origin::Live | gpu_core::Origin::Pasted => None,
+                _ => None,
             },
             files: files.iter().map(file).collect(),
             holders: found.iter().map(Holder::of).collect(),

@@ -136,7 +136,7 @@ impl Head {
             origin: Origin::from(&snapshot.origin),
             machine: match &snapshot.origin {
                 gpu_core::Origin::Simulated(name) => Some(name.clone()),
-                gpu_core::Origin::Live | gpu_core::Origin::Pasted => None,
+                _ => None,
             },
             hostname: snapshot.hostname.clone().ok(),
             driver_version: driver.and_then(|driver| driver.version.clone().ok()),

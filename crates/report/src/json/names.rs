@@ -356,10 +356,12 @@ names! {
 pub enum Origin {
     /// This machine.
     Live,
-    /// A simulated machine or a recording.
+    /// A simulated machine, or a recording that is replayed as one.
     Simulated,
     /// Pasted output of other tools.
     Pasted,
+    /// A history.
+    Recorded,
 }
 
 impl From<&gpu_core::Origin> for Origin {
@@ -368,6 +370,7 @@ impl From<&gpu_core::Origin> for Origin {
             gpu_core::Origin::Live => Origin::Live,
             gpu_core::Origin::Simulated(_) => Origin::Simulated,
             gpu_core::Origin::Pasted => Origin::Pasted,
+            gpu_core::Origin::Recorded(_) => Origin::Recorded,
         }
     }
 }

@@ -389,6 +389,14 @@ pub fn started(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
+/// Formats the size of a file in KiB or MiB.
+pub fn size(bytes: u64) -> String {
+    match bytes >> 20 {
+        0 => format!("{} KiB", bytes.div_ceil(1024)),
+        _ => format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)),
+    }
+}
+
 /// Formats a count: `2 processes`, `1 process`.
 pub fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })

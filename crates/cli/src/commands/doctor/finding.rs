@@ -34,8 +34,9 @@ pub(super) fn show_finding(
         return Ok(());
     }
     let sim = sim_option(&snapshot.origin, global);
-    // No command of this machine can act on the machine of a paste.
-    let first = if snapshot.origin == Origin::Pasted { "there" } else { "next" };
+    // No command of this machine can act on the machine of a paste or of a recording.
+    let is_elsewhere = matches!(snapshot.origin, Origin::Pasted | Origin::Recorded(_));
+    let first = if is_elsewhere { "there" } else { "next" };
     for (at, advice) in finding.advice.iter().enumerate() {
         let (command, what) = wording::advice(advice, &sim);
         let head = Line::new().plain("  ").dim(if at == 0 { first } else { "or" }).padded_to(11);

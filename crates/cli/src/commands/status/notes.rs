@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::source::sim_option;
 use crate::terminal::{Line, Screen, Tone, packed, wrapped};
 use crate::wording;
-use gpu_core::{Reading, Snapshot};
+use gpu_core::{Origin, Reading, Snapshot};
 use gpu_reaper::{Diagnosis, silence};
 use gpu_report::rows::View;
 
@@ -89,7 +89,10 @@ pub(super) fn next_commands(
         let what = format!("{}.", whats.join(", "));
         let mut lines = wrapped(Line::new().plain(head), Tone::Plain, &what, room);
         let gpu = indexes.first().map_or(String::new(), |index| format!(" --gpu {index}"));
-        let command = Line::new().accent(format!("gpuws {sim}doctor{gpu}"));
+        let command = match &snapshot.origin {
+            Origin::Recorded(_) => Line::new().dim("doctor --replay explains it"),
+            _ => Line::new().accent(format!("gpuws {sim}doctor{gpu}")),
+        };
         // On one line, so that it can be copied.
         let last = lines.pop().unwrap_or_default();
         lines.extend(packed(Line::new(), [last, command], "   ", 4, room));

@@ -1,0 +1,69 @@
+//! `gpuws record --for`: writes a history.
+
+use crate::args::{Global, RecordArgs};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::source::{self, Source};
+use crate::terminal::{self, Screen};
+use crate::wording::shell_word;
+use gpu_history::{Retention, Writer};
+use gpu_machine::history::{self, Looks};
+use gpu_report::wording::size;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+pub(super) fn run(
+    args: &RecordArgs,
+    duration: Duration,
+    global: &Global,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
+    let source = source::open(global)?;
+    let (path, retention) = (&args.path, Retention::default());
+    let mut writer = match args.names {
+        true => history::writer(path, retention)?,
+        false => history::anonymous_writer(path, retention)?,
+    };
+    let count = record(args, duration, &source, &mut writer)?;
+    writer.sync()?;
+    source.leak();
+    let path = shell_word(&args.path.to_string_lossy());
+    let again = format!("gpuws status --replay {path} --at=-1m");
+    super::tell(args, global, screen, count, &format!(", {}", size(writer.written())), &again)
+}
+
+/// Records until the time is over or a signal requests the end, and returns the number of samples.
+fn record(
+    args: &RecordArgs,
+    duration: Duration,
+    source: &Source,
+    writer: &mut Writer,
+) -> Result<usize, Failure> {
+    let end_requests = end_requests().map_err(|error| Failure::io("watch for Ctrl-C", error))?;
+    let mut looks = if args.names { Looks::default() } else { Looks::anonymous() };
+    let start = source.clock.monotonic();
+    let (mut count, mut next) = (0, start);
+    loop {
+        writer.add(&looks.next(source))?;
+        count += 1;
+        let now = source.clock.monotonic();
+        next = (next + args.every()).max(now);
+        let (left, size) = (duration.saturating_sub(now - start), size(writer.written()));
+        terminal::redraw(&format!("{count} samples, {size}, {} s left", left.as_secs()));
+        if next - start >= duration || history::waits(source, next, &end_requests)? {
+            terminal::redraw("");
+            return Ok(count);
+        }
+    }
+}
+
+/// Returns a stream that can be read once a signal requests the end of this program.
+fn end_requests() -> io::Result<UnixStream> {
+    let (requests, sender) = UnixStream::pair()?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
+    }
+    Ok(requests)
+}

@@ -1,0 +1,62 @@
+//! `gpuws record`: saves the state of this machine to a file for `--sim`, or its history.
+
+mod history;
+
+use crate::args::{Global, RecordArgs};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::source;
+use crate::terminal::{Line, Screen};
+use crate::wording;
+use gpu_core::Observation;
+use gpu_host::output::Part;
+use gpu_report::json;
+use gpu_sim::{Anonymizer, RecordingWriter};
+
+pub(crate) fn run(
+    args: &RecordArgs,
+    global: &Global,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
+    if let Some(duration) = args.duration {
+        return history::run(args, duration, global, screen);
+    }
+    let source = source::open(global)?;
+    let part = Part::beside(&args.path)?;
+    let topology = source.backend.topology().map_err(|error| error.kind().absent());
+    let mut writer = RecordingWriter::new(&part.file, !args.names, topology)?;
+    let mut anonymizer = Anonymizer::default();
+    let mut first = None;
+    let mut sample_count = 0;
+    for snapshot in source.snapshots(Observation::default(), args.count, args.every()) {
+        let offset = snapshot.taken_at.since(*first.get_or_insert(snapshot.taken_at));
+        let snapshot = if args.names { snapshot } else { anonymizer.anonymize(&snapshot) };
+        writer.add(offset, &snapshot)?;
+        sample_count += 1;
+    }
+    part.finish(&args.path)?;
+    let sim = wording::shell_word(&args.path.to_string_lossy());
+    tell(args, global, screen, sample_count, "", &format!("gpuws --sim {sim} doctor"))
+}
+
+/// Tells what was recorded, how much space it takes, and how to replay it.
+fn tell(
+    args: &RecordArgs,
+    global: &Global,
+    screen: &mut Screen,
+    sample_count: usize,
+    size: &str,
+    again: &str,
+) -> Result<Exit, Failure> {
+    let path = args.path.display().to_string();
+    if global.json {
+        screen.json(&json::RecordedFile::of(&path, sample_count, args.names))?;
+    } else if !global.quiet {
+        let samples = wording::count(sample_count, "sample", "samples");
+        let left_out = if args.names { "" } else { ", without names and command lines" };
+        let line = format!("{samples} written to {path}{size}{left_out}");
+        screen.print(&Line::new().plain(line))?;
+        screen.print(&Line::new().plain("replay it: ").accent(again))?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,25 @@
+//! The frames of a history in place of looks at the machine.
+
+use crate::args::HistoryArgs;
+use crate::failure::Failure;
+use crate::{local_time, terminal};
+use gpu_history::Frame;
+use gpu_machine::history;
+use std::time::Duration;
+
+/// Returns the frames that lead to the requested moment of a history: at most `count`, at least this
+/// long apart; none without `--replay`.
+pub(super) fn frames(
+    args: &HistoryArgs,
+    count: u16,
+    apart: Duration,
+) -> Result<Option<Vec<Frame>>, Failure> {
+    let Some(path) = &args.replay else { return Ok(None) };
+    let mut reader = history::reader(path)?;
+    let zone = local_time::zone();
+    let frames = gpu_report::replay::frames(&mut reader, args.at, &zone, count.into(), apart);
+    for note in gpu_report::replay::damage(reader.damage()) {
+        terminal::warn(&note);
+    }
+    Ok(Some(frames?))
+}

@@ -1,0 +1,39 @@
+//! A moment of a history in place of the machine.
+
+use super::{only, show_view};
+use crate::args::{Global, Shown, StatusArgs};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::queue_status::user;
+use crate::terminal::Screen;
+use gpu_history::Frame;
+use gpu_report::ProcessFilter;
+use gpu_report::rows::View;
+use gpu_steward::DeviceLeases;
+
+/// Shows a frame.
+pub(super) fn show(
+    args: &StatusArgs,
+    global: &Global,
+    frame: Frame,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
+    if !args.repeat.is_once() || args.shown.mine {
+        return Err(Failure::new(Exit::Usage, "replay a history")
+            .with_source("-l and --mine are about this machine")
+            .with_hint("--user selects the processes of a user"));
+    }
+    let Frame { snapshot: whole, leases } = frame;
+    let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&whole));
+    let snapshot = only(&whole, &args.only.devices)?;
+    let leased = DeviceLeases::recorded(leases);
+    let mut view = View::of(&whole, &snapshot, &diagnosis, leased, &user);
+    let Shown { user: users, pid: pids, .. } = args.shown.clone();
+    view.filter = ProcessFilter { users, uid: None, pids };
+    view.columns = args.columns.as_ref();
+    match global.json {
+        true => screen.json(&view.json(false))?,
+        false => show_view(screen, global, &view)?,
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,118 @@
+//! A point in time of a history, as people write it.
+
+use gpu_core::Timestamp;
+use jiff::civil::{DateTime, Time};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp as Instant};
+use std::str::FromStr;
+
+/// A point in time of a history.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Moment {
+    /// With its offset from UTC, such as `2026-11-24T10:00:00Z`.
+    Instant(Timestamp),
+    /// In local time, such as `2026-11-24T10:00`.
+    Local(DateTime),
+    /// Of the last day, such as `10:00`: the last time that the clock showed it.
+    OfDay(Time),
+    /// So many milliseconds before the end, such as `-5m`.
+    BeforeEnd(u64),
+}
+
+impl Moment {
+    /// Returns the point in time, in a history that ends at `end`; `None` for a time that the
+    /// calendar does not have.
+    pub fn resolved(self, end: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        let at = |local: DateTime| {
+            let zoned = local.to_zoned(zone.clone()).ok()?;
+            timestamp(zoned.timestamp())
+        };
+        match self {
+            Moment::Instant(time) => Some(time),
+            Moment::Local(local) => at(local),
+            Moment::OfDay(time) => {
+                let last = i64::try_from(end.0).ok()?;
+                let last = Instant::from_millisecond(last).ok()?.to_zoned(zone.clone()).date();
+                let today = at(last.to_datetime(time))?;
+                if today <= end {
+                    Some(today)
+                } else {
+                    at(last.yesterday().ok()?.to_datetime(time))
+                }
+            }
+            Moment::BeforeEnd(millis) => end.0.checked_sub(millis).map(Timestamp),
+        }
+    }
+}
+
+fn timestamp(instant: Instant) -> Option<Timestamp> {
+    u64::try_from(instant.as_millisecond()).ok().map(Timestamp)
+}
+
+impl FromStr for Moment {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let before_end = |text: &str| {
+            let span: Span = text.parse().ok()?;
+            let span = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
+            (span >= SignedDuration::ZERO).then(|| u64::try_from(span.as_millis()).ok())?
+        };
+        let instant = || timestamp(text.parse().ok()?);
+        let found = match text.strip_prefix('-') {
+            Some(text) => before_end(text).map(Moment::BeforeEnd),
+            None => None
+                .or_else(|| instant().map(Moment::Instant))
+                .or_else(|| text.parse().ok().map(Moment::OfDay))
+                .or_else(|| text.parse().ok().map(Moment::Local)),
+        };
+        found.ok_or("expected e.g. 2026-11-24T10:00, 10:00 of the last day, or -5m from the end")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2026-11-24 09:30 UTC, 10:30 in Berlin.
+    const END: Timestamp = Timestamp(1_795_512_600_000);
+
+    fn resolved(text: &str) -> Option<String> {
+        let berlin = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
+        let moment: Moment = text.parse().ok()?;
+        moment.resolved(END, &berlin).map(|time| time.to_string())
+    }
+
+    #[test]
+    fn times_are_local_unless_they_say_otherwise() {
+        for (text, time) in [
+            ("2026-11-24T10:00", "2026-11-24T09:00:00.000Z"),
+            ("2026-11-24 10:00:30", "2026-11-24T09:00:30.000Z"),
+            ("2026-07-24T10:00", "2026-07-24T08:00:00.000Z"),
+            ("2026-11-24", "2026-11-23T23:00:00.000Z"),
+            ("2026-11-24T10:00:00Z", "2026-11-24T10:00:00.000Z"),
+            ("2026-11-24T10:00:00+05:00", "2026-11-24T05:00:00.000Z"),
+            ("10:00", "2026-11-24T09:00:00.000Z"),
+            ("10:30:00", "2026-11-24T09:30:00.000Z"),
+            ("10:31", "2026-11-23T09:31:00.000Z"),
+            ("-5m", "2026-11-24T09:25:00.000Z"),
+            ("-1h 30m", "2026-11-24T08:00:00.000Z"),
+            ("-0s", "2026-11-24T09:30:00.000Z"),
+        ] {
+            assert_eq!(resolved(text).as_deref(), Some(time), "{text}");
+        }
+        for text in [
+            "",
+            "-",
+            "soon",
+            "5m",
+            "25:00",
+            "2026-02-30T10:00",
+            "--5m",
+            "-1 month",
+            "1960-01-01T00:00Z",
+        ] {
+            assert_eq!(resolved(text), None, "{text}");
+        }
+    }
+}

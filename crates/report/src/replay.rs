@@ -1,0 +1,54 @@
+//! The part of a history that a replay shows.
+
+use crate::{Moment, TimeZone, local_time::readable};
+use gpu_core::{Error, ErrorKind, Origin, Result, Timestamp};
+use gpu_history::{Damage, Frame, Reader};
+use std::time::Duration;
+
+/// The damage of which each is told.
+const TOLD: usize = 3;
+
+/// Returns lines about what is damaged in a history.
+pub fn damage(damage: &[Damage]) -> Vec<String> {
+    let more = damage.len().saturating_sub(TOLD);
+    let told = damage.iter().take(TOLD).map(|damage| format!("damaged history: {damage}"));
+    told.chain((more > 0).then(|| format!("damaged history: {more} more places"))).collect()
+}
+
+/// Returns the frames of a history that lead to a moment, the end by default, oldest first: at
+/// most `count`, at least this long apart. Their origin says of what they are a recording.
+///
+/// # Errors
+/// `Invalid` when the history does not cover this moment, or has no readable frame there.
+pub fn frames(
+    reader: &mut Reader,
+    at: Option<Moment>,
+    zone: &TimeZone,
+    count: usize,
+    apart: Duration,
+) -> Result<Vec<Frame>> {
+    let failed =
+        |why: String| Error::new(ErrorKind::Invalid, "replay the history").with_source(why);
+    let Some((first, last)) = reader.span() else {
+        return Err(failed("it has no frame".to_owned()));
+    };
+    let shown = |time: Timestamp| readable(time, zone);
+    let time = at.map_or(Some(last), |moment| moment.resolved(last, zone));
+    let position = time.filter(|time| *time <= last).and_then(|time| reader.position(time));
+    let position =
+        position.ok_or_else(|| failed(format!("it covers {} to {}", shown(first), shown(last))))?;
+    let mut frames = reader.leading_to(position, count, apart);
+    if frames.is_empty() {
+        return Err(failed("every frame before this time is damaged".to_owned()));
+    }
+    for frame in &mut frames {
+        let snapshot = &mut frame.snapshot;
+        let machine = match (&snapshot.origin, &snapshot.hostname) {
+            (Origin::Live, Ok(hostname)) => hostname.clone(),
+            (Origin::Live, Err(_)) => "a machine".to_owned(),
+            (origin, _) => origin.to_string(),
+        };
+        snapshot.origin = Origin::Recorded(format!("{machine}, {}", shown(snapshot.taken_at)));
+    }
+    Ok(frames)
+}
