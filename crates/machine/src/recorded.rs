@@ -5,6 +5,7 @@ use gpu_core::{LeaseEntry, Snapshot, Timestamp};
 use gpu_history::{Damage, Frame, Reader};
 use gpu_sim::Recording;
 use std::path::Path;
+use std::time::Duration;
 
 /// The snapshots of a machine over time, in the order in which they were taken.
 #[derive(Debug)]
@@ -39,30 +40,38 @@ impl Recorded {
         }
     }
 
-    /// Passes on each snapshot from one time to another, with the leases at that time.
+    /// Passes on the snapshots from one time to another, with the leases at that time. Those that
+    /// are less than `apart` from the one before are left out, and not even decoded.
     pub fn each(
         &mut self,
         since: Timestamp,
         until: Timestamp,
+        apart: Duration,
         mut to: impl FnMut(&Snapshot, &[LeaseEntry]),
     ) {
-        let is_within = |look: &Snapshot| since <= look.taken_at && look.taken_at <= until;
+        let mut last: Option<Timestamp> = None;
+        let mut is_due = |at: Timestamp| {
+            // After a step of the clock, later snapshots may be earlier in time.
+            let is_far = last.is_none_or(|last| at < last || at.since(last) >= apart);
+            let is_due = since <= at && at <= until && (is_far || at == until);
+            last = if is_due { Some(at) } else { last };
+            is_due
+        };
         match self {
             Recorded::History(reader) => {
-                // After a step of the clock, later frames may be earlier in time.
                 for number in reader.position(since).unwrap_or(0)..reader.len() {
-                    let at = reader.time(number);
-                    if at.is_none_or(|at| at < since || at > until) {
-                        continue;
-                    }
-                    if let Some(Frame { snapshot, leases }) = reader.frame(number) {
+                    let frame = match reader.time(number) {
+                        Some(at) if is_due(at) => reader.frame(number),
+                        _ => None,
+                    };
+                    if let Some(Frame { snapshot, leases }) = frame {
                         to(&snapshot, leases.as_deref().unwrap_or_default());
                     }
                 }
             }
             Recorded::Recording(recording) => {
                 let looks = recording.looks.iter().map(|look| &look.snapshot);
-                looks.filter(|look| is_within(look)).for_each(|look| to(look, &[]));
+                looks.filter(|look| is_due(look.taken_at)).for_each(|look| to(look, &[]));
             }
         }
     }

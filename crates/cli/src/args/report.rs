@@ -1,6 +1,7 @@
 //! Arguments of `gpuws report`.
 
-use super::{named, time::time};
+use super::named;
+use super::time::{time, time_or_zero};
 use clap::{Args, ValueEnum};
 use gpu_report::Moment;
 use gpu_report::usage::By;
@@ -15,7 +16,7 @@ pub(crate) struct ReportArgs {
     /// The directory of a history, or a file written by `record`.
     pub(crate) path: PathBuf,
     /// The rows of the table or the CSV.
-    #[arg(long, value_name = "user|job|gpu|day", default_value = "user", value_parser = named(&ROWS))]
+    #[arg(long, value_name = "WHAT", default_value = "user", value_parser = named(&ROWS))]
     pub(crate) by: By,
     /// Leave out what was before: 2026-11-24T10:00, 10:00 of the last day, or -5m from the end.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
@@ -23,6 +24,9 @@ pub(crate) struct ReportArgs {
     /// Leave out what was after.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) until: Option<Moment>,
+    /// Use a sample at most this often; 0 uses each one.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time_or_zero)]
+    pub(crate) step: Duration,
     /// Longer intervals between two samples were not watched and are not counted.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
     pub(crate) gap: Duration,
@@ -33,7 +37,6 @@ pub(crate) struct ReportArgs {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
-
 
 /// The form of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -26,7 +26,7 @@ pub(crate) fn run(
     let mut accounts = Accounts::new(args.gap);
     let mut last = None;
     let mut progress = Progress::start();
-    recorded.each(since, until, |look, leases| {
+    recorded.each(since, until, args.step, |look, leases| {
         let (done, all) = (look.taken_at.since(since), until.since(since));
         let percent = done.as_millis() * 100 / all.as_millis().max(1);
         progress.show(|| format!("reading '{}': {percent} %", args.path.display()));
