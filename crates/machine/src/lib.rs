@@ -23,6 +23,7 @@ pub mod history;
 mod lease_keeper;
 mod messengers;
 mod no_devices;
+mod recorded;
 mod recorder;
 mod requests;
 mod session_devices;
@@ -33,6 +34,7 @@ pub use lease_keeper::{
     Holder, Keeps, RENEWAL, Served, is_placeholder, open_process, placeholder, time_until,
 };
 pub use messengers::{FAREWELL, Messengers};
+pub use recorded::Recorded;
 pub use recorder::Recorder;
 pub use requests::{Next, Requests};
 pub use source::{CLAIMS, Options, Source, is_in_session, roots};

@@ -1,24 +1,32 @@
 //! Arguments of `gpuws report`.
 
-use super::time::time;
+use super::named;
+use super::time::{time, time_or_zero};
 use clap::{Args, ValueEnum};
-use gpu_report::usage;
+use gpu_report::Moment;
+use gpu_report::usage::By;
 use std::path::PathBuf;
 use std::time::Duration;
+
+const ROWS: [(&str, By); 4] =
+    [("user", By::User), ("job", By::Job), ("gpu", By::Gpu), ("day", By::Day)];
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
     /// The directory of a history, or a file written by `record`.
     pub(crate) path: PathBuf,
     /// The rows of the table or the CSV.
-    #[arg(long, value_name = "WHAT", default_value = "user")]
+    #[arg(long, value_name = "WHAT", default_value = "user", value_parser = named(&ROWS))]
     pub(crate) by: By,
-    /// Leave out what was before; local time, or RFC 3339.
-    #[arg(long, value_name = "TIME")]
-    pub(crate) since: Option<String>,
+    /// Leave out what was before: 2026-11-24T10:00, 10:00 of the last day, or -5m from the end.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) since: Option<Moment>,
     /// Leave out what was after.
-    #[arg(long, value_name = "TIME")]
-    pub(crate) until: Option<String>,
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) until: Option<Moment>,
+    /// Use a sample at most this often; 0 uses each one.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time_or_zero)]
+    pub(crate) step: Duration,
     /// Longer intervals between two samples were not watched and are not counted.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
     pub(crate) gap: Duration,
@@ -28,26 +36,6 @@ pub(crate) struct ReportArgs {
     /// Write to this file instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-}
-
-/// The rows of a report.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum By {
-    User,
-    Job,
-    Gpu,
-    Day,
-}
-
-impl From<By> for usage::By {
-    fn from(by: By) -> Self {
-        match by {
-            By::User => usage::By::User,
-            By::Job => usage::By::Job,
-            By::Gpu => usage::By::Gpu,
-            By::Day => usage::By::Day,
-        }
-    }
 }
 
 /// The form of a report.
