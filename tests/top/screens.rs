@@ -37,7 +37,7 @@ fn look(machine: &Simulation) -> Frame {
 }
 
 /// Returns the state after so many looks at a machine, one a second.
-fn watched(name: &str, looks: usize, size: (u16, u16)) -> State {
+pub(crate) fn watched(name: &str, looks: usize, size: (u16, u16)) -> State {
     let machine = Simulation::named(Path::new(name)).unwrap();
     let mut state = State::new(options(), size);
     for _ in 0..looks {
@@ -51,7 +51,7 @@ fn lines(state: &State) -> String {
     text(&state.drawn())
 }
 
-fn key(code: KeyCode) -> Event {
+pub(crate) fn key(code: KeyCode) -> Event {
     Event::Key(KeyEvent::new(code, KeyModifiers::NONE))
 }
 
