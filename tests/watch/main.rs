@@ -6,10 +6,10 @@ mod attacks;
 mod day;
 
 use day::{DAY, Day, Sick};
-use gpu_core::{ActToken, Clock, ErrorKind, MachineFault, Pid, observe_in_detail};
+use gpu_core::{ActToken, Clock, ErrorKind, MachineFault, Observer, Pid, observe_in_detail};
 use gpu_reaper::{Past, Ports, full_observation};
 use gpu_sim::{Call, Fault, Simulation};
-use gpu_watch::{Change, ChangeKind, Look, Machine, Policy, Told, Watch};
+use gpu_watch::{Change, ChangeKind, Look, Machine, Policy, Purpose, Told, Watch};
 use gpuws_tests::{Chance, bound};
 use std::fmt;
 use std::ops::ControlFlow;
@@ -52,6 +52,7 @@ pub(crate) struct Watcher {
     pub(crate) simulation: Simulation,
     watch: Watch,
     past: Past,
+    observer: Observer,
     every: Duration,
     pub(crate) said: Vec<(u64, Said)>,
 }
@@ -61,7 +62,8 @@ impl Watcher {
         let policy = Policy::parse(policy).unwrap_or_else(|error| panic!("{error}"));
         let watch = Watch::new(policy, every);
         let past = Past::every(every);
-        Watcher { simulation: simulation.clone(), watch, past, every, said: Vec::new() }
+        let (observer, said) = (Observer::new(), Vec::new());
+        Watcher { simulation: simulation.clone(), watch, past, observer, every, said }
     }
 
     pub(crate) fn minute(&self) -> u64 {
@@ -72,9 +74,14 @@ impl Watcher {
     pub(crate) fn round(&mut self, token: Option<&ActToken>) {
         let simulation = &self.simulation;
         let past = &mut self.past;
-        let mut look = || {
-            let observation = full_observation();
-            Look::after(past, observe_in_detail(simulation, simulation, simulation, observation))
+        let observer = &mut self.observer;
+        let mut look = |purpose| {
+            let (machine, whole) = (simulation, full_observation());
+            let snapshot = match purpose {
+                Purpose::Tell => observer.observe(machine, machine, machine, whole),
+                Purpose::Plan => observe_in_detail(machine, machine, machine, whole),
+            };
+            Look::after(past, snapshot)
         };
         let mut machine = Machine {
             ports: Ports {

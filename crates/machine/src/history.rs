@@ -1,7 +1,9 @@
 //! Histories: where they may be, and what is recorded of a machine.
 
 use crate::{MachineError, Source, time_until};
-use gpu_core::{DriverMessage, Error, ErrorKind, Fault, HolderSearch, Observation, ProcessDetail};
+use gpu_core::{
+    DriverMessage, Error, ErrorKind, Fault, HolderSearch, Observation, Observer, ProcessDetail,
+};
 use gpu_history::{Frame, Reader, Retention, Writer};
 use gpu_host::{PathTrust, TrustedDir};
 use gpu_sim::Anonymizer;
@@ -65,8 +67,9 @@ fn descriptor(dir: &TrustedDir) -> Result<OwnedFd, MachineError> {
 /// A frame has what a list of processes shows; a process that is suspected of something is read
 /// whole, so that a diagnosis of the frame has its evidence. The driver's messages are read once a
 /// minute, and frames in between have those of then.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Looks {
+    observer: Observer,
     anonymizer: Option<Anonymizer>,
     messages: Option<(Duration, Result<Vec<DriverMessage>, Fault>)>,
 }
@@ -82,12 +85,13 @@ impl Looks {
         let now = source.clock.monotonic();
         let known = self.messages.take().filter(|(read, _)| now - *read < MESSAGES_EVERY);
         let leases = source.leases();
-        let mut snapshot = source.detailed_snapshot(Observation {
+        let observation = Observation {
             groups: gpu_reaper::defect_groups(),
             holders: HolderSearch::IfUnexplained,
             processes: ProcessDetail::Outline,
             driver_messages: known.is_none(),
-        });
+        };
+        let mut snapshot = source.observe(&mut self.observer, observation);
         match known {
             Some(known) => {
                 snapshot.driver_messages.clone_from(&known.1);

@@ -19,7 +19,7 @@ pub use identity::Identity;
 pub use policy::{
     Allowed, Policy, PolicyError, REAPABLE, ReapPolicy, ReapRule, Tell, Threshold, Users,
 };
-pub use round::{Look, Machine, Told};
+pub use round::{Look, Machine, Purpose, Told};
 pub use watch::{Change, ChangeKind, Watch};
 
 /// The example of the README.

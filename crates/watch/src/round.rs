@@ -29,12 +29,22 @@ impl Look {
     }
 }
 
+/// What a look is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To tell what has changed: what is known of processes may be as old as an
+    /// [`Observer`](gpu_core::Observer) permits.
+    Tell,
+    /// To plan: everything is read anew.
+    Plan,
+}
+
 /// The machine, as a round uses it.
 pub struct Machine<'a> {
     /// Its ports. Without a token, no line is written to the audit log.
     pub ports: Ports<'a>,
     /// Takes a look.
-    pub look: &'a mut dyn FnMut() -> Look,
+    pub look: &'a mut dyn FnMut(Purpose) -> Look,
     /// The permission to end processes; without it, plans are only told.
     pub token: Option<&'a ActToken>,
     /// Whether to go on: asked before each round of looks and during an execution, at each step.
@@ -76,7 +86,7 @@ impl Watch {
     ///
     /// Without a token, or with `dry_run` in the policy, the plan is only told.
     pub fn round(&mut self, machine: &mut Machine<'_>, told: &mut dyn FnMut(Told<'_>)) {
-        self.look_and_tell(machine, told);
+        self.look_and_tell(machine, Purpose::Tell, told);
         for warning in self.warnings() {
             told(Told::Warning(&warning));
         }
@@ -85,7 +95,7 @@ impl Watch {
         }
         let looks = [(); 2].map(|()| {
             machine.ports.clock.sleep(PAUSE);
-            self.look_and_tell(machine, told)
+            self.look_and_tell(machine, Purpose::Plan, told)
         });
         let condemned = self.condemned();
         if condemned.is_empty() {
@@ -94,8 +104,13 @@ impl Watch {
         self.reap(machine, &looks, &condemned, told);
     }
 
-    fn look_and_tell(&mut self, machine: &mut Machine<'_>, told: &mut dyn FnMut(Told<'_>)) -> Look {
-        let look = (machine.look)();
+    fn look_and_tell(
+        &mut self,
+        machine: &mut Machine<'_>,
+        purpose: Purpose,
+        told: &mut dyn FnMut(Told<'_>),
+    ) -> Look {
+        let look = (machine.look)(purpose);
         match (&look.snapshot.driver, self.blind) {
             (Err(fault), false) => told(Told::Blind(fault)),
             (Ok(_), true) => told(Told::Sighted),

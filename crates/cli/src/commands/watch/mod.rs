@@ -7,12 +7,12 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::{self, Source};
 use crate::terminal::{Line, Screen, warn};
-use gpu_core::{ActToken, Clock, Error, ErrorKind, NoJournal};
+use gpu_core::{ActToken, Clock, Error, ErrorKind, NoJournal, Observer};
 use gpu_host::{SystemClock, TrustedFile};
 use gpu_machine::{Next, Recorder, Requests};
 use gpu_reaper::{Past, full_observation};
 use gpu_report::watch::reaps;
-use gpu_watch::{Look, Machine, Policy, Watch};
+use gpu_watch::{Look, Machine, Policy, Purpose, Watch};
 use std::path::Path;
 use std::time::Duration;
 use teller::{Teller, failed};
@@ -50,8 +50,12 @@ pub(crate) fn run(args: &WatchArgs, global: &Global, screen: &mut Screen) -> Res
     let mut past = Past::every(args.every);
     let history = args.history.as_deref();
     let mut recorder = history.map(|dir| Recorder::open(dir, args.keep)).transpose()?;
-    let mut look = || {
-        let snapshot = source.detailed_snapshot(full_observation());
+    let mut observer = Observer::new();
+    let mut look = |purpose| {
+        let snapshot = match purpose {
+            Purpose::Tell => source.observe(&mut observer, full_observation()),
+            Purpose::Plan => source.detailed_snapshot(full_observation()),
+        };
         let Some(recorder) = &mut recorder else { return Look::after(&mut past, snapshot) };
         let (snapshot, added) = recorder.add(&source, snapshot);
         failed(added.err());
