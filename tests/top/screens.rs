@@ -1,9 +1,11 @@
 //! Whole screens of simulated machines, as golden files, and the styles of some cells.
 
-use gpu_core::{Clock, HolderSearch, Observation, ProcessDetail};
+use gpu_core::{Clock, HolderSearch, Observation, Pid, ProcessDetail};
+use gpu_reaper::{Guard, Request};
 use gpu_report::ProcessFilter;
 use gpu_sim::Simulation;
 use gpu_steward::DeviceLeases;
+use gpu_top::ending::{News, Shown};
 use gpu_top::keys::BINDINGS;
 use gpu_top::rows::Subject;
 use gpu_top::{Attention, Effect, Event, Frame, Jobs, Options, Overlay, State, Theme, text};
@@ -92,6 +94,30 @@ fn overlays_match_golden_screens() {
     state.update(key(KeyCode::Enter));
     let unlisted = lines(&state);
     hold("overlays.txt", &[help, details, unlisted].join("\n"));
+}
+
+/// Returns the plan that ends a process of a machine, as the view shows it.
+fn planned(machine: &Simulation, pid: u32) -> Shown {
+    let looks = [gpu_core::observe(machine, machine, machine)];
+    let diagnosis = gpu_reaper::diagnose(&looks);
+    let guard = Guard::new(machine, Vec::new()).unwrap();
+    let request = Request { pids: vec![Pid(pid)], ..Request::default() };
+    let plan = gpu_reaper::plan(&looks, &diagnosis, &guard, &request);
+    let text = gpu_report::wording::reap::plan(&looks[0], &diagnosis, &plan, false);
+    Shown { text, targets: plan.targets.len(), obstacle: None }
+}
+
+#[test]
+fn dialog_that_ends_processes_matches_golden_screens() {
+    let machine = Simulation::named(Path::new("labbox")).unwrap();
+    let screens = SIZES.map(|size| {
+        let mut state = watched("labbox", 3, size);
+        press(&mut state, "jjK");
+        let planned = News::Planned(1, Ok(planned(&machine, 18250)));
+        state.update(Event::Ending(planned));
+        format!("{}x{}\n{}", size.0, size.1, lines(&state))
+    });
+    hold("ending.txt", &screens.join("\n"));
 }
 
 #[test]

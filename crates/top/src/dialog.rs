@@ -60,6 +60,11 @@ impl Dialog {
         self.confirmed
     }
 
+    /// Returns whether a plan waits for its confirmation.
+    pub(crate) fn is_proposal(&self) -> bool {
+        matches!(self.phase, Phase::Proposed(targets) if targets > 0)
+    }
+
     /// Returns whether the plan is being carried out.
     pub(crate) fn is_running(&self) -> bool {
         matches!(self.phase, Phase::Running | Phase::Stopping)
@@ -108,7 +113,7 @@ impl Dialog {
 
     /// Confirms the plan that is shown; returns whether it is to be carried out now.
     pub(crate) fn confirm(&mut self) -> bool {
-        let confirmed = matches!(self.phase, Phase::Proposed(targets) if targets > 0);
+        let confirmed = self.is_proposal();
         if confirmed {
             (self.phase, self.confirmed) = (Phase::Running, true);
             self.text.push(Paragraph::default());

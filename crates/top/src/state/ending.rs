@@ -4,7 +4,7 @@ use super::{Effect, Overlay, State};
 use crate::dialog::Dialog;
 use crate::ending::{Aim, News};
 use crate::rows::{Row, Subject};
-use crate::view::shows_prompt;
+use crate::view::is_confirmable;
 use gpu_report::wording::reap::Paragraph;
 
 /// What the dialog says if there is nothing to end.
@@ -74,7 +74,7 @@ impl State {
     }
 
     pub(super) fn confirm(&mut self) -> Effect {
-        if !shows_prompt(self) {
+        if !is_confirmable(self) {
             return Effect::Nothing;
         }
         let Some(dialog) = self.dialog.as_mut().filter(|_| self.overlay == Some(Overlay::Ending))

@@ -70,7 +70,8 @@ pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
     }
     let more = frame.devices.len().saturating_sub(lines * columns);
     if more > 0 {
-        let text = format!(" +{more} GPUs ");
+        let has_parts = frame.devices.iter().any(|device| device.mig.is_some());
+        let text = if has_parts { format!(" +{more} ") } else { format!(" +{more} GPUs ") };
         paint.put_right(area.x, area.right(), area.bottom().saturating_sub(1), &text, Tone::Accent);
     }
 }
@@ -79,8 +80,9 @@ pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
 fn first_shown(state: &State, lines: usize, columns: usize) -> usize {
     let devices = state.frame.as_deref().map_or(&[][..], |frame| &frame.devices[..]);
     let room = (lines * columns).max(1);
-    let chosen = state.selected_row().and_then(|row| row.key.gpu);
-    let at = devices.iter().position(|device| Some(device.index) == chosen).unwrap_or(0);
+    let chosen = state.selected_row().and_then(|row| Some((row.key.gpu?, row.mig)));
+    let is_it = |device: &Device| Some((device.index, device.mig)) == chosen;
+    let at = devices.iter().position(is_it).unwrap_or(0);
     (at + 1).saturating_sub(room).min(devices.len().saturating_sub(room))
 }
 

@@ -256,9 +256,9 @@ pub(crate) fn rows_on_screen(state: &State) -> usize {
     Areas::of(state, state.area()).rows.height.into()
 }
 
-/// Returns whether the terminal has room for what the dialog asks.
-pub(crate) fn shows_prompt(state: &State) -> bool {
-    overlay::shows_prompt(state, &Areas::of(state, state.area()))
+/// Returns whether the terminal has room to read a plan before it is confirmed.
+pub(crate) fn is_confirmable(state: &State) -> bool {
+    overlay::is_confirmable(&Areas::of(state, state.area()))
 }
 
 /// Returns the number of lines of an overlay, and how many have room.

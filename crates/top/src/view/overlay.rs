@@ -41,7 +41,10 @@ fn sheet(state: &State, overlay: Overlay, areas: &Areas) -> Sheet {
     let margin = if framed { (2, 1) } else { (0, 0) };
     let text = text(state, overlay, body.width - 2 * margin.0);
     let prompt = state.dialog.as_ref().filter(|_| overlay == Overlay::Ending);
-    let prompt = prompt.map(|dialog| pieces(&dialog.prompt()));
+    let prompt = prompt.map(|dialog| match dialog.is_proposal() && !is_confirmable(areas) {
+        true => pieces(&Line::new().accent("too small to confirm")),
+        false => pieces(&dialog.prompt()),
+    });
     // With a gap above it.
     let below = if prompt.is_some() { 1 + margin.1 } else { 0 };
     let lines = u16::try_from(text.len()).unwrap_or(u16::MAX);
@@ -89,13 +92,13 @@ pub(super) fn length(state: &State, overlay: Overlay, areas: &Areas) -> (usize, 
     (sheet.text.len(), sheet.inside.height.into())
 }
 
-/// The fewest columns in which a prompt is understood.
-const PROMPT: u16 = 16;
+/// The fewest columns and lines in which it can be read who is ended.
+const CONFIRMABLE: (u16, u16) = (48, 6);
 
-/// Returns whether there is room for the prompt of the dialog.
-pub(super) fn shows_prompt(state: &State, areas: &Areas) -> bool {
-    let Sheet { outside, inside, prompt, .. } = sheet(state, Overlay::Ending, areas);
-    prompt.is_some() && !outside.is_empty() && inside.width >= PROMPT
+/// Returns whether there is room to read a plan before it is confirmed.
+pub(super) fn is_confirmable(areas: &Areas) -> bool {
+    let body = areas.body();
+    body.width >= CONFIRMABLE.0 && body.height >= CONFIRMABLE.1
 }
 
 fn frame(paint: &mut Paint<'_>, area: Rect, title: &str) {

@@ -223,23 +223,17 @@ fn read_only_view_has_no_key_that_ends_processes() {
 }
 
 #[test]
-fn plan_that_has_no_room_cannot_be_confirmed() {
-    for size in [(80, 1), (3, 24)] {
+fn plan_that_cannot_be_read_cannot_be_confirmed() {
+    for size in [(80, 1), (3, 24), (20, 5), (24, 4), (47, 24), (80, 7)] {
         let mut state = State::new(options(), size);
         state.update(look(&[1, 2, 3], 1000));
         press(&mut state, "jK");
         state.update(planned(1, 1));
         assert_eq!(press(&mut state, "y"), Effect::Nothing, "{size:?}: {}", lines(&state));
-    }
-}
-
-#[test]
-fn dialog_has_its_prompt_in_the_smallest_terminal() {
-    for size in [(20, 5), (24, 4), (80, 24)] {
-        let mut state = State::new(options(), size);
-        state.update(look(&[1, 2, 3], 1000));
-        press(&mut state, "jK");
-        state.update(planned(1, 1));
+        let told = lines(&state).contains("too small to confirm");
+        assert!(told || size.0 < 20 || size.1 < 4, "{size:?}: {}", lines(&state));
+        state.update(Event::Resize(80, 24));
         assert!(lines(&state).contains("y ends 1 process"), "{size:?}: {}", lines(&state));
+        assert_eq!(press(&mut state, "y"), Effect::Execute(1));
     }
 }
