@@ -13,6 +13,7 @@ mod external_processes;
 mod fd_limits;
 mod frontend;
 mod golden;
+mod history;
 mod killed;
 mod leftovers;
 mod live;

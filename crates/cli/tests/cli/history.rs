@@ -1,0 +1,141 @@
+//! `gpuws record --for`, and what replays a history.
+
+use crate::program::{Ended, files, gpuws};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+fn dir() -> TempDir {
+    tempfile::tempdir().expect("temporary directory")
+}
+
+fn run(dir: &Path, line: &str) -> Ended {
+    gpuws(dir, &line.split(' ').collect::<Vec<_>>())
+}
+
+/// Returns the lines that a successful command prints.
+fn lines(dir: &Path, line: &str) -> Vec<String> {
+    let ended = run(dir, line);
+    assert!(ended.code < 2, "{line}: {}", ended.stderr);
+    ended.stdout.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn recorded_machine_is_shown_and_diagnosed_as_it_was() {
+    let dir = dir();
+    let told = lines(dir.path(), "--sim p100-ghost record --for 2m --names past");
+    assert_eq!(told[0].split(',').next(), Some("120 samples written to past"));
+    assert_eq!(files(&dir.path().join("past")), ["data_2019-11-21", "index_2019-11-21", "lock"]);
+
+    let status = lines(dir.path(), "status --replay past --at 2019-11-21T10:30:00Z");
+    let now = lines(dir.path(), "--sim p100-ghost status");
+    assert!(status[0].starts_with("recording of simulated machine p100-ghost, 2019-11-21 "));
+    assert_eq!(status[1..6], now[1..6]);
+    assert!(!status.join("\n").contains("gpuws --sim"), "{status:?}");
+
+    let doctor = lines(dir.path(), "doctor --replay past --at=-1s");
+    assert!(doctor[2].starts_with("GHOST  GPU 0"), "{doctor:?}");
+    let ended = run(dir.path(), "doctor --replay past --json");
+    let json: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    assert_eq!(
+        (ended.code, &json["origin"], &json["machine"]),
+        (1, &"recorded".into(), &().into())
+    );
+}
+
+#[test]
+fn doctor_sees_whether_a_process_computed_before() {
+    let dir = dir();
+    lines(dir.path(), "--sim labbox record --for 3m --names past");
+    let whole = lines(dir.path(), "doctor --replay past").join("\n");
+    assert!(whole.contains("no compute observed"), "{whole}");
+}
+
+#[test]
+fn history_is_anonymous_and_not_continued_without_names() {
+    let dir = dir();
+    lines(dir.path(), "--sim labbox record --for 5s past");
+    let shown = lines(dir.path(), "status --replay past").join("\n");
+    for private in ["alice", "train.py", "labbox  "] {
+        assert!(!shown.contains(private), "{private}: {shown}");
+    }
+    let again = run(dir.path(), "--sim labbox record --for 5s past");
+    assert_eq!(again.code, 2, "{}", again.stderr);
+    assert!(again.stderr.contains("each recorder numbers users anew"), "{}", again.stderr);
+
+    lines(dir.path(), "--sim labbox record --for 5s --names named");
+    let told = lines(dir.path(), "--sim labbox record --for 5s --names named");
+    assert!(told[0].starts_with("5 samples"), "{told:?}");
+}
+
+#[test]
+fn moment_outside_a_history_and_no_history_are_told() {
+    let dir = dir();
+    lines(dir.path(), "--sim p100-ghost record --for 60s --names past");
+    fs::create_dir(dir.path().join("empty")).expect("created");
+    for (line, code, why) in [
+        ("status --replay past --at 2019-11-20", 2, "it covers 2019-11-21 "),
+        ("doctor --replay past --at=-1h", 2, "it covers 2019-11-21 "),
+        ("status --replay past --at 2030-01-01", 2, "it covers 2019-11-21 "),
+        ("status --replay empty", 2, "it has no frame"),
+        ("status --replay missing", 3, "record --for writes a history"),
+        ("status --replay past --at soon", 2, "expected e.g. 2026-11-24T10:00"),
+        ("status --replay past -l 1", 2, "-l and --mine are about this machine"),
+        ("status --replay past -q", 2, "cannot be used with"),
+        ("status --at 10:00", 2, "--replay <DIR>"),
+        ("--sim labbox record --for 1m --looks 3 new", 2, "cannot be used with"),
+    ] {
+        let ended = run(dir.path(), line);
+        assert_eq!((ended.code, ended.stdout.as_str()), (code, ""), "{line}: {}", ended.stderr);
+        assert!(ended.stderr.contains(why), "{line}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn damage_is_told_and_the_frame_before_it_is_shown() {
+    let dir = dir();
+    lines(dir.path(), "--sim p100-ghost record --for 60s --names past");
+    let data = dir.path().join("past/data_2019-11-21");
+    let length = fs::metadata(&data).expect("recorded").len();
+    fs::OpenOptions::new()
+        .write(true)
+        .open(&data)
+        .expect("opened")
+        .set_len(length - 1)
+        .expect("cut");
+    let ended = run(dir.path(), "status --replay past");
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(ended.stdout.contains(":58\n"), "{}", ended.stdout);
+    assert!(ended.stderr.contains("frame cut off, 1 frame lost"), "{}", ended.stderr);
+}
+
+#[test]
+fn recorder_of_this_machine_stops_cleanly_at_a_signal() {
+    let dir = dir();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_gpuws"))
+        .args(["record", "--for", "1h", "--every", "100ms", "--names", "past"])
+        .current_dir(dir.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("gpuws runs");
+    let index = || {
+        let past = fs::read_dir(dir.path().join("past")).into_iter().flatten().flatten();
+        let mut index =
+            past.filter(|entry| entry.file_name().to_string_lossy().starts_with("index"));
+        index.next().and_then(|entry| entry.metadata().ok()).map_or(0, |metadata| metadata.len())
+    };
+    // A header and three entries.
+    while index() < 4 * 32 {
+        assert!(child.try_wait().expect("it is our child").is_none(), "it ended by itself");
+        std::thread::yield_now();
+    }
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).expect("a PID"));
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("our child");
+    let ended = crate::program::ended(child.wait_with_output().expect("it ends"));
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(ended.stdout.contains(" samples written to past, "), "{}", ended.stdout);
+    assert_eq!(ended.stderr, "", "no progress without a terminal");
+}

@@ -1,0 +1,92 @@
+//! The history of every shipped machine, with all that can be read of it, and of random machines
+//! with scripts: what is read is what was recorded.
+
+use gpu_core::{
+    Absent, Error, ErrorKind, Groups, HolderSearch, Observation, Origin, ProcessDetail, Snapshot,
+    Timestamp, observe_in_detail,
+};
+use gpu_history::{Frame, Reader, Retention, Writer};
+use gpu_sim::{Seed, Simulation, machines, random};
+use std::fs::File;
+use std::time::Duration;
+
+/// Takes looks at a machine, a while apart.
+fn looks(simulation: &Simulation, count: u64) -> Vec<Frame> {
+    let everything = Observation {
+        groups: Groups::all(),
+        holders: HolderSearch::Always,
+        processes: ProcessDetail::Whole,
+        driver_messages: true,
+    };
+    let look = |number| {
+        simulation.advance_to(Duration::from_secs(number * 7));
+        let mut snapshot = observe_in_detail(simulation, simulation, simulation, everything);
+        // Recordings have CPU time in milliseconds; /proc counts hundredths of a second.
+        for process in snapshot.processes.values_mut().filter_map(|process| process.0.as_mut().ok())
+        {
+            let whole = |time: Duration| Duration::from_millis(time.as_millis() as u64);
+            process.cpu_time = process.cpu_time.map(whole);
+        }
+        let leases = match number % 5 {
+            3 => Err(Error::new(ErrorKind::Io, "read the leases").fault()),
+            _ => Ok(Vec::new()),
+        };
+        Frame { snapshot, leases }
+    };
+    (0..count).map(look).collect()
+}
+
+/// Records frames, and compares what is read with them.
+fn assert_returns(name: &str, frames: &[Frame]) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::open(File::open(dir.path()).unwrap(), Retention::default()).unwrap();
+    frames.iter().for_each(|frame| writer.add(frame).unwrap());
+    let mut reader = Reader::open(File::open(dir.path()).unwrap()).unwrap();
+    assert_eq!(reader.len(), frames.len(), "{name}");
+    for (number, frame) in frames.iter().enumerate() {
+        assert!(reader.frame(number).as_ref() == Some(frame), "{name}: frame {number}");
+    }
+}
+
+#[test]
+fn history_of_every_shipped_machine_returns() {
+    for machine in machines() {
+        let simulation = Simulation::embedded(machine.name).unwrap();
+        assert_returns(machine.name, &looks(&simulation, 12));
+    }
+}
+
+#[test]
+fn history_of_random_machines_returns() {
+    for seed in 0..40 {
+        assert_returns(&format!("seed {seed}"), &looks(&random(Seed(seed)), 12));
+    }
+}
+
+#[test]
+fn every_reason_and_origin_returns() {
+    let reasons = [
+        Absent::NotSupported,
+        Absent::NotPermitted,
+        Absent::NotFound,
+        Absent::TooOld,
+        Absent::Deprecated,
+        Absent::Failed,
+        Absent::NoAnswer,
+        Absent::DeviceLost,
+        Absent::NotRecorded,
+        Absent::Implausible,
+    ];
+    let origins = [Origin::Live, Origin::Pasted, Origin::Recorded("a".into())];
+    let frames: Vec<Frame> = reasons
+        .into_iter()
+        .zip(origins.into_iter().cycle())
+        .map(|(reason, origin)| {
+            let mut snapshot = Snapshot::empty(origin, Timestamp(7));
+            snapshot.hostname = Err(reason);
+            snapshot.unreadable.count(reason);
+            Frame { snapshot, leases: Ok(Vec::new()) }
+        })
+        .collect();
+    assert_returns("reasons", &frames);
+}
