@@ -29,7 +29,7 @@ pub(crate) use place::{
     EngineName, Goal, PlaceArgs, PlaceCommand, PlaceGraphArgs, PlaceModelArgs, SplitForm,
 };
 pub(crate) use reap::{Reach, ReapArgs};
-pub(crate) use report::{ReportArgs, ReportFormat};
+pub(crate) use report::ReportArgs;
 pub(crate) use request::RequestArgs;
 pub(crate) use run::RunArgs;
 pub(crate) use sim::SimArgs;

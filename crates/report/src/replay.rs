@@ -3,6 +3,7 @@
 use crate::{Moment, TimeZone, local_time::readable};
 use gpu_core::{Error, ErrorKind, Origin, Result, Timestamp};
 use gpu_history::{Damage, Frame, Reader};
+use gpu_reaper::Past;
 use std::time::Duration;
 
 /// The damage of which each is told.
@@ -31,6 +32,41 @@ pub fn position(reader: &mut Reader, at: Option<Moment>, zone: &TimeZone) -> Res
 
 fn failed(why: String) -> Error {
     Error::new(ErrorKind::Invalid, "replay the history").with_source(why)
+}
+
+/// Returns the part of this time between two moments; all of it by default.
+pub fn window(
+    (first, last): (Timestamp, Timestamp),
+    since: Option<Moment>,
+    until: Option<Moment>,
+    zone: &TimeZone,
+) -> (Timestamp, Timestamp) {
+    let resolved = |moment: Option<Moment>| moment.and_then(|moment| moment.resolved(last, zone));
+    (resolved(since).unwrap_or(first), resolved(until).unwrap_or(last))
+}
+
+/// What happened longer ago proves nothing more: a notebook is abandoned after a day.
+const PROVES: Duration = Duration::from_secs(25 * 3_600);
+
+/// So far apart, the frames of hours are read: they prove as much as all of them.
+const APART: Duration = Duration::from_secs(60);
+
+/// Returns what the day of a history before this time has shown of idle processes and of memory that
+/// grows.
+pub fn past(reader: &mut Reader, before: Timestamp) -> Past {
+    let mut past = Past::every(APART);
+    let since = Timestamp(before.0.saturating_sub(PROVES.as_millis() as u64));
+    let mut last: Option<Timestamp> = None;
+    for number in reader.position(since).unwrap_or(0)..reader.len() {
+        let Some(at) = reader.time(number).filter(|at| *at < before) else { break };
+        if last.is_none_or(|last| at < last || at.since(last) >= APART)
+            && let Some(frame) = reader.frame(number)
+        {
+            past.add(&frame.snapshot);
+            last = Some(at);
+        }
+    }
+    past
 }
 
 /// Returns the frames of a history that lead to a moment, the end by default, oldest first: at

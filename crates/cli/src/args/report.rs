@@ -1,22 +1,18 @@
 //! Arguments of `gpuws report`.
 
-use super::named;
 use super::time::{time, time_or_zero};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use gpu_report::Moment;
-use gpu_report::usage::By;
+use gpu_report::usage::{By, Form};
 use std::path::PathBuf;
 use std::time::Duration;
-
-const ROWS: [(&str, By); 4] =
-    [("user", By::User), ("job", By::Job), ("gpu", By::Gpu), ("day", By::Day)];
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
     /// The directory of a history, or a file written by `record`.
     pub(crate) path: PathBuf,
-    /// The rows of the table or the CSV.
-    #[arg(long, value_name = "WHAT", default_value = "user", value_parser = named(&ROWS))]
+    /// The rows of the table or the CSV: user, job, gpu or day.
+    #[arg(long, value_name = "WHAT", default_value = "user")]
     pub(crate) by: By,
     /// Leave out what was before: 2026-11-24T10:00, 10:00 of the last day, or -5m from the end.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
@@ -30,19 +26,10 @@ pub(crate) struct ReportArgs {
     /// Longer intervals between two samples were not watched and are not counted.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
     pub(crate) gap: Duration,
-    /// What to print.
+    /// What to print: a table, csv, json, or html with pictures.
     #[arg(long, value_name = "FORMAT", default_value = "table", conflicts_with = "json")]
-    pub(crate) format: ReportFormat,
+    pub(crate) format: Form,
     /// Write to this file instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-}
-
-/// The form of a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ReportFormat {
-    Table,
-    Csv,
-    Json,
-    Html,
 }

@@ -13,7 +13,7 @@ use finding::{concerns, show_cleared, show_finding};
 use gpu_core::ErrorKind::NotRequested;
 use gpu_core::selector::indexes;
 use gpu_core::{DeviceId, DeviceState, Driver, Origin, Snapshot};
-use gpu_reaper::{Cleared, Diagnosis};
+use gpu_reaper::{Cleared, Diagnosis, Past};
 use gpu_report::{ProcessFilter, json};
 use gpu_text::ErrorCode;
 
@@ -51,20 +51,23 @@ pub(crate) fn run(
         super::status::without_driver(screen, now, fault, &ProcessFilter::default())?;
         return Ok(failure.exit());
     }
-    report(args, global, &snapshots, &[], screen)
+    let past = replay::past(&args.replay, &snapshots)?;
+    report(args, global, (past, &snapshots), &[], screen)
 }
 
-/// Diagnoses the selected devices from these snapshots and prints the result.
+/// Diagnoses the selected devices from these snapshots, after what was before, and prints the
+/// result.
 pub(super) fn report(
     args: &DoctorArgs,
     global: &Global,
-    snapshots: &[Snapshot],
+    (mut past, snapshots): (Past, &[Snapshot]),
     failures: &[ErrorCode],
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
     let Some(now) = snapshots.last() else { return Ok(Exit::Done) };
     let gpus = indexes(&now.devices, &args.gpu)?;
-    let mut diagnosis = gpu_reaper::diagnose(snapshots);
+    snapshots.iter().for_each(|look| past.add(look));
+    let mut diagnosis = gpu_reaper::diagnose_after(&past, now);
     diagnosis.retain(args.min_confidence, &args.ignore);
     diagnosis.join_ghosts();
     if !gpus.is_empty() {

@@ -7,6 +7,7 @@ use crate::terminal::{Line, Screen};
 use crate::wording;
 use gpu_core::{Clock, DeviceState, PciBusId};
 use gpu_host::SystemClock;
+use gpu_reaper::Past;
 use gpu_text::{Document, ErrorCode};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -48,7 +49,7 @@ pub(super) fn run(
         }
         return Ok(Exit::Remains);
     }
-    let exit = super::doctor::report(args, global, &[snapshot], &failures, screen)?;
+    let exit = super::doctor::report(args, global, (Past::new(), &[snapshot]), &failures, screen)?;
     Ok(if failures.is_empty() { exit } else { Exit::Remains })
 }
 

@@ -3,9 +3,21 @@
 use crate::args::HistoryArgs;
 use crate::failure::Failure;
 use crate::{local_time, terminal};
+use gpu_core::Snapshot;
 use gpu_history::Frame;
 use gpu_machine::history;
+use gpu_reaper::Past;
 use std::time::Duration;
+
+/// Returns what the history has shown before these frames; nothing without `--replay`.
+pub(super) fn past(args: &HistoryArgs, frames: &[Snapshot]) -> Result<Past, Failure> {
+    match (&args.replay, frames.first()) {
+        (Some(path), Some(first)) => {
+            Ok(gpu_report::replay::past(&mut history::reader(path)?, first.taken_at))
+        }
+        _ => Ok(Past::new()),
+    }
+}
 
 /// Returns the frames that lead to the requested moment of a history: at most `count`, at least this
 /// long apart; none without `--replay`.

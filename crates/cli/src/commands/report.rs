@@ -1,6 +1,6 @@
 //! `gpuws report`: who held and used the GPUs over the time of a history.
 
-use crate::args::{Global, ReportArgs, ReportFormat};
+use crate::args::{Global, ReportArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::local_time;
@@ -8,8 +8,8 @@ use crate::terminal::{Progress, Screen};
 use gpu_accounting::Accounts;
 use gpu_core::Timestamp;
 use gpu_machine::Recorded;
-use gpu_report::usage::{Usage, day};
-use gpu_report::{Moment, json, replay};
+use gpu_report::usage::{Form, Usage, day};
+use gpu_report::{json, replay};
 
 pub(crate) fn run(
     args: &ReportArgs,
@@ -18,11 +18,8 @@ pub(crate) fn run(
 ) -> Result<Exit, Failure> {
     let zone = local_time::zone();
     let mut recorded = Recorded::open(&args.path)?;
-    let (first, end) = recorded.span().unwrap_or((Timestamp(0), Timestamp(0)));
-    let moment = |moment: Option<Moment>, otherwise: Timestamp| {
-        moment.map_or(Some(otherwise), |moment| moment.resolved(end, &zone)).unwrap_or(otherwise)
-    };
-    let (since, until) = (moment(args.since, first), moment(args.until, end));
+    let span = recorded.span().unwrap_or((Timestamp(0), Timestamp(0)));
+    let (since, until) = replay::window(span, args.since, args.until, &zone);
     let mut accounts = Accounts::new(args.gap);
     let mut last = None;
     let mut progress = Progress::start();
@@ -41,25 +38,16 @@ pub(crate) fn run(
     };
     let damage = replay::damage(recorded.damage());
     let usage = Usage { accounts: &accounts, origin, hostname, damage, zone };
+    let form = if global.json { Form::Json } else { args.format };
+    let print = |screen: &mut Screen| match form {
+        Form::Json => screen.json(&json::Report::of(&usage)),
+        Form::Csv => screen.raw(usage.csv(args.by).as_bytes()),
+        Form::Html => screen.raw(usage.html().as_bytes()),
+        Form::Table => screen.print_all(usage.table(args.by, screen.room(0), global.quiet)),
+    };
     match &args.output {
-        Some(path) => print(args, global, &usage, &mut Screen::file(path)?),
-        None => screen.together(|screen| print(args, global, &usage, screen)),
+        Some(path) => print(&mut Screen::file(path)?),
+        None => screen.together(print),
     }?;
     Ok(Exit::Done)
-}
-
-fn print(
-    args: &ReportArgs,
-    global: &Global,
-    usage: &Usage<'_>,
-    screen: &mut Screen,
-) -> Result<(), Failure> {
-    let by = args.by;
-    match args.format {
-        _ if global.json => screen.json(&json::Report::of(usage)),
-        ReportFormat::Json => screen.json(&json::Report::of(usage)),
-        ReportFormat::Csv => screen.raw(usage.csv(by).as_bytes()),
-        ReportFormat::Html => screen.raw(usage.html().as_bytes()),
-        ReportFormat::Table => screen.print_all(usage.table(by, screen.room(0), global.quiet)),
-    }
 }

@@ -11,6 +11,7 @@ use gpu_accounting::{Accounts, Amounts, Day, Energy, Owner};
 use gpu_core::{Origin, Snapshot, Timestamp};
 use jiff::Timestamp as Instant;
 use jiff::tz::TimeZone;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// The rows of a report.
@@ -37,6 +38,42 @@ impl By {
             By::Job => "job",
             By::Gpu => "gpu",
             By::Day => "day",
+        }
+    }
+}
+
+impl FromStr for By {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_it = |by: &By| by.heading() == text;
+        By::ALL.into_iter().find(is_it).ok_or("expected user, job, gpu or day")
+    }
+}
+
+/// The form of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A table for people.
+    Table,
+    /// CSV, after RFC 4180.
+    Csv,
+    /// One JSON object.
+    Json,
+    /// A page with pictures.
+    Html,
+}
+
+impl FromStr for Form {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "table" => Ok(Form::Table),
+            "csv" => Ok(Form::Csv),
+            "json" => Ok(Form::Json),
+            "html" => Ok(Form::Html),
+            _ => Err("expected table, csv, json or html"),
         }
     }
 }
