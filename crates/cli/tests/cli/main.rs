@@ -42,5 +42,6 @@ mod status_leases;
 mod terminal;
 mod top;
 mod topo;
+mod usage;
 mod view_formats;
 mod views;
