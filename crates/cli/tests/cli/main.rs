@@ -44,6 +44,7 @@ mod terminal;
 mod top;
 mod top_exits;
 mod topo;
+mod usage;
 mod view_formats;
 mod views;
 mod watch;

@@ -7,6 +7,7 @@ mod driver_log;
 mod evidence;
 mod fixture;
 mod health;
+mod hours;
 mod plan;
 mod reported;
 mod reset;

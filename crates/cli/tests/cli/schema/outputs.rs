@@ -152,6 +152,7 @@ fn on_every_machine(checked: &mut Checked) {
     let file = dir.path().join("labbox.gpuws");
     let file = file.to_str().expect("UTF-8");
     checked.words("record", &["--sim", "labbox", "record", file]);
+    checked.words("report", &["report", file]);
     checked.words("status", &["--sim", file]);
 }
 

@@ -1,0 +1,126 @@
+//! What hours of snapshots prove of one process.
+
+use crate::fixture::*;
+use gpu_core::*;
+use gpu_reaper::*;
+use std::time::Duration;
+
+/// The findings after these minutes, with a snapshot every minute.
+fn after(minutes: u64, look: impl Fn(u64) -> Snapshot) -> Vec<Finding> {
+    let mut past = Past::every(Duration::from_secs(60));
+    let at =
+        |minute: u64| Snapshot { taken_at: Timestamp(1_000_000 + minute * 60_000), ..look(minute) };
+    (0..=minutes).for_each(|minute| past.add(&at(minute)));
+    diagnose_after(&past, &at(minutes)).findings
+}
+
+/// A process with this memory that computes or not, after so many minutes.
+fn holding(minute: u64, mib: u64, busy: u64, change: impl Fn(&mut ProcessInfo)) -> Snapshot {
+    let mut info = process(100, "python");
+    info.cpu_time = Ok(Duration::from_secs(minute * busy));
+    change(&mut info);
+    let mut device = listing(device(0, mib + 4, 81_920), 100, mib);
+    device.processes.as_mut().unwrap()[0].utilization = Ok(Percent::new(busy).unwrap());
+    look(vec![device], vec![context(&info, &[0])], vec![info])
+}
+
+fn idle(minute: u64) -> Snapshot {
+    holding(minute, 24_576, 0, |_| {})
+}
+
+const HOUR: u64 = 60;
+
+#[test]
+fn hoarder_is_certain_after_a_working_day() {
+    let confidence = |minutes| after(minutes, idle)[0].confidence;
+    assert_eq!(confidence(8 * HOUR - 1), Confidence::Likely);
+    assert_eq!(confidence(8 * HOUR), Confidence::High);
+    let found = after(9 * HOUR, idle).remove(0);
+    assert_eq!(
+        Evidence::texts(&found.suspects[0].evidence),
+        [
+            "holds 24,576 MiB",
+            "no compute for 9 h, in 541 samples",
+            "it has not computed since it was first seen 9 h ago"
+        ]
+    );
+    assert_eq!(found.suspects[0].evidence[2].sign, Sign::NeverComputed);
+    // It is never a target without a request by PID.
+    assert_eq!(found.advice, [Advice::ReapProcess(Pid(100))]);
+}
+
+#[test]
+fn reason_to_wait_or_to_doubt_keeps_hours_from_being_certain() {
+    let best = |change: fn(&mut ProcessInfo), minutes| {
+        let found = after(minutes, |minute| holding(minute, 24_576, 0, change));
+        found.into_iter().map(|found| found.confidence).max()
+    };
+    let notebook: fn(&mut ProcessInfo) = |info| {
+        info.command_line = Ok(["python", "-m", "ipykernel"].map(String::from).into());
+    };
+    assert_eq!(best(notebook, 24 * HOUR - 1), Some(Confidence::Likely));
+    assert_eq!(best(notebook, 24 * HOUR), Some(Confidence::High));
+    let unknown: fn(&mut ProcessInfo) = |info| info.cpu_time = Err(Absent::NotPermitted);
+    assert_eq!(best(unknown, 9 * HOUR), Some(Confidence::Likely), "its CPU time is not known");
+    let service: fn(&mut ProcessInfo) = |info| info.cgroup = Ok("/system.slice/x.service".into());
+    assert_eq!(best(service, 9 * HOUR), None);
+    let traced: fn(&mut ProcessInfo) = |info| info.tracer = Ok(Pid(7));
+    assert_eq!(best(traced, 9 * HOUR), None);
+    // A look each five minutes may miss what computes now and then.
+    let mut past = Past::new();
+    let at = |minute: u64| Snapshot { taken_at: Timestamp(minute * 60_000), ..idle(minute) };
+    (0..=9 * HOUR).step_by(5).for_each(|minute| past.add(&at(minute)));
+    let rarely = diagnose_after(&past, &at(9 * HOUR)).findings;
+    assert_eq!(rarely[0].confidence, Confidence::Likely);
+}
+
+#[test]
+fn process_that_computed_pauses_for_ten_minutes() {
+    let paused = |minutes: u64| {
+        after(100 + minutes, |minute| {
+            holding(minute, 24_576, u64::from(minute <= 100) * 90, |_| {})
+        })
+    };
+    assert_eq!(paused(10), []);
+    // For twenty minutes at most, its CPU time is that of the work.
+    let found = paused(35).remove(0);
+    assert_eq!((found.kind, found.confidence), (FindingKind::Hoarder, Confidence::Likely));
+    assert!(found.suspects[0].evidence.iter().all(|one| one.sign != Sign::NeverComputed));
+}
+
+#[test]
+fn growing_memory_of_a_process_is_a_finding_after_hours() {
+    let leak = |minute| holding(minute, 2_000 + minute * 20, 90, |_| {});
+    assert_eq!(after(3 * HOUR, leak), []);
+    let found = after(4 * HOUR, leak).remove(0);
+    assert_eq!((found.kind, found.confidence), (FindingKind::MemoryGrowth, Confidence::Possible));
+    let found = after(8 * HOUR, leak).remove(0);
+    assert_eq!((found.kind, found.confidence), (FindingKind::MemoryGrowth, Confidence::Likely));
+    assert_eq!(found.memory, Some(Bytes::from_mib(2_000 + 480 * 20)));
+    let [evidence] = &found.suspects[0].evidence[..] else { panic!("{found:?}") };
+    assert_eq!(evidence.sign, Sign::MemoryGrows);
+    let text = "grew from 2,000 to 11,000 MiB over 7 h without falling; at this rate the device is \
+                full in 58 h";
+    assert_eq!(evidence.text, text);
+    // The owner of what computes is asked.
+    assert_eq!(found.advice, [Advice::AskOwner(0)]);
+    let little = |minute| holding(minute, 2_000 + minute * 5, 90, |_| {});
+    assert_eq!(after(8 * HOUR, little), [], "less than a twentieth in six hours");
+}
+
+#[test]
+fn orphan_of_hours_says_that_it_never_computed() {
+    let orphan = |minute| {
+        let mut now = holding(minute, 5_000, 0, |info| {
+            (info.parent, info.group, info.session) = (Ok(Pid(1)), Ok(Pid(20)), Ok(Pid(20)));
+        });
+        now.processes.insert(Pid(20), Process::from(Err(Absent::NotFound)));
+        now
+    };
+    for (hours, confidence) in [(3, Confidence::Likely), (9, Confidence::High)] {
+        let [found] = &after(hours * HOUR, orphan)[..] else { panic!("one finding") };
+        assert_eq!((found.kind, found.confidence), (FindingKind::Orphan, confidence));
+        let text = format!("it has not computed since it was first seen {hours} h ago");
+        assert!(found.suspects[0].evidence.iter().any(|one| one.text == text), "{found:?}");
+    }
+}
