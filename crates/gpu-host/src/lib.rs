@@ -51,6 +51,7 @@ mod hidepid;
 mod host;
 mod inherited;
 mod journal;
+mod kept_stats;
 mod kernel_log;
 mod limits;
 mod locks;
