@@ -2,6 +2,7 @@
 
 use crate::file_index::Targets;
 use crate::handle::LinuxProcess;
+use crate::kept_stats::KeptStats;
 use crate::proc_dir::{ProcDir, ProcRoot, number};
 use crate::users::Users;
 use crate::walk::Walker;
@@ -16,7 +17,7 @@ use gpu_core::{
 };
 use rustix::io::Errno;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Inode of the initial PID namespace (`PROC_PID_INIT_INO` of the kernel's proc_ns.h).
 const FIRST_PID_NAMESPACE: &[u8] = b"pid:[4026531836]";
@@ -55,6 +56,8 @@ pub struct LinuxHost {
 pub(crate) struct Context {
     roots: Roots,
     pub(crate) users: Users,
+    /// Of processes that are read again.
+    stats: Mutex<KeptStats>,
 }
 
 impl Context {
@@ -131,7 +134,7 @@ impl Context {
 impl LinuxHost {
     /// Returns the machine with these roots. Nothing is read yet.
     pub fn new(roots: Roots) -> Self {
-        let context = Arc::new(Context { roots, users: Users::default() });
+        let context = Arc::new(Context { roots, users: Users::default(), stats: Mutex::default() });
         LinuxHost { context, uses_bpf: true }
     }
 
@@ -274,10 +277,16 @@ impl Host for LinuxHost {
         let Ok(root) = self.context.root() else {
             return known.iter().map(|known| self.process(known.key.pid)).collect();
         };
-        let again = |known: &ProcessInfo| match process::read_again(&root, known) {
-            Ok(Some(info)) => Ok(info),
-            Ok(None) => self.processes_of(&[known.key.pid], detail).remove(0),
-            Err(errno) => Err(fault::process(format!("inspect process {}", known.key.pid), errno)),
+        let mut stats = self.context.stats.lock().unwrap_or_else(PoisonError::into_inner);
+        stats.begin();
+        let again = |known: &ProcessInfo| {
+            let pid = known.key.pid;
+            let stat = stats.read(&root, pid.0);
+            match stat.and_then(|stat| process::read_again(&stat, known)) {
+                Ok(Some(info)) => Ok(info),
+                Ok(None) => self.processes_of(&[pid], detail).remove(0),
+                Err(errno) => Err(fault::process(format!("inspect process {pid}"), errno)),
+            }
         };
         known.iter().map(again).collect()
     }

@@ -52,6 +52,7 @@ mod hook;
 mod host;
 mod inherited;
 mod journal;
+mod kept_stats;
 mod kernel_log;
 mod limits;
 mod locks;

@@ -38,9 +38,9 @@ impl ProcRoot {
         read(self.0.as_fd(), path, limit, Short::Pause)
     }
 
-    /// Returns `stat` of the process that has this PID now.
-    pub(crate) fn read_stat(&self, pid: u32) -> Result<Vec<u8>> {
-        read(self.0.as_fd(), &format!("{pid}/stat"), STATUS_LIMIT, Short::End)
+    /// Opens `stat` of the process that has this PID now.
+    pub(crate) fn open_stat(&self, pid: u32) -> Result<OwnedFd> {
+        open_file(self.0.as_fd(), &format!("{pid}/stat"))
     }
 
     /// Returns the target of a symbolic link below the root.

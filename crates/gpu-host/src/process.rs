@@ -60,13 +60,13 @@ pub(crate) fn read_outline(
     })
 }
 
-/// Reads a known process again: only `stat`, with the rest as it is known. `None` if that tells of
-/// another process or another program.
+/// Returns a known process as its `stat` shows it now, with the rest as it is known. `None` if that
+/// is of another process or another program.
 ///
 /// # Errors
 /// As [`read_known`].
-pub(crate) fn read_again(root: &ProcRoot, known: &ProcessInfo) -> Result<Option<ProcessInfo>> {
-    let stat = parse_stat(&root.read_stat(known.key.pid.0)?)?;
+pub(crate) fn read_again(stat: &[u8], known: &ProcessInfo) -> Result<Option<ProcessInfo>> {
+    let stat = parse_stat(stat)?;
     let is_same = known.key.start == Some(since_boot(&stat)) && known.name == stat.comm;
     if !is_same {
         return Ok(None);

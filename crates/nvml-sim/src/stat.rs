@@ -3,16 +3,16 @@
 use std::fs::File;
 use std::io::Read;
 
-/// The most that is read of it, in bytes.
-const MAX_STAT: u64 = 4096;
+/// The most that is read of it, in bytes. The kernel returns it as one record.
+const MAX_STAT: usize = 4096;
 
 /// Returns the start time of the process that has this PID now, in clock ticks since boot; `None`
 /// when it has ended or cannot be read.
 pub fn start_of(pid: u32) -> Option<u64> {
-    let mut stat = Vec::new();
-    let file = File::open(format!("/proc/{pid}/stat")).ok()?;
-    file.take(MAX_STAT).read_to_end(&mut stat).ok()?;
-    alive_since(&stat)
+    let mut stat = [0; MAX_STAT];
+    let mut file = File::open(format!("/proc/{pid}/stat")).ok()?;
+    let count = file.read(&mut stat).ok()?;
+    alive_since(&stat[..count])
 }
 
 /// Returns the start time of the process in a `stat`; `None` when only its entry is left. Fields

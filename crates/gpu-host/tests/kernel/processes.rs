@@ -188,3 +188,30 @@ fn device_files_are_listed() {
     let files = host().device_files().unwrap();
     assert!(files.iter().all(|file| file.id.is_ok() && file.path.starts_with("/dev/")));
 }
+
+#[test]
+fn known_process_is_read_again_and_whole_if_it_is_another() {
+    let sleeper = Sleeper::shell(":", &[]);
+    let whole = host().process(sleeper.pid()).unwrap();
+    let again = |known: &ProcessInfo| {
+        let detail = ProcessDetail::Outline;
+        host().processes_again(std::slice::from_ref(known), detail).remove(0)
+    };
+    // What is kept: here a user who is not that of the process.
+    let known = ProcessInfo { user: Ok("before".to_owned()), ..whole.clone() };
+    let known = ProcessInfo { cpu_time: Err(Absent::NotRecorded), ..known };
+    let read = again(&known).unwrap();
+    assert_eq!((read.user.as_deref(), &read.cpu_time), (Ok("before"), &whole.cpu_time));
+    assert_eq!(read.command_line, whole.command_line);
+    // Another process with the same PID, and one that has executed another program.
+    let mut other = known.clone();
+    other.key.start = other.key.start.map(|start| gpu_core::StartTime(start.0 - 1));
+    let renamed = ProcessInfo { name: "python".to_owned(), ..known.clone() };
+    for known in [other, renamed] {
+        let read = again(&known).unwrap();
+        assert_eq!((read.key, &read.name, &read.user), (whole.key, &whole.name, &whole.user));
+    }
+    drop(sleeper);
+    let error = again(&known).unwrap_err();
+    assert_eq!(error.kind(), ProcessFault::Gone.into());
+}
