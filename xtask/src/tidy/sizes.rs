@@ -1,7 +1,7 @@
 //! The program stays thin: code that was moved into a library does not grow back.
 //!
 //! A command is a file or a directory, and each of its files has at most 200 lines. Both limits
-//! only decrease: lower them when code moves out.
+//! decrease when code moves out, and the first one grows only with a new command.
 
 use super::length::lengths;
 use crate::{Tree, Violation};
@@ -10,7 +10,7 @@ const PROGRAM: &str = "crates/cli/src/";
 const COMMANDS: &str = "crates/cli/src/commands/";
 
 /// Lines of the whole program, without unit tests.
-const PROGRAM_LINES: usize = 10_000;
+const PROGRAM_LINES: usize = 9_942;
 
 const COMMAND_LINES: usize = 200;
 
