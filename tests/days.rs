@@ -81,11 +81,11 @@ impl Program {
             }
             Habit::Preparation(hours) => (age >= hours * HOUR, ms(age, 0)),
             Habit::Service => (age % 700 < 5, age * 200),
-            Habit::Notebook(pause) => (age % pause == 0, ms(age / pause, age)),
+            Habit::Notebook(pause) => (age.is_multiple_of(pause), ms(age / pause, age)),
             Habit::Traced | Habit::Display => (false, age),
             // One is woken up now and then.
             Habit::Orphan => (false, age * u64::from(self.pid % 2)),
-            Habit::Nohup(pause) => (age % pause == 0, ms(age / pause, age)),
+            Habit::Nohup(pause) => (age.is_multiple_of(pause), ms(age / pause, age)),
             Habit::Warming(_) | Habit::Breathing(_) | Habit::Leaking(_) => (true, ms(age, 0)),
             Habit::Abandoned(worked) => (age < worked, ms(age.min(worked), age)),
         };

@@ -110,7 +110,7 @@ fn command(info: &ProcessInfo) -> String {
     let interprets = ["python", "bash", "sh", "julia", "Rscript", "perl", "ruby", "node"];
     let is_version = |rest: &str| rest.chars().all(|c| c.is_ascii_digit() || c == '.');
     let is_it = |name: &&str| program.strip_prefix(*name).is_some_and(is_version);
-    if !interprets.iter().any(|name| is_it(&name)) {
+    if !interprets.iter().any(is_it) {
         return cut(if program.is_empty() { &info.name } else { &program });
     }
     let script = match arguments {

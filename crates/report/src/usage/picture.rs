@@ -94,10 +94,10 @@ fn over_time(
     let mut level = 0.0;
     while level <= most * 1.001 {
         let (at, text) = (y(level), format!("{}{unit}", short(level)));
-        let _ = write!(
+        let _ = writeln!(
             svg,
             "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
-             <text class=\"axis end\" x=\"{:.1}\" y=\"{:.1}\">{text}</text>\n",
+             <text class=\"axis end\" x=\"{:.1}\" y=\"{:.1}\">{text}</text>",
             WIDTH - RIGHT,
             LEFT - 5.0,
             at + 4.0
