@@ -18,12 +18,13 @@ use gpu_core::{
     observe_in_detail,
 };
 use gpu_history::{Frame, Reader, Retention, Writer};
+use gpu_host::SystemClock;
 use gpu_sim::Simulation;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::hint::black_box;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 
 const DAY: u64 = 86_400;
@@ -202,14 +203,14 @@ fn day(criterion: &mut Criterion, name: &str, mut next: impl FnMut() -> Frame) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let mut recorder = writer(&dir);
     let count = seconds();
-    let mut spent = Duration::ZERO;
+    let (clock, mut spent) = (SystemClock::new(), Duration::ZERO);
     // Some to encode again later.
     let mut frames = Vec::new();
     for number in 0..count {
         let frame = next();
-        let start = Instant::now();
+        let start = clock.monotonic();
         recorder.add(&frame).expect("the frame is written");
-        spent += start.elapsed();
+        spent += clock.monotonic() - start;
         if number < 1024 {
             frames.push(frame);
         }

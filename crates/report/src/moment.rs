@@ -63,8 +63,9 @@ impl FromStr for Moment {
             Some(text) => before_end(text).map(Moment::BeforeEnd),
             None => None
                 .or_else(|| instant().map(Moment::Instant))
-                .or_else(|| text.parse().ok().map(Moment::OfDay))
-                .or_else(|| text.parse().ok().map(Moment::Local)),
+                .or_else(|| text.parse().ok().map(Moment::Local))
+                // After it: of a date with a time, this would take the time.
+                .or_else(|| text.parse().ok().map(Moment::OfDay)),
         };
         found.ok_or("expected e.g. 2026-11-24T10:00, 10:00 of the last day, or -5m from the end")
     }
