@@ -30,7 +30,8 @@ impl Stops {
     /// Stops the program whenever it is asked to, and calls `continued` when it goes on.
     pub(crate) fn watch(self, continued: impl Fn()) {
         while self.0.wait().is_ok() {
-            terminal::restore_between_frames();
+            // A main loop that handles an earlier SIGCONT must not take the terminal over meanwhile.
+            let restored = terminal::restore_between_frames();
             // Everybody else in the group has had the signal; this is for this program alone, in
             // this thread alone. It returns when the program is continued, or at once if nobody
             // could continue it.
@@ -41,6 +42,7 @@ impl Stops {
             {
                 return;
             }
+            drop(restored);
             continued();
         }
     }

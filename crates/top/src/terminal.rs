@@ -23,12 +23,13 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 /// The terminal is taken over.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Held while a frame is written.
+/// Held while a frame is written, while the terminal is taken over again, and while the program is
+/// being stopped.
 static WRITING: Mutex<()> = Mutex::new(());
 
 /// The size of the output buffer in bytes: a whole frame is one write.
@@ -65,10 +66,12 @@ pub(crate) fn restore() {
     let _ = disable_raw_mode();
 }
 
-/// Gives the terminal back once no frame is being written, so that none follows.
-pub(crate) fn restore_between_frames() {
-    let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+/// Gives the terminal back once no frame is being written. Until the returned value is dropped, none
+/// is written and the terminal is not taken over again.
+pub(crate) fn restore_between_frames() -> MutexGuard<'static, ()> {
+    let writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     restore();
+    writing
 }
 
 /// Gives the terminal back before a panic is reported, on any thread.
@@ -169,6 +172,7 @@ impl Screen {
     /// # Errors
     /// When the terminal does not accept the settings.
     pub(crate) fn resume(&mut self) -> io::Result<()> {
+        let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = disable_raw_mode();
         self.set_up()
     }

@@ -36,7 +36,8 @@ if shell == 0:
         % (os.waitstatus_to_exitcode(status), str(same).encode()))
     os._exit(0)
 os.close(tell)
-job = int(os.read(told, 100).split()[1])
+told = os.fdopen(told)
+job = int(told.readline().split()[1])
 shown, since = b'', 0
 while True:
     if steps and steps[0][0].encode() in shown[since:]:
@@ -49,7 +50,7 @@ while True:
     if not piece: break
     shown += piece
 os.waitpid(shell, 0)
-print(os.read(told, 1000).decode(), end='')
+print(told.read(), end='')
 print(shown.decode().replace('\\x1b', 'E'), end='')
 ";
 

@@ -18,6 +18,7 @@ use crate::stops::{self, Stops};
 use crate::terminal::Screen;
 use gpu_core::{Clock, Timestamp};
 use gpu_report::wording::reap::Paragraph;
+use rustix::io::Errno;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;
@@ -186,7 +187,14 @@ impl Top {
         let inspector = inspector.map(|inspector| (inspector, sender));
         let mut main =
             Main { receiver, screen, slot, clock, endings, inspector, player, state, patience };
-        let ended = main.run();
+        let ended = match main.run() {
+            // The terminal is gone. What ends first, a read, a write or the signal that tells it, is
+            // a matter of chance.
+            Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => {
+                Ok(Ended::Signal(SIGHUP))
+            }
+            ended => ended,
+        };
         let limit = match ended {
             Ok(Ended::Signal(_)) => GRACE / 2,
             _ => STOP,
