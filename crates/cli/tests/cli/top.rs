@@ -97,7 +97,7 @@ fn terminal_is_restored_on_every_way_out() {
 
 #[test]
 fn stopped_job_gives_the_terminal_back_and_takes_it_again() {
-    let shown = on_terminal((80, 24), "21044=\\x1a|21044=q", &TOP);
+    let shown = on_terminal((80, 24), "21044=\\x1a|1049l=|21044=q", &TOP);
     let head = "stopped, same settings: True\nended with 0, same settings: True\n";
     assert!(shown.starts_with(head), "{shown}");
     assert!(shown.matches("E[?1049h").count() >= 2, "{shown}");
