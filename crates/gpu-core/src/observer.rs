@@ -38,7 +38,7 @@ const RARELY: Duration = Duration::from_secs(10);
 
 /// The time after which a known process is read whole again: it may have changed its user or its
 /// command line.
-const REREAD: Duration = Duration::from_secs(10);
+const REREAD: Duration = Duration::from_secs(30);
 
 /// Looks at one machine again and again. What a look found is remembered for the next one.
 #[derive(Default)]

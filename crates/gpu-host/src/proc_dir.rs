@@ -40,7 +40,7 @@ impl ProcRoot {
 
     /// Opens `stat` of the process that has this PID now.
     pub(crate) fn open_stat(&self, pid: u32) -> Result<OwnedFd> {
-        open_file(self.0.as_fd(), &format!("{pid}/stat"))
+        open_file(self.0.as_fd(), format!("{pid}/stat"))
     }
 
     /// Returns the target of a symbolic link below the root.

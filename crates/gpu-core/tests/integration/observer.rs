@@ -295,7 +295,7 @@ fn known_processes_are_read_whole_again_only_after_a_while() {
     let read = |world: &World| world.change(|facts| std::mem::take(&mut facts.read));
     world.look(&mut observer, 0);
     assert_eq!(read(&world), (vec![70, 71], vec![]));
-    for _ in 0..9 {
+    for _ in 0..29 {
         world.look(&mut observer, 1);
         assert_eq!(read(&world), (vec![], vec![70, 71]));
     }
