@@ -198,7 +198,6 @@ fn history(criterion: &mut Criterion) {
     day(criterion, "busy", || busy.next());
 }
 
-#[expect(clippy::disallowed_methods, reason = "a bench measures real time")]
 fn day(criterion: &mut Criterion, name: &str, mut next: impl FnMut() -> Frame) {
     let mut group = criterion.benchmark_group(format!("history/{name}"));
     let dir = tempfile::tempdir().expect("a temporary directory");

@@ -65,18 +65,7 @@ fn history_of_random_machines_returns() {
 
 #[test]
 fn every_reason_and_origin_returns() {
-    let reasons = [
-        Absent::NotSupported,
-        Absent::NotPermitted,
-        Absent::NotFound,
-        Absent::TooOld,
-        Absent::Deprecated,
-        Absent::Failed,
-        Absent::NoAnswer,
-        Absent::DeviceLost,
-        Absent::NotRecorded,
-        Absent::Implausible,
-    ];
+    let reasons = Absent::ALL;
     let origins = [Origin::Live, Origin::Pasted, Origin::Recorded("a".into())];
     let frames: Vec<Frame> = reasons
         .into_iter()

@@ -1,4 +1,4 @@
-//! Files whose content only root and the caller decide: policies, and programs to start.
+//! Files whose content only root and the caller decide: policies, settings, and programs to start.
 
 use crate::fault;
 use crate::trusted_dir::{PathTrust, TrustedDir};
@@ -50,6 +50,17 @@ impl TrustedFile {
             }
         }
         Err(failed(&path, Errno::LOOP))
+    }
+
+    /// Reads a file as text of at most so many bytes; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// As [`open`](TrustedFile::open), also for a link to nothing, and [`text`](TrustedFile::text).
+    pub fn text_of(path: &Path, most: u64) -> Result<Option<String>> {
+        match std::fs::symlink_metadata(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            _ => TrustedFile::open(path)?.text(most).map(Some),
+        }
     }
 
     /// Returns its path, without links.
@@ -151,6 +162,18 @@ mod tests {
         assert_eq!(opened.text(4).unwrap(), "text");
         let long = TrustedFile::open(&path).unwrap().text(3).unwrap_err();
         assert_eq!(long.kind(), ErrorKind::Invalid);
+    }
+
+    #[test]
+    fn only_a_missing_file_is_not_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = |name: &str| TrustedFile::text_of(&dir.path().join(name), 4);
+        assert_eq!((text("none").unwrap(), text("none/none").unwrap()), (None, None));
+        file(dir.path().join("open"), 0o666);
+        symlink("none", dir.path().join("link")).unwrap();
+        assert!(text("open").is_err() && text("link").is_err());
+        file(dir.path().join("own"), 0o600);
+        assert_eq!(text("own").unwrap().as_deref(), Some("text"));
     }
 
     #[test]

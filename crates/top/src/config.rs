@@ -44,7 +44,7 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 /// The longest file, in bytes.
-pub const LONGEST: usize = 64 << 10;
+pub const LONGEST: u64 = 64 << 10;
 
 const SETTINGS: [&str; 9] = [
     "interval_s",

@@ -1,7 +1,7 @@
 //! What was recorded is what is read.
 
 use crate::world::World;
-use gpu_core::{Absent, Origin, Snapshot, Timestamp};
+use gpu_core::{Origin, Snapshot, Timestamp};
 use gpu_history::{Frame, Reader, Retention, Writer};
 use proptest::prelude::*;
 use std::fs::File;
@@ -96,18 +96,4 @@ fn empty_history_has_no_frame() {
     assert!(reader.is_empty());
     assert_eq!((reader.span(), reader.at(Timestamp(u64::MAX))), (None, None));
     assert_eq!((reader.frame(0), reader.time(0), reader.check()), (None, None, &[][..]));
-}
-
-#[test]
-fn every_reason_for_a_missing_value_returns() {
-    let looks = Absent::ALL.into_iter().zip(1..);
-    let frames: Vec<Frame> = looks
-        .map(|(reason, second)| {
-            let mut snapshot = Snapshot::empty(Origin::Live, Timestamp(second * 1000));
-            snapshot.hostname = Err(reason);
-            Frame { snapshot, leases: Ok(Vec::new()) }
-        })
-        .collect();
-    let dir = recorded(&frames);
-    assert_eq!(reader(&dir).from(Timestamp(0)).collect::<Vec<_>>(), frames);
 }

@@ -5,6 +5,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::Screen;
 use crate::{local_time, terminal};
+use gpu_host::TrustedFile;
 use gpu_top::config::{Config, LONGEST};
 use gpu_top::{Options, Settings, Theme};
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Reads the user's file. One that another user could have written is not used, and this is told.
 pub(super) fn config() -> Result<Config, Failure> {
     let Some(path) = path() else { return Ok(Config::default()) };
-    let text = match gpu_host::read_settings(&path, LONGEST) {
+    let text = match TrustedFile::text_of(&path, LONGEST) {
         Ok(text) => text.unwrap_or_default(),
         Err(error) => {
             terminal::warn(&format!("the settings are not used: failed to {}", error.fault()));
