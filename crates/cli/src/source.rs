@@ -26,9 +26,15 @@ pub(crate) fn open_for_query(
 }
 
 /// Opens the machine that the command line selects, to look at it again and again, with another
-/// function for messages about waits.
-pub(crate) fn open_to_watch(global: &Global, progress: fn(&str)) -> Result<Source, Failure> {
-    Source::open_to_watch(&Options { progress, ..options(global) })
+/// function for messages about waits. A view keeps NVML open ([`Source::open_to_watch`]); what runs
+/// for days does not, because that would block resets.
+pub(crate) fn open_to_watch(
+    global: &Global,
+    keeps_open: bool,
+    progress: fn(&str),
+) -> Result<Source, Failure> {
+    let open = if keeps_open { Source::open_to_watch } else { Source::open };
+    open(&Options { progress, ..options(global) })
         .map_err(|error| opening(global.sim.as_deref(), error))
 }
 

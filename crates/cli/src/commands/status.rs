@@ -68,7 +68,7 @@ pub(crate) fn run(
     let once = args.repeat.is_once();
     let source = match once {
         true => source::open_for_query(global, groups, true)?,
-        false => source::open_to_watch(global, progress)?,
+        false => source::open_to_watch(global, true, progress)?,
     };
     let mut observer = Observer::new();
     let filter = filter(&args.shown, &source)?;

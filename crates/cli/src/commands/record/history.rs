@@ -30,7 +30,7 @@ pub(super) fn run(
     writer.sync()?;
     source.leak();
     let path = shell_word(&args.path.to_string_lossy());
-    let again = format!("gpuws status --replay {path} --at -1m");
+    let again = format!("gpuws top --replay {path}");
     super::tell(args, global, screen, count, &format!(", {}", size(writer.written())), &again)
 }
 

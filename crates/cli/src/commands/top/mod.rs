@@ -42,7 +42,7 @@ pub(crate) fn run(args: &TopArgs, global: &Global, screen: &mut Screen) -> Resul
             (settings, Machine { frames, ender: None, inspector: None })
         }
         None => {
-            let source = Arc::new(source::open_to_watch(global, tell)?);
+            let source = Arc::new(source::open_to_watch(global, true, tell)?);
             let sim = source::sim_option(&source.backend.origin(), global);
             let settings = settings::settings(args, &config, sim, screen);
             let is_read_only = args.read_only || config.read_only.unwrap_or(false);

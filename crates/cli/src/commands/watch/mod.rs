@@ -34,7 +34,7 @@ pub(crate) fn run(args: &WatchArgs, global: &Global, screen: &mut Screen) -> Res
             .with_source("it has no section [reap] with dry_run = false")
             .with_hint("without --reap the plans are printed"));
     }
-    let source = source::open_to_watch(global, warn)?;
+    let source = source::open_to_watch(global, false, warn)?;
     let journal = match args.reap {
         true => source.journal()?,
         false => Box::new(NoJournal::new(Error::new(ErrorKind::Invalid, "log in a dry run"))),
