@@ -1,13 +1,13 @@
 //! The container, pod, job or service of each process.
 //!
 //! A list of processes does not need them to be read again at every look: they are read once for
-//! each process, and again after [`LOOKS`] looks, because a scheduler may adopt a running process.
+//! each process, and again after 30 looks, because a scheduler may adopt a running process.
 
 use crate::frame::Frame;
 use gpu_core::{Host, ProcessInfo, ProcessKey, WorkloadKind, clean};
 use std::collections::BTreeMap;
 
-/// After how many looks what is known of a process is read again.
+/// The number of looks after which what is known of a process is read again.
 const LOOKS: u32 = 30;
 
 /// What is known of the processes of earlier looks.
