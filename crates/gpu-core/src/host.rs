@@ -122,7 +122,7 @@ pub trait Host: Send + Sync {
     /// As [`process`](Host::process), for each of them.
     fn processes_again(
         &self,
-        known: &[ProcessInfo],
+        known: Vec<ProcessInfo>,
         detail: ProcessDetail,
     ) -> Vec<Result<ProcessInfo>> {
         let pids: Vec<Pid> = known.iter().map(|known| known.key.pid).collect();

@@ -280,7 +280,7 @@ impl Answers for Look<'_> {
         let again: Vec<Pid> = known.iter().map(|known| known.key.pid).collect();
         let mut read = BTreeMap::new();
         if !known.is_empty() {
-            let answers = self.host.processes_again(&known, self.detail);
+            let answers = self.host.processes_again(known, self.detail);
             read.extend(again.into_iter().zip(answers.into_iter().zip(whole)));
         }
         if !new.is_empty() {

@@ -1,5 +1,6 @@
 //! The port [`Host`], for this machine.
 
+use crate::boot::{Booted, STAT_LIMIT};
 use crate::file_index::Targets;
 use crate::handle::LinuxProcess;
 use crate::kept_stats::KeptStats;
@@ -21,9 +22,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Inode of the initial PID namespace (`PROC_PID_INIT_INO` of the kernel's proc_ns.h).
 const FIRST_PID_NAMESPACE: &[u8] = b"pid:[4026531836]";
-
-/// `/proc/stat` grows with CPUs and interrupts, but not beyond this.
-pub(crate) const STAT_LIMIT: usize = 4 << 20;
 
 /// The first process of a PID namespace, which lives as long as the namespace.
 const FIRST: u32 = 1;
@@ -58,6 +56,7 @@ pub(crate) struct Context {
     pub(crate) users: Users,
     /// Of processes that are read again.
     stats: Mutex<KeptStats>,
+    booted: Booted,
 }
 
 impl Context {
@@ -127,14 +126,19 @@ impl Context {
     }
 
     pub(crate) fn booted_at(&self) -> Reading<Timestamp> {
-        process::booted_at(&ProcRoot::open(&self.roots.proc).map_err(fault::absent)?)
+        self.booted.at(&ProcRoot::open(&self.roots.proc).map_err(fault::absent)?)
     }
 }
 
 impl LinuxHost {
     /// Returns the machine with these roots. Nothing is read yet.
     pub fn new(roots: Roots) -> Self {
-        let context = Arc::new(Context { roots, users: Users::default(), stats: Mutex::default() });
+        let context = Arc::new(Context {
+            roots,
+            users: Users::default(),
+            stats: Mutex::default(),
+            booted: Booted::default(),
+        });
         LinuxHost { context, uses_bpf: true }
     }
 
@@ -239,7 +243,8 @@ impl Host for LinuxHost {
     fn process(&self, pid: Pid) -> Result<ProcessInfo> {
         let root = self.context.root()?;
         let dir = root.process(pid.0);
-        dir.and_then(|dir| process::read(&dir, self.context.booted_at(), &self.context.users))
+        let booted_at = self.context.booted.at(&root);
+        dir.and_then(|dir| process::read(&dir, booted_at, &self.context.users))
             .map_err(|errno| fault::process(format!("inspect process {pid}"), errno))
     }
 
@@ -251,7 +256,7 @@ impl Host for LinuxHost {
             Ok(root) => root,
             Err(_) => return pids.iter().map(|pid| self.process(*pid)).collect(),
         };
-        let booted_at = process::booted_at(&root);
+        let booted_at = self.context.booted.at(&root);
         let places: Vec<u32> = (0..).take(pids.len()).collect();
         let shares = parallel::over(&places, Vec::new, |own, place| {
             let pid = pids[place as usize];
@@ -271,7 +276,7 @@ impl Host for LinuxHost {
     /// Reads only `stat` of a process that executes the same program as before.
     fn processes_again(
         &self,
-        known: &[ProcessInfo],
+        known: Vec<ProcessInfo>,
         detail: ProcessDetail,
     ) -> Vec<Result<ProcessInfo>> {
         let Ok(root) = self.context.root() else {
@@ -279,22 +284,22 @@ impl Host for LinuxHost {
         };
         let mut stats = self.context.stats.lock().unwrap_or_else(PoisonError::into_inner);
         stats.begin();
-        let again = |known: &ProcessInfo| {
+        let again = |mut known: ProcessInfo| {
             let pid = known.key.pid;
             let stat = stats.read(&root, pid.0);
-            match stat.and_then(|stat| process::read_again(&stat, known)) {
-                Ok(Some(info)) => Ok(info),
-                Ok(None) => self.processes_of(&[pid], detail).remove(0),
+            match stat.and_then(|stat| process::read_again(&stat, &mut known)) {
+                Ok(true) => Ok(known),
+                Ok(false) => self.processes_of(&[pid], detail).remove(0),
                 Err(errno) => Err(fault::process(format!("inspect process {pid}"), errno)),
             }
         };
-        known.iter().map(again).collect()
+        known.into_iter().map(again).collect()
     }
 
     fn processes(&self) -> Result<ProcessList> {
         let root = self.context.root()?;
         let pids = self.context.pids(&root)?;
-        let booted_at = self.context.booted_at();
+        let booted_at = self.context.booted.at(&root);
         let shares = parallel::over(&pids, ProcessList::default, |list, pid| {
             let dir = root.process(pid);
             match dir.and_then(|dir| process::read(&dir, booted_at, &self.context.users)) {

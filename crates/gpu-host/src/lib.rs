@@ -38,6 +38,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("gpu-host reads Linux's /proc");
 
+mod boot;
 mod bpf;
 mod clock;
 mod driver;

@@ -2,8 +2,7 @@
 
 use crate::executable;
 use crate::fault;
-use crate::host::STAT_LIMIT;
-use crate::proc_dir::{ProcDir, ProcRoot, number};
+use crate::proc_dir::{ProcDir, number};
 use crate::users::Users;
 use crate::workload::place;
 use gpu_core::{
@@ -60,29 +59,27 @@ pub(crate) fn read_outline(
     })
 }
 
-/// Returns a known process as its `stat` shows it now, with the rest as it is known. `None` if that
-/// is of another process or another program.
+/// Changes a known process to what its `stat` shows now. Returns whether that is of the same process
+/// and the same program; if not, nothing is changed.
 ///
 /// # Errors
 /// As [`read_known`].
-pub(crate) fn read_again(stat: &[u8], known: &ProcessInfo) -> Result<Option<ProcessInfo>> {
+pub(crate) fn read_again(stat: &[u8], known: &mut ProcessInfo) -> Result<bool> {
     let stat = parse_stat(stat)?;
     let is_same = known.key.start == Some(since_boot(&stat)) && known.name == stat.comm;
     if !is_same {
-        return Ok(None);
+        return Ok(false);
     }
     let now = from_stat(stat, known.started_at)?;
-    Ok(Some(ProcessInfo {
-        parent: now.parent,
-        group: now.group,
-        session: now.session,
-        has_terminal: now.has_terminal,
-        state: now.state,
-        live_threads: now.live_threads,
-        cpu_time: now.cpu_time,
-        resident: now.resident,
-        ..known.clone()
-    }))
+    known.parent = now.parent;
+    known.group = now.group;
+    known.session = now.session;
+    known.has_terminal = now.has_terminal;
+    known.state = now.state;
+    known.live_threads = now.live_threads;
+    known.cpu_time = now.cpu_time;
+    known.resident = now.resident;
+    Ok(true)
 }
 
 /// Reads only data that the kernel itself has about one process, and no memory of the process: the
@@ -209,15 +206,6 @@ pub(crate) fn is_bare(dir: &ProcDir) -> bool {
     read_stat(dir).is_ok_and(|stat| {
         is_kernel_thread(&stat) || live_threads(&stat, state(stat.state)) == Ok(0)
     })
-}
-
-/// Reads the boot time of the machine.
-pub(crate) fn booted_at(root: &ProcRoot) -> Reading<Timestamp> {
-    let text = root.read("stat", STAT_LIMIT).map_err(fault::absent)?;
-    let text = String::from_utf8_lossy(&text);
-    let seconds = text.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok());
-    let seconds: u64 = seconds.ok_or(Absent::NotFound)?;
-    Ok(Timestamp(seconds.saturating_mul(1000)))
 }
 
 fn read_stat(dir: &ProcDir) -> Result<Stat> {

@@ -136,7 +136,7 @@ impl World {
         let world = self.clone();
         host.expect_processes_again().returning(move |known, _| {
             world.change(|facts| facts.read.1.extend(known.iter().map(|known| known.key.pid.0)));
-            world.read(known.to_vec())
+            world.read(known)
         });
         host
     }

@@ -1,9 +1,10 @@
 //! The members of a job.
 
 use super::tree::{Places, listed, listed_below, reap, settled_below};
+use crate::boot;
 use crate::fault;
 use crate::proc_dir::ProcRoot;
-use crate::process::{Place, booted_at, read_known};
+use crate::process::{Place, read_known};
 use crate::users::Users;
 use gpu_core::{Absent, ProcessInfo, ProcessKey, Reading, Result, Timestamp};
 use rustix::io::Errno;
@@ -61,7 +62,7 @@ fn read(
 ) -> Result<Vec<ProcessInfo>> {
     let failed = |errno| fault::file("list remaining job processes", errno);
     let own = std::process::id();
-    let booted_at = booted_at(root);
+    let booted_at = boot::read(root);
     let mut members = Vec::new();
     let below = match settled_below(root, own) {
         Some(below) => below,

@@ -6,10 +6,11 @@
 
 use super::tree::{listed, listed_below, place};
 use super::{has_ended, moment, pause};
+use crate::boot;
 use crate::fault;
 use crate::handle::raw;
 use crate::proc_dir::ProcRoot;
-use crate::process::{booted_at, read_known};
+use crate::process::read_known;
 use crate::users::Users;
 use gpu_core::{Error, ErrorKind, Pid, ProcessKey, Result, SuspendedProcesses};
 use rustix::io::Errno;
@@ -43,7 +44,7 @@ pub(crate) fn suspend_new(
         Errno::NOENT => Error::new(ErrorKind::Unsupported, what).with_source(errno),
         errno => fault::file(what, errno),
     };
-    let booted_at = booted_at(root);
+    let booted_at = boot::read(root);
     let own = std::process::id();
     let mut seen: HashSet<u32> = known.iter().map(|key| key.pid.0).collect();
     seen.extend(spared.iter().map(|pid| pid.0));

@@ -6,10 +6,11 @@
 
 use super::tree::{listed, place};
 use super::{moment, pause};
+use crate::boot;
 use crate::fault;
 use crate::handle::raw;
 use crate::proc_dir::ProcRoot;
-use crate::process::{booted_at, read_known};
+use crate::process::read_known;
 use crate::users::Users;
 use gpu_core::{Error, ErrorKind, KilledTree, Pid, ProcessKey, Result};
 use rustix::io::Errno;
@@ -45,7 +46,7 @@ pub(crate) fn kill_tree(
         Errno::NOENT => Error::new(ErrorKind::Unsupported, what).with_source(errno),
         errno => fault::file(what, errno),
     };
-    let booted_at = booted_at(root);
+    let booted_at = boot::read(root);
     let own = |pid: &u32| place(root, *pid).is_ok_and(|place| is_own(&place.key));
     let mut passed_over: HashSet<u32> = spared.iter().map(|pid| pid.0).collect();
     passed_over.extend(listed(root).map_err(failed)?.into_iter().filter(own));

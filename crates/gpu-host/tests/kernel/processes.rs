@@ -194,8 +194,7 @@ fn known_process_is_read_again_and_whole_if_it_is_another() {
     let sleeper = Sleeper::shell(":", &[]);
     let whole = host().process(sleeper.pid()).unwrap();
     let again = |known: &ProcessInfo| {
-        let detail = ProcessDetail::Outline;
-        host().processes_again(std::slice::from_ref(known), detail).remove(0)
+        host().processes_again(vec![known.clone()], ProcessDetail::Outline).remove(0)
     };
     // What is kept: here a user who is not that of the process.
     let known = ProcessInfo { user: Ok("before".to_owned()), ..whole.clone() };

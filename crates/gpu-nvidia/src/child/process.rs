@@ -97,6 +97,7 @@ impl Process {
         if matches!(message, Message::Ask { .. }) {
             self.amount = 0;
         }
+        self.line.clear();
         let short =
             wire::write(&mut self.line, message).is_ok() && self.line.len() <= wire::MESSAGE_LIMIT;
         if !short {

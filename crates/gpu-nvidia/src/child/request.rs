@@ -111,7 +111,7 @@ pub(crate) fn greeting(
     child: &mut Process,
     limit: &mut TimeLimit<'_>,
 ) -> Result<Greeting, Failure> {
-    match receive(child, limit)? {
+    match receive(child, limit, None)? {
         Reply::Greeting(greeting) if greeting.protocol == PROTOCOL => Ok(greeting),
         Reply::Greeting(_) => Err(Failure::Broken("it has another version".to_owned())),
         _ => Err(invalid()),
@@ -125,42 +125,57 @@ pub(crate) fn answer(
     answer: &mut dyn Answer,
 ) -> Result<(), Failure> {
     loop {
-        match receive(child, limit)? {
+        match receive(child, limit, Some(answer))? {
             Reply::Done if answer.is_whole() => return Ok(()),
             part => answer.take(part).map_err(|_| invalid())?,
         }
     }
 }
 
-/// Receives the next part, and reports once a second while there is none.
-fn receive(child: &mut Process, limit: &mut TimeLimit<'_>) -> Result<Reply, Failure> {
+/// Receives the next part, and reports once a second while there is none. If the time is over,
+/// `answer` takes the parts that the child had.
+fn receive(
+    child: &mut Process,
+    limit: &mut TimeLimit<'_>,
+    answer: Option<&mut dyn Answer>,
+) -> Result<Reply, Failure> {
     loop {
         // After SIGSTOP, messages that were sent in time may be read late. But an endless stream of
         // messages must not extend the deadline.
         if limit.is_over() {
-            return Err(time_out(child, limit));
+            return Err(time_out(child, limit, answer));
         }
         match child.receive(limit.end().min(limit.next_report)) {
             Ok(Reply::Where(call)) => limit.received_call(call),
             Ok(reply) => return Ok(reply),
             Err(ChildError::TimedOut) if moment() < limit.end() => limit.request_call(child),
-            Err(ChildError::TimedOut) => return Err(time_out(child, limit)),
+            Err(ChildError::TimedOut) => return Err(time_out(child, limit, answer)),
             Err(error) => return Err(broken(error)),
         }
     }
 }
 
-/// Tells the child that the deadline has passed, and receives its current call.
-fn time_out(child: &mut Process, limit: &mut TimeLimit<'_>) -> Failure {
+/// Tells the child that the deadline has passed, and receives the parts that it has not sent yet and
+/// its current call.
+fn time_out(
+    child: &mut Process,
+    limit: &mut TimeLimit<'_>,
+    mut answer: Option<&mut dyn Answer>,
+) -> Failure {
     let until = moment().saturating_add(CALL_TIMEOUT);
     let mut call = limit.call.take();
     if child.send(&Message::End).is_ok() {
-        // Parts that arrive now are too late, because the rest would be lost.
         while let Ok(reply) = child.receive(until) {
-            if let Reply::Where(Some(last)) = reply
-                && last.len() <= LONGEST_CALL
-            {
-                call = Some(last);
+            match reply {
+                Reply::Where(Some(last)) if last.len() <= LONGEST_CALL => call = Some(last),
+                // A whole reply is too late.
+                part if part.is_part() => {
+                    let taken = answer.as_mut().map(|answer| answer.take(part));
+                    if matches!(taken, Some(Err(_))) {
+                        break;
+                    }
+                }
+                _ => {}
             }
             if moment() >= until {
                 break;

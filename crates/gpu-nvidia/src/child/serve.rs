@@ -9,7 +9,7 @@
 use super::mark::Mark;
 use super::stuck::NAME;
 use super::wire::{
-    self, Greeting, Lines, MESSAGE_LIMIT, Message, PROTOCOL, Query, Reply, Simulated, Then,
+    self, BATCH, Greeting, Lines, MESSAGE_LIMIT, Message, PROTOCOL, Query, Reply, Simulated, Then,
 };
 use crate::Nvml;
 use gpu_core::{Fault, GpuBackend, Result};
@@ -39,8 +39,8 @@ struct Shared {
     library: OnceLock<Nvml>,
     /// The number of unfinished tasks: the greeting, and each request.
     pending: AtomicUsize,
-    /// Held while a message is written.
-    output: Mutex<()>,
+    /// The lines that are not written yet; locked while they are written.
+    output: Mutex<Vec<u8>>,
     /// Both threads meet here before the library is loaded.
     started: Barrier,
     /// The `comm` file of this process, opened in advance, because a hanging process may have no
@@ -57,7 +57,7 @@ fn run(library: Option<&Path>) -> ! {
     let shared: &'static Shared = Box::leak(Box::new(Shared {
         library: OnceLock::new(),
         pending: AtomicUsize::new(1),
-        output: Mutex::new(()),
+        output: Mutex::default(),
         started: Barrier::new(2),
         name,
         mark: Mark::on(Path::new("/proc/self/exe")).ok(),
@@ -75,8 +75,7 @@ fn run(library: Option<&Path>) -> ! {
 
 /// Runs the received queries.
 fn ask(shared: &Shared, path: Option<&Path>, queries: &Receiver<(Query, Then)>) {
-    let mut line = Vec::new();
-    let mut send = |reply: &Reply| shared.send(&mut line, reply);
+    let mut send = |reply: &Reply| shared.send(reply);
     let library = Nvml::open(path).map(|library| shared.library.get_or_init(|| library));
     let library = library.map_err(|error| error.fault());
     let simulated = library.as_ref().ok().and_then(|library| library.simulated());
@@ -106,7 +105,7 @@ fn ask(shared: &Shared, path: Option<&Path>, queries: &Receiver<(Query, Then)>) 
     }
 }
 
-/// Runs a query and sends the reply, each part as soon as it is known.
+/// Runs a query and sends the reply, in parts.
 fn answer(nvml: &Nvml, query: Query, send: &mut impl FnMut(&Reply)) {
     fn fault<T>(answer: Result<T>) -> Result<T, Fault> {
         answer.map_err(|error| error.fault())
@@ -142,7 +141,6 @@ fn answer(nvml: &Nvml, query: Query, send: &mut impl FnMut(&Reply)) {
 fn receive_messages(shared: &Shared, sender: &Sender<(Query, Then)>) {
     let input = std::io::stdin();
     let mut lines = Lines::default();
-    let mut line = Vec::new();
     shared.started.wait();
     loop {
         let mut piece = [0; 4096];
@@ -159,10 +157,10 @@ fn receive_messages(shared: &Shared, sender: &Sender<(Query, Then)>) {
                     // It fails only if the other thread has panicked, which ends the process.
                     let _ = sender.send((query, then));
                 }
-                Ok(Message::Where) => shared.send_current_call(&mut line),
+                Ok(Message::Where) => shared.send_current_call(),
                 Ok(Message::End) => {
                     shared.rename();
-                    shared.send_current_call(&mut line);
+                    shared.send_current_call();
                     shared.end();
                 }
                 Err(_) => shared.end(),
@@ -175,20 +173,26 @@ fn receive_messages(shared: &Shared, sender: &Sender<(Query, Then)>) {
 }
 
 impl Shared {
-    /// Sends a message atomically.
-    fn send(&self, line: &mut Vec<u8>, reply: &Reply) {
-        let _whole = self.output.lock().unwrap_or_else(PoisonError::into_inner);
-        write(line, reply);
+    /// Sends a message atomically; a part only with those after it, or if the call after it takes
+    /// long.
+    fn send(&self, reply: &Reply) {
+        let mut lines = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        add(&mut lines, reply);
+        if !reply.is_part() || lines.len() >= BATCH {
+            write(&mut lines);
+        }
     }
 
-    /// Sends the current call, unless the other thread is sending a message and so is in no call.
-    fn send_current_call(&self, line: &mut Vec<u8>) {
-        let _whole = match self.output.try_lock() {
-            Ok(whole) => whole,
+    /// Sends the parts that wait and the current call, unless the other thread is sending a message
+    /// and so is in no call.
+    fn send_current_call(&self) {
+        let mut lines = match self.output.try_lock() {
+            Ok(lines) => lines,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        write(line, &Reply::Where(self.hanging_call()));
+        add(&mut lines, &Reply::Where(self.hanging_call()));
+        write(&mut lines);
     }
 
     fn hanging_call(&self) -> Option<String> {
@@ -221,12 +225,16 @@ impl Shared {
     }
 }
 
-/// Writes one line; exits if the parent is gone.
-fn write(line: &mut Vec<u8>, reply: &Reply) {
-    if wire::write(line, reply).is_err() {
+/// Appends a message; exits if that is not possible.
+fn add(lines: &mut Vec<u8>, reply: &Reply) {
+    if wire::write(lines, reply).is_err() {
         _exit(1);
     }
-    let mut rest = &line[..];
+}
+
+/// Writes the lines; exits if the parent is gone.
+fn write(lines: &mut Vec<u8>) {
+    let mut rest = &lines[..];
     while !rest.is_empty() {
         match rustix::io::write(std::io::stdout().as_fd(), rest) {
             Ok(count) => rest = &rest[count..],
@@ -234,6 +242,7 @@ fn write(line: &mut Vec<u8>, reply: &Reply) {
             Err(_) => _exit(1),
         }
     }
+    lines.clear();
 }
 
 unsafe extern "C" {
@@ -281,7 +290,7 @@ mod tests {
             let shared = Shared {
                 library: OnceLock::new(),
                 pending: AtomicUsize::new(pending),
-                output: Mutex::new(()),
+                output: Mutex::default(),
                 started: Barrier::new(2),
                 name: Some(rustix::fs::open(name.path(), flags, Mode::empty()).unwrap()),
                 mark: Some(Mark::on(program.path()).unwrap()),

@@ -18,6 +18,10 @@ pub(crate) const LINE_LIMIT: usize = 4 << 20;
 /// The maximum length of a reply with all its parts: some hundred of the longest devices.
 pub(crate) const REPLY_LIMIT: usize = 64 << 20;
 
+/// The child sends the parts of a reply together: each write wakes the program. It sends earlier at
+/// this length, half of what a pipe holds, so that the program reads while the child asks on.
+pub(crate) const BATCH: usize = 32 << 10;
+
 /// The maximum length of a message to the child; the longest contains a device ID.
 pub(crate) const MESSAGE_LIMIT: usize = 64 << 10;
 
@@ -96,6 +100,13 @@ pub(crate) enum Reply {
     Where(Option<String>),
 }
 
+impl Reply {
+    /// Returns whether more messages of the same reply follow.
+    pub(crate) fn is_part(&self) -> bool {
+        matches!(self, Reply::Begun { .. } | Reply::Device(_))
+    }
+}
+
 /// Information about the child.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Greeting {
@@ -111,11 +122,10 @@ pub(crate) struct Simulated {
     pub(crate) session: PathBuf,
 }
 
-/// Serialises a message as one line.
-pub(crate) fn write(line: &mut Vec<u8>, value: &impl Serialize) -> serde_json::Result<()> {
-    line.clear();
-    serde_json::to_writer(&mut *line, value)?;
-    line.push(b'\n');
+/// Appends a message as one line.
+pub(crate) fn write(lines: &mut Vec<u8>, value: &impl Serialize) -> serde_json::Result<()> {
+    serde_json::to_writer(&mut *lines, value)?;
+    lines.push(b'\n');
     Ok(())
 }
 

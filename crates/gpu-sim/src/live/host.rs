@@ -199,7 +199,7 @@ impl Host for SessionHost {
 
     fn processes_again(
         &self,
-        known: &[ProcessInfo],
+        known: Vec<ProcessInfo>,
         detail: ProcessDetail,
     ) -> Vec<Result<ProcessInfo>> {
         self.as_seen_here(self.now().processes_again(known, detail), detail)
