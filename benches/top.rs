@@ -3,7 +3,8 @@
 //! Both run for 15 s (2 s in test mode) on a pseudo-terminal of 120 × 40, one after the other in
 //! each round, in a live session of the same simulated machine: 8 GPUs with 4 real processes each,
 //! and 64 with 32, on a host of 2,000 real processes. CPU time is that of the program and all its
-//! descendants, from the kernel; peak memory is `VmHWM` of each process; the first frame is the
+//! descendants, from the kernel; peak memory is its `VmHWM`, and what its
+//! children do not share with it; the first frame is the
 //! first output with a value of a GPU. NVML calls are counted in a round of their own. A third
 //! machine has memory that nobody lists, so that the holders must be searched for; nvtop has
 //! nothing like it.
@@ -17,7 +18,7 @@
 use gpu_core::Clock;
 use gpu_host::SystemClock;
 use gpu_sim::Session;
-use gpuws_benches::{Crowd, built, descendants, on_host, peak_of, peer};
+use gpuws_benches::{Crowd, built, descendants, on_host, peak_of, peer, private_of};
 use nix::sys::resource::{UsageWho, getrusage};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -62,8 +63,8 @@ fn nvtop() -> Option<Viewer> {
 struct Cost {
     cpu_ms: f64,
     first_frame_ms: f64,
-    /// The peak memory of the program and of its largest child, in KiB.
-    peaks_kib: (u64, u64),
+    /// The peak memory of the program and what only its children have at the end, in KiB.
+    memory_kib: (u64, u64),
     /// The time from each key to the next output.
     keys_ms: Vec<f64>,
 }
@@ -157,11 +158,12 @@ fn measure(how: &str) {
             }
         }
     }
-    let mut peaks_kib = (0, 0);
+    let mut memory_kib = (0, 0);
     for (depth, pid) in descendants(child.id(), 0) {
-        let peak = peak_of(pid).unwrap_or(0);
-        let most = if depth == 0 { &mut peaks_kib.0 } else { &mut peaks_kib.1 };
-        *most = peak.max(*most);
+        match depth {
+            0 => memory_kib.0 = peak_of(pid).unwrap_or(0),
+            _ => memory_kib.1 += private_of(pid).unwrap_or(0),
+        }
     }
     terminal.press("q");
     while child.try_wait().expect("it is a child").is_none() {
@@ -173,7 +175,7 @@ fn measure(how: &str) {
     let micros = |time: nix::sys::time::TimeVal| time.tv_sec() * 1_000_000 + time.tv_usec();
     let cpu_ms = (micros(usage.user_time()) + micros(usage.system_time())) as f64 / 1e3;
     let first_frame_ms = first_frame.as_secs_f64() * 1e3;
-    let cost = Cost { cpu_ms, first_frame_ms, peaks_kib, keys_ms };
+    let cost = Cost { cpu_ms, first_frame_ms, memory_kib, keys_ms };
     println!("{}", serde_json::to_string(&cost).expect("it is JSON"));
 }
 
@@ -215,13 +217,13 @@ fn compare(machine: &str, viewers: &[Viewer]) {
     for viewer in viewers {
         println!(
             "{machine}, {} processes: {}: {:.1} ms of CPU in {seconds} s, first frame after {:.1} \
-             ms, peak {:.1} MiB, its largest child {:.1} MiB",
+             ms, peak {:.1} MiB, {:.1} MiB that only its children have",
             on_host(),
             viewer.name,
             of(viewer.name, |cost| cost.cpu_ms),
             of(viewer.name, |cost| cost.first_frame_ms),
-            of(viewer.name, |cost| cost.peaks_kib.0 as f64 / 1024.0),
-            of(viewer.name, |cost| cost.peaks_kib.1 as f64 / 1024.0),
+            of(viewer.name, |cost| cost.memory_kib.0 as f64 / 1024.0),
+            of(viewer.name, |cost| cost.memory_kib.1 as f64 / 1024.0),
         );
     }
     if let [one, other] = viewers {

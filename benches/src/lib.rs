@@ -121,6 +121,14 @@ pub fn descendants(pid: u32, depth: u32) -> Vec<(u32, u32)> {
     all
 }
 
+/// Returns the memory in KiB that only this process has: without the pages of files and of its
+/// parent that it shares.
+pub fn private_of(pid: u32) -> Option<u64> {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let private = rollup.lines().filter(|line| line.starts_with("Private_"));
+    Some(private.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).sum())
+}
+
 /// Returns the peak resident memory of a process in KiB, from /proc.
 pub fn peak_of(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

@@ -27,9 +27,10 @@ const MAX_EXITS: u32 = 2;
 /// fifth of a second.
 ///
 /// The first query starts a child, which also serves all later ones. A child that exits by itself
-/// is replaced once. A child that misses the deadline is not replaced, because the next one would
-/// hang in the same driver: all later queries return the same error at once. To retry, create
-/// another backend. Queries of several threads run one after the other.
+/// is replaced once. After a child that misses the deadline, the next one would hang in the same
+/// driver: queries return the same error at once. Once ten times the deadline has passed and the
+/// child has ended, which shows that its call has, a query starts another one. Queries of several
+/// threads run one after the other.
 pub struct NvmlChild {
     helper: Helper,
     deadline: Duration,
@@ -55,9 +56,9 @@ enum Child {
     Ends { process: Process },
     /// None was started, because a child of an earlier query hangs.
     Blocked(Stuck),
-    /// None will be started, for this reason. A process that could not be killed is kept, to be
-    /// waited for later.
-    GivenUp(Fault, Option<Process>),
+    /// None will be started before this time, for this reason. A process that could not be killed
+    /// is kept, to be waited for.
+    GivenUp(Fault, Option<Process>, Duration),
 }
 
 struct Running {
@@ -72,7 +73,7 @@ impl Child {
     fn process(&self) -> Option<&Process> {
         match self {
             Child::Runs(Running { process, .. }) | Child::Ends { process } => Some(process),
-            Child::GivenUp(_, process) => process.as_ref(),
+            Child::GivenUp(_, process, _) => process.as_ref(),
             Child::Absent | Child::Blocked(_) => None,
         }
     }
@@ -262,10 +263,13 @@ impl NvmlChild {
     /// Starts a child if none runs and one may be started.
     fn start(&self, state: &mut State) -> Result<(), Fault> {
         match &mut state.child {
-            Child::GivenUp(fault, remains) => {
+            Child::GivenUp(fault, remains, until) => {
                 // Reap the process if it has ended meanwhile.
                 remains.take_if(|child| child.has_ended());
-                return Err(fault.clone());
+                if remains.is_some() || moment() < *until {
+                    return Err(fault.clone());
+                }
+                state.child = Child::Absent;
             }
             Child::Blocked(stuck) if stuck.remains(&self.helper) => return Err(blocked(stuck)),
             // It exits after its only reply, which is still in the pipe.
@@ -298,17 +302,19 @@ impl NvmlChild {
             Child::Absent | Child::Ends { .. } | Child::Blocked(_) | Child::GivenUp(..) => None,
         };
         let remains = child.and_then(Process::kill);
+        // Waiting for a driver that hangs again takes a tenth of the time at most.
+        let until = moment().saturating_add(self.deadline.saturating_mul(10));
         match failure {
             Failure::Hangs(call) => {
                 let fault = hangs(self.deadline, call.as_deref());
-                state.child = Child::GivenUp(fault.clone(), remains);
+                state.child = Child::GivenUp(fault.clone(), remains, until);
                 fault
             }
             Failure::Broken(how) => {
                 let fault = broken(&how);
                 state.exits += 1;
                 if state.exits >= MAX_EXITS || remains.is_some() {
-                    state.child = Child::GivenUp(fault.clone(), remains);
+                    state.child = Child::GivenUp(fault.clone(), remains, until);
                 }
                 fault
             }

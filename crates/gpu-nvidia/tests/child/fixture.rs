@@ -86,7 +86,8 @@ impl Child {
     }
 }
 
-fn pause(duration: Duration) {
+/// Waits.
+pub(crate) fn pause(duration: Duration) {
     let timeout = Timespec::try_from(duration).unwrap();
     poll(&mut [], Some(&timeout)).unwrap();
 }

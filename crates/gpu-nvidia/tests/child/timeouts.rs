@@ -20,6 +20,34 @@ fn silent_child_times_out_without_restart() {
 }
 
 #[test]
+fn driver_that_answers_again_is_asked_after_ten_deadlines() {
+    let first =
+        format!("[ -e \"$1/again\" ] || {{ touch \"$1/again\"; {GREETING}; exec sleep 1000; }}");
+    let script =
+        format!("{first}; {GREETING}; read -r ask; cat \"$1/answer\"; echo '\"done\"'; cat");
+    let child = Child::script(&script).with("answer", &[begun(1), part(0)]);
+    let backend = child.backend(SHORT);
+    assert_eq!(failed(backend.look(Groups::NONE)).kind, ErrorKind::TimedOut);
+    assert_eq!(failed(backend.look(Groups::NONE)).kind, ErrorKind::TimedOut);
+    assert_eq!(child.starts().len(), 1);
+    pause(10 * SHORT);
+    let look = backend.look(Groups::NONE);
+    assert_eq!(look, Inventory { driver: Ok(driver()), devices: vec![device(0)] });
+    assert_eq!(child.starts().len(), 2);
+}
+
+#[test]
+fn parts_that_wait_in_the_child_are_received_at_the_deadline() {
+    let end = r#"cat "$1/answer"; echo '{"where":"nvmlDeviceGetName of GPU 1"}'; cat"#;
+    let child = Child::script(&format!("{GREETING}; read -r ask; read -r end; {end}"));
+    let child = child.with("answer", &[begun(2), part(0)]);
+    let look = child.backend(SHORT).look(Groups::NONE);
+    assert_eq!(look.devices[0], device(0));
+    let fault = look.devices[1].sample.as_ref().unwrap_err();
+    assert!(fault.text.ends_with("nvmlDeviceGetName of GPU 1 did not return"), "{}", fault.text);
+}
+
+#[test]
 fn hanging_call_is_named() {
     let call = r#"echo '{"where":"nvmlDeviceGetMemoryInfo_v2 of GPU 2"}'"#;
     let script = format!("{GREETING}; read -r ask; cat \"$1/answer\"; read -r end; {call}; cat");
