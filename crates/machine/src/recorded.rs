@@ -59,7 +59,7 @@ impl Recorded {
         };
         match self {
             Recorded::History(reader) => {
-                for number in reader.position(since).unwrap_or(0)..reader.len() {
+                for number in reader.first_since(since)..reader.len() {
                     let frame = match reader.time(number) {
                         Some(at) if is_due(at) => reader.frame(number),
                         _ => None,

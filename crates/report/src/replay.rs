@@ -57,8 +57,12 @@ pub fn past(reader: &mut Reader, before: Timestamp) -> Past {
     let mut past = Past::every(APART);
     let since = Timestamp(before.0.saturating_sub(PROVES.as_millis() as u64));
     let mut last: Option<Timestamp> = None;
-    for number in reader.position(since).unwrap_or(0)..reader.len() {
-        let Some(at) = reader.time(number).filter(|at| *at < before) else { break };
+    let end = reader.position(before).map_or(0, |last| last + 1);
+    for number in reader.first_since(since)..end {
+        // Before the clock was set back, it may have shown later times.
+        let Some(at) = reader.time(number).filter(|at| (since..before).contains(at)) else {
+            continue;
+        };
         if last.is_none_or(|last| at < last || at.since(last) >= APART)
             && let Some(frame) = reader.frame(number)
         {

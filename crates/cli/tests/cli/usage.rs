@@ -110,6 +110,16 @@ fn report_covers_the_requested_time_and_leaves_gaps_out() {
 }
 
 #[test]
+fn samples_from_before_the_clock_was_set_back_are_reported() {
+    let dir = history();
+    // It starts when the other did.
+    printed(dir.path(), "--sim labbox record --for 6m --every 1m --names past");
+    let table = printed(dir.path(), "report past");
+    assert_eq!(table.lines().nth(1), Some("4 GPUs, 12 h 4 min watched in 726 samples"));
+    assert!(table.ends_with("\nthe clock was set back 1 time\n"), "{table}");
+}
+
+#[test]
 fn damage_of_a_history_is_told_and_the_rest_reported() {
     let dir = history();
     let data = dir.path().join("past/data_2025-03-03");

@@ -109,6 +109,11 @@ fn clock_that_is_set_back_loses_no_frame() {
     for (time, frame) in [(START.0 + 6500, 3), (START.0 + 9500, 1), (START.0 - 1, 4)] {
         assert!(reader.at(Timestamp(time)).as_ref() == Some(&frames[frame]), "{frame}");
     }
+    // In the order of the files: the last one, then the others as they were recorded.
+    for (time, first) in [(0, 0), (START.0 - 1000, 0), (START.0 - 999, 1), (START.0 + 5001, 2)] {
+        assert_eq!(reader.first_since(Timestamp(time)), first, "{time}");
+    }
+    assert_eq!(reader.first_since(Timestamp(START.0 + 9001)), 5);
 }
 
 #[test]
