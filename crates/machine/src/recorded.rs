@@ -25,7 +25,11 @@ impl Recorded {
         if path.is_dir() {
             return Ok(Recorded::History(Box::new(history::reader(path)?)));
         }
-        Ok(Recorded::Recording(Box::new(Recording::open(path)?)))
+        let recording = Recording::open(path).map_err(|error| {
+            MachineError::from(error)
+                .with_hint("pass the directory of gpuws record --for, or a file of gpuws record")
+        })?;
+        Ok(Recorded::Recording(Box::new(recording)))
     }
 
     /// Returns the time of the first and of the last snapshot; `None` without any.

@@ -35,14 +35,20 @@ fn failed(why: String) -> Error {
 }
 
 /// Returns the part of this time between two moments; all of it by default.
+///
+/// # Errors
+/// `Invalid` when the calendar does not have a moment.
 pub fn window(
     (first, last): (Timestamp, Timestamp),
     since: Option<Moment>,
     until: Option<Moment>,
     zone: &TimeZone,
-) -> (Timestamp, Timestamp) {
-    let resolved = |moment: Option<Moment>| moment.and_then(|moment| moment.resolved(last, zone));
-    (resolved(since).unwrap_or(first), resolved(until).unwrap_or(last))
+) -> Result<(Timestamp, Timestamp)> {
+    let resolved = |moment: Option<Moment>, usual: Timestamp| {
+        let time = moment.map_or(Some(usual), |moment| moment.resolved(last, zone));
+        time.ok_or_else(|| failed("the calendar does not have this time".to_owned()))
+    };
+    Ok((resolved(since, first)?, resolved(until, last)?))
 }
 
 /// What happened longer ago proves nothing more: a notebook is abandoned after a day.
