@@ -531,17 +531,8 @@ fn sickness_in_a_healthy_population_is_found_and_nothing_else() {
 /// Removes what an outline of a process does not have.
 fn outlined(whole: &Snapshot) -> Snapshot {
     let mut snapshot = whole.clone();
-    for process in snapshot.processes.values_mut() {
-        let Ok(info) = &mut process.0 else { continue };
-        if SystemService::named(&info.name).is_some() {
-            continue;
-        }
-        info.executable = Err(Absent::NotRecorded);
-        info.ignores_hangup = Err(Absent::NotRecorded);
-        info.tracer = Err(Absent::NotRecorded);
-        info.namespace_pids = Err(Absent::NotRecorded);
-        info.cgroup = Err(Absent::NotRecorded);
-        info.workload = None;
+    for info in snapshot.processes.values_mut().flat_map(|process| process.0.iter_mut()) {
+        **info = ProcessInfo::clone(info).in_detail(ProcessDetail::Outline);
     }
     snapshot
 }
@@ -564,7 +555,7 @@ fn outlines_have_the_findings_of_whole_processes() {
         let observation = Observation {
             groups: defect_groups(),
             holders: HolderSearch::IfUnexplained,
-            processes: ProcessDetail::Outline,
+            processes: ProcessDetail::Whole,
             driver_messages: false,
         };
         let whole = observe_in_detail(&simulation, &simulation, &simulation, observation);

@@ -8,7 +8,7 @@ use gpu_steward::DeviceLeases;
 use gpu_top::ending::{News, Shown};
 use gpu_top::keys::BINDINGS;
 use gpu_top::rows::Subject;
-use gpu_top::{Attention, Effect, Event, Frame, Jobs, Options, Overlay, State, Theme, text};
+use gpu_top::{Attention, Effect, Event, Frame, Options, Overlay, State, Theme, text};
 use ratatui_core::buffer::{Buffer, Cell};
 use ratatui_core::style::{Color, Modifier};
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -25,7 +25,7 @@ fn look(machine: &Simulation) -> Frame {
     let observation = Observation {
         groups: gpu_reaper::defect_groups(),
         holders: HolderSearch::IfUnexplained,
-        processes: ProcessDetail::Outline,
+        processes: ProcessDetail::WithJob,
         driver_messages: false,
     };
     let mut snapshot = gpu_core::observe_in_detail(machine, machine, machine, observation);
@@ -33,9 +33,7 @@ fn look(machine: &Simulation) -> Frame {
     let leased = DeviceLeases::none();
     let filter = ProcessFilter::default();
     let name = |uid| format!("user {uid}");
-    let mut frame = Frame::of(snapshot, diagnosis, &leased, |_| true, &filter, &name);
-    Jobs::default().fill(&mut frame, machine);
-    frame
+    Frame::of(snapshot, diagnosis, &leased, |_| true, &filter, &name)
 }
 
 /// Returns the state after so many looks at a machine, one a second.

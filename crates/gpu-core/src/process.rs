@@ -1,10 +1,10 @@
 //! A process.
 
-use crate::absent::Reading;
+use crate::absent::{Absent, Reading};
 use crate::clock::Timestamp;
 use crate::executable::Executable;
 use crate::id::{Pid, ProcessKey};
-use crate::service::{ServiceUnit, service_of};
+use crate::service::{ServiceUnit, SystemService, service_of};
 use crate::units::Bytes;
 use std::fmt;
 use std::sync::Arc;
@@ -75,6 +75,8 @@ pub enum ProcessDetail {
     /// process with the name of a [`SystemService`](crate::SystemService) is read whole, because
     /// its executable decides whether it is one.
     Outline,
+    /// An outline with the cgroup and the workload: what the process works for.
+    WithJob,
 }
 
 /// A process, as `/proc` shows it at one moment.
@@ -148,6 +150,25 @@ pub struct ProcessInfo {
 }
 
 impl ProcessInfo {
+    /// Returns what may be known of the process if it is read in this detail.
+    #[must_use]
+    pub fn in_detail(self, detail: ProcessDetail) -> Self {
+        let not_recorded = Absent::NotRecorded;
+        let is_whole = detail == ProcessDetail::Whole || SystemService::named(&self.name).is_some();
+        let mut seen = self;
+        if !is_whole {
+            seen.executable = Err(not_recorded);
+            seen.ignores_hangup = Err(not_recorded);
+            seen.tracer = Err(not_recorded);
+            seen.namespace_pids = Err(not_recorded);
+        }
+        if !is_whole && detail == ProcessDetail::Outline {
+            seen.cgroup = Err(not_recorded);
+            seen.workload = None;
+        }
+        seen
+    }
+
     /// Returns the systemd service that the process belongs to.
     pub fn service(&self) -> Option<ServiceUnit<'_>> {
         service_of(self.cgroup.as_deref().ok()?)
@@ -155,7 +176,7 @@ impl ProcessInfo {
 
     /// Returns a process of which only PID and name are known, as from text of another tool.
     pub fn from_name(pid: Pid, name: impl Into<String>) -> Self {
-        use crate::absent::Absent::NotRecorded;
+        use Absent::NotRecorded;
         ProcessInfo {
             key: ProcessKey { pid, start: None },
             name: name.into(),
@@ -185,7 +206,7 @@ impl ProcessInfo {
 /// The value of a field in a recording that predates the field.
 #[cfg(feature = "serde")]
 fn not_recorded<T>() -> Reading<T> {
-    Err(crate::absent::Absent::NotRecorded)
+    Err(Absent::NotRecorded)
 }
 
 /// Writes a duration as whole milliseconds.

@@ -260,12 +260,12 @@ impl Host for LinuxHost {
         let places: Vec<u32> = (0..).take(pids.len()).collect();
         let shares = parallel::over(&places, Vec::new, |own, place| {
             let pid = pids[place as usize];
-            let read = match detail {
-                ProcessDetail::Whole => process::read,
-                ProcessDetail::Outline => process::read_outline,
-            };
-            let info = root.process(pid.0);
-            let info = info.and_then(|dir| read(&dir, booted_at, &self.context.users));
+            let users = &self.context.users;
+            let info = root.process(pid.0).and_then(|dir| match detail {
+                ProcessDetail::Whole => process::read(&dir, booted_at, users),
+                ProcessDetail::Outline => process::read_outline(&dir, booted_at, users, false),
+                ProcessDetail::WithJob => process::read_outline(&dir, booted_at, users, true),
+            });
             own.push((place, info.map_err(inspect(pid))));
         });
         let mut all: Vec<_> = shares.into_iter().flatten().collect();

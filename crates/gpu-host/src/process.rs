@@ -7,7 +7,7 @@ use crate::users::Users;
 use crate::workload::place;
 use gpu_core::{
     Absent, Bytes, Pid, ProcessInfo, ProcessKey, ProcessState, Reading, StartTime, SystemService,
-    Timestamp,
+    Timestamp, Workload,
 };
 use procfs::process::{Stat, StatFlags};
 use procfs::{FromBufRead, FromRead, ProcessCGroups};
@@ -34,7 +34,7 @@ pub(crate) fn read(
     Ok(ProcessInfo { command_line: command_line(dir), ..info })
 }
 
-/// Reads what a list of processes shows: three files less.
+/// Reads what a list of processes shows: three files less, two with the job.
 ///
 /// # Errors
 /// As [`read_known`].
@@ -42,6 +42,7 @@ pub(crate) fn read_outline(
     dir: &ProcDir,
     booted_at: Reading<Timestamp>,
     users: &Users,
+    with_job: bool,
 ) -> Result<ProcessInfo> {
     let stat = read_stat(dir)?;
     if SystemService::named(&stat.comm).is_some() {
@@ -51,10 +52,13 @@ pub(crate) fn read_outline(
         return Err(Errno::SRCH);
     }
     let uid = dir.user().map_err(fault::absent);
+    let (cgroup, workload) = if with_job { job(dir) } else { (Err(Absent::NotRecorded), None) };
     Ok(ProcessInfo {
         uid,
         user: uid.and_then(|uid| users.name(uid)),
         command_line: command_line(dir),
+        cgroup,
+        workload,
         ..from_stat(stat, booted_at)?
     })
 }
@@ -100,10 +104,7 @@ pub(crate) fn read_known(
         return Err(Errno::SRCH);
     }
     let uid = status.as_ref().map_err(|absent| *absent).and_then(|status| status.user);
-    let (cgroup, workload) = match read_cgroups(dir) {
-        Ok(groups) => place(&groups.0),
-        Err(absent) => (Err(absent), None),
-    };
+    let (cgroup, workload) = job(dir);
     Ok(ProcessInfo {
         uid,
         user: uid.and_then(|uid| users.name(uid)),
@@ -118,7 +119,7 @@ pub(crate) fn read_known(
         tracer: status.as_ref().map_err(|absent| *absent).and_then(|status| status.tracer),
         namespace_pids: status.and_then(|status| status.namespace_pids),
         cgroup,
-        workload: workload.map(Box::new),
+        workload,
         ..from_stat(stat, booted_at)?
     })
 }
@@ -295,10 +296,20 @@ fn read_status(dir: &ProcDir) -> Reading<Status> {
     Status::parse(&text).ok_or(Absent::Failed)
 }
 
-fn read_cgroups(dir: &ProcDir) -> Reading<ProcessCGroups> {
-    let text = dir.read_record("cgroup", CGROUP_LIMIT).map_err(fault::absent)?;
-    let text = String::from_utf8_lossy(&text);
-    ProcessCGroups::from_buf_read(text.as_bytes()).map_err(|_| Absent::Failed)
+/// Reads the cgroup of a process, and what it works for.
+fn job(dir: &ProcDir) -> (Reading<String>, Option<Box<Workload>>) {
+    let read = || {
+        let text = dir.read_record("cgroup", CGROUP_LIMIT).map_err(fault::absent)?;
+        let text = String::from_utf8_lossy(&text);
+        ProcessCGroups::from_buf_read(text.as_bytes()).map_err(|_| Absent::Failed)
+    };
+    match read() {
+        Ok(groups) => {
+            let (cgroup, workload) = place(&groups.0);
+            (cgroup, workload.map(Box::new))
+        }
+        Err(absent) => (Err(absent), None),
+    }
 }
 
 /// Reads the arguments; a kernel thread and a zombie have none.

@@ -6,8 +6,8 @@ use crate::simulation::Simulation;
 use crate::state::{Living, SentSignal, Serial, State};
 use gpu_core::{
     Absent, Access, ActToken, DeviceFile, DeviceInfo, DriverMessage, Error, HeldFile, Holder,
-    HolderScan, Host, LeaseId, Origin, Pid, ProcessFault, ProcessHandle, ProcessInfo, ProcessKey,
-    ProcessList, ProcessState, Reading, Result, Signal, UnreadProcess,
+    HolderScan, Host, LeaseId, Origin, Pid, ProcessDetail, ProcessFault, ProcessHandle,
+    ProcessInfo, ProcessKey, ProcessList, ProcessState, Reading, Result, Signal, UnreadProcess,
 };
 use std::collections::BTreeMap;
 
@@ -93,6 +93,12 @@ impl Host for Simulation {
             let living = alive(state, serial, pid)?;
             state.info(living)
         })
+    }
+
+    /// Returns no more than was asked for, as a real machine does.
+    fn processes_of(&self, pids: &[Pid], detail: ProcessDetail) -> Vec<Result<ProcessInfo>> {
+        let read = |pid: &Pid| self.process(*pid).map(|info| info.in_detail(detail));
+        pids.iter().map(read).collect()
     }
 
     fn processes(&self) -> Result<ProcessList> {

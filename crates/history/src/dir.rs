@@ -11,6 +11,9 @@ use std::fs::File;
 /// The file that a recorder locks.
 const LOCK: &str = "lock";
 
+/// The file that marks a history without names.
+const ANONYMOUS: &str = "anonymous";
+
 /// The directory of a history, held open: names in it are fixed, and no link is followed.
 #[derive(Debug)]
 pub(crate) struct HistoryDir(OwnedFd);
@@ -47,6 +50,20 @@ impl HistoryDir {
             Err(Errno::WOULDBLOCK) => Err(Error::new(ErrorKind::Invalid, what)
                 .with_source("another recorder writes it; stop that one or use another directory")),
             Err(errno) => Err(failed(what, errno)),
+        }
+    }
+
+    /// Marks the history as one without names.
+    pub(crate) fn mark_anonymous(&self) -> Result<()> {
+        self.file(ANONYMOUS, OFlags::RDWR | OFlags::CREATE).map(drop)
+    }
+
+    /// Returns whether the history is one without names.
+    pub(crate) fn is_anonymous(&self) -> Result<bool> {
+        match rustix::fs::statat(&self.0, ANONYMOUS, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(failed("find out whether the history has names", errno)),
         }
     }
 

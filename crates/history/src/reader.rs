@@ -116,6 +116,16 @@ impl Reader {
         Some(before + self.load(day).last_until(time)?)
     }
 
+    /// Returns the number of the first frame at or after this time, in the order of recording; the
+    /// number of frames if there is none. Later frames may be earlier in time, if the clock was set
+    /// back.
+    pub fn first_since(&mut self, time: Timestamp) -> usize {
+        let ends = |day: &Summary| day.span.is_some_and(|(_, last)| last >= time);
+        let Some(day) = self.days.iter().position(ends) else { return self.len() };
+        let before: usize = self.days[..day].iter().map(|day| day.frames).sum();
+        before + self.load(day).first_since(time)
+    }
+
     /// Returns a frame; `None` if it is damaged or there is none. Damage is added to
     /// [`damage`](Reader::damage).
     pub fn frame(&mut self, number: usize) -> Option<Frame> {

@@ -134,6 +134,14 @@ impl Shard {
         self.frames.len()
     }
 
+    /// Returns the first frame, in the order of recording, that is not before this time; the number
+    /// of frames if there is none.
+    pub(crate) fn first_since(&self, time: Timestamp) -> usize {
+        let is_since =
+            |number: &usize| self.frame(*number).is_some_and(|(_, entry)| entry.time >= time);
+        (0..self.len()).find(is_since).unwrap_or(self.len())
+    }
+
     /// Returns the place in the index of a frame, and its entry.
     pub(crate) fn frame(&self, number: usize) -> Option<(usize, Entry)> {
         let at = *self.frames.get(number)? as usize;

@@ -18,10 +18,12 @@ use std::time::Duration;
 /// The most entries of a day: more than 20 a second.
 pub(crate) const MAX_ENTRIES: u64 = 2 << 20;
 
-/// How long frames are kept: whole days are removed, the oldest first, and never the current one.
+/// How long frames are kept. Whole days are removed, the oldest first, and never the current one; at
+/// most one with each chunk of frames, and none with the first of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Remove a day when all of it is older than this.
+    /// Remove a day when all of it is older than this, by the clock of two chunks in succession: the
+    /// clock may be wrong for a while.
     pub max_age: Option<Duration>,
     /// Remove days while all together take more than this, in bytes.
     pub max_bytes: Option<u64>,
@@ -37,8 +39,8 @@ pub struct Writer {
     retention: Retention,
     shard: Option<Shard>,
     chunk: Chunk,
-    /// No frame was written yet.
-    is_first: bool,
+    /// The time of the last key frame.
+    last_key: Option<Timestamp>,
     written: u64,
     /// Keeps other recorders out.
     _lock: File,
@@ -70,9 +72,31 @@ impl Writer {
     /// also after a torn end.
     ///
     /// # Errors
-    /// `Invalid` when others may write to the directory or another recorder writes there; `Io` when
-    /// it cannot be used.
+    /// `Invalid` when others may write to the directory, another recorder writes there, or the
+    /// history is without names; `Io` when it cannot be used.
     pub fn open(dir: impl Into<OwnedFd>, retention: Retention) -> Result<Self> {
+        let writer = Self::locked(dir, retention)?;
+        match writer.dir.is_anonymous()? {
+            true => Err(never_continued()),
+            false => Ok(writer),
+        }
+    }
+
+    /// Starts to write a history without names, which nothing continues: each recorder numbers
+    /// users anew. The directory has no history yet.
+    ///
+    /// # Errors
+    /// As [`open`](Writer::open); `Invalid` when there is a history.
+    pub fn open_anonymous(dir: impl Into<OwnedFd>, retention: Retention) -> Result<Self> {
+        let writer = Self::locked(dir, retention)?;
+        if !writer.dir.days()?.is_empty() {
+            return Err(never_continued());
+        }
+        writer.dir.mark_anonymous()?;
+        Ok(writer)
+    }
+
+    fn locked(dir: impl Into<OwnedFd>, retention: Retention) -> Result<Self> {
         let dir = HistoryDir::new(dir.into());
         dir.check_owner()?;
         let lock = dir.lock()?;
@@ -81,7 +105,7 @@ impl Writer {
             retention,
             shard: None,
             chunk: Chunk::default(),
-            is_first: true,
+            last_key: None,
             written: 0,
             _lock: lock,
         })
@@ -98,8 +122,12 @@ impl Writer {
         if added.is_err() {
             // Nothing is compared with a frame that may be missing.
             self.chunk = Chunk::default();
+            return added;
         }
-        added
+        match self.chunk.next {
+            1 => self.retain(frame.time()),
+            _ => Ok(()),
+        }
     }
 
     fn try_add(&mut self, frame: &Frame) -> Result<()> {
@@ -133,21 +161,35 @@ impl Writer {
         let entry = Entry {
             time,
             place,
-            starts_run: self.is_first,
+            starts_run: self.last_key.is_none(),
             is_copy: false,
             crc,
             offset: 0,
             length: 0,
         };
         self.written += shard.append(entry, &bytes)?;
-        self.is_first = false;
         if place == 0 {
             self.chunk.key = bytes;
         }
         self.chunk.next = (place + 1) % chunk::LENGTH;
-        match place {
-            0 => retain(&self.dir, self.retention, day, time),
-            _ => Ok(()),
+        Ok(())
+    }
+
+    /// Removes the oldest day if it is kept no longer, now that a key frame of this time is written.
+    fn retain(&mut self, time: Timestamp) -> Result<()> {
+        let Some(before) = self.last_key.replace(time) else { return Ok(()) };
+        let Retention { max_age, max_bytes } = self.retention;
+        if self.retention == Retention::default() {
+            return Ok(());
+        }
+        let days = self.dir.days()?;
+        let bytes: u64 = days.values().sum();
+        let today = self.shard.as_ref().map(|shard| shard.day);
+        let Some(oldest) = days.into_keys().find(|day| Some(*day) != today) else { return Ok(()) };
+        let is_old = max_age.is_some_and(|age| time.min(before).since(oldest.end()) > age);
+        match is_old || max_bytes.is_some_and(|most| bytes > most) {
+            true => self.dir.remove(oldest),
+            false => Ok(()),
         }
     }
 
@@ -167,6 +209,13 @@ impl Writer {
             Error::new(ErrorKind::Io, "write the history to disk").with_source(error)
         })
     }
+}
+
+fn never_continued() -> Error {
+    Error::new(ErrorKind::Invalid, "continue the history").with_source(
+        "without names, each recorder numbers users anew; use a new directory, or record names in \
+         all of it",
+    )
 }
 
 impl Chunk {
@@ -264,21 +313,4 @@ impl Shard {
 pub(crate) fn newer(name: &str, version: u32) -> Error {
     let why = format!("it has format version {version}; expected {}", entry::VERSION);
     Error::new(ErrorKind::Invalid, format!("use '{name}' of the history")).with_source(why)
-}
-
-/// Removes the days that are kept no longer.
-fn retain(dir: &HistoryDir, retention: Retention, today: Day, now: Timestamp) -> Result<()> {
-    if retention == Retention::default() {
-        return Ok(());
-    }
-    let days = dir.days()?;
-    let mut bytes: u64 = days.values().sum();
-    for (day, size) in days.into_iter().filter(|(day, _)| *day != today) {
-        let is_old = retention.max_age.is_some_and(|age| now.since(day.end()) > age);
-        if is_old || retention.max_bytes.is_some_and(|most| bytes > most) {
-            dir.remove(day)?;
-            bytes -= size;
-        }
-    }
-    Ok(())
 }

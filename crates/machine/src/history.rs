@@ -1,9 +1,7 @@
 //! Histories: where they may be, and what is recorded of a machine.
 
 use crate::{MachineError, Source, time_until};
-use gpu_core::{
-    DriverMessage, Error, ErrorKind, Fault, HolderSearch, Observation, Observer, ProcessDetail,
-};
+use gpu_core::{DriverMessage, Fault, HolderSearch, Observation, Observer, ProcessDetail};
 use gpu_history::{Frame, Reader, Retention, Writer};
 use gpu_host::{PathTrust, TrustedDir};
 use gpu_sim::Anonymizer;
@@ -16,12 +14,14 @@ use std::time::Duration;
 /// How often the driver's messages are read: the kernel's buffer has thousands of lines.
 const MESSAGES_EVERY: Duration = Duration::from_secs(60);
 
-/// Starts to write to the history in a directory, which is created if it is missing.
+/// Starts to write to the history in a directory, which is created if it is missing. Names are those
+/// of [`Looks::default`], and a history without them ([`Looks::anonymous`]) is always a new one.
 ///
 /// # Errors
 /// When users other than root and the caller can change or replace the directory, when another
-/// recorder writes there, or when it cannot be used.
-pub fn writer(path: &Path, retention: Retention) -> Result<Writer, MachineError> {
+/// recorder writes there, when the history there cannot be continued, or the directory cannot be
+/// used.
+pub fn writer(path: &Path, with_names: bool, retention: Retention) -> Result<Writer, MachineError> {
     let failed = |error| MachineError::io("find the directory of the history", error);
     let path = std::path::absolute(path).map_err(failed)?;
     let dir = TrustedDir::make(&path, PathTrust::Protected).map_err(|error| {
@@ -29,21 +29,8 @@ pub fn writer(path: &Path, retention: Retention) -> Result<Writer, MachineError>
             "a history shows who does what: use a directory that only you or root can change",
         )
     })?;
-    Ok(Writer::open(descriptor(&dir)?, retention)?)
-}
-
-/// Starts to write a history without names. It must be new: each recorder numbers users anew.
-///
-/// # Errors
-/// As [`writer`]; when there are frames in the directory.
-pub fn anonymous_writer(path: &Path, retention: Retention) -> Result<Writer, MachineError> {
-    let writer = writer(path, retention)?;
-    if reader(path)?.is_empty() {
-        return Ok(writer);
-    }
-    let error = Error::new(ErrorKind::Invalid, format!("continue '{}'", path.display()));
-    Err(MachineError::new(error.with_source("without names, each recorder numbers users anew"))
-        .with_hint("use a new directory, or record names"))
+    let open = if with_names { Writer::open } else { Writer::open_anonymous };
+    Ok(open(descriptor(&dir)?, retention)?)
 }
 
 /// Opens a history to read it.
@@ -64,7 +51,7 @@ fn descriptor(dir: &TrustedDir) -> Result<OwnedFd, MachineError> {
 
 /// Takes the frames of a history.
 ///
-/// A frame has what a list of processes shows; a process that is suspected of something is read
+/// A frame has what a list of processes shows and what they work for; a process that is suspected of something is read
 /// whole, so that a diagnosis of the frame has its evidence. The driver's messages are read once a
 /// minute, and frames in between have those of then.
 #[derive(Default)]
@@ -88,7 +75,7 @@ impl Looks {
         let observation = Observation {
             groups: gpu_reaper::defect_groups(),
             holders: HolderSearch::IfUnexplained,
-            processes: ProcessDetail::Outline,
+            processes: ProcessDetail::WithJob,
             driver_messages: known.is_none(),
         };
         let mut snapshot = source.observe(&mut self.observer, observation);

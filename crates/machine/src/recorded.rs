@@ -25,7 +25,11 @@ impl Recorded {
         if path.is_dir() {
             return Ok(Recorded::History(Box::new(history::reader(path)?)));
         }
-        Ok(Recorded::Recording(Box::new(Recording::open(path)?)))
+        let recording = Recording::open(path).map_err(|error| {
+            MachineError::from(error)
+                .with_hint("pass the directory of gpuws record --for, or a file of gpuws record")
+        })?;
+        Ok(Recorded::Recording(Box::new(recording)))
     }
 
     /// Returns the time of the first and of the last snapshot; `None` without any.
@@ -59,7 +63,7 @@ impl Recorded {
         };
         match self {
             Recorded::History(reader) => {
-                for number in reader.position(since).unwrap_or(0)..reader.len() {
+                for number in reader.first_since(since)..reader.len() {
                     let frame = match reader.time(number) {
                         Some(at) if is_due(at) => reader.frame(number),
                         _ => None,

@@ -19,16 +19,16 @@ impl Recorder {
     ///
     /// # Errors
     /// When users other than root and the caller can change or replace the directory, when another
-    /// recorder writes there, or when it cannot be used.
+    /// recorder writes there, when the history there has no names, or the directory cannot be used.
     pub fn open(path: &Path, keep: Duration) -> Result<Self, MachineError> {
         let retention = Retention { max_age: Some(keep), max_bytes: None };
-        Ok(Recorder { writer: history::writer(path, retention)?, is_failing: false })
+        Ok(Recorder { writer: history::writer(path, true, retention)?, is_failing: false })
     }
 
     /// Adds a look with the leases of this moment, and returns the look.
     ///
-    /// The second value is the error if the look is missing from the history, but only after a look
-    /// that is not.
+    /// The second value is the error if the look is missing from the history or an old day cannot be
+    /// removed, but only after a look without an error.
     pub fn add(&mut self, source: &Source, snapshot: Snapshot) -> (Snapshot, gpu_core::Result<()>) {
         let store = source.existing_lease_store();
         let leases = store.map_or(Ok(Vec::new()), |store| store.entries(EntryKind::Lease));

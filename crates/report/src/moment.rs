@@ -20,12 +20,12 @@ pub enum Moment {
 }
 
 impl Moment {
-    /// Returns the point in time, in a history that ends at `end`; `None` for a time that the
-    /// calendar does not have.
+    /// Returns the point in time, in a history that ends at `end`, for a time before 1970 its start;
+    /// `None` for a time that the calendar does not have.
     pub fn resolved(self, end: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let at = |local: DateTime| {
             let zoned = local.to_zoned(zone.clone()).ok()?;
-            timestamp(zoned.timestamp())
+            Some(timestamp(zoned.timestamp()))
         };
         match self {
             Moment::Instant(time) => Some(time),
@@ -40,13 +40,13 @@ impl Moment {
                     at(last.yesterday().ok()?.to_datetime(time))
                 }
             }
-            Moment::BeforeEnd(millis) => end.0.checked_sub(millis).map(Timestamp),
+            Moment::BeforeEnd(millis) => Some(Timestamp(end.0.saturating_sub(millis))),
         }
     }
 }
 
-fn timestamp(instant: Instant) -> Option<Timestamp> {
-    u64::try_from(instant.as_millisecond()).ok().map(Timestamp)
+fn timestamp(instant: Instant) -> Timestamp {
+    Timestamp(u64::try_from(instant.as_millisecond()).unwrap_or(0))
 }
 
 impl FromStr for Moment {
@@ -58,7 +58,7 @@ impl FromStr for Moment {
             let span = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
             (span >= SignedDuration::ZERO).then(|| u64::try_from(span.as_millis()).ok())?
         };
-        let instant = || timestamp(text.parse().ok()?);
+        let instant = || Some(timestamp(text.parse().ok()?));
         let found = match text.strip_prefix('-') {
             Some(text) => before_end(text).map(Moment::BeforeEnd),
             None => None
@@ -99,6 +99,9 @@ mod tests {
             ("-5m", "2026-11-24T09:25:00.000Z"),
             ("-1h 30m", "2026-11-24T08:00:00.000Z"),
             ("-0s", "2026-11-24T09:30:00.000Z"),
+            ("-99999d", "1970-01-01T00:00:00.000Z"),
+            ("1960-01-01T00:00Z", "1970-01-01T00:00:00.000Z"),
+            ("1960-01-01", "1970-01-01T00:00:00.000Z"),
         ] {
             assert_eq!(resolved(text).as_deref(), Some(time), "{text}");
         }
@@ -111,7 +114,7 @@ mod tests {
             "2026-02-30T10:00",
             "--5m",
             "-1 month",
-            "1960-01-01T00:00Z",
+            "9999-12-31T23:59:59",
         ] {
             assert_eq!(resolved(text), None, "{text}");
         }

@@ -35,14 +35,20 @@ fn failed(why: String) -> Error {
 }
 
 /// Returns the part of this time between two moments; all of it by default.
+///
+/// # Errors
+/// `Invalid` when the calendar does not have a moment.
 pub fn window(
     (first, last): (Timestamp, Timestamp),
     since: Option<Moment>,
     until: Option<Moment>,
     zone: &TimeZone,
-) -> (Timestamp, Timestamp) {
-    let resolved = |moment: Option<Moment>| moment.and_then(|moment| moment.resolved(last, zone));
-    (resolved(since).unwrap_or(first), resolved(until).unwrap_or(last))
+) -> Result<(Timestamp, Timestamp)> {
+    let resolved = |moment: Option<Moment>, usual: Timestamp| {
+        let time = moment.map_or(Some(usual), |moment| moment.resolved(last, zone));
+        time.ok_or_else(|| failed("the calendar does not have this time".to_owned()))
+    };
+    Ok((resolved(since, first)?, resolved(until, last)?))
 }
 
 /// What happened longer ago proves nothing more: a notebook is abandoned after a day.
@@ -57,8 +63,12 @@ pub fn past(reader: &mut Reader, before: Timestamp) -> Past {
     let mut past = Past::every(APART);
     let since = Timestamp(before.0.saturating_sub(PROVES.as_millis() as u64));
     let mut last: Option<Timestamp> = None;
-    for number in reader.position(since).unwrap_or(0)..reader.len() {
-        let Some(at) = reader.time(number).filter(|at| *at < before) else { break };
+    let end = reader.position(before).map_or(0, |last| last + 1);
+    for number in reader.first_since(since)..end {
+        // Before the clock was set back, it may have shown later times.
+        let Some(at) = reader.time(number).filter(|at| (since..before).contains(at)) else {
+            continue;
+        };
         if last.is_none_or(|last| at < last || at.since(last) >= APART)
             && let Some(frame) = reader.frame(number)
         {

@@ -3,6 +3,7 @@
 //! The users of a device are those that `gpuws status` shows ([`Usage`]). Unlike there, memory that
 //! no listed process accounts for always has a row of its own, which names who holds the device.
 
+use crate::jobs;
 use gpu_core::{
     Bytes, DeviceId, DeviceProcessKind, DeviceState, MigInstance, Pid, ProcessInfo, ProcessKey,
     Snapshot, Timestamp, clean,
@@ -454,7 +455,7 @@ impl Look<'_> {
             age: info.and_then(|info| age(info, self.snapshot.taken_at)),
             kind: kind_of(device, user.pid),
             finding,
-            job: String::new(),
+            job: info.map(jobs::of).unwrap_or_default(),
             is_leased: ancestry(self.snapshot, user.pid).any(|own| roots.contains(&own.key)),
             command: clean(&command).into_owned(),
         }

@@ -19,7 +19,7 @@ pub(crate) fn run(
     let zone = local_time::zone();
     let mut recorded = Recorded::open(&args.path)?;
     let span = recorded.span().unwrap_or((Timestamp(0), Timestamp(0)));
-    let (since, until) = replay::window(span, args.since, args.until, &zone);
+    let (since, until) = replay::window(span, args.since, args.until, &zone)?;
     let mut accounts = Accounts::new(args.gap);
     let mut last = None;
     let mut progress = Progress::start();
@@ -34,7 +34,11 @@ pub(crate) fn run(
     let Some((origin, hostname)) = last else {
         let what = format!("find a sample in '{}'", args.path.display());
         let failure = Failure::new(Exit::CannotObserve, what);
-        return Err(failure.with_hint("--since and --until select other times"));
+        let is_all = args.since.is_none() && args.until.is_none();
+        return Err(failure.with_hint(match is_all {
+            true => "gpuws record --for writes a history to a directory",
+            false => "--since and --until select other times",
+        }));
     };
     let damage = replay::damage(recorded.damage());
     let usage = Usage { accounts: &accounts, origin, hostname, damage, zone };

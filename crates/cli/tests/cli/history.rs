@@ -63,6 +63,9 @@ fn history_is_anonymous_and_not_continued_without_names() {
     let again = run(dir.path(), "--sim labbox record --for 5s past");
     assert_eq!(again.code, 2, "{}", again.stderr);
     assert!(again.stderr.contains("each recorder numbers users anew"), "{}", again.stderr);
+    let again = run(dir.path(), "--sim labbox record --for 5s --names past");
+    assert_eq!(again.code, 2, "{}", again.stderr);
+    assert!(again.stderr.contains("record names in all of it"), "{}", again.stderr);
 
     lines(dir.path(), "--sim labbox record --for 5s --names named");
     let told = lines(dir.path(), "--sim labbox record --for 5s --names named");
@@ -108,6 +111,34 @@ fn damage_is_told_and_the_frame_before_it_is_shown() {
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(ended.stdout.contains(":58\n"), "{}", ended.stdout);
     assert!(ended.stderr.contains("frame cut off, 1 frame lost"), "{}", ended.stderr);
+}
+
+#[test]
+fn recorder_goes_on_after_samples_that_cannot_be_written() {
+    let dir = dir();
+    // No file may become larger than 8 KiB; the signal of the kernel is that of a full disk too.
+    let record = |blocks: u32, past: &str| {
+        let line = format!(
+            "ulimit -f {blocks}; exec '{}' --sim p100-ghost record --for 5m --names {past}",
+            env!("CARGO_BIN_EXE_gpuws")
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &line]).current_dir(dir.path()).stdin(Stdio::null());
+        crate::program::ended(command.output().expect("sh runs"))
+    };
+    let ended = record(16, "past");
+    let wrong = ended.stderr.lines().collect::<Vec<_>>();
+    assert_eq!((ended.code, wrong.len()), (1, 2), "{}", ended.stderr);
+    assert!(wrong[0].contains("samples are missing: failed to append to '"), "{wrong:?}");
+    let told = ended.stdout.split(' ').next().and_then(|count| count.parse::<u32>().ok());
+    let count = told.expect("the number of samples");
+    assert_eq!(wrong[1], format!("gpuws: {} samples could not be written", 300 - count));
+    assert!((2..300).contains(&count), "{}", ended.stdout);
+    let shown = lines(dir.path(), "report past --step 0");
+    assert!(shown[1].ends_with(&format!("watched in {count} samples")), "{shown:?}");
+
+    let ended = record(1, "none");
+    assert_eq!((ended.code, ended.stdout.as_str()), (3, ""), "{}", ended.stderr);
 }
 
 #[test]

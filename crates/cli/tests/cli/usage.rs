@@ -1,7 +1,7 @@
 //! `gpuws report` on recordings and histories, with golden files.
 //! `SNAPSHOTS=overwrite cargo test -p gpuws usage::` updates them.
 
-use crate::program::{Ended, ended};
+use crate::program::{Ended, ended, machine_from};
 use serde_json::Value;
 use snapbox::{Data, assert_data_eq};
 use std::fs;
@@ -103,10 +103,40 @@ fn report_covers_the_requested_time_and_leaves_gaps_out() {
         ),
         "{gaps}"
     );
+    let all = head("report past").unwrap();
+    assert_eq!(head("report past --since=-99999d"), Some(all));
+    let never = run(dir.path(), "report past --until=-99999d");
+    assert_eq!(never.code, 3, "{}{}", never.stdout, never.stderr);
+    let none = run(dir.path(), "report past --until 9999-12-31T23:59:59");
+    assert_eq!(none.code, 2, "{}{}", none.stdout, none.stderr);
+    assert!(none.stderr.contains("the calendar does not have this time"), "{}", none.stderr);
     let later = run(dir.path(), "report past --since 2030-01-01");
     let hint = "gpuws: failed to find a sample in 'past'\nhint: --since and --until select other \
                 times\n";
     assert_eq!((later.code, later.stderr.as_str()), (3, hint));
+}
+
+#[test]
+fn samples_from_before_the_clock_was_set_back_are_reported() {
+    let dir = history();
+    // It starts when the other did.
+    printed(dir.path(), "--sim labbox record --for 6m --every 1m --names past");
+    let table = printed(dir.path(), "report past");
+    assert_eq!(table.lines().nth(1), Some("4 GPUs, 12 h 4 min watched in 726 samples"));
+    assert!(table.ends_with("\nthe clock was set back 1 time\n"), "{table}");
+}
+
+#[test]
+fn jobs_of_processes_that_work_are_named() {
+    let dir = machine_from("labbox", |text| {
+        let process = "[[process]]\npid = 21044\n";
+        let cgroup = "cgroup = \"/system.slice/slurmstepd.scope/job_4711/step_0/user\"\n";
+        text.replacen(process, &format!("{process}{cgroup}"), 1)
+    });
+    printed(dir.path(), "--sim box record --for 10s --names past");
+    let table = printed(dir.path(), "report past --step 0 --by job");
+    let alice = table.lines().find(|line| line.contains("alice")).expect("her job");
+    assert!(alice.starts_with("Slurm job 4711 "), "{table}");
 }
 
 #[test]
@@ -131,15 +161,19 @@ fn path_that_is_neither_history_nor_recording_is_refused() {
     let failed = |path: &str| {
         let ended = run(dir.path(), &format!("report {path}"));
         assert_ne!(ended.code, 0, "{path}");
-        ended.stderr.lines().next().unwrap_or_default().to_owned()
+        ended.stderr
     };
     assert_eq!(
         failed("text"),
-        "gpuws: failed to read recording 'text': line 1: not a recording: \
-                                header missing"
+        "gpuws: failed to read recording 'text': line 1: not a recording: header missing\n\
+         hint: pass the directory of gpuws record --for, or a file of gpuws record\n"
     );
     assert!(failed("absent").contains("failed to read recording 'absent': No such file"));
-    assert_eq!(failed("empty"), "gpuws: failed to find a sample in 'empty'");
+    assert_eq!(
+        failed("empty"),
+        "gpuws: failed to find a sample in 'empty'\n\
+         hint: gpuws record --for writes a history to a directory\n"
+    );
 }
 
 #[test]

@@ -116,19 +116,16 @@ fn outline(pid: Pid) -> gpu_core::Result<ProcessInfo> {
     host().processes_of(&[pid], ProcessDetail::Outline).remove(0)
 }
 
-/// Asserts that an outline agrees with the whole process.
+/// Asserts that outlines agree with the whole process.
 fn assert_outlined(pid: Pid) {
     let whole = host().process(pid).unwrap();
-    let expected = ProcessInfo {
-        executable: Err(Absent::NotRecorded),
-        ignores_hangup: Err(Absent::NotRecorded),
-        tracer: Err(Absent::NotRecorded),
-        namespace_pids: Err(Absent::NotRecorded),
-        cgroup: Err(Absent::NotRecorded),
-        workload: None,
-        ..whole
-    };
-    assert_eq!(outline(pid).unwrap(), expected);
+    assert!(whole.cgroup.is_ok(), "{whole:?}");
+    for detail in [ProcessDetail::Outline, ProcessDetail::WithJob] {
+        let read = host().processes_of(&[pid], detail).remove(0).unwrap();
+        assert_eq!(read, whole.clone().in_detail(detail));
+        assert_eq!(read.cgroup.is_ok(), detail == ProcessDetail::WithJob);
+        assert_eq!(read.executable, Err(Absent::NotRecorded));
+    }
 }
 
 #[test]

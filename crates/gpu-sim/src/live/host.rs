@@ -116,7 +116,7 @@ impl SessionHost {
         let found = found.into_iter();
         found
             .map(|process| process.map(in_its_part))
-            .map(|process| match is_real && detail == ProcessDetail::Outline {
+            .map(|process| match is_real && detail != ProcessDetail::Whole {
                 // An outline does not tell the placeholders from others.
                 true => Ok(ProcessInfo { started_at: Err(Absent::NotRecorded), ..process? }),
                 false => process,

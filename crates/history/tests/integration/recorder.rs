@@ -109,6 +109,11 @@ fn clock_that_is_set_back_loses_no_frame() {
     for (time, frame) in [(START.0 + 6500, 3), (START.0 + 9500, 1), (START.0 - 1, 4)] {
         assert!(reader.at(Timestamp(time)).as_ref() == Some(&frames[frame]), "{frame}");
     }
+    // In the order of the files: the last one, then the others as they were recorded.
+    for (time, first) in [(0, 0), (START.0 - 1000, 0), (START.0 - 999, 1), (START.0 + 5001, 2)] {
+        assert_eq!(reader.first_since(Timestamp(time)), first, "{time}");
+    }
+    assert_eq!(reader.first_since(Timestamp(START.0 + 9001)), 5);
 }
 
 #[test]
@@ -201,10 +206,71 @@ fn old_and_large_days_are_removed() {
     let all = record(Retention::default(), 0..4);
     assert_eq!(all.len(), 4);
     let max_age = Some(Duration::from_secs(86_400));
-    assert_eq!(record(Retention { max_age, max_bytes: None }, 0..4), all[1..]);
+    assert_eq!(record(Retention { max_age, max_bytes: None }, 0..4), all, "not by one look");
+    assert_eq!(record(Retention { max_age, max_bytes: None }, 0..5)[..3], all[1..]);
     assert_eq!(record(Retention { max_age: None, max_bytes: Some(0) }, 0..4), all[3..]);
     let max_bytes = Some(1 << 30);
     assert_eq!(record(Retention { max_age: None, max_bytes }, 0..4), all);
+}
+
+/// Keeps days for one day.
+fn keeping(dir: &TempDir) -> Writer {
+    let max_age = Some(Duration::from_secs(86_400));
+    let retention = Retention { max_age, max_bytes: None };
+    Writer::open(File::open(dir.path()).unwrap(), retention).unwrap()
+}
+
+#[test]
+fn clock_that_is_wrong_for_a_while_removes_no_day() {
+    let dir = recorded(&looks(13, 2));
+    let frame = &looks(13, 1)[0];
+    let (then, now) = (START.0 + 90 * DAY, START.0 + DAY / 2);
+    // It is wrong at the start, and later for less than a chunk.
+    for time in [vec![then; 100], vec![now; 2], vec![then; 100], vec![now; 2]].concat() {
+        keeping(&dir).add(&at(frame, time)).unwrap();
+    }
+    let mut writer = keeping(&dir);
+    for time in [vec![then; 100], vec![now; 2], vec![then; 100], vec![now; 2]].concat() {
+        writer.add(&at(frame, time)).unwrap();
+    }
+    assert!(file(&dir, "index").exists(), "{:?}", names(&dir));
+}
+
+#[test]
+fn day_that_cannot_be_removed_costs_no_frame_and_is_told_once_a_chunk() {
+    let (dir, plain) = (dir(), dir());
+    // Its index is a directory.
+    fs::create_dir(dir.path().join("index_2026-11-20")).unwrap();
+    fs::write(dir.path().join("data_2026-11-20"), "").unwrap();
+    let frames = looks(14, 1100);
+    let (mut failing, mut other) = (keeping(&dir), writer(&plain));
+    let told: Vec<usize> = (0..frames.len())
+        .filter(|number| {
+            other.add(&frames[*number]).unwrap();
+            failing.add(&frames[*number]).is_err()
+        })
+        .collect();
+    assert_eq!(told, [512, 1024]);
+    assert_eq!(failing.written(), other.written(), "no frame is without its base");
+    let data = |dir: &TempDir| fs::read(file(dir, "data")).unwrap();
+    assert!(data(&dir) == data(&plain));
+}
+
+#[test]
+fn history_without_names_is_never_continued() {
+    let open = |dir: &TempDir| File::open(dir.path()).unwrap();
+    let (keep, frame) = (Retention::default(), &looks(15, 1)[0]);
+    let refused = |opened: gpu_core::Result<Writer>| {
+        let why = opened.unwrap_err().fault().text;
+        assert!(why.contains("each recorder numbers users anew"), "{why}");
+    };
+    let anonymous = dir();
+    Writer::open_anonymous(open(&anonymous), keep).unwrap().add(frame).unwrap();
+    refused(Writer::open(open(&anonymous), keep));
+    refused(Writer::open_anonymous(open(&anonymous), keep));
+    let named = recorded(std::slice::from_ref(frame));
+    refused(Writer::open_anonymous(open(&named), keep));
+    assert!(Writer::open(open(&named), keep).is_ok());
 }
 
 #[test]

@@ -25,8 +25,9 @@ h1{font-size:1.4em}h2{font-size:1.1em;margin:2em 0 .5em}
 p,li{margin:.3em 0}.dim,caption{color:var(--dim)}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 th,td{text-align:right;padding:.2em .5em;border-bottom:1px solid var(--line);\
-overflow-wrap:anywhere}
-th{color:var(--dim);font-weight:normal}.name{text-align:left}
+white-space:nowrap;width:4em}
+th{color:var(--dim);font-weight:normal}
+.name{text-align:left;white-space:normal;overflow-wrap:anywhere;width:auto;min-width:7em}
 tr.sum td{color:var(--dim)}
 svg{width:100%;height:auto}
 svg .grid{stroke:var(--line)}svg .axis{fill:var(--dim);font-size:12px}
@@ -34,7 +35,8 @@ svg .end{text-anchor:end}svg .mid{text-anchor:middle}
 svg .held,.key.held{fill:var(--held);background:var(--held)}
 svg .used,.key.used{fill:var(--used);background:var(--used)}
 svg .idle,.key.idle{fill:var(--idle);background:var(--idle)}
-.key{display:inline-block;width:.8em;height:.8em;margin:0 .3em 0 1em;border-radius:2px}
+.key{display:inline-block;width:.8em;height:.8em;margin-right:.3em;border-radius:2px}
+.item{display:inline-block;margin-right:1em}
 ";
 
 const SHADES: [&str; 8] =
@@ -83,17 +85,11 @@ impl Usage<'_> {
         }
         let _ = write!(
             page,
-            "<h2>GPU-hours by user</h2>\n<p class=\"dim\"><span class=\"key held\"></span>held \
-             <span class=\"key used\"></span>used <span class=\"key idle\"></span>held without \
-             compute</p>\n{}",
+            "<h2>GPU-hours by user</h2>\n{}{}",
+            legend([("held", "held"), ("used", "used"), ("idle", "held without compute")]),
             picture::bars(self)
         );
-        let mut legend = String::from("<p class=\"dim\">");
-        for shade in &shades {
-            let name = escape_markup(&shade.name, NAME);
-            let _ = write!(legend, "<span class=\"key {}\"></span>{name} ", shade.class);
-        }
-        legend.push_str("</p>\n");
+        let legend = legend(shades.iter().map(|shade| (&*shade.class, &*shade.name)));
         let _ = write!(
             page,
             "<h2>GPUs used over time</h2>\n{legend}{}<h2>GPU memory held over time</h2>\n{}",
@@ -154,6 +150,20 @@ impl Usage<'_> {
             let _ = writeln!(page, "<p class=\"dim\">and {left_out} more</p>");
         }
     }
+}
+
+/// Returns the meaning of colours, by their class.
+fn legend<'a>(items: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let mut legend = String::from("<p class=\"dim\">");
+    for (class, name) in items {
+        let name = escape_markup(name, NAME);
+        let _ = write!(
+            legend,
+            "<span class=\"item\"><span class=\"key {class}\"></span>{name}</span> "
+        );
+    }
+    legend.push_str("</p>\n");
+    legend
 }
 
 const DEFINITIONS: &str = "<h2>What the columns mean</h2>\n<ul class=\"dim\">\n\

@@ -4,6 +4,8 @@ use super::{By, Usage, hours};
 use crate::local_time::format;
 use gpu_accounting::{Bucket, Owner};
 use gpu_core::{Timestamp, escape_markup};
+use jiff::Timestamp as Instant;
+use jiff::tz::TimeZone;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -154,33 +156,45 @@ fn runs(buckets: &[Bucket]) -> Vec<std::ops::Range<usize>> {
 
 /// Returns the marks of the time axis: the place from 0 to 1, and the local time.
 fn ticks(usage: &Usage<'_>) -> Vec<(f64, String)> {
-    const STEPS: [u64; 13] =
-        [1, 5, 15, 60, 300, 900, 3_600, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800];
     let series = usage.accounts.series();
+    let width = u64::try_from(series.width().as_millis()).unwrap_or(u64::MAX);
+    let whole = width.saturating_mul(series.buckets().len() as u64);
     let Some(start) = series.start() else { return Vec::new() };
-    let whole = series.width().as_millis() as u64 * series.buckets().len() as u64;
+    let marks = marks(start, whole, &usage.zone).into_iter();
+    marks.map(|(after, text)| (after as f64 / whole.max(1) as f64, text)).collect()
+}
+
+/// The distances of the marks of a time axis, in seconds: up to four and thirteen weeks and a year.
+const STEPS: [u64; 16] = [
+    1, 5, 15, 60, 300, 900, 3_600, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 2_419_200,
+    7_862_400, 31_536_000,
+];
+
+/// Returns at most nine marks of a time of so many milliseconds after its start: the milliseconds
+/// after it, and the local time. They are at full hours and days of the local time, also after the
+/// zone changes its offset.
+fn marks(start: Timestamp, whole: u64, zone: &TimeZone) -> Vec<(u64, String)> {
     let mut steps = STEPS.iter().map(|seconds| seconds * 1_000);
-    let step = steps.find(|step| whole / step <= 8).unwrap_or(whole.max(1));
-    let form = match step {
-        86_400_000.. => "%b %-d",
-        60_000.. => "%H:%M",
+    let step = steps.find(|step| whole / step <= 8).unwrap_or((whole / 8).max(1));
+    let form = match step / 1_000 {
+        7_862_400.. => "%Y-%m-%d",
+        86_400.. => "%b %-d",
+        60.. => "%H:%M",
         _ => "%H:%M:%S",
     };
-    // Marks are at full hours of the local time.
-    let offset = i64::try_from(start.0)
-        .ok()
-        .and_then(|at| jiff::Timestamp::from_millisecond(at).ok())
-        .map_or(0, |at| i64::from(usage.zone.to_offset(at).seconds()) * 1_000);
-    let local = start.0.saturating_add_signed(offset);
-    let first = local.next_multiple_of(step) - local;
-    let mut marks = Vec::new();
-    let mut at = first;
-    while at <= whole {
-        let time = Timestamp(start.0 + at);
-        marks.push((at as f64 / whole.max(1) as f64, format(time, &usage.zone, form)));
-        at += step;
-    }
-    marks
+    let offset = |at: u64| {
+        let at = i64::try_from(at).ok().and_then(|at| Instant::from_millisecond(at).ok());
+        at.map_or(0, |at| i64::from(zone.to_offset(at).seconds()) * 1_000)
+    };
+    let local = start.0.saturating_add_signed(offset(start.0));
+    let first = local.checked_next_multiple_of(step);
+    let marks = std::iter::successors(first, move |mark| mark.checked_add(step));
+    let times = marks.map(move |mark| {
+        let about = mark.saturating_add_signed(-offset(start.0));
+        mark.saturating_add_signed(-offset(about))
+    });
+    let times = times.take_while(move |at| at.saturating_sub(start.0) <= whole).take(9);
+    times.map(move |at| (at.saturating_sub(start.0), format(Timestamp(at), zone, form))).collect()
 }
 
 /// Returns the distance of the grid lines and the end of an axis that reaches `most`.
@@ -249,7 +263,7 @@ pub(super) fn bars(usage: &Usage<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::scale;
+    use super::*;
 
     #[test]
     fn axis_has_round_marks() {
@@ -257,6 +271,35 @@ mod tests {
             [(8.0, 2.0, 8.0), (1.0, 0.5, 1.0), (640.0, 200.0, 800.0), (3.0, 1.0, 3.0)]
         {
             assert_eq!(scale(most), (step, end), "{most}");
+        }
+    }
+
+    fn marked(start: u64, days: u64) -> Vec<String> {
+        let berlin = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
+        marks(Timestamp(start), days * 86_400_000, &berlin)
+            .into_iter()
+            .map(|(_, text)| text)
+            .collect()
+    }
+
+    #[test]
+    fn marks_of_months_and_years_are_at_full_days_of_the_local_time() {
+        // 2026-10-22T22:00Z: midnight of the 23rd in Berlin, two days before the clock is set back.
+        let start = 1_792_706_400_000;
+        let days = ["Oct 23", "Oct 24", "Oct 25", "Oct 26", "Oct 27", "Oct 28"];
+        assert_eq!(marked(start, 5), days);
+        assert_eq!(marked(start, 100).len(), 4, "{:?}", marked(start, 100));
+        let (quarters, years) = (marked(start, 500), marked(start, 2_000));
+        assert!((5..=6).contains(&quarters.len()), "{quarters:?}");
+        assert!(quarters.iter().all(|mark| mark.len() == "2026-10-23".len()), "{quarters:?}");
+        assert!((5..=6).contains(&years.len()), "{years:?}");
+    }
+
+    #[test]
+    fn marks_of_impossible_times_end() {
+        for (start, whole) in [(0, u64::MAX), (u64::MAX, u64::MAX), (u64::MAX - 5, 5), (0, 0)] {
+            let marks = marks(Timestamp(start), whole, &TimeZone::UTC);
+            assert!(marks.len() <= 9, "{start} {whole}");
         }
     }
 }

@@ -264,6 +264,20 @@ fn hostile_names_stay_text() {
 }
 
 #[test]
+fn page_of_impossible_times_is_drawn() {
+    let mut accounts = Accounts::new(Duration::MAX);
+    let day = Day { year: 2026, month: 11, day: 23 };
+    let mut last = look(0, "bob");
+    for at in [0, 1, u64::MAX / 2, u64::MAX - 1, u64::MAX, 0] {
+        last.taken_at = Timestamp(at);
+        accounts.add(&last, &[], day);
+    }
+    let usage = Usage::of(&accounts, &last, TimeZone::UTC);
+    assert_eq!(usage.html().matches("<svg ").count(), 3);
+    checked(&usage.html());
+}
+
+#[test]
 fn page_of_nothing_says_so() {
     let accounts = Accounts::new(Duration::from_secs(300));
     let last = Snapshot::empty(Origin::Live, Timestamp(START));

@@ -8,7 +8,7 @@ use crate::terminal::{self, Screen};
 use crate::wording::shell_word;
 use gpu_history::{Retention, Writer};
 use gpu_machine::history::{self, Looks};
-use gpu_report::wording::size;
+use gpu_report::wording::{count, size};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -22,39 +22,55 @@ pub(super) fn run(
 ) -> Result<Exit, Failure> {
     let source = source::open(global)?;
     let (path, retention) = (&args.path, Retention::default());
-    let mut writer = match args.names {
-        true => history::writer(path, retention)?,
-        false => history::anonymous_writer(path, retention)?,
-    };
-    let count = record(args, duration, &source, &mut writer)?;
-    writer.sync()?;
+    let mut writer = history::writer(path, args.names, retention)?;
+    let (written, missing) = record(args, duration, &source, &mut writer)?;
+    let synced = writer.sync();
     source.leak();
     let path = shell_word(&args.path.to_string_lossy());
     let again = format!("gpuws top --replay {path}");
-    super::tell(args, global, screen, count, &format!(", {}", size(writer.written())), &again)
+    super::tell(args, global, screen, written, &format!(", {}", size(writer.written())), &again)?;
+    synced?;
+    if missing == 0 {
+        return Ok(Exit::Done);
+    }
+    terminal::warn(&format!("{} could not be written", count(missing, "sample", "samples")));
+    Ok(Exit::Remains)
 }
 
-/// Records until the time is over or a signal requests the end, and returns the number of samples.
+/// Records until the time is over or a signal requests the end, and returns the number of samples,
+/// and of those that could not be written.
 fn record(
     args: &RecordArgs,
     duration: Duration,
     source: &Source,
     writer: &mut Writer,
-) -> Result<usize, Failure> {
+) -> Result<(usize, usize), Failure> {
     let end_requests = end_requests().map_err(|error| Failure::io("watch for Ctrl-C", error))?;
     let mut looks = if args.names { Looks::default() } else { Looks::anonymous() };
     let start = source.clock.monotonic();
-    let (mut count, mut next) = (0, start);
+    let (mut count, mut missing, mut next) = (0, 0, start);
+    let mut is_failing = false;
     loop {
-        writer.add(&looks.next(source))?;
-        count += 1;
+        let added = writer.add(&looks.next(source));
+        let was_failing = std::mem::replace(&mut is_failing, added.is_err());
+        match added {
+            Ok(()) => count += 1,
+            // It is unlikely that one will ever be written.
+            Err(error) if count == 0 => return Err(error.into()),
+            Err(error) => {
+                missing += 1;
+                if !was_failing {
+                    terminal::warn(&format!("samples are missing: failed to {}", error.fault()));
+                }
+            }
+        }
         let now = source.clock.monotonic();
         next = (next + args.every()).max(now);
         let (left, size) = (duration.saturating_sub(now - start), size(writer.written()));
         terminal::redraw(&format!("{count} samples, {size}, {} s left", left.as_secs()));
         if next - start >= duration || history::waits(source, next, &end_requests)? {
             terminal::redraw("");
-            return Ok(count);
+            return Ok((count, missing));
         }
     }
 }

@@ -17,7 +17,7 @@ use gpu_core::{DeviceId, HolderSearch, Observation, Observer, ProcessDetail, Sna
 use gpu_host::SystemClock;
 use gpu_reaper::{Past, diagnose_outlines_after};
 use gpu_report::ProcessFilter;
-use gpu_top::{Ended, Ender, Frame, Frames, Inspector, Jobs, Machine, Top, Waits, end_by};
+use gpu_top::{Ended, Ender, Frame, Frames, Inspector, Machine, Top, Waits, end_by};
 use inspect::Asked;
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, OnceLock};
@@ -80,7 +80,6 @@ fn looks(
     // A simulated machine has its own clock; the first look is at its start.
     let mut pause = Duration::ZERO;
     let interval = if source.is_simulated() { interval } else { Duration::ZERO };
-    let mut jobs = Jobs::default();
     Ok(Frames::Looks(Box::new(move || {
         source.clock.sleep(std::mem::replace(&mut pause, interval));
         let leased = source.leases();
@@ -88,9 +87,7 @@ fn looks(
         past.add(&snapshot);
         let diagnosis = diagnose_outlines_after(&past, &mut snapshot, &*source.host);
         let shown = |id: &DeviceId| all || shown.contains(&id.index);
-        let mut frame = Frame::of(snapshot, diagnosis, &leased, shown, &filter, &user);
-        jobs.fill(&mut frame, &*source.host);
-        frame
+        Frame::of(snapshot, diagnosis, &leased, shown, &filter, &user)
     })))
 }
 
@@ -105,7 +102,7 @@ fn snapshot(source: &Source, observer: &mut Observer) -> Snapshot {
     let observation = Observation {
         groups: gpu_reaper::defect_groups(),
         holders: HolderSearch::wanted(false),
-        processes: ProcessDetail::Outline,
+        processes: ProcessDetail::WithJob,
         driver_messages: false,
     };
     source.observe(observer, observation)
