@@ -4,8 +4,8 @@
 #![expect(clippy::print_stdout, reason = "the figures of a run are its result")]
 
 use gpu_core::{
-    Absent, Clock, GpuBackend, HolderSearch, Host, Observation, Pid, ProcessDetail, Snapshot,
-    SystemService, observe_in_detail,
+    Clock, GpuBackend, HolderSearch, Host, Observation, Pid, ProcessDetail, ProcessInfo, Snapshot,
+    observe_in_detail,
 };
 use gpu_reaper::{
     Confidence, Finding, defect_groups, diagnose, diagnose_outlines, full_observation,

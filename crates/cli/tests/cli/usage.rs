@@ -130,8 +130,9 @@ fn samples_from_before_the_clock_was_set_back_are_reported() {
 fn jobs_of_processes_that_work_are_named() {
     let dir = machine_from("labbox", |text| {
         let process = "[[process]]\npid = 21044\n";
-        let cgroup = "cgroup = \"/system.slice/slurmstepd.scope/job_4711/step_0/user\"\n";
-        text.replacen(process, &format!("{process}{cgroup}"), 1)
+        let job = "cgroup = \"/system.slice/slurmstepd.scope/job_4711\"\n\
+                   workload = { kind = \"slurm-job\", id = \"4711\" }\n";
+        text.replacen(process, &format!("{process}{job}"), 1)
     });
     printed(dir.path(), "--sim box record --for 10s --names past");
     let table = printed(dir.path(), "report past --step 0 --by job");
