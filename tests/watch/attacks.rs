@@ -183,6 +183,27 @@ fn process_that_computes_on_another_device_is_not_reaped_as_a_hoarder() {
     assert!(!simulation.signals().is_empty());
 }
 
+/// While one process is ended, for as long as a policy can wait, the time of another goes on.
+#[test]
+fn reap_does_not_begin_the_time_of_others_anew() {
+    let policy = EAGER
+        .replace("most_per_hour", "grace = \"4m\"\nmost_per_hour")
+        .replace("kinds = [\"orphan\", \"hoarder\"]\nall_users = true\nmin_confidence = \"likely\"\nafter = \"2m\"",
+            "kinds = [\"orphan\", \"hoarder\"]\nall_users = true\nmin_confidence = \"likely\"\nafter = \"2h\"");
+    let idle = process(7_000, true, "");
+    let minute = |script: &str| {
+        let simulation = machine(script);
+        watch(&simulation, &policy, 5 * 60);
+        let signals = simulation.signals();
+        signals.iter().find(|sent| sent.process.pid == Pid(7_000)).unwrap().at.as_secs() / 60
+    };
+    let alone = minute(&idle);
+    let ghost = "[[event]]\nat_ms = 5400000\nstart = { pid = 8000, name = \"python\", uid = 1002, \
+        memory = [{ gpu = 0, mib = 9000, listed = false }], on_term = \"ignores\" }\n";
+    let disturbed = minute(&format!("{idle}{ghost}"));
+    assert!((alone..=alone + 6).contains(&disturbed), "{alone}, {disturbed}");
+}
+
 #[test]
 fn looks_that_fail_neither_raise_nor_clear() {
     for call in [Call::Driver, Call::Devices, Call::Holders, Call::DeviceFiles] {

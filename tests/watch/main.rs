@@ -23,6 +23,7 @@ pub(crate) enum Said {
     Warning(Pid),
     HeldBack(usize),
     Blind,
+    Spared,
     Planned(Vec<Pid>),
     Reaped(Vec<Pid>),
     NotPlanned(String),
@@ -40,6 +41,7 @@ impl fmt::Debug for Said {
             Said::Warning(pid) => write!(f, "warning {pid}"),
             Said::HeldBack(count) => write!(f, "{count} held back"),
             Said::Blind => f.write_str("blind"),
+            Said::Spared => f.write_str("spared"),
             Said::Planned(pids) => write!(f, "planned {pids:?}"),
             Said::Reaped(pids) => write!(f, "reaped {pids:?}"),
             Said::NotPlanned(why) => write!(f, "not planned: {why}"),
@@ -103,6 +105,7 @@ impl Watcher {
                 Told::HeldBack(count) => Said::HeldBack(count),
                 Told::Blind(_) => Said::Blind,
                 Told::Sighted => return,
+                Told::Spared { .. } => Said::Spared,
                 Told::Reap { plan, report: None, .. } => {
                     Said::Planned(plan.targets.iter().map(|target| target.key.pid).collect())
                 }
@@ -322,7 +325,7 @@ fn dry_run_ends_nothing_and_says_what_it_would_end() {
             .said
             .iter()
             .filter_map(|(_, said)| match said {
-                Said::Planned(pids) if !pids.is_empty() => Some(pids),
+                Said::Planned(pids) => Some(pids),
                 Said::Reaped(_) => panic!("{:?}", watcher.said),
                 _ => None,
             })

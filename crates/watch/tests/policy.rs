@@ -121,7 +121,7 @@ fn rule_must_be_explicit_and_possible() {
         ("\"high\"", "\"likely\"", "'ghost' is reaped with min_confidence high only"),
         ("\"30m\"", "\"30s\"", "'after' is less than 1m"),
         ("\"5m\"", "\"31m\"", "'warn' is longer than 'after'"),
-        ("[[reap.rule]]", "grace = \"6m\"\n[[reap.rule]]", "'grace' is longer than 5m"),
+        ("[[reap.rule]]", "grace = \"5m\"\n[[reap.rule]]", "'grace' is longer than 4m"),
         ("[[reap.rule]]", "protect = [\"17\"]\n[[reap.rule]]", "'17' is a PID"),
     ] {
         let told = why(&rule_with(from, to));
@@ -175,6 +175,7 @@ fn every_condition_of_an_allowance_must_hold() {
     for (allowed, cgroup, path, owner, expected) in [
         (&by_service, service, "/usr/bin/x", 0, true),
         (&by_service, own, "/usr/bin/x", 0, false),
+        (&by_service, "/lxc.payload.c1/system.slice/vllm.service", "/usr/bin/x", 0, false),
         (&by_service, session, "/usr/bin/vllm", 0, false),
         (&by_program, session, "/usr/bin/vllm", 0, true),
         (&by_program, session, "/usr/bin/vllm", 1002, false),

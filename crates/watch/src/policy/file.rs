@@ -9,8 +9,9 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// The longest time from SIGTERM to SIGKILL: nothing is watched meanwhile.
-const MOST_GRACE: Duration = Duration::from_secs(5 * 60);
+/// The longest time from SIGTERM to SIGKILL: nothing is watched meanwhile, and after five minutes
+/// [`gpu_reaper::Past::every`] begins anew.
+const MOST_GRACE: Duration = Duration::from_secs(4 * 60);
 
 /// The shortest time until a process is ended, so that somebody can see the finding.
 const LEAST_AFTER: Duration = Duration::from_secs(60);
@@ -201,7 +202,7 @@ fn tell(table: TellTable) -> Result<Tell, PolicyError> {
 fn reap(table: ReapTable) -> Result<ReapPolicy, PolicyError> {
     let grace = table.grace.map_or(gpu_reaper::Request::GRACE, |time| time.0);
     if grace > MOST_GRACE {
-        return Err(wrong("reap: 'grace' is longer than 5m, and nothing is watched meanwhile"));
+        return Err(wrong("reap: 'grace' is longer than 4m, and nothing is watched meanwhile"));
     }
     if table.rule.is_empty() {
         return Err(wrong("reap: there is no [[reap.rule]]"));
