@@ -91,6 +91,36 @@ fn process_that_pretends_to_be_an_allowed_service_is_raised_and_reaped() {
 }
 
 #[test]
+fn plan_that_spares_everybody_says_so_and_is_no_dry_run() {
+    // Only root's display servers are recognised as such, but the name is enough to be spared.
+    let simulation = machine(&process(7_000, false, "").replace("python", "Xorg"));
+    let watcher = watch(&simulation, EAGER, 30);
+    let spared = watcher.said.iter().filter(|(_, said)| matches!(said, Said::Spared)).count();
+    let dry = watcher.said.iter().any(|(_, said)| matches!(said, Said::Planned(_)));
+    assert!(spared == 1 && !dry, "{:?}", watcher.said);
+    assert_eq!(simulation.signals(), []);
+}
+
+#[test]
+fn dry_run_plans_no_more_than_would_be_ended_and_everybody_in_turn() {
+    let script: String = (0..5).map(|at| process(7_000 + at, true, "")).collect();
+    let policy = EAGER
+        .replace("dry_run = false", "dry_run = true")
+        .replace("most_per_hour = 100", "most_per_hour = 2");
+    let watcher = watch(&machine(&script.replace("9000", "900")), &policy, 150);
+    let planned = |until: u64| -> Vec<Pid> {
+        let planned = watcher.said.iter().filter_map(|(minute, said)| match said {
+            Said::Planned(pids) if *minute < until => Some(pids),
+            _ => None,
+        });
+        planned.flatten().copied().collect()
+    };
+    assert_eq!(planned(60).len(), 2, "{:?}", watcher.said);
+    let all: BTreeSet<Pid> = planned(150).into_iter().collect();
+    assert_eq!(all.len(), 5, "{:?}", watcher.said);
+}
+
+#[test]
 fn pid_that_is_reused_between_look_and_signal_gets_none() {
     let simulation = machine(&process(7_000, false, ""));
     let mut successor = Process::new(Host::process(&simulation, Pid(7_000)).unwrap());

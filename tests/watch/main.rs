@@ -6,7 +6,7 @@ mod attacks;
 mod day;
 
 use day::{DAY, Day, Sick};
-use gpu_core::{ActToken, Clock, ErrorKind, MachineFault, Observer, Pid, observe_in_detail};
+use gpu_core::{ActToken, Clock, ErrorKind, Host, MachineFault, Observer, Pid, observe_in_detail};
 use gpu_reaper::{Past, Ports, full_observation};
 use gpu_sim::{Call, Fault, Simulation};
 use gpu_watch::{Change, ChangeKind, Look, Machine, Policy, Purpose, Told, Watch};
@@ -61,7 +61,8 @@ pub(crate) struct Watcher {
 
 impl Watcher {
     pub(crate) fn new(simulation: &Simulation, policy: &str, every: Duration) -> Self {
-        let policy = Policy::parse(policy).unwrap_or_else(|error| panic!("{error}"));
+        let policy = Policy::parse(policy, &|name| simulation.account(name));
+        let policy = policy.unwrap_or_else(|error| panic!("{error}"));
         let watch = Watch::new(policy, every);
         let past = Past::every(every);
         let (observer, said) = (Observer::new(), Vec::new());

@@ -53,7 +53,7 @@ pub struct ServiceUnit<'a> {
 /// A service whose processes people start themselves is none: a login, a scheduler, a container
 /// runtime, a service manager. To stop it would end the work of others. The processes of a login
 /// session are in a scope, so they belong to no service either.
-pub(crate) fn service_of(cgroup: &str) -> Option<ServiceUnit<'_>> {
+pub fn service_of(cgroup: &str) -> Option<ServiceUnit<'_>> {
     // From within a cgroup namespace, a path outside of it begins with '..'.
     let is_slice = |part: &&str| part.is_empty() || *part == ".." || part.ends_with(".slice");
     let is_unit = |part: &&str| part.ends_with(".service") || part.ends_with(".scope");

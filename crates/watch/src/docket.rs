@@ -169,7 +169,12 @@ mod tests {
              most_per_hour = 2\nprotect = [\"user:carol\"]\n[[reap.rule]]\nmin_confidence = \
              \"high\"\nafter = \"10m\"\nwarn = \"3m\"\n{rule}"
         );
-        Policy::parse(&text).unwrap()
+        let accounts = |name: &str| match name {
+            "alice" => Ok(1001),
+            "carol" => Ok(1003),
+            _ => Err(Absent::NotFound),
+        };
+        Policy::parse(&text, &accounts).unwrap()
     }
 
     const GHOSTS: &str = "kinds = [\"ghost\"]\nall_users = true\n";
@@ -433,7 +438,8 @@ mod tests {
         let root = with(&|info| (info.uid, info.user) = (Ok(0), Ok("root".to_owned())));
         let daemon = with(&|info| (info.uid, info.user) = (Ok(999), Ok("vllm".to_owned())));
         let unknown = with(&|info| info.uid = Err(Absent::NotPermitted));
-        let carol = with(&|info| (info.uid, info.user) = (Ok(1003), Ok("carol".to_owned())));
+        let carol = with(&|info| (info.uid, info.user) = (Ok(1003), Err(Absent::Failed)));
+        let later = with(&|info| info.uid = Ok(1004));
         let named = "kinds = [\"ghost\"]\nusers = [\"alice\", \"0\"]\n";
         let elsewhere = format!("{GHOSTS}gpus = [\"1\"]\n");
         for (rule, info, expected) in [
@@ -443,6 +449,7 @@ mod tests {
             (GHOSTS, &unknown, false),
             (GHOSTS, &carol, false),
             (named, &alice, true),
+            (named, &later, false),
             (named, &root, true),
             (named, &daemon, false),
             (&elsewhere, &alice, false),

@@ -1,6 +1,7 @@
 //! One round: look, tell, warn, and end what the policy has ended.
 
 use crate::docket::Condemned;
+use crate::sight::is_blind;
 use crate::watch::{Change, Watch};
 use gpu_core::{ActToken, Error, Fault, ProcessKey, Snapshot};
 use gpu_reaper::{Diagnosis, Guard, Past, Plan, Ports, Report, Request};
@@ -116,12 +117,12 @@ impl Watch {
         told: &mut dyn FnMut(Told<'_>),
     ) -> Look {
         let look = (machine.look)(purpose);
-        match (&look.snapshot.driver, self.blind) {
-            (Err(fault), false) => told(Told::Blind(fault)),
-            (Ok(_), true) => told(Told::Sighted),
+        let was_blind = std::mem::replace(&mut self.blind, is_blind(&look.snapshot));
+        match &look.snapshot.driver {
+            Err(fault) if self.blind && !was_blind => told(Told::Blind(fault)),
+            _ if was_blind && !self.blind => told(Told::Sighted),
             _ => {}
         }
-        self.blind = look.snapshot.driver.is_err();
         let at = machine.ports.clock.monotonic();
         let before = self.held_back();
         for change in self.look(&look.snapshot, &look.diagnosis, at) {
