@@ -107,7 +107,7 @@ fn dry_run_plans_no_more_than_would_be_ended_and_everybody_in_turn() {
     let policy = EAGER
         .replace("dry_run = false", "dry_run = true")
         .replace("most_per_hour = 100", "most_per_hour = 2");
-    let watcher = watch(&machine(&script.replace("9000", "900")), &policy, 150);
+    let watcher = watch(&machine(&script), &policy, 150);
     let planned = |until: u64| -> Vec<Pid> {
         let planned = watcher.said.iter().filter_map(|(minute, said)| match said {
             Said::Planned(pids) if *minute < until => Some(pids),
