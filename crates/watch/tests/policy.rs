@@ -1,6 +1,9 @@
 //! The policy file: what it accepts, and what it says about what it does not.
 
-use gpu_core::{Absent, DeviceId, Executable, FileId, Pid, ProcessInfo, Selector};
+use gpu_core::{
+    Absent, DeviceId, DeviceInfo, DeviceState, Executable, Fault, FileId, Groups, Pid, ProcessInfo,
+    Selector,
+};
 use gpu_reaper::{Confidence, FindingKind, Protect};
 use gpu_watch::{Allowed, Policy, PolicyError, Users};
 use std::time::Duration;
@@ -168,7 +171,9 @@ fn rule_must_be_explicit_and_possible() {
 #[test]
 fn gpus_that_do_not_exist_are_found() {
     let policy = parse(&rule_with("warn", "gpus = [\"0\", \"77\"]\nwarn")).unwrap();
-    let devices = [DeviceId::from_index(0)];
+    let fault = Fault { kind: Absent::NoAnswer.into(), text: String::new() };
+    let info = DeviceInfo::unknown(DeviceId::from_index(0));
+    let devices = [DeviceState::unanswered(info, Groups::NONE, &fault)];
     let unknown: Vec<&Selector> = policy.unknown_gpus(&devices).collect();
     assert_eq!(unknown, [&Selector::Index(77)]);
 }

@@ -7,7 +7,7 @@ mod value;
 pub use allow::Allowed;
 pub use file::PolicyError;
 
-use gpu_core::{Bytes, DeviceId, FileId, ProcessInfo, Selector};
+use gpu_core::{Bytes, DeviceId, DeviceState, FileId, ProcessInfo, Selector};
 use gpu_reaper::{Confidence, Finding, FindingKind, Ignored, Protect};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -143,10 +143,10 @@ impl Policy {
     /// Returns the GPUs that a rule names and that none of these devices is.
     pub fn unknown_gpus<'a>(
         &'a self,
-        devices: &'a [DeviceId],
+        devices: &'a [DeviceState],
     ) -> impl Iterator<Item = &'a Selector> {
         let named = self.reap.iter().flat_map(|reap| &reap.rules).flat_map(|rule| &rule.gpus);
-        named.filter(|selector| !devices.iter().any(|id| selector.names(id)))
+        named.filter(|selector| !devices.iter().any(|device| selector.names(device.id())))
     }
 
     /// Returns the threshold of a kind.

@@ -7,7 +7,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::{self, Source};
 use crate::terminal::{Line, Screen, warn};
-use gpu_core::{ActToken, Clock, DeviceId, Error, ErrorKind, Groups, Host, NoJournal, Observer};
+use gpu_core::{ActToken, Clock, Error, ErrorKind, Groups, Host, NoJournal, Observer};
 use gpu_host::{SystemClock, TrustedFile};
 use gpu_machine::{Messengers, Next, Recorder, Requests};
 use gpu_reaper::{Past, full_observation};
@@ -142,9 +142,7 @@ fn check(path: &Path, global: &Global, screen: &mut Screen) -> Result<Exit, Fail
     let program: Vec<OsString> = policy.tell.on_finding.iter().flatten().map(Into::into).collect();
     let mut messengers = Messengers::new(&source.backend.origin());
     start_for_events(&mut messengers, &program, policy.tell.time_limit)?;
-    let devices = source.backend.look(Groups::NONE).devices;
-    let devices: Vec<DeviceId> = devices.into_iter().map(|device| device.info.id).collect();
-    for gpu in policy.unknown_gpus(&devices) {
+    for gpu in policy.unknown_gpus(&source.backend.look(Groups::NONE).devices) {
         warn(&format!("a rule names GPU {gpu}, which this machine does not have now"));
     }
     let line = Line::new().plain(format!("{}: valid; ", path.display()));
