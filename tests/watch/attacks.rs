@@ -91,6 +91,36 @@ fn process_that_pretends_to_be_an_allowed_service_is_raised_and_reaped() {
 }
 
 #[test]
+fn plan_that_spares_everybody_says_so_and_is_no_dry_run() {
+    // Only root's display servers are recognised as such, but the name is enough to be spared.
+    let simulation = machine(&process(7_000, false, "").replace("python", "Xorg"));
+    let watcher = watch(&simulation, EAGER, 30);
+    let spared = watcher.said.iter().filter(|(_, said)| matches!(said, Said::Spared)).count();
+    let dry = watcher.said.iter().any(|(_, said)| matches!(said, Said::Planned(_)));
+    assert!(spared == 1 && !dry, "{:?}", watcher.said);
+    assert_eq!(simulation.signals(), []);
+}
+
+#[test]
+fn dry_run_plans_no_more_than_would_be_ended_and_everybody_in_turn() {
+    let script: String = (0..5).map(|at| process(7_000 + at, true, "")).collect();
+    let policy = EAGER
+        .replace("dry_run = false", "dry_run = true")
+        .replace("most_per_hour = 100", "most_per_hour = 2");
+    let watcher = watch(&machine(&script), &policy, 150);
+    let planned = |until: u64| -> Vec<Pid> {
+        let planned = watcher.said.iter().filter_map(|(minute, said)| match said {
+            Said::Planned(pids) if *minute < until => Some(pids),
+            _ => None,
+        });
+        planned.flatten().copied().collect()
+    };
+    assert_eq!(planned(60).len(), 2, "{:?}", watcher.said);
+    let all: BTreeSet<Pid> = planned(150).into_iter().collect();
+    assert_eq!(all.len(), 5, "{:?}", watcher.said);
+}
+
+#[test]
 fn pid_that_is_reused_between_look_and_signal_gets_none() {
     let simulation = machine(&process(7_000, false, ""));
     let mut successor = Process::new(Host::process(&simulation, Pid(7_000)).unwrap());
@@ -181,6 +211,27 @@ fn process_that_computes_on_another_device_is_not_reaped_as_a_hoarder() {
     let simulation = machine(&process(7_000, true, ""));
     watch(&simulation, EAGER, 60);
     assert!(!simulation.signals().is_empty());
+}
+
+/// While one process is ended, for as long as a policy can wait, the time of another goes on.
+#[test]
+fn reap_does_not_begin_the_time_of_others_anew() {
+    let policy = EAGER
+        .replace("most_per_hour", "grace = \"4m\"\nmost_per_hour")
+        .replace("kinds = [\"orphan\", \"hoarder\"]\nall_users = true\nmin_confidence = \"likely\"\nafter = \"2m\"",
+            "kinds = [\"orphan\", \"hoarder\"]\nall_users = true\nmin_confidence = \"likely\"\nafter = \"2h\"");
+    let idle = process(7_000, true, "");
+    let minute = |script: &str| {
+        let simulation = machine(script);
+        watch(&simulation, &policy, 5 * 60);
+        let signals = simulation.signals();
+        signals.iter().find(|sent| sent.process.pid == Pid(7_000)).unwrap().at.as_secs() / 60
+    };
+    let alone = minute(&idle);
+    let ghost = "[[event]]\nat_ms = 5400000\nstart = { pid = 8000, name = \"python\", uid = 1002, \
+        memory = [{ gpu = 0, mib = 9000, listed = false }], on_term = \"ignores\" }\n";
+    let disturbed = minute(&format!("{idle}{ghost}"));
+    assert!((alone..=alone + 6).contains(&disturbed), "{alone}, {disturbed}");
 }
 
 #[test]

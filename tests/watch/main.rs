@@ -6,7 +6,7 @@ mod attacks;
 mod day;
 
 use day::{DAY, Day, Sick};
-use gpu_core::{ActToken, Clock, ErrorKind, MachineFault, Observer, Pid, observe_in_detail};
+use gpu_core::{ActToken, Clock, ErrorKind, Host, MachineFault, Observer, Pid, observe_in_detail};
 use gpu_reaper::{Past, Ports, full_observation};
 use gpu_sim::{Call, Fault, Simulation};
 use gpu_watch::{Change, ChangeKind, Look, Machine, Policy, Purpose, Told, Watch};
@@ -23,6 +23,7 @@ pub(crate) enum Said {
     Warning(Pid),
     HeldBack(usize),
     Blind,
+    Spared,
     Planned(Vec<Pid>),
     Reaped(Vec<Pid>),
     NotPlanned(String),
@@ -40,6 +41,7 @@ impl fmt::Debug for Said {
             Said::Warning(pid) => write!(f, "warning {pid}"),
             Said::HeldBack(count) => write!(f, "{count} held back"),
             Said::Blind => f.write_str("blind"),
+            Said::Spared => f.write_str("spared"),
             Said::Planned(pids) => write!(f, "planned {pids:?}"),
             Said::Reaped(pids) => write!(f, "reaped {pids:?}"),
             Said::NotPlanned(why) => write!(f, "not planned: {why}"),
@@ -59,7 +61,8 @@ pub(crate) struct Watcher {
 
 impl Watcher {
     pub(crate) fn new(simulation: &Simulation, policy: &str, every: Duration) -> Self {
-        let policy = Policy::parse(policy).unwrap_or_else(|error| panic!("{error}"));
+        let policy = Policy::parse(policy, &|name| simulation.account(name));
+        let policy = policy.unwrap_or_else(|error| panic!("{error}"));
         let watch = Watch::new(policy, every);
         let past = Past::every(every);
         let (observer, said) = (Observer::new(), Vec::new());
@@ -103,6 +106,7 @@ impl Watcher {
                 Told::HeldBack(count) => Said::HeldBack(count),
                 Told::Blind(_) => Said::Blind,
                 Told::Sighted => return,
+                Told::Spared { .. } => Said::Spared,
                 Told::Reap { plan, report: None, .. } => {
                     Said::Planned(plan.targets.iter().map(|target| target.key.pid).collect())
                 }
@@ -322,7 +326,7 @@ fn dry_run_ends_nothing_and_says_what_it_would_end() {
             .said
             .iter()
             .filter_map(|(_, said)| match said {
-                Said::Planned(pids) if !pids.is_empty() => Some(pids),
+                Said::Planned(pids) => Some(pids),
                 Said::Reaped(_) => panic!("{:?}", watcher.said),
                 _ => None,
             })

@@ -1,6 +1,6 @@
 //! The port to the operating system: holders of files, processes, signals.
 
-use crate::absent::Reading;
+use crate::absent::{Absent, Reading};
 use crate::device::DeviceInfo;
 use crate::driver_message::DriverMessage;
 use crate::environment::Environment;
@@ -60,6 +60,14 @@ pub trait Host: Send + Sync {
 
     /// Returns whether the caller is root: more rights than those cannot be advised.
     fn is_root(&self) -> Reading<bool>;
+
+    /// Returns the UID of an account by its name: `NotFound` if this machine has none. A name is that
+    /// of another user one day, so nobody decides by an answer of long ago.
+    fn account(&self, name: &str) -> Reading<u32> {
+        let everyone = self.processes().map_err(|error| error.kind().absent())?.processes;
+        let mut named = everyone.iter().filter(|info| info.user.as_deref() == Ok(name));
+        named.find_map(|info| info.uid.ok()).ok_or(Absent::NotFound)
+    }
 
     /// Returns the devices that the kernel module lists, without any other query: this works when
     /// the driver does not answer. In NVML's order; none without the module.

@@ -118,7 +118,7 @@ pub use observer::Observer;
 pub use process::{ProcessDetail, ProcessInfo, ProcessState, Workload, WorkloadKind};
 pub use rates::{Rates, Route};
 pub use selector::{SelectError, Selector};
-pub use service::{ServiceUnit, SystemService, is_login_program, kernel_name};
+pub use service::{ServiceUnit, SystemService, is_login_program, kernel_name, service_of};
 pub use snapshot::{DRIVER_OVERHEAD, DeviceState, Origin, Process, Snapshot, driver_reserve};
 pub use text::{acts, clean, escape_markup};
 pub use token::ActToken;

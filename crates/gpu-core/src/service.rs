@@ -47,18 +47,20 @@ pub struct ServiceUnit<'a> {
 }
 
 /// Returns the systemd service to which a cgroup path belongs: the outermost unit, or below the
-/// service manager of a user the next one. Who runs in a unit may create cgroups of any name below
-/// it.
+/// service manager of a user the next one. Above a unit of this machine there are only slices: who
+/// runs in a unit, a container, a pod or a job may create cgroups of any name below it.
 ///
 /// A service whose processes people start themselves is none: a login, a scheduler, a container
 /// runtime, a service manager. To stop it would end the work of others. The processes of a login
 /// session are in a scope, so they belong to no service either.
-pub(crate) fn service_of(cgroup: &str) -> Option<ServiceUnit<'_>> {
+pub fn service_of(cgroup: &str) -> Option<ServiceUnit<'_>> {
+    // From within a cgroup namespace, a path outside of it begins with '..'.
+    let is_slice = |part: &&str| part.is_empty() || *part == ".." || part.ends_with(".slice");
     let is_unit = |part: &&str| part.ends_with(".service") || part.ends_with(".scope");
-    let mut units = cgroup.split('/').filter(is_unit);
-    let first = units.next()?;
-    let by_user = first.starts_with("user@");
-    let unit = if by_user { units.next()? } else { first };
+    let mut parts = cgroup.split('/').skip_while(is_slice);
+    let first = parts.next()?;
+    let by_user = first.starts_with("user@") && first.ends_with(".service");
+    let unit = if by_user { parts.find(is_unit)? } else { first };
     let name = unit.strip_suffix(".service")?;
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || ":_.@-\\".contains(c);
     if !name.chars().all(is_allowed) {
@@ -156,6 +158,13 @@ mod tests {
             ("/system.slice/.service", None),
             // Whoever runs in a container may name a cgroup there.
             ("/system.slice/docker-4c01.scope/nvidia-persistenced.service", None),
+            ("/lxc.payload.c1/system.slice/vllm.service", None),
+            ("/docker/4c01/system.slice/vllm.service", None),
+            ("/kubepods/burstable/pod1/4c01/vllm.service", None),
+            ("/slurm/uid_1001/job_7/system.slice/vllm.service", None),
+            ("/docker/4c01/user@1.service/app.slice/x.service", None),
+            ("/../../system.slice/vllm.service", Some("vllm.service")),
+            ("/vllm.service", Some("vllm.service")),
             ("/system.slice/vllm.service/ssh.service", Some("vllm.service")),
             ("/system.slice/vllm.service/user@1.service/x.service", Some("vllm.service")),
             ("/user.slice/user-1.slice/user@1.service/app.slice/*.service", None),

@@ -1,13 +1,13 @@
 //! A program that is started for events, with a text on its standard input.
 //!
 //! The main decision is that it can neither block nor outlive its time: its input is a file in
-//! memory, nobody waits for it, and its process group is killed at the end of its time. Few run at
-//! once, and few wait.
+//! memory, nobody waits for it, and its process group is killed when it ends and at the end of its
+//! time. Few run at once, and few wait.
 
 use crate::trusted_file::TrustedFile;
 use gpu_core::{Error, ErrorKind, Result};
 use rustix::fs::{MemfdFlags, SeekFrom};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::File;
@@ -21,19 +21,26 @@ use std::time::Duration;
 const RUNNING: usize = 4;
 
 /// The most events that wait for one of them to end.
-const WAITING: usize = 256;
+const WAITING: usize = 1_024;
 
 /// The search path of the program: the caller's own may be anybody's.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// A program that is started for events.
-#[derive(Debug)]
+/// A program that is started for events, if there is one.
+#[derive(Debug, Default)]
 pub struct Hook {
-    program: PathBuf,
-    arguments: Vec<OsString>,
-    limit: Duration,
+    program: Option<Program>,
     running: Vec<Running>,
     waiting: VecDeque<Event>,
+    /// What has failed since it was last told.
+    failures: Vec<Error>,
+}
+
+#[derive(Debug)]
+struct Program {
+    path: PathBuf,
+    arguments: Vec<OsString>,
+    limit: Duration,
 }
 
 #[derive(Debug)]
@@ -44,21 +51,39 @@ struct Event {
 
 #[derive(Debug)]
 struct Running {
-    name: String,
+    event: String,
+    program: PathBuf,
+    limit: Duration,
     child: Child,
     /// When its time ends; `None` once it has been killed.
     until: Option<Duration>,
 }
 
 impl Hook {
-    /// Returns the program at this path, which may run for `limit` each time.
+    /// Starts the program at this path from now on, which may run for `limit` each time. What runs
+    /// goes on, and what waits is passed on to the new program.
     ///
     /// # Errors
-    /// As [`TrustedFile::open`], and `Invalid` when it is not executable.
-    pub fn new(program: &Path, arguments: Vec<OsString>, limit: Duration) -> Result<Self> {
-        let program = trusted(program)?;
-        let (running, waiting) = (Vec::new(), VecDeque::new());
-        Ok(Hook { program, arguments, limit, running, waiting })
+    /// As [`TrustedFile::open`], and `Invalid` when it is not executable. Then nothing changes.
+    pub fn follow(
+        &mut self,
+        program: &Path,
+        arguments: Vec<OsString>,
+        limit: Duration,
+    ) -> Result<()> {
+        self.program = Some(Program { path: trusted(program)?, arguments, limit });
+        Ok(())
+    }
+
+    /// Starts no program from now on. What runs goes on.
+    pub fn retire(&mut self) {
+        self.program = None;
+        self.give_up();
+    }
+
+    /// Returns whether a program is started.
+    pub fn is_used(&self) -> bool {
+        self.program.is_some()
     }
 
     /// Starts the program for an event, now or once another one has ended.
@@ -66,48 +91,64 @@ impl Hook {
     /// # Errors
     /// When the event is not passed on: the program cannot be started, or too many wait.
     pub fn start(&mut self, name: &str, input: Vec<u8>, now: Duration) -> Result<()> {
+        self.advance(now);
+        let Some(program) = &self.program else { return Ok(()) };
         let event = Event { name: name.to_owned(), input };
         if self.running.len() < RUNNING {
-            return self.run(event, now);
+            self.running.push(program.run(event, now)?);
+            return Ok(());
         }
         if self.waiting.len() >= WAITING {
             let what =
-                format!("pass on {name}: {WAITING} events wait for '{}'", self.program.display());
+                format!("pass on {name}: {WAITING} events wait for '{}'", program.path.display());
             return Err(Error::new(ErrorKind::Again, what));
         }
         self.waiting.push_back(event);
         Ok(())
     }
 
-    /// Ends what has run for too long, starts what waits, and returns the failures since the last
-    /// call.
+    /// Ends what has run for too long and what has outlived its program, starts what waits, and
+    /// returns the failures since the last call.
     pub fn attend(&mut self, now: Duration) -> Vec<Error> {
-        let mut failures = Vec::new();
-        let limit = self.limit;
-        let program = &self.program;
-        self.running.retain_mut(|running| match running.child.try_wait() {
-            Ok(Some(status)) => {
-                let was_killed = running.until.is_none();
-                failures.extend(failure(program, &running.name, status).filter(|_| !was_killed));
-                false
+        self.advance(now);
+        std::mem::take(&mut self.failures)
+    }
+
+    fn advance(&mut self, now: Duration) {
+        let failures = &mut self.failures;
+        self.running.retain_mut(|running| {
+            if running.has_ended() {
+                failures.extend(running.settle());
+                return false;
             }
-            Ok(None) => {
-                if running.until.is_some_and(|until| now >= until) {
-                    running.kill();
-                    let what = format!("pass on {} within {limit:?}", running.name);
-                    let why = format!("'{}' was still running and was killed", program.display());
-                    failures.push(Error::new(ErrorKind::TimedOut, what).with_source(why));
-                }
-                true
+            if running.until.is_some_and(|until| now >= until) {
+                running.kill();
+                let what = format!("pass on {} within {:?}", running.event, running.limit);
+                let why =
+                    format!("'{}' was still running and was killed", running.program.display());
+                failures.push(Error::new(ErrorKind::TimedOut, what).with_source(why));
             }
-            Err(_) => false,
+            true
         });
         while self.running.len() < RUNNING
+            && let Some(program) = &self.program
             && let Some(event) = self.waiting.pop_front()
         {
-            failures.extend(self.run(event, now).err());
+            match program.run(event, now) {
+                Ok(running) => self.running.push(running),
+                Err(error) => failures.push(error),
+            }
         }
-        failures
+    }
+
+    /// Passes on nothing that still waits; [`attend`](Hook::attend) then says how much that was.
+    pub fn give_up(&mut self) {
+        let count = self.waiting.len();
+        if count > 0 {
+            self.waiting.clear();
+            let what = format!("pass on {count} events that still waited");
+            self.failures.push(Error::new(ErrorKind::Interrupted, what));
+        }
     }
 
     /// Returns when [`attend`](Hook::attend) has something to do at the latest, if nothing ends
@@ -120,13 +161,26 @@ impl Hook {
     pub fn is_idle(&self) -> bool {
         self.running.is_empty() && self.waiting.is_empty()
     }
+}
 
-    fn run(&mut self, event: Event, now: Duration) -> Result<()> {
-        let what = || format!("start '{}' for {}", self.program.display(), event.name);
+impl Drop for Hook {
+    /// Kills what still runs, and waits for none of it: a process in a system call may take long to
+    /// end.
+    fn drop(&mut self) {
+        for running in &mut self.running {
+            running.kill();
+            let _ = running.child.try_wait();
+        }
+    }
+}
+
+impl Program {
+    fn run(&self, event: Event, now: Duration) -> Result<Running> {
+        let what = || format!("start '{}' for {}", self.path.display(), event.name);
         let failed = |error| Error::new(ErrorKind::Io, what()).with_source(error);
         // Somebody with the right to may have exchanged it.
-        let program = trusted(&self.program)?;
-        let child = Command::new(program)
+        let program = trusted(&self.path)?;
+        let child = Command::new(&program)
             .args(&self.arguments)
             .env_clear()
             .envs([("PATH", PATH), ("LANG", "C.UTF-8")])
@@ -136,26 +190,27 @@ impl Hook {
             .stdout(Stdio::null())
             .spawn()
             .map_err(failed)?;
-        let until = Some(now.saturating_add(self.limit));
-        self.running.push(Running { name: event.name, child, until });
-        Ok(())
-    }
-}
-
-impl Drop for Hook {
-    /// Kills what still runs.
-    fn drop(&mut self) {
-        for running in &mut self.running {
-            // A child that has ended and is not reaped keeps its PID.
-            if !matches!(running.child.try_wait(), Ok(Some(_))) {
-                running.kill();
-                let _ = running.child.wait();
-            }
-        }
+        let (limit, until) = (self.limit, Some(now.saturating_add(self.limit)));
+        Ok(Running { event: event.name, program, limit, child, until })
     }
 }
 
 impl Running {
+    /// Returns whether the program has ended. It is not waited for yet, so its PID is not reused.
+    fn has_ended(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        !matches!(waitid(WaitId::Pid(Pid::from_child(&self.child)), options), Ok(None))
+    }
+
+    /// Kills what the program has left in its process group, waits for the program, and returns how
+    /// it has failed.
+    fn settle(&mut self) -> Option<Error> {
+        let was_killed = self.until.is_none();
+        self.kill();
+        let status = self.child.try_wait().ok()??;
+        failure(&self.program, &self.event, status).filter(|_| !was_killed)
+    }
+
     /// Kills the process group. The child leads it and has not been waited for, so its PID is not
     /// reused.
     fn kill(&mut self) {
@@ -214,6 +269,23 @@ mod tests {
         path
     }
 
+    fn hook(program: &Path, limit: Duration) -> Hook {
+        let mut hook = Hook::default();
+        hook.follow(program, Vec::new(), limit).unwrap();
+        hook
+    }
+
+    /// Waits until no process of these PIDs, a line each, is left.
+    fn until_gone(pids: &Path) {
+        for pid in fs::read_to_string(pids).unwrap().lines() {
+            let stat = || fs::read_to_string(format!("/proc/{pid}/stat"));
+            // It is a zombie until its new parent reaps it.
+            while stat().is_ok_and(|stat| !stat.contains(") Z ") && stat.contains("(sleep)")) {
+                SystemClock::new().sleep(Duration::from_millis(2));
+            }
+        }
+    }
+
     /// Attends until nothing runs, at a time that stands still, and returns the failures.
     fn finish(hook: &mut Hook, now: Duration) -> Vec<String> {
         let clock = SystemClock::new();
@@ -230,8 +302,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let out = dir.path().join("out");
         let text = format!("{{ cat; env | sort; pwd; echo \"$1\"; }} > '{}'", out.display());
-        let hook = Hook::new(&script(dir.path(), &text), vec!["a b".into()], LIMIT);
-        let mut hook = hook.unwrap();
+        let mut hook = Hook::default();
+        hook.follow(&script(dir.path(), &text), vec!["a b".into()], LIMIT).unwrap();
         let long = "x".repeat(1 << 20);
         hook.start("an event", format!("{long}\n").into_bytes(), Duration::ZERO).unwrap();
         assert_eq!(finish(&mut hook, Duration::ZERO), [""; 0]);
@@ -248,7 +320,7 @@ mod tests {
         let pids = dir.path().join("pids");
         let text = format!("sleep 1000 & echo $! >> '{}'; wait", pids.display());
         let limit = Duration::from_secs(30);
-        let mut hook = Hook::new(&script(dir.path(), &text), Vec::new(), limit).unwrap();
+        let mut hook = hook(&script(dir.path(), &text), limit);
         for name in ["a", "b", "c", "d", "e"] {
             hook.start(name, Vec::new(), Duration::ZERO).unwrap();
         }
@@ -269,19 +341,74 @@ mod tests {
             clock.sleep(Duration::from_millis(2));
         }
         drop(hook);
-        for pid in fs::read_to_string(&pids).unwrap().lines() {
-            let stat = || fs::read_to_string(format!("/proc/{pid}/stat"));
-            // It is a zombie until its new parent reaps it.
-            while stat().is_ok_and(|stat| !stat.contains(") Z ") && stat.contains("(sleep)")) {
+        until_gone(&pids);
+    }
+
+    #[test]
+    fn what_a_program_leaves_behind_is_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let pids = dir.path().join("pids");
+        let text = format!("sleep 1000 & echo $! > '{}'; exit 0", pids.display());
+        let mut hook = hook(&script(dir.path(), &text), LIMIT);
+        hook.start("a", Vec::new(), Duration::ZERO).unwrap();
+        assert_eq!(finish(&mut hook, Duration::ZERO), [""; 0]);
+        until_gone(&pids);
+    }
+
+    #[test]
+    fn events_are_passed_on_while_others_are_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let got = dir.path().join("got");
+        let mut hook = hook(&script(dir.path(), &format!("echo >> '{}'", got.display())), LIMIT);
+        let clock = SystemClock::new();
+        for name in 0..3 * RUNNING {
+            hook.start(&name.to_string(), Vec::new(), Duration::ZERO).unwrap();
+            // Nobody attends; what has ended makes room for what waits.
+            while hook.running.len() == RUNNING && !hook.running[0].has_ended() {
                 clock.sleep(Duration::from_millis(2));
             }
         }
+        assert!(hook.waiting.len() < RUNNING, "{}", hook.waiting.len());
+        assert_eq!(finish(&mut hook, Duration::ZERO), [""; 0]);
+        assert_eq!(fs::read_to_string(got).unwrap().lines().count(), 3 * RUNNING);
+    }
+
+    #[test]
+    fn new_program_gets_what_waits_and_an_old_one_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+        let (gate, got) = (dir.path().join("gate"), dir.path().join("got"));
+        let wait = format!("#!/bin/sh\nwhile [ ! -e '{}' ]; do sleep 0.01; done\n", gate.display());
+        for (path, text) in [(&old, wait), (&new, "#!/bin/sh\n".to_owned())] {
+            fs::write(path, format!("{text}basename $0 >> '{}'\n", got.display())).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let mut hook = hook(&old, LIMIT);
+        for name in 0..RUNNING + 2 {
+            hook.start(&name.to_string(), Vec::new(), Duration::ZERO).unwrap();
+        }
+        hook.follow(&new, Vec::new(), LIMIT).unwrap();
+        fs::write(&gate, "").unwrap();
+        assert_eq!(finish(&mut hook, Duration::ZERO), [""; 0]);
+        let got = fs::read_to_string(got).unwrap();
+        assert_eq!(got.matches("old").count(), RUNNING, "{got}");
+        assert_eq!(got.matches("new").count(), 2, "{got}");
+        // Without a program, what still waits is lost, and that is said.
+        fs::remove_file(&gate).unwrap();
+        hook.follow(&old, Vec::new(), LIMIT).unwrap();
+        for name in 0..RUNNING + 2 {
+            hook.start(&name.to_string(), Vec::new(), Duration::ZERO).unwrap();
+        }
+        hook.retire();
+        let told = hook.attend(Duration::ZERO)[0].fault().text;
+        assert!(told.starts_with("pass on 2 events that still waited"), "{told}");
+        assert_eq!((hook.running.len(), hook.is_used()), (RUNNING, false));
     }
 
     #[test]
     fn failures_are_reported_and_too_many_events_refused() {
         let dir = tempfile::tempdir().unwrap();
-        let mut hook = Hook::new(&script(dir.path(), "exit 3"), Vec::new(), LIMIT).unwrap();
+        let mut hook = hook(&script(dir.path(), "exit 3"), LIMIT);
         hook.start("raised ghost", Vec::new(), Duration::ZERO).unwrap();
         let failures = finish(&mut hook, Duration::ZERO);
         assert!(failures[0].ends_with("hook' exited with 3"), "{failures:?}");
@@ -298,13 +425,13 @@ mod tests {
     fn program_that_others_can_change_is_not_started() {
         let dir = tempfile::tempdir().unwrap();
         let path = script(dir.path(), "exit 0");
-        let mut hook = Hook::new(&path, Vec::new(), LIMIT).unwrap();
+        let mut hook = hook(&path, LIMIT);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o757)).unwrap();
         let refused = hook.start("x", Vec::new(), Duration::ZERO).unwrap_err();
         assert!(refused.to_string().contains("writable by others"), "{refused}");
-        assert!(Hook::new(&path, Vec::new(), LIMIT).is_err());
+        assert!(hook.follow(&path, Vec::new(), LIMIT).is_err());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        let refused = Hook::new(&path, Vec::new(), LIMIT).unwrap_err();
+        let refused = hook.follow(&path, Vec::new(), LIMIT).unwrap_err();
         assert!(refused.to_string().contains("is not executable"), "{refused}");
     }
 }

@@ -191,6 +191,10 @@ impl Host for LinuxHost {
         Ok(rustix::process::geteuid().is_root())
     }
 
+    fn account(&self, name: &str) -> Reading<u32> {
+        crate::users::account(name)
+    }
+
     fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
         crate::driver::devices(&self.context.roots.proc)
     }

@@ -1,20 +1,49 @@
 //! Names of users.
 
-use gpu_core::{Absent, Reading};
+use crate::SystemClock;
+use gpu_core::{Absent, Clock, Reading};
 use nix::unistd::{Uid, User};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-/// Resolves user names, and queries the system for each only once: it may have to contact a
-/// directory server.
-#[derive(Default)]
-pub(crate) struct Users(Mutex<HashMap<u32, Reading<String>>>);
+/// How long an answer holds: a UID may get a new account, and an account may get a name.
+const NAMED: Duration = Duration::from_secs(600);
+const UNNAMED: Duration = Duration::from_secs(30);
+
+/// Resolves user names, to show them, and remembers the answers for a while: the system may have to
+/// contact a directory server for each.
+pub(crate) struct Users {
+    clock: SystemClock,
+    known: Mutex<HashMap<u32, (Duration, Reading<String>)>>,
+}
+
+impl Default for Users {
+    fn default() -> Self {
+        Users { clock: SystemClock::new(), known: Mutex::default() }
+    }
+}
 
 impl Users {
     /// Returns the name of a user; `NotFound` for a UID without one.
     pub(crate) fn name(&self, uid: u32) -> Reading<String> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.entry(uid).or_insert_with(|| user_name(uid)).clone()
+        self.name_at(uid, self.clock.monotonic(), user_name)
+    }
+
+    fn name_at(
+        &self,
+        uid: u32,
+        now: Duration,
+        find: impl Fn(u32) -> Reading<String>,
+    ) -> Reading<String> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, name)) = known.get(&uid).filter(|(until, _)| now < *until) {
+            return name.clone();
+        }
+        let name = find(uid);
+        let lasts = if name.is_ok() { NAMED } else { UNNAMED };
+        known.insert(uid, (now + lasts, name.clone()));
+        name
     }
 }
 
@@ -27,10 +56,18 @@ pub fn user_name(uid: u32) -> Reading<String> {
     }
 }
 
+/// Returns the UID of an account by its name; `NotFound` if there is none.
+pub(crate) fn account(name: &str) -> Reading<u32> {
+    match User::from_name(name) {
+        Ok(Some(user)) => Ok(user.uid.as_raw()),
+        Ok(None) => Err(Absent::NotFound),
+        Err(_) => Err(Absent::Failed),
+    }
+}
+
 /// Returns whether this machine has an account with this name or UID.
 pub fn has_account(user: &str) -> bool {
-    let numbered = || user.parse().is_ok_and(|uid| user_name(uid).is_ok());
-    matches!(User::from_name(user), Ok(Some(_))) || numbered()
+    account(user).is_ok() || user.parse().is_ok_and(|uid| user_name(uid).is_ok())
 }
 
 #[cfg(test)]
@@ -43,6 +80,21 @@ mod tests {
         assert_eq!(users.name(0).as_deref(), Ok("root"));
         assert_eq!(users.name(4_000_000_007), Err(Absent::NotFound));
         assert_eq!(users.name(0).as_deref(), Ok("root"));
+    }
+
+    #[test]
+    fn answer_is_asked_for_again_after_a_while() {
+        let users = Users::default();
+        let named = |_| Ok("alice".to_owned());
+        let failed = |_| Err(Absent::Failed);
+        let at = |seconds, find: &dyn Fn(u32) -> Reading<String>| {
+            users.name_at(1001, Duration::from_secs(seconds), find)
+        };
+        assert_eq!(at(0, &failed), Err(Absent::Failed));
+        assert_eq!(at(29, &named), Err(Absent::Failed));
+        assert_eq!(at(30, &named).as_deref(), Ok("alice"));
+        assert_eq!(at(629, &failed).as_deref(), Ok("alice"));
+        assert_eq!(at(630, &failed), Err(Absent::Failed));
     }
 
     #[test]

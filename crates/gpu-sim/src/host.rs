@@ -32,6 +32,10 @@ impl Host for Simulation {
         Ok(self.lock().machine.viewer.uid == 0)
     }
 
+    fn account(&self, name: &str) -> Reading<u32> {
+        self.lock().accounts.get(name).copied().ok_or(Absent::NotFound)
+    }
+
     /// A loaded kernel module lists its devices, whatever the library reports.
     fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
         self.call(Call::DriverDevices, |state| Ok(state.module_devices()))

@@ -1,7 +1,7 @@
 //! The single state of a simulated machine and its changes over time.
 
 use crate::faults::{Call, Fault, Faults, injected};
-use crate::machine::{Event, Machine, Process, When};
+use crate::machine::{Event, Machine, Process, Scheduled, When};
 use crate::memory::AddressRange;
 use crate::process_table::Population;
 use crate::seed::Seed;
@@ -67,6 +67,8 @@ pub(crate) enum Due {
 pub(crate) struct State {
     /// The current machine, except for its processes and events.
     pub(crate) machine: Machine,
+    /// The UIDs of root and of everybody who has a process at the start or by an event, by name.
+    pub(crate) accounts: BTreeMap<String, u32>,
     pub(crate) now: Duration,
     pub(crate) seed: Seed,
     /// When the devices had their described state: at the start, or at a later snapshot of a
@@ -95,6 +97,16 @@ pub(crate) struct State {
     pub(crate) pids: ChaCha8Rng,
 }
 
+fn accounts(processes: &[Process], events: &[Scheduled]) -> BTreeMap<String, u32> {
+    let started = events.iter().filter_map(|scheduled| match &scheduled.event {
+        Event::Start(process) => Some(process.as_ref()),
+        _ => None,
+    });
+    let infos = processes.iter().chain(started).map(|process| &process.info);
+    let named = infos.filter_map(|info| Some((info.user.clone().ok()?, info.uid.ok()?)));
+    std::iter::once(("root".to_owned(), 0)).chain(named).collect()
+}
+
 impl State {
     pub(crate) fn new(mut machine: Machine, seed: Seed) -> Self {
         machine.answer_as_a_driver();
@@ -103,6 +115,7 @@ impl State {
         let last_pid = processes.iter().map(|process| process.pid().0).max().unwrap_or(0);
         let mut state = State {
             machine,
+            accounts: accounts(&processes, &events),
             now: Duration::ZERO,
             seed,
             described_at: Duration::ZERO,

@@ -2,6 +2,7 @@
 
 use gpu_core::{Clock, Error, Origin};
 use gpu_host::{Hook, SystemClock, Terminals};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
@@ -12,44 +13,50 @@ const ATTENTION: Duration = Duration::from_millis(200);
 /// How long the last programs may still run at the end.
 pub const FAREWELL: Duration = Duration::from_secs(10);
 
+/// The most messages that a user gets at once.
+const AT_ONCE: usize = 3;
+
 /// Passes events on. Nothing here waits for whoever is told.
 #[derive(Debug)]
 pub struct Messengers {
     clock: SystemClock,
-    hook: Option<Hook>,
+    hook: Hook,
     /// Of this machine only: simulated users have no terminals here.
     terminals: Option<Terminals>,
+    /// Messages to users that were not written yet, by UID.
+    messages: BTreeMap<u32, Vec<String>>,
 }
 
 impl Messengers {
     /// Returns the messengers for events of this machine: nobody yet.
     pub fn new(origin: &Origin) -> Self {
         let terminals = (*origin == Origin::Live).then(|| Terminals::new("/dev"));
-        Messengers { clock: SystemClock::new(), hook: None, terminals }
+        let (clock, hook) = (SystemClock::new(), Hook::default());
+        Messengers { clock, hook, terminals, messages: BTreeMap::new() }
     }
 
     /// Starts this program, with its arguments and its time limit, for each event from now on;
-    /// none if there are no words.
+    /// none if there are no words. What runs goes on, and the new program gets what waits.
     ///
     /// # Errors
-    /// When another user can change the program, or it cannot be executed.
+    /// When another user can change the program, or it cannot be executed. Then nothing changes.
     pub fn start_for_events(
         &mut self,
         words: &[OsString],
         limit: Duration,
     ) -> gpu_core::Result<()> {
-        self.hook = match words.split_first() {
-            None => None,
+        match words.split_first() {
+            None => self.hook.retire(),
             Some((program, arguments)) => {
-                Some(Hook::new(Path::new(program), arguments.to_vec(), limit)?)
+                self.hook.follow(Path::new(program), arguments.to_vec(), limit)?;
             }
-        };
+        }
         Ok(())
     }
 
     /// Returns whether a program is started for events.
     pub fn has_program(&self) -> bool {
-        self.hook.is_some()
+        self.hook.is_used()
     }
 
     /// Passes an event on to the program, if there is one.
@@ -57,25 +64,59 @@ impl Messengers {
     /// # Errors
     /// When the program cannot be started, or too many events wait for it.
     pub fn pass_on(&mut self, name: &str, input: Vec<u8>) -> gpu_core::Result<()> {
-        let now = self.clock.monotonic();
-        self.hook.as_mut().map_or(Ok(()), |hook| hook.start(name, input, now))
+        self.hook.start(name, input, self.clock.monotonic())
     }
 
-    /// Writes to the terminals of a user.
-    pub fn tell(&self, uid: u32, message: &str) {
-        if let Some(terminals) = &self.terminals {
-            terminals.tell(uid, message);
+    /// Has a message written to the terminals of a user, with the others to this user until
+    /// [`attend`](Messengers::attend).
+    pub fn tell(&mut self, uid: u32, message: String) {
+        if self.terminals.is_some() {
+            self.messages.entry(uid).or_default().push(message);
         }
     }
 
-    /// Attends to the programs that run, and returns which have failed.
+    /// Writes to terminals, attends to the programs that run, and returns which have failed.
     pub fn attend(&mut self) -> Vec<Error> {
-        let now = self.clock.monotonic();
-        self.hook.as_mut().map_or_else(Vec::new, |hook| hook.attend(now))
+        for (uid, messages) in std::mem::take(&mut self.messages) {
+            if let Some(terminals) = &self.terminals {
+                terminals.tell(uid, &at_once(&messages));
+            }
+        }
+        self.hook.attend(self.clock.monotonic())
+    }
+
+    /// Ends: what still waits is not passed on. Returns what has failed, that included.
+    pub fn end(&mut self) -> Vec<Error> {
+        self.hook.give_up();
+        self.attend()
     }
 
     /// Returns when programs have to be attended to again; `None` if none runs.
     pub fn patience(&self) -> Option<Duration> {
-        self.hook.as_ref().filter(|hook| !hook.is_idle()).map(|_| ATTENTION)
+        (!self.hook.is_idle()).then_some(ATTENTION)
+    }
+}
+
+/// Joins the messages to a user: the last ones, because a warning follows what it is about.
+fn at_once(messages: &[String]) -> String {
+    let more = messages.len().saturating_sub(AT_ONCE);
+    let mut text = messages[more..].concat();
+    if more > 0 {
+        text.push_str(&format!("There are {more} more such messages about your processes.\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_gets_one_message_for_many() {
+        let messages: Vec<String> = (1..=600).map(|count| format!("message {count}\n")).collect();
+        let last = "message 598\nmessage 599\nmessage 600\n";
+        let more = "There are 597 more such messages about your processes.\n";
+        assert_eq!(at_once(&messages), format!("{last}{more}"));
+        assert_eq!(at_once(&messages[..2]), "message 1\nmessage 2\n");
     }
 }

@@ -28,6 +28,7 @@ pub fn lines(told: &Told<'_>, time: &str, sim: &str) -> Vec<Line> {
             let text = format!("{} will be ended in {}", about(condemned), age(condemned.left));
             vec![head("WARNING").plain(text)]
         }
+        Told::Spared { plan, .. } => spared(plan, &head("SPARED")).collect(),
         Told::Reap { plan, report: None, .. } => planned(plan, &head("DRY RUN")),
         Told::Reap { plan, report: Some(report), .. } => reaped(plan, report, &head("REAPED")),
         Told::NotPlanned(error) => {

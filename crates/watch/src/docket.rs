@@ -2,15 +2,10 @@
 
 use crate::identity::Identity;
 use crate::policy::{ReapPolicy, ReapRule};
-use crate::watch::{Suspected, Tracked, Watch};
+use crate::watch::{MOST_RAISED, Suspected, Tracked, Watch, is_recent};
 use gpu_core::{DeviceId, ProcessInfo, ProcessKey};
 use gpu_reaper::{Confidence, Finding};
 use std::time::Duration;
-
-const HOUR: Duration = Duration::from_secs(60 * 60);
-
-/// A process that was not ended is tried again after this time.
-const RETRY: Duration = HOUR;
 
 /// A process that is to be ended by the policy, or whose owner is to be warned.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,12 +30,14 @@ impl Condemned {
 }
 
 impl Watch {
-    /// Returns the processes whose owners must be warned now, and marks them as warned.
+    /// Returns the processes whose owners must be warned now, and marks them as warned. Each user is
+    /// warned of no more processes in an hour than may be ended in it; of the others later.
     pub(crate) fn warnings(&mut self) -> Vec<Condemned> {
         let now = self.last.unwrap_or_default();
         let mut warned = Vec::new();
         let policy = &self.policy;
         let Some(reap) = &policy.reap else { return warned };
+        let most = reap.most_per_hour.min(MOST_RAISED);
         for (id, tracked) in &mut self.tracked {
             let due: Vec<Condemned> = tracked
                 .covered(id, policy, reap)
@@ -54,12 +51,18 @@ impl Watch {
                 })
                 .collect();
             for condemned in due {
-                if let Some(suspect) = tracked.suspects.get_mut(&condemned.key()) {
-                    suspect.warned = Some(now);
-                }
                 // A process that is the ghost of several devices is warned of once.
                 if !warned.iter().any(|other: &Condemned| other.key() == condemned.key()) {
-                    warned.push(condemned);
+                    let Ok(uid) = condemned.process.uid else { continue };
+                    let recent = self.warned.entry(uid).or_default();
+                    if recent.len() >= most {
+                        continue;
+                    }
+                    recent.push_back(now);
+                    warned.push(condemned.clone());
+                }
+                if let Some(suspect) = tracked.suspects.get_mut(&condemned.key()) {
+                    suspect.warned = Some(now);
                 }
             }
         }
@@ -68,23 +71,29 @@ impl Watch {
 
     /// Returns the processes that the policy has ended now: suspects of raised findings that the
     /// last look has, for the whole time of their rule and after their warning. At most as many as
-    /// may still be signalled within the hour.
+    /// may still be signalled within the hour: first those that were never tried, then those whose
+    /// last try is longest ago, an hour at least.
     pub(crate) fn condemned(&self) -> Vec<Condemned> {
         let now = self.last.unwrap_or_default();
         let Some(reap) = &self.policy.reap else { return Vec::new() };
-        let recent = self.ended.iter().filter(|at| now.saturating_sub(**at) < HOUR).count();
+        let recent = self.ended.iter().filter(|at| is_recent(**at, now)).count();
         let due = self.tracked.iter().flat_map(|(id, tracked)| {
             tracked.covered(id, &self.policy, reap).filter(move |(rule, suspect, condemned)| {
                 let warned = suspect.warned.map(|at| now.saturating_sub(at));
                 let was_warned =
                     rule.warn.is_zero() || warned.is_some_and(|for_| for_ >= rule.warn);
-                let may_try = suspect.tried.is_none_or(|at| now.saturating_sub(at) >= RETRY);
+                let tried = self.tried.get(&condemned.key());
+                let may_try = tried.is_none_or(|at| !is_recent(*at, now));
                 condemned.lasted >= rule.after && was_warned && may_try
             })
         });
-        let due = due.map(|(_, _, condemned)| condemned);
+        let mut due: Vec<Condemned> = due.map(|(_, _, condemned)| condemned).collect();
+        due.sort_by_key(|condemned| self.tried.get(&condemned.key()));
         let mut chosen: Vec<Condemned> = Vec::new();
-        for condemned in due.take(reap.most_per_hour.saturating_sub(recent)) {
+        for condemned in due {
+            if chosen.len() >= reap.most_per_hour.saturating_sub(recent) {
+                break;
+            }
             // A ghost of several devices is several findings.
             if !chosen.iter().any(|other| other.key() == condemned.key()) {
                 chosen.push(condemned);
@@ -95,18 +104,14 @@ impl Watch {
 
     /// Marks processes as tried.
     pub(crate) fn tried(&mut self, keys: &[ProcessKey]) {
-        let now = self.last;
-        for tracked in self.tracked.values_mut() {
-            for (_, suspect) in tracked.suspects.iter_mut().filter(|(key, _)| keys.contains(key)) {
-                suspect.tried = now;
-            }
-        }
+        let now = self.last.unwrap_or_default();
+        self.tried.extend(keys.iter().map(|key| (*key, now)));
     }
 
-    /// Counts processes that were signalled.
+    /// Counts processes that were signalled, or would have been.
     pub(crate) fn count_ended(&mut self, count: usize) {
         let now = self.last.unwrap_or_default();
-        self.ended.retain(|at| now.saturating_sub(*at) < HOUR);
+        self.ended.retain(|at| is_recent(*at, now));
         self.ended.extend(std::iter::repeat_n(now, count));
     }
 }
@@ -164,7 +169,12 @@ mod tests {
              most_per_hour = 2\nprotect = [\"user:carol\"]\n[[reap.rule]]\nmin_confidence = \
              \"high\"\nafter = \"10m\"\nwarn = \"3m\"\n{rule}"
         );
-        Policy::parse(&text).unwrap()
+        let accounts = |name: &str| match name {
+            "alice" => Ok(1001),
+            "carol" => Ok(1003),
+            _ => Err(Absent::NotFound),
+        };
+        Policy::parse(&text, &accounts).unwrap()
     }
 
     const GHOSTS: &str = "kinds = [\"ghost\"]\nall_users = true\n";
@@ -184,12 +194,14 @@ mod tests {
         watch: Watch,
         minute: u32,
         kind: FindingKind,
+        /// How many devices there are, with a finding about each.
+        devices: u32,
     }
 
     impl Scene {
         fn new(rule: &str) -> Self {
             let watch = Watch::new(policy(rule), MINUTE);
-            Scene { watch, minute: 0, kind: FindingKind::Ghost }
+            Scene { watch, minute: 0, kind: FindingKind::Ghost, devices: 1 }
         }
 
         /// Looks once; these processes are suspects.
@@ -199,14 +211,17 @@ mod tests {
             let mut snapshot = Snapshot::empty(Origin::Live, Timestamp(millis));
             snapshot.driver =
                 Ok(Driver { version: Err(Absent::NotRecorded), cuda: Err(Absent::NotRecorded) });
-            let id = DeviceId::from_index(0);
-            snapshot.devices = vec![DeviceState {
-                info: DeviceInfo::unknown(id.clone()),
-                sample: Ok(DeviceSample::absent(Absent::NotSupported)),
-                processes: Ok(Vec::new()),
-                mig: Ok(Vec::new()),
-                details: Ok(DeviceDetails::default()),
-            }];
+            let ids = (0..self.devices).map(DeviceId::from_index);
+            snapshot.devices = ids
+                .clone()
+                .map(|id| DeviceState {
+                    info: DeviceInfo::unknown(id),
+                    sample: Ok(DeviceSample::absent(Absent::NotSupported)),
+                    processes: Ok(Vec::new()),
+                    mig: Ok(Vec::new()),
+                    details: Ok(DeviceDetails::default()),
+                })
+                .collect();
             snapshot.holders = Ok(Vec::new());
             let known =
                 suspects.iter().map(|(info, _)| (info.key.pid, Process::from(Ok((*info).clone()))));
@@ -216,7 +231,7 @@ mod tests {
                 confidence: *confidence,
                 evidence: Vec::new(),
             };
-            let finding = Finding {
+            let finding = |id| Finding {
                 kind: self.kind,
                 confidence: Confidence::High,
                 devices: vec![id],
@@ -225,7 +240,7 @@ mod tests {
                 evidence: Vec::new(),
                 advice: Vec::new(),
             };
-            let findings = if suspects.is_empty() { Vec::new() } else { vec![finding] };
+            let findings = ids.filter(|_| !suspects.is_empty()).map(finding).collect();
             let diagnosis = Diagnosis { findings, ..Diagnosis::default() };
             self.watch.look(&snapshot, &diagnosis, at);
             self.minute += 1;
@@ -308,6 +323,18 @@ mod tests {
     }
 
     #[test]
+    fn time_of_an_execution_is_neither_watched_nor_a_break() {
+        let (mut scene, info) = (Scene::new(GHOSTS), process(7, 1));
+        scene.minutes(6, &high(&info));
+        scene.minute += 60;
+        scene.watch.resume(MINUTE * (scene.minute - 1));
+        scene.minutes(4, &high(&info));
+        assert_eq!(scene.condemned(), [], "that hour does not count");
+        scene.minutes(1, &high(&info));
+        assert_eq!(scene.condemned(), [Pid(7)]);
+    }
+
+    #[test]
     fn time_without_looks_neither_raises_nor_clears() {
         let (mut scene, info) = (Scene::new(GHOSTS), process(7, 1));
         let raised = |scene: &Scene| scene.watch.raised().count();
@@ -346,13 +373,57 @@ mod tests {
         scene.minutes(12, &suspects);
         assert_eq!(scene.condemned(), [Pid(7), Pid(8)]);
         scene.watch.tried(&[all[0].key]);
-        assert_eq!(scene.condemned(), [Pid(8), Pid(9)]);
+        assert_eq!(scene.condemned(), [Pid(8)], "nobody was warned of the third");
         scene.watch.count_ended(1);
         assert_eq!(scene.condemned(), [Pid(8)]);
         scene.watch.count_ended(1);
         assert_eq!(scene.condemned(), []);
         scene.minutes(60, &suspects);
-        assert_eq!(scene.condemned(), [Pid(7), Pid(8)], "an hour later");
+        assert_eq!(scene.condemned(), [Pid(8), Pid(9)], "an hour later, the untried come first");
+    }
+
+    #[test]
+    fn process_on_several_devices_is_counted_once() {
+        let all: Vec<ProcessInfo> = (1..=3).map(|pid| process(pid + 6, 1)).collect();
+        let suspects: Vec<_> = all.iter().map(|info| (info, Confidence::High)).collect();
+        let mut scene = Scene { devices: 4, ..Scene::new(GHOSTS) };
+        scene.minutes(12, &suspects);
+        assert_eq!(scene.condemned(), [Pid(7), Pid(8)]);
+    }
+
+    #[test]
+    fn neither_a_break_nor_a_new_policy_shortens_the_time_between_attempts() {
+        let (mut scene, info) = (Scene::new(GHOSTS), process(7, 1));
+        scene.minutes(12, &high(&info));
+        scene.watch.tried(&[info.key]);
+        scene.look(&[]);
+        scene.watch.set_policy(policy(GHOSTS));
+        scene.minutes(58, &high(&info));
+        assert_eq!(scene.condemned(), []);
+        scene.minutes(1, &high(&info));
+        assert_eq!(scene.condemned(), [Pid(7)]);
+    }
+
+    #[test]
+    fn each_user_is_warned_of_no_more_processes_than_may_be_ended() {
+        let all: Vec<ProcessInfo> = (0..600).map(|pid| process(pid + 100, 1)).collect();
+        let mut other = process(7, 1);
+        other.uid = Ok(1002);
+        let everybody = all.iter().chain([&other]);
+        let suspects: Vec<_> = everybody.map(|info| (info, Confidence::High)).collect();
+        let mut scene = Scene { devices: 2, ..Scene::new(GHOSTS) };
+        let mut warned = Vec::new();
+        for _ in 0..60 {
+            scene.look(&suspects);
+            warned.extend(scene.watch.warnings().iter().map(|one| one.key().pid));
+        }
+        assert_eq!(warned, [Pid(7), Pid(100), Pid(101)]);
+        for _ in 0..10 {
+            scene.look(&suspects);
+            warned.extend(scene.watch.warnings().iter().map(|one| one.key().pid));
+        }
+        assert_eq!(warned[3..], [Pid(102), Pid(103)], "an hour later two more");
+        assert_eq!(scene.condemned(), [Pid(7), Pid(100)], "only who was warned");
     }
 
     #[test]
@@ -367,7 +438,8 @@ mod tests {
         let root = with(&|info| (info.uid, info.user) = (Ok(0), Ok("root".to_owned())));
         let daemon = with(&|info| (info.uid, info.user) = (Ok(999), Ok("vllm".to_owned())));
         let unknown = with(&|info| info.uid = Err(Absent::NotPermitted));
-        let carol = with(&|info| (info.uid, info.user) = (Ok(1003), Ok("carol".to_owned())));
+        let carol = with(&|info| (info.uid, info.user) = (Ok(1003), Err(Absent::Failed)));
+        let later = with(&|info| info.uid = Ok(1004));
         let named = "kinds = [\"ghost\"]\nusers = [\"alice\", \"0\"]\n";
         let elsewhere = format!("{GHOSTS}gpus = [\"1\"]\n");
         for (rule, info, expected) in [
@@ -377,6 +449,7 @@ mod tests {
             (GHOSTS, &unknown, false),
             (GHOSTS, &carol, false),
             (named, &alice, true),
+            (named, &later, false),
             (named, &root, true),
             (named, &daemon, false),
             (&elsewhere, &alice, false),

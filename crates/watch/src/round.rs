@@ -1,6 +1,7 @@
 //! One round: look, tell, warn, and end what the policy has ended.
 
 use crate::docket::Condemned;
+use crate::sight::is_blind;
 use crate::watch::{Change, Watch};
 use gpu_core::{ActToken, Error, Fault, ProcessKey, Snapshot};
 use gpu_reaper::{Diagnosis, Guard, Past, Plan, Ports, Report, Request};
@@ -64,12 +65,17 @@ pub enum Told<'a> {
     HeldBack(usize),
     /// A process will be ended unless something changes.
     Warning(&'a Condemned),
+    /// Every process that the policy selected is spared, by the checks of the plan.
+    Spared {
+        /// The last look before it.
+        now: &'a Snapshot,
+        /// The plan: who is spared, and why.
+        plan: &'a Plan,
+    },
     /// A plan of the policy, and its result unless it was a dry run.
     Reap {
         /// The last look before it.
         now: &'a Snapshot,
-        /// The processes that the policy selected.
-        condemned: &'a [Condemned],
         /// The plan.
         plan: &'a Plan,
         /// The result; `None` for a dry run.
@@ -111,12 +117,12 @@ impl Watch {
         told: &mut dyn FnMut(Told<'_>),
     ) -> Look {
         let look = (machine.look)(purpose);
-        match (&look.snapshot.driver, self.blind) {
-            (Err(fault), false) => told(Told::Blind(fault)),
-            (Ok(_), true) => told(Told::Sighted),
+        let was_blind = std::mem::replace(&mut self.blind, is_blind(&look.snapshot));
+        match &look.snapshot.driver {
+            Err(fault) if self.blind && !was_blind => told(Told::Blind(fault)),
+            _ if was_blind && !self.blind => told(Told::Sighted),
             _ => {}
         }
-        self.blind = look.snapshot.driver.is_err();
         let at = machine.ports.clock.monotonic();
         let before = self.held_back();
         for change in self.look(&look.snapshot, &look.diagnosis, at) {
@@ -150,15 +156,18 @@ impl Watch {
         };
         let snapshots = [looks[0].snapshot.clone(), looks[1].snapshot.clone()];
         let plan = gpu_reaper::plan(&snapshots, &looks[1].diagnosis, &guard, &request);
-        let token = machine.token.filter(|_| !policy.dry_run && !plan.targets.is_empty());
-        let report = token.map(|token| {
+        let now = &looks[1].snapshot;
+        if plan.targets.is_empty() {
+            return told(Told::Spared { now, plan: &plan });
+        }
+        let report = machine.token.filter(|_| !policy.dry_run).map(|token| {
             gpu_reaper::execute(&plan, &guard, machine.ports, token, &mut |_| (machine.go_on)())
         });
-        if let Some(report) = &report {
-            let signalled = report.actions.iter().filter(|action| !action.signals.is_empty());
-            self.count_ended(signalled.count());
-        }
-        let now = &looks[1].snapshot;
-        told(Told::Reap { now, condemned, plan: &plan, report: report.as_ref() });
+        // A dry run tells no more than would be ended.
+        self.count_ended(report.as_ref().map_or(plan.targets.len(), |report| {
+            report.actions.iter().filter(|action| !action.signals.is_empty()).count()
+        }));
+        told(Told::Reap { now, plan: &plan, report: report.as_ref() });
+        self.resume(machine.ports.clock.monotonic());
     }
 }

@@ -1,17 +1,27 @@
 //! What one look can say about a finding that it does not have.
 
 use crate::identity::Identity;
-use gpu_core::{DeviceState, Snapshot};
+use gpu_core::{Absent, DeviceState, ErrorKind, Snapshot};
 use gpu_reaper::{Finding, FindingKind};
 
+/// Returns whether the driver could not be queried at a look. One that was not queried because every
+/// device sleeps has nothing to tell.
+pub(crate) fn is_blind(now: &Snapshot) -> bool {
+    let asleep = ErrorKind::Field(Absent::Asleep);
+    now.driver.as_ref().is_err_and(|fault| fault.kind != asleep)
+}
+
 /// Returns whether the absence of a finding from the diagnosis of a look shows that it is over. If
-/// something that it rests on could not be read, it shows nothing.
+/// something that it rests on could not be read, it shows nothing. A device that sleeps is used by
+/// nobody; what its driver may have leaked is not known.
 pub(crate) fn shows_absence(now: &Snapshot, id: &Identity, finding: &Finding) -> bool {
-    if now.driver.is_err() || now.devices.is_empty() {
+    if is_blind(now) || now.devices.is_empty() {
         return false;
     }
+    let sleep_tells = finding.kind != FindingKind::DriverLeak;
     let answered = |device: &DeviceState| {
-        device.sample.is_ok() && device.processes.is_ok() && device.mig.is_ok()
+        sleep_tells && device.memory_used() == Err(Absent::Asleep)
+            || device.sample.is_ok() && device.processes.is_ok() && device.mig.is_ok()
     };
     // A missing device may be one that the driver was too slow to report.
     let known = |id: &gpu_core::DeviceId| now.device(id).is_some_and(answered);
@@ -27,7 +37,7 @@ pub(crate) fn shows_absence(now: &Snapshot, id: &Identity, finding: &Finding) ->
         Some(key) => match now.process(key.pid) {
             Ok(_) => true,
             // It is named nowhere any more, or does not exist.
-            Err(gpu_core::Absent::NotRecorded | gpu_core::Absent::NotFound) => true,
+            Err(Absent::NotRecorded | Absent::NotFound) => true,
             Err(_) => false,
         },
     };
@@ -53,5 +63,43 @@ pub(crate) fn shows_absence(now: &Snapshot, id: &Identity, finding: &Finding) ->
         | FindingKind::Throttled
         | FindingKind::SlowPcie
         | FindingKind::PendingReset => details(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{DeviceId, DeviceInfo, Fault, Group, Origin, Timestamp};
+    use gpu_reaper::Confidence;
+
+    /// A look at one device that has not answered for this reason, as the driver.
+    fn look(why: Absent) -> Snapshot {
+        let fault = Fault { kind: why.into(), text: "query GPU 0".to_owned() };
+        let mut now = Snapshot::empty(Origin::Live, Timestamp(0));
+        let info = DeviceInfo::unknown(DeviceId::from_index(0));
+        now.devices = vec![DeviceState::unanswered(info, Group::ALL.into_iter().collect(), &fault)];
+        (now.driver, now.holders) = (Err(fault), Ok(Vec::new()));
+        now
+    }
+
+    #[test]
+    fn device_that_sleeps_is_used_by_nobody() {
+        let absence = |why, kind| {
+            let finding = Finding {
+                kind,
+                confidence: Confidence::High,
+                devices: vec![DeviceId::from_index(0)],
+                memory: None,
+                suspects: Vec::new(),
+                evidence: Vec::new(),
+                advice: Vec::new(),
+            };
+            shows_absence(&look(why), &Identity::of(&finding), &finding)
+        };
+        assert!(absence(Absent::Asleep, FindingKind::Ghost));
+        assert!(!absence(Absent::Asleep, FindingKind::DriverLeak));
+        assert!(!absence(Absent::Asleep, FindingKind::SlowPcie));
+        assert!(!absence(Absent::NoAnswer, FindingKind::Ghost));
+        assert!(is_blind(&look(Absent::NoAnswer)) && !is_blind(&look(Absent::Asleep)));
     }
 }

@@ -15,9 +15,9 @@ const LEAST_GAP: Duration = Duration::from_secs(30);
 
 /// The most findings of one kind about one user that are raised within an hour: a user who starts
 /// and ends many processes does not flood whoever is told.
-const MOST_RAISED: usize = 64;
+pub(crate) const MOST_RAISED: usize = 64;
 
-const HOUR: Duration = Duration::from_secs(60 * 60);
+pub(crate) const HOUR: Duration = Duration::from_secs(60 * 60);
 
 /// A smaller change of the memory is no news.
 const NEWS: Bytes = Bytes::from_mib(1024);
@@ -34,8 +34,12 @@ pub struct Watch {
     raised: BTreeMap<(FindingKind, Option<u32>), VecDeque<Duration>>,
     /// The findings that the last look would have raised but for the limit.
     held_back: usize,
-    /// When processes were signalled.
+    /// When processes were signalled, or would have been.
     pub(crate) ended: VecDeque<Duration>,
+    /// When owners were warned of the end of a process, by UID.
+    pub(crate) warned: BTreeMap<u32, VecDeque<Duration>>,
+    /// When processes were last tried to end: within the last hour, or suspects still.
+    pub(crate) tried: BTreeMap<ProcessKey, Duration>,
     /// The driver could not be queried at the last look.
     pub(crate) blind: bool,
 }
@@ -75,7 +79,6 @@ pub(crate) struct Suspected {
     /// With at least the confidence possible, likely and high; `None` if it is less now.
     pub(crate) lasted: [Option<Duration>; 3],
     pub(crate) warned: Option<Duration>,
-    pub(crate) tried: Option<Duration>,
 }
 
 /// An event about a finding.
@@ -117,6 +120,8 @@ impl Watch {
             raised: BTreeMap::new(),
             held_back: 0,
             ended: VecDeque::new(),
+            warned: BTreeMap::new(),
+            tried: BTreeMap::new(),
             blind: false,
         }
     }
@@ -126,9 +131,7 @@ impl Watch {
     pub fn set_policy(&mut self, policy: Policy) {
         self.policy = policy;
         for tracked in self.tracked.values_mut() {
-            for suspect in tracked.suspects.values_mut() {
-                (suspect.warned, suspect.tried) = (None, None);
-            }
+            tracked.suspects.values_mut().for_each(|suspect| suspect.warned = None);
         }
     }
 
@@ -156,6 +159,12 @@ impl Watch {
         let gap = self.last.map_or(Duration::ZERO, |last| at.saturating_sub(last));
         self.last = Some(at);
         self.held_back = 0;
+        forget(&mut self.raised, at);
+        forget(&mut self.warned, at);
+        let tracked = &self.tracked;
+        let is_suspect =
+            |key: &ProcessKey| tracked.values().any(|one| one.suspects.contains_key(key));
+        self.tried.retain(|key, tried| is_recent(*tried, at) || is_suspect(key));
         let mut found: BTreeMap<Identity, &Finding> = BTreeMap::new();
         let info = |key: &ProcessKey| now.process(key.pid).ok().filter(|info| info.key == *key);
         for finding in diagnosis.findings.iter().filter(|f| self.policy.concerns(f, info)) {
@@ -175,6 +184,15 @@ impl Watch {
         }
         changes.sort_by(|a, b| (&a.id, a.kind).cmp(&(&b.id, b.kind)));
         changes
+    }
+
+    /// Continues after a time in which nobody could look, because a plan was executed: it neither
+    /// counts for a finding or a suspect nor ends their time.
+    pub(crate) fn resume(&mut self, at: Duration) {
+        self.last = Some(at);
+        for tracked in self.tracked.values_mut().filter(|tracked| tracked.present) {
+            tracked.last_present = at;
+        }
     }
 
     /// Applies the absence of what a look does not have.
@@ -217,7 +235,6 @@ impl Watch {
                 let info = first.and_then(|suspect| tracked.processes.get(&suspect.process));
                 let owner = info.and_then(|info| info.uid.ok());
                 let raised = self.raised.entry((id.kind, owner)).or_default();
-                raised.retain(|raised| at.saturating_sub(*raised) < HOUR);
                 // What concerns devices is bounded by their number.
                 if id.process.is_some() && raised.len() >= MOST_RAISED {
                     self.held_back += 1;
@@ -237,6 +254,19 @@ impl Watch {
         tracked.raised = Some(Raised::of(&tracked.finding, at));
         Some(tracked.change(kind, id))
     }
+}
+
+/// Returns whether a time is within the last hour.
+pub(crate) fn is_recent(then: Duration, now: Duration) -> bool {
+    now.saturating_sub(then) < HOUR
+}
+
+/// Forgets the times that are not within the last hour.
+fn forget<K: Ord>(times: &mut BTreeMap<K, VecDeque<Duration>>, now: Duration) {
+    times.retain(|_, times| {
+        times.retain(|then| is_recent(*then, now));
+        !times.is_empty()
+    });
 }
 
 impl Change {

@@ -1,15 +1,29 @@
 //! The policy file: what it accepts, and what it says about what it does not.
 
-use gpu_core::{Absent, Executable, FileId, Pid, ProcessInfo};
+use gpu_core::{
+    Absent, DeviceId, DeviceInfo, DeviceState, Executable, Fault, FileId, Groups, Pid, ProcessInfo,
+    Selector,
+};
 use gpu_reaper::{Confidence, FindingKind, Protect};
-use gpu_watch::{Allowed, Policy, Users};
+use gpu_watch::{Allowed, Policy, PolicyError, Users};
 use std::time::Duration;
 
 const RULE: &str = "[reap]\ndry_run = true\nmost_per_hour = 3\n[[reap.rule]]\nkinds = \
     [\"ghost\"]\nall_users = true\nmin_confidence = \"high\"\nafter = \"30m\"\nwarn = \"5m\"\n";
 
+/// Reads a policy on a machine with a few accounts, whose directory server does not know mallory.
+fn parse(text: &str) -> Result<Policy, PolicyError> {
+    Policy::parse(text, &|name| match name {
+        "root" => Ok(0),
+        "alice" => Ok(1001),
+        "ray" => Ok(990),
+        "mallory" => Err(Absent::Failed),
+        _ => Err(Absent::NotFound),
+    })
+}
+
 fn why(text: &str) -> String {
-    match Policy::parse(text) {
+    match parse(text) {
         Ok(policy) => panic!("{text} is valid: {policy:?}"),
         Err(error) => error.to_string(),
     }
@@ -23,7 +37,7 @@ fn rule_with(from: &str, to: &str) -> String {
 
 #[test]
 fn whole_policy_is_read() {
-    let policy = Policy::parse(
+    let policy = parse(
         r#"
         [findings]
         after = "2m"
@@ -62,17 +76,18 @@ fn whole_policy_is_read() {
     assert_eq!(hoarder.after, usual.after, "what a kind leaves out is that of all kinds");
     assert_eq!(policy.ignored.len(), 2);
     assert_eq!(policy.allowed[0].kinds, [FindingKind::Orphan]);
+    assert_eq!(policy.allowed[0].user, Some(990));
     assert!(policy.tell.owner && policy.tell.time_limit == Duration::from_secs(30));
     let reap = policy.reap.unwrap();
-    assert_eq!(reap.protect, [Protect::User("root".into()), Protect::Name("jupyter".into())]);
+    assert_eq!(reap.protect, [Protect::User("0".into()), Protect::Name("jupyter".into())]);
     let rule = &reap.rules[0];
-    assert_eq!(rule.users, Users::Named(vec!["alice".into(), "1007".into()]));
+    assert_eq!(rule.users, Users::Named(vec![1001, 1007]));
     assert!(rule.jobs && rule.gpus.len() == 2 && !reap.dry_run);
 }
 
 #[test]
 fn empty_policy_ends_nothing() {
-    let policy = Policy::parse("").unwrap();
+    let policy = parse("").unwrap();
     assert!(policy.reap.is_none() && policy.tell.on_finding.is_none() && !policy.tell.owner);
     assert_eq!(policy.usual.min_confidence, Confidence::Likely);
 }
@@ -82,7 +97,17 @@ fn unknown_keys_and_words_have_a_suggestion_and_a_line() {
     for (text, expected) in [
         ("[finding]\n", "line 1: unknown key 'finding'; did you mean 'findings'?"),
         ("[findings]\nafer = \"1m\"", "line 2: unknown key 'afer'; did you mean 'after'?"),
-        ("[kind.horder]\n", "kind: 'horder' is not a kind of finding; did you mean 'hoarder'?"),
+        ("findings = 3", "line 1: invalid type: integer '3', expected a table"),
+        ("[kind]\nghost = 3", "line 2: invalid type: integer '3', expected a table"),
+        (
+            "[reap]\nmost_per_hour = -1",
+            "line 2: invalid value: integer '-1', expected a number of processes, 0 or more",
+        ),
+        (
+            "[reap]\nmost_per_hour = \"4\"",
+            "line 2: invalid type: string \"4\", expected a number of processes, 0 or more",
+        ),
+        ("[kind.horder]\n", "line 1: 'horder' is not a kind of finding; did you mean 'hoarder'?"),
         (
             "[findings]\nmin_confidence = \"sure\"",
             "line 2: 'sure' is not a confidence; expected one of possible, likely, high",
@@ -107,7 +132,7 @@ fn unknown_keys_and_words_have_a_suggestion_and_a_line() {
 
 #[test]
 fn rule_must_be_explicit_and_possible() {
-    assert!(Policy::parse(RULE).is_ok());
+    assert!(parse(RULE).is_ok());
     for (from, to, expected) in [
         ("dry_run = true\n", "", "missing key 'dry_run'"),
         ("most_per_hour = 3\n", "", "missing key 'most_per_hour'"),
@@ -116,12 +141,20 @@ fn rule_must_be_explicit_and_possible() {
         ("all_users = true\n", "users = []\n", "give either 'users'"),
         ("all_users = true\n", "all_users = true\nusers = [\"a\"]\n", "give either 'users'"),
         ("[\"ghost\"]", "[]", "'kinds' is empty"),
+        ("warn", "gpus = []\nwarn", "'gpus' is empty; leave it out for all"),
+        ("all_users = true\n", "users = [\"alcie\"]\n", "rule 1: there is no account 'alcie'"),
+        ("all_users = true\n", "users = [\"mallory\"]\n", "'mallory' could not be looked up"),
+        (
+            "[[reap.rule]]",
+            "protect = [\"user:alcie\"]\n[[reap.rule]]",
+            "reap.protect: there is no account 'alcie' here; give its name or its UID",
+        ),
         ("[\"ghost\"]", "[\"throttled\"]", "no signal remedies 'throttled'"),
         ("[\"ghost\"]", "[\"stuck-holder\"]", "no signal remedies 'stuck-holder'"),
         ("\"high\"", "\"likely\"", "'ghost' is reaped with min_confidence high only"),
         ("\"30m\"", "\"30s\"", "'after' is less than 1m"),
         ("\"5m\"", "\"31m\"", "'warn' is longer than 'after'"),
-        ("[[reap.rule]]", "grace = \"6m\"\n[[reap.rule]]", "'grace' is longer than 5m"),
+        ("[[reap.rule]]", "grace = \"5m\"\n[[reap.rule]]", "'grace' is longer than 4m"),
         ("[[reap.rule]]", "protect = [\"17\"]\n[[reap.rule]]", "'17' is a PID"),
     ] {
         let told = why(&rule_with(from, to));
@@ -136,11 +169,24 @@ fn rule_must_be_explicit_and_possible() {
 }
 
 #[test]
+fn gpus_that_do_not_exist_are_found() {
+    let policy = parse(&rule_with("warn", "gpus = [\"0\", \"77\"]\nwarn")).unwrap();
+    let fault = Fault { kind: Absent::NoAnswer.into(), text: String::new() };
+    let info = DeviceInfo::unknown(DeviceId::from_index(0));
+    let devices = [DeviceState::unanswered(info, Groups::NONE, &fault)];
+    let unknown: Vec<&Selector> = policy.unknown_gpus(&devices).collect();
+    assert_eq!(unknown, [&Selector::Index(77)]);
+}
+
+#[test]
 fn name_of_a_process_allows_nothing() {
     let told = why("[[allow]]\nprogram = \"vllm\"");
     assert!(told.contains("a process chooses its own name"), "{told}");
     assert!(why("[[allow]]\nkinds = [\"ghost\"]").contains("name a 'user'"));
     assert!(why("[[allow]]\nservice = \"vllm\"").contains("does not end in .service"));
+    assert!(why("[[allow]]\nservice = \"docker.service\"").contains("processes of others"));
+    assert!(why("[[allow]]\nuser = \"alcie\"").starts_with("allow: there is no account 'alcie'"));
+    assert!(why("[[allow]]\nuser = \"ray\"\nkinds = []").contains("'kinds' is empty"));
     assert!(why("[[allow]]\nname = \"vllm\"").contains("unknown key 'name'"));
 }
 
@@ -170,11 +216,12 @@ fn every_condition_of_an_allowance_must_hold() {
     let by_service = Allowed { service: Some("vllm.service".into()), ..Allowed::default() };
     let file = Some(FileId::Inode { dev: 1, ino: 2 });
     let by_program = Allowed { program: Some("/usr/bin/vllm".into()), file, ..Allowed::default() };
-    let both = Allowed { user: Some("ray".into()), ..by_program.clone() };
+    let both = Allowed { user: Some(990), ..by_program.clone() };
     let kind = FindingKind::Hoarder;
     for (allowed, cgroup, path, owner, expected) in [
         (&by_service, service, "/usr/bin/x", 0, true),
         (&by_service, own, "/usr/bin/x", 0, false),
+        (&by_service, "/lxc.payload.c1/system.slice/vllm.service", "/usr/bin/x", 0, false),
         (&by_service, session, "/usr/bin/vllm", 0, false),
         (&by_program, session, "/usr/bin/vllm", 0, true),
         (&by_program, session, "/usr/bin/vllm", 1002, false),
@@ -195,6 +242,14 @@ fn every_condition_of_an_allowance_must_hold() {
     hidden.executable = Err(Absent::NotPermitted);
     assert_eq!(by_program.covers(kind, Some(&hidden)), None);
     assert_eq!(both.covers(kind, Some(&hidden)), Some(false), "the user is surely another");
+    // A name decides nothing: it may be unknown, or that of a user who is gone.
+    let mut renamed = process(session, "/usr/bin/vllm", 0);
+    renamed.user = Ok("ray".into());
+    assert_eq!(both.covers(kind, Some(&renamed)), Some(false));
+    (renamed.uid, renamed.user) = (Ok(990), Err(Absent::Failed));
+    assert_eq!(both.covers(kind, Some(&renamed)), Some(true));
+    renamed.uid = Err(Absent::NotPermitted);
+    assert_eq!(both.covers(kind, Some(&renamed)), None);
     assert_eq!(by_program.covers(kind, None), None);
     let other = Allowed { kinds: vec![FindingKind::Orphan], ..by_program };
     assert_eq!(other.covers(kind, Some(&hidden)), Some(false));

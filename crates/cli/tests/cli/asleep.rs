@@ -22,3 +22,10 @@ fn single_status_asks_sleeping_gpus_like_other_tools() {
     let shown = out(&script("labbox", &format!("{SUSPEND}\"$0\" status\n")));
     assert!(shown.contains("80.0 GiB") && !shown.contains("asleep"), "{shown}");
 }
+
+#[test]
+fn watcher_of_sleeping_gpus_is_not_blind() {
+    let looks = "\"$0\" watch --every 1s --for 1s\n";
+    let shown = out(&script("labbox", &format!("{SUSPEND}{looks}")));
+    assert!(shown.contains("watched every 1 s") && !shown.contains("BLIND"), "{shown}");
+}

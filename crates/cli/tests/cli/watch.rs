@@ -84,7 +84,7 @@ fn policy_that_others_can_change_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let open = write(dir.path().join("open.toml"), REAP, 0o666);
     let wrong = write(dir.path().join("wrong.toml"), "[findings]\nafer = \"1m\"\n", 0o600);
-    let fine = write(dir.path().join("fine.toml"), REAP, 0o600);
+    let fine = write(dir.path().join("fine.toml"), &REAP.replace("admin", "root"), 0o600);
     for words in [["watch", "--check-policy"], ["watch", "--policy"]] {
         let refused = run(&[&words[..], &[open.as_str()]].concat());
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
@@ -98,6 +98,26 @@ fn policy_that_others_can_change_is_refused() {
     let valid = run(&["watch", "--check-policy", &fine]);
     assert_eq!(valid.status.code(), Some(0));
     assert!(out(&valid).ends_with("valid; reaps by 1 rule, at most 2 processes an hour\n"));
+    // What the watcher would refuse, the check refuses.
+    let mail = write(dir.path().join("mail.toml"), "[tell]\non_finding = [\"mail\"]", 0o600);
+    let nobody = REAP.replace("admin", "nobody-here");
+    let nobody = write(dir.path().join("nobody.toml"), &nobody, 0o600);
+    for (policy, why) in [
+        (&mail, "which is not absolute"),
+        (&nobody, "reap.rule 1: there is no account 'nobody-here'"),
+    ] {
+        for words in [["watch", "--check-policy"], ["watch", "--policy"]] {
+            let refused = run(&[&words[..], &[policy.as_str()]].concat());
+            assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+            assert!(reported(&refused).contains(why), "{refused:?}");
+        }
+    }
+    let far = REAP.replace("users", "gpus = [\"0\", \"77\"]\nusers");
+    let far = write(dir.path().join("far.toml"), &far, 0o600);
+    let warned = run(&["--sim", "p100-ghost", "watch", "--check-policy", &far]);
+    assert_eq!(warned.status.code(), Some(0), "{warned:?}");
+    let told = reported(&warned);
+    assert!(told.contains("GPU 77, which this machine does not have") && !told.contains("GPU 0"));
     let missing = run(&["watch", "--check-policy", "/nonexistent/policy.toml"]);
     assert_eq!(missing.status.code(), Some(3), "{missing:?}");
 }

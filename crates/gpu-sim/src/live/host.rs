@@ -146,6 +146,10 @@ impl Host for SessionHost {
         self.now().is_root()
     }
 
+    fn account(&self, name: &str) -> Reading<u32> {
+        self.now().account(name)
+    }
+
     /// The devices are those of the simulated machine. The real driver's devices must stay hidden.
     fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
         match &self.processes {

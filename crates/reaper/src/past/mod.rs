@@ -64,8 +64,10 @@ pub(crate) struct UsePast {
     key: ProcessKey,
     /// It did not compute.
     pub(crate) idle: Streak,
-    /// When it was first listed.
+    /// When it was first listed, without an interval since that was not watched.
     first: Duration,
+    /// When it was last listed.
+    seen: Duration,
     /// It was seen computing.
     pub(crate) has_computed: bool,
     /// Its memory.
@@ -312,6 +314,7 @@ impl UsePast {
             key,
             idle: Streak::default(),
             first: now,
+            seen: now,
             has_computed: false,
             memory: Growth::default(),
         }
@@ -321,6 +324,10 @@ impl UsePast {
         if self.is_other(key) {
             *self = UsePast::new(key, now);
         }
+        if now.saturating_sub(self.seen) > longest {
+            self.first = now;
+        }
+        self.seen = now;
         self.key.start = key.start.or(self.key.start);
         self.idle.note(here.idle, now, longest);
         self.has_computed |= here.idle == Some(false);

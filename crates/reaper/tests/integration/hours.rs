@@ -50,6 +50,24 @@ fn hoarder_is_certain_after_a_working_day() {
 }
 
 #[test]
+fn evidence_covers_no_time_that_nobody_watched() {
+    let mut past = Past::every(Duration::from_secs(60));
+    let at = |minute: u64| Snapshot { taken_at: Timestamp(minute * 60_000), ..idle(minute) };
+    // The watcher was off for a night.
+    for minute in (0..=HOUR).chain(13 * HOUR..=18 * HOUR) {
+        past.add(&at(minute));
+    }
+    let found = diagnose_after(&past, &at(18 * HOUR)).findings.remove(0);
+    assert_eq!(
+        Evidence::texts(&found.suspects[0].evidence)[1..],
+        [
+            "no compute for 5 h, in 301 samples",
+            "it has not computed since it was first seen 5 h ago"
+        ]
+    );
+}
+
+#[test]
 fn reason_to_wait_or_to_doubt_keeps_hours_from_being_certain() {
     let best = |change: fn(&mut ProcessInfo), minutes| {
         let found = after(minutes, |minute| holding(minute, 24_576, 0, change));

@@ -38,7 +38,8 @@ pub struct WatchEvent<'a> {
     pub process: Option<Process>,
     /// Time until that process is ended, in milliseconds. Null unless this is a warning.
     pub reap_in_ms: Option<u64>,
-    /// The plan of the policy and its result, which is null for a dry run. Null for other events.
+    /// The plan of the policy and its result, which is null for a dry run and if everybody is spared.
+    /// Null for other events.
     pub reap: Option<Planned<'a>>,
     /// Number of findings that were not raised. Null unless some were held back.
     pub held_back_count: Option<usize>,
@@ -59,6 +60,8 @@ pub enum WatchEventKind {
     Cleared,
     /// The policy ends a process soon.
     ReapWarning,
+    /// The policy has processes ended, and the checks of the plan spare each of them.
+    ReapSpared,
     /// The policy would end processes; nothing was done.
     ReapPlanned,
     /// The policy ended processes, or tried to.
@@ -99,6 +102,7 @@ impl<'a> WatchEvent<'a> {
             Told::Change(change) => change.kind.into(),
             Told::HeldBack(_) => WatchEventKind::HeldBack,
             Told::Warning(_) => WatchEventKind::ReapWarning,
+            Told::Spared { .. } => WatchEventKind::ReapSpared,
             Told::Reap { report: None, .. } => WatchEventKind::ReapPlanned,
             Told::Reap { report: Some(_), .. } => WatchEventKind::Reaped,
             Told::NotPlanned(_) => WatchEventKind::ReapFailed,
@@ -138,7 +142,8 @@ impl<'a> WatchEvent<'a> {
                 object.process = Some(Process::known(process.key.pid, Some(process)));
                 object.reap_in_ms = u64::try_from(condemned.left.as_millis()).ok();
             }
-            Told::Reap { now, plan, report, .. } => {
+            Told::Spared { now, plan } => object.reap = Some(Planned::of(now, plan, None)),
+            Told::Reap { now, plan, report } => {
                 object.reap = Some(Planned::of(now, plan, *report));
             }
             Told::HeldBack(count) => object.held_back_count = Some(*count),

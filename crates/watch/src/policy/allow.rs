@@ -11,8 +11,8 @@ use gpu_reaper::FindingKind;
 /// installed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
-    /// Its owner, by name or UID.
-    pub user: Option<String>,
+    /// The UID of its owner.
+    pub user: Option<u32>,
     /// Its unit, of the system's service manager.
     pub service: Option<String>,
     /// The path of its executable, which belongs to root.
@@ -31,12 +31,7 @@ impl Allowed {
             return Some(false);
         }
         let process = process?;
-        let user = self.user.as_ref().map(|name| match (process.uid, &process.user) {
-            (Ok(uid), _) if name.parse() == Ok(uid) => Some(true),
-            (_, Ok(user)) => Some(user == name),
-            (Ok(_), Err(Absent::NotFound)) => Some(false),
-            _ => None,
-        });
+        let user = self.user.map(|user| process.uid.ok().map(|uid| uid == user));
         let service = self.service.as_ref().map(|name| match &process.cgroup {
             Ok(_) => Some(is_service(process) && process.service().is_some_and(|u| u.name == name)),
             Err(_) => None,

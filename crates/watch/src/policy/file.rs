@@ -1,16 +1,18 @@
 //! The policy file: TOML, in which an unknown key is an error.
 
-use super::value::{ByKind, Text, Word, plain};
+use super::value::{Count, Text, plain};
 use super::{Allowed, Policy, REAPABLE, ReapPolicy, ReapRule, Tell, Threshold, Users};
-use gpu_core::{Bytes, Selector};
+use gpu_core::{Absent, Bytes, Reading, Selector, service_of};
 use gpu_reaper::{Confidence, FindingKind, Ignored, Protect};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// The longest time from SIGTERM to SIGKILL: nothing is watched meanwhile.
-const MOST_GRACE: Duration = Duration::from_secs(5 * 60);
+/// The longest time from SIGTERM to SIGKILL: nothing is watched meanwhile, and after five minutes
+/// [`gpu_reaper::Past::every`] begins anew.
+const MOST_GRACE: Duration = Duration::from_secs(4 * 60);
 
 /// The shortest time until a process is ended, so that somebody can see the finding.
 const LEAST_AFTER: Duration = Duration::from_secs(60);
@@ -37,13 +39,16 @@ fn wrong(what: impl Into<String>) -> PolicyError {
     PolicyError { line: None, what: what.into() }
 }
 
+/// Returns the UID of an account by its name.
+type Accounts<'a> = &'a dyn Fn(&str) -> Reading<u32>;
+
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 struct File {
     #[serde(default)]
     findings: FindingsTable,
     #[serde(default)]
-    kind: ByKind<ThresholdTable>,
+    kind: BTreeMap<Text<FindingKind>, ThresholdTable>,
     #[serde(default)]
     allow: Vec<AllowTable>,
     #[serde(default)]
@@ -52,7 +57,7 @@ struct File {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 struct FindingsTable {
     min_confidence: Option<Text<Confidence>>,
     min_memory: Option<Text<Bytes>>,
@@ -63,7 +68,7 @@ struct FindingsTable {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 struct ThresholdTable {
     min_confidence: Option<Text<Confidence>>,
     min_memory: Option<Text<Bytes>>,
@@ -72,17 +77,16 @@ struct ThresholdTable {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 struct AllowTable {
     user: Option<String>,
     service: Option<String>,
     program: Option<String>,
-    #[serde(default)]
-    kinds: Vec<Text<FindingKind>>,
+    kinds: Option<Vec<Text<FindingKind>>>,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 struct TellTable {
     on_finding: Option<Vec<String>>,
     time_limit: Option<Text<Duration>>,
@@ -91,10 +95,10 @@ struct TellTable {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 struct ReapTable {
     dry_run: bool,
-    most_per_hour: usize,
+    most_per_hour: Count,
     grace: Option<Text<Duration>>,
     #[serde(default)]
     protect: Vec<Text<Protect>>,
@@ -102,13 +106,12 @@ struct ReapTable {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 struct RuleTable {
     kinds: Vec<Text<FindingKind>>,
     users: Option<Vec<String>>,
     all_users: Option<bool>,
-    #[serde(default)]
-    gpus: Vec<Text<Selector>>,
+    gpus: Option<Vec<Text<Selector>>>,
     min_confidence: Text<Confidence>,
     after: Text<Duration>,
     warn: Text<Duration>,
@@ -116,12 +119,16 @@ struct RuleTable {
 }
 
 impl Policy {
-    /// Reads a policy from the text of its file.
+    /// Reads a policy from the text of its file. `accounts` returns the UID of an account by its name:
+    /// the policy is about these users, whatever names they have later.
     ///
     /// # Errors
-    /// When the text is not TOML, has an unknown key or an invalid value, or a rule that could never
-    /// or should never apply.
-    pub fn parse(text: &str) -> Result<Policy, PolicyError> {
+    /// When the text is not TOML, has an unknown key or an invalid value, names an account that does
+    /// not exist or cannot be looked up, or has a rule that could never or should never apply.
+    pub fn parse(
+        text: &str,
+        accounts: &dyn Fn(&str) -> Reading<u32>,
+    ) -> Result<Policy, PolicyError> {
         let file: File = toml::from_str(text).map_err(|error| {
             let before = error.span().and_then(|span| text.get(..span.start));
             let line = before.map(|before| before.matches('\n').count() + 1);
@@ -134,20 +141,24 @@ impl Policy {
             file.findings.after,
             file.findings.clear_after,
         );
-        let mut kinds = std::collections::BTreeMap::new();
-        for (name, own) in file.kind {
-            let kind = FindingKind::read(&name).map_err(|why| wrong(format!("kind: {why}")))?;
+        let kinds = file.kind.into_iter().map(|(kind, own)| {
             let own =
                 threshold(usual, own.min_confidence, own.min_memory, own.after, own.clear_after);
-            kinds.insert(kind, own);
-        }
+            (kind.0, own)
+        });
         Ok(Policy {
             usual,
-            kinds,
+            kinds: kinds.collect(),
             ignored: file.findings.ignore.into_iter().map(|ignored| ignored.0).collect(),
-            allowed: file.allow.into_iter().map(allowed).collect::<Result<_, _>>()?,
+            allowed: file
+                .allow
+                .into_iter()
+                .map(|table| {
+                    allowed(table, accounts).map_err(|what| wrong(format!("allow: {what}")))
+                })
+                .collect::<Result<_, _>>()?,
             tell: tell(file.tell)?,
-            reap: file.reap.map(reap).transpose()?,
+            reap: file.reap.map(|table| reap(table, accounts)).transpose()?,
         })
     }
 }
@@ -167,20 +178,40 @@ fn threshold(
     }
 }
 
-fn allowed(table: AllowTable) -> Result<Allowed, PolicyError> {
+/// Returns the UID of a user, given by name or UID.
+fn uid(user: &str, accounts: Accounts<'_>) -> Result<u32, String> {
+    user.parse().or_else(|_| accounts(user)).map_err(|why| match why {
+        Absent::NotFound => format!("there is no account '{user}' here; give its name or its UID"),
+        _ => format!("the account '{user}' could not be looked up; give its UID"),
+    })
+}
+
+/// Returns the values of a list that may be left out; an empty one would mean nothing, or all.
+fn listed<T>(key: &str, list: Option<Vec<Text<T>>>) -> Result<Vec<T>, String> {
+    match list {
+        Some(list) if list.is_empty() => Err(format!("'{key}' is empty; leave it out for all")),
+        list => Ok(list.into_iter().flatten().map(|text| text.0).collect()),
+    }
+}
+
+fn allowed(table: AllowTable, accounts: Accounts<'_>) -> Result<Allowed, String> {
     let AllowTable { user, service, program, kinds } = table;
     if user.is_none() && service.is_none() && program.is_none() {
-        return Err(wrong("allow: name a 'user', 'service' or 'program'"));
+        return Err("name a 'user', 'service' or 'program'".to_owned());
     }
     if let Some(service) = service.as_ref().filter(|name| !name.ends_with(".service")) {
-        return Err(wrong(format!("allow: '{service}' does not end in .service")));
+        return Err(format!("'{service}' does not end in .service"));
+    }
+    if let Some(service) = service.as_ref().filter(|name| service_of(name).is_none()) {
+        let why = "is no service that uses GPUs itself: it only starts the processes of others";
+        return Err(format!("'{service}' {why}"));
     }
     if let Some(program) = program.as_ref().filter(|path| !path.starts_with('/')) {
         let why = "is not a path; a process chooses its own name, so give that of its executable";
-        return Err(wrong(format!("allow: program '{program}' {why}")));
+        return Err(format!("program '{program}' {why}"));
     }
-    let kinds = kinds.into_iter().map(|kind| kind.0).collect();
-    Ok(Allowed { user, service, program, file: None, kinds })
+    let user = user.map(|user| uid(&user, accounts)).transpose()?;
+    Ok(Allowed { user, service, program, file: None, kinds: listed("kinds", kinds)? })
 }
 
 fn tell(table: TellTable) -> Result<Tell, PolicyError> {
@@ -198,27 +229,32 @@ fn tell(table: TellTable) -> Result<Tell, PolicyError> {
     }
 }
 
-fn reap(table: ReapTable) -> Result<ReapPolicy, PolicyError> {
+fn reap(table: ReapTable, accounts: Accounts<'_>) -> Result<ReapPolicy, PolicyError> {
     let grace = table.grace.map_or(gpu_reaper::Request::GRACE, |time| time.0);
     if grace > MOST_GRACE {
-        return Err(wrong("reap: 'grace' is longer than 5m, and nothing is watched meanwhile"));
+        return Err(wrong("reap: 'grace' is longer than 4m, and nothing is watched meanwhile"));
     }
     if table.rule.is_empty() {
         return Err(wrong("reap: there is no [[reap.rule]]"));
     }
     let rules = table.rule.into_iter().enumerate().map(|(at, table)| {
-        rule(table).map_err(|what| wrong(format!("reap.rule {}: {what}", at + 1)))
+        rule(table, accounts).map_err(|what| wrong(format!("reap.rule {}: {what}", at + 1)))
     });
+    let protect = table.protect.into_iter().map(|protect| match protect.0 {
+        Protect::User(user) => Ok(Protect::User(uid(&user, accounts)?.to_string())),
+        other => Ok(other),
+    });
+    let protect: Result<_, String> = protect.collect();
     Ok(ReapPolicy {
         dry_run: table.dry_run,
-        most_per_hour: table.most_per_hour,
+        most_per_hour: table.most_per_hour.0,
         grace,
-        protect: table.protect.into_iter().map(|protect| protect.0).collect(),
+        protect: protect.map_err(|what| wrong(format!("reap.protect: {what}")))?,
         rules: rules.collect::<Result<_, _>>()?,
     })
 }
 
-fn rule(table: RuleTable) -> Result<ReapRule, String> {
+fn rule(table: RuleTable, accounts: Accounts<'_>) -> Result<ReapRule, String> {
     let kinds: Vec<FindingKind> = table.kinds.into_iter().map(|kind| kind.0).collect();
     if kinds.is_empty() {
         return Err("'kinds' is empty".to_owned());
@@ -228,7 +264,10 @@ fn rule(table: RuleTable) -> Result<ReapRule, String> {
         return Err(format!("no signal remedies '{}'; expected {names}", kind.name()));
     }
     let users = match (table.users, table.all_users) {
-        (Some(names), None | Some(false)) if !names.is_empty() => Users::Named(names),
+        (Some(names), None | Some(false)) if !names.is_empty() => {
+            let uids = names.iter().map(|name| uid(name, accounts));
+            Users::Named(uids.collect::<Result<_, _>>()?)
+        }
         (None, Some(true)) => Users::Ordinary,
         _ => return Err("give either 'users', a list of names, or 'all_users = true'".to_owned()),
     };
@@ -247,7 +286,7 @@ fn rule(table: RuleTable) -> Result<ReapRule, String> {
     if min_confidence == Confidence::Possible {
         return Err("a process is not ended for what is only possible".to_owned());
     }
-    let gpus = table.gpus.into_iter().map(|gpu| gpu.0).collect();
+    let gpus = listed("gpus", table.gpus)?;
     let jobs = table.jobs.unwrap_or(false);
     Ok(ReapRule { kinds, users, gpus, min_confidence, after, warn, jobs })
 }

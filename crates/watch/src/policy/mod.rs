@@ -7,7 +7,7 @@ mod value;
 pub use allow::Allowed;
 pub use file::PolicyError;
 
-use gpu_core::{Bytes, DeviceId, FileId, ProcessInfo, Selector};
+use gpu_core::{Bytes, DeviceId, DeviceState, FileId, ProcessInfo, Selector};
 use gpu_reaper::{Confidence, Finding, FindingKind, Ignored, Protect};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -128,8 +128,8 @@ pub struct ReapRule {
 pub enum Users {
     /// Every ordinary user: neither root nor a system account.
     Ordinary,
-    /// These, by name or UID.
-    Named(Vec<String>),
+    /// Those with these UIDs.
+    Named(Vec<u32>),
 }
 
 impl Policy {
@@ -138,6 +138,15 @@ impl Policy {
         for allowed in &mut self.allowed {
             allowed.file = allowed.program.as_deref().and_then(&find);
         }
+    }
+
+    /// Returns the GPUs that a rule names and that none of these devices is.
+    pub fn unknown_gpus<'a>(
+        &'a self,
+        devices: &'a [DeviceState],
+    ) -> impl Iterator<Item = &'a Selector> {
+        let named = self.reap.iter().flat_map(|reap| &reap.rules).flat_map(|rule| &rule.gpus);
+        named.filter(|selector| !devices.iter().any(|device| selector.names(device.id())))
     }
 
     /// Returns the threshold of a kind.
@@ -207,9 +216,7 @@ impl Users {
         let Ok(uid) = process.uid else { return false };
         match self {
             Users::Ordinary => uid >= FIRST_USER,
-            Users::Named(names) => names.iter().any(|name| {
-                name.parse() == Ok(uid) || process.user.as_ref().is_ok_and(|user| user == name)
-            }),
+            Users::Named(uids) => uids.contains(&uid),
         }
     }
 }

@@ -5,7 +5,6 @@ use gpu_reaper::{Confidence, FindingKind, Ignored, Protect};
 use jiff::{Span, SpanRelativeTo};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
-use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
@@ -16,7 +15,7 @@ use strsim::osa_distance;
 const LONGEST: usize = 64;
 
 /// A text of the file that stands for something else, such as `10m`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Text<T>(pub(super) T);
 
 impl<'de, T: Word> Deserialize<'de> for Text<T> {
@@ -32,6 +31,27 @@ impl<'de, T: Word> Deserialize<'de> for Text<T> {
             }
         }
         deserializer.deserialize_str(Visitor(PhantomData))
+    }
+}
+
+/// A number of processes.
+pub(super) struct Count(pub(super) usize);
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl serde::de::Visitor<'_> for Visitor {
+            type Value = Count;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number of processes, 0 or more")
+            }
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Count, E> {
+                let unexpected = serde::de::Unexpected::Signed(number);
+                let count = number.try_into().map(Count);
+                count.map_err(|_| E::invalid_value(unexpected, &self))
+            }
+        }
+        deserializer.deserialize_i64(Visitor)
     }
 }
 
@@ -123,9 +143,6 @@ impl Word for Protect {
         }
     }
 }
-
-/// The thresholds by kind: a table for each.
-pub(super) type ByKind<T> = BTreeMap<String, T>;
 
 /// Rewrites a message of the parser in plain words: a name that is unknown gets a suggestion.
 pub(super) fn plain(message: &str) -> String {

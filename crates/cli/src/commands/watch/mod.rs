@@ -7,40 +7,40 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::{self, Source};
 use crate::terminal::{Line, Screen, warn};
-use gpu_core::{ActToken, Clock, Error, ErrorKind, NoJournal, Observer};
+use gpu_core::{ActToken, Clock, Error, ErrorKind, Groups, Host, NoJournal, Observer};
 use gpu_host::{SystemClock, TrustedFile};
-use gpu_machine::{Next, Recorder, Requests};
+use gpu_machine::{Messengers, Next, Recorder, Requests};
 use gpu_reaper::{Past, full_observation};
 use gpu_report::watch::reaps;
 use gpu_watch::{Look, Machine, Policy, Purpose, Watch};
+use std::cell::RefCell;
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
-use teller::{Teller, failed};
+use teller::{Teller, failed, start_for_events};
 
 /// The largest policy file, in bytes.
 const MOST: u64 = 1 << 20;
 
 pub(crate) fn run(args: &WatchArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     if let Some(path) = &args.check_policy {
-        let policy = read_policy(path)?;
-        let line = Line::new().plain(format!("{}: valid; ", path.display()));
-        screen.print(&line.plain(reaps(&policy, true)))?;
-        return Ok(Exit::Done);
+        return check(path, global, screen);
     }
     let requests = Requests::take()?;
-    let policy = args.policy.as_deref().map_or_else(|| Ok(Policy::default()), read_policy)?;
+    let source = source::open_to_watch(global, false, warn)?;
+    let policy = args.policy.as_deref().map(|path| read_policy(path, &*source.host));
+    let policy = policy.transpose()?.unwrap_or_default();
     if args.reap && policy.reap.as_ref().is_none_or(|reap| reap.dry_run) {
         return Err(Failure::new(Exit::Usage, "reap by this policy")
             .with_source("it has no section [reap] with dry_run = false")
             .with_hint("without --reap the plans are printed"));
     }
-    let source = source::open_to_watch(global, false, warn)?;
     let journal = match args.reap {
         true => source.journal()?,
         false => Box::new(NoJournal::new(Error::new(ErrorKind::Invalid, "log in a dry run"))),
     };
     let token = args.reap.then(ActToken::user_confirmed);
-    let mut teller = Teller::new(args, global, &source, &policy)?;
+    let teller = RefCell::new(Teller::new(args, global, &source, &policy)?);
     if !global.json && !global.quiet {
         let every = args.every.as_secs_f64();
         let line = format!("{}: watched every {every} s; ", source.backend.origin());
@@ -67,25 +67,30 @@ pub(crate) fn run(args: &WatchArgs, global: &Global, screen: &mut Screen) -> Res
             ports: source.ports(&*journal),
             look: &mut look,
             token: token.as_ref(),
-            go_on: &|| requests.go_on(),
+            // Programs for events are attended to while a plan is executed.
+            go_on: &|| {
+                teller.borrow_mut().attend();
+                requests.go_on()
+            },
         };
-        watch.round(&mut machine, &mut |told| teller.tell(&told, screen));
-        teller.outcome()?;
+        watch.round(&mut machine, &mut |told| teller.borrow_mut().tell(&told, screen));
+        teller.borrow_mut().outcome()?;
         let left = end.map(|end| end.saturating_sub(source.clock.monotonic()));
         if screen.is_closed() || left.is_some_and(|left| left.is_zero()) {
             break;
         }
         let pause = left.map_or(args.every, |left| left.min(args.every));
-        match wait(&source, &requests, &mut teller, pause, args.time.is_some())? {
+        let next = wait(&source, &requests, &mut teller.borrow_mut(), pause, args.time.is_some())?;
+        match next {
             Next::GoOn => {}
             Next::End => break,
-            Next::Reload => reload(&mut watch, args, &mut teller),
+            Next::Reload => reload(&mut watch, args, &*source.host, &mut teller.borrow_mut()),
         }
     }
     if let Some(recorder) = recorder {
         failed(recorder.finish().err());
     }
-    teller.finish(&requests, &SystemClock::new())?;
+    teller.into_inner().finish(&requests, &SystemClock::new())?;
     Ok(Exit::Done)
 }
 
@@ -115,9 +120,9 @@ fn wait(
 }
 
 /// Reads the policy again; a policy that is not valid changes nothing.
-fn reload(watch: &mut Watch, args: &WatchArgs, teller: &mut Teller) {
+fn reload(watch: &mut Watch, args: &WatchArgs, host: &dyn Host, teller: &mut Teller) {
     let Some(path) = &args.policy else { return };
-    let replaced = read_policy(path).and_then(|policy| {
+    let replaced = read_policy(path, host).and_then(|policy| {
         teller.follow(args, &policy)?;
         watch.set_policy(policy);
         Ok(())
@@ -130,8 +135,23 @@ fn reload(watch: &mut Watch, args: &WatchArgs, teller: &mut Teller) {
     }
 }
 
+/// Checks a policy as the watcher does, and warns of GPUs that do not exist.
+fn check(path: &Path, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
+    let source = source::open(global)?;
+    let policy = read_policy(path, &*source.host)?;
+    let program: Vec<OsString> = policy.tell.on_finding.iter().flatten().map(Into::into).collect();
+    let mut messengers = Messengers::new(&source.backend.origin());
+    start_for_events(&mut messengers, &program, policy.tell.time_limit)?;
+    for gpu in policy.unknown_gpus(&source.backend.look(Groups::NONE).devices) {
+        warn(&format!("a rule names GPU {gpu}, which this machine does not have now"));
+    }
+    let line = Line::new().plain(format!("{}: valid; ", path.display()));
+    screen.print(&line.plain(reaps(&policy, true)))?;
+    Ok(Exit::Done)
+}
+
 /// Reads a policy from a file that only root and the caller can change.
-fn read_policy(path: &Path) -> Result<Policy, Failure> {
+fn read_policy(path: &Path, host: &dyn Host) -> Result<Policy, Failure> {
     let what = || format!("read the policy '{}'", path.display());
     let absolute = std::path::absolute(path).map_err(|error| Failure::io(what(), error))?;
     let text = TrustedFile::open(&absolute).and_then(|file| file.text(MOST)).map_err(|error| {
@@ -142,7 +162,7 @@ fn read_policy(path: &Path) -> Result<Policy, Failure> {
             false => failure,
         }
     })?;
-    let policy = Policy::parse(&text);
+    let policy = Policy::parse(&text, &|name| host.account(name));
     let mut policy =
         policy.map_err(|error| Failure::new(Exit::Usage, what()).with_source(error))?;
     policy.locate(|path| gpu_host::resolve(Path::new(path)).ok()?.id.ok());

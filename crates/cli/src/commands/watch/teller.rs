@@ -61,10 +61,7 @@ impl Teller {
             true => of_policy(),
             false => absolute(&args.on_finding)?,
         };
-        self.messengers.start_for_events(&words, tell.time_limit).map_err(|error| {
-            let hint = "give the whole path of a program that no other user can change";
-            Failure::from(error).with_hint(hint).ending(Exit::Usage)
-        })?;
+        start_for_events(&mut self.messengers, &words, tell.time_limit)?;
         self.owner = tell.owner;
         Ok(())
     }
@@ -88,7 +85,7 @@ impl Teller {
         }
         let hostname = self.hostname.as_deref().unwrap_or("this machine");
         for (uid, message) in messages(told, hostname).into_iter().filter(|_| self.owner) {
-            self.messengers.tell(uid, &message);
+            self.messengers.tell(uid, message);
         }
     }
 
@@ -112,8 +109,21 @@ impl Teller {
                 clock.sleep(pause);
             }
         }
+        failed(self.messengers.end());
         Ok(())
     }
+}
+
+/// Starts this program for events, if another user cannot change it.
+pub(super) fn start_for_events(
+    messengers: &mut Messengers,
+    words: &[OsString],
+    limit: Duration,
+) -> Result<(), Failure> {
+    messengers.start_for_events(words, limit).map_err(|error| {
+        let hint = "give the whole path of a program that no other user can change";
+        Failure::from(error).with_hint(hint).ending(Exit::Usage)
+    })
 }
 
 /// Prints failures that change nothing.
