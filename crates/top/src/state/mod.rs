@@ -195,8 +195,8 @@ pub struct State {
     pub(crate) reveals: bool,
     /// The leases and claims when they are known.
     pub(crate) leases: Option<Result<Leases, String>>,
-    /// How the recording is played.
-    pub(crate) playback: Playback,
+    /// How the recording is played, once that is known.
+    pub(crate) playback: Option<Playback>,
     /// Why the last wish to the player was not fulfilled; until the next key.
     pub(crate) objection: Option<String>,
     /// The time that the user types.
@@ -238,7 +238,7 @@ impl State {
             environment: None,
             reveals: false,
             leases: None,
-            playback: Playback::default(),
+            playback: None,
             objection: None,
             timecode: None,
             size,

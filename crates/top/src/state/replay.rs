@@ -35,7 +35,7 @@ impl State {
             }
             Replayed::Playback(playback) => {
                 self.objection = playback.objection.clone().or(self.objection.take());
-                self.playback = playback;
+                self.playback = Some(playback);
                 Effect::Draw
             }
         }

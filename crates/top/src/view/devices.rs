@@ -27,8 +27,8 @@ const INLINE: u16 = 116;
 const NAME: usize = 30;
 /// The narrowest bar of the memory beside a name, with a gap after it.
 const BAR: u16 = 9;
-/// The narrowest column of uses.
-const NARROW: usize = 9;
+/// The narrowest column of uses, and the columns that a long name leaves to it.
+const USE: (usize, u16) = (7, 10);
 
 pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
     let (area, grid) = (areas.devices, areas.grid);
@@ -50,7 +50,7 @@ pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
     let name = longest.min(NAME) as u16;
     let label = frame.devices.iter().map(|device| device.label().len()).max().unwrap_or(0);
     let used = frame.devices.iter().map(|device| usage(device).0.width()).max().unwrap_or(0);
-    let (label, usage) = ((label as u16).max(2), used.max(NARROW) as u16);
+    let (label, usage) = ((label as u16).max(2), used.max(USE.0) as u16);
     let common = Common { label, name, usage, limits: state.options.attention };
     let devices = frame.devices.iter().skip(first).take(lines * columns);
     for (place, device) in devices.enumerate() {
@@ -146,7 +146,7 @@ fn device_line(paint: &mut Paint<'_>, cell: Rect, device: &Device, level: Level,
             // The rest of the line is for the name, the use and the bar.
             let fixed = label + 1 + 6 + 10 + 6 + 16 + 2;
             let rest = cell.width.saturating_sub(fixed);
-            let name = name.min(rest.saturating_sub(BAR + NARROW as u16));
+            let name = name.min(rest.saturating_sub(BAR + usage.min(USE.1)));
             let bar = (rest - name).saturating_sub(usage).clamp(BAR, 40);
             paint.put_right(x, x + label, y, &device.label(), Tone::Strong);
             paint.put(x + label + 1, y, name, &device.name, Tone::Plain);

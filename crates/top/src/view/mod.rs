@@ -73,9 +73,8 @@ fn header(paint: &mut Paint<'_>, state: &State, area: Rect, places: &[table::Pla
     if state.paused {
         right.push((Tone::Accent, "  paused".to_owned()));
     }
-    if state.options.replays && state.frame.is_some() {
-        right.extend(played(&state.playback).map(|what| (Tone::Accent, format!("  {what}"))));
-    }
+    let playback = state.playback.iter().flat_map(played);
+    right.extend(playback.map(|what| (Tone::Accent, format!("  {what}"))));
     if let Some(key) = state.followed {
         let what = if state.exists(key) { "  following " } else { "  has ended: " };
         right.push((Tone::Accent, format!("{what}{key}")));

@@ -26,6 +26,7 @@ fn recording_of_a_simulated_machine_is_named_once() {
     state.update(Event::Replayed(Replayed::Sought(Box::new(frame), None)));
     let header = lines(&state).lines().next().unwrap().to_owned();
     assert!(header.starts_with("recording of simulated machine made · driver"), "{header}");
+    assert!(!header.contains("paused"), "that is not known yet: {header}");
 }
 
 fn look(at: u64) -> gpu_top::Frame {
