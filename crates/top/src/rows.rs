@@ -191,7 +191,7 @@ impl Row {
         match self.finding {
             // What fits the column.
             Some(FindingKind::ForeignNamespace) => "foreign",
-            Some(FindingKind::NotPermitted) => "unknown",
+            Some(FindingKind::NotPermitted) => "denied",
             Some(FindingKind::DriverLeak) => "leak",
             Some(kind) if !wording::short(kind).is_empty() => wording::short(kind),
             Some(kind) => wording::kind(kind),

@@ -152,8 +152,9 @@ impl State {
 
     pub(super) fn click(&mut self, mouse: MouseEvent) -> Effect {
         match mouse.kind {
-            MouseEventKind::ScrollUp => self.step(-3),
-            MouseEventKind::ScrollDown => self.step(3),
+            // No line of a small box is skipped.
+            MouseEventKind::ScrollUp => self.step(-self.page().min(3)),
+            MouseEventKind::ScrollDown => self.step(self.page().min(3)),
             // A click answers no question.
             MouseEventKind::Down(_) if self.overlay == Some(Overlay::Ending) => {
                 return Effect::Nothing;

@@ -206,6 +206,14 @@ fn plan_is_confirmed_only_after_its_end_was_on_the_screen() {
         state.update(key(KeyCode::PageDown));
     }
     assert!(lines(&state).contains("y ends 9 processes"), "{}", lines(&state));
+    // The wheel skips nothing either.
+    state.update(key(KeyCode::Home));
+    let second = lines(&state).lines().nth(3).unwrap().to_owned();
+    let (kind, modifiers) = (MouseEventKind::ScrollDown, KeyModifiers::NONE);
+    state.update(Event::Mouse(MouseEvent { kind, column: 4, row: 4, modifiers }));
+    let above = lines(&state).lines().nth(2).unwrap().to_owned();
+    let number = |line: &str| line.chars().filter(char::is_ascii_digit).collect::<String>();
+    assert_eq!((number(&second), number(&above)), ("2".to_owned(), "3".to_owned()));
     // What was read on a wide screen is not read on another one.
     state.update(key(KeyCode::Home));
     state.update(Event::Resize(49, 8));
