@@ -5,6 +5,7 @@
 use crate::rows::Column;
 use crate::state::{Attention, Marker, Theme};
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 use toml::{Table, Value};
 
@@ -43,6 +44,10 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
+/// The times between looks that are possible.
+pub const INTERVALS: RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(86_400);
+
 /// The longest file, in bytes.
 pub const LONGEST: u64 = 64 << 10;
 
@@ -80,14 +85,15 @@ impl Config {
     /// When it is not TOML, has an unknown setting, or one of the wrong type or out of its range.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let table: Table = text.parse().map_err(|error: toml::de::Error| {
-            let line = error.span().map_or(1, |span| text[..span.start].lines().count().max(1));
+            let before = error.span().map_or("", |span| &text[..span.start]);
+            let line = before.matches('\n').count() + 1;
             ConfigError(format!("line {line}: {}", error.message()))
         })?;
         let mut config = Config::default();
         for (name, value) in &table {
             match name.as_str() {
                 "interval_s" => config.interval = Some(interval(value)?),
-                "sort" => config.sort = Some(column(name, value)?),
+                "sort" => config.sort = Some(column(name, word(name, value)?)?),
                 "reverse" => config.reverse = Some(truth(name, value)?),
                 "columns" => config.columns = Some(columns(value)?),
                 "marker" => {
@@ -106,9 +112,9 @@ impl Config {
 
 fn interval(value: &Value) -> Result<Duration, ConfigError> {
     let seconds = value.as_float().or_else(|| value.as_integer().map(|whole| whole as f64));
-    let seconds = seconds.filter(|seconds| (0.1..=86_400.0).contains(seconds));
-    seconds
-        .map(Duration::from_secs_f64)
+    let interval = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    interval
+        .filter(|interval| INTERVALS.contains(interval))
         .ok_or_else(|| ConfigError("'interval_s' must be a number from 0.1 to 86400".to_owned()))
 }
 
@@ -126,7 +132,7 @@ fn attention(value: &Value) -> Result<Attention, ConfigError> {
         let number = value.as_integer().and_then(|number| u8::try_from(number).ok());
         let number = number.filter(|number| *number <= 150);
         *limit = Some(number.ok_or_else(|| {
-            ConfigError(format!("'attention.{name}' must be a number from 0 to 150"))
+            ConfigError(format!("'attention.{name}' must be a whole number from 0 to 150"))
         })?);
     }
     Ok(attention)
@@ -137,7 +143,7 @@ fn columns(value: &Value) -> Result<Vec<Column>, ConfigError> {
     let names = value.as_array().filter(|names| !names.is_empty()).ok_or_else(wrong)?;
     let mut columns = Vec::new();
     for name in names {
-        let column = column("columns", name)?;
+        let column = name.as_str().ok_or_else(wrong).and_then(|name| column("columns", name))?;
         if columns.contains(&column) {
             return Err(ConfigError(format!("'columns' has '{}' twice", column.name())));
         }
@@ -146,9 +152,8 @@ fn columns(value: &Value) -> Result<Vec<Column>, ConfigError> {
     Ok(columns)
 }
 
-fn column(setting: &str, value: &Value) -> Result<Column, ConfigError> {
-    let names = Column::ALL.map(|column| (column.name(), column));
-    one_of(setting, word(setting, value)?, &names)
+fn column(setting: &str, word: &str) -> Result<Column, ConfigError> {
+    one_of(setting, word, &Column::ALL.map(|column| (column.name(), column)))
 }
 
 fn word<'v>(setting: &str, value: &'v Value) -> Result<&'v str, ConfigError> {
@@ -170,7 +175,8 @@ fn one_of<T: Copy>(setting: &str, word: &str, known: &[(&str, T)]) -> Result<T, 
 fn unknown_name(kind: &str, unknown: &str, known: &[&str]) -> ConfigError {
     let shown: String = unknown.chars().take(40).collect();
     let distances = known.iter().map(|name| (strsim::osa_distance(&shown, name), *name));
-    let near = distances.filter(|(distance, name)| *distance <= name.len().max(shown.len()) / 2);
+    let near =
+        distances.filter(|(distance, name)| *distance <= (name.len().max(shown.len()) / 3).max(1));
     let hint = match near.min() {
         Some((_, name)) => format!("did you mean '{name}'?"),
         None => format!("known are {}", known.join(", ")),
@@ -211,10 +217,12 @@ mod tests {
         for (text, error) in [
             ("sorted = 'pid'", "unknown setting 'sorted'; did you mean 'sort'?"),
             ("sort = 'gpu-men'", "unknown word for 'sort' 'gpu-men'; did you mean 'gpu-mem'?"),
-            ("theme = 'dusk'", "unknown word for 'theme' 'dusk'; did you mean 'dark'?"),
+            ("theme = 'drak'", "unknown word for 'theme' 'drak'; did you mean 'dark'?"),
+            ("theme = 'foo'", "unknown word for 'theme' 'foo'; known are dark, light, mono"),
             ("mouse = 1", "'mouse' must be true or false"),
             ("interval_s = 0", "'interval_s' must be a number from 0.1 to 86400"),
             ("columns = []", "'columns' must be a list of names of columns"),
+            ("columns = ['gpu', 3]", "'columns' must be a list of names of columns"),
             ("columns = ['pid', 'pid']", "'columns' has 'pid' twice"),
             (
                 "attention = { temperature = 5 }",
@@ -222,12 +230,18 @@ mod tests {
             ),
             (
                 "[attention]\nmemory_percent = 200",
-                "'attention.memory_percent' must be a number from 0 to 150",
+                "'attention.memory_percent' must be a whole number from 0 to 150",
+            ),
+            (
+                "[attention]\ntemperature_c = 85.5",
+                "'attention.temperature_c' must be a whole number from 0 to 150",
             ),
         ] {
             assert_eq!(Config::parse(text).unwrap_err().to_string(), error);
         }
         let error = Config::parse("mouse = true\nsort =\n").unwrap_err().to_string();
         assert!(error.starts_with("line 2: "), "{error}");
+        let error = Config::parse("mouse = true\n= 3\n").unwrap_err().to_string();
+        assert!(error.starts_with("line 2: "), "at the beginning of a line: {error}");
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Dialog {
     number: u64,
     phase: Phase,
     text: Vec<Paragraph>,
+    /// The processes that the plan is about, unless it is the selected one.
+    about: Option<String>,
     /// How many processes are ended.
     targets: usize,
     /// The plan was confirmed.
@@ -42,7 +44,12 @@ impl Dialog {
     pub(crate) fn asked(number: u64) -> Self {
         let text = vec![Line::new().dim(LOOKING).into()];
         let phase = Phase::Planning;
-        Dialog { number, phase, text, targets: 0, confirmed: false, leaving: false }
+        Dialog { number, phase, text, about: None, targets: 0, confirmed: false, leaving: false }
+    }
+
+    /// Begins the plan with the processes that it is about.
+    pub(crate) fn about(self, what: String) -> Self {
+        Dialog { about: Some(what), ..self }
     }
 
     /// Returns a dialog that only says something.
@@ -98,7 +105,8 @@ impl Dialog {
     fn show(&mut self, planned: Result<Shown, String>) {
         match planned {
             Ok(Shown { text, targets, obstacle }) => {
-                self.text = text;
+                let about = self.about.take().map(|what| Line::new().accent(what).into());
+                self.text = about.into_iter().chain(text).collect();
                 self.targets = targets;
                 let refused = obstacle.map(|why| Line::new().plain(why).into());
                 self.phase = Phase::Proposed(if refused.is_some() { 0 } else { targets });
@@ -111,14 +119,10 @@ impl Dialog {
         }
     }
 
-    /// Confirms the plan that is shown; returns whether it is to be carried out now.
-    pub(crate) fn confirm(&mut self) -> bool {
-        let confirmed = self.is_proposal();
-        if confirmed {
-            (self.phase, self.confirmed) = (Phase::Running, true);
-            self.text.push(Paragraph::default());
-        }
-        confirmed
+    /// Confirms the plan that is shown: it is carried out now.
+    pub(crate) fn confirm(&mut self) {
+        (self.phase, self.confirmed) = (Phase::Running, true);
+        self.text.push(Paragraph::default());
     }
 
     /// Takes the wish to quit in while a plan is carried out: the first asks, the second stops it.
@@ -142,25 +146,31 @@ impl Dialog {
         &self.text
     }
 
-    /// Returns what the keys do now, or what the dialog waits for.
-    pub(crate) fn prompt(&self) -> Line {
-        let line = Line::new();
+    /// Returns what the keys do now, or what the dialog waits for, in parts. `read`: the plan was on
+    /// the screen to its end.
+    pub(crate) fn prompt(&self, read: bool) -> Vec<Line> {
+        let line = Line::new;
+        let key = |name, does: &str| line().accent(name).plain(does);
         match self.phase {
-            Phase::Planning => line.dim("Esc leaves"),
-            Phase::Proposed(0) => line.dim("nothing was done; Esc leaves"),
+            Phase::Planning => vec![line().dim("Esc leaves")],
+            Phase::Proposed(0) => vec![line().dim("nothing was done; Esc leaves")],
+            Phase::Proposed(_) if !read => {
+                vec![key("PgDn", " shows the rest of the plan"), key("Esc", " leaves")]
+            }
             Phase::Proposed(count) => {
                 let what = wording::count(count, "process", "processes");
-                line.accent("y").plain(format!(" ends {what}   ")).accent("Esc").plain(" leaves")
+                vec![key("y", &format!(" ends {what}")), key("Esc", " leaves")]
             }
-            Phase::Running if self.leaving => line
-                .accent("processes are being ended: ")
-                .accent("q")
-                .plain(" sends no further signal and quits   ")
-                .accent("Esc")
-                .plain(" goes on"),
-            Phase::Running => line.dim("Esc closes this; the ending goes on"),
-            Phase::Stopping => line.accent("no further signal is sent; quits after this step"),
-            Phase::Over => line.dim("Esc closes this"),
+            Phase::Running if self.leaving => vec![
+                line().accent("processes are being ended:"),
+                key("q", " sends no further signal and quits"),
+                key("Esc", " goes on"),
+            ],
+            Phase::Running => vec![line().dim("Esc closes this; the ending goes on")],
+            Phase::Stopping => {
+                vec![line().accent("no further signal is sent; quits after this step")]
+            }
+            Phase::Over => vec![line().dim("Esc closes this")],
         }
     }
 

@@ -4,8 +4,9 @@
 //! execution after a confirmation. Both happen on a thread of their own, through [`Ender`]. A plan
 //! has a number, and only the plan that was shown last is carried out.
 
+use crate::rows;
 use gpu_core::{DeviceId, ProcessKey, Snapshot};
-use gpu_reaper::{Diagnosis, Event, Guard, Plan, Report};
+use gpu_reaper::{Diagnosis, Event, Guard, Plan, Report, Usage};
 use gpu_report::text::Line;
 use gpu_report::wording::reap::{self, Paragraph};
 use std::ops::ControlFlow;
@@ -78,18 +79,38 @@ pub struct Shown {
 }
 
 impl Shown {
-    pub(crate) fn of(ender: &dyn Ender, proposal: &Proposal) -> Self {
+    /// Returns how a plan for this aim is shown.
+    pub fn of(ender: &dyn Ender, aim: &Aim, proposal: &Proposal) -> Self {
         let Proposal { now, diagnosis, plan, .. } = proposal;
         let is_empty =
             plan.targets.is_empty() && plan.refused.is_empty() && plan.left_out.is_empty();
-        let text = match is_empty {
-            true => vec![Paragraph {
-                text: "no process surely holds this memory any more".to_owned(),
-                ..Paragraph::default()
-            }],
-            false => reap::plan(now, diagnosis, plan, false),
+        let text = match aim {
+            Aim::Unlisted(device) if is_empty => {
+                let text = nobody(now, diagnosis, device);
+                vec![Paragraph { text, ..Paragraph::default() }]
+            }
+            _ => reap::plan(now, diagnosis, plan, false),
         };
         let obstacle = ender.obstacle().filter(|_| !plan.targets.is_empty());
         Shown { text, targets: plan.targets.len(), obstacle }
     }
+}
+
+/// Tells why no process is ended for the unlisted memory of a device, and what the user can do.
+fn nobody(now: &Snapshot, diagnosis: &Diagnosis, device: &DeviceId) -> String {
+    if Usage::of(now).unexplained(device).is_none() {
+        return "nothing to end: a listed process accounts for this memory now, or it is free"
+            .into();
+    }
+    let finding = rows::about_unlisted(diagnosis, device);
+    let suspects = finding.map_or(&[][..], |finding| &finding.suspects[..]);
+    if suspects.is_empty() {
+        return "nothing to end: it is not known which process holds this memory".to_owned();
+    }
+    let holders = suspects.iter().map(|suspect| rows::named(now, suspect.process.pid));
+    let holders = holders.collect::<Vec<_>>().join(", ");
+    format!(
+        "nothing is ended for this row: that {holders} holds this memory is not certain enough, or \
+         no signal would free it. To end a process anyway, leave, select its row and press K"
+    )
 }

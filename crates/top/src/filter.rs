@@ -9,6 +9,7 @@ use crate::rows::Row;
 pub struct Filter {
     text: String,
     words: Vec<Word>,
+    incomplete: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +26,19 @@ impl Filter {
     /// Parses a filter; every text is one.
     pub fn new(text: &str) -> Self {
         let text: String = text.chars().filter(|c| !gpu_core::acts(*c)).take(MOST).collect();
-        let words = text.split_whitespace().filter_map(Word::parse).collect();
-        Filter { text, words }
+        let (mut words, mut incomplete) = (Vec::new(), None);
+        for word in text.split_whitespace() {
+            match Word::parse(word) {
+                Some(word) => words.push(word),
+                None => incomplete = Some(word.to_owned()),
+            }
+        }
+        Filter { text, words, incomplete }
+    }
+
+    /// Returns the last word that selects nothing yet, such as `gpu=` or `gpu=x`.
+    pub fn incomplete(&self) -> Option<&str> {
+        self.incomplete.as_deref()
     }
 
     /// Returns the text.
@@ -46,7 +58,8 @@ impl Filter {
 }
 
 impl Word {
-    /// Returns the condition of a word; `None` for one that is not complete, such as `gpu=`.
+    /// Returns the condition of a word; `None` for one that is not complete, such as `gpu=`, or that
+    /// names no device.
     fn parse(word: &str) -> Option<Self> {
         if let Some(names) = word.strip_prefix("user=") {
             let names: Vec<String> = parts(names).map(str::to_owned).collect();
@@ -58,8 +71,8 @@ impl Word {
                 let first = first.parse().ok()?;
                 Some((first, if last.is_empty() { first } else { last.parse().ok()? }))
             };
-            let ranges: Vec<(u32, u32)> = parts(list).filter_map(range).collect();
-            return (!ranges.is_empty()).then_some(Word::Gpu(ranges));
+            let ranges: Option<Vec<(u32, u32)>> = parts(list).map(range).collect();
+            return ranges.filter(|ranges| !ranges.is_empty()).map(Word::Gpu);
         }
         Some(Word::Text(word.to_lowercase()))
     }

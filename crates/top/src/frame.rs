@@ -1,7 +1,7 @@
 //! A look at the machine, with the rows that are derived from it.
 
 use crate::rows::{self, Device, Row};
-use gpu_core::{DeviceId, Driver, Origin, Snapshot, Timestamp, clean};
+use gpu_core::{DeviceId, Driver, ErrorKind, Origin, Snapshot, Timestamp, clean};
 use gpu_reaper::{Diagnosis, Usage};
 use gpu_report::{ProcessFilter, fault, wording};
 use gpu_steward::DeviceLeases;
@@ -49,7 +49,10 @@ impl Frame {
         let rows = rows.filter(|row| row.pid().is_none_or(|pid| filter.shows(&snapshot, pid)));
         let rows = rows.collect();
         let leases = leased.fault().map(|fault| format!("leases unknown: failed to {fault}"));
-        let driver = snapshot.driver.as_ref().err().map(|fault| format!("failed to {fault}"));
+        // What else a failure of the driver means is told in place of the devices.
+        let driver =
+            snapshot.driver.as_ref().err().filter(|fault| fault.kind == ErrorKind::TimedOut);
+        let driver = driver.map(|fault| format!("failed to {fault}"));
         let unknown = driver.into_iter().chain(wording::unknown_users(visible())).chain(leases);
         let unknown = unknown.map(|text| clean(&text).into_owned()).collect();
         Frame { devices, rows, parents: Vec::new(), as_of: None, unknown, snapshot, diagnosis }
@@ -64,6 +67,7 @@ impl Frame {
         self.as_of = earlier.as_of.or(Some(earlier.snapshot.taken_at));
         self.devices.clone_from(&earlier.devices);
         self.rows.clone_from(&earlier.rows);
+        self.parents.clone_from(&earlier.parents);
         for device in &mut self.devices {
             // Nobody knows now.
             device.is_free = false;

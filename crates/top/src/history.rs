@@ -1,7 +1,8 @@
 //! The recent past of devices and processes.
 
-use crate::rows::{Device, Row};
-use std::collections::VecDeque;
+use crate::frame::Frame;
+use crate::rows::{Device, Row, RowKey};
+use std::collections::{BTreeMap, VecDeque};
 
 /// How many samples are kept for each device: half an hour at one a second.
 pub const SAMPLES: usize = 2048;
@@ -95,12 +96,20 @@ const NOT_KNOWN: u32 = u32::MAX;
 impl ProcessHistory {
     /// Adds the row of the process at one look; the oldest sample gives way.
     pub fn add(&mut self, row: &Row) {
+        let memory = row.memory.map(|bytes| bytes.0 >> 20);
+        let memory = memory.map(|mib| u32::try_from(mib).unwrap_or(NOT_KNOWN - 1));
+        self.push([row.sm.map(u32::from), memory, row.cpu]);
+    }
+
+    /// Adds a look that told nothing of the process.
+    pub fn add_unknown(&mut self) {
+        self.push([None; 3]);
+    }
+
+    fn push(&mut self, values: [Option<u32>; 3]) {
         if self.samples.len() == PROCESS_SAMPLES {
             self.samples.pop_front();
         }
-        let memory = row.memory.map(|bytes| bytes.0 >> 20);
-        let memory = memory.map(|mib| u32::try_from(mib).unwrap_or(NOT_KNOWN - 1));
-        let values = [row.sm.map(u32::from), memory, row.cpu];
         self.samples.push_back(values.map(|value| value.unwrap_or(NOT_KNOWN)));
     }
 
@@ -116,5 +125,46 @@ impl ProcessHistory {
     pub fn largest(&self, shown: Use) -> Option<u32> {
         let values = self.samples.iter().map(|values| values[shown as usize]);
         values.filter(|value| *value != NOT_KNOWN).max()
+    }
+}
+
+/// The recent past of everything.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Past {
+    /// By index and MIG index.
+    pub(crate) devices: BTreeMap<(u32, Option<u32>), History>,
+    /// Of each process on each device.
+    pub(crate) processes: BTreeMap<RowKey, ProcessHistory>,
+}
+
+impl Past {
+    /// Adds a look, and forgets the processes that are gone.
+    pub(crate) fn add(&mut self, frame: &Frame) {
+        let is_known = frame.as_of.is_none();
+        for device in &frame.devices {
+            let history = self.devices.entry((device.index, device.mig)).or_default();
+            if is_known { history.add(device) } else { history.add_unknown() }
+        }
+        let mut before = std::mem::take(&mut self.processes);
+        for row in frame.rows.iter().filter(|row| row.process().is_some()) {
+            let mut history = before.remove(&row.key).unwrap_or_default();
+            if is_known {
+                history.add(row)
+            } else {
+                history.add_unknown()
+            }
+            self.processes.insert(row.key, history);
+        }
+    }
+
+    /// Adds what was before it: the devices at earlier looks, oldest first.
+    pub(crate) fn prepend(&mut self, looks: &[Vec<Device>]) {
+        let later = std::mem::take(&mut self.devices);
+        for device in looks.iter().flatten() {
+            self.devices.entry((device.index, device.mig)).or_default().add(device);
+        }
+        for (key, later) in later {
+            self.devices.entry(key).or_default().append(later);
+        }
     }
 }

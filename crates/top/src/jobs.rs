@@ -13,7 +13,9 @@ pub(crate) fn of(info: &ProcessInfo) -> String {
             WorkloadKind::Container => format!("ctr {}", short(&workload.id, 12)),
         },
         (None, Some(service)) => {
-            short(service.name.strip_suffix(".service").unwrap_or(service.name), 60)
+            let name = service.name.strip_suffix(".service").unwrap_or(service.name);
+            // A daemon that is its service tells nothing more.
+            if name == info.name { String::new() } else { short(name, 60) }
         }
         (None, None) => String::new(),
     };

@@ -2,6 +2,7 @@
 
 use crate::replay::Control;
 use crate::rows::Column;
+use crate::state::Overlay;
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// What a key does.
@@ -235,7 +236,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(
         Action::Clear,
         &[Stroke::key(Esc)],
-        "close this or the details, clear the filter, the selection",
+        "clear the filter, else the selection; close a box",
         "Clear",
     ),
     bind(Action::Up, &[Stroke::key(Up), Stroke::char('k')], "row up", ""),
@@ -255,10 +256,20 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::Suspend, &[Stroke::control('z')], "stop until fg", ""),
 ];
 
-/// The keys that only the dialog has. It also has the keys that move, and those that quit, stop and
-/// draw; no other key does anything there.
-pub const IN_DIALOG: &[Binding] =
-    &[bind(Action::Confirm, &[Stroke::char('y')], "end the processes of the plan", "")];
+/// The keys of a box over the table that are others than those of [`BINDINGS`], before which they
+/// come.
+pub const IN_BOX: &[Binding] = &[
+    bind(Action::Clear, &[Stroke::key(Esc)], "close the box", "Close"),
+    bind(Action::Down, &[Stroke::key(Down), Stroke::char('j')], "line down", "Scroll"),
+    bind(Action::PageDown, &[Stroke::char(' '), Stroke::key(PageDown)], "page down", ""),
+];
+
+/// The keys of the dialog that ends processes. It also has those that move, quit, stop and draw.
+pub const IN_DIALOG: &[Binding] = &[
+    bind(Action::Confirm, &[Stroke::char('y')], "end the processes of the plan", "End"),
+    bind(Action::Clear, &[Stroke::key(Esc)], "leave the dialog", "Leave"),
+    bind(Action::Down, &[Stroke::key(Down), Stroke::char('j')], "line down", "Scroll"),
+];
 
 /// The keys that only the view of a recording has. They come before those of [`BINDINGS`].
 pub const IN_REPLAY: &[Binding] = &[
@@ -273,35 +284,70 @@ pub const IN_REPLAY: &[Binding] = &[
     bind(Action::Timecode, &[Stroke::char('g')], "go to a time: 10:00, -5m from the end", "Time"),
 ];
 
-/// Returns the action of a key in the view of a recording.
-pub fn action_in_replay(key: KeyEvent) -> Option<Action> {
-    let pressed = Stroke::of(key)?;
-    let own = IN_REPLAY.iter().find(|binding| binding.keys.contains(&pressed));
-    own.map(|binding| binding.action).or_else(|| action(key))
+/// Returns whether an action is possible with this box over the table: what moves its text, what is
+/// about its subject, and what is about the whole program. What is about the table is not, because
+/// the table is covered.
+pub fn acts_in(overlay: Overlay, action: Action) -> bool {
+    use Action::{
+        Clear, Confirm, Details, Down, End, Environment, First, Help, Last, Leases, Markers,
+        PageDown, PageUp, Pause, Play, Quit, Repaint, Reveal, Suspend, Timecode, Up,
+    };
+    let everywhere = match action {
+        Clear | Up | Down | PageUp | PageDown | First | Last | Quit | Suspend | Repaint => true,
+        Help | Pause | Play(_) | Timecode => overlay != Overlay::Ending,
+        _ => false,
+    };
+    let own: &[Action] = match overlay {
+        Overlay::Help => &[],
+        Overlay::Details => &[Details, Environment, End, Markers],
+        Overlay::Environment => &[Details, Environment, End, Reveal],
+        Overlay::Leases => &[Leases],
+        Overlay::Ending => &[Confirm],
+    };
+    everywhere || own.contains(&action)
 }
 
-/// Returns the action of a key in the dialog that ends processes.
-pub fn action_in_dialog(key: KeyEvent) -> Option<Action> {
-    use Action::{Clear, Down, First, Last, PageDown, PageUp, Quit, Repaint, Suspend, Up};
-    let pressed = Stroke::of(key)?;
-    let own = IN_DIALOG.iter().find(|binding| binding.keys.contains(&pressed));
-    let moves = [Clear, Down, First, Last, PageDown, PageUp, Quit, Repaint, Suspend, Up].as_slice();
-    match own {
-        Some(binding) => Some(binding.action),
-        None => action(key).filter(|action| moves.contains(action)),
+/// Where keys are pressed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Scope {
+    /// What is over the table.
+    pub overlay: Option<Overlay>,
+    /// A recording is shown.
+    pub replays: bool,
+}
+
+impl Scope {
+    /// Returns the bindings that apply, those that come first at the beginning.
+    pub fn bindings(self) -> impl Iterator<Item = &'static Binding> {
+        let own = match self.overlay {
+            None => &[],
+            Some(Overlay::Ending) => IN_DIALOG,
+            Some(_) => IN_BOX,
+        };
+        let played = if self.replays { IN_REPLAY } else { &[] };
+        let acts = move |binding: &&Binding| {
+            self.overlay.is_none_or(|overlay| acts_in(overlay, binding.action))
+        };
+        own.iter().chain(played).chain(BINDINGS).filter(acts)
     }
-}
 
-/// Returns the action of a key.
-pub fn action(key: KeyEvent) -> Option<Action> {
-    let pressed = Stroke::of(key)?;
-    let is_it = |binding: &&Binding| binding.keys.contains(&pressed);
-    BINDINGS.iter().find(is_it).map(|binding| binding.action)
-}
+    /// Returns the binding of a key.
+    pub fn binding(self, key: Stroke) -> Option<&'static Binding> {
+        self.bindings().find(|binding| binding.keys.contains(&key))
+    }
 
-/// Returns the names of an action's keys: `q F10 ^C`.
-pub fn names(binding: &Binding) -> String {
-    binding.keys.iter().map(|key| key.name()).collect::<Vec<_>>().join(" ")
+    /// Returns the action of a key.
+    pub fn action(self, key: KeyEvent) -> Option<Action> {
+        Some(self.binding(Stroke::of(key)?)?.action)
+    }
+
+    /// Returns the keys of a binding that no other one comes before.
+    pub fn keys(self, binding: &'static Binding) -> impl Iterator<Item = Stroke> {
+        let is_its = move |key: &Stroke| {
+            self.binding(*key).is_some_and(|found| std::ptr::eq(found, binding))
+        };
+        binding.keys.iter().copied().filter(is_its)
+    }
 }
 
 #[cfg(test)]
@@ -331,6 +377,7 @@ mod tests {
 
     #[test]
     fn escape_never_quits() {
+        let action = |key| Scope::default().action(key);
         assert_eq!(action(KeyEvent::new(Esc, KeyModifiers::NONE)), Some(Action::Clear));
         let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
         assert_eq!(action(control_c), Some(Action::Quit));

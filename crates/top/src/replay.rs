@@ -186,8 +186,10 @@ impl Player {
     }
 
     /// Returns how it is played.
-    pub(crate) fn playback(&self) -> Playback {
-        Playback { damaged: self.recording.damaged(), ..self.playback.clone() }
+    pub(crate) fn playback(&mut self) -> Playback {
+        // It is told once; the view shows it until the next key.
+        let objection = self.playback.objection.take();
+        Playback { damaged: self.recording.damaged(), objection, ..self.playback.clone() }
     }
 
     /// Returns the frame at the position after a jump.
@@ -359,8 +361,7 @@ mod tests {
         assert!(player.playback().at_end && player.wait().is_none());
         assert!(!player.obey(Control::To("noon".to_owned())));
         assert_eq!(player.playback().objection.as_deref(), Some("a second is expected"));
-        player.obey(Control::First);
-        assert_eq!(player.playback().objection, None);
+        assert_eq!(player.playback().objection, None, "it is told once");
     }
 
     #[test]

@@ -190,6 +190,10 @@ impl Row {
     /// without these.
     pub fn note(&self) -> &'static str {
         match self.finding {
+            // What fits the column.
+            Some(FindingKind::ForeignNamespace) => "foreign",
+            Some(FindingKind::NotPermitted) => "denied",
+            Some(FindingKind::DriverLeak) => "leak",
             Some(kind) if !wording::short(kind).is_empty() => wording::short(kind),
             Some(kind) => wording::kind(kind),
             None if self.key.subject == Subject::Unlisted => "unlisted",
@@ -416,9 +420,7 @@ impl Look<'_> {
     }
 
     fn findings_on(&self, device: &DeviceId) -> impl Iterator<Item = &Finding> {
-        let is_here =
-            move |finding: &&Finding| finding.devices.iter().any(|id| id.same_device(device));
-        self.diagnosis.findings.iter().filter(is_here)
+        findings_on(self.diagnosis, device)
     }
 
     pub(crate) fn rows_of(&self, device: &DeviceState, leased: &DeviceLeases) -> Vec<Row> {
@@ -464,21 +466,15 @@ impl Look<'_> {
     /// Returns the row of the memory that no listed process accounts for.
     fn unlisted(&self, device: &DeviceState) -> Option<Row> {
         let memory = self.usage.unexplained(device.id())?;
-        let kinds =
-            [FindingKind::Ghost, FindingKind::DriverLeak, FindingKind::NotPermitted].as_slice();
-        let finding = self.findings_on(device.id()).find(|finding| kinds.contains(&finding.kind));
+        let finding = about_unlisted(self.diagnosis, device.id());
         let suspects = finding.map_or(&[][..], |finding| &finding.suspects[..]);
         let processes = || suspects.iter().map(|suspect| suspect.process.pid);
         let mut users: Vec<String> = processes()
             .map(|pid| clean(&wording::user(self.snapshot.process(pid))).into_owned())
             .collect();
         users.dedup();
-        let named = |pid: Pid| {
-            let info = self.snapshot.process(pid);
-            let name = info.ok().map_or("?", |info| info.name.as_str());
-            format!("{pid} {}", clean(name))
-        };
-        let mut holders: Vec<String> = processes().take(NAMED).map(named).collect();
+        let named = processes().take(NAMED).map(|pid| named(self.snapshot, pid));
+        let mut holders: Vec<String> = named.collect();
         if suspects.len() > NAMED {
             holders.push(format!("{} more", suspects.len() - NAMED));
         }
@@ -503,6 +499,29 @@ impl Look<'_> {
             command,
         })
     }
+}
+
+fn findings_on<'d>(
+    diagnosis: &'d Diagnosis,
+    device: &DeviceId,
+) -> impl Iterator<Item = &'d Finding> {
+    let is_here = move |finding: &&Finding| finding.devices.iter().any(|id| id.same_device(device));
+    diagnosis.findings.iter().filter(is_here)
+}
+
+/// Returns the finding about the memory of a device that no listed process accounts for.
+pub(crate) fn about_unlisted<'d>(
+    diagnosis: &'d Diagnosis,
+    device: &DeviceId,
+) -> Option<&'d Finding> {
+    let kinds = [FindingKind::Ghost, FindingKind::DriverLeak, FindingKind::NotPermitted];
+    findings_on(diagnosis, device).find(|finding| kinds.contains(&finding.kind))
+}
+
+/// Returns the PID and the name of a process, escaped.
+pub(crate) fn named(snapshot: &Snapshot, pid: Pid) -> String {
+    let name = snapshot.process(pid).ok().map_or("?", |info| info.name.as_str());
+    format!("{pid} {}", clean(name))
 }
 
 /// Returns the index of the MIG device of a GPU instance and a compute instance, or of the only one

@@ -9,10 +9,8 @@ use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_crossterm::CrosstermBackend;
 use ratatui_crossterm::crossterm::cursor::{Hide, MoveTo, Show};
-use ratatui_crossterm::crossterm::event::{
-    DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture,
-};
-use ratatui_crossterm::crossterm::style::ResetColor;
+use ratatui_crossterm::crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
+use ratatui_crossterm::crossterm::style::{Print, ResetColor};
 use ratatui_crossterm::crossterm::terminal::{
     BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen,
     LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
@@ -32,6 +30,12 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 /// being stopped.
 static WRITING: Mutex<()> = Mutex::new(());
 
+/// Asks for clicks and the wheel with coordinates of any size, but not for moves (xterm, "Mouse
+/// Tracking").
+const MOUSE_ON: &str = "\u{1b}[?1000h\u{1b}[?1006h";
+/// The opposite.
+const MOUSE_OFF: &str = "\u{1b}[?1006l\u{1b}[?1000l";
+
 /// The size of the output buffer in bytes: a whole frame is one write.
 const BUFFER: usize = 64 << 10;
 
@@ -48,7 +52,7 @@ pub(crate) fn restore() {
         bytes,
         EndSynchronizedUpdate,
         ResetColor,
-        DisableMouseCapture,
+        Print(MOUSE_OFF),
         DisableBracketedPaste,
         LeaveAlternateScreen,
         Show
@@ -117,7 +121,7 @@ impl Screen {
         enable_raw_mode()?;
         execute!(self.backend, EnterAlternateScreen, EnableBracketedPaste, Hide)?;
         if self.mouse {
-            execute!(self.backend, EnableMouseCapture)?;
+            execute!(self.backend, Print(MOUSE_ON))?;
         }
         self.forget();
         Ok(())

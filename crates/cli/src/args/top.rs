@@ -5,12 +5,13 @@ use super::time::time;
 use super::views::Only;
 use clap::Args;
 use gpu_top::Theme;
+use gpu_top::config::INTERVALS;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
     /// Time between looks; 1 s by default.
-    #[arg(short, long, value_name = "TIME", value_parser = time)]
+    #[arg(short, long, value_name = "TIME", value_parser = interval)]
     pub(crate) delay: Option<Duration>,
     #[command(flatten)]
     pub(crate) only: Only,
@@ -34,6 +35,11 @@ pub(crate) struct TopArgs {
     /// Use only ASCII, also for graphs; the default without a UTF-8 locale.
     #[arg(long)]
     pub(crate) ascii: bool,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = Some(time(text)?).filter(|interval| INTERVALS.contains(interval));
+    interval.ok_or_else(|| "must be from 0.1s to 1d".to_owned())
 }
 
 fn speed(text: &str) -> Result<f64, String> {

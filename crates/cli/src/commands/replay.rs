@@ -1,13 +1,25 @@
 //! The frames of a history in place of looks at the machine.
 
-use crate::args::HistoryArgs;
+use crate::args::{Global, HistoryArgs};
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::{local_time, terminal};
 use gpu_core::Snapshot;
 use gpu_history::Frame;
 use gpu_machine::history;
 use gpu_reaper::Past;
+use std::path::Path;
 use std::time::Duration;
+
+/// Returns the directory of the history; none without `--replay`.
+pub(super) fn dir<'a>(args: &'a HistoryArgs, global: &Global) -> Result<Option<&'a Path>, Failure> {
+    // The parser misses an option before the command that excludes one after it.
+    if args.replay.is_some() && (global.sim.is_some() || global.nvml.is_some()) {
+        return Err(Failure::new(Exit::Usage, "replay a history")
+            .with_source("--replay cannot be used with --sim or --nvml"));
+    }
+    Ok(args.replay.as_deref())
+}
 
 /// Returns what the history has shown before these frames; nothing without `--replay`.
 pub(super) fn past(args: &HistoryArgs, frames: &[Snapshot]) -> Result<Past, Failure> {
@@ -23,10 +35,11 @@ pub(super) fn past(args: &HistoryArgs, frames: &[Snapshot]) -> Result<Past, Fail
 /// long apart; none without `--replay`.
 pub(super) fn frames(
     args: &HistoryArgs,
+    global: &Global,
     count: u16,
     apart: Duration,
 ) -> Result<Option<Vec<Frame>>, Failure> {
-    let Some(path) = &args.replay else { return Ok(None) };
+    let Some(path) = dir(args, global)? else { return Ok(None) };
     let mut reader = history::reader(path)?;
     let zone = local_time::zone();
     let frames = gpu_report::replay::frames(&mut reader, args.at, &zone, count.into(), apart);

@@ -49,7 +49,7 @@ pub(crate) fn run(
         None if args.list_gpus => return list::run(args, global, screen),
         None => {}
     }
-    let replayed = replay::frames(&args.replay, 1, Duration::ZERO)?;
+    let replayed = replay::frames(&args.replay, global, 1, Duration::ZERO)?;
     if let Some(frame) = replayed.into_iter().flatten().next_back() {
         return recorded::show(args, global, frame, screen);
     }

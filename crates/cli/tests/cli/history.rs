@@ -86,6 +86,8 @@ fn moment_outside_a_history_and_no_history_are_told() {
         ("status --replay past --at soon", 2, "expected e.g. 2026-11-24T10:00"),
         ("status --replay past -l 1", 2, "-l and --mine are about this machine"),
         ("status --replay past -q", 2, "cannot be used with"),
+        ("--sim labbox status --replay past", 2, "cannot be used with"),
+        ("--sim labbox doctor --replay past", 2, "cannot be used with"),
         ("status --at 10:00", 2, "--replay <DIR>"),
         ("--sim labbox record --for 1m --looks 3 new", 2, "cannot be used with"),
     ] {

@@ -73,8 +73,7 @@ pub(crate) const TOP: [&str; 3] = ["--sim", "labbox", "top"];
 
 /// The last output of the program: the default colours, no mouse, no bracketed paste, the main
 /// screen, a visible cursor.
-pub(crate) const RESTORED: &str =
-    "E[0mE[?1006lE[?1015lE[?1003lE[?1002lE[?1000lE[?2004lE[?1049lE[?25h";
+pub(crate) const RESTORED: &str = "E[0mE[?1006lE[?1000lE[?2004lE[?1049lE[?25h";
 
 #[test]
 fn terminal_is_restored_on_every_way_out() {
@@ -112,6 +111,8 @@ fn mouse_is_left_to_the_terminal_on_request_and_colours_as_asked() {
     assert!(!screen.contains("E[?1000h") && screen.is_ascii(), "{shown}");
     assert!(!screen.contains("E[38;5;"), "{shown}");
     let coloured = on_terminal((80, 24), "21044=q", &TOP);
+    // Clicks, but no moves.
+    assert!(coloured.contains("E[?1000h") && !coloured.contains("E[?1003h"), "{coloured}");
     assert!(coloured.contains("E[38;5;3"), "{coloured}");
 }
 
@@ -220,12 +221,14 @@ fn history_is_played_from_a_time_and_sought() {
     let steps = "10:02:0=g10:04:30\\rz|pause=\\x0c|10:04:3=K?|forward=q";
     let shown = on_terminal((120, 50), steps, &words);
     assert!(shown.starts_with("ended with 0, same settings: True\n"), "{shown}");
-    assert!(shown.contains("recording of labbox"), "{shown}");
+    assert!(shown.contains("recording of simulated machine labbox"), "{shown}");
     assert!(!shown.contains("SIGTERM") && !shown.contains("F9"), "{shown}");
     assert!(shown.ends_with(RESTORED), "{shown}");
     let words = ["top", "--replay", path, "--at", "10:04", "--speed", "60"];
     let shown = on_terminal((80, 24), "end=q", &words);
     assert!(shown.starts_with("ended with 0") && shown.contains("×60"), "{shown}");
+    let shown = on_terminal((80, 24), "", &[&TOP[..], &["--replay", path]].concat());
+    assert!(shown.starts_with("ended with 2") && shown.contains("cannot be used with"), "{shown}");
     for (at, told) in [("noon", "expected e.g."), ("10:09", "it covers 2025-03-03 10:00:00")] {
         let shown = on_terminal((80, 24), "", &["top", "--replay", path, "--at", at]);
         assert!(shown.starts_with("ended with 2") && shown.contains(told), "{at}: {shown}");
@@ -243,6 +246,10 @@ fn output_without_a_terminal_is_refused() {
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{error}");
     assert!(error.contains("gpuws status -l") && output.stdout.is_empty(), "{error}");
+    let mut command = Command::new(GPUWS);
+    let output = command.args(["top", "-d", "1ms"]).stdin(Stdio::null()).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("must be from 0.1s to 1d"), "the limits of the settings: {error}");
     let mut command = Command::new(GPUWS);
     let output = command.args(["top", "--json"]).stdin(Stdio::null()).output().unwrap();
     assert_eq!(output.status.code(), Some(2));

@@ -8,7 +8,7 @@
 
 mod threads;
 
-use crate::ending::{Ender, News};
+use crate::ending::Ender;
 use crate::event::Event;
 use crate::frame::Frame;
 use crate::inquiry::{Inquiry, Inspector};
@@ -240,8 +240,6 @@ impl Main {
                     Occurrence::Event(event) => event,
                     Occurrence::Signal(signal) => return Ok(Ended::Signal(signal)),
                 };
-                // A plan is drawn before a key can confirm it.
-                let is_plan = matches!(event, Event::Ending(News::Planned(..)));
                 let effect = self.state.update(event);
                 draws |= effect != Effect::Nothing;
                 match effect {
@@ -259,7 +257,11 @@ impl Main {
                     // Its thread ends only by a panic, which is reported.
                     Effect::Play(control) => drop(self.player.send(control)),
                 }
-                next = if is_plan { None } else { self.receiver.try_recv().ok() };
+                // What a key can confirm is drawn first.
+                next = match self.state.is_proposing() {
+                    true => None,
+                    false => self.receiver.try_recv().ok(),
+                };
             }
             if repaints {
                 self.screen.forget();

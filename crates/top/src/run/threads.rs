@@ -39,11 +39,14 @@ pub(super) fn end_processes(
         // Without a main loop nobody hears it.
         let tell = |news| drop(sender.send(Message::Event(Event::Ending(news))));
         let mut planned: Option<(u64, Proposal)> = None;
-        for order in orders {
+        while let Ok(order) = orders.recv() {
+            // Of the plans that were asked for meanwhile, only the last one is still wanted.
+            let order = orders.try_iter().last().unwrap_or(order);
             match order {
                 Order::Plan(number, aim) => {
                     let proposal = ender.plan(&aim);
-                    let shown = proposal.as_ref().map(|proposal| Shown::of(&*ender, proposal));
+                    let shown = |proposal| Shown::of(&*ender, &aim, proposal);
+                    let shown = proposal.as_ref().map(shown);
                     let shown = shown.map_err(Clone::clone);
                     planned = proposal.ok().map(|proposal| (number, proposal));
                     tell(News::Planned(number, shown));
@@ -210,5 +213,53 @@ pub(super) fn watch_signals(
             terminal::restore();
             end_by(signal);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{Pid, ProcessKey};
+    use std::sync::mpsc::channel;
+
+    /// Makes no plan, and tells for what.
+    struct Refuser(Sender<Aim>);
+
+    impl Ender for Refuser {
+        fn plan(&mut self, aim: &Aim) -> Result<Proposal, String> {
+            self.0.send(aim.clone()).unwrap();
+            Err("no plan".to_owned())
+        }
+
+        fn obstacle(&self) -> Option<String> {
+            None
+        }
+
+        fn execute(
+            &mut self,
+            _: &Proposal,
+            _: &mut dyn FnMut(gpu_reaper::Event<'_>) -> ControlFlow<()>,
+        ) -> Result<gpu_reaper::Report, String> {
+            Err("no plan".to_owned())
+        }
+    }
+
+    #[test]
+    fn of_the_plans_that_were_asked_for_meanwhile_only_the_last_is_made() {
+        let aim = |pid| Aim::Processes(vec![ProcessKey { pid: Pid(pid), start: None }]);
+        let (orders, received) = channel();
+        for number in 1..=4 {
+            orders.send(Order::Plan(number, aim(number as u32))).unwrap();
+        }
+        drop(orders);
+        let (planned, plans) = channel();
+        let (sender, told) = channel();
+        end_processes(Box::new(Refuser(planned)), received, Arc::default(), sender)();
+        assert_eq!(plans.iter().collect::<Vec<_>>(), [aim(4)]);
+        let told: Vec<Message> = told.iter().collect();
+        let is_last = |message: &Message| {
+            matches!(message, Message::Event(Event::Ending(News::Planned(4, Err(_)))))
+        };
+        assert!(told.len() == 1 && told.iter().all(is_last));
     }
 }

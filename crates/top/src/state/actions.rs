@@ -2,9 +2,8 @@
 
 use super::{Effect, Marker, Overlay, State};
 use crate::filter::Filter;
-use crate::keys::{self, Action};
+use crate::keys::{Action, Scope};
 use crate::replay::Control;
-use crate::rows::Column;
 use crate::view::{Target, target};
 use ratatui_crossterm::crossterm::event::{
     KeyCode, KeyEvent, KeyModifiers, MouseEvent, MouseEventKind,
@@ -13,18 +12,19 @@ use ratatui_crossterm::crossterm::event::{
 impl State {
     /// Returns what a key does now.
     pub(super) fn action(&self, key: KeyEvent) -> Option<Action> {
-        let action = match self.overlay {
-            Some(Overlay::Ending) => keys::action_in_dialog(key),
-            _ if self.options.replays => keys::action_in_replay(key),
-            _ => keys::action(key),
-        };
-        action.filter(|action| self.offers(*action))
+        self.scope().action(key).filter(|action| self.offers(*action))
+    }
+
+    /// Returns where keys are pressed now.
+    pub(crate) fn scope(&self) -> Scope {
+        Scope { overlay: self.overlay, replays: self.options.replays }
     }
 
     /// Returns whether an action is possible with these options.
     pub(crate) fn offers(&self, action: Action) -> bool {
         match action {
-            Action::End | Action::Confirm => self.options.can_end,
+            Action::End | Action::Tag | Action::TagTree | Action::Untag => self.options.can_end,
+            Action::Confirm => self.options.can_end && self.is_confirmable(),
             Action::Environment | Action::Reveal | Action::Leases => self.options.can_ask,
             _ => true,
         }
@@ -51,7 +51,7 @@ impl State {
             Action::Repaint => return Effect::Repaint,
             Action::Help => self.toggle(Overlay::Help),
             Action::Details => {
-                if self.selected_row().is_none() {
+                if self.subject().is_none() {
                     self.select(0);
                 }
                 if self.selected.is_none() {
@@ -65,11 +65,9 @@ impl State {
             Action::PageDown => self.step(self.page()),
             Action::First => self.step(isize::MIN),
             Action::Last => self.step(isize::MAX),
-            Action::Filter => {
-                (self.editing, self.overlay) = (true, None);
-            }
-            Action::NextColumn => self.sort_by(next(self.sort, 1)),
-            Action::PreviousColumn => self.sort_by(next(self.sort, Column::ALL.len() - 1)),
+            Action::Filter => self.editing = true,
+            Action::NextColumn => self.sort_by(self.next_column(1)),
+            Action::PreviousColumn => self.sort_by(self.next_column(-1)),
             Action::SortBy(column) => self.sort_by(column),
             Action::Reverse => {
                 self.reversed = !self.reversed;
@@ -87,7 +85,6 @@ impl State {
                     _ if self.options.ascii => Marker::Ascii,
                     Marker::Braille => Marker::Block,
                     Marker::Block => Marker::Ascii,
-
                     Marker::Ascii => Marker::Braille,
                 }
             }
@@ -96,7 +93,7 @@ impl State {
                     self.close_dialog();
                 } else if self.overlay.take().is_none() {
                     match self.filter.text().is_empty() {
-                        true => self.selected = None,
+                        true => (self.selected, self.followed) = (None, None),
                         false => return self.set_filter(""),
                     }
                 }
@@ -155,8 +152,9 @@ impl State {
 
     pub(super) fn click(&mut self, mouse: MouseEvent) -> Effect {
         match mouse.kind {
-            MouseEventKind::ScrollUp => self.step(-3),
-            MouseEventKind::ScrollDown => self.step(3),
+            // No line of a small box is skipped.
+            MouseEventKind::ScrollUp => self.step(-self.page().min(3)),
+            MouseEventKind::ScrollDown => self.step(self.page().min(3)),
             // A click answers no question.
             MouseEventKind::Down(_) if self.overlay == Some(Overlay::Ending) => {
                 return Effect::Nothing;
@@ -177,9 +175,4 @@ impl State {
         }
         Effect::Draw
     }
-}
-
-fn next(column: Column, by: usize) -> Column {
-    let at = Column::ALL.iter().position(|other| *other == column).unwrap_or(0);
-    Column::ALL[(at + by) % Column::ALL.len()]
 }

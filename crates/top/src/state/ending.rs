@@ -4,11 +4,15 @@ use super::{Effect, Overlay, State};
 use crate::dialog::Dialog;
 use crate::ending::{Aim, News};
 use crate::rows::{Row, Subject};
-use crate::view::is_confirmable;
+use crate::view::{is_legible, overlay_length};
+use gpu_report::wording;
 use gpu_report::wording::reap::Paragraph;
+use std::collections::BTreeSet;
 
-/// What the dialog says if there is nothing to end.
+/// What the dialog says if no row is selected.
 const NO_ROW: &str = "no row is selected: select one, or tag rows with Space";
+/// What the dialog says if the row of the box from which it is opened is gone.
+const GONE: &str = "this row is gone: the process has ended, or the memory is accounted for";
 
 impl State {
     /// Returns whether new looks are not shown: while the display is paused or the dialog is open.
@@ -21,7 +25,7 @@ impl State {
         if self.is_frozen() {
             return;
         }
-        self.behind = 0;
+        self.frozen = None;
         if let Some(frame) = self.pending.take() {
             self.frame = Some(frame);
             self.sort_rows();
@@ -44,25 +48,39 @@ impl State {
         if self.overlay == Some(Overlay::Ending) {
             return Effect::Nothing;
         }
-        (self.overlay, self.overlay_top) = (Some(Overlay::Ending), 0);
+        let from = self.overlay.replace(Overlay::Ending);
+        self.overlay_top = 0;
         if self.dialog.is_some() {
             return Effect::Draw;
         }
         self.plans += 1;
-        let aim = self.aim();
-        self.dialog = Some(match aim {
+        let is_about_tags = from.is_none() && !self.tagged.is_empty();
+        let aim = match (is_about_tags, from) {
+            (true, _) => Some(Aim::Processes(self.tagged.iter().copied().collect())),
+            (false, None) => self.selected_row().and_then(|row| self.aim(row)),
+            (false, Some(_)) => self.selected.and_then(|key| self.aim(self.row(key)?)),
+        };
+        self.dialog = Some(match &aim {
+            Some(_) if is_about_tags => Dialog::asked(self.plans).about(self.tags()),
             Some(_) => Dialog::asked(self.plans),
+            None if from.is_some() => Dialog::saying(self.plans, GONE),
             None => Dialog::saying(self.plans, NO_ROW),
         });
         aim.map_or(Effect::Draw, |aim| Effect::Plan(self.plans, aim))
     }
 
-    /// Returns what is to be ended: the tagged processes, otherwise the selected row.
-    fn aim(&self) -> Option<Aim> {
-        if !self.tagged.is_empty() {
-            return Some(Aim::Processes(self.tagged.iter().copied().collect()));
+    /// Names the tagged processes, and tells how many of them are not in the table.
+    fn tags(&self) -> String {
+        let shown: BTreeSet<_> = self.rows().filter_map(Row::process).collect();
+        let what = wording::count(self.tagged.len(), "tagged process", "tagged processes");
+        match self.tagged.difference(&shown).count() {
+            0 => what,
+            hidden => format!("{what}; the table does not show {hidden} of them"),
         }
-        let row = self.selected_row()?;
+    }
+
+    /// Returns how to end what a row is about.
+    fn aim(&self, row: &Row) -> Option<Aim> {
         match row.key.subject {
             Subject::Process(key) => Some(Aim::Processes(vec![key])),
             Subject::Unlisted => {
@@ -74,21 +92,33 @@ impl State {
     }
 
     pub(super) fn confirm(&mut self) -> Effect {
-        if !is_confirmable(self) {
+        if !self.is_confirmable() {
             return Effect::Nothing;
         }
-        let Some(dialog) = self.dialog.as_mut().filter(|_| self.overlay == Some(Overlay::Ending))
-        else {
-            return Effect::Nothing;
-        };
-        match dialog.confirm() {
-            true => {
-                self.tagged.clear();
-                self.overlay_top = usize::MAX;
-                Effect::Execute(dialog.number())
-            }
-            false => Effect::Nothing,
-        }
+        let Some(dialog) = &mut self.dialog else { return Effect::Nothing };
+        dialog.confirm();
+        self.tagged.clear();
+        self.overlay_top = usize::MAX;
+        Effect::Execute(dialog.number())
+    }
+
+    /// Returns whether a plan waits for its confirmation. Each event is to be drawn then before the
+    /// next one is applied, so that nobody confirms what was not on the screen.
+    pub fn is_proposing(&self) -> bool {
+        let dialog = self.dialog.as_ref().filter(|_| self.overlay == Some(Overlay::Ending));
+        dialog.is_some_and(Dialog::is_proposal)
+    }
+
+    /// Returns whether the plan that waits for its confirmation was on the screen to its end.
+    pub(crate) fn is_confirmable(&self) -> bool {
+        self.is_proposing()
+            && is_legible(self)
+            && self.has_read(overlay_length(self, Overlay::Ending).0)
+    }
+
+    /// Returns whether a plan of so many lines was on the screen to its end.
+    pub(crate) fn has_read(&self, lines: usize) -> bool {
+        self.read >= lines
     }
 
     /// Closes the dialog. What it has begun goes on.
@@ -111,6 +141,7 @@ impl State {
         }
         let stops = dialog.leave();
         (self.overlay, self.overlay_top) = (Some(Overlay::Ending), usize::MAX);
+        self.editing = false;
         if stops { Effect::Stop } else { Effect::Draw }
     }
 
@@ -127,6 +158,7 @@ impl State {
         if self.overlay == Some(Overlay::Ending) {
             // The last step is in sight.
             self.overlay_top = if is_plan { 0 } else { usize::MAX };
+            self.read = 0;
         }
         Effect::Draw
     }

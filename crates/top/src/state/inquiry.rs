@@ -2,13 +2,13 @@
 
 use super::{Effect, Overlay, State};
 use crate::inquiry::{Answer, Inquiry};
-use crate::rows::Row;
+use crate::rows::{RowKey, Subject};
 
 impl State {
     /// Opens or closes the environment of the selected process. Values that may be secrets are
     /// hidden again.
     pub(super) fn toggle_environment(&mut self) -> Effect {
-        let Some(key) = self.selected_row().and_then(Row::process) else {
+        let Some(RowKey { subject: Subject::Process(key), .. }) = self.subject() else {
             return Effect::Nothing;
         };
         self.toggle(Overlay::Environment);

@@ -11,7 +11,7 @@ use crate::ending::Aim;
 use crate::event::Event;
 use crate::filter::Filter;
 use crate::frame::Frame;
-use crate::history::{History, ProcessHistory};
+use crate::history::{History, Past};
 use crate::inquiry::{Inquiry, Leases};
 use crate::replay::{Control, Playback};
 use crate::rows::{Column, Row, RowKey, Subject};
@@ -155,12 +155,10 @@ pub struct State {
     /// The last look while the display is paused.
     pending: Option<Box<Frame>>,
     pub(crate) paused: bool,
-    /// By index and MIG index.
-    pub(crate) history: BTreeMap<(u32, Option<u32>), History>,
-    /// Of each process on each device.
-    pub(crate) processes: BTreeMap<RowKey, ProcessHistory>,
-    /// How many looks came since the display was paused.
-    pub(crate) behind: usize,
+    /// What the looks have told so far.
+    past: Past,
+    /// What they had told when the display was paused.
+    frozen: Option<Box<Past>>,
     /// The CPU times of the last look, and its time.
     cpu_before: (Timestamp, BTreeMap<ProcessKey, Duration>),
     /// The shown rows in their order, each with what is drawn before the command.
@@ -185,6 +183,8 @@ pub struct State {
     pub(crate) overlay: Option<Overlay>,
     /// The first line of the overlay on the screen.
     pub(crate) overlay_top: usize,
+    /// So many lines of the plan have been on the screen.
+    read: usize,
     /// The dialog that ends processes; it goes on while it is closed.
     pub(crate) dialog: Option<Dialog>,
     /// The number of the last plan.
@@ -195,8 +195,10 @@ pub struct State {
     pub(crate) reveals: bool,
     /// The leases and claims when they are known.
     pub(crate) leases: Option<Result<Leases, String>>,
-    /// How the recording is played.
-    pub(crate) playback: Playback,
+    /// How the recording is played, once that is known.
+    pub(crate) playback: Option<Playback>,
+    /// Why the last wish to the player was not fulfilled; until the next key.
+    pub(crate) objection: Option<String>,
     /// The time that the user types.
     pub(crate) timecode: Option<String>,
     size: (u16, u16),
@@ -215,9 +217,8 @@ impl State {
             frame: None,
             pending: None,
             paused: false,
-            history: BTreeMap::new(),
-            processes: BTreeMap::new(),
-            behind: 0,
+            past: Past::default(),
+            frozen: None,
             cpu_before: (Timestamp(0), BTreeMap::new()),
             order: Vec::new(),
             tree: false,
@@ -231,12 +232,14 @@ impl State {
             top: 0,
             overlay: None,
             overlay_top: 0,
+            read: 0,
             dialog: None,
             plans: 0,
             environment: None,
             reveals: false,
             leases: None,
-            playback: Playback::default(),
+            playback: None,
+            objection: None,
             timecode: None,
             size,
             waiting: None,
@@ -270,7 +273,12 @@ impl State {
 
     /// Returns the history of the device with this index.
     pub fn history(&self, gpu: u32) -> Option<&History> {
-        self.history.get(&(gpu, None))
+        self.past.devices.get(&(gpu, None))
+    }
+
+    /// Returns the past that the graphs show.
+    pub(crate) fn shown_past(&self) -> &Past {
+        self.frozen.as_deref().unwrap_or(&self.past)
     }
 
     /// Returns the area that is drawn on: the terminal, or 80 × 24 if its size is unknown.
@@ -299,6 +307,10 @@ impl State {
 
     /// Applies an event.
     pub fn update(&mut self, event: Event) -> Effect {
+        if let Event::Key(_) = event {
+            // It was read.
+            self.objection = None;
+        }
         let effect = match event {
             Event::Key(key) if self.editing => self.edit(key),
             Event::Key(key) if self.timecode.is_some() => self.edit_time(key),
@@ -309,7 +321,7 @@ impl State {
             }
             Event::Paste(_) => Effect::Nothing,
             Event::Resize(columns, rows) => {
-                self.size = (columns, rows);
+                (self.size, self.read) = ((columns, rows), 0);
                 Effect::Repaint
             }
             Event::Frame(frame) => self.look(frame),
@@ -339,40 +351,27 @@ impl State {
     }
 
     fn look(&mut self, mut frame: Box<Frame>) -> Effect {
-        self.waiting = None;
+        let waited = self.waiting.take().is_some();
         if let Some(earlier) = self.pending.as_deref().or(self.frame.as_deref()) {
             frame.keep(earlier);
         }
         if self.tree {
             frame.add_parents();
         }
-        self.add_cpu(&mut frame);
-        for device in &frame.devices {
-            let history = self.history.entry((device.index, device.mig)).or_default();
-            match frame.as_of {
-                None => history.add(device),
-                Some(_) => history.add_unknown(),
-            }
+        if frame.as_of.is_none() {
+            self.add_cpu(&mut frame);
         }
-        self.remember(&frame);
+        if self.is_frozen() && self.frozen.is_none() {
+            self.frozen = Some(Box::new(self.past.clone()));
+        }
+        self.past.add(&frame);
         if self.is_frozen() {
-            self.behind += 1;
             self.pending = Some(frame);
-            return Effect::Nothing;
+            return if waited { Effect::Draw } else { Effect::Nothing };
         }
         self.frame = Some(frame);
         self.sort_rows();
         Effect::Draw
-    }
-
-    /// Adds the look to the past of the processes, and forgets those that are gone.
-    fn remember(&mut self, frame: &Frame) {
-        let mut before = std::mem::take(&mut self.processes);
-        for row in frame.rows.iter().filter(|row| row.process().is_some()) {
-            let mut history = before.remove(&row.key).unwrap_or_default();
-            history.add(row);
-            self.processes.insert(row.key, history);
-        }
     }
 
     /// Fills in the CPU share since the previous look.

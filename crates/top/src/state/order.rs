@@ -1,15 +1,26 @@
 //! Which rows are shown in which order, and which one is selected.
 
 use super::{Overlay, State};
-use crate::rows::{Column, Row, Subject, ancestry};
+use crate::rows::{Column, Row, RowKey, Subject, ancestry};
 use crate::tree::{self, Branch};
-use crate::view::{overlay_length, rows_on_screen};
+use crate::view::{columns_on_screen, overlay_length, rows_on_screen};
+use gpu_core::ProcessKey;
 use std::collections::BTreeSet;
 
 impl State {
     pub(super) fn sort_by(&mut self, column: Column) {
         (self.sort, self.reversed) = (column, false);
         self.sort_rows();
+    }
+
+    /// Returns the next or the previous column on the screen.
+    pub(super) fn next_column(&self, by: isize) -> Column {
+        let shown = columns_on_screen(self);
+        let count = shown.len() as isize;
+        let at = shown.iter().position(|column| *column == self.sort);
+        let next = at.map_or(if by > 0 { 0 } else { count - 1 }, |at| at as isize + by);
+        let next = next.checked_rem_euclid(count).unwrap_or(0) as usize;
+        shown.get(next).copied().unwrap_or(self.sort)
     }
 
     /// Filters and sorts the rows. The selection stays on its row; if that is gone, it moves to the
@@ -38,7 +49,8 @@ impl State {
             Some(place) => self.select(place),
             // While the filter hides the row, it stays selected.
             None if rows.iter().chain(&frame.parents).any(|row| row.key == key) => {}
-            None if self.overlay == Some(Overlay::Details) || followed.is_some() => {}
+            // A box over the table is about the row that was selected.
+            None if self.overlay.is_some() || followed.is_some() => {}
             None => self.select(self.place),
         }
     }
@@ -105,7 +117,31 @@ impl State {
     }
 
     pub(super) fn page(&self) -> isize {
-        isize::try_from(rows_on_screen(self)).unwrap_or(isize::MAX).max(1)
+        let room = match self.overlay {
+            Some(overlay) => overlay_length(self, overlay).1,
+            None => rows_on_screen(self),
+        };
+        isize::try_from(room).unwrap_or(isize::MAX).max(1)
+    }
+
+    /// Returns the row that keys are about: while a box is open, that with which it was opened, even
+    /// if it is gone; otherwise the selected one if it is shown.
+    pub(crate) fn subject(&self) -> Option<RowKey> {
+        self.selected.filter(|_| self.overlay.is_some() || self.selected_row().is_some())
+    }
+
+    /// Returns a row of the look, also one that the filter or a folded process hides.
+    pub(crate) fn row(&self, key: RowKey) -> Option<&Row> {
+        let frame = self.frame.as_deref()?;
+        frame.rows.iter().chain(&frame.parents).find(|row| row.key == key)
+    }
+
+    /// Returns whether a process existed at the look.
+    pub(crate) fn exists(&self, key: ProcessKey) -> bool {
+        let Some(frame) = self.frame.as_deref() else { return false };
+        let known = frame.snapshot.process(key.pid);
+        known.is_ok_and(|info| info.key.definitely_same(&key))
+            || frame.rows.iter().any(|row| row.process() == Some(key))
     }
 
     /// Keeps the selected row and the text of the overlay on the screen.
@@ -118,5 +154,8 @@ impl State {
         self.top = self.top.min(last);
         let (length, room) = self.overlay.map_or((0, 0), |overlay| overlay_length(self, overlay));
         self.overlay_top = self.overlay_top.min(length.saturating_sub(room));
+        if self.overlay == Some(Overlay::Ending) {
+            self.read = self.read.max(self.overlay_top + room);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! What is shown of a recording.
 
 use super::{Effect, State};
+use crate::history::Past;
 use crate::keys::Action;
 use crate::replay::{Control, Replayed};
 use gpu_core::Timestamp;
@@ -15,8 +16,7 @@ impl State {
         match replayed {
             Replayed::Played(frame) => self.look(frame),
             Replayed::Sought(frame, before) => {
-                self.history.clear();
-                self.processes.clear();
+                self.past = Past::default();
                 self.cpu_before = (Timestamp(0), BTreeMap::new());
                 if let Some(mut before) = before {
                     self.add_cpu(&mut before);
@@ -30,17 +30,12 @@ impl State {
                 if shown != Some(of) {
                     return Effect::Nothing;
                 }
-                let later = std::mem::take(&mut self.history);
-                for device in looks.iter().flatten() {
-                    self.history.entry((device.index, device.mig)).or_default().add(device);
-                }
-                for (key, later) in later {
-                    self.history.entry(key).or_default().append(later);
-                }
+                self.past.prepend(&looks);
                 Effect::Draw
             }
             Replayed::Playback(playback) => {
-                self.playback = playback;
+                self.objection = playback.objection.clone().or(self.objection.take());
+                self.playback = Some(playback);
                 Effect::Draw
             }
         }

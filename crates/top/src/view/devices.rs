@@ -8,6 +8,7 @@ use crate::rows::Device;
 use crate::state::{Attention, State};
 use gpu_core::Milliwatts;
 use ratatui_core::layout::Rect;
+use std::borrow::Cow;
 use unicode_width::UnicodeWidthStr;
 
 /// The graphs of a device, with the fewest columns of the screen from which each is shown.
@@ -24,11 +25,16 @@ const INLINE: u16 = 116;
 
 /// The widest column of names.
 const NAME: usize = 30;
+/// The narrowest bar of the memory beside a name, with a gap after it.
+const BAR: u16 = 9;
+/// The narrowest column of uses, and the columns that a long name leaves to it.
+const USE: (usize, u16) = (7, 10);
 
 pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
     let (area, grid) = (areas.devices, areas.grid);
     let Some(frame) = state.frame.as_deref() else {
-        paint.pieces(area, &[(Tone::Dim, "looking …".to_owned())]);
+        let what = if state.options.replays { "loading …" } else { "looking …" };
+        paint.pieces(area, &[(Tone::Dim, what.to_owned())]);
         return;
     };
     if frame.devices.is_empty() {
@@ -43,7 +49,9 @@ pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
     let longest = frame.devices.iter().map(|device| device.name.width()).max().unwrap_or(0);
     let name = longest.min(NAME) as u16;
     let label = frame.devices.iter().map(|device| device.label().len()).max().unwrap_or(0);
-    let common = Common { label: (label as u16).max(2), name, limits: state.options.attention };
+    let used = frame.devices.iter().map(|device| usage(device).0.width()).max().unwrap_or(0);
+    let (label, usage) = ((label as u16).max(2), used.max(USE.0) as u16);
+    let common = Common { label, name, usage, limits: state.options.attention };
     let devices = frame.devices.iter().skip(first).take(lines * columns);
     for (place, device) in devices.enumerate() {
         // From top to bottom, then the next column, as people read a list.
@@ -104,11 +112,12 @@ fn graph_of(
     (measure, label, _): (Measure, &str, u16),
     area: Rect,
 ) {
-    let Some(history) = state.history.get(&(device.index, device.mig)) else { return };
+    let past = &state.shown_past().devices;
+    let Some(history) = past.get(&(device.index, device.mig)) else { return };
     let left = LABEL.min(area.width);
     paint.put_right(area.x, area.x + left.saturating_sub(1), area.y, label, Tone::Dim);
     let graph = Rect { x: area.x + left, width: area.width - left, ..area };
-    graph::draw(paint, graph, state.marker, |age| history.back(measure, age + state.behind));
+    graph::draw(paint, graph, state.marker, |age| history.back(measure, age));
 }
 
 /// What all lines of devices have in common.
@@ -118,6 +127,8 @@ struct Common {
     label: u16,
     /// The width of the longest name.
     name: u16,
+    /// The width of the longest word about the use.
+    usage: u16,
     limits: Attention,
 }
 
@@ -126,17 +137,17 @@ fn is_over<T: Into<i64>>(value: Option<T>, limit: Option<u8>) -> bool {
 }
 
 fn device_line(paint: &mut Paint<'_>, cell: Rect, device: &Device, level: Level, common: Common) {
-    let Common { label, name, limits } = common;
+    let Common { label, name, usage, limits } = common;
     let is_full = is_over(device.memory_percent(), limits.memory);
     let (x, y, right) = (cell.x, cell.y, cell.right());
     let utilization = device.utilization.map(|share| format!("{share} %"));
     match level {
         Level::Full => {
-            // The rest of the line is for the name and the bar.
-            let fixed = label + 1 + 6 + 10 + 6 + 16 + 2 + 10;
+            // The rest of the line is for the name, the use and the bar.
+            let fixed = label + 1 + 6 + 10 + 6 + 16 + 2;
             let rest = cell.width.saturating_sub(fixed);
-            let name = name.min(rest.saturating_sub(6));
-            let bar = (rest - name).min(40);
+            let name = name.min(rest.saturating_sub(BAR + usage.min(USE.1)));
+            let bar = (rest - name).saturating_sub(usage).clamp(BAR, 40);
             paint.put_right(x, x + label, y, &device.label(), Tone::Strong);
             paint.put(x + label + 1, y, name, &device.name, Tone::Plain);
             let mut at = x + label + 1 + name;
@@ -147,15 +158,15 @@ fn device_line(paint: &mut Paint<'_>, cell: Rect, device: &Device, level: Level,
             at = cell_right(paint, at, y, 6, utilization);
             at = memory_bar(paint, at + 1, y, bar.saturating_sub(1), device);
             at = cell_in(paint, at, y, 16, memory(device), is_full);
-            usage(paint, at + 2, right, y, device);
+            put_usage(paint, at + 2, right, y, device);
         }
         Level::Medium => {
-            let bar = cell.width.saturating_sub(label + 1 + 6 + 1 + 16 + 1 + 9).clamp(4, 20);
+            let bar = cell.width.saturating_sub(label + 6 + 1 + 15 + 1 + usage).clamp(4, 20);
             paint.put_right(x, x + label, y, &device.label(), Tone::Strong);
             let at = cell_right(paint, x + label, y, 6, utilization);
             let at = memory_bar(paint, at + 1, y, bar, device);
             let at = cell_in(paint, at, y, 15, memory(device), is_full);
-            usage(paint, at + 1, right, y, device);
+            put_usage(paint, at + 1, right, y, device);
         }
         Level::Compact => {
             let flag = 1;
@@ -205,9 +216,13 @@ fn memory_bar(paint: &mut Paint<'_>, x: u16, y: u16, width: u16, device: &Device
 
 fn memory(device: &Device) -> Option<String> {
     let used = device.memory_used?;
-    Some(match device.memory_total {
-        Some(total) => format!("{:.1}/{:.1} GiB", used.gib(), total.gib()),
-        None => format!("{:.1} GiB", used.gib()),
+    // A driver's own memory is not 0.
+    let small = (1..100 << 20).contains(&used.0).then(|| used.0.div_ceil(1 << 20));
+    Some(match (device.memory_total, small) {
+        (Some(total), Some(mib)) => format!("{mib} MiB/{:.1} GiB", total.gib()),
+        (Some(total), None) => format!("{:.1}/{:.1} GiB", used.gib(), total.gib()),
+        (None, Some(mib)) => format!("{mib} MiB"),
+        (None, None) => format!("{:.1} GiB", used.gib()),
     })
 }
 
@@ -219,20 +234,23 @@ fn power(device: &Device) -> Option<String> {
     })
 }
 
-/// Writes what was found on the device, otherwise who leases it, otherwise whether it is free.
-fn usage(paint: &mut Paint<'_>, x: u16, right: u16, y: u16, device: &Device) {
-    let width = right.saturating_sub(x);
+/// Returns what was found on the device, otherwise who leases it, otherwise whether it is free.
+fn usage(device: &Device) -> (Cow<'_, str>, Tone) {
     let more = |count: usize| if count > 1 { format!(" +{}", count - 1) } else { String::new() };
-    match (device.findings.first(), device.leased_by.first()) {
-        (Some(found), _) => {
-            let text = format!("{found}{}", more(device.findings.len()));
-            paint.put(x, y, width, &text, Tone::Accent)
+    match (&device.findings[..], &device.leased_by[..]) {
+        ([found], _) => (Cow::Borrowed(found), Tone::Accent),
+        ([found, ..], _) => {
+            (format!("{found}{}", more(device.findings.len())).into(), Tone::Accent)
         }
-        (None, Some(owner)) => {
-            let text = format!("leased {owner}{}", more(device.leased_by.len()));
-            paint.put(x, y, width, &text, Tone::Plain)
+        ([], [owner, ..]) => {
+            (format!("leased {owner}{}", more(device.leased_by.len())).into(), Tone::Plain)
         }
-        (None, None) if device.is_free => paint.put(x, y, width, "free", Tone::Good),
-        (None, None) => x,
-    };
+        ([], []) if device.is_free => ("free".into(), Tone::Good),
+        ([], []) => ("".into(), Tone::Plain),
+    }
+}
+
+fn put_usage(paint: &mut Paint<'_>, x: u16, right: u16, y: u16, device: &Device) {
+    let (text, tone) = usage(device);
+    paint.put(x, y, right.saturating_sub(x), &text, tone);
 }

@@ -11,7 +11,7 @@ pub(crate) use layout::usable;
 
 use crate::dialog::Dialog;
 use crate::frame::Frame;
-use crate::keys::{self, BINDINGS, Binding};
+use crate::keys::Binding;
 use crate::replay::Playback;
 use crate::rows::Column;
 use crate::state::{Marker, Options, Overlay, State};
@@ -31,9 +31,10 @@ pub fn view(state: &State, area: Rect, buffer: &mut Buffer) {
     }
     let areas = Areas::of(state, area);
     let mut paint = Paint { buffer, theme: state.options.theme };
-    header(&mut paint, state, areas.header);
+    let places = table::places(state, areas.rows);
+    header(&mut paint, state, areas.header, &places);
     devices::draw(&mut paint, state, &areas);
-    table::draw(&mut paint, state, &areas);
+    table::draw(&mut paint, state, &areas, &places);
     overlay::draw(&mut paint, state, &areas);
     footer(&mut paint, state, areas.footer);
     if state.marker == Marker::Ascii {
@@ -60,17 +61,22 @@ pub fn text(buffer: &Buffer) -> String {
     text
 }
 
-fn header(paint: &mut Paint<'_>, state: &State, area: Rect) {
+fn header(paint: &mut Paint<'_>, state: &State, area: Rect, places: &[table::Place]) {
     let mut right = Vec::new();
+    let sort = state.sort().0;
+    if state.frame.is_some() && !places.iter().any(|place| place.column == sort) {
+        right.push((Tone::Dim, format!("  sorted by {}", sort.title())));
+    }
+    if !state.tagged.is_empty() {
+        right.push((Tone::Accent, format!("  {} tagged", state.tagged.len())));
+    }
     if state.paused {
         right.push((Tone::Accent, "  paused".to_owned()));
     }
-    if state.options.replays {
-        right.extend(played(&state.playback).map(|what| (Tone::Accent, format!("  {what}"))));
-    }
+    let playback = state.playback.iter().flat_map(played);
+    right.extend(playback.map(|what| (Tone::Accent, format!("  {what}"))));
     if let Some(key) = state.followed {
-        let has_ended = !state.rows().any(|row| row.process() == Some(key));
-        let what = if has_ended { "  has ended: " } else { "  following " };
+        let what = if state.exists(key) { "  following " } else { "  has ended: " };
         right.push((Tone::Accent, format!("{what}{key}")));
     }
     let closed = state.dialog.as_ref().filter(|_| state.overlay != Some(Overlay::Ending));
@@ -127,18 +133,17 @@ fn width(pieces: &[(Tone, String)]) -> usize {
 fn told(frame: &Frame, room: usize, options: &Options) -> Vec<(Tone, String)> {
     let mut parts = Vec::new();
     let label = frame.label();
-    if options.replays {
-        let host = frame.host().unwrap_or_else(|| "an unknown machine".to_owned());
-        parts.push((0, Tone::Strong, format!("recording of {host}")));
-    }
-    match (frame.host(), &label) {
+    let names: Vec<String> = match (frame.host(), label) {
         // A simulated machine often has the name of its host.
-        (Some(host), Some(label)) if label.ends_with(&format!(" {host}")) => {}
-        (Some(_), _) if options.replays => {}
-        (Some(host), _) => parts.push((0, Tone::Strong, host)),
-        (None, _) => {}
+        (Some(host), Some(label)) if label.ends_with(&format!(" {host}")) => vec![label],
+        (host, label) => host.into_iter().chain(label).collect(),
+    };
+    let mut names = names.into_iter();
+    if options.replays {
+        let first = names.next().unwrap_or_else(|| "an unknown machine".to_owned());
+        parts.push((0, Tone::Strong, format!("recording of {first}")));
     }
-    parts.extend(label.map(|label| (0, Tone::Strong, label)));
+    parts.extend(names.map(|name| (0, Tone::Strong, name)));
     if let Some(at) = frame.as_of {
         let time = local_time::readable(at, &options.zone);
         let time = time.get(11..).unwrap_or_default();
@@ -181,7 +186,7 @@ fn footer(paint: &mut Paint<'_>, state: &State, area: Rect) {
         paint.pieces(area, &pieces);
         return;
     }
-    if let Some(objection) = &state.playback.objection {
+    if let Some(objection) = &state.objection {
         paint.pieces(area, &[(Tone::Accent, clean(objection).into_owned())]);
         return;
     }
@@ -190,21 +195,26 @@ fn footer(paint: &mut Paint<'_>, state: &State, area: Rect) {
         let all = state.frame.as_deref().map_or(0, |frame| frame.rows.len());
         let count = format!(" {} of {}", state.order.len(), wording::count(all, "row", "rows"));
         let room = area.width.saturating_sub(count.len() as u16);
-        let mut pieces =
-            vec![(Tone::Strong, "filter: ".to_owned()), (Tone::Plain, text.to_owned())];
-        match state.editing {
-            true => pieces.push((Tone::Accent, "█".to_owned())),
-            false => pieces.push((Tone::Dim, "  / edits, Esc clears".to_owned())),
+        let mut after = vec![match state.editing {
+            true => (Tone::Accent, "█".to_owned()),
+            false => (Tone::Dim, "  / edits, Esc clears".to_owned()),
+        }];
+        if let Some(word) = state.filter.incomplete() {
+            after.push((Tone::Accent, format!("  not used: {word}")));
         }
+        let name = (Tone::Strong, "filter: ".to_owned());
+        let left = usize::from(room).saturating_sub(name.1.len() + width(&after));
+        let mut pieces = vec![name, (Tone::Plain, tail(text, left.max(usize::from(room) / 2)))];
+        pieces.append(&mut after);
         paint.pieces(Rect { width: room, ..area }, &pieces);
         paint.put_right(area.x + room, area.right(), area.y, &count, Tone::Dim);
         return;
     }
     let mut x = area.x;
     let told = |binding: &&Binding| !binding.word.is_empty() && state.offers(binding.action);
-    let own = if state.options.replays { keys::IN_REPLAY } else { &[] };
-    for binding in own.iter().chain(BINDINGS).filter(told) {
-        let Some(key) = binding.keys.first() else { continue };
+    let scope = state.scope();
+    for binding in scope.bindings().filter(told) {
+        let Some(key) = scope.keys(binding).next() else { continue };
         let key = key.name();
         let width = (key.len() + 1 + binding.word.len()) as u16;
         if x + width > area.right() {
@@ -214,6 +224,16 @@ fn footer(paint: &mut Paint<'_>, state: &State, area: Rect) {
         x = paint.put(x + 1, area.y, area.right().saturating_sub(x + 1), binding.word, Tone::Dim)
             + 2;
     }
+}
+
+/// Returns the end of a text that has room, after an ellipsis if that is not all of it.
+fn tail(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_owned();
+    }
+    let starts = text.char_indices().map(|(start, _)| &text[start..]);
+    let end = starts.into_iter().find(|end| end.width() < columns).unwrap_or_default();
+    format!("…{end}")
 }
 
 /// Replaces what ASCII does not have, cell by cell.
@@ -256,9 +276,15 @@ pub(crate) fn rows_on_screen(state: &State) -> usize {
     Areas::of(state, state.area()).rows.height.into()
 }
 
+/// Returns the columns of the table that have room.
+pub(crate) fn columns_on_screen(state: &State) -> Vec<Column> {
+    let places = table::places(state, Areas::of(state, state.area()).rows);
+    places.iter().map(|place| place.column).collect()
+}
+
 /// Returns whether the terminal has room to read a plan before it is confirmed.
-pub(crate) fn is_confirmable(state: &State) -> bool {
-    overlay::is_confirmable(&Areas::of(state, state.area()))
+pub(crate) fn is_legible(state: &State) -> bool {
+    overlay::is_legible(&Areas::of(state, state.area()))
 }
 
 /// Returns the number of lines of an overlay, and how many have room.

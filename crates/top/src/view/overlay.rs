@@ -7,7 +7,7 @@ use crate::dialog::Dialog;
 use crate::frame::Frame;
 use crate::history::{PROCESS_SAMPLES, Use};
 use crate::inquiry;
-use crate::keys::{self, BINDINGS};
+use crate::keys::{Scope, Stroke};
 use crate::rows::{Row, Subject, ancestry};
 use crate::state::{Overlay, State};
 use gpu_core::{Pid, ProcessInfo, clean};
@@ -16,6 +16,7 @@ use gpu_report::text::{Line, Tone as Plain, packed, wrapped};
 use gpu_report::wording::reap::Paragraph;
 use gpu_report::{local_time, wording};
 use ratatui_core::layout::{Margin, Rect};
+use unicode_width::UnicodeWidthChar;
 
 /// Lines of pieces.
 type Text = Vec<Vec<(Tone, String)>>;
@@ -30,8 +31,8 @@ struct Sheet {
     outside: Rect,
     inside: Rect,
     text: Text,
-    /// The last line, which does not move with the text.
-    prompt: Option<Vec<(Tone, String)>>,
+    /// The last lines, which do not move with the text.
+    prompt: Text,
 }
 
 /// Lays an overlay out: as high as its text, at the bottom, with a frame if there is room for one.
@@ -40,14 +41,21 @@ fn sheet(state: &State, overlay: Overlay, areas: &Areas) -> Sheet {
     let framed = body.width > 24 && body.height > 4;
     let margin = if framed { (2, 1) } else { (0, 0) };
     let text = text(state, overlay, body.width - 2 * margin.0);
-    let prompt = state.dialog.as_ref().filter(|_| overlay == Overlay::Ending);
-    let prompt = prompt.map(|dialog| match dialog.is_proposal() && !is_confirmable(areas) {
-        true => pieces(&Line::new().accent("too small to confirm")),
-        false => pieces(&dialog.prompt()),
-    });
-    // With a gap above it.
-    let below = if prompt.is_some() { 1 + margin.1 } else { 0 };
     let lines = u16::try_from(text.len()).unwrap_or(u16::MAX);
+    let prompt = state.dialog.as_ref().filter(|_| overlay == Overlay::Ending);
+    let parts =
+        prompt.map_or_else(Vec::new, |dialog| match dialog.is_proposal() && !is_legible(areas) {
+            true => vec![Line::new().accent("too small to confirm")],
+            false => dialog.prompt(state.has_read(lines.into())),
+        });
+    let width = body.width - 2 * margin.0;
+    let prompt: Text =
+        packed(Line::new(), parts, "   ", 0, width.into()).iter().map(pieces).collect();
+    // With a gap above it.
+    let below = match overlay {
+        Overlay::Ending => prompt.len() as u16 + margin.1,
+        _ => 0,
+    };
     let height = lines.saturating_add(2 * margin.1 + below).min(body.height);
     let outside = Rect { y: body.bottom() - height, height, ..body };
     let mut inside = outside.inner(Margin::new(margin.0, margin.1));
@@ -74,9 +82,12 @@ pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
     for (line, pieces) in lines.enumerate() {
         paint.pieces(Rect { y: area.y + line as u16, height: 1, ..area }, pieces);
     }
-    if let Some(prompt) = prompt.filter(|_| !outside.is_empty()) {
-        let last = outside.bottom() - 1 - u16::from(framed);
-        paint.pieces(Rect { y: last, height: 1, ..area }, &prompt);
+    let last = outside.bottom().saturating_sub(u16::from(framed));
+    for (above, line) in (1..).zip(prompt.iter().rev()) {
+        let y = last.saturating_sub(above);
+        if y > outside.y || above == 1 {
+            paint.pieces(Rect { y, height: 1, ..area }, line);
+        }
     }
     let below = text.len().saturating_sub(state.overlay_top + usize::from(area.height));
     if below > 0 && framed {
@@ -93,12 +104,12 @@ pub(super) fn length(state: &State, overlay: Overlay, areas: &Areas) -> (usize, 
 }
 
 /// The fewest columns and lines in which it can be read who is ended.
-const CONFIRMABLE: (u16, u16) = (48, 6);
+const LEGIBLE: (u16, u16) = (48, 6);
 
 /// Returns whether there is room to read a plan before it is confirmed.
-pub(super) fn is_confirmable(areas: &Areas) -> bool {
+pub(super) fn is_legible(areas: &Areas) -> bool {
     let body = areas.body();
-    body.width >= CONFIRMABLE.0 && body.height >= CONFIRMABLE.1
+    body.width >= LEGIBLE.0 && body.height >= LEGIBLE.1
 }
 
 fn frame(paint: &mut Paint<'_>, area: Rect, title: &str) {
@@ -129,7 +140,7 @@ fn text(state: &State, overlay: Overlay, width: u16) -> Text {
 fn environment(state: &State, width: u16) -> Text {
     let mut text = Vec::new();
     let Some((key, read)) = &state.environment else { return text };
-    let name = state.rows().find(|row| row.process() == Some(*key));
+    let name = state.subject().and_then(|subject| state.row(subject));
     let name = name.map_or_else(|| key.to_string(), |row| format!("{key} {}", row.command));
     add(&mut text, Tone::Strong, &name, 0, width);
     let environment = match read {
@@ -148,8 +159,10 @@ fn environment(state: &State, width: u16) -> Text {
         let hides = !state.reveals && inquiry::is_secret(name, value);
         hidden += usize::from(hides);
         let line = Line::new().plain(name).plain("=");
-        let line = if hides { line.dim("(hidden)") } else { line.plain(value) };
-        text.push(pieces(&line));
+        match hides {
+            true => text.push(pieces(&line.dim("(hidden)"))),
+            false => broken(&mut text, line.plain(value).text(), width),
+        }
     }
     if environment.variables.is_empty() {
         add(&mut text, Tone::Dim, "no variables", 0, width);
@@ -163,6 +176,23 @@ fn environment(state: &State, width: u16) -> Text {
         add(&mut text, Tone::Accent, "there is more than what was read", 0, width);
     }
     text
+}
+
+/// Adds escaped text that need not have words, broken where the line ends, with later lines indented.
+fn broken(text: &mut Text, line: &str, width: u16) {
+    let room = usize::from(width).max(3);
+    let mut part = String::new();
+    let mut columns = 0;
+    for letter in line.chars() {
+        let wide = letter.width().unwrap_or(0);
+        if columns + wide > room {
+            text.push(vec![(Tone::Plain, std::mem::replace(&mut part, "  ".to_owned()))]);
+            columns = 2;
+        }
+        part.push(letter);
+        columns += wide;
+    }
+    text.push(vec![(Tone::Plain, part)]);
 }
 
 fn leases(state: &State, width: u16) -> Text {
@@ -203,16 +233,17 @@ fn pieces(line: &Line) -> Vec<(Tone, String)> {
 
 fn help(state: &State, width: u16) -> Text {
     let mut text = Vec::new();
-    let own = if state.options.replays { keys::IN_REPLAY } else { &[] };
-    let bindings = own.iter().chain(BINDINGS);
-    for binding in bindings.filter(|binding| state.offers(binding.action)) {
-        let keys = keys::names(binding);
+    let scope = Scope { overlay: None, ..state.scope() };
+    for binding in scope.bindings().filter(|binding| state.offers(binding.action)) {
+        let keys = scope.keys(binding).map(Stroke::name).collect::<Vec<_>>().join(" ");
         add(&mut text, Tone::Plain, &format!("{keys:<NAME$} {}", binding.help), NAME + 1, width);
     }
     let notes = [
         "",
+        "In a box like this, Space is PgDn.",
         "A filter is words that all must match: user=NAME (or the beginning of it), gpu=0,2-3, or \
-         a part of the PID, the user, the note or the command.",
+         a part of the PID, the user, the note, the job or the command. While it is typed, ^U \
+         empties it.",
         "A click on a title sorts; a click on a row selects it.",
         "In a narrow list of GPUs, ! is a finding and L a lease.",
         "NOTE is the finding of gpuws doctor about a process, or `leased`.",
@@ -242,8 +273,9 @@ fn value(text: &mut Text, name: &str, value: &str, width: u16) {
 
 fn details(state: &State, width: u16) -> Text {
     let mut text = Vec::new();
-    let Some((frame, row)) = state.frame.as_deref().zip(state.selected_row()) else {
-        add(&mut text, Tone::Dim, "this row is gone, or the filter hides it", 0, width);
+    let row = state.subject().and_then(|subject| state.row(subject));
+    let Some((frame, row)) = state.frame.as_deref().zip(row) else {
+        add(&mut text, Tone::Dim, "this row is gone", 0, width);
         return text;
     };
     match row.key.subject {
@@ -304,7 +336,7 @@ const GRAPH: u16 = 2;
 
 /// Adds the graphs of a process on the device of its row, once there is a past.
 fn graphs(text: &mut Text, state: &State, row: &Row, width: u16) {
-    let Some(history) = state.processes.get(&row.key) else { return };
+    let Some(history) = state.shown_past().processes.get(&row.key) else { return };
     let total = state.frame.iter().flat_map(|frame| &frame.devices);
     let total = total.filter(|device| Some(device.index) == row.key.gpu && device.mig == row.mig);
     let total = total.filter_map(|device| device.memory_total).next();
@@ -321,7 +353,7 @@ fn graphs(text: &mut Text, state: &State, row: &Row, width: u16) {
             }
         };
         let back = |age: usize| {
-            let value = history.back(shown, age + state.behind)?;
+            let value = history.back(shown, age)?;
             let share = (u64::from(value) * 100).checked_div(whole.into())?;
             Some(share.min(100) as u8)
         };

@@ -23,6 +23,10 @@ pub(super) struct Place {
 /// The narrowest and the widest column of users.
 const USER: (usize, usize) = (4, 14);
 
+/// The columns of the mark of tagged rows, left of all others while there is one.
+const MARK: u16 = 2;
+/// The narrowest column of commands before others.
+const COMMAND: u16 = 10;
 /// The width of the column of devices, without MIG devices.
 const GPU: u16 = 3;
 /// The width of the column of jobs.
@@ -56,15 +60,15 @@ pub(super) fn places(state: &State, area: Rect) -> Vec<Place> {
         .copied()
         .filter(|column| area.width >= least(*column))
         .collect();
-    let mut x = area.x;
+    let widths: Vec<(Column, u16)> =
+        shown.into_iter().map(|column| (column, width(state, column))).collect();
+    let others: u16 = widths.iter().map(|(_, width)| width + 1).sum();
+    let mut x = area.x + if state.tagged.is_empty() { 0 } else { MARK };
+    let rest = area.right().saturating_sub(x).saturating_sub(others - others.min(1));
     let mut places = Vec::new();
-    for column in shown {
-        let width = match column {
-            Column::User => user_width(state),
-            Column::Gpu => gpu_width(state),
-            Column::Command => area.right().saturating_sub(x),
-            other => fixed_width(other),
-        };
+    for (column, width) in widths {
+        // The command has what the others leave.
+        let width = if column == Column::Command { rest.max(COMMAND) } else { width };
         let width = width.min(area.right().saturating_sub(x));
         if width == 0 {
             break;
@@ -75,9 +79,11 @@ pub(super) fn places(state: &State, area: Rect) -> Vec<Place> {
     places
 }
 
-fn fixed_width(column: Column) -> u16 {
+/// Returns the width of a column; 0 for the command.
+fn width(state: &State, column: Column) -> u16 {
     match column {
-        Column::Gpu => GPU,
+        Column::Gpu => gpu_width(state),
+        Column::User => user_width(state),
         Column::Pid => 7,
         Column::Sm => 4,
         Column::Cpu => 5,
@@ -86,7 +92,7 @@ fn fixed_width(column: Column) -> u16 {
         Column::Note => 9,
         Column::Job => JOB,
         Column::Memory | Column::Host => 9,
-        Column::User | Column::Command => 0,
+        Column::Command => 0,
     }
 }
 
@@ -106,16 +112,15 @@ fn is_right(column: Column) -> bool {
     !matches!(column, Column::User | Column::Kind | Column::Note | Column::Job | Column::Command)
 }
 
-pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
-    let places = places(state, areas.rows);
-    titles(paint, state, areas.titles, &places);
+pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas, places: &[Place]) {
+    titles(paint, state, areas.titles, places);
     let Some(frame) = state.frame.as_deref() else { return };
     let selected = state.selected();
     let rows = state.rows().skip(state.top).take(usize::from(areas.rows.height));
     let branches = state.order.iter().skip(state.top);
     for ((line, row), branch) in rows.enumerate().zip(branches) {
         let y = areas.rows.y + line as u16;
-        for place in &places {
+        for place in places {
             cell(paint, place, y, row, &branch.lines);
         }
         if matches!(row.key.subject, Subject::Process(key) if state.tagged.contains(&key)) {
@@ -184,17 +189,27 @@ fn titles(paint: &mut Paint<'_>, state: &State, area: Rect, places: &[Place]) {
     paint.buffer.set_style(area, style);
 }
 
+/// Formats memory in at most 9 columns: `71.0 GiB`, `10 MiB`.
+fn memory(bytes: Bytes) -> String {
+    match bytes.0 {
+        0 => "0".to_owned(),
+        1..0x4000_0000 => format!("{} MiB", bytes.0.div_ceil(1 << 20)),
+        _ => format!("{:.1} GiB", bytes.gib()),
+    }
+}
+
 fn cell(paint: &mut Paint<'_>, place: &Place, y: u16, row: &Row, branch: &str) {
-    let gib = |bytes: Bytes| format!("{:.1} GiB", bytes.gib());
     let unlisted = row.key.subject == Subject::Unlisted;
     let (text, tone) = match place.column {
         Column::Gpu => (row.key.gpu.map(|_| row.place()), Tone::Plain),
         Column::Pid => (row.pid().map(|pid| pid.to_string()), Tone::Plain),
         Column::User => (Some(row.user.clone()), Tone::Plain),
-        Column::Memory => (row.memory.map(gib), if unlisted { Tone::Accent } else { Tone::Plain }),
+        Column::Memory => {
+            (row.memory.map(memory), if unlisted { Tone::Accent } else { Tone::Plain })
+        }
         Column::Sm => (row.sm.map(|share| share.to_string()), Tone::Plain),
         Column::Cpu => (row.cpu.map(|share| share.to_string()), Tone::Plain),
-        Column::Host => (row.host.map(gib), Tone::Plain),
+        Column::Host => (row.host.map(memory), Tone::Plain),
         Column::Age => (row.age.map(wording::age), Tone::Dim),
         Column::Kind => (Some(row.kind.to_owned()), Tone::Dim),
         Column::Note => (

@@ -4,9 +4,9 @@ use crate::fixture::{Made, key, lines, made, options, press};
 use gpu_core::{Pid, ProcessKey, StartTime};
 use gpu_top::history::Measure;
 use gpu_top::inquiry::Inquiry;
-use gpu_top::keys::{Action, BINDINGS, action};
+use gpu_top::keys::{Action, BINDINGS, Scope};
 use gpu_top::rows::{Column, RowKey, Subject};
-use gpu_top::{Aim, Effect, Event, Overlay, State};
+use gpu_top::{Aim, Effect, Event, Options, Overlay, State};
 use ratatui_crossterm::crossterm::event::{
     KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
@@ -91,16 +91,173 @@ fn rows_are_sorted_by_each_direct_key_and_reversed() {
 }
 
 #[test]
-fn next_and_previous_column_pass_all_columns() {
+fn next_and_previous_column_pass_the_columns_on_the_screen() {
+    use Column::{Age, Command, Gpu, Kind, Memory, Note, Pid, Sm, User};
     let mut state = state();
-    for column in Column::ALL.into_iter().cycle().skip(1).take(Column::ALL.len()) {
+    for column in [Pid, User, Memory, Sm, Age, Kind, Note, Command, Gpu] {
         press(&mut state, "s");
         assert_eq!(state.sort().0, column);
+        assert_eq!(lines(&state).matches(['▲', '▼']).count(), 1, "{}", lines(&state));
     }
     press(&mut state, "<");
-    assert_eq!(state.sort().0, Column::Command);
+    assert_eq!(state.sort().0, Command);
     state.update(key(KeyCode::F(6)));
-    assert_eq!(state.sort().0, Column::Gpu);
+    assert_eq!(state.sort().0, Gpu);
+    // A column that has no room is named where it can be read.
+    let mut state = State::new(Options { sort: (Column::Job, false), ..options() }, (80, 24));
+    state.update(Event::Frame(Box::new(made(2, &three(), 1000))));
+    assert!(lines(&state).lines().next().unwrap().contains("sorted by JOB"), "{}", lines(&state));
+    press(&mut state, "s");
+    assert_eq!(state.sort().0, Gpu);
+    assert!(!lines(&state).contains("sorted by"), "{}", lines(&state));
+}
+
+/// Opens a box over the table.
+fn open(state: &mut State, overlay: Overlay) {
+    let opener = match overlay {
+        Overlay::Help => KeyCode::Char('?'),
+        Overlay::Details => KeyCode::Enter,
+        Overlay::Environment => KeyCode::Char('e'),
+        Overlay::Leases => KeyCode::Char('l'),
+        Overlay::Ending => KeyCode::Char('K'),
+    };
+    state.update(key(opener));
+    assert_eq!(state.overlay(), Some(overlay));
+}
+
+const BOXES: [Overlay; 4] =
+    [Overlay::Help, Overlay::Details, Overlay::Environment, Overlay::Leases];
+
+#[test]
+fn keys_of_the_table_do_nothing_while_a_box_covers_it() {
+    for overlay in BOXES {
+        for letter in "TUxFrs<>dmpuact/".chars() {
+            let mut state = state();
+            press(&mut state, "j");
+            open(&mut state, overlay);
+            assert_eq!(press(&mut state, &letter.to_string()), Effect::Nothing, "{letter}");
+            assert_eq!((state.overlay(), state.sort()), (Some(overlay), (Column::Gpu, false)));
+            assert_eq!(press(&mut state, "\u{7f}q"), Effect::Quit, "{letter}: no text is typed");
+        }
+        // Space turns the page and tags nothing.
+        let mut state = state();
+        press(&mut state, "j");
+        open(&mut state, overlay);
+        press(&mut state, " ");
+        state.update(key(KeyCode::Esc));
+        assert!(!lines(&state).contains("tagged"), "{}", lines(&state));
+    }
+    let mut state = state();
+    open(&mut state, Overlay::Help);
+    let first = lines(&state);
+    press(&mut state, " ");
+    assert_ne!(lines(&state), first);
+    // A page is what has room: no line is skipped.
+    let row = |screen: &str, at: usize| screen.lines().nth(at).unwrap().to_owned();
+    state.update(key(KeyCode::Up));
+    assert_eq!(row(&lines(&state), 2), row(&first, 21), "{first}\n{}", lines(&state));
+}
+
+#[test]
+fn box_stays_with_its_process_when_that_ends() {
+    for (overlay, told) in [(Overlay::Details, "this row is gone"), (Overlay::Environment, "10 ")] {
+        let mut state = state();
+        press(&mut state, "j");
+        open(&mut state, overlay);
+        let mut left = three();
+        left.retain(|process| process.pid != 10);
+        state.update(Event::Frame(Box::new(made(2, &left, 2000))));
+        assert_eq!((state.overlay(), state.selected()), (Some(overlay), process(0, 10)));
+        let screen = lines(&state);
+        let shown = screen.split('┌').nth(1).unwrap();
+        assert!(shown.contains(told) && !shown.contains("alpha"), "{screen}");
+        // It aims at no other process.
+        assert_eq!(press(&mut state, "K"), Effect::Draw);
+        assert!(lines(&state).contains("this row is gone"), "{}", lines(&state));
+    }
+    for overlay in [Overlay::Help, Overlay::Leases] {
+        let mut state = state();
+        press(&mut state, "j");
+        open(&mut state, overlay);
+        state.update(Event::Frame(Box::new(made(2, &three()[..1], 2000))));
+        assert_eq!(state.selected(), process(0, 10));
+        assert_eq!(press(&mut state, "K"), Effect::Nothing);
+    }
+}
+
+#[test]
+fn details_of_a_row_stay_while_the_filter_hides_it() {
+    let mut state = state();
+    press(&mut state, "/ch");
+    state.update(key(KeyCode::Enter));
+    press(&mut state, "j");
+    open(&mut state, Overlay::Details);
+    let mut renamed = three();
+    renamed[1].command = "zulu".to_owned();
+    state.update(Event::Frame(Box::new(made(2, &renamed, 2000))));
+    assert!(lines(&state).contains("10 zulu"), "{}", lines(&state));
+    let chosen = ProcessKey { pid: Pid(10), start: Some(StartTime(1)) };
+    assert_eq!(press(&mut state, "K"), Effect::Plan(1, Aim::Processes(vec![chosen])));
+}
+
+#[test]
+fn followed_process_that_is_only_hidden_has_not_ended_and_escape_ends_the_following() {
+    let mut state = state();
+    press(&mut state, "jF/zzz");
+    state.update(key(KeyCode::Enter));
+    assert!(lines(&state).contains("following 10"), "{}", lines(&state));
+    state.update(Event::Frame(Box::new(made(2, &three()[..1], 2000))));
+    assert!(lines(&state).contains("has ended: 10"), "{}", lines(&state));
+    for _ in 0..2 {
+        state.update(key(KeyCode::Esc));
+    }
+    assert!(!lines(&state).contains("has ended"), "{}", lines(&state));
+}
+
+#[test]
+fn mark_of_tagged_rows_covers_nothing() {
+    let only = Options { columns: vec![Column::Command, Column::Pid], ..options() };
+    for options in [options(), only] {
+        let mut state = State::new(options, (80, 24));
+        let long = [Made::new(0, 4_194_303, "bob", 300, "python"), three().remove(2)];
+        state.update(Event::Frame(Box::new(made(2, &long, 1000))));
+        press(&mut state, "j ");
+        let screen = lines(&state);
+        let row = screen.lines().find(|line| line.starts_with("* ")).expect(&screen);
+        assert!(row.contains("4194303") && row.contains("python"), "{screen}");
+        assert!(screen.lines().next().unwrap().contains("1 tagged"), "{screen}");
+        press(&mut state, "U");
+        assert!(!lines(&state).contains("* "), "{}", lines(&state));
+    }
+}
+
+#[test]
+fn columns_after_the_command_keep_their_room() {
+    let columns = vec![Column::Pid, Column::Command, Column::Memory, Column::User];
+    let mut state = State::new(Options { columns, ..options() }, (60, 24));
+    let command = "x".repeat(100);
+    let rows = [Made::new(0, 7, "bob", 3 << 10, &command), Made::new(0, 8, "eve", 10, "y")];
+    state.update(Event::Frame(Box::new(made(1, &rows, 1000))));
+    let screen = lines(&state);
+    let row = screen.lines().find(|line| line.contains("xxx")).unwrap();
+    assert!(row.ends_with("…   3.0 GiB bob"), "{screen}");
+    assert!(screen.contains("   10 MiB eve"), "less than a GiB: {screen}");
+}
+
+#[test]
+fn end_of_a_long_filter_and_what_it_does_not_use_are_shown() {
+    let mut state = state();
+    press(&mut state, "/");
+    state.update(Event::Paste(format!("{}end", "long ".repeat(40))));
+    let footer = |state: &State| lines(state).lines().last().unwrap().to_owned();
+    assert!(footer(&state).contains("long end█"), "{}", footer(&state));
+    assert!(footer(&state).starts_with("filter: …"), "{}", footer(&state));
+    state.update(control('u'));
+    press(&mut state, "al gpu=x");
+    assert!(footer(&state).contains("al gpu=x█  not used: gpu=x"), "{}", footer(&state));
+    state.update(key(KeyCode::Backspace));
+    press(&mut state, "1");
+    assert!(!footer(&state).contains("not used"), "{}", footer(&state));
 }
 
 #[test]
@@ -215,6 +372,44 @@ fn paused_view_keeps_its_rows_and_shows_the_latest_look_when_it_resumes() {
     assert_eq!(state.history(0).unwrap().len(), 3, "no sample is lost");
 }
 
+#[test]
+fn graphs_of_a_paused_view_stay_however_long_it_is_paused() {
+    let mut state = State::new(options(), (80, 40));
+    let look = |at: u32| {
+        let job = Made { cpu: u64::from(at) * 500, ..Made::new(0, 7, "bob", 4000, "job") };
+        Event::Frame(Box::new(made(1, &[job], u64::from(at) * 1000)))
+    };
+    for at in 1..=9 {
+        state.update(look(at));
+    }
+    press(&mut state, "j");
+    state.update(key(KeyCode::Enter));
+    press(&mut state, "z");
+    let before = lines(&state);
+    assert!(before.contains("CPU ≤100%"), "{before}");
+    for at in 10..400 {
+        state.update(look(at));
+    }
+    state.update(control('l'));
+    assert_eq!(lines(&state), before);
+    press(&mut state, "z");
+    assert_ne!(lines(&state), before);
+}
+
+#[test]
+fn wait_ends_with_the_next_look_also_while_the_display_is_paused() {
+    let mut state = state();
+    press(&mut state, "z");
+    let before = lines(&state);
+    let what = "waiting for the driver".to_owned();
+    state.update(Event::Stalled { what, since: std::time::Duration::from_secs(5) });
+    assert!(lines(&state).contains("waiting for the driver"));
+    let look = |at| Event::Frame(Box::new(made(2, &three(), at)));
+    assert_eq!(state.update(look(2000)), Effect::Draw);
+    assert_eq!(lines(&state), before);
+    assert_eq!(state.update(look(3000)), Effect::Nothing);
+}
+
 fn click(state: &mut State, text: &str) -> Effect {
     let screen = lines(state);
     let mut rows = screen.lines().enumerate();
@@ -250,7 +445,13 @@ fn mouse_selects_rows_sorts_by_titles_and_scrolls() {
 #[test]
 fn last_known_devices_stay_when_the_driver_does_not_answer() {
     let mut state = state();
-    let mut blind = made(0, &[], 2000);
+    let mut busy = three();
+    busy[1].cpu = 500;
+    state.update(Event::Frame(Box::new(made(2, &busy, 2000))));
+    let cpu = |state: &State| state.rows().map(|row| row.cpu).collect::<Vec<_>>();
+    let known = [Some(50), Some(0), Some(0)];
+    assert_eq!(cpu(&state), known);
+    let mut blind = made(0, &[], 3000);
     blind.snapshot.driver = Err(gpu_core::Fault {
         kind: gpu_core::ErrorKind::TimedOut,
         text: "query the driver: no answer within 30 s".to_owned(),
@@ -258,15 +459,29 @@ fn last_known_devices_stay_when_the_driver_does_not_answer() {
     for _ in 0..2 {
         state.update(Event::Frame(Box::new(blind.clone())));
         let screen = lines(&state);
-        assert!(screen.lines().next().unwrap().contains("GPUs as of 00:00:01"), "{screen}");
+        assert!(screen.lines().next().unwrap().contains("GPUs as of 00:00:02"), "{screen}");
+        assert_eq!(cpu(&state), known, "that of then");
         assert_eq!(pids(&state), [10, 30, 20]);
         assert!(!screen.contains("free"), "{screen}");
     }
     let history = state.history(0).unwrap();
-    assert_eq!((history.len(), history.back(Measure::Memory, 0)), (3, None));
+    assert_eq!((history.len(), history.back(Measure::Memory, 0)), (4, None));
     assert!(history.back(Measure::Memory, 2).is_some());
-    state.update(Event::Frame(Box::new(made(2, &three(), 3000))));
+    // Two seconds of CPU time in the three since the last look that told any.
+    busy[1].cpu += 2000;
+    state.update(Event::Frame(Box::new(made(2, &busy, 5000))));
     assert!(!lines(&state).contains("as of"));
+    assert_eq!(cpu(&state), [Some(66), Some(0), Some(0)]);
+    press(&mut state, "j");
+    state.update(key(KeyCode::Enter));
+    state.update(Event::Resize(80, 40));
+    let screen = lines(&state);
+    let graph = screen.lines().skip_while(|line| !line.contains("SM  ")).nth(1).unwrap();
+    let is_dots = |c: &char| ('\u{2801}'..='\u{28ff}').contains(c);
+    let shown: Vec<char> = graph.trim_end_matches([' ', '│']).chars().rev().take(3).collect();
+    // Seven percent at each look, but not at the two in between.
+    assert_eq!(shown.iter().map(is_dots).collect::<Vec<_>>(), [true, true, true], "{screen}");
+    assert_eq!(shown[..2], ['⢀', '⡀'], "{screen}");
 }
 
 #[test]
@@ -291,7 +506,7 @@ fn every_action_has_a_key_that_does_it() {
                 true => KeyModifiers::CONTROL,
                 false => KeyModifiers::NONE,
             };
-            let found = action(KeyEvent::new(stroke.code, modifiers));
+            let found = Scope::default().action(KeyEvent::new(stroke.code, modifiers));
             assert_eq!(found, Some(binding.action));
             let expected = match binding.action {
                 Action::Quit => Effect::Quit,

@@ -143,7 +143,7 @@ fn tagged_processes_are_ended_together_otherwise_the_selected_one() {
     assert!(lines(&state).contains("no row is selected"), "{}", lines(&state));
     state.update(key(KeyCode::Esc));
     press(&mut state, "j  ");
-    assert!(lines(&state).contains("* 0       1 bob"), "{}", lines(&state));
+    assert!(lines(&state).contains("*   0       1 bob"), "{}", lines(&state));
     assert_eq!(press(&mut state, "K"), Effect::Plan(2, aim(&[1, 2])));
     state.update(key(KeyCode::Esc));
     press(&mut state, "gU");
@@ -152,6 +152,85 @@ fn tagged_processes_are_ended_together_otherwise_the_selected_one() {
     state.update(key(KeyCode::Esc));
     press(&mut state, "g g ");
     assert_eq!(press(&mut state, "K"), Effect::Plan(4, aim(&[2])));
+}
+
+#[test]
+fn tags_that_are_not_in_the_table_are_told() {
+    let mut state = state();
+    press(&mut state, "j  /3");
+    state.update(key(KeyCode::Enter));
+    assert_eq!(state.rows().count(), 1);
+    assert!(lines(&state).lines().next().unwrap().contains("2 tagged"), "{}", lines(&state));
+    assert_eq!(press(&mut state, "gK"), Effect::Plan(1, aim(&[1, 2])));
+    state.update(planned(1, 2));
+    let screen = lines(&state);
+    assert!(screen.contains("2 tagged processes; the table does not show 2 of them"), "{screen}");
+    state.update(key(KeyCode::Esc));
+    state.update(key(KeyCode::Esc));
+    press(&mut state, "K");
+    state.update(planned(2, 2));
+    let screen = lines(&state);
+    assert!(
+        screen.contains("2 tagged processes ") && !screen.contains("does not show"),
+        "{screen}"
+    );
+}
+
+#[test]
+fn dialog_of_a_box_is_about_the_process_of_the_box_and_not_about_tags() {
+    let mut state = state();
+    press(&mut state, "j g");
+    state.update(key(KeyCode::Down));
+    for opener in [KeyCode::Enter, KeyCode::Char('e')] {
+        state.update(key(opener));
+        let number = if opener == KeyCode::Enter { 1 } else { 2 };
+        assert_eq!(press(&mut state, "K"), Effect::Plan(number, aim(&[2])));
+        state.update(key(KeyCode::Esc));
+    }
+}
+
+#[test]
+fn plan_is_confirmed_only_after_its_end_was_on_the_screen() {
+    let mut state = state();
+    state.update(Event::Resize(48, 8));
+    press(&mut state, "jK");
+    let text = (1..=9).flat_map(|pid| said(&format!("would end {pid}"))).collect();
+    let shown = Shown { text, targets: 9, obstacle: None };
+    state.update(Event::Ending(News::Planned(1, Ok(shown))));
+    assert!(state.is_proposing());
+    while !lines(&state).contains("would end 9") {
+        assert_eq!(press(&mut state, "y"), Effect::Nothing, "{}", lines(&state));
+        let screen = lines(&state);
+        assert!(screen.contains("PgDn shows the rest of the plan"), "{screen}");
+        assert!(!screen.contains("y End"), "{screen}");
+        state.update(key(KeyCode::PageDown));
+    }
+    assert!(lines(&state).contains("y ends 9 processes"), "{}", lines(&state));
+    // The wheel skips nothing either.
+    state.update(key(KeyCode::Home));
+    let second = lines(&state).lines().nth(3).unwrap().to_owned();
+    let (kind, modifiers) = (MouseEventKind::ScrollDown, KeyModifiers::NONE);
+    state.update(Event::Mouse(MouseEvent { kind, column: 4, row: 4, modifiers }));
+    let above = lines(&state).lines().nth(2).unwrap().to_owned();
+    let number = |line: &str| line.chars().filter(char::is_ascii_digit).collect::<String>();
+    assert_eq!((number(&second), number(&above)), ("2".to_owned(), "3".to_owned()));
+    // What was read on a wide screen is not read on another one.
+    state.update(key(KeyCode::Home));
+    state.update(Event::Resize(49, 8));
+    assert_eq!(press(&mut state, "y"), Effect::Nothing);
+    state.update(key(KeyCode::End));
+    assert!(lines(&state).contains("y End  Esc Leave  Down Scroll"), "{}", lines(&state));
+    assert_eq!(press(&mut state, "y"), Effect::Execute(1));
+}
+
+#[test]
+fn question_before_quitting_is_whole_on_a_narrow_terminal() {
+    let mut state = running();
+    state.update(Event::Resize(48, 12));
+    press(&mut state, "q");
+    let screen = lines(&state);
+    assert!(screen.contains("q sends no further signal and quits"), "{screen}");
+    assert!(screen.contains("Esc goes on"), "{screen}");
 }
 
 #[test]

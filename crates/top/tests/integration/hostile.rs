@@ -47,7 +47,7 @@ fn wide_and_combining_characters_stay_in_their_columns() {
         let screen = &shown(&name, "command", (80, 24))[0];
         let column = |text: &str| {
             let line = screen.lines().find(|line| line.contains(text)).expect(screen);
-            unicode_width::UnicodeWidthStr::width(&line[..line.find("GiB").unwrap()])
+            unicode_width::UnicodeWidthStr::width(&line[..line.find("MiB").unwrap()])
         };
         assert_eq!(column("command"), column("after"), "{screen}");
     }

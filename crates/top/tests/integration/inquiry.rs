@@ -42,6 +42,21 @@ fn environment_hides_what_may_be_secret_until_asked() {
 }
 
 #[test]
+fn long_values_can_be_read_to_their_end() {
+    let mut state = state(options());
+    press(&mut state, "je");
+    let value = format!("{}:end", "/opt/some/where".repeat(20));
+    state.update(read(7, &[("LIBRARIES", &value), ("RANK", "3")]));
+    let screen = lines(&state);
+    assert!(screen.contains(":end") && screen.contains("│ RANK=3"), "{screen}");
+    let inside = screen
+        .lines()
+        .filter_map(|line| Some(line.strip_prefix("│ ")?.trim_end_matches("│").trim()));
+    let all = inside.collect::<String>();
+    assert!(all.contains(&format!("LIBRARIES={value}")), "{screen}");
+}
+
+#[test]
 fn answer_about_another_process_is_not_shown() {
     let mut state = state(options());
     press(&mut state, "je");
@@ -50,7 +65,9 @@ fn answer_about_another_process_is_not_shown() {
     assert_eq!(state.update(read(7, &[("A", "1")])), Effect::Nothing);
     assert!(lines(&state).contains("reading …"), "{}", lines(&state));
     // While a process makes its reader wait, it is not read again.
+    state.update(key(KeyCode::Esc));
     assert_eq!(press(&mut state, "l"), Effect::Ask(Inquiry::Leases));
+    state.update(key(KeyCode::Esc));
     assert_eq!(press(&mut state, "e"), Effect::Draw);
     let why = "failed to read the environment of process 8".to_owned();
     let answer = Answer::Environment(process(8), Err(why.clone()));

@@ -12,6 +12,23 @@ fn state() -> State {
     State::new(options, (100, 30))
 }
 
+#[test]
+fn recording_that_is_being_opened_is_not_called_paused() {
+    let screen = lines(&state());
+    assert!(screen.contains("loading") && !screen.contains("paused"), "{screen}");
+}
+
+#[test]
+fn recording_of_a_simulated_machine_is_named_once() {
+    let mut state = state();
+    let mut frame = look(1000);
+    frame.snapshot.origin = gpu_core::Origin::Simulated("made".to_owned());
+    state.update(Event::Replayed(Replayed::Sought(Box::new(frame), None)));
+    let header = lines(&state).lines().next().unwrap().to_owned();
+    assert!(header.starts_with("recording of simulated machine made · driver"), "{header}");
+    assert!(!header.contains("paused"), "that is not known yet: {header}");
+}
+
 fn look(at: u64) -> gpu_top::Frame {
     let job = Made { cpu: at / 2, ..Made::new(0, 7, "bob", at / 10, "job") };
     made(1, &[job], at)
@@ -85,6 +102,12 @@ fn keys_move_the_time_of_the_recording() {
     assert_eq!(state.update(key(KeyCode::Enter)), Effect::Play(to));
     state.update(playback(Playback { objection: Some("no".to_owned()), ..Playback::default() }));
     assert!(lines(&state).lines().last().unwrap().starts_with("no"));
+    // It goes with the next key.
+    press(&mut state, "/b");
+    assert!(lines(&state).lines().last().unwrap().starts_with("filter: b"), "{}", lines(&state));
+    state.update(key(KeyCode::Esc));
+    state.update(playback(Playback { at_end: true, ..Playback::default() }));
+    assert!(!lines(&state).lines().last().unwrap().starts_with("no"), "{}", lines(&state));
     press(&mut state, "gq");
     state.update(key(KeyCode::Esc));
     assert_eq!(press(&mut state, "q"), Effect::Quit, "q is text only while a time is typed");
@@ -100,6 +123,11 @@ fn recording_offers_no_key_that_acts_on_the_present() {
     press(&mut state, "?");
     let help = lines(&state);
     assert!(help.contains("10 s forward") && !help.contains("F9"), "{help}");
+    assert!(help.contains("│ g            go to a time"), "{help}");
+    state.update(key(KeyCode::PageDown));
+    let rest = lines(&state);
+    assert!(rest.contains("│ Home         first row"), "{rest}");
+    assert!(!help.contains("tag") && !rest.contains(" tag "), "{help}{rest}");
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &TopArgs, global: &Global, screen: &mut Screen) -> Resul
     }
     let config = settings::config()?;
     let filter = ProcessFilter { users: args.user.clone(), ..ProcessFilter::default() };
-    let (settings, machine) = match &args.replay.replay {
+    let (settings, machine) = match super::replay::dir(&args.replay, global)? {
         Some(path) => {
             let (played, at) = replay::open(path, args, filter)?;
             let frames = Frames::Recording(Box::new(played), at, args.speed);
