@@ -1,0 +1,141 @@
+//! The machine that an exporter of metrics looks at.
+
+mod audit_log;
+mod job_dir;
+
+use crate::{MachineError, Options, Source};
+use audit_log::AuditLog;
+use gpu_core::{Clock, LeaseStore};
+use gpu_export::{Exported, Exporter, Metrics, Ports, Reaps, Shown};
+use gpu_host::{SystemClock, user_name};
+use job_dir::JobDir;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The time that a look needs beside the driver.
+const BESIDE_DRIVER: Duration = Duration::from_millis(400);
+
+/// Returns the time for the driver in a look that has so much time.
+pub fn driver_deadline(left: Duration) -> Duration {
+    left.saturating_sub(BESIDE_DRIVER).min(left * 3 / 4)
+}
+
+/// What an exporter looks at, and for what.
+#[derive(Clone, Copy, Debug)]
+pub struct ExportOptions<'a> {
+    /// The machine. `progress` is also called with what fails beside a look.
+    pub machine: Options<'a>,
+    /// Which values are exported.
+    pub shown: Shown,
+    /// The directory for dcgm-exporter's `--hpc-job-mapping-dir`.
+    pub jobs: Option<&'a Path>,
+}
+
+/// A machine that is looked at for each scrape.
+///
+/// A backend whose driver missed its deadline answers nothing any more. It is replaced at the next
+/// look: the new one calls the driver only if no child of the old one still hangs in it.
+pub struct ExportedMachine {
+    sim: Option<PathBuf>,
+    nvml: Option<PathBuf>,
+    deadline: Duration,
+    progress: fn(&str),
+    shown: Shown,
+    /// The machine, and the deadline of its driver.
+    source: Option<(Source, Duration)>,
+    exporter: Exporter,
+    reaps: Reaps,
+    audit_log: AuditLog,
+    jobs: Option<JobDir>,
+    /// Whether writing to the directory failed at the look before.
+    jobs_failed: bool,
+    real: SystemClock,
+    looked_at: Duration,
+}
+
+impl ExportedMachine {
+    /// Opens the machine and the directory for jobs.
+    ///
+    /// # Errors
+    /// As [`Source::open`]; when the directory for jobs is a symbolic link, or others than root and
+    /// the caller can change it.
+    pub fn open(options: &ExportOptions<'_>) -> Result<Self, MachineError> {
+        let ExportOptions { machine, shown, jobs } = *options;
+        Ok(ExportedMachine {
+            sim: machine.sim.map(Path::to_owned),
+            nvml: machine.nvml.map(Path::to_owned),
+            deadline: machine.deadline,
+            progress: machine.progress,
+            shown,
+            source: Some((Source::open(&machine)?, machine.deadline)),
+            exporter: Exporter::new(),
+            reaps: Reaps::new(),
+            audit_log: AuditLog::default(),
+            jobs: jobs.map(JobDir::open).transpose()?,
+            jobs_failed: false,
+            real: SystemClock::new(),
+            looked_at: Duration::ZERO,
+        })
+    }
+
+    /// Looks at the machine, and gives the driver at most so much time. The files for jobs are
+    /// written afterwards.
+    pub fn look(&mut self, deadline: Duration) -> Metrics {
+        let deadline = deadline.min(self.deadline);
+        let (source, own) = match self.source.take() {
+            // A simulated machine would begin anew; its driver is not waited for.
+            Some((source, own)) if own <= deadline || source.is_simulated() => (source, own),
+            _ => match self.reopened(deadline) {
+                Ok(source) => (source, deadline),
+                Err(error) => {
+                    (self.progress)(&format!("failed to {}", error.into_error()));
+                    return Metrics::without_answer();
+                }
+            },
+        };
+        let now = self.real.monotonic();
+        if source.is_simulated() {
+            source.clock.sleep(now.saturating_sub(self.looked_at));
+        }
+        self.looked_at = now;
+        let seen = self.look_at(&source);
+        if !seen.has_lost_driver || source.is_simulated() {
+            self.source = Some((source, own));
+        }
+        if let (Some(jobs), Some(files)) = (&self.jobs, &seen.job_files) {
+            let written = jobs.write(files);
+            if let Err(error) = &written
+                && !self.jobs_failed
+            {
+                (self.progress)(&format!("failed to {}", error.fault()));
+            }
+            self.jobs_failed = written.is_err();
+        }
+        seen.metrics
+    }
+
+    fn look_at(&mut self, source: &Source) -> Exported {
+        let leases = source.existing_lease_store();
+        let ports = Ports {
+            backend: &*source.backend,
+            host: &*source.host,
+            clock: &*source.clock,
+            leases: leases.as_ref().map(|leases| leases as &dyn LeaseStore),
+        };
+        let reaps = &mut self.reaps;
+        let log = source.audit_log();
+        let is_read = log.is_none_or(|log| self.audit_log.read(&log, &mut |line| reaps.add(line)));
+        let reaps = is_read.then_some(&self.reaps);
+        let user = |uid: u32| user_name(uid).unwrap_or_else(|_| format!("user {uid}"));
+        self.exporter.look(&ports, reaps, self.shown, &user)
+    }
+
+    fn reopened(&self, deadline: Duration) -> Result<Source, MachineError> {
+        Source::open(&Options {
+            sim: self.sim.as_deref(),
+            nvml: self.nvml.as_deref(),
+            deadline,
+            progress: self.progress,
+        })
+    }
+}
