@@ -23,7 +23,9 @@ pub(crate) fn run(
         waits: args.textfile.is_none(),
     };
     let mut machine = ExportedMachine::open(&ExportOptions {
-        machine: Options { progress: warn, ..options(global) },
+        // A scrape is answered in time however long a wait is, and each one would tell of it.
+        machine: Options { progress: |_| {}, ..options(global) },
+        warn,
         shown,
         jobs: args.hpc_job_mapping_dir.as_deref(),
     })

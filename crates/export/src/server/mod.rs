@@ -16,7 +16,7 @@ pub use looker::Looker;
 use crate::metrics::Metrics;
 use connection::{Connection, Progress};
 use gpu_core::Clock;
-use request::{Request, answer, head};
+use request::{Reply, Request, answer, head};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -213,13 +213,16 @@ impl Server {
         for _ in 0..(self.limits.connections / 4).max(1) {
             match self.listener.accept() {
                 Ok((stream, _)) => {
-                    if self.connections.len() >= self.limits.connections && !self.evict() {
-                        // All others are scrapes that wait or are being answered.
-                        continue;
-                    }
                     // A client that is gone already has no options to set.
-                    if let Ok(new) = Connection::new(stream, now + self.limits.reading) {
+                    let Ok(mut new) = Connection::new(stream, now + self.limits.reading) else {
+                        continue;
+                    };
+                    if self.connections.len() < self.limits.connections || self.evict() {
                         self.connections.push(new);
+                    } else {
+                        // All others are scrapes that wait or are being answered.
+                        new.answer(head(Reply::Busy), now);
+                        new.progress();
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,

@@ -41,6 +41,7 @@ pub(super) enum Reply {
     NotFound,
     WrongMethod,
     TooLarge,
+    Busy,
 }
 
 impl Request {
@@ -100,6 +101,7 @@ pub(super) fn head(reply: Reply) -> Vec<u8> {
         Reply::Malformed => ("400 Bad Request", "not a request of HTTP/1\n"),
         Reply::NotFound => ("404 Not Found", "the metrics are at /metrics\n"),
         Reply::WrongMethod => ("405 Method Not Allowed", "only GET and HEAD\n"),
+        Reply::Busy => ("503 Service Unavailable", "too many scrapes at a time\n"),
         Reply::TooLarge => ("431 Request Header Fields Too Large", "too many headers\n"),
     };
     let mut bytes = start(status, "text/plain; charset=utf-8", text.len());

@@ -23,8 +23,10 @@ pub fn driver_deadline(left: Duration) -> Duration {
 /// What an exporter looks at, and for what.
 #[derive(Clone, Copy, Debug)]
 pub struct ExportOptions<'a> {
-    /// The machine. `progress` is also called with what fails beside a look.
+    /// The machine.
     pub machine: Options<'a>,
+    /// Called with what fails beside a look.
+    pub warn: fn(&str),
     /// Which values are exported.
     pub shown: Shown,
     /// The directory for dcgm-exporter's `--hpc-job-mapping-dir`.
@@ -39,7 +41,7 @@ pub struct ExportedMachine {
     sim: Option<PathBuf>,
     nvml: Option<PathBuf>,
     deadline: Duration,
-    progress: fn(&str),
+    warn: fn(&str),
     shown: Shown,
     /// The machine, and the deadline of its driver.
     source: Option<(Source, Duration)>,
@@ -60,12 +62,12 @@ impl ExportedMachine {
     /// As [`Source::open`]; when the directory for jobs is a symbolic link, or others than root and
     /// the caller can change it.
     pub fn open(options: &ExportOptions<'_>) -> Result<Self, MachineError> {
-        let ExportOptions { machine, shown, jobs } = *options;
+        let ExportOptions { machine, warn, shown, jobs } = *options;
         Ok(ExportedMachine {
             sim: machine.sim.map(Path::to_owned),
             nvml: machine.nvml.map(Path::to_owned),
             deadline: machine.deadline,
-            progress: machine.progress,
+            warn,
             shown,
             source: Some((Source::open(&machine)?, machine.deadline)),
             exporter: Exporter::new(),
@@ -88,7 +90,7 @@ impl ExportedMachine {
             _ => match self.reopened(deadline) {
                 Ok(source) => (source, deadline),
                 Err(error) => {
-                    (self.progress)(&format!("failed to {}", error.into_error()));
+                    (self.warn)(&format!("failed to {}", error.into_error()));
                     return Metrics::without_answer();
                 }
             },
@@ -107,7 +109,7 @@ impl ExportedMachine {
             if let Err(error) = &written
                 && !self.jobs_failed
             {
-                (self.progress)(&format!("failed to {}", error.fault()));
+                (self.warn)(&format!("failed to {}", error.fault()));
             }
             self.jobs_failed = written.is_err();
         }
@@ -135,7 +137,7 @@ impl ExportedMachine {
             sim: self.sim.as_deref(),
             nvml: self.nvml.as_deref(),
             deadline,
-            progress: self.progress,
+            progress: |_| {},
         })
     }
 }
