@@ -2,7 +2,7 @@
 
 use crate::catalog::{Kind, Metric};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::encoding::{prometheus_text, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
@@ -57,7 +57,7 @@ impl Format {
 }
 
 /// The labels of a sample, in the order of the catalog. A label without a value is left out.
-pub(crate) type Labels = Vec<(&'static str, String)>;
+pub(crate) type Labels = Box<[(&'static str, String)]>;
 
 /// The value of a sample.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,7 +120,7 @@ impl Metrics {
 
     pub(crate) fn add_histogram(&mut self, metric: Metric, sum: f64, buckets: Vec<(f64, u64)>) {
         let value = Value::Histogram { sum, buckets };
-        self.families.entry(metric).or_default().push((Labels::new(), value));
+        self.families.entry(metric).or_default().push((Labels::default(), value));
     }
 
     /// Returns the page in a format.
@@ -162,9 +162,11 @@ impl Collector for Page {
                 encoder.encode_descriptor(&name, family.help, unit.as_ref(), kind)?;
             for (labels, value) in samples {
                 match (labels.is_empty(), family.kind) {
-                    (_, Kind::Info) => described.encode_info(labels)?,
+                    (_, Kind::Info) => described.encode_info(&&labels[..])?,
                     (true, kind) => encode(&mut described, kind, value)?,
-                    (false, kind) => encode(&mut described.encode_family(labels)?, kind, value)?,
+                    (false, kind) => {
+                        encode(&mut described.encode_family(&&labels[..])?, kind, value)?;
+                    }
                 }
             }
         }
@@ -175,12 +177,12 @@ impl Collector for Page {
 fn encode(encoder: &mut MetricEncoder<'_>, kind: Kind, value: &Value) -> fmt::Result {
     match value {
         Value::Number(number) if kind == Kind::Counter => {
-            encoder.encode_counter::<Labels, f64, f64>(number, None)
+            encoder.encode_counter::<NoLabelSet, f64, f64>(number, None)
         }
         Value::Number(number) => encoder.encode_gauge(number),
         Value::Histogram { sum, buckets } => {
             let count = buckets.iter().map(|(_, count)| count).sum();
-            encoder.encode_histogram::<Labels>(*sum, count, buckets, None)
+            encoder.encode_histogram::<NoLabelSet>(*sum, count, buckets, None)
         }
     }
 }

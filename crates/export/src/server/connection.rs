@@ -2,7 +2,7 @@
 
 use super::request::{MOST_BYTES, Reply, Request, Wanted};
 use rustix::event::{PollFd, PollFlags};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ enum State {
     Reads(Vec<u8>),
     /// It waits for a look.
     Waits(Wanted),
-    /// It has taken this many bytes of its answer.
-    Writes(Vec<u8>, usize),
+    /// It has taken this many bytes of the head and the body of its answer.
+    Writes([String; 2], usize),
 }
 
 /// What came of reading or writing.
@@ -73,8 +73,8 @@ impl Connection {
         (self.state, self.until) = (State::Waits(wanted), until);
     }
 
-    pub(super) fn answer(&mut self, bytes: Vec<u8>, until: Duration) {
-        (self.state, self.until) = (State::Writes(bytes, 0), until);
+    pub(super) fn answer(&mut self, answer: [String; 2], until: Duration) {
+        (self.state, self.until) = (State::Writes(answer, 0), until);
     }
 
     /// Reads or writes as much as is possible without waiting.
@@ -83,8 +83,8 @@ impl Connection {
             State::Reads(bytes) => read(&mut self.stream, bytes),
             // It hung up, or it would not be ready.
             State::Waits(_) => Progress::IsOver,
-            State::Writes(bytes, done) => {
-                let written = write(&mut self.stream, bytes, done);
+            State::Writes(answer, done) => {
+                let written = write(&mut self.stream, answer, done);
                 match written {
                     Ok(false) => Progress::GoesOn,
                     Ok(true) => {
@@ -119,9 +119,11 @@ fn read(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Progress {
 }
 
 /// Returns whether all was written.
-fn write(stream: &mut TcpStream, bytes: &[u8], done: &mut usize) -> io::Result<bool> {
-    while *done < bytes.len() {
-        match stream.write(&bytes[*done..]) {
+fn write(stream: &mut TcpStream, answer: &[String; 2], done: &mut usize) -> io::Result<bool> {
+    let [head, body] = answer.each_ref().map(|part| part.as_bytes());
+    while *done < head.len() + body.len() {
+        let left = [&head[head.len().min(*done)..], &body[done.saturating_sub(head.len())..]];
+        match stream.write_vectored(&left.map(IoSlice::new)) {
             Ok(0) => return Err(ErrorKind::WriteZero.into()),
             Ok(count) => *done += count,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),

@@ -16,7 +16,7 @@ pub use looker::Looker;
 use crate::metrics::Metrics;
 use connection::{Connection, Progress};
 use gpu_core::Clock;
-use request::{Reply, Request, answer, head};
+use request::{Reply, Request, answer, refusal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -155,6 +155,8 @@ impl Server {
         let waiting = self.connections.iter().filter(|connection| connection.awaits().is_some());
         let Some(until) = waiting.map(Connection::until).min() else { return Ok(()) };
         if !self.is_looking {
+            // It is too old for the next scrape, and as large as what replaces it.
+            self.latest = None;
             self.looker.request(until.saturating_sub(now))?;
             self.is_looking = true;
         }
@@ -200,7 +202,7 @@ impl Server {
                     true
                 }
                 Progress::Asks(Request::Other(reply)) => {
-                    connection.answer(head(reply), now + limits.writing);
+                    connection.answer(refusal(reply), now + limits.writing);
                     true
                 }
             }
@@ -221,7 +223,7 @@ impl Server {
                         self.connections.push(new);
                     } else {
                         // All others are scrapes that wait or are being answered.
-                        new.answer(head(Reply::Busy), now);
+                        new.answer(refusal(Reply::Busy), now);
                         new.progress();
                     }
                 }

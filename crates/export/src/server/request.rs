@@ -84,18 +84,15 @@ fn allowed(seconds: &str) -> Option<Duration> {
     Some(whole - RESERVE.min(whole / 4))
 }
 
-/// Returns the answer with a page.
-pub(super) fn answer(metrics: &Arc<Metrics>, wanted: Wanted) -> Vec<u8> {
+/// Returns the answer with a page, as its head and its body.
+pub(super) fn answer(metrics: &Arc<Metrics>, wanted: Wanted) -> [String; 2] {
     let page = metrics.page(wanted.format);
-    let mut bytes = start("200 OK", wanted.format.content_type(), page.len());
-    if !wanted.is_head {
-        bytes.extend_from_slice(page.as_bytes());
-    }
-    bytes
+    let head = start("200 OK", wanted.format.content_type(), page.len());
+    [head, if wanted.is_head { String::new() } else { page }]
 }
 
 /// Returns an answer without metrics.
-pub(super) fn head(reply: Reply) -> Vec<u8> {
+pub(super) fn refusal(reply: Reply) -> [String; 2] {
     let (status, text) = match reply {
         Reply::Welcome => ("200 OK", "gpuws export: the metrics are at /metrics\n"),
         Reply::Malformed => ("400 Bad Request", "not a request of HTTP/1\n"),
@@ -104,19 +101,16 @@ pub(super) fn head(reply: Reply) -> Vec<u8> {
         Reply::Busy => ("503 Service Unavailable", "too many scrapes at a time\n"),
         Reply::TooLarge => ("431 Request Header Fields Too Large", "too many headers\n"),
     };
-    let mut bytes = start(status, "text/plain; charset=utf-8", text.len());
-    bytes.extend_from_slice(text.as_bytes());
-    bytes
+    [start(status, "text/plain; charset=utf-8", text.len()), text.to_owned()]
 }
 
-fn start(status: &str, content_type: &str, length: usize) -> Vec<u8> {
+fn start(status: &str, content_type: &str, length: usize) -> String {
     let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
     format!(
         "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\
          {allow}Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
          Connection: close\r\n\r\n"
     )
-    .into_bytes()
 }
 
 #[cfg(test)]

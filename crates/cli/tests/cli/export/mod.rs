@@ -112,7 +112,9 @@ fn driver_that_answers_again_is_up_again() {
     let fault = "nvmlDeviceGetTemperature=delay:1500,gpu=1";
     let exporter = Exporter::in_session(&["healthy-box", "--fault", fault], &["--reuse", "1ms"]);
     assert_eq!(page_value(&exporter.scrape_within("1.5"), "gpuws_up"), Some(0.0));
-    assert_eq!(page_value(&exporter.scrape_within("60"), "gpuws_up"), Some(1.0));
+    // The next one may still get the look that was too slow.
+    let mut ups = (0..3).map(|_| page_value(&exporter.scrape_within("60"), "gpuws_up"));
+    assert!(ups.any(|up| up == Some(1.0)));
 }
 
 #[test]
