@@ -103,21 +103,17 @@ fn reserved(device: &DeviceState, leases: &[&LeaseEntry]) -> Option<Bytes> {
     let uuid = device.id().uuid.as_ref().ok()?;
     let mut sum = Bytes(0);
     for lease in leases {
-        sum = sum
-            + match lease.claim.share {
-                Share::Memory(bytes) => bytes.min(total),
-                Share::Whole if lease.devices.contains(uuid) => total,
-                Share::Whole => {
-                    let parts = device.mig.iter().flatten();
-                    let leased = |part: &&gpu_core::MigInstance| {
-                        part.uuid.as_ref().is_ok_and(|uuid| lease.devices.contains(uuid))
-                    };
-                    parts
-                        .filter(leased)
-                        .map(|part| part.memory.total.ok())
-                        .sum::<Option<Bytes>>()?
-                }
-            };
+        sum += match lease.claim.share {
+            Share::Memory(bytes) => bytes.min(total),
+            Share::Whole if lease.devices.contains(uuid) => total,
+            Share::Whole => {
+                let parts = device.mig.iter().flatten();
+                let leased = |part: &&gpu_core::MigInstance| {
+                    part.uuid.as_ref().is_ok_and(|uuid| lease.devices.contains(uuid))
+                };
+                parts.filter(leased).map(|part| part.memory.total.ok()).sum::<Option<Bytes>>()?
+            }
+        };
     }
     Some(sum.min(total))
 }

@@ -74,7 +74,7 @@ fn add_processes(scene: &Scene<'_>, least: Option<Bytes>, metrics: &mut Metrics)
         for process in device.processes.iter().flatten() {
             let Ok(memory) = process.memory else { continue };
             let known = of_device.entry(process.pid).or_insert((Bytes(0), process));
-            known.0 = known.0 + memory;
+            known.0 += memory;
         }
         let large = of_device.into_values().filter(|(memory, _)| *memory >= least);
         largest.extend(large.map(|(memory, process)| (memory, device, process)));

@@ -19,8 +19,8 @@ pub(super) struct Connection {
 enum State {
     /// It has sent so much of its request.
     Reads(Vec<u8>),
-    /// It waits for a look.
-    Waits(Wanted),
+    /// It waits for a look, and has this much time in all.
+    Waits(Wanted, Duration),
     /// It has taken this many bytes of the head and the body of its answer.
     Writes([String; 2], usize),
 }
@@ -45,7 +45,7 @@ impl Connection {
     pub(super) fn wait(&self) -> PollFd<'_> {
         let flags = match self.state {
             State::Reads(_) => PollFlags::IN,
-            State::Waits(_) => PollFlags::empty(),
+            State::Waits(..) => PollFlags::empty(),
             State::Writes(..) => PollFlags::OUT,
         };
         PollFd::new(&self.stream, flags)
@@ -56,10 +56,10 @@ impl Connection {
         self.until
     }
 
-    /// Returns what it wants of a look, if it waits for one.
-    pub(super) fn awaits(&self) -> Option<Wanted> {
+    /// Returns what it wants of a look, and the time that it has in all, if it waits for one.
+    pub(super) fn awaits(&self) -> Option<(Wanted, Duration)> {
         match self.state {
-            State::Waits(wanted) => Some(wanted),
+            State::Waits(wanted, allowed) => Some((wanted, allowed)),
             State::Reads(_) | State::Writes(..) => None,
         }
     }
@@ -69,8 +69,8 @@ impl Connection {
         matches!(self.state, State::Reads(_))
     }
 
-    pub(super) fn wait_for(&mut self, wanted: Wanted, until: Duration) {
-        (self.state, self.until) = (State::Waits(wanted), until);
+    pub(super) fn wait_for(&mut self, wanted: Wanted, now: Duration, allowed: Duration) {
+        (self.state, self.until) = (State::Waits(wanted, allowed), now + allowed);
     }
 
     pub(super) fn answer(&mut self, answer: [String; 2], until: Duration) {
@@ -82,7 +82,7 @@ impl Connection {
         match &mut self.state {
             State::Reads(bytes) => read(&mut self.stream, bytes),
             // It hung up, or it would not be ready.
-            State::Waits(_) => Progress::IsOver,
+            State::Waits(..) => Progress::IsOver,
             State::Writes(answer, done) => {
                 let written = write(&mut self.stream, answer, done);
                 match written {

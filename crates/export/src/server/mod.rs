@@ -13,6 +13,7 @@ mod request;
 
 pub use looker::Looker;
 
+use crate::catalog::Metric;
 use crate::metrics::Metrics;
 use connection::{Connection, Progress};
 use gpu_core::Clock;
@@ -60,13 +61,32 @@ pub struct Server {
     looker: Looker,
     limits: Limits,
     connections: Vec<Connection>,
-    /// The last look, and when it ended.
-    latest: Option<(Arc<Metrics>, Duration)>,
-    /// Whether a look is under way.
-    is_looking: bool,
+    /// The last look.
+    latest: Option<Taken>,
+    /// The time of the scrape for which the present look is taken, if one is under way.
+    looking: Option<Duration>,
     /// New connections are not accepted before this time, because the process has no descriptor
     /// for them.
     pause: Duration,
+}
+
+/// A look that has ended.
+#[derive(Debug)]
+struct Taken {
+    metrics: Arc<Metrics>,
+    /// The time of the scrape for which it was taken.
+    given: Duration,
+    /// When it ended, on the monotonic clock.
+    at: Duration,
+}
+
+impl Taken {
+    /// Returns whether it answers a scrape that has so much time in all. One in which the driver did
+    /// not answer does not if it was given less: whoever allows little time must not make the driver
+    /// look silent to others.
+    fn answers(&self, allowed: Duration) -> bool {
+        self.given >= allowed || self.metrics.value(Metric::Up, &[]) != Some(0.0)
+    }
 }
 
 /// The time for which nothing is accepted after the process ran out of descriptors.
@@ -85,7 +105,7 @@ impl Server {
             limits,
             connections: Vec::new(),
             latest: None,
-            is_looking: false,
+            looking: None,
             pause: Duration::ZERO,
         })
     }
@@ -142,7 +162,7 @@ impl Server {
     fn expire(&mut self, now: Duration) {
         let is_due = |connection: &&mut Connection| connection.until() <= now;
         for connection in self.connections.iter_mut().filter(is_due) {
-            if let Some(wanted) = connection.awaits() {
+            if let Some((wanted, _)) = connection.awaits() {
                 let page = Arc::new(Metrics::without_answer());
                 connection.answer(answer(&page, wanted), now + self.limits.writing);
             }
@@ -150,31 +170,37 @@ impl Server {
         self.connections.retain(|connection| connection.until() > now);
     }
 
-    /// Starts a look if a scrape waits for one and none is under way.
+    /// Starts a look if a scrape waits for one and none is under way. It is given the time of the
+    /// scrape that has most.
     fn start_look(&mut self, now: Duration) -> io::Result<()> {
-        let waiting = self.connections.iter().filter(|connection| connection.awaits().is_some());
-        let Some(until) = waiting.map(Connection::until).min() else { return Ok(()) };
-        if !self.is_looking {
+        let waiting = self.connections.iter().filter_map(|connection| {
+            let (_, allowed) = connection.awaits()?;
+            Some((allowed, connection.until()))
+        });
+        let Some((allowed, until)) = waiting.max() else { return Ok(()) };
+        if self.looking.is_none() {
             // It is too old for the next scrape, and as large as what replaces it.
             self.latest = None;
             self.looker.request(until.saturating_sub(now))?;
-            self.is_looking = true;
+            self.looking = Some(allowed);
         }
         Ok(())
     }
 
-    /// Takes the result of a look, and answers all who wait.
+    /// Takes the result of a look, and answers those who wait for it.
     fn take_look(&mut self, now: Duration) -> io::Result<()> {
         let Some(metrics) = self.looker.take()? else {
             return Ok(());
         };
-        self.is_looking = false;
+        let given = self.looking.take().unwrap_or_default();
+        let taken = Taken { metrics, given, at: now };
         for connection in &mut self.connections {
-            if let Some(wanted) = connection.awaits() {
-                connection.answer(answer(&metrics, wanted), now + self.limits.writing);
+            let waits = connection.awaits().filter(|(_, allowed)| taken.answers(*allowed));
+            if let Some((wanted, _)) = waits {
+                connection.answer(answer(&taken.metrics, wanted), now + self.limits.writing);
             }
         }
-        self.latest = Some((metrics, now));
+        self.latest = Some(taken);
         Ok(())
     }
 
@@ -190,14 +216,16 @@ impl Server {
                 Progress::GoesOn => true,
                 Progress::IsOver => false,
                 Progress::Asks(Request::Page(wanted, allowed)) => {
-                    let is_fresh = |at: Duration| now.saturating_sub(at) < limits.reuse;
-                    match latest.as_ref().filter(|(_, at)| is_fresh(*at)) {
-                        Some((page, _)) => {
-                            connection.answer(answer(page, wanted), now + limits.writing);
+                    let allowed = allowed.unwrap_or(limits.scrape);
+                    let answers = |taken: &&Taken| {
+                        now.saturating_sub(taken.at) < limits.reuse && taken.answers(allowed)
+                    };
+                    match latest.as_ref().filter(answers) {
+                        Some(taken) => {
+                            let page = answer(&taken.metrics, wanted);
+                            connection.answer(page, now + limits.writing);
                         }
-                        None => {
-                            connection.wait_for(wanted, now + allowed.unwrap_or(limits.scrape));
-                        }
+                        None => connection.wait_for(wanted, now, allowed),
                     }
                     true
                 }

@@ -102,6 +102,25 @@ fn scrape_soon_after_a_look_gets_the_same_look() {
 }
 
 #[test]
+fn scrape_with_little_time_does_not_make_the_driver_silent_to_others() {
+    // A driver that needs longer than half a second.
+    let clock = RealClock::new();
+    let limits = Limits { reuse: Duration::from_secs(3600), ..Limits::default() };
+    let served = Served::start(limits, move |left| {
+        let needs = Duration::from_millis(500);
+        clock.sleep(needs.min(left));
+        if left < needs { Metrics::without_answer() } else { Metrics::default() }
+    });
+    for _ in 0..3 {
+        let short = served
+            .connect(b"GET /metrics HTTP/1.1\r\nX-Prometheus-Scrape-Timeout-Seconds: 0.2\r\n\r\n");
+        let long = served.scrape("X-Prometheus-Scrape-Timeout-Seconds: 60\r\n");
+        assert!(long.starts_with("HTTP/1.1 200 ") && !long.contains("gpuws_up"), "{long}");
+        short.answer();
+    }
+}
+
+#[test]
 fn server_ends_with_its_looker() {
     let gone = Mutex::new(());
     let served = Served::start(Limits::default(), move |_| {

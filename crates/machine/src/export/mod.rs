@@ -15,9 +15,13 @@ use std::time::Duration;
 /// The time that a look needs beside the driver.
 const BESIDE_DRIVER: Duration = Duration::from_millis(400);
 
-/// Returns the time for the driver in a look that has so much time.
+/// Returns the time for the driver in a look that has so much time, in steps: a backend has one
+/// deadline, and scrapes with the same time-out should find the same backend.
 pub fn driver_deadline(left: Duration) -> Duration {
-    left.saturating_sub(BESIDE_DRIVER).min(left * 3 / 4)
+    let time = left.saturating_sub(BESIDE_DRIVER).min(left * 3 / 4).as_millis();
+    let step = if time >= 1000 { 250 } else { 50 };
+    let time = (time / step * step).max(step);
+    Duration::from_millis(u64::try_from(time).unwrap_or(u64::MAX))
 }
 
 /// What an exporter looks at, and for what.
@@ -86,7 +90,7 @@ impl ExportedMachine {
         let deadline = deadline.min(self.deadline);
         let (source, own) = match self.source.take() {
             // A simulated machine would begin anew; its driver is not waited for.
-            Some((source, own)) if own <= deadline || source.is_simulated() => (source, own),
+            Some((source, own)) if own == deadline || source.is_simulated() => (source, own),
             _ => match self.reopened(deadline) {
                 Ok(source) => (source, deadline),
                 Err(error) => {
@@ -139,5 +143,20 @@ impl ExportedMachine {
             deadline,
             progress: |_| {},
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadline_is_in_steps_and_leaves_time_for_the_rest() {
+        for (left, deadline) in
+            [(9_500, 7_000), (9_499, 7_000), (10_000, 7_500), (750, 350), (80, 50), (0, 50)]
+        {
+            let left = Duration::from_millis(left);
+            assert_eq!(driver_deadline(left), Duration::from_millis(deadline), "{left:?}");
+        }
     }
 }
