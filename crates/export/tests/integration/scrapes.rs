@@ -46,8 +46,7 @@ fn look_that_never_ends_gives_up_zero_within_the_time_of_the_scrape() {
         Served::start(Limits { reuse: Duration::ZERO, ..Limits::default() }, move |left| {
             asked.send(left).unwrap();
             let _ = held.recv();
-            let look = Metrics::default();
-            look
+            Metrics::default()
         });
     let clock = RealClock::new();
     for _ in 0..2 {
