@@ -187,7 +187,9 @@ fn reap_is_counted_from_the_audit_log() {
     assert!(page_value(&page, "gpuws_reap_signals_total{signal=\"SIGTERM\"}") >= Some(1.0));
     let told = page_value(&page, "gpuws_reap_timestamp_seconds{outcome=\"ended\"}").unwrap();
     assert!(told > 1e9, "{told}");
-    assert_eq!(page_value(&page, "gpuws_findings{kind=\"ghost\"}"), Some(0.0));
+    // NVML may have the memory of a moment ago.
+    let ghosts = || page_value(&exporter.scrape(""), "gpuws_findings{kind=\"ghost\"}");
+    assert!((0..200).any(|_| ghosts() == Some(0.0)));
 }
 
 #[test]
