@@ -7,7 +7,7 @@ use crate::{MachineError, Options, Source};
 use audit_log::AuditLog;
 use gpu_core::{Clock, LeaseStore};
 use gpu_export::{Exported, Exporter, Metrics, Ports, Reaps, Shown};
-use gpu_host::{SystemClock, user_name};
+use gpu_host::{SystemClock, give_back_memory, user_name};
 use job_dir::JobDir;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -117,6 +117,8 @@ impl ExportedMachine {
             }
             self.jobs_failed = written.is_err();
         }
+        // The next look may be minutes away.
+        give_back_memory();
         seen.metrics
     }
 

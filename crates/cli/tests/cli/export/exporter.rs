@@ -94,10 +94,10 @@ impl Exporter {
         assert!(output.status.success(), "{output:?}");
     }
 
-    /// Returns its resident memory, in kB.
+    /// Returns its resident memory without the pages of files, in kB.
     pub(super) fn resident(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
         line.trim().strip_suffix(" kB").unwrap().parse().unwrap()
     }
 
