@@ -73,9 +73,12 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         ],
         // Views draw the data of the libraries, without an adapter.
         "gpu-top" => &["gpu-core", "gpu-reaper", "gpu-steward", "gpu-report"],
+        "gpu-export" => &["gpu-core", "gpu-reaper", "gpu-claim", "gpu-steward"],
         // One library opens machines: it selects the adapters for the layers above.
         "gpu-machine" => &[
             "gpu-core",
+            // Its looks come from the machine that was opened.
+            "gpu-export",
             "gpu-history",
             "gpu-host",
             "gpu-nvidia",
@@ -120,6 +123,7 @@ const LIBRARIES_AND_XTASK: &[&str] = &[
     "gpu-machine",
     "gpu-report",
     "gpu-top",
+    "gpu-export",
     "xtask",
 ];
 const LIBRARIES: usize = LIBRARIES_AND_XTASK.len() - 1;
@@ -139,6 +143,8 @@ const SYSTEM_USERS: &[&str] = &[
     // It opens the files of a history without following links, and locks them.
     "gpu-history",
     "gpu-machine",
+    // It waits for connections and for the end of a look.
+    "gpu-export",
     // It gives the terminal back, and stops its process group at Ctrl-Z.
     "gpu-top",
     "gpuws",

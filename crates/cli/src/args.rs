@@ -2,6 +2,7 @@
 
 mod claims;
 mod env;
+mod export;
 mod history;
 mod memory;
 mod monitor;
@@ -19,6 +20,7 @@ mod watch;
 
 pub(crate) use claims::{ClaimArgs, LeasesArgs};
 pub(crate) use env::{EnvArgs, KeepArgs};
+pub(crate) use export::ExportArgs;
 pub(crate) use history::{HistoryArgs, RecordArgs};
 pub(crate) use memory::{
     ConvertArgs, ExplainArgs, FitArgs, MemArgs, MemCommand, PolicyArgs, ReadingArgs, ReplayArgs,
@@ -129,6 +131,10 @@ pub(crate) enum Command {
                             gpuws --sim labbox watch --for 1h"
     )]
     Watch(WatchArgs),
+    /// Serve metrics to Prometheus: unexplained memory, findings, leases, and the GPUs.
+    #[command(after_help = "Examples: gpuws export --listen 127.0.0.1:9836\n          \
+                            gpuws --sim labbox export --textfile -")]
+    Export(ExportArgs),
     /// Print CSV like nvidia-smi, with the same options, for scripts.
     #[command(
         override_usage = "gpuws query --query-gpu <FIELD,…> --format <FORM> [OPTIONS]\n       \

@@ -93,6 +93,9 @@ fn check_global_options(cli: &Cli) -> Result<(), Failure> {
             "--json",
             "it shows a screen; gpuws status -l --json prints one object per look",
         ),
+        Some(Command::Export(_)) if cli.global.json => {
+            refused("--json", "the output has the formats of Prometheus")
+        }
         Some(Command::Watch(args)) if cli.global.json && args.check_policy.is_some() => {
             refused("--json", "--check-policy only says whether the policy is valid")
         }
@@ -135,6 +138,7 @@ fn run(cli: &Cli, role: Role) -> Result<Exit, Failure> {
         Some(Command::Doctor(args)) => commands::doctor::run(args, global, &mut screen),
         Some(Command::Reap(args)) => commands::reap::run(args, global, &mut screen),
         Some(Command::Watch(args)) => commands::watch::run(args, global, &mut screen),
+        Some(Command::Export(args)) => commands::export::run(args, global, &mut screen),
         Some(Command::Run(args)) => match role {
             Role::Frontend => commands::frontend::run(args, global, None),
             Role::SecondFrontend(first) => commands::frontend::run(args, global, Some(first)),

@@ -51,7 +51,8 @@ pub(crate) fn opening(machine: Option<&Path>, error: impl Into<Failure>) -> Fail
     }
 }
 
-fn options(global: &Global) -> Options<'_> {
+/// Returns the machine that the command line selects.
+pub(crate) fn options(global: &Global) -> Options<'_> {
     Options {
         sim: global.sim.as_deref(),
         nvml: global.nvml.as_deref(),

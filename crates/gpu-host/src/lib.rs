@@ -84,6 +84,7 @@ pub use journal::FileJournal;
 pub use limits::{ignore_file_size_signal, raise_open_file_limit};
 pub use locks::{FileLeaseStore, Place, SafeGpuFiles};
 pub use runtime_power::may_sleep;
+pub use syscall::give_back_memory;
 pub use terminals::Terminals;
 pub use trusted_dir::{PathTrust, TrustedDir, is_own};
 pub use trusted_file::TrustedFile;

@@ -1,5 +1,5 @@
 //! System calls that no safe wrapper offers: `kcmp`, `bpf`, `PROCMAP_QUERY`, and `mmap` of a file
-//! of sysfs.
+//! of sysfs; and `malloc_trim` of the C library.
 //!
 //! This is the only file of the crate with `unsafe`. Each function takes and returns safe types,
 //! and no kernel object outlives its `OwnedFd`.
@@ -38,6 +38,16 @@ pub(crate) struct Instruction {
     pub(crate) registers: u8,
     pub(crate) offset: i16,
     pub(crate) immediate: i32,
+}
+
+/// Gives the memory that is free in this process back to the kernel, for a program that works now
+/// and then and waits meanwhile. With a C library other than glibc it does nothing.
+pub fn give_back_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it is safe to call at any time from any thread, with any number of bytes to keep.
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
 /// Returns whether a seccomp filter restricts this process. Such a filter may end it for a system

@@ -68,6 +68,11 @@ impl TrustedFile {
         &self.path
     }
 
+    /// Returns the open file, for a caller that reads a part of it.
+    pub fn into_file(self) -> File {
+        File::from(self.fd)
+    }
+
     /// Returns whether somebody may execute it.
     pub(crate) fn is_executable(&self) -> Result<bool> {
         let stat = rustix::fs::fstat(&self.fd).map_err(|errno| failed(&self.path, errno))?;

@@ -19,6 +19,8 @@
 //! ```
 
 mod error;
+#[cfg(feature = "export")]
+mod export;
 pub mod history;
 mod lease_keeper;
 mod messengers;
@@ -30,6 +32,8 @@ mod session_devices;
 mod source;
 
 pub use error::{Cause, MachineError};
+#[cfg(feature = "export")]
+pub use export::{ExportOptions, ExportedMachine, driver_deadline};
 pub use lease_keeper::{
     Holder, Keeps, RENEWAL, Served, is_placeholder, open_process, placeholder, time_until,
 };

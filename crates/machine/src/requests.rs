@@ -2,6 +2,7 @@
 
 use crate::MachineError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::{IsTerminal, Read};
@@ -57,6 +58,12 @@ impl Requests {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
+    }
+
+    /// Returns what can be read once a signal has come. [`wait`](Requests::wait) then says what it
+    /// requests.
+    pub fn arrival(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
     }
 
     /// Waits for this long, or for a signal.

@@ -52,6 +52,9 @@ const SESSION_CLAIMS: &str = "claims";
 /// The environment variable that, if not empty, keeps the search for holders from using bpf(2).
 const NO_BPF: &str = "GPUWS_NO_BPF";
 
+/// The directory of root's audit log.
+const MACHINE_LOGS: &str = "/var/log/gpuws";
+
 /// The file name of the audit log.
 const AUDIT_LOG: &str = "audit.jsonl";
 
@@ -359,6 +362,17 @@ impl Source {
         }
     }
 
+    /// Returns the audit log of this machine, which is root's, or of the session; `None` if actions
+    /// are logged in memory only.
+    #[cfg(feature = "export")]
+    pub(crate) fn audit_log(&self) -> Option<PathBuf> {
+        if self.simulation.is_some() {
+            return None;
+        }
+        let dir = self.session.as_deref().unwrap_or(Path::new(MACHINE_LOGS));
+        Some(dir.join(AUDIT_LOG))
+    }
+
     /// Returns the lease store: in the directory of the option or of [`CLAIMS`] in the environment,
     /// otherwise that of the session, otherwise that of the machine.
     ///
@@ -434,7 +448,7 @@ fn described(waiting: &Waiting) -> String {
 /// state directory (XDG Base Directory Specification: `$XDG_STATE_HOME`, else `~/.local/state`).
 fn journal_dir() -> Result<PathBuf, MachineError> {
     if rustix::process::geteuid().is_root() {
-        return Ok(PathBuf::from("/var/log/gpuws"));
+        return Ok(PathBuf::from(MACHINE_LOGS));
     }
     let absolute =
         |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());

@@ -53,7 +53,7 @@ pub use isolated::{
 pub use lease_holders::{LeaseKeepers, is_supervisor};
 pub use lease_view::users_within_lease;
 pub use leftovers::{TakenOver, take_over};
-pub use listing::{LeaseUser, Listed, Listing, Queued, listing};
+pub use listing::{LeaseUser, Listed, Listing, Queued, lease_users, listing};
 pub use memory_limit::{MemoryLimit, serves, variables};
 pub use narrowed::{NamedDevices, NarrowError, narrowed};
 pub use offers::{ClaimSurroundings, offers};

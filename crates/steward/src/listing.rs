@@ -7,7 +7,8 @@ use crate::offers::ClaimSurroundings;
 use crate::ports::Ports;
 use gpu_claim::Ledger;
 use gpu_core::{
-    Bytes, DeviceId, DeviceUuid, LeaseEntry, LeaseId, Pid, ProcessInfo, Reading, Result, ask,
+    Bytes, DeviceId, DeviceState, DeviceUuid, LeaseEntry, LeaseId, Pid, ProcessInfo, Reading,
+    Result, Snapshot, ask,
 };
 use std::collections::BTreeMap;
 
@@ -82,7 +83,7 @@ pub fn listing(ports: &Ports<'_>) -> Result<Listing> {
         let info = ask(|| ports.host.process(entry.root.pid)).ok()?;
         ancestry::is_root_of(&info, entry).then(|| Box::new(info))
     };
-    let mut used = users(&scene, &ledger.leases);
+    let mut used = users(&scene.snapshot, scene.devices(), &ledger.leases);
     let mut leases: Vec<Listed> = ledger
         .leases
         .iter()
@@ -121,17 +122,30 @@ pub fn listing(ports: &Ports<'_>) -> Result<Listing> {
 
 /// Returns the processes that use devices under leases, by lease and owner. Use under a lease that
 /// was taken out of another counts only for the inner one.
-fn users<'e>(
-    scene: &Scene,
+pub fn lease_users<'e>(
+    snapshot: &Snapshot,
+    leases: &'e [LeaseEntry],
+) -> BTreeMap<(&'e LeaseId, u32), Vec<LeaseUser>> {
+    let mig: Vec<DeviceState> =
+        snapshot.devices.iter().flat_map(DeviceState::mig_devices).collect();
+    users(snapshot, snapshot.devices.iter().chain(&mig), leases)
+}
+
+fn users<'e, 'd>(
+    snapshot: &Snapshot,
+    devices: impl Iterator<Item = &'d DeviceState>,
     leases: &'e [LeaseEntry],
 ) -> BTreeMap<(&'e LeaseId, u32), Vec<LeaseUser>> {
     let mut users: BTreeMap<_, Vec<LeaseUser>> = BTreeMap::new();
-    for device in scene.devices() {
+    if leases.is_empty() {
+        return users;
+    }
+    for device in devices {
         let Ok(uuid) = &device.id().uuid else { continue };
         for process in device.processes.iter().flatten() {
-            let under = ancestry::lease_of(&scene.snapshot, process.pid, uuid, leases);
+            let under = ancestry::lease_of(snapshot, process.pid, uuid, leases);
             let Some(under) = under else { continue };
-            let known = scene.snapshot.process(process.pid).map(|info| info.name.clone());
+            let known = snapshot.process(process.pid).map(|info| info.name.clone());
             users.entry((&under.id, under.owner)).or_default().push(LeaseUser {
                 device: uuid.clone(),
                 pid: process.pid,

@@ -23,6 +23,8 @@ struct Package {
 const PACKAGES: &[Package] = &[
     Package { asked: "nvtop", program: NVTOP },
     Package { asked: "nvidia-smi=535.261.03-1", program: NVIDIA_SMI },
+    Package { asked: "prometheus", program: "usr/bin/prometheus" },
+    Package { asked: "prometheus-node-exporter", program: "usr/bin/prometheus-node-exporter" },
 ];
 
 const NVTOP: &str = "usr/bin/nvtop";
@@ -33,6 +35,14 @@ const PINNED: &[(&str, &str)] = &[
     (
         "nvidia-smi_535.261.03-1_amd64.deb",
         "9b4392fa97957603d96f3cf1141fe78d871f5bcdd2e6bf810bce278cc14cb6d4",
+    ),
+    (
+        "prometheus_2.42.0+ds-5+deb12u1_amd64.deb",
+        "81d59a24fce84f7fbe97a45a4f2914b6a5881b5cd1db2a6a0e129e515e1a5f55",
+    ),
+    (
+        "prometheus-node-exporter_1.5.0-1+b6_amd64.deb",
+        "8cb5b39627595ea2cf3cd27be593e0e9af87023d29e1c5b8487e2f9510097e09",
     ),
     ("nvtop_3.0.1-1_amd64.deb", "cbb1158617a8a8429836539cf91b2d98f22189f24d2fb2da1ea58743398fd266"),
 ];
@@ -118,11 +128,11 @@ impl Peers {
         let missing: Vec<&Package> =
             PACKAGES.iter().filter(|package| self.unpacked(package.program).is_none()).collect();
         if missing.is_empty() {
-            return writeln!(out, "peers: nvtop and nvidia-smi are unpacked");
+            return writeln!(out, "peers: nvtop, nvidia-smi and Prometheus are unpacked");
         }
         writeln!(out, "peers: asking apt for its lists …")?;
         if let Err(error) = self.set_up_apt() {
-            return writeln!(out, "peers: not installed: nvtop, nvidia-smi: {error}");
+            return writeln!(out, "peers: not installed: the packages of Debian: {error}");
         }
         for package in missing {
             writeln!(out, "peers: fetching {} …", package.asked)?;

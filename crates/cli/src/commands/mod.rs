@@ -4,6 +4,7 @@ pub(crate) mod claim;
 pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod export;
 pub(crate) mod frontend;
 pub(crate) mod holders;
 pub(crate) mod leases;

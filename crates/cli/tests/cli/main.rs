@@ -10,6 +10,7 @@ mod driver_failures;
 mod env;
 mod environment;
 mod explain;
+mod export;
 mod external_processes;
 mod fd_limits;
 mod frontend;

@@ -4,8 +4,9 @@ use crate::live::{GPUWS, text};
 use std::process::{Command, Output, Stdio};
 
 /// Commands that refuse `--json`, with arguments that are valid without it.
-const WITHOUT_JSON: [&[&str]; 8] = [
+const WITHOUT_JSON: [&[&str]; 9] = [
     &["top"],
+    &["export"],
     &["dmon", "-c", "1"],
     &["pmon", "-c", "1"],
     &["query", "--query-gpu=index", "--format=csv"],

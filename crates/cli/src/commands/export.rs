@@ -1,0 +1,68 @@
+//! `gpuws export`: serves metrics to Prometheus, or writes them to a file.
+
+use crate::args::{ExportArgs, Global};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::source::{opening, options};
+use crate::terminal::{Line, Screen, warn};
+use gpu_export::{Format, Limits, Looker, Server, Shown};
+use gpu_host::{SystemClock, output};
+use gpu_machine::{ExportOptions, ExportedMachine, Next, Options, Requests, driver_deadline};
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
+
+pub(crate) fn run(
+    args: &ExportArgs,
+    global: &Global,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
+    let shown = Shown {
+        figures: !args.no_gpu_figures,
+        processes: args.processes,
+        waits: args.textfile.is_none(),
+    };
+    let mut machine = ExportedMachine::open(&ExportOptions {
+        // A scrape is answered in time however long a wait is, and each one would tell of it.
+        machine: Options { progress: |_| {}, ..options(global) },
+        warn,
+        shown,
+        jobs: args.hpc_job_mapping_dir.as_deref(),
+    })
+    .map_err(|error| opening(global.sim.as_deref(), error))?;
+    if let Some(path) = &args.textfile {
+        let page = Arc::new(machine.look(global.deadline)).page(Format::Text);
+        return write(path, &page, screen);
+    }
+    let requests = Requests::take()?;
+    let listening = || format!("listen on {}", args.listen);
+    let listener = TcpListener::bind(args.listen).map_err(|error| {
+        Failure::io(listening(), error).with_hint("choose another address with --listen")
+    })?;
+    let address = listener.local_addr().map_err(|error| Failure::io(listening(), error))?;
+    if !global.quiet {
+        screen.print(&Line::new().plain(format!("metrics at http://{address}/metrics")))?;
+    }
+    let looker = Looker::start(move |left| machine.look(driver_deadline(left)))
+        .map_err(|error| Failure::io("start a thread", error))?;
+    let limits = Limits { reuse: args.reuse, ..Limits::default() };
+    let failed = |error| Failure::io(listening(), error);
+    let mut server = Server::new(listener, looker, limits).map_err(failed)?;
+    let clock = SystemClock::new();
+    loop {
+        server.run(&clock, requests.arrival()).map_err(failed)?;
+        if requests.wait(std::time::Duration::ZERO)? == Next::End {
+            return Ok(Exit::Done);
+        }
+    }
+}
+
+/// Writes the page once, so that a reader sees all of it or that of before.
+fn write(path: &Path, page: &str, screen: &mut Screen) -> Result<Exit, Failure> {
+    if path == Path::new("-") {
+        screen.raw(page.as_bytes())?;
+    } else {
+        output::replace(path, page.as_bytes())?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,108 @@
+//! Looks, one for each scrape.
+
+use crate::look::{Look, Shown};
+use crate::{JobFiles, Metrics, Reaps, Waits};
+use gpu_claim::Ledger;
+use gpu_core::{
+    Absent, Clock, Fault, GpuBackend, Group, Groups, Host, LeaseStore, Observer, Snapshot, ask,
+};
+use gpu_reaper::{Past, full_observation};
+use std::time::Duration;
+
+/// The longest usual time between two scrapes. What lasts is followed over ten of them.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// A machine, as its ports.
+#[derive(Clone, Copy)]
+pub struct Ports<'a> {
+    /// The devices.
+    pub backend: &'a dyn GpuBackend,
+    /// The processes.
+    pub host: &'a dyn Host,
+    /// The clock.
+    pub clock: &'a dyn Clock,
+    /// The leases; `None` for a machine without any.
+    pub leases: Option<&'a dyn LeaseStore>,
+}
+
+/// Looks at one machine again and again, and keeps what only several looks show.
+#[derive(Default)]
+pub struct Exporter {
+    observer: Observer,
+    past: Option<Past>,
+    waits: Waits,
+}
+
+/// The result of a look.
+#[derive(Debug)]
+pub struct Exported {
+    /// The values.
+    pub metrics: Metrics,
+    /// The files for dcgm-exporter; `None` if they should stay as they are.
+    pub job_files: Option<JobFiles>,
+    /// Whether the driver failed to answer, so that another backend should be opened.
+    pub has_lost_driver: bool,
+}
+
+impl Exporter {
+    /// Returns an exporter that has not looked yet.
+    pub fn new() -> Self {
+        Exporter::default()
+    }
+
+    /// Looks once. `reaps` is what the audit log tells, if it could be read; `user` returns the name
+    /// of a user. Devices that sleep are not woken, and no device is kept open.
+    pub fn look(
+        &mut self,
+        ports: &Ports<'_>,
+        reaps: Option<&Reaps>,
+        shown: Shown,
+        user: &dyn Fn(u32) -> String,
+    ) -> Exported {
+        let begin = ports.clock.monotonic();
+        let mut observation = full_observation();
+        if shown.figures {
+            observation.groups = observation.groups.and(Groups::from_iter([Group::Power]));
+        }
+        // First: what was granted before the look has its processes in it.
+        let ledger = self.ledger(ports);
+        let snapshot = self.observer.observe(ports.backend, ports.host, ports.clock, observation);
+        let past = self.past.get_or_insert_with(|| Past::every(INTERVAL));
+        past.add(&snapshot);
+        let diagnosis = gpu_reaper::diagnose_after(past, &snapshot);
+        let look = Look {
+            snapshot: &snapshot,
+            diagnosis: &diagnosis,
+            ledger: ledger.as_ref().map_err(Clone::clone),
+            reaps,
+            waits: Some(&self.waits),
+            took: ports.clock.monotonic().saturating_sub(begin),
+            user,
+        };
+        Exported {
+            metrics: look.metrics(shown),
+            job_files: look.job_files(),
+            has_lost_driver: has_lost_driver(&snapshot),
+        }
+    }
+
+    /// Reads the leases and the queue, and counts what was granted since the look before.
+    fn ledger(&mut self, ports: &Ports<'_>) -> Result<Ledger, Fault> {
+        let Some(leases) = ports.leases else { return Ok(Ledger::default()) };
+        let ledger = ask(|| Ledger::read(leases))?;
+        // Without a ticket, the time of a grant cannot be compared with that of its claim.
+        if let Ok(ticket) = leases.ticket() {
+            self.waits.add(&ledger, (ticket, ports.clock.wall()));
+        }
+        Ok(ledger)
+    }
+}
+
+/// Returns whether the driver failed, which a backend that was given up does not notice the end of.
+fn has_lost_driver(snapshot: &Snapshot) -> bool {
+    let sleeps = |fault: &Fault| fault.kind.absent() == Absent::Asleep;
+    let no_answer = |fault: &Fault| fault.kind.absent() == Absent::NoAnswer;
+    let mut samples = snapshot.devices.iter().map(|device| &device.sample);
+    snapshot.driver.as_ref().is_err_and(|fault| !sleeps(fault))
+        || samples.any(|sample| sample.as_ref().is_err_and(no_answer))
+}

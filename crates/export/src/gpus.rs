@@ -1,0 +1,161 @@
+//! The GPUs: their state, who holds them, and the ordinary figures.
+
+use crate::catalog::Metric;
+use crate::look::{Scene, flag, number, seconds};
+use crate::metrics::Metrics;
+use gpu_core::{
+    Absent, Bytes, DeviceFileKind, DeviceId, DeviceSample, DeviceState, DriverMessage,
+    DriverMessageKind, Holder, PciBusId, Pid, Reading,
+};
+use gpu_reaper::{Defect, Fitness, defects};
+use gpu_steward::DeviceLeases;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The labels that identify a GPU.
+pub(crate) struct Labels {
+    index: String,
+    uuid: String,
+}
+
+impl Labels {
+    pub(crate) fn of(id: &DeviceId) -> Self {
+        let uuid = id.uuid.as_ref().map(|uuid| uuid.0.clone()).unwrap_or_default();
+        Labels { index: id.index.to_string(), uuid }
+    }
+
+    pub(crate) fn only(&self) -> [(&'static str, &str); 2] {
+        [("gpu", &self.index), ("uuid", &self.uuid)]
+    }
+
+    pub(crate) fn and<'a>(
+        &'a self,
+        name: &'static str,
+        value: &'a str,
+    ) -> [(&'static str, &'a str); 3] {
+        let [index, uuid] = self.only();
+        [index, uuid, (name, value)]
+    }
+}
+
+pub(crate) fn add(scene: &Scene<'_>, figures: bool, metrics: &mut Metrics) {
+    let leased = scene.ledger.map(|_| DeviceLeases::recorded(Ok(scene.top.clone())));
+    for device in &scene.snapshot.devices {
+        let labels = Labels::of(device.id());
+        add_identity(device, &labels, metrics);
+        let sleeps = device.sample.as_ref().is_err_and(|f| f.kind.absent() == Absent::Asleep);
+        metrics.add(Metric::GpuAsleep, labels.only(), flag(sleeps));
+        if !sleeps {
+            metrics.add(Metric::GpuUp, labels.only(), flag(device.sample.is_ok()));
+        }
+        if let Some(leased) = leased.as_ref().filter(|_| device.sample.is_ok()) {
+            let free = leased.is_free(device, &scene.usage);
+            metrics.add(Metric::GpuFree, labels.only(), flag(free));
+        }
+        add_health(device, &labels, metrics);
+        if let Some(bytes) = scene.usage.account(device.id()) {
+            metrics.add(Metric::GpuUnexplained, labels.only(), number(bytes.0));
+        }
+        add_holders(scene, device, &labels, metrics);
+        add_xids(scene, device, &labels, metrics);
+        if figures {
+            add_figures(device, &labels, metrics);
+        }
+    }
+}
+
+fn add_identity(device: &DeviceState, labels: &Labels, metrics: &mut Metrics) {
+    let [index, uuid] = labels.only();
+    let name = device.info.name.as_deref().unwrap_or_default();
+    let bus = device.id().bus.map(|bus| bus.to_string()).unwrap_or_default();
+    metrics.add(Metric::Gpu, [index, uuid, ("name", name), ("pci_bus_id", &bus)], 1.0);
+}
+
+fn add_health(device: &DeviceState, labels: &Labels, metrics: &mut Metrics) {
+    if device.sample.is_err() || device.details.is_err() {
+        return;
+    }
+    let defects = defects(device);
+    let fit = defects.iter().all(|defect| defect.fitness() == Fitness::Fit);
+    metrics.add(Metric::GpuFit, labels.only(), flag(fit));
+    let names: BTreeSet<&str> = defects.into_iter().map(defect_name).collect();
+    for name in names {
+        metrics.add(Metric::GpuDefect, labels.and("defect", name), 1.0);
+    }
+}
+
+fn defect_name(defect: Defect) -> &'static str {
+    match defect {
+        Defect::ResetRequired => "reset_required",
+        Defect::ComputeProhibited => "compute_prohibited",
+        Defect::NoMigInstance => "no_mig_instance",
+        Defect::RemappingFailed => "row_remapping_failed",
+        Defect::Uncorrected(_) => "uncorrected_errors",
+        Defect::RepairPending => "repair_pending",
+        Defect::DrainRecommended => "drain_recommended",
+        Defect::MigPending(_) => "mig_mode_pending",
+        Defect::EccPending(_) => "ecc_mode_pending",
+    }
+}
+
+/// Counts the processes that the driver lists or that have the file of the device open, each once.
+fn add_holders(scene: &Scene<'_>, device: &DeviceState, labels: &Labels, metrics: &mut Metrics) {
+    let (Ok(holders), Ok(listed)) = (&scene.snapshot.holders, &device.processes) else { return };
+    // Without the minor number it is not known which file is that of the device.
+    let Some(minor) = scene.snapshot.minor_of(device) else { return };
+    let listed: BTreeSet<Pid> = listed.iter().map(|process| process.pid).collect();
+    let others = |holder: &&Holder| {
+        holder.has(DeviceFileKind::Gpu(minor)) && !listed.contains(&holder.process.pid)
+    };
+    let (unlisted, none): (Vec<&Holder>, Vec<&Holder>) =
+        holders.iter().filter(others).partition(|holder| holder.uses_memory_of(minor));
+    for (memory, count) in
+        [("listed", listed.len()), ("unlisted", unlisted.len()), ("none", none.len())]
+    {
+        metrics.add(Metric::GpuHolders, labels.and("memory", memory), number(count as u64));
+    }
+}
+
+/// Adds the time of the last message of each error number.
+fn add_xids(scene: &Scene<'_>, device: &DeviceState, labels: &Labels, metrics: &mut Metrics) {
+    let (Ok(messages), Ok(bus)) = (&scene.snapshot.driver_messages, device.id().bus) else {
+        return;
+    };
+    let of_device =
+        messages.iter().filter(|message| message.bus == PciBusId { function: 0, ..bus });
+    let mut last: BTreeMap<u32, u64> = BTreeMap::new();
+    for message in of_device.filter(|message| message.at != DriverMessage::UNDATED) {
+        let xid = match message.kind {
+            DriverMessageKind::Xid(xid) => xid,
+            DriverMessageKind::FallenOffBus => 79,
+        };
+        let at = last.entry(xid).or_default();
+        *at = message.at.0.max(*at);
+    }
+    for (xid, at) in last {
+        metrics.add(Metric::GpuXid, labels.and("xid", &xid.to_string()), seconds(at));
+    }
+}
+
+fn add_figures(device: &DeviceState, labels: &Labels, metrics: &mut Metrics) {
+    let mut add = |metric, reading: Reading<f64>| {
+        if let Ok(value) = reading {
+            metrics.add(metric, labels.only(), value);
+        }
+    };
+    if let Ok(DeviceSample { memory, utilization, temperature, power_draw, power_limit }) =
+        &device.sample
+    {
+        let bytes = |reading: Reading<Bytes>| reading.map(|bytes| number(bytes.0));
+        add(Metric::GpuMemoryUsed, bytes(memory.used));
+        add(Metric::GpuMemoryTotal, bytes(memory.total));
+        add(Metric::GpuMemoryReserved, bytes(memory.reserved));
+        add(Metric::GpuUtilization, utilization.map(|share| f64::from(share.get()) / 100.0));
+        add(Metric::GpuTemperature, temperature.map(|celsius| f64::from(celsius.0)));
+        add(Metric::GpuPower, power_draw.map(|power| seconds(power.0)));
+        add(Metric::GpuPowerLimit, power_limit.map(|power| seconds(power.0)));
+    }
+    let power = device.details.as_ref().ok().and_then(|details| details.power.as_ref());
+    if let Some(power) = power {
+        add(Metric::GpuEnergy, power.energy.map(seconds));
+    }
+}

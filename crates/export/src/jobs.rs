@@ -1,0 +1,141 @@
+//! The jobs on each GPU: leases, and the Slurm jobs of its processes.
+
+use crate::leases::names_of;
+use gpu_claim::Ledger;
+use gpu_core::{LeaseEntry, Pid, ProcessInfo, Snapshot, WorkloadKind};
+use gpu_steward::lease_users;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most jobs of a GPU: dcgm-exporter repeats each of its series for each of them.
+const MOST_JOBS: usize = 16;
+
+/// A job.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Job {
+    /// Its number in Slurm, or the ID of its lease.
+    pub(crate) id: String,
+    /// Its user, if known.
+    pub(crate) uid: Option<u32>,
+}
+
+/// Where a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    /// The index of the GPU.
+    pub(crate) gpu: u32,
+    /// The MIG GPU instance.
+    pub(crate) gpu_instance: Option<u32>,
+}
+
+/// The files of a directory for dcgm-exporter's `--hpc-job-mapping-dir`, by name: `0` for a GPU,
+/// `0.3` for a MIG GPU instance; a job in each line. A GPU without a job has an empty file, because
+/// dcgm-exporter fails a collection if a file disappears while it reads the directory.
+pub type JobFiles = BTreeMap<String, String>;
+
+/// The jobs of a look.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct JobsOf {
+    jobs: BTreeMap<Place, BTreeSet<Job>>,
+    processes: BTreeMap<(u32, Pid), String>,
+}
+
+impl JobsOf {
+    pub(crate) fn look(snapshot: &Snapshot, ledger: &Ledger, top: &[LeaseEntry]) -> Self {
+        let mut found = JobsOf::default();
+        found.add_slurm_jobs(snapshot);
+        found.add_leases(snapshot, ledger, top);
+        found
+    }
+
+    /// Adds the jobs of processes that the driver lists. Only Slurm's daemon can put a process into
+    /// the cgroup of a job.
+    fn add_slurm_jobs(&mut self, snapshot: &Snapshot) {
+        for device in &snapshot.devices {
+            for process in device.processes.iter().flatten() {
+                let Ok(info) = snapshot.process(process.pid) else { continue };
+                let Some(id) = slurm_job(info) else { continue };
+                let gpu = device.id().index;
+                let place = Place { gpu, gpu_instance: process.gpu_instance };
+                self.add(place, Job { id: id.to_owned(), uid: info.uid.ok() });
+                self.processes.insert((gpu, process.pid), id.to_owned());
+            }
+        }
+    }
+
+    /// Adds the leases. One that was taken within a Slurm job is that job.
+    fn add_leases(&mut self, snapshot: &Snapshot, ledger: &Ledger, top: &[LeaseEntry]) {
+        let used = lease_users(snapshot, &ledger.leases);
+        for lease in top {
+            let root = snapshot.process(lease.root.pid).ok();
+            let root = root.filter(|info| info.key.definitely_same(&lease.root));
+            let id = root.and_then(slurm_job).unwrap_or(lease.id.as_str());
+            let job = Job { id: id.to_owned(), uid: Some(lease.owner) };
+            for device in &snapshot.devices {
+                let gpu = device.id().index;
+                let uuid = device.id().uuid.as_ref();
+                if uuid.is_ok_and(|uuid| lease.devices.contains(uuid)) {
+                    self.add(Place { gpu, gpu_instance: None }, job.clone());
+                }
+                for part in device.mig.iter().flatten() {
+                    let uuid = part.uuid.as_ref();
+                    if uuid.is_ok_and(|uuid| lease.devices.contains(uuid)) {
+                        self.add(Place { gpu, gpu_instance: part.gpu_instance }, job.clone());
+                    }
+                }
+            }
+        }
+        for ((id, _), users) in used {
+            for user in users {
+                let named =
+                    |device: &&gpu_core::DeviceState| names_of(device).contains(&&user.device);
+                let Some(device) = snapshot.devices.iter().find(named) else { continue };
+                let key = (device.id().index, user.pid);
+                self.processes.entry(key).or_insert_with(|| id.to_string());
+            }
+        }
+    }
+
+    fn add(&mut self, place: Place, job: Job) {
+        let jobs = self.jobs.entry(place).or_default();
+        if jobs.len() < MOST_JOBS && !jobs.iter().any(|known| known.id == job.id) {
+            jobs.insert(job);
+        }
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Place, &Job)> {
+        self.jobs.iter().flat_map(|(place, jobs)| jobs.iter().map(|job| (*place, job)))
+    }
+
+    /// Returns the job of a process on a GPU.
+    pub(crate) fn of(&self, gpu: u32, pid: Pid) -> Option<&str> {
+        self.processes.get(&(gpu, pid)).map(String::as_str)
+    }
+
+    /// Returns a file for each GPU and each MIG GPU instance. A job on a whole GPU is on all of its
+    /// instances.
+    pub(crate) fn files(&self, snapshot: &Snapshot) -> JobFiles {
+        let lines = |places: &[Place]| {
+            let jobs = places.iter().filter_map(|place| self.jobs.get(place)).flatten();
+            let ids: BTreeSet<&str> = jobs.map(|job| &*job.id).collect();
+            ids.into_iter().map(|id| format!("{id}\n")).collect::<String>()
+        };
+        let mut files = JobFiles::new();
+        for device in &snapshot.devices {
+            let gpu = device.id().index;
+            let whole = Place { gpu, gpu_instance: None };
+            files.insert(gpu.to_string(), lines(&[whole]));
+            for id in device.mig.iter().flatten().filter_map(|part| part.gpu_instance) {
+                let part = Place { gpu, gpu_instance: Some(id) };
+                files.insert(format!("{gpu}.{id}"), lines(&[whole, part]));
+            }
+        }
+        files
+    }
+}
+
+/// Returns the Slurm job of a process. Its number is the name of a file's line and of a label.
+fn slurm_job(info: &ProcessInfo) -> Option<&str> {
+    let workload = info.workload.as_ref().filter(|work| work.kind == WorkloadKind::SlurmJob)?;
+    let is_number = !workload.id.is_empty() && workload.id.bytes().all(|b| b.is_ascii_digit());
+    (is_number && workload.id.len() <= 20).then_some(&*workload.id)
+}

@@ -1,0 +1,187 @@
+//! A look at a machine, and the values in it.
+
+use crate::catalog::Metric;
+use crate::jobs::JobsOf;
+use crate::metrics::Metrics;
+use crate::{Reaps, Waits};
+use crate::{findings, gpus, leases, reaps, users};
+use gpu_claim::Ledger;
+use gpu_core::{Absent, Bytes, DeviceState, Fault, LeaseEntry, Origin, Snapshot};
+use gpu_reaper::{Diagnosis, Usage};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Which values are exported beside those that only gpuws has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// The ordinary figures of each GPU, which other exporters have too.
+    pub figures: bool,
+    /// Each listed process that uses at least this much memory; `None` for no process.
+    pub processes: Option<Bytes>,
+    /// How long claims waited, which only a series of looks shows.
+    pub waits: bool,
+}
+
+/// A look at a machine.
+pub struct Look<'a> {
+    /// What was seen, with details of its processes.
+    pub snapshot: &'a Snapshot,
+    /// What it means.
+    pub diagnosis: &'a Diagnosis,
+    /// The leases and the queue, or why they are unknown.
+    pub ledger: Result<&'a Ledger, Fault>,
+    /// What the audit log tells; `None` if it could not be read.
+    pub reaps: Option<&'a Reaps>,
+    /// How long claims have waited; `None` if nobody watched.
+    pub waits: Option<&'a Waits>,
+    /// How long the look took.
+    pub took: Duration,
+    /// Returns the name of a user.
+    pub user: &'a dyn Fn(u32) -> String,
+}
+
+/// A look with what follows from it.
+pub(crate) struct Scene<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) diagnosis: &'a Diagnosis,
+    pub(crate) ledger: Option<&'a Ledger>,
+    /// The leases that were not taken out of others.
+    pub(crate) top: Vec<LeaseEntry>,
+    pub(crate) usage: Usage,
+    pub(crate) jobs: Option<JobsOf>,
+    names: BTreeMap<u32, String>,
+}
+
+impl Scene<'_> {
+    /// Returns the name of the user of a process or a lease; a UID of which nothing is known has
+    /// none.
+    pub(crate) fn user(&self, uid: Option<u32>) -> &str {
+        uid.and_then(|uid| self.names.get(&uid)).map_or("(unknown)", String::as_str)
+    }
+}
+
+impl<'a> Look<'a> {
+    fn scene(&self) -> Scene<'a> {
+        let snapshot = self.snapshot;
+        let ledger = self.ledger.as_ref().ok().copied();
+        let mut names = BTreeMap::new();
+        for info in snapshot.processes.values().filter_map(|process| process.0.as_ref().ok()) {
+            if let (Ok(uid), Ok(name)) = (info.uid, &info.user) {
+                names.entry(uid).or_insert_with(|| name.clone());
+            }
+        }
+        let owners = ledger.into_iter().flat_map(|ledger| {
+            let entries = ledger.leases.iter().chain(&ledger.waiters).chain(&ledger.stalled);
+            entries.map(|entry| entry.owner)
+        });
+        let of_processes =
+            snapshot.processes.values().filter_map(|process| process.0.as_ref().ok());
+        let uids: BTreeSet<u32> =
+            of_processes.filter_map(|info| info.uid.ok()).chain(owners).collect();
+        for uid in uids {
+            names.entry(uid).or_insert_with(|| (self.user)(uid));
+        }
+        let top = ledger.map(|ledger| ledger.pool(None).leases).unwrap_or_default();
+        Scene {
+            snapshot,
+            diagnosis: self.diagnosis,
+            ledger,
+            usage: Usage::of(snapshot),
+            jobs: ledger.map(|ledger| JobsOf::look(snapshot, ledger, &top)),
+            top,
+            names,
+        }
+    }
+
+    /// Returns the values to export. What the look could not read is missing.
+    pub fn metrics(&self, shown: Shown) -> Metrics {
+        let scene = self.scene();
+        let mut metrics = Metrics::default();
+        metrics.add_version();
+        self.add_machine(&mut metrics);
+        gpus::add(&scene, shown.figures, &mut metrics);
+        findings::add(&scene, &mut metrics);
+        leases::add(&scene, &mut metrics);
+        users::add(&scene, shown.processes, &mut metrics);
+        if let Some(reaps) = self.reaps {
+            reaps::add(reaps, &mut metrics);
+        }
+        if let Some(waits) = self.waits.filter(|_| shown.waits && scene.ledger.is_some()) {
+            waits.add_to(&mut metrics);
+        }
+        metrics
+    }
+
+    /// Returns the jobs on each GPU, for the files that dcgm-exporter reads; `None` if the GPUs or
+    /// the leases are unknown, and the files should stay as they are.
+    pub fn job_files(&self) -> Option<crate::JobFiles> {
+        let scene = self.scene();
+        let is_known = self.snapshot.driver.is_ok() && !self.snapshot.devices.is_empty();
+        scene.jobs.filter(|_| is_known).map(|jobs| jobs.files(self.snapshot))
+    }
+
+    fn add_machine(&self, metrics: &mut Metrics) {
+        let snapshot = self.snapshot;
+        let sleeps = |fault: &Fault| fault.kind.absent() == Absent::Asleep;
+        let up = snapshot.driver.as_ref().map_or_else(sleeps, |_| true) && !self.driver_hangs();
+        metrics.add(Metric::Up, [], flag(up));
+        let driver = snapshot.driver.as_ref().ok();
+        let version = driver.and_then(|driver| driver.version.as_deref().ok());
+        let cuda = driver.and_then(|driver| driver.cuda.as_deref().ok());
+        let origin = match &snapshot.origin {
+            Origin::Live => "live".to_owned(),
+            other => other.to_string(),
+        };
+        let labels = [
+            ("origin", &*origin),
+            ("driver_version", version.unwrap_or_default()),
+            ("cuda_version", cuda.unwrap_or_default()),
+        ];
+        metrics.add(Metric::Machine, labels, 1.0);
+        metrics.add(Metric::LookDuration, [], self.took.as_secs_f64());
+        metrics.add(Metric::LookTimestamp, [], seconds(snapshot.taken_at.0));
+        let parts = [
+            ("driver", up),
+            ("holders", snapshot.holders.is_ok()),
+            ("leases", self.ledger.is_ok()),
+            ("kernel_log", snapshot.driver_messages.is_ok()),
+            ("audit_log", self.reaps.is_some()),
+        ];
+        for (part, is_readable) in parts {
+            metrics.add(Metric::Readable, [("part", part)], flag(is_readable));
+        }
+        if snapshot.holders.is_ok() {
+            let count = f64::from(snapshot.unreadable.total());
+            metrics.add(Metric::UnreadableProcesses, [], count);
+        }
+    }
+
+    /// Returns whether the driver missed its deadline at some device.
+    fn driver_hangs(&self) -> bool {
+        self.snapshot.devices.iter().any(is_silent)
+    }
+}
+
+/// Returns whether the driver did not answer in time about a device.
+fn is_silent(device: &DeviceState) -> bool {
+    let silent = |fault: &Fault| fault.kind.absent() == Absent::NoAnswer;
+    let faults = [device.sample.as_ref().err(), device.processes.as_ref().err()];
+    faults.into_iter().flatten().any(silent)
+}
+
+/// Returns 1 or 0.
+pub(crate) fn flag(is: bool) -> f64 {
+    f64::from(u8::from(is))
+}
+
+/// Returns milliseconds as seconds.
+#[expect(clippy::cast_precision_loss, reason = "2^53 ms are 285,000 years")]
+pub(crate) fn seconds(millis: u64) -> f64 {
+    millis as f64 / 1000.0
+}
+
+/// Returns a count or a size as Prometheus keeps it.
+#[expect(clippy::cast_precision_loss, reason = "2^53 bytes are 8 PiB")]
+pub(crate) fn number(count: u64) -> f64 {
+    count as f64
+}

@@ -1,0 +1,67 @@
+//! The thread that looks.
+
+use crate::metrics::Metrics;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::time::Duration;
+
+/// Takes looks on a thread of its own, one at a time, when it is asked to.
+#[derive(Debug)]
+pub struct Looker {
+    requests: Sender<Duration>,
+    results: Receiver<Metrics>,
+    waker: UnixStream,
+}
+
+impl Looker {
+    /// Starts the thread. `look` is called with the time that is left for the scrape; a look that
+    /// takes longer is used for the next scrapes.
+    ///
+    /// The thread ends with this value, after the present look. It is not waited for, because that
+    /// look may never end.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn start(look: impl FnMut(Duration) -> Metrics + Send + 'static) -> io::Result<Self> {
+        let (requests, asked) = channel::<Duration>();
+        let (results, looks) = channel();
+        let (waker, mut wakes) = UnixStream::pair()?;
+        waker.set_nonblocking(true)?;
+        let mut look = look;
+        let work = move || {
+            for left in asked {
+                // The server has ended if it takes nothing.
+                if results.send(look(left)).is_err() || wakes.write_all(&[0]).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("look".to_owned()).spawn(work)?;
+        Ok(Looker { requests, results: looks, waker })
+    }
+
+    /// What can be read after a look, and when the thread has ended.
+    pub(super) fn waker(&self) -> &UnixStream {
+        &self.waker
+    }
+
+    pub(super) fn request(&self, left: Duration) -> io::Result<()> {
+        self.requests.send(left).map_err(|_| ended())
+    }
+
+    /// Returns the result of a look that has ended; `None` if none has.
+    pub(super) fn take(&mut self) -> io::Result<Option<Arc<Metrics>>> {
+        while (&self.waker).read(&mut [0; 16]).is_ok_and(|count| count > 0) {}
+        match self.results.try_recv() {
+            Ok(metrics) => Ok(Some(Arc::new(metrics))),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => Err(ended()),
+        }
+    }
+}
+
+fn ended() -> io::Error {
+    io::Error::other("the thread that looks at the machine has ended")
+}

@@ -1,0 +1,275 @@
+//! The HTTP server that is scraped.
+//!
+//! The main decision is that one thread serves all connections without waiting for any: it polls. A
+//! client that is slow, silent or greedy costs a few kilobytes for a few seconds, and never another
+//! client's answer. It is no general server: a request has no body, an answer ends the connection.
+//!
+//! Looks are taken by a [`Looker`]. A scrape that is not answered by a look within the time that
+//! Prometheus allows gets the page that says so, and the look goes on for the next one.
+
+mod connection;
+mod looker;
+mod request;
+
+pub use looker::Looker;
+
+use crate::catalog::Metric;
+use crate::metrics::Metrics;
+use connection::{Connection, Progress};
+use gpu_core::Clock;
+use request::{Reply, Request, answer, refusal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a server grants to its clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most connections at a time. One more takes the place of the one that has been sending
+    /// its request for the longest time.
+    pub connections: usize,
+    /// The time to send a request.
+    pub reading: Duration,
+    /// The time to take an answer.
+    pub writing: Duration,
+    /// The time for a scrape that does not name its own.
+    pub scrape: Duration,
+    /// A scrape this soon after the end of a look gets the same look.
+    pub reuse: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            connections: 64,
+            reading: Duration::from_secs(5),
+            writing: Duration::from_secs(10),
+            scrape: Duration::from_secs(10),
+            reuse: Duration::from_secs(1),
+        }
+    }
+}
+
+/// A server of metrics.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    looker: Looker,
+    limits: Limits,
+    connections: Vec<Connection>,
+    /// The last look.
+    latest: Option<Taken>,
+    /// The time of the scrape for which the present look is taken, if one is under way.
+    looking: Option<Duration>,
+    /// New connections are not accepted before this time, because the process has no descriptor
+    /// for them.
+    pause: Duration,
+}
+
+/// A look that has ended.
+#[derive(Debug)]
+struct Taken {
+    metrics: Arc<Metrics>,
+    /// The time of the scrape for which it was taken.
+    given: Duration,
+    /// When it ended, on the monotonic clock.
+    at: Duration,
+}
+
+impl Taken {
+    /// Returns whether it answers a scrape that has so much time in all. One in which the driver did
+    /// not answer does not if it was given less: whoever allows little time must not make the driver
+    /// look silent to others.
+    fn answers(&self, allowed: Duration) -> bool {
+        self.given >= allowed || self.metrics.value(Metric::Up, &[]) != Some(0.0)
+    }
+}
+
+/// The time for which nothing is accepted after the process ran out of descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+
+impl Server {
+    /// Returns a server on a socket.
+    ///
+    /// # Errors
+    /// When the socket cannot be made not to wait.
+    pub fn new(listener: TcpListener, looker: Looker, limits: Limits) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        Ok(Server {
+            listener,
+            looker,
+            limits,
+            connections: Vec::new(),
+            latest: None,
+            looking: None,
+            pause: Duration::ZERO,
+        })
+    }
+
+    /// Serves until `end` can be read.
+    ///
+    /// # Errors
+    /// When the kernel does not let it wait, or the thread of the looker has ended.
+    pub fn run(&mut self, clock: &dyn Clock, end: BorrowedFd<'_>) -> io::Result<()> {
+        loop {
+            let now = clock.monotonic();
+            self.expire(now);
+            self.start_look(now)?;
+            let accepts = now >= self.pause;
+            let mut waits = vec![
+                PollFd::from_borrowed_fd(end, PollFlags::IN),
+                PollFd::new(self.looker.waker(), PollFlags::IN),
+                PollFd::new(
+                    &self.listener,
+                    if accepts { PollFlags::IN } else { PollFlags::empty() },
+                ),
+            ];
+            waits.extend(self.connections.iter().map(Connection::wait));
+            match poll(&mut waits, self.timeout(now).as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            let ready: Vec<bool> = waits.iter().map(|wait| !wait.revents().is_empty()).collect();
+            drop(waits);
+            if ready[0] {
+                return Ok(());
+            }
+            let now = clock.monotonic();
+            // The latest connections are at the end, where `ready` has nothing of them.
+            self.progress(&ready[3..], now);
+            if ready[1] {
+                self.take_look(now)?;
+            }
+            if ready[2] && accepts {
+                self.accept(now);
+            }
+        }
+    }
+
+    /// Returns the time until something is due; `None` if nothing is.
+    fn timeout(&self, now: Duration) -> Option<Timespec> {
+        let due = self.connections.iter().map(Connection::until);
+        let due = due.chain((now < self.pause).then_some(self.pause)).min()?;
+        // A whole millisecond more: poll(2) may end early, and would be called again and again.
+        Timespec::try_from(due.saturating_sub(now) + Duration::from_millis(1)).ok()
+    }
+
+    /// Answers the scrapes whose time is over, and drops the clients whose time is.
+    fn expire(&mut self, now: Duration) {
+        let is_due = |connection: &&mut Connection| connection.until() <= now;
+        for connection in self.connections.iter_mut().filter(is_due) {
+            if let Some((wanted, _)) = connection.awaits() {
+                let page = Arc::new(Metrics::without_answer());
+                connection.answer(answer(&page, wanted), now + self.limits.writing);
+            }
+        }
+        self.connections.retain(|connection| connection.until() > now);
+    }
+
+    /// Starts a look if a scrape waits for one and none is under way. It is given the time of the
+    /// scrape that has most.
+    fn start_look(&mut self, now: Duration) -> io::Result<()> {
+        let waiting = self.connections.iter().filter_map(|connection| {
+            let (_, allowed) = connection.awaits()?;
+            Some((allowed, connection.until()))
+        });
+        let Some((allowed, until)) = waiting.max() else { return Ok(()) };
+        if self.looking.is_none() {
+            // It is too old for the next scrape, and as large as what replaces it.
+            self.latest = None;
+            self.looker.request(until.saturating_sub(now))?;
+            self.looking = Some(allowed);
+        }
+        Ok(())
+    }
+
+    /// Takes the result of a look, and answers those who wait for it.
+    fn take_look(&mut self, now: Duration) -> io::Result<()> {
+        let Some(metrics) = self.looker.take()? else {
+            return Ok(());
+        };
+        let given = self.looking.take().unwrap_or_default();
+        let taken = Taken { metrics, given, at: now };
+        for connection in &mut self.connections {
+            let waits = connection.awaits().filter(|(_, allowed)| taken.answers(*allowed));
+            if let Some((wanted, _)) = waits {
+                connection.answer(answer(&taken.metrics, wanted), now + self.limits.writing);
+            }
+        }
+        self.latest = Some(taken);
+        Ok(())
+    }
+
+    /// Reads from and writes to those connections that are ready.
+    fn progress(&mut self, ready: &[bool], now: Duration) {
+        let mut ready = ready.iter();
+        let (limits, latest) = (self.limits, &self.latest);
+        self.connections.retain_mut(|connection| {
+            if ready.next() != Some(&true) {
+                return true;
+            }
+            match connection.progress() {
+                Progress::GoesOn => true,
+                Progress::IsOver => false,
+                Progress::Asks(Request::Page(wanted, allowed)) => {
+                    let allowed = allowed.unwrap_or(limits.scrape);
+                    let answers = |taken: &&Taken| {
+                        now.saturating_sub(taken.at) < limits.reuse && taken.answers(allowed)
+                    };
+                    match latest.as_ref().filter(answers) {
+                        Some(taken) => {
+                            let page = answer(&taken.metrics, wanted);
+                            connection.answer(page, now + limits.writing);
+                        }
+                        None => connection.wait_for(wanted, now, allowed),
+                    }
+                    true
+                }
+                Progress::Asks(Request::Other(reply)) => {
+                    connection.answer(refusal(reply), now + limits.writing);
+                    true
+                }
+            }
+        });
+    }
+
+    fn accept(&mut self, now: Duration) {
+        // So few at a time that a client whose request is here already is read before a flood of
+        // others takes its place.
+        for _ in 0..(self.limits.connections / 4).max(1) {
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    // A client that is gone already has no options to set.
+                    let Ok(mut new) = Connection::new(stream, now + self.limits.reading) else {
+                        continue;
+                    };
+                    if self.connections.len() < self.limits.connections || self.evict() {
+                        self.connections.push(new);
+                    } else {
+                        // All others are scrapes that wait or are being answered.
+                        new.answer(refusal(Reply::Busy), now);
+                        new.progress();
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // The client is gone again.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(_) => {
+                    self.pause = now + PAUSE;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Drops the connection that has been sending its request for the longest time.
+    fn evict(&mut self) -> bool {
+        let reading = self.connections.iter().enumerate().filter(|(_, other)| other.reads());
+        let oldest = reading.min_by_key(|(_, other)| other.until()).map(|(place, _)| place);
+        oldest.map(|place| self.connections.remove(place)).is_some()
+    }
+}

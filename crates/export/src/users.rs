@@ -1,0 +1,99 @@
+//! Sums by user, and the processes.
+
+use crate::catalog::Metric;
+use crate::gpus::Labels;
+use crate::look::{Scene, number};
+use crate::metrics::Metrics;
+use gpu_core::{Bytes, DeviceProcess, DeviceState, Pid};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most users of a family; the others are one. With user namespaces one user can be thousands.
+const MOST_USERS: usize = 100;
+/// The user that stands for all others.
+const OTHERS: &str = "(others)";
+/// The most processes, the largest first.
+const MOST_PROCESSES: usize = 4096;
+
+pub(crate) fn add(scene: &Scene<'_>, processes: Option<Bytes>, metrics: &mut Metrics) {
+    let devices = &scene.snapshot.devices;
+    // Of each device it must be known who uses it, or the sums are too small.
+    if devices.is_empty() || devices.iter().any(|device| device.processes.is_err()) {
+        return add_processes(scene, processes, metrics);
+    }
+    let mut memory: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut gpus: BTreeSet<(&str, u32)> = BTreeSet::new();
+    let mut pids: BTreeMap<Pid, &str> = BTreeMap::new();
+    for device in devices {
+        for process in device.processes.iter().flatten() {
+            let user = user_of(scene, process);
+            *memory.entry(user).or_default() += process.memory.map_or(0, |bytes| bytes.0);
+            gpus.insert((user, device.id().index));
+            pids.insert(process.pid, user);
+        }
+    }
+    add_by_user(Metric::UserMemory, memory.iter().map(|(user, bytes)| (*user, *bytes)), metrics);
+    add_by_user(Metric::UserGpus, gpus.iter().map(|(user, _)| (*user, 1)), metrics);
+    add_by_user(Metric::UserProcesses, pids.values().map(|user| (*user, 1)), metrics);
+    add_processes(scene, processes, metrics);
+}
+
+fn user_of<'s>(scene: &'s Scene<'_>, process: &DeviceProcess) -> &'s str {
+    scene.user(scene.snapshot.process(process.pid).ok().and_then(|info| info.uid.ok()))
+}
+
+/// Adds the sum of each user, of the largest ones if there are too many.
+pub(crate) fn add_by_user<'u>(
+    metric: Metric,
+    values: impl Iterator<Item = (&'u str, u64)>,
+    metrics: &mut Metrics,
+) {
+    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    for (user, value) in values {
+        let sum = sums.entry(user).or_default();
+        *sum = sum.saturating_add(value);
+    }
+    let mut sums: Vec<(&str, u64)> = sums.into_iter().collect();
+    if sums.len() > MOST_USERS {
+        sums.sort_by_key(|(_, sum)| std::cmp::Reverse(*sum));
+        let rest = sums.split_off(MOST_USERS).into_iter();
+        sums.push((OTHERS, rest.fold(0, |all, (_, sum)| all.saturating_add(sum))));
+        sums.sort_unstable();
+    }
+    for (user, sum) in sums {
+        metrics.add(metric, [("user", user)], number(sum));
+    }
+}
+
+/// Adds the processes that use at least `least`. A process in several parts of a device counts
+/// once, with the sum.
+fn add_processes(scene: &Scene<'_>, least: Option<Bytes>, metrics: &mut Metrics) {
+    let Some(least) = least else { return };
+    let mut largest: Vec<(Bytes, &DeviceState, &DeviceProcess)> = Vec::new();
+    for device in &scene.snapshot.devices {
+        let mut of_device: BTreeMap<Pid, (Bytes, &DeviceProcess)> = BTreeMap::new();
+        for process in device.processes.iter().flatten() {
+            let Ok(memory) = process.memory else { continue };
+            let known = of_device.entry(process.pid).or_insert((Bytes(0), process));
+            known.0 += memory;
+        }
+        let large = of_device.into_values().filter(|(memory, _)| *memory >= least);
+        largest.extend(large.map(|(memory, process)| (memory, device, process)));
+    }
+    if largest.len() > MOST_PROCESSES {
+        largest.sort_by_key(|(memory, ..)| std::cmp::Reverse(*memory));
+        largest.truncate(MOST_PROCESSES);
+    }
+    for (memory, device, process) in largest {
+        let labels = Labels::of(device.id());
+        let [index, uuid] = labels.only();
+        let job = scene.jobs.as_ref().and_then(|jobs| jobs.of(device.id().index, process.pid));
+        let labels = [
+            index,
+            uuid,
+            ("pid", &*process.pid.to_string()),
+            ("user", user_of(scene, process)),
+            ("hpc_job", job.unwrap_or_default()),
+        ];
+        metrics.add(Metric::ProcessMemory, labels, number(memory.0));
+    }
+}

@@ -1,0 +1,333 @@
+//! Which values a look has, and which it does not have.
+
+use gpu_claim::Ledger;
+use gpu_core::{
+    Absent, Bytes, Celsius, Claim, DeviceDetails, DeviceId, DeviceInfo, DeviceProcess,
+    DeviceProcessKind, DeviceSample, DeviceState, DeviceUuid, Driver, ErrorKind, Fault, LeaseEntry,
+    LeaseId, MemoryInfo, MigInstance, Origin, OuterLease, Percent, Pid, Process, ProcessInfo,
+    ProcessKey, Share, Snapshot, StartTime, Timestamp, Workload, WorkloadKind,
+};
+use gpu_export::{Look, Metric, Metrics, Shown, Waits};
+use gpu_reaper::Diagnosis;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const ALL: Shown = Shown { figures: true, processes: Some(Bytes(1)), waits: true };
+const GIB: u64 = 1 << 30;
+
+fn uuid(name: &str) -> DeviceUuid {
+    DeviceUuid(name.to_owned())
+}
+
+fn device(index: u32, processes: &[(u32, u64)]) -> DeviceState {
+    let mut sample = DeviceSample::absent(Absent::NotSupported);
+    sample.memory.total = Ok(Bytes(16 * GIB));
+    sample.memory.used = Ok(processes.iter().map(|(_, gib)| Bytes(gib * GIB)).sum());
+    let id = DeviceId {
+        uuid: Ok(uuid(&format!("GPU-{index}"))),
+        minor: Ok(index),
+        ..DeviceId::from_index(index)
+    };
+    let process = |(pid, gib): &(u32, u64)| DeviceProcess {
+        pid: Pid(*pid),
+        kind: DeviceProcessKind::Compute,
+        memory: Ok(Bytes(gib * GIB)),
+        utilization: Err(Absent::NotSupported),
+        name: Err(Absent::NotSupported),
+        gpu_instance: None,
+        compute_instance: None,
+    };
+    DeviceState {
+        info: DeviceInfo::unknown(id),
+        sample: Ok(sample),
+        processes: Ok(processes.iter().map(process).collect()),
+        mig: Ok(Vec::new()),
+        details: Ok(DeviceDetails::default()),
+    }
+}
+
+fn key(pid: u32) -> ProcessKey {
+    ProcessKey { pid: Pid(pid), start: Some(StartTime(1)) }
+}
+
+fn process(pid: u32, uid: u32) -> ProcessInfo {
+    ProcessInfo { key: key(pid), uid: Ok(uid), ..ProcessInfo::from_name(Pid(pid), "python") }
+}
+
+/// A machine with these devices and processes, each with its user.
+fn machine(devices: Vec<DeviceState>, processes: Vec<ProcessInfo>) -> Snapshot {
+    let driver = Driver { version: Ok("580.1".to_owned()), cuda: Err(Absent::NotSupported) };
+    let processes = processes.into_iter().map(|info| (info.key.pid, Process::from(Ok(info))));
+    Snapshot {
+        driver: Ok(driver),
+        devices,
+        holders: Ok(Vec::new()),
+        processes: processes.collect(),
+        sees_host_pids: Ok(true),
+        ..Snapshot::empty(Origin::Live, Timestamp(100_000))
+    }
+}
+
+fn lease(id: &str, owner: u32, root: u32, devices: &[&str]) -> LeaseEntry {
+    LeaseEntry {
+        id: LeaseId::parse(id).unwrap(),
+        ticket: 1,
+        owner,
+        root: key(root),
+        within: Vec::new(),
+        claim: Claim::whole(1),
+        devices: devices.iter().map(|name| uuid(name)).collect(),
+        parts_of: Vec::new(),
+        command: "python".to_owned(),
+        since: Timestamp(90_000),
+    }
+}
+
+fn look<'a>(snapshot: &'a Snapshot, diagnosis: &'a Diagnosis, ledger: &'a Ledger) -> Look<'a> {
+    Look {
+        snapshot,
+        diagnosis,
+        ledger: Ok(ledger),
+        reaps: None,
+        waits: None,
+        took: Duration::from_millis(20),
+        user: &|uid| format!("user{uid}"),
+    }
+}
+
+fn metrics(snapshot: &Snapshot, ledger: &Ledger) -> Metrics {
+    look(snapshot, &Diagnosis::default(), ledger).metrics(ALL)
+}
+
+fn files(snapshot: &Snapshot, ledger: &Ledger) -> Option<BTreeMap<String, String>> {
+    look(snapshot, &Diagnosis::default(), ledger).job_files()
+}
+
+fn fault(absent: Absent) -> Fault {
+    Fault { kind: ErrorKind::Field(absent), text: "query it".to_owned() }
+}
+
+#[test]
+fn absent_value_is_an_absent_series_and_zero_is_zero() {
+    let mut known = device(0, &[]);
+    if let Ok(sample) = &mut known.sample {
+        sample.temperature = Ok(Celsius(0));
+        sample.utilization = Percent::new(0).ok_or(Absent::Failed);
+    }
+    let snapshot = machine(vec![known, device(1, &[])], Vec::new());
+    let metrics = metrics(&snapshot, &Ledger::default());
+    assert_eq!(metrics.value(Metric::GpuTemperature, &[("gpu", "0")]), Some(0.0));
+    assert_eq!(metrics.value(Metric::GpuUtilization, &[("gpu", "0")]), Some(0.0));
+    assert_eq!(metrics.value(Metric::GpuMemoryUsed, &[("gpu", "1")]), Some(0.0));
+    for metric in [Metric::GpuTemperature, Metric::GpuUtilization] {
+        assert_eq!(metrics.count(metric), 1, "{metric:?}");
+    }
+    for metric in [Metric::GpuPower, Metric::GpuEnergy, Metric::UserMemory, Metric::QueueOldest] {
+        assert_eq!(metrics.count(metric), 0, "{metric:?}");
+    }
+    let few = Shown { figures: false, processes: None, waits: false };
+    let metrics = look(&snapshot, &Diagnosis::default(), &Ledger::default()).metrics(few);
+    assert_eq!(metrics.count(Metric::GpuMemoryUsed), 0);
+    assert_eq!(metrics.count(Metric::GpuUnexplained), 2);
+}
+
+#[test]
+fn device_that_hangs_makes_the_driver_down_and_keeps_what_is_known() {
+    let mut silent = device(1, &[]);
+    silent.sample = Err(fault(Absent::NoAnswer));
+    silent.processes = Err(fault(Absent::NoAnswer));
+    let snapshot = machine(vec![device(0, &[(7, 2)]), silent], vec![process(7, 1000)]);
+    let ledger = Ledger::new(vec![lease("a", 1000, 7, &["GPU-0"])], Vec::new());
+    let metrics = metrics(&snapshot, &ledger);
+    assert_eq!(metrics.value(Metric::Up, &[]), Some(0.0));
+    assert_eq!(metrics.value(Metric::GpuUp, &[("gpu", "0")]), Some(1.0));
+    assert_eq!(metrics.value(Metric::GpuUp, &[("gpu", "1")]), Some(0.0));
+    assert_eq!(metrics.value(Metric::GpuMemoryUsed, &[("gpu", "0")]), Some((2 * GIB) as f64));
+    assert_eq!(metrics.value(Metric::GpuUnexplained, &[("gpu", "1")]), None);
+    assert_eq!(metrics.value(Metric::GpuFree, &[("gpu", "1")]), None);
+    assert_eq!(metrics.value(Metric::Leases, &[("user", "user1000")]), Some(1.0));
+    // The sum of a user would lack the device that is unknown.
+    assert_eq!(metrics.count(Metric::UserMemory), 0);
+}
+
+#[test]
+fn sleeping_machine_is_up_and_says_nothing_of_its_devices() {
+    let mut asleep = device(0, &[]);
+    asleep.sample = Err(fault(Absent::Asleep));
+    asleep.processes = Err(fault(Absent::Asleep));
+    let mut snapshot = machine(vec![asleep], Vec::new());
+    snapshot.driver = Err(fault(Absent::Asleep));
+    let metrics = metrics(&snapshot, &Ledger::default());
+    assert_eq!(metrics.value(Metric::Up, &[]), Some(1.0));
+    assert_eq!(metrics.value(Metric::GpuAsleep, &[]), Some(1.0));
+    for metric in [Metric::GpuUp, Metric::GpuFree, Metric::GpuFit, Metric::GpuMemoryUsed] {
+        assert_eq!(metrics.count(metric), 0, "{metric:?}");
+    }
+    assert_eq!(files(&snapshot, &Ledger::default()), None, "the files stay");
+}
+
+#[test]
+fn process_in_two_parts_of_a_device_is_one_series() {
+    let snapshot = machine(vec![device(0, &[(7, 2), (7, 3), (8, 1)])], vec![process(7, 1000)]);
+    let metrics = metrics(&snapshot, &Ledger::default());
+    assert_eq!(metrics.count(Metric::ProcessMemory), 2);
+    let value = |pid| metrics.value(Metric::ProcessMemory, &[("pid", pid)]);
+    assert_eq!(value("7"), Some((5 * GIB) as f64));
+    let unknown = [("pid", "8"), ("user", "(unknown)")];
+    assert_eq!(metrics.value(Metric::ProcessMemory, &unknown), Some(GIB as f64));
+    assert_eq!(metrics.value(Metric::UserProcesses, &[("user", "user1000")]), Some(1.0));
+    let large = Shown { processes: Some(Bytes(4 * GIB)), ..ALL };
+    let metrics = look(&snapshot, &Diagnosis::default(), &Ledger::default()).metrics(large);
+    assert_eq!(metrics.count(Metric::ProcessMemory), 1);
+}
+
+#[test]
+fn a_thousand_users_are_a_hundred_and_the_others() {
+    let processes: Vec<(u32, u64)> = (1..=1000).map(|pid| (pid, u64::from(pid))).collect();
+    let infos = (1..=1000).map(|pid| process(pid, pid)).collect();
+    let snapshot = machine(vec![device(0, &processes)], infos);
+    let metrics = metrics(&snapshot, &Ledger::default());
+    assert_eq!(metrics.count(Metric::UserMemory), 101);
+    let value = |user| metrics.value(Metric::UserMemory, &[("user", user)]);
+    assert_eq!(value("user1000"), Some((1000 * GIB) as f64));
+    assert_eq!(value("user900"), None);
+    assert_eq!(value("(others)"), Some(((1..=900).sum::<u64>() * GIB) as f64));
+}
+
+#[test]
+fn lease_is_used_by_its_descendants_also_within_another_lease() {
+    let child = ProcessInfo { parent: Ok(Pid(7)), ..process(8, 1000) };
+    let stranger = process(9, 1001);
+    let outer = lease("outer", 1000, 7, &["GPU-0", "GPU-1"]);
+    let inner = LeaseEntry {
+        within: vec![OuterLease { id: outer.id.clone(), owner: 1000 }],
+        ..lease("inner", 1000, 8, &["GPU-1"])
+    };
+    // A lease of a user of whom no process is on the device, beside a stranger's process.
+    let idle = lease("idle", 1002, 30, &["GPU-2"]);
+    let snapshot = machine(
+        vec![device(0, &[]), device(1, &[(8, 1)]), device(2, &[(9, 1)])],
+        vec![process(7, 1000), child, stranger],
+    );
+    let ledger = Ledger::new(vec![outer, inner, idle], Vec::new());
+    let metrics = metrics(&snapshot, &ledger);
+    assert_eq!(metrics.value(Metric::Leases, &[("user", "user1000")]), Some(1.0));
+    let unused = |gpu| metrics.value(Metric::GpuLeasesUnused, &[("gpu", gpu)]);
+    assert_eq!((unused("0"), unused("1"), unused("2")), (Some(1.0), None, Some(1.0)));
+    assert_eq!(metrics.value(Metric::GpuLeasedMemory, &[("gpu", "1")]), Some((16 * GIB) as f64));
+    let files = files(&snapshot, &ledger).unwrap();
+    assert_eq!(files, [("0", "outer\n"), ("1", "outer\n"), ("2", "idle\n")].map(owned).into());
+    let job = [("pid", "8"), ("hpc_job", "inner")];
+    assert_eq!(metrics.value(Metric::ProcessMemory, &job), Some(GIB as f64));
+    assert_eq!(metrics.value(Metric::ProcessMemory, &[("pid", "9"), ("hpc_job", "idle")]), None);
+}
+
+fn owned((name, lines): (&str, &str)) -> (String, String) {
+    (name.to_owned(), lines.to_owned())
+}
+
+#[test]
+fn slurm_job_is_named_by_its_number_and_a_lease_within_it_is_the_job() {
+    let work = |id: &str| {
+        let cgroup = "/slurm".to_owned();
+        Some(Box::new(Workload { kind: WorkloadKind::SlurmJob, id: id.to_owned(), cgroup }))
+    };
+    let in_job = ProcessInfo { workload: work("4711"), ..process(7, 1000) };
+    let forged = ProcessInfo { workload: work("1\nx"), ..process(9, 1001) };
+    let snapshot =
+        machine(vec![device(0, &[(7, 1), (9, 1)]), device(1, &[])], vec![in_job, forged]);
+    let ledger = Ledger::new(vec![lease("in-job", 1000, 7, &["GPU-0", "GPU-1"])], Vec::new());
+    let files = files(&snapshot, &ledger).unwrap();
+    assert_eq!(files, [("0", "4711\n"), ("1", "4711\n")].map(owned).into());
+    let metrics = metrics(&snapshot, &ledger);
+    assert_eq!(metrics.count(Metric::GpuJob), 2);
+    let labels = [("gpu", "0"), ("hpc_job", "4711"), ("user", "user1000")];
+    assert_eq!(metrics.value(Metric::GpuJob, &labels), Some(1.0));
+}
+
+#[test]
+fn mig_instances_have_files_of_their_own() {
+    let mut whole = device(0, &[]);
+    let part = |index: u32, id: u32| MigInstance {
+        index,
+        uuid: Ok(uuid(&format!("MIG-{id}"))),
+        profile: Err(Absent::NotRecorded),
+        gpu_instance: Some(id),
+        compute_instance: Some(0),
+        memory: MemoryInfo {
+            total: Ok(Bytes(4 * GIB)),
+            used: Ok(Bytes(0)),
+            reserved: Err(Absent::NotSupported),
+        },
+    };
+    whole.mig = Ok(vec![part(0, 3), part(1, 5)]);
+    let snapshot = machine(vec![whole, device(1, &[])], Vec::new());
+    let share = LeaseEntry {
+        claim: Claim { share: Share::Memory(Bytes(GIB)), ..Claim::whole(1) },
+        ..lease("share", 1000, 8, &["GPU-1"])
+    };
+    let ledger = Ledger::new(vec![lease("part", 1000, 7, &["MIG-5"]), share], Vec::new());
+    let files = files(&snapshot, &ledger).unwrap();
+    let expected = [("0", ""), ("0.3", ""), ("0.5", "part\n"), ("1", "share\n")];
+    assert_eq!(files, expected.map(owned).into());
+    let metrics = metrics(&snapshot, &ledger);
+    let leased = |gpu| metrics.value(Metric::GpuLeasedMemory, &[("gpu", gpu)]);
+    assert_eq!((leased("0"), leased("1")), (Some((4 * GIB) as f64), Some(GIB as f64)));
+    let instance = [("gpu", "0"), ("gpu_instance", "5"), ("hpc_job", "part")];
+    assert_eq!(metrics.value(Metric::GpuJob, &instance), Some(1.0));
+}
+
+#[test]
+fn queue_shows_who_waits_and_since_when() {
+    let waiting = |id: &str, owner: u32, since: u64| LeaseEntry {
+        since: Timestamp(since),
+        claim: Claim::whole(2),
+        ..lease(id, owner, 7, &[])
+    };
+    let waiters =
+        vec![waiting("a", 1000, 40_000), waiting("b", 1000, 60_000), waiting("c", 9, 50_000)];
+    let snapshot = machine(vec![device(0, &[])], Vec::new());
+    let metrics = metrics(&snapshot, &Ledger::new(Vec::new(), waiters));
+    assert_eq!(metrics.value(Metric::QueueClaims, &[("state", "waiting")]), Some(3.0));
+    assert_eq!(metrics.value(Metric::QueueClaims, &[("state", "stalled")]), Some(0.0));
+    assert_eq!(metrics.value(Metric::QueueGpus, &[]), Some(6.0));
+    assert_eq!(metrics.value(Metric::QueueOldest, &[]), Some(40.0));
+    assert_eq!(metrics.value(Metric::UserQueuedClaims, &[("user", "user1000")]), Some(2.0));
+    // Leases that cannot be read are not zero.
+    let mut blind = look(&snapshot, &Diagnosis::default(), &Ledger::default()).metrics(ALL);
+    assert_eq!(blind.count(Metric::QueueClaims), 2);
+    let none = Ledger::default();
+    let diagnosis = Diagnosis::default();
+    let unknown =
+        Look { ledger: Err(fault(Absent::NotPermitted)), ..look(&snapshot, &diagnosis, &none) };
+    blind = unknown.metrics(ALL);
+    assert_eq!(blind.count(Metric::QueueClaims) + blind.count(Metric::GpuFree), 0);
+    assert_eq!(blind.value(Metric::Readable, &[("part", "leases")]), Some(0.0));
+    assert_eq!(unknown.job_files(), None);
+}
+
+#[test]
+fn wait_of_a_lease_is_from_its_ticket_to_its_grant() {
+    let mut waits = Waits::new();
+    let granted = |id: &str, ticket_s: u64, since_s: u64| LeaseEntry {
+        ticket: ticket_s * 1_000_000_000,
+        since: Timestamp(since_s * 1000),
+        ..lease(id, 1000, 7, &["GPU-0"])
+    };
+    let at = |seconds: u64| (seconds * 1_000_000_000, Timestamp(1_000_000 + seconds * 1000));
+    let add = |waits: &mut Waits, leases: Vec<LeaseEntry>, seconds| {
+        waits.add(&Ledger::new(leases, Vec::new()), at(seconds));
+    };
+    // Those that were there before are not counted: a new start would count them again.
+    add(&mut waits, vec![granted("old", 1, 1_050)], 100);
+    // Asked for at 110 s after boot, granted at 1,130 s on the wall clock, which is 130 s after it.
+    let new = granted("new", 110, 1_130);
+    add(&mut waits, vec![granted("old", 1, 1_050), new.clone()], 160);
+    add(&mut waits, vec![new], 220);
+    // Whatever its owner writes into a lease, it has not waited longer than since the boot.
+    add(&mut waits, vec![granted("forged", 0, 0), granted("early", 0, 9_999_999)], 230);
+    let snapshot = machine(Vec::new(), Vec::new());
+    let (ledger, diagnosis) = (Ledger::default(), Diagnosis::default());
+    let metrics = Look { waits: Some(&waits), ..look(&snapshot, &diagnosis, &ledger) }.metrics(ALL);
+    assert_eq!(metrics.value(Metric::ClaimWait, &[]), Some(20.0 + 230.0));
+}

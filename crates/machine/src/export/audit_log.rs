@@ -1,0 +1,111 @@
+//! New lines of an audit log.
+
+use gpu_host::TrustedFile;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// The most bytes that are read at a time; the rest follows at the next look.
+const MOST: u64 = 16 << 20;
+/// The longest line.
+const LINE: u64 = 64 << 10;
+
+/// How much of an audit log was read.
+#[derive(Debug, Default)]
+pub(super) struct AuditLog {
+    /// The file system and the inode.
+    file: Option<(u64, u64)>,
+    offset: u64,
+}
+
+impl AuditLog {
+    /// Passes on the lines that were not read before. A log that was replaced or emptied is read
+    /// from its start, and a line without an end at the next look. Returns whether the log could be
+    /// read; one that does not exist is empty.
+    pub(super) fn read(&mut self, path: &Path, add: &mut dyn FnMut(&str)) -> bool {
+        match std::fs::symlink_metadata(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return true,
+            _ => {}
+        }
+        let Ok(file) = TrustedFile::open(path) else { return false };
+        self.read_file(file.into_file(), add).is_ok()
+    }
+
+    fn read_file(
+        &mut self,
+        mut file: std::fs::File,
+        add: &mut dyn FnMut(&str),
+    ) -> std::io::Result<()> {
+        let stat = file.metadata()?;
+        let id = Some((stat.dev(), stat.ino()));
+        if self.file != id || stat.len() < self.offset {
+            (self.file, self.offset) = (id, 0);
+        }
+        file.seek(SeekFrom::Start(self.offset))?;
+        let mut reader = BufReader::new(file.take(MOST));
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let count = (&mut reader).take(LINE).read_until(b'\n', &mut line)? as u64;
+            let is_whole = line.ends_with(b"\n");
+            if count == 0 || (!is_whole && count < LINE) {
+                return Ok(());
+            }
+            self.offset += count;
+            if let Ok(text) = std::str::from_utf8(&line) {
+                add(text.trim_end());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::io::Write;
+
+    fn lines(log: &mut AuditLog, path: &Path) -> Option<Vec<String>> {
+        let mut lines = Vec::new();
+        log.read(path, &mut |line| lines.push(line.to_owned())).then_some(lines)
+    }
+
+    #[test]
+    fn each_line_is_read_once_over_appends_and_rotation() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        let mut log = AuditLog::default();
+        assert_eq!(lines(&mut log, &path), Some(vec![]), "a log that does not exist is empty");
+        let append = |text: &str| {
+            let mut file = fs::OpenOptions::new().append(true).create(true).open(&path).unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+        };
+        append("a\nb\nc");
+        assert_eq!(lines(&mut log, &path).unwrap(), ["a", "b"]);
+        assert_eq!(lines(&mut log, &path), Some(vec![]));
+        append("c\n");
+        assert_eq!(lines(&mut log, &path).unwrap(), ["cc"]);
+        fs::rename(&path, dir.path().join("old")).unwrap();
+        append("d\n");
+        assert_eq!(lines(&mut log, &path).unwrap(), ["d"]);
+        fs::write(&path, "").unwrap();
+        append("e\n");
+        assert_eq!(lines(&mut log, &path).map(|lines| lines.len()), Some(0), "as long as before");
+        append("f\n");
+        assert_eq!(lines(&mut log, &path).unwrap(), ["f"]);
+    }
+
+    #[test]
+    fn endless_line_and_untrusted_file_are_bounded() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        fs::write(&path, [vec![b'x'; 3 * LINE as usize], b"\nlast\n".to_vec()].concat()).unwrap();
+        let mut log = AuditLog::default();
+        let read = lines(&mut log, &path).unwrap();
+        assert!(read.iter().all(|line| line.len() <= LINE as usize));
+        assert_eq!(read.last().unwrap(), "last");
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink("/proc/self/environ", &link).unwrap();
+        assert_eq!(lines(&mut AuditLog::default(), &link), None);
+    }
+}

@@ -1,0 +1,164 @@
+//! The machine that an exporter of metrics looks at.
+
+mod audit_log;
+mod job_dir;
+
+use crate::{MachineError, Options, Source};
+use audit_log::AuditLog;
+use gpu_core::{Clock, LeaseStore};
+use gpu_export::{Exported, Exporter, Metrics, Ports, Reaps, Shown};
+use gpu_host::{SystemClock, give_back_memory, user_name};
+use job_dir::JobDir;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The time that a look needs beside the driver.
+const BESIDE_DRIVER: Duration = Duration::from_millis(400);
+
+/// Returns the time for the driver in a look that has so much time, in steps: a backend has one
+/// deadline, and scrapes with the same time-out should find the same backend.
+pub fn driver_deadline(left: Duration) -> Duration {
+    let time = left.saturating_sub(BESIDE_DRIVER).min(left * 3 / 4).as_millis();
+    let step = if time >= 1000 { 250 } else { 50 };
+    let time = (time / step * step).max(step);
+    Duration::from_millis(u64::try_from(time).unwrap_or(u64::MAX))
+}
+
+/// What an exporter looks at, and for what.
+#[derive(Clone, Copy, Debug)]
+pub struct ExportOptions<'a> {
+    /// The machine.
+    pub machine: Options<'a>,
+    /// Called with what fails beside a look.
+    pub warn: fn(&str),
+    /// Which values are exported.
+    pub shown: Shown,
+    /// The directory for dcgm-exporter's `--hpc-job-mapping-dir`.
+    pub jobs: Option<&'a Path>,
+}
+
+/// A machine that is looked at for each scrape.
+///
+/// A backend whose driver missed its deadline answers nothing any more. It is replaced at the next
+/// look: the new one calls the driver only if no child of the old one still hangs in it.
+pub struct ExportedMachine {
+    sim: Option<PathBuf>,
+    nvml: Option<PathBuf>,
+    deadline: Duration,
+    warn: fn(&str),
+    shown: Shown,
+    /// The machine, and the deadline of its driver.
+    source: Option<(Source, Duration)>,
+    exporter: Exporter,
+    reaps: Reaps,
+    audit_log: AuditLog,
+    jobs: Option<JobDir>,
+    /// Whether writing to the directory failed at the look before.
+    jobs_failed: bool,
+    real: SystemClock,
+    looked_at: Duration,
+}
+
+impl ExportedMachine {
+    /// Opens the machine and the directory for jobs.
+    ///
+    /// # Errors
+    /// As [`Source::open`]; when the directory for jobs is a symbolic link, or others than root and
+    /// the caller can change it.
+    pub fn open(options: &ExportOptions<'_>) -> Result<Self, MachineError> {
+        let ExportOptions { machine, warn, shown, jobs } = *options;
+        Ok(ExportedMachine {
+            sim: machine.sim.map(Path::to_owned),
+            nvml: machine.nvml.map(Path::to_owned),
+            deadline: machine.deadline,
+            warn,
+            shown,
+            source: Some((Source::open(&machine)?, machine.deadline)),
+            exporter: Exporter::new(),
+            reaps: Reaps::new(),
+            audit_log: AuditLog::default(),
+            jobs: jobs.map(JobDir::open).transpose()?,
+            jobs_failed: false,
+            real: SystemClock::new(),
+            looked_at: Duration::ZERO,
+        })
+    }
+
+    /// Looks at the machine, and gives the driver at most so much time. The files for jobs are
+    /// written afterwards.
+    pub fn look(&mut self, deadline: Duration) -> Metrics {
+        let deadline = deadline.min(self.deadline);
+        let (source, own) = match self.source.take() {
+            // A simulated machine would begin anew; its driver is not waited for.
+            Some((source, own)) if own == deadline || source.is_simulated() => (source, own),
+            _ => match self.reopened(deadline) {
+                Ok(source) => (source, deadline),
+                Err(error) => {
+                    (self.warn)(&format!("failed to {}", error.into_error()));
+                    return Metrics::without_answer();
+                }
+            },
+        };
+        let now = self.real.monotonic();
+        if source.is_simulated() {
+            source.clock.sleep(now.saturating_sub(self.looked_at));
+        }
+        self.looked_at = now;
+        let seen = self.look_at(&source);
+        if !seen.has_lost_driver || source.is_simulated() {
+            self.source = Some((source, own));
+        }
+        if let (Some(jobs), Some(files)) = (&self.jobs, &seen.job_files) {
+            let written = jobs.write(files);
+            if let Err(error) = &written
+                && !self.jobs_failed
+            {
+                (self.warn)(&format!("failed to {}", error.fault()));
+            }
+            self.jobs_failed = written.is_err();
+        }
+        // The next look may be minutes away.
+        give_back_memory();
+        seen.metrics
+    }
+
+    fn look_at(&mut self, source: &Source) -> Exported {
+        let leases = source.existing_lease_store();
+        let ports = Ports {
+            backend: &*source.backend,
+            host: &*source.host,
+            clock: &*source.clock,
+            leases: leases.as_ref().map(|leases| leases as &dyn LeaseStore),
+        };
+        let reaps = &mut self.reaps;
+        let log = source.audit_log();
+        let is_read = log.is_none_or(|log| self.audit_log.read(&log, &mut |line| reaps.add(line)));
+        let reaps = is_read.then_some(&self.reaps);
+        let user = |uid: u32| user_name(uid).unwrap_or_else(|_| format!("user {uid}"));
+        self.exporter.look(&ports, reaps, self.shown, &user)
+    }
+
+    fn reopened(&self, deadline: Duration) -> Result<Source, MachineError> {
+        Source::open(&Options {
+            sim: self.sim.as_deref(),
+            nvml: self.nvml.as_deref(),
+            deadline,
+            progress: |_| {},
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadline_is_in_steps_and_leaves_time_for_the_rest() {
+        for (left, deadline) in
+            [(9_500, 7_000), (9_499, 7_000), (10_000, 7_500), (750, 350), (80, 50), (0, 50)]
+        {
+            let left = Duration::from_millis(left);
+            assert_eq!(driver_deadline(left), Duration::from_millis(deadline), "{left:?}");
+        }
+    }
+}
