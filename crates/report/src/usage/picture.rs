@@ -286,7 +286,7 @@ mod tests {
     fn marks_of_months_and_years_are_at_full_days_of_the_local_time() {
         // 2026-10-22T22:00Z: midnight of the 23rd in Berlin, two days before the clock is set back.
         let start = 1_792_706_400_000;
-        let days = ["Oct 23", "Oct 24", "Oct 25", "Oct 26", "Oct 27", "Oct 28"];
+        let days = ["Oct 23", "Oct 24", "Oct 25", "Oct 26", "Oct 27"];
         assert_eq!(marked(start, 5), days);
         assert_eq!(marked(start, 100).len(), 4, "{:?}", marked(start, 100));
         let (quarters, years) = (marked(start, 500), marked(start, 2_000));

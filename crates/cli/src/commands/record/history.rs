@@ -60,6 +60,7 @@ fn record(
             Err(error) => {
                 missing += 1;
                 if !was_failing {
+                    terminal::redraw("");
                     terminal::warn(&format!("samples are missing: failed to {}", error.fault()));
                 }
             }
