@@ -86,16 +86,16 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
             "gpu-steward",
         ],
         // Otherwise only the program, the tests, the benches and the examples select adapters.
-        "gpuws" | "gpuws-benches" | "gpuws-examples" => &LIBRARIES_AND_XTASK[..LIBRARIES],
-        "gpuws-tests" => LIBRARIES_AND_XTASK,
+        "gpuws-benches" | "gpuws-examples" => &LIBRARIES_AND_XTASK[..LIBRARIES],
+        // Their tests check the layers, and pack the program.
+        "gpuws-tests" | "gpuws" => LIBRARIES_AND_XTASK,
         "gpuws-protocol" => &["gpu-core", "gpu-host", "gpu-claim"],
         "xtask" => &[],
         _ => return None,
     })
 }
 
-/// All libraries, including nvml-sim, which tests and benches load, and xtask for the layering
-/// test.
+/// All libraries, including nvml-sim, which tests and benches load, and xtask for tests.
 const LIBRARIES_AND_XTASK: &[&str] = &[
     "gpu-core",
     "gpu-nvidia",

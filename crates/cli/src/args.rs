@@ -287,8 +287,8 @@ pub(crate) struct CompletionsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// The command to document; default: gpuws itself.
-    pub(crate) command: Option<String>,
+    /// The command to document, such as `reap` or `mem fit`; default: gpuws itself.
+    pub(crate) command: Vec<String>,
 }
 
 fn pid(text: &str) -> Result<Pid, &'static str> {
