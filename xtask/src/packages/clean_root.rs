@@ -4,7 +4,7 @@ use super::output_of;
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::io::{self, Error};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -30,6 +30,10 @@ impl CleanRoot {
     pub fn install(dir: &Path, package: &Path) -> io::Result<Self> {
         for sub in ["proc", "dev", "tmp", "run", "etc", "var/lib/dpkg/info", "var/lib/dpkg/updates"] {
             fs::create_dir_all(dir.join(sub))?;
+        }
+        for name in ["bin", "sbin", "lib", "lib64"] {
+            fs::create_dir_all(dir.join("usr").join(name))?;
+            symlink(Path::new("usr").join(name), dir.join(name))?;
         }
         fs::set_permissions(dir.join("tmp"), Permissions::from_mode(0o1777))?;
         let depends = output_of(Command::new("dpkg-deb").arg("-f").arg(package).arg("Depends"))?;
@@ -64,15 +68,22 @@ impl CleanRoot {
 /// Copies the files of a package that is installed on this machine. Documentation is left out.
 fn copy_files(package: &str, dir: &Path) -> io::Result<()> {
     let listed = output_of(Command::new("dpkg-query").args(["-L", package]))?;
-    let is_copied = |path: &&str| {
-        !path.starts_with("/usr/share/")
-            && Path::new(path).symlink_metadata().is_ok_and(|found| !found.is_dir())
-    };
-    let files: Vec<&str> = listed.lines().filter(is_copied).collect();
-    if files.is_empty() {
-        return Ok(());
+    for path in listed.lines().filter(|path| !path.starts_with("/usr/share/")) {
+        // Of what was diverted, dpkg prints a sentence.
+        let Ok(found) = Path::new(path).symlink_metadata() else { continue };
+        let to = dir.join(path.trim_start_matches('/'));
+        // `/lib` is a directory of the package, and a link here.
+        if Path::new(path).is_dir() {
+            fs::create_dir_all(&to)?;
+            continue;
+        }
+        fs::create_dir_all(to.parent().unwrap_or(dir))?;
+        match found.is_symlink() {
+            true => symlink(fs::read_link(path)?, &to)?,
+            false => fs::copy(path, &to).map(drop)?,
+        }
     }
-    output_of(Command::new("cp").args(["-a", "--parents", "-t"]).arg(dir).args(files)).map(drop)
+    Ok(())
 }
 
 /// Returns these packages and all that they depend on.

@@ -62,7 +62,9 @@ fn manual(program: &Path, command: &mut Vec<String>, dir: &Path) -> io::Result<(
     let name = std::iter::once("gpuws").chain(command.iter().map(String::as_str));
     let name: Vec<&str> = name.collect();
     let listed = listed(&page, &name.join("-"));
-    fs::write(dir.join(name.join("-") + ".1"), page)?;
+    let file = dir.join(name.join("-") + ".1");
+    fs::write(&file, page)?;
+    output_of(Command::new("gzip").arg("-9n").arg(file))?;
     for sub in listed {
         command.push(sub);
         manual(program, command, dir)?;
