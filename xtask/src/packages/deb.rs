@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 /// Version of cargo-deb that is installed where there is none.
 const VERSION: &str = "3.8.0";
 
-/// Builds the programs for old distributions, packs them into `debian` of the build directory, and
+/// Builds the programs for old distributions, packs them into `packages` of the build directory, and
 /// installs the package into a clean directory, where the program must start. Returns whether all
 /// of this was possible.
 ///
@@ -18,7 +18,7 @@ const VERSION: &str = "3.8.0";
 pub fn deb(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
     let cargo_deb = CargoDeb::installed(root, out)?;
     let Some(programs) = portable::build(root, out)? else { return Ok(false) };
-    let dir = cargo::target_dir(root).join("debian");
+    let dir = cargo::target_dir(root).join("packages");
     let package = cargo_deb.pack(root, &programs, "dist", &dir)?;
     writeln!(out, "deb: {}", package.display())?;
     if !nix::unistd::geteuid().is_root() {

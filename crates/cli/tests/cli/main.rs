@@ -22,6 +22,7 @@ mod mig;
 mod names;
 mod narrow;
 mod options;
+mod packages;
 mod paste;
 mod peers;
 mod place;
