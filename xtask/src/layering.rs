@@ -29,7 +29,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         "gpu-core" => &[],
         // Adapters depend on the ports, not on each other. The simulated machine reads recordings
         // with the parsers, and the simulated NVML wraps the simulated machine.
-        "gpu-nvidia" | "gpu-cuda" | "gpu-host" | "gpu-text" => &["gpu-core"],
+        "gpu-nvidia" | "gpu-cuda" | "gpu-host" | "gpu-text" | "gpu-kubelet" => &["gpu-core"],
         "gpu-sim" => &["gpu-core", "gpu-text"],
         "gpu-nvml-sim" => &["gpu-core", "gpu-sim"],
         // The history of a machine is files with a format of their own.
@@ -78,6 +78,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
             "gpu-core",
             "gpu-history",
             "gpu-host",
+            "gpu-kubelet",
             "gpu-nvidia",
             "gpu-cuda",
             "gpu-sim",
@@ -101,6 +102,7 @@ const LIBRARIES_AND_XTASK: &[&str] = &[
     "gpu-nvidia",
     "gpu-cuda",
     "gpu-host",
+    "gpu-kubelet",
     "gpu-text",
     "gpu-sim",
     "gpu-nvml-sim",

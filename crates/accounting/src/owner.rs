@@ -36,7 +36,7 @@ impl fmt::Display for Owner {
 pub enum Work {
     /// A Slurm job by its number.
     SlurmJob(String),
-    /// A Kubernetes pod by its UID.
+    /// A Kubernetes pod by its namespace and name, or by its UID if they are unknown.
     Pod(String),
     /// A container by its ID.
     Container(String),
@@ -78,6 +78,9 @@ impl Owner {
 impl Work {
     pub(crate) fn of(info: Option<&ProcessInfo>) -> Self {
         let Some(info) = info else { return Work::Unknown };
+        if let Some(pod) = &info.pod {
+            return Work::Pod(cut(&format!("{}/{}", pod.namespace, pod.name)));
+        }
         if let Some(workload) = &info.workload {
             let id = cut(&workload.id);
             return match workload.kind {

@@ -49,6 +49,9 @@ fn read(key: ProcessKey, seen: Option<&ProcessInfo>, host: &dyn Host) -> String 
 /// container, `jupyter` for a service. Text is escaped.
 fn job(info: &ProcessInfo) -> String {
     let short = |id: &str, most: usize| id.chars().take(most).collect::<String>();
+    if let Some(pod) = &info.pod {
+        return clean(&format!("pod {}", short(&pod.name, 60))).into_owned();
+    }
     let text = match (info.workload.as_deref(), info.service()) {
         (Some(workload), _) => match workload.kind {
             WorkloadKind::SlurmJob => format!("Slurm {}", short(&workload.id, 20)),

@@ -28,7 +28,8 @@ impl CleanRoot {
     /// If a dependency is not installed on this machine, dpkg fails, or a file cannot be written.
     /// Only root can install a package.
     pub fn install(dir: &Path, package: &Path) -> io::Result<Self> {
-        for sub in ["proc", "dev", "tmp", "run", "etc", "var/lib/dpkg/info", "var/lib/dpkg/updates"] {
+        for sub in ["proc", "dev", "tmp", "run", "etc", "var/lib/dpkg/info", "var/lib/dpkg/updates"]
+        {
             fs::create_dir_all(dir.join(sub))?;
         }
         for name in ["bin", "sbin", "lib", "lib64"] {
