@@ -17,7 +17,7 @@ mod top;
 mod views;
 mod watch;
 
-pub(crate) use claims::{ClaimArgs, LeasesArgs};
+pub(crate) use claims::{ClaimArgs, ClaimFormat, LeasesArgs};
 pub(crate) use env::{EnvArgs, KeepArgs};
 pub(crate) use history::{HistoryArgs, RecordArgs};
 pub(crate) use memory::{
@@ -163,7 +163,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Show which GPUs a claim would get now; --hold or --export claims them for a script or shell.
     #[command(after_help = "Examples: gpuws claim -n 2\n          \
-                            eval \"$(gpuws claim -n 2 --export)\"")]
+                            eval \"$(gpuws claim -n 2 --export)\"\n          \
+                            podman run --device \"$(gpuws claim --export --format cdi)\" IMAGE")]
     Claim(ClaimArgs),
     /// List leases and waiting claims.
     #[command(after_help = "Example: gpuws leases --json")]

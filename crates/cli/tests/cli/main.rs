@@ -27,6 +27,7 @@ mod paste;
 mod peers;
 mod place;
 mod placeholder;
+mod pods;
 mod program;
 mod queue;
 mod random_kills;
