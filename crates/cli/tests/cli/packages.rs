@@ -230,3 +230,58 @@ fn scripts_of_the_package_are_executable_shell() {
         assert!(!text.contains("daemon-reload"), "{script}");
     }
 }
+
+/// Returns the manifests for Kubernetes as kubectl puts them together.
+fn manifests() -> Option<String> {
+    let dir = xtask::workspace_root().join("packaging/kubernetes");
+    let made = Command::new("kubectl").arg("kustomize").arg(dir).stdin(Stdio::null()).output();
+    let Ok(made) = made else {
+        skip("kubectl is missing");
+        return None;
+    };
+    assert!(made.status.success(), "{}", text(&made));
+    Some(String::from_utf8(made.stdout).expect("YAML"))
+}
+
+/// Checks manifests with Kubernetes' own client; `None` and a note without it.
+fn checked(manifests: &str) -> Option<Output> {
+    let python = std::env::var_os("GPUWS_PYTHON").unwrap_or_else(|| "python3".into());
+    let mut check = Command::new(python);
+    check.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/manifests.py"));
+    let check = check.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let Ok(mut check) = check else {
+        skip("python3 is missing");
+        return None;
+    };
+    // It exits at once without the client.
+    let _ = check.stdin.take().expect("a pipe").write_all(manifests.as_bytes());
+    let checked = check.wait_with_output().expect("it ends");
+    if checked.status.code() == Some(77) {
+        skip("GPUWS_PYTHON has no package 'kubernetes' of version 37 or later");
+        return None;
+    }
+    Some(checked)
+}
+
+#[test]
+fn manifests_are_what_kubernetes_reads() {
+    let Some(manifests) = manifests() else { return };
+    for line in ["hostPID: true", "automountServiceAccountToken: false", "- DAC_READ_SEARCH"] {
+        assert!(manifests.lines().any(|found| found.trim() == line), "{line}: {manifests}");
+    }
+    assert!(!manifests.contains("privileged: true"), "{manifests}");
+    // What the container starts is what gpuws understands.
+    let words = ["watch", "--json", "--for", "1s"];
+    let watch = super::program::gpuws(Path::new("/"), &[&["--sim", "labbox"], &words[..]].concat());
+    assert_eq!(watch.code, 0, "{}", watch.stderr);
+    let args = manifests.split("- args:\n").nth(1).expect("arguments");
+    let args: Vec<&str> = args.lines().map_while(|line| line.trim().strip_prefix("- ")).collect();
+    assert_eq!(args, words[..2]);
+
+    let Some(good) = checked(&manifests) else { return };
+    assert!(good.status.success(), "{}", text(&good));
+    assert_eq!(text(&good), "DaemonSet Namespace\n");
+    let bad = checked(&manifests.replace("hostPID", "hostPid")).expect("the client is there");
+    assert_eq!(text(&bad), "DaemonSet Namespace\ndropped: DaemonSet.spec.template.spec.hostPid\n");
+    assert!(!bad.status.success());
+}
