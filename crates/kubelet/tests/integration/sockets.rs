@@ -3,8 +3,10 @@
 use crate::stand_in::{ALPHA, Answer, BETA, LIST, StandIn, container, pod, resources};
 use gpu_core::{Error, ErrorKind};
 use gpu_kubelet::{Kubelet, Pods};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const UID: &str = "2f44e1c1-8a5b-4c0e-9d0e-5f3b6a7c8d9e";
@@ -147,4 +149,38 @@ fn file_that_is_no_socket_is_an_error_or_nothing() {
     std::fs::create_dir_all(socket.parent().unwrap()).unwrap();
     std::fs::write(&socket, "not a socket").unwrap();
     assert_eq!(asked(&stand_in).0, Pods::default());
+}
+
+#[test]
+fn server_of_grpc_itself_is_understood() {
+    let python = std::env::var_os("GPUWS_PYTHON").unwrap_or_else(|| "python3".into());
+    let dir = tempfile::tempdir().unwrap();
+    let serve = |socket: &str, answer: Answer| {
+        let Answer::Message(message, [method, ..]) = answer else { unreachable!("a message") };
+        let path = dir.path().join(socket);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let hex: String = message.iter().map(|byte| format!("{byte:02x}")).collect();
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/integration/grpcio.py");
+        let mut server = Command::new(&python);
+        server.arg(script).arg(&path).args([method, hex.as_str()]);
+        let mut server = server.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
+        let mut line = String::new();
+        BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        (line.trim() == "serves").then_some(server)
+    };
+    let pods = Answer::list(vec![pod("lab", "job-0", UID, &[("train", "4c01")])], ALPHA);
+    let servers =
+        [serve("pod-resources/kubelet.sock", honest()), serve("pods-api/pods-api.sock", pods)];
+    let [Some(resources), Some(pods)] = servers else {
+        let _ = writeln!(std::io::stderr(), "skipped: GPUWS_PYTHON has no package 'grpcio'");
+        return;
+    };
+    let kubelet = Kubelet::at(dir.path(), &[own_uid()]).with_deadline(Duration::from_secs(20));
+    let (read, errors) = kubelet.pods();
+    for mut server in [resources, pods] {
+        drop(server.stdin.take());
+        assert!(server.wait().unwrap().success());
+    }
+    assert!(errors.is_empty(), "{errors:?}");
+    assert_eq!((read.assigned.len(), read.known.len()), (1, 1));
 }
