@@ -175,6 +175,11 @@ mod tests {
             info.workload = Some(Box::new(Workload { kind, id: id.clone(), cgroup: "/x".into() }));
             assert_eq!(Work::of(Some(&info)).to_string(), name);
         }
+        let (namespace, name) = ("lab".to_owned(), "train-0".to_owned());
+        let evidence = gpu_core::PodEvidence::Devices;
+        let pod = gpu_core::PodName { namespace, name, container: None, evidence };
+        info.pod = Some(Box::new(pod));
+        assert_eq!(Work::of(Some(&info)).to_string(), "pod lab/train-0");
         assert_eq!(Work::of(None), Work::Unknown);
         assert_eq!(Owner::of(None), Owner::Unknown);
         info.uid = Ok(1_000);

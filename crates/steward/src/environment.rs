@@ -31,19 +31,18 @@ const CDI_KIND: &str = "nvidia.com/gpu";
 /// and docker: `nvidia.com/gpu=GPU-…`. NVIDIA's container toolkit defines a device for each UUID.
 ///
 /// # Errors
-/// As [`visible::write`], and `Invalid` for a MIG device with an old name, which the interface does
-/// not permit (CDI specification 1.1.0).
-pub fn cdi_names(lease: &LeaseEntry, machine: &[DeviceState]) -> Result<Vec<String>> {
-    let devices = visible::write(&lease.devices, Form::Uuid, machine)?;
+/// `Invalid` for a MIG device with an old name, which the interface does not permit (CDI
+/// specification 1.1.0).
+pub fn cdi_names(lease: &LeaseEntry) -> Result<Vec<String>> {
     let is_permitted = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
-    let name = |device: &str| match device.bytes().all(is_permitted) {
+    let name = |device: &DeviceUuid| match device.0.bytes().all(is_permitted) {
         true => Ok(format!("{CDI_KIND}={device}")),
         false => Err(Error::new(ErrorKind::Invalid, format!("name '{device}' for a container"))
             .with_source(
                 "a container needs a UUID, which drivers have for MIG devices since R470",
             )),
     };
-    devices.split(',').map(name).collect()
+    lease.devices.iter().map(name).collect()
 }
 
 /// Returns the variables that make only its device visible to a placeholder.

@@ -45,8 +45,8 @@ fn read(key: ProcessKey, seen: Option<&ProcessInfo>, host: &dyn Host) -> String 
     read.as_ref().map_or_else(String::new, job)
 }
 
-/// Returns the job of a process in a few words: `Slurm 4711`, `pod 5f2b9c1e`, `ctr 1a2b3c4d5e6f` for a
-/// container, `jupyter` for a service. Text is escaped.
+/// Returns the job of a process in a few words: `Slurm 4711`, `pod train-0` (or the start of its UID),
+/// `ctr 1a2b3c4d5e6f` for a container, `jupyter` for a service. Text is escaped.
 fn job(info: &ProcessInfo) -> String {
     let short = |id: &str, most: usize| id.chars().take(most).collect::<String>();
     if let Some(pod) = &info.pod {

@@ -84,7 +84,7 @@ fn package_runs_with_nothing_but_what_it_depends_on() {
         "usr/share/fish/vendor_completions.d/gpuws.fish",
         "usr/lib/systemd/system/gpuws-watch.service",
         "usr/lib/tmpfiles.d/gpuws.conf",
-        "usr/lib/sysusers.d/gpuws.conf",
+        "usr/lib/sysusers.d/gpuws-export.conf",
         "usr/share/doc/gpuws/watch.md",
         "usr/share/doc/gpuws/copyright",
     ] {
@@ -94,7 +94,7 @@ fn package_runs_with_nothing_but_what_it_depends_on() {
         let leases = to.join("run/gpuws").metadata().expect("the directory of leases");
         assert_eq!((leases.mode() & 0o7777, leases.uid()), (0o1777, 0));
         let users = fs::read_to_string(to.join("etc/passwd")).expect("users");
-        assert!(users.lines().any(|user| user.starts_with("gpuws:")), "{users}");
+        assert!(users.lines().any(|user| user.starts_with("gpuws-export:")), "{users}");
     }
 
     let mut remove = Command::new("dpkg");

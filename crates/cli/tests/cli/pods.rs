@@ -67,7 +67,7 @@ fn ghost_in_a_pod_is_named_and_the_advice_deletes_its_pod() {
     assert_eq!(suspect_pod(&found), expected, "{}", text(&found.stderr));
     let found = gpuws(&machine, kubelet.dir(), &["doctor"]);
     let shown = text(&found.stdout);
-    assert!(shown.contains("kubectl delete pod -n lab train-0"), "{shown}");
+    assert!(shown.contains("kubectl delete pod -n lab -- train-0"), "{shown}");
 }
 
 #[test]

@@ -209,7 +209,7 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
             "shows the name of the pod; delete it by that",
         ),
         Advice::DeleteNamedPod { namespace, name } => (
-            format!("kubectl delete pod -n {} {}", shell_word(namespace), shell_word(name)),
+            format!("kubectl delete pod -n {} -- {}", shell_word(namespace), shell_word(name)),
             "deletes the pod",
         ),
         Advice::AllowCompute(index) => {

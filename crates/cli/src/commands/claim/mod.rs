@@ -98,7 +98,7 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
     let form = args.request.visible.into();
     let mut variables = environment(&grant.entry, form, &grant.scene.snapshot.devices)?;
     let names = match args.format {
-        ClaimFormat::Cdi => cdi_names(&grant.entry, &grant.scene.snapshot.devices)?,
+        ClaimFormat::Cdi => cdi_names(&grant.entry)?,
         ClaimFormat::Shell => Vec::new(),
     };
     if let Some(advice) = bounds(args, &grant) {
