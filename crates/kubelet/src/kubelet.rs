@@ -3,9 +3,9 @@
 use crate::call::call;
 use crate::messages::{ContainerResources, ListPodResources, ListPods, Pod};
 use crate::pods::{Assignment, DeviceName, KnownPod, Pods, is_name, is_uid};
-use gpu_core::{Error, ErrorKind};
+use gpu_core::{Absent, Error, ErrorKind, clean};
 use prost::Message;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The time for an answer of each socket. A kubelet answers from memory, in milliseconds.
@@ -56,48 +56,42 @@ impl Kubelet {
     /// Nothing of such an answer is used.
     pub fn pods(&self) -> (Pods, Vec<Error>) {
         let mut errors = Vec::new();
-        let mut answered = |socket: &str, methods: &[&'static str]| {
-            let socket = self.dir.join(socket);
-            let mut answer = None;
-            for method in methods {
-                answer = Some(call(&socket, method, &self.trusted, self.deadline));
-                let unsupported = |error: &Error| error.kind() == ErrorKind::Unsupported;
-                if !answer.as_ref().is_some_and(|it| it.as_ref().is_err_and(unsupported)) {
-                    break;
-                }
-            }
-            match answer? {
-                Ok(message) => return Some((socket, message)),
-                Err(error) if error.kind() == ErrorKind::Field(gpu_core::Absent::NotFound) => {}
-                Err(error) => errors.push(error),
-            }
-            None
+        let assigned = self.ask(RESOURCES, &[LIST_RESOURCES], assignments);
+        let known = self.ask(PODS, &LIST_PODS, known);
+        let pods = Pods {
+            assigned: assigned.map_err(|error| errors.push(error)).unwrap_or_default(),
+            known: known.map_err(|error| errors.push(error)).unwrap_or_default(),
         };
-        let resources = answered(RESOURCES, &[LIST_RESOURCES]);
-        let pods = answered(PODS, &LIST_PODS);
-        let mut read = Pods::default();
-        if let Some((socket, message)) = resources {
-            match assignments(&message) {
-                Ok(assigned) => read.assigned = assigned,
-                Err(why) => errors.push(untrue(&socket, why)),
+        (pods, errors)
+    }
+
+    /// Calls the first of these methods that the server has; nothing if there is no server.
+    fn ask<T>(
+        &self,
+        socket: &str,
+        methods: &[&'static str],
+        read: fn(&[u8]) -> Result<Vec<T>, String>,
+    ) -> Result<Vec<T>, Error> {
+        let socket = self.dir.join(socket);
+        let mut answer = Ok(Vec::new());
+        for method in methods {
+            answer = call(&socket, method, &self.trusted, self.deadline);
+            if !matches!(&answer, Err(error) if error.kind() == ErrorKind::Unsupported) {
+                break;
             }
         }
-        if let Some((socket, message)) = pods {
-            match known(&message) {
-                Ok(known) => read.known = known,
-                Err(why) => errors.push(untrue(&socket, why)),
-            }
+        match answer {
+            Err(error) if error.kind() == Absent::NotFound.into() => Ok(Vec::new()),
+            answer => read(&answer?).map_err(|why| {
+                let what =
+                    format!("understand the kubelet at '{}'", clean(&socket.to_string_lossy()));
+                Error::new(ErrorKind::Invalid, what).with_source(why)
+            }),
         }
-        (read, errors)
     }
 }
 
-fn untrue(socket: &Path, why: String) -> Error {
-    let what = format!("understand the kubelet at '{}'", socket.display());
-    Error::new(ErrorKind::Invalid, what).with_source(why)
-}
-
-/// Returns the error for names that Kubernetes does not permit; they are not repeated.
+/// Rejects names that Kubernetes does not permit; they are not repeated.
 fn named(names: &[&str]) -> Result<(), String> {
     match names.iter().all(|name| is_name(name)) {
         true => Ok(()),

@@ -2,6 +2,7 @@
 
 use super::{CleanRoot, Programs, fill, output_of, portable};
 use crate::cargo;
+use std::fs;
 use std::io::{self, Error, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -19,17 +20,16 @@ pub fn deb(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
     let cargo_deb = CargoDeb::installed(root, out)?;
     let Some(programs) = portable::build(root, out)? else { return Ok(false) };
     let dir = cargo::target_dir(root).join("packages");
+    if dir.exists() {
+        fs::remove_dir_all(&dir)?;
+    }
     let package = cargo_deb.pack(root, &programs, "dist", &dir)?;
     writeln!(out, "deb: {}", package.display())?;
     if !nix::unistd::geteuid().is_root() {
         writeln!(out, "deb: not tried: only root can install it into a clean directory")?;
         return Ok(true);
     }
-    let clean = dir.join("clean-root");
-    if clean.exists() {
-        std::fs::remove_dir_all(&clean)?;
-    }
-    let clean = CleanRoot::install(&clean, &package)?;
+    let clean = CleanRoot::install(&dir.join("clean-root"), &package)?;
     let version = output_of(&mut clean.command(&["gpuws", "--version"]))?;
     writeln!(out, "deb: installed with {}: {}", clean.packages().join(", "), version.trim())?;
     Ok(true)
@@ -77,7 +77,7 @@ impl CargoDeb {
     ) -> io::Result<PathBuf> {
         let build = if profile == "dev" { "debug" } else { profile };
         fill(&cargo::target_dir(root).join(build).join("package"), programs)?;
-        std::fs::create_dir_all(dir)?;
+        fs::create_dir_all(dir)?;
         let mut pack = Command::new(&self.0);
         pack.current_dir(root).args(["--no-build", "--no-strip", "--quiet", "--package=gpuws"]);
         if profile == "dev" {

@@ -68,6 +68,7 @@ fn ghost_in_a_pod_is_named_and_the_advice_deletes_its_pod() {
     let found = gpuws(&machine, kubelet.dir(), &["doctor"]);
     let shown = text(&found.stdout);
     assert!(shown.contains("kubectl delete pod -n lab -- train-0"), "{shown}");
+    assert!(shown.contains("pod lab/train-0 (main)"), "{shown}");
 }
 
 #[test]
@@ -83,7 +84,7 @@ fn pod_that_its_devices_name_is_shown_and_not_deleted_by_that_name() {
     assert_eq!(suspect_pod(&found)["evidence"], "devices");
     let shown = text(&gpuws(&machine, kubelet.dir(), &["doctor"]).stdout);
     assert!(!shown.contains("kubectl delete"), "{shown}");
-    assert!(shown.contains(UID), "{shown}");
+    assert!(shown.contains(&format!("pod {UID}, by its GPUs lab/train-0 (main)")), "{shown}");
 }
 
 #[test]
