@@ -61,7 +61,7 @@ fn pod_with_a_name_is_shown_by_it() {
         container: Some("main".to_owned()),
         evidence: gpu_core::PodEvidence::Uid,
     }));
-    let text = tables(&snapshot, None, "pid,job", 80);
+    let text = tables(&snapshot, None, "user,job", 80);
     assert!(text.contains("pod lab/train-0 (main)"), "{text}");
 }
 
