@@ -36,6 +36,21 @@ pub(crate) fn metadata(root: &Path) -> io::Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
+/// Installs a program from its registry, in this version, into `bin` of a directory.
+///
+/// # Errors
+/// If cargo cannot be run or fails; it has printed the reason on standard error.
+pub(crate) fn install(root: &Path, name: &str, version: &str, tools: &Path) -> io::Result<()> {
+    let status = cargo(root)
+        .args(["install", name, "--locked", "--quiet", "--version", version, "--root"])
+        .arg(tools)
+        .status()?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("failed to install {name} {version}"))),
+    }
+}
+
 /// A file that cargo built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Built {

@@ -29,7 +29,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         "gpu-core" => &[],
         // Adapters depend on the ports, not on each other. The simulated machine reads recordings
         // with the parsers, and the simulated NVML wraps the simulated machine.
-        "gpu-nvidia" | "gpu-cuda" | "gpu-host" | "gpu-text" => &["gpu-core"],
+        "gpu-nvidia" | "gpu-cuda" | "gpu-host" | "gpu-text" | "gpu-kubelet" => &["gpu-core"],
         "gpu-sim" => &["gpu-core", "gpu-text"],
         "gpu-nvml-sim" => &["gpu-core", "gpu-sim"],
         // The history of a machine is files with a format of their own.
@@ -81,6 +81,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
             "gpu-export",
             "gpu-history",
             "gpu-host",
+            "gpu-kubelet",
             "gpu-nvidia",
             "gpu-cuda",
             "gpu-sim",
@@ -89,21 +90,22 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
             "gpu-steward",
         ],
         // Otherwise only the program, the tests, the benches and the examples select adapters.
-        "gpuws" | "gpuws-benches" | "gpuws-examples" => &LIBRARIES_AND_XTASK[..LIBRARIES],
-        "gpuws-tests" => LIBRARIES_AND_XTASK,
+        "gpuws-benches" | "gpuws-examples" => &LIBRARIES_AND_XTASK[..LIBRARIES],
+        // Their tests check the layers, and pack the program.
+        "gpuws-tests" | "gpuws" => LIBRARIES_AND_XTASK,
         "gpuws-protocol" => &["gpu-core", "gpu-host", "gpu-claim"],
         "xtask" => &[],
         _ => return None,
     })
 }
 
-/// All libraries, including nvml-sim, which tests and benches load, and xtask for the layering
-/// test.
+/// All libraries, including nvml-sim, which tests and benches load, and xtask for tests.
 const LIBRARIES_AND_XTASK: &[&str] = &[
     "gpu-core",
     "gpu-nvidia",
     "gpu-cuda",
     "gpu-host",
+    "gpu-kubelet",
     "gpu-text",
     "gpu-sim",
     "gpu-nvml-sim",

@@ -12,6 +12,7 @@ mod dist;
 mod hw;
 pub mod layering;
 mod mutants;
+pub mod packages;
 mod peers;
 mod plot;
 mod tidy;

@@ -8,6 +8,8 @@ const USAGE: &str = "usage: cargo xtask tidy
        cargo xtask hw
        cargo xtask plot CRITERION-DIR
        cargo xtask dist
+       cargo xtask portable
+       cargo xtask deb
        cargo xtask mutants [REVISION]
        cargo xtask api [--check]";
 
@@ -34,6 +36,8 @@ fn run() -> io::Result<ExitCode> {
         ["api"] => xtask::api(root, false, &mut out)?,
         ["api", "--check"] => xtask::api(root, true, &mut out)?,
         ["dist"] => xtask::dist(root, &mut out)?,
+        ["portable"] => xtask::packages::portable(root, &mut out)?,
+        ["deb"] => xtask::packages::deb(root, &mut out)?,
         // The command that `dist` runs on a simulated machine.
         ["trace", functions, program, ref words @ ..] => {
             xtask::trace(functions.as_ref(), program, words)?

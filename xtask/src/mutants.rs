@@ -1,7 +1,6 @@
 //! Mutants of the lines that a change touches: each must make a test of its crate fail.
 
 use crate::cargo;
-use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Error, Write};
 use std::path::{Path, PathBuf};
@@ -130,13 +129,6 @@ fn installed(root: &Path, out: &mut dyn Write) -> io::Result<PathBuf> {
         return Ok(found);
     }
     writeln!(out, "mutants: installing {NAME} {VERSION} into {}", tools.display())?;
-    let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-    let status = Command::new(program)
-        .args(["install", NAME, "--locked", "--quiet", "--version", VERSION, "--root"])
-        .arg(&tools)
-        .status()?;
-    match status.success() {
-        true => Ok(own),
-        false => Err(Error::other(format!("failed to install {NAME} {VERSION}"))),
-    }
+    cargo::install(root, NAME, VERSION, &tools)?;
+    Ok(own)
 }

@@ -36,7 +36,7 @@ impl fmt::Display for Owner {
 pub enum Work {
     /// A Slurm job by its number.
     SlurmJob(String),
-    /// A Kubernetes pod by its UID.
+    /// A Kubernetes pod by its namespace and name, or by its UID if they are unknown.
     Pod(String),
     /// A container by its ID.
     Container(String),
@@ -78,6 +78,9 @@ impl Owner {
 impl Work {
     pub(crate) fn of(info: Option<&ProcessInfo>) -> Self {
         let Some(info) = info else { return Work::Unknown };
+        if let Some(pod) = &info.pod {
+            return Work::Pod(cut(&format!("{}/{}", pod.namespace, pod.name)));
+        }
         if let Some(workload) = &info.workload {
             let id = cut(&workload.id);
             return match workload.kind {
@@ -172,6 +175,11 @@ mod tests {
             info.workload = Some(Box::new(Workload { kind, id: id.clone(), cgroup: "/x".into() }));
             assert_eq!(Work::of(Some(&info)).to_string(), name);
         }
+        let (namespace, name) = ("lab".to_owned(), "train-0".to_owned());
+        let evidence = gpu_core::PodEvidence::Devices;
+        let pod = gpu_core::PodName { namespace, name, container: None, evidence };
+        info.pod = Some(Box::new(pod));
+        assert_eq!(Work::of(Some(&info)).to_string(), "pod lab/train-0");
         assert_eq!(Work::of(None), Work::Unknown);
         assert_eq!(Owner::of(None), Owner::Unknown);
         info.uid = Ok(1_000);

@@ -18,7 +18,7 @@ mod top;
 mod views;
 mod watch;
 
-pub(crate) use claims::{ClaimArgs, LeasesArgs};
+pub(crate) use claims::{ClaimArgs, ClaimFormat, LeasesArgs};
 pub(crate) use env::{EnvArgs, KeepArgs};
 pub(crate) use export::ExportArgs;
 pub(crate) use history::{HistoryArgs, RecordArgs};
@@ -169,7 +169,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Show which GPUs a claim would get now; --hold or --export claims them for a script or shell.
     #[command(after_help = "Examples: gpuws claim -n 2\n          \
-                            eval \"$(gpuws claim -n 2 --export)\"")]
+                            eval \"$(gpuws claim -n 2 --export)\"\n          \
+                            podman run --device \"$(gpuws claim --export --format cdi)\" IMAGE")]
     Claim(ClaimArgs),
     /// List leases and waiting claims.
     #[command(after_help = "Example: gpuws leases --json")]
@@ -293,8 +294,8 @@ pub(crate) struct CompletionsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// The command to document; default: gpuws itself.
-    pub(crate) command: Option<String>,
+    /// The command to document, such as `reap` or `mem fit`; default: gpuws itself.
+    pub(crate) command: Vec<String>,
 }
 
 fn pid(text: &str) -> Result<Pid, &'static str> {

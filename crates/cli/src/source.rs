@@ -34,7 +34,7 @@ pub(crate) fn open_to_watch(
     progress: fn(&str),
 ) -> Result<Source, Failure> {
     let open = if keeps_open { Source::open_to_watch } else { Source::open };
-    open(&Options { progress, ..options(global) })
+    open(&Options { progress, warn: progress, ..options(global) })
         .map_err(|error| opening(global.sim.as_deref(), error))
 }
 
@@ -58,6 +58,7 @@ pub(crate) fn options(global: &Global) -> Options<'_> {
         nvml: global.nvml.as_deref(),
         deadline: global.deadline,
         progress,
+        warn: crate::terminal::warn,
     }
 }
 

@@ -115,7 +115,9 @@ pub use observe::{
     observe_in_detail, observe_users,
 };
 pub use observer::Observer;
-pub use process::{ProcessDetail, ProcessInfo, ProcessState, Workload, WorkloadKind};
+pub use process::{
+    PodEvidence, PodName, ProcessDetail, ProcessInfo, ProcessState, Workload, WorkloadKind,
+};
 pub use rates::{Rates, Route};
 pub use selector::{SelectError, Selector};
 pub use service::{ServiceUnit, SystemService, is_login_program, kernel_name, service_of};

@@ -64,6 +64,42 @@ pub struct Workload {
     pub cgroup: String,
 }
 
+/// The name of the Kubernetes pod that a process belongs to, and of its container.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct PodName {
+    /// The namespace.
+    pub namespace: String,
+    /// The name of the pod.
+    pub name: String,
+    /// The name of the container; `None` if it is not known.
+    pub container: Option<String>,
+    /// How the name is known.
+    pub evidence: PodEvidence,
+}
+
+impl fmt::Display for PodName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)?;
+        match &self.container {
+            Some(container) => write!(f, " ({container})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// How the name of a pod is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum PodEvidence {
+    /// The kubelet has a pod with this UID.
+    Uid,
+    /// All devices that the pod's processes are on are assigned to this pod alone. A pod that
+    /// circumvents the assignment of devices can be meant instead.
+    Devices,
+}
+
 /// How much of a process is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProcessDetail {
@@ -145,6 +181,9 @@ pub struct ProcessInfo {
     pub cgroup: Reading<String>,
     /// The container, pod or job named by that path.
     pub workload: Option<Box<Workload>>,
+    /// The name of the pod that the path names; `None` if there is none, or nobody knows it.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub pod: Option<Box<PodName>>,
     /// It is a kernel thread.
     pub kernel_thread: bool,
 }
@@ -198,6 +237,7 @@ impl ProcessInfo {
             namespace_pids: Err(NotRecorded),
             cgroup: Err(NotRecorded),
             workload: None,
+            pod: None,
             kernel_thread: false,
         }
     }

@@ -74,6 +74,7 @@ impl Anonymizer {
         info.uid = info.uid.map(|uid| self.uid(uid));
         info.cgroup =
             info.cgroup.as_ref().map_err(|a| *a).map(|name| self.number("/cgroup-", name));
+        info.pod = None;
         if let Some(workload) = &mut info.workload {
             workload.id = self.number("workload-", &workload.id);
             workload.cgroup = self.number("/cgroup-", &workload.cgroup);

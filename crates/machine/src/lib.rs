@@ -25,6 +25,8 @@ pub mod history;
 mod lease_keeper;
 mod messengers;
 mod no_devices;
+#[cfg(feature = "kubernetes")]
+mod pods;
 mod recorded;
 mod recorder;
 mod requests;

@@ -3,8 +3,12 @@
 //! visible.
 
 use crate::no_devices::NoDevices;
+#[cfg(feature = "kubernetes")]
+use crate::pods::PodNames;
 use crate::session_devices::SessionDevices;
 use crate::{Cause, MachineError};
+#[cfg(feature = "kubernetes")]
+use gpu_core::ProcessDetail;
 use gpu_core::{
     Absent, Clock, DeviceFile, Error, ErrorKind, GpuBackend, Groups, Host, Journal, Observation,
     Observer, Snapshot,
@@ -41,6 +45,9 @@ pub struct Source {
     /// An empty lease directory, deleted with this value.
     no_leases: OnceLock<TempDir>,
     progress: fn(&str),
+    /// The kubelet of this node.
+    #[cfg(feature = "kubernetes")]
+    pods: Option<PodNames>,
 }
 
 /// The environment variable that names the lease directory.
@@ -110,12 +117,20 @@ pub struct Options<'a> {
     pub deadline: Duration,
     /// Called with a message if a wait takes several seconds.
     pub progress: fn(&str),
+    /// Called with a message if something is missing in the snapshots.
+    pub warn: fn(&str),
 }
 
 impl<'a> Options<'a> {
     /// Returns the options for this machine: 30 s for the driver, and no messages.
     pub fn this_machine() -> Self {
-        Options { sim: None, nvml: None, deadline: Duration::from_secs(30), progress: |_| {} }
+        Options {
+            sim: None,
+            nvml: None,
+            deadline: Duration::from_secs(30),
+            progress: |_| {},
+            warn: |_| {},
+        }
     }
 
     /// Returns the options for a simulated machine.
@@ -171,10 +186,16 @@ impl Source {
         options: &Options<'_>,
         prepare: impl FnOnce(NvmlChild) -> NvmlChild,
     ) -> Result<Self, MachineError> {
-        match options.sim {
-            Some(machine) => Ok(Source::simulated(Simulation::named(machine)?)),
-            None => Source::live(options, prepare),
-        }
+        let source = match options.sim {
+            Some(machine) => Source::simulated(Simulation::named(machine)?),
+            None => Source::live(options, prepare)?,
+        };
+        #[cfg(feature = "kubernetes")]
+        let source = {
+            let is_simulated = source.simulation.is_some() || source.session.is_some();
+            Source { pods: PodNames::find(is_simulated, options.warn), ..source }
+        };
+        Ok(source)
     }
 
     /// Returns this machine with its processes but without devices.
@@ -193,6 +214,8 @@ impl Source {
             can_end_processes: true,
             no_leases: OnceLock::new(),
             progress: |_| {},
+            #[cfg(feature = "kubernetes")]
+            pods: None,
         }
     }
 
@@ -207,6 +230,8 @@ impl Source {
             can_end_processes: true,
             no_leases: OnceLock::new(),
             progress: |_| {},
+            #[cfg(feature = "kubernetes")]
+            pods: None,
         }
     }
 
@@ -258,6 +283,8 @@ impl Source {
             can_end_processes: host.has_real_processes(),
             no_leases: OnceLock::new(),
             progress: |_| {},
+            #[cfg(feature = "kubernetes")]
+            pods: None,
             host: Box::new(host),
         })
     }
@@ -269,17 +296,48 @@ impl Source {
 
     /// Takes a snapshot.
     pub fn snapshot(&self) -> Snapshot {
-        gpu_core::observe(&*self.backend, &*self.host, &*self.clock)
+        self.detailed_snapshot(Observation::default())
     }
 
     /// Takes a snapshot that covers what `observation` requests.
     pub fn detailed_snapshot(&self, observation: Observation) -> Snapshot {
-        gpu_core::observe_in_detail(&*self.backend, &*self.host, &*self.clock, observation)
+        let observation = self.with_workloads(observation);
+        let look = gpu_core::observe_in_detail;
+        self.with_pods(look(&*self.backend, &*self.host, &*self.clock, observation))
     }
 
     /// Takes a snapshot as one of many: see [`Observer`].
     pub fn observe(&self, observer: &mut Observer, observation: Observation) -> Snapshot {
-        observer.observe(&*self.backend, &*self.host, &*self.clock, observation)
+        let observation = self.with_workloads(observation);
+        self.with_pods(observer.observe(&*self.backend, &*self.host, &*self.clock, observation))
+    }
+
+    /// On a node of Kubernetes, requests also the pods of processes, which an outline lacks.
+    #[cfg(feature = "kubernetes")]
+    fn with_workloads(&self, observation: Observation) -> Observation {
+        match self.pods {
+            Some(_) => Observation { processes: ProcessDetail::Whole, ..observation },
+            None => observation,
+        }
+    }
+
+    #[cfg(not(feature = "kubernetes"))]
+    fn with_workloads(&self, observation: Observation) -> Observation {
+        observation
+    }
+
+    /// Returns a snapshot with the names of pods.
+    #[cfg(feature = "kubernetes")]
+    fn with_pods(&self, mut snapshot: Snapshot) -> Snapshot {
+        if let Some(pods) = &self.pods {
+            pods.fill(&mut snapshot, &*self.clock);
+        }
+        snapshot
+    }
+
+    #[cfg(not(feature = "kubernetes"))]
+    fn with_pods(&self, snapshot: Snapshot) -> Snapshot {
+        snapshot
     }
 
     /// Returns whether time advances only by sleeping.

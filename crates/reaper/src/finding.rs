@@ -3,8 +3,8 @@
 use crate::evidence::Evidence;
 use crate::role::Role;
 use gpu_core::{
-    Bytes, DeviceId, DeviceState, Pid, ProcessInfo, ProcessKey, Reach, ServiceUnit, Snapshot,
-    Workload, WorkloadKind,
+    Bytes, DeviceId, DeviceState, Pid, PodEvidence, PodName, ProcessInfo, ProcessKey, Reach,
+    ServiceUnit, Snapshot, Workload, WorkloadKind,
 };
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -419,6 +419,13 @@ pub enum Advice {
     },
     /// Delete the Kubernetes pod with this UID.
     DeletePod(String),
+    /// Delete the Kubernetes pod with this name.
+    DeleteNamedPod {
+        /// The namespace.
+        namespace: String,
+        /// The name.
+        name: String,
+    },
     /// Set the compute mode of a device back to Default.
     AllowCompute(u32),
     /// Create a MIG instance on a device, or disable MIG.
@@ -459,7 +466,12 @@ impl Advice {
             return match kind {
                 _ if of_user(cgroup) => Advice::ReapProcess(pid),
                 WorkloadKind::SlurmJob => Advice::CancelJob(id),
-                WorkloadKind::Pod => Advice::DeletePod(id),
+                WorkloadKind::Pod => match info.pod.as_deref() {
+                    Some(PodName { namespace, name, evidence: PodEvidence::Uid, .. }) => {
+                        Advice::DeleteNamedPod { namespace: namespace.clone(), name: name.clone() }
+                    }
+                    _ => Advice::DeletePod(id),
+                },
                 WorkloadKind::Container if is_container_id && cgroup.contains("libpod-") => {
                     Advice::StopContainer { podman: true, id }
                 }

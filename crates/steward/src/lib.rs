@@ -39,7 +39,7 @@ mod run;
 pub use ancestry::{descends, own_lease};
 pub use claim_context::{Scene, Wants};
 pub use device_leases::DeviceLeases;
-pub use environment::{LEASE, environment};
+pub use environment::{LEASE, cdi_names, environment};
 pub use gpu_claim::{Ahead, Standing, Wait, WaitReason, Waiting};
 pub use grant::{
     Decision, Grant, NotGranted, Preview, Refused, offered, preview, take, waits_for_own_lease,

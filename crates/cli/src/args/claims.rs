@@ -1,7 +1,7 @@
 //! Arguments of `gpuws claim` and `gpuws leases`.
 
 use super::{KeepArgs, RequestArgs};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use gpu_core::LeaseId;
 use std::path::PathBuf;
 
@@ -16,6 +16,10 @@ pub(crate) struct ClaimArgs {
     /// --export)".
     #[arg(long)]
     pub(crate) export: bool,
+    /// What --hold and --export print: variables for a shell, or the names of the GPUs for
+    /// containers (podman run --device NAME).
+    #[arg(long, value_name = "FORM", default_value = "shell")]
+    pub(crate) format: ClaimFormat,
     /// Also keep a small CUDA context on each GPU, so that tools which query the driver see it in
     /// use. With --hold or --export.
     #[arg(long)]
@@ -33,10 +37,20 @@ pub(crate) struct ClaimArgs {
     pub(crate) release: Option<LeaseId>,
 }
 
+/// The form in which a script receives its devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ClaimFormat {
+    /// `CUDA_VISIBLE_DEVICES=GPU-8ae3…` and other variables.
+    Shell,
+    /// `nvidia.com/gpu=GPU-8ae3…`, a line for each GPU (Container Device Interface).
+    Cdi,
+}
+
 /// The options that cannot be combined with `--release`.
-const CONFLICTS_WITH_RELEASE: [&str; 21] = [
+const CONFLICTS_WITH_RELEASE: [&str; 22] = [
     "hold",
     "export",
+    "format",
     "placeholder",
     "owner",
     "count",

@@ -10,16 +10,20 @@ use clap_mangen::Man;
 pub(crate) fn run(args: &ManArgs, screen: &mut Screen) -> Result<Exit, Failure> {
     let mut program = Cli::command();
     program.build();
-    let page = match &args.command {
-        None => program,
-        Some(name) => program.find_subcommand(name).cloned().ok_or_else(|| {
-            let names: Vec<_> = program.get_subcommands().map(clap::Command::get_name).collect();
-            Failure::new(Exit::Usage, format!("find the command '{name}'"))
-                .with_hint(format!("the commands are {}", names.join(", ")))
-        })?,
-    };
+    let mut page = &program;
+    for name in &args.command {
+        page = page.find_subcommand(name).ok_or_else(|| {
+            let names: Vec<_> = page.get_subcommands().map(clap::Command::get_name).collect();
+            let failure = Failure::new(Exit::Usage, format!("find the command '{name}'"));
+            match names.is_empty() {
+                true => failure.with_hint(format!("{} has no commands", page.get_name())),
+                false => failure.with_hint(format!("the commands are {}", names.join(", "))),
+            }
+        })?;
+    }
     let mut text = Vec::new();
-    Man::new(page)
+    Man::new(page.clone())
+        .source(concat!("gpuws ", env!("CARGO_PKG_VERSION")))
         .render(&mut text)
         .map_err(|error| Failure::io("write the manual page", error))?;
     screen.raw(&text)?;

@@ -409,3 +409,28 @@ fn leases_of_invisible_devices_and_claims_without_leases_are_listed() {
     assert!(elsewhere.contains("  1 not visible here  ") && !elsewhere.contains(" and "));
     assert!(elsewhere.contains("\n1 GPU not visible here: held by your claim."), "{elsewhere}");
 }
+
+#[test]
+fn containers_get_the_names_of_their_devices() {
+    let output = script(
+        "twelve-gpus",
+        "\"$0\" claim --gpu 6,7 -n 2 --export --format cdi > names; echo $?\n\
+         sed 's/=GPU-[0-9a-f-]*$/=UUID/' names; cut -d= -f2 names | sort > claimed\n\
+         leases | grep -o 'GPU-[0-9a-f-]*' | sort -u | cmp - claimed && echo same\n\
+         \"$0\" claim --gpu 7 --export --no-wait --format cdi 2> /dev/null; echo $?\n\
+         \"$0\" claim --format cdi 2> why; echo $?; grep -c 'requires --hold or --export' why\n\
+         \"$0\" claim --hold --json --format cdi 2> why; echo $?",
+    );
+    let names = "nvidia.com/gpu=UUID\nnvidia.com/gpu=UUID\n";
+    // A claim that fails prints no word that podman would take for a device.
+    assert_eq!(out(&output), format!("0\n{names}same\n2\n2\n1\n2\n"), "{output:?}");
+}
+
+#[test]
+fn mig_device_is_named_for_containers() {
+    let output = script(
+        "mig-a100",
+        "\"$0\" claim --mig --accept-used --export --format cdi 2> why; echo $?; cat why",
+    );
+    assert!(out(&output).starts_with("nvidia.com/gpu=MIG-"), "{output:?}");
+}

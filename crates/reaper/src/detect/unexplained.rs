@@ -5,7 +5,9 @@ use super::instance::InstanceAccount;
 use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use crate::role::Role;
-use gpu_core::{Access, DeviceState, Fault, Holder, Origin, Pid, ProcessState, WorkloadKind};
+use gpu_core::{
+    Access, DeviceState, Fault, Holder, Origin, Pid, PodEvidence, ProcessState, WorkloadKind,
+};
 use std::time::Duration;
 
 /// A younger process may still be starting.
@@ -193,7 +195,12 @@ fn evidence_of(
                 WorkloadKind::Pod => Sign::Pod,
                 WorkloadKind::SlurmJob => Sign::SlurmJob,
             };
-            note(sign, format!("{} {}", workload.kind, workload.id));
+            let text = match info.pod.as_deref() {
+                Some(pod) if pod.evidence == PodEvidence::Uid => format!("pod {pod}"),
+                Some(pod) => format!("pod {}, by its GPUs {pod}", workload.id),
+                None => format!("{} {}", workload.kind, workload.id),
+            };
+            note(sign, text);
         }
         if info.state == Ok(ProcessState::Stopped) {
             note(Sign::Stopped, "stopped".to_owned());

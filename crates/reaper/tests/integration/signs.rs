@@ -116,6 +116,23 @@ fn process_is_ended_by_its_runtime() {
     assert_eq!(advice(container, hex, "/machine.slice/libpod-4c.scope"), stop(true));
     let pod = advice(WorkloadKind::Pod, "uid", "/kubepods/poduid");
     assert_eq!(pod, Advice::DeletePod("uid".into()));
+    for (evidence, expected) in [
+        (
+            gpu_core::PodEvidence::Uid,
+            Advice::DeleteNamedPod { namespace: "lab".into(), name: "train-0".into() },
+        ),
+        // Another pod may be meant.
+        (gpu_core::PodEvidence::Devices, Advice::DeletePod("uid".into())),
+    ] {
+        let old = holding(Some(90_000), |info| {
+            let (kind, cgroup) = (WorkloadKind::Pod, "/kubepods/poduid".to_owned());
+            info.workload = Some(Box::new(Workload { kind, id: "uid".to_owned(), cgroup }));
+            let (namespace, name) = ("lab".to_owned(), "train-0".to_owned());
+            info.pod =
+                Some(Box::new(gpu_core::PodName { namespace, name, container: None, evidence }));
+        });
+        assert_eq!(diagnose(&watch(&old, 600, 0)).findings[0].advice[0], expected);
+    }
     // Another runtime, and names that a user can choose.
     assert_eq!(advice(container, hex, "/system.slice/cri-4c.scope"), reap);
     assert_eq!(advice(container, "--all", "/libpod-x/lxc/--all"), reap);

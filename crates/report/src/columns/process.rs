@@ -65,6 +65,9 @@ impl UserRow<'_> {
 
 /// Formats the container, pod, Slurm job or service of a process: `Slurm job 1234`.
 fn job(info: &ProcessInfo) -> Reading<String> {
+    if let Some(pod) = &info.pod {
+        return Ok(format!("pod {pod}"));
+    }
     if let Some(workload) = &info.workload {
         let id = match workload.kind {
             // As docker and kubectl print it.

@@ -46,7 +46,7 @@ pub use watch::WatchEvent;
 
 use crate::fault::{account, remedy};
 use gpu_core::{DeviceId, Snapshot};
-use names::{Origin, ProcessState, WorkloadKind};
+use names::{Origin, PodEvidence, ProcessState, WorkloadKind};
 use serde::{Serialize, Serializer};
 use std::sync::Arc;
 
@@ -179,6 +179,8 @@ pub struct Process {
     pub cgroup: Option<String>,
     /// Container, pod or job of the process. Null if it belongs to none.
     pub workload: Option<Workload>,
+    /// Kubernetes pod of the process, by name. Null if it is in none, or its name is unknown.
+    pub pod: Option<Pod>,
     /// Process IDs in each PID namespace, from that of the caller inward. Null if unknown.
     pub namespace_pids: Option<Vec<u32>>,
 }
@@ -198,6 +200,31 @@ pub struct Workload {
 impl Workload {
     fn of(known: &gpu_core::Workload) -> Self {
         Workload { kind: known.kind.into(), id: known.id.clone(), cgroup: known.cgroup.clone() }
+    }
+}
+
+/// Kubernetes pod of a process.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Pod {
+    /// Namespace of the pod.
+    pub namespace: String,
+    /// Name of the pod.
+    pub name: String,
+    /// Name of the container. Null if unknown.
+    pub container: Option<String>,
+    /// How the name is known.
+    pub evidence: PodEvidence,
+}
+
+impl Pod {
+    fn of(known: &gpu_core::PodName) -> Self {
+        Pod {
+            namespace: known.namespace.clone(),
+            name: known.name.clone(),
+            container: known.container.clone(),
+            evidence: known.evidence.into(),
+        }
     }
 }
 
@@ -222,6 +249,7 @@ impl Process {
                 .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
             cgroup: info.and_then(|info| info.cgroup.clone().ok()),
             workload: info.and_then(|info| info.workload.as_deref()).map(Workload::of),
+            pod: info.and_then(|info| info.pod.as_deref()).map(Pod::of),
             namespace_pids: info
                 .and_then(|info| info.namespace_pids.as_ref().ok())
                 .map(|pids| pids.iter().map(|pid| pid.0).collect()),

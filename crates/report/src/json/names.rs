@@ -85,6 +85,14 @@ names! {
         SlurmJob,
     }
 
+    /// How the name of a pod is known.
+    PodEvidence of gpu_core::PodEvidence {
+        /// The kubelet has a pod with the UID that the cgroup has.
+        Uid,
+        /// The devices of the process are assigned to this pod alone.
+        Devices,
+    }
+
     /// Whether a device can access the memory of another, as nvidia-smi topo -p2p reports it.
     PeerAccess of gpu_core::PeerAccess {
         /// Both are the same device (X).

@@ -208,6 +208,10 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
             ),
             "shows the name of the pod; delete it by that",
         ),
+        Advice::DeleteNamedPod { namespace, name } => (
+            format!("kubectl delete pod -n {} -- {}", shell_word(namespace), shell_word(name)),
+            "deletes the pod",
+        ),
         Advice::AllowCompute(index) => {
             (format!("sudo nvidia-smi -i {index} -c DEFAULT"), "allows CUDA programs on it again")
         }

@@ -52,6 +52,20 @@ fn tables_have_every_column_and_are_split_to_fit() {
 }
 
 #[test]
+fn pod_with_a_name_is_shown_by_it() {
+    let mut snapshot = workplaces();
+    let process = snapshot.processes.get_mut(&Pid(100)).unwrap().0.as_mut().unwrap();
+    process.pod = Some(Box::new(gpu_core::PodName {
+        namespace: "lab".to_owned(),
+        name: "train-0".to_owned(),
+        container: Some("main".to_owned()),
+        evidence: gpu_core::PodEvidence::Uid,
+    }));
+    let text = tables(&snapshot, None, "user,job", 80);
+    assert!(text.contains("pod lab/train-0 (main)"), "{text}");
+}
+
+#[test]
 fn groups_are_read_only_for_their_columns() {
     let groups = |columns| Columns::parse(columns).unwrap().groups();
     assert_eq!(groups("name,temp,util,cpu,host-memory,job"), Groups::NONE);

@@ -76,6 +76,10 @@ fn advice_is_a_command_with_the_simulated_machine_in_it() {
             "kubectl get pods -A -o custom-columns=NS:metadata.namespace,NAME:metadata.name,\
                 UID:metadata.uid | grep 2f44",
         ),
+        (
+            Advice::DeleteNamedPod { namespace: "lab".into(), name: "a;b".into() },
+            "kubectl delete pod -n lab -- 'a;b'",
+        ),
         (Advice::AllowCompute(3), "sudo nvidia-smi -i 3 -c DEFAULT"),
         (Advice::CreateMigInstance(3), "sudo nvidia-smi mig -i 3 -lgip"),
         (Advice::ReplaceDevice(3), "nvidia-smi -q -i 3 -d ECC,ROW_REMAPPER"),

@@ -6,7 +6,7 @@ mod release;
 mod root_process;
 
 use super::mem;
-use crate::args::{ClaimArgs, Global};
+use crate::args::{ClaimArgs, ClaimFormat, Global};
 use crate::claim_request::{self, failure, no_journal};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -19,14 +19,15 @@ use gpu_machine::{Holder, Keeps, placeholder};
 use gpu_memory_advice::environment::Advice;
 use gpu_report::json;
 use gpu_report::wording::limit;
-use gpu_steward::{Grant, NotGranted, Ports, environment, take, waits_for_own_lease};
+use gpu_steward::{Grant, NotGranted, Ports, cdi_names, environment, take, waits_for_own_lease};
 use hold::{Signals, hold};
 use root_process::{check_root, default_root, described};
 use std::ffi::OsString;
 
 pub(crate) fn run(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     let done = claim(args, global, screen);
-    if let (Err(failure), true, false) = (&done, args.export, global.json) {
+    let is_evaluated = args.export && args.format == ClaimFormat::Shell;
+    if let (Err(failure), true, false) = (&done, is_evaluated, global.json) {
         // `eval` of an empty string succeeds, and the script would continue without its devices.
         let code = failure.exit().code();
         screen.print(&Line::new().plain(format_args!("(exit {code})")))?;
@@ -37,6 +38,10 @@ pub(crate) fn run(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Res
 fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     if args.hold || args.export || args.release.is_some() {
         claim_request::real_processes(global)?;
+    }
+    if args.format == ClaimFormat::Cdi && (global.json || !(args.hold || args.export)) {
+        let failure = Failure::new(Exit::Usage, "name the GPUs for containers");
+        return Err(failure.with_source("--format cdi requires --hold or --export, and no --json"));
     }
     let source = source::open(global)?;
     if let Origin::Simulated(machine) = source.host.origin()
@@ -92,6 +97,10 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
     };
     let form = args.request.visible.into();
     let mut variables = environment(&grant.entry, form, &grant.scene.snapshot.devices)?;
+    let names = match args.format {
+        ClaimFormat::Cdi => cdi_names(&grant.entry)?,
+        ClaimFormat::Shell => Vec::new(),
+    };
     if let Some(advice) = bounds(args, &grant) {
         progress(&limit::reported(&advice, args.request.mem.unwrap_or_default()));
         variables.extend(gpu_steward::variables(&advice));
@@ -114,6 +123,9 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
     }
     match global.json {
         true => screen.json(&json::Claimed::of(&grant, &user))?,
+        false if args.format == ClaimFormat::Cdi => {
+            names.iter().try_for_each(|name| screen.print(&Line::new().plain(name)))?;
+        }
         false => reported(screen, args, &variables)?,
     }
     match (args.export, holder) {

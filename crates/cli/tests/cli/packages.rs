@@ -1,0 +1,287 @@
+//! The package, installed and run in a root directory that has only what it depends on, and the
+//! files that it brings for systemd, the shells and man.
+
+use serde_json::Value;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use xtask::packages::{CargoDeb, CleanRoot, Programs, fill};
+
+/// The exposure that `systemd-analyze security` may give a unit, in tenths: from 0 to 100. A unit
+/// that looks at the processes of all users cannot be below 25.
+const EXPOSURE: &str = "35";
+
+fn skip(why: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
+/// Returns whether a program can be run here; prints that a test is skipped if not.
+fn runs(program: &str) -> bool {
+    let mut version = Command::new(program);
+    version.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let runs = version.status().is_ok();
+    if !runs {
+        skip(&format!("{program} is missing"));
+    }
+    runs
+}
+
+/// Returns what cargo built beside this test; `None` and a note if the simulated NVML is missing.
+fn programs() -> Option<Programs> {
+    let gpuws = Path::new(env!("CARGO_BIN_EXE_gpuws"));
+    let programs = Programs::in_dir(gpuws.parent().expect("a directory"));
+    let built = programs.library.is_file() && programs.actor.is_file();
+    if !built {
+        skip("the simulated NVML is not built: cargo build");
+    }
+    built.then_some(programs)
+}
+
+fn output(command: &mut Command) -> Output {
+    command.stdin(Stdio::null()).output().expect("it starts")
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+#[test]
+fn package_runs_with_nothing_but_what_it_depends_on() {
+    if !nix::unistd::geteuid().is_root() {
+        return skip("only root can install a package");
+    }
+    let Some(cargo_deb) = CargoDeb::found(xtask::workspace_root()) else {
+        return skip("cargo-deb is missing; cargo xtask deb installs it");
+    };
+    let (Some(programs), true) = (programs(), runs("dpkg-deb")) else { return };
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let root = xtask::workspace_root();
+    let package = cargo_deb.pack(root, &programs, "dev", dir.path()).expect("it is packed");
+    let to = dir.path().join("root");
+    let clean = CleanRoot::install(&to, &package).expect("it is installed");
+
+    let depends = output(Command::new("dpkg-deb").arg("-f").arg(&package).arg("Depends"));
+    assert_eq!(text(&depends), "libc6 (>= 2.28)\n");
+    let found = output(&mut clean.command(&["gpuws", "--sim", "p100-ghost", "doctor"]));
+    assert_eq!(found.status.code(), Some(1), "{}", text(&found));
+    assert!(text(&found).contains("ghost"), "{}", text(&found));
+    // The simulated NVML is the one of the package.
+    let words = ["gpuws", "sim", "labbox", "--live", "--", "gpuws", "status", "--json"];
+    let status = output(&mut clean.command(&words));
+    let shown: Value = serde_json::from_slice(&status.stdout).expect("JSON");
+    assert_eq!(shown["gpus"].as_array().map(Vec::len), Some(4), "{}", text(&status));
+    // The service without a policy and without a driver looks and ends by itself.
+    let watch = output(&mut clean.command(&["gpuws", "watch", "--json", "--for", "1s"]));
+    assert_eq!(watch.status.code(), Some(0), "{}", text(&watch));
+
+    for file in [
+        "usr/share/man/man1/gpuws.1.gz",
+        "usr/share/man/man1/gpuws-mem-fit.1.gz",
+        "usr/share/bash-completion/completions/gpuws",
+        "usr/share/zsh/vendor-completions/_gpuws",
+        "usr/share/fish/vendor_completions.d/gpuws.fish",
+        "usr/lib/systemd/system/gpuws-watch.service",
+        "usr/lib/tmpfiles.d/gpuws.conf",
+        "usr/lib/sysusers.d/gpuws-export.conf",
+        "usr/share/doc/gpuws/watch.md",
+        "usr/share/doc/gpuws/copyright",
+    ] {
+        assert!(to.join(file).metadata().is_ok_and(|file| file.len() > 0), "{file}");
+    }
+    if runs("systemd-tmpfiles") && runs("systemd-sysusers") {
+        let leases = to.join("run/gpuws").metadata().expect("the directory of leases");
+        assert_eq!((leases.mode() & 0o7777, leases.uid()), (0o1777, 0));
+        let users = fs::read_to_string(to.join("etc/passwd")).expect("users");
+        assert!(users.lines().any(|user| user.starts_with("gpuws-export:")), "{users}");
+    }
+
+    let mut remove = Command::new("dpkg");
+    remove.arg(format!("--root={}", to.display())).arg("--force-script-chrootless");
+    let removed = output(remove.args(["--remove", "gpuws"]));
+    assert!(removed.status.success(), "{}", text(&removed));
+    assert!(!to.join("usr/bin/gpuws").exists() && !to.join("usr/lib/gpuws").exists());
+    assert!(to.join("run/gpuws").is_dir(), "jobs that run keep their leases");
+}
+
+/// The units of the repository, in a root directory with the units of this machine.
+struct Units {
+    dir: tempfile::TempDir,
+    names: Vec<String>,
+}
+
+impl Units {
+    const PLACE: &str = "usr/lib/systemd/system";
+
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let at = |path: &str| dir.path().join(path);
+        for sub in ["usr/bin", "bin", "usr/lib/systemd"] {
+            fs::create_dir_all(at(sub)).expect("a directory");
+        }
+        fs::hard_link(env!("CARGO_BIN_EXE_gpuws"), at("usr/bin/gpuws"))
+            .or_else(|_| fs::copy(env!("CARGO_BIN_EXE_gpuws"), at("usr/bin/gpuws")).map(drop))
+            .expect("the program");
+        fs::copy("/bin/kill", at("bin/kill")).expect("kill");
+        let mut copy = Command::new("cp");
+        copy.arg("-r").arg(Path::new("/").join(Self::PLACE)).arg(at("usr/lib/systemd"));
+        assert!(output(&mut copy).status.success(), "the units of this machine");
+        let mut names = Vec::new();
+        let ours = xtask::workspace_root().join("packaging/systemd");
+        for entry in fs::read_dir(ours).expect("units") {
+            let path = entry.expect("a unit").path();
+            let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+            fs::copy(&path, at(Self::PLACE).join(&name)).expect("a copy");
+            names.push(name);
+        }
+        Units { dir, names }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(Self::PLACE).join(name)
+    }
+
+    fn analyze(&self, words: &[&str]) -> Output {
+        let mut analyze = Command::new("systemd-analyze");
+        analyze.args(words).arg(format!("--root={}", self.dir.path().display()));
+        output(analyze.env("NO_COLOR", "1").env("SYSTEMD_PAGER", ""))
+    }
+}
+
+#[test]
+fn units_are_valid_and_hardened() {
+    if !runs("systemd-analyze") {
+        return;
+    }
+    let units = Units::new();
+    assert!(units.names.contains(&"gpuws-watch.service".to_owned()), "{:?}", units.names);
+    let threshold = format!("--threshold={EXPOSURE}");
+    for name in &units.names {
+        let verified = units.analyze(&["verify", name]);
+        assert!(verified.status.success(), "{}", text(&verified));
+        assert_eq!(text(&verified), "", "{name}");
+        let rated = units.analyze(&["security", "--offline=yes", &threshold, name]);
+        assert!(rated.status.success(), "{}", text(&rated));
+        let unit = fs::read_to_string(units.path(name)).expect("a unit");
+        for hides_gpus in ["PrivateDevices=y", "ProtectClock=y", "DevicePolicy=c", "ProtectProc="] {
+            let set = unit.lines().any(|line| line.starts_with(hides_gpus));
+            assert!(!set, "{name}: {hides_gpus}");
+        }
+    }
+    // Both checks notice what they are for.
+    let unit = fs::read_to_string(units.path("gpuws-watch.service")).expect("a unit");
+    fs::write(units.path("bad.service"), unit.replace("Type=exec", "Typo=exec")).expect("a unit");
+    assert_ne!(text(&units.analyze(&["verify", "bad.service"])), "");
+    let start = "[Service]\nExecStart=/usr/bin/gpuws watch\n";
+    fs::write(units.path("bad.service"), start).expect("a unit");
+    let rated = units.analyze(&["security", "--offline=yes", &threshold, "bad.service"]);
+    assert!(!rated.status.success(), "{}", text(&rated));
+}
+
+#[test]
+fn manual_pages_and_completions_are_valid() {
+    let Some(programs) = programs() else { return };
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let made = dir.path().join("made");
+    fill(&made, &programs).expect("the files are made");
+    let pages = super::program::files(&made.join("man"));
+    for page in ["gpuws.1.gz", "gpuws-run.1.gz", "gpuws-mem-explain.1.gz"] {
+        assert!(pages.iter().any(|found| found == page), "{page}: {pages:?}");
+    }
+    if runs("man") {
+        for page in &pages {
+            let mut man = Command::new("man");
+            man.args(["--warnings", "-E", "UTF-8", "-l"]).arg(made.join("man").join(page));
+            let shown = output(man.env("MANWIDTH", "80").env("LC_ALL", "C.UTF-8"));
+            assert!(shown.status.success() && shown.stderr.is_empty(), "{page}: {}", text(&shown));
+            assert!(text(&shown).contains("SYNOPSIS"), "{page}");
+        }
+    }
+    for (shell, file) in [("bash", "gpuws.bash"), ("zsh", "_gpuws"), ("fish", "gpuws.fish")] {
+        let file = made.join("completions").join(file);
+        if runs(shell) {
+            let parsed = output(Command::new(shell).arg("-n").arg(&file));
+            assert!(parsed.status.success(), "{shell}: {}", text(&parsed));
+        }
+        assert!(fs::read_to_string(&file).expect("a script").contains("accept-used"), "{shell}");
+    }
+    if runs("bash") {
+        // Completes as a shell does: the words, and the word to complete.
+        let script = "source \"$1\"; COMP_WORDS=(gpuws le); COMP_CWORD=1; _gpuws gpuws le gpuws; \
+                      printf '%s\\n' \"${COMPREPLY[@]}\"";
+        let mut bash = Command::new("bash");
+        bash.args(["-c", script, "bash"]).arg(made.join("completions/gpuws.bash"));
+        assert_eq!(text(&output(&mut bash)), "leases\n");
+    }
+}
+
+#[test]
+fn scripts_of_the_package_are_executable_shell() {
+    let dir = xtask::workspace_root().join("packaging/deb");
+    for script in super::program::files(&dir) {
+        let path = dir.join(&script);
+        let mode = path.metadata().expect("a script").permissions().mode();
+        assert_eq!(mode & 0o111, 0o111, "{script}");
+        let parsed = output(Command::new("sh").arg("-n").arg(&path));
+        assert!(parsed.status.success(), "{script}: {}", text(&parsed));
+        // A reload can take the GPUs of running containers away.
+        let text = fs::read_to_string(&path).expect("a script");
+        assert!(!text.contains("daemon-reload"), "{script}");
+    }
+}
+
+/// Returns the manifests for Kubernetes as kubectl puts them together.
+fn manifests() -> Option<String> {
+    let dir = xtask::workspace_root().join("packaging/kubernetes");
+    let made = Command::new("kubectl").arg("kustomize").arg(dir).stdin(Stdio::null()).output();
+    let Ok(made) = made else {
+        skip("kubectl is missing");
+        return None;
+    };
+    assert!(made.status.success(), "{}", text(&made));
+    Some(String::from_utf8(made.stdout).expect("YAML"))
+}
+
+/// Checks manifests with Kubernetes' own client; `None` and a note without it.
+fn checked(manifests: &str) -> Option<Output> {
+    let python = std::env::var_os("GPUWS_PYTHON").unwrap_or_else(|| "python3".into());
+    let mut check = Command::new(python);
+    check.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/manifests.py"));
+    let check = check.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let Ok(mut check) = check else {
+        skip("python3 is missing");
+        return None;
+    };
+    // It exits at once without the client.
+    let _ = check.stdin.take().expect("a pipe").write_all(manifests.as_bytes());
+    let checked = check.wait_with_output().expect("it ends");
+    if checked.status.code() == Some(77) {
+        skip("GPUWS_PYTHON has no package 'kubernetes' of version 37 or later");
+        return None;
+    }
+    Some(checked)
+}
+
+#[test]
+fn manifests_are_what_kubernetes_reads() {
+    let Some(manifests) = manifests() else { return };
+    for line in ["hostPID: true", "automountServiceAccountToken: false", "- DAC_READ_SEARCH"] {
+        assert!(manifests.lines().any(|found| found.trim() == line), "{line}: {manifests}");
+    }
+    assert!(!manifests.contains("privileged: true"), "{manifests}");
+    // What the container starts is what gpuws understands.
+    let words = ["watch", "--json", "--for", "1s"];
+    let watch = super::program::gpuws(Path::new("/"), &[&["--sim", "labbox"], &words[..]].concat());
+    assert_eq!(watch.code, 0, "{}", watch.stderr);
+    let args = manifests.split("- args:\n").nth(1).expect("arguments");
+    let args: Vec<&str> = args.lines().map_while(|line| line.trim().strip_prefix("- ")).collect();
+    assert_eq!(args, words[..2]);
+
+    let Some(good) = checked(&manifests) else { return };
+    assert!(good.status.success(), "{}", text(&good));
+    assert_eq!(text(&good), "DaemonSet Namespace\n");
+    let bad = checked(&manifests.replace("hostPID", "hostPid")).expect("the client is there");
+    assert_eq!(text(&bad), "DaemonSet Namespace\ndropped: DaemonSet.spec.template.spec.hostPid\n");
+    assert!(!bad.status.success());
+}

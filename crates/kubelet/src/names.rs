@@ -1,0 +1,152 @@
+//! The names of the pods of processes.
+
+use crate::pods::{Assignment, DeviceName, Pods};
+use gpu_core::{
+    DeviceFileKind, DeviceState, Pid, PodEvidence, PodName, ProcessInfo, Snapshot, WorkloadKind,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Names the pods of the processes of a snapshot that are in one.
+///
+/// A pod is named by its UID, which the path of the cgroup has. Without that, it is named by its
+/// devices if each device that any of its processes holds or uses is assigned to one and the same
+/// pod, and no process of another pod is on any of them. So neither replicas of a shared device nor
+/// a monitor that holds the devices of several pods gets the name of a pod. A process that has no
+/// device is not named by one.
+pub fn name_pods(snapshot: &mut Snapshot, pods: &Pods) {
+    let uids = uids(snapshot);
+    let by_devices = by_devices(snapshot, pods, &uids);
+    for (pid, uid) in &uids {
+        let Some(process) = snapshot.processes.get_mut(pid) else { continue };
+        let Ok(info) = &mut process.0 else { continue };
+        let known = pods.known.iter().find(|pod| pod.uid == *uid);
+        let name = known.map(|pod| PodName {
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+            container: container_id(info).and_then(|id| {
+                let its = pod.containers.iter().find(|(known, _)| known == id);
+                its.map(|(_, name)| name.clone())
+            }),
+            evidence: PodEvidence::Uid,
+        });
+        if let Some(name) = name.or_else(|| by_devices.get(uid).cloned()) {
+            info.pod = Some(Box::new(name));
+        }
+    }
+}
+
+/// Returns the processes that are in a pod, with its UID. Below their own service manager, users
+/// create cgroups of any name, so those count for nothing.
+fn uids(snapshot: &Snapshot) -> BTreeMap<Pid, String> {
+    let of_user = |cgroup: &str| cgroup.split('/').any(|part| part.starts_with("user@"));
+    let infos = snapshot.processes.iter().filter_map(|(pid, process)| {
+        let workload = process.0.as_ref().ok()?.workload.as_deref()?;
+        let is_pod = workload.kind == WorkloadKind::Pod && !of_user(&workload.cgroup);
+        is_pod.then(|| (*pid, workload.id.clone()))
+    });
+    infos.collect()
+}
+
+/// Returns the ID of the container of a process: the last part of its cgroup that is one.
+fn container_id(info: &ProcessInfo) -> Option<&str> {
+    let id = |part: &'_ str| -> bool {
+        part.len() == 64 && part.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    let parts = info.cgroup.as_deref().ok()?.rsplit('/');
+    parts
+        .filter_map(|part| part.strip_suffix(".scope").unwrap_or(part).rsplit([':', '-']).next())
+        .find(|part| id(part))
+}
+
+/// Returns the pods, by UID, that their devices name.
+fn by_devices(
+    snapshot: &Snapshot,
+    pods: &Pods,
+    uids: &BTreeMap<Pid, String>,
+) -> BTreeMap<String, PodName> {
+    let places = places(snapshot);
+    // The pods that are on each device, and the devices that each pod is on.
+    let mut on: BTreeMap<usize, BTreeSet<&str>> = BTreeMap::new();
+    let mut its: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+    for (pid, uid) in uids {
+        for (at, place) in places.iter().enumerate() {
+            if place.pids.contains(pid) {
+                on.entry(at).or_default().insert(uid);
+                its.entry(uid).or_default().insert(at);
+            }
+        }
+    }
+    let named = its.into_iter().filter_map(|(uid, devices)| {
+        let mut meant: Option<(&str, &str)> = None;
+        let mut containers = BTreeSet::new();
+        for at in devices {
+            if on.get(&at).is_none_or(|others| others.len() != 1) {
+                return None;
+            }
+            for assigned in pods.assigned.iter().filter(|its| places[at].is_assigned(its)) {
+                let pod = (assigned.namespace.as_str(), assigned.pod.as_str());
+                if *meant.get_or_insert(pod) != pod {
+                    return None;
+                }
+                containers.insert(assigned.container.as_str());
+            }
+            if !pods.assigned.iter().any(|its| places[at].is_assigned(its)) {
+                return None;
+            }
+        }
+        let (namespace, name) = meant?;
+        let only = (containers.len() == 1).then(|| containers.first()).flatten();
+        let name = PodName {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            container: only.map(|name| (*name).to_owned()),
+            evidence: PodEvidence::Devices,
+        };
+        Some((uid.to_owned(), name))
+    });
+    named.collect()
+}
+
+/// A device that can be assigned, and the processes that are on it.
+struct Place {
+    names: [Option<DeviceName>; 3],
+    pids: BTreeSet<Pid>,
+}
+
+impl Place {
+    fn is_assigned(&self, assigned: &Assignment) -> bool {
+        assigned.devices.iter().any(|device| self.names.iter().flatten().any(|name| name == device))
+    }
+}
+
+/// Returns the devices of a snapshot: of a device in MIG mode, its MIG devices.
+fn places(snapshot: &Snapshot) -> Vec<Place> {
+    let mut places = Vec::new();
+    for device in &snapshot.devices {
+        let mig: Vec<DeviceState> = device.mig_devices().collect();
+        if mig.is_empty() {
+            let mut pids = listed(device);
+            pids.extend(snapshot.minor_of(device).into_iter().flat_map(|minor| {
+                let kind = DeviceFileKind::Gpu(minor);
+                let holders = snapshot.holders().iter().filter(move |holder| holder.has(kind));
+                holders.map(|holder| holder.process.pid)
+            }));
+            let names = [
+                device.id().uuid.as_ref().ok().map(|uuid| DeviceName::Uuid(uuid.to_string())),
+                Some(DeviceName::Index(device.id().index)),
+                snapshot.minor_of(device).map(DeviceName::Minor),
+            ];
+            places.push(Place { names, pids });
+        }
+        places.extend(mig.iter().map(|device| {
+            let uuid = device.id().uuid.as_ref().ok();
+            let name = uuid.map(|uuid| DeviceName::Uuid(uuid.to_string()));
+            Place { names: [name, None, None], pids: listed(device) }
+        }));
+    }
+    places
+}
+
+fn listed(device: &DeviceState) -> BTreeSet<Pid> {
+    device.processes.iter().flatten().map(|process| process.pid).collect()
+}

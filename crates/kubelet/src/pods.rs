@@ -1,0 +1,108 @@
+//! What a kubelet says, as plain data.
+
+/// The pods of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pods {
+    /// The pods with their UIDs; empty if the kubelet does not serve them.
+    pub known: Vec<KnownPod>,
+    /// The containers that have devices.
+    pub assigned: Vec<Assignment>,
+}
+
+/// A pod with its UID.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownPod {
+    /// The UID, as in the path of its cgroup.
+    pub uid: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its containers: the ID that the runtime gave, and the name.
+    pub containers: Vec<(String, String)>,
+}
+
+/// The devices that are assigned to a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// The namespace of its pod.
+    pub namespace: String,
+    /// The name of its pod.
+    pub pod: String,
+    /// The name of the container.
+    pub container: String,
+    /// The devices as NVIDIA's plugin or driver names them: a UUID, the UUID of a MIG device, an
+    /// index, or `gpu-MINOR`.
+    pub devices: Vec<DeviceName>,
+}
+
+/// How a device is named by the one who assigned it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DeviceName {
+    /// UUID of a GPU or of a MIG device.
+    Uuid(String),
+    /// Index in NVML's order: the plugin with `DEVICE_ID_STRATEGY=index`.
+    Index(u32),
+    /// Number of the device file: the driver for dynamic resource allocation.
+    Minor(u32),
+}
+
+/// The most characters of a DNS name (RFC 1123), as Kubernetes requires of the names of pods.
+const LONGEST_NAME: usize = 253;
+
+/// Returns whether this can be the name of a pod, a namespace or a container: Kubernetes permits
+/// lower-case letters, digits, `-` and `.`, the first a letter or digit.
+pub(crate) fn is_name(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    text.len() <= LONGEST_NAME
+        && text.bytes().next().is_some_and(plain)
+        && text.bytes().all(|byte| plain(byte) || matches!(byte, b'-' | b'.'))
+}
+
+/// Returns whether this can be the UID of a pod in the form of [`gpu_core::Workload::id`].
+pub(crate) fn is_uid(text: &str) -> bool {
+    (32..=36).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+}
+
+impl DeviceName {
+    /// Parses the ID of a device of NVIDIA's plugin. A replica of a shared device is that device.
+    pub(crate) fn of_plugin(id: &str) -> Self {
+        let id = id.split_once("::").map_or(id, |(device, _)| device);
+        match id.parse() {
+            Ok(index) => DeviceName::Index(index),
+            Err(_) => DeviceName::Uuid(id.to_owned()),
+        }
+    }
+
+    /// Parses the name of a whole device of NVIDIA's driver for dynamic resource allocation.
+    pub(crate) fn of_driver(name: &str) -> Option<Self> {
+        name.strip_prefix("gpu-")?.parse().ok().map(DeviceName::Minor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_kubernetes_permits() {
+        for name in ["a", "train-0", "kube-system", "a.b-c9"] {
+            assert!(is_name(name), "{name}");
+        }
+        let long = "a".repeat(254);
+        for name in ["", "-a", ".a", "A", "a b", "a\nb", "--all", "a\u{e9}", "a/b", &long] {
+            assert!(!is_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn device_ids_of_plugin_and_driver_are_parsed() {
+        let uuid = |text: &str| DeviceName::Uuid(text.to_owned());
+        assert_eq!(DeviceName::of_plugin("GPU-1-2::3"), uuid("GPU-1-2"));
+        assert_eq!(DeviceName::of_plugin("MIG-1"), uuid("MIG-1"));
+        assert_eq!(DeviceName::of_plugin("7"), DeviceName::Index(7));
+        assert_eq!(DeviceName::of_driver("gpu-3"), Some(DeviceName::Minor(3)));
+        assert_eq!(DeviceName::of_driver("gpu-3-mig-9-4-4"), None);
+    }
+}
