@@ -6,6 +6,7 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod frontend;
 pub(crate) mod holders;
+mod hosts;
 pub(crate) mod leases;
 pub(crate) mod man;
 pub(crate) mod mem;
