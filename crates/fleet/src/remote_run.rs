@@ -95,6 +95,9 @@ impl RemoteRun {
         let (mut pause, mut told, mut is_waiting) = (PAUSE, Vec::new(), false);
         loop {
             let answers = ask(&self.hosts, &self.question, ssh, clock);
+            if let Some(signal) = signals.pause(Duration::ZERO).map_err(failed)? {
+                return Ok(Outcome::Interrupted(signal));
+            }
             for (host, why) in answers.iter().filter_map(unanswered) {
                 let news = (host.clone(), why.clone());
                 if !told.contains(&news) {
@@ -102,9 +105,6 @@ impl RemoteRun {
                     told.retain(|(other, _)| other != host);
                     told.push(news);
                 }
-            }
-            if let Some(signal) = signals.pause(Duration::ZERO).map_err(failed)? {
-                return Ok(Outcome::Interrupted(signal));
             }
             let rooms: Vec<(&HostName, Room)> = answers.iter().filter_map(room).collect();
             for (host, _) in rooms.iter().filter(|(_, room)| *room == Room::Now) {

@@ -55,7 +55,8 @@ pub(crate) fn run(args: &RunArgs, global: &Global) -> Result<Exit, Failure> {
             Err(Failure::new(same.unwrap_or(Exit::Own), format!("run the command on {host}"))
                 .with_source(if why.is_empty() { format!("ssh exited with {code}") } else { why }))
         }
-        Outcome::NotNow => failed(Exit::TryLater, "find a host that has the GPUs free"),
+        Outcome::NotNow => failed(Exit::TryLater, "find a host that has the GPUs free")
+            .map_err(|failure| failure.with_hint("gpuws status --host … shows who uses them")),
         Outcome::Never => failed(Exit::Usage, "find a host that can ever grant this claim"),
         Outcome::NoHost => failed(Exit::Own, "get an answer from a host"),
     }
