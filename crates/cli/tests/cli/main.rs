@@ -15,6 +15,7 @@ mod fd_limits;
 mod frontend;
 mod golden;
 mod history;
+mod hosts;
 mod killed;
 mod leftovers;
 mod live;
