@@ -30,6 +30,7 @@ mod placeholder;
 mod program;
 mod queue;
 mod random_kills;
+mod ray;
 mod reap;
 mod replay;
 mod report;
