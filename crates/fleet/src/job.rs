@@ -34,7 +34,7 @@ const NOT_NOW: i32 = 75;
 ///
 /// Others end this process as usual, and the job with it.
 #[derive(Debug)]
-pub struct EndSignals {
+pub(crate) struct EndSignals {
     woken: UnixStream,
     last: Arc<AtomicUsize>,
 }
@@ -44,7 +44,7 @@ impl EndSignals {
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let (woken, wake) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
         let last = Arc::new(AtomicUsize::new(0));

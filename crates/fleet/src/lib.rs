@@ -31,7 +31,7 @@ mod ssh;
 pub use answer::{Answer, NoAnswer, Reply, SCHEMA};
 pub use ask::{AT_ONCE, FLEET_LIMIT, HOST_LIMIT, Question, ask};
 pub use host_name::HostName;
-pub use job::{EndSignals, STARTED};
+pub use job::STARTED;
 pub use remote_run::{Outcome, Progress, RemoteRun, Wait};
 pub use ssh::Ssh;
 

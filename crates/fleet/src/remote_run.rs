@@ -3,6 +3,7 @@
 use crate::job::{EndSignals, Step, Tried, attempt};
 use crate::{Answer, HostName, NoAnswer, Question, Reply, Ssh, ask};
 use gpu_core::{Clock, Error, ErrorKind, Result};
+use std::ffi::OsString;
 use std::time::Duration;
 
 /// The time between two rounds of questions: the first, and the longest.
@@ -31,12 +32,16 @@ pub enum Wait {
 pub struct RemoteRun {
     /// The hosts, the preferred one first.
     pub hosts: Vec<HostName>,
-    /// The question that a host answers with what it would claim: `claim --json …`.
-    pub question: Question,
-    /// The words after `gpuws` that run the job: `run --no-wait --end-with-input --announce …`.
-    pub words: Vec<String>,
+    /// The options of the claim, for `gpuws claim` and `gpuws run`.
+    pub claim: Vec<String>,
+    /// The other options of `gpuws run`.
+    pub options: Vec<String>,
+    /// The command.
+    pub command: Vec<OsString>,
     /// How long to wait.
     pub wait: Wait,
+    /// The time that each host has for an answer.
+    pub deadline: Duration,
 }
 
 /// What happens meanwhile.
@@ -82,19 +87,23 @@ impl RemoteRun {
     /// Runs the job.
     ///
     /// # Errors
-    /// `Io` when ssh cannot be started or watched.
+    /// `Invalid` when the command is not UTF-8, which a shell could change; `Io` when ssh cannot be
+    /// started or watched.
     pub fn run(
         &self,
         ssh: &Ssh,
         clock: &dyn Clock,
-        signals: &EndSignals,
         tell: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Outcome> {
         let failed = |error| Error::new(ErrorKind::Io, "run ssh").with_source(error);
+        let words = self.words()?;
+        let asked = ["claim".to_owned(), "--json".to_owned()].into_iter().chain(self.claim.clone());
+        let question = Question { words: asked.collect(), deadline: self.deadline };
+        let signals = EndSignals::new().map_err(failed)?;
         let begin = clock.monotonic();
         let (mut pause, mut told, mut is_waiting) = (PAUSE, Vec::new(), false);
         loop {
-            let answers = ask(&self.hosts, &self.question, ssh, clock);
+            let answers = ask(&self.hosts, &question, ssh, clock);
             if let Some(signal) = signals.pause(Duration::ZERO).map_err(failed)? {
                 return Ok(Outcome::Interrupted(signal));
             }
@@ -112,10 +121,8 @@ impl RemoteRun {
                     Step::Started(messages) => tell(Progress::Started(host, messages)),
                     Step::Ending => tell(Progress::Ending(host)),
                 };
-                let connect = self.question.deadline / 2;
-                match attempt(host, &self.words, connect, ssh, signals, &mut step)
-                    .map_err(failed)?
-                {
+                let connect = self.deadline / 2;
+                match attempt(host, &words, connect, ssh, &signals, &mut step).map_err(failed)? {
                     Tried::NotNow => {}
                     Tried::Ended(code) => return Ok(Outcome::Ended(code)),
                     Tried::Interrupted(signal) => return Ok(Outcome::Interrupted(signal)),
@@ -142,6 +149,21 @@ impl RemoteRun {
             }
             pause = (pause * 3 / 2).min(LONGEST_PAUSE);
         }
+    }
+}
+
+impl RemoteRun {
+    /// Returns the words that run the job on a host.
+    fn words(&self) -> Result<Vec<String>> {
+        let fixed = ["gpuws", "run", "--no-wait", "--end-with-input", "--announce"];
+        let mut words: Vec<String> = fixed.map(str::to_owned).into();
+        words.extend(self.claim.iter().chain(&self.options).cloned());
+        words.push("--".to_owned());
+        for word in &self.command {
+            let invalid = || Error::new(ErrorKind::Invalid, "pass on a command that is not UTF-8");
+            words.push(word.to_str().ok_or_else(invalid)?.to_owned());
+        }
+        Ok(words)
     }
 }
 

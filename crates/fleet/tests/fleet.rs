@@ -1,8 +1,8 @@
 //! Hosts that answer, fail, hang and lie, behind a program in place of ssh.
 
 use gpu_fleet::{
-    EndSignals, FLEET_LIMIT, HOST_LIMIT, HostName, NoAnswer, Outcome, Progress, Question,
-    RemoteRun, Ssh, Wait, ask, hosts,
+    FLEET_LIMIT, HOST_LIMIT, HostName, NoAnswer, Outcome, Progress, Question, RemoteRun, Ssh, Wait,
+    ask, hosts,
 };
 use gpu_host::SystemClock;
 use std::fs;
@@ -137,17 +137,15 @@ fn run(names: &str, cases: &str) -> (Outcome, String) {
     let ssh = ssh(dir.path(), &asked);
     let remote = RemoteRun {
         hosts: named(names),
-        question: Question {
-            words: vec!["claim".into(), "--json".into()],
-            deadline: Duration::from_secs(20),
-        },
-        words: vec!["gpuws".into(), "run".into()],
+        claim: vec!["-n".into(), "2".into()],
+        options: vec!["--quiet".into()],
+        command: vec!["true".into()],
         wait: Wait::AtMost(Duration::ZERO),
+        deadline: Duration::from_secs(20),
     };
-    let signals = EndSignals::new().unwrap();
     let mut told = Vec::new();
     let mut tell = |progress: Progress<'_>| told.push(format!("{progress:?}"));
-    let outcome = remote.run(&ssh, &SystemClock::new(), &signals, &mut tell).unwrap();
+    let outcome = remote.run(&ssh, &SystemClock::new(), &mut tell).unwrap();
     assert_eq!(
         told.iter().any(|line| line.contains("Started")),
         matches!(outcome, Outcome::Ended(_))

@@ -62,14 +62,12 @@ pub(crate) struct RequestArgs {
 impl RequestArgs {
     /// Returns these options as command-line text, with a space before each.
     pub(crate) fn again(&self) -> String {
-        let waiting = [("--no-wait", self.no_wait, None), ("--timeout", false, self.timeout)];
-        let waiting = waiting.into_iter().flat_map(|(name, is_given, time)| {
-            let time = time.map(|time| format!("{}s", time.as_secs_f64()));
-            let name = (is_given || time.is_some()).then(|| name.to_owned());
-            name.into_iter().chain(time)
-        });
-        let words = self.words().into_iter().chain(waiting);
-        words.map(|word| format!(" {}", shell_word(&word))).collect()
+        let mut words = self.words();
+        words.extend(self.no_wait.then(|| "--no-wait".to_owned()));
+        if let Some(time) = self.timeout {
+            words.extend(["--timeout".to_owned(), format!("{}s", time.as_secs_f64())]);
+        }
+        words.iter().map(|word| format!(" {}", shell_word(word))).collect()
     }
 
     /// Returns these options as words, without those about waiting.

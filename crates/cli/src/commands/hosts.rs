@@ -4,7 +4,7 @@ use crate::args::{DoctorArgs, Global, HostArgs, StatusArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Screen, progress};
-use gpu_fleet::{HostName, Question, Ssh, ask, hosts};
+use gpu_fleet::{Answer, HostName, Question, Ssh, ask, hosts};
 use gpu_host::SystemClock;
 use gpu_report::hosts::{Diagnosed, Hosts, Seen};
 
@@ -52,11 +52,7 @@ pub(super) fn doctor(
     show(global, screen, &answers, answers.exit(), |room| answers.lines(room))
 }
 
-fn answers(
-    hosts: &HostArgs,
-    words: &[&str],
-    global: &Global,
-) -> Result<Vec<gpu_fleet::Answer>, Failure> {
+fn answers(hosts: &HostArgs, words: &[&str], global: &Global) -> Result<Vec<Answer>, Failure> {
     let hosts = named(hosts, global)?;
     progress(&format!("asking {} …", crate::wording::count(hosts.len(), "host", "hosts")));
     let words = words.iter().chain(&["--json"]).map(|word| (*word).to_owned()).collect();
@@ -72,7 +68,7 @@ pub(super) fn named(hosts: &HostArgs, global: &Global) -> Result<Vec<HostName>, 
 }
 
 /// Fails for the options that are about one machine.
-fn refuse(options: &[(&str, bool)]) -> Result<(), Failure> {
+pub(super) fn refuse(options: &[(&str, bool)]) -> Result<(), Failure> {
     match options.iter().find(|(_, is_given)| *is_given) {
         None => Ok(()),
         Some((option, _)) => Err(Failure::new(Exit::Usage, format!("use {option} with --host"))
@@ -87,12 +83,10 @@ fn show<T>(
     exit: Exit,
     lines: impl FnOnce(usize) -> Vec<gpu_report::text::Line>,
 ) -> Result<Exit, Failure> {
+    let room = screen.room(0);
     match global.json {
         true => screen.json(&answers.json())?,
-        false => {
-            let room = screen.room(0);
-            screen.together(|screen| screen.print_all(lines(room)))?;
-        }
+        false => screen.together(|screen| screen.print_all(lines(room)))?,
     }
     Ok(exit)
 }

@@ -46,6 +46,7 @@ impl Lab {
     /// Starts the hosts; says why if it cannot.
     fn open() -> Option<Lab> {
         let Some(sshd) = sshd().filter(|_| is_there("ssh") && is_there("ssh-keygen")) else {
+            #[expect(clippy::print_stderr, reason = "it says that it skips")]
             eprintln!("skipped: no OpenSSH server here; GPUWS_SSHD names one");
             return None;
         };
@@ -77,6 +78,7 @@ impl Lab {
                 None => format!("PATH={}:/usr/bin:/bin", path.join("odd").display()),
             };
             let Some(port) = lab.serve(&sshd, &variables) else {
+                #[expect(clippy::print_stderr, reason = "it says that it skips")]
                 eprintln!("skipped: {} does not start here", sshd.display());
                 return None;
             };

@@ -38,6 +38,7 @@ END
 #[test]
 fn task_on_each_node_of_ray_reports_its_gpus() {
     let Some(python) = std::env::var_os("GPUWS_RAY_PYTHON") else {
+        #[expect(clippy::print_stderr, reason = "it says that it skips")]
         eprintln!("skipped: GPUWS_RAY_PYTHON does not name a Python that has Ray");
         return;
     };

@@ -5,6 +5,7 @@
 //! is hostile, and lines of styled text escape it.
 
 mod doctor;
+pub mod run;
 mod status;
 
 pub use doctor::Diagnosed;
