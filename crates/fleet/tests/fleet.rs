@@ -53,7 +53,7 @@ fn every_host_has_an_answer_or_the_reason() {
         shouts) exec yes >&2 ;;
         stubborn) trap '' TERM; while :; do sleep 1; done ;;"#,
     );
-    let time = Duration::from_secs(3);
+    let time = Duration::from_secs(5);
     let hosts = named(
         "good,greets,shares,fails-with-answer,half,newer,silent,none,dead,old,escapes,floods,\
          hangs,shouts,stubborn",

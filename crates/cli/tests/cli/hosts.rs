@@ -2,7 +2,7 @@
 //! machines.
 
 use super::live::GPUWS;
-use super::program::{Ended, ended, gpuws};
+use super::program::{Ended, ended, gpuws, skipped};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -46,8 +46,7 @@ impl Lab {
     /// Starts the hosts; says why if it cannot.
     fn open() -> Option<Lab> {
         let Some(sshd) = sshd().filter(|_| is_there("ssh") && is_there("ssh-keygen")) else {
-            #[expect(clippy::print_stderr, reason = "it says that it skips")]
-            eprintln!("skipped: no OpenSSH server here; GPUWS_SSHD names one");
+            skipped("no OpenSSH server here; GPUWS_SSHD names one");
             return None;
         };
         let mut lab = Lab { dir: tempfile::tempdir().unwrap(), started: Vec::new() };
@@ -78,8 +77,7 @@ impl Lab {
                 None => format!("PATH={}:/usr/bin:/bin", path.join("odd").display()),
             };
             let Some(port) = lab.serve(&sshd, &variables) else {
-                #[expect(clippy::print_stderr, reason = "it says that it skips")]
-                eprintln!("skipped: {} does not start here", sshd.display());
+                skipped(&format!("{} does not start here", sshd.display()));
                 return None;
             };
             config.push_str(&format!("Host {host}\n Port {port}\n"));
@@ -273,7 +271,7 @@ fn what_hosts_say_is_hostile() {
         ("status", "echo '{\"schema\": 9}'".into(), 3, "its gpuws is newer: schema 9"),
         ("status", "echo '{\"schema\": 1}'".into(), 3, "missing field"),
         ("status", "exec yes '{'".into(), 3, "its answer is too long"),
-        ("status", "exec sleep 20".into(), 5, "no answer within 4 s"),
+        ("status", "exec sleep 10".into(), 5, "no answer within 3 s"),
         ("status", "printf 'gpuws: \\033[2J\\n' >&2; exit 4".into(), 3, "exited with 4"),
         (
             "status",
@@ -291,7 +289,8 @@ fn what_hosts_say_is_hostile() {
         ),
     ] {
         lab.program("odd/gpuws", &says);
-        let told = lab.gpuws(&[command, "--host", "odd", "--deadline", "4s"]);
+        let deadline = if code == 5 { "3s" } else { "120s" };
+        let told = lab.gpuws(&[command, "--host", "odd", "--deadline", deadline]);
         assert_eq!(told.code, code, "{says}: {}{}", told.stdout, told.stderr);
         assert!(told.stdout.contains(part), "{part}: {}", told.stdout);
         assert!(!told.stdout.contains(['\u{1b}', '\u{202e}', '\r']), "{:?}", told.stdout);
@@ -368,12 +367,9 @@ fn job_ends_with_the_request_and_with_the_connection() {
     let job = "trap '' HUP\n\
                setsid \"$GPUWS_SIM_SESSION/nvml-sim-process\" --use visible:100 --seconds 300 &\n\
                echo $$ $!; wait";
-    for (signal, to_ssh, code) in [
-        ("INT", false, None),
-        ("TERM", false, None),
-        ("KILL", false, None),
-        ("KILL", true, Some(255)),
-    ] {
+    for (signal, to_ssh, code) in
+        [("INT", false, None), ("KILL", false, None), ("KILL", true, Some(255))]
+    {
         let mut run = lab.command(&["run", "--host", "a", "--", "sh", "-c", job]);
         let mut run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();

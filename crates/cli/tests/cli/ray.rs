@@ -1,6 +1,7 @@
 //! A real Ray on a simulated machine. `GPUWS_RAY_PYTHON` is a Python that has it.
 
 use super::live::GPUWS;
+use super::program::skipped;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -38,8 +39,7 @@ END
 #[test]
 fn task_on_each_node_of_ray_reports_its_gpus() {
     let Some(python) = std::env::var_os("GPUWS_RAY_PYTHON") else {
-        #[expect(clippy::print_stderr, reason = "it says that it skips")]
-        eprintln!("skipped: GPUWS_RAY_PYTHON does not name a Python that has Ray");
+        skipped("GPUWS_RAY_PYTHON does not name a Python that has Ray");
         return;
     };
     // Short, because Ray's sockets are in it.

@@ -26,6 +26,7 @@ const NOT_SHIPPED: [&str; 25] = [
     "nvlinks-inactive",
     "persistence-mode-off",
     "pod",
+    "ray-worker",
     "reset-recommended",
     "reset-required",
     "slurm-job",
