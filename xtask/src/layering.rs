@@ -34,6 +34,8 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         "gpu-nvml-sim" => &["gpu-core", "gpu-sim"],
         // The history of a machine is files with a format of their own.
         "gpu-history" => &["gpu-core"],
+        // Other machines are asked by ssh; the tests need a clock.
+        "gpu-fleet" => &["gpu-core", "gpu-host"],
         // Policies depend on the ports, not on adapters or on each other.
         "gpu-reaper"
         | "gpu-placement"
@@ -70,6 +72,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
             "gpu-executor",
             "gpu-accounting",
             "gpu-history",
+            "gpu-fleet",
         ],
         // Views draw the data of the libraries, without an adapter.
         "gpu-top" => &["gpu-core", "gpu-reaper", "gpu-steward", "gpu-report"],
@@ -110,6 +113,7 @@ const LIBRARIES_AND_XTASK: &[&str] = &[
     "gpu-sim",
     "gpu-nvml-sim",
     "gpu-history",
+    "gpu-fleet",
     "gpu-reaper",
     "gpu-placement",
     "gpu-claim",
@@ -144,6 +148,8 @@ const SYSTEM_USERS: &[&str] = &[
     "gpu-sim",
     // It opens the files of a history without following links, and locks them.
     "gpu-history",
+    // It watches ssh.
+    "gpu-fleet",
     "gpu-machine",
     // It waits for connections and for the end of a look.
     "gpu-export",

@@ -4,6 +4,7 @@ mod claims;
 mod env;
 mod export;
 mod history;
+mod hosts;
 mod memory;
 mod monitor;
 mod parse;
@@ -22,6 +23,7 @@ pub(crate) use claims::{ClaimArgs, ClaimFormat, LeasesArgs};
 pub(crate) use env::{EnvArgs, KeepArgs};
 pub(crate) use export::ExportArgs;
 pub(crate) use history::{HistoryArgs, RecordArgs};
+pub(crate) use hosts::HostArgs;
 pub(crate) use memory::{
     ConvertArgs, ExplainArgs, FitArgs, MemArgs, MemCommand, PolicyArgs, ReadingArgs, ReplayArgs,
 };
@@ -120,7 +122,8 @@ pub(crate) enum Command {
     /// Show the devices and who uses them.
     #[command(after_help = "Example: gpuws --sim gtx1080ti-x8-hoarder status\n         \
                             gpuws --sim labbox status -i 3 -q\n         \
-                            gpuws --sim labbox status --format gpustat-json")]
+                            gpuws --sim labbox status --format gpustat-json\n         \
+                            gpuws status --host gpu01,gpu02")]
     Status(StatusArgs),
     /// Watch the devices and who uses them on the whole screen.
     #[command(after_help = "Example: gpuws --sim labbox top\n? shows the keys, q quits.")]
@@ -164,7 +167,8 @@ pub(crate) enum Command {
     Reset(ResetArgs),
     /// Run a command on GPUs reserved for it and clean up after it.
     #[command(after_help = "Examples: gpuws run -n 2 -- python train.py\n          \
-                            gpuws run --mem 6GiB --timeout 10m -- ./job\nExits with the \
+                            gpuws run --mem 6GiB --timeout 10m -- ./job\n          \
+                            gpuws run --host gpu01,gpu02 -- ./job\nExits with the \
                                 command's exit status.")]
     Run(RunArgs),
     /// Show which GPUs a claim would get now; --hold or --export claims them for a script or shell.
@@ -236,6 +240,8 @@ pub(crate) struct DoctorArgs {
     pub(crate) sampling: Sampling,
     #[command(flatten)]
     pub(crate) replay: HistoryArgs,
+    #[command(flatten)]
+    pub(crate) hosts: HostArgs,
 }
 
 // The number of samples and the time between them.

@@ -140,6 +140,7 @@ fn run(cli: &Cli, role: Role) -> Result<Exit, Failure> {
         Some(Command::Watch(args)) => commands::watch::run(args, global, &mut screen),
         Some(Command::Export(args)) => commands::export::run(args, global, &mut screen),
         Some(Command::Run(args)) => match role {
+            Role::Frontend if args.hosts.are_given() => commands::run::elsewhere(args, global),
             Role::Frontend => commands::frontend::run(args, global, None),
             Role::SecondFrontend(first) => commands::frontend::run(args, global, Some(first)),
             Role::Supervisor(front) => commands::run::supervise(args, global, &front),

@@ -30,6 +30,7 @@ mod exit;
 pub mod fault;
 mod filter;
 pub mod gpustat;
+pub mod hosts;
 pub mod json;
 pub mod local_time;
 mod moment;

@@ -26,6 +26,7 @@ pub fn documents() -> Vec<Document> {
         document::<json::Wanted>("claim", "gpuws claim --json"),
         document::<json::Doctor<'_>>("doctor", "gpuws doctor --json"),
         document::<json::Holders<'_>>("holders", "gpuws holders --json"),
+        document::<json::Hosts<'_>>("hosts", "gpuws status --host --json"),
         document::<json::Leases>("leases", "gpuws leases --json"),
         document::<json::Converted>("mem-convert", "gpuws mem convert --json"),
         document::<json::Bounded<'_>>("mem-env", "gpuws mem env --json"),

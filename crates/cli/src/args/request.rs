@@ -62,42 +62,40 @@ pub(crate) struct RequestArgs {
 impl RequestArgs {
     /// Returns these options as command-line text, with a space before each.
     pub(crate) fn again(&self) -> String {
-        let mut words = String::new();
-        let mut option = |name: &str, value: Option<String>| {
-            words.push_str(&format!(" {name}"));
-            words.extend(value.map(|value| format!(" {}", shell_word(&value))));
-        };
+        let mut words = self.words();
+        words.extend(self.no_wait.then(|| "--no-wait".to_owned()));
+        if let Some(time) = self.timeout {
+            words.extend(["--timeout".to_owned(), format!("{}s", time.as_secs_f64())]);
+        }
+        words.iter().map(|word| format!(" {}", shell_word(word))).collect()
+    }
+
+    /// Returns these options as words, without those about waiting.
+    pub(crate) fn words(&self) -> Vec<String> {
         let list = |named: &[Selector]| {
             let named: Vec<String> = named.iter().map(ToString::to_string).collect();
             (!named.is_empty()).then(|| named.join(","))
         };
-        if self.count != 1 {
-            option("-n", Some(self.count.to_string()));
-        }
+        let mut words = Vec::new();
         for (name, value) in [
+            ("-n", (self.count != 1).then(|| self.count.to_string())),
             ("--mem", self.mem.map(Bytes::exact)),
             ("--gpu", list(&self.gpu)),
             ("--not", list(&self.except)),
             ("--with", list(&self.required)),
             ("--min-free", self.min_free.map(Bytes::exact)),
             ("--capability", self.capability.map(|(major, minor)| format!("{major}.{minor}"))),
-            ("--timeout", self.timeout.map(|time| format!("{}s", time.as_secs_f64()))),
             ("--visible", (self.visible == Visible::Index).then(|| "index".to_owned())),
             ("--claims", self.claims.as_ref().map(|path| path.to_string_lossy().into_owned())),
         ] {
-            if value.is_some() {
-                option(name, value);
-            }
+            words.extend(value.into_iter().flat_map(|value| [name.to_owned(), value]));
         }
         for (name, is_given) in [
             ("--mig", self.mig),
             ("--topology", self.topology),
             ("--accept-used", self.accept_used),
-            ("--no-wait", self.no_wait),
         ] {
-            if is_given {
-                option(name, None);
-            }
+            words.extend(is_given.then(|| name.to_owned()));
         }
         words
     }

@@ -1,7 +1,7 @@
 //! Arguments of `gpuws run`.
 
 use super::time::time;
-use super::{KeepArgs, RequestArgs};
+use super::{HostArgs, KeepArgs, RequestArgs};
 use clap::{Args, ValueEnum};
 use gpu_steward::OnDeath;
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) time_limit: Option<Duration>,
     /// What to do with the command if gpuws is killed.
-    #[arg(long, value_name = "WHAT", default_value = "end")]
+    #[arg(long, value_name = "WHAT", default_value = "end", conflicts_with = "HostArgs")]
     on_death: Death,
     /// Time from SIGTERM to SIGKILL.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
@@ -30,13 +30,22 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
     pub(crate) handoff_timeout: Duration,
     /// Write a JSON report to this file; --json prints it as the last line on standard error.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "HostArgs")]
     pub(crate) report: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) keep: KeepArgs,
     /// With --mem, do not set environment variables that limit the command's memory.
     #[arg(long)]
     pub(crate) keep_env: bool,
+    /// Terminate the command when standard input ends, as it does with the connection of ssh. The
+    /// command's own input is empty.
+    #[arg(long)]
+    pub(crate) end_with_input: bool,
+    /// Print a line to standard error when the GPUs are claimed, for `--host` on another machine.
+    #[arg(long, hide = true)]
+    pub(crate) announce: bool,
+    #[command(flatten)]
+    pub(crate) hosts: HostArgs,
     /// The command to run, after `--`.
     #[arg(value_name = "COMMAND", trailing_var_arg = true, required = true)]
     pub(crate) command: Vec<OsString>,

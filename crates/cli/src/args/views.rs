@@ -1,6 +1,6 @@
 //! Arguments of the commands that show devices, some with the option names of other tools.
 
-use super::HistoryArgs;
+use super::{HistoryArgs, HostArgs};
 use clap::{ArgGroup, Args};
 use gpu_core::{Pid, Selector};
 use gpu_report::{Columns, csv};
@@ -46,6 +46,8 @@ pub(crate) struct StatusArgs {
     pub(crate) repeat: Repeat,
     #[command(flatten)]
     pub(crate) replay: HistoryArgs,
+    #[command(flatten)]
+    pub(crate) hosts: HostArgs,
 }
 
 // Which devices are shown; all without a selector.

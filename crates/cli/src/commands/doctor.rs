@@ -25,6 +25,9 @@ pub(crate) fn run(
     global: &Global,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
+    if args.hosts.are_given() {
+        return super::hosts::doctor(args, global, screen);
+    }
     if args.paste {
         return super::paste::run(args, global, screen);
     }

@@ -16,7 +16,7 @@ use crate::source::{self, Source, roots};
 use crate::terminal::Line;
 use crate::wording;
 use gpu_core::{ActToken, ErrorKind, Job, JobExit, Journal, NoJournal, ProcessKey};
-use gpu_host::supervise::{DetachPipe, Front, Relation, parse_words};
+use gpu_host::supervise::{DetachPipe, EndOfInput, Front, Relation, parse_words};
 use gpu_reaper::Outcome;
 use gpu_steward::{OnDeath, TakenOver, take_over};
 use std::ffi::{OsStr, OsString};
@@ -64,6 +64,8 @@ pub(crate) fn run(
     is_there(&args.command)?;
     claim_request::real_processes(global)?;
     let roots = roots();
+    let takes_input = args.end_with_input && first.is_none();
+    let input = takes_input.then(EndOfInput::take).transpose().map_err(failed)?;
     let program = std::env::current_exe()
         .map_err(|error| Failure::io("find this program", error).ending(Exit::Own))?;
     let typed: Vec<OsString> = std::env::args_os().collect();
@@ -85,7 +87,7 @@ pub(crate) fn run(
         Front::start(&roots, &program, SUPERVISOR.as_ref(), &words.concat(), stands)
             .map(|front| front.detached_by(detach_pipe))
     };
-    let mut front = front.map_err(failed)?;
+    let mut front = front.map_err(failed)?.ended_by(input);
     let ending = match first {
         None => Some(front.wait().map_err(failed)?),
         Some(first) => front.wait_for(&roots, first).map_err(failed)?,

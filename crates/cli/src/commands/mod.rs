@@ -7,6 +7,7 @@ pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod frontend;
 pub(crate) mod holders;
+mod hosts;
 pub(crate) mod leases;
 pub(crate) mod man;
 pub(crate) mod mem;

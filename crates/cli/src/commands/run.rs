@@ -2,6 +2,7 @@
 //!
 //! It works for a [frontend](super::frontend), and also cleans up if that is killed.
 
+mod elsewhere;
 mod ending;
 mod report;
 mod watch;
@@ -23,6 +24,8 @@ use gpu_steward::{NotGranted, NotRun, Ports, RunOrder};
 use report::ReportFile;
 use std::ffi::{OsStr, OsString};
 use watch::Watch;
+
+pub(crate) use elsewhere::run as elsewhere;
 
 /// Returns an error if the program does not exist, before devices are claimed for it.
 pub(super) fn is_there(command: &[OsString]) -> Result<(), Failure> {
@@ -113,6 +116,7 @@ pub(crate) fn supervise(
         file,
         reported: None,
         quiet: global.quiet || global.json,
+        announce: args.announce,
         // The frontend's process group: the supervisor has its own.
         queue: QueueStatus::new(&prepared.request.claim, launcher.group(), global.quiet),
         launcher: &launcher,

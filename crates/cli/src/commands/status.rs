@@ -34,6 +34,9 @@ pub(crate) fn run(
     global: &Global,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
+    if args.hosts.are_given() {
+        return super::hosts::status(args, global, screen);
+    }
     match args.format {
         Some(Format::Csv(style)) => {
             return query::rows(

@@ -10,6 +10,12 @@ pub(crate) fn is_deep() -> bool {
     std::env::var_os("GPUWS_DEEP").is_some()
 }
 
+/// Says why a test checks nothing here, past the capture of the test program.
+pub(crate) fn skipped(why: &str) {
+    // Without standard error, there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
 /// What a run of the program printed, and its exit code.
 pub(crate) struct Ended {
     pub(crate) code: i32,

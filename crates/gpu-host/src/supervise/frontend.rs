@@ -1,6 +1,7 @@
 //! The process that the caller started: it stands for the supervisor and does nothing else.
 
 use super::detach::DetachPipe;
+use super::input::EndOfInput;
 use super::launcher::Watched;
 use super::orphans::Orphans;
 use super::signals::{ASKING, FREE, ignored, is_in};
@@ -63,6 +64,8 @@ pub struct Front {
     /// Ctrl-C was pressed while the whole process group could receive it.
     interrupted: bool,
     dismissal: Option<DetachPipe>,
+    /// The input whose end ends the supervisor, until it has ended.
+    input: Option<EndOfInput>,
     /// How to end if the supervisor stays.
     dismissed: Option<JobExit>,
 }
@@ -174,6 +177,7 @@ impl Front {
             own_children,
             interrupted: false,
             dismissal: None,
+            input: None,
             dismissed: None,
         };
         for (signal, _) in early.iter().filter(|(_, came)| came.load(Ordering::Relaxed)) {
@@ -186,6 +190,11 @@ impl Front {
     /// itself.
     pub fn detached_by(self, dismissal: DetachPipe) -> Self {
         Front { dismissal: Some(dismissal), ..self }
+    }
+
+    /// Ends the supervisor, as SIGTERM does, when this input ends.
+    pub fn ended_by(self, input: Option<EndOfInput>) -> Self {
+        Front { input, ..self }
     }
 
     /// Forwards signals until the supervisor has ended, and returns its exit status; or until it
@@ -236,12 +245,20 @@ impl Front {
                 return Ok(false);
             }
             self.pass_on().map_err(failed)?;
+            let has_ended = self.input.as_ref().map_or(Ok(false), EndOfInput::has_ended);
+            if has_ended.map_err(failed)? {
+                self.input = None;
+                self.tell(SIGTERM);
+            }
             let mut files = vec![
                 PollFd::new(&self.pidfd, PollFlags::IN),
                 PollFd::new(&self.signals, PollFlags::IN),
             ];
             if let Some(dismissal) = &self.dismissal {
                 files.push(PollFd::new(dismissal, PollFlags::IN));
+            }
+            if let Some(input) = &self.input {
+                files.push(PollFd::new(input, PollFlags::IN));
             }
             if let Watched::Opened(other) = other {
                 files.push(PollFd::new(other, PollFlags::IN));

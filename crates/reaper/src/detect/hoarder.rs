@@ -1,6 +1,7 @@
 //! Processes that keep memory and do not compute.
 
 use super::context::{DetectContext, MIN_AGE, MIN_IDLE, is_much};
+use super::ray;
 use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use crate::past::Lasting;
@@ -84,6 +85,7 @@ fn finding(case: &DetectContext<'_>, pid: Pid, held: &[(&DeviceState, Bytes)]) -
     let mut evidence =
         vec![Evidence::new(Sign::HoldsMemory, holds), idle_time(case, pid, held, seen)];
     evidence.extend(case.never_computed(&idle_on, pid));
+    evidence.extend(ray::worker(case, pid));
     if info.is_some_and(|info| info.state == Ok(ProcessState::Stopped)) {
         evidence.push(Evidence::new(Sign::Stopped, "stopped"));
     }

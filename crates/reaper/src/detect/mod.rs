@@ -12,6 +12,7 @@ mod hoarder;
 mod instance;
 mod links;
 mod orphan;
+mod ray;
 mod stuck;
 mod throttle;
 mod unexplained;

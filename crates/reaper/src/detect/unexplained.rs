@@ -2,6 +2,7 @@
 
 use super::context::{DetectContext, Unexplained, paths};
 use super::instance::InstanceAccount;
+use super::ray;
 use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use crate::role::Role;
@@ -206,6 +207,7 @@ fn evidence_of(
             note(Sign::Stopped, "stopped".to_owned());
         }
     }
+    evidence.extend(ray::worker(case, holder.process.pid));
     evidence
 }
 

@@ -273,3 +273,53 @@ fn worker_without_its_parent_is_certain_after_ten_idle_minutes() {
     assert_eq!(watched(599), [(FindingKind::Orphan, Confidence::Likely)]);
     assert_eq!(watched(600), [(FindingKind::Orphan, Confidence::High)]);
 }
+
+/// A process with the title of a worker, and its parent.
+fn ray_worker(title: &str, change: impl Fn(&mut ProcessInfo, &mut ProcessInfo)) -> Vec<String> {
+    let mut worker = process(100, title);
+    let mut raylet = process(7, "raylet");
+    let program = "/venv/lib/python3.11/site-packages/ray/core/src/ray/raylet/raylet";
+    raylet.command_line = Ok([program.to_owned()].into());
+    (worker.parent, worker.group, worker.uid) = (Ok(Pid(7)), Ok(Pid(100)), Ok(1001));
+    raylet.uid = Ok(1001);
+    change(&mut worker, &mut raylet);
+    let texts = |look: Snapshot| {
+        let found = diagnose(&[look]).findings;
+        let signs = found.iter().flat_map(|finding| &finding.suspects);
+        let signs = signs.flat_map(|suspect| suspect.evidence.clone());
+        signs.filter(|one| one.sign == Sign::RayWorker).map(|one| one.text).collect::<Vec<_>>()
+    };
+    let infos = || vec![worker.clone(), raylet.clone()];
+    let listed = listing(device(0, 8202, 16_280), 100, 8192);
+    let hoarder = texts(look(vec![listed], vec![context(&worker, &[0])], infos()));
+    let ghost = texts(look(vec![device(0, 8202, 16_280)], vec![context(&worker, &[0])], infos()));
+    assert_eq!(hoarder, ghost, "as a hoarder and as a ghost");
+    hoarder
+}
+
+#[test]
+fn idle_worker_of_ray_is_named_with_its_raylet() {
+    let found = ray_worker("ray::IDLE", |_, _| {});
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("(raylet 7)") && found[0].contains("max_calls=1"), "{found:?}");
+    assert_eq!(ray_worker("ray::train", |_, _| {}), ["a worker of Ray (raylet 7)"]);
+}
+
+#[test]
+fn title_alone_makes_no_worker_of_ray() {
+    let none = Vec::<String>::new();
+    assert_eq!(ray_worker("python", |_, _| {}), none);
+    let other_owner = |_: &mut ProcessInfo, raylet: &mut ProcessInfo| raylet.uid = Ok(1002);
+    assert_eq!(ray_worker("ray::IDLE", other_owner), none);
+    let unknown = |worker: &mut ProcessInfo, raylet: &mut ProcessInfo| {
+        worker.uid = Err(Absent::NotPermitted);
+        raylet.uid = Err(Absent::NotPermitted);
+    };
+    assert_eq!(ray_worker("ray::IDLE", unknown), none);
+    let other_parent = |_: &mut ProcessInfo, raylet: &mut ProcessInfo| raylet.name = "bash".into();
+    assert_eq!(ray_worker("ray::IDLE", other_parent), none);
+    let other_program = |_: &mut ProcessInfo, raylet: &mut ProcessInfo| {
+        raylet.command_line = Ok(["/tmp/raylet".to_owned()].into());
+    };
+    assert_eq!(ray_worker("ray::IDLE", other_program), none);
+}

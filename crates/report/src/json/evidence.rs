@@ -71,6 +71,8 @@ names! {
         ParentExited,
         /// The process is a worker of Python's multiprocessing.
         MultiprocessingWorker,
+        /// The process is a worker of Ray, whose parent is a raylet of the same owner.
+        RayWorker,
         /// The process may be a daemon: a daemon would look the same.
         MayBeDaemon,
         /// The process exited, and its parent has not reaped it.

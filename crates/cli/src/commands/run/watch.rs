@@ -24,6 +24,8 @@ pub(super) struct Watch<'a> {
     /// The exit code, once the frontend was detached.
     pub(super) reported: Option<Exit>,
     pub(super) quiet: bool,
+    /// Whether another machine waits for the line that says that the GPUs are claimed.
+    pub(super) announce: bool,
     pub(super) queue: QueueStatus,
     pub(super) launcher: &'a LinuxLauncher,
     pub(super) origin: Origin,
@@ -130,6 +132,9 @@ impl Watch<'_> {
             self.print(&format!(
                 "warning: safe-gpu users will not see the lease: failed to {fault}"
             ));
+        }
+        if self.announce {
+            let _ = writeln!(std::io::stderr(), "{}", gpu_fleet::STARTED);
         }
     }
 

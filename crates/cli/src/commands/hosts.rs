@@ -1,0 +1,92 @@
+//! `gpuws status --host` and `gpuws doctor --host`: asks other machines over ssh.
+
+use crate::args::{DoctorArgs, Global, HostArgs, StatusArgs};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::terminal::{Screen, progress};
+use gpu_fleet::{Answer, HostName, Question, Ssh, ask, hosts};
+use gpu_host::SystemClock;
+use gpu_report::hosts::{Diagnosed, Hosts, Seen};
+
+/// Shows the GPUs of all hosts in one table.
+pub(super) fn status(
+    args: &StatusArgs,
+    global: &Global,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
+    let shown = &args.shown;
+    refuse(&[
+        ("-L", args.list_gpus),
+        ("-q", args.details),
+        ("--holders", args.holders),
+        ("--format", args.format.is_some()),
+        ("--columns", args.columns.is_some()),
+        (
+            "--user, --mine and --pid",
+            shown.mine || !(shown.user.is_empty() && shown.pid.is_empty()),
+        ),
+        ("--gpu", !args.only.devices.is_empty()),
+        ("-l", !args.repeat.is_once()),
+        ("--replay", args.replay.replay.is_some()),
+    ])?;
+    let answers = Hosts::<Seen>::of(answers(&args.hosts, &["status"], global)?);
+    show(global, screen, &answers, answers.exit(), |room| answers.lines(room))
+}
+
+/// Shows the findings of all hosts.
+pub(super) fn doctor(
+    args: &DoctorArgs,
+    global: &Global,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
+    refuse(&[
+        ("--gpu", !args.gpu.is_empty()),
+        ("--paste", args.paste),
+        ("--looks", args.sampling.count != 1),
+        ("--ignore", !args.ignore.is_empty()),
+        ("--replay", args.replay.replay.is_some()),
+    ])?;
+    let level = crate::wording::confidence(args.min_confidence);
+    let words = ["doctor", "--min-confidence", level];
+    let answers = Hosts::<Diagnosed>::of(answers(&args.hosts, &words, global)?);
+    show(global, screen, &answers, answers.exit(), |room| answers.lines(room))
+}
+
+fn answers(hosts: &HostArgs, words: &[&str], global: &Global) -> Result<Vec<Answer>, Failure> {
+    let hosts = named(hosts, global)?;
+    progress(&format!("asking {} …", crate::wording::count(hosts.len(), "host", "hosts")));
+    let words = words.iter().chain(&["--json"]).map(|word| (*word).to_owned()).collect();
+    let question = Question { words, deadline: global.deadline };
+    Ok(ask(&hosts, &question, &Ssh::default(), &SystemClock::new()))
+}
+
+/// Returns the hosts that the arguments name.
+pub(super) fn named(hosts: &HostArgs, global: &Global) -> Result<Vec<HostName>, Failure> {
+    refuse(&[("--sim", global.sim.is_some()), ("--nvml", global.nvml.is_some())])?;
+    let lists = hosts.named.iter().map(String::as_str);
+    Ok(hosts::named(lists, hosts.from.as_deref(), global.deadline, &SystemClock::new())?)
+}
+
+/// Fails for the options that are about one machine.
+pub(super) fn refuse(options: &[(&str, bool)]) -> Result<(), Failure> {
+    match options.iter().find(|(_, is_given)| *is_given) {
+        None => Ok(()),
+        Some((option, _)) => Err(Failure::new(Exit::Usage, format!("use {option} with --host"))
+            .with_hint("for one host: ssh HOST gpuws …")),
+    }
+}
+
+fn show<T>(
+    global: &Global,
+    screen: &mut Screen,
+    answers: &Hosts<T>,
+    exit: Exit,
+    lines: impl FnOnce(usize) -> Vec<gpu_report::text::Line>,
+) -> Result<Exit, Failure> {
+    let room = screen.room(0);
+    match global.json {
+        true => screen.json(&answers.json())?,
+        false => screen.together(|screen| screen.print_all(lines(room)))?,
+    }
+    Ok(exit)
+}

@@ -1,0 +1,164 @@
+//! What a host answered, or why it did not.
+
+use crate::HostName;
+use crate::child::{Ending, Ran};
+use serde_json::Value;
+use std::fmt;
+use std::time::Duration;
+
+/// The version of the objects that are understood.
+pub const SCHEMA: u64 = 1;
+
+/// The exit codes of a shell for a program that it did not find, and of ssh for its own failures.
+const NOT_FOUND: i32 = 127;
+const OF_SSH: i32 = 255;
+
+/// What was learnt from a host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// The host.
+    pub host: HostName,
+    /// What gpuws printed there.
+    pub answer: Result<Reply, NoAnswer>,
+}
+
+/// What gpuws printed on a host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    /// The object. It has `"schema": 1`; nothing else was checked.
+    pub object: Value,
+    /// The exit code of gpuws there.
+    pub exit_code: i32,
+}
+
+/// Why a host has no answer. Text of the host is at most 200 characters and not escaped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoAnswer {
+    /// ssh cannot connect or log in, with its last message.
+    Unreachable(String),
+    /// gpuws is not in the `PATH` of a command on the host.
+    NoProgram,
+    /// No answer within this time.
+    TimedOut(Duration),
+    /// The answer is longer than a host may send, or all answers together are.
+    TooMuch,
+    /// The answer is not an object of gpuws, or ends early, with the reason.
+    Unreadable(String),
+    /// The answer has this newer schema.
+    Newer(u64),
+    /// gpuws failed there, with its exit code and its last message.
+    Failed(i32, String),
+    /// ssh cannot be started here, with the reason.
+    NoSsh(String),
+}
+
+impl NoAnswer {
+    /// Returns the remedy; `None` if there is no general one.
+    pub fn remedy(&self) -> Option<&'static str> {
+        Some(match self {
+            NoAnswer::Unreachable(_) => "connect once with ssh and see what it asks",
+            NoAnswer::NoProgram => "install gpuws there, in the PATH of: ssh HOST command -v gpuws",
+            NoAnswer::TimedOut(_) => "allow more time with --deadline",
+            NoAnswer::Newer(_) => "use the newer gpuws here too",
+            NoAnswer::NoSsh(_) => "install OpenSSH (openssh-client)",
+            NoAnswer::TooMuch | NoAnswer::Unreadable(_) | NoAnswer::Failed(..) => return None,
+        })
+    }
+}
+
+impl fmt::Display for NoAnswer {
+    /// Writes what is wrong, as a sentence fragment.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoAnswer::Unreachable(why) => write!(f, "unreachable: {why}"),
+            NoAnswer::NoProgram => f.write_str("no gpuws there"),
+            NoAnswer::TimedOut(time) => write!(f, "no answer within {} s", time.as_secs_f64()),
+            NoAnswer::TooMuch => f.write_str("its answer is too long"),
+            NoAnswer::Unreadable(why) => write!(f, "its answer cannot be read: {why}"),
+            NoAnswer::Newer(schema) => {
+                write!(f, "its gpuws is newer: schema {schema}, and {SCHEMA} is understood")
+            }
+            NoAnswer::Failed(code, why) if why.is_empty() => write!(f, "gpuws exited with {code}"),
+            NoAnswer::Failed(code, why) => write!(f, "gpuws exited with {code}: {why}"),
+            NoAnswer::NoSsh(why) => write!(f, "ssh cannot be started: {why}"),
+        }
+    }
+}
+
+/// Returns what a finished ssh has printed, or why that is no answer.
+pub(crate) fn understood(ran: &Ran, allowed: Duration) -> Result<Reply, NoAnswer> {
+    let code = match &ran.ending {
+        Ending::TimedOut => return Err(NoAnswer::TimedOut(allowed)),
+        Ending::TooMuch => return Err(NoAnswer::TooMuch),
+        // A signal ends ssh only from here.
+        Ending::Exited(status) => status.code().unwrap_or(OF_SSH),
+    };
+    let why = match object(&ran.stdout) {
+        Ok(object) => return Ok(Reply { object, exit_code: code }),
+        Err(newer @ NoAnswer::Newer(_)) => return Err(newer),
+        Err(why) => why,
+    };
+    Err(match code {
+        0 => why,
+        NOT_FOUND => NoAnswer::NoProgram,
+        OF_SSH => NoAnswer::Unreachable(ran.last_words()),
+        code => NoAnswer::Failed(code, ran.last_words()),
+    })
+}
+
+/// Parses an object of gpuws. The login scripts of the host may have printed lines before it.
+fn object(text: &[u8]) -> Result<Value, NoAnswer> {
+    let unreadable = |why: &str| NoAnswer::Unreadable(why.to_owned());
+    let mut lines = text.split_inclusive(|byte| *byte == b'\n');
+    let mut before = 0;
+    let begins = |line: &[u8]| line.trim_ascii_start().starts_with(b"{");
+    for line in lines.by_ref().take_while(|line| !begins(line)) {
+        before += line.len();
+    }
+    let text = &text[before..];
+    if text.is_empty() {
+        return Err(unreadable("no JSON in it"));
+    }
+    let value: Value = serde_json::from_slice(text).map_err(|error| match error.is_eof() {
+        true => unreadable("the JSON ends early"),
+        false => unreadable(&format!("no JSON at line {}", error.line())),
+    })?;
+    match value.get("schema").map(Value::as_u64) {
+        Some(Some(SCHEMA)) => Ok(value),
+        Some(Some(newer)) if newer > SCHEMA => Err(NoAnswer::Newer(newer)),
+        _ => Err(unreadable("it has no schema, so it is not from gpuws")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn object_follows_lines_of_login_scripts() {
+        let text = b"Welcome\nto the lab\n{\n \"schema\": 1, \"gpus\": []\n}\n";
+        assert_eq!(object(text).unwrap()["gpus"], Value::Array(Vec::new()));
+    }
+
+    #[test]
+    fn what_is_not_an_object_of_gpuws_is_told() {
+        let deep = "{\"schema\":1,\"a\":".to_owned() + &"[".repeat(100_000);
+        for (text, why) in [
+            ("", "no JSON in it"),
+            ("hello\n", "no JSON in it"),
+            ("{\"schema\": 1, \"gpus\": [", "the JSON ends early"),
+            ("{\"schema\": 1} trailing", "no JSON at line 1"),
+            ("{}", "it has no schema, so it is not from gpuws"),
+            ("{\"schema\": \"1\"}", "it has no schema, so it is not from gpuws"),
+            ("{\"schema\": -1}", "it has no schema, so it is not from gpuws"),
+            (deep.as_str(), "no JSON at line 1"),
+        ] {
+            assert_eq!(object(text.as_bytes()), Err(NoAnswer::Unreadable(why.to_owned())));
+        }
+        assert_eq!(object(b"{\"schema\": 2}"), Err(NoAnswer::Newer(2)));
+        assert_eq!(
+            object(b"\xff{\"schema\": 1}").unwrap_err(),
+            NoAnswer::Unreadable("no JSON in it".to_owned())
+        );
+    }
+}

@@ -1,0 +1,183 @@
+//! A program with a time limit and a limit on its output.
+
+use gpu_core::Clock;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What is kept of standard error: its end, in bytes.
+const WORDS_LIMIT: usize = 16 << 10;
+
+/// How long a program may take to end after SIGTERM: ssh ends its `ProxyCommand` meanwhile.
+const GRACE: Duration = Duration::from_millis(300);
+
+const PIECE: usize = 32 << 10;
+
+/// The most pieces that are read at once: more than a pipe holds (1 MiB, pipe(7)), and few enough
+/// to look at the clock while a program prints without end.
+const PIECES: usize = 64;
+
+/// How much a program may take.
+pub(crate) struct Limits<'a> {
+    pub(crate) time: Duration,
+    /// The most bytes on standard output.
+    pub(crate) output: u64,
+    /// What all programs together may still print; they take from it.
+    pub(crate) budget: Option<&'a AtomicU64>,
+}
+
+/// How a program ended.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    Exited(ExitStatus),
+    TimedOut,
+    TooMuch,
+}
+
+/// What a program printed, and how it ended.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) ending: Ending,
+    pub(crate) stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+impl Ran {
+    /// Returns the last line of standard error that is not empty, at most 200 characters of it.
+    pub(crate) fn last_words(&self) -> String {
+        last_line(&self.stderr)
+    }
+}
+
+pub(crate) fn last_line(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let last = text.lines().map(str::trim).rfind(|line| !line.is_empty());
+    last.unwrap_or_default().chars().take(200).collect()
+}
+
+/// Runs a program without input. Its files may outlive it, because a shared connection of ssh keeps
+/// them (`ControlPersist`); so its end counts, not the end of its output.
+///
+/// # Errors
+/// When it cannot be started or watched.
+pub(crate) fn run(
+    command: &mut Command,
+    limits: &Limits<'_>,
+    clock: &dyn Clock,
+) -> io::Result<Ran> {
+    let end = clock.monotonic() + limits.time;
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = Guard(command.spawn()?);
+    let pidfd = pidfd_open(rustix::process::Pid::from_child(&child.0), PidfdFlags::empty())?;
+    let missing = || io::Error::other("the output is not piped");
+    let mut out = Stream::new(child.0.stdout.take().ok_or_else(missing)?)?;
+    let mut err = Stream::new(child.0.stderr.take().ok_or_else(missing)?)?;
+    let mut ending = None;
+    while ending.is_none() {
+        let left = end.saturating_sub(clock.monotonic());
+        if left.is_zero() {
+            ending = Some(Ending::TimedOut);
+            break;
+        }
+        let is_gone = {
+            let mut files = vec![PollFd::new(&pidfd, PollFlags::IN)];
+            files.extend(out.open().map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)));
+            files.extend(err.open().map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)));
+            wait(&mut files, left)?;
+            !files[0].revents().is_empty()
+        };
+        // What it printed before it ended is in the pipes by now.
+        err.read(|kept, piece| {
+            kept.extend_from_slice(piece);
+            kept.drain(..kept.len().saturating_sub(WORDS_LIMIT));
+            true
+        })?;
+        let fits = out.read(|kept, piece| {
+            let size = piece.len() as u64;
+            let take = |left: u64| left.checked_sub(size);
+            let fits = kept.len() as u64 + size <= limits.output
+                && limits.budget.is_none_or(|budget| {
+                    budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+                });
+            if fits {
+                kept.extend_from_slice(piece);
+            }
+            fits
+        })?;
+        if !fits {
+            ending = Some(Ending::TooMuch);
+        } else if is_gone {
+            ending = Some(Ending::Exited(child.0.wait()?));
+        }
+    }
+    if !matches!(ending, Some(Ending::Exited(_))) {
+        let _ = pidfd_send_signal(&pidfd, Signal::TERM);
+        wait(&mut [PollFd::new(&pidfd, PollFlags::IN)], GRACE)?;
+    }
+    let ending = ending.unwrap_or(Ending::TimedOut);
+    Ok(Ran { ending, stdout: out.kept, stderr: err.kept })
+}
+
+/// Waits until a file is ready or the time is over; a signal ends the wait early.
+pub(crate) fn wait(files: &mut [PollFd<'_>], time: Duration) -> io::Result<()> {
+    let time = Timespec::try_from(time.min(Duration::from_secs(3_600))).unwrap_or_default();
+    match poll(files, Some(&time)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// A child that does not outlive the call, whatever happens in it.
+struct Guard(Child);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // It fails for a child that has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// One end of a pipe and what was read from it.
+struct Stream<F> {
+    file: F,
+    is_open: bool,
+    kept: Vec<u8>,
+}
+
+impl<F: AsFd> Stream<F> {
+    fn new(file: F) -> io::Result<Self> {
+        let flags = fcntl_getfl(&file)?;
+        fcntl_setfl(&file, flags | OFlags::NONBLOCK)?;
+        Ok(Stream { file, is_open: true, kept: Vec::new() })
+    }
+
+    fn open(&self) -> Option<BorrowedFd<'_>> {
+        self.is_open.then(|| self.file.as_fd())
+    }
+
+    /// Reads what there is, at most [`PIECES`]; `keep` returns whether it may read on. Returns false
+    /// if it may not.
+    fn read(&mut self, mut keep: impl FnMut(&mut Vec<u8>, &[u8]) -> bool) -> io::Result<bool> {
+        let mut piece = [0; PIECE];
+        for _ in 0..PIECES {
+            if !self.is_open {
+                break;
+            }
+            match rustix::io::read(&self.file, &mut piece) {
+                Ok(0) => self.is_open = false,
+                Ok(size) if !keep(&mut self.kept, &piece[..size]) => return Ok(false),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(true),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,182 @@
+//! Hosts that answer, fail, hang and lie, behind a program in place of ssh.
+
+use gpu_fleet::{
+    FLEET_LIMIT, HOST_LIMIT, HostName, NoAnswer, Outcome, Progress, Question, RemoteRun, Ssh, Wait,
+    ask, hosts,
+};
+use gpu_host::SystemClock;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// Writes a program with the command line of ssh: `$host` is the host and `$command` what to run.
+fn ssh(dir: &Path, cases: &str) -> Ssh {
+    let path = dir.join("ssh");
+    let text = format!(
+        "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nhost=$2 command=$3\n[ -n \"$host\" ] || exit 0\n\
+         case $host in\n{cases}\nesac\n"
+    );
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    // The kernel refuses to run a file that a child of another thread still has open for writing.
+    while std::process::Command::new(&path).arg("--").output().is_err() {}
+    Ssh::other(path)
+}
+
+fn named(names: &str) -> Vec<HostName> {
+    hosts::listed([names]).unwrap()
+}
+
+fn question(deadline: Duration) -> Question {
+    Question { words: vec!["status".into(), "--json".into()], deadline }
+}
+
+#[test]
+fn every_host_has_an_answer_or_the_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let ssh = ssh(
+        dir.path(),
+        r#"good) echo '{"schema": 1, "gpus": []}' ;;
+        greets) echo Welcome; echo '{"schema": 1}'; echo noise >&2 ;;
+        shares) sleep 6 & echo '{"schema": 1}' ;;
+        fails-with-answer) echo '{"schema": 1}'; exit 3 ;;
+        half) printf '{"schema": 1, "gpus": [' ;;
+        newer) echo '{"schema": 7}' ;;
+        silent) ;;
+        none) echo 'sh: 1: gpuws: not found' >&2; exit 127 ;;
+        dead) echo noise >&2; echo 'connect to host: Connection refused' >&2; exit 255 ;;
+        old) echo "error: unexpected argument '--deadline'" >&2; exit 2 ;;
+        escapes) printf '\033[2Jgpuws: failed to look\n' >&2; exit 3 ;;
+        floods) exec yes '{' ;;
+        hangs) exec sleep 20 ;;
+        shouts) exec yes >&2 ;;
+        stubborn) trap '' TERM; while :; do sleep 1; done ;;"#,
+    );
+    let time = Duration::from_secs(5);
+    let hosts = named(
+        "good,greets,shares,fails-with-answer,half,newer,silent,none,dead,old,escapes,floods,\
+         hangs,shouts,stubborn",
+    );
+    let answers = ask(&hosts, &question(time), &ssh, &SystemClock::new());
+    let order: Vec<&HostName> = answers.iter().map(|answer| &answer.host).collect();
+    assert_eq!(order, hosts.iter().collect::<Vec<_>>());
+    for (host, code) in [("good", 0), ("greets", 0), ("shares", 0), ("fails-with-answer", 3)] {
+        let answer = answers.iter().find(|answer| answer.host.as_str() == host).unwrap();
+        let reply = answer.answer.as_ref().unwrap_or_else(|why| panic!("{host}: {why}"));
+        assert_eq!((reply.exit_code, &reply.object["schema"]), (code, &1.into()), "{host}");
+    }
+    let unreadable = |why: &str| NoAnswer::Unreadable(why.to_owned());
+    for (host, why) in [
+        ("half", unreadable("the JSON ends early")),
+        ("newer", NoAnswer::Newer(7)),
+        ("silent", unreadable("no JSON in it")),
+        ("none", NoAnswer::NoProgram),
+        ("dead", NoAnswer::Unreachable("connect to host: Connection refused".into())),
+        ("old", NoAnswer::Failed(2, "error: unexpected argument '--deadline'".into())),
+        ("escapes", NoAnswer::Failed(3, "\u{1b}[2Jgpuws: failed to look".into())),
+        ("floods", NoAnswer::TooMuch),
+        ("hangs", NoAnswer::TimedOut(time)),
+        ("shouts", NoAnswer::TimedOut(time)),
+        ("stubborn", NoAnswer::TimedOut(time)),
+    ] {
+        let answer = answers.iter().find(|answer| answer.host.as_str() == host).unwrap();
+        assert_eq!(answer.answer, Err(why), "{host}");
+    }
+}
+
+#[test]
+fn hosts_are_asked_at_the_same_time_and_their_answers_are_bounded_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().display();
+    // Each waits for the others; then each sends the most that one may send.
+    let size = HOST_LIMIT - 1;
+    let each = format!(
+        "*) : > {path}/$host.here\n\
+         while [ $(ls {path} | grep -c here) -lt 40 ]; do sleep 0.05; done\n\
+         printf '{{\"schema\": 1, \"x\": \"'; head -c {size} /dev/zero | tr '\\0' x; echo '\"}}' ;;"
+    );
+    let count = 40;
+    assert!(count * HOST_LIMIT > FLEET_LIMIT);
+    let names: Vec<String> = (0..count).map(|n| format!("n{n}")).collect();
+    let ssh = ssh(dir.path(), &each);
+    let clock = SystemClock::new();
+    let answers = ask(&named(&names.join(",")), &question(Duration::from_secs(120)), &ssh, &clock);
+    let all = |answer: &gpu_fleet::Answer| answer.answer == Err(NoAnswer::TooMuch);
+    assert!(answers.iter().all(all), "{:?}", answers.iter().find(|answer| !all(answer)));
+}
+
+#[test]
+fn missing_ssh_is_told() {
+    let clock = SystemClock::new();
+    let ssh = Ssh::other("/nonexistent/ssh");
+    let answers = ask(&named("a"), &question(Duration::from_secs(1)), &ssh, &clock);
+    assert!(matches!(answers[0].answer, Err(NoAnswer::NoSsh(_))), "{answers:?}");
+}
+
+/// Runs a job on hosts that behave like `cases` and returns the outcome and the hosts that were
+/// asked to run it.
+fn run(names: &str, cases: &str) -> (Outcome, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("tried");
+    fs::write(&log, "").unwrap();
+    let asked = format!(
+        "never) case $command in *claim*) \
+           echo '{{\"schema\": 1, \"possible\": false, \"ahead_count\": 0}}'; exit 2 ;; esac ;;\n\
+         full) case $command in *claim*) \
+           echo '{{\"schema\": 1, \"possible\": false, \"ahead_count\": 0}}' ;; esac ;;\n\
+         queue) case $command in *claim*) \
+           echo '{{\"schema\": 1, \"possible\": true, \"ahead_count\": 1}}' ;; esac ;;\n\
+         dead) exit 255 ;;\n\
+         *) case $command in *claim*) \
+           echo '{{\"schema\": 1, \"possible\": true, \"ahead_count\": 0}}'; exit 0 ;; esac\n\
+           echo $host >> {}\n\
+           case $host in\n{cases}\nesac ;;",
+        log.display()
+    );
+    let ssh = ssh(dir.path(), &asked);
+    let remote = RemoteRun {
+        hosts: named(names),
+        claim: vec!["-n".into(), "2".into()],
+        options: vec!["--quiet".into()],
+        command: vec!["true".into()],
+        wait: Wait::AtMost(Duration::ZERO),
+        deadline: Duration::from_secs(20),
+    };
+    let mut told = Vec::new();
+    let mut tell = |progress: Progress<'_>| told.push(format!("{progress:?}"));
+    let outcome = remote.run(&ssh, &SystemClock::new(), &mut tell).unwrap();
+    assert_eq!(
+        told.iter().any(|line| line.contains("Started")),
+        matches!(outcome, Outcome::Ended(_))
+    );
+    (outcome, fs::read_to_string(&log).unwrap().replace('\n', " "))
+}
+
+#[test]
+fn first_host_that_takes_the_claim_runs_the_job_and_no_other_is_tried() {
+    let cases = "lost) exit 75 ;;\n\
+                 takes) echo 'gpuws: GPU 1' >&2; echo 'gpuws: started' >&2; exit 7 ;;\n\
+                 other) echo 'gpuws: started' >&2 ;;";
+    let (outcome, tried) = run("never,full,queue,dead,lost,takes,other", cases);
+    assert_eq!((outcome, tried.as_str()), (Outcome::Ended(7), "lost takes "));
+}
+
+#[test]
+fn job_that_started_or_might_have_is_never_tried_again() {
+    // The job's own exit code may be that of a refused claim.
+    let started = "a) echo 'gpuws: started' >&2; exit 75 ;;";
+    assert_eq!(run("a,b", started), (Outcome::Ended(75), "a ".to_owned()));
+    let broken = "a) echo 'Connection closed' >&2; exit 255 ;;";
+    let host: HostName = "a".parse().unwrap();
+    let lost = Outcome::NotStarted(host, 255, "Connection closed".to_owned());
+    assert_eq!(run("a,b", broken), (lost, "a ".to_owned()));
+}
+
+#[test]
+fn without_a_host_the_reason_is_told() {
+    assert_eq!(run("full,queue,dead", ""), (Outcome::NotNow, String::new()));
+    assert_eq!(run("never,dead", ""), (Outcome::Never, String::new()));
+    assert_eq!(run("dead", ""), (Outcome::NoHost, String::new()));
+    assert_eq!(run("full,a", "a) exit 75 ;;"), (Outcome::NotNow, "a ".to_owned()));
+}

@@ -1,0 +1,58 @@
+//! The messages of `gpuws run --host`.
+
+use crate::Exit;
+use gpu_core::clean;
+use gpu_fleet::{HostName, Outcome, Progress};
+
+/// Returns the lines that tell of progress; there are this many hosts.
+pub fn progress(progress: &Progress<'_>, hosts: usize) -> Vec<String> {
+    let from = |host: &HostName, line: &str| {
+        let line = clean(line.strip_prefix("gpuws: ").unwrap_or(line));
+        format!("{host}: {line}")
+    };
+    match progress {
+        Progress::NoAnswer(host, why) => vec![from(host, &format!("no answer: {why}"))],
+        Progress::Waiting => vec![format!("waiting until one of {hosts} has the GPUs free …")],
+        Progress::Started(host, messages) => {
+            let told = messages.lines().map(|line| from(host, line));
+            told.chain([format!("running on {host}")]).collect()
+        }
+        Progress::Ending(host) => {
+            vec![format!("ending the job on {host}; again to leave the rest to {host}")]
+        }
+    }
+}
+
+/// A job that did not run: what failed, as a fragment that completes 'failed to', why, and the exit
+/// code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotRun {
+    /// What failed.
+    pub what: String,
+    /// Why, if a host said so.
+    pub why: Option<String>,
+    /// The exit code.
+    pub exit: Exit,
+}
+
+/// Returns why no job ran; `None` if one did, or if a signal came before.
+pub fn not_run(outcome: &Outcome) -> Option<NotRun> {
+    let (exit, what, why) = match outcome {
+        Outcome::Ended(_) | Outcome::Interrupted(_) => return None,
+        Outcome::NotStarted(host, code, why) => {
+            let exits = [Exit::Usage, Exit::CommandNotRun, Exit::CommandNotFound];
+            let same = exits.into_iter().find(|exit| i32::from(exit.code()) == *code);
+            let why = match why.strip_prefix("gpuws: ").unwrap_or(why) {
+                "" => format!("ssh exited with {code}"),
+                why => why.to_owned(),
+            };
+            (same.unwrap_or(Exit::Own), format!("run the command on {host}"), Some(why))
+        }
+        Outcome::NotNow => (Exit::TryLater, "find a host that has the GPUs free".to_owned(), None),
+        Outcome::Never => {
+            (Exit::Usage, "find a host that can ever grant this claim".to_owned(), None)
+        }
+        Outcome::NoHost => (Exit::Own, "get an answer from a host".to_owned(), None),
+    };
+    Some(NotRun { what, why, exit })
+}
