@@ -60,6 +60,7 @@ mod detect;
 mod evidence;
 mod finding;
 mod guard;
+mod leftovers;
 mod login;
 mod non_targets;
 mod past;
@@ -84,10 +85,11 @@ pub use finding::{Advice, Cleared, Confidence, Diagnosis, Finding, FindingKind, 
 pub use gpu_core::driver_reserve;
 pub use guard::{Guard, Protect, Refusal};
 pub use past::Past;
-pub use plan::{Expected, Membership, Plan, Refused, Request, Scope, Target, plan};
+pub use plan::{Expected, JobMark, Membership, Plan, Refused, Request, Scope, Target, plan};
 pub use report::{Action, Doubt, Freed, Newcomer, Outcome, Report, Why};
 pub use role::Role;
 pub use sweep::{ProcessTree, Swept, cannot_end, is_stuck, sweep};
+pub use leftovers::{Leftover, plan_leftovers};
 pub use tree::plan_tree;
 pub use usage::{Usage, User};
 
