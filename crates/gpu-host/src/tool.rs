@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -24,6 +25,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 #[derive(Clone, Debug)]
 pub struct Tool {
     program: PathBuf,
+    /// Its name for itself: a program with several names behaves by it.
+    name: OsString,
     environment: Vec<(OsString, OsString)>,
 }
 
@@ -49,12 +52,13 @@ impl Tool {
             let what = format!("use the file '{}', which is not executable", program.display());
             return Err(Error::new(ErrorKind::Invalid, what));
         }
-        Ok(Tool { program: file.path().to_owned(), environment })
+        let name = program.file_name().unwrap_or_default().to_owned();
+        Ok(Tool { program: file.path().to_owned(), name, environment })
     }
 
     /// Returns this very program, to be started again.
     pub fn own(environment: Vec<(OsString, OsString)>) -> Self {
-        Tool { program: "/proc/self/exe".into(), environment }
+        Tool { program: "/proc/self/exe".into(), name: "gpuws".into(), environment }
     }
 
     /// Returns the path without links.
@@ -78,6 +82,7 @@ impl Tool {
         };
         let until = clock.monotonic().saturating_add(limit);
         let mut child = Command::new(&self.program)
+            .arg0(&self.name)
             .args(arguments)
             .env_clear()
             .envs(self.environment.iter().cloned())
@@ -201,6 +206,16 @@ mod tests {
         )
         .unwrap();
         assert!(answer.status.is_some_and(|status| status.success()), "{answer:?}");
+    }
+
+    #[test]
+    fn program_behind_a_link_keeps_the_name_of_the_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("asked");
+        std::os::unix::fs::symlink("/bin/sh", &link).unwrap();
+        let tool = Tool::new(&link, Vec::new()).unwrap();
+        let answer = tool.ask(&["-c", "echo $0"], LONG, &SystemClock::new()).unwrap();
+        assert_eq!(answer.output, "asked\n");
     }
 
     #[test]

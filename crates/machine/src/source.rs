@@ -193,6 +193,18 @@ impl Source {
         }
     }
 
+    /// Returns this machine with these device files instead of those below `/dev`: a scheduler has
+    /// named them. A simulated machine keeps its own.
+    pub fn with_device_files(self, files: Vec<DeviceFile>) -> Self {
+        match (&self.simulation, &self.session) {
+            (None, None) => {
+                let host = Box::new(linux_host(roots()).with_device_files(files));
+                Source { host, ..self }
+            }
+            _ => self,
+        }
+    }
+
     /// Returns a simulated machine.
     pub fn simulated(simulation: Simulation) -> Self {
         Source {
