@@ -4,13 +4,14 @@ use crate::live::{GPUWS, text};
 use std::process::{Command, Output, Stdio};
 
 /// Commands that refuse `--json`, with arguments that are valid without it.
-const WITHOUT_JSON: [&[&str]; 8] = [
+const WITHOUT_JSON: [&[&str]; 9] = [
     &["top"],
     &["dmon", "-c", "1"],
     &["pmon", "-c", "1"],
     &["query", "--query-gpu=index", "--format=csv"],
     &["demo"],
     &["sim", "labbox", "--", "true"],
+    &["slurm", "health"],
     &["completions", "bash"],
     &["man"],
 ];
