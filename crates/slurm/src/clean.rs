@@ -8,7 +8,9 @@ use crate::job::Job;
 use crate::question::{Question, Slurm};
 use crate::scene::{Driver, suspects};
 use gpu_core::{ActToken, Bytes, Fault, Pid, ProcessKey, Result, driver_reserve};
-use gpu_reaper::{Event, Expected, Guard, Leftover, Ports, Report, execute, plan_leftovers};
+use gpu_reaper::{
+    Action, Event, Expected, Guard, Leftover, Outcome, Ports, Report, execute, plan_leftovers,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -90,7 +92,10 @@ impl Cleaner<'_> {
         }
         let driver = Driver::ask(self.ports);
         let mut look = self.look(job, phase, &driver, &minors)?;
+        // SIGKILL did not end these, and will not in another round.
+        let mut stuck: BTreeSet<Pid> = BTreeSet::new();
         for round in 0..ROUNDS {
+            look.leftovers.retain(|leftover| !stuck.contains(&leftover.process.key.pid));
             if look.leftovers.is_empty() {
                 break;
             }
@@ -105,6 +110,8 @@ impl Cleaner<'_> {
             }
             let report = execute(&plan, self.guard, self.ports, token, watch);
             let stopped = report.stopped.is_some();
+            let survived = |action: &&Action| matches!(action.outcome, Outcome::Survived { .. });
+            stuck.extend(report.actions.iter().filter(survived).map(|action| action.pid));
             cleaned.reports.push(report);
             look = self.look(job, phase, &driver, &minors)?;
             if stopped {
