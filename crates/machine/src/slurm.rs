@@ -3,7 +3,7 @@
 use crate::MachineError;
 use gpu_core::{Clock, Error, ErrorKind, Result};
 use gpu_host::Tool;
-use gpu_slurm::{Program, Question, Slurm};
+use gpu_slurm::{Program, Question, Slurm, devices};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -74,6 +74,15 @@ impl Slurm for SlurmTools {
             }
         }
     }
+}
+
+/// Returns the minor number of the device at each position in the list of `slurmd -G`; nothing if
+/// that gives no answer.
+pub(crate) fn minors(clock: &Arc<dyn Clock>) -> BTreeMap<u32, u32> {
+    let tools = SlurmTools::find(None, Arc::clone(clock));
+    let answer = tools.ok().and_then(|tools| tools.ask(Question::Devices).ok());
+    let all = devices(&answer.unwrap_or_default());
+    all.into_iter().map(|device| (device.position, device.minor)).collect()
 }
 
 /// Returns the name of this node: the one given, that of slurmd, or the short hostname.

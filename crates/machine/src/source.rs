@@ -18,6 +18,7 @@ use gpu_reaper::Ports;
 use gpu_sim::Simulation;
 use gpu_sim::live::{self, SessionHost};
 use gpu_steward::DeviceLeases;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -202,6 +203,15 @@ impl Source {
                 Source { host, ..self }
             }
             _ => self,
+        }
+    }
+
+    /// Returns the minor number of the device at each position in Slurm's list of this node; nothing
+    /// if there is no Slurm, or the devices are simulated.
+    pub fn slurm_minors(&self) -> BTreeMap<u32, u32> {
+        match (&self.simulation, &self.session) {
+            (None, None) => crate::slurm::minors(&self.clock),
+            _ => BTreeMap::new(),
         }
     }
 

@@ -55,7 +55,7 @@ pub use lease_view::users_within_lease;
 pub use leftovers::{TakenOver, take_over};
 pub use listing::{LeaseUser, Listed, Listing, Queued, listing};
 pub use memory_limit::{MemoryLimit, serves, variables};
-pub use narrowed::{NamedDevices, NarrowError, narrowed};
+pub use narrowed::{NamedDevices, NarrowError, narrowed, narrowed_with_gres};
 pub use offers::{ClaimSurroundings, offers};
 pub use ports::{Ports, Request};
 pub use release::{ReleaseError, release};

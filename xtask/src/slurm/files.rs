@@ -106,6 +106,7 @@ without-device) setsid "$stay" "$kind" "$list" & ;;
 without-mark) setsid env -i PATH=$PATH "$stay" "$kind" "$list" 9<>"$device" 8<>"$uvm" & ;;
 esac
 setsid "$stay" witness "$list" 9<>"$device" 8<>"$uvm" &
+until grep -q witness "$list" 2>/dev/null; do sleep 0.1; done
 echo "$device" > "$dir/running/$SLURM_JOB_ID.new"
 mv "$dir/running/$SLURM_JOB_ID.new" "$dir/running/$SLURM_JOB_ID"
 sleep "$SECONDS_OF_WORK"
