@@ -13,7 +13,8 @@ use gpu_core::{
 use gpu_placement::{Bar, Passed, Refusal};
 use gpu_report::wording::claims::{self, wait_reason_text};
 use gpu_steward::{
-    Grant, NamedDevices, NarrowError, NotGranted, Refused, Request, Standing, Wait, narrowed_with_gres,
+    Grant, NamedDevices, NarrowError, NotGranted, Refused, Request, Standing, Wait,
+    narrowed_with_gres,
 };
 use std::cell::OnceCell;
 

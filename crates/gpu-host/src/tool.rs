@@ -78,7 +78,8 @@ impl Tool {
         clock: &dyn Clock,
     ) -> Result<Answer> {
         let failed = |error| {
-            Error::new(ErrorKind::Io, format!("run '{}'", self.program.display())).with_source(error)
+            Error::new(ErrorKind::Io, format!("run '{}'", self.program.display()))
+                .with_source(error)
         };
         let until = clock.monotonic().saturating_add(limit);
         let mut child = Command::new(&self.program)
@@ -92,7 +93,8 @@ impl Tool {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(failed)?;
-        let pipes = [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)];
+        let pipes =
+            [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)];
         let mut outputs = pipes.map(|pipe| Output { pipe, text: Vec::new() });
         read_all(&mut outputs, until, clock);
         let status = end(&mut child, until, clock);

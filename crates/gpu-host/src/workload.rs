@@ -89,8 +89,9 @@ impl<'a> Inside<'a> {
     /// Returns whether a part is the identifier that names a job since Slurm 26.05: `s` and 13 digits
     /// of Crockford's base 32, as in `SLURM_JOB_SLUID`. Only version 2 has it.
     fn is_sluid(&self, part: &str) -> bool {
-        let is_digit =
-            |byte: u8| byte.is_ascii_digit() || (byte.is_ascii_uppercase() && !b"ILOU".contains(&byte));
+        let is_digit = |byte: u8| {
+            byte.is_ascii_digit() || (byte.is_ascii_uppercase() && !b"ILOU".contains(&byte))
+        };
         self.parent.ends_with("slurmstepd.scope")
             && part
                 .strip_prefix('s')

@@ -97,7 +97,8 @@ pub fn node_name(given: Option<&str>, hostname: Option<&str>) -> Result<String, 
     match !name.is_empty() && !name.starts_with('-') && name.chars().all(is_allowed) {
         true => Ok(name),
         false => {
-            let error = Error::new(ErrorKind::Invalid, format!("use '{name}' as the name of a node"));
+            let error =
+                Error::new(ErrorKind::Invalid, format!("use '{name}' as the name of a node"));
             Err(MachineError::new(error).with_hint("name this node as Slurm does: --node NAME"))
         }
     }

@@ -84,12 +84,12 @@ pub use evidence::{Evidence, Sign};
 pub use finding::{Advice, Cleared, Confidence, Diagnosis, Finding, FindingKind, Ignored, Suspect};
 pub use gpu_core::driver_reserve;
 pub use guard::{Guard, Protect, Refusal};
+pub use leftovers::{Leftover, plan_leftovers};
 pub use past::Past;
 pub use plan::{Expected, JobMark, Membership, Plan, Refused, Request, Scope, Target, plan};
 pub use report::{Action, Doubt, Freed, Newcomer, Outcome, Report, Why};
 pub use role::Role;
 pub use sweep::{ProcessTree, Swept, cannot_end, is_stuck, sweep};
-pub use leftovers::{Leftover, plan_leftovers};
 pub use tree::plan_tree;
 pub use usage::{Usage, User};
 

@@ -111,7 +111,10 @@ mod tests {
     fn devices_and_shards_of_a_job_on_a_node_are_read() {
         for (text, expected) in [
             // Slurm 22.05.8.
-            ("JobId=1 JOB_GRES=gpu:p100:2 Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:p100:2(IDX:0-1) X=y", &ALL[..2]),
+            (
+                "JobId=1 JOB_GRES=gpu:p100:2 Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:p100:2(IDX:0-1) X=y",
+                &ALL[..2],
+            ),
             ("Nodes=n1 CPU_IDs=1 Mem=0 GRES=shard:1(IDX:2) MinCPUsNode=1", &ALL[2..3]),
             ("Nodes=n1 GRES=gpu:a:1(IDX:3),gpu:b:1(IDX:4)", &ALL[3..5]),
             // Later versions.

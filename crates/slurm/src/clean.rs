@@ -153,11 +153,12 @@ impl Cleaner<'_> {
                 let free = free(self.devices, minors, &allocated);
                 // Only now: a process that is still there after Slurm's answer belongs to no job
                 // that has started since.
-                let still: BTreeSet<ProcessKey> = suspects(self.ports, self.slurm, driver, minors, None)?
-                    .into_iter()
-                    .filter(|suspect| suspect.tracked_by.is_none())
-                    .map(|suspect| suspect.process.key)
-                    .collect();
+                let still: BTreeSet<ProcessKey> =
+                    suspects(self.ports, self.slurm, driver, minors, None)?
+                        .into_iter()
+                        .filter(|suspect| suspect.tracked_by.is_none())
+                        .map(|suspect| suspect.process.key)
+                        .collect();
                 for suspect in others.iter().filter(|other| still.contains(&other.process.key)) {
                     let held: BTreeSet<u32> = suspect.minors.intersection(&free).copied().collect();
                     if !held.is_empty() {
@@ -207,12 +208,7 @@ impl Cleaner<'_> {
     }
 
     /// Adds devices whose memory did not come back although nobody is seen to hold them.
-    fn add_lost_memory(
-        &self,
-        driver: &Driver,
-        job: &Job,
-        cleaned: &mut Cleaned,
-    ) {
+    fn add_lost_memory(&self, driver: &Driver, job: &Job, cleaned: &mut Cleaned) {
         let Some(last) = cleaned.reports.last() else { return };
         let lost: BTreeSet<u32> = last
             .memory
@@ -262,11 +258,7 @@ pub(crate) fn held_device(
 ///
 /// # Errors
 /// When Slurm does not answer, or there are too many jobs.
-pub(crate) fn allocated(
-    slurm: &dyn Slurm,
-    node: &str,
-    except: Option<&str>,
-) -> Result<Allocation> {
+pub(crate) fn allocated(slurm: &dyn Slurm, node: &str, except: Option<&str>) -> Result<Allocation> {
     let jobs = job_ids(&slurm.ask(Question::Jobs(node))?);
     let mut all = Allocation::default();
     for (count, id) in jobs.iter().filter(|id| Some(id.as_str()) != except).enumerate() {

@@ -103,7 +103,10 @@ mod tests {
         assert_eq!(after("IDLE", None, false), Change::None);
         assert_eq!(after("IDLE+DRAIN", Some(own), false), Change::Resume);
         assert_eq!(after("IDLE+DRAIN", Some("RMA"), false), Change::None);
-        assert_eq!(after("IDLE+DRAIN", Some("gpuws: GPU 1 held by 4711, RMA"), false), Change::None);
+        assert_eq!(
+            after("IDLE+DRAIN", Some("gpuws: GPU 1 held by 4711, RMA"), false),
+            Change::None
+        );
         assert_eq!(after("DOWN+DRAIN", Some(own), false), Change::None);
         assert_eq!(after("IDLE", Some(own), false), Change::None);
         assert_eq!(after("IDLE", None, true), Change::Drain(own.to_owned()));

@@ -19,8 +19,16 @@ impl NodeState {
     /// other reasons.
     pub fn is_only_drained(&self) -> bool {
         const HARMLESS: [&str; 10] = [
-            "IDLE", "MIXED", "ALLOCATED", "DRAIN", "DRAINED", "DRAINING", "COMPLETING", "PLANNED",
-            "CLOUD", "DYNAMIC_NORM",
+            "IDLE",
+            "MIXED",
+            "ALLOCATED",
+            "DRAIN",
+            "DRAINED",
+            "DRAINING",
+            "COMPLETING",
+            "PLANNED",
+            "CLOUD",
+            "DYNAMIC_NORM",
         ];
         self.is_drained() && self.words.iter().all(|word| HARMLESS.contains(&&**word))
     }
@@ -33,7 +41,8 @@ impl NodeState {
 pub fn node_state(text: &str) -> Option<NodeState> {
     let line = text.lines().find(|line| line.starts_with("NodeName="))?;
     let state = line.split_ascii_whitespace().find_map(|word| word.strip_prefix("State="))?;
-    let words = state.split('+').map(|word| word.trim_end_matches(['*', '~', '#', '!', '%', '$', '@']));
+    let words =
+        state.split('+').map(|word| word.trim_end_matches(['*', '~', '#', '!', '%', '$', '@']));
     let reason = line.split_once(" Reason=").map(|(_, reason)| {
         let reason = reason.split(" Comment=").next().unwrap_or_default();
         match reason.rfind(" [") {

@@ -9,8 +9,8 @@ use crate::job::Job;
 use crate::question::{Question, Slurm};
 use crate::tracked::tracked;
 use gpu_core::{
-    Bytes, DeviceInfo, Environment, ErrorKind, Holder, Pid, ProcessHandle, ProcessInfo,
-    ProcessKey, Result, WorkloadKind,
+    Bytes, DeviceInfo, Environment, ErrorKind, Holder, Pid, ProcessHandle, ProcessInfo, ProcessKey,
+    Result, WorkloadKind,
 };
 use gpu_reaper::{Ports, Role};
 use std::collections::{BTreeMap, BTreeSet};

@@ -45,7 +45,7 @@ pub use grant::{
     Decision, Grant, NotGranted, Preview, Refused, offered, preview, take, waits_for_own_lease,
 };
 pub use held_devices::HeldDevices;
-pub use inherited::{Convention, Inherited, Note, inherited};
+pub use inherited::{Convention, Inherited, Note, inherited, inherited_with_gres};
 pub use isolated::{
     EntryPoint, Isolated, IsolatedError, IsolatedReport, IsolatedUse, Isolation, Outcome, RESULT,
     serve_entry, supervise,

@@ -25,7 +25,7 @@ impl Cluster {
     /// Starts the daemons, and waits until the node is idle.
     pub(super) fn start(tree: &Path, gpuws: &Path) -> io::Result<Self> {
         // The audit log, leases and the files of the cluster are in memory.
-        for dir in ["/run", "/var/log", "/tmp"] {
+        for dir in ["/run", "/var/log"] {
             succeed(Command::new("mount").args(["-t", "tmpfs", "-o", "mode=755", "none", dir]))?;
         }
         fs::write("/proc/sys/kernel/hostname", NODE)?;
@@ -39,16 +39,17 @@ impl Cluster {
         fs::write(at("violations"), "")?;
         fs::set_permissions(at("violations"), PermissionsExt::from_mode(0o666))?;
         succeed(Command::new("cp").arg("-a").args([tree.join("usr"), at("usr")]))?;
+        // A build meanwhile does not change it.
+        fs::copy(gpuws, at("bin/gpuws"))?;
         add_users()?;
         make_devices()?;
         let library = at("usr/lib/x86_64-linux-gnu");
-        let cluster =
-            Cluster { library: format!("{0}:{0}/slurm-wlm", library.display()) };
+        let cluster = Cluster { library: format!("{0}:{0}/slurm-wlm", library.display()) };
         let first = 20_000 + std::process::id() % 100 + u32::from(rand()? % 20_000);
         fs::write(at("etc/slurm.conf"), slurm_conf(&library, (first, first + 1)))?;
         fs::write(at("etc/gres.conf"), gres_conf())?;
         for name in ["prolog", "epilog", "health"] {
-            cluster.program(name, &script(name, &cluster.library, gpuws))?;
+            cluster.program(name, &script(name, &cluster.library))?;
         }
         cluster.program("stay", STAY)?;
         let order = ORDER.map(|minor| minor.to_string()).join(" ");

@@ -54,12 +54,12 @@ pub(super) fn gres_conf() -> String {
 }
 
 /// A script of slurmd: what is tried, and a look at what it should have ended.
-pub(super) fn script(name: &str, library: &str, gpuws: &Path) -> String {
+pub(super) fn script(name: &str, library: &str) -> String {
     format!(
         "\
 #!/bin/sh
 export LD_LIBRARY_PATH={library}
-{gpuws} slurm {name} --slurm {DIR}/usr --grace 1s --limit 40s >> {DIR}/log/{name}.$SLURM_JOB_ID 2>&1
+{DIR}/bin/gpuws slurm {name} --slurm {DIR}/usr --grace 1s --limit 40s >> {DIR}/log/{name}.$SLURM_JOB_ID 2>&1
 code=$?
 export PATH=/usr/bin:/bin
 [ {name} = epilog ] && [ -e {DIR}/left/$SLURM_JOB_ID ] && while read -r kind pid start; do
@@ -69,8 +69,7 @@ export PATH=/usr/bin:/bin
 done < {DIR}/left/$SLURM_JOB_ID
 echo \"$SLURM_JOB_ID $code\" >> {DIR}/{name}s
 exit $code
-",
-        gpuws = gpuws.display()
+"
     )
 }
 

@@ -12,15 +12,8 @@ use std::process::{Child, Command, Stdio};
 
 /// What jobs leave behind; those after the bar leave no trace of their job, so such a job has a
 /// whole device.
-const MARKED: [&str; 7] = [
-    "setsid",
-    "double-fork",
-    "loader",
-    "stopped",
-    "ignoring-term",
-    "respawning",
-    "without-device",
-];
+const MARKED: [&str; 7] =
+    ["setsid", "double-fork", "loader", "stopped", "ignoring-term", "respawning", "without-device"];
 const UNMARKED: [&str; 2] = ["without-mark", "container"];
 
 /// The stand-in for a device is a console, which must not become the terminal of who opens it.
@@ -95,7 +88,9 @@ fn many_jobs(cluster: &Cluster, jobs: usize) -> io::Result<Vec<String>> {
     }));
     let missing = submitted.len() - ended(&submitted);
     if missing > 0 {
-        problems.push(format!("{missing} jobs did not end: {}", cluster.ask("bin/squeue", &[])?));
+        let queue = cluster.ask("bin/squeue", &["-h"])?;
+        let first: Vec<&str> = queue.lines().take(5).collect();
+        problems.push(format!("{missing} jobs did not end, such as {first:#?}"));
     }
     if !wants_container.is_empty() {
         problems.push(format!("jobs without their container: {wants_container:?}"));
@@ -270,8 +265,7 @@ fn open(path: &Path) -> io::Result<File> {
 
 /// Returns the processes that hold a device and should not.
 fn holders(bystanders: &Bystanders) -> io::Result<Vec<String>> {
-    let known: Vec<String> =
-        bystanders.0.iter().map(|(_, child)| child.id().to_string()).collect();
+    let known: Vec<String> = bystanders.0.iter().map(|(_, child)| child.id().to_string()).collect();
     let devices: BTreeSet<u64> = ORDER
         .iter()
         .map(|minor| Ok(fs::metadata(at("dev").join(format!("nvidia{minor}")))?.rdev()))
@@ -283,9 +277,8 @@ fn holders(bystanders: &Bystanders) -> io::Result<Vec<String>> {
         let files: Vec<PathBuf> = fs::read_dir(process.path().join("fd"))
             .map(|files| files.filter_map(|file| Some(file.ok()?.path())).collect())
             .unwrap_or_default();
-        let holds = |file: &PathBuf| {
-            fs::metadata(file).is_ok_and(|found| devices.contains(&found.rdev()))
-        };
+        let holds =
+            |file: &PathBuf| fs::metadata(file).is_ok_and(|found| devices.contains(&found.rdev()));
         if !known.contains(&pid) && files.iter().any(holds) {
             found.push(format!("process {pid} still holds a device"));
         }

@@ -133,10 +133,9 @@ impl<'a> Membership<'a> {
                 pid: key.pid.0,
                 start_ticks: key.start.map(|start| start.0),
             }),
-            gpu_reaper::Membership::Job(mark) => Membership::Job(JobMark {
-                id: &mark.id,
-                uid: mark.uid,
-            }),
+            gpu_reaper::Membership::Job(mark) => {
+                Membership::Job(JobMark { id: &mark.id, uid: mark.uid })
+            }
         }
     }
 }
