@@ -3,6 +3,7 @@
 //! `cargo xtask slurm` fetches Slurm and runs 200 jobs; this runs few (200 with `GPUWS_DEEP`), where
 //! that has been fetched. Within the namespaces, this program is started again.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -12,11 +13,11 @@ fn main() -> ExitCode {
     }
     let name = "leftovers_of_jobs_are_ended_and_nothing_else";
     let skipped = |why: &str| {
-        println!("test {name} ... skipped: {why}");
+        say(&format!("test {name} ... skipped: {why}"));
         ExitCode::SUCCESS
     };
     if std::env::args().any(|argument| argument == "--list") {
-        println!("{name}: test");
+        say(&format!("{name}: test"));
         return ExitCode::SUCCESS;
     }
     if !rustix::process::geteuid().is_root() {
@@ -30,8 +31,12 @@ fn main() -> ExitCode {
     };
     let jobs = if gpuws_tests::is_deep() { 200 } else { 9 };
     let well = xtask::run_jobs(&tree, &gpuws, jobs).expect("namespaces can be made");
-    println!("test {name} ... {}", if well { "ok" } else { "FAILED" });
+    say(&format!("test {name} ... {}", if well { "ok" } else { "FAILED" }));
     exit_code(well)
+}
+
+fn say(line: &str) {
+    writeln!(std::io::stdout(), "{line}").expect("standard output can be written");
 }
 
 fn exit_code(well: bool) -> ExitCode {

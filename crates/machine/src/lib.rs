@@ -38,7 +38,7 @@ pub use messengers::{FAREWELL, Messengers};
 pub use recorded::Recorded;
 pub use recorder::Recorder;
 pub use requests::{Next, Requests};
-pub use slurm::{SlurmTools, node_name};
+pub use slurm::{SlurmTools, node_name, slurm_devices};
 pub use source::{CLAIMS, Options, Source, is_in_session, roots};
 
 /// Queries NVML or keeps a lease if this process was started for that; otherwise returns `None`.

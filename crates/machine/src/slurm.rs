@@ -1,9 +1,9 @@
 //! The programs of a Slurm installation, as the port of gpu-slurm.
 
-use crate::MachineError;
+use crate::{MachineError, Source};
 use gpu_core::{Clock, Error, ErrorKind, Result};
-use gpu_host::Tool;
-use gpu_slurm::{Program, Question, Slurm, devices};
+use gpu_host::{Tool, resolve};
+use gpu_slurm::{Job, NodeDevice, Program, Question, Slurm, device_files, devices};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -53,6 +53,26 @@ impl SlurmTools {
         let tools = all.into_iter().map(tool).collect::<Result<_>>().map_err(MachineError::new)?;
         Ok(SlurmTools { tools, clock })
     }
+}
+
+/// Returns the devices of this node in Slurm's order, and the machine with their files. A job whose
+/// devices are not among them is an error.
+///
+/// # Errors
+/// When `slurmd -G` does not answer, or does not name a device of the job.
+pub fn slurm_devices(
+    source: Source,
+    slurm: &SlurmTools,
+    job: Option<&Job>,
+) -> Result<(Source, Vec<NodeDevice>), MachineError> {
+    let all = devices(&slurm.ask(Question::Devices)?);
+    if let Some(job) = job.filter(|job| job.devices(&all).len() != job.positions.len()) {
+        let what = format!("find the GPUs of job {} in the list of slurmd -G", job.id);
+        return Err(MachineError::new(Error::new(ErrorKind::Invalid, what))
+            .with_hint("gres.conf must name a /dev/nvidiaN with File= for each GPU"));
+    }
+    let files = device_files(&all, &|path| resolve(path).ok());
+    Ok((source.with_device_files(files), all))
 }
 
 impl Slurm for SlurmTools {

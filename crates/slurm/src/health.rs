@@ -4,7 +4,7 @@ use crate::clean::{allocated, free, held_device};
 use crate::gres::NodeDevice;
 use crate::held::{HeldDevice, is_own_reason, reason};
 use crate::node::NodeState;
-use crate::question::{Slurm, state_of};
+use crate::question::{Question, Slurm, state_of};
 use crate::scene::{Driver, suspects};
 use gpu_core::{Pid, ProcessKey, Result};
 use gpu_reaper::Ports;
@@ -28,6 +28,20 @@ pub enum Change {
     Drain(String),
     /// Undo the drain.
     Resume,
+}
+
+impl Change {
+    /// Makes the change.
+    ///
+    /// # Errors
+    /// When Slurm does not answer.
+    pub fn make(&self, slurm: &dyn Slurm, node: &str) -> Result<()> {
+        match self {
+            Change::None => Ok(()),
+            Change::Drain(reason) => slurm.ask(Question::Drain(node, reason)).map(drop),
+            Change::Resume => slurm.ask(Question::Resume(node)).map(drop),
+        }
+    }
 }
 
 /// Returns the change that follows from a health check: a node with a held device is drained, unless

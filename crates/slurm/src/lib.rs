@@ -52,7 +52,7 @@ pub use held::{HeldDevice, is_own_reason, reason};
 pub use job::{Job, positions};
 pub use message::Told;
 pub use node::{NodeState, node_state};
-pub use question::{Drained, Program, Question, Slurm, drain};
+pub use question::{Drained, Program, Question, Slurm, drain, drain_until};
 pub use tracked::tracked;
 
 /// The example of the README.

@@ -2,7 +2,11 @@
 
 use crate::held::is_own_reason;
 use crate::node::{NodeState, node_state};
-use gpu_core::{Error, ErrorKind, Result};
+use gpu_core::{Clock, Error, ErrorKind, Result};
+use std::time::Duration;
+
+/// Between attempts to reach the controller.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// A program of Slurm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,6 +112,25 @@ pub fn drain(slurm: &dyn Slurm, node: &str, reason: &str) -> Result<Drained> {
         return Ok(Drained::For(other));
     }
     slurm.ask(Question::Drain(node, reason)).map(|_| Drained::Done)
+}
+
+/// Drains a node as [`drain`] does, and tries again until the clock shows `until`: the controller may
+/// be away for a while.
+///
+/// # Errors
+/// When Slurm has not answered by then.
+pub fn drain_until(
+    slurm: &dyn Slurm,
+    (node, reason): (&str, &str),
+    until: Duration,
+    clock: &dyn Clock,
+) -> Result<Drained> {
+    loop {
+        match drain(slurm, node, reason) {
+            Err(_) if clock.monotonic().saturating_add(PAUSE) < until => clock.sleep(PAUSE),
+            done => return done,
+        }
+    }
 }
 
 /// Returns the state of a node.

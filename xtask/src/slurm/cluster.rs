@@ -45,7 +45,7 @@ impl Cluster {
         make_devices()?;
         let library = at("usr/lib/x86_64-linux-gnu");
         let cluster = Cluster { library: format!("{0}:{0}/slurm-wlm", library.display()) };
-        let first = 20_000 + std::process::id() % 100 + u32::from(rand()? % 20_000);
+        let first = 20_000 + std::process::id() % 100 + u32::from(chance()? % 20_000);
         fs::write(at("etc/slurm.conf"), slurm_conf(&library, (first, first + 1)))?;
         fs::write(at("etc/gres.conf"), gres_conf())?;
         for name in ["prolog", "epilog", "health"] {
@@ -174,7 +174,8 @@ pub(super) fn pause() {
     std::thread::sleep(Duration::from_millis(100));
 }
 
-fn rand() -> io::Result<u16> {
+/// Returns a random number.
+pub(super) fn chance() -> io::Result<u16> {
     let mut bytes = [0; 2];
     fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(u16::from_le_bytes(bytes))

@@ -1,6 +1,6 @@
 //! What happens on the cluster, and what must be true of it.
 
-use super::cluster::{Cluster, DIR, USERS, at, pause};
+use super::cluster::{Cluster, DIR, USERS, at, chance, pause};
 use super::files::ORDER;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -123,7 +123,7 @@ fn stuck_holder(cluster: &Cluster) -> io::Result<Vec<String>> {
         say("skipped: a holder that no signal ends (no freezer of version 1 here)");
         return Ok(Vec::new());
     }
-    let frozen = freezer.join(format!("gpuws-slurm-{}", std::process::id()));
+    let frozen = freezer.join(format!("gpuws-slurm-{}", chance()?));
     fs::create_dir(&frozen)?;
     let scene = freeze_and_end(cluster, &frozen);
     let _ = fs::write(frozen.join("freezer.state"), "THAWED");

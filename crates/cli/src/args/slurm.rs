@@ -11,7 +11,7 @@ pub(crate) struct SlurmArgs {
     /// As which script slurmd starts it (slurm.conf: Prolog, Epilog, HealthCheckProgram).
     #[arg(value_name = "SCRIPT", value_parser = named(&SCRIPTS))]
     pub(crate) script: Script,
-    /// The installation of Slurm, a directory with bin and sbin; default: the usual places.
+    /// The installation of Slurm, an absolute path with bin and sbin; default: the usual places.
     #[arg(long, value_name = "DIR")]
     pub(crate) slurm: Option<PathBuf>,
     /// The name of this node; default: SLURMD_NODENAME, or the short hostname.

@@ -10,19 +10,17 @@ use crate::args::{Global, Script, SlurmArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::clean;
-use gpu_core::{Clock, Host, Result};
+use gpu_core::{Host, Result};
 use gpu_host::{LinuxHost, SystemClock, Tool};
 use gpu_machine::{SlurmTools, node_name, roots};
-use gpu_slurm::{Drained, Told, drain};
+use gpu_slurm::{Drained, Told, drain_until};
+use std::ffi::OsString;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The part of the limit that is kept to drain the node.
 const TO_DRAIN: Duration = Duration::from_secs(12);
-
-/// Between attempts to reach the controller.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// The most lines of the worker that slurmd logs.
 const LINES: usize = 200;
@@ -35,7 +33,8 @@ pub(crate) fn run(args: &SlurmArgs, global: &Global) -> Result<Exit, Failure> {
     let until = args.limit;
     let worker = Tool::own(std::env::vars_os().collect());
     let for_worker = until.saturating_sub(TO_DRAIN).max(until / 2);
-    let answer = worker.ask(&words(args, global), for_worker, &clock)?;
+    let words: Vec<OsString> = std::env::args_os().skip(1).chain(["--worker".into()]).collect();
+    let answer = worker.ask(&words, for_worker, &clock)?;
     for line in answer.errors.lines().take(LINES) {
         say(line);
     }
@@ -53,52 +52,28 @@ pub(crate) fn run(args: &SlurmArgs, global: &Global) -> Result<Exit, Failure> {
     }
 }
 
-/// The arguments of the worker.
-fn words(args: &SlurmArgs, global: &Global) -> Vec<String> {
-    let mut words = vec!["slurm".to_owned(), args.script.name().to_owned(), "--worker".to_owned()];
-    let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
-    if let Some(dir) = &args.slurm {
-        // The worker starts in the root directory.
-        let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
-        option("--slurm", dir.to_string_lossy().into_owned());
-    }
-    if let Some(node) = &args.node {
-        option("--node", node.clone());
-    }
-    if let Some(library) = &global.nvml {
-        option("--nvml", library.to_string_lossy().into_owned());
-    }
-    option("--grace", format!("{}s", args.grace.as_secs_f64()));
-    option("--deadline", format!("{}s", global.deadline.min(args.limit / 4).as_secs_f64()));
-    words
-}
-
 /// Drains the node for a reason that names the holder, and returns the exit code for slurmd, which
 /// then keeps that reason. As long as the controller does not answer, the node gets no other job
 /// because this job is not complete; without it, failing would drain the node without the reason.
-fn drained(args: &SlurmArgs, reason: &str, until: Duration, clock: &dyn Clock) -> Exit {
+fn drained(args: &SlurmArgs, reason: &str, until: Duration, clock: &SystemClock) -> Exit {
     say(reason);
-    loop {
-        match drain_node(args, reason) {
-            Ok(Drained::Done) => return Exit::Remains,
-            Ok(Drained::For(other)) => {
-                say(&format!("gpuws: the node is drained already: {other}"));
-                return Exit::Remains;
-            }
-            Err(failure) if clock.monotonic().saturating_add(PAUSE) >= until => {
-                say(&failure.to_string());
-                return Exit::Done;
-            }
-            Err(_) => clock.sleep(PAUSE),
+    let drained = || -> Result<Drained, Failure> {
+        let slurm = SlurmTools::find(args.slurm.as_deref(), Arc::new(*clock))?;
+        let hostname = LinuxHost::new(roots()).hostname().ok();
+        let node = node_name(args.node.as_deref(), hostname.as_deref())?;
+        Ok(drain_until(&slurm, (&node, reason), until, clock)?)
+    };
+    match drained() {
+        Ok(Drained::Done) => Exit::Remains,
+        Ok(Drained::For(other)) => {
+            say(&format!("gpuws: the node is drained already: {other}"));
+            Exit::Remains
+        }
+        Err(failure) => {
+            say(&failure.to_string());
+            Exit::Done
         }
     }
-}
-
-fn drain_node(args: &SlurmArgs, reason: &str) -> Result<Drained, Failure> {
-    let slurm = SlurmTools::find(args.slurm.as_deref(), Arc::new(SystemClock::new()))?;
-    let hostname = LinuxHost::new(roots()).hostname().ok();
-    let node = node_name(args.node.as_deref(), hostname.as_deref())?;
-    Ok(drain(&slurm, &node, reason)?)
 }
 
 /// Prints a line for the log of slurmd.

@@ -6,20 +6,21 @@ use crate::failure::Failure;
 use crate::source::{self, Source};
 use crate::terminal::clean;
 use gpu_core::{ActToken, Error, ErrorKind, NoJournal};
-use gpu_host::resolve;
-use gpu_machine::{SlurmTools, node_name};
+use gpu_machine::{SlurmTools, node_name, slurm_devices};
 use gpu_reaper::{Event, Guard, Report};
 use gpu_report::wording::reap::{Paragraph, Steps, report};
 use gpu_slurm::{
-    Change, Cleaner, HeldDevice, Job, NodeDevice, Phase, Question, Slurm, Told, change,
-    device_files, devices, health, reason,
+    Change, Cleaner, HeldDevice, Job, NodeDevice, Phase, Told, change, health, reason,
 };
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 pub(super) fn run(args: &SlurmArgs, global: &Global) -> Result<Exit, Failure> {
-    let source = source::open(global)?;
+    // A driver that hangs must leave time for the rest.
+    let deadline = global.deadline.min(args.limit / 4);
+    let source =
+        source::open(&Global { deadline, nvml: global.nvml.clone(), ..Global::default() })?;
     let slurm = SlurmTools::find(args.slurm.as_deref(), Arc::clone(&source.clock))?;
     let node = node_name(args.node.as_deref(), source.host.hostname().ok().as_deref())?;
     if args.script == Script::Prolog {
@@ -36,16 +37,7 @@ pub(super) fn run(args: &SlurmArgs, global: &Global) -> Result<Exit, Failure> {
     if job.as_ref().is_some_and(|job| job.positions.is_empty()) {
         return tell(None, true);
     }
-    let all = devices(&slurm.ask(Question::Devices)?);
-    if let Some(job) = &job
-        && job.devices(&all).len() != job.positions.len()
-    {
-        let what = format!("find the GPUs of job {} in the list of slurmd -G", job.id);
-        return Err(Failure::new(Exit::CannotObserve, what)
-            .with_hint("gres.conf must name a /dev/nvidiaN with File= for each GPU"));
-    }
-    let files = device_files(&all, &|path| resolve(path).ok());
-    let source = source.with_device_files(files);
+    let (source, all) = slurm_devices(source, &slurm, job.as_ref())?;
     match job {
         Some(job) => clean_after(args, &source, &slurm, (&node, &all), &job),
         None => check_health(&source, &slurm, &node, &all),
@@ -99,17 +91,11 @@ fn check_health(
     let never = Error::new(ErrorKind::Invalid, "end a process in a health check");
     let journal = NoJournal::new(never);
     let health = health(source.ports(&journal), slurm, node, devices)?;
-    match change(&health) {
-        Change::None => {}
-        Change::Drain(reason) => {
-            say(&reason);
-            slurm.ask(Question::Drain(node, &reason))?;
-        }
-        Change::Resume => {
-            say("gpuws: nothing holds a device any more");
-            slurm.ask(Question::Resume(node))?;
-        }
+    let change = change(&health);
+    if change != Change::None {
+        say(format!("gpuws: node {node}: {change:?}"));
     }
+    change.make(slurm, node)?;
     tell(reason(&health.held), true)
 }
 
