@@ -39,13 +39,5 @@ pub(crate) enum Script {
     Health,
 }
 
-impl Script {
-    /// Returns its name on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        let name = SCRIPTS.iter().find(|(_, script)| *script == self);
-        name.map_or("", |(name, _)| name)
-    }
-}
-
 const SCRIPTS: [(&str, Script); 3] =
     [("prolog", Script::Prolog), ("epilog", Script::Epilog), ("health", Script::Health)];

@@ -40,7 +40,7 @@ pub(crate) fn run(args: &SlurmArgs, global: &Global) -> Result<Exit, Failure> {
     }
     let told = Told::read(&answer.output);
     if !told.is_done && answer.status.is_none() {
-        say(&format!("gpuws: the {} was ended after {for_worker:?}", args.script.name()));
+        say(&format!("gpuws: {:?} was ended after {for_worker:?}", args.script));
     }
     match told.reason {
         // Without a holder to name, the node is not drained: a wrong setting would drain them all.

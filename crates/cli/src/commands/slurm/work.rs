@@ -7,7 +7,7 @@ use crate::source::{self, Source};
 use crate::terminal::clean;
 use gpu_core::{ActToken, Error, ErrorKind, NoJournal};
 use gpu_machine::{SlurmTools, node_name, slurm_devices};
-use gpu_reaper::{Event, Guard, Report};
+use gpu_reaper::{Event, Guard};
 use gpu_report::wording::reap::{Paragraph, Steps, report};
 use gpu_slurm::{
     Change, Cleaner, HeldDevice, Job, NodeDevice, Phase, Told, change, health, reason,
@@ -74,7 +74,9 @@ fn clean_after(
     let token = ActToken::user_confirmed();
     let mut held = |held: &[HeldDevice]| drop(tell(reason(held), false));
     let cleaned = cleaner.clean(job, phase, &token, &mut held, &mut watch)?;
-    cleaned.reports.iter().for_each(say_report);
+    for Paragraph { head, text } in cleaned.reports.iter().flat_map(report) {
+        say(format!("{} {text}", head.text()));
+    }
     if let Some(fault) = &cleaned.unknown {
         say(format!("gpuws: unknown whose process holds a device: {}", fault.text));
     }
@@ -107,12 +109,6 @@ fn tell(reason: Option<String>, is_done: bool) -> Result<Exit, Failure> {
         .and_then(|()| out.flush())
         .map_err(|error| Failure::io("tell what is held", error))?;
     Ok(Exit::Done)
-}
-
-fn say_report(done: &Report) {
-    for Paragraph { head, text } in report(done) {
-        say(format!("{} {text}", head.text()));
-    }
 }
 
 fn say(line: impl AsRef<str>) {
