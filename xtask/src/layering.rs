@@ -56,6 +56,8 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         }
         // The watcher decides by a policy what the reaper plans.
         "gpu-watch" => &["gpu-core", "gpu-reaper"],
+        // So is what a job of Slurm left behind.
+        "gpu-slurm" => &["gpu-core", "gpu-reaper"],
         // Reports are built from the data of the libraries, without an adapter.
         "gpu-report" => &[
             "gpu-core",
@@ -90,6 +92,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
             "gpu-sim",
             "gpu-history",
             "gpu-reaper",
+            "gpu-slurm",
             "gpu-steward",
         ],
         // Otherwise only the program, the tests, the benches and the examples select adapters.
@@ -126,6 +129,7 @@ const LIBRARIES_AND_XTASK: &[&str] = &[
     "gpu-memory-trace",
     "gpu-steward",
     "gpu-watch",
+    "gpu-slurm",
     "gpu-machine",
     "gpu-report",
     "gpu-top",

@@ -15,6 +15,7 @@ mod mutants;
 pub mod packages;
 mod peers;
 mod plot;
+mod slurm;
 mod tidy;
 mod tree;
 
@@ -24,6 +25,7 @@ pub use hw::hw;
 pub use mutants::mutants;
 pub use peers::peers;
 pub use plot::plot;
+pub use slurm::{run_if_inside, run_jobs, slurm, unpacked};
 pub use tidy::{Report, tidy};
 pub use tree::Tree;
 

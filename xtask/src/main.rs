@@ -10,10 +10,17 @@ const USAGE: &str = "usage: cargo xtask tidy
        cargo xtask dist
        cargo xtask portable
        cargo xtask deb
+       cargo xtask slurm [JOBS]
        cargo xtask mutants [REVISION]
        cargo xtask api [--check]";
 
+/// How many jobs run on a cluster if no number is given.
+const JOBS: usize = 200;
+
 fn main() -> ExitCode {
+    if let Some(well) = xtask::run_if_inside() {
+        return if well { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     run().unwrap_or_else(|error| {
         // If standard error is closed, only the exit code shows the failure.
         let _ = writeln!(io::stderr(), "xtask: {error}");
@@ -35,6 +42,10 @@ fn run() -> io::Result<ExitCode> {
         ["mutants", since] => xtask::mutants(root, Some(since), &mut out)?,
         ["api"] => xtask::api(root, false, &mut out)?,
         ["api", "--check"] => xtask::api(root, true, &mut out)?,
+        ["slurm"] => xtask::slurm(root, JOBS, &mut out)?,
+        ["slurm", jobs] if jobs.parse::<usize>().is_ok() => {
+            xtask::slurm(root, jobs.parse().unwrap_or(JOBS), &mut out)?
+        }
         ["dist"] => xtask::dist(root, &mut out)?,
         ["portable"] => xtask::packages::portable(root, &mut out)?,
         ["deb"] => xtask::packages::deb(root, &mut out)?,

@@ -14,6 +14,7 @@ mod report;
 mod request;
 mod run;
 mod sim;
+mod slurm;
 mod time;
 mod top;
 mod views;
@@ -37,6 +38,7 @@ pub(crate) use report::ReportArgs;
 pub(crate) use request::RequestArgs;
 pub(crate) use run::RunArgs;
 pub(crate) use sim::SimArgs;
+pub(crate) use slurm::{Script, SlurmArgs};
 pub(crate) use top::TopArgs;
 use views::usual_spelling;
 pub(crate) use views::{Fields, Format, QueryArgs, Repeat, ResetArgs, Shown, StatusArgs};
@@ -212,6 +214,11 @@ pub(crate) enum Command {
                             gpuws sim p100-ghost --live -- gpuws reap --gpu 0 --yes\nExits with \
                                 the command's exit status.")]
     Sim(SimArgs),
+    /// Clean the GPUs of a Slurm job, as Prolog, Epilog or HealthCheckProgram of slurmd.
+    #[command(after_help = "Example: in slurm.conf, a script with: exec /usr/bin/gpuws slurm \
+        epilog\nExits with 1 if something still holds a GPU: the node is drained, and the reason \
+        names it.")]
+    Slurm(SlurmArgs),
     /// Print a completion script for a shell.
     #[command(
         after_help = "Example: gpuws completions bash > ~/.local/share/bash-completion/completions/gpuws"

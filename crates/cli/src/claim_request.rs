@@ -13,7 +13,8 @@ use gpu_core::{
 use gpu_placement::{Bar, Passed, Refusal};
 use gpu_report::wording::claims::{self, wait_reason_text};
 use gpu_steward::{
-    Grant, NamedDevices, NarrowError, NotGranted, Refused, Request, Standing, Wait, narrowed,
+    Grant, NamedDevices, NarrowError, NotGranted, Refused, Request, Standing, Wait,
+    narrowed_with_gres,
 };
 use std::cell::OnceCell;
 
@@ -58,7 +59,8 @@ pub(crate) fn request(
         mig: args.mig,
     };
     let variable = |name: &str| std::env::var_os(name);
-    let (claim, given) = narrowed(claim, &named, &machine, &variable)?;
+    let gres = || source.slurm_minors();
+    let (claim, given) = narrowed_with_gres(claim, &named, &machine, &variable, &gres)?;
     if args.topology {
         source.backend.topology().map_err(|error| {
             Failure::from(error).ending(Exit::CannotObserve).with_hint("omit --topology")

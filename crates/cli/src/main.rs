@@ -80,6 +80,12 @@ fn check_global_options(cli: &Cli) -> Result<(), Failure> {
         Some(
             Command::Parse(_) | Command::Report(_) | Command::Completions(_) | Command::Man(_),
         ) if cli.global.sim.is_some() => refused("--sim", "this command queries no machine"),
+        Some(Command::Slurm(_)) if cli.global.sim.is_some() => {
+            refused("--sim", "slurmd's jobs are on this machine")
+        }
+        Some(Command::Slurm(_)) if cli.global.json => {
+            refused("--json", "slurmd reads the exit code, and logs the text")
+        }
         Some(Command::Sim(_)) if cli.global.sim.is_some() => {
             refused("--sim", "sim takes the machine as an argument: gpuws sim NAME -- COMMAND")
         }
@@ -156,6 +162,7 @@ fn run(cli: &Cli, role: Role) -> Result<Exit, Failure> {
         Some(Command::Report(args)) => commands::report::run(args, global, &mut screen),
         Some(Command::Demo(args)) => commands::demo::run(args, global, &mut screen),
         Some(Command::Sim(args)) => commands::sim::run(args, global),
+        Some(Command::Slurm(args)) => commands::slurm::run(args, global),
         Some(Command::Completions(args)) => commands::completions::run(args, &mut screen),
         Some(Command::Man(args)) => commands::man::run(args, &mut screen),
     }

@@ -143,6 +143,15 @@ pub trait Host: Send + Sync {
     /// `Io` when the list of processes cannot be read.
     fn processes(&self) -> Result<ProcessList>;
 
+    /// Returns the PIDs of all visible processes, without any other data: nothing that a process
+    /// could delay is read.
+    ///
+    /// # Errors
+    /// `Io` when the list of processes cannot be read.
+    fn pids(&self) -> Result<Vec<Pid>> {
+        Ok(self.processes()?.processes.into_iter().map(|process| process.key.pid).collect())
+    }
+
     /// Returns the calling process and all its visible ancestors, nearest first.
     ///
     /// # Errors

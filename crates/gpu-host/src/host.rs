@@ -48,6 +48,8 @@ pub struct Roots {
 pub struct LinuxHost {
     context: Arc<Context>,
     uses_bpf: bool,
+    /// Instead of those below `/dev`.
+    files: Option<Arc<[DeviceFile]>>,
 }
 
 /// Shared state of queries about processes.
@@ -139,13 +141,19 @@ impl LinuxHost {
             stats: Mutex::default(),
             booted: Booted::default(),
         });
-        LinuxHost { context, uses_bpf: true }
+        LinuxHost { context, uses_bpf: true, files: None }
     }
 
     /// Returns the machine with holders searched for without bpf(2), which some hosts audit. The
     /// result is the same, but takes several times as long.
     pub fn without_bpf(self) -> Self {
         LinuxHost { uses_bpf: false, ..self }
+    }
+
+    /// Returns the machine with these device files instead of those in its device directory: the
+    /// caller knows the devices from elsewhere, such as a scheduler.
+    pub fn with_device_files(self, files: Vec<DeviceFile>) -> Self {
+        LinuxHost { files: Some(files.into()), ..self }
     }
 
     /// Returns the PIDs of all processes that may hold one of these files, and perhaps of others.
@@ -213,6 +221,9 @@ impl Host for LinuxHost {
     }
 
     fn device_files(&self) -> Result<Vec<DeviceFile>> {
+        if let Some(files) = &self.files {
+            return Ok(files.to_vec());
+        }
         files::device_files(&self.context.roots.dev, &self.context.roots.sys)
     }
 
@@ -319,6 +330,11 @@ impl Host for LinuxHost {
         }
         all.processes.sort_unstable_by_key(|process| process.key.pid);
         Ok(all)
+    }
+
+    fn pids(&self) -> Result<Vec<Pid>> {
+        let root = self.context.root()?;
+        Ok(self.context.pids(&root)?.into_iter().map(Pid).collect())
     }
 
     /// An ancestor that `hidepid` hides (proc(5)) is left out, and so are its ancestors, unless the

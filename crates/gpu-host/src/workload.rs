@@ -76,13 +76,26 @@ impl<'a> Inside<'a> {
 
     fn name(&self, part: &str) -> Option<(WorkloadKind, String)> {
         if self.slurm {
-            let job = part.strip_prefix("job_").filter(|job| is_number(job))?;
+            let job = part.strip_prefix("job_").filter(|job| is_number(job));
+            let job = job.or_else(|| Some(part).filter(|part| self.is_sluid(part)))?;
             return Some((WorkloadKind::SlurmJob, job.to_owned()));
         }
         if let Some(pod) = self.pod(part) {
             return Some((WorkloadKind::Pod, pod));
         }
         self.container(part).map(|id| (WorkloadKind::Container, id.to_owned()))
+    }
+
+    /// Returns whether a part is the identifier that names a job since Slurm 26.05: `s` and 13 digits
+    /// of Crockford's base 32, as in `SLURM_JOB_SLUID`. Only version 2 has it.
+    fn is_sluid(&self, part: &str) -> bool {
+        let is_digit = |byte: u8| {
+            byte.is_ascii_digit() || (byte.is_ascii_uppercase() && !b"ILOU".contains(&byte))
+        };
+        self.parent.ends_with("slurmstepd.scope")
+            && part
+                .strip_prefix('s')
+                .is_some_and(|digits| digits.len() == 13 && digits.bytes().all(is_digit))
     }
 
     /// Parses `podUID` (cgroupfs driver) or `kubepods-burstable-podUID.slice` (systemd driver,
@@ -204,6 +217,12 @@ mod tests {
                 "4711",
             ),
             (
+                "slurm, v2, 26.05",
+                "/system.slice/slurmstepd.scope/s5K1KKYAYG5D00|/step_batch/user/task_0",
+                SlurmJob,
+                "s5K1KKYAYG5D00",
+            ),
+            (
                 "slurm in a container",
                 "/docker/{A}/system.slice/slurmstepd.scope/job_5|/step_0",
                 SlurmJob,
@@ -234,6 +253,10 @@ mod tests {
             "/slurm/job_7",
             "/home/uid_1000/job_7",
             "/system.slice/slurmstepd.scope/job_x",
+            "/system.slice/slurmstepd.scope/s5K1KKYAYG5D0",
+            "/system.slice/slurmstepd.scope/sIK1KKYAYG5D00",
+            "/system.slice/slurmd.service/s5K1KKYAYG5D00",
+            "/slurm/uid_1000/s5K1KKYAYG5D00",
             "/kubepods.slice/kubepods-burstable.slice",
             "/kubepods/burstable",
             "/kubepods/podman",

@@ -31,6 +31,7 @@ mod recorded;
 mod recorder;
 mod requests;
 mod session_devices;
+mod slurm;
 mod source;
 
 pub use error::{Cause, MachineError};
@@ -43,6 +44,7 @@ pub use messengers::{FAREWELL, Messengers};
 pub use recorded::Recorded;
 pub use recorder::Recorder;
 pub use requests::{Next, Requests};
+pub use slurm::{SlurmTools, node_name, slurm_devices};
 pub use source::{CLAIMS, Options, Source, is_in_session, roots};
 
 /// Queries NVML or keeps a lease if this process was started for that; otherwise returns `None`.

@@ -22,6 +22,7 @@ use gpu_reaper::Ports;
 use gpu_sim::Simulation;
 use gpu_sim::live::{self, SessionHost};
 use gpu_steward::DeviceLeases;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -216,6 +217,27 @@ impl Source {
             progress: |_| {},
             #[cfg(feature = "kubernetes")]
             pods: None,
+        }
+    }
+
+    /// Returns this machine with these device files instead of those below `/dev`: a scheduler has
+    /// named them. A simulated machine keeps its own.
+    pub fn with_device_files(self, files: Vec<DeviceFile>) -> Self {
+        match (&self.simulation, &self.session) {
+            (None, None) => {
+                let host = Box::new(linux_host(roots()).with_device_files(files));
+                Source { host, ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// Returns the minor number of the device at each position in Slurm's list of this node; nothing
+    /// if there is no Slurm, or the devices are simulated.
+    pub fn slurm_minors(&self) -> BTreeMap<u32, u32> {
+        match (&self.simulation, &self.session) {
+            (None, None) => crate::slurm::minors(&self.clock),
+            _ => BTreeMap::new(),
         }
     }
 

@@ -69,7 +69,7 @@ impl Check<'_> {
                 true => Ok(()),
                 false => Err(Outcome::LetGo.into()),
             },
-            Membership::Group(_) | Membership::Cgroup(_) => {
+            Membership::Group(_) | Membership::Cgroup(_) | Membership::Job(_) => {
                 same_program(&now, &target.process)?;
                 self.is_no_protected_member(&now, handle, target)
             }

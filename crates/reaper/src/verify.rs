@@ -174,8 +174,10 @@ fn grew(before: &MemoryAtMoment, now: &MemoryAtMoment) -> bool {
 
 fn joiners(plan: &Plan, ports: Ports<'_>) -> Reading<Vec<Newcomer>> {
     let memberships = plan.targets.iter().map(|target| &target.membership);
-    let scopes: Vec<&Membership> =
-        memberships.filter(|membership| !matches!(membership, Membership::Holds(_))).collect();
+    // Who joins a job is known only to who reads environments: the caller looks again.
+    let scopes: Vec<&Membership> = memberships
+        .filter(|membership| !matches!(membership, Membership::Holds(_) | Membership::Job(_)))
+        .collect();
     if scopes.is_empty() {
         return Ok(Vec::new());
     }

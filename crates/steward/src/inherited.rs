@@ -6,7 +6,8 @@
 
 use gpu_core::visible::{Numbering, VisibleList};
 use gpu_core::visible::{ORDER, VISIBLE, narrow};
-use gpu_core::{Claim, DeviceState, DeviceUuid, Result};
+use gpu_core::{Claim, DeviceState, DeviceUuid, Error, ErrorKind, Result};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt;
 
@@ -105,15 +106,29 @@ const LISTS: [(Convention, &str); 3] = [
     (Convention::GridEngine, "SGE_HGR_gpu"),
 ];
 
-/// Returns the restrictions from environment variables; calls `machine` for the devices only if it
-/// has to parse a list.
+/// Returns the restrictions from environment variables, where Slurm's list of devices is unknown: as
+/// [`inherited_with_gres`].
 ///
 /// # Errors
-/// `Invalid` if the device order of the visible list is unknown here, and no scheduler explains it:
-/// a guess could select the device of another user.
+/// As there.
 pub fn inherited(
     variable: &dyn Fn(&str) -> Option<OsString>,
     machine: &dyn Fn() -> Vec<DeviceState>,
+) -> Result<Inherited> {
+    inherited_with_gres(variable, machine, &BTreeMap::new)
+}
+
+/// Returns the restrictions from environment variables; calls `machine` for the devices only if it
+/// has to parse a list, and `gres` only if that is a list of Slurm: it returns the minor number of
+/// the device at each position in the list of `slurmd -G`, or nothing if that is unknown.
+///
+/// # Errors
+/// `Invalid` if the device order of the visible list is unknown here, and no scheduler explains it,
+/// or if the positions in Slurm's list are unknown: a guess could select the device of another user.
+pub fn inherited_with_gres(
+    variable: &dyn Fn(&str) -> Option<OsString>,
+    machine: &dyn Fn() -> Vec<DeviceState>,
+    gres: &dyn Fn() -> BTreeMap<u32, u32>,
 ) -> Result<Inherited> {
     // A value that is not valid text names nothing.
     let text = |name: &str| variable(name).map(|value| value.to_string_lossy().into_owned());
@@ -145,7 +160,7 @@ pub fn inherited(
             found.notes.extend(silent.map(Note::NothingNamed));
         }
         (None, Some((convention, name, value))) => {
-            found.read_list(convention, name, &value, &machine());
+            found.read_list(convention, name, &value, &machine(), gres)?;
         }
         (Some(visible), listed) => {
             let machine = machine();
@@ -160,7 +175,7 @@ pub fn inherited(
                 }
                 (Err(_), Some((convention, name, value))) => {
                     found.notes.push(Note::NumbersUnclear(convention));
-                    found.read_list(convention, name, &value, &machine);
+                    found.read_list(convention, name, &value, &machine, gres)?;
                 }
                 (Err(error), None) => return Err(error),
             }
@@ -178,8 +193,10 @@ impl Inherited {
         variable: &'static str,
         value: &str,
         machine: &[DeviceState],
-    ) {
-        let mut given = Vec::new();
+        gres: &dyn Fn() -> BTreeMap<u32, u32>,
+    ) -> Result<()> {
+        let mut numbers = BTreeSet::new();
+        let mut order = Vec::new();
         let separators = |c: char| c == ',' || c.is_ascii_whitespace();
         for entry in value.split(separators).filter(|entry| !entry.is_empty()).take(ENTRIES) {
             let Some((first, last)) = range(entry) else {
@@ -187,35 +204,61 @@ impl Inherited {
                 self.notes.push(Note::ListEnds { variable, at });
                 break;
             };
-            let meant = machine
-                .iter()
-                .filter(|device| (first..=last).contains(&number(convention, device)));
-            for uuid in meant.filter_map(|device| device.id().uuid.clone().ok()) {
-                if !given.contains(&uuid) {
-                    given.push(uuid);
-                }
-            }
+            let last = last.min(first.saturating_add(LARGEST));
+            order.extend((first..=last).filter(|number| numbers.insert(*number)));
         }
-        self.given = Some(given);
+        let meant = match convention {
+            Convention::Slurm => slurms(&order, machine, gres).ok_or_else(|| {
+                let what = format!("find the GPUs of {variable}={}", brief(value));
+                Error::new(ErrorKind::Invalid, what).with_source(
+                    "Slurm counts positions in its list of GPUs, and slurmd -G does not show it \
+                     here; set CUDA_VISIBLE_DEVICES to the GPUs of the job",
+                )
+            })?,
+            // The administrator's numbering counts, as nvidia-smi's does.
+            _ => {
+                let at = |number: &u32| machine.iter().find(|device| device.id().index == *number);
+                order.iter().filter_map(at).collect()
+            }
+        };
+        let uuids = meant.into_iter().filter_map(|device| device.id().uuid.clone().ok());
+        self.given = Some(uuids.collect());
         self.by = Some(variable);
+        Ok(())
     }
+}
+
+/// Returns the devices at these positions of Slurm's list that are visible here; `None` if the
+/// positions are unknown.
+///
+/// Since Slurm 21.08 a number is a position in the order of `File=` in gres.conf, and not the number
+/// of the file (`src/plugins/gres/common/gres_common.c`). Where a job is fenced in by a cgroup, the
+/// driver shows its devices only: if it shows as many as the list has, these are they.
+fn slurms<'a>(
+    positions: &[u32],
+    machine: &'a [DeviceState],
+    gres: &dyn Fn() -> BTreeMap<u32, u32>,
+) -> Option<Vec<&'a DeviceState>> {
+    if positions.len() == machine.len() {
+        return Some(machine.iter().collect());
+    }
+    let gres = gres();
+    let minors: Vec<u32> =
+        positions.iter().map(|position| gres.get(position).copied()).collect::<Option<_>>()?;
+    let of = |minor: &u32| machine.iter().find(|device| device.id().minor == Ok(*minor));
+    Some(minors.iter().filter_map(of).collect())
+}
+
+fn brief(value: &str) -> String {
+    value.chars().take(LONGEST).collect()
 }
 
 /// More than any machine has.
 const ENTRIES: usize = 1024;
+/// The most devices of one range.
+const LARGEST: u32 = 1023;
 /// How much of an invalid entry is shown.
 const LONGEST: usize = 40;
-
-/// The index by which a scheduler identifies a device. Slurm counts device files, whatever subset a
-/// job may see (`SLURM_JOB_GPUS` in the manual of `srun`). For Grid Engine, the administrator's
-/// numbering counts, as nvidia-smi's does.
-fn number(convention: Convention, device: &DeviceState) -> u32 {
-    let id = device.id();
-    match convention {
-        Convention::Slurm => id.minor.unwrap_or(id.index),
-        _ => id.index,
-    }
-}
 
 /// Parses `3` or `0-3`; ignores a word before the number, as in Grid Engine's `gpu0`.
 fn range(entry: &str) -> Option<(u32, u32)> {
@@ -229,9 +272,7 @@ fn range(entry: &str) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_core::{
-        Absent, DeviceId, DeviceInfo, DeviceSample, ErrorKind, Fault, Groups, MigInstance,
-    };
+    use gpu_core::{Absent, DeviceId, DeviceInfo, DeviceSample, Fault, Groups, MigInstance};
     use std::cell::Cell;
 
     fn mig(uuid: &str, gpu_instance: u32) -> MigInstance {
@@ -268,7 +309,12 @@ mod tests {
             let found = variables.iter().find(|(other, _)| *other == name);
             found.map(|(_, value)| OsString::from(*value))
         };
-        inherited(&value, &|| machine(alike))
+        inherited_with_gres(&value, &|| machine(alike), &gres)
+    }
+
+    /// Slurm's list: the files of devices 1, 3, 0 and 2, in this order.
+    fn gres() -> BTreeMap<u32, u32> {
+        [(0, 1), (1, 3), (2, 0), (3, 2)].into()
     }
 
     fn given(variables: &[(&str, &str)]) -> Option<Vec<String>> {
@@ -286,14 +332,14 @@ mod tests {
             (vec![("CUDA_VISIBLE_DEVICES", "GPU-3")], Some(vec!["GPU-3"])),
             (vec![("CUDA_VISIBLE_DEVICES", "")], Some(vec![])),
             (vec![("CUDA_VISIBLE_DEVICES", "NoDevFiles")], Some(vec![])),
-            // Slurm: the visible list first, then the step's, then the job's, by device file.
+            // Slurm: the visible list first, then the step's, then the job's, by position. Device N
+            // has the file 3 - N.
             (
                 vec![slurm, ("CUDA_VISIBLE_DEVICES", "1"), ("SLURM_JOB_GPUS", "0")],
                 Some(vec!["GPU-1"]),
             ),
-            (vec![slurm, ("SLURM_JOB_GPUS", "0,2-3")], Some(vec!["GPU-3", "GPU-0", "GPU-1"])),
-            (vec![slurm, ("SLURM_STEP_GPUS", "1"), ("SLURM_JOB_GPUS", "0,1")], Some(vec!["GPU-2"])),
-            (vec![slurm, ("SLURM_JOB_GPUS", "9")], Some(vec![])),
+            (vec![slurm, ("SLURM_JOB_GPUS", "0,2-3")], Some(vec!["GPU-2", "GPU-3", "GPU-1"])),
+            (vec![slurm, ("SLURM_STEP_GPUS", "1"), ("SLURM_JOB_GPUS", "0,1")], Some(vec!["GPU-0"])),
             (vec![slurm], None),
             // A shell that merely has this variable set is not in a job.
             (vec![("SLURM_JOB_GPUS", "0")], None),
@@ -315,10 +361,39 @@ mod tests {
         assert_eq!(read(&[list], false).unwrap_err().kind(), ErrorKind::Invalid);
         let ordered = read(&[list, ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")], false).unwrap();
         assert_eq!(ordered.given, Some(vec![DeviceUuid("GPU-0".into())]));
-        let slurm = [list, ("SLURM_JOB_ID", "7"), ("SLURM_JOB_GPUS", "3")];
+        let slurm = [list, ("SLURM_JOB_ID", "7"), ("SLURM_JOB_GPUS", "1")];
         let reported = read(&slurm, false).unwrap();
         assert_eq!(reported.given, Some(vec![DeviceUuid("GPU-0".into())]));
         assert_eq!(reported.notes, [Note::NumbersUnclear(Convention::Slurm)]);
+    }
+
+    #[test]
+    fn positions_of_slurm_are_not_guessed() {
+        let value = |gpus: &'static str| {
+            move |name: &str| match name {
+                "SLURM_JOB_ID" => Some(OsString::from("7")),
+                "SLURM_JOB_GPUS" => Some(gpus.into()),
+                _ => None,
+            }
+        };
+        let read = |gpus, shown: usize, gres: &dyn Fn() -> BTreeMap<u32, u32>| {
+            inherited_with_gres(&value(gpus), &|| machine(true)[..shown].to_vec(), gres)
+        };
+        let given = |gpus, shown| {
+            let given = read(gpus, shown, &BTreeMap::new).unwrap().given.unwrap();
+            given.into_iter().map(|uuid| uuid.0).collect::<Vec<_>>()
+        };
+        // Fenced in, the driver shows the devices of the job.
+        assert_eq!(given("2", 1), ["GPU-0"]);
+        assert_eq!(given("1,3", 2), ["GPU-0", "GPU-1"]);
+        for (gpus, shown) in [("0", 4), ("0,1", 4), ("0", 0)] {
+            let refused = read(gpus, shown, &BTreeMap::new).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Invalid, "{gpus} of {shown}");
+            assert!(refused.to_string().contains("SLURM_JOB_GPUS"), "{refused}");
+        }
+        // A position that Slurm's list lacks, and a flood of numbers.
+        assert!(read("9", 4, &gres).is_err());
+        assert!(read("0-4294967295", 4, &gres).is_err());
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! A claim on named devices, within existing restrictions.
 
-use crate::inherited::{Inherited, inherited};
+use crate::inherited::{Inherited, inherited_with_gres};
 use gpu_core::selector::{self, SelectError, Selector};
 use gpu_core::{Absent, Claim, DeviceState, DeviceUuid, Error, Fault, Inventory};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::fmt;
 
@@ -66,15 +66,31 @@ impl From<SelectError> for NarrowError {
 }
 
 /// Returns a claim for the named devices, within the restrictions of the environment, and those
-/// restrictions. Calls `machine` only if a name or a list has to be resolved.
+/// restrictions, where Slurm's list of devices is unknown: as [`narrowed_with_gres`].
+///
+/// # Errors
+/// As there.
+pub fn narrowed<'a>(
+    claim: Claim,
+    named: &NamedDevices<'_>,
+    machine: &dyn Fn() -> &'a Inventory,
+    variable: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<(Claim, Inherited), NarrowError> {
+    narrowed_with_gres(claim, named, machine, variable, &BTreeMap::new)
+}
+
+/// Returns a claim for the named devices, within the restrictions of the environment, and those
+/// restrictions. Calls `machine` only if a name or a list has to be resolved, and `gres` for the
+/// minor numbers of Slurm's list as [`inherited_with_gres`] does.
 ///
 /// # Errors
 /// If a name matches nothing here, or nothing is left.
-pub fn narrowed<'a>(
+pub fn narrowed_with_gres<'a>(
     mut claim: Claim,
     named: &NamedDevices<'_>,
     machine: &dyn Fn() -> &'a Inventory,
     variable: &dyn Fn(&str) -> Option<OsString>,
+    gres: &dyn Fn() -> BTreeMap<u32, u32>,
 ) -> Result<(Claim, Inherited), NarrowError> {
     let lists = [named.among, named.except, named.required];
     if named.mig || lists.iter().any(|list| !list.is_empty()) {
@@ -89,7 +105,7 @@ pub fn narrowed<'a>(
             claim.among = mig_among(devices, claim.among)?;
         }
     }
-    let given = inherited(variable, &|| machine().devices.clone());
+    let given = inherited_with_gres(variable, &|| machine().devices.clone(), gres);
     let given = given.map_err(NarrowError::Inherited)?;
     let claim = given.narrow(&claim).ok_or(NarrowError::NothingLeft(given.by))?;
     Ok((claim, given))

@@ -25,6 +25,7 @@ pub(crate) mod reset;
 pub(crate) mod run;
 pub(crate) mod shim;
 pub(crate) mod sim;
+pub(crate) mod slurm;
 pub(crate) mod status;
 pub(crate) mod top;
 pub(crate) mod topo;

@@ -135,9 +135,9 @@ fn slurm_with_device_cgroup_counts_from_zero() {
     }
     for (given, seen) in [
         ("CUDA_VISIBLE_DEVICES=1 SLURM_STEP_GPUS=5 SLURM_JOB_GPUS=2,5", "1\n2\n"),
-        ("SLURM_STEP_GPUS=5 SLURM_JOB_GPUS=2,5", "1\n2\n"),
-        // Indexes of another node, or of invisible device files, grant nothing.
-        ("SLURM_JOB_GPUS=0,1", "2\n2\n"),
+        // Since Slurm 21.08 the numbers are positions in a list that is unknown here.
+        ("SLURM_STEP_GPUS=5 SLURM_JOB_GPUS=2,5", "2\n2\n"),
+        ("SLURM_JOB_GPUS=0", "2\n2\n"),
     ] {
         let script = format!("{BEGIN}{SLURM}export {given}\n sees || echo $?; sees -n 2; echo $?");
         let output = script_on(FENCED, &script);
@@ -151,12 +151,12 @@ fn slurm_list_is_used_if_cuda_order_differs() {
     let output = script_on(
         &two_kinds,
         &format!(
-            "{BEGIN}{SLURM}export CUDA_VISIBLE_DEVICES=0 SLURM_STEP_GPUS=5\nsees\n\
+            "{BEGIN}{SLURM}export CUDA_VISIBLE_DEVICES=0,1 SLURM_STEP_GPUS=2,5\nsees -n 2\n\
              unset SLURM_STEP_GPUS; sees; echo $?\n\
              export CUDA_DEVICE_ORDER=PCI_BUS_ID; sees"
         ),
     );
-    assert_eq!(out(&output), "1\n2\n0\n", "{output:?}");
+    assert_eq!(out(&output), "0,1\n2\n0\n", "{output:?}");
     assert!(reported(&output).contains("using Slurm's list"), "{output:?}");
 }
 

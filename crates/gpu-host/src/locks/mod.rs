@@ -74,6 +74,15 @@ impl FileLeaseStore {
         }
     }
 
+    /// Creates the directory of this machine's leases if the caller is root and it is missing, as the
+    /// first claim of root does.
+    ///
+    /// # Errors
+    /// `Io` when it cannot be created.
+    pub fn prepare(&self) -> Result<()> {
+        self.place.prepare()
+    }
+
     /// Returns for each of these leases the files that a process that keeps it alive has open, one
     /// or both; none if it has ended.
     ///

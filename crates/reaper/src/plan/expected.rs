@@ -42,7 +42,10 @@ fn expected_on(
     let minor = case.now.minor_of(device);
     let is_concerned = |target: &&Target| match &target.membership {
         Membership::Holds(minors) => minor.is_some_and(|minor| minors.contains(&minor)),
-        Membership::Group(_) | Membership::Cgroup(_) | Membership::Descends(_) => {
+        Membership::Group(_)
+        | Membership::Cgroup(_)
+        | Membership::Descends(_)
+        | Membership::Job(_) => {
             let pid = target.key.pid;
             case.listed(device, pid).is_some()
                 || case.holders_of(device).any(|holder| holder.process.pid == pid)

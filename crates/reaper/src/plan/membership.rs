@@ -1,6 +1,6 @@
 //! The condition that makes a process a target.
 
-use gpu_core::{Pid, ProcessInfo, ProcessKey};
+use gpu_core::{Pid, ProcessInfo, ProcessKey, WorkloadKind};
 use serde::Serialize;
 
 /// How far the end of one process reaches.
@@ -40,6 +40,32 @@ pub enum Membership {
     Cgroup(String),
     /// It descends from this process.
     Descends(ProcessKey),
+    /// It is left over from this job of a scheduler, by its user and its environment.
+    Job(JobMark),
+}
+
+/// The job that a process is left over from.
+///
+/// The caller has read its environment as that of an opened process. A process keeps it until it
+/// executes a program, which is checked, so it is not read again: it is in the memory of the process,
+/// which could block the reader.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct JobMark {
+    /// The number of the job.
+    pub id: String,
+    /// The user of the job.
+    pub uid: u32,
+}
+
+impl JobMark {
+    /// Returns whether a process can belong to the job: it has the user of the job and is in the
+    /// cgroup of no other job.
+    fn admits(&self, process: &ProcessInfo) -> bool {
+        let elsewhere = process.workload.as_ref().is_some_and(|workload| {
+            workload.kind == WorkloadKind::SlurmJob && workload.id != self.id
+        });
+        process.uid == Ok(self.uid) && !elsewhere
+    }
 }
 
 impl Membership {
@@ -47,7 +73,10 @@ impl Membership {
     pub(crate) fn minors(&self) -> &[u32] {
         match self {
             Membership::Holds(minors) => minors,
-            Membership::Group(_) | Membership::Cgroup(_) | Membership::Descends(_) => &[],
+            Membership::Group(_)
+            | Membership::Cgroup(_)
+            | Membership::Descends(_)
+            | Membership::Job(_) => &[],
         }
     }
 
@@ -55,7 +84,10 @@ impl Membership {
     pub(crate) fn cgroup(&self) -> Option<&str> {
         match self {
             Membership::Cgroup(cgroup) => Some(cgroup),
-            Membership::Holds(_) | Membership::Group(_) | Membership::Descends(_) => None,
+            Membership::Holds(_)
+            | Membership::Group(_)
+            | Membership::Descends(_)
+            | Membership::Job(_) => None,
         }
     }
 
@@ -65,6 +97,7 @@ impl Membership {
         match self {
             Membership::Holds(_) | Membership::Descends(_) => true,
             Membership::Group(group) => process.group == Ok(*group),
+            Membership::Job(mark) => mark.admits(process),
             Membership::Cgroup(cgroup) => process.cgroup.as_ref().is_ok_and(|path| {
                 path.strip_prefix(cgroup.as_str())
                     .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

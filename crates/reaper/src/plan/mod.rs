@@ -6,7 +6,7 @@ mod membership;
 mod targets;
 
 pub use expected::Expected;
-pub use membership::{Membership, Scope};
+pub use membership::{JobMark, Membership, Scope};
 
 use crate::detect::DetectContext;
 use crate::finding::{Diagnosis, FindingKind};

@@ -96,6 +96,7 @@ fn about(now: &Snapshot, target: &Target) -> String {
         Membership::Group(group) => format!("in process group {group}"),
         Membership::Cgroup(cgroup) => format!("in {cgroup}"),
         Membership::Descends(root) => format!("descends from {root}"),
+        Membership::Job(mark) => format!("left over from job {}", mark.id),
     });
     parts.push(target.why.clone());
     parts.join(", ")

@@ -12,6 +12,7 @@ const WITHOUT_JSON: [&[&str]; 9] = [
     &["query", "--query-gpu=index", "--format=csv"],
     &["demo"],
     &["sim", "labbox", "--", "true"],
+    &["slurm", "health"],
     &["completions", "bash"],
     &["man"],
 ];

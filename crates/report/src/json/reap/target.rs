@@ -35,6 +35,18 @@ pub enum Membership<'a> {
     Cgroup(&'a str),
     /// The process descends from this one.
     Descends(ProcessKey),
+    /// The process is left over from this job of a scheduler.
+    Job(JobMark<'a>),
+}
+
+/// The job of a scheduler that a process is left over from.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct JobMark<'a> {
+    /// Number of the job.
+    pub id: &'a str,
+    /// User ID of the job's user.
+    pub uid: u32,
 }
 
 /// A process, also if its PID is reused later.
@@ -121,6 +133,9 @@ impl<'a> Membership<'a> {
                 pid: key.pid.0,
                 start_ticks: key.start.map(|start| start.0),
             }),
+            gpu_reaper::Membership::Job(mark) => {
+                Membership::Job(JobMark { id: &mark.id, uid: mark.uid })
+            }
         }
     }
 }

@@ -1,0 +1,83 @@
+//! `gpuws slurm`: the scripts that slurmd starts.
+//!
+//! slurmd reads the output of a script to its end, and drains the node if the script fails. So the
+//! process that it waits for does little: it starts a worker with pipes of its own, waits for it
+//! within a limit, and drains the node by name if the worker has named a holder.
+
+mod work;
+
+use crate::args::{Global, Script, SlurmArgs};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::terminal::clean;
+use gpu_core::{Host, Result};
+use gpu_host::{LinuxHost, SystemClock, Tool};
+use gpu_machine::{SlurmTools, node_name, roots};
+use gpu_slurm::{Drained, Told, drain_until};
+use std::ffi::OsString;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The part of the limit that is kept to drain the node.
+const TO_DRAIN: Duration = Duration::from_secs(12);
+
+/// The most lines of the worker that slurmd logs.
+const LINES: usize = 200;
+
+pub(crate) fn run(args: &SlurmArgs, global: &Global) -> Result<Exit, Failure> {
+    if args.worker {
+        return work::run(args, global);
+    }
+    let clock = SystemClock::new();
+    let until = args.limit;
+    let worker = Tool::own(std::env::vars_os().collect());
+    let for_worker = until.saturating_sub(TO_DRAIN).max(until / 2);
+    let words: Vec<OsString> = std::env::args_os().skip(1).chain(["--worker".into()]).collect();
+    let answer = worker.ask(&words, for_worker, &clock)?;
+    for line in answer.errors.lines().take(LINES) {
+        say(line);
+    }
+    let told = Told::read(&answer.output);
+    if !told.is_done && answer.status.is_none() {
+        say(&format!("gpuws: {:?} was ended after {for_worker:?}", args.script));
+    }
+    match told.reason {
+        // Without a holder to name, the node is not drained: a wrong setting would drain them all.
+        None if told.is_done || args.script != Script::Health => Ok(Exit::Done),
+        None => Ok(Exit::CannotObserve),
+        // The health check has changed the state of the node itself.
+        Some(_) if args.script == Script::Health => Ok(Exit::Remains),
+        Some(reason) => Ok(drained(args, &reason, until, &clock)),
+    }
+}
+
+/// Drains the node for a reason that names the holder, and returns the exit code for slurmd, which
+/// then keeps that reason. As long as the controller does not answer, the node gets no other job
+/// because this job is not complete; without it, failing would drain the node without the reason.
+fn drained(args: &SlurmArgs, reason: &str, until: Duration, clock: &SystemClock) -> Exit {
+    say(reason);
+    let drained = || -> Result<Drained, Failure> {
+        let slurm = SlurmTools::find(args.slurm.as_deref(), Arc::new(*clock))?;
+        let hostname = LinuxHost::new(roots()).hostname().ok();
+        let node = node_name(args.node.as_deref(), hostname.as_deref())?;
+        Ok(drain_until(&slurm, (&node, reason), until, clock)?)
+    };
+    match drained() {
+        Ok(Drained::Done) => Exit::Remains,
+        Ok(Drained::For(other)) => {
+            say(&format!("gpuws: the node is drained already: {other}"));
+            Exit::Remains
+        }
+        Err(failure) => {
+            say(&failure.to_string());
+            Exit::Done
+        }
+    }
+}
+
+/// Prints a line for the log of slurmd.
+fn say(line: &str) {
+    // If nobody reads it, the exit code and the reason remain.
+    let _ = writeln!(std::io::stderr(), "{}", clean(line));
+}

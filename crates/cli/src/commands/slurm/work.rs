@@ -1,0 +1,116 @@
+//! The work of a script: looks, ends what is left over, and tells what is held.
+
+use crate::args::{Global, Script, SlurmArgs};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::source::{self, Source};
+use crate::terminal::clean;
+use gpu_core::{ActToken, Error, ErrorKind, NoJournal};
+use gpu_machine::{SlurmTools, node_name, slurm_devices};
+use gpu_reaper::{Event, Guard};
+use gpu_report::wording::reap::{Paragraph, Steps, report};
+use gpu_slurm::{
+    Change, Cleaner, HeldDevice, Job, NodeDevice, Phase, Told, change, health, reason,
+};
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+pub(super) fn run(args: &SlurmArgs, global: &Global) -> Result<Exit, Failure> {
+    // A driver that hangs must leave time for the rest.
+    let deadline = global.deadline.min(args.limit / 4);
+    let source =
+        source::open(&Global { deadline, nvml: global.nvml.clone(), ..Global::default() })?;
+    let slurm = SlurmTools::find(args.slurm.as_deref(), Arc::clone(&source.clock))?;
+    let node = node_name(args.node.as_deref(), source.host.hostname().ok().as_deref())?;
+    if args.script == Script::Prolog {
+        // A job with a /tmp of its own needs a lease directory that all jobs see.
+        source.lease_store(None)?.prepare()?;
+    }
+    let job = match args.script {
+        Script::Health => None,
+        Script::Prolog | Script::Epilog => {
+            let variable = |name: &str| std::env::var(name).ok();
+            Some(Job::from_environment(&variable)?)
+        }
+    };
+    if job.as_ref().is_some_and(|job| job.positions.is_empty()) {
+        return tell(None, true);
+    }
+    let (source, all) = slurm_devices(source, &slurm, job.as_ref())?;
+    match job {
+        Some(job) => clean_after(args, &source, &slurm, (&node, &all), &job),
+        None => check_health(&source, &slurm, &node, &all),
+    }
+}
+
+/// Cleans the devices of a job.
+fn clean_after(
+    args: &SlurmArgs,
+    source: &Source,
+    slurm: &SlurmTools,
+    (node, devices): (&str, &[NodeDevice]),
+    job: &Job,
+) -> Result<Exit, Failure> {
+    let guard = Guard::new(&*source.host, Vec::new())?;
+    // Without an audit log nothing is signalled, and the holders are named all the same.
+    let journal = source.journal().unwrap_or_else(|error| {
+        let failure = error.into_error();
+        say(format!("gpuws: failed to {}", failure.fault().text));
+        Box::new(NoJournal::new(failure))
+    });
+    let ports = source.ports(&*journal);
+    let cleaner = Cleaner { ports, slurm, guard: &guard, node, devices, grace: args.grace };
+    let phase = match args.script {
+        Script::Prolog => Phase::Before,
+        _ => Phase::After,
+    };
+    let mut steps = Steps::default();
+    let mut watch = |event: Event<'_>| {
+        steps.line(&event).iter().for_each(|line| say(line.text()));
+        ControlFlow::Continue(())
+    };
+    // The administrator who named this command in slurm.conf requested the action.
+    let token = ActToken::user_confirmed();
+    let mut held = |held: &[HeldDevice]| drop(tell(reason(held), false));
+    let cleaned = cleaner.clean(job, phase, &token, &mut held, &mut watch)?;
+    for Paragraph { head, text } in cleaned.reports.iter().flat_map(report) {
+        say(format!("{} {text}", head.text()));
+    }
+    if let Some(fault) = &cleaned.unknown {
+        say(format!("gpuws: unknown whose process holds a device: {}", fault.text));
+    }
+    tell(reason(&cleaned.held), true)
+}
+
+/// Looks for devices that no job has and something holds, and changes the state of the node.
+fn check_health(
+    source: &Source,
+    slurm: &SlurmTools,
+    node: &str,
+    devices: &[NodeDevice],
+) -> Result<Exit, Failure> {
+    let never = Error::new(ErrorKind::Invalid, "end a process in a health check");
+    let journal = NoJournal::new(never);
+    let health = health(source.ports(&journal), slurm, node, devices)?;
+    let change = change(&health);
+    if change != Change::None {
+        say(format!("gpuws: node {node}: {change:?}"));
+    }
+    change.make(slurm, node)?;
+    tell(reason(&health.held), true)
+}
+
+/// Tells the process that waits for this one what is held.
+fn tell(reason: Option<String>, is_done: bool) -> Result<Exit, Failure> {
+    let mut out = std::io::stdout();
+    let told = Told { reason, is_done }.lines();
+    out.write_all(told.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::io("tell what is held", error))?;
+    Ok(Exit::Done)
+}
+
+fn say(line: impl AsRef<str>) {
+    let _ = writeln!(std::io::stderr(), "{}", clean(line.as_ref().trim_end()));
+}

@@ -1,0 +1,125 @@
+//! The programs of a Slurm installation, as the port of gpu-slurm.
+
+use crate::{MachineError, Source};
+use gpu_core::{Clock, Error, ErrorKind, Result};
+use gpu_host::{Tool, resolve};
+use gpu_slurm::{Job, NodeDevice, Program, Question, Slurm, device_files, devices};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where Slurm is installed. slurmd sets no `PATH`, and that of a user decides nothing.
+const PLACES: [&str; 4] = ["/usr", "/usr/local", "/opt/slurm", "/opt/slurm/current"];
+
+/// The variables that its programs get.
+const VARIABLES: [&str; 4] = ["SLURM_CONF", "SLURM_CONF_SERVER", "LD_LIBRARY_PATH", "TZ"];
+
+/// How long one program may take. The controller may be away.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// The most that an error quotes of what a program said.
+const QUOTED: usize = 200;
+
+/// The programs of Slurm on this machine.
+pub struct SlurmTools {
+    tools: BTreeMap<Program, Tool>,
+    clock: Arc<dyn Clock>,
+}
+
+impl SlurmTools {
+    /// Returns the programs of the installation in this directory, or of the first usual place that
+    /// has `scontrol`.
+    ///
+    /// # Errors
+    /// When there is none, or somebody other than root or the caller can change a program.
+    pub fn find(dir: Option<&Path>, clock: Arc<dyn Clock>) -> Result<Self, MachineError> {
+        let has_it = |place: &PathBuf| place.join(Program::Scontrol.path()).exists();
+        let place = match dir {
+            Some(dir) => Some(dir.to_owned()),
+            None => PLACES.iter().map(PathBuf::from).find(has_it),
+        };
+        let place = place.ok_or_else(|| {
+            MachineError::new(Error::new(ErrorKind::Invalid, "find Slurm's scontrol"))
+                .with_hint("name the installation, the directory with bin and sbin: --slurm DIR")
+        })?;
+        let variable = |name: &&str| Some((OsString::from(name), std::env::var_os(name)?));
+        let environment: Vec<_> = VARIABLES.iter().filter_map(variable).collect();
+        let tool = |program: Program| {
+            Ok((program, Tool::new(&place.join(program.path()), environment.clone())?))
+        };
+        let all = [Program::Slurmd, Program::Scontrol, Program::Squeue];
+        let tools = all.into_iter().map(tool).collect::<Result<_>>().map_err(MachineError::new)?;
+        Ok(SlurmTools { tools, clock })
+    }
+}
+
+/// Returns the devices of this node in Slurm's order, and the machine with their files. A job whose
+/// devices are not among them is an error.
+///
+/// # Errors
+/// When `slurmd -G` does not answer, or does not name a device of the job.
+pub fn slurm_devices(
+    source: Source,
+    slurm: &SlurmTools,
+    job: Option<&Job>,
+) -> Result<(Source, Vec<NodeDevice>), MachineError> {
+    let all = devices(&slurm.ask(Question::Devices)?);
+    if let Some(job) = job.filter(|job| job.devices(&all).len() != job.positions.len()) {
+        let what = format!("find the GPUs of job {} in the list of slurmd -G", job.id);
+        return Err(MachineError::new(Error::new(ErrorKind::Invalid, what))
+            .with_hint("gres.conf must name a /dev/nvidiaN with File= for each GPU"));
+    }
+    let files = device_files(&all, &|path| resolve(path).ok());
+    Ok((source.with_device_files(files), all))
+}
+
+impl Slurm for SlurmTools {
+    fn ask(&self, question: Question<'_>) -> Result<String> {
+        let program = question.program();
+        let tool = &self.tools[&program];
+        let arguments = question.arguments();
+        let answer = tool.ask(&arguments, LIMIT, &*self.clock)?;
+        let what = || format!("run {} {}", program.path(), arguments.join(" "));
+        match answer.status {
+            None => Err(Error::new(ErrorKind::TimedOut, what())),
+            // slurmd prints its devices on standard error.
+            Some(status) if status.success() => Ok(answer.output + &answer.errors),
+            Some(status) => {
+                let said = answer.errors.lines().chain(answer.output.lines()).next();
+                let said: String = said.unwrap_or_default().chars().take(QUOTED).collect();
+                let why = if said.is_empty() { status.to_string() } else { said };
+                Err(Error::new(ErrorKind::Io, what()).with_source(why))
+            }
+        }
+    }
+}
+
+/// Returns the minor number of the device at each position in the list of `slurmd -G`; nothing if
+/// that gives no answer.
+pub(crate) fn minors(clock: &Arc<dyn Clock>) -> BTreeMap<u32, u32> {
+    let tools = SlurmTools::find(None, Arc::clone(clock));
+    let answer = tools.ok().and_then(|tools| tools.ask(Question::Devices).ok());
+    let all = devices(&answer.unwrap_or_default());
+    all.into_iter().map(|device| (device.position, device.minor)).collect()
+}
+
+/// Returns the name of this node: the one given, that of slurmd, or the short hostname.
+///
+/// # Errors
+/// When none is known, or it is no name of a node.
+pub fn node_name(given: Option<&str>, hostname: Option<&str>) -> Result<String, MachineError> {
+    let set = std::env::var("SLURMD_NODENAME").ok();
+    let short = hostname.map(|name| name.split('.').next().unwrap_or(name).to_owned());
+    let name = given.map(str::to_owned).or(set).or(short).unwrap_or_default();
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    match !name.is_empty() && !name.starts_with('-') && name.chars().all(is_allowed) {
+        true => Ok(name),
+        false => {
+            let error =
+                Error::new(ErrorKind::Invalid, format!("use '{name}' as the name of a node"));
+            Err(MachineError::new(error).with_hint("name this node as Slurm does: --node NAME"))
+        }
+    }
+}

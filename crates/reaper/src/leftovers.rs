@@ -1,0 +1,51 @@
+//! What a job of a scheduler left behind: the targets are selected by the caller, who knows the
+//! scheduler.
+
+use crate::guard::{Guard, Refusal};
+use crate::plan::{Expected, Membership, Plan, Refused, Target};
+use crate::role::Role;
+use gpu_core::{Origin, ProcessInfo};
+use std::time::Duration;
+
+/// A process that is left over from a job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Leftover {
+    /// The process, as the caller saw it when it was opened.
+    pub process: ProcessInfo,
+    /// What must still hold before each signal.
+    pub membership: Membership,
+    /// The reason, a fragment.
+    pub why: String,
+}
+
+/// Returns the plan that ends these processes, and frees this memory.
+///
+/// No process is a target that the guard protects or that claims to be a display server or a daemon
+/// of the driver. Before each signal everything is checked again, as for any other plan.
+pub fn plan_leftovers(
+    leftovers: Vec<Leftover>,
+    expected: Vec<Expected>,
+    origin: Origin,
+    guard: &Guard,
+    grace: Duration,
+) -> Plan {
+    let mut plan = Plan { origin: Some(origin), grace, expected, ..Plan::default() };
+    for Leftover { process, membership, why } in leftovers {
+        let key = process.key;
+        let refusal = guard.forbids(&process);
+        match refusal.or_else(|| Role::claimed(&process).map(Refusal::Role)) {
+            Some(why) => {
+                plan.refused.push(Refused { pid: key.pid, name: Some(process.name), why });
+            }
+            None => plan.targets.push(Target {
+                key,
+                membership,
+                on_account_of: key.pid,
+                why,
+                warnings: Vec::new(),
+                process,
+            }),
+        }
+    }
+    plan
+}

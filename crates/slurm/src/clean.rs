@@ -1,0 +1,285 @@
+//! The cleaning of the devices of a job.
+
+use crate::allocation::{Allocation, allocation, job_ids};
+use crate::evidence::{Suspect, Verdict, unclaimed, verdict};
+use crate::gres::NodeDevice;
+use crate::held::HeldDevice;
+use crate::job::Job;
+use crate::question::{Question, Slurm};
+use crate::scene::{Driver, suspects};
+use gpu_core::{ActToken, Bytes, Fault, Pid, ProcessKey, Result, driver_reserve};
+use gpu_reaper::{
+    Action, Event, Expected, Guard, Leftover, Outcome, Ports, Report, execute, plan_leftovers,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+/// How often what appears meanwhile is ended.
+const ROUNDS: usize = 5;
+
+/// The most jobs on a node that the controller is asked about.
+const JOBS: usize = 512;
+
+/// When the devices are cleaned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Before the job starts (Prolog).
+    Before,
+    /// After the job has ended (Epilog).
+    After,
+}
+
+/// Cleans the devices of a job.
+#[derive(Clone, Copy)]
+pub struct Cleaner<'a> {
+    /// The machine.
+    pub ports: Ports<'a>,
+    /// Slurm.
+    pub slurm: &'a dyn Slurm,
+    /// What is never signalled.
+    pub guard: &'a Guard,
+    /// The name of this node.
+    pub node: &'a str,
+    /// The devices of this node.
+    pub devices: &'a [NodeDevice],
+    /// The time from SIGTERM to SIGKILL.
+    pub grace: Duration,
+}
+
+/// The result of a cleaning.
+#[derive(Clone, Debug, Default)]
+pub struct Cleaned {
+    /// What was done, a report for each round.
+    pub reports: Vec<Report>,
+    /// The devices of the job that are still held; the node must not run another job on them.
+    pub held: Vec<HeldDevice>,
+    /// Why it is unknown whether a process that holds a device belongs to another job.
+    pub unknown: Option<Fault>,
+}
+
+/// What one look has shown.
+struct Look {
+    leftovers: Vec<Leftover>,
+    /// Processes that keep their devices from the next job, by minor number.
+    holders: BTreeMap<u32, BTreeSet<ProcessKey>>,
+    unknown: Option<Fault>,
+}
+
+impl Cleaner<'_> {
+    /// Ends what is left of a job, or of an earlier one on its devices, and proves it.
+    ///
+    /// `held` is called with the held devices after the first look, before anything is done: if
+    /// this program does not get to the end, its caller knows what to name. `watch` receives each
+    /// step.
+    ///
+    /// # Errors
+    /// When the processes or the holders cannot be read. Nothing is done then.
+    pub fn clean(
+        &self,
+        job: &Job,
+        phase: Phase,
+        token: &ActToken,
+        held: &mut dyn FnMut(&[HeldDevice]),
+        watch: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<Cleaned> {
+        let minors: BTreeSet<u32> =
+            job.devices(self.devices).iter().map(|device| device.minor).collect();
+        let mut cleaned = Cleaned::default();
+        // A job without GPUs is not our business.
+        if minors.is_empty() {
+            return Ok(cleaned);
+        }
+        let driver = Driver::ask(self.ports);
+        let mut look = self.look(job, phase, &driver, &minors)?;
+        // SIGKILL did not end these, and will not in another round.
+        let mut stuck: BTreeSet<Pid> = BTreeSet::new();
+        for round in 0..ROUNDS {
+            look.leftovers.retain(|leftover| !stuck.contains(&leftover.process.key.pid));
+            if look.leftovers.is_empty() {
+                break;
+            }
+            held(&self.held(&driver, &look.holders));
+            let leftovers = std::mem::take(&mut look.leftovers);
+            let grace = if round == 0 { self.grace } else { Duration::ZERO };
+            let expected = self.expected(&driver, &leftovers, &minors);
+            let origin = self.ports.host.origin();
+            let plan = plan_leftovers(leftovers, expected, origin, self.guard, grace);
+            if plan.targets.is_empty() {
+                break;
+            }
+            let report = execute(&plan, self.guard, self.ports, token, watch);
+            let stopped = report.stopped.is_some();
+            let survived = |action: &&Action| matches!(action.outcome, Outcome::Survived { .. });
+            stuck.extend(report.actions.iter().filter(survived).map(|action| action.pid));
+            cleaned.reports.push(report);
+            look = self.look(job, phase, &driver, &minors)?;
+            if stopped {
+                break;
+            }
+        }
+        cleaned.unknown = look.unknown;
+        cleaned.held = self.held(&driver, &look.holders);
+        self.add_lost_memory(&driver, job, &mut cleaned);
+        Ok(cleaned)
+    }
+
+    fn look(
+        &self,
+        job: &Job,
+        phase: Phase,
+        driver: &Driver,
+        minors: &BTreeSet<u32>,
+    ) -> Result<Look> {
+        let see = || suspects(self.ports, self.slurm, driver, minors, Some(job));
+        let mut look = Look { leftovers: Vec::new(), holders: BTreeMap::new(), unknown: None };
+        let mut others: Vec<Suspect> = Vec::new();
+        for suspect in see()? {
+            match verdict(&suspect, job, phase) {
+                Verdict::Leftover(leftover) => {
+                    look.hold(&suspect, &suspect.minors);
+                    look.leftovers.push(*leftover);
+                }
+                Verdict::Unclaimed => others.push(suspect),
+                Verdict::Spared => {}
+            }
+        }
+        if others.is_empty() {
+            return Ok(look);
+        }
+        match allocated(self.slurm, self.node, Some(&job.id)) {
+            Err(error) => look.unknown = Some(error.fault()),
+            Ok(allocated) => {
+                let free = free(self.devices, minors, &allocated);
+                // Only now: a process that is still there after Slurm's answer belongs to no job
+                // that has started since.
+                let still: BTreeSet<ProcessKey> =
+                    suspects(self.ports, self.slurm, driver, minors, None)?
+                        .into_iter()
+                        .filter(|suspect| suspect.tracked_by.is_none())
+                        .map(|suspect| suspect.process.key)
+                        .collect();
+                for suspect in others.iter().filter(|other| still.contains(&other.process.key)) {
+                    let held: BTreeSet<u32> = suspect.minors.intersection(&free).copied().collect();
+                    if !held.is_empty() {
+                        look.hold(suspect, &held);
+                        look.leftovers.push(unclaimed(suspect, held.into_iter().collect()));
+                    }
+                }
+            }
+        }
+        Ok(look)
+    }
+
+    /// Returns the held devices, with their memory in use.
+    fn held(
+        &self,
+        driver: &Driver,
+        holders: &BTreeMap<u32, BTreeSet<ProcessKey>>,
+    ) -> Vec<HeldDevice> {
+        let held = holders.iter().map(|(minor, keys)| {
+            let pids: Vec<Pid> = keys.iter().map(|key| key.pid).collect();
+            held_device(self.ports, driver, *minor, pids)
+        });
+        held.collect()
+    }
+
+    /// The memory of the targets on the driver's lists, which must come back.
+    fn expected(
+        &self,
+        driver: &Driver,
+        leftovers: &[Leftover],
+        minors: &BTreeSet<u32>,
+    ) -> Vec<Expected> {
+        let on = |minor: &u32| {
+            let device = driver.device(*minor)?.id.clone();
+            let listed = driver.listed(self.ports, *minor);
+            let pids = leftovers.iter().map(|leftover| leftover.process.key.pid);
+            let targets: Vec<Pid> = pids.filter(|pid| listed.contains_key(pid)).collect();
+            let memory: Option<Bytes> = targets.iter().map(|pid| listed[pid]).sum();
+            (!targets.is_empty()).then_some(Expected {
+                device,
+                memory,
+                unexplained: Bytes(0),
+                targets,
+            })
+        };
+        minors.iter().filter_map(on).collect()
+    }
+
+    /// Adds devices whose memory did not come back although nobody is seen to hold them.
+    fn add_lost_memory(&self, driver: &Driver, job: &Job, cleaned: &mut Cleaned) {
+        let Some(last) = cleaned.reports.last() else { return };
+        let lost: BTreeSet<u32> = last
+            .memory
+            .iter()
+            .filter(|freed| !freed.came_back)
+            .filter(|freed| !cleaned.held.iter().any(|held| held.index == freed.device.index))
+            .filter_map(|freed| freed.device.minor.ok())
+            .filter(|minor| {
+                let (used, total) = driver.memory(self.ports, *minor).unwrap_or_default();
+                used > driver_reserve(total, false)
+            })
+            .collect();
+        if lost.is_empty() {
+            return;
+        }
+        // The memory of a device that another job has may be that job's.
+        if let Ok(allocated) = allocated(self.slurm, self.node, Some(&job.id)) {
+            for minor in free(self.devices, &lost, &allocated) {
+                cleaned.held.push(held_device(self.ports, driver, minor, Vec::new()));
+            }
+        }
+    }
+}
+
+impl Look {
+    fn hold(&mut self, suspect: &Suspect, minors: &BTreeSet<u32>) {
+        for minor in minors.iter().filter(|_| suspect.uses_memory) {
+            self.holders.entry(*minor).or_default().insert(suspect.process.key);
+        }
+    }
+}
+
+pub(crate) fn held_device(
+    ports: Ports<'_>,
+    driver: &Driver,
+    minor: u32,
+    pids: Vec<Pid>,
+) -> HeldDevice {
+    HeldDevice {
+        index: driver.device(minor).map_or(minor, |device| device.id.index),
+        used: driver.memory(ports, minor).map(|(used, _)| used),
+        pids,
+    }
+}
+
+/// Returns what Slurm has given to the jobs on a node, apart from one.
+///
+/// # Errors
+/// When Slurm does not answer, or there are too many jobs.
+pub(crate) fn allocated(slurm: &dyn Slurm, node: &str, except: Option<&str>) -> Result<Allocation> {
+    let jobs = job_ids(&slurm.ask(Question::Jobs(node))?);
+    let mut all = Allocation::default();
+    for (count, id) in jobs.iter().filter(|id| Some(id.as_str()) != except).enumerate() {
+        if count >= JOBS {
+            let what = format!("ask about more than {JOBS} jobs on node '{node}'");
+            return Err(gpu_core::Error::new(gpu_core::ErrorKind::Invalid, what));
+        }
+        all.add(allocation(&slurm.ask(Question::Job(id))?, node));
+    }
+    Ok(all)
+}
+
+/// Returns those of the devices that no job has. Several positions can be one device (MIG).
+pub(crate) fn free(
+    devices: &[NodeDevice],
+    minors: &BTreeSet<u32>,
+    allocated: &Allocation,
+) -> BTreeSet<u32> {
+    let is_free = |minor: &u32| {
+        let mut same = devices.iter().filter(|device| device.minor == *minor);
+        !same.any(|device| allocated.may_have(device.position))
+    };
+    minors.iter().copied().filter(is_free).collect()
+}

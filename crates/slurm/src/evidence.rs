@@ -1,0 +1,211 @@
+//! Which processes a job has left behind.
+
+use crate::clean::Phase;
+use crate::job::Job;
+use gpu_core::{ProcessInfo, WorkloadKind};
+use gpu_reaper::{JobMark, Leftover, Membership};
+use std::collections::BTreeSet;
+
+/// What is known of a process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Suspect {
+    /// The process.
+    pub process: ProcessInfo,
+    /// The devices of the job that it has open, by minor number.
+    pub minors: BTreeSet<u32>,
+    /// It uses device memory: it is no monitor and no daemon.
+    pub uses_memory: bool,
+    /// `SLURM_JOB_ID` in its environment. Its owner can forge it.
+    pub mark: Option<String>,
+    /// The job that Slurm tracks it for.
+    pub tracked_by: Option<String>,
+}
+
+/// What follows from it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// It is left over from the job.
+    Leftover(Box<Leftover>),
+    /// It uses a device of the job, and nothing says whose it is: it is left over if no other job has
+    /// the device.
+    Unclaimed,
+    /// It belongs to another job, to Slurm, or to nobody who concerns the job.
+    Spared,
+}
+
+/// Decides about a process before or after a job.
+///
+/// What the kernel and Slurm say comes first: a process in the cgroup of another job, or tracked for
+/// another job, is spared whatever its environment says.
+pub fn verdict(suspect: &Suspect, job: &Job, phase: Phase) -> Verdict {
+    let Suspect { process, minors, uses_memory, mark, tracked_by } = suspect;
+    if is_slurms_own(process) || tracked_by.as_ref().is_some_and(|id| *id != job.id) {
+        return Verdict::Spared;
+    }
+    let workload = process.workload.as_ref();
+    let cgroup = workload.filter(|workload| workload.kind == WorkloadKind::SlurmJob);
+    if cgroup.is_some_and(|cgroup| !job.is_named(&cgroup.id)) {
+        return Verdict::Spared;
+    }
+    let is_users = process.uid == Ok(job.uid);
+    let is_marked = is_users && mark.as_ref() == Some(&job.id);
+    let leftover = |membership, why: &str| {
+        let (process, why) = (process.clone(), format!("{why} {}", job.id));
+        Verdict::Leftover(Box::new(Leftover { process, membership, why }))
+    };
+    match (cgroup, phase) {
+        // Before the job these are its own first processes.
+        (Some(_), Phase::Before) => Verdict::Spared,
+        (None, Phase::Before) if is_marked || tracked_by.is_some() => Verdict::Spared,
+        // A monitor of root may look into the cgroup of a job from within.
+        (Some(cgroup), Phase::After) if is_users || !minors.is_empty() => {
+            leftover(Membership::Cgroup(cgroup.cgroup.clone()), "in the cgroup of the ended job")
+        }
+        (None, Phase::After) if is_marked && may_end_unseen(suspect) => {
+            let mark = JobMark { id: job.id.clone(), uid: job.uid };
+            leftover(Membership::Job(mark), "left over from the ended job")
+        }
+        _ if *uses_memory && !minors.is_empty() => Verdict::Unclaimed,
+        _ => Verdict::Spared,
+    }
+}
+
+/// Returns a process that uses devices which Slurm has given to no other job, as left over.
+pub(crate) fn unclaimed(suspect: &Suspect, minors: Vec<u32>) -> Leftover {
+    Leftover {
+        process: suspect.process.clone(),
+        membership: Membership::Holds(minors),
+        why: "holds a device that no other job has".to_owned(),
+    }
+}
+
+/// Returns whether a marked process is ended even if it has no device of the job. A job of root may
+/// have restarted a service, and somebody sits at a terminal (`salloc` on this node).
+fn may_end_unseen(suspect: &Suspect) -> bool {
+    let unattended = suspect.process.uid != Ok(0) && suspect.process.has_terminal == Ok(false);
+    unattended || !suspect.minors.is_empty()
+}
+
+/// Returns whether a process is a daemon or a step of Slurm.
+fn is_slurms_own(process: &ProcessInfo) -> bool {
+    process.uid == Ok(0) && (process.name.starts_with("slurm") || process.name == "munged")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{Pid, StartTime, Workload};
+
+    fn job() -> Job {
+        let sluid = Some("s5K1KKYAYG5D00".to_owned());
+        Job { id: "7".to_owned(), uid: 1000, sluid, positions: vec![0] }
+    }
+
+    /// A process of user 1000 that holds and uses the job's device.
+    fn suspect() -> Suspect {
+        let mut process = ProcessInfo::from_name(Pid(4711), "python");
+        process.key.start = Some(StartTime(1));
+        process.uid = Ok(1000);
+        process.has_terminal = Ok(false);
+        let minors = [0].into();
+        Suspect { process, minors, uses_memory: true, mark: None, tracked_by: None }
+    }
+
+    fn in_cgroup(mut suspect: Suspect, id: &str) -> Suspect {
+        let (kind, cgroup) = (WorkloadKind::SlurmJob, format!("/slurm/uid_1/job_{id}"));
+        let workload = Workload { kind, id: id.to_owned(), cgroup };
+        suspect.process.workload = Some(Box::new(workload));
+        suspect
+    }
+
+    fn marked(mut suspect: Suspect, id: &str) -> Suspect {
+        suspect.mark = Some(id.to_owned());
+        suspect
+    }
+
+    fn after(suspect: &Suspect) -> &'static str {
+        told(verdict(suspect, &job(), Phase::After))
+    }
+
+    fn told(verdict: Verdict) -> &'static str {
+        match verdict {
+            Verdict::Leftover(leftover) => match leftover.membership {
+                Membership::Job(_) => "marked",
+                Membership::Cgroup(_) => "in cgroup",
+                _ => "other",
+            },
+            Verdict::Unclaimed => "unclaimed",
+            Verdict::Spared => "spared",
+        }
+    }
+
+    #[test]
+    fn marked_process_and_member_of_the_cgroup_are_left_over() {
+        assert_eq!(after(&marked(suspect(), "7")), "marked");
+        assert_eq!(after(&in_cgroup(suspect(), "7")), "in cgroup");
+        assert_eq!(after(&in_cgroup(suspect(), "s5K1KKYAYG5D00")), "in cgroup");
+        assert_eq!(after(&suspect()), "unclaimed");
+        let mut worker = marked(suspect(), "7");
+        (worker.minors, worker.uses_memory) = (BTreeSet::new(), false);
+        assert_eq!(after(&worker), "marked", "a worker without the device");
+    }
+
+    #[test]
+    fn process_of_another_job_is_spared_whatever_its_environment_says() {
+        let forged = marked(suspect(), "7");
+        assert_eq!(after(&in_cgroup(forged.clone(), "8")), "spared");
+        assert_eq!(after(&in_cgroup(forged.clone(), "s5K1KKYAYG5D01")), "spared");
+        let tracked = Suspect { tracked_by: Some("8".to_owned()), ..forged.clone() };
+        assert_eq!(after(&tracked), "spared");
+        assert_eq!(after(&in_cgroup(tracked, "7")), "spared");
+        let own = Suspect { tracked_by: Some("7".to_owned()), ..forged };
+        assert_eq!(after(&own), "marked");
+    }
+
+    #[test]
+    fn mark_of_another_user_or_another_job_is_no_evidence() {
+        let mut other = marked(suspect(), "7");
+        other.process.uid = Ok(1001);
+        assert_eq!(after(&other), "unclaimed");
+        other.process.uid = Err(gpu_core::Absent::NotPermitted);
+        assert_eq!(after(&other), "unclaimed");
+        assert_eq!(after(&marked(suspect(), "70")), "unclaimed");
+        assert_eq!(after(&marked(suspect(), "")), "unclaimed");
+        let monitor = Suspect { uses_memory: false, ..marked(suspect(), "8") };
+        assert_eq!(after(&monitor), "spared");
+    }
+
+    #[test]
+    fn slurm_itself_services_and_terminals_are_spared() {
+        let mut step = in_cgroup(suspect(), "7");
+        step.process.name = "slurmstepd".to_owned();
+        assert_eq!(after(&step), "in cgroup", "a user can choose this name");
+        step.process.uid = Ok(0);
+        assert_eq!(after(&step), "spared");
+        let mut monitor = in_cgroup(suspect(), "7");
+        (monitor.process.uid, monitor.minors) = (Ok(0), BTreeSet::new());
+        assert_eq!(after(&monitor), "spared");
+        let mut shell = marked(suspect(), "7");
+        shell.process.has_terminal = Ok(true);
+        assert_eq!(after(&shell), "marked", "it holds the device");
+        (shell.minors, shell.uses_memory) = (BTreeSet::new(), false);
+        assert_eq!(after(&shell), "spared");
+        let mut service = marked(suspect(), "7");
+        service.process.uid = Ok(0);
+        service.minors = BTreeSet::new();
+        let roots = Job { uid: 0, ..job() };
+        assert_eq!(told(verdict(&service, &roots, Phase::After)), "spared");
+        service.minors = [0].into();
+        assert_eq!(told(verdict(&service, &roots, Phase::After)), "marked");
+    }
+
+    #[test]
+    fn before_a_job_its_own_processes_are_spared() {
+        let before = |suspect: &Suspect| told(verdict(suspect, &job(), Phase::Before));
+        assert_eq!(before(&in_cgroup(suspect(), "7")), "spared");
+        assert_eq!(before(&marked(suspect(), "7")), "spared");
+        let tracked = Suspect { tracked_by: Some("7".to_owned()), ..suspect() };
+        assert_eq!(before(&tracked), "spared");
+        assert_eq!(before(&marked(suspect(), "6")), "unclaimed", "left over from an earlier job");
+    }
+}

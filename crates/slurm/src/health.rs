@@ -1,0 +1,132 @@
+//! The health check of a node: devices that are held although no job has them.
+
+use crate::clean::{allocated, free, held_device};
+use crate::gres::NodeDevice;
+use crate::held::{HeldDevice, is_own_reason, reason};
+use crate::node::NodeState;
+use crate::question::{Question, Slurm, state_of};
+use crate::scene::{Driver, suspects};
+use gpu_core::{Pid, ProcessKey, Result};
+use gpu_reaper::Ports;
+use std::collections::BTreeSet;
+
+/// What a health check has found, and the state of the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// The devices that are held although no job has them.
+    pub held: Vec<HeldDevice>,
+    /// The state of the node.
+    pub node: NodeState,
+}
+
+/// The change of the state of a node that follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// None.
+    None,
+    /// Drain it, for this reason.
+    Drain(String),
+    /// Undo the drain.
+    Resume,
+}
+
+impl Change {
+    /// Makes the change.
+    ///
+    /// # Errors
+    /// When Slurm does not answer.
+    pub fn make(&self, slurm: &dyn Slurm, node: &str) -> Result<()> {
+        match self {
+            Change::None => Ok(()),
+            Change::Drain(reason) => slurm.ask(Question::Drain(node, reason)).map(drop),
+            Change::Resume => slurm.ask(Question::Resume(node)).map(drop),
+        }
+    }
+}
+
+/// Returns the change that follows from a health check: a node with a held device is drained, unless
+/// it is drained already, and only a drain for a reason of [`reason`] is undone.
+pub fn change(health: &Health) -> Change {
+    let is_own = health.node.reason.as_deref().is_some_and(is_own_reason);
+    match reason(&health.held) {
+        Some(_) if health.node.is_drained() && !is_own => Change::None,
+        Some(reason) if health.node.reason.as_deref() == Some(&reason) => Change::None,
+        Some(reason) => Change::Drain(reason),
+        None if is_own && health.node.is_only_drained() => Change::Resume,
+        None => Change::None,
+    }
+}
+
+/// Looks for devices that are held although no job has them.
+///
+/// A process counts if it held a device before Slurm was asked and still holds it afterwards: it then
+/// belongs to no job that has ended or started meanwhile.
+///
+/// # Errors
+/// When the holders cannot be read, or Slurm does not answer.
+pub fn health(
+    ports: Ports<'_>,
+    slurm: &dyn Slurm,
+    node: &str,
+    devices: &[NodeDevice],
+) -> Result<Health> {
+    let driver = Driver::ask(ports);
+    let minors: BTreeSet<u32> = devices.iter().map(|device| device.minor).collect();
+    let users = || -> Result<BTreeSet<(u32, ProcessKey)>> {
+        let all = suspects(ports, slurm, &driver, &minors, None)?;
+        let users = all.into_iter().filter(|user| user.uses_memory && user.tracked_by.is_none());
+        let pairs = users.flat_map(|user| {
+            let key = user.process.key;
+            user.minors.into_iter().map(move |minor| (minor, key))
+        });
+        Ok(pairs.collect())
+    };
+    let before = users()?;
+    let held = match before.is_empty() {
+        true => Vec::new(),
+        false => {
+            let free = free(devices, &minors, &allocated(slurm, node, None)?);
+            let still: Vec<(u32, ProcessKey)> =
+                users()?.intersection(&before).copied().filter(|(m, _)| free.contains(m)).collect();
+            let held = minors.iter().filter_map(|minor| {
+                let on = still.iter().filter(|(other, _)| other == minor);
+                let pids: Vec<Pid> = on.map(|(_, key)| key.pid).collect();
+                (!pids.is_empty()).then(|| held_device(ports, &driver, *minor, pids))
+            });
+            held.collect()
+        }
+    };
+    Ok(Health { held, node: state_of(slurm, node)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(state: &str, why: Option<&str>, held: bool) -> Change {
+        let words = state.split('+').map(str::to_owned).collect();
+        let node = NodeState { words, reason: why.map(str::to_owned) };
+        let device = HeldDevice { index: 1, used: None, pids: vec![Pid(4711)] };
+        change(&Health { held: if held { vec![device] } else { Vec::new() }, node })
+    }
+
+    #[test]
+    fn only_own_reasons_are_undone_and_no_other_is_overwritten() {
+        let own = "gpuws: GPU 1 held by 4711";
+        let older = "gpuws: GPU 0 held by 12";
+        assert_eq!(after("IDLE", None, false), Change::None);
+        assert_eq!(after("IDLE+DRAIN", Some(own), false), Change::Resume);
+        assert_eq!(after("IDLE+DRAIN", Some("RMA"), false), Change::None);
+        assert_eq!(
+            after("IDLE+DRAIN", Some("gpuws: GPU 1 held by 4711, RMA"), false),
+            Change::None
+        );
+        assert_eq!(after("DOWN+DRAIN", Some(own), false), Change::None);
+        assert_eq!(after("IDLE", Some(own), false), Change::None);
+        assert_eq!(after("IDLE", None, true), Change::Drain(own.to_owned()));
+        assert_eq!(after("MIXED+DRAIN", Some(older), true), Change::Drain(own.to_owned()));
+        assert_eq!(after("IDLE+DRAIN", Some(own), true), Change::None);
+        assert_eq!(after("IDLE+DRAIN", Some("RMA"), true), Change::None);
+        assert_eq!(after("IDLE+DRAIN", None, true), Change::None);
+    }
+}

@@ -1,0 +1,100 @@
+//! The reason to drain a node.
+//!
+//! It consists of numbers only: the names of processes are text of their users, and Slurm shows the
+//! reason to administrators.
+
+use gpu_core::{Bytes, Pid};
+
+/// The most processes that a reason names for one device, and the most devices.
+const NAMED: usize = 8;
+
+/// The beginning of every reason.
+const PREFIX: &str = "gpuws: ";
+
+/// A device that is held although no job has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldDevice {
+    /// Its index (NVML), or the number of its file if the driver does not answer.
+    pub index: u32,
+    /// Its memory in use, if the driver answers.
+    pub used: Option<Bytes>,
+    /// The processes that hold it; none if memory is in use and no process is seen.
+    pub pids: Vec<Pid>,
+}
+
+/// Returns the reason to drain a node with these devices, such as
+/// `gpuws: GPU 1 15824 MiB held by 4711`; `None` without any.
+pub fn reason(held: &[HeldDevice]) -> Option<String> {
+    if held.is_empty() {
+        return None;
+    }
+    let parts = held.iter().take(NAMED).map(|device| {
+        let used = device.used.map(|used| format!(" {} MiB", used.0 >> 20)).unwrap_or_default();
+        let pids: Vec<String> = device.pids.iter().take(NAMED).map(Pid::to_string).collect();
+        let holders = if pids.is_empty() { "no process".to_owned() } else { pids.join(", ") };
+        format!("GPU {}{used} held by {holders}", device.index)
+    });
+    Some(format!("{PREFIX}{}", parts.collect::<Vec<_>>().join("; ")))
+}
+
+/// Returns whether [`reason`] has written a reason, and nobody has changed it.
+pub fn is_own_reason(text: &str) -> bool {
+    let number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    let own = |part: &str| {
+        let Some((device, holders)) = part.split_once(" held by ") else { return false };
+        let words: Vec<&str> = device.split(' ').collect();
+        let named = match words[..] {
+            ["GPU", index] => number(index),
+            ["GPU", index, used, "MiB"] => number(index) && number(used),
+            _ => false,
+        };
+        named && (holders == "no process" || holders.split(", ").all(number))
+    };
+    text.strip_prefix(PREFIX).is_some_and(|parts| parts.split("; ").all(own))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(index: u32, mib: Option<u64>, pids: &[u32]) -> HeldDevice {
+        let pids = pids.iter().copied().map(Pid).collect();
+        HeldDevice { index, used: mib.map(Bytes::from_mib), pids }
+    }
+
+    #[test]
+    fn reason_names_device_memory_and_holders() {
+        for (devices, expected) in [
+            (vec![held(1, Some(15_824), &[4711])], "gpuws: GPU 1 15824 MiB held by 4711"),
+            (
+                vec![held(0, None, &[7, 8]), held(3, Some(2), &[])],
+                "gpuws: GPU 0 held by 7, 8; GPU 3 2 MiB held by no process",
+            ),
+        ] {
+            assert_eq!(reason(&devices).as_deref(), Some(expected));
+            assert!(is_own_reason(expected));
+        }
+        assert_eq!(reason(&[]), None);
+        let crowd: Vec<HeldDevice> =
+            (0..64).map(|index| held(index, Some(80_000), &[4_000_000; 64])).collect();
+        let long = reason(&crowd).unwrap();
+        assert!(long.len() < 1024 && is_own_reason(&long), "{long}");
+    }
+
+    #[test]
+    fn reason_of_somebody_else_is_not_own() {
+        for text in [
+            "Epilog error",
+            "gpuws",
+            "gpuws: ",
+            "gpuws: maintenance",
+            "NHC: gpuws: GPU 1 held by 4711",
+            "gpuws: GPU 1 held by 4711; RMA ordered",
+            "gpuws: GPU 1 held by python",
+            "gpuws: GPU 1 held by ",
+            "gpuws: GPU x held by 1",
+        ] {
+            assert!(!is_own_reason(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What the process that cleans tells the one that slurmd waits for.
+//!
+//! slurmd reads the output of a script to its end and drains the node if the script fails, so what
+//! cleans is a process of its own: it inspects processes of users, which could make it wait. Its
+//! standard output has a line for each change of what is held.
+
+use crate::held::is_own_reason;
+
+/// The last line of a process that got to the end.
+const DONE: &str = "done";
+/// Nothing is held any more.
+const FREE: &str = "free";
+/// What begins the line with the reason to drain the node.
+const HELD: &str = "held ";
+
+/// What the process has told by its end, or by the end of its time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// The reason to drain the node: something holds a device.
+    pub reason: Option<String>,
+    /// It got to the end.
+    pub is_done: bool,
+}
+
+impl Told {
+    /// Returns the lines that tell this.
+    pub fn lines(&self) -> String {
+        let held = match &self.reason {
+            Some(reason) => format!("{HELD}{reason}\n"),
+            None => format!("{FREE}\n"),
+        };
+        if self.is_done { format!("{held}{DONE}\n") } else { held }
+    }
+
+    /// Reads the last state from what was told.
+    pub fn read(text: &str) -> Self {
+        let mut told = Told::default();
+        for line in text.lines() {
+            match line.strip_prefix(HELD) {
+                Some(reason) if is_own_reason(reason) => told.reason = Some(reason.to_owned()),
+                Some(_) => {}
+                None if line == FREE => told.reason = None,
+                None => told.is_done = line == DONE,
+            }
+        }
+        told
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_state_counts_even_if_the_end_is_missing() {
+        let reason = "gpuws: GPU 1 held by 4711".to_owned();
+        let held = Told { reason: Some(reason.clone()), is_done: false };
+        assert_eq!(Told::read(&held.lines()), held);
+        let freed = Told { reason: None, is_done: true };
+        assert_eq!(Told::read(&format!("{}{}", held.lines(), freed.lines())), freed);
+        let cut = format!("{}held gpuws: GPU 1 held b", held.lines());
+        assert_eq!(Told::read(&cut), held, "a line that was cut says nothing");
+        assert_eq!(Told::read(""), Told::default());
+    }
+}

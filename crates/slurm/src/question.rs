@@ -1,0 +1,144 @@
+//! What Slurm is asked, and through which program.
+
+use crate::held::is_own_reason;
+use crate::node::{NodeState, node_state};
+use gpu_core::{Clock, Error, ErrorKind, Result};
+use std::time::Duration;
+
+/// Between attempts to reach the controller.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A program of Slurm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Program {
+    /// `slurmd`, which also prints the devices of its node.
+    Slurmd,
+    /// `scontrol`.
+    Scontrol,
+    /// `squeue`.
+    Squeue,
+}
+
+impl Program {
+    /// Returns its path within an installation.
+    pub fn path(self) -> &'static str {
+        match self {
+            Program::Slurmd => "sbin/slurmd",
+            Program::Scontrol => "bin/scontrol",
+            Program::Squeue => "bin/squeue",
+        }
+    }
+}
+
+/// A question to Slurm, or a change of the state of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question<'a> {
+    /// Which devices has this node? Needs no running daemon.
+    Devices,
+    /// Which processes does Slurm track here? Asks the steps of this node only.
+    Processes,
+    /// Which jobs are on this node? Asks the controller, as all that follow.
+    Jobs(&'a str),
+    /// What has this job?
+    Job(&'a str),
+    /// What is the state of this node?
+    Node(&'a str),
+    /// Drain this node, for this reason.
+    Drain(&'a str, &'a str),
+    /// Undo the drain of this node.
+    Resume(&'a str),
+}
+
+impl Question<'_> {
+    /// Returns the program that answers it.
+    pub fn program(&self) -> Program {
+        match self {
+            Question::Devices => Program::Slurmd,
+            Question::Jobs(_) => Program::Squeue,
+            _ => Program::Scontrol,
+        }
+    }
+
+    /// Returns the arguments of that program.
+    pub fn arguments(&self) -> Vec<String> {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        match self {
+            Question::Devices => words(&["-G"]),
+            Question::Processes => words(&["listpids"]),
+            Question::Jobs(node) => words(&["-h", "-w", node, "-o", "%A"]),
+            Question::Job(id) => words(&["-d", "-o", "show", "job", id]),
+            Question::Node(node) => words(&["-o", "show", "node", node]),
+            Question::Drain(node, reason) => vec![
+                "update".to_owned(),
+                format!("NodeName={node}"),
+                "State=DRAIN".to_owned(),
+                format!("Reason={reason}"),
+            ],
+            Question::Resume(node) => {
+                vec!["update".to_owned(), format!("NodeName={node}"), "State=RESUME".to_owned()]
+            }
+        }
+    }
+}
+
+/// The port to Slurm.
+pub trait Slurm {
+    /// Runs the program of a question, within a limit of time, and returns what it printed.
+    ///
+    /// # Errors
+    /// `TimedOut` when it gave no answer in time, `Io` when it cannot be run or failed.
+    fn ask(&self, question: Question<'_>) -> Result<String>;
+}
+
+/// What became of the request to drain a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// It is drained for this reason now.
+    Done,
+    /// Somebody else had drained it, and that reason stays.
+    For(String),
+}
+
+/// Drains a node, unless it is drained for a reason of somebody else.
+///
+/// # Errors
+/// When Slurm does not answer.
+pub fn drain(slurm: &dyn Slurm, node: &str, reason: &str) -> Result<Drained> {
+    let state = state_of(slurm, node)?;
+    let drained = state.is_drained();
+    if let Some(other) = state.reason.filter(|_| drained)
+        && !is_own_reason(&other)
+    {
+        return Ok(Drained::For(other));
+    }
+    slurm.ask(Question::Drain(node, reason)).map(|_| Drained::Done)
+}
+
+/// Drains a node as [`drain`] does, and tries again until the clock shows `until`: the controller may
+/// be away for a while.
+///
+/// # Errors
+/// When Slurm has not answered by then.
+pub fn drain_until(
+    slurm: &dyn Slurm,
+    (node, reason): (&str, &str),
+    until: Duration,
+    clock: &dyn Clock,
+) -> Result<Drained> {
+    loop {
+        match drain(slurm, node, reason) {
+            Err(_) if clock.monotonic().saturating_add(PAUSE) < until => clock.sleep(PAUSE),
+            done => return done,
+        }
+    }
+}
+
+/// Returns the state of a node.
+///
+/// # Errors
+/// When Slurm does not answer, or with something else.
+pub(crate) fn state_of(slurm: &dyn Slurm, node: &str) -> Result<NodeState> {
+    let text = slurm.ask(Question::Node(node))?;
+    node_state(&text)
+        .ok_or_else(|| Error::new(ErrorKind::Io, format!("read the state of node '{node}'")))
+}

@@ -1,0 +1,182 @@
+//! Cleaning a node, on processes, a driver and a Slurm that are made for the test.
+
+mod world;
+
+use gpu_core::{ActToken, Pid, Signal};
+use gpu_reaper::{Guard, Ports};
+use gpu_slurm::{
+    Cleaned, Cleaner, Drained, HeldDevice, Job, Phase, devices, drain, health, reason,
+};
+use std::ops::ControlFlow;
+use std::time::Duration;
+use world::{FakeProcess, FakeSlurm, World, device, journal_lines, process};
+
+fn job() -> Job {
+    Job { id: "7".to_owned(), uid: 1000, sluid: None, positions: vec![0] }
+}
+
+/// Cleans the devices of job 7, and returns the result and what was told before anything was done.
+fn clean(world: &World, slurm: &FakeSlurm, phase: Phase) -> (Cleaned, Vec<HeldDevice>) {
+    let (host, backend, clock) = (world.host(), world.backend(), world.clock());
+    let journal = world.journal();
+    let ports = Ports { host: &host, backend: &backend, clock: &clock, journal: &*journal };
+    let guard = Guard::new(&host, Vec::new()).unwrap();
+    let devices = devices("Gres Name=gpu Count=1 Index=0 File=/dev/nvidia0");
+    let grace = Duration::from_secs(5);
+    let cleaner = Cleaner { ports, slurm, guard: &guard, node: "n1", devices: &devices, grace };
+    let mut told = Vec::new();
+    let mut held = |held: &[HeldDevice]| told = held.to_vec();
+    let token = ActToken::user_confirmed();
+    let done = cleaner.clean(&job(), phase, &token, &mut held, &mut |_| ControlFlow::Continue(()));
+    (done.unwrap(), told)
+}
+
+fn reason_of(cleaned: &Cleaned) -> Option<String> {
+    reason(&cleaned.held)
+}
+
+#[test]
+fn marked_process_is_ended_and_the_controller_is_not_asked() {
+    let marked = FakeProcess { mark: Some("7"), ..device(4711, 1000) };
+    let worker = FakeProcess { mark: Some("7"), ..process(4712, 1000) };
+    let other_job = FakeProcess { mark: Some("8"), ..process(4713, 1000) };
+    let other_user = FakeProcess { mark: Some("7"), ..process(4714, 1001) };
+    let world = World::new(vec![marked, worker, other_job, other_user]);
+    let slurm = FakeSlurm::default();
+    let (cleaned, told) = clean(&world, &slurm, Phase::After);
+    assert_eq!(world.signalled(), [(4711, Signal::Term), (4712, Signal::Term)]);
+    assert_eq!(reason_of(&cleaned), None);
+    assert_eq!(reason(&told).as_deref(), Some("gpuws: GPU 0 held by 4711"));
+    assert!(slurm.asked().iter().all(|asked| asked == "listpids"), "{:?}", slurm.asked());
+    let lines = journal_lines(&world);
+    assert!(lines[0].contains(r#""membership":{"job":{"id":"7","uid":1000}}"#), "{lines:?}");
+}
+
+#[test]
+fn unmarked_process_is_ended_if_no_other_job_has_the_device() {
+    let world = World::new(vec![device(4711, 5000)]);
+    let slurm = FakeSlurm {
+        jobs: vec![("7", "gpu:1(IDX:0)"), ("8", "gpu:1(IDX:1)")],
+        ..FakeSlurm::default()
+    };
+    let (cleaned, _) = clean(&world, &slurm, Phase::After);
+    assert_eq!(world.signalled(), [(4711, Signal::Term)]);
+    assert_eq!(reason_of(&cleaned), None);
+    assert!(journal_lines(&world)[0].contains(r#""membership":{"holds":[0]}"#));
+}
+
+#[test]
+fn process_is_spared_if_another_job_has_the_device_or_slurm_does_not_answer() {
+    for slurm in [
+        FakeSlurm { jobs: vec![("8", "shard:1(IDX:0)")], ..FakeSlurm::default() },
+        FakeSlurm { jobs: vec![("8", "shard:1(1/4,0/4)")], ..FakeSlurm::default() },
+        FakeSlurm { jobs: vec![("8", "gpu:1")], ..FakeSlurm::default() },
+        FakeSlurm { is_away: true, ..FakeSlurm::default() },
+        FakeSlurm { tracked: "4711 8 batch 0 0", ..FakeSlurm::default() },
+    ] {
+        let is_away = slurm.is_away;
+        let world = World::new(vec![device(4711, 1000)]);
+        let (cleaned, _) = clean(&world, &slurm, Phase::After);
+        assert_eq!(world.signalled(), [], "{slurm:?}");
+        assert_eq!(reason_of(&cleaned), None, "{slurm:?}");
+        assert_eq!(cleaned.unknown.is_some(), is_away, "{slurm:?}");
+    }
+}
+
+#[test]
+fn tracked_process_of_another_job_of_the_same_user_is_spared() {
+    let forged = FakeProcess { mark: Some("7"), ..device(4711, 1000) };
+    let world = World::new(vec![forged]);
+    let slurm = FakeSlurm { tracked: "4711 8 0 - -", ..FakeSlurm::default() };
+    let (cleaned, _) = clean(&world, &slurm, Phase::After);
+    assert_eq!((world.signalled(), reason_of(&cleaned)), (vec![], None));
+}
+
+#[test]
+fn process_that_no_signal_ends_is_named() {
+    let stuck = FakeProcess { mark: Some("7"), is_immune: true, ..device(4711, 1000) };
+    let world = World::new(vec![stuck]);
+    let (cleaned, _) = clean(&world, &FakeSlurm::default(), Phase::After);
+    assert_eq!(world.signalled(), [(4711, Signal::Term), (4711, Signal::Kill)], "in one round");
+    assert_eq!(reason_of(&cleaned).as_deref(), Some("gpuws: GPU 0 held by 4711"));
+}
+
+#[test]
+fn without_audit_log_nothing_is_signalled_and_the_holder_is_named() {
+    let marked = FakeProcess { mark: Some("7"), ..device(4711, 1000) };
+    let world = World { has_journal: false, ..World::new(vec![marked]) };
+    let (cleaned, _) = clean(&world, &FakeSlurm::default(), Phase::After);
+    assert_eq!(world.signalled(), []);
+    assert_eq!(reason_of(&cleaned).as_deref(), Some("gpuws: GPU 0 held by 4711"));
+}
+
+#[test]
+fn process_that_blocks_the_reader_of_its_environment_is_ended_for_its_device() {
+    let blocking = FakeProcess { blocks: true, mark: Some("8"), ..device(4711, 1000) };
+    let world = World::new(vec![blocking]);
+    let (cleaned, _) = clean(&world, &FakeSlurm::default(), Phase::After);
+    assert_eq!((world.signalled(), reason_of(&cleaned)), (vec![(4711, Signal::Term)], None));
+}
+
+#[test]
+fn monitor_and_slurm_itself_keep_the_device() {
+    let monitor = FakeProcess { uses_uvm: false, ..device(4711, 0) };
+    let step = FakeProcess { name: "slurmstepd", ..device(4712, 0) };
+    let world = World::new(vec![monitor, step]);
+    let (cleaned, _) = clean(&world, &FakeSlurm::default(), Phase::After);
+    assert_eq!((world.signalled(), reason_of(&cleaned)), (vec![], None));
+}
+
+#[test]
+fn before_a_job_leftovers_of_earlier_ones_are_ended() {
+    let earlier = FakeProcess { mark: Some("6"), ..device(4711, 1000) };
+    let own = FakeProcess { mark: Some("7"), ..device(4712, 1000) };
+    let world = World::new(vec![earlier, own]);
+    let (cleaned, _) = clean(&world, &FakeSlurm::default(), Phase::Before);
+    assert_eq!((world.signalled(), reason_of(&cleaned)), (vec![(4711, Signal::Term)], None));
+}
+
+#[test]
+fn memory_that_does_not_come_back_is_named() {
+    for (comes_back, expected) in
+        [(true, None), (false, Some("gpuws: GPU 3 9000 MiB held by no process"))]
+    {
+        let marked = FakeProcess { mark: Some("7"), ..device(4711, 1000) };
+        let world = World { driver: Some(comes_back), ..World::new(vec![marked]) };
+        let (cleaned, told) = clean(&world, &FakeSlurm::default(), Phase::After);
+        assert_eq!(world.signalled(), [(4711, Signal::Term)]);
+        assert_eq!(reason_of(&cleaned).as_deref(), expected);
+        assert_eq!(reason(&told).as_deref(), Some("gpuws: GPU 3 9000 MiB held by 4711"));
+    }
+}
+
+#[test]
+fn health_check_names_holders_of_devices_that_no_job_has() {
+    let world = World::new(vec![device(4711, 1000)]);
+    let (host, backend, clock) = (world.host(), world.backend(), world.clock());
+    let journal = world.journal();
+    let ports = Ports { host: &host, backend: &backend, clock: &clock, journal: &*journal };
+    let devices = devices("Gres Name=gpu Count=1 Index=0 File=/dev/nvidia0");
+    let check = |slurm: &FakeSlurm| health(ports, slurm, "n1", &devices).map(|found| found.held);
+    let expected = HeldDevice { index: 0, used: None, pids: vec![Pid(4711)] };
+    assert_eq!(check(&FakeSlurm::default()).unwrap(), [expected]);
+    let given = FakeSlurm { jobs: vec![("8", "gpu:1(IDX:0)")], ..FakeSlurm::default() };
+    assert_eq!(check(&given).unwrap(), []);
+    assert!(check(&FakeSlurm { is_away: true, ..FakeSlurm::default() }).is_err());
+    assert_eq!(world.signalled(), []);
+}
+
+#[test]
+fn drain_of_somebody_else_stays() {
+    let drained = |reason: &'static str| FakeSlurm { node: reason, ..FakeSlurm::default() };
+    let others = drained("State=IDLE+DRAIN Reason=RMA [root@2026]");
+    let kept = drain(&others, "n1", "gpuws: GPU 0 held by 1").unwrap();
+    assert_eq!(kept, Drained::For("RMA".to_owned()));
+    assert!(!others.asked().iter().any(|asked| asked.starts_with("update")));
+    for node in ["State=IDLE", "State=IDLE+DRAIN Reason=gpuws: GPU 1 held by 2 [root@2026]"] {
+        let slurm = drained(node);
+        assert_eq!(drain(&slurm, "n1", "gpuws: GPU 0 held by 1").unwrap(), Drained::Done);
+        let last = slurm.asked().pop().unwrap();
+        assert_eq!(last, "update NodeName=n1 State=DRAIN Reason=gpuws: GPU 0 held by 1");
+    }
+}

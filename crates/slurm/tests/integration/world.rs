@@ -1,0 +1,292 @@
+//! Processes, a driver and a Slurm, as the ports show them.
+
+use gpu_core::*;
+use gpu_slurm::{Question, Slurm};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A process of the test.
+#[derive(Clone, Debug)]
+pub(crate) struct FakeProcess {
+    pub(crate) pid: u32,
+    pub(crate) uid: u32,
+    pub(crate) name: &'static str,
+    /// It has `/dev/nvidia0` open.
+    pub(crate) has_device: bool,
+    /// It has uvm open.
+    pub(crate) uses_uvm: bool,
+    /// `SLURM_JOB_ID` in its environment.
+    pub(crate) mark: Option<&'static str>,
+    /// Who reads its environment waits for seconds.
+    pub(crate) blocks: bool,
+    /// No signal ends it.
+    pub(crate) is_immune: bool,
+}
+
+pub(crate) fn process(pid: u32, uid: u32) -> FakeProcess {
+    FakeProcess {
+        pid,
+        uid,
+        name: "python",
+        has_device: false,
+        uses_uvm: false,
+        mark: None,
+        blocks: false,
+        is_immune: false,
+    }
+}
+
+pub(crate) fn device(pid: u32, uid: u32) -> FakeProcess {
+    FakeProcess { has_device: true, uses_uvm: true, ..process(pid, uid) }
+}
+
+impl FakeProcess {
+    fn info(&self) -> ProcessInfo {
+        let mut info = ProcessInfo::from_name(Pid(self.pid), self.name);
+        info.key.start = Some(StartTime(u64::from(self.pid)));
+        (info.uid, info.parent, info.session) = (Ok(self.uid), Ok(Pid(1)), Ok(Pid(self.pid)));
+        (info.has_terminal, info.state) = (Ok(false), Ok(ProcessState::Sleeping));
+        info.executable = Err(Absent::NotFound);
+        info
+    }
+
+    fn held(&self) -> Vec<HeldFile> {
+        let paths = [("/dev/nvidia0", self.has_device), ("/dev/nvidia-uvm", self.uses_uvm)];
+        let held = paths.into_iter().filter(|(_, has)| *has).map(|(path, _)| HeldFile {
+            path: path.into(),
+            kind: DeviceFileKind::of_path(path),
+            access: Access::OPEN_FOR_WRITING,
+            descriptors: vec![3],
+        });
+        held.collect()
+    }
+}
+
+/// A machine of the test.
+pub(crate) struct World {
+    pub(crate) processes: Arc<Mutex<Vec<FakeProcess>>>,
+    pub(crate) signals: Arc<Mutex<Vec<(u32, Signal)>>>,
+    pub(crate) lines: Arc<Mutex<Vec<String>>>,
+    /// The driver answers, and the memory of its GPU comes back or not.
+    pub(crate) driver: Option<bool>,
+    pub(crate) has_journal: bool,
+}
+
+/// The lines of the audit log.
+pub(crate) fn journal_lines(world: &World) -> Vec<String> {
+    world.lines.lock().unwrap().clone()
+}
+
+impl World {
+    pub(crate) fn new(processes: Vec<FakeProcess>) -> Self {
+        let processes = Arc::new(Mutex::new(processes));
+        let (signals, lines) = (Arc::default(), Arc::default());
+        World { processes, signals, lines, driver: None, has_journal: true }
+    }
+
+    pub(crate) fn signalled(&self) -> Vec<(u32, Signal)> {
+        self.signals.lock().unwrap().clone()
+    }
+
+    pub(crate) fn clock(&self) -> MockClock {
+        let now = Arc::new(AtomicU64::new(0));
+        let mut clock = MockClock::new();
+        let (read, slept) = (now.clone(), now);
+        clock
+            .expect_monotonic()
+            .returning(move || Duration::from_millis(read.load(Ordering::Relaxed)));
+        clock.expect_wall().returning(|| Timestamp(1));
+        clock.expect_sleep().returning(move |time| {
+            slept.fetch_add(time.as_millis() as u64, Ordering::Relaxed);
+        });
+        clock
+    }
+
+    pub(crate) fn journal(&self) -> Box<dyn Journal> {
+        if !self.has_journal {
+            return Box::new(NoJournal::new(Error::new(ErrorKind::Io, "open the audit log")));
+        }
+        let mut journal = MockJournal::new();
+        let lines = self.lines.clone();
+        journal.expect_append().returning(move |line| {
+            lines.lock().unwrap().push(line.to_owned());
+            Ok(())
+        });
+        Box::new(journal)
+    }
+
+    pub(crate) fn backend(&self) -> MockGpuBackend {
+        let mut backend = MockGpuBackend::new();
+        backend.expect_origin().returning(|| Origin::Simulated("scene".into()));
+        let Some(comes_back) = self.driver else {
+            backend
+                .expect_devices()
+                .returning(|| Err(Error::new(Absent::NotFound, "find a driver")));
+            return backend;
+        };
+        // Its file is nvidia0, and its index another.
+        let id = DeviceId { minor: Ok(0), ..DeviceId::from_index(3) };
+        backend.expect_devices().returning(move || Ok(vec![DeviceInfo::unknown(id.clone())]));
+        let processes = self.processes.clone();
+        backend.expect_sample().returning(move |_| {
+            let mut sample = DeviceSample::absent(Absent::NotSupported);
+            let is_used = !comes_back || processes.lock().unwrap().iter().any(|p| p.has_device);
+            sample.memory.used = Ok(Bytes::from_mib(if is_used { 9_000 } else { 4 }));
+            sample.memory.total = Ok(Bytes::from_mib(16_000));
+            Ok(sample)
+        });
+        let processes = self.processes.clone();
+        backend.expect_processes().returning(move |_| {
+            let processes = processes.lock().unwrap();
+            let listed = processes.iter().filter(|p| p.has_device).map(|process| DeviceProcess {
+                pid: Pid(process.pid),
+                kind: DeviceProcessKind::Compute,
+                memory: Ok(Bytes::from_mib(8_990)),
+                utilization: Err(Absent::NotSupported),
+                name: Err(Absent::NotRecorded),
+                gpu_instance: None,
+                compute_instance: None,
+            });
+            Ok(listed.collect())
+        });
+        backend
+    }
+
+    pub(crate) fn host(&self) -> MockHost {
+        let mut host = MockHost::new();
+        host.expect_origin().returning(|| Origin::Simulated("scene".into()));
+        host.expect_own_ancestry().returning(|| Ok(Vec::new()));
+        host.expect_sees_host_pids().returning(|| Ok(true));
+        host.expect_is_root().returning(|| Ok(true));
+        host.expect_hostname().returning(|| Ok("n1".to_owned()));
+        host.expect_device_files().returning(|| {
+            let file = |path: &str| DeviceFile {
+                path: path.into(),
+                kind: DeviceFileKind::of_path(path),
+                id: Ok(FileId::Device { major: 195, minor: path.len() as u32 }),
+            };
+            Ok(vec![file("/dev/nvidia0"), file("/dev/nvidia-uvm")])
+        });
+        let processes = self.processes.clone();
+        host.expect_holders().returning(move |_| {
+            let all = processes.lock().unwrap();
+            let holders = all.iter().filter(|p| p.has_device).map(|process| Holder {
+                process: process.info().key,
+                held: process.held(),
+                through_thread: None,
+            });
+            Ok(HolderScan { holders: holders.collect(), ..HolderScan::default() })
+        });
+        let processes = self.processes.clone();
+        host.expect_pids().returning(move || {
+            Ok(processes.lock().unwrap().iter().map(|process| Pid(process.pid)).collect())
+        });
+        let processes = self.processes.clone();
+        host.expect_process().returning(move |pid| {
+            let all = processes.lock().unwrap();
+            let found = all.iter().find(|process| process.pid == pid.0).map(FakeProcess::info);
+            found.ok_or_else(|| gone(pid))
+        });
+        let (processes, signals) = (self.processes.clone(), self.signals.clone());
+        host.expect_open().returning(move |pid| {
+            let found = processes.lock().unwrap().iter().find(|p| p.pid == pid.0).cloned();
+            let found = found.ok_or_else(|| gone(pid))?;
+            Ok(Box::new(handle(found, processes.clone(), signals.clone())))
+        });
+        host
+    }
+}
+
+fn gone(pid: Pid) -> Error {
+    Error::new(ProcessFault::Gone, format!("open process {pid}"))
+}
+
+fn handle(
+    process: FakeProcess,
+    all: Arc<Mutex<Vec<FakeProcess>>>,
+    signals: Arc<Mutex<Vec<(u32, Signal)>>>,
+) -> MockProcessHandle {
+    let mut handle = MockProcessHandle::new();
+    let pid = process.pid;
+    let is_there = {
+        let all = all.clone();
+        move || all.lock().unwrap().iter().any(|other| other.pid == pid)
+    };
+    let known = process.clone();
+    let there = is_there.clone();
+    handle.expect_look().returning(move || match there() {
+        true => Ok(known.info()),
+        false => Err(gone(Pid(pid))),
+    });
+    let known = process.clone();
+    handle.expect_held().returning(move |_| Ok(known.held()));
+    handle.expect_has_exited().returning(move || Ok(!is_there()));
+    let known = process.clone();
+    handle.expect_environment().returning(move || {
+        if known.blocks {
+            wait_for_seconds();
+        }
+        let mark = known.mark.map(|id| ("SLURM_JOB_ID".to_owned(), id.to_owned()));
+        Ok(Environment { variables: mark.into_iter().collect(), is_cut: false })
+    });
+    handle.expect_signal().returning(move |signal, _| {
+        signals.lock().unwrap().push((pid, signal));
+        if !process.is_immune {
+            all.lock().unwrap().retain(|other| other.pid != pid);
+        }
+        Ok(())
+    });
+    handle
+}
+
+#[expect(clippy::disallowed_methods, reason = "a reader in another thread must wait")]
+fn wait_for_seconds() {
+    std::thread::sleep(Duration::from_secs(3));
+}
+
+/// A Slurm of the test.
+#[derive(Debug)]
+pub(crate) struct FakeSlurm {
+    /// The jobs on the node, and what each has.
+    pub(crate) jobs: Vec<(&'static str, &'static str)>,
+    /// The rows of `scontrol listpids`.
+    pub(crate) tracked: &'static str,
+    /// State and reason of the node.
+    pub(crate) node: &'static str,
+    /// The controller does not answer.
+    pub(crate) is_away: bool,
+    pub(crate) asked: RefCell<Vec<String>>,
+}
+
+impl Default for FakeSlurm {
+    fn default() -> Self {
+        let asked = RefCell::default();
+        FakeSlurm { jobs: Vec::new(), tracked: "", node: "State=IDLE", is_away: false, asked }
+    }
+}
+
+impl FakeSlurm {
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.asked.borrow().clone()
+    }
+}
+
+impl Slurm for FakeSlurm {
+    fn ask(&self, question: Question<'_>) -> Result<String> {
+        self.asked.borrow_mut().push(question.arguments().join(" "));
+        let away = || Err(Error::new(ErrorKind::TimedOut, "run bin/squeue"));
+        match question {
+            Question::Processes => Ok(self.tracked.to_owned()),
+            _ if self.is_away => away(),
+            Question::Jobs(_) => Ok(self.jobs.iter().map(|(id, _)| format!("{id}\n")).collect()),
+            Question::Job(id) => {
+                let gres = self.jobs.iter().find(|(other, _)| *other == id);
+                Ok(gres.map(|(_, gres)| format!("Nodes=n1 GRES={gres}")).unwrap_or_default())
+            }
+            Question::Node(node) => Ok(format!("NodeName={node} {}", self.node)),
+            _ => Ok(String::new()),
+        }
+    }
+}

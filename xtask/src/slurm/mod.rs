@@ -1,0 +1,129 @@
+//! A real Slurm for tests: slurmctld, slurmd and munge from Debian's packages, without systemd and
+//! without installing them.
+//!
+//! The main decision is that a cluster lives in namespaces of its own (mounts, processes, hostname):
+//! its files are in memory, no process of it outlives the run, and what it does to processes it can
+//! only do to its own. That needs root.
+
+mod cluster;
+mod files;
+mod scenes;
+
+use crate::cargo;
+use std::fs;
+use std::io::{self, Error, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The packages with the daemons, and the libraries that Debian's base system lacks.
+const PACKAGES: [&str; 10] = [
+    "slurmctld",
+    "slurmd",
+    "slurm-client",
+    "slurm-wlm-basic-plugins",
+    "munge",
+    "libmunge2",
+    "libhwloc15",
+    "libjson-c5",
+    "liblua5.1-0",
+    "libyaml-0-2",
+];
+
+/// The first argument of a program that was started again within the namespaces.
+const INSIDE: &str = "slurm-inside";
+
+/// Fetches and unpacks Slurm, builds gpuws, and runs this many jobs on a cluster.
+///
+/// # Errors
+/// If the packages cannot be fetched, or the cluster does not start.
+pub fn slurm(root: &Path, jobs: usize, out: &mut dyn Write) -> io::Result<bool> {
+    let tree = tree_dir(root);
+    if unpacked(root).is_none() {
+        writeln!(out, "slurm: fetching {} packages with apt-get …", PACKAGES.len())?;
+        install(&tree)?;
+    }
+    let built = cargo::build(root, &["build", "--quiet", "-p", "gpuws", "--bin", "gpuws"])?;
+    let gpuws = built.into_iter().find(|built| built.target == "gpuws" && built.kind == "bin");
+    let gpuws = gpuws.ok_or_else(|| Error::other("cargo built no gpuws"))?;
+    run_jobs(&tree, &gpuws.path, jobs)
+}
+
+/// Returns the unpacked Slurm of a workspace, if it is there.
+pub fn unpacked(root: &Path) -> Option<PathBuf> {
+    Some(tree_dir(root)).filter(|tree| tree.join("usr/sbin/slurmctld").exists())
+}
+
+/// Runs this many jobs on a cluster in namespaces of its own. The calling program must call
+/// [`run_if_inside`] first in `main`. Prints on standard output what it does.
+///
+/// # Errors
+/// If the namespaces cannot be made, which needs root.
+pub fn run_jobs(tree: &Path, gpuws: &Path, jobs: usize) -> io::Result<bool> {
+    let status = Command::new("unshare")
+        .args(["--mount", "--pid", "--uts", "--fork", "--kill-child", "--mount-proc"])
+        .arg("--propagation=private")
+        // The first process of the namespace must reap orphans; a shell that waits does.
+        .args(["sh", "-c", "\"$@\"; exit $?", "sh"])
+        .arg(std::env::current_exe()?)
+        .arg(INSIDE)
+        .args([tree, gpuws])
+        .arg(jobs.to_string())
+        .stdin(Stdio::null())
+        .status()?;
+    Ok(status.success())
+}
+
+/// Returns whether all went well, if this program was started within the namespaces of a cluster.
+pub fn run_if_inside() -> Option<bool> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [inside, tree, gpuws, jobs] = &words[..] else { return None };
+    if inside != INSIDE {
+        return None;
+    }
+    let jobs = jobs.parse().ok()?;
+    let done = scenes::run(tree.as_ref(), gpuws.as_ref(), jobs);
+    Some(done.unwrap_or_else(|error| {
+        // If standard error is closed, the exit code still says it.
+        let _ = writeln!(io::stderr(), "slurm: {error}");
+        false
+    }))
+}
+
+fn tree_dir(root: &Path) -> PathBuf {
+    cargo::target_dir(root).join("slurm/root")
+}
+
+/// Unpacks the packages into a directory.
+fn install(tree: &Path) -> io::Result<()> {
+    let debs = tree.with_file_name("debs");
+    for dir in [tree, &debs] {
+        fs::create_dir_all(dir)?;
+    }
+    let mut fetch = Command::new("apt-get");
+    let fetched = succeed(fetch.current_dir(&debs).args(["-qq", "download"]).args(PACKAGES));
+    fetched.map_err(|error| Error::other(format!("{error}; try apt-get update first")))?;
+    for deb in fs::read_dir(&debs)? {
+        succeed(Command::new("dpkg").arg("-x").arg(deb?.path()).arg(tree))?;
+    }
+    // A daemon that is not called slurmctld or slurmd ignores every Gres= of its node.
+    for name in ["slurmd", "slurmstepd", "slurmctld"] {
+        let link = tree.join("usr/sbin").join(name);
+        let _ = fs::remove_file(&link);
+        std::os::unix::fs::symlink(format!("{name}-wlm"), link)?;
+    }
+    Ok(())
+}
+
+/// Runs a program, and returns its output.
+fn succeed(command: &mut Command) -> io::Result<String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| Error::other(format!("failed to run {name}: {error}")))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(Error::other(format!("{name} failed: {}", said.trim())));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,299 @@
+//! What happens on the cluster, and what must be true of it.
+
+use super::cluster::{Cluster, DIR, USERS, at, chance, pause};
+use super::files::ORDER;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// What jobs leave behind; those after the bar leave no trace of their job, so such a job has a
+/// whole device.
+const MARKED: [&str; 7] =
+    ["setsid", "double-fork", "loader", "stopped", "ignoring-term", "respawning", "without-device"];
+const UNMARKED: [&str; 2] = ["without-mark", "container"];
+
+/// The stand-in for a device is a console, which must not become the terminal of who opens it.
+const NO_TERMINAL: i32 = nix::libc::O_NOCTTY;
+
+/// Runs the scenes, prints each result, and returns whether all went well.
+pub(super) fn run(tree: &Path, gpuws: &Path, jobs: usize) -> io::Result<bool> {
+    let cluster = Cluster::start(tree, gpuws)?;
+    say(&format!("slurmctld, slurmd and munged run; the node is {}", cluster.node()?));
+    let mut well = true;
+    let mut scene = |problems: Vec<String>| {
+        well &= problems.is_empty();
+        problems.iter().for_each(|problem| say(&format!("PROBLEM: {problem}")));
+    };
+    scene(many_jobs(&cluster, jobs)?);
+    scene(stuck_holder(&cluster)?);
+    scene(other_reason(&cluster)?);
+    Ok(well)
+}
+
+/// Many jobs, several at once, of which each leaves something behind.
+fn many_jobs(cluster: &Cluster, jobs: usize) -> io::Result<Vec<String>> {
+    let mut bystanders = Bystanders::start()?;
+    let mut containers: Vec<Child> = Vec::new();
+    let mut submitted = BTreeSet::new();
+    let mut wants_container = BTreeSet::new();
+    for number in 0..jobs {
+        let user = USERS[usize::from(number % 4 == 3)].1;
+        let kinds = MARKED.len() + UNMARKED.len();
+        let (gres, kind) = match number % kinds {
+            place if place < MARKED.len() => (["shard:1", "gpu:1"][number % 2], MARKED[place]),
+            place => ("gpu:1", UNMARKED[place - MARKED.len()]),
+        };
+        let id = cluster.submit((user, gres, kind), 1 + number as u32 % 3)?;
+        if kind == "container" {
+            wants_container.insert(id.clone());
+        }
+        submitted.insert(id);
+    }
+    let mut most = 0;
+    let ended = |submitted: &BTreeSet<String>| {
+        let ended = exit_codes("epilogs");
+        submitted.iter().filter(|id| ended.iter().any(|(other, _)| other == *id)).count()
+    };
+    let mut quiet = 0;
+    let mut last = 0;
+    while ended(&submitted) < submitted.len() && quiet < 1200 {
+        for id in wants_container.clone() {
+            if let Ok(device) = fs::read_to_string(at("running").join(&id)) {
+                containers.push(container(&id, device.trim().as_ref())?);
+                wants_container.remove(&id);
+            }
+        }
+        let running = cluster.ask("bin/squeue", &["-h", "-t", "R", "-o", "%A"])?;
+        most = most.max(running.lines().count());
+        let now = ended(&submitted);
+        quiet = if now == last { quiet + 1 } else { 0 };
+        last = now;
+        for child in &mut containers {
+            let _ = child.try_wait();
+        }
+        pause();
+    }
+    let mut problems: Vec<String> =
+        fs::read_to_string(at("violations"))?.lines().map(str::to_owned).collect();
+    problems.extend(bystanders.ended());
+    let (epilogs, prologs) = (exit_codes("epilogs"), exit_codes("prologs"));
+    let failed = epilogs.iter().chain(&prologs).filter(|(_, code)| code != "0");
+    problems.extend(failed.map(|(id, code)| {
+        let log = fs::read_to_string(at("log").join(format!("epilog.{id}"))).unwrap_or_default();
+        format!("a script of job {id} exited with {code}: {log}")
+    }));
+    let missing = submitted.len() - ended(&submitted);
+    if missing > 0 {
+        let queue = cluster.ask("bin/squeue", &["-h"])?;
+        let first: Vec<&str> = queue.lines().take(5).collect();
+        problems.push(format!("{missing} jobs did not end, such as {first:#?}"));
+    }
+    if !wants_container.is_empty() {
+        problems.push(format!("jobs without their container: {wants_container:?}"));
+    }
+    problems.extend(holders(&bystanders)?);
+    let node = cluster.node()?;
+    if !["State=IDLE", "State=IDLE+COMPLETING"].contains(&&*node) {
+        problems.push(format!("the node is {node}"));
+    }
+    let left: usize = fs::read_dir(at("left"))?
+        .filter_map(|file| fs::read_to_string(file.ok()?.path()).ok())
+        .map(|text| text.lines().count())
+        .sum();
+    say(&format!(
+        "{} jobs, {most} at once, left {left} processes of {} kinds behind; {} bystanders; \
+         {} problems",
+        epilogs.len(),
+        MARKED.len() + UNMARKED.len(),
+        bystanders.0.len(),
+        problems.len()
+    ));
+    bystanders.end();
+    Ok(problems)
+}
+
+/// A holder that no signal ends drains the node by name, and the health check undoes that.
+fn stuck_holder(cluster: &Cluster) -> io::Result<Vec<String>> {
+    let freezer = Path::new("/sys/fs/cgroup/freezer");
+    if !freezer.join("tasks").exists() && !freezer.join("cgroup.procs").exists() {
+        say("skipped: a holder that no signal ends (no freezer of version 1 here)");
+        return Ok(Vec::new());
+    }
+    let frozen = freezer.join(format!("gpuws-slurm-{}", chance()?));
+    fs::create_dir(&frozen)?;
+    let scene = freeze_and_end(cluster, &frozen);
+    let _ = fs::write(frozen.join("freezer.state"), "THAWED");
+    cluster.wait_for("the frozen group is empty", || {
+        Ok(fs::read_to_string(frozen.join("cgroup.procs"))?.is_empty())
+    })?;
+    fs::remove_dir(&frozen)?;
+    scene
+}
+
+fn freeze_and_end(cluster: &Cluster, frozen: &Path) -> io::Result<Vec<String>> {
+    let id = cluster.submit((USERS[0].1, "gpu:1", "setsid"), 3)?;
+    let list = at("left").join(&id);
+    let kinds = |text: &str| text.lines().count() >= 2;
+    cluster.wait_for("the job runs", || {
+        Ok(at("running").join(&id).exists() && fs::read_to_string(&list).is_ok_and(|t| kinds(&t)))
+    })?;
+    let text = fs::read_to_string(&list)?;
+    let stuck = text.lines().find_map(|line| line.strip_prefix("setsid ")).unwrap_or_default();
+    let stuck = stuck.split(' ').next().unwrap_or_default().to_owned();
+    fs::write(frozen.join("cgroup.procs"), &stuck)?;
+    fs::write(frozen.join("freezer.state"), "FROZEN")?;
+    let device = fs::read_to_string(at("running").join(&id))?;
+    let minor = device.trim().trim_start_matches(&format!("{DIR}/dev/nvidia")).to_owned();
+    cluster.wait_for("the Epilog ended", || {
+        Ok(exit_codes("epilogs").iter().any(|(other, _)| *other == id))
+    })?;
+    let expected = format!("State=IDLE+DRAIN gpuws: GPU {minor} held by {stuck}");
+    let mut problems = Vec::new();
+    let settles = cluster.wait_for("the node is drained", || Ok(cluster.node()? == expected));
+    if settles.is_err() {
+        problems.push(format!("the node is {}, not {expected}", cluster.node()?));
+    }
+    say(&format!("a holder that SIGKILL does not end: the node is {}", cluster.node()?));
+    // The health check leaves it drained, as long as the holder is there.
+    cluster.health()?;
+    if cluster.node()? != expected {
+        problems.push(format!("the health check changed the node to {}", cluster.node()?));
+    }
+    let violations = fs::read_to_string(at("violations"))?;
+    let others: Vec<&str> =
+        violations.lines().filter(|line| !line.contains(&format!(" {stuck} of job"))).collect();
+    problems.extend(others.into_iter().map(str::to_owned));
+    fs::write(frozen.join("freezer.state"), "THAWED")?;
+    cluster.wait_for("the holder ended", || Ok(!Path::new("/proc").join(&stuck).exists()))?;
+    cluster.health()?;
+    if cluster.node()? != "State=IDLE" {
+        problems.push(format!("after the health check the node is {}", cluster.node()?));
+    }
+    say(&format!("the holder has ended, and after a health check the node is {}", cluster.node()?));
+    Ok(problems)
+}
+
+/// A drain of somebody else stays, whatever the health check finds.
+fn other_reason(cluster: &Cluster) -> io::Result<Vec<String>> {
+    let update = |state: &str| {
+        let node = format!("NodeName={}", super::cluster::NODE);
+        cluster.ask("bin/scontrol", &["update", &node, state, "Reason=gpuws: ask Carol"])
+    };
+    update("State=DRAIN")?;
+    let holder = holder(USERS[0].1, &at("dev/nvidia1"), "")?;
+    let mut holder = Bystanders(vec![("holder", holder)]);
+    let during = (cluster.health()?, cluster.node()?);
+    holder.end();
+    let after = (cluster.health()?, cluster.node()?);
+    let expected = "State=IDLE+DRAIN gpuws: ask Carol".to_owned();
+    let mut problems = Vec::new();
+    if during != (Some(1), expected.clone()) || after != (Some(0), expected) {
+        problems.push(format!("a reason of somebody else: {during:?}, then {after:?}"));
+    }
+    say(&format!("after two health checks the node is {}", after.1));
+    cluster.ask("bin/scontrol", &["update", "NodeName=n1", "State=RESUME"])?;
+    Ok(problems)
+}
+
+/// Processes that are nobody's leftover.
+struct Bystanders(Vec<(&'static str, Child)>);
+
+impl Bystanders {
+    fn start() -> io::Result<Self> {
+        let [(_, alice), (_, bob)] = USERS;
+        let nothing = Path::new("/dev/null");
+        let mut all = vec![
+            ("daemon of alice", holder(alice, nothing, "")?),
+            ("process of bob with the number of a job of alice", holder(bob, nothing, "1")?),
+            ("process of alice with the number of no job", holder(alice, nothing, "999999")?),
+        ];
+        for minor in ORDER {
+            let device = open(&at("dev").join(format!("nvidia{minor}")))?;
+            all.push(("monitor", sleeper(0, "", device, open(&at("dev/nvidiactl"))?)?));
+        }
+        Ok(Bystanders(all))
+    }
+
+    fn ended(&mut self) -> Vec<String> {
+        let ended = self.0.iter_mut().filter_map(|(name, child)| {
+            let status = child.try_wait().ok()??;
+            Some(format!("{name} was ended: {status}"))
+        });
+        ended.collect()
+    }
+
+    fn end(&mut self) {
+        for (_, child) in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Starts what a container of a job would leave: no descendant of it, of another user, without its
+/// environment.
+fn container(id: &str, device: &Path) -> io::Result<Child> {
+    let child = holder(30_099, device, "")?;
+    let stat = fs::read_to_string(format!("/proc/{}/stat", child.id()))?;
+    let start = stat.split(' ').nth(21).unwrap_or_default().to_owned();
+    let mut list = File::options().append(true).open(at("left").join(id))?;
+    writeln!(list, "container {} {start}", child.id())?;
+    Ok(child)
+}
+
+/// Starts a process that uses memory of a device.
+fn holder(user: u32, device: &Path, job: &str) -> io::Result<Child> {
+    sleeper(user, job, open(device)?, open(&at("dev/nvidia-uvm"))?)
+}
+
+fn sleeper(user: u32, job: &str, first: File, second: File) -> io::Result<Child> {
+    let mut command = Command::new("/bin/sleep");
+    command.arg("1000").env_clear().current_dir("/").uid(user).gid(user).process_group(0);
+    if !job.is_empty() {
+        command.env("SLURM_JOB_ID", job);
+    }
+    command.stdin(first).stdout(second).stderr(Stdio::null()).spawn()
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    File::options().read(true).write(true).custom_flags(NO_TERMINAL).open(path)
+}
+
+/// Returns the processes that hold a device and should not.
+fn holders(bystanders: &Bystanders) -> io::Result<Vec<String>> {
+    let known: Vec<String> = bystanders.0.iter().map(|(_, child)| child.id().to_string()).collect();
+    let devices: BTreeSet<u64> = ORDER
+        .iter()
+        .map(|minor| Ok(fs::metadata(at("dev").join(format!("nvidia{minor}")))?.rdev()))
+        .collect::<io::Result<_>>()?;
+    let mut found = Vec::new();
+    for process in fs::read_dir("/proc")? {
+        let process = process?;
+        let pid = process.file_name().to_string_lossy().into_owned();
+        let files: Vec<PathBuf> = fs::read_dir(process.path().join("fd"))
+            .map(|files| files.filter_map(|file| Some(file.ok()?.path())).collect())
+            .unwrap_or_default();
+        let holds =
+            |file: &PathBuf| fs::metadata(file).is_ok_and(|found| devices.contains(&found.rdev()));
+        if !known.contains(&pid) && files.iter().any(holds) {
+            found.push(format!("process {pid} still holds a device"));
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the jobs for which a script has ended, with its exit codes.
+fn exit_codes(name: &str) -> Vec<(String, String)> {
+    let text = fs::read_to_string(at(name)).unwrap_or_default();
+    let pairs = text.lines().filter_map(|line| line.split_once(' '));
+    pairs.map(|(id, code)| (id.to_owned(), code.to_owned())).collect()
+}
+
+fn say(line: &str) {
+    // Nobody may read it.
+    let _ = writeln!(io::stdout(), "slurm: {line}");
+}
