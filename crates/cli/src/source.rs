@@ -57,6 +57,7 @@ fn options(global: &Global) -> Options<'_> {
         nvml: global.nvml.as_deref(),
         deadline: global.deadline,
         progress,
+        program: None,
     }
 }
 

@@ -6,7 +6,7 @@
 //! is the ports of [`gpu_core`]; callers know no adapter.
 //!
 //! Copies of the calling program query NVML and keep leases. So it must call
-//! [`serve_if_requested`] first in `main`.
+//! [`serve_if_requested`] first in `main`, or name a program that does in [`Options::program`].
 //!
 //! ```
 //! use gpu_machine::{Options, Source};
@@ -20,6 +20,7 @@
 
 mod error;
 pub mod history;
+mod isolated;
 mod lease_keeper;
 mod messengers;
 mod no_devices;
@@ -30,6 +31,7 @@ mod session_devices;
 mod source;
 
 pub use error::{Cause, MachineError};
+pub use isolated::supervise_if_requested;
 pub use lease_keeper::{
     Holder, Keeps, RENEWAL, Served, is_placeholder, open_process, placeholder, time_until,
 };

@@ -6,8 +6,8 @@ use crate::no_devices::NoDevices;
 use crate::session_devices::SessionDevices;
 use crate::{Cause, MachineError};
 use gpu_core::{
-    Absent, Clock, DeviceFile, Error, ErrorKind, GpuBackend, Groups, Host, Journal, Observation,
-    Observer, Snapshot,
+    Absent, Clock, DeviceFile, Error, ErrorKind, GpuBackend, Groups, Host, Journal, Launch,
+    Observation, Observer, ProcessKey, Snapshot,
 };
 use gpu_host::{
     FileJournal, FileLeaseStore, LinuxHost, PathTrust, Place, Roots, SafeGpuFiles, SystemClock,
@@ -41,6 +41,8 @@ pub struct Source {
     /// An empty lease directory, deleted with this value.
     no_leases: OnceLock<TempDir>,
     progress: fn(&str),
+    /// The program that keeps placeholders, if it is another one.
+    program: Option<PathBuf>,
 }
 
 /// The environment variable that names the lease directory.
@@ -107,12 +109,21 @@ pub struct Options<'a> {
     pub deadline: Duration,
     /// Called with a message if a wait takes several seconds.
     pub progress: fn(&str),
+    /// The program to start for what must not run in this process: a path to gpuws. `None` if this
+    /// program itself calls [`serve_if_requested`](crate::serve_if_requested).
+    pub program: Option<&'a Path>,
 }
 
 impl<'a> Options<'a> {
     /// Returns the options for this machine: 30 s for the driver, and no messages.
     pub fn this_machine() -> Self {
-        Options { sim: None, nvml: None, deadline: Duration::from_secs(30), progress: |_| {} }
+        Options {
+            sim: None,
+            nvml: None,
+            deadline: Duration::from_secs(30),
+            progress: |_| {},
+            program: None,
+        }
     }
 
     /// Returns the options for a simulated machine.
@@ -190,6 +201,7 @@ impl Source {
             can_end_processes: true,
             no_leases: OnceLock::new(),
             progress: |_| {},
+            program: None,
         }
     }
 
@@ -204,6 +216,7 @@ impl Source {
             can_end_processes: true,
             no_leases: OnceLock::new(),
             progress: |_| {},
+            program: None,
         }
     }
 
@@ -217,15 +230,18 @@ impl Source {
                 Error::new(ErrorKind::Invalid, what).with_source(error)
             })?;
         }
-        let own = std::env::current_exe();
+        let own = match options.program {
+            Some(program) => Ok(program.to_owned()),
+            None => std::env::current_exe(),
+        };
         let own = own.map_err(|error| MachineError::io("find this program", error))?;
         let helper = Helper {
             arguments: vec![OsString::from(HELPER)],
             library: options.nvml.map(Path::to_owned),
-            forks: true,
+            forks: options.program.is_none(),
             ..Helper::new(own)
         };
-        let progress = options.progress;
+        let (progress, program) = (options.progress, options.program.map(Path::to_owned));
         let backend = prepare(NvmlChild::new(
             helper,
             options.deadline,
@@ -234,8 +250,8 @@ impl Source {
         // The environment has priority: the library may report something else, or nothing.
         let dir = live::named().or_else(|| Some(backend.simulated()?.session));
         match dir {
-            Some(dir) => Ok(Source { progress, ..Source::in_session(backend, &dir)? }),
-            None => Ok(Source { progress, ..Source::of_this_machine(Box::new(backend)) }),
+            Some(dir) => Ok(Source { progress, program, ..Source::in_session(backend, &dir)? }),
+            None => Ok(Source { progress, program, ..Source::of_this_machine(Box::new(backend)) }),
         }
     }
 
@@ -255,8 +271,19 @@ impl Source {
             can_end_processes: host.has_real_processes(),
             no_leases: OnceLock::new(),
             progress: |_| {},
+            program: None,
             host: Box::new(host),
         })
+    }
+
+    /// Returns the placeholder program on the device in `CUDA_VISIBLE_DEVICES`, which ends with
+    /// `root`.
+    pub fn placeholder(&self, root: ProcessKey) -> Launch {
+        let own = crate::placeholder(root, self.session());
+        match (&self.program, &self.session) {
+            (Some(program), None) => Launch { program: program.into(), ..own },
+            _ => own,
+        }
     }
 
     /// Returns the directory of the session in which this program runs.
