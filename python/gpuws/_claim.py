@@ -59,7 +59,7 @@ def initialized_by():
     cuda = getattr(torch, "cuda", None)
     if cuda is not None and getattr(cuda, "is_initialized", bool)():
         return "torch (torch.cuda.is_initialized() is true)"
-    files = _gpuws.own_gpu_files(machine())
+    files = _gpuws.own_gpu_files()
     if files:
         loaded = [name for name in _FRAMEWORKS if name in sys.modules]
         by = f"{loaded[0]}, by its open " if loaded else "the open "
@@ -171,7 +171,7 @@ class Claim:
 
 
 def _warn_if_still_used():
-    files = _gpuws.own_gpu_files(machine())
+    files = _gpuws.own_gpu_files()
     if files:
         import warnings
 

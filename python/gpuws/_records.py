@@ -88,9 +88,18 @@ class Claimed(Record):
 
 
 class Explained(Record):
-    """Out-of-memory messages, with their causes and remedies."""
+    """Out-of-memory messages, with their causes and remedies. `str()` of it is for people."""
 
     __slots__ = ()
+
+    def __str__(self):
+        lines = []
+        for event in self.events:
+            diagnosis = event.diagnosis
+            lines += [diagnosis.verdict, *diagnosis.reasons]
+            lines += [f"now {text}" for text in diagnosis.now]
+            lines += [f"try {fix.set or fix.why}" for fix in event.remedies]
+        return "\n".join(lines) or "no out-of-memory message is known in this text"
 
 
 class Fitted(Record):

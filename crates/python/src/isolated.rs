@@ -2,14 +2,16 @@
 
 use crate::failure::{Failure, Result};
 use crate::interruptible::{self, Stop};
+use crate::look::text as text_of;
 use crate::machine::Machine;
 use crate::request::Wanted;
 use gpu_core::Launch;
 use gpu_host::supervise::Reexec;
 use gpu_machine::roots;
-use gpu_steward::{Isolated, IsolatedError, IsolatedReport};
+use gpu_steward::{Isolated, IsolatedError, IsolatedReport, IsolatedUse};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use serde::Serialize;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -30,9 +32,47 @@ struct Ended {
     report: Option<String>,
 }
 
+/// A report as Python gets it.
+#[derive(Serialize)]
+struct Report<'a> {
+    exit_code: i32,
+    limit_hit: bool,
+    elapsed_ms: u64,
+    gpus: Vec<Used>,
+    ended_pids: Vec<u32>,
+    left_pids: Vec<u32>,
+    memory_back: Option<bool>,
+    error: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Used {
+    index: u32,
+    peak_memory_bytes: Option<u64>,
+}
+
+impl<'a> From<&'a IsolatedReport> for Report<'a> {
+    fn from(report: &'a IsolatedReport) -> Self {
+        let used = |used: &IsolatedUse| Used {
+            index: used.index,
+            peak_memory_bytes: used.peak.ok().map(|bytes| bytes.0),
+        };
+        Report {
+            exit_code: report.code,
+            limit_hit: report.limit_hit,
+            elapsed_ms: report.elapsed_ms,
+            gpus: report.devices.iter().map(used).collect(),
+            ended_pids: report.ended_pids.iter().map(|pid| pid.0).collect(),
+            left_pids: report.left_pids.iter().map(|pid| pid.0).collect(),
+            memory_back: report.memory_back.ok(),
+            error: report.stopped.as_ref().map(|fault| &*fault.text),
+        }
+    }
+}
+
 impl Ended {
     fn of(outcome: &'static str, text: String, report: Option<&IsolatedReport>) -> Result<Self> {
-        let report = report.map(serde_json::to_string).transpose()?;
+        let report = report.map(Report::from).map(|report| text_of(&report)).transpose()?;
         Ok(Ended { outcome, text, value: Vec::new(), report })
     }
 }

@@ -5,12 +5,15 @@ use crate::failure::Result;
 use crate::interruptible;
 use crate::machine::Machine;
 use gpu_core::{
-    DeviceFileKind, DeviceState, Groups, HolderSearch, Observation, ProcessDetail, Snapshot,
+    DeviceFileKind, DeviceState, Groups, HolderSearch, Host, Observation, Pid, ProcessDetail,
+    Snapshot,
 };
-use gpu_host::user_name;
+use gpu_host::{LinuxHost, Roots, user_name};
+use gpu_machine::roots;
 use gpu_reaper::Past;
 use gpu_report::json;
 use gpu_report::rows::View;
+use gpu_sim::Session;
 use gpu_steward::{Ports, listing};
 use pyo3::prelude::*;
 use serde::Serialize;
@@ -88,17 +91,19 @@ pub(crate) fn leases(py: Python<'_>, machine: Machine) -> PyResult<String> {
 
 /// Returns the device files that this process has open as a program with a CUDA context has.
 #[pyfunction]
-pub(crate) fn own_gpu_files(py: Python<'_>, machine: Machine) -> PyResult<Vec<String>> {
-    py.detach(|| {
-        let source = machine.open()?;
-        let files = source.host.device_files()?;
-        let own = source.host.own_ancestry()?.first().copied();
-        let held = match own {
-            Some(own) => source.host.open(own.pid)?.held(&files)?,
-            None => Vec::new(),
+pub(crate) fn own_gpu_files(py: Python<'_>) -> PyResult<Vec<String>> {
+    let look = || -> Result<Vec<String>> {
+        // A session is not asked for its members: this process may be its caller, and no member.
+        let dev = gpu_sim::live::named().map(|session| session.join(Session::DEVICE_FILES));
+        let roots = match dev {
+            Some(dev) => Roots { dev, ..roots() },
+            None => roots(),
         };
+        let host = LinuxHost::new(roots);
+        let files = host.device_files()?;
+        let held = host.open(Pid(std::process::id()))?.held(&files)?;
         let of_context = held.into_iter().filter(|file| file.kind == DeviceFileKind::Uvm);
         Ok(of_context.map(|file| file.path.to_string()).collect())
-    })
-    .map_err(|failure: crate::failure::Failure| failure.into())
+    };
+    Ok(py.detach(look)?)
 }
