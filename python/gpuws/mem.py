@@ -49,7 +49,7 @@ def fit(recording, *, device_memory=None, policy=None):
     paths = [recording] if isinstance(recording, (str, os.PathLike)) else list(recording)
     command = ["mem", "fit", "--json"]
     if device_memory is not None:
-        command += ["--device-memory", f"{amount(device_memory)}B"]
+        command += ["--device-memory", _mib(device_memory)]
     for each in [policy] if isinstance(policy, str) else policy or []:
         command += ["--policy", each]
     return Fitted(_json([*command, "--", *map(os.fspath, paths)], accepted=(0, 1)))
@@ -74,9 +74,9 @@ def limit(size, *, context=None, gpu=None):
             f"failed to limit the memory of this process: CUDA is already initialised here by {by}",
             hint="limit it before the first CUDA call",
         )
-    command = ["mem", "env", "--json", "--limit", f"{amount(size)}B"]
+    command = ["mem", "env", "--json", "--limit", _mib(size)]
     if context is not None:
-        command += ["--context", f"{amount(context)}B"]
+        command += ["--context", _mib(context)]
     if gpu is not None:
         command += ["--gpu", ",".join(names(gpu))]
     bounded = _json(command)
@@ -95,3 +95,8 @@ def _json(command, accepted=(0,)):
         text, _, hint = done.stderr.decode("utf-8", "replace").strip().partition("\nhint: ")
         raise GpuwsError(text.removeprefix("gpuws: "), kind="invalid", hint=hint or None)
     return json.loads(done.stdout)
+
+
+def _mib(size):
+    """Returns an amount as the program takes it, rounded down."""
+    return f"{max(amount(size) >> 20, 1)}MiB"
