@@ -85,6 +85,19 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
             "gpu-reaper",
             "gpu-steward",
         ],
+        // The extension module of Python.
+        "gpu-python" => &[
+            "gpu-core",
+            "gpu-host",
+            "gpu-sim",
+            "gpu-text",
+            "gpu-reaper",
+            "gpu-placement",
+            "gpu-memory-advice",
+            "gpu-steward",
+            "gpu-machine",
+            "gpu-report",
+        ],
         // Otherwise only the program, the tests, the benches and the examples select adapters.
         "gpuws" | "gpuws-benches" | "gpuws-examples" => &LIBRARIES_AND_XTASK[..LIBRARIES],
         "gpuws-tests" => LIBRARIES_AND_XTASK,
@@ -141,6 +154,8 @@ const SYSTEM_USERS: &[&str] = &[
     "gpu-machine",
     // It gives the terminal back, and stops its process group at Ctrl-Z.
     "gpu-top",
+    // It names a moment on the kernel's clock.
+    "gpu-python",
     "gpuws",
     "gpuws-tests",
     "gpuws-benches",

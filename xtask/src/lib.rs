@@ -14,6 +14,7 @@ pub mod layering;
 mod mutants;
 mod peers;
 mod plot;
+mod python;
 mod tidy;
 mod tree;
 
@@ -23,6 +24,7 @@ pub use hw::hw;
 pub use mutants::mutants;
 pub use peers::peers;
 pub use plot::plot;
+pub use python::{python, wheel};
 pub use tidy::{Report, tidy};
 pub use tree::Tree;
 
