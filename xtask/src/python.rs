@@ -51,7 +51,10 @@ pub fn python(root: &Path, arguments: &[&str], out: &mut dyn Write) -> io::Resul
     }
     out.flush()?;
     let mut pytest = Command::new(python);
-    pytest.args(["-m", "pytest", "-q", "-n", "4", "python/tests"]).args(arguments).current_dir(root);
+    pytest
+        .args(["-m", "pytest", "-q", "-n", "4", "python/tests"])
+        .args(arguments)
+        .current_dir(root);
     for name in ["PYTHONPATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "GPUWS_CLAIMS"] {
         pytest.env_remove(name);
     }

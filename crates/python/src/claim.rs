@@ -133,13 +133,7 @@ pub(crate) fn ports<'a>(
     journal: &'a dyn Journal,
     locks: &'a FileLeaseStore,
 ) -> Ports<'a> {
-    Ports {
-        backend: &*source.backend,
-        host: &*source.host,
-        clock: &*source.clock,
-        journal,
-        locks,
-    }
+    Ports { backend: &*source.backend, host: &*source.host, clock: &*source.clock, journal, locks }
 }
 
 /// Refuses a claim that would wait for a lease of this very process.
@@ -172,12 +166,14 @@ fn tell_once(
 }
 
 fn warnings(grant: &Grant) -> Vec<String> {
-    let accepted = grant.accepted.iter().map(|(device, bar)| {
-        format!("GPU {}: {}", device.index, claims::barred(bar, &user))
-    });
-    let unseen = grant.held_back.iter().filter_map(|held| held.as_ref().err()).map(|error| {
-        format!("safe-gpu users will not see the lease: failed to {}", error.fault())
-    });
+    let accepted = grant
+        .accepted
+        .iter()
+        .map(|(device, bar)| format!("GPU {}: {}", device.index, claims::barred(bar, &user)));
+    let unseen =
+        grant.held_back.iter().filter_map(|held| held.as_ref().err()).map(|error| {
+            format!("safe-gpu users will not see the lease: failed to {}", error.fault())
+        });
     accepted.chain(unseen).collect()
 }
 
@@ -193,7 +189,8 @@ fn refused(request: &Request, limited_by: Option<&str>, why: NotGranted) -> Fail
                 let holders: Vec<String> = leases.iter().map(|lease| user(lease.owner)).collect();
                 reasons.push(format!("leased by {}", holders.join(", ")));
             }
-            let when = if waited { "not available within the timeout" } else { "not available now" };
+            let when =
+                if waited { "not available within the timeout" } else { "not available now" };
             Failure::new("not-available", format!("{what}: {when}; {}", reasons.join("; ")))
                 .with_hint("see holders and waiting claims with: gpuws leases")
         }

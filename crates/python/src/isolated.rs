@@ -119,7 +119,8 @@ fn run(
     let (claim, _) = wanted.claim(&source, &[])?;
     let mut command = terms.command.into_iter();
     let program = command.next().ok_or_else(|| Failure::invalid("run an empty command"))?;
-    let launch = Launch { program, arguments: command.collect(), set: terms.set, ..Launch::default() };
+    let launch =
+        Launch { program, arguments: command.collect(), set: terms.set, ..Launch::default() };
     let mut job = Isolated::program(launch)
         .claim(claim)
         .wait(wanted.wait())
@@ -139,10 +140,9 @@ fn run(
         }
     }
     match isolation.wait() {
-        Ok(done) => Ok(Ended {
-            value: done.value,
-            ..Ended::of("done", String::new(), Some(&done.report))?
-        }),
+        Ok(done) => {
+            Ok(Ended { value: done.value, ..Ended::of("done", String::new(), Some(&done.report))? })
+        }
         Err(error) => {
             let text = error.to_string();
             match error {

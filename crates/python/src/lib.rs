@@ -23,7 +23,7 @@ mod session;
 #[pyo3::pymodule]
 mod _gpuws {
     #[pymodule_export]
-    use crate::claim::{claim, waits_in_lease, Lease};
+    use crate::claim::{Lease, claim, waits_in_lease};
     #[pymodule_export]
     use crate::explain::explain;
     #[pymodule_export]
@@ -33,5 +33,5 @@ mod _gpuws {
     #[pymodule_export]
     use crate::request::parse_bytes;
     #[pymodule_export]
-    use crate::session::{simulate, Simulated};
+    use crate::session::{Simulated, simulate};
 }

@@ -60,8 +60,7 @@ pub(crate) fn doctor(
     interruptible::run(py, Duration::ZERO, move |_| {
         let observation = gpu_reaper::full_observation();
         let source = machine.open_for_query(observation.groups, looks == 1)?;
-        let snapshots: Vec<Snapshot> =
-            source.snapshots(observation, looks.max(1), every).collect();
+        let snapshots: Vec<Snapshot> = source.snapshots(observation, looks.max(1), every).collect();
         let Some(now) = snapshots.last() else { return Ok("{}".to_owned()) };
         let mut past = Past::new();
         snapshots.iter().for_each(|look| past.add(look));

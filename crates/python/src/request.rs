@@ -97,13 +97,14 @@ impl Wanted {
 }
 
 fn selectors(names: &[String]) -> Result<Vec<Selector>> {
-    let parsed = names.iter().map(|name| name.parse().map_err(Failure::invalid));
-    parsed.collect()
+    let refused = |name: &str, why: String| Failure::invalid(format!("find GPU '{name}': {why}"));
+    names.iter().map(|name| name.parse().map_err(|why| refused(name, why))).collect()
 }
 
 /// Returns an amount of memory such as `6GiB`, in bytes.
 #[pyfunction]
 pub(crate) fn parse_bytes(text: &str) -> PyResult<u64> {
     let parsed: std::result::Result<Bytes, String> = text.parse();
-    Ok(parsed.map(|bytes| bytes.0).map_err(Failure::invalid)?)
+    let refused = |why| Failure::invalid(format!("read '{text}' as an amount of memory: {why}"));
+    Ok(parsed.map(|bytes| bytes.0).map_err(refused)?)
 }

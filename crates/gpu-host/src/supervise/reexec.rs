@@ -117,8 +117,8 @@ impl Supervised for Supervisor {
         let failed = |error: io::Error| {
             Error::new(ErrorKind::Io, "wait for a supervisor").with_source(error)
         };
-        let patience = Timespec::try_from(patience)
-            .map_err(|_| failed(io::ErrorKind::InvalidInput.into()))?;
+        let patience =
+            Timespec::try_from(patience).map_err(|_| failed(io::ErrorKind::InvalidInput.into()))?;
         match poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], Some(&patience)) {
             Ok(count) => Ok(count > 0),
             Err(Errno::INTR) => Ok(false),

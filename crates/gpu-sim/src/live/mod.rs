@@ -189,6 +189,7 @@ fn beside_this_program(name: &str) -> Result<PathBuf, LiveError> {
 fn in_python_package(programs: &Path, name: &str) -> Option<PathBuf> {
     let name = if name == LIBRARY { NVML[0] } else { name };
     let pythons = std::fs::read_dir(programs.join("../lib")).ok()?.flatten().map(|dir| dir.path());
-    let sites = pythons.flat_map(|dir| ["site-packages", "dist-packages"].map(|site| dir.join(site)));
+    let sites =
+        pythons.flat_map(|dir| ["site-packages", "dist-packages"].map(|site| dir.join(site)));
     sites.map(|site| site.join("gpuws/_sim").join(name)).find(|path| path.is_file())
 }
