@@ -64,6 +64,7 @@ class Sim:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+        _shut_down()
         simulated.close()
 
     @property
@@ -111,6 +112,14 @@ def _load():
         import ctypes
 
         _loaded = ctypes.CDLL(library())
+
+
+def _shut_down():
+    """Ends the session of NVML in this process: who never shuts it down would see this machine in
+    the next simulation as well."""
+    for _ in range(1000):
+        if _loaded.nvmlShutdown() != 0:
+            return
 
 
 def _refuse_real_nvml():
