@@ -70,7 +70,7 @@ class Sim:
     @property
     def path(self):
         """The directory of the session; None while it does not run."""
-        return None if self._simulated is None else self._simulated.path
+        return None if self._simulated is None else os.fspath(self._simulated.path)
 
     def use(self, *gpus, mib=500):
         """Starts a process that uses `mib` of memory of each of these GPUs, by index; of those in

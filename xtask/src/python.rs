@@ -15,8 +15,10 @@ const TOOLS: &str = "maturin==1.16.0\npip>=23\n";
 /// What the tests need.
 const REQUIREMENTS: &str = include_str!("../python/requirements.txt");
 
-/// The profile for the tests: its programs are those that `.ci/run` has built before.
+/// The profile for the tests, unless this variable names another: its programs are those that
+/// `.ci/run` has built before.
 const TESTED: &str = "release";
+const PROFILE: &str = "GPUWS_WHEEL_PROFILE";
 
 /// Builds the wheel with this profile of cargo, and prints its path.
 ///
@@ -41,7 +43,8 @@ pub fn python(root: &Path, arguments: &[&str], out: &mut dyn Write) -> io::Resul
         writeln!(out, "python: skipped, maturin is not there: {error}")?;
         return Ok(true);
     }
-    let wheel = dirs.build(root, TESTED)?;
+    let profile = std::env::var(PROFILE).unwrap_or_else(|_| TESTED.to_owned());
+    let wheel = dirs.build(root, &profile)?;
     writeln!(out, "python: built {}", wheel.display())?;
     let python = dirs.fresh(&wheel)?;
     for version in ["1.5.1", "2.0.0"] {
@@ -95,7 +98,7 @@ impl Dirs {
         let path = std::env::join_paths([tools.join("bin")].into_iter().chain(path));
         let mut build = pip(&tools);
         build.args(["wheel", "--quiet", "--no-build-isolation", "--no-deps", "--wheel-dir"]);
-        build.arg(&wheels).arg(root).env("GPUWS_WHEEL_PROFILE", profile);
+        build.arg(&wheels).arg(root).env(PROFILE, profile);
         build.env("PATH", path.map_err(Error::other)?);
         build.env("CARGO_TARGET_DIR", target_dir(root));
         if !build.status()?.success() {

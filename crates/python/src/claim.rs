@@ -104,17 +104,6 @@ pub(crate) fn claim(
     })
 }
 
-/// Returns the ID of the lease that this process is within, if there is one.
-#[pyfunction]
-pub(crate) fn waits_in_lease(py: Python<'_>, machine: Machine) -> PyResult<Option<String>> {
-    interruptible::run(py, Duration::ZERO, move |_| {
-        let (source, locks, _) = opened(&machine)?;
-        let leases = gpu_core::LeaseStore::entries(&locks, gpu_core::EntryKind::Lease)?;
-        let own = gpu_steward::own_lease(&*source.host, &leases, None)?;
-        Ok(own.map(|lease| lease.id.to_string()))
-    })
-}
-
 fn opened(machine: &Machine) -> Result<(Source, FileLeaseStore, ProcessKey)> {
     let source = machine.open()?;
     if source.is_simulated() || !source.can_end_processes {

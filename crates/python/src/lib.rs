@@ -23,7 +23,7 @@ mod session;
 #[pyo3::pymodule]
 mod _gpuws {
     #[pymodule_export]
-    use crate::claim::{Lease, claim, waits_in_lease};
+    use crate::claim::{Lease, claim};
     #[pymodule_export]
     use crate::explain::explain;
     #[pymodule_export]

@@ -1,0 +1,95 @@
+"""What a claim and its release cost in Python, beside safe-gpu, on one simulated machine.
+
+    python benches/python/claim.py [--rounds 30] [--safe-gpu DIRECTORY]
+
+Run it with the Python that has the wheel installed. DIRECTORY is for PYTHONPATH and has safe_gpu;
+without it only gpuws is measured. Both claim one GPU in a process that runs already. safe-gpu asks
+`nvidia-smi` three times, here a shell script around `gpuws query`. Its placeholder does nothing, which
+leaves out the seconds that a framework takes. `import` is a fresh interpreter with
+`import gpuws` less one without.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import gpuws
+
+SMI = """#!/bin/sh
+if [ "$1" = -q ]; then
+  echo "Attached GPUs : 4"
+  echo "Display Mode : Disabled"
+  exit 0
+fi
+exec "GPUWS" query "$@"
+"""
+
+
+def measure(rounds, once):
+    times = []
+    for _ in range(rounds):
+        begin = time.perf_counter()
+        once()
+        times.append((time.perf_counter() - begin) * 1000)
+    return times
+
+
+def show(name, times):
+    ordered = sorted(times)
+    low, high = ordered[len(ordered) // 10], ordered[-len(ordered) // 10 - 1]
+    print(f"{name:24} {statistics.median(times):8.1f} ms   ({low:.1f} to {high:.1f})")
+    return statistics.median(times)
+
+
+def claims():
+    with gpuws.claim(1, quiet=True):
+        pass
+
+
+def of_safe_gpu(place, session):
+    sys.path.insert(0, place)
+    from safe_gpu import safe_gpu
+
+    # Users of safe-gpu on this machine do not wait for a bench.
+    safe_gpu.LOCK_FILENAME = session + safe_gpu.LOCK_FILENAME.removeprefix("/tmp")
+
+    def once():
+        safe_gpu.claim_gpus(1, lambda number: None)
+        os.environ.pop("CUDA_VISIBLE_DEVICES")
+
+    return once
+
+
+def start(text):
+    return lambda: subprocess.run([sys.executable, "-c", text], check=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--safe-gpu")
+    parser.add_argument("--machine", default="rtx8000-x4")
+    terms = parser.parse_args()
+    with gpuws.sim(terms.machine) as machine, tempfile.TemporaryDirectory() as programs:
+        smi = os.path.join(programs, "nvidia-smi")
+        with open(smi, "w") as script:
+            script.write(SMI.replace("GPUWS", gpuws.find_gpuws_bin()))
+        os.chmod(smi, 0o755)
+        os.environ["PATH"] = f"{programs}:{os.environ['PATH']}"
+        claims()
+        own = show("gpuws.claim, release", measure(terms.rounds, claims))
+        if terms.safe_gpu:
+            once = of_safe_gpu(terms.safe_gpu, machine.path)
+            other = show("safe_gpu.claim_gpus", measure(terms.rounds, once))
+            print(f"{'ratio':24} {own / other:8.2f}")
+    bare = statistics.median(measure(terms.rounds, start("pass")))
+    with_import = statistics.median(measure(terms.rounds, start("import gpuws")))
+    print(f"{'import gpuws':24} {with_import - bare:8.1f} ms")
+
+
+if __name__ == "__main__":
+    main()
