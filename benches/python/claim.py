@@ -1,11 +1,12 @@
 """What a claim and its release cost in Python, beside safe-gpu, on one simulated machine.
 
-    python benches/python/claim.py [--rounds 30] [--safe-gpu DIRECTORY]
+    python benches/python/claim.py [--rounds 30] [--safe-gpu DIRECTORY] [--nvidia-smi PROGRAM]
 
 Run it with the Python that has the wheel installed. DIRECTORY is for PYTHONPATH and has safe_gpu;
 without it only gpuws is measured. Both claim one GPU in a process that runs already. safe-gpu asks
-`nvidia-smi` three times, here a shell script around `gpuws query`. Its placeholder does nothing, which
-leaves out the seconds that a framework takes. `import` is a fresh interpreter with
+`nvidia-smi` three times: NVIDIA's, which `cargo xtask peers --install-only` unpacks, or without
+PROGRAM a shell script around `gpuws query`, which is several times faster. Its placeholder does
+nothing, which leaves out the seconds that a framework takes. `import` is a fresh interpreter with
 `import gpuws` less one without.
 """
 
@@ -25,7 +26,7 @@ if [ "$1" = -q ]; then
   echo "Display Mode : Disabled"
   exit 0
 fi
-exec "GPUWS" query "$@"
+exec "GPUWS" query "$@" 2>/dev/null
 """
 
 
@@ -72,13 +73,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--safe-gpu")
+    parser.add_argument("--nvidia-smi")
     parser.add_argument("--machine", default="rtx8000-x4")
     terms = parser.parse_args()
     with gpuws.sim(terms.machine) as machine, tempfile.TemporaryDirectory() as programs:
         smi = os.path.join(programs, "nvidia-smi")
-        with open(smi, "w") as script:
-            script.write(SMI.replace("GPUWS", gpuws.find_gpuws_bin()))
-        os.chmod(smi, 0o755)
+        if terms.nvidia_smi:
+            os.symlink(os.path.abspath(terms.nvidia_smi), smi)
+        else:
+            with open(smi, "w") as script:
+                script.write(SMI.replace("GPUWS", gpuws.find_gpuws_bin()))
+            os.chmod(smi, 0o755)
         os.environ["PATH"] = f"{programs}:{os.environ['PATH']}"
         claims()
         own = show("gpuws.claim, release", measure(terms.rounds, claims))
