@@ -19,7 +19,7 @@ use gpu_steward::{
 use pyo3::prelude::*;
 use std::ffi::OsString;
 use std::ops::ControlFlow;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The time to withdraw a claim after Ctrl-C.
@@ -90,7 +90,12 @@ pub(crate) fn claim(
                     false => ControlFlow::Continue(()),
                 }
             };
-            take(&request, &ports, &mut watch).map_err(|why| refused(&request, limited_by, why))?
+            take(&request, &ports, &mut watch).map_err(|why| {
+                if matches!(why, NotGranted::Silent(_) | NotGranted::Failed(_)) {
+                    Machine::forget();
+                }
+                refused(&request, limited_by, why)
+            })?
         };
         let environment = environment(&grant.entry, wanted.form(), &grant.scene.snapshot.devices)?;
         let plain = |text: OsString| text.to_string_lossy().into_owned();
@@ -104,8 +109,8 @@ pub(crate) fn claim(
     })
 }
 
-fn opened(machine: &Machine) -> Result<(Source, FileLeaseStore, ProcessKey)> {
-    let source = machine.open()?;
+fn opened(machine: &Machine) -> Result<(Arc<Source>, FileLeaseStore, ProcessKey)> {
+    let source = machine.shared()?;
     if source.is_simulated() || !source.can_end_processes {
         let what = "claim GPUs of a simulated machine without real processes";
         return Err(Failure::invalid(what).with_hint("use: with gpuws.sim(\"labbox\"): …"));

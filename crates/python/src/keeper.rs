@@ -8,6 +8,7 @@ use gpu_host::FileLeaseStore;
 use gpu_host::supervise::Companions;
 use gpu_machine::{RENEWAL, Source};
 use gpu_steward::{Grant, HeldDevices, Ports};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -25,7 +26,7 @@ pub(crate) struct Keeper {
 impl Keeper {
     /// Starts the thread.
     pub(crate) fn start(
-        source: Source,
+        source: Arc<Source>,
         locks: FileLeaseStore,
         grant: Grant,
         root: ProcessKey,

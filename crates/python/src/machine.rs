@@ -3,12 +3,26 @@
 use crate::failure::Result;
 use gpu_core::Groups;
 use gpu_machine::{Options, Source};
+use gpu_sim::live;
 use pyo3::prelude::*;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+/// The machine of the last claim, whose child for NVML serves the next one too: starting it takes
+/// most of the time of a claim.
+static LAST: Mutex<Option<(Key, Arc<Source>)>> = Mutex::new(None);
+
+/// What a machine depends on. A forked process must not talk to the child of its parent.
+#[derive(PartialEq)]
+struct Key {
+    pid: u32,
+    machine: Machine,
+    session: Option<PathBuf>,
+}
+
 /// Which machine to open, and with which program.
-#[derive(Clone, Debug, FromPyObject)]
+#[derive(Clone, Debug, PartialEq, FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Machine {
     /// The program gpuws.
@@ -30,9 +44,37 @@ impl Machine {
         }
     }
 
+    /// Forgets the machine of the last claim: a driver that did not answer is asked anew.
+    pub(crate) fn forget() {
+        if let Ok(mut last) = LAST.try_lock() {
+            last.take_if(|(key, _)| key.pid == std::process::id());
+        }
+    }
+
     /// Opens it.
     pub(crate) fn open(&self) -> Result<Source> {
         Ok(Source::open(&self.options())?)
+    }
+
+    /// Returns the machine of the last claim if it is this one, or opens it.
+    pub(crate) fn shared(&self) -> Result<Arc<Source>> {
+        let session = live::named();
+        let key = Key { pid: std::process::id(), machine: self.clone(), session };
+        // Another thread that claims at this moment, or claimed when this process was forked, is
+        // no reason to wait.
+        let Ok(mut last) = LAST.try_lock() else { return self.open().map(Arc::new) };
+        if let Some((known, source)) = last.as_ref()
+            && *known == key
+        {
+            return Ok(Arc::clone(source));
+        }
+        let source = Arc::new(self.open()?);
+        match last.replace((key, Arc::clone(&source))) {
+            // Ending the child of the parent is not up to this process.
+            Some((old, source)) if old.pid != std::process::id() => std::mem::forget(source),
+            _ => {}
+        }
+        Ok(source)
     }
 
     /// Opens it for a query of these groups next.
