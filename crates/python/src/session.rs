@@ -69,7 +69,7 @@ fn started(
     machine: &Path,
     library: &Path,
 ) -> std::result::Result<(Dir, PlaceholderProcesses), LiveError> {
-    let known = Machine::named(machine).map_err(Error::from)?;
+    let known = Machine::named(machine)?;
     let dir = Dir::make(Some(library))?;
     let host = LinuxHost::new(roots());
     let placeholders = PlaceholderProcesses::start(&known, &dir, &host)?;
