@@ -11,6 +11,8 @@ import json
 import os
 import shutil
 import subprocess
+import tarfile
+import tempfile
 from pathlib import Path
 
 import maturin
@@ -36,8 +38,22 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
 
 
 def build_sdist(sdist_directory, config_settings=None):
-    DATA.mkdir(parents=True, exist_ok=True)
-    return maturin.build_sdist(sdist_directory, config_settings)
+    """Packs the files of the repository, because the program is made of most of them."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, stdout=subprocess.PIPE)
+    if listed.returncode != 0:
+        raise SystemExit("failed to list the files: a source distribution needs the git repository")
+    with tempfile.TemporaryDirectory() as metadata:
+        info = Path(metadata) / prepare_metadata_for_build_wheel(metadata) / "METADATA"
+        # NAME-VERSION.dist-info
+        stem = info.parent.name.removesuffix(".dist-info")
+        archive = f"{stem}.tar.gz"
+        with tarfile.open(Path(sdist_directory) / archive, "w:gz") as packed:
+            packed.add(info, f"{stem}/PKG-INFO")
+            for name in filter(None, listed.stdout.decode().split("\0")):
+                # A file that is listed may be deleted in the working tree.
+                if os.path.lexists(ROOT / name):
+                    packed.add(ROOT / name, f"{stem}/{name}", recursive=False)
+    return archive
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
