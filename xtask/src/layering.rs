@@ -95,6 +95,19 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
             "gpu-slurm",
             "gpu-steward",
         ],
+        // The extension module of Python.
+        "gpu-python" => &[
+            "gpu-core",
+            "gpu-host",
+            "gpu-sim",
+            "gpu-text",
+            "gpu-reaper",
+            "gpu-placement",
+            "gpu-memory-advice",
+            "gpu-steward",
+            "gpu-machine",
+            "gpu-report",
+        ],
         // Otherwise only the program, the tests, the benches and the examples select adapters.
         "gpuws-benches" | "gpuws-examples" => &LIBRARIES_AND_XTASK[..LIBRARIES],
         // Their tests check the layers, and pack the program.
@@ -159,6 +172,8 @@ const SYSTEM_USERS: &[&str] = &[
     "gpu-export",
     // It gives the terminal back, and stops its process group at Ctrl-Z.
     "gpu-top",
+    // It names a moment on the kernel's clock.
+    "gpu-python",
     "gpuws",
     "gpuws-tests",
     "gpuws-benches",

@@ -16,6 +16,7 @@ pub mod packages;
 mod peers;
 mod plot;
 mod slurm;
+mod python;
 mod tidy;
 mod tree;
 
@@ -26,6 +27,7 @@ pub use mutants::mutants;
 pub use peers::peers;
 pub use plot::plot;
 pub use slurm::{run_if_inside, run_jobs, slurm, unpacked};
+pub use python::{python, wheel};
 pub use tidy::{Report, tidy};
 pub use tree::Tree;
 

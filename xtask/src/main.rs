@@ -11,6 +11,8 @@ const USAGE: &str = "usage: cargo xtask tidy
        cargo xtask portable
        cargo xtask deb
        cargo xtask slurm [JOBS]
+       cargo xtask wheel [PROFILE]
+       cargo xtask python [PYTEST-ARGUMENTS]
        cargo xtask mutants [REVISION]
        cargo xtask api [--check]";
 
@@ -53,6 +55,9 @@ fn run() -> io::Result<ExitCode> {
         ["trace", functions, program, ref words @ ..] => {
             xtask::trace(functions.as_ref(), program, words)?
         }
+        ["wheel"] => xtask::wheel(root, "dist", &mut out)?,
+        ["wheel", profile] => xtask::wheel(root, profile, &mut out)?,
+        ["python", ref arguments @ ..] => xtask::python(root, arguments, &mut out)?,
         ["plot", criterion] => xtask::plot(root, criterion.as_ref(), &mut out)?,
         _ => {
             writeln!(io::stderr(), "{USAGE}")?;

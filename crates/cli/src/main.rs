@@ -22,13 +22,16 @@ use args::{Cli, Command, StatusArgs};
 use commands::frontend::Role;
 use exit::Exit;
 use failure::Failure;
+use gpu_core::ActToken;
 use gpu_report::csv::Subject;
 use std::io::Write;
 use std::process::ExitCode;
 use terminal::Screen;
 
 fn main() -> ExitCode {
-    let served = gpu_machine::serve_if_requested().map(exit::served);
+    let served = gpu_machine::serve_if_requested()
+        .or_else(|| gpu_machine::supervise_if_requested(ActToken::user_confirmed))
+        .map(exit::served);
     let other = served.or_else(commands::shim::run_if_called_as_nvidia_smi);
     if let Some(exit) = other {
         return exit.into();

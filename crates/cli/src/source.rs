@@ -59,6 +59,7 @@ pub(crate) fn options(global: &Global) -> Options<'_> {
         deadline: global.deadline,
         progress,
         warn: crate::terminal::warn,
+        program: None,
     }
 }
 

@@ -203,6 +203,12 @@ pub trait Supervised: Send {
     /// `Process(Gone)` when it has ended.
     fn end(&self) -> Result<()>;
 
+    /// Waits for at most `patience` until it has ended, and returns whether it has.
+    ///
+    /// # Errors
+    /// `Io` when the kernel does not answer.
+    fn is_over_within(&self, patience: Duration) -> Result<bool>;
+
     /// Waits until it has ended, and returns what it sent; a second call returns nothing more.
     ///
     /// # Errors

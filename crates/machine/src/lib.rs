@@ -6,7 +6,7 @@
 //! is the ports of [`gpu_core`]; callers know no adapter.
 //!
 //! Copies of the calling program query NVML and keep leases. So it must call
-//! [`serve_if_requested`] first in `main`.
+//! [`serve_if_requested`] first in `main`, or name a program that does in [`Options::program`].
 //!
 //! ```
 //! use gpu_machine::{Options, Source};
@@ -22,6 +22,7 @@ mod error;
 #[cfg(feature = "export")]
 mod export;
 pub mod history;
+mod isolated;
 mod lease_keeper;
 mod messengers;
 mod no_devices;
@@ -37,6 +38,7 @@ mod source;
 pub use error::{Cause, MachineError};
 #[cfg(feature = "export")]
 pub use export::{ExportOptions, ExportedMachine, driver_deadline};
+pub use isolated::supervise_if_requested;
 pub use lease_keeper::{
     Holder, Keeps, RENEWAL, Served, is_placeholder, open_process, placeholder, time_until,
 };

@@ -10,8 +10,8 @@ use crate::{Cause, MachineError};
 #[cfg(feature = "kubernetes")]
 use gpu_core::ProcessDetail;
 use gpu_core::{
-    Absent, Clock, DeviceFile, Error, ErrorKind, GpuBackend, Groups, Host, Journal, Observation,
-    Observer, Snapshot,
+    Absent, Clock, DeviceFile, Error, ErrorKind, GpuBackend, Groups, Host, Journal, Launch,
+    Observation, Observer, ProcessKey, Snapshot,
 };
 use gpu_host::{
     FileJournal, FileLeaseStore, LinuxHost, PathTrust, Place, Roots, SafeGpuFiles, SystemClock,
@@ -49,6 +49,8 @@ pub struct Source {
     /// The kubelet of this node.
     #[cfg(feature = "kubernetes")]
     pods: Option<PodNames>,
+    /// The program that keeps placeholders, if it is another one.
+    program: Option<PathBuf>,
 }
 
 /// The environment variable that names the lease directory.
@@ -120,6 +122,9 @@ pub struct Options<'a> {
     pub progress: fn(&str),
     /// Called with a message if something is missing in the snapshots.
     pub warn: fn(&str),
+    /// The program to start for what must not run in this process: a path to gpuws. `None` if this
+    /// program itself calls [`serve_if_requested`](crate::serve_if_requested).
+    pub program: Option<&'a Path>,
 }
 
 impl<'a> Options<'a> {
@@ -131,6 +136,7 @@ impl<'a> Options<'a> {
             deadline: Duration::from_secs(30),
             progress: |_| {},
             warn: |_| {},
+            program: None,
         }
     }
 
@@ -217,6 +223,7 @@ impl Source {
             progress: |_| {},
             #[cfg(feature = "kubernetes")]
             pods: None,
+            program: None,
         }
     }
 
@@ -254,6 +261,7 @@ impl Source {
             progress: |_| {},
             #[cfg(feature = "kubernetes")]
             pods: None,
+            program: None,
         }
     }
 
@@ -267,15 +275,18 @@ impl Source {
                 Error::new(ErrorKind::Invalid, what).with_source(error)
             })?;
         }
-        let own = std::env::current_exe();
+        let own = match options.program {
+            Some(program) => Ok(program.to_owned()),
+            None => std::env::current_exe(),
+        };
         let own = own.map_err(|error| MachineError::io("find this program", error))?;
         let helper = Helper {
             arguments: vec![OsString::from(HELPER)],
             library: options.nvml.map(Path::to_owned),
-            forks: true,
+            forks: options.program.is_none(),
             ..Helper::new(own)
         };
-        let progress = options.progress;
+        let (progress, program) = (options.progress, options.program.map(Path::to_owned));
         let backend = prepare(NvmlChild::new(
             helper,
             options.deadline,
@@ -284,8 +295,8 @@ impl Source {
         // The environment has priority: the library may report something else, or nothing.
         let dir = live::named().or_else(|| Some(backend.simulated()?.session));
         match dir {
-            Some(dir) => Ok(Source { progress, ..Source::in_session(backend, &dir)? }),
-            None => Ok(Source { progress, ..Source::of_this_machine(Box::new(backend)) }),
+            Some(dir) => Ok(Source { progress, program, ..Source::in_session(backend, &dir)? }),
+            None => Ok(Source { progress, program, ..Source::of_this_machine(Box::new(backend)) }),
         }
     }
 
@@ -307,8 +318,19 @@ impl Source {
             progress: |_| {},
             #[cfg(feature = "kubernetes")]
             pods: None,
+            program: None,
             host: Box::new(host),
         })
+    }
+
+    /// Returns the placeholder program on the device in `CUDA_VISIBLE_DEVICES`, which ends with
+    /// `root`.
+    pub fn placeholder(&self, root: ProcessKey) -> Launch {
+        let own = crate::placeholder(root, self.session());
+        match (&self.program, &self.session) {
+            (Some(program), None) => Launch { program: program.into(), ..own },
+            _ => own,
+        }
     }
 
     /// Returns the directory of the session in which this program runs.

@@ -48,7 +48,7 @@ pub use held_devices::HeldDevices;
 pub use inherited::{Convention, Inherited, Note, inherited, inherited_with_gres};
 pub use isolated::{
     EntryPoint, Isolated, IsolatedError, IsolatedReport, IsolatedUse, Isolation, Outcome, RESULT,
-    serve_entry, supervise,
+    not_started, serve_entry, supervise,
 };
 pub use lease_holders::{LeaseKeepers, is_supervisor};
 pub use lease_view::users_within_lease;

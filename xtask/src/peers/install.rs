@@ -118,8 +118,8 @@ impl Peers {
                 writeln!(out, "peers: not installed: gpustat, nvitop, nvidia-ml-py: {error}")?;
             }
         }
-        for (version, checksum) in SAFE_GPU {
-            let message = match self.install_safe_gpu(version, checksum) {
+        for (version, _) in SAFE_GPU {
+            let message = match install_safe_gpu(&self.dir, version) {
                 Ok(()) => format!("safe-gpu {version} is installed"),
                 Err(error) => format!("not installed: safe-gpu {version}: {error}"),
             };
@@ -153,23 +153,6 @@ impl Peers {
         pip.args(["-m", "pip", "--disable-pip-version-check", "install", "--quiet"]);
         output_of(pip.args(["--require-hashes", "--requirement"]).arg(&requirements))?;
         fs::write(self.stamp(), REQUIREMENTS)
-    }
-
-    /// Installs one version of safe-gpu if it is missing, into a directory for `PYTHONPATH`.
-    fn install_safe_gpu(&self, version: &str, checksum: &str) -> io::Result<()> {
-        let dir = self.dir.join(format!("safe-gpu-{version}"));
-        let stamp = dir.join("requirements.txt");
-        let requirement = format!("safe-gpu=={version} --hash=sha256:{checksum}\n");
-        if fs::read_to_string(&stamp).is_ok_and(|stamp| stamp == requirement) {
-            return Ok(());
-        }
-        let wanted = self.dir.join(format!("safe-gpu-{version}.txt"));
-        fs::write(&wanted, &requirement)?;
-        let mut pip = Command::new("python3");
-        pip.args(["-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps"]);
-        pip.arg("--upgrade").arg("--target").arg(&dir);
-        output_of(pip.args(["--require-hashes", "--requirement"]).arg(&wanted))?;
-        fs::write(stamp, requirement)
     }
 
     fn apt(&self) -> PathBuf {
@@ -269,8 +252,30 @@ fn configuration(apt: &Path) -> String {
     )
 }
 
+/// Installs a version of safe-gpu, if it is missing, into a directory in `dir` for `PYTHONPATH`.
+///
+/// # Errors
+/// If the version is not pinned, or pip fails.
+pub(crate) fn install_safe_gpu(dir: &Path, version: &str) -> io::Result<()> {
+    let pinned = SAFE_GPU.iter().find(|(known, _)| *known == version);
+    let (_, checksum) = pinned.ok_or_else(|| Error::other("that version is not pinned"))?;
+    let to = dir.join(format!("safe-gpu-{version}"));
+    let stamp = to.join("requirements.txt");
+    let requirement = format!("safe-gpu=={version} --hash=sha256:{checksum}\n");
+    if fs::read_to_string(&stamp).is_ok_and(|stamp| stamp == requirement) {
+        return Ok(());
+    }
+    let wanted = dir.join(format!("safe-gpu-{version}.txt"));
+    fs::write(&wanted, &requirement)?;
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps"]);
+    pip.arg("--upgrade").arg("--target").arg(&to);
+    output_of(pip.args(["--require-hashes", "--requirement"]).arg(&wanted))?;
+    fs::write(stamp, requirement)
+}
+
 /// Runs a program until it exits and returns its output.
-fn output_of(command: &mut Command) -> io::Result<String> {
+pub(crate) fn output_of(command: &mut Command) -> io::Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output();
     let output =

@@ -16,6 +16,7 @@ mod tools;
 use crate::cargo;
 use figures::Figures;
 use install::Peers;
+pub(crate) use install::{install_safe_gpu, output_of};
 use serde_json::Value;
 use session::Session;
 use std::collections::BTreeMap;

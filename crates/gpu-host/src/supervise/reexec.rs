@@ -17,7 +17,9 @@ use crate::fault;
 use crate::host::Roots;
 use crate::proc_dir::ProcRoot;
 use gpu_core::{Error, ErrorKind, JobExit, ProcessKey, Result, Sent, Supervised, Supervisors};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
+use rustix::io::Errno;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -109,6 +111,19 @@ impl Supervised for Supervisor {
     fn end(&self) -> Result<()> {
         let failed = |errno| fault::process("end a supervisor", errno);
         pidfd_send_signal(&self.pidfd, Signal::TERM).map_err(failed)
+    }
+
+    fn is_over_within(&self, patience: Duration) -> Result<bool> {
+        let failed = |error: io::Error| {
+            Error::new(ErrorKind::Io, "wait for a supervisor").with_source(error)
+        };
+        let patience =
+            Timespec::try_from(patience).map_err(|_| failed(io::ErrorKind::InvalidInput.into()))?;
+        match poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], Some(&patience)) {
+            Ok(count) => Ok(count > 0),
+            Err(Errno::INTR) => Ok(false),
+            Err(errno) => Err(failed(errno.into())),
+        }
     }
 
     fn wait(&mut self) -> Result<Sent> {

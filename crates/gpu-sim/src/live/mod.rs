@@ -180,5 +180,16 @@ fn beside_this_program(name: &str) -> Result<PathBuf, LiveError> {
     // In a target directory of cargo, the files in `deps` are always up to date.
     let places = [dir.join("deps"), dir.to_owned(), dir.join("../lib/gpuws")];
     let found = places.iter().map(|place| place.join(name)).find(|path| path.is_file());
+    let found = found.or_else(|| in_python_package(dir, name));
     found.ok_or_else(|| LiveError::NotBeside { name: name.to_owned(), program: own.clone() })
+}
+
+/// Returns the path of a file in the Python package that was installed with the program, where
+/// programs are in `bin` and packages in `lib/python3.N/site-packages`.
+fn in_python_package(programs: &Path, name: &str) -> Option<PathBuf> {
+    let name = if name == LIBRARY { NVML[0] } else { name };
+    let pythons = std::fs::read_dir(programs.join("../lib")).ok()?.flatten().map(|dir| dir.path());
+    let sites =
+        pythons.flat_map(|dir| ["site-packages", "dist-packages"].map(|site| dir.join(site)));
+    sites.map(|site| site.join("gpuws/_sim").join(name)).find(|path| path.is_file())
 }

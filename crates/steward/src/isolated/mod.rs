@@ -13,7 +13,7 @@ mod supervisor;
 
 pub use entry::{EntryPoint, serve_entry};
 pub use report::{IsolatedError, IsolatedReport, IsolatedUse};
-pub use supervisor::supervise;
+pub use supervisor::{not_started, supervise};
 
 use entry::{ENTRY, FAILURE, PANIC, VALUE};
 use gpu_claim::Wait;
@@ -204,6 +204,15 @@ pub struct Outcome {
 }
 
 impl Isolation {
+    /// Waits for at most `patience` until nothing of the job is left, and returns whether that is
+    /// so; [`wait`](Isolation::wait) then returns at once.
+    ///
+    /// # Errors
+    /// `Io` when the kernel does not answer.
+    pub fn is_over_within(&self, patience: Duration) -> Result<bool> {
+        self.supervisor.as_ref().map_or(Ok(true), |supervisor| supervisor.is_over_within(patience))
+    }
+
     /// Waits until nothing of the job is left, and returns its result.
     ///
     /// # Errors

@@ -73,6 +73,18 @@ pub fn supervise(
         Err(NotRun::NotStarted(error) | NotRun::Lost(error, _)) => Said::NotStarted(error.fault()),
         Err(NotRun::Stopped) => Said::NotGranted("it was asked to stop".to_owned()),
     };
-    serde_json::to_vec(&said)
+    worded(&said)
+}
+
+/// Returns the report of a supervisor that could not open its machine.
+///
+/// # Errors
+/// `Invalid` if the error cannot be serialized.
+pub fn not_started(error: &Error) -> Result<Vec<u8>> {
+    worded(&Said::NotStarted(error.fault()))
+}
+
+fn worded(said: &Said) -> Result<Vec<u8>> {
+    serde_json::to_vec(said)
         .map_err(|error| Error::new(ErrorKind::Invalid, "word a report").with_source(error))
 }

@@ -1,0 +1,77 @@
+//! Waits that Ctrl-C ends.
+
+use crate::failure::{Failure, Result};
+use pyo3::prelude::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// The interval at which a wait looks for signals.
+const LOOKS: Duration = Duration::from_millis(50);
+
+/// Whether the caller of some work has been interrupted.
+#[derive(Clone, Default)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Returns whether the work is to end.
+    pub(crate) fn is_requested(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs `work` on a thread of its own and waits for it without the GIL. If a signal handler of
+/// Python raises, `work` is told to stop and has `patience` to clean up; its result is dropped.
+///
+/// # Errors
+/// That of the work, or of the signal handler.
+pub(crate) fn run<T: Send + 'static>(
+    py: Python<'_>,
+    patience: Duration,
+    work: impl FnOnce(&Stop) -> Result<T> + Send + 'static,
+) -> PyResult<T> {
+    let (sender, receiver) = channel();
+    let stop = Stop::default();
+    let theirs = stop.clone();
+    let start = std::thread::Builder::new().name("gpuws".to_owned());
+    start
+        .spawn(move || {
+            // Nobody receives the result of work that was interrupted; it is dropped here.
+            let _ = sender.send(work(&theirs));
+        })
+        .map_err(|error| Failure::new("failed", format!("start a thread: {error}")))?;
+    // A channel has one receiver, which no other thread may use meanwhile: it is moved along.
+    let mut receiver = Some(receiver);
+    let mut wait = |time: Duration| {
+        let inner = receiver.take();
+        let (inner, received) = py.detach(move || {
+            let received = inner.as_ref().map(|inner| inner.recv_timeout(time));
+            (inner, received)
+        });
+        receiver = inner;
+        received.unwrap_or(Err(RecvTimeoutError::Disconnected))
+    };
+    loop {
+        match wait(LOOKS) {
+            Ok(done) => return Ok(done?),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Failure::new("failed", "finish: a thread has panicked").into());
+            }
+        }
+        let Err(raised) = py.check_signals() else { continue };
+        stop.0.store(true, Ordering::Relaxed);
+        let mut left = patience;
+        while !left.is_zero() {
+            // A second Ctrl-C ends this wait as well.
+            if !matches!(wait(left.min(LOOKS)), Err(RecvTimeoutError::Timeout))
+                || py.check_signals().is_err()
+            {
+                break;
+            }
+            left = left.saturating_sub(LOOKS);
+        }
+        return Err(raised);
+    }
+}

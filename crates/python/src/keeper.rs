@@ -1,0 +1,95 @@
+//! The thread that keeps a lease: it renews it, and keeps the devices from looking unused to
+//! safe-gpu.
+
+use crate::claim::{no_journal, ports};
+use crate::failure::{Failure, Result};
+use gpu_core::{EntryKind, LeaseStore, ProcessKey};
+use gpu_host::FileLeaseStore;
+use gpu_host::supervise::Companions;
+use gpu_machine::{RENEWAL, Source};
+use gpu_steward::{Grant, HeldDevices, Ports};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The time from a failed renewal to the next attempt.
+const RETRY: Duration = Duration::from_secs(60);
+
+/// A lease and its thread. Dropping this releases the devices.
+pub(crate) struct Keeper {
+    /// Nothing is ever sent: the thread ends when the sender is dropped.
+    thread: Option<(Sender<()>, JoinHandle<()>)>,
+    pid: u32,
+}
+
+impl Keeper {
+    /// Starts the thread.
+    pub(crate) fn start(
+        source: Arc<Source>,
+        locks: FileLeaseStore,
+        grant: Grant,
+        root: ProcessKey,
+    ) -> Result<Self> {
+        let (release, released) = channel();
+        let start = std::thread::Builder::new().name("gpuws-lease".to_owned());
+        let thread = start
+            .spawn(move || {
+                let journal = no_journal();
+                keep(grant, root, &source, &ports(&source, &journal, &locks), &released);
+            })
+            .map_err(|error| Failure::new("failed", format!("keep the lease: {error}")))?;
+        Ok(Keeper { thread: Some((release, thread)), pid: std::process::id() })
+    }
+
+    /// Returns whether this process started the thread. After a fork there is a copy of this in a
+    /// process that has no such thread, and no say in the lease.
+    pub(crate) fn is_own(&self) -> bool {
+        self.pid == std::process::id()
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        match self.thread.take() {
+            Some((release, thread)) if self.is_own() => {
+                drop(release);
+                // A thread that has panicked has released the devices as well.
+                let _ = thread.join();
+            }
+            forked => std::mem::forget(forked),
+        }
+    }
+}
+
+fn keep(
+    mut grant: Grant,
+    root: ProcessKey,
+    source: &Source,
+    ports: &Ports<'_>,
+    released: &Receiver<()>,
+) {
+    let placeholder = source.placeholder(root);
+    let mut devices = HeldDevices::new(&mut grant, root, &placeholder, ports, &Companions);
+    let mut due = ports.clock.monotonic() + RENEWAL;
+    loop {
+        let left = due.saturating_sub(ports.clock.monotonic());
+        // If no placeholder can be kept, safe-gpu may take the devices; nobody could act on that.
+        let next = devices.step(&mut |_| {}).map_or(left, |next| next.min(left));
+        if released.recv_timeout(next) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+        if ports.clock.monotonic() >= due {
+            let renewed = renew(&mut grant, ports.locks);
+            due = ports.clock.monotonic() + if renewed.is_ok() { RENEWAL } else { RETRY };
+        }
+    }
+}
+
+/// Renews the lease, and publishes it again if its file was deleted.
+fn renew(grant: &mut Grant, locks: &dyn LeaseStore) -> gpu_core::Result<()> {
+    if !grant.held.renew()? {
+        grant.held = locks.publish(EntryKind::Lease, &grant.entry)?;
+    }
+    Ok(())
+}

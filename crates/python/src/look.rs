@@ -1,0 +1,108 @@
+//! Views: what `gpuws status`, `doctor` and `leases` print as JSON.
+
+use crate::claim::no_journal;
+use crate::failure::Result;
+use crate::interruptible;
+use crate::machine::Machine;
+use gpu_core::{
+    DeviceFileKind, DeviceState, Groups, HolderSearch, Host, Observation, Pid, ProcessDetail,
+    Snapshot,
+};
+use gpu_host::{LinuxHost, Roots, user_name};
+use gpu_machine::roots;
+use gpu_reaper::Past;
+use gpu_report::json;
+use gpu_report::rows::View;
+use gpu_sim::Session;
+use gpu_steward::{Ports, listing};
+use pyo3::prelude::*;
+use serde::Serialize;
+use std::time::Duration;
+
+/// Returns the name of a user, or the number.
+pub(crate) fn user(uid: u32) -> String {
+    user_name(uid).unwrap_or_else(|_| format!("user {uid}"))
+}
+
+/// Returns an object as the program prints it.
+pub(crate) fn text(object: &impl Serialize) -> Result<String> {
+    Ok(gpu_report::write::one_line(object)?)
+}
+
+/// Returns the object of `gpuws status --json`.
+#[pyfunction]
+pub(crate) fn status(py: Python<'_>, machine: Machine, details: bool) -> PyResult<String> {
+    interruptible::run(py, Duration::ZERO, move |_| {
+        let groups = match details {
+            true => Groups::all(),
+            false => gpu_reaper::defect_groups().and(Groups::NONE),
+        };
+        let holders = HolderSearch::wanted(details);
+        let processes = ProcessDetail::Whole;
+        let observation = Observation { groups, holders, processes, driver_messages: false };
+        let source = machine.open_for_query(groups, true)?;
+        let leased = source.leases();
+        let mut whole = source.detailed_snapshot(observation);
+        let diagnosis = gpu_reaper::diagnose_outlines(&mut whole, &*source.host);
+        text(&View::of(&whole, &whole, &diagnosis, leased, &user).json(details))
+    })
+}
+
+/// Returns the object of `gpuws doctor --json`, from this many snapshots.
+#[pyfunction]
+pub(crate) fn doctor(
+    py: Python<'_>,
+    machine: Machine,
+    looks: u16,
+    every_s: f64,
+) -> PyResult<String> {
+    let every = Duration::try_from_secs_f64(every_s).unwrap_or(Duration::from_secs(5));
+    interruptible::run(py, Duration::ZERO, move |_| {
+        let observation = gpu_reaper::full_observation();
+        let source = machine.open_for_query(observation.groups, looks == 1)?;
+        let snapshots: Vec<Snapshot> = source.snapshots(observation, looks.max(1), every).collect();
+        let Some(now) = snapshots.last() else { return Ok("{}".to_owned()) };
+        let mut past = Past::new();
+        snapshots.iter().for_each(|look| past.add(look));
+        let mut diagnosis = gpu_reaper::diagnose_after(&past, now);
+        diagnosis.join_ghosts();
+        let devices: Vec<&DeviceState> = now.devices.iter().collect();
+        text(&json::Doctor::of(now, &devices, &diagnosis, &machine.sim_option()))
+    })
+}
+
+/// Returns the object of `gpuws leases --json`.
+#[pyfunction]
+pub(crate) fn leases(py: Python<'_>, machine: Machine) -> PyResult<String> {
+    interruptible::run(py, Duration::ZERO, move |_| {
+        let source = machine.open()?;
+        let locks = source.lease_store(None)?;
+        let ports = Ports {
+            backend: &*source.backend,
+            host: &*source.host,
+            clock: &*source.clock,
+            journal: &no_journal(),
+            locks: &locks,
+        };
+        text(&json::Leases::of(&listing(&ports)?, &user))
+    })
+}
+
+/// Returns the device files that this process has open as a program with a CUDA context has.
+#[pyfunction]
+pub(crate) fn own_gpu_files(py: Python<'_>) -> PyResult<Vec<String>> {
+    let look = || -> Result<Vec<String>> {
+        // A session is not asked for its members: this process may be its caller, and no member.
+        let dev = gpu_sim::live::named().map(|session| session.join(Session::DEVICE_FILES));
+        let roots = match dev {
+            Some(dev) => Roots { dev, ..roots() },
+            None => roots(),
+        };
+        let host = LinuxHost::new(roots);
+        let files = host.device_files()?;
+        let held = host.open(Pid(std::process::id()))?.held(&files)?;
+        let of_context = held.into_iter().filter(|file| file.kind == DeviceFileKind::Uvm);
+        Ok(of_context.map(|file| file.path.to_string()).collect())
+    };
+    Ok(py.detach(look)?)
+}

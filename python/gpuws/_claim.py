@@ -1,0 +1,274 @@
+"""Claims: GPUs for this process and what it starts."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from gpuws import _gpuws
+from gpuws._errors import CudaInitialized, GpuwsError
+from gpuws._machine import amount, machine, names
+
+# Frameworks that initialise CUDA, in the order in which they are blamed.
+_FRAMEWORKS = ("torch", "tensorflow", "jax", "cupy", "numba", "pycuda")
+
+# The environment before the first claim that is held now: what an outer scheduler gave this process.
+_outer = None
+_active = 0
+_held = None
+_SET = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "GPUWS_LEASE")
+
+
+def wanted(
+    n=1,
+    *,
+    mem=None,
+    gpu=None,
+    exclude=None,
+    min_free=None,
+    wait=True,
+    timeout=None,
+    accept_used=False,
+    visible="uuid",
+    command=None,
+):
+    """Returns a claim as `_gpuws` takes it."""
+    if visible not in ("uuid", "index"):
+        raise ValueError(f"visible is 'uuid' or 'index', not {visible!r}")
+    return {
+        "n": int(n),
+        "mem_bytes": amount(mem),
+        "gpu": names(gpu),
+        "exclude": names(exclude),
+        "min_free_bytes": amount(min_free),
+        "wait_s": (None if timeout is None else float(timeout)) if wait else 0.0,
+        "accept_used": bool(accept_used),
+        "by_index": visible == "index",
+        "command": command or _command(),
+    }
+
+
+def _command():
+    words = getattr(sys, "orig_argv", None) or sys.argv
+    return " ".join([os.path.basename(words[0]), *words[1:]]) if words else "python"
+
+
+def initialized_by():
+    """Returns what has initialised CUDA in this process; None if nothing has."""
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    if cuda is not None and getattr(cuda, "is_initialized", bool)():
+        return "torch (torch.cuda.is_initialized() is true)"
+    files = _gpuws.own_gpu_files()
+    if files:
+        loaded = [name for name in _FRAMEWORKS if name in sys.modules]
+        by = f"{loaded[0]}, by its open " if loaded else "the open "
+        return f"{by}{files[0]}"
+    return None
+
+
+def _refuse_if_initialized():
+    by = initialized_by()
+    if by is not None:
+        raise CudaInitialized(
+            f"failed to claim GPUs for this process: CUDA is already initialised here by {by}",
+            hint="claim before the first CUDA call; importing a framework before is fine",
+        )
+
+
+def _tell(line):
+    print(f"gpuws: {line}", file=sys.stderr, flush=True)
+
+
+class Claim:
+    """GPUs for this process and its descendants, from `with` to its end.
+
+    Within the block, CUDA_VISIBLE_DEVICES has the granted GPUs and no others.
+    """
+
+    __slots__ = ("_lease", "_quiet", "_restore", "_wanted")
+
+    def __init__(self, wanted, quiet):
+        self._wanted = wanted
+        self._quiet = quiet
+        self._lease = None
+        self._restore = None
+
+    def __enter__(self):
+        self._take()
+        return self
+
+    def __exit__(self, *_):
+        self.release()
+
+    def _take(self):
+        global _active, _outer
+        if self._lease is not None:
+            raise GpuwsError("failed to claim GPUs again with a claim that is held")
+        _refuse_if_initialized()
+        own = {name: os.environ.get(name) for name in _SET}
+        outer = _outer if _active else own
+        tell = None if self._quiet else _tell
+        self._lease = _gpuws.claim(machine(), self._wanted, list(outer.items()), tell)
+        if not self._quiet:
+            for warning in self._lease.warnings:
+                _tell(f"warning: {warning}")
+        self._restore = own
+        _outer = outer
+        _active += 1
+        os.environ.update(self._lease.environment)
+
+    def release(self):
+        """Releases the GPUs and restores the environment. Later calls do nothing."""
+        global _active
+        lease = self._lease
+        if lease is None or self._restore is None:
+            return
+        restore, self._restore = self._restore, None
+        if lease.is_held:
+            _warn_if_still_used()
+        _active -= 1
+        for name, value in restore.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        lease.release()
+
+    @property
+    def is_held(self):
+        """Whether this process holds the GPUs."""
+        return self._lease is not None and self._lease.is_held
+
+    @property
+    def lease(self):
+        """The ID of the lease; None before the claim is granted."""
+        return None if self._lease is None else self.info.lease
+
+    @property
+    def info(self):
+        """What `gpuws claim --json` prints: the lease, its GPUs, and why not the others."""
+        from gpuws._records import Claimed
+
+        return None if self._lease is None else Claimed.of_json(self._lease.json)
+
+    @property
+    def gpus(self):
+        """The granted GPUs."""
+        return () if self._lease is None else self.info.gpus
+
+    @property
+    def environment(self):
+        """The variables that show the GPUs to CUDA, for a child process."""
+        return {} if self._lease is None else dict(self._lease.environment)
+
+    def __repr__(self):
+        if self._lease is None:
+            return f"<gpuws.Claim on {self._wanted['n']} GPUs, not granted>"
+        indexes = ", ".join(str(gpu.index) for gpu in self.gpus)
+        state = "held" if self.is_held else "released"
+        return f"<gpuws.Claim {self.lease} on GPU {indexes}, {state}>"
+
+
+def _warn_if_still_used():
+    files = _gpuws.own_gpu_files()
+    if files:
+        import warnings
+
+        warnings.warn(
+            "this process releases its GPUs and still has a CUDA context on them, so they look "
+            "used to others until it ends; gpuws.isolated gives memory back",
+            ResourceWarning,
+            stacklevel=4,
+        )
+
+
+def claim(
+    n=1,
+    *,
+    mem=None,
+    gpu=None,
+    exclude=None,
+    min_free=None,
+    wait=True,
+    timeout=None,
+    accept_used=False,
+    visible="uuid",
+    quiet=False,
+):
+    """Claims `n` GPUs, or `mem` of each of them, for the block of a `with`.
+
+    `gpu` and `exclude` name GPUs as `gpuws run --gpu` does; `min_free` is the memory that must be
+    free. It waits its turn in the queue, for at most `timeout` seconds; with `wait=False` it does
+    not wait. `accept_used` takes GPUs that others use without a lease as well.
+
+    Raises NotAvailable, NeverAvailable, CudaInitialized, DriverError or InvalidRequest.
+    """
+    return Claim(
+        wanted(
+            n,
+            mem=mem,
+            gpu=gpu,
+            exclude=exclude,
+            min_free=min_free,
+            wait=wait,
+            timeout=timeout,
+            accept_used=accept_used,
+            visible=visible,
+        ),
+        quiet,
+    )
+
+
+def hold(n=1, **terms):
+    """Claims GPUs until this process ends, or until `release()`. The arguments are those of `claim`.
+
+    Raises GpuwsError if this process holds GPUs by `hold` already, and what `claim` raises.
+    """
+    global _held
+    if _held is not None and _held.is_held:
+        raise GpuwsError(
+            f"failed to hold GPUs: this process holds lease {_held.lease} already",
+            hint="call gpuws.release() first, or use gpuws.claim() for more GPUs",
+        )
+    held = claim(n, **terms)
+    held._take()
+    if _held is None:
+        import atexit
+
+        atexit.register(_release_at_exit)
+    _held = held
+    return held
+
+
+def release():
+    """Releases the GPUs of `hold`; does nothing if there are none."""
+    if _held is not None:
+        _held.release()
+
+
+def _release_at_exit():
+    # The process and its contexts end now, so a warning would be wrong.
+    if _held is not None and _held._lease is not None:
+        _held._lease.release()
+
+
+class _Awaited:
+    def __init__(self, claim):
+        self._claim = claim
+
+    async def __aenter__(self):
+        import asyncio
+
+        await asyncio.to_thread(self._claim._take)
+        return self._claim
+
+    async def __aexit__(self, *_):
+        import asyncio
+
+        await asyncio.to_thread(self._claim.release)
+
+
+def aclaim(n=1, **terms):
+    """As `claim`, for `async with`: other tasks run during the wait."""
+    return _Awaited(claim(n, **terms))

@@ -1,0 +1,73 @@
+"""The process of an isolated function."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main():
+    import pickle
+
+    # The result goes to a pipe of the caller. It is opened only to write, so that nothing that this
+    # process starts keeps it open.
+    result = os.environ.pop("GPUWS_RESULT")
+    sent = pickle.loads(sys.stdin.buffer.read())
+    nowhere = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nowhere, 0)
+    os.close(nowhere)
+    sys.path[:], sys.argv[:] = sent["path"], sent["argv"]
+    answer = pickle.dumps(_call(sent["call"]))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with open(result, "wb", buffering=0) as pipe:
+        view = memoryview(answer)
+        while view:
+            view = view[pipe.write(view) :]
+
+
+def _call(packed):
+    import pickle
+
+    try:
+        limit = os.environ.pop("GPUWS_JOB_LIMIT", None)
+        if limit is not None:
+            from gpuws import mem
+
+            mem.limit(int(limit))
+        function, args, kwargs = pickle.loads(packed)
+        if isinstance(function, tuple):
+            function = _found(*function)
+        return "value", _dumped(function(*args, **kwargs)), ""
+    except SystemExit as ended:
+        return "exit", b"", repr(ended.code)
+    except BaseException as raised:
+        import traceback
+
+        text = "".join(traceback.format_exception(type(raised), raised, raised.__traceback__))
+        # Its frames have the tensors of the function; they end with this process.
+        raised.__traceback__ = None
+        try:
+            return "raised", _dumped(raised), text
+        except Exception:
+            return "raised", b"", text
+
+
+def _found(module, name):
+    import importlib
+
+    found = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    # Below the decorator: this process runs the function itself.
+    while hasattr(found, "outcome") and hasattr(found, "__wrapped__"):
+        found = found.__wrapped__
+    return found
+
+
+def _dumped(value):
+    try:
+        import cloudpickle as pickler
+    except ImportError:
+        import pickle as pickler
+    return pickler.dumps(value)

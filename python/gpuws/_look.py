@@ -1,0 +1,28 @@
+"""Views: what `gpuws status`, `doctor` and `leases` print with --json, as frozen objects."""
+
+from __future__ import annotations
+
+from gpuws import _gpuws
+from gpuws._machine import machine
+from gpuws._records import Doctor, Leases, Status
+
+
+def status(*, details=False, sim=None, deadline=30.0):
+    """Returns the GPUs and their users: the object of `gpuws status --json`.
+
+    `sim` names a simulated machine in place of this one. Without a driver, `driver_error` says why.
+    """
+    return Status.of_json(_gpuws.status(machine(sim, deadline), details))
+
+
+def doctor(*, looks=1, every=5.0, sim=None, deadline=30.0):
+    """Returns what is wrong with this machine: the object of `gpuws doctor --json`.
+
+    Several looks, `every` seconds apart, tell an idle process from a pausing one.
+    """
+    return Doctor.of_json(_gpuws.doctor(machine(sim, deadline), int(looks), float(every)))
+
+
+def leases(*, sim=None, deadline=30.0):
+    """Returns all leases and waiting claims: the object of `gpuws leases --json`."""
+    return Leases.of_json(_gpuws.leases(machine(sim, deadline)))

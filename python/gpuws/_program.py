@@ -1,0 +1,57 @@
+"""Where the program gpuws is."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_found = None
+
+
+def _places():
+    package = os.path.dirname(os.path.abspath(__file__))
+    site = os.path.dirname(package)
+    import sysconfig
+
+    # This Python's folder of programs, that of the Python that a virtual environment is based on,
+    # above lib/python3.N/site-packages, beside the package (pip --target), and the user's.
+    yield sysconfig.get_path("scripts")
+    yield sysconfig.get_path("scripts", vars={"base": sys.base_prefix})
+    yield os.path.normpath(os.path.join(site, "..", "..", "..", "bin"))
+    yield os.path.join(site, "bin")
+    yield sysconfig.get_path("scripts", sysconfig.get_preferred_scheme("user"))
+
+
+def find_gpuws_bin() -> str:
+    """Returns the path of the program gpuws that was installed with this package.
+
+    Raises FileNotFoundError if it is not there.
+    """
+    global _found
+    if _found is not None and os.path.isfile(_found):
+        return _found
+    # The usual place, without the cost of sysconfig.
+    first = os.path.join(sys.prefix, "bin", "gpuws")
+    if _is_ours(first):
+        _found = first
+        return first
+    places = list(dict.fromkeys(_places()))
+    for place in places:
+        path = os.path.join(place, "gpuws")
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            _found = path
+            return path
+    raise FileNotFoundError("failed to find the program gpuws in " + ", ".join(places))
+
+
+def _is_ours(path):
+    """Whether a program lies in the prefix that this package is installed in."""
+    return __file__.startswith(sys.prefix + os.sep) and os.access(path, os.X_OK)
+
+
+def library() -> str:
+    """Returns the path of the simulated NVML in this package."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_sim", "libnvidia-ml.so.1")
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"failed to find the simulated NVML '{path}'")
+    return path

@@ -1,0 +1,114 @@
+"""Frozen objects over the JSON of gpuws. Their fields are typed in `_records.pyi`."""
+
+from __future__ import annotations
+
+
+class Record:
+    """A frozen object. A field that is None is absent; a neighbour such as `absent` or an error
+    says why. `to_dict()` is the JSON object that the program prints."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data):
+        object.__setattr__(self, "_data", data)
+
+    @classmethod
+    def of_json(cls, text):
+        import json
+
+        return cls(json.loads(text))
+
+    def to_dict(self):
+        import copy
+
+        return copy.deepcopy(self._data)
+
+    def __getattr__(self, name):
+        try:
+            return _frozen(self._data[name])
+        except KeyError:
+            raise AttributeError(f"{type(self).__name__} has no field '{name}'") from None
+
+    def __setattr__(self, name, _):
+        raise AttributeError(f"cannot set '{name}': {type(self).__name__} is frozen")
+
+    def __delattr__(self, name):
+        raise AttributeError(f"cannot delete '{name}': {type(self).__name__} is frozen")
+
+    def __dir__(self):
+        return [*super().__dir__(), *self._data]
+
+    def __eq__(self, other):
+        return isinstance(other, Record) and self._data == other._data
+
+    def __hash__(self):
+        return hash(repr(self._data))
+
+    def __getstate__(self):
+        return self._data
+
+    def __setstate__(self, data):
+        object.__setattr__(self, "_data", data)
+
+    def __repr__(self):
+        fields = ", ".join(f"{name}={_frozen(value)!r}" for name, value in self._data.items())
+        return f"{type(self).__name__}({fields})"
+
+
+def _frozen(value):
+    if isinstance(value, dict):
+        return Record(value)
+    if isinstance(value, list):
+        return tuple(_frozen(each) for each in value)
+    return value
+
+
+class Status(Record):
+    """The GPUs of a machine and their users."""
+
+    __slots__ = ()
+
+
+class Doctor(Record):
+    """The findings on a machine."""
+
+    __slots__ = ()
+
+
+class Leases(Record):
+    """Leases and waiting claims."""
+
+    __slots__ = ()
+
+
+class Claimed(Record):
+    """A lease that was granted."""
+
+    __slots__ = ()
+
+
+class Explained(Record):
+    """Out-of-memory messages, with their causes and remedies. `str()` of it is for people."""
+
+    __slots__ = ()
+
+    def __str__(self):
+        lines = []
+        for event in self.events:
+            diagnosis = event.diagnosis
+            lines += [diagnosis.verdict, *diagnosis.reasons]
+            lines += [f"now {text}" for text in diagnosis.now]
+            lines += [f"try {fix.set or fix.why}" for fix in event.remedies]
+        return "\n".join(lines) or "no out-of-memory message is known in this text"
+
+
+class Fitted(Record):
+    """The memory that recorded jobs need."""
+
+    __slots__ = ()
+
+
+class IsolatedReport(Record):
+    """What became of an isolated function's process tree."""
+
+    __slots__ = ()

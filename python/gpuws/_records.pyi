@@ -1,0 +1,600 @@
+# Written by packaging/python/records.py from docs/schema; do not edit.
+from typing import Any, Literal
+
+from typing_extensions import Self
+
+class Record:
+    @classmethod
+    def of_json(cls, text: str) -> Self: ...
+    def to_dict(self) -> dict[str, Any]: ...
+
+class AccountedProcess(Record):
+    memory_max_bytes: int | None
+    pid: int | None
+    running: bool | None
+    time_ms: int | None
+    utilization_percent: int | None
+
+class Accounting(Record):
+    buffer_count: int | None
+    processes: tuple[AccountedProcess, ...] | None
+
+class Activity(Record):
+    decoder_percent: int | None
+    encoder_frames_per_s: int | None
+    encoder_latency_us: int | None
+    encoder_percent: int | None
+    encoder_session_count: int | None
+    memory_percent: int | None
+    performance_state: str | None
+    throttle_code: int | None
+    throttle_reasons: tuple[Literal['idle', 'applications clocks setting', 'software power cap', 'hardware slowdown', 'sync boost', 'software thermal slowdown', 'hardware thermal slowdown', 'hardware power brake slowdown', 'display clock setting'], ...] | None
+    throttle_supported_code: int | None
+
+class ApplicationClocks(Record):
+    default_graphics_mhz: int | None
+    default_memory_mhz: int | None
+    graphics_mhz: int | None
+    memory_mhz: int | None
+
+class Clocks(Record):
+    graphics_max_mhz: int | None
+    graphics_mhz: int | None
+    memory_max_mhz: int | None
+    memory_mhz: int | None
+    sm_max_mhz: int | None
+    sm_mhz: int | None
+    video_max_mhz: int | None
+    video_mhz: int | None
+
+class Details(Record):
+    absent: Record
+    accounting: Accounting | None
+    activity: Activity | None
+    application_clocks: ApplicationClocks | None
+    clocks: Clocks | None
+    engines: Engines | None
+    fabric: Fabric | None
+    gsp_firmware: GspFirmware | None
+    inforom: Inforom | None
+    memory_errors: MemoryErrors | None
+    memory_health: Health | None
+    modes: Modes | None
+    nvlinks: tuple[NvLink, ...] | None
+    operation_modes: OperationModes | None
+    pcie: Pcie | None
+    pcie_throughput: PcieThroughput | None
+    power: Power | None
+    power_readings: PowerReadings | None
+    product: Product | None
+    protected_memory: ProtectedMemory | None
+    reset_status: ResetStatus | None
+    thermal: Thermal | None
+    virtual_gpus: VirtualGpus | None
+
+class DeviceProcess(Record):
+    absent: Record
+    cgroup: str | None
+    command_line: tuple[str, ...] | None
+    compute_instance_id: int | None
+    cpu_time_ms: int | None
+    gpu_instance_id: int | None
+    listed: bool | None
+    memory_bytes: int | None
+    name: str | None
+    namespace_pids: tuple[int, ...] | None
+    parent_pid: int | None
+    pid: int
+    resident_bytes: int | None
+    role: Literal['memory-user'] | Literal['monitor'] | Literal['display'] | Literal['daemon']
+    service: str | None
+    start_ticks: int | None
+    started_at: str | None
+    state: Literal['running'] | Literal['sleeping'] | Literal['uninterruptible'] | Literal['stopped'] | Literal['zombie'] | Literal['other'] | None
+    uid: int | None
+    user: str | None
+    utilization_percent: int | None
+    workload: Workload | None
+
+class Engines(Record):
+    jpeg_percent: int | None
+    ofa_percent: int | None
+
+class ErrorsByPlace(Record):
+    cbu_count: int | None
+    device_memory_count: int | None
+    l1_cache_count: int | None
+    l2_cache_count: int | None
+    register_file_count: int | None
+    sram_count: int | None
+    texture_memory_count: int | None
+
+class Fabric(Record):
+    state: Literal['none'] | Literal['not-started'] | Literal['in-progress'] | Literal['completed'] | None
+    status_code: int | None
+
+class Failure(Record):
+    remedy: str | None
+    what: str
+
+class Gpu(Record):
+    absent: Record
+    bus_id: str | None
+    defects: tuple[str, ...]
+    details: Details | None
+    display_active: bool | None
+    error: Failure | None
+    free: bool
+    index: int
+    leases: tuple[OnDevice, ...] | None
+    memory_reserved_bytes: int | None
+    memory_total_bytes: int | None
+    memory_unexplained_bytes: int | None
+    memory_used_bytes: int | None
+    mig_devices: tuple[MigDevice, ...] | None
+    mig_enabled: bool | None
+    minor: int | None
+    name: str | None
+    persistence: bool | None
+    power_draw_mw: int | None
+    power_limit_mw: int | None
+    processes: tuple[DeviceProcess, ...]
+    temperature_c: int | None
+    utilization_percent: int | None
+    uuid: str | None
+
+class GspFirmware(Record):
+    enabled: bool | None
+    enabled_by_default: bool | None
+
+class Health(Record):
+    corrected_count: int | None
+    corrected_lifetime_count: int | None
+    remapped_corrected_count: int | None
+    remapped_failure: bool | None
+    remapped_pending: bool | None
+    remapped_uncorrected_count: int | None
+    retired_double_bit_count: int | None
+    retired_pending: bool | None
+    retired_single_bit_count: int | None
+    uncorrected_count: int | None
+    uncorrected_lifetime_count: int | None
+
+class HeldFile(Record):
+    access: str
+    path: str
+
+class Holder(Record):
+    cgroup: str | None
+    command_line: tuple[str, ...] | None
+    cpu_time_ms: int | None
+    files: tuple[HeldFile, ...]
+    name: str | None
+    namespace_pids: tuple[int, ...] | None
+    parent_pid: int | None
+    pid: int
+    start_ticks: int | None
+    started_at: str | None
+    state: Literal['running'] | Literal['sleeping'] | Literal['uninterruptible'] | Literal['stopped'] | Literal['zombie'] | Literal['other'] | None
+    uid: int | None
+    user: str | None
+    workload: Workload | None
+
+class Inforom(Record):
+    ecc: str | None
+    image: str | None
+    oem: str | None
+    power: str | None
+
+class MemoryErrors(Record):
+    corrected: ErrorsByPlace
+    corrected_lifetime: ErrorsByPlace
+    uncorrected: ErrorsByPlace
+    uncorrected_lifetime: ErrorsByPlace
+
+class MigDevice(Record):
+    compute_instance_id: int | None
+    gpu_instance_id: int | None
+    memory_total_bytes: int | None
+    memory_unexplained_bytes: int | None
+    memory_used_bytes: int | None
+    mig_index: int
+    profile: str | None
+    uuid: str | None
+
+class Modes(Record):
+    accounting: bool | None
+    addressing: Literal['none'] | Literal['hmm'] | Literal['ats'] | None
+    compute_mode: Literal['default'] | Literal['exclusive-thread'] | Literal['prohibited'] | Literal['exclusive-process'] | None
+    display_attached: bool | None
+    ecc: bool | None
+    ecc_pending: bool | None
+    mig_pending: bool | None
+
+class NvLink(Record):
+    active: bool | None
+    crc_error_count: int | None
+    link_index: int
+    recovery_count: int | None
+    remote_bus_id: str | None
+    replay_count: int | None
+    version: str | None
+
+class OnDevice(Record):
+    command: str
+    id: str
+    mig_uuids: tuple[str, ...]
+    pid: int
+    share_bytes: int | None
+    since: str
+    uid: int
+    user: str
+
+class OperationModes(Record):
+    current: Literal['all-on'] | Literal['compute'] | Literal['low-double-precision'] | None
+    pending: Literal['all-on'] | Literal['compute'] | Literal['low-double-precision'] | None
+
+class Pcie(Record):
+    bar1_total_bytes: int | None
+    bar1_used_bytes: int | None
+    device_generation_max: str | None
+    device_id: int | None
+    generation: str | None
+    generation_max: str | None
+    lane_count: int | None
+    lane_max_count: int | None
+    replay_count: int | None
+    subsystem_id: int | None
+
+class PcieThroughput(Record):
+    received_kib_per_s: int | None
+    sent_kib_per_s: int | None
+
+class Power(Record):
+    default_limit_mw: int | None
+    energy_mj: int | None
+    limit_max_mw: int | None
+    limit_min_mw: int | None
+    limit_mw: int | None
+
+class PowerReadings(Record):
+    average_mw: int | None
+    instant_mw: int | None
+    managed: bool | None
+
+class Product(Record):
+    architecture: str | None
+    brand: str | None
+    compute_capability: str | None
+    core_count: int | None
+    memory_bus_width_bits: int | None
+    numa_node_id: int | None
+    part_number: str | None
+    serial: str | None
+    vbios: str | None
+
+class ProtectedMemory(Record):
+    total_bytes: int | None
+    used_bytes: int | None
+
+class ResetStatus(Record):
+    drain_recommended: bool | None
+    required: bool | None
+
+class Thermal(Record):
+    fan_speed_percent: int | None
+    margin_c: int | None
+    memory_c: int | None
+    shutdown_c: int | None
+    slowdown_c: int | None
+
+class VirtualGpus(Record):
+    fractional: bool | None
+    heterogeneous: bool | None
+    timeslice_profiles: bool | None
+    timeslice_sizes: bool | None
+
+class Workload(Record):
+    cgroup: str
+    id: str
+    kind: Literal['container'] | Literal['pod'] | Literal['slurm-job']
+
+class Status(Record):
+    cuda_version: str | None
+    driver_error: Failure | None
+    driver_version: str | None
+    finding_count: int | None
+    gpus: tuple[Gpu, ...]
+    holder_error: Failure | None
+    holder_search: Literal['done'] | Literal['not-needed'] | Literal['failed']
+    holders: tuple[Holder, ...] | None
+    hostname: str | None
+    lease_error: Failure | None
+    left_out_process_count: int | None
+    machine: str | None
+    origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded']
+    schema: Literal[1]
+    taken_at: str | None
+    unreadable_process_count: int | None
+
+class Cleared(Record):
+    cgroup: str | None
+    command_line: tuple[str, ...] | None
+    cpu_time_ms: int | None
+    gpus: tuple[Device, ...]
+    name: str | None
+    namespace_pids: tuple[int, ...] | None
+    parent_pid: int | None
+    pid: int
+    role: Literal['memory-user'] | Literal['monitor'] | Literal['display'] | Literal['daemon']
+    start_ticks: int | None
+    started_at: str | None
+    state: Literal['running'] | Literal['sleeping'] | Literal['uninterruptible'] | Literal['stopped'] | Literal['zombie'] | Literal['other'] | None
+    uid: int | None
+    user: str | None
+    why: str
+    workload: Workload | None
+
+class Device(Record):
+    bus_id: str | None
+    index: int
+    minor: int | None
+    uuid: str | None
+
+class Finding(Record):
+    confidence: Literal['possible'] | Literal['likely'] | Literal['high']
+    evidence: tuple[str, ...]
+    evidence_codes: tuple[Literal['unexplained-memory'] | Literal['memory-in-mig-instance'] | Literal['memory-used'] | Literal['holders-unknown'] | Literal['uninspected-processes'] | Literal['no-memory-user'] | Literal['mig-enabled'] | Literal['held-by-mps'] | Literal['mapped-by-display-or-daemon'] | Literal['pid-not-found'] | Literal['separate-pid-namespace'] | Literal['host-pids-listed'] | Literal['device-file-mapped'] | Literal['device-file-open'] | Literal['uses-device'] | Literal['started-just-now'] | Literal['main-thread-exited'] | Literal['own-pid-namespace'] | Literal['container'] | Literal['pod'] | Literal['slurm-job'] | Literal['stopped'] | Literal['holds-memory'] | Literal['memory-grows'] | Literal['never-computed'] | Literal['idle'] | Literal['no-compute-observed'] | Literal['computes-on-other-device'] | Literal['computes'] | Literal['parent-exited'] | Literal['multiprocessing-worker'] | Literal['may-be-daemon'] | Literal['zombie'] | Literal['uninterruptible-sleep'] | Literal['no-answer'] | Literal['driver-unavailable'] | Literal['device-lost'] | Literal['device-error'] | Literal['not-queried'] | Literal['unreadable-values'] | Literal['xid'] | Literal['reset-required'] | Literal['reset-recommended'] | Literal['reset-blocked'] | Literal['compute-prohibited'] | Literal['no-mig-instance'] | Literal['mig-mode-pending'] | Literal['ecc-mode-pending'] | Literal['uncorrected-ecc-errors'] | Literal['row-remapping-failed'] | Literal['memory-repair-pending'] | Literal['fewer-nvlinks'] | Literal['nvlinks-inactive'] | Literal['fabric-not-registered'] | Literal['fabric-registration-failed'] | Literal['slow-pcie-link'] | Literal['clocks-reduced'] | Literal['at-slowdown-temperature'] | Literal['below-slowdown-temperature'] | Literal['busy-without-process'] | Literal['persistence-mode-off'] | Literal['same-in-several-samples'], ...]
+    gpus: tuple[Device, ...]
+    kind: Literal['ghost'] | Literal['driver-leak'] | Literal['not-permitted'] | Literal['foreign-namespace'] | Literal['listed-but-gone'] | Literal['zombie-holder'] | Literal['stuck-holder'] | Literal['orphan'] | Literal['hoarder'] | Literal['memory-growth'] | Literal['device-fault'] | Literal['memory-errors'] | Literal['nvlink-down'] | Literal['driver-error'] | Literal['no-mig-instance'] | Literal['compute-prohibited'] | Literal['busy-without-process'] | Literal['throttled'] | Literal['slow-pcie'] | Literal['pending-reset'] | Literal['blocked-reset']
+    memory_bytes: int | None
+    next: tuple[Next, ...]
+    suspects: tuple[Suspect, ...]
+    xids: tuple[int, ...]
+
+class Next(Record):
+    command: str
+    what: str
+
+class PastedFailure(Record):
+    code: Literal['driver-not-running'] | Literal['nvml-mismatch'] | Literal['no-devices'] | Literal['device-handle'] | Literal['reset-refused'] | Literal['no-library'] | Literal['blocked'] | Literal['not-permitted'] | Literal['mig-pending'] | Literal['nvlinks-inactive'] | Literal['other']
+    meaning: str
+    next: str
+
+class Suspect(Record):
+    cgroup: str | None
+    command_line: tuple[str, ...] | None
+    confidence: Literal['possible'] | Literal['likely'] | Literal['high']
+    cpu_time_ms: int | None
+    evidence: tuple[str, ...]
+    evidence_codes: tuple[Literal['unexplained-memory'] | Literal['memory-in-mig-instance'] | Literal['memory-used'] | Literal['holders-unknown'] | Literal['uninspected-processes'] | Literal['no-memory-user'] | Literal['mig-enabled'] | Literal['held-by-mps'] | Literal['mapped-by-display-or-daemon'] | Literal['pid-not-found'] | Literal['separate-pid-namespace'] | Literal['host-pids-listed'] | Literal['device-file-mapped'] | Literal['device-file-open'] | Literal['uses-device'] | Literal['started-just-now'] | Literal['main-thread-exited'] | Literal['own-pid-namespace'] | Literal['container'] | Literal['pod'] | Literal['slurm-job'] | Literal['stopped'] | Literal['holds-memory'] | Literal['memory-grows'] | Literal['never-computed'] | Literal['idle'] | Literal['no-compute-observed'] | Literal['computes-on-other-device'] | Literal['computes'] | Literal['parent-exited'] | Literal['multiprocessing-worker'] | Literal['may-be-daemon'] | Literal['zombie'] | Literal['uninterruptible-sleep'] | Literal['no-answer'] | Literal['driver-unavailable'] | Literal['device-lost'] | Literal['device-error'] | Literal['not-queried'] | Literal['unreadable-values'] | Literal['xid'] | Literal['reset-required'] | Literal['reset-recommended'] | Literal['reset-blocked'] | Literal['compute-prohibited'] | Literal['no-mig-instance'] | Literal['mig-mode-pending'] | Literal['ecc-mode-pending'] | Literal['uncorrected-ecc-errors'] | Literal['row-remapping-failed'] | Literal['memory-repair-pending'] | Literal['fewer-nvlinks'] | Literal['nvlinks-inactive'] | Literal['fabric-not-registered'] | Literal['fabric-registration-failed'] | Literal['slow-pcie-link'] | Literal['clocks-reduced'] | Literal['at-slowdown-temperature'] | Literal['below-slowdown-temperature'] | Literal['busy-without-process'] | Literal['persistence-mode-off'] | Literal['same-in-several-samples'], ...]
+    name: str | None
+    namespace_pids: tuple[int, ...] | None
+    parent_pid: int | None
+    pid: int
+    start_ticks: int | None
+    started_at: str | None
+    state: Literal['running'] | Literal['sleeping'] | Literal['uninterruptible'] | Literal['stopped'] | Literal['zombie'] | Literal['other'] | None
+    uid: int | None
+    user: str | None
+    workload: Workload | None
+
+class UnknownUsers(Record):
+    error: Failure
+    gpu: Device
+
+class Doctor(Record):
+    cleared: tuple[Cleared, ...]
+    cuda_version: str | None
+    driver_error: Failure | None
+    driver_version: str | None
+    failures: tuple[PastedFailure, ...]
+    findings: tuple[Finding, ...]
+    hostname: str | None
+    kernel_log_error: Failure | None
+    left_out_count: int
+    machine: str | None
+    origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded']
+    schema: Literal[1]
+    taken_at: str | None
+    unknown_users: tuple[UnknownUsers, ...]
+    unreadable_process_count: int | None
+
+class Lease(Record):
+    alive: bool
+    command: str
+    count: int
+    gpus: tuple[Device, ...]
+    id: str
+    pid: int
+    share_bytes: int | None
+    since: str
+    uid: int
+    unseen_gpus: tuple[str, ...]
+    user: str
+    users: tuple[User, ...]
+    within: str | None
+
+class PassedOver(Record):
+    bus_id: str | None
+    index: int
+    minor: int | None
+    uuid: str | None
+    why: str
+
+class User(Record):
+    gpu_uuid: str
+    memory_bytes: int | None
+    name: str | None
+    pid: int
+
+class Waiting(Record):
+    ahead_count: int
+    alive: bool
+    command: str
+    count: int
+    id: str
+    is_stopped: bool
+    lacks: tuple[PassedOver, ...]
+    pid: int
+    share_bytes: int | None
+    since: str
+    uid: int
+    user: str
+    within: str | None
+
+class Leases(Record):
+    leases: tuple[Lease, ...]
+    origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded']
+    queue: tuple[Waiting, ...]
+    schema: Literal[1]
+
+class Claimed(Record):
+    gpus: tuple[Device, ...]
+    lease: str
+    origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded']
+    passed_over: tuple[PassedOver, ...]
+    schema: Literal[1]
+
+class Event(Record):
+    allocated: str | None
+    allocated_bytes: int | None
+    allocator: str | None
+    backend: str | None
+    bins: tuple[tuple[Any, ...], ...] | None
+    cached: str | None
+    cached_bytes: int | None
+    chunks: tuple[tuple[Any, ...], ...] | None
+    diagnosis: Why
+    framework: Literal['pytorch'] | Literal['tensorflow'] | Literal['xla'] | Literal['jax/xla'] | Literal['cupy'] | Literal['rmm'] | Literal['llama.cpp'] | Literal['vllm'] | Literal['paddle'] | Literal['onnxruntime'] | Literal['tensorrt'] | Literal['cuda.jl'] | Literal['cuda']
+    free: str | None
+    free_bytes: int | None
+    gpu_index: int | None
+    ladder: tuple[str, ...] | None
+    ladder_bytes: tuple[int | None, ...] | None
+    limit: str | None
+    limit_bytes: int | None
+    line: int
+    listed_block_count: int
+    other: str | None
+    other_bytes: int | None
+    pool: Pool | None
+    printed_count: int
+    private_pools: str | None
+    private_pools_bytes: int | None
+    processes: tuple[Process, ...]
+    processes_bytes: tuple[int | None, ...]
+    rematerialization: Rematerialization | None
+    remedies: tuple[Remedy, ...]
+    reserved_total: str | None
+    reserved_total_bytes: int | None
+    reserved_unallocated: str | None
+    reserved_unallocated_bytes: int | None
+    stats: Record | None
+    sum_in_use: str | None
+    sum_in_use_bytes: int | None
+    tensor_bytes: int | None
+    tensor_shape: tuple[int, ...] | None
+    tensor_type: str | None
+    this_process: str | None
+    this_process_bytes: int | None
+    total: str | None
+    total_bytes: int | None
+    tried: str | None
+    tried_bytes: int | None
+
+class Head(Record):
+    cuda_version: str | None
+    driver_error: Failure | None
+    driver_version: str | None
+    hostname: str | None
+    machine: str | None
+    origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded']
+    schema: Literal[1]
+    taken_at: str | None
+    unreadable_process_count: int | None
+
+class Pool(Record):
+    available_bytes: int | None
+    held_bytes: int | None
+    limit_bytes: int | None
+
+class Process(Record):
+    mem: str
+    pid: int
+
+class Rematerialization(Record):
+    limit: str
+    limit_bytes: int | None
+    reduced: str | None
+    reduced_bytes: int | None
+
+class Remedy(Record):
+    kind: Literal['environment'] | Literal['command'] | Literal['option'] | Literal['code'] | Literal['work']
+    set: str | None
+    why: str
+
+class Why(Record):
+    cause: Literal['larger-than-device'] | Literal['too-big'] | Literal['fragmented'] | Literal['other-processes'] | Literal['many-contexts'] | Literal['unnamed'] | Literal['limit'] | Literal['taken-before'] | Literal['host-memory'] | Literal['no-failure'] | Literal['free-enough'] | Literal['not-told']
+    context_bytes: int | None
+    contradictions: tuple[str, ...]
+    held_bytes: int | None
+    lacking_bytes: int | None
+    lacking_without_cache_bytes: int | None
+    needed_bytes: int | None
+    now: tuple[str, ...]
+    others_bytes: int | None
+    reasons: tuple[str, ...]
+    unnamed_bytes: int | None
+    verdict: str
+
+class Explained(Record):
+    events: tuple[Event, ...]
+    is_cut: bool
+    looked_at: Head | None
+    schema: Literal[1]
+
+class Fit(Record):
+    device_index: int
+    event_count: int
+    file: str
+    fits: bool | None
+    live_bytes: int
+    mem_mib: int
+    policies: tuple[Least, ...]
+    refused_bytes: int | None
+    setting: str | None
+
+class Least(Record):
+    exact: bool
+    least_bytes: int
+    policy: str
+    replay_count: int
+    share_percent: float | None
+    unlimited_reserved_bytes: int
+    wasted_bytes: int
+
+class Together(Record):
+    files: tuple[str, ...]
+    mem_mib: int
+
+class Fitted(Record):
+    context_bytes: int
+    device_memory_bytes: int | None
+    jobs: tuple[Fit, ...]
+    schema: Literal[1]
+    together: tuple[Together, ...] | None
+
+class IsolatedUse(Record):
+    index: int
+    peak_memory_bytes: int | None
+
+class IsolatedReport(Record):
+    exit_code: int
+    limit_hit: bool
+    elapsed_ms: int
+    gpus: tuple[IsolatedUse, ...]
+    ended_pids: tuple[int, ...]
+    left_pids: tuple[int, ...]
+    memory_back: bool | None
+    error: str | None

@@ -1,0 +1,134 @@
+"""A simulated machine for this process and its children."""
+
+from __future__ import annotations
+
+import os
+
+from gpuws import _gpuws
+from gpuws._errors import GpuwsError
+from gpuws._program import library
+
+_active = None
+_loaded = None
+
+
+class Sim:
+    """A simulated machine, from `with` to its end.
+
+    NVML's users in this process (pynvml, gpustat, nvitop, Ray) and in child processes see it, and
+    so do claims. Its processes are real ones that stand for the simulated. The simulated NVML stays
+    loaded in this process after the end, and then has no driver.
+    """
+
+    __slots__ = ("_before", "_simulated", "machine")
+
+    def __init__(self, machine):
+        self.machine = machine
+        self._simulated = None
+        self._before = None
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def start(self):
+        """Starts it, as `with` does."""
+        global _active
+        if _active is not None:
+            raise GpuwsError(f"failed to simulate {self.machine}: {_active.machine} is simulated")
+        _refuse_real_nvml()
+        simulated = _gpuws.simulate(os.fspath(self.machine), library())
+        environment = dict(simulated.environment)
+        names = [*environment, "CUDA_VISIBLE_DEVICES", "GPUWS_CLAIMS"]
+        self._before = {name: os.environ.get(name) for name in names}
+        # What an outer scheduler or machine has given does not exist there.
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+        os.environ.pop("GPUWS_CLAIMS", None)
+        os.environ.update(environment)
+        self._simulated = simulated
+        _active = self
+        _load()
+        return self
+
+    def stop(self):
+        """Ends it, as the end of the block does; later calls do nothing."""
+        global _active
+        simulated, self._simulated = self._simulated, None
+        if simulated is None:
+            return
+        _active = None
+        for name, value in self._before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        _shut_down()
+        simulated.close()
+
+    @property
+    def path(self):
+        """The directory of the session; None while it does not run."""
+        return None if self._simulated is None else os.fspath(self._simulated.path)
+
+    def use(self, *gpus, mib=500):
+        """Starts a process that uses `mib` of memory of each of these GPUs, by index; of those in
+        CUDA_VISIBLE_DEVICES if none is named. Returns its Popen once its memory is in use."""
+        import subprocess
+
+        named = ",".join(str(gpu) for gpu in gpus) or "visible"
+        # Each GPU is a use of its own.
+        uses = [f"{gpu}:{mib}" for gpu in named.split(",")]
+        command = [os.path.join(self.path, "nvml-sim-process")]
+        for use in uses:
+            command += ["--use", use]
+        process = subprocess.Popen(command)
+        self._wait_for(process)
+        return process
+
+    def _wait_for(self, process):
+        import time
+
+        registered = os.path.join(self.path, "walk-ons")
+        while not any(name.startswith(f"{process.pid}-") for name in os.listdir(registered)):
+            if process.poll() is not None:
+                raise GpuwsError(f"failed to use a simulated GPU: exit code {process.returncode}")
+            time.sleep(0.01)
+
+
+def sim(machine="labbox"):
+    """Simulates a machine, by its name or as a directory, for the block of a `with`.
+
+    `gpuws sim --help` lists the machines.
+    """
+    return Sim(machine)
+
+
+def _load():
+    """Loads the simulated NVML under the name by which everybody else will ask for it."""
+    global _loaded
+    if _loaded is None:
+        import ctypes
+
+        _loaded = ctypes.CDLL(library())
+
+
+def _shut_down():
+    """Ends the session of NVML in this process: who never shuts it down would see this machine in
+    the next simulation as well."""
+    for _ in range(1000):
+        if _loaded.nvmlShutdown() != 0:
+            return
+
+
+def _refuse_real_nvml():
+    own = os.path.realpath(library())
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+        for line in maps:
+            path = line.split(None, 5)[-1].strip()
+            if "libnvidia-ml.so" in path and os.path.realpath(path) != own:
+                raise GpuwsError(
+                    f"failed to simulate a machine: this process has loaded '{path}'",
+                    hint="start the simulation before the first use of NVML",
+                )

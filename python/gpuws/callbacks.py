@@ -1,0 +1,155 @@
+"""Callbacks for Lightning and Keras: the figures of this process's GPUs beside those of training.
+
+    Trainer(callbacks=[gpuws.callbacks.LightningGpus()])
+    model.fit(…, callbacks=[gpuws.callbacks.KerasGpus()])
+
+For each visible GPU N: memory used by this process and its children, memory used in all,
+utilisation, power and temperature, as `gpuws/gpuN/…`; and the memory that others use there, which
+explains an out-of-memory error that the job did not cause.
+"""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["KerasGpus", "LightningGpus", "figures"]
+
+_MIB = 1 << 20
+
+
+def figures(look=None):
+    """Returns the figures of the GPUs that are visible to this process, by name; unknown ones are
+    left out."""
+    import os
+
+    from gpuws._look import status
+
+    look = status() if look is None else look
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = None if visible is None else [each.strip() for each in visible.split(",")]
+    own = _own_pids(look)
+    found = {}
+    for gpu in look.gpus:
+        if names is not None and not {gpu.uuid, str(gpu.index)} & set(names):
+            continue
+        sizes = [
+            (process.pid in own, process.memory_bytes)
+            for process in gpu.processes
+            if process.memory_bytes is not None
+        ]
+        values = {
+            "memory_own_mib": sum(size for is_own, size in sizes if is_own) / _MIB,
+            "memory_others_mib": sum(size for is_own, size in sizes if not is_own) / _MIB,
+            "memory_used_mib": _scaled(gpu.memory_used_bytes, _MIB),
+            "utilization_percent": gpu.utilization_percent,
+            "power_w": _scaled(gpu.power_draw_mw, 1000),
+            "temperature_c": gpu.temperature_c,
+        }
+        for name, value in values.items():
+            if value is not None:
+                found[f"gpuws/gpu{gpu.index}/{name}"] = float(value)
+    return found
+
+
+def _scaled(value, unit):
+    return None if value is None else value / unit
+
+
+def _own_pids(look):
+    """Returns this process and those of its descendants that use a GPU."""
+    import os
+
+    parents = {p.pid: p.parent_pid for gpu in look.gpus for p in gpu.processes}
+    own = {os.getpid()}
+    while True:
+        more = {pid for pid, parent in parents.items() if parent in own} - own
+        if not more:
+            return own
+        own |= more
+
+
+class _Pace:
+    """Looks at most once in `every` seconds, and never fails the training."""
+
+    def __init__(self, every):
+        self.every = every
+        self._due = 0.0
+
+    def figures(self, *, now=False):
+        import time
+
+        moment = time.monotonic()
+        if moment < self._due and not now:
+            return {}
+        self._due = moment + self.every
+        try:
+            return figures()
+        except (OSError, RuntimeError):
+            return {}
+
+
+def _lightning():
+    from importlib import import_module
+
+    for module in ("lightning.pytorch", "pytorch_lightning"):
+        if module.partition(".")[0] in sys.modules:
+            return import_module(module).Callback
+    try:
+        return import_module("lightning.pytorch").Callback
+    except ImportError:
+        return import_module("pytorch_lightning").Callback
+
+
+def _keras():
+    from importlib import import_module
+
+    return import_module("keras").callbacks.Callback
+
+
+def _lightning_class():
+    class LightningGpus(_lightning()):
+        """Logs the figures to the trainer's loggers, at most once in `every` seconds."""
+
+        def __init__(self, every=10.0):
+            super().__init__()
+            self._pace = _Pace(every)
+
+        def _log(self, trainer, now=False):
+            found = self._pace.figures(now=now)
+            for logger in trainer.loggers if found else []:
+                logger.log_metrics(found, step=trainer.global_step)
+
+        def on_train_start(self, trainer, pl_module):
+            self._log(trainer, now=True)
+
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+            self._log(trainer)
+
+        def on_train_end(self, trainer, pl_module):
+            self._log(trainer, now=True)
+
+    return LightningGpus
+
+
+def _keras_class():
+    class KerasGpus(_keras()):
+        """Adds the figures to the logs of each epoch, for the callbacks after it."""
+
+        def __init__(self):
+            super().__init__()
+            self._pace = _Pace(0.0)
+
+        def on_epoch_end(self, epoch, logs=None):
+            if logs is not None:
+                logs.update(self._pace.figures(now=True))
+
+    return KerasGpus
+
+
+def __getattr__(name):
+    # Their base classes are those of the framework, which is imported at the first use.
+    makers = {"KerasGpus": _keras_class, "LightningGpus": _lightning_class}
+    if name not in makers:
+        raise AttributeError(f"module 'gpuws.callbacks' has no attribute '{name}'")
+    made = globals()[name] = makers[name]()
+    return made

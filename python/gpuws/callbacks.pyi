@@ -1,0 +1,16 @@
+from typing import Any
+
+from gpuws._records import Status
+
+__all__ = ["KerasGpus", "LightningGpus", "figures"]
+
+def figures(look: Status | None = None) -> dict[str, float]: ...
+
+# They derive from the callback of the framework that is installed.
+class LightningGpus:
+    def __init__(self, every: float = 10.0) -> None: ...
+    def __getattr__(self, name: str) -> Any: ...
+
+class KerasGpus:
+    def __init__(self) -> None: ...
+    def __getattr__(self, name: str) -> Any: ...

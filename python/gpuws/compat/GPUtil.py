@@ -1,0 +1,225 @@
+"""The interface of GPUtil 1.4, on claims of gpuws.
+
+Better here: it imports on Python 3.12 and later, needs no nvidia-smi, and a GPU that `getAvailable`
+returns is claimed for this process. A GPU of a former call that is not returned again is released.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+
+from gpuws.compat import _claims
+
+__version__ = "1.4.0"
+_MIB = 1 << 20
+
+
+class GPU:
+    """A GPU, with memory in MiB and load from 0 to 1; what is unknown is nan."""
+
+    def __init__(
+        self,
+        ID,
+        uuid,
+        load,
+        memoryTotal,
+        memoryUsed,
+        memoryFree,
+        driver,
+        gpu_name,
+        serial,
+        display_mode,
+        display_active,
+        temp_gpu,
+    ):
+        self.id = ID
+        self.uuid = uuid
+        self.load = load
+        self.memoryUtil = memoryUsed / memoryTotal if memoryTotal else math.nan
+        self.memoryTotal = memoryTotal
+        self.memoryUsed = memoryUsed
+        self.memoryFree = memoryFree
+        self.driver = driver
+        self.name = gpu_name
+        self.serial = serial
+        self.display_mode = display_mode
+        self.display_active = display_active
+        self.temperature = temp_gpu
+
+
+def _number(value, unit=1):
+    return math.nan if value is None else float(value // unit)
+
+
+def _switch(value):
+    return {True: "Enabled", False: "Disabled", None: "N/A"}[value]
+
+
+def _gpu(look, gpu):
+    total, used = _number(gpu.memory_total_bytes, _MIB), _number(gpu.memory_used_bytes, _MIB)
+    details = gpu.details
+    serial = getattr(getattr(details, "product", None), "serial", None)
+    attached = getattr(getattr(details, "modes", None), "display_attached", None)
+    return GPU(
+        gpu.index,
+        gpu.uuid,
+        _number(gpu.utilization_percent) / 100,
+        total,
+        used,
+        total - used,
+        look.driver_version or "N/A",
+        gpu.name or "N/A",
+        serial or "N/A",
+        _switch(attached),
+        _switch(gpu.display_active),
+        _number(gpu.temperature_c),
+    )
+
+
+def _look():
+    from gpuws._look import status
+
+    return status(details=True)
+
+
+def getGPUs():
+    """Returns all GPUs; none without a driver."""
+    look = _look()
+    return [_gpu(look, gpu) for gpu in look.gpus if gpu.error is None]
+
+
+def getAvailability(
+    GPUs,
+    maxLoad=0.5,
+    maxMemory=0.5,
+    memoryFree=0,
+    includeNan=False,
+    excludeID=[],
+    excludeUUID=[],
+):
+    """Returns 1 for each GPU within the limits, and 0 for each other. It claims nothing."""
+
+    def below(value, limit):
+        return value < limit or (includeNan and math.isnan(value))
+
+    return [
+        int(
+            gpu.memoryFree >= memoryFree
+            and below(gpu.load, maxLoad)
+            and below(gpu.memoryUtil, maxMemory)
+            and gpu.id not in excludeID
+            and gpu.uuid not in excludeUUID
+        )
+        for gpu in GPUs
+    ]
+
+
+def _key(order):
+    def last_if_nan(value):
+        return math.inf if math.isnan(value) else value
+
+    return {
+        "first": lambda gpu: gpu.id,
+        "last": lambda gpu: -gpu.id,
+        "random": lambda gpu: random.random(),
+        "load": lambda gpu: last_if_nan(gpu.load),
+        "memory": lambda gpu: last_if_nan(gpu.memoryUtil),
+    }.get(order, lambda gpu: 0)
+
+
+def getAvailable(
+    order="first",
+    limit=1,
+    maxLoad=0.5,
+    maxMemory=0.5,
+    memoryFree=0,
+    includeNan=False,
+    excludeID=[],
+    excludeUUID=[],
+):
+    """Claims up to `limit` GPUs within the limits, and returns their indexes, in the given order."""
+    gpus = getGPUs()
+    limits = (maxLoad, maxMemory, memoryFree, includeNan, excludeID, excludeUUID)
+    fits = getAvailability(gpus, *limits)
+    gpus = sorted((gpu for gpu, fit in zip(gpus, fits) if fit), key=_key(order))
+    # A process below the limits may use them, as the original allows.
+    taken = _claims.take_up_to([gpu.id for gpu in gpus], limit, accept_used=True)
+    _claims.release(keep=taken)
+    return taken
+
+
+def getFirstAvailable(
+    order="first",
+    maxLoad=0.5,
+    maxMemory=0.5,
+    attempts=1,
+    interval=900,
+    verbose=False,
+    includeNan=False,
+    excludeID=[],
+    excludeUUID=[],
+):
+    """Claims a GPU within the limits, and returns its index in a list; it tries `attempts` times,
+    `interval` seconds apart, then raises RuntimeError."""
+    for attempt in range(attempts):
+        if verbose:
+            print(f"Attempting ({attempt + 1}/{attempts}) to locate available GPU.")
+        terms = (order, 1, maxLoad, maxMemory, 0, includeNan, excludeID, excludeUUID)
+        available = getAvailable(*terms)
+        if available:
+            if verbose:
+                print(f"GPU {available} located!")
+            return available
+        if attempt + 1 < attempts:
+            time.sleep(interval)
+    raise RuntimeError(
+        f"Could not find an available GPU after {attempts} attempts with {interval} seconds "
+        "interval."
+    )
+
+
+_SHORT = [("id", "ID", ""), ("load", "GPU", "%"), ("memoryUtil", "MEM", "%")]
+_ALL = [
+    ("id", "ID", ""),
+    ("name", "Name", ""),
+    ("serial", "Serial", ""),
+    ("uuid", "UUID", ""),
+    ("temperature", "GPU temp.", "C"),
+    ("load", "GPU util.", "%"),
+    ("memoryUtil", "Memory util.", "%"),
+    ("memoryTotal", "Memory total", "MB"),
+    ("memoryUsed", "Memory used", "MB"),
+    ("memoryFree", "Memory free", "MB"),
+    ("display_mode", "Display mode", ""),
+    ("display_active", "Display active", ""),
+]
+
+
+def showUtilization(all=False, attrList=None, useOldCode=False):
+    """Prints a table of the GPUs; `attrList` names columns as GPUtil does."""
+    columns = _ALL if all else _SHORT
+    if attrList is not None:
+        flat = [each for group in attrList for each in group]
+        columns = [(each["attr"], each["name"], each.get("suffix", "")) for each in flat]
+    gpus = getGPUs()
+
+    def cell(gpu, attr, suffix):
+        value = getattr(gpu, attr)
+        if suffix == "%":
+            value = value * 100
+        return (f"{value:.0f}" if isinstance(value, float) else str(value)) + suffix
+
+    table = []
+    for attr, name, suffix in columns:
+        cells = [cell(gpu, attr, suffix) for gpu in gpus]
+        width = max(map(len, [name, *cells]))
+        is_text = any(isinstance(getattr(gpu, attr), str) for gpu in gpus)
+        align = str.ljust if is_text else str.rjust
+        table.append([name.ljust(width), *(align(each, width) for each in cells)])
+    lines = ["".join(f"| {each} " for each in line) + "|" for line in zip(*table)]
+    print(lines[0])
+    print("-" * len(lines[0]))
+    for line in lines[1:]:
+        print(line)

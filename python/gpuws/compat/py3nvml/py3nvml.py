@@ -1,0 +1,3 @@
+"""The functions of NVML, from nvidia-ml-py."""
+
+from pynvml import *  # noqa: F403

@@ -1,0 +1,40 @@
+"""What the tests of the package share. They run on the installed wheel."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import gpuws
+
+pytest_plugins = ["pytester"]
+
+# Nothing of the machine that the tests run on decides what they see.
+for _name in ("CUDA_VISIBLE_DEVICES", "GPUWS_CLAIMS", "GPUWS_SIM_SESSION", "LD_LIBRARY_PATH"):
+    os.environ.pop(_name, None)
+
+
+@pytest.fixture
+def machine():
+    """A simulated machine with four free GPUs."""
+    with gpuws.sim("rtx8000-x4") as simulated:
+        yield simulated
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs a program of Python to its end, and returns what it did."""
+
+    def run(text, *arguments, check=True, **more):
+        path = tmp_path / "program.py"
+        path.write_text(textwrap.dedent(text))
+        done = subprocess.run(
+            [sys.executable, path, *arguments], capture_output=True, text=True, timeout=120, **more
+        )
+        assert not check or done.returncode == 0, done.stderr
+        return done
+
+    return run
+

@@ -1,0 +1,208 @@
+"""Claims for this process."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import gpuws
+from observed import another_holder, memory_mib, until
+
+
+def visible():
+    return os.environ.get("CUDA_VISIBLE_DEVICES")
+
+
+def test_claim_shows_only_its_gpus_and_restores_the_environment(machine):
+    os.environ.pop("CUDA_DEVICE_ORDER", None)
+    with gpuws.claim(2, visible="index") as claim:
+        # The two that NVLink connects.
+        assert visible() == "0,3" and os.environ["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+        assert [gpu.index for gpu in claim.gpus] == [0, 3]
+        (lease,) = gpuws.leases().leases
+        assert (lease.id, lease.pid) == (claim.lease, os.getpid())
+        assert claim.environment["GPUWS_LEASE"] == claim.lease
+    assert visible() is None and "CUDA_DEVICE_ORDER" not in os.environ
+    assert gpuws.leases().leases == () and not claim.is_held
+
+
+def test_claims_of_one_process_get_different_gpus(machine):
+    with gpuws.claim(visible="index") as first, gpuws.claim(2, visible="index") as second:
+        assert {gpu.index for gpu in first.gpus}.isdisjoint(gpu.index for gpu in second.gpus)
+        with pytest.raises(gpuws.NotAvailable) as raised:
+            gpuws.claim(2, wait=False).__enter__()
+        assert raised.value.kind == "not-available" and "leased by" in str(raised.value)
+
+
+def test_claim_stays_within_the_outer_list(machine):
+    os.environ["CUDA_VISIBLE_DEVICES"] = "2,3"
+    with gpuws.claim(1, visible="index") as first, gpuws.claim(1, visible="index") as second:
+        assert sorted(gpu.index for claim in (first, second) for gpu in claim.gpus) == [2, 3]
+    assert visible() == "2,3"
+    with pytest.raises(gpuws.NeverAvailable, match="CUDA_VISIBLE_DEVICES"):
+        gpuws.claim(3, wait=False).__enter__()
+
+
+def test_shares_of_one_gpu_add_up(machine):
+    with gpuws.claim(mem="20GiB", gpu=1) as one, gpuws.claim(mem=20 << 30, gpu="1") as two:
+        assert [gpu.index for gpu in (*one.gpus, *two.gpus)] == [1, 1]
+        with pytest.raises(gpuws.NotAvailable):
+            gpuws.claim(mem="20GiB", gpu=1, wait=False).__enter__()
+
+
+@pytest.mark.parametrize(
+    ("terms", "kind"),
+    [
+        ({"n": 0}, gpuws.InvalidRequest),
+        ({"n": 5}, gpuws.NeverAvailable),
+        ({"gpu": "9"}, gpuws.InvalidRequest),
+        ({"mem": "lots"}, gpuws.InvalidRequest),
+        ({"mem": -1}, gpuws.InvalidRequest),
+        ({"mem": "200GiB"}, gpuws.NeverAvailable),
+        ({"visible": "name"}, ValueError),
+    ],
+)
+def test_impossible_claim_is_an_error_by_name(machine, terms, kind):
+    with pytest.raises(kind):
+        gpuws.claim(**terms, timeout=60).__enter__()
+    assert gpuws.leases().queue == () and gpuws.leases().leases == ()
+
+
+def test_hold_lasts_until_release_or_the_end_of_the_process(machine, run):
+    held = gpuws.hold(1, quiet=True)
+    with pytest.raises(gpuws.GpuwsError, match="holds lease"):
+        gpuws.hold(1)
+    gpuws.release()
+    gpuws.release()
+    assert not held.is_held and gpuws.leases().leases == ()
+    for end in ("", "os._exit(3)", "os.kill(os.getpid(), 9)"):
+        text = f"import gpuws, os\nprint(gpuws.hold(2).lease, flush=True)\n{end}"
+        assert run(text, check=False).stdout.strip()
+        assert gpuws.leases().leases == ()
+
+
+def test_claim_waits_for_its_turn_and_says_what_for(machine, capfd):
+    granted = []
+
+    def wait():
+        with gpuws.claim(1, timeout=60) as claim:
+            granted.append(claim.is_held)
+
+    with another_holder(4):
+        thread = threading.Thread(target=wait)
+        thread.start()
+        until(lambda: gpuws.leases().queue)
+    thread.join(60)
+    assert granted == [True]
+    assert "waiting for 1 GPU" in capfd.readouterr().err
+
+
+def test_timeout_ends_a_wait(machine):
+    with another_holder(4):
+        with pytest.raises(gpuws.NotAvailable, match="within the timeout"):
+            gpuws.hold(1, timeout=0.3, quiet=True)
+        assert gpuws.leases().queue == ()
+
+
+WAITS = """
+import gpuws
+@gpuws.isolated
+def work(): pass
+try:
+    WHAT
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("what", ["gpuws.hold(1)", "work()"])
+def test_ctrl_c_ends_a_wait_and_withdraws_the_claim(machine, tmp_path, what):
+    path = tmp_path / "gpuws_test_waits.py"
+    path.write_text(WAITS.replace("WHAT", what))
+    with another_holder(4):
+        command = [sys.executable, "-c", "import gpuws_test_waits"]
+        pipes = {"stdout": subprocess.PIPE, "text": True}
+        process = subprocess.Popen(command, cwd=tmp_path, **pipes)
+        until(lambda: gpuws.leases().queue, process)
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=30)[0].strip() == "interrupted"
+        assert gpuws.leases().queue == ()
+
+
+def test_claim_after_cuda_was_initialised_fails_by_name(machine):
+    # What a context of CUDA opens.
+    descriptor = os.open(os.path.join(machine.path, "dev", "nvidia-uvm"), os.O_RDWR)
+    try:
+        with pytest.raises(gpuws.CudaInitialized, match="already initialised here by") as raised:
+            gpuws.claim().__enter__()
+        assert "/dev/nvidia-uvm" in str(raised.value) and "first CUDA call" in raised.value.hint
+    finally:
+        os.close(descriptor)
+    with gpuws.claim(quiet=True):
+        pass
+
+
+def test_claim_names_the_framework_that_has_initialised_cuda(machine, monkeypatch):
+    import types
+
+    cuda = types.SimpleNamespace(is_initialized=lambda: True)
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda))
+    with pytest.raises(gpuws.CudaInitialized, match="by torch"):
+        gpuws.hold()
+
+
+def test_release_with_a_context_warns(machine):
+    claim = gpuws.claim(quiet=True)
+    claim.__enter__()
+    descriptor = os.open(os.path.join(machine.path, "dev", "nvidia-uvm"), os.O_RDWR)
+    try:
+        with pytest.warns(ResourceWarning, match="still has a CUDA context"):
+            claim.release()
+    finally:
+        os.close(descriptor)
+
+
+def test_forked_child_neither_holds_nor_releases(machine):
+    with gpuws.claim(quiet=True) as claim:
+        pid = os.fork()
+        if pid == 0:
+            claim.release()
+            os._exit(0 if not claim.is_held else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert claim.is_held and len(gpuws.leases().leases) == 1
+
+
+def test_child_of_a_claim_may_use_its_gpus(machine, run):
+    with gpuws.claim(1, visible="index", quiet=True):
+        text = "import gpuws\nprint(gpuws.hold(1, wait=False, visible='index').gpus[0].index)"
+        assert run(text).stdout.strip() == visible()
+        process = machine.use(mib=700)
+        assert memory_mib()[int(visible())] >= 700
+        (lease,) = gpuws.leases().leases
+        assert [user.pid for user in lease.users] == [process.pid]
+        process.kill()
+        process.wait()
+
+
+def test_async_claim_lets_other_tasks_run(machine):
+    async def main():
+        ticks = 0
+
+        async def tick():
+            nonlocal ticks
+            while True:
+                await asyncio.sleep(0.001)
+                ticks += 1
+
+        task = asyncio.create_task(tick())
+        async with gpuws.aclaim(1, quiet=True) as claim:
+            assert claim.is_held
+        task.cancel()
+        return ticks, claim
+
+    ticks, claim = asyncio.run(main())
+    assert ticks > 0 and not claim.is_held

@@ -1,0 +1,172 @@
+"""Isolated functions: nothing of them is left, and their memory is back."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import gpuws
+from observed import alive, memory_mib, until
+
+# What runs in isolation is a module of its own, as it would be.
+JOBS = '''
+import os, signal, subprocess, sys, time
+import gpuws
+
+def use(path, detached=True):
+    """Uses memory of the GPUs by a process that has left its session, as a data loader's."""
+    actor = os.path.join(os.environ["GPUWS_SIM_SESSION"], "nvml-sim-process")
+    process = subprocess.Popen([actor, "--use", "visible:1000"], start_new_session=detached)
+    with open(path, "a") as pids:
+        pids.write(f"{process.pid}\\n")
+    registered = os.path.join(os.environ["GPUWS_SIM_SESSION"], "walk-ons")
+    while not any(name.startswith(f"{process.pid}-") for name in os.listdir(registered)):
+        time.sleep(0.01)
+
+@gpuws.isolated(grace=1)
+def work(path, how, value=None):
+    use(path)
+    if how == "raise":
+        raise LookupError("no luck", value)
+    if how == "exit":
+        os._exit(3)
+    if how == "sys.exit":
+        sys.exit("bye")
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "fork":
+        for _ in range(2):
+            if os.fork() == 0:
+                os.setsid()
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                if os.fork() == 0:
+                    time.sleep(600)
+                time.sleep(600)
+    return os.environ["CUDA_VISIBLE_DEVICES"], value
+
+@gpuws.isolated(timeout=1.5, grace=0.5)
+def hang(path):
+    use(path)
+    time.sleep(600)
+
+@gpuws.isolated
+def add(a, b=1):
+    return a + b
+
+@gpuws.isolated
+def lock():
+    import threading
+    return threading.Lock()
+
+@gpuws.isolated(2, wait=False)
+def two():
+    return len(os.environ["CUDA_VISIBLE_DEVICES"].split(","))
+'''
+
+
+@pytest.fixture
+def jobs(machine, tmp_path, monkeypatch):
+    (tmp_path / "gpuws_test_jobs.py").write_text(JOBS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("gpuws_test_jobs", None)
+    import gpuws_test_jobs
+
+    yield gpuws_test_jobs
+    sys.modules.pop("gpuws_test_jobs", None)
+
+
+@pytest.mark.parametrize("how", ["return", "raise", "exit", "sys.exit", "kill", "fork"])
+def test_memory_and_processes_are_gone_at_return(jobs, tmp_path, how):
+    before, path = memory_mib(), tmp_path / "pids"
+    if how in ("return", "fork"):
+        outcome = jobs.work.outcome(str(path), how, {"a": [1]})
+        assert outcome.value[1] == {"a": [1]}
+        report = outcome.report
+        assert report.gpus[0].peak_memory_bytes is None or report.gpus[0].peak_memory_bytes >= 0
+    elif how == "raise":
+        with pytest.raises(LookupError, match="no luck") as raised:
+            jobs.work(str(path), how, 7)
+        assert raised.value.args == ("no luck", 7)
+        assert "in work" in str(raised.value.__cause__)
+        report = None
+    else:
+        with pytest.raises(gpuws.IsolatedDied) as raised:
+            jobs.work(str(path), how)
+        told = {"exit": "code 3", "sys.exit": "sys.exit('bye')", "kill": "SIGKILL"}[how]
+        assert told in str(raised.value)
+        report = raised.value.report
+    assert memory_mib() == before
+    assert not any(alive(pid) for pid in path.read_text().split())
+    assert gpuws.leases().leases == ()
+    if report is not None:
+        assert report.memory_back is True and report.left_pids == () and report.ended_pids
+
+
+def test_time_limit_ends_the_whole_tree(jobs, tmp_path):
+    before, path = memory_mib(), tmp_path / "pids"
+    with pytest.raises(gpuws.IsolatedTimeout, match="within 1.5 s") as raised:
+        jobs.hang(str(path))
+    assert isinstance(raised.value, TimeoutError) and raised.value.report.limit_hit
+    assert memory_mib() == before
+    assert not any(alive(pid) for pid in path.read_text().split())
+
+
+def test_ctrl_c_ends_the_whole_tree(jobs, tmp_path):
+    before, path = memory_mib(), tmp_path / "pids"
+    text = f"""
+import sys; sys.path.insert(0, {str(tmp_path)!r})
+import gpuws_test_jobs as jobs
+try:
+    jobs.hang.__wrapped__ and jobs.gpuws.isolated(grace=0.5)(jobs.hang.__wrapped__)({str(path)!r})
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    process = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
+    until(lambda: path.exists() and memory_mib() != before, process)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60)[0].strip() == "interrupted"
+    assert memory_mib() == before
+    assert not any(alive(pid) for pid in path.read_text().split())
+
+
+def test_killed_caller_takes_the_tree_along(jobs, tmp_path):
+    before, path = memory_mib(), tmp_path / "pids"
+    text = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+    text += f"import gpuws_test_jobs as jobs\njobs.hang({str(path)!r})"
+    process = subprocess.Popen([sys.executable, "-c", text])
+    until(lambda: path.exists() and memory_mib() != before, process)
+    process.kill()
+    process.wait()
+    until(lambda: memory_mib() == before and gpuws.leases().leases == ())
+    assert not any(alive(pid) for pid in path.read_text().split())
+
+
+def test_lambda_and_closure_run_with_cloudpickle(machine):
+    pytest.importorskip("cloudpickle")
+    base = 40
+    assert gpuws.isolated(lambda extra: base + extra)(2) == 42
+
+
+def test_arguments_and_results_of_any_size_pass(jobs):
+    big = os.urandom(3 << 20)
+    assert jobs.add(big, b=big) == big + big
+    assert jobs.add.__name__ == "add" and jobs.two() == 2
+
+
+def test_result_that_cannot_be_sent_is_an_error_with_its_text(jobs):
+    with pytest.raises(TypeError, match="cannot pickle"):
+        jobs.lock()
+
+
+def test_isolated_within_a_claim_uses_its_gpus(jobs):
+    with gpuws.claim(2, visible="index", gpu="2,3", quiet=True):
+        assert jobs.two() == 2
+        with pytest.raises(gpuws.GpuwsError):
+            gpuws.isolated(3, wait=False)(jobs.add.__wrapped__)(1)
+
+
+def test_bad_terms_are_reported_at_the_decorator():
+    with pytest.raises(gpuws.InvalidRequest, match="lots"):
+        gpuws.isolated(mem="lots")

@@ -1,0 +1,42 @@
+"""The installed wheel: the program, the import, the sources."""
+
+import os
+import subprocess
+import sys
+
+import gpuws
+
+
+def test_program_of_the_wheel_is_found_and_runs():
+    program = gpuws.find_gpuws_bin()
+    assert program.startswith(sys.prefix)
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    module = [sys.executable, "-m", "gpuws", "--version"]
+    assert subprocess.run(module, capture_output=True, text=True, check=True).stdout == said
+    assert said.split() == ["gpuws", gpuws.__version__]
+
+
+def test_installed_program_finds_the_simulated_nvml():
+    command = [gpuws.find_gpuws_bin(), "sim", "labbox", "--", gpuws.find_gpuws_bin(), "status"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "simulated machine labbox" in done.stdout
+
+
+def test_import_loads_only_what_every_program_needs():
+    loaded = "import sys; before = set(sys.modules); import gpuws; print(*set(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-I", "-c", loaded], capture_output=True, text=True)
+    modules = set(done.stdout.split())
+    assert "gpuws._gpuws" in modules
+    slow = {"json", "subprocess", "typing", "asyncio", "ctypes", "sysconfig", "pickle", "logging"}
+    assert not modules & slow, sorted(modules & slow)
+
+
+def test_public_names_are_all_there():
+    for name in gpuws.__all__:
+        assert getattr(gpuws, name) is not None
+    assert set(gpuws.__all__) <= set(dir(gpuws))
+
+
+def test_package_says_that_it_is_typed():
+    assert os.path.isfile(os.path.join(os.path.dirname(gpuws.__file__), "py.typed"))

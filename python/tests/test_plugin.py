@@ -1,0 +1,129 @@
+"""The pytest plugin, in pytest runs of its own."""
+
+import pytest
+
+SIM = ("--gpuws-sim", "rtx8000-x4", "-p", "no:cacheprovider")
+
+
+def outcomes(pytester, *arguments):
+    result = pytester.runpytest_subprocess(*SIM, *arguments)
+    return result, result.parseoutcomes()
+
+
+def test_each_xdist_worker_has_a_lease_of_its_own(pytester):
+    pytest.importorskip("xdist")
+    pytester.makepyfile(
+        """
+        import os, time, gpuws, pathlib, pytest
+
+        @pytest.mark.parametrize("n", range(16))
+        def test_gpu(gpu, n):
+            # The GPU is this worker's alone while the others run.
+            (mine,) = [each.index for each in gpu.gpus]
+            path = pathlib.Path(os.environ["GPUWS_SIM_SESSION"], f"in-use-{mine}")
+            held = path.exists() and path.read_text()
+            assert not held or held == os.environ["PYTEST_XDIST_WORKER"]
+            path.write_text(os.environ["PYTEST_XDIST_WORKER"])
+            time.sleep(0.05)
+            assert len(gpuws.leases().leases) <= 4
+            assert os.environ["CUDA_VISIBLE_DEVICES"] == gpu.gpus[0].uuid
+        """
+    )
+    _, done = outcomes(pytester, "-n", "4")
+    assert done == {"passed": 16}
+
+
+def test_workers_stay_within_the_outer_list(pytester, monkeypatch):
+    pytest.importorskip("xdist")
+    pytester.makepyfile(
+        """
+        import pytest
+        @pytest.mark.parametrize("n", range(4))
+        def test_gpu(gpu, n):
+            assert gpu.gpus[0].index in (1, 3)
+        """
+    )
+    pytester.makeconftest(
+        """
+        import os
+        def pytest_sessionstart(session):
+            os.environ["CUDA_VISIBLE_DEVICES"] = "1,3"
+        """
+    )
+    _, done = outcomes(pytester, "-n", "2")
+    assert done == {"passed": 4}
+
+
+def test_mark_says_how_many_gpus_and_how_much_memory(pytester):
+    pytester.makepyfile(
+        """
+        import gpuws, os, pytest
+        @pytest.mark.gpu(n=2)
+        def test_two():
+            assert len(os.environ["CUDA_VISIBLE_DEVICES"].split(",")) == 2
+        @pytest.mark.gpu(mem="6GiB")
+        def test_share(gpu):
+            assert gpuws.leases().leases[0].share_bytes == 6 << 30
+        def test_none():
+            pass
+        """
+    )
+    _, done = outcomes(pytester)
+    assert done == {"passed": 3}
+
+
+def test_test_without_enough_gpus_is_skipped_or_fails_on_request(pytester):
+    pytester.makepyfile(
+        """
+        import pytest
+        @pytest.mark.gpu(n=9)
+        def test_nine(): raise AssertionError("it ran")
+        """
+    )
+    result, done = outcomes(pytester, "-rs")
+    assert done == {"skipped": 1}
+    result.stdout.fnmatch_lines(["*only 4 can match*"])
+    assert outcomes(pytester, "--gpuws-require")[1] == {"failed": 1}
+
+
+def test_leaked_process_and_memory_fail_the_test(pytester):
+    pytester.makepyfile(
+        """
+        import os, pytest, subprocess, time
+
+        def use(*, detached=False):
+            actor = os.path.join(os.environ["GPUWS_SIM_SESSION"], "nvml-sim-process")
+            process = subprocess.Popen([actor, "--use", "visible:700"], start_new_session=detached)
+            registered = os.path.join(os.environ["GPUWS_SIM_SESSION"], "walk-ons")
+            while not any(n.startswith(f"{process.pid}-") for n in os.listdir(registered)):
+                time.sleep(0.01)
+            return process
+
+        @pytest.mark.gpu
+        def test_clean():
+            process = use()
+            process.kill()
+            process.wait()
+
+        @pytest.mark.gpu
+        def test_leak():
+            use()
+
+        @pytest.mark.gpu
+        def test_clean_after_leak():
+            pass
+        """
+    )
+    result, done = outcomes(pytester, "--gpuws-no-leak")
+    assert done == {"passed": 2, "failed": 1}
+    result.stdout.fnmatch_lines(["*Leaked: *left behind on its GPUs: process * 700 MiB of GPU*"])
+    # Without the option nobody looks.
+    assert outcomes(pytester)[1] == {"passed": 3}
+
+
+def test_plugin_without_a_driver_skips(pytester):
+    pytester.makepyfile("import pytest\n@pytest.mark.gpu\ndef test_gpu(): pass")
+    result = pytester.runpytest_subprocess("-rs", "-p", "no:cacheprovider")
+    done = result.parseoutcomes()
+    # On a machine with a free GPU it runs.
+    assert done in ({"skipped": 1}, {"passed": 1})

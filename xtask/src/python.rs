@@ -1,0 +1,145 @@
+//! The Python package: its wheel, and its tests in a fresh virtual environment.
+//!
+//! pip downloads maturin and what the tests need; everything lies in the target directory.
+
+use crate::cargo::target_dir;
+use crate::peers::{install_safe_gpu, output_of};
+use std::fs;
+use std::io::{self, Error, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What builds the wheel.
+const TOOLS: &str = "maturin==1.16.0\npip>=23\n";
+
+/// What the tests need.
+const REQUIREMENTS: &str = include_str!("../python/requirements.txt");
+
+/// The profile for the tests, unless this variable names another: its programs are those that
+/// `.ci/run` has built before.
+const TESTED: &str = "release";
+const PROFILE: &str = "GPUWS_WHEEL_PROFILE";
+
+/// Builds the wheel with this profile of cargo, and prints its path.
+///
+/// # Errors
+/// If Python, pip or maturin is missing or fails, or `out` cannot be written.
+pub fn wheel(root: &Path, profile: &str, out: &mut dyn Write) -> io::Result<bool> {
+    let dirs = Dirs::below(&target_dir(root));
+    dirs.install_tools()?;
+    let wheel = dirs.build(root, profile)?;
+    writeln!(out, "{}", wheel.display())?;
+    Ok(true)
+}
+
+/// Builds the wheel, installs it in a fresh virtual environment, and runs the tests there; pytest
+/// gets these arguments as well. Without Python or its packages it prints that it skips.
+///
+/// # Errors
+/// If the wheel cannot be built or installed, or `out` cannot be written.
+pub fn python(root: &Path, arguments: &[&str], out: &mut dyn Write) -> io::Result<bool> {
+    let dirs = Dirs::below(&target_dir(root));
+    if let Err(error) = dirs.install_tools() {
+        writeln!(out, "python: skipped, maturin is not there: {error}")?;
+        return Ok(true);
+    }
+    let profile = std::env::var(PROFILE).unwrap_or_else(|_| TESTED.to_owned());
+    let wheel = dirs.build(root, &profile)?;
+    writeln!(out, "python: built {}", wheel.display())?;
+    let python = match dirs.fresh() {
+        Ok(venv) => venv.join("bin/python"),
+        Err(error) => {
+            writeln!(out, "python: skipped, what the tests need is not there: {error}")?;
+            return Ok(true);
+        }
+    };
+    // Without its dependencies: it has none, and pip asks nobody.
+    output_of(pip(&python).args(["install", "--quiet", "--no-deps", "--no-index"]).arg(&wheel))?;
+    for version in ["1.5.1", "2.0.0"] {
+        if let Err(error) = install_safe_gpu(&dirs.0, version) {
+            writeln!(out, "python: safe-gpu {version} is not installed: {error}")?;
+        }
+    }
+    out.flush()?;
+    let mut pytest = Command::new(python);
+    pytest
+        .args(["-m", "pytest", "-q", "-n", "4", "python/tests"])
+        .args(arguments)
+        .current_dir(root);
+    for name in ["PYTHONPATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "GPUWS_CLAIMS"] {
+        pytest.env_remove(name);
+    }
+    pytest.env("GPUWS_SAFE_GPU", &dirs.0).env("PYTHONDONTWRITEBYTECODE", "1");
+    Ok(pytest.status()?.success())
+}
+
+/// The directories of the Python package in the target directory.
+struct Dirs(PathBuf);
+
+impl Dirs {
+    fn below(target: &Path) -> Self {
+        Dirs(target.join("python"))
+    }
+
+    /// Installs maturin in a virtual environment, if it is not there.
+    fn install_tools(&self) -> io::Result<()> {
+        let venv = self.0.join("tools");
+        let stamp = venv.join("requirements.txt");
+        if fs::read_to_string(&stamp).is_ok_and(|stamp| stamp == TOOLS) {
+            return Ok(());
+        }
+        fs::create_dir_all(&self.0)?;
+        make_venv(&venv)?;
+        let wanted = self.0.join("tools.txt");
+        fs::write(&wanted, TOOLS)?;
+        output_of(
+            pip(&venv.join("bin/python"))
+                .args(["install", "--quiet", "--requirement"])
+                .arg(&wanted),
+        )?;
+        fs::write(stamp, TOOLS)
+    }
+
+    /// Builds the wheel, and returns its path.
+    fn build(&self, root: &Path, profile: &str) -> io::Result<PathBuf> {
+        let (wheels, tools) = (self.0.join("wheels"), self.0.join("tools"));
+        // A wheel of an earlier version would be found as well.
+        let _ = fs::remove_dir_all(&wheels);
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::env::split_paths(&path);
+        let path = std::env::join_paths([tools.join("bin")].into_iter().chain(path));
+        let mut build = pip(&tools.join("bin/python"));
+        build.args(["wheel", "--quiet", "--no-build-isolation", "--no-deps", "--wheel-dir"]);
+        build.arg(&wheels).arg(root).env(PROFILE, profile);
+        build.env("PATH", path.map_err(Error::other)?);
+        build.env("CARGO_TARGET_DIR", target_dir(root));
+        if !build.status()?.success() {
+            return Err(Error::other("failed to build the wheel; the reason is above"));
+        }
+        let found = fs::read_dir(&wheels)?.filter_map(|entry| Some(entry.ok()?.path()));
+        let mut found = found.filter(|path| path.extension().is_some_and(|end| end == "whl"));
+        found.next().ok_or_else(|| Error::other("pip built no wheel"))
+    }
+
+    /// Installs what the tests need in a virtual environment, which it empties before, and returns
+    /// its path.
+    fn fresh(&self) -> io::Result<PathBuf> {
+        let venv = self.0.join("fresh");
+        make_venv(&venv)?;
+        let wanted = self.0.join("requirements.txt");
+        fs::write(&wanted, REQUIREMENTS)?;
+        let mut install = pip(&venv.join("bin/python"));
+        output_of(install.args(["install", "--quiet", "--requirement"]).arg(&wanted))?;
+        Ok(venv)
+    }
+}
+
+fn make_venv(venv: &Path) -> io::Result<()> {
+    output_of(Command::new("python3").args(["-m", "venv", "--clear"]).arg(venv)).map(drop)
+}
+
+fn pip(python: &Path) -> Command {
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip", "--disable-pip-version-check"]);
+    pip
+}
