@@ -204,6 +204,7 @@ impl ProcessInfo {
         if !is_whole && detail == ProcessDetail::Outline {
             seen.cgroup = Err(not_recorded);
             seen.workload = None;
+            seen.pod = None;
         }
         seen
     }

@@ -143,7 +143,7 @@ impl ExportedMachine {
             sim: self.sim.as_deref(),
             nvml: self.nvml.as_deref(),
             deadline,
-            progress: |_| {},
+            ..Options::this_machine()
         })
     }
 }
