@@ -164,10 +164,10 @@ fn ticks(usage: &Usage<'_>) -> Vec<(f64, String)> {
     marks.map(|(after, text)| (after as f64 / whole.max(1) as f64, text)).collect()
 }
 
-/// The distances of the marks of a time axis, in seconds: up to four and thirteen weeks and a year.
-const STEPS: [u64; 16] = [
-    1, 5, 15, 60, 300, 900, 3_600, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 2_419_200,
-    7_862_400, 31_536_000,
+/// The distances of the marks of a time axis, in seconds: up to weeks, quarters and a year.
+const STEPS: [u64; 17] = [
+    1, 5, 15, 60, 300, 900, 3_600, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 1_209_600,
+    2_419_200, 7_862_400, 31_536_000,
 ];
 
 /// Returns at most nine marks of a time of so many milliseconds after its start: the milliseconds
@@ -288,7 +288,7 @@ mod tests {
         let start = 1_792_706_400_000;
         let days = ["Oct 23", "Oct 24", "Oct 25", "Oct 26", "Oct 27"];
         assert_eq!(marked(start, 5), days);
-        assert_eq!(marked(start, 100).len(), 4, "{:?}", marked(start, 100));
+        assert!((7..=8).contains(&marked(start, 100).len()), "{:?}", marked(start, 100));
         let (quarters, years) = (marked(start, 500), marked(start, 2_000));
         assert!((5..=6).contains(&quarters.len()), "{quarters:?}");
         assert!(quarters.iter().all(|mark| mark.len() == "2026-10-23".len()), "{quarters:?}");
