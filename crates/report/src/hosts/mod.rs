@@ -117,3 +117,77 @@ impl<T> Hosts<T> {
         if answered < all { Line::new().accent(text) } else { Line::new().plain(text) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+    use std::time::Duration;
+
+    fn said(host: &str, exit_code: i32, more: &Value) -> Answer {
+        let mut object = json!({ "schema": 1, "origin": "live", "machine": null,
+            "driver_error": null, "gpus": [], "finding_count": 0, "findings": [],
+            "unknown_users": [] });
+        let more = more.as_object().unwrap().clone();
+        object.as_object_mut().unwrap().extend(more);
+        Answer { host: host.parse().unwrap(), answer: Ok(Reply { object, exit_code }) }
+    }
+
+    fn silent(why: NoAnswer) -> Answer {
+        Answer { host: "z".parse().unwrap(), answer: Err(why) }
+    }
+
+    fn text(lines: &[Line]) -> String {
+        lines.iter().map(|line| format!("{}\n", line.text())).collect()
+    }
+
+    #[test]
+    fn exit_code_says_whether_all_is_known() {
+        let late = || silent(NoAnswer::TimedOut(Duration::from_secs(1)));
+        let fine = || said("a", 0, &json!({}));
+        let finding = json!({ "findings": [{ "kind": "ghost", "confidence": "high", "gpus": [],
+            "memory_bytes": null, "suspects": [], "evidence": [], "next": [] }] });
+        for (answers, status, doctor) in [
+            (vec![fine()], Exit::Done, Exit::Done),
+            (vec![fine(), said("b", 1, &finding)], Exit::Done, Exit::Remains),
+            (vec![said("b", 1, &finding), late()], Exit::Deadline, Exit::Deadline),
+            (vec![late(), silent(NoAnswer::NoProgram)], Exit::CannotObserve, Exit::CannotObserve),
+            (vec![silent(NoAnswer::NoProgram), late()], Exit::CannotObserve, Exit::CannotObserve),
+            (vec![fine(), said("b", 3, &json!({}))], Exit::CannotObserve, Exit::CannotObserve),
+        ] {
+            assert_eq!(Hosts::<Seen>::of(answers.clone()).exit(), status, "{answers:?}");
+            assert_eq!(Hosts::<Diagnosed>::of(answers.clone()).exit(), doctor, "{answers:?}");
+        }
+    }
+
+    #[test]
+    fn answer_without_the_shown_values_is_none() {
+        let hosts = Hosts::<Seen>::of(vec![said("a", 0, &json!({ "gpus": "none" }))]);
+        assert_eq!(hosts.exit(), Exit::CannotObserve);
+        assert!(text(&hosts.lines(80)).starts_with("a  no answer: its answer cannot be read"));
+        let told = serde_json::to_value(hosts.json()).unwrap();
+        assert_eq!(told["hosts"][0]["error"]["kind"], "unreadable");
+        assert_eq!(told["hosts"][0]["answer"], Value::Null);
+    }
+
+    #[test]
+    fn lines_escape_what_a_host_says_and_fit_the_width() {
+        let evil = "\u{1b}[2J\u{202e}\n".repeat(50);
+        let gpu = json!({ "index": u32::MAX, "name": evil, "temperature_c": -1,
+            "utilization_percent": 255, "memory_used_bytes": u64::MAX, "memory_total_bytes": 0,
+            "free": false, "defects": [evil], "leases": [{ "user": evil }],
+            "processes": [{ "pid": 1, "name": evil, "user": evil, "memory_bytes": u64::MAX,
+            "listed": false, "role": evil }], "error": null });
+        let answer = said("a", 0, &json!({ "gpus": [gpu], "origin": evil, "machine": evil }));
+        let lines = Hosts::<Seen>::of(vec![answer]).lines(60);
+        assert!(!text(&lines).contains(['\u{1b}', '\u{202e}']), "{}", text(&lines));
+        assert_eq!(text(&lines).lines().count(), lines.len());
+        let finding = json!({ "kind": evil, "confidence": evil, "gpus": [{ "index": 1 }],
+            "memory_bytes": u64::MAX, "evidence": [evil], "next": [{ "command": "'; reboot; '" }],
+            "suspects": [{ "pid": 1, "name": evil, "user": null, "evidence": [evil] }] });
+        let answer = said("a", 1, &json!({ "findings": [finding] }));
+        let told = text(&Hosts::<Diagnosed>::of(vec![answer]).lines(60));
+        assert!(!told.contains(['\u{1b}', '\u{202e}']), "{told}");
+        assert!(told.contains(r"ssh a ''\''; reboot; '\'''"), "{told}");
+    }
+}
