@@ -4,7 +4,7 @@ use crate::live::{GPUWS, text};
 use std::process::{Command, Output, Stdio};
 
 /// Commands that refuse `--json`, with arguments that are valid without it.
-const WITHOUT_JSON: [&[&str]; 9] = [
+const WITHOUT_JSON: [&[&str]; 10] = [
     &["top"],
     &["export"],
     &["dmon", "-c", "1"],
