@@ -34,8 +34,8 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         "gpu-nvml-sim" => &["gpu-core", "gpu-sim"],
         // The history of a machine is files with a format of their own.
         "gpu-history" => &["gpu-core"],
-        // Other machines are asked by ssh; the tests need a clock.
-        "gpu-fleet" => &["gpu-core", "gpu-host"],
+        // Other machines are asked by ssh.
+        "gpu-fleet" => &["gpu-core"],
         // Policies depend on the ports, not on adapters or on each other.
         "gpu-reaper"
         | "gpu-placement"

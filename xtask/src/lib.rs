@@ -15,8 +15,8 @@ mod mutants;
 pub mod packages;
 mod peers;
 mod plot;
-mod slurm;
 mod python;
+mod slurm;
 mod tidy;
 mod tree;
 
@@ -26,8 +26,8 @@ pub use hw::hw;
 pub use mutants::mutants;
 pub use peers::peers;
 pub use plot::plot;
-pub use slurm::{run_if_inside, run_jobs, slurm, unpacked};
 pub use python::{python, wheel};
+pub use slurm::{run_if_inside, run_jobs, slurm, unpacked};
 pub use tidy::{Report, tidy};
 pub use tree::Tree;
 

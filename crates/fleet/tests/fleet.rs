@@ -1,14 +1,39 @@
 //! Hosts that answer, fail, hang and lie, behind a program in place of ssh.
 
+use gpu_core::{Clock, Timestamp};
 use gpu_fleet::{
     FLEET_LIMIT, HOST_LIMIT, HostName, NoAnswer, Outcome, Progress, Question, RemoteRun, Ssh, Wait,
     ask, hosts,
 };
-use gpu_host::SystemClock;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// The time since its start.
+struct RealClock(Instant);
+
+impl RealClock {
+    #[expect(clippy::disallowed_methods, reason = "real programs answer")]
+    fn new() -> Self {
+        RealClock(Instant::now())
+    }
+}
+
+impl Clock for RealClock {
+    fn wall(&self) -> Timestamp {
+        Timestamp(0)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "real programs answer")]
+    fn sleep(&self, duration: Duration) {
+        std::thread::sleep(duration);
+    }
+}
 
 /// Writes a program with the command line of ssh: `$host` is the host and `$command` what to run.
 fn ssh(dir: &Path, cases: &str) -> Ssh {
@@ -58,7 +83,7 @@ fn every_host_has_an_answer_or_the_reason() {
         "good,greets,shares,fails-with-answer,half,newer,silent,none,dead,old,escapes,floods,\
          hangs,shouts,stubborn",
     );
-    let answers = ask(&hosts, &question(time), &ssh, &SystemClock::new());
+    let answers = ask(&hosts, &question(time), &ssh, &RealClock::new());
     let order: Vec<&HostName> = answers.iter().map(|answer| &answer.host).collect();
     assert_eq!(order, hosts.iter().collect::<Vec<_>>());
     for (host, code) in [("good", 0), ("greets", 0), ("shares", 0), ("fails-with-answer", 3)] {
@@ -100,7 +125,7 @@ fn hosts_are_asked_at_the_same_time_and_their_answers_are_bounded_together() {
     assert!(count * HOST_LIMIT > FLEET_LIMIT);
     let names: Vec<String> = (0..count).map(|n| format!("n{n}")).collect();
     let ssh = ssh(dir.path(), &each);
-    let clock = SystemClock::new();
+    let clock = RealClock::new();
     let answers = ask(&named(&names.join(",")), &question(Duration::from_secs(120)), &ssh, &clock);
     let all = |answer: &gpu_fleet::Answer| answer.answer == Err(NoAnswer::TooMuch);
     assert!(answers.iter().all(all), "{:?}", answers.iter().find(|answer| !all(answer)));
@@ -108,7 +133,7 @@ fn hosts_are_asked_at_the_same_time_and_their_answers_are_bounded_together() {
 
 #[test]
 fn missing_ssh_is_told() {
-    let clock = SystemClock::new();
+    let clock = RealClock::new();
     let ssh = Ssh::other("/nonexistent/ssh");
     let answers = ask(&named("a"), &question(Duration::from_secs(1)), &ssh, &clock);
     assert!(matches!(answers[0].answer, Err(NoAnswer::NoSsh(_))), "{answers:?}");
@@ -145,7 +170,7 @@ fn run(names: &str, cases: &str) -> (Outcome, String) {
     };
     let mut told = Vec::new();
     let mut tell = |progress: Progress<'_>| told.push(format!("{progress:?}"));
-    let outcome = remote.run(&ssh, &SystemClock::new(), &mut tell).unwrap();
+    let outcome = remote.run(&ssh, &RealClock::new(), &mut tell).unwrap();
     assert_eq!(
         told.iter().any(|line| line.contains("Started")),
         matches!(outcome, Outcome::Ended(_))

@@ -93,9 +93,10 @@ fn claim_preview_ends_with_equivalent_run_command() {
     );
     let output_text = out(&output);
     let expected = "gpuws run -n 2 --mem 1536MiB --gpu 0,3,4 --not 4 --min-free 1GiB \
-                    --timeout 90s --visible index --claims ";
+                    --visible index --claims ";
     assert!(output_text.contains(expected), "{output_text}");
-    assert!(output_text.trim_end().ends_with("--accept-used -- COMMAND"), "{output_text}");
+    let end = "--accept-used --timeout 90s -- COMMAND";
+    assert!(output_text.trim_end().ends_with(end), "{output_text}");
 }
 
 #[test]
