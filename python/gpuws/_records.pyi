@@ -85,6 +85,7 @@ class DeviceProcess(Record):
     namespace_pids: tuple[int, ...] | None
     parent_pid: int | None
     pid: int
+    pod: Pod | None
     resident_bytes: int | None
     role: Literal['memory-user'] | Literal['monitor'] | Literal['display'] | Literal['daemon']
     service: str | None
@@ -173,6 +174,7 @@ class Holder(Record):
     namespace_pids: tuple[int, ...] | None
     parent_pid: int | None
     pid: int
+    pod: Pod | None
     start_ticks: int | None
     started_at: str | None
     state: Literal['running'] | Literal['sleeping'] | Literal['uninterruptible'] | Literal['stopped'] | Literal['zombie'] | Literal['other'] | None
@@ -250,6 +252,12 @@ class PcieThroughput(Record):
     received_kib_per_s: int | None
     sent_kib_per_s: int | None
 
+class Pod(Record):
+    container: str | None
+    evidence: Literal['uid'] | Literal['devices']
+    name: str
+    namespace: str
+
 class Power(Record):
     default_limit_mw: int | None
     energy_mj: int | None
@@ -326,6 +334,7 @@ class Cleared(Record):
     namespace_pids: tuple[int, ...] | None
     parent_pid: int | None
     pid: int
+    pod: Pod | None
     role: Literal['memory-user'] | Literal['monitor'] | Literal['display'] | Literal['daemon']
     start_ticks: int | None
     started_at: str | None
@@ -344,7 +353,7 @@ class Device(Record):
 class Finding(Record):
     confidence: Literal['possible'] | Literal['likely'] | Literal['high']
     evidence: tuple[str, ...]
-    evidence_codes: tuple[Literal['unexplained-memory'] | Literal['memory-in-mig-instance'] | Literal['memory-used'] | Literal['holders-unknown'] | Literal['uninspected-processes'] | Literal['no-memory-user'] | Literal['mig-enabled'] | Literal['held-by-mps'] | Literal['mapped-by-display-or-daemon'] | Literal['pid-not-found'] | Literal['separate-pid-namespace'] | Literal['host-pids-listed'] | Literal['device-file-mapped'] | Literal['device-file-open'] | Literal['uses-device'] | Literal['started-just-now'] | Literal['main-thread-exited'] | Literal['own-pid-namespace'] | Literal['container'] | Literal['pod'] | Literal['slurm-job'] | Literal['stopped'] | Literal['holds-memory'] | Literal['memory-grows'] | Literal['never-computed'] | Literal['idle'] | Literal['no-compute-observed'] | Literal['computes-on-other-device'] | Literal['computes'] | Literal['parent-exited'] | Literal['multiprocessing-worker'] | Literal['may-be-daemon'] | Literal['zombie'] | Literal['uninterruptible-sleep'] | Literal['no-answer'] | Literal['driver-unavailable'] | Literal['device-lost'] | Literal['device-error'] | Literal['not-queried'] | Literal['unreadable-values'] | Literal['xid'] | Literal['reset-required'] | Literal['reset-recommended'] | Literal['reset-blocked'] | Literal['compute-prohibited'] | Literal['no-mig-instance'] | Literal['mig-mode-pending'] | Literal['ecc-mode-pending'] | Literal['uncorrected-ecc-errors'] | Literal['row-remapping-failed'] | Literal['memory-repair-pending'] | Literal['fewer-nvlinks'] | Literal['nvlinks-inactive'] | Literal['fabric-not-registered'] | Literal['fabric-registration-failed'] | Literal['slow-pcie-link'] | Literal['clocks-reduced'] | Literal['at-slowdown-temperature'] | Literal['below-slowdown-temperature'] | Literal['busy-without-process'] | Literal['persistence-mode-off'] | Literal['same-in-several-samples'], ...]
+    evidence_codes: tuple[Literal['unexplained-memory'] | Literal['memory-in-mig-instance'] | Literal['memory-used'] | Literal['holders-unknown'] | Literal['uninspected-processes'] | Literal['no-memory-user'] | Literal['mig-enabled'] | Literal['held-by-mps'] | Literal['mapped-by-display-or-daemon'] | Literal['pid-not-found'] | Literal['separate-pid-namespace'] | Literal['host-pids-listed'] | Literal['device-file-mapped'] | Literal['device-file-open'] | Literal['uses-device'] | Literal['started-just-now'] | Literal['main-thread-exited'] | Literal['own-pid-namespace'] | Literal['container'] | Literal['pod'] | Literal['slurm-job'] | Literal['stopped'] | Literal['holds-memory'] | Literal['memory-grows'] | Literal['never-computed'] | Literal['idle'] | Literal['no-compute-observed'] | Literal['computes-on-other-device'] | Literal['computes'] | Literal['parent-exited'] | Literal['multiprocessing-worker'] | Literal['ray-worker'] | Literal['may-be-daemon'] | Literal['zombie'] | Literal['uninterruptible-sleep'] | Literal['no-answer'] | Literal['driver-unavailable'] | Literal['device-lost'] | Literal['device-error'] | Literal['not-queried'] | Literal['unreadable-values'] | Literal['xid'] | Literal['reset-required'] | Literal['reset-recommended'] | Literal['reset-blocked'] | Literal['compute-prohibited'] | Literal['no-mig-instance'] | Literal['mig-mode-pending'] | Literal['ecc-mode-pending'] | Literal['uncorrected-ecc-errors'] | Literal['row-remapping-failed'] | Literal['memory-repair-pending'] | Literal['fewer-nvlinks'] | Literal['nvlinks-inactive'] | Literal['fabric-not-registered'] | Literal['fabric-registration-failed'] | Literal['slow-pcie-link'] | Literal['clocks-reduced'] | Literal['at-slowdown-temperature'] | Literal['below-slowdown-temperature'] | Literal['busy-without-process'] | Literal['persistence-mode-off'] | Literal['same-in-several-samples'], ...]
     gpus: tuple[Device, ...]
     kind: Literal['ghost'] | Literal['driver-leak'] | Literal['not-permitted'] | Literal['foreign-namespace'] | Literal['listed-but-gone'] | Literal['zombie-holder'] | Literal['stuck-holder'] | Literal['orphan'] | Literal['hoarder'] | Literal['memory-growth'] | Literal['device-fault'] | Literal['memory-errors'] | Literal['nvlink-down'] | Literal['driver-error'] | Literal['no-mig-instance'] | Literal['compute-prohibited'] | Literal['busy-without-process'] | Literal['throttled'] | Literal['slow-pcie'] | Literal['pending-reset'] | Literal['blocked-reset']
     memory_bytes: int | None
@@ -367,11 +376,12 @@ class Suspect(Record):
     confidence: Literal['possible'] | Literal['likely'] | Literal['high']
     cpu_time_ms: int | None
     evidence: tuple[str, ...]
-    evidence_codes: tuple[Literal['unexplained-memory'] | Literal['memory-in-mig-instance'] | Literal['memory-used'] | Literal['holders-unknown'] | Literal['uninspected-processes'] | Literal['no-memory-user'] | Literal['mig-enabled'] | Literal['held-by-mps'] | Literal['mapped-by-display-or-daemon'] | Literal['pid-not-found'] | Literal['separate-pid-namespace'] | Literal['host-pids-listed'] | Literal['device-file-mapped'] | Literal['device-file-open'] | Literal['uses-device'] | Literal['started-just-now'] | Literal['main-thread-exited'] | Literal['own-pid-namespace'] | Literal['container'] | Literal['pod'] | Literal['slurm-job'] | Literal['stopped'] | Literal['holds-memory'] | Literal['memory-grows'] | Literal['never-computed'] | Literal['idle'] | Literal['no-compute-observed'] | Literal['computes-on-other-device'] | Literal['computes'] | Literal['parent-exited'] | Literal['multiprocessing-worker'] | Literal['may-be-daemon'] | Literal['zombie'] | Literal['uninterruptible-sleep'] | Literal['no-answer'] | Literal['driver-unavailable'] | Literal['device-lost'] | Literal['device-error'] | Literal['not-queried'] | Literal['unreadable-values'] | Literal['xid'] | Literal['reset-required'] | Literal['reset-recommended'] | Literal['reset-blocked'] | Literal['compute-prohibited'] | Literal['no-mig-instance'] | Literal['mig-mode-pending'] | Literal['ecc-mode-pending'] | Literal['uncorrected-ecc-errors'] | Literal['row-remapping-failed'] | Literal['memory-repair-pending'] | Literal['fewer-nvlinks'] | Literal['nvlinks-inactive'] | Literal['fabric-not-registered'] | Literal['fabric-registration-failed'] | Literal['slow-pcie-link'] | Literal['clocks-reduced'] | Literal['at-slowdown-temperature'] | Literal['below-slowdown-temperature'] | Literal['busy-without-process'] | Literal['persistence-mode-off'] | Literal['same-in-several-samples'], ...]
+    evidence_codes: tuple[Literal['unexplained-memory'] | Literal['memory-in-mig-instance'] | Literal['memory-used'] | Literal['holders-unknown'] | Literal['uninspected-processes'] | Literal['no-memory-user'] | Literal['mig-enabled'] | Literal['held-by-mps'] | Literal['mapped-by-display-or-daemon'] | Literal['pid-not-found'] | Literal['separate-pid-namespace'] | Literal['host-pids-listed'] | Literal['device-file-mapped'] | Literal['device-file-open'] | Literal['uses-device'] | Literal['started-just-now'] | Literal['main-thread-exited'] | Literal['own-pid-namespace'] | Literal['container'] | Literal['pod'] | Literal['slurm-job'] | Literal['stopped'] | Literal['holds-memory'] | Literal['memory-grows'] | Literal['never-computed'] | Literal['idle'] | Literal['no-compute-observed'] | Literal['computes-on-other-device'] | Literal['computes'] | Literal['parent-exited'] | Literal['multiprocessing-worker'] | Literal['ray-worker'] | Literal['may-be-daemon'] | Literal['zombie'] | Literal['uninterruptible-sleep'] | Literal['no-answer'] | Literal['driver-unavailable'] | Literal['device-lost'] | Literal['device-error'] | Literal['not-queried'] | Literal['unreadable-values'] | Literal['xid'] | Literal['reset-required'] | Literal['reset-recommended'] | Literal['reset-blocked'] | Literal['compute-prohibited'] | Literal['no-mig-instance'] | Literal['mig-mode-pending'] | Literal['ecc-mode-pending'] | Literal['uncorrected-ecc-errors'] | Literal['row-remapping-failed'] | Literal['memory-repair-pending'] | Literal['fewer-nvlinks'] | Literal['nvlinks-inactive'] | Literal['fabric-not-registered'] | Literal['fabric-registration-failed'] | Literal['slow-pcie-link'] | Literal['clocks-reduced'] | Literal['at-slowdown-temperature'] | Literal['below-slowdown-temperature'] | Literal['busy-without-process'] | Literal['persistence-mode-off'] | Literal['same-in-several-samples'], ...]
     name: str | None
     namespace_pids: tuple[int, ...] | None
     parent_pid: int | None
     pid: int
+    pod: Pod | None
     start_ticks: int | None
     started_at: str | None
     state: Literal['running'] | Literal['sleeping'] | Literal['uninterruptible'] | Literal['stopped'] | Literal['zombie'] | Literal['other'] | None
