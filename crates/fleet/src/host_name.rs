@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn names_and_addresses_are_accepted() {
-        for name in ["a", "gpu01.lab.example", "alice@gpu-01", "10.0.0.7", "fe80::1", "my_alias"] {
+        for name in ["a", "gpu01.lab.example", "alice@gpu-01", "192.0.2.7", "fe80::1", "my_alias"] {
             assert_eq!(name.parse::<HostName>().unwrap().to_string(), name);
         }
     }
