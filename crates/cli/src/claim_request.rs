@@ -14,7 +14,7 @@ use gpu_placement::{Bar, Passed, Refusal};
 use gpu_report::wording::claims::{self, wait_reason_text};
 use gpu_steward::{
     Grant, NamedDevices, NarrowError, NotGranted, Refused, Request, Standing, Wait,
-    narrowed_with_gres,
+    narrowed,
 };
 use std::cell::OnceCell;
 
@@ -60,7 +60,7 @@ pub(crate) fn request(
     };
     let variable = |name: &str| std::env::var_os(name);
     let gres = || source.slurm_minors();
-    let (claim, given) = narrowed_with_gres(claim, &named, &machine, &variable, &gres)?;
+    let (claim, given) = narrowed(claim, &named, &machine, &variable, &gres)?;
     if args.topology {
         source.backend.topology().map_err(|error| {
             Failure::from(error).ending(Exit::CannotObserve).with_hint("omit --topology")

@@ -76,7 +76,7 @@ impl Wanted {
             None => std::env::var_os(name),
         };
         let (claim, given) =
-            narrowed(claim, &named, &machine, &variable).map_err(|error| match error {
+            narrowed(claim, &named, &machine, &variable, &|| source.slurm_minors()).map_err(|error| match error {
                 NarrowError::NoDriver(fault) => Failure::from(&fault),
                 error => Failure::invalid(error.to_string()),
             })?;

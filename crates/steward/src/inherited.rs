@@ -106,18 +106,6 @@ const LISTS: [(Convention, &str); 3] = [
     (Convention::GridEngine, "SGE_HGR_gpu"),
 ];
 
-/// Returns the restrictions from environment variables, where Slurm's list of devices is unknown: as
-/// [`inherited_with_gres`].
-///
-/// # Errors
-/// As there.
-pub fn inherited(
-    variable: &dyn Fn(&str) -> Option<OsString>,
-    machine: &dyn Fn() -> Vec<DeviceState>,
-) -> Result<Inherited> {
-    inherited_with_gres(variable, machine, &BTreeMap::new)
-}
-
 /// Returns the restrictions from environment variables; calls `machine` for the devices only if it
 /// has to parse a list, and `gres` only if that is a list of Slurm: it returns the minor number of
 /// the device at each position in the list of `slurmd -G`, or nothing if that is unknown.
@@ -125,7 +113,7 @@ pub fn inherited(
 /// # Errors
 /// `Invalid` if the device order of the visible list is unknown here, and no scheduler explains it,
 /// or if the positions in Slurm's list are unknown: a guess could select the device of another user.
-pub fn inherited_with_gres(
+pub fn inherited(
     variable: &dyn Fn(&str) -> Option<OsString>,
     machine: &dyn Fn() -> Vec<DeviceState>,
     gres: &dyn Fn() -> BTreeMap<u32, u32>,
@@ -309,7 +297,7 @@ mod tests {
             let found = variables.iter().find(|(other, _)| *other == name);
             found.map(|(_, value)| OsString::from(*value))
         };
-        inherited_with_gres(&value, &|| machine(alike), &gres)
+        inherited(&value, &|| machine(alike), &gres)
     }
 
     /// Slurm's list: the files of devices 1, 3, 0 and 2, in this order.
@@ -377,7 +365,7 @@ mod tests {
             }
         };
         let read = |gpus, shown: usize, gres: &dyn Fn() -> BTreeMap<u32, u32>| {
-            inherited_with_gres(&value(gpus), &|| machine(true)[..shown].to_vec(), gres)
+            inherited(&value(gpus), &|| machine(true)[..shown].to_vec(), gres)
         };
         let given = |gpus, shown| {
             let given = read(gpus, shown, &BTreeMap::new).unwrap().given.unwrap();
@@ -433,9 +421,9 @@ mod tests {
             asked.set(true);
             machine(true)
         };
-        inherited(&|name| (name == "LOCAL_RANK").then(|| "0".into()), &machine).unwrap();
+        inherited(&|name| (name == "LOCAL_RANK").then(|| "0".into()), &machine, &BTreeMap::new).unwrap();
         assert!(!asked.get());
-        inherited(&|name| (name == VISIBLE).then(|| "0".into()), &machine).unwrap();
+        inherited(&|name| (name == VISIBLE).then(|| "0".into()), &machine, &BTreeMap::new).unwrap();
         assert!(asked.get());
     }
 

@@ -45,7 +45,7 @@ pub use grant::{
     Decision, Grant, NotGranted, Preview, Refused, offered, preview, take, waits_for_own_lease,
 };
 pub use held_devices::HeldDevices;
-pub use inherited::{Convention, Inherited, Note, inherited, inherited_with_gres};
+pub use inherited::{Convention, Inherited, Note, inherited};
 pub use isolated::{
     EntryPoint, Isolated, IsolatedError, IsolatedReport, IsolatedUse, Isolation, Outcome, RESULT,
     not_started, serve_entry, supervise,
@@ -55,7 +55,7 @@ pub use lease_view::users_within_lease;
 pub use leftovers::{TakenOver, take_over};
 pub use listing::{LeaseUser, Listed, Listing, Queued, lease_users, listing};
 pub use memory_limit::{MemoryLimit, serves, variables};
-pub use narrowed::{NamedDevices, NarrowError, narrowed, narrowed_with_gres};
+pub use narrowed::{NamedDevices, NarrowError, narrowed};
 pub use offers::{ClaimSurroundings, offers};
 pub use ports::{Ports, Request};
 pub use release::{ReleaseError, release};

@@ -1,6 +1,6 @@
 //! A claim on named devices, within existing restrictions.
 
-use crate::inherited::{Inherited, inherited_with_gres};
+use crate::inherited::{Inherited, inherited};
 use gpu_core::selector::{self, SelectError, Selector};
 use gpu_core::{Absent, Claim, DeviceState, DeviceUuid, Error, Fault, Inventory};
 use std::collections::{BTreeMap, HashSet};
@@ -66,26 +66,12 @@ impl From<SelectError> for NarrowError {
 }
 
 /// Returns a claim for the named devices, within the restrictions of the environment, and those
-/// restrictions, where Slurm's list of devices is unknown: as [`narrowed_with_gres`].
-///
-/// # Errors
-/// As there.
-pub fn narrowed<'a>(
-    claim: Claim,
-    named: &NamedDevices<'_>,
-    machine: &dyn Fn() -> &'a Inventory,
-    variable: &dyn Fn(&str) -> Option<OsString>,
-) -> Result<(Claim, Inherited), NarrowError> {
-    narrowed_with_gres(claim, named, machine, variable, &BTreeMap::new)
-}
-
-/// Returns a claim for the named devices, within the restrictions of the environment, and those
 /// restrictions. Calls `machine` only if a name or a list has to be resolved, and `gres` for the
-/// minor numbers of Slurm's list as [`inherited_with_gres`] does.
+/// minor numbers of Slurm's list as [`inherited`] does.
 ///
 /// # Errors
 /// If a name matches nothing here, or nothing is left.
-pub fn narrowed_with_gres<'a>(
+pub fn narrowed<'a>(
     mut claim: Claim,
     named: &NamedDevices<'_>,
     machine: &dyn Fn() -> &'a Inventory,
@@ -105,7 +91,7 @@ pub fn narrowed_with_gres<'a>(
             claim.among = mig_among(devices, claim.among)?;
         }
     }
-    let given = inherited_with_gres(variable, &|| machine().devices.clone(), gres);
+    let given = inherited(variable, &|| machine().devices.clone(), gres);
     let given = given.map_err(NarrowError::Inherited)?;
     let claim = given.narrow(&claim).ok_or(NarrowError::NothingLeft(given.by))?;
     Ok((claim, given))

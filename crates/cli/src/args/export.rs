@@ -10,7 +10,8 @@ use std::time::Duration;
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
     /// Address to serve on. Anybody who can reach it can read the metrics.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9836")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9836",
+          value_parser = address)]
     pub(crate) listen: SocketAddr,
     /// Write the metrics once to this file, for the textfile collector of node_exporter, and end;
     /// `-` is standard output.
@@ -31,4 +32,8 @@ pub(crate) struct ExportArgs {
     /// Answer a scrape this soon after a look without another look.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
     pub(crate) reuse: Duration,
+}
+
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "expected an IP address and a port, such as 127.0.0.1:9836")
 }

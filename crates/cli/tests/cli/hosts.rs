@@ -237,6 +237,9 @@ fn answers_of_hosts_are_merged_and_silence_is_told() {
     assert_eq!(hosts[2]["error"]["kind"], "unreachable");
     assert!(hosts[2]["error"]["what"].as_str().unwrap().contains("refused"), "{told}");
 
+    let missing = lab.gpuws(&["status", "--hosts-from", "lost"]);
+    assert!(missing.stderr.contains("name a file of hosts, or slurm"), "{}", missing.stderr);
+
     let findings = lab.gpuws(&["doctor", "--host", "a,b"]);
     assert_eq!(findings.code, 1, "{}", findings.stderr);
     for part in ["a  GHOST  GPU 3", "b  GHOST  GPU 0", "next ssh a 'gpuws reap --gpu 3'"] {

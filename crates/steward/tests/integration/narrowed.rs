@@ -4,6 +4,7 @@ use crate::fake::*;
 use gpu_core::selector::Selector;
 use gpu_core::*;
 use gpu_steward::{Convention, NamedDevices, NarrowError, narrowed};
+use std::collections::BTreeMap;
 
 /// Two whole devices, and a third one that is divided into two MIG devices.
 fn machine() -> Inventory {
@@ -20,7 +21,7 @@ fn selectors(names: &[&str]) -> Vec<Selector> {
 /// The devices among which a claim on these names chooses.
 fn among(machine: &Inventory, names: &[&str], mig: bool) -> Result<Vec<DeviceUuid>, NarrowError> {
     let named = NamedDevices { among: &selectors(names), except: &[], required: &[], mig };
-    narrowed(Claim::whole(1), &named, &|| machine, &|_| None).map(|(claim, _)| claim.among)
+    narrowed(Claim::whole(1), &named, &|| machine, &|_| None, &BTreeMap::new).map(|(claim, _)| claim.among)
 }
 
 #[test]
@@ -45,7 +46,7 @@ fn each_list_of_names_restricts_claim() {
     let machine = machine();
     let (among, except, required) = (selectors(&["0"]), selectors(&["1"]), selectors(&["2"]));
     let named = NamedDevices { among: &among, except: &except, required: &required, mig: false };
-    let (claim, _) = narrowed(Claim::whole(1), &named, &|| &machine, &|_| None).unwrap();
+    let (claim, _) = narrowed(Claim::whole(1), &named, &|| &machine, &|_| None, &BTreeMap::new).unwrap();
     assert_eq!(claim.among, [uuid(0)]);
     assert_eq!((claim.except, claim.required), (vec![uuid(1)], vec![uuid(2)]));
 }
@@ -67,7 +68,7 @@ fn names_that_give_no_claim_are_refused_with_reason() {
     let named = NamedDevices { among: &selectors(&["1"]), except: &[], required: &[], mig: false };
     let visible = |name: &str| (name == "CUDA_VISIBLE_DEVICES").then(|| "GPU-0".into());
     let machine = machine();
-    let nothing = narrowed(Claim::whole(1), &named, &|| &machine, &visible);
+    let nothing = narrowed(Claim::whole(1), &named, &|| &machine, &visible, &BTreeMap::new);
     let expected = "find a GPU among those of CUDA_VISIBLE_DEVICES";
     assert_eq!(nothing.unwrap_err().to_string(), expected);
 }
@@ -86,7 +87,7 @@ fn range_with_lost_device_means_the_others() {
     }
     let required = selectors(&["0-1"]);
     let named = NamedDevices { among: &[], except: &[], required: &required, mig: false };
-    let with_all = narrowed(Claim::whole(2), &named, &|| &machine, &|_| None);
+    let with_all = narrowed(Claim::whole(2), &named, &|| &machine, &|_| None, &BTreeMap::new);
     assert_eq!(with_all.unwrap_err().to_string(), refused, "the claim needs every one of them");
 }
 
@@ -94,7 +95,7 @@ fn range_with_lost_device_means_the_others() {
 fn claim_without_names_does_not_query_machine() {
     let named = NamedDevices { among: &[], except: &[], required: &[], mig: false };
     let machine = || -> &'static Inventory { panic!("the machine was queried") };
-    let (claim, _) = narrowed(Claim::whole(2), &named, &machine, &|_| None).unwrap();
+    let (claim, _) = narrowed(Claim::whole(2), &named, &machine, &|_| None, &BTreeMap::new).unwrap();
     assert_eq!(claim, Claim::whole(2));
 }
 

@@ -87,6 +87,8 @@ fn server_says_where_it_is_and_ends_at_sigterm() {
     );
     assert_eq!(taken.code, 3, "{}", taken.stderr);
     assert!(taken.stderr.contains("choose another address with --listen"), "{}", taken.stderr);
+    let port = gpuws(Path::new("."), &["export", "--listen", "9836"]);
+    assert!(port.stderr.contains("such as 127.0.0.1:9836"), "{}", port.stderr);
     assert_eq!(exporter.end(), Some(0));
 }
 

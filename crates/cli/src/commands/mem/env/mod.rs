@@ -116,8 +116,9 @@ fn chosen(snapshot: &Snapshot, named: &[Selector]) -> Result<Vec<DeviceState>, F
         }
         return Ok(found);
     }
-    let given = given(&|name| std::env::var_os(name), &|| snapshot.devices.clone());
-    // A list that cannot be parsed does not add devices, so using all of them is safe.
+    let devices = || snapshot.devices.clone();
+    let given = given(&|name| std::env::var_os(name), &devices, &BTreeMap::new);
+    // A list that cannot be resolved does not add devices, so using all of them is safe.
     let Some(given) = given.ok().and_then(|given| given.given) else {
         return Ok(snapshot.devices.clone());
     };

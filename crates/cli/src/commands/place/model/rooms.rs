@@ -8,7 +8,7 @@ use crate::source::{self, Source};
 use gpu_core::{Bytes, Claim, Groups, Inventory, Origin, Rates, Share, Topology};
 use gpu_model::split::{Room, Rooms};
 use gpu_placement::Offer;
-use gpu_steward::{NamedDevices, NotGranted, Ports, Request, Wait, narrowed_with_gres, offered};
+use gpu_steward::{NamedDevices, NotGranted, Ports, Request, Wait, narrowed, offered};
 use std::cell::OnceCell;
 use std::time::Duration;
 
@@ -106,7 +106,7 @@ fn offers(
         Claim { share: Share::Memory(Bytes(1)), accept_used: args.accept_used, ..Claim::whole(1) };
     let variable = |name: &str| std::env::var_os(name);
     let gres = || source.slurm_minors();
-    let (claim, _) = narrowed_with_gres(shared, &named, &look, &variable, &gres)?;
+    let (claim, _) = narrowed(shared, &named, &look, &variable, &gres)?;
     let among = claim.among.clone();
     let root = source.host.own_ancestry()?.first().copied();
     let root =
