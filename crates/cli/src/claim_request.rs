@@ -13,8 +13,7 @@ use gpu_core::{
 use gpu_placement::{Bar, Passed, Refusal};
 use gpu_report::wording::claims::{self, wait_reason_text};
 use gpu_steward::{
-    Grant, NamedDevices, NarrowError, NotGranted, Refused, Request, Standing, Wait,
-    narrowed,
+    Grant, NamedDevices, NarrowError, NotGranted, Refused, Request, Standing, Wait, narrowed,
 };
 use std::cell::OnceCell;
 

@@ -76,10 +76,12 @@ impl Wanted {
             None => std::env::var_os(name),
         };
         let (claim, given) =
-            narrowed(claim, &named, &machine, &variable, &|| source.slurm_minors()).map_err(|error| match error {
-                NarrowError::NoDriver(fault) => Failure::from(&fault),
-                error => Failure::invalid(error.to_string()),
-            })?;
+            narrowed(claim, &named, &machine, &variable, &|| source.slurm_minors()).map_err(
+                |error| match error {
+                    NarrowError::NoDriver(fault) => Failure::from(&fault),
+                    error => Failure::invalid(error.to_string()),
+                },
+            )?;
         Ok((claim, given.by.filter(|_| given.given.is_some())))
     }
 

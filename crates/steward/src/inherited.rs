@@ -421,7 +421,8 @@ mod tests {
             asked.set(true);
             machine(true)
         };
-        inherited(&|name| (name == "LOCAL_RANK").then(|| "0".into()), &machine, &BTreeMap::new).unwrap();
+        inherited(&|name| (name == "LOCAL_RANK").then(|| "0".into()), &machine, &BTreeMap::new)
+            .unwrap();
         assert!(!asked.get());
         inherited(&|name| (name == VISIBLE).then(|| "0".into()), &machine, &BTreeMap::new).unwrap();
         assert!(asked.get());

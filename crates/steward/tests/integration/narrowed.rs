@@ -21,7 +21,8 @@ fn selectors(names: &[&str]) -> Vec<Selector> {
 /// The devices among which a claim on these names chooses.
 fn among(machine: &Inventory, names: &[&str], mig: bool) -> Result<Vec<DeviceUuid>, NarrowError> {
     let named = NamedDevices { among: &selectors(names), except: &[], required: &[], mig };
-    narrowed(Claim::whole(1), &named, &|| machine, &|_| None, &BTreeMap::new).map(|(claim, _)| claim.among)
+    narrowed(Claim::whole(1), &named, &|| machine, &|_| None, &BTreeMap::new)
+        .map(|(claim, _)| claim.among)
 }
 
 #[test]
@@ -46,7 +47,8 @@ fn each_list_of_names_restricts_claim() {
     let machine = machine();
     let (among, except, required) = (selectors(&["0"]), selectors(&["1"]), selectors(&["2"]));
     let named = NamedDevices { among: &among, except: &except, required: &required, mig: false };
-    let (claim, _) = narrowed(Claim::whole(1), &named, &|| &machine, &|_| None, &BTreeMap::new).unwrap();
+    let (claim, _) =
+        narrowed(Claim::whole(1), &named, &|| &machine, &|_| None, &BTreeMap::new).unwrap();
     assert_eq!(claim.among, [uuid(0)]);
     assert_eq!((claim.except, claim.required), (vec![uuid(1)], vec![uuid(2)]));
 }
@@ -95,7 +97,8 @@ fn range_with_lost_device_means_the_others() {
 fn claim_without_names_does_not_query_machine() {
     let named = NamedDevices { among: &[], except: &[], required: &[], mig: false };
     let machine = || -> &'static Inventory { panic!("the machine was queried") };
-    let (claim, _) = narrowed(Claim::whole(2), &named, &machine, &|_| None, &BTreeMap::new).unwrap();
+    let (claim, _) =
+        narrowed(Claim::whole(2), &named, &machine, &|_| None, &BTreeMap::new).unwrap();
     assert_eq!(claim, Claim::whole(2));
 }
 

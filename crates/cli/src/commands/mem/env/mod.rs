@@ -22,6 +22,7 @@ use gpu_report::json::{Bounded, Seen};
 use gpu_report::wording::limit::unlimited;
 use gpu_steward::{inherited as given, serves};
 use share::inherited;
+use std::collections::BTreeMap;
 
 /// The width of comments.
 const WIDTH: usize = 80;
