@@ -148,8 +148,13 @@ impl Observer {
             let known = inventory.devices.iter().map(known).collect();
             self.details = Some((known, clock.monotonic()));
         }
-        self.driver = inventory.driver.as_ref().ok().cloned();
-        self.devices = inventory.devices.iter().map(|device| device.info.clone()).collect();
+        if self.driver.as_ref() != inventory.driver.as_ref().ok() {
+            self.driver = inventory.driver.as_ref().ok().cloned();
+        }
+        let infos = || inventory.devices.iter().map(|device| &device.info);
+        if !infos().eq(&self.devices) {
+            self.devices = infos().cloned().collect();
+        }
         inventory
     }
 

@@ -74,15 +74,7 @@ pub(crate) fn read_again(stat: &[u8], known: &mut ProcessInfo) -> Result<bool> {
     if !is_same {
         return Ok(false);
     }
-    let now = from_stat(stat, known.started_at)?;
-    known.parent = now.parent;
-    known.group = now.group;
-    known.session = now.session;
-    known.has_terminal = now.has_terminal;
-    known.state = now.state;
-    known.live_threads = now.live_threads;
-    known.cpu_time = now.cpu_time;
-    known.resident = now.resident;
+    add_changing(&stat, known);
     Ok(true)
 }
 
@@ -127,21 +119,27 @@ pub(crate) fn read_known(
 /// Returns what `stat` alone says of a process.
 fn from_stat(stat: Stat, booted_at: Reading<Timestamp>) -> Result<ProcessInfo> {
     let pid = pid(stat.pid)?;
-    let state = state(stat.state);
-    Ok(ProcessInfo {
+    let mut info = ProcessInfo {
         key: ProcessKey { pid, start: Some(since_boot(&stat)) },
-        parent: self::pid(stat.ppid).map_err(fault::absent),
-        group: self::pid(stat.pgrp).map_err(fault::absent),
-        session: self::pid(stat.session).map_err(fault::absent),
-        has_terminal: Ok(stat.tty_nr != 0),
-        state: Ok(state),
-        live_threads: live_threads(&stat, state),
         started_at: booted_at.map(|boot| started_at(&stat, boot)),
-        cpu_time: Ok(ticks(stat.utime.saturating_add(stat.stime))),
-        resident: Ok(Bytes(stat.rss.saturating_mul(procfs::page_size()))),
         kernel_thread: is_kernel_thread(&stat),
-        ..ProcessInfo::from_name(pid, stat.comm)
-    })
+        ..ProcessInfo::from_name(pid, String::new())
+    };
+    add_changing(&stat, &mut info);
+    Ok(ProcessInfo { name: stat.comm, ..info })
+}
+
+/// Adds what changes while a process runs.
+fn add_changing(stat: &Stat, info: &mut ProcessInfo) {
+    let state = state(stat.state);
+    info.parent = pid(stat.ppid).map_err(fault::absent);
+    info.group = pid(stat.pgrp).map_err(fault::absent);
+    info.session = pid(stat.session).map_err(fault::absent);
+    info.has_terminal = Ok(stat.tty_nr != 0);
+    info.state = Ok(state);
+    info.live_threads = live_threads(stat, state);
+    info.cpu_time = Ok(ticks(stat.utime.saturating_add(stat.stime)));
+    info.resident = Ok(Bytes(stat.rss.saturating_mul(procfs::page_size())));
 }
 
 /// Returns whether `stat` is that of a thread other than the first: a thread ID has a directory

@@ -95,6 +95,8 @@ pub(crate) struct Screen {
     backend: CrosstermBackend<BufWriter<File>>,
     /// What is on the terminal.
     shown: Buffer,
+    /// What was on it before; its memory is for the next frame.
+    spare: Buffer,
     mouse: bool,
 }
 
@@ -110,6 +112,7 @@ impl Screen {
         let mut screen = Screen {
             backend: CrosstermBackend::new(BufWriter::with_capacity(BUFFER, out)),
             shown: Buffer::empty(Rect::ZERO),
+            spare: Buffer::empty(Rect::ZERO),
             mouse,
         };
         screen.set_up()?;
@@ -141,33 +144,38 @@ impl Screen {
         self.shown = Buffer::empty(Rect::ZERO);
     }
 
-    /// Draws a frame: writes what differs from the last one, and nothing if nothing does, or while
-    /// the terminal is given back.
+    /// Draws a frame by `view` on an empty buffer of this area: writes what differs from the last
+    /// frame, and nothing if nothing does, or while the terminal is given back.
     ///
     /// # Errors
     /// When the terminal does not accept the output.
-    pub(crate) fn draw(&mut self, frame: Buffer) -> io::Result<()> {
+    pub(crate) fn draw(&mut self, area: Rect, view: impl FnOnce(&mut Buffer)) -> io::Result<()> {
         let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
         if !TAKEN.load(Ordering::SeqCst) {
             return Ok(());
         }
-        let whole = self.shown.area() != frame.area();
+        let mut frame = std::mem::take(&mut self.spare);
+        frame.resize(area);
+        frame.reset();
+        view(&mut frame);
+        let whole = self.shown.area != area;
         if whole {
-            self.shown = Buffer::empty(*frame.area());
+            self.shown = Buffer::empty(area);
         }
-        let changes = self.shown.diff(&frame);
-        if changes.is_empty() && !whole {
+        let mut changes = self.shown.diff_iter(&frame).peekable();
+        if changes.peek().is_none() && !whole {
+            self.spare = frame;
             return Ok(());
         }
         queue!(self.backend, BeginSynchronizedUpdate)?;
         if whole {
             queue!(self.backend, ResetColor, Clear(ClearType::All))?;
         }
-        self.backend.draw(changes.into_iter())?;
+        self.backend.draw(changes)?;
         // A cursor that is parked does not trail after each change on terminals that animate it.
         queue!(self.backend, MoveTo(0, 0), EndSynchronizedUpdate)?;
         Write::flush(&mut self.backend)?;
-        self.shown = frame;
+        self.spare = std::mem::replace(&mut self.shown, frame);
         Ok(())
     }
 

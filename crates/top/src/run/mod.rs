@@ -16,6 +16,7 @@ use crate::replay::{Control, Player, Recording};
 use crate::state::{Effect, Options, State};
 use crate::stops::{self, Stops};
 use crate::terminal::Screen;
+use crate::view::view;
 use gpu_core::{Clock, Timestamp};
 use gpu_report::wording::reap::Paragraph;
 use rustix::io::Errno;
@@ -221,7 +222,7 @@ struct Main {
 
 impl Main {
     fn run(&mut self) -> io::Result<Ended> {
-        self.screen.draw(self.state.drawn())?;
+        self.draw()?;
         let mut last_look = self.clock.monotonic();
         let mut wait = self.patience;
         loop {
@@ -267,12 +268,17 @@ impl Main {
                 self.screen.forget();
             }
             if draws {
-                self.screen.draw(self.state.drawn())?;
+                self.draw()?;
             }
             let quiet = self.clock.monotonic().saturating_sub(last_look);
             let left = self.patience.checked_sub(quiet).filter(|left| !left.is_zero());
             wait = left.unwrap_or(REMINDER);
         }
+    }
+
+    fn draw(&mut self) -> io::Result<()> {
+        let (state, area) = (&self.state, self.state.area());
+        self.screen.draw(area, |buffer| view(state, area, buffer))
     }
 
     /// Returns what a message means; `None` for a look that was taken already.

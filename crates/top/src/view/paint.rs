@@ -57,6 +57,16 @@ impl Paint<'_> {
         if room == 0 || x < area.x || y < area.y || y >= area.bottom() {
             return x;
         }
+        let style = self.style(tone);
+        let fits = text.len() <= usize::from(room) || text.chars().nth(room.into()).is_none();
+        if fits && text.chars().all(is_one_column) {
+            let begin = self.buffer.index_of(x, y);
+            let cells = self.buffer.content[begin..].iter_mut();
+            let drawn = cells.zip(text.chars()).map(|(cell, symbol)| {
+                cell.set_char(symbol).set_style(style);
+            });
+            return x + drawn.count() as u16;
+        }
         // The fitting reads all of the text; a column of the terminal shows few characters of it.
         let most = usize::from(room).saturating_mul(8);
         let text = text.char_indices().nth(most).map_or(text, |(end, _)| &text[..end]);
@@ -64,7 +74,6 @@ impl Paint<'_> {
             true => Cow::Borrowed(text),
             false => Cow::Owned(Line::new().fitted(text, room.into()).text().to_owned()),
         };
-        let style = self.style(tone);
         self.buffer.set_stringn(x, y, fitted, usize::from(room), style).0
     }
 
@@ -95,9 +104,10 @@ impl Paint<'_> {
     /// Draws a bar for `part` of `whole`.
     pub(crate) fn bar(&mut self, x: u16, y: u16, width: u16, part: u64, whole: u64) {
         let text = gpu_report::text::bar_of(part, whole, width);
-        let filled = text.find('░').unwrap_or(text.len());
-        let end = self.put(x, y, width, &text[..filled], Tone::Graph);
-        self.put(end, y, (x + width).saturating_sub(end), &text[filled..], Tone::Dim);
+        for (x, symbol) in (x..).zip(text.chars()) {
+            let tone = if symbol == '░' { Tone::Dim } else { Tone::Graph };
+            self.symbol(x, y, symbol, tone);
+        }
     }
 
     /// Clears an area.
@@ -109,4 +119,10 @@ impl Paint<'_> {
             }
         }
     }
+}
+
+/// Returns whether a character takes one column whatever is beside it: most text has no other, and
+/// needs no search for graphemes.
+fn is_one_column(symbol: char) -> bool {
+    matches!(symbol, ' '..='~' | '°' | '·' | '–' | '…')
 }
