@@ -19,8 +19,12 @@ from gpuws._errors import (
 from gpuws._machine import amount, machine
 from gpuws._records import IsolatedReport
 
-# The job: a Python that finds this package, and nothing of its current directory.
-_START = "import sys; sys.path.insert(0, sys.argv[1]); from gpuws._job import main; main()"
+# The job: a Python that finds this package, and nothing of its current directory, which `-c` puts
+# first in sys.path as ''.
+_START = (
+    "import sys; sys.path[:] = [sys.argv[1], *filter(None, sys.path)]; "
+    "from gpuws._job import main; main()"
+)
 
 
 class Outcome:

@@ -143,6 +143,16 @@ def test_killed_caller_takes_the_tree_along(jobs, tmp_path):
     assert not any(alive(pid) for pid in path.read_text().split())
 
 
+def test_job_imports_nothing_from_the_current_directory(jobs, tmp_path, monkeypatch):
+    there = tmp_path / "writable by others"
+    there.mkdir()
+    for name in ("pickle", "os", "gpuws", "traceback"):
+        (there / f"{name}.py").write_text("open('ran', 'w'); raise ImportError")
+    monkeypatch.chdir(there)
+    assert jobs.add(1) == 2
+    assert not (there / "ran").exists()
+
+
 def test_lambda_and_closure_run_with_cloudpickle(machine):
     pytest.importorskip("cloudpickle")
     base = 40
