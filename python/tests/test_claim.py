@@ -206,3 +206,84 @@ def test_async_claim_lets_other_tasks_run(machine):
 
     ticks, claim = asyncio.run(main())
     assert ticks > 0 and not claim.is_held
+
+
+def test_claims_that_overlap_leave_the_visible_gpus_of_the_one_that_is_held(machine):
+    os.environ["CUDA_VISIBLE_DEVICES"] = "1,2,3"
+    first, second = (gpuws.claim(visible="index", quiet=True) for _ in range(2))
+    first.__enter__()
+    second.__enter__()
+    first.release()
+    assert visible() == str(second.gpus[0].index)
+    assert os.environ["GPUWS_LEASE"] == second.lease
+    # Within the outer list, not within the lease that is gone.
+    with gpuws.claim(2, wait=False, visible="index") as both:
+        assert {gpu.index for gpu in (*both.gpus, *second.gpus)} == {1, 2, 3}
+    second.release()
+    assert visible() == "1,2,3" and "GPUWS_LEASE" not in os.environ
+
+
+def test_hold_within_a_claim_stays_visible_after_it(machine):
+    with gpuws.claim(quiet=True):
+        held = gpuws.hold(visible="index", quiet=True)
+    assert held.is_held and visible() == str(held.gpus[0].index)
+    gpuws.release()
+    assert visible() is None
+
+
+def test_claims_of_threads_keep_the_environment(machine):
+    wrong = []
+
+    def work():
+        for _ in range(5):
+            with gpuws.claim(quiet=True, timeout=60) as claim:
+                if os.environ.get("GPUWS_LEASE") is None or not claim.is_held:
+                    wrong.append(claim)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and visible() is None and "GPUWS_LEASE" not in os.environ
+    assert gpuws.leases().leases == ()
+
+
+def test_claim_is_used_once(machine):
+    claim = gpuws.claim(quiet=True)
+    with claim, pytest.raises(gpuws.GpuwsError, match="that is held"):
+        claim.__enter__()
+    with pytest.raises(gpuws.GpuwsError, match="that is released"):
+        claim.__enter__()
+
+
+def test_async_claims_that_overlap_restore_the_environment(machine):
+    async def work(seconds):
+        async with gpuws.aclaim(quiet=True) as claim:
+            await asyncio.sleep(seconds)
+            assert os.environ["GPUWS_LEASE"] in [each.id for each in gpuws.leases().leases]
+            assert claim.is_held
+
+    async def main():
+        await asyncio.gather(work(0.3), work(0.6), work(0.1))
+
+    asyncio.run(main())
+    assert visible() is None and gpuws.leases().leases == ()
+
+
+def test_cancelled_async_claim_is_withdrawn(machine):
+    async def main():
+        task = asyncio.create_task(gpuws.aclaim(1, quiet=True).__aenter__())
+        while not gpuws.leases().queue:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with another_holder(4) as holder:
+        asyncio.run(main())
+        assert [lease.pid for lease in gpuws.leases().leases] == [holder.pid]
+        assert gpuws.leases().queue == ()
+    assert visible() is None
+    with gpuws.claim(wait=False, quiet=True):
+        pass
