@@ -72,11 +72,14 @@ def initialized_by():
     return None
 
 
-def _environment():
-    return {name: os.environ.get(name) for name in _SET}
+def outer():
+    """Returns the environment before the claims that are held now."""
+    with _lock:
+        return _outer if _active else {name: os.environ.get(name) for name in _SET}
 
 
-def _refuse_if_initialized():
+def refuse_if_initialized():
+    """Raises CudaInitialized if a claim could no longer select the GPUs of this process."""
     by = initialized_by()
     if by is not None:
         raise CudaInitialized(
@@ -117,18 +120,15 @@ class Claim:
         if self._lease is not None:
             state = "held" if self.is_held else "released"
             raise GpuwsError(f"failed to claim GPUs again with a claim that is {state}")
-        _refuse_if_initialized()
-        with _lock:
-            outer = _outer if _active else _environment()
+        refuse_if_initialized()
         tell = None if self._quiet else _tell
-        return _gpuws.claim(machine(), self._wanted, list(outer.items()), tell, stop)
+        return _gpuws.claim(machine(), self._wanted, list(outer().items()), tell, stop)
 
     def _show(self, lease):
         """Makes the GPUs of a lease the visible ones."""
         global _outer
         with _lock:
-            if not _active:
-                _outer = _environment()
+            _outer = outer()
             self._lease = lease
             _active.append(self)
             os.environ.update(lease.environment)

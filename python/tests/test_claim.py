@@ -45,6 +45,8 @@ def test_claim_stays_within_the_outer_list(machine):
     assert visible() == "2,3"
     with pytest.raises(gpuws.NeverAvailable, match="CUDA_VISIBLE_DEVICES"):
         gpuws.claim(3, wait=False).__enter__()
+    with pytest.raises(gpuws.NeverAvailable, match="CUDA_VISIBLE_DEVICES"):
+        gpuws.claim(gpu=0).__enter__()
 
 
 def test_shares_of_one_gpu_add_up(machine):
@@ -86,7 +88,11 @@ def test_hold_lasts_until_release_or_the_end_of_the_process(machine, run):
 
 
 def test_claim_waits_for_its_turn_and_says_what_for(machine, capfd):
-    granted = []
+    granted, said = [], []
+
+    def told():
+        said.append(capfd.readouterr().err)
+        return "waiting for 1 GPU" in "".join(said)
 
     def wait():
         with gpuws.claim(1, timeout=60) as claim:
@@ -95,10 +101,9 @@ def test_claim_waits_for_its_turn_and_says_what_for(machine, capfd):
     with another_holder(4):
         thread = threading.Thread(target=wait)
         thread.start()
-        until(lambda: gpuws.leases().queue)
+        until(lambda: gpuws.leases().queue and told())
     thread.join(60)
     assert granted == [True]
-    assert "waiting for 1 GPU" in capfd.readouterr().err
 
 
 def test_timeout_ends_a_wait(machine):

@@ -79,6 +79,9 @@ impl Wanted {
             narrowed(claim, &named, &machine, &variable, &|| source.slurm_minors()).map_err(
                 |error| match error {
                     NarrowError::NoDriver(fault) => Failure::from(&fault),
+                    NarrowError::NothingLeft(_) => {
+                        Failure::new("never-available", error.to_string())
+                    }
                     error => Failure::invalid(error.to_string()),
                 },
             )?;

@@ -1,7 +1,7 @@
 """The interface of GPUtil 1.4, on claims of gpuws.
 
 Better here: it imports on Python 3.12 and later, needs no nvidia-smi, and a GPU that `getAvailable`
-returns is claimed for this process. A GPU of a former call that is not returned again is released.
+returns is claimed for this process, with those of former calls.
 """
 
 from __future__ import annotations
@@ -146,7 +146,6 @@ def getAvailable(
     gpus = sorted((gpu for gpu, fit in zip(gpus, fits) if fit), key=_key(order))
     # A process below the limits may use them, as the original allows.
     taken = _claims.take_up_to([gpu.id for gpu in gpus], limit, accept_used=True)
-    _claims.release(keep=taken)
     return taken
 
 
