@@ -9,13 +9,12 @@ import sys
 from gpuws import _gpuws
 from gpuws._claim import wanted
 from gpuws._errors import (
-    GpuwsError,
     InvalidRequest,
     IsolatedDied,
     IsolatedError,
     IsolatedTimeout,
-    NotAvailable,
 )
+from gpuws._job import flush
 from gpuws._machine import amount, machine
 from gpuws._records import IsolatedReport
 
@@ -94,15 +93,12 @@ def _run(function, args, kwargs, settings):
         "time_limit_s": None if settings["timeout"] is None else float(settings["timeout"]),
         "grace_s": float(settings["grace"]),
     }
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush()
     payload = _packed(function, args, kwargs)
     outcome, text, value, report = _gpuws.run_isolated(machine(), claim, terms, payload)
     report = None if report is None else IsolatedReport.of_json(report)
     if outcome == "done":
         return _unpacked(named, value, report)
-    if outcome == "not-available":
-        raise NotAvailable(f"failed to {text}", hint="see holders with: gpuws leases")
     if outcome == "timed-out":
         raise IsolatedTimeout(
             f"failed to run {named} within {settings['timeout']} s; it was ended", report=report
@@ -185,6 +181,6 @@ def _unpacked(named, value, report):
     if not isinstance(raised, BaseException):
         raise IsolatedError(f"failed to run {named}: {text}", kind="isolated-raised", report=report)
     raised.__cause__ = RemoteTraceback(text)
-    if isinstance(raised, GpuwsError) or not isinstance(raised, Exception):
+    if not isinstance(raised, Exception):
         raise IsolatedError(f"failed to run {named}: {text}", kind="isolated-raised", report=report)
     raise raised

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import gpuws
-from observed import alive, memory_mib, until
+from observed import alive, another_holder, memory_mib, until
 
 # What runs in isolation is a module of its own, as it would be.
 JOBS = '''
@@ -59,6 +59,36 @@ def add(a, b=1):
 def lock():
     import threading
     return threading.Lock()
+
+@gpuws.isolated(timeout=60)
+def forks(how):
+    pid = os.fork()
+    if pid == 0:
+        if how == "raise":
+            raise LookupError("in the child")
+        if how == "exit":
+            sys.exit(5)
+        return "child"
+    return "parent", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+@gpuws.isolated(timeout=30, grace=1)
+def leaves(what):
+    import multiprocessing, threading
+    kind = threading.Thread if what == "thread" else multiprocessing.Process
+    kind(target=time.sleep, args=(600,)).start()
+    print("unflushed")
+    return "done"
+
+@gpuws.isolated
+def fails(kind):
+    raise kind("no GPU left", hint="wait")
+
+@gpuws.isolated
+def command():
+    return [lease.command for lease in gpuws.leases().leases]
+
+@gpuws.isolated(9)
+def nine(): pass
 
 @gpuws.isolated(2, wait=False)
 def two():
@@ -151,6 +181,53 @@ def test_job_imports_nothing_from_the_current_directory(jobs, tmp_path, monkeypa
     monkeypatch.chdir(there)
     assert jobs.add(1) == 2
     assert not (there / "ran").exists()
+
+
+@pytest.mark.parametrize(("how", "code"), [("return", 0), ("raise", 1), ("exit", 5)])
+def test_forked_child_sends_no_result(jobs, how, code):
+    assert jobs.forks(how) == ("parent", code)
+
+
+@pytest.mark.parametrize("what", ["thread", "process"])
+def test_result_does_not_wait_for_what_the_function_left(jobs, what, capfd):
+    outcome = jobs.leaves.outcome(what)
+    assert outcome.value == "done" and not outcome.report.limit_hit
+    assert capfd.readouterr().out == "unflushed\n"
+
+
+def test_function_runs_although_standard_error_is_closed(jobs, tmp_path, run):
+    text = f"""
+        import sys; sys.path.insert(0, {str(tmp_path)!r})
+        sys.stderr = None
+        import gpuws_test_jobs
+        print(gpuws_test_jobs.add(1))
+    """
+    assert run(text).stdout == "2\n"
+
+
+@pytest.mark.parametrize("kind", [gpuws.NotAvailable, gpuws.NotPermitted, gpuws.IsolatedTimeout])
+def test_own_exceptions_of_the_function_keep_their_class(jobs, kind):
+    with pytest.raises(kind) as raised:
+        jobs.fails(kind)
+    error = raised.value
+    assert type(error) is kind and (error.kind, error.hint) == (kind.kind, "wait")
+    assert "no GPU left" in str(error) and "in fails" in str(error.__cause__)
+
+
+def test_claim_of_an_isolated_function_fails_as_any_claim(jobs):
+    with pytest.raises(gpuws.NeverAvailable):
+        jobs.nine()
+    with another_holder(3):
+        with pytest.raises(gpuws.NotAvailable, match="isolated job"):
+            jobs.two()
+    assert jobs.command() == ["isolated command"]
+
+
+def test_isolated_function_without_a_driver(run):
+    if gpuws.status().driver_error is None:
+        pytest.skip("this machine has a driver")
+    with pytest.raises(gpuws.DriverError):
+        gpuws.isolated(test_isolated_function_without_a_driver)()
 
 
 def test_lambda_and_closure_run_with_cloudpickle(machine):

@@ -35,6 +35,11 @@ impl Wanted {
         if self.by_index { Form::Index } else { Form::Uuid }
     }
 
+    /// Returns the command that others see in its lease.
+    pub(crate) fn command(&self) -> String {
+        self.command.chars().take(256).collect()
+    }
+
     /// Returns how long it waits.
     pub(crate) fn wait(&self) -> Wait {
         match self.wait_s {
@@ -95,7 +100,7 @@ impl Wanted {
             claim,
             wait: self.wait(),
             pace: PACE,
-            command: self.command.chars().take(256).collect(),
+            command: self.command(),
             root,
         }
     }
