@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 
-from gpuws._errors import CudaInitialized, GpuwsError
+from gpuws._errors import CudaInitialized, InvalidRequest
 from gpuws._machine import amount, machine
 
 __all__ = ["explain", "fit", "limit"]
@@ -61,12 +62,12 @@ def limit(size, *, context=None, gpu=None):
     `size` is the limit on each GPU, such as "6GiB", including `context` for the CUDA context and
     libraries. Call it before the first CUDA call. Returns the variables that were set. A framework
     that has no such variable, or reads it at import and was imported before, is not limited; the
-    answer of `gpuws mem env` has code for those.
+    answer of `gpuws mem env` has code for those. If no variable was set, a RuntimeWarning says so.
 
-    Raises CudaInitialized, or GpuwsError if the limit leaves nothing.
+    Raises CudaInitialized, or InvalidRequest if the limit leaves nothing.
     """
     from gpuws._claim import initialized_by
-    from gpuws._machine import names
+    from gpuws._machine import among
 
     by = initialized_by()
     if by is not None:
@@ -78,9 +79,20 @@ def limit(size, *, context=None, gpu=None):
     if context is not None:
         command += ["--context", _mib(context)]
     if gpu is not None:
-        command += ["--gpu", ",".join(names(gpu))]
+        command += ["--gpu", ",".join(among(gpu))]
+    if sys.executable:
+        command += ["--python", sys.executable]
     bounded = _json(command)
     variables = {each["name"]: each["value"] for each in bounded["variables"]}
+    if not variables:
+        import warnings
+
+        warnings.warn(
+            "nothing limits the GPU memory of this process: no framework of this Python has a "
+            "variable for that",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     os.environ.update(variables)
     return variables
 
@@ -93,7 +105,7 @@ def _json(command, accepted=(0,)):
     done = subprocess.run([program, *command], stdin=subprocess.DEVNULL, capture_output=True)
     if done.returncode not in accepted:
         text, _, hint = done.stderr.decode("utf-8", "replace").strip().partition("\nhint: ")
-        raise GpuwsError(text.removeprefix("gpuws: "), kind="invalid", hint=hint or None)
+        raise InvalidRequest(text.removeprefix("gpuws: "), hint=hint or None)
     return json.loads(done.stdout)
 
 
