@@ -7,8 +7,8 @@ import sys
 import threading
 
 from gpuws import _gpuws
-from gpuws._errors import CudaInitialized, GpuwsError
-from gpuws._machine import amount, machine, names
+from gpuws._errors import CudaInitialized, GpuwsError, InvalidRequest
+from gpuws._machine import among, amount, count, machine, names, seconds
 
 # Frameworks that initialise CUDA, in the order in which they are blamed.
 _FRAMEWORKS = ("torch", "tensorflow", "jax", "cupy", "numba", "pycuda")
@@ -39,14 +39,15 @@ def wanted(
 ):
     """Returns a claim as `_gpuws` takes it."""
     if visible not in ("uuid", "index"):
-        raise ValueError(f"visible is 'uuid' or 'index', not {visible!r}")
+        raise InvalidRequest(f"failed to read visible={visible!r}: it is 'uuid' or 'index'")
+    wait_s = None if timeout is None else seconds(timeout, "timeout")
     return {
-        "n": int(n),
+        "n": count(n, "n"),
         "mem_bytes": amount(mem),
-        "gpu": names(gpu),
+        "gpu": among(gpu),
         "exclude": names(exclude),
         "min_free_bytes": amount(min_free),
-        "wait_s": (None if timeout is None else float(timeout)) if wait else 0.0,
+        "wait_s": wait_s if wait else 0.0,
         "accept_used": bool(accept_used),
         "by_index": visible == "index",
         "command": command or _command(),
@@ -55,7 +56,9 @@ def wanted(
 
 def _command():
     words = getattr(sys, "orig_argv", None) or sys.argv
-    return " ".join([os.path.basename(words[0]), *words[1:]]) if words else "python"
+    text = " ".join([os.path.basename(words[0]), *words[1:]]) if words else "python"
+    # An argument that is not UTF-8 has surrogates.
+    return os.fsencode(text).decode("utf-8", "replace")
 
 
 def initialized_by():

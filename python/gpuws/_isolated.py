@@ -15,7 +15,7 @@ from gpuws._errors import (
     IsolatedTimeout,
 )
 from gpuws._job import flush
-from gpuws._machine import amount, machine
+from gpuws._machine import amount, machine, seconds
 from gpuws._records import IsolatedReport
 
 # The job: a Python that finds this package, and nothing of its current directory, which `-c` puts
@@ -61,8 +61,8 @@ def isolated(n=1, *, mem=None, timeout=None, wait=True, wait_timeout=None, grace
         return isolated()(n)
     settings = {
         "claim": {"n": n, "mem": mem, "wait": wait, "timeout": wait_timeout, **terms},
-        "timeout": timeout,
-        "grace": grace,
+        "time_limit_s": None if timeout is None else seconds(timeout, "timeout"),
+        "grace_s": seconds(grace, "grace"),
     }
     # Invalid terms are reported here, not at the first call.
     wanted(**settings["claim"])
@@ -90,8 +90,8 @@ def _run(function, args, kwargs, settings):
     terms = {
         "command": [sys.executable, *_args_from_interpreter_flags(), "-c", _START, site],
         "set": list(set_variables.items()),
-        "time_limit_s": None if settings["timeout"] is None else float(settings["timeout"]),
-        "grace_s": float(settings["grace"]),
+        "time_limit_s": settings["time_limit_s"],
+        "grace_s": settings["grace_s"],
     }
     flush()
     payload = _packed(function, args, kwargs)
@@ -101,7 +101,7 @@ def _run(function, args, kwargs, settings):
         return _unpacked(named, value, report)
     if outcome == "timed-out":
         raise IsolatedTimeout(
-            f"failed to run {named} within {settings['timeout']} s; it was ended", report=report
+            f"failed to run {named} within {settings['time_limit_s']:g} s; it was ended", report=report
         )
     if outcome == "job-failed":
         raise IsolatedDied(

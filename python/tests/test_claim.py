@@ -65,13 +65,53 @@ def test_shares_of_one_gpu_add_up(machine):
         ({"mem": "lots"}, gpuws.InvalidRequest),
         ({"mem": -1}, gpuws.InvalidRequest),
         ({"mem": "200GiB"}, gpuws.NeverAvailable),
-        ({"visible": "name"}, ValueError),
+        ({"visible": "name"}, gpuws.InvalidRequest),
+        ({"n": "two"}, gpuws.InvalidRequest),
+        ({"n": -1}, gpuws.InvalidRequest),
+        ({"n": 1.9}, gpuws.InvalidRequest),
+        ({"n": 1 << 40}, gpuws.InvalidRequest),
+        ({"gpu": []}, gpuws.InvalidRequest),
+        ({"gpu": ""}, gpuws.InvalidRequest),
+        ({"gpu": 1.5}, gpuws.InvalidRequest),
+        ({"mem": 1 << 70}, gpuws.InvalidRequest),
+        ({"mem": [1]}, gpuws.InvalidRequest),
+        ({"timeout": float("nan")}, gpuws.InvalidRequest),
+        ({"timeout": "soon"}, gpuws.InvalidRequest),
     ],
 )
 def test_impossible_claim_is_an_error_by_name(machine, terms, kind):
     with pytest.raises(kind):
-        gpuws.claim(**terms, timeout=60).__enter__()
+        gpuws.claim(**{"timeout": 60, **terms}).__enter__()
     assert gpuws.leases().queue == () and gpuws.leases().leases == ()
+
+
+def test_numbers_of_other_types_are_taken(machine):
+    class Index:
+        """As numpy.int64: no int, and no iterable."""
+
+        def __index__(self):
+            return 1
+
+        def __str__(self):
+            return "1"
+
+    with gpuws.claim(Index(), gpu=Index(), exclude=[], timeout=float("inf")) as claim:
+        assert [gpu.index for gpu in claim.gpus] == [1]
+
+
+def test_invalid_looks_are_errors_by_name():
+    for terms in ({"looks": 70000}, {"looks": 0}, {"every": -1}, {"deadline": "x"}):
+        with pytest.raises(gpuws.InvalidRequest):
+            gpuws.doctor(sim="labbox", **terms)
+
+
+def test_command_that_is_not_utf8_is_shown_with_replacements(machine, run):
+    text = """
+        import gpuws
+        with gpuws.claim():
+            print(gpuws.leases().leases[0].command)
+    """
+    assert "\ufffd" in run(text, b"\xff").stdout
 
 
 def test_hold_lasts_until_release_or_the_end_of_the_process(machine, run):

@@ -257,3 +257,6 @@ def test_isolated_within_a_claim_uses_its_gpus(jobs):
 def test_bad_terms_are_reported_at_the_decorator():
     with pytest.raises(gpuws.InvalidRequest, match="lots"):
         gpuws.isolated(mem="lots")
+    for terms in ({"grace": -1}, {"grace": None}, {"timeout": float("nan")}, {"timeout": "1 h"}):
+        with pytest.raises(gpuws.InvalidRequest):
+            gpuws.isolated(**terms)

@@ -59,9 +59,6 @@ impl Wanted {
         source: &Source,
         outer: &[(String, Option<OsString>)],
     ) -> Result<(Claim, Option<&'static str>)> {
-        if self.n == 0 {
-            return Err(Failure::invalid("claim 0 GPUs").with_hint("n is at least 1"));
-        }
         let claim = Claim {
             share: self.mem_bytes.map_or(Share::Whole, |bytes| Share::Memory(Bytes(bytes))),
             free_memory: self.min_free_bytes.map(Bytes),
