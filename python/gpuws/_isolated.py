@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
+import signal
 import sys
 
 from gpuws import _gpuws
 from gpuws._claim import wanted
 from gpuws._errors import (
+    GpuwsError,
     InvalidRequest,
     IsolatedDied,
     IsolatedError,
@@ -53,7 +56,7 @@ def isolated(n=1, *, mem=None, timeout=None, wait=True, wait_timeout=None, grace
     started is gone and the memory of its GPUs was seen free. After `timeout` seconds the tree is
     ended, with `grace` seconds from SIGTERM to SIGKILL, and the call raises IsolatedTimeout. If the
     process ends without a result, the call raises IsolatedDied. `wait`, `wait_timeout` and the
-    further arguments are about the claim, as in `claim`.
+    further arguments are about the claim, as in `claim` without `quiet`: it prints nothing.
 
     Arguments and result are pickled. A function of a notebook or a lambda needs cloudpickle.
     """
@@ -68,6 +71,12 @@ def isolated(n=1, *, mem=None, timeout=None, wait=True, wait_timeout=None, grace
     wanted(**settings["claim"])
 
     def decorate(function):
+        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            raise InvalidRequest(
+                f"failed to isolate {function!r}: it returns before it has run",
+                hint="isolate a function that runs it to its end",
+            )
+
         @functools.wraps(function)
         def call(*args, **kwargs):
             return _run(function, args, kwargs, settings).value
@@ -81,6 +90,11 @@ def isolated(n=1, *, mem=None, timeout=None, wait=True, wait_timeout=None, grace
 def _run(function, args, kwargs, settings):
     named = getattr(function, "__qualname__", repr(function))
     claim = wanted(**settings["claim"], command=f"isolated {named}")
+    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        raise GpuwsError(
+            f"failed to run {named}: this process ignores SIGCHLD and would not see it end",
+            hint="signal.signal(signal.SIGCHLD, signal.SIG_DFL)",
+        )
     from subprocess import _args_from_interpreter_flags
 
     site = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -113,8 +127,6 @@ def _run(function, args, kwargs, settings):
 
 def _ending(code):
     if code > 128:
-        import signal
-
         try:
             return f"by {signal.Signals(code - 128).name}"
         except ValueError:

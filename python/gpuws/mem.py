@@ -27,14 +27,19 @@ def explain(error, *, live=True, sim=None, deadline=3.0):
     return Explained.of_json(found)
 
 
+def chain(error):
+    """Returns an exception and those that it was raised from."""
+    found = []
+    while error is not None and error not in found:
+        found.append(error)
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return found
+
+
 def _text(error):
     import traceback
 
-    chain = []
-    while error is not None and error not in chain:
-        chain.append(error)
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    parts = (traceback.format_exception_only(type(each), each) for each in reversed(chain))
+    parts = (traceback.format_exception_only(type(each), each) for each in reversed(chain(error)))
     return "".join("".join(part) for part in parts)
 
 

@@ -221,6 +221,30 @@ def test_forked_child_neither_holds_nor_releases(machine):
         assert claim.is_held and len(gpuws.leases().leases) == 1
 
 
+FORKS = """
+import gpuws, os, time
+gpuws.hold(4, quiet=True)
+pid = os.fork()
+if pid == 0:
+    time.sleep(600)
+print(pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_gpus_are_free_when_the_last_forked_process_has_ended(machine):
+    process = subprocess.Popen([sys.executable, "-c", FORKS], stdout=subprocess.PIPE, text=True)
+    child = int(process.stdout.readline())
+    process.stdout.close()
+    process.kill()
+    process.wait()
+    with pytest.raises(gpuws.NotAvailable):
+        gpuws.claim(wait=False).__enter__()
+    os.kill(child, signal.SIGKILL)
+    with gpuws.claim(4, timeout=60, quiet=True):
+        pass
+
+
 def test_child_of_a_claim_may_use_its_gpus(machine, run):
     with gpuws.claim(1, visible="index", quiet=True):
         text = "import gpuws\nprint(gpuws.hold(1, wait=False, visible='index').gpus[0].index)"

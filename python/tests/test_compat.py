@@ -189,6 +189,14 @@ def test_py3nvml_refuses_after_the_first_use_of_cuda(clean):
         os.close(descriptor)
 
 
+def test_gputil_prints_the_columns_that_a_caller_describes(clean, capsys):
+    column = {"attr": "memoryTotal", "name": "GiB", "suffix": "G", "precision": 1}
+    column["transform"] = lambda mib: mib / 1024
+    compat.GPUtil.showUtilization(attrList=[[{"attr": "id", "name": "ID"}, column]])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "| ID | GiB   |" and lines[2] == "|  0 | 48.0G |", lines
+
+
 README_OF_PY3NVML = """
 from gpuws.compat import py3nvml
 import os

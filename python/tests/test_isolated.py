@@ -254,6 +254,26 @@ def test_isolated_within_a_claim_uses_its_gpus(jobs):
             gpuws.isolated(3, wait=False)(jobs.add.__wrapped__)(1)
 
 
+def test_function_that_would_return_before_it_has_run_is_refused():
+    async def later(): ...
+
+    def steps():
+        yield
+
+    for function in (later, steps):
+        with pytest.raises(gpuws.InvalidRequest, match="before it has run"):
+            gpuws.isolated(function)
+
+
+def test_caller_that_ignores_its_children_is_told(jobs):
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with pytest.raises(gpuws.GpuwsError, match="ignores SIGCHLD"):
+            jobs.add(1)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
 def test_bad_terms_are_reported_at_the_decorator():
     with pytest.raises(gpuws.InvalidRequest, match="lots"):
         gpuws.isolated(mem="lots")
