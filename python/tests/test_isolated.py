@@ -223,7 +223,8 @@ def test_claim_of_an_isolated_function_fails_as_any_claim(jobs):
     assert jobs.command() == ["isolated command"]
 
 
-def test_isolated_function_without_a_driver(run):
+def test_isolated_function_without_a_driver(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if gpuws.status().driver_error is None:
         pytest.skip("this machine has a driver")
     with pytest.raises(gpuws.DriverError):
