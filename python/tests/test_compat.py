@@ -286,6 +286,10 @@ def test_gpustat_shows_what_gpustat_shows(clean):
     lines = [out.getvalue().splitlines()[1:] for out in shown]
     assert lines[0] == lines[1]
     out = io.StringIO()
+    ours[1].print_to(out, show_pid=True, show_power=True)
+    assert out.getvalue().splitlines() == [lines[0][1]]
+    assert compat.gpustat.__version__ == gpustat.__version__
+    out = io.StringIO()
     ours.print_json(out)
     assert set(json.loads(out.getvalue())) == {"hostname", "driver_version", "query_time", "gpus"}
     assert [gpu.index for gpu in compat.gpustat.GPUStatCollection.new_query(id="0,2")] == [0, 2]
