@@ -154,7 +154,9 @@ def test_timeout_ends_a_wait(machine):
 
 
 WAITS = """
-import gpuws
+import gpuws, signal
+# A shell starts what runs in the background with the signal ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 @gpuws.isolated
 def work(): pass
 try:

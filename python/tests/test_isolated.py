@@ -146,7 +146,9 @@ def test_time_limit_ends_the_whole_tree(jobs, tmp_path):
 def test_ctrl_c_ends_the_whole_tree(jobs, tmp_path):
     before, path = memory_mib(), tmp_path / "pids"
     text = f"""
-import sys; sys.path.insert(0, {str(tmp_path)!r})
+import signal, sys; sys.path.insert(0, {str(tmp_path)!r})
+# A shell starts what runs in the background with the signal ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import gpuws_test_jobs as jobs
 try:
     jobs.hang.__wrapped__ and jobs.gpuws.isolated(grace=0.5)(jobs.hang.__wrapped__)({str(path)!r})
