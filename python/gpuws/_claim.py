@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 
 from gpuws import _gpuws
-from gpuws._errors import CudaInitialized, GpuwsError
-from gpuws._machine import amount, machine, names
+from gpuws._errors import CudaInitialized, GpuwsError, InvalidRequest
+from gpuws._machine import among, amount, count, machine, names, seconds
 
 # Frameworks that initialise CUDA, in the order in which they are blamed.
 _FRAMEWORKS = ("torch", "tensorflow", "jax", "cupy", "numba", "pycuda")
 
-# The environment before the first claim that is held now: what an outer scheduler gave this process.
-_outer = None
-_active = 0
-_held = None
 _SET = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "GPUWS_LEASE")
+
+# The claims that are held now, in the order in which they were granted, and the environment before
+# the first of them: what an outer scheduler gave this process. A claim that is collected as garbage
+# is released by whichever thread collects it, which may have the lock.
+_active = []
+_outer = {}
+_lock = threading.RLock()
+_held = None
 
 
 def wanted(
@@ -34,14 +39,15 @@ def wanted(
 ):
     """Returns a claim as `_gpuws` takes it."""
     if visible not in ("uuid", "index"):
-        raise ValueError(f"visible is 'uuid' or 'index', not {visible!r}")
+        raise InvalidRequest(f"failed to read visible={visible!r}: it is 'uuid' or 'index'")
+    wait_s = None if timeout is None else seconds(timeout, "timeout")
     return {
-        "n": int(n),
+        "n": count(n, "n"),
         "mem_bytes": amount(mem),
-        "gpu": names(gpu),
+        "gpu": among(gpu),
         "exclude": names(exclude),
         "min_free_bytes": amount(min_free),
-        "wait_s": (None if timeout is None else float(timeout)) if wait else 0.0,
+        "wait_s": wait_s if wait else 0.0,
         "accept_used": bool(accept_used),
         "by_index": visible == "index",
         "command": command or _command(),
@@ -50,7 +56,9 @@ def wanted(
 
 def _command():
     words = getattr(sys, "orig_argv", None) or sys.argv
-    return " ".join([os.path.basename(words[0]), *words[1:]]) if words else "python"
+    text = " ".join([os.path.basename(words[0]), *words[1:]]) if words else "python"
+    # An argument that is not UTF-8 has surrogates.
+    return os.fsencode(text).decode("utf-8", "replace")
 
 
 def initialized_by():
@@ -67,7 +75,14 @@ def initialized_by():
     return None
 
 
-def _refuse_if_initialized():
+def outer():
+    """Returns the environment before the claims that are held now."""
+    with _lock:
+        return _outer if _active else {name: os.environ.get(name) for name in _SET}
+
+
+def refuse_if_initialized():
+    """Raises CudaInitialized if a claim could no longer select the GPUs of this process."""
     by = initialized_by()
     if by is not None:
         raise CudaInitialized(
@@ -86,13 +101,12 @@ class Claim:
     Within the block, CUDA_VISIBLE_DEVICES has the granted GPUs and no others.
     """
 
-    __slots__ = ("_lease", "_quiet", "_restore", "_wanted")
+    __slots__ = ("_lease", "_quiet", "_wanted")
 
     def __init__(self, wanted, quiet):
         self._wanted = wanted
         self._quiet = quiet
         self._lease = None
-        self._restore = None
 
     def __enter__(self):
         self._take()
@@ -102,38 +116,46 @@ class Claim:
         self.release()
 
     def _take(self):
-        global _active, _outer
+        self._show(self._wait(None))
+
+    def _wait(self, stop):
+        """Waits for a lease, which is released if nothing refers to it."""
         if self._lease is not None:
-            raise GpuwsError("failed to claim GPUs again with a claim that is held")
-        _refuse_if_initialized()
-        own = {name: os.environ.get(name) for name in _SET}
-        outer = _outer if _active else own
+            state = "held" if self.is_held else "released"
+            raise GpuwsError(f"failed to claim GPUs again with a claim that is {state}")
+        refuse_if_initialized()
         tell = None if self._quiet else _tell
-        self._lease = _gpuws.claim(machine(), self._wanted, list(outer.items()), tell)
+        return _gpuws.claim(machine(), self._wanted, list(outer().items()), tell, stop)
+
+    def _show(self, lease):
+        """Makes the GPUs of a lease the visible ones."""
+        global _outer
+        with _lock:
+            _outer = outer()
+            self._lease = lease
+            _active.append(self)
+            os.environ.update(lease.environment)
         if not self._quiet:
-            for warning in self._lease.warnings:
+            for warning in lease.warnings:
                 _tell(f"warning: {warning}")
-        self._restore = own
-        _outer = outer
-        _active += 1
-        os.environ.update(self._lease.environment)
 
     def release(self):
-        """Releases the GPUs and restores the environment. Later calls do nothing."""
-        global _active
-        lease = self._lease
-        if lease is None or self._restore is None:
-            return
-        restore, self._restore = self._restore, None
-        if lease.is_held:
+        """Releases the GPUs. The visible ones are then those of the latest claim that is held, or
+        those of before the first. Later calls do nothing."""
+        with _lock:
+            if self not in _active:
+                return
+            _active.remove(self)
+            newest = _active[-1].environment if _active else {}
+            for name, value in {**_outer, **newest}.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+        was_held = self.is_held
+        self._lease.release()
+        if was_held:
             _warn_if_still_used()
-        _active -= 1
-        for name, value in restore.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-        lease.release()
 
     @property
     def is_held(self):
@@ -260,13 +282,18 @@ class _Awaited:
     async def __aenter__(self):
         import asyncio
 
-        await asyncio.to_thread(self._claim._take)
+        stop = _gpuws.Stop()
+        try:
+            lease = await asyncio.to_thread(self._claim._wait, stop)
+        except asyncio.CancelledError:
+            # The thread withdraws the claim; a lease that was granted meanwhile is released there.
+            stop.request()
+            raise
+        self._claim._show(lease)
         return self._claim
 
     async def __aexit__(self, *_):
-        import asyncio
-
-        await asyncio.to_thread(self._claim.release)
+        self._claim.release()
 
 
 def aclaim(n=1, **terms):

@@ -10,6 +10,10 @@ class Lease:
     def release(self) -> None: ...
 
 @final
+class Stop:
+    def request(self) -> None: ...
+
+@final
 class Simulated:
     environment: list[tuple[str, str]]
     path: str
@@ -20,6 +24,7 @@ def claim(
     wanted: dict[str, Any],
     outer: list[tuple[str, str | None]],
     tell: Callable[[str], object] | None,
+    stop: Stop | None,
 ) -> Lease: ...
 def doctor(machine: dict[str, Any], looks: int, every_s: float) -> str: ...
 def explain(machine: dict[str, Any], message: bytes, live: bool) -> str: ...

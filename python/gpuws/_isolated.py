@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
+import signal
 import sys
 
 from gpuws import _gpuws
@@ -14,13 +16,17 @@ from gpuws._errors import (
     IsolatedDied,
     IsolatedError,
     IsolatedTimeout,
-    NotAvailable,
 )
-from gpuws._machine import amount, machine
+from gpuws._job import flush
+from gpuws._machine import amount, machine, seconds
 from gpuws._records import IsolatedReport
 
-# The job: a Python that finds this package, and nothing of its current directory.
-_START = "import sys; sys.path.insert(0, sys.argv[1]); from gpuws._job import main; main()"
+# The job: a Python that finds this package, and nothing of its current directory, which `-c` puts
+# first in sys.path as ''.
+_START = (
+    "import sys; sys.path[:] = [sys.argv[1], *filter(None, sys.path)]; "
+    "from gpuws._job import main; main()"
+)
 
 
 class Outcome:
@@ -50,7 +56,7 @@ def isolated(n=1, *, mem=None, timeout=None, wait=True, wait_timeout=None, grace
     started is gone and the memory of its GPUs was seen free. After `timeout` seconds the tree is
     ended, with `grace` seconds from SIGTERM to SIGKILL, and the call raises IsolatedTimeout. If the
     process ends without a result, the call raises IsolatedDied. `wait`, `wait_timeout` and the
-    further arguments are about the claim, as in `claim`.
+    further arguments are about the claim, as in `claim` without `quiet`: it prints nothing.
 
     Arguments and result are pickled. A function of a notebook or a lambda needs cloudpickle.
     """
@@ -58,13 +64,19 @@ def isolated(n=1, *, mem=None, timeout=None, wait=True, wait_timeout=None, grace
         return isolated()(n)
     settings = {
         "claim": {"n": n, "mem": mem, "wait": wait, "timeout": wait_timeout, **terms},
-        "timeout": timeout,
-        "grace": grace,
+        "time_limit_s": None if timeout is None else seconds(timeout, "timeout"),
+        "grace_s": seconds(grace, "grace"),
     }
     # Invalid terms are reported here, not at the first call.
     wanted(**settings["claim"])
 
     def decorate(function):
+        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            raise InvalidRequest(
+                f"failed to isolate {function!r}: it returns before it has run",
+                hint="isolate a function that runs it to its end",
+            )
+
         @functools.wraps(function)
         def call(*args, **kwargs):
             return _run(function, args, kwargs, settings).value
@@ -78,6 +90,11 @@ def isolated(n=1, *, mem=None, timeout=None, wait=True, wait_timeout=None, grace
 def _run(function, args, kwargs, settings):
     named = getattr(function, "__qualname__", repr(function))
     claim = wanted(**settings["claim"], command=f"isolated {named}")
+    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        raise GpuwsError(
+            f"failed to run {named}: this process ignores SIGCHLD and would not see it end",
+            hint="signal.signal(signal.SIGCHLD, signal.SIG_DFL)",
+        )
     from subprocess import _args_from_interpreter_flags
 
     site = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -87,21 +104,18 @@ def _run(function, args, kwargs, settings):
     terms = {
         "command": [sys.executable, *_args_from_interpreter_flags(), "-c", _START, site],
         "set": list(set_variables.items()),
-        "time_limit_s": None if settings["timeout"] is None else float(settings["timeout"]),
-        "grace_s": float(settings["grace"]),
+        "time_limit_s": settings["time_limit_s"],
+        "grace_s": settings["grace_s"],
     }
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush()
     payload = _packed(function, args, kwargs)
     outcome, text, value, report = _gpuws.run_isolated(machine(), claim, terms, payload)
     report = None if report is None else IsolatedReport.of_json(report)
     if outcome == "done":
         return _unpacked(named, value, report)
-    if outcome == "not-available":
-        raise NotAvailable(f"failed to {text}", hint="see holders with: gpuws leases")
     if outcome == "timed-out":
         raise IsolatedTimeout(
-            f"failed to run {named} within {settings['timeout']} s; it was ended", report=report
+            f"failed to run {named} within {settings['time_limit_s']:g} s; it was ended", report=report
         )
     if outcome == "job-failed":
         raise IsolatedDied(
@@ -113,8 +127,6 @@ def _run(function, args, kwargs, settings):
 
 def _ending(code):
     if code > 128:
-        import signal
-
         try:
             return f"by {signal.Signals(code - 128).name}"
         except ValueError:
@@ -181,6 +193,6 @@ def _unpacked(named, value, report):
     if not isinstance(raised, BaseException):
         raise IsolatedError(f"failed to run {named}: {text}", kind="isolated-raised", report=report)
     raised.__cause__ = RemoteTraceback(text)
-    if isinstance(raised, GpuwsError) or not isinstance(raised, Exception):
+    if not isinstance(raised, Exception):
         raise IsolatedError(f"failed to run {named}: {text}", kind="isolated-raised", report=report)
     raise raised

@@ -17,16 +17,21 @@ def main():
     os.dup2(nowhere, 0)
     os.close(nowhere)
     sys.path[:], sys.argv[:] = sent["path"], sent["argv"]
-    answer = pickle.dumps(_call(sent["call"]))
-    sys.stdout.flush()
-    sys.stderr.flush()
+    job = os.getpid()
+    answer = pickle.dumps(_call(sent["call"], job))
+    if os.getpid() != job:
+        # The function has forked this process, which has no say in the result.
+        return
+    flush()
     with open(result, "wb", buffering=0) as pipe:
         view = memoryview(answer)
         while view:
             view = view[pipe.write(view) :]
+    # Threads and workers that the function has left behind are not waited for.
+    os._exit(0)
 
 
-def _call(packed):
+def _call(packed, job):
     import pickle
 
     try:
@@ -39,9 +44,11 @@ def _call(packed):
         if isinstance(function, tuple):
             function = _found(*function)
         return "value", _dumped(function(*args, **kwargs)), ""
-    except SystemExit as ended:
-        return "exit", b"", repr(ended.code)
     except BaseException as raised:
+        if os.getpid() != job:
+            raise
+        if isinstance(raised, SystemExit):
+            return "exit", b"", repr(raised.code)
         import traceback
 
         text = "".join(traceback.format_exception(type(raised), raised, raised.__traceback__))
@@ -51,6 +58,16 @@ def _call(packed):
             return "raised", _dumped(raised), text
         except Exception:
             return "raised", b"", text
+
+
+def flush():
+    """Writes what was printed, as far as it can be."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, OSError, ValueError):
+            # It is None or closed, or nobody reads it.
+            pass
 
 
 def _found(module, name):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuws import _gpuws
-from gpuws._machine import machine
+from gpuws._machine import count, machine, seconds
 from gpuws._records import Doctor, Leases, Status
 
 
@@ -20,7 +20,8 @@ def doctor(*, looks=1, every=5.0, sim=None, deadline=30.0):
 
     Several looks, `every` seconds apart, tell an idle process from a pausing one.
     """
-    return Doctor.of_json(_gpuws.doctor(machine(sim, deadline), int(looks), float(every)))
+    looks, every = count(looks, "looks", 65535), seconds(every, "every")
+    return Doctor.of_json(_gpuws.doctor(machine(sim, deadline), looks, every))
 
 
 def leases(*, sim=None, deadline=30.0):

@@ -11,14 +11,18 @@ _found = None
 def _places():
     package = os.path.dirname(os.path.abspath(__file__))
     site = os.path.dirname(package)
+    # Beside the package (pip --target), and above lib/python3.N/site-packages: the programs of the
+    # installation that this package is part of. A system package may have put another one elsewhere.
+    yield os.path.join(site, "bin")
+    library = os.path.dirname(site)
+    if os.path.basename(library).startswith("python"):
+        yield os.path.join(os.path.dirname(os.path.dirname(library)), "bin")
     import sysconfig
 
     # This Python's folder of programs, that of the Python that a virtual environment is based on,
-    # above lib/python3.N/site-packages, beside the package (pip --target), and the user's.
+    # and the user's.
     yield sysconfig.get_path("scripts")
     yield sysconfig.get_path("scripts", vars={"base": sys.base_prefix})
-    yield os.path.normpath(os.path.join(site, "..", "..", "..", "bin"))
-    yield os.path.join(site, "bin")
     yield sysconfig.get_path("scripts", sysconfig.get_preferred_scheme("user"))
 
 
@@ -30,23 +34,14 @@ def find_gpuws_bin() -> str:
     global _found
     if _found is not None and os.path.isfile(_found):
         return _found
-    # The usual place, without the cost of sysconfig.
-    first = os.path.join(sys.prefix, "bin", "gpuws")
-    if _is_ours(first):
-        _found = first
-        return first
-    places = list(dict.fromkeys(_places()))
-    for place in places:
+    places = []
+    for place in _places():
         path = os.path.join(place, "gpuws")
         if os.path.isfile(path) and os.access(path, os.X_OK):
             _found = path
             return path
+        places.append(place)
     raise FileNotFoundError("failed to find the program gpuws in " + ", ".join(places))
-
-
-def _is_ours(path):
-    """Whether a program lies in the prefix that this package is installed in."""
-    return __file__.startswith(sys.prefix + os.sep) and os.access(path, os.X_OK)
 
 
 def library() -> str:

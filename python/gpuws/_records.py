@@ -42,7 +42,7 @@ class Record:
         return isinstance(other, Record) and self._data == other._data
 
     def __hash__(self):
-        return hash(repr(self._data))
+        return hash(frozenset((name, _frozen(value)) for name, value in self._data.items()))
 
     def __getstate__(self):
         return self._data

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 
-from gpuws._errors import CudaInitialized, GpuwsError
+from gpuws._errors import CudaInitialized, InvalidRequest
 from gpuws._machine import amount, machine
 
 __all__ = ["explain", "fit", "limit"]
@@ -26,14 +27,19 @@ def explain(error, *, live=True, sim=None, deadline=3.0):
     return Explained.of_json(found)
 
 
+def chain(error):
+    """Returns an exception and those that it was raised from."""
+    found = []
+    while error is not None and error not in found:
+        found.append(error)
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return found
+
+
 def _text(error):
     import traceback
 
-    chain = []
-    while error is not None and error not in chain:
-        chain.append(error)
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    parts = (traceback.format_exception_only(type(each), each) for each in reversed(chain))
+    parts = (traceback.format_exception_only(type(each), each) for each in reversed(chain(error)))
     return "".join("".join(part) for part in parts)
 
 
@@ -61,12 +67,12 @@ def limit(size, *, context=None, gpu=None):
     `size` is the limit on each GPU, such as "6GiB", including `context` for the CUDA context and
     libraries. Call it before the first CUDA call. Returns the variables that were set. A framework
     that has no such variable, or reads it at import and was imported before, is not limited; the
-    answer of `gpuws mem env` has code for those.
+    answer of `gpuws mem env` has code for those. If no variable was set, a RuntimeWarning says so.
 
-    Raises CudaInitialized, or GpuwsError if the limit leaves nothing.
+    Raises CudaInitialized, or InvalidRequest if the limit leaves nothing.
     """
     from gpuws._claim import initialized_by
-    from gpuws._machine import names
+    from gpuws._machine import among
 
     by = initialized_by()
     if by is not None:
@@ -78,9 +84,20 @@ def limit(size, *, context=None, gpu=None):
     if context is not None:
         command += ["--context", _mib(context)]
     if gpu is not None:
-        command += ["--gpu", ",".join(names(gpu))]
+        command += ["--gpu", ",".join(among(gpu))]
+    if sys.executable:
+        command += ["--python", sys.executable]
     bounded = _json(command)
     variables = {each["name"]: each["value"] for each in bounded["variables"]}
+    if not variables:
+        import warnings
+
+        warnings.warn(
+            "nothing limits the GPU memory of this process: no framework of this Python has a "
+            "variable for that",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     os.environ.update(variables)
     return variables
 
@@ -93,7 +110,7 @@ def _json(command, accepted=(0,)):
     done = subprocess.run([program, *command], stdin=subprocess.DEVNULL, capture_output=True)
     if done.returncode not in accepted:
         text, _, hint = done.stderr.decode("utf-8", "replace").strip().partition("\nhint: ")
-        raise GpuwsError(text.removeprefix("gpuws: "), kind="invalid", hint=hint or None)
+        raise InvalidRequest(text.removeprefix("gpuws: "), hint=hint or None)
     return json.loads(done.stdout)
 
 

@@ -81,9 +81,12 @@ class _Explainer:
         self.shell = shell
 
     def after_cell(self, result):
+        from gpuws import mem
+
         error = result.error_in_exec or result.error_before_exec
         errors = _out_of_memory_errors()
-        if error is None or not errors or not isinstance(error, errors):
+        chain = mem.chain(error)
+        if not any(isinstance(each, errors) for each in chain):
             return
         try:
             for line in _explained(error):
@@ -93,8 +96,9 @@ class _Explainer:
             print(f"gpuws: could not explain the error: {failure}")
         # What this result, and the names of this function, still refer to would stay alive.
         result.error_in_exec = result.error_before_exec = None
-        error.__traceback__ = None
-        del error
+        for each in chain:
+            each.__traceback__ = None
+        del error, chain, each
         free()
         print("gpuws: let go of the exception; %debug cannot inspect it")
 

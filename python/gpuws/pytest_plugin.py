@@ -1,8 +1,9 @@
 """The pytest plugin: GPUs for tests, a lease for each worker of pytest-xdist.
 
-A test that has the fixture `gpu` or the mark `gpu(n=…, mem=…)` runs on claimed GPUs, within the
-CUDA_VISIBLE_DEVICES that pytest was started with. A worker keeps its lease until it ends, because
-CUDA reads the list of GPUs only once in a process.
+With `gpuws = true` in the configuration of pytest, or an option of this plugin, a test that has the
+fixture `gpu` or the mark `gpu(n=…, mem=…)` runs on claimed GPUs, within the CUDA_VISIBLE_DEVICES
+that pytest was started with; other suites may have a fixture and a mark of this name. A worker
+keeps its lease until it ends, because CUDA reads the list of GPUs only once in a process.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import os
 import pytest
 
 _MARK = "gpu(n=1, mem=None, **terms): runs on claimed GPUs; the arguments are those of gpuws.claim"
+_OPTIONS = ("gpuws_sim", "gpuws_timeout", "gpuws_no_leak", "gpuws_require")
 
 
 def pytest_addoption(parser):
-    group = parser.getgroup("gpuws", "GPUs (gpuws)")
+    parser.addini("gpuws", "claim GPUs for tests with the fixture or the mark gpu", type="bool")
+    group = parser.getgroup("gpuws", "GPUs (gpuws); each option claims as the setting gpuws does")
     group.addoption(
         "--gpuws-sim", metavar="NAME", help="simulate a machine, such as labbox, for all tests"
     )
@@ -23,77 +26,80 @@ def pytest_addoption(parser):
         "--gpuws-timeout",
         metavar="SECONDS",
         type=float,
-        default=600.0,
         help="the time to wait for GPUs (default: 600)",
     )
     group.addoption(
         "--gpuws-no-leak",
-        action="store_true",
+        action="store_const",
+        const=True,
         help="fail a test that leaves GPU memory or processes on the GPUs behind",
     )
     group.addoption(
         "--gpuws-require",
-        action="store_true",
+        action="store_const",
+        const=True,
         help="fail tests, instead of skipping them, where there are too few GPUs",
     )
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", _MARK)
-    config.stash[_WORKER] = _Worker(config)
-    name = config.getoption("--gpuws-sim")
-    # The workers inherit the environment of the controller, and with it its simulation.
-    if name is not None and not hasattr(config, "workerinput"):
-        from gpuws._sim import sim
-
-        config.stash[_SIM] = sim(name).start()
-
-
-def pytest_unconfigure(config):
-    worker = config.stash.get(_WORKER, None)
-    if worker is not None:
-        worker.release()
-    simulated = config.stash.get(_SIM, None)
-    if simulated is not None:
-        simulated.stop()
-
-
-def pytest_report_header(config):
-    name = config.getoption("--gpuws-sim")
-    return None if name is None else f"gpuws: simulated machine {name}"
-
-
-@pytest.fixture
-def gpu(request):
-    """The claimed GPUs of this test: a `gpuws.Claim`."""
-    return request.config.stash[_WORKER].claim_for(request.node)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item):
-    if item.get_closest_marker("gpu") is None and "gpu" not in getattr(item, "fixturenames", ()):
-        return (yield)
-    worker = item.config.stash[_WORKER]
-    worker.claim_for(item)
-    if not item.config.getoption("--gpuws-no-leak"):
-        return (yield)
-    before = worker.users()
-    result = yield
-    left = worker.left_since(before)
-    if left:
-        from gpuws._errors import Leaked
-
-        raise Leaked("the test has left behind on its GPUs: " + "; ".join(left))
-    return result
+    is_given = any(config.getoption(name) is not None for name in _OPTIONS)
+    if is_given or config.getini("gpuws"):
+        config.addinivalue_line("markers", _MARK)
+        config.pluginmanager.register(_Worker(config), "gpuws-worker")
 
 
 class _Worker:
-    """The lease of a process that runs tests."""
+    """A process that runs tests, with its lease."""
 
     def __init__(self, config):
         self.config = config
         self.claim = None
         self.terms = None
+        # What could not be claimed, and why: the next test does not wait for it again.
+        self.failures = {}
+        self.sim = None
+        name = config.getoption("gpuws_sim")
+        # The workers inherit the environment of the controller, and with it its simulation.
+        if name is not None and not self._is_of_xdist():
+            from gpuws._sim import sim
+
+            self.sim = sim(name).start()
+
+    def _is_of_xdist(self):
+        return hasattr(self.config, "workerinput")
+
+    def pytest_unconfigure(self):
+        self.release()
+        if self.sim is not None:
+            self.sim.stop()
+
+    def pytest_report_header(self):
+        name = self.config.getoption("gpuws_sim")
+        return None if name is None else f"gpuws: simulated machine {name}"
+
+    @pytest.fixture
+    def gpu(self, request):
+        """The claimed GPUs of this test: a `gpuws.Claim`."""
+        return self.claim_for(request.node)
+
+    def pytest_runtest_setup(self, item):
+        # pytest has evaluated the marks that skip a test, and not yet set up its fixtures.
+        if _has_gpus(item):
+            self.claim_for(item)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item):
+        if not _has_gpus(item) or not self.config.getoption("gpuws_no_leak"):
+            return (yield)
+        before = self.users()
+        result = yield
+        left = self.left_since(before)
+        if left:
+            from gpuws._errors import Leaked
+
+            raise Leaked("the test has left behind on its GPUs: " + "; ".join(left))
+        return result
 
     def claim_for(self, item):
         """Returns the claim with the GPUs that a test asks for, or skips the test."""
@@ -107,18 +113,36 @@ class _Worker:
         from gpuws import _claim
         from gpuws._errors import DriverError, NeverAvailable, NotAvailable
 
-        # CUDA must not be initialised; the claim says so by name.
-        wait = {"timeout": self.config.getoption("--gpuws-timeout"), "quiet": True}
+        timeout = self.config.getoption("gpuws_timeout")
+        wait = {"timeout": 600.0 if timeout is None else timeout, "quiet": True}
         claim = _claim.claim(**{**wait, **terms})
-        self.release()
-        try:
-            claim._take()
-        except (DriverError, NeverAvailable, NotAvailable) as error:
-            if self.config.getoption("--gpuws-require"):
-                raise
-            pytest.skip(str(error).splitlines()[0])
-        self.claim, self.terms = claim, terms
-        return claim
+        if repr(terms) not in self.failures:
+            # The lease stays with the context of CUDA that uses it.
+            _claim.refuse_if_initialized()
+            self.release()
+            try:
+                claim.__enter__()
+                self.claim, self.terms = claim, terms
+                return claim
+            except (DriverError, NeverAvailable, NotAvailable) as error:
+                self.failures[repr(terms)] = error
+        error = self.failures[repr(terms)]
+        text = str(error).splitlines()[0]
+        siblings = self._siblings() if isinstance(error, NotAvailable) else 0
+        if siblings:
+            text += f"; {siblings} other workers of pytest-xdist keep GPUs: use at most -n {siblings}"
+            pytest.fail(text, pytrace=False)
+        if self.config.getoption("gpuws_require"):
+            raise error
+        pytest.skip(text)
+
+    def _siblings(self):
+        """Returns how many other workers of the same pytest have a lease."""
+        from gpuws._look import leases
+
+        if not self._is_of_xdist():
+            return 0
+        return sum(_parent(lease.pid) == os.getppid() for lease in leases().leases)
 
     def _serves(self, terms):
         """Whether the lease of this worker is enough for these terms."""
@@ -128,7 +152,7 @@ class _Worker:
         return rest.pop("n") <= own.pop("n") and rest == own
 
     def release(self):
-        if self.claim is not None and self.claim._lease is not None:
+        if self.claim is not None:
             self.claim.release()
         self.claim = None
 
@@ -175,6 +199,19 @@ class _Worker:
         return left
 
 
+def _has_gpus(item):
+    names = getattr(item, "fixturenames", ())
+    return item.get_closest_marker("gpu") is not None or "gpu" in names
+
+
+def _parent(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
+            return int(stat.read().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
+
+
 def _give_back():
     """Returns cached memory of this process, so that only memory in use counts."""
     import gc
@@ -185,6 +222,3 @@ def _give_back():
     if cuda is not None and getattr(cuda, "is_initialized", bool)():
         cuda.empty_cache()
 
-
-_WORKER = pytest.StashKey[_Worker]()
-_SIM = pytest.StashKey()

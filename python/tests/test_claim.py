@@ -45,6 +45,8 @@ def test_claim_stays_within_the_outer_list(machine):
     assert visible() == "2,3"
     with pytest.raises(gpuws.NeverAvailable, match="CUDA_VISIBLE_DEVICES"):
         gpuws.claim(3, wait=False).__enter__()
+    with pytest.raises(gpuws.NeverAvailable, match="CUDA_VISIBLE_DEVICES"):
+        gpuws.claim(gpu=0).__enter__()
 
 
 def test_shares_of_one_gpu_add_up(machine):
@@ -63,13 +65,53 @@ def test_shares_of_one_gpu_add_up(machine):
         ({"mem": "lots"}, gpuws.InvalidRequest),
         ({"mem": -1}, gpuws.InvalidRequest),
         ({"mem": "200GiB"}, gpuws.NeverAvailable),
-        ({"visible": "name"}, ValueError),
+        ({"visible": "name"}, gpuws.InvalidRequest),
+        ({"n": "two"}, gpuws.InvalidRequest),
+        ({"n": -1}, gpuws.InvalidRequest),
+        ({"n": 1.9}, gpuws.InvalidRequest),
+        ({"n": 1 << 40}, gpuws.InvalidRequest),
+        ({"gpu": []}, gpuws.InvalidRequest),
+        ({"gpu": ""}, gpuws.InvalidRequest),
+        ({"gpu": 1.5}, gpuws.InvalidRequest),
+        ({"mem": 1 << 70}, gpuws.InvalidRequest),
+        ({"mem": [1]}, gpuws.InvalidRequest),
+        ({"timeout": float("nan")}, gpuws.InvalidRequest),
+        ({"timeout": "soon"}, gpuws.InvalidRequest),
     ],
 )
 def test_impossible_claim_is_an_error_by_name(machine, terms, kind):
     with pytest.raises(kind):
-        gpuws.claim(**terms, timeout=60).__enter__()
+        gpuws.claim(**{"timeout": 60, **terms}).__enter__()
     assert gpuws.leases().queue == () and gpuws.leases().leases == ()
+
+
+def test_numbers_of_other_types_are_taken(machine):
+    class Index:
+        """As numpy.int64: no int, and no iterable."""
+
+        def __index__(self):
+            return 1
+
+        def __str__(self):
+            return "1"
+
+    with gpuws.claim(Index(), gpu=Index(), exclude=[], timeout=float("inf")) as claim:
+        assert [gpu.index for gpu in claim.gpus] == [1]
+
+
+def test_invalid_looks_are_errors_by_name():
+    for terms in ({"looks": 70000}, {"looks": 0}, {"every": -1}, {"deadline": "x"}):
+        with pytest.raises(gpuws.InvalidRequest):
+            gpuws.doctor(sim="labbox", **terms)
+
+
+def test_command_that_is_not_utf8_is_shown_with_replacements(machine, run):
+    text = """
+        import gpuws
+        with gpuws.claim():
+            print(gpuws.leases().leases[0].command)
+    """
+    assert "\ufffd" in run(text, b"\xff").stdout
 
 
 def test_hold_lasts_until_release_or_the_end_of_the_process(machine, run):
@@ -86,7 +128,11 @@ def test_hold_lasts_until_release_or_the_end_of_the_process(machine, run):
 
 
 def test_claim_waits_for_its_turn_and_says_what_for(machine, capfd):
-    granted = []
+    granted, said = [], []
+
+    def told():
+        said.append(capfd.readouterr().err)
+        return "waiting for 1 GPU" in "".join(said)
 
     def wait():
         with gpuws.claim(1, timeout=60) as claim:
@@ -95,10 +141,9 @@ def test_claim_waits_for_its_turn_and_says_what_for(machine, capfd):
     with another_holder(4):
         thread = threading.Thread(target=wait)
         thread.start()
-        until(lambda: gpuws.leases().queue)
+        until(lambda: gpuws.leases().queue and told())
     thread.join(60)
     assert granted == [True]
-    assert "waiting for 1 GPU" in capfd.readouterr().err
 
 
 def test_timeout_ends_a_wait(machine):
@@ -109,7 +154,9 @@ def test_timeout_ends_a_wait(machine):
 
 
 WAITS = """
-import gpuws
+import gpuws, signal
+# A shell starts what runs in the background with the signal ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 @gpuws.isolated
 def work(): pass
 try:
@@ -176,6 +223,30 @@ def test_forked_child_neither_holds_nor_releases(machine):
         assert claim.is_held and len(gpuws.leases().leases) == 1
 
 
+FORKS = """
+import gpuws, os, time
+gpuws.hold(4, quiet=True)
+pid = os.fork()
+if pid == 0:
+    time.sleep(600)
+print(pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_gpus_are_free_when_the_last_forked_process_has_ended(machine):
+    process = subprocess.Popen([sys.executable, "-c", FORKS], stdout=subprocess.PIPE, text=True)
+    child = int(process.stdout.readline())
+    process.stdout.close()
+    process.kill()
+    process.wait()
+    with pytest.raises(gpuws.NotAvailable):
+        gpuws.claim(wait=False).__enter__()
+    os.kill(child, signal.SIGKILL)
+    with gpuws.claim(4, timeout=60, quiet=True):
+        pass
+
+
 def test_child_of_a_claim_may_use_its_gpus(machine, run):
     with gpuws.claim(1, visible="index", quiet=True):
         text = "import gpuws\nprint(gpuws.hold(1, wait=False, visible='index').gpus[0].index)"
@@ -206,3 +277,84 @@ def test_async_claim_lets_other_tasks_run(machine):
 
     ticks, claim = asyncio.run(main())
     assert ticks > 0 and not claim.is_held
+
+
+def test_claims_that_overlap_leave_the_visible_gpus_of_the_one_that_is_held(machine):
+    os.environ["CUDA_VISIBLE_DEVICES"] = "1,2,3"
+    first, second = (gpuws.claim(visible="index", quiet=True) for _ in range(2))
+    first.__enter__()
+    second.__enter__()
+    first.release()
+    assert visible() == str(second.gpus[0].index)
+    assert os.environ["GPUWS_LEASE"] == second.lease
+    # Within the outer list, not within the lease that is gone.
+    with gpuws.claim(2, wait=False, visible="index") as both:
+        assert {gpu.index for gpu in (*both.gpus, *second.gpus)} == {1, 2, 3}
+    second.release()
+    assert visible() == "1,2,3" and "GPUWS_LEASE" not in os.environ
+
+
+def test_hold_within_a_claim_stays_visible_after_it(machine):
+    with gpuws.claim(quiet=True):
+        held = gpuws.hold(visible="index", quiet=True)
+    assert held.is_held and visible() == str(held.gpus[0].index)
+    gpuws.release()
+    assert visible() is None
+
+
+def test_claims_of_threads_keep_the_environment(machine):
+    wrong = []
+
+    def work():
+        for _ in range(5):
+            with gpuws.claim(quiet=True, timeout=60) as claim:
+                if os.environ.get("GPUWS_LEASE") is None or not claim.is_held:
+                    wrong.append(claim)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and visible() is None and "GPUWS_LEASE" not in os.environ
+    assert gpuws.leases().leases == ()
+
+
+def test_claim_is_used_once(machine):
+    claim = gpuws.claim(quiet=True)
+    with claim, pytest.raises(gpuws.GpuwsError, match="that is held"):
+        claim.__enter__()
+    with pytest.raises(gpuws.GpuwsError, match="that is released"):
+        claim.__enter__()
+
+
+def test_async_claims_that_overlap_restore_the_environment(machine):
+    async def work(seconds):
+        async with gpuws.aclaim(quiet=True) as claim:
+            await asyncio.sleep(seconds)
+            assert os.environ["GPUWS_LEASE"] in [each.id for each in gpuws.leases().leases]
+            assert claim.is_held
+
+    async def main():
+        await asyncio.gather(work(0.3), work(0.6), work(0.1))
+
+    asyncio.run(main())
+    assert visible() is None and gpuws.leases().leases == ()
+
+
+def test_cancelled_async_claim_is_withdrawn(machine):
+    async def main():
+        task = asyncio.create_task(gpuws.aclaim(1, quiet=True).__aenter__())
+        while not gpuws.leases().queue:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with another_holder(4) as holder:
+        asyncio.run(main())
+        assert [lease.pid for lease in gpuws.leases().leases] == [holder.pid]
+        assert gpuws.leases().queue == ()
+    assert visible() is None
+    with gpuws.claim(wait=False, quiet=True):
+        pass

@@ -111,7 +111,7 @@ def test_example_of_safe_gpu_claims(clean):
         with pytest.raises(RuntimeError, match=r"Required 1 GPUs, only found these free: \[\]"):
             compat.safe_gpu.claim_gpus(placeholder_fn=None)
     del gpu_owner
-    assert gpuws.leases().leases == ()
+    assert gpuws.leases().leases == () and "CUDA_VISIBLE_DEVICES" not in os.environ
 
 
 README_OF_GPUTIL = """
@@ -154,6 +154,47 @@ def test_gputil_shows_the_values_of_the_machine(clean):
     assert all(gpu.memoryFree + gpu.memoryUsed == gpu.memoryTotal for gpu in gpus)
     process.kill()
     process.wait()
+
+
+@pytest.mark.parametrize("given", ["0,1", "1"])
+def test_gputil_and_nvitop_stay_within_the_outer_list(clean, given):
+    mine = [int(each) for each in given.split(",")]
+    for take in [
+        lambda: compat.GPUtil.getAvailable(limit=4),
+        lambda: sorted(compat.nvitop.select_devices()),
+    ]:
+        os.environ["CUDA_VISIBLE_DEVICES"] = given
+        assert take() == mine
+        # A caller that has selected one of them asks again.
+        os.environ["CUDA_VISIBLE_DEVICES"] = str(mine[0])
+        assert take() == mine
+        compat.release()
+
+
+def test_gpu_stays_claimed_when_another_is_asked_for(clean):
+    assert compat.GPUtil.getAvailable() == [0]
+    assert compat.GPUtil.getAvailable(excludeID=[0]) == [1]
+    assert compat.nvitop.select_devices(max_count=1) != []
+    held = [gpu.index for lease in gpuws.leases().leases for gpu in lease.gpus]
+    assert {0, 1} <= set(held)
+
+
+def test_py3nvml_refuses_after_the_first_use_of_cuda(clean):
+    descriptor = os.open(os.path.join(clean.path, "dev", "nvidia-uvm"), os.O_RDWR)
+    try:
+        with pytest.raises(gpuws.CudaInitialized):
+            compat.py3nvml.grab_gpus(1)
+        assert gpuws.leases().leases == () and "CUDA_VISIBLE_DEVICES" not in os.environ
+    finally:
+        os.close(descriptor)
+
+
+def test_gputil_prints_the_columns_that_a_caller_describes(clean, capsys):
+    column = {"attr": "memoryTotal", "name": "GiB", "suffix": "G", "precision": 1}
+    column["transform"] = lambda mib: mib / 1024
+    compat.GPUtil.showUtilization(attrList=[[{"attr": "id", "name": "ID"}, column]])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "| ID | GiB   |" and lines[2] == "|  0 | 48.0G |", lines
 
 
 README_OF_PY3NVML = """
@@ -244,6 +285,10 @@ def test_gpustat_shows_what_gpustat_shows(clean):
         collection.print_formatted(out, no_color=True, show_pid=True, show_power=True)
     lines = [out.getvalue().splitlines()[1:] for out in shown]
     assert lines[0] == lines[1]
+    out = io.StringIO()
+    ours[1].print_to(out, show_pid=True, show_power=True)
+    assert out.getvalue().splitlines() == [lines[0][1]]
+    assert compat.gpustat.__version__ == gpustat.__version__
     out = io.StringIO()
     ours.print_json(out)
     assert set(json.loads(out.getvalue())) == {"hostname", "driver_version", "query_time", "gpus"}

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import gpuws
-from observed import alive, memory_mib, until
+from observed import alive, another_holder, memory_mib, until
 
 # What runs in isolation is a module of its own, as it would be.
 JOBS = '''
@@ -59,6 +59,36 @@ def add(a, b=1):
 def lock():
     import threading
     return threading.Lock()
+
+@gpuws.isolated(timeout=60)
+def forks(how):
+    pid = os.fork()
+    if pid == 0:
+        if how == "raise":
+            raise LookupError("in the child")
+        if how == "exit":
+            sys.exit(5)
+        return "child"
+    return "parent", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+@gpuws.isolated(timeout=30, grace=1)
+def leaves(what):
+    import multiprocessing, threading
+    kind = threading.Thread if what == "thread" else multiprocessing.Process
+    kind(target=time.sleep, args=(600,)).start()
+    print("unflushed")
+    return "done"
+
+@gpuws.isolated
+def fails(kind):
+    raise kind("no GPU left", hint="wait")
+
+@gpuws.isolated
+def command():
+    return [lease.command for lease in gpuws.leases().leases]
+
+@gpuws.isolated(9)
+def nine(): pass
 
 @gpuws.isolated(2, wait=False)
 def two():
@@ -116,7 +146,9 @@ def test_time_limit_ends_the_whole_tree(jobs, tmp_path):
 def test_ctrl_c_ends_the_whole_tree(jobs, tmp_path):
     before, path = memory_mib(), tmp_path / "pids"
     text = f"""
-import sys; sys.path.insert(0, {str(tmp_path)!r})
+import signal, sys; sys.path.insert(0, {str(tmp_path)!r})
+# A shell starts what runs in the background with the signal ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import gpuws_test_jobs as jobs
 try:
     jobs.hang.__wrapped__ and jobs.gpuws.isolated(grace=0.5)(jobs.hang.__wrapped__)({str(path)!r})
@@ -143,6 +175,64 @@ def test_killed_caller_takes_the_tree_along(jobs, tmp_path):
     assert not any(alive(pid) for pid in path.read_text().split())
 
 
+def test_job_imports_nothing_from_the_current_directory(jobs, tmp_path, monkeypatch):
+    there = tmp_path / "writable by others"
+    there.mkdir()
+    for name in ("pickle", "os", "gpuws", "traceback"):
+        (there / f"{name}.py").write_text("open('ran', 'w'); raise ImportError")
+    monkeypatch.chdir(there)
+    assert jobs.add(1) == 2
+    assert not (there / "ran").exists()
+
+
+@pytest.mark.parametrize(("how", "code"), [("return", 0), ("raise", 1), ("exit", 5)])
+def test_forked_child_sends_no_result(jobs, how, code):
+    assert jobs.forks(how) == ("parent", code)
+
+
+@pytest.mark.parametrize("what", ["thread", "process"])
+def test_result_does_not_wait_for_what_the_function_left(jobs, what, capfd):
+    outcome = jobs.leaves.outcome(what)
+    assert outcome.value == "done" and not outcome.report.limit_hit
+    assert capfd.readouterr().out == "unflushed\n"
+
+
+def test_function_runs_although_standard_error_is_closed(jobs, tmp_path, run):
+    text = f"""
+        import sys; sys.path.insert(0, {str(tmp_path)!r})
+        sys.stderr = None
+        import gpuws_test_jobs
+        print(gpuws_test_jobs.add(1))
+    """
+    assert run(text).stdout == "2\n"
+
+
+@pytest.mark.parametrize("kind", [gpuws.NotAvailable, gpuws.NotPermitted, gpuws.IsolatedTimeout])
+def test_own_exceptions_of_the_function_keep_their_class(jobs, kind):
+    with pytest.raises(kind) as raised:
+        jobs.fails(kind)
+    error = raised.value
+    assert type(error) is kind and (error.kind, error.hint) == (kind.kind, "wait")
+    assert "no GPU left" in str(error) and "in fails" in str(error.__cause__)
+
+
+def test_claim_of_an_isolated_function_fails_as_any_claim(jobs):
+    with pytest.raises(gpuws.NeverAvailable):
+        jobs.nine()
+    with another_holder(3):
+        with pytest.raises(gpuws.NotAvailable, match="isolated job"):
+            jobs.two()
+    assert jobs.command() == ["isolated command"]
+
+
+def test_isolated_function_without_a_driver(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if gpuws.status().driver_error is None:
+        pytest.skip("this machine has a driver")
+    with pytest.raises(gpuws.DriverError):
+        gpuws.isolated(test_isolated_function_without_a_driver)()
+
+
 def test_lambda_and_closure_run_with_cloudpickle(machine):
     pytest.importorskip("cloudpickle")
     base = 40
@@ -167,6 +257,29 @@ def test_isolated_within_a_claim_uses_its_gpus(jobs):
             gpuws.isolated(3, wait=False)(jobs.add.__wrapped__)(1)
 
 
+def test_function_that_would_return_before_it_has_run_is_refused():
+    async def later(): ...
+
+    def steps():
+        yield
+
+    for function in (later, steps):
+        with pytest.raises(gpuws.InvalidRequest, match="before it has run"):
+            gpuws.isolated(function)
+
+
+def test_caller_that_ignores_its_children_is_told(jobs):
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with pytest.raises(gpuws.GpuwsError, match="ignores SIGCHLD"):
+            jobs.add(1)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
 def test_bad_terms_are_reported_at_the_decorator():
     with pytest.raises(gpuws.InvalidRequest, match="lots"):
         gpuws.isolated(mem="lots")
+    for terms in ({"grace": -1}, {"grace": None}, {"timeout": float("nan")}, {"timeout": "1 h"}):
+        with pytest.raises(gpuws.InvalidRequest):
+            gpuws.isolated(**terms)

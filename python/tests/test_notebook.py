@@ -87,7 +87,8 @@ def test_free_lets_go_of_the_last_exception(run):
     assert told(out, "freed") == [900] and told(out, "end") == [0]
 
 
-def test_extension_explains_an_out_of_memory_error_and_lets_go(run):
+@pytest.mark.parametrize("raised", ["ERROR", "ValueError('the step') from ERROR"])
+def test_extension_explains_an_out_of_memory_error_and_lets_go(run, raised):
     message = (
         "CUDA out of memory. Tried to allocate 50.00 GiB. GPU 0 has a total capacity of 47.99 GiB of "
         "which 40.00 GiB is free. Including non-PyTorch memory, this process has 7.00 GiB memory in "
@@ -96,7 +97,8 @@ def test_extension_explains_an_out_of_memory_error_and_lets_go(run):
     )
     more = 'cell("%load_ext gpuws")\n    import torch as fake\n    '
     more += 'shell.user_ns["torch"] = fake\n    '
-    more += FAILS.replace("ERROR", f"torch.OutOfMemoryError({message!r})").strip()
+    fails = FAILS.replace("ERROR", raised)
+    more += fails.replace("ERROR", f"torch.OutOfMemoryError({message!r})").strip()
     more += '\n    cell("%gpuws")\n    cell("%gpuws free")\n    cell("%unload_ext gpuws")'
     more += '\n    cell("%gpuws")'
     done = run(PROGRAM.replace("MORE", more))

@@ -16,6 +16,25 @@ def test_program_of_the_wheel_is_found_and_runs():
     assert said.split() == ["gpuws", gpuws.__version__]
 
 
+def test_program_beside_the_package_is_preferred(tmp_path):
+    """As on Debian: the package is below /usr/local, and another gpuws in the prefix of Python."""
+    package = os.path.dirname(gpuws.__file__)
+    for site, program in [
+        ("local/lib/python3.11/dist-packages", "local/bin/gpuws"),
+        ("target", "target/bin/gpuws"),
+    ]:
+        (tmp_path / site).mkdir(parents=True)
+        (tmp_path / site / "gpuws").symlink_to(package)
+        path = tmp_path / program
+        path.parent.mkdir()
+        path.write_text("#!/bin/sh")
+        path.chmod(0o755)
+        text = f"import sys; sys.path.insert(0, {str(tmp_path / site)!r}); import gpuws; "
+        text += "print(gpuws.find_gpuws_bin())"
+        done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+        assert done.stdout == f"{path}\n", done.stderr
+
+
 def test_installed_program_finds_the_simulated_nvml():
     command = [gpuws.find_gpuws_bin(), "sim", "labbox", "--", gpuws.find_gpuws_bin(), "status"]
     done = subprocess.run(command, capture_output=True, text=True)

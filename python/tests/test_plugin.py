@@ -54,6 +54,100 @@ def test_workers_stay_within_the_outer_list(pytester, monkeypatch):
     assert done == {"passed": 4}
 
 
+def test_more_workers_than_gpus_fail_by_name_and_wait_once(pytester):
+    pytest.importorskip("xdist")
+    pytester.makepyfile(
+        """
+        import pytest, time
+        @pytest.mark.parametrize("n", range(18))
+        def test_gpu(gpu, n): time.sleep(0.5)
+        """
+    )
+    # A machine of four GPUs, and two workers too many.
+    result, done = outcomes(pytester, "-n", "6", "--gpuws-timeout", "1", "--dist", "each")
+    assert done == {"passed": 72, "errors": 36}
+    result.stdout.fnmatch_lines(["*4 other workers of pytest-xdist keep GPUs: use at most -n 4*"])
+    assert result.duration < 30
+
+
+OWN = """
+    import os, pytest
+    @pytest.fixture
+    def gpu():
+        return "mine"
+    @pytest.mark.gpu(device="any")
+    def test_own(gpu):
+        assert gpu == "mine" and "GPUWS_LEASE" not in os.environ
+"""
+
+
+def test_suite_with_a_fixture_and_a_mark_of_its_own_is_untouched(pytester):
+    pytester.makepyfile(OWN)
+    pytester.makeini("[pytest]\nmarkers = gpu: needs a GPU\naddopts = --strict-markers")
+    done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-W", "error").parseoutcomes()
+    assert done == {"passed": 1}
+
+
+def test_setting_claims_without_an_option(pytester, machine):
+    pytester.makepyfile(
+        """
+        import os, pytest
+        @pytest.mark.gpu
+        def test_gpu(): assert "GPUWS_LEASE" in os.environ
+        """
+    )
+    pytester.makeini("[pytest]\ngpuws = true\naddopts = --strict-markers")
+    done = pytester.runpytest_subprocess("-p", "no:cacheprovider").parseoutcomes()
+    assert done == {"passed": 1}
+
+
+def test_fixtures_of_a_test_see_its_gpus(pytester):
+    pytester.makepyfile(
+        """
+        import gpuws, os, pytest
+
+        @pytest.fixture(scope="module")
+        def model():
+            return os.environ.get("CUDA_VISIBLE_DEVICES")
+
+        @pytest.mark.skip
+        @pytest.mark.gpu(n=4)
+        def test_skipped(): pass
+
+        @pytest.mark.gpu
+        def test_mark(model):
+            (lease,) = gpuws.leases().leases
+            assert [gpu.uuid for gpu in lease.gpus] == [model]
+
+        def test_fixture(model, gpu):
+            assert model == gpu.gpus[0].uuid
+        """
+    )
+    assert outcomes(pytester)[1] == {"passed": 2, "skipped": 1}
+
+
+def test_lease_stays_with_a_context_of_cuda(pytester):
+    pytester.makepyfile(
+        """
+        import gpuws, os, pytest
+
+        @pytest.mark.gpu
+        def test_first():
+            path = os.path.join(os.environ["GPUWS_SIM_SESSION"], "dev", "nvidia-uvm")
+            os.open(path, os.O_RDWR)
+
+        @pytest.mark.gpu(n=2)
+        def test_more(): raise AssertionError("it ran")
+
+        def test_after():
+            assert [len(lease.gpus) for lease in gpuws.leases().leases] == [1]
+        """
+    )
+    result, done = outcomes(pytester, "-W", "ignore")
+    assert done == {"passed": 2, "errors": 1}
+    result.stdout.fnmatch_lines(["*CudaInitialized: *"])
+
+
 def test_mark_says_how_many_gpus_and_how_much_memory(pytester):
     pytester.makepyfile(
         """
@@ -83,7 +177,7 @@ def test_test_without_enough_gpus_is_skipped_or_fails_on_request(pytester):
     result, done = outcomes(pytester, "-rs")
     assert done == {"skipped": 1}
     result.stdout.fnmatch_lines(["*only 4 can match*"])
-    assert outcomes(pytester, "--gpuws-require")[1] == {"failed": 1}
+    assert outcomes(pytester, "--gpuws-require")[1] == {"errors": 1}
 
 
 def test_leaked_process_and_memory_fail_the_test(pytester):
@@ -123,7 +217,7 @@ def test_leaked_process_and_memory_fail_the_test(pytester):
 
 def test_plugin_without_a_driver_skips(pytester):
     pytester.makepyfile("import pytest\n@pytest.mark.gpu\ndef test_gpu(): pass")
-    result = pytester.runpytest_subprocess("-rs", "-p", "no:cacheprovider")
+    result = pytester.runpytest_subprocess("-rs", "-o", "gpuws=true", "-p", "no:cacheprovider")
     done = result.parseoutcomes()
     # On a machine with a free GPU it runs.
     assert done in ({"skipped": 1}, {"passed": 1})

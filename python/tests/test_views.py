@@ -37,6 +37,13 @@ def test_views_equal_the_json_of_the_program(machine):
     assert gpuws.leases(sim=machine).to_dict() == printed("leases", "--sim", machine)
 
 
+def test_equal_records_have_equal_hashes():
+    data = gpuws.status(sim="labbox").to_dict()
+    turned = {name: data[name] for name in reversed(data)}
+    a, b = type(gpuws.status(sim="labbox"))(data), type(gpuws.status(sim="labbox"))(turned)
+    assert a == b and hash(a) == hash(b)
+
+
 def test_views_are_frozen():
     look = gpuws.status(sim="labbox")
     gpu = look.gpus[0]

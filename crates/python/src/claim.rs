@@ -1,7 +1,7 @@
 //! A claim for this process.
 
 use crate::failure::{Failure, Result};
-use crate::interruptible;
+use crate::interruptible::{self, Stop};
 use crate::keeper::Keeper;
 use crate::look::{text, user};
 use crate::machine::Machine;
@@ -65,7 +65,7 @@ impl Lease {
 
 /// Claims devices for this process and its descendants. `tell` is called with a line about each
 /// change of a long wait. `outer` replaces variables of the environment, which an earlier claim of
-/// this process has changed.
+/// this process has changed. Another thread can stop the wait.
 #[pyfunction]
 pub(crate) fn claim(
     py: Python<'_>,
@@ -73,8 +73,10 @@ pub(crate) fn claim(
     wanted: Wanted,
     outer: Vec<(String, Option<OsString>)>,
     tell: Option<Py<PyAny>>,
+    stop: Option<Py<Stop>>,
 ) -> PyResult<Lease> {
-    interruptible::run(py, WITHDRAWAL, move |stop| {
+    let stop = stop.map_or_else(Stop::default, |stop| stop.get().clone());
+    interruptible::run_until(py, &stop, WITHDRAWAL, move |stop| {
         let (source, locks, root) = opened(&machine)?;
         let (claim, limited_by) = wanted.claim(&source, &outer)?;
         let request = wanted.request(claim, root);

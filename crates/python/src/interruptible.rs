@@ -10,9 +10,23 @@ use std::time::Duration;
 /// The interval at which a wait looks for signals.
 const LOOKS: Duration = Duration::from_millis(50);
 
-/// Whether the caller of some work has been interrupted.
+/// Whether some work is to end: its caller was interrupted, or another thread has requested it.
+#[pyclass(frozen, module = "gpuws._gpuws")]
 #[derive(Clone, Default)]
 pub(crate) struct Stop(Arc<AtomicBool>);
+
+#[pymethods]
+impl Stop {
+    #[new]
+    fn new() -> Self {
+        Stop::default()
+    }
+
+    /// Requests that the work ends.
+    fn request(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 impl Stop {
     /// Returns whether the work is to end.
@@ -31,8 +45,17 @@ pub(crate) fn run<T: Send + 'static>(
     patience: Duration,
     work: impl FnOnce(&Stop) -> Result<T> + Send + 'static,
 ) -> PyResult<T> {
+    run_until(py, &Stop::default(), patience, work)
+}
+
+/// As [`run`]; `stop` also tells the work to end.
+pub(crate) fn run_until<T: Send + 'static>(
+    py: Python<'_>,
+    stop: &Stop,
+    patience: Duration,
+    work: impl FnOnce(&Stop) -> Result<T> + Send + 'static,
+) -> PyResult<T> {
     let (sender, receiver) = channel();
-    let stop = Stop::default();
     let theirs = stop.clone();
     let start = std::thread::Builder::new().name("gpuws".to_owned());
     start
@@ -61,7 +84,7 @@ pub(crate) fn run<T: Send + 'static>(
             }
         }
         let Err(raised) = py.check_signals() else { continue };
-        stop.0.store(true, Ordering::Relaxed);
+        stop.request();
         let mut left = patience;
         while !left.is_zero() {
             // A second Ctrl-C ends this wait as well.

@@ -122,6 +122,7 @@ fn run(
     let launch =
         Launch { program, arguments: command.collect(), set: terms.set, ..Launch::default() };
     let mut job = Isolated::program(launch)
+        .command(wanted.command())
         .claim(claim)
         .wait(wanted.wait())
         .visible(wanted.form())
@@ -146,8 +147,10 @@ fn run(
         Err(error) => {
             let text = error.to_string();
             match error {
-                IsolatedError::NotGranted(_) => Ended::of("not-available", text, None),
-                IsolatedError::NotStarted(_) => Ended::of("not-started", text, None),
+                IsolatedError::NotGranted(_) => Err(Failure::new("not-available", text)
+                    .with_hint("see holders and waiting claims with: gpuws leases")),
+                IsolatedError::NeverGranted(_) => Err(Failure::new("never-available", text)),
+                IsolatedError::NotStarted(fault) => Err(Failure::from(&fault)),
                 IsolatedError::TimedOut(report) => Ended::of("timed-out", text, Some(&report)),
                 IsolatedError::Failed(_, report) | IsolatedError::Panicked(_, report) => {
                     Ended::of("job-failed", text, Some(&report))

@@ -27,6 +27,8 @@ mod _gpuws {
     #[pymodule_export]
     use crate::explain::explain;
     #[pymodule_export]
+    use crate::interruptible::Stop;
+    #[pymodule_export]
     use crate::isolated::run_isolated;
     #[pymodule_export]
     use crate::look::{doctor, leases, own_gpu_files, status};

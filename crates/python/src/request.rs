@@ -35,6 +35,11 @@ impl Wanted {
         if self.by_index { Form::Index } else { Form::Uuid }
     }
 
+    /// Returns the command that others see in its lease.
+    pub(crate) fn command(&self) -> String {
+        self.command.chars().take(256).collect()
+    }
+
     /// Returns how long it waits.
     pub(crate) fn wait(&self) -> Wait {
         match self.wait_s {
@@ -54,9 +59,6 @@ impl Wanted {
         source: &Source,
         outer: &[(String, Option<OsString>)],
     ) -> Result<(Claim, Option<&'static str>)> {
-        if self.n == 0 {
-            return Err(Failure::invalid("claim 0 GPUs").with_hint("n is at least 1"));
-        }
         let claim = Claim {
             share: self.mem_bytes.map_or(Share::Whole, |bytes| Share::Memory(Bytes(bytes))),
             free_memory: self.min_free_bytes.map(Bytes),
@@ -79,6 +81,9 @@ impl Wanted {
             narrowed(claim, &named, &machine, &variable, &|| source.slurm_minors()).map_err(
                 |error| match error {
                     NarrowError::NoDriver(fault) => Failure::from(&fault),
+                    NarrowError::NothingLeft(_) => {
+                        Failure::new("never-available", error.to_string())
+                    }
                     error => Failure::invalid(error.to_string()),
                 },
             )?;
@@ -92,7 +97,7 @@ impl Wanted {
             claim,
             wait: self.wait(),
             pace: PACE,
-            command: self.command.chars().take(256).collect(),
+            command: self.command(),
             root,
         }
     }

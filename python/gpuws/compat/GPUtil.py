@@ -1,7 +1,7 @@
 """The interface of GPUtil 1.4, on claims of gpuws.
 
 Better here: it imports on Python 3.12 and later, needs no nvidia-smi, and a GPU that `getAvailable`
-returns is claimed for this process. A GPU of a former call that is not returned again is released.
+returns is claimed for this process, with those of former calls.
 """
 
 from __future__ import annotations
@@ -146,7 +146,6 @@ def getAvailable(
     gpus = sorted((gpu for gpu, fit in zip(gpus, fits) if fit), key=_key(order))
     # A process below the limits may use them, as the original allows.
     taken = _claims.take_up_to([gpu.id for gpu in gpus], limit, accept_used=True)
-    _claims.release(keep=taken)
     return taken
 
 
@@ -197,27 +196,35 @@ _ALL = [
 ]
 
 
+def _column(attr, name, suffix):
+    scale = 100 if suffix == "%" else 1
+    return {
+        "attr": attr,
+        "name": name,
+        "suffix": suffix,
+        "transform": lambda value: value * scale,
+        "precision": 0,
+    }
+
+
 def showUtilization(all=False, attrList=None, useOldCode=False):
     """Prints a table of the GPUs; `attrList` names columns as GPUtil does."""
-    columns = _ALL if all else _SHORT
-    if attrList is not None:
-        flat = [each for group in attrList for each in group]
-        columns = [(each["attr"], each["name"], each.get("suffix", "")) for each in flat]
+    if attrList is None:
+        attrList = [[_column(*each) for each in (_ALL if all else _SHORT)]]
     gpus = getGPUs()
-
-    def cell(gpu, attr, suffix):
-        value = getattr(gpu, attr)
-        if suffix == "%":
-            value = value * 100
-        return (f"{value:.0f}" if isinstance(value, float) else str(value)) + suffix
-
     table = []
-    for attr, name, suffix in columns:
-        cells = [cell(gpu, attr, suffix) for gpu in gpus]
-        width = max(map(len, [name, *cells]))
-        is_text = any(isinstance(getattr(gpu, attr), str) for gpu in gpus)
-        align = str.ljust if is_text else str.rjust
-        table.append([name.ljust(width), *(align(each, width) for each in cells)])
+    for column in [each for group in attrList for each in group]:
+        transform = column.get("transform", lambda value: value)
+        values = [transform(getattr(gpu, column["attr"])) for gpu in gpus]
+        form = f".{column['precision']}f" if "precision" in column else "f"
+        cells = [
+            (format(value, form) if isinstance(value, float) else str(value))
+            + column.get("suffix", "")
+            for value in values
+        ]
+        width = max(map(len, [column["name"], *cells]))
+        align = str.ljust if any(isinstance(value, str) for value in values) else str.rjust
+        table.append([column["name"].ljust(width), *(align(each, width) for each in cells)])
     lines = ["".join(f"| {each} " for each in line) + "|" for line in zip(*table)]
     print(lines[0])
     print("-" * len(lines[0]))

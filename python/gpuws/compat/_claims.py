@@ -3,13 +3,14 @@ their caller."""
 
 from __future__ import annotations
 
-import os
-
 from gpuws import _claim, _gpuws, _look
 from gpuws._errors import NeverAvailable, NotAvailable
 from gpuws._machine import machine
 
 _leases = {}
+# The environment before the first of them. Whoever calls these functions sets CUDA_VISIBLE_DEVICES
+# to what they return, and the next call chooses among the same GPUs as the first.
+_outer = {}
 
 
 def look():
@@ -19,15 +20,15 @@ def look():
 
 def take(index, *, accept_used=False):
     """Claims a GPU, and returns whether this process has it."""
+    global _outer
     held = _leases.get(index)
     if held is not None and held.is_held:
         return True
+    if not _leases:
+        _outer = _claim.outer()
     terms = _claim.wanted(1, gpu=index, wait=False, accept_used=accept_used, visible="index")
-    # These functions choose among all GPUs, as those of the originals do: whoever calls them sets
-    # CUDA_VISIBLE_DEVICES with what they return, or has set it so.
-    outer = [("CUDA_VISIBLE_DEVICES", os.environ.get("CUDA_VISIBLE_DEVICES") if not _leases else None)]
     try:
-        _leases[index] = _gpuws.claim(machine(), terms, outer, None)
+        _leases[index] = _gpuws.claim(machine(), terms, list(_outer.items()), None, None)
     except (NotAvailable, NeverAvailable):
         return False
     return True
@@ -50,10 +51,10 @@ def is_taken_by_others(gpu):
     return bool(gpu.leases) and not (own is not None and own.is_held)
 
 
-def release(keep=()):
-    """Releases all GPUs but those with these indexes."""
-    for index in [index for index in _leases if index not in keep]:
-        _leases.pop(index).release()
+def release():
+    """Releases all GPUs."""
+    while _leases:
+        _leases.popitem()[1].release()
 
 
 def by_order(gpus):

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+__version__ = "1.1.1"
 __all__ = ["GPUStat", "GPUStatCollection", "gpu_count", "is_available", "new_query", "print_gpustat"]
 
 
@@ -101,6 +102,16 @@ class GPUStat:
 
     def jsonify(self):
         return dict(self.entry)
+
+    def print_to(
+        self, fp, *, show_full_cmd=False, gpuname_width=None, eol_char=os.linesep, **shown
+    ):
+        """Prints the line of gpustat for this GPU, without colours."""
+        fp.write(self.line(width=gpuname_width, **shown) + eol_char)
+        for process in (self.processes or []) if show_full_cmd else []:
+            words = " ".join(process.get("full_command") or ["?"])
+            fp.write(f" ├─ {process.get('pid') or '--':>6}: {words}{eol_char}")
+        return fp
 
     def line(self, *, width=None, show_header=True, no_processes=False, **shown):
         """Returns the line of gpustat for this GPU, without colours."""
@@ -233,6 +244,8 @@ class GPUStatCollection(Sequence):
             out.write(head.strip() + eol_char)
         for gpu in self.gpus:
             shown = {
+                "no_processes": no_processes,
+                "show_full_cmd": show_full_cmd,
                 "show_cmd": show_cmd,
                 "show_user": show_user,
                 "show_pid": show_pid,
@@ -240,10 +253,7 @@ class GPUStatCollection(Sequence):
                 "show_codec": show_codec,
                 "show_power": show_power,
             }
-            out.write(gpu.line(width=width, no_processes=no_processes, **shown) + eol_char)
-            for process in (gpu.processes or []) if show_full_cmd else []:
-                words = " ".join(process.get("full_command") or ["?"])
-                out.write(f" ├─ {process.get('pid') or '--':>6}: {words}{eol_char}")
+            gpu.print_to(out, gpuname_width=width, eol_char=eol_char, **shown)
         if not self.gpus:
             out.write("(No GPUs are available)" + eol_char)
         out.flush()

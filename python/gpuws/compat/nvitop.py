@@ -85,7 +85,6 @@ def select_devices(
     gpus = {gpu.index: gpu for _, gpu in found}
     count = len(gpus) if max_count is None else max_count
     taken = _claims.take_up_to(gpus, count, accept_used=True)
-    _claims.release(keep=taken)
     if format == "uuid":
         return [gpus[index].uuid for index in taken]
     if format == "device":

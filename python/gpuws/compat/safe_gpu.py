@@ -103,6 +103,8 @@ def get_free_gpus():
 class GPUOwner:
     """GPUs of this process, until this object is deleted or released."""
 
+    _claim = None
+
     def __init__(
         self, nb_gpus=1, placeholder_fn=PytorchPlaceholder(), logger=None, debug_sleep=0.0
     ):
@@ -111,7 +113,6 @@ class GPUOwner:
         self.placeholder_fn = placeholder_fn
         self.devices_taken = []
         self.placeholders = []
-        self._claim = None
         gpus = None
         look = _look.status()
         if look.driver_error is not None:
@@ -161,9 +162,8 @@ class GPUOwner:
             self._claim.release()
 
     def __del__(self):
-        claim = getattr(self, "_claim", None)
-        if claim is not None and claim._lease is not None:
-            claim._lease.release()
+        if self._claim is not None:
+            self._claim.release()
 
 
 def claim_gpus(nb_gpus=1, placeholder_fn=PytorchPlaceholder(), logger=None, debug_sleep=0.0):

@@ -1,9 +1,9 @@
 //! Arguments that keep a program within a memory limit.
 
 use clap::{Args, ValueEnum};
-use gpu_core::Bytes;
-use gpu_core::Selector;
+use gpu_core::{Bytes, Selector};
 use gpu_memory_advice::environment::{Framework, Version};
+use std::ffi::OsString;
 
 #[derive(Debug, Args)]
 pub(crate) struct EnvArgs {
@@ -19,6 +19,9 @@ pub(crate) struct EnvArgs {
     /// CUDA_VISIBLE_DEVICES or the scheduler, or all.
     #[arg(long, value_name = "GPU,…", value_delimiter = ',')]
     pub(crate) gpu: Vec<Selector>,
+    /// Python of the program; default: that of the active environment, or the first in PATH.
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) python: Option<OsString>,
 }
 
 // Properties of a program that keeps within a limit.

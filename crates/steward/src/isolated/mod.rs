@@ -104,6 +104,13 @@ impl Isolated {
         isolated
     }
 
+    /// Sets the command that others see in its lease; default: that of the program.
+    #[must_use]
+    pub fn command(mut self, command: String) -> Self {
+        self.order.command = command;
+        self
+    }
+
     /// Sets its claim; default: one whole device.
     #[must_use]
     pub fn claim(mut self, claim: Claim) -> Self {
@@ -230,6 +237,7 @@ impl Isolation {
         let report = match said.map_err(|error| lost(&error.to_string()))? {
             Said::Ran(report) => Box::new(report),
             Said::NotGranted(why) => return Err(IsolatedError::NotGranted(why)),
+            Said::NeverGranted(why) => return Err(IsolatedError::NeverGranted(why)),
             Said::NotStarted(fault) => return Err(IsolatedError::NotStarted(fault)),
         };
         let mut value = sent.result;

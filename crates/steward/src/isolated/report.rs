@@ -67,7 +67,10 @@ impl From<&RunReport> for IsolatedReport {
 pub enum IsolatedError {
     /// It got no devices, for this reason.
     NotGranted(String),
-    /// It could not be started, or not be monitored and was ended at once.
+    /// It can never get its devices here, for this reason.
+    NeverGranted(String),
+    /// The driver or another port failed, or it could not be started, or not be monitored and was
+    /// ended at once.
     NotStarted(Fault),
     /// It reached its time limit.
     TimedOut(Box<IsolatedReport>),
@@ -84,7 +87,9 @@ pub enum IsolatedError {
 impl fmt::Display for IsolatedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            IsolatedError::NotGranted(why) => write!(f, "claim devices for an isolated job: {why}"),
+            IsolatedError::NotGranted(why) | IsolatedError::NeverGranted(why) => {
+                write!(f, "claim devices for an isolated job: {why}")
+            }
             IsolatedError::NotStarted(fault) => write!(f, "start an isolated job: {fault}"),
             IsolatedError::TimedOut(_) => f.write_str("run an isolated job within its time limit"),
             IsolatedError::Failed(why, report) => {
@@ -115,5 +120,6 @@ impl std::error::Error for IsolatedError {
 pub(super) enum Said {
     Ran(IsolatedReport),
     NotGranted(String),
+    NeverGranted(String),
     NotStarted(Fault),
 }

@@ -2,6 +2,7 @@
 
 use super::report::{IsolatedReport, Said};
 use super::{Order, RESULT};
+use crate::grant::NotGranted;
 use crate::ports::{Ports, Request};
 use crate::run::{Event, NotRun, OnDeath, RunOrder, isolate};
 use gpu_claim::Wait;
@@ -69,6 +70,9 @@ pub fn supervise(
     };
     let said = match isolate(&run, ports, launcher, token, &mut watch) {
         Ok(report) => Said::Ran(IsolatedReport::from(&report)),
+        Err(NotRun::NotGranted(NotGranted::Silent(fault))) => Said::NotStarted(fault),
+        Err(NotRun::NotGranted(NotGranted::Failed(error))) => Said::NotStarted(error.fault()),
+        Err(NotRun::NotGranted(why @ NotGranted::Never(_))) => Said::NeverGranted(why.to_string()),
         Err(NotRun::NotGranted(why)) => Said::NotGranted(why.to_string()),
         Err(NotRun::NotStarted(error) | NotRun::Lost(error, _)) => Said::NotStarted(error.fault()),
         Err(NotRun::Stopped) => Said::NotGranted("it was asked to stop".to_owned()),

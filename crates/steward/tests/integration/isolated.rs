@@ -100,7 +100,7 @@ fn job_that_never_ran_reports_reason() {
     let world = World::new(1);
     let two = Isolated::entry("self", "train").claim(Claim::whole(2));
     let refused = two.run(&played(&world, b""));
-    assert!(matches!(refused, Err(IsolatedError::NotGranted(_))), "{refused:?}");
+    assert!(matches!(refused, Err(IsolatedError::NeverGranted(_))), "{refused:?}");
     let stopped = Played { stop: true, ..played(&world, b"") };
     let stopped = Isolated::entry("self", "train").run(&stopped);
     assert!(matches!(stopped, Err(IsolatedError::NotGranted(_))), "{stopped:?}");

@@ -10,6 +10,7 @@ import importlib
 import os
 import warnings
 
+from gpuws import _claim
 from gpuws.compat import _claims
 
 __all__ = ["get_free_gpus", "get_num_procs", "grab_gpus", "py3nvml"]
@@ -56,10 +57,11 @@ def grab_gpus(
 
     A GPU is free if this part of its memory is, and at most `max_procs` processes use it. Returns
     how many were claimed, with a RuntimeWarning if they are fewer; without any, no GPU is visible.
-    Raises ValueError if CUDA_VISIBLE_DEVICES is set, unless `env_set_ok`.
+    Raises ValueError if CUDA_VISIBLE_DEVICES is set, unless `env_set_ok`, and gpuws.CudaInitialized.
     """
     if not env_set_ok and "CUDA_VISIBLE_DEVICES" in os.environ:
         raise ValueError("CUDA_VISIBLE_DEVICES is set already; env_set_ok=True permits that")
+    _claim.refuse_if_initialized()
     os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     taken = []
     try:
@@ -81,7 +83,6 @@ def grab_gpus(
 
         indexes = [gpu.index for gpu in gpus if gpu.index in chosen and fits(gpu)]
         taken = _claims.take_up_to(indexes, wanted, accept_used=True)
-        _claims.release(keep=taken)
         if not taken:
             warnings.warn("could not claim any GPU", RuntimeWarning, stacklevel=2)
         elif len(taken) < wanted and num_gpus != -1:

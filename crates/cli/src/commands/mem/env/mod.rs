@@ -4,7 +4,6 @@
 
 mod share;
 
-use share::Known;
 pub(crate) use share::bounding;
 
 use super::explain::machine;
@@ -14,14 +13,12 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Line, Screen, warn};
 use crate::wording::shell_word;
-use gpu_core::Selector;
-use gpu_core::selector::select;
-use gpu_core::{Bytes, DeviceState, Origin, Snapshot, amount};
+use gpu_core::{Bytes, DeviceState, Origin, Selector, Snapshot, amount, selector::select};
 use gpu_memory_advice::environment::{Advice, Bound, MPS_PIPES};
 use gpu_report::json::{Bounded, Seen};
 use gpu_report::wording::limit::unlimited;
 use gpu_steward::{inherited as given, serves};
-use share::inherited;
+use share::{Known, inherited};
 use std::collections::BTreeMap;
 
 /// The width of comments.
@@ -40,7 +37,7 @@ pub(crate) fn run(args: &EnvArgs, global: &Global, screen: &mut Screen) -> Resul
 fn advise(args: &EnvArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     note_decimal(args.device_memory);
     let variable = |name: &str| std::env::var_os(name);
-    let known = Known::of(&args.keep, None, &variable);
+    let known = Known::of(&args.keep, args.python.as_deref(), &variable);
     let snapshot = match args.device_memory {
         Some(_) => None,
         None => machine::query(global)?,
