@@ -72,10 +72,13 @@ impl FakeProcess {
     }
 }
 
+/// The signals sent so far, and to whom.
+type Signals = Arc<Mutex<Vec<(u32, Signal)>>>;
+
 /// A machine of the test.
 pub(crate) struct World {
     pub(crate) processes: Arc<Mutex<Vec<FakeProcess>>>,
-    pub(crate) signals: Arc<Mutex<Vec<(u32, Signal)>>>,
+    pub(crate) signals: Signals,
     pub(crate) lines: Arc<Mutex<Vec<String>>>,
     /// The driver answers, and the memory of its GPU comes back or not.
     pub(crate) driver: Option<bool>,
@@ -214,7 +217,7 @@ fn gone(pid: Pid) -> Error {
 fn handle(
     process: FakeProcess,
     all: Arc<Mutex<Vec<FakeProcess>>>,
-    signals: Arc<Mutex<Vec<(u32, Signal)>>>,
+    signals: Signals,
 ) -> MockProcessHandle {
     let mut handle = MockProcessHandle::new();
     let pid = process.pid;
@@ -266,7 +269,7 @@ pub(crate) struct FakeSlurm {
     /// The controller does not answer.
     pub(crate) is_away: bool,
     /// The signals sent so far, to be told with what is asked.
-    pub(crate) signals: Option<Arc<Mutex<Vec<(u32, Signal)>>>>,
+    pub(crate) signals: Option<Signals>,
     pub(crate) asked: RefCell<Vec<String>>,
 }
 
