@@ -90,7 +90,6 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
             "gpu-nvidia",
             "gpu-cuda",
             "gpu-sim",
-            "gpu-history",
             "gpu-reaper",
             "gpu-slurm",
             "gpu-steward",

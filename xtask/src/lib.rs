@@ -15,6 +15,7 @@ mod mutants;
 pub mod packages;
 mod peers;
 mod plot;
+mod program;
 mod python;
 mod slurm;
 mod tidy;

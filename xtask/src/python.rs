@@ -3,7 +3,8 @@
 //! pip downloads maturin and what the tests need; everything lies in the target directory.
 
 use crate::cargo::target_dir;
-use crate::peers::{install_safe_gpu, output_of};
+use crate::peers::install_safe_gpu;
+use crate::program::output_of;
 use std::fs;
 use std::io::{self, Error, Write};
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use crate::leases::names_of;
 use gpu_claim::Ledger;
-use gpu_core::{LeaseEntry, Pid, ProcessInfo, Snapshot, WorkloadKind};
+use gpu_core::{LeaseEntry, Pid, ProcessInfo, Snapshot};
 use gpu_steward::lease_users;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -135,7 +135,7 @@ impl JobsOf {
 
 /// Returns the Slurm job of a process. Its number is the name of a file's line and of a label.
 fn slurm_job(info: &ProcessInfo) -> Option<&str> {
-    let workload = info.workload.as_ref().filter(|work| work.kind == WorkloadKind::SlurmJob)?;
-    let is_number = !workload.id.is_empty() && workload.id.bytes().all(|b| b.is_ascii_digit());
-    (is_number && workload.id.len() <= 20).then_some(&*workload.id)
+    let job = info.slurm_job()?;
+    let is_number = !job.id.is_empty() && job.id.bytes().all(|b| b.is_ascii_digit());
+    (is_number && job.id.len() <= 20).then_some(&*job.id)
 }

@@ -4,7 +4,7 @@ use crate::absent::{Absent, Reading};
 use crate::clock::Timestamp;
 use crate::executable::Executable;
 use crate::id::{Pid, ProcessKey};
-use crate::service::{ServiceUnit, SystemService, service_of};
+use crate::service::{ServiceUnit, SystemService, is_user_manager, service_of};
 use crate::units::Bytes;
 use std::fmt;
 use std::sync::Arc;
@@ -62,6 +62,14 @@ pub struct Workload {
     pub id: String,
     /// The cgroup that contains all of it and nothing else.
     pub cgroup: String,
+}
+
+impl Workload {
+    /// Returns whether a user may have chosen its name: users create cgroups of any name below their
+    /// own service manager (`user@UID.service`), so that name is no evidence.
+    pub fn is_named_by_user(&self) -> bool {
+        self.cgroup.split('/').any(is_user_manager)
+    }
 }
 
 /// The name of the Kubernetes pod that a process belongs to, and of its container.
@@ -212,6 +220,14 @@ impl ProcessInfo {
     /// Returns the systemd service that the process belongs to.
     pub fn service(&self) -> Option<ServiceUnit<'_>> {
         service_of(self.cgroup.as_deref().ok()?)
+    }
+
+    /// Returns the Slurm job whose cgroup the process is in, unless a user may have named that.
+    pub fn slurm_job(&self) -> Option<&Workload> {
+        let is_job = |workload: &&Workload| {
+            workload.kind == WorkloadKind::SlurmJob && !workload.is_named_by_user()
+        };
+        self.workload.as_deref().filter(is_job)
     }
 
     /// Returns a process of which only PID and name are known, as from text of another tool.

@@ -59,7 +59,7 @@ pub fn service_of(cgroup: &str) -> Option<ServiceUnit<'_>> {
     let is_unit = |part: &&str| part.ends_with(".service") || part.ends_with(".scope");
     let mut parts = cgroup.split('/').skip_while(is_slice);
     let first = parts.next()?;
-    let by_user = first.starts_with("user@") && first.ends_with(".service");
+    let by_user = is_user_manager(first);
     let unit = if by_user { parts.find(is_unit)? } else { first };
     let name = unit.strip_suffix(".service")?;
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || ":_.@-\\".contains(c);
@@ -115,6 +115,11 @@ pub fn service_of(cgroup: &str) -> Option<ServiceUnit<'_>> {
                 | "konsole"
         );
     (!template.is_empty() && !is_carrier).then_some(ServiceUnit { name: unit, by_user })
+}
+
+/// Returns whether a part of a cgroup path is the service manager of a user.
+pub(crate) fn is_user_manager(part: &str) -> bool {
+    part.starts_with("user@") && part.ends_with(".service")
 }
 
 /// Returns whether a name is that of a login service.

@@ -35,13 +35,11 @@ pub fn name_pods(snapshot: &mut Snapshot, pods: &Pods) {
     }
 }
 
-/// Returns the processes that are in a pod, with its UID. Below their own service manager, users
-/// create cgroups of any name, so those count for nothing.
+/// Returns the processes that are in a pod, with its UID.
 fn uids(snapshot: &Snapshot) -> BTreeMap<Pid, String> {
-    let of_user = |cgroup: &str| cgroup.split('/').any(|part| part.starts_with("user@"));
     let infos = snapshot.processes.iter().filter_map(|(pid, process)| {
         let workload = process.0.as_ref().ok()?.workload.as_deref()?;
-        let is_pod = workload.kind == WorkloadKind::Pod && !of_user(&workload.cgroup);
+        let is_pod = workload.kind == WorkloadKind::Pod && !workload.is_named_by_user();
         is_pod.then(|| (*pid, workload.id.clone()))
     });
     infos.collect()

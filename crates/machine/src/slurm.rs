@@ -26,15 +26,20 @@ const QUOTED: usize = 200;
 pub struct SlurmTools {
     tools: BTreeMap<Program, Tool>,
     clock: Arc<dyn Clock>,
+    until: Duration,
 }
 
 impl SlurmTools {
     /// Returns the programs of the installation in this directory, or of the first usual place that
-    /// has `scontrol`.
+    /// has `scontrol`. They answer until the clock shows `until`, and not later.
     ///
     /// # Errors
     /// When there is none, or somebody other than root or the caller can change a program.
-    pub fn find(dir: Option<&Path>, clock: Arc<dyn Clock>) -> Result<Self, MachineError> {
+    pub fn find(
+        dir: Option<&Path>,
+        clock: Arc<dyn Clock>,
+        until: Duration,
+    ) -> Result<Self, MachineError> {
         let has_it = |place: &PathBuf| place.join(Program::Scontrol.path()).exists();
         let place = match dir {
             Some(dir) => Some(dir.to_owned()),
@@ -51,7 +56,7 @@ impl SlurmTools {
         };
         let all = [Program::Slurmd, Program::Scontrol, Program::Squeue];
         let tools = all.into_iter().map(tool).collect::<Result<_>>().map_err(MachineError::new)?;
-        Ok(SlurmTools { tools, clock })
+        Ok(SlurmTools { tools, clock, until })
     }
 }
 
@@ -80,8 +85,12 @@ impl Slurm for SlurmTools {
         let program = question.program();
         let tool = &self.tools[&program];
         let arguments = question.arguments();
-        let answer = tool.ask(&arguments, LIMIT, &*self.clock)?;
         let what = || format!("run {} {}", program.path(), arguments.join(" "));
+        let left = self.until.saturating_sub(self.clock.monotonic());
+        if left.is_zero() {
+            return Err(Error::new(ErrorKind::TimedOut, what()));
+        }
+        let answer = tool.ask(&arguments, LIMIT.min(left), &*self.clock)?;
         match answer.status {
             None => Err(Error::new(ErrorKind::TimedOut, what())),
             // slurmd prints its devices on standard error.
@@ -99,7 +108,7 @@ impl Slurm for SlurmTools {
 /// Returns the minor number of the device at each position in the list of `slurmd -G`; nothing if
 /// that gives no answer.
 pub(crate) fn minors(clock: &Arc<dyn Clock>) -> BTreeMap<u32, u32> {
-    let tools = SlurmTools::find(None, Arc::clone(clock));
+    let tools = SlurmTools::find(None, Arc::clone(clock), Duration::MAX);
     let answer = tools.ok().and_then(|tools| tools.ask(Question::Devices).ok());
     let all = devices(&answer.unwrap_or_default());
     all.into_iter().map(|device| (device.position, device.minor)).collect()
@@ -121,5 +130,40 @@ pub fn node_name(given: Option<&str>, hostname: Option<&str>) -> Result<String, 
                 Error::new(ErrorKind::Invalid, format!("use '{name}' as the name of a node"));
             Err(MachineError::new(error).with_hint("name this node as Slurm does: --node NAME"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_host::SystemClock;
+    use gpu_slurm::drain_until;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// Returns an installation whose programs run this script.
+    fn installation(script: &str) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for program in [Program::Slurmd, Program::Scontrol, Program::Squeue] {
+            let path = dir.path().join(program.path());
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, format!("#!/bin/sh\necho >> ${{0%/*/*}}/asked\n{script}\n")).unwrap();
+            fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        dir
+    }
+
+    #[test]
+    fn slow_controller_does_not_outlast_the_limit() {
+        let dir = installation("sleep 4; echo NodeName=n1 State=IDLE");
+        let (clock, until) = (SystemClock::new(), Duration::from_secs(2));
+        let slurm = SlurmTools::find(Some(dir.path()), Arc::new(clock), until).unwrap();
+        let drained = drain_until(&slurm, ("n1", "gpuws: GPU 0 held by 1"), until, &clock);
+        assert_eq!(drained.map_err(|error| error.kind()), Err(ErrorKind::TimedOut));
+        assert!(clock.monotonic() < Duration::from_secs(4), "{:?}", clock.monotonic());
+        let asked = || fs::read_to_string(dir.path().join("asked")).unwrap();
+        let before = asked();
+        assert!(slurm.ask(Question::Node("n1")).is_err());
+        assert_eq!(asked(), before, "nothing is started after the limit");
     }
 }

@@ -454,17 +454,14 @@ impl Advice {
     }
 
     /// Returns how to end this process, likewise.
-    ///
-    /// Users may create cgroups of any name below their own service manager, and name a job or a
-    /// container of somebody else there.
     pub(crate) fn to_end_process(info: &ProcessInfo) -> Advice {
         let pid = info.key.pid;
-        let of_user = |cgroup: &str| cgroup.split('/').any(|part| part.starts_with("user@"));
-        if let Some(Workload { kind, id, cgroup }) = info.workload.as_deref() {
+        if let Some(workload) = info.workload.as_deref() {
+            let Workload { kind, id, cgroup } = workload;
             let is_container_id = id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
             let id = id.clone();
             return match kind {
-                _ if of_user(cgroup) => Advice::ReapProcess(pid),
+                _ if workload.is_named_by_user() => Advice::ReapProcess(pid),
                 WorkloadKind::SlurmJob => Advice::CancelJob(id),
                 WorkloadKind::Pod => match info.pod.as_deref() {
                     Some(PodName { namespace, name, evidence: PodEvidence::Uid, .. }) => {

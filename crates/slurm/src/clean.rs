@@ -59,19 +59,24 @@ pub struct Cleaned {
 }
 
 /// What one look has shown.
+#[derive(Default)]
 struct Look {
     leftovers: Vec<Leftover>,
     /// Processes that keep their devices from the next job, by minor number.
     holders: BTreeMap<u32, BTreeSet<ProcessKey>>,
+    /// Processes that are left over if no other job has their devices.
+    unclaimed: Vec<Suspect>,
     unknown: Option<Fault>,
 }
 
 impl Cleaner<'_> {
     /// Ends what is left of a job, or of an earlier one on its devices, and proves it.
     ///
-    /// `held` is called with the held devices after the first look, before anything is done: if
-    /// this program does not get to the end, its caller knows what to name. `watch` receives each
-    /// step.
+    /// What is certainly left over comes first: the controller, which knows the rest, may take long
+    /// to answer.
+    ///
+    /// `held` is called with the held devices after each look, before anything is done: if this
+    /// program does not get to the end, its caller knows what to name. `watch` receives each step.
     ///
     /// # Errors
     /// When the processes or the holders cannot be read. Nothing is done then.
@@ -92,21 +97,31 @@ impl Cleaner<'_> {
         }
         let driver = Driver::ask(self.ports);
         let mut look = self.look(job, phase, &driver, &minors)?;
-        // SIGKILL did not end these, and will not in another round.
+        // SIGKILL did not end these, or they may not be signalled; so it is in another round.
         let mut stuck: BTreeSet<Pid> = BTreeSet::new();
-        for round in 0..ROUNDS {
+        // The first of each have their time, and not what appears meanwhile.
+        let (mut for_certain, mut for_unclaimed) = (self.grace, self.grace);
+        for _ in 0..ROUNDS {
+            held(&self.held(&driver, &look.holders));
             look.leftovers.retain(|leftover| !stuck.contains(&leftover.process.key.pid));
+            let mut grace = &mut for_certain;
+            if look.leftovers.is_empty() && !look.unclaimed.is_empty() {
+                self.ask_controller(job, &driver, &minors, &mut look)?;
+                look.leftovers.retain(|leftover| !stuck.contains(&leftover.process.key.pid));
+                held(&self.held(&driver, &look.holders));
+                grace = &mut for_unclaimed;
+            }
             if look.leftovers.is_empty() {
                 break;
             }
-            held(&self.held(&driver, &look.holders));
             let leftovers = std::mem::take(&mut look.leftovers);
-            let grace = if round == 0 { self.grace } else { Duration::ZERO };
+            let grace = std::mem::take(grace);
             let expected = self.expected(&driver, &leftovers, &minors);
             let origin = self.ports.host.origin();
             let plan = plan_leftovers(leftovers, expected, origin, self.guard, grace);
+            stuck.extend(plan.refused.iter().map(|refused| refused.pid));
             if plan.targets.is_empty() {
-                break;
+                continue;
             }
             let report = execute(&plan, self.guard, self.ports, token, watch);
             let stopped = report.stopped.is_some();
@@ -118,12 +133,14 @@ impl Cleaner<'_> {
                 break;
             }
         }
+        self.ask_controller(job, &driver, &minors, &mut look)?;
         cleaned.unknown = look.unknown;
         cleaned.held = self.held(&driver, &look.holders);
         self.add_lost_memory(&driver, job, &mut cleaned);
         Ok(cleaned)
     }
 
+    /// Looks without a question to the controller.
     fn look(
         &self,
         job: &Job,
@@ -131,44 +148,55 @@ impl Cleaner<'_> {
         driver: &Driver,
         minors: &BTreeSet<u32>,
     ) -> Result<Look> {
-        let see = || suspects(self.ports, self.slurm, driver, minors, Some(job));
-        let mut look = Look { leftovers: Vec::new(), holders: BTreeMap::new(), unknown: None };
-        let mut others: Vec<Suspect> = Vec::new();
-        for suspect in see()? {
+        let mut look = Look::default();
+        for suspect in suspects(self.ports, self.slurm, driver, minors, Some(job))? {
             match verdict(&suspect, job, phase) {
                 Verdict::Leftover(leftover) => {
                     look.hold(&suspect, &suspect.minors);
                     look.leftovers.push(*leftover);
                 }
-                Verdict::Unclaimed => others.push(suspect),
+                Verdict::Unclaimed => look.unclaimed.push(suspect),
                 Verdict::Spared => {}
             }
         }
+        Ok(look)
+    }
+
+    /// Asks the controller which of the unclaimed processes are left over.
+    fn ask_controller(
+        &self,
+        job: &Job,
+        driver: &Driver,
+        minors: &BTreeSet<u32>,
+        look: &mut Look,
+    ) -> Result<()> {
+        let others = std::mem::take(&mut look.unclaimed);
         if others.is_empty() {
-            return Ok(look);
+            return Ok(());
         }
-        match allocated(self.slurm, self.node, Some(&job.id)) {
-            Err(error) => look.unknown = Some(error.fault()),
-            Ok(allocated) => {
-                let free = free(self.devices, minors, &allocated);
-                // Only now: a process that is still there after Slurm's answer belongs to no job
-                // that has started since.
-                let still: BTreeSet<ProcessKey> =
-                    suspects(self.ports, self.slurm, driver, minors, None)?
-                        .into_iter()
-                        .filter(|suspect| suspect.tracked_by.is_none())
-                        .map(|suspect| suspect.process.key)
-                        .collect();
-                for suspect in others.iter().filter(|other| still.contains(&other.process.key)) {
-                    let held: BTreeSet<u32> = suspect.minors.intersection(&free).copied().collect();
-                    if !held.is_empty() {
-                        look.hold(suspect, &held);
-                        look.leftovers.push(unclaimed(suspect, held.into_iter().collect()));
-                    }
-                }
+        let allocated = match allocated(self.slurm, self.node, Some(&job.id)) {
+            Ok(allocated) => allocated,
+            Err(error) => {
+                look.unknown = Some(error.fault());
+                return Ok(());
+            }
+        };
+        let free = free(self.devices, minors, &allocated);
+        // Only now: a process that is still there after Slurm's answer belongs to no job that has
+        // started since.
+        let still: BTreeSet<ProcessKey> = suspects(self.ports, self.slurm, driver, minors, None)?
+            .into_iter()
+            .filter(|suspect| suspect.tracked_by.is_none())
+            .map(|suspect| suspect.process.key)
+            .collect();
+        for suspect in others.iter().filter(|other| still.contains(&other.process.key)) {
+            let held: BTreeSet<u32> = suspect.minors.intersection(&free).copied().collect();
+            if !held.is_empty() {
+                look.hold(suspect, &held);
+                look.leftovers.push(unclaimed(suspect, held.into_iter().collect()));
             }
         }
-        Ok(look)
+        Ok(())
     }
 
     /// Returns the held devices, with their memory in use.
@@ -209,10 +237,8 @@ impl Cleaner<'_> {
 
     /// Adds devices whose memory did not come back although nobody is seen to hold them.
     fn add_lost_memory(&self, driver: &Driver, job: &Job, cleaned: &mut Cleaned) {
-        let Some(last) = cleaned.reports.last() else { return };
-        let lost: BTreeSet<u32> = last
-            .memory
-            .iter()
+        let freed = cleaned.reports.iter().flat_map(|report| &report.memory);
+        let lost: BTreeSet<u32> = freed
             .filter(|freed| !freed.came_back)
             .filter(|freed| !cleaned.held.iter().any(|held| held.index == freed.device.index))
             .filter_map(|freed| freed.device.minor.ok())

@@ -2,7 +2,7 @@
 
 use crate::clean::Phase;
 use crate::job::Job;
-use gpu_core::{ProcessInfo, WorkloadKind};
+use gpu_core::ProcessInfo;
 use gpu_reaper::{JobMark, Leftover, Membership};
 use std::collections::BTreeSet;
 
@@ -42,13 +42,13 @@ pub fn verdict(suspect: &Suspect, job: &Job, phase: Phase) -> Verdict {
     if is_slurms_own(process) || tracked_by.as_ref().is_some_and(|id| *id != job.id) {
         return Verdict::Spared;
     }
-    let workload = process.workload.as_ref();
-    let cgroup = workload.filter(|workload| workload.kind == WorkloadKind::SlurmJob);
+    let cgroup = process.slurm_job();
     if cgroup.is_some_and(|cgroup| !job.is_named(&cgroup.id)) {
         return Verdict::Spared;
     }
     let is_users = process.uid == Ok(job.uid);
     let is_marked = is_users && mark.as_ref() == Some(&job.id);
+    let is_tracked = tracked_by.is_some();
     let leftover = |membership, why: &str| {
         let (process, why) = (process.clone(), format!("{why} {}", job.id));
         Verdict::Leftover(Box::new(Leftover { process, membership, why }))
@@ -56,12 +56,18 @@ pub fn verdict(suspect: &Suspect, job: &Job, phase: Phase) -> Verdict {
     match (cgroup, phase) {
         // Before the job these are its own first processes.
         (Some(_), Phase::Before) => Verdict::Spared,
-        (None, Phase::Before) if is_marked || tracked_by.is_some() => Verdict::Spared,
+        (None, Phase::Before) if is_marked || is_tracked => Verdict::Spared,
         // A monitor of root may look into the cgroup of a job from within.
         (Some(cgroup), Phase::After) if is_users || !minors.is_empty() => {
             leftover(Membership::Cgroup(cgroup.cgroup.clone()), "in the cgroup of the ended job")
         }
-        (None, Phase::After) if is_marked && may_end_unseen(suspect) => {
+        (None, Phase::After) if is_tracked && !is_users && !minors.is_empty() => leftover(
+            Membership::Holds(minors.iter().copied().collect()),
+            "holds a device and belongs to the ended job",
+        ),
+        (None, Phase::After)
+            if is_users && (is_tracked || is_marked && may_end_unseen(suspect)) =>
+        {
             let mark = JobMark { id: job.id.clone(), uid: job.uid };
             leftover(Membership::Job(mark), "left over from the ended job")
         }
@@ -94,7 +100,7 @@ fn is_slurms_own(process: &ProcessInfo) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_core::{Pid, StartTime, Workload};
+    use gpu_core::{Pid, StartTime, Workload, WorkloadKind};
 
     fn job() -> Job {
         let sluid = Some("s5K1KKYAYG5D00".to_owned());
@@ -160,6 +166,13 @@ mod tests {
         assert_eq!(after(&in_cgroup(tracked, "7")), "spared");
         let own = Suspect { tracked_by: Some("7".to_owned()), ..forged };
         assert_eq!(after(&own), "marked");
+        let unmarked = Suspect { mark: None, ..own };
+        assert_eq!(after(&unmarked), "marked", "Slurm tracks it for the ended job");
+        let mut other = unmarked.clone();
+        other.process.uid = Ok(1001);
+        assert_eq!(after(&other), "other", "a program of another user in the job");
+        other.minors = BTreeSet::new();
+        assert_eq!(after(&other), "spared");
     }
 
     #[test]

@@ -2,13 +2,14 @@
 
 use crate::clean::{allocated, free, held_device};
 use crate::gres::NodeDevice;
-use crate::held::{HeldDevice, is_own_reason, reason};
+use crate::held::{HeldDevice, reason};
 use crate::node::NodeState;
 use crate::question::{Question, Slurm, state_of};
 use crate::scene::{Driver, suspects};
 use gpu_core::{Pid, ProcessKey, Result};
 use gpu_reaper::Ports;
 use std::collections::BTreeSet;
+use std::fmt;
 
 /// What a health check has found, and the state of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub struct Health {
     pub node: NodeState,
 }
 
-/// The change of the state of a node that follows.
+/// The change of the state of a node that follows; its text is for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// None.
@@ -28,6 +29,16 @@ pub enum Change {
     Drain(String),
     /// Undo the drain.
     Resume,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Change::None => f.write_str("unchanged"),
+            Change::Drain(reason) => write!(f, "drain for '{reason}'"),
+            Change::Resume => f.write_str("resume"),
+        }
+    }
 }
 
 impl Change {
@@ -44,15 +55,16 @@ impl Change {
     }
 }
 
-/// Returns the change that follows from a health check: a node with a held device is drained, unless
-/// it is drained already, and only a drain for a reason of [`reason`] is undone.
+/// Returns the change that follows from a health check, if the state of the node is ours to change
+/// ([`NodeState::kept`]): a node with a held device is drained, and one without is resumed.
 pub fn change(health: &Health) -> Change {
-    let is_own = health.node.reason.as_deref().is_some_and(is_own_reason);
-    match reason(&health.held) {
-        Some(_) if health.node.is_drained() && !is_own => Change::None,
-        Some(reason) if health.node.reason.as_deref() == Some(&reason) => Change::None,
+    let Health { held, node } = health;
+    let is_drained = node.is_drained();
+    match reason(held) {
+        _ if node.kept().is_some() => Change::None,
+        reason if is_drained && node.reason == reason => Change::None,
         Some(reason) => Change::Drain(reason),
-        None if is_own && health.node.is_only_drained() => Change::Resume,
+        None if is_drained => Change::Resume,
         None => Change::None,
     }
 }
@@ -111,22 +123,30 @@ mod tests {
     }
 
     #[test]
-    fn only_own_reasons_are_undone_and_no_other_is_overwritten() {
+    fn state_of_somebody_else_stays_and_only_own_drains_are_undone() {
         let own = "gpuws: GPU 1 held by 4711";
         let older = "gpuws: GPU 0 held by 12";
         assert_eq!(after("IDLE", None, false), Change::None);
         assert_eq!(after("IDLE+DRAIN", Some(own), false), Change::Resume);
-        assert_eq!(after("IDLE+DRAIN", Some("RMA"), false), Change::None);
-        assert_eq!(
-            after("IDLE+DRAIN", Some("gpuws: GPU 1 held by 4711, RMA"), false),
-            Change::None
-        );
-        assert_eq!(after("DOWN+DRAIN", Some(own), false), Change::None);
         assert_eq!(after("IDLE", Some(own), false), Change::None);
         assert_eq!(after("IDLE", None, true), Change::Drain(own.to_owned()));
         assert_eq!(after("MIXED+DRAIN", Some(older), true), Change::Drain(own.to_owned()));
         assert_eq!(after("IDLE+DRAIN", Some(own), true), Change::None);
-        assert_eq!(after("IDLE+DRAIN", Some("RMA"), true), Change::None);
-        assert_eq!(after("IDLE+DRAIN", None, true), Change::None);
+        assert_eq!(after("IDLE", Some(own), true), Change::Drain(own.to_owned()));
+        for (state, why) in [
+            ("IDLE+DRAIN", Some("RMA")),
+            ("IDLE+DRAIN", Some("gpuws: GPU 1 held by 4711, RMA")),
+            ("IDLE+DRAIN", None),
+            ("IDLE+FAIL", Some("ECC")),
+            ("DOWN", Some("RMA")),
+            ("IDLE", Some("ask Carol")),
+            ("IDLE+FAIL", None),
+            ("DOWN", Some(own)),
+            ("DOWN+DRAIN", Some(older)),
+        ] {
+            for held in [true, false] {
+                assert_eq!(after(state, why, held), Change::None, "{state} {why:?} {held}");
+            }
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! The state of a node, as `scontrol -o show node` prints it.
 
+use crate::held::is_own_reason;
+
 /// The state of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeState {
@@ -15,10 +17,12 @@ impl NodeState {
         self.words.iter().any(|word| matches!(&**word, "DRAIN" | "DRAINED" | "DRAINING"))
     }
 
-    /// Returns whether only the drain keeps jobs away: a node that is down or is about to reboot has
-    /// other reasons.
-    pub fn is_only_drained(&self) -> bool {
-        const HARMLESS: [&str; 10] = [
+    /// Returns why the state is not ours to change: a reason of somebody else, or else a state that
+    /// is more than a drain of ours, as of a node that is down or fails or is about to reboot. `None`
+    /// if it may be drained, or its drain undone.
+    pub fn kept(&self) -> Option<String> {
+        // Whoever asks runs on the node, whether or not it has answered the last ping.
+        const OURS: [&str; 12] = [
             "IDLE",
             "MIXED",
             "ALLOCATED",
@@ -27,10 +31,17 @@ impl NodeState {
             "DRAINING",
             "COMPLETING",
             "PLANNED",
+            "RESERVED",
+            "NOT_RESPONDING",
             "CLOUD",
             "DYNAMIC_NORM",
         ];
-        self.is_drained() && self.words.iter().all(|word| HARMLESS.contains(&&**word))
+        if let Some(other) = self.reason.as_ref().filter(|reason| !is_own_reason(reason)) {
+            return Some(other.clone());
+        }
+        let is_ours = self.words.iter().all(|word| OURS.contains(&&**word))
+            && (self.reason.is_some() || !self.is_drained());
+        (!is_ours).then(|| self.words.join("+"))
     }
 }
 
@@ -67,23 +78,30 @@ mod tests {
         let state = node_state(line).unwrap();
         assert_eq!(state.words, ["IDLE", "DRAIN"]);
         assert_eq!(state.reason.as_deref(), Some("gpuws: GPU 1 held by 4711"));
-        assert!(state.is_drained() && state.is_only_drained());
+        assert!(state.is_drained() && state.kept().is_none());
         let commented = format!("{line} Comment=Reason=x");
         assert_eq!(node_state(&commented).unwrap().reason, state.reason);
     }
 
     #[test]
-    fn other_states_are_not_only_drained() {
-        for (state, drained) in [
-            ("IDLE", false),
-            ("DOWN*+DRAIN", true),
-            ("IDLE+DRAIN+REBOOT_REQUESTED", true),
-            ("MIXED+DRAIN+MAINTENANCE", true),
-            ("IDLE+DRAIN+NOT_RESPONDING", true),
-            ("", false),
+    fn state_that_is_more_than_a_drain_is_kept() {
+        let own = "gpuws: GPU 1 held by 4711";
+        for (state, reason, kept) in [
+            ("IDLE", "", None),
+            ("MIXED+DRAIN", own, None),
+            ("IDLE*+DRAIN+NOT_RESPONDING+RESERVED", own, None),
+            ("IDLE+DRAIN", "", Some("IDLE+DRAIN")),
+            ("IDLE+DRAIN", "RMA", Some("RMA")),
+            ("IDLE", "RMA", Some("RMA")),
+            ("DOWN*+DRAIN", own, Some("DOWN+DRAIN")),
+            ("IDLE+FAIL", "", Some("IDLE+FAIL")),
+            ("IDLE+DRAIN+REBOOT_REQUESTED", own, Some("IDLE+DRAIN+REBOOT_REQUESTED")),
+            ("MIXED+DRAIN+MAINTENANCE", own, Some("MIXED+DRAIN+MAINTENANCE")),
+            ("", "", Some("")),
         ] {
-            let node = node_state(&format!("NodeName=n State={state} X=y")).unwrap();
-            assert_eq!((node.is_drained(), node.is_only_drained()), (drained, false), "{state}");
+            let line = format!("NodeName=n State={state} X=y Reason={reason} [root@2026]");
+            let node = node_state(&line).unwrap();
+            assert_eq!(node.kept().as_deref(), kept, "{state} {reason}");
         }
         for none in ["", "Node n9 not found", "NodeName=n9", "State=IDLE"] {
             assert_eq!(node_state(none), None, "{none}");

@@ -1,6 +1,5 @@
 //! What Slurm is asked, and through which program.
 
-use crate::held::is_own_reason;
 use crate::node::{NodeState, node_state};
 use gpu_core::{Clock, Error, ErrorKind, Result};
 use std::time::Duration;
@@ -95,23 +94,19 @@ pub trait Slurm {
 pub enum Drained {
     /// It is drained for this reason now.
     Done,
-    /// Somebody else had drained it, and that reason stays.
+    /// Its state is that of somebody else and stays, for this reason ([`NodeState::kept`]).
     For(String),
 }
 
-/// Drains a node, unless it is drained for a reason of somebody else.
+/// Drains a node, unless its state is not ours to change ([`NodeState::kept`]).
 ///
 /// # Errors
 /// When Slurm does not answer.
 pub fn drain(slurm: &dyn Slurm, node: &str, reason: &str) -> Result<Drained> {
-    let state = state_of(slurm, node)?;
-    let drained = state.is_drained();
-    if let Some(other) = state.reason.filter(|_| drained)
-        && !is_own_reason(&other)
-    {
-        return Ok(Drained::For(other));
+    match state_of(slurm, node)?.kept() {
+        Some(other) => Ok(Drained::For(other)),
+        None => slurm.ask(Question::Drain(node, reason)).map(|_| Drained::Done),
     }
-    slurm.ask(Question::Drain(node, reason)).map(|_| Drained::Done)
 }
 
 /// Drains a node as [`drain`] does, and tries again until the clock shows `until`: the controller may

@@ -8,10 +8,7 @@ use crate::evidence::Suspect;
 use crate::job::Job;
 use crate::question::{Question, Slurm};
 use crate::tracked::tracked;
-use gpu_core::{
-    Bytes, DeviceInfo, Environment, ErrorKind, Holder, Pid, ProcessHandle, ProcessInfo, ProcessKey,
-    Result, WorkloadKind,
-};
+use gpu_core::{Bytes, DeviceInfo, Environment, Holder, Pid, ProcessHandle, ProcessKey, Result};
 use gpu_reaper::{Ports, Role};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc;
@@ -90,7 +87,7 @@ pub(crate) fn suspects(
         };
         let uses_memory = held.iter().any(uses);
         let is_users = job.is_some_and(|job| process.uid == Ok(job.uid));
-        if held.is_empty() && !is_users && !is_in_job(&process) || process.kernel_thread {
+        if held.is_empty() && !is_users && process.slurm_job().is_none() || process.kernel_thread {
             continue;
         }
         let mark = match is_users {
@@ -108,10 +105,6 @@ pub(crate) fn suspects(
         }
     }
     Ok(found)
-}
-
-fn is_in_job(process: &ProcessInfo) -> bool {
-    process.workload.as_ref().is_some_and(|workload| workload.kind == WorkloadKind::SlurmJob)
 }
 
 fn held(holder: &Holder, minors: &BTreeSet<u32>) -> BTreeSet<u32> {
@@ -144,10 +137,6 @@ impl Environments {
 }
 
 fn variable(environment: Result<Environment>, name: &str) -> Option<String> {
-    let variables = match environment {
-        Ok(environment) => environment.variables,
-        Err(error) if error.kind() == ErrorKind::Unsupported => return None,
-        Err(_) => return None,
-    };
+    let variables = environment.ok()?.variables;
     variables.into_iter().find(|(known, _)| known == name).map(|(_, value)| value)
 }

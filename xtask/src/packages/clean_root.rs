@@ -1,6 +1,6 @@
 //! A root directory with a package and what it depends on, and nothing else.
 
-use super::output_of;
+use crate::program::output_of;
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::io::{self, Error};

@@ -1,6 +1,6 @@
 //! The files of a package that are built.
 
-use super::output_of;
+use crate::program::output_of;
 use std::fs;
 use std::io::{self, Error};
 use std::path::{Path, PathBuf};

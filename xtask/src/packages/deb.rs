@@ -1,7 +1,8 @@
 //! The Debian package, packed by cargo-deb from `[package.metadata.deb]` of the program.
 
-use super::{CleanRoot, Programs, fill, output_of, portable};
+use super::{CleanRoot, Programs, fill, portable};
 use crate::cargo;
+use crate::program::output_of;
 use std::fs;
 use std::io::{self, Error, Write};
 use std::path::{Path, PathBuf};

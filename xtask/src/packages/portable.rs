@@ -5,8 +5,9 @@
 //! version, so the oldest to run on is an argument, and no old distribution is needed. What the
 //! program really needs is then read from it.
 
-use super::{Programs, output_of};
+use super::Programs;
 use crate::cargo;
+use crate::program::output_of;
 use std::fs;
 use std::io::{self, Error, Write};
 use std::path::{Path, PathBuf};

@@ -4,10 +4,11 @@
 //! directory; nothing is installed in the system and nothing needs root.
 
 use super::sources;
+use crate::program::output_of;
 use std::fs;
 use std::io::{self, Error, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// The Python tools and their dependencies, with checksums.
 const REQUIREMENTS: &str = include_str!("../../peers/requirements.txt");
@@ -274,20 +275,6 @@ pub(crate) fn install_safe_gpu(dir: &Path, version: &str) -> io::Result<()> {
     fs::write(stamp, requirement)
 }
 
-/// Runs a program until it exits and returns its output.
-pub(crate) fn output_of(command: &mut Command) -> io::Result<String> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = command.stdin(Stdio::null()).output();
-    let output =
-        output.map_err(|error| Error::other(format!("failed to run {program}: {error}")))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let message = String::from_utf8_lossy(&output.stderr);
-    let last = message.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("nothing").trim();
-    Err(Error::other(format!("{program} failed: {last}")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -305,14 +292,6 @@ mod tests {
         let (lines, paragraphs) = read_sources(etc.path(), "bookworm").unwrap();
         assert_eq!(lines, "deb http://a.example bookworm main contrib non-free\n");
         assert!(paragraphs.contains("http://b.example"), "{paragraphs}");
-    }
-
-    #[test]
-    fn failed_or_missing_program_is_reported() {
-        let failed = output_of(Command::new("sh").args(["-c", "echo no >&2; exit 3"]));
-        assert_eq!(failed.unwrap_err().to_string(), "sh failed: no");
-        let missing = output_of(&mut Command::new("/no/such/program"));
-        assert!(missing.unwrap_err().to_string().starts_with("failed to run /no/such/program: "));
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod tools;
 use crate::cargo;
 use figures::Figures;
 use install::Peers;
-pub(crate) use install::{install_safe_gpu, output_of};
+pub(crate) use install::install_safe_gpu;
 use serde_json::Value;
 use session::Session;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! The daemons of a cluster of one node, within namespaces.
 
 use super::files::{JOB, ORDER, STAY, gres_conf, script, slurm_conf};
-use super::succeed;
+use crate::program::output_of;
 use std::fs;
 use std::io::{self, Error, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -26,7 +26,7 @@ impl Cluster {
     pub(super) fn start(tree: &Path, gpuws: &Path) -> io::Result<Self> {
         // The audit log, leases and the files of the cluster are in memory.
         for dir in ["/run", "/var/log"] {
-            succeed(Command::new("mount").args(["-t", "tmpfs", "-o", "mode=755", "none", dir]))?;
+            output_of(Command::new("mount").args(["-t", "tmpfs", "-o", "mode=755", "none", dir]))?;
         }
         fs::write("/proc/sys/kernel/hostname", NODE)?;
         for dir in ["munge", "state", "spool", "dev", "bin", "etc"] {
@@ -38,7 +38,7 @@ impl Cluster {
         }
         fs::write(at("violations"), "")?;
         fs::set_permissions(at("violations"), PermissionsExt::from_mode(0o666))?;
-        succeed(Command::new("cp").arg("-a").args([tree.join("usr"), at("usr")]))?;
+        output_of(Command::new("cp").arg("-a").args([tree.join("usr"), at("usr")]))?;
         // A build meanwhile does not change it.
         fs::copy(gpuws, at("bin/gpuws"))?;
         add_users()?;
@@ -71,16 +71,16 @@ impl Cluster {
         fs::set_permissions(at("munge/key"), PermissionsExt::from_mode(0o400))?;
         fs::set_permissions(at("munge"), PermissionsExt::from_mode(0o711))?;
         let option = |name: &str, file: &str| format!("--{name}={DIR}/munge/{file}");
-        succeed(self.command("sbin/munged").arg("--force").args([
+        output_of(self.command("sbin/munged").arg("--force").args([
             option("key-file", "key"),
             option("socket", "socket"),
             option("pid-file", "pid"),
             option("log-file", "log"),
             option("seed-file", "seed"),
         ]))?;
-        succeed(&mut self.command("sbin/slurmctld"))?;
+        output_of(&mut self.command("sbin/slurmctld"))?;
         let step = at("usr/sbin/slurmstepd");
-        succeed(self.command("sbin/slurmd").args(["-N", NODE, "-d"]).arg(step))?;
+        output_of(self.command("sbin/slurmd").args(["-N", NODE, "-d"]).arg(step))?;
         self.wait_for("the node is idle", || {
             Ok(self.ask("bin/sinfo", &["-h", "-N", "-o", "%t"])?.trim() == "idle")
         })
@@ -101,7 +101,7 @@ impl Cluster {
 
     /// Runs a program of the cluster and returns its output.
     pub(super) fn ask(&self, program: &str, arguments: &[&str]) -> io::Result<String> {
-        succeed(self.command(program).args(arguments))
+        output_of(self.command(program).args(arguments))
     }
 
     /// Submits a job with these resources that leaves this behind, and returns its number.
@@ -110,7 +110,7 @@ impl Cluster {
         (user, gres, kind): (u32, &str, &str),
         seconds: u32,
     ) -> io::Result<String> {
-        let said = succeed(self.command("bin/sbatch").args([
+        let said = output_of(self.command("bin/sbatch").args([
             format!("--uid={user}"),
             format!("--gid={user}"),
             format!("--gres={gres}"),
@@ -194,7 +194,7 @@ fn add_users() -> io::Result<()> {
         }
         let own = at("etc").join(file);
         fs::write(&own, text)?;
-        succeed(Command::new("mount").arg("--bind").args([own, path]))?;
+        output_of(Command::new("mount").arg("--bind").args([own, path]))?;
     }
     Ok(())
 }
@@ -205,7 +205,7 @@ fn make_devices() -> io::Result<()> {
     for (name, minor) in names.iter().zip(40_u32..) {
         let path = at("dev").join(name);
         let minor = minor.to_string();
-        succeed(Command::new("mknod").arg(&path).args(["c", "4", &minor]))?;
+        output_of(Command::new("mknod").arg(&path).args(["c", "4", &minor]))?;
         fs::set_permissions(&path, PermissionsExt::from_mode(0o666))?;
     }
     Ok(())

@@ -10,6 +10,7 @@ mod files;
 mod scenes;
 
 use crate::cargo;
+use crate::program::output_of;
 use std::fs;
 use std::io::{self, Error, Write};
 use std::path::{Path, PathBuf};
@@ -100,10 +101,10 @@ fn install(tree: &Path) -> io::Result<()> {
         fs::create_dir_all(dir)?;
     }
     let mut fetch = Command::new("apt-get");
-    let fetched = succeed(fetch.current_dir(&debs).args(["-qq", "download"]).args(PACKAGES));
+    let fetched = output_of(fetch.current_dir(&debs).args(["-qq", "download"]).args(PACKAGES));
     fetched.map_err(|error| Error::other(format!("{error}; try apt-get update first")))?;
     for deb in fs::read_dir(&debs)? {
-        succeed(Command::new("dpkg").arg("-x").arg(deb?.path()).arg(tree))?;
+        output_of(Command::new("dpkg").arg("-x").arg(deb?.path()).arg(tree))?;
     }
     // A daemon that is not called slurmctld or slurmd ignores every Gres= of its node.
     for name in ["slurmd", "slurmstepd", "slurmctld"] {
@@ -112,18 +113,4 @@ fn install(tree: &Path) -> io::Result<()> {
         std::os::unix::fs::symlink(format!("{name}-wlm"), link)?;
     }
     Ok(())
-}
-
-/// Runs a program, and returns its output.
-fn succeed(command: &mut Command) -> io::Result<String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| Error::other(format!("failed to run {name}: {error}")))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(Error::other(format!("{name} failed: {}", said.trim())));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

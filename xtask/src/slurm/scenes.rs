@@ -2,7 +2,7 @@
 
 use super::cluster::{Cluster, DIR, USERS, at, chance, pause};
 use super::files::ORDER;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -14,7 +14,14 @@ use std::process::{Child, Command, Stdio};
 /// whole device.
 const MARKED: [&str; 7] =
     ["setsid", "double-fork", "loader", "stopped", "ignoring-term", "respawning", "without-device"];
-const UNMARKED: [&str; 2] = ["without-mark", "container"];
+const UNMARKED: [&str; 3] = ["without-mark", CONTAINER, FORGED];
+/// What a container of a job leaves.
+const CONTAINER: &str = "container";
+/// The same in a cgroup that a user has named after another job.
+const FORGED: &str = "forged-cgroup";
+/// The directories of such a cgroup below the freezer.
+const FORGED_DEPTH: usize = 4;
+const KINDS: usize = MARKED.len() + UNMARKED.len();
 
 /// The stand-in for a device is a console, which must not become the terminal of who opens it.
 const NO_TERMINAL: i32 = nix::libc::O_NOCTTY;
@@ -30,7 +37,7 @@ pub(super) fn run(tree: &Path, gpuws: &Path, jobs: usize) -> io::Result<bool> {
     };
     scene(many_jobs(&cluster, jobs)?);
     scene(stuck_holder(&cluster)?);
-    scene(other_reason(&cluster)?);
+    scene(state_of_others(&cluster)?);
     Ok(well)
 }
 
@@ -38,18 +45,26 @@ pub(super) fn run(tree: &Path, gpuws: &Path, jobs: usize) -> io::Result<bool> {
 fn many_jobs(cluster: &Cluster, jobs: usize) -> io::Result<Vec<String>> {
     let mut bystanders = Bystanders::start()?;
     let mut containers: Vec<Child> = Vec::new();
+    let forged = forged_cgroup()?;
     let mut submitted = BTreeSet::new();
-    let mut wants_container = BTreeSet::new();
+    let mut kinds = BTreeSet::new();
+    let mut wants_container = BTreeMap::new();
     for number in 0..jobs {
         let user = USERS[usize::from(number % 4 == 3)].1;
-        let kinds = MARKED.len() + UNMARKED.len();
-        let (gres, kind) = match number % kinds {
-            place if place < MARKED.len() => (["shard:1", "gpu:1"][number % 2], MARKED[place]),
+        let (gres, kind) = match number % KINDS {
+            place if place < MARKED.len() => {
+                (["shard:1", "gpu:1"][(number / KINDS + place) % 2], MARKED[place])
+            }
             place => ("gpu:1", UNMARKED[place - MARKED.len()]),
         };
+        if kind != FORGED || forged.is_some() {
+            kinds.insert(kind.to_owned());
+        }
         let id = cluster.submit((user, gres, kind), 1 + number as u32 % 3)?;
-        if kind == "container" {
-            wants_container.insert(id.clone());
+        match kind {
+            CONTAINER => drop(wants_container.insert(id.clone(), None)),
+            FORGED => drop(wants_container.insert(id.clone(), forged.as_deref())),
+            _ => {}
         }
         submitted.insert(id);
     }
@@ -61,14 +76,17 @@ fn many_jobs(cluster: &Cluster, jobs: usize) -> io::Result<Vec<String>> {
     let mut quiet = 0;
     let mut last = 0;
     while ended(&submitted) < submitted.len() && quiet < 1200 {
-        for id in wants_container.clone() {
+        for (id, cgroup) in wants_container.clone() {
             if let Ok(device) = fs::read_to_string(at("running").join(&id)) {
-                containers.push(container(&id, device.trim().as_ref())?);
+                containers.push(container(&id, device.trim().as_ref(), cgroup)?);
                 wants_container.remove(&id);
             }
         }
-        let running = cluster.ask("bin/squeue", &["-h", "-t", "R", "-o", "%A"])?;
-        most = most.max(running.lines().count());
+        let running = cluster.ask("bin/squeue", &["-h", "-t", "R", "-o", "%U"])?;
+        for (_, user) in USERS {
+            let user = user.to_string();
+            most = most.max(running.lines().filter(|line| line.trim() == user).count());
+        }
         let now = ended(&submitted);
         quiet = if now == last { quiet + 1 } else { 0 };
         last = now;
@@ -100,29 +118,64 @@ fn many_jobs(cluster: &Cluster, jobs: usize) -> io::Result<Vec<String>> {
     if !["State=IDLE", "State=IDLE+COMPLETING"].contains(&&*node) {
         problems.push(format!("the node is {node}"));
     }
-    let left: usize = fs::read_dir(at("left"))?
-        .filter_map(|file| fs::read_to_string(file.ok()?.path()).ok())
-        .map(|text| text.lines().count())
-        .sum();
+    let lists = fs::read_dir(at("left"))?;
+    let lists = lists.filter_map(|file| fs::read_to_string(file.ok()?.path()).ok());
+    let left: Vec<String> =
+        lists.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
+    let seen: BTreeSet<String> =
+        left.iter().filter_map(|line| Some(line.split_once(' ')?.0.to_owned())).collect();
+    let missing = kinds.difference(&seen);
+    problems.extend(missing.map(|kind| format!("no job has left anything like {kind}")));
+    // The first of a few may have ended before the last is submitted.
+    if most < 2 && jobs >= KINDS {
+        problems.push("no jobs of one user were on the node at once".to_owned());
+    }
     say(&format!(
-        "{} jobs, {most} at once, left {left} processes of {} kinds behind; {} bystanders; \
-         {} problems",
+        "{} jobs, at most {most} of one user at once, left {} processes of {} kinds behind; \
+         {} bystanders; {} problems",
         epilogs.len(),
-        MARKED.len() + UNMARKED.len(),
+        left.len(),
+        kinds.intersection(&seen).count(),
         bystanders.0.len(),
         problems.len()
     ));
     bystanders.end();
+    for child in &mut containers {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    // What is left of it is empty.
+    for dir in forged.iter().flat_map(|dir| dir.ancestors().take(FORGED_DEPTH)) {
+        let _ = fs::remove_dir(dir);
+    }
     Ok(problems)
+}
+
+/// Makes a cgroup as a user makes it below the own service manager, with the name of a job.
+fn forged_cgroup() -> io::Result<Option<PathBuf>> {
+    let Some(freezer) = freezer() else {
+        say("skipped: a cgroup with the name of a job (no freezer of version 1 here)");
+        return Ok(None);
+    };
+    let name = format!("gpuws-slurm-{}", chance()?);
+    let below = format!("user@{}.service/own_slurmstepd.scope/job_999999", USERS[0].1);
+    let dir = freezer.join(name).join(below);
+    fs::create_dir_all(&dir)?;
+    Ok(Some(dir))
+}
+
+/// Returns the freezer of version 1, if it is there.
+fn freezer() -> Option<&'static Path> {
+    let freezer = Path::new("/sys/fs/cgroup/freezer");
+    freezer.join("cgroup.procs").exists().then_some(freezer)
 }
 
 /// A holder that no signal ends drains the node by name, and the health check undoes that.
 fn stuck_holder(cluster: &Cluster) -> io::Result<Vec<String>> {
-    let freezer = Path::new("/sys/fs/cgroup/freezer");
-    if !freezer.join("tasks").exists() && !freezer.join("cgroup.procs").exists() {
+    let Some(freezer) = freezer() else {
         say("skipped: a holder that no signal ends (no freezer of version 1 here)");
         return Ok(Vec::new());
-    }
+    };
     let frozen = freezer.join(format!("gpuws-slurm-{}", chance()?));
     fs::create_dir(&frozen)?;
     let scene = freeze_and_end(cluster, &frozen);
@@ -177,25 +230,28 @@ fn freeze_and_end(cluster: &Cluster, frozen: &Path) -> io::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// A drain of somebody else stays, whatever the health check finds.
-fn other_reason(cluster: &Cluster) -> io::Result<Vec<String>> {
-    let update = |state: &str| {
-        let node = format!("NodeName={}", super::cluster::NODE);
-        cluster.ask("bin/scontrol", &["update", &node, state, "Reason=gpuws: ask Carol"])
+/// A state that somebody else has set stays, whatever the health check finds.
+fn state_of_others(cluster: &Cluster) -> io::Result<Vec<String>> {
+    let update = |state: &str, reason: &str| {
+        let words =
+            ["NodeName=n1".to_owned(), format!("State={state}"), format!("Reason={reason}")];
+        cluster.ask("bin/scontrol", &["update", &words[0], &words[1], &words[2]])
     };
-    update("State=DRAIN")?;
-    let holder = holder(USERS[0].1, &at("dev/nvidia1"), "")?;
-    let mut holder = Bystanders(vec![("holder", holder)]);
-    let during = (cluster.health()?, cluster.node()?);
-    holder.end();
-    let after = (cluster.health()?, cluster.node()?);
-    let expected = "State=IDLE+DRAIN gpuws: ask Carol".to_owned();
     let mut problems = Vec::new();
-    if during != (Some(1), expected.clone()) || after != (Some(0), expected) {
-        problems.push(format!("a reason of somebody else: {during:?}, then {after:?}"));
+    for (state, reason) in [("DRAIN", "gpuws: ask Carol"), ("FAIL", "ECC"), ("DOWN", "RMA")] {
+        update(state, reason)?;
+        let before = cluster.node()?;
+        let mut holder = Bystanders(vec![("holder", holder(USERS[0].1, &at("dev/nvidia1"), "")?)]);
+        let during = (cluster.health()?, cluster.node()?);
+        holder.end();
+        let after = (cluster.health()?, cluster.node()?);
+        if during != (Some(1), before.clone()) || after != (Some(0), before.clone()) {
+            problems.push(format!("the node was {before}: {during:?}, then {after:?}"));
+        }
+        say(&format!("after two health checks the node is {}, before {before}", after.1));
+        cluster.ask("bin/scontrol", &["update", "NodeName=n1", "State=RESUME"])?;
+        cluster.wait_for("the node is resumed", || Ok(cluster.node()? == "State=IDLE"))?;
     }
-    say(&format!("after two health checks the node is {}", after.1));
-    cluster.ask("bin/scontrol", &["update", "NodeName=n1", "State=RESUME"])?;
     Ok(problems)
 }
 
@@ -235,13 +291,17 @@ impl Bystanders {
 }
 
 /// Starts what a container of a job would leave: no descendant of it, of another user, without its
-/// environment.
-fn container(id: &str, device: &Path) -> io::Result<Child> {
+/// environment; in this cgroup.
+fn container(id: &str, device: &Path, cgroup: Option<&Path>) -> io::Result<Child> {
     let child = holder(30_099, device, "")?;
+    if let Some(cgroup) = cgroup {
+        fs::write(cgroup.join("cgroup.procs"), child.id().to_string())?;
+    }
     let stat = fs::read_to_string(format!("/proc/{}/stat", child.id()))?;
     let start = stat.split(' ').nth(21).unwrap_or_default().to_owned();
     let mut list = File::options().append(true).open(at("left").join(id))?;
-    writeln!(list, "container {} {start}", child.id())?;
+    let kind = if cgroup.is_some() { FORGED } else { CONTAINER };
+    writeln!(list, "{kind} {} {start}", child.id())?;
     Ok(child)
 }
 

@@ -44,6 +44,7 @@ mod schedulers;
 mod schema;
 mod shim;
 mod sim;
+mod slurm;
 mod status_leases;
 mod terminal;
 mod top;

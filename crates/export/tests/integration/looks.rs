@@ -228,14 +228,17 @@ fn owned((name, lines): (&str, &str)) -> (String, String) {
 
 #[test]
 fn slurm_job_is_named_by_its_number_and_a_lease_within_it_is_the_job() {
-    let work = |id: &str| {
-        let cgroup = "/slurm".to_owned();
-        Some(Box::new(Workload { kind: WorkloadKind::SlurmJob, id: id.to_owned(), cgroup }))
+    let work = |id: &str, below: &str| {
+        let (kind, cgroup) = (WorkloadKind::SlurmJob, format!("{below}/x_slurmstepd.scope"));
+        Some(Box::new(Workload { kind, id: id.to_owned(), cgroup }))
     };
-    let in_job = ProcessInfo { workload: work("4711"), ..process(7, 1000) };
-    let forged = ProcessInfo { workload: work("1\nx"), ..process(9, 1001) };
-    let snapshot =
-        machine(vec![device(0, &[(7, 1), (9, 1)]), device(1, &[])], vec![in_job, forged]);
+    let in_job = ProcessInfo { workload: work("4711", "/system.slice"), ..process(7, 1000) };
+    let forged = ProcessInfo { workload: work("1\nx", "/system.slice"), ..process(9, 1001) };
+    // Users name cgroups below their own service manager.
+    let own = work("8", "/user.slice/user-1001.slice/user@1001.service");
+    let own = ProcessInfo { workload: own, ..process(10, 1001) };
+    let devices = vec![device(0, &[(7, 1), (9, 1), (10, 1)]), device(1, &[])];
+    let snapshot = machine(devices, vec![in_job, forged, own]);
     let ledger = Ledger::new(vec![lease("in-job", 1000, 7, &["GPU-0", "GPU-1"])], Vec::new());
     let files = files(&snapshot, &ledger).unwrap();
     assert_eq!(files, [("0", "4711\n"), ("1", "4711\n")].map(owned).into());

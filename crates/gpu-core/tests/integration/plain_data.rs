@@ -290,3 +290,25 @@ fn login_programs_are_known_by_kernel_name() {
     assert_eq!(kernel_name("abcdefghijklmno"), "abcdefghijklmno");
     assert_eq!(kernel_name("abcdefghijklmnop"), "abcdefghijklmno");
 }
+
+#[test]
+fn slurm_job_is_no_other_workload_and_none_that_a_user_has_named() {
+    let job = |kind, cgroup: &str| {
+        let (id, cgroup) = ("7".to_owned(), cgroup.to_owned());
+        let workload = Some(Box::new(Workload { kind, id, cgroup }));
+        let process = ProcessInfo { workload, ..process(4711, 1) };
+        process.slurm_job().map(|job| job.id.clone())
+    };
+    let (slurm, pod) = (WorkloadKind::SlurmJob, WorkloadKind::Pod);
+    let own = "/user.slice/user-1000.slice/user@1000.service";
+    for (kind, cgroup, expected) in [
+        (slurm, "/system.slice/slurmstepd.scope/job_7".to_owned(), Some("7")),
+        (slurm, "/slurm/uid_1000/job_7".to_owned(), Some("7")),
+        (slurm, "/slurm_user@host/uid_1000/job_7".to_owned(), Some("7")),
+        (slurm, format!("{own}/x_slurmstepd.scope/job_7"), None),
+        (slurm, format!("/../..{own}/app.slice/slurm/uid_2/job_7"), None),
+        (pod, "/kubepods/pod7".to_owned(), None),
+    ] {
+        assert_eq!(job(kind, &cgroup).as_deref(), expected, "{cgroup}");
+    }
+}

@@ -1,6 +1,6 @@
 //! The condition that makes a process a target.
 
-use gpu_core::{Pid, ProcessInfo, ProcessKey, WorkloadKind};
+use gpu_core::{Pid, ProcessInfo, ProcessKey};
 use serde::Serialize;
 
 /// How far the end of one process reaches.
@@ -40,15 +40,16 @@ pub enum Membership {
     Cgroup(String),
     /// It descends from this process.
     Descends(ProcessKey),
-    /// It is left over from this job of a scheduler, by its user and its environment.
+    /// It is left over from this job of a scheduler: it has its user, and its environment or the
+    /// scheduler names the job.
     Job(JobMark),
 }
 
 /// The job that a process is left over from.
 ///
-/// The caller has read its environment as that of an opened process. A process keeps it until it
-/// executes a program, which is checked, so it is not read again: it is in the memory of the process,
-/// which could block the reader.
+/// The caller knows it from the scheduler, or has read the environment of the opened process. A
+/// process keeps that until it executes a program, which is checked, so it is not read again: it is
+/// in the memory of the process, which could block the reader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct JobMark {
     /// The number of the job.
@@ -61,9 +62,7 @@ impl JobMark {
     /// Returns whether a process can belong to the job: it has the user of the job and is in the
     /// cgroup of no other job.
     fn admits(&self, process: &ProcessInfo) -> bool {
-        let elsewhere = process.workload.as_ref().is_some_and(|workload| {
-            workload.kind == WorkloadKind::SlurmJob && workload.id != self.id
-        });
+        let elsewhere = process.slurm_job().is_some_and(|job| job.id != self.id);
         process.uid == Ok(self.uid) && !elsewhere
     }
 }

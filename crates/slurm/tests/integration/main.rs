@@ -15,8 +15,8 @@ fn job() -> Job {
     Job { id: "7".to_owned(), uid: 1000, sluid: None, positions: vec![0] }
 }
 
-/// Cleans the devices of job 7, and returns the result and what was told before anything was done.
-fn clean(world: &World, slurm: &FakeSlurm, phase: Phase) -> (Cleaned, Vec<HeldDevice>) {
+/// Cleans the devices of job 7, and returns the result and what was told after each look.
+fn clean(world: &World, slurm: &FakeSlurm, phase: Phase) -> (Cleaned, Vec<Vec<HeldDevice>>) {
     let (host, backend, clock) = (world.host(), world.backend(), world.clock());
     let journal = world.journal();
     let ports = Ports { host: &host, backend: &backend, clock: &clock, journal: &*journal };
@@ -25,7 +25,7 @@ fn clean(world: &World, slurm: &FakeSlurm, phase: Phase) -> (Cleaned, Vec<HeldDe
     let grace = Duration::from_secs(5);
     let cleaner = Cleaner { ports, slurm, guard: &guard, node: "n1", devices: &devices, grace };
     let mut told = Vec::new();
-    let mut held = |held: &[HeldDevice]| told = held.to_vec();
+    let mut held = |held: &[HeldDevice]| told.push(held.to_vec());
     let token = ActToken::user_confirmed();
     let done = cleaner.clean(&job(), phase, &token, &mut held, &mut |_| ControlFlow::Continue(()));
     (done.unwrap(), told)
@@ -46,7 +46,7 @@ fn marked_process_is_ended_and_the_controller_is_not_asked() {
     let (cleaned, told) = clean(&world, &slurm, Phase::After);
     assert_eq!(world.signalled(), [(4711, Signal::Term), (4712, Signal::Term)]);
     assert_eq!(reason_of(&cleaned), None);
-    assert_eq!(reason(&told).as_deref(), Some("gpuws: GPU 0 held by 4711"));
+    assert_eq!(reason(&told[0]).as_deref(), Some("gpuws: GPU 0 held by 4711"));
     assert!(slurm.asked().iter().all(|asked| asked == "listpids"), "{:?}", slurm.asked());
     let lines = journal_lines(&world);
     assert!(lines[0].contains(r#""membership":{"job":{"id":"7","uid":1000}}"#), "{lines:?}");
@@ -81,6 +81,72 @@ fn process_is_spared_if_another_job_has_the_device_or_slurm_does_not_answer() {
         assert_eq!(reason_of(&cleaned), None, "{slurm:?}");
         assert_eq!(cleaned.unknown.is_some(), is_away, "{slurm:?}");
     }
+}
+
+#[test]
+fn cgroup_that_a_user_has_named_after_another_job_protects_nothing() {
+    const OWN: &str = "/user.slice/user-1000.slice/user@1000.service/x_slurmstepd.scope/job_999999";
+    let forged = FakeProcess { job: Some(("999999", OWN)), ..device(4711, 1000) };
+    let marked = FakeProcess { mark: Some("7"), pid: 4712, ..forged.clone() };
+    let world = World::new(vec![forged, marked]);
+    let (cleaned, _) = clean(&world, &FakeSlurm::default(), Phase::After);
+    assert_eq!(world.signalled(), [(4712, Signal::Term), (4711, Signal::Term)]);
+    assert_eq!(reason_of(&cleaned), None);
+}
+
+#[test]
+fn process_that_slurm_tracks_for_the_ended_job_is_left_over() {
+    let tracked = device(4711, 1000);
+    let worker = process(4712, 1000);
+    let other_user = device(4713, 1001);
+    let without_device = process(4714, 1001);
+    let world = World::new(vec![tracked, worker, other_user, without_device]);
+    let slurm = FakeSlurm {
+        tracked: "4711 7 0 - -\n4712 7 0 - -\n4713 7 0 - -\n4714 7 0 - -",
+        is_away: true,
+        ..FakeSlurm::default()
+    };
+    let (cleaned, told) = clean(&world, &slurm, Phase::After);
+    let signalled: Vec<u32> = world.signalled().iter().map(|(pid, _)| *pid).collect();
+    assert_eq!(signalled, [4711, 4712, 4713]);
+    assert_eq!(reason(&told[0]).as_deref(), Some("gpuws: GPU 0 held by 4711, 4713"));
+    assert_eq!(reason_of(&cleaned), None);
+}
+
+#[test]
+fn leftover_is_told_and_ended_before_the_controller_is_asked() {
+    let marked = FakeProcess { mark: Some("7"), ..device(4711, 1000) };
+    let world = World::new(vec![marked, device(4712, 5000)]);
+    let slurm = FakeSlurm { signals: Some(world.signals.clone()), ..FakeSlurm::default() };
+    let (cleaned, told) = clean(&world, &slurm, Phase::After);
+    // Each has its time to end by itself.
+    assert_eq!(world.signalled(), [(4711, Signal::Term), (4712, Signal::Term)]);
+    let reasons: Vec<_> = told.iter().map(|held| reason(held)).collect();
+    let held = |pid: u32| Some(format!("gpuws: GPU 0 held by {pid}"));
+    assert_eq!(reasons, [held(4711), None, held(4712), None]);
+    assert_eq!(reason_of(&cleaned), None);
+    let asked = slurm.asked();
+    let first = asked.iter().find(|asked| !asked.ends_with("listpids")).unwrap();
+    assert_eq!(first, "after 1 signals: -h -w n1 -o %A", "{asked:?}");
+}
+
+#[test]
+fn holder_that_no_signal_ends_does_not_hide_another() {
+    let stuck = FakeProcess { mark: Some("7"), is_immune: true, ..device(4711, 1000) };
+    let world = World::new(vec![stuck, device(4712, 5000)]);
+    let (cleaned, _) = clean(&world, &FakeSlurm::default(), Phase::After);
+    let expected = [(4711, Signal::Term), (4711, Signal::Kill), (4712, Signal::Term)];
+    assert_eq!(world.signalled(), expected);
+    assert_eq!(reason_of(&cleaned).as_deref(), Some("gpuws: GPU 0 held by 4711"));
+}
+
+#[test]
+fn process_that_may_not_be_signalled_does_not_hide_another() {
+    let daemon = FakeProcess { name: "nvidia-persistenced", mark: Some("7"), ..device(4711, 1000) };
+    let world = World::new(vec![daemon, device(4712, 5000)]);
+    let (cleaned, _) = clean(&world, &FakeSlurm::default(), Phase::After);
+    assert_eq!(world.signalled(), [(4712, Signal::Term)]);
+    assert_eq!(reason_of(&cleaned).as_deref(), Some("gpuws: GPU 0 held by 4711"));
 }
 
 #[test]
@@ -146,7 +212,7 @@ fn memory_that_does_not_come_back_is_named() {
         let (cleaned, told) = clean(&world, &FakeSlurm::default(), Phase::After);
         assert_eq!(world.signalled(), [(4711, Signal::Term)]);
         assert_eq!(reason_of(&cleaned).as_deref(), expected);
-        assert_eq!(reason(&told).as_deref(), Some("gpuws: GPU 3 9000 MiB held by 4711"));
+        assert_eq!(reason(&told[0]).as_deref(), Some("gpuws: GPU 3 9000 MiB held by 4711"));
     }
 }
 
@@ -167,14 +233,23 @@ fn health_check_names_holders_of_devices_that_no_job_has() {
 }
 
 #[test]
-fn drain_of_somebody_else_stays() {
-    let drained = |reason: &'static str| FakeSlurm { node: reason, ..FakeSlurm::default() };
-    let others = drained("State=IDLE+DRAIN Reason=RMA [root@2026]");
-    let kept = drain(&others, "n1", "gpuws: GPU 0 held by 1").unwrap();
-    assert_eq!(kept, Drained::For("RMA".to_owned()));
-    assert!(!others.asked().iter().any(|asked| asked.starts_with("update")));
-    for node in ["State=IDLE", "State=IDLE+DRAIN Reason=gpuws: GPU 1 held by 2 [root@2026]"] {
-        let slurm = drained(node);
+fn state_that_somebody_else_has_set_stays() {
+    let node = |node: &'static str| FakeSlurm { node, ..FakeSlurm::default() };
+    for (state, why) in [
+        ("State=IDLE+DRAIN Reason=RMA [root@2026]", "RMA"),
+        ("State=IDLE+FAIL Reason=ECC [root@2026]", "ECC"),
+        ("State=DOWN Reason=RMA [root@2026]", "RMA"),
+        ("State=IDLE Reason=ask Carol [root@2026]", "ask Carol"),
+        ("State=IDLE+FAIL", "IDLE+FAIL"),
+        ("State=DOWN*+DRAIN Reason=gpuws: GPU 1 held by 2 [root@2026]", "DOWN+DRAIN"),
+    ] {
+        let others = node(state);
+        let kept = drain(&others, "n1", "gpuws: GPU 0 held by 1").unwrap();
+        assert_eq!(kept, Drained::For(why.to_owned()), "{state}");
+        assert!(!others.asked().iter().any(|asked| asked.starts_with("update")), "{state}");
+    }
+    for state in ["State=IDLE", "State=IDLE+DRAIN Reason=gpuws: GPU 1 held by 2 [root@2026]"] {
+        let slurm = node(state);
         assert_eq!(drain(&slurm, "n1", "gpuws: GPU 0 held by 1").unwrap(), Drained::Done);
         let last = slurm.asked().pop().unwrap();
         assert_eq!(last, "update NodeName=n1 State=DRAIN Reason=gpuws: GPU 0 held by 1");

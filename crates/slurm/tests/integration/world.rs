@@ -19,6 +19,8 @@ pub(crate) struct FakeProcess {
     pub(crate) uses_uvm: bool,
     /// `SLURM_JOB_ID` in its environment.
     pub(crate) mark: Option<&'static str>,
+    /// Its cgroup is that of this job.
+    pub(crate) job: Option<(&'static str, &'static str)>,
     /// Who reads its environment waits for seconds.
     pub(crate) blocks: bool,
     /// No signal ends it.
@@ -33,6 +35,7 @@ pub(crate) fn process(pid: u32, uid: u32) -> FakeProcess {
         has_device: false,
         uses_uvm: false,
         mark: None,
+        job: None,
         blocks: false,
         is_immune: false,
     }
@@ -49,6 +52,11 @@ impl FakeProcess {
         (info.uid, info.parent, info.session) = (Ok(self.uid), Ok(Pid(1)), Ok(Pid(self.pid)));
         (info.has_terminal, info.state) = (Ok(false), Ok(ProcessState::Sleeping));
         info.executable = Err(Absent::NotFound);
+        if let Some((id, cgroup)) = self.job {
+            let (kind, cgroup) = (WorkloadKind::SlurmJob, cgroup.to_owned());
+            info.cgroup = Ok(cgroup.clone());
+            info.workload = Some(Box::new(Workload { kind, id: id.to_owned(), cgroup }));
+        }
         info
     }
 
@@ -64,10 +72,13 @@ impl FakeProcess {
     }
 }
 
+/// The signals sent so far, and to whom.
+type Signals = Arc<Mutex<Vec<(u32, Signal)>>>;
+
 /// A machine of the test.
 pub(crate) struct World {
     pub(crate) processes: Arc<Mutex<Vec<FakeProcess>>>,
-    pub(crate) signals: Arc<Mutex<Vec<(u32, Signal)>>>,
+    pub(crate) signals: Signals,
     pub(crate) lines: Arc<Mutex<Vec<String>>>,
     /// The driver answers, and the memory of its GPU comes back or not.
     pub(crate) driver: Option<bool>,
@@ -206,7 +217,7 @@ fn gone(pid: Pid) -> Error {
 fn handle(
     process: FakeProcess,
     all: Arc<Mutex<Vec<FakeProcess>>>,
-    signals: Arc<Mutex<Vec<(u32, Signal)>>>,
+    signals: Signals,
 ) -> MockProcessHandle {
     let mut handle = MockProcessHandle::new();
     let pid = process.pid;
@@ -257,13 +268,21 @@ pub(crate) struct FakeSlurm {
     pub(crate) node: &'static str,
     /// The controller does not answer.
     pub(crate) is_away: bool,
+    /// The signals sent so far, to be told with what is asked.
+    pub(crate) signals: Option<Signals>,
     pub(crate) asked: RefCell<Vec<String>>,
 }
 
 impl Default for FakeSlurm {
     fn default() -> Self {
-        let asked = RefCell::default();
-        FakeSlurm { jobs: Vec::new(), tracked: "", node: "State=IDLE", is_away: false, asked }
+        FakeSlurm {
+            jobs: Vec::new(),
+            tracked: "",
+            node: "State=IDLE",
+            is_away: false,
+            signals: None,
+            asked: RefCell::default(),
+        }
     }
 }
 
@@ -275,7 +294,11 @@ impl FakeSlurm {
 
 impl Slurm for FakeSlurm {
     fn ask(&self, question: Question<'_>) -> Result<String> {
-        self.asked.borrow_mut().push(question.arguments().join(" "));
+        let mut asked = question.arguments().join(" ");
+        if let Some(signals) = &self.signals {
+            asked = format!("after {} signals: {asked}", signals.lock().unwrap().len());
+        }
+        self.asked.borrow_mut().push(asked);
         let away = || Err(Error::new(ErrorKind::TimedOut, "run bin/squeue"));
         match question {
             Question::Processes => Ok(self.tracked.to_owned()),

@@ -234,8 +234,7 @@ fn is_service(process: &ProcessInfo) -> bool {
 }
 
 /// Returns whether a process belongs to a container, pod or Slurm job: whoever started that has
-/// reserved the device. Users can create cgroups of any name below their own service manager.
+/// reserved the device.
 fn is_job(process: &ProcessInfo) -> bool {
-    let of_user = |cgroup: &str| cgroup.split('/').any(|part| part.starts_with("user@"));
-    process.workload.as_ref().is_some_and(|workload| !of_user(&workload.cgroup))
+    process.workload.as_ref().is_some_and(|workload| !workload.is_named_by_user())
 }

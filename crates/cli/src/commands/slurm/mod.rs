@@ -10,7 +10,7 @@ use crate::args::{Global, Script, SlurmArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::clean;
-use gpu_core::{Host, Result};
+use gpu_core::{Clock, Host, Result};
 use gpu_host::{LinuxHost, SystemClock, Tool};
 use gpu_machine::{SlurmTools, node_name, roots};
 use gpu_slurm::{Drained, Told, drain_until};
@@ -34,13 +34,13 @@ pub(crate) fn run(args: &SlurmArgs, global: &Global) -> Result<Exit, Failure> {
     let worker = Tool::own(std::env::vars_os().collect());
     let for_worker = until.saturating_sub(TO_DRAIN).max(until / 2);
     let words: Vec<OsString> = std::env::args_os().skip(1).chain(["--worker".into()]).collect();
-    let answer = worker.ask(&words, for_worker, &clock)?;
-    for line in answer.errors.lines().take(LINES) {
-        say(line);
-    }
-    let told = Told::read(&answer.output);
-    if !told.is_done && answer.status.is_none() {
-        say(&format!("gpuws: {:?} was ended after {for_worker:?}", args.script));
+    let (said, told) = match worker.ask(&words, for_worker, &clock) {
+        Ok(answer) => (answer.errors, Told::read(&answer.output)),
+        Err(error) => (Failure::from(error).to_string(), Told::default()),
+    };
+    said.lines().take(LINES).for_each(say);
+    if !told.is_done && clock.monotonic() >= for_worker {
+        say(format!("gpuws: ended after {:.1} s, before it was done", for_worker.as_secs_f64()));
     }
     match told.reason {
         // Without a holder to name, the node is not drained: a wrong setting would drain them all.
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &SlurmArgs, global: &Global) -> Result<Exit, Failure> {
 fn drained(args: &SlurmArgs, reason: &str, until: Duration, clock: &SystemClock) -> Exit {
     say(reason);
     let drained = || -> Result<Drained, Failure> {
-        let slurm = SlurmTools::find(args.slurm.as_deref(), Arc::new(*clock))?;
+        let slurm = SlurmTools::find(args.slurm.as_deref(), Arc::new(*clock), until)?;
         let hostname = LinuxHost::new(roots()).hostname().ok();
         let node = node_name(args.node.as_deref(), hostname.as_deref())?;
         Ok(drain_until(&slurm, (&node, reason), until, clock)?)
@@ -66,18 +66,20 @@ fn drained(args: &SlurmArgs, reason: &str, until: Duration, clock: &SystemClock)
     match drained() {
         Ok(Drained::Done) => Exit::Remains,
         Ok(Drained::For(other)) => {
-            say(&format!("gpuws: the node is drained already: {other}"));
+            say(format!("gpuws: somebody else has changed the state of the node: {other}"));
             Exit::Remains
         }
         Err(failure) => {
-            say(&failure.to_string());
+            say(failure.to_string());
             Exit::Done
         }
     }
 }
 
-/// Prints a line for the log of slurmd.
-fn say(line: &str) {
-    // If nobody reads it, the exit code and the reason remain.
-    let _ = writeln!(std::io::stderr(), "{}", clean(line));
+/// Prints lines for the log of slurmd.
+fn say(text: impl AsRef<str>) {
+    for line in text.as_ref().lines() {
+        // If nobody reads it, the exit code and the reason remain.
+        let _ = writeln!(std::io::stderr(), "{}", clean(line));
+    }
 }

@@ -1,10 +1,10 @@
 //! The work of a script: looks, ends what is left over, and tells what is held.
 
+use super::say;
 use crate::args::{Global, Script, SlurmArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::{self, Source};
-use crate::terminal::clean;
 use gpu_core::{ActToken, Error, ErrorKind, NoJournal};
 use gpu_machine::{SlurmTools, node_name, slurm_devices};
 use gpu_reaper::{Event, Guard};
@@ -21,7 +21,7 @@ pub(super) fn run(args: &SlurmArgs, global: &Global) -> Result<Exit, Failure> {
     let deadline = global.deadline.min(args.limit / 4);
     let source =
         source::open(&Global { deadline, nvml: global.nvml.clone(), ..Global::default() })?;
-    let slurm = SlurmTools::find(args.slurm.as_deref(), Arc::clone(&source.clock))?;
+    let slurm = SlurmTools::find(args.slurm.as_deref(), Arc::clone(&source.clock), args.limit)?;
     let node = node_name(args.node.as_deref(), source.host.hostname().ok().as_deref())?;
     if args.script == Script::Prolog {
         // A job with a /tmp of its own needs a lease directory that all jobs see.
@@ -95,7 +95,7 @@ fn check_health(
     let health = health(source.ports(&journal), slurm, node, devices)?;
     let change = change(&health);
     if change != Change::None {
-        say(format!("gpuws: node {node}: {change:?}"));
+        say(format!("gpuws: node {node}: {change}"));
     }
     change.make(slurm, node)?;
     tell(reason(&health.held), true)
@@ -109,8 +109,4 @@ fn tell(reason: Option<String>, is_done: bool) -> Result<Exit, Failure> {
         .and_then(|()| out.flush())
         .map_err(|error| Failure::io("tell what is held", error))?;
     Ok(Exit::Done)
-}
-
-fn say(line: impl AsRef<str>) {
-    let _ = writeln!(std::io::stderr(), "{}", clean(line.as_ref().trim_end()));
 }
