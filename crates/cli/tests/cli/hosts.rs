@@ -399,6 +399,28 @@ fn job_ends_with_the_request_and_with_the_connection() {
 }
 
 #[test]
+fn whole_standard_error_of_a_short_job_arrives() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ssh");
+    // gpuws is stopped until ssh has ended, so it finds all of this in the pipe, which holds 64 KiB.
+    let ssh = "#!/bin/sh\n\
+               case $* in *claim*) echo '{\"schema\": 1, \"possible\": true, \"ahead_count\": 0}' ;;\n\
+               *) { echo 'gpuws: started'; head -c 40000 /dev/zero | tr '\\0' x; echo END; } > text\n\
+               kill -STOP $PPID; cat text >&2\n\
+               (while [ -e /proc/$$/exe ]; do sleep 0.05; done; kill -CONT $PPID) >&- 2>&- &\n\
+               exit 7 ;; esac\n";
+    fs::write(&path, ssh).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new(GPUWS);
+    command.args(["run", "--host", "a", "--quiet", "--", "true"]).current_dir(dir.path());
+    let mut path = std::ffi::OsString::from(dir.path());
+    path.push(":/usr/bin:/bin");
+    let ran = ended(command.env("PATH", path).env("NO_COLOR", "1").output().unwrap());
+    assert_eq!(ran.code, 7, "{}", ran.stderr);
+    assert!(ran.stderr.contains("xEND\n"), "{} bytes arrived", ran.stderr.len());
+}
+
+#[test]
 fn options_about_one_machine_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     for words in [
