@@ -20,6 +20,7 @@ mod python;
 mod slurm;
 mod tidy;
 mod tree;
+mod venv;
 
 pub use api::api;
 pub use dist::{dist, trace};

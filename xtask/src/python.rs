@@ -5,6 +5,7 @@
 use crate::cargo::target_dir;
 use crate::peers::install_safe_gpu;
 use crate::program::output_of;
+use crate::venv::Venv;
 use std::fs;
 use std::io::{self, Error, Write};
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ const PROFILE: &str = "GPUWS_WHEEL_PROFILE";
 /// If Python, pip or maturin is missing or fails, or `out` cannot be written.
 pub fn wheel(root: &Path, profile: &str, out: &mut dyn Write) -> io::Result<bool> {
     let dirs = Dirs::below(&target_dir(root));
-    dirs.install_tools()?;
+    dirs.tools().install()?;
     let wheel = dirs.build(root, profile)?;
     writeln!(out, "{}", wheel.display())?;
     Ok(true)
@@ -40,29 +41,27 @@ pub fn wheel(root: &Path, profile: &str, out: &mut dyn Write) -> io::Result<bool
 /// If the wheel cannot be built or installed, or `out` cannot be written.
 pub fn python(root: &Path, arguments: &[&str], out: &mut dyn Write) -> io::Result<bool> {
     let dirs = Dirs::below(&target_dir(root));
-    if let Err(error) = dirs.install_tools() {
+    if let Err(error) = dirs.tools().install() {
         writeln!(out, "python: skipped, maturin is not there: {error}")?;
         return Ok(true);
     }
     let profile = std::env::var(PROFILE).unwrap_or_else(|_| TESTED.to_owned());
     let wheel = dirs.build(root, &profile)?;
     writeln!(out, "python: built {}", wheel.display())?;
-    let python = match dirs.fresh() {
-        Ok(venv) => venv.join("bin/python"),
-        Err(error) => {
-            writeln!(out, "python: skipped, what the tests need is not there: {error}")?;
-            return Ok(true);
-        }
-    };
+    let fresh = Venv::new(dirs.0.join("fresh"), REQUIREMENTS);
+    if let Err(error) = fresh.renew() {
+        writeln!(out, "python: skipped, what the tests need is not there: {error}")?;
+        return Ok(true);
+    }
     // Without its dependencies: it has none, and pip asks nobody.
-    output_of(pip(&python).args(["install", "--quiet", "--no-deps", "--no-index"]).arg(&wheel))?;
+    output_of(fresh.pip().args(["install", "--quiet", "--no-deps", "--no-index"]).arg(&wheel))?;
     for version in ["1.5.1", "2.0.0"] {
         if let Err(error) = install_safe_gpu(&dirs.0, version) {
             writeln!(out, "python: safe-gpu {version} is not installed: {error}")?;
         }
     }
     out.flush()?;
-    let mut pytest = Command::new(python);
+    let mut pytest = Command::new(fresh.program("python"));
     pytest
         .args(["-m", "pytest", "-q", "-n", "4", "python/tests"])
         .args(arguments)
@@ -82,34 +81,20 @@ impl Dirs {
         Dirs(target.join("python"))
     }
 
-    /// Installs maturin in a virtual environment, if it is not there.
-    fn install_tools(&self) -> io::Result<()> {
-        let venv = self.0.join("tools");
-        let stamp = venv.join("requirements.txt");
-        if fs::read_to_string(&stamp).is_ok_and(|stamp| stamp == TOOLS) {
-            return Ok(());
-        }
-        fs::create_dir_all(&self.0)?;
-        make_venv(&venv)?;
-        let wanted = self.0.join("tools.txt");
-        fs::write(&wanted, TOOLS)?;
-        output_of(
-            pip(&venv.join("bin/python"))
-                .args(["install", "--quiet", "--requirement"])
-                .arg(&wanted),
-        )?;
-        fs::write(stamp, TOOLS)
+    /// Returns the environment with maturin.
+    fn tools(&self) -> Venv {
+        Venv::new(self.0.join("tools"), TOOLS)
     }
 
     /// Builds the wheel, and returns its path.
     fn build(&self, root: &Path, profile: &str) -> io::Result<PathBuf> {
-        let (wheels, tools) = (self.0.join("wheels"), self.0.join("tools"));
+        let (wheels, tools) = (self.0.join("wheels"), self.tools());
         // A wheel of an earlier version would be found as well.
         let _ = fs::remove_dir_all(&wheels);
         let path = std::env::var_os("PATH").unwrap_or_default();
         let path = std::env::split_paths(&path);
-        let path = std::env::join_paths([tools.join("bin")].into_iter().chain(path));
-        let mut build = pip(&tools.join("bin/python"));
+        let path = std::env::join_paths([tools.bin()].into_iter().chain(path));
+        let mut build = tools.pip();
         build.args(["wheel", "--quiet", "--no-build-isolation", "--no-deps", "--wheel-dir"]);
         build.arg(&wheels).arg(root).env(PROFILE, profile);
         build.env("PATH", path.map_err(Error::other)?);
@@ -121,26 +106,4 @@ impl Dirs {
         let mut found = found.filter(|path| path.extension().is_some_and(|end| end == "whl"));
         found.next().ok_or_else(|| Error::other("pip built no wheel"))
     }
-
-    /// Installs what the tests need in a virtual environment, which it empties before, and returns
-    /// its path.
-    fn fresh(&self) -> io::Result<PathBuf> {
-        let venv = self.0.join("fresh");
-        make_venv(&venv)?;
-        let wanted = self.0.join("requirements.txt");
-        fs::write(&wanted, REQUIREMENTS)?;
-        let mut install = pip(&venv.join("bin/python"));
-        output_of(install.args(["install", "--quiet", "--requirement"]).arg(&wanted))?;
-        Ok(venv)
-    }
-}
-
-fn make_venv(venv: &Path) -> io::Result<()> {
-    output_of(Command::new("python3").args(["-m", "venv", "--clear"]).arg(venv)).map(drop)
-}
-
-fn pip(python: &Path) -> Command {
-    let mut pip = Command::new(python);
-    pip.args(["-m", "pip", "--disable-pip-version-check"]);
-    pip
 }

@@ -31,6 +31,7 @@ pub struct Exporter {
     observer: Observer,
     past: Option<Past>,
     waits: Waits,
+    makes_job_files: bool,
 }
 
 /// The result of a look.
@@ -38,16 +39,16 @@ pub struct Exporter {
 pub struct Exported {
     /// The values.
     pub metrics: Metrics,
-    /// The files for dcgm-exporter; `None` if they should stay as they are.
+    /// The files for dcgm-exporter; `None` if they should stay as they are, or are not made.
     pub job_files: Option<JobFiles>,
     /// Whether the driver failed to answer, so that another backend should be opened.
     pub has_lost_driver: bool,
 }
 
 impl Exporter {
-    /// Returns an exporter that has not looked yet.
-    pub fn new() -> Self {
-        Exporter::default()
+    /// Returns an exporter that has not looked yet, and whether it makes files for dcgm-exporter.
+    pub fn new(makes_job_files: bool) -> Self {
+        Exporter { makes_job_files, ..Exporter::default() }
     }
 
     /// Looks once. `reaps` is what the audit log tells, if it could be read; `user` returns the name
@@ -79,9 +80,10 @@ impl Exporter {
             took: ports.clock.monotonic().saturating_sub(begin),
             user,
         };
+        let scene = look.scene();
         Exported {
-            metrics: look.metrics(shown),
-            job_files: look.job_files(),
+            metrics: look.metrics_of(&scene, shown),
+            job_files: self.makes_job_files.then(|| look.job_files_of(&scene)).flatten(),
             has_lost_driver: has_lost_driver(&snapshot),
         }
     }

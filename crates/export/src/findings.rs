@@ -1,7 +1,6 @@
 //! The findings of `gpuws doctor`.
 
 use crate::catalog::Metric;
-use crate::gpus::Labels;
 use crate::look::{Scene, number};
 use crate::metrics::Metrics;
 use gpu_core::Bytes;
@@ -27,14 +26,13 @@ pub(crate) fn add(scene: &Scene<'_>, metrics: &mut Metrics) {
             metrics.add(Metric::FindingMemory, labels, number(sum.0));
         }
     }
-    for device in &scene.snapshot.devices {
+    for (device, labels) in scene.devices() {
         let mut counts: BTreeMap<(FindingKind, Confidence), u64> = BTreeMap::new();
         for finding in findings {
             if finding.devices.iter().any(|id| id.same_device(device.id())) {
                 *counts.entry((finding.kind, finding.confidence)).or_default() += 1;
             }
         }
-        let labels = Labels::of(device.id());
         for ((kind, confidence), count) in counts {
             let [index, uuid] = labels.only();
             let labels =

@@ -1,7 +1,7 @@
 //! The GPUs: their state, who holds them, and the ordinary figures.
 
 use crate::catalog::Metric;
-use crate::look::{Scene, flag, number, seconds};
+use crate::look::{Scene, flag, from_milli, number};
 use crate::metrics::Metrics;
 use gpu_core::{
     Absent, Bytes, DeviceFileKind, DeviceId, DeviceSample, DeviceState, DriverMessage,
@@ -39,9 +39,8 @@ impl Labels {
 
 pub(crate) fn add(scene: &Scene<'_>, figures: bool, metrics: &mut Metrics) {
     let leased = scene.ledger.map(|_| DeviceLeases::recorded(Ok(scene.top.clone())));
-    for device in &scene.snapshot.devices {
-        let labels = Labels::of(device.id());
-        add_identity(device, &labels, metrics);
+    for (device, labels) in scene.devices() {
+        add_identity(device, labels, metrics);
         let sleeps = device.sample.as_ref().is_err_and(|f| f.kind.absent() == Absent::Asleep);
         metrics.add(Metric::GpuAsleep, labels.only(), flag(sleeps));
         if !sleeps {
@@ -51,14 +50,14 @@ pub(crate) fn add(scene: &Scene<'_>, figures: bool, metrics: &mut Metrics) {
             let free = leased.is_free(device, &scene.usage);
             metrics.add(Metric::GpuFree, labels.only(), flag(free));
         }
-        add_health(device, &labels, metrics);
+        add_health(device, labels, metrics);
         if let Some(bytes) = scene.usage.account(device.id()) {
             metrics.add(Metric::GpuUnexplained, labels.only(), number(bytes.0));
         }
-        add_holders(scene, device, &labels, metrics);
-        add_xids(scene, device, &labels, metrics);
+        add_holders(scene, device, labels, metrics);
+        add_xids(scene, device, labels, metrics);
         if figures {
-            add_figures(device, &labels, metrics);
+            add_figures(device, labels, metrics);
         }
     }
 }
@@ -132,7 +131,7 @@ fn add_xids(scene: &Scene<'_>, device: &DeviceState, labels: &Labels, metrics: &
         *at = message.at.0.max(*at);
     }
     for (xid, at) in last {
-        metrics.add(Metric::GpuXid, labels.and("xid", &xid.to_string()), seconds(at));
+        metrics.add(Metric::GpuXid, labels.and("xid", &xid.to_string()), from_milli(at));
     }
 }
 
@@ -151,11 +150,11 @@ fn add_figures(device: &DeviceState, labels: &Labels, metrics: &mut Metrics) {
         add(Metric::GpuMemoryReserved, bytes(memory.reserved));
         add(Metric::GpuUtilization, utilization.map(|share| f64::from(share.get()) / 100.0));
         add(Metric::GpuTemperature, temperature.map(|celsius| f64::from(celsius.0)));
-        add(Metric::GpuPower, power_draw.map(|power| seconds(power.0)));
-        add(Metric::GpuPowerLimit, power_limit.map(|power| seconds(power.0)));
+        add(Metric::GpuPower, power_draw.map(|power| from_milli(power.0)));
+        add(Metric::GpuPowerLimit, power_limit.map(|power| from_milli(power.0)));
     }
     let power = device.details.as_ref().ok().and_then(|details| details.power.as_ref());
     if let Some(power) = power {
-        add(Metric::GpuEnergy, power.energy.map(seconds));
+        add(Metric::GpuEnergy, power.energy.map(from_milli));
     }
 }

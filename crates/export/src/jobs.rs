@@ -1,12 +1,13 @@
 //! The jobs on each GPU: leases, and the Slurm jobs of its processes.
 
 use crate::leases::names_of;
-use gpu_claim::Ledger;
-use gpu_core::{LeaseEntry, Pid, ProcessInfo, Snapshot};
-use gpu_steward::lease_users;
+use gpu_core::{DeviceUuid, LeaseEntry, LeaseId, Pid, ProcessInfo, Share, Snapshot};
+use gpu_steward::LeaseUser;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most jobs of a GPU: dcgm-exporter repeats each of its series for each of them.
+/// The most jobs of a GPU: dcgm-exporter repeats each of its series for each of them. Slurm jobs come
+/// first, and then the largest leases.
 const MOST_JOBS: usize = 16;
 
 /// A job.
@@ -40,15 +41,20 @@ pub(crate) struct JobsOf {
 }
 
 impl JobsOf {
-    pub(crate) fn look(snapshot: &Snapshot, ledger: &Ledger, top: &[LeaseEntry]) -> Self {
+    pub(crate) fn look(
+        snapshot: &Snapshot,
+        used: &BTreeMap<(&LeaseId, u32), Vec<LeaseUser>>,
+        top: &[LeaseEntry],
+    ) -> Self {
         let mut found = JobsOf::default();
         found.add_slurm_jobs(snapshot);
-        found.add_leases(snapshot, ledger, top);
+        found.add_leases(snapshot, top);
+        found.add_users(snapshot, used);
         found
     }
 
-    /// Adds the jobs of processes that the driver lists. Only Slurm's daemon can put a process into
-    /// the cgroup of a job.
+    /// Adds the jobs of processes that the driver lists, by their cgroups. One that a user has named
+    /// does not count.
     fn add_slurm_jobs(&mut self, snapshot: &Snapshot) {
         for device in &snapshot.devices {
             for process in device.processes.iter().flatten() {
@@ -62,10 +68,15 @@ impl JobsOf {
         }
     }
 
-    /// Adds the leases. One that was taken within a Slurm job is that job.
-    fn add_leases(&mut self, snapshot: &Snapshot, ledger: &Ledger, top: &[LeaseEntry]) {
-        let used = lease_users(snapshot, &ledger.leases);
-        for lease in top {
+    /// Adds the leases, the largest first, so that many small ones hide none of them. One that was
+    /// taken within a Slurm job is that job.
+    fn add_leases(&mut self, snapshot: &Snapshot, top: &[LeaseEntry]) {
+        let mut largest: Vec<&LeaseEntry> = top.iter().collect();
+        largest.sort_by_key(|lease| match lease.claim.share {
+            Share::Whole => Reverse(u64::MAX),
+            Share::Memory(bytes) => Reverse(bytes.0),
+        });
+        for lease in largest {
             let root = snapshot.process(lease.root.pid).ok();
             let root = root.filter(|info| info.key.definitely_same(&lease.root));
             let id = root.and_then(slurm_job).unwrap_or(lease.id.as_str());
@@ -84,12 +95,18 @@ impl JobsOf {
                 }
             }
         }
+    }
+
+    /// Adds the processes that use devices under leases.
+    fn add_users(&mut self, snapshot: &Snapshot, used: &BTreeMap<(&LeaseId, u32), Vec<LeaseUser>>) {
+        let mut devices: BTreeMap<&DeviceUuid, u32> = BTreeMap::new();
+        for device in snapshot.devices.iter().rev() {
+            devices.extend(names_of(device).map(|name| (name, device.id().index)));
+        }
         for ((id, _), users) in used {
             for user in users {
-                let named =
-                    |device: &&gpu_core::DeviceState| names_of(device).contains(&&user.device);
-                let Some(device) = snapshot.devices.iter().find(named) else { continue };
-                let key = (device.id().index, user.pid);
+                let Some(gpu) = devices.get(&user.device) else { continue };
+                let key = (*gpu, user.pid);
                 self.processes.entry(key).or_insert_with(|| id.to_string());
             }
         }

@@ -2,13 +2,12 @@
 
 use crate::catalog::Metric;
 use crate::gpus::Labels;
-use crate::look::{Scene, number, seconds};
+use crate::look::{Scene, from_milli, number};
 use crate::metrics::Metrics;
-use crate::users::add_by_user;
+use crate::users::{add_by_user, by_user};
 use gpu_claim::Ledger;
 use gpu_core::{Bytes, DeviceState, DeviceUuid, LeaseEntry, LeaseId, Share};
-use gpu_steward::lease_users;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 pub(crate) fn add(scene: &Scene<'_>, metrics: &mut Metrics) {
     let Some(ledger) = scene.ledger else { return };
@@ -17,36 +16,30 @@ pub(crate) fn add(scene: &Scene<'_>, metrics: &mut Metrics) {
     let owners = top.iter().map(|lease| (scene.user(Some(lease.owner)), 1));
     add_by_user(Metric::Leases, owners, metrics);
     let used = used(scene, ledger);
-    for device in &scene.snapshot.devices {
-        let names = names_of(device);
-        let on: Vec<&LeaseEntry> =
-            top.iter().filter(|lease| names.iter().any(|n| lease.devices.contains(n))).collect();
-        let labels = Labels::of(device.id());
+    let mut unused = Vec::new();
+    for (place, (device, labels)) in scene.devices().enumerate() {
+        let is_on = |lease: &&LeaseEntry| names_of(device).any(|n| lease.devices.contains(n));
+        let on: Vec<&LeaseEntry> = top.iter().filter(is_on).collect();
         metrics.add(Metric::GpuLeases, labels.only(), number(on.len() as u64));
         if let Some(bytes) = reserved(device, &on) {
             metrics.add(Metric::GpuLeasedMemory, labels.only(), number(bytes.0));
         }
         if device.processes.is_ok() {
-            let mut unused: BTreeMap<&str, u64> = BTreeMap::new();
             let is_used = |lease: &LeaseEntry| {
-                names.iter().any(|name| used.contains(&(&lease.id, lease.owner, (*name).clone())))
+                names_of(device).any(|name| used.contains(&(&lease.id, lease.owner, name)))
             };
-            for lease in on.iter().filter(|lease| !is_used(lease)) {
-                *unused.entry(scene.user(Some(lease.owner))).or_default() += 1;
-            }
-            for (user, count) in unused {
-                metrics.add(Metric::GpuLeasesUnused, labels.and("user", user), number(count));
-            }
+            let owners = on.iter().filter(|lease| !is_used(lease)).map(|lease| lease.owner);
+            unused.extend(owners.map(|owner| (place, scene.user(Some(owner)), 1)));
         }
+    }
+    for ((place, user), count) in by_user(unused.into_iter()) {
+        let labels = scene.labels[place].and("user", user);
+        metrics.add(Metric::GpuLeasesUnused, labels, number(count));
     }
     if let Some(jobs) = &scene.jobs {
         for (place, job) in jobs.all() {
-            let Some(device) =
-                scene.snapshot.devices.iter().find(|device| device.id().index == place.gpu)
-            else {
-                continue;
-            };
-            let labels = Labels::of(device.id());
+            let is_it = |(device, _): &(&DeviceState, &Labels)| device.id().index == place.gpu;
+            let Some((_, labels)) = scene.devices().find(is_it) else { continue };
             let [index, uuid] = labels.only();
             let instance = place.gpu_instance.map(|id| id.to_string()).unwrap_or_default();
             let user = scene.user(job.uid);
@@ -67,31 +60,34 @@ fn add_queue(scene: &Scene<'_>, ledger: &Ledger, metrics: &mut Metrics) {
     // Nobody waits since the future, whatever the claim says.
     if let Some(oldest) = waiters.iter().map(|claim| claim.since.0).min() {
         let now = scene.snapshot.taken_at.0;
-        metrics.add(Metric::QueueOldest, [], seconds(oldest.min(now)));
+        metrics.add(Metric::QueueOldest, [], from_milli(oldest.min(now)));
     }
     let owners = waiters.iter().map(|claim| (scene.user(Some(claim.owner)), 1));
     add_by_user(Metric::UserQueuedClaims, owners, metrics);
 }
 
 /// Returns the UUIDs of a device and of its parts.
-pub(crate) fn names_of(device: &DeviceState) -> Vec<&DeviceUuid> {
+pub(crate) fn names_of(device: &DeviceState) -> impl Iterator<Item = &DeviceUuid> {
     let parts = device.mig.iter().flatten().filter_map(|part| part.uuid.as_ref().ok());
-    device.id().uuid.as_ref().ok().into_iter().chain(parts).collect()
+    device.id().uuid.as_ref().ok().into_iter().chain(parts)
 }
 
 /// Returns the leases that are used, each with the device: a process below a lease that was taken
 /// out of another uses the outer one too.
-fn used<'s>(scene: &Scene<'_>, ledger: &'s Ledger) -> BTreeSet<(&'s LeaseId, u32, DeviceUuid)> {
+fn used<'s>(
+    scene: &'s Scene<'_>,
+    ledger: &'s Ledger,
+) -> BTreeSet<(&'s LeaseId, u32, &'s DeviceUuid)> {
     let mut used = BTreeSet::new();
-    for ((id, owner), users) in lease_users(scene.snapshot, &ledger.leases) {
-        let is_it = |lease: &&LeaseEntry| (&lease.id, lease.owner) == (id, owner);
+    for ((id, owner), users) in &scene.used {
+        let is_it = |lease: &&LeaseEntry| (&lease.id, lease.owner) == (*id, *owner);
         let Some(mut lease) = ledger.leases.iter().find(is_it) else { continue };
         // Whoever writes leases in a circle gets no more steps than there are leases.
         for _ in 0..ledger.leases.len() {
             let Some(outer) = ledger.parent_of(lease) else { break };
             lease = outer;
         }
-        used.extend(users.into_iter().map(|user| (&lease.id, lease.owner, user.device)));
+        used.extend(users.iter().map(|user| (&lease.id, lease.owner, &user.device)));
     }
     used
 }

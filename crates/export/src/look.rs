@@ -1,13 +1,15 @@
 //! A look at a machine, and the values in it.
 
 use crate::catalog::Metric;
+use crate::gpus::Labels;
 use crate::jobs::JobsOf;
 use crate::metrics::Metrics;
-use crate::{Reaps, Waits};
+use crate::{JobFiles, Reaps, Waits};
 use crate::{findings, gpus, leases, reaps, users};
 use gpu_claim::Ledger;
-use gpu_core::{Absent, Bytes, DeviceState, Fault, LeaseEntry, Origin, Snapshot};
+use gpu_core::{Absent, Bytes, DeviceState, Fault, LeaseEntry, LeaseId, Origin, Snapshot};
 use gpu_reaper::{Diagnosis, Usage};
+use gpu_steward::{LeaseUser, lease_users};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -47,12 +49,21 @@ pub(crate) struct Scene<'a> {
     pub(crate) ledger: Option<&'a Ledger>,
     /// The leases that were not taken out of others.
     pub(crate) top: Vec<LeaseEntry>,
+    /// The processes that use devices under leases, by lease and owner.
+    pub(crate) used: BTreeMap<(&'a LeaseId, u32), Vec<LeaseUser>>,
     pub(crate) usage: Usage,
     pub(crate) jobs: Option<JobsOf>,
+    /// The labels of each device.
+    pub(crate) labels: Vec<Labels>,
     names: BTreeMap<u32, String>,
 }
 
-impl Scene<'_> {
+impl<'a> Scene<'a> {
+    /// Returns the devices with their labels.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = (&'a DeviceState, &Labels)> {
+        self.snapshot.devices.iter().zip(&self.labels)
+    }
+
     /// Returns the name of the user of a process or a lease; a UID of which nothing is known has
     /// none.
     pub(crate) fn user(&self, uid: Option<u32>) -> &str {
@@ -61,7 +72,7 @@ impl Scene<'_> {
 }
 
 impl<'a> Look<'a> {
-    fn scene(&self) -> Scene<'a> {
+    pub(crate) fn scene(&self) -> Scene<'a> {
         let snapshot = self.snapshot;
         let ledger = self.ledger.as_ref().ok().copied();
         let mut names = BTreeMap::new();
@@ -82,12 +93,15 @@ impl<'a> Look<'a> {
             names.entry(uid).or_insert_with(|| (self.user)(uid));
         }
         let top = ledger.map(|ledger| ledger.pool(None).leases).unwrap_or_default();
+        let used = ledger.map(|ledger| lease_users(snapshot, &ledger.leases)).unwrap_or_default();
         Scene {
             snapshot,
             diagnosis: self.diagnosis,
             ledger,
             usage: Usage::of(snapshot),
-            jobs: ledger.map(|ledger| JobsOf::look(snapshot, ledger, &top)),
+            jobs: ledger.map(|_| JobsOf::look(snapshot, &used, &top)),
+            labels: snapshot.devices.iter().map(|device| Labels::of(device.id())).collect(),
+            used,
             top,
             names,
         }
@@ -95,14 +109,17 @@ impl<'a> Look<'a> {
 
     /// Returns the values to export. What the look could not read is missing.
     pub fn metrics(&self, shown: Shown) -> Metrics {
-        let scene = self.scene();
+        self.metrics_of(&self.scene(), shown)
+    }
+
+    pub(crate) fn metrics_of(&self, scene: &Scene<'_>, shown: Shown) -> Metrics {
         let mut metrics = Metrics::default();
         metrics.add_version();
         self.add_machine(&mut metrics);
-        gpus::add(&scene, shown.figures, &mut metrics);
-        findings::add(&scene, &mut metrics);
-        leases::add(&scene, &mut metrics);
-        users::add(&scene, shown.processes, &mut metrics);
+        gpus::add(scene, shown.figures, &mut metrics);
+        findings::add(scene, &mut metrics);
+        leases::add(scene, &mut metrics);
+        users::add(scene, shown.processes, &mut metrics);
         if let Some(reaps) = self.reaps {
             reaps::add(reaps, &mut metrics);
         }
@@ -114,10 +131,13 @@ impl<'a> Look<'a> {
 
     /// Returns the jobs on each GPU, for the files that dcgm-exporter reads; `None` if the GPUs or
     /// the leases are unknown, and the files should stay as they are.
-    pub fn job_files(&self) -> Option<crate::JobFiles> {
-        let scene = self.scene();
+    pub fn job_files(&self) -> Option<JobFiles> {
+        self.job_files_of(&self.scene())
+    }
+
+    pub(crate) fn job_files_of(&self, scene: &Scene<'_>) -> Option<JobFiles> {
         let is_known = self.snapshot.driver.is_ok() && !self.snapshot.devices.is_empty();
-        scene.jobs.filter(|_| is_known).map(|jobs| jobs.files(self.snapshot))
+        scene.jobs.as_ref().filter(|_| is_known).map(|jobs| jobs.files(self.snapshot))
     }
 
     fn add_machine(&self, metrics: &mut Metrics) {
@@ -139,7 +159,7 @@ impl<'a> Look<'a> {
         ];
         metrics.add(Metric::Machine, labels, 1.0);
         metrics.add(Metric::LookDuration, [], self.took.as_secs_f64());
-        metrics.add(Metric::LookTimestamp, [], seconds(snapshot.taken_at.0));
+        metrics.add(Metric::LookTimestamp, [], from_milli(snapshot.taken_at.0));
         let parts = [
             ("driver", up),
             ("holders", snapshot.holders.is_ok()),
@@ -174,10 +194,10 @@ pub(crate) fn flag(is: bool) -> f64 {
     f64::from(u8::from(is))
 }
 
-/// Returns milliseconds as seconds.
+/// Returns thousandths of a unit in that unit: milliseconds as seconds, milliwatts as watts.
 #[expect(clippy::cast_precision_loss, reason = "2^53 ms are 285,000 years")]
-pub(crate) fn seconds(millis: u64) -> f64 {
-    millis as f64 / 1000.0
+pub(crate) fn from_milli(thousandths: u64) -> f64 {
+    thousandths as f64 / 1000.0
 }
 
 /// Returns a count or a size as Prometheus keeps it.

@@ -71,8 +71,8 @@ impl Reaps {
                 let time = line.time.and_then(|time| time.parse::<jiff::Timestamp>().ok());
                 if let Some(time) = time {
                     let last = self.last.entry(outcome.into_owned()).or_default();
-                    *last =
-                        last.max(crate::look::seconds(time.as_millisecond().max(0).unsigned_abs()));
+                    *last = last
+                        .max(crate::look::from_milli(time.as_millisecond().max(0).unsigned_abs()));
                 }
             }
             _ => {}

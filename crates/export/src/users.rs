@@ -41,35 +41,51 @@ fn user_of<'s>(scene: &'s Scene<'_>, process: &DeviceProcess) -> &'s str {
     scene.user(scene.snapshot.process(process.pid).ok().and_then(|info| info.uid.ok()))
 }
 
-/// Adds the sum of each user, of the largest ones if there are too many.
+/// Adds the sum of each user.
 pub(crate) fn add_by_user<'u>(
     metric: Metric,
     values: impl Iterator<Item = (&'u str, u64)>,
     metrics: &mut Metrics,
 ) {
-    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
-    for (user, value) in values {
-        let sum = sums.entry(user).or_default();
-        *sum = sum.saturating_add(value);
-    }
-    let mut sums: Vec<(&str, u64)> = sums.into_iter().collect();
-    if sums.len() > MOST_USERS {
-        sums.sort_by_key(|(_, sum)| std::cmp::Reverse(*sum));
-        let rest = sums.split_off(MOST_USERS).into_iter();
-        sums.push((OTHERS, rest.fold(0, |all, (_, sum)| all.saturating_add(sum))));
-        sums.sort_unstable();
-    }
-    for (user, sum) in sums {
+    for (((), user), sum) in by_user(values.map(|(user, value)| ((), user, value))) {
         metrics.add(metric, [("user", user)], number(sum));
     }
+}
+
+/// Returns the sums by place and user. If there are too many users in all places together, the
+/// largest are named.
+pub(crate) fn by_user<'u, P: Copy + Ord>(
+    values: impl Iterator<Item = (P, &'u str, u64)>,
+) -> BTreeMap<(P, &'u str), u64> {
+    let mut sums: BTreeMap<(P, &str), u64> = BTreeMap::new();
+    let mut users: BTreeMap<&str, u64> = BTreeMap::new();
+    for (place, user, value) in values {
+        for sum in [sums.entry((place, user)).or_default(), users.entry(user).or_default()] {
+            *sum = sum.saturating_add(value);
+        }
+    }
+    if users.len() <= MOST_USERS {
+        return sums;
+    }
+    let mut largest: Vec<(&str, u64)> = users.into_iter().collect();
+    largest.sort_by_key(|(_, sum)| std::cmp::Reverse(*sum));
+    let named: BTreeSet<&str> =
+        largest.into_iter().take(MOST_USERS).map(|(user, _)| user).collect();
+    let mut folded = BTreeMap::new();
+    for ((place, user), value) in sums {
+        let user = if named.contains(user) { user } else { OTHERS };
+        let sum: &mut u64 = folded.entry((place, user)).or_default();
+        *sum = sum.saturating_add(value);
+    }
+    folded
 }
 
 /// Adds the processes that use at least `least`. A process in several parts of a device counts
 /// once, with the sum.
 fn add_processes(scene: &Scene<'_>, least: Option<Bytes>, metrics: &mut Metrics) {
     let Some(least) = least else { return };
-    let mut largest: Vec<(Bytes, &DeviceState, &DeviceProcess)> = Vec::new();
-    for device in &scene.snapshot.devices {
+    let mut largest: Vec<(Bytes, (&DeviceState, &Labels), &DeviceProcess)> = Vec::new();
+    for (device, labels) in scene.devices() {
         let mut of_device: BTreeMap<Pid, (Bytes, &DeviceProcess)> = BTreeMap::new();
         for process in device.processes.iter().flatten() {
             let Ok(memory) = process.memory else { continue };
@@ -77,14 +93,13 @@ fn add_processes(scene: &Scene<'_>, least: Option<Bytes>, metrics: &mut Metrics)
             known.0 += memory;
         }
         let large = of_device.into_values().filter(|(memory, _)| *memory >= least);
-        largest.extend(large.map(|(memory, process)| (memory, device, process)));
+        largest.extend(large.map(|(memory, process)| (memory, (device, labels), process)));
     }
     if largest.len() > MOST_PROCESSES {
         largest.sort_by_key(|(memory, ..)| std::cmp::Reverse(*memory));
         largest.truncate(MOST_PROCESSES);
     }
-    for (memory, device, process) in largest {
-        let labels = Labels::of(device.id());
+    for (memory, (device, labels), process) in largest {
         let [index, uuid] = labels.only();
         let job = scene.jobs.as_ref().and_then(|jobs| jobs.of(device.id().index, process.pid));
         let labels = [

@@ -2,7 +2,8 @@
 
 use crate::HostName;
 use crate::child::{Ending, Ran};
-use serde_json::Value;
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 use std::fmt;
 use std::time::Duration;
 
@@ -23,12 +24,19 @@ pub struct Answer {
 }
 
 /// What gpuws printed on a host.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Reply {
-    /// The object. It has `"schema": 1`; nothing else was checked.
-    pub object: Value,
+    /// The object, as text: its values would take a hundred times the memory of theirs. It has
+    /// `"schema": 1` and is nested at most 128 deep; nothing else was checked.
+    pub object: Box<RawValue>,
     /// The exit code of gpuws there.
     pub exit_code: i32,
+}
+
+impl PartialEq for Reply {
+    fn eq(&self, other: &Self) -> bool {
+        (self.object.get(), self.exit_code) == (other.object.get(), other.exit_code)
+    }
 }
 
 /// Why a host has no answer. Text of the host is at most 200 characters and not escaped.
@@ -107,7 +115,7 @@ pub(crate) fn understood(ran: &Ran, allowed: Duration) -> Result<Reply, NoAnswer
 }
 
 /// Parses an object of gpuws. The login scripts of the host may have printed lines before it.
-fn object(text: &[u8]) -> Result<Value, NoAnswer> {
+fn object(text: &[u8]) -> Result<Box<RawValue>, NoAnswer> {
     let unreadable = |why: &str| NoAnswer::Unreadable(why.to_owned());
     let mut lines = text.split_inclusive(|byte| *byte == b'\n');
     let mut before = 0;
@@ -119,14 +127,73 @@ fn object(text: &[u8]) -> Result<Value, NoAnswer> {
     if text.is_empty() {
         return Err(unreadable("no JSON in it"));
     }
-    let value: Value = serde_json::from_slice(text).map_err(|error| match error.is_eof() {
+    let no_json = |error: serde_json::Error| match error.is_eof() {
         true => unreadable("the JSON ends early"),
         false => unreadable(&format!("no JSON at line {}", error.line())),
-    })?;
-    match value.get("schema").map(Value::as_u64) {
-        Some(Some(SCHEMA)) => Ok(value),
-        Some(Some(newer)) if newer > SCHEMA => Err(NoAnswer::Newer(newer)),
+    };
+    serde_json::from_slice::<Sound>(text).map_err(no_json)?;
+    match serde_json::from_slice::<Versioned>(text) {
+        Ok(Versioned { schema: SCHEMA }) => serde_json::from_slice(text).map_err(no_json),
+        Ok(Versioned { schema }) if schema > SCHEMA => Err(NoAnswer::Newer(schema)),
         _ => Err(unreadable("it has no schema, so it is not from gpuws")),
+    }
+}
+
+/// What every object of gpuws has.
+#[derive(serde::Deserialize)]
+struct Versioned {
+    schema: u64,
+}
+
+/// JSON of which nothing is kept. Who prints it must be able to read it: other than `IgnoredAny` and
+/// `RawValue`, it has a bound on its depth, and only numbers and characters that exist.
+struct Sound;
+
+impl<'de> Deserialize<'de> for Sound {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Sound)
+    }
+}
+
+impl<'de> Visitor<'de> for Sound {
+    type Value = Sound;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Sound, E> {
+        Ok(Sound)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Sound, E> {
+        Ok(Sound)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Sound, E> {
+        Ok(Sound)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Sound, E> {
+        Ok(Sound)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Sound, E> {
+        Ok(Sound)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Sound, E> {
+        Ok(Sound)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Sound, A::Error> {
+        while values.next_element::<Sound>()?.is_some() {}
+        Ok(Sound)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Sound, A::Error> {
+        while entries.next_entry::<Sound, Sound>()?.is_some() {}
+        Ok(Sound)
     }
 }
 
@@ -137,12 +204,14 @@ mod tests {
     #[test]
     fn object_follows_lines_of_login_scripts() {
         let text = b"Welcome\nto the lab\n{\n \"schema\": 1, \"gpus\": []\n}\n";
-        assert_eq!(object(text).unwrap()["gpus"], Value::Array(Vec::new()));
+        assert_eq!(object(text).unwrap().get(), "{\n \"schema\": 1, \"gpus\": []\n}");
     }
 
     #[test]
     fn what_is_not_an_object_of_gpuws_is_told() {
-        let deep = "{\"schema\":1,\"a\":".to_owned() + &"[".repeat(100_000);
+        let nested = |depth| "[".repeat(depth) + &"]".repeat(depth);
+        let deep = |depth| format!("{{\"schema\": 1, \"a\": {}}}", nested(depth));
+        assert!(object(deep(100).as_bytes()).is_ok());
         for (text, why) in [
             ("", "no JSON in it"),
             ("hello\n", "no JSON in it"),
@@ -151,11 +220,20 @@ mod tests {
             ("{}", "it has no schema, so it is not from gpuws"),
             ("{\"schema\": \"1\"}", "it has no schema, so it is not from gpuws"),
             ("{\"schema\": -1}", "it has no schema, so it is not from gpuws"),
-            (deep.as_str(), "no JSON at line 1"),
+            ("{\"schema\": 1, \"schema\": 1}", "it has no schema, so it is not from gpuws"),
+            ("{\"schema\": 1, \"a\": 1e999}", "no JSON at line 1"),
+            ("{\"schema\": 1, \"a\": \"\\ud800\"}", "no JSON at line 1"),
+            (&deep(100_000), "no JSON at line 1"),
         ] {
-            assert_eq!(object(text.as_bytes()), Err(NoAnswer::Unreadable(why.to_owned())));
+            let told = object(text.as_bytes()).unwrap_err();
+            assert_eq!(
+                told,
+                NoAnswer::Unreadable(why.to_owned()),
+                "{}",
+                &text[..text.len().min(99)]
+            );
         }
-        assert_eq!(object(b"{\"schema\": 2}"), Err(NoAnswer::Newer(2)));
+        assert_eq!(object(b"{\"schema\": 2}").unwrap_err(), NoAnswer::Newer(2));
         assert_eq!(
             object(b"\xff{\"schema\": 1}").unwrap_err(),
             NoAnswer::Unreadable("no JSON in it".to_owned())

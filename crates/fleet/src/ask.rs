@@ -12,7 +12,7 @@ use std::time::Duration;
 pub const AT_ONCE: usize = 64;
 
 /// The longest answer of a host, in bytes. 64 GPUs with 32 processes each take 2 MiB.
-pub const HOST_LIMIT: u64 = 8 << 20;
+pub const HOST_LIMIT: u64 = 4 << 20;
 
 /// The most bytes of all answers together.
 pub const FLEET_LIMIT: u64 = 256 << 20;

@@ -6,7 +6,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -87,8 +87,7 @@ pub(crate) fn run(
         }
         let is_gone = {
             let mut files = vec![PollFd::new(&pidfd, PollFlags::IN)];
-            files.extend(out.open().map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)));
-            files.extend(err.open().map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)));
+            files.extend(out.poll().into_iter().chain(err.poll()));
             wait(&mut files, left)?;
             !files[0].revents().is_empty()
         };
@@ -134,7 +133,7 @@ pub(crate) fn wait(files: &mut [PollFd<'_>], time: Duration) -> io::Result<()> {
 }
 
 /// A child that does not outlive the call, whatever happens in it.
-struct Guard(Child);
+pub(crate) struct Guard(pub(crate) Child);
 
 impl Drop for Guard {
     fn drop(&mut self) {
@@ -144,27 +143,31 @@ impl Drop for Guard {
     }
 }
 
-/// One end of a pipe and what was read from it.
-struct Stream<F> {
+/// One end of a pipe and what is kept of its text.
+pub(crate) struct Stream<F> {
     file: F,
     is_open: bool,
-    kept: Vec<u8>,
+    pub(crate) kept: Vec<u8>,
 }
 
 impl<F: AsFd> Stream<F> {
-    fn new(file: F) -> io::Result<Self> {
+    pub(crate) fn new(file: F) -> io::Result<Self> {
         let flags = fcntl_getfl(&file)?;
         fcntl_setfl(&file, flags | OFlags::NONBLOCK)?;
         Ok(Stream { file, is_open: true, kept: Vec::new() })
     }
 
-    fn open(&self) -> Option<BorrowedFd<'_>> {
-        self.is_open.then(|| self.file.as_fd())
+    /// Returns what to wait for until the end.
+    pub(crate) fn poll(&self) -> Option<PollFd<'_>> {
+        self.is_open.then(|| PollFd::new(&self.file, PollFlags::IN))
     }
 
     /// Reads what there is, at most [`PIECES`]; `keep` returns whether it may read on. Returns false
     /// if it may not.
-    fn read(&mut self, mut keep: impl FnMut(&mut Vec<u8>, &[u8]) -> bool) -> io::Result<bool> {
+    pub(crate) fn read(
+        &mut self,
+        mut keep: impl FnMut(&mut Vec<u8>, &[u8]) -> bool,
+    ) -> io::Result<bool> {
         let mut piece = [0; PIECE];
         for _ in 0..PIECES {
             if !self.is_open {

@@ -5,14 +5,13 @@
 //! ends, and nothing is ever written to that: it is the write end of a pipe that only this process
 //! has. It ends on request, when this process is killed, and when the connection breaks.
 
-use crate::child::{last_line, wait};
+use crate::child::{Guard, Stream, last_line, wait};
 use crate::{HostName, Ssh};
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::io::Errno;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
@@ -111,24 +110,20 @@ pub(crate) fn attempt(
     command.stdin(Stdio::piped()).stderr(Stdio::piped());
     // Ctrl-C reaches this process only; ssh must stay to bring the end of the job.
     command.process_group(0);
-    let mut child = command.spawn()?;
-    let pidfd = pidfd_open(rustix::process::Pid::from_child(&child), PidfdFlags::empty())?;
-    let mut alive = child.stdin.take();
+    let mut child = Guard(command.spawn()?);
+    let pidfd = pidfd_open(rustix::process::Pid::from_child(&child.0), PidfdFlags::empty())?;
+    let mut alive = child.0.stdin.take();
     let missing = || io::Error::other("standard error is not piped");
-    let mut errors = Errors::new(child.stderr.take().ok_or_else(missing)?)?;
+    let mut errors = Errors::new(child.0.stderr.take().ok_or_else(missing)?)?;
     let mut interrupted = None;
     loop {
         let mut files =
             vec![PollFd::new(&pidfd, PollFlags::IN), PollFd::new(&signals.woken, PollFlags::IN)];
-        if errors.is_open {
-            files.push(PollFd::new(&errors.file, PollFlags::IN));
-        }
+        files.extend(errors.stream.poll());
         wait(&mut files, Duration::MAX)?;
         let is_gone = !files[0].revents().is_empty();
-        if let Some(messages) = errors.pass_on()? {
-            tell(Step::Started(&messages));
-            errors.flush();
-        }
+        // What it wrote before it ended is in the pipe by now.
+        errors.pass_on(&mut io::stderr(), &mut |messages| tell(Step::Started(messages)))?;
         if is_gone {
             break;
         }
@@ -141,108 +136,98 @@ pub(crate) fn attempt(
             interrupted = Some(signal);
         }
     }
-    let code = child.wait()?.code().unwrap_or(255);
+    let code = child.0.wait()?.code().unwrap_or(255);
     Ok(match (interrupted.or(signals.take()), errors.has_started) {
         (Some(signal), _) => Tried::Interrupted(signal),
         (None, true) => Tried::Ended(code),
         (None, false) if code == NOT_NOW => Tried::NotNow,
-        (None, false) => Tried::NotStarted(code, last_line(&errors.before)),
+        (None, false) => Tried::NotStarted(code, last_line(&errors.stream.kept)),
     })
 }
 
-/// Standard error of ssh: messages of gpuws, the line [`STARTED`], and then that of the job.
+/// Standard error of ssh: messages of gpuws, which are kept, the line [`STARTED`], and then that of
+/// the job, which is passed on.
 struct Errors<F> {
-    file: F,
-    is_open: bool,
-    before: Vec<u8>,
+    stream: Stream<F>,
     has_started: bool,
-    /// What the job has written and this process has not.
-    job: Vec<u8>,
 }
 
-impl<F: std::os::fd::AsFd> Errors<F> {
+impl<F: AsFd> Errors<F> {
     fn new(file: F) -> io::Result<Self> {
-        let flags = fcntl_getfl(&file)?;
-        fcntl_setfl(&file, flags | OFlags::NONBLOCK)?;
-        Ok(Errors { file, is_open: true, before: Vec::new(), has_started: false, job: Vec::new() })
+        Ok(Errors { stream: Stream::new(file)?, has_started: false })
     }
 
-    /// Passes on what there is; returns the messages before the start when that comes.
-    fn pass_on(&mut self) -> io::Result<Option<String>> {
-        let mut piece = [0; 8 << 10];
-        while self.is_open {
-            match rustix::io::read(&self.file, &mut piece) {
-                Ok(0) => self.is_open = false,
-                Ok(size) if self.has_started => {
-                    self.job.extend_from_slice(&piece[..size]);
-                    self.flush();
-                }
-                Ok(size) => {
-                    if let Some(messages) = self.take_in(&piece[..size]) {
-                        return Ok(Some(messages));
-                    }
-                }
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => break,
-                Err(errno) => return Err(errno.into()),
+    /// Passes on what there is, unchanged, as ssh does; `started` gets the messages before the
+    /// start when that comes. A closed standard error is no reason to end the job.
+    fn pass_on(&mut self, out: &mut dyn Write, started: &mut dyn FnMut(&str)) -> io::Result<()> {
+        let has_started = &mut self.has_started;
+        self.stream.read(|before, piece| {
+            if *has_started {
+                let _ = out.write_all(piece);
+                return true;
             }
-        }
-        Ok(None)
-    }
-
-    fn take_in(&mut self, piece: &[u8]) -> Option<String> {
-        self.before.extend_from_slice(piece);
-        let mut at = 0;
-        for line in self.before.split_inclusive(|byte| *byte == b'\n') {
-            if line.strip_suffix(b"\n") == Some(STARTED.as_bytes()) {
-                let messages = String::from_utf8_lossy(&self.before[..at]).into_owned();
-                self.job = self.before.split_off(at + line.len());
-                self.has_started = true;
-                return Some(messages);
+            before.extend_from_slice(piece);
+            if let Some((messages, job)) = at_start(before) {
+                *has_started = true;
+                started(&String::from_utf8_lossy(messages));
+                let _ = out.write_all(job);
             }
-            at += line.len();
-        }
-        self.before.drain(..self.before.len().saturating_sub(MESSAGES));
-        None
+            before.drain(..before.len().saturating_sub(MESSAGES));
+            true
+        })?;
+        Ok(())
     }
+}
 
-    /// Writes what the job has written, unchanged, as ssh does. A closed standard error is no
-    /// reason to end the job.
-    fn flush(&mut self) {
-        let _ = io::stderr().write_all(&self.job);
-        self.job.clear();
+/// Returns what comes before the line [`STARTED`] and what comes after it.
+fn at_start(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut at = 0;
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        let end = at + line.len();
+        if line.strip_suffix(b"\n") == Some(STARTED.as_bytes()) {
+            return Some((&text[..at], &text[end..]));
+        }
+        at = end;
     }
+    None
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Writes the pieces, one after the other; returns the messages, and what was passed on.
+    fn passed_on<'t>(
+        errors: &mut Errors<UnixStream>,
+        writer: &mut UnixStream,
+        pieces: impl Iterator<Item = &'t [u8]>,
+    ) -> (Vec<String>, Vec<u8>) {
+        let (mut messages, mut out) = (Vec::new(), Vec::new());
+        for piece in pieces {
+            writer.write_all(piece).unwrap();
+            errors.pass_on(&mut out, &mut |told| messages.push(told.to_owned())).unwrap();
+        }
+        (messages, out)
+    }
+
     #[test]
     fn start_is_recognised_however_the_bytes_arrive() {
         let text = b"gpuws: GPU 1\ngpuws: started\nfrom the job\ngpuws: started\n";
-        for size in 1..text.len() {
-            let (file, _) = UnixStream::pair().unwrap();
+        for size in 1..=text.len() {
+            let (file, mut writer) = UnixStream::pair().unwrap();
             let mut errors = Errors::new(file).unwrap();
-            let mut messages = None;
-            for piece in text.chunks(size) {
-                match errors.has_started {
-                    true => errors.job.extend_from_slice(piece),
-                    false => messages = errors.take_in(piece),
-                }
-            }
-            assert_eq!(messages.as_deref(), Some("gpuws: GPU 1\n"), "{size}");
-            assert_eq!(errors.job, b"from the job\ngpuws: started\n", "{size}");
+            let (messages, job) = passed_on(&mut errors, &mut writer, text.chunks(size));
+            assert_eq!(messages, ["gpuws: GPU 1\n"], "{size}");
+            assert_eq!(job, b"from the job\ngpuws: started\n", "{size}");
         }
     }
 
     #[test]
     fn messages_before_the_start_are_bounded() {
-        let (file, _) = UnixStream::pair().unwrap();
+        let (file, mut writer) = UnixStream::pair().unwrap();
         let mut errors = Errors::new(file).unwrap();
-        for _ in 0..100 {
-            assert_eq!(errors.take_in(&[b'x'; 8 << 10]), None);
-        }
-        assert_eq!(errors.before.len(), MESSAGES);
+        let endless = std::iter::repeat_n(&[b'x'; 8 << 10][..], 100);
+        assert_eq!(passed_on(&mut errors, &mut writer, endless), (Vec::new(), Vec::new()));
+        assert_eq!(errors.stream.kept.len(), MESSAGES);
     }
 }

@@ -171,12 +171,18 @@ fn unanswered(answer: &Answer) -> Option<(&HostName, &NoAnswer)> {
     answer.answer.as_ref().err().map(|why| (&answer.host, why))
 }
 
+/// What is read of an object of `claim --json`.
+#[derive(serde::Deserialize)]
+struct Claimable {
+    possible: bool,
+    ahead_count: u64,
+}
+
 fn room(answer: &Answer) -> Option<(&HostName, Room)> {
     let Reply { object, exit_code } = answer.answer.as_ref().ok()?;
-    let is_possible = object["possible"].as_bool() == Some(true);
-    let room = match (is_possible, object["ahead_count"].as_u64(), *exit_code) {
-        (true, Some(0), _) => Room::Now,
-        (_, _, NEVER) => Room::Never,
+    let room = match (serde_json::from_str(object.get()), *exit_code) {
+        (Ok(Claimable { possible: true, ahead_count: 0 }), _) => Room::Now,
+        (_, NEVER) => Room::Never,
         _ => Room::Later,
     };
     Some((&answer.host, room))

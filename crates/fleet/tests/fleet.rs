@@ -89,7 +89,8 @@ fn every_host_has_an_answer_or_the_reason() {
     for (host, code) in [("good", 0), ("greets", 0), ("shares", 0), ("fails-with-answer", 3)] {
         let answer = answers.iter().find(|answer| answer.host.as_str() == host).unwrap();
         let reply = answer.answer.as_ref().unwrap_or_else(|why| panic!("{host}: {why}"));
-        assert_eq!((reply.exit_code, &reply.object["schema"]), (code, &1.into()), "{host}");
+        assert_eq!(reply.exit_code, code, "{host}");
+        assert!(reply.object.get().starts_with("{\"schema\": 1"), "{host}");
     }
     let unreadable = |why: &str| NoAnswer::Unreadable(why.to_owned());
     for (host, why) in [
@@ -114,21 +115,24 @@ fn every_host_has_an_answer_or_the_reason() {
 fn hosts_are_asked_at_the_same_time_and_their_answers_are_bounded_together() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().display();
-    // Each waits for the others; then each sends the most that one may send.
-    let size = HOST_LIMIT - 1;
+    // Those of the first round wait for each other. Each sends less than one may send, and all of
+    // them more than all may.
+    let size = HOST_LIMIT / 4 * 3;
+    let (count, fitting) = (96, FLEET_LIMIT / size);
+    assert!(fitting < count);
     let each = format!(
         "*) : > {path}/$host.here\n\
          while [ $(ls {path} | grep -c here) -lt 40 ]; do sleep 0.05; done\n\
          printf '{{\"schema\": 1, \"x\": \"'; head -c {size} /dev/zero | tr '\\0' x; echo '\"}}' ;;"
     );
-    let count = 40;
-    assert!(count * HOST_LIMIT > FLEET_LIMIT);
     let names: Vec<String> = (0..count).map(|n| format!("n{n}")).collect();
     let ssh = ssh(dir.path(), &each);
     let clock = RealClock::new();
     let answers = ask(&named(&names.join(",")), &question(Duration::from_secs(120)), &ssh, &clock);
-    let all = |answer: &gpu_fleet::Answer| answer.answer == Err(NoAnswer::TooMuch);
-    assert!(answers.iter().all(all), "{:?}", answers.iter().find(|answer| !all(answer)));
+    let answered = answers.iter().filter(|answer| answer.answer.is_ok()).count() as u64;
+    let refused = |answer: &&gpu_fleet::Answer| answer.answer == Err(NoAnswer::TooMuch);
+    assert!((1..=fitting).contains(&answered), "{answered} of {fitting}");
+    assert_eq!(answers.iter().filter(refused).count() as u64, count - answered);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 pub fn write(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
     // Buffered, so that a reader never sees part of an object that fails to serialize.
     let mut bytes = Vec::new();
-    let harmless = Escaped { inner: PrettyFormatter::new(), escapes: acts };
+    let harmless = Escaped { inner: PrettyFormatter::new(), escapes: acts, line_end: "\n" };
     object.serialize(&mut Serializer::with_formatter(&mut bytes, harmless))?;
     bytes.push(b'\n');
     out.write_all(&bytes)
@@ -25,7 +25,8 @@ pub fn write(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
 /// If the object cannot be serialized, or the output cannot be written.
 pub fn write_as_python(out: &mut dyn Write, object: &impl Serialize) -> io::Result<()> {
     let mut bytes = Vec::new();
-    let ascii = Escaped { inner: PrettyFormatter::with_indent(b"    "), escapes: is_not_printed };
+    let inner = PrettyFormatter::with_indent(b"    ");
+    let ascii = Escaped { inner, escapes: is_not_printed, line_end: "\n" };
     object.serialize(&mut Serializer::with_formatter(&mut bytes, ascii))?;
     bytes.push(b'\n');
     out.write_all(&bytes)
@@ -37,7 +38,7 @@ pub fn write_as_python(out: &mut dyn Write, object: &impl Serialize) -> io::Resu
 /// If the object cannot be serialized.
 pub fn one_line(object: &impl Serialize) -> serde_json::Result<String> {
     let mut bytes = Vec::new();
-    let ascii = Escaped { inner: CompactFormatter, escapes: is_not_printed };
+    let ascii = Escaped { inner: CompactFormatter, escapes: is_not_printed, line_end: "" };
     object.serialize(&mut Serializer::with_formatter(&mut bytes, ascii))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -50,6 +51,8 @@ fn is_not_printed(character: char) -> bool {
 struct Escaped<F> {
     inner: F,
     escapes: fn(char) -> bool,
+    /// What replaces an end of a line in JSON that is written as it is.
+    line_end: &'static str,
 }
 
 impl<F: Formatter> Formatter for Escaped<F> {
@@ -71,6 +74,22 @@ impl<F: Formatter> Formatter for Escaped<F> {
             rest = characters.as_str();
         }
         out.write_all(rest.as_bytes())
+    }
+
+    /// Writes JSON as it is, with the same escapes: it has these characters in its strings only,
+    /// and blanks only between its tokens.
+    fn write_raw_fragment<W: ?Sized + Write>(
+        &mut self,
+        out: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        for line in fragment.split_inclusive('\n') {
+            for piece in line.split(['\n', '\r', '\t']) {
+                self.write_string_fragment(out, piece)?;
+            }
+            out.write_all(if line.ends_with('\n') { self.line_end } else { "" }.as_bytes())?;
+        }
+        Ok(())
     }
 
     fn write_char_escape<W: ?Sized + Write>(
@@ -131,5 +150,21 @@ mod tests {
             "[\n  \"a\\\"\\\\\\n\\u001b\\u007f\\u009b\\u202e\\udb40\\udc41é\"\n]\n"
         );
         assert_eq!(serde_json::from_str::<Vec<String>>(&written).unwrap(), [text]);
+    }
+
+    #[test]
+    fn json_of_others_is_escaped_and_stays_itself() {
+        let text = "{\r\n\t\"a\u{9b}\u{202e}\": [\r1,\n \"\\n\u{7f}é\"]\t}";
+        let raw: &serde_json::value::RawValue = serde_json::from_str(text).unwrap();
+        let mut out = Vec::new();
+        super::write(&mut out, &[raw]).unwrap();
+        let written = String::from_utf8(out).unwrap();
+        assert_eq!(written, "[\n  {\n\"a\\u009b\\u202e\": [1,\n \"\\n\\u007fé\"]}\n]\n");
+        let line = super::one_line(&raw).unwrap();
+        assert_eq!(line, "{\"a\\u009b\\u202e\": [1, \"\\n\\u007f\\u00e9\"]}");
+        for written in [&written[1..written.len() - 2], &line] {
+            let value: serde_json::Value = serde_json::from_str(written).unwrap();
+            assert_eq!(value, serde_json::from_str::<serde_json::Value>(text).unwrap());
+        }
     }
 }

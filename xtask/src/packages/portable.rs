@@ -8,7 +8,7 @@
 use super::Programs;
 use crate::cargo;
 use crate::program::output_of;
-use std::fs;
+use crate::venv::Venv;
 use std::io::{self, Error, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -69,19 +69,13 @@ pub(super) fn build(root: &Path, out: &mut dyn Write) -> io::Result<Option<Progr
 
 /// Installs Zig and cargo-zigbuild with pip unless they are there; returns their directory.
 fn installed(root: &Path, out: &mut dyn Write) -> io::Result<PathBuf> {
-    let venv = cargo::target_dir(root).join("tools/zig");
-    let stamp = venv.join("requirements.txt");
-    if !fs::read_to_string(&stamp).is_ok_and(|stamp| stamp == REQUIREMENTS) {
-        writeln!(out, "portable: installing Zig and cargo-zigbuild into {}", venv.display())?;
-        output_of(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
-        let wanted = venv.join("wanted.txt");
-        fs::write(&wanted, REQUIREMENTS)?;
-        let mut pip = Command::new(venv.join("bin/python"));
-        pip.args(["-m", "pip", "--disable-pip-version-check", "install", "--quiet"]);
-        output_of(pip.args(["--require-hashes", "--requirement"]).arg(&wanted))?;
-        fs::rename(wanted, stamp)?;
+    let venv = Venv::new(cargo::target_dir(root).join("tools/zig"), REQUIREMENTS);
+    if !venv.is_installed() {
+        let bin = venv.bin();
+        writeln!(out, "portable: installing Zig and cargo-zigbuild into {}", bin.display())?;
+        venv.renew()?;
     }
-    Ok(venv.join("bin"))
+    Ok(venv.bin())
 }
 
 /// Returns the versioned functions of glibc that a program imports, from `objdump -T`.

@@ -5,6 +5,7 @@
 
 use super::sources;
 use crate::program::output_of;
+use crate::venv::{Venv, pip};
 use std::fs;
 use std::io::{self, Error, Write};
 use std::path::{Path, PathBuf};
@@ -69,12 +70,12 @@ impl Peers {
 
     /// Returns the Python interpreter with the tools; `None` if it is not installed.
     pub(super) fn python(&self) -> Option<PathBuf> {
-        self.stamped().then(|| self.dir.join("venv/bin/python"))
+        self.installed("python")
     }
 
     /// Returns the program `gpustat`.
     pub(super) fn gpustat(&self) -> Option<PathBuf> {
-        self.stamped().then(|| self.dir.join("venv/bin/gpustat"))
+        self.installed("gpustat")
     }
 
     /// Returns the path of the session that they use.
@@ -96,13 +97,14 @@ impl Peers {
         Some(self.dir.join("root").join(program)).filter(|path| path.is_file())
     }
 
-    /// Returns whether the Python tools are installed in the currently pinned versions.
-    fn stamped(&self) -> bool {
-        fs::read_to_string(self.stamp()).is_ok_and(|stamp| stamp == REQUIREMENTS)
+    /// Returns the environment of the Python tools.
+    fn venv(&self) -> Venv {
+        Venv::new(self.dir.join("venv"), REQUIREMENTS)
     }
 
-    fn stamp(&self) -> PathBuf {
-        self.dir.join("venv/requirements.txt")
+    fn installed(&self, program: &str) -> Option<PathBuf> {
+        let venv = self.venv();
+        venv.is_installed().then(|| venv.program(program))
     }
 
     /// Installs missing tools, and prints what was done and what failed.
@@ -111,11 +113,11 @@ impl Peers {
     /// If the directory or `out` cannot be written.
     pub(super) fn install(&self, out: &mut dyn Write) -> io::Result<()> {
         fs::create_dir_all(&self.dir)?;
-        if self.stamped() {
+        if self.venv().is_installed() {
             writeln!(out, "peers: gpustat, nvitop and nvidia-ml-py are installed")?;
         } else {
             writeln!(out, "peers: installing gpustat, nvitop and nvidia-ml-py with pip …")?;
-            if let Err(error) = self.install_python() {
+            if let Err(error) = self.venv().renew() {
                 writeln!(out, "peers: not installed: gpustat, nvitop, nvidia-ml-py: {error}")?;
             }
         }
@@ -143,17 +145,6 @@ impl Peers {
             }
         }
         Ok(())
-    }
-
-    fn install_python(&self) -> io::Result<()> {
-        let venv = self.dir.join("venv");
-        output_of(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
-        let requirements = self.dir.join("requirements.txt");
-        fs::write(&requirements, REQUIREMENTS)?;
-        let mut pip = Command::new(venv.join("bin/python"));
-        pip.args(["-m", "pip", "--disable-pip-version-check", "install", "--quiet"]);
-        output_of(pip.args(["--require-hashes", "--requirement"]).arg(&requirements))?;
-        fs::write(self.stamp(), REQUIREMENTS)
     }
 
     fn apt(&self) -> PathBuf {
@@ -268,9 +259,8 @@ pub(crate) fn install_safe_gpu(dir: &Path, version: &str) -> io::Result<()> {
     }
     let wanted = dir.join(format!("safe-gpu-{version}.txt"));
     fs::write(&wanted, &requirement)?;
-    let mut pip = Command::new("python3");
-    pip.args(["-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps"]);
-    pip.arg("--upgrade").arg("--target").arg(&to);
+    let mut pip = pip(Path::new("python3"));
+    pip.args(["install", "--quiet", "--no-deps", "--upgrade"]).arg("--target").arg(&to);
     output_of(pip.args(["--require-hashes", "--requirement"]).arg(&wanted))?;
     fs::write(stamp, requirement)
 }
@@ -292,16 +282,5 @@ mod tests {
         let (lines, paragraphs) = read_sources(etc.path(), "bookworm").unwrap();
         assert_eq!(lines, "deb http://a.example bookworm main contrib non-free\n");
         assert!(paragraphs.contains("http://b.example"), "{paragraphs}");
-    }
-
-    #[test]
-    fn only_pinned_tool_versions_count_as_installed() {
-        let dir = tempfile::tempdir().unwrap();
-        let peers = Peers::in_dir(dir.path().to_owned());
-        fs::create_dir(dir.path().join("venv")).unwrap();
-        fs::write(peers.stamp(), "gpustat==1.0.0\n").unwrap();
-        assert_eq!((peers.gpustat(), peers.nvidia_smi()), (None, None));
-        fs::write(peers.stamp(), REQUIREMENTS).unwrap();
-        assert!(peers.gpustat().is_some());
     }
 }

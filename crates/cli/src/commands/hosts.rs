@@ -92,10 +92,9 @@ fn show<T>(
     exit: Exit,
     lines: impl FnOnce(usize) -> Vec<gpu_report::text::Line>,
 ) -> Result<Exit, Failure> {
-    let room = screen.room(0);
     match global.json {
         true => screen.json(&answers.json())?,
-        false => screen.together(|screen| screen.print_all(lines(room)))?,
+        false => screen.together(|screen| screen.print_all(lines(screen.room(0))))?,
     }
     Ok(exit)
 }

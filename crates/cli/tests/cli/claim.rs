@@ -420,11 +420,12 @@ fn containers_get_the_names_of_their_devices() {
          leases | grep -o 'GPU-[0-9a-f-]*' | sort -u | cmp - claimed && echo same\n\
          \"$0\" claim --gpu 7 --export --no-wait --format cdi 2> /dev/null; echo $?\n\
          \"$0\" claim --format cdi 2> why; echo $?; grep -c 'requires --hold or --export' why\n\
+         grep -c 'hint: podman run .*claim --export --format cdi' why\n\
          \"$0\" claim --hold --json --format cdi 2> why; echo $?",
     );
     let names = "nvidia.com/gpu=UUID\nnvidia.com/gpu=UUID\n";
     // A claim that fails prints no word that podman would take for a device.
-    assert_eq!(out(&output), format!("0\n{names}same\n2\n2\n1\n2\n"), "{output:?}");
+    assert_eq!(out(&output), format!("0\n{names}same\n2\n2\n1\n1\n2\n"), "{output:?}");
 }
 
 #[test]

@@ -398,6 +398,51 @@ fn job_ends_with_the_request_and_with_the_connection() {
     }
 }
 
+/// Runs gpuws with a program in place of ssh, after a command of the shell.
+fn with_ssh(dir: &Path, ssh: &str, before: &str, words: &[&str]) -> Ended {
+    let path = dir.join("ssh");
+    fs::write(&path, format!("#!/bin/sh\n{ssh}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new("sh");
+    let path = format!("{}:/usr/bin:/bin", dir.display());
+    command.args(["-c", &format!("{before} exec \"$0\" \"$@\""), GPUWS]).args(words);
+    ended(command.current_dir(dir).env("PATH", path).env("NO_COLOR", "1").output().unwrap())
+}
+
+#[test]
+fn whole_standard_error_of_a_short_job_arrives() {
+    let dir = tempfile::tempdir().unwrap();
+    // gpuws is stopped until ssh has ended, so it finds all of this in the pipe, which holds 64 KiB.
+    let ssh = "case $* in *claim*) echo '{\"schema\": 1, \"possible\": true, \"ahead_count\": 0}' ;;\n\
+               *) { echo 'gpuws: started'; head -c 40000 /dev/zero | tr '\\0' x; echo END; } > text\n\
+               kill -STOP $PPID; cat text >&2\n\
+               (while [ -e /proc/$$/exe ]; do sleep 0.05; done; kill -CONT $PPID) >&- 2>&- &\n\
+               exit 7 ;; esac";
+    let words = ["run", "--host", "a", "--quiet", "--", "true"];
+    let ran = with_ssh(dir.path(), ssh, "", &words);
+    assert_eq!(ran.code, 7, "{}", ran.stderr);
+    assert!(ran.stderr.contains("xEND\n"), "{} bytes arrived", ran.stderr.len());
+}
+
+#[test]
+fn answer_takes_memory_for_its_text_and_not_for_what_it_says() {
+    let dir = tempfile::tempdir().unwrap();
+    // A million arrays, in 4 MB.
+    let nested = "[0],".repeat(1_000_000);
+    let answer = format!(
+        "{{\"schema\": 1, \"origin\": \"live\", \"machine\": null, \"driver_error\": null, \
+         \"gpus\": [], \"finding_count\": 0, \"findings\": [], \"unknown_users\": [], \
+         \"nested\": [{nested}0]}}"
+    );
+    fs::write(dir.path().join("answer"), answer).unwrap();
+    for words in [&["status"][..], &["status", "--json"], &["doctor"], &["doctor", "--json"]] {
+        let words = [words, &["--host", "a,b"]].concat();
+        // Of writable memory, in KiB; each array as a value takes 64 bytes.
+        let told = with_ssh(dir.path(), "exec cat answer", "ulimit -d 100000;", &words);
+        assert_eq!(told.code, 0, "{words:?}: {}", told.stderr);
+    }
+}
+
 #[test]
 fn options_about_one_machine_are_refused() {
     let dir = tempfile::tempdir().unwrap();

@@ -21,6 +21,7 @@ use request::{Reply, Request, answer, refusal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
+use std::cmp::Reverse;
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The most connections at a time. One more takes the place of the one that has been sending
-    /// its request for the longest time.
+    /// its request for the longest time, or else of a scrape.
     pub connections: usize,
     /// The time to send a request.
     pub reading: Duration,
@@ -63,11 +64,20 @@ pub struct Server {
     connections: Vec<Connection>,
     /// The last look.
     latest: Option<Taken>,
-    /// The time of the scrape for which the present look is taken, if one is under way.
-    looking: Option<Duration>,
+    /// The look that is under way.
+    looking: Option<Looking>,
     /// New connections are not accepted before this time, because the process has no descriptor
     /// for them.
     pause: Duration,
+}
+
+/// A look that is under way.
+#[derive(Clone, Copy, Debug)]
+struct Looking {
+    /// The time of the scrape for which it is taken.
+    given: Duration,
+    /// When it began, on the monotonic clock.
+    since: Duration,
 }
 
 /// A look that has ended.
@@ -182,7 +192,7 @@ impl Server {
             // It is too old for the next scrape, and as large as what replaces it.
             self.latest = None;
             self.looker.request(until.saturating_sub(now))?;
-            self.looking = Some(allowed);
+            self.looking = Some(Looking { given: allowed, since: now });
         }
         Ok(())
     }
@@ -192,14 +202,15 @@ impl Server {
         let Some(metrics) = self.looker.take()? else {
             return Ok(());
         };
-        let given = self.looking.take().unwrap_or_default();
+        let given = self.looking.take().map(|look| look.given).unwrap_or_default();
         let taken = Taken { metrics, given, at: now };
-        for connection in &mut self.connections {
+        self.connections.retain_mut(|connection| {
             let waits = connection.awaits().filter(|(_, allowed)| taken.answers(*allowed));
-            if let Some((wanted, _)) = waits {
-                connection.answer(answer(&taken.metrics, wanted), now + self.limits.writing);
-            }
-        }
+            let Some((wanted, _)) = waits else { return true };
+            connection.answer(answer(&taken.metrics, wanted), now + self.limits.writing);
+            // Who takes it at once does not stand in the way of the next client.
+            matches!(connection.progress(), Progress::GoesOn)
+        });
         self.latest = Some(taken);
         Ok(())
     }
@@ -238,8 +249,8 @@ impl Server {
     }
 
     fn accept(&mut self, now: Duration) {
-        // So few at a time that a client whose request is here already is read before a flood of
-        // others takes its place.
+        // So few at a time, and one that takes the place of another alone, that a client whose request
+        // is here already is read before a flood of others takes its place.
         for _ in 0..(self.limits.connections / 4).max(1) {
             match self.listener.accept() {
                 Ok((stream, _)) => {
@@ -247,10 +258,13 @@ impl Server {
                     let Ok(mut new) = Connection::new(stream, now + self.limits.reading) else {
                         continue;
                     };
-                    if self.connections.len() < self.limits.connections || self.evict() {
+                    if self.connections.len() < self.limits.connections {
                         self.connections.push(new);
+                    } else if self.evict(now) {
+                        self.connections.push(new);
+                        return;
                     } else {
-                        // All others are scrapes that wait or are being answered.
+                        // All others are being answered.
                         new.answer(refusal(Reply::Busy), now);
                         new.progress();
                     }
@@ -266,10 +280,36 @@ impl Server {
         }
     }
 
-    /// Drops the connection that has been sending its request for the longest time.
-    fn evict(&mut self) -> bool {
-        let reading = self.connections.iter().enumerate().filter(|(_, other)| other.reads());
-        let oldest = reading.min_by_key(|(_, other)| other.until()).map(|(place, _)| place);
-        oldest.map(|place| self.connections.remove(place)).is_some()
+    /// Ends the connection that has been sending its request for the longest time, or else a scrape:
+    /// that which allows the most time, if that is more than usual, and the oldest of the others.
+    /// Returns false if there is neither.
+    fn evict(&mut self, now: Duration) -> bool {
+        let all = || self.connections.iter().enumerate();
+        let reading = all().filter(|(_, other)| other.reads());
+        if let Some((place, _)) = reading.min_by_key(|(_, other)| other.until()) {
+            self.connections.remove(place);
+            return true;
+        }
+        let waiting = all().filter_map(|(place, other)| {
+            let (wanted, allowed) = other.awaits()?;
+            Some((place, wanted, allowed, other.until().saturating_sub(allowed)))
+        });
+        let usual = self.limits.scrape;
+        let last =
+            waiting.min_by_key(|(.., allowed, since)| (Reverse(*allowed.max(&usual)), *since));
+        let Some((place, wanted, allowed, _)) = last else { return false };
+        // Only a look that took as long as it allows says that the driver is silent.
+        let is_silent = self.looking.is_some_and(|look| now.saturating_sub(look.since) >= allowed);
+        let mut evicted = self.connections.remove(place);
+        evicted.answer(
+            match is_silent {
+                true => answer(&Arc::new(Metrics::without_answer()), wanted),
+                false => refusal(Reply::Busy),
+            },
+            now,
+        );
+        // It is short enough to be taken at once.
+        evicted.progress();
+        true
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 const DOCUMENT: &str = include_str!("../../../../docs/metrics.md");
 const RULES: &str = include_str!("../../../../packaging/prometheus/gpuws.rules.yml");
+const RULES_TEST: &str = include_str!("../../../../packaging/prometheus/gpuws.rules.test.yml");
 const DASHBOARD: &str = include_str!("../../../../packaging/grafana/gpuws.json");
 
 fn row(family: &Family) -> String {
@@ -24,6 +25,15 @@ fn document_lists_every_metric_and_no_other() {
     let missing: Vec<_> = existing.difference(&documented).collect();
     let surplus: Vec<_> = documented.difference(&existing).collect();
     assert!(missing.is_empty() && surplus.is_empty(), "missing {missing:#?}\nsurplus {surplus:#?}");
+}
+
+#[test]
+fn joins_of_the_document_are_tested_with_the_rules() {
+    let joins: Vec<&str> = DOCUMENT.lines().filter(|line| line.contains(" group_left ")).collect();
+    assert_eq!(joins.len(), 2, "{joins:?}");
+    for join in joins {
+        assert!(RULES_TEST.contains(&format!("- expr: {}\n", join.trim())), "{join}");
+    }
 }
 
 /// Returns the words that are names of metrics.

@@ -1,9 +1,10 @@
 //! Clients that are slow, greedy, many, or do not speak HTTP.
 
-use crate::served::Served;
+use crate::served::{Client, Served};
 use gpu_export::{Limits, Metrics};
 use std::io::Write;
 use std::net::Shutdown;
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 const SCRAPE: &[u8] = b"GET /metrics HTTP/1.1\r\n\r\n";
@@ -88,20 +89,58 @@ fn clients_that_read_nothing_do_not_keep_others_out() {
     }
 }
 
-#[test]
-fn one_scrape_too_many_is_told_so_and_the_others_are_answered() {
-    let (release, held) = std::sync::mpsc::channel::<()>();
-    let limits = Limits { connections: 2, ..limits() };
-    let served = Served::start(limits, move |_| {
+/// Serves with a look that ends when what is returned is dropped.
+fn served_by_a_driver_that_hangs(connections: usize) -> (Served, Sender<()>) {
+    let (release, held) = channel::<()>();
+    let limits = Limits { connections, ..limits() };
+    let look = move |_| {
         let _ = held.recv();
         Metrics::without_answer()
-    });
+    };
+    (Served::start(limits, look), release)
+}
+
+#[test]
+fn one_scrape_too_many_takes_the_place_of_another_which_is_told_so() {
+    let (served, release) = served_by_a_driver_that_hangs(2);
     let first = [served.connect(SCRAPE), served.connect(SCRAPE)];
-    // The first two may not have been read yet; then they are dropped for the next.
-    let busy = (0..1000).map(|_| served.scrape("X-Prometheus-Scrape-Timeout-Seconds: 0.1\r\n"));
-    let refused = busy.into_iter().find(|answer| answer.starts_with("HTTP/1.1 503 "));
-    assert!(refused.is_some());
+    let last = served.scrape("X-Prometheus-Scrape-Timeout-Seconds: 0.1\r\n");
+    assert!(last.contains("\ngpuws_up 0.0\n"), "{last}");
     drop(release);
-    let answered = first.map(|client| client.answer().contains("\ngpuws_up 0.0\n"));
-    assert!(answered.contains(&true), "{answered:?}");
+    let [oldest, other] = first.map(Client::answer);
+    // It allowed 10 s, and has not waited for them: nothing is known of the driver.
+    assert!(oldest.starts_with("HTTP/1.1 503 "), "{oldest}");
+    assert!(other.contains("\ngpuws_up 0.0\n"), "{other}");
+}
+
+#[test]
+fn scrapes_that_allow_much_time_do_not_silence_the_others_while_the_driver_hangs() {
+    let (served, _release) = served_by_a_driver_that_hangs(8);
+    let patient = b"GET /metrics HTTP/1.1\r\nX-Prometheus-Scrape-Timeout-Seconds: 120\r\n\r\n";
+    let patient: Vec<_> = (0..20).map(|_| served.connect(patient)).collect();
+    for _ in 0..10 {
+        let usual = served.scrape("X-Prometheus-Scrape-Timeout-Seconds: 0.2\r\n");
+        assert!(usual.contains("\ngpuws_up 0.0\n"), "{usual}");
+    }
+    drop(patient);
+}
+
+#[test]
+fn scrapes_that_allow_little_time_do_not_make_the_driver_silent_to_others() {
+    let (served, release) = served_by_a_driver_that_hangs(8);
+    let hasty = || {
+        served.connect(b"GET /metrics HTTP/1.1\r\nX-Prometheus-Scrape-Timeout-Seconds: 8\r\n\r\n")
+    };
+    let mut others: Vec<_> = (0..8).map(|_| hasty()).collect();
+    let [old, new] = [(); 2].map(|()| {
+        let usual = served.connect(SCRAPE);
+        others.extend((0..6).map(|_| hasty()));
+        usual
+    });
+    // The oldest is refused, and not told that the driver is silent.
+    let old = old.answer();
+    assert!(old.starts_with("HTTP/1.1 503 "), "{old}");
+    drop(release);
+    let new = new.answer();
+    assert!(new.contains("\ngpuws_up 0.0\n"), "{new}");
 }

@@ -195,6 +195,40 @@ fn a_thousand_users_are_a_hundred_and_the_others() {
 }
 
 #[test]
+fn a_thousand_owners_of_unused_leases_are_a_hundred_and_the_others() {
+    let snapshot = machine(vec![device(0, &[]), device(1, &[])], Vec::new());
+    // A user each, and those with large numbers have three leases on the second device.
+    let leases = (1..=1000).flat_map(|owner| {
+        let first = (owner <= 900).then(|| lease(&format!("a{owner}"), owner, 7, &["GPU-0"]));
+        let more = if owner > 900 { 0..3 } else { 0..0 };
+        let more = more.map(move |n| lease(&format!("b{owner}-{n}"), owner, 7, &["GPU-1"]));
+        first.into_iter().chain(more)
+    });
+    let metrics = metrics(&snapshot, &Ledger::new(leases.collect(), Vec::new()));
+    assert_eq!(metrics.count(Metric::GpuLeasesUnused), 1 + 100);
+    let value = |gpu, user| metrics.value(Metric::GpuLeasesUnused, &[("gpu", gpu), ("user", user)]);
+    assert_eq!(value("0", "(others)"), Some(900.0));
+    assert_eq!(value("1", "user901"), Some(3.0));
+    assert_eq!(value("1", "(others)"), None);
+}
+
+#[test]
+fn small_leases_do_not_hide_the_large_ones() {
+    let share = |id: &str, gib: u64| LeaseEntry {
+        claim: Claim { share: Share::Memory(Bytes(gib * GIB)), ..Claim::whole(1) },
+        ..lease(id, 1000, 7, &["GPU-0"])
+    };
+    let small = (10..30).map(|n| share(&format!("a{n}"), 0));
+    let leases = small.chain([share("m", 4), lease("z", 1001, 7, &["GPU-0"])]);
+    let snapshot = machine(vec![device(0, &[])], Vec::new());
+    let ledger = Ledger::new(leases.collect(), Vec::new());
+    let files = files(&snapshot, &ledger).unwrap();
+    assert_eq!(files["0"].lines().count(), 16);
+    assert!(files["0"].ends_with("\nm\nz\n"), "{files:?}");
+    assert_eq!(metrics(&snapshot, &ledger).count(Metric::GpuJob), 16);
+}
+
+#[test]
 fn lease_is_used_by_its_descendants_also_within_another_lease() {
     let child = ProcessInfo { parent: Ok(Pid(7)), ..process(8, 1000) };
     let stranger = process(9, 1001);

@@ -5,8 +5,6 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The most bytes that are read at a time; the rest follows at the next look.
-const MOST: u64 = 16 << 20;
 /// The longest line.
 const LINE: u64 = 64 << 10;
 
@@ -42,7 +40,8 @@ impl AuditLog {
             (self.file, self.offset) = (id, 0);
         }
         file.seek(SeekFrom::Start(self.offset))?;
-        let mut reader = BufReader::new(file.take(MOST));
+        // To its present end: a counter that lacks a part of the log would grow by it later.
+        let mut reader = BufReader::new(file.take(stat.len() - self.offset));
         let mut line = Vec::new();
         loop {
             line.clear();
@@ -93,6 +92,18 @@ mod tests {
         assert_eq!(lines(&mut log, &path).map(|lines| lines.len()), Some(0), "as long as before");
         append("f\n");
         assert_eq!(lines(&mut log, &path).unwrap(), ["f"]);
+    }
+
+    #[test]
+    fn long_log_is_read_to_its_end_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        let line = format!("{}\n", "x".repeat(999));
+        fs::write(&path, line.repeat(20_000) + "last\n").unwrap();
+        let (mut count, mut last) = (0, String::new());
+        let mut add = |line: &str| (count, last) = (count + 1, line.to_owned());
+        assert!(AuditLog::default().read(&path, &mut add));
+        assert_eq!((count, &*last), (20_001, "last"));
     }
 
     #[test]

@@ -74,7 +74,7 @@ impl ExportedMachine {
             warn,
             shown,
             source: Some((Source::open(&machine)?, machine.deadline)),
-            exporter: Exporter::new(),
+            exporter: Exporter::new(jobs.is_some()),
             reaps: Reaps::new(),
             audit_log: AuditLog::default(),
             jobs: jobs.map(JobDir::open).transpose()?,

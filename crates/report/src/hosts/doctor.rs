@@ -1,6 +1,6 @@
 //! `gpuws doctor --host`: the findings of each host.
 
-use super::{Head, Hosts, What};
+use super::{Hosts, What};
 use crate::text::{Line, Tone, wrapped};
 use crate::{Exit, wording};
 use gpu_core::Bytes;
@@ -9,8 +9,6 @@ use serde::Deserialize;
 /// What is shown of an object of `doctor --json`.
 #[derive(Debug, Deserialize)]
 pub struct Diagnosed {
-    #[serde(flatten)]
-    head: Head,
     findings: Vec<Finding>,
     unknown_users: Vec<UnknownUsers>,
 }
@@ -64,7 +62,7 @@ impl Hosts<Diagnosed> {
         let mut lines = Vec::new();
         let mut fine = Vec::new();
         for (host, said) in self.answered() {
-            let Diagnosed { head, findings, unknown_users } = &said.shown;
+            let (head, Diagnosed { findings, unknown_users }) = (&said.head, &said.shown);
             if findings.is_empty() && unknown_users.is_empty() && head.driver_error.is_none() {
                 fine.push(host.to_string());
             }

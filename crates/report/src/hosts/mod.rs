@@ -25,6 +25,7 @@ pub struct Hosts<T> {
 /// What a host answered.
 struct Said<T> {
     reply: Reply,
+    head: Head,
     shown: T,
 }
 
@@ -54,9 +55,15 @@ impl Head {
 impl<T: DeserializeOwned> Hosts<T> {
     /// Reads the answers.
     pub fn of(answers: Vec<Answer>) -> Self {
-        let read = |reply: Reply| match T::deserialize(&reply.object) {
-            Ok(shown) => Ok(Said { reply, shown }),
-            Err(error) => Err(NoAnswer::Unreadable(error.to_string().chars().take(200).collect())),
+        // Each for itself: to flatten one into the other would keep what neither has.
+        let read = |reply: Reply| {
+            let text = reply.object.get();
+            match (serde_json::from_str(text), serde_json::from_str(text)) {
+                (Ok(head), Ok(shown)) => Ok(Said { reply, head, shown }),
+                (Err(error), _) | (_, Err(error)) => {
+                    Err(NoAnswer::Unreadable(error.to_string().chars().take(200).collect()))
+                }
+            }
         };
         let hosts =
             answers.into_iter().map(|Answer { host, answer }| (host, answer.and_then(read)));
@@ -82,7 +89,7 @@ impl<T> Hosts<T> {
     /// Returns the object of `--json`.
     pub fn json(&self) -> json::Hosts<'_> {
         let hosts = self.hosts.iter().map(|(host, said)| {
-            let said = said.as_ref().map(|said| (&said.reply.object, said.reply.exit_code));
+            let said = said.as_ref().map(|said| (&*said.reply.object, said.reply.exit_code));
             json::hosts::Host::of(host, said)
         });
         json::Hosts {
@@ -130,6 +137,7 @@ mod tests {
             "unknown_users": [] });
         let more = more.as_object().unwrap().clone();
         object.as_object_mut().unwrap().extend(more);
+        let object = serde_json::value::to_raw_value(&object).unwrap();
         Answer { host: host.parse().unwrap(), answer: Ok(Reply { object, exit_code }) }
     }
 
@@ -168,6 +176,20 @@ mod tests {
         let told = serde_json::to_value(hosts.json()).unwrap();
         assert_eq!(told["hosts"][0]["error"]["kind"], "unreadable");
         assert_eq!(told["hosts"][0]["answer"], Value::Null);
+    }
+
+    #[test]
+    fn long_name_of_a_host_leaves_room_for_its_gpus() {
+        let gpu = json!({ "index": 5, "name": "NVIDIA A100-SXM4-80GB", "temperature_c": 56,
+            "utilization_percent": 98, "memory_used_bytes": 71_u64 << 30,
+            "memory_total_bytes": 80_u64 << 30, "free": true, "defects": [], "leases": null,
+            "processes": [], "error": null });
+        let host = "gpu01.very-long-department.institute.university.example";
+        let hosts = Hosts::<Seen>::of(vec![said(host, 0, &json!({ "gpus": [gpu] }))]);
+        let told = text(&hosts.lines(80));
+        let row = "gpu01.very-long-dep…    5  NVIDIA A100-SXM4-80GB  56 °C  98 %  71.0 / 80.0 GiB";
+        assert!(told.contains(row), "{told}");
+        assert!(text(&hosts.lines(usize::MAX)).contains(host), "whole where there is room");
     }
 
     #[test]

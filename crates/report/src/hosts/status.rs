@@ -1,6 +1,6 @@
 //! `gpuws status --host`: a row for each GPU of each host.
 
-use super::{Head, Hosts, What};
+use super::{Hosts, What};
 use crate::text::{Align, Line, Table, Tone, wrapped};
 use crate::{Exit, wording};
 use gpu_core::Bytes;
@@ -9,8 +9,6 @@ use serde::Deserialize;
 /// What is shown of an object of `status --json`.
 #[derive(Debug, Deserialize)]
 pub struct Seen {
-    #[serde(flatten)]
-    head: Head,
     gpus: Vec<Gpu>,
     finding_count: Option<u64>,
 }
@@ -56,7 +54,7 @@ impl Hosts<Seen> {
 
     /// Returns the table, the hosts without an answer, and a summary, within `room` columns.
     pub fn lines(&self, room: usize) -> Vec<Line> {
-        let labels = self.answered().filter_map(|(host, said)| said.shown.head.label(host));
+        let labels = self.answered().filter_map(|(host, said)| said.head.label(host));
         let mut lines: Vec<Line> = labels.collect();
         let mut table = Table::new(&[
             ("HOST", Align::Left),
@@ -70,7 +68,8 @@ impl Hosts<Seen> {
         let mut is_empty = true;
         for (host, said) in self.answered() {
             for (at, gpu) in said.shown.gpus.iter().enumerate() {
-                let host = if at == 0 { Line::new().plain(host) } else { Line::new() };
+                // A long name must not push the values off the screen.
+                let host = if at == 0 { Line::new().fitted(host, room / 4) } else { Line::new() };
                 table.row(std::iter::once(host).chain(gpu.cells()));
                 is_empty = false;
             }
@@ -79,7 +78,7 @@ impl Hosts<Seen> {
             lines.extend(table.lines(room));
         }
         for (host, said) in self.answered().filter(|(_, said)| said.shown.gpus.is_empty()) {
-            let why = said.shown.head.driver_error.as_ref().map_or("no GPU", |why| &why.what);
+            let why = said.head.driver_error.as_ref().map_or("no GPU", |why| &why.what);
             let head = Line::new().plain(host).plain("  ");
             lines.extend(wrapped(head, Tone::Plain, why, room));
         }

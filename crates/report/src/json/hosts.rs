@@ -3,7 +3,7 @@
 use super::Version;
 use gpu_fleet::{HostName, NoAnswer};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// The answers of several hosts.
 #[derive(Serialize)]
@@ -25,7 +25,8 @@ pub struct Host<'a> {
     pub host: &'a str,
     /// The object that the same command printed on the host, gpuws status --json or gpuws doctor
     /// --json. Null if the host did not answer.
-    pub answer: Option<&'a Value>,
+    #[cfg_attr(feature = "schema", schemars(with = "Option<serde_json::Value>"))]
+    pub answer: Option<&'a RawValue>,
     /// Exit code of gpuws on the host. Null if the host did not answer.
     pub exit_code: Option<i32>,
     /// Why the host did not answer. Null if it did.
@@ -69,7 +70,7 @@ pub enum HostErrorKind {
 
 impl<'a> Host<'a> {
     /// Returns what is told of a host.
-    pub(crate) fn of(host: &'a HostName, said: Result<(&'a Value, i32), &NoAnswer>) -> Self {
+    pub(crate) fn of(host: &'a HostName, said: Result<(&'a RawValue, i32), &NoAnswer>) -> Self {
         Host {
             host: host.as_str(),
             answer: said.ok().map(|(object, _)| object),

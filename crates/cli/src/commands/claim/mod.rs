@@ -40,8 +40,9 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
         claim_request::real_processes(global)?;
     }
     if args.format == ClaimFormat::Cdi && (global.json || !(args.hold || args.export)) {
-        let failure = Failure::new(Exit::Usage, "name the GPUs for containers");
-        return Err(failure.with_source("--format cdi requires --hold or --export, and no --json"));
+        return Err(Failure::new(Exit::Usage, "name the GPUs for containers")
+            .with_source("--format cdi requires --hold or --export, and no --json")
+            .with_hint("podman run --device \"$(gpuws claim --export --format cdi)\" IMAGE"));
     }
     let source = source::open(global)?;
     if let Origin::Simulated(machine) = source.host.origin()

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+const DOCUMENT: &str = include_str!("../../../../../docs/metrics.md");
 const DASHBOARD: &str = include_str!("../../../../../packaging/grafana/gpuws.json");
 
 /// Returns a program of Debian's packages.
@@ -65,6 +66,22 @@ fn rules_pass_their_tests() {
     {
         let mut command = Command::new(&promtool);
         let output = command.args(words).current_dir(packaging("prometheus")).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+#[test]
+fn configurations_of_the_document_are_valid() {
+    let Some(promtool) = installed("promtool") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    fs::copy(packaging("prometheus/gpuws.rules.yml"), dir.path().join("gpuws.rules.yml")).unwrap();
+    let blocks: Vec<&str> = DOCUMENT.split("```yaml\n").skip(1).collect();
+    assert_eq!(blocks.len(), 2);
+    for block in blocks {
+        let config = dir.path().join("prometheus.yml");
+        fs::write(&config, block.split("```").next().unwrap()).unwrap();
+        let output =
+            Command::new(&promtool).args(["check", "config"]).arg(config).output().unwrap();
         assert!(output.status.success(), "{output:?}");
     }
 }
