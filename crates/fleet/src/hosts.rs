@@ -57,7 +57,13 @@ pub fn in_file(path: &Path) -> Result<Vec<HostName>> {
             io::ErrorKind::InvalidData => ErrorKind::Invalid,
             _ => ErrorKind::Io,
         };
-        Error::new(kind, what()).with_source(error)
+        let failed = Error::new(kind, what());
+        match error.kind() {
+            io::ErrorKind::NotFound => {
+                failed.with_source("no such file; only 'slurm' means the nodes of the cluster")
+            }
+            _ => failed.with_source(error),
+        }
     };
     let mut text = String::new();
     let file = File::open(path).map_err(failed)?;

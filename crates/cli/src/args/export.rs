@@ -7,11 +7,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+const ADDRESS: &str = "expected an IP address and a port, such as 127.0.0.1:9836";
+
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
     /// Address to serve on. Anybody who can reach it can read the metrics.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9836",
-          value_parser = address)]
+          value_parser = |text: &str| text.parse::<SocketAddr>().map_err(|_| ADDRESS))]
     pub(crate) listen: SocketAddr,
     /// Write the metrics once to this file, for the textfile collector of node_exporter, and end;
     /// `-` is standard output.
@@ -32,8 +34,4 @@ pub(crate) struct ExportArgs {
     /// Answer a scrape this soon after a look without another look.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
     pub(crate) reuse: Duration,
-}
-
-fn address(text: &str) -> Result<SocketAddr, &'static str> {
-    text.parse().map_err(|_| "expected an IP address and a port, such as 127.0.0.1:9836")
 }

@@ -64,16 +64,7 @@ fn answers(hosts: &HostArgs, words: &[&str], global: &Global) -> Result<Vec<Answ
 pub(super) fn named(hosts: &HostArgs, global: &Global) -> Result<Vec<HostName>, Failure> {
     refuse(&[("--sim", global.sim.is_some()), ("--nvml", global.nvml.is_some())])?;
     let lists = hosts.named.iter().map(String::as_str);
-    let from = hosts.from.as_deref();
-    hosts::named(lists, from, global.deadline, &SystemClock::new()).map_err(|error| {
-        let failure = Failure::from(error);
-        match from {
-            Some(from) if from != "slurm" && !from.exists() => {
-                failure.with_hint("name a file of hosts, or slurm for the nodes of the cluster")
-            }
-            _ => failure,
-        }
-    })
+    Ok(hosts::named(lists, hosts.from.as_deref(), global.deadline, &SystemClock::new())?)
 }
 
 /// Fails for the options that are about one machine.

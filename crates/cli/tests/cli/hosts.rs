@@ -238,7 +238,7 @@ fn answers_of_hosts_are_merged_and_silence_is_told() {
     assert!(hosts[2]["error"]["what"].as_str().unwrap().contains("refused"), "{told}");
 
     let missing = lab.gpuws(&["status", "--hosts-from", "lost"]);
-    assert!(missing.stderr.contains("name a file of hosts, or slurm"), "{}", missing.stderr);
+    assert!(missing.stderr.contains("only 'slurm' means the nodes"), "{}", missing.stderr);
 
     let findings = lab.gpuws(&["doctor", "--host", "a,b"]);
     assert_eq!(findings.code, 1, "{}", findings.stderr);

@@ -114,14 +114,11 @@ fn chosen(snapshot: &Snapshot, named: &[Selector]) -> Result<Vec<DeviceState>, F
         }
         return Ok(found);
     }
-    let devices = || snapshot.devices.clone();
-    let given = given(&|name| std::env::var_os(name), &devices, &BTreeMap::new);
+    let all = || snapshot.devices.clone();
+    let given = given(&|name| std::env::var_os(name), &all, &BTreeMap::new);
     // A list that cannot be resolved does not add devices, so using all of them is safe.
-    let Some(given) = given.ok().and_then(|given| given.given) else {
-        return Ok(snapshot.devices.clone());
-    };
-    let is_given =
-        |device: &DeviceState| device.id().uuid.as_ref().is_ok_and(|uuid| given.contains(uuid));
+    let Some(given) = given.ok().and_then(|given| given.given) else { return Ok(all()) };
+    let is_given = |d: &DeviceState| d.id().uuid.as_ref().is_ok_and(|uuid| given.contains(uuid));
     Ok(snapshot.devices.iter().cloned().chain(mig()).filter(is_given).collect())
 }
 
