@@ -4,8 +4,8 @@ use crate::catalog::Metric;
 use crate::look::{Scene, flag, from_milli, number};
 use crate::metrics::Metrics;
 use gpu_core::{
-    Absent, Bytes, DeviceFileKind, DeviceId, DeviceSample, DeviceState, DriverMessage,
-    DriverMessageKind, Holder, PciBusId, Pid, Reading,
+    Absent, Bytes, DeviceId, DeviceSample, DeviceState, DriverMessage, DriverMessageKind, Holder,
+    PciBusId, Pid, Reading,
 };
 use gpu_reaper::{Defect, Fitness, defects};
 use gpu_steward::DeviceLeases;
@@ -98,15 +98,14 @@ fn defect_name(defect: Defect) -> &'static str {
 
 /// Counts the processes that the driver lists or that have the file of the device open, each once.
 fn add_holders(scene: &Scene<'_>, device: &DeviceState, labels: &Labels, metrics: &mut Metrics) {
-    let (Ok(holders), Ok(listed)) = (&scene.snapshot.holders, &device.processes) else { return };
+    let (Ok(_), Ok(listed)) = (&scene.snapshot.holders, &device.processes) else { return };
     // Without the minor number it is not known which file is that of the device.
     let Some(minor) = scene.snapshot.minor_of(device) else { return };
     let listed: BTreeSet<Pid> = listed.iter().map(|process| process.pid).collect();
-    let others = |holder: &&Holder| {
-        holder.has(DeviceFileKind::Gpu(minor)) && !listed.contains(&holder.process.pid)
-    };
+    let holders = scene.holders.get(&minor).into_iter().flatten();
+    let others = holders.filter(|holder| !listed.contains(&holder.process.pid));
     let (unlisted, none): (Vec<&Holder>, Vec<&Holder>) =
-        holders.iter().filter(others).partition(|holder| holder.uses_memory_of(minor));
+        others.partition(|holder| holder.uses_memory_of(minor));
     for (memory, count) in
         [("listed", listed.len()), ("unlisted", unlisted.len()), ("none", none.len())]
     {

@@ -140,7 +140,11 @@ impl Metrics {
 
 /// Returns a label's value as it is shown.
 fn short(value: &str) -> String {
-    gpu_core::clean(value).chars().take(MOST_CHARACTERS).collect()
+    let value = gpu_core::clean(value);
+    match value.char_indices().nth(MOST_CHARACTERS) {
+        Some((end, _)) => value[..end].to_owned(),
+        None => value.into_owned(),
+    }
 }
 
 #[derive(Debug)]

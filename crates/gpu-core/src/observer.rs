@@ -294,14 +294,16 @@ impl Answers for Look<'_> {
             read.extend(new.into_iter().zip(answers));
         }
         let gone = || Error::new(ProcessFault::Gone, "inspect a process");
-        let mut answers = Vec::with_capacity(pids.len());
+        let (mut answers, mut kept) = (Vec::with_capacity(pids.len()), Vec::new());
         for pid in pids {
             let (answer, at) = read.remove(pid).unwrap_or_else(|| (Err(gone()), now));
             if let Ok(info) = &answer {
-                self.observer.processes.insert(*pid, (info.clone(), at));
+                kept.push((*pid, (info.clone(), at)));
             }
             answers.push(answer);
         }
+        // All at once: a map that grows in ascending order is half empty.
+        self.observer.processes.append(&mut kept.into_iter().collect());
         answers
     }
 }

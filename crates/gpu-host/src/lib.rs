@@ -85,7 +85,7 @@ pub use journal::FileJournal;
 pub use limits::{ignore_file_size_signal, raise_open_file_limit};
 pub use locks::{FileLeaseStore, Place, SafeGpuFiles};
 pub use runtime_power::may_sleep;
-pub use syscall::give_back_memory;
+pub use syscall::{give_back_memory, share_heap};
 pub use terminals::Terminals;
 pub use tool::{Answer, Tool};
 pub use trusted_dir::{PathTrust, TrustedDir, is_own};

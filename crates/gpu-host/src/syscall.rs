@@ -1,5 +1,5 @@
 //! System calls that no safe wrapper offers: `kcmp`, `bpf`, `PROCMAP_QUERY`, and `mmap` of a file
-//! of sysfs; and `malloc_trim` of the C library.
+//! of sysfs; and `malloc_trim` and `mallopt` of the C library.
 //!
 //! This is the only file of the crate with `unsafe`. Each function takes and returns safe types,
 //! and no kernel object outlives its `OwnedFd`.
@@ -47,6 +47,17 @@ pub fn give_back_memory() {
     // SAFETY: it is safe to call at any time from any thread, with any number of bytes to keep.
     unsafe {
         libc::malloc_trim(0);
+    }
+}
+
+/// Makes the threads that start later allocate from the heap of the others: each has one of its own
+/// otherwise, and each heap keeps pages that are nearly empty. It is for a program of which one
+/// thread works at a time. With a C library other than glibc it does nothing.
+pub fn share_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it is safe to call at any time from any thread; it changes a limit.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
     }
 }
 

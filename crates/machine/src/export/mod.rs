@@ -7,7 +7,7 @@ use crate::{MachineError, Options, Source};
 use audit_log::AuditLog;
 use gpu_core::{Clock, LeaseStore};
 use gpu_export::{Exported, Exporter, Metrics, Ports, Reaps, Shown};
-use gpu_host::{SystemClock, give_back_memory, user_name};
+use gpu_host::{SystemClock, give_back_memory, share_heap, user_name};
 use job_dir::JobDir;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -67,6 +67,8 @@ impl ExportedMachine {
     /// the caller can change it.
     pub fn open(options: &ExportOptions<'_>) -> Result<Self, MachineError> {
         let ExportOptions { machine, warn, shown, jobs } = *options;
+        // The thread that looks allocates nearly everything.
+        share_heap();
         Ok(ExportedMachine {
             sim: machine.sim.map(Path::to_owned),
             nvml: machine.nvml.map(Path::to_owned),

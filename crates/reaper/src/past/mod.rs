@@ -138,6 +138,7 @@ impl Past {
             self.devices[known].add(look, device, now, longest);
         }
         self.devices.retain(|past| now.saturating_sub(past.seen) <= longest);
+        let before = self.processes.len();
         for (pid, process) in &look.processes {
             match &process.0 {
                 Ok(info) => self.add_process(*pid, info),
@@ -148,6 +149,7 @@ impl Past {
             }
         }
         self.processes.retain(|_, past| now.saturating_sub(past.seen) <= longest);
+        fill_if_grown(&mut self.processes, before);
     }
 
     fn add_process(&mut self, pid: Pid, info: &ProcessInfo) {
@@ -228,6 +230,14 @@ impl Past {
     }
 }
 
+/// Rebuilds a map that has more than before: one that grew in ascending order is half empty, and
+/// this one stays for hours.
+fn fill_if_grown<V>(map: &mut BTreeMap<Pid, V>, before: usize) {
+    if map.len() > before {
+        *map = std::mem::take(map).into_iter().collect();
+    }
+}
+
 fn is_work((used, span): (Duration, Duration)) -> bool {
     used.saturating_mul(50) > span
 }
@@ -286,12 +296,14 @@ impl DevicePast {
             // A process in several MIG instances is listed in each.
             uses.entry(process.pid).and_modify(|known| known.join(here)).or_insert(here);
         }
+        let before = self.uses.len();
         self.uses.retain(|pid, _| uses.contains_key(pid));
         for (pid, here) in uses {
             let key = look.process(pid).map_or(ProcessKey { pid, start: None }, |info| info.key);
             let past = self.uses.entry(pid).or_insert_with(|| UsePast::new(key, now));
             past.add(key, here, now, longest);
         }
+        fill_if_grown(&mut self.uses, before);
     }
 
     /// Returns the past of a process on it; `None` for a process that it did not list in the last
