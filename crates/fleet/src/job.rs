@@ -7,6 +7,7 @@
 
 use crate::child::{Guard, Stream, last_line, wait};
 use crate::{HostName, Ssh};
+use gpu_core::Clock;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -94,19 +95,21 @@ pub(crate) enum Step<'a> {
     Ending,
 }
 
-/// Runs `words` on a host, with its output on the output of this process.
+/// Runs `words` on a host, with its output on the output of this process. The job must start within
+/// `limit`, half of which is for the connection. The end of ssh, at the limit or at a signal before
+/// the start, ends gpuws there.
 ///
 /// # Errors
 /// When ssh cannot be started or watched.
 pub(crate) fn attempt(
     host: &HostName,
     words: &[String],
-    connect: Duration,
+    limit: Duration,
     ssh: &Ssh,
-    signals: &EndSignals,
+    (signals, clock): (&EndSignals, &dyn Clock),
     tell: &mut dyn FnMut(Step<'_>),
 ) -> io::Result<Tried> {
-    let mut command = ssh.command(host, words, connect);
+    let mut command = ssh.command(host, words, limit / 2);
     command.stdin(Stdio::piped()).stderr(Stdio::piped());
     // Ctrl-C reaches this process only; ssh must stay to bring the end of the job.
     command.process_group(0);
@@ -116,11 +119,20 @@ pub(crate) fn attempt(
     let missing = || io::Error::other("standard error is not piped");
     let mut errors = Errors::new(child.0.stderr.take().ok_or_else(missing)?)?;
     let mut interrupted = None;
+    let end = clock.monotonic().saturating_add(limit);
     loop {
+        let left = match errors.has_started {
+            true => Duration::MAX,
+            false => end.saturating_sub(clock.monotonic()),
+        };
+        if left.is_zero() {
+            let why = format!("the job did not start within {} s", limit.as_secs_f64());
+            return Ok(Tried::NotStarted(255, why));
+        }
         let mut files =
             vec![PollFd::new(&pidfd, PollFlags::IN), PollFd::new(&signals.woken, PollFlags::IN)];
         files.extend(errors.stream.poll());
-        wait(&mut files, Duration::MAX)?;
+        wait(&mut files, left)?;
         let is_gone = !files[0].revents().is_empty();
         // What it wrote before it ended is in the pipe by now.
         errors.pass_on(&mut io::stderr(), &mut |messages| tell(Step::Started(messages)))?;
@@ -128,6 +140,9 @@ pub(crate) fn attempt(
             break;
         }
         if let Some(signal) = signals.take() {
+            if !errors.has_started {
+                return Ok(Tried::Interrupted(signal));
+            }
             match alive.take() {
                 Some(_) => tell(Step::Ending),
                 // Asked twice: the host is left to notice the end of the connection.

@@ -40,7 +40,7 @@ pub struct RemoteRun {
     pub command: Vec<OsString>,
     /// How long to wait.
     pub wait: Wait,
-    /// The time that each host has for an answer.
+    /// The time that each host has for an answer, and half of the time for a start of the job.
     pub deadline: Duration,
 }
 
@@ -121,8 +121,8 @@ impl RemoteRun {
                     Step::Started(messages) => tell(Progress::Started(host, messages)),
                     Step::Ending => tell(Progress::Ending(host)),
                 };
-                let connect = self.deadline / 2;
-                match attempt(host, &words, connect, ssh, &signals, &mut step).map_err(failed)? {
+                let (limit, ports) = (self.deadline * 2, (&signals, clock));
+                match attempt(host, &words, limit, ssh, ports, &mut step).map_err(failed)? {
                     Tried::NotNow => {}
                     Tried::Ended(code) => return Ok(Outcome::Ended(code)),
                     Tried::Interrupted(signal) => return Ok(Outcome::Interrupted(signal)),

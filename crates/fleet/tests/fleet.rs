@@ -146,6 +146,10 @@ fn missing_ssh_is_told() {
 /// Runs a job on hosts that behave like `cases` and returns the outcome and the hosts that were
 /// asked to run it.
 fn run(names: &str, cases: &str) -> (Outcome, String) {
+    run_within(Duration::from_secs(20), names, cases)
+}
+
+fn run_within(deadline: Duration, names: &str, cases: &str) -> (Outcome, String) {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("tried");
     fs::write(&log, "").unwrap();
@@ -170,7 +174,7 @@ fn run(names: &str, cases: &str) -> (Outcome, String) {
         options: vec!["--quiet".into()],
         command: vec!["true".into()],
         wait: Wait::AtMost(Duration::ZERO),
-        deadline: Duration::from_secs(20),
+        deadline,
     };
     let mut told = Vec::new();
     let mut tell = |progress: Progress<'_>| told.push(format!("{progress:?}"));
@@ -200,6 +204,14 @@ fn job_that_started_or_might_have_is_never_tried_again() {
     let host: HostName = "a".parse().unwrap();
     let lost = Outcome::NotStarted(host, 255, "Connection closed".to_owned());
     assert_eq!(run("a,b", broken), (lost, "a ".to_owned()));
+}
+
+#[test]
+fn host_that_never_starts_the_job_is_given_up() {
+    let (outcome, tried) = run_within(Duration::from_secs(4), "a,b", "a) exec sleep 60 ;;");
+    let why = "the job did not start within 8 s".to_owned();
+    let host: HostName = "a".parse().unwrap();
+    assert_eq!((outcome, tried), (Outcome::NotStarted(host, 255, why), "a ".to_owned()));
 }
 
 #[test]
