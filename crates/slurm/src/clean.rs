@@ -193,7 +193,7 @@ impl Cleaner<'_> {
             let held: BTreeSet<u32> = suspect.minors.intersection(&free).copied().collect();
             if !held.is_empty() {
                 look.hold(suspect, &held);
-                look.leftovers.push(unclaimed(suspect, held.into_iter().collect()));
+                look.leftovers.extend(unclaimed(suspect, held.into_iter().collect()));
             }
         }
         Ok(())

@@ -193,6 +193,33 @@ fn monitor_and_slurm_itself_keep_the_device() {
     assert_eq!((world.signalled(), reason_of(&cleaned)), (vec![], None));
 }
 
+/// Any user can pass the descriptors of a device to the system's message bus, which keeps them.
+#[test]
+fn daemon_that_has_the_device_is_named_and_never_signalled() {
+    for (uid, cgroup) in [
+        (0, "/system.slice/dbus.service"),
+        (101, "/system.slice/dbus.service"),
+        (101, "/"),
+        (1000, "/system.slice/vllm.service"),
+    ] {
+        for phase in [Phase::Before, Phase::After] {
+            let daemon = FakeProcess { cgroup, ..device(4711, uid) };
+            let world = World::new(vec![daemon]);
+            let (cleaned, _) = clean(&world, &FakeSlurm::default(), phase);
+            assert_eq!(world.signalled(), [], "{uid} {cgroup}");
+            assert_eq!(reason_of(&cleaned).as_deref(), Some("gpuws: GPU 0 held by 4711"));
+        }
+    }
+    for (uid, cgroup) in [
+        (1000, "/system.slice/slurmd.service"),
+        (1000, "/user.slice/user-1000.slice/user@1000.service/app.slice/x.service"),
+    ] {
+        let world = World::new(vec![FakeProcess { cgroup, ..device(4711, uid) }]);
+        clean(&world, &FakeSlurm::default(), Phase::After);
+        assert_eq!(world.signalled(), [(4711, Signal::Term)], "{cgroup}");
+    }
+}
+
 #[test]
 fn before_a_job_leftovers_of_earlier_ones_are_ended() {
     let earlier = FakeProcess { mark: Some("6"), ..device(4711, 1000) };

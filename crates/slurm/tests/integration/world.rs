@@ -21,6 +21,8 @@ pub(crate) struct FakeProcess {
     pub(crate) mark: Option<&'static str>,
     /// Its cgroup is that of this job.
     pub(crate) job: Option<(&'static str, &'static str)>,
+    /// Its cgroup, if that is no job's.
+    pub(crate) cgroup: &'static str,
     /// Who reads its environment waits for seconds.
     pub(crate) blocks: bool,
     /// No signal ends it.
@@ -36,6 +38,7 @@ pub(crate) fn process(pid: u32, uid: u32) -> FakeProcess {
         uses_uvm: false,
         mark: None,
         job: None,
+        cgroup: "/",
         blocks: false,
         is_immune: false,
     }
@@ -52,6 +55,7 @@ impl FakeProcess {
         (info.uid, info.parent, info.session) = (Ok(self.uid), Ok(Pid(1)), Ok(Pid(self.pid)));
         (info.has_terminal, info.state) = (Ok(false), Ok(ProcessState::Sleeping));
         info.executable = Err(Absent::NotFound);
+        info.cgroup = Ok(self.cgroup.to_owned());
         if let Some((id, cgroup)) = self.job {
             let (kind, cgroup) = (WorkloadKind::SlurmJob, cgroup.to_owned());
             info.cgroup = Ok(cgroup.clone());
