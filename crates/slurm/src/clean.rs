@@ -1,13 +1,13 @@
 //! The cleaning of the devices of a job.
 
-use crate::allocation::{Allocation, allocation, job_ids};
+use crate::allocation::{Allocation, allocation, job_names};
 use crate::evidence::{Suspect, Verdict, unclaimed, verdict};
 use crate::gres::NodeDevice;
 use crate::held::HeldDevice;
 use crate::job::Job;
 use crate::question::{Question, Slurm};
 use crate::scene::{Driver, suspects};
-use gpu_core::{ActToken, Bytes, Fault, Pid, ProcessKey, Result, driver_reserve};
+use gpu_core::{ActToken, Bytes, Error, ErrorKind, Fault, Pid, ProcessKey, Result, driver_reserve};
 use gpu_reaper::{
     Action, Event, Expected, Guard, Leftover, Outcome, Ports, Report, execute, plan_leftovers,
 };
@@ -181,6 +181,10 @@ impl Cleaner<'_> {
                 return Ok(());
             }
         };
+        if allocated.is_unknown() {
+            let what = "read which devices the other jobs on this node have";
+            look.unknown = Some(Error::new(ErrorKind::Invalid, what).fault());
+        }
         let free = free(self.devices, minors, &allocated);
         // Only now: a process that is still there after Slurm's answer belongs to no job that has
         // started since.
@@ -285,14 +289,15 @@ pub(crate) fn held_device(
 /// # Errors
 /// When Slurm does not answer, or there are too many jobs.
 pub(crate) fn allocated(slurm: &dyn Slurm, node: &str, except: Option<&str>) -> Result<Allocation> {
-    let jobs = job_ids(&slurm.ask(Question::Jobs(node))?);
+    let jobs = job_names(&slurm.ask(Question::Jobs(node))?);
     let mut all = Allocation::default();
-    for (count, id) in jobs.iter().filter(|id| Some(id.as_str()) != except).enumerate() {
+    let others = jobs.iter().filter(|(number, _)| Some(number.as_str()) != except);
+    for (count, (_, name)) in others.enumerate() {
         if count >= JOBS {
             let what = format!("ask about more than {JOBS} jobs on node '{node}'");
-            return Err(gpu_core::Error::new(gpu_core::ErrorKind::Invalid, what));
+            return Err(Error::new(ErrorKind::Invalid, what));
         }
-        all.add(allocation(&slurm.ask(Question::Job(id))?, node));
+        all.add(allocation(&slurm.ask(Question::Job(name))?, node));
     }
     Ok(all)
 }

@@ -307,10 +307,14 @@ impl Slurm for FakeSlurm {
         match question {
             Question::Processes => Ok(self.tracked.to_owned()),
             _ if self.is_away => away(),
-            Question::Jobs(_) => Ok(self.jobs.iter().map(|(id, _)| format!("{id}\n")).collect()),
+            Question::Jobs(_) => {
+                Ok(self.jobs.iter().map(|(id, _)| format!("{id} {id}\n")).collect())
+            }
             Question::Job(id) => {
                 let gres = self.jobs.iter().find(|(other, _)| *other == id);
-                Ok(gres.map(|(_, gres)| format!("Nodes=n1 GRES={gres}")).unwrap_or_default())
+                Ok(gres
+                    .map(|(_, gres)| format!("Nodes=n1 CPU_IDs=0 Mem=0 GRES={gres}"))
+                    .unwrap_or_default())
             }
             Question::Node(node) => Ok(format!("NodeName={node} {}", self.node)),
             _ => Ok(String::new()),
