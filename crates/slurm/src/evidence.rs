@@ -2,7 +2,7 @@
 
 use crate::clean::Phase;
 use crate::job::Job;
-use gpu_core::{FIRST_USER, ProcessInfo};
+use gpu_core::{Executable, FIRST_USER, ProcessInfo, in_system_dir};
 use gpu_reaper::{JobMark, Leftover, Membership};
 use std::collections::BTreeSet;
 
@@ -101,9 +101,17 @@ fn may_end_unseen(suspect: &Suspect) -> bool {
     unattended || !suspect.minors.is_empty()
 }
 
-/// Returns whether a process is a daemon or a step of Slurm.
+/// Returns whether a process is the daemon or a step of Slurm, by its executable: a user can start a
+/// program of root (setuid) by any name, but cannot install one for root.
 fn is_slurms_own(process: &ProcessInfo) -> bool {
-    process.uid == Ok(0) && (process.name.starts_with("slurm") || process.name == "munged")
+    let is_slurms = |program: &Executable| {
+        let name = program.name();
+        let name = name.strip_suffix("-wlm").unwrap_or(name); // Debian
+        program.is_roots()
+            && in_system_dir(&program.path)
+            && matches!(name, "slurmd" | "slurmstepd")
+    };
+    process.uid == Ok(0) && process.executable.as_deref().is_ok_and(is_slurms)
 }
 
 #[cfg(test)]
@@ -203,7 +211,22 @@ mod tests {
         step.process.name = "slurmstepd".to_owned();
         assert_eq!(after(&step), "in cgroup", "a user can choose this name");
         step.process.uid = Ok(0);
-        assert_eq!(after(&step), "spared");
+        for (path, owner, expected) in [
+            ("/usr/sbin/slurmstepd", 0, "spared"),
+            ("/opt/slurm/sbin/slurmstepd-wlm", 0, "spared"),
+            ("/usr/bin/su", 0, "in cgroup"),
+            ("/usr/sbin/slurmstepd", 1000, "in cgroup"),
+            ("/home/alice/slurmstepd", 0, "in cgroup"),
+        ] {
+            step.process.executable = Ok(Box::new(gpu_core::Executable {
+                path: path.to_owned(),
+                file: gpu_core::FileId::Inode { dev: 1, ino: 2 },
+                owner,
+                writable_by_others: false,
+                seen_by_caller: Err(gpu_core::Absent::NotRecorded),
+            }));
+            assert_eq!(after(&step), expected, "{path} of {owner}");
+        }
         let mut monitor = in_cgroup(suspect(), "7");
         (monitor.process.uid, monitor.minors) = (Ok(0), BTreeSet::new());
         assert_eq!(after(&monitor), "spared");

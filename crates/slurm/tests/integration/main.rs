@@ -187,7 +187,8 @@ fn process_that_blocks_the_reader_of_its_environment_is_ended_for_its_device() {
 #[test]
 fn monitor_and_slurm_itself_keep_the_device() {
     let monitor = FakeProcess { uses_uvm: false, ..device(4711, 0) };
-    let step = FakeProcess { name: "slurmstepd", ..device(4712, 0) };
+    let program = "/usr/sbin/slurmstepd";
+    let step = FakeProcess { name: "slurmstepd", program, ..device(4712, 0) };
     let world = World::new(vec![monitor, step]);
     let (cleaned, _) = clean(&world, &FakeSlurm::default(), Phase::After);
     assert_eq!((world.signalled(), reason_of(&cleaned)), (vec![], None));

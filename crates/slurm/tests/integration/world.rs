@@ -13,6 +13,8 @@ pub(crate) struct FakeProcess {
     pub(crate) pid: u32,
     pub(crate) uid: u32,
     pub(crate) name: &'static str,
+    /// The path of its executable, which is root's; unknown if empty.
+    pub(crate) program: &'static str,
     /// It has `/dev/nvidia0` open.
     pub(crate) has_device: bool,
     /// It has uvm open.
@@ -34,6 +36,7 @@ pub(crate) fn process(pid: u32, uid: u32) -> FakeProcess {
         pid,
         uid,
         name: "python",
+        program: "",
         has_device: false,
         uses_uvm: false,
         mark: None,
@@ -54,7 +57,16 @@ impl FakeProcess {
         info.key.start = Some(StartTime(u64::from(self.pid)));
         (info.uid, info.parent, info.session) = (Ok(self.uid), Ok(Pid(1)), Ok(Pid(self.pid)));
         (info.has_terminal, info.state) = (Ok(false), Ok(ProcessState::Sleeping));
-        info.executable = Err(Absent::NotFound);
+        info.executable = match self.program {
+            "" => Err(Absent::NotFound),
+            path => Ok(Box::new(Executable {
+                path: path.to_owned(),
+                file: FileId::Inode { dev: 1, ino: 2 },
+                owner: 0,
+                writable_by_others: false,
+                seen_by_caller: Err(Absent::NotRecorded),
+            })),
+        };
         info.cgroup = Ok(self.cgroup.to_owned());
         if let Some((id, cgroup)) = self.job {
             let (kind, cgroup) = (WorkloadKind::SlurmJob, cgroup.to_owned());
