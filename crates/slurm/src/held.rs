@@ -4,6 +4,7 @@
 //! reason to administrators.
 
 use gpu_core::{Bytes, Pid};
+use std::collections::BTreeSet;
 
 /// The most processes that a reason names for one device, and the most devices.
 const NAMED: usize = 8;
@@ -39,18 +40,32 @@ pub fn reason(held: &[HeldDevice]) -> Option<String> {
 
 /// Returns whether [`reason`] has written a reason, and nobody has changed it.
 pub fn is_own_reason(text: &str) -> bool {
-    let number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
-    let own = |part: &str| {
-        let Some((device, holders)) = part.split_once(" held by ") else { return false };
+    parts(text).is_some()
+}
+
+/// Returns the indices of the devices that a reason of [`reason`] names as held by no process.
+pub(crate) fn lost(text: &str) -> BTreeSet<u32> {
+    let parts = parts(text).unwrap_or_default().into_iter();
+    parts.filter(|(_, has_holder)| !has_holder).map(|(index, _)| index).collect()
+}
+
+/// Returns the index of each device that a reason names, and whether it names a holder; `None` if it
+/// is not a reason of [`reason`].
+fn parts(text: &str) -> Option<Vec<(u32, bool)>> {
+    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    let part = |part: &str| {
+        let (device, holders) = part.split_once(" held by ")?;
         let words: Vec<&str> = device.split(' ').collect();
-        let named = match words[..] {
-            ["GPU", index] => number(index),
-            ["GPU", index, used, "MiB"] => number(index) && number(used),
-            _ => false,
+        let index = match words[..] {
+            ["GPU", index] => index,
+            ["GPU", index, used, "MiB"] if is_number(used) => index,
+            _ => return None,
         };
-        named && (holders == "no process" || holders.split(", ").all(number))
+        let has_holder = holders != "no process";
+        let is_whole = is_number(index) && (!has_holder || holders.split(", ").all(is_number));
+        Some((index.parse().ok().filter(|_| is_whole)?, has_holder))
     };
-    text.strip_prefix(PREFIX).is_some_and(|parts| parts.split("; ").all(own))
+    text.strip_prefix(PREFIX)?.split("; ").map(part).collect()
 }
 
 #[cfg(test)]
@@ -73,6 +88,12 @@ mod tests {
         ] {
             assert_eq!(reason(&devices).as_deref(), Some(expected));
             assert!(is_own_reason(expected));
+            let without: BTreeSet<u32> = devices
+                .iter()
+                .filter(|device| device.pids.is_empty())
+                .map(|device| device.index)
+                .collect();
+            assert_eq!(lost(expected), without);
         }
         assert_eq!(reason(&[]), None);
         let crowd: Vec<HeldDevice> =

@@ -5,7 +5,8 @@ mod world;
 use gpu_core::{ActToken, Pid, Signal};
 use gpu_reaper::{Guard, Ports};
 use gpu_slurm::{
-    Cleaned, Cleaner, Drained, HeldDevice, Job, Phase, devices, drain, health, reason,
+    Change, Cleaned, Cleaner, Drained, HeldDevice, Job, Phase, change, devices, drain, health,
+    reason,
 };
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -258,6 +259,29 @@ fn health_check_names_holders_of_devices_that_no_job_has() {
     assert_eq!(check(&given).unwrap(), []);
     assert!(check(&FakeSlurm { is_away: true, ..FakeSlurm::default() }).is_err());
     assert_eq!(world.signalled(), []);
+}
+
+#[test]
+fn drain_for_lost_memory_stays_until_the_memory_is_back() {
+    const LOST: &str =
+        "State=IDLE+DRAIN Reason=gpuws: GPU 3 9000 MiB held by no process [root@2026]";
+    const HELD: &str = "State=IDLE+DRAIN Reason=gpuws: GPU 3 9000 MiB held by 4711 [root@2026]";
+    let without_driver = Change::Drain("gpuws: GPU 3 held by no process".to_owned());
+    for (driver, node, expected) in [
+        (Some(false), LOST, Change::None),
+        (Some(true), LOST, Change::Resume),
+        (None, LOST, without_driver),
+        (Some(false), HELD, Change::Resume),
+    ] {
+        let world = World { driver, ..World::new(Vec::new()) };
+        let (host, backend, clock) = (world.host(), world.backend(), world.clock());
+        let journal = world.journal();
+        let ports = Ports { host: &host, backend: &backend, clock: &clock, journal: &*journal };
+        let devices = devices("Gres Name=gpu Count=1 Index=0 File=/dev/nvidia0");
+        let slurm = FakeSlurm { node, ..FakeSlurm::default() };
+        let health = health(ports, &slurm, "n1", &devices).unwrap();
+        assert_eq!(change(&health), expected, "{driver:?} {node}");
+    }
 }
 
 #[test]
