@@ -223,6 +223,16 @@ fn daemon_that_has_the_device_is_named_and_never_signalled() {
 }
 
 #[test]
+fn login_session_that_has_the_device_is_named_and_never_signalled() {
+    for mark in [None, Some("7")] {
+        let world = World::new(vec![FakeProcess { is_login: true, mark, ..device(4711, 1000) }]);
+        let (cleaned, _) = clean(&world, &FakeSlurm::default(), Phase::After);
+        assert_eq!(world.signalled(), [], "{mark:?}");
+        assert_eq!(reason_of(&cleaned).as_deref(), Some("gpuws: GPU 0 held by 4711"));
+    }
+}
+
+#[test]
 fn before_a_job_leftovers_of_earlier_ones_are_ended() {
     let earlier = FakeProcess { mark: Some("6"), ..device(4711, 1000) };
     let own = FakeProcess { mark: Some("7"), ..device(4712, 1000) };

@@ -25,6 +25,8 @@ pub(crate) struct FakeProcess {
     pub(crate) job: Option<(&'static str, &'static str)>,
     /// Its cgroup, if that is no job's.
     pub(crate) cgroup: &'static str,
+    /// It leads a session and has a terminal.
+    pub(crate) is_login: bool,
     /// Who reads its environment waits for seconds.
     pub(crate) blocks: bool,
     /// No signal ends it.
@@ -42,6 +44,7 @@ pub(crate) fn process(pid: u32, uid: u32) -> FakeProcess {
         mark: None,
         job: None,
         cgroup: "/",
+        is_login: false,
         blocks: false,
         is_immune: false,
     }
@@ -56,7 +59,7 @@ impl FakeProcess {
         let mut info = ProcessInfo::from_name(Pid(self.pid), self.name);
         info.key.start = Some(StartTime(u64::from(self.pid)));
         (info.uid, info.parent, info.session) = (Ok(self.uid), Ok(Pid(1)), Ok(Pid(self.pid)));
-        (info.has_terminal, info.state) = (Ok(false), Ok(ProcessState::Sleeping));
+        (info.has_terminal, info.state) = (Ok(self.is_login), Ok(ProcessState::Sleeping));
         info.executable = match self.program {
             "" => Err(Absent::NotFound),
             path => Ok(Box::new(Executable {
