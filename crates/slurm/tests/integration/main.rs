@@ -16,8 +16,17 @@ fn job() -> Job {
     Job { id: "7".to_owned(), uid: 1000, sluid: None, positions: vec![0] }
 }
 
-/// Cleans the devices of job 7, and returns the result and what was told after each look.
-fn clean(world: &World, slurm: &FakeSlurm, phase: Phase) -> (Cleaned, Vec<Vec<HeldDevice>>) {
+/// Cleans the devices of job 7, and returns the result and what was told meanwhile.
+fn clean(world: &World, slurm: &FakeSlurm, phase: Phase) -> (Cleaned, Vec<Option<String>>) {
+    let (done, told) = try_clean(world, slurm, phase);
+    (done.unwrap(), told)
+}
+
+fn try_clean(
+    world: &World,
+    slurm: &FakeSlurm,
+    phase: Phase,
+) -> (gpu_core::Result<Cleaned>, Vec<Option<String>>) {
     let (host, backend, clock) = (world.host(), world.backend(), world.clock());
     let journal = world.journal();
     let ports = Ports { host: &host, backend: &backend, clock: &clock, journal: &*journal };
@@ -26,10 +35,10 @@ fn clean(world: &World, slurm: &FakeSlurm, phase: Phase) -> (Cleaned, Vec<Vec<He
     let grace = Duration::from_secs(5);
     let cleaner = Cleaner { ports, slurm, guard: &guard, node: "n1", devices: &devices, grace };
     let mut told = Vec::new();
-    let mut held = |held: &[HeldDevice]| told.push(held.to_vec());
+    let mut tell = |reason: Option<String>| told.push(reason);
     let token = ActToken::user_confirmed();
-    let done = cleaner.clean(&job(), phase, &token, &mut held, &mut |_| ControlFlow::Continue(()));
-    (done.unwrap(), told)
+    let done = cleaner.clean(&job(), phase, &token, &mut tell, &mut |_| ControlFlow::Continue(()));
+    (done, told)
 }
 
 fn reason_of(cleaned: &Cleaned) -> Option<String> {
@@ -47,7 +56,7 @@ fn marked_process_is_ended_and_the_controller_is_not_asked() {
     let (cleaned, told) = clean(&world, &slurm, Phase::After);
     assert_eq!(world.signalled(), [(4711, Signal::Term), (4712, Signal::Term)]);
     assert_eq!(reason_of(&cleaned), None);
-    assert_eq!(reason(&told[0]).as_deref(), Some("gpuws: GPU 0 held by 4711"));
+    assert_eq!(told[1].as_deref(), Some("gpuws: GPU 0 held by 4711"));
     assert!(slurm.asked().iter().all(|asked| asked == "listpids"), "{:?}", slurm.asked());
     let lines = journal_lines(&world);
     assert!(lines[0].contains(r#""membership":{"job":{"id":"7","uid":1000}}"#), "{lines:?}");
@@ -110,7 +119,7 @@ fn process_that_slurm_tracks_for_the_ended_job_is_left_over() {
     let (cleaned, told) = clean(&world, &slurm, Phase::After);
     let signalled: Vec<u32> = world.signalled().iter().map(|(pid, _)| *pid).collect();
     assert_eq!(signalled, [4711, 4712, 4713]);
-    assert_eq!(reason(&told[0]).as_deref(), Some("gpuws: GPU 0 held by 4711, 4713"));
+    assert_eq!(told[1].as_deref(), Some("gpuws: GPU 0 held by 4711, 4713"));
     assert_eq!(reason_of(&cleaned), None);
 }
 
@@ -122,13 +131,25 @@ fn leftover_is_told_and_ended_before_the_controller_is_asked() {
     let (cleaned, told) = clean(&world, &slurm, Phase::After);
     // Each has its time to end by itself.
     assert_eq!(world.signalled(), [(4711, Signal::Term), (4712, Signal::Term)]);
-    let reasons: Vec<_> = told.iter().map(|held| reason(held)).collect();
     let held = |pid: u32| Some(format!("gpuws: GPU 0 held by {pid}"));
-    assert_eq!(reasons, [held(4711), None, held(4712), None]);
+    // As long as it looks, this is the reason: a look that does not end frees nothing.
+    let unchecked = Some("gpuws: GPU 0 not checked in time".to_owned());
+    let mut changes = told;
+    changes.dedup();
+    let expected = [unchecked.clone(), held(4711), None, unchecked, held(4712), None];
+    assert_eq!(changes, expected);
     assert_eq!(reason_of(&cleaned), None);
     let asked = slurm.asked();
     let first = asked.iter().find(|asked| !asked.ends_with("listpids")).unwrap();
     assert_eq!(first, "after 1 signals: -h -w n1 -o %A %i", "{asked:?}");
+}
+
+#[test]
+fn look_that_fails_drains_nothing() {
+    let world = World { is_unreadable: true, ..World::new(vec![device(4711, 1000)]) };
+    let (done, told) = try_clean(&world, &FakeSlurm::default(), Phase::Before);
+    assert!(done.is_err());
+    assert_eq!(told, [Some("gpuws: GPU 0 not checked in time".to_owned()), None]);
 }
 
 #[test]
@@ -251,7 +272,7 @@ fn memory_that_does_not_come_back_is_named() {
         let (cleaned, told) = clean(&world, &FakeSlurm::default(), Phase::After);
         assert_eq!(world.signalled(), [(4711, Signal::Term)]);
         assert_eq!(reason_of(&cleaned).as_deref(), expected);
-        assert_eq!(reason(&told[0]).as_deref(), Some("gpuws: GPU 3 9000 MiB held by 4711"));
+        assert_eq!(told[1].as_deref(), Some("gpuws: GPU 3 9000 MiB held by 4711"));
     }
 }
 

@@ -102,6 +102,8 @@ pub(crate) struct World {
     /// The driver answers, and the memory of its GPU comes back or not.
     pub(crate) driver: Option<bool>,
     pub(crate) has_journal: bool,
+    /// Nobody can read who holds a device.
+    pub(crate) is_unreadable: bool,
 }
 
 /// The lines of the audit log.
@@ -113,7 +115,7 @@ impl World {
     pub(crate) fn new(processes: Vec<FakeProcess>) -> Self {
         let processes = Arc::new(Mutex::new(processes));
         let (signals, lines) = (Arc::default(), Arc::default());
-        World { processes, signals, lines, driver: None, has_journal: true }
+        World { processes, signals, lines, driver: None, has_journal: true, is_unreadable: false }
     }
 
     pub(crate) fn signalled(&self) -> Vec<(u32, Signal)> {
@@ -199,8 +201,11 @@ impl World {
             };
             Ok(vec![file("/dev/nvidia0"), file("/dev/nvidia-uvm")])
         });
-        let processes = self.processes.clone();
+        let (processes, is_unreadable) = (self.processes.clone(), self.is_unreadable);
         host.expect_holders().returning(move |_| {
+            if is_unreadable {
+                return Err(Error::new(ErrorKind::Io, "read '/proc'"));
+            }
             let all = processes.lock().unwrap();
             let holders = all.iter().filter(|p| p.has_device).map(|process| Holder {
                 process: process.info().key,
