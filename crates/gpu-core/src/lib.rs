@@ -120,7 +120,9 @@ pub use process::{
 };
 pub use rates::{Rates, Route};
 pub use selector::{SelectError, Selector};
-pub use service::{ServiceUnit, SystemService, is_login_program, kernel_name, service_of};
+pub use service::{
+    FIRST_USER, ServiceUnit, SystemService, is_login_program, kernel_name, service_of,
+};
 pub use snapshot::{DRIVER_OVERHEAD, DeviceState, Origin, Process, Snapshot, driver_reserve};
 pub use text::{acts, clean, escape_markup};
 pub use token::ActToken;

@@ -3,6 +3,9 @@
 /// The kernel keeps this many bytes of a process's name (`TASK_COMM_LEN` less its end).
 const KERNEL_NAME: usize = 15;
 
+/// The first ordinary UID (`UID_MIN` of login.defs).
+pub const FIRST_USER: u32 = 1000;
+
 /// The kind of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SystemService {

@@ -36,7 +36,8 @@ pub(crate) fn place(cgroups: &[ProcessCGroup]) -> (Reading<String>, Option<Workl
 
 /// Returns the container, pod or job that a cgroup path names.
 ///
-/// The innermost one counts, but a container inside a pod or a job is part of that.
+/// The innermost one counts, but what has a name inside a pod or a job is part of that: whoever runs
+/// there may create cgroups of any name. Only the jobs of a Slurm that runs in a pod count inside it.
 pub(crate) fn workload(path: &str) -> Option<Workload> {
     let mut found: Option<Workload> = None;
     let mut inside = Inside::default();
@@ -44,9 +45,12 @@ pub(crate) fn workload(path: &str) -> Option<Workload> {
     for part in path.split('/') {
         end += part.len();
         if let Some((kind, id)) = inside.name(part) {
-            let belongs = kind == WorkloadKind::Container
-                && found.as_ref().is_some_and(|outer| outer.kind != WorkloadKind::Container);
-            if !belongs {
+            let is_part = match found.as_ref().map(|outer| outer.kind) {
+                None | Some(WorkloadKind::Container) => false,
+                Some(WorkloadKind::Pod) => kind != WorkloadKind::SlurmJob,
+                Some(WorkloadKind::SlurmJob) => true,
+            };
+            if !is_part {
                 found = Some(Workload { kind, id, cgroup: path[..end].to_owned() });
             }
         }
@@ -228,6 +232,16 @@ mod tests {
                 SlurmJob,
                 "5",
             ),
+            ("slurm in a pod", "/kubepods/pod{U}/{A}/slurm/uid_1/job_7|/step_0", SlurmJob, "7"),
+            // Who may create cgroups in a pod or job cannot name another one.
+            (
+                "pod named in a pod",
+                "/kubepods/pod{U}|/{A}/kubepods/pod0123456789abcdef0123456789abcdef/{B}",
+                Pod,
+                UID,
+            ),
+            ("pod named in a job", "/slurm/uid_1/job_6|/kubepods/pod{U}/{A}", SlurmJob, "6"),
+            ("job named in a job", "/slurm/uid_1/job_6|/slurm/uid_2/job_7", SlurmJob, "6"),
             ("container in a slurm job", "/slurm/uid_1/job_6|/step_0/docker/{A}", SlurmJob, "6"),
         ] {
             let path = written_out(path);

@@ -1,10 +1,7 @@
 //! Removes the data from a snapshot that shows who works on the machine, and on what.
 
-use gpu_core::{Absent, LeaseEntry, ProcessInfo, Snapshot, SystemService};
+use gpu_core::{Absent, FIRST_USER, LeaseEntry, ProcessInfo, Snapshot, SystemService};
 use std::collections::BTreeMap;
-
-/// The first ordinary UID (`UID_MIN` of login.defs); system UIDs stay.
-const FIRST_USER: u32 = 1000;
 
 /// Removes process names, command lines, user names and the hostname, and replaces UIDs, cgroups
 /// and the names of containers, pods and jobs by numbers.
@@ -58,6 +55,7 @@ impl Anonymizer {
     fn uid(&mut self, uid: u32) -> u32 {
         let next = u32::try_from(self.uids.len()).unwrap_or(u32::MAX).saturating_add(1001);
         match uid {
+            // System UIDs stay.
             uid if uid < FIRST_USER => uid,
             uid => *self.uids.entry(uid).or_insert(next),
         }

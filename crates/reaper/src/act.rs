@@ -78,7 +78,7 @@ pub fn execute(
     let before = Before::see(plan, ports, files);
     let mut ladder = Ladder {
         ports,
-        check: Check { ports, guard, files: &before.files },
+        check: Check { ports, guard, files: &before.files, spares_logins: plan.spares_logins },
         token,
         watch,
         spared: BTreeSet::new(),

@@ -39,6 +39,8 @@ pub(crate) struct Check<'a> {
     pub(crate) ports: Ports<'a>,
     pub(crate) guard: &'a Guard,
     pub(crate) files: &'a [DeviceFile],
+    /// Holders that are login sessions are spared too.
+    pub(crate) spares_logins: bool,
 }
 
 impl Check<'_> {
@@ -75,6 +77,9 @@ impl Check<'_> {
             }
             Membership::Holds(minors) => {
                 same_program(&now, &target.process)?;
+                if self.spares_logins {
+                    self.is_no_login(&now, handle, target)?;
+                }
                 self.uses_memory(&now, handle, minors)
             }
         }
@@ -89,6 +94,15 @@ impl Check<'_> {
         if let Some(role) = Role::claimed(now) {
             return Err(Outcome::RoleForbids { role }.into());
         }
+        self.is_no_login(now, handle, target)
+    }
+
+    fn is_no_login(
+        &self,
+        now: &ProcessInfo,
+        handle: &dyn ProcessHandle,
+        target: &Target,
+    ) -> Result<(), Objection> {
         let parent = self.parent(now, handle)?;
         match is_login(now, parent.as_ref(), target.membership.cgroup()) {
             true => Err(Outcome::LoginSession.into()),

@@ -21,7 +21,7 @@ pub struct Leftover {
 /// Returns the plan that ends these processes, and frees this memory.
 ///
 /// No process is a target that the guard protects or that claims to be a display server or a daemon
-/// of the driver. Before each signal everything is checked again, as for any other plan.
+/// of the driver, and no login session is signalled. Before each signal everything is checked again, as for any other plan.
 pub fn plan_leftovers(
     leftovers: Vec<Leftover>,
     expected: Vec<Expected>,
@@ -29,7 +29,8 @@ pub fn plan_leftovers(
     guard: &Guard,
     grace: Duration,
 ) -> Plan {
-    let mut plan = Plan { origin: Some(origin), grace, expected, ..Plan::default() };
+    let mut plan =
+        Plan { origin: Some(origin), grace, expected, spares_logins: true, ..Plan::default() };
     for Leftover { process, membership, why } in leftovers {
         let key = process.key;
         let refusal = guard.forbids(&process);

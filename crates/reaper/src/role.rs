@@ -1,8 +1,8 @@
 //! The role of a holder.
 
 use gpu_core::{
-    Absent, Bytes, DeviceFileKind, DeviceProcess, DeviceProcessKind, Holder, ProcessInfo,
-    SystemService, kernel_name,
+    Absent, Bytes, DeviceFileKind, DeviceProcess, DeviceProcessKind, FIRST_USER, Holder,
+    ProcessInfo, SystemService, kernel_name,
 };
 use serde::Serialize;
 
@@ -19,9 +19,6 @@ pub enum Role {
     /// A daemon of the driver: persistence, MPS, DCGM, fabric manager.
     Daemon,
 }
-
-/// The first ordinary UID (`UID_MIN` of login.defs).
-const FIRST_USER: u32 = 1000;
 
 /// How much memory of a device all possibly forged display servers and daemons together can use
 /// while the device still counts as free: room for some sixty 4K frame buffers, and too little for a

@@ -1,10 +1,12 @@
 //! The GPUs that Slurm has given to jobs.
 //!
-//! The text of a job contains what its user wrote, such as its name. Every match counts, so a user
-//! can make a job seem to have more devices on a node, and never fewer.
+//! The text of a job contains what its user wrote, such as its name, and a user can write what Slurm
+//! writes. Slurm's own part is always there, so only what all parts of that form agree on counts: a user
+//! can make a job seem to have fewer devices than it has, which concerns nobody else, and never more,
+//! which would keep leftovers of earlier jobs alive.
 
 use crate::job::positions;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The GPUs of a node that a job has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +23,22 @@ impl Allocation {
         self.unknown || self.positions.contains(&position)
     }
 
+    /// Returns whether the job has devices, and the text does not say which.
+    pub fn is_unknown(&self) -> bool {
+        self.unknown
+    }
+
+    /// Leaves the devices that both texts name.
+    fn intersect(self, other: Allocation) -> Allocation {
+        let positions = match (self.unknown, other.unknown) {
+            (false, false) => &self.positions & &other.positions,
+            (true, false) => other.positions,
+            (false, true) => self.positions,
+            (true, true) => &self.positions | &other.positions,
+        };
+        Allocation { positions, unknown: self.unknown && other.unknown }
+    }
+
     /// Adds the devices of another job.
     pub fn add(&mut self, other: Allocation) {
         self.positions.extend(other.positions);
@@ -28,27 +46,63 @@ impl Allocation {
     }
 }
 
-/// Returns the jobs in the output of `squeue -h -o %A`, each once.
-pub fn job_ids(text: &str) -> BTreeSet<String> {
-    let numbers = text.lines().filter_map(|line| line.trim().parse::<u32>().ok());
-    numbers.map(|number| number.to_string()).collect()
+/// Returns the jobs in the output of `squeue -h -o '%A %i'` by number, and for each how `scontrol`
+/// names this one alone: the number of one task of an array can stand for all of them.
+pub fn job_names(text: &str) -> BTreeMap<String, String> {
+    let names = text.lines().filter_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let number = words.next()?.parse::<u32>().ok()?.to_string();
+        let is_number = |part: &str| part.parse::<u32>().is_ok();
+        let name = words.next().filter(|name| name.split(['_', '+']).all(is_number));
+        let name = name.map_or_else(|| number.clone(), str::to_owned);
+        Some((number, name))
+    });
+    names.collect()
 }
 
 /// Returns the GPUs that a job has on a node, from `scontrol -d -o show job`.
 ///
-/// There, each part of the job's nodes has `Nodes=n[1-2] … GRES=gpu:p100:2(IDX:0-1),shard:1(IDX:3)`.
-/// Newer versions write shards as a fraction per device, `shard:1(0/4,1/4)`.
+/// There, each part of the job's nodes is `Nodes=n[1-2] CPU_IDs=0 Mem=0 GRES=gpu:p100:2(IDX:0-1)`, one
+/// directly after the other. Newer versions write shards as a fraction per device,
+/// `shard:1(0/4,1/4)`.
 pub fn allocation(text: &str, node: &str) -> Allocation {
-    let mut found = Allocation::default();
-    let mut here = true;
-    for word in text.split_ascii_whitespace() {
-        if let Some(nodes) = word.strip_prefix("Nodes=") {
-            here = may_contain(nodes, node);
-        } else if let Some(gres) = word.strip_prefix("GRES=").filter(|_| here) {
-            gres_of(gres).into_iter().for_each(|gres| read(gres, &mut found));
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    let mut rest = &words[..];
+    let mut all: Option<Allocation> = None;
+    let mut section: Option<Allocation> = None;
+    loop {
+        if let Some((nodes, gres)) = part(rest) {
+            let section = section.get_or_insert_default();
+            if may_contain(nodes, node) {
+                gres_of(gres).into_iter().for_each(|gres| read(gres, section));
+            }
+            rest = &rest[PART.len()..];
+            continue;
+        }
+        if let Some(section) = section.take() {
+            all = Some(match all {
+                Some(all) => all.intersect(section),
+                None => section,
+            });
+        }
+        match rest {
+            [] => break,
+            [_, others @ ..] => rest = others,
         }
     }
-    found
+    // A version that writes something else: any device may be the job's.
+    let is_like_it = || words.iter().any(|word| word.starts_with("GRES="));
+    all.unwrap_or_else(|| Allocation { positions: BTreeSet::new(), unknown: is_like_it() })
+}
+
+/// The fields of a part of a job's nodes (`src/api/job_info.c`).
+const PART: [&str; 4] = ["Nodes=", "CPU_IDs=", "Mem=", "GRES="];
+
+/// Returns the nodes and the gres of the part that these words begin with.
+fn part<'a>(words: &[&'a str]) -> Option<(&'a str, &'a str)> {
+    let [nodes, cpus, memory, gres] = *words.first_chunk()?;
+    let is_part = cpus.starts_with(PART[1]) && memory.starts_with(PART[2]);
+    Some((nodes.strip_prefix(PART[0])?, gres.strip_prefix(PART[3])?)).filter(|_| is_part)
 }
 
 /// Returns whether a list of nodes may contain one: a range counts as if it did.
@@ -112,44 +166,63 @@ mod tests {
         for (text, expected) in [
             // Slurm 22.05.8.
             (
-                "JobId=1 JOB_GRES=gpu:p100:2 Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:p100:2(IDX:0-1) X=y",
+                "JobId=1 JOB_GRES=gpu:p100:2   Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:p100:2(IDX:0-1) X=y",
                 &ALL[..2],
             ),
             ("Nodes=n1 CPU_IDs=1 Mem=0 GRES=shard:1(IDX:2) MinCPUsNode=1", &ALL[2..3]),
-            ("Nodes=n1 GRES=gpu:a:1(IDX:3),gpu:b:1(IDX:4)", &ALL[3..5]),
+            ("Nodes=n1 CPU_IDs=1 Mem=0 GRES=gpu:a:1(IDX:3),gpu:b:1(IDX:4)", &ALL[3..5]),
             // Later versions.
-            ("Nodes=n1 GRES=shard:p100:1(0/4,1/4)", &ALL[1..2]),
-            ("Nodes=n1 GRES=craynetwork:1", &[]),
-            ("Nodes=n1 GRES= MinCPUsNode=1", &[]),
-            ("Nodes=n2 GRES=gpu:1(IDX:0)", &[]),
-            ("Nodes=n2 GRES=gpu:1(IDX:0) Nodes=n1 GRES=gpu:1(IDX:5)", &ALL[5..6]),
-            ("Nodes=n[1-3] GRES=gpu:1(IDX:6)", &ALL[6..7]),
+            ("Nodes=n1 CPU_IDs=1 Mem=0 GRES=shard:p100:1(0/4,1/4)", &ALL[1..2]),
+            ("Nodes=n1 CPU_IDs=1 Mem=0 GRES=craynetwork:1", &[]),
+            ("Nodes=n1 CPU_IDs=1 Mem=0 GRES= MinCPUsNode=1", &[]),
+            ("Nodes=n2 CPU_IDs=1 Mem=0 GRES=gpu:1(IDX:0)", &[]),
+            (
+                "Nodes=n2 CPU_IDs=1 Mem=0 GRES=gpu:1(IDX:0) Nodes=n1 CPU_IDs=1 Mem=0 GRES=gpu:1(IDX:5)",
+                &ALL[5..6],
+            ),
+            ("Nodes=n[1-3] CPU_IDs=1 Mem=0 GRES=gpu:1(IDX:6)", &ALL[6..7]),
             // What cannot be read may be any device.
-            ("Nodes=n1 GRES=gpu:2", &ALL),
-            ("Nodes=n1 GRES=gpu:2(IDX:0-", &ALL),
-            ("Nodes=n1 GRES=mps:50(what)", &ALL),
+            ("Nodes=n1 CPU_IDs=1 Mem=0 GRES=gpu:2", &ALL),
+            ("Nodes=n1 CPU_IDs=1 Mem=0 GRES=gpu:2(IDX:0-", &ALL),
+            ("Nodes=n1 CPU_IDs=1 Mem=0 GRES=mps:50(what)", &ALL),
+            ("Nodes=n1 Cores=1 GRES=gpu:1(IDX:0)", &ALL),
+            ("JobId=1 NodeList=n1 JOB_GRES=gpu:1", &[]),
         ] {
             assert_eq!(on(text), expected, "{text}");
         }
     }
 
     #[test]
-    fn text_of_the_user_only_adds_devices() {
-        let honest = "Nodes=n1 GRES=gpu:1(IDX:2)";
-        let name = "JobName=x Nodes=n9 GRES=gpu:1(IDX:9) JobState=COMPLETED ";
-        assert_eq!(on(&format!("{name}{honest}")), [2]);
-        assert_eq!(on(&format!("JobName=Nodes=n1 GRES=gpu:1(IDX:0) {honest}")), [0, 2]);
+    fn text_of_the_user_adds_no_device() {
+        let honest = "Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:2) MinCPUsNode=1";
+        for own in [
+            "x GRES=gpu:1",
+            "Nodes=n1 GRES=gpu:8",
+            "Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:8",
+            "Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:3(IDX:0-2)",
+            "\nJobId=8 JobName=x Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:3(IDX:0-2) Nodes=n9",
+            "Nodes=n1 CPU_IDs=0 Mem=0",
+        ] {
+            let before = format!("JobId=7 JobName={own} UserId=alice {honest} Command=x");
+            let after = format!("JobId=7 JobName=x UserId=alice {honest} Command={own}");
+            assert_eq!((on(&before), on(&after)), (vec![2], vec![2]), "{own}");
+        }
+        let fewer = "JobName=x Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0) UserId=alice";
+        assert!(on(&format!("{fewer} {honest}")).is_empty(), "their own affair");
     }
 
     #[test]
-    fn job_numbers_are_read_once() {
-        let expected: BTreeSet<String> = ["12", "7"].map(str::to_owned).into();
-        assert_eq!(job_ids("7\n12\n7\nslurm_load_jobs error\n-1\n7_3\n"), expected);
+    fn task_of_an_array_is_named_alone() {
+        let text =
+            "7 7\n12 10_2\n7 7\n13 12+1\nslurm_load_jobs error\n-1 1\n7_3 7_3\n14 10_[3-9]\n15";
+        let expected = [("12", "10_2"), ("13", "12+1"), ("14", "14"), ("15", "15"), ("7", "7")];
+        let owned = expected.map(|(number, name)| (number.to_owned(), name.to_owned()));
+        assert_eq!(job_names(text), owned.into());
     }
 
     proptest! {
         #[test]
-        fn any_text_is_read(text in "[ -~]{0,60}(GRES=[gpu:(IDX0-9/,)]{0,30} ?){0,3}") {
+        fn any_text_is_read(text in "[ -~]{0,60}(Nodes=n1 CPU_IDs= Mem= GRES=[gpu:(IDX0-9/,)]{0,30} ?){0,3}") {
             let found = allocation(&text, "n1");
             prop_assert!(found.positions.len() <= 4096 * 4);
         }

@@ -1,13 +1,13 @@
 //! The cleaning of the devices of a job.
 
-use crate::allocation::{Allocation, allocation, job_ids};
+use crate::allocation::{Allocation, allocation, job_names};
 use crate::evidence::{Suspect, Verdict, unclaimed, verdict};
 use crate::gres::NodeDevice;
-use crate::held::HeldDevice;
+use crate::held::{HeldDevice, reason, unchecked};
 use crate::job::Job;
 use crate::question::{Question, Slurm};
 use crate::scene::{Driver, suspects};
-use gpu_core::{ActToken, Bytes, Fault, Pid, ProcessKey, Result, driver_reserve};
+use gpu_core::{ActToken, Bytes, Error, ErrorKind, Fault, Pid, ProcessKey, Result, driver_reserve};
 use gpu_reaper::{
     Action, Event, Expected, Guard, Leftover, Outcome, Ports, Report, execute, plan_leftovers,
 };
@@ -75,8 +75,9 @@ impl Cleaner<'_> {
     /// What is certainly left over comes first: the controller, which knows the rest, may take long
     /// to answer.
     ///
-    /// `held` is called with the held devices after each look, before anything is done: if this
-    /// program does not get to the end, its caller knows what to name. `watch` receives each step.
+    /// `tell` is called with the reason to drain the node, if there is one, before each look and after
+    /// it: if this program does not get to the end, its caller knows the reason. A look that does not
+    /// end is one, because any user can make it long. `watch` receives each step.
     ///
     /// # Errors
     /// When the processes or the holders cannot be read. Nothing is done then.
@@ -85,7 +86,7 @@ impl Cleaner<'_> {
         job: &Job,
         phase: Phase,
         token: &ActToken,
-        held: &mut dyn FnMut(&[HeldDevice]),
+        tell: &mut dyn FnMut(Option<String>),
         watch: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<Cleaned> {
         let minors: BTreeSet<u32> =
@@ -96,19 +97,26 @@ impl Cleaner<'_> {
             return Ok(cleaned);
         }
         let driver = Driver::ask(self.ports);
-        let mut look = self.look(job, phase, &driver, &minors)?;
+        let index = |minor: &u32| driver.device(*minor).map_or(*minor, |device| device.id.index);
+        let unchecked = unchecked(minors.iter().map(index));
+        let or_unchecked = |held: &Option<String>| held.clone().or_else(|| Some(unchecked.clone()));
+        tell(or_unchecked(&None));
+        let mut look = self.look(job, phase, &driver, &minors).inspect_err(|_| tell(None))?;
         // SIGKILL did not end these, or they may not be signalled; so it is in another round.
         let mut stuck: BTreeSet<Pid> = BTreeSet::new();
         // The first of each have their time, and not what appears meanwhile.
         let (mut for_certain, mut for_unclaimed) = (self.grace, self.grace);
         for _ in 0..ROUNDS {
-            held(&self.held(&driver, &look.holders));
+            let mut held = reason(&self.held(&driver, &look.holders));
+            tell(held.clone());
             look.leftovers.retain(|leftover| !stuck.contains(&leftover.process.key.pid));
             let mut grace = &mut for_certain;
             if look.leftovers.is_empty() && !look.unclaimed.is_empty() {
-                self.ask_controller(job, &driver, &minors, &mut look)?;
+                let mut before = || tell(or_unchecked(&held));
+                self.ask_controller(job, &driver, &minors, &mut look, &mut before)?;
                 look.leftovers.retain(|leftover| !stuck.contains(&leftover.process.key.pid));
-                held(&self.held(&driver, &look.holders));
+                held = reason(&self.held(&driver, &look.holders));
+                tell(held.clone());
                 grace = &mut for_unclaimed;
             }
             if look.leftovers.is_empty() {
@@ -123,19 +131,24 @@ impl Cleaner<'_> {
             if plan.targets.is_empty() {
                 continue;
             }
+            tell(or_unchecked(&held));
             let report = execute(&plan, self.guard, self.ports, token, watch);
             let stopped = report.stopped.is_some();
             let survived = |action: &&Action| matches!(action.outcome, Outcome::Survived { .. });
             stuck.extend(report.actions.iter().filter(survived).map(|action| action.pid));
             cleaned.reports.push(report);
-            look = self.look(job, phase, &driver, &minors)?;
+            look = self.look(job, phase, &driver, &minors).inspect_err(|_| tell(held))?;
             if stopped {
                 break;
             }
         }
-        self.ask_controller(job, &driver, &minors, &mut look)?;
+        let held = reason(&self.held(&driver, &look.holders));
+        tell(held.clone());
+        let mut before = || tell(or_unchecked(&held));
+        self.ask_controller(job, &driver, &minors, &mut look, &mut before)?;
         cleaned.unknown = look.unknown;
         cleaned.held = self.held(&driver, &look.holders);
+        tell(reason(&cleaned.held));
         self.add_lost_memory(&driver, job, &mut cleaned);
         Ok(cleaned)
     }
@@ -162,13 +175,15 @@ impl Cleaner<'_> {
         Ok(look)
     }
 
-    /// Asks the controller which of the unclaimed processes are left over.
+    /// Asks the controller which of the unclaimed processes are left over, and looks again; `before` is
+    /// called in between.
     fn ask_controller(
         &self,
         job: &Job,
         driver: &Driver,
         minors: &BTreeSet<u32>,
         look: &mut Look,
+        before: &mut dyn FnMut(),
     ) -> Result<()> {
         let others = std::mem::take(&mut look.unclaimed);
         if others.is_empty() {
@@ -181,7 +196,12 @@ impl Cleaner<'_> {
                 return Ok(());
             }
         };
+        if allocated.is_unknown() {
+            let what = "read which devices the other jobs on this node have";
+            look.unknown = Some(Error::new(ErrorKind::Invalid, what).fault());
+        }
         let free = free(self.devices, minors, &allocated);
+        before();
         // Only now: a process that is still there after Slurm's answer belongs to no job that has
         // started since.
         let still: BTreeSet<ProcessKey> = suspects(self.ports, self.slurm, driver, minors, None)?
@@ -193,7 +213,7 @@ impl Cleaner<'_> {
             let held: BTreeSet<u32> = suspect.minors.intersection(&free).copied().collect();
             if !held.is_empty() {
                 look.hold(suspect, &held);
-                look.leftovers.push(unclaimed(suspect, held.into_iter().collect()));
+                look.leftovers.extend(unclaimed(suspect, held.into_iter().collect()));
             }
         }
         Ok(())
@@ -285,14 +305,15 @@ pub(crate) fn held_device(
 /// # Errors
 /// When Slurm does not answer, or there are too many jobs.
 pub(crate) fn allocated(slurm: &dyn Slurm, node: &str, except: Option<&str>) -> Result<Allocation> {
-    let jobs = job_ids(&slurm.ask(Question::Jobs(node))?);
+    let jobs = job_names(&slurm.ask(Question::Jobs(node))?);
     let mut all = Allocation::default();
-    for (count, id) in jobs.iter().filter(|id| Some(id.as_str()) != except).enumerate() {
+    let others = jobs.iter().filter(|(number, _)| Some(number.as_str()) != except);
+    for (count, (_, name)) in others.enumerate() {
         if count >= JOBS {
             let what = format!("ask about more than {JOBS} jobs on node '{node}'");
-            return Err(gpu_core::Error::new(gpu_core::ErrorKind::Invalid, what));
+            return Err(Error::new(ErrorKind::Invalid, what));
         }
-        all.add(allocation(&slurm.ask(Question::Job(id))?, node));
+        all.add(allocation(&slurm.ask(Question::Job(name))?, node));
     }
     Ok(all)
 }

@@ -2,7 +2,7 @@
 
 use crate::clean::Phase;
 use crate::job::Job;
-use gpu_core::ProcessInfo;
+use gpu_core::{Executable, FIRST_USER, ProcessInfo, in_system_dir};
 use gpu_reaper::{JobMark, Leftover, Membership};
 use std::collections::BTreeSet;
 
@@ -26,8 +26,8 @@ pub struct Suspect {
 pub enum Verdict {
     /// It is left over from the job.
     Leftover(Box<Leftover>),
-    /// It uses a device of the job, and nothing says whose it is: it is left over if no other job has
-    /// the device.
+    /// It uses a device of the job, and nothing says whose it is: it keeps the device from the next
+    /// job if no other job has it, and is left over unless it may be a daemon.
     Unclaimed,
     /// It belongs to another job, to Slurm, or to nobody who concerns the job.
     Spared,
@@ -76,13 +76,22 @@ pub fn verdict(suspect: &Suspect, job: &Job, phase: Phase) -> Verdict {
     }
 }
 
-/// Returns a process that uses devices which Slurm has given to no other job, as left over.
-pub(crate) fn unclaimed(suspect: &Suspect, minors: Vec<u32>) -> Leftover {
-    Leftover {
-        process: suspect.process.clone(),
-        membership: Membership::Holds(minors),
-        why: "holds a device that no other job has".to_owned(),
-    }
+/// Returns a process that uses devices which Slurm has given to no other job, as left over; `None` if
+/// it may be a daemon.
+pub(crate) fn unclaimed(suspect: &Suspect, minors: Vec<u32>) -> Option<Leftover> {
+    let process = suspect.process.clone();
+    let why = "holds a device that no other job has".to_owned();
+    let membership = Membership::Holds(minors);
+    (!may_be_daemon(&process)).then_some(Leftover { process, membership, why })
+}
+
+/// Returns whether a process may be a daemon: a service of the system, or outside of containers a
+/// process of a system account. A device that it holds is no evidence that it is left over: every user
+/// can pass descriptors to a daemon that receives them, such as the message bus.
+fn may_be_daemon(process: &ProcessInfo) -> bool {
+    let is_ordinary = process.uid.is_ok_and(|uid| uid >= FIRST_USER);
+    process.service().is_some_and(|unit| !unit.by_user)
+        || !is_ordinary && process.workload.is_none()
 }
 
 /// Returns whether a marked process is ended even if it has no device of the job. A job of root may
@@ -92,9 +101,17 @@ fn may_end_unseen(suspect: &Suspect) -> bool {
     unattended || !suspect.minors.is_empty()
 }
 
-/// Returns whether a process is a daemon or a step of Slurm.
+/// Returns whether a process is the daemon or a step of Slurm, by its executable: a user can start a
+/// program of root (setuid) by any name, but cannot install one for root.
 fn is_slurms_own(process: &ProcessInfo) -> bool {
-    process.uid == Ok(0) && (process.name.starts_with("slurm") || process.name == "munged")
+    let is_slurms = |program: &Executable| {
+        let name = program.name();
+        let name = name.strip_suffix("-wlm").unwrap_or(name); // Debian
+        program.is_roots()
+            && in_system_dir(&program.path)
+            && matches!(name, "slurmd" | "slurmstepd")
+    };
+    process.uid == Ok(0) && process.executable.as_deref().is_ok_and(is_slurms)
 }
 
 #[cfg(test)]
@@ -194,7 +211,22 @@ mod tests {
         step.process.name = "slurmstepd".to_owned();
         assert_eq!(after(&step), "in cgroup", "a user can choose this name");
         step.process.uid = Ok(0);
-        assert_eq!(after(&step), "spared");
+        for (path, owner, expected) in [
+            ("/usr/sbin/slurmstepd", 0, "spared"),
+            ("/opt/slurm/sbin/slurmstepd-wlm", 0, "spared"),
+            ("/usr/bin/su", 0, "in cgroup"),
+            ("/usr/sbin/slurmstepd", 1000, "in cgroup"),
+            ("/home/alice/slurmstepd", 0, "in cgroup"),
+        ] {
+            step.process.executable = Ok(Box::new(gpu_core::Executable {
+                path: path.to_owned(),
+                file: gpu_core::FileId::Inode { dev: 1, ino: 2 },
+                owner,
+                writable_by_others: false,
+                seen_by_caller: Err(gpu_core::Absent::NotRecorded),
+            }));
+            assert_eq!(after(&step), expected, "{path} of {owner}");
+        }
         let mut monitor = in_cgroup(suspect(), "7");
         (monitor.process.uid, monitor.minors) = (Ok(0), BTreeSet::new());
         assert_eq!(after(&monitor), "spared");

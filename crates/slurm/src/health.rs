@@ -2,11 +2,11 @@
 
 use crate::clean::{allocated, free, held_device};
 use crate::gres::NodeDevice;
-use crate::held::{HeldDevice, reason};
+use crate::held::{HeldDevice, lost, reason};
 use crate::node::NodeState;
 use crate::question::{Question, Slurm, state_of};
 use crate::scene::{Driver, suspects};
-use gpu_core::{Pid, ProcessKey, Result};
+use gpu_core::{Pid, ProcessKey, Result, driver_reserve};
 use gpu_reaper::Ports;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,7 +14,8 @@ use std::fmt;
 /// What a health check has found, and the state of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// The devices that are held although no job has them.
+    /// The devices that are held although no job has them, and those for whose lost memory the node is
+    /// drained, until that is back.
     pub held: Vec<HeldDevice>,
     /// The state of the node.
     pub node: NodeState,
@@ -94,7 +95,7 @@ pub fn health(
         Ok(pairs.collect())
     };
     let before = users()?;
-    let held = match before.is_empty() {
+    let mut held = match before.is_empty() {
         true => Vec::new(),
         false => {
             let free = free(devices, &minors, &allocated(slurm, node, None)?);
@@ -108,7 +109,23 @@ pub fn health(
             held.collect()
         }
     };
-    Ok(Health { held, node: state_of(slurm, node)? })
+    let node = state_of(slurm, node)?;
+    let reason = node.reason.as_deref().filter(|_| node.is_drained());
+    held.extend(still_lost(ports, &driver, reason.unwrap_or_default()));
+    Ok(Health { held, node })
+}
+
+/// Returns the devices that a reason names for lost memory, except those whose memory is seen to be
+/// back: no process holds it, so no look at processes tells.
+fn still_lost(ports: Ports<'_>, driver: &Driver, reason: &str) -> Vec<HeldDevice> {
+    let still = lost(reason).into_iter().filter_map(|index| {
+        let minor = driver.minor(index);
+        let memory = minor.and_then(|minor| driver.memory(ports, minor));
+        let is_back = memory.is_some_and(|(used, total)| used <= driver_reserve(total, false));
+        let used = memory.map(|(used, _)| used);
+        (!is_back).then_some(HeldDevice { index, used, pids: Vec::new() })
+    });
+    still.collect()
 }
 
 #[cfg(test)]

@@ -4,12 +4,16 @@
 //! reason to administrators.
 
 use gpu_core::{Bytes, Pid};
+use std::collections::BTreeSet;
 
 /// The most processes that a reason names for one device, and the most devices.
 const NAMED: usize = 8;
 
 /// The beginning of every reason.
 const PREFIX: &str = "gpuws: ";
+
+/// What is said of a device if the look at its holders does not end.
+const UNCHECKED: &str = "not checked in time";
 
 /// A device that is held although no job has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,20 +41,43 @@ pub fn reason(held: &[HeldDevice]) -> Option<String> {
     Some(format!("{PREFIX}{}", parts.collect::<Vec<_>>().join("; ")))
 }
 
-/// Returns whether [`reason`] has written a reason, and nobody has changed it.
+/// Returns the reason to drain a node if the look at who holds these devices does not end.
+pub(crate) fn unchecked(indices: impl Iterator<Item = u32>) -> String {
+    let parts = indices.take(NAMED).map(|index| format!("GPU {index} {UNCHECKED}"));
+    format!("{PREFIX}{}", parts.collect::<Vec<_>>().join("; "))
+}
+
+/// Returns whether gpuws has written a reason, and nobody has changed it.
 pub fn is_own_reason(text: &str) -> bool {
-    let number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
-    let own = |part: &str| {
-        let Some((device, holders)) = part.split_once(" held by ") else { return false };
-        let words: Vec<&str> = device.split(' ').collect();
-        let named = match words[..] {
-            ["GPU", index] => number(index),
-            ["GPU", index, used, "MiB"] => number(index) && number(used),
-            _ => false,
+    parts(text).is_some()
+}
+
+/// Returns the indices of the devices that such a reason names as held by no process.
+pub(crate) fn lost(text: &str) -> BTreeSet<u32> {
+    let parts = parts(text).unwrap_or_default().into_iter();
+    parts.filter(|(_, has_holder)| !has_holder).map(|(index, _)| index).collect()
+}
+
+/// Returns the index of each device that a reason names, and whether a process may hold it; `None` if
+/// gpuws has not written it.
+fn parts(text: &str) -> Option<Vec<(u32, bool)>> {
+    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    let part = |part: &str| {
+        let (device, holders) = match part.strip_suffix(UNCHECKED) {
+            Some(device) => (device.strip_suffix(' ')?, "0"),
+            None => part.split_once(" held by ")?,
         };
-        named && (holders == "no process" || holders.split(", ").all(number))
+        let words: Vec<&str> = device.split(' ').collect();
+        let index = match words[..] {
+            ["GPU", index] => index,
+            ["GPU", index, used, "MiB"] if is_number(used) => index,
+            _ => return None,
+        };
+        let has_holder = holders != "no process";
+        let is_whole = is_number(index) && (!has_holder || holders.split(", ").all(is_number));
+        Some((index.parse().ok().filter(|_| is_whole)?, has_holder))
     };
-    text.strip_prefix(PREFIX).is_some_and(|parts| parts.split("; ").all(own))
+    text.strip_prefix(PREFIX)?.split("; ").map(part).collect()
 }
 
 #[cfg(test)]
@@ -73,8 +100,17 @@ mod tests {
         ] {
             assert_eq!(reason(&devices).as_deref(), Some(expected));
             assert!(is_own_reason(expected));
+            let without: BTreeSet<u32> = devices
+                .iter()
+                .filter(|device| device.pids.is_empty())
+                .map(|device| device.index)
+                .collect();
+            assert_eq!(lost(expected), without);
         }
         assert_eq!(reason(&[]), None);
+        let unchecked = unchecked([1, 2].into_iter());
+        assert_eq!(unchecked, "gpuws: GPU 1 not checked in time; GPU 2 not checked in time");
+        assert!(is_own_reason(&unchecked) && lost(&unchecked).is_empty());
         let crowd: Vec<HeldDevice> =
             (0..64).map(|index| held(index, Some(80_000), &[4_000_000; 64])).collect();
         let long = reason(&crowd).unwrap();
@@ -93,6 +129,9 @@ mod tests {
             "gpuws: GPU 1 held by python",
             "gpuws: GPU 1 held by ",
             "gpuws: GPU x held by 1",
+            "gpuws: GPU 1 not checked in time, ask Carol",
+            "gpuws: GPU x not checked in time",
+            "gpuws: not checked in time",
         ] {
             assert!(!is_own_reason(text), "{text}");
         }

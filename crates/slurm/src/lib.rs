@@ -43,7 +43,7 @@ mod question;
 mod scene;
 mod tracked;
 
-pub use allocation::{Allocation, allocation, job_ids};
+pub use allocation::{Allocation, allocation, job_names};
 pub use clean::{Cleaned, Cleaner, Phase};
 pub use evidence::{Suspect, Verdict, verdict};
 pub use gres::{NodeDevice, device_files, devices};

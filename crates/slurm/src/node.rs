@@ -47,19 +47,20 @@ impl NodeState {
 
 /// Reads the state of a node; `None` if the text has none.
 ///
-/// The reason is the last field in Slurm 22.05; later versions add a comment, which begins on the
-/// same line.
+/// The reason is the last field in Slurm 22.05; later versions add a comment and more. Slurm writes
+/// ` [user@time]` after the first line of a reason, and then its other lines: those are part of it.
 pub fn node_state(text: &str) -> Option<NodeState> {
-    let line = text.lines().find(|line| line.starts_with("NodeName="))?;
+    const AFTER: [&str; 3] = [" Comment=", " Extra=", " InstanceId="];
+    let lines: Vec<&str> = text.lines().skip_while(|l| !l.starts_with("NodeName=")).collect();
+    let line = lines.join(" ");
     let state = line.split_ascii_whitespace().find_map(|word| word.strip_prefix("State="))?;
     let words =
         state.split('+').map(|word| word.trim_end_matches(['*', '~', '#', '!', '%', '$', '@']));
     let reason = line.split_once(" Reason=").map(|(_, reason)| {
-        let reason = reason.split(" Comment=").next().unwrap_or_default();
-        match reason.rfind(" [") {
-            Some(at) => &reason[..at],
-            None => reason,
-        }
+        let end = AFTER.iter().filter_map(|field| reason.find(field)).min();
+        let reason = reason[..end.unwrap_or(reason.len())].trim_end();
+        let by = reason.strip_suffix(']').and_then(|reason| reason.rsplit_once(" ["));
+        by.map_or(reason, |(reason, _)| reason)
     });
     Some(NodeState {
         words: words.map(str::to_owned).collect(),
@@ -81,6 +82,24 @@ mod tests {
         assert!(state.is_drained() && state.kept().is_none());
         let commented = format!("{line} Comment=Reason=x");
         assert_eq!(node_state(&commented).unwrap().reason, state.reason);
+        let more = format!("{line} Extra=x InstanceId=i-1");
+        assert_eq!(node_state(&more).unwrap().reason, state.reason);
+    }
+
+    #[test]
+    fn further_lines_of_a_reason_are_part_of_it() {
+        let own = "NodeName=n1 State=IDLE+DRAIN Reason=gpuws: GPU 0 held by 12 [root@2026-11-24]";
+        for more in [
+            "        RMA Carol",
+            "\n       RMA Carol",
+            " RMA [Carol]",
+            " [Carol]",
+            " RMA Comment=x",
+        ] {
+            let state = node_state(&format!("{own}{more}")).unwrap();
+            assert!(state.kept().is_some(), "{more}: {:?}", state.reason);
+        }
+        assert_eq!(node_state(&format!("{own}\n\n")).unwrap().kept(), None);
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub enum Question<'a> {
     Processes,
     /// Which jobs are on this node? Asks the controller, as all that follow.
     Jobs(&'a str),
-    /// What has this job?
+    /// What has this job, by the name of one job alone ([`job_names`](crate::job_names))?
     Job(&'a str),
     /// What is the state of this node?
     Node(&'a str),
@@ -64,7 +64,7 @@ impl Question<'_> {
         match self {
             Question::Devices => words(&["-G"]),
             Question::Processes => words(&["listpids"]),
-            Question::Jobs(node) => words(&["-h", "-w", node, "-o", "%A"]),
+            Question::Jobs(node) => words(&["-h", "-w", node, "-o", "%A %i"]),
             Question::Job(id) => words(&["-d", "-o", "show", "job", id]),
             Question::Node(node) => words(&["-o", "show", "node", node]),
             Question::Drain(node, reason) => vec![

@@ -36,6 +36,11 @@ impl Driver {
         self.devices.iter().find(|device| device.id.minor == Ok(minor))
     }
 
+    /// Returns the minor number of the device with this index.
+    pub(crate) fn minor(&self, index: u32) -> Option<u32> {
+        self.devices.iter().find(|device| device.id.index == index)?.id.minor.ok()
+    }
+
     /// Returns the memory of a device in use, and all of it.
     pub(crate) fn memory(&self, ports: Ports<'_>, minor: u32) -> Option<(Bytes, Bytes)> {
         let memory = ports.backend.sample(&self.device(minor)?.id).ok()?.memory;

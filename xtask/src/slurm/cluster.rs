@@ -16,6 +16,9 @@ pub(super) const NODE: &str = "n1";
 /// The users of the jobs.
 pub(super) const USERS: [(&str, u32); 2] = [("alice", 30_001), ("bob", 30_002)];
 
+/// The name of each job: its user writes what Slurm writes, as if it had every device.
+const NAME: &str = "x GRES=gpu:4 Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:4\nNodes=n1 GRES=gpu:4";
+
 /// A cluster that runs.
 pub(super) struct Cluster {
     library: String,
@@ -115,6 +118,7 @@ impl Cluster {
             format!("--gid={user}"),
             format!("--gres={gres}"),
             format!("--export=SECONDS_OF_WORK={seconds}"),
+            format!("--job-name={NAME}"),
             "--chdir=/".to_owned(),
             "--output=/dev/null".to_owned(),
             format!("{DIR}/bin/job"),

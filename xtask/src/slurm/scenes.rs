@@ -37,6 +37,7 @@ pub(super) fn run(tree: &Path, gpuws: &Path, jobs: usize) -> io::Result<bool> {
     };
     scene(many_jobs(&cluster, jobs)?);
     scene(stuck_holder(&cluster)?);
+    scene(daemon_with_device(&cluster)?);
     scene(state_of_others(&cluster)?);
     Ok(well)
 }
@@ -227,6 +228,31 @@ fn freeze_and_end(cluster: &Cluster, frozen: &Path) -> io::Result<Vec<String>> {
         problems.push(format!("after the health check the node is {}", cluster.node()?));
     }
     say(&format!("the holder has ended, and after a health check the node is {}", cluster.node()?));
+    Ok(problems)
+}
+
+/// A daemon of the system that a user has passed a device to drains the node by name, and lives.
+fn daemon_with_device(cluster: &Cluster) -> io::Result<Vec<String>> {
+    const DAEMON: u32 = 101;
+    let id = cluster.submit((USERS[0].1, "gpu:1", "setsid"), 3)?;
+    cluster.wait_for("the job runs", || Ok(at("running").join(&id).exists()))?;
+    let device = fs::read_to_string(at("running").join(&id))?;
+    let device = device.trim();
+    let daemon = holder(DAEMON, Path::new(device), "")?;
+    let minor = device.trim_start_matches(&format!("{DIR}/dev/nvidia")).to_owned();
+    let expected = format!("State=IDLE+DRAIN gpuws: GPU {minor} held by {}", daemon.id());
+    let mut daemon = Bystanders(vec![("daemon", daemon)]);
+    let settles = cluster.wait_for("the node is drained", || Ok(cluster.node()? == expected));
+    let mut problems = daemon.ended();
+    if settles.is_err() {
+        problems.push(format!("the node is {}, not {expected}", cluster.node()?));
+    }
+    say(&format!("a daemon has the device of a job: the node is {}", cluster.node()?));
+    daemon.end();
+    cluster.health()?;
+    if cluster.node()? != "State=IDLE" {
+        problems.push(format!("after the health check the node is {}", cluster.node()?));
+    }
     Ok(problems)
 }
 

@@ -104,6 +104,9 @@ pub struct Plan {
     /// The users that the plan is restricted to; all if empty.
     #[serde(skip)]
     pub users: Vec<String>,
+    /// Login sessions are spared even if they hold a device: nobody has chosen them by PID.
+    #[serde(skip)]
+    pub spares_logins: bool,
     /// The memory that should be freed.
     pub expected: Vec<Expected>,
     /// Time from SIGTERM to SIGKILL, in milliseconds.

@@ -5,7 +5,8 @@ mod world;
 use gpu_core::{ActToken, Pid, Signal};
 use gpu_reaper::{Guard, Ports};
 use gpu_slurm::{
-    Cleaned, Cleaner, Drained, HeldDevice, Job, Phase, devices, drain, health, reason,
+    Change, Cleaned, Cleaner, Drained, HeldDevice, Job, Phase, change, devices, drain, health,
+    reason,
 };
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -15,8 +16,17 @@ fn job() -> Job {
     Job { id: "7".to_owned(), uid: 1000, sluid: None, positions: vec![0] }
 }
 
-/// Cleans the devices of job 7, and returns the result and what was told after each look.
-fn clean(world: &World, slurm: &FakeSlurm, phase: Phase) -> (Cleaned, Vec<Vec<HeldDevice>>) {
+/// Cleans the devices of job 7, and returns the result and what was told meanwhile.
+fn clean(world: &World, slurm: &FakeSlurm, phase: Phase) -> (Cleaned, Vec<Option<String>>) {
+    let (done, told) = try_clean(world, slurm, phase);
+    (done.unwrap(), told)
+}
+
+fn try_clean(
+    world: &World,
+    slurm: &FakeSlurm,
+    phase: Phase,
+) -> (gpu_core::Result<Cleaned>, Vec<Option<String>>) {
     let (host, backend, clock) = (world.host(), world.backend(), world.clock());
     let journal = world.journal();
     let ports = Ports { host: &host, backend: &backend, clock: &clock, journal: &*journal };
@@ -25,10 +35,10 @@ fn clean(world: &World, slurm: &FakeSlurm, phase: Phase) -> (Cleaned, Vec<Vec<He
     let grace = Duration::from_secs(5);
     let cleaner = Cleaner { ports, slurm, guard: &guard, node: "n1", devices: &devices, grace };
     let mut told = Vec::new();
-    let mut held = |held: &[HeldDevice]| told.push(held.to_vec());
+    let mut tell = |reason: Option<String>| told.push(reason);
     let token = ActToken::user_confirmed();
-    let done = cleaner.clean(&job(), phase, &token, &mut held, &mut |_| ControlFlow::Continue(()));
-    (done.unwrap(), told)
+    let done = cleaner.clean(&job(), phase, &token, &mut tell, &mut |_| ControlFlow::Continue(()));
+    (done, told)
 }
 
 fn reason_of(cleaned: &Cleaned) -> Option<String> {
@@ -46,7 +56,7 @@ fn marked_process_is_ended_and_the_controller_is_not_asked() {
     let (cleaned, told) = clean(&world, &slurm, Phase::After);
     assert_eq!(world.signalled(), [(4711, Signal::Term), (4712, Signal::Term)]);
     assert_eq!(reason_of(&cleaned), None);
-    assert_eq!(reason(&told[0]).as_deref(), Some("gpuws: GPU 0 held by 4711"));
+    assert_eq!(told[1].as_deref(), Some("gpuws: GPU 0 held by 4711"));
     assert!(slurm.asked().iter().all(|asked| asked == "listpids"), "{:?}", slurm.asked());
     let lines = journal_lines(&world);
     assert!(lines[0].contains(r#""membership":{"job":{"id":"7","uid":1000}}"#), "{lines:?}");
@@ -74,12 +84,12 @@ fn process_is_spared_if_another_job_has_the_device_or_slurm_does_not_answer() {
         FakeSlurm { is_away: true, ..FakeSlurm::default() },
         FakeSlurm { tracked: "4711 8 batch 0 0", ..FakeSlurm::default() },
     ] {
-        let is_away = slurm.is_away;
+        let is_unknown = slurm.is_away || slurm.jobs == [("8", "gpu:1")];
         let world = World::new(vec![device(4711, 1000)]);
         let (cleaned, _) = clean(&world, &slurm, Phase::After);
         assert_eq!(world.signalled(), [], "{slurm:?}");
         assert_eq!(reason_of(&cleaned), None, "{slurm:?}");
-        assert_eq!(cleaned.unknown.is_some(), is_away, "{slurm:?}");
+        assert_eq!(cleaned.unknown.is_some(), is_unknown, "{slurm:?}");
     }
 }
 
@@ -109,7 +119,7 @@ fn process_that_slurm_tracks_for_the_ended_job_is_left_over() {
     let (cleaned, told) = clean(&world, &slurm, Phase::After);
     let signalled: Vec<u32> = world.signalled().iter().map(|(pid, _)| *pid).collect();
     assert_eq!(signalled, [4711, 4712, 4713]);
-    assert_eq!(reason(&told[0]).as_deref(), Some("gpuws: GPU 0 held by 4711, 4713"));
+    assert_eq!(told[1].as_deref(), Some("gpuws: GPU 0 held by 4711, 4713"));
     assert_eq!(reason_of(&cleaned), None);
 }
 
@@ -121,13 +131,25 @@ fn leftover_is_told_and_ended_before_the_controller_is_asked() {
     let (cleaned, told) = clean(&world, &slurm, Phase::After);
     // Each has its time to end by itself.
     assert_eq!(world.signalled(), [(4711, Signal::Term), (4712, Signal::Term)]);
-    let reasons: Vec<_> = told.iter().map(|held| reason(held)).collect();
     let held = |pid: u32| Some(format!("gpuws: GPU 0 held by {pid}"));
-    assert_eq!(reasons, [held(4711), None, held(4712), None]);
+    // As long as it looks, this is the reason: a look that does not end frees nothing.
+    let unchecked = Some("gpuws: GPU 0 not checked in time".to_owned());
+    let mut changes = told;
+    changes.dedup();
+    let expected = [unchecked.clone(), held(4711), None, unchecked, held(4712), None];
+    assert_eq!(changes, expected);
     assert_eq!(reason_of(&cleaned), None);
     let asked = slurm.asked();
     let first = asked.iter().find(|asked| !asked.ends_with("listpids")).unwrap();
-    assert_eq!(first, "after 1 signals: -h -w n1 -o %A", "{asked:?}");
+    assert_eq!(first, "after 1 signals: -h -w n1 -o %A %i", "{asked:?}");
+}
+
+#[test]
+fn look_that_fails_drains_nothing() {
+    let world = World { is_unreadable: true, ..World::new(vec![device(4711, 1000)]) };
+    let (done, told) = try_clean(&world, &FakeSlurm::default(), Phase::Before);
+    assert!(done.is_err());
+    assert_eq!(told, [Some("gpuws: GPU 0 not checked in time".to_owned()), None]);
 }
 
 #[test]
@@ -187,10 +209,48 @@ fn process_that_blocks_the_reader_of_its_environment_is_ended_for_its_device() {
 #[test]
 fn monitor_and_slurm_itself_keep_the_device() {
     let monitor = FakeProcess { uses_uvm: false, ..device(4711, 0) };
-    let step = FakeProcess { name: "slurmstepd", ..device(4712, 0) };
+    let program = "/usr/sbin/slurmstepd";
+    let step = FakeProcess { name: "slurmstepd", program, ..device(4712, 0) };
     let world = World::new(vec![monitor, step]);
     let (cleaned, _) = clean(&world, &FakeSlurm::default(), Phase::After);
     assert_eq!((world.signalled(), reason_of(&cleaned)), (vec![], None));
+}
+
+/// Any user can pass the descriptors of a device to the system's message bus, which keeps them.
+#[test]
+fn daemon_that_has_the_device_is_named_and_never_signalled() {
+    for (uid, cgroup) in [
+        (0, "/system.slice/dbus.service"),
+        (101, "/system.slice/dbus.service"),
+        (101, "/"),
+        (1000, "/system.slice/vllm.service"),
+    ] {
+        for phase in [Phase::Before, Phase::After] {
+            let daemon = FakeProcess { cgroup, ..device(4711, uid) };
+            let world = World::new(vec![daemon]);
+            let (cleaned, _) = clean(&world, &FakeSlurm::default(), phase);
+            assert_eq!(world.signalled(), [], "{uid} {cgroup}");
+            assert_eq!(reason_of(&cleaned).as_deref(), Some("gpuws: GPU 0 held by 4711"));
+        }
+    }
+    for (uid, cgroup) in [
+        (1000, "/system.slice/slurmd.service"),
+        (1000, "/user.slice/user-1000.slice/user@1000.service/app.slice/x.service"),
+    ] {
+        let world = World::new(vec![FakeProcess { cgroup, ..device(4711, uid) }]);
+        clean(&world, &FakeSlurm::default(), Phase::After);
+        assert_eq!(world.signalled(), [(4711, Signal::Term)], "{cgroup}");
+    }
+}
+
+#[test]
+fn login_session_that_has_the_device_is_named_and_never_signalled() {
+    for mark in [None, Some("7")] {
+        let world = World::new(vec![FakeProcess { is_login: true, mark, ..device(4711, 1000) }]);
+        let (cleaned, _) = clean(&world, &FakeSlurm::default(), Phase::After);
+        assert_eq!(world.signalled(), [], "{mark:?}");
+        assert_eq!(reason_of(&cleaned).as_deref(), Some("gpuws: GPU 0 held by 4711"));
+    }
 }
 
 #[test]
@@ -212,7 +272,7 @@ fn memory_that_does_not_come_back_is_named() {
         let (cleaned, told) = clean(&world, &FakeSlurm::default(), Phase::After);
         assert_eq!(world.signalled(), [(4711, Signal::Term)]);
         assert_eq!(reason_of(&cleaned).as_deref(), expected);
-        assert_eq!(reason(&told[0]).as_deref(), Some("gpuws: GPU 3 9000 MiB held by 4711"));
+        assert_eq!(told[1].as_deref(), Some("gpuws: GPU 3 9000 MiB held by 4711"));
     }
 }
 
@@ -230,6 +290,29 @@ fn health_check_names_holders_of_devices_that_no_job_has() {
     assert_eq!(check(&given).unwrap(), []);
     assert!(check(&FakeSlurm { is_away: true, ..FakeSlurm::default() }).is_err());
     assert_eq!(world.signalled(), []);
+}
+
+#[test]
+fn drain_for_lost_memory_stays_until_the_memory_is_back() {
+    const LOST: &str =
+        "State=IDLE+DRAIN Reason=gpuws: GPU 3 9000 MiB held by no process [root@2026]";
+    const HELD: &str = "State=IDLE+DRAIN Reason=gpuws: GPU 3 9000 MiB held by 4711 [root@2026]";
+    let without_driver = Change::Drain("gpuws: GPU 3 held by no process".to_owned());
+    for (driver, node, expected) in [
+        (Some(false), LOST, Change::None),
+        (Some(true), LOST, Change::Resume),
+        (None, LOST, without_driver),
+        (Some(false), HELD, Change::Resume),
+    ] {
+        let world = World { driver, ..World::new(Vec::new()) };
+        let (host, backend, clock) = (world.host(), world.backend(), world.clock());
+        let journal = world.journal();
+        let ports = Ports { host: &host, backend: &backend, clock: &clock, journal: &*journal };
+        let devices = devices("Gres Name=gpu Count=1 Index=0 File=/dev/nvidia0");
+        let slurm = FakeSlurm { node, ..FakeSlurm::default() };
+        let health = health(ports, &slurm, "n1", &devices).unwrap();
+        assert_eq!(change(&health), expected, "{driver:?} {node}");
+    }
 }
 
 #[test]

@@ -13,6 +13,8 @@ pub(crate) struct FakeProcess {
     pub(crate) pid: u32,
     pub(crate) uid: u32,
     pub(crate) name: &'static str,
+    /// The path of its executable, which is root's; unknown if empty.
+    pub(crate) program: &'static str,
     /// It has `/dev/nvidia0` open.
     pub(crate) has_device: bool,
     /// It has uvm open.
@@ -21,6 +23,10 @@ pub(crate) struct FakeProcess {
     pub(crate) mark: Option<&'static str>,
     /// Its cgroup is that of this job.
     pub(crate) job: Option<(&'static str, &'static str)>,
+    /// Its cgroup, if that is no job's.
+    pub(crate) cgroup: &'static str,
+    /// It leads a session and has a terminal.
+    pub(crate) is_login: bool,
     /// Who reads its environment waits for seconds.
     pub(crate) blocks: bool,
     /// No signal ends it.
@@ -32,10 +38,13 @@ pub(crate) fn process(pid: u32, uid: u32) -> FakeProcess {
         pid,
         uid,
         name: "python",
+        program: "",
         has_device: false,
         uses_uvm: false,
         mark: None,
         job: None,
+        cgroup: "/",
+        is_login: false,
         blocks: false,
         is_immune: false,
     }
@@ -50,8 +59,18 @@ impl FakeProcess {
         let mut info = ProcessInfo::from_name(Pid(self.pid), self.name);
         info.key.start = Some(StartTime(u64::from(self.pid)));
         (info.uid, info.parent, info.session) = (Ok(self.uid), Ok(Pid(1)), Ok(Pid(self.pid)));
-        (info.has_terminal, info.state) = (Ok(false), Ok(ProcessState::Sleeping));
-        info.executable = Err(Absent::NotFound);
+        (info.has_terminal, info.state) = (Ok(self.is_login), Ok(ProcessState::Sleeping));
+        info.executable = match self.program {
+            "" => Err(Absent::NotFound),
+            path => Ok(Box::new(Executable {
+                path: path.to_owned(),
+                file: FileId::Inode { dev: 1, ino: 2 },
+                owner: 0,
+                writable_by_others: false,
+                seen_by_caller: Err(Absent::NotRecorded),
+            })),
+        };
+        info.cgroup = Ok(self.cgroup.to_owned());
         if let Some((id, cgroup)) = self.job {
             let (kind, cgroup) = (WorkloadKind::SlurmJob, cgroup.to_owned());
             info.cgroup = Ok(cgroup.clone());
@@ -83,6 +102,8 @@ pub(crate) struct World {
     /// The driver answers, and the memory of its GPU comes back or not.
     pub(crate) driver: Option<bool>,
     pub(crate) has_journal: bool,
+    /// Nobody can read who holds a device.
+    pub(crate) is_unreadable: bool,
 }
 
 /// The lines of the audit log.
@@ -94,7 +115,7 @@ impl World {
     pub(crate) fn new(processes: Vec<FakeProcess>) -> Self {
         let processes = Arc::new(Mutex::new(processes));
         let (signals, lines) = (Arc::default(), Arc::default());
-        World { processes, signals, lines, driver: None, has_journal: true }
+        World { processes, signals, lines, driver: None, has_journal: true, is_unreadable: false }
     }
 
     pub(crate) fn signalled(&self) -> Vec<(u32, Signal)> {
@@ -180,8 +201,11 @@ impl World {
             };
             Ok(vec![file("/dev/nvidia0"), file("/dev/nvidia-uvm")])
         });
-        let processes = self.processes.clone();
+        let (processes, is_unreadable) = (self.processes.clone(), self.is_unreadable);
         host.expect_holders().returning(move |_| {
+            if is_unreadable {
+                return Err(Error::new(ErrorKind::Io, "read '/proc'"));
+            }
             let all = processes.lock().unwrap();
             let holders = all.iter().filter(|p| p.has_device).map(|process| Holder {
                 process: process.info().key,
@@ -303,10 +327,14 @@ impl Slurm for FakeSlurm {
         match question {
             Question::Processes => Ok(self.tracked.to_owned()),
             _ if self.is_away => away(),
-            Question::Jobs(_) => Ok(self.jobs.iter().map(|(id, _)| format!("{id}\n")).collect()),
+            Question::Jobs(_) => {
+                Ok(self.jobs.iter().map(|(id, _)| format!("{id} {id}\n")).collect())
+            }
             Question::Job(id) => {
                 let gres = self.jobs.iter().find(|(other, _)| *other == id);
-                Ok(gres.map(|(_, gres)| format!("Nodes=n1 GRES={gres}")).unwrap_or_default())
+                Ok(gres
+                    .map(|(_, gres)| format!("Nodes=n1 CPU_IDs=0 Mem=0 GRES={gres}"))
+                    .unwrap_or_default())
             }
             Question::Node(node) => Ok(format!("NodeName={node} {}", self.node)),
             _ => Ok(String::new()),

@@ -7,13 +7,10 @@ mod value;
 pub use allow::Allowed;
 pub use file::PolicyError;
 
-use gpu_core::{Bytes, DeviceId, DeviceState, FileId, ProcessInfo, Selector};
+use gpu_core::{Bytes, DeviceId, DeviceState, FIRST_USER, FileId, ProcessInfo, Selector};
 use gpu_reaper::{Confidence, Finding, FindingKind, Ignored, Protect};
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// The first ordinary UID (`UID_MIN` of login.defs).
-const FIRST_USER: u32 = 1000;
 
 /// The kinds of findings that a rule may name: those about a process that a signal can end.
 pub const REAPABLE: [FindingKind; 5] = [

@@ -9,9 +9,7 @@ use gpu_core::{ActToken, Error, ErrorKind, NoJournal};
 use gpu_machine::{SlurmTools, node_name, slurm_devices};
 use gpu_reaper::{Event, Guard};
 use gpu_report::wording::reap::{Paragraph, Steps, report};
-use gpu_slurm::{
-    Change, Cleaner, HeldDevice, Job, NodeDevice, Phase, Told, change, health, reason,
-};
+use gpu_slurm::{Change, Cleaner, Job, NodeDevice, Phase, Told, change, health, reason};
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -72,8 +70,8 @@ fn clean_after(
     };
     // The administrator who named this command in slurm.conf requested the action.
     let token = ActToken::user_confirmed();
-    let mut held = |held: &[HeldDevice]| drop(tell(reason(held), false));
-    let cleaned = cleaner.clean(job, phase, &token, &mut held, &mut watch)?;
+    let mut meanwhile = |reason: Option<String>| drop(tell(reason, false));
+    let cleaned = cleaner.clean(job, phase, &token, &mut meanwhile, &mut watch)?;
     for Paragraph { head, text } in cleaned.reports.iter().flat_map(report) {
         say(format!("{} {text}", head.text()));
     }
