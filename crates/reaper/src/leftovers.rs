@@ -21,7 +21,8 @@ pub struct Leftover {
 /// Returns the plan that ends these processes, and frees this memory.
 ///
 /// No process is a target that the guard protects or that claims to be a display server or a daemon
-/// of the driver, and no login session is signalled. Before each signal everything is checked again, as for any other plan.
+/// of the driver, and no login session is signalled. Before each signal everything is checked again,
+/// as for any other plan.
 pub fn plan_leftovers(
     leftovers: Vec<Leftover>,
     expected: Vec<Expected>,
