@@ -1,10 +1,11 @@
 //! Cleans the GPUs of a Slurm node before and after a job, and says why a node is drained.
 //!
-//! The main decision is that a process is ended on evidence of the job alone: it is in the cgroup of
-//! the job, Slurm tracks it for the job, it belongs to the user of the job and carries its number in
-//! its environment, or it uses a device of the job that Slurm has given to no other. What Slurm tracks for another job is spared
-//! before any of this is considered, so jobs of one user can overlap. A node is drained only for a
-//! process that was seen on a device, and the reason names it.
+//! The main decision is that a process is ended on evidence of the job alone: it is in the cgroup
+//! of the job, Slurm tracks it for the job, it belongs to the user of the job and carries its
+//! number in its environment, or it uses a device of the job that Slurm has given to no other. What
+//! Slurm tracks for another job is spared before any of this is considered, so jobs of one user can
+//! overlap. A node is drained only for a process that was seen on a device, and the reason names
+//! it.
 //!
 //! Everything that Slurm knows comes through one port, [`Slurm`]: a [`Question`] is the program and
 //! its arguments, and the answer is text that the parsers here read. [`Cleaner`] combines that port
