@@ -4,8 +4,8 @@
 //! of the job, Slurm tracks it for the job, it belongs to the user of the job and carries its
 //! number in its environment, or it uses a device of the job that Slurm has given to no other. What
 //! Slurm tracks for another job is spared before any of this is considered, so jobs of one user can
-//! overlap. A node is drained only for a process that was seen on a device, and the reason names
-//! it.
+//! overlap. The reason of a drain names what keeps a device from the next job: a process that was
+//! seen on it, memory that no process holds, or a look that did not end in time.
 //!
 //! Everything that Slurm knows comes through one port, [`Slurm`]: a [`Question`] is the program and
 //! its arguments, and the answer is text that the parsers here read. [`Cleaner`] combines that port
