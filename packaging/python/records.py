@@ -21,14 +21,20 @@ CLASSES = {
 }
 PLAIN = {"integer": "int", "number": "float", "string": "str", "boolean": "bool", "null": "None"}
 HEAD = '''# Written by packaging/python/records.py from docs/schema; do not edit.
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from typing_extensions import Self
+
+_V = TypeVar("_V")
 
 class Record:
     @classmethod
     def of_json(cls, text: str) -> Self: ...
     def to_dict(self) -> dict[str, Any]: ...
+
+# Names map to values: which names there are is seen at run time.
+class _Values(Record, Generic[_V]):
+    def __getattr__(self, name: str) -> _V: ...
 '''
 REPORT = '''
 class IsolatedUse(Record):
@@ -95,8 +101,9 @@ class Schema:
     def plain(self, kind, schema):
         if kind == "array":
             return f"tuple[{self.type(schema.get('items', {}))}, ...]"
-        # Objects without fields map names to values.
-        return PLAIN.get(kind, "Record")
+        if kind == "object":
+            return f"_Values[{self.type(schema.get('additionalProperties', {}))}]"
+        return PLAIN[kind]
 
 
 def text():

@@ -29,18 +29,25 @@ from gpuws._program import find_gpuws_bin
 
 __all__ = [
     "Claim",
+    "Claimed",
     "CudaInitialized",
+    "Doctor",
     "DriverError",
     "DriverTimeout",
+    "Explained",
+    "Fitted",
     "GpuwsError",
     "InvalidRequest",
     "IsolatedDied",
     "IsolatedError",
+    "IsolatedReport",
     "IsolatedTimeout",
     "Leaked",
+    "Leases",
     "NeverAvailable",
     "NotAvailable",
     "NotPermitted",
+    "Status",
     "aclaim",
     "claim",
     "compat",
@@ -57,7 +64,13 @@ __all__ = [
 ]
 
 # What most programs do not need is imported at its first use.
-_LAZY = {"aclaim": "_claim", "isolated": "_isolated", "sim": "_sim"}
+_RECORDS = ("Claimed", "Doctor", "Explained", "Fitted", "IsolatedReport", "Leases", "Status")
+_LAZY = {
+    **dict.fromkeys(_RECORDS, "_records"),
+    "aclaim": "_claim",
+    "isolated": "_isolated",
+    "sim": "_sim",
+}
 _MODULES = ("callbacks", "compat", "mem", "notebook")
 
 

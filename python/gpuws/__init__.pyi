@@ -1,22 +1,66 @@
 import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
+from subprocess import Popen
 from types import TracebackType
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 
 from gpuws import callbacks as callbacks
 from gpuws import compat as compat
 from gpuws import mem as mem
 from gpuws import notebook as notebook
-from gpuws._records import Claimed, Device, Doctor, IsolatedReport, Leases, Status
+from gpuws._records import Claimed as Claimed
+from gpuws._records import Device
+from gpuws._records import Doctor as Doctor
+from gpuws._records import Explained as Explained
+from gpuws._records import Fitted as Fitted
+from gpuws._records import IsolatedReport as IsolatedReport
+from gpuws._records import Leases as Leases
+from gpuws._records import Status as Status
 
 _P = ParamSpec("_P")
+_Q = ParamSpec("_Q")
 _R = TypeVar("_R")
+_S = TypeVar("_S")
 _Path = str | os.PathLike[str]
 _Gpus = int | str | Iterable[int | str]
 
 __version__: str
-__all__: list[str]
+__all__ = [
+    "Claim",
+    "Claimed",
+    "CudaInitialized",
+    "Doctor",
+    "DriverError",
+    "DriverTimeout",
+    "Explained",
+    "Fitted",
+    "GpuwsError",
+    "InvalidRequest",
+    "IsolatedDied",
+    "IsolatedError",
+    "IsolatedReport",
+    "IsolatedTimeout",
+    "Leaked",
+    "Leases",
+    "NeverAvailable",
+    "NotAvailable",
+    "NotPermitted",
+    "Status",
+    "aclaim",
+    "claim",
+    "compat",
+    "doctor",
+    "find_gpuws_bin",
+    "hold",
+    "isolated",
+    "leases",
+    "mem",
+    "notebook",
+    "release",
+    "sim",
+    "status",
+]
 
 class GpuwsError(RuntimeError):
     kind: str
@@ -94,6 +138,12 @@ class _Outcome(Generic[_R]):
 class _Isolated(Generic[_P, _R]):
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...
     def outcome(self, *args: _P.args, **kwargs: _P.kwargs) -> _Outcome[_R]: ...
+    @overload
+    def __get__(self, instance: None, owner: type, /) -> _Isolated[_P, _R]: ...
+    @overload
+    def __get__(
+        self: _Isolated[Concatenate[_S, _Q], _R], instance: _S, owner: type | None = None, /
+    ) -> Callable[_Q, _R]: ...
 
 @overload
 def isolated(n: Callable[_P, _R]) -> _Isolated[_P, _R]: ...
@@ -117,7 +167,7 @@ class _Sim:
     def stop(self) -> None: ...
     @property
     def path(self) -> str | None: ...
-    def use(self, *gpus: int, mib: int = 500) -> Any: ...
+    def use(self, *gpus: int, mib: int = 500) -> Popen[bytes]: ...
 
 def sim(machine: _Path = "labbox") -> _Sim: ...
 def status(

@@ -18,8 +18,8 @@ _SET = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "GPUWS_LEASE")
 # The claims that are held now, in the order in which they were granted, and the environment before
 # the first of them: what an outer scheduler gave this process. A claim that is collected as garbage
 # is released by whichever thread collects it, which may have the lock.
-_active = []
-_outer = {}
+_active: list[Claim] = []
+_outer: dict[str, str | None] = {}
 _lock = threading.RLock()
 _held = None
 

@@ -1,12 +1,18 @@
 # Written by packaging/python/records.py from docs/schema; do not edit.
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from typing_extensions import Self
+
+_V = TypeVar("_V")
 
 class Record:
     @classmethod
     def of_json(cls, text: str) -> Self: ...
     def to_dict(self) -> dict[str, Any]: ...
+
+# Names map to values: which names there are is seen at run time.
+class _Values(Record, Generic[_V]):
+    def __getattr__(self, name: str) -> _V: ...
 
 class AccountedProcess(Record):
     memory_max_bytes: int | None
@@ -48,7 +54,7 @@ class Clocks(Record):
     video_mhz: int | None
 
 class Details(Record):
-    absent: Record
+    absent: _Values[Literal['not-supported'] | Literal['not-permitted'] | Literal['not-found'] | Literal['too-old'] | Literal['deprecated'] | Literal['failed'] | Literal['no-answer'] | Literal['asleep'] | Literal['device-lost'] | Literal['not-recorded'] | Literal['implausible']]
     accounting: Accounting | None
     activity: Activity | None
     application_clocks: ApplicationClocks | None
@@ -73,7 +79,7 @@ class Details(Record):
     virtual_gpus: VirtualGpus | None
 
 class DeviceProcess(Record):
-    absent: Record
+    absent: _Values[Literal['not-supported'] | Literal['not-permitted'] | Literal['not-found'] | Literal['too-old'] | Literal['deprecated'] | Literal['failed'] | Literal['no-answer'] | Literal['asleep'] | Literal['device-lost'] | Literal['not-recorded'] | Literal['implausible']]
     cgroup: str | None
     command_line: tuple[str, ...] | None
     compute_instance_id: int | None
@@ -119,7 +125,7 @@ class Failure(Record):
     what: str
 
 class Gpu(Record):
-    absent: Record
+    absent: _Values[Literal['not-supported'] | Literal['not-permitted'] | Literal['not-found'] | Literal['too-old'] | Literal['deprecated'] | Literal['failed'] | Literal['no-answer'] | Literal['asleep'] | Literal['device-lost'] | Literal['not-recorded'] | Literal['implausible']]
     bus_id: str | None
     defects: tuple[str, ...]
     details: Details | None
@@ -500,7 +506,7 @@ class Event(Record):
     reserved_total_bytes: int | None
     reserved_unallocated: str | None
     reserved_unallocated_bytes: int | None
-    stats: Record | None
+    stats: _Values[int] | None
     sum_in_use: str | None
     sum_in_use_bytes: int | None
     tensor_bytes: int | None

@@ -126,14 +126,14 @@ class _Worker:
                 return claim
             except (DriverError, NeverAvailable, NotAvailable) as error:
                 self.failures[repr(terms)] = error
-        error = self.failures[repr(terms)]
-        text = str(error).splitlines()[0]
-        siblings = self._siblings() if isinstance(error, NotAvailable) else 0
+        failure = self.failures[repr(terms)]
+        text = str(failure).splitlines()[0]
+        siblings = self._siblings() if isinstance(failure, NotAvailable) else 0
         if siblings:
             text += f"; {siblings} other workers of pytest-xdist keep GPUs: use at most -n {siblings}"
             pytest.fail(text, pytrace=False)
         if self.config.getoption("gpuws_require"):
-            raise error
+            raise failure
         pytest.skip(text)
 
     def _siblings(self):

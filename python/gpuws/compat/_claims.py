@@ -7,10 +7,10 @@ from gpuws import _claim, _gpuws, _look
 from gpuws._errors import NeverAvailable, NotAvailable
 from gpuws._machine import machine
 
-_leases = {}
+_leases: dict[int, _gpuws.Lease] = {}
 # The environment before the first of them. Whoever calls these functions sets CUDA_VISIBLE_DEVICES
 # to what they return, and the next call chooses among the same GPUs as the first.
-_outer = {}
+_outer: dict[str, str | None] = {}
 
 
 def look():
