@@ -106,9 +106,19 @@ def _keras():
     return import_module("keras").callbacks.Callback
 
 
+def _step(trainer):
+    """Returns the step of Lightning's own logs, as its callbacks do: it counts batches, where
+    `global_step` counts the steps of each optimizer."""
+    loop = getattr(getattr(trainer, "fit_loop", None), "epoch_loop", None)
+    return getattr(loop, "_batches_that_stepped", trainer.global_step)
+
+
 def _lightning_class():
     class LightningGpus(_lightning()):
         """Logs the figures to the trainer's loggers, at most once in `every` seconds."""
+
+        # Pickle finds it by this name, as the strategies of Lightning that spawn do.
+        __qualname__ = "LightningGpus"
 
         def __init__(self, every=10.0):
             super().__init__()
@@ -117,7 +127,7 @@ def _lightning_class():
         def _log(self, trainer, now=False):
             found = self._pace.figures(now=now)
             for logger in trainer.loggers if found else []:
-                logger.log_metrics(found, step=trainer.global_step)
+                logger.log_metrics(found, step=_step(trainer))
 
         def on_train_start(self, trainer, pl_module):
             self._log(trainer, now=True)
@@ -134,6 +144,8 @@ def _lightning_class():
 def _keras_class():
     class KerasGpus(_keras()):
         """Adds the figures to the logs of each epoch, for the callbacks after it."""
+
+        __qualname__ = "KerasGpus"
 
         def __init__(self):
             super().__init__()

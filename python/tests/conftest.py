@@ -38,3 +38,14 @@ def run(tmp_path):
 
     return run
 
+
+
+@pytest.fixture
+def callbacks():
+    """The module of the callbacks, whose classes are those of the frameworks of one test."""
+    names = ("LightningGpus", "KerasGpus")
+    for name in names:
+        gpuws.callbacks.__dict__.pop(name, None)
+    yield gpuws.callbacks
+    for name in names:
+        gpuws.callbacks.__dict__.pop(name, None)

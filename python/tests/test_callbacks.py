@@ -10,7 +10,7 @@ import gpuws
 
 
 @pytest.fixture
-def frameworks(monkeypatch):
+def frameworks(monkeypatch, callbacks):
     """Modules that have the base classes, as the frameworks name them."""
     callback = type("Callback", (), {})
     lightning = types.ModuleType("lightning")
@@ -22,9 +22,7 @@ def frameworks(monkeypatch):
     modules = {"lightning": lightning, "lightning.pytorch": pytorch, "keras": keras}
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
-    yield callback
-    for name in ("LightningGpus", "KerasGpus"):
-        gpuws.callbacks.__dict__.pop(name, None)
+    return callback
 
 
 def test_figures_are_those_of_the_visible_gpus(machine):

@@ -35,7 +35,7 @@ pub fn wheel(root: &Path, profile: &str, out: &mut dyn Write) -> io::Result<bool
 }
 
 /// Builds the wheel, installs it in a fresh virtual environment, and runs the tests there; pytest
-/// gets these arguments as well. Without Python or its packages it prints that it skips.
+/// gets these arguments as well, and names what it skipped. Without Python or its packages it prints that it skips.
 ///
 /// # Errors
 /// If the wheel cannot be built or installed, or `out` cannot be written.
@@ -63,7 +63,7 @@ pub fn python(root: &Path, arguments: &[&str], out: &mut dyn Write) -> io::Resul
     out.flush()?;
     let mut pytest = Command::new(fresh.program("python"));
     pytest
-        .args(["-m", "pytest", "-q", "-n", "4", "python/tests"])
+        .args(["-m", "pytest", "-q", "-rs", "-n", "4", "python/tests"])
         .args(arguments)
         .current_dir(root);
     for name in ["PYTHONPATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "GPUWS_CLAIMS"] {
