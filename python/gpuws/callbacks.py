@@ -1,11 +1,11 @@
-"""Callbacks for Lightning and Keras: the figures of this process's GPUs beside those of training.
+"""Callbacks for Lightning and Keras: the figures of this job's GPUs beside those of training.
 
     Trainer(callbacks=[gpuws.callbacks.LightningGpus()])
     model.fit(…, callbacks=[gpuws.callbacks.KerasGpus()])
 
-For each visible GPU N: memory used by this process and its children, memory used in all,
-utilisation, power and temperature, as `gpuws/gpuN/…`; and the memory that others use there, which
-explains an out-of-memory error that the job did not cause.
+For each visible GPU N: memory used by this job, memory used in all, utilisation, power and
+temperature, as `gpuws/gpuN/…`; and the memory that others use there, which explains an
+out-of-memory error that the job did not cause.
 """
 
 from __future__ import annotations
@@ -56,11 +56,15 @@ def _scaled(value, unit):
 
 
 def _own_pids(look):
-    """Returns this process and those of its descendants that use a GPU."""
+    """Returns the processes of this job that use a GPU: this one, its descendants, and the other
+    ranks, if torchrun or multiprocessing has started it."""
+    import multiprocessing
     import os
 
     parents = {p.pid: p.parent_pid for gpu in look.gpus for p in gpu.processes}
     own = {os.getpid()}
+    if multiprocessing.parent_process() is not None or "TORCHELASTIC_RUN_ID" in os.environ:
+        own.add(os.getppid())
     while True:
         more = {pid for pid, parent in parents.items() if parent in own} - own
         if not more:

@@ -36,6 +36,20 @@ def test_figures_are_those_of_the_visible_gpus(machine):
         process.wait()
 
 
+def test_memory_of_other_ranks_is_that_of_the_job(machine, run):
+    process = machine.use(2, mib=700)
+    text = """
+        import gpuws
+        found = gpuws.callbacks.figures()
+        print(*(found[f"gpuws/gpu2/memory_{whose}_mib"] for whose in ("own", "others")))
+    """
+    # A child of the process that has started the other one, as its ranks are of torchrun.
+    assert run(text).stdout == "0.0 700.0\n"
+    assert run(text, env={**os.environ, "TORCHELASTIC_RUN_ID": "none"}).stdout == "700.0 0.0\n"
+    process.kill()
+    process.wait()
+
+
 def test_lightning_logs_at_start_and_at_its_pace(machine, frameworks):
     logged = []
     logger = types.SimpleNamespace(log_metrics=lambda found, step: logged.append((step, found)))
