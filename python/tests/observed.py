@@ -7,6 +7,14 @@ import time
 
 import gpuws
 
+# What PyTorch says when a GPU is too small.
+OUT_OF_MEMORY = (
+    "CUDA out of memory. Tried to allocate 5.96 GiB. GPU 0 has a total capacity of 23.69 GiB of which "
+    "5.25 GiB is free. Including non-PyTorch memory, this process has 18.17 GiB memory in use. Of the "
+    "allocated memory 17.88 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but "
+    "unallocated."
+)
+
 
 def memory_mib():
     """Returns the used memory of each GPU."""

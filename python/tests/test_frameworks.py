@@ -10,14 +10,7 @@ import weakref
 import pytest
 
 import gpuws
-from observed import alive, memory_mib
-
-MESSAGE = (
-    "CUDA out of memory. Tried to allocate 5.96 GiB. GPU 0 has a total capacity of 23.69 GiB of which "
-    "5.25 GiB is free. Including non-PyTorch memory, this process has 18.17 GiB memory in use. Of the "
-    "allocated memory 17.88 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but "
-    "unallocated."
-)
+from observed import OUT_OF_MEMORY, alive, memory_mib
 
 JOBS = '''
 import os, signal
@@ -171,7 +164,7 @@ def test_workers_of_a_data_loader_end_with_the_function(jobs, tmp_path, method, 
 
 def test_real_out_of_memory_error_keeps_its_class_and_is_explained(jobs, torch):
     with pytest.raises(torch.OutOfMemoryError) as raised:
-        jobs.fails(MESSAGE)
+        jobs.fails(OUT_OF_MEMORY)
     (event,) = gpuws.mem.explain(raised.value).events
     assert (event.framework, event.diagnosis.cause) == ("pytorch", "too-big")
 
@@ -180,7 +173,7 @@ def test_notebook_explains_a_real_out_of_memory_error_and_lets_go_of_it(machine,
     shell = pytest.importorskip("IPython.testing.globalipapp").start_ipython()
     gpuws.load_ipython_extension(shell)
     try:
-        shell.user_ns["message"] = MESSAGE
+        shell.user_ns["message"] = OUT_OF_MEMORY
         shell.user_ns["weakref"] = weakref
         shell.run_cell(
             "def step():\n"

@@ -10,13 +10,7 @@ import venv
 import pytest
 
 import gpuws
-
-MESSAGE = (
-    "CUDA out of memory. Tried to allocate 5.96 GiB. GPU 0 has a total capacity of 23.69 GiB of which "
-    "5.25 GiB is free. Including non-PyTorch memory, this process has 18.17 GiB memory in use. Of the "
-    "allocated memory 17.88 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but "
-    "unallocated."
-)
+from observed import OUT_OF_MEMORY
 
 
 class OutOfMemoryError(RuntimeError):
@@ -34,7 +28,7 @@ def caught(error, cause=None):
 
 
 def test_caught_exception_is_explained_with_the_machine():
-    told = gpuws.mem.explain(caught(OutOfMemoryError(MESSAGE)), sim="labbox")
+    told = gpuws.mem.explain(caught(OutOfMemoryError(OUT_OF_MEMORY)), sim="labbox")
     (event,) = told.events
     assert (event.framework, event.diagnosis.cause) == ("pytorch", "too-big")
     assert told.looked_at.machine == "labbox"
@@ -42,7 +36,7 @@ def test_caught_exception_is_explained_with_the_machine():
 
 
 def test_cause_of_an_exception_is_explained():
-    error = caught(ValueError("the step failed"), caught(OutOfMemoryError(MESSAGE)))
+    error = caught(ValueError("the step failed"), caught(OutOfMemoryError(OUT_OF_MEMORY)))
     assert len(gpuws.mem.explain(error, live=False).events) == 1
 
 
