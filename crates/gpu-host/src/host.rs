@@ -288,7 +288,8 @@ impl Host for LinuxHost {
         all.into_iter().map(|(_, info)| info).collect()
     }
 
-    /// Reads only `stat` of a process that executes the same program as before.
+    /// Reads only `stat` of a process that executes the same program as before, and not even that
+    /// if it was idle for a few seconds at most.
     fn processes_again(
         &self,
         known: Vec<ProcessInfo>,
@@ -298,11 +299,10 @@ impl Host for LinuxHost {
             return known.iter().map(|known| self.process(known.key.pid)).collect();
         };
         let mut stats = self.context.stats.lock().unwrap_or_else(PoisonError::into_inner);
-        stats.begin();
+        stats.begin(&root);
         let again = |mut known: ProcessInfo| {
             let pid = known.key.pid;
-            let stat = stats.read(&root, pid.0);
-            match stat.and_then(|stat| process::read_again(&stat, &mut known)) {
+            match stats.update(&root, &mut known) {
                 Ok(true) => Ok(known),
                 Ok(false) => self.processes_of(&[pid], detail).remove(0),
                 Err(errno) => Err(fault::process(format!("inspect process {pid}"), errno)),

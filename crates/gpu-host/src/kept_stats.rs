@@ -2,54 +2,125 @@
 //!
 //! To open such a file takes longer than to read it. It belongs to its process: after the end of
 //! the process it cannot be read any more, also if the PID is used again.
+//!
+//! A process that has not run since has not changed by itself. Its CPU time shows that, which the
+//! kernel returns in nanoseconds and in a twentieth of the time of a read
+//! (clock_getcpuclockid(3)). So what is shown of an idle process may be up to [`LONGEST`] old.
 
+use crate::host::shows_own_namespace;
 use crate::proc_dir::ProcRoot;
+use crate::process::Current;
+use crate::timer;
+use gpu_core::ProcessInfo;
+use nix::sys::time::TimeSpec;
+use nix::time::ClockId;
+use nix::unistd::Pid;
 use rustix::fd::OwnedFd;
 use rustix::io::{Errno, Result};
 use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// No `stat` is longer: 52 numbers and a name of 64 bytes.
-const LONGEST: usize = 2048;
+const LENGTH: usize = 2048;
 
 /// A file is closed if this many rounds do not read it. A look has a round or two.
 const ROUNDS: u64 = 4;
 
-/// The open files, by PID, each with the last round that read it.
+/// The time after which an idle process is read again: the end of its parent changes it too, and
+/// the kernel takes memory from it.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// The open files, by PID.
 #[derive(Default)]
 pub(crate) struct KeptStats {
-    files: BTreeMap<u32, (OwnedFd, u64)>,
+    files: BTreeMap<u32, Kept>,
     round: u64,
+    /// The time of the round.
+    now: Duration,
+    /// The PIDs are those of the system calls of this process, once that is known.
+    has_own_numbers: Option<bool>,
 }
 
 impl KeptStats {
     /// Starts a round of reads: closes what was not read for some rounds.
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self, root: &ProcRoot) {
         self.round += 1;
+        self.now = timer::now();
+        if self.has_own_numbers.is_none() {
+            self.has_own_numbers = shows_own_namespace(root).ok();
+        }
         let round = self.round;
-        self.files.retain(|_, (_, used)| *used + ROUNDS > round);
+        self.files.retain(|_, kept| kept.used + ROUNDS > round);
     }
 
-    /// Returns `stat` of the process that has this PID now.
+    /// Changes a known process to what its `stat` shows now. Returns whether that is of the same
+    /// process and the same program; if not, nothing is changed.
     ///
     /// # Errors
-    /// `ENOENT` or `ESRCH` when there is none.
-    pub(crate) fn read(&mut self, root: &ProcRoot, pid: u32) -> Result<Vec<u8>> {
-        if let Some((file, used)) = self.files.get_mut(&pid) {
-            if let Ok(text) = read(file) {
-                *used = self.round;
-                return Ok(text);
+    /// `ENOENT` or `ESRCH` when there is none with its PID, `EINVAL` when its file is malformed.
+    pub(crate) fn update(&mut self, root: &ProcRoot, known: &mut ProcessInfo) -> Result<bool> {
+        let pid = known.key.pid.0;
+        if let Some(kept) = self.files.get_mut(&pid) {
+            if kept.refresh(self.now).is_ok() {
+                kept.used = self.round;
+                return Ok(kept.current.update(known));
             }
             // It has ended. Another process may have its PID.
             self.files.remove(&pid);
         }
         let file = root.open_stat(pid)?;
-        let text = read(&file)?;
+        let clock = match self.has_own_numbers {
+            Some(true) => cpu_clock(pid),
+            _ => None,
+        };
+        let ran = clock.and_then(time);
+        let current = read(&file)?;
+        let is_same = current.update(known);
         if self.files.len() < most() {
-            self.files.insert(pid, (file, self.round));
+            let (used, at) = (self.round, self.now);
+            self.files.insert(pid, Kept { file, used, clock, ran, at, current });
         }
-        Ok(text)
+        Ok(is_same)
     }
+}
+
+/// The open file of a process.
+struct Kept {
+    file: OwnedFd,
+    /// The last round that asked for it.
+    used: u64,
+    clock: Option<ClockId>,
+    /// The CPU time before the last read.
+    ran: Option<TimeSpec>,
+    /// When it was read last, and what it showed.
+    at: Duration,
+    current: Current,
+}
+
+impl Kept {
+    /// Reads the file again, unless the process is idle.
+    ///
+    /// # Errors
+    /// `ESRCH` when the process has ended, `EINVAL` when the file is malformed.
+    fn refresh(&mut self, now: Duration) -> Result<()> {
+        let ran = self.clock.and_then(time);
+        let is_idle = ran.is_some() && ran == self.ran;
+        if !is_idle || now.saturating_sub(self.at) >= LONGEST {
+            self.current = read(&self.file)?;
+            (self.ran, self.at) = (ran, now);
+        }
+        Ok(())
+    }
+}
+
+/// Returns the clock of the CPU time of all threads of a process.
+fn cpu_clock(pid: u32) -> Option<ClockId> {
+    ClockId::pid_cpu_clock_id(Pid::from_raw(i32::try_from(pid).ok()?)).ok()
+}
+
+fn time(clock: ClockId) -> Option<TimeSpec> {
+    clock.now().ok()
 }
 
 /// Returns how many files are kept open at most: half of what the process may have.
@@ -58,18 +129,20 @@ fn most() -> usize {
     usize::try_from(limit / 2).unwrap_or(usize::MAX)
 }
 
-fn read(file: &OwnedFd) -> Result<Vec<u8>> {
-    let mut text = [0; LONGEST];
+fn read(file: &OwnedFd) -> Result<Current> {
+    let mut text = [0; LENGTH];
     match rustix::io::pread(file, &mut text, 0)? {
-        0 => Err(Errno::SRCH),
-        LONGEST => Err(Errno::INVAL),
-        count => Ok(text[..count].to_vec()),
+        LENGTH => Err(Errno::INVAL),
+        count => Current::parse(&text[..count]),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process;
+    use crate::users::Users;
+    use gpu_core::{Absent, ProcessKey, ProcessState};
     use std::path::Path;
     use std::process::{Child, Command};
 
@@ -77,37 +150,93 @@ mod tests {
         Command::new("sleep").arg("1000").spawn().unwrap()
     }
 
+    fn known(root: &ProcRoot, process: &Child) -> ProcessInfo {
+        let users = Users::default();
+        process::read(&root.process(process.id()).unwrap(), Err(Absent::NotFound), &users).unwrap()
+    }
+
+    /// Waits until a process has gone to sleep.
+    fn wait_for_sleep(root: &ProcRoot, process: &Child) {
+        while known(root, process).state != Ok(ProcessState::Sleeping) {
+            timer::sleep(Duration::from_millis(1));
+        }
+    }
+
     #[test]
-    fn stat_is_read_anew_until_the_process_ends_and_closed_when_unused() {
+    fn stat_is_current_until_the_process_ends_and_closed_when_unused() {
         let root = ProcRoot::open(Path::new("/proc")).unwrap();
         let mut kept = KeptStats::default();
         let (mut first, mut second) = (sleeper(), sleeper());
+        let (mut one, mut two) = (known(&root, &first), known(&root, &second));
         for _ in 0..2 * ROUNDS {
-            kept.begin();
-            let text = kept.read(&root, first.id()).unwrap();
-            assert!(text.starts_with(format!("{} (", first.id()).as_bytes()));
+            kept.begin(&root);
+            assert_eq!(kept.update(&root, &mut one), Ok(true));
         }
-        kept.read(&root, second.id()).unwrap();
+        assert_eq!(kept.update(&root, &mut two), Ok(true));
         assert_eq!(kept.files.len(), 2);
-        // Stopped and continued, the file shows it.
-        let state = |kept: &mut KeptStats, pid| {
-            let text = String::from_utf8(kept.read(&root, pid).unwrap()).unwrap();
-            text.rsplit_once(") ").unwrap().1.chars().next().unwrap()
-        };
+        // Another process and another program are not taken for it.
+        for other in [
+            ProcessInfo { name: "other".to_owned(), ..two.clone() },
+            ProcessInfo { key: ProcessKey { start: one.key.start, ..two.key }, ..two.clone() },
+        ] {
+            let is_other = other.name == "other" || one.key.start != two.key.start;
+            assert_eq!(kept.update(&root, &mut other.clone()), Ok(!is_other));
+        }
+        // To be stopped, it runs.
         let pid = rustix::process::Pid::from_child(&first);
         rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
         rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::UNTRACED).unwrap();
-        assert_eq!(state(&mut kept, first.id()), 'T');
+        assert_eq!(kept.update(&root, &mut one), Ok(true));
+        assert_eq!(one.state, Ok(ProcessState::Stopped));
         for child in [&mut first, &mut second] {
             child.kill().unwrap();
             child.wait().unwrap();
         }
-        let error = kept.read(&root, first.id()).unwrap_err();
+        let error = kept.update(&root, &mut one).unwrap_err();
         assert!(matches!(error, Errno::SRCH | Errno::NOENT));
         assert_eq!(kept.files.len(), 1);
         for _ in 0..ROUNDS {
-            kept.begin();
+            kept.begin(&root);
         }
         assert!(kept.files.is_empty());
+    }
+
+    #[test]
+    fn idle_process_is_read_only_now_and_then() {
+        let root = ProcRoot::open(Path::new("/proc")).unwrap();
+        let mut kept = KeptStats::default();
+        let mut process = sleeper();
+        wait_for_sleep(&root, &process);
+        let mut info = known(&root, &process);
+        kept.begin(&root);
+        kept.update(&root, &mut info).unwrap();
+        let file = |kept: &KeptStats| (kept.files[&process.id()].at, kept.now);
+        let first = kept.now;
+        for (passed, read_at) in [(1, 0), (4, 0), (5, 5), (9, 5), (10, 10)] {
+            kept.now = first + Duration::from_secs(passed);
+            // What is shown of it is what its file showed, whatever the caller knew.
+            info.state = Ok(ProcessState::Other);
+            assert_eq!(kept.update(&root, &mut info), Ok(true));
+            assert_eq!(info.state, Ok(ProcessState::Sleeping));
+            assert_eq!(file(&kept).0, first + Duration::from_secs(read_at), "after {passed} s");
+        }
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+
+    #[test]
+    fn process_of_another_namespace_is_read_each_time() {
+        let root = ProcRoot::open(Path::new("/proc")).unwrap();
+        let mut kept = KeptStats { has_own_numbers: Some(false), ..KeptStats::default() };
+        let mut process = sleeper();
+        wait_for_sleep(&root, &process);
+        let mut info = known(&root, &process);
+        for second in 1..4 {
+            kept.now = Duration::from_secs(second);
+            kept.update(&root, &mut info).unwrap();
+            assert_eq!(kept.files[&process.id()].at, kept.now);
+        }
+        process.kill().unwrap();
+        process.wait().unwrap();
     }
 }

@@ -254,7 +254,8 @@ mod tests {
             log += &format!("{line:<511}\n");
         }
         std::fs::write(dir.path().join(NAME), log).unwrap();
-        let messages = driver_messages(dir.path(), BOOTED).unwrap();
+        let hour = Duration::from_secs(3600);
+        let messages = read_within(hour, dir.path(), BOOTED).unwrap();
         assert_eq!(messages.len(), MAX_MESSAGES);
         let last = messages.last().unwrap().kind;
         assert_eq!(last, DriverMessageKind::Xid(MAX_MESSAGES as u32 + 4));

@@ -63,21 +63,6 @@ pub(crate) fn read_outline(
     })
 }
 
-/// Changes a known process to what its `stat` shows now. Returns whether that is of the same process
-/// and the same program; if not, nothing is changed.
-///
-/// # Errors
-/// As [`read_known`].
-pub(crate) fn read_again(stat: &[u8], known: &mut ProcessInfo) -> Result<bool> {
-    let stat = parse_stat(stat)?;
-    let is_same = known.key.start == Some(since_boot(&stat)) && known.name == stat.comm;
-    if !is_same {
-        return Ok(false);
-    }
-    add_changing(&stat, known);
-    Ok(true)
-}
-
 /// Reads only data that the kernel itself has about one process, and no memory of the process: the
 /// command line is there, and a process can block its reader indefinitely.
 ///
@@ -125,21 +110,74 @@ fn from_stat(stat: Stat, booted_at: Reading<Timestamp>) -> Result<ProcessInfo> {
         kernel_thread: is_kernel_thread(&stat),
         ..ProcessInfo::from_name(pid, String::new())
     };
-    add_changing(&stat, &mut info);
+    Changing::of(&stat).add_to(&mut info);
     Ok(ProcessInfo { name: stat.comm, ..info })
 }
 
-/// Adds what changes while a process runs.
-fn add_changing(stat: &Stat, info: &mut ProcessInfo) {
-    let state = state(stat.state);
-    info.parent = pid(stat.ppid).map_err(fault::absent);
-    info.group = pid(stat.pgrp).map_err(fault::absent);
-    info.session = pid(stat.session).map_err(fault::absent);
-    info.has_terminal = Ok(stat.tty_nr != 0);
-    info.state = Ok(state);
-    info.live_threads = live_threads(stat, state);
-    info.cpu_time = Ok(ticks(stat.utime.saturating_add(stat.stime)));
-    info.resident = Ok(Bytes(stat.rss.saturating_mul(procfs::page_size())));
+/// What `stat` shows now of a process that may be known.
+pub(crate) struct Current {
+    start: StartTime,
+    name: Box<str>,
+    changing: Changing,
+}
+
+impl Current {
+    /// # Errors
+    /// `ESRCH` when there is no such process any more, `EINVAL` when it is malformed.
+    pub(crate) fn parse(stat: &[u8]) -> Result<Self> {
+        let stat = parse_stat(stat)?;
+        let (start, changing) = (since_boot(&stat), Changing::of(&stat));
+        Ok(Current { start, name: stat.comm.into(), changing })
+    }
+
+    /// Changes a known process to this. Returns whether this is the same process and the same
+    /// program; if not, nothing is changed.
+    pub(crate) fn update(&self, known: &mut ProcessInfo) -> bool {
+        let is_same = known.key.start == Some(self.start) && *known.name == *self.name;
+        if is_same {
+            self.changing.add_to(known);
+        }
+        is_same
+    }
+}
+
+/// What changes while a process runs.
+struct Changing {
+    parent: Reading<Pid>,
+    group: Reading<Pid>,
+    session: Reading<Pid>,
+    has_terminal: bool,
+    state: ProcessState,
+    live_threads: Reading<u32>,
+    cpu_time: Duration,
+    resident: Bytes,
+}
+
+impl Changing {
+    fn of(stat: &Stat) -> Self {
+        let state = state(stat.state);
+        Changing {
+            parent: pid(stat.ppid).map_err(fault::absent),
+            group: pid(stat.pgrp).map_err(fault::absent),
+            session: pid(stat.session).map_err(fault::absent),
+            has_terminal: stat.tty_nr != 0,
+            state,
+            live_threads: live_threads(stat, state),
+            cpu_time: ticks(stat.utime.saturating_add(stat.stime)),
+            resident: Bytes(stat.rss.saturating_mul(procfs::page_size())),
+        }
+    }
+
+    fn add_to(&self, info: &mut ProcessInfo) {
+        info.parent = self.parent;
+        info.group = self.group;
+        info.session = self.session;
+        info.has_terminal = Ok(self.has_terminal);
+        info.state = Ok(self.state);
+        info.live_threads = self.live_threads;
+        info.cpu_time = Ok(self.cpu_time);
+        info.resident = Ok(self.resident);
+    }
 }
 
 /// Returns whether `stat` is that of a thread other than the first: a thread ID has a directory
