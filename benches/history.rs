@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::hint::black_box;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -95,7 +96,7 @@ impl Busy {
             let mut used = Bytes::from_mib(4);
             for listed in device.processes.iter_mut().flatten() {
                 let rates = rates[&listed.pid];
-                let info = snapshot.processes.get_mut(&listed.pid).and_then(known);
+                let info = snapshot.processes.get_mut(&listed.pid).and_then(Process::info_mut);
                 let Some(info) = info else { continue };
                 let mut cpu = if random.happens(20) { 1 } else { 0 };
                 listed.utilization = percent(0);
@@ -136,29 +137,26 @@ impl Busy {
         let Ok(list) = &mut self.snapshot.devices[at].processes else { return };
         let mut listed = list.remove(self.random.below(list.len() as u64) as usize);
         self.rates.remove(&listed.pid);
-        let Some(Process(Ok(mut info))) = self.snapshot.processes.remove(&listed.pid) else {
+        let Some(Process(Ok(info))) = self.snapshot.processes.remove(&listed.pid) else {
             return;
         };
         self.next_pid += 1 + self.random.below(40) as u32;
         listed.pid = Pid(self.next_pid);
         let now = self.snapshot.taken_at;
+        let mut info = Arc::unwrap_or_clone(info);
         info.key.pid = listed.pid;
         info.key.start = Some(StartTime(now.0 / 10 % (1 << 32) + self.random.below(100)));
         info.started_at = Ok(now);
         info.cpu_time = Ok(Duration::from_millis(20));
         (info.parent, info.group) = (Ok(Pid(listed.pid.0 - 1)), Ok(listed.pid));
         self.rates.insert(listed.pid, rates(&mut self.random));
-        self.snapshot.processes.insert(listed.pid, Reading::Ok(*info).into());
+        self.snapshot.processes.insert(listed.pid, Reading::Ok(info).into());
         list.insert(self.random.below(list.len() as u64 + 1) as usize, listed);
     }
 }
 
 fn percent(value: u64) -> Reading<Percent> {
     Percent::new(value).ok_or(Absent::Implausible)
-}
-
-fn known(process: &mut Process) -> Option<&mut gpu_core::ProcessInfo> {
-    process.0.as_mut().ok().map(|info| &mut **info)
 }
 
 fn rates(random: &mut Random) -> Rates {

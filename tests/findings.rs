@@ -4,7 +4,7 @@
 #![expect(clippy::print_stdout, reason = "the figures of a run are its result")]
 
 use gpu_core::{
-    Clock, GpuBackend, HolderSearch, Host, Observation, Pid, ProcessDetail, ProcessInfo, Snapshot,
+    Clock, GpuBackend, HolderSearch, Host, Observation, Pid, Process, ProcessDetail, Snapshot,
     observe_in_detail,
 };
 use gpu_reaper::{
@@ -531,8 +531,8 @@ fn sickness_in_a_healthy_population_is_found_and_nothing_else() {
 /// Removes what an outline of a process does not have.
 fn outlined(whole: &Snapshot) -> Snapshot {
     let mut snapshot = whole.clone();
-    for info in snapshot.processes.values_mut().flat_map(|process| process.0.iter_mut()) {
-        **info = ProcessInfo::clone(info).in_detail(ProcessDetail::Outline);
+    for info in snapshot.processes.values_mut().filter_map(Process::info_mut) {
+        *info = info.clone().in_detail(ProcessDetail::Outline);
     }
     snapshot
 }

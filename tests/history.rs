@@ -2,8 +2,8 @@
 //! with scripts: what is read is what was recorded.
 
 use gpu_core::{
-    Absent, Error, ErrorKind, Groups, HolderSearch, Observation, Origin, ProcessDetail, Snapshot,
-    Timestamp, observe_in_detail,
+    Absent, Error, ErrorKind, Groups, HolderSearch, Observation, Origin, Process, ProcessDetail,
+    Snapshot, Timestamp, observe_in_detail,
 };
 use gpu_history::{Frame, Reader, Retention, Writer};
 use gpu_sim::{Seed, Simulation, machines, random};
@@ -22,8 +22,7 @@ fn looks(simulation: &Simulation, count: u64) -> Vec<Frame> {
         simulation.advance_to(Duration::from_secs(number * 7));
         let mut snapshot = observe_in_detail(simulation, simulation, simulation, everything);
         // Recordings have CPU time in milliseconds; /proc counts hundredths of a second.
-        for process in snapshot.processes.values_mut().filter_map(|process| process.0.as_mut().ok())
-        {
+        for process in snapshot.processes.values_mut().filter_map(Process::info_mut) {
             let whole = |time: Duration| Duration::from_millis(time.as_millis() as u64);
             process.cpu_time = process.cpu_time.map(whole);
         }

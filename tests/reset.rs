@@ -92,8 +92,8 @@ fn only_own_nvml_child_is_exempt_from_blockers() {
     let job = Pid(100_562);
     assert_eq!(pids(&blockers(&now, &alone())), [67_193, 100_562]);
     let mut named = |name: &str| {
-        now.processes.get_mut(&job).unwrap().0.as_mut().unwrap().parent = Ok(OWN);
-        now.processes.get_mut(&job).unwrap().0.as_mut().unwrap().name = name.to_owned();
+        let info = now.processes.get_mut(&job).unwrap().info_mut().unwrap();
+        (info.parent, info.name) = (Ok(OWN), name.to_owned());
         let own = ProcessInfo::from_name(OWN, "gpuws");
         now.processes.insert(OWN, gpu_core::Process::from(Ok(own)));
         pids(&blockers(&now, &alone()))
@@ -106,7 +106,7 @@ fn only_own_nvml_child_is_exempt_from_blockers() {
 fn process_name_alone_does_not_suggest_stopping_service() {
     let mut now = look("p100-ghost");
     let mut way_of = |name: &str, uid| {
-        let info = now.processes.get_mut(&Pid(67_193)).unwrap().0.as_mut().unwrap();
+        let info = now.processes.get_mut(&Pid(67_193)).unwrap().info_mut().unwrap();
         (info.name, info.uid) = (name.to_owned(), Ok(uid));
         info.cgroup = Ok("/user.slice/user-1001.slice/session-3.scope".into());
         blockers(&now, &alone()).users.remove(0).way

@@ -146,8 +146,8 @@ fn container_scope_spares_a_shell_at_a_terminal() {
     };
     let adopted: Vec<ProcessInfo> = everyone.iter().cloned().map(adopt).collect();
     let mut looks = [bench.look()];
-    let info = looks[0].processes.get_mut(&holder).unwrap();
-    *info = Process::from(Ok(adopt(*info.0.clone().unwrap())));
+    let info = looks[0].processes.get_mut(&holder).unwrap().info_mut().unwrap();
+    *info = adopt(info.clone());
     let guard = Guard::new(&bench.host, Vec::new()).unwrap();
     let scope = Scope::Container(&adopted);
     let request = Request { scope, pids: vec![holder], ..ghost(5) };

@@ -195,7 +195,7 @@ fn pid_that_is_used_again_is_booked_to_its_new_owner() {
     for second in 0..=10 {
         let mut now = look(second, vec![device(0, Some(0), &[(1, 1_000, Some(0))], 4)]);
         if second > 5 {
-            let Some(Process(Ok(info))) = now.processes.get_mut(&Pid(1)) else { panic!() };
+            let info = now.processes.get_mut(&Pid(1)).unwrap().info_mut().unwrap();
             (info.key.start, info.user) = (Some(StartTime(900)), Ok("carol".into()));
         }
         accounts.add(&now, &[], DAY);
@@ -209,7 +209,7 @@ fn too_many_jobs_share_a_row() {
     let mut accounts = Accounts::new(Duration::from_secs(300));
     for second in 0..10_100_u64 {
         let mut now = look(second, vec![device(0, Some(0), &[(1, 1_000, Some(0))], 4)]);
-        let Some(Process(Ok(info))) = now.processes.get_mut(&Pid(1)) else { panic!() };
+        let info = now.processes.get_mut(&Pid(1)).unwrap().info_mut().unwrap();
         (info.key.start, info.name) = (Some(StartTime(second)), format!("job{second}"));
         accounts.add(&now, &[], DAY);
     }
@@ -245,7 +245,7 @@ fn leased_gpu_without_memory_is_held_and_idle() {
         }
         let mut now = look(second, devices);
         for (pid, uid) in [(1, 1_000), (2, 1_001)] {
-            let Some(Process(Ok(info))) = now.processes.get_mut(&Pid(pid)) else { panic!() };
+            let info = now.processes.get_mut(&Pid(pid)).unwrap().info_mut().unwrap();
             info.uid = Ok(uid);
         }
         // Bob's lease of GPU 0 does not hold what alice has.

@@ -9,10 +9,11 @@ use crate::file::DeviceFile;
 use crate::holder::{HeldFile, HolderScan, Unreadable};
 use crate::id::{DeviceId, Pid, ProcessKey};
 use crate::lease::LeaseId;
-use crate::process::{ProcessDetail, ProcessInfo};
+use crate::process::{ProcessDetail, ProcessInfo, shared};
 use crate::snapshot::Origin;
 use crate::token::ActToken;
 use std::fmt;
+use std::sync::Arc;
 
 /// A signal that the reaper sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -124,17 +125,17 @@ pub trait Host: Send + Sync {
 
     /// Returns processes of which this much is known from before, as they are now, in the same
     /// order. An implementation may read only what a process changes all the time, and keep the
-    /// rest. If another process has the PID or another program is executed, all of it is read.
+    /// rest, or all of a process that was idle for some seconds. If another process has the PID or another program is executed, all of it is read.
     ///
     /// # Errors
     /// As [`process`](Host::process), for each of them.
     fn processes_again(
         &self,
-        known: Vec<ProcessInfo>,
+        known: Vec<Arc<ProcessInfo>>,
         detail: ProcessDetail,
-    ) -> Vec<Result<ProcessInfo>> {
+    ) -> Vec<Result<Arc<ProcessInfo>>> {
         let pids: Vec<Pid> = known.iter().map(|known| known.key.pid).collect();
-        self.processes_of(&pids, detail)
+        shared(self.processes_of(&pids, detail))
     }
 
     /// Returns every process.

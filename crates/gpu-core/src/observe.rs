@@ -11,9 +11,10 @@ use crate::holder::HolderScan;
 use crate::host::Host;
 use crate::id::{DeviceId, Pid, ProcessKey};
 use crate::inventory::{Inventory, ask};
-use crate::process::{ProcessDetail, ProcessInfo};
+use crate::process::{ProcessDetail, ProcessInfo, shared};
 use crate::snapshot::{DRIVER_OVERHEAD, DeviceState, Process, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// When all processes of the machine are searched for holders of the device files. The search
 /// reads every open file and mapping of every process.
@@ -77,7 +78,7 @@ pub(crate) trait Answers {
     fn holders(&mut self, snapshot: &Snapshot, files: &[DeviceFile]) -> Result<HolderScan, Fault>;
 
     /// Returns these processes, in this order.
-    fn processes(&mut self, pids: &[Pid]) -> Vec<Result<ProcessInfo>>;
+    fn processes(&mut self, pids: &[Pid]) -> Vec<Result<Arc<ProcessInfo>>>;
 }
 
 /// The machine itself.
@@ -88,8 +89,8 @@ impl Answers for Fresh<'_> {
         ask(|| self.0.holders(files))
     }
 
-    fn processes(&mut self, pids: &[Pid]) -> Vec<Result<ProcessInfo>> {
-        self.0.processes_of(pids, self.1)
+    fn processes(&mut self, pids: &[Pid]) -> Vec<Result<Arc<ProcessInfo>>> {
+        shared(self.0.processes_of(pids, self.1))
     }
 }
 
@@ -251,7 +252,7 @@ pub fn complete_processes(host: &dyn Host, snapshot: &mut Snapshot, pids: &[Pid]
         if let Some(Process(Ok(known))) = known
             && known.key == answer.key
         {
-            **known = answer;
+            *known = Arc::new(answer);
         }
     }
 }
@@ -282,10 +283,12 @@ fn look_up_all(
     }
     for (pid, answer) in unknown.iter().zip(answers.processes(&unknown)) {
         let answer = match answer {
-            Err(error) if error.kind().reach() == Reach::Again => ask(|| host.process(*pid)),
+            Err(error) if error.kind().reach() == Reach::Again => {
+                ask(|| host.process(*pid)).map(Arc::new)
+            }
             answer => answer.map_err(|error| error.fault()),
         };
-        let mut answer = answer.map(Box::new).map_err(|fault| fault.kind.absent());
+        let mut answer = answer.map_err(|fault| fault.kind.absent());
         if let (Ok(info), Some(holder)) = (&answer, walked.get(pid))
             && !info.key.definitely_same(holder)
         {

@@ -19,10 +19,11 @@ use crate::host::{FileActivity, Host};
 use crate::id::{DeviceId, Pid};
 use crate::inventory::{Inventory, ask};
 use crate::observe::{Answers, Observation, begin, complete, look_at_devices};
-use crate::process::{ProcessDetail, ProcessInfo};
+use crate::process::{ProcessDetail, ProcessInfo, shared};
 use crate::snapshot::{DRIVER_OVERHEAD, DeviceState, Snapshot};
 use crate::units::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A search without a reason takes at most this part of the time.
@@ -52,7 +53,7 @@ pub struct Observer {
     details: Option<(Vec<(DeviceId, Details)>, Duration)>,
     are_details_rare: bool,
     /// The processes of the last look, and when each was read whole.
-    processes: BTreeMap<Pid, (ProcessInfo, Duration)>,
+    processes: BTreeMap<Pid, (Arc<ProcessInfo>, Duration)>,
 }
 
 /// The details of a device, or why they are not known.
@@ -258,7 +259,7 @@ struct Look<'a> {
     clock: &'a dyn Clock,
     detail: ProcessDetail,
     /// The processes of the look before.
-    known: BTreeMap<Pid, (ProcessInfo, Duration)>,
+    known: BTreeMap<Pid, (Arc<ProcessInfo>, Duration)>,
     /// Whether the holders are those of an earlier search; `None` if nobody asked for them.
     is_old: Option<bool>,
 }
@@ -270,7 +271,7 @@ impl Answers for Look<'_> {
         Ok(scan)
     }
 
-    fn processes(&mut self, pids: &[Pid]) -> Vec<crate::error::Result<ProcessInfo>> {
+    fn processes(&mut self, pids: &[Pid]) -> Vec<crate::error::Result<Arc<ProcessInfo>>> {
         let now = self.clock.monotonic();
         let (mut known, mut whole, mut new) = (Vec::new(), Vec::new(), Vec::new());
         for pid in pids {
@@ -290,7 +291,7 @@ impl Answers for Look<'_> {
         }
         if !new.is_empty() {
             let answers = self.host.processes_of(&new, self.detail);
-            let answers = answers.into_iter().map(|answer| (answer, now));
+            let answers = shared(answers).into_iter().map(|answer| (answer, now));
             read.extend(new.into_iter().zip(answers));
         }
         let gone = || Error::new(ProcessFault::Gone, "inspect a process");
@@ -298,7 +299,7 @@ impl Answers for Look<'_> {
         for pid in pids {
             let (answer, at) = read.remove(pid).unwrap_or_else(|| (Err(gone()), now));
             if let Ok(info) = &answer {
-                kept.push((*pid, (info.clone(), at)));
+                kept.push((*pid, (Arc::clone(info), at)));
             }
             answers.push(answer);
         }

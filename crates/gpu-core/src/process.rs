@@ -2,6 +2,7 @@
 
 use crate::absent::{Absent, Reading};
 use crate::clock::Timestamp;
+use crate::error::Result;
 use crate::executable::Executable;
 use crate::id::{Pid, ProcessKey};
 use crate::service::{ServiceUnit, SystemService, is_user_manager, service_of};
@@ -194,6 +195,11 @@ pub struct ProcessInfo {
     pub pod: Option<Box<PodName>>,
     /// It is a kernel thread.
     pub kernel_thread: bool,
+}
+
+/// Returns the processes to be shared by snapshots.
+pub(crate) fn shared(answers: Vec<Result<ProcessInfo>>) -> Vec<Result<Arc<ProcessInfo>>> {
+    answers.into_iter().map(|answer| answer.map(Arc::new)).collect()
 }
 
 impl ProcessInfo {

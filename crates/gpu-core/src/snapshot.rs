@@ -15,6 +15,7 @@ use crate::process::ProcessInfo;
 use crate::units::Bytes;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 /// The source of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -224,17 +225,24 @@ fn not_requested(what: &str) -> Fault {
     Fault { kind: ErrorKind::NotRequested, text: what.to_owned() }
 }
 
-/// A process named in a snapshot, or why it is unknown.
+/// A process named in a snapshot, or why it is unknown. Snapshots in which it is the same share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(transparent))]
 pub struct Process(
-    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))] pub Reading<Box<ProcessInfo>>,
+    #[cfg_attr(feature = "serde", serde(with = "crate::reading"))] pub Reading<Arc<ProcessInfo>>,
 );
+
+impl Process {
+    /// Returns the data of a known process, to be changed in this snapshot alone.
+    pub fn info_mut(&mut self) -> Option<&mut ProcessInfo> {
+        self.0.as_mut().ok().map(Arc::make_mut)
+    }
+}
 
 impl From<Reading<ProcessInfo>> for Process {
     fn from(known: Reading<ProcessInfo>) -> Self {
-        Process(known.map(Box::new))
+        Process(known.map(Arc::new))
     }
 }
 

@@ -292,19 +292,20 @@ impl Host for LinuxHost {
     /// if it was idle for a few seconds at most.
     fn processes_again(
         &self,
-        known: Vec<ProcessInfo>,
+        known: Vec<Arc<ProcessInfo>>,
         detail: ProcessDetail,
-    ) -> Vec<Result<ProcessInfo>> {
+    ) -> Vec<Result<Arc<ProcessInfo>>> {
+        let anew = |pid| self.processes_of(&[pid], detail).remove(0).map(Arc::new);
         let Ok(root) = self.context.root() else {
-            return known.iter().map(|known| self.process(known.key.pid)).collect();
+            return known.iter().map(|known| anew(known.key.pid)).collect();
         };
         let mut stats = self.context.stats.lock().unwrap_or_else(PoisonError::into_inner);
         stats.begin(&root);
-        let again = |mut known: ProcessInfo| {
+        let again = |mut known: Arc<ProcessInfo>| {
             let pid = known.key.pid;
             match stats.update(&root, &mut known) {
                 Ok(true) => Ok(known),
-                Ok(false) => self.processes_of(&[pid], detail).remove(0),
+                Ok(false) => anew(pid),
                 Err(errno) => Err(fault::process(format!("inspect process {pid}"), errno)),
             }
         };

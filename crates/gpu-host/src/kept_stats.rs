@@ -19,6 +19,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::{Errno, Result};
 use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// No `stat` is longer: 52 numbers and a name of 64 bytes.
@@ -59,7 +60,7 @@ impl KeptStats {
     ///
     /// # Errors
     /// `ENOENT` or `ESRCH` when there is none with its PID, `EINVAL` when its file is malformed.
-    pub(crate) fn update(&mut self, root: &ProcRoot, known: &mut ProcessInfo) -> Result<bool> {
+    pub(crate) fn update(&mut self, root: &ProcRoot, known: &mut Arc<ProcessInfo>) -> Result<bool> {
         let pid = known.key.pid.0;
         if let Some(kept) = self.files.get_mut(&pid) {
             if kept.refresh(self.now).is_ok() {
@@ -142,7 +143,7 @@ mod tests {
     use super::*;
     use crate::process;
     use crate::users::Users;
-    use gpu_core::{Absent, ProcessKey, ProcessState};
+    use gpu_core::{Absent, ProcessKey, ProcessState, StartTime};
     use std::path::Path;
     use std::process::{Child, Command};
 
@@ -150,9 +151,9 @@ mod tests {
         Command::new("sleep").arg("1000").spawn().unwrap()
     }
 
-    fn known(root: &ProcRoot, process: &Child) -> ProcessInfo {
-        let users = Users::default();
-        process::read(&root.process(process.id()).unwrap(), Err(Absent::NotFound), &users).unwrap()
+    fn known(root: &ProcRoot, process: &Child) -> Arc<ProcessInfo> {
+        let dir = root.process(process.id()).unwrap();
+        Arc::new(process::read(&dir, Err(Absent::NotFound), &Users::default()).unwrap())
     }
 
     /// Waits until a process has gone to sleep.
@@ -174,13 +175,17 @@ mod tests {
         }
         assert_eq!(kept.update(&root, &mut two), Ok(true));
         assert_eq!(kept.files.len(), 2);
+        // What has not changed is shared.
+        let before = Arc::clone(&one);
+        assert_eq!(kept.update(&root, &mut one), Ok(true));
+        assert!(Arc::ptr_eq(&before, &one));
         // Another process and another program are not taken for it.
+        let other_start = two.key.start.map(|start| StartTime(start.0 - 1));
         for other in [
-            ProcessInfo { name: "other".to_owned(), ..two.clone() },
-            ProcessInfo { key: ProcessKey { start: one.key.start, ..two.key }, ..two.clone() },
+            ProcessInfo { name: "other".to_owned(), ..(*two).clone() },
+            ProcessInfo { key: ProcessKey { start: other_start, ..two.key }, ..(*two).clone() },
         ] {
-            let is_other = other.name == "other" || one.key.start != two.key.start;
-            assert_eq!(kept.update(&root, &mut other.clone()), Ok(!is_other));
+            assert_eq!(kept.update(&root, &mut Arc::new(other)), Ok(false));
         }
         // To be stopped, it runs.
         let pid = rustix::process::Pid::from_child(&first);
@@ -215,7 +220,7 @@ mod tests {
         for (passed, read_at) in [(1, 0), (4, 0), (5, 5), (9, 5), (10, 10)] {
             kept.now = first + Duration::from_secs(passed);
             // What is shown of it is what its file showed, whatever the caller knew.
-            info.state = Ok(ProcessState::Other);
+            Arc::make_mut(&mut info).state = Ok(ProcessState::Other);
             assert_eq!(kept.update(&root, &mut info), Ok(true));
             assert_eq!(info.state, Ok(ProcessState::Sleeping));
             assert_eq!(file(&kept).0, first + Duration::from_secs(read_at), "after {passed} s");

@@ -132,25 +132,26 @@ impl Current {
 
     /// Changes a known process to this. Returns whether this is the same process and the same
     /// program; if not, nothing is changed.
-    pub(crate) fn update(&self, known: &mut ProcessInfo) -> bool {
+    pub(crate) fn update(&self, known: &mut Arc<ProcessInfo>) -> bool {
         let is_same = known.key.start == Some(self.start) && *known.name == *self.name;
-        if is_same {
-            self.changing.add_to(known);
+        if is_same && self.changing != Changing::of_known(known) {
+            self.changing.add_to(Arc::make_mut(known));
         }
         is_same
     }
 }
 
 /// What changes while a process runs.
+#[derive(PartialEq, Eq)]
 struct Changing {
     parent: Reading<Pid>,
     group: Reading<Pid>,
     session: Reading<Pid>,
-    has_terminal: bool,
-    state: ProcessState,
+    has_terminal: Reading<bool>,
+    state: Reading<ProcessState>,
     live_threads: Reading<u32>,
-    cpu_time: Duration,
-    resident: Bytes,
+    cpu_time: Reading<Duration>,
+    resident: Reading<Bytes>,
 }
 
 impl Changing {
@@ -160,11 +161,24 @@ impl Changing {
             parent: pid(stat.ppid).map_err(fault::absent),
             group: pid(stat.pgrp).map_err(fault::absent),
             session: pid(stat.session).map_err(fault::absent),
-            has_terminal: stat.tty_nr != 0,
-            state,
+            has_terminal: Ok(stat.tty_nr != 0),
+            state: Ok(state),
             live_threads: live_threads(stat, state),
-            cpu_time: ticks(stat.utime.saturating_add(stat.stime)),
-            resident: Bytes(stat.rss.saturating_mul(procfs::page_size())),
+            cpu_time: Ok(ticks(stat.utime.saturating_add(stat.stime))),
+            resident: Ok(Bytes(stat.rss.saturating_mul(procfs::page_size()))),
+        }
+    }
+
+    fn of_known(info: &ProcessInfo) -> Self {
+        Changing {
+            parent: info.parent,
+            group: info.group,
+            session: info.session,
+            has_terminal: info.has_terminal,
+            state: info.state,
+            live_threads: info.live_threads,
+            cpu_time: info.cpu_time,
+            resident: info.resident,
         }
     }
 
@@ -172,11 +186,11 @@ impl Changing {
         info.parent = self.parent;
         info.group = self.group;
         info.session = self.session;
-        info.has_terminal = Ok(self.has_terminal);
-        info.state = Ok(self.state);
+        info.has_terminal = self.has_terminal;
+        info.state = self.state;
         info.live_threads = self.live_threads;
-        info.cpu_time = Ok(self.cpu_time);
-        info.resident = Ok(self.resident);
+        info.cpu_time = self.cpu_time;
+        info.resident = self.resident;
     }
 }
 

@@ -1,6 +1,6 @@
 //! Removes the data from a snapshot that shows who works on the machine, and on what.
 
-use gpu_core::{Absent, FIRST_USER, LeaseEntry, ProcessInfo, Snapshot, SystemService};
+use gpu_core::{Absent, FIRST_USER, LeaseEntry, Process, ProcessInfo, Snapshot, SystemService};
 use std::collections::BTreeMap;
 
 /// Removes process names, command lines, user names and the hostname, and replaces UIDs, cgroups
@@ -31,10 +31,8 @@ impl Anonymizer {
         for message in snapshot.driver_messages.iter_mut().flatten() {
             message.process = None;
         }
-        for process in snapshot.processes.values_mut() {
-            if let Ok(info) = &mut process.0 {
-                self.process(info);
-            }
+        for info in snapshot.processes.values_mut().filter_map(Process::info_mut) {
+            self.process(info);
         }
         snapshot
     }

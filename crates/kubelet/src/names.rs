@@ -5,6 +5,7 @@ use gpu_core::{
     DeviceFileKind, DeviceState, Pid, PodEvidence, PodName, ProcessInfo, Snapshot, WorkloadKind,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Names the pods of the processes of a snapshot that are in one.
 ///
@@ -30,7 +31,7 @@ pub fn name_pods(snapshot: &mut Snapshot, pods: &Pods) {
             evidence: PodEvidence::Uid,
         });
         if let Some(name) = name.or_else(|| by_devices.get(uid).cloned()) {
-            info.pod = Some(Box::new(name));
+            Arc::make_mut(info).pod = Some(Box::new(name));
         }
     }
 }

@@ -136,7 +136,8 @@ impl World {
         let world = self.clone();
         host.expect_processes_again().returning(move |known, _| {
             world.change(|facts| facts.read.1.extend(known.iter().map(|known| known.key.pid.0)));
-            world.read(known)
+            let again = world.read(known.into_iter().map(Arc::unwrap_or_clone).collect());
+            again.into_iter().map(|answer| answer.map(Arc::new)).collect()
         });
         host
     }

@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 fn own_pid() -> Pid {
@@ -194,7 +195,7 @@ fn known_process_is_read_again_and_whole_if_it_is_another() {
     let sleeper = Sleeper::shell(":", &[]);
     let whole = host().process(sleeper.pid()).unwrap();
     let again = |known: &ProcessInfo| {
-        host().processes_again(vec![known.clone()], ProcessDetail::Outline).remove(0)
+        host().processes_again(vec![Arc::new(known.clone())], ProcessDetail::Outline).remove(0)
     };
     // What is kept: here a user who is not that of the process.
     let known = ProcessInfo { user: Ok("before".to_owned()), ..whole.clone() };

@@ -106,22 +106,14 @@ impl SessionHost {
 }
 
 impl SessionHost {
-    /// Returns processes that were read in this detail, as a program in the session sees them.
-    fn as_seen_here(
-        &self,
-        found: Vec<Result<ProcessInfo>>,
-        detail: ProcessDetail,
-    ) -> Vec<Result<ProcessInfo>> {
-        let is_real = matches!(self.processes, Processes::Real(_));
-        let found = found.into_iter();
-        found
-            .map(|process| process.map(in_its_part))
-            .map(|process| match is_real && detail != ProcessDetail::Whole {
-                // An outline does not tell the placeholders from others.
-                true => Ok(ProcessInfo { started_at: Err(Absent::NotRecorded), ..process? }),
-                false => process,
-            })
-            .collect()
+    /// Returns a process that was read in this detail, as a program in the session sees it.
+    fn as_seen_here(&self, process: ProcessInfo, detail: ProcessDetail) -> ProcessInfo {
+        let mut process = in_its_part(process);
+        if self.has_real_processes() && detail != ProcessDetail::Whole {
+            // An outline does not tell the placeholders from others.
+            process.started_at = Err(Absent::NotRecorded);
+        }
+        process
     }
 }
 
@@ -198,15 +190,23 @@ impl Host for SessionHost {
     }
 
     fn processes_of(&self, pids: &[Pid], detail: ProcessDetail) -> Vec<Result<ProcessInfo>> {
-        self.as_seen_here(self.now().processes_of(pids, detail), detail)
+        let found = self.now().processes_of(pids, detail).into_iter();
+        found.map(|process| Ok(self.as_seen_here(process?, detail))).collect()
     }
 
     fn processes_again(
         &self,
-        known: Vec<ProcessInfo>,
+        known: Vec<Arc<ProcessInfo>>,
         detail: ProcessDetail,
-    ) -> Vec<Result<ProcessInfo>> {
-        self.as_seen_here(self.now().processes_again(known, detail), detail)
+    ) -> Vec<Result<Arc<ProcessInfo>>> {
+        let again = self.now().processes_again(known.clone(), detail);
+        let seen_here = |(process, known): (Result<Arc<ProcessInfo>>, &_)| match process {
+            Ok(process) if !Arc::ptr_eq(&process, known) => {
+                Ok(Arc::new(self.as_seen_here(Arc::unwrap_or_clone(process), detail)))
+            }
+            process => process,
+        };
+        again.into_iter().zip(&known).map(seen_here).collect()
     }
 
     fn processes(&self) -> Result<ProcessList> {

@@ -1,8 +1,8 @@
 //! The file of `gpuws record`: written, read back, replayed, refused.
 
 use gpu_core::{
-    Absent, Bytes, Clock, ErrorKind, GpuBackend, Host, Pid, Signal, Snapshot, StartTime, Timestamp,
-    observe,
+    Absent, Bytes, Clock, ErrorKind, GpuBackend, Host, Pid, Process, Signal, Snapshot, StartTime,
+    Timestamp, observe,
 };
 use gpu_sim::{Anonymizer, Machine, Recording, RecordingWriter, Seed, Simulation};
 use std::io::Read;
@@ -124,7 +124,7 @@ fn anonymized_snapshot_has_no_names() {
 #[test]
 fn anonymized_ids_are_stable() {
     let mut snapshot = look(&Simulation::embedded("labbox").unwrap());
-    for process in snapshot.processes.values_mut().filter_map(|process| process.0.as_mut().ok()) {
+    for process in snapshot.processes.values_mut().filter_map(Process::info_mut) {
         process.uid = process.uid.map(|uid| if uid == 0 { 0 } else { uid * 7 });
     }
     let mut anonymizer = Anonymizer::default();
@@ -229,7 +229,7 @@ fn process_of_a_later_snapshot_is_the_same_by_its_start_time() {
     let mut snapshots = vec![look(&simulation); 4];
     let pid = Pid(21_044);
     let set_start = |snapshot: &mut Snapshot, start: Option<StartTime>| {
-        snapshot.processes.get_mut(&pid).unwrap().0.as_mut().unwrap().key.start = start;
+        snapshot.processes.get_mut(&pid).unwrap().info_mut().unwrap().key.start = start;
         let holders = snapshot.holders.as_mut().unwrap().iter_mut();
         holders.filter(|h| h.process.pid == pid).for_each(|h| h.process.start = start);
     };
@@ -305,8 +305,7 @@ fn unlisted_memory_and_load_are_shared_among_their_likely_users() {
 #[test]
 fn system_users_keep_their_number_and_others_are_counted() {
     let mut snapshot = look(&Simulation::embedded("labbox").unwrap());
-    let mut infos: Vec<_> =
-        snapshot.processes.values_mut().filter_map(|process| process.0.as_mut().ok()).collect();
+    let mut infos: Vec<_> = snapshot.processes.values_mut().filter_map(Process::info_mut).collect();
     assert!(infos.len() >= 4);
     for (info, uid) in infos.iter_mut().zip([999, 1000, 65_534, 1000]) {
         info.uid = Ok(uid);

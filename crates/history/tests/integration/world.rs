@@ -74,8 +74,7 @@ impl World {
                 }
             }
         }
-        for process in snapshot.processes.values_mut() {
-            let Ok(info) = &mut process.0 else { continue };
+        for info in snapshot.processes.values_mut().filter_map(Process::info_mut) {
             if random.one_in(2) {
                 let more = Duration::from_millis(random.below(100) * 10);
                 info.cpu_time = info.cpu_time.map(|time| time + more);

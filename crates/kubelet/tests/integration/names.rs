@@ -32,7 +32,7 @@ fn machine(devices: &[&[u32]], processes: &[(u32, &str)]) -> Snapshot {
         info.cgroup = Ok(format!("{cgroup}/{}", runtime_id()));
         let kind = WorkloadKind::Pod;
         info.workload = Some(Box::new(Workload { kind, id: (*uid).to_owned(), cgroup }));
-        snapshot.processes.insert(Pid(*pid), Process(Ok(Box::new(info))));
+        snapshot.processes.insert(Pid(*pid), Process::from(Ok(info)));
     }
     snapshot
 }
@@ -114,9 +114,8 @@ fn cgroup_of_a_users_own_making_names_no_pod() {
     let pods = Pods { known: vec![known], assigned: vec![assigned("victim", "c", &[gpu(0)])] };
     let mut snapshot = machine(&[&[1]], &[(1, A)]);
     let own = "/user.slice/user-1000.slice/user@1000.service/kubepods/pod".to_owned() + A;
-    if let Process(Ok(info)) = snapshot.processes.get_mut(&Pid(1)).unwrap() {
-        info.workload.as_mut().unwrap().cgroup = own;
-    }
+    let info = snapshot.processes.get_mut(&Pid(1)).unwrap().info_mut().unwrap();
+    info.workload.as_mut().unwrap().cgroup = own;
     name_pods(&mut snapshot, &pods);
     assert_eq!(name_of(&snapshot, 1), None);
 }

@@ -20,7 +20,7 @@ fn holding(age: Option<u64>, change: impl Fn(&mut ProcessInfo)) -> Snapshot {
 fn later(look: &Snapshot, seconds: u64, cpu: u64) -> Snapshot {
     let mut later = look.clone();
     later.taken_at.0 += seconds * 1000;
-    if let Some(Process(Ok(info))) = later.processes.get_mut(&Pid(100)) {
+    if let Some(info) = later.processes.get_mut(&Pid(100)).and_then(Process::info_mut) {
         info.cpu_time = Ok(std::time::Duration::from_secs(1 + cpu));
     }
     later

@@ -35,7 +35,7 @@ fn workplaces() -> Snapshot {
         (200, workload(WorkloadKind::SlurmJob, "4711"), "/a"),
         (700, None, "/system.slice/display.service"),
     ] {
-        let process = snapshot.processes.get_mut(&Pid(pid)).unwrap().0.as_mut().unwrap();
+        let process = snapshot.processes.get_mut(&Pid(pid)).unwrap().info_mut().unwrap();
         (process.workload, process.cgroup) = (workload, Ok(cgroup.to_owned()));
     }
     let listed = snapshot.devices[0].processes.as_mut().unwrap();
@@ -54,7 +54,7 @@ fn tables_have_every_column_and_are_split_to_fit() {
 #[test]
 fn pod_with_a_name_is_shown_by_it() {
     let mut snapshot = workplaces();
-    let process = snapshot.processes.get_mut(&Pid(100)).unwrap().0.as_mut().unwrap();
+    let process = snapshot.processes.get_mut(&Pid(100)).unwrap().info_mut().unwrap();
     process.pod = Some(Box::new(gpu_core::PodName {
         namespace: "lab".to_owned(),
         name: "train-0".to_owned(),
@@ -84,14 +84,12 @@ fn cpu_is_since_start_or_since_the_previous_look() {
     assert_eq!(cpu(&before, None), "0", "half a second in an hour");
     let mut now = before.clone();
     now.taken_at = Timestamp(now.taken_at.0 + 2_000);
-    let process = |look: &mut Snapshot| look.processes.get_mut(&Pid(100)).unwrap().0.clone();
-    let mut advanced = process(&mut now).unwrap();
-    advanced.cpu_time = Ok(Duration::from_millis(3_500));
-    now.processes.insert(Pid(100), Process::from(Ok(*advanced.clone())));
+    let process = now.processes.get_mut(&Pid(100)).unwrap();
+    process.info_mut().unwrap().cpu_time = Ok(Duration::from_millis(3_500));
     assert_eq!(cpu(&now, Some(&before)), "150");
     // Another process with the same PID.
-    advanced.key.start = Some(StartTime(7));
-    now.processes.insert(Pid(100), Process::from(Ok(*advanced)));
+    let process = now.processes.get_mut(&Pid(100)).unwrap();
+    process.info_mut().unwrap().key.start = Some(StartTime(7));
     assert_eq!(cpu(&now, Some(&before)), "0");
 }
 
