@@ -4,8 +4,8 @@
 //! the process it cannot be read any more, also if the PID is used again.
 //!
 //! A process that has not run since has not changed by itself. Its CPU time shows that, which the
-//! kernel returns in nanoseconds and in a twentieth of the time of a read
-//! (clock_getcpuclockid(3)). So what is shown of an idle process may be up to [`LONGEST`] old.
+//! kernel returns in nanoseconds (clock_getcpuclockid(3)) and in a twentieth of the time of a read,
+//! in a third of it for 250 threads. What is shown of an idle process is at most [`LONGEST`] old.
 
 use crate::host::shows_own_namespace;
 use crate::proc_dir::ProcRoot;
