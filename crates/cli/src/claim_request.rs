@@ -93,8 +93,7 @@ impl From<NarrowError> for Failure {
             NarrowError::Select(error) => error.into(),
             NarrowError::Inherited(error) => Failure::from(error).ending(Exit::Usage),
             NarrowError::NoMig => Failure::new(Exit::Usage, what).with_hint(
-                "create MIG instances as root with nvidia-smi mig -cgi …; gpuws status \
-                    lists them",
+                "create MIG instances as root with nvidia-smi mig -cgi …; gpuws status lists them",
             ),
             NarrowError::NoUuid { why, .. } => {
                 Failure::new(Exit::CannotObserve, what).with_source(why.to_string())

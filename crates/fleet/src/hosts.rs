@@ -6,7 +6,7 @@ use gpu_core::{Clock, Error, ErrorKind, Result};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -16,25 +16,26 @@ pub const MOST: usize = 4096;
 /// The largest file of hosts, and the longest answer of `sinfo`, in bytes.
 const LIST_LIMIT: u64 = 1 << 20;
 
-/// Returns the hosts of some lists and of a source: a file, or Slurm for the name `slurm`. Each host
-/// once, in order.
+/// Returns the hosts of some lists and of a source: a file, or Slurm for the name `slurm`, which
+/// needs the program `sinfo`. Each host once, in order.
 ///
 /// # Errors
-/// As for [`listed`], [`in_file`] and [`of_slurm`].
-pub fn named<'a>(
+/// As for [`listed`], [`in_file`] and [`of_slurm`], and those of `sinfo`.
+pub fn named<'a, E: From<Error>>(
     lists: impl Iterator<Item = &'a str>,
     source: Option<&Path>,
+    sinfo: impl FnOnce() -> Result<PathBuf, E>,
     deadline: Duration,
     clock: &dyn Clock,
-) -> Result<Vec<HostName>> {
+) -> Result<Vec<HostName>, E> {
     let more = match source {
-        None => return listed(lists),
-        Some(path) if path == Path::new("slurm") => of_slurm(deadline, clock)?,
+        None => return Ok(listed(lists)?),
+        Some(path) if path == Path::new("slurm") => of_slurm(&sinfo()?, deadline, clock)?,
         Some(path) => in_file(path)?,
     };
     let mut lists = lists.peekable();
     let first = if lists.peek().is_some() { listed(lists)? } else { Vec::new() };
-    distinct(first.iter().chain(&more).map(HostName::as_str))
+    Ok(distinct(first.iter().chain(&more).map(HostName::as_str))?)
 }
 
 /// Returns the hosts of some lists, which are separated by commas; each host once, in order.
@@ -76,16 +77,17 @@ pub fn in_file(path: &Path) -> Result<Vec<HostName>> {
     distinct(names).map_err(|error| Error::new(ErrorKind::Invalid, what()).with_source(error))
 }
 
-/// Returns the nodes of the Slurm cluster: `sinfo -h -N -o %N`, within `deadline`.
+/// Returns the nodes of the Slurm cluster: `sinfo -h -N -o %N`, within `deadline`. `sinfo` is the
+/// program, by its path or by its name in `PATH`.
 ///
 /// # Errors
 /// `Unsupported` when there is no `sinfo`, `TimedOut` when Slurm does not answer in time, `Io`
 /// when it fails, `Invalid` as for [`listed`].
-pub fn of_slurm(deadline: Duration, clock: &dyn Clock) -> Result<Vec<HostName>> {
+pub fn of_slurm(sinfo: &Path, deadline: Duration, clock: &dyn Clock) -> Result<Vec<HostName>> {
     let what = "ask Slurm for its nodes (sinfo -h -N -o %N)";
     let because =
         |kind, why: &str| Err(Error::new(kind, what).with_source(io::Error::other(why.to_owned())));
-    let mut command = Command::new("sinfo");
+    let mut command = Command::new(sinfo);
     command.args(["-h", "-N", "-o", "%N"]);
     let limits = Limits { time: deadline, output: LIST_LIMIT, budget: None };
     let ran = run(&mut command, &limits, clock).map_err(|error| {

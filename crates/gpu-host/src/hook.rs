@@ -71,7 +71,7 @@ impl Hook {
         arguments: Vec<OsString>,
         limit: Duration,
     ) -> Result<()> {
-        self.program = Some(Program { path: trusted(program)?, arguments, limit });
+        self.program = Some(Program { path: TrustedFile::program(program)?, arguments, limit });
         Ok(())
     }
 
@@ -179,7 +179,7 @@ impl Program {
         let what = || format!("start '{}' for {}", self.path.display(), event.name);
         let failed = |error| Error::new(ErrorKind::Io, what()).with_source(error);
         // Somebody with the right to may have exchanged it.
-        let program = trusted(&self.path)?;
+        let program = TrustedFile::program(&self.path)?;
         let child = Command::new(&program)
             .args(&self.arguments)
             .env_clear()
@@ -216,17 +216,6 @@ impl Running {
     fn kill(&mut self) {
         self.until = None;
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-    }
-}
-
-fn trusted(program: &Path) -> Result<PathBuf> {
-    let file = TrustedFile::open(program)?;
-    match file.is_executable()? {
-        true => Ok(file.path().to_owned()),
-        false => {
-            let what = format!("use the file '{}', which is not executable", program.display());
-            Err(Error::new(ErrorKind::Invalid, what))
-        }
     }
 }
 

@@ -47,13 +47,8 @@ impl Tool {
     /// # Errors
     /// As [`TrustedFile::open`], and `Invalid` when it is not executable.
     pub fn new(program: &Path, environment: Vec<(OsString, OsString)>) -> Result<Self> {
-        let file = TrustedFile::open(program)?;
-        if !file.is_executable()? {
-            let what = format!("use the file '{}', which is not executable", program.display());
-            return Err(Error::new(ErrorKind::Invalid, what));
-        }
         let name = program.file_name().unwrap_or_default().to_owned();
-        Ok(Tool { program: file.path().to_owned(), name, environment })
+        Ok(Tool { program: TrustedFile::program(program)?, name, environment })
     }
 
     /// Returns this very program, to be started again.

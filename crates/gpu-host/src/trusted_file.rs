@@ -73,10 +73,18 @@ impl TrustedFile {
         File::from(self.fd)
     }
 
-    /// Returns whether somebody may execute it.
-    pub(crate) fn is_executable(&self) -> Result<bool> {
-        let stat = rustix::fs::fstat(&self.fd).map_err(|errno| failed(&self.path, errno))?;
-        Ok(Mode::from_raw_mode(stat.st_mode).intersects(Mode::XUSR | Mode::XGRP | Mode::XOTH))
+    /// Returns the path of a program, without links.
+    ///
+    /// # Errors
+    /// As [`open`](TrustedFile::open), and `Invalid` when it is not executable.
+    pub(crate) fn program(path: &Path) -> Result<PathBuf> {
+        let TrustedFile { fd, path: here } = TrustedFile::open(path)?;
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| failed(&here, errno))?;
+        let execute = Mode::XUSR | Mode::XGRP | Mode::XOTH;
+        match Mode::from_raw_mode(stat.st_mode).intersects(execute) {
+            true => Ok(here),
+            false => Err(refused(path, "is not executable")),
+        }
     }
 
     /// Reads it as text of at most so many bytes.
@@ -163,7 +171,8 @@ mod tests {
         symlink(dir.path().join("link"), dir.path().join("second")).unwrap();
         let opened = TrustedFile::open(&dir.path().join("second")).unwrap();
         assert_eq!(opened.path().file_name(), path.file_name());
-        assert!(!opened.is_executable().unwrap());
+        let refused = TrustedFile::program(&path).unwrap_err().to_string();
+        assert!(refused.contains("is not executable"), "{refused}");
         assert_eq!(opened.text(4).unwrap(), "text");
         let long = TrustedFile::open(&path).unwrap().text(3).unwrap_err();
         assert_eq!(long.kind(), ErrorKind::Invalid);

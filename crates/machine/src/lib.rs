@@ -28,6 +28,7 @@ mod messengers;
 mod no_devices;
 #[cfg(feature = "kubernetes")]
 mod pods;
+mod program;
 mod recorded;
 mod recorder;
 mod requests;
@@ -43,6 +44,7 @@ pub use lease_keeper::{
     Holder, Keeps, RENEWAL, Served, is_placeholder, open_process, placeholder, time_until,
 };
 pub use messengers::{FAREWELL, Messengers};
+pub use program::program;
 pub use recorded::Recorded;
 pub use recorder::Recorder;
 pub use requests::{Next, Requests};

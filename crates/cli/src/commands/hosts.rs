@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::terminal::{Screen, progress};
 use gpu_fleet::{Answer, HostName, Question, Ssh, ask, hosts};
 use gpu_host::SystemClock;
+use gpu_machine::program;
 use gpu_report::hosts::{Diagnosed, Hosts, Seen};
 
 /// Shows the GPUs of all hosts in one table.
@@ -57,14 +58,15 @@ fn answers(hosts: &HostArgs, words: &[&str], global: &Global) -> Result<Vec<Answ
     progress(&format!("asking {} …", crate::wording::count(hosts.len(), "host", "hosts")));
     let words = words.iter().chain(&["--json"]).map(|word| (*word).to_owned()).collect();
     let question = Question { words, deadline: global.deadline };
-    Ok(ask(&hosts, &question, &Ssh::default(), &SystemClock::new()))
+    Ok(ask(&hosts, &question, &Ssh::other(program("ssh")?), &SystemClock::new()))
 }
 
 /// Returns the hosts that the arguments name.
 pub(super) fn named(hosts: &HostArgs, global: &Global) -> Result<Vec<HostName>, Failure> {
     refuse(&[("--sim", global.sim.is_some()), ("--nvml", global.nvml.is_some())])?;
     let lists = hosts.named.iter().map(String::as_str);
-    Ok(hosts::named(lists, hosts.from.as_deref(), global.deadline, &SystemClock::new())?)
+    let (from, sinfo) = (hosts.from.as_deref(), || program("sinfo"));
+    Ok(hosts::named(lists, from, sinfo, global.deadline, &SystemClock::new())?)
 }
 
 /// Fails for the options that are about one machine.

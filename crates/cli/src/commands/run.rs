@@ -79,10 +79,7 @@ pub(crate) fn supervise(
         claims.map_err(|error| Failure::io("find the lease directory", error).ending(Exit::Own))?;
     let claims = claims.map(|dir| (OsString::from(CLAIMS), dir.into_os_string()));
     let (program, arguments) = args.command.split_first().ok_or_else(|| {
-        Failure::new(Exit::Usage, "run a command").with_hint(
-            "pass the command \
-            after --",
-        )
+        Failure::new(Exit::Usage, "run a command").with_hint("pass the command after --")
     })?;
     let bounding = args.request.mem.filter(|_| !args.keep_env);
     let bounding = bounding.map(|_| bounding_of(&args.keep, Some(program)));

@@ -76,10 +76,7 @@ pub(crate) fn run(args: &SimArgs, global: &Global) -> Result<Exit, Failure> {
 /// requests to end are forwarded, because gpuws must clean up afterwards.
 fn run_command(args: &SimArgs, dir: &Dir) -> Result<ExitStatus, Failure> {
     let (program, rest) = args.command.split_first().ok_or_else(|| {
-        Failure::new(Exit::Usage, "run a command").with_hint(
-            "pass the command \
-            after --",
-        )
+        Failure::new(Exit::Usage, "run a command").with_hint("pass the command after --")
     })?;
     super::run::is_there(&args.command)?;
     let watch = |error| Failure::io("watch for Ctrl-C", error).ending(Exit::Own);

@@ -410,6 +410,40 @@ fn with_ssh(dir: &Path, ssh: &str, before: &str, words: &[&str]) -> Ended {
 }
 
 #[test]
+fn root_starts_no_program_that_another_user_can_change() {
+    if !nix::unistd::geteuid().is_root() {
+        return skipped("only root has this rule");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    // The programs are root's, but the directory is another user's, who can exchange them.
+    std::os::unix::fs::chown(dir.path(), Some(65_534), None).unwrap();
+    let planted = dir.path().join("planted");
+    let program = format!("#!/bin/sh\n: > {}\n", planted.display());
+    for name in ["ssh", "sinfo"] {
+        fs::write(dir.path().join(name), &program).unwrap();
+        fs::set_permissions(dir.path().join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    for (words, name) in [
+        (&["status", "--host", "a"][..], "ssh"),
+        (&["doctor", "--host", "a"], "ssh"),
+        (&["run", "--host", "a", "--", "true"], "ssh"),
+        (&["status", "--hosts-from", "slurm"], "sinfo"),
+    ] {
+        for path in [dir.path().to_str().unwrap(), "."] {
+            let mut command = Command::new(GPUWS);
+            command.args(words).current_dir(dir.path()).stdin(Stdio::null());
+            let told = ended(command.env("PATH", path).env("NO_COLOR", "1").output().unwrap());
+            assert!(!planted.exists(), "{name} was started");
+            assert_eq!(told.code, 2, "{words:?}: {}", told.stderr);
+            let place = format!("'{}'", dir.path().display());
+            let parts = [&place, "belongs to user 65534", "hint: root starts only"];
+            assert!(parts.iter().all(|part| told.stderr.contains(part)), "{}", told.stderr);
+        }
+    }
+}
+
+#[test]
 fn whole_standard_error_of_a_short_job_arrives() {
     let dir = tempfile::tempdir().unwrap();
     // gpuws is stopped until ssh has ended, so it finds all of this in the pipe, which holds 64 KiB.

@@ -42,7 +42,7 @@ pub use frontend::{Front, Relation, parse_words};
 pub use input::EndOfInput;
 pub use launcher::LinuxLauncher;
 pub use orphans::Orphans;
-pub use program::find_program;
+pub use program::{find_program, find_trusted_program};
 pub use reexec::{Reexec, ReexecRole, Successor, SupervisorOrder};
 pub(crate) use signals::{ignored, is_in};
 pub(crate) use tree::children_of;

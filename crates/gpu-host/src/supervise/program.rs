@@ -1,5 +1,6 @@
 //! Looks up programs, and starts them.
 
+use crate::trusted_file::TrustedFile;
 use gpu_core::{Error, ErrorKind, Launch, ProcessFault, Result};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
@@ -52,6 +53,23 @@ pub fn find_program(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf> {
         Some(errno) => failed(ProcessFault::NotPermitted, errno),
         None => failed(ProcessFault::Gone, Errno::NOENT),
     })
+}
+
+/// Returns what to start for the name of a program: for root, the file that [`find_program`] finds,
+/// without links, if no other user can change or exchange it; for others, the name.
+///
+/// # Errors
+/// For root: as [`find_program`], and `Invalid` when another user can change the file or exchange
+/// it.
+pub fn find_trusted_program(name: &str, path: Option<&OsStr>) -> Result<PathBuf> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(PathBuf::from(name));
+    }
+    let found = find_program(name.as_ref(), path)?;
+    let found = std::path::absolute(found).map_err(|error| {
+        Error::new(ErrorKind::Io, format!("find program '{name}'")).with_source(error)
+    })?;
+    TrustedFile::program(&found)
 }
 
 /// Returns whether a file may be executed, or why not.
@@ -147,6 +165,27 @@ mod tests {
         assert_eq!(kind(find(one.join("plain").as_ref())), refused);
         assert_eq!(kind(find(one.join("plain/below").as_ref())), gone);
         assert_eq!(find(two.join("both").as_ref()).unwrap(), two.join("both"));
+    }
+
+    #[test]
+    fn root_starts_no_program_that_others_can_exchange() {
+        let made = tempfile::tempdir().unwrap();
+        let (own, open) = (made.path().join("own"), made.path().join("open"));
+        for dir in [&own, &open] {
+            fs::create_dir(dir).unwrap();
+            put(&dir.join("tool"), 0o755);
+        }
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+        let find = |dir: &Path| find_trusted_program("tool", Some(dir.as_os_str()));
+        if !rustix::process::geteuid().is_root() {
+            assert_eq!(find(&open).unwrap(), Path::new("tool"));
+            return;
+        }
+        assert_eq!(find(&own).unwrap().file_name(), Some("tool".as_ref()));
+        let refused = find(&open).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+        assert!(refused.to_string().contains("open"), "{refused}");
+        assert_eq!(kind(find(Path::new("/nowhere"))), ProcessFault::Gone.into());
     }
 
     #[test]

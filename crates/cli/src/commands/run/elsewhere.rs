@@ -9,6 +9,7 @@ use gpu_core::JobExit;
 use gpu_fleet::{Outcome, Progress, RemoteRun, Ssh, Wait};
 use gpu_host::SystemClock;
 use gpu_host::supervise::end_as;
+use gpu_machine::program;
 use gpu_report::hosts::run::{NotRun, not_run, progress};
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ pub(crate) fn run(args: &RunArgs, global: &Global) -> Result<Exit, Failure> {
             progress(&event, remote.hosts.len()).iter().for_each(|line| warn(line));
         }
     };
-    let outcome = remote.run(&Ssh::default(), &SystemClock::new(), &mut tell)?;
+    let outcome = remote.run(&Ssh::other(program("ssh")?), &SystemClock::new(), &mut tell)?;
     if let Some(NotRun { what, why, exit }) = not_run(&outcome) {
         let failure = Failure::new(exit, what);
         return Err(why.into_iter().fold(failure, Failure::with_source));
