@@ -1,11 +1,11 @@
 //! The hosts to ask: from a list, a file, or Slurm.
 
 use crate::HostName;
-use crate::child::{Ending, Limits, run};
+use crate::child::{Ending, Limits, Stream, run, wait};
 use gpu_core::{Clock, Error, ErrorKind, Result};
+use rustix::fs::{Mode, OFlags};
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub fn named<'a, E: From<Error>>(
     let more = match source {
         None => return Ok(listed(lists)?),
         Some(path) if path == Path::new("slurm") => of_slurm(&sinfo()?, deadline, clock)?,
-        Some(path) => in_file(path)?,
+        Some(path) => in_file(path, deadline, clock)?,
     };
     let mut lists = lists.peekable();
     let first = if lists.peek().is_some() { listed(lists)? } else { Vec::new() };
@@ -46,16 +46,18 @@ pub fn listed<'a>(lists: impl IntoIterator<Item = &'a str>) -> Result<Vec<HostNa
     distinct(lists.into_iter().flat_map(|list| list.split(',')).map(str::trim))
 }
 
-/// Returns the hosts of a file: names separated by blanks, commas or lines; `#` begins a comment.
+/// Returns the hosts of a file: names separated by blanks, commas or lines; `#` begins a comment. A
+/// pipe, such as `<(…)` of a shell, is read to its end.
 ///
 /// # Errors
-/// `Io` when the file cannot be read, `Invalid` as for [`listed`], and for a file of more than
-/// 1 MiB or one that is not text.
-pub fn in_file(path: &Path) -> Result<Vec<HostName>> {
+/// `Io` when the file cannot be read, `TimedOut` when a pipe does not end within `deadline`,
+/// `Invalid` as for [`listed`], and for a file of more than 1 MiB or one that is not text.
+pub fn in_file(path: &Path, deadline: Duration, clock: &dyn Clock) -> Result<Vec<HostName>> {
     let what = || format!("read the hosts in '{}'", path.display());
     let failed = |error: io::Error| {
         let kind = match error.kind() {
             io::ErrorKind::InvalidData => ErrorKind::Invalid,
+            io::ErrorKind::TimedOut => ErrorKind::TimedOut,
             _ => ErrorKind::Io,
         };
         let failed = Error::new(kind, what());
@@ -66,15 +68,39 @@ pub fn in_file(path: &Path) -> Result<Vec<HostName>> {
             _ => failed.with_source(error),
         }
     };
-    let mut text = String::new();
-    let file = File::open(path).map_err(failed)?;
-    file.take(LIST_LIMIT + 1).read_to_string(&mut text).map_err(failed)?;
-    if text.len() as u64 > LIST_LIMIT {
-        return Err(failed(io::Error::new(io::ErrorKind::InvalidData, "it is larger than 1 MiB")));
-    }
+    let text = text_of(path, deadline, clock).map_err(failed)?;
     let names = text.lines().map(|line| line.split('#').next().unwrap_or_default());
     let names = names.flat_map(|line| line.split([',', ' ', '\t'])).filter(|name| !name.is_empty());
     distinct(names).map_err(|error| Error::new(ErrorKind::Invalid, what()).with_source(error))
+}
+
+/// Reads a file without waiting for the writer of a pipe beyond the deadline.
+fn text_of(path: &Path, deadline: Duration, clock: &dyn Clock) -> io::Result<String> {
+    let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let mut stream = Stream::new(rustix::fs::open(path, flags, Mode::empty())?)?;
+    let end = clock.monotonic().saturating_add(deadline);
+    // Before a pipe has a writer, poll(2) waits for one, and read(2) finds its end.
+    while let Some(file) = stream.poll() {
+        let left = end.saturating_sub(clock.monotonic());
+        if left.is_zero() {
+            let why = format!("its writer does not end within {} s", deadline.as_secs_f64());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+        }
+        let mut files = [file];
+        wait(&mut files, left)?;
+        if files[0].revents().is_empty() {
+            continue;
+        }
+        let fits = stream.read(|kept, piece| {
+            kept.extend_from_slice(piece);
+            kept.len() as u64 <= LIST_LIMIT
+        })?;
+        if !fits {
+            return Err(invalid("it is larger than 1 MiB"));
+        }
+    }
+    String::from_utf8(stream.kept).map_err(|_| invalid("it is not UTF-8"))
 }
 
 /// Returns the nodes of the Slurm cluster: `sinfo -h -N -o %N`, within `deadline`. `sinfo` is the
@@ -129,9 +155,35 @@ fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<HostName>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
 
     fn names(hosts: Result<Vec<HostName>>) -> Vec<String> {
         hosts.unwrap().iter().map(ToString::to_string).collect()
+    }
+
+    /// The time since its start.
+    struct RealClock(std::time::Instant);
+
+    impl Clock for RealClock {
+        fn wall(&self) -> gpu_core::Timestamp {
+            gpu_core::Timestamp(0)
+        }
+
+        fn monotonic(&self) -> Duration {
+            self.0.elapsed()
+        }
+
+        fn sleep(&self, _: Duration) {}
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a pipe has a real deadline")]
+    fn read_within(path: &Path, deadline: Duration) -> Result<Vec<HostName>> {
+        in_file(path, deadline, &RealClock(std::time::Instant::now()))
+    }
+
+    fn read(path: &Path) -> Result<Vec<HostName>> {
+        read_within(path, Duration::from_secs(60))
     }
 
     #[test]
@@ -149,7 +201,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("hosts");
         std::fs::write(&path, "# lab\ngpu01 gpu02 # two\n\n\tgpu03,gpu01\n").unwrap();
-        assert_eq!(names(in_file(&path)), ["gpu01", "gpu02", "gpu03"]);
+        assert_eq!(names(read(&path)), ["gpu01", "gpu02", "gpu03"]);
         for (text, kind) in [
             ("".to_owned(), ErrorKind::Invalid),
             ("# nothing\n".to_owned(), ErrorKind::Invalid),
@@ -157,10 +209,39 @@ mod tests {
             ("a\n".repeat(600_000), ErrorKind::Invalid),
         ] {
             std::fs::write(&path, text).unwrap();
-            assert_eq!(in_file(&path).unwrap_err().kind(), kind);
+            assert_eq!(read(&path).unwrap_err().kind(), kind);
         }
         std::fs::write(&path, b"\xff\xfe").unwrap();
-        assert_eq!(in_file(&path).unwrap_err().kind(), ErrorKind::Invalid);
-        assert_eq!(in_file(&dir.path().join("none")).unwrap_err().kind(), ErrorKind::Io);
+        assert_eq!(read(&path).unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(read(&dir.path().join("none")).unwrap_err().kind(), ErrorKind::Io);
+    }
+
+    #[test]
+    fn pipe_is_read_to_its_end_within_the_deadline() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("fifo");
+        let (kind, mode) = (rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR);
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, kind, mode, 0).unwrap();
+        let late = |deadline| read_within(&fifo, deadline).unwrap_err().kind();
+        let short = Duration::from_millis(100);
+        assert_eq!(late(short), ErrorKind::TimedOut, "nobody writes");
+        std::thread::scope(|scope| {
+            scope.spawn(|| std::fs::write(&fifo, "gpu01\ngpu02\n").unwrap());
+            assert_eq!(names(read(&fifo)), ["gpu01", "gpu02"]);
+        });
+        // As a shell does for `<(…)`: the writer may have ended before the file is opened.
+        for (text, expected) in [("gpu01\n", Ok(1)), ("", Err(ErrorKind::Invalid))] {
+            let (reader, mut writer) = io::pipe().unwrap();
+            writer.write_all(text.as_bytes()).unwrap();
+            let path = PathBuf::from(format!("/dev/fd/{}", reader.as_raw_fd()));
+            assert_eq!(read_within(&path, short).unwrap_err().kind(), ErrorKind::TimedOut);
+            drop(writer);
+            let (reader, mut writer) = io::pipe().unwrap();
+            writer.write_all(text.as_bytes()).unwrap();
+            drop(writer);
+            let path = PathBuf::from(format!("/dev/fd/{}", reader.as_raw_fd()));
+            let hosts = read(&path).map(|hosts| hosts.len()).map_err(|error| error.kind());
+            assert_eq!(hosts, expected);
+        }
     }
 }
