@@ -205,6 +205,19 @@ fn limit_applies_to_the_named_devices() {
 }
 
 #[test]
+fn missing_python_is_told() {
+    let words = ["--sim", "labbox", "mem", "env", "--limit", "6GiB", "--python"];
+    for (python, code) in [("/nope", 3), ("python3", 3), ("", 3), ("/", 4)] {
+        let output = gpuws(&[&words[..], &[python]].concat(), &[]);
+        assert_eq!(output.status.code(), Some(code), "{python}: {output:?}");
+        let told = reported(&output);
+        let what = format!("gpuws: failed to find program '{python}'");
+        assert!(told.contains(&what) && told.contains("hint: --python takes a path"), "{told}");
+        assert_eq!(out(&output), format!("(exit {code})\n"), "eval fails, too");
+    }
+}
+
+#[test]
 fn eval_fails_if_no_limit_can_be_set() {
     let printed = gpuws(&["mem", "env", "--limit", "100MiB", "--device-memory", "8GiB"], &[]);
     assert_eq!((out(&printed).as_str(), printed.status.code()), ("(exit 2)\n", Some(2)));

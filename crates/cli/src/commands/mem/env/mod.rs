@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::terminal::{Line, Screen, warn};
 use crate::wording::shell_word;
 use gpu_core::{Bytes, DeviceState, Origin, Selector, Snapshot, amount, selector::select};
+use gpu_host::supervise::find_program;
 use gpu_memory_advice::environment::{Advice, Bound, MPS_PIPES};
 use gpu_report::json::{Bounded, Seen};
 use gpu_report::wording::limit::unlimited;
@@ -37,6 +38,11 @@ pub(crate) fn run(args: &EnvArgs, global: &Global, screen: &mut Screen) -> Resul
 fn advise(args: &EnvArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     note_decimal(args.device_memory);
     let variable = |name: &str| std::env::var_os(name);
+    if let Some(python) = &args.python {
+        find_program(python, variable("PATH").as_deref()).map_err(|error| {
+            Failure::from(error).with_hint("--python takes a path, or a name in PATH: python3")
+        })?;
+    }
     let known = Known::of(&args.keep, args.python.as_deref(), &variable);
     let snapshot = match args.device_memory {
         Some(_) => None,
