@@ -83,6 +83,8 @@ fn package_runs_with_nothing_but_what_it_depends_on() {
         "usr/share/zsh/vendor-completions/_gpuws",
         "usr/share/fish/vendor_completions.d/gpuws.fish",
         "usr/lib/systemd/system/gpuws-watch.service",
+        "usr/lib/systemd/system/run-gpuws.mount",
+        "usr/lib/systemd/system/local-fs.target.d/gpuws.conf",
         "usr/lib/tmpfiles.d/gpuws.conf",
         "usr/lib/sysusers.d/gpuws-export.conf",
         "usr/share/doc/gpuws/watch.md",
@@ -103,6 +105,11 @@ fn package_runs_with_nothing_but_what_it_depends_on() {
     assert!(removed.status.success(), "{}", text(&removed));
     assert!(!to.join("usr/bin/gpuws").exists() && !to.join("usr/lib/gpuws").exists());
     assert!(to.join("run/gpuws").is_dir(), "jobs that run keep their leases");
+}
+
+/// Returns the path of a unit of the repository.
+fn packaged(unit: &str) -> PathBuf {
+    xtask::workspace_root().join("packaging/systemd").join(unit)
 }
 
 /// The units of the repository, in a root directory with the units of this machine.
@@ -127,14 +134,13 @@ impl Units {
         let mut copy = Command::new("cp");
         copy.arg("-r").arg(Path::new("/").join(Self::PLACE)).arg(at("usr/lib/systemd"));
         assert!(output(&mut copy).status.success(), "the units of this machine");
-        let mut names = Vec::new();
-        let ours = xtask::workspace_root().join("packaging/systemd");
-        for entry in fs::read_dir(ours).expect("units") {
-            let path = entry.expect("a unit").path();
-            let name = path.file_name().expect("a name").to_string_lossy().into_owned();
-            fs::copy(&path, at(Self::PLACE).join(&name)).expect("a copy");
-            names.push(name);
-        }
+        let mut copy = Command::new("cp");
+        copy.arg("-r").arg(packaged(".")).arg(at(Self::PLACE));
+        assert!(output(&mut copy).status.success(), "our units");
+        let entries =
+            fs::read_dir(packaged(".")).expect("units").map(|entry| entry.expect("a unit"));
+        let units = entries.filter(|entry| entry.path().is_file());
+        let names = units.map(|unit| unit.file_name().into_string().expect("a name")).collect();
         Units { dir, names }
     }
 
@@ -161,6 +167,9 @@ fn units_are_valid_and_hardened() {
         let verified = units.analyze(&["verify", name]);
         assert!(verified.status.success(), "{}", text(&verified));
         assert_eq!(text(&verified), "", "{name}");
+        if !name.ends_with(".service") {
+            continue;
+        }
         let rated = units.analyze(&["security", "--offline=yes", &threshold, name]);
         assert!(rated.status.success(), "{}", text(&rated));
         let unit = fs::read_to_string(units.path(name)).expect("a unit");
@@ -177,6 +186,35 @@ fn units_are_valid_and_hardened() {
     fs::write(units.path("bad.service"), start).expect("a unit");
     let rated = units.analyze(&["security", "--offline=yes", &threshold, "bad.service"]);
     assert!(!rated.status.success(), "{}", text(&rated));
+}
+
+#[test]
+fn users_cannot_fill_the_file_system_of_run() {
+    if !nix::unistd::geteuid().is_root() || !runs("unshare") {
+        return skip("only root can mount");
+    }
+    let unit = fs::read_to_string(packaged("run-gpuws.mount")).expect("a unit");
+    let options = unit.lines().find_map(|line| line.strip_prefix("Options=")).expect("options");
+    let script = "mount -t tmpfs none /run && mkdir /run/gpuws && \
+                  mount -t tmpfs -o \"$1\" tmpfs /run/gpuws && \
+                  stat -c %a /run/gpuws && stat -f -c '%b %S %c' /run/gpuws && \
+                  \"$0\" leases --json --deadline 1s >/dev/null; echo \"$?\"; \
+                  head -c 100m /dev/zero 2>/dev/null >/run/gpuws/large && echo filled; \
+                  : >/run/other && echo room";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "--propagation", "private", "sh", "-c", script]);
+    let ran = output(command.args([env!("CARGO_BIN_EXE_gpuws"), options]));
+    // 64 MiB in pages of 4 KiB, and 65,536 files.
+    assert_eq!(text(&ran), "1777\n16384 4096 65536\n0\nroom\n");
+}
+
+/// No age of `tmpfiles.d` applies to leases, and no exemption to files of others.
+#[test]
+fn cleaner_spares_nothing_but_leases() {
+    let path = xtask::workspace_root().join("packaging/tmpfiles.d/gpuws.conf");
+    let text = fs::read_to_string(path).expect("a file");
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(lines, ["d /run/gpuws 1777 root root -"]);
 }
 
 #[test]
