@@ -149,6 +149,8 @@ metrics! {
         "Memory that leases reserve: their shares, or all of it"
     GpuJob Info "gpu_job" "" ["gpu" "uuid" "gpu_instance" "hpc_job" "user"]
         "The jobs on the GPU: leases, and Slurm jobs of its processes"
+    GpuJobsLeftOut Gauge "gpu_jobs_left_out" "" ["gpu" "uuid"]
+        "Jobs on the GPU beyond the 16 that have an `hpc_job`"
     QueueClaims Gauge "queue_claims" "" ["state"]
         "Claims in the queue; a stalled one belongs to a stopped program and is passed"
     QueueGpus Gauge "queue_gpus" "" []

@@ -37,6 +37,8 @@ pub type JobFiles = BTreeMap<String, String>;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JobsOf {
     jobs: BTreeMap<Place, BTreeSet<Job>>,
+    /// The IDs of the jobs beyond [`MOST_JOBS`], by the index of their GPU.
+    left_out: BTreeMap<u32, BTreeSet<String>>,
     processes: BTreeMap<(u32, Pid), String>,
 }
 
@@ -114,9 +116,18 @@ impl JobsOf {
 
     fn add(&mut self, place: Place, job: Job) {
         let jobs = self.jobs.entry(place).or_default();
-        if jobs.len() < MOST_JOBS && !jobs.iter().any(|known| known.id == job.id) {
-            jobs.insert(job);
+        if jobs.iter().any(|known| known.id == job.id) {
+            return;
         }
+        match jobs.len() < MOST_JOBS {
+            true => drop(jobs.insert(job)),
+            false => drop(self.left_out.entry(place.gpu).or_default().insert(job.id)),
+        }
+    }
+
+    /// Returns how many jobs on a GPU are not among those that are kept.
+    pub(crate) fn left_out(&self, gpu: u32) -> u64 {
+        self.left_out.get(&gpu).map_or(0, |ids| ids.len() as u64)
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = (Place, &Job)> {

@@ -37,6 +37,10 @@ pub(crate) fn add(scene: &Scene<'_>, metrics: &mut Metrics) {
         metrics.add(Metric::GpuLeasesUnused, labels, number(count));
     }
     if let Some(jobs) = &scene.jobs {
+        for (device, labels) in scene.devices() {
+            let left_out = number(jobs.left_out(device.id().index));
+            metrics.add(Metric::GpuJobsLeftOut, labels.only(), left_out);
+        }
         for (place, job) in jobs.all() {
             let is_it = |(device, _): &(&DeviceState, &Labels)| device.id().index == place.gpu;
             let Some((_, labels)) = scene.devices().find(is_it) else { continue };

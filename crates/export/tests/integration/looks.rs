@@ -225,7 +225,9 @@ fn small_leases_do_not_hide_the_large_ones() {
     let files = files(&snapshot, &ledger).unwrap();
     assert_eq!(files["0"].lines().count(), 16);
     assert!(files["0"].ends_with("\nm\nz\n"), "{files:?}");
-    assert_eq!(metrics(&snapshot, &ledger).count(Metric::GpuJob), 16);
+    let metrics = metrics(&snapshot, &ledger);
+    assert_eq!(metrics.count(Metric::GpuJob), 16);
+    assert_eq!(metrics.value(Metric::GpuJobsLeftOut, &[("gpu", "0")]), Some(6.0), "of 22");
 }
 
 #[test]
