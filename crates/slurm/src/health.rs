@@ -95,7 +95,7 @@ pub fn health(
         Ok(pairs.collect())
     };
     let before = users()?;
-    let mut held = match before.is_empty() {
+    let held = match before.is_empty() {
         true => Vec::new(),
         false => {
             let free = free(devices, &minors, &allocated(slurm, node, None)?);
@@ -111,8 +111,10 @@ pub fn health(
     };
     let node = state_of(slurm, node)?;
     let reason = node.reason.as_deref().filter(|_| node.is_drained());
-    held.extend(still_lost(ports, &driver, reason.unwrap_or_default()));
-    Ok(Health { held, node })
+    // First, because a reason names few devices, and another look finds the others again.
+    let mut all = still_lost(ports, &driver, reason.unwrap_or_default());
+    all.extend(held);
+    Ok(Health { held: all, node })
 }
 
 /// Returns the devices that a reason names for lost memory, except those whose memory is seen to be

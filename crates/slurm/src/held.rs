@@ -47,6 +47,21 @@ pub(crate) fn unchecked(indices: impl Iterator<Item = u32>) -> String {
     format!("{PREFIX}{}", parts.collect::<Vec<_>>().join("; "))
 }
 
+/// Returns a reason with what it must keep of the one before: the devices that are held by no process.
+/// No later look at processes would find these.
+pub(crate) fn with_lost(reason: &str, before: &str) -> String {
+    let known = lost(reason);
+    let is_kept = |part: &&str| {
+        let part = parts(&format!("{PREFIX}{part}")).unwrap_or_default();
+        part.iter().any(|(index, has_holder)| !has_holder && !known.contains(index))
+    };
+    let is_own = is_own_reason(before);
+    let before = before.strip_prefix(PREFIX).filter(|_| is_own).unwrap_or_default();
+    let new = reason.strip_prefix(PREFIX).unwrap_or(reason);
+    let all = before.split("; ").filter(is_kept).chain([new]);
+    format!("{PREFIX}{}", all.collect::<Vec<_>>().join("; "))
+}
+
 /// Returns whether gpuws has written a reason, and nobody has changed it.
 pub fn is_own_reason(text: &str) -> bool {
     parts(text).is_some()
@@ -115,6 +130,29 @@ mod tests {
             (0..64).map(|index| held(index, Some(80_000), &[4_000_000; 64])).collect();
         let long = reason(&crowd).unwrap();
         assert!(long.len() < 1024 && is_own_reason(&long), "{long}");
+    }
+
+    #[test]
+    fn lost_memory_stays_in_the_reason() {
+        let new = "gpuws: GPU 1 held by 4711";
+        let with = "gpuws: GPU 3 9000 MiB held by no process; GPU 1 held by 4711";
+        let lost = "GPU 3 9000 MiB held by no process";
+        for (before, expected) in [
+            (format!("gpuws: {lost}"), with.to_owned()),
+            (format!("gpuws: GPU 0 held by 7; {lost}"), with.to_owned()),
+            ("gpuws: GPU 0 held by 7".to_owned(), new.to_owned()),
+            ("gpuws: GPU 0 not checked in time".to_owned(), new.to_owned()),
+            (format!("{lost}; RMA"), new.to_owned()),
+            (String::new(), new.to_owned()),
+        ] {
+            let reason = with_lost(new, &before);
+            assert_eq!(reason, expected, "{before}");
+            assert!(is_own_reason(&reason));
+        }
+        let both = format!("gpuws: {lost}; GPU 3 held by 4711");
+        assert_eq!(with_lost("gpuws: GPU 3 held by 4711", &format!("gpuws: {lost}")), both);
+        let again = "gpuws: GPU 3 8000 MiB held by no process";
+        assert_eq!(with_lost(again, &format!("gpuws: {lost}")), again);
     }
 
     #[test]

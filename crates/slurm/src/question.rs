@@ -1,5 +1,6 @@
 //! What Slurm is asked, and through which program.
 
+use crate::held::with_lost;
 use crate::node::{NodeState, node_state};
 use gpu_core::{Clock, Error, ErrorKind, Result};
 use std::time::Duration;
@@ -98,15 +99,19 @@ pub enum Drained {
     For(String),
 }
 
-/// Drains a node, unless its state is not ours to change ([`NodeState::kept`]).
+/// Drains a node, unless its state is not ours to change ([`NodeState::kept`]). Of an older reason of
+/// ours, the devices that no process holds stay in the new one.
 ///
 /// # Errors
 /// When Slurm does not answer.
 pub fn drain(slurm: &dyn Slurm, node: &str, reason: &str) -> Result<Drained> {
-    match state_of(slurm, node)?.kept() {
-        Some(other) => Ok(Drained::For(other)),
-        None => slurm.ask(Question::Drain(node, reason)).map(|_| Drained::Done),
+    let state = state_of(slurm, node)?;
+    if let Some(other) = state.kept() {
+        return Ok(Drained::For(other));
     }
+    let before = state.reason.as_deref().filter(|_| state.is_drained());
+    let reason = with_lost(reason, before.unwrap_or_default());
+    slurm.ask(Question::Drain(node, &reason)).map(|_| Drained::Done)
 }
 
 /// Drains a node as [`drain`] does, and tries again until the clock shows `until`: the controller may

@@ -337,4 +337,9 @@ fn state_that_somebody_else_has_set_stays() {
         let last = slurm.asked().pop().unwrap();
         assert_eq!(last, "update NodeName=n1 State=DRAIN Reason=gpuws: GPU 0 held by 1");
     }
+    // The memory of GPU 3 is still lost when the holder of GPU 0 has ended.
+    let lost = node("State=IDLE+DRAIN Reason=gpuws: GPU 3 9 MiB held by no process [root@2026]");
+    assert_eq!(drain(&lost, "n1", "gpuws: GPU 0 held by 1").unwrap(), Drained::Done);
+    let last = lost.asked().pop().unwrap();
+    assert!(last.ends_with("Reason=gpuws: GPU 3 9 MiB held by no process; GPU 0 held by 1"));
 }
