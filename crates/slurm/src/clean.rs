@@ -97,8 +97,7 @@ impl Cleaner<'_> {
             return Ok(cleaned);
         }
         let driver = Driver::ask(self.ports);
-        let index = |minor: &u32| driver.device(*minor).map_or(*minor, |device| device.id.index);
-        let unchecked = unchecked(minors.iter().map(index));
+        let unchecked = unchecked(minors.iter().map(|minor| driver.index(*minor)));
         let or_unchecked = |held: &Option<String>| held.clone().or_else(|| Some(unchecked.clone()));
         tell(or_unchecked(&None));
         let mut look = self.look(job, phase, &driver, &minors).inspect_err(|_| tell(None))?;
@@ -294,7 +293,7 @@ pub(crate) fn held_device(
     pids: Vec<Pid>,
 ) -> HeldDevice {
     HeldDevice {
-        index: driver.device(minor).map_or(minor, |device| device.id.index),
+        index: driver.index(minor),
         used: driver.memory(ports, minor).map(|(used, _)| used),
         pids,
     }

@@ -2,7 +2,7 @@
 
 use crate::clean::{allocated, free, held_device};
 use crate::gres::NodeDevice;
-use crate::held::{HeldDevice, lost, reason};
+use crate::held::{HeldDevice, lost, reason, unchecked};
 use crate::node::NodeState;
 use crate::question::{Question, Slurm, state_of};
 use crate::scene::{Driver, suspects};
@@ -75,6 +75,9 @@ pub fn change(health: &Health) -> Change {
 /// A process counts if it held a device before Slurm was asked and still holds it afterwards: it then
 /// belongs to no job that has ended or started meanwhile.
 ///
+/// `tell` is called with the reason to drain the node before each look, in case that does not end, and
+/// after it.
+///
 /// # Errors
 /// When the holders cannot be read, or Slurm does not answer.
 pub fn health(
@@ -82,12 +85,16 @@ pub fn health(
     slurm: &dyn Slurm,
     node: &str,
     devices: &[NodeDevice],
+    tell: &mut dyn FnMut(Option<String>),
 ) -> Result<Health> {
     let driver = Driver::ask(ports);
     let minors: BTreeSet<u32> = devices.iter().map(|device| device.minor).collect();
-    let users = || -> Result<BTreeSet<(u32, ProcessKey)>> {
-        let all = suspects(ports, slurm, &driver, &minors, None)?;
-        let users = all.into_iter().filter(|user| user.uses_memory && user.tracked_by.is_none());
+    let unchecked = unchecked(minors.iter().map(|minor| driver.index(*minor)));
+    let mut users = || -> Result<BTreeSet<(u32, ProcessKey)>> {
+        tell(Some(unchecked.clone()));
+        let all = suspects(ports, slurm, &driver, &minors, None);
+        tell(None);
+        let users = all?.into_iter().filter(|user| user.uses_memory && user.tracked_by.is_none());
         let pairs = users.flat_map(|user| {
             let key = user.process.key;
             user.minors.into_iter().map(move |minor| (minor, key))

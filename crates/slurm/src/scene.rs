@@ -36,6 +36,11 @@ impl Driver {
         self.devices.iter().find(|device| device.id.minor == Ok(minor))
     }
 
+    /// Returns the index of the device with this minor number; without a driver the number itself.
+    pub(crate) fn index(&self, minor: u32) -> u32 {
+        self.device(minor).map_or(minor, |device| device.id.index)
+    }
+
     /// Returns the minor number of the device with this index.
     pub(crate) fn minor(&self, index: u32) -> Option<u32> {
         self.devices.iter().find(|device| device.id.index == index)?.id.minor.ok()

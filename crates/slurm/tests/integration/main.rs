@@ -283,12 +283,20 @@ fn health_check_names_holders_of_devices_that_no_job_has() {
     let journal = world.journal();
     let ports = Ports { host: &host, backend: &backend, clock: &clock, journal: &*journal };
     let devices = devices("Gres Name=gpu Count=1 Index=0 File=/dev/nvidia0");
-    let check = |slurm: &FakeSlurm| health(ports, slurm, "n1", &devices).map(|found| found.held);
+    let mut told = Vec::new();
+    let mut check = |slurm: &FakeSlurm| {
+        health(ports, slurm, "n1", &devices, &mut |reason| told.push(reason))
+            .map(|found| found.held)
+    };
     let expected = HeldDevice { index: 0, used: None, pids: vec![Pid(4711)] };
     assert_eq!(check(&FakeSlurm::default()).unwrap(), [expected]);
     let given = FakeSlurm { jobs: vec![("8", "gpu:1(IDX:0)")], ..FakeSlurm::default() };
     assert_eq!(check(&given).unwrap(), []);
     assert!(check(&FakeSlurm { is_away: true, ..FakeSlurm::default() }).is_err());
+    // If the first look does not end, or the second; the question to the controller is not one.
+    let unchecked = || Some("gpuws: GPU 0 not checked in time".to_owned());
+    let look = [unchecked(), None];
+    assert_eq!(told, [&look[..]; 5].concat(), "two looks twice, and one without an answer");
     assert_eq!(world.signalled(), []);
 }
 
@@ -310,7 +318,7 @@ fn drain_for_lost_memory_stays_until_the_memory_is_back() {
         let ports = Ports { host: &host, backend: &backend, clock: &clock, journal: &*journal };
         let devices = devices("Gres Name=gpu Count=1 Index=0 File=/dev/nvidia0");
         let slurm = FakeSlurm { node, ..FakeSlurm::default() };
-        let health = health(ports, &slurm, "n1", &devices).unwrap();
+        let health = health(ports, &slurm, "n1", &devices, &mut |_| ()).unwrap();
         assert_eq!(change(&health), expected, "{driver:?} {node}");
     }
 }

@@ -46,8 +46,8 @@ pub(crate) fn run(args: &SlurmArgs, global: &Global) -> Result<Exit, Failure> {
         // Without a holder to name, the node is not drained: a wrong setting would drain them all.
         None if told.is_done || args.script != Script::Health => Ok(Exit::Done),
         None => Ok(Exit::CannotObserve),
-        // The health check has changed the state of the node itself.
-        Some(_) if args.script == Script::Health => Ok(Exit::Remains),
+        // The health check has changed the state of the node itself, if it got to the end.
+        Some(_) if told.is_done && args.script == Script::Health => Ok(Exit::Remains),
         Some(reason) => Ok(drained(args, &reason, until, &clock)),
     }
 }

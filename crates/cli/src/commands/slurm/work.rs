@@ -90,7 +90,8 @@ fn check_health(
 ) -> Result<Exit, Failure> {
     let never = Error::new(ErrorKind::Invalid, "end a process in a health check");
     let journal = NoJournal::new(never);
-    let health = health(source.ports(&journal), slurm, node, devices)?;
+    let mut meanwhile = |reason| drop(tell(reason, false));
+    let health = health(source.ports(&journal), slurm, node, devices, &mut meanwhile)?;
     let change = change(&health);
     if change != Change::None {
         say(format!("gpuws: node {node}: {change}"));
