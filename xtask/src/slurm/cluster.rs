@@ -1,6 +1,7 @@
 //! The daemons of a cluster of one node, within namespaces.
 
 use super::files::{JOB, ORDER, STAY, gres_conf, script, slurm_conf};
+use super::scenes::{SETUID, SETUID_ROOT};
 use crate::program::output_of;
 use std::fs;
 use std::io::{self, Error, Read};
@@ -15,6 +16,9 @@ pub(super) const DIR: &str = "/run/gpuws-slurm";
 pub(super) const NODE: &str = "n1";
 /// The users of the jobs.
 pub(super) const USERS: [(&str, u32); 2] = [("alice", 30_001), ("bob", 30_002)];
+
+/// A user without jobs.
+pub(super) const STRANGER: u32 = 30_099;
 
 /// The name of each job: its user writes what Slurm writes, as if it had every device.
 const NAME: &str = "x GRES=gpu:4 Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:4\nNodes=n1 GRES=gpu:4";
@@ -55,6 +59,12 @@ impl Cluster {
             cluster.program(name, &script(name, &cluster.library))?;
         }
         cluster.program("stay", STAY)?;
+        for (name, owner) in [(SETUID, STRANGER), (SETUID_ROOT, 0)] {
+            let program = at("bin").join(name);
+            fs::copy("/bin/sleep", &program)?;
+            std::os::unix::fs::chown(&program, Some(owner), None)?;
+            fs::set_permissions(&program, PermissionsExt::from_mode(0o4755))?;
+        }
         let order = ORDER.map(|minor| minor.to_string()).join(" ");
         cluster.program("job", &JOB.replace("ORDER", &order))?;
         cluster.start_daemons()?;

@@ -81,6 +81,7 @@ ignoring-term) trap '' TERM; while :; do sleep 1; done ;;
 respawning) trap 'setsid "$0" respawned "$2" & exit' TERM; while :; do sleep 1 & wait; done ;;
 loader) for i in 1 2 3 4; do "$0" worker "$2" & done; kill -9 $$ ;;
 stopped) kill -STOP $$ ;;
+setuid*) exec "${0%/*}/$1" 1000 ;;
 *) exec sleep 1000 ;;
 esac
 "#;
@@ -98,7 +99,7 @@ shift "$position"
 device=$dir/dev/nvidia$1 uvm=$dir/dev/nvidia-uvm
 stay=$dir/bin/stay
 case $kind in
-setsid | stopped | ignoring-term | respawning | loader)
+setsid | stopped | ignoring-term | respawning | loader | setuid*)
     setsid "$stay" "$kind" "$list" 9<>"$device" 8<>"$uvm" & ;;
 double-fork) ( ( setsid "$stay" "$kind" "$list" 9<>"$device" 8<>"$uvm" & ) & ) & ;;
 without-device) setsid "$stay" "$kind" "$list" & ;;
