@@ -11,7 +11,7 @@ use crate::tracked::tracked;
 use gpu_core::{Bytes, DeviceInfo, Environment, Holder, Pid, ProcessHandle, ProcessKey, Result};
 use gpu_reaper::{Ports, Role};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 /// How long the environment of a process may take, and how many may take longer.
@@ -126,6 +126,26 @@ fn held(holder: &Holder, minors: &BTreeSet<u32>) -> BTreeSet<u32> {
 #[derive(Default)]
 struct Environments {
     slow: usize,
+    reader: Option<Reader>,
+}
+
+/// A thread that reads environments.
+struct Reader {
+    processes: Sender<Box<dyn ProcessHandle>>,
+    environments: Receiver<Result<Environment>>,
+}
+
+impl Reader {
+    /// Starts the thread; `None` if the kernel refuses. A read that never returns ends with this
+    /// program.
+    fn start() -> Option<Self> {
+        let (processes, asked) = mpsc::channel::<Box<dyn ProcessHandle>>();
+        let (read, environments) = mpsc::channel();
+        let work =
+            move || asked.iter().try_for_each(|process| read.send(process.environment())).ok();
+        std::thread::Builder::new().spawn(work).ok()?;
+        Some(Reader { processes, environments })
+    }
 }
 
 impl Environments {
@@ -133,11 +153,14 @@ impl Environments {
         if self.slow >= SLOW {
             return None;
         }
-        let (send, receive) = mpsc::channel();
-        // A read that never returns ends with this program.
-        let _ = std::thread::Builder::new().spawn(move || send.send(handle.environment())).ok()?;
-        match receive.recv_timeout(ENVIRONMENT) {
-            Ok(environment) => variable(environment, JOB_ID),
+        let reader = self.reader.take().or_else(Reader::start)?;
+        reader.processes.send(handle).ok()?;
+        match reader.environments.recv_timeout(ENVIRONMENT) {
+            Ok(environment) => {
+                self.reader = Some(reader);
+                variable(environment, JOB_ID)
+            }
+            // It still reads; the next process gets another thread.
             Err(_) => {
                 self.slow += 1;
                 None
