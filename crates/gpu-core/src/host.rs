@@ -125,7 +125,8 @@ pub trait Host: Send + Sync {
 
     /// Returns processes of which this much is known from before, as they are now, in the same
     /// order. An implementation may read only what a process changes all the time, and keep the
-    /// rest, or all of a process that was idle for some seconds. If another process has the PID or another program is executed, all of it is read.
+    /// rest, or all of a process that has been idle for a few seconds. If another process has the
+    /// PID or another program is executed, all of it is read.
     ///
     /// # Errors
     /// As [`process`](Host::process), for each of them.

@@ -3,13 +3,13 @@
 //! To open such a file takes longer than to read it. It belongs to its process: after the end of
 //! the process it cannot be read any more, also if the PID is used again.
 //!
-//! A process that has not run since has not changed by itself. Its CPU time shows that, which the
-//! kernel returns in nanoseconds (clock_getcpuclockid(3)) and in a twentieth of the time of a read,
-//! in a third of it for 250 threads. What is shown of an idle process is at most [`LONGEST`] old.
+//! A process that has not run since is as it was. Its CPU time shows that, which the kernel returns in
+//! nanoseconds (clock_getcpuclockid(3)) and in a twentieth of the time of a read, in a third of it
+//! for 250 threads. What others change of an idle process is read after [`LONGEST`].
 
 use crate::host::shows_own_namespace;
 use crate::proc_dir::ProcRoot;
-use crate::process::Current;
+use crate::process::read_again;
 use crate::timer;
 use gpu_core::ProcessInfo;
 use nix::sys::time::TimeSpec;
@@ -28,8 +28,9 @@ const LENGTH: usize = 2048;
 /// A file is closed if this many rounds do not read it. A look has a round or two.
 const ROUNDS: u64 = 4;
 
-/// The time after which an idle process is read again: the end of its parent changes it too, and
-/// the kernel takes memory from it.
+/// The time after which an idle process is read again. Without that it runs, it gets another parent
+/// or process group, it loses its terminal, the kernel takes memory from it, and the freezer of
+/// cgroups v1 changes its state.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// The open files, by PID.
@@ -63,9 +64,9 @@ impl KeptStats {
     pub(crate) fn update(&mut self, root: &ProcRoot, known: &mut Arc<ProcessInfo>) -> Result<bool> {
         let pid = known.key.pid.0;
         if let Some(kept) = self.files.get_mut(&pid) {
-            if kept.refresh(self.now).is_ok() {
-                kept.used = self.round;
-                return Ok(kept.current.update(known));
+            kept.used = self.round;
+            if let Ok(is_same) = kept.update(known, self.now) {
+                return Ok(is_same);
             }
             // It has ended. Another process may have its PID.
             self.files.remove(&pid);
@@ -75,12 +76,10 @@ impl KeptStats {
             Some(true) => cpu_clock(pid),
             _ => None,
         };
-        let ran = clock.and_then(time);
-        let current = read(&file)?;
-        let is_same = current.update(known);
+        let mut kept = Kept { file, used: self.round, clock, last: None };
+        let is_same = kept.update(known, self.now)?;
         if self.files.len() < most() {
-            let (used, at) = (self.round, self.now);
-            self.files.insert(pid, Kept { file, used, clock, ran, at, current });
+            self.files.insert(pid, kept);
         }
         Ok(is_same)
     }
@@ -92,26 +91,37 @@ struct Kept {
     /// The last round that asked for it.
     used: u64,
     clock: Option<ClockId>,
-    /// The CPU time before the last read.
-    ran: Option<TimeSpec>,
-    /// When it was read last, and what it showed.
+    /// The last read, if it was of the process that was known.
+    last: Option<Read>,
+}
+
+/// A read of a file.
+struct Read {
     at: Duration,
-    current: Current,
+    /// The CPU time before it.
+    ran: Option<TimeSpec>,
+    /// What was known of the process after it.
+    known: Arc<ProcessInfo>,
 }
 
 impl Kept {
-    /// Reads the file again, unless the process is idle.
+    /// Changes a known process to what the file shows now, as [`KeptStats::update`].
     ///
     /// # Errors
     /// `ESRCH` when the process has ended, `EINVAL` when the file is malformed.
-    fn refresh(&mut self, now: Duration) -> Result<()> {
-        let ran = self.clock.and_then(time);
-        let is_idle = ran.is_some() && ran == self.ran;
-        if !is_idle || now.saturating_sub(self.at) >= LONGEST {
-            self.current = read(&self.file)?;
-            (self.ran, self.at) = (ran, now);
+    fn update(&mut self, known: &mut Arc<ProcessInfo>, now: Duration) -> Result<bool> {
+        let ran = self.clock.and_then(|clock| clock.now().ok());
+        let is_current = |last: &Read| {
+            // A caller who has read it elsewhere meanwhile knows more than the last read.
+            let is_idle = ran.is_some() && ran == last.ran && Arc::ptr_eq(known, &last.known);
+            is_idle && now.saturating_sub(last.at) < LONGEST
+        };
+        if self.last.as_ref().is_some_and(is_current) {
+            return Ok(true);
         }
-        Ok(())
+        let is_same = read_again(&read(&self.file)?, known)?;
+        self.last = is_same.then(|| Read { at: now, ran, known: Arc::clone(known) });
+        Ok(is_same)
     }
 }
 
@@ -120,21 +130,17 @@ fn cpu_clock(pid: u32) -> Option<ClockId> {
     ClockId::pid_cpu_clock_id(Pid::from_raw(i32::try_from(pid).ok()?)).ok()
 }
 
-fn time(clock: ClockId) -> Option<TimeSpec> {
-    clock.now().ok()
-}
-
 /// Returns how many files are kept open at most: half of what the process may have.
 fn most() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(limit / 2).unwrap_or(usize::MAX)
 }
 
-fn read(file: &OwnedFd) -> Result<Current> {
+fn read(file: &OwnedFd) -> Result<Vec<u8>> {
     let mut text = [0; LENGTH];
     match rustix::io::pread(file, &mut text, 0)? {
         LENGTH => Err(Errno::INVAL),
-        count => Current::parse(&text[..count]),
+        count => Ok(text[..count].to_vec()),
     }
 }
 
@@ -163,11 +169,16 @@ mod tests {
         }
     }
 
+    fn last_read(kept: &KeptStats, process: &Child) -> Duration {
+        kept.files[&process.id()].last.as_ref().unwrap().at
+    }
+
     #[test]
     fn stat_is_current_until_the_process_ends_and_closed_when_unused() {
         let root = ProcRoot::open(Path::new("/proc")).unwrap();
         let mut kept = KeptStats::default();
         let (mut first, mut second) = (sleeper(), sleeper());
+        wait_for_sleep(&root, &first);
         let (mut one, mut two) = (known(&root, &first), known(&root, &second));
         for _ in 0..2 * ROUNDS {
             kept.begin(&root);
@@ -175,24 +186,32 @@ mod tests {
         }
         assert_eq!(kept.update(&root, &mut two), Ok(true));
         assert_eq!(kept.files.len(), 2);
-        // What has not changed is shared.
+        // What has not changed is shared, and nobody else's copy is changed.
         let before = Arc::clone(&one);
         assert_eq!(kept.update(&root, &mut one), Ok(true));
         assert!(Arc::ptr_eq(&before, &one));
-        // Another process and another program are not taken for it.
+        // Another process and another program are not taken for it, however often.
         let other_start = two.key.start.map(|start| StartTime(start.0 - 1));
         for other in [
             ProcessInfo { name: "other".to_owned(), ..(*two).clone() },
             ProcessInfo { key: ProcessKey { start: other_start, ..two.key }, ..(*two).clone() },
         ] {
-            assert_eq!(kept.update(&root, &mut Arc::new(other)), Ok(false));
+            let mut other = Arc::new(other);
+            assert_eq!(kept.update(&root, &mut other), Ok(false));
+            assert_eq!(kept.update(&root, &mut other), Ok(false));
         }
-        // To be stopped, it runs.
+        // To be stopped, it runs. The kernel tells its parent before it accounts for that.
         let pid = rustix::process::Pid::from_child(&first);
         rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
-        rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::UNTRACED).unwrap();
-        assert_eq!(kept.update(&root, &mut one), Ok(true));
+        for _ in 0..10_000 {
+            assert_eq!(kept.update(&root, &mut one), Ok(true));
+            if one.state == Ok(ProcessState::Stopped) {
+                break;
+            }
+            timer::sleep(Duration::from_millis(1));
+        }
         assert_eq!(one.state, Ok(ProcessState::Stopped));
+        assert_eq!(before.state, Ok(ProcessState::Sleeping));
         for child in [&mut first, &mut second] {
             child.kill().unwrap();
             child.wait().unwrap();
@@ -215,16 +234,32 @@ mod tests {
         let mut info = known(&root, &process);
         kept.begin(&root);
         kept.update(&root, &mut info).unwrap();
-        let file = |kept: &KeptStats| (kept.files[&process.id()].at, kept.now);
         let first = kept.now;
         for (passed, read_at) in [(1, 0), (4, 0), (5, 5), (9, 5), (10, 10)] {
             kept.now = first + Duration::from_secs(passed);
-            // What is shown of it is what its file showed, whatever the caller knew.
-            Arc::make_mut(&mut info).state = Ok(ProcessState::Other);
             assert_eq!(kept.update(&root, &mut info), Ok(true));
-            assert_eq!(info.state, Ok(ProcessState::Sleeping));
-            assert_eq!(file(&kept).0, first + Duration::from_secs(read_at), "after {passed} s");
+            assert_eq!(last_read(&kept, &process), first + Duration::from_secs(read_at));
         }
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+
+    #[test]
+    fn what_was_read_elsewhere_is_not_set_back() {
+        let root = ProcRoot::open(Path::new("/proc")).unwrap();
+        let mut kept = KeptStats::default();
+        let mut process = sleeper();
+        wait_for_sleep(&root, &process);
+        let mut info = known(&root, &process);
+        kept.begin(&root);
+        kept.update(&root, &mut info).unwrap();
+        let first = kept.now;
+        kept.now += Duration::from_secs(1);
+        let mut elsewhere = known(&root, &process);
+        Arc::make_mut(&mut elsewhere).user = Ok("renamed".to_owned());
+        assert_eq!(kept.update(&root, &mut elsewhere), Ok(true));
+        assert_eq!(last_read(&kept, &process), first + Duration::from_secs(1));
+        assert_eq!(elsewhere.user.as_deref(), Ok("renamed"));
         process.kill().unwrap();
         process.wait().unwrap();
     }
@@ -239,7 +274,7 @@ mod tests {
         for second in 1..4 {
             kept.now = Duration::from_secs(second);
             kept.update(&root, &mut info).unwrap();
-            assert_eq!(kept.files[&process.id()].at, kept.now);
+            assert_eq!(last_read(&kept, &process), kept.now);
         }
         process.kill().unwrap();
         process.wait().unwrap();

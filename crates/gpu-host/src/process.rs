@@ -63,6 +63,21 @@ pub(crate) fn read_outline(
     })
 }
 
+/// Changes a known process to what its `stat` shows now. Returns whether that is of the same process
+/// and the same program; if not, nothing is changed.
+///
+/// # Errors
+/// As [`read_known`].
+pub(crate) fn read_again(stat: &[u8], known: &mut Arc<ProcessInfo>) -> Result<bool> {
+    let stat = parse_stat(stat)?;
+    let is_same = known.key.start == Some(since_boot(&stat)) && known.name == stat.comm;
+    let now = Changing::of(&stat);
+    if is_same && now != Changing::of_known(known) {
+        now.add_to(Arc::make_mut(known));
+    }
+    Ok(is_same)
+}
+
 /// Reads only data that the kernel itself has about one process, and no memory of the process: the
 /// command line is there, and a process can block its reader indefinitely.
 ///
@@ -112,33 +127,6 @@ fn from_stat(stat: Stat, booted_at: Reading<Timestamp>) -> Result<ProcessInfo> {
     };
     Changing::of(&stat).add_to(&mut info);
     Ok(ProcessInfo { name: stat.comm, ..info })
-}
-
-/// What `stat` shows now of a process that may be known.
-pub(crate) struct Current {
-    start: StartTime,
-    name: Box<str>,
-    changing: Changing,
-}
-
-impl Current {
-    /// # Errors
-    /// `ESRCH` when there is no such process any more, `EINVAL` when it is malformed.
-    pub(crate) fn parse(stat: &[u8]) -> Result<Self> {
-        let stat = parse_stat(stat)?;
-        let (start, changing) = (since_boot(&stat), Changing::of(&stat));
-        Ok(Current { start, name: stat.comm.into(), changing })
-    }
-
-    /// Changes a known process to this. Returns whether this is the same process and the same
-    /// program; if not, nothing is changed.
-    pub(crate) fn update(&self, known: &mut Arc<ProcessInfo>) -> bool {
-        let is_same = known.key.start == Some(self.start) && *known.name == *self.name;
-        if is_same && self.changing != Changing::of_known(known) {
-            self.changing.add_to(Arc::make_mut(known));
-        }
-        is_same
-    }
 }
 
 /// What changes while a process runs.

@@ -131,24 +131,24 @@ impl World {
         let world = self.clone();
         host.expect_processes_of().returning(move |pids, _| {
             world.change(|facts| facts.read.0.extend(pids.iter().map(|pid| pid.0)));
-            world.read(pids.iter().map(|pid| process(pid.0, 0)).collect())
+            let read = world.read(pids.iter().map(|pid| Arc::new(process(pid.0, 0))).collect());
+            read.into_iter().map(|answer| answer.map(Arc::unwrap_or_clone)).collect()
         });
         let world = self.clone();
         host.expect_processes_again().returning(move |known, _| {
             world.change(|facts| facts.read.1.extend(known.iter().map(|known| known.key.pid.0)));
-            let again = world.read(known.into_iter().map(Arc::unwrap_or_clone).collect());
-            again.into_iter().map(|answer| answer.map(Arc::new)).collect()
+            world.read(known)
         });
         host
     }
 
     /// Returns those of the processes that exist.
-    fn read(&self, processes: Vec<ProcessInfo>) -> Vec<Result<ProcessInfo>> {
+    fn read(&self, processes: Vec<Arc<ProcessInfo>>) -> Vec<Result<Arc<ProcessInfo>>> {
         let (alive, reused) = self.change(|facts| (facts.alive.clone(), facts.reused.clone()));
         let gone = || Error::new(ProcessFault::Gone, "look at a process");
-        let read = |mut info: ProcessInfo| {
+        let read = |mut info: Arc<ProcessInfo>| {
             if reused.contains(&info.key.pid.0) {
-                info.key.start = Some(StartTime(999_999));
+                Arc::make_mut(&mut info).key.start = Some(StartTime(999_999));
             }
             alive.contains(&info.key.pid.0).then_some(info)
         };
@@ -312,6 +312,18 @@ fn known_processes_are_read_whole_again_only_after_a_while() {
     read(&world);
     world.look(&mut observer, 1);
     assert!(read(&world).0.contains(&71));
+}
+
+#[test]
+fn what_is_changed_in_one_look_is_not_in_the_next() {
+    let (world, mut observer) = (World::ghost(), Observer::new());
+    let mut look =
+        || observer.observe(&world.backend(), &world.host(), &world.clock(), observation());
+    let (mut first, second) = (look(), look());
+    let name = second.process(Pid(70)).unwrap().name.clone();
+    first.processes.get_mut(&Pid(70)).unwrap().info_mut().unwrap().name = "changed".to_owned();
+    assert_eq!(second.process(Pid(70)).unwrap().name, name);
+    assert_eq!(look().process(Pid(70)).unwrap().name, name);
 }
 
 #[test]
