@@ -52,8 +52,8 @@ fn run() -> io::Result<ExitCode> {
         ["portable"] => xtask::packages::portable(root, &mut out)?,
         ["deb"] => xtask::packages::deb(root, &mut out)?,
         // The command that `dist` runs on a simulated machine.
-        ["trace", functions, program, ref words @ ..] => {
-            xtask::trace(functions.as_ref(), program, words)?
+        ["trace", functions, program, ref command @ ..] => {
+            xtask::trace(functions.as_ref(), program, command)?
         }
         ["wheel"] => xtask::wheel(root, "dist", &mut out)?,
         ["wheel", profile] => xtask::wheel(root, profile, &mut out)?,

@@ -32,7 +32,7 @@ fn beginnings(program: &Path, names: &[&str]) -> Vec<String> {
 
 fn trace(functions: &Path, program: &Path, words: &[&str]) -> Output {
     let mut xtask = Command::new(env!("CARGO_BIN_EXE_xtask"));
-    xtask.arg("trace").args([functions, program]).args(words).output().unwrap()
+    xtask.arg("trace").args([functions, program, program]).args(words).output().unwrap()
 }
 
 #[test]

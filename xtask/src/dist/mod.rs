@@ -12,6 +12,7 @@ mod trace;
 pub use trace::trace;
 
 use crate::cargo;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Error, Write};
 use std::path::{Path, PathBuf};
@@ -19,8 +20,13 @@ use std::process::{Command, Stdio};
 
 /// The machine for the trace; a large one also runs the code for many devices and processes.
 const MACHINE: &str = "crowd:64x32";
-/// The commands that are traced.
-const LOOKS: &[&str] = &["status", "doctor"];
+/// What is traced: commands of the program, as lines for a shell. The view needs a terminal, and
+/// ends with a key.
+const LOOKS: &[&str] = &[
+    "exec \"$0\" status",
+    "exec \"$0\" doctor",
+    "(sleep 5; printf q) | COLUMNS=120 LINES=40 script -qec \"'$0' top -d 500ms\" /dev/null",
+];
 
 /// A function of the program: its start, its end, and its name for the linker.
 type Function = (u64, u64, String);
@@ -42,18 +48,19 @@ pub fn dist(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
     let functions = functions(&program)?;
     let begins: String = functions.iter().map(|(begins, ..)| format!("{begins:x}\n")).collect();
     let mut first: Vec<&Function> = Vec::new();
-    for command in LOOKS {
-        writeln!(out, "dist: see what '{command}' runs")?;
+    for look in LOOKS {
+        writeln!(out, "dist: see what this runs: {look}")?;
         fs::write(&entered, &begins)?;
         let status = Command::new(&program)
             .args(["sim", MACHINE, "--"])
             .arg(std::env::current_exe()?)
-            .args(["trace".as_ref(), entered.as_os_str(), program.as_os_str(), command.as_ref()])
+            .args(["trace".as_ref(), entered.as_os_str(), program.as_os_str()])
+            .args(["sh".as_ref(), "-c".as_ref(), OsStr::new(look), program.as_os_str()])
             .env("NO_COLOR", "1")
             .stdout(Stdio::null())
             .status()?;
         if !status.success() {
-            return Err(Error::other(format!("failed to see what '{command}' runs: {status}")));
+            return Err(Error::other(format!("failed to see what '{look}' runs: {status}")));
         }
         for function in which(&functions, &fs::read_to_string(&entered)?) {
             if !first.contains(&function) {

@@ -14,19 +14,20 @@ use std::process::Command;
 /// The breakpoint instruction of x86-64.
 const BREAKPOINT: u8 = 0xcc;
 
-/// Runs a program with breakpoints in it and its forks. The file contains the start addresses of
-/// its functions in the program, one hexadecimal number per line. Afterwards it contains those that
-/// were entered, in order. Returns whether the program succeeded.
+/// Runs a command with breakpoints in a program wherever the command executes it, and in its forks.
+/// The file contains the start addresses of the functions of the program, one hexadecimal number
+/// per line. Afterwards it contains those that were entered, in order. Returns whether the command
+/// succeeded.
 ///
 /// # Errors
 /// If the kernel does not permit tracing, or this is not x86-64.
-pub fn trace(functions: &Path, program: &str, words: &[&str]) -> io::Result<bool> {
+pub fn trace(functions: &Path, program: &str, command: &[&str]) -> io::Result<bool> {
     let text = fs::read_to_string(functions)?;
     let begins: Vec<u64> = text.lines().filter_map(|l| u64::from_str_radix(l, 16).ok()).collect();
-    // It stops itself, is attached there, and only then executes the program.
+    // It stops itself, is attached there, and only then executes the command.
     let child = Command::new("sh")
-        .args(["-c", "kill -STOP $$; exec \"$0\" \"$@\"", program])
-        .args(words)
+        .args(["-c", "kill -STOP $$; exec \"$@\"", "sh"])
+        .args(command)
         .spawn()?;
     let first = Pid::from_raw(child.id().cast_signed());
     waitpid(first, Some(WaitPidFlag::WUNTRACED))?;
@@ -53,7 +54,8 @@ pub fn trace(functions: &Path, program: &str, words: &[&str]) -> io::Result<bool
             }
             WaitStatus::PtraceEvent(pid, _, event) => {
                 if event == ptrace::Event::PTRACE_EVENT_EXEC as i32 {
-                    covered = cover(pid, program, &begins)?;
+                    // Another program may be executed beside it.
+                    covered.append(&mut cover(pid, program, &begins)?);
                 }
                 (pid, None)
             }
