@@ -50,7 +50,7 @@ struct Viewer {
 
 fn gpuws(arguments: &'static [&'static str]) -> Viewer {
     let program = built("gpuws").expect("it has started this session");
-    Viewer { name: "gpuws top", program, arguments, needle: "GiB" }
+    Viewer { name: "gpuws top", program, arguments, needle: " %" }
 }
 
 fn nvtop() -> Option<Viewer> {

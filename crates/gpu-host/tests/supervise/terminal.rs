@@ -104,6 +104,16 @@ fn all_are_stopped(scene: &Scene, stopped: bool) {
     eventually(if stopped { "all are stopped" } else { "all go on" }, same);
 }
 
+/// Waits until the supervisor has handled every signal: it sleeps, and none is pending.
+fn supervisor_is_idle(scene: &Scene) {
+    let path = format!("/proc/{}/status", scene.supervisor().as_raw_nonzero());
+    eventually("the supervisor is idle", || {
+        let status = fs::read_to_string(&path).expect("the supervisor lives");
+        let none = |pending: &str| status.contains(&format!("{pending}:\t0000000000000000"));
+        status.contains("State:\tS") && none("SigPnd") && none("ShdPnd")
+    });
+}
+
 fn ctrl_z_stops_all_and_fg_resumes() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
@@ -294,6 +304,7 @@ fn pager_keeps_terminal_while_job_runs() {
     all_are_stopped(&scene, true);
     // The supervisor's own signal to the group may still be in flight, and nobody types that fast.
     a_while();
+    supervisor_is_idle(&scene);
     shell.enter("fg");
     all_are_stopped(&scene, false);
     shell.enter("b");
