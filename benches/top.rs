@@ -50,7 +50,7 @@ struct Viewer {
 
 fn gpuws(arguments: &'static [&'static str]) -> Viewer {
     let program = built("gpuws").expect("it has started this session");
-    Viewer { name: "gpuws top", program, arguments, needle: " %" }
+    Viewer { name: "gpuws top", program, arguments, needle: "GPUs," }
 }
 
 fn nvtop() -> Option<Viewer> {
