@@ -79,7 +79,8 @@ struct Terminal {
 impl Terminal {
     /// Starts a program on a new terminal.
     fn start(command: &mut Command) -> (Self, std::process::Child) {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a new terminal");
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
+            .expect("a new terminal");
         grantpt(&master).and_then(|()| unlockpt(&master)).expect("it is unlocked");
         let size = Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&master, size).expect("it has a size");
