@@ -3,9 +3,9 @@
 //! To open such a file takes longer than to read it. It belongs to its process: after the end of
 //! the process it cannot be read any more, also if the PID is used again.
 //!
-//! A process that has not run since is as it was. Its CPU time shows that, which the kernel returns in
-//! nanoseconds (clock_getcpuclockid(3)) and in a twentieth of the time of a read, in a third of it
-//! for 250 threads. What others change of an idle process is read after [`LONGEST`].
+//! A process that has not run since is as it was. Its CPU time shows that, which the kernel returns
+//! in nanoseconds (clock_getcpuclockid(3)) and in a twentieth of the time of a read, in a third of
+//! it for 250 threads. What others change of an idle process is read after [`LONGEST`].
 
 use crate::host::shows_own_namespace;
 use crate::proc_dir::ProcRoot;
@@ -153,55 +153,56 @@ mod tests {
     use std::path::Path;
     use std::process::{Child, Command};
 
-    fn sleeper() -> Child {
-        Command::new("sleep").arg("1000").spawn().unwrap()
+    fn root() -> ProcRoot {
+        ProcRoot::open(Path::new("/proc")).unwrap()
     }
 
-    fn known(root: &ProcRoot, process: &Child) -> Arc<ProcessInfo> {
-        let dir = root.process(process.id()).unwrap();
-        Arc::new(process::read(&dir, Err(Absent::NotFound), &Users::default()).unwrap())
-    }
+    /// A process that sleeps until it is dropped.
+    struct Sleeper(Child);
 
-    /// Waits until a process has gone to sleep.
-    fn wait_for_sleep(root: &ProcRoot, process: &Child) {
-        while known(root, process).state != Ok(ProcessState::Sleeping) {
-            timer::sleep(Duration::from_millis(1));
+    impl Sleeper {
+        fn start() -> Self {
+            let sleeper = Sleeper(Command::new("sleep").arg("1000").spawn().unwrap());
+            while sleeper.known().state != Ok(ProcessState::Sleeping) {
+                timer::sleep(Duration::from_millis(1));
+            }
+            sleeper
+        }
+
+        fn known(&self) -> Arc<ProcessInfo> {
+            let dir = root().process(self.0.id()).unwrap();
+            Arc::new(process::read(&dir, Err(Absent::NotFound), &Users::default()).unwrap())
+        }
+
+        fn last_read(&self, kept: &KeptStats) -> Duration {
+            kept.files[&self.0.id()].last.as_ref().unwrap().at
         }
     }
 
-    fn last_read(kept: &KeptStats, process: &Child) -> Duration {
-        kept.files[&process.id()].last.as_ref().unwrap().at
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
     }
 
     #[test]
     fn stat_is_current_until_the_process_ends_and_closed_when_unused() {
-        let root = ProcRoot::open(Path::new("/proc")).unwrap();
-        let mut kept = KeptStats::default();
-        let (mut first, mut second) = (sleeper(), sleeper());
-        wait_for_sleep(&root, &first);
-        let (mut one, mut two) = (known(&root, &first), known(&root, &second));
+        let (root, mut kept) = (root(), KeptStats::default());
+        let (first, second) = (Sleeper::start(), Sleeper::start());
+        let (mut one, mut two) = (first.known(), second.known());
         for _ in 0..2 * ROUNDS {
             kept.begin(&root);
             assert_eq!(kept.update(&root, &mut one), Ok(true));
         }
         assert_eq!(kept.update(&root, &mut two), Ok(true));
         assert_eq!(kept.files.len(), 2);
-        // What has not changed is shared, and nobody else's copy is changed.
+        // What has not changed is shared.
         let before = Arc::clone(&one);
         assert_eq!(kept.update(&root, &mut one), Ok(true));
         assert!(Arc::ptr_eq(&before, &one));
-        // Another process and another program are not taken for it, however often.
-        let other_start = two.key.start.map(|start| StartTime(start.0 - 1));
-        for other in [
-            ProcessInfo { name: "other".to_owned(), ..(*two).clone() },
-            ProcessInfo { key: ProcessKey { start: other_start, ..two.key }, ..(*two).clone() },
-        ] {
-            let mut other = Arc::new(other);
-            assert_eq!(kept.update(&root, &mut other), Ok(false));
-            assert_eq!(kept.update(&root, &mut other), Ok(false));
-        }
         // To be stopped, it runs. The kernel tells its parent before it accounts for that.
-        let pid = rustix::process::Pid::from_child(&first);
+        let pid = rustix::process::Pid::from_child(&first.0);
         rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
         for _ in 0..10_000 {
             assert_eq!(kept.update(&root, &mut one), Ok(true));
@@ -211,11 +212,8 @@ mod tests {
             timer::sleep(Duration::from_millis(1));
         }
         assert_eq!(one.state, Ok(ProcessState::Stopped));
-        assert_eq!(before.state, Ok(ProcessState::Sleeping));
-        for child in [&mut first, &mut second] {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
+        assert_eq!(before.state, Ok(ProcessState::Sleeping), "nobody else's copy changes");
+        drop((first, second));
         let error = kept.update(&root, &mut one).unwrap_err();
         assert!(matches!(error, Errno::SRCH | Errno::NOENT));
         assert_eq!(kept.files.len(), 1);
@@ -226,57 +224,57 @@ mod tests {
     }
 
     #[test]
-    fn idle_process_is_read_only_now_and_then() {
-        let root = ProcRoot::open(Path::new("/proc")).unwrap();
-        let mut kept = KeptStats::default();
-        let mut process = sleeper();
-        wait_for_sleep(&root, &process);
-        let mut info = known(&root, &process);
+    fn another_process_and_another_program_are_not_taken_for_the_known_one() {
+        let (root, mut kept, sleeper) = (root(), KeptStats::default(), Sleeper::start());
         kept.begin(&root);
-        kept.update(&root, &mut info).unwrap();
-        let first = kept.now;
-        for (passed, read_at) in [(1, 0), (4, 0), (5, 5), (9, 5), (10, 10)] {
+        let mut info = sleeper.known();
+        assert_eq!(kept.update(&root, &mut info), Ok(true));
+        let start = info.key.start.map(|start| StartTime(start.0 - 1));
+        for other in [
+            ProcessInfo { name: "other".to_owned(), ..(*info).clone() },
+            ProcessInfo { key: ProcessKey { start, ..info.key }, ..(*info).clone() },
+        ] {
+            let mut other = Arc::new(other);
+            for _ in 0..2 {
+                assert_eq!(kept.update(&root, &mut other), Ok(false));
+            }
+        }
+    }
+
+    #[test]
+    fn idle_process_is_read_only_now_and_then() {
+        let (root, mut kept, sleeper) = (root(), KeptStats::default(), Sleeper::start());
+        kept.begin(&root);
+        let (mut info, first) = (sleeper.known(), kept.now);
+        for (passed, read_at) in [(0, 0), (1, 0), (4, 0), (5, 5), (9, 5), (10, 10)] {
             kept.now = first + Duration::from_secs(passed);
             assert_eq!(kept.update(&root, &mut info), Ok(true));
-            assert_eq!(last_read(&kept, &process), first + Duration::from_secs(read_at));
+            assert_eq!(sleeper.last_read(&kept), first + Duration::from_secs(read_at));
         }
-        process.kill().unwrap();
-        process.wait().unwrap();
     }
 
     #[test]
     fn what_was_read_elsewhere_is_not_set_back() {
-        let root = ProcRoot::open(Path::new("/proc")).unwrap();
-        let mut kept = KeptStats::default();
-        let mut process = sleeper();
-        wait_for_sleep(&root, &process);
-        let mut info = known(&root, &process);
+        let (root, mut kept, sleeper) = (root(), KeptStats::default(), Sleeper::start());
         kept.begin(&root);
-        kept.update(&root, &mut info).unwrap();
-        let first = kept.now;
+        assert_eq!(kept.update(&root, &mut sleeper.known()), Ok(true));
         kept.now += Duration::from_secs(1);
-        let mut elsewhere = known(&root, &process);
+        let mut elsewhere = sleeper.known();
         Arc::make_mut(&mut elsewhere).user = Ok("renamed".to_owned());
         assert_eq!(kept.update(&root, &mut elsewhere), Ok(true));
-        assert_eq!(last_read(&kept, &process), first + Duration::from_secs(1));
+        assert_eq!(sleeper.last_read(&kept), kept.now);
         assert_eq!(elsewhere.user.as_deref(), Ok("renamed"));
-        process.kill().unwrap();
-        process.wait().unwrap();
     }
 
     #[test]
     fn process_of_another_namespace_is_read_each_time() {
-        let root = ProcRoot::open(Path::new("/proc")).unwrap();
+        let (root, sleeper) = (root(), Sleeper::start());
         let mut kept = KeptStats { has_own_numbers: Some(false), ..KeptStats::default() };
-        let mut process = sleeper();
-        wait_for_sleep(&root, &process);
-        let mut info = known(&root, &process);
+        let mut info = sleeper.known();
         for second in 1..4 {
             kept.now = Duration::from_secs(second);
             kept.update(&root, &mut info).unwrap();
-            assert_eq!(last_read(&kept, &process), kept.now);
+            assert_eq!(sleeper.last_read(&kept), kept.now);
         }
-        process.kill().unwrap();
-        process.wait().unwrap();
     }
 }

@@ -9,16 +9,16 @@ use std::path::PathBuf;
 /// change or exchange; for others, the name.
 ///
 /// # Errors
-/// For root, when there is none.
+/// For root, when there is none, or another user can change it.
 pub fn program(name: &str) -> Result<PathBuf, MachineError> {
     find_trusted_program(name, std::env::var_os("PATH").as_deref()).map_err(|error| {
-        let is_untrusted = error.kind() == ErrorKind::Invalid;
-        let failed = MachineError::new(error);
-        match is_untrusted {
-            true => failed.with_hint(
-                "root starts only what no other user can change: mend its owner and mode, or PATH",
+        let hint = match error.kind() {
+            ErrorKind::Invalid => format!(
+                "root starts only programs that no other user can change, here {name}: mend \
+                 owner and mode, or PATH"
             ),
-            false => failed,
-        }
+            _ => "install it, or add its directory to PATH".to_owned(),
+        };
+        MachineError::new(error).with_hint(hint)
     })
 }
