@@ -253,9 +253,16 @@ mod tests {
 
     fn script(dir: &Path, text: &str) -> PathBuf {
         let path = dir.join("hook");
-        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&path, &format!("#!/bin/sh\n{text}\n"));
         path
+    }
+
+    /// Lets a child write it: the kernel runs no file that is open for writing, and a child of
+    /// another thread can have a copy of this program's descriptors.
+    fn write_program(path: &Path, text: &str) {
+        let write = ["-c", "printf %s \"$2\" > \"$1\" && chmod 755 \"$1\"", "sh"];
+        let written = Command::new("sh").args(write).arg(path).arg(text).status().unwrap();
+        assert!(written.success());
     }
 
     fn hook(program: &Path, limit: Duration) -> Hook {
@@ -369,8 +376,7 @@ mod tests {
         let (gate, got) = (dir.path().join("gate"), dir.path().join("got"));
         let wait = format!("#!/bin/sh\nwhile [ ! -e '{}' ]; do sleep 0.01; done\n", gate.display());
         for (path, text) in [(&old, wait), (&new, "#!/bin/sh\n".to_owned())] {
-            fs::write(path, format!("{text}basename $0 >> '{}'\n", got.display())).unwrap();
-            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+            write_program(path, &format!("{text}basename $0 >> '{}'\n", got.display()));
         }
         let mut hook = hook(&old, LIMIT);
         for name in 0..RUNNING + 2 {

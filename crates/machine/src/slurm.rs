@@ -139,7 +139,7 @@ mod tests {
     use gpu_host::SystemClock;
     use gpu_slurm::drain_until;
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
+    use std::process::Command;
 
     /// Returns an installation whose programs run this script.
     fn installation(script: &str) -> tempfile::TempDir {
@@ -147,8 +147,12 @@ mod tests {
         for program in [Program::Slurmd, Program::Scontrol, Program::Squeue] {
             let path = dir.path().join(program.path());
             fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(&path, format!("#!/bin/sh\necho >> ${{0%/*/*}}/asked\n{script}\n")).unwrap();
-            fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+            let text = format!("#!/bin/sh\necho >> ${{0%/*/*}}/asked\n{script}\n");
+            // A child writes it: the kernel runs no file that is open for writing, and a child of
+            // another thread can have a copy of this program's descriptors.
+            let write = ["-c", "printf %s \"$2\" > \"$1\" && chmod 755 \"$1\"", "sh"];
+            let written = Command::new("sh").args(write).arg(&path).arg(text).status().unwrap();
+            assert!(written.success());
         }
         dir
     }

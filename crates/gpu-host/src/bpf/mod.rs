@@ -29,6 +29,9 @@ const RANGES: usize = 64;
 /// The program calls helpers that the kernel reserves for programs under the GPL.
 const LICENSE: &std::ffi::CStr = c"Dual MIT/GPL";
 
+/// How often a program is loaded at most: the kernel stops checking it when a signal arrives.
+const LOADS: usize = 5;
+
 const DESCRIPTORS: &str = "bpf_iter_task_file";
 const MAPPINGS: &str = "bpf_iter_task_vma";
 
@@ -70,9 +73,11 @@ pub(crate) fn device_users(files: &[FileId], sys: &Path) -> Option<BTreeSet<u32>
     let offsets = Offsets::of(&layout)?;
     let users = |function, object| {
         let function = *layout.functions.get(function)?;
-        let program =
-            load_iterator_program(&program(object, &ranges, &offsets)?, LICENSE, function);
-        read_pids(&start_iterator(program.ok()?.as_fd()).ok()?)
+        let instructions = program(object, &ranges, &offsets)?;
+        let load = || load_iterator_program(&instructions, LICENSE, function);
+        let mut loads = std::iter::repeat_with(load).take(LOADS);
+        let program = loads.find(|loaded| !matches!(loaded, Err(Errno::AGAIN)))?.ok()?;
+        read_pids(&start_iterator(program.as_fd()).ok()?)
     };
     std::thread::scope(|scope| {
         let mapped = || users(MAPPINGS, Object::Mapping);
