@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     let Some(gpuws) = program() else {
         return skipped("gpuws is not built beside this test; cargo build -p gpuws");
     };
-    let jobs = if gpuws_tests::is_deep() { 200 } else { 11 };
+    let jobs = if gpuws_tests::is_deep() { 200 } else { 12 };
     let well = xtask::run_jobs(&tree, &gpuws, jobs).expect("namespaces can be made");
     say(&format!("test {name} ... {}", if well { "ok" } else { "FAILED" }));
     exit_code(well)

@@ -7,7 +7,7 @@ use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::DeviceFile;
 use crate::holder::{HeldFile, HolderScan, Unreadable};
-use crate::id::{DeviceId, Pid, ProcessKey};
+use crate::id::{DeviceId, Pid, ProcessKey, Uids};
 use crate::lease::LeaseId;
 use crate::process::{ProcessDetail, ProcessInfo, shared};
 use crate::snapshot::Origin;
@@ -199,6 +199,16 @@ pub trait ProcessHandle: Send {
     /// # Errors
     /// `Process(Gone)` when the opened process has ended, even if its PID was reused.
     fn look(&self) -> Result<ProcessInfo>;
+
+    /// Returns its UIDs. A host without setuid programs returns its user three times.
+    ///
+    /// # Errors
+    /// As [`look`](Self::look), and `Field` when they are unknown.
+    fn uids(&self) -> Result<Uids> {
+        let user = self.look()?.uid;
+        let user = user.map_err(|absent| Error::new(absent, "read the UIDs of a process"))?;
+        Ok(Uids { real: user, effective: user, saved: user })
+    }
 
     /// Returns which of `files` it has now; none if it has released all of them.
     ///

@@ -95,6 +95,25 @@ impl fmt::Display for PciBusId {
     }
 }
 
+/// The UIDs of a process (credentials(7)): of the user who has started it, of the user whose rights
+/// it has, and of the user whose rights it can take again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // As above.
+pub struct Uids {
+    pub real: u32,
+    pub effective: u32,
+    pub saved: u32,
+}
+
+impl Uids {
+    /// Returns whether the kernel lets this user, without further rights, signal the process
+    /// (kill(2)). The user of a setuid program is who has started it, and a program of root that has
+    /// only lowered its rights has no other user.
+    pub fn may_be_signalled_by(self, user: u32) -> bool {
+        self.real == user || self.saved == user
+    }
+}
+
 /// Identifies one device: by UUID if known, with its other identifiers beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -97,7 +97,7 @@ pub use executable::{Executable, in_system_dir};
 pub use file::{DeviceFile, DeviceFileKind, FileId};
 pub use holder::{HeldFile, Holder, HolderScan, UnreadProcess, Unreadable};
 pub use host::{FileActivity, Host, ProcessHandle, ProcessList, Signal};
-pub use id::{DeviceId, DeviceUuid, PciBusId, Pid, ProcessKey, StartTime};
+pub use id::{DeviceId, DeviceUuid, PciBusId, Pid, ProcessKey, StartTime, Uids};
 pub use inventory::{Inventory, ask};
 pub use journal::{Journal, NoJournal};
 pub use launch::{

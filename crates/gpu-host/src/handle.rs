@@ -8,7 +8,7 @@ use crate::process;
 use crate::walk::Walker;
 use gpu_core::{
     ActToken, DeviceFile, Environment, Error, ErrorKind, HeldFile, Pid, ProcessFault,
-    ProcessHandle, ProcessInfo, Result, Signal,
+    ProcessHandle, ProcessInfo, Result, Signal, Uids,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
@@ -70,6 +70,13 @@ impl ProcessHandle for LinuxProcess {
             .map_err(self.failed("look at"))?;
         self.still_lives("look at")?;
         Ok(info)
+    }
+
+    fn uids(&self) -> Result<Uids> {
+        let act = "read the UIDs of";
+        let uids = process::uids(&self.dir);
+        self.still_lives(act)?;
+        uids.map_err(|absent| Error::new(absent, format!("{act} process {}", self.pid)))
     }
 
     fn held(&self, files: &[DeviceFile]) -> Result<Vec<HeldFile>> {

@@ -7,7 +7,7 @@ use crate::users::Users;
 use crate::workload::place;
 use gpu_core::{
     Absent, Bytes, Pid, ProcessInfo, ProcessKey, ProcessState, Reading, StartTime, SystemService,
-    Timestamp, Workload,
+    Timestamp, Uids, Workload,
 };
 use procfs::process::{Stat, StatFlags};
 use procfs::{FromBufRead, FromRead, ProcessCGroups};
@@ -95,7 +95,8 @@ pub(crate) fn read_known(
         // A thread ID: it has a directory, but is not a process.
         return Err(Errno::SRCH);
     }
-    let uid = status.as_ref().map_err(|absent| *absent).and_then(|status| status.user);
+    let uid = status.as_ref().map_err(|absent| *absent).and_then(|status| status.uids);
+    let uid = uid.map(|uids| uids.effective);
     let (cgroup, workload) = job(dir);
     Ok(ProcessInfo {
         uid,
@@ -222,7 +223,7 @@ impl Place {
 /// Reads the name and the user of a process of which nothing else could be read.
 pub(crate) fn read_name(dir: &ProcDir, users: &Users) -> (Reading<String>, Reading<String>) {
     let name = read_stat(dir).map(|stat| stat.comm).map_err(fault::absent);
-    let user = read_status(dir).and_then(|status| users.name(status.user?));
+    let user = read_status(dir).and_then(|status| users.name(status.uids?.effective));
     (name, user)
 }
 
@@ -278,8 +279,8 @@ struct Status {
     /// `Tgid` and `Pid`: two numbers for a thread other than the first.
     process: u32,
     thread: u32,
-    /// The effective user, from `Uid`.
-    user: Reading<u32>,
+    /// From `Uid`.
+    uids: Reading<Uids>,
     /// From `TracerPid`; `NotFound` if nobody traces it.
     tracer: Reading<Pid>,
     /// `NSpid`; `NotSupported` before Linux 4.1.
@@ -294,7 +295,7 @@ impl Status {
         let mut status = Status {
             process: 0,
             thread: 0,
-            user: Err(Absent::NotFound),
+            uids: Err(Absent::NotFound),
             tracer: Err(Absent::NotFound),
             namespace_pids: Err(Absent::NotSupported),
             ignores_hangup: Err(Absent::NotFound),
@@ -311,7 +312,14 @@ impl Status {
                     0 => {}
                     pid => status.tracer = Ok(Pid(pid)),
                 },
-                b"Uid" => status.user = numbers.nth(1)?.ok_or(Absent::Failed),
+                b"Uid" => {
+                    let [real, effective, saved] =
+                        [numbers.next()?, numbers.next()?, numbers.next()?];
+                    let uids = real.zip(effective).zip(saved);
+                    let uids =
+                        uids.map(|((real, effective), saved)| Uids { real, effective, saved });
+                    status.uids = uids.ok_or(Absent::Failed);
+                }
                 b"NSpid" => {
                     let pids = numbers.map(|number| number.map(Pid));
                     status.namespace_pids = pids.collect::<Option<_>>().ok_or(Absent::Failed);
@@ -332,6 +340,11 @@ impl Status {
 fn read_status(dir: &ProcDir) -> Reading<Status> {
     let text = dir.read_status("status").map_err(fault::absent)?;
     Status::parse(&text).ok_or(Absent::Failed)
+}
+
+/// Reads the UIDs of a process.
+pub(crate) fn uids(dir: &ProcDir) -> Reading<Uids> {
+    read_status(dir)?.uids
 }
 
 /// Reads the cgroup of a process, and what it works for.
@@ -434,7 +447,7 @@ mod tests {
     fn status_lines_are_parsed() {
         let status = Status::parse(STATUS.as_bytes()).unwrap();
         assert_eq!((status.process, status.thread), (42, 42));
-        assert_eq!(status.user, Ok(1001), "the effective one");
+        assert_eq!(status.uids, Ok(Uids { real: 1000, effective: 1001, saved: 1002 }));
         assert_eq!(status.tracer, Err(Absent::NotFound));
         assert_eq!(status.namespace_pids, Ok(vec![Pid(42), Pid(7)]));
         assert_eq!(status.ignores_hangup, Ok(true));
@@ -451,12 +464,12 @@ mod tests {
             ("\nPid:\t42", ""),
             ("\nPid:\t42", "\nPid:\tx"),
             ("TracerPid:\t0", "TracerPid:"),
-            ("Uid:\t1000\t1001\t1002\t1003", "Uid:\t1000"),
+            ("Uid:\t1000\t1001\t1002\t1003", "Uid:\t1000\t1001"),
         ] {
             assert!(changed(from, to).is_none(), "{from:?} -> {to:?}");
         }
         let strange = changed("1000\t1001", "1000\t-1").unwrap();
-        assert_eq!(strange.user, Err(Absent::Failed));
+        assert_eq!(strange.uids, Err(Absent::Failed));
     }
 
     #[test]

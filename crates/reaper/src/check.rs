@@ -57,7 +57,12 @@ impl Check<'_> {
         handle: &dyn ProcessHandle,
     ) -> Result<(), Objection> {
         let now = handle.look()?;
-        if !now.key.definitely_same(&target.key) || !same_user(&now, &target.process) {
+        let is_of_user = match target.membership.user() {
+            // A setuid program may change its effective user.
+            Some(user) => handle.uids()?.may_be_signalled_by(user),
+            None => same_user(&now, &target.process),
+        };
+        if !now.key.definitely_same(&target.key) || !is_of_user {
             return Err(Outcome::NotTheSame.into());
         }
         if self.guard.forbids(&now).is_some() {
@@ -91,7 +96,8 @@ impl Check<'_> {
         handle: &dyn ProcessHandle,
         target: &Target,
     ) -> Result<(), Objection> {
-        if let Some(role) = Role::claimed(now) {
+        let user = target.membership.user().map_or(now.uid, Ok);
+        if let Some(role) = Role::claimed_by(now, user) {
             return Err(Outcome::RoleForbids { role }.into());
         }
         self.is_no_login(now, handle, target)

@@ -34,8 +34,9 @@ pub fn plan_leftovers(
         Plan { origin: Some(origin), grace, expected, spares_logins: true, ..Plan::default() };
     for Leftover { process, membership, why } in leftovers {
         let key = process.key;
-        let refusal = guard.forbids(&process);
-        match refusal.or_else(|| Role::claimed(&process).map(Refusal::Role)) {
+        let user = membership.user().map_or(process.uid, Ok);
+        let role = || Role::claimed_by(&process, user).map(Refusal::Role);
+        match guard.forbids(&process).or_else(role) {
             Some(why) => {
                 plan.refused.push(Refused { pid: key.pid, name: Some(process.name), why });
             }

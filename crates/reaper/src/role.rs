@@ -2,7 +2,7 @@
 
 use gpu_core::{
     Absent, Bytes, DeviceFileKind, DeviceProcess, DeviceProcessKind, FIRST_USER, Holder,
-    ProcessInfo, SystemService, kernel_name,
+    ProcessInfo, Reading, SystemService, kernel_name,
 };
 use serde::Serialize;
 
@@ -69,8 +69,15 @@ impl Role {
     /// Without a request by PID, no process of such a name is ended, and no group or container that
     /// contains one.
     pub(crate) fn claimed(process: &ProcessInfo) -> Option<Role> {
+        Role::claimed_by(process, process.uid)
+    }
+
+    /// Returns the same for a process that belongs to this user, whatever its effective user: a user
+    /// can start a setuid program by any name.
+    pub(crate) fn claimed_by(process: &ProcessInfo, user: Reading<u32>) -> Option<Role> {
         let named = SystemService::named(&process.name)?;
-        if is_ordinary(process) && runs(process, named) == Some(false) {
+        let is_ordinary = user.is_ok_and(|uid| uid >= FIRST_USER);
+        if is_ordinary && runs(process, named) == Some(false) {
             return None;
         }
         Some(match named {

@@ -2,7 +2,7 @@
 
 use crate::clean::Phase;
 use crate::job::Job;
-use gpu_core::{Executable, FIRST_USER, ProcessInfo, in_system_dir};
+use gpu_core::{Executable, FIRST_USER, ProcessInfo, Uids, in_system_dir};
 use gpu_reaper::{JobMark, Leftover, Membership};
 use std::collections::BTreeSet;
 
@@ -11,6 +11,8 @@ use std::collections::BTreeSet;
 pub struct Suspect {
     /// The process.
     pub process: ProcessInfo,
+    /// Its UIDs, if it has a device of the job or the effective user of the job.
+    pub uids: Option<Uids>,
     /// The devices of the job that it has open, by minor number.
     pub minors: BTreeSet<u32>,
     /// It uses device memory: it is no monitor and no daemon.
@@ -38,15 +40,15 @@ pub enum Verdict {
 /// What the kernel and Slurm say comes first: a process in the cgroup of another job, or tracked for
 /// another job, is spared whatever its environment says.
 pub fn verdict(suspect: &Suspect, job: &Job, phase: Phase) -> Verdict {
-    let Suspect { process, minors, uses_memory, mark, tracked_by } = suspect;
-    if is_slurms_own(process) || tracked_by.as_ref().is_some_and(|id| *id != job.id) {
+    let Suspect { process, uids, minors, uses_memory, mark, tracked_by } = suspect;
+    if is_slurms_own(suspect) || tracked_by.as_ref().is_some_and(|id| *id != job.id) {
         return Verdict::Spared;
     }
     let cgroup = process.slurm_job();
     if cgroup.is_some_and(|cgroup| !job.is_named(&cgroup.id)) {
         return Verdict::Spared;
     }
-    let is_users = process.uid == Ok(job.uid);
+    let is_users = uids.is_some_and(|uids| uids.may_be_signalled_by(job.uid));
     let is_marked = is_users && mark.as_ref() == Some(&job.id);
     let is_tracked = tracked_by.is_some();
     let leftover = |membership, why: &str| {
@@ -103,7 +105,7 @@ fn may_end_unseen(suspect: &Suspect) -> bool {
 
 /// Returns whether a process is the daemon or a step of Slurm, by its executable: a user can start a
 /// program of root (setuid) by any name, but cannot install one for root.
-fn is_slurms_own(process: &ProcessInfo) -> bool {
+fn is_slurms_own(Suspect { process, uids, .. }: &Suspect) -> bool {
     let is_slurms = |program: &Executable| {
         let name = program.name();
         let name = name.strip_suffix("-wlm").unwrap_or(name); // Debian
@@ -111,7 +113,9 @@ fn is_slurms_own(process: &ProcessInfo) -> bool {
             && in_system_dir(&program.path)
             && matches!(name, "slurmd" | "slurmstepd")
     };
-    process.uid == Ok(0) && process.executable.as_deref().is_ok_and(is_slurms)
+    // It lowers its rights for a moment.
+    let is_roots = process.uid == Ok(0) || uids.is_some_and(|uids| uids.real == 0);
+    is_roots && process.executable.as_deref().is_ok_and(is_slurms)
 }
 
 #[cfg(test)]
@@ -128,10 +132,20 @@ mod tests {
     fn suspect() -> Suspect {
         let mut process = ProcessInfo::from_name(Pid(4711), "python");
         process.key.start = Some(StartTime(1));
-        process.uid = Ok(1000);
         process.has_terminal = Ok(false);
+        let (uids, mark, tracked_by) = (None, None, None);
         let minors = [0].into();
-        Suspect { process, minors, uses_memory: true, mark: None, tracked_by: None }
+        of_user(Suspect { process, uids, minors, uses_memory: true, mark, tracked_by }, 1000)
+    }
+
+    fn of_user(suspect: Suspect, user: u32) -> Suspect {
+        with_uids(suspect, [user; 3])
+    }
+
+    fn with_uids(mut suspect: Suspect, [real, effective, saved]: [u32; 3]) -> Suspect {
+        suspect.process.uid = Ok(effective);
+        suspect.uids = Some(Uids { real, effective, saved });
+        suspect
     }
 
     fn in_cgroup(mut suspect: Suspect, id: &str) -> Suspect {
@@ -185,8 +199,7 @@ mod tests {
         assert_eq!(after(&own), "marked");
         let unmarked = Suspect { mark: None, ..own };
         assert_eq!(after(&unmarked), "marked", "Slurm tracks it for the ended job");
-        let mut other = unmarked.clone();
-        other.process.uid = Ok(1001);
+        let mut other = of_user(unmarked, 1001);
         assert_eq!(after(&other), "other", "a program of another user in the job");
         other.minors = BTreeSet::new();
         assert_eq!(after(&other), "spared");
@@ -194,10 +207,9 @@ mod tests {
 
     #[test]
     fn mark_of_another_user_or_another_job_is_no_evidence() {
-        let mut other = marked(suspect(), "7");
-        other.process.uid = Ok(1001);
+        let mut other = of_user(marked(suspect(), "7"), 1001);
         assert_eq!(after(&other), "unclaimed");
-        other.process.uid = Err(gpu_core::Absent::NotPermitted);
+        (other.process.uid, other.uids) = (Err(gpu_core::Absent::NotPermitted), None);
         assert_eq!(after(&other), "unclaimed");
         assert_eq!(after(&marked(suspect(), "70")), "unclaimed");
         assert_eq!(after(&marked(suspect(), "")), "unclaimed");
@@ -206,11 +218,28 @@ mod tests {
     }
 
     #[test]
+    fn process_belongs_to_the_user_who_may_signal_it() {
+        for (uids, expected, is_daemon) in [
+            ([1000, 0, 0], "marked", true),
+            ([1000, 1001, 1001], "marked", false),
+            ([1, 1000, 1000], "marked", false),
+            ([0, 1000, 0], "unclaimed", false),
+            ([0, 0, 0], "unclaimed", true),
+            ([1001, 0, 0], "unclaimed", true),
+        ] {
+            let program = with_uids(suspect(), uids);
+            assert_eq!(after(&marked(program.clone(), "7")), expected, "{uids:?}");
+            assert_eq!(after(&marked(program.clone(), "8")), "unclaimed", "{uids:?}");
+            assert_eq!(unclaimed(&program, vec![0]).is_none(), is_daemon, "{uids:?}");
+        }
+    }
+
+    #[test]
     fn slurm_itself_services_and_terminals_are_spared() {
         let mut step = in_cgroup(suspect(), "7");
         step.process.name = "slurmstepd".to_owned();
         assert_eq!(after(&step), "in cgroup", "a user can choose this name");
-        step.process.uid = Ok(0);
+        let mut step = of_user(step, 0);
         for (path, owner, expected) in [
             ("/usr/sbin/slurmstepd", 0, "spared"),
             ("/opt/slurm/sbin/slurmstepd-wlm", 0, "spared"),
@@ -226,17 +255,18 @@ mod tests {
                 seen_by_caller: Err(gpu_core::Absent::NotRecorded),
             }));
             assert_eq!(after(&step), expected, "{path} of {owner}");
+            let lowered = with_uids(step.clone(), [0, 1000, 0]);
+            assert_eq!(after(&lowered), expected, "{path} of {owner}");
         }
-        let mut monitor = in_cgroup(suspect(), "7");
-        (monitor.process.uid, monitor.minors) = (Ok(0), BTreeSet::new());
+        let mut monitor = of_user(in_cgroup(suspect(), "7"), 0);
+        monitor.minors = BTreeSet::new();
         assert_eq!(after(&monitor), "spared");
         let mut shell = marked(suspect(), "7");
         shell.process.has_terminal = Ok(true);
         assert_eq!(after(&shell), "marked", "it holds the device");
         (shell.minors, shell.uses_memory) = (BTreeSet::new(), false);
         assert_eq!(after(&shell), "spared");
-        let mut service = marked(suspect(), "7");
-        service.process.uid = Ok(0);
+        let mut service = of_user(marked(suspect(), "7"), 0);
         service.minors = BTreeSet::new();
         let roots = Job { uid: 0, ..job() };
         assert_eq!(told(verdict(&service, &roots, Phase::After)), "spared");

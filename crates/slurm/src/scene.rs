@@ -96,7 +96,10 @@ pub(crate) fn suspects(
             role == Role::MemoryUser || (role == Role::Monitor && is_listed(minor))
         };
         let uses_memory = held.iter().any(uses);
-        let is_users = job.is_some_and(|job| process.uid == Ok(job.uid));
+        let has_user = job.is_some_and(|job| process.uid == Ok(job.uid));
+        // Of few processes only: this reads one more file.
+        let uids = (has_user || !held.is_empty()).then(|| handle.uids().ok()).flatten();
+        let is_users = job.zip(uids).is_some_and(|(job, uids)| uids.may_be_signalled_by(job.uid));
         if held.is_empty() && !is_users && process.slurm_job().is_none() || process.kernel_thread {
             continue;
         }
@@ -104,7 +107,7 @@ pub(crate) fn suspects(
             true => environments.job_of(handle),
             false => None,
         };
-        found.push(Suspect { process, minors: held, uses_memory, mark, tracked_by: None });
+        found.push(Suspect { process, uids, minors: held, uses_memory, mark, tracked_by: None });
     }
     if !found.is_empty() {
         // If no step answers, the cgroups and the environments still tell the jobs apart.

@@ -337,6 +337,10 @@ impl ProcessHandle for Handle {
         Ok(info)
     }
 
+    fn uids(&self) -> Result<Uids> {
+        self.handle.uids()
+    }
+
     fn held(&self, files: &[DeviceFile]) -> Result<Vec<HeldFile>> {
         let broken = self.meddle(BEFORE);
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);

@@ -66,7 +66,9 @@ impl Cluster {
             fs::set_permissions(&program, PermissionsExt::from_mode(0o4755))?;
         }
         let order = ORDER.map(|minor| minor.to_string()).join(" ");
-        cluster.program("job", &JOB.replace("ORDER", &order))?;
+        let stranger = STRANGER.to_string();
+        let job = JOB.replace("ORDER", &order).replace("STRANGER", &stranger);
+        cluster.program("job", &job)?;
         cluster.start_daemons()?;
         Ok(cluster)
     }

@@ -112,6 +112,11 @@ mv "$dir/running/$SLURM_JOB_ID.new" "$dir/running/$SLURM_JOB_ID"
 sleep "$SECONDS_OF_WORK"
 while read -r kind pid start; do
     [ "$kind" = loader ] && continue
+    user=
+    case $kind in setuid) user=STRANGER ;; setuid-root) user=0 ;; esac
+    if [ -n "$user" ] && [ "$user" != "$(stat -c %u /proc/$pid 2>&1)" ]; then
+        echo "$kind $pid of job $SLURM_JOB_ID has not the rights of user $user" >> $dir/violations
+    fi
     if [ "$start" != "$(cut -d ' ' -f 22 /proc/$pid/stat 2>&1)" ]; then
         echo "$kind $pid of job $SLURM_JOB_ID was ended before the job" >> $dir/violations
     fi

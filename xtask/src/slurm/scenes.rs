@@ -2,7 +2,6 @@
 
 use super::cluster::{Cluster, DIR, STRANGER, USERS, at, chance, pause};
 use super::files::ORDER;
-use crate::program::output_of;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -13,10 +12,19 @@ use std::process::{Child, Command, Stdio};
 
 /// What jobs leave behind; those after the bar leave no trace of their job, so such a job has a
 /// whole device.
-const MARKED: [&str; 7] =
-    ["setsid", "double-fork", "loader", "stopped", "ignoring-term", "respawning", "without-device"];
-const UNMARKED: [&str; 4] = ["without-mark", SETUID, CONTAINER, FORGED];
-/// A program that runs with the rights of another user.
+const MARKED: [&str; 9] = [
+    "setsid",
+    "double-fork",
+    "loader",
+    "stopped",
+    "ignoring-term",
+    "respawning",
+    "without-device",
+    SETUID,
+    SETUID_ROOT,
+];
+const UNMARKED: [&str; 3] = ["without-mark", CONTAINER, FORGED];
+/// Programs that run with the rights of another user and of root.
 pub(super) const SETUID: &str = "setuid";
 pub(super) const SETUID_ROOT: &str = "setuid-root";
 /// What a container of a job leaves.
@@ -42,7 +50,6 @@ pub(super) fn run(tree: &Path, gpuws: &Path, jobs: usize) -> io::Result<bool> {
     scene(many_jobs(&cluster, jobs)?);
     scene(stuck_holder(&cluster)?);
     scene(daemon_with_device(&cluster)?);
-    scene(setuid_program_of_root(&cluster)?);
     scene(state_of_others(&cluster)?);
     Ok(well)
 }
@@ -254,40 +261,6 @@ fn daemon_with_device(cluster: &Cluster) -> io::Result<Vec<String>> {
     }
     say(&format!("a daemon has the device of a job: the node is {}", cluster.node()?));
     daemon.end();
-    cluster.health()?;
-    if cluster.node()? != "State=IDLE" {
-        problems.push(format!("after the health check the node is {}", cluster.node()?));
-    }
-    Ok(problems)
-}
-
-/// A program of root that a job has left behind with its device (setuid) drains the node by name, like
-/// a daemon, and lives.
-fn setuid_program_of_root(cluster: &Cluster) -> io::Result<Vec<String>> {
-    let id = cluster.submit((USERS[0].1, "gpu:1", SETUID_ROOT), 3)?;
-    let list = at("left").join(&id);
-    cluster.wait_for("the job runs", || {
-        let has_left = fs::read_to_string(&list).is_ok_and(|list| list.contains(SETUID_ROOT));
-        Ok(has_left && at("running").join(&id).exists())
-    })?;
-    let device = fs::read_to_string(at("running").join(&id))?;
-    let minor = device.trim().trim_start_matches(&format!("{DIR}/dev/nvidia")).to_owned();
-    let list = fs::read_to_string(list)?;
-    let of_root = list.lines().find_map(|line| line.strip_prefix(SETUID_ROOT)).unwrap_or_default();
-    let of_root = of_root.split_whitespace().next().unwrap_or_default();
-    let expected = format!("State=IDLE+DRAIN gpuws: GPU {minor} held by {of_root}");
-    let settles = cluster.wait_for("the node is drained", || Ok(cluster.node()? == expected));
-    let mut problems = Vec::new();
-    if settles.is_err() {
-        problems.push(format!("the node is {}, not {expected}", cluster.node()?));
-    }
-    say(&format!("a job has left a setuid program of root: the node is {}", cluster.node()?));
-    let process = Path::new("/proc").join(of_root);
-    if fs::metadata(&process).map(|process| process.uid()).ok() != Some(0) {
-        problems.push(format!("the setuid program of root, {of_root}, has ended"));
-    }
-    output_of(Command::new("kill").args(["-9", of_root]))?;
-    cluster.wait_for("the program ended", || Ok(!process.exists()))?;
     cluster.health()?;
     if cluster.node()? != "State=IDLE" {
         problems.push(format!("after the health check the node is {}", cluster.node()?));

@@ -1,9 +1,12 @@
 //! Opened processes: reads and signals refer to the same process.
 
 use crate::child::{Sleeper, eventually};
-use crate::host;
+use crate::programs::copy_program;
+use crate::{host, skip};
 use gpu_core::{ActToken, ErrorKind, Host, Pid, ProcessFault, ProcessState, Signal};
 use gpu_host::{LinuxHost, Roots, resolve};
+use std::fs::{Permissions, set_permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 
@@ -50,6 +53,36 @@ fn process_ignoring_sigterm_ends_on_sigkill() {
     assert!(handle.look().unwrap().cpu_time.unwrap() >= cpu_before);
     handle.signal(Signal::Kill, &token()).unwrap();
     eventually(|| handle.has_exited().unwrap());
+}
+
+/// A file of nobody with the setuid bit runs as nobody.
+#[test]
+fn setuid_program_has_the_real_uid_of_who_has_started_it() {
+    const NOBODY: u32 = 65534;
+    let own = rustix::process::getuid().as_raw();
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("sleep");
+    copy_program("/bin/sleep".as_ref(), &program);
+    if own == 0 && chown(&program, Some(NOBODY), None).is_ok() {
+        set_permissions(&program, Permissions::from_mode(0o4755)).unwrap();
+    }
+    let sleeper = Sleeper::spawn(Command::new(&program).arg("1000"));
+    sleeper.wait_for_name("sleep");
+    let handle = host().open(sleeper.pid()).unwrap();
+    let state = || handle.look().unwrap().state;
+    eventually(|| state() == Ok(ProcessState::Sleeping));
+    let uids = handle.uids().unwrap();
+    assert_eq!(uids.real, own);
+    assert_eq!((Ok(uids.effective), uids.saved), (handle.look().unwrap().uid, uids.effective));
+    assert!(uids.may_be_signalled_by(own));
+    if uids.effective == own {
+        skip("setuid_program", "not root, or setuid has no effect here");
+    } else {
+        assert_eq!(uids.effective, NOBODY);
+    }
+    handle.signal(Signal::Kill, &token()).unwrap();
+    eventually(|| handle.has_exited().unwrap());
+    assert_eq!(handle.uids().unwrap_err().kind(), GONE);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use gpu_core::{
     Absent, ActToken, Clock, DeviceFile, DeviceId, DeviceInfo, DriverMessage, Environment, Error,
     ErrorKind, FileActivity, HeldFile, HolderScan, Host, LeaseId, Origin, Pid, ProcessDetail,
     ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result, Signal,
-    Timestamp,
+    Timestamp, Uids,
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::path::{Path, PathBuf};
@@ -259,6 +259,10 @@ struct Actor(Box<dyn ProcessHandle>);
 impl ProcessHandle for Actor {
     fn look(&self) -> Result<ProcessInfo> {
         self.0.look().map(in_its_part)
+    }
+
+    fn uids(&self) -> Result<Uids> {
+        self.0.uids()
     }
 
     fn held(&self, files: &[DeviceFile]) -> Result<Vec<HeldFile>> {

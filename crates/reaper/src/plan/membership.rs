@@ -40,8 +40,8 @@ pub enum Membership {
     Cgroup(String),
     /// It descends from this process.
     Descends(ProcessKey),
-    /// It is left over from this job of a scheduler: it has its user, and its environment or the
-    /// scheduler names the job.
+    /// It is left over from this job of a scheduler: the user of the job may signal it, and its
+    /// environment or the scheduler names the job.
     Job(JobMark),
 }
 
@@ -59,15 +59,24 @@ pub struct JobMark {
 }
 
 impl JobMark {
-    /// Returns whether a process can belong to the job: it has the user of the job and is in the
-    /// cgroup of no other job.
+    /// Returns whether a process can belong to the job by its cgroup: it is in that of no other job.
     fn admits(&self, process: &ProcessInfo) -> bool {
-        let elsewhere = process.slurm_job().is_some_and(|job| job.id != self.id);
-        process.uid == Ok(self.uid) && !elsewhere
+        process.slurm_job().is_none_or(|job| job.id == self.id)
     }
 }
 
 impl Membership {
+    /// The user of the processes, if they are those of a job.
+    pub(crate) fn user(&self) -> Option<u32> {
+        match self {
+            Membership::Job(mark) => Some(mark.uid),
+            Membership::Holds(_)
+            | Membership::Group(_)
+            | Membership::Cgroup(_)
+            | Membership::Descends(_) => None,
+        }
+    }
+
     /// The device files that make it a target, by minor number; none in a wider scope.
     pub(crate) fn minors(&self) -> &[u32] {
         match self {
@@ -90,8 +99,8 @@ impl Membership {
         }
     }
 
-    /// Returns whether a process is in a scope by its group or cgroup. Its files are checked on the
-    /// opened process, and its descent through its ancestors.
+    /// Returns whether a process is in a scope by its group or cgroup. Its files and its user are
+    /// checked on the opened process, and its descent through its ancestors.
     pub(crate) fn covers(&self, process: &ProcessInfo) -> bool {
         match self {
             Membership::Holds(_) | Membership::Descends(_) => true,

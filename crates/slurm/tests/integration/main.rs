@@ -63,6 +63,27 @@ fn marked_process_is_ended_and_the_controller_is_not_asked() {
 }
 
 #[test]
+fn setuid_program_belongs_to_the_job_of_the_user_who_has_started_it() {
+    let setuid = |pid, started_by| FakeProcess {
+        started_by: Some(started_by),
+        mark: Some("7"),
+        name: "Xorg",
+        program: "/usr/bin/ping",
+        ..device(pid, 0)
+    };
+    let world = World::new(vec![setuid(4711, 1000), setuid(4712, 1001)]);
+    let (cleaned, _) = clean(&world, &FakeSlurm::default(), Phase::After);
+    assert_eq!(world.signalled(), [(4711, Signal::Term)]);
+    assert_eq!(reason_of(&cleaned).as_deref(), Some("gpuws: GPU 0 held by 4712"));
+
+    let becomes_root = Some(std::sync::Arc::default());
+    let world = World::new(vec![FakeProcess { becomes_root, ..setuid(4711, 1000) }]);
+    let (cleaned, _) = clean(&world, &FakeSlurm::default(), Phase::After);
+    assert_eq!(world.signalled(), [], "it is the user's no more");
+    assert_eq!(reason_of(&cleaned).as_deref(), Some("gpuws: GPU 0 held by 4711"));
+}
+
+#[test]
 fn unmarked_process_is_ended_if_no_other_job_has_the_device() {
     let world = World::new(vec![device(4711, 5000)]);
     let slurm = FakeSlurm {

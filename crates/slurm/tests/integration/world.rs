@@ -3,7 +3,7 @@
 use gpu_core::*;
 use gpu_slurm::{Question, Slurm};
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,6 +12,10 @@ use std::time::Duration;
 pub(crate) struct FakeProcess {
     pub(crate) pid: u32,
     pub(crate) uid: u32,
+    /// Who has started it, if it is a setuid program.
+    pub(crate) started_by: Option<u32>,
+    /// It is wholly root's once its UIDs have been read.
+    pub(crate) becomes_root: Option<Arc<AtomicBool>>,
     pub(crate) name: &'static str,
     /// The path of its executable, which is root's; unknown if empty.
     pub(crate) program: &'static str,
@@ -37,6 +41,8 @@ pub(crate) fn process(pid: u32, uid: u32) -> FakeProcess {
     FakeProcess {
         pid,
         uid,
+        started_by: None,
+        becomes_root: None,
         name: "python",
         program: "",
         has_device: false,
@@ -254,6 +260,14 @@ fn handle(
     handle.expect_look().returning(move || match there() {
         true => Ok(known.info()),
         false => Err(gone(Pid(pid))),
+    });
+    let real = process.started_by.unwrap_or(process.uid);
+    let uids = Uids { real, effective: process.uid, saved: process.uid };
+    let becomes_root = process.becomes_root.clone();
+    let of_root = Uids { real: 0, effective: 0, saved: 0 };
+    handle.expect_uids().returning(move || {
+        let is_root = becomes_root.as_ref().is_some_and(|read| read.swap(true, Ordering::SeqCst));
+        Ok(if is_root { of_root } else { uids })
     });
     let known = process.clone();
     handle.expect_held().returning(move |_| Ok(known.held()));
