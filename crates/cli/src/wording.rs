@@ -27,6 +27,14 @@ pub(crate) fn flow(screen: &mut Screen, head: Line, text: &str) -> Result<(), Fa
     screen.print(&line)
 }
 
+/// Prints a head and a command, below the head if they do not fit on one line. The command is never
+/// wrapped, so that it can be copied.
+pub(crate) fn copyable(screen: &mut Screen, head: &str, command: &str) -> Result<(), Failure> {
+    let pieces = [Line::new().plain(head), Line::new().accent(command)];
+    let room = screen.room(0);
+    screen.print_all(gpu_report::text::packed(Line::new(), pieces, "   ", 4, room))
+}
+
 /// Prints a head and a text on one line if they fit, otherwise the text below the head.
 pub(crate) fn print_wrapped(screen: &mut Screen, head: Line, text: &str) -> Result<(), Failure> {
     if head.width() + text.width() <= screen.width() {

@@ -1,6 +1,7 @@
 //! The events of `gpuws watch` in words: lines of the log, and messages to a user.
 
-use crate::text::Line;
+use crate::fault::{account, remedy};
+use crate::text::{Line, Tone, packed, wrapped};
 use crate::wording;
 use gpu_core::{DeviceId, ProcessInfo, ProcessKey};
 use gpu_reaper::{Confidence, Evidence, Plan, Report};
@@ -12,18 +13,22 @@ use std::time::Duration;
 const NAMED: usize = 4;
 
 /// Returns the lines about an event at this time, in words. `sim` is the option that names a
-/// simulated machine in the next command.
-pub fn lines(told: &Told<'_>, time: &str, sim: &str) -> Vec<Line> {
+/// simulated machine in the next command; evidence is wrapped to `columns`.
+pub fn lines(told: &Told<'_>, time: &str, sim: &str, columns: usize) -> Vec<Line> {
     let head = |word: &str| Line::new().dim(time).plain("  ").accent(word).padded_to(33);
     match told {
-        Told::Blind(fault) => vec![head("BLIND").plain(format!("failed to {fault}"))],
+        Told::Blind(fault) => {
+            let remedy = remedy(fault.kind).map(|remedy| format!("remedy: {remedy}"));
+            let remedy = remedy.iter().map(|remedy| Line::new().padded_to(4).plain(remedy));
+            std::iter::once(head("BLIND").plain(account(fault))).chain(remedy).collect()
+        }
         Told::Sighted => vec![head("SIGHTED").plain("the driver answers again")],
         Told::HeldBack(count) => {
             let findings = wording::count(*count, "finding", "findings");
             let text = format!("{findings} not raised: too many of one kind and user in an hour");
             vec![head("HELD BACK").plain(text)]
         }
-        Told::Change(change) => changed(change, head(word(change.kind)), sim),
+        Told::Change(change) => changed(change, head(word(change.kind)), sim, columns),
         Told::Warning(condemned) => {
             let text = format!("{} will be ended in {}", about(condemned), age(condemned.left));
             vec![head("WARNING").plain(text)]
@@ -99,7 +104,7 @@ fn word(kind: ChangeKind) -> &'static str {
     }
 }
 
-fn changed(change: &Change, head: Line, sim: &str) -> Vec<Line> {
+fn changed(change: &Change, head: Line, sim: &str, columns: usize) -> Vec<Line> {
     let finding = &change.finding;
     let mut first =
         head.accent(wording::kind(finding.kind)).plain(format!("  {}", devices(&finding.devices)));
@@ -115,20 +120,22 @@ fn changed(change: &Change, head: Line, sim: &str) -> Vec<Line> {
     }
     let mut lines = vec![first.plain(format!("  for {}", age(lasted)))];
     let under = || Line::new().padded_to(4);
+    let told = |text: &str| wrapped(under(), Tone::Plain, text, columns);
     for evidence in &finding.evidence {
-        lines.push(under().plain(&evidence.text));
+        lines.extend(told(&evidence.text));
     }
     for suspect in finding.suspects.iter().take(NAMED) {
         let who = who(&change.processes, suspect.process);
         let evidence = Evidence::texts(&suspect.evidence).join("; ");
-        lines.push(under().plain(format!("{who}: {evidence}")));
+        lines.extend(told(&format!("{who}: {evidence}")));
     }
     if let Some(more) = finding.suspects.len().checked_sub(NAMED).filter(|more| *more > 0) {
         lines.push(under().plain(format!("and {more} more")));
     }
     if let Some(advice) = finding.advice.first() {
         let (command, what) = wording::advice(advice, sim);
-        lines.push(under().dim("next  ").accent(command).plain(format!("   {what}")));
+        let pieces = [Line::new().accent(command), Line::new().plain(what)];
+        lines.extend(packed(under().dim("next  "), pieces, "   ", 10, columns));
     }
     lines
 }

@@ -90,10 +90,9 @@ fn show(screen: &mut Screen, global: &Global, listing: &Listing, dir: &str) -> R
     if listing.leases.is_empty() && listing.queue.is_empty() {
         screen.print(&Line::new().plain("no leases and no waiting claims"))?;
         if !global.quiet {
-            let line = Line::new().plain("to claim GPUs:   ");
             let within = claim_request::within(global);
-            let run = format_args!("{within}gpuws run -n 1{dir} -- COMMAND");
-            screen.print(&line.accent(run))?;
+            let run = format!("{within}gpuws run -n 1{dir} -- COMMAND");
+            wording::copyable(screen, "to claim GPUs:", &run)?;
         }
         return Ok(());
     }

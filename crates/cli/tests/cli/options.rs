@@ -104,7 +104,7 @@ fn interrupted_reap_sends_no_further_signal() {
         "(trap '' TERM; use_gpu 500) & job=$!\n\
          listed() { \"$0\" status --json | tr -d ' \\n' | grep -q \"\\\"pid\\\":$job,\"; }\n\
          until_so listed; \"$0\" reap --pid $job --grace 60 --yes > reaped & reaper=$!\n\
-         until_so grep -q SIGTERM reaped; kill -TERM $reaper; wait $reaper; echo $?\n\
+         until_so grep -q 'SIGTERM  ' reaped; kill -TERM $reaper; wait $reaper; echo $?\n\
          kill -0 $job; echo $?; kill -9 $job; cat reaped",
     );
     let output_text = out(&output);

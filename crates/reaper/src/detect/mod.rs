@@ -17,6 +17,7 @@ mod stuck;
 mod throttle;
 mod unexplained;
 
+use crate::evidence::Evidence;
 use crate::finding::{Advice, Cleared, Diagnosis, Finding, FindingKind, Suspect};
 use crate::past::Past;
 use crate::role::Role;
@@ -147,7 +148,9 @@ fn merged(found: Vec<Finding>) -> Vec<Finding> {
         }
         let same = |suspect: &&mut Suspect| suspect.process == about.process;
         for suspect in finding.suspects.iter_mut().filter(same) {
-            suspect.evidence.extend(about.evidence.iter().cloned());
+            let is_known = |new: &&Evidence| suspect.evidence.iter().any(|e| e.sign == new.sign);
+            let new: Vec<_> = about.evidence.iter().filter(|e| !is_known(e)).cloned().collect();
+            suspect.evidence.extend(new);
         }
     }
     findings

@@ -183,7 +183,10 @@ fn evidence_of(
         note(Sign::StartedJustNow, "started just now: the driver may not list it yet".to_owned());
     }
     if let Some(thread) = holder.through_thread {
-        let text = format!("its main thread exited; thread {thread} is alive and holds them");
+        let text = format!(
+            "its main thread exited; thread {thread} is alive and holds them: tools that read only \
+             the main thread's files miss it"
+        );
         note(Sign::MainThreadExited, text);
     }
     if let Some(info) = case.info(holder.process.pid) {

@@ -58,7 +58,7 @@ fn evidence_of_ghost_describes_how_device_is_held() {
         let found = only(look(vec![device(0, 9000, 16_000)], vec![held], vec![info]));
         let evidence = [
             format!("nvidia0 nvidia-uvm {how}"),
-            "its main thread exited; thread 103 is alive and holds them".to_owned(),
+            "its main thread exited; thread 103 is alive and holds them: tools that read only the main thread's files miss it".to_owned(),
             "PID 7 in its own PID namespace".to_owned(),
             "stopped".to_owned(),
         ];

@@ -59,17 +59,26 @@ pub fn lacking(question: &Question<'_>, first: &Answer) -> String {
     }
 }
 
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Next {
+    /// What comes before the command, a phrase.
+    pub preparation: Option<String>,
+    /// The command, to be printed on one line so that it can be copied.
+    pub command: String,
+}
+
 /// Returns the command that runs the model as placed, or one that may make it fit.
 pub fn next(
     again: &Again<'_>,
     question: &Question<'_>,
     first: &Answer,
     others: &[Answer],
-) -> Option<String> {
+) -> Option<Next> {
     if !first.split.fits() {
         let smaller = others.iter().find(|answer| answer.split.fits())?;
-        let name = smaller.encoding?.name();
-        return Some(format!("{} --weights {name}", again.command));
+        let command = format!("{} --weights {}", again.command, smaller.encoding?.name());
+        return Some(Next { preparation: None, command });
     }
     let (variables, program) = program(again, question, first)?;
     let shown = shown(again, question, first);
@@ -77,10 +86,8 @@ pub fn next(
         Some(shown) => format!("{variables}{shown} {program}"),
         None => format!("{variables}{program}"),
     };
-    Some(match preparation(again.run, question.format, first.encoding) {
-        Some(preparation) => format!("{preparation}, then {command}"),
-        None => command,
-    })
+    let preparation = preparation(again.run, question.format, first.encoding);
+    Some(Next { preparation, command })
 }
 
 /// Returns what precedes a command so that it sees only the GPUs that hold layers, by which its

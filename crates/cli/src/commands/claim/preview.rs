@@ -87,9 +87,8 @@ fn print(
         return Ok(());
     }
     let within = within(global);
-    let line = Line::new().plain("nothing was claimed.   ");
     let (options, keep) = (args.request.again(), args.keep.again());
     let keep_env = if args.keep_env { " --keep-env" } else { "" };
-    let run = format_args!("{within}gpuws run{options}{keep}{keep_env} -- COMMAND");
-    screen.print(&line.accent(run))
+    let run = format!("{within}gpuws run{options}{keep}{keep_env} -- COMMAND");
+    wording::copyable(screen, "nothing was claimed.", &run)
 }

@@ -71,7 +71,9 @@ impl Teller {
         let event = WatchEvent::of(told, &self.origin, self.hostname.as_deref(), now, &self.sim);
         let printed = match self.json {
             true => screen.json_line(&event),
-            false => screen.print_all(lines(told, &readable(now, &self.zone), &self.sim)),
+            false => {
+                screen.print_all(lines(told, &readable(now, &self.zone), &self.sim, screen.room(0)))
+            }
         };
         self.outcome = std::mem::replace(&mut self.outcome, Ok(())).and(printed);
         if self.messengers.has_program() {

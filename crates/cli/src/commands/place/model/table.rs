@@ -44,13 +44,16 @@ pub(super) fn show(
         screen.print(&Line::new())?;
         encodings(screen, first, others)?;
     }
-    match (global.quiet, next(again, question, first, others)) {
-        (false, Some(next)) => {
-            screen.print(&Line::new())?;
-            flow(screen, Line::new().dim("next: "), &next)
-        }
-        _ => Ok(()),
+    let Some(next) = next(again, question, first, others).filter(|_| !global.quiet) else {
+        return Ok(());
+    };
+    screen.print(&Line::new())?;
+    let mut head = Line::new().dim("next: ");
+    if let Some(preparation) = &next.preparation {
+        screen.print(&head.plain(format_args!("{preparation}, then")))?;
+        head = Line::new().padded_to(6);
     }
+    screen.print(&head.plain(&next.command))
 }
 
 fn head(screen: &mut Screen, question: &Question<'_>, first: &Answer) -> Result<(), Failure> {
@@ -126,7 +129,8 @@ fn rooms(screen: &mut Screen, question: &Question<'_>, first: &Answer) -> Result
         };
         let held = match used.total().saturating_sub(room.capacity) {
             Bytes(0) => held,
-            lack => format!("{held}, lacks {}", amount(lack)),
+            lack if held.is_empty() => format!("lacks {}", amount(lack)),
+            lack => format!("lacks {}; {held}", amount(lack)),
         };
         let is_short = used.total() > room.capacity;
         if names.is_empty() && moved == 0 && !is_short && room.kind == RoomKind::Gpu {
