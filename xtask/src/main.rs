@@ -11,6 +11,7 @@ const USAGE: &str = "usage: cargo xtask tidy
        cargo xtask portable
        cargo xtask deb
        cargo xtask slurm [JOBS]
+       cargo xtask podman
        cargo xtask wheel [PROFILE]
        cargo xtask python [PYTEST-ARGUMENTS]
        cargo xtask mutants [REVISION]
@@ -48,6 +49,7 @@ fn run() -> io::Result<ExitCode> {
         ["slurm", jobs] if jobs.parse::<usize>().is_ok() => {
             xtask::slurm(root, jobs.parse().unwrap_or(JOBS), &mut out)?
         }
+        ["podman"] => xtask::podman(root, &mut out)?,
         ["dist"] => xtask::dist(root, &mut out)?,
         ["portable"] => xtask::packages::portable(root, &mut out)?,
         ["deb"] => xtask::packages::deb(root, &mut out)?,

@@ -9,8 +9,7 @@ mod cluster;
 mod files;
 mod scenes;
 
-use crate::cargo;
-use crate::program::output_of;
+use crate::{cargo, debian};
 use std::fs;
 use std::io::{self, Error, Write};
 use std::path::{Path, PathBuf};
@@ -96,16 +95,7 @@ fn tree_dir(root: &Path) -> PathBuf {
 
 /// Unpacks the packages into a directory.
 fn install(tree: &Path) -> io::Result<()> {
-    let debs = tree.with_file_name("debs");
-    for dir in [tree, &debs] {
-        fs::create_dir_all(dir)?;
-    }
-    let mut fetch = Command::new("apt-get");
-    let fetched = output_of(fetch.current_dir(&debs).args(["-qq", "download"]).args(PACKAGES));
-    fetched.map_err(|error| Error::other(format!("{error}; try apt-get update first")))?;
-    for deb in fs::read_dir(&debs)? {
-        output_of(Command::new("dpkg").arg("-x").arg(deb?.path()).arg(tree))?;
-    }
+    debian::unpack(&PACKAGES, tree)?;
     // A daemon that is not called slurmctld or slurmd ignores every Gres= of its node.
     for name in ["slurmd", "slurmstepd", "slurmctld"] {
         let link = tree.join("usr/sbin").join(name);
