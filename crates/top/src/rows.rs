@@ -5,8 +5,8 @@
 
 use crate::jobs;
 use gpu_core::{
-    Bytes, DeviceId, DeviceProcess, DeviceProcessKind, DeviceState, MigInstance, Pid, ProcessInfo, ProcessKey,
-    Snapshot, Timestamp, clean,
+    Bytes, DeviceId, DeviceProcess, DeviceProcessKind, DeviceState, MigInstance, Pid, ProcessInfo,
+    ProcessKey, Snapshot, Timestamp, clean,
 };
 use gpu_reaper::{Diagnosis, Finding, FindingKind, Usage, User};
 use gpu_report::{fault, wording};

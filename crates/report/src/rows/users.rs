@@ -54,11 +54,12 @@ impl Layout {
         self.remark(Line::new().accent("no listed process"), &amount, Tone::Accent, "← unexplained")
     }
 
-    /// Formats `    listed as host PID 48210       30.0 GiB   not visible here`.
+    /// Formats `    listed as host PID 48210       30.0 GiB   not visible`.
     pub(super) fn foreign(&self, process: &DeviceProcess) -> Vec<Line> {
         let who = Line::new().plain(format_args!("listed as host PID {}", process.pid));
-        let amount = process.memory.map_or("–".to_owned(), |bytes| format!("{:.1} GiB", bytes.gib()));
-        self.remark(who, &format!("{amount:>10}"), Tone::Dim, "not visible here")
+        let amount =
+            process.memory.map_or("–".to_owned(), |bytes| format!("{:.1} GiB", bytes.gib()));
+        self.remark(who, &format!("{amount:>10}"), Tone::Dim, "not visible")
     }
 
     /// Formats an amount of memory without a visible process, and a remark.
