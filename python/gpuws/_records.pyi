@@ -124,6 +124,10 @@ class Failure(Record):
     remedy: str | None
     what: str
 
+class ForeignProcess(Record):
+    host_pid: int
+    memory_bytes: int | None
+
 class Gpu(Record):
     absent: _Values[Literal['not-supported'] | Literal['not-permitted'] | Literal['not-found'] | Literal['too-old'] | Literal['deprecated'] | Literal['failed'] | Literal['no-answer'] | Literal['asleep'] | Literal['device-lost'] | Literal['not-recorded'] | Literal['implausible']]
     bus_id: str | None
@@ -131,6 +135,7 @@ class Gpu(Record):
     details: Details | None
     display_active: bool | None
     error: Failure | None
+    foreign_processes: tuple[ForeignProcess, ...]
     free: bool
     index: int
     leases: tuple[OnDevice, ...] | None

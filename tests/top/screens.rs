@@ -139,12 +139,11 @@ fn plan(state: &mut State, machine: &Simulation) {
 
 #[test]
 fn row_of_unlisted_memory_that_is_not_ended_names_who_holds_it_and_what_to_do() {
-    for (name, told) in [("stuck-in-kernel", "8800"), ("inside-container", "it is not known which")]
-    {
+    for (name, told) in [("stuck-in-kernel", "8800"), ("inside-container", "host PIDs")] {
         let machine = Simulation::named(Path::new(name)).unwrap();
         let mut state = watched(name, 3, (100, 40));
         press(&mut state, "j");
-        while state.selected().unwrap().subject != Subject::Unlisted {
+        while matches!(state.selected().unwrap().subject, Subject::Process(_)) {
             press(&mut state, "j");
         }
         plan(&mut state, &machine);

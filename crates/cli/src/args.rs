@@ -232,7 +232,7 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
     /// Only these GPUs, by index (0,2-3), UUID or PCI bus ID, or all; repeatable.
-    #[arg(long, value_name = "GPU,…", value_delimiter = ',')]
+    #[arg(short = 'i', long, visible_alias = "id", value_name = "GPU,…", value_delimiter = ',')]
     pub(crate) gpu: Vec<Selector>,
     /// Diagnose another machine from nvidia-smi and fuser output on standard input.
     #[arg(long, conflicts_with_all = ["sim", "replay"])]

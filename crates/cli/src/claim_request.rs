@@ -157,9 +157,14 @@ pub(crate) fn failure(prepared: &PreparedClaim, why: NotGranted) -> Failure {
                 true => format!("not available within the timeout; {}", reasons.join("; ")),
                 false => format!("not available now; {}", reasons.join("; ")),
             };
+            // Leases do not show who uses a device without one.
+            let command = match &refused {
+                Some(refused) if claims::is_used_without_lease(refused) => "gpuws status",
+                _ => "gpuws leases",
+            };
             let hint = match waited {
-                true => "see holders and waiting claims with: gpuws leases",
-                false => "omit --no-wait to wait; see holders with: gpuws leases",
+                true => format!("see holders and waiting claims with: {command}"),
+                false => format!("omit --no-wait to wait; see holders with: {command}"),
             };
             Failure::new(Exit::TryLater, what()).with_source(source).with_hint(hint)
         }
@@ -214,19 +219,9 @@ fn never(failure: Failure, refused: Option<&Refused>, prepared: &PreparedClaim) 
                 (None, None, false) => "--gpu".to_owned(),
                 (None, None, true) => "this machine".to_owned(),
             };
-            let is_named = |id: &&DeviceId| {
-                claim.among.is_empty() || id.uuid.as_ref().is_ok_and(|u| claim.among.contains(u))
-            };
-            let mut all: Vec<u32> =
-                refused.offered.iter().filter(is_named).map(|id| id.index).collect();
-            all.dedup();
-            let has = wording::choose_from(&all);
-            failure.with_source(format!("{limit} can provide only {could}{reasons}")).with_hint(
-                match could {
-                    0 => has,
-                    could => format!("{has}; the maximum is -n {could}"),
-                },
-            )
+            let failure = failure.with_source(format!("{limit} can provide only {could}{reasons}"));
+            let hint = claims::what_is_possible(refused, *could, prepared.limited_by);
+            hint.into_iter().fold(failure, Failure::with_hint)
         }
         Refusal::Missing(uuid) => failure.with_source(match &refused.within {
             Some(lease) => format!("{uuid} is not in the enclosing lease {lease}"),

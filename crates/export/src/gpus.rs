@@ -97,19 +97,26 @@ fn defect_name(defect: Defect) -> &'static str {
 }
 
 /// Counts the processes that the driver lists or that have the file of the device open, each once.
+/// In a separate PID namespace, a holder that uses memory may be one of those that the driver lists.
 fn add_holders(scene: &Scene<'_>, device: &DeviceState, labels: &Labels, metrics: &mut Metrics) {
     let (Ok(_), Ok(listed)) = (&scene.snapshot.holders, &device.processes) else { return };
     // Without the minor number it is not known which file is that of the device.
     let Some(minor) = scene.snapshot.minor_of(device) else { return };
+    let is_foreign = !scene.usage.foreign(device.id()).is_empty();
     let listed: BTreeSet<Pid> = listed.iter().map(|process| process.pid).collect();
     let holders = scene.holders.get(&minor).into_iter().flatten();
-    let others = holders.filter(|holder| !listed.contains(&holder.process.pid));
+    let others = holders.filter(|holder| is_foreign || !listed.contains(&holder.process.pid));
     let (unlisted, none): (Vec<&Holder>, Vec<&Holder>) =
         others.partition(|holder| holder.uses_memory_of(minor));
-    for (memory, count) in
-        [("listed", listed.len()), ("unlisted", unlisted.len()), ("none", none.len())]
-    {
-        metrics.add(Metric::GpuHolders, labels.and("memory", memory), number(count as u64));
+    let counts = [
+        ("listed", Some(listed.len())),
+        ("unlisted", (!is_foreign).then_some(unlisted.len())),
+        ("none", Some(none.len())),
+    ];
+    for (memory, count) in counts {
+        if let Some(count) = count {
+            metrics.add(Metric::GpuHolders, labels.and("memory", memory), number(count as u64));
+        }
     }
 }
 

@@ -64,7 +64,17 @@ impl NoAnswer {
     /// Returns the remedy; `None` if there is no general one.
     pub fn remedy(&self) -> Option<&'static str> {
         Some(match self {
-            NoAnswer::Unreachable(_) => "connect once with ssh and see what it asks",
+            NoAnswer::Unreachable(why) if why.contains("Could not resolve") => {
+                "check the name of the host; ~/.ssh/config may have an alias for it"
+            }
+            NoAnswer::Unreachable(why)
+                if ["Permission denied", "erification failed", "uthentication"]
+                    .iter()
+                    .any(|login| why.contains(login)) =>
+            {
+                "connect once with ssh and see what it asks"
+            }
+            NoAnswer::Unreachable(_) => "check that the host is up and accepts ssh connections",
             NoAnswer::NoProgram => "install gpuws there, in the PATH of: ssh HOST command -v gpuws",
             NoAnswer::TimedOut(_) => "allow more time with --deadline",
             NoAnswer::Newer(_) => "use the newer gpuws here too",

@@ -52,7 +52,7 @@ impl FromStr for HostName {
         }
         let fits = |c: char| c.is_ascii_alphanumeric() || "._-:".contains(c);
         if !parts().all(|part| part.chars().all(fits)) {
-            return refused("a name has letters, digits and ._-: only");
+            return refused("a name has letters, digits and ._-: only, after USER@ if any");
         }
         if text.len() > LONGEST {
             return refused("it is too long");

@@ -71,6 +71,10 @@ pub fn in_file(path: &Path, deadline: Duration, clock: &dyn Clock) -> Result<Vec
     let text = text_of(path, deadline, clock).map_err(failed)?;
     let names = text.lines().map(|line| line.split('#').next().unwrap_or_default());
     let names = names.flat_map(|line| line.split([',', ' ', '\t'])).filter(|name| !name.is_empty());
+    let mut names = names.peekable();
+    if names.peek().is_none() {
+        return Err(Error::new(ErrorKind::Invalid, what()).with_source("it names no host"));
+    }
     distinct(names).map_err(|error| Error::new(ErrorKind::Invalid, what()).with_source(error))
 }
 

@@ -69,9 +69,9 @@ impl Selector {
     /// # Errors
     /// If the text is no name, or names several devices.
     pub fn single(text: &str) -> Result<Self, String> {
-        match text.parse()? {
-            Selector::Range(..) | Selector::All => Err("expected a single device".to_owned()),
-            single => Ok(single),
+        match text.parse() {
+            Ok(single) if !matches!(single, Selector::Range(..) | Selector::All) => Ok(single),
+            _ => Err("expected one GPU: an index, a UUID (GPU-…) or a PCI bus ID (04:00.0)".into()),
         }
     }
 

@@ -11,14 +11,14 @@ use crate::{Cause, MachineError};
 use gpu_core::ProcessDetail;
 use gpu_core::{
     Absent, Clock, DeviceFile, Error, ErrorKind, GpuBackend, Groups, Host, Journal, Launch,
-    Observation, Observer, ProcessKey, Snapshot,
+    Observation, Observer, Origin, ProcessKey, Snapshot,
 };
 use gpu_host::{
     FileJournal, FileLeaseStore, LinuxHost, PathTrust, Place, Roots, SafeGpuFiles, SystemClock,
-    TrustedDir,
+    TrustedDir, has_account,
 };
 use gpu_nvidia::{Helper, NvmlChild, Waiting};
-use gpu_reaper::Ports;
+use gpu_reaper::{Ports, Protect};
 use gpu_sim::Simulation;
 use gpu_sim::live::{self, SessionHost};
 use gpu_steward::DeviceLeases;
@@ -151,6 +151,25 @@ impl Source {
     /// takes a twentieth of the time of a snapshot.
     pub fn leak(self) {
         std::mem::forget((self.host, self.clock, self.simulation));
+    }
+
+    /// Returns the first of these users, by name or UID, who has neither an account nor a visible
+    /// process: the name is misspelled. A simulated machine has no accounts.
+    ///
+    /// # Errors
+    /// When the processes cannot be listed.
+    pub fn unknown_user<'a>(&self, users: &'a [String]) -> gpu_core::Result<Option<&'a String>> {
+        let is_live = self.host.origin() == Origin::Live;
+        let mut users = users.iter().filter(|user| !(is_live && has_account(user))).peekable();
+        if users.peek().is_none() {
+            return Ok(None);
+        }
+        let everyone = self.host.processes()?.processes;
+        let has_process = |user: &&String| {
+            let theirs = Protect::User((*user).clone());
+            everyone.iter().any(|process| theirs.covers(process))
+        };
+        Ok(users.find(|user| !has_process(user)))
     }
 
     /// Opens the selected machine.

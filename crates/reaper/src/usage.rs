@@ -3,7 +3,9 @@
 use crate::defect::{Defect, unfit};
 use crate::detect::{DetectContext, InstanceAccount, Unexplained, busy_alone};
 use crate::role::{DAEMON_MEMORY, Role};
-use gpu_core::{Absent, Bytes, DeviceId, DeviceState, Percent, Pid, Reading, Snapshot};
+use gpu_core::{
+    Absent, Bytes, DeviceId, DeviceProcess, DeviceState, Percent, Pid, Reading, Snapshot,
+};
 
 /// The users of each device of a machine.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,6 +17,7 @@ pub struct Usage {
 struct DeviceUsage {
     device: DeviceId,
     users: Vec<User>,
+    foreign: Vec<DeviceProcess>,
     /// Its memory and its users are known.
     accounted: bool,
     unexplained: Option<Bytes>,
@@ -37,7 +40,7 @@ pub struct User {
     pub memory: Reading<Bytes>,
     /// The share of NVML's sample window in which it computed.
     pub utilization: Reading<Percent>,
-    /// NVML lists it; absent if its list could not be read.
+    /// NVML lists it; absent if its list could not be read, or has PIDs that are invalid here.
     pub listed: Reading<bool>,
     /// The MIG GPU instance that it runs in, if the driver reports it.
     pub gpu_instance: Option<u32>,
@@ -60,6 +63,12 @@ impl Usage {
     /// Returns the users of a device, those that NVML lists first.
     pub fn on(&self, device: &DeviceId) -> &[User] {
         self.find(device).map_or(&[], |usage| &usage.users)
+    }
+
+    /// Returns the processes that NVML lists on a device by PIDs that are invalid here, in a separate
+    /// PID namespace. Such a PID may be that of another process here, so nothing is looked up by it.
+    pub fn foreign(&self, device: &DeviceId) -> &[DeviceProcess] {
+        self.find(device).map_or(&[], |usage| &usage.foreign)
     }
 
     /// Returns the unexplained memory of a device, if it exceeds the driver's overhead.
@@ -99,7 +108,7 @@ impl Usage {
     /// it: if that is unknown, it is not free.
     pub fn is_free(&self, device: &DeviceId) -> bool {
         self.find(device).is_some_and(|usage| {
-            let busy = usage.users.iter().any(|user| user.occupies);
+            let busy = usage.users.iter().any(|user| user.occupies) || !usage.foreign.is_empty();
             let sick = usage.unfit.is_some() || usage.busy_alone;
             usage.accounted && !busy && usage.unexplained.is_none() && !sick
         })
@@ -126,6 +135,10 @@ fn of_device(case: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
         }
     });
     let mut users: Vec<User> = listed.collect();
+    let foreign: Vec<DeviceProcess> = match case.now.sees_host_pids {
+        Ok(false) => device.processes.clone().unwrap_or_default(),
+        _ => Vec::new(),
+    };
     let list = device.processes.as_ref().map_err(|fault| fault.kind.absent());
     let unreported = list.err().unwrap_or(Absent::NotRecorded);
     for holder in case.holders_of(device) {
@@ -141,7 +154,11 @@ fn of_device(case: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
                 name: None,
                 memory: Err(unreported),
                 utilization: Err(unreported),
-                listed: list.map(|_| false),
+                // One of the foreign PIDs may be its own.
+                listed: match foreign.is_empty() {
+                    true => list.map(|_| false),
+                    false => Err(Absent::NotSupported),
+                },
                 gpu_instance: None,
                 compute_instance: None,
                 role,
@@ -156,13 +173,14 @@ fn of_device(case: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
     if served.is_none_or(|memory| memory > DAEMON_MEMORY) {
         users.iter_mut().filter(unverified).for_each(|user| user.occupies = true);
     }
-    let account = Unexplained::of(case.now, device);
-    let instances = InstanceAccount::all(case, device);
+    let account = Unexplained::of(device);
+    let instances = InstanceAccount::all(device);
     let whole = account.as_ref().filter(|account| account.is_ghost());
     let place = whole.and_then(|whole| InstanceAccount::with_all(&instances, whole));
     DeviceUsage {
         device: device.id().clone(),
         users,
+        foreign,
         accounted: account.is_some(),
         unexplained: whole.map(|account| account.bytes),
         unexplained_in: place.map(|instance| instance.gpu_instance),

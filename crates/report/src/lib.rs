@@ -47,7 +47,7 @@ pub mod watch;
 pub mod wording;
 pub mod write;
 
-pub use columns::Columns;
+pub use columns::{ALIASES as COLUMN_ALIASES, Columns};
 pub use exit::Exit;
 pub use filter::ProcessFilter;
 pub use jiff::tz::TimeZone;

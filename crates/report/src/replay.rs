@@ -1,9 +1,10 @@
 //! The part of a history that a replay shows.
 
-use crate::{Moment, TimeZone, local_time::readable};
+use crate::{Moment, TimeZone, local_time::readable, wording::shell_word};
 use gpu_core::{Error, ErrorKind, Origin, Result, Timestamp};
 use gpu_history::{Damage, Frame, Reader};
 use gpu_reaper::Past;
+use std::path::Path;
 use std::time::Duration;
 
 /// The damage of which each is told.
@@ -14,6 +15,13 @@ pub fn damage(damage: &[Damage]) -> Vec<String> {
     let more = damage.len().saturating_sub(TOLD);
     let told = damage.iter().take(TOLD).map(|damage| format!("damaged history: {damage}"));
     told.chain((more > 0).then(|| format!("damaged history: {more} more places"))).collect()
+}
+
+/// Returns the command that diagnoses a sample of a history: the last one, or that of this time.
+pub fn doctor(dir: &Path, at: Option<Timestamp>) -> String {
+    let dir = shell_word(&dir.to_string_lossy());
+    let at = at.map_or(String::new(), |at| format!(" --at {at}"));
+    format!("gpuws doctor --replay {dir}{at}")
 }
 
 /// Returns the number of the frame of a history at a moment, the end by default.

@@ -211,8 +211,12 @@ fn others(
             && ancestry::lease_of(&scene.snapshot, process.pid, uuid, leases).is_none()
     };
     if let Some(process) = listed.iter().find(outsider) {
-        let known = scene.snapshot.process(process.pid).map(|info| info.name.clone());
-        let name = known.or_else(|_| process.name.clone()).unwrap_or_default();
+        // A host PID is that of another process in a separate PID namespace, or of none.
+        let known = match scene.snapshot.sees_host_pids {
+            Ok(false) => None,
+            _ => scene.snapshot.process(process.pid).ok().map(|info| info.name.clone()),
+        };
+        let name = known.or_else(|| process.name.clone().ok()).unwrap_or_default();
         return Some(Bar::Outsider { pid: process.pid, name });
     }
     scene.usage.unexplained(device.id()).map(Bar::Unexplained)

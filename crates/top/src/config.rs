@@ -4,6 +4,7 @@
 
 use crate::rows::Column;
 use crate::state::{Attention, Marker, Theme};
+use gpu_report::COLUMN_ALIASES;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -153,6 +154,8 @@ fn columns(value: &Value) -> Result<Vec<Column>, ConfigError> {
 }
 
 fn column(setting: &str, word: &str) -> Result<Column, ConfigError> {
+    let alias = COLUMN_ALIASES.iter().find(|(in_status, _)| *in_status == word);
+    let word = alias.map_or(word, |(_, name)| *name);
     one_of(setting, word, &Column::ALL.map(|column| (column.name(), column)))
 }
 
@@ -169,7 +172,7 @@ fn one_of<T: Copy>(setting: &str, word: &str, known: &[(&str, T)]) -> Result<T, 
     let found = known.iter().find(|(name, _)| *name == word);
     found
         .map(|(_, value)| *value)
-        .ok_or_else(|| unknown_name(&format!("word for '{setting}'"), word, &names))
+        .ok_or_else(|| unknown_name(&format!("value of '{setting}':"), word, &names))
 }
 
 fn unknown_name(kind: &str, unknown: &str, known: &[&str]) -> ConfigError {
@@ -213,12 +216,22 @@ mod tests {
     }
 
     #[test]
+    fn columns_have_the_names_of_status_too() {
+        let config = Config::parse("sort = 'gpu-util'\ncolumns = ['gpu-memory', 'host-memory']");
+        let Config { sort, columns, .. } = config.unwrap();
+        assert_eq!((sort, columns), (Some(Column::Sm), Some(vec![Column::Memory, Column::Host])));
+        for (_, name) in COLUMN_ALIASES {
+            assert!(Column::ALL.iter().any(|column| column.name() == name), "{name}");
+        }
+    }
+
+    #[test]
     fn wrong_settings_are_named_with_a_suggestion() {
         for (text, error) in [
             ("sorted = 'pid'", "unknown setting 'sorted'; did you mean 'sort'?"),
-            ("sort = 'gpu-men'", "unknown word for 'sort' 'gpu-men'; did you mean 'gpu-mem'?"),
-            ("theme = 'drak'", "unknown word for 'theme' 'drak'; did you mean 'dark'?"),
-            ("theme = 'foo'", "unknown word for 'theme' 'foo'; known are dark, light, mono"),
+            ("sort = 'gpu-men'", "unknown value of 'sort': 'gpu-men'; did you mean 'gpu-mem'?"),
+            ("theme = 'drak'", "unknown value of 'theme': 'drak'; did you mean 'dark'?"),
+            ("theme = 'foo'", "unknown value of 'theme': 'foo'; known are dark, light, mono"),
             ("mouse = 1", "'mouse' must be true or false"),
             ("interval_s = 0", "'interval_s' must be a number from 0.1 to 86400"),
             ("columns = []", "'columns' must be a list of names of columns"),

@@ -98,7 +98,13 @@ impl Shown {
 
 /// Tells why no process is ended for the unlisted memory of a device, and what the user can do.
 fn nobody(now: &Snapshot, diagnosis: &Diagnosis, device: &DeviceId) -> String {
-    if Usage::of(now).unexplained(device).is_none() {
+    let usage = Usage::of(now);
+    if usage.unexplained(device).is_none() && !usage.foreign(device).is_empty() {
+        return "nothing to end: the driver lists host PIDs, which are invalid in this container; \
+                run gpuws on the host"
+            .into();
+    }
+    if usage.unexplained(device).is_none() {
         return "nothing to end: a listed process accounts for this memory now, or it is free"
             .into();
     }

@@ -5,8 +5,8 @@
 
 use crate::jobs;
 use gpu_core::{
-    Bytes, DeviceId, DeviceProcessKind, DeviceState, MigInstance, Pid, ProcessInfo, ProcessKey,
-    Snapshot, Timestamp, clean,
+    Bytes, DeviceId, DeviceProcess, DeviceProcessKind, DeviceState, MigInstance, Pid, ProcessInfo,
+    ProcessKey, Snapshot, Timestamp, clean,
 };
 use gpu_reaper::{Diagnosis, Finding, FindingKind, Usage, User};
 use gpu_report::{fault, wording};
@@ -101,6 +101,8 @@ fn percent(part: u64, whole: u64) -> Option<u8> {
 pub enum Subject {
     /// A process, by PID and start time.
     Process(ProcessKey),
+    /// A process that the driver lists by a PID that is invalid here.
+    Foreign(Pid),
     /// Memory that no listed process accounts for.
     Unlisted,
 }
@@ -148,11 +150,12 @@ pub struct Row {
 }
 
 impl Row {
-    /// Returns the PID; `None` for memory that nobody lists.
+    /// Returns the PID; `None` for memory that nobody lists, or that is listed for a PID that is
+    /// invalid here.
     pub fn pid(&self) -> Option<Pid> {
         match self.key.subject {
             Subject::Process(key) => Some(key.pid),
-            Subject::Unlisted => None,
+            Subject::Foreign(_) | Subject::Unlisted => None,
         }
     }
 
@@ -183,6 +186,26 @@ impl Row {
             is_leased: false,
             job: String::new(),
             command: clean(&command).into_owned(),
+        }
+    }
+
+    /// Returns a row about memory whose process is unknown.
+    fn without_process(key: RowKey, command: String) -> Self {
+        Row {
+            key,
+            mig: None,
+            user: "?".to_owned(),
+            memory: None,
+            sm: None,
+            cpu_time: None,
+            cpu: None,
+            host: None,
+            age: None,
+            kind: "-",
+            finding: None,
+            is_leased: false,
+            job: String::new(),
+            command,
         }
     }
 
@@ -427,6 +450,7 @@ impl Look<'_> {
         let roots: Vec<ProcessKey> = leased.on(device).map(|lease| lease.root).collect();
         let users = self.usage.on(device.id()).iter();
         let mut rows: Vec<Row> = users.map(|user| self.row(device, user, &roots)).collect();
+        rows.extend(self.usage.foreign(device.id()).iter().map(|own| self.foreign(device, own)));
         rows.extend(self.unlisted(device));
         rows
     }
@@ -463,6 +487,24 @@ impl Look<'_> {
         }
     }
 
+    /// Returns the row of a process that the driver lists by a PID that is invalid here. Nothing is
+    /// looked up by this PID.
+    fn foreign(&self, device: &DeviceState, process: &DeviceProcess) -> Row {
+        let namespace = |finding: &&Finding| finding.kind == FindingKind::ForeignNamespace;
+        let subject = Subject::Foreign(process.pid);
+        Row {
+            mig: place(device, process.gpu_instance, process.compute_instance),
+            memory: process.memory.ok(),
+            sm: process.utilization.ok().map(|share| share.get()),
+            kind: kind(process),
+            finding: self.findings_on(device.id()).find(namespace).map(|finding| finding.kind),
+            ..Row::without_process(
+                RowKey { gpu: Some(device.id().index), subject },
+                format!("listed as host PID {}, not visible here", process.pid),
+            )
+        }
+    }
+
     /// Returns the row of the memory that no listed process accounts for.
     fn unlisted(&self, device: &DeviceState) -> Option<Row> {
         let memory = self.usage.unexplained(device.id())?;
@@ -482,21 +524,13 @@ impl Look<'_> {
             true => "not listed, holder unknown".to_owned(),
             false => format!("not listed: {}", holders.join(", ")),
         };
+        let key = RowKey { gpu: Some(device.id().index), subject: Subject::Unlisted };
         Some(Row {
-            key: RowKey { gpu: Some(device.id().index), subject: Subject::Unlisted },
             mig: place(device, self.usage.unexplained_in(device.id()), None),
             user: if users.is_empty() { "?".to_owned() } else { users.join(",") },
             memory: Some(memory),
-            sm: None,
-            cpu_time: None,
-            cpu: None,
-            host: None,
-            age: None,
-            kind: "-",
             finding: finding.map(|finding| finding.kind),
-            is_leased: false,
-            job: String::new(),
-            command,
+            ..Row::without_process(key, command)
         })
     }
 }
@@ -541,13 +575,16 @@ fn age(info: &ProcessInfo, now: Timestamp) -> Option<Duration> {
 }
 
 fn kind_of(device: &DeviceState, pid: Pid) -> &'static str {
-    let listed = device.processes.iter().flatten().find(|process| process.pid == pid);
-    match listed.map(|process| process.kind) {
-        Some(DeviceProcessKind::Compute) => "C",
-        Some(DeviceProcessKind::Graphics) => "G",
-        Some(DeviceProcessKind::ComputeAndGraphics) => "C+G",
-        Some(DeviceProcessKind::Mps) => "M+C",
-        Some(DeviceProcessKind::Unknown) | None => "-",
+    device.processes.iter().flatten().find(|process| process.pid == pid).map_or("-", kind)
+}
+
+fn kind(process: &DeviceProcess) -> &'static str {
+    match process.kind {
+        DeviceProcessKind::Compute => "C",
+        DeviceProcessKind::Graphics => "G",
+        DeviceProcessKind::ComputeAndGraphics => "C+G",
+        DeviceProcessKind::Mps => "M+C",
+        DeviceProcessKind::Unknown => "-",
     }
 }
 

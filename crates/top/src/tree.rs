@@ -185,11 +185,11 @@ impl Frame {
 }
 
 impl Row {
-    /// Returns the identity of its process; `None` for memory that nobody lists.
+    /// Returns the identity of its process; `None` for memory without a visible process.
     pub fn process(&self) -> Option<ProcessKey> {
         match self.key.subject {
             Subject::Process(key) => Some(key),
-            Subject::Unlisted => None,
+            Subject::Foreign(_) | Subject::Unlisted => None,
         }
     }
 }

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 // The hosts to ask instead of this machine.
 #[derive(Debug, Default, Args)]
 pub(crate) struct HostArgs {
-    /// Ask these hosts over ssh instead of this machine; `run`: run on the first that has the GPUs
-    /// free. Repeatable.
+    /// Ask these hosts over ssh instead of this machine; repeatable.
     #[arg(long = "host", value_name = "HOST,…")]
     pub(crate) named: Vec<String>,
     /// Ask the hosts that a file lists, or with `slurm` the nodes of the Slurm cluster.

@@ -29,7 +29,7 @@ pub(crate) struct ReportArgs {
     /// What to print: a table, csv, json, or html with pictures.
     #[arg(long, value_name = "FORMAT", default_value = "table", conflicts_with = "json")]
     pub(crate) format: Form,
-    /// Write to this file instead of standard output.
+    /// Write to this file, which must not exist, instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }

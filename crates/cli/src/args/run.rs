@@ -9,6 +9,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
+#[command(mut_arg("named", |arg| {
+    arg.help("Run on the first of these hosts, over ssh, that has the GPUs free; repeatable")
+}))]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) request: RequestArgs,

@@ -24,7 +24,8 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) history: Option<PathBuf>,
     /// Remove days of the history that are older.
-    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = time,
+          requires = "history")]
     pub(crate) keep: Duration,
     /// Execute the plans of the policy, if it also says `dry_run = false`; else they are printed.
     #[arg(long, requires = "policy")]

@@ -7,7 +7,7 @@ use crate::args::{DoctorArgs, Global, Sampling};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::{self, sim_option};
-use crate::terminal::{Line, Screen};
+use crate::terminal::{Line, Screen, warn};
 use crate::wording;
 use finding::{concerns, show_cleared, show_finding};
 use gpu_core::ErrorKind::NotRequested;
@@ -72,6 +72,10 @@ pub(super) fn report(
     let gpus = indexes(&now.devices, &args.gpu)?;
     snapshots.iter().for_each(|look| past.add(look));
     let mut diagnosis = gpu_reaper::diagnose_after(&past, now);
+    let exists = |index: &u32| now.devices.iter().any(|device| device.id().index == *index);
+    for index in args.ignore.iter().filter_map(|of| of.device).filter(|index| !exists(index)) {
+        warn(&format!("--ignore names GPU {index}, which does not exist on this machine"));
+    }
     diagnosis.retain(args.min_confidence, &args.ignore);
     diagnosis.join_ghosts();
     if !gpus.is_empty() {

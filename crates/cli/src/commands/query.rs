@@ -9,6 +9,7 @@ use crate::terminal::{Line, Screen};
 use crate::wording;
 use gpu_core::Selector;
 use gpu_core::{Absent, ErrorKind, Fault, Inventory, Pid};
+use gpu_host::output::create;
 use gpu_report::csv::{Query, Seen, Style, Subject};
 use std::io::Write;
 
@@ -32,7 +33,7 @@ pub(crate) fn run(args: &QueryArgs, global: &Global, screen: &mut Screen) -> Res
             &args.only.devices,
             &args.repeat,
             global,
-            &mut Screen::file(path)?,
+            &mut Screen::file(create(path)?),
         ),
         None => rows(&args.fields, style, &args.only.devices, &args.repeat, global, screen),
     }

@@ -7,6 +7,7 @@ use crate::local_time;
 use crate::terminal::{Progress, Screen};
 use gpu_accounting::Accounts;
 use gpu_core::Timestamp;
+use gpu_host::output::Part;
 use gpu_machine::Recorded;
 use gpu_report::usage::{Form, Usage, day};
 use gpu_report::{json, replay};
@@ -17,6 +18,7 @@ pub(crate) fn run(
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
     let zone = local_time::zone();
+    let part = args.output.as_deref().map(Part::beside).transpose()?;
     let mut recorded = Recorded::open(&args.path)?;
     let span = recorded.span().unwrap_or((Timestamp(0), Timestamp(0)));
     let (since, until) = replay::window(span, args.since, args.until, &zone)?;
@@ -49,9 +51,14 @@ pub(crate) fn run(
         Form::Html => screen.raw(usage.html().as_bytes()),
         Form::Table => screen.print_all(usage.table(args.by, screen.room(0), global.quiet)),
     };
-    match &args.output {
-        Some(path) => print(&mut Screen::file(path)?),
-        None => screen.together(print),
-    }?;
+    match part.zip(args.output.as_deref()) {
+        Some((part, path)) => {
+            let copy =
+                part.file.try_clone().map_err(|error| Failure::io("write a report", error))?;
+            print(&mut Screen::file(copy))?;
+            part.finish(path)?;
+        }
+        None => screen.together(print)?,
+    }
     Ok(Exit::Done)
 }

@@ -36,6 +36,7 @@ pub(crate) fn run(args: &SimArgs, global: &Global) -> Result<Exit, Failure> {
         .transpose()
         .map_err(|error| own(error.into()))?;
     let dir = Dir::make(args.library.as_deref()).map_err(|error| own(error.into()))?;
+    dir.check_faults(&args.fault).map_err(|error| own(error.into()))?;
     let placeholders_started = match args.live {
         true => {
             let host = LinuxHost::new(roots());

@@ -9,23 +9,22 @@ mod recorded;
 pub(crate) use no_driver::without_driver;
 
 use crate::args::{Format, Global, Shown, StatusArgs};
-use crate::commands::{query, repeat, replay};
+use crate::commands::{query, reap, repeat, replay};
 use crate::details;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::queue_status::user;
 use crate::source::{self, Source};
-use crate::terminal::{Line, Screen, Tone, packed, progress, wrapped};
+use crate::terminal::{Line, Screen, Tone, packed, progress, warn, wrapped};
 use crate::wording;
 use gpu_core::{
     Groups, HolderSearch, Observation, Observer, Origin, ProcessDetail, Selector, Snapshot,
     selector::select,
 };
 use gpu_reaper::Diagnosis;
-use gpu_report::rows::View;
-use gpu_report::{Columns, ProcessFilter, local_time};
+use gpu_report::{Columns, ProcessFilter, local_time, rows::View};
 use gpu_steward::DeviceLeases;
-use notes::{bystanders, next_commands, unreported, unseen_by};
+use notes::{bystanders, doctor, next_commands, unreported, unseen_by};
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -101,7 +100,7 @@ pub(crate) fn run(
                     let zone = crate::local_time::zone();
                     screen.print(&Line::new().dim(local_time::readable(whole.taken_at, &zone)))?;
                 }
-                show_view(screen, global, &view)
+                show_view(screen, global, &view, &doctor(&whole, global))
             })?,
         }
         drop(view);
@@ -129,6 +128,9 @@ fn only<'a>(whole: &'a Snapshot, selectors: &[Selector]) -> Result<Cow<'a, Snaps
 /// Returns the filter that the arguments describe.
 fn filter(args: &Shown, source: &Source) -> Result<ProcessFilter, Failure> {
     let uid = if args.mine { Some(own_uid(source)?) } else { None };
+    if let Ok(Some(user)) = source.unknown_user(&args.user) {
+        warn(&format!("--user {user}: {}", reap::NO_USER));
+    }
     Ok(ProcessFilter { users: args.user.clone(), uid, pids: args.pid.clone() })
 }
 
@@ -148,10 +150,15 @@ pub(crate) fn show(
     diagnosis: &Diagnosis,
 ) -> Result<(), Failure> {
     let view = View::of(snapshot, snapshot, diagnosis, DeviceLeases::none(), &user);
-    show_view(screen, global, &view)
+    show_view(screen, global, &view, &doctor(snapshot, global))
 }
 
-fn show_view(screen: &mut Screen, global: &Global, view: &View<'_>) -> Result<(), Failure> {
+fn show_view(
+    screen: &mut Screen,
+    global: &Global,
+    view: &View<'_>,
+    doctor: &str,
+) -> Result<(), Failure> {
     let snapshot = view.snapshot;
     if snapshot.origin != Origin::Live {
         screen.print(&Line::new().accent(snapshot.origin.to_string()))?;
@@ -168,7 +175,7 @@ fn show_view(screen: &mut Screen, global: &Global, view: &View<'_>) -> Result<()
     unreported(screen, snapshot)?;
     left_out(screen, view)?;
     if !global.quiet {
-        next_commands(screen, global, snapshot, view.diagnosis)?;
+        next_commands(screen, doctor, snapshot, view.diagnosis)?;
         bystanders(screen, view)?;
         if let Some(fault) = view.leased.fault() {
             let head = Line::new().dim("leases unknown: ");

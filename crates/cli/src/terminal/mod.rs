@@ -15,8 +15,8 @@ use crate::failure::Failure;
 use anstream::{AutoStream, ColorChoice};
 use gpu_report::ascii;
 use serde::Serialize;
+use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::Path;
 use std::sync::OnceLock;
 
 /// The size of the output buffer in bytes: the capacity of a pipe on Linux.
@@ -101,12 +101,9 @@ impl Screen {
         }
     }
 
-    /// Returns a file that replaces an existing one, with the width of a pipe.
-    ///
-    /// # Errors
-    /// When it cannot be opened for writing.
-    pub(crate) fn file(path: &Path) -> Result<Self, Failure> {
-        Ok(Screen::without_terminal(BufWriter::new(gpu_host::output::create(path)?)))
+    /// Returns a file, with the width of a pipe.
+    pub(crate) fn file(file: File) -> Self {
+        Screen::without_terminal(BufWriter::new(file))
     }
 
     fn without_terminal(out: impl Write + 'static) -> Self {

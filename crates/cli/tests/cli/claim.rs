@@ -110,7 +110,31 @@ fn impossible_claim_preview_exits_like_run() {
     assert_eq!(out(&output), "2\n2\n2\n2\n2\n2\n  \"possible\": false,\n0\n", "{output:?}");
     let reported = reported(&output);
     assert!(reported.contains("this machine can provide only 12"), "{reported}");
-    assert!(reported.contains("hint: choose from GPUs 0–11; the maximum is -n 12"), "{reported}");
+    assert!(reported.contains("hint: the maximum is -n 12 (GPUs 0–11)"), "{reported}");
+}
+
+#[test]
+fn hint_of_an_impossible_claim_names_a_possible_one() {
+    for (words, hint) in [
+        ("labbox claim --mem 900GiB", "request at most 81,446 MiB"),
+        ("labbox claim --capability 9.0", "request at most --capability 8.0"),
+        ("sick-gpus claim --gpu 4", "name other GPUs"),
+        ("sick-gpus claim -n 8", "the maximum is -n 5 (GPUs 0, 1, 3, 6, 7)"),
+        ("mig-a100 claim --mig -n 2", "a claim gets one MIG device: -n 1"),
+    ] {
+        let words = ["--sim"].into_iter().chain(words.split(' '));
+        let output = Command::new(GPUWS).args(words).output().unwrap();
+        let reported = reported(&output);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(reported.ends_with(&format!("\nhint: {hint}\n")), "{reported}");
+    }
+}
+
+#[test]
+fn init_is_no_process_to_claim_for() {
+    let output = Command::new(GPUWS).args(["--sim", "labbox", "claim", "--for", "1"]).output();
+    let reported = reported(&output.unwrap());
+    assert!(reported.contains("claim for process 1: every process descends from it"), "{reported}");
 }
 
 #[test]
@@ -125,7 +149,7 @@ fn limiting_factor_is_named() {
     let lines: Vec<&str> = reported.lines().filter(|line| line.starts_with("gpuws: ")).collect();
     let [gpu, variable, lease] = lines[..] else { panic!("{output:?}") };
     assert!(gpu.ends_with(": --gpu can provide only 2"), "{gpu}");
-    assert!(reported.contains("hint: choose from GPUs 0, 1; the maximum is -n 2\n"), "{reported}");
+    assert!(reported.contains("hint: the maximum is -n 2 (GPUs 0 and 1)\n"), "{reported}");
     assert!(variable.ends_with(": CUDA_VISIBLE_DEVICES can provide only 2"), "{variable}");
     assert!(
         lease.contains(": the enclosing lease ") && lease.ends_with(" can provide only 2"),
@@ -238,8 +262,8 @@ fn requirements_of_a_claim_are_honoured() {
     );
     assert_eq!(out(&output), "2\n2\n2\n0\n", "{output:?}");
     for why in [
-        "GPUs 0–11: has only 24,389 MiB in total; 30,720 MiB requested\nhint: choose from GPUs 0–11\n",
-        "GPUs 0–11: has compute capability 8.6; 99.0 requested\nhint: choose from GPUs 0–11\n",
+        "GPUs 0–11: only 24,389 MiB in total; 30,720 MiB requested\nhint: request at most 24,389 MiB\n",
+        "GPUs 0–11: compute capability 8.6; 99.0 requested\nhint: request at most --capability 8.6\n",
         ": a GPU named by --with is not available; GPU 1: excluded\n",
     ] {
         assert!(reported(&output).contains(why), "{why}: {output:?}");

@@ -111,7 +111,7 @@ fn granted_devices_are_named() {
     let name = "GeForce RTX 3090";
     let expected = format!(
         "one\ngpuws: GPU 3 {name}\ntwo\ngpuws: GPUs 4 and 9 {name}\nchosen\n\
-         gpuws: GPU 8 {name} (keeps NVLink groups intact)\nwaited\ngpuws: GPU 7 {name}\n"
+         gpuws: GPU 8 {name} (keeps blocks of GPUs whole)\nwaited\ngpuws: GPU 7 {name}\n"
     );
     assert_eq!(out(&output), expected, "{output:?}");
 }

@@ -32,7 +32,9 @@ fn recorded_machine_is_shown_and_diagnosed_as_it_was() {
     let now = lines(dir.path(), "--sim p100-ghost status");
     assert!(status[0].starts_with("recording of simulated machine p100-ghost, 2019-11-21 "));
     assert_eq!(status[1..6], now[1..6]);
-    assert!(!status.join("\n").contains("gpuws --sim"), "{status:?}");
+    let next = status.iter().find_map(|line| Some(line.split_once("   gpuws ")?.1)).unwrap();
+    assert!(next.starts_with("doctor --replay past --at 2019-11-21T10:30:00"), "{status:?}");
+    assert!(lines(dir.path(), next)[2].starts_with("GHOST  GPU 0"), "{next}");
 
     let doctor = lines(dir.path(), "doctor --replay past --at=-1s");
     assert!(doctor[2].starts_with("GHOST  GPU 0"), "{doctor:?}");

@@ -109,7 +109,7 @@ fn lease_covers_single_mig_device() {
     let reported = reported(&output);
     assert!(reported.contains("MIG-a of GPU 0: leased by"), "{reported}");
     assert!(
-        reported.contains("GPU 0: has MIG enabled; claim a MIG device with --mig"),
+        reported.contains("GPU 0: MIG is enabled; claim a MIG device with --mig"),
         "{reported}"
     );
 }

@@ -117,7 +117,10 @@ fn interrupted_reap_sends_no_further_signal() {
 #[test]
 fn user_of_reap_must_exist_on_the_machine() {
     for (words, hint) in [
-        ("--sim labbox reap --user nobody", "list the simulated processes with: gpuws holders"),
+        (
+            "--sim labbox reap --user nobody",
+            "list its processes with: gpuws --sim labbox holders\n",
+        ),
         ("reap --pid 1 --user no-such-user", "list process owners with: ps -eo user,pid,args"),
     ] {
         let output = gpuws(&words.split(' ').collect::<Vec<_>>());
@@ -128,6 +131,22 @@ fn user_of_reap_must_exist_on_the_machine() {
     }
     let output = gpuws(&["reap", "--pid", "1", "--user", "nobody"]);
     assert!(!reported(&output).contains("for user"), "{output:?}");
+}
+
+#[test]
+fn word_that_selects_nothing_is_reported() {
+    for (words, warning) in [
+        ("labbox status --user alicee", "gpuws: --user alicee: no such user, and no visible"),
+        ("labbox doctor --ignore hoarder:9", "gpuws: --ignore names GPU 9, which does not exist"),
+    ] {
+        let words: Vec<&str> = ["--sim"].into_iter().chain(words.split(' ')).collect();
+        let reported = reported(&gpuws(&words));
+        assert!(reported.starts_with(warning), "{reported}");
+    }
+    let reported = reported(&gpuws(&["--sim", "labbox", "status", "--user", "alice,1002"]));
+    assert!(!reported.contains("no such user"), "{reported}");
+    let output = gpuws(&["--sim", "labbox", "watch", "--for", "5s", "--keep", "3d"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
 #[test]

@@ -271,6 +271,7 @@ fn used_device_is_refused_unless_accepted() {
     let reported = reported(&output);
     assert!(reported.contains("in use without a lease by "), "{reported}");
     assert!(reported.contains("in use that no process accounts for"), "{reported}");
+    assert!(reported.contains("see holders with: gpuws status\n"), "{reported}");
     let line = "gpuws: warning: GPU 3: 15,774 MiB in use that no process accounts for\n";
     assert!(reported.contains(line), "{reported}");
 }

@@ -50,6 +50,7 @@ fn invalid_arguments_are_rejected_before_command_runs() {
         (vec!["sim", "no-such-machine", "--", "true"], 2),
         (vec!["sim", "labbox", "--library", "/no/such.so", "--", "true"], 2),
         (vec!["sim", "labbox", "--fault", "nvmlInit_v2=sometimes", "--", "true"], 2),
+        (vec!["sim", "labbox", "--fault", "nvmlFoo=15", "--", "true"], 2),
         (vec!["sim", "labbox"], 2),
         (vec!["--nvml", "/no/such.so", "status"], 2),
         (vec!["--sim", "labbox", "sim", "labbox", "--", "true"], 2),

@@ -83,6 +83,17 @@ fn page_is_written_to_a_file_and_json_to_standard_output() {
 }
 
 #[test]
+fn report_replaces_no_file() {
+    let dir = history();
+    printed(dir.path(), "report past -o usage.txt");
+    let before = fs::read(dir.path().join("usage.txt")).unwrap();
+    let ended = run(dir.path(), "report past --by gpu -o usage.txt");
+    assert_eq!(ended.code, 2, "{}", ended.stderr);
+    assert!(ended.stderr.contains("it already exists"), "{}", ended.stderr);
+    assert_eq!(fs::read(dir.path().join("usage.txt")).unwrap(), before);
+}
+
+#[test]
 fn report_covers_the_requested_time_and_leaves_gaps_out() {
     let dir = history();
     let head = |line: &str| printed(dir.path(), line).lines().nth(1).map(str::to_owned);

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The name of the marker function, as in the string table of an ELF file.
-const MARKER: &[u8] = b"\0gpuwsSimulatedMachine\0";
+/// The name of the marker function.
+const MARKER: &str = "gpuwsSimulatedMachine";
 
 /// The magic number of an ELF file.
 const ELF: &[u8] = b"\x7fELF";
@@ -23,10 +23,20 @@ pub(super) fn is_simulated(path: &Path) -> io::Result<bool> {
     if !path.metadata()?.is_file() {
         return Ok(false);
     }
-    is_marked(File::open(path)?)
+    has(path, MARKER)
 }
 
-fn is_marked(mut file: impl Read) -> io::Result<bool> {
+/// Returns whether a library has a function. The file is only read.
+///
+/// # Errors
+/// If the file cannot be read to its end.
+pub(super) fn has(path: &Path, function: &str) -> io::Result<bool> {
+    names(File::open(path)?, function)
+}
+
+/// Returns whether a string table of an ELF file has this name.
+fn names(mut file: impl Read, name: &str) -> io::Result<bool> {
+    let name = format!("\0{name}\0").into_bytes();
     let mut head = Vec::new();
     file.by_ref().take(ELF.len() as u64).read_to_end(&mut head)?;
     if head != ELF {
@@ -34,12 +44,12 @@ fn is_marked(mut file: impl Read) -> io::Result<bool> {
     }
     let mut piece = Vec::new();
     loop {
-        // Keeps the end of the last piece, because the marker may continue in the next one.
-        piece.drain(..piece.len().saturating_sub(MARKER.len() - 1));
+        // Keeps the end of the last piece, because the name may continue in the next one.
+        piece.drain(..piece.len().saturating_sub(name.len() - 1));
         if file.by_ref().take(PIECE).read_to_end(&mut piece)? == 0 {
             return Ok(false);
         }
-        if piece.windows(MARKER.len()).any(|window| window == MARKER) {
+        if piece.windows(name.len()).any(|window| window == name) {
             return Ok(true);
         }
     }
@@ -50,18 +60,19 @@ mod tests {
     use super::*;
 
     fn reported(parts: &[&[u8]]) -> bool {
-        is_marked(parts.concat().as_slice()).unwrap()
+        names(parts.concat().as_slice(), "nvmlInit_v2").unwrap()
     }
 
     #[test]
-    fn marker_is_found_at_any_offset() {
+    fn name_is_found_at_any_offset() {
+        const NAME: &[u8] = b"\0nvmlInit_v2\0";
         let piece = PIECE as usize;
         for before in [0, 1, piece - 30, piece - 20, piece - 10, piece - 1, piece, 3 * piece + 7] {
             let filled = vec![b'x'; before];
-            assert!(reported(&[ELF, &filled, MARKER]), "{before}");
-            assert!(reported(&[ELF, &filled, MARKER, &filled]), "{before}");
-            assert!(!reported(&[ELF, &filled, &MARKER[..MARKER.len() - 1]]), "{before}");
-            assert!(!reported(&[&filled, MARKER]), "{before}");
+            assert!(reported(&[ELF, &filled, NAME]), "{before}");
+            assert!(reported(&[ELF, &filled, NAME, &filled]), "{before}");
+            assert!(!reported(&[ELF, &filled, &NAME[..NAME.len() - 1]]), "{before}");
+            assert!(!reported(&[&filled, NAME]), "{before}");
         }
         assert!(!reported(&[]));
         assert!(!reported(&[ELF]));

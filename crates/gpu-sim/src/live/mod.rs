@@ -16,7 +16,7 @@ pub use host::{SessionClock, SessionHost};
 pub use placeholders::{ACTOR, PlaceholderProcesses};
 
 use crate::trusted::private;
-use crate::{ExternalProcess, Session, trusted};
+use crate::{CallFault, ExternalProcess, Session, trusted};
 use error::io;
 use gpu_core::{Error, ErrorKind};
 use rustix::fd::OwnedFd;
@@ -78,6 +78,22 @@ impl Dir {
     /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.dir
+    }
+
+    /// Checks that the simulated NVML has the functions of these faults, which would have no effect
+    /// otherwise.
+    ///
+    /// # Errors
+    /// If one does not exist, or if the library cannot be read.
+    pub fn check_faults(&self, faults: &[CallFault]) -> Result<(), LiveError> {
+        for CallFault { function, .. } in faults.iter().filter(|fault| fault.function != "*") {
+            let what = || format!("inject a fault into '{function}'");
+            if !library::has(&self.library, function).map_err(|error| io(what(), error))? {
+                let error = Error::new(ErrorKind::Invalid, what());
+                return Err(error.with_source("the simulated NVML has no such function").into());
+            }
+        }
+        Ok(())
     }
 
     /// Returns the path of the stand-in for a device file such as `/dev/nvidia0`. `None` if the

@@ -38,6 +38,20 @@ pub struct Diagnosis {
     pub remedies: Vec<Remedy>,
 }
 
+impl Diagnosis {
+    /// Makes the suggested commands those for a simulated machine: `sim` is the option that names it,
+    /// `live` the start of a command line that runs a job on it.
+    pub fn on_machine(&mut self, sim: &str, live: &str) {
+        for set in self.remedies.iter_mut().filter_map(|remedy| remedy.set.as_mut()) {
+            if set.starts_with("gpuws run ") {
+                set.insert_str(0, live);
+            } else if let Some(rest) = set.strip_prefix("gpuws ") {
+                *set = format!("gpuws {sim}{rest}");
+            }
+        }
+    }
+}
+
 /// Determines why a request failed.
 pub fn explain(shown: &OomFigures, now: Option<&Now>) -> Diagnosis {
     // A snapshot contains NVIDIA's devices, whose indexes devices of other vendors also have.

@@ -18,7 +18,7 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
 fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     // A container does not see the processes outside.
     let share = share(device).filter(|_| case.now.sees_host_pids != Ok(false))?;
-    let is_used = Unexplained::of(case.now, device).is_none_or(|account| account.is_ghost())
+    let is_used = Unexplained::of(device).is_none_or(|account| account.is_ghost())
         || case
             .holders_of(device)
             .any(|holder| case.role(holder.process.pid, device) == Role::MemoryUser);

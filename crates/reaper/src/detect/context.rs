@@ -288,14 +288,12 @@ pub(crate) struct Unexplained {
 }
 
 impl Unexplained {
-    /// Returns the account of a device of a snapshot; `None` if a part of it is unknown.
-    pub(crate) fn of(now: &Snapshot, device: &DeviceState) -> Option<Self> {
+    /// Returns the account of a device; `None` if a part of it is unknown.
+    ///
+    /// In a separate PID namespace, the amounts in NVML's list are valid although its PIDs are not.
+    pub(crate) fn of(device: &DeviceState) -> Option<Self> {
         let (used, total) = (device.memory_used().ok()?, device.memory_total().ok()?);
-        // In a separate PID namespace, the list accounts for no visible process.
-        let listed = match now.sees_host_pids {
-            Ok(false) => Bytes(0),
-            _ => device.memory_listed()?,
-        };
+        let listed = device.memory_listed()?;
         Some(Unexplained {
             used,
             total,

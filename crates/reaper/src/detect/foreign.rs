@@ -1,6 +1,6 @@
 //! A separate PID namespace, as in a container.
 
-use super::context::{DetectContext, Unexplained};
+use super::context::DetectContext;
 use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use gpu_core::DeviceState;
@@ -16,8 +16,9 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
 
 fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     let listed = device.processes.as_ref().map_or(0, Vec::len);
-    let unexplained = Unexplained::of(case.now, device).filter(Unexplained::is_ghost);
-    if listed == 0 && unexplained.is_none() {
+    let memory = device.memory_used().ok().zip(device.memory_total().ok());
+    let much = memory.filter(|(used, _)| device.driver_reserve().is_some_and(|own| *used > own));
+    if listed == 0 && much.is_none() {
         return None;
     }
     let mut evidence = vec![Evidence::new(
@@ -29,9 +30,9 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
         let text = format!("NVML lists {them} by host PIDs, which are invalid here");
         evidence.push(Evidence::new(Sign::HostPidsListed, text));
     }
-    evidence.extend(unexplained.as_ref().map(|account| {
-        let used = account.used.to_string();
-        let text = format!("{} of {} used", used.trim_end_matches(" MiB"), account.total);
+    evidence.extend(much.map(|(used, total)| {
+        let used = used.to_string();
+        let text = format!("{} of {total} used", used.trim_end_matches(" MiB"));
         Evidence::new(Sign::MemoryUsed, text)
     }));
     let minor = case.now.minor_of(device);
@@ -51,7 +52,7 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
         kind: FindingKind::ForeignNamespace,
         confidence: Confidence::Likely,
         devices: vec![device.id().clone()],
-        memory: unexplained.map(|account| account.bytes),
+        memory: much.map(|(used, _)| used),
         suspects,
         evidence,
         advice: vec![Advice::LookOnHost],

@@ -117,7 +117,7 @@ fn failing(device: &DeviceState, sample: &DeviceSample) -> Vec<&'static str> {
 
 /// Memory that no process uses and that only a reset frees.
 fn leaks(case: &DetectContext<'_>, device: &DeviceState) -> bool {
-    Unexplained::of(case.now, device).is_some_and(|account| account.is_ghost())
+    Unexplained::of(device).is_some_and(|account| account.is_ghost())
         && case.now.sees_host_pids != Ok(false)
         && case.now.holders.is_ok()
         && case.unread().is_none()

@@ -1,6 +1,6 @@
 //! The MIG instance that unexplained memory is in.
 
-use super::context::{DetectContext, Unexplained};
+use super::context::Unexplained;
 use gpu_core::{Bytes, DeviceState, MigInstance, driver_reserve};
 
 /// The memory of a GPU instance, which all compute instances in it share.
@@ -22,9 +22,8 @@ impl InstanceAccount {
 
     /// Returns the accounts of the GPU instances of a device; none if the memory of one of them is
     /// unknown, or the instance or the memory of a listed process.
-    pub(crate) fn all(case: &DetectContext<'_>, device: &DeviceState) -> Vec<InstanceAccount> {
-        let hidden = case.now.sees_host_pids == Ok(false);
-        Self::told(device).filter(|_| !hidden).unwrap_or_default()
+    pub(crate) fn all(device: &DeviceState) -> Vec<InstanceAccount> {
+        Self::told(device).unwrap_or_default()
     }
 
     fn told(device: &DeviceState) -> Option<Vec<InstanceAccount>> {

@@ -22,13 +22,13 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
 }
 
 fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
-    let account = Unexplained::of(case.now, device).filter(Unexplained::is_ghost)?;
+    let account = Unexplained::of(device).filter(Unexplained::is_ghost)?;
     let suspects = suspects(case, device);
     let Cause { kind, confidence, evidence, advice } = match &case.now.holders {
         Err(fault) => unknown_holders(case, fault),
         Ok(_) => suspected(case, device, &suspects).unwrap_or_else(|| unsuspected(case, device)),
     };
-    let instance = InstanceAccount::with_all(&InstanceAccount::all(case, device), &account);
+    let instance = InstanceAccount::with_all(&InstanceAccount::all(device), &account);
     let whole = Evidence::new(Sign::UnexplainedMemory, account.describe(device));
     let within = instance
         .map(|instance| Evidence::new(Sign::MemoryInMigInstance, instance.describe(device)));

@@ -281,7 +281,7 @@ impl DevicePast {
         let busy = device.sample.as_ref().ok().and_then(|sample| sample.utilization.ok());
         let still = busy.map(|busy| busy.get() == 0);
         self.still.note(still, now, longest);
-        let unlisted = Unexplained::of(look, device).map(|account| account.bytes);
+        let unlisted = Unexplained::of(device).map(|account| account.bytes);
         self.unlisted.note(unlisted, now, longest);
         // The PIDs of another namespace name nobody here.
         let Some(listed) =

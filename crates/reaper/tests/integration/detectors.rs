@@ -197,6 +197,28 @@ fn refused_process_list_is_a_finding() {
 }
 
 #[test]
+fn foreign_pids_account_for_memory_and_name_nobody_here() {
+    let worker = process(7, "python");
+    let mut inside = look(
+        vec![listing(device(0, 9000, 16_280), 7, 8990), device(1, 9000, 16_280)],
+        vec![context(&worker, &[0])],
+        vec![worker.clone()],
+    );
+    inside.sees_host_pids = Ok(false);
+    let usage = Usage::of(&inside);
+    let [first, second] = [0, 1].map(|at| inside.devices[at].id());
+    let [user] = usage.on(first) else { panic!("{usage:?}") };
+    assert_eq!((user.listed, user.memory.ok()), (Err(Absent::NotSupported), None));
+    let foreign: Vec<Pid> = usage.foreign(first).iter().map(|process| process.pid).collect();
+    assert_eq!((foreign, usage.account(first)), (vec![Pid(7)], Some(Bytes(0))));
+    assert_eq!(usage.account(second), Some(Bytes::from_mib(9000)), "that nobody lists");
+    inside.holders = Ok(Vec::new());
+    assert!(!Usage::of(&inside).is_free(inside.devices[0].id()));
+    inside.sees_host_pids = Ok(true);
+    assert!(Usage::of(&inside).foreign(inside.devices[0].id()).is_empty());
+}
+
+#[test]
 fn listed_state_is_unknown_if_list_was_not_read() {
     let worker = process(7, "python");
     let listed_by = |processes| {

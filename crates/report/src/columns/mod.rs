@@ -32,6 +32,11 @@ struct UserRow<'a> {
     user: &'a User,
 }
 
+/// Columns of processes that `gpuws status --columns` and `gpuws top` name differently: the name in
+/// each. Both accept both.
+pub const ALIASES: [(&str, &str); 3] =
+    [("gpu-memory", "gpu-mem"), ("gpu-util", "sm"), ("host-memory", "host")];
+
 /// The selected columns.
 #[derive(Clone)]
 pub struct Columns {
@@ -54,6 +59,8 @@ impl Columns {
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut columns = Columns { devices: Vec::new(), users: Vec::new() };
         for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            let alias = ALIASES.iter().find(|(_, in_top)| *in_top == name);
+            let name = alias.map_or(name, |(name, _)| *name);
             let device = device::COLUMNS.iter().find(|column| column.name == name);
             let user = process::COLUMNS.iter().find(|column| column.name == name);
             columns.devices.extend(device);

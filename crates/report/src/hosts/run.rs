@@ -11,7 +11,10 @@ pub fn progress(progress: &Progress<'_>, hosts: usize) -> Vec<String> {
         format!("{host}: {line}")
     };
     match progress {
-        Progress::NoAnswer(host, why) => vec![from(host, &format!("no answer: {why}"))],
+        Progress::NoAnswer(host, why) => {
+            let remedy = why.remedy().map(|remedy| from(host, &format!("hint: {remedy}")));
+            std::iter::once(from(host, &format!("no answer: {why}"))).chain(remedy).collect()
+        }
         Progress::Waiting => vec![format!("waiting until one of {hosts} has the GPUs free …")],
         Progress::Started(host, messages) => {
             let told = messages.lines().map(|line| from(host, line));

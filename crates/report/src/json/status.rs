@@ -128,6 +128,9 @@ pub struct Gpu {
     pub mig_devices: Option<Vec<MigDevice>>,
     /// Processes that use the GPU.
     pub processes: Vec<DeviceProcess>,
+    /// Processes that the driver lists by PIDs that are invalid here: gpuws runs in a separate PID
+    /// namespace, as in a container.
+    pub foreign_processes: Vec<ForeignProcess>,
     /// Why the GPU, or only its list of processes, could not be queried. Null if it could.
     pub error: Option<Failure>,
     /// Details of the GPU. Missing without the option -q.
@@ -150,8 +153,8 @@ pub struct DeviceProcess {
     /// Percentage of the sample period in which a kernel of the process was running. Null if the
     /// driver did not report it.
     pub utilization_percent: Option<u8>,
-    /// Whether the driver lists the process. Null if its list could not be read. A process that is
-    /// not listed was found by its mapped device file.
+    /// Whether the driver lists the process. Null if its list could not be read or has PIDs that
+    /// are invalid here. A process that is not listed was found by its mapped device file.
     pub listed: Option<bool>,
     /// ID of the MIG GPU instance that the process runs in. Null if the driver did not report one.
     pub gpu_instance_id: Option<u32>,
@@ -166,6 +169,16 @@ pub struct DeviceProcess {
     pub role: Role,
     /// Why values about the process on this GPU are null, by field name.
     pub absent: BTreeMap<&'static str, Absent>,
+}
+
+/// A process that is not visible in the PID namespace of gpuws.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ForeignProcess {
+    /// PID in the namespace of the host. Another process may have it here.
+    pub host_pid: u32,
+    /// Memory that the process uses on the GPU, in bytes. Null if the driver did not report it.
+    pub memory_bytes: Option<u64>,
 }
 
 impl Status {
@@ -278,10 +291,18 @@ impl Gpu {
                 .filter(|user| view.filter.shows(snapshot, user.pid))
                 .map(|user| DeviceProcess::of(snapshot, user))
                 .collect(),
+            foreign_processes: usage.foreign(device.id()).iter().map(ForeignProcess::of).collect(),
             error: device.sample.as_ref().err().or(list).map(Failure::of),
             details: Details::of(device),
             absent,
         }
+    }
+}
+
+impl ForeignProcess {
+    fn of(process: &gpu_core::DeviceProcess) -> Self {
+        let memory = process.memory.ok();
+        ForeignProcess { host_pid: process.pid.0, memory_bytes: memory.map(|bytes| bytes.0) }
     }
 }
 

@@ -118,6 +118,13 @@ impl<'a> View<'a> {
                 lines.extend(layout.user(self.snapshot, &user, finding));
                 lines.extend(layout.unlisted(self.snapshot, device, &user));
             }
+            for process in self.usage.foreign(device.id()) {
+                let part = process.gpu_instance;
+                let part = part.and_then(|id| self::place(device, id, process.compute_instance));
+                if same(part, place) {
+                    lines.extend(layout.foreign(process));
+                }
+            }
             if same(self.place_of_unexplained(device), place) {
                 lines.extend(
                     unexplained.into_iter().flat_map(|bytes| layout.unexplained(bytes.gib())),

@@ -4,7 +4,9 @@ use super::layout::{INDENT, Layout, USUAL, cell};
 use crate::text::{Line, Tone, packed, wrapped};
 use crate::wording;
 use crate::wording::claims::User as UserName;
-use gpu_core::{Access, DeviceFileKind, DeviceState, HeldFile, LeaseEntry, Snapshot, Timestamp};
+use gpu_core::{
+    Access, DeviceFileKind, DeviceProcess, DeviceState, HeldFile, LeaseEntry, Snapshot, Timestamp,
+};
 use gpu_reaper::{FindingKind, User};
 
 impl Layout {
@@ -48,9 +50,23 @@ impl Layout {
 
     /// Formats `    no listed process       15.4 GiB   ← unexplained`.
     pub(super) fn unexplained(&self, gib: f64) -> Vec<Line> {
-        let line = Line::new().padded_to(self.indent).accent("no listed process");
-        let line = line.padded_to(self.amount()).plain(format!("{gib:>6.1} GiB"));
-        let mark = Line::new().accent("← unexplained");
+        let amount = format!("{gib:>6.1} GiB");
+        self.remark(Line::new().accent("no listed process"), &amount, Tone::Accent, "← unexplained")
+    }
+
+    /// Formats `    listed as host PID 48210       30.0 GiB   not visible`.
+    pub(super) fn foreign(&self, process: &DeviceProcess) -> Vec<Line> {
+        let who = Line::new().plain(format_args!("listed as host PID {}", process.pid));
+        let amount =
+            process.memory.map_or("–".to_owned(), |bytes| format!("{:.1} GiB", bytes.gib()));
+        self.remark(who, &format!("{amount:>10}"), Tone::Dim, "not visible")
+    }
+
+    /// Formats an amount of memory without a visible process, and a remark.
+    fn remark(&self, who: Line, amount: &str, tone: Tone, remark: &str) -> Vec<Line> {
+        let line = Line::new().padded_to(self.indent).line(who);
+        let line = line.padded_to(self.amount()).plain(amount);
+        let mark = Line::new().add(tone, remark);
         match self.is_wide {
             true => vec![line.padded_to(self.amount() + 17).line(mark)],
             false => packed(Line::new(), [line, mark], "   ", self.indent, self.columns),

@@ -3,7 +3,7 @@
 use gpu_claim::{Ahead, WaitReason, Waiting};
 use gpu_core::{Claim, DeviceFault, DeviceId, DeviceUuid, ErrorKind, LeaseEntry, Link, Share};
 use gpu_placement::{Bar, Passed, Why};
-use gpu_steward::{Decision, Note};
+use gpu_steward::{Decision, Note, Refused};
 
 /// Returns the name of a user by UID.
 pub type User<'a> = &'a dyn Fn(u32) -> String;
@@ -26,7 +26,7 @@ pub fn chosen(decision: &Decision, product: Option<&str>) -> String {
             format!("{text} ({}{other})", link(*weakest))
         }
         Why::Fits => format!("{text} (tightest fit)"),
-        Why::KeepsBlocks => format!("{text} (keeps NVLink groups intact)"),
+        Why::KeepsBlocks => format!("{text} (keeps blocks of GPUs whole)"),
         Why::Coolest => format!("{text} (coolest)"),
         Why::LeastRecent => format!("{text} (least recently used)"),
         Why::Linked { .. } | Why::OnlyOne | Why::First => text,
@@ -90,16 +90,16 @@ pub fn passed(why: &Passed, user: User<'_>, limit: Option<&str>) -> String {
             None => "not in the requested set".to_owned(),
         },
         Passed::Excluded => "excluded".to_owned(),
-        Passed::LacksMemory { has, needs } => format!("has only {has} in total; {needs} requested"),
-        Passed::LacksRoom { has, needs } => format!("has only {has} free; {needs} requested"),
+        Passed::LacksMemory { has, needs } => format!("only {has} in total; {needs} requested"),
+        Passed::LacksRoom { has, needs } => format!("only {has} free; {needs} requested"),
         Passed::MemoryUnknown(absent) => format!("memory unknown: {absent}"),
         Passed::LowCapability { has, needs } => {
-            format!("has compute capability {}.{}; {}.{} requested", has.0, has.1, needs.0, needs.1)
+            format!("compute capability {}.{}; {}.{} requested", has.0, has.1, needs.0, needs.1)
         }
         Passed::CapabilityUnknown(absent) => {
             format!("compute capability unknown: {absent}")
         }
-        Passed::DrivesDisplay => "drives a display".to_owned(),
+        Passed::DrivesDisplay => "in use by a display".to_owned(),
         Passed::OtherSetBetter => "free".to_owned(),
     }
 }
@@ -115,13 +115,13 @@ pub fn barred(bar: &Bar, user: User<'_>) -> String {
         Bar::Unexplained(bytes) => format!("{bytes} in use that no process accounts for"),
         Bar::Faulty(fault) => match fault.kind {
             ErrorKind::Device(DeviceFault::Lost) => "lost (fallen off the bus)".to_owned(),
-            ErrorKind::Device(DeviceFault::ResetRequired) => "requires a reset".to_owned(),
+            ErrorKind::Device(DeviceFault::ResetRequired) => "reset required".to_owned(),
             _ => format!("faulty: failed to {fault}"),
         },
         Bar::Unfit(defect) => defect.clone(),
         Bar::UsersUnknown(absent) => format!("users unknown: {absent}"),
-        Bar::NameUnknown => "has no unique UUID".to_owned(),
-        Bar::MigMode => "has MIG enabled; claim a MIG device with --mig".to_owned(),
+        Bar::NameUnknown => "no unique UUID".to_owned(),
+        Bar::MigMode => "MIG is enabled; claim a MIG device with --mig".to_owned(),
         Bar::MigAlone => "CUDA exposes one MIG device and no other GPU to a program".to_owned(),
     }
 }
@@ -143,6 +143,46 @@ pub fn reasons<'a>(
     let word =
         |(reason, devices): (String, Vec<&DeviceId>)| format!("{}: {reason}", named(&devices));
     by_reason.into_iter().map(word).collect()
+}
+
+/// Returns whether a device is used without a lease, which a list of the leases does not show.
+pub fn is_used_without_lease(refused: &Refused) -> bool {
+    let is_it = |why: &Passed| match why {
+        Passed::Barred(bar) => matches!(bar, Bar::Outsider { .. } | Bar::Unexplained(_)),
+        why => matches!(why, Passed::LacksRoom { .. }),
+    };
+    refused.passed().any(|(_, why)| is_it(why))
+}
+
+/// Returns which claim could be granted instead of one that never can; `could` devices are suitable.
+/// `limit` is as in [`reasons`]. `None` if the reasons say it.
+pub fn what_is_possible(refused: &Refused, could: u32, limit: Option<&str>) -> Option<String> {
+    let lasting = || refused.passed().filter(|(_, why)| why.is_lasting());
+    if lasting().any(|(_, why)| *why == Passed::Barred(Bar::MigAlone)) {
+        return Some("a claim gets one MIG device: -n 1".to_owned());
+    }
+    if could > 0 {
+        let is_unsuitable = |id: &&DeviceId| lasting().any(|(other, _)| other == *id);
+        let suitable = refused.offered.iter().filter(|id| !is_unsuitable(id));
+        let suitable: Vec<&DeviceId> = suitable.collect();
+        return Some(format!("the maximum is -n {could} ({})", named(&suitable)));
+    }
+    let memory = lasting().filter_map(|(_, why)| match why {
+        Passed::LacksMemory { has, .. } => Some(*has),
+        _ => None,
+    });
+    let capability = lasting().filter_map(|(_, why)| match why {
+        Passed::LowCapability { has, .. } => Some(*has),
+        _ => None,
+    });
+    if let Some(most) = memory.max() {
+        return Some(format!("request at most {most}"));
+    }
+    if let Some((major, minor)) = capability.max() {
+        return Some(format!("request at most --capability {major}.{minor}"));
+    }
+    let others = refused.passed().any(|(_, why)| *why == Passed::NotAmong);
+    (others && limit.is_none()).then(|| "name other GPUs".to_owned())
 }
 
 /// Returns what blocks a claim apart from other claims and leases.
@@ -292,7 +332,7 @@ mod tests {
             (linked(Some(Link::Unknown), &[], None), " (?)"),
             (linked(None, &[2, 3], None), ""),
             (Why::Fits, " (tightest fit)"),
-            (Why::KeepsBlocks, " (keeps NVLink groups intact)"),
+            (Why::KeepsBlocks, " (keeps blocks of GPUs whole)"),
             (Why::Coolest, " (coolest)"),
             (Why::LeastRecent, " (least recently used)"),
             (Why::OnlyOne, ""),

@@ -94,6 +94,14 @@ fn cpu_is_since_start_or_since_the_previous_look() {
 }
 
 #[test]
+fn columns_have_the_names_of_top_too() {
+    for (name, in_top) in gpu_report::COLUMN_ALIASES {
+        let names = [name, in_top].map(|name| format!("{:?}", Columns::parse(name).unwrap()));
+        assert_eq!(names[0], names[1]);
+    }
+}
+
+#[test]
 fn unknown_column_is_an_error_with_all_names() {
     for (columns, error) in [("fan,speed", "there is no column 'speed'; "), (", ", "no column is")]
     {

@@ -174,14 +174,14 @@ fn every_reason_against_a_device_is_told() {
             "faulty: failed to ask it",
         ),
         (Passed::Barred(Bar::Faulty(fault(DeviceFault::Lost))), "lost (fallen off the bus)"),
-        (Passed::Barred(Bar::Faulty(fault(DeviceFault::ResetRequired))), "requires a reset"),
+        (Passed::Barred(Bar::Faulty(fault(DeviceFault::ResetRequired))), "reset required"),
         (
             Passed::Barred(Bar::Unfit("2 uncorrected memory errors".into())),
             "2 uncorrected memory errors",
         ),
         (Passed::Barred(Bar::UsersUnknown(Absent::TooOld)), "users unknown: driver too old"),
-        (Passed::Barred(Bar::NameUnknown), "has no unique UUID"),
-        (Passed::Barred(Bar::MigMode), "has MIG enabled; claim a MIG device with --mig"),
+        (Passed::Barred(Bar::NameUnknown), "no unique UUID"),
+        (Passed::Barred(Bar::MigMode), "MIG is enabled; claim a MIG device with --mig"),
         (
             Passed::Barred(Bar::MigAlone),
             "CUDA exposes one MIG device and no other GPU to a program",
@@ -190,16 +190,16 @@ fn every_reason_against_a_device_is_told() {
         (Passed::Excluded, "excluded"),
         (
             Passed::LacksMemory { has: mib(5), needs: mib(6) },
-            "has only 5 MiB in total; 6 MiB requested",
+            "only 5 MiB in total; 6 MiB requested",
         ),
-        (Passed::LacksRoom { has: mib(5), needs: mib(6) }, "has only 5 MiB free; 6 MiB requested"),
+        (Passed::LacksRoom { has: mib(5), needs: mib(6) }, "only 5 MiB free; 6 MiB requested"),
         (Passed::MemoryUnknown(Absent::TooOld), "memory unknown: driver too old"),
         (
             Passed::LowCapability { has: (7, 5), needs: (8, 0) },
-            "has compute capability 7.5; 8.0 requested",
+            "compute capability 7.5; 8.0 requested",
         ),
         (Passed::CapabilityUnknown(Absent::TooOld), "compute capability unknown: driver too old"),
-        (Passed::DrivesDisplay, "drives a display"),
+        (Passed::DrivesDisplay, "in use by a display"),
         (Passed::OtherSetBetter, "free"),
     ] {
         assert_eq!(claims::passed(&passed, &user, None), words);
@@ -215,7 +215,7 @@ fn reasons_are_told_once_with_their_devices() {
     let (excluded, display) = (Passed::Excluded, Passed::DrivesDisplay);
     let passed = [&excluded, &display, &excluded, &excluded];
     let reasons = claims::reasons(ids.iter().zip(passed), &user, None);
-    assert_eq!(reasons, ["GPUs 0, 2, 3: excluded", "GPU 1: drives a display"]);
+    assert_eq!(reasons, ["GPUs 0, 2, 3: excluded", "GPU 1: in use by a display"]);
     assert_eq!(claims::gpus(&[0, 3]), "GPUs 0 and 3");
     let part = DeviceId { uuid: Ok(DeviceUuid("MIG-7".into())), ..DeviceId::from_index(2) };
     assert_eq!(claims::named(&[&part, &ids[1]]), "GPU 1, MIG-7 of GPU 2");

@@ -83,7 +83,7 @@ impl State {
     fn aim(&self, row: &Row) -> Option<Aim> {
         match row.key.subject {
             Subject::Process(key) => Some(Aim::Processes(vec![key])),
-            Subject::Unlisted => {
+            Subject::Foreign(_) | Subject::Unlisted => {
                 let mut devices = self.frame.as_deref()?.snapshot.devices.iter();
                 let device = devices.find(|device| Some(device.id().index) == row.key.gpu)?;
                 Some(Aim::Unlisted(device.id().clone()))

@@ -280,6 +280,12 @@ fn details(state: &State, width: u16) -> Text {
     };
     match row.key.subject {
         Subject::Process(key) => process(&mut text, state, frame, row, key.pid, width),
+        Subject::Foreign(pid) => {
+            let memory = row.memory.map_or("?".to_owned(), gpu_core::amount);
+            let gpu = row.place();
+            let what = format!("{memory} of GPU {gpu}, listed as host PID {pid}, not visible here");
+            add(&mut text, Tone::Strong, &what, 0, width);
+        }
         Subject::Unlisted => {
             let memory = row.memory.map_or("?".to_owned(), gpu_core::amount);
             let gpu = row.place();

@@ -1,7 +1,6 @@
 //! The process for which devices are claimed.
 
 use crate::args::ClaimArgs;
-
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::lease_keepers::is_supervisor;
@@ -59,13 +58,14 @@ pub(super) fn default_root(
 /// Rejects a process of another user, whose lease would be invalid, and init, because every process
 /// descends from it.
 pub(super) fn check_root(root: ProcessInfo) -> Result<ProcessInfo, Failure> {
-    let own = root.uid == Ok(geteuid().as_raw());
-    match own && root.key.pid.0 > 1 {
-        true => Ok(root),
-        false => Err(Failure::new(Exit::Usage, format!("claim for process {}", root.key.pid))
-            .with_source("it does not belong to you")
-            .with_hint("pass --for a process of your own, e.g. $$")),
-    }
+    let why = match root.key.pid.0 {
+        0 | 1 => "every process descends from it",
+        _ if root.uid != Ok(geteuid().as_raw()) => "it does not belong to you",
+        _ => return Ok(root),
+    };
+    Err(Failure::new(Exit::Usage, format!("claim for process {}", root.key.pid))
+        .with_source(why)
+        .with_hint("pass --for a process of your own, e.g. $$"))
 }
 
 /// Refuses a claim that would wait for the end of a lease that ends with this process.

@@ -5,8 +5,10 @@ pub(super) mod machine;
 mod render;
 
 use crate::args::{ExplainArgs, Global};
+use crate::claim_request::within;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::source::sim_option;
 use crate::terminal::{Line, Screen};
 use crate::wording;
 use gpu_memory_advice::explain::{Diagnosis, explain};
@@ -29,7 +31,11 @@ pub(crate) fn run(
     let snapshot = if none || args.no_live { None } else { machine::query(global)? };
     let now = snapshot.as_ref().map(machine::now);
     let diagnose = |event| explain(&text::shown(event), now.as_ref());
-    let diagnoses: Vec<Diagnosis> = report.events.iter().map(diagnose).collect();
+    let mut diagnoses: Vec<Diagnosis> = report.events.iter().map(diagnose).collect();
+    if let Some(snapshot) = &snapshot {
+        let (sim, live) = (sim_option(&snapshot.origin, global), within(global));
+        diagnoses.iter_mut().for_each(|diagnosis| diagnosis.on_machine(&sim, &live));
+    }
     if global.json {
         screen.json(&json::Explained::of(report, &diagnoses, snapshot.as_ref()))?;
     } else if none {

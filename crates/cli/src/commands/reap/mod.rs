@@ -15,7 +15,6 @@ use gpu_core::selector::indexes;
 use gpu_core::{
     DeviceId, ErrorKind, Groups, Origin, ProcessFault, ProcessInfo, Snapshot, look_up_processes,
 };
-use gpu_host::has_account;
 use gpu_reaper::{Guard, Outcome, Plan, Protect, Report, Request, Scope};
 use gpu_report::json;
 
@@ -36,7 +35,7 @@ pub(crate) fn run(args: &ReapArgs, global: &Global, screen: &mut Screen) -> Resu
     };
     let request = request(args, now, &everyone)?;
     check_protected(&source, &args.protect)?;
-    check_users(&source, &args.user)?;
+    check_users(&source, &args.user, global)?;
     let guard = Guard::new(&*source.host, args.protect.clone())?;
     let plan = gpu_reaper::plan(&snapshots, &diagnosis, &guard, &request);
     if !global.json {
@@ -108,24 +107,20 @@ fn check_protected(source: &Source, protect: &[Protect]) -> Result<(), Failure> 
     }
 }
 
-/// Rejects a user without processes and account: for a misspelled name nothing would be done.
-fn check_users(source: &Source, users: &[String]) -> Result<(), Failure> {
-    if users.is_empty() {
-        return Ok(());
-    }
-    let everyone = source.host.processes()?.processes;
-    let is_known = |user: &&String| {
-        let theirs = Protect::User((*user).clone());
-        everyone.iter().any(|process| theirs.covers(process))
-            || (source.host.origin() == Origin::Live && has_account(user))
-    };
-    match users.iter().find(|user| !is_known(user)) {
+/// What is wrong with an unknown user.
+pub(super) const NO_USER: &str = "no such user, and no visible process belongs to them";
+
+/// Rejects an unknown user, for whom nothing would be done.
+fn check_users(source: &Source, users: &[String], global: &Global) -> Result<(), Failure> {
+    match source.unknown_user(users)? {
         None => Ok(()),
         Some(user) => Err(Failure::new(Exit::Usage, format!("reap for user '{user}'"))
-            .with_source("no such user, and no visible process belongs to them")
+            .with_source(NO_USER)
             .with_hint(match source.host.origin() {
-                Origin::Live => "list process owners with: ps -eo user,pid,args",
-                _ => "list the simulated processes with: gpuws holders",
+                Origin::Live => "list process owners with: ps -eo user,pid,args".to_owned(),
+                origin => {
+                    format!("list its processes with: gpuws {}holders", sim_option(&origin, global))
+                }
             })),
     }
 }

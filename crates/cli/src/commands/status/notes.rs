@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::source::sim_option;
 use crate::terminal::{Line, Screen, Tone, packed, wrapped};
 use crate::wording;
-use gpu_core::{Origin, Reading, Snapshot};
+use gpu_core::{Reading, Snapshot};
 use gpu_reaper::{Diagnosis, silence};
 use gpu_report::rows::View;
 
@@ -56,14 +56,19 @@ pub(super) fn bystanders(screen: &mut Screen, view: &View<'_>) -> Result<(), Fai
     }
 }
 
-/// Prints a line for each device with findings: their kinds, and the command that explains them.
+/// Returns the command that explains the findings about a machine.
+pub(super) fn doctor(snapshot: &Snapshot, global: &Global) -> String {
+    format!("gpuws {}doctor", sim_option(&snapshot.origin, global))
+}
+
+/// Prints a line for each device with findings: their kinds, and `doctor`, the command that explains
+/// them.
 pub(super) fn next_commands(
     screen: &mut Screen,
-    global: &Global,
+    doctor: &str,
     snapshot: &Snapshot,
     diagnosis: &Diagnosis,
 ) -> Result<(), Failure> {
-    let sim = sim_option(&snapshot.origin, global);
     let room = screen.room(0);
     let mut lines: Vec<(Vec<u32>, Vec<String>)> = Vec::new();
     for finding in &diagnosis.findings {
@@ -89,10 +94,7 @@ pub(super) fn next_commands(
         let what = format!("{}.", whats.join(", "));
         let mut lines = wrapped(Line::new().plain(head), Tone::Plain, &what, room);
         let gpu = indexes.first().map_or(String::new(), |index| format!(" --gpu {index}"));
-        let command = match &snapshot.origin {
-            Origin::Recorded(_) => Line::new().dim("doctor --replay explains it"),
-            _ => Line::new().accent(format!("gpuws {sim}doctor{gpu}")),
-        };
+        let command = Line::new().accent(format!("{doctor}{gpu}"));
         // On one line, so that it can be copied.
         let last = lines.pop().unwrap_or_default();
         lines.extend(packed(Line::new(), [last, command], "   ", 4, room));

@@ -7,8 +7,8 @@ use crate::failure::Failure;
 use crate::queue_status::user;
 use crate::terminal::Screen;
 use gpu_history::Frame;
-use gpu_report::ProcessFilter;
 use gpu_report::rows::View;
+use gpu_report::{ProcessFilter, replay};
 use gpu_steward::DeviceLeases;
 
 /// Shows a frame.
@@ -33,7 +33,11 @@ pub(super) fn show(
     view.columns = args.columns.as_ref();
     match global.json {
         true => screen.json(&view.json(false))?,
-        false => show_view(screen, global, &view)?,
+        false => {
+            let at = args.replay.at.map(|_| whole.taken_at);
+            let doctor = args.replay.replay.as_deref().map(|dir| replay::doctor(dir, at));
+            show_view(screen, global, &view, &doctor.unwrap_or_default())?;
+        }
     }
     Ok(Exit::Done)
 }

@@ -35,6 +35,19 @@ fn textfile_is_the_page_without_timestamps() {
 }
 
 #[test]
+fn memory_that_foreign_pids_account_for_is_not_unexplained() {
+    let words = ["--sim", "inside-container", "export", "--textfile", "-"];
+    let page = gpuws(Path::new("."), &words).stdout;
+    let values = |start: &str| -> Vec<&str> {
+        let lines = page.lines().filter(|line| line.starts_with(start));
+        lines.filter_map(|line| Some(line.rsplit_once(' ')?.1)).collect()
+    };
+    assert_eq!(values("gpuws_gpu_memory_unexplained_bytes{"), ["0.0", "0.0"]);
+    assert_eq!(values("gpuws_gpu_free{"), ["0.0", "0.0"]);
+    assert!(!page.contains("memory=\"unlisted\""), "a holder may be listed by its host PID");
+}
+
+#[test]
 fn values_are_those_of_status() {
     for machine in ["labbox", "p100-ghost", "healthy-box", "mig-a100", "sick-gpus"] {
         let dir = Path::new(".");

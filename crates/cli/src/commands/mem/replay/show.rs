@@ -56,7 +56,7 @@ pub(super) fn show(
     }
     screen.print_all(table.lines(screen.room(0)))?;
     for run in &replays.runs {
-        show_stop(screen, global, replays, run)?;
+        show_stop(screen, global, args, (replays, run))?;
     }
     Ok(())
 }
@@ -101,8 +101,8 @@ fn show_agreement(screen: &mut Screen, agreement: &Agreement) -> Result<(), Fail
 fn show_stop(
     screen: &mut Screen,
     global: &Global,
-    replays: &Replays<'_>,
-    run: &Run,
+    args: &ReplayArgs,
+    (replays, run): (&Replays<'_>, &Run),
 ) -> Result<(), Failure> {
     let Some(stop) = run.trial.outcome.stop else { return Ok(()) };
     screen.print(&Line::new())?;
@@ -136,8 +136,9 @@ fn show_stop(
         screen.print(&head.plain(format!(": peak reserved {reserved}")))?;
     }
     if run.helpful_settings.is_empty() {
-        let next = "  No setting of this allocator helps; for the required memory: gpuws mem fit";
-        screen.print(&Line::new().dim(next))?;
+        let file = wording::shell_word(&args.file.to_string_lossy());
+        let next = "  No setting of this allocator helps; for the required memory: ";
+        screen.print(&Line::new().dim(next).plain(format_args!("gpuws mem fit {file}")))?;
     }
     Ok(())
 }
