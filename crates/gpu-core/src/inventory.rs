@@ -55,10 +55,7 @@ impl DeviceState {
         let mut hung = hanging(&sample);
         let mut processes = unless(&hung, || ask(|| backend.processes(&info.id)));
         hung = hung.or_else(|| hanging(&processes));
-        let mig = unless(&hung, || match info.mig_enabled {
-            Ok(false) => Ok(Vec::new()),
-            _ => ask(|| backend.mig_instances(&info.id)),
-        });
+        let mig = unless(&hung, || ask(|| backend.mig_instances(&info.id)));
         hung = hung.or_else(|| hanging(&mig));
         let details = match groups.is_empty() {
             true => Ok(DeviceDetails::default()),
