@@ -254,7 +254,8 @@ pub(crate) struct DoctorArgs {
 // The number of samples and the time between them.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Sampling {
-    /// Number of samples; several tell an idle process from a pausing one.
+    /// Number of samples; several tell an idle process from a pausing one. With --replay the last
+    /// ones (default: 13); what the day before them proves counts as well.
     #[arg(long = "looks", value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) count: u16,

@@ -87,7 +87,7 @@ impl Machine {
     pub fn from_dir(dir: &Path) -> Result<Self> {
         let name = last_part(dir.file_name(), dir);
         load(&name, &|file| read_file(&dir.join(file), file))
-            .map_err(|error| unreadable(&name, error))
+            .map_err(|error| unreadable(&dir.to_string_lossy(), error))
     }
 }
 

@@ -33,6 +33,9 @@ pub(super) fn run(
     let attributed = documents.iter().any(|document| !document.device_failures.is_empty());
     let logged = snapshot.driver_messages.iter().any(|messages| !messages.is_empty());
     let judged = logged || attributed || snapshot.devices.iter().any(shows_health);
+    if !judged && failures.iter().all(|code| *code == ErrorCode::Other) {
+        super::parse::refuse_out_of_memory("diagnose the pasted text", &bytes)?;
+    }
     if !judged && failures.is_empty() {
         return Err(Failure::new(Exit::Usage, "diagnose the pasted text")
             .with_source("it has no GPU memory figures and no Xid")

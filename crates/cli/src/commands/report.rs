@@ -16,11 +16,11 @@ pub(crate) fn run(
     global: &Global,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
-    let zone = local_time::zone();
+    let (zone, gap) = (local_time::zone(), args.gap()?);
     let mut recorded = Recorded::open(&args.path)?;
     let span = recorded.span().unwrap_or((Timestamp(0), Timestamp(0)));
-    let (since, until) = replay::window(span, args.since, args.until, &zone)?;
-    let mut accounts = Accounts::new(args.gap);
+    let (since, until) = replay::window(&args.path, span, (args.since, args.until), &zone)?;
+    let mut accounts = Accounts::new(gap);
     let mut last = None;
     let mut progress = Progress::start();
     recorded.each(since, until, args.step, |look, leases| {

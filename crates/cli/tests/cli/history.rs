@@ -60,6 +60,10 @@ fn history_is_anonymous_and_not_continued_without_names() {
     for private in ["alice", "train.py", "labbox  "] {
         assert!(!shown.contains(private), "{private}: {shown}");
     }
+    let report = lines(dir.path(), "report past").join("\n");
+    for shown in [&shown, &report] {
+        assert!(shown.contains("anon-3 ") && !shown.contains("100"), "real UIDs? {shown}");
+    }
     let again = run(dir.path(), "--sim labbox record --for 5s past");
     assert_eq!(again.code, 2, "{}", again.stderr);
     assert!(again.stderr.contains("each recorder numbers users anew"), "{}", again.stderr);
