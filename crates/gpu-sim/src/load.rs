@@ -86,8 +86,14 @@ impl Machine {
     /// `Io` when a file cannot be read; `Invalid`, naming file and line, when its text is wrong.
     pub fn from_dir(dir: &Path) -> Result<Self> {
         let name = last_part(dir.file_name(), dir);
+        let found = std::fs::symlink_metadata(dir.join("machine.toml"));
+        if found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+            let what = format!("find 'machine.toml' in '{}'", dir.display());
+            let why = "a simulated machine has this file; --replay shows a history";
+            return Err(Error::new(ErrorKind::Invalid, what).with_source(why));
+        }
         load(&name, &|file| read_file(&dir.join(file), file))
-            .map_err(|error| unreadable(&dir.to_string_lossy(), error))
+            .map_err(|error| unreadable(&name, error))
     }
 }
 

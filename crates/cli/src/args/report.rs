@@ -46,7 +46,8 @@ impl ReportArgs {
         if gap >= least {
             return Ok(gap);
         }
-        let why = "--gap is shorter than twice --step (default: 10s), so that nothing would count";
+        let why =
+            "--gap is shorter than twice --step (default: 10s), and samples lie that far apart";
         let failure = Failure::new(Exit::Usage, "select samples").with_source(why);
         Err(failure.with_hint("--step 0 uses each sample"))
     }
