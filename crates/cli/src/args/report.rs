@@ -1,8 +1,6 @@
 //! Arguments of `gpuws report`.
 
 use super::time::{time, time_or_zero};
-use crate::exit::Exit;
-use crate::failure::Failure;
 use clap::Args;
 use gpu_report::Moment;
 use gpu_report::usage::{By, Form};
@@ -28,27 +26,11 @@ pub(crate) struct ReportArgs {
     /// Longer intervals between two samples were not watched and are not counted; at least twice
     /// --step (default: 5m, or twice --step).
     #[arg(long, value_name = "TIME", value_parser = time)]
-    gap: Option<Duration>,
+    pub(crate) gap: Option<Duration>,
     /// What to print: a table, csv, json, or html with pictures.
     #[arg(long, value_name = "FORMAT", default_value = "table", conflicts_with = "json")]
     pub(crate) format: Form,
     /// Write to this file instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-}
-
-impl ReportArgs {
-    /// Returns the longest interval that counts. Samples that are used lie up to a step and the time
-    /// between samples apart.
-    pub(crate) fn gap(&self) -> Result<Duration, Failure> {
-        let least = self.step * 2;
-        let gap = self.gap.unwrap_or(least.max(Duration::from_secs(300)));
-        if gap >= least {
-            return Ok(gap);
-        }
-        let why =
-            "--gap is shorter than twice --step (default: 10s), and samples lie that far apart";
-        let failure = Failure::new(Exit::Usage, "select samples").with_source(why);
-        Err(failure.with_hint("--step 0 uses each sample"))
-    }
 }

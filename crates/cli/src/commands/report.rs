@@ -8,7 +8,7 @@ use crate::terminal::{Progress, Screen};
 use gpu_accounting::Accounts;
 use gpu_core::Timestamp;
 use gpu_machine::Recorded;
-use gpu_report::usage::{Form, Usage, day};
+use gpu_report::usage::{Form, Usage, day, gap};
 use gpu_report::{json, replay};
 
 pub(crate) fn run(
@@ -16,7 +16,7 @@ pub(crate) fn run(
     global: &Global,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
-    let (zone, gap) = (local_time::zone(), args.gap()?);
+    let (zone, gap) = (local_time::zone(), gap(args.step, args.gap)?);
     let mut recorded = Recorded::open(&args.path)?;
     let span = recorded.span().unwrap_or((Timestamp(0), Timestamp(0)));
     let (since, until) = replay::window(&args.path, span, (args.since, args.until), &zone)?;

@@ -8,7 +8,7 @@ mod table;
 use crate::local_time::readable;
 use crate::wording::count;
 use gpu_accounting::{Accounts, Amounts, Day, Energy, Owner};
-use gpu_core::{Origin, Snapshot, Timestamp};
+use gpu_core::{Error, ErrorKind, Origin, Result, Snapshot, Timestamp};
 use jiff::Timestamp as Instant;
 use jiff::tz::TimeZone;
 use std::str::FromStr;
@@ -98,6 +98,22 @@ pub fn day(at: Timestamp, zone: &TimeZone) -> Day {
     let instant = i64::try_from(at.0).ok().and_then(|at| Instant::from_millisecond(at).ok());
     let date = zone.to_datetime(instant.unwrap_or(Instant::MAX)).date();
     Day { year: date.year(), month: date.month(), day: date.day() }
+}
+
+/// Returns the longest interval that counts, if samples are used each `step`: the requested one, or
+/// five minutes or more. Samples in use lie up to a step and the time between two samples apart.
+///
+/// # Errors
+/// `Invalid` when the requested one is shorter than twice the step.
+pub fn gap(step: Duration, requested: Option<Duration>) -> Result<Duration> {
+    let least = step.saturating_mul(2);
+    let gap = requested.unwrap_or(least.max(Duration::from_secs(300)));
+    if gap >= least {
+        return Ok(gap);
+    }
+    let why = "--gap is shorter than twice --step (default: 10s), and samples lie that far apart; \
+               --step 0 uses each sample";
+    Err(Error::new(ErrorKind::Invalid, "select samples").with_source(why))
 }
 
 /// One row: a name, the user of a job, and the amounts.
