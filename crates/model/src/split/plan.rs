@@ -179,7 +179,7 @@ fn reason(layers: &[Layer], room: Option<&Room>) -> String {
     };
     let bytes = amount(layers.iter().map(Layer::bytes).sum());
     match room {
-        Some(_) if layers.iter().all(|layer| layer.pinned) => {
+        _ if layers.iter().all(|layer| layer.pinned) => {
             format!("{names} ({bytes}) in the memory of the CPU: the engine keeps it there")
         }
         None => format!("{names} ({bytes}) fits nowhere"),
