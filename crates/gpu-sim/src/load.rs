@@ -83,7 +83,8 @@ impl Machine {
     /// Reads a machine from a directory: `machine.toml` and the recordings that it names.
     ///
     /// # Errors
-    /// `Io` when a file cannot be read; `Invalid`, naming file and line, when its text is wrong.
+    /// `Io` when a file cannot be read; `Invalid` when there is no `machine.toml`, and, naming file
+    /// and line, when its text is wrong.
     pub fn from_dir(dir: &Path) -> Result<Self> {
         let name = last_part(dir.file_name(), dir);
         let found = std::fs::symlink_metadata(dir.join("machine.toml"));
