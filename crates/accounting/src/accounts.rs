@@ -23,7 +23,8 @@ pub struct Accounts {
     /// A longer interval was not watched.
     longest: Duration,
     looks: usize,
-    first: Option<Timestamp>,
+    /// The earliest and the latest time of a snapshot: the clock may have been set back.
+    span: Option<(Timestamp, Timestamp)>,
     last: Option<(Timestamp, Day)>,
     watched: Duration,
     gaps: Gaps,
@@ -94,7 +95,7 @@ impl Accounts {
         Accounts {
             longest,
             looks: 0,
-            first: None,
+            span: None,
             last: None,
             watched: Duration::ZERO,
             gaps: Gaps::default(),
@@ -130,7 +131,8 @@ impl Accounts {
             None => None,
         };
         self.looks += 1;
-        self.first.get_or_insert(now);
+        let (first, last) = self.span.unwrap_or((now, now));
+        self.span = Some((first.min(now), last.max(now)));
         self.last = Some((now, day));
         let (from, day) = interval.unwrap_or((now, day));
         let time = now.since(from);
@@ -352,9 +354,9 @@ impl Accounts {
         &self.series
     }
 
-    /// Returns the time of the first and the last snapshot.
+    /// Returns the earliest and the latest time of a snapshot.
     pub fn span(&self) -> Option<(Timestamp, Timestamp)> {
-        Some((self.first?, self.last?.0))
+        self.span
     }
 
     /// Returns the number of snapshots.

@@ -254,10 +254,10 @@ pub(crate) struct DoctorArgs {
 // The number of samples and the time between them.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Sampling {
-    /// Number of samples; several tell an idle process from a pausing one.
-    #[arg(long = "looks", value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub(crate) count: u16,
+    /// Number of samples; several tell an idle process from a pausing one (default: 1; with
+    /// --replay 13, and the day before them always counts).
+    #[arg(long = "looks", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) count: Option<u16>,
     /// Time between samples.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
     pub(crate) every: Duration,

@@ -3,12 +3,18 @@
 use gpu_core::{Absent, FIRST_USER, LeaseEntry, Process, ProcessInfo, Snapshot, SystemService};
 use std::collections::BTreeMap;
 
-/// Removes process names, command lines, user names and the hostname, and replaces UIDs, cgroups
-/// and the names of containers, pods and jobs by numbers.
+/// The UIDs above this one replace those of users, from 4000000001 for `anon-1`. No account has
+/// them: [systemd](https://systemd.io/UIDS-GIDS/) marks those above 2147483647 as unusable.
+const NUMBERED: u32 = 4_000_000_000;
+
+/// Removes process names, command lines and the hostname, and replaces users, cgroups and the names
+/// of containers, pods and jobs by numbers.
 ///
 /// The numbers are the same in every snapshot that goes through one anonymizer, so that related
-/// processes stay recognisable. The names of display servers and of the driver's daemons stay, and
-/// so do system UIDs. PIDs, times, devices, memory and the text of the driver's messages stay.
+/// processes stay recognisable. The first user is named `anon-1` and has a UID that no account has,
+/// so that nobody takes it for a real user. The names of display servers and of the driver's daemons
+/// stay, and so do system UIDs. PIDs, times, devices, memory and the text of the driver's messages
+/// stay.
 #[derive(Clone, Debug, Default)]
 pub struct Anonymizer {
     uids: BTreeMap<u32, u32>,
@@ -51,7 +57,8 @@ impl Anonymizer {
     }
 
     fn uid(&mut self, uid: u32) -> u32 {
-        let next = u32::try_from(self.uids.len()).unwrap_or(u32::MAX).saturating_add(1001);
+        let next =
+            u32::try_from(self.uids.len() + 1).map_or(u32::MAX, |n| NUMBERED.saturating_add(n));
         match uid {
             // System UIDs stay.
             uid if uid < FIRST_USER => uid,
@@ -66,8 +73,9 @@ impl Anonymizer {
         }
         info.command_line = Err(Absent::NotRecorded);
         info.executable = Err(Absent::NotRecorded);
-        info.user = Err(Absent::NotRecorded);
         info.uid = info.uid.map(|uid| self.uid(uid));
+        let number = info.uid.ok().and_then(|uid| uid.checked_sub(NUMBERED));
+        info.user = number.map(|number| format!("anon-{number}")).ok_or(Absent::NotRecorded);
         info.cgroup =
             info.cgroup.as_ref().map_err(|a| *a).map(|name| self.number("/cgroup-", name));
         info.pod = None;

@@ -83,9 +83,16 @@ impl Machine {
     /// Reads a machine from a directory: `machine.toml` and the recordings that it names.
     ///
     /// # Errors
-    /// `Io` when a file cannot be read; `Invalid`, naming file and line, when its text is wrong.
+    /// `Io` when a file cannot be read; `Invalid` when there is no `machine.toml`, and, naming file
+    /// and line, when its text is wrong.
     pub fn from_dir(dir: &Path) -> Result<Self> {
         let name = last_part(dir.file_name(), dir);
+        let found = std::fs::symlink_metadata(dir.join("machine.toml"));
+        if found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+            let what = format!("find 'machine.toml' in '{}'", dir.display());
+            let why = "a simulated machine has this file; --replay shows a history";
+            return Err(Error::new(ErrorKind::Invalid, what).with_source(why));
+        }
         load(&name, &|file| read_file(&dir.join(file), file))
             .map_err(|error| unreadable(&name, error))
     }

@@ -58,7 +58,7 @@ pub use document::{
 pub use failure::unattributed;
 pub use parse::{Hint, Unrecognized, parse};
 pub use sections::sections;
-pub use snapshot::snapshot;
+pub use snapshot::{differing, snapshot};
 pub use topology::topology;
 
 /// The example of the README.

@@ -41,7 +41,11 @@ pub fn reader(path: &Path) -> Result<Reader, MachineError> {
     let dir = TrustedDir::open(path, PathTrust::AsGiven).map_err(|error| {
         MachineError::new(error).with_hint("gpuws record --for writes a history to a directory")
     })?;
-    Ok(Reader::open(descriptor(&dir)?)?)
+    Reader::open(descriptor(&dir)?).map_err(|error| {
+        let what = format!("read the history '{}'", path.display());
+        MachineError::new(gpu_core::Error::new(error.kind(), what).with_source(error))
+            .with_hint("a history is readable by its owner and root: check who owns the directory")
+    })
 }
 
 fn descriptor(dir: &TrustedDir) -> Result<OwnedFd, MachineError> {

@@ -391,6 +391,8 @@ pub enum Advice {
     AllowMoreTime,
     /// Read the driver's messages in the kernel log.
     ReadKernelLog,
+    /// Read in the kernel log which process had an error of its program.
+    ReadProgramError,
     /// Load the driver's module, which was unloaded during the query.
     LoadDriver,
     /// Wait for I/O or the driver to finish; if it never does, only a reboot helps.

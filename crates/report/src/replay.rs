@@ -27,34 +27,41 @@ pub fn doctor(dir: &Path, at: Option<Timestamp>) -> String {
 /// Returns the number of the frame of a history at a moment, the end by default.
 ///
 /// # Errors
-/// `Invalid` when the history does not cover this moment, or has no frame.
-pub fn position(reader: &mut Reader, at: Option<Moment>, zone: &TimeZone) -> Result<usize> {
+/// `Invalid`, with the path, when the history does not cover this moment, or has no frame.
+pub fn position(
+    path: &Path,
+    reader: &mut Reader,
+    at: Option<Moment>,
+    zone: &TimeZone,
+) -> Result<usize> {
     let Some((first, last)) = reader.span() else {
-        return Err(failed("it has no frame".to_owned()));
+        let why = "it has no sample; gpuws record --for writes a history to a directory";
+        return Err(failed(path, why.to_owned()));
     };
     let time = at.map_or(Some(last), |moment| moment.resolved(last, zone));
     let position = time.filter(|time| *time <= last).and_then(|time| reader.position(time));
     let shown = |time: Timestamp| readable(time, zone);
-    position.ok_or_else(|| failed(format!("it covers {} to {}", shown(first), shown(last))))
+    position.ok_or_else(|| failed(path, format!("it covers {} to {}", shown(first), shown(last))))
 }
 
-fn failed(why: String) -> Error {
-    Error::new(ErrorKind::Invalid, "replay the history").with_source(why)
+fn failed(path: &Path, why: String) -> Error {
+    let what = format!("replay the history '{}'", path.display());
+    Error::new(ErrorKind::Invalid, what).with_source(why)
 }
 
 /// Returns the part of this time between two moments; all of it by default.
 ///
 /// # Errors
-/// `Invalid` when the calendar does not have a moment.
+/// `Invalid`, with the path, when the calendar does not have a moment.
 pub fn window(
+    path: &Path,
     (first, last): (Timestamp, Timestamp),
-    since: Option<Moment>,
-    until: Option<Moment>,
+    (since, until): (Option<Moment>, Option<Moment>),
     zone: &TimeZone,
 ) -> Result<(Timestamp, Timestamp)> {
     let resolved = |moment: Option<Moment>, usual: Timestamp| {
         let time = moment.map_or(Some(usual), |moment| moment.resolved(last, zone));
-        time.ok_or_else(|| failed("the calendar does not have this time".to_owned()))
+        time.ok_or_else(|| failed(path, "the calendar does not have this time".to_owned()))
     };
     Ok((resolved(since, first)?, resolved(until, last)?))
 }
@@ -91,18 +98,20 @@ pub fn past(reader: &mut Reader, before: Timestamp) -> Past {
 /// most `count`, at least this long apart. Their origin says of what they are a recording.
 ///
 /// # Errors
-/// `Invalid` when the history does not cover this moment, or has no readable frame there.
+/// `Invalid`, with the path, when the history does not cover this moment, or has no readable frame
+/// there.
 pub fn frames(
+    path: &Path,
     reader: &mut Reader,
     at: Option<Moment>,
     zone: &TimeZone,
     count: usize,
     apart: Duration,
 ) -> Result<Vec<Frame>> {
-    let position = position(reader, at, zone)?;
+    let position = position(path, reader, at, zone)?;
     let mut frames = reader.leading_to(position, count, apart);
     if frames.is_empty() {
-        return Err(failed("every frame before this time is damaged".to_owned()));
+        return Err(failed(path, "every sample before this time is damaged".to_owned()));
     }
     for frame in &mut frames {
         let snapshot = &mut frame.snapshot;

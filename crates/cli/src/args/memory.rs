@@ -103,8 +103,7 @@ pub(crate) struct FitArgs {
     /// use.
     #[arg(long, value_name = "SIZE")]
     pub(crate) device_memory: Option<Bytes>,
-    /// Memory per process for the CUDA context and libraries, which recordings do not contain;
-    /// default 512 MiB.
+    /// Memory per process for the CUDA context and libraries, which recordings do not contain.
     #[arg(long, value_name = "SIZE", default_value = "512MiB")]
     pub(crate) context: Bytes,
 }

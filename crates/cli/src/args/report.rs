@@ -23,9 +23,10 @@ pub(crate) struct ReportArgs {
     /// Use a sample at most this often; 0 uses each one.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time_or_zero)]
     pub(crate) step: Duration,
-    /// Longer intervals between two samples were not watched and are not counted.
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
-    pub(crate) gap: Duration,
+    /// Longer intervals between two samples were not watched and are not counted; at least twice
+    /// --step (default: 5m, or twice --step).
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) gap: Option<Duration>,
     /// What to print: a table, csv, json, or html with pictures.
     #[arg(long, value_name = "FORMAT", default_value = "table", conflicts_with = "json")]
     pub(crate) format: Form,

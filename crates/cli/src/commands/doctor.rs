@@ -33,8 +33,8 @@ pub(crate) fn run(
     }
     let observation = gpu_reaper::full_observation();
     let Sampling { count, every } = args.sampling;
-    let frames = if count == 1 { MINUTE } else { count };
-    let replayed = replay::frames(&args.replay, global, frames, every)?;
+    let replayed = replay::frames(&args.replay, global, count.unwrap_or(MINUTE), every)?;
+    let count = count.unwrap_or(1);
     let snapshots: Vec<Snapshot> = match replayed {
         Some(frames) => frames.into_iter().map(|frame| frame.snapshot).collect(),
         None => source::open_for_query(global, observation.groups, count == 1)?

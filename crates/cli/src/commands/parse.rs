@@ -23,10 +23,8 @@ pub(crate) fn run(args: &ParseArgs, screen: &mut Screen) -> Result<Exit, Failure
     })?;
     // A log with an out-of-memory message is also classified as the error text of a tool.
     let is_failure = document.errors.iter().all(|code| *code == ErrorCode::Other);
-    let sounds = args.kind.is_none() && document.kind == Kind::Error && is_failure;
-    if sounds && is_about_memory(&bytes) {
-        let why = "it is a log with an out-of-memory message";
-        return Err(Failure::new(Exit::Usage, what()).with_source(why).with_hint(EXPLAIN));
+    if args.kind.is_none() && document.kind == Kind::Error && is_failure {
+        refuse_out_of_memory(&what(), &bytes)?;
     }
     screen.json(&document)?;
     Ok(Exit::Done)
@@ -34,6 +32,15 @@ pub(crate) fn run(args: &ParseArgs, screen: &mut Screen) -> Result<Exit, Failure
 
 /// The hint for a log with out-of-memory messages.
 const EXPLAIN: &str = "use gpuws mem explain for the cause and remedies";
+
+/// Refuses a log with an out-of-memory message: another command explains it.
+pub(super) fn refuse_out_of_memory(what: &str, bytes: &[u8]) -> Result<(), Failure> {
+    let why = "it is a log with an out-of-memory message";
+    match is_about_memory(bytes) {
+        true => Err(Failure::new(Exit::Usage, what).with_source(why).with_hint(EXPLAIN)),
+        false => Ok(()),
+    }
+}
 
 fn is_about_memory(bytes: &[u8]) -> bool {
     !gpu_text::oom::read(bytes).events.is_empty()

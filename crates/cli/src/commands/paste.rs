@@ -5,11 +5,10 @@ use crate::exit::Exit;
 use crate::failure::{Failure, brief, remedy};
 use crate::terminal::{Line, Screen};
 use crate::wording;
-use gpu_core::{Clock, DeviceState, PciBusId};
+use gpu_core::{Clock, DeviceState};
 use gpu_host::SystemClock;
 use gpu_reaper::Past;
-use gpu_text::{Document, ErrorCode};
-use std::collections::BTreeMap;
+use gpu_text::ErrorCode;
 use std::path::Path;
 
 const BOTH: &str =
@@ -27,12 +26,20 @@ pub(super) fn run(
             .with_source("it contains no output of nvidia-smi, fuser or lsof, and no Xid")
             .with_hint(BOTH));
     }
-    one_machine(&documents)?;
+    // The processes of one machine would be attributed to the other.
+    if let Some((index, before, now)) = gpu_text::differing(&documents) {
+        return Err(Failure::new(Exit::Usage, "join the pasted texts")
+            .with_source(format!("GPU {index} is at {before} in one and at {now} in another"))
+            .with_hint("paste one machine at a time"));
+    }
     let snapshot = gpu_text::snapshot(&documents, SystemClock::new().wall());
     let failures = gpu_text::unattributed(&documents);
     let attributed = documents.iter().any(|document| !document.device_failures.is_empty());
     let logged = snapshot.driver_messages.iter().any(|messages| !messages.is_empty());
     let judged = logged || attributed || snapshot.devices.iter().any(shows_health);
+    if !judged && failures.iter().all(|code| *code == ErrorCode::Other) {
+        super::parse::refuse_out_of_memory("diagnose the pasted text", &bytes)?;
+    }
     if !judged && failures.is_empty() {
         return Err(Failure::new(Exit::Usage, "diagnose the pasted text")
             .with_source("it has no GPU memory figures and no Xid")
@@ -56,28 +63,6 @@ pub(super) fn run(
 /// Returns whether a device can be judged.
 fn shows_health(device: &DeviceState) -> bool {
     device.memory_used().is_ok() || device.details.as_ref().is_ok_and(|known| !known.is_empty())
-}
-
-/// Rejects texts in which an index belongs to different devices: they are from different machines,
-/// and the processes of one would be attributed to the other.
-fn one_machine(documents: &[Document]) -> Result<(), Failure> {
-    let mut seen: BTreeMap<u32, &str> = BTreeMap::new();
-    for gpu in documents.iter().flat_map(|document| &document.gpus) {
-        let (Some(index), Some(bus_id)) = (gpu.index, gpu.bus_id.as_deref()) else { continue };
-        let before = *seen.entry(index).or_insert(bus_id);
-        let same = match (before.parse::<PciBusId>(), bus_id.parse::<PciBusId>()) {
-            (Ok(before), Ok(now)) => before == now,
-            _ => before == bus_id,
-        };
-        if !same {
-            return Err(Failure::new(Exit::Usage, "join the pasted texts")
-                .with_source(format!(
-                    "GPU {index} is at {before} in one and at {bus_id} in another"
-                ))
-                .with_hint("paste one machine at a time"));
-        }
-    }
-    Ok(())
 }
 
 fn report_driver(screen: &mut Screen, fault: &gpu_core::Fault) -> Result<(), Failure> {

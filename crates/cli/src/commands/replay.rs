@@ -42,7 +42,7 @@ pub(super) fn frames(
     let Some(path) = dir(args, global)? else { return Ok(None) };
     let mut reader = history::reader(path)?;
     let zone = local_time::zone();
-    let frames = gpu_report::replay::frames(&mut reader, args.at, &zone, count.into(), apart);
+    let frames = gpu_report::replay::frames(path, &mut reader, args.at, &zone, count.into(), apart);
     for note in gpu_report::replay::damage(reader.damage()) {
         terminal::warn(&note);
     }

@@ -9,7 +9,7 @@ use gpu_accounting::Accounts;
 use gpu_core::Timestamp;
 use gpu_host::output::Part;
 use gpu_machine::Recorded;
-use gpu_report::usage::{Form, Usage, day};
+use gpu_report::usage::{Form, Usage, day, gap};
 use gpu_report::{json, replay};
 
 pub(crate) fn run(
@@ -17,12 +17,12 @@ pub(crate) fn run(
     global: &Global,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
-    let zone = local_time::zone();
+    let (zone, gap) = (local_time::zone(), gap(args.step, args.gap)?);
     let part = args.output.as_deref().map(Part::beside).transpose()?;
     let mut recorded = Recorded::open(&args.path)?;
     let span = recorded.span().unwrap_or((Timestamp(0), Timestamp(0)));
-    let (since, until) = replay::window(span, args.since, args.until, &zone)?;
-    let mut accounts = Accounts::new(args.gap);
+    let (since, until) = replay::window(&args.path, span, (args.since, args.until), &zone)?;
+    let mut accounts = Accounts::new(gap);
     let mut last = None;
     let mut progress = Progress::start();
     recorded.each(since, until, args.step, |look, leases| {

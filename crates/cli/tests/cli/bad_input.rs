@@ -29,6 +29,12 @@ fn unknown_field_error_names_file_and_line() {
         refused.stderr
     );
     assert!(refused.stderr.contains(&expected), "{}", refused.stderr);
+    let none = tempfile::tempdir().expect("temporary directory");
+    let path = none.path().to_str().expect("UTF-8");
+    let refused = gpuws(dir.path(), &["--sim", path, "status"]);
+    let expected = format!("gpuws: failed to find 'machine.toml' in '{path}'");
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+    assert!(refused.stderr.starts_with(&expected), "{}", refused.stderr);
 }
 
 #[test]

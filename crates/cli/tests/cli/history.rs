@@ -52,6 +52,10 @@ fn doctor_sees_whether_a_process_computed_before() {
     lines(dir.path(), "--sim labbox record --for 3m --names past");
     let whole = lines(dir.path(), "doctor --replay past").join("\n");
     assert!(whole.contains("no compute observed"), "{whole}");
+    // What hours prove does not depend on the samples that are diagnosed together.
+    lines(dir.path(), "--sim labbox record --for 1h --names hours");
+    let one = lines(dir.path(), "doctor --replay hours --looks 1").join("\n");
+    assert!(one.contains("idle in 61 samples over 59 min"), "{one}");
 }
 
 #[test]
@@ -61,6 +65,14 @@ fn history_is_anonymous_and_not_continued_without_names() {
     let shown = lines(dir.path(), "status --replay past").join("\n");
     for private in ["alice", "train.py", "labbox  "] {
         assert!(!shown.contains(private), "{private}: {shown}");
+    }
+    let report = lines(dir.path(), "report past").join("\n");
+    for shown in [&shown, &report] {
+        assert!(
+            shown.contains("anon-3 ")
+                && ["1001", "1002", "1003"].iter().all(|uid| !shown.contains(uid)),
+            "{shown}"
+        );
     }
     let again = run(dir.path(), "--sim labbox record --for 5s past");
     assert_eq!(again.code, 2, "{}", again.stderr);
@@ -83,7 +95,7 @@ fn moment_outside_a_history_and_no_history_are_told() {
         ("status --replay past --at 2019-11-20", 2, "it covers 2019-11-21 "),
         ("doctor --replay past --at=-1h", 2, "it covers 2019-11-21 "),
         ("status --replay past --at 2030-01-01", 2, "it covers 2019-11-21 "),
-        ("status --replay empty", 2, "it has no frame"),
+        ("status --replay empty", 2, "history 'empty': it has no sample"),
         ("status --replay missing", 3, "record --for writes a history"),
         ("status --replay past --at soon", 2, "expected e.g. 2026-11-24T10:00"),
         ("status --replay past -l 1", 2, "-l and --mine are about this machine"),

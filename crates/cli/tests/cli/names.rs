@@ -62,7 +62,7 @@ fn status_of_one_device_names_no_findings_of_others() {
     for (gpu, named) in [("1", &[][..]), ("2", &["GPU 2: "]), ("2,3", &["GPU 3: ", "GPU 2: "])] {
         let shown = shown(gpu);
         let findings: Vec<&str> = shown.lines().filter(|line| line.contains("doctor")).collect();
-        assert!(shown.contains("4 GPUs, 1 free, 2 findings"), "{shown}");
+        assert!(shown.contains("4 GPUs, 1 free, 2+ findings"), "{shown}");
         assert_eq!(findings.len(), named.len(), "{shown}");
         let all = findings.iter().zip(named).all(|(line, name)| line.starts_with(name));
         assert!(all, "{shown}");

@@ -191,7 +191,8 @@ fn record_counts_samples_and_says_what_it_left_out() {
         gpuws_in(dir.path(), &[&["--sim", "labbox", "record", "--every", "1"], words].concat())
     };
     assert!(out(&record(&["a", "--looks", "3"])).starts_with(
-        "3 samples written to a, without names and command lines\nreplay it: gpuws --sim a doctor"
+        "3 samples written to a\nwithout names and command lines; users are numbered anew: anon-1, …\n\
+         replay it: gpuws --sim a doctor"
     ));
     assert_eq!(out(&record(&["b", "--quiet"])), "");
     let json: serde_json::Value =

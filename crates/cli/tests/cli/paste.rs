@@ -134,6 +134,11 @@ fn failure_text_is_distinguished_from_oom_log() {
         assert_eq!(parsed.code, code, "{kind:?} {text}: {}{}", parsed.stdout, parsed.stderr);
         assert_eq!(parsed.stderr.contains("use gpuws mem explain"), code == 2, "{}", parsed.stderr);
     }
+    for (text, is_refused) in [(oom, true), (&format!("{failed}{oom}"), false)] {
+        let pasted = with_input(&["doctor", "--paste"], text.as_bytes());
+        assert_eq!(pasted.code, if is_refused { 2 } else { 1 }, "{}", pasted.stderr);
+        assert_eq!(pasted.stderr.contains("use gpuws mem explain"), is_refused, "{text}");
+    }
 }
 
 #[test]

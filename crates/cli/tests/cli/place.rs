@@ -239,6 +239,7 @@ fn hard_placement_refuses_what_soft_placement_moves() {
     for part in ["Could not satisfy explicit device specification", "DecodeRaw", "omit --hard"] {
         assert!(told.contains(part), "{part}: {told}");
     }
+    assert!(told.starts_with("gpuws: failed to place '") && !told.contains("\\t"), "{told}");
 }
 
 #[test]

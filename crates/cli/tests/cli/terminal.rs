@@ -124,6 +124,19 @@ fn long_search_shows_progress_only_on_a_terminal() {
 }
 
 #[test]
+fn recorder_shows_its_progress_once_a_second_at_most() {
+    let dir = tempfile::tempdir().unwrap();
+    let past = dir.path().join("past");
+    let words = ["--sim", "labbox", "record", "--for", "2h", past.to_str().unwrap()];
+    let shown = on_terminal(80, &words, &PLAIN);
+    assert!(shown.contains("7200 samples written to "), "{shown}");
+    assert!(shown.matches("E[K").count() < 120, "not for each sample: {}", shown.len());
+    for line in shown.split('\r').filter(|line| line.contains("left: ")) {
+        assert!(line.contains(" samples, ") && line.contains(", simulated time left: "), "{line}");
+    }
+}
+
+#[test]
 fn session_is_announced_on_a_terminal() {
     let words = ["sim", "p100-ghost", "--live", "--", "echo", "ran"];
     let text = "gpuws: simulated machine p100-ghost; real placeholders for ";

@@ -236,7 +236,7 @@ fn history_is_played_from_a_time_and_sought() {
     let empty = tempfile::tempdir().unwrap();
     let words = ["top", "--replay", empty.path().to_str().unwrap()];
     let shown = on_terminal((80, 24), "", &words);
-    assert!(shown.contains("it has no frame"), "{shown}");
+    assert!(shown.contains("it has no sample"), "{shown}");
 }
 
 #[test]

@@ -110,10 +110,23 @@ fn report_covers_the_requested_time_and_leaves_gaps_out() {
     assert!(
         gaps.ends_with(
             "\n719 gaps of 11 h 59 min not watched, the longest 60 s from \
-                            2025-03-03 21:58:00\n"
+                            2025-03-03 21:58:00\nnothing is counted: no interval is shorter \
+                            than --gap\n"
         ),
         "{gaps}"
     );
+    // The default gap follows the step; samples that are used are at most twice a step apart.
+    let rare = head("report past --step 10m").unwrap();
+    assert_eq!(rare, "4 GPUs, 11 h 59 min watched in 73 samples");
+    for line in ["report past --gap 1s", "report past --step 10m --gap 10m"] {
+        let refused = run(dir.path(), line);
+        assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{line}");
+        assert!(
+            refused.stderr.contains("--gap is shorter than twice --step"),
+            "{}",
+            refused.stderr
+        );
+    }
     let all = head("report past").unwrap();
     assert_eq!(head("report past --since=-99999d"), Some(all));
     let never = run(dir.path(), "report past --until=-99999d");
@@ -134,7 +147,10 @@ fn samples_from_before_the_clock_was_set_back_are_reported() {
     printed(dir.path(), "--sim labbox record --for 6m --every 1m --names past");
     let table = printed(dir.path(), "report past");
     assert_eq!(table.lines().nth(1), Some("4 GPUs, 12 h 4 min watched in 726 samples"));
-    assert!(table.ends_with("\nthe clock was set back 1 time\n"), "{table}");
+    let title = "simulated machine labbox, 2025-03-03 10:00:00 to 2025-03-03 21:59:00";
+    assert_eq!(table.lines().next(), Some(title), "the earliest and the latest sample");
+    let note = "\nthe clock was set back 1 time: the times before and after overlap\n";
+    assert!(table.ends_with(note), "{table}");
 }
 
 #[test]

@@ -132,7 +132,10 @@ fn anonymized_ids_are_stable() {
     assert_eq!(first, anonymizer.anonymize(&snapshot));
     let uids: std::collections::BTreeSet<_> =
         first.processes.values().filter_map(|process| process.0.as_ref().ok()?.uid.ok()).collect();
-    assert_eq!(uids.into_iter().collect::<Vec<_>>(), [0, 1001, 1002, 1003]);
+    assert_eq!(
+        uids.into_iter().collect::<Vec<_>>(),
+        [0, 4_000_000_001, 4_000_000_002, 4_000_000_003]
+    );
 }
 
 #[test]
@@ -303,7 +306,7 @@ fn unlisted_memory_and_load_are_shared_among_their_likely_users() {
 }
 
 #[test]
-fn system_users_keep_their_number_and_others_are_counted() {
+fn system_users_keep_their_uid_and_others_get_names_and_uids_of_no_account() {
     let mut snapshot = look(&Simulation::embedded("labbox").unwrap());
     let mut infos: Vec<_> = snapshot.processes.values_mut().filter_map(Process::info_mut).collect();
     assert!(infos.len() >= 4);
@@ -316,16 +319,18 @@ fn system_users_keep_their_number_and_others_are_counted() {
     let infos = anonymous.processes.values().filter_map(|process| process.0.as_ref().ok());
     let seen: Vec<_> = infos
         .take(4)
-        .map(|info| (info.uid.unwrap(), info.cgroup.clone().unwrap(), info.name.clone()))
+        .map(|info| {
+            let user = info.user.as_deref().ok();
+            (info.uid.unwrap(), user, info.cgroup.as_deref().unwrap(), info.name.as_str())
+        })
         .collect();
-    let of = |uid, cgroup: &str, name: &str| (uid, cgroup.to_owned(), name.to_owned());
     assert_eq!(
         seen,
         [
-            of(999, "/cgroup-1", "process"),
-            of(1001, "/cgroup-2", "process"),
-            of(1002, "/cgroup-3", "Xorg"),
-            of(1001, "/cgroup-2", "process"),
+            (999, None, "/cgroup-1", "process"),
+            (4_000_000_001, Some("anon-1"), "/cgroup-2", "process"),
+            (4_000_000_002, Some("anon-2"), "/cgroup-3", "Xorg"),
+            (4_000_000_001, Some("anon-1"), "/cgroup-2", "process"),
         ]
     );
 }

@@ -15,7 +15,7 @@ use crate::kernel_log;
 use devices::Devices;
 use gpu_core::{
     Absent, DeviceState, Driver, DriverMessage, ErrorKind, Fault, Holder, MachineFault, Origin,
-    Pid, Process, ProcessInfo, Reading, Snapshot, Timestamp, Unreadable,
+    PciBusId, Pid, Process, ProcessInfo, Reading, Snapshot, Timestamp, Unreadable,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -162,6 +162,21 @@ fn take_later<T>(earlier: &mut Reading<T>, later: Reading<T>) {
     if takes {
         *earlier = later;
     }
+}
+
+/// Returns a GPU that has different bus IDs in some documents, by its index and with two of the IDs:
+/// the documents are of different machines.
+pub fn differing(documents: &[Document]) -> Option<(u32, &str, &str)> {
+    let mut seen: BTreeMap<u32, &str> = BTreeMap::new();
+    documents.iter().flat_map(|document| &document.gpus).find_map(|gpu| {
+        let (index, now) = (gpu.index?, gpu.bus_id.as_deref()?);
+        let before = *seen.entry(index).or_insert(now);
+        let same = match (before.parse::<PciBusId>(), now.parse::<PciBusId>()) {
+            (Ok(before), Ok(now)) => before == now,
+            _ => before == now,
+        };
+        (!same).then_some((index, before, now))
+    })
 }
 
 #[cfg(test)]

@@ -198,7 +198,7 @@ impl Now {
                         other.pid
                     ));
                 }
-                None => reported.push(format!("process {} holds nothing here now", other.pid)),
+                None => reported.push(format!("process {} holds nothing on these GPUs", other.pid)),
             }
         }
         for device in &self.devices {

@@ -179,10 +179,10 @@ fn reason(layers: &[Layer], room: Option<&Room>) -> String {
     };
     let bytes = amount(layers.iter().map(Layer::bytes).sum());
     match room {
-        Some(_) if layers.iter().all(|layer| layer.pinned) => {
+        _ if layers.iter().all(|layer| layer.pinned) => {
             format!("{names} ({bytes}) in the memory of the CPU: the engine keeps it there")
         }
-        None => format!("{names} ({bytes}) in no room"),
+        None => format!("{names} ({bytes}) fits nowhere"),
         Some(room) => match room.kind {
             RoomKind::Gpu => format!("{names} ({bytes}) on {}", room.name),
             RoomKind::Cpu | RoomKind::Disk => {

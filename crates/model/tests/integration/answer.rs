@@ -110,6 +110,11 @@ fn reasons_name_layers_and_what_lacks() {
     assert!(reasons.contains("the engine keeps it there"), "{reasons}");
     assert!(reasons.contains(" on CUDA0"), "{reasons}");
     assert!(reasons.contains("cpu lacks "), "{reasons}");
+    // Of a host whose memory is unknown, too: the input is in it, not nowhere.
+    let rooms = Rooms::new(vec![Room::gpu("CUDA0", Bytes(1 << 40))]);
+    let split = optimal(&chain, &rooms, Objective::Latency);
+    let reasons = split.reasons(&chain, &rooms).join("\n");
+    assert!(reasons.contains("the engine keeps it there"), "{reasons}");
 }
 
 #[test]

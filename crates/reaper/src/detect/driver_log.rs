@@ -148,6 +148,9 @@ fn finding(
     };
     let advice = match (action, device) {
         (XidAction::Reset, Some(device)) => Advice::ResetDevice(device.id().index),
+        _ if class == Some(XidClass::Application) && logged.programs.len() <= 1 => {
+            Advice::ReadProgramError
+        }
         _ => Advice::ReadKernelLog,
     };
     Some(Finding {

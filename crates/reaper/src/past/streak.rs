@@ -89,11 +89,12 @@ impl Lasting {
 /// From this time on, hours are counted.
 pub(crate) const HOURS: Duration = Duration::from_secs(2 * 3_600);
 
-/// Formats a time that was watched: `600 s`, from two hours on `9 h`.
+/// Formats a time that was watched: `119 s`, `59 min`, from two hours on `9 h`.
 pub(crate) fn span(time: Duration) -> String {
-    match time < HOURS {
-        true => format!("{} s", time.as_secs()),
-        false => format!("{} h", time.as_secs() / 3_600),
+    match time.as_secs() {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", seconds / 60),
+        seconds => format!("{} h", seconds / 3_600),
     }
 }
 

@@ -290,7 +290,7 @@ fn hoarder_in_single_sample_calls_for_a_longer_look() {
     assert_eq!(Evidence::texts(&found.suspects[0].evidence), evidence);
     assert_eq!(found.advice, [Advice::WatchIdle, Advice::ReapProcess(Pid(100))]);
     let longer = diagnose(&[0, 300_000, 600_000].map(after)).findings.remove(0);
-    assert_eq!(longer.suspects[0].evidence[1].text, "idle in 3 samples over 600 s");
+    assert_eq!(longer.suspects[0].evidence[1].text, "idle in 3 samples over 10 min");
     assert_eq!(longer.confidence, Confidence::Likely);
     assert_eq!(longer.advice, [Advice::ReapProcess(Pid(100))]);
 }

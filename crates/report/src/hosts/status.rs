@@ -87,7 +87,7 @@ impl Hosts<Seen> {
         lines
     }
 
-    /// Formats `3 of 4 hosts answered  ·  12 GPUs, 5 free  ·  2 findings`.
+    /// Formats `3 of 4 hosts answered  ·  12 GPUs, 5 free  ·  2+ findings`.
     fn totals(&self) -> Line {
         let gpus = || self.answered().flat_map(|(_, said)| &said.shown.gpus);
         let free = gpus().filter(|gpu| gpu.free).count();
@@ -96,8 +96,7 @@ impl Hosts<Seen> {
         let counts = self.answered().filter_map(|(_, said)| said.shown.finding_count);
         match counts.fold(0_u64, u64::saturating_add) {
             0 => line,
-            1 => line.plain("  ·  ").accent("1 finding"),
-            count => line.plain("  ·  ").accent(format!("{count} findings")),
+            count => line.plain("  ·  ").accent(wording::findings_at_least(count)),
         }
     }
 }

@@ -28,7 +28,8 @@ pub struct Status {
     /// Number of processes that --user, --mine or --pid left out, counted on each GPU or, if no GPU
     /// could be queried, of the holders. Null without these options.
     pub left_out_process_count: Option<usize>,
-    /// Number of findings of gpuws doctor. Null if no GPU could be queried.
+    /// Number of findings of this look. gpuws doctor may have more: it also reads the links, the
+    /// throttling and the driver's log. Null if no GPU could be queried.
     pub finding_count: Option<usize>,
     /// Why the leases are unknown. Null if they are known.
     pub lease_error: Option<Failure>,

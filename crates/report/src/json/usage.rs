@@ -21,9 +21,9 @@ pub struct Report {
     pub machine: Option<String>,
     /// Hostname of the machine. Null if unknown.
     pub hostname: Option<String>,
-    /// Time of the first sample, in UTC, as RFC 3339. Null without any.
+    /// Earliest time of a sample, in UTC, as RFC 3339. Null without any.
     pub first_sample_at: Option<String>,
-    /// Time of the last sample, in UTC, as RFC 3339. Null without any.
+    /// Latest time of a sample, in UTC, as RFC 3339. Null without any.
     pub last_sample_at: Option<String>,
     /// Number of samples.
     pub sample_count: usize,

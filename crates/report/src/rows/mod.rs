@@ -60,7 +60,7 @@ impl<'a> View<'a> {
         json::Status::of(self, with_details)
     }
 
-    /// Formats `labbox · driver 535.261.03 · CUDA 12.2 · 4 GPUs, 1 free, 1 finding`, in pieces.
+    /// Formats `labbox · driver 535.261.03 · CUDA 12.2 · 4 GPUs, 1 free, 1+ findings`, in pieces.
     pub fn headline(&self) -> Vec<Line> {
         let mut parts = Vec::new();
         if let Ok(hostname) = &self.whole.hostname {
@@ -75,7 +75,7 @@ impl<'a> View<'a> {
         }
         let mut pieces: Vec<Line> = parts.into_iter().map(|part| Line::new().plain(part)).collect();
         if !self.diagnosis.findings.is_empty() {
-            let findings = wording::count(self.diagnosis.findings.len(), "finding", "findings");
+            let findings = wording::findings_at_least(self.diagnosis.findings.len() as u64);
             let last = pieces.pop().map_or_else(Line::new, |last| last.plain(", "));
             pieces.push(last.accent(findings));
         }

@@ -8,7 +8,7 @@ mod table;
 use crate::local_time::readable;
 use crate::wording::count;
 use gpu_accounting::{Accounts, Amounts, Day, Energy, Owner};
-use gpu_core::{Origin, Snapshot, Timestamp};
+use gpu_core::{Error, ErrorKind, Origin, Result, Snapshot, Timestamp};
 use jiff::Timestamp as Instant;
 use jiff::tz::TimeZone;
 use std::str::FromStr;
@@ -98,6 +98,22 @@ pub fn day(at: Timestamp, zone: &TimeZone) -> Day {
     let instant = i64::try_from(at.0).ok().and_then(|at| Instant::from_millisecond(at).ok());
     let date = zone.to_datetime(instant.unwrap_or(Instant::MAX)).date();
     Day { year: date.year(), month: date.month(), day: date.day() }
+}
+
+/// Returns the longest interval that counts, if samples are used each `step`: the requested one, or
+/// five minutes or more. Samples in use lie up to a step and the time between two samples apart.
+///
+/// # Errors
+/// `Invalid` when the requested one is shorter than twice the step.
+pub fn gap(step: Duration, requested: Option<Duration>) -> Result<Duration> {
+    let least = step.saturating_mul(2);
+    let gap = requested.unwrap_or(least.max(Duration::from_secs(300)));
+    if gap >= least {
+        return Ok(gap);
+    }
+    let why = "--gap is shorter than twice --step (default: 10s), and samples lie that far apart; \
+               --step 0 uses each sample";
+    Err(Error::new(ErrorKind::Invalid, "select samples").with_source(why))
 }
 
 /// One row: a name, the user of a job, and the amounts.
@@ -201,10 +217,15 @@ impl<'a> Usage<'a> {
             let what = count(gaps.count, "gap", "gaps");
             let longest = longest.unwrap_or_default();
             notes.push(format!("{what} of {} not watched{longest}", span(gaps.time)));
+            if self.accounts.watched().is_zero() {
+                notes.push("nothing is counted: no interval is shorter than --gap".to_owned());
+            }
         }
         if gaps.set_back > 0 {
             let times = count(gaps.set_back, "time", "times");
-            notes.push(format!("the clock was set back {times}"));
+            notes.push(format!(
+                "the clock was set back {times}: the times before and after overlap"
+            ));
         }
         let unmeasured: Duration = self.accounts.gpus().iter().map(|gpu| gpu.unmeasured).sum();
         if !unmeasured.is_zero() {
@@ -238,18 +259,23 @@ pub(crate) fn hours(time: Duration) -> String {
     }
 }
 
-/// Formats an amount of energy: `6.3 kWh`, `120 J`.
-pub(crate) fn energy(energy: Energy) -> String {
-    match energy.joules() {
-        0.0 => "0".to_owned(),
-        joules @ 0.0..3_600.0 => format!("{joules:.0} J"),
-        joules @ 0.0..3.6e6 => format!("{:.1} Wh", joules / 3_600.0),
-        joules => format!("{:.1} kWh", joules / 3.6e6),
+/// Formats an amount of energy in the unit of the total above or below it, so that a column has one
+/// unit: `6.3 kWh`, `0.013 kWh`, `120 J`.
+pub(crate) fn energy(energy: Energy, total: Energy) -> String {
+    let (unit, joules) = match total.joules() {
+        0.0..3_600.0 => return format!("{:.0} J", energy.joules()),
+        0.0..3.6e6 => ("Wh", 3_600.0),
+        _ => ("kWh", 3.6e6),
+    };
+    match energy.joules() / joules {
+        0.0 => format!("0 {unit}"),
+        amount @ 0.0..0.1 => format!("{amount:.3} {unit}"),
+        amount => format!("{amount:.1} {unit}"),
     }
 }
 
 /// Formats a time for people: `45 s`, `12 min`, `9 h 30 min`, `2 d 3 h`.
-pub(crate) fn span(time: Duration) -> String {
+pub fn span(time: Duration) -> String {
     let both = |large: u64, unit: &str, small: u64, small_unit: &str| match small {
         0 => format!("{large} {unit}"),
         _ => format!("{large} {unit} {small} {small_unit}"),
@@ -272,7 +298,10 @@ mod tests {
         assert_eq!(times, ["0", "0.010", "0.1", "23.4"]);
         let spans = [45, 119, 720, 34_200, 36_000, 183_600].map(Duration::from_secs).map(span);
         assert_eq!(spans, ["45 s", "119 s", "12 min", "9 h 30 min", "10 h", "2 d 3 h"]);
-        let energies = [0, 120, 3_600, 22_680_000].map(|joules| energy(Energy(joules * 1_000_000)));
-        assert_eq!(energies, ["0", "120 J", "1.0 Wh", "6.3 kWh"]);
+        let joules = |joules: u128| Energy(joules * 1_000_000);
+        let energies = [0, 120, 3_600, 22_680_000].map(|it| energy(joules(it), joules(it)));
+        assert_eq!(energies, ["0 J", "120 J", "1.0 Wh", "6.3 kWh"]);
+        let parts = [0, 2, 120, 3_154].map(|part| energy(joules(part), joules(5_000)));
+        assert_eq!(parts, ["0 Wh", "0.001 Wh", "0.033 Wh", "0.9 Wh"], "the unit of the total");
     }
 }

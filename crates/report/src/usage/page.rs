@@ -132,7 +132,7 @@ impl Usage<'_> {
                 hours(amounts.used),
                 hours(amounts.idle),
                 amount(amounts.peak),
-                energy(amounts.energy)
+                energy(amounts.energy, self.accounts.total().energy)
             );
         };
         for row in &rows {

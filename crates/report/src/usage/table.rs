@@ -22,6 +22,7 @@ impl Usage<'_> {
         columns.extend(numbers.map(|name| (name, Align::Right)));
         let mut table = Table::new(&columns);
         let width = if with_user { NAME - 2 } else { NAME };
+        let total = self.accounts.total();
         let mut add = |row: &Row, is_sum: bool| {
             let plain = |text: &str, width: usize| match is_sum {
                 true => Line::new().dim(text),
@@ -31,7 +32,9 @@ impl Usage<'_> {
             if with_user {
                 cells.push(plain(row.user.as_deref().unwrap_or_default(), 10));
             }
-            cells.extend(cell(&row.amounts).into_iter().map(|text| plain(&text, room)));
+            cells.extend(
+                cell(&row.amounts, total.energy).into_iter().map(|text| plain(&text, room)),
+            );
             table.row(cells);
         };
         rows.iter().for_each(|row| add(row, false));
@@ -40,7 +43,7 @@ impl Usage<'_> {
             add(&named("not attributed", Amounts { energy, ..Amounts::default() }), true);
         }
         if rows.len() != 1 || self.unattributed(by).is_some() {
-            add(&named("total", *self.accounts.total()), true);
+            add(&named("total", *total), true);
         }
         let mut lines = Vec::new();
         if !brief {
@@ -58,8 +61,9 @@ impl Usage<'_> {
     }
 }
 
-/// The numbers of a row; a dash for an amount that it has none of.
-fn cell(amounts: &Amounts) -> [String; 5] {
+/// The numbers of a row, the energy in the unit of this total; a dash for an amount that it has none
+/// of.
+fn cell(amounts: &Amounts, total: Energy) -> [String; 5] {
     let dash = |is_none: bool, text: String| if is_none { "-".to_owned() } else { text };
     let has_energy = amounts.energy > Energy::default();
     [
@@ -67,6 +71,6 @@ fn cell(amounts: &Amounts) -> [String; 5] {
         dash(amounts.used.is_zero(), hours(amounts.used)),
         dash(amounts.idle.is_zero(), hours(amounts.idle)),
         dash(amounts.peak.0 == 0, amount(amounts.peak)),
-        dash(!has_energy, energy(amounts.energy)),
+        dash(!has_energy, energy(amounts.energy, total)),
     ]
 }

@@ -175,6 +175,9 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
             KERNEL_LOG.to_owned(),
             "shows the reason; if a reboot does not help, the card is faulty",
         ),
+        Advice::ReadProgramError => {
+            (KERNEL_LOG.to_owned(), "names the process; look for the error in its program first")
+        }
         Advice::WaitOrReboot => (
             "sudo dmesg | tail -40".to_owned(),
             "shows what it waits for; if that never ends, reboot",
@@ -409,6 +412,11 @@ pub fn size(bytes: u64) -> String {
 /// Formats a count: `2 processes`, `1 process`.
 pub fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
+}
+
+/// Formats the number of findings of a look that reads less than `gpuws doctor`: `5+ findings`.
+pub fn findings_at_least(number: u64) -> String {
+    format!("{number}+ findings")
 }
 
 /// Formats a process: `100562 t2t-decoder`.

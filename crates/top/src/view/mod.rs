@@ -160,7 +160,7 @@ fn told(frame: &Frame, room: usize, options: &Options) -> Vec<(Tone, String)> {
     }
     let findings = frame.diagnosis.findings.len();
     if findings > 0 {
-        let findings = wording::count(findings, "finding", "findings");
+        let findings = wording::findings_at_least(findings as u64);
         parts.push((0, Tone::Accent, findings));
     }
     let joined = |most: u8| {

@@ -39,11 +39,9 @@ pub(crate) fn run(
             PlaceErrorKind::MalformedRequest => Exit::Usage,
             _ => Exit::Remains,
         };
-        let mut lines = error.message.lines().map(str::trim_end);
-        let first = lines.next().unwrap_or_default().to_owned();
-        lines.filter(|line| !line.is_empty()).for_each(warn);
+        let why = error.message.split_whitespace().collect::<Vec<_>>().join(" ");
         let failure = Failure::new(exit, format!("place '{}'", args.file.display()));
-        let failure = failure.with_source(first);
+        let failure = failure.with_source(why);
         if exit == Exit::Usage { failure } else { failure.with_hint(hint) }
     })?;
     let devices = &machine.devices;

@@ -4,10 +4,11 @@ use crate::args::{Global, RecordArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::{self, Source};
-use crate::terminal::{self, Screen};
+use crate::terminal::{self, Progress, Screen};
 use crate::wording::shell_word;
 use gpu_history::{Retention, Writer};
 use gpu_machine::history::{self, Looks};
+use gpu_report::usage::span;
 use gpu_report::wording::{count, size};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
@@ -49,7 +50,7 @@ fn record(
     let mut looks = if args.names { Looks::default() } else { Looks::anonymous() };
     let start = source.clock.monotonic();
     let (mut count, mut missing, mut next) = (0, 0, start);
-    let mut is_failing = false;
+    let (mut is_failing, mut progress) = (false, Progress::start());
     loop {
         let added = writer.add(&looks.next(source));
         let was_failing = std::mem::replace(&mut is_failing, added.is_err());
@@ -67,10 +68,13 @@ fn record(
         }
         let now = source.clock.monotonic();
         next = (next + args.every()).max(now);
-        let (left, size) = (duration.saturating_sub(now - start), size(writer.written()));
-        terminal::redraw(&format!("{count} samples, {size}, {} s left", left.as_secs()));
+        progress.show(|| {
+            let left = span(duration.saturating_sub(now - start));
+            let of = if source.is_simulated() { "simulated time " } else { "" };
+            let (samples, size) = (self::count(count, "sample", "samples"), size(writer.written()));
+            format!("{samples}, {size}, {of}left: {left}")
+        });
         if next - start >= duration || history::waits(source, next, &end_requests)? {
-            terminal::redraw("");
             return Ok((count, missing));
         }
     }

@@ -53,9 +53,11 @@ fn tell(
         screen.json(&json::RecordedFile::of(&path, sample_count, args.names))?;
     } else if !global.quiet {
         let samples = wording::count(sample_count, "sample", "samples");
-        let left_out = if args.names { "" } else { ", without names and command lines" };
-        let line = format!("{samples} written to {path}{size}{left_out}");
-        screen.print(&Line::new().plain(line))?;
+        screen.print(&Line::new().plain(format!("{samples} written to {path}{size}")))?;
+        if !args.names {
+            let left_out = "without names and command lines; users are numbered anew: anon-1, …";
+            screen.print(&Line::new().plain(left_out))?;
+        }
         screen.print(&Line::new().plain("replay it: ").accent(again))?;
     }
     Ok(Exit::Done)

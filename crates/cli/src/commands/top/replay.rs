@@ -35,7 +35,7 @@ pub(super) fn open(
 ) -> Result<(Played, Option<Timestamp>), Failure> {
     let mut reader = history::reader(path)?;
     let zone = local_time::zone();
-    let position = gpu_report::replay::position(&mut reader, args.replay.at, &zone)?;
+    let position = gpu_report::replay::position(path, &mut reader, args.replay.at, &zone)?;
     let at = reader.time(position);
     let end = reader.span().map_or(Timestamp(0), |(_, end)| end);
     let asked = &args.only.devices;

@@ -9,6 +9,7 @@ use gpu_core::{Bytes, amount};
 use gpu_model::split::{Answer, RoomKind};
 use gpu_report::json::place_model::{Question, parameters};
 use gpu_report::wording::place::{Again, lacking, next};
+use gpu_report::wording::reset::gpus;
 
 pub(super) fn show(
     args: &PlaceModelArgs,
@@ -134,7 +135,7 @@ fn rooms(screen: &mut Screen, question: &Question<'_>, first: &Answer) -> Result
         };
         let is_short = used.total() > room.capacity;
         if names.is_empty() && moved == 0 && !is_short && room.kind == RoomKind::Gpu {
-            unused.push(room.name.strip_prefix("GPU ").unwrap_or(&room.name));
+            unused.extend(room.name.strip_prefix("GPU ").and_then(|gpu| gpu.parse::<u32>().ok()));
             continue;
         }
         let total = Line::new();
@@ -155,7 +156,7 @@ fn rooms(screen: &mut Screen, question: &Question<'_>, first: &Answer) -> Result
     }
     screen.print_all(table.lines(screen.room(0)))?;
     if !unused.is_empty() {
-        flow(screen, Line::new().dim("  unused: GPU "), &unused.join(", "))?;
+        flow(screen, Line::new().dim("  unused: "), &gpus(&unused))?;
     }
     Ok(())
 }
