@@ -307,6 +307,7 @@ fn machine_without_driver_says_why() {
     let state = watched("no-driver", 1, (80, 24));
     let screen = lines(&state);
     assert!(screen.contains("\nno NVIDIA driver is installed\n"), "{screen}");
+    assert!(screen.contains("\n remedy: install the driver, or try"), "{screen}");
     assert!(!screen.contains("no process uses"), "{screen}");
     assert!(!screen.contains("failed to "), "once: {screen}");
 }

@@ -21,7 +21,8 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError, TryLockError};
+use std::time::Duration;
 
 /// The terminal is taken over.
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -78,13 +79,26 @@ pub(crate) fn restore_between_frames() -> MutexGuard<'static, ()> {
     writing
 }
 
+/// How long a panic waits for the frame that is being written, in milliseconds. The thread that
+/// panics may be the one that writes it.
+const LAST_FRAME: usize = 100;
+
 /// Gives the terminal back before a panic is reported, on any thread.
 fn restore_on_panic() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let report = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
+            let mut tries = std::iter::repeat_with(|| WRITING.try_lock()).take(LAST_FRAME);
+            let writing = tries.find(|writing| {
+                let is_writing = matches!(writing, Err(TryLockError::WouldBlock));
+                if is_writing {
+                    std::thread::park_timeout(Duration::from_millis(1));
+                }
+                !is_writing
+            });
             restore();
+            drop(writing);
             report(panic);
         }));
     });

@@ -7,7 +7,6 @@ use crate::history::Measure;
 use crate::rows::Device;
 use crate::state::{Attention, State};
 use gpu_core::Milliwatts;
-use gpu_report::fault::remedy;
 use ratatui_core::layout::Rect;
 use std::borrow::Cow;
 use unicode_width::UnicodeWidthStr;
@@ -39,9 +38,7 @@ pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
         return;
     };
     if frame.devices.is_empty() {
-        let mut what = frame.driver().err().unwrap_or_else(|| "no GPU is shown".to_owned());
-        let remedy = frame.snapshot.driver.as_ref().err().and_then(|fault| remedy(fault.kind));
-        what.extend(remedy.iter().flat_map(|remedy| [": ", remedy]));
+        let what = frame.driver().err().unwrap_or_else(|| "no GPU is shown".to_owned());
         paint.pieces(area, &[(Tone::Accent, what)]);
         return;
     }

@@ -6,6 +6,7 @@ use crate::frame::Frame;
 use crate::rows::{Column, Row, Subject};
 use crate::state::State;
 use gpu_core::Bytes;
+use gpu_report::fault::remedy;
 use gpu_report::text::{Line, Tone as Plain, wrapped};
 use gpu_report::wording;
 use ratatui_core::layout::Rect;
@@ -154,6 +155,9 @@ fn notes(state: &State, frame: &Frame) -> Vec<(Tone, String)> {
     } else if frame.rows.is_empty() && frame.unknown.is_empty() && !frame.devices.is_empty() {
         notes.push((Tone::Dim, "no process uses these GPUs".to_owned()));
     }
+    let driver = frame.snapshot.driver.as_ref().err();
+    let remedy = driver.filter(|_| frame.devices.is_empty()).and_then(|fault| remedy(fault.kind));
+    notes.extend(remedy.map(|remedy| (Tone::Plain, format!("remedy: {remedy}"))));
     notes.extend(frame.unknown.iter().map(|text| (Tone::Accent, text.clone())));
     let unread = frame.snapshot.unreadable.total();
     if unread > 0 {
