@@ -1,7 +1,7 @@
 //! Histories: where they may be, and what is recorded of a machine.
 
 use crate::{MachineError, Source, time_until};
-use gpu_core::{DriverMessage, Fault, HolderSearch, Observation, Observer, ProcessDetail};
+use gpu_core::{DriverMessage, Error, Fault, HolderSearch, Observation, Observer, ProcessDetail};
 use gpu_history::{Frame, Reader, Retention, Writer};
 use gpu_host::{PathTrust, TrustedDir};
 use gpu_sim::Anonymizer;
@@ -42,9 +42,15 @@ pub fn reader(path: &Path) -> Result<Reader, MachineError> {
         MachineError::new(error).with_hint("gpuws record --for writes a history to a directory")
     })?;
     Reader::open(descriptor(&dir)?).map_err(|error| {
+        let errno =
+            std::error::Error::source(&error).and_then(|source| source.downcast_ref::<Errno>());
+        let is_denied = errno == Some(&Errno::ACCESS);
         let what = format!("read the history '{}'", path.display());
-        MachineError::new(gpu_core::Error::new(error.kind(), what).with_source(error))
-            .with_hint("a history is readable by its owner and root: check who owns the directory")
+        let failed = MachineError::new(Error::new(error.kind(), what).with_source(error));
+        match is_denied {
+            true => failed.with_hint("run the same command as the owner of the directory or root"),
+            false => failed,
+        }
     })
 }
 

@@ -2,6 +2,10 @@
 //! There is no fallback from one to the other. Inside a session, only its devices and processes are
 //! visible.
 
+mod leases;
+
+pub use leases::CLAIMS;
+
 use crate::no_devices::NoDevices;
 #[cfg(feature = "kubernetes")]
 use crate::pods::PodNames;
@@ -13,15 +17,11 @@ use gpu_core::{
     Absent, Clock, DeviceFile, Error, ErrorKind, GpuBackend, Groups, Host, Journal, Launch,
     Observation, Observer, Origin, ProcessKey, Snapshot,
 };
-use gpu_host::{
-    FileJournal, FileLeaseStore, LinuxHost, PathTrust, Place, Roots, SafeGpuFiles, SystemClock,
-    TrustedDir, has_account,
-};
+use gpu_host::{FileJournal, LinuxHost, PathTrust, Roots, SystemClock, TrustedDir, has_account};
 use gpu_nvidia::{Helper, NvmlChild, Waiting};
 use gpu_reaper::{Ports, Protect};
 use gpu_sim::Simulation;
 use gpu_sim::live::{self, SessionHost};
-use gpu_steward::DeviceLeases;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -53,12 +53,6 @@ pub struct Source {
     program: Option<PathBuf>,
 }
 
-/// The environment variable that names the lease directory.
-pub const CLAIMS: &str = "GPUWS_CLAIMS";
-
-/// The name of the lease directory in that of a session.
-const SESSION_CLAIMS: &str = "claims";
-
 /// The environment variable that, if not empty, keeps the search for holders from using bpf(2).
 const NO_BPF: &str = "GPUWS_NO_BPF";
 
@@ -67,23 +61,6 @@ const MACHINE_LOGS: &str = "/var/log/gpuws";
 
 /// The file name of the audit log.
 const AUDIT_LOG: &str = "audit.jsonl";
-
-/// Returns the lease directory that the environment names.
-fn named_claims() -> Option<PathBuf> {
-    std::env::var_os(CLAIMS).filter(|path| !path.is_empty()).map(PathBuf::from)
-}
-
-/// Rejects a lease directory that users other than root and the caller can replace. An error on
-/// opening the directory is reported later, by its first use.
-fn check_claims(dir: &Path) -> Result<(), MachineError> {
-    let failed = |error| MachineError::io("find the lease directory", error);
-    let absolute = std::path::absolute(dir).map_err(failed)?;
-    match TrustedDir::open(&absolute, PathTrust::Protected) {
-        Err(error) if error.kind() == ErrorKind::Invalid => Err(MachineError::new(error)
-            .with_hint("a user who can replace the lease directory can cause double grants")),
-        _ => Ok(()),
-    }
-}
 
 /// Returns the file systems that show the processes and devices of this machine.
 pub fn roots() -> Roots {
@@ -492,59 +469,6 @@ impl Source {
         }
         let dir = self.session.as_deref().unwrap_or(Path::new(MACHINE_LOGS));
         Some(dir.join(AUDIT_LOG))
-    }
-
-    /// Returns the lease store: in the directory of the option or of [`CLAIMS`] in the environment,
-    /// otherwise that of the session, otherwise that of the machine.
-    ///
-    /// # Errors
-    /// When the directory of the session cannot be created.
-    pub fn lease_store(&self, dir: Option<&Path>) -> Result<FileLeaseStore, MachineError> {
-        let place = match (dir.map(Path::to_owned).or_else(named_claims), &self.session) {
-            (Some(dir), _) => {
-                check_claims(&dir)?;
-                Place::dir(dir)
-            }
-            (None, Some(session)) => {
-                let dir = TrustedDir::make(&session.join(SESSION_CLAIMS), PathTrust::Protected)?;
-                Place::dir(dir.path())
-            }
-            // A machine without real processes has an empty lease directory.
-            (None, None) if self.simulation.is_some() => {
-                let made = tempfile::tempdir_in(live::place()?);
-                let made =
-                    made.map_err(|error| MachineError::io("make a private directory", error))?;
-                Place::dir(self.no_leases.get_or_init(|| made).path())
-            }
-            (None, None) => Place::machine("/run", "/tmp"),
-        };
-        Ok(self.locks_in(place))
-    }
-
-    /// Returns the lease store for reading, without creating it; `None` if there is none.
-    pub fn existing_lease_store(&self) -> Option<FileLeaseStore> {
-        let place = match (named_claims(), &self.session) {
-            _ if self.simulation.is_some() => return None,
-            (Some(dir), _) => Place::dir(Some(dir).filter(|at| check_claims(at).is_ok())?),
-            (None, Some(session)) => {
-                let dir = session.join(SESSION_CLAIMS);
-                Place::dir(Some(dir).filter(|dir| dir.exists())?)
-            }
-            (None, None) => Place::machine("/run", "/tmp"),
-        };
-        Some(self.locks_in(place))
-    }
-
-    /// Returns the leases by device.
-    pub fn leases(&self) -> DeviceLeases {
-        self.existing_lease_store()
-            .map_or_else(DeviceLeases::none, |locks| DeviceLeases::read(&locks))
-    }
-
-    fn locks_in(&self, place: Place) -> FileLeaseStore {
-        // Jobs in a session must not block users of safe-gpu on the machine.
-        let tmp = self.session.as_deref().unwrap_or(Path::new("/tmp"));
-        FileLeaseStore::new(place, SafeGpuFiles::below(tmp), roots())
     }
 
     /// Returns the ports for an action.

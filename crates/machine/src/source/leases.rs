@@ -1,0 +1,87 @@
+//! Where the leases of a machine are.
+
+use super::{Source, roots};
+use crate::MachineError;
+use gpu_core::ErrorKind;
+use gpu_host::{FileLeaseStore, PathTrust, Place, SafeGpuFiles, TrustedDir};
+use gpu_sim::live;
+use gpu_steward::DeviceLeases;
+use std::path::{Path, PathBuf};
+
+/// The environment variable that names the lease directory.
+pub const CLAIMS: &str = "GPUWS_CLAIMS";
+
+/// The name of the lease directory in that of a session.
+const SESSION_CLAIMS: &str = "claims";
+
+/// Returns the lease directory that the environment names.
+fn named_claims() -> Option<PathBuf> {
+    std::env::var_os(CLAIMS).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+/// Rejects a lease directory that users other than root and the caller can replace. An error on
+/// opening the directory is reported later, by its first use.
+fn check_claims(dir: &Path) -> Result<(), MachineError> {
+    let failed = |error| MachineError::io("find the lease directory", error);
+    let absolute = std::path::absolute(dir).map_err(failed)?;
+    match TrustedDir::open(&absolute, PathTrust::Protected) {
+        Err(error) if error.kind() == ErrorKind::Invalid => Err(MachineError::new(error)
+            .with_hint("a user who can replace the lease directory can cause double grants")),
+        _ => Ok(()),
+    }
+}
+
+impl Source {
+    /// Returns the lease store: in the directory of the option or of [`CLAIMS`] in the environment,
+    /// otherwise that of the session, otherwise that of the machine.
+    ///
+    /// # Errors
+    /// When the directory of the session cannot be created.
+    pub fn lease_store(&self, dir: Option<&Path>) -> Result<FileLeaseStore, MachineError> {
+        let place = match (dir.map(Path::to_owned).or_else(named_claims), &self.session) {
+            (Some(dir), _) => {
+                check_claims(&dir)?;
+                Place::dir(dir)
+            }
+            (None, Some(session)) => {
+                let dir = TrustedDir::make(&session.join(SESSION_CLAIMS), PathTrust::Protected)?;
+                Place::dir(dir.path())
+            }
+            // A machine without real processes has an empty lease directory.
+            (None, None) if self.simulation.is_some() => {
+                let made = tempfile::tempdir_in(live::place()?);
+                let made =
+                    made.map_err(|error| MachineError::io("make a private directory", error))?;
+                Place::dir(self.no_leases.get_or_init(|| made).path())
+            }
+            (None, None) => Place::machine("/run", "/tmp"),
+        };
+        Ok(self.locks_in(place))
+    }
+
+    /// Returns the lease store for reading, without creating it; `None` if there is none.
+    pub fn existing_lease_store(&self) -> Option<FileLeaseStore> {
+        let place = match (named_claims(), &self.session) {
+            _ if self.simulation.is_some() => return None,
+            (Some(dir), _) => Place::dir(Some(dir).filter(|at| check_claims(at).is_ok())?),
+            (None, Some(session)) => {
+                let dir = session.join(SESSION_CLAIMS);
+                Place::dir(Some(dir).filter(|dir| dir.exists())?)
+            }
+            (None, None) => Place::machine("/run", "/tmp"),
+        };
+        Some(self.locks_in(place))
+    }
+
+    /// Returns the leases by device.
+    pub fn leases(&self) -> DeviceLeases {
+        self.existing_lease_store()
+            .map_or_else(DeviceLeases::none, |locks| DeviceLeases::read(&locks))
+    }
+
+    fn locks_in(&self, place: Place) -> FileLeaseStore {
+        // Jobs in a session must not block users of safe-gpu on the machine.
+        let tmp = self.session.as_deref().unwrap_or(Path::new("/tmp"));
+        FileLeaseStore::new(place, SafeGpuFiles::below(tmp), roots())
+    }
+}
