@@ -1,9 +1,8 @@
 # Claims devices of a simulated machine for containers of podman.
 set -eu
 tree=$1 gpuws=$2
-dir=$(mktemp -d)
-mount -t tmpfs tmpfs "$dir"
 mount -t tmpfs -o mode=755 tmpfs /run
+dir=/run/scene
 # crun refuses a mixture of both versions of cgroups.
 umount -q /sys/fs/cgroup/unified || true
 
