@@ -156,7 +156,7 @@ mod tests {
     }
 
     fn greeting(simulated: &str) -> String {
-        format!(r#"echo '{{"greeting":{{"protocol":4,"simulated":{simulated}}}}}'"#)
+        format!(r#"echo '{{"greeting":{{"protocol":5,"simulated":{simulated}}}}}'"#)
     }
 
     #[test]

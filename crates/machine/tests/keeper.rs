@@ -248,7 +248,9 @@ fn unloadable_library_leaves_the_processes() {
         assert_eq!(source.two_snapshots().len(), 1, "a second one shows no difference");
     }
     let mut helper = copy(&["nvml-helper", library.to_str().unwrap()]);
-    let mut helper = helper.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (orders, _writer) = std::io::pipe().unwrap();
+    helper.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(orders);
+    let mut helper = helper.spawn().unwrap();
     let mut greeting = String::new();
     BufReader::new(helper.stdout.take().unwrap()).read_line(&mut greeting).unwrap();
     assert!(greeting.contains("greeting"), "{greeting}");
@@ -299,7 +301,7 @@ fn greet() {
     let is_own = library == Some(session_dir().join("libnvidia-ml.so.1"));
     let simulated = serde_json::json!({ "machine": "labbox", "session": session_dir() });
     let simulated = if is_own { simulated } else { serde_json::Value::Null };
-    let greeting = serde_json::json!({ "protocol": 4, "simulated": simulated });
+    let greeting = serde_json::json!({ "protocol": 5, "simulated": simulated });
     let driver = Driver { version: Ok("1.2".to_owned()), cuda: Err(Absent::TooOld) };
     let look = serde_json::json!({ "begun": { "driver": { "Ok": driver }, "count": 0 } });
     let mut output = std::io::stdout();

@@ -88,8 +88,8 @@ impl Child {
 
     /// Lets a running child exit.
     fn release(&mut self) {
-        if let Child::Runs(Running { process, .. }) = std::mem::replace(self, Child::Absent) {
-            process.close_input();
+        if let Child::Runs(Running { mut process, .. }) = std::mem::replace(self, Child::Absent) {
+            process.disconnect();
             *self = Child::Ends { process };
         }
     }

@@ -3,7 +3,6 @@
 
 use super::serve::{_exit, serve};
 use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, chdir, setpgid};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use std::ffi::c_int;
@@ -12,10 +11,11 @@ use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-/// The child's ends of the socket and the pipe.
+/// The child's ends of the protocol: its standard input, output and error.
 pub(crate) struct Ends {
-    pub(crate) input: OwnedFd,
-    pub(crate) output: OwnedFd,
+    pub(crate) requests: OwnedFd,
+    pub(crate) replies: OwnedFd,
+    pub(crate) orders: OwnedFd,
 }
 
 unsafe extern "C" {
@@ -52,10 +52,9 @@ pub(crate) fn fork(ends: &Ends, library: Option<&Path>) -> io::Result<Option<Pid
 /// Detaches from the program's terminal, process group and directory. [`serve`] closes the other
 /// descriptors.
 fn detach_from_program(ends: &Ends) -> rustix::io::Result<()> {
-    let nowhere = rustix::fs::open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-    dup2_stdin(&ends.input)?;
-    dup2_stdout(&ends.output)?;
-    dup2_stderr(&nowhere)?;
+    dup2_stdin(&ends.requests)?;
+    dup2_stdout(&ends.replies)?;
+    dup2_stderr(&ends.orders)?;
     setpgid(None, None)?;
     chdir("/")
 }

@@ -2,7 +2,7 @@
 //! bounded.
 
 use super::fork::{Ends, fork};
-use super::wire::{self, LINE_LIMIT, Lines, Message, REPLY_LIMIT, Reply};
+use super::wire::{self, LINE_LIMIT, Lines, Order, REPLY_LIMIT, Reply, Request};
 use super::{Helper, moment};
 use gpu_core::{Error, ErrorKind, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -20,7 +20,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 /// The time for a child to exit after it was told to.
@@ -44,11 +44,13 @@ pub(crate) enum ChildError {
 pub(crate) struct Process {
     pid: Pid,
     pidfd: OwnedFd,
-    /// Its standard input. A socket instead of a pipe, because writing to a pipe without a reader
-    /// raises SIGPIPE.
-    input_socket: UnixStream,
-    /// Its standard output.
-    output_pipe: OwnedFd,
+    /// To its standard input. A socket instead of a pipe, because writing to a pipe without a
+    /// reader raises SIGPIPE.
+    requests: UnixStream,
+    /// From its standard output.
+    replies: OwnedFd,
+    /// To its standard error; closed to end it.
+    orders: Option<Orders>,
     lines: Lines,
     /// The number of bytes received since the last request.
     amount: usize,
@@ -56,8 +58,17 @@ pub(crate) struct Process {
     killed: bool,
 }
 
+/// The pipe to the child's standard error. Anything that a library writes there fails, because the
+/// child has the end that is read.
+#[derive(Debug)]
+struct Orders {
+    pipe: OwnedFd,
+    /// Kept so that the pipe always has a reader: writing never raises SIGPIPE.
+    _reader: OwnedFd,
+}
+
 impl Process {
-    /// Starts the child with only its two ends of the protocol: without a terminal, in its own
+    /// Starts the child with only its ends of the protocol: without a terminal, in its own
     /// process group, so that it does not receive Ctrl-C, and in a current directory that keeps no
     /// file system busy.
     ///
@@ -68,11 +79,15 @@ impl Process {
         let failed = |error: std::io::Error| Error::new(ErrorKind::Io, what()).with_source(error);
         let begun = || {
             let library = helper.library.as_deref().map(from_root).transpose()?;
-            let (input_socket, input) = UnixStream::pair()?;
-            input_socket.set_nonblocking(true)?;
-            let (output_pipe, output) = pipe_with(PipeFlags::CLOEXEC)?;
-            fcntl_setfl(&output_pipe, fcntl_getfl(&output_pipe)? | OFlags::NONBLOCK)?;
-            let ends = Ends { input: input.into(), output };
+            let (requests, input) = UnixStream::pair()?;
+            requests.set_nonblocking(true)?;
+            let (replies, output) = pipe_with(PipeFlags::CLOEXEC)?;
+            let (errors, pipe) = pipe_with(PipeFlags::CLOEXEC)?;
+            for own in [&replies, &pipe] {
+                fcntl_setfl(own, fcntl_getfl(own)? | OFlags::NONBLOCK)?;
+            }
+            let orders = Orders { pipe, _reader: errors.try_clone()? };
+            let ends = Ends { requests: input.into(), replies: output, orders: errors };
             // If the fork fails, starting the program may still work.
             let copy = helper.forks.then(|| fork(&ends, library.as_deref()).ok().flatten());
             let pid = match copy.flatten() {
@@ -85,27 +100,25 @@ impl Process {
                 let _ = kill_process(pid, Signal::KILL);
                 let _ = waitpid(Some(pid), WaitOptions::NOHANG);
             })?;
-            Ok((pid, pidfd, input_socket, output_pipe))
+            Ok((pid, pidfd, requests, replies, Some(orders)))
         };
-        let (pid, pidfd, input_socket, output_pipe) = begun().map_err(failed)?;
-        let (lines, line) = (Lines::default(), Vec::new());
-        Ok(Process { pid, pidfd, input_socket, output_pipe, lines, amount: 0, line, killed: false })
+        let (pid, pidfd, requests, replies, orders) = begun().map_err(failed)?;
+        let (lines, line, amount, killed) = (Lines::default(), Vec::new(), 0, false);
+        Ok(Process { pid, pidfd, requests, replies, orders, lines, amount, line, killed })
     }
 
-    /// Sends a message. If the socket buffer is full, the child does not read.
-    pub(crate) fn send(&mut self, message: &Message) -> Result<(), ChildError> {
-        if matches!(message, Message::Ask { .. }) {
-            self.amount = 0;
-        }
+    /// Sends a request. If the socket buffer is full, the child does not read.
+    pub(crate) fn request(&mut self, request: &Request) -> Result<(), ChildError> {
+        self.amount = 0;
         self.line.clear();
         let short =
-            wire::write(&mut self.line, message).is_ok() && self.line.len() <= wire::MESSAGE_LIMIT;
+            wire::write(&mut self.line, request).is_ok() && self.line.len() <= wire::MESSAGE_LIMIT;
         if !short {
             return Err(ChildError::System(Errno::TOOBIG));
         }
         let mut rest = &self.line[..];
         while !rest.is_empty() {
-            match send(&self.input_socket, rest, SendFlags::NOSIGNAL) {
+            match send(&self.requests, rest, SendFlags::NOSIGNAL) {
                 Ok(count) => rest = &rest[count..],
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Err(ChildError::TimedOut),
@@ -116,7 +129,17 @@ impl Process {
         Ok(())
     }
 
-    /// Receives the next message; `Silent` if there is none until `until`. Messages that were
+    /// Sends an order, which the child reads also during a query.
+    pub(crate) fn order(&mut self, order: Order) -> Result<(), ChildError> {
+        let Some(orders) = &self.orders else { return Err(ChildError::System(Errno::PIPE)) };
+        let mut line = Vec::new();
+        // It is shorter than what the kernel writes to a pipe as a whole.
+        wire::write(&mut line, &order).map_err(|_| ChildError::Invalid)?;
+        rustix::io::write(&orders.pipe, &line).map_err(ChildError::System)?;
+        Ok(())
+    }
+
+    /// Receives the next message; `TimedOut` if there is none until `until`. Messages that were
     /// received before are returned even after that.
     pub(crate) fn receive(&mut self, until: Duration) -> Result<Reply, ChildError> {
         let mut has_ended = false;
@@ -128,7 +151,7 @@ impl Process {
                 return Err(ChildError::Invalid);
             }
             let mut piece = [0; 16 << 10];
-            match rustix::io::read(&self.output_pipe, &mut piece) {
+            match rustix::io::read(&self.replies, &mut piece) {
                 Ok(0) => return Err(self.ended()),
                 Ok(count) => {
                     self.amount += count;
@@ -148,10 +171,8 @@ impl Process {
     /// that it started may keep its output open.
     fn wait(&self, until: Duration) -> Result<(), ChildError> {
         let left = until.saturating_sub(moment());
-        let mut query = [
-            PollFd::new(&self.output_pipe, PollFlags::IN),
-            PollFd::new(&self.pidfd, PollFlags::IN),
-        ];
+        let mut query =
+            [PollFd::new(&self.replies, PollFlags::IN), PollFd::new(&self.pidfd, PollFlags::IN)];
         match poll(&mut query, Some(&timespec(left))) {
             Ok(0) if moment() >= until => Err(ChildError::TimedOut),
             Ok(_) | Err(Errno::INTR) => Ok(()),
@@ -211,17 +232,18 @@ impl Process {
     }
 
     fn end(&mut self) {
-        self.close_input();
+        self.disconnect();
         // It may have exited already.
         let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
         self.killed = true;
         self.ends_within(EXIT_TIMEOUT);
     }
 
-    /// Closes the input, which makes a well-behaved child exit.
-    pub(crate) fn close_input(&self) {
+    /// Closes its inputs, which makes a well-behaved child exit.
+    pub(crate) fn disconnect(&mut self) {
+        self.orders = None;
         // An error means that the socket is already disconnected.
-        let _ = self.input_socket.shutdown(Shutdown::Both);
+        let _ = self.requests.shutdown(Shutdown::Both);
     }
 }
 
@@ -229,7 +251,7 @@ impl Drop for Process {
     /// Ends the child, with SIGKILL if it does not exit when its input ends, and reaps it if it has
     /// exited.
     fn drop(&mut self) {
-        self.close_input();
+        self.disconnect();
         if !self.killed && !self.ends_within(EXIT_TIMEOUT) {
             self.end();
         }
@@ -243,7 +265,7 @@ impl Drop for Process {
 fn spawn(helper: &Helper, ends: Ends, library: Option<PathBuf>) -> std::io::Result<Pid> {
     let mut command = Command::new(from_root(&helper.program)?);
     command.args(&helper.arguments).args(library);
-    command.stdin(ends.input).stdout(ends.output).stderr(Stdio::null());
+    command.stdin(ends.requests).stdout(ends.replies).stderr(ends.orders);
     let child = command.current_dir("/").process_group(0).spawn()?;
     Ok(Pid::from_child(&child))
 }

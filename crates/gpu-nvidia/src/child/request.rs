@@ -2,7 +2,7 @@
 
 use super::assemble::Answer;
 use super::process::{ChildError, Process};
-use super::wire::{Greeting, Message, PROTOCOL, Query, Reply, Then};
+use super::wire::{Greeting, Order, PROTOCOL, Query, Reply, Request, Then};
 use super::{Waiting, moment};
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ impl<'a> TimeLimit<'a> {
         if self.is_call_requested {
             self.report();
         }
-        self.is_call_requested = child.send(&Message::Where).is_ok();
+        self.is_call_requested = child.order(Order::Where).is_ok();
         self.next_report = moment().saturating_add(REPORT);
     }
 
@@ -100,7 +100,7 @@ impl<'a> TimeLimit<'a> {
 
 /// Sends a request.
 pub(crate) fn send(child: &mut Process, query: Query, then: Then) -> Result<(), Failure> {
-    child.send(&Message::Ask { query, then }).map_err(|error| match error {
+    child.request(&Request { query, then }).map_err(|error| match error {
         ChildError::TimedOut => Failure::Broken("it does not read requests".to_owned()),
         error => broken(error),
     })
@@ -164,7 +164,7 @@ fn time_out(
 ) -> Failure {
     let until = moment().saturating_add(CALL_TIMEOUT);
     let mut call = limit.call.take();
-    if child.send(&Message::End).is_ok() {
+    if child.order(Order::End).is_ok() {
         while let Ok(reply) = child.receive(until) {
             match reply {
                 Reply::Where(Some(last)) if last.len() <= LONGEST_CALL => call = Some(last),

@@ -1,30 +1,32 @@
-//! The child: one thread calls NVML, another one receives messages.
+//! The child: one thread receives requests and calls NVML, another one receives orders.
 //!
-//! The receiving thread never calls NVML and never waits for the thread that does, so that it can
+//! The thread for orders never calls NVML and never waits for the thread that does, so that it can
 //! end the process in any state of that thread: when its input ends, which happens whenever the
-//! parent ends, or when the parent sends that the deadline has passed. It ends the process by
-//! `_exit`: `exit` would run the exit handlers of C libraries, including NVML's, which may wait for
-//! the driver again.
+//! parent ends, or when the parent sends that the deadline has passed. It sleeps otherwise: a query
+//! wakes only the thread that runs it. It ends the process by `_exit`: `exit` would run the exit
+//! handlers of C libraries, including NVML's, which may wait for the driver again.
 
 use super::mark::Mark;
 use super::stuck::NAME;
 use super::wire::{
-    self, BATCH, Greeting, Lines, MESSAGE_LIMIT, Message, PROTOCOL, Query, Reply, Simulated, Then,
+    self, BATCH, Greeting, Lines, MESSAGE_LIMIT, Order, PROTOCOL, Query, Reply, Request, Simulated,
+    Then,
 };
 use crate::Nvml;
 use gpu_core::{Fault, GpuBackend, Result};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use serde::de::DeserializeOwned;
 use std::ffi::{c_int, c_long, c_uint};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, Mutex, OnceLock, PoisonError, TryLockError};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// Serves requests from standard input, with replies on standard output, until the input ends.
+/// Serves requests from standard input, with replies on standard output, until the input ends;
+/// reads orders from standard error.
 /// [`NvmlChild`](crate::NvmlChild) starts a program that calls this.
 ///
 /// It must be called first in a program: it closes every descriptor except the standard ones, no
@@ -37,8 +39,8 @@ pub fn serve(library: Option<&Path>) -> ! {
 /// State shared by both threads.
 struct Shared {
     library: OnceLock<Nvml>,
-    /// The number of unfinished tasks: the greeting, and each request.
-    pending: AtomicUsize,
+    /// Whether the greeting or a query is unfinished.
+    is_busy: AtomicBool,
     /// The lines that are not written yet; locked while they are written.
     output: Mutex<Vec<u8>>,
     /// Both threads meet here before the library is loaded.
@@ -56,25 +58,55 @@ fn run(library: Option<&Path>) -> ! {
     // It lives as long as the process.
     let shared: &'static Shared = Box::leak(Box::new(Shared {
         library: OnceLock::new(),
-        pending: AtomicUsize::new(1),
+        is_busy: AtomicBool::new(true),
         output: Mutex::default(),
         started: Barrier::new(2),
         name,
         mark: Mark::on(Path::new("/proc/self/exe")).ok(),
     }));
-    let (sender, queries) = channel();
-    if Builder::new().spawn(move || receive_messages(shared, &sender)).is_err() {
+    if Builder::new().spawn(move || follow_orders(shared)).is_err() {
         _exit(1);
     }
     // A new thread registers with the dynamic loader, which is locked while it loads a library. A
     // thread that starts during a load that hangs would never run.
     shared.started.wait();
-    ask(shared, library, &queries);
+    ask(shared, library);
     _exit(0);
 }
 
-/// Runs the received queries.
-fn ask(shared: &Shared, path: Option<&Path>, queries: &Receiver<(Query, Then)>) {
+/// Messages of the program.
+struct Inbox<F> {
+    input: F,
+    lines: Lines,
+}
+
+impl<F: AsFd> Inbox<F> {
+    fn new(input: F) -> Self {
+        Inbox { input, lines: Lines::default() }
+    }
+
+    /// Waits for the next message; `None` at the end of the input, and for an invalid message.
+    fn next<M: DeserializeOwned>(&mut self) -> Option<M> {
+        loop {
+            if let Some(line) = self.lines.take() {
+                return serde_json::from_slice(line).ok();
+            }
+            let mut piece = [0; 4096];
+            match rustix::io::read(&self.input, &mut piece) {
+                Ok(0) => return None,
+                Ok(count) => self.lines.add(&piece[..count]),
+                Err(Errno::INTR) => {}
+                Err(_) => return None,
+            }
+            if self.lines.pending() > MESSAGE_LIMIT {
+                return None;
+            }
+        }
+    }
+}
+
+/// Runs the requested queries.
+fn ask(shared: &Shared, path: Option<&Path>) {
     let mut send = |reply: &Reply| shared.send(reply);
     let library = Nvml::open(path).map(|library| shared.library.get_or_init(|| library));
     let library = library.map_err(|error| error.fault());
@@ -84,8 +116,10 @@ fn ask(shared: &Shared, path: Option<&Path>, queries: &Receiver<(Query, Then)>) 
         session: simulated.session.clone(),
     });
     send(&Reply::Greeting(Greeting { protocol: PROTOCOL, simulated }));
-    shared.pending.fetch_sub(1, Ordering::AcqRel);
-    while let Ok((query, then)) = queries.recv() {
+    shared.is_busy.store(false, Ordering::Release);
+    let mut requests = Inbox::new(std::io::stdin());
+    while let Some(Request { query, then }) = requests.next() {
+        shared.is_busy.store(true, Ordering::Release);
         match &library {
             Ok(library) => {
                 let closes = matches!(query, Query::Close);
@@ -97,7 +131,7 @@ fn ask(shared: &Shared, path: Option<&Path>, queries: &Receiver<(Query, Then)>) 
             Err(fault) => send(&Reply::Refused(fault.clone())),
         }
         // Before the reply, because the parent may disconnect after it, and nothing hangs any more.
-        shared.pending.fetch_sub(1, Ordering::AcqRel);
+        shared.is_busy.store(false, Ordering::Release);
         send(&Reply::Done);
         if then == Then::End {
             return;
@@ -137,37 +171,19 @@ fn answer(nvml: &Nvml, query: Query, send: &mut impl FnMut(&Reply)) {
     send(&reply);
 }
 
-/// Receives messages, forwards requests, and finally ends the process.
-fn receive_messages(shared: &Shared, sender: &Sender<(Query, Then)>) {
-    let input = std::io::stdin();
-    let mut lines = Lines::default();
+/// Follows orders, and ends the process when there will be no more.
+fn follow_orders(shared: &Shared) {
+    let mut orders = Inbox::new(std::io::stderr());
     shared.started.wait();
     loop {
-        let mut piece = [0; 4096];
-        match rustix::io::read(input.as_fd(), &mut piece) {
-            Ok(0) => shared.end(),
-            Ok(count) => lines.add(&piece[..count]),
-            Err(Errno::INTR) => {}
-            Err(_) => shared.end(),
-        }
-        while let Some(order) = lines.take() {
-            match serde_json::from_slice(order) {
-                Ok(Message::Ask { query, then }) => {
-                    shared.pending.fetch_add(1, Ordering::AcqRel);
-                    // It fails only if the other thread has panicked, which ends the process.
-                    let _ = sender.send((query, then));
-                }
-                Ok(Message::Where) => shared.send_current_call(),
-                Ok(Message::End) => {
-                    shared.rename();
-                    shared.send_current_call();
-                    shared.end();
-                }
-                Err(_) => shared.end(),
+        match orders.next() {
+            Some(Order::Where) => shared.send_current_call(),
+            Some(Order::End) => {
+                shared.rename();
+                shared.send_current_call();
+                shared.end();
             }
-        }
-        if lines.pending() > MESSAGE_LIMIT {
-            shared.end();
+            None => shared.end(),
         }
     }
 }
@@ -205,7 +221,7 @@ impl Shared {
     /// Sets the mark and the name of a hanging process if a query is running. Linux lets any thread
     /// write the name of the main thread, which `ps` shows as that of the process.
     fn rename(&self) {
-        if self.pending.load(Ordering::Acquire) == 0 {
+        if !self.is_busy.load(Ordering::Acquire) {
             return;
         }
         if let Some(mark) = &self.mark {
@@ -284,22 +300,22 @@ mod tests {
 
     #[test]
     fn busy_child_is_marked_and_named() {
-        for (pending, is_reported) in [(0, false), (1, true), (2, true)] {
+        for is_busy in [false, true] {
             let (name, program) = (NamedTempFile::new().unwrap(), NamedTempFile::new().unwrap());
             let flags = OFlags::WRONLY | OFlags::CLOEXEC;
             let shared = Shared {
                 library: OnceLock::new(),
-                pending: AtomicUsize::new(pending),
+                is_busy: AtomicBool::new(is_busy),
                 output: Mutex::default(),
                 started: Barrier::new(2),
                 name: Some(rustix::fs::open(name.path(), flags, Mode::empty()).unwrap()),
                 mark: Some(Mark::on(program.path()).unwrap()),
             };
             shared.rename();
-            let pids = if is_reported { vec![std::process::id()] } else { vec![] };
-            assert_eq!(marked(program.path()), Some(pids), "{pending}");
-            let expected = if is_reported { NAME } else { "" };
-            assert_eq!(std::fs::read_to_string(name.path()).unwrap(), expected, "{pending}");
+            let pids = if is_busy { vec![std::process::id()] } else { vec![] };
+            assert_eq!(marked(program.path()), Some(pids), "{is_busy}");
+            let expected = if is_busy { NAME } else { "" };
+            assert_eq!(std::fs::read_to_string(name.path()).unwrap(), expected, "{is_busy}");
         }
     }
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// Changes with every change of the protocol. Both sides are usually the same program, but it may
 /// be upgraded between their starts.
-pub(crate) const PROTOCOL: u32 = 4;
+pub(crate) const PROTOCOL: u32 = 5;
 
 /// The maximum length of a message. The longest is a device with some thousand processes and
 /// accounted processes, at less than 300 bytes each.
@@ -25,12 +25,18 @@ pub(crate) const BATCH: usize = 32 << 10;
 /// The maximum length of a message to the child; the longest contains a device ID.
 pub(crate) const MESSAGE_LIMIT: usize = 64 << 10;
 
-/// A message from the program.
+/// A message on the child's standard input, which the thread that calls NVML reads between two
+/// queries.
 #[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Request {
+    pub(crate) query: Query,
+    pub(crate) then: Then,
+}
+
+/// A message on the child's standard error, which a thread of its own reads at any time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Message {
-    /// Run a query.
-    Ask { query: Query, then: Then },
+pub(crate) enum Order {
     /// Report the current call at once.
     Where,
     /// The deadline has passed: report the current call and exit.

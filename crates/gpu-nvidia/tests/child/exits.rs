@@ -36,7 +36,7 @@ fn crash_keeps_received_parts() {
 
 #[test]
 fn ended_idle_child_is_restarted_silently() {
-    let script = format!("{GREETING}; read -r order; cat \"$1/answer\"");
+    let script = format!("{GREETING}; read -r request; cat \"$1/answer\"");
     let child = Child::script(&script).with("answer", &[driver_reply(), done()]);
     let backend = child.backend(LONG);
     for count in 1..=3 {

@@ -51,15 +51,16 @@ fn real_child_reports_hanging_call() {
 fn hanging_real_child_ends_with_program() {
     let dir = tempfile::tempdir().unwrap();
     let library = endless_library(dir.path());
-    let (input, to_child) = std::io::pipe().unwrap();
+    let (orders, to_child) = std::io::pipe().unwrap();
     let mut program = Command::new("sleep").arg("1000").stdout(to_child).spawn().unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_gpu-nvidia-helper"))
         .arg(&library)
-        .stdin(input)
+        .stdin(Stdio::null())
         .stdout(Stdio::piped())
+        .stderr(orders)
         .spawn()
         .unwrap();
-    // Both threads run: one hangs, the other one receives messages.
+    // Both threads run: one hangs, the other one waits for orders.
     eventually(|| {
         fs::read_dir(format!("/proc/{}/task", child.id())).is_ok_and(|tasks| tasks.count() == 2)
     });

@@ -7,7 +7,7 @@ use std::path::Path;
 
 #[test]
 fn snapshot_arrives_complete_and_in_order() {
-    let child = Child::script(&format!("{GREETING}; read -r order; cat \"$1/answer\"; cat"))
+    let child = Child::script(&format!("{GREETING}; read -r request; cat \"$1/answer\"; cat"))
         .with("answer", &[begun(2), part(0), part(1), done()]);
     let look = child.backend(LONG).look(Groups::NONE);
     assert_eq!(look, Inventory { driver: Ok(driver()), devices: vec![device(0), device(1)] });
@@ -15,10 +15,10 @@ fn snapshot_arrives_complete_and_in_order() {
 
 #[test]
 fn prefetched_answer_serves_only_its_question() {
-    let look = r#"echo "$order" >> "$1/requests"; cat "$1/answer""#;
+    let look = r#"echo "$request" >> "$1/requests"; cat "$1/answer""#;
     let script = format!(
-        "{GREETING}; while read -r order; do \
-         case $order in *look*) {look};; *) cat \"$1/driver\";; esac; done"
+        "{GREETING}; while read -r request; do \
+         case $request in *look*) {look};; *) cat \"$1/driver\";; esac; done"
     );
     let child = Child::script(&script)
         .with("answer", &[begun(1), part(0), done()])
@@ -45,7 +45,7 @@ fn prefetched_answer_serves_only_its_question() {
 
 #[test]
 fn one_shot_child_ends_before_program() {
-    let script = format!("{GREETING}; while read -r order; do cat \"$1/answer\"; done");
+    let script = format!("{GREETING}; while read -r request; do cat \"$1/answer\"; done");
     let child = Child::script(&script).with("answer", &[driver_reply(), done()]);
     let backend = child.backend(LONG).for_one_query();
     for count in 1..=2 {
@@ -61,7 +61,7 @@ fn one_shot_child_ends_before_program() {
 
 #[test]
 fn prefetched_answer_of_ended_child_is_read() {
-    let child = Child::script(&format!("{GREETING}; read -r order; cat \"$1/answer\""))
+    let child = Child::script(&format!("{GREETING}; read -r request; cat \"$1/answer\""))
         .with("answer", &[begun(1), part(0), done()]);
     let backend = child.backend(LONG).for_one_query();
     backend.request_snapshot(Groups::NONE);
@@ -71,7 +71,7 @@ fn prefetched_answer_of_ended_child_is_read() {
     assert_eq!(look, Inventory { driver: Ok(driver()), devices: vec![device(0)] });
     assert_eq!(child.starts().len(), 1, "no restart");
 
-    let child = Child::script(&format!("{GREETING}; read -r order; kill -9 $$"));
+    let child = Child::script(&format!("{GREETING}; read -r request; kill -9 $$"));
     let backend = child.backend(LONG).for_one_query();
     backend.request_snapshot(Groups::NONE);
     eventually(|| !child.starts().is_empty() && backend.helpers().is_empty());
@@ -81,7 +81,7 @@ fn prefetched_answer_of_ended_child_is_read() {
 
 #[test]
 fn single_child_answers_all_questions() {
-    let script = format!("{GREETING}; while read -r order; do cat \"$1/answer\"; done");
+    let script = format!("{GREETING}; while read -r request; do cat \"$1/answer\"; done");
     let child = Child::script(&script).with("answer", &[driver_reply(), done()]);
     let backend = child.backend(LONG);
     assert_eq!(backend.helpers(), []);
@@ -97,7 +97,7 @@ fn single_child_answers_all_questions() {
 #[test]
 fn origin_is_taken_from_greeting() {
     let simulated = r#"{"machine":"labbox","session":"/run/s"}"#;
-    let script = format!(r#"echo '{{"greeting":{{"protocol":4,"simulated":{simulated}}}}}'; cat"#);
+    let script = format!(r#"echo '{{"greeting":{{"protocol":5,"simulated":{simulated}}}}}'; cat"#);
     let child = Child::script(&script);
     let backend = child.backend(LONG);
     assert_eq!(backend.origin(), Origin::Simulated("labbox".to_owned()));
@@ -119,24 +119,24 @@ fn origin_is_taken_from_greeting() {
 #[test]
 fn kept_session_is_closed_on_request() {
     let answer =
-        r#"case $order in *'"query":"close"'*) ;; *) cat "$1/answer";; esac; echo '"done"'"#;
+        r#"case $request in *'"query":"close"'*) ;; *) cat "$1/answer";; esac; echo '"done"'"#;
     let script = format!(
-        "{GREETING}; while read -r order; do echo \"$order\" >> \"$1/orders\"; {answer}; done"
+        "{GREETING}; while read -r request; do echo \"$request\" >> \"$1/requests\"; {answer}; done"
     );
     let child = Child::script(&script).with("answer", &[driver_reply()]);
-    let orders = || fs::read_to_string(child.dir.path().join("orders")).unwrap();
+    let requests = || fs::read_to_string(child.dir.path().join("requests")).unwrap();
     let backend = child.backend(LONG);
     backend.driver().unwrap();
     backend.close().unwrap();
-    assert_eq!(orders(), "{\"ask\":{\"query\":\"driver\",\"then\":\"close\"}}\n");
+    assert_eq!(requests(), "{\"query\":\"driver\",\"then\":\"close\"}\n");
     let backend = child.backend(LONG).keep_open();
     backend.close().unwrap();
     assert_eq!(child.starts().len(), 1, "no child was started");
     backend.driver().unwrap();
     backend.close().unwrap();
-    let orders = orders();
-    let kept: Vec<_> = orders.lines().skip(1).collect();
-    assert!(kept[0].contains("\"driver\"") && kept[0].contains("stay-open"), "{orders}");
-    assert!(kept[1].contains("\"close\""), "{orders}");
+    let requests = requests();
+    let kept: Vec<_> = requests.lines().skip(1).collect();
+    assert!(kept[0].contains("\"driver\"") && kept[0].contains("stay-open"), "{requests}");
+    assert!(kept[1].contains("\"close\""), "{requests}");
     assert_eq!(kept.len(), 2);
 }

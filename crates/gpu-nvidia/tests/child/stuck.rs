@@ -42,7 +42,7 @@ fn set_mark(pid: u32) -> File {
 #[test]
 fn no_query_while_earlier_child_hangs() {
     let own = rustix::process::getuid().as_raw();
-    let reported = r#"read -r order; echo "$order" >> "$1/requests""#;
+    let reported = r#"read -r request; echo "$request" >> "$1/requests""#;
     let child = Child::script(&format!("{GREETING}; {reported}; cat \"$1/answer\"; cat"))
         .with("answer", &[begun(0), done()]);
     child.hanging_process(own);
@@ -68,7 +68,7 @@ fn no_query_while_earlier_child_hangs() {
 
 #[test]
 fn hanging_process_of_other_user_is_ignored() {
-    let child = Child::script(&format!("{GREETING}; read -r order; cat \"$1/answer\"; cat"))
+    let child = Child::script(&format!("{GREETING}; read -r request; cat \"$1/answer\"; cat"))
         .with("answer", &[begun(0), done()]);
     child.hanging_process(rustix::process::getuid().as_raw() + 1);
     let _mark = set_mark(4711);
@@ -94,7 +94,7 @@ fn busy_program_with_same_name_is_ignored() {
     let comm = format!("/proc/{}/comm", busy.0.id());
     eventually(|| fs::read_to_string(&comm).is_ok_and(|name| name == "gpuws-stuck\n"));
     let _mark = set_mark(busy.0.id());
-    let child = Child::script(&format!("{GREETING}; read -r order; cat \"$1/answer\"; cat"))
+    let child = Child::script(&format!("{GREETING}; read -r request; cat \"$1/answer\"; cat"))
         .with("answer", &[begun(0), done()]);
     let look = child.backend_beside("/proc".into(), LONG).look(Groups::NONE);
     assert_eq!(look.driver, Ok(driver()));

@@ -39,7 +39,7 @@ fn driver_that_answers_again_is_asked_after_ten_deadlines() {
 #[test]
 fn parts_that_wait_in_the_child_are_received_at_the_deadline() {
     let end = r#"cat "$1/answer"; echo '{"where":"nvmlDeviceGetName of GPU 1"}'; cat"#;
-    let child = Child::script(&format!("{GREETING}; read -r ask; read -r end; {end}"));
+    let child = Child::script(&format!("{GREETING}; read -r ask; read -r end <&2; {end}"));
     let child = child.with("answer", &[begun(2), part(0)]);
     let look = child.backend(SHORT).look(Groups::NONE);
     assert_eq!(look.devices[0], device(0));
@@ -50,7 +50,8 @@ fn parts_that_wait_in_the_child_are_received_at_the_deadline() {
 #[test]
 fn hanging_call_is_named() {
     let call = r#"echo '{"where":"nvmlDeviceGetMemoryInfo_v2 of GPU 2"}'"#;
-    let script = format!("{GREETING}; read -r ask; cat \"$1/answer\"; read -r end; {call}; cat");
+    let script =
+        format!("{GREETING}; read -r ask; cat \"$1/answer\"; read -r end <&2; {call}; cat");
     let child = Child::script(&script).with("answer", &[begun(4), part(0), part(1)]);
     let look = child.backend(SHORT).look(Groups::all());
     assert_eq!(look.driver, Ok(driver()));
@@ -109,8 +110,8 @@ fn simulated_or_hanging_device_is_not_reset() {
     let mut device = DeviceId::from_index(0);
     device.bus = Ok("04:00.0".parse().unwrap());
     let simulated = r#"{"machine":"labbox","session":"/run/s"}"#;
-    let greeting = format!(r#"echo '{{"greeting":{{"protocol":4,"simulated":{simulated}}}}}'"#);
-    let child = Child::script(&format!("{greeting}; read -r order; echo '\"done\"'; cat"));
+    let greeting = format!(r#"echo '{{"greeting":{{"protocol":5,"simulated":{simulated}}}}}'"#);
+    let child = Child::script(&format!("{greeting}; read -r request; echo '\"done\"'; cat"));
     let error = child.backend(LONG).reset(&device, &token).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert_eq!(error.fault().text, "reset GPU 0: the machine is simulated");
@@ -122,7 +123,7 @@ fn simulated_or_hanging_device_is_not_reset() {
 #[test]
 fn progress_reports_current_call() {
     let call = r#"echo '{"where":"nvmlInit_v2"}'"#;
-    let script = format!("{GREETING}; read -r ask; while read -r order; do {call}; done");
+    let script = format!("{GREETING}; read -r ask; while read -r order <&2; do {call}; done");
     let child = Child::script(&script);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let deadline = Duration::from_millis(1500);
