@@ -1,6 +1,6 @@
 //! All details of the devices, as text.
 
-use crate::failure::{Failure, brief, remedy};
+use crate::failure::{Failure, brief, driver_remedy};
 use crate::terminal::{Line, Screen};
 use gpu_core::{Origin, Snapshot};
 use gpu_report::details::{self, Entry, Value};
@@ -17,7 +17,7 @@ pub(crate) fn show(screen: &mut Screen, snapshot: &Snapshot) -> Result<(), Failu
     head.iter().try_for_each(|entry| print(screen, entry, 0))?;
     if let Err(fault) = &snapshot.driver {
         screen.print(&Line::new().accent(format!("cannot query any GPU: {}", brief(fault))))?;
-        if let Some(remedy) = remedy(fault.kind) {
+        if let Some(remedy) = driver_remedy(fault.kind) {
             screen.print(&Line::new().dim("remedy: ").plain(remedy))?;
         }
     }

@@ -7,7 +7,7 @@ use gpu_core::{ErrorKind, ProcessFault};
 use gpu_host::output::{OutputError, Why};
 use gpu_machine::{Cause, MachineError};
 use gpu_report::fault::meaning;
-pub(crate) use gpu_report::fault::{account, brief, remedy};
+pub(crate) use gpu_report::fault::{account, brief, driver_remedy, remedy};
 use gpu_sim::live::LiveError;
 use rustix::io::Errno;
 use std::error::Error;

@@ -43,6 +43,7 @@ pub enum DamageKind {
     NotInIndex,
 }
 
+/// In the words of the command line, where a frame is a sample.
 impl fmt::Display for DamageKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -50,26 +51,26 @@ impl fmt::Display for DamageKind {
             DamageKind::Header => "damaged header",
             DamageKind::Entry => "damaged entry",
             DamageKind::TornEntry => "entry cut off",
-            DamageKind::TornFrame => "frame cut off",
-            DamageKind::Frame => "damaged frame",
-            DamageKind::Base => "frame whose base is lost",
-            DamageKind::Malformed => "malformed frame",
+            DamageKind::TornFrame => "sample cut off",
+            DamageKind::Frame => "damaged sample",
+            DamageKind::Base => "sample whose base is lost",
+            DamageKind::Malformed => "malformed sample",
             DamageKind::NotInIndex => "data that is not in the index",
         })
     }
 }
 
 impl fmt::Display for Damage {
-    /// Writes `index_2026-11-24, byte 4128: damaged entry, 1 frame lost`.
+    /// Writes `index_2026-11-24, byte 4128: damaged entry, 1 sample lost`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.file.name(self.day);
         let lost = match (&self.what, self.file, self.frames) {
-            (DamageKind::Unreadable(_), FileKind::Index, _) => "all frames".to_owned(),
-            (DamageKind::NotInIndex, _, _) => "unknown frames".to_owned(),
-            (DamageKind::TornEntry, _, _) => "at least 1 frame".to_owned(),
+            (DamageKind::Unreadable(_), FileKind::Index, _) => "all samples".to_owned(),
+            (DamageKind::NotInIndex, _, _) => "an unknown number of samples".to_owned(),
+            (DamageKind::TornEntry, _, _) => "at least 1 sample".to_owned(),
             (_, _, 0) => "nothing".to_owned(),
-            (_, _, 1) => "1 frame".to_owned(),
-            (_, _, count) => format!("{count} frames"),
+            (_, _, 1) => "1 sample".to_owned(),
+            (_, _, count) => format!("{count} samples"),
         };
         write!(f, "{name}, byte {}: {}, {lost} lost", self.offset, self.what)
     }

@@ -40,6 +40,16 @@ pub fn account(fault: &gpu_core::Fault) -> String {
     }
 }
 
+/// Returns the remedy for a driver that fails in this way; `None` if there is no general remedy.
+pub fn driver_remedy(kind: ErrorKind) -> Option<&'static str> {
+    match kind {
+        ErrorKind::TimedOut => {
+            Some("sudo dmesg | tail -40 shows what it waits for; if that never ends, reboot")
+        }
+        kind => remedy(kind),
+    }
+}
+
 /// Returns the remedy for a failure of this kind; `None` if there is no general remedy.
 pub fn remedy(kind: ErrorKind) -> Option<&'static str> {
     Some(match kind {

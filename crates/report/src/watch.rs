@@ -1,6 +1,6 @@
 //! The events of `gpuws watch` in words: lines of the log, and messages to a user.
 
-use crate::fault::{account, remedy};
+use crate::fault::{account, driver_remedy};
 use crate::text::{Line, Tone, packed, wrapped};
 use crate::wording;
 use gpu_core::{DeviceId, ProcessInfo, ProcessKey};
@@ -18,7 +18,7 @@ pub fn lines(told: &Told<'_>, time: &str, sim: &str, columns: usize) -> Vec<Line
     let head = |word: &str| Line::new().dim(time).plain("  ").accent(word).padded_to(33);
     match told {
         Told::Blind(fault) => {
-            let remedy = remedy(fault.kind).map(|remedy| format!("remedy: {remedy}"));
+            let remedy = driver_remedy(fault.kind).map(|remedy| format!("remedy: {remedy}"));
             let remedy = remedy.iter().map(|remedy| Line::new().padded_to(4).plain(remedy));
             std::iter::once(head("BLIND").plain(account(fault))).chain(remedy).collect()
         }

@@ -84,14 +84,14 @@ impl Shown {
         let Proposal { now, diagnosis, plan, .. } = proposal;
         let is_empty =
             plan.targets.is_empty() && plan.refused.is_empty() && plan.left_out.is_empty();
+        let obstacle = ender.obstacle().filter(|_| !plan.targets.is_empty());
         let text = match aim {
             Aim::Unlisted(device) if is_empty => {
                 let text = nobody(now, diagnosis, device);
                 vec![Paragraph { text, ..Paragraph::default() }]
             }
-            _ => reap::plan(now, diagnosis, plan, false),
+            _ => reap::plan(now, diagnosis, plan, obstacle.is_none()),
         };
-        let obstacle = ender.obstacle().filter(|_| !plan.targets.is_empty());
         Shown { text, targets: plan.targets.len(), obstacle }
     }
 }

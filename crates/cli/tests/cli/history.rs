@@ -126,7 +126,7 @@ fn damage_is_told_and_the_frame_before_it_is_shown() {
     let ended = run(dir.path(), "status --replay past");
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(ended.stdout.contains(":58\n"), "{}", ended.stdout);
-    assert!(ended.stderr.contains("frame cut off, 1 frame lost"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("sample cut off, 1 sample lost"), "{}", ended.stderr);
 }
 
 #[test]

@@ -149,7 +149,7 @@ impl Lines {
     /// Takes the next complete line, without its newline.
     pub(crate) fn take(&mut self) -> Option<&[u8]> {
         let rest = &self.bytes[self.searched..];
-        let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
+        let Some(end) = memchr::memchr(b'\n', rest) else {
             self.searched = self.bytes.len();
             return None;
         };

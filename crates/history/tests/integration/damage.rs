@@ -184,20 +184,21 @@ fn damage_names_place_and_cost() {
         assert_eq!(lines.next(), None);
         line
     };
-    for (place, cost) in [(1, "1 frame"), (2, "2 frames"), (16, "16 frames"), (32, "32 frames")] {
+    for (place, cost) in [(1, "1 sample"), (2, "2 samples"), (16, "16 samples"), (32, "32 samples")]
+    {
         let at = frame(place).data.start;
-        let expected = format!("data_2026-11-24, byte {at}: damaged frame, {cost} lost");
+        let expected = format!("data_2026-11-24, byte {at}: damaged sample, {cost} lost");
         assert_eq!(damage(0, at), expected);
         let entry = (place + 1) * RECORD;
         let expected = format!("index_2026-11-24, byte {entry}: damaged entry, {cost} lost");
         assert_eq!(damage(1, entry), expected);
     }
-    assert_eq!(damage(0, RECORD), "data_2026-11-24, byte 32: damaged frame, nothing lost");
+    assert_eq!(damage(0, RECORD), "data_2026-11-24, byte 32: damaged sample, nothing lost");
     assert_eq!(damage(0, 0), "data_2026-11-24, byte 0: damaged header, nothing lost");
     assert_eq!(damage(1, 9), "index_2026-11-24, byte 0: damaged header, nothing lost");
     // The key frame of the second run has no copy yet.
     let key = &history.entries[111];
     let expected =
-        format!("data_2026-11-24, byte {}: damaged frame, 40 frames lost", key.data.start);
+        format!("data_2026-11-24, byte {}: damaged sample, 40 samples lost", key.data.start);
     assert_eq!(damage(0, key.data.start), expected);
 }

@@ -46,7 +46,7 @@ pub use topo::Topo;
 pub use usage::Report;
 pub use watch::WatchEvent;
 
-use crate::fault::{account, remedy};
+use crate::fault::{account, driver_remedy, remedy};
 use gpu_core::{DeviceId, Snapshot};
 use names::{Origin, PodEvidence, ProcessState, WorkloadKind};
 use serde::{Serialize, Serializer};
@@ -103,6 +103,11 @@ impl Failure {
     fn of(fault: &gpu_core::Fault) -> Self {
         Failure { what: account(fault), remedy: remedy(fault.kind) }
     }
+
+    /// The driver cannot be queried.
+    fn of_driver(fault: &gpu_core::Fault) -> Self {
+        Failure { what: account(fault), remedy: driver_remedy(fault.kind) }
+    }
 }
 
 /// Identifiers of a GPU.
@@ -145,7 +150,7 @@ impl Head {
             hostname: snapshot.hostname.clone().ok(),
             driver_version: driver.and_then(|driver| driver.version.clone().ok()),
             cuda_version: driver.and_then(|driver| driver.cuda.clone().ok()),
-            driver_error: snapshot.driver.as_ref().err().map(Failure::of),
+            driver_error: snapshot.driver.as_ref().err().map(Failure::of_driver),
             taken_at: known.then(|| snapshot.taken_at.to_string()),
             unreadable_process_count: (known && snapshot.holders.is_ok())
                 .then(|| snapshot.unreadable.total()),

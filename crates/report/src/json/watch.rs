@@ -147,7 +147,7 @@ impl<'a> WatchEvent<'a> {
                 object.reap = Some(Planned::of(now, plan, *report));
             }
             Told::HeldBack(count) => object.held_back_count = Some(*count),
-            Told::Blind(fault) => object.error = Some(Failure::of(fault)),
+            Told::Blind(fault) => object.error = Some(Failure::of_driver(fault)),
             Told::NotPlanned(error) => object.error = Some(Failure::of(&error.fault())),
             Told::Sighted => {}
         }

@@ -6,7 +6,7 @@ use crate::frame::Frame;
 use crate::rows::{Column, Row, Subject};
 use crate::state::State;
 use gpu_core::Bytes;
-use gpu_report::fault::remedy;
+use gpu_report::fault::driver_remedy;
 use gpu_report::text::{Line, Tone as Plain, wrapped};
 use gpu_report::wording;
 use ratatui_core::layout::Rect;
@@ -156,7 +156,8 @@ fn notes(state: &State, frame: &Frame) -> Vec<(Tone, String)> {
         notes.push((Tone::Dim, "no process uses these GPUs".to_owned()));
     }
     let driver = frame.snapshot.driver.as_ref().err();
-    let remedy = driver.filter(|_| frame.devices.is_empty()).and_then(|fault| remedy(fault.kind));
+    let remedy =
+        driver.filter(|_| frame.devices.is_empty()).and_then(|fault| driver_remedy(fault.kind));
     notes.extend(remedy.map(|remedy| (Tone::Plain, format!("remedy: {remedy}"))));
     notes.extend(frame.unknown.iter().map(|text| (Tone::Accent, text.clone())));
     let unread = frame.snapshot.unreadable.total();

@@ -1,5 +1,6 @@
 //! `gpuws record --for`: writes a history.
 
+use super::Blind;
 use crate::args::{Global, RecordArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -24,12 +25,14 @@ pub(super) fn run(
     let source = source::open(global)?;
     let (path, retention) = (&args.path, Retention::default());
     let mut writer = history::writer(path, args.names, retention)?;
-    let (written, missing) = record(args, duration, &source, &mut writer)?;
+    let mut blind = Blind::default();
+    let (written, missing) = record(args, duration, &source, &mut writer, &mut blind)?;
     let synced = writer.sync();
     source.leak();
     let path = shell_word(&args.path.to_string_lossy());
     let again = format!("gpuws top --replay {path}");
     super::tell(args, global, screen, written, &format!(", {}", size(writer.written())), &again)?;
+    blind.warn();
     synced?;
     if missing == 0 {
         return Ok(Exit::Done);
@@ -45,6 +48,7 @@ fn record(
     duration: Duration,
     source: &Source,
     writer: &mut Writer,
+    blind: &mut Blind,
 ) -> Result<(usize, usize), Failure> {
     let end_requests = end_requests().map_err(|error| Failure::io("watch for Ctrl-C", error))?;
     let mut looks = if args.names { Looks::default() } else { Looks::anonymous() };
@@ -52,7 +56,9 @@ fn record(
     let (mut count, mut missing, mut next) = (0, 0, start);
     let (mut is_failing, mut progress) = (false, Progress::start());
     loop {
-        let added = writer.add(&looks.next(source));
+        let sample = looks.next(source);
+        blind.add(&sample.snapshot);
+        let added = writer.add(&sample);
         let was_failing = std::mem::replace(&mut is_failing, added.is_err());
         match added {
             Ok(()) => count += 1,

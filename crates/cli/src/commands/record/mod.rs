@@ -4,11 +4,11 @@ mod history;
 
 use crate::args::{Global, RecordArgs};
 use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, account};
 use crate::source;
-use crate::terminal::{Line, Screen};
+use crate::terminal::{self, Line, Screen};
 use crate::wording;
-use gpu_core::Observation;
+use gpu_core::{Fault, Observation, Snapshot};
 use gpu_host::output::Part;
 use gpu_report::json;
 use gpu_sim::{Anonymizer, RecordingWriter};
@@ -28,15 +28,42 @@ pub(crate) fn run(
     let mut anonymizer = Anonymizer::default();
     let mut first = None;
     let mut sample_count = 0;
+    let mut blind = Blind::default();
     for snapshot in source.snapshots(Observation::default(), args.count, args.every()) {
         let offset = snapshot.taken_at.since(*first.get_or_insert(snapshot.taken_at));
         let snapshot = if args.names { snapshot } else { anonymizer.anonymize(&snapshot) };
         writer.add(offset, &snapshot)?;
         sample_count += 1;
+        blind.add(&snapshot);
     }
     part.finish(&args.path)?;
     let sim = wording::shell_word(&args.path.to_string_lossy());
-    tell(args, global, screen, sample_count, "", &format!("gpuws --sim {sim} doctor"))
+    let told = tell(args, global, screen, sample_count, "", &format!("gpuws --sim {sim} doctor"));
+    blind.warn();
+    told
+}
+
+/// The samples in which the driver told no GPU. They are written too, because a machine that fails
+/// is worth recording.
+#[derive(Default)]
+struct Blind {
+    count: usize,
+    last: Option<Fault>,
+}
+
+impl Blind {
+    fn add(&mut self, sample: &Snapshot) {
+        if let Err(fault) = &sample.driver {
+            self.count += 1;
+            self.last = Some(fault.clone());
+        }
+    }
+
+    fn warn(&self) {
+        let Some(fault) = &self.last else { return };
+        let samples = wording::count(self.count, "sample has", "samples have");
+        terminal::warn(&format!("{samples} no GPU: {}", account(fault)));
+    }
 }
 
 /// Tells what was recorded, how much space it takes, and how to replay it.

@@ -1,6 +1,6 @@
 //! The status of a machine whose driver does not answer.
 
-use crate::failure::{Failure, account, remedy};
+use crate::failure::{Failure, account, driver_remedy};
 use crate::terminal::{Line, Screen, packed};
 use crate::wording;
 use gpu_core::{DeviceInfo, Holder, Snapshot};
@@ -14,7 +14,7 @@ pub(crate) fn without_driver(
     filter: &ProcessFilter,
 ) -> Result<(), Failure> {
     wording::flow(screen, Line::new().accent("cannot query any GPU: "), &account(fault))?;
-    if let Some(remedy) = remedy(fault.kind) {
+    if let Some(remedy) = driver_remedy(fault.kind) {
         // On one line, so that a command in it can be copied.
         wording::flow(screen, Line::new().dim("remedy: "), remedy)?;
     }
