@@ -6,6 +6,7 @@
 //! and one run lists every violation before it fails.
 
 mod api;
+mod boot;
 mod cargo;
 mod code;
 mod debian;
@@ -25,6 +26,7 @@ mod tree;
 mod venv;
 
 pub use api::api;
+pub use boot::boot;
 pub use dist::{dist, trace};
 pub use hw::hw;
 pub use mutants::mutants;

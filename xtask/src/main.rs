@@ -10,6 +10,7 @@ const USAGE: &str = "usage: cargo xtask tidy
        cargo xtask dist
        cargo xtask portable
        cargo xtask deb
+       cargo xtask boot
        cargo xtask slurm [JOBS]
        cargo xtask podman
        cargo xtask wheel [PROFILE]
@@ -53,6 +54,7 @@ fn run() -> io::Result<ExitCode> {
         ["dist"] => xtask::dist(root, &mut out)?,
         ["portable"] => xtask::packages::portable(root, &mut out)?,
         ["deb"] => xtask::packages::deb(root, &mut out)?,
+        ["boot"] => xtask::boot(root, &mut out)?,
         // The command that `dist` runs on a simulated machine.
         ["trace", functions, program, ref command @ ..] => {
             xtask::trace(functions.as_ref(), program, command)?

@@ -120,6 +120,9 @@ fn policy_that_others_can_change_is_refused() {
     assert!(told.contains("GPU 77, which this machine does not have") && !told.contains("GPU 0"));
     let missing = run(&["watch", "--check-policy", "/nonexistent/policy.toml"]);
     assert_eq!(missing.status.code(), Some(3), "{missing:?}");
+    let told = reported(&missing);
+    assert!(told.contains("read the policy '/nonexistent/policy.toml': no such file"), "{told}");
+    assert!(told.contains("hint: an empty file is a policy"), "{told}");
 }
 
 #[test]

@@ -154,13 +154,17 @@ fn check(path: &Path, global: &Global, screen: &mut Screen) -> Result<Exit, Fail
 fn read_policy(path: &Path, host: &dyn Host) -> Result<Policy, Failure> {
     let what = || format!("read the policy '{}'", path.display());
     let absolute = std::path::absolute(path).map_err(|error| Failure::io(what(), error))?;
-    let text = TrustedFile::open(&absolute).and_then(|file| file.text(MOST)).map_err(|error| {
+    let text = TrustedFile::text_of(&absolute, MOST).map_err(|error| {
         let untrusted = error.kind() == ErrorKind::Invalid;
         let failure = Failure::from(error);
         match untrusted {
             true => failure.with_hint("whoever can change a policy decides what is ended"),
             false => failure,
         }
+    })?;
+    let text = text.ok_or_else(|| {
+        let missing = Failure::new(Exit::CannotObserve, what()).with_source("no such file");
+        missing.with_hint("an empty file is a policy: it tells every finding and ends nothing")
     })?;
     let policy = Policy::parse(&text, &|name| host.account(name));
     let mut policy =

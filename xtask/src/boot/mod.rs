@@ -1,0 +1,70 @@
+//! The package on a machine that starts with systemd: its services run as restricted as their units
+//! say, and after a restart the leases have a file system of their own.
+//!
+//! The machine is Debian's base system in namespaces of its own, with a network of its own. That
+//! needs root.
+
+use crate::program::output_of;
+use crate::{cargo, debian};
+use std::fs;
+use std::io::{self, Error, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What happens, as a script; its arguments are the directory of the machine and the package.
+const SCENE: &str = include_str!("scene.sh");
+
+/// Starts the machine, installs the package of `cargo xtask deb`, and returns whether all went well.
+/// Prints on standard output what it does.
+///
+/// # Errors
+/// If there is no package, the base system cannot be fetched, or the namespaces cannot be made.
+pub fn boot(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
+    let package = package(&cargo::target_dir(root).join("packages"))?;
+    let dir = cargo::target_dir(root).join("boot");
+    let base = dir.join("base");
+    if !base.exists() {
+        writeln!(out, "boot: fetching Debian's base system …")?;
+        fetch(&dir, &base)?;
+    }
+    let machine = dir.join("machine");
+    if machine.exists() {
+        fs::remove_dir_all(&machine)?;
+    }
+    output_of(Command::new("cp").args(["--archive", "--reflink=auto"]).args([&base, &machine]))?;
+    writeln!(out, "boot: {}", package.display())?;
+    let mut scene = Command::new("sh");
+    scene.args(["-c", SCENE, "sh"]).args([machine, package]).stdin(Stdio::null());
+    Ok(scene.status()?.success())
+}
+
+/// Returns the package in a directory.
+fn package(dir: &Path) -> io::Result<PathBuf> {
+    let files = fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
+    let mut packages = files
+        .map(|file| file.path())
+        .filter(|path| path.extension().is_some_and(|end| end == "deb"));
+    let none = || Error::other(format!("no package in {}: run cargo xtask deb", dir.display()));
+    packages.next().ok_or_else(none)
+}
+
+/// Makes Debian's base system with systemd, of the release of this machine.
+fn fetch(dir: &Path, base: &Path) -> io::Result<()> {
+    let tools = dir.join("tools");
+    debian::unpack(&["debootstrap"], &tools)?;
+    let release = fs::read_to_string("/etc/os-release")?;
+    let release = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
+    let release = release.ok_or_else(|| Error::other("/etc/os-release names no release"))?;
+    let unfinished = dir.join("unfinished");
+    if unfinished.exists() {
+        fs::remove_dir_all(&unfinished)?;
+    }
+    let mut debootstrap = Command::new("sh");
+    debootstrap
+        .env("DEBOOTSTRAP_DIR", tools.join("usr/share/debootstrap"))
+        .arg(tools.join("usr/sbin/debootstrap"))
+        .args(["--variant=minbase", "--include=systemd,systemd-sysv,dbus", release])
+        .arg(&unfinished);
+    output_of(&mut debootstrap)?;
+    fs::rename(unfinished, base)
+}

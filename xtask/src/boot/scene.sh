@@ -1,0 +1,149 @@
+# Boots a machine twice and checks the package of gpuws on it.
+set -eu
+machine=$1 package=$2
+say() { echo "boot: $*"; }
+fail() { say "PROBLEM: $*"; exit 1; }
+
+# A control group for the machine, which it sees as the root of all.
+groups=/sys/fs/cgroup
+[ -e $groups/cgroup.controllers ] || groups=$groups/systemd
+mkdir -p "$groups/gpuws-boot"
+
+# Starts the machine in namespaces of its own.
+start() {
+    sh -c 'echo $$ > "$0/cgroup.procs" && exec unshare --mount --propagation=private --pid --uts \
+        --ipc --cgroup --net --fork --kill-child sh -c "$1" sh "$2"' \
+        "$groups/gpuws-boot" "$first" "$machine" > /dev/null 2>&1 &
+    outside=$!
+    inside=
+    for attempt in $(seq 300); do
+        read -r inside others 2> /dev/null < "/proc/$outside/task/$outside/children" || true
+        case $(on systemctl is-system-running 2> /dev/null) in
+            running) return ;;
+            degraded) on systemctl --no-pager --failed; fail "a unit has failed" ;;
+        esac
+        sleep 0.1
+    done
+    fail "it did not start in half a minute"
+}
+
+# The first process of the machine: mounts what systemd expects to find, and becomes systemd.
+first='set -eu
+    cd "$1"
+    mount --bind . . && cd "$1"
+    mount -t proc proc proc
+    mount -t sysfs -o ro sysfs sys
+    if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
+        mount -t cgroup2 cgroup2 sys/fs/cgroup
+    else
+        mount -t tmpfs -o mode=755 tmpfs sys/fs/cgroup
+        mkdir sys/fs/cgroup/systemd
+        mount -t cgroup -o none,name=systemd,xattr cgroup sys/fs/cgroup/systemd
+    fi
+    mount -t tmpfs -o mode=755 tmpfs run
+    mount -t tmpfs -o mode=755 tmpfs dev
+    for device in null zero full random urandom tty; do
+        touch dev/$device
+        mount --bind /dev/$device dev/$device
+    done
+    mkdir dev/pts dev/shm
+    mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts dev/pts
+    ln -s pts/ptmx dev/ptmx
+    ln -s /proc/self/fd dev/fd
+    exec env -i container=other PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot . /lib/systemd/systemd'
+
+# Runs a command on the machine.
+on() {
+    nsenter --target "$inside" --mount --pid --uts --ipc --net --cgroup --root --wd=/ \
+        env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C "$@"
+}
+
+# Ends the machine as people do.
+stop() {
+    on systemctl poweroff 2> /dev/null || true
+    wait "$outside" || true
+}
+
+outside=
+# unshare ignores SIGTERM; the machine ends with it.
+trap '[ -z "$outside" ] || kill -KILL "$outside" 2> /dev/null || true
+      rmdir "$groups/gpuws-boot" 2> /dev/null || true' EXIT
+
+# Returns whether the metrics have this line.
+serves() {
+    on bash -c 'exec 3<> /dev/tcp/127.0.0.1/9836
+        printf "GET /metrics HTTP/1.0\r\n\r\n" >&3; cat <&3' 2> /dev/null | grep -qx "$1"
+}
+
+# Tries a command for ten seconds.
+soon() {
+    for attempt in $(seq 100); do
+        if "$@"; then return; fi
+        sleep 0.1
+    done
+    fail "not within ten seconds: $*"
+}
+
+works() {
+    for service in gpuws-export gpuws-watch; do
+        on systemctl --quiet is-active $service || {
+            on systemctl --no-pager --lines 5 status $service || true
+            fail "$service does not run"
+        }
+    done
+    soon serves 'gpuws_up 1.0'
+    soon serves 'gpuws_findings{kind="ghost"} 1.0'
+    soon eval 'on journalctl --no-pager -b -u gpuws-watch -o cat | grep -q "\"event\":\"raised\""'
+    say "$1: the exporter and the watcher run and see the ghost"
+}
+
+start
+say "systemd $(on systemctl --version | sed -n 's/^systemd \([0-9]*\).*/\1/p') has started"
+on mkdir -p /root/package
+cp "$package" "$machine/root/package/gpuws.deb"
+on dpkg --install /root/package/gpuws.deb > /dev/null
+for unit in gpuws-export gpuws-watch run-gpuws.mount; do
+    ! on systemctl --quiet is-active $unit || fail "the package has started $unit"
+done
+[ "$(on stat -c %a:%u /run/gpuws)" = 1777:0 ] || fail "/run/gpuws is not a directory for everybody"
+
+# Without its policy the watcher ends, says why, and is not started again and again.
+on systemctl start gpuws-watch
+soon on systemctl --quiet is-failed gpuws-watch
+on journalctl --no-pager -u gpuws-watch | grep -q "read the policy '/etc/gpuws/watch.toml'" \
+    || fail "the watcher does not say that it has no policy"
+
+# The machine has no GPU, so the services look at a simulated one.
+on mkdir -p /etc/gpuws
+printf '[findings]\nafter = "0s"\n' > "$machine/etc/gpuws/watch.toml"
+for service in export watch; do
+    unit=gpuws-$service.service
+    on mkdir -p "/etc/systemd/system/$unit.d"
+    command=$(sed -n 's|^ExecStart=/usr/bin/gpuws|/usr/bin/gpuws --sim p100-ghost|p' \
+        "$machine/lib/systemd/system/$unit")
+    printf '[Service]\nExecStart=\nExecStart=%s\n' "$command" \
+        > "$machine/etc/systemd/system/$unit.d/simulated.conf"
+done
+on systemctl daemon-reload
+on systemctl --quiet enable --now gpuws-export gpuws-watch 2> /dev/null
+works "after the installation"
+[ "$(on stat -c %a:%U /var/log/gpuws)" = 700:root ] || fail "/var/log/gpuws is not root's"
+
+stop
+start
+works "after the next start of the machine"
+on findmnt --noheadings --output OPTIONS /run/gpuws | grep -q nosuid.*size=65536k \
+    || fail "/run/gpuws is not a file system of its own"
+on setpriv --reuid 65534 --clear-groups sh -c 'head -c 100M /dev/zero > /run/gpuws/large' \
+    2> /dev/null && fail "a user can write 100 MiB of leases"
+full=$(on df --output=pcent /run | tail -n 1 | tr -d ' %')
+[ "$full" -lt 50 ] || fail "a user can fill /run"
+on rm /run/gpuws/large
+say "a user can fill /run/gpuws and not /run"
+
+on dpkg --remove gpuws > /dev/null 2>&1
+! on systemctl --quiet is-active gpuws-export || fail "the exporter runs without its package"
+[ -d "$machine/var/log/gpuws" ] || fail "the audit log went with the package"
+say "removed; the audit log is left"
+stop
+say "no problem"
