@@ -8,6 +8,8 @@ use gpu_sim::Anonymizer;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
@@ -106,6 +108,22 @@ impl Looks {
             None => Frame { snapshot, leases },
         }
     }
+}
+
+/// Takes SIGINT, SIGTERM and SIGHUP as requests to end, and returns a stream that can be read once
+/// one has come.
+///
+/// # Errors
+/// When the signals cannot be taken.
+pub fn end_requests() -> Result<UnixStream, MachineError> {
+    let taken = || {
+        let (requests, sender) = UnixStream::pair()?;
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
+        }
+        Ok(requests)
+    };
+    taken().map_err(|error| MachineError::io("watch for Ctrl-C", error))
 }
 
 /// Waits until this time on the clock of the machine, and returns whether the end was requested

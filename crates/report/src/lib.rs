@@ -23,6 +23,7 @@
 //! ```
 
 pub mod ascii;
+mod blind;
 mod columns;
 pub mod csv;
 pub mod details;
@@ -47,6 +48,7 @@ pub mod watch;
 pub mod wording;
 pub mod write;
 
+pub use blind::Blind;
 pub use columns::{ALIASES as COLUMN_ALIASES, Columns};
 pub use exit::Exit;
 pub use filter::ProcessFilter;

@@ -1,5 +1,6 @@
 //! One test program for the whole crate, so that it is linked once.
 
+mod blind;
 mod columns;
 mod fixture;
 mod forms;

@@ -1,6 +1,5 @@
 //! `gpuws record --for`: writes a history.
 
-use super::Blind;
 use crate::args::{Global, RecordArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -9,11 +8,9 @@ use crate::terminal::{self, Progress, Screen};
 use crate::wording::shell_word;
 use gpu_history::{Retention, Writer};
 use gpu_machine::history::{self, Looks};
+use gpu_report::Blind;
 use gpu_report::usage::span;
 use gpu_report::wording::{count, size};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use std::io;
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 pub(super) fn run(
@@ -23,16 +20,14 @@ pub(super) fn run(
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
     let source = source::open(global)?;
-    let (path, retention) = (&args.path, Retention::default());
-    let mut writer = history::writer(path, args.names, retention)?;
+    let mut writer = history::writer(&args.path, args.names, Retention::default())?;
     let mut blind = Blind::default();
     let (written, missing) = record(args, duration, &source, &mut writer, &mut blind)?;
     let synced = writer.sync();
     source.leak();
-    let path = shell_word(&args.path.to_string_lossy());
-    let again = format!("gpuws top --replay {path}");
+    let again = format!("gpuws top --replay {}", shell_word(&args.path.to_string_lossy()));
     super::tell(args, global, screen, written, &format!(", {}", size(writer.written())), &again)?;
-    blind.warn();
+    blind.text().iter().for_each(|text| terminal::warn(text));
     synced?;
     if missing == 0 {
         return Ok(Exit::Done);
@@ -50,7 +45,7 @@ fn record(
     writer: &mut Writer,
     blind: &mut Blind,
 ) -> Result<(usize, usize), Failure> {
-    let end_requests = end_requests().map_err(|error| Failure::io("watch for Ctrl-C", error))?;
+    let end_requests = history::end_requests()?;
     let mut looks = if args.names { Looks::default() } else { Looks::anonymous() };
     let start = source.clock.monotonic();
     let (mut count, mut missing, mut next) = (0, 0, start);
@@ -84,13 +79,4 @@ fn record(
             return Ok((count, missing));
         }
     }
-}
-
-/// Returns a stream that can be read once a signal requests the end of this program.
-fn end_requests() -> io::Result<UnixStream> {
-    let (requests, sender) = UnixStream::pair()?;
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
-    }
-    Ok(requests)
 }

@@ -4,13 +4,13 @@ mod history;
 
 use crate::args::{Global, RecordArgs};
 use crate::exit::Exit;
-use crate::failure::{Failure, account};
+use crate::failure::Failure;
 use crate::source;
 use crate::terminal::{self, Line, Screen};
 use crate::wording;
-use gpu_core::{Fault, Observation, Snapshot};
+use gpu_core::Observation;
 use gpu_host::output::Part;
-use gpu_report::json;
+use gpu_report::{Blind, json};
 use gpu_sim::{Anonymizer, RecordingWriter};
 
 pub(crate) fn run(
@@ -39,31 +39,8 @@ pub(crate) fn run(
     part.finish(&args.path)?;
     let sim = wording::shell_word(&args.path.to_string_lossy());
     let told = tell(args, global, screen, sample_count, "", &format!("gpuws --sim {sim} doctor"));
-    blind.warn();
+    blind.text().iter().for_each(|text| terminal::warn(text));
     told
-}
-
-/// The samples in which the driver told no GPU. They are written too, because a machine that fails
-/// is worth recording.
-#[derive(Default)]
-struct Blind {
-    count: usize,
-    last: Option<Fault>,
-}
-
-impl Blind {
-    fn add(&mut self, sample: &Snapshot) {
-        if let Err(fault) = &sample.driver {
-            self.count += 1;
-            self.last = Some(fault.clone());
-        }
-    }
-
-    fn warn(&self) {
-        let Some(fault) = &self.last else { return };
-        let samples = wording::count(self.count, "sample has", "samples have");
-        terminal::warn(&format!("{samples} no GPU: {}", account(fault)));
-    }
 }
 
 /// Tells what was recorded, how much space it takes, and how to replay it.
