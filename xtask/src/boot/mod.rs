@@ -59,9 +59,11 @@ fn fetch(dir: &Path, base: &Path) -> io::Result<()> {
     if unfinished.exists() {
         fs::remove_dir_all(&unfinished)?;
     }
-    let mut debootstrap = Command::new("sh");
+    // What it mounts is gone when it ends, however it ends.
+    let mut debootstrap = Command::new("unshare");
     debootstrap
         .env("DEBOOTSTRAP_DIR", tools.join("usr/share/debootstrap"))
+        .args(["--mount", "--propagation=private", "sh"])
         .arg(tools.join("usr/sbin/debootstrap"))
         .args(["--variant=minbase", "--include=systemd,systemd-sysv,dbus", release])
         .arg(&unfinished);

@@ -7,22 +7,31 @@ fail() { say "PROBLEM: $*"; exit 1; }
 # A control group for the machine, which it sees as the root of all.
 groups=/sys/fs/cgroup
 [ -e $groups/cgroup.controllers ] || groups=$groups/systemd
-mkdir -p "$groups/gpuws-boot"
+[ -e $groups/cgroup.procs ] || fail "no control groups in $groups"
+group=$groups/gpuws-boot
+mkdir -p "$group"
 
 # Starts the machine in namespaces of its own.
 start() {
     sh -c 'echo $$ > "$0/cgroup.procs" && exec unshare --mount --propagation=private --pid --uts \
         --ipc --cgroup --net --fork --kill-child sh -c "$1" sh "$2"' \
-        "$groups/gpuws-boot" "$first" "$machine" > /dev/null 2>&1 &
+        "$group" "$first" "$machine" > /dev/null 2>&1 &
     outside=$!
-    inside=
     for attempt in $(seq 300); do
+        sleep 0.1
+        [ -e "/proc/$outside/root/" ] || fail "it did not start"
+        inside=
         read -r inside others 2> /dev/null < "/proc/$outside/task/$outside/children" || true
+        # Before it has changed its root, a command would run on this machine.
+        [ -n "$inside" ] && [ "/proc/$inside/root" -ef "$machine" ] || continue
         case $(on systemctl is-system-running 2> /dev/null) in
-            running) return ;;
+            running)
+                # A group with a process of its own has no groups with limits below it.
+                echo "$outside" > "$groups/cgroup.procs"
+                return
+                ;;
             degraded) on systemctl --no-pager --failed; fail "a unit has failed" ;;
         esac
-        sleep 0.1
     done
     fail "it did not start in half a minute"
 }
@@ -32,6 +41,12 @@ first='set -eu
     cd "$1"
     mount --bind . . && cd "$1"
     mount -t proc proc proc
+    # Some settings are those of this machine too.
+    for settings in proc/sys proc/sysrq-trigger; do
+        [ -e $settings ] || continue
+        mount --bind $settings $settings
+        mount -o remount,bind,ro $settings
+    done
     mount -t sysfs -o ro sysfs sys
     if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
         mount -t cgroup2 cgroup2 sys/fs/cgroup
@@ -61,13 +76,40 @@ on() {
 # Ends the machine as people do.
 stop() {
     on systemctl poweroff 2> /dev/null || true
-    wait "$outside" || true
+    for attempt in $(seq 600); do
+        [ -e "/proc/$outside/root/" ] || break
+        sleep 0.1
+    done
+    end
+}
+
+# Ends the machine at once, if it still runs.
+end() {
+    [ -n "$outside" ] || return 0
+    # unshare ignores SIGTERM, and the machine ends with it.
+    kill -KILL "$outside" 2> /dev/null || true
+    wait "$outside" 2> /dev/null || true
+    outside=
 }
 
 outside=
-# unshare ignores SIGTERM; the machine ends with it.
-trap '[ -z "$outside" ] || kill -KILL "$outside" 2> /dev/null || true
-      rmdir "$groups/gpuws-boot" 2> /dev/null || true' EXIT
+# Its groups are empty when all its processes have ended.
+trap 'end
+    for attempt in $(seq 50); do
+        find "$group" -depth -type d -exec rmdir {} + 2> /dev/null && break
+        sleep 0.1
+    done' EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# Fails unless a unit is in this state.
+state() {
+    [ "$(on systemctl is-active "$1")" = "$2" ] || {
+        on systemctl --no-pager --lines 5 status "$1" || true
+        fail "$1 is not $2"
+    }
+}
 
 # Returns whether the metrics have this line.
 serves() {
@@ -85,12 +127,8 @@ soon() {
 }
 
 works() {
-    for service in gpuws-export gpuws-watch; do
-        on systemctl --quiet is-active $service || {
-            on systemctl --no-pager --lines 5 status $service || true
-            fail "$service does not run"
-        }
-    done
+    state gpuws-export active
+    state gpuws-watch active
     soon serves 'gpuws_up 1.0'
     soon serves 'gpuws_findings{kind="ghost"} 1.0'
     soon eval 'on journalctl --no-pager -b -u gpuws-watch -o cat | grep -q "\"event\":\"raised\""'
@@ -102,16 +140,12 @@ say "systemd $(on systemctl --version | sed -n 's/^systemd \([0-9]*\).*/\1/p') h
 on mkdir -p /root/package
 cp "$package" "$machine/root/package/gpuws.deb"
 on dpkg --install /root/package/gpuws.deb > /dev/null
-for unit in gpuws-export gpuws-watch run-gpuws.mount; do
-    ! on systemctl --quiet is-active $unit || fail "the package has started $unit"
-done
+for unit in gpuws-export gpuws-watch run-gpuws.mount; do state $unit inactive; done
 [ "$(on stat -c %a:%u /run/gpuws)" = 1777:0 ] || fail "/run/gpuws is not a directory for everybody"
 
-# Without its policy the watcher ends, says why, and is not started again and again.
+# Without its policy the watcher ends and says why.
 on systemctl start gpuws-watch
-soon on systemctl --quiet is-failed gpuws-watch
-on journalctl --no-pager -u gpuws-watch | grep -q "read the policy '/etc/gpuws/watch.toml'" \
-    || fail "the watcher does not say that it has no policy"
+soon eval "on journalctl --no-pager -u gpuws-watch | grep -q \"read the policy '/etc/gpuws/watch\""
 
 # The machine has no GPU, so the services look at a simulated one.
 on mkdir -p /etc/gpuws
@@ -142,7 +176,7 @@ on rm /run/gpuws/large
 say "a user can fill /run/gpuws and not /run"
 
 on dpkg --remove gpuws > /dev/null 2>&1
-! on systemctl --quiet is-active gpuws-export || fail "the exporter runs without its package"
+state gpuws-export inactive
 [ -d "$machine/var/log/gpuws" ] || fail "the audit log went with the package"
 say "removed; the audit log is left"
 stop

@@ -184,5 +184,5 @@ fn recorder_of_this_machine_stops_cleanly_at_a_signal() {
     let ended = crate::program::ended(child.wait_with_output().expect("it ends"));
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(ended.stdout.contains(" samples written to past, "), "{}", ended.stdout);
-    assert_eq!(ended.stderr, "", "no progress without a terminal");
+    assert!(!ended.stderr.contains("left: "), "no progress without a terminal: {}", ended.stderr);
 }

@@ -58,8 +58,7 @@ pub(crate) struct Process {
     killed: bool,
 }
 
-/// The pipe to the child's standard error. Anything that a library writes there fails, because the
-/// child has the end that is read.
+/// The pipe to the child's standard error.
 #[derive(Debug)]
 struct Orders {
     pipe: OwnedFd,
@@ -241,6 +240,8 @@ impl Process {
 
     /// Closes its inputs, which makes a well-behaved child exit.
     pub(crate) fn disconnect(&mut self) {
+        // A fork of this program may have a copy of the pipe: then it does not end.
+        let _ = self.order(Order::End);
         self.orders = None;
         // An error means that the socket is already disconnected.
         let _ = self.requests.shutdown(Shutdown::Both);

@@ -15,18 +15,19 @@ use super::wire::{
 use crate::Nvml;
 use gpu_core::{Fault, GpuBackend, Result};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::stdio::dup2_stderr;
 use serde::de::DeserializeOwned;
 use std::ffi::{c_int, c_long, c_uint};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Barrier, Mutex, OnceLock, PoisonError, TryLockError};
 use std::thread::Builder;
 use std::time::Duration;
 
 /// Serves requests from standard input, with replies on standard output, until the input ends;
-/// reads orders from standard error.
+/// takes orders from standard error.
 /// [`NvmlChild`](crate::NvmlChild) starts a program that calls this.
 ///
 /// It must be called first in a program: it closes every descriptor except the standard ones, no
@@ -36,11 +37,18 @@ pub fn serve(library: Option<&Path>) -> ! {
     run(library)
 }
 
+/// No query runs.
+const IDLE: u8 = 0;
+/// The greeting or a query is unfinished.
+const BUSY: u8 = 1;
+/// The process is ending, and no query will start.
+const ENDING: u8 = 2;
+
 /// State shared by both threads.
 struct Shared {
     library: OnceLock<Nvml>,
-    /// Whether the greeting or a query is unfinished.
-    is_busy: AtomicBool,
+    /// [`IDLE`], [`BUSY`] or [`ENDING`].
+    activity: AtomicU8,
     /// The lines that are not written yet; locked while they are written.
     output: Mutex<Vec<u8>>,
     /// Both threads meet here before the library is loaded.
@@ -53,18 +61,23 @@ struct Shared {
 }
 
 fn run(library: Option<&Path>) -> ! {
+    let orders = take_orders().unwrap_or_else(|_| _exit(1));
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     let name = rustix::fs::open("/proc/self/comm", flags, Mode::empty()).ok();
     // It lives as long as the process.
     let shared: &'static Shared = Box::leak(Box::new(Shared {
         library: OnceLock::new(),
-        is_busy: AtomicBool::new(true),
+        activity: AtomicU8::new(BUSY),
         output: Mutex::default(),
         started: Barrier::new(2),
         name,
         mark: Mark::on(Path::new("/proc/self/exe")).ok(),
     }));
-    if Builder::new().spawn(move || follow_orders(shared)).is_err() {
+    let Some(orders) = orders else {
+        shared.send(&Reply::Greeting(Greeting { protocol: PROTOCOL, simulated: None }));
+        _exit(0);
+    };
+    if Builder::new().spawn(move || follow_orders(shared, orders)).is_err() {
         _exit(1);
     }
     // A new thread registers with the dynamic loader, which is locked while it loads a library. A
@@ -72,6 +85,16 @@ fn run(library: Option<&Path>) -> ! {
     shared.started.wait();
     ask(shared, library);
     _exit(0);
+}
+
+/// Takes the pipe with the orders from standard error, where a library may write, and which programs
+/// that it starts inherit. Returns `None` if it is no pipe: the program speaks another version.
+fn take_orders() -> rustix::io::Result<Option<OwnedFd>> {
+    let orders = rustix::io::fcntl_dupfd_cloexec(std::io::stderr(), 3)?;
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    dup2_stderr(&rustix::fs::open("/dev/null", flags, Mode::empty())?)?;
+    let is_pipe = FileType::from_raw_mode(rustix::fs::fstat(&orders)?.st_mode) == FileType::Fifo;
+    Ok(Some(orders).filter(|_| is_pipe))
 }
 
 /// Messages of the program.
@@ -116,10 +139,10 @@ fn ask(shared: &Shared, path: Option<&Path>) {
         session: simulated.session.clone(),
     });
     send(&Reply::Greeting(Greeting { protocol: PROTOCOL, simulated }));
-    shared.is_busy.store(false, Ordering::Release);
+    shared.rest();
     let mut requests = Inbox::new(std::io::stdin());
     while let Some(Request { query, then }) = requests.next() {
-        shared.is_busy.store(true, Ordering::Release);
+        shared.begin();
         match &library {
             Ok(library) => {
                 let closes = matches!(query, Query::Close);
@@ -131,7 +154,7 @@ fn ask(shared: &Shared, path: Option<&Path>) {
             Err(fault) => send(&Reply::Refused(fault.clone())),
         }
         // Before the reply, because the parent may disconnect after it, and nothing hangs any more.
-        shared.is_busy.store(false, Ordering::Release);
+        shared.rest();
         send(&Reply::Done);
         if then == Then::End {
             return;
@@ -172,8 +195,8 @@ fn answer(nvml: &Nvml, query: Query, send: &mut impl FnMut(&Reply)) {
 }
 
 /// Follows orders, and ends the process when there will be no more.
-fn follow_orders(shared: &Shared) {
-    let mut orders = Inbox::new(std::io::stderr());
+fn follow_orders(shared: &Shared, orders: OwnedFd) {
+    let mut orders = Inbox::new(orders);
     shared.started.wait();
     loop {
         match orders.next() {
@@ -189,13 +212,27 @@ fn follow_orders(shared: &Shared) {
 }
 
 impl Shared {
+    /// Starts a query, unless the process is ending.
+    fn begin(&self) {
+        let idle = self.activity.compare_exchange(IDLE, BUSY, Ordering::AcqRel, Ordering::Acquire);
+        if idle.is_err() {
+            _exit(0);
+        }
+    }
+
+    /// The query is finished.
+    fn rest(&self) {
+        // Otherwise the process is ending.
+        let _ = self.activity.compare_exchange(BUSY, IDLE, Ordering::AcqRel, Ordering::Acquire);
+    }
+
     /// Sends a message atomically; a part only with those after it, or if the call after it takes
     /// long.
     fn send(&self, reply: &Reply) {
         let mut lines = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         add(&mut lines, reply);
-        if !reply.is_part() || lines.len() >= BATCH {
-            write(&mut lines);
+        if (!reply.is_part() || lines.len() >= BATCH) && write(&mut lines).is_err() {
+            _exit(1);
         }
     }
 
@@ -208,7 +245,9 @@ impl Shared {
             Err(TryLockError::WouldBlock) => return,
         };
         add(&mut lines, &Reply::Where(self.hanging_call()));
-        write(&mut lines);
+        if write(&mut lines).is_err() {
+            self.end();
+        }
     }
 
     fn hanging_call(&self) -> Option<String> {
@@ -218,10 +257,11 @@ impl Shared {
         }
     }
 
-    /// Sets the mark and the name of a hanging process if a query is running. Linux lets any thread
-    /// write the name of the main thread, which `ps` shows as that of the process.
+    /// Sets the mark and the name of a hanging process if a query is running; none starts after
+    /// that. Linux lets any thread write the name of the main thread, which `ps` shows as that of
+    /// the process.
     fn rename(&self) {
-        if !self.is_busy.load(Ordering::Acquire) {
+        if self.activity.swap(ENDING, Ordering::AcqRel) != BUSY {
             return;
         }
         if let Some(mark) = &self.mark {
@@ -248,17 +288,21 @@ fn add(lines: &mut Vec<u8>, reply: &Reply) {
     }
 }
 
-/// Writes the lines; exits if the parent is gone.
-fn write(lines: &mut Vec<u8>) {
+/// Writes the lines.
+///
+/// # Errors
+/// If the parent is gone.
+fn write(lines: &mut Vec<u8>) -> rustix::io::Result<()> {
     let mut rest = &lines[..];
     while !rest.is_empty() {
         match rustix::io::write(std::io::stdout().as_fd(), rest) {
             Ok(count) => rest = &rest[count..],
             Err(Errno::INTR) => {}
-            Err(_) => _exit(1),
+            Err(errno) => return Err(errno),
         }
     }
     lines.clear();
+    Ok(())
 }
 
 unsafe extern "C" {
@@ -300,12 +344,13 @@ mod tests {
 
     #[test]
     fn busy_child_is_marked_and_named() {
-        for is_busy in [false, true] {
+        for activity in [IDLE, BUSY, ENDING] {
+            let is_busy = activity == BUSY;
             let (name, program) = (NamedTempFile::new().unwrap(), NamedTempFile::new().unwrap());
             let flags = OFlags::WRONLY | OFlags::CLOEXEC;
             let shared = Shared {
                 library: OnceLock::new(),
-                is_busy: AtomicBool::new(is_busy),
+                activity: AtomicU8::new(activity),
                 output: Mutex::default(),
                 started: Barrier::new(2),
                 name: Some(rustix::fs::open(name.path(), flags, Mode::empty()).unwrap()),
@@ -313,9 +358,9 @@ mod tests {
             };
             shared.rename();
             let pids = if is_busy { vec![std::process::id()] } else { vec![] };
-            assert_eq!(marked(program.path()), Some(pids), "{is_busy}");
+            assert_eq!(marked(program.path()), Some(pids), "{activity}");
             let expected = if is_busy { NAME } else { "" };
-            assert_eq!(std::fs::read_to_string(name.path()).unwrap(), expected, "{is_busy}");
+            assert_eq!(std::fs::read_to_string(name.path()).unwrap(), expected, "{activity}");
         }
     }
 }

@@ -33,7 +33,8 @@ pub(crate) struct Request {
     pub(crate) then: Then,
 }
 
-/// A message on the child's standard error, which a thread of its own reads at any time.
+/// A message on the pipe that the child finds as its standard error. A thread of its own reads it at
+/// any time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Order {

@@ -48,6 +48,18 @@ fn real_child_reports_hanging_call() {
 }
 
 #[test]
+fn child_without_pipe_for_orders_tells_its_version() {
+    let child = Command::new(env!("CARGO_BIN_EXE_gpu-nvidia-helper"))
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .output()
+        .unwrap();
+    let told = String::from_utf8(child.stdout).unwrap();
+    assert!(told.starts_with("{\"greeting\":{\"protocol\":"), "{told}");
+    assert_eq!((child.status.code(), told.lines().count()), (Some(0), 1), "{told}");
+}
+
+#[test]
 fn hanging_real_child_ends_with_program() {
     let dir = tempfile::tempdir().unwrap();
     let library = endless_library(dir.path());

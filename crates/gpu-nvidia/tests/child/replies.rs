@@ -140,3 +140,16 @@ fn kept_session_is_closed_on_request() {
     assert!(kept[1].contains("\"close\""), "{requests}");
     assert_eq!(kept.len(), 2);
 }
+
+#[test]
+fn busy_child_is_told_to_end_when_it_is_no_longer_needed() {
+    let script =
+        format!("{GREETING}; read -r ask; read -r order <&2; echo \"$order\" > \"$1/order\"");
+    let child = Child::script(&script);
+    let backend = child.backend(LONG);
+    backend.request_snapshot(Groups::NONE);
+    assert!(backend.is_real(), "it has started");
+    drop(backend);
+    let order = || fs::read_to_string(child.dir.path().join("order")).unwrap_or_default();
+    eventually(|| order() == "\"end\"\n");
+}

@@ -25,11 +25,14 @@ pub(crate) fn has_nothing_else(pid: u32) {
         })
         .collect();
     open.sort_unstable();
-    let [(0, requests), (1, replies), (2, orders), (3, name), (4, program)] = &open[..] else {
+    let [(0, requests), (1, replies), (2, errors), (3, orders), (4, name), (5, program)] =
+        &open[..]
+    else {
         panic!("unexpected descriptors: {open:?}");
     };
     assert!(requests.starts_with("socket:"), "{open:?}");
     assert!(replies.starts_with("pipe:") && orders.starts_with("pipe:"), "{open:?}");
+    assert_eq!(errors, "/dev/null");
     assert_eq!(*name, format!("/proc/{pid}/comm"), "its own name");
     let own = fs::read_link(format!("/proc/{pid}/exe")).unwrap();
     assert_eq!(Path::new(program), own, "its own program");
