@@ -102,6 +102,7 @@ impl Answer for Look {
     fn take(&mut self, part: Reply) -> Result<(), Box<Reply>> {
         match part {
             Reply::Begun { driver, count } if self.begun.is_none() && count <= MAX_DEVICES => {
+                self.devices.reserve_exact(count as usize);
                 self.begun = Some((driver, count));
             }
             Reply::Refused(fault) if self.begun.is_none() => self.begun = Some((Err(fault), 0)),

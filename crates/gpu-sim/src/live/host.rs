@@ -1,7 +1,7 @@
 //! The processes of a session, as a program within it sees them.
 
 use super::{LiveError, members, placeholders};
-use crate::{Session, Simulation};
+use crate::{Machine, Seed, Session, Simulation};
 use gpu_core::{
     Absent, ActToken, Clock, DeviceFile, DeviceId, DeviceInfo, DriverMessage, Environment, Error,
     ErrorKind, FileActivity, HeldFile, HolderScan, Host, LeaseId, Origin, Pid, ProcessDetail,
@@ -10,7 +10,7 @@ use gpu_core::{
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// The host of a session: simulated processes, or real ones, which are placeholders and external
@@ -20,6 +20,8 @@ pub struct SessionHost {
     dir: PathBuf,
     session: Session,
     processes: Processes,
+    /// What the driver logs beside real processes; opened when it is first read.
+    log: OnceLock<Moving>,
     clock: Arc<dyn Clock>,
 }
 
@@ -73,7 +75,7 @@ impl SessionHost {
         } else {
             Processes::Simulated(Moving { simulation: session.open()?, session: session.clone() })
         };
-        Ok(SessionHost { dir, session, processes, clock })
+        Ok(SessionHost { dir, session, processes, log: OnceLock::new(), clock })
     }
 
     /// Returns the directory that the session was read from.
@@ -106,6 +108,18 @@ impl SessionHost {
 }
 
 impl SessionHost {
+    /// Returns the machine that logs the driver's messages; without its processes it is small.
+    fn log(&self) -> Result<&Moving> {
+        if let Some(known) = self.log.get() {
+            return Ok(known);
+        }
+        let mut machine = Machine::named(&self.session.machine)?;
+        machine.processes = Vec::new();
+        let simulation = Simulation::start(machine, Seed(self.session.seed));
+        let moving = Moving { simulation, session: self.session.clone() };
+        Ok(self.log.get_or_init(|| moving))
+    }
+
     /// Returns a process that was read in this detail, as a program in the session sees it.
     fn as_seen_here(&self, process: ProcessInfo, detail: ProcessDetail) -> ProcessInfo {
         let mut process = in_its_part(process);
@@ -156,8 +170,7 @@ impl Host for SessionHost {
         match &self.processes {
             Processes::Simulated(moving) => moving.now().driver_messages(),
             Processes::Real(_) => {
-                let (simulation, session) = (self.session.open()?, self.session.clone());
-                let moving = Moving { simulation, session };
+                let moving = self.log()?;
                 let (there, here) = (moving.now().wall(), self.clock.wall());
                 let mut messages = moving.simulation.driver_messages()?;
                 for message in &mut messages {
