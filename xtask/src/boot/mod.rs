@@ -20,6 +20,9 @@ const SCENE: &str = include_str!("scene.sh");
 /// # Errors
 /// If there is no package, the base system cannot be fetched, or the namespaces cannot be made.
 pub fn boot(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
+    if !nix::unistd::geteuid().is_root() {
+        return Err(Error::other("only root can start a machine in namespaces of its own"));
+    }
     let package = package(&cargo::target_dir(root).join("packages"))?;
     let dir = cargo::target_dir(root).join("boot");
     let base = dir.join("base");

@@ -3,8 +3,8 @@
 //! A call into a driver that has lost its device may never return. The calling thread, and with it
 //! its process, then cannot be ended, not even by SIGKILL. So the program never makes such a call.
 //! It starts a child, [`serve`], sends requests over a socket, receives replies over a pipe, sends
-//! orders over another one, and abandons the child at the deadline. The child sends a snapshot part by part, so that the parts
-//! before the hanging call are kept.
+//! orders over another pipe, and abandons the child at the deadline. The child sends a snapshot part
+//! by part, so that the parts before the hanging call are kept.
 //!
 //! A child that cannot be ended is harmless because it holds no resources of others: no descriptor
 //! except those of the protocol and its own files (no lease, no terminal), and `/` as its current

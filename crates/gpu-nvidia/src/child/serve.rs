@@ -139,10 +139,10 @@ fn ask(shared: &Shared, path: Option<&Path>) {
         session: simulated.session.clone(),
     });
     send(&Reply::Greeting(Greeting { protocol: PROTOCOL, simulated }));
-    shared.rest();
+    shared.end_query();
     let mut requests = Inbox::new(std::io::stdin());
     while let Some(Request { query, then }) = requests.next() {
-        shared.begin();
+        shared.begin_query();
         match &library {
             Ok(library) => {
                 let closes = matches!(query, Query::Close);
@@ -154,7 +154,7 @@ fn ask(shared: &Shared, path: Option<&Path>) {
             Err(fault) => send(&Reply::Refused(fault.clone())),
         }
         // Before the reply, because the parent may disconnect after it, and nothing hangs any more.
-        shared.rest();
+        shared.end_query();
         send(&Reply::Done);
         if then == Then::End {
             return;
@@ -212,16 +212,16 @@ fn follow_orders(shared: &Shared, orders: OwnedFd) {
 }
 
 impl Shared {
-    /// Starts a query, unless the process is ending.
-    fn begin(&self) {
+    /// Marks a query as running; exits if the process is ending.
+    fn begin_query(&self) {
         let idle = self.activity.compare_exchange(IDLE, BUSY, Ordering::AcqRel, Ordering::Acquire);
         if idle.is_err() {
             _exit(0);
         }
     }
 
-    /// The query is finished.
-    fn rest(&self) {
+    /// Marks the query as finished.
+    fn end_query(&self) {
         // Otherwise the process is ending.
         let _ = self.activity.compare_exchange(BUSY, IDLE, Ordering::AcqRel, Ordering::Acquire);
     }
