@@ -1,6 +1,6 @@
 //! The first step of every walk: query the ports, return plain data.
 
-use crate::absent::Absent;
+use crate::absent::{Absent, Reading};
 use crate::backend::GpuBackend;
 use crate::clock::{Clock, Timestamp};
 use crate::details::Groups;
@@ -170,19 +170,21 @@ pub fn observe_users(
 /// Reads the devices once, with a place for everything else.
 fn look(backend: &dyn GpuBackend, host: &dyn Host, clock: &dyn Clock, groups: Groups) -> Snapshot {
     let taken_at = clock.wall();
-    begin(backend, host, taken_at, look_at_devices(backend, host, groups))
+    let inventory = look_at_devices(backend, host, groups);
+    begin(backend, host, host.hostname(), taken_at, inventory)
 }
 
 /// Returns a snapshot of these devices, with a place for everything else.
 pub(crate) fn begin(
     backend: &dyn GpuBackend,
     host: &dyn Host,
+    hostname: Reading<String>,
     taken_at: Timestamp,
     inventory: Inventory,
 ) -> Snapshot {
     let Inventory { driver, devices } = inventory;
     Snapshot {
-        hostname: host.hostname(),
+        hostname,
         driver,
         devices,
         sees_host_pids: host.sees_host_pids(),

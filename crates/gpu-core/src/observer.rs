@@ -7,7 +7,7 @@
 //!
 //! This is for showing, not for acting: a plan and the checks before a signal search afresh.
 
-use crate::absent::Absent;
+use crate::absent::{Absent, Reading};
 use crate::backend::GpuBackend;
 use crate::clock::Clock;
 use crate::details::{DeviceDetails, Groups};
@@ -37,8 +37,8 @@ const INTERVALS: (Duration, Duration) = (Duration::from_secs(10), Duration::from
 /// modes of a device seldom change.
 const RARELY: Duration = Duration::from_secs(10);
 
-/// The time after which a known process is read whole again: it may have changed its user or its
-/// command line.
+/// The time after which a known process is read whole again, which may have changed its user or its
+/// command line, and the hostname.
 const REREAD: Duration = Duration::from_secs(30);
 
 /// Looks at one machine again and again. What a look found is remembered for the next one.
@@ -52,6 +52,8 @@ pub struct Observer {
     /// The details of the devices, and when they were queried, if that is done rarely.
     details: Option<(Vec<(DeviceId, Details)>, Duration)>,
     are_details_rare: bool,
+    /// The hostname, and when it was read.
+    hostname: Option<(Reading<String>, Duration)>,
     /// The processes of the last look, and when each was read whole.
     processes: BTreeMap<Pid, (Arc<ProcessInfo>, Duration)>,
 }
@@ -111,7 +113,8 @@ impl Observer {
             Some(devices) => self.asleep(devices, observation.groups),
             None => self.awake(backend, host, clock, observation.groups),
         };
-        let mut snapshot = begin(backend, host, taken_at, inventory);
+        let hostname = self.hostname(host, clock);
+        let mut snapshot = begin(backend, host, hostname, taken_at, inventory);
         let known = std::mem::take(&mut self.processes);
         let detail = observation.processes;
         let mut look = Look { observer: self, host, clock, detail, known, is_old: None };
@@ -124,6 +127,12 @@ impl Observer {
             holders.retain(|holder| !own.contains(&holder.process.pid));
         }
         snapshot
+    }
+
+    fn hostname(&mut self, host: &dyn Host, clock: &dyn Clock) -> Reading<String> {
+        let now = clock.monotonic();
+        self.hostname.take_if(|(_, at)| now.saturating_sub(*at) >= REREAD);
+        self.hostname.get_or_insert_with(|| (host.hostname(), now)).0.clone()
     }
 
     fn awake(

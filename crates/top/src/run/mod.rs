@@ -115,6 +115,9 @@ impl Default for Top {
     }
 }
 
+/// How long the screen stays empty before the first look: most are here sooner than a frame without
+/// one could be read.
+const BLANK: Duration = Duration::from_millis(50);
 /// How long a look may take before the header tells it.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How often the header then tells it again.
@@ -176,18 +179,21 @@ impl Top {
                 spawn("player", play(player, controls, sender.clone(), clock.clone()))?;
             }
         }
-        let mut endings = None;
-        if let Some(ender) = ender {
-            let (orders, received) = channel();
-            let stop = Arc::new(AtomicBool::new(false));
-            spawn("endings", end_processes(ender, received, stop.clone(), sender.clone()))?;
-            endings = Some(Endings { orders, stop });
-        }
+        let endings = Endings { ender, orders: None, stop: Arc::default() };
         let state = State::new(settings.options, Screen::size());
         let patience = settings.interval + PATIENCE;
-        let inspector = inspector.map(|inspector| (inspector, sender));
-        let mut main =
-            Main { receiver, screen, slot, clock, endings, inspector, player, state, patience };
+        let mut main = Main {
+            sender,
+            receiver,
+            screen,
+            slot,
+            clock,
+            endings,
+            inspector,
+            player,
+            state,
+            patience,
+        };
         let ended = match main.run() {
             // The terminal is gone. What ends first, a read, a write or the signal that tells it, is
             // a matter of chance.
@@ -208,12 +214,14 @@ impl Top {
 
 /// The main loop.
 struct Main {
+    /// For the threads that it starts when they are needed.
+    sender: Sender<Message>,
     receiver: Receiver<Message>,
     screen: Screen,
     slot: Slot,
     clock: Arc<dyn Clock>,
-    endings: Option<Endings>,
-    inspector: Option<(Arc<dyn Inspector>, Sender<Message>)>,
+    endings: Endings,
+    inspector: Option<Arc<dyn Inspector>>,
     player: Sender<Control>,
     state: State,
     /// How long a look may take.
@@ -222,19 +230,20 @@ struct Main {
 
 impl Main {
     fn run(&mut self) -> io::Result<Ended> {
-        self.draw()?;
         let mut last_look = self.clock.monotonic();
-        let mut wait = self.patience;
+        let mut is_blank = true;
+        let mut wait = BLANK;
         loop {
             let mut next = match self.receiver.recv_timeout(wait) {
                 Ok(message) => Some(message),
+                Err(RecvTimeoutError::Timeout) if is_blank => None,
                 Err(RecvTimeoutError::Timeout) => {
                     let since = self.clock.monotonic().saturating_sub(last_look);
                     Some(Message::Event(Event::Tick(since)))
                 }
                 Err(RecvTimeoutError::Disconnected) => return Ok(Ended::Quit),
             };
-            let (mut draws, mut repaints) = (false, false);
+            let (mut draws, mut repaints) = (std::mem::take(&mut is_blank), false);
             while let Some(message) = next {
                 let Some(event) = self.event(message, &mut last_look)? else { break };
                 let event = match event {
@@ -251,8 +260,8 @@ impl Main {
                         repaints = true;
                     }
                     Effect::Quit => return Ok(Ended::Quit),
-                    Effect::Plan(number, aim) => self.order(Order::Plan(number, aim)),
-                    Effect::Execute(number) => self.order(Order::Execute(number)),
+                    Effect::Plan(number, aim) => self.order(Order::Plan(number, aim))?,
+                    Effect::Execute(number) => self.order(Order::Execute(number))?,
                     Effect::Stop => self.stop(),
                     Effect::Ask(inquiry) => self.ask(inquiry)?,
                     // Its thread ends only by a panic, which is reported.
@@ -310,7 +319,8 @@ impl Main {
     }
 
     fn ask(&self, inquiry: Inquiry) -> io::Result<()> {
-        let Some((inspector, sender)) = self.inspector.clone() else { return Ok(()) };
+        let Some(inspector) = self.inspector.clone() else { return Ok(()) };
+        let sender = self.sender.clone();
         spawn("inquiry", move || {
             let answer = Box::new(inspector.answer(inquiry));
             // Without a main loop nobody asks any more.
@@ -318,19 +328,27 @@ impl Main {
         })
     }
 
-    fn order(&self, order: Order) {
-        let Some(endings) = &self.endings else { return };
+    /// Gives an order to the thread that ends processes, and starts it before the first one.
+    fn order(&mut self, order: Order) -> io::Result<()> {
+        let Endings { ender, orders, stop } = &mut self.endings;
+        if let Some(ender) = ender.take() {
+            let (to_thread, received) = channel();
+            let sender = self.sender.clone();
+            spawn("endings", end_processes(ender, received, stop.clone(), sender))?;
+            *orders = Some(to_thread);
+        }
         if let Order::Execute(_) = order {
-            endings.stop.store(false, Ordering::SeqCst);
+            stop.store(false, Ordering::SeqCst);
         }
         // Its thread ends only by a panic, which is reported.
-        let _ = endings.orders.send(order);
+        if let Some(orders) = orders {
+            let _ = orders.send(order);
+        }
+        Ok(())
     }
 
     fn stop(&self) {
-        if let Some(endings) = &self.endings {
-            endings.stop.store(true, Ordering::SeqCst);
-        }
+        self.endings.stop.store(true, Ordering::SeqCst);
     }
 
     /// Stops an execution that goes on, and waits for its end.
@@ -364,9 +382,12 @@ fn resized() -> Event {
     Event::Resize(columns, rows)
 }
 
-/// The thread that ends processes.
+/// The end of processes.
 struct Endings {
-    orders: Sender<Order>,
+    /// What ends them, until its thread is started.
+    ender: Option<Box<dyn Ender>>,
+    /// To its thread.
+    orders: Option<Sender<Order>>,
     /// No further signal is to be sent.
     stop: Arc<AtomicBool>,
 }
