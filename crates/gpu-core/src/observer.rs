@@ -2,8 +2,8 @@
 //!
 //! Three things are different from a single look. The search for holders reads every process of the
 //! machine, so its result is used again until something suggests that it has changed, and for a
-//! limited time: no event proves that nothing has. Of a known process, only what changes all the
-//! time is read. And a device that sleeps is not queried, because a query would wake it.
+//! limited time: no event proves that nothing has. Of a known process and of the host, only what
+//! changes all the time is read each time. And a device that sleeps is not queried, because a query would wake it.
 //!
 //! This is for showing, not for acting: a plan and the checks before a signal search afresh.
 

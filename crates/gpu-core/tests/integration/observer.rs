@@ -30,6 +30,7 @@ struct Facts {
     queries: u32,
     queries_of_details: u32,
     index: u32,
+    hostname: String,
     /// The processes that were read whole, and again.
     read: (Vec<u32>, Vec<u32>),
 }
@@ -94,7 +95,8 @@ impl World {
 
     fn host(&self) -> MockHost {
         let mut host = MockHost::new();
-        host.expect_hostname().returning(|| Ok("host".into()));
+        let world = self.clone();
+        host.expect_hostname().returning(move || Ok(world.change(|facts| facts.hostname.clone())));
         host.expect_sees_host_pids().returning(|| Ok(true));
         host.expect_is_root().returning(|| Ok(true));
         let world = self.clone();
@@ -312,6 +314,21 @@ fn known_processes_are_read_whole_again_only_after_a_while() {
     read(&world);
     world.look(&mut observer, 1);
     assert!(read(&world).0.contains(&71));
+}
+
+#[test]
+fn hostname_is_read_again_only_after_a_while() {
+    let (world, mut observer) = (World::ghost(), Observer::new());
+    let mut look = |seconds, name: &str| {
+        world.change(|facts| {
+            facts.now += Duration::from_secs(seconds);
+            facts.hostname = name.to_owned();
+        });
+        observer.observe(&world.backend(), &world.host(), &world.clock(), observation()).hostname
+    };
+    assert_eq!(look(0, "old"), Ok("old".to_owned()));
+    assert_eq!(look(29, "new"), Ok("old".to_owned()));
+    assert_eq!(look(1, "new"), Ok("new".to_owned()));
 }
 
 #[test]
