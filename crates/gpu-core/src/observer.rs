@@ -2,8 +2,9 @@
 //!
 //! Three things are different from a single look. The search for holders reads every process of the
 //! machine, so its result is used again until something suggests that it has changed, and for a
-//! limited time: no event proves that nothing has. Of a known process and of the host, only what
-//! changes all the time is read each time. And a device that sleeps is not queried, because a query would wake it.
+//! limited time: no event proves that nothing has. Of the host and of a known process, only what
+//! changes all the time is read at each look. And a device that sleeps is not queried, because a
+//! query would wake it.
 //!
 //! This is for showing, not for acting: a plan and the checks before a signal search afresh.
 
@@ -37,8 +38,8 @@ const INTERVALS: (Duration, Duration) = (Duration::from_secs(10), Duration::from
 /// modes of a device seldom change.
 const RARELY: Duration = Duration::from_secs(10);
 
-/// The time after which a known process is read whole again, which may have changed its user or its
-/// command line, and the hostname.
+/// The time after which the hostname is read again, and a known process is read whole again: it may
+/// have changed its user or its command line.
 const REREAD: Duration = Duration::from_secs(30);
 
 /// Looks at one machine again and again. What a look found is remembered for the next one.

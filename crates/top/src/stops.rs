@@ -7,7 +7,7 @@
 
 use crate::terminal;
 use nix::sys::signal::{SigSet, Signal};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{getpid, kill_current_process_group, kill_process};
 use std::io;
@@ -60,16 +60,22 @@ pub(crate) fn stop_group() -> io::Result<()> {
 /// Waits until the terminal is gone, and then ends the program as the kernel does for a terminal
 /// that it controls: crossterm would read from such a terminal without end.
 pub(crate) fn watch_hangup() {
+    if has_hung_up(None) {
+        // It fails only without the right to signal this program itself.
+        let _ = kill_process(getpid(), rustix::process::Signal::HUP);
+    }
+}
+
+/// Returns whether the terminal is gone, and waits for it for this time; `None` for ever.
+pub(crate) fn has_hung_up(limit: Option<Timespec>) -> bool {
     let stdin = io::stdin();
     // Nothing is waited for but what is always told: a hang-up, or an error.
     let mut fds = [PollFd::new(&stdin, PollFlags::empty())];
     loop {
-        match poll(&mut fds, None) {
-            Err(Errno::INTR) | Ok(0) => {}
-            Ok(_) => break,
-            Err(_) => return,
+        match poll(&mut fds, limit.as_ref()) {
+            Err(Errno::INTR) => {}
+            Ok(count) => return count > 0,
+            Err(_) => return false,
         }
     }
-    // It fails only without the right to signal this program itself.
-    let _ = kill_process(getpid(), rustix::process::Signal::HUP);
 }

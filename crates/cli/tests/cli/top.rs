@@ -142,6 +142,15 @@ fn keys_are_answered_while_the_driver_hangs() {
 }
 
 #[test]
+fn view_is_drawn_and_left_if_no_look_ever_arrives() {
+    let hang = "nvmlDeviceGetUtilizationRates=hang";
+    let words = ["sim", "labbox", "--fault", hang, "--", GPUWS, "top"];
+    let shown = on_terminal((80, 24), "looking=q", &words);
+    assert!(shown.starts_with("ended with 0, same settings: True\n"), "{shown}");
+    assert!(shown.ends_with(RESTORED) && !shown.contains("GiB"), "{shown}");
+}
+
+#[test]
 fn process_of_a_session_is_ended_from_the_view_and_its_memory_comes_back() {
     let words = ["sim", "labbox", "--live", "--", "sh", "-c"];
     let then =

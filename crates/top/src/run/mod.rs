@@ -1,10 +1,11 @@
 //! The threads and the main loop.
 //!
 //! One thread reads the terminal, one looks at the machine or plays a recording, one waits for
-//! signals, one ends processes, and each question has one; all send to one channel, and the main
-//! loop waits on it. A key is therefore answered while a look waits for the driver, and while a
-//! process takes long to end. Of the looks only the latest is kept. Before each frame the loop
-//! applies every event that has arrived, so that a slow terminal never lags behind the keys.
+//! signals, one ends processes once it is asked to, and each question has one; all send to one
+//! channel, and the main loop waits on it. A key is therefore answered while a look waits for the
+//! driver, and while a process takes long to end. Of the looks only the latest is kept. Before each
+//! frame the loop applies every event that has arrived, so that a slow terminal never lags behind
+//! the keys.
 
 mod threads;
 
@@ -19,6 +20,7 @@ use crate::terminal::Screen;
 use crate::view::view;
 use gpu_core::{Clock, Timestamp};
 use gpu_report::wording::reap::Paragraph;
+use rustix::event::Timespec;
 use rustix::io::Errno;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -115,7 +117,7 @@ impl Default for Top {
     }
 }
 
-/// How long the screen stays empty before the first look: most are here sooner than a frame without
+/// How long the screen may stay empty before the first look: most arrive sooner than a frame without
 /// one could be read.
 const BLANK: Duration = Duration::from_millis(50);
 /// How long a look may take before the header tells it.
@@ -195,11 +197,8 @@ impl Top {
             patience,
         };
         let ended = match main.run() {
-            // The terminal is gone. What ends first, a read, a write or the signal that tells it, is
-            // a matter of chance.
-            Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => {
-                Ok(Ended::Signal(SIGHUP))
-            }
+            // What ends first, a read, a write or the signal that tells it, is a matter of chance.
+            Err(error) if is_lost(&error) => Ok(Ended::Signal(SIGHUP)),
             ended => ended,
         };
         let limit = match ended {
@@ -374,6 +373,12 @@ enum Occurrence {
     Event(Event),
     /// A signal that ends the program.
     Signal(i32),
+}
+
+/// Returns whether an error means that the terminal is gone. Not all of crossterm's have a number.
+fn is_lost(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::IO.raw_os_error())
+        || stops::has_hung_up(Some(Timespec::default()))
 }
 
 /// Returns the size of the terminal; variables fill in what it does not tell.
