@@ -223,6 +223,12 @@ impl ProcessInfo {
         seen
     }
 
+    /// Returns whether it belongs to a user, given by name or UID.
+    pub fn is_of(&self, user: &str) -> bool {
+        self.user.as_ref().is_ok_and(|name| name == user)
+            || self.uid.is_ok_and(|uid| user.parse() == Ok(uid))
+    }
+
     /// Returns the systemd service that the process belongs to.
     pub fn service(&self) -> Option<ServiceUnit<'_>> {
         service_of(self.cgroup.as_deref().ok()?)

@@ -19,7 +19,7 @@ use gpu_core::{
 };
 use gpu_host::{FileJournal, LinuxHost, PathTrust, Roots, SystemClock, TrustedDir, has_account};
 use gpu_nvidia::{Helper, NvmlChild, Waiting};
-use gpu_reaper::{Ports, Protect};
+use gpu_reaper::Ports;
 use gpu_sim::Simulation;
 use gpu_sim::live::{self, SessionHost};
 use std::collections::BTreeMap;
@@ -142,10 +142,7 @@ impl Source {
             return Ok(None);
         }
         let everyone = self.host.processes()?.processes;
-        let has_process = |user: &&String| {
-            let theirs = Protect::User((*user).clone());
-            everyone.iter().any(|process| theirs.covers(process))
-        };
+        let has_process = |user: &&String| everyone.iter().any(|process| process.is_of(user));
         Ok(users.find(|user| !has_process(user)))
     }
 

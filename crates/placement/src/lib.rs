@@ -6,7 +6,7 @@
 //! [`Refusal`], each with its reasons.
 //!
 //! ```
-//! use gpu_core::{Absent, Bytes, Claim, DeviceId, DeviceUuid, Link, Pid, Topology};
+//! use gpu_core::{Absent, Bytes, Claim, DeviceId, DeviceUuid, Link, Topology};
 //! use gpu_placement::{Bar, Offer, choose};
 //!
 //! let memory = Ok(Bytes::from_mib(40_960));
@@ -26,7 +26,7 @@
 //! };
 //! // Two pairs of devices, each connected by NVLink. Somebody uses the first device.
 //! let mut offers: Vec<Offer> = (0..4).map(offer).collect();
-//! offers[0].bar = Some(Bar::Outsider { pid: Pid(4711), name: "python".to_owned() });
+//! offers[0].bar = Some(Bar::Unexplained(Bytes::from_mib(7_168)));
 //! let (x, nv, sys) = (Link::Itself, Link::NvLink(4), Link::Sys);
 //! let links = [[x, nv, sys, sys], [nv, x, sys, sys], [sys, sys, x, nv], [sys, sys, nv, x]];
 //! let topology = Topology { links: links.map(Vec::from).into(), ..Topology::default() };

@@ -54,7 +54,9 @@ pub enum Bar {
     Outsider {
         /// The process.
         pid: Pid,
-        /// Its name, as chosen by the process.
+        /// The PID is one of the host's, which is invalid in the container where gpuws runs.
+        is_host_pid: bool,
+        /// Its name, as chosen by the process; empty if unknown.
         name: String,
     },
     /// This much of its memory is used, and no process accounts for it.

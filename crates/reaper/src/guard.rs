@@ -127,13 +127,7 @@ impl Protect {
         match self {
             Protect::Pid(pid) => process.key.pid == *pid,
             Protect::Name(name) => kernel_name(&process.name) == kernel_name(name),
-            Protect::User(user) => is_user(process, user),
+            Protect::User(user) => process.is_of(user),
         }
     }
-}
-
-/// Returns whether a process belongs to a user, given by name or UID.
-pub(crate) fn is_user(process: &ProcessInfo, user: &str) -> bool {
-    process.user.as_ref().is_ok_and(|name| name == user)
-        || process.uid.is_ok_and(|uid| user.parse() == Ok(uid))
 }

@@ -2,7 +2,6 @@
 //! again.
 
 use crate::act::Ports;
-use crate::guard::is_user;
 use crate::non_targets::{Holders, MemoryAtMoment, doubt};
 use crate::plan::{Expected, Membership, Plan};
 use crate::report::{Action, Freed, Newcomer, Outcome, Why};
@@ -185,7 +184,7 @@ fn joiners(plan: &Plan, ports: Ports<'_>) -> Reading<Vec<Newcomer>> {
     let joined = everyone.into_iter().filter(|process| {
         let lives = process.state != Ok(ProcessState::Zombie);
         let planned = plan.targets.iter().any(|target| target.key.definitely_same(&process.key));
-        let asked_for = plan.users.is_empty() || plan.users.iter().any(|u| is_user(process, u));
+        let asked_for = plan.users.is_empty() || plan.users.iter().any(|u| process.is_of(u));
         lives && !planned && asked_for && scopes.iter().any(|scope| scope.covers(process))
     });
     Ok(joined

@@ -25,14 +25,17 @@ impl ProcessFilter {
     /// Returns whether a process is selected.
     pub fn shows(&self, snapshot: &Snapshot, pid: Pid) -> bool {
         let info = snapshot.process(pid).ok();
-        let uid = info.and_then(|info| info.uid.ok());
-        let name = info.and_then(|info| info.user.as_deref().ok());
-        let is_of = |user: &String| {
-            name == Some(user.as_str()) || (uid.is_some() && user.parse().ok() == uid)
-        };
+        let is_of = |user: &String| info.is_some_and(|info| info.is_of(user));
         (self.pids.is_empty() || self.pids.contains(&pid))
-            && (self.uid.is_none() || uid == self.uid)
+            && (self.uid.is_none() || info.and_then(|info| info.uid.ok()) == self.uid)
             && (self.users.is_empty() || self.users.iter().any(is_of))
+    }
+
+    /// Returns the first of the users who owns no process of the snapshot.
+    pub fn absent_user(&self, snapshot: &Snapshot) -> Option<&str> {
+        let mut users = self.users.iter().map(String::as_str);
+        let everyone = || snapshot.processes.keys().filter_map(|pid| snapshot.process(*pid).ok());
+        users.find(|user| !everyone().any(|info| info.is_of(user)))
     }
 
     /// Returns the snapshot without the processes that are left out, for a list of all its values.
@@ -109,6 +112,17 @@ mod tests {
             assert_eq!(pids.collect::<Vec<_>>(), shown, "{filter:?}");
             assert_eq!(filter.is_empty(), shown.len() == 4);
         }
+    }
+
+    #[test]
+    fn user_without_process_is_absent() {
+        let of = |users: &[&str]| ProcessFilter {
+            users: users.iter().map(|user| (*user).to_owned()).collect(),
+            ..ProcessFilter::default()
+        };
+        assert_eq!(of(&[]).absent_user(&snapshot()), None);
+        assert_eq!(of(&["alice", "1001"]).absent_user(&snapshot()), None);
+        assert_eq!(of(&["alice", "carol", "dave"]).absent_user(&snapshot()), Some("carol"));
     }
 
     #[test]

@@ -212,12 +212,13 @@ fn others(
     };
     if let Some(process) = listed.iter().find(outsider) {
         // A host PID is that of another process in a separate PID namespace, or of none.
-        let known = match scene.snapshot.sees_host_pids {
-            Ok(false) => None,
-            _ => scene.snapshot.process(process.pid).ok().map(|info| info.name.clone()),
+        let is_host_pid = scene.snapshot.sees_host_pids == Ok(false);
+        let known = match is_host_pid {
+            true => None,
+            false => scene.snapshot.process(process.pid).ok().map(|info| info.name.clone()),
         };
         let name = known.or_else(|| process.name.clone().ok()).unwrap_or_default();
-        return Some(Bar::Outsider { pid: process.pid, name });
+        return Some(Bar::Outsider { pid: process.pid, is_host_pid, name });
     }
     scene.usage.unexplained(device.id()).map(Bar::Unexplained)
 }

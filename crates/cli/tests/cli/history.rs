@@ -66,6 +66,13 @@ fn history_is_anonymous_and_not_continued_without_names() {
     for private in ["alice", "train.py", "labbox  "] {
         assert!(!shown.contains(private), "{private}: {shown}");
     }
+    for (user, warning) in [
+        ("anon-3", ""),
+        ("alice", "gpuws: --user alice: no process at this time belongs to them\n"),
+    ] {
+        let ended = run(dir.path(), &format!("status --replay past --user {user}"));
+        assert_eq!((ended.code, ended.stderr.as_str()), (0, warning));
+    }
     let report = lines(dir.path(), "report past").join("\n");
     for shown in [&shown, &report] {
         assert!(

@@ -116,7 +116,8 @@ fn display_device_is_used_last_unless_requested() {
 fn only_temporary_obstacles_are_waited_for() {
     let mut all = offers(0..4);
     all[0].bar = Some(leased());
-    all[1].bar = Some(Bar::Outsider { pid: Pid(7), name: "python".into() });
+    let outsider = Bar::Outsider { pid: Pid(7), is_host_pid: false, name: "python".into() };
+    all[1].bar = Some(outsider.clone());
     all[2].bar = Some(faulty());
     let ask = |count, required: &[usize]| {
         let required = required.iter().copied().map(uuid).collect();
@@ -126,7 +127,7 @@ fn only_temporary_obstacles_are_waited_for() {
     assert_eq!(ask(1, &[]), Ok(vec![3]));
     let passed = vec![
         (0, Passed::Barred(leased())),
-        (1, Passed::Barred(Bar::Outsider { pid: Pid(7), name: "python".into() })),
+        (1, Passed::Barred(outsider)),
         (2, Passed::Barred(faulty())),
     ];
     let later = |free| Refusal::NotNow { free, could: 3, passed: passed.clone() };

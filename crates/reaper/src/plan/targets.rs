@@ -2,7 +2,7 @@
 
 use super::{Membership, Refused, Request, Scope, Target};
 use crate::detect::DetectContext;
-use crate::guard::{Guard, Refusal, is_user};
+use crate::guard::{Guard, Refusal};
 use crate::login::{is_login, is_no_login_parent};
 use crate::role::Role;
 use gpu_core::{Absent, DeviceFileKind, DeviceState, Pid, ProcessInfo, ProcessKey, ProcessState};
@@ -97,7 +97,7 @@ impl Choice<'_> {
     /// Returns whether a process belongs to one of the requested users.
     fn is_asked_for(&self, process: &ProcessInfo) -> bool {
         let users = &self.request.users;
-        users.is_empty() || users.iter().any(|user| is_user(process, user))
+        users.is_empty() || users.iter().any(|user| process.is_of(user))
     }
 
     /// The devices whose files a process has.

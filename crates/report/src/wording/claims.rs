@@ -111,7 +111,10 @@ pub fn barred(bar: &Bar, user: User<'_>) -> String {
         Bar::Reserved { owner, .. } => {
             format!("reserved for {}, who is ahead in the queue", user(*owner))
         }
-        Bar::Outsider { pid, name } => format!("in use without a lease by {pid} {name}"),
+        Bar::Outsider { pid, is_host_pid, name } => {
+            let which = if *is_host_pid { "host PID " } else { "" };
+            format!("in use without a lease by {which}{pid} {name}").trim_end().to_owned()
+        }
         Bar::Unexplained(bytes) => format!("{bytes} in use that no process accounts for"),
         Bar::Faulty(fault) => match fault.kind {
             ErrorKind::Device(DeviceFault::Lost) => "lost (fallen off the bus)".to_owned(),

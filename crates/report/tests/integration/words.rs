@@ -166,8 +166,12 @@ fn every_reason_against_a_device_is_told() {
             "reserved for user 7, who is ahead in the queue",
         ),
         (
-            Passed::Barred(Bar::Outsider { pid: Pid(9), name: "x".into() }),
+            Passed::Barred(Bar::Outsider { pid: Pid(9), is_host_pid: false, name: "x".into() }),
             "in use without a lease by 9 x",
+        ),
+        (
+            Passed::Barred(Bar::Outsider { pid: Pid(9), is_host_pid: true, name: String::new() }),
+            "in use without a lease by host PID 9",
         ),
         (Passed::Barred(Bar::Unexplained(mib(5))), "5 MiB in use that no process accounts for"),
         (

@@ -36,7 +36,7 @@ fn some(mib: u64) -> Claim {
 const CAPACITY: u64 = 16_000 - 64 - 80;
 
 fn outsider(pid: u32, name: &str) -> Option<Bar> {
-    Some(Bar::Outsider { pid: Pid(pid), name: name.into() })
+    Some(Bar::Outsider { pid: Pid(pid), is_host_pid: false, name: name.into() })
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn mig_user_blocks_only_its_instance_if_known() {
     let world = divided();
     world.state().add(process(200, 1, "other"));
     world.state().uses(200, 0, 1_000);
-    let other = || Some(Bar::Outsider { pid: Pid(200), name: "other".into() });
+    let other = || Some(Bar::Outsider { pid: Pid(200), is_host_pid: false, name: "other".into() });
     assert_eq!(of_mig(&world, whole(), &[]), [other(), None]);
     world.state().devices[0].mig[0].2.clear();
     assert_eq!(of_mig(&world, whole(), &[]), [other(), other()]);
@@ -380,7 +380,7 @@ fn descendant_of_lease_root_may_use_device() {
     // and if PIDs are meaningless here.
     world.state().sees_host_pids = false;
     let (bar, _) = first(&world, &some(100), leases);
-    assert!(matches!(bar, Some(Bar::Outsider { pid: Pid(102), .. })), "{bar:?}");
+    assert!(matches!(bar, Some(Bar::Outsider { pid: Pid(102), is_host_pid: true, .. })), "{bar:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::args::{Global, Shown, StatusArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::queue_status::user;
-use crate::terminal::Screen;
+use crate::terminal::{Screen, warn};
 use gpu_history::Frame;
 use gpu_report::rows::View;
 use gpu_report::{ProcessFilter, replay};
@@ -15,7 +15,7 @@ use gpu_steward::DeviceLeases;
 pub(super) fn show(
     args: &StatusArgs,
     global: &Global,
-    frame: Frame,
+    Frame { snapshot: whole, leases }: Frame,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
     if !args.repeat.is_once() || args.shown.mine {
@@ -23,14 +23,14 @@ pub(super) fn show(
             .with_source("-l and --mine are about this machine")
             .with_hint("--user selects the processes of a user"));
     }
-    let Frame { snapshot: whole, leases } = frame;
     let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&whole));
     let snapshot = only(&whole, &args.only.devices)?;
-    let leased = DeviceLeases::recorded(leases);
-    let mut view = View::of(&whole, &snapshot, &diagnosis, leased, &user);
+    let mut view = View::of(&whole, &snapshot, &diagnosis, DeviceLeases::recorded(leases), &user);
     let Shown { user: users, pid: pids, .. } = args.shown.clone();
-    view.filter = ProcessFilter { users, uid: None, pids };
-    view.columns = args.columns.as_ref();
+    (view.columns, view.filter) = (args.columns.as_ref(), ProcessFilter { users, uid: None, pids });
+    if let Some(user) = view.filter.absent_user(&whole) {
+        warn(&format!("--user {user}: no process at this time belongs to them"));
+    }
     match global.json {
         true => screen.json(&view.json(false))?,
         false => {
