@@ -7,13 +7,17 @@
 
 use crate::terminal;
 use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{getpid, kill_current_process_group, kill_process};
 use std::io;
 
 /// The signal that a thread waits for.
-pub(crate) struct Stops(SigSet);
+pub(crate) struct Stops {
+    signal: SigSet,
+    queue: SignalFd,
+}
 
 impl Stops {
     /// Blocks the signal in this thread and those that it starts from now on.
@@ -21,30 +25,47 @@ impl Stops {
     /// # Errors
     /// When the kernel refuses.
     pub(crate) fn block() -> io::Result<Self> {
-        let mut stop = SigSet::empty();
-        stop.add(Signal::SIGTSTP);
-        stop.thread_block()?;
-        Ok(Stops(stop))
+        let mut signal = SigSet::empty();
+        signal.add(Signal::SIGTSTP);
+        signal.thread_block()?;
+        let queue = SignalFd::with_flags(&signal, SfdFlags::SFD_CLOEXEC)?;
+        Ok(Stops { signal, queue })
     }
 
-    /// Stops the program whenever it is asked to, and calls `continued` when it goes on.
+    /// Stops the program whenever it is asked to, and calls `continued` when it goes on. If the
+    /// terminal is gone, ends the program as the kernel does for a terminal that it controls:
+    /// crossterm would read from such a terminal without end.
     pub(crate) fn watch(self, continued: impl Fn()) {
-        while self.0.wait().is_ok() {
-            // A main loop that handles an earlier SIGCONT must not take the terminal over meanwhile.
-            let restored = terminal::restore_between_frames();
-            // Everybody else in the group has had the signal; this is for this program alone, in
-            // this thread alone. It returns when the program is continued, or at once if nobody
-            // could continue it.
-            let stopped = kill_process(getpid(), rustix::process::Signal::TSTP);
-            if stopped.is_err()
-                || self.0.thread_unblock().is_err()
-                || self.0.thread_block().is_err()
-            {
+        let stdin = io::stdin();
+        loop {
+            let (gone, stop) = (PollFlags::empty(), PollFlags::IN);
+            let mut fds = [PollFd::new(&stdin, gone), PollFd::new(&self.queue, stop)];
+            match poll(&mut fds, None) {
+                Err(Errno::INTR) => continue,
+                Err(_) => return,
+                Ok(_) if !fds[0].revents().is_empty() => {
+                    // It fails only without the right to signal this program itself.
+                    let _ = kill_process(getpid(), rustix::process::Signal::HUP);
+                    return;
+                }
+                Ok(_) => {}
+            }
+            if self.queue.read_signal().is_err() || self.stop().is_err() {
                 return;
             }
-            drop(restored);
             continued();
         }
+    }
+
+    /// Stops the program with the terminal given back; returns when it is continued.
+    fn stop(&self) -> io::Result<()> {
+        // A main loop that handles an earlier SIGCONT must not take the terminal over meanwhile.
+        let _restored = terminal::restore_between_frames();
+        // Everybody else in the group has had the signal; this is for this program alone, in this
+        // thread alone. It returns at once if nobody could continue it.
+        kill_process(getpid(), rustix::process::Signal::TSTP)?;
+        self.signal.thread_unblock()?;
+        Ok(self.signal.thread_block()?)
     }
 }
 
@@ -57,25 +78,10 @@ pub(crate) fn stop_group() -> io::Result<()> {
     Ok(kill_current_process_group(rustix::process::Signal::TSTP)?)
 }
 
-/// Waits until the terminal is gone, and then ends the program as the kernel does for a terminal
-/// that it controls: crossterm would read from such a terminal without end.
-pub(crate) fn watch_hangup() {
-    if has_hung_up(None) {
-        // It fails only without the right to signal this program itself.
-        let _ = kill_process(getpid(), rustix::process::Signal::HUP);
-    }
-}
-
-/// Returns whether the terminal is gone, and waits for it for this time; `None` for ever.
-pub(crate) fn has_hung_up(limit: Option<Timespec>) -> bool {
+/// Returns whether the terminal is gone.
+pub(crate) fn has_hung_up() -> bool {
     let stdin = io::stdin();
-    // Nothing is waited for but what is always told: a hang-up, or an error.
+    // Nothing is asked for but what is always told: a hang-up, or an error.
     let mut fds = [PollFd::new(&stdin, PollFlags::empty())];
-    loop {
-        match poll(&mut fds, limit.as_ref()) {
-            Err(Errno::INTR) => {}
-            Ok(count) => return count > 0,
-            Err(_) => return false,
-        }
-    }
+    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|count| count > 0)
 }

@@ -158,23 +158,23 @@ impl Process {
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) if has_ended => return Err(self.ended()),
-                // It may have written between the read and the check: read once more.
-                Err(Errno::AGAIN) if self.has_ended() => has_ended = true,
-                Err(Errno::AGAIN) => self.wait(until)?,
+                // What it wrote before it exited is read once more.
+                Err(Errno::AGAIN) => has_ended = self.wait(until)?,
                 Err(errno) => return Err(ChildError::System(errno)),
             }
         }
     }
 
-    /// Waits for output or for the exit of the child. Its exit must be checked because a process
-    /// that it started may keep its output open.
-    fn wait(&self, until: Duration) -> Result<(), ChildError> {
+    /// Waits for output or for the exit of the child; returns whether it has exited. Its exit must
+    /// be checked because a process that it started may keep its output open.
+    fn wait(&self, until: Duration) -> Result<bool, ChildError> {
         let left = until.saturating_sub(moment());
         let mut query =
             [PollFd::new(&self.replies, PollFlags::IN), PollFd::new(&self.pidfd, PollFlags::IN)];
         match poll(&mut query, Some(&timespec(left))) {
             Ok(0) if moment() >= until => Err(ChildError::TimedOut),
-            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Ok(_) => Ok(!query[1].revents().is_empty()),
+            Err(Errno::INTR) => Ok(false),
             Err(errno) => Err(ChildError::System(errno)),
         }
     }

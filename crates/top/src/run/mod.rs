@@ -20,7 +20,6 @@ use crate::terminal::Screen;
 use crate::view::view;
 use gpu_core::{Clock, Timestamp};
 use gpu_report::wording::reap::Paragraph;
-use rustix::event::Timespec;
 use rustix::io::Errno;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -162,7 +161,6 @@ impl Top {
         let slot = Slot::default();
         spawn("signals", watch_signals(signals, sender.clone(), clock.clone()))?;
         spawn("input", read_input(sender.clone()))?;
-        spawn("hangup", stops::watch_hangup)?;
         let to_main = sender.clone();
         spawn("stops", || {
             stops.watch(move || {
@@ -377,8 +375,7 @@ enum Occurrence {
 
 /// Returns whether an error means that the terminal is gone. Not all of crossterm's have a number.
 fn is_lost(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(Errno::IO.raw_os_error())
-        || stops::has_hung_up(Some(Timespec::default()))
+    error.raw_os_error() == Some(Errno::IO.raw_os_error()) || stops::has_hung_up()
 }
 
 /// Returns the size of the terminal; variables fill in what it does not tell.
