@@ -16,6 +16,7 @@ use std::io;
 /// The signal that a thread waits for.
 pub(crate) struct Stops {
     signal: SigSet,
+    /// Where it arrives.
     queue: SignalFd,
 }
 
@@ -28,7 +29,7 @@ impl Stops {
         let mut signal = SigSet::empty();
         signal.add(Signal::SIGTSTP);
         signal.thread_block()?;
-        let queue = SignalFd::with_flags(&signal, SfdFlags::SFD_CLOEXEC)?;
+        let queue = SignalFd::with_flags(&signal, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
         Ok(Stops { signal, queue })
     }
 
@@ -50,10 +51,12 @@ impl Stops {
                 }
                 Ok(_) => {}
             }
-            if self.queue.read_signal().is_err() || self.stop().is_err() {
-                return;
+            match self.queue.read_signal() {
+                // SIGCONT has taken it back (signal(7)).
+                Ok(None) => {}
+                Ok(Some(_)) if self.stop().is_ok() => continued(),
+                _ => return,
             }
-            continued();
         }
     }
 

@@ -158,7 +158,7 @@ impl Process {
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) if has_ended => return Err(self.ended()),
-                // What it wrote before it exited is read once more.
+                // After its exit, what it wrote before is still read.
                 Err(Errno::AGAIN) => has_ended = self.wait(until)?,
                 Err(errno) => return Err(ChildError::System(errno)),
             }
