@@ -1,8 +1,8 @@
 //! The terminal: taken over, drawn on, and given back on every way out.
 //!
 //! There is one function that gives it back ([`restore`]). It does so once however often it is
-//! called, and it takes no lock of standard output, so that a thread can call it while another one
-//! is blocked in a write.
+//! called, and it takes no lock of standard output. But the kernel lets one thread at a time write
+//! to a terminal: while a write of another thread is blocked there, it waits too.
 
 use ratatui_core::backend::Backend;
 use ratatui_core::buffer::Buffer;

@@ -1,11 +1,11 @@
 //! The threads and the main loop.
 //!
 //! One thread reads the terminal, one looks at the machine or plays a recording, one waits for
-//! signals, one ends processes once it is asked to, and each question has one; all send to one
-//! channel, and the main loop waits on it. A key is therefore answered while a look waits for the
-//! driver, and while a process takes long to end. Of the looks only the latest is kept. Before each
-//! frame the loop applies every event that has arrived, so that a slow terminal never lags behind
-//! the keys.
+//! signals, one for a stop and for the end of the terminal, one ends processes once it is asked to,
+//! and each question has one; all send to one channel, and the main loop waits on it. A key is
+//! therefore answered while a look waits for the driver, and while a process takes long to end. Of
+//! the looks only the latest is kept. Before each frame the loop applies every event that has
+//! arrived, so that a slow terminal never lags behind the keys.
 
 mod threads;
 
