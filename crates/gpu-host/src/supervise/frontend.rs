@@ -287,11 +287,10 @@ impl Front {
             let signal = i32::try_from(reported.ssi_signo).unwrap_or_default();
             let typed = reported.ssi_code == SI_KERNEL && [SIGINT, SIGQUIT].contains(&signal);
             self.interrupted |= typed;
-            if !typed || self.stands != Relation::Beside {
-                self.tell(signal);
-            }
             if signal == SIGTSTP {
-                stop()?;
+                stop(|| self.tell(signal))?;
+            } else if !typed || self.stands != Relation::Beside {
+                self.tell(signal);
             }
         }
         Ok(())
@@ -338,10 +337,14 @@ impl Front {
 }
 
 /// Stops this process like Ctrl-Z, if some process can continue it, which the kernel knows.
-fn stop() -> rustix::io::Result<()> {
+///
+/// Its own signal is pending before it tells the supervisor, which stops this process too: a
+/// SIGCONT then discards both. Sent later, its own signal would discard the SIGCONT (signal(7)).
+fn stop(tell: impl FnOnce()) -> rustix::io::Result<()> {
     let mut stop = SigSet::empty();
     stop.add(Signal::SIGTSTP);
     kill_process(getpid(), rustix::process::Signal::TSTP)?;
+    tell();
     let stopped = stop.thread_unblock().and_then(|()| stop.thread_block());
     stopped.map_err(|errno| rustix::io::Errno::from_raw_os_error(errno as i32))
 }
