@@ -134,6 +134,21 @@ fn pid_that_is_reused_between_look_and_signal_gets_none() {
     assert_eq!(simulation.signals(), []);
 }
 
+#[test]
+fn watcher_that_is_stopped_before_the_signal_sends_none() {
+    let signals = |permits| {
+        let simulation = machine(&process(7_000, false, ""));
+        let mut watcher = Watcher::new(&simulation, EAGER, MINUTE);
+        watcher.permits.set(permits);
+        for _ in 0..10 {
+            watcher.round(Some(&ActToken::user_confirmed()));
+        }
+        simulation.signals().len()
+    };
+    // It asks before and after its looks, before the audit line, and before the signal.
+    assert_eq!([0, 1, 2, 3, 4].map(signals), [0, 0, 0, 0, 1]);
+}
+
 /// Memory that nobody lists, handed on from fork to fork: one finding, few updates, and no process
 /// lives long enough to be ended.
 #[test]

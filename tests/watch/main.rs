@@ -11,6 +11,7 @@ use gpu_reaper::{Past, Ports, full_observation};
 use gpu_sim::{Call, Fault, Simulation};
 use gpu_watch::{Change, ChangeKind, Look, Machine, Policy, Purpose, Told, Watch};
 use gpuws_tests::{Chance, bound};
+use std::cell::Cell;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -56,6 +57,8 @@ pub(crate) struct Watcher {
     past: Past,
     observer: Observer,
     every: Duration,
+    /// How often it is still permitted to go on.
+    pub(crate) permits: Cell<u64>,
     pub(crate) said: Vec<(u64, Said)>,
 }
 
@@ -64,9 +67,15 @@ impl Watcher {
         let policy = Policy::parse(policy, &|name| simulation.account(name));
         let policy = policy.unwrap_or_else(|error| panic!("{error}"));
         let watch = Watch::new(policy, every);
-        let past = Past::every(every);
-        let (observer, said) = (Observer::new(), Vec::new());
-        Watcher { simulation: simulation.clone(), watch, past, observer, every, said }
+        Watcher {
+            simulation: simulation.clone(),
+            watch,
+            past: Past::every(every),
+            observer: Observer::new(),
+            every,
+            permits: Cell::new(u64::MAX),
+            said: Vec::new(),
+        }
     }
 
     pub(crate) fn minute(&self) -> u64 {
@@ -95,7 +104,13 @@ impl Watcher {
             },
             look: &mut look,
             token,
-            go_on: &|| ControlFlow::Continue(()),
+            go_on: &|| match self.permits.get() {
+                0 => ControlFlow::Break(()),
+                left => {
+                    self.permits.set(left - 1);
+                    ControlFlow::Continue(())
+                }
+            },
         };
         let minute = simulation.elapsed().as_secs() / 60;
         let said = &mut self.said;

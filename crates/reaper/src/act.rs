@@ -35,6 +35,9 @@ pub struct Ports<'a> {
 /// Events during the execution of a plan, for the watcher.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
+    /// A signal is about to be sent: asked before its audit line is written, and again after it. A
+    /// break prevents the signal.
+    Signalling(&'a Target, Signal),
     /// A signal was sent.
     Signalled(&'a Target, Signal),
     /// Waiting for processes; the time since the signal.
@@ -58,8 +61,8 @@ pub enum Event<'a> {
 /// within the caller's own tree: a program that starts a job has to end it, and the report says
 /// that the log lacks the line.
 ///
-/// `watch` receives each step, and stops everything with [`ControlFlow::Break`]: no more signals
-/// are sent, and the report lists those already sent.
+/// `watch` receives each step, the first one before the first signal, and stops everything with
+/// [`ControlFlow::Break`]: no more signals are sent, and the report lists those already sent.
 pub fn execute(
     plan: &Plan,
     guard: &Guard,
@@ -175,31 +178,53 @@ impl Ladder<'_, '_> {
                     self.settle(rung, outcome)?;
                     self.note_spared(rung);
                 }
-                Ok(()) => {
-                    let written = audit::intent(self.ports, rung.target, signal);
-                    self.stop_on_log_failure(rung.target, written)?;
-                    // Writing the line may have taken time: check again.
-                    if let Err(outcome) = self.may_signal(rung, &*handle) {
-                        self.settle(rung, outcome)?;
-                        self.note_spared(rung);
-                        continue;
-                    }
-                    match handle.signal(signal, self.token) {
-                        Ok(()) => {
-                            rung.action.signals.push(signal);
-                            rung.handle = Some(handle);
-                            self.tell(Event::Signalled(rung.target, signal))?;
-                        }
-                        Err(error) => {
-                            self.settle(rung, outcome_of(rung, &error))?;
-                            self.note_spared(rung);
-                        }
-                    }
-                }
+                Ok(()) => self.signal(rung, handle, signal)?,
             }
         }
         // The last process signalled gets the full time, and the others a little more.
         self.wait(rungs, self.ports.clock.monotonic(), wait)
+    }
+
+    /// Sends a signal to a target that may be signalled.
+    ///
+    /// # Errors
+    /// When the audit line could not be written, or the watcher stops everything.
+    fn signal(
+        &mut self,
+        rung: &mut TargetState<'_>,
+        handle: Box<dyn ProcessHandle>,
+        signal: Signal,
+    ) -> Result<()> {
+        let target = rung.target;
+        self.tell(Event::Signalling(target, signal))?;
+        let written = audit::intent(self.ports, target, signal);
+        self.stop_on_log_failure(target, written)?;
+        // Writing the line may have taken time: check and ask again.
+        let outcome = match self.may_signal(rung, &*handle) {
+            Err(outcome) => outcome,
+            Ok(()) => {
+                if let Err(stopped) = self.tell(Event::Signalling(target, signal)) {
+                    // The log says that it was about to be sent.
+                    let outcome = match rung.action.signals.is_empty() {
+                        true => Outcome::NotReached,
+                        false => Outcome::Unsettled,
+                    };
+                    self.settle(rung, outcome)?;
+                    return Err(stopped);
+                }
+                match handle.signal(signal, self.token) {
+                    Ok(()) => {
+                        rung.action.signals.push(signal);
+                        rung.handle = Some(handle);
+                        return self.tell(Event::Signalled(target, signal));
+                    }
+                    Err(error) => outcome_of(rung, &error),
+                }
+            }
+        };
+        self.settle(rung, outcome)?;
+        self.note_spared(rung);
+        Ok(())
     }
 
     /// Records that the holder for which a scope was planned is not a target, or no longer one

@@ -48,7 +48,8 @@ pub struct Machine<'a> {
     pub look: &'a mut dyn FnMut(Purpose) -> Look,
     /// The permission to end processes; without it, plans are only told.
     pub token: Option<&'a ActToken>,
-    /// Whether to go on: asked before each round of looks and during an execution, at each step.
+    /// Whether to go on: asked before and after the looks for a plan, and during its
+    /// execution at each step, before each signal too.
     pub go_on: &'a dyn Fn() -> ControlFlow<()>,
 }
 
@@ -104,7 +105,7 @@ impl Watch {
             self.look_and_tell(machine, Purpose::Plan, told)
         });
         let condemned = self.condemned();
-        if condemned.is_empty() {
+        if condemned.is_empty() || (machine.go_on)().is_break() {
             return;
         }
         self.reap(machine, &looks, &condemned, told);

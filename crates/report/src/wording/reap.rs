@@ -131,7 +131,9 @@ impl Steps {
             Event::WaitingForMemory(waited) if self.is_late(*waited) => {
                 Line::new().dim("         … waiting for memory to be freed")
             }
-            Event::WaitingForEnd(..) | Event::WaitingForMemory(_) => return None,
+            Event::Signalling(..) | Event::WaitingForEnd(..) | Event::WaitingForMemory(_) => {
+                return None;
+            }
         })
     }
 
@@ -187,8 +189,11 @@ pub fn report(report: &Report) -> Vec<Paragraph> {
         };
         told.push(Paragraph::new(Line::new().accent("stopped: "), why));
     }
-    for freed in &report.memory {
-        told.push(proof(freed).into());
+    // Before the first signal there is nothing to prove.
+    let is_untouched =
+        report.stopped.is_some() && report.actions.iter().all(|action| action.signals.is_empty());
+    for freed in report.memory.iter().filter(|_| !is_untouched) {
+        told.push(proof(freed, report.stopped.is_some()).into());
         if let Some(doubt) = freed.doubt {
             let what = format!("unknown whether the targets freed it: {doubt}");
             told.push(Paragraph::new(Line::new().plain("  ").accent("note: "), what));
@@ -217,7 +222,7 @@ pub fn report(report: &Report) -> Vec<Paragraph> {
     told
 }
 
-fn proof(freed: &Freed) -> Line {
+fn proof(freed: &Freed, is_stopped: bool) -> Line {
     let line = Line::new().plain(format!("GPU {}: ", freed.device.index));
     let (Ok(before), Ok(after), Some(bytes)) = (freed.before, freed.after, freed.freed) else {
         let reason =
@@ -233,6 +238,7 @@ fn proof(freed: &Freed) -> Line {
     };
     match (freed.came_back, bytes.0) {
         (true, _) => others(line.plain(format!("freed {bytes}, seen {seen}"))),
+        (false, 0) if is_stopped => others(line.accent("not freed yet")),
         (false, 0) => others(line.accent("was not freed")),
         (false, _) if freed.doubt.is_some() => {
             others(line.accent(format!("{bytes} freed, observed {seen}")))

@@ -142,3 +142,46 @@ fn interrupt_stops_before_next_signal() {
     assert_eq!(report.stopped.unwrap().kind, ErrorKind::Interrupted);
     assert!(lines.lock().unwrap().last().unwrap().contains("unsettled"));
 }
+
+#[test]
+fn interrupt_before_first_signal_prevents_it() {
+    for (asked, logged) in [(1, &[][..]), (2, &["SIGTERM", "not-reached"])] {
+        let host = host(still_holding);
+        let (clock, backend, (journal, lines)) = (clock(), backend(u64::MAX), journal());
+        let guard = Guard::new(&host, vec![]).unwrap();
+        let ports = Ports { backend: &backend, host: &host, clock: &clock, journal: &journal };
+        let (token, mut questions) = (ActToken::user_confirmed(), 0);
+        let report = execute(&ghost_plan(), &guard, ports, &token, &mut |event| {
+            questions += u32::from(matches!(event, Event::Signalling(_, Signal::Term)));
+            if questions == asked { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        assert!(report.actions[0].signals.is_empty());
+        assert_eq!(report.actions[0].outcome, Outcome::NotReached);
+        assert_eq!(report.stopped.unwrap().kind, ErrorKind::Interrupted);
+        let lines = lines.lock().unwrap();
+        assert_eq!(lines.len(), logged.len(), "{lines:?}");
+        assert!(lines.iter().zip(logged).all(|(line, word)| line.contains(word)), "{lines:?}");
+    }
+}
+
+#[test]
+fn interrupt_before_kill_leaves_target_unsettled() {
+    let host = host(|handle| {
+        still_holding(handle);
+        handle.expect_signal().times(1).returning(|_, _| Ok(()));
+        handle.expect_has_exited().returning(|| Ok(false));
+    });
+    let (clock, backend, (journal, lines)) = (clock(), backend(u64::MAX), journal());
+    let guard = Guard::new(&host, vec![]).unwrap();
+    let ports = Ports { backend: &backend, host: &host, clock: &clock, journal: &journal };
+    let (token, mut questions) = (ActToken::user_confirmed(), 0);
+    let report = execute(&ghost_plan(), &guard, ports, &token, &mut |event| {
+        questions += u32::from(matches!(event, Event::Signalling(_, Signal::Kill)));
+        if questions == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert_eq!(report.actions[0].signals, [Signal::Term]);
+    assert_eq!(report.actions[0].outcome, Outcome::Unsettled);
+    let lines = lines.lock().unwrap();
+    let words = ["SIGTERM", "SIGKILL", "unsettled"];
+    assert!(lines.len() == 3 && lines.iter().zip(words).all(|(line, word)| line.contains(word)));
+}
