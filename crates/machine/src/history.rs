@@ -1,6 +1,6 @@
 //! Histories: where they may be, and what is recorded of a machine.
 
-use crate::{MachineError, Source, time_until};
+use crate::{LeaseReader, MachineError, Source, time_until};
 use gpu_core::{DriverMessage, Error, Fault, HolderSearch, Observation, Observer, ProcessDetail};
 use gpu_history::{Frame, Reader, Retention, Writer};
 use gpu_host::{PathTrust, TrustedDir};
@@ -69,6 +69,7 @@ fn descriptor(dir: &TrustedDir) -> Result<OwnedFd, MachineError> {
 #[derive(Default)]
 pub struct Looks {
     observer: Observer,
+    leases: LeaseReader,
     anonymizer: Option<Anonymizer>,
     messages: Option<(Duration, Result<Vec<DriverMessage>, Fault>)>,
 }
@@ -83,7 +84,8 @@ impl Looks {
     pub fn next(&mut self, source: &Source) -> Frame {
         let now = source.clock.monotonic();
         let known = self.messages.take().filter(|(read, _)| now - *read < MESSAGES_EVERY);
-        let leases = source.leases();
+        let leases = self.leases.read(source).entries();
+        let leases = leases.map(<[_]>::to_vec).map_err(Clone::clone);
         let observation = Observation {
             groups: gpu_reaper::defect_groups(),
             holders: HolderSearch::IfUnexplained,
@@ -99,7 +101,6 @@ impl Looks {
             None => self.messages = Some((now, snapshot.driver_messages.clone())),
         }
         gpu_reaper::diagnose_outlines(&mut snapshot, &*source.host);
-        let leases = leases.entries().map(<[_]>::to_vec).map_err(Clone::clone);
         match &mut self.anonymizer {
             Some(anonymizer) => Frame {
                 snapshot: anonymizer.anonymize(&snapshot),

@@ -1,15 +1,15 @@
 //! Records the looks of a program that watches a machine.
 
-use crate::{MachineError, Source, history};
-use gpu_core::{EntryKind, LeaseStore, Snapshot};
+use crate::{LeaseReader, MachineError, Source, history};
+use gpu_core::Snapshot;
 use gpu_history::{Frame, Retention, Writer};
 use std::path::Path;
 use std::time::Duration;
 
 /// The history that a program writes.
-#[derive(Debug)]
 pub struct Recorder {
     writer: Writer,
+    leases: LeaseReader,
     is_failing: bool,
 }
 
@@ -22,17 +22,17 @@ impl Recorder {
     /// recorder writes there, when the history there has no names, or the directory cannot be used.
     pub fn open(path: &Path, keep: Duration) -> Result<Self, MachineError> {
         let retention = Retention { max_age: Some(keep), max_bytes: None };
-        Ok(Recorder { writer: history::writer(path, true, retention)?, is_failing: false })
+        let writer = history::writer(path, true, retention)?;
+        Ok(Recorder { writer, leases: LeaseReader::default(), is_failing: false })
     }
 
-    /// Adds a look with the leases of this moment, and returns the look.
+    /// Adds a look with the leases, and returns the look.
     ///
     /// The second value is the error if the look is missing from the history or an old day cannot be
     /// removed, but only after a look without an error.
     pub fn add(&mut self, source: &Source, snapshot: Snapshot) -> (Snapshot, gpu_core::Result<()>) {
-        let store = source.existing_lease_store();
-        let leases = store.map_or(Ok(Vec::new()), |store| store.entries(EntryKind::Lease));
-        let frame = Frame { snapshot, leases: leases.map_err(|error| error.fault()) };
+        let leases = self.leases.read(source).entries();
+        let frame = Frame { snapshot, leases: leases.map(<[_]>::to_vec).map_err(Clone::clone) };
         let added = self.writer.add(&frame);
         let was_failing = std::mem::replace(&mut self.is_failing, added.is_err());
         (frame.snapshot, if was_failing { Ok(()) } else { added })

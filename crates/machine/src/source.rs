@@ -4,7 +4,7 @@
 
 mod leases;
 
-pub use leases::CLAIMS;
+pub use leases::{CLAIMS, LeaseReader};
 
 use crate::no_devices::NoDevices;
 #[cfg(feature = "kubernetes")]

@@ -2,11 +2,12 @@
 
 use super::{Source, roots};
 use crate::MachineError;
-use gpu_core::ErrorKind;
+use gpu_core::{ErrorKind, Observer};
 use gpu_host::{FileLeaseStore, PathTrust, Place, SafeGpuFiles, TrustedDir};
 use gpu_sim::live;
 use gpu_steward::DeviceLeases;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The environment variable that names the lease directory.
 pub const CLAIMS: &str = "GPUWS_CLAIMS";
@@ -75,13 +76,65 @@ impl Source {
 
     /// Returns the leases by device.
     pub fn leases(&self) -> DeviceLeases {
-        self.existing_lease_store()
-            .map_or_else(DeviceLeases::none, |locks| DeviceLeases::read(&locks))
+        LeaseReader::default().read(self).clone()
     }
 
     fn locks_in(&self, place: Place) -> FileLeaseStore {
         // Jobs in a session must not block users of safe-gpu on the machine.
         let tmp = self.session.as_deref().unwrap_or(Path::new("/tmp"));
         FileLeaseStore::new(place, SafeGpuFiles::below(tmp), roots())
+    }
+}
+
+/// Reads the leases of a machine for one look after another.
+///
+/// Where reading takes long, because another user has filled the shared directory, the leases are
+/// those of an earlier look: reading takes up to a hundredth of the time, but they are never older
+/// than [`Observer::LONGEST`].
+#[derive(Default)]
+pub struct LeaseReader {
+    store: Option<FileLeaseStore>,
+    last: Option<LastRead>,
+}
+
+struct LastRead {
+    leases: DeviceLeases,
+    /// When it began, on the monotonic clock, and how long it took.
+    at: Duration,
+    took: Duration,
+}
+
+impl LastRead {
+    fn is_recent(&self, now: Duration) -> bool {
+        now.saturating_sub(self.at) < (self.took * 100).min(Observer::LONGEST)
+    }
+}
+
+impl LeaseReader {
+    /// Returns the leases by device.
+    pub fn read(&mut self, source: &Source) -> &DeviceLeases {
+        let at = source.clock.monotonic();
+        let last = self.last.take().filter(|last| last.is_recent(at));
+        let last = last.unwrap_or_else(|| {
+            self.store = self.store.take().or_else(|| source.existing_lease_store());
+            let leases = self.store.as_ref().map(|store| DeviceLeases::read(store));
+            let leases = leases.unwrap_or_else(DeviceLeases::none);
+            LastRead { leases, at, took: source.clock.monotonic().saturating_sub(at) }
+        });
+        &self.last.insert(last).leases
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leases_are_read_for_a_hundredth_of_the_time_and_each_minute_at_least() {
+        let read = |took| LastRead { leases: DeviceLeases::none(), at: Duration::ZERO, took };
+        let ms = Duration::from_millis;
+        assert!(!read(Duration::ZERO).is_recent(Duration::ZERO));
+        assert!(read(ms(60)).is_recent(ms(5_999)) && !read(ms(60)).is_recent(ms(6_000)));
+        assert!(read(ms(5_000)).is_recent(ms(59_999)) && !read(ms(5_000)).is_recent(ms(60_000)));
     }
 }

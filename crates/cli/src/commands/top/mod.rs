@@ -15,6 +15,7 @@ use end::Reaper;
 use gpu_core::selector::indexes;
 use gpu_core::{DeviceId, HolderSearch, Observation, Observer, ProcessDetail, Snapshot};
 use gpu_host::SystemClock;
+use gpu_machine::LeaseReader;
 use gpu_reaper::{Past, diagnose_outlines_after};
 use gpu_report::ProcessFilter;
 use gpu_top::{Ended, Ender, Frame, Frames, Inspector, Machine, Top, Waits, end_by};
@@ -76,18 +77,18 @@ fn looks(
     let mut observer = Observer::new().with_rare_details();
     let shown =
         if all { vec![] } else { indexes(&snapshot(&source, &mut observer).devices, asked)? };
-    let mut past = Past::every(interval);
+    let (mut past, mut leases) = (Past::every(interval), LeaseReader::default());
     // A simulated machine has its own clock; the first look is at its start.
     let mut pause = Duration::ZERO;
     let interval = if source.is_simulated() { interval } else { Duration::ZERO };
     Ok(Frames::Looks(Box::new(move || {
         source.clock.sleep(std::mem::replace(&mut pause, interval));
-        let leased = source.leases();
+        let leased = leases.read(&source);
         let mut snapshot = snapshot(&source, &mut observer);
         past.add(&snapshot);
         let diagnosis = diagnose_outlines_after(&past, &mut snapshot, &*source.host);
         let shown = |id: &DeviceId| all || shown.contains(&id.index);
-        Frame::of(snapshot, diagnosis, &leased, shown, &filter, &user)
+        Frame::of(snapshot, diagnosis, leased, shown, &filter, &user)
     })))
 }
 
