@@ -1,5 +1,6 @@
 //! Reads a history.
 
+use crate::chunk;
 use crate::cost;
 use crate::damage::{Damage, DamageKind};
 use crate::dir::HistoryDir;
@@ -29,18 +30,40 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Opens the history in this directory. It reads every index, and of the data nothing yet.
-    ///
-    /// # Errors
-    /// `Io` when the directory cannot be read; `Invalid` when a newer version has written a file.
-    pub fn open(dir: impl Into<OwnedFd>) -> Result<Self> {
-        let mut reader = Reader {
+    fn of(dir: impl Into<OwnedFd>) -> Self {
+        Reader {
             dir: HistoryDir::new(dir.into()),
             days: Vec::new(),
             shard: None,
             path: Vec::new(),
             damage: Vec::new(),
-        };
+        }
+    }
+
+    /// Returns the last frame of the history in this directory; `None` if there is none. It reads
+    /// no more days than needed, and skips a day whose last [`chunk::LENGTH`] frames are damaged.
+    ///
+    /// # Errors
+    /// As [`open`](Reader::open).
+    pub fn last(dir: impl Into<OwnedFd>) -> Result<Option<Frame>> {
+        let mut reader = Reader::of(dir);
+        for day in reader.dir.days()?.into_keys().rev() {
+            reader.days = vec![Summary::read(&reader.dir, day, &mut Vec::new())?];
+            (reader.shard, reader.path) = (None, Vec::new());
+            let mut last = (0..reader.len()).rev().take(chunk::LENGTH.into());
+            if let Some(frame) = last.find_map(|number| reader.frame(number)) {
+                return Ok(Some(frame));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Opens the history in this directory. It reads every index, and of the data nothing yet.
+    ///
+    /// # Errors
+    /// `Io` when the directory cannot be read; `Invalid` when a newer version has written a file.
+    pub fn open(dir: impl Into<OwnedFd>) -> Result<Self> {
+        let mut reader = Reader::of(dir);
         let mut found = Vec::new();
         for day in reader.dir.days()?.into_keys() {
             reader.days.push(Summary::read(&reader.dir, day, &mut found)?);

@@ -1,7 +1,9 @@
 //! Histories: where they may be, and what is recorded of a machine.
 
 use crate::{LeaseReader, MachineError, Source, time_until};
-use gpu_core::{DriverMessage, Error, Fault, HolderSearch, Observation, Observer, ProcessDetail};
+use gpu_core::{
+    DriverMessage, Error, ErrorKind, Fault, HolderSearch, Observation, Observer, ProcessDetail,
+};
 use gpu_history::{Frame, Reader, Retention, Writer};
 use gpu_host::{PathTrust, TrustedDir};
 use gpu_sim::Anonymizer;
@@ -16,14 +18,20 @@ use std::time::Duration;
 /// How often the driver's messages are read: the kernel's buffer has thousands of lines.
 const MESSAGES_EVERY: Duration = Duration::from_secs(60);
 
-/// Starts to write to the history in a directory, which is created if it is missing. Names are those
-/// of [`Looks::default`], and a history without them ([`Looks::anonymous`]) is always a new one.
+/// Starts to write what is seen of a machine to the history in a directory, which is created if it
+/// is missing. Names are those of [`Looks::default`], and a history without them
+/// ([`Looks::anonymous`]) is always a new one.
 ///
 /// # Errors
 /// When users other than root and the caller can change or replace the directory, when another
-/// recorder writes there, when the history there cannot be continued, or the directory cannot be
-/// used.
-pub fn writer(path: &Path, with_names: bool, retention: Retention) -> Result<Writer, MachineError> {
+/// recorder writes there, when the history there is of another machine or cannot be continued, or
+/// the directory cannot be used.
+pub fn writer(
+    path: &Path,
+    source: &Source,
+    with_names: bool,
+    retention: Retention,
+) -> Result<Writer, MachineError> {
     let failed = |error| MachineError::io("find the directory of the history", error);
     let path = std::path::absolute(path).map_err(failed)?;
     let dir = TrustedDir::make(&path, PathTrust::Protected).map_err(|error| {
@@ -32,7 +40,16 @@ pub fn writer(path: &Path, with_names: bool, retention: Retention) -> Result<Wri
         )
     })?;
     let open = if with_names { Writer::open } else { Writer::open_anonymous };
-    Ok(open(descriptor(&dir)?, retention)?)
+    let writer = open(descriptor(&dir)?, retention)?;
+    let (last, origin) = (Reader::last(descriptor(&dir)?)?, source.backend.origin());
+    match last.map(|last| last.snapshot.origin).filter(|known| *known != origin) {
+        None => Ok(writer),
+        Some(known) => {
+            let what = format!("continue the history '{}'", path.display());
+            let why = format!("it has samples of {known}, not of {origin}; use another directory");
+            Err(Error::new(ErrorKind::Invalid, what).with_source(why).into())
+        }
+    }
 }
 
 /// Opens a history to read it.

@@ -14,15 +14,16 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Continues the history in this directory, or begins one and creates the directory. Days that
+    /// Continues the history of a machine in this directory, or begins one and creates the directory. Days that
     /// are older than `keep` are removed.
     ///
     /// # Errors
     /// When users other than root and the caller can change or replace the directory, when another
-    /// recorder writes there, when the history there has no names, or the directory cannot be used.
-    pub fn open(path: &Path, keep: Duration) -> Result<Self, MachineError> {
+    /// recorder writes there, when the history there is of another machine or has no names, or the
+    /// directory cannot be used.
+    pub fn open(path: &Path, source: &Source, keep: Duration) -> Result<Self, MachineError> {
         let retention = Retention { max_age: Some(keep), max_bytes: None };
-        let writer = history::writer(path, true, retention)?;
+        let writer = history::writer(path, source, true, retention)?;
         Ok(Recorder { writer, leases: LeaseReader::default(), is_failing: false })
     }
 

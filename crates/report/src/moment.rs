@@ -13,16 +13,21 @@ pub enum Moment {
     Instant(Timestamp),
     /// In local time, such as `2026-11-24T10:00`.
     Local(DateTime),
-    /// Of the last day, such as `10:00`: the last time that the clock showed it.
+    /// Of the last day, such as `10:00`: the last time that the clock showed it within the history,
+    /// otherwise on its last day.
     OfDay(Time),
     /// So many milliseconds before the end, such as `-5m`.
     BeforeEnd(u64),
 }
 
 impl Moment {
-    /// Returns the point in time, in a history that ends at `end`, for a time before 1970 its start;
+    /// Returns the point in time, in a history from `start` to `end`; 1970 for a time before it, and
     /// `None` for a time that the calendar does not have.
-    pub fn resolved(self, end: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+    pub fn resolved(
+        self,
+        (start, end): (Timestamp, Timestamp),
+        zone: &TimeZone,
+    ) -> Option<Timestamp> {
         let at = |local: DateTime| {
             let zoned = local.to_zoned(zone.clone()).ok()?;
             Some(timestamp(zoned.timestamp()))
@@ -34,11 +39,9 @@ impl Moment {
                 let last = i64::try_from(end.0).ok()?;
                 let last = Instant::from_millisecond(last).ok()?.to_zoned(zone.clone()).date();
                 let today = at(last.to_datetime(time))?;
-                if today <= end {
-                    Some(today)
-                } else {
-                    at(last.yesterday().ok()?.to_datetime(time))
-                }
+                let yesterday = || at(last.yesterday().ok()?.to_datetime(time));
+                let covered = |time: &Timestamp| (start..=end).contains(time);
+                Some(today).filter(covered).or_else(|| yesterday().filter(covered)).or(Some(today))
             }
             Moment::BeforeEnd(millis) => Some(Timestamp(end.0.saturating_sub(millis))),
         }
@@ -75,13 +78,15 @@ impl FromStr for Moment {
 mod tests {
     use super::*;
 
+    /// Two days before the end.
+    const START: Timestamp = Timestamp(END.0 - 2 * 86_400_000);
     /// 2026-11-24 09:30 UTC, 10:30 in Berlin.
     const END: Timestamp = Timestamp(1_795_512_600_000);
 
     fn resolved(text: &str) -> Option<String> {
         let berlin = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
         let moment: Moment = text.parse().ok()?;
-        moment.resolved(END, &berlin).map(|time| time.to_string())
+        moment.resolved((START, END), &berlin).map(|time| time.to_string())
     }
 
     #[test]
@@ -117,6 +122,20 @@ mod tests {
             "9999-12-31T23:59:59",
         ] {
             assert_eq!(resolved(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn time_of_day_that_a_history_does_not_cover_is_on_its_last_day() {
+        let of_an_hour = (Timestamp(END.0 - 3_600_000), END);
+        for (text, time) in [
+            ("09:10", "2026-11-24T09:10:00.000Z"),
+            ("08:00", "2026-11-24T08:00:00.000Z"),
+            ("12:00", "2026-11-24T12:00:00.000Z"),
+        ] {
+            let moment: Moment = text.parse().unwrap();
+            let resolved = moment.resolved(of_an_hour, &TimeZone::UTC).unwrap();
+            assert_eq!(resolved.to_string(), time, "{text}");
         }
     }
 }

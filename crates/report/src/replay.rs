@@ -38,10 +38,30 @@ pub fn position(
         let why = "it has no sample; gpuws record --for writes a history to a directory";
         return Err(failed(path, why.to_owned()));
     };
-    let time = at.map_or(Some(last), |moment| moment.resolved(last, zone));
+    let time = at.map_or(Some(last), |moment| moment.resolved((first, last), zone));
     let position = time.filter(|time| *time <= last).and_then(|time| reader.position(time));
-    let shown = |time: Timestamp| readable(time, zone);
-    position.ok_or_else(|| failed(path, format!("it covers {} to {}", shown(first), shown(last))))
+    position.ok_or_else(|| failed(path, covers((first, last), zone)))
+}
+
+/// Returns the time of a moment in a history that covers `span`.
+///
+/// # Errors
+/// Why it has no such time, as a phrase.
+pub fn covered(
+    moment: Moment,
+    span: (Timestamp, Timestamp),
+    zone: &TimeZone,
+) -> std::result::Result<Timestamp, String> {
+    let time = moment.resolved(span, zone).ok_or("the calendar does not have this time")?;
+    match (span.0..=span.1).contains(&time) {
+        true => Ok(time),
+        false => Err(covers(span, zone)),
+    }
+}
+
+/// Returns what to tell when a history does not have a time: `it covers … to …`.
+pub fn covers((first, last): (Timestamp, Timestamp), zone: &TimeZone) -> String {
+    format!("it covers {} to {}", readable(first, zone), readable(last, zone))
 }
 
 fn failed(path: &Path, why: String) -> Error {
@@ -60,7 +80,7 @@ pub fn window(
     zone: &TimeZone,
 ) -> Result<(Timestamp, Timestamp)> {
     let resolved = |moment: Option<Moment>, usual: Timestamp| {
-        let time = moment.map_or(Some(usual), |moment| moment.resolved(last, zone));
+        let time = moment.map_or(Some(usual), |moment| moment.resolved((first, last), zone));
         time.ok_or_else(|| failed(path, "the calendar does not have this time".to_owned()))
     };
     Ok((resolved(since, first)?, resolved(until, last)?))

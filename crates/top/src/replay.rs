@@ -32,7 +32,7 @@ pub trait Recording: Send {
     /// Returns the time that a text means, such as `10:00` for that of the last day.
     ///
     /// # Errors
-    /// What is expected, as a phrase.
+    /// What is expected, as a phrase; which times the recording covers, if this is none of them.
     fn moment(&self, text: &str) -> Result<Timestamp, String>;
 }
 
@@ -96,6 +96,8 @@ const GAP_MS: u64 = 30_000;
 const SKIPPED_MS: f64 = 1000.0;
 /// The frames before the one that was sought that are read for the graphs.
 const PAST: usize = 480;
+/// The frames before a position of which a readable one is looked for.
+const FAR: usize = 64;
 
 /// A player of a recording.
 pub(crate) struct Player {
@@ -194,7 +196,10 @@ impl Player {
 
     /// Returns the frame at the position after a jump.
     pub(crate) fn sought(&mut self) -> Option<Replayed> {
-        let (at, frame) = self.readable(0)?;
+        let Some((at, frame)) = self.readable(0).or_else(|| self.nearest()) else {
+            self.playback.objection = Some("no sample near this time can be read".to_owned());
+            return None;
+        };
         self.sought = at;
         let before = at.checked_sub(1).and_then(|before| self.recording.frame(before));
         Some(Replayed::Sought(Box::new(frame), before.map(Box::new)))
@@ -210,9 +215,20 @@ impl Player {
 
     /// Returns the last readable frame from `from` to the position.
     fn readable(&mut self, from: usize) -> Option<(usize, Frame)> {
-        // A long damaged part is not searched through: the position says where it is.
-        let from = from.max(self.at.saturating_sub(64));
+        // A long damaged part is not searched through.
+        let from = from.max(self.at.saturating_sub(FAR));
         (from..=self.at).rev().find_map(|number| Some((number, self.recording.frame(number)?)))
+    }
+
+    /// Returns a readable frame beyond a long damaged part, the earlier frames first. The distance to
+    /// the position doubles with each try, so that no part takes long.
+    fn nearest(&mut self) -> Option<(usize, Frame)> {
+        let distances = || std::iter::successors(Some(FAR), |far| far.checked_mul(2));
+        let (at, last) = (self.at, self.last());
+        let back = distances().map_while(|far| at.checked_sub(far)).chain([0]);
+        let on = distances().map_while(|far| at.checked_add(far).filter(|at| *at < last));
+        let mut all = back.chain(on).chain([last]);
+        all.find_map(|number| Some((number, self.recording.frame(number)?)))
     }
 
     /// Returns when to go on; `None` if time stands still.
@@ -384,6 +400,22 @@ mod tests {
         let Some(Replayed::Past(of, _)) = player.past() else { panic!() };
         assert_eq!(of, Timestamp(3000));
         assert_eq!(second(player.advance(SECOND)), Some(6));
+    }
+
+    #[test]
+    fn long_damaged_part_is_passed_over_and_told_where_nothing_can_be_read() {
+        let damaged: Vec<usize> = (300..2000).collect();
+        let mut player = player(0..2000, &damaged);
+        player.obey(Control::To("1500".to_owned()));
+        assert_eq!(second(player.sought()), Some(0), "1500 - 64 * 2^n, then the first");
+        let mut player = self::player(0..2000, &(0..1900).collect::<Vec<_>>());
+        assert_eq!(second(player.sought()), Some(1999), "64 * 2^n, then the last");
+        player.obey(Control::To("1892".to_owned()));
+        assert_eq!(second(player.sought()), Some(1956));
+        let mut player = self::player(0..100, &(0..100).collect::<Vec<_>>());
+        assert_eq!(second(player.sought()), None);
+        let objection = player.playback().objection;
+        assert_eq!(objection.as_deref(), Some("no sample near this time can be read"));
     }
 
     #[test]

@@ -4,12 +4,12 @@ use crate::args::{Global, ReportArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::local_time;
-use crate::terminal::{Progress, Screen};
+use crate::terminal::{self, Progress, Screen};
 use gpu_accounting::Accounts;
 use gpu_core::Timestamp;
 use gpu_host::output::Part;
 use gpu_machine::Recorded;
-use gpu_report::usage::{Form, Usage, day, gap};
+use gpu_report::usage::{Form, Machines, Usage, day, gap};
 use gpu_report::{json, replay};
 
 pub(crate) fn run(
@@ -23,27 +23,27 @@ pub(crate) fn run(
     let span = recorded.span().unwrap_or((Timestamp(0), Timestamp(0)));
     let (since, until) = replay::window(&args.path, span, (args.since, args.until), &zone)?;
     let mut accounts = Accounts::new(gap);
-    let mut last = None;
+    let mut machines = Machines::default();
     let mut progress = Progress::start();
     recorded.each(since, until, args.step, |look, leases| {
         let (done, all) = (look.taken_at.since(since), until.since(since));
         let percent = done.as_millis() * 100 / all.as_millis().max(1);
         progress.show(|| format!("reading '{}': {percent} %", args.path.display()));
         accounts.add(look, leases, day(look.taken_at, &zone));
-        last = Some((look.origin.clone(), look.hostname.clone().ok()));
+        machines.add(look);
     });
     drop(progress);
-    let Some((origin, hostname)) = last else {
-        let what = format!("find a sample in '{}'", args.path.display());
-        let failure = Failure::new(Exit::CannotObserve, what);
-        let is_all = args.since.is_none() && args.until.is_none();
-        return Err(failure.with_hint(match is_all {
-            true => "gpuws record --for writes a history to a directory",
-            false => "--since and --until select other times",
-        }));
-    };
     let damage = replay::damage(recorded.damage());
-    let usage = Usage { accounts: &accounts, origin, hostname, damage, zone };
+    let Some((origin, hostname, other_machines)) = machines.last() else {
+        damage.iter().for_each(|what| terminal::warn(what));
+        let what = format!("find a sample in '{}'", args.path.display());
+        let failure = Failure::new(Exit::Usage, what);
+        return Err(match recorded.span() {
+            None => failure.with_hint("gpuws record --for writes a history to a directory"),
+            Some(span) => failure.with_source(replay::covers(span, &zone)),
+        });
+    };
+    let usage = Usage { accounts: &accounts, origin, hostname, other_machines, damage, zone };
     let form = if global.json { Form::Json } else { args.format };
     let print = |screen: &mut Screen| match form {
         Form::Json => screen.json(&json::Report::of(&usage)),

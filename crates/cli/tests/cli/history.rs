@@ -94,6 +94,21 @@ fn history_is_anonymous_and_not_continued_without_names() {
 }
 
 #[test]
+fn history_of_another_machine_is_not_continued() {
+    let dir = dir();
+    lines(dir.path(), "--sim p100-ghost record --for 60s --names past");
+    for command in ["record --for 60s --names past", "watch --history past"] {
+        let ended = run(dir.path(), &format!("--sim labbox {command}"));
+        assert_eq!(ended.code, 2, "{command}: {}", ended.stderr);
+        let why = "past': it has samples of simulated machine p100-ghost, not of simulated machine \
+                   labbox; use another directory";
+        assert!(ended.stderr.contains(why), "{command}: {}", ended.stderr);
+    }
+    let told = lines(dir.path(), "--sim p100-ghost record --for 60s --names past");
+    assert!(told[0].starts_with("60 samples written to past"), "{told:?}");
+}
+
+#[test]
 fn moment_outside_a_history_and_no_history_are_told() {
     let dir = dir();
     lines(dir.path(), "--sim p100-ghost record --for 60s --names past");

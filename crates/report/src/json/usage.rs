@@ -21,6 +21,8 @@ pub struct Report {
     pub machine: Option<String>,
     /// Hostname of the machine. Null if unknown.
     pub hostname: Option<String>,
+    /// Names of the other machines whose samples are counted too.
+    pub other_machines: Vec<String>,
     /// Earliest time of a sample, in UTC, as RFC 3339. Null without any.
     pub first_sample_at: Option<String>,
     /// Latest time of a sample, in UTC, as RFC 3339. Null without any.
@@ -203,6 +205,7 @@ impl Report {
             origin: (&usage.origin).into(),
             machine,
             hostname: usage.hostname.clone(),
+            other_machines: usage.other_machines.clone(),
             first_sample_at: accounts.span().map(|(first, _)| time(first)),
             last_sample_at: accounts.span().map(|(_, last)| time(last)),
             sample_count: accounts.looks(),

@@ -87,10 +87,45 @@ pub struct Usage<'a> {
     pub origin: Origin,
     /// The hostname, if it is known.
     pub hostname: Option<String>,
+    /// The names of the other machines whose samples are counted too.
+    pub other_machines: Vec<String>,
     /// What could not be read, as sentence fragments.
     pub damage: Vec<String>,
     /// The time zone of times and days.
     pub zone: TimeZone,
+}
+
+/// The machines of which there are samples, the one of the last sample last.
+#[derive(Clone, Debug, Default)]
+pub struct Machines(Vec<(Origin, Option<String>)>);
+
+impl Machines {
+    /// Adds the machine of a sample.
+    pub fn add(&mut self, look: &Snapshot) {
+        let hostname = look.hostname.as_ref().ok();
+        let is_it = |known: &(Origin, Option<String>)| {
+            known.0 == look.origin && known.1.as_ref() == hostname
+        };
+        if !self.0.last().is_some_and(is_it) {
+            self.0.retain(|known| !is_it(known));
+            self.0.push((look.origin.clone(), hostname.cloned()));
+        }
+    }
+
+    /// Returns origin and hostname of the last sample, and the names of the other machines; `None`
+    /// without a sample.
+    pub fn last(mut self) -> Option<(Origin, Option<String>, Vec<String>)> {
+        let (origin, hostname) = self.0.pop()?;
+        let others = self.0.iter().map(|(origin, hostname)| name(origin, hostname.as_deref()));
+        Some((origin, hostname, others.collect()))
+    }
+}
+
+fn name(origin: &Origin, hostname: Option<&str>) -> String {
+    match (origin, hostname) {
+        (Origin::Live, Some(hostname)) => hostname.to_owned(),
+        (origin, _) => origin.to_string(),
+    }
 }
 
 /// Returns the day of a time in a time zone.
@@ -131,6 +166,7 @@ impl<'a> Usage<'a> {
             accounts,
             origin: last.origin.clone(),
             hostname: last.hostname.clone().ok(),
+            other_machines: Vec::new(),
             damage: Vec::new(),
             zone,
         }
@@ -186,10 +222,7 @@ impl<'a> Usage<'a> {
 
     /// Returns what the accounts are of: `simulated machine labbox, 2026-11-23 10:05:07 to …`.
     pub(crate) fn title(&self) -> String {
-        let mut machine = match (&self.origin, &self.hostname) {
-            (Origin::Live, Some(host)) => host.clone(),
-            (origin, _) => origin.to_string(),
-        };
+        let mut machine = name(&self.origin, self.hostname.as_deref());
         if let Some((first, last)) = self.accounts.span() {
             let [first, last] = [first, last].map(|at| self.time(at));
             machine.push_str(&format!(", {first} to {last}"));
@@ -207,6 +240,11 @@ impl<'a> Usage<'a> {
     /// Returns what the reader should know before the figures are believed.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        if !self.other_machines.is_empty() {
+            let others = self.other_machines.join(", ");
+            let others = gpu_core::clean(&others).into_owned();
+            notes.push(format!("samples of other machines are counted too: {others}"));
+        }
         let gaps = self.accounts.gaps();
         if gaps.count > 0 {
             let longest = gaps.longest.iter().max_by_key(|gap| gap.time());
@@ -303,5 +341,22 @@ mod tests {
         assert_eq!(energies, ["0 J", "120 J", "1.0 Wh", "6.3 kWh"]);
         let parts = [0, 2, 120, 3_154].map(|part| energy(joules(part), joules(5_000)));
         assert_eq!(parts, ["0 Wh", "0.001 Wh", "0.033 Wh", "0.9 Wh"], "the unit of the total");
+    }
+
+    #[test]
+    fn machines_of_all_samples_are_named() {
+        let look = |origin: Origin, hostname: &str| Snapshot {
+            hostname: Ok(hostname.to_owned()),
+            ..Snapshot::empty(origin, Timestamp(0))
+        };
+        let labbox = || Origin::Simulated("labbox".to_owned());
+        let mut machines = Machines::default();
+        let (a, b) = (look(Origin::Live, "a"), look(Origin::Live, "b"));
+        for seen in [&a, &b, &look(labbox(), "b"), &a, &a] {
+            machines.add(seen);
+        }
+        let others = vec!["b".to_owned(), "simulated machine labbox".to_owned()];
+        assert_eq!(machines.last(), Some((Origin::Live, Some("a".to_owned()), others)));
+        assert_eq!(Machines::default().last(), None);
     }
 }

@@ -33,7 +33,12 @@ const USE: (usize, u16) = (7, 10);
 pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
     let (area, grid) = (areas.devices, areas.grid);
     let Some(frame) = state.frame.as_deref() else {
-        let what = if state.options.replays { "loading …" } else { "looking …" };
+        let what = match (state.options.replays, &state.playback) {
+            (false, _) => "looking …",
+            (true, None) => "loading …",
+            // A frame comes before it.
+            (true, Some(_)) => "no sample near this time can be read",
+        };
         paint.pieces(area, &[(Tone::Dim, what.to_owned())]);
         return;
     };

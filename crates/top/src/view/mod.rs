@@ -101,9 +101,9 @@ fn header(paint: &mut Paint<'_>, state: &State, area: Rect, places: &[table::Pla
         let room = usize::from(area.width).saturating_sub(width(&right) + short.len() + 2);
         left = told(frame, room, &state.options);
         let room = usize::from(area.width).saturating_sub(width(&right) + width(&left));
-        // The date only where it has room.
-        let fits = [time.as_str(), short].into_iter().find(|time| room >= time.len() + 2);
-        right.extend(fits.map(|time| (Tone::Dim, format!("  {time}"))));
+        // The date only where it has room; what is left of the time is cut for it.
+        let shown = if room >= time.len() + 2 { &time } else { short };
+        right.push((Tone::Dim, format!("  {shown}")));
     }
     let width = u16::try_from(width(&right)).unwrap_or(u16::MAX).min(area.width);
     paint.pieces(Rect { width: area.width - width, ..area }, &left);
@@ -118,8 +118,8 @@ fn played(playback: &Playback) -> impl Iterator<Item = String> {
         (true, false) => (playback.speed != 1.0).then(|| format!("×{}", playback.speed)),
     };
     let damaged = (playback.damaged > 0).then(|| {
-        let frames = wording::count(playback.damaged, "frame", "frames");
-        format!("{frames} damaged")
+        let samples = wording::count(playback.damaged, "sample", "samples");
+        format!("{samples} damaged")
     });
     damaged.into_iter().chain(state)
 }

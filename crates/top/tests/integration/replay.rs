@@ -53,7 +53,20 @@ fn header_tells_the_recording_its_time_and_how_it_is_played() {
     state.update(playback(Playback { plays: true, speed: 10.0, ..Playback::default() }));
     assert!(header(&state).contains("×10"));
     state.update(playback(Playback { speed: 1.0, damaged: 3, ..Playback::default() }));
-    assert!(header(&state).contains("3 frames damaged  paused"), "{}", header(&state));
+    assert!(header(&state).contains("3 samples damaged  paused"), "{}", header(&state));
+    // The time stays where the names are cut.
+    for columns in [60, 50] {
+        state.update(Event::Resize(columns, 24));
+        let header = header(&state);
+        assert!(header.starts_with("recording") && header.ends_with("00:01:40"), "{header}");
+    }
+}
+
+#[test]
+fn recording_of_which_nothing_can_be_read_says_so() {
+    let mut state = state();
+    state.update(playback(Playback { plays: true, speed: 1.0, ..Playback::default() }));
+    assert!(lines(&state).contains("no sample near this time can be read"), "{}", lines(&state));
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub(super) fn run(
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
     let source = source::open(global)?;
-    let mut writer = history::writer(&args.path, args.names, Retention::default())?;
+    let mut writer = history::writer(&args.path, &source, args.names, Retention::default())?;
     let mut blind = Blind::default();
     let (written, missing) = record(args, duration, &source, &mut writer, &mut blind)?;
     let synced = writer.sync();

@@ -20,7 +20,7 @@ const SEARCHED: usize = 100;
 /// A history, as the view plays it.
 pub(super) struct Played {
     reader: Reader,
-    end: Timestamp,
+    span: (Timestamp, Timestamp),
     zone: TimeZone,
     filter: ProcessFilter,
     /// The indexes of the devices that are shown; all if empty.
@@ -37,14 +37,14 @@ pub(super) fn open(
     let zone = local_time::zone();
     let position = gpu_report::replay::position(path, &mut reader, args.replay.at, &zone)?;
     let at = reader.time(position);
-    let end = reader.span().map_or(Timestamp(0), |(_, end)| end);
+    let span = reader.span().unwrap_or((Timestamp(0), Timestamp(0)));
     let asked = &args.only.devices;
     let known = (0..reader.len()).rev().take(SEARCHED).find_map(|number| reader.frame(number));
     let devices = match (asked.is_empty(), known) {
         (false, Some(frame)) => indexes(&frame.snapshot.devices, asked)?,
         _ => Vec::new(),
     };
-    Ok((Played { reader, end, zone, filter, devices }, at))
+    Ok((Played { reader, span, zone, filter, devices }, at))
 }
 
 impl Played {
@@ -85,7 +85,6 @@ impl Recording for Played {
 
     fn moment(&self, text: &str) -> Result<Timestamp, String> {
         let moment: Moment = text.parse().map_err(str::to_owned)?;
-        let time = moment.resolved(self.end, &self.zone);
-        time.ok_or_else(|| "the calendar has no such time".to_owned())
+        gpu_report::replay::covered(moment, self.span, &self.zone)
     }
 }

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &WatchArgs, global: &Global, screen: &mut Screen) -> Res
     let mut watch = Watch::new(policy, args.every);
     let mut past = Past::every(args.every);
     let history = args.history.as_deref();
-    let mut recorder = history.map(|dir| Recorder::open(dir, args.keep)).transpose()?;
+    let mut recorder = history.map(|dir| Recorder::open(dir, &source, args.keep)).transpose()?;
     let mut observer = Observer::new();
     let mut look = |purpose| {
         let snapshot = match purpose {
