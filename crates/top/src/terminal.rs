@@ -2,7 +2,8 @@
 //!
 //! There is one function that gives it back ([`restore`]). It does so once however often it is
 //! called, and it takes no lock of standard output. But the kernel lets one thread at a time write
-//! to a terminal: while a write of another thread is blocked there, it waits too.
+//! to a terminal: while a write of another thread is blocked there, it waits too. So the line
+//! discipline comes first, and a program that must end waits no longer ([`restore_within`]).
 
 use ratatui_core::backend::Backend;
 use ratatui_core::buffer::Buffer;
@@ -21,7 +22,9 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError, TryLockError};
+use std::thread;
 use std::time::Duration;
 
 /// The terminal is taken over.
@@ -40,13 +43,14 @@ const MOUSE_OFF: &str = "\u{1b}[?1006l\u{1b}[?1000l";
 /// The size of the output buffer in bytes: a whole frame is one write.
 const BUFFER: usize = 64 << 10;
 
-/// Gives the terminal back: end of a synchronized update, default colours, no mouse, no bracketed
-/// paste, the main screen, a visible cursor, and the line discipline from before. Without effect if
-/// it is not taken over.
+/// Gives the terminal back: the line discipline from before, end of a synchronized update, default
+/// colours, no mouse, no bracketed paste, the main screen and a visible cursor. Without effect if it
+/// is not taken over.
 pub(crate) fn restore() {
     if !TAKEN.swap(false, Ordering::SeqCst) {
         return;
     }
+    let _ = disable_raw_mode();
     let mut bytes = Vec::new();
     // Writing to memory cannot fail.
     let _ = queue!(
@@ -68,7 +72,21 @@ pub(crate) fn restore() {
             Err(_) => break,
         }
     }
-    let _ = disable_raw_mode();
+}
+
+/// Gives the terminal back for a program that ends then: if the terminal takes no output for so
+/// long, only its line discipline.
+pub(crate) fn restore_within(limit: Duration) {
+    let (sender, restored) = channel();
+    let restore_and_tell = move || {
+        restore();
+        // Nobody waits any longer if it took too long.
+        let _ = sender.send(());
+    };
+    match thread::Builder::new().name("restore".to_owned()).spawn(restore_and_tell) {
+        Ok(_) => drop(restored.recv_timeout(limit)),
+        Err(_) => restore(),
+    }
 }
 
 /// Gives the terminal back once no frame is being written. Until the returned value is dropped, none
@@ -93,7 +111,7 @@ fn restore_on_panic() {
             let writing = tries.find(|writing| {
                 let is_writing = matches!(writing, Err(TryLockError::WouldBlock));
                 if is_writing {
-                    std::thread::park_timeout(Duration::from_millis(1));
+                    thread::park_timeout(Duration::from_millis(1));
                 }
                 !is_writing
             });

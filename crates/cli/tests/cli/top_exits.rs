@@ -15,6 +15,7 @@ master, slave = os.openpty()
 def size(rows, columns):
     fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack('HHHH', rows, columns, 0, 0))
 size(24, 80)
+usual = termios.tcgetattr(slave)
 job = os.fork()
 if job == 0:
     os.setsid()
@@ -35,11 +36,23 @@ if then == 'resize':
     try:
         while piece := os.read(master, 65536): shown += piece
     except OSError: pass
+elif then == 'stall':
+    # Nothing is read any more: whole screens are written until a write blocks.
+    def written():
+        with open('/proc/%d/io' % job) as counts: return counts.read().split('wchar: ')[1].split()[0]
+    before, same = '', 0
+    while same < 20:
+        os.write(master, b'\\x0c')
+        time.sleep(0.05)
+        now = written()
+        before, same = now, same + 1 if now == before else 0
+    os.kill(job, signal.SIGTERM)
 else:
     os.close(slave)
     os.close(master)
 status = os.waitpid(job, 0)[1]
 usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+if then == 'stall': print('same settings: %s' % (termios.tcgetattr(slave) == usual))
 print('ended with %d, spun: %s' % (os.waitstatus_to_exitcode(status), usage.ru_utime > 1))
 if then == 'resize': print(shown.decode(errors='replace').replace('\\x1b', 'E'), end='')
 ";
@@ -78,6 +91,12 @@ fn closed_terminal_ends_the_program() {
     for controls in ["controls", "does not", "nohup"] {
         assert_eq!(with_terminal(controls, "close"), "ended with -1, spun: False\n", "{controls}");
     }
+}
+
+#[test]
+fn sigterm_ends_the_program_while_the_terminal_takes_no_output() {
+    let shown = with_terminal("does not", "stall");
+    assert_eq!(shown, "same settings: True\nended with -15, spun: False\n");
 }
 
 #[test]

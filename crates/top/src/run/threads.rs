@@ -195,7 +195,7 @@ pub(super) fn collect(
 }
 
 /// Passes signals on. If the main loop does not end after one, because the terminal takes no
-/// output, this thread restores the terminal and ends the program.
+/// output, this thread restores what it can of the terminal and ends the program.
 pub(super) fn watch_signals(
     mut signals: Signals,
     sender: Sender<Message>,
@@ -210,7 +210,7 @@ pub(super) fn watch_signals(
             if sent {
                 clock.sleep(GRACE);
             }
-            terminal::restore();
+            terminal::restore_within(GRACE / 2);
             end_by(signal);
         }
     }
