@@ -283,33 +283,39 @@ impl Answers for Look<'_> {
 
     fn processes(&mut self, pids: &[Pid]) -> Vec<crate::error::Result<Arc<ProcessInfo>>> {
         let now = self.clock.monotonic();
-        let (mut known, mut whole, mut new) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut known, mut new) = (Vec::with_capacity(pids.len()), Vec::new());
+        let mut read_at = Vec::with_capacity(pids.len());
         for pid in pids {
-            match self.known.remove(pid) {
-                Some((info, at)) if now.saturating_sub(at) < REREAD => {
+            // They are asked for again after a search for holders.
+            let before = self.known.remove(pid).or_else(|| self.observer.processes.remove(pid));
+            match before.filter(|(_, at)| now.saturating_sub(*at) < REREAD) {
+                Some((info, at)) => {
                     known.push(info);
-                    whole.push(at);
+                    read_at.push(Some(at));
                 }
-                _ => new.push(*pid),
+                None => {
+                    new.push(*pid);
+                    read_at.push(None);
+                }
             }
         }
-        let again: Vec<Pid> = known.iter().map(|known| known.key.pid).collect();
-        let mut read = BTreeMap::new();
-        if !known.is_empty() {
-            let answers = self.host.processes_again(known, self.detail);
-            read.extend(again.into_iter().zip(answers.into_iter().zip(whole)));
+        let mut again = match known.is_empty() {
+            true => Vec::new(),
+            false => self.host.processes_again(known, self.detail),
         }
-        if !new.is_empty() {
-            let answers = self.host.processes_of(&new, self.detail);
-            let answers = shared(answers).into_iter().map(|answer| (answer, now));
-            read.extend(new.into_iter().zip(answers));
+        .into_iter();
+        let mut fresh = match new.is_empty() {
+            true => Vec::new(),
+            false => shared(self.host.processes_of(&new, self.detail)),
         }
+        .into_iter();
         let gone = || Error::new(ProcessFault::Gone, "inspect a process");
         let (mut answers, mut kept) = (Vec::with_capacity(pids.len()), Vec::new());
-        for pid in pids {
-            let (answer, at) = read.remove(pid).unwrap_or_else(|| (Err(gone()), now));
+        for (pid, at) in pids.iter().zip(read_at) {
+            let answer = if at.is_some() { again.next() } else { fresh.next() };
+            let answer = answer.unwrap_or_else(|| Err(gone()));
             if let Ok(info) = &answer {
-                kept.push((*pid, (Arc::clone(info), at)));
+                kept.push((*pid, (Arc::clone(info), at.unwrap_or(now))));
             }
             answers.push(answer);
         }

@@ -362,3 +362,18 @@ fn rare_details_are_queried_every_ten_seconds_and_of_other_devices() {
     assert_eq!(look(1), (6, 3), "the first answer tells that it is another device");
     assert_eq!(look(1), (7, 3));
 }
+
+#[test]
+fn process_is_read_whole_once_although_another_one_is_gone() {
+    let (world, mut observer) = (World::ghost(), Observer::new());
+    // All memory is explained, by a process that does not exist too.
+    world.change(|facts| {
+        (facts.used, facts.listed) = (600, vec![69, 70]);
+        facts.files.clear();
+    });
+    for _ in 0..3 {
+        world.look(&mut observer, 1);
+    }
+    let whole = world.change(|facts| facts.read.0.clone());
+    assert_eq!(whole.iter().filter(|pid| **pid == 70).count(), 1, "{whole:?}");
+}
