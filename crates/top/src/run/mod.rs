@@ -159,10 +159,10 @@ impl Top {
         let stops = Stops::block()?;
         let screen = Screen::take(settings.mouse)?;
         let slot = Slot::default();
-        spawn("signals", watch_signals(signals, sender.clone(), clock.clone()))?;
-        spawn("input", read_input(sender.clone()))?;
+        spawn("signals", &sender, watch_signals(signals, sender.clone(), clock.clone()))?;
+        spawn("input", &sender, read_input(sender.clone()))?;
         let to_main = sender.clone();
-        spawn("stops", || {
+        spawn("stops", &sender, || {
             stops.watch(move || {
                 // Without a main loop the program ends.
                 let _ = to_main.send(Message::Signal(SIGCONT));
@@ -171,12 +171,14 @@ impl Top {
         let (player, controls) = channel();
         match frames {
             Frames::Looks(look) => {
-                let (slot, sender, clock) = (slot.clone(), sender.clone(), clock.clone());
-                spawn("looks", collect(look, settings.interval, slot, sender, clock))?;
+                let (slot, to_main, clock) = (slot.clone(), sender.clone(), clock.clone());
+                let looks = collect(look, settings.interval, slot, to_main, clock);
+                spawn("looks", &sender, looks)?;
             }
             Frames::Recording(recording, at, speed) => {
                 let player = move || Player::new(recording, at, speed);
-                spawn("player", play(player, controls, sender.clone(), clock.clone()))?;
+                let played = play(player, controls, sender.clone(), clock.clone());
+                spawn("player", &sender, played)?;
             }
         }
         let endings = Endings { ender, orders: None, stop: Arc::default() };
@@ -318,7 +320,7 @@ impl Main {
     fn ask(&self, inquiry: Inquiry) -> io::Result<()> {
         let Some(inspector) = self.inspector.clone() else { return Ok(()) };
         let sender = self.sender.clone();
-        spawn("inquiry", move || {
+        spawn("inquiry", &self.sender, move || {
             let answer = Box::new(inspector.answer(inquiry));
             // Without a main loop nobody asks any more.
             let _ = sender.send(Message::Event(Event::Answer(answer)));
@@ -331,7 +333,8 @@ impl Main {
         if let Some(ender) = ender.take() {
             let (to_thread, received) = channel();
             let sender = self.sender.clone();
-            spawn("endings", end_processes(ender, received, stop.clone(), sender))?;
+            let endings = end_processes(ender, received, stop.clone(), sender);
+            spawn("endings", &self.sender, endings)?;
             *orders = Some(to_thread);
         }
         if let Order::Execute(_) = order {

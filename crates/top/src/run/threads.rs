@@ -35,7 +35,6 @@ pub(super) fn end_processes(
     sender: Sender<Message>,
 ) -> impl FnOnce() {
     move || {
-        let _notice = PanicNotice(sender.clone());
         // Without a main loop nobody hears it.
         let tell = |news| drop(sender.send(Message::Event(Event::Ending(news))));
         let mut planned: Option<(u64, Proposal)> = None;
@@ -85,8 +84,19 @@ impl Slot {
     }
 }
 
-pub(super) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
+/// Starts a thread. If it panics, it tells the main loop.
+pub(super) fn spawn(
+    name: &str,
+    sender: &Sender<Message>,
+    work: impl FnOnce() + Send + 'static,
+) -> io::Result<()> {
+    let notice = PanicNotice(sender.clone());
+    let thread = thread::Builder::new().name(name.to_owned());
+    let run = move || {
+        let _notice = notice;
+        work();
+    };
+    thread.spawn(run).map(drop)
 }
 
 /// Tells the main loop that a thread has panicked. The panic itself is reported by its hook.
@@ -103,7 +113,6 @@ impl Drop for PanicNotice {
 
 pub(super) fn read_input(sender: Sender<Message>) -> impl FnOnce() {
     move || {
-        let _notice = PanicNotice(sender.clone());
         loop {
             let message = match input::read() {
                 Ok(read) => match Event::of_input(read) {
@@ -128,7 +137,6 @@ pub(super) fn play(
     clock: Arc<dyn Clock>,
 ) -> impl FnOnce() {
     move || {
-        let _notice = PanicNotice(sender.clone());
         let tell = |replayed| sender.send(Message::Event(Event::Replayed(replayed))).is_ok();
         let mut player = player();
         let (mut jumped, mut told) = (true, None);
@@ -181,7 +189,6 @@ pub(super) fn collect(
     clock: Arc<dyn Clock>,
 ) -> impl FnOnce() {
     move || {
-        let _notice = PanicNotice(sender.clone());
         loop {
             let begin = clock.monotonic();
             let frame = Box::new(look());
@@ -242,6 +249,16 @@ mod tests {
         ) -> Result<gpu_reaper::Report, String> {
             Err("no plan".to_owned())
         }
+    }
+
+    #[test]
+    fn panic_of_a_thread_reaches_the_main_loop() {
+        let (sender, told) = channel();
+        spawn("inquiry", &sender, || panic!("made for this test")).unwrap();
+        spawn("quiet", &sender, || {}).unwrap();
+        drop(sender);
+        let told: Vec<Message> = told.iter().collect();
+        assert!(matches!(told[..], [Message::Failed(_)]));
     }
 
     #[test]
