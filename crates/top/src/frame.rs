@@ -1,10 +1,11 @@
 //! A look at the machine, with the rows that are derived from it.
 
 use crate::rows::{self, Device, Row};
-use gpu_core::{DeviceId, Driver, ErrorKind, Origin, Snapshot, Timestamp, clean};
+use gpu_core::{DeviceId, DeviceState, Driver, ErrorKind, Origin, Snapshot, Timestamp, clean};
 use gpu_reaper::{Diagnosis, Usage};
 use gpu_report::{ProcessFilter, fault, wording};
 use gpu_steward::DeviceLeases;
+use std::time::Duration;
 
 /// One look: the state of the machine, what was concluded from it, and who leases what.
 #[derive(Clone, Debug)]
@@ -21,6 +22,8 @@ pub struct Frame {
     pub(crate) parents: Vec<Row>,
     /// The time of the look that devices and rows are from, if the driver told none in this one.
     pub(crate) as_of: Option<Timestamp>,
+    /// When the processes were read, since any fixed time.
+    pub(crate) read_at: Duration,
     /// Why devices, rows or leases are not known. Text is escaped.
     pub unknown: Vec<String>,
 }
@@ -55,13 +58,30 @@ impl Frame {
         let driver = driver.map(|fault| format!("failed to {fault}"));
         let unknown = driver.into_iter().chain(wording::unknown_users(visible())).chain(leases);
         let unknown = unknown.map(|text| clean(&text).into_owned()).collect();
-        Frame { devices, rows, parents: Vec::new(), as_of: None, unknown, snapshot, diagnosis }
+        let (parents, as_of) = (Vec::new(), None);
+        let read_at = Duration::from_millis(snapshot.taken_at.0);
+        Frame { devices, rows, parents, as_of, read_at, unknown, snapshot, diagnosis }
     }
 
-    /// Takes over the devices and rows of an earlier look if the driver told none in this one: what
-    /// was known last is worth more than an empty screen.
+    /// Tells when the processes were read, on the monotonic clock: a look begins long before, if the
+    /// driver is slow, and its time is that of a clock that may be set. CPU shares follow from it.
+    #[must_use]
+    pub fn read_at(self, read_at: Duration) -> Self {
+        Frame { read_at, ..self }
+    }
+
+    /// Takes over the devices and rows of an earlier look if the driver told none in this one, or
+    /// answered for none in time: what was known last is worth more than an empty screen.
     pub(crate) fn keep(&mut self, earlier: &Frame) {
-        if !self.devices.is_empty() || self.snapshot.driver.is_ok() || earlier.devices.is_empty() {
+        let is_late = |device: &DeviceState| {
+            device.sample.as_ref().is_err_and(|fault| fault.kind == ErrorKind::TimedOut)
+        };
+        let devices = &self.snapshot.devices;
+        let is_told = match devices.is_empty() {
+            true => self.snapshot.driver.is_ok(),
+            false => !devices.iter().all(is_late),
+        };
+        if is_told || earlier.devices.is_empty() {
             return;
         }
         self.as_of = earlier.as_of.or(Some(earlier.snapshot.taken_at));

@@ -17,7 +17,7 @@ use crate::replay::{Control, Playback};
 use crate::rows::{Column, Row, RowKey, Subject};
 use crate::tree::Branch;
 use crate::view::{usable, view};
-use gpu_core::{Environment, ProcessKey, Timestamp};
+use gpu_core::{Environment, ProcessKey};
 use gpu_report::TimeZone;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
@@ -160,7 +160,7 @@ pub struct State {
     /// What they had told when the display was paused.
     frozen: Option<Box<Past>>,
     /// The CPU times of the last look, and its time.
-    cpu_before: (Timestamp, BTreeMap<ProcessKey, Duration>),
+    cpu_before: (Duration, BTreeMap<ProcessKey, Duration>),
     /// The shown rows in their order, each with what is drawn before the command.
     pub(crate) order: Vec<Branch>,
     /// The rows are shown as a tree.
@@ -219,7 +219,7 @@ impl State {
             paused: false,
             past: Past::default(),
             frozen: None,
-            cpu_before: (Timestamp(0), BTreeMap::new()),
+            cpu_before: Default::default(),
             order: Vec::new(),
             tree: false,
             folded: BTreeSet::new(),
@@ -376,9 +376,9 @@ impl State {
 
     /// Fills in the CPU share since the previous look.
     fn add_cpu(&mut self, frame: &mut Frame) {
-        let now = frame.snapshot.taken_at;
+        let now = frame.read_at;
         let (at, before) = &self.cpu_before;
-        let elapsed = now.since(*at).as_millis();
+        let elapsed = now.saturating_sub(*at).as_millis();
         let mut times = BTreeMap::new();
         for row in frame.rows.iter_mut().chain(&mut frame.parents) {
             let (Subject::Process(key), Some(time)) = (row.key.subject, row.cpu_time) else {

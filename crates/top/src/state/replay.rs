@@ -4,9 +4,7 @@ use super::{Effect, State};
 use crate::history::Past;
 use crate::keys::Action;
 use crate::replay::{Control, Replayed};
-use gpu_core::Timestamp;
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use std::collections::BTreeMap;
 
 /// The most characters of a time.
 const MOST: usize = 40;
@@ -17,7 +15,7 @@ impl State {
             Replayed::Played(frame) => self.look(frame),
             Replayed::Sought(frame, before) => {
                 self.past = Past::default();
-                self.cpu_before = (Timestamp(0), BTreeMap::new());
+                self.cpu_before = Default::default();
                 if let Some(mut before) = before {
                     self.add_cpu(&mut before);
                 }

@@ -152,7 +152,8 @@ fn told(frame: &Frame, room: usize, options: &Options) -> Vec<(Tone, String)> {
     match frame.driver() {
         Ok(driver) => {
             parts.push((1, Tone::Plain, driver));
-            parts.push((2, Tone::Plain, frame.summary()));
+            // Which of them are free nobody knows, if they are those of an earlier look.
+            parts.extend(frame.as_of.is_none().then(|| (2, Tone::Plain, frame.summary())));
         }
         // Without devices it is told in their place.
         Err(_) if frame.devices.is_empty() => {}

@@ -456,8 +456,16 @@ fn last_known_devices_stay_when_the_driver_does_not_answer() {
         kind: gpu_core::ErrorKind::TimedOut,
         text: "query the driver: no answer within 30 s".to_owned(),
     });
-    for _ in 0..2 {
-        state.update(Event::Frame(Box::new(blind.clone())));
+    // The driver lists its devices, and then hangs.
+    let mut late = made(2, &[], 3000);
+    for device in &mut late.snapshot.devices {
+        device.sample = Err(gpu_core::Fault {
+            kind: gpu_core::ErrorKind::TimedOut,
+            text: "query GPU 0: no answer within 30 s".to_owned(),
+        });
+    }
+    for blind in [blind, late] {
+        state.update(Event::Frame(Box::new(blind)));
         let screen = lines(&state);
         assert!(screen.lines().next().unwrap().contains("GPUs as of 00:00:02"), "{screen}");
         assert_eq!(cpu(&state), known, "that of then");
@@ -525,4 +533,17 @@ fn every_action_has_a_key_that_does_it() {
             assert_eq!(state.update(event), expected, "{binding:?}");
         }
     }
+}
+
+#[test]
+fn cpu_share_is_that_of_the_time_between_two_reads_of_the_process() {
+    let look = |cpu, taken_at, read_at| {
+        let frame = made(1, &[Made { cpu, ..Made::new(0, 7, "bob", 1, "job") }], taken_at);
+        Event::Frame(Box::new(frame.read_at(std::time::Duration::from_millis(read_at))))
+    };
+    let mut state = state();
+    state.update(look(1000, 9_000_000, 500));
+    // The wall clock is set back, and the driver takes three seconds.
+    state.update(look(3000, 1_000_000, 4500));
+    assert_eq!(state.rows().next().unwrap().cpu, Some(50));
 }
