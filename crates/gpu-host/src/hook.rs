@@ -122,11 +122,7 @@ impl Hook {
                 return false;
             }
             if running.until.is_some_and(|until| now >= until) {
-                running.kill();
-                let what = format!("pass on {} within {:?}", running.event, running.limit);
-                let why =
-                    format!("'{}' was still running and was killed", running.program.display());
-                failures.push(Error::new(ErrorKind::TimedOut, what).with_source(why));
+                failures.push(running.killed(&format!("within {:?}", running.limit)));
             }
             true
         });
@@ -149,6 +145,16 @@ impl Hook {
             let what = format!("pass on {count} events that still waited");
             self.failures.push(Error::new(ErrorKind::Interrupted, what));
         }
+    }
+
+    /// Ends: passes on nothing that still waits, kills what still runs, and returns the failures
+    /// since the last call of [`attend`](Hook::attend), these included.
+    pub fn end(&mut self, now: Duration) -> Vec<Error> {
+        self.give_up();
+        self.advance(now);
+        let killed = self.running.iter_mut().filter(|running| running.until.is_some());
+        self.failures.extend(killed.map(|running| running.killed("before the end")));
+        std::mem::take(&mut self.failures)
     }
 
     /// Returns when [`attend`](Hook::attend) has something to do at the latest, if nothing ends
@@ -209,6 +215,14 @@ impl Running {
         self.kill();
         let status = self.child.try_wait().ok()??;
         failure(&self.program, &self.event, status).filter(|_| !was_killed)
+    }
+
+    /// Kills the program, and returns that it did not end in time.
+    fn killed(&mut self, time: &str) -> Error {
+        self.kill();
+        let what = format!("pass on {} {time}", self.event);
+        let why = format!("'{}' was still running and was killed", self.program.display());
+        Error::new(ErrorKind::TimedOut, what).with_source(why)
     }
 
     /// Kills the process group. The child leads it and has not been waited for, so its PID is not
@@ -398,6 +412,11 @@ mod tests {
         let told = hook.attend(Duration::ZERO)[0].fault().text;
         assert!(told.starts_with("pass on 2 events that still waited"), "{told}");
         assert_eq!((hook.running.len(), hook.is_used()), (RUNNING, false));
+        let told = hook.end(Duration::ZERO);
+        assert_eq!(told.len(), RUNNING);
+        let told = told[0].fault().text;
+        assert!(told.starts_with("pass on 0 before the end: '"), "{told}");
+        assert!(told.ends_with("old' was still running and was killed"), "{told}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Who is told of events: a program, and the users of this machine on their terminals.
 
+use crate::MachineError;
 use gpu_core::{Clock, Error, Origin};
 use gpu_host::{Hook, SystemClock, Terminals};
 use std::collections::BTreeMap;
@@ -77,24 +78,43 @@ impl Messengers {
 
     /// Writes to terminals, attends to the programs that run, and returns which have failed.
     pub fn attend(&mut self) -> Vec<Error> {
+        self.tell_users();
+        self.hook.attend(self.clock.monotonic())
+    }
+
+    fn tell_users(&mut self) {
         for (uid, messages) in std::mem::take(&mut self.messages) {
             if let Some(terminals) = &self.terminals {
                 terminals.tell(uid, &at_once(&messages));
             }
         }
-        self.hook.attend(self.clock.monotonic())
     }
 
-    /// Ends: what still waits is not passed on. Returns what has failed, that included.
+    /// Ends: what still waits is not passed on, and programs that still run are killed. Returns what
+    /// has failed, that included.
     pub fn end(&mut self) -> Vec<Error> {
-        self.hook.give_up();
-        self.attend()
+        self.tell_users();
+        self.hook.end(self.clock.monotonic())
     }
 
     /// Returns when programs have to be attended to again; `None` if none runs.
     pub fn patience(&self) -> Option<Duration> {
         (!self.hook.is_idle()).then_some(ATTENTION)
     }
+}
+
+/// Makes the path of a program, the first of these words, absolute. A name without a directory is
+/// left as it is: `PATH` is not searched.
+///
+/// # Errors
+/// When there is no current directory.
+pub fn with_path(words: &[OsString]) -> Result<Vec<OsString>, MachineError> {
+    let mut words = words.to_vec();
+    if let Some(program) = words.first_mut().filter(|word| word.to_string_lossy().contains('/')) {
+        let path = std::path::absolute(Path::new(&*program));
+        *program = path.map_err(|error| MachineError::io("find the program", error))?.into();
+    }
+    Ok(words)
 }
 
 /// Joins the messages to a user: the last ones, because a warning follows what it is about.

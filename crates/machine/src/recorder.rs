@@ -11,6 +11,7 @@ pub struct Recorder {
     writer: Writer,
     leases: LeaseReader,
     is_failing: bool,
+    missing: usize,
 }
 
 impl Recorder {
@@ -24,7 +25,7 @@ impl Recorder {
     pub fn open(path: &Path, source: &Source, keep: Duration) -> Result<Self, MachineError> {
         let retention = Retention { max_age: Some(keep), max_bytes: None };
         let writer = history::writer(path, source, true, retention)?;
-        Ok(Recorder { writer, leases: LeaseReader::default(), is_failing: false })
+        Ok(Recorder { writer, leases: LeaseReader::default(), is_failing: false, missing: 0 })
     }
 
     /// Adds a look with the leases, and returns the look.
@@ -34,16 +35,18 @@ impl Recorder {
     pub fn add(&mut self, source: &Source, snapshot: Snapshot) -> (Snapshot, gpu_core::Result<()>) {
         let leases = self.leases.read(source).entries();
         let frame = Frame { snapshot, leases: leases.map(<[_]>::to_vec).map_err(Clone::clone) };
+        let before = self.writer.written();
         let added = self.writer.add(&frame);
+        self.missing += usize::from(self.writer.written() == before);
         let was_failing = std::mem::replace(&mut self.is_failing, added.is_err());
         (frame.snapshot, if was_failing { Ok(()) } else { added })
     }
 
-    /// Waits until all looks are on disk.
+    /// Waits until all looks are on disk, and returns how many are missing.
     ///
     /// # Errors
-    /// When they cannot be written.
-    pub fn finish(self) -> gpu_core::Result<()> {
-        self.writer.sync()
+    /// When those that were added cannot be written to the disk.
+    pub fn finish(self) -> gpu_core::Result<usize> {
+        self.writer.sync().map(|()| self.missing)
     }
 }

@@ -206,6 +206,18 @@ fn history_is_continued_and_never_written_where_others_can_write() {
     }
     let names = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(names.count() >= 3, "data, index and lock");
+    // No file may become larger than 8 KiB, as on a full disk.
+    let full = dir.path().join("full");
+    let line = format!(
+        "ulimit -f 16; exec \"$0\" --sim p100-ghost watch --for 10m --every 1s --history '{}'",
+        full.display()
+    );
+    let output = Command::new("sh").args(["-c", &line, GPUWS]).output().unwrap();
+    let said = reported(&output);
+    let (first, last) = (said.lines().next().unwrap(), said.lines().last().unwrap());
+    assert!(first.starts_with("gpuws: failed to append to '"), "{said}");
+    assert!(last.ends_with(" samples could not be written"), "{said}");
+    assert_eq!(output.status.code(), Some(1));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
     let refused = run(&words);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");

@@ -10,7 +10,7 @@ use gpu_history::{Retention, Writer};
 use gpu_machine::history::{self, Looks};
 use gpu_report::Blind;
 use gpu_report::usage::span;
-use gpu_report::wording::{count, size};
+use gpu_report::wording::size;
 use std::time::Duration;
 
 pub(super) fn run(
@@ -29,11 +29,7 @@ pub(super) fn run(
     super::tell(args, global, screen, written, &format!(", {}", size(writer.written())), &again)?;
     blind.text().iter().for_each(|text| terminal::warn(text));
     synced?;
-    if missing == 0 {
-        return Ok(Exit::Done);
-    }
-    terminal::warn(&format!("{} could not be written", count(missing, "sample", "samples")));
-    Ok(Exit::Remains)
+    Ok(super::missing(missing))
 }
 
 /// Records until the time is over or a signal requests the end, and returns the number of samples,
@@ -72,7 +68,7 @@ fn record(
         progress.show(|| {
             let left = span(duration.saturating_sub(now - start));
             let of = if source.is_simulated() { "simulated time " } else { "" };
-            let (samples, size) = (self::count(count, "sample", "samples"), size(writer.written()));
+            let (samples, size) = (super::samples(count), size(writer.written()));
             format!("{samples}, {size}, {of}left: {left}")
         });
         if next - start >= duration || history::waits(source, next, &end_requests)? {

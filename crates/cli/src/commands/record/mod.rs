@@ -56,8 +56,8 @@ fn tell(
     if global.json {
         screen.json(&json::RecordedFile::of(&path, sample_count, args.names))?;
     } else if !global.quiet {
-        let samples = wording::count(sample_count, "sample", "samples");
-        screen.print(&Line::new().plain(format!("{samples} written to {path}{size}")))?;
+        let written = format!("{} written to {path}{size}", samples(sample_count));
+        screen.print(&Line::new().plain(written))?;
         if !args.names {
             let left_out = "without names and command lines; users are numbered anew: anon-1, …";
             screen.print(&Line::new().plain(left_out))?;
@@ -65,4 +65,17 @@ fn tell(
         screen.print(&Line::new().plain("replay it: ").accent(again))?;
     }
     Ok(Exit::Done)
+}
+
+fn samples(count: usize) -> String {
+    wording::count(count, "sample", "samples")
+}
+
+/// Tells how many samples of a history are missing.
+pub(super) fn missing(count: usize) -> Exit {
+    if count == 0 {
+        return Exit::Done;
+    }
+    terminal::warn(&format!("{} could not be written", samples(count)));
+    Exit::Remains
 }

@@ -87,11 +87,8 @@ pub(crate) fn run(args: &WatchArgs, global: &Global, screen: &mut Screen) -> Res
             Next::Reload => reload(&mut watch, args, &*source.host, &mut teller.borrow_mut()),
         }
     }
-    if let Some(recorder) = recorder {
-        failed(recorder.finish().err());
-    }
     teller.into_inner().finish(&requests, &SystemClock::new())?;
-    Ok(Exit::Done)
+    Ok(super::record::missing(recorder.map_or(Ok(0), Recorder::finish)?))
 }
 
 /// Waits for the next look. A simulated machine has its own time; without `--for` nobody would end

@@ -14,7 +14,6 @@ use gpu_report::local_time::readable;
 use gpu_report::watch::{lines, messages};
 use gpu_watch::{Policy, Told};
 use std::ffi::OsString;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,7 +58,7 @@ impl Teller {
         let of_policy = || tell.on_finding.iter().flatten().map(OsString::from).collect();
         let words = match args.on_finding.is_empty() {
             true => of_policy(),
-            false => absolute(&args.on_finding)?,
+            false => gpu_machine::with_path(&args.on_finding)?,
         };
         start_for_events(&mut self.messengers, &words, tell.time_limit)?;
         self.owner = tell.owner;
@@ -131,15 +130,4 @@ pub(super) fn start_for_events(
 /// Prints failures that change nothing.
 pub(super) fn failed(errors: impl IntoIterator<Item = Error>) {
     errors.into_iter().for_each(|error| warn(&format!("failed to {}", error.fault())));
-}
-
-/// Makes the path of the program absolute. A name without a directory is left as it is: `PATH` is
-/// not searched.
-fn absolute(words: &[OsString]) -> Result<Vec<OsString>, Failure> {
-    let mut words = words.to_vec();
-    if let Some(program) = words.first_mut().filter(|word| word.to_string_lossy().contains('/')) {
-        let path = std::path::absolute(Path::new(&*program));
-        *program = path.map_err(|error| Failure::io("find the program", error))?.into();
-    }
-    Ok(words)
 }
