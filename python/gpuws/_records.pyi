@@ -332,6 +332,7 @@ class Status(Record):
     left_out_process_count: int | None
     machine: str | None
     origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded']
+    recording: str | None
     schema: Literal[1]
     taken_at: str | None
     unreadable_process_count: int | None
@@ -416,6 +417,7 @@ class Doctor(Record):
     left_out_count: int
     machine: str | None
     origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded']
+    recording: str | None
     schema: Literal[1]
     taken_at: str | None
     unknown_users: tuple[UnknownUsers, ...]
@@ -531,6 +533,7 @@ class Head(Record):
     hostname: str | None
     machine: str | None
     origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded']
+    recording: str | None
     schema: Literal[1]
     taken_at: str | None
     unreadable_process_count: int | None

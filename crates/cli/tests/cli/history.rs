@@ -44,6 +44,8 @@ fn recorded_machine_is_shown_and_diagnosed_as_it_was() {
         (ended.code, &json["origin"], &json["machine"]),
         (1, &"recorded".into(), &().into())
     );
+    let recording = json["recording"].as_str().expect("a text");
+    assert!(recording.starts_with("simulated machine p100-ghost, 2019-11-21 "), "{recording}");
 }
 
 #[test]

@@ -75,6 +75,8 @@ pub struct Head {
     pub origin: Origin,
     /// Name of the simulated machine. Null for any other origin.
     pub machine: Option<String>,
+    /// What was recorded: the machine, and the local time. Null for any other origin.
+    pub recording: Option<String>,
     /// Hostname of the machine. Null if unknown.
     pub hostname: Option<String>,
     /// Version of the NVIDIA driver. Null if unknown.
@@ -145,6 +147,10 @@ impl Head {
             origin: Origin::from(&snapshot.origin),
             machine: match &snapshot.origin {
                 gpu_core::Origin::Simulated(name) => Some(name.clone()),
+                _ => None,
+            },
+            recording: match &snapshot.origin {
+                gpu_core::Origin::Recorded(what) => Some(what.clone()),
                 _ => None,
             },
             hostname: snapshot.hostname.clone().ok(),
