@@ -2,7 +2,6 @@
 
 use gpu_core::{
     Absent, DeviceId, DeviceInfo, DeviceState, Executable, Fault, FileId, Groups, Pid, ProcessInfo,
-    Selector,
 };
 use gpu_reaper::{Confidence, FindingKind, Protect};
 use gpu_watch::{Allowed, Policy, PolicyError, Users};
@@ -169,13 +168,21 @@ fn rule_must_be_explicit_and_possible() {
 }
 
 #[test]
-fn gpus_that_do_not_exist_are_found() {
-    let policy = parse(&rule_with("warn", "gpus = [\"0\", \"77\"]\nwarn")).unwrap();
+fn what_the_machine_does_not_have_is_found() {
+    let known = "[findings]\nignore = [\"ghost:0\", \"ghost:9\", \"hoarder\"]\n\
+                 [[allow]]\nprogram = \"/bin/sh\"\n[[allow]]\nprogram = \"/nosuch\"\n";
+    let rules = rule_with("warn", "gpus = [\"0\", \"77\"]\nwarn");
+    let mut policy = parse(&format!("{known}{rules}")).unwrap();
+    policy.locate(|path| (path == "/bin/sh").then_some(FileId::Device { major: 8, minor: 1 }));
     let fault = Fault { kind: Absent::NoAnswer.into(), text: String::new() };
     let info = DeviceInfo::unknown(DeviceId::from_index(0));
     let devices = [DeviceState::unanswered(info, Groups::NONE, &fault)];
-    let unknown: Vec<&Selector> = policy.unknown_gpus(&devices).collect();
-    assert_eq!(unknown, [&Selector::Index(77)]);
+    let unmatched = [
+        "a rule names GPU 77, which this machine does not have now",
+        "'ghost:9' is ignored, but this machine has no GPU 9 now",
+        "'/nosuch' is allowed, but there is no such program",
+    ];
+    assert_eq!(policy.unmatched(&devices), unmatched);
 }
 
 #[test]

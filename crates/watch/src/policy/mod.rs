@@ -137,13 +137,24 @@ impl Policy {
         }
     }
 
-    /// Returns the GPUs that a rule names and that none of these devices is.
-    pub fn unknown_gpus<'a>(
-        &'a self,
-        devices: &'a [DeviceState],
-    ) -> impl Iterator<Item = &'a Selector> {
-        let named = self.reap.iter().flat_map(|reap| &reap.rules).flat_map(|rule| &rule.gpus);
-        named.filter(|selector| !devices.iter().any(|device| selector.names(device.id())))
+    /// Returns what the policy names and a machine with these devices does not have, as sentences:
+    /// it may be a mistake. Programs are those that [`locate`](Policy::locate) has not found.
+    pub fn unmatched(&self, devices: &[DeviceState]) -> Vec<String> {
+        let has = |selector: &Selector| devices.iter().any(|device| selector.names(device.id()));
+        let of_rules = self.reap.iter().flat_map(|reap| &reap.rules).flat_map(|rule| &rule.gpus);
+        let of_rules = of_rules.filter(|selector| !has(selector));
+        let gpus = of_rules
+            .map(|gpu| format!("a rule names GPU {gpu}, which this machine does not have now"));
+        let is_here = |index: u32| devices.iter().any(|device| device.id().index == index);
+        let ignored = self.ignored.iter().filter_map(|ignored| {
+            let (kind, index) = (ignored.kind.name(), ignored.device.filter(|at| !is_here(*at))?);
+            Some(format!("'{kind}:{index}' is ignored, but this machine has no GPU {index} now"))
+        });
+        let programs = self.allowed.iter().filter_map(|allowed| {
+            let program = allowed.program.as_deref().filter(|_| allowed.file.is_none())?;
+            Some(format!("'{program}' is allowed, but there is no such program"))
+        });
+        gpus.chain(ignored).chain(programs).collect()
     }
 
     /// Returns the threshold of a kind.

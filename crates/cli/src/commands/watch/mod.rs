@@ -139,9 +139,8 @@ fn check(path: &Path, global: &Global, screen: &mut Screen) -> Result<Exit, Fail
     let program: Vec<OsString> = policy.tell.on_finding.iter().flatten().map(Into::into).collect();
     let mut messengers = Messengers::new(&source.backend.origin());
     start_for_events(&mut messengers, &program, policy.tell.time_limit)?;
-    for gpu in policy.unknown_gpus(&source.backend.look(Groups::NONE).devices) {
-        warn(&format!("a rule names GPU {gpu}, which this machine does not have now"));
-    }
+    let unmatched = policy.unmatched(&source.backend.look(Groups::NONE).devices);
+    unmatched.iter().for_each(|what| warn(what));
     let line = Line::new().plain(format!("{}: valid; ", path.display()));
     screen.print(&line.plain(reaps(&policy, true)))?;
     Ok(Exit::Done)
