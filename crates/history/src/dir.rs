@@ -7,6 +7,7 @@ use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 /// The file that a recorder locks.
 const LOCK: &str = "lock";
@@ -41,14 +42,28 @@ impl HistoryDir {
         }
     }
 
-    /// Locks the directory for one recorder, for as long as the returned file is open.
+    /// Locks the directory for one recorder, for as long as the returned file is open. The file has
+    /// the PID of the recorder.
     pub(crate) fn lock(&self) -> Result<File> {
         let what = "lock the history";
         let file = self.file(LOCK, OFlags::RDWR | OFlags::CREATE)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(file),
-            Err(Errno::WOULDBLOCK) => Err(Error::new(ErrorKind::Invalid, what)
-                .with_source("another recorder writes it; stop that one or use another directory")),
+            Ok(()) => {
+                let pid = std::process::id().to_string();
+                // It only helps to find this recorder, so a full disk is no reason to fail.
+                let _ = file.set_len(0).and_then(|()| file.write_all_at(pid.as_bytes(), 0));
+                Ok(file)
+            }
+            Err(Errno::WOULDBLOCK) => {
+                let mut pid = [0; 10];
+                let length = file.read_at(&mut pid, 0).unwrap_or(0);
+                let pid = std::str::from_utf8(&pid[..length]).ok().and_then(|pid| pid.parse().ok());
+                let who = pid.map_or("another recorder".to_owned(), |pid: u32| {
+                    format!("another recorder, process {pid},")
+                });
+                let why = format!("{who} writes it; stop that one or use another directory");
+                Err(Error::new(ErrorKind::Invalid, what).with_source(why))
+            }
             Err(errno) => Err(failed(what, errno)),
         }
     }

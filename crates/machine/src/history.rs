@@ -40,14 +40,16 @@ pub fn writer(
         )
     })?;
     let open = if with_names { Writer::open } else { Writer::open_anonymous };
-    let writer = open(descriptor(&dir)?, retention)?;
-    let (last, origin) = (Reader::last(descriptor(&dir)?)?, source.backend.origin());
+    let what = || format!("write the history '{}'", path.display());
+    let failed = |error: Error| Error::new(error.kind(), what()).with_source(error);
+    let writer = open(descriptor(&dir)?, retention).map_err(failed)?;
+    let last = Reader::last(descriptor(&dir)?).map_err(failed)?;
+    let origin = source.backend.origin();
     match last.map(|last| last.snapshot.origin).filter(|known| *known != origin) {
         None => Ok(writer),
         Some(known) => {
-            let what = format!("continue the history '{}'", path.display());
             let why = format!("it has samples of {known}, not of {origin}; use another directory");
-            Err(Error::new(ErrorKind::Invalid, what).with_source(why).into())
+            Err(Error::new(ErrorKind::Invalid, what()).with_source(why).into())
         }
     }
 }
