@@ -13,7 +13,8 @@ use gpu_report::json;
 use gpu_report::wording::claims::{asked, chosen, ordinal};
 use gpu_steward::{NotGranted, Ports, Preview, Refused, preview};
 
-/// Shows the devices that a claim would get now, without claiming them.
+/// Shows the devices that a claim would get now, without claiming them. A claim that may not wait,
+/// or not for ever, exits with 75 if it would have to.
 ///
 /// # Errors
 /// When `gpuws run` would fail because the claim can never be granted.
@@ -33,6 +34,7 @@ pub(super) fn show(
         Err(refused) if !is_for_now(&refused) => {
             Err(failure(prepared, NotGranted::Never(Some(refused))))
         }
+        Err(_) if args.request.no_wait || args.request.timeout.is_some() => Ok(Exit::TryLater),
         _ => Ok(Exit::Done),
     }
 }
