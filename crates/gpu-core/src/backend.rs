@@ -105,4 +105,10 @@ pub trait GpuBackend: Send + Sync {
     fn helpers(&self) -> Vec<Pid> {
         Vec::new()
     }
+
+    /// Returns whether it keeps every device awake between calls, so that none has to be left alone
+    /// because it sleeps.
+    fn keeps_devices_awake(&self) -> bool {
+        false
+    }
 }

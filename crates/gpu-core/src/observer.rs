@@ -110,7 +110,11 @@ impl Observer {
         observation: Observation,
     ) -> Snapshot {
         let taken_at = clock.wall();
-        let inventory = match host.sleeping_devices() {
+        let asleep = match backend.keeps_devices_awake() {
+            true => None,
+            false => host.sleeping_devices(),
+        };
+        let inventory = match asleep {
             Some(devices) => self.asleep(devices, observation.groups),
             None => self.awake(backend, host, clock, observation.groups),
         };

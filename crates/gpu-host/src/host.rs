@@ -18,7 +18,7 @@ use gpu_core::{
 };
 use rustix::io::Errno;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Inode of the initial PID namespace (`PROC_PID_INIT_INO` of the kernel's proc_ns.h).
 const FIRST_PID_NAMESPACE: &[u8] = b"pid:[4026531836]";
@@ -59,6 +59,8 @@ pub(crate) struct Context {
     /// Of processes that are read again.
     stats: Mutex<KeptStats>,
     booted: Booted,
+    /// The PID namespace of this process, which never changes, is the first one.
+    sees_host_pids: OnceLock<bool>,
 }
 
 impl Context {
@@ -140,6 +142,7 @@ impl LinuxHost {
             users: Users::default(),
             stats: Mutex::default(),
             booted: Booted::default(),
+            sees_host_pids: OnceLock::new(),
         });
         LinuxHost { context, uses_bpf: true, files: None }
     }
@@ -190,9 +193,14 @@ impl Host for LinuxHost {
     /// The first process identifies the `/proc`; if its namespace is closed to the caller, the
     /// caller's own is used.
     fn sees_host_pids(&self) -> Reading<bool> {
+        let known = &self.context.sees_host_pids;
+        if let Some(known) = known.get() {
+            return Ok(*known);
+        }
         let root = ProcRoot::open(&self.context.roots.proc).map_err(fault::absent)?;
         let namespace = root.link("1/ns/pid").or_else(|_| root.link("self/ns/pid"));
-        Ok(namespace.map_err(fault::absent)? == FIRST_PID_NAMESPACE)
+        let is_first = namespace.map_err(fault::absent)? == FIRST_PID_NAMESPACE;
+        Ok(*known.get_or_init(|| is_first))
     }
 
     fn is_root(&self) -> Reading<bool> {

@@ -122,6 +122,10 @@ impl GpuBackend for SessionDevices {
     fn helpers(&self) -> Vec<Pid> {
         self.child.helpers()
     }
+
+    fn keeps_devices_awake(&self) -> bool {
+        self.child.keeps_devices_awake()
+    }
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ struct Facts {
     activity: bool,
     helpers: Vec<u32>,
     asleep: bool,
+    keeps_awake: bool,
     queries: u32,
     queries_of_details: u32,
     index: u32,
@@ -90,6 +91,10 @@ impl World {
         let helpers =
             move || world.change(|facts| facts.helpers.iter().copied().map(Pid).collect());
         backend.expect_helpers().returning(helpers);
+        let world = self.clone();
+        backend
+            .expect_keeps_devices_awake()
+            .returning(move || world.change(|facts| facts.keeps_awake));
         backend
     }
 
@@ -290,6 +295,9 @@ fn sleeping_devices_are_not_queried() {
     assert_eq!(seen.devices[0].info, info(0), "as it was known before");
     assert_eq!(seen.devices[0].memory_used(), Err(Absent::Asleep));
     assert_eq!(seen.driver.unwrap().version, Ok("550.1".into()));
+    // A backend that keeps them awake is asked.
+    world.change(|facts| facts.keeps_awake = true);
+    assert_eq!(look(&mut observer).devices[0].memory_used(), Ok(Bytes::from_mib(9_000)));
 }
 
 #[test]

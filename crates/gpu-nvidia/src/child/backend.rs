@@ -420,6 +420,11 @@ impl GpuBackend for NvmlChild {
         let process = state.child.process().filter(|process| !process.has_ended());
         process.map(Process::pid).into_iter().collect()
     }
+
+    /// Open device files keep a GPU from runtime suspend.
+    fn keeps_devices_awake(&self) -> bool {
+        self.then == Then::StayOpen && matches!(self.state().child, Child::Runs(_))
+    }
 }
 
 fn is_look(query: &Query, groups: Groups) -> bool {

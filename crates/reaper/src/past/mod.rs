@@ -154,7 +154,7 @@ impl Past {
 
     fn add_process(&mut self, pid: Pid, info: &ProcessInfo) {
         let (now, longest) = (self.now, self.longest);
-        let fresh = ProcessPast {
+        let fresh = || ProcessPast {
             key: info.key,
             seen: now,
             known: Streak::default(),
@@ -162,9 +162,9 @@ impl Past {
             cpu: CpuTime::default(),
             waits: Streak::default(),
         };
-        let past = self.processes.entry(pid).or_insert_with(|| fresh.clone());
+        let past = self.processes.entry(pid).or_insert_with(fresh);
         if past.key != info.key {
-            *past = fresh;
+            *past = fresh();
         }
         past.seen = now;
         past.known.note(Some(true), now, longest);

@@ -11,12 +11,13 @@ pub mod reset;
 pub mod run;
 
 use gpu_core::{
-    Absent, AddressingMode, DeviceId, DeviceState, ErrorKind, FabricState, Fault, OperationMode,
-    Pid, ProcessInfo, Reading, Snapshot, Timestamp,
+    Absent, AddressingMode, Bytes, DeviceId, DeviceState, ErrorKind, FabricState, Fault,
+    OperationMode, Pid, ProcessInfo, Reading, Snapshot, Timestamp,
 };
 use gpu_reaper::{Advice, Confidence, FindingKind, Role};
 use gpu_text::ErrorCode;
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
 /// Returns the words for a kind of finding.
@@ -401,6 +402,15 @@ pub fn started(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
+/// Formats gibibytes with one decimal, as `{:.1}` does: a view formats many of them each second.
+pub fn tenths(bytes: Bytes) -> impl fmt::Display {
+    let (exact, half) = (u128::from(bytes.0) * 10, 1 << 29);
+    let (tenths, rest) = (exact >> 30, exact & ((1 << 30) - 1));
+    // A tie goes to the even neighbour.
+    let tenths = tenths + u128::from(rest > half || rest == half && tenths % 2 == 1);
+    fmt::from_fn(move |f| write!(f, "{}.{}", tenths / 10, tenths % 10))
+}
+
 /// Formats the size of a file in KiB or MiB.
 pub fn size(bytes: u64) -> String {
     match bytes >> 20 {
@@ -437,6 +447,15 @@ pub fn shell_word(word: &str) -> String {
 mod tests {
     use super::*;
     use gpu_core::{Absent, DeviceInfo, Error, ErrorKind, Groups};
+
+    #[test]
+    fn tenths_are_those_of_a_float() {
+        let sizes = [0, 1, 1 << 20, 1 << 29, 1 << 30, 80 << 30, u64::MAX >> 20];
+        let quarters = (0..200).map(|quarter| quarter << 28);
+        for bytes in sizes.into_iter().chain(quarters).map(Bytes) {
+            assert_eq!(tenths(bytes).to_string(), format!("{:.1}", bytes.gib()), "{bytes:?}");
+        }
+    }
 
     #[test]
     fn consecutive_indexes_become_ranges() {

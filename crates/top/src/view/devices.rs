@@ -7,6 +7,7 @@ use crate::history::Measure;
 use crate::rows::Device;
 use crate::state::{Attention, State};
 use gpu_core::Milliwatts;
+use gpu_report::wording::tenths;
 use ratatui_core::layout::Rect;
 use std::borrow::Cow;
 use unicode_width::UnicodeWidthStr;
@@ -224,10 +225,10 @@ fn memory(device: &Device) -> Option<String> {
     // A driver's own memory is not 0.
     let small = (1..100 << 20).contains(&used.0).then(|| used.0.div_ceil(1 << 20));
     Some(match (device.memory_total, small) {
-        (Some(total), Some(mib)) => format!("{mib} MiB/{:.1} GiB", total.gib()),
-        (Some(total), None) => format!("{:.1}/{:.1} GiB", used.gib(), total.gib()),
+        (Some(total), Some(mib)) => format!("{mib} MiB/{} GiB", tenths(total)),
+        (Some(total), None) => format!("{}/{} GiB", tenths(used), tenths(total)),
         (None, Some(mib)) => format!("{mib} MiB"),
-        (None, None) => format!("{:.1} GiB", used.gib()),
+        (None, None) => format!("{} GiB", tenths(used)),
     })
 }
 

@@ -8,9 +8,10 @@ use crate::state::State;
 use gpu_core::Bytes;
 use gpu_report::fault::driver_remedy;
 use gpu_report::text::{Line, Tone as Plain, wrapped};
-use gpu_report::wording;
+use gpu_report::wording::{self, tenths};
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Modifier, Style};
+use std::borrow::Cow;
 use unicode_width::UnicodeWidthStr;
 
 /// A column on the screen.
@@ -195,39 +196,43 @@ fn titles(paint: &mut Paint<'_>, state: &State, area: Rect, places: &[Place]) {
 }
 
 /// Formats memory in at most 9 columns: `71.0 GiB`, `10 MiB`.
-fn memory(bytes: Bytes) -> String {
+fn memory(bytes: Bytes) -> Cow<'static, str> {
     match bytes.0 {
-        0 => "0".to_owned(),
-        1..0x4000_0000 => format!("{} MiB", bytes.0.div_ceil(1 << 20)),
-        _ => format!("{:.1} GiB", bytes.gib()),
+        0 => Cow::Borrowed("0"),
+        1..0x4000_0000 => format!("{} MiB", bytes.0.div_ceil(1 << 20)).into(),
+        _ => format!("{} GiB", tenths(bytes)).into(),
     }
 }
 
 fn cell(paint: &mut Paint<'_>, place: &Place, y: u16, row: &Row, branch: &str) {
     let unlisted = row.key.subject == Subject::Unlisted;
+    let number = |share: u32| Cow::Owned(share.to_string());
     let (text, tone) = match place.column {
-        Column::Gpu => (row.key.gpu.map(|_| row.place()), Tone::Plain),
-        Column::Pid => (row.pid().map(|pid| pid.to_string()), Tone::Plain),
-        Column::User => (Some(row.user.clone()), Tone::Plain),
+        Column::Gpu => (row.key.gpu.map(|_| row.place().into()), Tone::Plain),
+        Column::Pid => (row.pid().map(|pid| number(pid.0)), Tone::Plain),
+        Column::User => (Some(Cow::Borrowed(&*row.user)), Tone::Plain),
         Column::Memory => {
             (row.memory.map(memory), if unlisted { Tone::Accent } else { Tone::Plain })
         }
-        Column::Sm => (row.sm.map(|share| share.to_string()), Tone::Plain),
-        Column::Cpu => (row.cpu.map(|share| share.to_string()), Tone::Plain),
+        Column::Sm => (row.sm.map(|share| number(share.into())), Tone::Plain),
+        Column::Cpu => (row.cpu.map(number), Tone::Plain),
         Column::Host => (row.host.map(memory), Tone::Plain),
-        Column::Age => (row.age.map(wording::age), Tone::Dim),
-        Column::Kind => (Some(row.kind.to_owned()), Tone::Dim),
+        Column::Age => (row.age.map(|age| wording::age(age).into()), Tone::Dim),
+        Column::Kind => (Some(row.kind.into()), Tone::Dim),
         Column::Note => (
-            Some(row.note().to_owned()),
+            Some(row.note().into()),
             if row.finding.is_some() || unlisted { Tone::Accent } else { Tone::Plain },
         ),
-        Column::Job => (Some(row.job.clone()), Tone::Plain),
+        Column::Job => (Some((&*row.job).into()), Tone::Plain),
         Column::Command => (
-            Some(format!("{branch}{}", row.command)),
+            Some(match branch.is_empty() {
+                true => (&*row.command).into(),
+                false => format!("{branch}{}", row.command).into(),
+            }),
             if unlisted { Tone::Accent } else { Tone::Plain },
         ),
     };
-    let (text, tone) = text.map_or(("–".to_owned(), Tone::Dim), |text| (text, tone));
+    let (text, tone) = text.map_or(("–".into(), Tone::Dim), |text| (text, tone));
     match is_right(place.column) {
         true => paint.put_right(place.x, place.x + place.width, y, &text, tone),
         false => {
