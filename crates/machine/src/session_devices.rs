@@ -160,7 +160,7 @@ mod tests {
     }
 
     fn greeting(simulated: &str) -> String {
-        format!(r#"echo '{{"greeting":{{"protocol":5,"simulated":{simulated}}}}}'"#)
+        format!(r#"echo '{{"greeting":{{"protocol":6,"simulated":{simulated}}}}}'"#)
     }
 
     #[test]

@@ -301,7 +301,7 @@ fn greet() {
     let is_own = library == Some(session_dir().join("libnvidia-ml.so.1"));
     let simulated = serde_json::json!({ "machine": "labbox", "session": session_dir() });
     let simulated = if is_own { simulated } else { serde_json::Value::Null };
-    let greeting = serde_json::json!({ "protocol": 5, "simulated": simulated });
+    let greeting = serde_json::json!({ "protocol": 6, "simulated": simulated });
     let driver = Driver { version: Ok("1.2".to_owned()), cuda: Err(Absent::TooOld) };
     let look = serde_json::json!({ "begun": { "driver": { "Ok": driver }, "count": 0 } });
     let mut output = std::io::stdout();

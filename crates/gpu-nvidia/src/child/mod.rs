@@ -18,6 +18,7 @@
 mod assemble;
 mod backend;
 mod fork;
+mod line;
 mod mark;
 mod process;
 mod request;

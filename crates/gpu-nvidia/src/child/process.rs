@@ -23,6 +23,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+/// How much is read at once at least: the snapshot of a small machine.
+const PIECE: usize = 16 << 10;
+
 /// The time for a child to exit after it was told to.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(100);
 
@@ -149,13 +152,9 @@ impl Process {
             if self.lines.pending() > LINE_LIMIT || self.amount > REPLY_LIMIT {
                 return Err(ChildError::Invalid);
             }
-            let mut piece = [0; 16 << 10];
-            match rustix::io::read(&self.replies, &mut piece) {
+            match self.lines.read(&self.replies, PIECE) {
                 Ok(0) => return Err(self.ended()),
-                Ok(count) => {
-                    self.amount += count;
-                    self.lines.add(&piece[..count]);
-                }
+                Ok(count) => self.amount += count,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) if has_ended => return Err(self.ended()),
                 // After its exit, what it wrote before is still read.

@@ -37,6 +37,9 @@ pub fn serve(library: Option<&Path>) -> ! {
     run(library)
 }
 
+/// How much is read at once at least.
+const PIECE: usize = 4096;
+
 /// No query runs.
 const IDLE: u8 = 0;
 /// The greeting or a query is unfinished.
@@ -114,11 +117,9 @@ impl<F: AsFd> Inbox<F> {
             if let Some(line) = self.lines.take() {
                 return serde_json::from_slice(line).ok();
             }
-            let mut piece = [0; 4096];
-            match rustix::io::read(&self.input, &mut piece) {
+            match self.lines.read(&self.input, PIECE) {
                 Ok(0) => return None,
-                Ok(count) => self.lines.add(&piece[..count]),
-                Err(Errno::INTR) => {}
+                Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => return None,
             }
             if self.lines.pending() > MESSAGE_LIMIT {

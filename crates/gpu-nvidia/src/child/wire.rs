@@ -4,12 +4,14 @@ use gpu_core::{
     DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample, DeviceState,
     Driver, Fault, Groups, MigInstance, PeerAccess, PeerCapability, Topology,
 };
+use rustix::buffer::spare_capacity;
+use rustix::fd::AsFd;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Changes with every change of the protocol. Both sides are usually the same program, but it may
 /// be upgraded between their starts.
-pub(crate) const PROTOCOL: u32 = 5;
+pub(crate) const PROTOCOL: u32 = 6;
 
 /// The maximum length of a message. The longest is a device with some thousand processes and
 /// accounted processes, at less than 300 bytes each.
@@ -98,7 +100,7 @@ pub(crate) enum Reply {
         count: u32,
     },
     /// A part of a snapshot.
-    Device(Box<DeviceState>),
+    Device(#[serde(with = "super::line")] Box<DeviceState>),
     /// The library could not be loaded; the reply to any query.
     Refused(Fault),
     /// The reply is complete, and NVML is shut down if requested.
@@ -160,12 +162,14 @@ impl Lines {
         Some(&self.bytes[line])
     }
 
-    /// Appends received bytes.
-    pub(crate) fn add(&mut self, bytes: &[u8]) {
+    /// Reads what is there, with room for at least so many bytes, and returns how many there were; 0
+    /// at the end of the input.
+    pub(crate) fn read(&mut self, input: impl AsFd, room: usize) -> rustix::io::Result<usize> {
         self.bytes.drain(..self.begin);
         self.searched -= self.begin;
         self.begin = 0;
-        self.bytes.extend_from_slice(bytes);
+        self.bytes.reserve(room);
+        rustix::io::read(input, spare_capacity(&mut self.bytes))
     }
 
     /// Returns the length of the incomplete line.
@@ -178,6 +182,7 @@ impl Lines {
 mod tests {
     use super::*;
     use gpu_core::{Absent, ErrorKind, MachineFault};
+    use std::io::Write;
 
     #[test]
     fn lines_are_reassembled_from_any_chunks() {
@@ -185,8 +190,10 @@ mod tests {
         for piece in 1..text.len() {
             let mut lines = Lines::default();
             let mut taken = Vec::new();
+            let (input, mut output) = std::io::pipe().unwrap();
             for bytes in text.chunks(piece) {
-                lines.add(bytes);
+                output.write_all(bytes).unwrap();
+                assert_eq!(lines.read(&input, text.len()), Ok(bytes.len()));
                 while let Some(line) = lines.take() {
                     taken.push(line.to_vec());
                 }

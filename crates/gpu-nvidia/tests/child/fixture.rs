@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 
-pub(crate) const GREETING: &str = r#"echo '{"greeting":{"protocol":5,"simulated":null}}'"#;
+pub(crate) const GREETING: &str = r#"echo '{"greeting":{"protocol":6,"simulated":null}}'"#;
 
 /// Much longer than anything in these tests takes.
 pub(crate) const LONG: Duration = Duration::from_secs(60);

@@ -97,7 +97,7 @@ fn single_child_answers_all_questions() {
 #[test]
 fn origin_is_taken_from_greeting() {
     let simulated = r#"{"machine":"labbox","session":"/run/s"}"#;
-    let script = format!(r#"echo '{{"greeting":{{"protocol":5,"simulated":{simulated}}}}}'; cat"#);
+    let script = format!(r#"echo '{{"greeting":{{"protocol":6,"simulated":{simulated}}}}}'; cat"#);
     let child = Child::script(&script);
     let backend = child.backend(LONG);
     assert_eq!(backend.origin(), Origin::Simulated("labbox".to_owned()));

@@ -110,7 +110,7 @@ fn simulated_or_hanging_device_is_not_reset() {
     let mut device = DeviceId::from_index(0);
     device.bus = Ok("04:00.0".parse().unwrap());
     let simulated = r#"{"machine":"labbox","session":"/run/s"}"#;
-    let greeting = format!(r#"echo '{{"greeting":{{"protocol":5,"simulated":{simulated}}}}}'"#);
+    let greeting = format!(r#"echo '{{"greeting":{{"protocol":6,"simulated":{simulated}}}}}'"#);
     let child = Child::script(&format!("{greeting}; read -r request; echo '\"done\"'; cat"));
     let error = child.backend(LONG).reset(&device, &token).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
