@@ -5,10 +5,12 @@ use crate::damage::{Damage, DamageKind};
 use crate::day::FileKind;
 use crate::entry::{Entry, SIZE};
 use crate::shard::{Shard, position};
+use std::collections::BTreeSet;
 
 /// Returns all damage of a day, in the order of the index.
 pub(crate) fn all(shard: &Shard) -> Vec<Damage> {
     let mut found = not_in_index(shard);
+    let (mut told, mut was_torn) = (BTreeSet::new(), false);
     for at in 0..shard.entries() {
         let what = match shard.entry(at) {
             None => Some(DamageKind::Entry),
@@ -17,10 +19,12 @@ pub(crate) fn all(shard: &Shard) -> Vec<Damage> {
                 None => Some(DamageKind::Base),
             },
         };
-        let Some(what) = what else { continue };
-        let damage = of(shard, at, what);
+        let is_torn = what == Some(DamageKind::TornFrame);
         // Frames that are lost together are reported together.
-        if !found.contains(&damage) {
+        let is_told = std::mem::replace(&mut was_torn, is_torn) && is_torn;
+        let Some(what) = what.filter(|_| !is_told) else { continue };
+        let damage = of(shard, at, what);
+        if told.insert(damage.clone()) {
             found.push(damage);
         }
     }

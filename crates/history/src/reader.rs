@@ -84,7 +84,7 @@ impl Reader {
             // An entry that was cut off may be whole by now.
             self.damage
                 .retain(|known| known.day != last.day || known.what != DamageKind::TornEntry);
-            // A day that was removed keeps its frames; they are found damaged when they are read.
+            // A day that was removed keeps its frames; those that are read then are told as damaged.
             let _ = last.refresh(&self.dir, &mut found);
         }
         for day in self.dir.days()?.into_keys().filter(|day| Some(*day) > last) {

@@ -26,6 +26,8 @@ pub struct Frame {
     pub(crate) read_at: Duration,
     /// Why devices, rows or leases are not known. Text is escaped.
     pub unknown: Vec<String>,
+    /// Which processes are shown, unless it is all: `only processes of alice; 2 rows left out`.
+    pub only: Option<String>,
 }
 
 impl Frame {
@@ -48,9 +50,12 @@ impl Frame {
             std::iter::once(whole).chain(look.parts(device, leased, user_name))
         });
         let devices = devices.collect();
-        let rows = visible().flat_map(|device| look.rows_of(device, leased));
-        let rows = rows.filter(|row| row.pid().is_none_or(|pid| filter.shows(&snapshot, pid)));
-        let rows = rows.collect();
+        let mut rows: Vec<Row> =
+            visible().flat_map(|device| look.rows_of(device, leased)).collect();
+        let all = rows.len();
+        rows.retain(|row| row.pid().is_none_or(|pid| filter.shows(&snapshot, pid)));
+        let only = filter.describe(all - rows.len());
+        let only = (!filter.is_empty()).then(|| clean(&only).into_owned());
         let leases = leased.fault().map(|fault| format!("leases unknown: failed to {fault}"));
         // What else a failure of the driver means is told in place of the devices.
         let driver =
@@ -60,7 +65,7 @@ impl Frame {
         let unknown = unknown.map(|text| clean(&text).into_owned()).collect();
         let (parents, as_of) = (Vec::new(), None);
         let read_at = Duration::from_millis(snapshot.taken_at.0);
-        Frame { devices, rows, parents, as_of, read_at, unknown, snapshot, diagnosis }
+        Frame { devices, rows, parents, as_of, read_at, unknown, only, snapshot, diagnosis }
     }
 
     /// Tells when the processes were read, on the monotonic clock: a look begins long before, if the

@@ -29,6 +29,9 @@ pub trait Recording: Send {
     /// Returns how many frames were found to be damaged so far.
     fn damaged(&self) -> usize;
 
+    /// Finds the frames that were added since, and returns whether there are any.
+    fn refresh(&mut self) -> bool;
+
     /// Returns the time that a text means, such as `10:00` for that of the last day.
     ///
     /// # Errors
@@ -88,6 +91,8 @@ pub enum Replayed {
 
 /// The speeds that can be chosen one after another.
 const SPEEDS: [f64; 10] = [0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0, 3600.0];
+/// How often the recording is searched for new frames when the last one is shown.
+const SEARCH: Duration = Duration::from_secs(1);
 /// The shortest time between two frames that are shown.
 const PAUSE: Duration = Duration::from_millis(100);
 /// A pause of the recorder that is longer is skipped.
@@ -231,24 +236,42 @@ impl Player {
         all.find_map(|number| Some((number, self.recording.frame(number)?)))
     }
 
+    /// Returns the time of the next frame that has one: a day may have been removed.
+    fn next(&mut self) -> Option<Timestamp> {
+        (self.at + 1..self.recording.count()).find_map(|number| self.recording.time(number))
+    }
+
     /// Returns when to go on; `None` if time stands still.
     pub(crate) fn wait(&mut self) -> Option<Duration> {
-        if !self.playback.plays || self.playback.at_end {
+        if !self.playback.plays {
             return None;
         }
-        let left = self.recording.time(self.at + 1)?.0 as f64 - self.now;
+        if self.playback.at_end {
+            return Some(SEARCH);
+        }
+        let left = self.next()?.0 as f64 - self.now;
         let left = if left > GAP_MS as f64 { SKIPPED_MS } else { left.max(0.0) };
         Some(Duration::from_secs_f64(left / 1000.0 / self.playback.speed).max(PAUSE))
     }
 
-    /// Lets time go on; returns the frame that is to be shown then.
+    /// Lets time go on; returns the frame that is to be shown then. At the end of a recording that is
+    /// still written, that is each new one.
     pub(crate) fn advance(&mut self, elapsed: Duration) -> Option<Replayed> {
-        if !self.playback.plays || self.playback.at_end {
+        if !self.playback.plays {
             return None;
         }
+        if self.playback.at_end {
+            let from = self.at + 1;
+            if !self.recording.refresh() {
+                return None;
+            }
+            self.set(self.last());
+            return self.played(from);
+        }
+        let before = self.now as u64;
         self.now += elapsed.as_secs_f64() * 1000.0 * self.playback.speed;
-        let shown = self.recording.time(self.at)?.0;
-        let next = self.recording.time(self.at + 1)?.0;
+        let shown = self.recording.time(self.at).map_or(before, |time| time.0);
+        let next = self.next()?.0;
         if next.saturating_sub(shown) > GAP_MS && self.now < next as f64 {
             self.now = next as f64;
         }
@@ -259,6 +282,11 @@ impl Player {
         let from = self.at + 1;
         self.at = at;
         self.playback.at_end = at == self.last();
+        self.played(from)
+    }
+
+    /// Returns the last readable frame from `from` to the position, to be shown.
+    fn played(&mut self, from: usize) -> Option<Replayed> {
         let (_, frame) = self.readable(from)?;
         Some(Replayed::Played(Box::new(frame)))
     }
@@ -272,10 +300,14 @@ mod tests {
     use gpu_report::ProcessFilter;
     use gpu_steward::DeviceLeases;
 
-    /// Frames at these times in seconds; those in `damaged` cannot be read.
+    /// Frames at these times in seconds; those in `damaged` cannot be read, those in `removed` have
+    /// no time any more, and those in `later` are added one by one.
+    #[derive(Default)]
     struct Made {
         times: Vec<u64>,
         damaged: Vec<usize>,
+        removed: std::ops::Range<usize>,
+        later: Vec<u64>,
         found: usize,
     }
 
@@ -285,7 +317,9 @@ mod tests {
         }
 
         fn time(&mut self, number: usize) -> Option<Timestamp> {
-            self.times.get(number).map(|second| Timestamp(second * 1000))
+            let is_there = !self.removed.contains(&number);
+            let second = self.times.get(number).filter(|_| is_there);
+            second.map(|second| Timestamp(second * 1000))
         }
 
         fn position(&mut self, time: Timestamp) -> Option<usize> {
@@ -312,6 +346,12 @@ mod tests {
             self.found
         }
 
+        fn refresh(&mut self) -> bool {
+            let more = self.later.pop();
+            self.times.extend(more);
+            more.is_some()
+        }
+
         fn moment(&self, text: &str) -> Result<Timestamp, String> {
             let second: u64 = text.parse().map_err(|_| "a second is expected".to_owned())?;
             Ok(Timestamp(second * 1000))
@@ -320,7 +360,7 @@ mod tests {
 
     fn player(times: impl IntoIterator<Item = u64>, damaged: &[usize]) -> Player {
         let times = times.into_iter().collect();
-        let made = Made { times, damaged: damaged.to_vec(), found: 0 };
+        let made = Made { times, damaged: damaged.to_vec(), ..Made::default() };
         Player::new(Box::new(made), None, 1.0)
     }
 
@@ -374,7 +414,7 @@ mod tests {
             assert!(player.obey(control.clone()));
             assert_eq!(second(player.sought()), Some(expected), "{control:?}");
         }
-        assert!(player.playback().at_end && player.wait().is_none());
+        assert!(player.playback().at_end && second(player.advance(SECOND)).is_none());
         assert!(!player.obey(Control::To("noon".to_owned())));
         assert_eq!(player.playback().objection.as_deref(), Some("a second is expected"));
         assert_eq!(player.playback().objection, None, "it is told once");
@@ -416,6 +456,28 @@ mod tests {
         assert_eq!(second(player.sought()), None);
         let objection = player.playback().objection;
         assert_eq!(objection.as_deref(), Some("no sample near this time can be read"));
+    }
+
+    #[test]
+    fn recording_that_is_still_written_is_followed_at_its_end() {
+        let made = Made { times: vec![0, 1], later: vec![9, 5], ..Made::default() };
+        let mut player = Player::new(Box::new(made), Some(Timestamp(1000)), 1.0);
+        assert_eq!(player.wait(), Some(SEARCH));
+        for expected in [5, 9] {
+            assert_eq!(second(player.advance(SECOND)), Some(expected));
+            assert!(player.playback().at_end);
+        }
+        assert_eq!(second(player.advance(SECOND)), None);
+        player.obey(Control::Toggle);
+        assert_eq!(player.wait(), None, "paused");
+    }
+
+    #[test]
+    fn playback_goes_on_after_a_day_that_was_removed() {
+        let made = Made { times: (0..100).collect(), removed: 3..90, ..Made::default() };
+        let mut player = Player::new(Box::new(made), Some(Timestamp(2000)), 1.0);
+        assert!(player.wait().is_some());
+        assert_eq!(second(player.advance(SECOND)), Some(90));
     }
 
     #[test]

@@ -24,7 +24,7 @@ impl<T, F: Fn(Reply) -> Result<Result<T, Fault>, Box<Reply>>> Single<T, F> {
         Single { pick, answer: None }
     }
 
-    /// Returns the reply, or `trouble` if there is none.
+    /// Returns the reply, or `fault` if there is none.
     pub(crate) fn or(self, fault: Fault) -> Result<T, Fault> {
         self.answer.unwrap_or(Err(fault))
     }
@@ -79,7 +79,7 @@ impl Look {
         Look { groups, begun: None, devices: Vec::new() }
     }
 
-    /// Returns the received devices; `trouble` is the fault of the missing ones.
+    /// Returns the received devices; `fault` is that of the missing ones.
     pub(crate) fn or(self, fault: Fault) -> Inventory {
         let Look { groups, begun, mut devices } = self;
         let Some((driver, count)) = begun else {

@@ -153,9 +153,14 @@ fn notes(state: &State, frame: &Frame) -> Vec<(Tone, String)> {
     let mut notes = Vec::new();
     if !state.filter.is_empty() && state.order.is_empty() {
         notes.push((Tone::Dim, "no row matches the filter".to_owned()));
-    } else if frame.rows.is_empty() && frame.unknown.is_empty() && !frame.devices.is_empty() {
+    } else if frame.rows.is_empty()
+        && frame.unknown.is_empty()
+        && frame.only.is_none()
+        && !frame.devices.is_empty()
+    {
         notes.push((Tone::Dim, "no process uses these GPUs".to_owned()));
     }
+    notes.extend(frame.only.iter().map(|only| (Tone::Dim, only.clone())));
     let driver = frame.snapshot.driver.as_ref().err();
     let remedy =
         driver.filter(|_| frame.devices.is_empty()).and_then(|fault| driver_remedy(fault.kind));

@@ -547,3 +547,18 @@ fn cpu_share_is_that_of_the_time_between_two_reads_of_the_process() {
     state.update(look(3000, 1_000_000, 4500));
     assert_eq!(state.rows().next().unwrap().cpu, Some(50));
 }
+
+#[test]
+fn processes_that_an_option_leaves_out_are_counted() {
+    let snapshot = made(1, &[Made::new(0, 7, "bob", 1, "job")], 1000).snapshot;
+    let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&snapshot));
+    let filter = gpu_report::ProcessFilter { users: vec!["nosuch".into()], ..Default::default() };
+    let leases = gpu_steward::DeviceLeases::none();
+    let name = |uid: u32| uid.to_string();
+    let frame = gpu_top::Frame::of(snapshot, diagnosis, &leases, |_| true, &filter, &name);
+    let mut state = state();
+    state.update(Event::Frame(Box::new(frame)));
+    let screen = lines(&state);
+    assert!(screen.contains("only processes of nosuch; 1 row left out"), "{screen}");
+    assert!(!screen.contains("no process uses"), "{screen}");
+}

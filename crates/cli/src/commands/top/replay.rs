@@ -83,6 +83,12 @@ impl Recording for Played {
         self.reader.damage().iter().map(|damage| damage.frames).sum()
     }
 
+    fn refresh(&mut self) -> bool {
+        let has_grown = self.reader.refresh().unwrap_or(false);
+        self.span = self.reader.span().unwrap_or(self.span);
+        has_grown
+    }
+
     fn moment(&self, text: &str) -> Result<Timestamp, String> {
         let moment: Moment = text.parse().map_err(str::to_owned)?;
         gpu_report::replay::covered(moment, self.span, &self.zone)
