@@ -60,7 +60,10 @@ pub fn writer(
 /// When there is no such directory, it cannot be read, or a newer version has written it.
 pub fn reader(path: &Path) -> Result<Reader, MachineError> {
     let dir = TrustedDir::open(path, PathTrust::AsGiven).map_err(|error| {
-        MachineError::new(error).with_hint("gpuws record --for writes a history to a directory")
+        MachineError::new(error).with_hint(match path.is_file() {
+            true => "a recording in a file is a machine for --sim; a history is a directory",
+            false => "gpuws record --for writes a history to a directory",
+        })
     })?;
     Reader::open(descriptor(&dir)?).map_err(|error| {
         let errno =

@@ -31,7 +31,7 @@ pub(crate) fn run(args: &TopArgs, global: &Global, screen: &mut Screen) -> Resul
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         return Err(Failure::new(Exit::Usage, "show the screen")
             .with_source("standard input and output are not both a terminal")
-            .with_hint("gpuws status -l repeats the same as text, also into a pipe"));
+            .with_hint("gpuws status tells the same as text, with -l or --replay too"));
     }
     let config = settings::config()?;
     let filter = ProcessFilter { users: args.user.clone(), ..ProcessFilter::default() };

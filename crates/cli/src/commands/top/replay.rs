@@ -20,7 +20,6 @@ const SEARCHED: usize = 100;
 /// A history, as the view plays it.
 pub(super) struct Played {
     reader: Reader,
-    span: (Timestamp, Timestamp),
     zone: TimeZone,
     filter: ProcessFilter,
     /// The indexes of the devices that are shown; all if empty.
@@ -37,14 +36,13 @@ pub(super) fn open(
     let zone = local_time::zone();
     let position = gpu_report::replay::position(path, &mut reader, args.replay.at, &zone)?;
     let at = reader.time(position);
-    let span = reader.span().unwrap_or((Timestamp(0), Timestamp(0)));
     let asked = &args.only.devices;
     let known = (0..reader.len()).rev().take(SEARCHED).find_map(|number| reader.frame(number));
     let devices = match (asked.is_empty(), known) {
         (false, Some(frame)) => indexes(&frame.snapshot.devices, asked)?,
         _ => Vec::new(),
     };
-    Ok((Played { reader, span, zone, filter, devices }, at))
+    Ok((Played { reader, zone, filter, devices }, at))
 }
 
 impl Played {
@@ -84,13 +82,12 @@ impl Recording for Played {
     }
 
     fn refresh(&mut self) -> bool {
-        let has_grown = self.reader.refresh().unwrap_or(false);
-        self.span = self.reader.span().unwrap_or(self.span);
-        has_grown
+        self.reader.refresh().unwrap_or(false)
     }
 
     fn moment(&self, text: &str) -> Result<Timestamp, String> {
         let moment: Moment = text.parse().map_err(str::to_owned)?;
-        gpu_report::replay::covered(moment, self.span, &self.zone)
+        let span = self.reader.span().unwrap_or((Timestamp(0), Timestamp(0)));
+        gpu_report::replay::covered(moment, span, &self.zone)
     }
 }
