@@ -4,6 +4,7 @@ use crate::boot::{Booted, STAT_LIMIT};
 use crate::file_index::Targets;
 use crate::handle::LinuxProcess;
 use crate::kept_stats::KeptStats;
+use crate::parallel::Work;
 use crate::proc_dir::{ProcDir, ProcRoot, number};
 use crate::users::Users;
 use crate::walk::Walker;
@@ -248,7 +249,7 @@ impl Host for LinuxHost {
         let has_own_numbers = shows_own_namespace(&root) == Ok(true);
         let pids = self.candidates(&root, &targets, has_own_numbers)?;
         let start = || (Walker::new(&targets, has_own_numbers), HolderScan::default());
-        let shares = parallel::over(&pids, start, |(walker, scan), pid| {
+        let shares = parallel::over(Work::Descriptors, &pids, start, |(walker, scan), pid| {
             self.context.look_at_holder(walker, &root, pid, scan);
         });
         let mut all = HolderScan { unreadable: hidden(&root), ..HolderScan::default() };
@@ -281,7 +282,7 @@ impl Host for LinuxHost {
         };
         let booted_at = self.context.booted.at(&root);
         let places: Vec<u32> = (0..).take(pids.len()).collect();
-        let shares = parallel::over(&places, Vec::new, |own, place| {
+        let shares = parallel::over(Work::Files, &places, Vec::new, |own, place| {
             let pid = pids[place as usize];
             let users = &self.context.users;
             let info = root.process(pid.0).and_then(|dir| match detail {
@@ -324,7 +325,7 @@ impl Host for LinuxHost {
         let root = self.context.root()?;
         let pids = self.context.pids(&root)?;
         let booted_at = self.context.booted.at(&root);
-        let shares = parallel::over(&pids, ProcessList::default, |list, pid| {
+        let shares = parallel::over(Work::Files, &pids, ProcessList::default, |list, pid| {
             let dir = root.process(pid);
             match dir.and_then(|dir| process::read(&dir, booted_at, &self.context.users)) {
                 Ok(info) => list.processes.push(info),

@@ -13,18 +13,29 @@ const SHARE: usize = 4;
 /// The most workers. A limit of the cgroup is not read, which would take as long as ten processes.
 const MOST: usize = 8;
 
+/// The processes for which a worker is started: its start costs as much as a few of them (0.1 ms of
+/// CPU time).
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Work {
+    /// All descriptors of a process, of which some have thousands.
+    Descriptors = 4,
+    /// A few files of a process.
+    Files = 32,
+}
+
 /// Calls `step` for each of `pids`, and returns what each worker has gathered.
 ///
 /// The caller is one of the workers; if no thread can be started, there are fewer workers, not a
 /// failure.
 pub(crate) fn over<G: Send>(
+    work: Work,
     pids: &[u32],
     start: impl Fn() -> G + Sync,
     step: impl Fn(&mut G, u32) + Sync,
 ) -> Vec<G> {
     let next = AtomicUsize::new(0);
     let gathered = Mutex::new(Vec::new());
-    let work = || {
+    let run = || {
         let mut own = start();
         while let Some(share) = pids.get(next.fetch_add(SHARE, Ordering::Relaxed)..) {
             if share.is_empty() {
@@ -35,27 +46,27 @@ pub(crate) fn over<G: Send>(
         gathered.lock().unwrap_or_else(PoisonError::into_inner).push(own);
     };
     let cores = sched_getaffinity(None).map_or(1, |own| own.count()) as usize;
-    let helpers = cores.min(MOST).min(pids.len().div_ceil(SHARE)).saturating_sub(1);
+    let helpers = cores.min(MOST).min(pids.len().div_ceil(work as usize)).saturating_sub(1);
     std::thread::scope(|scope| {
         for _ in 0..helpers {
-            if Builder::new().spawn_scoped(scope, work).is_err() {
+            if Builder::new().spawn_scoped(scope, run).is_err() {
                 break;
             }
         }
-        work();
+        run();
     });
     gathered.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::over;
+    use super::{Work, over};
 
     #[test]
     fn every_item_is_processed_once() {
         for count in [0, 1, 3, 4, 5, 1000] {
             let pids: Vec<u32> = (0..count).collect();
-            let gathered = over(&pids, Vec::new, |own, pid| own.push(pid));
+            let gathered = over(Work::Files, &pids, Vec::new, |own, pid| own.push(pid));
             let mut done: Vec<_> = gathered.into_iter().flatten().collect();
             done.sort_unstable();
             assert_eq!(done, pids);
