@@ -50,15 +50,16 @@ impl HistoryDir {
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
                 let pid = std::process::id().to_string();
-                // It only helps to find this recorder, so a full disk is no reason to fail.
-                let _ = file.set_len(0).and_then(|()| file.write_all_at(pid.as_bytes(), 0));
+                // The file may be another program's. It only helps to find this recorder, so a full
+                // disk is no reason to fail.
+                if recorder(&file).is_some() || file.metadata().is_ok_and(|file| file.len() == 0) {
+                    let _ = file.set_len(0).and_then(|()| file.write_all_at(pid.as_bytes(), 0));
+                }
                 Ok(file)
             }
             Err(Errno::WOULDBLOCK) => {
-                let mut pid = [0; 10];
-                let length = file.read_at(&mut pid, 0).unwrap_or(0);
-                let pid = std::str::from_utf8(&pid[..length]).ok().and_then(|pid| pid.parse().ok());
-                let who = pid.map_or("another recorder".to_owned(), |pid: u32| {
+                let pid = recorder(&file);
+                let who = pid.map_or("another recorder".to_owned(), |pid| {
                     format!("another recorder, process {pid},")
                 });
                 let why = format!("{who} writes it; stop that one or use another directory");
@@ -138,6 +139,13 @@ impl HistoryDir {
         }
         Ok(())
     }
+}
+
+/// Returns the PID that a lock file has.
+fn recorder(lock: &File) -> Option<u32> {
+    let mut pid = [0; 11];
+    let length = lock.read_at(&mut pid, 0).ok()?;
+    std::str::from_utf8(pid.get(..length)?).ok()?.parse().ok()
 }
 
 fn is_file(stat: &Stat) -> bool {

@@ -42,6 +42,7 @@ pub struct Writer {
     /// The time of the last key frame.
     last_key: Option<Timestamp>,
     written: u64,
+    frames: u64,
     /// Keeps other recorders out.
     _lock: File,
 }
@@ -107,6 +108,7 @@ impl Writer {
             chunk: Chunk::default(),
             last_key: None,
             written: 0,
+            frames: 0,
             _lock: lock,
         })
     }
@@ -168,6 +170,7 @@ impl Writer {
             length: 0,
         };
         self.written += shard.append(entry, &bytes)?;
+        self.frames += 1;
         if place == 0 {
             self.chunk.key = bytes;
         }
@@ -196,6 +199,11 @@ impl Writer {
     /// Returns how many bytes it has written.
     pub fn written(&self) -> u64 {
         self.written
+    }
+
+    /// Returns how many frames it has written.
+    pub fn frames(&self) -> u64 {
+        self.frames
     }
 
     /// Waits until all frames are on disk.

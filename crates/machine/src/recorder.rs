@@ -35,18 +35,16 @@ impl Recorder {
     pub fn add(&mut self, source: &Source, snapshot: Snapshot) -> (Snapshot, gpu_core::Result<()>) {
         let leases = self.leases.read(source).entries();
         let frame = Frame { snapshot, leases: leases.map(<[_]>::to_vec).map_err(Clone::clone) };
-        let before = self.writer.written();
+        let before = self.writer.frames();
         let added = self.writer.add(&frame);
-        self.missing += usize::from(self.writer.written() == before);
+        self.missing += usize::from(self.writer.frames() == before);
         let was_failing = std::mem::replace(&mut self.is_failing, added.is_err());
         (frame.snapshot, if was_failing { Ok(()) } else { added })
     }
 
-    /// Waits until all looks are on disk, and returns how many are missing.
-    ///
-    /// # Errors
-    /// When those that were added cannot be written to the disk.
-    pub fn finish(self) -> gpu_core::Result<usize> {
-        self.writer.sync().map(|()| self.missing)
+    /// Waits until all looks are on disk. Returns how many are missing, and the error if those that
+    /// were added cannot be written to the disk.
+    pub fn finish(self) -> (usize, gpu_core::Result<()>) {
+        (self.missing, self.writer.sync())
     }
 }

@@ -199,28 +199,27 @@ impl Ladder<'_, '_> {
         self.tell(Event::Signalling(target, signal))?;
         let written = audit::intent(self.ports, target, signal);
         self.stop_on_log_failure(target, written)?;
-        // Writing the line may have taken time: check and ask again.
+        // Writing the line may have taken time: ask and check again. The check comes last, because
+        // the watcher may take time too.
+        if let Err(stopped) = self.tell(Event::Signalling(target, signal)) {
+            // The log says that it was about to be sent.
+            let outcome = match rung.action.signals.is_empty() {
+                true => Outcome::NotReached,
+                false => Outcome::Unsettled,
+            };
+            self.settle(rung, outcome)?;
+            return Err(stopped);
+        }
         let outcome = match self.may_signal(rung, &*handle) {
             Err(outcome) => outcome,
-            Ok(()) => {
-                if let Err(stopped) = self.tell(Event::Signalling(target, signal)) {
-                    // The log says that it was about to be sent.
-                    let outcome = match rung.action.signals.is_empty() {
-                        true => Outcome::NotReached,
-                        false => Outcome::Unsettled,
-                    };
-                    self.settle(rung, outcome)?;
-                    return Err(stopped);
+            Ok(()) => match handle.signal(signal, self.token) {
+                Ok(()) => {
+                    rung.action.signals.push(signal);
+                    rung.handle = Some(handle);
+                    return self.tell(Event::Signalled(target, signal));
                 }
-                match handle.signal(signal, self.token) {
-                    Ok(()) => {
-                        rung.action.signals.push(signal);
-                        rung.handle = Some(handle);
-                        return self.tell(Event::Signalled(target, signal));
-                    }
-                    Err(error) => outcome_of(rung, &error),
-                }
-            }
+                Err(error) => outcome_of(rung, &error),
+            },
         };
         self.settle(rung, outcome)?;
         self.note_spared(rung);

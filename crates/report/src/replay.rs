@@ -39,7 +39,8 @@ pub fn position(
         return Err(failed(path, why.to_owned()));
     };
     let time = at.map_or(Some(last), |moment| moment.resolved((first, last), zone));
-    let position = time.filter(|time| *time <= last).and_then(|time| reader.position(time));
+    let time = time.filter(|time| *time <= last).map(|time| from_start(time, first));
+    let position = time.and_then(|time| reader.position(time));
     position.ok_or_else(|| failed(path, covers((first, last), zone)))
 }
 
@@ -53,10 +54,20 @@ pub fn covered(
     zone: &TimeZone,
 ) -> std::result::Result<Timestamp, String> {
     let time = moment.resolved(span, zone).ok_or("the calendar does not have this time")?;
+    let time = match moment {
+        // More than there is means all of it.
+        Moment::BeforeEnd(_) => time.max(span.0),
+        _ => from_start(time, span.0),
+    };
     match (span.0..=span.1).contains(&time) {
         true => Ok(time),
         false => Err(covers(span, zone)),
     }
+}
+
+/// Returns the start for a time in its second: people see no milliseconds.
+fn from_start(time: Timestamp, start: Timestamp) -> Timestamp {
+    if time.0 / 1000 == start.0 / 1000 { time.max(start) } else { time }
 }
 
 /// Returns what to tell when a history does not have a time: `it covers … to …`.
@@ -79,11 +90,14 @@ pub fn window(
     (since, until): (Option<Moment>, Option<Moment>),
     zone: &TimeZone,
 ) -> Result<(Timestamp, Timestamp)> {
-    let resolved = |moment: Option<Moment>, usual: Timestamp| {
-        let time = moment.map_or(Some(usual), |moment| moment.resolved((first, last), zone));
+    let resolved = |moment: Option<Moment>, usual: Timestamp, start: Timestamp| {
+        let time = moment.map_or(Some(usual), |moment| moment.resolved((start, last), zone));
         time.ok_or_else(|| failed(path, "the calendar does not have this time".to_owned()))
     };
-    Ok((resolved(since, first)?, resolved(until, last)?))
+    // 08:00 of the first day may be before the first sample.
+    let midnight = Moment::OfDay(jiff::civil::Time::midnight());
+    let first_day = midnight.resolved((Timestamp(0), first), zone).unwrap_or(first);
+    Ok((resolved(since, first, first_day)?, resolved(until, last, first)?))
 }
 
 /// What happened longer ago proves nothing more: a notebook is abandoned after a day.

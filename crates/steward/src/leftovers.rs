@@ -108,6 +108,11 @@ pub(crate) struct Tree<'a> {
     pub(crate) token: &'a ActToken,
 }
 
+/// Ctrl-C, as the reason why the rest is not ended.
+fn interruption() -> Fault {
+    Error::new(ErrorKind::Interrupted, "end the processes of the job").fault()
+}
+
 impl Tree<'_> {
     /// Ends the processes of `reach`, in rounds, because a process that is asked to end may start
     /// others.
@@ -179,6 +184,9 @@ impl Tree<'_> {
                 break;
             }
         }
+        if cleaned.take_events(job) {
+            return Ok(Some(interruption()));
+        }
         let guard = Guard::new(self.ports.host, Vec::new())?;
         let falling = Whole { tree: self, job };
         let swept = gpu_reaper::sweep(self.root, WHY, &guard, self.ports, self.token, &falling);
@@ -205,9 +213,11 @@ impl Tree<'_> {
         let guard = Guard::new(host, Vec::new())?;
         let plan = plan_tree(self.root, targets, why, backend.origin(), &guard, grace);
         let keys: Vec<ProcessKey> = targets.iter().map(|target| target.key).collect();
-        let (mut killed, mut stuck) = (false, false);
+        let (mut killed, mut stuck, mut interrupted) = (false, false, false);
         let mut heed = |event: Event<'_>| {
-            if cleaned.take_events(job) {
+            // The last events of an execution cannot stop it any more, but what follows it.
+            interrupted |= cleaned.take_events(job);
+            if interrupted {
                 return ControlFlow::Break(());
             }
             match &event {
@@ -226,7 +236,10 @@ impl Tree<'_> {
         let is_futile = stuck || !report.actions.iter().any(|action| action.outcome.is_gone());
         cleaned.actions.extend(report.actions);
         cleaned.unwritten = cleaned.unwritten.take().or(report.unwritten);
-        let stopped = report.stopped.filter(|_| !stuck);
+        let stopped = match interrupted {
+            true => Some(interruption()),
+            false => report.stopped.filter(|_| !stuck),
+        };
         Ok(EscalationResult { stopped, is_futile })
     }
 

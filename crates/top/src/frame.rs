@@ -86,7 +86,9 @@ impl Frame {
             true => self.snapshot.driver.is_ok(),
             false => !devices.iter().all(is_late),
         };
-        if is_told || earlier.devices.is_empty() {
+        let earlier_devices = &earlier.snapshot.devices;
+        let was_told = earlier.as_of.is_some() || !earlier_devices.iter().all(is_late);
+        if is_told || !was_told || earlier.devices.is_empty() {
             return;
         }
         self.as_of = earlier.as_of.or(Some(earlier.snapshot.taken_at));

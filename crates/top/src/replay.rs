@@ -143,6 +143,9 @@ impl Player {
     /// Fulfils a wish; returns whether the position has changed.
     pub(crate) fn obey(&mut self, control: Control) -> bool {
         self.playback.objection = None;
+        if matches!(control, Control::By(_) | Control::Last | Control::To(_)) {
+            self.recording.refresh();
+        }
         match control {
             Control::By(seconds) => {
                 let time = (self.now + seconds as f64 * 1000.0).max(0.0);
@@ -254,19 +257,18 @@ impl Player {
         Some(Duration::from_secs_f64(left / 1000.0 / self.playback.speed).max(PAUSE))
     }
 
-    /// Lets time go on; returns the frame that is to be shown then. At the end of a recording that is
-    /// still written, that is each new one.
+    /// Lets time go on; returns the frame that is to be shown then. At the end, the recording may
+    /// have grown.
     pub(crate) fn advance(&mut self, elapsed: Duration) -> Option<Replayed> {
         if !self.playback.plays {
             return None;
         }
         if self.playback.at_end {
-            let from = self.at + 1;
-            if !self.recording.refresh() {
-                return None;
+            if self.recording.refresh() {
+                // The frames since then are played like any others.
+                self.set(self.at);
             }
-            self.set(self.last());
-            return self.played(from);
+            return None;
         }
         let before = self.now as u64;
         self.now += elapsed.as_secs_f64() * 1000.0 * self.playback.speed;
@@ -281,12 +283,7 @@ impl Player {
         }
         let from = self.at + 1;
         self.at = at;
-        self.playback.at_end = at == self.last();
-        self.played(from)
-    }
-
-    /// Returns the last readable frame from `from` to the position, to be shown.
-    fn played(&mut self, from: usize) -> Option<Replayed> {
+        self.playback.at_end = at == self.last() && !self.recording.refresh();
         let (_, frame) = self.readable(from)?;
         Some(Replayed::Played(Box::new(frame)))
     }
@@ -463,10 +460,13 @@ mod tests {
         let made = Made { times: vec![0, 1], later: vec![9, 5], ..Made::default() };
         let mut player = Player::new(Box::new(made), Some(Timestamp(1000)), 1.0);
         assert_eq!(player.wait(), Some(SEARCH));
-        for expected in [5, 9] {
-            assert_eq!(second(player.advance(SECOND)), Some(expected));
-            assert!(player.playback().at_end);
-        }
+        // The first frame since is found, and played at its time.
+        assert_eq!(second(player.advance(SECOND)), None);
+        assert_eq!(player.wait(), Some(4 * SECOND));
+        assert_eq!(second(player.advance(4 * SECOND)), Some(5));
+        assert!(!player.playback().at_end, "the next one is there already");
+        assert_eq!(second(player.advance(4 * SECOND)), Some(9));
+        assert!(player.playback().at_end);
         assert_eq!(second(player.advance(SECOND)), None);
         player.obey(Control::Toggle);
         assert_eq!(player.wait(), None, "paused");

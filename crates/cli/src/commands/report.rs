@@ -19,7 +19,7 @@ pub(crate) fn run(
 ) -> Result<Exit, Failure> {
     let (zone, gap) = (local_time::zone(), gap(args.step, args.gap)?);
     let part = args.output.as_deref().map(Part::beside).transpose()?;
-    let mut recorded = Recorded::open(&args.path)?;
+    let (mut recorded, path) = (Recorded::open(&args.path)?, args.path.display());
     let span = recorded.span().unwrap_or((Timestamp(0), Timestamp(0)));
     let (since, until) = replay::window(&args.path, span, (args.since, args.until), &zone)?;
     let mut accounts = Accounts::new(gap);
@@ -28,7 +28,7 @@ pub(crate) fn run(
     recorded.each(since, until, args.step, |look, leases| {
         let (done, all) = (look.taken_at.since(since), until.since(since));
         let percent = done.as_millis() * 100 / all.as_millis().max(1);
-        progress.show(|| format!("reading '{}': {percent} %", args.path.display()));
+        progress.show(|| format!("reading '{path}': {percent} %"));
         accounts.add(look, leases, day(look.taken_at, &zone));
         machines.add(look);
     });
@@ -36,9 +36,9 @@ pub(crate) fn run(
     let damage = replay::damage(recorded.damage());
     let Some((origin, hostname, other_machines)) = machines.last() else {
         damage.iter().for_each(|what| terminal::warn(what));
-        let what = format!("find a sample in '{}'", args.path.display());
-        let failure = Failure::new(Exit::Usage, what);
+        let failure = Failure::new(Exit::Usage, format!("find a sample in '{path}'"));
         return Err(match recorded.span() {
+            Some(_) if !damage.is_empty() => failure.ending(Exit::CannotObserve),
             None => failure.with_hint("gpuws record --for writes a history to a directory"),
             Some(span) => failure.with_source(replay::covers(span, &zone)),
         });

@@ -66,6 +66,8 @@ struct Running {
     has_greeted: bool,
     /// The snapshot that was requested in advance, and when.
     prefetched: Option<(Groups, Duration)>,
+    /// The driver answered the last snapshot.
+    is_open: bool,
 }
 
 impl Child {
@@ -291,7 +293,8 @@ impl NvmlChild {
             state.child = Child::Blocked(stuck);
             return Err(fault);
         }
-        state.child = Child::Runs(Running { process, has_greeted: false, prefetched: None });
+        state.child =
+            Child::Runs(Running { process, has_greeted: false, prefetched: None, is_open: false });
         Ok(())
     }
 
@@ -412,7 +415,11 @@ impl GpuBackend for NvmlChild {
     fn look(&self, groups: Groups) -> Inventory {
         let mut look = Look::new(groups);
         let outcome = self.ask(Query::Look(groups), Duration::ZERO, &mut look);
-        look.or(outcome.err().unwrap_or_else(no_reply))
+        let inventory = look.or(outcome.err().unwrap_or_else(no_reply));
+        if let Child::Runs(child) = &mut self.state().child {
+            child.is_open = inventory.driver.is_ok();
+        }
+        inventory
     }
 
     fn helpers(&self) -> Vec<Pid> {
@@ -421,9 +428,11 @@ impl GpuBackend for NvmlChild {
         process.map(Process::pid).into_iter().collect()
     }
 
-    /// Open device files keep a GPU from runtime suspend.
+    /// The driver stays open only where the caller knows that the kernel suspends no GPU.
     fn keeps_devices_awake(&self) -> bool {
-        self.then == Then::StayOpen && matches!(self.state().child, Child::Runs(_))
+        let is_open = |child: &Running| child.is_open && !child.process.has_ended();
+        self.then == Then::StayOpen
+            && matches!(&self.state().child, Child::Runs(child) if is_open(child))
     }
 }
 

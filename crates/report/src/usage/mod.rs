@@ -102,13 +102,15 @@ pub struct Machines(Vec<(Origin, Option<String>)>);
 impl Machines {
     /// Adds the machine of a sample.
     pub fn add(&mut self, look: &Snapshot) {
-        let hostname = look.hostname.as_ref().ok();
-        let is_it = |known: &(Origin, Option<String>)| {
-            known.0 == look.origin && known.1.as_ref() == hostname
-        };
+        // A hostname that could not be read is no other machine.
+        let last = self.0.last().filter(|(origin, _)| *origin == look.origin);
+        let hostname = look.hostname.as_ref().ok().or(last.and_then(|last| last.1.as_ref()));
+        let hostname = hostname.cloned();
+        let is_it =
+            |known: &(Origin, Option<String>)| known.0 == look.origin && known.1 == hostname;
         if !self.0.last().is_some_and(is_it) {
             self.0.retain(|known| !is_it(known));
-            self.0.push((look.origin.clone(), hostname.cloned()));
+            self.0.push((look.origin.clone(), hostname.clone()));
         }
     }
 

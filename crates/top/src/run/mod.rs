@@ -158,8 +158,9 @@ impl Top {
         let signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGCONT])?;
         let stops = Stops::block()?;
         let screen = Screen::take(settings.mouse)?;
-        let slot = Slot::default();
-        spawn("signals", &sender, watch_signals(signals, sender.clone(), clock.clone()))?;
+        let (slot, stop) = (Slot::default(), Arc::<AtomicBool>::default());
+        let signals = watch_signals(signals, stop.clone(), sender.clone(), clock.clone());
+        spawn("signals", &sender, signals)?;
         spawn("input", &sender, read_input(sender.clone()))?;
         let to_main = sender.clone();
         spawn("stops", &sender, || {
@@ -181,7 +182,7 @@ impl Top {
                 spawn("player", &sender, played)?;
             }
         }
-        let endings = Endings { ender, orders: None, stop: Arc::default() };
+        let endings = Endings { ender, orders: None, stop };
         let state = State::new(settings.options, Screen::size());
         let patience = settings.interval + PATIENCE;
         let mut main = Main {

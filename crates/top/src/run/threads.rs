@@ -205,11 +205,14 @@ pub(super) fn collect(
 /// output, this thread restores what it can of the terminal and ends the program.
 pub(super) fn watch_signals(
     mut signals: Signals,
+    stop: Arc<AtomicBool>,
     sender: Sender<Message>,
     clock: Arc<dyn Clock>,
 ) -> impl FnOnce() {
     move || {
         for signal in signals.forever() {
+            // No process is ended any more, whatever the main loop waits for.
+            stop.fetch_or(signal != SIGCONT, Ordering::SeqCst);
             let sent = sender.send(Message::Signal(signal)).is_ok();
             if signal == SIGCONT {
                 continue;

@@ -113,8 +113,8 @@ fn header(paint: &mut Paint<'_>, state: &State, area: Rect, places: &[table::Pla
 /// Returns what is told of the playback.
 fn played(playback: &Playback) -> impl Iterator<Item = String> {
     let state = match (playback.plays, playback.at_end) {
-        (_, true) => Some("end".to_owned()),
-        (false, false) => Some("paused".to_owned()),
+        (false, _) => Some("paused".to_owned()),
+        (true, true) => Some("end".to_owned()),
         (true, false) => (playback.speed != 1.0).then(|| format!("×{}", playback.speed)),
     };
     let damaged = (playback.damaged > 0).then(|| {

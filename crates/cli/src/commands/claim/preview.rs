@@ -13,8 +13,7 @@ use gpu_report::json;
 use gpu_report::wording::claims::{asked, chosen, ordinal};
 use gpu_steward::{NotGranted, Ports, Preview, Refused, preview};
 
-/// Shows the devices that a claim would get now, without claiming them. A claim that may not wait,
-/// or not for ever, exits with 75 if it would have to.
+/// Shows the devices that a claim would get now, without claiming them; 75 if it may not wait.
 ///
 /// # Errors
 /// When `gpuws run` would fail because the claim can never be granted.

@@ -85,11 +85,11 @@ fn looks(
         source.clock.sleep(std::mem::replace(&mut pause, interval));
         let leased = leases.read(&source);
         let mut snapshot = snapshot(&source, &mut observer);
-        let read_at = source.clock.monotonic();
         past.add(&snapshot);
         let diagnosis = diagnose_outlines_after(&past, &mut snapshot, &*source.host);
         let shown = |id: &DeviceId| all || shown.contains(&id.index);
-        Frame::of(snapshot, diagnosis, leased, shown, &filter, &user).read_at(read_at)
+        let frame = Frame::of(snapshot, diagnosis, leased, shown, &filter, &user);
+        frame.read_at(source.clock.monotonic())
     })))
 }
 

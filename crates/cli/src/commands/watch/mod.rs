@@ -88,7 +88,9 @@ pub(crate) fn run(args: &WatchArgs, global: &Global, screen: &mut Screen) -> Res
         }
     }
     teller.into_inner().finish(&requests, &SystemClock::new())?;
-    Ok(super::record::missing(recorder.map_or(Ok(0), Recorder::finish)?))
+    let (missing, synced) = recorder.map_or((0, Ok(())), Recorder::finish);
+    let exit = super::record::missing(missing);
+    synced.map(|()| exit).map_err(Failure::from)
 }
 
 /// Waits for the next look. A simulated machine has its own time; without `--for` nobody would end
@@ -132,7 +134,7 @@ fn reload(watch: &mut Watch, args: &WatchArgs, host: &dyn Host, teller: &mut Tel
     }
 }
 
-/// Checks a policy as the watcher does, and warns of GPUs that do not exist.
+/// Checks a policy as the watcher does, and warns of what it names and does not exist.
 fn check(path: &Path, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     let source = source::open(global)?;
     let policy = read_policy(path, &*source.host)?;
