@@ -41,7 +41,7 @@ impl Reader {
     }
 
     /// Returns the last frame of the history in this directory; `None` if there is none. It reads
-    /// no more days than needed, and skips a day whose last [`chunk::LENGTH`] frames are damaged.
+    /// no more days than needed, and skips a day whose last chunk is damaged.
     ///
     /// # Errors
     /// As [`open`](Reader::open).
