@@ -254,7 +254,10 @@ fn output_without_a_terminal_is_refused() {
     let output = command.args(TOP).stdin(Stdio::null()).output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{error}");
-    assert!(error.contains("gpuws status tells the same as text") && output.stdout.is_empty(), "{error}");
+    assert!(
+        error.contains("gpuws status tells the same as text") && output.stdout.is_empty(),
+        "{error}"
+    );
     let mut command = Command::new(GPUWS);
     let output = command.args(["top", "-d", "1ms"]).stdin(Stdio::null()).output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
