@@ -290,7 +290,7 @@ impl Answers for Look<'_> {
         let (mut known, mut new) = (Vec::with_capacity(pids.len()), Vec::new());
         let mut read_at = Vec::with_capacity(pids.len());
         for pid in pids {
-            // They are asked for again after a search for holders.
+            // Those of this look are asked for again after a search for holders.
             let before = self.known.remove(pid).or_else(|| self.observer.processes.remove(pid));
             match before.filter(|(_, at)| now.saturating_sub(*at) < REREAD) {
                 Some((info, at)) => {

@@ -43,7 +43,7 @@ pub use isolated::supervise_if_requested;
 pub use lease_keeper::{
     Holder, Keeps, RENEWAL, Served, is_placeholder, open_process, placeholder, time_until,
 };
-pub use messengers::{FAREWELL, Messengers, with_path};
+pub use messengers::{FAREWELL, Messengers, with_absolute_program};
 pub use program::program;
 pub use recorded::Recorded;
 pub use recorder::Recorder;

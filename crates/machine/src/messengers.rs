@@ -108,7 +108,7 @@ impl Messengers {
 ///
 /// # Errors
 /// When there is no current directory.
-pub fn with_path(words: &[OsString]) -> Result<Vec<OsString>, MachineError> {
+pub fn with_absolute_program(words: &[OsString]) -> Result<Vec<OsString>, MachineError> {
     let mut words = words.to_vec();
     if let Some(program) = words.first_mut().filter(|word| word.to_string_lossy().contains('/')) {
         let path = std::path::absolute(Path::new(&*program));

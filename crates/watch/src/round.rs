@@ -48,8 +48,8 @@ pub struct Machine<'a> {
     pub look: &'a mut dyn FnMut(Purpose) -> Look,
     /// The permission to end processes; without it, plans are only told.
     pub token: Option<&'a ActToken>,
-    /// Whether to go on: asked before and after the looks for a plan, and during its
-    /// execution at each step, before each signal too.
+    /// Whether to go on: asked before and after the looks for a plan, and at each step of its
+    /// execution, before each signal too.
     pub go_on: &'a dyn Fn() -> ControlFlow<()>,
 }
 

@@ -28,8 +28,8 @@ pub(super) fn run(
     let again = format!("gpuws top --replay {}", shell_word(&args.path.to_string_lossy()));
     super::tell(args, global, screen, written, &format!(", {}", size(writer.written())), &again)?;
     blind.text().iter().for_each(|text| terminal::warn(text));
-    synced?;
-    Ok(super::missing(missing))
+    let exit = super::missing(missing);
+    synced.map(|()| exit).map_err(Failure::from)
 }
 
 /// Records until the time is over or a signal requests the end, and returns the number of samples,

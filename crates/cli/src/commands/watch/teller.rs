@@ -58,7 +58,7 @@ impl Teller {
         let of_policy = || tell.on_finding.iter().flatten().map(OsString::from).collect();
         let words = match args.on_finding.is_empty() {
             true => of_policy(),
-            false => gpu_machine::with_path(&args.on_finding)?,
+            false => gpu_machine::with_absolute_program(&args.on_finding)?,
         };
         start_for_events(&mut self.messengers, &words, tell.time_limit)?;
         self.owner = tell.owner;

@@ -114,51 +114,57 @@ fn grace_period_is_kept_with_slow_audit_log() {
     assert_eq!(at[1] - at[0], 60_000 + Request::GRACE.as_millis() as u64);
 }
 
-#[test]
-fn interrupt_stops_before_next_signal() {
-    let host = host(|handle| {
+/// Carries out the plan for the ghost until an event, and returns the report and the audit lines.
+fn stopped_at(host: &MockHost, mut is_it: impl FnMut(Event<'_>) -> bool) -> (Report, Vec<String>) {
+    let (clock, backend, (journal, lines)) = (clock(), backend(u64::MAX), journal());
+    let guard = Guard::new(host, vec![]).unwrap();
+    let ports = Ports { backend: &backend, host, clock: &clock, journal: &journal };
+    let token = ActToken::user_confirmed();
+    let report = execute(&ghost_plan(), &guard, ports, &token, &mut |event| match is_it(event) {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    });
+    assert_eq!(report.stopped.as_ref().unwrap().kind, ErrorKind::Interrupted);
+    let lines = lines.lock().unwrap().clone();
+    (report, lines)
+}
+
+/// A host whose process ignores the one signal that it gets.
+fn with_deaf_process() -> MockHost {
+    host(|handle| {
         still_holding(handle);
         handle.expect_signal().times(1).returning(|_, _| Ok(()));
         handle.expect_has_exited().returning(|| Ok(false));
-    });
-    let (clock, backend, (journal, lines)) = (clock(), backend(u64::MAX), journal());
-    let guard = Guard::new(&host, vec![]).unwrap();
-    let ports = Ports { backend: &backend, host: &host, clock: &clock, journal: &journal };
-    let report =
-        execute(
-            &ghost_plan(),
-            &guard,
-            ports,
-            &ActToken::user_confirmed(),
-            &mut |event| match event {
-                Event::WaitingForEnd(_, waited) if waited >= Duration::from_secs(1) => {
-                    ControlFlow::Break(())
-                }
-                _ => ControlFlow::Continue(()),
-            },
-        );
+    })
+}
+
+/// Returns what is true when it is asked for the nth time about this signal.
+fn nth_question(signal: Signal, nth: u32) -> impl FnMut(Event<'_>) -> bool {
+    let mut asked = 0;
+    move |event| {
+        let is_about = matches!(event, Event::Signalling(_, of) if of == signal);
+        asked += u32::from(is_about);
+        is_about && asked == nth
+    }
+}
+
+#[test]
+fn interrupt_stops_before_next_signal() {
+    let (report, lines) = stopped_at(
+        &with_deaf_process(),
+        |event| matches!(event, Event::WaitingForEnd(_, waited) if waited >= Duration::from_secs(1)),
+    );
     assert_eq!(report.actions[0].signals, [Signal::Term]);
     assert_eq!(report.actions[0].outcome, Outcome::Unsettled);
-    assert_eq!(report.stopped.unwrap().kind, ErrorKind::Interrupted);
-    assert!(lines.lock().unwrap().last().unwrap().contains("unsettled"));
+    assert!(lines.last().unwrap().contains("unsettled"));
 }
 
 #[test]
 fn interrupt_before_first_signal_prevents_it() {
-    for (asked, logged) in [(1, &[][..]), (2, &["SIGTERM", "not-reached"])] {
-        let host = host(still_holding);
-        let (clock, backend, (journal, lines)) = (clock(), backend(u64::MAX), journal());
-        let guard = Guard::new(&host, vec![]).unwrap();
-        let ports = Ports { backend: &backend, host: &host, clock: &clock, journal: &journal };
-        let (token, mut questions) = (ActToken::user_confirmed(), 0);
-        let report = execute(&ghost_plan(), &guard, ports, &token, &mut |event| {
-            questions += u32::from(matches!(event, Event::Signalling(_, Signal::Term)));
-            if questions == asked { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
+    for (nth, logged) in [(1, &[][..]), (2, &["SIGTERM", "not-reached"])] {
+        let (report, lines) = stopped_at(&host(still_holding), nth_question(Signal::Term, nth));
         assert!(report.actions[0].signals.is_empty());
         assert_eq!(report.actions[0].outcome, Outcome::NotReached);
-        assert_eq!(report.stopped.unwrap().kind, ErrorKind::Interrupted);
-        let lines = lines.lock().unwrap();
         assert_eq!(lines.len(), logged.len(), "{lines:?}");
         assert!(lines.iter().zip(logged).all(|(line, word)| line.contains(word)), "{lines:?}");
     }
@@ -166,22 +172,10 @@ fn interrupt_before_first_signal_prevents_it() {
 
 #[test]
 fn interrupt_before_kill_leaves_target_unsettled() {
-    let host = host(|handle| {
-        still_holding(handle);
-        handle.expect_signal().times(1).returning(|_, _| Ok(()));
-        handle.expect_has_exited().returning(|| Ok(false));
-    });
-    let (clock, backend, (journal, lines)) = (clock(), backend(u64::MAX), journal());
-    let guard = Guard::new(&host, vec![]).unwrap();
-    let ports = Ports { backend: &backend, host: &host, clock: &clock, journal: &journal };
-    let (token, mut questions) = (ActToken::user_confirmed(), 0);
-    let report = execute(&ghost_plan(), &guard, ports, &token, &mut |event| {
-        questions += u32::from(matches!(event, Event::Signalling(_, Signal::Kill)));
-        if questions == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    });
+    let (report, lines) = stopped_at(&with_deaf_process(), nth_question(Signal::Kill, 2));
     assert_eq!(report.actions[0].signals, [Signal::Term]);
     assert_eq!(report.actions[0].outcome, Outcome::Unsettled);
-    let lines = lines.lock().unwrap();
     let words = ["SIGTERM", "SIGKILL", "unsettled"];
-    assert!(lines.len() == 3 && lines.iter().zip(words).all(|(line, word)| line.contains(word)));
+    assert_eq!(lines.len(), words.len(), "{lines:?}");
+    assert!(lines.iter().zip(words).all(|(line, word)| line.contains(word)), "{lines:?}");
 }
