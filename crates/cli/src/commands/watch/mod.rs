@@ -41,6 +41,8 @@ pub(crate) fn run(args: &WatchArgs, global: &Global, screen: &mut Screen) -> Res
     };
     let token = args.reap.then(ActToken::user_confirmed);
     let teller = RefCell::new(Teller::new(args, global, &source, &policy)?);
+    let history = args.history.as_deref();
+    let mut recorder = history.map(|dir| Recorder::open(dir, &source, args.keep)).transpose()?;
     if !global.json && !global.quiet {
         let every = args.every.as_secs_f64();
         let line = format!("{}: watched every {every} s; ", source.backend.origin());
@@ -48,8 +50,6 @@ pub(crate) fn run(args: &WatchArgs, global: &Global, screen: &mut Screen) -> Res
     }
     let mut watch = Watch::new(policy, args.every);
     let mut past = Past::every(args.every);
-    let history = args.history.as_deref();
-    let mut recorder = history.map(|dir| Recorder::open(dir, &source, args.keep)).transpose()?;
     let mut observer = Observer::new();
     let mut look = |purpose| {
         let snapshot = match purpose {
