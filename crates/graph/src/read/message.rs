@@ -18,6 +18,19 @@ pub(super) enum Kind {
     Fixed64,
     /// Text, bytes or a message, with their length.
     Length,
+    /// Numbers: each a field of its own, or many packed into one value with its length.
+    Repeated(&'static Kind),
+}
+
+impl Kind {
+    /// Returns the bytes of a number of a fixed size.
+    pub(super) fn size(self) -> Option<u64> {
+        match self {
+            Kind::Fixed32 => Some(4),
+            Kind::Fixed64 => Some(8),
+            Kind::Varint | Kind::Length | Kind::Repeated(_) => None,
+        }
+    }
 }
 
 /// The fields of a message: number, name and encoding.

@@ -8,7 +8,7 @@ mod elements;
 mod resolve;
 
 use super::error::{ReadError, Reason};
-use super::message::Kind::{Fixed32, Length, Varint};
+use super::message::Kind::{Fixed32, Length, Repeated, Varint};
 use super::message::{Fields, Message};
 use super::wire::Wire;
 use super::{Document, Form, Limits};
@@ -40,8 +40,8 @@ const ATTRIBUTE: Fields = &[
     (4, "s", Length),
     (5, "t", Length),
     (6, "g", Length),
-    (7, "floats", Fixed32),
-    (8, "ints", Varint),
+    (7, "floats", Repeated(&Fixed32)),
+    (8, "ints", Repeated(&Varint)),
     (9, "strings", Length),
     (10, "tensors", Length),
     (11, "graphs", Length),
@@ -49,7 +49,7 @@ const ATTRIBUTE: Fields = &[
 ];
 const SUBGRAPH: Fields = &[(1, "node", Length)];
 const TENSOR: Fields = &[
-    (1, "dims", Varint),
+    (1, "dims", Repeated(&Varint)),
     (2, "data_type", Varint),
     (8, "name", Length),
     (13, "external_data", Length),

@@ -4,7 +4,7 @@
 //! `function.proto`, `op_def.proto`, `kernel_def.proto`, `saved_model.proto` and `meta_graph.proto`.
 
 use super::error::{ReadError, Reason};
-use super::message::Kind::{Fixed32, Fixed64, Length, Varint};
+use super::message::Kind::{Fixed32, Fixed64, Length, Repeated, Varint};
 use super::message::{Fields, Message};
 use crate::def::{Attr, FunctionDef, GraphDef, NodeDef};
 use std::collections::BTreeMap;
@@ -66,10 +66,10 @@ const VALUE: Fields = &[
 ];
 const LIST: Fields = &[
     (2, "s", Length),
-    (3, "i", Varint),
-    (4, "f", Fixed32),
-    (5, "b", Varint),
-    (6, "type", Varint),
+    (3, "i", Repeated(&Varint)),
+    (4, "f", Repeated(&Fixed32)),
+    (5, "b", Repeated(&Varint)),
+    (6, "type", Repeated(&Varint)),
     (7, "shape", Length),
     (8, "tensor", Length),
     (9, "func", Length),
@@ -82,19 +82,19 @@ const TENSOR: Fields = &[
     (2, "tensor_shape", Length),
     (3, "version_number", Varint),
     (4, "tensor_content", Length),
-    (5, "float_val", Fixed32),
-    (6, "double_val", Fixed64),
-    (7, "int_val", Varint),
+    (5, "float_val", Repeated(&Fixed32)),
+    (6, "double_val", Repeated(&Fixed64)),
+    (7, "int_val", Repeated(&Varint)),
     (8, "string_val", Length),
-    (9, "scomplex_val", Fixed32),
-    (10, "int64_val", Varint),
-    (11, "bool_val", Varint),
-    (12, "dcomplex_val", Fixed64),
-    (13, "half_val", Varint),
+    (9, "scomplex_val", Repeated(&Fixed32)),
+    (10, "int64_val", Repeated(&Varint)),
+    (11, "bool_val", Repeated(&Varint)),
+    (12, "dcomplex_val", Repeated(&Fixed64)),
+    (13, "half_val", Repeated(&Varint)),
     (14, "resource_handle_val", Length),
     (15, "variant_val", Length),
-    (16, "uint32_val", Varint),
-    (17, "uint64_val", Varint),
+    (16, "uint32_val", Repeated(&Varint)),
+    (17, "uint64_val", Repeated(&Varint)),
     (18, "float8_val", Length),
 ];
 

@@ -95,13 +95,11 @@ impl<'a> Wire<'a> {
     }
 
     fn number(&mut self, kind: Kind) -> Result<u64, ReadError> {
-        match kind {
-            Kind::Varint | Kind::Length => self.varint(),
-            Kind::Fixed32 | Kind::Fixed64 => {
-                let bytes = self.take(if kind == Kind::Fixed32 { 4 } else { 8 })?;
-                Ok(bytes.iter().rev().fold(0, |number, byte| (number << 8) | u64::from(*byte)))
-            }
-        }
+        let Some(size) = kind.size() else {
+            return self.varint();
+        };
+        let bytes = self.take(size)?;
+        Ok(bytes.iter().rev().fold(0, |number, byte| (number << 8) | u64::from(*byte)))
     }
 
     /// Moves to the next field of any number, and returns it and its encoding.
@@ -152,15 +150,20 @@ impl Message for Wire<'_> {
                 // A newer version of the form has it.
                 continue;
             };
-            match self.value {
-                _ if kind == *expected => return Ok(Some(field)),
-                Value::Bytes { bytes, start } => {
-                    self.packed = Some(Packed { field, kind: *expected, end: start + bytes.len() });
+            match (self.value, *expected) {
+                (_, single) if kind == single => return Ok(Some(field)),
+                (Value::Number(_), Kind::Repeated(item)) if kind == *item => {
+                    return Ok(Some(field));
+                }
+                (Value::Bytes { bytes, start }, Kind::Repeated(item)) => {
+                    // Checked before the items, which `skip` steps over.
+                    if item.size().is_some_and(|size| !(bytes.len() as u64).is_multiple_of(size)) {
+                        return self.malformed(&format!("{name} ends within a number"));
+                    }
+                    self.packed = Some(Packed { field, kind: *item, end: start + bytes.len() });
                     self.at = start;
                 }
-                Value::Number(_) => {
-                    return self.malformed(&format!("{name} has another encoding"));
-                }
+                _ => return self.malformed(&format!("{name} has another encoding")),
             }
         }
     }

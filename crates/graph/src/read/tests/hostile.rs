@@ -142,6 +142,8 @@ fn lengths_and_numbers_that_lie_are_refused() {
         (b"\xf8\xff\xff\xff\xff\xff\x0f\x00", "a field without a valid number"),
         (b"\x0b\x0c", "field 1 has the wire type 3"),
         (b"\x08\x01", "node has another encoding"),
+        (b"\x1a\x01\x00", "version has another encoding"),
+        (b"\x0a\x0b\x2a\x09\x12\x07\x42\x05\x2a\x03abc", "float_val ends within a number"),
         (b"\x0a\x04\x0a\x02\xff\xfe", "text that is not UTF-8"),
     ] {
         let found = read_as(Form::GraphBinary, file).unwrap_err().to_string();
