@@ -142,7 +142,9 @@ fn measure(how: &str) {
     let first_frame = terminal.clock.monotonic();
     let mut keys_ms = Vec::new();
     match how.parse() {
-        Ok(seconds) => terminal.watch(Duration::from_secs(seconds)),
+        // From the start, so that both have looked once for each second: gpuws looks at fixed times,
+        // and the look after the last second would count only for it.
+        Ok(seconds) => terminal.watch(Duration::from_secs(seconds).saturating_sub(first_frame)),
         Err(_) => {
             // After the third look.
             terminal.watch(Duration::from_secs(3));

@@ -90,8 +90,10 @@ impl Reader {
         for day in self.dir.days()?.into_keys().filter(|day| Some(*day) > last) {
             self.days.push(Summary::read(&self.dir, day, &mut found)?);
         }
-        if self.shard.as_ref().is_some_and(|(at, shard)| shard.len() < self.days[*at].frames) {
-            (self.shard, self.path) = (None, Vec::new());
+        if let Some((at, shard)) = &mut self.shard
+            && shard.len() < self.days[*at].frames
+        {
+            shard.refresh(&self.dir, &self.days[*at]);
         }
         self.add_all(found);
         Ok(self.len() > before)

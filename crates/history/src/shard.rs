@@ -107,26 +107,30 @@ impl Summary {
 impl Shard {
     /// Reads the entries that a summary counted, and opens the data.
     pub(crate) fn open(dir: &HistoryDir, summary: &Summary) -> Self {
-        let day = summary.day;
-        let data = dir.open(FileKind::Data, day, false);
-        let mut shard = Shard {
-            day,
-            data: data.map_err(|error| io::Error::other(error.fault().text)),
-            entries: Vec::new(),
-            frames: Vec::new(),
-        };
-        if let Ok(index) = dir.open(FileKind::Index, day, false) {
-            // What cannot be read is in no summary.
-            let _ = read_entries(&index, 0, |entry| {
-                if shard.frames.len() < summary.frames {
-                    if entry.is_some_and(|entry| !entry.is_copy) {
-                        shard.frames.push(shard.entries.len() as u32);
-                    }
-                    shard.entries.push(entry);
-                }
-            });
-        }
+        let none = Err(io::ErrorKind::NotFound.into());
+        let (entries, frames) = (Vec::new(), Vec::new());
+        let mut shard = Shard { day: summary.day, data: none, entries, frames };
+        shard.refresh(dir, summary);
         shard
+    }
+
+    /// Reads the entries that a summary has counted since, and opens the data if it could not be
+    /// opened before.
+    pub(crate) fn refresh(&mut self, dir: &HistoryDir, summary: &Summary) {
+        if self.data.is_err() {
+            let data = dir.open(FileKind::Data, self.day, false);
+            self.data = data.map_err(|error| io::Error::other(error.fault().text));
+        }
+        let Ok(index) = dir.open(FileKind::Index, self.day, false) else { return };
+        // What cannot be read is in no summary.
+        let _ = read_entries(&index, self.entries.len() as u64, |entry| {
+            if self.frames.len() < summary.frames {
+                if entry.is_some_and(|entry| !entry.is_copy) {
+                    self.frames.push(self.entries.len() as u32);
+                }
+                self.entries.push(entry);
+            }
+        });
     }
 
     /// Returns the number of frames.
