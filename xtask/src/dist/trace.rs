@@ -55,19 +55,18 @@ pub fn trace(functions: &Path, program: &str, command: &[&str]) -> io::Result<bo
             WaitStatus::PtraceEvent(pid, _, event) => {
                 if event == ptrace::Event::PTRACE_EVENT_EXEC as i32 {
                     // Another program may be executed beside it.
-                    covered.append(&mut cover(pid, program, &begins)?);
+                    covered.append(&mut unless_gone(cover(pid, program, &begins))?);
                 }
                 (pid, None)
             }
             WaitStatus::Stopped(pid, Signal::SIGTRAP) => {
-                entered.extend(uncover(pid, program, &covered)?);
+                entered.extend(unless_gone(uncover(pid, program, &covered))?);
                 (pid, None)
             }
             WaitStatus::Stopped(pid, signal) => (pid, Some(signal)),
             _ => continue,
         };
         match ptrace::cont(pid, signal) {
-            // A process that was killed meanwhile is waited for like the others.
             Ok(()) | Err(nix::Error::ESRCH) => {}
             Err(error) => return Err(error.into()),
         }
@@ -78,6 +77,15 @@ pub fn trace(functions: &Path, program: &str, command: &[&str]) -> io::Result<bo
     }
     file.flush()?;
     Ok(well)
+}
+
+/// Passes over a process that was killed since it stopped: it is waited for like the others.
+fn unless_gone<T: Default>(result: io::Result<T>) -> io::Result<T> {
+    match result {
+        Err(error) if error.raw_os_error() == Some(nix::Error::ESRCH as i32) => Ok(T::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(T::default()),
+        result => result,
+    }
 }
 
 /// Sets a breakpoint at each of these functions; returns the original bytes.
