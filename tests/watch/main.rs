@@ -117,7 +117,7 @@ impl Watcher {
         self.watch.round(&mut machine, &mut |told| {
             let word = match told {
                 Told::Change(change) => Said::Change(Box::new(change.clone())),
-                Told::Warning(condemned) => Said::Warning(condemned.key().pid),
+                Told::Warning { condemned, .. } => Said::Warning(condemned.key().pid),
                 Told::HeldBack(count) => Said::HeldBack(count),
                 Told::Blind(_) => Said::Blind,
                 Told::Sighted => return,

@@ -254,10 +254,8 @@ pub(crate) fn real_processes(global: &Global) -> Result<(), Failure> {
 /// Returns the start of a command line that runs jobs on the selected machine, because a simulated
 /// one needs real processes.
 pub(crate) fn within(global: &Global) -> String {
-    global.sim.as_ref().map_or(String::new(), |machine| {
-        let machine = crate::wording::shell_word(&machine.to_string_lossy());
-        format!("gpuws sim {machine} --live -- ")
-    })
+    let start = |machine| format!("gpuws sim {} --live -- ", crate::wording::path_word(machine));
+    global.sim.as_deref().map_or(String::new(), start)
 }
 
 /// Returns the failure for a machine without real processes.

@@ -3,7 +3,7 @@
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::terminal::progress;
-use crate::wording::shell_word;
+use crate::wording::{path_word, shell_word};
 use gpu_core::{Groups, Origin};
 use gpu_machine::Options;
 pub(crate) use gpu_machine::{CLAIMS, Source, roots};
@@ -68,9 +68,7 @@ pub(crate) fn options(global: &Global) -> Options<'_> {
 pub(crate) fn sim_option(origin: &Origin, global: &Global) -> String {
     match (origin, &global.sim) {
         (Origin::Simulated(_), None) if gpu_machine::is_in_session() => String::new(),
-        (Origin::Simulated(_), Some(path)) => {
-            format!("--sim {} ", shell_word(&path.to_string_lossy()))
-        }
+        (Origin::Simulated(_), Some(path)) => format!("--sim {} ", path_word(path)),
         (Origin::Simulated(name), None) => format!("--sim {} ", shell_word(name)),
         _ => String::new(),
     }

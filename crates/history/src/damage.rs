@@ -19,6 +19,13 @@ pub struct Damage {
     pub frames: usize,
 }
 
+impl Damage {
+    /// Returns what distinguishes it from other damage, in the order of the files.
+    pub(crate) fn place(&self) -> (Day, FileKind, u64, &DamageKind) {
+        (self.day, self.file, self.offset, &self.what)
+    }
+}
+
 /// What is wrong with a part of a history.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DamageKind {

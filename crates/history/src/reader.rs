@@ -285,10 +285,11 @@ fn walk(
     Ok(())
 }
 
-/// Adds what is damaged, unless it is known.
+/// Adds what is damaged. If it is known, its cost is that of now: a history that grows loses more
+/// frames by it, or has a copy by now.
 fn add(known: &mut Vec<Damage>, damage: Damage) {
-    match known.binary_search(&damage) {
-        Ok(_) => {}
+    match known.binary_search_by(|known| known.place().cmp(&damage.place())) {
+        Ok(at) => known[at] = damage,
         Err(at) => known.insert(at, damage),
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct Summary {
     pub(crate) span: Option<(Timestamp, Timestamp)>,
     /// How many entries of the index were read.
     entries: u64,
+    /// Where the data of the last of them ends; `None` if it is damaged.
+    end: Option<u64>,
 }
 
 /// The entries of a day, and its data.
@@ -41,23 +43,34 @@ impl Summary {
     /// # Errors
     /// `Invalid` if it has another version.
     pub(crate) fn read(dir: &HistoryDir, day: Day, damage: &mut Vec<Damage>) -> Result<Self> {
-        let mut summary = Summary { day, frames: 0, span: None, entries: 0 };
-        let mut found = |file, what, frames| {
-            damage.push(Damage { day, file, offset: 0, what, frames });
+        let end = Some(SIZE as u64);
+        let mut summary = Summary { day, frames: 0, span: None, entries: 0, end };
+        let mut found = |file, what| {
+            damage.push(Damage { day, file, offset: 0, what, frames: 0 });
         };
+        // A recorder writes data before its entry, so all data of now is in the index soon.
+        let data = open(dir, FileKind::Data, day)?;
+        let length = data.as_ref().ok().and_then(|(data, _)| data.metadata().ok());
+        let length = length.map_or(0, |data| data.len());
         match open(dir, FileKind::Index, day)? {
             Ok((index, is_damaged)) => {
                 if is_damaged {
-                    found(FileKind::Index, DamageKind::Header, 0);
+                    found(FileKind::Index, DamageKind::Header);
                 }
                 summary.read_more(&index, damage);
+                if summary.end.is_some_and(|end| end < length) {
+                    summary.read_more(&index, damage);
+                }
+                if let Some(end) = summary.end.filter(|end| *end < length) {
+                    let (file, what) = (FileKind::Data, DamageKind::NotInIndex);
+                    damage.push(Damage { day, file, offset: end, what, frames: 0 });
+                }
             }
-            Err(why) => found(FileKind::Index, why, 0),
+            Err(why) => found(FileKind::Index, why),
         }
-        let mut found = |what, frames| {
-            damage.push(Damage { day, file: FileKind::Data, offset: 0, what, frames });
-        };
-        match open(dir, FileKind::Data, day)? {
+        let file = FileKind::Data;
+        let mut found = |what, frames| damage.push(Damage { day, file, offset: 0, what, frames });
+        match data {
             Ok((_, false)) => {}
             Ok((_, true)) => found(DamageKind::Header, 0),
             Err(why) => found(why, summary.frames),
@@ -76,6 +89,8 @@ impl Summary {
         let day = self.day;
         let (first, mut count) = (self.entries, 0);
         let ended = read_entries(index, first, |entry| {
+            let ends = |entry: Entry| entry.offset.saturating_add(entry.length.into());
+            self.end = entry.map(ends);
             match entry {
                 Some(Entry { is_copy: true, .. }) => {}
                 Some(Entry { time, .. }) => {

@@ -12,7 +12,7 @@ use gpu_core::{Error, ErrorKind, Result, Timestamp};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::Duration;
 
 /// The most entries of a day: more than 20 a second.
@@ -44,7 +44,9 @@ pub struct Writer {
     written: u64,
     frames: u64,
     /// Keeps other recorders out.
-    _lock: File,
+    lock: File,
+    /// It is without names.
+    is_anonymous: bool,
 }
 
 /// The files of the current day.
@@ -94,7 +96,7 @@ impl Writer {
             return Err(never_continued());
         }
         writer.dir.mark_anonymous()?;
-        Ok(writer)
+        Ok(Writer { is_anonymous: true, ..writer })
     }
 
     fn locked(dir: impl Into<OwnedFd>, retention: Retention) -> Result<Self> {
@@ -109,7 +111,8 @@ impl Writer {
             last_key: None,
             written: 0,
             frames: 0,
-            _lock: lock,
+            lock,
+            is_anonymous: false,
         })
     }
 
@@ -136,6 +139,7 @@ impl Writer {
         let time = frame.time();
         let day = Day::of(time)
             .ok_or_else(|| Error::new(ErrorKind::Invalid, "record a time after the year 9999"))?;
+        self.replace_removed()?;
         if self.shard.as_ref().is_none_or(|shard| shard.day != day) {
             self.sync()?;
             self.chunk = Chunk::default();
@@ -175,6 +179,22 @@ impl Writer {
             self.chunk.key = bytes;
         }
         self.chunk.next = (place + 1) % chunk::LENGTH;
+        Ok(())
+    }
+
+    /// Makes files again that were removed meanwhile; a new run begins then.
+    fn replace_removed(&mut self) -> Result<()> {
+        let is_removed = |file: &File| file.metadata().is_ok_and(|file| file.nlink() == 0);
+        if is_removed(&self.lock) {
+            self.lock = self.dir.lock()?;
+            if self.is_anonymous {
+                self.dir.mark_anonymous()?;
+            }
+        }
+        let removed = |shard: &mut Shard| is_removed(&shard.data) || is_removed(&shard.index);
+        if self.shard.take_if(removed).is_some() {
+            self.last_key = None;
+        }
         Ok(())
     }
 

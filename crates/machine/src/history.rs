@@ -5,6 +5,7 @@ use gpu_core::{
     DriverMessage, Error, ErrorKind, Fault, HolderSearch, Observation, Observer, ProcessDetail,
 };
 use gpu_history::{Frame, Reader, Retention, Writer};
+use gpu_host::supervise::unless_ignored;
 use gpu_host::{PathTrust, TrustedDir};
 use gpu_sim::Anonymizer;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -34,11 +35,13 @@ pub fn writer(
 ) -> Result<Writer, MachineError> {
     let failed = |error| MachineError::io("find the directory of the history", error);
     let path = std::path::absolute(path).map_err(failed)?;
-    let dir = TrustedDir::make(&path, PathTrust::Protected).map_err(|error| {
-        MachineError::new(error).with_hint(
-            "a history shows who does what: use a directory that only you or root can change",
-        )
-    })?;
+    let dir =
+        TrustedDir::make(&path, PathTrust::Protected).map_err(|error| match error.kind() {
+            ErrorKind::Invalid => MachineError::new(error).with_hint(
+                "a history shows who does what: use a directory that only you or root can change",
+            ),
+            _ => MachineError::new(error),
+        })?;
     let open = if with_names { Writer::open } else { Writer::open_anonymous };
     let what = || format!("write the history '{}'", path.display());
     let failed = |error: Error| Error::new(error.kind(), what()).with_source(error);
@@ -85,9 +88,9 @@ fn descriptor(dir: &TrustedDir) -> Result<OwnedFd, MachineError> {
 
 /// Takes the frames of a history.
 ///
-/// A frame has what a list of processes shows and what they work for; a process that is suspected of something is read
-/// whole, so that a diagnosis of the frame has its evidence. The driver's messages are read once a
-/// minute, and frames in between have those of then.
+/// A frame has what a list of processes shows and what they work for; a process that is suspected of
+/// something is read whole, so that a diagnosis of the frame has its evidence. The driver's messages
+/// are read once a minute, and frames in between have those of then.
 #[derive(Default)]
 pub struct Looks {
     observer: Observer,
@@ -133,15 +136,15 @@ impl Looks {
     }
 }
 
-/// Takes SIGINT, SIGTERM and SIGHUP as requests to end, and returns a stream that can be read once
-/// one has come.
+/// Takes SIGINT, SIGTERM and SIGHUP as requests to end, unless they are ignored as under nohup(1),
+/// and returns a stream that can be read once one has come.
 ///
 /// # Errors
 /// When the signals cannot be taken.
 pub fn end_requests() -> Result<UnixStream, MachineError> {
     let taken = || {
         let (requests, sender) = UnixStream::pair()?;
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in unless_ignored([SIGINT, SIGTERM, SIGHUP]) {
             signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
         }
         Ok(requests)

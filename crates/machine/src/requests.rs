@@ -1,6 +1,7 @@
 //! What signals request of a program that runs on.
 
 use crate::MachineError;
+use gpu_host::supervise::unless_ignored;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
@@ -32,8 +33,9 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Takes these signals from now on. SIGHUP requests the end if standard input or output is a
-    /// terminal, which is gone then, and otherwise to read the configuration again.
+    /// Takes these signals from now on, unless they are ignored as under nohup(1). SIGHUP requests
+    /// the end if standard input or output is a terminal, which is gone then, and otherwise to read
+    /// the configuration again.
     ///
     /// # Errors
     /// When the signals cannot be taken.
@@ -43,7 +45,7 @@ impl Requests {
         pipe.set_nonblocking(true).map_err(failed)?;
         let (end, reload) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let has_terminal = std::io::stdout().is_terminal() || std::io::stdin().is_terminal();
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in unless_ignored([SIGINT, SIGTERM, SIGHUP]) {
             let flag = if signal == SIGHUP && !has_terminal { &reload } else { &end };
             signal_hook::flag::register(signal, Arc::clone(flag)).map_err(failed)?;
             let sender = sender.try_clone().map_err(failed)?;

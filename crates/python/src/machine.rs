@@ -84,10 +84,7 @@ impl Machine {
 
     /// Returns the option that selects it, for a suggested command.
     pub(crate) fn sim_option(&self) -> String {
-        let quoted = |path: &PathBuf| {
-            let path = path.to_string_lossy();
-            format!("--sim {} ", gpu_report::wording::shell_word(&path))
-        };
-        self.sim.as_ref().map_or(String::new(), quoted)
+        let option = |path| format!("--sim {} ", gpu_report::wording::path_word(path));
+        self.sim.as_deref().map_or(String::new(), option)
     }
 }

@@ -1,6 +1,6 @@
 //! The part of a history that a replay shows.
 
-use crate::{Moment, TimeZone, local_time::readable, wording::shell_word};
+use crate::{Moment, TimeZone, local_time::readable, wording::path_word};
 use gpu_core::{Error, ErrorKind, Origin, Result, Timestamp};
 use gpu_history::{Damage, Frame, Reader};
 use gpu_reaper::Past;
@@ -19,7 +19,7 @@ pub fn damage(damage: &[Damage]) -> Vec<String> {
 
 /// Returns the command that diagnoses a sample of a history: the last one, or that of this time.
 pub fn doctor(dir: &Path, at: Option<Timestamp>) -> String {
-    let dir = shell_word(&dir.to_string_lossy());
+    let dir = path_word(dir);
     let at = at.map_or(String::new(), |at| format!(" --at {at}"));
     format!("gpuws doctor --replay {dir}{at}")
 }
@@ -76,8 +76,11 @@ pub fn covers((first, last): (Timestamp, Timestamp), zone: &TimeZone) -> String 
 }
 
 fn failed(path: &Path, why: String) -> Error {
-    let what = format!("replay the history '{}'", path.display());
-    Error::new(ErrorKind::Invalid, what).with_source(why)
+    failed_by(ErrorKind::Invalid, path, why)
+}
+
+fn failed_by(kind: ErrorKind, path: &Path, why: String) -> Error {
+    Error::new(kind, format!("replay the history '{}'", path.display())).with_source(why)
 }
 
 /// Returns the part of this time between two moments; all of it by default.
@@ -132,8 +135,8 @@ pub fn past(reader: &mut Reader, before: Timestamp) -> Past {
 /// most `count`, at least this long apart. Their origin says of what they are a recording.
 ///
 /// # Errors
-/// `Invalid`, with the path, when the history does not cover this moment, or has no readable frame
-/// there.
+/// `Invalid`, with the path, when the history does not cover this moment; `Io` when no frame up to
+/// it can be read.
 pub fn frames(
     path: &Path,
     reader: &mut Reader,
@@ -145,7 +148,8 @@ pub fn frames(
     let position = position(path, reader, at, zone)?;
     let mut frames = reader.leading_to(position, count, apart);
     if frames.is_empty() {
-        return Err(failed(path, "every sample before this time is damaged".to_owned()));
+        let why = "every sample before this time is damaged".to_owned();
+        return Err(failed_by(ErrorKind::Io, path, why));
     }
     for frame in &mut frames {
         let snapshot = &mut frame.snapshot;

@@ -29,8 +29,9 @@ pub fn lines(told: &Told<'_>, time: &str, sim: &str, columns: usize) -> Vec<Line
             vec![head("HELD BACK").plain(text)]
         }
         Told::Change(change) => changed(change, head(word(change.kind)), sim, columns),
-        Told::Warning(condemned) => {
-            let text = format!("{} will be ended in {}", about(condemned), age(condemned.left));
+        Told::Warning { condemned, is_dry_run } => {
+            let would = if *is_dry_run { "would" } else { "will" };
+            let text = format!("{} {would} be ended in {}", about(condemned), age(condemned.left));
             vec![head("WARNING").plain(text)]
         }
         Told::Spared { plan, .. } => spared(plan, &head("SPARED")).collect(),
@@ -43,14 +44,14 @@ pub fn lines(told: &Told<'_>, time: &str, sim: &str, columns: usize) -> Vec<Line
 }
 
 /// Returns what the users of a machine are told of an event, by UID: the owners of processes that
-/// keep memory from others, and of those that will be ended.
+/// keep memory from others, and of those that will be ended. A dry run warns nobody.
 pub fn messages(told: &Told<'_>, hostname: &str) -> Vec<(u32, String)> {
     match told {
         Told::Change(change) if change.kind == ChangeKind::Raised => change
             .concerned()
             .filter_map(|process| Some((process.uid.ok()?, message(change, process, hostname))))
             .collect(),
-        Told::Warning(condemned) => {
+        Told::Warning { condemned, is_dry_run: false } => {
             let uid = condemned.process.uid.ok();
             uid.map(|uid| (uid, warning(condemned, hostname))).into_iter().collect()
         }

@@ -64,8 +64,13 @@ pub enum Told<'a> {
     Change(&'a Change),
     /// So many findings were not raised, because too many were within an hour.
     HeldBack(usize),
-    /// A process will be ended unless something changes.
-    Warning(&'a Condemned),
+    /// A process will be ended unless something changes, or would be if this were no dry run.
+    Warning {
+        /// The process.
+        condemned: &'a Condemned,
+        /// It is only told that it would be ended.
+        is_dry_run: bool,
+    },
     /// Every process that the policy selected is spared, by the checks of the plan.
     Spared {
         /// The last look before it.
@@ -94,8 +99,10 @@ impl Watch {
     /// Without a token, or with `dry_run` in the policy, the plan is only told.
     pub fn round(&mut self, machine: &mut Machine<'_>, told: &mut dyn FnMut(Told<'_>)) {
         self.look_and_tell(machine, Purpose::Tell, told);
-        for warning in self.warnings() {
-            told(Told::Warning(&warning));
+        let reap = &self.policy().reap;
+        let is_dry_run = machine.token.is_none() || reap.as_ref().is_none_or(|reap| reap.dry_run);
+        for condemned in &self.warnings() {
+            told(Told::Warning { condemned, is_dry_run });
         }
         if self.condemned().is_empty() || (machine.go_on)().is_break() {
             return;

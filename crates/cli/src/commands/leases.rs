@@ -9,7 +9,7 @@ use crate::queue_status::user;
 use crate::source;
 use crate::terminal::{Line, Screen};
 use crate::wording;
-use crate::wording::shell_word;
+use crate::wording::path_word;
 use gpu_core::{DeviceId, DeviceUuid, LeaseEntry, Origin};
 use gpu_host::FileLeaseStore;
 use gpu_report::json;
@@ -35,9 +35,10 @@ pub(crate) fn run(
         true => screen.json(&json::Leases::of(&listing, &user))?,
         false => {
             // The suggested commands use the same directory.
-            let dir = args.claims.as_ref().map_or(String::new(), |dir| {
-                format!(" --claims {}", shell_word(&dir.to_string_lossy()))
-            });
+            let dir = args
+                .claims
+                .as_ref()
+                .map_or(String::new(), |dir| format!(" --claims {}", path_word(dir)));
             show(screen, global, &listing, &dir)?;
             if !global.quiet && global.sim.is_none() {
                 to_release(screen, &listing, &locks, &dir)?;

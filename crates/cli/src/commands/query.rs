@@ -33,7 +33,7 @@ pub(crate) fn run(args: &QueryArgs, global: &Global, screen: &mut Screen) -> Res
             &args.only.devices,
             &args.repeat,
             global,
-            &mut Screen::file(create(path)?),
+            &mut Screen::file(create(path)?, path),
         ),
         None => rows(&args.fields, style, &args.only.devices, &args.repeat, global, screen),
     }

@@ -55,7 +55,7 @@ pub(crate) fn run(
         Some((part, path)) => {
             let copy =
                 part.file.try_clone().map_err(|error| Failure::io("write a report", error))?;
-            print(&mut Screen::file(copy))?;
+            print(&mut Screen::file(copy, path))?;
             part.finish(path)?;
         }
         None => screen.together(print)?,

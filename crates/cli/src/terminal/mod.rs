@@ -17,6 +17,7 @@ use gpu_report::ascii;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
 use std::sync::OnceLock;
 
 /// The size of the output buffer in bytes: the capacity of a pipe on Linux.
@@ -73,6 +74,8 @@ pub(crate) fn warn(text: &str) {
 pub(crate) struct Screen {
     /// Buffers until it is flushed.
     out: Box<dyn Write>,
+    /// The name of a file; none for standard output.
+    file: Option<String>,
     colour: bool,
     width: usize,
     is_terminal: bool,
@@ -95,20 +98,23 @@ impl Screen {
             width: width.unwrap_or(USUAL_WIDTH),
             is_terminal: stdout.is_terminal(),
             out: Box::new(BufWriter::with_capacity(PIECE, stdout)),
+            file: None,
             colour,
             closed: false,
             held: false,
         }
     }
 
-    /// Returns a file, with the width of a pipe.
-    pub(crate) fn file(file: File) -> Self {
-        Screen::without_terminal(BufWriter::new(file))
+    /// Returns a file with this name, with the width of a pipe.
+    pub(crate) fn file(file: File, path: &Path) -> Self {
+        let name = Some(path.display().to_string());
+        Screen { file: name, ..Screen::without_terminal(BufWriter::new(file)) }
     }
 
     fn without_terminal(out: impl Write + 'static) -> Self {
         Screen {
             out: Box::new(out),
+            file: None,
             colour: false,
             width: USUAL_WIDTH,
             is_terminal: false,
@@ -199,8 +205,9 @@ impl Screen {
                 self.closed = true;
                 Ok(())
             }
-            result => result.map_err(|error| {
-                Failure::io("write to standard output", error).ending(Exit::NotWritten)
+            result => result.map_err(|error| match &self.file {
+                Some(file) => Failure::io(format!("write to '{file}'"), error),
+                None => Failure::io("write to standard output", error).ending(Exit::NotWritten),
             }),
         }
     }

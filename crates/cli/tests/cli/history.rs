@@ -1,9 +1,11 @@
 //! `gpuws record --for`, and what replays a history.
 
 use crate::program::{Ended, files, gpuws};
+use nix::sys::signal::Signal;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 fn dir() -> TempDir {
@@ -181,32 +183,111 @@ fn recorder_goes_on_after_samples_that_cannot_be_written() {
     assert_eq!((ended.code, ended.stdout.as_str()), (3, ""), "{}", ended.stderr);
 }
 
-#[test]
-fn recorder_of_this_machine_stops_cleanly_at_a_signal() {
-    let dir = dir();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_gpuws"))
-        .args(["record", "--for", "1h", "--every", "100ms", "--names", "past"])
-        .current_dir(dir.path())
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("gpuws runs");
-    let index = || {
-        let past = fs::read_dir(dir.path().join("past")).into_iter().flatten().flatten();
+/// A recorder of this machine, which writes ten samples a second to `past`.
+struct Recorder {
+    dir: TempDir,
+    child: Child,
+}
+
+impl Recorder {
+    /// Starts it with these commands of the shell before.
+    fn start(before: &str) -> Self {
+        let dir = dir();
+        let line = format!("{before} exec \"$0\" record --for 1h --every 100ms --names past");
+        let child = Command::new("sh")
+            .args(["-c", &line, env!("CARGO_BIN_EXE_gpuws")])
+            .current_dir(dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("sh runs");
+        let mut recorder = Recorder { dir, child };
+        recorder.wait_for(3);
+        recorder
+    }
+
+    fn entries(&self) -> u64 {
+        let past = fs::read_dir(self.dir.path().join("past")).into_iter().flatten().flatten();
         let mut index =
             past.filter(|entry| entry.file_name().to_string_lossy().starts_with("index"));
-        index.next().and_then(|entry| entry.metadata().ok()).map_or(0, |metadata| metadata.len())
-    };
-    // A header and three entries.
-    while index() < 4 * 32 {
-        assert!(child.try_wait().expect("it is our child").is_none(), "it ended by itself");
-        std::thread::yield_now();
+        let length = index.next().and_then(|entry| entry.metadata().ok()).map_or(0, |of| of.len());
+        (length / 32).saturating_sub(1)
     }
-    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).expect("a PID"));
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("our child");
-    let ended = crate::program::ended(child.wait_with_output().expect("it ends"));
+
+    /// Waits for so many more samples.
+    fn wait_for(&mut self, more: u64) {
+        let enough = self.entries() + more;
+        while self.entries() < enough {
+            let has_ended = self.child.try_wait().expect("it is our child").is_some();
+            assert!(!has_ended, "it ended by itself");
+            std::thread::yield_now();
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).expect("a PID"));
+        nix::sys::signal::kill(pid, signal).expect("our child");
+    }
+
+    fn end(self) -> Ended {
+        self.signal(Signal::SIGTERM);
+        crate::program::ended(self.child.wait_with_output().expect("it ends"))
+    }
+}
+
+#[test]
+fn recorder_of_this_machine_stops_cleanly_at_a_signal() {
+    let ended = Recorder::start("").end();
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(ended.stdout.contains(" samples written to past, "), "{}", ended.stdout);
     assert!(!ended.stderr.contains("left: "), "no progress without a terminal: {}", ended.stderr);
+}
+
+#[test]
+fn recorder_ignores_the_signals_that_it_was_started_to_ignore() {
+    // As nohup does, and a shell for a job in the background.
+    let mut recorder = Recorder::start("trap '' HUP INT;");
+    recorder.signal(Signal::SIGHUP);
+    recorder.signal(Signal::SIGINT);
+    recorder.wait_for(3);
+    assert_eq!(recorder.end().code, 0);
+}
+
+#[test]
+fn recorder_tells_that_its_directory_was_removed() {
+    let mut recorder = Recorder::start("");
+    fs::remove_dir_all(recorder.dir.path().join("past")).expect("it is ours");
+    let mut told = BufReader::new(recorder.child.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    told.read_line(&mut line).expect("text");
+    assert!(line.contains("samples are missing: failed to open '"), "{line}");
+    assert_eq!(recorder.end().code, 1);
+    let is_told = |line: String| line.ends_with("could not be written");
+    assert!(told.lines().any(|line| is_told(line.expect("text"))));
+}
+
+#[test]
+fn report_that_cannot_be_written_names_its_file() {
+    let dir = dir();
+    lines(dir.path(), "--sim labbox record --for 60s --names past");
+    // No file may become larger than 512 bytes, as on a full disk.
+    let line = "ulimit -f 1; exec \"$0\" report past --format html -o report.html";
+    let mut command = Command::new("sh");
+    command.args(["-c", line, env!("CARGO_BIN_EXE_gpuws")]).current_dir(dir.path());
+    let ended = crate::program::ended(command.output().expect("sh runs"));
+    assert_eq!(ended.code, 3, "{}", ended.stderr);
+    assert!(ended.stderr.contains("failed to write to 'report.html': "), "{}", ended.stderr);
+    assert_eq!(files(dir.path()), ["past"]);
+}
+
+#[test]
+fn printed_commands_work_for_a_directory_with_the_name_of_an_option() {
+    let dir = dir();
+    let told = lines(dir.path(), "--sim labbox record --for 3s --names -- -past");
+    let (_, next) = told[1].split_once("gpuws ").expect("a command");
+    assert_eq!(next, "top --replay ./-past");
+    let status = lines(dir.path(), "status --replay ./-past");
+    let next = status.iter().find_map(|line| Some(line.split_once("   gpuws ")?.1)).expect("one");
+    assert!(run(dir.path(), next).code < 2, "{next}");
 }

@@ -67,13 +67,18 @@ fn policy_reaps_only_with_both_keys() {
         assert_eq!(events[2]["reap"]["targets"][0]["pid"], 100_562);
         assert_eq!(events[2]["reap"]["report"], Value::Null);
         assert_eq!(events[1]["reap_in_ms"], 240_000);
+        assert_eq!(events[1]["dry_run"], true);
     }
+    let told = run(&["--sim", "p100-ghost", "watch", "--for", "30m", "--policy", &policy]);
+    let told = String::from_utf8(told.stdout).unwrap();
+    assert!(told.contains(" would be ended in ") && !told.contains(" will be ended"), "{told}");
     let refused = watch(&dry, &["--reap"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(reported(&refused).contains("no section [reap] with dry_run = false"), "{refused:?}");
     let output = watch(&policy, &["--reap"]);
     let events = events(&output);
     assert_eq!(names(&events), ["raised", "reap-warning", "reaped", "cleared"], "{output:?}");
+    assert_eq!(events[1]["dry_run"], false);
     let report = &events[2]["reap"]["report"];
     assert_eq!(report["complete"], true, "{report}");
     assert_eq!(events[0]["finding_id"], events[3]["finding_id"]);

@@ -12,6 +12,7 @@ use signal_hook::iterator::exfiltrator::SignalOnly;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 /// The signals that request the end of a program.
@@ -115,6 +116,14 @@ fn is_echo(heard: &mut BTreeMap<i32, Duration>, signal: i32) -> bool {
         heard.insert(signal, now);
     }
     echoes
+}
+
+/// Returns those of these signals that this program was not started to ignore, as nohup(1) starts
+/// it: an ignored signal stays ignored. All, if `/proc` does not tell.
+pub fn unless_ignored<const N: usize>(signals: [i32; N]) -> impl Iterator<Item = i32> {
+    let root = ProcRoot::open(Path::new("/proc")).ok();
+    let ignored = root.and_then(|root| ignored(&root).ok()).unwrap_or(0);
+    signals.into_iter().filter(move |signal| !is_in(ignored, *signal))
 }
 
 /// Returns the ignored signals of this process, as bits.

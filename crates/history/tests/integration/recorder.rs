@@ -6,7 +6,7 @@ use gpu_core::{ErrorKind, Timestamp};
 use gpu_history::{DamageKind, Frame, Reader, Retention, Writer};
 use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -129,11 +129,88 @@ fn growing_history_is_read() {
         writer.add(frame).unwrap();
         assert_eq!((reader.refresh().unwrap(), reader.len()), (true, number + 1));
         assert!(reader.frame(number).as_ref() == Some(frame), "{number}");
+        assert_eq!(Reader::open(File::open(dir.path()).unwrap()).unwrap().damage(), []);
     }
     writer.add(&at(&frames[0], START.0 + DAY)).unwrap();
     assert!(reader.refresh().unwrap());
     assert_eq!(reader.span(), Some((frames[0].time(), Timestamp(START.0 + DAY))));
     assert_eq!(reader.check(), []);
+}
+
+#[test]
+fn lost_end_of_an_index_is_told_at_once() {
+    let frames = looks(15, 30);
+    let whole = recorded(&frames);
+    assert_eq!(reader(&whole).damage(), []);
+    for (left, header) in [(32 * 11, false), (32, false), (0, true)] {
+        let dir = recorded(&frames);
+        cut(&file(&dir, "index"), left);
+        let reader = reader(&dir);
+        assert!(reader.len() < frames.len());
+        let told: Vec<&DamageKind> = reader.damage().iter().map(|damage| &damage.what).collect();
+        assert!(told.contains(&&DamageKind::NotInIndex), "{told:?}");
+        assert_eq!(told.contains(&&DamageKind::Header), header);
+    }
+}
+
+#[test]
+fn damage_of_a_growing_history_is_counted_once() {
+    let frames = looks(14, 40);
+    let dir = dir();
+    let mut writer = writer(&dir);
+    writer.add(&frames[0]).unwrap();
+    let mut reader = reader(&dir);
+    let data = OpenOptions::new().write(true).open(file(&dir, "data")).unwrap();
+    data.write_all_at(&[0xa5; 64], 40).unwrap();
+    for (number, frame) in frames.iter().enumerate().skip(1) {
+        writer.add(frame).unwrap();
+        reader.refresh().unwrap();
+        let read = reader.frame(number);
+        let lost: usize = reader.damage().iter().map(|damage| damage.frames).sum();
+        assert!(lost <= number + 1, "{lost} of {} are lost", number + 1);
+        assert_eq!(read.is_none(), lost > 0, "{number}: {:?}", reader.damage());
+    }
+}
+
+#[test]
+fn removed_files_are_made_again() {
+    let frames = looks(12, 40);
+    for removed in [&["data", "index"][..], &["index"], &["data"]] {
+        let dir = dir();
+        let mut writer = writer(&dir);
+        frames[..20].iter().for_each(|frame| writer.add(frame).unwrap());
+        removed.iter().for_each(|kind| fs::remove_file(file(&dir, kind)).unwrap());
+        frames[20..].iter().for_each(|frame| writer.add(frame).unwrap());
+        let mut reader = reader(&dir);
+        let left: Vec<Frame> = reader.from(Timestamp(0)).collect();
+        assert!(left == frames[20..], "{removed:?}: {} frames", left.len());
+        let starts: Vec<usize> = (0..reader.len()).filter(|at| reader.starts_run(*at)).collect();
+        let begins = reader.len() - 20;
+        assert!(starts.contains(&begins), "{removed:?}: a run begins at {starts:?}");
+    }
+}
+
+#[test]
+fn recorder_of_a_removed_directory_fails_and_keeps_its_lock() {
+    let frames = looks(13, 3);
+    let outer = dir();
+    let path = outer.path().join("history");
+    let make = || {
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o700)).unwrap();
+        Writer::open(File::open(&path).unwrap(), Retention::default()).unwrap()
+    };
+    let mut lost = make();
+    lost.add(&frames[0]).unwrap();
+    fs::remove_dir_all(&path).unwrap();
+    for frame in &frames[1..] {
+        assert_eq!(lost.add(frame).unwrap_err().kind(), ErrorKind::Io);
+    }
+    let mut next = make();
+    fs::remove_file(path.join("lock")).unwrap();
+    next.add(&frames[0]).unwrap();
+    let other = Writer::open(File::open(&path).unwrap(), Retention::default());
+    assert_eq!(other.unwrap_err().kind(), ErrorKind::Invalid, "the lock was taken again");
 }
 
 #[test]

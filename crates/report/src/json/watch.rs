@@ -34,10 +34,14 @@ pub struct WatchEvent<'a> {
     pub last_seen_at: Option<String>,
     /// The finding, as it was last seen. Null unless it was raised, updated or cleared.
     pub finding: Option<Finding<'a>>,
-    /// The process that will be ended. Null unless this is a warning.
+    /// The process that will be ended, or would be if this were no dry run. Null unless this is a
+    /// warning.
     pub process: Option<Process>,
     /// Time until that process is ended, in milliseconds. Null unless this is a warning.
     pub reap_in_ms: Option<u64>,
+    /// Whether that process will not be ended, because this is a dry run. Null unless this is a
+    /// warning.
+    pub dry_run: Option<bool>,
     /// The plan of the policy and its result, which is null for a dry run and if everybody is spared.
     /// Null for other events.
     pub reap: Option<Planned<'a>>,
@@ -101,7 +105,7 @@ impl<'a> WatchEvent<'a> {
             Told::Sighted => WatchEventKind::Sighted,
             Told::Change(change) => change.kind.into(),
             Told::HeldBack(_) => WatchEventKind::HeldBack,
-            Told::Warning(_) => WatchEventKind::ReapWarning,
+            Told::Warning { .. } => WatchEventKind::ReapWarning,
             Told::Spared { .. } => WatchEventKind::ReapSpared,
             Told::Reap { report: None, .. } => WatchEventKind::ReapPlanned,
             Told::Reap { report: Some(_), .. } => WatchEventKind::Reaped,
@@ -124,6 +128,7 @@ impl<'a> WatchEvent<'a> {
             finding: None,
             process: None,
             reap_in_ms: None,
+            dry_run: None,
             reap: None,
             held_back_count: None,
             error: None,
@@ -136,11 +141,12 @@ impl<'a> WatchEvent<'a> {
                 let process = |key| known(&change.processes, key);
                 object.finding = Some(Finding::with(&change.finding, sim, process));
             }
-            Told::Warning(condemned) => {
+            Told::Warning { condemned, is_dry_run } => {
                 let process = &condemned.process;
                 object.finding_id = Some(condemned.id.to_string());
                 object.process = Some(Process::known(process.key.pid, Some(process)));
                 object.reap_in_ms = u64::try_from(condemned.left.as_millis()).ok();
+                object.dry_run = Some(*is_dry_run);
             }
             Told::Spared { now, plan } => object.reap = Some(Planned::of(now, plan, None)),
             Told::Reap { now, plan, report } => {

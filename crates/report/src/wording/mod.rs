@@ -18,6 +18,7 @@ use gpu_reaper::{Advice, Confidence, FindingKind, Role};
 use gpu_text::ErrorCode;
 use std::borrow::Cow;
 use std::fmt;
+use std::path::Path;
 use std::time::Duration;
 
 /// Returns the words for a kind of finding.
@@ -441,6 +442,13 @@ pub fn shell_word(word: &str) -> String {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// Returns a path as a word of a shell command that is no option: `./-f` for `-f`.
+pub fn path_word(path: &Path) -> String {
+    let path = path.to_string_lossy();
+    let is_option = path.starts_with('-') && path != "-";
+    shell_word(&if is_option { format!("./{path}") } else { path.into_owned() })
 }
 
 #[cfg(test)]

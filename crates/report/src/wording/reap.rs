@@ -189,10 +189,16 @@ pub fn report(report: &Report) -> Vec<Paragraph> {
         };
         told.push(Paragraph::new(Line::new().accent("stopped: "), why));
     }
-    // Before the first signal there is nothing to prove.
-    let is_untouched =
-        report.stopped.is_some() && report.actions.iter().all(|action| action.signals.is_empty());
-    for freed in report.memory.iter().filter(|_| !is_untouched) {
+    let is_untouched = report.actions.iter().all(|action| action.signals.is_empty());
+    for freed in &report.memory {
+        // Without a signal there is nothing to prove.
+        if is_untouched {
+            let used = freed.after.as_ref().ok().filter(|_| report.stopped.is_none());
+            let line =
+                |used| format!("GPU {}: {used} in use; no signal was sent", freed.device.index);
+            told.extend(used.map(|used| Line::new().plain(line(used)).into()));
+            continue;
+        }
         told.push(proof(freed, report.stopped.is_some()).into());
         if let Some(doubt) = freed.doubt {
             let what = format!("unknown whether the targets freed it: {doubt}");

@@ -151,6 +151,9 @@ fn times_and_counts_are_rounded_for_people() {
     {
         assert_eq!(wording::shell_word(word), quoted);
     }
+    for (path, word) in [("-f", "./-f"), ("--all x", "'./--all x'"), ("-", "-"), ("a/-b", "a/-b")] {
+        assert_eq!(wording::path_word(path.as_ref()), word);
+    }
 }
 
 #[test]

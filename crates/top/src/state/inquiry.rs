@@ -3,6 +3,21 @@
 use super::{Effect, Overlay, State};
 use crate::inquiry::{Answer, Inquiry};
 use crate::rows::{RowKey, Subject};
+use std::time::Duration;
+
+/// How long leases that take more than a look to read are shown before they are read again.
+const SLOW: Duration = Duration::from_secs(60);
+
+/// The last question for the leases.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LeaseQuestion {
+    /// The time of the last look before it.
+    asked: Duration,
+    /// It is not answered yet.
+    is_open: bool,
+    /// A look came before its answer.
+    is_slow: bool,
+}
 
 impl State {
     /// Opens or closes the environment of the selected process. Values that may be secrets are
@@ -29,10 +44,25 @@ impl State {
 
     pub(super) fn toggle_leases(&mut self) -> Effect {
         self.toggle(Overlay::Leases);
-        match self.overlay {
-            Some(_) => Effect::Ask(Inquiry::Leases),
-            None => Effect::Draw,
+        let now = self.frame.as_deref().map_or(Duration::ZERO, |frame| frame.read_at);
+        match self.overlay.is_some() && !self.lease_question.is_open {
+            true => self.ask_for_leases(now),
+            false => Effect::Draw,
         }
+    }
+
+    fn ask_for_leases(&mut self, now: Duration) -> Effect {
+        self.lease_question = LeaseQuestion { asked: now, is_open: true, is_slow: false };
+        Effect::Ask(Inquiry::Leases)
+    }
+
+    /// Asks for the leases again after a look, if they are shown.
+    pub(super) fn renew_leases(&mut self, now: Duration) -> Option<Effect> {
+        let is_shown = self.overlay == Some(Overlay::Leases) && !self.is_frozen();
+        let LeaseQuestion { asked, is_open, is_slow } = &mut self.lease_question;
+        *is_slow |= *is_open;
+        let is_due = !*is_open && (!*is_slow || now.saturating_sub(*asked) >= SLOW);
+        (is_shown && is_due).then(|| self.ask_for_leases(now))
     }
 
     pub(super) fn answered(&mut self, answer: Answer) -> Effect {
@@ -46,6 +76,7 @@ impl State {
             },
             Answer::Leases(read) => {
                 self.leases = Some(read);
+                self.lease_question.is_open = false;
                 Overlay::Leases
             }
         };

@@ -19,6 +19,7 @@ use crate::tree::Branch;
 use crate::view::{usable, view};
 use gpu_core::{Environment, ProcessKey};
 use gpu_report::TimeZone;
+use inquiry::LeaseQuestion;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use std::collections::{BTreeMap, BTreeSet};
@@ -195,6 +196,7 @@ pub struct State {
     pub(crate) reveals: bool,
     /// The leases and claims when they are known.
     pub(crate) leases: Option<Result<Leases, String>>,
+    lease_question: LeaseQuestion,
     /// How the recording is played, once that is known.
     pub(crate) playback: Option<Playback>,
     /// Why the last wish to the player was not fulfilled; until the next key.
@@ -238,6 +240,7 @@ impl State {
             environment: None,
             reveals: false,
             leases: None,
+            lease_question: LeaseQuestion::default(),
             playback: None,
             objection: None,
             timecode: None,
@@ -324,7 +327,11 @@ impl State {
                 (self.size, self.read) = ((columns, rows), 0);
                 Effect::Repaint
             }
-            Event::Frame(frame) => self.look(frame),
+            Event::Frame(frame) => {
+                let now = frame.read_at;
+                let effect = self.look(frame);
+                self.renew_leases(now).unwrap_or(effect)
+            }
             Event::Stalled { what, since } => {
                 self.waiting = Some((what, since));
                 Effect::Draw

@@ -88,6 +88,31 @@ fn leases_are_read_when_they_are_opened() {
 }
 
 #[test]
+fn leases_that_are_shown_are_read_again_after_each_look() {
+    let mut state = state(options());
+    let look = |state: &mut State, seconds: u64| {
+        state.update(Event::Frame(Box::new(made(1, &[], seconds * 1000))))
+    };
+    let answer = || Event::Answer(Box::new(Answer::Leases(Err("no answer".to_owned()))));
+    let ask = Effect::Ask(Inquiry::Leases);
+    assert_eq!(press(&mut state, "l"), ask);
+    state.update(answer());
+    assert_eq!(look(&mut state, 2), ask);
+    // One that takes longer than a look is asked once a minute, also if the box is opened again.
+    assert_eq!(look(&mut state, 3), Effect::Draw);
+    assert_eq!(press(&mut state, "ll"), Effect::Draw);
+    state.update(answer());
+    assert_eq!(look(&mut state, 4), Effect::Draw);
+    assert_eq!(look(&mut state, 61), Effect::Draw);
+    assert_eq!(look(&mut state, 62), ask);
+    state.update(answer());
+    assert_eq!(look(&mut state, 63), ask);
+    state.update(answer());
+    assert_eq!(press(&mut state, "l"), Effect::Draw);
+    assert_eq!(look(&mut state, 64), Effect::Draw, "they are not shown");
+}
+
+#[test]
 fn view_without_a_machine_to_ask_has_no_such_keys() {
     let mut state = state(Options { can_ask: false, ..options() });
     assert_eq!(press(&mut state, "je"), Effect::Nothing);

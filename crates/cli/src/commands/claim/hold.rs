@@ -3,7 +3,7 @@
 use crate::exit::Exit;
 use crate::failure::Failure;
 use gpu_core::{EntryKind, JobExit, Launch, ProcessKey};
-use gpu_host::supervise::{Companions, end_as};
+use gpu_host::supervise::{Companions, end_as, unless_ignored};
 use gpu_machine::{RENEWAL, open_process, time_until};
 use gpu_steward::{Grant, HeldDevices, Ports};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -32,7 +32,7 @@ impl Signals {
         let failed = |error| Failure::io("watch for Ctrl-C", error).ending(Exit::Own);
         let (pipe, sender) = UnixStream::pair().map_err(failed)?;
         let reported = Arc::new(AtomicUsize::new(0));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in unless_ignored([SIGINT, SIGTERM, SIGHUP]) {
             let sender = sender.try_clone().map_err(failed)?;
             let number = usize::try_from(signal).unwrap_or_default();
             signal_hook::flag::register_usize(signal, Arc::clone(&reported), number)

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::source;
 use crate::terminal::{Line, Screen};
 use crate::wording;
-use crate::wording::shell_word;
+use crate::wording::path_word;
 use gpu_core::{Absent, DeviceFile, HolderScan, Host, Origin, Unreadable};
 use gpu_report::json::{FoundHolder, Holders};
 use table::table;
@@ -94,11 +94,8 @@ fn print_legend(
         let mut line =
             Line::new().plain(format!("{number} could not be read: {}", reasons.join(", ")));
         if unreadable.0.contains_key(&Absent::NotPermitted) && host.is_root() != Ok(true) {
-            let files: String = args
-                .files
-                .iter()
-                .map(|file| format!(" {}", shell_word(&file.to_string_lossy())))
-                .collect();
+            let files: String =
+                args.files.iter().map(|file| format!(" {}", path_word(file))).collect();
             line = line.plain(".   ").accent(format!("sudo gpuws holders{files}"));
         }
         screen.print(&line)?;

@@ -42,8 +42,7 @@ pub(crate) fn run(
         let what = "no out-of-memory message found";
         screen.print(&Line::new().plain(what))?;
         if is_recording(&log.head) && !global.quiet {
-            let file = args.file.to_string_lossy();
-            let next = format!("gpuws mem replay {}", wording::shell_word(&file));
+            let next = format!("gpuws mem replay {}", wording::path_word(&args.file));
             screen.print(&Line::new().dim("this is a memory recording; use: ").plain(next))?;
         }
     } else {

@@ -5,7 +5,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::{self, Source};
 use crate::terminal::{self, Progress, Screen};
-use crate::wording::shell_word;
+use crate::wording::path_word;
 use gpu_history::{Retention, Writer};
 use gpu_machine::history::{self, Looks};
 use gpu_report::Blind;
@@ -25,7 +25,7 @@ pub(super) fn run(
     let (written, missing) = record(args, duration, &source, &mut writer, &mut blind)?;
     let synced = writer.sync();
     source.leak();
-    let again = format!("gpuws top --replay {}", shell_word(&args.path.to_string_lossy()));
+    let again = format!("gpuws top --replay {}", path_word(&args.path));
     super::tell(args, global, screen, written, &format!(", {}", size(writer.written())), &again)?;
     blind.text().iter().for_each(|text| terminal::warn(text));
     let exit = super::missing(missing);

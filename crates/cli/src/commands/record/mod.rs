@@ -37,7 +37,7 @@ pub(crate) fn run(
         blind.add(&snapshot);
     }
     part.finish(&args.path)?;
-    let sim = wording::shell_word(&args.path.to_string_lossy());
+    let sim = wording::path_word(&args.path);
     let told = tell(args, global, screen, sample_count, "", &format!("gpuws --sim {sim} doctor"));
     blind.text().iter().for_each(|text| terminal::warn(text));
     told

@@ -136,7 +136,7 @@ fn show_stop(
         screen.print(&head.plain(format!(": peak reserved {reserved}")))?;
     }
     if run.helpful_settings.is_empty() {
-        let file = wording::shell_word(&args.file.to_string_lossy());
+        let file = wording::path_word(&args.file);
         let next = "  No setting of this allocator helps; for the required memory: ";
         screen.print(&Line::new().dim(next).plain(format_args!("gpuws mem fit {file}")))?;
     }
