@@ -62,6 +62,13 @@ fn press(state: &mut State, keys: &str) {
     }
 }
 
+#[test]
+fn process_that_is_listed_but_gone_has_its_finding_as_note() {
+    let screen = lines(&watched("listed-but-gone", 2, (80, 24)));
+    let row = screen.lines().find(|line| line.contains(" 31337 ")).unwrap();
+    assert!(row.contains(" gone "), "{screen}");
+}
+
 const SIZES: [(u16, u16); 4] = [(20, 5), (80, 24), (120, 40), (200, 60)];
 
 fn hold(name: &str, what: &str) {

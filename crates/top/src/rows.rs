@@ -5,8 +5,8 @@
 
 use crate::jobs;
 use gpu_core::{
-    Bytes, DeviceId, DeviceProcess, DeviceProcessKind, DeviceState, MigInstance, Pid, ProcessInfo,
-    ProcessKey, Snapshot, Timestamp, clean,
+    Absent, Bytes, DeviceId, DeviceProcess, DeviceProcessKind, DeviceState, MigInstance, Pid,
+    ProcessInfo, ProcessKey, Snapshot, Timestamp, clean,
 };
 use gpu_reaper::{Diagnosis, Finding, FindingKind, Usage, User};
 use gpu_report::{fault, wording};
@@ -458,10 +458,13 @@ impl Look<'_> {
     fn row(&self, device: &DeviceState, user: &User, roots: &[ProcessKey]) -> Row {
         let info = self.snapshot.process(user.pid).ok();
         let key = info.map_or(ProcessKey { pid: user.pid, start: None }, |info| info.key);
-        let suspects = |finding: &&Finding| {
-            finding.suspects.iter().any(|suspect| suspect.process.pid == user.pid)
+        let is_gone = self.snapshot.process(user.pid).err() == Some(Absent::NotFound);
+        let is_about = |finding: &&Finding| {
+            // Its suspects are those that have the memory now.
+            (is_gone && finding.kind == FindingKind::ListedButGone)
+                || finding.suspects.iter().any(|suspect| suspect.process.pid == user.pid)
         };
-        let finding = self.findings_on(device.id()).find(suspects).map(|finding| finding.kind);
+        let finding = self.findings_on(device.id()).find(is_about).map(|finding| finding.kind);
         let command = wording::command(self.snapshot.process(user.pid), user.name.as_deref());
         Row {
             key: RowKey { gpu: Some(device.id().index), subject: Subject::Process(key) },

@@ -3,7 +3,7 @@
 use crate::fixture::*;
 use gpu_core::*;
 use gpu_reaper::reset::{Unknown, Way};
-use gpu_reaper::{Advice, Confidence, FindingKind, Role};
+use gpu_reaper::{Action, Advice, Confidence, FindingKind, Freed, Outcome, Report, Role};
 use gpu_report::wording::{self, claims, reset};
 use gpu_report::{Exit, fault};
 
@@ -154,6 +154,38 @@ fn times_and_counts_are_rounded_for_people() {
     for (path, word) in [("-f", "./-f"), ("--all x", "'./--all x'"), ("-", "-"), ("a/-b", "a/-b")] {
         assert_eq!(wording::path_word(path.as_ref()), word);
     }
+}
+
+#[test]
+fn nothing_is_proved_of_targets_that_had_ended_before_any_signal() {
+    let mib = |count| Ok(Bytes::from_mib(count));
+    let device = DeviceId::from_index(0);
+    let action = |signals: &[Signal], outcome| Action {
+        pid: Pid(7),
+        name: "python".to_owned(),
+        signals: signals.to_vec(),
+        outcome,
+    };
+    let told = |action| {
+        let freed = Freed {
+            device: device.clone(),
+            before: mib(4),
+            after: mib(4),
+            freed: Some(Bytes(0)),
+            by_others: None,
+            doubt: None,
+            expected: mib(72_704).ok(),
+            seen_after: std::time::Duration::ZERO,
+            came_back: false,
+        };
+        let report = Report { actions: vec![action], memory: vec![freed], ..Report::nothing() };
+        let told = wording::reap::report(&report);
+        told.iter().map(|part| format!("{}{}", part.head.text(), part.text)).collect::<Vec<_>>()
+    };
+    let gone = told(action(&[], Outcome::AlreadyGone));
+    assert_eq!(gone, ["GPU 0: 4 MiB in use; no signal was sent"]);
+    let ended = told(action(&[Signal::Term], Outcome::Ended { after_ms: 9 }));
+    assert_eq!(ended, ["GPU 0: 4 → 4 MiB   was not freed"]);
 }
 
 #[test]
