@@ -72,7 +72,8 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Finds the frames that were added since, and returns whether there are any.
+    /// Finds the frames that were added since, and returns whether there are any. If the files of the
+    /// last day were removed and made again, it has other frames now.
     ///
     /// # Errors
     /// As [`open`](Reader::open).
@@ -80,7 +81,12 @@ impl Reader {
         let before = self.len();
         let last = self.days.last().map(|day| day.day);
         let mut found = Vec::new();
-        if let Some(last) = self.days.last_mut() {
+        let replaced = self.days.pop_if(|day| day.is_replaced(&self.dir));
+        if let Some(replaced) = &replaced {
+            self.damage.retain(|known| known.day != replaced.day);
+            self.days.push(Summary::read(&self.dir, replaced.day, &mut found)?);
+            (self.shard, self.path) = (None, Vec::new());
+        } else if let Some(last) = self.days.last_mut() {
             // An entry that was cut off may be whole by now.
             self.damage
                 .retain(|known| known.day != last.day || known.what != DamageKind::TornEntry);
@@ -96,7 +102,7 @@ impl Reader {
             shard.refresh(&self.dir, &self.days[*at]);
         }
         self.add_all(found);
-        Ok(self.len() > before)
+        Ok(replaced.is_some() || self.len() > before)
     }
 
     /// Returns the number of frames, damaged ones included.

@@ -8,9 +8,10 @@ use crate::entry::{self, Entry, Header, SIZE};
 use crate::image::MAX_FRAME;
 use crate::writer::{MAX_ENTRIES, newer};
 use gpu_core::{Result, Timestamp};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::time::SystemTime;
 
 /// What is known of a day without its entries.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub(crate) struct Summary {
     entries: u64,
     /// Where the data of the last of them ends; `None` if it is damaged.
     end: Option<u64>,
+    /// Which files its data and its index are.
+    files: [Option<Identity>; 2],
 }
 
 /// The entries of a day, and its data.
@@ -44,26 +47,26 @@ impl Summary {
     /// `Invalid` if it has another version.
     pub(crate) fn read(dir: &HistoryDir, day: Day, damage: &mut Vec<Damage>) -> Result<Self> {
         let end = Some(SIZE as u64);
-        let mut summary = Summary { day, frames: 0, span: None, entries: 0, end };
+        let mut summary = Summary { day, frames: 0, span: None, entries: 0, end, files: [None; 2] };
         let mut found = |file, what| {
             damage.push(Damage { day, file, offset: 0, what, frames: 0 });
         };
-        // A recorder writes data before its entry, so all data of now is in the index soon.
         let data = open(dir, FileKind::Data, day)?;
-        let length = data.as_ref().ok().and_then(|(data, _)| data.metadata().ok());
-        let length = length.map_or(0, |data| data.len());
+        let written = data.as_ref().ok().and_then(|(data, _)| data.metadata().ok());
         match open(dir, FileKind::Index, day)? {
             Ok((index, is_damaged)) => {
                 if is_damaged {
                     found(FileKind::Index, DamageKind::Header);
                 }
                 summary.read_more(&index, damage);
-                if summary.end.is_some_and(|end| end < length) {
+                let indexed = index.metadata().ok();
+                summary.files = [&written, &indexed].map(|file| file.as_ref().map(identity));
+                // A recorder writes an entry after its data: an index that is older may lack one.
+                if let Some((written, indexed)) = written.zip(indexed)
+                    && time(&indexed) > time(&written)
+                {
                     summary.read_more(&index, damage);
-                }
-                if let Some(end) = summary.end.filter(|end| *end < length) {
-                    let (file, what) = (FileKind::Data, DamageKind::NotInIndex);
-                    damage.push(Damage { day, file, offset: end, what, frames: 0 });
+                    damage.extend(summary.not_in_index(written.len()));
                 }
             }
             Err(why) => found(FileKind::Index, why),
@@ -76,6 +79,21 @@ impl Summary {
             Err(why) => found(why, summary.frames),
         }
         Ok(summary)
+    }
+
+    /// Returns whether its files are others by now: a recorder has made them again.
+    pub(crate) fn is_replaced(&self, dir: &HistoryDir) -> bool {
+        let file = |kind| Some(identity(&dir.open(kind, self.day, false).ok()?.metadata().ok()?));
+        let now = [FileKind::Data, FileKind::Index].map(file);
+        // One that was removed may still be open.
+        now.into_iter().zip(self.files).any(|(now, before)| now.is_some() && now != before)
+    }
+
+    /// Returns the damage of data of this length that goes on behind the last entry.
+    fn not_in_index(&self, length: u64) -> Option<Damage> {
+        let offset = self.end.filter(|end| *end < length)?;
+        let (file, what) = (FileKind::Data, DamageKind::NotInIndex);
+        Some(Damage { day: self.day, file, offset, what, frames: 0 })
     }
 
     /// Reads entries that were added to the index since.
@@ -273,6 +291,19 @@ impl Shard {
             false => Err(DamageKind::Frame),
         }
     }
+}
+
+/// The device, the inode, which another file may have after this one, and the time of creation where
+/// the file system tells it.
+type Identity = (u64, u64, Option<SystemTime>);
+
+fn identity(file: &Metadata) -> Identity {
+    (file.dev(), file.ino(), file.created().ok())
+}
+
+/// Returns when a file was written last.
+fn time(file: &Metadata) -> (i64, i64) {
+    (file.mtime(), file.mtime_nsec())
 }
 
 /// Returns where an entry starts in its file.

@@ -185,15 +185,20 @@ impl Writer {
     /// Makes files again that were removed meanwhile; a new run begins then.
     fn replace_removed(&mut self) -> Result<()> {
         let is_removed = |file: &File| file.metadata().is_ok_and(|file| file.nlink() == 0);
-        if is_removed(&self.lock) {
-            self.lock = self.dir.lock()?;
-            if self.is_anonymous {
-                self.dir.mark_anonymous()?;
+        let lost_lock = is_removed(&self.lock);
+        if lost_lock {
+            let lock = self.dir.lock()?;
+            // Another recorder may have been here.
+            match (self.is_anonymous, self.dir.is_anonymous()?) {
+                (true, false) if self.dir.days()?.is_empty() => self.dir.mark_anonymous()?,
+                (before, now) if before == now => {}
+                _ => return Err(never_continued()),
             }
+            self.lock = lock;
         }
-        let removed = |shard: &mut Shard| is_removed(&shard.data) || is_removed(&shard.index);
-        if self.shard.take_if(removed).is_some() {
-            self.last_key = None;
+        let removed = |shard: &Shard| is_removed(&shard.data) || is_removed(&shard.index);
+        if lost_lock || self.shard.as_ref().is_some_and(removed) {
+            (self.shard, self.last_key) = (None, None);
         }
         Ok(())
     }

@@ -5,13 +5,12 @@ use gpu_core::{
     DriverMessage, Error, ErrorKind, Fault, HolderSearch, Observation, Observer, ProcessDetail,
 };
 use gpu_history::{Frame, Reader, Retention, Writer};
-use gpu_host::supervise::unless_ignored;
+use gpu_host::supervise::end_signals;
 use gpu_host::{PathTrust, TrustedDir};
 use gpu_sim::Anonymizer;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -136,15 +135,15 @@ impl Looks {
     }
 }
 
-/// Takes SIGINT, SIGTERM and SIGHUP as requests to end, unless they are ignored as under nohup(1),
-/// and returns a stream that can be read once one has come.
+/// Takes the [`end_signals`] as requests to end, and returns a stream that can be read once one has
+/// come.
 ///
 /// # Errors
 /// When the signals cannot be taken.
 pub fn end_requests() -> Result<UnixStream, MachineError> {
     let taken = || {
         let (requests, sender) = UnixStream::pair()?;
-        for signal in unless_ignored([SIGINT, SIGTERM, SIGHUP]) {
+        for signal in end_signals() {
             signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
         }
         Ok(requests)

@@ -1,11 +1,11 @@
 //! What signals request of a program that runs on.
 
 use crate::MachineError;
-use gpu_host::supervise::unless_ignored;
+use gpu_host::supervise::end_signals;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::SIGHUP;
 use std::io::{IsTerminal, Read};
 use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
@@ -24,7 +24,7 @@ pub enum Next {
     End,
 }
 
-/// SIGTERM, SIGINT and SIGHUP as requests.
+/// The [`end_signals`] as requests.
 #[derive(Debug)]
 pub struct Requests {
     pipe: UnixStream,
@@ -33,9 +33,8 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Takes these signals from now on, unless they are ignored as under nohup(1). SIGHUP requests
-    /// the end if standard input or output is a terminal, which is gone then, and otherwise to read
-    /// the configuration again.
+    /// Takes these signals from now on. SIGHUP requests the end if standard input or output is a
+    /// terminal, which is gone then, and otherwise to read the configuration again.
     ///
     /// # Errors
     /// When the signals cannot be taken.
@@ -45,7 +44,7 @@ impl Requests {
         pipe.set_nonblocking(true).map_err(failed)?;
         let (end, reload) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let has_terminal = std::io::stdout().is_terminal() || std::io::stdin().is_terminal();
-        for signal in unless_ignored([SIGINT, SIGTERM, SIGHUP]) {
+        for signal in end_signals() {
             let flag = if signal == SIGHUP && !has_terminal { &reload } else { &end };
             signal_hook::flag::register(signal, Arc::clone(flag)).map_err(failed)?;
             let sender = sender.try_clone().map_err(failed)?;

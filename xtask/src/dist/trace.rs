@@ -81,11 +81,12 @@ pub fn trace(functions: &Path, program: &str, command: &[&str]) -> io::Result<bo
 
 /// Passes over a process that was killed since it stopped: it is waited for like the others.
 fn unless_gone<T: Default>(result: io::Result<T>) -> io::Result<T> {
-    match result {
-        Err(error) if error.raw_os_error() == Some(nix::Error::ESRCH as i32) => Ok(T::default()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(T::default()),
-        result => result,
-    }
+    // The memory of one whose `mem` is open already reads and takes nothing.
+    let gone = [io::ErrorKind::NotFound, io::ErrorKind::UnexpectedEof, io::ErrorKind::WriteZero];
+    let is_gone = |error: &io::Error| {
+        error.raw_os_error() == Some(nix::Error::ESRCH as i32) || gone.contains(&error.kind())
+    };
+    result.or_else(|error| if is_gone(&error) { Ok(T::default()) } else { Err(error) })
 }
 
 /// Sets a breakpoint at each of these functions; returns the original bytes.

@@ -5,7 +5,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::{self, roots};
 use crate::terminal::progress;
-use gpu_host::LinuxHost;
+use gpu_host::{LinuxHost, supervise::unless_ignored};
 use gpu_sim::live::{Dir, PlaceholderProcesses};
 use gpu_sim::{Machine, Session};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -82,11 +82,11 @@ fn run_command(args: &SimArgs, dir: &Dir) -> Result<ExitStatus, Failure> {
     super::run::is_there(&args.command)?;
     let watch = |error| Failure::io("watch for Ctrl-C", error).ending(Exit::Own);
     let (mut ended, ends) = UnixStream::pair().map_err(watch)?;
-    for signal in [SIGTERM, SIGHUP] {
+    for signal in [SIGTERM].into_iter().chain(unless_ignored([SIGHUP])) {
         let ends = ends.try_clone().map_err(watch)?;
         signal_hook::low_level::pipe::register(signal, ends).map_err(watch)?;
     }
-    for signal in [SIGINT, SIGQUIT] {
+    for signal in unless_ignored([SIGINT, SIGQUIT]) {
         signal_hook::flag::register(signal, Arc::default()).map_err(watch)?;
     }
     let mut command = Command::new(program);

@@ -246,8 +246,8 @@ fn recorder_of_this_machine_stops_cleanly_at_a_signal() {
 
 #[test]
 fn recorder_ignores_the_signals_that_it_was_started_to_ignore() {
-    // As nohup does, and a shell for a job in the background.
-    let mut recorder = Recorder::start("trap '' HUP INT;");
+    // As nohup does, and a shell for a job in the background. SIGTERM always ends it.
+    let mut recorder = Recorder::start("trap '' HUP INT TERM;");
     recorder.signal(Signal::SIGHUP);
     recorder.signal(Signal::SIGINT);
     recorder.wait_for(3);
@@ -257,7 +257,10 @@ fn recorder_ignores_the_signals_that_it_was_started_to_ignore() {
 #[test]
 fn recorder_tells_that_its_directory_was_removed() {
     let mut recorder = Recorder::start("");
+    // While it runs, it could make the files again before the directory is gone.
+    recorder.signal(Signal::SIGSTOP);
     fs::remove_dir_all(recorder.dir.path().join("past")).expect("it is ours");
+    recorder.signal(Signal::SIGCONT);
     let mut told = BufReader::new(recorder.child.stderr.take().expect("a pipe"));
     let mut line = String::new();
     told.read_line(&mut line).expect("text");

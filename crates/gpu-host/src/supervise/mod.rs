@@ -44,7 +44,7 @@ pub use launcher::LinuxLauncher;
 pub use orphans::Orphans;
 pub use program::{find_program, find_trusted_program};
 pub use reexec::{Reexec, ReexecRole, Successor, SupervisorOrder};
-pub use signals::unless_ignored;
+pub use signals::{end_signals, unless_ignored};
 pub(crate) use signals::{ignored, is_in};
 pub(crate) use tree::children_of;
 

@@ -118,6 +118,12 @@ fn is_echo(heard: &mut BTreeMap<i32, Duration>, signal: i32) -> bool {
     echoes
 }
 
+/// Returns the signals that ask this program to end: SIGTERM, and SIGINT and SIGHUP unless it was
+/// started to ignore them. A holder of a lease that ignored SIGTERM could not be asked to end.
+pub fn end_signals() -> impl Iterator<Item = i32> {
+    [SIGTERM].into_iter().chain(unless_ignored([SIGINT, SIGHUP]))
+}
+
 /// Returns those of these signals that this program was not started to ignore, as nohup(1) starts
 /// it: an ignored signal stays ignored. All, if `/proc` does not tell.
 pub fn unless_ignored<const N: usize>(signals: [i32; N]) -> impl Iterator<Item = i32> {

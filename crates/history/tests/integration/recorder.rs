@@ -6,6 +6,7 @@ use gpu_core::{ErrorKind, Timestamp};
 use gpu_history::{DamageKind, Frame, Reader, Retention, Writer};
 use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::Write;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -137,20 +138,40 @@ fn growing_history_is_read() {
     assert_eq!(reader.check(), []);
 }
 
+/// Makes one file of a day a second newer than the other.
+fn touch(dir: &TempDir, newer: &str, older: &str) {
+    let time = fs::metadata(file(dir, older)).unwrap().modified().unwrap();
+    let newer = File::options().write(true).open(file(dir, newer)).unwrap();
+    newer.set_modified(time + Duration::from_secs(1)).unwrap();
+}
+
 #[test]
 fn lost_end_of_an_index_is_told_at_once() {
     let frames = looks(15, 30);
     let whole = recorded(&frames);
+    touch(&whole, "index", "data");
     assert_eq!(reader(&whole).damage(), []);
     for (left, header) in [(32 * 11, false), (32, false), (0, true)] {
         let dir = recorded(&frames);
         cut(&file(&dir, "index"), left);
+        touch(&dir, "index", "data");
         let reader = reader(&dir);
         assert!(reader.len() < frames.len());
         let told: Vec<&DamageKind> = reader.damage().iter().map(|damage| &damage.what).collect();
         assert!(told.contains(&&DamageKind::NotInIndex), "{told:?}");
         assert_eq!(told.contains(&&DamageKind::Header), header);
     }
+}
+
+#[test]
+fn data_whose_entry_is_still_to_be_written_is_no_damage() {
+    let dir = recorded(&looks(17, 10));
+    let mut data = OpenOptions::new().append(true).open(file(&dir, "data")).unwrap();
+    data.write_all(&[7; 100]).unwrap();
+    touch(&dir, "data", "index");
+    assert_eq!(reader(&dir).damage(), []);
+    touch(&dir, "index", "data");
+    assert_eq!(reader(&dir).damage().len(), 1);
 }
 
 #[test]
@@ -188,6 +209,53 @@ fn removed_files_are_made_again() {
         let begins = reader.len() - 20;
         assert!(starts.contains(&begins), "{removed:?}: a run begins at {starts:?}");
     }
+}
+
+#[test]
+fn reader_follows_files_that_are_made_again() {
+    let frames = looks(16, 40);
+    for removed in [&["data", "index"][..], &["index"], &["data"]] {
+        let dir = dir();
+        let mut writer = writer(&dir);
+        frames[..20].iter().for_each(|frame| writer.add(frame).unwrap());
+        let mut reader = reader(&dir);
+        assert!(reader.frame(5).as_ref() == Some(&frames[5]));
+        removed.iter().for_each(|kind| fs::remove_file(file(&dir, kind)).unwrap());
+        for (number, frame) in frames.iter().enumerate().skip(20) {
+            writer.add(frame).unwrap();
+            assert!(reader.refresh().unwrap(), "{removed:?}, {number}");
+            let last = reader.len() - 1;
+            assert!(reader.frame(last).as_ref() == Some(frame), "{removed:?}, {number}");
+        }
+        let told = reader.damage().iter().filter(|damage| damage.what != DamageKind::NotInIndex);
+        assert_eq!(told.count(), 0, "{removed:?}: {:?}", reader.damage());
+    }
+}
+
+#[test]
+fn recorder_that_takes_its_lock_again_begins_a_run() {
+    let frames = looks(18, 30);
+    let dir = dir();
+    let mut first = writer(&dir);
+    frames[..10].iter().for_each(|frame| first.add(frame).unwrap());
+    fs::remove_file(dir.path().join("lock")).unwrap();
+    let mut other = writer(&dir);
+    frames[10..20].iter().for_each(|frame| other.add(frame).unwrap());
+    assert_eq!(first.add(&frames[20]).unwrap_err().kind(), ErrorKind::Invalid);
+    drop(other);
+    frames[20..].iter().for_each(|frame| first.add(frame).unwrap());
+    let mut reader = reader(&dir);
+    let read: Vec<Frame> = reader.from(Timestamp(0)).collect();
+    assert!(read == frames, "{} frames, {:?}", read.len(), reader.damage());
+    let starts: Vec<usize> = (0..reader.len()).filter(|at| reader.starts_run(*at)).collect();
+    assert_eq!(starts, [0, 10, 20]);
+
+    // An anonymous recorder has been there, so no names may come after it.
+    for name in names(&dir) {
+        fs::remove_file(dir.path().join(name)).unwrap();
+    }
+    drop(Writer::open_anonymous(File::open(dir.path()).unwrap(), Retention::default()).unwrap());
+    assert_eq!(first.add(&frames[0]).unwrap_err().kind(), ErrorKind::Invalid);
 }
 
 #[test]

@@ -193,10 +193,12 @@ pub fn report(report: &Report) -> Vec<Paragraph> {
     for freed in &report.memory {
         // Without a signal there is nothing to prove.
         if is_untouched {
-            let used = freed.after.as_ref().ok().filter(|_| report.stopped.is_none());
-            let line =
-                |used| format!("GPU {}: {used} in use; no signal was sent", freed.device.index);
-            told.extend(used.map(|used| Line::new().plain(line(used)).into()));
+            if report.stopped.is_none() {
+                let used = freed.after.map(|used| format!("{used} in use"));
+                let used = used.unwrap_or_else(|why| format!("memory unknown ({why})"));
+                let line = format!("GPU {}: {used}; no signal was sent", freed.device.index);
+                told.push(Line::new().plain(line).into());
+            }
             continue;
         }
         told.push(proof(freed, report.stopped.is_some()).into());

@@ -15,8 +15,8 @@ pub(super) struct LeaseQuestion {
     asked: Duration,
     /// It is not answered yet.
     is_open: bool,
-    /// A look came before its answer.
-    is_slow: bool,
+    /// So many looks came before its answer.
+    looks: usize,
 }
 
 impl State {
@@ -52,16 +52,17 @@ impl State {
     }
 
     fn ask_for_leases(&mut self, now: Duration) -> Effect {
-        self.lease_question = LeaseQuestion { asked: now, is_open: true, is_slow: false };
+        self.lease_question = LeaseQuestion { asked: now, is_open: true, looks: 0 };
         Effect::Ask(Inquiry::Leases)
     }
 
     /// Asks for the leases again after a look, if they are shown.
     pub(super) fn renew_leases(&mut self, now: Duration) -> Option<Effect> {
         let is_shown = self.overlay == Some(Overlay::Leases) && !self.is_frozen();
-        let LeaseQuestion { asked, is_open, is_slow } = &mut self.lease_question;
-        *is_slow |= *is_open;
-        let is_due = !*is_open && (!*is_slow || now.saturating_sub(*asked) >= SLOW);
+        let LeaseQuestion { asked, is_open, looks } = &mut self.lease_question;
+        *looks += usize::from(*is_open);
+        // The first may come right after the question.
+        let is_due = !*is_open && (*looks < 2 || now.saturating_sub(*asked) >= SLOW);
         (is_shown && is_due).then(|| self.ask_for_leases(now))
     }
 

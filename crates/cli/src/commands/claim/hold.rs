@@ -3,13 +3,13 @@
 use crate::exit::Exit;
 use crate::failure::Failure;
 use gpu_core::{EntryKind, JobExit, Launch, ProcessKey};
-use gpu_host::supervise::{Companions, end_as, unless_ignored};
+use gpu_host::supervise::{Companions, end_as, end_signals};
 use gpu_machine::{RENEWAL, open_process, time_until};
 use gpu_steward::{Grant, HeldDevices, Ports};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::SIGTERM;
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
@@ -32,7 +32,7 @@ impl Signals {
         let failed = |error| Failure::io("watch for Ctrl-C", error).ending(Exit::Own);
         let (pipe, sender) = UnixStream::pair().map_err(failed)?;
         let reported = Arc::new(AtomicUsize::new(0));
-        for signal in unless_ignored([SIGINT, SIGTERM, SIGHUP]) {
+        for signal in end_signals() {
             let sender = sender.try_clone().map_err(failed)?;
             let number = usize::try_from(signal).unwrap_or_default();
             signal_hook::flag::register_usize(signal, Arc::clone(&reported), number)

@@ -4,9 +4,9 @@ use crate::failure::Failure;
 use crate::source::Source;
 use crate::terminal::{Screen, clean};
 use gpu_core::ActToken;
+use gpu_host::supervise::end_signals;
 use gpu_reaper::{Event, Guard, Plan, Report};
 use gpu_report::wording::reap::Steps;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) fn carry_out(
     let token = ActToken::user_confirmed();
     // From here on, Ctrl-C stops after the current step, so that the report is complete.
     let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    for signal in end_signals() {
         signal_hook::flag::register(signal, Arc::clone(&interrupted))
             .map_err(|error| Failure::io("watch for Ctrl-C", error))?;
     }
