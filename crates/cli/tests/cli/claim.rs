@@ -28,6 +28,18 @@ fn exported_and_held_claims_can_be_released() {
 }
 
 #[test]
+fn holder_that_was_started_to_ignore_signals_ends_by_a_release_alone() {
+    let output = script(
+        "twelve-gpus",
+        "(trap '' HUP INT TERM; exec \"$0\" claim --gpu 6 --hold --for $$ < /dev/null > held) &\n\
+         holder=$!; until_so grep -q VISIBLE held; kill -HUP $holder; kill -INT $holder\n\
+         lease=$(leases | grep -o '\"id\":\"[^\"]*' | cut -d'\"' -f4)\n\
+         \"$0\" claim --release $lease > /dev/null; echo $?; wait $holder; echo $?",
+    );
+    assert_eq!(out(&output), "0\n0\n", "{output:?}");
+}
+
+#[test]
 fn run_lease_cannot_be_released_early() {
     let output = script(
         "twelve-gpus",
