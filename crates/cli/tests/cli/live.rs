@@ -42,6 +42,13 @@ pub(crate) fn each_at_once<T: Send>(cases: impl IntoIterator<Item = T>, check: i
     });
 }
 
+/// Returns a command of gpuws that does not ignore SIGHUP and SIGINT, as the tests may under nohup.
+pub(crate) fn by_signals() -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT", GPUWS]);
+    command
+}
+
 /// Runs a shell script in a live session, with gpuws as `$0`. `use_gpu MIB [SECONDS]` is a program
 /// that uses this much memory of every visible device; `until_so COMMAND` waits for it to succeed;
 /// `python3 let-go.py` succeeds after the devices of a run are in use.
@@ -51,7 +58,7 @@ pub(crate) fn script(machine: &str, script: &str) -> Output {
                  until_so() { n=0; until \"$@\"; do n=$((n+1)); [ $n -lt 400 ] || exit 99; \
                  sleep 0.05; done; }\n\
                  leases() { \"$0\" leases --json | tr -d ' \\n'; }\n";
-    let mut command = Command::new(GPUWS);
+    let mut command = by_signals();
     command.args(["sim", machine, "--live", "--", "sh", "-c"]);
     command.arg(format!("{begin}{script}")).arg(GPUWS);
     for name in HEEDED {

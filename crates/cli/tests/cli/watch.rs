@@ -1,6 +1,6 @@
 //! `gpuws watch` as a program: its output, its policy file, the program for events, its signals.
 
-use crate::live::{GPUWS, out, reported};
+use crate::live::{GPUWS, by_signals, out, reported};
 use crate::schema::commands::run;
 use serde_json::Value;
 use std::fs;
@@ -158,7 +158,7 @@ fn program_gets_each_event_and_its_failure_is_not_fatal() {
 
 /// A watcher that runs until a signal, and the first line that it has printed.
 fn started(policy: &Path) -> (Child, BufReader<std::process::ChildStdout>) {
-    let mut child = Command::new(GPUWS)
+    let mut child = by_signals()
         .args(["--sim", "labbox", "watch", "--every", "1h", "--policy"])
         .arg(policy)
         .stdin(Stdio::null())
