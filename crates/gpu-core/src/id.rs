@@ -54,13 +54,13 @@ impl FromStr for PciBusId {
         let read = || {
             let (address, function) = text.rsplit_once('.')?;
             let mut parts = address.rsplit(':');
-            let hex = |part: &str| {
-                let digits = part.bytes().all(|b| b.is_ascii_hexdigit());
+            let hex = |part: &str, most: usize| {
+                let digits = part.len() <= most && part.bytes().all(|b| b.is_ascii_hexdigit());
                 u32::from_str_radix(part, 16).ok().filter(|_| digits)
             };
-            let device = hex(parts.next()?)?;
-            let bus = hex(parts.next()?)?;
-            let domain = parts.next().map_or(Some(0), hex)?;
+            let device = hex(parts.next()?, 2)?;
+            let bus = hex(parts.next()?, 2)?;
+            let domain = parts.next().map_or(Some(0), |part| hex(part, 8))?;
             if parts.next().is_some() {
                 return None;
             }
@@ -68,7 +68,7 @@ impl FromStr for PciBusId {
                 domain,
                 bus: u8::try_from(bus).ok()?,
                 device: u8::try_from(device).ok().filter(|d| *d < 32)?,
-                function: u8::try_from(hex(function)?).ok().filter(|f| *f < 8)?,
+                function: u8::try_from(hex(function, 1)?).ok().filter(|f| *f < 8)?,
             })
         };
         read().ok_or_else(|| NoPciBusId(text.chars().take(64).collect()))
@@ -215,9 +215,19 @@ mod tests {
             assert_eq!(spelling.parse(), Ok(address), "{spelling}");
         }
         assert_eq!("0009:01:1e.0".parse::<PciBusId>().unwrap().to_string(), "00000009:01:1E.0");
-        for wrong in
-            ["", "04:00", "1:2:3:4.0", "0000:04:20.0", "0000:04:00.8", "xx:00.0", "+4:+0.0"]
-        {
+        for wrong in [
+            "",
+            "04:00",
+            "1:2:3:4.0",
+            "0000:04:20.0",
+            "0000:04:00.8",
+            "xx:00.0",
+            "+4:+0.0",
+            "0000:04:00a.0",
+            "0000:004:00.0",
+            "0000:04:00.00",
+            "000000000:04:00.0",
+        ] {
             assert!(wrong.parse::<PciBusId>().is_err(), "{wrong}");
         }
     }
