@@ -81,17 +81,21 @@ impl Reader {
         let before = self.len();
         let last = self.days.last().map(|day| day.day);
         let mut found = Vec::new();
-        let replaced = self.days.pop_if(|day| day.is_replaced(&self.dir));
-        if let Some(replaced) = &replaced {
-            self.damage.retain(|known| known.day != replaced.day);
-            self.days.push(Summary::read(&self.dir, replaced.day, &mut found)?);
-            (self.shard, self.path) = (None, Vec::new());
-        } else if let Some(last) = self.days.last_mut() {
-            // An entry that was cut off may be whole by now.
-            self.damage
-                .retain(|known| known.day != last.day || known.what != DamageKind::TornEntry);
-            // A day that was removed keeps its frames; those that are read then are told as damaged.
-            let _ = last.refresh(&self.dir, &mut found);
+        let mut is_replaced = false;
+        if let Some(last) = self.days.last_mut() {
+            is_replaced = last.is_replaced(&self.dir);
+            if is_replaced {
+                *last = Summary::read(&self.dir, last.day, &mut found)?;
+                self.damage.retain(|known| known.day != last.day);
+                (self.shard, self.path) = (None, Vec::new());
+            } else {
+                // An entry that was cut off may be whole by now.
+                self.damage
+                    .retain(|known| known.day != last.day || known.what != DamageKind::TornEntry);
+                // A day that was removed keeps its frames; those that are read then are told as
+                // damaged.
+                let _ = last.refresh(&self.dir, &mut found);
+            }
         }
         for day in self.dir.days()?.into_keys().filter(|day| Some(*day) > last) {
             self.days.push(Summary::read(&self.dir, day, &mut found)?);
@@ -102,7 +106,7 @@ impl Reader {
             shard.refresh(&self.dir, &self.days[*at]);
         }
         self.add_all(found);
-        Ok(replaced.is_some() || self.len() > before)
+        Ok(is_replaced || self.len() > before)
     }
 
     /// Returns the number of frames, damaged ones included.
