@@ -68,7 +68,8 @@ fn rare_values_and_absences_are_preserved() {
         details.inforom = { image = 'G001.0000.03.07', ecc = '7.16', power = '3.0' }\n\
         details.gsp_firmware = { enabled = true, enabled_by_default = false }\n\
         details.virtual_gpus = { heterogeneous = 1, timeslice_profiles = 1, timeslice_sizes = 0 }\n\
-        details.reset_status = { required = false, drain_recommended = true }\n\
+        details.reset_status = { required = false, drain_recommended = true, \
+            recovery = 'drain-peers' }\n\
         details.operation_modes = { current = 'low-double-precision', pending = 'compute' }\n\
         details.engines = { jpeg_percent = 12, ofa_percent = 3 }\n\
         details.power_readings = { managed = false, instant_mw = 241505 }\n\
@@ -112,7 +113,11 @@ fn rare_values_and_absences_are_preserved() {
             timeslice_profiles: Ok(1),
             timeslice_sizes: Ok(0),
         }),
-        reset_status: Some(ResetStatus { required: Ok(false), drain_recommended: Ok(true) }),
+        reset_status: Some(ResetStatus {
+            required: Ok(false),
+            drain_recommended: Ok(true),
+            recovery: Ok(RecoveryAction::DrainPeers),
+        }),
         application_clocks: Some(ApplicationClocks {
             graphics: Ok(1),
             memory: Ok(2),

@@ -85,6 +85,8 @@ fn add_health(device: &DeviceState, labels: &Labels, metrics: &mut Metrics) {
 fn defect_name(defect: Defect) -> &'static str {
     match defect {
         Defect::ResetRequired => "reset_required",
+        Defect::Recovery(gpu_core::RecoveryAction::Reboot) => "reboot_required",
+        Defect::Recovery(_) => "recovery_required",
         Defect::ComputeProhibited => "compute_prohibited",
         Defect::NoMigInstance => "no_mig_instance",
         Defect::RemappingFailed => "row_remapping_failed",

@@ -85,7 +85,7 @@ pub use details::{
     DeviceDetails, DeviceEvent, DeviceEventKind, Engines, ErrorsByPlace, Fabric, FabricState,
     Group, Groups, GspFirmware, Inforom, MemoryErrors, MemoryHealth, Modes, NvLink, OperationMode,
     OperationModes, Pcie, PcieThroughput, Power, PowerReadings, Product, ProtectedMemory,
-    ResetStatus, Thermal, ThrottleReasons, VirtualGpus,
+    RecoveryAction, ResetStatus, Thermal, ThrottleReasons, VirtualGpus,
 };
 pub use device::{
     DeviceInfo, DeviceProcess, DeviceProcessKind, DeviceSample, Driver, MemoryInfo, MigInstance,

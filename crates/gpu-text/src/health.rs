@@ -4,7 +4,7 @@
 //! section in that of the value (`clocks_event_reason_hw_slowdown`), so that only its end counts.
 
 use crate::field;
-use gpu_core::{Celsius, ComputeMode, DeviceDetails, Reading, ThrottleReasons};
+use gpu_core::{Celsius, ComputeMode, DeviceDetails, Reading, RecoveryAction, ThrottleReasons};
 
 /// Reasons for low clocks, with NVML's bits.
 const THROTTLE: [(&str, u64); 6] = [
@@ -83,9 +83,8 @@ pub(crate) fn leaf(details: &mut DeviceDetails, path: &[String], key: &str, valu
             details.pcie.get_or_insert_default().width_max = number(value.trim_end_matches('x'));
         }
         (_, "gpu_recovery_action") => {
-            let status = details.reset_status.get_or_insert_default();
-            status.required = Ok(matches!(value, "Reset" | "Reboot"));
-            status.drain_recommended = Ok(value.starts_with("Drain"));
+            details.reset_status.get_or_insert_default().recovery =
+                Ok(RecoveryAction::from_name(value));
         }
         _ => {}
     }
@@ -214,7 +213,7 @@ GPU 00000000:0A:00.0
         let pcie = read.pcie.unwrap();
         assert_eq!((pcie.generation, pcie.generation_max), (Ok(1), Ok(4)));
         assert_eq!((pcie.width, pcie.width_max), (Ok(4), Ok(16)));
-        assert_eq!(read.reset_status.unwrap().required, Ok(true));
+        assert_eq!(read.reset_status.unwrap().recovery, Ok(RecoveryAction::Reset));
     }
 
     #[test]

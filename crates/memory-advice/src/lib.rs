@@ -44,6 +44,12 @@
 //!
 //! `docs/memory.md` lists the causes, and the settings for each framework.
 
+/// What to leave of a limit for the CUDA context and the kernels and workspaces of libraries, which
+/// no framework counts. Measured on an H200 (driver 580): 518 MiB for a context, about 620 MiB for
+/// PyTorch after a product of matrices. A context grows with the multiprocessors: 107 MiB on an RTX
+/// 4060 Ti, 256 on an RTX 3090, 555 on an RTX PRO 6000 (llama.cpp#23604, InvokeAI#9413).
+pub const CONTEXT: gpu_core::Bytes = gpu_core::Bytes::from_mib(640);
+
 pub mod environment;
 pub mod explain;
 #[cfg(feature = "text")]

@@ -208,6 +208,7 @@ fn field_and_event_ids_match_header() {
         (id::POWER_REQUESTED_LIMIT, f::NVML_FI_DEV_POWER_REQUESTED_LIMIT),
         (id::RESET_STATUS, f::NVML_FI_DEV_RESET_STATUS),
         (id::DRAIN_AND_RESET_STATUS, f::NVML_FI_DEV_DRAIN_AND_RESET_STATUS),
+        (id::GET_GPU_RECOVERY_ACTION, f::NVML_FI_DEV_GET_GPU_RECOVERY_ACTION),
         (id::END, f::NVML_FI_MAX),
     ];
     for (ours, theirs) in fields {

@@ -1,6 +1,7 @@
 //! Defects that a device reports of itself.
 
 use crate::evidence::Sign;
+use gpu_core::RecoveryAction;
 use gpu_core::{ComputeMode, DeviceState, Group, Groups, HolderSearch, Observation};
 use std::fmt;
 
@@ -27,6 +28,9 @@ pub fn full_observation() -> Observation {
 pub enum Defect {
     /// It works only after a reset.
     ResetRequired,
+    /// The driver asks for what no reset does: a reboot, the end of peer-to-peer work, or an action
+    /// that NVML had not when this was written.
+    Recovery(RecoveryAction),
     /// Its compute mode is Prohibited.
     ComputeProhibited,
     /// It is in MIG mode and has no instance.
@@ -61,10 +65,13 @@ impl Defect {
     /// remapping, and does not on pending repairs (`DcgmHealthWatch.cpp`).
     pub fn fitness(self) -> Fitness {
         match self {
-            Defect::ResetRequired | Defect::ComputeProhibited | Defect::NoMigInstance => {
-                Fitness::Unusable
+            Defect::ResetRequired
+            | Defect::Recovery(RecoveryAction::Reboot)
+            | Defect::ComputeProhibited
+            | Defect::NoMigInstance => Fitness::Unusable,
+            Defect::Recovery(_) | Defect::RemappingFailed | Defect::Uncorrected(_) => {
+                Fitness::Doubtful
             }
-            Defect::RemappingFailed | Defect::Uncorrected(_) => Fitness::Doubtful,
             Defect::RepairPending
             | Defect::DrainRecommended
             | Defect::MigPending(_)
@@ -76,6 +83,8 @@ impl Defect {
     pub fn sign(self) -> Sign {
         match self {
             Defect::ResetRequired => Sign::ResetRequired,
+            Defect::Recovery(RecoveryAction::Reboot) => Sign::RebootRequired,
+            Defect::Recovery(_) => Sign::RecoveryRequired,
             Defect::ComputeProhibited => Sign::ComputeProhibited,
             Defect::NoMigInstance => Sign::NoMigInstance,
             Defect::RemappingFailed => Sign::RowRemappingFailed,
@@ -93,6 +102,13 @@ impl fmt::Display for Defect {
         let state = |on: &bool| if *on { "enabled" } else { "disabled" };
         match self {
             Defect::ResetRequired => f.write_str("requires a reset"),
+            Defect::Recovery(RecoveryAction::Reboot) => {
+                f.write_str("requires a reboot of the machine")
+            }
+            Defect::Recovery(RecoveryAction::DrainPeers) => {
+                f.write_str("the driver asks to end its peer-to-peer work with other GPUs")
+            }
+            Defect::Recovery(_) => f.write_str("the driver asks for an unknown recovery action"),
             Defect::ComputeProhibited => f.write_str("compute mode Prohibited: CUDA cannot use it"),
             Defect::NoMigInstance => {
                 f.write_str("MIG enabled without an instance: CUDA sees no device")
@@ -122,8 +138,14 @@ pub fn defects(device: &DeviceState) -> Vec<Defect> {
         }
     };
     if let Some(status) = &details.reset_status {
-        note(status.required == Ok(true), Defect::ResetRequired);
-        note(status.drain_recommended == Ok(true), Defect::DrainRecommended);
+        use RecoveryAction::{DrainAndReset, DrainPeers, None, Other, Reboot, Reset};
+        let asked = status.recovery.unwrap_or(None);
+        // A reset does not do where the driver asks for a reboot.
+        let required = status.required == Ok(true) && asked != Reboot;
+        let recommended = status.drain_recommended == Ok(true);
+        note(required || asked == Reset, Defect::ResetRequired);
+        note(matches!(asked, Reboot | DrainPeers | Other), Defect::Recovery(asked));
+        note(recommended || asked == DrainAndReset, Defect::DrainRecommended);
     }
     if let Some(modes) = &details.modes {
         note(modes.compute_mode == Ok(ComputeMode::Prohibited), Defect::ComputeProhibited);

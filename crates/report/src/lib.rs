@@ -37,6 +37,7 @@ pub mod local_time;
 mod moment;
 pub mod monitor;
 mod readings;
+mod release;
 pub mod replay;
 pub mod rows;
 #[cfg(feature = "schema")]

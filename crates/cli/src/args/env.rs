@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use gpu_core::{Bytes, Selector};
+use gpu_memory_advice::CONTEXT;
 use gpu_memory_advice::environment::{Framework, Version};
 use std::ffi::OsString;
 
@@ -28,7 +29,7 @@ pub(crate) struct EnvArgs {
 #[derive(Debug, Args)]
 pub(crate) struct KeepArgs {
     /// Memory reserved for the CUDA context and libraries, which no framework counts.
-    #[arg(long, value_name = "SIZE", default_value = "512MiB")]
+    #[arg(long, value_name = "SIZE", default_value = "640MiB")]
     pub(crate) context: Bytes,
     /// Framework of the program; `auto` detects what its Python has installed. Repeatable.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "auto")]
@@ -56,9 +57,6 @@ impl KeepArgs {
         words
     }
 }
-
-/// The default of `--context`.
-const CONTEXT: Bytes = Bytes::from_mib(512);
 
 /// A value of `--framework`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

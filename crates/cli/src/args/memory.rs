@@ -104,7 +104,7 @@ pub(crate) struct FitArgs {
     #[arg(long, value_name = "SIZE")]
     pub(crate) device_memory: Option<Bytes>,
     /// Memory per process for the CUDA context and libraries, which recordings do not contain.
-    #[arg(long, value_name = "SIZE", default_value = "512MiB")]
+    #[arg(long, value_name = "SIZE", default_value = "640MiB")]
     pub(crate) context: Bytes,
 }
 

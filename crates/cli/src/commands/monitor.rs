@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::source;
 use crate::terminal::Screen;
 use gpu_report::csv::Subject;
-use gpu_report::monitor::{Look, Page, Rows};
+use gpu_report::monitor::{Look, Page, Release, Rows};
 
 /// Prints rows about the devices or their processes until the stream ends.
 pub(crate) fn run(
@@ -24,7 +24,8 @@ pub(crate) fn run(
         let machine = gpu_core::look_at_devices(&*source.backend, &*source.host, rows.groups());
         let devices = query::shown(&machine, &stream.only.devices)?;
         let process = |pid| query::look_up(&source, pid);
-        let lines = page.lines(rows, &Look { devices: &devices, process: &process });
+        let release = Release::of(&machine.driver);
+        let lines = page.lines(rows, &Look { devices: &devices, process: &process, release });
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
         screen.raw(text.as_bytes())?;
         // Once: the rows of all looks show it.

@@ -158,7 +158,7 @@ fn hostile_text_is_shell_quoted() {
             .expect("sh runs");
         let value = out(&output);
         assert!(value.starts_with("max_split_size_mb:64,x:'; touch made; echo ',"), "{value}");
-        assert!(value.ends_with("per_process_memory_fraction:0.0687"), "{value}");
+        assert!(value.ends_with("per_process_memory_fraction:0.0671"), "{value}");
         assert!(output.stderr.is_empty() && !dir.path().join("made").exists(), "{output:?}");
     }
 }

@@ -54,6 +54,62 @@ groups! {
         required: bool,
         /// It should be drained and reset when convenient.
         drain_recommended: bool,
+        /// What the driver asks for; newer drivers report this instead of the other two.
+        recovery: RecoveryAction,
+    }
+}
+
+/// What the driver asks for to make a device work again (`nvmlDeviceGpuRecoveryAction_t`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum RecoveryAction {
+    /// Nothing: it works.
+    None,
+    /// A reset of the device.
+    Reset,
+    /// A reboot of the machine.
+    Reboot,
+    /// The end of its peer-to-peer work with other devices.
+    DrainPeers,
+    /// A reset once no work runs on it.
+    DrainAndReset,
+    /// Another one, which was added to NVML later.
+    Other,
+}
+
+impl RecoveryAction {
+    /// NVML's number of each action, and nvidia-smi's name.
+    const KNOWN: [(u32, Self, &'static str); 5] = [
+        (0, RecoveryAction::None, "None"),
+        (1, RecoveryAction::Reset, "Reset"),
+        (2, RecoveryAction::Reboot, "Reboot"),
+        (3, RecoveryAction::DrainPeers, "Drain P2P"),
+        (4, RecoveryAction::DrainAndReset, "Drain and Reset"),
+    ];
+
+    /// Returns the action that NVML gives this number.
+    pub fn from_nvml(number: u32) -> Self {
+        let known = Self::KNOWN.iter().find(|(known, ..)| *known == number);
+        known.map_or(RecoveryAction::Other, |(_, action, _)| *action)
+    }
+
+    /// Returns NVML's number; 5 for another action.
+    pub fn nvml(self) -> u32 {
+        let known = Self::KNOWN.iter().find(|(_, action, _)| *action == self);
+        known.map_or(5, |(number, ..)| *number)
+    }
+
+    /// Returns the action that nvidia-smi prints as this name.
+    pub fn from_name(name: &str) -> Self {
+        let known = Self::KNOWN.iter().find(|(.., known)| *known == name);
+        known.map_or(RecoveryAction::Other, |(_, action, _)| *action)
+    }
+
+    /// Returns nvidia-smi's name; `Unknown` for another action.
+    pub fn name(self) -> &'static str {
+        let known = Self::KNOWN.iter().find(|(_, action, _)| *action == self);
+        known.map_or("Unknown", |(.., name)| name)
     }
 }
 

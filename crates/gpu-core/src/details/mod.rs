@@ -17,7 +17,7 @@ pub use accounting::{AccountedProcess, Accounting};
 pub use activity::{Activity, ApplicationClocks, Clocks, Engines, ThrottleReasons};
 pub use event::{DeviceEvent, DeviceEventKind};
 pub use group::{Group, Groups};
-pub use health::{ErrorsByPlace, MemoryErrors, MemoryHealth, ResetStatus};
+pub use health::{ErrorsByPlace, MemoryErrors, MemoryHealth, RecoveryAction, ResetStatus};
 pub use links::{Fabric, FabricState, NvLink, Pcie, PcieThroughput};
 pub use modes::{AddressingMode, ComputeMode, Modes, OperationMode, OperationModes};
 pub use power::{Power, PowerReadings, Thermal};

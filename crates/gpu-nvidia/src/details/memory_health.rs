@@ -5,10 +5,13 @@ use crate::call::reading;
 use crate::code::Code;
 use crate::device::Device;
 use crate::value::{number, switch};
-use gpu_core::{Absent, ErrorsByPlace, MemoryErrors, MemoryHealth, Reading, ResetStatus, Result};
+use gpu_core::{
+    Absent, ErrorsByPlace, MemoryErrors, MemoryHealth, Reading, RecoveryAction, ResetStatus, Result,
+};
 use nvml_wrapper::enum_wrappers::device::{EccCounter, MemoryError, MemoryLocation};
 use nvml_wrapper_sys::bindings::field_id::{
-    NVML_FI_DEV_DRAIN_AND_RESET_STATUS, NVML_FI_DEV_RESET_STATUS,
+    NVML_FI_DEV_DRAIN_AND_RESET_STATUS, NVML_FI_DEV_GET_GPU_RECOVERY_ACTION,
+    NVML_FI_DEV_RESET_STATUS,
 };
 
 /// The causes of page retirement (`nvmlPageRetirementCause_t`).
@@ -71,13 +74,20 @@ pub(super) fn memory_errors(device: Device<'_>) -> Result<MemoryErrors> {
     })
 }
 
-/// Returns whether the device needs a reset; both values are field values.
+/// Returns whether the device needs a reset; all values are field values.
 pub(super) fn reset_status(device: Device<'_>) -> Result<ResetStatus> {
-    let numbers = [NVML_FI_DEV_RESET_STATUS, NVML_FI_DEV_DRAIN_AND_RESET_STATUS];
-    let [required, drain_recommended] = fields::values(device, numbers)?;
+    let numbers = [
+        NVML_FI_DEV_RESET_STATUS,
+        NVML_FI_DEV_DRAIN_AND_RESET_STATUS,
+        NVML_FI_DEV_GET_GPU_RECOVERY_ACTION,
+    ];
+    let [required, drain_recommended, recovery] = fields::values(device, numbers)?;
     Ok(ResetStatus {
         required: required.map(|status| status != 0),
         drain_recommended: drain_recommended.map(|status| status != 0),
+        recovery: recovery.map(|action| {
+            u32::try_from(action).map_or(RecoveryAction::Other, RecoveryAction::from_nvml)
+        }),
     })
 }
 

@@ -3,6 +3,7 @@
 use super::account::Account;
 use super::cause::Cause;
 use super::evidence::{MessageSource, Now, OomFigures};
+use crate::CONTEXT;
 use gpu_core::{Bytes, amount};
 use serde::Serialize;
 
@@ -20,9 +21,6 @@ const JAX_MOST_PERCENT: u64 = 95;
 
 /// The least fraction of the device for vLLM that is worth setting, in percent.
 const LEAST_UTILIZATION: u128 = 30;
-
-/// The default reserve within a limit for the CUDA context and libraries.
-const CONTEXT: Bytes = Bytes::from_mib(512);
 
 /// Fractions of a device are multiples of one in this many.
 const SHARES: u64 = 10_000;

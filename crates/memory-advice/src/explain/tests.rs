@@ -349,7 +349,7 @@ fn snapshot_names_gpu_with_room_and_ghost() {
     let run = diagnosis
         .remedies
         .iter()
-        .find(|r| r.set.as_deref() == Some("gpuws run --mem 25120MiB -- COMMAND"));
+        .find(|r| r.set.as_deref() == Some("gpuws run --mem 25248MiB -- COMMAND"));
     assert!(run.is_some_and(|run| run.why.contains("GPU 1")), "{diagnosis:?}");
     // No device here could ever have room for it.
     let small = Now { devices: vec![device(0, 8.0, 8.0, None)], residents: vec![] };

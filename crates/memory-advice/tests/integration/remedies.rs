@@ -396,12 +396,12 @@ fn advised_limit_never_exceeds_the_device() {
         ghost: None,
     };
     let now = |mib| Now { devices: vec![device(mib)], residents: vec![] };
-    assert_eq!(sets_of(50_000, None), "gpuws status | gpuws run --mem 51144MiB -- COMMAND");
+    assert_eq!(sets_of(50_000, None), "gpuws status | gpuws run --mem 51272MiB -- COMMAND");
     assert_eq!(sets_of(79_950, None), "gpuws status | gpuws run -- COMMAND");
     assert_eq!(sets_of(79_950, Some(&now(81_050))), "gpuws status | gpuws run -- COMMAND");
     assert_eq!(
         sets_of(79_950, Some(&now(90_000))),
-        "gpuws status | gpuws run --mem 81094MiB -- COMMAND"
+        "gpuws status | gpuws run --mem 81222MiB -- COMMAND"
     );
 }
 

@@ -30,8 +30,8 @@ pub const OVERHEADS: &[Overhead] = &[
     Overhead {
         what: "CUDA context with PyTorch, kernels loaded on use",
         least_mib: 256,
-        most_mib: 616,
-        source: "pytorch#107667, InvokeAI#9413, unsloth-zoo#1053, LMCache#4019",
+        most_mib: 620,
+        source: "pytorch#107667, InvokeAI#9413, unsloth-zoo#1053, LMCache#4019; measured on an H200",
     },
     Overhead {
         what: "constant of Ollama for each device",

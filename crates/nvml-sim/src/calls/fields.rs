@@ -45,6 +45,7 @@ pub(crate) mod id {
     pub(crate) const POWER_REQUESTED_LIMIT: u32 = 192;
     pub(crate) const RESET_STATUS: u32 = 226;
     pub(crate) const DRAIN_AND_RESET_STATUS: u32 = 227;
+    pub(crate) const GET_GPU_RECOVERY_ACTION: u32 = 230;
     /// Every ID is below this.
     pub(crate) const END: u32 = 274;
 }
@@ -99,6 +100,7 @@ fn read(gpu: Subject<'_>, field: u32, scope: u32) -> Answer<Typed> {
         id::POWER_REQUESTED_LIMIT => Int(power::milliwatts(gpu.power()?.limit)?),
         id::RESET_STATUS => Int(gpu.reset_status()?.required?.into()),
         id::DRAIN_AND_RESET_STATUS => Int(gpu.reset_status()?.drain_recommended?.into()),
+        id::GET_GPU_RECOVERY_ACTION => Int(gpu.reset_status()?.recovery?.nvml()),
         field if (1..id::END).contains(&field) => return read_link(gpu, field, scope),
         _ => return Err(Code::INVALID_ARGUMENT),
     })

@@ -29,7 +29,7 @@ details.power = { energy_mj = 83, limit_min_mw = 187000, limit_max_mw = 300000, 
     default_limit_mw = 189000, limit_mw = 192000 }
 details.power_readings = { instant_mw = 186000, average_mw = 185000 }
 details.pcie = { replays = 94 }
-details.reset_status = { required = false, drain_recommended = true }
+details.reset_status = { required = false, drain_recommended = true, recovery = 'drain-and-reset' }
 details.clocks = { graphics_mhz = 1000, sm_mhz = 1001, memory_mhz = 1002, video_mhz = 1003, \
     graphics_max_mhz = 2000, sm_max_mhz = 2001, memory_max_mhz = 2002, video_max_mhz = 2003 }
 details.application_clocks = { graphics_mhz = 1100, memory_mhz = 1102, \
@@ -126,6 +126,7 @@ fn every_field_number_has_its_own_value() {
         (192, Ok(192_000)),
         (226, Ok(0)),
         (227, Ok(1)),
+        (230, Ok(4)),
         (273, Err(UNSUPPORTED)),
         (274, Err(INVALID)),
     ] {

@@ -32,7 +32,7 @@ fn detect_on(device: &DeviceState) -> Vec<Finding> {
 
 fn kind(defect: Defect) -> FindingKind {
     match defect {
-        Defect::ResetRequired => FindingKind::DeviceFault,
+        Defect::ResetRequired | Defect::Recovery(_) => FindingKind::DeviceFault,
         Defect::ComputeProhibited => FindingKind::ComputeProhibited,
         Defect::NoMigInstance => FindingKind::NoMigInstance,
         Defect::RemappingFailed | Defect::Uncorrected(_) | Defect::RepairPending => {
@@ -50,6 +50,7 @@ fn finding(device: &DeviceState, kind: FindingKind, signs: &[Defect]) -> Finding
         FindingKind::ComputeProhibited => Advice::AllowCompute(index),
         FindingKind::NoMigInstance => Advice::CreateMigInstance(index),
         _ if signs.contains(&Defect::RemappingFailed) => Advice::ReplaceDevice(index),
+        _ if signs.iter().any(|sign| matches!(sign, Defect::Recovery(_))) => Advice::ReadKernelLog,
         _ => Advice::ResetDevice(index),
     };
     let evidence = |defect: &Defect| Evidence::new(defect.sign(), defect.to_string());

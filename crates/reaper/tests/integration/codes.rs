@@ -18,7 +18,7 @@ fn of_device(device: DeviceState) -> Vec<Sign> {
     signs(&[look(vec![device], vec![], vec![])])
 }
 
-fn of_details(change: fn(&mut DeviceState, &mut DeviceDetails)) -> Vec<Sign> {
+fn of_details(change: impl Fn(&mut DeviceState, &mut DeviceDetails)) -> Vec<Sign> {
     of_device(with_details(0, change))
 }
 
@@ -66,11 +66,26 @@ fn defect_has_a_code_of_its_own() {
         (modes.ecc, modes.ecc_pending) = (Ok(false), Ok(true));
         (device.info.mig_enabled, modes.mig_pending) = (Ok(false), Ok(true));
         details.modes = Some(modes);
-        details.reset_status =
-            Some(ResetStatus { required: Ok(true), drain_recommended: Ok(true) });
+        details.reset_status = Some(ResetStatus {
+            required: Ok(true),
+            drain_recommended: Ok(true),
+            recovery: Err(Absent::NotSupported),
+        });
     });
     let pending = [Sign::ResetRecommended, Sign::MigModePending, Sign::EccModePending];
     assert_eq!(changed, [&[Sign::ResetRequired][..], &pending].concat());
+    for (action, sign) in [
+        (RecoveryAction::Reset, Sign::ResetRequired),
+        (RecoveryAction::Reboot, Sign::RebootRequired),
+        (RecoveryAction::DrainPeers, Sign::RecoveryRequired),
+        (RecoveryAction::DrainAndReset, Sign::ResetRecommended),
+        (RecoveryAction::Other, Sign::RecoveryRequired),
+    ] {
+        let asks = of_details(|_, details| {
+            details.reset_status = Some(ResetStatus { recovery: Ok(action), ..Default::default() });
+        });
+        assert_eq!(asks, [sign], "{action:?}");
+    }
 }
 
 #[test]

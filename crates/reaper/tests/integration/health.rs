@@ -75,16 +75,34 @@ fn defects_are_certain_and_named_by_kind() {
 
 #[test]
 fn reset_that_is_required_is_reported_once() {
-    let reset = |required, drain| {
+    let reset = |required, drain, recovery| {
         with_details(0, |_, details| {
-            details.reset_status =
-                Some(ResetStatus { required: Ok(required), drain_recommended: Ok(drain) });
+            details.reset_status = Some(ResetStatus {
+                required: Ok(required),
+                drain_recommended: Ok(drain),
+                recovery,
+            });
         })
     };
-    assert_eq!(alone(reset(true, false)), [(FindingKind::DeviceFault, Confidence::High)]);
-    assert_eq!(alone(reset(false, true)), [(FindingKind::PendingReset, Confidence::High)]);
-    assert_eq!(alone(reset(false, false)), []);
-    let mut refused = reset(true, false);
+    let fault = [(FindingKind::DeviceFault, Confidence::High)];
+    let pending = [(FindingKind::PendingReset, Confidence::High)];
+    // Older drivers name no action.
+    let unnamed = Err(Absent::NotSupported);
+    assert_eq!(alone(reset(true, false, unnamed)), fault);
+    assert_eq!(alone(reset(false, true, unnamed)), pending);
+    assert_eq!(alone(reset(false, false, unnamed)), []);
+    assert_eq!(alone(reset(false, false, Ok(RecoveryAction::None))), []);
+    for action in [RecoveryAction::Reset, RecoveryAction::Reboot, RecoveryAction::DrainPeers] {
+        assert_eq!(alone(reset(false, false, Ok(action))), fault, "{action:?}");
+    }
+    assert_eq!(alone(reset(false, false, Ok(RecoveryAction::DrainAndReset))), pending);
+    assert_eq!(alone(reset(false, true, Ok(RecoveryAction::DrainAndReset))), pending);
+    // A reset does not do, and is not advised.
+    let reboot = diagnose(&over(&[0], &reset(true, false, Ok(RecoveryAction::Reboot)))).findings;
+    assert_eq!(reboot[0].advice, [Advice::ReadKernelLog]);
+    let words: Vec<&str> = reboot[0].evidence.iter().map(|one| one.text.as_str()).collect();
+    assert_eq!(words, ["requires a reboot of the machine"]);
+    let mut refused = reset(true, false, unnamed);
     let kind = DeviceFault::ResetRequired.into();
     refused.sample = Err(Fault { kind, text: "sample it".into() });
     assert_eq!(alone(refused), [(FindingKind::DeviceFault, Confidence::High)]);
@@ -258,8 +276,11 @@ fn defects_are_described_and_ordered_by_their_effect() {
         (health.uncorrected, health.remapped_failure) = (Ok(2), Ok(true));
         health.remapped_pending = Ok(true);
         details.memory_health = Some(health);
-        details.reset_status =
-            Some(ResetStatus { required: Ok(true), drain_recommended: Ok(true) });
+        details.reset_status = Some(ResetStatus {
+            required: Ok(true),
+            drain_recommended: Ok(true),
+            recovery: Ok(RecoveryAction::Other),
+        });
     });
     let words: Vec<String> = defects(&device).iter().map(ToString::to_string).collect();
     assert_eq!(
@@ -268,6 +289,7 @@ fn defects_are_described_and_ordered_by_their_effect() {
             "MIG enabled without an instance: CUDA sees no device",
             "requires a reset",
             "compute mode Prohibited: CUDA cannot use it",
+            "the driver asks for an unknown recovery action",
             "a memory row could not be remapped",
             "2 uncorrected memory errors",
             "the driver recommends a reset when idle",
@@ -284,8 +306,7 @@ fn defects_are_described_and_ordered_by_their_effect() {
 fn fault_comes_before_its_consequences() {
     let user = process(7, "python");
     let mut broken = with_details(1, |_, details| {
-        details.reset_status =
-            Some(ResetStatus { required: Ok(true), drain_recommended: Ok(false) });
+        details.reset_status = Some(ResetStatus { required: Ok(true), ..Default::default() });
     });
     broken.sample.as_mut().unwrap().memory.used = Ok(Bytes::from_mib(9000));
     let devices = vec![device(0, 9000, 16_280), broken];

@@ -1,6 +1,6 @@
 //! The columns of `--query-compute-apps`.
 
-use super::field::{Field, mib, plain};
+use super::field::{Field, plain};
 use super::gpu;
 use gpu_core::{Absent, Reading};
 
@@ -18,7 +18,7 @@ pub(super) const FIELDS: &[Field] = &[
     Field::new("process_name", "executable path or process name", name).or(&["name"]),
     Field::new("used_gpu_memory", "device memory used by the process", |row| {
         let (process, _) = row.process.ok_or(Absent::NotFound)?;
-        process.memory.as_ref().map(mib).map_err(|absent| *absent)
+        row.mib(process.memory)
     })
     .unit("MiB")
     .or(&["used_memory"]),

@@ -1,5 +1,6 @@
 //! A column of a query: its names, its unit, the group of details that it needs, and its value.
 
+use crate::release::Release;
 use gpu_core::{
     Absent, Bytes, DeviceDetails, DeviceFault, DeviceProcess, DeviceSample, DeviceState, ErrorKind,
     Group, Inventory, Milliwatts, ProcessInfo, Reading,
@@ -19,6 +20,16 @@ pub(super) struct Row<'a> {
 impl<'a> Row<'a> {
     pub(super) fn sample(&self) -> Reading<&'a DeviceSample> {
         self.device.sample.as_ref().map_err(|fault| fault.kind.absent())
+    }
+
+    /// Returns the release of nvidia-smi whose format the row has.
+    pub(super) fn release(&self) -> Release {
+        Release::of(&self.machine.driver)
+    }
+
+    /// Formats whole mebibytes as this release rounds them.
+    pub(super) fn mib(&self, bytes: Reading<Bytes>) -> Reading<String> {
+        bytes.map(|bytes| self.release().mib(bytes).to_string())
     }
 
     pub(super) fn details(&self) -> Reading<&'a DeviceDetails> {
@@ -132,11 +143,6 @@ pub(super) fn yes(value: &bool) -> String {
     if *value { "Yes" } else { "No" }.to_owned()
 }
 
-/// Formats whole mebibytes, rounded down.
-pub(super) fn mib(value: &Bytes) -> String {
-    value.mib().to_string()
-}
-
 /// Formats watts with two decimals, rounded in single precision as nvidia-smi does.
 pub(super) fn watts(value: &Milliwatts) -> String {
     format!("{:.2}", value.0 as f32 / 1000.0)
@@ -148,12 +154,11 @@ mod tests {
 
     /// The expected values are the output of nvidia-smi 535.
     #[test]
-    fn values_are_rounded_like_nvidia_smi() {
+    fn watts_are_rounded_like_nvidia_smi() {
         for (milliwatts, written) in
             [(312_345, "312.35"), (312_995, "312.99"), (5, "0.00"), (61_230, "61.23"), (0, "0.00")]
         {
             assert_eq!(watts(&Milliwatts(milliwatts)), written);
         }
-        assert_eq!(mib(&Bytes((101 << 20) - 1)), "100");
     }
 }

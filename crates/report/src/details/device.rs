@@ -85,6 +85,7 @@ pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
             [
                 value("Reset Required", yes(reset.required)),
                 value("Drain and Reset Recommended", yes(reset.drain_recommended)),
+                value("Recovery Action", reset.recovery.map(|action| action.name())),
             ],
         ),
         value("Memory Bus Width", super::unit(product.memory_bus_width, "bit")),

@@ -96,6 +96,10 @@ names! {
         Xid,
         /// The device requires a reset.
         ResetRequired,
+        /// The device requires a reboot of the machine.
+        RebootRequired,
+        /// The driver asks for another recovery of the device than a reset or a reboot.
+        RecoveryRequired,
         /// The driver recommends a reset of the device once it is idle.
         ResetRecommended,
         /// Processes have the device open, which prevents a reset.

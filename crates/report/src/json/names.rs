@@ -135,6 +135,22 @@ names! {
         Ats,
     }
 
+    /// What the driver asks for to make a GPU work again.
+    RecoveryAction of gpu_core::RecoveryAction {
+        /// Nothing: the GPU works.
+        None,
+        /// A reset of the GPU.
+        Reset,
+        /// A reboot of the machine.
+        Reboot,
+        /// The end of its peer-to-peer work with other GPUs.
+        DrainPeers,
+        /// A reset once no work runs on the GPU.
+        DrainAndReset,
+        /// Another one, which this version does not know.
+        Other,
+    }
+
     /// GPU operation mode.
     OperationMode of gpu_core::OperationMode {
         /// All features are on.

@@ -1,33 +1,45 @@
 //! `dmon`: a row for each device.
 
-use super::{Look, Rows, cell, letters};
+use super::{Look, Release, Rows, cell, letters};
 use crate::readings::{details, sample, text};
 use gpu_core::{Absent, DeviceState, Group, Groups, Reading};
 
 /// A column: the letter of its group, its name and unit, the group of details that contains its
 /// value, and its value.
-struct Column(char, &'static str, &'static str, Option<Group>, fn(&DeviceState) -> Reading<String>);
+struct Column(char, &'static str, &'static str, Option<Group>, Value);
+
+type Value = fn(&DeviceState, Release) -> Reading<String>;
 
 /// Makes a column for a value in a group of details.
 macro_rules! detail {
     ($letter:literal, $name:literal, $unit:literal,
      $group:ident: $field:ident . $value:ident $(, $convert:expr)?) => {
-        Column($letter, $name, $unit, Some(Group::$group), |device| {
+        Column($letter, $name, $unit, Some(Group::$group), |device, _| {
             let group = details(device)?.$field.as_ref().ok_or(Absent::NotRecorded)?;
             text(group.$value.clone()$(.map($convert))?)
         })
     };
 }
 
+/// Makes a column for memory in a group of details.
+macro_rules! memory {
+    ($name:literal, $group:ident: $field:ident . $value:ident) => {
+        Column('m', $name, "MB", Some(Group::$group), |device, release| {
+            let group = details(device)?.$field.as_ref().ok_or(Absent::NotRecorded)?;
+            text(group.$value.map(|bytes| release.mib(bytes)))
+        })
+    };
+}
+
 const COLUMNS: [Column; 21] = [
-    Column('p', "pwr", "W", None, |device| {
+    Column('p', "pwr", "W", None, |device, _| {
         text(sample(device)?.power_draw.map(|power| power.0.saturating_add(500) / 1000))
     }),
-    Column('p', "gtemp", "C", None, |device| {
+    Column('p', "gtemp", "C", None, |device, _| {
         text(sample(device)?.temperature.map(|celsius| celsius.0))
     }),
     detail!('p', "mtemp", "C", Thermal: thermal.memory, |celsius| celsius.0),
-    Column('u', "sm", "%", None, |device| {
+    Column('u', "sm", "%", None, |device, _| {
         text(sample(device)?.utilization.map(|share| share.get()))
     }),
     detail!('u', "mem", "%", Activity: activity.memory, |share| share.get()),
@@ -38,13 +50,13 @@ const COLUMNS: [Column; 21] = [
     detail!('c', "mclk", "MHz", Clocks: clocks.memory),
     detail!('c', "pclk", "MHz", Clocks: clocks.sm),
     // How long the driver reduced the clocks is not read.
-    Column('v', "pviol", "%", None, |_| Err(Absent::NotRecorded)),
-    Column('v', "tviol", "bool", None, |_| Err(Absent::NotRecorded)),
-    Column('m', "fb", "MB", None, |device| {
-        text(sample(device)?.memory.used.map(|bytes| bytes.mib()))
+    Column('v', "pviol", "%", None, |_, _| Err(Absent::NotRecorded)),
+    Column('v', "tviol", "bool", None, |_, _| Err(Absent::NotRecorded)),
+    Column('m', "fb", "MB", None, |device, release| {
+        text(sample(device)?.memory.used.map(|bytes| release.mib(bytes)))
     }),
-    detail!('m', "bar1", "MB", Pcie: pcie.bar1_used, |bytes| bytes.mib()),
-    detail!('m', "ccpm", "MB", ProtectedMemory: protected_memory.used, |bytes| bytes.mib()),
+    memory!("bar1", Pcie: pcie.bar1_used),
+    memory!("ccpm", ProtectedMemory: protected_memory.used),
     detail!('e', "sbecc", "errs", MemoryHealth: memory_health.corrected),
     detail!('e', "dbecc", "errs", MemoryHealth: memory_health.uncorrected),
     detail!('e', "pci", "errs", Pcie: pcie.replays),
@@ -93,7 +105,8 @@ impl Rows for Dmon {
 
     fn rows(&self, look: &Look<'_>) -> Vec<String> {
         let row = |device: &DeviceState| {
-            let cells = self.columns.iter().map(|column| cell_of(&cell((column.4)(device))));
+            let cells =
+                self.columns.iter().map(|column| cell_of(&cell((column.4)(device, look.release))));
             format!("{:>5}{} ", device.id().index, cells.collect::<String>())
         };
         look.devices.iter().map(row).collect()

@@ -7,6 +7,8 @@ mod processes;
 pub use devices::Dmon;
 pub use processes::Pmon;
 
+pub use crate::release::Release;
+
 use gpu_core::{DeviceState, Groups, Pid, ProcessInfo, Reading};
 
 /// The rows after which the header is repeated.
@@ -18,6 +20,8 @@ pub struct Look<'a> {
     pub devices: &'a [DeviceState],
     /// The lookup of a process by PID.
     pub process: &'a dyn Fn(Pid) -> Reading<ProcessInfo>,
+    /// The release of nvidia-smi whose format the rows have.
+    pub release: Release,
 }
 
 /// What a stream consists of.

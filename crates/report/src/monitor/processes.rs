@@ -7,28 +7,30 @@ use gpu_core::{Reading, clean};
 /// The longest name that is printed, in characters: that of Linux.
 const NAME: usize = 15;
 
-/// The columns of `nvidia-smi pmon`. Of a process, the driver reports here only the memory and the
-/// share of the multiprocessors.
-#[derive(Clone, Copy, Debug)]
+/// The columns of `nvidia-smi pmon`. Of a process, only the memory and the share of the
+/// multiprocessors are read.
+#[derive(Clone, Debug)]
 pub struct Pmon {
-    memory: bool,
-    utilization: bool,
+    /// The letters of the groups of columns, in their order.
+    groups: Vec<char>,
 }
 
 impl Pmon {
-    /// Parses the option `-s`: `u` is utilization, `m` memory. Memory comes first.
+    /// Parses the option `-s`: the letters of groups of columns, in the order of the letters. `u` is
+    /// utilization, `m` memory.
     ///
     /// # Errors
     /// The first letter that names no group.
     pub fn parse(select: &str) -> Result<Self, String> {
-        let letters = letters(select, "um")?;
-        Ok(Pmon { memory: letters.contains(&'m'), utilization: letters.contains(&'u') })
+        Ok(Pmon { groups: letters(select, "um")? })
     }
 
     /// Returns a line with these cells.
     fn line(&self, first: String, memory: [&str; 2], shares: [&str; 6], name: &str) -> String {
-        let shown = [(self.memory, &memory[..]), (self.utilization, &shares[..])];
-        let cells = shown.iter().filter(|(shown, _)| *shown).flat_map(|(_, cells)| *cells);
+        let cells = self.groups.iter().flat_map(|letter| match letter {
+            'm' => &memory[..],
+            _ => &shares[..],
+        });
         let cells: String = cells.map(|cell| format!("{cell:>7}")).collect();
         format!("{first}{cells}    {name}")
     }
@@ -41,7 +43,7 @@ impl Pmon {
             DeviceProcessKind::Mps => "M+C",
             DeviceProcessKind::Unknown => "-",
         };
-        let memory = cell(process.memory.map(|bytes| bytes.mib()));
+        let memory = cell(process.memory.map(|bytes| look.release.mib(bytes)));
         let share = cell(process.utilization.map(|share| share.get()));
         let shares = [share.as_str(), "-", "-", "-", "-", "-"];
         let name = name(process, look.process);

@@ -80,6 +80,7 @@ fn present(json: &Value, path: &str, number: u64) -> Value {
         json!("hmm"),
         json!("compute"),
         json!("completed"),
+        json!("reset"),
     ];
     let fits = |candidate: &&Value| {
         let mut with = json.clone();

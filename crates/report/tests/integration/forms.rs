@@ -28,23 +28,34 @@ fn inventory(snapshot: &Snapshot) -> Inventory {
     Inventory { driver: snapshot.driver.clone(), devices: snapshot.devices.clone() }
 }
 
+/// Returns the rows of a query about a snapshot.
+fn rows(snapshot: &Snapshot, query: &Query, style: Style) -> Vec<String> {
+    let machine = inventory(snapshot);
+    let process = |pid| snapshot.process(pid).cloned();
+    let seen = Seen {
+        machine: &machine,
+        devices: &machine.devices,
+        zone: &TimeZone::UTC,
+        at: snapshot.taken_at,
+        process: &process,
+    };
+    query.rows(&seen, style)
+}
+
+/// Returns the first device's row of these fields.
+fn first_row(snapshot: &Snapshot, fields: &str) -> String {
+    let query = Query::parse(Subject::Gpu, fields).unwrap();
+    rows(snapshot, &query, Style::default()).swap_remove(0)
+}
+
 #[test]
 fn every_field_of_query_gpu_is_a_column() {
     let snapshot = snapshot();
-    let machine = inventory(&snapshot);
-    let process = |pid| snapshot.process(pid).cloned();
     let mut text = String::new();
     for (names, about) in Subject::Gpu.help() {
         let name = names.split(" or ").next().unwrap();
         let query = Query::parse(Subject::Gpu, name).unwrap();
-        let seen = Seen {
-            machine: &machine,
-            devices: &machine.devices,
-            zone: &TimeZone::UTC,
-            at: snapshot.taken_at,
-            process: &process,
-        };
-        let rows = query.rows(&seen, Style::default()).join(" | ");
+        let rows = rows(&snapshot, &query, Style::default()).join(" | ");
         text.push_str(&format!("{}: {rows}  ({about})\n", query.head()));
     }
     assert_golden("query-gpu.txt", &text);
@@ -53,22 +64,14 @@ fn every_field_of_query_gpu_is_a_column() {
 #[test]
 fn every_field_of_query_compute_apps_is_a_column() {
     let snapshot = snapshot();
-    let machine = inventory(&snapshot);
-    let process = |pid| snapshot.process(pid).cloned();
     let names: Vec<String> = Subject::ComputeApp
         .help()
         .map(|(names, _)| names.split(" or ").next().unwrap().to_owned())
         .collect();
     let query = Query::parse(Subject::ComputeApp, &names.join(",")).unwrap();
-    let seen = Seen {
-        machine: &machine,
-        devices: &machine.devices,
-        zone: &TimeZone::UTC,
-        at: snapshot.taken_at,
-        process: &process,
-    };
     let bare = Style { nounits: true, ..Style::default() };
-    let text = [vec![query.head()], query.rows(&seen, Style::default()), query.rows(&seen, bare)];
+    let rows = |style| rows(&snapshot, &query, style);
+    let text = [vec![query.head()], rows(Style::default()), rows(bare)];
     assert_golden("query-compute-apps.txt", &(text.concat().join("\n") + "\n"));
 }
 
@@ -78,17 +81,7 @@ fn fabric_status_has_the_name_of_its_code() {
     let told = |snapshot: &mut Snapshot, state, code| {
         let details = snapshot.devices[0].details.as_mut().unwrap();
         details.fabric = Some(Fabric { state: Ok(state), status: Ok(code) });
-        let machine = inventory(snapshot);
-        let query = Query::parse(Subject::Gpu, "fabric.status").unwrap();
-        let process = |pid| snapshot.process(pid).cloned();
-        let seen = Seen {
-            machine: &machine,
-            devices: &machine.devices[..1],
-            zone: &TimeZone::UTC,
-            at: snapshot.taken_at,
-            process: &process,
-        };
-        query.rows(&seen, Style::default()).remove(0)
+        first_row(snapshot, "fabric.status")
     };
     let names: Vec<String> =
         (0..19).map(|code| told(&mut snapshot, FabricState::Completed, code)).collect();
@@ -97,6 +90,37 @@ fn fabric_status_has_the_name_of_its_code() {
     assert!(names[0].ends_with("Success") && names[18].ends_with("Unknown Error"), "{names:?}");
     let pending = told(&mut snapshot, FabricState::InProgress, 0);
     assert!(pending.ends_with("N/A"), "{pending}");
+}
+
+/// The values of 580 are those of an H200 and what its nvidia-smi printed
+/// (docs/hardware/2026-11-27-h200.md).
+#[test]
+fn values_follow_the_release_of_the_driver() {
+    let mut snapshot = snapshot();
+    snapshot.devices[0].sample.as_mut().unwrap().memory = MemoryInfo {
+        total: Ok(Bytes(150_754_820_096)),
+        used: Ok(Bytes(12_079_988_736)),
+        reserved: Ok(Bytes(644_939_776)),
+    };
+    let details = snapshot.devices[0].details.as_mut().unwrap();
+    details.fabric = Some(Fabric { state: Ok(FabricState::None), status: Ok(0) });
+    details.modes.as_mut().unwrap().display_attached = Ok(true);
+    let fields = "memory.total,memory.reserved,memory.used,memory.free,fabric.state,\
+                  fabric.status,display_mode,display_attached";
+    for (version, expected) in [
+        (
+            "580.159.04",
+            "143771 MiB, 616 MiB, 11521 MiB, 131636 MiB, N/A, N/A, \
+             [Requested functionality has been deprecated], Yes",
+        ),
+        (
+            "535.261.03",
+            "143771 MiB, 615 MiB, 11520 MiB, 131635 MiB, state  N/A, status N/A, Enabled, Yes",
+        ),
+    ] {
+        snapshot.driver.as_mut().unwrap().version = Ok(version.to_owned());
+        assert_eq!(first_row(&snapshot, fields), expected, "{version}");
+    }
 }
 
 #[test]

@@ -3,12 +3,13 @@
 use crate::fixture::*;
 use crate::forms::assert_golden;
 use gpu_core::*;
-use gpu_report::monitor::{Dmon, Look, Page, Pmon, Rows};
+use gpu_report::monitor::{Dmon, Look, Page, Pmon, Release, Rows};
 use gpu_text::{Hint, Kind, Value};
 
 fn lines(rows: &dyn Rows, page: &mut Page, snapshot: &Snapshot) -> Vec<String> {
     let process = |pid| snapshot.process(pid).cloned();
-    page.lines(rows, &Look { devices: &snapshot.devices, process: &process })
+    let release = Release::of(&snapshot.driver);
+    page.lines(rows, &Look { devices: &snapshot.devices, process: &process, release })
 }
 
 /// The text of one look.
@@ -25,6 +26,7 @@ fn rows_have_every_column() {
         text(&Dmon::parse("tut").unwrap(), &snapshot),
         text(&Pmon::parse("u").unwrap(), &snapshot),
         text(&Pmon::parse("um").unwrap(), &snapshot),
+        text(&Pmon::parse("mu").unwrap(), &snapshot),
         text(&Pmon::parse("m").unwrap(), &snapshot),
     ];
     assert_golden("monitor.txt", &all.join("\n"));

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 /// Codes of what no shipped machine has; tests of gpu-reaper have it.
-const NOT_SHIPPED: [&str; 26] = [
+const NOT_SHIPPED: [&str; 28] = [
     "below-slowdown-temperature",
     "computes",
     "device-error",
@@ -27,6 +27,8 @@ const NOT_SHIPPED: [&str; 26] = [
     "persistence-mode-off",
     "pod",
     "ray-worker",
+    "reboot-required",
+    "recovery-required",
     "reset-recommended",
     "reset-required",
     "slurm-job",

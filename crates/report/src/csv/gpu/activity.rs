@@ -1,6 +1,6 @@
 //! Columns for utilization, clocks event reasons and memory.
 
-use crate::csv::field::{Field, Row, detail, mib, plain};
+use crate::csv::field::{Field, Row, detail, plain};
 use gpu_core::{Absent, ComputeMode, Group, Reading, ThrottleReasons};
 
 /// Makes a column for one clocks event reason.
@@ -48,13 +48,13 @@ pub(super) const FIELDS: &[Field] = &[
     reason!("hw_power_brake_slowdown", 0x080, "hardware power brake slowdown"),
     reason!("sw_thermal_slowdown", 0x020, "clocks reduced by software thermal slowdown"),
     reason!("sync_boost", 0x010, "clocks limited by sync boost group"),
-    Field::new("memory.total", "device memory", |row| mib_of(row.sample()?.memory.total))
+    Field::new("memory.total", "device memory", |row| row.mib(row.sample()?.memory.total))
         .unit("MiB"),
     Field::new("memory.reserved", "memory reserved by driver and firmware", |row| {
-        mib_of(row.sample()?.memory.reserved)
+        row.mib(row.sample()?.memory.reserved)
     })
     .unit("MiB"),
-    Field::new("memory.used", "used memory", |row| mib_of(row.sample()?.memory.used)).unit("MiB"),
+    Field::new("memory.used", "used memory", |row| row.mib(row.sample()?.memory.used)).unit("MiB"),
     Field::new("memory.free", "free memory", free).unit("MiB"),
     detail!("compute_mode", "compute mode", Modes: modes.compute_mode, compute_mode),
     detail!(
@@ -104,16 +104,12 @@ fn bits(reasons: &ThrottleReasons) -> String {
     format!("0x{:016X}", reasons.0)
 }
 
-fn mib_of(bytes: Reading<gpu_core::Bytes>) -> Reading<String> {
-    bytes.as_ref().map(mib).map_err(|absent| *absent)
-}
-
 /// Returns the memory that is neither used nor reserved, in MiB. If the driver does not report
 /// reserved memory, it counts as zero.
 fn free(row: &Row<'_>) -> Reading<String> {
     let memory = &row.sample()?.memory;
     let reserved = memory.reserved.unwrap_or_default();
-    Ok(mib(&memory.total?.saturating_sub(memory.used?).saturating_sub(reserved)))
+    row.mib(Ok(memory.total?.saturating_sub(memory.used?).saturating_sub(reserved)))
 }
 
 fn active(row: &Row<'_>, bit: u64) -> Reading<String> {

@@ -1,9 +1,9 @@
 //! Columns for the identity, the connection and the configuration of the device.
 
 use super::{bus, bus_id, name, serial, uuid};
-use crate::csv::field::{Field, detail, enabled, plain, yes};
+use crate::csv::field::{Field, Row, detail, enabled, plain, yes};
 use crate::wording;
-use gpu_core::{AddressingMode, Group, OperationMode};
+use gpu_core::{Absent, AddressingMode, Group, OperationMode, Reading};
 
 /// Makes a column for a vGPU capability.
 macro_rules! virtual_gpus {
@@ -86,10 +86,17 @@ pub(super) const FIELDS: &[Field] = &[
     Field::new("index", "index of the device, by PCI address", |row| {
         Ok(plain(&row.device.id().index))
     }),
-    detail!(
-        "display_mode", "whether a display is connected",
-        Modes: modes.display_attached, enabled
-    ),
+    Field::new("display_mode", "whether a display is connected; from 580 on deprecated", |row| {
+        match row.release().deprecates_display_mode() {
+            true => Err(Absent::Deprecated),
+            false => display_attached(row).map(|attached| enabled(&attached)),
+        }
+    })
+    .from(Group::Modes),
+    Field::new("display_attached", "the same, Yes or No", |row| {
+        display_attached(row).map(|attached| yes(&attached))
+    })
+    .from(Group::Modes),
     Field::new("display_active", "whether a display is initialised", |row| {
         row.device.info.display_active.map(|active| enabled(&active))
     }),
@@ -136,6 +143,10 @@ pub(super) const FIELDS: &[Field] = &[
         ResetStatus: reset_status.drain_recommended, yes
     ),
     detail!(
+        "gpu_recovery_action", "what the driver asks for to make the GPU work again",
+        ResetStatus: reset_status.recovery, |action| action.name().to_owned()
+    ),
+    detail!(
         "gom.current", "GPU operation mode",
         OperationModes: operation_modes.current, operation_mode
     )
@@ -146,6 +157,10 @@ pub(super) const FIELDS: &[Field] = &[
     )
     .or(&["gpu_operation_mode.pending"]),
 ];
+
+fn display_attached(row: &Row<'_>) -> Reading<bool> {
+    row.details()?.modes.as_ref().ok_or(Absent::NotRecorded)?.display_attached
+}
 
 fn addressing_mode(mode: &AddressingMode) -> String {
     wording::addressing_mode(*mode).to_owned()

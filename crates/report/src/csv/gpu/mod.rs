@@ -8,8 +8,8 @@ mod state;
 use super::field::{Field, Row, plain};
 use gpu_core::{Absent, PciBusId, Reading};
 
-/// All columns, with the names of nvidia-smi 535 and in the order of its help. The columns of
-/// remapped rows are from a later version.
+/// All columns, with the names of nvidia-smi 535 and in the order of its help. `display_attached`,
+/// `gpu_recovery_action` and the columns of remapped rows are from later versions.
 pub(super) const FIELDS: &[&[Field]] = &[
     device::FIELDS,
     activity::FIELDS,

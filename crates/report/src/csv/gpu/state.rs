@@ -1,8 +1,8 @@
 //! Columns for temperatures, power, clocks, and modes that few devices have.
 
-use crate::csv::field::{Field, Row, detail, enabled, mib, plain, watts};
+use crate::csv::field::{Field, Row, detail, enabled, plain, watts};
 use crate::wording;
-use gpu_core::{Absent, FabricState, Group, Reading};
+use gpu_core::{Absent, FabricState, Group, ProtectedMemory, Reading};
 
 /// Makes a column for a clock, in MHz.
 macro_rules! clock {
@@ -107,39 +107,53 @@ pub(super) const FIELDS: &[Field] = &[
         "gsp.mode.default", "default GSP firmware mode",
         GspFirmware: gsp_firmware.enabled_by_default, enabled
     ),
-    detail!(
-        "protected_memory.total", "protected (Confidential Compute) memory",
-        ProtectedMemory: protected_memory.total, mib
-    )
-    .unit("MiB"),
-    detail!(
-        "protected_memory.used", "… that is in use",
-        ProtectedMemory: protected_memory.used, mib
-    )
-    .unit("MiB"),
+    Field::new("protected_memory.total", "protected (Confidential Compute) memory", |row| {
+        row.mib(protected_memory(row)?.total)
+    })
+    .unit("MiB")
+    .from(Group::ProtectedMemory),
+    Field::new("protected_memory.used", "… that is in use", |row| {
+        row.mib(protected_memory(row)?.used)
+    })
+    .unit("MiB")
+    .from(Group::ProtectedMemory),
     Field::new("protected_memory.free", "… that is free", protected_free)
         .unit("MiB")
         .from(Group::ProtectedMemory),
-    detail!(
-        "fabric.state", "NVLink fabric registration state",
-        Fabric: fabric.state, |state| format!("state  {}", wording::fabric_state(*state))
-    ),
+    Field::new("fabric.state", "NVLink fabric registration state", fabric_state)
+        .from(Group::Fabric),
     Field::new("fabric.status", "NVLink fabric registration status", fabric_status)
         .from(Group::Fabric),
 ];
 
+fn protected_memory<'a>(row: &Row<'a>) -> Reading<&'a ProtectedMemory> {
+    row.details()?.protected_memory.as_ref().ok_or(Absent::NotRecorded)
+}
+
 /// Returns the free protected memory: the difference of whole MiB, as nvidia-smi computes it.
 fn protected_free(row: &Row<'_>) -> Reading<String> {
-    let memory = row.details()?.protected_memory.as_ref().ok_or(Absent::NotRecorded)?;
-    Ok(plain(&memory.total?.mib().saturating_sub(memory.used?.mib())))
+    let (memory, release) = (protected_memory(row)?, row.release());
+    Ok(plain(&release.mib(memory.total?).saturating_sub(release.mib(memory.used?))))
+}
+
+fn fabric_state(row: &Row<'_>) -> Reading<String> {
+    let fabric = row.details()?.fabric.as_ref().ok_or(Absent::NotRecorded)?;
+    Ok(labelled(row, "state", wording::fabric_state(fabric.state?)))
+}
+
+fn labelled(row: &Row<'_>, label: &str, value: &str) -> String {
+    match row.release().labels_fabric() {
+        true => format!("{label:<7}{value}"),
+        false => value.to_owned(),
+    }
 }
 
 /// Returns the registration status, which is `N/A` until the registration is complete.
 fn fabric_status(row: &Row<'_>) -> Reading<String> {
     let fabric = row.details()?.fabric.as_ref().ok_or(Absent::NotRecorded)?;
     match fabric.state? {
-        FabricState::Completed => fabric.status.map(|code| format!("status {}", said(code))),
-        _ => Ok("status N/A".to_owned()),
+        FabricState::Completed => fabric.status.map(|code| labelled(row, "status", said(code))),
+        _ => Ok(labelled(row, "status", "N/A")),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the device is and how it is set up.
 
 use super::{Noted, view};
-use crate::json::names::{AddressingMode, ComputeMode, OperationMode};
+use crate::json::names::{AddressingMode, ComputeMode, OperationMode, RecoveryAction};
 use serde::Serialize;
 
 /// What the GPU is.
@@ -169,6 +169,8 @@ pub struct ResetStatus {
     pub required: Option<bool>,
     /// Whether the GPU should be drained and reset when convenient. Null if unknown.
     pub drain_recommended: Option<bool>,
+    /// What the driver asks for to make the GPU work again. Null if unknown.
+    pub recovery: Option<RecoveryAction>,
 }
 
 impl ResetStatus {
@@ -176,7 +178,11 @@ impl ResetStatus {
         view!(
             noted,
             "reset_status",
-            ResetStatus { required: group.required, drain_recommended: group.drain_recommended }
+            ResetStatus {
+                required: group.required,
+                drain_recommended: group.drain_recommended,
+                recovery: group.recovery.map(RecoveryAction::from),
+            }
         )
     }
 }
