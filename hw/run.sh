@@ -3,8 +3,9 @@
 # and the directory raw/ with all that was printed.
 #
 # Without GPUWS_HW_GPU it only looks. With the UUID of one GPU in it, it also makes processes that
-# keep 512 MiB of that GPU, has gpuws find and end them, and ends what is left of them. It signals
-# nobody else and changes no setting of any GPU. It ends by itself within nine minutes.
+# keep 512 MiB of that GPU, has gpuws find and end them, ends what is left of them, and runs jobs of
+# PyTorch through gpuws. It signals nobody else and changes no setting of any GPU. It ends by itself
+# within nine minutes.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
 
@@ -73,7 +74,9 @@ has_gpu=$(($? == 0))
 printf '# gpuws on hardware, %s\n\n' "$(date -u +'%Y-%m-%d %H:%M UTC')" >"$REPORT"
 if ((has_gpu)); then
     printf '%s\n' "$gpus" >"$RAW/gpus.txt"
-    while IFS= read -r gpu; do about GPU "$gpu"; done <<<"$gpus"
+    # Reports are kept in public: the UUID is cut.
+    sed -E 's/^(GPU-[0-9a-f]{8})[^,]*/\1…/' "$RAW/gpus.txt" |
+        while IFS= read -r gpu; do about GPU "$gpu"; done
 else
     printf '**No GPU: nvidia-smi is missing or fails.** What needs none was run all the same.\n\n' >>"$REPORT"
     about 'nvidia-smi says' "$(printf '%s' "$gpus" | tail -n 1)"
@@ -94,6 +97,7 @@ if ((has_gpu)); then
     step details 60 gpuws status -i 0 -q
     step gpustat-json 60 gpuws status --format gpustat-json
     step query 60 gpuws query --query-gpu=index,uuid,name,memory.used,power.draw --format=csv
+    step compare 60 python3 compare.py "$RAW"
     step record 60 gpuws record "$RAW/machine.gpuws"
     step contract 60 bin/nvml-test --exact contract::real_machine_meets_contract
     GPUWS_BENCH_LIVE=1 step bench 100 bin/status-bench --bench this-machine
@@ -106,15 +110,17 @@ step demo 30 gpuws demo
 
 # What makes processes, on the GPU that was named and on no other.
 ghosts='**No processes were made**: GPUWS_HW_GPU names no GPU.'
+jobs=
 if [[ -n "$PERMITTED" ]]; then
     if ! ((has_gpu)); then
         ghosts='**No processes were made**: there is no GPU.'
     elif ! grep -q "^$PERMITTED, " "$RAW/gpus.txt"; then
         ghosts='**No processes were made**: GPUWS_HW_GPU names no GPU of this machine.'
     else
-        seconds="$(($(left) - 60))"
-        step ghosts "$(($(left) - 10))" python3 ghosts.py "$RAW" "$seconds"
+        step ghosts 140 python3 ghosts.py "$RAW" 120
         ghosts="$(cat "$RAW/rows.md" 2>/dev/null || echo '**ghosts.py wrote no table**: see raw/ghosts.txt.')"
+        step jobs "$(($(left) - 90))" python3 jobs.py "$RAW" "$(($(left) - 120))"
+        jobs="$(cat "$RAW/jobs.md" 2>/dev/null || echo '**jobs.py wrote no table**: see raw/jobs.txt.')"
         step status-after 30 gpuws status
         # PyTorch's wheels bring NVRTC, where the loader does not look.
         nvrtc="$(timeout 20 python3 -c 'import glob, sysconfig
@@ -127,6 +133,8 @@ fi
 {
     cat "$REPORT"
     printf '## Processes that keep memory\n\n%s\n\n' "$ghosts"
+    [[ -z "$jobs" ]] || printf '## Jobs\n\n%s\n\n' "$jobs"
+    [[ ! -s "$RAW/compare.md" ]] || printf '## Fields that differ from nvidia-smi\n\n%s\n\n' "$(<"$RAW/compare.md")"
     printf '## Steps\n\n| step | exit | seconds | its last line |\n|---|---|---|---|\n'
     cat "$STEPS"
     if [[ -s "$RAW/bench.txt" ]]; then

@@ -7,7 +7,7 @@ use std::io::{self, Error, Write};
 use std::path::Path;
 
 /// The maximum size of the directory in bytes.
-const MAX: u64 = 60 << 20;
+const MAX: u64 = 45 << 20;
 
 /// The builds, for one directory of programs.
 const BUILDS: &[&[&str]] = &[
@@ -36,19 +36,20 @@ const BUILDS: &[&[&str]] = &[
     ],
 ];
 
-/// The required build output.
+/// The build output that is packed.
 const NEEDED: &[&str] = &[
     "gpuws",
     "libnvml_sim.so",
     "nvml-test",
     "nvml-helper",
+    "nvml-sim-process",
     "status-bench",
     "cuda-bench",
     "plain-loop",
 ];
 
 /// The scripts, from the directory `hw`.
-const SCRIPTS: &[&str] = &["run.sh", "ghosts.py", "ghost.py"];
+const SCRIPTS: &[&str] = &["run.sh", "ghosts.py", "ghost.py", "compare.py", "jobs.py", "job.py"];
 
 /// Builds and packs everything into `hw-pack` in the target directory. Returns whether it is
 /// complete and small enough.
@@ -83,6 +84,9 @@ fn fill(pack: &Path, built: &[Built], scripts: &Path) -> io::Result<Vec<String>>
     let mut packed: Vec<String> = Vec::new();
     for built in built {
         let Some(name) = name_of(built) else { continue };
+        if !NEEDED.contains(&name.as_str()) {
+            continue;
+        }
         copy(&built.path, &bin.join(&name))?;
         packed.push(name);
     }
@@ -99,7 +103,7 @@ fn fill(pack: &Path, built: &[Built], scripts: &Path) -> io::Result<Vec<String>>
     Ok(violations)
 }
 
-/// Returns the name of a packed file; `None` for a file that is not packed.
+/// Returns the name that a file has in the directory; `None` if it is of no kind that is packed.
 fn name_of(built: &Built) -> Option<String> {
     match built.kind.as_str() {
         "bin" => Some(built.target.clone()),
@@ -148,6 +152,8 @@ mod tests {
             built(dir.path(), "nvml_sim", "cdylib"),
             built(dir.path(), "nvml", "test"),
             built(dir.path(), "nvml-helper", "bin"),
+            built(dir.path(), "nvml-sim-process", "bin"),
+            built(dir.path(), "another-helper", "bin"),
             built(dir.path(), "status", "bench"),
             built(dir.path(), "cuda", "bench"),
         ];
@@ -155,18 +161,19 @@ mod tests {
         assert_eq!(missing, ["cargo built no 'plain-loop'"]);
         all.push(built(dir.path(), "plain-loop", "bin"));
         fs::File::create(&all[0].path).unwrap().set_len(MAX).unwrap();
-        assert!(fill(&pack, &all, &scripts).unwrap()[0].contains("past 62914560"));
+        assert!(fill(&pack, &all, &scripts).unwrap()[0].contains("past 47185920"));
         fs::File::create(&all[0].path).unwrap();
         assert_eq!(fill(&pack, &all, &scripts).unwrap(), Vec::<String>::new());
         assert!(pack.join("bin/libnvml_sim.so").is_file() && pack.join("run.sh").is_file());
+        assert!(!pack.join("bin/another-helper").exists());
     }
 
     #[test]
     #[expect(clippy::print_stderr, reason = "a skipped test prints a note")]
-    fn ghost_scripts_pass_their_tests() {
+    fn scripts_pass_their_tests() {
         let scripts = crate::workspace_root().join("hw");
         let tests = Command::new("python3")
-            .args(["-B", "-W", "error", "-m", "unittest", "test_ghosts"])
+            .args(["-B", "-W", "error", "-m", "unittest", "test_ghosts", "test_jobs"])
             .current_dir(scripts)
             .output();
         match tests {
