@@ -50,7 +50,9 @@ def differences(subject, fields):
     ours = rows(["gpuws", "query"], subject, fields)
     after = rows(["nvidia-smi"], subject, fields)
     found = []
-    if not len(before) == len(ours) == len(after):
+    # A machine may have no process, but not no GPU.
+    none = subject == "gpu" and not ours
+    if none or not len(before) == len(ours) == len(after):
         found.append((f"rows of {subject}", len(before), len(ours), len(after)))
     for number, row in enumerate(zip(before, ours, after)):
         if any(len(values) != len(fields) for values in row):
@@ -74,7 +76,7 @@ def compare(raw):
         known = [field for field in known if field != CHANGING]
         missing += [f"{subject} {field}" for field in unknown]
         count += len(known)
-        lines += differences(subject, known) if known else []
+        lines += differences(subject, known) if known else [(f"no field of {subject}", "", "", "")]
     clean = lambda cell: "".join(c for c in str(cell) if c.isprintable()).replace("|", "/")
     text = "".join(f"| {' | '.join(map(clean, line))} |\n" for line in lines)
     (raw / "compare.md").write_text(text, encoding="utf-8")

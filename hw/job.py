@@ -4,24 +4,29 @@ Usage: job.py SHAPE [ARGUMENT]
 
     busy SECONDS    computes half of the time
     idle SECONDS    holds 1 GiB and computes nothing
-    fill            allocates until it is refused, prints how much it got, and fails as it was told
+    fill GIB        allocates until it is refused, at most this much, and prints how much it got
     record FILE     trains a small network and writes PyTorch's recording of its memory
 
 It uses the one GPU that the variable GPUWS_HW_GPU names by its UUID, and no other. `busy` and
-`idle` print `ready` once they have their memory.
+`idle` print `ready` once they have their memory. Whatever happens to whoever started it, it ends by
+itself after LIFE seconds.
 """
 
 import os
+import signal
 import subprocess
 import sys
 import time
 
+GIB = 1 << 30
+STEP = GIB // 4
+LIFE = 300
+
+# Before anything that can hang.
+signal.alarm(LIFE)
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", os.environ["GPUWS_HW_GPU"])
 
 import torch
-
-GIB = 1 << 30
-STEP = GIB // 4
 
 
 def permitted():
@@ -46,16 +51,16 @@ def hold(seconds, computes):
     del held
 
 
-def fill():
-    """Holds at most 64 GiB, so that a limit that does not hold takes no whole GPU."""
+def fill(most):
     held = []
     try:
-        while len(held) * STEP < 64 * GIB:
+        while len(held) * STEP < most:
             held.append(torch.empty(STEP, dtype=torch.uint8, device="cuda"))
     finally:
         query = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
-        listed = subprocess.run(query, capture_output=True, text=True, check=False).stdout
-        own = [line.split(", ")[1] for line in listed.splitlines() if line.startswith(f"{os.getpid()},")]
+        done = subprocess.run(query, capture_output=True, text=True, timeout=30, check=False)
+        rows = [line.split(", ") for line in done.stdout.splitlines()]
+        own = [row[1] for row in rows if row[0] == str(os.getpid())]
         print(f"got {len(held) * STEP >> 20} MiB, listed with {(own or ['?'])[0]} MiB", flush=True)
 
 
@@ -84,7 +89,7 @@ def main():
     if shape in ("busy", "idle"):
         hold(float(arguments[0]), shape == "busy")
     elif shape == "fill":
-        fill()
+        fill(int(arguments[0]) * GIB)
     else:
         record(arguments[0])
 

@@ -3,8 +3,8 @@
 Usage: jobs.py DIR SECONDS
 
 DIR gets what every program printed, and jobs.md, the table of the report. It runs only where
-GPUWS_HW_GPU names a GPU by its UUID, and ends only processes that it started itself, and what
-descends from them.
+GPUWS_HW_GPU names a GPU by its UUID, and signals only processes that it started itself and has not
+waited for yet.
 """
 
 import ctypes
@@ -87,24 +87,32 @@ class Jobs:
             time.sleep(0.1)
         return child
 
-    def end(self, child):
-        """Ends a child that was not waited for yet, so that its PID is nobody else's."""
-        if child.poll() is None:
-            child.terminate()
+    def end(self, *children):
+        """Ends children, with three seconds for all of them to end by themselves. A stopped one is
+        continued. Popen signals nobody that it has waited for."""
+        for number in (signal.SIGTERM, signal.SIGCONT):
+            for child in children:
+                child.send_signal(number)
+        until = time.monotonic() + 3
+        for child in children:
             try:
-                child.wait(15)
+                child.wait(max(0, until - time.monotonic()))
             except subprocess.TimeoutExpired:
                 child.kill()
-                child.wait()
+        for child in children:
+            child.wait()
 
     def end_all(self):
-        for child in self.started:
-            self.end(child)
+        self.end(*self.started)
 
     def memory_used(self):
         query = ["nvidia-smi", f"--id={self.gpu}", "--query-gpu=memory.used"]
         done = subprocess.run(
-            [*query, "--format=csv,noheader,nounits"], capture_output=True, text=True, check=False
+            [*query, "--format=csv,noheader,nounits"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
         )
         return int(done.stdout.split()[0])
 
@@ -122,11 +130,14 @@ class Jobs:
         begun = time.monotonic()
         pid, terminal = pty.fork()
         if pid == 0:
-            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-            os.environ.setdefault("TERM", "xterm-256color")
-            os.execvp(words[0], words)
+            try:
+                fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+                os.environ.setdefault("TERM", "xterm-256color")
+                os.execvp(words[0], words)
+            finally:
+                os._exit(127)
         shown, first, quits = b"", None, None
-        while True:
+        while not os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             now = time.monotonic() - begun
             if quits is None and now > seconds:
                 os.write(terminal, b"q")
@@ -138,7 +149,9 @@ class Jobs:
             try:
                 shown += os.read(terminal, 65536)
             except OSError:
-                break
+                # Its last process has closed the terminal, and ends.
+                time.sleep(0.02)
+                continue
             if first is None and re.search(rb"\d.{0,20}[GM]iB", shown):
                 first = time.monotonic() - begun
         os.close(terminal)
@@ -172,7 +185,7 @@ def of_usage(usage):
 
 def limit(jobs):
     """A share is what the job gets, with its context."""
-    _, said = jobs.gpuws_run("limit", ["--mem", "6GiB"], [*JOB, "fill"])
+    _, said = jobs.gpuws_run("limit", ["--mem", "6GiB"], [*JOB, "fill", "8"])
     sizes = re.search(r"got (\d+) MiB, listed with (\d+) MiB", said)
     if not sizes:
         return last_line(said), False
@@ -239,14 +252,15 @@ def replay(jobs, settings):
 def history(jobs):
     directory = Path(tempfile.mkdtemp(prefix="gpuws-hw-"))
     try:
+        job = jobs.job("recorded-job", "busy", 60)
         words = [GPUWS, "record", "--for", "15s", "--every", "1s", str(directory / "history")]
-        recorder = jobs.start("record", words)
-        job = jobs.job("recorded-job", "busy", 30)
-        recorder.wait(60)
+        _, recorded = jobs.run("record", words)
         jobs.end(job)
-        words = [GPUWS, "report", str(directory / "history"), "--by", "gpu", "--json"]
+        words = [GPUWS, "report", str(directory / "history"), "--by", "gpu", "--format", "csv"]
         said, code = jobs.run("report", words)
-        return f"exit {code}, {len(said)} characters; record: exit {recorder.returncode}", code == 0
+        lines = said.strip().splitlines()
+        found = f"record: exit {recorded}; report: exit {code}; {lines[-1] if lines else 'no row'}"
+        return found, (recorded, code) == (0, 0) and len(lines) > 1
     finally:
         shutil.rmtree(directory)
 
@@ -256,40 +270,43 @@ def stopped_is_told(jobs):
     job = jobs.job("stopped-job", "idle", 60)
     policy = jobs.raw / "policy.toml"
     policy.write_text('[findings]\nmin_confidence = "possible"\nafter = "2s"\nmin_memory = "0.5GiB"\n')
-    job.send_signal(signal.SIGSTOP)
-    words = [GPUWS, "watch", "--every", "1s", "--for", "10s", "--policy", str(policy), "--json"]
-    said, code = jobs.run("watch", words)
-    job.send_signal(signal.SIGCONT)
-    jobs.end(job)
+    try:
+        job.send_signal(signal.SIGSTOP)
+        words = [GPUWS, "watch", "--every", "1s", "--for", "10s", "--policy", str(policy), "--json"]
+        said, code = jobs.run("watch", words)
+    finally:
+        jobs.end(job)
     events = [json.loads(line)["event"] for line in said.splitlines() if line.startswith("{")]
-    # A process this young is no finding: only the end of the watcher is required.
-    return f"exit {code}; events: {', '.join(events) or 'none'}", code == 0
+    # A process this young may be no finding: then nothing was shown.
+    return f"exit {code}; events: {', '.join(events) or 'none'}", bool(events) or None
 
 
 def views(jobs):
-    """CPU time of the views that stay open, one after the other, beside a busy and an idle job."""
+    """CPU time of the views that stay open, one after the other, beside a busy and an idle job, and
+    the fields of those processes beside nvidia-smi's."""
     tools = {"gpuws top": [GPUWS, "top"]}
     if shutil.which("nvtop"):
         tools["nvtop"] = ["nvtop", "-d", "10"]
-    both = [jobs.job("viewed-busy", "busy", 300), jobs.job("viewed-idle", "idle", 300)]
+    both = [jobs.job("viewed-busy", "busy", 240), jobs.job("viewed-idle", "idle", 240)]
+    fields, _ = jobs.run("compare-jobs", [sys.executable, str(HERE / "compare.py"), str(jobs.raw)])
     found = {name: [] for name in tools}
     for _ in range(2):
         for name, words in tools.items():
             found[name].append(jobs.view(words, VIEWED))
-    for job in both:
-        jobs.end(job)
+    jobs.end(*both)
     words = [
         f"{name}: {' and '.join(f'{cpu:.0f}' for cpu, _ in runs)} ms of CPU time in {VIEWED} s, "
         f"first value after {' and '.join('?' if at is None else f'{at:.0f}' for _, at in runs)} ms"
         for name, runs in found.items()
     ]
-    return "; ".join(words), all(at is not None for _, at in found["gpuws top"])
+    said = "; ".join([*words, last_line(fields)])
+    return said, all(at is not None for _, at in found["gpuws top"])
 
 
 def mps(jobs):
     """A limit that the MPS server enforces on a program that knows no limit."""
     if not shutil.which("nvidia-cuda-mps-control"):
-        return "no MPS on this machine", True
+        return "no MPS on this machine", None
     directory = Path(tempfile.mkdtemp(prefix="gpuws-hw-mps-"))
     env = {
         "CUDA_MPS_PIPE_DIRECTORY": str(directory / "pipe"),
@@ -299,19 +316,24 @@ def mps(jobs):
     for name in ("pipe", "log"):
         (directory / name).mkdir()
     control = "nvidia-cuda-mps-control"
-    jobs.run("mps-start", [control, "-d"], 20, env)
+    said, code = jobs.run("mps-start", [control, "-d"], 20, env)
+    if code != 0:
+        return f"the server does not start: {last_line(said)}", None
+    del env["CUDA_VISIBLE_DEVICES"]
     try:
-        del env["CUDA_VISIBLE_DEVICES"]
         # With the settings of JAX, PyTorch knows no limit: only the server can keep it.
         options = ["--mem", "4GiB", "--framework", "jax"]
-        _, said = jobs.gpuws_run("mps", options, [*JOB, "fill"], env=env)
+        _, said = jobs.gpuws_run("mps", options, [*JOB, "fill", "6"], env=env)
         sizes = re.search(r"got (\d+) MiB", said)
         if not sizes:
             return last_line(said), False
-        return f"{sizes[1]} MiB allocated of a share of 4,096", int(sizes[1]) < 4096
+        return f"{sizes[1]} MiB allocated of a share of 4,096", 2048 <= int(sizes[1]) < 4096
     finally:
-        jobs.run("mps-end", ["sh", "-c", f"echo quit | {control}"], 30, env)
-        shutil.rmtree(directory, ignore_errors=True)
+        # The job has ended, so the server has no client to wait for.
+        _, code = jobs.run("mps-end", ["sh", "-c", f"echo quit | {control}"], 20, env)
+        # Else somebody has to end it through this directory.
+        if code == 0:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 CHECKS = [
@@ -347,8 +369,8 @@ def main():
             else:
                 try:
                     found, good = check(jobs)
-                except (OSError, RuntimeError, ValueError, subprocess.SubprocessError) as failure:
-                    found, good = f"could not be run: {failure}", False
+                except Exception as failure:
+                    found, good = f"could not be run: {type(failure).__name__}: {failure}", False
             clean = "".join(c if c.isprintable() else " " for c in found).replace("|", "/")
             lines.append(f"| {title} | {clean} | {'' if good is None else 'yes' if good else 'NO'} |\n")
             print(lines[-1], end="", flush=True)

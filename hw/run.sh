@@ -38,15 +38,15 @@ trap 'exit 1' INT TERM HUP
 step() {
     local name="$1" most="$2" begun="$SECONDS" code why=
     shift 2
-    if (("$(left)" < 5)); then
+    (("$(left)" < most)) && most="$(left)"
+    if ((most < 5)); then
         printf '| %s | not run: out of time | | |\n' "$name" >>"$STEPS"
         return 125
     fi
-    (("$(left)" < most)) && most="$(left)"
     say "$name: $*"
-    timeout --kill-after=5 "$most" "$@" >"$RAW/$name.txt" 2>&1 </dev/null &
+    timeout --kill-after=20 "$most" "$@" >"$RAW/$name.txt" 2>&1 </dev/null &
     CURRENT=$!
-    while kill -0 "$CURRENT" 2>/dev/null && ((SECONDS - begun < most + 8)); do sleep 0.1; done
+    while kill -0 "$CURRENT" 2>/dev/null && ((SECONDS - begun < most + 23)); do sleep 0.1; done
     if kill -0 "$CURRENT" 2>/dev/null; then
         code=124 why='does not end, not even by SIGKILL'
     else
@@ -74,9 +74,7 @@ has_gpu=$(($? == 0))
 printf '# gpuws on hardware, %s\n\n' "$(date -u +'%Y-%m-%d %H:%M UTC')" >"$REPORT"
 if ((has_gpu)); then
     printf '%s\n' "$gpus" >"$RAW/gpus.txt"
-    # Reports are kept in public: the UUID is cut.
-    sed -E 's/^(GPU-[0-9a-f]{8})[^,]*/\1…/' "$RAW/gpus.txt" |
-        while IFS= read -r gpu; do about GPU "$gpu"; done
+    while IFS= read -r gpu; do about GPU "$gpu"; done <<<"$gpus"
 else
     printf '**No GPU: nvidia-smi is missing or fails.** What needs none was run all the same.\n\n' >>"$REPORT"
     about 'nvidia-smi says' "$(printf '%s' "$gpus" | tail -n 1)"
@@ -117,9 +115,9 @@ if [[ -n "$PERMITTED" ]]; then
     elif ! grep -q "^$PERMITTED, " "$RAW/gpus.txt"; then
         ghosts='**No processes were made**: GPUWS_HW_GPU names no GPU of this machine.'
     else
-        step ghosts 140 python3 ghosts.py "$RAW" 120
+        step ghosts 200 python3 ghosts.py "$RAW" 70
         ghosts="$(cat "$RAW/rows.md" 2>/dev/null || echo '**ghosts.py wrote no table**: see raw/ghosts.txt.')"
-        step jobs "$(($(left) - 90))" python3 jobs.py "$RAW" "$(($(left) - 120))"
+        step jobs "$(($(left) - 90))" python3 jobs.py "$RAW" "$(($(left) - 180))"
         jobs="$(cat "$RAW/jobs.md" 2>/dev/null || echo '**jobs.py wrote no table**: see raw/jobs.txt.')"
         step status-after 30 gpuws status
         # PyTorch's wheels bring NVRTC, where the loader does not look.
@@ -130,6 +128,7 @@ print(*glob.glob(sysconfig.get_path("purelib") + "/nvidia/cuda_nvrtc/lib"))' 2>/
     fi
 fi
 
+# The report is kept in public, with its UUIDs cut.
 {
     cat "$REPORT"
     printf '## Processes that keep memory\n\n%s\n\n' "$ghosts"
@@ -141,7 +140,7 @@ fi
         printf '\n## Time of one look\n\n'
         grep -v '^Benchmarking' "$RAW/bench.txt" | sed 's/^/    /' | tr -d '\000-\010\013-\037\177' | head -n 60
     fi
-} >report.md
+} | sed -E 's/GPU-([0-9a-f]{8})-[0-9a-f-]{27}/GPU-\1…/g' >report.md
 rm -f "$REPORT" "$STEPS"
 if ((has_gpu)); then
     say "report.md is written, after $SECONDS s"

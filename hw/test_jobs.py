@@ -1,8 +1,10 @@
 """Tests of the comparisons and of the views, without a GPU: python3 -m unittest test_jobs"""
 
 import os
+import signal
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -40,6 +42,27 @@ class Views(unittest.TestCase):
         _, first = self.jobs.view(["sh", "-c", "read line"], 0.1)
         self.assertIsNone(first)
 
+    def test_a_program_that_cannot_be_run_is_no_copy_of_this_one(self):
+        begun = time.monotonic()
+        cpu, first = self.jobs.view(["/nonexistent"], 5)
+        self.assertIsNone(first)
+        self.assertLess(time.monotonic() - begun, 5)
+
+    def test_stopped_children_end_and_their_end_is_not_waited_for_long(self):
+        stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
+        children = [
+            self.jobs.start("stopped", ["sleep", "60"]),
+            self.jobs.start("stubborn", [sys.executable, "-c", stubborn]),
+        ]
+        until = time.monotonic() + 20
+        while "ready" not in self.jobs.said("stubborn") and time.monotonic() < until:
+            time.sleep(0.02)
+        for child in children:
+            child.send_signal(signal.SIGSTOP)
+        self.jobs.end_all()
+        codes = [child.returncode for child in children]
+        self.assertEqual(codes, [-signal.SIGTERM, -signal.SIGKILL])
+
     def test_a_program_that_does_not_end_is_ended(self):
         said, code = self.jobs.run("sleeps", ["sh", "-c", "echo begun; exec sleep 60"], seconds=1)
         self.assertEqual((said, code), ("begun\n", None))
@@ -73,7 +96,9 @@ class Comparisons(unittest.TestCase):
         with mock.patch.dict(os.environ, {"PATH": path}):
             self.assertEqual(compare.compare(raw), 3)
         table = (raw / "compare.md").read_text(encoding="utf-8").splitlines()
-        self.assertEqual(table[2:], ["| 0 used | 5 MiB | 4 MiB | 5 MiB |"])
+        differs, lacks = table[2:]
+        self.assertEqual(differs, "| 0 used | 5 MiB | 4 MiB | 5 MiB |")
+        self.assertIn("no field of compute-apps", lacks)
         self.assertEqual((raw / "compare.txt").read_text(encoding="utf-8"), "gpu new\n")
 
 

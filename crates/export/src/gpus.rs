@@ -90,6 +90,8 @@ fn defect_name(defect: Defect) -> &'static str {
         Defect::ComputeProhibited => "compute_prohibited",
         Defect::NoMigInstance => "no_mig_instance",
         Defect::RemappingFailed => "row_remapping_failed",
+        Defect::SramWornOut => "sram_threshold_exceeded",
+        Defect::NoSpareRows(_) => "no_spare_rows",
         Defect::Uncorrected(_) => "uncorrected_errors",
         Defect::RepairPending => "repair_pending",
         Defect::DrainRecommended => "drain_recommended",

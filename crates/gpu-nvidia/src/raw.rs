@@ -10,9 +10,10 @@ use crate::device::Device;
 use nvml_wrapper::Nvml;
 use nvml_wrapper::error::{nvml_sym, nvml_try};
 use nvml_wrapper_sys::bindings::{
-    nvmlDevice_t, nvmlDeviceAddressingMode_t, nvmlEventData_t, nvmlEventSet_t, nvmlFieldValue_t,
-    nvmlGpuFabricInfo_t, nvmlMarginTemperature_t, nvmlMemory_t, nvmlPciInfo_t,
-    nvmlProcessInfo_v1_t, nvmlProcessInfo_v2_t, nvmlProcessUtilizationSample_t,
+    nvmlDevice_t, nvmlDeviceAddressingMode_t, nvmlEccSramErrorStatus_t, nvmlEventData_t,
+    nvmlEventSet_t, nvmlFieldValue_t, nvmlGpuFabricInfo_t, nvmlMarginTemperature_t, nvmlMemory_t,
+    nvmlPciInfo_t, nvmlProcessInfo_v1_t, nvmlProcessInfo_v2_t, nvmlProcessUtilizationSample_t,
+    nvmlRowRemapperHistogramValues_t,
 };
 use std::ffi::{c_int, c_uint};
 use std::ptr::null_mut;
@@ -45,9 +46,10 @@ macro_rules! data {
 }
 
 data! {
-    c_int c_uint u64 nvmlDevice_t nvmlDeviceAddressingMode_t nvmlEventData_t
-    nvmlFieldValue_t nvmlGpuFabricInfo_t nvmlMarginTemperature_t nvmlMemory_t nvmlPciInfo_t
-    nvmlProcessInfo_v1_t nvmlProcessInfo_v2_t nvmlProcessUtilizationSample_t
+    c_int c_uint u64 nvmlDevice_t nvmlDeviceAddressingMode_t nvmlEccSramErrorStatus_t
+    nvmlEventData_t nvmlFieldValue_t nvmlGpuFabricInfo_t nvmlMarginTemperature_t nvmlMemory_t
+    nvmlPciInfo_t nvmlProcessInfo_v1_t nvmlProcessInfo_v2_t nvmlProcessUtilizationSample_t
+    nvmlRowRemapperHistogramValues_t
 }
 
 /// Calls a function about the machine.
@@ -174,6 +176,21 @@ impl Device<'_> {
             &mut failure
         )?;
         Ok([corrected, uncorrected, pending, failure])
+    }
+
+    /// nvml-wrapper lacks it: the banks of the memory by the spare rows that they have left.
+    pub(crate) fn banks(&self) -> Answer<nvmlRowRemapperHistogramValues_t> {
+        let mut banks = nvmlRowRemapperHistogramValues_t::zeroed();
+        query!(self, nvmlDeviceGetRowRemapperHistogram, "for its spare rows", &mut banks)?;
+        Ok(banks)
+    }
+
+    /// nvml-wrapper lacks it: the errors of the SRAM.
+    pub(crate) fn sram_errors(&self) -> Answer<nvmlEccSramErrorStatus_t> {
+        let version = size_of::<nvmlEccSramErrorStatus_t>() as u32 | 1 << 24;
+        let mut errors = nvmlEccSramErrorStatus_t { version, ..Data::zeroed() };
+        query!(self, nvmlDeviceGetSramEccErrorStatus, "for the errors of its SRAM", &mut errors)?;
+        Ok(errors)
     }
 
     /// nvml-wrapper reads the addresses of all pages, with a second version that older drivers

@@ -4,7 +4,9 @@
 //! section in that of the value (`clocks_event_reason_hw_slowdown`), so that only its end counts.
 
 use crate::field;
-use gpu_core::{Celsius, ComputeMode, DeviceDetails, Reading, RecoveryAction, ThrottleReasons};
+use gpu_core::{
+    Celsius, ComputeMode, DeviceDetails, MemoryHealth, Reading, RecoveryAction, ThrottleReasons,
+};
 
 /// Reasons for low clocks, with NVML's bits.
 const THROTTLE: [(&str, u64); 6] = [
@@ -52,6 +54,13 @@ pub(crate) fn leaf(details: &mut DeviceDetails, path: &[String], key: &str, valu
         ("remapped_rows", "remapping_failure_occurred" | "remapped_row_failure") => {
             details.memory_health.get_or_insert_default().remapped_failure = field::switch(value);
         }
+        ("row_remapper_histogram" | "bank_remap_availability_histogram", _) => {
+            banks(details.memory_health.get_or_insert_default(), key, value);
+        }
+        (_, "sram_threshold_exceeded") => {
+            details.memory_health.get_or_insert_default().sram_threshold_exceeded =
+                field::switch(value);
+        }
         ("retired_pages", "pending_page_blacklist" | "pending_retirement") => {
             details.memory_health.get_or_insert_default().retired_pending = field::switch(value);
         }
@@ -83,11 +92,26 @@ pub(crate) fn leaf(details: &mut DeviceDetails, path: &[String], key: &str, valu
             details.pcie.get_or_insert_default().width_max = number(value.trim_end_matches('x'));
         }
         (_, "gpu_recovery_action") => {
-            details.reset_status.get_or_insert_default().recovery =
-                Ok(RecoveryAction::from_name(value));
+            // "None" is an action here, and elsewhere the marker of a missing value.
+            let known = RecoveryAction::from_name(value);
+            let other = field::absent(value).map_or(Ok(RecoveryAction::Other), Err);
+            details.reset_status.get_or_insert_default().recovery = known.map_or(other, Ok);
         }
         _ => {}
     }
+}
+
+/// Takes a count of banks by the spare rows that they have left, such as `3072 bank(s)`.
+fn banks(health: &mut MemoryHealth, key: &str, value: &str) {
+    let count = match key.strip_prefix("row_remapper_histogram_").unwrap_or(key) {
+        "max" => &mut health.banks_max,
+        "high" => &mut health.banks_high,
+        "partial" => &mut health.banks_partial,
+        "low" => &mut health.banks_low,
+        "none" => &mut health.banks_none,
+        _ => return,
+    };
+    *count = number(value.trim_end_matches(" bank(s)"));
 }
 
 fn throttle(details: &mut DeviceDetails, key: &str, value: &str) {
@@ -121,6 +145,7 @@ fn number(value: &str) -> Reading<u32> {
 mod tests {
     use super::*;
     use crate::parse::{Hint, parse};
+    use gpu_core::Absent;
 
     fn details(text: &str) -> DeviceDetails {
         parse(text.as_bytes(), &Hint::default()).unwrap().gpus[0].details.clone()
@@ -162,9 +187,13 @@ GPU 00000000:0A:00.0
             DRAM Uncorrectable   : 6
         Aggregate
             DRAM Uncorrectable   : 70
+            SRAM Threshold Exceeded : Yes
     Remapped Rows
         Pending                  : No
         Remapping Failure Occurred : Yes
+        Bank Remap Availability Histogram
+            Max                  : 3070 bank(s)
+            None                 : 2 bank(s)
     Temperature
         GPU Slowdown Temp        : 92 C
 ";
@@ -188,9 +217,13 @@ GPU 00000000:0A:00.0
 <ecc_mode><current_ecc>Enabled</current_ecc><pending_ecc>Disabled</pending_ecc></ecc_mode>
 <ecc_errors><volatile><sram_correctable>9</sram_correctable>
 <sram_uncorrectable>1</sram_uncorrectable><dram_uncorrectable>6</dram_uncorrectable></volatile>
-<aggregate><dram_uncorrectable>70</dram_uncorrectable></aggregate></ecc_errors>
+<aggregate><dram_uncorrectable>70</dram_uncorrectable>
+<sram_threshold_exceeded>Yes</sram_threshold_exceeded></aggregate></ecc_errors>
 <remapped_rows><remapped_row_pending>No</remapped_row_pending>
-<remapped_row_failure>Yes</remapped_row_failure></remapped_rows>
+<remapped_row_failure>Yes</remapped_row_failure><row_remapper_histogram>
+<row_remapper_histogram_max>3070 bank(s)</row_remapper_histogram_max>
+<row_remapper_histogram_none>2 bank(s)</row_remapper_histogram_none>
+</row_remapper_histogram></remapped_rows>
 <temperature><gpu_temp_slow_threshold>92 C</gpu_temp_slow_threshold></temperature>
 </gpu></nvidia_smi_log>
 ";
@@ -205,6 +238,8 @@ GPU 00000000:0A:00.0
         let health = read.memory_health.unwrap();
         assert_eq!(health.uncorrected, Ok(7));
         assert_eq!((health.remapped_pending, health.remapped_failure), (Ok(false), Ok(true)));
+        assert_eq!((health.banks_max, health.banks_none), (Ok(3070), Ok(2)));
+        assert_eq!(health.sram_threshold_exceeded, Ok(true));
         let activity = read.activity.unwrap();
         assert_eq!(activity.throttle, Ok(ThrottleReasons(0x048)));
         assert_eq!(activity.performance_state, Ok(2));
@@ -214,6 +249,24 @@ GPU 00000000:0A:00.0
         assert_eq!((pcie.generation, pcie.generation_max), (Ok(1), Ok(4)));
         assert_eq!((pcie.width, pcie.width_max), (Ok(4), Ok(16)));
         assert_eq!(read.reset_status.unwrap().recovery, Ok(RecoveryAction::Reset));
+    }
+
+    #[test]
+    fn recovery_actions_are_told_from_missing_values() {
+        for (text, action) in [
+            ("None", Ok(RecoveryAction::None)),
+            ("Reboot", Ok(RecoveryAction::Reboot)),
+            ("Drain P2P", Ok(RecoveryAction::DrainPeers)),
+            ("Bus Reset", Ok(RecoveryAction::Other)),
+            ("N/A", Err(Absent::NotSupported)),
+            ("[Unknown Error]", Err(Absent::Failed)),
+            ("Requested functionality has been deprecated", Err(Absent::NotSupported)),
+        ] {
+            let log = format!(
+                "GPU 0000:0A:00.0\n    Product Name : K80\n    GPU Recovery Action : {text}\n"
+            );
+            assert_eq!(details(&log).reset_status.unwrap().recovery, action, "{text}");
+        }
     }
 
     #[test]

@@ -94,6 +94,18 @@ structs! {
     /// `nvmlDeviceAddressingMode_v1_t`
     AddressingMode1 version 1 { version: c_uint, value: c_uint }
 
+    /// `nvmlEccSramErrorStatus_v1_t`
+    EccSramErrorStatus1 version 1 {
+        version: c_uint, aggregate_parity: c_ulonglong, aggregate_sec_ded: c_ulonglong,
+        aggregate_corrected: c_ulonglong, volatile_parity: c_ulonglong,
+        volatile_sec_ded: c_ulonglong, volatile_corrected: c_ulonglong, of_l2: c_ulonglong,
+        of_sm: c_ulonglong, of_pcie: c_ulonglong, of_mcu: c_ulonglong, of_others: c_ulonglong,
+        threshold_exceeded: c_uint,
+    }
+
+    /// `nvmlRowRemapperHistogramValues_t`
+    RowRemapperHistogram { max: c_uint, high: c_uint, partial: c_uint, low: c_uint, none: c_uint }
+
     /// `nvmlMarginTemperature_v1_t`
     MarginTemperature1 version 1 { version: c_uint, margin: c_int }
 

@@ -124,6 +124,34 @@ fn struct_layouts_match_c() {
     );
     same!(AddressingMode1, nvmlDeviceAddressingMode_t { version: version, value: value });
     same!(
+        EccSramErrorStatus1,
+        nvmlEccSramErrorStatus_t {
+            version: version,
+            aggregate_parity: aggregateUncParity,
+            aggregate_sec_ded: aggregateUncSecDed,
+            aggregate_corrected: aggregateCor,
+            volatile_parity: volatileUncParity,
+            volatile_sec_ded: volatileUncSecDed,
+            volatile_corrected: volatileCor,
+            of_l2: aggregateUncBucketL2,
+            of_sm: aggregateUncBucketSm,
+            of_pcie: aggregateUncBucketPcie,
+            of_mcu: aggregateUncBucketMcu,
+            of_others: aggregateUncBucketOther,
+            threshold_exceeded: bThresholdExceeded,
+        }
+    );
+    same!(
+        RowRemapperHistogram,
+        nvmlRowRemapperHistogramValues_t {
+            max: max,
+            high: high,
+            partial: partial,
+            low: low,
+            none: none,
+        }
+    );
+    same!(
         MarginTemperature1,
         nvmlMarginTemperature_t { version: version, margin: marginTemperature }
     );

@@ -28,8 +28,8 @@ pub fn full_observation() -> Observation {
 pub enum Defect {
     /// It works only after a reset.
     ResetRequired,
-    /// The driver asks for what no reset does: a reboot, the end of peer-to-peer work, or an action
-    /// that NVML had not when this was written.
+    /// The driver asks for more than a reset: a reboot, the end of peer-to-peer work, or an action
+    /// that is not known here.
     Recovery(RecoveryAction),
     /// Its compute mode is Prohibited.
     ComputeProhibited,
@@ -37,8 +37,12 @@ pub enum Defect {
     NoMigInstance,
     /// A row of its memory could not be remapped.
     RemappingFailed,
+    /// Its SRAM had more uncorrected errors than NVIDIA's limit for a replacement.
+    SramWornOut,
     /// This many memory errors were not corrected since the driver was loaded.
     Uncorrected(u64),
+    /// This many banks of its memory have no spare row left.
+    NoSpareRows(u32),
     /// A row or page of its memory is replaced at the next reset.
     RepairPending,
     /// The driver recommends a reset once it is idle.
@@ -66,13 +70,15 @@ impl Defect {
     pub fn fitness(self) -> Fitness {
         match self {
             Defect::ResetRequired
-            | Defect::Recovery(RecoveryAction::Reboot)
+            | Defect::Recovery(RecoveryAction::Reboot | RecoveryAction::Other)
             | Defect::ComputeProhibited
             | Defect::NoMigInstance => Fitness::Unusable,
-            Defect::Recovery(_) | Defect::RemappingFailed | Defect::Uncorrected(_) => {
-                Fitness::Doubtful
-            }
-            Defect::RepairPending
+            Defect::Recovery(_)
+            | Defect::RemappingFailed
+            | Defect::SramWornOut
+            | Defect::Uncorrected(_) => Fitness::Doubtful,
+            Defect::NoSpareRows(_)
+            | Defect::RepairPending
             | Defect::DrainRecommended
             | Defect::MigPending(_)
             | Defect::EccPending(_) => Fitness::Fit,
@@ -88,6 +94,8 @@ impl Defect {
             Defect::ComputeProhibited => Sign::ComputeProhibited,
             Defect::NoMigInstance => Sign::NoMigInstance,
             Defect::RemappingFailed => Sign::RowRemappingFailed,
+            Defect::SramWornOut => Sign::SramThresholdExceeded,
+            Defect::NoSpareRows(_) => Sign::NoSpareRows,
             Defect::Uncorrected(_) => Sign::UncorrectedEccErrors,
             Defect::RepairPending => Sign::MemoryRepairPending,
             Defect::DrainRecommended => Sign::ResetRecommended,
@@ -114,6 +122,13 @@ impl fmt::Display for Defect {
                 f.write_str("MIG enabled without an instance: CUDA sees no device")
             }
             Defect::RemappingFailed => f.write_str("a memory row could not be remapped"),
+            Defect::SramWornOut => {
+                f.write_str("more uncorrected errors of the SRAM than NVIDIA's limit")
+            }
+            Defect::NoSpareRows(1) => f.write_str("1 bank of memory has no spare row left"),
+            Defect::NoSpareRows(count) => {
+                write!(f, "{count} banks of memory have no spare row left")
+            }
             Defect::Uncorrected(1) => f.write_str("1 uncorrected memory error"),
             Defect::Uncorrected(count) => write!(f, "{count} uncorrected memory errors"),
             Defect::RepairPending => f.write_str("a memory repair takes effect at the next reset"),
@@ -158,10 +173,13 @@ pub fn defects(device: &DeviceState) -> Vec<Defect> {
     }
     if let Some(memory) = &details.memory_health {
         note(memory.remapped_failure == Ok(true), Defect::RemappingFailed);
+        note(memory.sram_threshold_exceeded == Ok(true), Defect::SramWornOut);
         let uncorrected = memory.uncorrected.unwrap_or(0);
         note(uncorrected > 0, Defect::Uncorrected(uncorrected));
         let pending = memory.remapped_pending == Ok(true) || memory.retired_pending == Ok(true);
         note(pending, Defect::RepairPending);
+        let exhausted = memory.banks_none.unwrap_or(0);
+        note(exhausted > 0, Defect::NoSpareRows(exhausted));
     }
     found.sort_by_key(|defect| std::cmp::Reverse(defect.fitness()));
     found

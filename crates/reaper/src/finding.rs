@@ -397,6 +397,8 @@ pub enum Advice {
     LoadDriver,
     /// Wait for I/O or the driver to finish; if it never does, only a reboot helps.
     WaitOrReboot,
+    /// Reboot the machine.
+    Reboot,
     /// Stop the service that a monitor or daemon belongs to.
     StopService(Pid),
     /// Ask the parent to reap its child, or end the parent.

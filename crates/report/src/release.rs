@@ -14,8 +14,11 @@ impl Release {
     /// The first release that is known to round memory up: 550.90.12 does, 550.54.14 does not.
     const ROUNDS_UP: (u32, u32) = (550, 90);
 
-    /// The first branch whose `--query-gpu` is known to have the formats of 580.159.04.
-    const R580: (u32, u32) = (580, 0);
+    /// The first release that is known to write `display_mode` as deprecated; 560 does not.
+    const DEPRECATES_DISPLAY_MODE: (u32, u32) = (575, 51);
+
+    /// The first branch that is known to write a fabric without labels; 535 writes them.
+    const WITHOUT_LABELS: (u32, u32) = (580, 0);
 
     /// Returns the release that comes with a driver.
     pub fn of(driver: &Result<Driver, Fault>) -> Self {
@@ -33,12 +36,12 @@ impl Release {
 
     /// Returns whether state and status of the fabric have their names in front.
     pub(crate) fn labels_fabric(self) -> bool {
-        self.version < Self::R580
+        self.version < Self::WITHOUT_LABELS
     }
 
     /// Returns whether `display_mode` is deprecated: `display_attached` replaces it.
     pub(crate) fn deprecates_display_mode(self) -> bool {
-        self.version >= Self::R580
+        self.version >= Self::DEPRECATES_DISPLAY_MODE
     }
 }
 
@@ -64,6 +67,7 @@ mod tests {
             ("545.29.06", [8_192, 78, 8_002, 111], false),
             ("550.54.14", [8_192, 85, 984, 7_122], false),
             ("550.90.12", [23_028, 526, 1, 22_503], true),
+            ("575.51.02", [8_188, 390, 2_026, 5_773], true),
             ("580.159.04", [143_771, 616, 0, 143_156], true),
         ] {
             assert_eq!(reserved + used + free > total, rounds_up, "{version}");

@@ -52,6 +52,11 @@ const LATER: &[&str] = &[
     "remapped_rows.uncorrectable",
     "remapped_rows.pending",
     "remapped_rows.failure",
+    "remapped_rows.histogram.max",
+    "remapped_rows.histogram.high",
+    "remapped_rows.histogram.partial",
+    "remapped_rows.histogram.low",
+    "remapped_rows.histogram.none",
 ];
 
 const APP_FIELDS: &str =

@@ -28,6 +28,18 @@ groups! {
         remapped_pending: bool,
         /// A row could not be remapped: replace the device.
         remapped_failure: bool,
+        /// Banks of the memory with all of their spare rows.
+        banks_max: u32,
+        /// Banks with most of their spare rows.
+        banks_high: u32,
+        /// Banks with some of their spare rows.
+        banks_partial: u32,
+        /// Banks with few spare rows.
+        banks_low: u32,
+        /// Banks without a spare row: the next bad row there cannot be remapped.
+        banks_none: u32,
+        /// Uncorrected errors of the SRAM are past the limit of NVIDIA: replace the device.
+        sram_threshold_exceeded: bool,
     }
 
     /// Errors by location.
@@ -74,7 +86,7 @@ pub enum RecoveryAction {
     DrainPeers,
     /// A reset once no work runs on it.
     DrainAndReset,
-    /// Another one, which was added to NVML later.
+    /// Another one: later versions of NVML have more, such as a reset of the bus.
     Other,
 }
 
@@ -94,16 +106,17 @@ impl RecoveryAction {
         known.map_or(RecoveryAction::Other, |(_, action, _)| *action)
     }
 
-    /// Returns NVML's number; 5 for another action.
+    /// Returns NVML's number; the highest one for another action.
     pub fn nvml(self) -> u32 {
         let known = Self::KNOWN.iter().find(|(_, action, _)| *action == self);
-        known.map_or(5, |(number, ..)| *number)
+        known.map_or(u32::MAX, |(number, ..)| *number)
     }
 
-    /// Returns the action that nvidia-smi prints as this name.
-    pub fn from_name(name: &str) -> Self {
+    /// Returns the action that nvidia-smi prints as this name; `None` if it is no name of one that
+    /// is known here.
+    pub fn from_name(name: &str) -> Option<Self> {
         let known = Self::KNOWN.iter().find(|(.., known)| *known == name);
-        known.map_or(RecoveryAction::Other, |(_, action, _)| *action)
+        known.map(|(_, action, _)| *action)
     }
 
     /// Returns nvidia-smi's name; `Unknown` for another action.

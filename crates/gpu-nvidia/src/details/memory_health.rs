@@ -27,6 +27,8 @@ pub(super) fn memory_health(device: Device<'_>) -> Result<MemoryHealth> {
         Ok(reading(counted)?.and_then(number))
     };
     let rows = reading(device.remapped_rows())?;
+    let banks = reading(device.banks())?;
+    let sram = reading(device.sram_errors())?;
     let purpose = "for its pending page retirement";
     let pending = device.value("nvmlDeviceGetRetiredPagesPendingStatus", purpose, |device| {
         device.are_pages_pending_retired()
@@ -43,6 +45,12 @@ pub(super) fn memory_health(device: Device<'_>) -> Result<MemoryHealth> {
         remapped_uncorrected: rows.and_then(|rows| number(rows[1])),
         remapped_pending: rows.and_then(|rows| switch(rows[2])),
         remapped_failure: rows.and_then(|rows| switch(rows[3])),
+        banks_max: banks.and_then(|banks| number(banks.max)),
+        banks_high: banks.and_then(|banks| number(banks.high)),
+        banks_partial: banks.and_then(|banks| number(banks.partial)),
+        banks_low: banks.and_then(|banks| number(banks.low)),
+        banks_none: banks.and_then(|banks| number(banks.none)),
+        sram_threshold_exceeded: sram.and_then(|errors| switch(errors.bThresholdExceeded)),
     })
 }
 

@@ -2,6 +2,7 @@
 
 use crate::code::{Answer, Code};
 use crate::entry::exports;
+use crate::layout::{EccSramErrorStatus1, RowRemapperHistogram, Versioned};
 use crate::pointer::{Out, put_all};
 use crate::view::Subject;
 use std::ffi::{c_uint, c_ulonglong};
@@ -101,5 +102,39 @@ exports! {
             (pending, health.remapped_pending?.into()),
             (failure, health.remapped_failure?.into()),
         ])
+    }
+
+    gpu [nvmlDeviceGetRowRemapperHistogram](banks: Out<RowRemapperHistogram>) |gpu| {
+        let health = gpu.memory_health()?;
+        banks.put(RowRemapperHistogram {
+            max: health.banks_max?,
+            high: health.banks_high?,
+            partial: health.banks_partial?,
+            low: health.banks_low?,
+            none: health.banks_none?,
+        })
+    }
+
+    gpu [nvmlDeviceGetSramEccErrorStatus](status: Out<EccSramErrorStatus1>) |gpu| {
+        status.check_version()?;
+        let threshold_exceeded = gpu.memory_health()?.sram_threshold_exceeded?.into();
+        // A machine tells the errors of its SRAM as a whole.
+        let of = |errors: gpu_core::Reading<u64>| errors.unwrap_or(0);
+        let errors = gpu.memory_errors()?;
+        status.put(EccSramErrorStatus1 {
+            version: EccSramErrorStatus1::VERSION,
+            aggregate_parity: 0,
+            aggregate_sec_ded: of(errors.uncorrected_lifetime.sram),
+            aggregate_corrected: of(errors.corrected_lifetime.sram),
+            volatile_parity: 0,
+            volatile_sec_ded: of(errors.uncorrected.sram),
+            volatile_corrected: of(errors.corrected.sram),
+            of_l2: 0,
+            of_sm: 0,
+            of_pcie: 0,
+            of_mcu: 0,
+            of_others: of(errors.uncorrected_lifetime.sram),
+            threshold_exceeded,
+        })
     }
 }

@@ -2,7 +2,9 @@
 //! values are equal.
 
 use crate::fixture::{Stage, session};
-use nvml_wrapper_sys::bindings::{nvmlDevice_t, nvmlFieldValue_t};
+use nvml_wrapper_sys::bindings::{
+    nvmlDevice_t, nvmlEccSramErrorStatus_t, nvmlFieldValue_t, nvmlRowRemapperHistogramValues_t,
+};
 use std::ptr::null_mut;
 
 const MACHINE: &str = "description = 'made: a device with a value everywhere'
@@ -18,7 +20,8 @@ details.modes = { ecc = true, ecc_pending = false }
 details.memory_health = { corrected = 103, uncorrected = 104, corrected_lifetime = 105, \
     uncorrected_lifetime = 106, retired_single_bit = 2, retired_double_bit = 3, \
     retired_pending = true, remapped_corrected = 142, remapped_uncorrected = 143, \
-    remapped_pending = false, remapped_failure = true }
+    remapped_pending = false, remapped_failure = true, banks_max = 200, banks_high = 201, \
+    banks_partial = 202, banks_low = 203, banks_none = 204, sram_threshold_exceeded = true }
 details.memory_errors.corrected = { l1_cache = 10, l2_cache = 11, device_memory = 12, \
     register_file = 13, texture_memory = 14, cbu = 16, sram = 17 }
 details.memory_errors.uncorrected = { l1_cache = 20, sram = 27 }
@@ -205,6 +208,30 @@ fn retired_pages_are_counted_by_cause() {
     let code =
         unsafe { nvml.nvmlDeviceGetRemappedRows(gpu, corrected, uncorrected, pending, failure) };
     assert_eq!((code, rows), (0, [142, 143, 0, 1]));
+    // SAFETY: as above; each struct of integers may be zero.
+    let (code, banks) = unsafe {
+        let mut banks: nvmlRowRemapperHistogramValues_t = std::mem::zeroed();
+        (nvml.nvmlDeviceGetRowRemapperHistogram(gpu, &mut banks), banks)
+    };
+    let banks = [banks.max, banks.high, banks.partial, banks.low, banks.none];
+    assert_eq!((code, banks), (0, [200, 201, 202, 203, 204]));
+    let sram = |version: u32| {
+        // SAFETY: as above.
+        unsafe {
+            let mut status: nvmlEccSramErrorStatus_t = std::mem::zeroed();
+            status.version = version;
+            (nvml.nvmlDeviceGetSramEccErrorStatus(gpu, &mut status), status)
+        }
+    };
+    let (code, status) = sram(size_of::<nvmlEccSramErrorStatus_t>() as u32 | 1 << 24);
+    let counts = [
+        status.volatileCor,
+        status.volatileUncSecDed,
+        status.aggregateCor,
+        status.aggregateUncSecDed,
+    ];
+    assert_eq!((code, counts, status.bThresholdExceeded), (0, [17, 27, 37, 47], 1));
+    assert_ne!(sram(0).0, 0, "no version");
 }
 
 #[test]

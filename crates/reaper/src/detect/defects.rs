@@ -4,7 +4,7 @@ use super::context::DetectContext;
 use crate::defect::{Defect, defects};
 use crate::evidence::Evidence;
 use crate::finding::{Advice, Confidence, Finding, FindingKind};
-use gpu_core::{DeviceState, ErrorKind};
+use gpu_core::{DeviceState, ErrorKind, RecoveryAction};
 use std::collections::BTreeMap;
 
 pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
@@ -35,9 +35,11 @@ fn kind(defect: Defect) -> FindingKind {
         Defect::ResetRequired | Defect::Recovery(_) => FindingKind::DeviceFault,
         Defect::ComputeProhibited => FindingKind::ComputeProhibited,
         Defect::NoMigInstance => FindingKind::NoMigInstance,
-        Defect::RemappingFailed | Defect::Uncorrected(_) | Defect::RepairPending => {
-            FindingKind::MemoryErrors
-        }
+        Defect::RemappingFailed
+        | Defect::SramWornOut
+        | Defect::Uncorrected(_)
+        | Defect::NoSpareRows(_)
+        | Defect::RepairPending => FindingKind::MemoryErrors,
         Defect::DrainRecommended | Defect::MigPending(_) | Defect::EccPending(_) => {
             FindingKind::PendingReset
         }
@@ -49,11 +51,21 @@ fn finding(device: &DeviceState, kind: FindingKind, signs: &[Defect]) -> Finding
     let advice = match kind {
         FindingKind::ComputeProhibited => Advice::AllowCompute(index),
         FindingKind::NoMigInstance => Advice::CreateMigInstance(index),
-        _ if signs.contains(&Defect::RemappingFailed) => Advice::ReplaceDevice(index),
+        _ if signs.iter().any(|sign| is_worn_out(*sign)) => Advice::ReplaceDevice(index),
+        _ if signs.contains(&Defect::Recovery(RecoveryAction::Reboot)) => Advice::Reboot,
+        _ if signs.contains(&Defect::ResetRequired) => Advice::ResetDevice(index),
         _ if signs.iter().any(|sign| matches!(sign, Defect::Recovery(_))) => Advice::ReadKernelLog,
         _ => Advice::ResetDevice(index),
     };
     let evidence = |defect: &Defect| Evidence::new(defect.sign(), defect.to_string());
     let evidence = signs.iter().map(evidence).collect();
-    Finding::about_device(device, kind, Confidence::High, evidence, vec![advice])
+    // Spare rows that are used up are no error yet.
+    let is_error = signs.iter().any(|sign| !matches!(sign, Defect::NoSpareRows(_)));
+    let confidence = if is_error { Confidence::High } else { Confidence::Possible };
+    Finding::about_device(device, kind, confidence, evidence, vec![advice])
+}
+
+/// Returns whether no reset helps: the device is worn out, or will be with the next bad row.
+fn is_worn_out(defect: Defect) -> bool {
+    matches!(defect, Defect::RemappingFailed | Defect::SramWornOut | Defect::NoSpareRows(_))
 }

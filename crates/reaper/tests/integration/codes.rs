@@ -89,6 +89,17 @@ fn defect_has_a_code_of_its_own() {
 }
 
 #[test]
+fn worn_memory_has_codes_of_its_own() {
+    let worn = of_details(|_, details| {
+        let mut health = MemoryHealth::absent(Absent::NotSupported);
+        (health.banks_max, health.banks_none) = (Ok(3070), Ok(2));
+        health.sram_threshold_exceeded = Ok(true);
+        details.memory_health = Some(health);
+    });
+    assert_eq!(worn, [Sign::SramThresholdExceeded, Sign::NoSpareRows]);
+}
+
+#[test]
 fn links_have_codes_of_their_states() {
     let inactive = with_details(0, |_, details| {
         let link = NvLink { active: Ok(false), ..NvLink::absent(Absent::NotSupported) };

@@ -28,6 +28,12 @@ fn defects_are_certain_and_named_by_kind() {
     assert_eq!(memory(|_| {}), []);
     assert_eq!(memory(|health| health.uncorrected = Ok(0)), []);
     assert_eq!(memory(|health| health.uncorrected = Ok(1)), [(FindingKind::MemoryErrors, High)]);
+    assert_eq!(memory(|health| health.banks_none = Ok(0)), []);
+    let no_spare_rows = memory(|health| health.banks_none = Ok(1));
+    assert_eq!(no_spare_rows, [(FindingKind::MemoryErrors, Confidence::Possible)]);
+    assert_eq!(memory(|health| health.sram_threshold_exceeded = Ok(false)), []);
+    let worn_out = memory(|health| health.sram_threshold_exceeded = Ok(true));
+    assert_eq!(worn_out, [(FindingKind::MemoryErrors, High)]);
     // Corrected errors, and errors before the driver was loaded, are normal.
     assert_eq!(
         memory(|health| (health.corrected, health.uncorrected_lifetime) = (Ok(90), Ok(3))),
@@ -97,9 +103,11 @@ fn reset_that_is_required_is_reported_once() {
     }
     assert_eq!(alone(reset(false, false, Ok(RecoveryAction::DrainAndReset))), pending);
     assert_eq!(alone(reset(false, true, Ok(RecoveryAction::DrainAndReset))), pending);
-    // A reset does not do, and is not advised.
+    // A reset does not suffice, and is not advised.
     let reboot = diagnose(&over(&[0], &reset(true, false, Ok(RecoveryAction::Reboot)))).findings;
-    assert_eq!(reboot[0].advice, [Advice::ReadKernelLog]);
+    assert_eq!(reboot[0].advice, [Advice::Reboot]);
+    let unknown = diagnose(&over(&[0], &reset(true, false, Ok(RecoveryAction::Other)))).findings;
+    assert_eq!(unknown[0].advice, [Advice::ResetDevice(0)]);
     let words: Vec<&str> = reboot[0].evidence.iter().map(|one| one.text.as_str()).collect();
     assert_eq!(words, ["requires a reboot of the machine"]);
     let mut refused = reset(true, false, unnamed);
@@ -274,7 +282,8 @@ fn defects_are_described_and_ordered_by_their_effect() {
         details.modes = Some(modes);
         let mut health = MemoryHealth::absent(Absent::NotSupported);
         (health.uncorrected, health.remapped_failure) = (Ok(2), Ok(true));
-        health.remapped_pending = Ok(true);
+        (health.remapped_pending, health.banks_none) = (Ok(true), Ok(3));
+        health.sram_threshold_exceeded = Ok(true);
         details.memory_health = Some(health);
         details.reset_status = Some(ResetStatus {
             required: Ok(true),
@@ -288,14 +297,16 @@ fn defects_are_described_and_ordered_by_their_effect() {
         [
             "MIG enabled without an instance: CUDA sees no device",
             "requires a reset",
-            "compute mode Prohibited: CUDA cannot use it",
             "the driver asks for an unknown recovery action",
+            "compute mode Prohibited: CUDA cannot use it",
             "a memory row could not be remapped",
+            "more uncorrected errors of the SRAM than NVIDIA's limit",
             "2 uncorrected memory errors",
             "the driver recommends a reset when idle",
             "MIG will be disabled after a reset",
             "ECC will be enabled after a reset",
             "a memory repair takes effect at the next reset",
+            "3 banks of memory have no spare row left",
         ]
     );
     assert_eq!(Defect::Uncorrected(1).to_string(), "1 uncorrected memory error");

@@ -91,7 +91,7 @@ pub(super) fn watts(reading: Reading<gpu_core::Milliwatts>) -> Reading<String> {
     reading.map(|power| format!("{:.2} W", power.0 as f64 / 1000.0))
 }
 
-/// Formats whole mebibytes, rounded down.
+/// Formats whole mebibytes, rounded down whatever the release of nvidia-smi.
 pub(super) fn mib(reading: Reading<gpu_core::Bytes>) -> Reading<String> {
     reading.map(|bytes| format!("{} MiB", bytes.mib()))
 }

@@ -185,6 +185,16 @@ fn health(device: &DeviceState) -> [Entry; 3] {
                 value("Uncorrectable Error", health.remapped_uncorrected),
                 value("Pending", yes(health.remapped_pending)),
                 value("Remapping Failure Occurred", yes(health.remapped_failure)),
+                group(
+                    "Bank Remap Availability Histogram",
+                    [
+                        value("Max", super::unit(health.banks_max, "bank(s)")),
+                        value("High", super::unit(health.banks_high, "bank(s)")),
+                        value("Partial", super::unit(health.banks_partial, "bank(s)")),
+                        value("Low", super::unit(health.banks_low, "bank(s)")),
+                        value("None", super::unit(health.banks_none, "bank(s)")),
+                    ],
+                ),
             ],
         ),
     ]

@@ -116,6 +116,10 @@ names! {
         UncorrectedEccErrors,
         /// A row of the memory could not be remapped.
         RowRemappingFailed,
+        /// Uncorrected errors of the SRAM are past NVIDIA's limit for a replacement.
+        SramThresholdExceeded,
+        /// Banks of the memory have no spare row left.
+        NoSpareRows,
         /// A row or page of the memory is replaced at the next reset.
         MemoryRepairPending,
 

@@ -184,6 +184,10 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
             "sudo dmesg | tail -40".to_owned(),
             "shows what it waits for; if that never ends, reboot",
         ),
+        Advice::Reboot => (
+            "sudo reboot".to_owned(),
+            "once the work on this machine has ended: the driver asks for it",
+        ),
         Advice::StopService(pid) => (
             format!("systemctl status {pid}"),
             "shows its service; stop that (gpuws never signals it)",

@@ -86,7 +86,7 @@ pub(super) const FIELDS: &[Field] = &[
     Field::new("index", "index of the device, by PCI address", |row| {
         Ok(plain(&row.device.id().index))
     }),
-    Field::new("display_mode", "whether a display is connected; from 580 on deprecated", |row| {
+    Field::new("display_mode", "whether a display is connected; deprecated from 575 on", |row| {
         match row.release().deprecates_display_mode() {
             true => Err(Absent::Deprecated),
             false => display_attached(row).map(|attached| enabled(&attached)),

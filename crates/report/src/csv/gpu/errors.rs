@@ -104,4 +104,24 @@ pub(super) const XID_REMEDIES: &[Field] = &[
         "remapped_rows.failure", "whether a row remapping failed",
         MemoryHealth: memory_health.remapped_failure, yes
     ),
+    detail!(
+        "remapped_rows.histogram.max", "banks with all of their spare rows",
+        MemoryHealth: memory_health.banks_max, plain
+    ),
+    detail!(
+        "remapped_rows.histogram.high", "banks with most of their spare rows",
+        MemoryHealth: memory_health.banks_high, plain
+    ),
+    detail!(
+        "remapped_rows.histogram.partial", "banks with some of their spare rows",
+        MemoryHealth: memory_health.banks_partial, plain
+    ),
+    detail!(
+        "remapped_rows.histogram.low", "banks with few spare rows",
+        MemoryHealth: memory_health.banks_low, plain
+    ),
+    detail!(
+        "remapped_rows.histogram.none", "banks without a spare row",
+        MemoryHealth: memory_health.banks_none, plain
+    ),
 ];

@@ -54,6 +54,20 @@ pub struct Health {
     pub remapped_pending: Option<bool>,
     /// Whether a row could not be remapped, so that the GPU should be replaced. Null if unknown.
     pub remapped_failure: Option<bool>,
+    /// Number of banks of the memory with all of their spare rows. Null if unknown.
+    pub banks_max_count: Option<u32>,
+    /// Number of banks with most of their spare rows. Null if unknown.
+    pub banks_high_count: Option<u32>,
+    /// Number of banks with some of their spare rows. Null if unknown.
+    pub banks_partial_count: Option<u32>,
+    /// Number of banks with few spare rows. Null if unknown.
+    pub banks_low_count: Option<u32>,
+    /// Number of banks without a spare row: the next bad row there cannot be remapped. Null if
+    /// unknown.
+    pub banks_none_count: Option<u32>,
+    /// Whether uncorrected errors of the SRAM are past NVIDIA's limit, so that the GPU should be
+    /// replaced. Null if unknown.
+    pub sram_threshold_exceeded: Option<bool>,
 }
 
 impl Health {
@@ -73,6 +87,12 @@ impl Health {
                 remapped_uncorrected_count: group.remapped_uncorrected,
                 remapped_pending: group.remapped_pending,
                 remapped_failure: group.remapped_failure,
+                banks_max_count: group.banks_max,
+                banks_high_count: group.banks_high,
+                banks_partial_count: group.banks_partial,
+                banks_low_count: group.banks_low,
+                banks_none_count: group.banks_none,
+                sram_threshold_exceeded: group.sram_threshold_exceeded,
             }
         )
     }
