@@ -2,7 +2,6 @@
 
 use clap::{Args, ValueEnum};
 use gpu_core::{Bytes, Selector};
-use gpu_memory_advice::CONTEXT;
 use gpu_memory_advice::environment::{Framework, Version};
 use std::ffi::OsString;
 
@@ -40,10 +39,10 @@ pub(crate) struct KeepArgs {
 }
 
 impl KeepArgs {
-    /// Returns these options as command-line text, with a space before each.
-    pub(crate) fn again(&self) -> String {
+    /// Returns these options as text, each after a space, without a context of `default`.
+    pub(crate) fn again(&self, default: Option<Bytes>) -> String {
         let mut words = String::new();
-        if self.context != CONTEXT {
+        if Some(self.context) != default {
             words.push_str(&format!(" --context {}", self.context.exact()));
         }
         if self.framework != [Named::Auto] {
@@ -91,6 +90,7 @@ fn version(text: &str) -> Result<Version, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gpu_memory_advice::CONTEXT;
 
     #[test]
     fn options_round_trip() {
@@ -101,9 +101,11 @@ mod tests {
         }
         let read = |line: &str| {
             let words = std::iter::once("x").chain(line.split_whitespace());
-            <Read as clap::Parser>::parse_from(words).keep.again()
+            <Read as clap::Parser>::parse_from(words).keep.again(Some(CONTEXT))
         };
         assert_eq!(read(""), "");
+        let parsed = <Read as clap::Parser>::parse_from(["x"]);
+        assert_eq!(parsed.keep.again(None), " --context 640MiB");
         let line = " --context 1536MiB --framework torch,tensorflow --torch-version 2.10";
         assert_eq!(read(line), line);
         assert_eq!(read(&read(line)), line);

@@ -23,10 +23,9 @@ pub(crate) fn run(
     repeat::times(Some(stream.delay), stream.count, &source, screen, |screen| {
         let machine = gpu_core::look_at_devices(&*source.backend, &*source.host, rows.groups());
         let devices = query::shown(&machine, &stream.only.devices)?;
-        let process = |pid| query::look_up(&source, pid);
-        let release = Release::of(&machine.driver);
-        let lines = page.lines(rows, &Look { devices: &devices, process: &process, release });
-        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let (process, release) = (|pid| query::look_up(&source, pid), Release::of(&machine.driver));
+        let look = Look { devices: &devices, process: &process, release };
+        let text: String = page.lines(rows, &look).iter().flat_map(|line| [line, "\n"]).collect();
         screen.raw(text.as_bytes())?;
         // Once: the rows of all looks show it.
         let is_first = std::mem::take(&mut is_first);

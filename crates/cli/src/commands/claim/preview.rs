@@ -8,6 +8,7 @@ use crate::queue_status::user;
 use crate::terminal::{Line, Screen};
 use crate::wording;
 use gpu_core::Origin;
+use gpu_memory_advice::CONTEXT;
 use gpu_placement::Refusal;
 use gpu_report::json;
 use gpu_report::wording::claims::{asked, chosen, ordinal};
@@ -88,7 +89,7 @@ fn print(
         return Ok(());
     }
     let within = within(global);
-    let (options, keep) = (args.request.again(), args.keep.again());
+    let (options, keep) = (args.request.again(), args.keep.again(Some(CONTEXT)));
     let keep_env = if args.keep_env { " --keep-env" } else { "" };
     let run = format!("{within}gpuws run{options}{keep}{keep_env} -- COMMAND");
     wording::copyable(screen, "nothing was claimed.", &run)

@@ -49,11 +49,9 @@ pub(crate) fn run(args: &RunArgs, global: &Global) -> Result<Exit, Failure> {
 /// Returns the options of the run, apart from those of the claim.
 fn options(args: &RunArgs, global: &Global) -> Vec<String> {
     let seconds = |time: Duration| format!("{}s", time.as_secs_f64());
-    let mut words: Vec<String> = args.keep.again().split_whitespace().map(str::to_owned).collect();
-    if !words.iter().any(|word| word == "--context") {
-        // The version there may have another default.
-        words.extend(["--context".to_owned(), args.keep.context.exact()]);
-    }
+    // With `--context`: the version there may have another default.
+    let keep = args.keep.again(None);
+    let mut words: Vec<_> = keep.split_whitespace().map(str::to_owned).collect();
     for (name, time) in [
         ("--deadline", Some(global.deadline)),
         ("--time-limit", args.time_limit),
