@@ -62,7 +62,7 @@ impl Device {
         details.pcie.get_or_insert_default();
         details.pcie_throughput.get_or_insert_default();
         details.protected_memory.get_or_insert_default();
-        details.memory_health.get_or_insert_default();
+        spare_rows(details.memory_health.get_or_insert_default());
         details.memory_errors.get_or_insert_default();
         details.nvlinks.get_or_insert_default();
         details.fabric.get_or_insert_default();
@@ -99,4 +99,17 @@ fn settle<T>(reading: &mut Reading<T>) {
 
 fn settled(absent: Absent) -> Absent {
     if absent == NotRecorded { NotSupported } else { absent }
+}
+/// Sets the counts of banks that are not described to 0 if one is: NVML reports all or none.
+fn spare_rows(health: &mut gpu_core::MemoryHealth) {
+    let banks = [
+        &mut health.banks_max,
+        &mut health.banks_high,
+        &mut health.banks_partial,
+        &mut health.banks_low,
+        &mut health.banks_none,
+    ];
+    if banks.iter().any(|count| count.is_ok()) {
+        banks.into_iter().for_each(|count| *count = Ok(count.unwrap_or(0)));
+    }
 }

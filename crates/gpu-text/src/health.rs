@@ -48,6 +48,12 @@ pub(crate) fn leaf(details: &mut DeviceDetails, path: &[String], key: &str, valu
         ("ecc_mode", "pending" | "pending_ecc") => {
             details.modes.get_or_insert_default().ecc_pending = field::switch(value);
         }
+        ("remapped_rows", "correctable_error" | "remapped_row_corr") => {
+            details.memory_health.get_or_insert_default().remapped_corrected = number(value);
+        }
+        ("remapped_rows", "uncorrectable_error" | "remapped_row_unc") => {
+            details.memory_health.get_or_insert_default().remapped_uncorrected = number(value);
+        }
         ("remapped_rows", "pending" | "remapped_row_pending") => {
             details.memory_health.get_or_insert_default().remapped_pending = field::switch(value);
         }

@@ -66,7 +66,8 @@ pub enum Fitness {
 
 impl Defect {
     /// Returns the effect on a job. DCGM's health check fails on uncorrected errors and on failed
-    /// remapping, and does not on pending repairs (`DcgmHealthWatch.cpp`).
+    /// remapping, and does not on pending repairs (`DcgmHealthWatch.cpp`). A device that should be
+    /// drained shall get no new work (`nvmlDeviceGpuRecoveryAction_t`).
     pub fn fitness(self) -> Fitness {
         match self {
             Defect::ResetRequired
@@ -76,10 +77,10 @@ impl Defect {
             Defect::Recovery(_)
             | Defect::RemappingFailed
             | Defect::SramWornOut
+            | Defect::DrainRecommended
             | Defect::Uncorrected(_) => Fitness::Doubtful,
             Defect::NoSpareRows(_)
             | Defect::RepairPending
-            | Defect::DrainRecommended
             | Defect::MigPending(_)
             | Defect::EccPending(_) => Fitness::Fit,
         }

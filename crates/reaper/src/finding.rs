@@ -399,6 +399,10 @@ pub enum Advice {
     WaitOrReboot,
     /// Reboot the machine.
     Reboot,
+    /// End the work that uses the device together with others.
+    EndPeerWork(u32),
+    /// Read which recovery action the driver asks for.
+    ReadRecoveryAction(u32),
     /// Stop the service that a monitor or daemon belongs to.
     StopService(Pid),
     /// Ask the parent to reap its child, or end the parent.

@@ -428,10 +428,15 @@ impl Look<'_> {
         if let Err(fault) = &device.sample {
             found.push(clean(&fault::brief(fault)).into_owned());
         }
-        let about = self.findings_on(device.id()).map(|finding| wording::kind(finding.kind));
-        found.extend(about.map(str::to_owned));
         let defects = gpu_reaper::defects(device).into_iter();
         found.extend(defects.map(|defect| clean(&defect.to_string()).into_owned()));
+        // A finding of defects alone says no more than they do.
+        let of_defects = |finding: &&Finding| {
+            finding.evidence.iter().all(|one| found.iter().any(|known| *known == clean(&one.text)))
+        };
+        let about = self.findings_on(device.id()).filter(|finding| !of_defects(finding));
+        let about: Vec<_> = about.map(|finding| wording::kind(finding.kind).to_owned()).collect();
+        found.extend(about);
         let mut seen = Vec::new();
         found.retain(|word| {
             !seen.contains(word) && {

@@ -8,7 +8,7 @@ use crate::terminal::{Line, Screen};
 use crate::wording;
 use crate::wording::shell_word;
 use gpu_core::selector::select;
-use gpu_core::{Absent, ActToken, DeviceFault, ErrorKind, Groups};
+use gpu_core::{Absent, ActToken, DeviceFault, ErrorKind, Observation};
 use gpu_reaper::reset::{Blocker, Blockers, Check, Linked, Outcome};
 use gpu_report::json;
 use gpu_report::wording::reset as reset_wording;
@@ -23,8 +23,9 @@ pub(crate) struct Reset<'a> {
 }
 
 pub(crate) fn run(args: &ResetArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
-    let source = source::open_for_query(global, Groups::NONE, false)?;
-    let now = source.snapshot();
+    let groups = gpu_reaper::defect_groups();
+    let source = source::open_for_query(global, groups, false)?;
+    let now = source.detailed_snapshot(Observation { groups, ..Observation::default() });
     if let (Err(fault), true) = (&now.driver, now.devices.is_empty()) {
         return Err(Failure::from(gpu_core::Error::new(fault.kind, fault.text.clone())));
     }
@@ -77,13 +78,12 @@ fn show(screen: &mut Screen, args: &ResetArgs, reset: &Reset<'_>) -> Result<(), 
     }
     let devices = wording::devices(reset.check.now, std::slice::from_ref(reset.check.device.id()));
     let Linked { peers, whole } = &reset.check.linked;
-    if let Some(cost) = reset_wording::cost(&reset.check) {
-        wording::flow(screen, Line::new().accent("note: "), &cost)?;
+    for note in reset_wording::notes(&reset.check) {
+        wording::flow(screen, Line::new().accent("note: "), &note)?;
     }
     if !peers.is_empty() {
-        let all: Vec<u32> =
-            std::iter::once(reset.check.device.id().index).chain(peers.clone()).collect();
-        let all = all.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        let all = std::iter::once(&reset.check.device.id().index).chain(peers);
+        let all = all.map(u32::to_string).collect::<Vec<_>>().join(",");
         let what = format!(
             "{devices} is connected by NVLink to {}; they are reset together.",
             reset_wording::gpus(peers)
@@ -106,11 +106,9 @@ fn show(screen: &mut Screen, args: &ResetArgs, reset: &Reset<'_>) -> Result<(), 
     match &reset.outcome {
         Some(outcome) => show_outcome(screen, &devices, reset, outcome),
         None if reset.check.blockers.is_clear() => {
-            screen.print(
-                &Line::new().plain(format!("no process has {devices} open; it can be reset")),
-            )?;
-            let sim = &reset.sim;
-            let gpu = shell_word(&args.gpu.to_string());
+            let text = format!("no process has {devices} open; it can be reset");
+            screen.print(&Line::new().plain(text))?;
+            let (sim, gpu) = (&reset.sim, shell_word(&args.gpu.to_string()));
             let line = Line::new().plain("nothing was done.   ");
             screen.print(&line.accent(format!("gpuws {sim}reset {gpu} --yes")))
         }

@@ -29,7 +29,7 @@ const USUAL_WIDTH: usize = 80;
 /// Prints a progress message if standard error is a terminal.
 pub(crate) fn progress(text: &str) {
     let mut stderr = io::stderr();
-    if stderr.is_terminal() {
+    if stderr.is_terminal() || text.starts_with("warning: ") {
         // An error here must not fail the command.
         let _ = writeln!(stderr, "{}", localized(said(text)));
     }

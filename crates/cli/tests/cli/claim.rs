@@ -28,6 +28,22 @@ fn exported_and_held_claims_can_be_released() {
 }
 
 #[test]
+fn claim_for_a_script_warns_of_a_sick_device_and_of_a_limit_that_nothing_keeps() {
+    let output = script(
+        "sick-gpus",
+        "\"$0\" claim --gpu 2 --export 2>&1 > /dev/null\n\
+         echo | \"$0\" claim --gpu 2 --hold --no-wait 2>&1 > /dev/null | grep -c warning\n\
+         \"$0\" claim --gpu 3 --mem 600MiB --framework torch --torch-version 2.10 --export 2>&1 > /dev/null",
+    );
+    let output_text = out(&output);
+    let lines: Vec<&str> = output_text.lines().collect();
+    assert_eq!(lines[0], "gpuws: warning: GPU 2: a memory row could not be remapped", "{output:?}");
+    let limit = lines.last().expect("a line");
+    assert!(limit.contains("warning: nothing limits the command to 600 MiB"), "{output:?}");
+    assert!(limit.contains("(--context)"), "{output:?}");
+}
+
+#[test]
 fn holder_that_was_started_to_ignore_signals_ends_by_a_release_alone() {
     let output = script(
         "twelve-gpus",

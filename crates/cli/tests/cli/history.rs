@@ -51,6 +51,21 @@ fn recorded_machine_is_shown_and_diagnosed_as_it_was() {
 }
 
 #[test]
+fn file_has_the_health_of_the_devices() {
+    let dir = dir();
+    lines(dir.path(), "--sim sick-gpus record --names one.gpuws");
+    let kinds = |source: &str| -> Vec<String> {
+        let ended = run(dir.path(), &format!("--sim {source} doctor --json"));
+        let json: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
+        let findings = json["findings"].as_array().expect("a list").iter();
+        findings.map(|finding| format!("{} {}", finding["kind"], finding["gpus"])).collect()
+    };
+    let of_machine = kinds("sick-gpus");
+    assert!(of_machine.len() >= 10, "{of_machine:?}");
+    assert_eq!(kinds("one.gpuws"), of_machine);
+}
+
+#[test]
 fn doctor_sees_whether_a_process_computed_before() {
     let dir = dir();
     lines(dir.path(), "--sim labbox record --for 3m --names past");

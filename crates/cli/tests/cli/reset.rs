@@ -54,6 +54,19 @@ fn gpu_with_unknown_links_cannot_be_reset() {
 }
 
 #[test]
+fn reset_where_the_driver_asks_for_a_reboot_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = "description = 'made: a device that needs a reboot'\n\
+        clock = 2025-03-03T10:00:00Z\n\
+        [[gpu]]\nindex = 0\nmemory_total_mib = 100\n\
+        details.reset_status = { recovery = 'reboot' }\n";
+    std::fs::write(dir.path().join("machine.toml"), machine).unwrap();
+    let output = reset(&[dir.path().to_str().unwrap()], &["0"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("note: the driver asks for a reboot of the machine"), "{text}");
+}
+
+#[test]
 fn link_reported_by_one_end_suffices() {
     for fault in [
         "nvmlDeviceGetNvLinkState=999,gpu=1",

@@ -54,7 +54,12 @@ fn finding(device: &DeviceState, kind: FindingKind, signs: &[Defect]) -> Finding
         _ if signs.iter().any(|sign| is_worn_out(*sign)) => Advice::ReplaceDevice(index),
         _ if signs.contains(&Defect::Recovery(RecoveryAction::Reboot)) => Advice::Reboot,
         _ if signs.contains(&Defect::ResetRequired) => Advice::ResetDevice(index),
-        _ if signs.iter().any(|sign| matches!(sign, Defect::Recovery(_))) => Advice::ReadKernelLog,
+        _ if signs.contains(&Defect::Recovery(RecoveryAction::DrainPeers)) => {
+            Advice::EndPeerWork(index)
+        }
+        _ if signs.contains(&Defect::Recovery(RecoveryAction::Other)) => {
+            Advice::ReadRecoveryAction(index)
+        }
         _ => Advice::ResetDevice(index),
     };
     let evidence = |defect: &Defect| Evidence::new(defect.sign(), defect.to_string());

@@ -106,6 +106,13 @@ fn reset_that_is_required_is_reported_once() {
     // A reset does not suffice, and is not advised.
     let reboot = diagnose(&over(&[0], &reset(true, false, Ok(RecoveryAction::Reboot)))).findings;
     assert_eq!(reboot[0].advice, [Advice::Reboot]);
+    for (action, advice) in [
+        (RecoveryAction::DrainPeers, Advice::EndPeerWork(0)),
+        (RecoveryAction::Other, Advice::ReadRecoveryAction(0)),
+    ] {
+        let asks = diagnose(&over(&[0], &reset(false, false, Ok(action)))).findings;
+        assert_eq!(asks[0].advice, [advice], "{action:?}");
+    }
     let unknown = diagnose(&over(&[0], &reset(true, false, Ok(RecoveryAction::Other)))).findings;
     assert_eq!(unknown[0].advice, [Advice::ResetDevice(0)]);
     let words: Vec<&str> = reboot[0].evidence.iter().map(|one| one.text.as_str()).collect();
@@ -299,10 +306,10 @@ fn defects_are_described_and_ordered_by_their_effect() {
             "requires a reset",
             "the driver asks for an unknown recovery action",
             "compute mode Prohibited: CUDA cannot use it",
+            "the driver recommends a reset when idle",
             "a memory row could not be remapped",
             "more uncorrected errors of the SRAM than NVIDIA's limit",
             "2 uncorrected memory errors",
-            "the driver recommends a reset when idle",
             "MIG will be disabled after a reset",
             "ECC will be enabled after a reset",
             "a memory repair takes effect at the next reset",

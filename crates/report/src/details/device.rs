@@ -29,7 +29,7 @@ pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
         value("Product Architecture", product.architecture),
         value("Compute Capability", capability.map(|(major, minor)| format!("{major}.{minor}"))),
         value("CUDA Cores", product.cores),
-        value("Display Mode", enabled(modes.display_attached)),
+        value("Display Attached", yes(modes.display_attached)),
         value("Display Active", enabled(info.display_active)),
         value("Persistence Mode", enabled(info.persistence)),
         value("Addressing Mode", modes.addressing.map(wording::addressing_mode)),

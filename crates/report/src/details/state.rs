@@ -166,6 +166,7 @@ fn health(device: &DeviceState) -> [Entry; 3] {
                             health.uncorrected_lifetime,
                             &by_place.uncorrected_lifetime,
                         ),
+                        value("SRAM Threshold Exceeded", yes(health.sram_threshold_exceeded)),
                     ],
                 ),
             ],

@@ -188,6 +188,13 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
             "sudo reboot".to_owned(),
             "once the work on this machine has ended: the driver asks for it",
         ),
+        Advice::EndPeerWork(index) => (
+            format!("gpuws {sim}status -i {index}"),
+            "end what uses it together with other GPUs; reset it if the driver still asks then",
+        ),
+        Advice::ReadRecoveryAction(index) => {
+            (format!("nvidia-smi -q -i {index}"), "names the recovery action; do as it says")
+        }
         Advice::StopService(pid) => (
             format!("systemctl status {pid}"),
             "shows its service; stop that (gpuws never signals it)",

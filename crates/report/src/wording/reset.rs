@@ -1,9 +1,9 @@
 //! Text about the processes that block a reset.
 
 use super::{count, ranges, shell_word, user};
-use gpu_core::{DeviceFault, ErrorKind, Fault};
-use gpu_reaper::Role;
+use gpu_core::{DeviceFault, ErrorKind, Fault, RecoveryAction};
 use gpu_reaper::reset::{Blocker, Check, Unknown, Way};
+use gpu_reaper::{Defect, Role};
 use std::collections::BTreeSet;
 
 /// Returns the command that removes a blocker, and its effect. `sim` is the option that selects a
@@ -52,8 +52,16 @@ pub fn way(way: &Way, sim: &str) -> (String, &'static str) {
     }
 }
 
+/// Returns what to know before a reset: whose work must end, and that it may not suffice.
+pub fn notes(check: &Check<'_>) -> impl Iterator<Item = String> {
+    let reboot = Defect::Recovery(RecoveryAction::Reboot);
+    let asks = gpu_reaper::defects(check.device).contains(&reboot);
+    let reboot = "the driver asks for a reboot of the machine: a reset may not be enough";
+    cost(check).into_iter().chain(asks.then(|| reboot.to_owned()))
+}
+
 /// Returns whose work must end before the reset; `None` if nobody's.
-pub fn cost(check: &Check<'_>) -> Option<String> {
+fn cost(check: &Check<'_>) -> Option<String> {
     let works = |blocker: &&Blocker| blocker.role == Role::MemoryUser;
     let workers: Vec<&Blocker> = check.blockers.users.iter().filter(works).collect();
     let owner = |worker: &&Blocker| match user(check.now.process(worker.pid)) {

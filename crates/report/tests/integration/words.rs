@@ -64,6 +64,8 @@ fn advice_is_a_command_with_the_simulated_machine_in_it() {
         (Advice::ReadProgramError, wording::KERNEL_LOG),
         (Advice::WaitOrReboot, "sudo dmesg | tail -40"),
         (Advice::Reboot, "sudo reboot"),
+        (Advice::EndPeerWork(3), "gpuws --sim a status -i 3"),
+        (Advice::ReadRecoveryAction(3), "nvidia-smi -q -i 3"),
         (Advice::StopService(Pid(7)), "systemctl status 7"),
         (Advice::EndParent(Pid(7)), "ps -o pid,user,args -p 7"),
         (Advice::WatchIdle, "gpuws --sim a doctor --looks 11 --every 60"),

@@ -8,7 +8,6 @@ use crate::failure::Failure;
 use crate::source;
 use crate::terminal::{self, Line, Screen};
 use crate::wording;
-use gpu_core::Observation;
 use gpu_host::output::Part;
 use gpu_report::{Blind, json};
 use gpu_sim::{Anonymizer, RecordingWriter};
@@ -29,7 +28,9 @@ pub(crate) fn run(
     let mut first = None;
     let mut sample_count = 0;
     let mut blind = Blind::default();
-    for snapshot in source.snapshots(Observation::default(), args.count, args.every()) {
+    // What a replay needs to be diagnosed like the machine.
+    let observation = gpu_reaper::full_observation();
+    for snapshot in source.snapshots(observation, args.count, args.every()) {
         let offset = snapshot.taken_at.since(*first.get_or_insert(snapshot.taken_at));
         let snapshot = if args.names { snapshot } else { anonymizer.anonymize(&snapshot) };
         writer.add(offset, &snapshot)?;
