@@ -428,15 +428,21 @@ impl Look<'_> {
         if let Err(fault) = &device.sample {
             found.push(clean(&fault::brief(fault)).into_owned());
         }
-        let defects = gpu_reaper::defects(device).into_iter();
-        found.extend(defects.map(|defect| clean(&defect.to_string()).into_owned()));
-        // A finding of defects alone says no more than they do.
-        let of_defects = |finding: &&Finding| {
-            finding.evidence.iter().all(|one| found.iter().any(|known| *known == clean(&one.text)))
-        };
-        let about = self.findings_on(device.id()).filter(|finding| !of_defects(finding));
-        let about: Vec<_> = about.map(|finding| wording::kind(finding.kind).to_owned()).collect();
-        found.extend(about);
+        let mut defects: Vec<String> =
+            gpu_reaper::defects(device).iter().map(ToString::to_string).collect();
+        for finding in self.findings_on(device.id()) {
+            let kind = wording::kind(finding.kind);
+            // What the device says of itself is short enough to stand there.
+            let is_defect = |text: &&str| defects.iter().any(|defect| defect == text);
+            let texts = finding.evidence.iter().map(|one| one.text.as_str());
+            let told: Vec<String> = texts.filter(is_defect).map(str::to_owned).collect();
+            defects.retain(|defect| !told.contains(defect));
+            found.push(match told.is_empty() {
+                true => kind.to_owned(),
+                false => clean(&format!("{kind}: {}", told.join(", "))).into_owned(),
+            });
+        }
+        found.extend(defects.iter().map(|defect| clean(defect).into_owned()));
         let mut seen = Vec::new();
         found.retain(|word| {
             !seen.contains(word) && {
