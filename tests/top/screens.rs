@@ -164,6 +164,7 @@ fn row_of_unlisted_memory_that_is_not_ended_names_who_holds_it_and_what_to_do() 
 fn words_for_what_was_found_have_room() {
     for (name, size, words) in [
         ("sick-gpus", (80, 24), "memory errors"),
+        ("sick-gpus", (120, 40), "memory errors: a memory row could not be remapped"),
         ("lost-gpu", (120, 40), "lost: it has fallen off the bus"),
         ("inside-container", (100, 24), "foreign PID namespace"),
         ("inside-container", (80, 24), " foreign  "),

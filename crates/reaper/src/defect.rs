@@ -1,8 +1,9 @@
 //! Defects that a device reports of itself.
 
 use crate::evidence::Sign;
-use gpu_core::RecoveryAction;
-use gpu_core::{ComputeMode, DeviceState, Group, Groups, HolderSearch, Observation};
+use gpu_core::{
+    ComputeMode, DeviceState, Group, Groups, HolderSearch, Observation, RecoveryAction,
+};
 use std::fmt;
 
 /// The groups of details that show the defects of a device.

@@ -4,7 +4,7 @@
 //! execution after a confirmation. Both happen on a thread of their own, through [`Ender`]. A plan
 //! has a number, and only the plan that was shown last is carried out.
 
-use crate::rows;
+use crate::{found, rows};
 use gpu_core::{DeviceId, ProcessKey, Snapshot};
 use gpu_reaper::{Diagnosis, Event, Guard, Plan, Report, Usage};
 use gpu_report::text::Line;
@@ -108,7 +108,7 @@ fn nobody(now: &Snapshot, diagnosis: &Diagnosis, device: &DeviceId) -> String {
         return "nothing to end: a listed process accounts for this memory now, or it is free"
             .into();
     }
-    let finding = rows::about_unlisted(diagnosis, device);
+    let finding = found::about_unlisted(diagnosis, device);
     let suspects = finding.map_or(&[][..], |finding| &finding.suspects[..]);
     if suspects.is_empty() {
         return "nothing to end: it is not known which process holds this memory".to_owned();

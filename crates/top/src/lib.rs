@@ -13,6 +13,7 @@ mod dialog;
 pub mod ending;
 pub mod event;
 pub mod filter;
+mod found;
 pub mod frame;
 pub mod history;
 pub mod inquiry;

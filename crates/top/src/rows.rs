@@ -3,13 +3,13 @@
 //! The users of a device are those that `gpuws status` shows ([`Usage`]). Unlike there, memory that
 //! no listed process accounts for always has a row of its own, which names who holds the device.
 
-use crate::jobs;
+use crate::{found, jobs};
 use gpu_core::{
     Absent, Bytes, DeviceId, DeviceProcess, DeviceProcessKind, DeviceState, MigInstance, Pid,
     ProcessInfo, ProcessKey, Snapshot, Timestamp, clean,
 };
 use gpu_reaper::{Diagnosis, Finding, FindingKind, Usage, User};
-use gpu_report::{fault, wording};
+use gpu_report::wording;
 use gpu_steward::DeviceLeases;
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -385,7 +385,7 @@ impl Look<'_> {
             temperature: sample.and_then(|s| s.temperature.ok()).map(|degrees| degrees.0),
             is_free: leased.is_free(device, self.usage),
             leased_by,
-            findings: self.found_on(device),
+            findings: found::words(self.diagnosis, device),
         }
     }
 
@@ -423,40 +423,6 @@ impl Look<'_> {
         })
     }
 
-    fn found_on(&self, device: &DeviceState) -> Vec<String> {
-        let mut found: Vec<String> = Vec::new();
-        if let Err(fault) = &device.sample {
-            found.push(clean(&fault::brief(fault)).into_owned());
-        }
-        let mut defects: Vec<String> =
-            gpu_reaper::defects(device).iter().map(ToString::to_string).collect();
-        for finding in self.findings_on(device.id()) {
-            let kind = wording::kind(finding.kind);
-            // What the device says of itself is short enough to stand there.
-            let is_defect = |text: &&str| defects.iter().any(|defect| defect == text);
-            let texts = finding.evidence.iter().map(|one| one.text.as_str());
-            let told: Vec<String> = texts.filter(is_defect).map(str::to_owned).collect();
-            defects.retain(|defect| !told.contains(defect));
-            found.push(match told.is_empty() {
-                true => kind.to_owned(),
-                false => clean(&format!("{kind}: {}", told.join(", "))).into_owned(),
-            });
-        }
-        found.extend(defects.iter().map(|defect| clean(defect).into_owned()));
-        let mut seen = Vec::new();
-        found.retain(|word| {
-            !seen.contains(word) && {
-                seen.push(word.clone());
-                true
-            }
-        });
-        found
-    }
-
-    fn findings_on(&self, device: &DeviceId) -> impl Iterator<Item = &Finding> {
-        findings_on(self.diagnosis, device)
-    }
-
     pub(crate) fn rows_of(&self, device: &DeviceState, leased: &DeviceLeases) -> Vec<Row> {
         let roots: Vec<ProcessKey> = leased.on(device).map(|lease| lease.root).collect();
         let users = self.usage.on(device.id()).iter();
@@ -475,7 +441,8 @@ impl Look<'_> {
             (is_gone && finding.kind == FindingKind::ListedButGone)
                 || finding.suspects.iter().any(|suspect| suspect.process.pid == user.pid)
         };
-        let finding = self.findings_on(device.id()).find(is_about).map(|finding| finding.kind);
+        let finding =
+            found::on(self.diagnosis, device.id()).find(is_about).map(|finding| finding.kind);
         let command = wording::command(self.snapshot.process(user.pid), user.name.as_deref());
         Row {
             key: RowKey { gpu: Some(device.id().index), subject: Subject::Process(key) },
@@ -511,7 +478,9 @@ impl Look<'_> {
             memory: process.memory.ok(),
             sm: process.utilization.ok().map(|share| share.get()),
             kind: kind(process),
-            finding: self.findings_on(device.id()).find(namespace).map(|finding| finding.kind),
+            finding: found::on(self.diagnosis, device.id())
+                .find(namespace)
+                .map(|finding| finding.kind),
             ..Row::without_process(
                 RowKey { gpu: Some(device.id().index), subject },
                 format!("listed as host PID {}, not visible here", process.pid),
@@ -522,7 +491,7 @@ impl Look<'_> {
     /// Returns the row of the memory that no listed process accounts for.
     fn unlisted(&self, device: &DeviceState) -> Option<Row> {
         let memory = self.usage.unexplained(device.id())?;
-        let finding = about_unlisted(self.diagnosis, device.id());
+        let finding = found::about_unlisted(self.diagnosis, device.id());
         let suspects = finding.map_or(&[][..], |finding| &finding.suspects[..]);
         let processes = || suspects.iter().map(|suspect| suspect.process.pid);
         let mut users: Vec<String> = processes()
@@ -547,23 +516,6 @@ impl Look<'_> {
             ..Row::without_process(key, command)
         })
     }
-}
-
-fn findings_on<'d>(
-    diagnosis: &'d Diagnosis,
-    device: &DeviceId,
-) -> impl Iterator<Item = &'d Finding> {
-    let is_here = move |finding: &&Finding| finding.devices.iter().any(|id| id.same_device(device));
-    diagnosis.findings.iter().filter(is_here)
-}
-
-/// Returns the finding about the memory of a device that no listed process accounts for.
-pub(crate) fn about_unlisted<'d>(
-    diagnosis: &'d Diagnosis,
-    device: &DeviceId,
-) -> Option<&'d Finding> {
-    let kinds = [FindingKind::Ghost, FindingKind::DriverLeak, FindingKind::NotPermitted];
-    findings_on(diagnosis, device).find(|finding| kinds.contains(&finding.kind))
 }
 
 /// Returns the PID and the name of a process, escaped.

@@ -26,7 +26,7 @@ const PIECE: usize = 64 << 10;
 /// The width without a terminal.
 const USUAL_WIDTH: usize = 80;
 
-/// Prints a progress message if standard error is a terminal.
+/// Prints a progress message if standard error is a terminal, and a warning anyway.
 pub(crate) fn progress(text: &str) {
     let mut stderr = io::stderr();
     if stderr.is_terminal() || text.starts_with("warning: ") {

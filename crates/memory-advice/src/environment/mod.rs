@@ -174,7 +174,8 @@ impl Bound<'_> {
         let mut advice = Advice::default();
         if self.leaves_nothing() {
             advice.note(format!(
-                "the limit of {} leaves nothing beside {} for the CUDA context (--context): nothing is set",
+                "the limit of {} leaves nothing beside {} for the CUDA context (--context): \
+                 nothing is set",
                 self.limit, self.context
             ));
             return advice;
