@@ -5,6 +5,7 @@
 //! to a terminal: while a write of another thread is blocked there, it waits too. So the line
 //! discipline comes first, and a program that must end waits no longer ([`restore_within`]).
 
+use crate::shown::Shown;
 use ratatui_core::backend::Backend;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
@@ -126,9 +127,9 @@ fn restore_on_panic() {
 pub(crate) struct Screen {
     backend: CrosstermBackend<BufWriter<File>>,
     /// What is on the terminal.
-    shown: Buffer,
-    /// What was on it before; its memory is for the next frame.
-    spare: Buffer,
+    shown: Shown,
+    /// The last frame; its memory is for the next one.
+    frame: Buffer,
     mouse: bool,
 }
 
@@ -143,8 +144,8 @@ impl Screen {
         let out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
         let mut screen = Screen {
             backend: CrosstermBackend::new(BufWriter::with_capacity(BUFFER, out)),
-            shown: Buffer::empty(Rect::ZERO),
-            spare: Buffer::empty(Rect::ZERO),
+            shown: Shown::default(),
+            frame: Buffer::empty(Rect::ZERO),
             mouse,
         };
         screen.set_up()?;
@@ -173,7 +174,7 @@ impl Screen {
 
     /// Forgets what is on the terminal: the next frame is drawn whole.
     pub(crate) fn forget(&mut self) {
-        self.shown = Buffer::empty(Rect::ZERO);
+        self.shown = Shown::default();
     }
 
     /// Draws a frame by `view` on an empty buffer of this area: writes what differs from the last
@@ -186,29 +187,25 @@ impl Screen {
         if !TAKEN.load(Ordering::SeqCst) {
             return Ok(());
         }
-        let mut frame = std::mem::take(&mut self.spare);
-        frame.resize(area);
-        frame.reset();
-        view(&mut frame);
-        let whole = self.shown.area != area;
+        self.frame.resize(area);
+        self.frame.reset();
+        view(&mut self.frame);
+        let whole = self.shown.area() != area;
         if whole {
-            self.shown = Buffer::empty(area);
+            self.shown.clear(area);
         }
-        let mut changes = self.shown.diff_iter(&frame).peekable();
-        if changes.peek().is_none() && !whole {
-            self.spare = frame;
+        let changes = self.shown.update(&self.frame);
+        if changes.is_empty() && !whole {
             return Ok(());
         }
         queue!(self.backend, BeginSynchronizedUpdate)?;
         if whole {
             queue!(self.backend, ResetColor, Clear(ClearType::All))?;
         }
-        self.backend.draw(changes)?;
+        self.backend.draw(changes.into_iter())?;
         // A cursor that is parked does not trail after each change on terminals that animate it.
         queue!(self.backend, MoveTo(0, 0), EndSynchronizedUpdate)?;
-        Write::flush(&mut self.backend)?;
-        self.spare = std::mem::replace(&mut self.shown, frame);
-        Ok(())
+        Write::flush(&mut self.backend)
     }
 
     /// Takes the terminal over again after SIGCONT: the shell may have changed it.

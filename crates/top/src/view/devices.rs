@@ -2,7 +2,7 @@
 
 use super::graph;
 use super::layout::{Areas, Level};
-use super::paint::{Paint, Tone};
+use super::paint::{Paint, Tone, columns_of};
 use crate::history::Measure;
 use crate::rows::Device;
 use crate::state::{Attention, State};
@@ -10,7 +10,6 @@ use gpu_core::Milliwatts;
 use gpu_report::wording::tenths;
 use ratatui_core::layout::Rect;
 use std::borrow::Cow;
-use unicode_width::UnicodeWidthStr;
 
 /// The graphs of a device, with the fewest columns of the screen from which each is shown.
 const GRAPHS: [(Measure, &str, u16); 3] = [
@@ -52,10 +51,10 @@ pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
     let columns = usize::from(grid.columns);
     let first = first_shown(state, lines, columns);
     let width = area.width / grid.columns.max(1);
-    let longest = frame.devices.iter().map(|device| device.name.width()).max().unwrap_or(0);
+    let longest = frame.devices.iter().map(|device| columns_of(&device.name)).max().unwrap_or(0);
     let name = longest.min(NAME) as u16;
     let label = frame.devices.iter().map(|device| device.label().len()).max().unwrap_or(0);
-    let used = frame.devices.iter().map(|device| usage(device).0.width()).max().unwrap_or(0);
+    let used = frame.devices.iter().map(|device| columns_of(&usage(device).0)).max().unwrap_or(0);
     let (label, usage) = ((label as u16).max(2), used.max(USE.0) as u16);
     let common = Common { label, name, usage, limits: state.options.attention };
     let devices = frame.devices.iter().skip(first).take(lines * columns);

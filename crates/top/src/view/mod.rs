@@ -18,10 +18,9 @@ use crate::state::{Marker, Options, Overlay, State};
 use gpu_core::clean;
 use gpu_report::{ascii, local_time, wording};
 use layout::Areas;
-use paint::{Paint, Tone};
+use paint::{Paint, Tone, columns_of};
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
-use unicode_width::UnicodeWidthStr;
 
 /// Draws the state on an area of a buffer. The area may have any size, also none.
 pub fn view(state: &State, area: Rect, buffer: &mut Buffer) {
@@ -53,7 +52,7 @@ pub fn text(buffer: &Buffer) -> String {
             let symbol = buffer[(x, y)].symbol();
             text.push_str(symbol);
             // A wide character covers the next cell as well.
-            x += u16::try_from(symbol.width()).unwrap_or(1).max(1);
+            x += u16::try_from(columns_of(symbol)).unwrap_or(1).max(1);
         }
         text.truncate(begin + text[begin..].trim_end().len());
         text.push('\n');
@@ -125,7 +124,7 @@ fn played(playback: &Playback) -> impl Iterator<Item = String> {
 }
 
 fn width(pieces: &[(Tone, String)]) -> usize {
-    pieces.iter().map(|(_, text)| text.width()).sum()
+    pieces.iter().map(|(_, text)| columns_of(text)).sum()
 }
 
 /// Returns what the header tells of a machine, without what has no room: first the number of
@@ -229,11 +228,11 @@ fn footer(paint: &mut Paint<'_>, state: &State, area: Rect) {
 
 /// Returns the end of a text that has room, after an ellipsis if that is not all of it.
 fn tail(text: &str, columns: usize) -> String {
-    if text.width() <= columns {
+    if columns_of(text) <= columns {
         return text.to_owned();
     }
     let starts = text.char_indices().map(|(start, _)| &text[start..]);
-    let end = starts.into_iter().find(|end| end.width() < columns).unwrap_or_default();
+    let end = starts.into_iter().find(|end| columns_of(end) < columns).unwrap_or_default();
     format!("…{end}")
 }
 

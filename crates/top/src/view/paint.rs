@@ -70,7 +70,7 @@ impl Paint<'_> {
         // The fitting reads all of the text; a column of the terminal shows few characters of it.
         let most = usize::from(room).saturating_mul(8);
         let text = text.char_indices().nth(most).map_or(text, |(end, _)| &text[..end]);
-        let fitted = match text.width() <= usize::from(room) {
+        let fitted = match columns_of(text) <= usize::from(room) {
             true => Cow::Borrowed(text),
             false => Cow::Owned(Line::new().fitted(text, room.into()).text().to_owned()),
         };
@@ -87,7 +87,7 @@ impl Paint<'_> {
 
     /// Writes text so that it ends before the column `right`.
     pub(crate) fn put_right(&mut self, x: u16, right: u16, y: u16, text: &str, tone: Tone) {
-        let width = u16::try_from(text.width()).unwrap_or(u16::MAX);
+        let width = u16::try_from(columns_of(text)).unwrap_or(u16::MAX);
         let from = right.saturating_sub(width).max(x);
         self.put(from, y, right.saturating_sub(from), text, tone);
     }
@@ -119,6 +119,11 @@ impl Paint<'_> {
             }
         }
     }
+}
+
+/// Returns how many columns a text takes. Most is ASCII, and needs no table.
+pub(crate) fn columns_of(text: &str) -> usize {
+    if text.is_ascii() { text.len() } else { text.width() }
 }
 
 /// Returns whether a character takes one column whatever is beside it: most text has no other, and

@@ -1,7 +1,7 @@
 //! The table of what uses the devices.
 
 use super::layout::Areas;
-use super::paint::{Paint, Tone};
+use super::paint::{Paint, Tone, columns_of};
 use crate::frame::Frame;
 use crate::rows::{Column, Row, Subject};
 use crate::state::State;
@@ -12,7 +12,6 @@ use gpu_report::wording::{self, tenths};
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Modifier, Style};
 use std::borrow::Cow;
-use unicode_width::UnicodeWidthStr;
 
 /// A column on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +105,7 @@ fn gpu_width(state: &State) -> u16 {
 
 fn user_width(state: &State) -> u16 {
     let rows = state.frame.as_deref().map_or(&[][..], |frame| &frame.rows[..]);
-    let longest = rows.iter().map(|row| row.user.width()).max().unwrap_or(0);
+    let longest = rows.iter().map(|row| columns_of(&row.user)).max().unwrap_or(0);
     longest.clamp(USER.0, USER.1) as u16
 }
 
@@ -188,8 +187,8 @@ fn titles(paint: &mut Paint<'_>, state: &State, area: Rect, places: &[Place]) {
             title.push(if falling { '▼' } else { '▲' });
         }
         let tone = if is_sorted { Tone::Strong } else { Tone::Dim };
-        let width = place.width.max(title.width() as u16);
-        match is_right(place.column) && title.width() <= usize::from(place.width) {
+        let width = place.width.max(columns_of(&title) as u16);
+        match is_right(place.column) && columns_of(&title) <= usize::from(place.width) {
             true => paint.put_right(place.x, place.x + place.width, area.y, &title, tone),
             false => {
                 paint.put(place.x, area.y, width, &title, tone);
