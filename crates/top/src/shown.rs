@@ -31,7 +31,7 @@ struct Column {
 enum Symbol {
     /// The UTF-8 bytes of a symbol of up to seven bytes, padded with zeros.
     Short([u8; 7]),
-    /// A longer symbol, or a part of the symbol before: it differs from every other.
+    /// A longer symbol, or a part of the symbol before: it is written again with each frame.
     Other,
 }
 

@@ -1,7 +1,7 @@
 //! The threads and the main loop.
 //!
 //! One thread reads the terminal, one looks at the machine or plays a recording, one waits for
-//! signals and for the end of the terminal, one ends processes once it is asked to, and each stop
+//! signals, one for a stop and for the end of the terminal, one ends processes once it is asked to,
 //! and each question has one; all send to one channel, and the main loop waits on it. A key is
 //! therefore answered while a look waits for the driver, and while a process takes long to end. Of
 //! the looks only the latest is kept. Before each frame the loop applies every event that has
@@ -14,14 +14,15 @@ use crate::event::Event;
 use crate::frame::Frame;
 use crate::inquiry::{Inquiry, Inspector};
 use crate::replay::{Control, Player, Recording};
-use crate::signals::{self, Signals};
 use crate::state::{Effect, Options, State};
+use crate::stops::{self, Stops};
 use crate::terminal::Screen;
 use crate::view::view;
 use gpu_core::{Clock, Timestamp};
 use gpu_report::wording::reap::Paragraph;
-use nix::sys::signal::Signal;
 use rustix::io::Errno;
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,7 +86,7 @@ enum Message {
     Look,
     /// A look waits for this.
     Stalled(String),
-    Signal(Signal),
+    Signal(i32),
     /// A thread cannot go on.
     Failed(io::Error),
 }
@@ -154,12 +155,20 @@ impl Top {
         settings.options.replays = matches!(frames, Frames::Recording(..));
         settings.options.can_end = ender.is_some();
         settings.options.can_ask = inspector.is_some();
-        let signals = Signals::block()?;
+        let signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGCONT])?;
+        let stops = Stops::block()?;
         let screen = Screen::take(settings.mouse)?;
         let (slot, stop) = (Slot::default(), Arc::<AtomicBool>::default());
         let signals = watch_signals(signals, stop.clone(), sender.clone(), clock.clone());
         spawn("signals", &sender, signals)?;
         spawn("input", &sender, read_input(sender.clone()))?;
+        let to_main = sender.clone();
+        spawn("stops", &sender, || {
+            stops.watch(move || {
+                // Without a main loop the program ends.
+                let _ = to_main.send(Message::Signal(SIGCONT));
+            });
+        })?;
         let (player, controls) = channel();
         match frames {
             Frames::Looks(look) => {
@@ -190,7 +199,7 @@ impl Top {
         };
         let ended = match main.run() {
             // What ends first, a read, a write or the signal that tells it, is a matter of chance.
-            Err(error) if is_lost(&error) => Ok(Ended::Signal(Signal::SIGHUP as i32)),
+            Err(error) if is_lost(&error) => Ok(Ended::Signal(SIGHUP)),
             ended => ended,
         };
         let limit = match ended {
@@ -247,7 +256,7 @@ impl Main {
                     Effect::Nothing | Effect::Draw => {}
                     Effect::Repaint => repaints = true,
                     Effect::Suspend => {
-                        signals::stop_group()?;
+                        stops::stop_group()?;
                         repaints = true;
                     }
                     Effect::Quit => return Ok(Ended::Quit),
@@ -299,11 +308,11 @@ impl Main {
                 let since = self.clock.monotonic().saturating_sub(*last_look);
                 Event::Stalled { what, since }
             }
-            Message::Signal(Signal::SIGCONT) => {
+            Message::Signal(SIGCONT) => {
                 self.screen.resume()?;
                 resized()
             }
-            Message::Signal(signal) => return Ok(Some(Occurrence::Signal(signal as i32))),
+            Message::Signal(signal) => return Ok(Some(Occurrence::Signal(signal))),
             Message::Failed(error) => return Err(error),
         };
         Ok(Some(Occurrence::Event(event)))
@@ -370,7 +379,7 @@ enum Occurrence {
 
 /// Returns whether an error means that the terminal is gone. Not all of crossterm's have a number.
 fn is_lost(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(Errno::IO.raw_os_error()) || signals::has_hung_up()
+    error.raw_os_error() == Some(Errno::IO.raw_os_error()) || stops::has_hung_up()
 }
 
 /// Returns the size of the terminal; variables fill in what it does not tell.

@@ -5,12 +5,12 @@ use crate::ending::{Aim, Ender, News, Proposal, Shown};
 use crate::event::Event;
 use crate::frame::Frame;
 use crate::replay::{Control, Player, Replayed};
-use crate::signals::{self, Signals};
 use crate::terminal;
 use gpu_core::Clock;
 use gpu_report::wording::reap::{self, Steps};
-use nix::sys::signal::Signal;
 use ratatui_crossterm::crossterm::event as input;
+use signal_hook::consts::SIGCONT;
+use signal_hook::iterator::Signals;
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -204,48 +204,25 @@ pub(super) fn collect(
 /// Passes signals on. If the main loop does not end after one, because the terminal takes no
 /// output, this thread restores what it can of the terminal and ends the program.
 pub(super) fn watch_signals(
-    signals: Signals,
+    mut signals: Signals,
     stop: Arc<AtomicBool>,
     sender: Sender<Message>,
     clock: Arc<dyn Clock>,
 ) -> impl FnOnce() {
     move || {
-        let is_stopping = Arc::<AtomicBool>::default();
-        while let Some(signal) = signals.next() {
-            if signal == Signal::SIGTSTP {
-                if !is_stopping.swap(true, Ordering::SeqCst) {
-                    stop_program(&sender, is_stopping.clone());
-                }
-                continue;
-            }
+        for signal in signals.forever() {
             // No process is ended any more, whatever the main loop waits for.
-            stop.fetch_or(signal != Signal::SIGCONT, Ordering::SeqCst);
+            stop.fetch_or(signal != SIGCONT, Ordering::SeqCst);
             let sent = sender.send(Message::Signal(signal)).is_ok();
-            if signal == Signal::SIGCONT {
+            if signal == SIGCONT {
                 continue;
             }
             if sent {
                 clock.sleep(GRACE);
             }
             terminal::restore_within(GRACE / 2);
-            end_by(signal as i32);
+            end_by(signal);
         }
-    }
-}
-
-/// Stops the program on a thread of its own, which waits as long as the terminal takes no output.
-fn stop_program(sender: &Sender<Message>, is_stopping: Arc<AtomicBool>) {
-    let to_main = sender.clone();
-    let stops = move || {
-        let stopped = signals::stop();
-        is_stopping.store(false, Ordering::SeqCst);
-        if stopped.is_ok() {
-            // Without a main loop the program ends.
-            let _ = to_main.send(Message::Signal(Signal::SIGCONT));
-        }
-    };
-    if let Err(error) = spawn("stop", sender, stops) {
-        let _ = sender.send(Message::Failed(error));
     }
 }
 
