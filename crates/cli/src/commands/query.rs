@@ -69,10 +69,13 @@ pub(super) fn rows(
     repeat::show(repeat, &source, screen, |screen| {
         let at = source.clock.wall();
         let machine = gpu_core::look_at_devices(&*source.backend, &*source.host, query.groups());
-        let devices = shown(&machine, selectors)?;
-        if devices.is_empty() {
-            return none_found(screen);
-        }
+        let devices = match shown(&machine, selectors)? {
+            devices if devices.is_empty() => {
+                screen.print(&Line::new().plain("No devices were found"))?;
+                return Ok(Exit::CannotObserve);
+            }
+            devices => devices,
+        };
         if std::mem::take(&mut is_first) && !style.noheader {
             screen.print(&Line::new().plain(query.head()))?;
         }
@@ -139,12 +142,6 @@ pub(super) fn shown(
             Ok(machine.devices.iter().filter(is_selected).cloned().collect())
         }
     }
-}
-
-/// Says that there are no devices, or none of those that were named.
-pub(super) fn none_found(screen: &mut Screen) -> Result<Exit, Failure> {
-    screen.print(&Line::new().plain("No devices were found"))?;
-    Ok(Exit::CannotObserve)
 }
 
 /// Returns a process that the driver lists. The driver reports PIDs of the host; in another PID
