@@ -133,6 +133,15 @@ mod tests {
     /// A terminal: for each column its symbol and style; `None` where the symbol before covers it.
     type Terminal = Vec<Option<(String, Style)>>;
 
+    /// Characters of one and of two columns, of several code points, and of none.
+    const TEXT: &str = "[ ab训é▁👍⌨️e\u{301}👨‍👩‍👧]{0,6}";
+
+    fn cleared() -> (Shown, Terminal) {
+        let mut shown = Shown::default();
+        shown.clear(AREA);
+        (shown, vec![Some((" ".to_owned(), Cell::EMPTY.style())); AREA.area() as usize])
+    }
+
     fn write(terminal: &mut Terminal, changes: &[(u16, u16, &Cell)]) {
         let blank = || Some((" ".to_owned(), Cell::EMPTY.style()));
         for (x, y, cell) in changes {
@@ -165,18 +174,15 @@ mod tests {
         #[test]
         fn terminal_shows_each_frame(
             frames in prop::collection::vec(
-                prop::collection::vec((0..9_u16, 0..2_u16, "[ ab训é▁👍⌨️e\u{301}👨‍👩‍👧]{0,6}", any::<bool>()), 0..4),
+                prop::collection::vec((0..9_u16, 0..2_u16, TEXT, any::<bool>()), 0..4),
                 1..5,
             ),
         ) {
-            let mut shown = Shown::default();
-            shown.clear(AREA);
-            let mut terminal = vec![Some((" ".to_owned(), Cell::EMPTY.style())); 18];
+            let (mut shown, mut terminal) = cleared();
             for texts in frames {
                 let frame = frame(&texts);
                 write(&mut terminal, &shown.update(&frame));
-                let (mut whole, mut anew) = (Shown::default(), vec![Some((" ".to_owned(), Cell::EMPTY.style())); 18]);
-                whole.clear(AREA);
+                let (mut whole, mut anew) = cleared();
                 write(&mut anew, &whole.update(&frame));
                 prop_assert_eq!(&terminal, &anew);
                 for (at, cell) in frame.content.iter().enumerate() {
