@@ -23,6 +23,9 @@ pub(crate) fn run(
     repeat::times(Some(stream.delay), stream.count, &source, screen, |screen| {
         let machine = gpu_core::look_at_devices(&*source.backend, &*source.host, rows.groups());
         let devices = query::shown(&machine, &stream.only.devices)?;
+        if devices.is_empty() {
+            return query::none_found(screen);
+        }
         let (process, release) = (|pid| query::look_up(&source, pid), Release::of(&machine.driver));
         let look = Look { devices: &devices, process: &process, release };
         let text: String = page.lines(rows, &look).iter().flat_map(|line| [line, "\n"]).collect();

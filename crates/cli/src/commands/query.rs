@@ -8,7 +8,7 @@ use crate::source::{self, Source};
 use crate::terminal::{Line, Screen};
 use crate::wording;
 use gpu_core::Selector;
-use gpu_core::{Absent, ErrorKind, Fault, Inventory, Pid};
+use gpu_core::{Absent, ErrorKind, Inventory, Pid};
 use gpu_host::output::create;
 use gpu_report::csv::{Query, Seen, Style, Subject};
 use std::io::Write;
@@ -69,13 +69,10 @@ pub(super) fn rows(
     repeat::show(repeat, &source, screen, |screen| {
         let at = source.clock.wall();
         let machine = gpu_core::look_at_devices(&*source.backend, &*source.host, query.groups());
-        let devices = match shown(&machine, selectors)? {
-            devices if devices.is_empty() => {
-                screen.print(&Line::new().plain("No devices were found"))?;
-                return Ok(Exit::CannotObserve);
-            }
-            devices => devices,
-        };
+        let devices = shown(&machine, selectors)?;
+        if devices.is_empty() {
+            return none_found(screen);
+        }
         if std::mem::take(&mut is_first) && !style.noheader {
             screen.print(&Line::new().plain(query.head()))?;
         }
@@ -93,34 +90,19 @@ pub(super) fn rows(
 /// Reports on standard error the devices that did not answer, whose rows are missing; returns the
 /// exit code for this case.
 pub(super) fn unanswered(devices: &[gpu_core::DeviceState], subject: Subject) -> Option<Exit> {
-    let mut faults: Vec<(&Fault, Vec<u32>)> = Vec::new();
-    for device in devices {
-        let fault = match subject {
-            // The row shows any other missing reading.
-            Subject::Gpu => {
-                let fault = device.sample.as_ref().err();
-                fault.filter(|fault| fault.kind == ErrorKind::TimedOut)
-            }
-            Subject::ComputeApp => device.processes.as_ref().err(),
-        };
-        let Some(fault) = fault else { continue };
-        match faults.iter_mut().find(|(known, _)| *known == fault) {
-            Some((_, indexes)) => indexes.push(device.id().index),
-            None => faults.push((fault, vec![device.id().index])),
-        }
-    }
-    for (fault, indexes) in &faults {
-        let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
-        let which = format!("{word} {}", wording::ranges(indexes));
-        let text = crate::terminal::clean(&fault.text);
+    let (lines, is_late) = wording::missing_rows(devices, subject);
+    for line in &lines {
         // If standard error is closed, the exit code still reports the failure.
-        let _ = writeln!(std::io::stderr(), "gpuws: {which} did not answer: failed to {text}");
+        let _ = writeln!(std::io::stderr(), "gpuws: {line}");
     }
-    let is_late = |(fault, _): &(&Fault, Vec<u32>)| fault.kind == ErrorKind::TimedOut;
-    match faults.iter().any(is_late) {
-        true => Some(Exit::Deadline),
-        false => faults.first().map(|_| Exit::CannotObserve),
-    }
+    let exit = if is_late { Exit::Deadline } else { Exit::CannotObserve };
+    (!lines.is_empty()).then_some(exit)
+}
+
+/// Says that there are no devices, or none of those that were named.
+pub(super) fn none_found(screen: &mut Screen) -> Result<Exit, Failure> {
+    screen.print(&Line::new().plain("No devices were found"))?;
+    Ok(Exit::CannotObserve)
 }
 
 /// Returns the selected devices; empty if the machine has none of them.

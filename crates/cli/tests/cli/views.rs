@@ -121,6 +121,13 @@ fn streams_parse_back() {
     // The header is repeated before the second look.
     let text = out(&gpuws("--sim shared-lab pmon -c 2 -d 10ms"));
     assert_eq!(text.matches("# gpu").count(), 2, "{text}");
+    for words in ["dmon -i 9 -c 2 -d 10ms", "pmon -i 9 -c 1"] {
+        let none = gpuws(&format!("--sim labbox {words}"));
+        assert_eq!(none.status.code(), Some(3), "{words}");
+        let lines = out(&none);
+        assert!(lines.lines().all(|line| line == "No devices were found"), "{words}: {lines}");
+        assert!(!lines.is_empty(), "{words}");
+    }
     let lost = gpuws("--sim lost-gpu pmon -c 1");
     let told = String::from_utf8_lossy(&lost.stderr);
     assert!(told.contains("GPU 2 did not answer"), "{told}");

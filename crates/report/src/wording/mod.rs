@@ -10,6 +10,7 @@ pub mod reap;
 pub mod reset;
 pub mod run;
 
+use crate::csv::Subject;
 use gpu_core::{
     Absent, AddressingMode, Bytes, DeviceId, DeviceState, ErrorKind, FabricState, Fault,
     OperationMode, Pid, ProcessInfo, Reading, Snapshot, Timestamp,
@@ -286,8 +287,7 @@ pub fn devices(snapshot: &Snapshot, ids: &[DeviceId]) -> String {
     }
     let name = product_of(snapshot, ids).map_or(String::new(), |name| format!(" {name}"));
     let indexes: Vec<u32> = ids.iter().map(|id| id.index).collect();
-    let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
-    format!("{word} {}{name}", ranges(&indexes))
+    format!("{}{name}", numbered(&indexes))
 }
 
 /// Returns a line for each reason that the users of devices are unknown, such as `GPUs 0, 1: users
@@ -295,22 +295,57 @@ pub fn devices(snapshot: &Snapshot, ids: &[DeviceId]) -> String {
 pub fn unknown_users<'a>(
     devices: impl Iterator<Item = &'a DeviceState>,
 ) -> impl Iterator<Item = String> {
+    let faults = devices.filter_map(|device| {
+        let fault = device.processes.as_ref().err()?;
+        (fault.kind != ErrorKind::Field(Absent::Asleep)).then_some((device.id().index, fault))
+    });
+    by_reason(faults, |one, other| one.kind == other.kind).into_iter().map(|(fault, indexes)| {
+        let it = if indexes.len() == 1 { "it" } else { "them" };
+        format!("{}: users of {it} unknown: failed to {fault}", numbered(&indexes))
+    })
+}
+
+/// Returns a line for each reason that rows of `query`, `dmon` or `pmon` are missing, such as `GPUs
+/// 0, 1 did not answer: failed to …`, and whether one of them is a deadline that has passed.
+pub fn missing_rows(devices: &[DeviceState], subject: Subject) -> (Vec<String>, bool) {
+    let faults = devices.iter().filter_map(|device| {
+        let fault = match subject {
+            // The row shows any other missing reading.
+            Subject::Gpu => {
+                let fault = device.sample.as_ref().err();
+                fault.filter(|fault| fault.kind == ErrorKind::TimedOut)
+            }
+            Subject::ComputeApp => device.processes.as_ref().err(),
+        };
+        Some((device.id().index, fault?))
+    });
+    let reasons = by_reason(faults, |one, other| one == other);
+    let is_late = reasons.iter().any(|(fault, _)| fault.kind == ErrorKind::TimedOut);
+    let line = |(fault, indexes): (&Fault, Vec<u32>)| {
+        format!("{} did not answer: failed to {}", numbered(&indexes), gpu_core::clean(&fault.text))
+    };
+    (reasons.into_iter().map(line).collect(), is_late)
+}
+
+/// Groups devices by the reason of their failure, in the order of the first device of each.
+fn by_reason<'a>(
+    faults: impl Iterator<Item = (u32, &'a Fault)>,
+    is_same: impl Fn(&Fault, &Fault) -> bool,
+) -> Vec<(&'a Fault, Vec<u32>)> {
     let mut reasons: Vec<(&Fault, Vec<u32>)> = Vec::new();
-    for device in devices {
-        let Err(fault) = &device.processes else { continue };
-        if fault.kind == ErrorKind::Field(Absent::Asleep) {
-            continue;
-        }
-        match reasons.iter_mut().find(|(known, _)| known.kind == fault.kind) {
-            Some((_, indexes)) => indexes.push(device.id().index),
-            None => reasons.push((fault, vec![device.id().index])),
+    for (index, fault) in faults {
+        match reasons.iter_mut().find(|(known, _)| is_same(known, fault)) {
+            Some((_, indexes)) => indexes.push(index),
+            None => reasons.push((fault, vec![index])),
         }
     }
-    reasons.into_iter().map(|(fault, indexes)| {
-        let (word, it) = if indexes.len() == 1 { ("GPU", "it") } else { ("GPUs", "them") };
-        let which = ranges(&indexes);
-        format!("{word} {which}: users of {it} unknown: failed to {fault}")
-    })
+    reasons
+}
+
+/// Returns devices by their indexes, which are sorted: `GPU 2` or `GPUs 0–3, 5`.
+fn numbered(indexes: &[u32]) -> String {
+    let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
+    format!("{word} {}", ranges(indexes))
 }
 
 /// Returns the meaning of a failure text and the command to run on that machine; `None` for a
